@@ -1,0 +1,1 @@
+# cmake --install: the program, the library, its headers, and find_package(weft).

@@ -1,0 +1,48 @@
+// ThreadTeam: the threads of one rank, which run one function together and wait for each other.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "weft/base/function_ref.h"
+
+namespace weft {
+
+// `size` workers, of which worker 0 is the calling thread. Idle workers spin briefly, then sleep: a spinning thread
+// on a core that another process wants costs milliseconds. Nothing here allocates after construction.
+class ThreadTeam {
+ public:
+  // cpus: the cores to pin the workers to, worker i to cpus[i]; empty leaves them unpinned.
+  explicit ThreadTeam(int size, std::vector<int> cpus = {});
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  int size() const { return size_; }
+
+  // Runs body(worker) once on every worker; returns when all are done and rethrows the first exception.
+  void run(FunctionRef<void(int worker)> body);
+
+  // Cuts [0, count) into chunks of `grain` which idle workers take in turn; body(begin, end, worker).
+  // Chunk borders do not depend on the number of workers, so results that are a function of the chunk are bitwise
+  // the same for any team.
+  void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
+
+ private:
+  void work(int worker);
+  void run_body(int worker);
+
+  int size_;
+  std::atomic<uint32_t> generation_{0};  // a new value starts a round
+  std::atomic<int> unfinished_{0};       // workers still inside the round
+  std::atomic<bool> stop_{false};
+  const FunctionRef<void(int)>* body_ = nullptr;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace weft

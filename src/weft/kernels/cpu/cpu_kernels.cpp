@@ -1,0 +1,36 @@
+// The cpu table: SIMD chosen at run time, work shared by the stream's team.
+#include "weft/kernels/cpu/cpu.h"
+
+namespace weft {
+
+const Kernels& cpu_kernels() {
+  static constexpr Kernels table{
+      .name = "cpu",
+      .matmul = cpu::matmul,
+      .packed_matmul_b_bytes = cpu::packed_matmul_b_bytes,
+      .pack_matmul_b = cpu::pack_matmul_b,
+      .attention = cpu::attention,
+      .attention_backward = cpu::attention_backward,
+      .rope = cpu::rope,
+      .norm = cpu::norm,
+      .norm_backward = cpu::norm_backward,
+      .activation = cpu::activation,
+      .activation_backward = cpu::activation_backward,
+      .gated_activation = cpu::gated_activation,
+      .gated_activation_backward = cpu::gated_activation_backward,
+      .dropout = cpu::dropout,
+      .embedding = cpu::embedding,
+      .embedding_backward = cpu::embedding_backward,
+      .cross_entropy = cpu::cross_entropy,
+      .add = cpu::add,
+      .scale = cpu::scale,
+      .convert = cpu::convert,
+      .fill = cpu::fill,
+      .sum_rows = cpu::sum_rows,
+      .sum_of_squares = cpu::sum_of_squares,
+      .adamw = cpu::adamw,
+  };
+  return table;
+}
+
+}  // namespace weft

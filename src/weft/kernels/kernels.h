@@ -1,0 +1,190 @@
+// Kernels: the whole contract with a hardware backend, one table of functions.
+//
+// Conventions, for every entry:
+//  - outputs come first; tensors are contiguous and row-major; shapes use the letters of docs/notation.md
+//    (T tokens, H hidden, N query heads, K key/value heads, D head dim, F ffn, V vocab);
+//  - "x" tensors are f32 or bf16 (the `reference` table also takes f64 and f16); statistics, losses, gradients of
+//    parameters and optimizer state are f32 (f64 where everything is f64); sums accumulate in f32 or wider;
+//  - an empty Tensor means "not wanted" where a comment says optional;
+//  - `accumulate` adds to what the output holds; otherwise the output is overwritten and may be uninitialised;
+//  - results are bitwise reproducible for the same inputs and the same number of threads.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "weft/tensor/stream.h"
+#include "weft/tensor/tensor.h"
+
+namespace weft {
+
+enum class Activation : uint8_t { gelu, gelu_tanh, relu, silu };
+
+// What a matrix product does with a tile of its result while the tile is in cache.
+//   none                 y = ab + bias
+//   activate             y = ab + bias;  act = f(y)
+//   gated                y = ab + bias;  act = f(gate) * y          (SwiGLU with f = silu: y is "up")
+//   activate_backward    y = (ab) * f'(pre)                         (ab is the gradient of act)
+//   gated_backward       y = (ab) * f(gate);  dgate = (ab) * up * f'(gate)     (y is the gradient of up)
+struct Epilogue {
+  enum class Kind : uint8_t { none, activate, gated, activate_backward, gated_backward };
+  Kind kind = Kind::none;
+  Activation f = Activation::silu;
+  Tensor bias;   // [N], optional, in any kind
+  Tensor act;    // out [M, N]: activate, gated
+  Tensor gate;   // in  [M, N]: gated, gated_backward
+  Tensor up;     // in  [M, N]: gated_backward
+  Tensor pre;    // in  [M, N]: activate_backward
+  Tensor dgate;  // out [M, N]: gated_backward
+};
+
+// y[M, N] = op(a)[M, K] op(b)[K, N], then the epilogue. a and b have the same dtype; y is f32 or that dtype.
+struct MatmulArgs {
+  Tensor y;
+  Tensor a;                  // [M, K], or [K, M] when transpose_a
+  Tensor b;                  // [K, N], or [N, K] when transpose_b; the plain tensor even when packed_b is given
+  bool transpose_a = false;  // transpose_a && transpose_b is not supported
+  bool transpose_b = false;
+  bool accumulate = false;  // y += ab, rounded once; only with Epilogue::Kind::none and no bias
+  Tensor packed_b;          // optional: what pack_matmul_b made of b
+  Epilogue epilogue;
+};
+
+// Where each packed sequence of a batch begins: query rows [q_start[i], q_start[i+1]) attend to key rows
+// [k_start[i], k_start[i+1]) and to no others. With `causal`, the last query row of a sequence sees all of its keys,
+// the one before it all but the last, and so on. Training uses the same starts for both.
+struct AttentionShape {
+  int num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  const int32_t* q_start = nullptr;  // [num_sequences + 1], host memory, outlives the call
+  const int32_t* k_start = nullptr;
+  int num_sequences = 0;
+  bool causal = true;
+  float scale = 0;  // of the scores; usually 1 / sqrt(D)
+};
+
+// Dropout keeps element i when philox(seed, i, stream) says so, and scales it by 1 / (1 - p): no state, no mask.
+struct DropoutKey {
+  float p = 0;  // 0 switches dropout off
+  uint64_t seed = 0;
+  uint64_t stream = 0;  // one number per dropout op and step
+  uint64_t first = 0;   // global index of element 0 (for attention: of query row 0)
+};
+
+struct AttentionArgs {
+  Tensor y;           // [T, N, D]
+  Tensor lse;         // [N, T] f32: log-sum-exp of each row's scaled scores; optional
+  Tensor q, k, v;     // [T, N, D], [S, K, D], [S, K, D]
+  AttentionShape shape;
+  DropoutKey dropout;  // element index: ((first + query row) * N + head) * 2^24 + key row of its sequence
+};
+
+struct AttentionBackwardArgs {
+  Tensor dq, dk, dv;  // like q, k, v
+  Tensor dy, y, lse, q, k, v;
+  AttentionShape shape;
+  DropoutKey dropout;
+};
+
+enum class NormKind : uint8_t { rms, layer };
+
+// sum = x + residual; y = norm(sum) * weight + bias. Without residual, sum is x and is not written.
+struct NormArgs {
+  NormKind kind = NormKind::rms;
+  Tensor y;                // [T, H]
+  Tensor sum;              // [T, H], written when residual is given
+  Tensor mean, rstd;       // [T] f32; mean only for layer
+  Tensor x;                // [T, H]
+  Tensor residual;         // [T, H], optional
+  Tensor weight;           // [H]
+  Tensor bias;             // [H], optional
+  float eps = 1e-5f;
+};
+
+// dx = d norm / d x applied to dy, plus dsum (the gradient that reaches `sum` around the norm).
+struct NormBackwardArgs {
+  NormKind kind = NormKind::rms;
+  Tensor dx;              // [T, H]; may be dsum
+  Tensor dweight, dbias;  // [H] f32, optional
+  bool accumulate = true;  // of dweight and dbias
+  Tensor dy, dsum;        // [T, H]; dsum optional
+  Tensor x;               // what was normalised: `sum`
+  Tensor mean, rstd;      // [T]
+  Tensor weight;          // [H]
+};
+
+// Rotary position embedding, in place, on x[T, heads, D]: halves (x1, x2) of the first 2R elements of a head become
+// (x1 cos - x2 sin, x2 cos + x1 sin). inverse rotates back, which is the gradient. Source: Su et al., 2021.
+struct RopeArgs {
+  Tensor x;                   // [T, heads, D]
+  Tensor cos, sin;            // [positions, R] f32, 2R <= D
+  const int32_t* positions;   // [T], host memory
+  bool inverse = false;
+};
+
+struct AdamWArgs {
+  Tensor master;  // [n] f32
+  Tensor value;   // [n] bf16 or f16 copy of master for the next forward; optional
+  Tensor m, v;    // [n] f32
+  Tensor grad;    // [n] f32, unchanged
+  float grad_scale = 1;  // multiplies grad: clipping and unscaling
+  float lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
+  float bias_correction1 = 1, bias_correction2 = 1;  // 1 - beta^step
+};
+
+struct Kernels {
+  std::string_view name;
+
+  // ---- matrix products ----
+  void (*matmul)(Stream&, const MatmulArgs&);
+  // The layout matmul likes b in; packing once serves many calls. Bytes are 0 when packing brings nothing.
+  size_t (*packed_matmul_b_bytes)(DType, int64_t k, int64_t n, bool transpose_b);
+  void (*pack_matmul_b)(Stream&, const Tensor& packed, const Tensor& b, bool transpose_b);
+
+  // ---- attention ----
+  void (*attention)(Stream&, const AttentionArgs&);
+  void (*attention_backward)(Stream&, const AttentionBackwardArgs&);
+  void (*rope)(Stream&, const RopeArgs&);
+
+  // ---- norms and activations ----
+  void (*norm)(Stream&, const NormArgs&);
+  void (*norm_backward)(Stream&, const NormBackwardArgs&);
+  void (*activation)(Stream&, const Tensor& y, const Tensor& x, Activation);
+  void (*activation_backward)(Stream&, const Tensor& dx, const Tensor& dy, const Tensor& x, Activation);
+  void (*gated_activation)(Stream&, const Tensor& y, const Tensor& gate, const Tensor& up, Activation);
+  void (*gated_activation_backward)(Stream&, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
+                                    const Tensor& gate, const Tensor& up, Activation);
+  void (*dropout)(Stream&, const Tensor& y, const Tensor& x, const DropoutKey&);  // its own backward; y may be x
+
+  // ---- tokens and loss ----
+  // y[t] = table[ids[t]] + (position_table ? position_table[positions[t]] : 0)
+  void (*embedding)(Stream&, const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+                    const int32_t* positions);
+  // dtable[ids[t]] += dy[t], in the order of t
+  void (*embedding_backward)(Stream&, const Tensor& dtable, const Tensor& dy, const int32_t* ids);
+  // losses[t] = -log softmax(logits[t])[targets[t]]; a target of -1 is ignored: loss 0, gradient 0.
+  // With `dlogits_scale` != 0, logits become (softmax - one_hot) * dlogits_scale in place.
+  void (*cross_entropy)(Stream&, const Tensor& losses, const Tensor& logits, const int32_t* targets,
+                        float dlogits_scale);
+
+  // ---- element-wise and reductions ----
+  void (*add)(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);  // y may be a or b
+  void (*scale)(Stream&, const Tensor& y, const Tensor& x, float factor);   // y may be x
+  void (*convert)(Stream&, const Tensor& y, const Tensor& x);               // any float dtype to any other
+  void (*fill)(Stream&, const Tensor& y, float value);
+  // y[c] = sum of x[r, c] over rows r, f32: the gradient of a bias
+  void (*sum_rows)(Stream&, const Tensor& y, const Tensor& x, bool accumulate);
+  // Sum of squares in double; not finite exactly when an element is not finite (or the sum overflows double).
+  double (*sum_of_squares)(Stream&, const Tensor& x);
+
+  // ---- optimizer ----
+  // Decoupled weight decay: master -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * master), in one pass.
+  // Source: Loshchilov and Hutter, 2019.
+  void (*adamw)(Stream&, const AdamWArgs&);
+};
+
+// The tables. Each throws Error saying what to install or configure when it was not built.
+const Kernels& reference_kernels();  // plain loops in double precision: the oracle
+const Kernels& cpu_kernels();        // SIMD and threads
+const Kernels& meta_kernels();       // counts FLOPs and bytes into Stream::cost; touches no data
+const Kernels& cuda_kernels();
+
+}  // namespace weft

@@ -1,0 +1,52 @@
+// Allocator: the memory of one rank; freed blocks are kept for the next request of their size, and peaks are counted.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "weft/tensor/buffer.h"
+#include "weft/tensor/tensor.h"
+
+namespace weft {
+
+struct AllocatorStats {
+  int64_t live_bytes = 0;      // held by tensors now
+  int64_t peak_bytes = 0;      // the most that was live at once since the last reset_peak
+  int64_t reserved_bytes = 0;  // taken from the system, live or cached
+  int64_t system_calls = 0;    // how often the system was asked: constant in a steady state
+};
+
+// Thread-safe, since a communication thread may drop the last reference. Blocks are aligned to 64 bytes. Sizes are
+// rounded up to one of eight steps per power of two, so at most 12.5% of a block is unused. An allocator must outlive
+// its tensors. Throws Error naming the bytes asked for and held when the system or `limit` refuses.
+class Allocator final : public BufferOwner {
+ public:
+  explicit Allocator(Device device = Device::cpu, int64_t limit_bytes = INT64_MAX);
+  ~Allocator();
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
+  BufferRef allocate(size_t bytes);
+  Tensor empty(DType dtype, Shape shape);  // uninitialised
+  Tensor zeros(DType dtype, Shape shape);
+
+  Device device() const { return device_; }
+  AllocatorStats stats() const;
+  void reset_peak();
+  void trim();  // gives cached blocks back to the system
+
+ private:
+  void release(Buffer& buffer) noexcept override;
+  void free_block(Buffer& buffer) noexcept;
+
+  Device device_;
+  int64_t limit_bytes_;
+  mutable std::mutex mutex_;
+  AllocatorStats stats_;
+  std::map<size_t, std::vector<Buffer*>> cached_;  // by rounded size
+  std::vector<std::unique_ptr<Buffer>> buffers_;   // every block ever made; trimmed ones have no data
+};
+
+}  // namespace weft

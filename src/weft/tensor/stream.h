@@ -1,0 +1,39 @@
+// Stream: the ordered queue of device work of one rank, with its threads and scratch memory.
+#pragma once
+#include <vector>
+
+#include "weft/base/thread_team.h"
+#include "weft/tensor/allocator.h"
+
+namespace weft {
+
+// FLOPs and bytes of main memory traffic of the kernels run on a stream; only `meta` kernels count them.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+// On the CPU work runs when it is called, on the team's threads. A stream belongs to one rank and one thread.
+class Stream {
+ public:
+  Stream(ThreadTeam& team, Allocator& allocator) : team_(team), allocator_(allocator), scratch_(size_t(team.size())) {}
+
+  ThreadTeam& team() { return team_; }
+  Allocator& allocator() { return allocator_; }
+
+  // Memory for one worker inside one kernel call, kept for the next; contents are undefined. 64-byte aligned.
+  std::byte* scratch(int worker, size_t bytes) {
+    Tensor& t = scratch_[size_t(worker)];
+    if (!t || t.bytes() < bytes) t = allocator_.empty(DType::u8, {int64_t(bytes)});
+    return static_cast<std::byte*>(t.raw());
+  }
+
+  Cost cost;
+
+ private:
+  ThreadTeam& team_;
+  Allocator& allocator_;
+  std::vector<Tensor> scratch_;
+};
+
+}  // namespace weft
