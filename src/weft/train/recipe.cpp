@@ -10,8 +10,10 @@ constexpr int64_t kMost = int64_t(1) << 40;
 
 ModelConfig read_model(Toml& toml, int64_t seq_len) {
   ModelConfig c;
-  if (const auto name = toml.find<std::string>("model.preset")) c = preset(*name);
-  else c = family_defaults(toml.get<std::string>("model.family", "llama"));
+  if (const auto name = toml.find<std::string>("model.preset"))
+    c = preset(*name);
+  else
+    c = family_defaults(toml.get<std::string>("model.family", "llama"));
   if (toml.has("model.path"))
     toml.reject("model.path", "starting from a saved model is not supported yet: write the shape or model.preset");
   if (toml.has("model.preset") && toml.has("model.family"))
@@ -42,8 +44,8 @@ ModelConfig read_model(Toml& toml, int64_t seq_len) {
   c.rope_theta = toml.number("model.rope_theta", c.rope_theta, 1, 1e12);
   c.qk_norm = toml.get<bool>("model.qk_norm", c.qk_norm);
   if (seq_len > c.context)
-    toml.reject("train.seq_len", fmt::format("the model's context is {}: write at most that, or a larger model.context",
-                                             c.context));
+    toml.reject("train.seq_len",
+                fmt::format("the model's context is {}: write at most that, or a larger model.context", c.context));
   return c;
 }
 
@@ -106,8 +108,10 @@ OptimizerConfig read_optimizer(Toml& toml, int64_t steps) {
             : decay == "wsd"    ? Decay::wsd
                                 : Decay::constant;
   s.warmup = toml.integer("optimizer.warmup", std::min<int64_t>(100, steps / 10), 0, kMost);
-  if (s.decay == Decay::wsd) s.decay_steps = toml.integer("optimizer.decay_steps", steps / 5, 0, kMost);
-  else toml.allow("optimizer.decay_steps");
+  if (s.decay == Decay::wsd)
+    s.decay_steps = toml.integer("optimizer.decay_steps", steps / 5, 0, kMost);
+  else
+    toml.allow("optimizer.decay_steps");
   const auto betas = toml.get<std::vector<double>>("optimizer.betas", {0.9, 0.95});
   const auto is_beta = [](double b) { return b >= 0 && b < 1; };
   if (betas.size() != 2 || !is_beta(betas[0]) || !is_beta(betas[1]))

@@ -1,4 +1,5 @@
-// Recipe: everything a training run is told, as typed values; read from TOML and checked before anything is allocated.
+// Recipe: everything a training run is told, as typed values; read from TOML and checked before anything is
+// allocated.
 #pragma once
 #include <string>
 #include <vector>

@@ -92,8 +92,8 @@ bool Trainer::update(StepResult& result) {
   return true;
 }
 
-// Runs the step's forward and backward once more without summing over ranks (it is deterministic), to say whose numbers
-// broke.
+// Runs the step's forward and backward once more without summing over ranks (it is deterministic), to say whose
+// numbers broke.
 void Trainer::stop_not_finite(double loss) {
   for (Param* p : params_) p->clear_grad();
   double local_loss = 0;
@@ -107,11 +107,12 @@ void Trainer::stop_not_finite(double loss) {
   const int64_t culprit = *first.data<int64_t>();
   if (culprit != ranks_.rank() && culprit < ranks_.size())
     throw AbortedError("rank {} met a number that is not finite at step {}", culprit, next_step_);
-  throw Error("step {}: {} on rank {} (loss {}); lower optimizer.lr, or write train.on_not_finite = \"skip\" to leave "
-              "such steps out",
-              next_step_,
-              norm.not_finite ? "the gradient of " + norm.not_finite->name + " is not finite" : "the loss is not finite",
-              ranks_.rank(), loss);
+  throw Error(
+      "step {}: {} on rank {} (loss {}); lower optimizer.lr, or write train.on_not_finite = \"skip\" to leave "
+      "such steps out",
+      next_step_,
+      norm.not_finite ? "the gradient of " + norm.not_finite->name + " is not finite" : "the loss is not finite",
+      ranks_.rank(), loss);
 }
 
 double Trainer::evaluate(int64_t max_batches) {

@@ -13,10 +13,10 @@
 namespace weft {
 
 struct StepResult {
-  double loss = 0;        // nats per token, over the global batch
-  double grad_norm = 0;   // before clipping
+  double loss = 0;       // nats per token, over the global batch
+  double grad_norm = 0;  // before clipping
   double lr = 0;
-  int64_t num_tokens = 0;   // rows x seq_len of the global batch
+  int64_t num_tokens = 0;    // rows x seq_len of the global batch
   bool was_skipped = false;  // a gradient was not finite, and the recipe says to go on
 };
 
@@ -58,8 +58,8 @@ class Trainer {
   LossScaler scaler_;
   Tape tape_;
   Batch batch_;
-  Tensor scalar_;    // [1] f64, for sums over ranks
-  Tensor loss_dy_;   // [1] f32: the gradient of the loss is wanted
+  Tensor scalar_;   // [1] f64, for sums over ranks
+  Tensor loss_dy_;  // [1] f32: the gradient of the loss is wanted
   int64_t next_step_ = 0;
 };
 
