@@ -82,7 +82,9 @@ TEST(Batches, TargetsAreTheNextTokens) {
     for (size_t i = 0; i < 64; ++i) {
       ASSERT_EQ(batch.targets[i], batch.ids[i] + 1);
       ASSERT_EQ(batch.positions[i], int32_t(i % 16));
-      if (i % 16 != 0) ASSERT_EQ(batch.ids[i], batch.ids[i - 1] + 1);
+      if (i % 16 != 0) {
+        ASSERT_EQ(batch.ids[i], batch.ids[i - 1] + 1);
+      }
     }
   }
 }
@@ -119,7 +121,9 @@ TEST_P(Epoch, CoversTheTextOnce) {
     }
     EXPECT_GT(once, tokens - 2 * seq_len);
   }
-  if (tokens >= 2 * seq_len && seq_len > 4) EXPECT_GT(offsets.size(), 4u);
+  if (tokens >= 2 * seq_len && seq_len > 4) {
+    EXPECT_GT(offsets.size(), 4u);
+  }
 }
 
 TEST(Batches, DependOnSeedAndEpoch) {

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-void ignore(int64_t, int64_t) {}
+constexpr auto ignore = [](int64_t, int64_t) {};
 
 std::string text_of(const Dataset& dataset, const TokenPart& part) {
   std::vector<int32_t> ids(size_t(part.size()));
@@ -77,7 +77,10 @@ TEST_F(DatasetTest, SecondStartUsesTheCache) {
     DatasetOptions wanted = options(path);
     wanted.tokenizer = tokenizer;
     int calls = 0;
-    const auto count = [&](int64_t done, int64_t total) { ++calls, EXPECT_LE(done, total); };
+    const auto count = [&](int64_t done, int64_t total) {
+      ++calls;
+      EXPECT_LE(done, total);
+    };
     open(wanted, count);
     EXPECT_GT(calls, 0);
     calls = 0;
@@ -100,8 +103,10 @@ TEST_F(DatasetTest, ReadsLargeFilesInPieces) {
   for (const char* tokenizer : {"byte", "char"}) {
     wanted.tokenizer = tokenizer;
     int64_t last = 0, expected = int64_t(text.size()) * (wanted.tokenizer == "char" ? 2 : 1);
-    const Dataset dataset =
-        open(wanted, [&](int64_t done, int64_t total) { last = done, EXPECT_EQ(total, expected); });
+    const Dataset dataset = open(wanted, [&](int64_t done, int64_t total) {
+      last = done;
+      EXPECT_EQ(total, expected);
+    });
     EXPECT_EQ(last, expected);
     std::vector<int32_t> ids(size_t(dataset.train.size()));
     dataset.train.file->read(0, ids);

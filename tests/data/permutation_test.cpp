@@ -58,7 +58,9 @@ TEST(Permutation, IsFairForSmallSizes) {
     ++counts[shuffled(0) * 9 + shuffled(1) * 3 + shuffled(2)];
   }
   for (const int count : counts) {
-    if (count != 0) EXPECT_NEAR(count, 1000, 200);
+    if (count != 0) {
+      EXPECT_NEAR(count, 1000, 200);
+    }
   }
   EXPECT_EQ(std::count(counts.begin(), counts.end(), 0), 27 - 6);
 }
