@@ -9,7 +9,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cpp')
 .PHONY: help dependencies build quickstart test asan tsan format tidy install clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z ]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 dependencies: ## install what is missing (Debian packages), as root or through sudo
 	@tools/install-dependencies

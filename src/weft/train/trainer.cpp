@@ -21,7 +21,8 @@ Trainer::Trainer(Context& context, Communicator& ranks, const Recipe& recipe, To
       model_(recipe.model),
       scaler_(recipe.train.precision == Precision::fp16) {
   model_.set_recompute({recipe.train.recompute_every});
-  model_.materialize(context_, recipe.dtype(), recipe.train.seed);
+  model_.allocate(context_, recipe.dtype());
+  model_.initialize(context_, recipe.train.seed);
   params_ = model_.params();
   data_parallel_ = std::make_unique<DataParallel>(context_, ranks_, model_.param_groups());
   optimizer_ = std::make_unique<AdamW>(context_, params_, recipe.optimizer.adamw, recipe.train.seed);
