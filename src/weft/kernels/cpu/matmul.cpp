@@ -4,6 +4,7 @@
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/matmul_kernels.h"
 #include "weft/kernels/cpu/matmul_plan.h"
+#include "weft/kernels/shape_checks.h"
 
 namespace weft::cpu {
 namespace {
@@ -16,10 +17,9 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t num_steps(DType type, int64_t k) { return type == DType::bf16 ? ceil_div(k, 2) : k; }
 int64_t panel_words(DType type, int64_t k) { return num_steps(type, k) * kPanelCols; }
 
-int64_t leading(const Tensor& t) {
-  int64_t rows = 1;
-  for (int i = 0; i + 1 < t.shape().rank(); ++i) rows *= t.dim(i);
-  return rows;
+void check_float(std::string_view name, const Tensor& t) {
+  if (t.dtype() != DType::f32 && t.dtype() != DType::bf16)
+    throw Error("matmul: {} is {}, but products on CPUs are f32 or bf16", name, name_of(t.dtype()));
 }
 
 // One product, with its arguments checked and resolved.
@@ -30,65 +30,43 @@ struct Product {
   DotKind kind;
   int64_t m, n, k;
   MatmulPlan plan{};
-  const TileKernel* tiles = nullptr;
-  EpilogueKernel epilogue = nullptr;
+  const TileKernel* tiles;
+  EpilogueKernel epilogue;
   EpilogueCall call{};
-  bool stores_directly = false;  // whole tiles go to y as they are
-
-  Product(const MatmulArgs& args, const MatmulKernels& kernels);
-  EpilogueOperand operand(const Tensor& t, const char* name, int64_t rows) const;
-  void resolve_epilogue();
+  bool stores_directly;  // whole tiles go to y as they are
 };
 
-EpilogueOperand Product::operand(const Tensor& t, const char* name, int64_t rows) const {
+EpilogueOperand operand(std::string_view name, const Tensor& t) {
   if (!t) return {};
-  check(t.dtype() == DType::f32 || t.dtype() == DType::bf16, "matmul: {} is {}, the cpu kernels take f32 and bf16",
-        name, name_of(t.dtype()));
-  check(t.numel() == rows * n, "matmul: {} is {}, the result is {} x {}", name, t.shape().to_string(), rows, n);
+  check_float(name, t);
   return {static_cast<std::byte*>(t.raw()), t.dtype() == DType::bf16};
 }
 
-void Product::resolve_epilogue() {
-  using Kind = Epilogue::Kind;
+Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
+  shapes::check_matmul(args);
+  check_float("a", args.a);
   const Epilogue& e = args.epilogue;
-  call = {.y = operand(args.y, "y", m),
-          .bias = operand(e.bias, "bias", 1),
-          .act = operand(e.act, "act", m),
-          .gate = operand(e.gate, "gate", m),
-          .up = operand(e.up, "up", m),
-          .pre = operand(e.pre, "pre", m),
-          .dgate = operand(e.dgate, "dgate", m),
-          .n = n,
-          .accumulate = args.accumulate};
-  const bool forward = e.kind == Kind::activate || e.kind == Kind::gated;
-  const bool gated_backward = e.kind == Kind::gated_backward;
-  check(args.y || forward, "matmul: y is missing");
-  check(!forward || e.act, "matmul: the epilogue needs act");
-  check((e.kind != Kind::gated && !gated_backward) || e.gate, "matmul: the epilogue needs gate");
-  check(!gated_backward || (e.up && e.dgate), "matmul: the epilogue needs up and dgate");
-  check(e.kind != Kind::activate_backward || e.pre, "matmul: the epilogue needs pre");
-  check(!args.accumulate || (e.kind == Kind::none && !e.bias),
-        "matmul: accumulate goes with no epilogue and no bias");
-  epilogue = kernels.epilogue(e.kind, e.f);
-  stores_directly = e.kind == Kind::none && !e.bias && !call.y.is_bf16;
-}
-
-Product::Product(const MatmulArgs& matmul_args, const MatmulKernels& matmul_kernels)
-    : args(matmul_args), kernels(matmul_kernels), type(args.a.dtype()) {
-  check(type == DType::f32 || type == DType::bf16, "matmul: a is {}, the cpu kernels take f32 and bf16",
-        name_of(type));
-  check(args.b.dtype() == type, "matmul: a is {} and b is {}", name_of(type), name_of(args.b.dtype()));
-  check(!args.y || args.y.dtype() == DType::f32 || args.y.dtype() == type, "matmul: y is {} and a is {}",
-        name_of(args.y.dtype()), name_of(type));
-  check(!(args.transpose_a && args.transpose_b), "matmul: both operands transposed");
-  kind = type == DType::f32 ? DotKind::f32 : kernels.bf16_kind;
-  m = args.transpose_a ? args.a.cols() : leading(args.a);
-  k = args.transpose_a ? leading(args.a) : args.a.cols();
-  n = args.transpose_b ? leading(args.b) : args.b.cols();
-  const int64_t b_k = args.transpose_b ? args.b.cols() : leading(args.b);
-  check(b_k == k, "matmul: a {} and b {} do not fit", args.a.shape().to_string(), args.b.shape().to_string());
-  resolve_epilogue();
-  tiles = kernels.tiles(kind, args.transpose_a);
+  const DotKind kind = args.a.dtype() == DType::f32 ? DotKind::f32 : kernels.bf16_kind;
+  const EpilogueCall call{.y = operand("y", args.y),
+                          .bias = operand("bias", e.bias),
+                          .act = operand("act", e.act),
+                          .gate = operand("gate", e.gate),
+                          .up = operand("up", e.up),
+                          .pre = operand("pre", e.pre),
+                          .dgate = operand("dgate", e.dgate),
+                          .n = args.y.dim(1),
+                          .accumulate = args.accumulate};
+  return {.args = args,
+          .kernels = kernels,
+          .type = args.a.dtype(),
+          .kind = kind,
+          .m = args.y.dim(0),
+          .n = args.y.dim(1),
+          .k = args.a.dim(args.transpose_a ? 0 : 1),
+          .tiles = kernels.tiles(kind, args.transpose_a),
+          .epilogue = kernels.epilogue(e.kind, e.f),
+          .call = call,
+          .stores_directly = e.kind == Epilogue::Kind::none && !e.bias && !call.y.is_bf16};
 }
 
 // The work of one thread on one tile of y.
@@ -215,7 +193,7 @@ constexpr int kMaxWorkers = 256;
 }  // namespace
 
 void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
-  Product p(args, matmul_kernels(isa));
+  Product p = resolve(args, matmul_kernels(isa));
   if (p.m == 0 || p.n == 0) return;
   ThreadTeam& team = stream.team();
   check(team.size() <= kMaxWorkers, "matmul: a team has at most {} threads, not {}", kMaxWorkers, team.size());
@@ -251,12 +229,10 @@ size_t packed_matmul_b_bytes(DType type, int64_t k, int64_t n, bool) {
 }
 
 void pack_matmul_b(Stream& stream, const Tensor& packed, const Tensor& b, bool transpose_b) {
-  check(b.dtype() == DType::f32 || b.dtype() == DType::bf16,
-        "pack_matmul_b: b is {}, the cpu kernels take f32 and bf16", name_of(b.dtype()));
-  const int64_t k = transpose_b ? b.cols() : leading(b), n = transpose_b ? leading(b) : b.cols();
-  check(packed.bytes() == packed_matmul_b_bytes(b.dtype(), k, n, transpose_b),
-        "pack_matmul_b: packed has {} bytes, not {}", packed.bytes(),
-        packed_matmul_b_bytes(b.dtype(), k, n, transpose_b));
+  check_float("b", b);
+  const int64_t k = b.dim(transpose_b ? 1 : 0), n = b.dim(transpose_b ? 0 : 1);
+  const size_t bytes = packed_matmul_b_bytes(b.dtype(), k, n, transpose_b);
+  check(packed.bytes() == bytes, "matmul: packed b has {} bytes, but must have {}", packed.bytes(), bytes);
   pack_panels(stream.team(), matmul_kernels(best_matmul_isa()), b, transpose_b, k, n, 0, ceil_div(n, kPanelCols),
               static_cast<std::byte*>(packed.raw()));
 }

@@ -41,29 +41,27 @@ HWY_INLINE void store(F32 x, const EpilogueOperand& operand, Lane lane) {
   }
 }
 
+// y is ab + bias.
 template <Epilogue::Kind kKind, Activation kF>
-HWY_INLINE void apply_to_vector(const EpilogueCall& call, F32 ab, F32 bias, Lane lane) {
+HWY_INLINE void apply_to_vector(const EpilogueCall& call, F32 y, Lane lane) {
   const F32Tag d;
   using Kind = Epilogue::Kind;
-  if constexpr (kKind == Kind::activate_backward || kKind == Kind::gated_backward) {
-    F32 value, derivative;
-    activate<kF>(d, load(kKind == Kind::gated_backward ? call.gate : call.pre, lane), value, derivative);
-    if constexpr (kKind == Kind::gated_backward) {
-      store(hn::Mul(hn::Mul(ab, load(call.up, lane)), derivative), call.dgate, lane);
-      store(hn::Add(hn::Mul(ab, value), bias), call.y, lane);
-    } else {
-      store(hn::Add(hn::Mul(ab, derivative), bias), call.y, lane);
-    }
-  } else {
-    F32 y = hn::Add(ab, bias);
+  F32 value, derivative;
+  if constexpr (kKind == Kind::none) {
     if (call.accumulate) y = hn::Add(load(call.y, lane), y);
-    if (call.y.data) store(y, call.y, lane);
-    if constexpr (kKind == Kind::activate) {
-      store(activate<kF>(d, y), call.act, lane);
-    } else if constexpr (kKind == Kind::gated) {
-      store(hn::Mul(activate<kF>(d, load(call.gate, lane)), y), call.act, lane);
-    }
+  } else if constexpr (kKind == Kind::activate) {
+    store(activate<kF>(d, y), call.act, lane);
+  } else if constexpr (kKind == Kind::gated) {
+    store(hn::Mul(activate<kF>(d, load(call.gate, lane)), y), call.act, lane);
+  } else if constexpr (kKind == Kind::activate_backward) {
+    activate<kF>(d, load(call.pre, lane), value, derivative);
+    y = hn::Mul(y, derivative);
+  } else {
+    activate<kF>(d, load(call.gate, lane), value, derivative);
+    store(hn::Mul(hn::Mul(y, load(call.up, lane)), derivative), call.dgate, lane);
+    y = hn::Mul(y, value);
   }
+  store(y, call.y, lane);
 }
 
 template <Epilogue::Kind kKind, Activation kF>
@@ -76,7 +74,7 @@ void apply_epilogue(const EpilogueCall& call, const float* tile, int64_t row, in
     const F32 bias = call.bias.data ? load(call.bias, {col + c, count, full}) : hn::Zero(d);
     for (int r = 0; r < rows; ++r) {
       const Lane lane{(row + r) * call.n + col + c, count, full};
-      apply_to_vector<kKind, kF>(call, hn::LoadU(d, tile + r * kPanelCols + c), bias, lane);
+      apply_to_vector<kKind, kF>(call, hn::Add(hn::LoadU(d, tile + r * kPanelCols + c), bias), lane);
     }
   }
 }
