@@ -97,9 +97,10 @@ struct Call {
 template <class E>
 HWY_INLINE float dot(const E* a, const E* b, int64_t dim) {
   V sum = hn::Zero(df);
-  for (int64_t e = 0; e < dim; e += kWide) {
-    sum = hn::MulAdd(load_words<FloatWords>(a, e, dim), load_words<FloatWords>(b, e, dim), sum);
-  }
+  for_each_vector<FloatWords>(dim, [&](int64_t e, auto tail) HWY_ATTR {
+    sum =
+        hn::MulAdd(load_words<FloatWords, tail.value>(a, e, dim), load_words<FloatWords, tail.value>(b, e, dim), sum);
+  });
   return hn::GetLane(hn::SumOfLanes(df, sum));
 }
 
@@ -292,9 +293,9 @@ HWY_INLINE void store_rows(RowView<E> rows, int64_t first, int64_t count, const 
   const V scale = hn::Set(df, factor);
   for (int64_t j = 0; j < count; ++j) {
     E* row = rows[first + j];
-    for (int64_t e = 0; e < rows.dim; e += kWide) {
-      store_floats(row, e, rows.dim, hn::Mul(scale, hn::LoadU(df, src + j * ld + e)));
-    }
+    for_each_vector<FloatWords>(rows.dim, [&](int64_t e, auto tail) HWY_ATTR {
+      store_floats<tail.value>(row, e, rows.dim, hn::Mul(scale, hn::LoadU(df, src + j * ld + e)));
+    });
   }
 }
 

@@ -49,7 +49,10 @@ struct RowView {
   E* base;
   int64_t row_stride;  // elements
   int group, dim;
-  E* operator[](int64_t lane) const { return base + lane / group * row_stride + lane % group * dim; }
+  E* operator[](int64_t lane) const {
+    if (group == 1) return base + lane * row_stride;  // saves a division per row
+    return base + lane / group * row_stride + lane % group * dim;
+  }
 };
 
 template <class E>

@@ -182,44 +182,47 @@ HWY_INLINE auto round_to_bf16(V x) {
   return hn::DemoteTo(du16_half, hn::BitCast(di, hn::ShiftRight<16>(bits)));
 }
 
-// A vector of words from element `e` on of a row of `dim` elements, 0 past its end.
-template <class Op>
+// A vector of words from element `e` on of a row of `dim` elements; 0 past its end when it is the tail.
+template <class Op, bool kTail>
 HWY_INLINE V load_words(const float* row, int64_t e, int64_t dim) {
-  if (e + kWide <= dim) return hn::LoadU(df, row + e);
+  if constexpr (!kTail) return hn::LoadU(df, row + e);
   float padded[kWide] = {};
-  if (e < dim) std::memcpy(padded, row + e, size_t(dim - e) * sizeof(float));
+  if (e < dim) std::memcpy(padded, row + e, size_t(std::min<int64_t>(dim - e, kWide)) * sizeof(float));
   return hn::LoadU(df, padded);
 }
 
-template <class Op>
+template <class Op, bool kTail>
 HWY_INLINE V load_words(const BFloat16* row, int64_t e, int64_t dim) {
   constexpr int kElements = kWide * Op::kPerWord;
-  const auto* p = reinterpret_cast<const uint16_t*>(row);
+  const auto* p = reinterpret_cast<const uint16_t*>(row) + e;
   uint16_t padded[kElements];
-  if (e + kElements > dim) {
+  if constexpr (kTail) {
     std::memset(padded, 0, sizeof padded);
-    if (e < dim) std::memcpy(padded, p + e, size_t(dim - e) * sizeof(uint16_t));
+    if (e < dim) std::memcpy(padded, p, size_t(std::min<int64_t>(dim - e, kElements)) * sizeof(uint16_t));
     p = padded;
-  } else {
-    p += e;
   }
-  if constexpr (Op::kPerWord == 1) return promote_bf16(p);
-  return hn::BitCast(df, hn::LoadU(du16, p));
+  if constexpr (Op::kPerWord == 1) {
+    return promote_bf16(p);
+  } else {
+    return hn::BitCast(df, hn::LoadU(du16, p));
+  }
 }
 
+template <bool kTail>
 HWY_INLINE void store_floats(float* row, int64_t e, int64_t dim, V x) {
-  if (e + kWide <= dim) return hn::StoreU(x, df, row + e);
+  if constexpr (!kTail) return hn::StoreU(x, df, row + e);
   float padded[kWide];
   hn::StoreU(x, df, padded);
-  if (e < dim) std::memcpy(row + e, padded, size_t(dim - e) * sizeof(float));
+  if (e < dim) std::memcpy(row + e, padded, size_t(std::min<int64_t>(dim - e, kWide)) * sizeof(float));
 }
 
+template <bool kTail>
 HWY_INLINE void store_floats(BFloat16* row, int64_t e, int64_t dim, V x) {
-  auto* p = reinterpret_cast<uint16_t*>(row);
-  if (e + kWide <= dim) return hn::StoreU(round_to_bf16(x), du16_half, p + e);
+  auto* p = reinterpret_cast<uint16_t*>(row) + e;
+  if constexpr (!kTail) return hn::StoreU(round_to_bf16(x), du16_half, p);
   uint16_t padded[kWide];
   hn::StoreU(round_to_bf16(x), du16_half, padded);
-  if (e < dim) std::memcpy(p + e, padded, size_t(dim - e) * sizeof(uint16_t));
+  if (e < dim) std::memcpy(p, padded, size_t(std::min<int64_t>(dim - e, kWide)) * sizeof(uint16_t));
 }
 
 // ---- packing ----
@@ -230,15 +233,25 @@ constexpr int64_t words_of(int64_t dim) {
   return round_up(ceil_div(dim, Op::kPerWord), 16);
 }
 
+// Calls body(e, tail) for each vector of words of a row: `tail` is a constant that says whether the row may end in
+// it.
+template <class Op, class Body>
+HWY_INLINE void for_each_vector(int64_t dim, Body&& body) {
+  const int64_t full = dim / (kWide * Op::kPerWord) * kWide, words = words_of<Op>(dim);
+  int64_t w = 0;
+  for (; w < full; w += kWide) body(w, std::false_type());
+  for (; w < words; w += kWide) body(w, std::true_type());
+}
+
 // dst[j] = the words of row first + j, for j < count.
 template <class Op, class E>
 HWY_INLINE void pack_rows(float* dst, RowView<const E> rows, int64_t first, int64_t count) {
   const int64_t words = words_of<Op>(rows.dim);
-  for (int64_t j = 0; j < count; ++j) {
+  for (int64_t j = 0; j < count; ++j, dst += words) {
     const E* row = rows[first + j];
-    for (int64_t w = 0; w < words; w += kWide) {
-      hn::StoreU(load_words<Op>(row, w * Op::kPerWord, rows.dim), df, dst + j * words + w);
-    }
+    for_each_vector<Op>(rows.dim, [&](int64_t w, auto tail) HWY_ATTR {
+      hn::StoreU(load_words<Op, tail.value>(row, w * Op::kPerWord, rows.dim), df, dst + w);
+    });
   }
 }
 
@@ -246,21 +259,22 @@ HWY_INLINE void pack_rows(float* dst, RowView<const E> rows, int64_t first, int6
 // kRows, are 0.
 template <class Op, class E>
 HWY_INLINE void pack_pairs(float* dst, RowView<const E> rows, int64_t first, int64_t count) {
-  const int64_t dim = rows.dim, padded_dim = round_up(dim, 16), padded = round_up(count, kRows);
-  for (int64_t j = 0; j < padded; j += Op::kPerWord, dst += padded_dim) {
-    const E* even = j < count ? rows[first + j] : nullptr;
-    const E* odd = j + 1 < count ? rows[first + j + 1] : nullptr;
-    for (int64_t e = 0; e < padded_dim; e += kWide) {
-      const V low = even ? load_words<FloatWords>(even, e, dim) : hn::Zero(df);
+  const int64_t dim = rows.dim, padded_dim = round_up(dim, 16);
+  for (int64_t j = 0; j < count; j += Op::kPerWord, dst += padded_dim) {
+    const E *even = rows[first + j], *odd = j + 1 < count ? rows[first + j + 1] : even;
+    const VU keep = hn::Set(du, j + 1 < count ? ~0u : 0u);
+    for_each_vector<FloatWords>(dim, [&](int64_t e, auto tail) HWY_ATTR {
+      const V low = load_words<FloatWords, tail.value>(even, e, dim);
       if constexpr (Op::kPerWord == 1) {
         hn::StoreU(low, df, dst + e);
       } else {
-        const V high = odd ? load_words<FloatWords>(odd, e, dim) : hn::Zero(df);
-        const VU word = hn::Or(hn::ShiftRight<16>(hn::BitCast(du, low)), hn::BitCast(du, high));
-        hn::StoreU(hn::BitCast(df, word), df, dst + e);
+        const VU high = hn::And(keep, hn::BitCast(du, load_words<FloatWords, tail.value>(odd, e, dim)));
+        hn::StoreU(hn::BitCast(df, hn::Or(hn::ShiftRight<16>(hn::BitCast(du, low)), high)), df, dst + e);
       }
-    }
+    });
   }
+  const int64_t rest = (round_up(count, kRows) - round_up(count, Op::kPerWord)) / Op::kPerWord;
+  std::memset(dst, 0, size_t(rest * padded_dim) * sizeof(float));
 }
 
 // Transposes a square of kWide vectors.
@@ -299,22 +313,22 @@ HWY_INLINE void transpose(V* x) {
 #endif
 }
 
-// Lanes as columns: dst[lane / kGroup][word][lane % kGroup], 0 past count up to whole vectors.
+// Lanes as columns: dst[lane / kGroup][word][lane % kGroup]; past count, up to whole vectors, the last lane again.
 template <class Op, class E>
 HWY_INLINE void pack_columns(float* dst, RowView<const E> rows, int64_t first, int64_t count) {
   const int64_t words = words_of<Op>(rows.dim);
   for (int64_t lane = 0; lane < count; lane += kWide) {
     float* out = dst + lane / kGroup * words * kGroup + lane % kGroup;
     const E* row[kWide];
-    for (int i = 0; i < kWide; ++i) row[i] = lane + i < count ? rows[first + lane + i] : nullptr;
-    for (int64_t w = 0; w < words; w += kWide) {
+    for (int i = 0; i < kWide; ++i) row[i] = rows[first + std::min(lane + i, count - 1)];
+    for_each_vector<Op>(rows.dim, [&](int64_t w, auto tail) HWY_ATTR {
       V x[kWide];
-      for (int i = 0; i < kWide; ++i) {
-        x[i] = row[i] ? load_words<Op>(row[i], w * Op::kPerWord, rows.dim) : hn::Zero(df);
-      }
+      HWY_UNROLL(16)
+      for (int i = 0; i < kWide; ++i) x[i] = load_words<Op, tail.value>(row[i], w * Op::kPerWord, rows.dim);
       transpose(x);
+      HWY_UNROLL(16)
       for (int i = 0; i < kWide; ++i) hn::StoreU(x[i], df, out + (w + i) * kGroup);
-    }
+    });
   }
 }
 
@@ -328,12 +342,18 @@ HWY_INLINE void unpack_columns(RowView<E> rows, int64_t first, int64_t count, co
     const int n = int(std::min<int64_t>(kWide, count - lane));
     E* row[kWide];
     for (int i = 0; i < n; ++i) row[i] = rows[first + lane + i];
-    for (int64_t e = 0; e < rows.dim; e += kWide) {
+    for_each_vector<FloatWords>(rows.dim, [&](int64_t e, auto tail) HWY_ATTR {
       V x[kWide];
+      HWY_UNROLL(16)
       for (int i = 0; i < kWide; ++i) x[i] = hn::Mul(hn::LoadU(df, in + (e + i) * kGroup), scale);
       transpose(x);
-      for (int i = 0; i < n; ++i) store_floats(row[i], e, rows.dim, x[i]);
-    }
+      if (n == kWide) {
+        HWY_UNROLL(16)
+        for (int i = 0; i < kWide; ++i) store_floats<tail.value>(row[i], e, rows.dim, x[i]);
+      } else {
+        for (int i = 0; i < n; ++i) store_floats<tail.value>(row[i], e, rows.dim, x[i]);
+      }
+    });
   }
 }
 

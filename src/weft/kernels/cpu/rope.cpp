@@ -19,12 +19,14 @@ void rotate(Stream&, const RopeArgs&) { throw_no_simd(); }
 // Turns the halves of one head, `half` elements each.
 template <class E>
 HWY_INLINE void rotate_head(E* x, const float* cos, const float* sin, int64_t half, V sign) {
-  for (int64_t e = 0; e < half; e += kWide) {
-    const V c = load_words<FloatWords>(cos, e, half), s = hn::Mul(sign, load_words<FloatWords>(sin, e, half));
-    const V x1 = load_words<FloatWords>(x, e, half), x2 = load_words<FloatWords>(x + half, e, half);
-    store_floats(x, e, half, hn::MulSub(x1, c, hn::Mul(x2, s)));
-    store_floats(x + half, e, half, hn::MulAdd(x2, c, hn::Mul(x1, s)));
-  }
+  for_each_vector<FloatWords>(half, [&](int64_t e, auto tail) HWY_ATTR {
+    const V c = load_words<FloatWords, tail.value>(cos, e, half),
+            s = load_words<FloatWords, tail.value>(sin, e, half);
+    const V x1 = load_words<FloatWords, tail.value>(x, e, half), turn = hn::Mul(sign, s);
+    const V x2 = load_words<FloatWords, tail.value>(x + half, e, half);
+    store_floats<tail.value>(x, e, half, hn::MulSub(x1, c, hn::Mul(x2, turn)));
+    store_floats<tail.value>(x + half, e, half, hn::MulAdd(x2, c, hn::Mul(x1, turn)));
+  });
 }
 
 template <class E>
