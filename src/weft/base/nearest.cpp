@@ -43,7 +43,7 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   const std::string best = nearest(word, candidates);
-  return best.empty() ? "" : fmt::format(", did you mean '{}'?", best);
+  return best.empty() ? "" : fmt::format("; did you mean {}?", best);
 }
 
 }  // namespace weft

@@ -13,7 +13,7 @@ int edit_distance(std::string_view a, std::string_view b, int limit);
 // that near. Looks at words of up to 128 letters.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
-// ", did you mean 'x'?" or nothing.
+// "; did you mean x?" or nothing.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace weft

@@ -19,7 +19,7 @@ namespace weft {
 //   const auto steps = recipe.integer("train.steps", 1000, 1);
 //   const auto lr = recipe.get<double>("optimizer.lr", 1e-3);
 //   const auto data = recipe.require<std::string>("data.train");
-//   recipe.reject_unknown();  // "tiny.toml:3: train.step is not a key; did you mean 'train.steps'?"
+//   recipe.reject_unknown();  // "tiny.toml:3: train.step is not a key; did you mean train.steps?"
 class Toml {
  public:
   Toml() = default;  // an empty recipe

@@ -159,7 +159,7 @@ T Toml::get(std::string_view key, T otherwise) {
 template <class T>
 T Toml::require(std::string_view key) {
   if (auto value = find<T>(key)) return *value;
-  throw UsageError("{}: {} is missing{}; it must be {}", source_, key, did_you_mean(key, unknown()), Kind<T>::name);
+  throw UsageError("{}: {} is missing, it must be {}{}", source_, key, Kind<T>::name, did_you_mean(key, unknown()));
 }
 
 template <>

@@ -16,7 +16,8 @@ struct Cost {
 // On the CPU work runs when it is called, on the team's threads. A stream belongs to one rank and one thread.
 class Stream {
  public:
-  Stream(ThreadTeam& team, Allocator& allocator) : team_(team), allocator_(allocator), scratch_(size_t(team.size())) {}
+  Stream(ThreadTeam& team, Allocator& allocator)
+      : team_(team), allocator_(allocator), scratch_(size_t(team.size())) {}
 
   ThreadTeam& team() { return team_; }
   Allocator& allocator() { return allocator_; }

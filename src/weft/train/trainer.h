@@ -40,7 +40,6 @@ class Trainer {
   LossScaler& loss_scaler() { return scaler_; }
 
  private:
-  Pass pass_of(const Batch& batch, int64_t first_row, bool is_training);
   double forward_backward(int64_t micro_batch, double grad_scale, bool sum_gradients);
   double sum_over_ranks(double value);
   bool update(StepResult& result);

@@ -56,7 +56,7 @@ HWY_INLINE hn::Vec<D> load(D d, const BFloat16* p) {
 
 // The upper halves of x rounded to nearest even, as 16-bit lanes.
 template <class D>
-HWY_INLINE hn::Vec<U16Tag<D>> round_to_bf16(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<U16Tag<D>> round_to_bf16(D, hn::Vec<D> x) {
   const hn::RebindToUnsigned<D> d32;
   const hn::RebindToSigned<D> di32;
   const auto u = hn::BitCast(d32, x);

@@ -2,6 +2,8 @@
 //
 // A multiply-add is 2 FLOPs. Bytes count every input as read once and every output as written once: what a kernel
 // with a perfect cache would move. Only visible pairs of causal attention count.
+#include <algorithm>
+
 #include "weft/kernels/shape_checks.h"
 
 namespace weft {
