@@ -20,7 +20,7 @@ TEST(FormatStep, ShowsWhatFits) {
     const char* expected;
   } cases[] = {
       {200, "step 120/2000 | loss 2.3451 | lr 9.80e-04 | 123k tok/s | mfu 41.2% | eta 1m23s"},
-      {80, "step 120/2000 | loss 2.3451 | 123k tok/s | mfu 41.2% | eta 1m23s"},
+      {78, "step 120/2000 | loss 2.3451 | 123k tok/s | mfu 41.2% | eta 1m23s"},
       {60, "step 120/2000 | loss 2.3451 | 123k tok/s | eta 1m23s"},
       {50, "step 120/2000 | loss 2.3451 | eta 1m23s"},
       {30, "step 120/2000 | loss 2.3451"},
@@ -47,9 +47,9 @@ TEST(FormatStep, LeavesOutWhatIsNotKnown) {
 }
 
 TEST(FormatBytesDone, DrawsABar) {
-  EXPECT_EQ(format_bytes_done("tokenizing", 0, 2'000'000, 44), "tokenizing [------------]   0% 0.0/2.0 MB");
-  EXPECT_EQ(format_bytes_done("tokenizing", 1'000'000, 2'000'000, 44), "tokenizing [######------]  50% 1.0/2.0 MB");
-  EXPECT_EQ(format_bytes_done("tokenizing", 2'000'000, 2'000'000, 44), "tokenizing [############] 100% 2.0/2.0 MB");
+  EXPECT_EQ(format_bytes_done("tokenizing", 0, 2'000'000, 44), "tokenizing [--------------]   0% 0.0/2.0 MB");
+  EXPECT_EQ(format_bytes_done("tokenizing", 1'000'000, 2'000'000, 44), "tokenizing [#######-------]  50% 1.0/2.0 MB");
+  EXPECT_EQ(format_bytes_done("tokenizing", 2'000'000, 2'000'000, 44), "tokenizing [##############] 100% 2.0/2.0 MB");
   EXPECT_EQ(format_bytes_done("tokenizing", 1'999'999, 2'000'000, 30), "tokenizing  99% 2.0/2.0 MB");
   for (int width = 1; width < 200; ++width)
     for (const int64_t total : {0, 1, 1'000'000'000})
