@@ -1,6 +1,7 @@
 // Batches: the rows of a step are the same for any number of ranks, an epoch covers the text, documents stay apart.
 #include "weft/data/batches.h"
 
+#include <gtest/gtest.h>
 #include <map>
 #include <set>
 

@@ -1,6 +1,7 @@
 // MetricsFile: each line is JSON with the contract's keys, and a resume leaves every step once.
 #include "weft/train/metrics.h"
 
+#include <gtest/gtest.h>
 #include <cmath>
 #include <nlohmann/json.hpp>
 

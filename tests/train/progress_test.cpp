@@ -1,6 +1,7 @@
 // Progress: the line fits its terminal, is not redrawn too often, and becomes plain lines in a log.
 #include "weft/train/progress.h"
 
+#include <gtest/gtest.h>
 #include <cmath>
 
 namespace weft {

@@ -1,6 +1,7 @@
 // TensorBoardWriter: the file reads back by the rules of TFRecord and protocol buffers, checksums included.
 #include "weft/train/tensorboard.h"
 
+#include <gtest/gtest.h>
 #include <cmath>
 #include <cstring>
 #include <map>

@@ -1,6 +1,7 @@
 // Tracer: spans of many threads come out as a trace that parses, and nothing is kept when it is stopped or full.
 #include "weft/train/trace.h"
 
+#include <gtest/gtest.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>

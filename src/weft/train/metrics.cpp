@@ -1,3 +1,4 @@
+// MetricsFile: lines of JSON, and which of an earlier run stay.
 #include "weft/train/metrics.h"
 
 #include <charconv>

@@ -1,3 +1,4 @@
+// Progress: what fits a terminal, and when it is drawn.
 #include "weft/train/progress.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// TensorBoardWriter: events as protocol buffers, framed as TFRecords.
 #include "weft/train/tensorboard.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Tracer: the slots for events, and the JSON they become.
 #include "weft/train/trace.h"
 
 #include <fmt/format.h>
