@@ -162,14 +162,15 @@ class TileWorker {
     call.out = !last ? sums : direct ? y : tile_;
     call.out_stride = last && direct ? p_.n : kPanelCols;
     if (last || call.add == y) {
-      for (const EpilogueOperand& operand : p_.results) fetch(operand, row_ + row, col);
+      for (const EpilogueOperand& operand : p_.results) fetch(operand, row_ + row, col + kPanelCols);
     }
     p_.tiles[(tile_rows_ - 1) * 2 + vectors - 1](call);
     if (last && !direct) p_.epilogue(p_.call, tile_, row_ + row, col, tile_rows_, cols);
   }
 
-  // Brings what the tile's end will read and write closer while the tile is computed.
-  void fetch(const EpilogueOperand& operand, int64_t row, int64_t col) const {
+  // Brings what the end of the tile in the next panel will read and write closer. Inlined, since GCC removes calls of
+  // functions that only prefetch.
+  [[gnu::always_inline]] void fetch(const EpilogueOperand& operand, int64_t row, int64_t col) const {
     if (!operand.data) return;
     const int64_t size = operand.is_bf16 ? 2 : 4;
     for (int i = 0; i < tile_rows_; ++i) {
