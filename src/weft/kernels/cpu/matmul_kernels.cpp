@@ -113,6 +113,7 @@ HWY_INLINE void tile_body(const TileCall& call) {
 #pragma GCC unroll 1
   for (int64_t s = 0; s < steps; ++s) {
     __builtin_prefetch(ahead, 0, 2);
+    __builtin_prefetch(ahead + 64, 0, 2);
     ahead += ahead_bytes;
     Dot::template step<kRows, kVecs>(b, ElementOfA<typename Dot::A, kTransposed>{a, stride}, acc);
     a += kTransposed ? Dot::kPerStep * stride : Dot::kPerStep;

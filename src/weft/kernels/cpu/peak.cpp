@@ -90,11 +90,15 @@ double seconds_of(FunctionRef<void()> work) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-uint64_t sum_words(const uint64_t* words, int64_t count) {
-  uint64_t sums[32] = {};
-  for (int64_t i = 0; i + 32 <= count; i += 32) {
-    __builtin_prefetch(words + i + 512);
-    for (int j = 0; j < 32; ++j) sums[j] += words[i + j];
+#if defined(__x86_64__)
+__attribute__((target("avx2")))
+#endif
+uint64_t
+sum_words(const uint64_t* words, int64_t count) {
+  uint64_t sums[64] = {};
+  for (int64_t i = 0; i + 64 <= count; i += 64) {
+    for (int j = 0; j < 64; j += 8) __builtin_prefetch(words + i + 1024 + j);
+    for (int j = 0; j < 64; ++j) sums[j] += words[i + j];
   }
   uint64_t all = 0;
   for (const uint64_t sum : sums) all += sum;
