@@ -70,6 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"MpiAtHome", "src/weft/comm/mpi/mpi_communicator.cpp", "#include <mpi.h>\n", ""},
         Case{"MpiInApps", "apps/weft/main.cpp", "#include <mpi.h>\n", "take a Communicator"},
         Case{"Highway", "src/weft/optim/adamw.cpp", "#include <hwy/highway.h>\n", "call the Kernels table"},
+        Case{"HighwayQuoted", "src/weft/optim/adamw.cpp", "#include \"hwy/highway.h\"\n", "call the Kernels table"},
+        Case{"HighwayAtHome", "src/weft/kernels/cpu/norm.cpp", "#include \"hwy/highway.h\"\n", ""},
         Case{"CommandLine", "src/weft/train/trainer.cpp", "#include <CLI/CLI.hpp>\n", "apps/weft"},
         Case{"Regex", "src/weft/text/bpe.cpp", "#include <regex>\n", "overflows the stack"},
         Case{"InAComment", "src/weft/base/error.h", "// #include \"weft/tensor/tensor.h\"\n", ""}),

@@ -8,7 +8,9 @@
 #include <limits>
 #include <optional>
 
+#include "weft/data/batches.h"
 #include "weft/kernels/cpu/peak.h"
+#include "weft/train/evaluate.h"
 #include "weft/train/metrics.h"
 #include "weft/train/progress.h"
 #include "weft/train/saved_run.h"
@@ -84,16 +86,20 @@ class Run {
         team_(options.threads),
         stream_(team_, allocator_),
         context_{cpu_kernels(), stream_},
-        trainer_(context_, world, recipe, dataset.train, dataset.valid),
+        batches_(dataset.train, {.seq_len = int32_t(recipe.train.seq_len),
+                                 .global_batch = int32_t(recipe.train.global_batch),
+                                 .seed = recipe.train.seed,
+                                 .documents = recipe.data.documents}),
+        valid_(dataset.valid),
+        trainer_(context_, world, recipe, batches_),
         saved_(trainer_, recipe, *dataset.tokenizer),
-        has_valid_(dataset.valid.size() > 1),
         trace_(world, context_) {
-    const Tensor peak = context_.empty(DType::f64, {1});
+    const Tensor peak = control_memory_.empty(DType::f64, {1});
     world_.barrier();
-    *peak.data<double>() = measure_peak_flops(team_, recipe.dtype());
+    *peak.data<double>() = cpu::measure_peak_flops(team_, recipe.dtype());
     world_.all_reduce(peak);
     peak_flops_ = *peak.data<double>();
-    peaks_ = context_.empty(DType::i64, {world.size(), 2});
+    peaks_ = control_memory_.empty(DType::i64, {world.size(), 2});
     if (!recipe.checkpoint.dir.empty())
       store_.emplace(recipe.checkpoint.dir,
                      CheckpointOptions{.keep = recipe.checkpoint.keep > 0 ? int(recipe.checkpoint.keep) : INT32_MAX,
@@ -131,7 +137,7 @@ class Run {
   void resume() {
     if (!store_ || recipe_.checkpoint.resume == "none") return;
     std::string path = recipe_.checkpoint.resume == "auto" ? "" : recipe_.checkpoint.resume;
-    const Tensor chosen = context_.empty(DType::i64, {1});
+    const Tensor chosen = control_memory_.empty(DType::i64, {1});
     *chosen.data<int64_t>() = -1;
     if (path.empty() && world_.rank() == 0) {
       const FoundCheckpoint found = store_->newest_valid();
@@ -198,10 +204,15 @@ class Run {
 
   void evaluate_if_due(bool is_end) {
     const int64_t step = trainer_.next_step(), every = recipe_.train.eval_every;
-    if (!has_valid_ || step == evaluated_step_ || report_.was_interrupted) return;
+    if (valid_.size() < 2 || step == evaluated_step_ || report_.was_interrupted) return;
     if (!is_end && (every == 0 || step % every != 0)) return;
     evaluated_step_ = step;
-    report_.eval_loss = trainer_.evaluate(recipe_.train.eval_batches);
+    report_.eval_loss = evaluate(context_, world_, trainer_.model(), valid_,
+                                 {.seq_len = recipe_.train.seq_len,
+                                  .rows = recipe_.train.micro_batch,
+                                  .documents = recipe_.data.documents,
+                                  .max_batches = recipe_.train.eval_batches})
+                            .loss;
     if (reporter_) reporter_->eval(step, report_.eval_loss);
   }
 
@@ -236,12 +247,14 @@ class Run {
   Communicator& world_;
   const RunOptions& options_;
   ThreadTeam team_;
-  Allocator allocator_;
+  Allocator allocator_;       // of the model and its training
+  Allocator control_memory_;  // of what the run itself exchanges
   Stream stream_;
   Context context_;
+  Batches batches_;
+  TokenPart valid_;
   Trainer trainer_;
   SavedRun saved_;
-  bool has_valid_;
   TraceOps trace_;
   std::optional<CheckpointStore> store_;
   std::optional<Reporter> reporter_;

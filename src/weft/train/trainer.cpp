@@ -4,20 +4,15 @@
 #include <cmath>
 
 #include "weft/optim/grad_norm.h"
-#include "weft/train/evaluate.h"
 #include "weft/train/pass_of.h"
 
 namespace weft {
 
-Trainer::Trainer(Context& context, Communicator& ranks, const Recipe& recipe, TokenPart train, TokenPart valid)
+Trainer::Trainer(Context& context, Communicator& ranks, const Recipe& recipe, const BatchSource& batches)
     : context_(context),
       ranks_(ranks),
       recipe_(recipe),
-      batches_(std::move(train), {.seq_len = int32_t(recipe.train.seq_len),
-                                  .global_batch = int32_t(recipe.train.global_batch),
-                                  .seed = recipe.train.seed,
-                                  .documents = recipe.data.documents}),
-      valid_(std::move(valid)),
+      batches_(batches),
       model_(recipe.model),
       scaler_(recipe.train.precision == Precision::fp16) {
   model_.set_recompute({recipe.train.recompute_every});
@@ -47,10 +42,11 @@ double Trainer::forward_backward(int64_t micro_batch, double grad_scale, bool su
   const Var loss = model_.loss(context_, pass, batch_.targets.data(), float(grad_scale), *data_parallel_);
   tape_.backward(loss, loss_dy_);
   context_.tape = nullptr;
-  return double(*loss.value.data<float>());
+  return is_meta() ? 0 : double(*loss.value.data<float>());
 }
 
 double Trainer::sum_over_ranks(double value) {
+  if (is_meta()) return value;
   *scalar_.data<double>() = value;
   ranks_.all_reduce(scalar_);
   return *scalar_.data<double>();
@@ -108,14 +104,6 @@ void Trainer::stop_not_finite(double loss) {
       next_step_,
       norm.not_finite ? "the gradient of " + norm.not_finite->name + " is not finite" : "the loss is not finite",
       ranks_.rank(), loss);
-}
-
-double Trainer::evaluate(int64_t max_batches) {
-  const EvalOptions options{.seq_len = recipe_.train.seq_len,
-                            .rows = recipe_.train.micro_batch,
-                            .documents = recipe_.data.documents,
-                            .max_batches = max_batches};
-  return weft::evaluate(context_, ranks_, model_, valid_, options).loss;
 }
 
 }  // namespace weft
