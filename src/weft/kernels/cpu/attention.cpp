@@ -18,7 +18,7 @@ namespace {
 void forward(Stream&, const AttentionArgs&, bool) { throw_no_simd(); }
 #else
 
-constexpr int kTaskLanes = 128;  // that share the packing of a tile of keys
+constexpr int kTaskLanes = 256;  // that share the packing of a tile of keys
 constexpr int kTileKeys = 64;    // scores of a tile and its keys and values stay in L1
 constexpr int kSplitLanes = 32;  // sequences with at most so many lanes ...
 constexpr int kSplitKeys = 512;  // ... are also cut by keys, so that decoding uses every core
@@ -212,15 +212,18 @@ void finish(const AttentionArgs& args, const AttentionSequence& s, const Task& t
   const int group = s.group, first_head = task.kv_head * group;
   const int64_t num_tokens = args.lse ? args.lse.dim(1) : 0;
   float* lse = args.lse ? args.lse.data<float>() : nullptr;
-  for (int64_t i = 0; i < task.count; ++i) {
-    const int64_t lane = task.first + i;
-    if (lse) {
-      lse[(first_head + lane % group) * num_tokens + s.q_begin + lane / group] =
-          t.sum[i] == 0 ? -HUGE_VALF : t.maximum[i] * args.shape.scale + std::log(t.sum[i]);
-    }
-    t.alpha[i] = t.sum[i] == 0 ? 0.0f : 1.0f / t.sum[i];
+  for (int64_t i = 0; i < task.count; i += kWide) {
+    const V sum = hn::LoadU(df, t.sum + i), one = hn::Set(df, 1.0f);
+    const auto blind = hn::Eq(sum, hn::Zero(df));
+    const V log = hn::MulAdd(hn::LoadU(df, t.maximum + i), hn::Set(df, args.shape.scale),
+                             hn::Log(df, hn::IfThenElse(blind, one, sum)));
+    hn::StoreU(hn::IfThenElse(blind, hn::Set(df, -HUGE_VALF), log), df, t.limit + i);
+    hn::StoreU(hn::IfThenZeroElse(blind, hn::Div(one, sum)), df, t.alpha + i);
   }
-  for (int64_t i = task.count; i % kWide; ++i) t.alpha[i] = 0;
+  for (int64_t i = 0; lse && i < task.count; ++i) {
+    const int64_t lane = task.first + i, row = group == 1 ? lane : lane / group;
+    lse[(first_head + lane - row * group) * num_tokens + s.q_begin + row] = t.limit[i];
+  }
   const RowView<E> y = rows_of<E>(args.y, args.shape.num_heads, args.shape.head_dim, s.q_begin, first_head, group);
   unpack_columns<E>(y, task.first, task.count, t.o, t.alpha);
 }
@@ -249,14 +252,21 @@ void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task
   if (call.args.dropout.p > 0) {
     set_dropout_lanes(t.dropout, call.args.dropout, s, shape.num_heads, first_head, task.first, num_groups * kGroup);
   }
-  pack_columns<Op, E>(t.q, q, task.first, task.count);
   const int64_t key_end = std::min<int64_t>(task.key_end, int64_t(t.limit[task.count - 1]));
+  prefetch_rows(k, task.key_begin, std::min<int64_t>(kTileKeys, key_end - task.key_begin));
+  prefetch_rows(v, task.key_begin, std::min<int64_t>(kTileKeys, key_end - task.key_begin));
+  pack_columns<Op, E>(t.q, q, task.first, task.count);
   if (key_end <= task.key_begin) std::memset(t.o, 0, size_t(kTaskLanes * call.padded) * sizeof(float));
   for (int64_t key = task.key_begin; key < key_end; key += kTileKeys) {
     const int64_t num_keys = std::min<int64_t>(kTileKeys, key_end - key);
     pack_rows<Op, E>(t.k, k, key, num_keys);
     pack_pairs<Op, E>(t.v, v, key, num_keys);
+    const int64_t next = key + num_keys, num_next = std::min<int64_t>(kTileKeys, key_end - next);
+    const int64_t slice = ceil_div(num_next, num_groups);
     for (int64_t g = 0; g < num_groups; ++g) {
+      const int64_t at = std::min(g * slice, num_next), ahead = std::min(slice, num_next - at);
+      prefetch_rows(k, next + at, ahead);
+      prefetch_rows(v, next + at, ahead);
       Depth depth;
       for (int c = 0; c < 2; ++c) {
         const int64_t limit = 2 * g + c < num_wide ? int64_t(t.limit[g * kGroup + (c + 1) * kWide - 1]) : 0;
