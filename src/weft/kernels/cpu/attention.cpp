@@ -236,37 +236,59 @@ struct Partial {
 };
 
 template <class Op, class E>
-void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, std::byte* scratch) {
+RowView<const E> lanes_of(const Call<Op>& call, const Tensor& t, const AttentionSequence& s, int kv_head) {
+  return rows_of<const E>(t, call.args.shape.num_heads, int(call.dim), s.q_begin, kv_head * s.group, s.group);
+}
+template <class Op, class E>
+RowView<const E> keys_of(const Call<Op>& call, const Tensor& t, const AttentionSequence& s, int kv_head) {
+  return rows_of<const E>(t, call.args.shape.num_kv_heads, int(call.dim), s.k_begin, kv_head, 1);
+}
+
+// The `part`-th of `parts` of [0, count): a prefetch is spread over the products it hides under.
+struct Slice {
+  int64_t first, count;
+  Slice(int64_t n, int64_t part, int64_t parts)
+      : first(std::max<int64_t>(n, 0) * part / parts), count(std::max<int64_t>(n, 0) * (part + 1) / parts - first) {}
+};
+
+// Part of what the task after this one, if any, reads first.
+template <class Op, class E>
+void prefetch_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, int64_t part, int64_t parts) {
+  const Slice lanes(task.count, part, parts);
+  const Slice keys(std::min<int64_t>(kTileKeys, task.key_end - task.key_begin), part, parts);
+  prefetch_rows(lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first + lanes.first, lanes.count);
+  prefetch_rows(keys_of<Op, E>(call, call.args.k, s, task.kv_head), task.key_begin + keys.first, keys.count);
+  prefetch_rows(keys_of<Op, E>(call, call.args.v, s, task.kv_head), task.key_begin + keys.first, keys.count);
+}
+
+template <class Op, class E>
+void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, const AttentionSequence& next_s,
+              const Task* next, std::byte* scratch) {
   Arena arena(scratch);
   const State t = State::make<Op>(arena, call.dim);
-  const AttentionShape& shape = call.args.shape;
-  const int first_head = task.kv_head * s.group;
-  const auto q = rows_of<const E>(call.args.q, shape.num_heads, shape.head_dim, s.q_begin, first_head, s.group);
-  const auto k = rows_of<const E>(call.args.k, shape.num_kv_heads, shape.head_dim, s.k_begin, task.kv_head, 1);
-  const auto v = rows_of<const E>(call.args.v, shape.num_kv_heads, shape.head_dim, s.k_begin, task.kv_head, 1);
+  const auto k = keys_of<Op, E>(call, call.args.k, s, task.kv_head);
+  const auto v = keys_of<Op, E>(call, call.args.v, s, task.kv_head);
   const int64_t num_groups = ceil_div(task.count, kGroup), num_wide = ceil_div(task.count, kWide);
   for (int64_t i = 0; i < num_groups * kGroup; ++i) {
     t.limit[i] = float(s.limit(task.first + std::min(i, task.count - 1)));
     t.maximum[i] = kNoMaximum, t.sum[i] = 0;
   }
   if (call.args.dropout.p > 0) {
-    set_dropout_lanes(t.dropout, call.args.dropout, s, shape.num_heads, first_head, task.first, num_groups * kGroup);
+    set_dropout_lanes(t.dropout, call.args.dropout, s, call.args.shape.num_heads, task.kv_head * s.group, task.first,
+                      num_groups * kGroup);
   }
+  pack_columns<Op, E>(t.q, lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first, task.count);
   const int64_t key_end = std::min<int64_t>(task.key_end, int64_t(t.limit[task.count - 1]));
-  prefetch_rows(k, task.key_begin, std::min<int64_t>(kTileKeys, key_end - task.key_begin));
-  prefetch_rows(v, task.key_begin, std::min<int64_t>(kTileKeys, key_end - task.key_begin));
-  pack_columns<Op, E>(t.q, q, task.first, task.count);
   if (key_end <= task.key_begin) std::memset(t.o, 0, size_t(kTaskLanes * call.padded) * sizeof(float));
   for (int64_t key = task.key_begin; key < key_end; key += kTileKeys) {
-    const int64_t num_keys = std::min<int64_t>(kTileKeys, key_end - key);
+    const int64_t num_keys = std::min<int64_t>(kTileKeys, key_end - key), ahead = key + num_keys;
     pack_rows<Op, E>(t.k, k, key, num_keys);
     pack_pairs<Op, E>(t.v, v, key, num_keys);
-    const int64_t next = key + num_keys, num_next = std::min<int64_t>(kTileKeys, key_end - next);
-    const int64_t slice = ceil_div(num_next, num_groups);
     for (int64_t g = 0; g < num_groups; ++g) {
-      const int64_t at = std::min(g * slice, num_next), ahead = std::min(slice, num_next - at);
-      prefetch_rows(k, next + at, ahead);
-      prefetch_rows(v, next + at, ahead);
+      const Slice slice(std::min<int64_t>(kTileKeys, key_end - ahead), g, num_groups);
+      prefetch_rows(k, ahead + slice.first, slice.count);
+      prefetch_rows(v, ahead + slice.first, slice.count);
+      if (ahead == key_end && next) prefetch_task<Op, E>(call, next_s, *next, g, num_groups);
       Depth depth;
       for (int c = 0; c < 2; ++c) {
         const int64_t limit = 2 * g + c < num_wide ? int64_t(t.limit[g * kGroup + (c + 1) * kWide - 1]) : 0;
@@ -346,18 +368,28 @@ void run(Stream& stream, const AttentionArgs& args) {
   const auto scratch = [&](int worker) {
     return worker == 0 ? base + counted.used() : stream.scratch(worker, own.used());
   };
+  const auto task_at = [&](int64_t i, const AttentionSequence& s, int64_t sequence) {
+    const int64_t splits = num_splits(s), index = i - tasks[sequence];
+    const int64_t split = index / num_kv % splits;  // heads turn fastest: they share the pages of their keys
+    const int64_t tile = num_tiles(s) - 1 - index / num_kv / splits;  // the longest first
+    Task task{.first = tile * kTaskLanes, .kv_head = int(index % num_kv)};
+    task.count = std::min<int64_t>(kTaskLanes, s.num_lanes() - task.first);
+    task.key_begin = split * kSplitKeys;
+    task.key_end = splits > 1 ? std::min<int64_t>(s.num_k, task.key_begin + kSplitKeys) : s.num_k;
+    const int64_t slot = slots[sequence] + task.kv_head * splits + split;
+    if (splits > 1) task.partial = partials + slot * Partial::floats(call.padded);
+    return task;
+  };
   stream.team().parallel_for(tasks[n], 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t sequence = find_sequence(tasks, n, i);
       const AttentionSequence s(args.shape, sequence);
-      const int64_t splits = num_splits(s), tiles = num_tiles(s), index = i - tasks[sequence];
-      const int64_t split = index % splits, tile = tiles - 1 - index / splits / num_kv;  // the longest first
-      Task task{.first = tile * kTaskLanes, .kv_head = int(index / splits % num_kv)};
-      task.count = std::min<int64_t>(kTaskLanes, s.num_lanes() - task.first);
-      task.key_begin = split * kSplitKeys;
-      task.key_end = splits > 1 ? std::min<int64_t>(s.num_k, task.key_begin + kSplitKeys) : s.num_k;
-      if (splits > 1) task.partial = partials + (slots[sequence] + index) * Partial::floats(call.padded);
-      run_task<Op, E>(call, s, task, scratch(worker));
+      // Likely this worker's next.
+      const int64_t later = std::min(i + stream.team().size(), tasks[n] - 1);
+      const int64_t next_sequence = find_sequence(tasks, n, later);
+      const AttentionSequence next_s(args.shape, next_sequence);
+      const Task task = task_at(i, s, sequence), next = task_at(later, next_s, next_sequence);
+      run_task<Op, E>(call, s, task, next_s, later > i ? &next : nullptr, scratch(worker));
     }
   });
   if (num_slots == 0) return;
