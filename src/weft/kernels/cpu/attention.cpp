@@ -336,35 +336,43 @@ int64_t num_splits(const AttentionSequence& s) {
   return s.num_lanes() <= kSplitLanes ? std::max<int64_t>(ceil_div(s.num_k, kSplitKeys), 1) : 1;
 }
 
+// What all tasks share, at the front of worker 0's scratch: where each sequence's tasks and slots begin, and the
+// slots.
+struct Shared {
+  int64_t *tasks, *slots;
+  float* partials;
+
+  static Shared make(Arena& a, const AttentionArgs& args, int64_t padded) {
+    const int64_t n = args.shape.num_sequences, num_kv = args.shape.num_kv_heads;
+    int64_t num_slots = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const AttentionSequence s(args.shape, i);
+      if (num_splits(s) > 1) num_slots += num_splits(s) * num_tiles(s) * num_kv;
+    }
+    return {a.take<int64_t>(n + 1), a.take<int64_t>(n + 1), a.take<float>(num_slots * Partial::floats(padded))};
+  }
+  void fill(const AttentionArgs& args) const {
+    tasks[0] = slots[0] = 0;
+    for (int64_t i = 0; i < args.shape.num_sequences; ++i) {
+      const AttentionSequence s(args.shape, i);
+      const int64_t count = num_tiles(s) * num_splits(s) * args.shape.num_kv_heads;
+      tasks[i + 1] = tasks[i] + count, slots[i + 1] = slots[i] + (num_splits(s) > 1 ? count : 0);
+    }
+  }
+};
+
 template <class Op, class E>
 void run(Stream& stream, const AttentionArgs& args) {
   const Call<Op> call(args);
   const int64_t n = args.shape.num_sequences, num_kv = args.shape.num_kv_heads;
-  int64_t num_slots = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const AttentionSequence s(args.shape, i);
-    if (num_splits(s) > 1) num_slots += num_splits(s) * num_tiles(s) * num_kv;
-  }
-  // Worker 0's scratch begins with what all share: where each sequence's tasks and slots begin, and the slots.
-  Arena own;
+  Arena own, counted;
   State::make<Op>(own, call.dim);
-  const auto share = [&](Arena& a, int64_t*& tasks, int64_t*& slots, float*& partials) {
-    tasks = a.take<int64_t>(n + 1), slots = a.take<int64_t>(n + 1);
-    partials = a.take<float>(num_slots * Partial::floats(call.padded));
-  };
-  int64_t *tasks, *slots;
-  float* partials;
-  Arena counted;
-  share(counted, tasks, slots, partials);
+  Shared::make(counted, args, call.padded);
   std::byte* base = stream.scratch(0, counted.used() + own.used());
-  Arena shared(base);
-  share(shared, tasks, slots, partials);
-  tasks[0] = slots[0] = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const AttentionSequence s(args.shape, i);
-    const int64_t count = num_tiles(s) * num_splits(s) * num_kv;
-    tasks[i + 1] = tasks[i] + count, slots[i + 1] = slots[i] + (num_splits(s) > 1 ? count : 0);
-  }
+  Arena front(base);
+  const auto shared = Shared::make(front, args, call.padded);
+  shared.fill(args);
+  const auto [tasks, slots, partials] = shared;
   const auto scratch = [&](int worker) {
     return worker == 0 ? base + counted.used() : stream.scratch(worker, own.used());
   };
@@ -392,7 +400,7 @@ void run(Stream& stream, const AttentionArgs& args) {
       run_task<Op, E>(call, s, task, next_s, later > i ? &next : nullptr, scratch(worker));
     }
   });
-  if (num_slots == 0) return;
+  if (slots[n] == 0) return;
   stream.team().parallel_for(n * num_kv, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
       const AttentionSequence s(args.shape, i / num_kv);

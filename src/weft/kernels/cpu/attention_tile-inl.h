@@ -8,7 +8,6 @@
 #define WEFT_ATTENTION_TILE_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
@@ -246,12 +245,12 @@ HWY_INLINE void for_each_vector(int64_t dim, Body&& body) {
   for (; w < words; w += kWide) body(w, std::true_type());
 }
 
-// Asks for rows [first, first + count) ahead of their use: they lie far apart, which defeats hardware prefetchers.
+// Asks L2 for rows [first, first + count) ahead of their use: they lie far apart, which defeats hardware prefetchers.
 template <class E>
 HWY_INLINE void prefetch_rows(RowView<const E> rows, int64_t first, int64_t count) {
   for (int64_t j = 0; j < count; ++j) {
     const char* row = reinterpret_cast<const char*>(rows[first + j]);
-    for (int64_t at = 0; at < rows.dim * int64_t(sizeof(E)); at += 64) hwy::Prefetch(row + at);
+    for (int64_t at = 0; at < rows.dim * int64_t(sizeof(E)); at += 64) __builtin_prefetch(row + at, 0, 2);
   }
 }
 
