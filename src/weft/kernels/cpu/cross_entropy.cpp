@@ -2,6 +2,7 @@
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/cross_entropy.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "weft/kernels/cpu/cpu.h"
@@ -49,6 +50,7 @@ HWY_INLINE void softmax_of_row(const T* row, float* exponentials, int64_t vocab,
     *shift = state.highest == kLowest ? 0.0f : state.highest;
     const auto shifts = hn::Set(d, *shift);
     const auto sum = sum_over(count, [&](int64_t i, auto part) HWY_ATTR {
+      hwy::Prefetch(block + count + i);  // the next block arrives while this one is computed
       const auto e = exp_nonpositive(d, hn::Sub(load(d, block + i, part), shifts));
       if (exponentials) store(e, d, exponentials + begin + i, part);
       return only_elements(d, e, hn::Zero(d), part);
