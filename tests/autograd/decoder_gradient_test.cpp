@@ -69,7 +69,8 @@ TEST_P(DecoderGradientTest, EqualsCentralDifferences) {
   TestRank rank(reference_kernels());
   Decoder model(config());
   model.set_recompute({GetParam().recompute_every});
-  model.materialize(rank.context, DType::f64, 1);
+  model.allocate(rank.context, DType::f64);
+  model.initialize(rank.context, 1);
   // Weights that start at one or zero must not hide mistakes.
   for (Param* p : model.params()) {
     const Tensor noise = rank.normal(DType::f64, p->shape, p->name, 0.1);
@@ -82,7 +83,9 @@ TEST_P(DecoderGradientTest, EqualsCentralDifferences) {
     ASSERT_TRUE(p->has_grad()) << p->name;
     double largest = 0;
     for (int64_t i = 0; i < p->grad.numel(); ++i) largest = std::max(largest, std::abs(p->grad.data<double>()[i]));
-    EXPECT_GT(largest, 1e-6) << p->name;
+    // A key bias shifts all scores of a row alike, which softmax does not see.
+    const bool is_unseen = p->name.ends_with("key.bias") && model.config().position == PositionKind::learned;
+    if (!is_unseen) EXPECT_GT(largest, 1e-6) << p->name;
     const int64_t stride = std::max<int64_t>(1, p->grad.numel() / 7);
     for (int64_t i = 0; i < p->grad.numel(); i += stride) {
       double& w = p->value.data<double>()[i];
@@ -115,7 +118,8 @@ INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kCases
 TEST_P(DecoderGradientTest, RecomputationAndDeferredWeightsChangeNoBit) {
   TestRank rank(cpu_kernels(), 2);
   Decoder model(config());
-  model.materialize(rank.context, DType::f32, 1);
+  model.allocate(rank.context, DType::f32);
+  model.initialize(rank.context, 1);
   run_backward(rank.context, model, WeightGrads::now, DType::f32);
   std::vector<Tensor> want;
   for (Param* p : model.params()) want.push_back(p->grad);

@@ -16,6 +16,27 @@ inline std::string_view name_of(Fault fault) {
   return kNames[size_t(fault)];
 }
 
+// Passes every call on to the real file system: for tests that change a few.
+class PassingFileSystem : public FileSystem {
+ public:
+  int open(const std::string& path, OpenMode mode) override { return real_.open(path, mode); }
+  int64_t size(int fd) override { return real_.size(fd); }
+  int64_t read(int fd, std::span<std::byte> into, uint64_t offset) override { return real_.read(fd, into, offset); }
+  int64_t write(int fd, Bytes bytes) override { return real_.write(fd, bytes); }
+  int allocate(int fd, uint64_t bytes) override { return real_.allocate(fd, bytes); }
+  int fsync(int fd) override { return real_.fsync(fd); }
+  int close(int fd) override { return real_.close(fd); }
+  int rename(const std::string& from, const std::string& to) override { return real_.rename(from, to); }
+  int unlink(const std::string& path) override { return real_.unlink(path); }
+  int rmdir(const std::string& path) override { return real_.rmdir(path); }
+  int mkdir(const std::string& path) override { return real_.mkdir(path); }
+  int list(const std::string& folder, std::vector<std::string>& names) override { return real_.list(folder, names); }
+  int64_t free_bytes(const std::string& folder) override { return real_.free_bytes(folder); }
+
+ protected:
+  FileSystem& real_ = FileSystem::real();
+};
+
 // The `_for_good` faults start at call N and never end. Syncs are counted and not done, to keep the sweeps fast.
 class FaultyFileSystem final : public FileSystem {
  public:

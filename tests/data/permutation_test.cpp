@@ -1,6 +1,7 @@
 // Permutation: every index comes out once, for any size and key.
 #include "weft/data/permutation.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <numeric>
 #include <unordered_set>

@@ -1,9 +1,13 @@
 // Token files: what is written is read, nothing is left half-written, and every kind of damage is named.
 #include "weft/data/token_file.h"
 
+#include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include <atomic>
 #include <cstring>
+#include <functional>
+#include <thread>
 
 #include "data/temp_folder.h"
 #include "weft/data/token_file_writer.h"
@@ -84,6 +88,25 @@ TEST(TokenFile, HoldsNothingToo) {
   const TokenFile file(folder.path("a.tok"));
   EXPECT_EQ(file.num_tokens(), 0);
   EXPECT_TRUE(file.document_starts().empty());
+}
+
+TEST(TokenFile, IsReadByManyThreads) {
+  const TempFolder folder;
+  const auto expected = write_example(folder.path("a.tok"), ByteTokenizer());
+  const TokenFile file(folder.path("a.tok"));
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<int32_t> some(1000);
+      for (size_t i = t; i + some.size() < expected.size(); i += 999) {
+        file.read(int64_t(i), some);
+        if (!std::equal(some.begin(), some.end(), expected.begin() + int64_t(i))) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 // Every way to damage a file; the offsets count from the start, or from the end when negative.

@@ -1,6 +1,8 @@
 // Tokenizers: text survives the round trip, what cannot be encoded is named, streams hold back half characters.
 #include "weft/text/tokenizer.h"
 
+#include <gtest/gtest.h>
+
 #include "weft/text/byte_tokenizer.h"
 #include "weft/text/char_tokenizer.h"
 #include "weft/text/utf8.h"

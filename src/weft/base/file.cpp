@@ -182,6 +182,11 @@ void make_folders(FileSystem& fs, const std::string& path) {
   sync_folder(fs, parent_of(path));
 }
 
+void make_new_folder(FileSystem& fs, const std::string& path) {
+  const int result = retried([&] { return fs.mkdir(path); });
+  if (result < 0) fail("make folder", path, -result);
+}
+
 void sync_folder(FileSystem& fs, const std::string& path) {
   const int fd = open_or_fail(fs, path, OpenMode::folder);
   const int result = retried([&] { return fs.fsync(fd); });

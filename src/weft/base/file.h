@@ -113,7 +113,8 @@ inline void write_file_atomically(FileSystem& fs, const std::string& path, std::
 }
 
 bool exists(FileSystem& fs, const std::string& path);
-void make_folders(FileSystem& fs, const std::string& path);  // and its parents; fine when they exist
+void make_folders(FileSystem& fs, const std::string& path);     // and its parents; fine when they exist
+void make_new_folder(FileSystem& fs, const std::string& path);  // Error when it exists
 void sync_folder(FileSystem& fs,
                  const std::string& path);  // names made, renamed and removed in it survive a power cut
 void rename_path(FileSystem& fs, const std::string& from, const std::string& to);

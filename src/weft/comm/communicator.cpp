@@ -140,11 +140,13 @@ Pending Communicator::start_all_reduce(Tensor x, Reduction reduction) {
 }
 
 Pending Communicator::start_all_gather(Tensor out, Tensor in) {
-  return start(all_gather_of(out, in, size()), std::move(out), std::move(in));
+  const Collective call = all_gather_of(out, in, size());
+  return start(call, std::move(out), std::move(in));
 }
 
 Pending Communicator::start_reduce_scatter(Tensor out, Tensor in) {
-  return start(reduce_scatter_of(out, in, size()), std::move(out), std::move(in));
+  const Collective call = reduce_scatter_of(out, in, size());
+  return start(call, std::move(out), std::move(in));
 }
 
 void Communicator::collective(Collective call) {

@@ -64,6 +64,7 @@ class Communicator {
   // Both may be in place: the small tensor may be this rank's part of the large one.
   void broadcast(const Tensor& x, int root);  // in place
   // Sends in_counts[r] rows (of dim 0) of `in` to rank r and receives out_counts[r] rows from it; rows in rank order.
+  // `out` and `in` do not overlap.
   void all_to_all(const Tensor& out, std::span<const int64_t> out_counts, const Tensor& in,
                   std::span<const int64_t> in_counts);
   void send(const Tensor& x, int to, int tag);  // buffered: returns without waiting for the receiver

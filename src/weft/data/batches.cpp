@@ -1,3 +1,4 @@
+// Batches: windows of a token file as rows of a batch.
 #include "weft/data/batches.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "weft/data/batch.h"
+#include "weft/data/batch_source.h"
 #include "weft/data/token_file.h"
 
 namespace weft {
@@ -18,7 +18,7 @@ struct BatchOptions {
 
 // Training. An epoch is a shuffle of windows of seq_len tokens that do not overlap; a random offset in [0, seq_len)
 // moves them from epoch to epoch. An epoch leaves out fewer than 2 * seq_len tokens at the ends of the part.
-class Batches {
+class Batches final : public BatchSource {
  public:
   // UsageError when the part is too short for one window.
   Batches(TokenPart part, BatchOptions options);
@@ -26,10 +26,8 @@ class Batches {
   int64_t windows_per_epoch() const { return windows_; }
 
   // Rows [first_row, first_row + rows) of `step`, which counts from 0. Thread-safe for different batches.
-  void fill(int64_t step, int32_t first_row, int32_t rows, Batch& batch) const;
-
-  // Targets of the whole step, which all ranks divide their summed loss by.
-  int64_t num_targets(int64_t step) const;
+  void fill(int64_t step, int32_t first_row, int32_t rows, Batch& batch) const override;
+  int64_t num_targets(int64_t step) const override;
 
   // Where the window of a row starts in the part.
   int64_t window_start(int64_t step, int32_t row) const;

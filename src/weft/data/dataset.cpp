@@ -1,3 +1,4 @@
+// Dataset: reading text in pieces, and the cache of token files.
 #include "weft/data/dataset.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Permutation: the Feistel rounds.
 #include "weft/data/permutation.h"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// Text files: walking folders and matching patterns.
 #include "weft/data/text_files.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// TokenFile: reading, and distrust of every number in the file.
 #include "weft/data/token_file.h"
 
 #include <xxhash.h>

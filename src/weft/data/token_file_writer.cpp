@@ -1,3 +1,4 @@
+// TokenFileWriter: chunks go out as they fill, the lists and the footer at the end.
 #include "weft/data/token_file_writer.h"
 
 #include <xxhash.h>

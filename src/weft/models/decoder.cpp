@@ -84,15 +84,19 @@ void fill_rope(const RopeTable& table, double theta, int64_t head_dim) {
 
 }  // namespace
 
-void Decoder::materialize(Context& context, DType dtype, uint64_t seed) {
-  const DType wide = Context::wide(dtype);
+void Decoder::initialize(Context& context, uint64_t seed) {
   for (Param* param : params()) {
-    param->value = context.empty(dtype, param->shape);
+    const DType dtype = param->value.dtype(), wide = Context::wide(dtype);
     const Tensor initial = dtype == wide ? param->value : context.empty(wide, param->shape);
-    initialize(context, *param, seed, initial);
+    weft::initialize(context, *param, seed, initial);
     if (dtype != wide) context.kernels.convert(context.stream, param->value, initial);
     param->value_changed();
   }
+}
+
+void Decoder::allocate(Context& context, DType dtype) {
+  const DType wide = Context::wide(dtype);
+  for (Param* param : params()) param->value = context.empty(dtype, param->shape);
   if (config_.position != PositionKind::rope) return;
   rope_ = {context.empty(wide, {config_.context, config_.head_dim / 2}),
            context.empty(wide, {config_.context, config_.head_dim / 2})};

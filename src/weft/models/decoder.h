@@ -27,8 +27,10 @@ class Decoder {
   const ModelConfig& config() const { return config_; }
   void set_recompute(RecomputePolicy policy) { recompute_ = policy; }
 
-  // Gives every parameter its value in `dtype` (not its gradient) and the rotary table its numbers.
-  void materialize(Context& context, DType dtype, uint64_t seed);
+  // Gives every parameter memory for its value in `dtype` (not for its gradient), and the rotary table its numbers.
+  void allocate(Context& context, DType dtype);
+  // Sets the initial values, which are a function of the seed.
+  void initialize(Context& context, uint64_t seed);
 
   // ids -> hidden states after the last norm, [T, H]
   Var hidden(Context& context, const Pass& pass, Brackets& brackets);

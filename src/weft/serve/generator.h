@@ -18,7 +18,7 @@ struct GenerateOptions {
 
 class Generator {
  public:
-  // The model must be materialized; both outlive the generator.
+  // The model must have its values; both outlive the generator.
   Generator(Context& context, Decoder& model) : context_(context), model_(model) {}
 
   // Calls on_token for every new token. Stops after max_tokens, at stop_token, or when the model's context is full.

@@ -99,6 +99,13 @@ Tensor Allocator::zeros(DType dtype, Shape shape) {
   return t;
 }
 
+void Allocator::count_external(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  stats_.live_bytes += bytes;
+  stats_.reserved_bytes += bytes;
+  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
+}
+
 AllocatorStats Allocator::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;

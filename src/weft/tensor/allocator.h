@@ -33,6 +33,9 @@ class Allocator final : public BufferOwner {
   Tensor empty(DType dtype, Shape shape);  // uninitialised
   Tensor zeros(DType dtype, Shape shape);
 
+  // Counts memory that was taken elsewhere, such as windows shared by processes, as live; negative when it is freed.
+  void count_external(int64_t bytes);
+
   Device device() const { return device_; }
   AllocatorStats stats() const;
   void reset_peak();

@@ -1,3 +1,4 @@
+// ByteTokenizer: bytes are their own ids.
 #include "weft/text/byte_tokenizer.h"
 
 namespace weft {

@@ -1,3 +1,4 @@
+// CharTokenizer: a table from code points to ids and back.
 #include "weft/text/char_tokenizer.h"
 
 #include <fmt/ranges.h>

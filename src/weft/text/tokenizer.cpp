@@ -1,3 +1,4 @@
+// Tokenizer: what all tokenizers share, and decoding as tokens come.
 #include "weft/text/tokenizer.h"
 
 #include <xxhash.h>

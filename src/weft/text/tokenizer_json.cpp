@@ -1,3 +1,4 @@
+// parse_tokenizer: a tokenizer from the JSON that a checkpoint or token file carries.
 #include "weft/base/json.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/text/char_tokenizer.h"

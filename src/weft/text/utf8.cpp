@@ -1,3 +1,4 @@
+// UTF-8: code points by table 3-7 of the Unicode standard.
 #include "weft/text/utf8.h"
 
 #include <fmt/format.h>

@@ -4,22 +4,20 @@
 #include <cmath>
 
 #include "weft/optim/grad_norm.h"
+#include "weft/train/pass_of.h"
 
 namespace weft {
 
-Trainer::Trainer(Context& context, Communicator& ranks, const Recipe& recipe, TokenPart train, TokenPart valid)
+Trainer::Trainer(Context& context, Communicator& ranks, const Recipe& recipe, const BatchSource& batches)
     : context_(context),
       ranks_(ranks),
       recipe_(recipe),
-      batches_(std::move(train), {.seq_len = int32_t(recipe.train.seq_len),
-                                  .global_batch = int32_t(recipe.train.global_batch),
-                                  .seed = recipe.train.seed,
-                                  .documents = recipe.data.documents}),
-      valid_(std::move(valid)),
+      batches_(batches),
       model_(recipe.model),
       scaler_(recipe.train.precision == Precision::fp16) {
   model_.set_recompute({recipe.train.recompute_every});
-  model_.materialize(context_, recipe.dtype(), recipe.train.seed);
+  model_.allocate(context_, recipe.dtype());
+  model_.initialize(context_, recipe.train.seed);
   params_ = model_.params();
   data_parallel_ = std::make_unique<DataParallel>(context_, ranks_, model_.param_groups());
   optimizer_ = std::make_unique<AdamW>(context_, params_, recipe.optimizer.adamw, recipe.train.seed);
@@ -28,34 +26,27 @@ Trainer::Trainer(Context& context, Communicator& ranks, const Recipe& recipe, To
   context_.kernels.fill(context_.stream, loss_dy_, 1);
 }
 
-Pass Trainer::pass_of(const Batch& batch, int64_t first_row, bool is_training) {
-  return {.ids = batch.ids.data(),
-          .num_tokens = int64_t(batch.rows) * batch.seq_len,
-          .attention = {.positions = batch.positions.data(),
-                        .sequence_start = batch.sequence_starts.data(),
-                        .num_sequences = int(batch.sequence_starts.size()) - 1},
-          .is_training = is_training,
-          .seed = recipe_.train.seed,
-          .step = next_step_,
-          .first_token = first_row * batch.seq_len};
-}
-
 double Trainer::forward_backward(int64_t micro_batch, double grad_scale, bool sum_gradients) {
   const TrainConfig& t = recipe_.train;
   // Rows of the global batch: rank by rank, and within a rank micro-batch by micro-batch.
   const int64_t first_row = (ranks_.rank() * t.accumulation + micro_batch) * t.micro_batch;
   batches_.fill(next_step_, int32_t(first_row), int32_t(t.micro_batch), batch_);
-  const Pass pass = pass_of(batch_, first_row, true);
+  Pass pass = pass_of(batch_);
+  pass.is_training = true;
+  pass.seed = t.seed;
+  pass.step = next_step_;
+  pass.first_token = first_row * t.seq_len;
   data_parallel_->begin_micro_batch(sum_gradients && micro_batch + 1 == t.accumulation);
   tape_.clear();
   context_.tape = &tape_;
   const Var loss = model_.loss(context_, pass, batch_.targets.data(), float(grad_scale), *data_parallel_);
   tape_.backward(loss, loss_dy_);
   context_.tape = nullptr;
-  return double(*loss.value.data<float>());
+  return is_meta() ? 0 : double(*loss.value.data<float>());
 }
 
 double Trainer::sum_over_ranks(double value) {
+  if (is_meta()) return value;
   *scalar_.data<double>() = value;
   ranks_.all_reduce(scalar_);
   return *scalar_.data<double>();
@@ -113,28 +104,6 @@ void Trainer::stop_not_finite(double loss) {
       next_step_,
       norm.not_finite ? "the gradient of " + norm.not_finite->name + " is not finite" : "the loss is not finite",
       ranks_.rank(), loss);
-}
-
-double Trainer::evaluate(int64_t max_batches) {
-  const TrainConfig& t = recipe_.train;
-  const int64_t rows = t.micro_batch;
-  const EvalBatches batches(valid_,
-                            {.seq_len = int32_t(t.seq_len),
-                             .global_batch = int32_t(rows * ranks_.size()),
-                             .documents = recipe_.data.documents},
-                            max_batches);
-  Brackets none;
-  double loss_sum = 0, num_targets = 0;
-  for (int64_t b = 0; b < batches.num_batches(); ++b) {
-    const int64_t first_row = ranks_.rank() * rows;
-    batches.fill(b, int32_t(first_row), int32_t(rows), batch_);
-    const Pass pass = pass_of(batch_, first_row, false);
-    loss_sum += double(*model_.loss(context_, pass, batch_.targets.data(), 0, none).value.data<float>());
-    num_targets += double(batch_.num_targets);
-  }
-  loss_sum = sum_over_ranks(loss_sum);
-  num_targets = sum_over_ranks(num_targets);
-  return loss_sum / std::max(num_targets, 1.0);
 }
 
 }  // namespace weft

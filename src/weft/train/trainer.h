@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "weft/comm/communicator.h"
-#include "weft/data/batches.h"
+#include "weft/data/batch_source.h"
 #include "weft/models/decoder.h"
 #include "weft/optim/adamw.h"
 #include "weft/optim/loss_scaler.h"
@@ -24,15 +24,13 @@ struct StepResult {
 // allocates nothing.
 class Trainer {
  public:
-  // The recipe's model must be complete (set_vocab). `ranks`, `context` and the recipe outlive the trainer.
-  Trainer(Context& context, Communicator& ranks, const Recipe& recipe, TokenPart train, TokenPart valid);
+  // The recipe's model must be complete (set_vocab). All arguments outlive the trainer. Over meta kernels and memory
+  // a step computes nothing and takes the memory that it would take.
+  Trainer(Context& context, Communicator& ranks, const Recipe& recipe, const BatchSource& batches);
 
   // Trains on the batch of `next_step()`, which is a pure function of the seed and the step.
   // Throws Error naming step, rank and parameter when a loss or gradient is not finite and the recipe says to stop.
   StepResult step();
-  // Mean loss over the validation part, nats per token; `max_batches` 0 takes all of it.
-  double evaluate(int64_t max_batches);
-
   int64_t next_step() const { return next_step_; }
   void set_next_step(int64_t step) { next_step_ = step; }
   Decoder& model() { return model_; }
@@ -40,17 +38,16 @@ class Trainer {
   LossScaler& loss_scaler() { return scaler_; }
 
  private:
-  Pass pass_of(const Batch& batch, int64_t first_row, bool is_training);
   double forward_backward(int64_t micro_batch, double grad_scale, bool sum_gradients);
   double sum_over_ranks(double value);
+  bool is_meta() const { return context_.stream.allocator().device() == Device::meta; }
   bool update(StepResult& result);
   [[noreturn]] void stop_not_finite(double loss);
 
   Context& context_;
   Communicator& ranks_;
   const Recipe& recipe_;
-  Batches batches_;
-  TokenPart valid_;
+  const BatchSource& batches_;
   Decoder model_;
   std::vector<Param*> params_;
   std::unique_ptr<DataParallel> data_parallel_;

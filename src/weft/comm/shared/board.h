@@ -5,29 +5,10 @@
 #include <cstdint>
 #include <span>
 
-#include "weft/comm/collective.h"
+#include "weft/comm/shared/post.h"
 #include "weft/comm/signal.h"
 
 namespace weft {
-
-// Where a rank's tensor lies, in terms that another rank can resolve.
-struct Location {
-  static constexpr int64_t kPrivate = -1;  // other ranks cannot see it
-  int64_t region = kPrivate;
-  int64_t offset = 0;
-};
-
-// What a rank announces before it waits for the others.
-struct Post {
-  CommOp op;
-  DType dtype;
-  Reduction reduction;
-  int32_t peer;
-  int64_t sequence;
-  uint64_t bytes;
-  uint64_t row_bytes;
-  Location out, in;
-};
 
 // A view of zeroed memory of `bytes_for` bytes, aligned to 64: a barrier, and a seat for every rank. What a seat
 // holds is doubled, for even and odd rounds: a rank that is through with one round may write the next while another

@@ -35,7 +35,7 @@ class SharedMemoryTeam {
  private:
   int parity() const { return int(round_ % 2); }
   Board::Seat& mine() const { return board_.seat(rank_); }
-  const Post& post_of(int rank) const { return board_.seat(rank).posts[parity()]; }
+  const Post& post_by(int rank) const { return board_.seat(rank).posts[parity()]; }
   void post(const Collective& call);
   bool travels_in_board(const Collective& call) const;
   bool all_visible(const Collective& call) const;
@@ -47,9 +47,6 @@ class SharedMemoryTeam {
   bool withdraw(uint64_t generation);
   void wait_for_all(uint64_t generation, FunctionRef<std::chrono::nanoseconds()> before_sleep);
   [[noreturn]] void fail_missing(const Collective& call) const;
-
-  void compare_posts() const;
-  void compare_counts() const;
 
   void run_in_board(const Collective& call);
   void run_directly(const Collective& call);

@@ -42,7 +42,7 @@ void SharedMemoryTeam::run_in_board(const Collective& call) {
 }
 
 void SharedMemoryTeam::run_directly(const Collective& call) {
-  const auto other = [&](int r) { return r == rank_ ? call.in : host_.resolve(r, post_of(r).in); };
+  const auto other = [&](int r) { return r == rank_ ? call.in : host_.resolve(r, post_by(r).in); };
   switch (call.op) {
     case CommOp::all_reduce: return all_reduce_in_place(call);
     case CommOp::reduce_scatter:
@@ -67,7 +67,7 @@ void SharedMemoryTeam::all_reduce_in_place(const Collective& call) {
   const auto reduce_slice = [&](size_t index) {
     const size_t begin = std::min(index * slice, call.bytes), bytes = std::min(slice, call.bytes - begin);
     for (int r = 0; r < size_; ++r) {
-      outs_[size_t(r)] = (r == rank_ ? call.out : host_.resolve(r, post_of(r).out)) + begin;
+      outs_[size_t(r)] = (r == rank_ ? call.out : host_.resolve(r, post_by(r).in)) + begin;
       ins_[size_t(r)] = outs_[size_t(r)];
     }
     reduce(call.dtype, call.reduction, outs_, ins_, int64_t(bytes / size_of(call.dtype)));
@@ -78,7 +78,7 @@ void SharedMemoryTeam::all_reduce_in_place(const Collective& call) {
 }
 
 size_t SharedMemoryTeam::bytes_between(int from, int to) const {
-  return size_t(board_.in_counts(from, parity())[size_t(to)]) * post_of(from).row_bytes;
+  return size_t(board_.in_counts(from, parity())[size_t(to)]) * post_by(from).row_bytes;
 }
 
 void SharedMemoryTeam::exchange_rows(const Collective& call) {
@@ -88,7 +88,7 @@ void SharedMemoryTeam::exchange_rows(const Collective& call) {
     if (!bytes) continue;
     size_t offset = 0;
     for (int to = 0; to < rank_; ++to) offset += bytes_between(from, to);
-    const std::byte* const in = from == rank_ ? call.in : host_.resolve(from, post_of(from).in);
+    const std::byte* const in = from == rank_ ? call.in : host_.resolve(from, post_by(from).in);
     copy_bytes(out, in + offset, bytes);
     out += bytes;
   }

@@ -1,8 +1,8 @@
 // ThreadsCommunicator: a SharedMemoryTeam whose ranks share one address space, and a mailbox for each.
 #include "weft/comm/threads/threads.h"
 
-#include <algorithm>
-#include <tuple>
+#include <exception>
+#include <thread>
 
 #include "weft/base/error.h"
 #include "weft/comm/split.h"
@@ -49,7 +49,7 @@ ThreadsCommunicator::ThreadsCommunicator(std::shared_ptr<ThreadsGroup> group, in
 
 ThreadsCommunicator::~ThreadsCommunicator() {
   finish();
-  team_.leave();
+  if (std::uncaught_exceptions() == 0) team_.leave();  // else the failure itself is on its way to the others
 }
 
 std::unique_ptr<Communicator> ThreadsCommunicator::split(int color, int key, std::string_view label) {
