@@ -6,19 +6,20 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Precompiled headers are cached only when ccache is told to trust them.
+  # Precompiled headers are cached only when ccache is told to trust them (and GCC is given -fpch-preprocess).
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()
 
 add_library(weft_options INTERFACE)
 target_compile_options(weft_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
-                                              -Wno-missing-field-initializers -fpch-preprocess)
+                                              -Wno-missing-field-initializers
+                                              $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 if(WEFT_SANITIZE)
   target_compile_options(weft_options INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer
                                                 -fno-sanitize-recover=all)
   target_link_options(weft_options INTERFACE -fsanitize=${WEFT_SANITIZE})
-  if(WEFT_SANITIZE MATCHES thread)
+  if(WEFT_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # GCC says that TSan does not model std::atomic_thread_fence; weft uses none.
     target_compile_options(weft_options INTERFACE -Wno-tsan)
   endif()

@@ -47,8 +47,8 @@ void check(bool condition, std::type_identity_t<LocatedFormat<Args...>> text, Ar
     return;
   std::string_view file = text.where.file_name();
   file.remove_prefix(file.find_last_of('/') + 1);  // npos + 1 == 0
-  throw Error(fmt::format("{} ({}:{})", fmt::format(text.format, std::forward<Args>(args)...), file,
-                          text.where.line()));
+  throw Error(
+      fmt::format("{} ({}:{})", fmt::format(text.format, std::forward<Args>(args)...), file, text.where.line()));
 }
 
 }  // namespace weft

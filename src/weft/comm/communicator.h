@@ -1,49 +1,73 @@
 // Communicator: a group of ranks and their collectives, the same for threads, processes and GPUs.
 #pragma once
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "weft/comm/collective.h"
 #include "weft/comm/pending.h"
 #include "weft/tensor/allocator.h"
 #include "weft/tensor/tensor.h"
 
 namespace weft {
 
-enum class Reduction : uint8_t { sum, max, min };
+class CommQueue;
+
+// One finished call, for traces. Views are valid during the observer's call only.
+struct CommEvent {
+  CommOp op;
+  DType dtype;
+  std::string_view group;  // the label
+  int64_t sequence;
+  int64_t bytes;    // Collective::bytes
+  bool is_started;  // ran on the communication thread
+  std::chrono::steady_clock::time_point begin, end;
+};
+using CommObserver = std::function<void(const CommEvent&)>;  // called on the thread that ran the call
 
 // Every rank of a group makes the same calls in the same order. A group of one is the identity, so that no caller
 // tests for size 1. Sums are in rank order and in f32 or wider, so that every rank gets the same bits and two runs
 // agree. Tensors are f32, f64, bf16, f16, i32 or i64; data moves as bytes in any dtype.
 //
 // When a rank fails, `abort` wakes every other rank out of whatever it waits in with AbortedError. A collective whose
-// kind, size or dtype differs between ranks is an Error that names both sides, never a hang.
+// kind, size or dtype differs between ranks is an Error that names both sides, never a hang. A collective that some
+// rank does not join within CommOptions::timeout is an Error that names the missing ranks. After an Error the group
+// is broken: every later call on it throws.
+//
+// A communicator belongs to one thread. Blocking collectives that follow started ones are run behind them, in order;
+// send and recv are not held up by them. Calls do not allocate in the steady state.
 class Communicator {
  public:
   virtual ~Communicator();
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual std::string_view name() const = 0;  // "threads", "mpi", ...
+  virtual std::string_view name() const = 0;         // "threads", "mpi", ...
+  std::string_view label() const { return label_; }  // of the group; the group of all ranks is "world"
 
   // Ranks that give the same color form a group, ordered by (key, rank). `label` names it in messages and traces.
   virtual std::unique_ptr<Communicator> split(int color, int key, std::string_view label) = 0;
 
   // Memory that the ranks of a machine reduce in place, fastest of all: use it for gradient buckets. Other tensors
-  // are served too. Counted by `allocator` as its own.
+  // are served too. Counted by `allocator` as its own. A collective call: every rank of the group asks for as much.
   virtual Tensor allocate_shared(Allocator& allocator, DType dtype, Shape shape);
 
   // ---- collectives: return when this rank's part is done ----
-  void all_reduce(const Tensor& x, Reduction = Reduction::sum);            // in place
-  void all_gather(const Tensor& out, const Tensor& in);                    // out = every rank's `in`, in rank order
-  void reduce_scatter(const Tensor& out, const Tensor& in);                // out = this rank's part of the sum
-  void broadcast(const Tensor& x, int root);                               // in place
-  // Sends in_counts[r] rows of `in` to rank r and receives out_counts[r] rows from it; rows in rank order.
+  void all_reduce(const Tensor& x, Reduction = Reduction::sum);  // in place
+  void all_gather(const Tensor& out, const Tensor& in);          // out = every rank's `in`, in rank order
+  void reduce_scatter(const Tensor& out, const Tensor& in);      // out = this rank's part of the sum
+  // Both may be in place: the small tensor may be this rank's part of the large one.
+  void broadcast(const Tensor& x, int root);  // in place
+  // Sends in_counts[r] rows (of dim 0) of `in` to rank r and receives out_counts[r] rows from it; rows in rank order.
+  // `out` and `in` do not overlap.
   void all_to_all(const Tensor& out, std::span<const int64_t> out_counts, const Tensor& in,
                   std::span<const int64_t> in_counts);
-  void send(const Tensor& x, int to, int tag);   // buffered: returns without waiting for the receiver
+  void send(const Tensor& x, int to, int tag);  // buffered: returns without waiting for the receiver
   void recv(const Tensor& x, int from, int tag);
   void barrier();
 
@@ -57,11 +81,51 @@ class Communicator {
 
   // Bytes this rank sent and the seconds it spent inside collectives, since the group was made.
   struct Stats {
-    int64_t bytes_sent = 0;
+    int64_t calls = 0;
+    int64_t bytes_sent = 0;      // of a bandwidth-optimal algorithm
     double seconds = 0;          // in collectives, on whichever thread
     double exposed_seconds = 0;  // of these, those in which the caller waited
   };
   Stats stats() const;
+
+  // Groups that are split off later inherit it. To be set while nothing is started.
+  void set_observer(CommObserver observer) { observer_ = std::move(observer); }
+
+ protected:
+  explicit Communicator(std::string_view label);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // Every call but send and recv comes in the order of its sequence, on one thread at a time; send and recv come on
+  // the caller's thread, perhaps while a collective runs on the other.
+  virtual void run(const Collective& call) = 0;
+
+  // To be called first by the destructor of each transport: ends the communication thread.
+  void finish() noexcept;
+
+  // Runs a collective of the transport's own, such as the exchange inside split.
+  void collective(Collective call);
+
+  // This rank has failed while a collective was started: what waits for other ranks must give up.
+  bool is_given_up() const { return is_given_up_.load(std::memory_order_relaxed); }
+
+  const CommObserver& observer() const { return observer_; }
+
+ private:
+  friend class Pending;
+  Pending start(Collective call, Tensor out, Tensor in);
+  void wait_for(uint32_t ticket);
+  void give_up() noexcept { is_given_up_.store(true); }
+  void execute(const Collective& call, bool is_started);
+  void point_to_point(Collective call);
+
+  std::string label_;
+  CommObserver observer_;
+  int64_t sequence_ = 0, messages_ = 0;
+  std::atomic<bool> is_given_up_{false};
+  std::atomic<int64_t> calls_{0}, bytes_sent_{0};
+  std::atomic<double> seconds_{0}, exposed_seconds_{0};
+  std::unique_ptr<CommQueue> queue_;  // made by the first start_*
 };
 
 }  // namespace weft

@@ -70,9 +70,9 @@ struct DropoutKey {
 };
 
 struct AttentionArgs {
-  Tensor y;           // [T, N, D]
-  Tensor lse;         // [N, T] f32: log-sum-exp of each row's scaled scores; optional
-  Tensor q, k, v;     // [T, N, D], [S, K, D], [S, K, D]
+  Tensor y;        // [T, N, D]
+  Tensor lse;      // [N, T] f32: log-sum-exp of each row's scaled scores; optional
+  Tensor q, k, v;  // [T, N, D], [S, K, D], [S, K, D]
   AttentionShape shape;
   DropoutKey dropout;  // element index: ((first + query row) * N + head) * 2^24 + key row of its sequence
 };
@@ -89,42 +89,42 @@ enum class NormKind : uint8_t { rms, layer };
 // sum = x + residual; y = norm(sum) * weight + bias. Without residual, sum is x and is not written.
 struct NormArgs {
   NormKind kind = NormKind::rms;
-  Tensor y;                // [T, H]
-  Tensor sum;              // [T, H], written when residual is given
-  Tensor mean, rstd;       // [T] f32; mean only for layer
-  Tensor x;                // [T, H]
-  Tensor residual;         // [T, H], optional
-  Tensor weight;           // [H]
-  Tensor bias;             // [H], optional
+  Tensor y;           // [T, H]
+  Tensor sum;         // [T, H], written when residual is given
+  Tensor mean, rstd;  // [T] f32; mean only for layer
+  Tensor x;           // [T, H]
+  Tensor residual;    // [T, H], optional
+  Tensor weight;      // [H]
+  Tensor bias;        // [H], optional
   float eps = 1e-5f;
 };
 
 // dx = d norm / d x applied to dy, plus dsum (the gradient that reaches `sum` around the norm).
 struct NormBackwardArgs {
   NormKind kind = NormKind::rms;
-  Tensor dx;              // [T, H]; may be dsum
-  Tensor dweight, dbias;  // [H] f32, optional
+  Tensor dx;               // [T, H]; may be dsum
+  Tensor dweight, dbias;   // [H] f32, optional
   bool accumulate = true;  // of dweight and dbias
-  Tensor dy, dsum;        // [T, H]; dsum optional
-  Tensor x;               // what was normalised: `sum`
-  Tensor mean, rstd;      // [T]
-  Tensor weight;          // [H]
+  Tensor dy, dsum;         // [T, H]; dsum optional
+  Tensor x;                // what was normalised: `sum`
+  Tensor mean, rstd;       // [T]
+  Tensor weight;           // [H]
 };
 
 // Rotary position embedding, in place, on x[T, heads, D]: halves (x1, x2) of the first 2R elements of a head become
 // (x1 cos - x2 sin, x2 cos + x1 sin). inverse rotates back, which is the gradient. Source: Su et al., 2021.
 struct RopeArgs {
-  Tensor x;                   // [T, heads, D]
-  Tensor cos, sin;            // [positions, R] f32, 2R <= D
-  const int32_t* positions;   // [T], host memory
+  Tensor x;                  // [T, heads, D]
+  Tensor cos, sin;           // [positions, R] f32, 2R <= D
+  const int32_t* positions;  // [T], host memory
   bool inverse = false;
 };
 
 struct AdamWArgs {
-  Tensor master;  // [n] f32
-  Tensor value;   // [n] bf16 or f16 copy of master for the next forward; optional
-  Tensor m, v;    // [n] f32
-  Tensor grad;    // [n] f32, unchanged
+  Tensor master;         // [n] f32
+  Tensor value;          // [n] bf16 or f16 copy of master for the next forward; optional
+  Tensor m, v;           // [n] f32
+  Tensor grad;           // [n] f32, unchanged
   float grad_scale = 1;  // multiplies grad: clipping and unscaling
   float lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
   float bias_correction1 = 1, bias_correction2 = 1;  // 1 - beta^step

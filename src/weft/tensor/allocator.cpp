@@ -13,20 +13,20 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kHugePage = size_t(2) << 20;
 
+size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
+
 // Eight sizes per power of two, at least 256 bytes.
 size_t round_up_to_class(size_t bytes) {
   constexpr size_t kSmallest = 256;
   if (bytes <= kSmallest) return kSmallest;
   const size_t step = std::bit_floor(bytes - 1) / 8;
-  return (bytes + step - 1) / step * step;
+  return round_up(bytes, step);
 }
 
 std::byte* system_allocate(size_t bytes) {
-  const bool is_large = bytes >= kHugePage;
-  void* data = std::aligned_alloc(is_large ? kHugePage : kAlignment, (bytes + kHugePage - 1) / kHugePage * kHugePage *
-                                                                             size_t(is_large) +
-                                                                         bytes * size_t(!is_large));
-  if (data && is_large) madvise(data, bytes, MADV_HUGEPAGE);  // a refusal costs speed only
+  const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  void* data = std::aligned_alloc(alignment, round_up(bytes, alignment));
+  if (data && alignment == kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // a refusal costs speed only
   return static_cast<std::byte*>(data);
 }
 
@@ -46,44 +46,47 @@ void Allocator::free_block(Buffer& buffer) noexcept {
 BufferRef Allocator::allocate(size_t bytes) {
   const size_t rounded = round_up_to_class(bytes);
   const std::lock_guard lock(mutex_);
-  auto& free_list = cached_[rounded];
-  Buffer* buffer = nullptr;
-  if (!free_list.empty()) {
-    buffer = free_list.back();
-    free_list.pop_back();
-  } else {
-    if (stats_.live_bytes + int64_t(rounded) > limit_bytes_)
-      throw Error("out of memory: {} bytes were asked for, {} are in use and the limit is {}; use a smaller "
-                  "micro_batch, recomputation, or more ranks",
-                  bytes, stats_.live_bytes, limit_bytes_);
-    buffers_.push_back(std::make_unique<Buffer>());
-    buffer = buffers_.back().get();
-    buffer->bytes = rounded;
-    buffer->device = device_;
-    buffer->owner = this;
-    if (device_ == Device::cpu) {
-      buffer->data = system_allocate(rounded);
-      if (!buffer->data) {
-        buffers_.pop_back();
-        throw Error("out of memory: the system refused {} bytes while {} are in use", bytes, stats_.live_bytes);
-      }
-    }
-    // Room to take the block back without allocating, in release().
-    size_t blocks_of_size = 0;
-    for (const auto& b : buffers_) blocks_of_size += b->bytes == rounded;
-    free_list.reserve(blocks_of_size);
-    stats_.reserved_bytes += int64_t(rounded);
-    ++stats_.system_calls;
-  }
+  SizeClass& size_class = classes_[rounded];
+  if (size_class.free.empty()) add_block(bytes, rounded, size_class);
+  Buffer* buffer = size_class.free.back();
+  size_class.free.pop_back();
   stats_.live_bytes += int64_t(rounded);
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
   return BufferRef(buffer);
 }
 
+void Allocator::add_block(size_t bytes, size_t rounded, SizeClass& size_class) {
+  if (int64_t(rounded) > limit_bytes_ - stats_.reserved_bytes) free_cached();
+  if (int64_t(rounded) > limit_bytes_ - stats_.reserved_bytes)
+    throw Error(
+        "out of memory: {} bytes were asked for, {} are in use and the limit is {}; use a smaller "
+        "micro_batch, recomputation, or more ranks",
+        bytes, stats_.live_bytes, limit_bytes_);
+  size_class.free.reserve(size_class.num_blocks + 1);  // so that release() never allocates
+  Buffer& buffer = *buffers_.emplace_back(std::make_unique<Buffer>());
+  buffer.bytes = rounded;
+  buffer.device = device_;
+  buffer.owner = this;
+  if (device_ == Device::cpu) {
+    buffer.data = system_allocate(rounded);
+    if (!buffer.data) {
+      buffers_.pop_back();
+      throw Error(
+          "out of memory: the system refused {} bytes while {} are in use; use a smaller micro_batch, "
+          "recomputation, or more ranks",
+          bytes, stats_.live_bytes);
+    }
+  }
+  ++size_class.num_blocks;
+  size_class.free.push_back(&buffer);
+  stats_.reserved_bytes += int64_t(rounded);
+  ++stats_.system_calls;
+}
+
 void Allocator::release(Buffer& buffer) noexcept {
   const std::lock_guard lock(mutex_);
   stats_.live_bytes -= int64_t(buffer.bytes);
-  cached_.find(buffer.bytes)->second.push_back(&buffer);
+  classes_.find(buffer.bytes)->second.free.push_back(&buffer);
 }
 
 Tensor Allocator::empty(DType dtype, Shape shape) {
@@ -94,6 +97,13 @@ Tensor Allocator::zeros(DType dtype, Shape shape) {
   Tensor t = empty(dtype, shape);
   if (device_ == Device::cpu) std::memset(t.raw(), 0, t.bytes());
   return t;
+}
+
+void Allocator::count_external(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  stats_.live_bytes += bytes;
+  stats_.reserved_bytes += bytes;
+  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
 }
 
 AllocatorStats Allocator::stats() const {
@@ -108,14 +118,20 @@ void Allocator::reset_peak() {
 
 void Allocator::trim() {
   const std::lock_guard lock(mutex_);
-  for (auto& [bytes, blocks] : cached_) {
-    for (Buffer* block : blocks) {
-      stats_.reserved_bytes -= int64_t(bytes);
+  free_cached();
+}
+
+void Allocator::free_cached() {
+  for (auto& [bytes, size_class] : classes_) {
+    stats_.reserved_bytes -= int64_t(bytes * size_class.free.size());
+    size_class.num_blocks -= size_class.free.size();
+    for (Buffer* block : size_class.free) {
       free_block(*block);
-      std::erase_if(buffers_, [&](const auto& b) { return b.get() == block; });
+      block->owner = nullptr;
     }
-    blocks.clear();
+    size_class.free.clear();
   }
+  std::erase_if(buffers_, [](const auto& buffer) { return !buffer->owner; });
 }
 
 }  // namespace weft

@@ -19,8 +19,9 @@ struct AllocatorStats {
 };
 
 // Thread-safe, since a communication thread may drop the last reference. Blocks are aligned to 64 bytes. Sizes are
-// rounded up to one of eight steps per power of two, so at most 12.5% of a block is unused. An allocator must outlive
-// its tensors. Throws Error naming the bytes asked for and held when the system or `limit` refuses.
+// rounded up to one of eight steps per power of two, so at most 12.5% of a block is unused. The limit holds for live
+// and cached blocks together; cached ones go back to the system before it is hit. An allocator must outlive its
+// tensors. Throws Error naming the bytes asked for and held when the system or the limit refuses.
 class Allocator final : public BufferOwner {
  public:
   explicit Allocator(Device device = Device::cpu, int64_t limit_bytes = INT64_MAX);
@@ -32,6 +33,9 @@ class Allocator final : public BufferOwner {
   Tensor empty(DType dtype, Shape shape);  // uninitialised
   Tensor zeros(DType dtype, Shape shape);
 
+  // Counts memory that was taken elsewhere, such as windows shared by processes, as live; negative when it is freed.
+  void count_external(int64_t bytes);
+
   Device device() const { return device_; }
   AllocatorStats stats() const;
   void reset_peak();
@@ -41,12 +45,20 @@ class Allocator final : public BufferOwner {
   void release(Buffer& buffer) noexcept override;
   void free_block(Buffer& buffer) noexcept;
 
+  // The blocks of one rounded size.
+  struct SizeClass {
+    std::vector<Buffer*> free;
+    size_t num_blocks = 0;  // free or live
+  };
+  void add_block(size_t bytes, size_t rounded, SizeClass& size_class);
+  void free_cached();
+
   Device device_;
   int64_t limit_bytes_;
   mutable std::mutex mutex_;
   AllocatorStats stats_;
-  std::map<size_t, std::vector<Buffer*>> cached_;  // by rounded size
-  std::vector<std::unique_ptr<Buffer>> buffers_;   // every block ever made; trimmed ones have no data
+  std::map<size_t, SizeClass> classes_;           // by rounded size
+  std::vector<std::unique_ptr<Buffer>> buffers_;  // every block, free or live
 };
 
 }  // namespace weft

@@ -39,7 +39,8 @@ class BufferRef {
     return *this;
   }
   ~BufferRef() {
-    if (buffer_ && buffer_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) buffer_->owner->release(*buffer_);
+    if (buffer_ && buffer_->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      buffer_->owner->release(*buffer_);
   }
 
   Buffer* operator->() const { return buffer_; }

@@ -52,20 +52,36 @@ struct Float16 {
 template <class T>
 constexpr DType dtype_of();
 template <>
-constexpr DType dtype_of<double>() { return DType::f64; }
+constexpr DType dtype_of<double>() {
+  return DType::f64;
+}
 template <>
-constexpr DType dtype_of<float>() { return DType::f32; }
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
 template <>
-constexpr DType dtype_of<BFloat16>() { return DType::bf16; }
+constexpr DType dtype_of<BFloat16>() {
+  return DType::bf16;
+}
 template <>
-constexpr DType dtype_of<Float16>() { return DType::f16; }
+constexpr DType dtype_of<Float16>() {
+  return DType::f16;
+}
 template <>
-constexpr DType dtype_of<int64_t>() { return DType::i64; }
+constexpr DType dtype_of<int64_t>() {
+  return DType::i64;
+}
 template <>
-constexpr DType dtype_of<int32_t>() { return DType::i32; }
+constexpr DType dtype_of<int32_t>() {
+  return DType::i32;
+}
 template <>
-constexpr DType dtype_of<uint16_t>() { return DType::u16; }
+constexpr DType dtype_of<uint16_t>() {
+  return DType::u16;
+}
 template <>
-constexpr DType dtype_of<uint8_t>() { return DType::u8; }
+constexpr DType dtype_of<uint8_t>() {
+  return DType::u8;
+}
 
 }  // namespace weft

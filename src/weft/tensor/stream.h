@@ -16,7 +16,8 @@ struct Cost {
 // On the CPU work runs when it is called, on the team's threads. A stream belongs to one rank and one thread.
 class Stream {
  public:
-  Stream(ThreadTeam& team, Allocator& allocator) : team_(team), allocator_(allocator), scratch_(size_t(team.size())) {}
+  Stream(ThreadTeam& team, Allocator& allocator)
+      : team_(team), allocator_(allocator), scratch_(size_t(team.size())) {}
 
   ThreadTeam& team() { return team_; }
   Allocator& allocator() { return allocator_; }
@@ -24,16 +25,19 @@ class Stream {
   // Memory for one worker inside one kernel call, kept for the next; contents are undefined. 64-byte aligned.
   std::byte* scratch(int worker, size_t bytes) {
     Tensor& t = scratch_[size_t(worker)];
-    if (!t || t.bytes() < bytes) t = allocator_.empty(DType::u8, {int64_t(bytes)});
+    if (!t || t.bytes() < bytes) t = scratch_memory_.empty(DType::u8, {int64_t(bytes)});
     return static_cast<std::byte*>(t.raw());
   }
+
+  int64_t scratch_bytes() const { return scratch_memory_.stats().live_bytes; }  // not part of the allocator's figures
 
   Cost cost;
 
  private:
   ThreadTeam& team_;
   Allocator& allocator_;
-  std::vector<Tensor> scratch_;
+  Allocator scratch_memory_;
+  std::vector<Tensor> scratch_;  // of each worker
 };
 
 }  // namespace weft

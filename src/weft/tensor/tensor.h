@@ -52,6 +52,8 @@ class Tensor {
     check(begin >= 0 && begin + shape.numel() <= numel(), "{} from {} of {}", shape.to_string(), begin, numel());
     return {buffer_, dtype_, shape, offset_ + size_t(begin) * size_of(dtype_)};
   }
+  // True when no other handle refers to the buffer.
+  bool is_unique() const { return buffer_->references.load(std::memory_order_acquire) == 1; }
   bool shares_buffer_with(const Tensor& other) const {
     return buffer_ && other.buffer_ && buffer_.operator->() == other.buffer_.operator->();
   }

@@ -1,0 +1,91 @@
+// weft doctor: what this machine has, what it measures at, and what is missing.
+#include <cstdlib>
+#include <filesystem>
+
+#include "command.h"
+#include "rank_resources.h"
+#include "weft/base/file.h"
+#include "weft/base/machine.h"
+#include "weft/kernels/cpu/peak.h"
+
+namespace weft::app {
+namespace {
+
+struct Options {
+  Output output;
+};
+
+// Where a program is on PATH; empty when it is not.
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  const std::string folders = path ? path : "";
+  for (size_t begin = 0; begin <= folders.size();) {
+    const size_t end = std::min(folders.find(':', begin), folders.size());
+    const std::string candidate = join_path(folders.substr(begin, end - begin), name);
+    std::error_code error;
+    if (std::filesystem::is_regular_file(candidate, error)) return candidate;
+    begin = end + 1;
+  }
+  return "";
+}
+
+void doctor(const Options& o) {
+  const Machine m = describe_machine();
+  RankResources all;
+  const double f32 = cpu::measure_peak_flops(all.team, DType::f32),
+               bf16 = cpu::measure_peak_flops(all.team, DType::bf16);
+  const double bandwidth = cpu::measure_read_bandwidth(all.team);
+  const std::string mpirun = find_program("mpirun");
+  std::vector<std::string> missing;
+  if (mpirun.empty()) missing.emplace_back("mpirun: training on several machines needs it; install openmpi-bin");
+  if (m.gpus.empty()) missing.emplace_back("GPU: none is visible to the NVIDIA driver; weft computes on the CPU");
+  if (std::find(m.isa.begin(), m.isa.end(), "avx2") == m.isa.end())
+    missing.emplace_back("AVX2: this processor lacks it; matrix products will be slow");
+
+  o.output.json({{"host", m.host},
+                 {"cpu", m.cpu},
+                 {"packages", m.packages},
+                 {"numa_nodes", m.numa_nodes},
+                 {"cores", m.cores},
+                 {"usable_threads", m.usable_threads},
+                 {"l1d_bytes", m.l1d_bytes},
+                 {"l2_bytes", m.l2_bytes},
+                 {"l3_bytes", m.l3_bytes},
+                 {"memory_bytes", m.memory_bytes},
+                 {"available_bytes", m.available_bytes},
+                 {"isa", m.isa},
+                 {"gpus", m.gpus},
+                 {"peak_f32_flops", f32},
+                 {"peak_bf16_flops", bf16},
+                 {"read_bytes_per_s", bandwidth},
+                 {"mpirun", mpirun},
+                 {"missing", missing}});
+  if (o.output.is_json()) return;
+  const auto line = [&](const char* what, const std::string& value) {
+    o.output.text(fmt::format("{:<10} {}", what, value));
+  };
+  line("cpu", fmt::format("{}, {} cores in {} package(s), {} NUMA node(s); {} usable", m.cpu, m.cores, m.packages,
+                          m.numa_nodes, m.usable_threads));
+  line("isa", fmt::format("{}", fmt::join(m.isa, " ")));
+  line("caches", fmt::format("L1d {}, L2 {}, L3 {}", human_bytes(uint64_t(m.l1d_bytes)),
+                             human_bytes(uint64_t(m.l2_bytes)), human_bytes(uint64_t(m.l3_bytes))));
+  line("memory", fmt::format("{}, {} available", human_bytes(uint64_t(m.memory_bytes)),
+                             human_bytes(uint64_t(m.available_bytes))));
+  line("measured", fmt::format("fp32 {:.0f} GFLOP/s, bf16 {:.0f} GFLOP/s, memory {:.1f} GB/s", f32 / 1e9, bf16 / 1e9,
+                               bandwidth / 1e9));
+  line("gpus", m.gpus.empty() ? "none" : fmt::format("{}", fmt::join(m.gpus, ", ")));
+  line("mpi", mpirun.empty() ? "none" : mpirun);
+  for (const std::string& what : missing) line("missing", what);
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& program) {
+  const auto o = std::make_shared<Options>();
+  CLI::App* c = program.add_subcommand("doctor", "What this machine has, what it measures at, and what is missing");
+  o->output.add_option(*c);
+  c->footer("Example: weft doctor --json");
+  c->callback([o] { doctor(*o); });
+}
+
+}  // namespace weft::app

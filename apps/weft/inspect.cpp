@@ -1,0 +1,171 @@
+// weft inspect: what a checkpoint, a token file, a recipe or a trace holds.
+#include <filesystem>
+
+#include "command.h"
+#include "weft/base/file.h"
+#include "weft/base/json.h"
+#include "weft/checkpoint/checkpoint_store.h"
+#include "weft/data/token_file.h"
+#include "weft/formats/safetensors.h"
+#include "weft/models/model_json.h"
+#include "weft/serve/model_folder.h"
+#include "weft/train/memory_estimate.h"
+#include "weft/train/recipe.h"
+
+namespace weft::app {
+namespace {
+
+struct Options {
+  std::string path;
+  Output output;
+};
+
+nlohmann::json tensor_list(const Checkpoint& checkpoint, std::string_view group) {
+  nlohmann::json tensors = nlohmann::json::array();
+  for (const std::string& name : checkpoint.names(group)) {
+    const std::optional<StoredTensor> t = checkpoint.find(group, name);
+    tensors.push_back({{"name", name}, {"dtype", name_of(t->dtype)}, {"shape", t->shape.dims()}});
+  }
+  return tensors;
+}
+
+int64_t total_elements(const nlohmann::json& tensors) {
+  int64_t sum = 0;
+  for (const auto& t : tensors) {
+    int64_t n = 1;
+    for (const auto& dim : t["shape"]) n *= dim.get<int64_t>();
+    sum += n;
+  }
+  return sum;
+}
+
+void inspect_checkpoint(const Options& o) {
+  const std::string path = find_checkpoint(o.path);
+  const CheckpointReport report = verify_checkpoint(path);
+  if (!report.is_valid()) {
+    o.output.json({{"kind", "checkpoint"}, {"path", path}, {"valid", false}, {"problems", report.problems}});
+    if (!o.output.is_json()) o.output.text(report.to_text());
+    throw Error("{} is damaged: use an older checkpoint", path);
+  }
+  const Checkpoint checkpoint = Checkpoint::open(path, Checkpoint::Check::sizes);
+  const TrainingState state = checkpoint.state();
+  const nlohmann::json tensors = tensor_list(checkpoint, kModelGroup);
+  const int64_t num_params = total_elements(tensors);
+  o.output.json({{"kind", "checkpoint"},
+                 {"path", path},
+                 {"valid", true},
+                 {"step", checkpoint.step()},
+                 {"tokens", state.tokens},
+                 {"seed", state.seed},
+                 {"num_params", num_params},
+                 {"model", nlohmann::json::parse(checkpoint.read(kModelFile))},
+                 {"tensors", tensors}});
+  if (o.output.is_json()) return;
+  o.output.text(report.to_text());
+  o.output.text(fmt::format("step {}, {} tokens seen, seed {}, {} parameters", checkpoint.step(), state.tokens,
+                            state.seed, num_params));
+  for (const auto& t : tensors)
+    o.output.text(fmt::format("  {:<40} {:<5} {}", t["name"].get<std::string>(), t["dtype"].get<std::string>(),
+                              t["shape"].dump()));
+}
+
+void inspect_tokens(const Options& o) {
+  const TokenFile file(o.path);
+  file.verify();
+  const size_t num_documents = file.document_starts().size();
+  o.output.json({{"kind", "tokens"},
+                 {"path", o.path},
+                 {"num_tokens", file.num_tokens()},
+                 {"num_documents", num_documents},
+                 {"vocab", file.vocab_size()},
+                 {"source_bytes", file.source_bytes()},
+                 {"skipped_files", file.skipped_files()}});
+  if (!o.output.is_json())
+    o.output.text(
+        fmt::format("{} tokens of a vocabulary of {} in {} documents, from {} of text; {} binary files were "
+                    "left out",
+                    file.num_tokens(), file.vocab_size(), num_documents, human_bytes(uint64_t(file.source_bytes())),
+                    file.skipped_files()));
+}
+
+// What the recipe's model is, and what each rank will need, before anything is allocated.
+void inspect_recipe(const Options& o) {
+  Toml toml = Toml::load(o.path);
+  Recipe recipe = read_recipe(toml);
+  if (recipe.model.vocab == 0 && recipe.data.tokenizer == "byte")
+    set_vocab(recipe, load_tokenizer("byte")->vocab_size());
+  if (recipe.model.vocab == 0)
+    throw UsageError("{}: the vocabulary depends on the text: write model.vocab to inspect the recipe", o.path);
+  set_vocab(recipe, recipe.model.vocab);
+  const MemoryEstimate memory = estimate_memory(recipe);
+  o.output.json({{"kind", "recipe"},
+                 {"path", o.path},
+                 {"num_params", recipe.model.num_params()},
+                 {"flops_per_token", recipe.model.flops_per_token(recipe.train.seq_len)},
+                 {"ranks", recipe.mesh.size()},
+                 {"state_bytes", memory.state_bytes},
+                 {"peak_bytes", memory.peak_bytes}});
+  if (o.output.is_json()) return;
+  o.output.text(fmt::format("{} parameters, {:.3g} FLOPs a token", recipe.model.num_params(),
+                            recipe.model.flops_per_token(recipe.train.seq_len)));
+  o.output.text(fmt::format("{} rank(s), each {} of weights, gradients and optimizer state, {} at the peak of a step",
+                            recipe.mesh.size(), human_bytes(uint64_t(memory.state_bytes)),
+                            human_bytes(uint64_t(memory.peak_bytes))));
+}
+
+void inspect_safetensors(const Options& o) {
+  const SafetensorsFile file(o.path);
+  nlohmann::json tensors = nlohmann::json::array();
+  for (const SafetensorsEntry& entry : file.entries())
+    tensors.push_back({{"name", entry.name}, {"dtype", entry.dtype_name}, {"shape", entry.dims}});
+  o.output.json({{"kind", "safetensors"}, {"path", o.path}, {"tensors", tensors}});
+  if (o.output.is_json()) return;
+  for (const auto& t : tensors)
+    o.output.text(fmt::format("{:<40} {:<5} {}", t["name"].get<std::string>(), t["dtype"].get<std::string>(),
+                              t["shape"].dump()));
+}
+
+void inspect_trace(const Options& o) {
+  constexpr uint64_t kMostBytes = uint64_t(1) << 30;
+  const nlohmann::json trace = parse_json(read_file(o.path, kMostBytes), o.path, {.max_bytes = kMostBytes});
+  std::map<std::string, std::pair<int64_t, double>> by_name;
+  for (const auto& event : trace.contains("traceEvents") ? trace["traceEvents"] : trace) {
+    if (!event.is_object() || event.value("ph", "") != "X") continue;
+    auto& [count, micros] = by_name[event.value("name", "?")];
+    ++count, micros += event.value("dur", 0.0);
+  }
+  nlohmann::json spans = nlohmann::json::array();
+  for (const auto& [name, sum] : by_name) spans.push_back({{"name", name}, {"count", sum.first}, {"us", sum.second}});
+  o.output.json({{"kind", "trace"}, {"path", o.path}, {"spans", spans}});
+  if (o.output.is_json()) return;
+  for (const auto& [name, sum] : by_name)
+    o.output.text(fmt::format("{:<24} {:>8} times {:>12.1f} us", name, sum.first, sum.second));
+}
+
+void inspect(const Options& o) {
+  if (std::filesystem::is_directory(o.path)) return inspect_checkpoint(o);
+  if (!exists(FileSystem::real(), o.path))
+    throw UsageError(
+        "{} does not exist: name a checkpoint, a token file (.tok), a recipe (.toml), a .safetensors file "
+        "or a trace (.json)",
+        o.path);
+  if (o.path.ends_with(".tok")) return inspect_tokens(o);
+  if (o.path.ends_with(".toml")) return inspect_recipe(o);
+  if (o.path.ends_with(".safetensors")) return inspect_safetensors(o);
+  if (o.path.ends_with(".json")) return inspect_trace(o);
+  throw UsageError("{} is none of what weft can show: a checkpoint folder, .tok, .toml, .safetensors, .json", o.path);
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& program) {
+  const auto o = std::make_shared<Options>();
+  CLI::App* c =
+      program.add_subcommand("inspect", "What a checkpoint, token file, recipe, safetensors file or trace holds");
+  c->add_option("PATH", o->path, "The file or folder")->required();
+  o->output.add_option(*c);
+  c->footer("Example: weft inspect runs/cpp");
+  c->callback([o] { inspect(*o); });
+}
+
+}  // namespace weft::app

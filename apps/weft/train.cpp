@@ -1,0 +1,80 @@
+// weft train: runs a recipe.
+#include "weft/train/launch.h"
+
+#include <cmath>
+#include <csignal>
+
+#include "command.h"
+
+namespace weft::app {
+namespace {
+
+struct Options {
+  std::string recipe, mesh;
+  Output output;
+};
+
+std::atomic<bool> asked_to_stop{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+
+// The first signal ends the run after its step, with a checkpoint; the second ends the process at once.
+void stop_after_step(int signal) {
+  asked_to_stop = true;
+  std::signal(signal, SIG_DFL);
+}
+
+// "dp=2,tp=2" as mesh.dp=2 and mesh.tp=2
+void apply_mesh(Toml& toml, const std::string& mesh) {
+  for (size_t begin = 0; begin < mesh.size();) {
+    const size_t end = std::min(mesh.find(',', begin), mesh.size());
+    const std::string axis = mesh.substr(begin, end - begin);
+    if (axis.find('=') == std::string::npos) throw UsageError("--mesh {}: write axes and sizes, as in dp=2", mesh);
+    toml.apply("mesh." + axis);
+    begin = end + 1;
+  }
+}
+
+nlohmann::json number_or_null(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); }
+
+void train(const Options& o, const std::vector<std::string>& overrides) {
+  Toml toml = Toml::load(o.recipe);
+  toml.apply(overrides);
+  apply_mesh(toml, o.mesh);
+  const Recipe recipe = read_recipe(toml);
+  std::signal(SIGINT, stop_after_step);
+  std::signal(SIGTERM, stop_after_step);
+  const RunReport r = weft::train(recipe, {.stop = &asked_to_stop});
+  o.output.json({{"first_step", r.first_step},
+                 {"steps", r.steps},
+                 {"first_loss", r.first_loss},
+                 {"loss", r.loss},
+                 {"eval_loss", number_or_null(r.eval_loss)},
+                 {"tokens_per_s", r.tokens_per_s},
+                 {"mfu", r.mfu},
+                 {"seconds", r.seconds},
+                 {"checkpoint", r.checkpoint},
+                 {"interrupted", r.was_interrupted}});
+  if (o.output.is_json()) return;
+  const std::string loss = r.steps > r.first_step ? fmt::format("loss {:.4f} -> {:.4f}", r.first_loss, r.loss)
+                                                  : std::string("nothing left to train");
+  o.output.text(fmt::format("{} steps in {:.1f} s, {}{}, {:.0f} tokens/s{}", r.steps - r.first_step, r.seconds, loss,
+                            std::isfinite(r.eval_loss) ? fmt::format(", validation {:.4f}", r.eval_loss) : "",
+                            r.tokens_per_s, r.checkpoint.empty() ? "" : "; saved " + r.checkpoint));
+}
+
+}  // namespace
+
+void add_train(CLI::App& program) {
+  const auto o = std::make_shared<Options>();
+  CLI::App* c = program.add_subcommand("train", "Train a model as a recipe says");
+  c->add_option("RECIPE", o->recipe, "A TOML file")->required();
+  c->add_option("--mesh", o->mesh, "Axes and sizes, as in dp=2");
+  o->output.add_option(*c);
+  c->allow_extras();
+  c->footer(
+      "Any key of the recipe can be set as --section.key=value.\n"
+      "Example: weft train recipes/quickstart.toml --train.steps=200 --mesh dp=2");
+  c->callback([o, c] { train(*o, c->remaining()); });
+}
+
+}  // namespace weft::app

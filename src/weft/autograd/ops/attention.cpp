@@ -1,0 +1,73 @@
+// Attention: calls of the attention kernels, and the cache of past keys and values.
+#include "weft/autograd/ops/attention.h"
+
+#include <cstring>
+
+namespace weft {
+
+KvCache::KvCache(Context& context, DType dtype, int num_layers, int64_t capacity, int64_t kv_heads, int64_t head_dim)
+    : capacity_(capacity) {
+  for (int layer = 0; layer < num_layers; ++layer) {
+    keys_.push_back(context.empty(dtype, {capacity, kv_heads, head_dim}));
+    values_.push_back(context.empty(dtype, {capacity, kv_heads, head_dim}));
+  }
+}
+
+std::array<Tensor, 2> KvCache::append(int layer, const Tensor& k, const Tensor& v) {
+  const int64_t rows = k.dim(0);
+  check(length_ + rows <= capacity_, "the key/value cache holds {} tokens, {} are needed", capacity_, length_ + rows);
+  const auto store = [&](const Tensor& cache, const Tensor& x) {
+    std::memcpy(cache.slice_rows(length_, rows).raw(), x.raw(), x.bytes());
+    return cache.slice_rows(0, length_ + rows);
+  };
+  return {store(keys_[size_t(layer)], k), store(values_[size_t(layer)], v)};
+}
+
+void KvCache::advance(int64_t num_tokens) { length_ += num_tokens; }
+
+AttentionShape AttentionOp::shape() const {
+  return {.num_heads = int(q.dim(1)),
+          .num_kv_heads = int(k.dim(1)),
+          .head_dim = int(q.dim(2)),
+          .q_start = plan.sequence_start,
+          .k_start = plan.sequence_start,
+          .num_sequences = plan.num_sequences,
+          .causal = plan.causal,
+          .scale = scale};
+}
+
+Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
+  q = q_in, k = k_in, v = v_in;
+  y = context.empty_like(q);
+  if (plan.cache) {
+    const auto [keys, values] = plan.cache->append(layer, k_in, v_in);
+    k = keys, v = values;
+    AttentionShape s = shape();
+    const int32_t k_start[2] = {0, int32_t(k.dim(0))};
+    s.k_start = k_start;
+    context.kernels.attention(context.stream, {.y = y, .q = q, .k = k, .v = v, .shape = s, .dropout = dropout});
+    return y;
+  }
+  if (context.tape) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
+  context.kernels.attention(context.stream,
+                            {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape(), .dropout = dropout});
+  return y;
+}
+
+std::array<Tensor, 3> AttentionOp::backward(Context& context, const Tensor& dy) {
+  std::array<Tensor, 3> d{context.empty_like(q), context.empty_like(k), context.empty_like(v)};
+  context.kernels.attention_backward(context.stream, {.dq = d[0],
+                                                      .dk = d[1],
+                                                      .dv = d[2],
+                                                      .dy = dy,
+                                                      .y = y,
+                                                      .lse = lse,
+                                                      .q = q,
+                                                      .k = k,
+                                                      .v = v,
+                                                      .shape = shape(),
+                                                      .dropout = dropout});
+  return d;
+}
+
+}  // namespace weft

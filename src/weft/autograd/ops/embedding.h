@@ -1,0 +1,35 @@
+// Embedding: rows of a table chosen by token ids, plus learned positions where the model has them.
+#pragma once
+#include "weft/autograd/param.h"
+#include "weft/autograd/tape.h"
+
+namespace weft {
+
+struct EmbeddingOp {
+  static constexpr std::string_view kName = "embedding";
+  Param& table;              // [V, H]
+  Param* position_table;     // [context, H], optional
+  const int32_t* ids;        // [T], host memory that outlives the backward
+  const int32_t* positions;  // [T]
+  int64_t num_tokens;
+
+  Tensor forward(Context& context) {
+    Tensor y = context.empty(table.value.dtype(), {num_tokens, table.shape[1]});
+    context.kernels.embedding(context.stream, y, table.value, ids, position_table ? position_table->value : Tensor{},
+                              positions);
+    return y;
+  }
+  void backward_weight(Context& context, const Tensor& dy) {
+    scatter(context, table, dy, ids);
+    if (position_table) scatter(context, *position_table, dy, positions);
+  }
+
+ private:
+  static void scatter(Context& context, Param& param, const Tensor& dy, const int32_t* rows) {
+    if (!param.trainable) return;
+    if (!param.accumulate_next()) context.kernels.fill(context.stream, param.grad, 0);
+    context.kernels.embedding_backward(context.stream, param.grad, dy, rows);
+  }
+};
+
+}  // namespace weft

@@ -1,0 +1,47 @@
+// HeadLoss: the loop over chunks.
+#include "weft/autograd/ops/head_loss.h"
+
+#include <algorithm>
+
+namespace weft {
+
+int64_t HeadLossOp::rows_per_chunk(int64_t vocab, DType dtype) {
+  // Logits of a chunk stay near the last-level cache, and chunks are tall enough that the gradient of the weight,
+  // which every chunk reads and writes once, is a small part of the traffic.
+  constexpr int64_t kLogitsBytes = int64_t(32) << 20;
+  return std::max<int64_t>(64, kLogitsBytes / (vocab * int64_t(size_of(dtype))) / 64 * 64);
+}
+
+Tensor HeadLossOp::forward(Context& context, const Tensor& x) {
+  const Kernels& k = context.kernels;
+  const int64_t num_tokens = x.rows(), vocab = weight.shape[0];
+  const int64_t chunk = std::min(num_tokens, rows_per_chunk(vocab, x.dtype()));
+  const bool wants_grad = context.tape && grad_scale != 0;
+  const Tensor losses = context.empty(Context::wide(x.dtype()), {num_tokens, 1});
+  const Tensor logits_buffer = context.empty(x.dtype(), {chunk, vocab});
+  if (wants_grad) dx = context.empty_like(x);
+  for (int64_t begin = 0; begin < num_tokens; begin += chunk) {
+    const int64_t rows = std::min(chunk, num_tokens - begin);
+    const Tensor logits = logits_buffer.slice_rows(0, rows), x_chunk = x.slice_rows(begin, rows);
+    k.matmul(context.stream, {.y = logits,
+                              .a = x_chunk,
+                              .b = weight.value,
+                              .transpose_b = true,
+                              .packed_b = weight.packed(context, true)});
+    k.cross_entropy(context.stream, losses.slice_rows(begin, rows).reshape({rows}), logits, targets + begin,
+                    wants_grad ? grad_scale : 0);
+    if (!wants_grad) continue;
+    k.matmul(
+        context.stream,
+        {.y = dx.slice_rows(begin, rows), .a = logits, .b = weight.value, .packed_b = weight.packed(context, false)});
+    if (weight.trainable)
+      k.matmul(
+          context.stream,
+          {.y = weight.grad, .a = logits, .b = x_chunk, .transpose_a = true, .accumulate = weight.accumulate_next()});
+  }
+  Tensor loss = context.empty(losses.dtype(), {1});
+  k.sum_rows(context.stream, loss, losses, false);
+  return loss;
+}
+
+}  // namespace weft

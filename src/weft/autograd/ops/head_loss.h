@@ -1,0 +1,26 @@
+// HeadLoss: the LM head and its cross-entropy, chunk by chunk, so that the logits of a whole batch never exist.
+#pragma once
+#include "weft/autograd/param.h"
+#include "weft/autograd/tape.h"
+
+namespace weft {
+
+// The sum over tokens of -log softmax(x wᵀ)[target], as a tensor [1] of f32 (f64 beside f64).
+// Its gradient is known to be needed times `grad_scale` before the forward pass (1 / tokens of the global batch,
+// times the loss scale), so each chunk's gradients are made while its logits are in cache, and the dy that reaches
+// the op only says that they are wanted. Source of the chunking: Hsu et al., "Liger Kernel", 2024.
+struct HeadLossOp {
+  static constexpr std::string_view kName = "head_loss";
+  Param& weight;           // [V, H]
+  const int32_t* targets;  // [T], -1 is ignored; host memory
+  float grad_scale;
+  Tensor dx = {};
+
+  Tensor forward(Context& context, const Tensor& x);
+  Tensor backward(Context&, const Tensor&) { return std::move(dx); }
+
+ private:
+  static int64_t rows_per_chunk(int64_t vocab, DType dtype);
+};
+
+}  // namespace weft

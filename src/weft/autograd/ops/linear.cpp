@@ -1,0 +1,49 @@
+// Linear: the three matrix products of a weight.
+#include "weft/autograd/ops/linear.h"
+
+namespace weft {
+namespace {
+
+// [..., C] as a matrix [rows, C].
+Tensor as_matrix(const Tensor& x) { return x.reshape({x.rows(), x.cols()}); }
+
+}  // namespace
+
+Tensor linear_forward(Context& context, const Tensor& x, const LinearWeights& w, Epilogue epilogue) {
+  check(x.cols() == w.weight->shape[1], "{}: the input has {} features, the weight expects {}", w.weight->name,
+        x.cols(), w.weight->shape[1]);
+  Shape shape = x.shape();
+  shape[-1] = w.weight->shape[0];
+  Tensor y = context.empty(x.dtype(), shape);
+  if (w.bias) epilogue.bias = w.bias->value;
+  context.kernels.matmul(context.stream, {.y = as_matrix(y),
+                                          .a = as_matrix(x),
+                                          .b = w.weight->value,
+                                          .transpose_b = true,
+                                          .packed_b = w.weight->packed(context, true),
+                                          .epilogue = std::move(epilogue)});
+  return y;
+}
+
+void linear_backward_input(Context& context, const Tensor& dx, const Tensor& dy, const LinearWeights& w,
+                           bool accumulate, Epilogue epilogue) {
+  context.kernels.matmul(context.stream, {.y = as_matrix(dx),
+                                          .a = as_matrix(dy),
+                                          .b = w.weight->value,
+                                          .accumulate = accumulate,
+                                          .packed_b = w.weight->packed(context, false),
+                                          .epilogue = std::move(epilogue)});
+}
+
+void linear_backward_weight(Context& context, const Tensor& dy, const Tensor& x, const LinearWeights& w) {
+  if (w.weight->trainable)
+    context.kernels.matmul(context.stream, {.y = w.weight->grad,
+                                            .a = as_matrix(dy),
+                                            .b = as_matrix(x),
+                                            .transpose_a = true,
+                                            .accumulate = w.weight->accumulate_next()});
+  if (w.bias && w.bias->trainable)
+    context.kernels.sum_rows(context.stream, w.bias->grad, as_matrix(dy), w.bias->accumulate_next());
+}
+
+}  // namespace weft

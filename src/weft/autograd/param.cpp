@@ -1,0 +1,44 @@
+// Param: packing for matrix products, and initial values.
+#include "weft/autograd/param.h"
+
+#include "weft/base/philox.h"
+
+namespace weft {
+
+void Param::pack(Context& context, Packed& p, bool transpose_b) {
+  const int64_t k = transpose_b ? shape[1] : shape[0], n = transpose_b ? shape[0] : shape[1];
+  const size_t bytes = context.kernels.packed_matmul_b_bytes(value.dtype(), k, n, transpose_b);
+  if (bytes == 0) return;
+  if (!p.tensor) p.tensor = context.empty(DType::u8, {int64_t(bytes)});
+  const ObservedOp observed(context, "pack_weight", OpObserver::Phase::forward);
+  context.kernels.pack_matmul_b(context.stream, p.tensor, value, transpose_b);
+}
+
+namespace {
+
+template <class T>
+void fill_normal(Context& context, const Param& param, uint64_t seed, T* out) {
+  const uint64_t name = name_hash(param.name);
+  context.stream.team().parallel_for(param.shape.numel(), 1 << 14, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) out[i] = T(param.init.std * philox_normal(seed, name, uint64_t(i)));
+  });
+}
+
+}  // namespace
+
+void initialize(Context& context, const Param& param, uint64_t seed, const Tensor& out) {
+  check(out.shape() == param.shape, "{}: initial value of shape {}, not {}", param.name, out.shape().to_string(),
+        param.shape.to_string());
+  switch (param.init.kind) {
+    case Init::Kind::zeros: return context.kernels.fill(context.stream, out, 0);
+    case Init::Kind::ones: return context.kernels.fill(context.stream, out, 1);
+    case Init::Kind::normal: break;
+  }
+  if (out.device() == Device::meta) return;
+  if (out.dtype() == DType::f64)
+    fill_normal(context, param, seed, out.data<double>());
+  else
+    fill_normal(context, param, seed, out.data<float>());
+}
+
+}  // namespace weft

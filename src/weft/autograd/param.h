@@ -1,0 +1,67 @@
+// Param: a named weight with its gradient; immovable, since ops and optimizers refer to it.
+#pragma once
+#include <string>
+
+#include "weft/autograd/context.h"
+
+namespace weft {
+
+// How a parameter starts: a pure function of (seed, name, index), so that every mesh starts from the same bits.
+struct Init {
+  enum class Kind : uint8_t { zeros, ones, normal };
+  Kind kind = Kind::zeros;
+  float std = 0;
+
+  static Init zeros() { return {}; }
+  static Init ones() { return {Kind::ones}; }
+  static Init normal(float std) { return {Kind::normal, std}; }
+};
+
+class Param {
+ public:
+  Param(std::string name_, Shape shape_, Init init_) : name(std::move(name_)), shape(shape_), init(init_) {}
+  Param(const Param&) = delete;
+  Param& operator=(const Param&) = delete;
+
+  const std::string name;  // "layers.0.attention.query.weight"
+  const Shape shape;
+  const Init init;
+  bool trainable = true;
+  bool decays() const { return shape.rank() >= 2; }  // weight decay is for matrices, not for biases and norms
+
+  Tensor value;  // in the compute dtype; after writing it call value_changed()
+  Tensor grad;   // f32 (f64 beside f64), given by whoever trains; contents count only while has_grad()
+
+  bool has_grad() const { return has_grad_; }
+  void clear_grad() { has_grad_ = false; }
+  // For a kernel about to write into grad: whether it must add to what is there. From now on there is a gradient.
+  bool accumulate_next() { return std::exchange(has_grad_, true); }
+
+  // The value in the layout that matrix products like as their right-hand side, made when first asked for after a
+  // change; empty where the backend wants none.
+  const Tensor& packed(Context& context, bool transpose_b) {
+    Packed& p = packed_[transpose_b];
+    if (p.version != version_) {
+      pack(context, p, transpose_b);
+      p.version = version_;
+    }
+    return p.tensor;
+  }
+  void value_changed() { ++version_; }
+
+ private:
+  struct Packed {
+    Tensor tensor;
+    uint64_t version = 0;
+  };
+  void pack(Context& context, Packed& p, bool transpose_b);
+
+  bool has_grad_ = false;
+  uint64_t version_ = 1;
+  Packed packed_[2];
+};
+
+// The initial value, f32 or f64 into `out` of the parameter's shape.
+void initialize(Context& context, const Param& param, uint64_t seed, const Tensor& out);
+
+}  // namespace weft

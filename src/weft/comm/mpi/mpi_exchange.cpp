@@ -1,0 +1,175 @@
+// MpiExchange: one primitive, everybody sends everybody a range of bytes, and the collectives made of it.
+#include "weft/comm/mpi/mpi_exchange.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "weft/base/error.h"
+#include "weft/comm/mpi/mpi_job.h"
+#include "weft/comm/shared/reduce.h"
+
+namespace weft {
+namespace {
+
+constexpr size_t kMessage = 256 << 20;  // most bytes of one MPI message, whose counts are ints
+constexpr size_t kRound = 16 << 20;     // bytes of a reduction taken at a time, which bounds the scratch memory
+
+}  // namespace
+
+MpiWait::MpiWait(std::chrono::nanoseconds timeout, std::string_view label, std::function<void()> check_alive,
+                 std::function<void()> make_progress)
+    : timeout_(timeout),
+      label_(label),
+      check_alive_(std::move(check_alive)),
+      make_progress_(std::move(make_progress)) {}
+
+void MpiWait::until(const Collective& call, std::string_view complaint, FunctionRef<bool()> is_done) const {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int64_t polls = 0; !is_done(); ++polls) {
+    if (polls < 200) continue;
+    make_progress_();
+    check_alive_();
+    polls < 2000 ? void(sched_yield()) : void(usleep(50));
+    if (std::chrono::steady_clock::now() - begin >= timeout_)
+      throw Error("{} (group {}, call {}): {} within {:.3g} s; every rank of a group must make the same calls",
+                  describe(call), label_, call.sequence, complaint, std::chrono::duration<double>(timeout_).count());
+  }
+}
+
+MpiExchange::MpiExchange(MPI_Comm comm, std::string_view label, const MpiWait& wait) : label_(label), wait_(wait) {
+  check_mpi(MPI_Comm_dup(comm, &comm_), "duplicate a group");
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size_);
+  posts_.resize(size_t(size_));
+  counts_.resize(size_t(size_) * size_t(size_) * 2);
+  ins_.resize(size_t(size_));
+}
+
+void MpiExchange::run(const Collective& call) {
+  compare(call);
+  const auto own = [&](int) { return std::span(call.in, call.bytes); };
+  switch (call.op) {
+    case CommOp::barrier: return;  // comparing was one
+    case CommOp::all_reduce: return all_reduce(call);
+    case CommOp::reduce_scatter: return reduce_scatter(call);
+    case CommOp::all_to_all: return all_to_all(call);
+    case CommOp::broadcast: {
+      const bool is_root = rank_ == call.peer;
+      return exchange(
+          call, [&](int r) { return std::span(call.out, r == call.peer && !is_root ? call.bytes : 0); },
+          [&](int r) { return std::span(call.in, is_root && r != rank_ ? call.bytes : 0); });
+    }
+    default:
+      return exchange(
+          call, [&](int r) { return std::span(call.out + size_t(r) * call.bytes, call.bytes); }, own);
+  }
+}
+
+void MpiExchange::compare(const Collective& call) {
+  requests_.resize(1);
+  const Post mine = post_of(call, {});
+  check_mpi(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, posts_.data(), sizeof mine, MPI_BYTE, comm_, &requests_[0]),
+            describe(call));
+  wait_for_requests(call);
+  compare_posts(
+      size_, [&](int r) -> const Post& { return posts_[size_t(r)]; }, label_);
+}
+
+void MpiExchange::wait_for_requests(const Collective& call) {
+  wait_.until(call, "not all ranks came", [&] {
+    int is_done = 0;
+    check_mpi(MPI_Testall(int(requests_.size()), requests_.data(), &is_done, MPI_STATUSES_IGNORE), describe(call));
+    return is_done != 0;
+  });
+}
+
+void MpiExchange::exchange(const Collective& call, Out receive, In send) {
+  constexpr int kTag = 0;
+  requests_.clear();
+  for (int i = 1; i < size_; ++i) {
+    const int from = (rank_ + size_ - i) % size_;
+    const auto out = receive(from);
+    for (size_t begin = 0; begin < out.size(); begin += kMessage)
+      check_mpi(MPI_Irecv(out.data() + begin, int(std::min(kMessage, out.size() - begin)), MPI_BYTE, from, kTag,
+                          comm_, &requests_.emplace_back()),
+                describe(call));
+  }
+  for (int i = 1; i < size_; ++i) {
+    const int to = (rank_ + i) % size_;
+    const auto in = send(to);
+    for (size_t begin = 0; begin < in.size(); begin += kMessage)
+      check_mpi(MPI_Isend(in.data() + begin, int(std::min(kMessage, in.size() - begin)), MPI_BYTE, to, kTag, comm_,
+                          &requests_.emplace_back()),
+                describe(call));
+  }
+  const auto own = send(rank_);
+  const auto out = receive(rank_);
+  if (!out.empty() && out.data() != own.data()) std::memmove(out.data(), own.data(), out.size());
+  wait_for_requests(call);
+}
+
+std::byte* MpiExchange::scratch(size_t bytes) {
+  if (scratch_.size() < bytes) scratch_.resize(bytes);
+  return scratch_.data();
+}
+
+// Sends in(r) to rank r and reduces what this rank is sent, which is as long as `out`.
+void MpiExchange::reduce_part(const Collective& call, std::span<std::byte> out, In in) {
+  std::byte* const received = scratch(out.size() * size_t(size_));
+  const auto part = [&](int r) { return std::span(received + size_t(r) * out.size(), out.size()); };
+  exchange(call, part, in);
+  for (int r = 0; r < size_; ++r) ins_[size_t(r)] = part(r).data();
+  std::byte* const to = out.data();
+  reduce(call.dtype, call.reduction, {&to, 1}, ins_, int64_t(out.size() / size_of(call.dtype)));
+}
+
+void MpiExchange::all_reduce(const Collective& call) {
+  for (size_t begin = 0; begin < call.bytes; begin += kRound) {
+    const size_t bytes = std::min(kRound, call.bytes - begin);
+    const size_t each = (bytes / size_t(size_) + 63) / 64 * 64;
+    const auto part = [&](int r) {
+      const size_t first = std::min(size_t(r) * each, bytes);
+      const size_t end = r == size_ - 1 ? bytes : std::min(first + each, bytes);
+      return std::span(call.out + begin + first, end - first);
+    };
+    reduce_part(call, part(rank_), part);
+    exchange(call, part, [&](int) { return part(rank_); });
+  }
+}
+
+void MpiExchange::reduce_scatter(const Collective& call) {
+  const size_t round = std::max<size_t>(kRound / size_t(size_) / 64 * 64, 64);
+  for (size_t begin = 0; begin < call.bytes; begin += round) {
+    const size_t bytes = std::min(round, call.bytes - begin);
+    reduce_part(call, {call.out + begin, bytes},
+                [&](int r) { return std::span(call.in + size_t(r) * call.bytes + begin, bytes); });
+  }
+}
+
+void MpiExchange::all_to_all(const Collective& call) {
+  const size_t n = size_t(size_);
+  std::vector<int64_t> mine(call.out_counts.begin(), call.out_counts.end());
+  mine.insert(mine.end(), call.in_counts.begin(), call.in_counts.end());
+  requests_.resize(1);
+  check_mpi(MPI_Iallgather(mine.data(), int(2 * n), MPI_INT64_T, counts_.data(), int(2 * n), MPI_INT64_T, comm_,
+                           &requests_[0]),
+            describe(call));
+  wait_for_requests(call);
+  const auto out_counts = [&](int r) { return std::span<const int64_t>(counts_).subspan(size_t(r) * 2 * n, n); };
+  const auto in_counts = [&](int r) { return std::span<const int64_t>(counts_).subspan((size_t(r) * 2 + 1) * n, n); };
+  compare_counts(size_, out_counts, in_counts, label_);
+
+  const auto range = [&](auto* data, std::span<const int64_t> counts, int r) {
+    int64_t before = 0;
+    for (int i = 0; i < r; ++i) before += counts[size_t(i)];
+    return std::span(data + size_t(before) * call.row_bytes, size_t(counts[size_t(r)]) * call.row_bytes);
+  };
+  exchange(
+      call, [&](int r) { return range(call.out, call.out_counts, r); },
+      [&](int r) { return range(call.in, call.in_counts, r); });
+}
+
+}  // namespace weft

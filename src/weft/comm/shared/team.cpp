@@ -1,0 +1,159 @@
+// SharedMemoryTeam: how ranks meet, wait, time out and compare what they were called for.
+#include "weft/comm/shared/team.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+// One rank's part of a collective over one rank.
+void run_alone(const Collective& call) {
+  if (call.bytes && call.out != call.in) std::memmove(call.out, call.in, call.bytes);
+}
+
+}  // namespace
+
+SharedMemoryTeam::SharedMemoryTeam(Board board, int rank, std::string_view label, const CommOptions& options,
+                                   bool spins, TeamHost& host)
+    : board_(board),
+      rank_(rank),
+      size_(board.size()),
+      label_(label),
+      timeout_(options.timeout),
+      spins_(spins),
+      host_(host),
+      ins_(size_t(size_)),
+      outs_(size_t(size_)) {}
+
+void SharedMemoryTeam::run(const Collective& call) {
+  host_.check_alive();
+  if (size_ == 1) return run_alone(call);
+  if (is_broken_) throw Error("{}: group {} is broken by an earlier failure", describe(call), label_);
+  ++round_;
+  post(call);
+  meet(call);
+  compare_posts(
+      size_, [&](int r) -> const Post& { return post_by(r); }, label_);
+  if (call.op == CommOp::all_to_all)
+    compare_counts(
+        size_, [&](int r) { return board_.out_counts(r, parity()); },
+        [&](int r) { return board_.in_counts(r, parity()); }, label_);
+  if (travels_in_board(call)) return run_in_board(call);
+  if (!all_visible(call)) return run_staged(call);
+  run_directly(call);
+  part();
+  if (rank_ == 0) board_.header().next_chunk.store(0, std::memory_order_relaxed);
+}
+
+void SharedMemoryTeam::leave() {
+  mine().has_left.store(true);
+  board_.header().signal.raise();
+}
+
+void SharedMemoryTeam::post(const Collective& call) {
+  const size_t parts = call.op == CommOp::reduce_scatter ? size_t(size_) : 1;
+  Board::Seat& seat = mine();
+  Location in{0, 0};
+  if (travels_in_board(call)) {
+    const bool has_data = call.op != CommOp::broadcast || rank_ == call.peer;
+    if (call.bytes && has_data) std::memcpy(seat.payload[parity()], call.in, call.bytes * parts);
+  } else {
+    in = call.bytes ? host_.locate(call.in, call.bytes * parts) : in;
+  }
+  seat.posts[parity()] = post_of(call, in);
+  if (call.op == CommOp::all_to_all) {
+    std::ranges::copy(call.in_counts, board_.in_counts(rank_, parity()).begin());
+    std::ranges::copy(call.out_counts, board_.out_counts(rank_, parity()).begin());
+  }
+  seat.round.store(round_, std::memory_order_relaxed);
+}
+
+bool SharedMemoryTeam::travels_in_board(const Collective& call) const {
+  if (call.op == CommOp::all_to_all) return false;
+  return call.bytes * (call.op == CommOp::reduce_scatter ? size_t(size_) : 1) <= Board::kPayload;
+}
+
+bool SharedMemoryTeam::all_visible(const Collective& call) const {
+  if (call.op == CommOp::broadcast) return post_by(call.peer).in.region != Location::kPrivate;
+  for (int r = 0; r < size_; ++r)
+    if (post_by(r).in.region == Location::kPrivate) return false;
+  return true;
+}
+
+// ---- waiting ----
+
+void SharedMemoryTeam::meet(const Collective& call) {
+  std::atomic<uint64_t>& arrivals = board_.header().arrivals;
+  const uint64_t before = arrivals.fetch_add(1), generation = before >> 32;
+  if (uint32_t(before) + 1 == uint32_t(size_)) {
+    arrivals.store((generation + 1) << 32);
+    return board_.header().signal.raise();
+  }
+  Signal::Clock::time_point deadline{};
+  wait_for_all(generation, [&] {
+    const auto now = Signal::Clock::now();
+    if (deadline == Signal::Clock::time_point{}) deadline = now + timeout_;
+    try {
+      host_.check_alive();
+      bool is_hopeless = now >= deadline;
+      for (int r = 0; r < size_; ++r)
+        is_hopeless |= board_.seat(r).has_left.load() && board_.seat(r).round.load() < round_;
+      if (is_hopeless) fail_missing(call);
+    } catch (const Error&) {
+      if (withdraw(generation)) throw;  // else the last rank came just now
+    }
+    return std::min(host_.before_sleep(),
+                    std::max<std::chrono::nanoseconds>(deadline - now, std::chrono::microseconds(50)));
+  });
+}
+
+void SharedMemoryTeam::part() {
+  std::atomic<uint64_t>& arrivals = board_.header().arrivals;
+  const uint64_t before = arrivals.fetch_add(1), generation = before >> 32;
+  if (uint32_t(before) + 1 == uint32_t(size_)) {
+    arrivals.store((generation + 1) << 32);
+    return board_.header().signal.raise();
+  }
+  wait_for_all(generation, [&] { return host_.before_sleep(); });
+}
+
+void SharedMemoryTeam::wait_for_all(uint64_t generation, FunctionRef<std::chrono::nanoseconds()> before_sleep) {
+  const std::atomic<uint64_t>& arrivals = board_.header().arrivals;
+  board_.header().signal.wait(
+      spins_, [&] { return arrivals.load() >> 32 != generation; }, before_sleep);
+}
+
+bool SharedMemoryTeam::withdraw(uint64_t generation) {
+  std::atomic<uint64_t>& arrivals = board_.header().arrivals;
+  uint64_t seen = arrivals.load();
+  do {
+    if (seen >> 32 != generation || uint32_t(seen) == uint32_t(size_)) return false;
+  } while (!arrivals.compare_exchange_weak(seen, seen - 1));
+  mine().round.store(round_ - 1);
+  is_broken_ = true;
+  return true;
+}
+
+void SharedMemoryTeam::fail_missing(const Collective& call) const {
+  std::vector<std::string> missing;
+  bool has_left = false;
+  for (int r = 0; r < size_; ++r) {
+    const Board::Seat& seat = board_.seat(r);
+    const uint64_t calls = seat.round.load();
+    if (calls >= round_) continue;
+    has_left |= seat.has_left.load();
+    missing.push_back(
+        fmt::format("rank {} (it {} {} calls)", r, seat.has_left.load() ? "left after" : "has made", calls));
+  }
+  const double seconds = std::chrono::duration<double>(timeout_).count();
+  throw Error("{} (group {}, call {}): waited {} for {}; every rank of a group must make the same calls",
+              describe(call), label_, call.sequence, has_left ? "in vain" : fmt::format("{:.3g} s", seconds),
+              fmt::join(missing, ", "));
+}
+
+}  // namespace weft

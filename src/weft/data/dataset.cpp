@@ -1,0 +1,184 @@
+// Dataset: reading text in pieces, and the cache of token files.
+#include "weft/data/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/base/checksum.h"
+#include "weft/data/token_file_writer.h"
+#include "weft/text/byte_tokenizer.h"
+#include "weft/text/char_tokenizer.h"
+#include "weft/text/utf8.h"
+
+namespace weft {
+namespace {
+
+constexpr uint64_t kPieceBytes = 1 << 20;
+constexpr size_t kSniffedBytes = 4096;  // a NUL in these marks a binary file
+constexpr uint64_t kMaxTokenizerBytes = 64 << 20;
+
+// Bytes read so far, for the progress callback.
+struct Meter {
+  TokenizeProgress progress;
+  int64_t total = 0, done = 0;
+  void add(uint64_t bytes) { progress(done += int64_t(bytes), total); }
+};
+
+// Calls visit(piece) with the text of a file in pieces of about kPieceBytes that end where cut(text) says; false,
+// without any call, when the file is binary.
+bool read_pieces(FileSystem& fs, const TextFile& source, Meter& meter, FunctionRef<size_t(std::string_view)> cut,
+                 FunctionRef<void(std::string_view)> visit) {
+  const InputFile file(fs, source.path);
+  std::string text;
+  uint64_t read = 0, visited = 0;
+  try {
+    while (read < file.size()) {
+      const size_t held = text.size(), count = size_t(std::min(kPieceBytes, file.size() - read));
+      text.resize(held + count);
+      file.read(std::as_writable_bytes(std::span(text).subspan(held)), read);
+      if (read == 0 && std::string_view(text).substr(0, kSniffedBytes).find('\0') != std::string_view::npos) {
+        meter.add(file.size());
+        return false;
+      }
+      read += count;
+      const size_t length = read < file.size() ? cut(text) : text.size();
+      visit(std::string_view(text).substr(0, length));
+      text.erase(0, length);
+      visited += length;
+      meter.add(count);
+    }
+  } catch (const EncodeError& error) {
+    throw Error("{}: {} at byte {}; {}", source.path, error.reason(), visited + error.offset(), error.remedy());
+  }
+  return true;
+}
+
+// The tokenizer of a text whose vocabulary is what the text holds.
+std::unique_ptr<Tokenizer> find_characters(FileSystem& fs, const TextFiles& sources, std::string_view key,
+                                           Meter& meter) {
+  CodePointSet characters;
+  int documents = 0;
+  for (const TextFile& source : sources.files)
+    documents += read_pieces(
+        fs, source, meter, [](std::string_view text) { return whole_utf8_prefix(text); },
+        [&](std::string_view text) { characters.add(text); });
+  std::vector<char32_t> sorted = characters.sorted();
+  if (sorted.empty()) throw UsageError("{}: its {} files hold no text", key, sources.files.size());
+  return std::make_unique<CharTokenizer>(std::move(sorted), documents > 1);
+}
+
+void build(FileSystem& fs, const TextFiles& sources, const Tokenizer& tokenizer, const std::string& path,
+           std::string_view key, Meter& meter) {
+  TokenFileWriter writer(fs, path, tokenizer);
+  std::vector<int32_t> ids;
+  int64_t skipped = 0;
+  for (const TextFile& source : sources.files) {
+    writer.begin_document();
+    const bool is_text = read_pieces(
+        fs, source, meter, [&](std::string_view text) { return tokenizer.cut(text); },
+        [&](std::string_view text) {
+          ids.clear();
+          tokenizer.encode(text, ids);
+          writer.append(ids);
+        });
+    skipped += is_text ? 0 : 1;
+  }
+  if (writer.num_tokens() == 0)
+    throw UsageError("{}: its {} files hold no text ({} are binary)", key, sources.files.size(), skipped);
+  writer.finish(sources.total_bytes, skipped);
+}
+
+// A token file's name in the cache: what it was built from, and by what.
+std::string cached_name(const TextFiles& sources, std::string_view tokenizer) {
+  Digester digester;
+  const auto add = [&](std::string_view text) { digester.update(bytes_of(text)); };
+  add(fmt::format("weft.tok 1\n{}\n", tokenizer));
+  for (const TextFile& file : sources.files)
+    add(fmt::format("{} {} {} {}\n", file.path.size(), file.path, file.bytes, file.modified_ns));
+  return digester.finish().to_hex() + ".tok";
+}
+
+bool is_token_file(const std::string& where) { return where.ends_with(".tok"); }
+
+std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& fs, const std::string& which) {
+  if (which == "byte") return std::make_shared<ByteTokenizer>();
+  if (!exists(fs, which))
+    throw UsageError(
+        "data.tokenizer = \"{}\": there is no such file; write \"byte\", \"char\" or the path of a tokenizer's JSON "
+        "file",
+        which);
+  return parse_tokenizer(read_file(which, kMaxTokenizerBytes, fs), which);
+}
+
+struct TrainTokens {
+  std::shared_ptr<const TokenFile> file;
+  std::shared_ptr<const Tokenizer> tokenizer;
+};
+
+// A token file carries its tokenizer.
+TrainTokens open_token_file(FileSystem& fs, const std::string& path) {
+  auto file = std::make_shared<const TokenFile>(path, fs);
+  std::shared_ptr<const Tokenizer> tokenizer = parse_tokenizer(file->tokenizer_json(), path);
+  return {std::move(file), std::move(tokenizer)};
+}
+
+TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TokenizeProgress progress) {
+  constexpr std::string_view key = "data.train";
+  if (is_token_file(options.train)) return open_token_file(fs, options.train);
+  if (options.tokenizer != "char") {
+    std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(fs, options.tokenizer);
+    return {open_tokens(fs, options.train, *tokenizer, options.cache_dir, key, progress), tokenizer};
+  }
+  const TextFiles sources = find_text_files(options.train, key);
+  const std::string path = join_path(options.cache_dir, cached_name(sources, "char"));
+  if (!exists(fs, path)) {
+    make_folders(fs, options.cache_dir);
+    Meter meter{progress, 2 * sources.total_bytes};
+    build(fs, sources, *find_characters(fs, sources, key, meter), path, key, meter);
+  }
+  return open_token_file(fs, path);
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenFile> open_tokens(FileSystem& fs, const std::string& where, const Tokenizer& tokenizer,
+                                             const std::string& cache_dir, std::string_view key,
+                                             TokenizeProgress progress) {
+  if (is_token_file(where)) {
+    auto file = std::make_shared<const TokenFile>(where, fs);
+    if (file->tokenizer_fingerprint() != tokenizer.fingerprint())
+      throw UsageError("{} = \"{}\" was made by another tokenizer than the model's ({}); name the text instead", key,
+                       where, tokenizer.name());
+    return file;
+  }
+  const TextFiles sources = find_text_files(where, key);
+  const std::string path = join_path(cache_dir, cached_name(sources, tokenizer.to_json()));
+  if (!exists(fs, path)) {
+    make_folders(fs, cache_dir);
+    Meter meter{progress, sources.total_bytes};
+    build(fs, sources, tokenizer, path, key, meter);
+  }
+  return std::make_shared<const TokenFile>(path, fs);
+}
+
+Dataset open_dataset(FileSystem& fs, const DatasetOptions& options, TokenizeProgress progress) {
+  if (!(options.valid_fraction >= 0 && options.valid_fraction < 1))
+    throw UsageError("data.valid_fraction = {}: write a number from 0 up to, not including, 1",
+                     options.valid_fraction);
+  auto [train, tokenizer] = open_train(fs, options, progress);
+  Dataset dataset;
+  dataset.tokenizer = std::move(tokenizer);
+  const int64_t tokens = train->num_tokens();
+  if (options.valid.empty()) {
+    const int64_t split = int64_t(std::floor(double(tokens) * (1.0 - options.valid_fraction)));
+    dataset.train = {train, 0, split};
+    dataset.valid = {train, split, tokens};
+  } else {
+    const auto valid = open_tokens(fs, options.valid, *dataset.tokenizer, options.cache_dir, "data.valid", progress);
+    dataset.train = {train, 0, tokens};
+    dataset.valid = {valid, 0, valid->num_tokens()};
+  }
+  return dataset;
+}
+
+}  // namespace weft

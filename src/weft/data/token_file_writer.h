@@ -1,0 +1,44 @@
+// TokenFileWriter: writes a token file as its tokens come, in little memory; the file appears only when it is whole.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/data/token_file.h"
+#include "weft/text/tokenizer.h"
+
+namespace weft {
+
+class TokenFileWriter {
+ public:
+  // Writes beside `path` under a temporary name, which the destructor removes unless finish() was called.
+  TokenFileWriter(FileSystem& fs, std::string path, const Tokenizer& tokenizer);
+  ~TokenFileWriter();
+  TokenFileWriter(const TokenFileWriter&) = delete;
+  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
+
+  // The next tokens begin a document; the one before gets its end-of-document token. A document without tokens
+  // leaves no trace.
+  void begin_document();
+  void append(std::span<const int32_t> ids);
+
+  // Makes the file durable and gives it its name. source_bytes and skipped_files are kept for people to read.
+  void finish(int64_t source_bytes, int64_t skipped_files);
+
+  int64_t num_tokens() const { return int64_t(footer_.num_tokens); }
+
+ private:
+  void put(int32_t id);
+  void flush_chunk();
+
+  FileSystem& fs_;
+  std::string path_, temporary_, tokenizer_json_;
+  TokenFileFooter footer_;
+  std::vector<std::byte> chunk_;  // at most kTokenChunk tokens
+  std::vector<uint64_t> documents_, checksums_;
+  bool starts_document_ = true;
+  std::unique_ptr<OutputFile> file_;
+};
+
+}  // namespace weft

@@ -1,0 +1,14 @@
+// Attention on the CPU with its choices spelled out, for tests; everyone else calls the two of cpu.h.
+#pragma once
+#include "weft/kernels/cpu/cpu.h"
+
+namespace weft::cpu {
+
+struct AttentionOptions {
+  bool use_bf16_dot = true;  // multiply bf16 by the CPU's bf16 dot product where it has one, else in f32
+};
+
+void attention(Stream&, const AttentionArgs&, AttentionOptions);
+void attention_backward(Stream&, const AttentionBackwardArgs&, AttentionOptions);
+
+}  // namespace weft::cpu

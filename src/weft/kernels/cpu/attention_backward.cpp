@@ -1,0 +1,445 @@
+// Attention backward: scores are computed anew from q, k and lse, five products per tile, and no tile leaves the
+// cache. Source: Dao, "FlashAttention-2", 2023.
+//
+// A task owns a chunk of keys of one sequence and key/value head, with their dk and dv, and walks over blocks of
+// lanes. Where a sequence has several chunks they add to dq one after the other, so that the sum has one order: a
+// chunk starts on a block when the chunk before it has left it. Tasks are taken in order, hence this cannot deadlock,
+// and causal chunks begin staggered, hence they rarely wait.
+#include <atomic>
+#include <thread>
+
+#include "weft/kernels/cpu/attention_plan.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "weft/kernels/cpu/attention_backward.cpp"
+#include <hwy/foreach_target.h>
+
+#include "weft/kernels/cpu/attention.h"
+#include "weft/kernels/cpu/attention_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+namespace {
+
+#if HWY_TARGET == HWY_SCALAR
+void backward(Stream&, const AttentionBackwardArgs&, bool) { throw_no_simd(); }
+#else
+
+constexpr int kBlockLanes = 64;
+constexpr int kTileKeys = 64;
+
+// Keys of a task: k, v, dk and dv of a chunk stay in a quarter to half of a 1 MiB L2.
+int64_t chunk_keys(int64_t dim) { return std::clamp<int64_t>(32768 / round_up(dim, 16) / 64 * 64, 64, 512); }
+
+struct Task {
+  int64_t key_begin = 0, key_end = 0;
+  int kv_head = 0;
+  bool first = true;                             // of the sequence's chunks
+  float* dq = nullptr;                           // sums of all blocks, or null: the only chunk
+  const std::atomic<int32_t>* before = nullptr;  // blocks the chunk before has left
+  std::atomic<int32_t>* done = nullptr;          // blocks this chunk has left
+};
+
+struct State {
+  float *k, *v;                // words of the chunk's keys and values
+  float* k_pairs;              // pairs of the keys
+  float *dk, *dv;              // [chunk][padded]
+  float *q, *dy;               // columns of words of the block
+  float *q_pairs, *dy_pairs;   // pairs of its rows
+  float *p, *ds;               // [kTileKeys][kBlockLanes] as words along the lanes
+  float* ds_pairs;             // the same as pairs along the keys
+  float* exact;                // [kRows][kGroup] probabilities in f32
+  float* dq;                   // columns
+  float *lse, *delta, *limit;  // per lane; lse in exponents of 2
+  DropoutLanes dropout;
+
+  template <class Op>
+  static State make(Arena& a, int64_t dim) {
+    const int64_t words = words_of<Op>(dim), padded = round_up(dim, 16), chunk = chunk_keys(dim);
+    constexpr int kPer = Op::kPerWord;
+    State t;
+    t.k = a.take<float>(chunk * words), t.v = a.take<float>(chunk * words);
+    t.k_pairs = kPer == 1 ? t.k : a.take<float>(chunk / kPer * padded);
+    t.dk = a.take<float>(chunk * padded), t.dv = a.take<float>(chunk * padded);
+    t.q = a.take<float>(kBlockLanes * words), t.dy = a.take<float>(kBlockLanes * words);
+    t.q_pairs = a.take<float>(kBlockLanes / kPer * padded), t.dy_pairs = a.take<float>(kBlockLanes / kPer * padded);
+    t.p = a.take<float>(kTileKeys * kBlockLanes / kPer), t.ds = a.take<float>(kTileKeys * kBlockLanes / kPer);
+    t.ds_pairs = kPer == 1 ? t.ds : a.take<float>(kTileKeys / kPer * kBlockLanes);
+    t.exact = a.take<float>(kRows * kGroup), t.dq = a.take<float>(kBlockLanes * padded);
+    t.lse = a.take<float>(kBlockLanes), t.delta = a.take<float>(kBlockLanes), t.limit = a.take<float>(kBlockLanes);
+    t.dropout = {a.take<uint32_t>(kBlockLanes), a.take<uint32_t>(kBlockLanes)};
+    return t;
+  }
+};
+
+template <class Op, class E>
+struct Call {
+  const AttentionBackwardArgs& args;
+  int64_t dim, words, padded;
+  float scale2;
+
+  explicit Call(const AttentionBackwardArgs& a)
+      : args(a),
+        dim(a.shape.head_dim),
+        words(words_of<Op>(dim)),
+        padded(round_up(dim, 16)),
+        scale2(a.shape.scale * kLog2E) {}
+  template <class T>
+  RowView<T> lanes(const Tensor& t, const AttentionSequence& s, int kv_head) const {
+    return rows_of<T>(t, args.shape.num_heads, int(dim), s.q_begin, kv_head * s.group, s.group);
+  }
+  template <class T>
+  RowView<T> keys(const Tensor& t, const AttentionSequence& s, int kv_head) const {
+    return rows_of<T>(t, args.shape.num_kv_heads, int(dim), s.k_begin, kv_head, 1);
+  }
+};
+
+template <class E>
+HWY_INLINE float dot(const E* a, const E* b, int64_t dim) {
+  V sum = hn::Zero(df);
+  for_each_vector<FloatWords>(dim, [&](int64_t e, auto tail) HWY_ATTR {
+    sum =
+        hn::MulAdd(load_words<FloatWords, tail.value>(a, e, dim), load_words<FloatWords, tail.value>(b, e, dim), sum);
+  });
+  return hn::GetLane(hn::SumOfLanes(df, sum));
+}
+
+// Everything about a block of lanes that its tiles share.
+template <class Op, class E>
+HWY_NOINLINE void load_block(const Call<Op, E>& call, const State& t, const AttentionSequence& s, const Task& task,
+                             int64_t first, int64_t count) {
+  const AttentionBackwardArgs& args = call.args;
+  const auto q = call.template lanes<const E>(args.q, s, task.kv_head);
+  const auto dy = call.template lanes<const E>(args.dy, s, task.kv_head);
+  const auto y = call.template lanes<const E>(args.y, s, task.kv_head);
+  pack_columns<Op, E>(t.q, q, first, count);
+  pack_columns<Op, E>(t.dy, dy, first, count);
+  pack_pairs<Op, E>(t.q_pairs, q, first, count);
+  pack_pairs<Op, E>(t.dy_pairs, dy, first, count);
+  const float* lse = args.lse.data<float>();
+  const int64_t num_tokens = args.lse.dim(1);
+  for (int64_t i = 0; i < kBlockLanes; ++i) {
+    const int64_t lane = first + std::min(i, count - 1);
+    const float row = lse[(task.kv_head * s.group + lane % s.group) * num_tokens + s.q_begin + lane / s.group];
+    // exp(score - infinity) is 0: lanes past the end and lanes that see nothing take no part.
+    t.lse[i] = i < count && row != -HUGE_VALF ? row * kLog2E : HUGE_VALF;
+    t.delta[i] = i < count ? dot(dy[lane], y[lane], call.dim) : 0;
+    t.limit[i] = float(s.limit(lane));
+  }
+  if (args.dropout.p > 0) {
+    set_dropout_lanes(t.dropout, args.dropout, s, args.shape.num_heads, task.kv_head * s.group, first, kBlockLanes);
+  }
+}
+
+// The rows of kRows keys and kCols vectors of lanes that are at hand.
+struct Corner {
+  int64_t lane, row, key;  // in the block, the tile, the sequence
+  bool masked;
+};
+
+// Leaves P^T of a corner: exact in t.exact, with dropout and rounded in t.p.
+template <class Op, int kCols, bool kDropout>
+HWY_INLINE void probabilities(const DropoutKey& key, float scale2, const State& t, const Corner& at,
+                              V (*acc)[kRows]) {
+  const V scale = hn::Set(df, scale2);
+  HWY_UNROLL(2)
+  for (int c = 0; c < kCols; ++c) {
+    const int64_t lane = at.lane + c * kWide;
+    const V lse = hn::LoadU(df, t.lse + lane), limit = hn::LoadU(df, t.limit + lane);
+    HWY_UNROLL(8)
+    for (int r = 0; r < kRows; ++r) {
+      V p = exp2<Op>(hn::MulSub(acc[c][r], scale, lse));
+      if (at.masked) p = hn::IfThenElseZero(hn::Gt(limit, hn::Set(df, float(at.key + r))), p);
+      hn::StoreU(p, df, t.exact + r * kGroup + c * kWide);
+      if constexpr (kDropout) {
+        p = hn::Mul(p, dropout_factor(key, {t.dropout.low + lane, t.dropout.high + lane}, at.key + r));
+      }
+      acc[c][r] = p;
+    }
+  }
+}
+
+// From dP^T to dS^T, without the scale of the scores, which dq and dk get at the end.
+template <int kCols, bool kDropout>
+HWY_INLINE void score_gradients(const DropoutKey& key, const State& t, const Corner& at, V (*acc)[kRows]) {
+  HWY_UNROLL(2)
+  for (int c = 0; c < kCols; ++c) {
+    const int64_t lane = at.lane + c * kWide;
+    const V delta = hn::LoadU(df, t.delta + lane);
+    HWY_UNROLL(8)
+    for (int r = 0; r < kRows; ++r) {
+      V dp = acc[c][r];
+      if constexpr (kDropout) {
+        dp = hn::Mul(dp, dropout_factor(key, {t.dropout.low + lane, t.dropout.high + lane}, at.key + r));
+      }
+      acc[c][r] = hn::Mul(hn::LoadU(df, t.exact + r * kGroup + c * kWide), hn::Sub(dp, delta));
+    }
+  }
+}
+
+// Stores a corner as words along the lanes.
+template <class Op, int kCols>
+HWY_INLINE void store_words(float* dst, const Corner& at, V (*acc)[kRows]) {
+  float* out = dst + at.row * (kBlockLanes / Op::kPerWord) + at.lane / Op::kPerWord;
+  HWY_UNROLL(8)
+  for (int r = 0; r < kRows; ++r, out += kBlockLanes / Op::kPerWord) {
+    if constexpr (Op::kPerWord == 1) {
+      HWY_UNROLL(2)
+      for (int c = 0; c < kCols; ++c) hn::StoreU(acc[c][r], df, out + c * kWide);
+    } else {
+      const V words = Op::round(acc[0][r], acc[kCols - 1][r]);
+      if constexpr (kCols == 2) {
+        hn::StoreU(words, df, out);
+      } else {
+        hn::StoreU(hn::LowerHalf(hn::Half<decltype(df)>(), words), hn::Half<decltype(df)>(), out);
+      }
+    }
+  }
+}
+
+template <class Op, int kCols>
+HWY_INLINE void multiply_corner(const float* a, int64_t words, const float* b, int64_t k, V (*acc)[kRows]) {
+  HWY_UNROLL(2)
+  for (int c = 0; c < kCols; ++c) {
+    HWY_UNROLL(8)
+    for (int r = 0; r < kRows; ++r) acc[c][r] = hn::Zero(df);
+  }
+  if constexpr (kCols == 2) {
+    multiply<Op, 2>(a, words, 1, b, kGroup, k, acc);
+  } else {
+    multiply_single<Op>(a, words, 1, b, kGroup, k, acc[0]);
+  }
+}
+
+// P^T and dS^T of one corner.
+template <class Op, class E, int kCols, bool kDropout>
+HWY_NOINLINE void corner(const Call<Op, E>& call, const State& t, const Corner& at, int64_t chunk_row) {
+  const int64_t k = ceil_div(call.dim, Op::kPerWord);
+  const int64_t column = at.lane / kGroup * call.words * kGroup + at.lane % kGroup;
+  V acc[kCols][kRows];
+  multiply_corner<Op, kCols>(t.k + chunk_row * call.words, call.words, t.q + column, k, acc);
+  probabilities<Op, kCols, kDropout>(call.args.dropout, call.scale2, t, at, acc);
+  store_words<Op, kCols>(t.p, at, acc);
+  multiply_corner<Op, kCols>(t.v + chunk_row * call.words, call.words, t.dy + column, k, acc);
+  score_gradients<kCols, kDropout>(call.args.dropout, t, at, acc);
+  store_words<Op, kCols>(t.ds, at, acc);
+  if constexpr (Op::kPerWord == 2) {
+    HWY_UNROLL(2)
+    for (int c = 0; c < kCols; ++c) {
+      HWY_UNROLL(4)
+      for (int r = 0; r < kRows; r += 2) {
+        hn::StoreU(Op::round_pairs(acc[c][r], acc[c][r + 1]), df,
+                   t.ds_pairs + (at.row + r) / 2 * kBlockLanes + at.lane + c * kWide);
+      }
+    }
+  }
+}
+
+// One tile of keys against one block of lanes. `row` is the tile's first key in the chunk, `key` in the sequence.
+template <class Op, class E, bool kDropout>
+HWY_NOINLINE void tile(const Call<Op, E>& call, const State& t, const AttentionSequence& s, int64_t first,
+                       int64_t count, int64_t row, int64_t key, int64_t num_keys) {
+  const int64_t num_wide = ceil_div(count, kWide);
+  const auto depth = [&](int64_t wide) {
+    if (wide >= num_wide) return int64_t(0);
+    return round_up(std::clamp<int64_t>(int64_t(t.limit[(wide + 1) * kWide - 1]) - key, 0, num_keys), kRows);
+  };
+  for (int64_t wide = 0; wide < num_wide; wide += 2) {
+    const int64_t lane = wide * kWide, depth0 = depth(wide), depth1 = depth(wide + 1);
+    const int64_t both = std::min(depth0, depth1), deepest = std::max(depth0, depth1);
+    const int64_t single = lane + (depth1 > depth0 ? kWide : 0), open = int64_t(t.limit[lane]) - key;
+    for (int64_t j = 0; j < both; j += kRows) {
+      corner<Op, E, 2, kDropout>(call, t, {lane, j, key + j, j + kRows > open}, row + j);
+    }
+    for (int64_t j = both; j < deepest; j += kRows) {
+      corner<Op, E, 1, kDropout>(call, t, {single, j, key + j, true}, row + j);
+    }
+    constexpr int kPer = Op::kPerWord;
+    const float* k = t.k_pairs + row / kPer * call.padded;
+    float* dq = t.dq + lane / kGroup * call.padded * kGroup;
+    const float* ds = t.ds_pairs + both / kPer * kBlockLanes + single;
+    for (int64_t e = 0; e < call.dim; e += kRows) {
+      if (both) {
+        multiply_accumulate<Op>(dq + e * kGroup, kGroup, kGroup, k + e, 1, call.padded, t.ds_pairs + lane,
+                                kBlockLanes, both / kPer);
+      }
+      if (deepest > both) {
+        multiply_accumulate<Op>(dq + e * kGroup + single % kGroup, kGroup, kWide, k + both / kPer * call.padded + e,
+                                1, call.padded, ds, kBlockLanes, (deepest - both) / kPer);
+      }
+    }
+  }
+  constexpr int64_t kLaneWords = kBlockLanes / Op::kPerWord;
+  for (int64_t j = 0; j < num_keys; j += kRows) {
+    const int64_t begin = std::clamp<int64_t>(s.first_lane(key + j) - first, 0, count) / Op::kPerWord;
+    const int64_t n = ceil_div(count, Op::kPerWord) - begin, at = (row + j) * call.padded;
+    if (n <= 0) continue;
+    multiply_accumulate<Op>(t.dv + at, call.padded, call.padded, t.p + j * kLaneWords + begin, kLaneWords, 1,
+                            t.dy_pairs + begin * call.padded, call.padded, n);
+    multiply_accumulate<Op>(t.dk + at, call.padded, call.padded, t.ds + j * kLaneWords + begin, kLaneWords, 1,
+                            t.q_pairs + begin * call.padded, call.padded, n);
+  }
+}
+
+void wait_until_above(const std::atomic<int32_t>& counter, int64_t block) {
+  for (int spins = 0; counter.load(std::memory_order_acquire) <= block; ++spins) {
+    if (spins > 1000) std::this_thread::yield();
+  }
+}
+
+template <class E>
+HWY_INLINE void store_rows(RowView<E> rows, int64_t first, int64_t count, const float* src, int64_t ld,
+                           float factor) {
+  const V scale = hn::Set(df, factor);
+  for (int64_t j = 0; j < count; ++j) {
+    E* row = rows[first + j];
+    for_each_vector<FloatWords>(rows.dim, [&](int64_t e, auto tail) HWY_ATTR {
+      store_floats<tail.value>(row, e, rows.dim, hn::Mul(scale, hn::LoadU(df, src + j * ld + e)));
+    });
+  }
+}
+
+template <class Op, class E>
+void run_block(const Call<Op, E>& call, State t, const AttentionSequence& s, const Task& task, int64_t block) {
+  const int64_t first = block * kBlockLanes, count = std::min<int64_t>(kBlockLanes, s.num_lanes() - first);
+  load_block<Op, E>(call, t, s, task, first, count);
+  if (task.before) wait_until_above(*task.before, block);
+  if (task.dq) t.dq = task.dq + block * kBlockLanes * call.padded;
+  if (task.first) std::memset(t.dq, 0, size_t(kBlockLanes * call.padded) * sizeof(float));
+  const int64_t limit = s.limit(first + count - 1), key_end = std::min(task.key_end, limit);
+  for (int64_t key = task.key_begin; key < key_end; key += kTileKeys) {
+    const int64_t num_keys = std::min<int64_t>(kTileKeys, key_end - key), row = key - task.key_begin;
+    if (call.args.dropout.p > 0) {
+      tile<Op, E, true>(call, t, s, first, count, row, key, num_keys);
+    } else {
+      tile<Op, E, false>(call, t, s, first, count, row, key, num_keys);
+    }
+  }
+  if (limit <= task.key_end) {  // no later chunk adds to this block
+    float scale[kBlockLanes];
+    std::fill_n(scale, kBlockLanes, call.args.shape.scale);
+    unpack_columns<E>(call.template lanes<E>(call.args.dq, s, task.kv_head), first, count, t.dq, scale);
+  }
+  if (task.done) task.done->store(int32_t(block) + 1, std::memory_order_release);
+}
+
+template <class Op, class E>
+void run_task(const Call<Op, E>& call, const AttentionSequence& s, const Task& task, std::byte* scratch) {
+  Arena arena(scratch);
+  const State t = State::make<Op>(arena, call.dim);
+  const AttentionBackwardArgs& args = call.args;
+  const int64_t num_keys = task.key_end - task.key_begin, padded_keys = round_up(num_keys, kRows);
+  pack_rows<Op, E>(t.k, call.template keys<const E>(args.k, s, task.kv_head), task.key_begin, num_keys);
+  pack_rows<Op, E>(t.v, call.template keys<const E>(args.v, s, task.kv_head), task.key_begin, num_keys);
+  // Rows past the end only meet probabilities of 0, but must be finite.
+  const size_t extra = size_t(padded_keys - num_keys) * size_t(call.words) * sizeof(float);
+  std::memset(t.k + num_keys * call.words, 0, extra);
+  std::memset(t.v + num_keys * call.words, 0, extra);
+  if (Op::kPerWord > 1) {
+    pack_pairs<Op, E>(t.k_pairs, call.template keys<const E>(args.k, s, task.kv_head), task.key_begin, num_keys);
+  }
+  std::memset(t.dk, 0, size_t(padded_keys * call.padded) * sizeof(float));
+  std::memset(t.dv, 0, size_t(padded_keys * call.padded) * sizeof(float));
+  const int64_t num_blocks = ceil_div(s.num_lanes(), kBlockLanes);
+  const int64_t first_block = task.first ? 0 : s.first_lane(task.key_begin) / kBlockLanes;
+  for (int64_t block = first_block; block < num_blocks; ++block) run_block<Op, E>(call, t, s, task, block);
+  store_rows<E>(call.template keys<E>(args.dk, s, task.kv_head), task.key_begin, num_keys, t.dk, call.padded,
+                args.shape.scale);
+  store_rows<E>(call.template keys<E>(args.dv, s, task.kv_head), task.key_begin, num_keys, t.dv, call.padded, 1);
+}
+
+// What all tasks share, at the front of worker 0's scratch.
+struct Shared {
+  int64_t *tasks, *blocks;     // where each sequence's tasks and blocks of dq begin
+  std::atomic<int32_t>* done;  // per task
+  float* dq;
+
+  static Shared make(Arena& a, int64_t n, int64_t num_tasks, int64_t num_blocks, int64_t padded) {
+    Shared shared;
+    shared.tasks = a.take<int64_t>(n + 1), shared.blocks = a.take<int64_t>(n + 1);
+    shared.done = a.take<std::atomic<int32_t> >(num_tasks);
+    shared.dq = a.take<float>(num_blocks * kBlockLanes * padded);
+    return shared;
+  }
+};
+
+template <class Op, class E>
+void run(Stream& stream, const AttentionBackwardArgs& args) {
+  const Call<Op, E> call(args);
+  const int64_t n = args.shape.num_sequences, num_kv = args.shape.num_kv_heads, chunk = chunk_keys(call.dim);
+  const auto num_chunks = [&](const AttentionSequence& s) { return std::max<int64_t>(ceil_div(s.num_k, chunk), 1); };
+  const auto num_blocks = [&](const AttentionSequence& s) {
+    return num_chunks(s) > 1 ? ceil_div(s.num_lanes(), kBlockLanes) * num_kv : 0;
+  };
+  int64_t all_tasks = 0, all_blocks = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const AttentionSequence s(args.shape, i);
+    all_tasks += num_chunks(s) * num_kv, all_blocks += num_blocks(s);
+  }
+  Arena own, counted;
+  State::make<Op>(own, call.dim);
+  Shared::make(counted, n, all_tasks, all_blocks, call.padded);
+  std::byte* base = stream.scratch(0, counted.used() + own.used());
+  Arena front(base);
+  const Shared shared = Shared::make(front, n, all_tasks, all_blocks, call.padded);
+  shared.tasks[0] = shared.blocks[0] = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const AttentionSequence s(args.shape, i);
+    shared.tasks[i + 1] = shared.tasks[i] + num_chunks(s) * num_kv;
+    shared.blocks[i + 1] = shared.blocks[i] + num_blocks(s);
+  }
+  for (int64_t i = 0; i < all_tasks; ++i) new (shared.done + i) std::atomic<int32_t>(0);
+  stream.team().parallel_for(all_tasks, 1, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t sequence = find_sequence(shared.tasks, n, i);
+      const AttentionSequence s(args.shape, sequence);
+      const int64_t index = (i - shared.tasks[sequence]) / num_kv;  // of the chunk; heads turn fastest
+      Task task{.key_begin = index * chunk, .kv_head = int((i - shared.tasks[sequence]) % num_kv)};
+      task.key_end = std::min(s.num_k, task.key_begin + chunk), task.first = index == 0;
+      if (num_chunks(s) > 1) {
+        const int64_t blocks = ceil_div(s.num_lanes(), kBlockLanes);
+        task.dq = shared.dq + (shared.blocks[sequence] + task.kv_head * blocks) * kBlockLanes * call.padded;
+        task.before = index ? shared.done + i - num_kv : nullptr, task.done = shared.done + i;
+      }
+      run_task<Op, E>(call, s, task, worker == 0 ? base + counted.used() : stream.scratch(worker, own.used()));
+    }
+  });
+}
+
+void backward(Stream& stream, const AttentionBackwardArgs& args, [[maybe_unused]] bool use_bf16_dot) {
+  if (args.q.dtype() == DType::f32) return run<FloatWords, float>(stream, args);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if (use_bf16_dot && __builtin_cpu_supports("avx512bf16")) return run<Bf16Words, BFloat16>(stream, args);
+#endif
+  run<FloatWords, BFloat16>(stream, args);
+}
+#endif
+
+}  // namespace
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+
+HWY_EXPORT(backward);
+
+void attention_backward(Stream& stream, const AttentionBackwardArgs& args, AttentionOptions options) {
+  check_attention(args.shape, args.q, args.k, args.v, args.dropout);
+  for (const Tensor* t : {&args.dq, &args.dy, &args.y}) {
+    check(t->dtype() == args.q.dtype() && t->numel() == args.q.numel(),
+          "attention backward: dq, dy and y must be like q");
+  }
+  for (const Tensor* t : {&args.dk, &args.dv}) {
+    check(t->dtype() == args.k.dtype() && t->numel() == args.k.numel(),
+          "attention backward: dk and dv must be like k");
+  }
+  HWY_DYNAMIC_DISPATCH(backward)(stream, args, options.use_bf16_dot);
+}
+
+void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
+  attention_backward(stream, args, AttentionOptions{});
+}
+
+}  // namespace weft::cpu
+#endif

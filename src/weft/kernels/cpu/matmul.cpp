@@ -1,0 +1,240 @@
+// Matrix products: b in panels, a packed block by block into L2, tiles of y finished by their epilogue in L1.
+#include <algorithm>
+
+#include "weft/kernels/cpu/cpu.h"
+#include "weft/kernels/cpu/matmul_kernels.h"
+#include "weft/kernels/cpu/matmul_plan.h"
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr int64_t kMaxPackedChunk = 16 << 20;  // bytes of b packed at once when the caller has not packed it
+constexpr int64_t kPackStep = 512;             // steps of one packing task
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t num_steps(DType type, int64_t k) { return type == DType::bf16 ? ceil_div(k, 2) : k; }
+int64_t panel_words(DType type, int64_t k) { return num_steps(type, k) * kPanelCols; }
+
+void check_float(std::string_view name, const Tensor& t) {
+  if (t.dtype() != DType::f32 && t.dtype() != DType::bf16)
+    throw Error("matmul: {} is {}, but products on CPUs are f32 or bf16", name, name_of(t.dtype()));
+}
+
+// One product, with its arguments checked and resolved.
+struct Product {
+  const MatmulArgs& args;
+  const MatmulKernels& kernels;
+  DType type;
+  DotKind kind;
+  int64_t m, n, k;
+  MatmulPlan plan{};
+  const TileKernel* tiles;
+  EpilogueKernel epilogue;
+  EpilogueCall call{};
+  bool stores_directly;  // whole tiles go to y as they are
+};
+
+EpilogueOperand operand(std::string_view name, const Tensor& t) {
+  if (!t) return {};
+  check_float(name, t);
+  return {static_cast<std::byte*>(t.raw()), t.dtype() == DType::bf16};
+}
+
+Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
+  shapes::check_matmul(args);
+  check_float("a", args.a);
+  const Epilogue& e = args.epilogue;
+  const DotKind kind = args.a.dtype() == DType::f32 ? DotKind::f32 : kernels.bf16_kind;
+  const EpilogueCall call{.y = operand("y", args.y),
+                          .bias = operand("bias", e.bias),
+                          .act = operand("act", e.act),
+                          .gate = operand("gate", e.gate),
+                          .up = operand("up", e.up),
+                          .pre = operand("pre", e.pre),
+                          .dgate = operand("dgate", e.dgate),
+                          .n = args.y.dim(1),
+                          .accumulate = args.accumulate};
+  return {.args = args,
+          .kernels = kernels,
+          .type = args.a.dtype(),
+          .kind = kind,
+          .m = args.y.dim(0),
+          .n = args.y.dim(1),
+          .k = args.a.dim(args.transpose_a ? 0 : 1),
+          .tiles = kernels.tiles(kind, args.transpose_a),
+          .epilogue = kernels.epilogue(e.kind, e.f),
+          .call = call,
+          .stores_directly = e.kind == Epilogue::Kind::none && !e.bias && !call.y.is_bf16};
+}
+
+// The work of one thread on one tile of y.
+class TileWorker {
+ public:
+  TileWorker(const Product& p, const std::byte* packed_b, int64_t first_panel, std::byte* scratch)
+      : p_(p),
+        packed_b_(packed_b),
+        first_panel_(first_panel),
+        a_(scratch),
+        sums_(reinterpret_cast<float*>(scratch + p.plan.a_bytes)),
+        tile_(reinterpret_cast<float*>(scratch + p.plan.a_bytes + p.plan.sums_bytes)) {}
+
+  void run(int64_t row, int64_t panel_begin, int64_t panel_end) {
+    const MatmulPlan& plan = p_.plan;
+    row_ = row;
+    rows_ = std::min(plan.row_block, p_.m - row);
+    if (plan.whole_a) {
+      for (int64_t block = 0; block < plan.num_step_blocks; ++block) pack_a(block, a_ + block * plan.a_block_bytes);
+      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+        for (int64_t block = 0; block < plan.num_step_blocks; ++block) {
+          multiply(block, a_ + block * plan.a_block_bytes, panel, sums_);
+        }
+      }
+      return;
+    }
+    for (int64_t block = 0; block < plan.num_step_blocks; ++block) {
+      pack_a(block, a_);
+      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+        multiply(block, a_, panel, sums_ + (panel - panel_begin) * rows_ * kPanelCols);
+      }
+    }
+  }
+
+ private:
+  void pack_a(int64_t block, std::byte* to) {
+    const int64_t per_step = p_.type == DType::bf16 ? 2 : 1;
+    const int64_t k0 = block * p_.plan.step_block * per_step;
+    const BlockOfA from{.a = p_.args.a.raw(),
+                        .ld = p_.args.transpose_a ? p_.m : p_.k,
+                        .row = row_,
+                        .rows = rows_,
+                        .k = k0,
+                        .num_k = std::min(p_.plan.step_block * per_step, p_.k - k0)};
+    p_.kernels.pack_a(p_.kind, p_.args.transpose_a, from, to, p_.plan.a_stride);
+  }
+
+  // Rows of the next tile when `left` remain: two last tiles share evenly what one cannot hold well.
+  int next_rows(int64_t left) const {
+    const int most = p_.kernels.tile_rows;
+    if (left <= most) return int(left);
+    return left < most + most / 2 ? int((left + 1) / 2) : most;
+  }
+
+  // Adds one step block of one panel to `sums` [rows, kPanelCols], or finishes y when it is the last.
+  void multiply(int64_t block, const std::byte* a, int64_t panel, float* sums) {
+    const MatmulPlan& plan = p_.plan;
+    const int64_t step = block * plan.step_block;
+    const int64_t cols = std::min<int64_t>(kPanelCols, p_.n - panel * kPanelCols);
+    const int vector = p_.kernels.vector_cols;
+    const size_t a_row_bytes = size_t(p_.args.transpose_a ? 4 : 4 * plan.a_stride);
+    TileCall call;
+    call.steps = std::min(plan.step_block, plan.steps - step);
+    call.a_stride = plan.a_stride;
+    for (int64_t col = 0; col < cols; col += 2 * vector) {
+      const int vectors = cols - col > vector ? 2 : 1;
+      call.b = packed_b_ + (((panel - first_panel_) * plan.steps + step) * kPanelCols + col) * 4;
+      for (int64_t row = 0; row < rows_; row += tile_rows_) {
+        tile_rows_ = next_rows(rows_ - row);
+        call.a = a + size_t(row) * a_row_bytes;
+        finish(call, block, row, panel * kPanelCols + col, int(std::min<int64_t>(cols - col, 2 * vector)), vectors,
+               sums + row * kPanelCols + col);
+      }
+    }
+  }
+
+  // Chooses where the sums of a tile come from and go to, and runs it.
+  void finish(TileCall& call, int64_t block, int64_t row, int64_t col, int cols, int vectors, float* sums) {
+    const bool first = block == 0, last = block + 1 == p_.plan.num_step_blocks;
+    const bool direct = p_.stores_directly && cols == vectors * p_.kernels.vector_cols;
+    float* y = direct ? reinterpret_cast<float*>(p_.call.y.data) + (row_ + row) * p_.n + col : nullptr;
+    call.add = !first ? sums : direct && p_.args.accumulate ? y : nullptr;
+    call.add_stride = !first ? kPanelCols : p_.n;
+    call.out = !last ? sums : direct ? y : tile_;
+    call.out_stride = last && direct ? p_.n : kPanelCols;
+    p_.tiles[(tile_rows_ - 1) * 2 + vectors - 1](call);
+    if (last && !direct) p_.epilogue(p_.call, tile_, row_ + row, col, tile_rows_, cols);
+  }
+
+  const Product& p_;
+  const std::byte* packed_b_;
+  int64_t first_panel_;
+  std::byte* a_;
+  float* sums_;
+  float* tile_;
+  int64_t row_ = 0, rows_ = 0;
+  int tile_rows_ = 0;
+};
+
+// All tiles of the columns whose panels are packed at packed_b.
+void multiply_panels(ThreadTeam& team, const Product& p, const std::byte* packed_b, int64_t panel_begin,
+                     int64_t panel_end, std::byte* const* scratch) {
+  const MatmulPlan& plan = p.plan;
+  const int64_t col_tiles = ceil_div(panel_end - panel_begin, plan.panel_block);
+  team.parallel_for(col_tiles * plan.num_row_blocks, 1, [&](int64_t tile, int64_t, int worker) {
+    const int64_t panel = panel_begin + tile / plan.num_row_blocks * plan.panel_block;
+    TileWorker(p, packed_b, panel_begin, scratch[worker])
+        .run(tile % plan.num_row_blocks * plan.row_block, panel, std::min(panel_end, panel + plan.panel_block));
+  });
+}
+
+void pack_panels(ThreadTeam& team, const MatmulKernels& kernels, const Tensor& b, bool transpose_b, int64_t k,
+                 int64_t n, int64_t panel_begin, int64_t panel_end, std::byte* packed) {
+  const int64_t steps = num_steps(b.dtype(), k), blocks = ceil_div(steps, kPackStep);
+  team.parallel_for((panel_end - panel_begin) * blocks, 1, [&](int64_t task, int64_t, int) {
+    const int64_t panel = task / blocks, step = task % blocks * kPackStep;
+    kernels.pack_panel(b.dtype(), transpose_b, b.raw(), k, n, panel_begin + panel, step,
+                       std::min(kPackStep, steps - step), packed + panel * panel_words(b.dtype(), k) * 4);
+  });
+}
+
+constexpr int kMaxWorkers = 256;
+
+}  // namespace
+
+void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
+  Product p = resolve(args, matmul_kernels(isa));
+  if (p.m == 0 || p.n == 0) return;
+  ThreadTeam& team = stream.team();
+  check(team.size() <= kMaxWorkers, "matmul: a team has at most {} threads, not {}", kMaxWorkers, team.size());
+  p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, args.transpose_a, p.kernels.tile_rows, team.size());
+
+  const int64_t panels = ceil_div(p.n, kPanelCols), panel_bytes = panel_words(p.type, p.k) * 4;
+  int64_t chunk = panels;
+  if (!args.packed_b && panel_bytes) chunk = std::clamp<int64_t>(kMaxPackedChunk / panel_bytes, 1, panels);
+  const int64_t shared_bytes = args.packed_b ? 0 : chunk * panel_bytes;
+  std::byte* scratch[kMaxWorkers];
+  for (int i = 0; i < team.size(); ++i) {
+    scratch[i] = stream.scratch(i, size_t(p.plan.scratch_bytes() + (i == 0 ? shared_bytes : 0)));
+  }
+  if (args.packed_b) {
+    check(int64_t(args.packed_b.bytes()) == panels * panel_bytes, "matmul: packed_b has {} bytes, not {}",
+          args.packed_b.bytes(), panels * panel_bytes);
+    return multiply_panels(team, p, static_cast<std::byte*>(args.packed_b.raw()), 0, panels, scratch);
+  }
+  std::byte* packed = scratch[0];
+  scratch[0] += shared_bytes;
+  for (int64_t begin = 0; begin < panels; begin += chunk) {
+    const int64_t end = std::min(panels, begin + chunk);
+    pack_panels(team, p.kernels, args.b, args.transpose_b, p.k, p.n, begin, end, packed);
+    multiply_panels(team, p, packed, begin, end, scratch);
+  }
+}
+
+void matmul(Stream& stream, const MatmulArgs& args) { matmul_with(stream, args, best_matmul_isa()); }
+
+size_t packed_matmul_b_bytes(DType type, int64_t k, int64_t n, bool) {
+  if (type != DType::f32 && type != DType::bf16) return 0;
+  return size_t(ceil_div(n, kPanelCols) * panel_words(type, k)) * 4;
+}
+
+void pack_matmul_b(Stream& stream, const Tensor& packed, const Tensor& b, bool transpose_b) {
+  check_float("b", b);
+  const int64_t k = b.dim(transpose_b ? 1 : 0), n = b.dim(transpose_b ? 0 : 1);
+  const size_t bytes = packed_matmul_b_bytes(b.dtype(), k, n, transpose_b);
+  check(packed.bytes() == bytes, "matmul: packed b has {} bytes, but must have {}", packed.bytes(), bytes);
+  pack_panels(stream.team(), matmul_kernels(best_matmul_isa()), b, transpose_b, k, n, 0, ceil_div(n, kPanelCols),
+              static_cast<std::byte*>(packed.raw()));
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,195 @@
+// Micro-kernels of the matrix product: a tile of up to 12 rows by two vectors, held in registers over a block of K.
+#include "weft/kernels/cpu/matmul_kernels.h"
+
+#include "weft/kernels/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "weft/kernels/cpu/matmul_kernels.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "weft/kernels/cpu/matmul_epilogue-inl.h"
+#include "weft/kernels/cpu/matmul_pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+
+// 24 accumulators of 32 registers, or 12 of 16: the rest hold two vectors of b and one broadcast of a.
+constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 12 : 6;
+constexpr int kPrefetchSteps = 16;
+
+struct DotF32 {
+  using A = float;
+  static constexpr int kPerStep = 1;  // of A
+
+  template <int kRows, int kVecs, class At>
+  static HWY_INLINE void step(const float* b, At at, F32 (&acc)[kRows][kVecs]) {
+    const F32Tag d;
+    F32 column[kVecs];
+#pragma GCC unroll 2
+    for (int j = 0; j < kVecs; ++j) column[j] = hn::LoadU(d, b + size_t(j) * hn::Lanes(d));
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const F32 x = hn::Set(d, at(i, 0));
+#pragma GCC unroll 2
+      for (int j = 0; j < kVecs; ++j) acc[i][j] = hn::MulAdd(x, column[j], acc[i][j]);
+    }
+  }
+};
+
+struct DotBf16AsF32 {
+  using A = float;
+  static constexpr int kPerStep = 2;
+
+  template <int kRows, int kVecs, class At>
+  static HWY_INLINE void step(const float* b, At at, F32 (&acc)[kRows][kVecs]) {
+    half<0, kRows, kVecs>(b, at, acc);
+    half<1, kRows, kVecs>(b, at, acc);
+  }
+
+ private:
+  template <int kHalf, int kRows, int kVecs, class At>
+  static HWY_INLINE void half(const float* b, At at, F32 (&acc)[kRows][kVecs]) {
+    const F32Tag d;
+    const hn::RebindToUnsigned<F32Tag> d32;
+    F32 column[kVecs];
+#pragma GCC unroll 2
+    for (int j = 0; j < kVecs; ++j) {
+      const auto pairs = hn::BitCast(d32, hn::LoadU(d, b + size_t(j) * hn::Lanes(d)));
+      column[j] = hn::BitCast(d, kHalf == 0 ? hn::ShiftLeft<16>(pairs) : hn::And(pairs, hn::Set(d32, 0xffff0000u)));
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const F32 x = hn::Set(d, at(i, kHalf));
+#pragma GCC unroll 2
+      for (int j = 0; j < kVecs; ++j) acc[i][j] = hn::MulAdd(x, column[j], acc[i][j]);
+    }
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3
+// The machine's bf16 dot product, an extension of this target that is asked for at run time. As an instruction and
+// not as an intrinsic, because the compiler inlines no function of one target into one of another.
+struct DotBf16Pairs {
+  using A = uint32_t;
+  static constexpr int kPerStep = 1;
+
+  template <int kRows, int kVecs, class At>
+  static HWY_INLINE void step(const float* b, At at, F32 (&acc)[kRows][kVecs]) {
+    const hn::ScalableTag<uint32_t> d;
+    hn::Vec<decltype(d)> column[kVecs];
+#pragma GCC unroll 2
+    for (int j = 0; j < kVecs; ++j) column[j] = hn::BitCast(d, hn::LoadU(F32Tag(), b + size_t(j) * hn::Lanes(d)));
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const auto x = hn::Set(d, at(i, 0));
+#pragma GCC unroll 2
+      for (int j = 0; j < kVecs; ++j)
+        asm("vdpbf16ps %2, %1, %0" : "+v"(acc[i][j].raw) : "v"(x.raw), "v"(column[j].raw));
+    }
+  }
+};
+#endif
+
+// Element (row, k) of the packed block of a, from where the current step begins.
+template <class A, bool kTransposed>
+struct ElementOfA {
+  const A* a;
+  int64_t stride;
+  HWY_INLINE A operator()(int row, int k) const { return kTransposed ? a[k * stride + row] : a[row * stride + k]; }
+};
+
+template <class Dot, bool kTransposed, int kRows, int kVecs>
+HWY_INLINE void tile_body(const TileCall& call) {
+  const F32Tag d;
+  F32 acc[kRows][kVecs];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < kVecs; ++j) acc[i][j] = hn::Zero(d);
+  }
+  const auto* a = static_cast<const typename Dot::A*>(call.a);
+  const auto* b = static_cast<const float*>(call.b);
+  const int64_t stride = call.a_stride;
+#pragma GCC unroll 1
+  for (int64_t s = 0; s < call.steps; ++s) {
+    __builtin_prefetch(b + kPrefetchSteps * kPanelCols);
+    __builtin_prefetch(b + kPrefetchSteps * kPanelCols + kPanelCols / 2);
+    Dot::template step<kRows, kVecs>(b, ElementOfA<typename Dot::A, kTransposed>{a, stride}, acc);
+    a += kTransposed ? Dot::kPerStep * stride : Dot::kPerStep;
+    b += kPanelCols;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < kVecs; ++j) {
+      const size_t col = size_t(j) * hn::Lanes(d);
+      if (call.add) acc[i][j] = hn::Add(acc[i][j], hn::LoadU(d, call.add + i * call.add_stride + col));
+      hn::StoreU(acc[i][j], d, call.out + i * call.out_stride + col);
+    }
+  }
+}
+
+template <class Dot, bool kTransposed, int kRows, int kVecs>
+void tile(const TileCall& call) {
+  tile_body<Dot, kTransposed, kRows, kVecs>(call);
+}
+
+struct TileTable {
+  TileKernel kernels[kMaxTileRows * 2] = {};
+};
+
+template <class Dot, bool kTransposed, int... kIndex>
+constexpr TileTable make_table(std::integer_sequence<int, kIndex...>) {
+  return {{&tile<Dot, kTransposed, kIndex / 2 + 1, kIndex % 2 + 1>...}};
+}
+
+template <class Dot, bool kTransposed>
+constexpr TileTable kTiles = make_table<Dot, kTransposed>(std::make_integer_sequence<int, 2 * kTileRows>());
+
+const TileKernel* tiles(DotKind kind, bool transposed_a) {
+#if HWY_TARGET == HWY_AVX3
+  if (kind == DotKind::bf16_pairs) {
+    return transposed_a ? kTiles<DotBf16Pairs, true>.kernels : kTiles<DotBf16Pairs, false>.kernels;
+  }
+#endif
+  if (kind == DotKind::f32) return transposed_a ? kTiles<DotF32, true>.kernels : kTiles<DotF32, false>.kernels;
+  return transposed_a ? kTiles<DotBf16AsF32, true>.kernels : kTiles<DotBf16AsF32, false>.kernels;
+}
+
+constexpr MatmulKernels kKernels{.tile_rows = kTileRows,
+                                 .vector_cols = HWY_MAX_BYTES / 4,
+                                 .bf16_kind = DotKind::bf16_as_f32,
+                                 .tiles = tiles,
+                                 .epilogue = choose_epilogue,
+                                 .pack_a = pack_a,
+                                 .pack_panel = pack_panel};
+
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+
+MatmulIsa best_matmul_isa() {
+#if HWY_TARGETS & HWY_AVX3
+  if (hwy::SupportedTargets() & HWY_AVX3) {
+    return __builtin_cpu_supports("avx512bf16") ? MatmulIsa::avx512_bf16 : MatmulIsa::avx512;
+  }
+#endif
+  return MatmulIsa::avx2;
+}
+
+const MatmulKernels& matmul_kernels(MatmulIsa isa) {
+#if HWY_TARGETS & HWY_AVX3
+  static constexpr MatmulKernels with_pairs = [] {
+    MatmulKernels kernels = N_AVX3::kKernels;
+    kernels.bf16_kind = DotKind::bf16_pairs;
+    return kernels;
+  }();
+  if (isa == MatmulIsa::avx512_bf16) return with_pairs;
+  if (isa == MatmulIsa::avx512) return N_AVX3::kKernels;
+#endif
+  return N_AVX2::kKernels;
+}
+
+}  // namespace weft::cpu
+#endif  // HWY_ONCE

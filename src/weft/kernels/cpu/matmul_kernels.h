@@ -1,0 +1,83 @@
+// MatmulKernels: the instruction-set dependent parts of the CPU matrix product: micro-kernels, packing, epilogues.
+//
+// A product runs in "steps" along K: one element of K in f32, two neighbours in bf16. b is packed as panels of 32
+// columns, [panel][step][32] of 4 bytes: an f32, or a bf16 pair (2k, 2k+1) with the even one in the low half. Missing
+// columns and the partner of an odd last k are zero. The layout is the same on every machine.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "weft/kernels/kernels.h"
+
+namespace weft::cpu {
+
+inline constexpr int kPanelCols = 32;
+inline constexpr int kMaxTileRows = 12;
+
+// How operands are multiplied.
+enum class DotKind : uint8_t {
+  f32,
+  bf16_pairs,   // the machine's bf16 dot product; a packed as pairs
+  bf16_as_f32,  // a packed as f32, b widened in registers: for machines without a bf16 dot product
+};
+
+// One tile: out = a b + add over `steps`. Rows and column vectors are fixed by the kernel.
+struct TileCall {
+  int64_t steps = 0;
+  const void* a = nullptr;     // packed block of a at the tile's first row
+  int64_t a_stride = 0;        // elements of the packed type between rows, or between k when a is transposed
+  const void* b = nullptr;     // panel at the first step and the tile's first column
+  const float* add = nullptr;  // optional
+  int64_t add_stride = 0;
+  float* out = nullptr;
+  int64_t out_stride = 0;
+};
+using TileKernel = void (*)(const TileCall&);
+
+// A tensor of [M, N] (or [N]) as the epilogue sees it; no data means not wanted.
+struct EpilogueOperand {
+  std::byte* data = nullptr;
+  bool is_bf16 = false;
+};
+
+struct EpilogueCall {
+  EpilogueOperand y, bias, act, gate, up, pre, dgate;
+  int64_t n = 0;  // columns of the whole result
+  bool accumulate = false;
+};
+// Applies the epilogue to the rows x cols tile (stride kPanelCols) at (row, col) of the result.
+using EpilogueKernel = void (*)(const EpilogueCall&, const float* tile, int64_t row, int64_t col, int rows, int cols);
+
+// A block of a in memory: element (row, k) of bytes at a + (row * ld + k) * size, or a + (k * ld + row) * size.
+struct BlockOfA {
+  const void* a = nullptr;
+  int64_t ld = 0;
+  int64_t row = 0, rows = 0;
+  int64_t k = 0, num_k = 0;  // k is even in bf16
+};
+
+struct MatmulKernels {
+  int tile_rows = 0;    // the most rows of a tile
+  int vector_cols = 0;  // columns of one vector; a tile has one or two
+  DotKind bf16_kind = DotKind::bf16_as_f32;
+
+  // tiles(kind, transposed)[(rows - 1) * 2 + vectors - 1]
+  const TileKernel* (*tiles)(DotKind, bool transposed_a) = nullptr;
+  EpilogueKernel (*epilogue)(Epilogue::Kind, Activation) = nullptr;
+  // Packs a block of a: rows of `stride` elements, or (transposed) one row of `stride` per k or step.
+  void (*pack_a)(DotKind, bool transposed_a, const BlockOfA&, void* packed, int64_t stride) = nullptr;
+  // Packs steps [step, step + num_steps) of one panel of b[K, N] (or b[N, K]) at `panel` columns * kPanelCols.
+  void (*pack_panel)(DType, bool transpose_b, const void* b, int64_t k, int64_t n, int64_t panel, int64_t step,
+                     int64_t num_steps, void* packed_panel) = nullptr;
+};
+
+// The instruction sets a product can use, best last. Each includes those before it.
+enum class MatmulIsa : uint8_t { avx2, avx512, avx512_bf16 };
+
+MatmulIsa best_matmul_isa();  // of this machine
+const MatmulKernels& matmul_kernels(MatmulIsa);
+
+// cpu::matmul with a chosen instruction set, for tests: the machine must have it.
+void matmul_with(Stream&, const MatmulArgs&, MatmulIsa);
+
+}  // namespace weft::cpu

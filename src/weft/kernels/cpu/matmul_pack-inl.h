@@ -1,0 +1,163 @@
+// Packing of the operands of the matrix product; see matmul_kernels.h for the layouts.
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "weft/kernels/cpu/matmul_kernels.h"
+#include "weft/kernels/cpu/simd_math-inl.h"
+
+#if defined(WEFT_KERNELS_CPU_MATMUL_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEFT_KERNELS_CPU_MATMUL_PACK_INL_H_
+#undef WEFT_KERNELS_CPU_MATMUL_PACK_INL_H_
+#else
+#define WEFT_KERNELS_CPU_MATMUL_PACK_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+
+// out[c] = (even[c], odd[c]); without odd the partners are zero.
+HWY_INLINE void interleave(uint32_t* out, const uint16_t* even, const uint16_t* odd, int64_t cols) {
+  const hn::ScalableTag<uint32_t> d;
+  const hn::Rebind<uint16_t, decltype(d)> d16;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  int64_t c = 0;
+  for (; c + lanes <= cols; c += lanes) {
+    auto pairs = hn::PromoteTo(d, hn::LoadU(d16, even + c));
+    if (odd) pairs = hn::Or(pairs, hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(d16, odd + c))));
+    hn::StoreU(pairs, d, out + c);
+  }
+  for (; c < cols; ++c) out[c] = uint32_t(even[c]) | (odd ? uint32_t(odd[c]) << 16 : 0);
+}
+
+HWY_INLINE void widen(float* out, const uint16_t* in, int64_t count) {
+  const F32Tag d;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  const auto* bf16 = reinterpret_cast<const BFloat16*>(in);
+  int64_t c = 0;
+  for (; c + lanes <= count; c += lanes) hn::StoreU(load(d, bf16 + c), d, out + c);
+  for (; c < count; ++c) out[c] = float(bf16[c]);
+}
+
+// ---- a ----
+
+HWY_INLINE void pack_a_rows(DotKind kind, const BlockOfA& block, void* packed, int64_t stride) {
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const int64_t from = (block.row + i) * block.ld + block.k;
+    const auto* in16 = static_cast<const uint16_t*>(block.a) + from;
+    if (kind == DotKind::f32) {
+      std::memcpy(static_cast<float*>(packed) + i * stride, static_cast<const float*>(block.a) + from,
+                  size_t(block.num_k) * 4);
+    } else if (kind == DotKind::bf16_pairs) {
+      auto* out = reinterpret_cast<uint16_t*>(static_cast<uint32_t*>(packed) + i * stride);
+      std::memcpy(out, in16, size_t(block.num_k) * 2);
+      if (block.num_k % 2) out[block.num_k] = 0;
+    } else {
+      float* out = static_cast<float*>(packed) + i * stride;
+      widen(out, in16, block.num_k);
+      if (block.num_k % 2) out[block.num_k] = 0;
+    }
+  }
+}
+
+HWY_INLINE void pack_a_columns(DotKind kind, const BlockOfA& block, void* packed, int64_t stride) {
+  const int64_t step = kind == DotKind::bf16_pairs ? 2 : 1;
+  for (int64_t k = 0; k < block.num_k; k += step) {
+    const int64_t from = (block.k + k) * block.ld + block.row;
+    const auto* in16 = static_cast<const uint16_t*>(block.a) + from;
+    if (kind == DotKind::f32) {
+      std::memcpy(static_cast<float*>(packed) + k * stride, static_cast<const float*>(block.a) + from,
+                  size_t(block.rows) * 4);
+    } else if (kind == DotKind::bf16_pairs) {
+      const uint16_t* odd = k + 1 < block.num_k ? in16 + block.ld : nullptr;
+      interleave(static_cast<uint32_t*>(packed) + k / 2 * stride, in16, odd, block.rows);
+    } else {
+      widen(static_cast<float*>(packed) + k * stride, in16, block.rows);
+    }
+  }
+  if (kind == DotKind::bf16_as_f32 && block.num_k % 2) {
+    std::memset(static_cast<float*>(packed) + block.num_k * stride, 0, size_t(block.rows) * 4);
+  }
+}
+
+inline void pack_a(DotKind kind, bool transposed, const BlockOfA& block, void* packed, int64_t stride) {
+  transposed ? pack_a_columns(kind, block, packed, stride) : pack_a_rows(kind, block, packed, stride);
+}
+
+// ---- b ----
+
+// out[j][i] = in[i][j] for 4 x 4 words.
+HWY_INLINE void transpose_4x4(const uint32_t* in, int64_t in_stride, uint32_t* out, int64_t out_stride) {
+  const hn::Full128<uint32_t> d;
+  const hn::Full128<uint64_t> d64;
+  const auto r0 = hn::LoadU(d, in), r1 = hn::LoadU(d, in + in_stride);
+  const auto r2 = hn::LoadU(d, in + 2 * in_stride), r3 = hn::LoadU(d, in + 3 * in_stride);
+  const auto lo01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+  const auto hi01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+  const auto lo23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+  const auto hi23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, lo01, lo23)), d, out);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, lo01, lo23)), d, out + out_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, hi01, hi23)), d, out + 2 * out_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, hi01, hi23)), d, out + 3 * out_stride);
+}
+
+// Word `step` of row n of b[N, K]: an f32 or a pair, whose partner past the end is zero.
+HWY_INLINE uint32_t word_of(DType type, const void* row, int64_t k, int64_t step) {
+  if (type == DType::f32) return static_cast<const uint32_t*>(row)[step];
+  const auto* in = static_cast<const uint16_t*>(row) + 2 * step;
+  return uint32_t(in[0]) | (2 * step + 1 < k ? uint32_t(in[1]) << 16 : 0);
+}
+
+// b[N, K]: rows become columns of the panel. An odd K of bf16 puts rows off word alignment, which x86 allows.
+HWY_INLINE void pack_panel_transposed(DType type, const std::byte* b, int64_t k, int64_t cols, int64_t step,
+                                      int64_t num_steps, uint32_t* out) {
+  const int64_t row_bytes = k * int64_t(size_of(type));
+  const int64_t whole = std::min(num_steps, k * int64_t(size_of(type)) / 4 - step) / 4 * 4;  // of complete words
+  constexpr int64_t kBlock = 16;  // steps: a cache line of each row
+  for (int64_t s0 = 0; s0 < whole; s0 += kBlock) {
+    const int64_t s1 = std::min(whole, s0 + kBlock);
+    for (int64_t c = 0; c + 4 <= cols && row_bytes % 4 == 0; c += 4) {
+      const auto* in = reinterpret_cast<const uint32_t*>(b + c * row_bytes) + step;
+      for (int64_t s = s0; s < s1; s += 4) transpose_4x4(in + s, row_bytes / 4, out + s * kPanelCols + c, kPanelCols);
+    }
+  }
+  const int64_t done_cols = row_bytes % 4 == 0 ? cols / 4 * 4 : 0;
+  for (int64_t s = 0; s < num_steps; ++s) {
+    const int64_t first = s < whole ? done_cols : 0;
+    for (int64_t c = first; c < cols; ++c) {
+      out[s * kPanelCols + c] = word_of(type, b + c * row_bytes, k, step + s);
+    }
+    for (int64_t c = cols; c < kPanelCols; ++c) out[s * kPanelCols + c] = 0;
+  }
+}
+
+// b[K, N]
+HWY_INLINE void pack_panel_plain(DType type, const std::byte* b, int64_t k, int64_t n, int64_t cols, int64_t step,
+                                 int64_t num_steps, uint32_t* out) {
+  for (int64_t s = 0; s < num_steps; ++s, out += kPanelCols) {
+    if (type == DType::f32) {
+      std::memcpy(out, b + (step + s) * n * 4, size_t(cols) * 4);
+    } else {
+      const auto* even = reinterpret_cast<const uint16_t*>(b) + 2 * (step + s) * n;
+      interleave(out, even, 2 * (step + s) + 1 < k ? even + n : nullptr, cols);
+    }
+    for (int64_t c = cols; c < kPanelCols; ++c) out[c] = 0;
+  }
+}
+
+inline void pack_panel(DType type, bool transpose_b, const void* b, int64_t k, int64_t n, int64_t panel, int64_t step,
+                       int64_t num_steps, void* packed_panel) {
+  const int64_t col = panel * kPanelCols, cols = std::min<int64_t>(kPanelCols, n - col);
+  auto* out = static_cast<uint32_t*>(packed_panel) + step * kPanelCols;
+  const auto* bytes = static_cast<const std::byte*>(b) + (transpose_b ? col * k : col) * int64_t(size_of(type));
+  if (transpose_b) {
+    pack_panel_transposed(type, bytes, k, cols, step, num_steps, out);
+  } else {
+    pack_panel_plain(type, bytes, k, n, cols, step, num_steps, out);
+  }
+}
+
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, once per target

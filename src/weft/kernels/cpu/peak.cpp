@@ -1,0 +1,143 @@
+// Peak: register-only loops for FLOP/s, a streaming sum for bytes/s; the best of several rounds.
+#include "weft/kernels/cpu/peak.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "weft/base/error.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace weft::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Runs `iterations` of a loop and returns something that depends on all of it.
+struct FlopLoop {
+  float (*run)(int64_t iterations);
+  double flops_per_iteration;
+};
+
+// FMAs have a latency of 4 to 6 cycles and two ports: 12 chains keep them busy and fit 16 registers.
+constexpr int kChains = 12;
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) float fma_avx2(int64_t iterations) {
+  __m256 sums[kChains];
+  for (__m256& sum : sums) sum = _mm256_set1_ps(1e-3f);
+  const __m256 x = _mm256_set1_ps(0.999f);
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 12
+    for (int j = 0; j < kChains; ++j) sums[j] = _mm256_fmadd_ps(sums[j], x, x);
+  }
+  __m256 all = sums[0];
+  for (int j = 1; j < kChains; ++j) all = _mm256_add_ps(all, sums[j]);
+  return _mm256_cvtss_f32(all);
+}
+
+__attribute__((target("avx512f"))) float fma_avx512(int64_t iterations) {
+  __m512 sums[kChains];
+  for (__m512& sum : sums) sum = _mm512_set1_ps(1e-3f);
+  const __m512 x = _mm512_set1_ps(0.999f);
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 12
+    for (int j = 0; j < kChains; ++j) sums[j] = _mm512_fmadd_ps(sums[j], x, x);
+  }
+  __m512 all = sums[0];
+  for (int j = 1; j < kChains; ++j) all = _mm512_add_ps(all, sums[j]);
+  return _mm512_cvtss_f32(all);
+}
+
+__attribute__((target("avx512f,avx512bf16"))) float dot_bf16(int64_t iterations) {
+  __m512 sums[2 * kChains];
+  for (__m512& sum : sums) sum = _mm512_set1_ps(1e-3f);
+  const auto x = (__m512bh)_mm512_set1_epi32(0x3f003f00);  // pairs of 0.5
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 24
+    for (int j = 0; j < 2 * kChains; ++j) sums[j] = _mm512_dpbf16_ps(sums[j], x, x);
+  }
+  __m512 all = sums[0];
+  for (int j = 1; j < 2 * kChains; ++j) all = _mm512_add_ps(all, sums[j]);
+  return _mm512_cvtss_f32(all);
+}
+
+FlopLoop loop_for(DType type) {
+  if (type == DType::bf16 && __builtin_cpu_supports("avx512bf16")) return {dot_bf16, 2 * kChains * 64.0};
+  if (__builtin_cpu_supports("avx512f")) return {fma_avx512, kChains * 32.0};
+  return {fma_avx2, kChains * 16.0};
+}
+#else
+float fma_plain(int64_t iterations) {
+  float sums[4 * kChains] = {};
+  for (int64_t i = 0; i < iterations; ++i) {
+    for (float& sum : sums) sum = sum * 0.999f + 0.5f;
+  }
+  float all = 0;
+  for (const float sum : sums) all += sum;
+  return all;
+}
+
+FlopLoop loop_for(DType) { return {fma_plain, 4 * kChains * 2.0}; }
+#endif
+
+double seconds_of(FunctionRef<void()> work) {
+  const auto start = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+uint64_t sum_words(const uint64_t* words, int64_t count) {
+  uint64_t sums[32] = {};
+  for (int64_t i = 0; i + 32 <= count; i += 32) {
+    __builtin_prefetch(words + i + 512);
+    for (int j = 0; j < 32; ++j) sums[j] += words[i + j];
+  }
+  uint64_t all = 0;
+  for (const uint64_t sum : sums) all += sum;
+  return all;
+}
+
+}  // namespace
+
+double measure_peak_flops(ThreadTeam& team, DType type) {
+  check(type == DType::f32 || type == DType::bf16, "peak: {} has no matrix products on CPUs", name_of(type));
+  const FlopLoop loop = loop_for(type);
+  constexpr int64_t kIterations = 200'000;  // a millisecond or so
+  constexpr int kRounds = 60;
+  double best = 1e30;
+  for (int round = 0; round < kRounds; ++round) {
+    best = std::min(best, seconds_of([&] {
+                      team.run([&](int) {
+                        volatile float sink = loop.run(kIterations);
+                        (void)sink;
+                      });
+                    }));
+  }
+  return loop.flops_per_iteration * double(kIterations) * team.size() / best;
+}
+
+double measure_read_bandwidth(ThreadTeam& team) {
+  constexpr int64_t kWords = (256 << 20) / 8;
+  constexpr int64_t kGrain = (1 << 20) / 8;
+  constexpr int kRounds = 8;
+  const std::unique_ptr<uint64_t[]> words(new uint64_t[kWords]);
+  team.parallel_for(kWords, kGrain, [&](int64_t begin, int64_t end, int) {
+    std::fill(words.get() + begin, words.get() + end, uint64_t(begin));
+  });
+  double best = 1e30;
+  for (int round = 0; round < kRounds; ++round) {
+    best = std::min(best, seconds_of([&] {
+                      team.parallel_for(kWords, kGrain, [&](int64_t begin, int64_t end, int) {
+                        volatile uint64_t sink = sum_words(words.get() + begin, end - begin);
+                        (void)sink;
+                      });
+                    }));
+  }
+  return double(kWords) * 8 / best;
+}
+
+}  // namespace weft::cpu

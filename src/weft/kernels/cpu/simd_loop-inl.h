@@ -1,0 +1,115 @@
+// Loops over rows of f32, bf16 or f16 with one body for whole vectors and for the rest; include like simd_math-inl.h.
+#include "weft/kernels/cpu/simd_chunks.h"
+#include "weft/kernels/cpu/simd_math-inl.h"
+
+#if defined(WEFT_KERNELS_CPU_SIMD_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEFT_KERNELS_CPU_SIMD_LOOP_INL_H_
+#undef WEFT_KERNELS_CPU_SIMD_LOOP_INL_H_
+#else
+#define WEFT_KERNELS_CPU_SIMD_LOOP_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+
+// Which lanes of a vector are elements: all of them, or the first n, where loads fill the others with zeros.
+struct Whole {};
+struct First {
+  size_t n;
+};
+
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Float16* p) {
+  const auto bits = hn::LoadU(U16Tag<D>(), reinterpret_cast<const uint16_t*>(p));
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+}
+
+template <class D>
+HWY_INLINE void store(hn::Vec<D> x, D, Float16* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  hn::StoreU(hn::BitCast(U16Tag<D>(), hn::DemoteTo(d16, x)), U16Tag<D>(), reinterpret_cast<uint16_t*>(p));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_first(D d, const Float16* p, size_t n) {
+  alignas(64) Float16 all[hn::MaxLanes(d)] = {};
+  for (size_t i = 0; i < n; ++i) all[i] = p[i];
+  return load(d, all);
+}
+
+template <class D>
+HWY_INLINE void store_first(hn::Vec<D> x, D d, Float16* p, size_t n) {
+  alignas(64) Float16 all[hn::MaxLanes(d)];
+  store(x, d, all);
+  for (size_t i = 0; i < n; ++i) p[i] = all[i];
+}
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load(D d, const T* p, Whole) {
+  return load(d, p);
+}
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load(D d, const T* p, First first) {
+  return load_first(d, p, first.n);
+}
+
+template <class D, class T>
+HWY_INLINE void store(hn::Vec<D> x, D d, T* p, Whole) {
+  store(x, d, p);
+}
+
+template <class D, class T>
+HWY_INLINE void store(hn::Vec<D> x, D d, T* p, First first) {
+  store_first(x, d, p, first.n);
+}
+
+// x where there are elements, `otherwise` in the other lanes.
+template <class D>
+HWY_INLINE hn::Vec<D> only_elements(D, hn::Vec<D> x, hn::Vec<D>, Whole) {
+  return x;
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> only_elements(D d, hn::Vec<D> x, hn::Vec<D> otherwise, First first) {
+  return hn::IfThenElse(hn::FirstN(d, first.n), x, otherwise);
+}
+
+// Calls body(i, part) for the vectors that cover elements [0, n).
+template <class Body>
+HWY_INLINE void for_each_vector(int64_t n, Body&& body) {
+  const auto lanes = int64_t(hn::Lanes(F32Tag()));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) body(i, Whole{});
+  if (i < n) body(i, First{size_t(n - i)});
+}
+
+HWY_INLINE float sum_of_lanes(F32 x) { return hn::GetLane(hn::SumOfLanes(F32Tag(), x)); }
+
+// Calls body(element of the dtype of t) for the dtypes that the SIMD kernels compute on.
+template <class Body>
+HWY_INLINE void with_dtype(std::string_view op, const Tensor& t, Body&& body) {
+  if (t.dtype() == DType::f32) return body(float());
+  if (t.dtype() == DType::bf16) return body(BFloat16());
+  throw Error("{}: the cpu kernels compute on f32 and bf16, not on {}; convert the tensor first", op,
+              name_of(t.dtype()));
+}
+
+// y = the partial sums, added in their order; added to y when accumulate.
+inline void add_partial_sums(Stream& stream, float* y, const float* partials, const PartialSums& sums,
+                             bool accumulate) {
+  stream.team().parallel_for(sums.cols, 1024, [&](int64_t begin, int64_t end, int) {
+    const F32Tag d;
+    for_each_vector(end - begin, [&](int64_t i, auto part) HWY_ATTR {
+      const int64_t c = begin + i;
+      auto sum = hn::Zero(d);
+      for (int64_t k = 0; k < sums.count; ++k) sum = hn::Add(sum, load(d, partials + k * sums.stride + c, part));
+      store(accumulate ? hn::Add(load(d, y + c, part), sum) : sum, d, y + c, part);
+    });
+  });
+}
+
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard, once per target

@@ -1,0 +1,13 @@
+// The cuda table of a build without CUDA: says what to do instead.
+#include "weft/kernels/kernels.h"
+
+namespace weft {
+
+const Kernels& cuda_kernels() {
+  throw Error(
+      "this program was built without CUDA: configure it with `cmake --preset cuda` on a machine with the CUDA "
+      "toolkit, "
+      "or choose the cpu backend");
+}
+
+}  // namespace weft

@@ -1,0 +1,247 @@
+// The meta table: checks shapes and counts FLOPs and bytes of main memory into Stream::cost; touches no data.
+//
+// A multiply-add is 2 FLOPs. Bytes count every input as read once and every output as written once: what a kernel
+// with a perfect cache would move. Only visible pairs of causal attention count.
+#include <algorithm>
+
+#include "weft/kernels/shape_checks.h"
+
+namespace weft {
+namespace {
+
+// FLOPs per element of what is not a matrix product. These ops are bound by memory, so the figures only need to be
+// of the right size; an exponential, a division or a root counts as one.
+constexpr double kActivationFlops = 8;
+constexpr double kActivationSlopeFlops = 12;
+constexpr double kSoftmaxFlops = 5;          // scale, maximum, subtract, exponential, sum
+constexpr double kSoftmaxBackwardFlops = 6;  // scale, subtract, exponential, then p * (dp - sum) * scale
+constexpr double kDropoutFlops = 2;
+constexpr double kRopeFlops = 3;  // 6 per pair
+constexpr double kRmsNormFlops = 4;
+constexpr double kLayerNormFlops = 7;
+constexpr double kRmsNormBackwardFlops = 9;
+constexpr double kLayerNormBackwardFlops = 12;
+constexpr double kAdamWFlops = 15;
+
+// Adds to the stream's cost. An empty tensor has no bytes; one that is read and written is named twice.
+template <class... Tensors>
+void count(Stream& stream, double flops, const Tensors&... tensors) {
+  stream.cost.flops += flops;
+  stream.cost.bytes += (0.0 + ... + (tensors ? double(tensors.bytes()) : 0.0));
+}
+
+double elements(const Tensor& t) { return t ? double(t.numel()) : 0; }
+
+double epilogue_flops(Epilogue::Kind kind) {
+  switch (kind) {
+    case Epilogue::Kind::none: return 0;
+    case Epilogue::Kind::activate: return kActivationFlops;
+    case Epilogue::Kind::gated: return kActivationFlops + 1;
+    case Epilogue::Kind::activate_backward: return kActivationSlopeFlops + 1;
+    case Epilogue::Kind::gated_backward: return kActivationFlops + kActivationSlopeFlops + 3;
+  }
+  return 0;
+}
+
+void matmul(Stream& stream, const MatmulArgs& args) {
+  shapes::check_matmul(args);
+  const Epilogue& e = args.epilogue;
+  const double k = double(args.a.dim(args.transpose_a ? 0 : 1));
+  const double per_element = 2 * k + (e.bias ? 1 : 0) + epilogue_flops(e.kind);
+  count(stream, elements(args.y) * per_element, args.y, args.a, args.b, e.bias);
+  if (args.accumulate) count(stream, 0, args.y);
+  switch (e.kind) {
+    case Epilogue::Kind::none: return;
+    case Epilogue::Kind::activate: return count(stream, 0, e.act);
+    case Epilogue::Kind::gated: return count(stream, 0, e.act, e.gate);
+    case Epilogue::Kind::activate_backward: return count(stream, 0, e.pre);
+    case Epilogue::Kind::gated_backward: return count(stream, 0, e.gate, e.up, e.dgate);
+  }
+}
+
+// Nothing is packed: a plan counts the plain tensor.
+size_t packed_matmul_b_bytes(DType, int64_t, int64_t, bool) { return 0; }
+
+void pack_matmul_b(Stream& stream, const Tensor& packed, const Tensor& b, bool) { count(stream, 0, packed, b); }
+
+// Pairs of a query row and a key row it sees, of one head.
+double visible_pairs(const AttentionShape& s) {
+  double pairs = 0;
+  for (int i = 0; i < s.num_sequences; ++i) {
+    const int64_t queries = s.q_start[i + 1] - s.q_start[i], keys = s.k_start[i + 1] - s.k_start[i];
+    // With `causal` the last n = min(queries, keys) query rows see keys, keys - 1, ... of them.
+    const int64_t n = std::min(queries, keys);
+    pairs += s.causal ? double(n) * double(2 * keys - n + 1) / 2 : double(queries) * double(keys);
+  }
+  return pairs;
+}
+
+// Only the key rows that belong to a sequence are read.
+double key_bytes(const AttentionShape& s, const Tensor& k) {
+  const double rows = double(s.k_start[s.num_sequences] - s.k_start[0]);
+  return rows * s.num_kv_heads * s.head_dim * double(size_of(k.dtype()));
+}
+
+void attention(Stream& stream, const AttentionArgs& args) {
+  shapes::check_attention(args);
+  const AttentionShape& s = args.shape;
+  const double per_pair = 4.0 * s.head_dim + kSoftmaxFlops + (args.dropout.p > 0 ? kDropoutFlops : 0);
+  count(stream, visible_pairs(s) * s.num_heads * per_pair, args.y, args.lse, args.q);
+  stream.cost.bytes += 2 * key_bytes(s, args.k);
+}
+
+// Five products (scores again, dp, dq, dk, dv), and dy . y of every row.
+void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
+  shapes::check_attention_backward(args);
+  const AttentionShape& s = args.shape;
+  const double per_pair = 10.0 * s.head_dim + kSoftmaxBackwardFlops + (args.dropout.p > 0 ? 2 * kDropoutFlops : 0);
+  count(stream, visible_pairs(s) * s.num_heads * per_pair + 2 * elements(args.q), args.dq, args.dk, args.dv, args.dy,
+        args.y, args.lse, args.q);
+  stream.cost.bytes += 2 * key_bytes(s, args.k);
+}
+
+void rope(Stream& stream, const RopeArgs& args) {
+  shapes::check_rope(args);
+  const double angles = double(args.x.dim(0) * args.cos.dim(1));
+  const double rotated = 2 * angles * double(args.x.dim(1));
+  stream.cost.flops += kRopeFlops * rotated;
+  stream.cost.bytes += 2 * rotated * double(size_of(args.x.dtype())) + 2 * angles * double(size_of(args.cos.dtype()));
+}
+
+void norm(Stream& stream, const NormArgs& args) {
+  shapes::check_norm(args);
+  const double per_element = (args.kind == NormKind::rms ? kRmsNormFlops : kLayerNormFlops) + (args.residual ? 1 : 0);
+  count(stream, elements(args.x) * per_element, args.y, args.rstd, args.x, args.weight, args.bias);
+  if (args.residual) count(stream, 0, args.residual, args.sum);
+  if (args.kind == NormKind::layer) count(stream, 0, args.mean);
+}
+
+void norm_backward(Stream& stream, const NormBackwardArgs& args) {
+  shapes::check_norm_backward(args);
+  const double per_element =
+      (args.kind == NormKind::rms ? kRmsNormBackwardFlops : kLayerNormBackwardFlops) + (args.dsum ? 1 : 0);
+  count(stream, elements(args.x) * per_element, args.dx, args.dweight, args.dbias, args.dy, args.dsum, args.x,
+        args.rstd, args.weight);
+  if (args.accumulate) count(stream, 0, args.dweight, args.dbias);
+  if (args.kind == NormKind::layer) count(stream, 0, args.mean);
+}
+
+void activation(Stream& stream, const Tensor& y, const Tensor& x, Activation) {
+  shapes::check_alike("activation", {{"x", x}, {"y", y}});
+  count(stream, elements(x) * kActivationFlops, y, x);
+}
+
+void activation_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& x, Activation) {
+  shapes::check_alike("activation_backward", {{"x", x}, {"dy", dy}, {"dx", dx}});
+  count(stream, elements(x) * (kActivationSlopeFlops + 1), dx, dy, x);
+}
+
+void gated_activation(Stream& stream, const Tensor& y, const Tensor& gate, const Tensor& up, Activation) {
+  shapes::check_alike("gated_activation", {{"gate", gate}, {"up", up}, {"y", y}});
+  count(stream, elements(y) * (kActivationFlops + 1), y, gate, up);
+}
+
+void gated_activation_backward(Stream& stream, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
+                               const Tensor& gate, const Tensor& up, Activation) {
+  shapes::check_alike("gated_activation_backward",
+                      {{"gate", gate}, {"up", up}, {"dy", dy}, {"dgate", dgate}, {"dup", dup}});
+  count(stream, elements(dy) * (kActivationFlops + kActivationSlopeFlops + 3), dgate, dup, dy, gate, up);
+}
+
+void dropout(Stream& stream, const Tensor& y, const Tensor& x, const DropoutKey& key) {
+  shapes::check_dropout(y, x, key);
+  count(stream, elements(x) * kDropoutFlops, y, x);
+}
+
+// A row of the table is read for every token, not the whole table.
+void embedding(Stream& stream, const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+               const int32_t* positions) {
+  shapes::check_embedding(y, table, ids, position_table, positions);
+  count(stream, position_table ? elements(y) : 0, y, y);
+  if (position_table) count(stream, 0, y);
+}
+
+void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const int32_t* ids) {
+  shapes::check_embedding_backward(dtable, dy, ids);
+  count(stream, elements(dy), dy);
+  stream.cost.bytes += 2 * elements(dy) * double(size_of(dtable.dtype()));
+}
+
+void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& logits, const int32_t* targets,
+                   float dlogits_scale) {
+  shapes::check_cross_entropy(losses, logits, targets);
+  count(stream, elements(logits) * kSoftmaxFlops, losses, logits);
+  if (dlogits_scale != 0) count(stream, 2 * elements(logits), logits);
+}
+
+void add(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
+  shapes::check_alike("add", {{"a", a}, {"b", b}, {"y", y}});
+  count(stream, elements(y), y, a, b);
+}
+
+void scale(Stream& stream, const Tensor& y, const Tensor& x, float) {
+  shapes::check_alike("scale", {{"x", x}, {"y", y}});
+  count(stream, elements(y), y, x);
+}
+
+void convert(Stream& stream, const Tensor& y, const Tensor& x) {
+  shapes::check_convert(y, x);
+  count(stream, 0, y, x);
+}
+
+void fill(Stream& stream, const Tensor& y, float) {
+  shapes::check_fill(y);
+  count(stream, 0, y);
+}
+
+void sum_rows(Stream& stream, const Tensor& y, const Tensor& x, bool accumulate) {
+  shapes::check_sum_rows(y, x);
+  count(stream, elements(x), y, x);
+  if (accumulate) count(stream, 0, y);
+}
+
+double sum_of_squares(Stream& stream, const Tensor& x) {
+  shapes::check_sum_of_squares(x);
+  count(stream, 2 * elements(x), x);
+  return 0;
+}
+
+void adamw(Stream& stream, const AdamWArgs& args) {
+  shapes::check_adamw(args);
+  count(stream, elements(args.master) * kAdamWFlops, args.master, args.m, args.v, args.master, args.m, args.v,
+        args.grad, args.value);
+}
+
+}  // namespace
+
+const Kernels& meta_kernels() {
+  static constexpr Kernels table{
+      .name = "meta",
+      .matmul = matmul,
+      .packed_matmul_b_bytes = packed_matmul_b_bytes,
+      .pack_matmul_b = pack_matmul_b,
+      .attention = attention,
+      .attention_backward = attention_backward,
+      .rope = rope,
+      .norm = norm,
+      .norm_backward = norm_backward,
+      .activation = activation,
+      .activation_backward = activation_backward,
+      .gated_activation = gated_activation,
+      .gated_activation_backward = gated_activation_backward,
+      .dropout = dropout,
+      .embedding = embedding,
+      .embedding_backward = embedding_backward,
+      .cross_entropy = cross_entropy,
+      .add = add,
+      .scale = scale,
+      .convert = convert,
+      .fill = fill,
+      .sum_rows = sum_rows,
+      .sum_of_squares = sum_of_squares,
+      .adamw = adamw,
+  };
+  return table;
+}
+
+}  // namespace weft

@@ -1,0 +1,118 @@
+// Attention over packed sequences, with the whole row of probabilities in hand.
+#include <cmath>
+#include <limits>
+
+#include "weft/kernels/reference/reference.h"
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::reference {
+namespace {
+
+// One query row of one head, and the keys it sees.
+struct Row {
+  size_t query;     // row of q
+  size_t head;      // of q
+  size_t kv_head;   // of k and v
+  size_t key;       // row of k where the sequence begins
+  size_t num_keys;  // visible ones
+};
+
+void for_each_row(const AttentionShape& s, FunctionRef<void(const Row&)> body) {
+  const int heads_per_kv_head = s.num_heads / s.num_kv_heads;
+  for (int sequence = 0; sequence < s.num_sequences; ++sequence) {
+    const int32_t q_begin = s.q_start[sequence], q_end = s.q_start[sequence + 1];
+    const int32_t k_begin = s.k_start[sequence], k_end = s.k_start[sequence + 1];
+    for (int32_t q = q_begin; q < q_end; ++q)
+      for (int head = 0; head < s.num_heads; ++head)
+        body({size_t(q), size_t(head), size_t(head / heads_per_kv_head), size_t(k_begin),
+              size_t(shapes::num_visible_keys(s.causal, q - q_begin, q_end - q_begin, k_end - k_begin))});
+  }
+}
+
+double dot(const double* a, const double* b, size_t count) {
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// y += factor * x
+void add_scaled(double* y, double factor, const double* x, size_t count) {
+  for (size_t i = 0; i < count; ++i) y[i] += factor * x[i];
+}
+
+// Where the vectors of a row lie in q, y and their gradients, and in k, v and theirs.
+struct Layout {
+  size_t num_heads, num_kv_heads, head_dim, num_queries;
+  Layout(const AttentionShape& s, int64_t queries)
+      : num_heads(size_t(s.num_heads)),
+        num_kv_heads(size_t(s.num_kv_heads)),
+        head_dim(size_t(s.head_dim)),
+        num_queries(size_t(queries)) {}
+  size_t q(const Row& row) const { return (row.query * num_heads + row.head) * head_dim; }
+  size_t k(const Row& row, size_t j) const { return ((row.key + j) * num_kv_heads + row.kv_head) * head_dim; }
+  size_t lse(const Row& row) const { return row.head * num_queries + row.query; }
+  uint64_t dropout(const Row& row, size_t j, const DropoutKey& key) const {
+    return ((key.first + row.query) * num_heads + row.head) * (uint64_t(1) << 24) + j;
+  }
+};
+
+double log_sum_exp(const std::vector<double>& scores) {
+  double highest = -std::numeric_limits<double>::infinity();
+  for (const double score : scores) highest = std::max(highest, score);
+  if (scores.empty()) return highest;
+  double sum = 0;
+  for (const double score : scores) sum += std::exp(score - highest);
+  return highest + std::log(sum);
+}
+
+}  // namespace
+
+void attention(Stream&, const AttentionArgs& args) {
+  shapes::check_attention(args);
+  const Layout at(args.shape, args.q.dim(0));
+  const std::vector<double> q = load(args.q), k = load(args.k), v = load(args.v);
+  std::vector<double> y(q.size(), 0.0), lse(at.num_heads * at.num_queries), scores;
+  for_each_row(args.shape, [&](const Row& row) {
+    scores.resize(row.num_keys);
+    for (size_t j = 0; j < row.num_keys; ++j)
+      scores[j] = double(args.shape.scale) * dot(&q[at.q(row)], &k[at.k(row, j)], at.head_dim);
+    lse[at.lse(row)] = log_sum_exp(scores);
+    for (size_t j = 0; j < row.num_keys; ++j) {
+      const double p = std::exp(scores[j] - lse[at.lse(row)]);
+      add_scaled(&y[at.q(row)], p * dropout_factor(args.dropout, at.dropout(row, j, args.dropout)), &v[at.k(row, j)],
+                 at.head_dim);
+    }
+  });
+  store(args.y, y);
+  if (args.lse) store(args.lse, lse);
+}
+
+// With p = softmax(s), s = scale q k and y = (p * mask) v:  dp = mask * (dy v),  ds = p * (dp - sum_j p_j dp_j), and
+// that sum is dy . y. p comes from the given lse and the sum from the given y, so that a caller who holds only some
+// of the keys can pass the lse and y of all of them.
+void attention_backward(Stream&, const AttentionBackwardArgs& args) {
+  shapes::check_attention_backward(args);
+  const Layout at(args.shape, args.q.dim(0));
+  const double scale_of_scores = double(args.shape.scale);
+  const std::vector<double> q = load(args.q), k = load(args.k), v = load(args.v);
+  const std::vector<double> dy = load(args.dy), y = load(args.y), lse = load(args.lse);
+  std::vector<double> dq(q.size(), 0.0), dk(k.size(), 0.0), dv(v.size(), 0.0);
+  for_each_row(args.shape, [&](const Row& row) {
+    const size_t q_at = at.q(row);
+    const double sum_p_dp = dot(&dy[q_at], &y[q_at], at.head_dim);
+    for (size_t j = 0; j < row.num_keys; ++j) {
+      const size_t k_at = at.k(row, j);
+      const double p = std::exp(scale_of_scores * dot(&q[q_at], &k[k_at], at.head_dim) - lse[at.lse(row)]);
+      const double mask = dropout_factor(args.dropout, at.dropout(row, j, args.dropout));
+      const double ds = p * (mask * dot(&dy[q_at], &v[k_at], at.head_dim) - sum_p_dp) * scale_of_scores;
+      add_scaled(&dv[k_at], p * mask, &dy[q_at], at.head_dim);
+      add_scaled(&dq[q_at], ds, &k[k_at], at.head_dim);
+      add_scaled(&dk[k_at], ds, &q[q_at], at.head_dim);
+    }
+  });
+  store(args.dq, dq);
+  store(args.dk, dk);
+  store(args.dv, dv);
+}
+
+}  // namespace weft::reference

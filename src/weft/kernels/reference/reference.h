@@ -1,0 +1,67 @@
+// The functions behind the reference table, one source file per family; contracts are those of kernels.h.
+//
+// Every kernel loads its inputs to doubles, computes, and stores each result once, rounded to the output's dtype.
+// Nothing is rounded in between, so what a kernel passes on inside itself is more exact than what it stores.
+#pragma once
+#include "weft/kernels/kernels.h"
+
+namespace weft::reference {
+
+// values.cpp: the elements of a float tensor of any dtype, as doubles.
+std::vector<double> load(const Tensor& t);
+std::vector<double> load_or(const Tensor& t, int64_t count, double value);  // `count` times `value` when t is empty
+void store(const Tensor& t, const std::vector<double>& values);
+
+// activation.cpp
+double activate(Activation, double x);
+double activation_slope(Activation, double x);  // the derivative
+
+// dropout.cpp: what element `index` is multiplied with, 0 or 1 / (1 - p)
+double dropout_factor(const DropoutKey&, uint64_t index);
+
+// matmul.cpp
+void matmul(Stream&, const MatmulArgs&);
+size_t packed_matmul_b_bytes(DType, int64_t k, int64_t n, bool transpose_b);
+void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpose_b);
+
+// attention.cpp
+void attention(Stream&, const AttentionArgs&);
+void attention_backward(Stream&, const AttentionBackwardArgs&);
+
+// rope.cpp
+void rope(Stream&, const RopeArgs&);
+
+// norm.cpp
+void norm(Stream&, const NormArgs&);
+void norm_backward(Stream&, const NormBackwardArgs&);
+
+// activation.cpp
+void activation(Stream&, const Tensor& y, const Tensor& x, Activation);
+void activation_backward(Stream&, const Tensor& dx, const Tensor& dy, const Tensor& x, Activation);
+void gated_activation(Stream&, const Tensor& y, const Tensor& gate, const Tensor& up, Activation);
+void gated_activation_backward(Stream&, const Tensor& dgate, const Tensor& dup, const Tensor& dy, const Tensor& gate,
+                               const Tensor& up, Activation);
+
+// dropout.cpp
+void dropout(Stream&, const Tensor& y, const Tensor& x, const DropoutKey&);
+
+// embedding.cpp
+void embedding(Stream&, const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+               const int32_t* positions);
+void embedding_backward(Stream&, const Tensor& dtable, const Tensor& dy, const int32_t* ids);
+
+// cross_entropy.cpp
+void cross_entropy(Stream&, const Tensor& losses, const Tensor& logits, const int32_t* targets, float dlogits_scale);
+
+// elementwise.cpp
+void add(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
+void scale(Stream&, const Tensor& y, const Tensor& x, float factor);
+void convert(Stream&, const Tensor& y, const Tensor& x);
+void fill(Stream&, const Tensor& y, float value);
+void sum_rows(Stream&, const Tensor& y, const Tensor& x, bool accumulate);
+double sum_of_squares(Stream&, const Tensor& x);
+
+// adamw.cpp
+void adamw(Stream&, const AdamWArgs&);
+
+}  // namespace weft::reference

@@ -1,0 +1,36 @@
+// The reference table: plain loops in double precision, the oracle of all other backends.
+#include "weft/kernels/reference/reference.h"
+
+namespace weft {
+
+const Kernels& reference_kernels() {
+  static constexpr Kernels table{
+      .name = "reference",
+      .matmul = reference::matmul,
+      .packed_matmul_b_bytes = reference::packed_matmul_b_bytes,
+      .pack_matmul_b = reference::pack_matmul_b,
+      .attention = reference::attention,
+      .attention_backward = reference::attention_backward,
+      .rope = reference::rope,
+      .norm = reference::norm,
+      .norm_backward = reference::norm_backward,
+      .activation = reference::activation,
+      .activation_backward = reference::activation_backward,
+      .gated_activation = reference::gated_activation,
+      .gated_activation_backward = reference::gated_activation_backward,
+      .dropout = reference::dropout,
+      .embedding = reference::embedding,
+      .embedding_backward = reference::embedding_backward,
+      .cross_entropy = reference::cross_entropy,
+      .add = reference::add,
+      .scale = reference::scale,
+      .convert = reference::convert,
+      .fill = reference::fill,
+      .sum_rows = reference::sum_rows,
+      .sum_of_squares = reference::sum_of_squares,
+      .adamw = reference::adamw,
+  };
+  return table;
+}
+
+}  // namespace weft

@@ -1,0 +1,256 @@
+// Shape checks: what every kernel of the table demands of its arguments, said once for the backends that check.
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::shapes {
+namespace {
+
+// Throws in the name of one op. Messages are formatted only on failure: planning calls these very often.
+struct Op {
+  std::string_view name;
+
+  void present(std::string_view what, const Tensor& t) const {
+    if (!t) throw Error("{}: {} is missing, but is not optional", name, what);
+    if (!is_float(t.dtype())) throw Error("{}: {} holds {}, but must hold floats", name, what, name_of(t.dtype()));
+  }
+  void absent(std::string_view what, const Tensor& t, std::string_view reason) const {
+    if (t) throw Error("{}: {} is given, but {}", name, what, reason);
+  }
+  void rank(std::string_view what, const Tensor& t, int rank) const {
+    present(what, t);
+    if (t.shape().rank() != rank)
+      throw Error("{}: {} is {}, but must have {} dims", name, what, t.shape().to_string(), rank);
+  }
+  void shape(std::string_view what, const Tensor& t, const Shape& expected) const {
+    present(what, t);
+    if (t.shape() != expected)
+      throw Error("{}: {} is {}, but must be {}", name, what, t.shape().to_string(), expected.to_string());
+  }
+  void dtype(std::string_view what, const Tensor& t, DType expected) const {
+    if (t.dtype() != expected)
+      throw Error("{}: {} holds {}, but must hold {}", name, what, name_of(t.dtype()), name_of(expected));
+  }
+  void like(std::string_view what, const Tensor& t, const Tensor& model) const {
+    shape(what, t, model.shape());
+    dtype(what, t, model.dtype());
+  }
+  // A vector of `count` elements, of any rank: statistics of rows may keep the shape of the rows.
+  void count(std::string_view what, const Tensor& t, int64_t count) const {
+    present(what, t);
+    if (t.numel() != count)
+      throw Error("{}: {} is {}, but must have {} elements", name, what, t.shape().to_string(), count);
+  }
+  // Statistics, losses and gradients of parameters: f64 beside f64, else f32.
+  void statistic(std::string_view what, const Tensor& t, int64_t num_elements, const Tensor& x) const {
+    count(what, t, num_elements);
+    dtype(what, t, x.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  }
+  void that(bool condition, std::string_view message) const {
+    if (!condition) throw Error("{}: {}", name, message);
+  }
+  void indices(std::string_view what, const int32_t* values, int64_t count, int64_t lowest, int64_t limit) const {
+    if (count && !values) throw Error("{}: {} is null, but must point to {} numbers", name, what, count);
+    for (int64_t i = 0; i < count; ++i)
+      if (values[i] < lowest || values[i] >= limit)
+        throw Error("{}: {}[{}] is {}, but must be in [{}, {})", name, what, i, values[i], lowest, limit);
+  }
+};
+
+void check_epilogue(const Op& op, const MatmulArgs& args) {
+  using Kind = Epilogue::Kind;
+  const Epilogue& e = args.epilogue;
+  if (e.bias) op.count("bias", e.bias, args.y.dim(1));
+  if (args.accumulate)
+    op.that(e.kind == Kind::none && !e.bias, "accumulate goes with neither an epilogue nor a bias");
+  const bool is_gated = e.kind == Kind::gated || e.kind == Kind::gated_backward;
+  if (e.kind == Kind::activate || e.kind == Kind::gated) op.shape("act", e.act, args.y.shape());
+  if (is_gated) op.shape("gate", e.gate, args.y.shape());
+  if (e.kind == Kind::activate_backward) op.shape("pre", e.pre, args.y.shape());
+  if (e.kind == Kind::gated_backward) {
+    op.shape("up", e.up, args.y.shape());
+    op.shape("dgate", e.dgate, args.y.shape());
+  }
+}
+
+void check_starts(const Op& op, const AttentionShape& s, int64_t num_queries, int64_t num_keys) {
+  op.that(s.num_sequences > 0 && s.q_start && s.k_start, "num_sequences, q_start and k_start must be given");
+  for (int i = 0; i < s.num_sequences; ++i)
+    if (s.q_start[i] > s.q_start[i + 1] || s.k_start[i] > s.k_start[i + 1])
+      throw Error("{}: sequence {} ends before it begins (query rows {} to {}, key rows {} to {})", op.name, i,
+                  s.q_start[i], s.q_start[i + 1], s.k_start[i], s.k_start[i + 1]);
+  const int32_t q_first = s.q_start[0], q_last = s.q_start[s.num_sequences];
+  if (q_first != 0 || q_last != num_queries)
+    throw Error("{}: the sequences cover query rows {} to {}, but must cover 0 to {}", op.name, q_first, q_last,
+                num_queries);
+  const int32_t k_first = s.k_start[0], k_last = s.k_start[s.num_sequences];
+  if (k_first < 0 || k_last > num_keys)
+    throw Error("{}: the sequences cover key rows {} to {}, but there are {}", op.name, k_first, k_last, num_keys);
+}
+
+void check_probability(const Op& op, float p) {
+  if (!(p >= 0 && p < 1)) throw Error("{}: the dropout probability is {}, but must be in [0, 1)", op.name, p);
+}
+
+void check_qkv(const Op& op, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s) {
+  op.rank("q", q, 3);
+  op.rank("k", k, 3);
+  op.shape("q", q, {q.dim(0), s.num_heads, s.head_dim});
+  op.shape("k", k, {k.dim(0), s.num_kv_heads, s.head_dim});
+  op.dtype("k", k, q.dtype());
+  op.like("v", v, k);
+  if (s.num_kv_heads <= 0 || s.num_heads % s.num_kv_heads != 0)
+    throw Error("{}: {} query heads cannot share {} key/value heads evenly", op.name, s.num_heads, s.num_kv_heads);
+  op.that(s.scale != 0, "the scale of the scores is 0; it is usually 1 / sqrt(head_dim)");
+  check_starts(op, s, q.dim(0), k.dim(0));
+}
+
+}  // namespace
+
+void check_alike(std::string_view name, std::initializer_list<Named> tensors) {
+  const Op op{name};
+  const Tensor& first = tensors.begin()->tensor;
+  op.present(tensors.begin()->name, first);
+  for (const Named& t : tensors) op.like(t.name, t.tensor, first);
+}
+
+void check_matmul(const MatmulArgs& args) {
+  const Op op{"matmul"};
+  op.that(!(args.transpose_a && args.transpose_b), "transposing both a and b is not supported");
+  op.rank("y", args.y, 2);
+  op.rank("a", args.a, 2);
+  op.rank("b", args.b, 2);
+  const int64_t m = args.y.dim(0), n = args.y.dim(1), k = args.a.dim(args.transpose_a ? 0 : 1);
+  op.shape("a", args.a, args.transpose_a ? Shape{k, m} : Shape{m, k});
+  op.shape("b", args.b, args.transpose_b ? Shape{n, k} : Shape{k, n});
+  op.dtype("b", args.b, args.a.dtype());
+  if (args.y.dtype() != DType::f32) op.dtype("y", args.y, args.a.dtype());
+  check_epilogue(op, args);
+}
+
+void check_attention(const AttentionArgs& args) {
+  const Op op{"attention"};
+  check_qkv(op, args.q, args.k, args.v, args.shape);
+  check_probability(op, args.dropout.p);
+  op.like("y", args.y, args.q);
+  if (args.lse) op.statistic("lse", args.lse, args.q.dim(0) * args.shape.num_heads, args.q);
+}
+
+void check_attention_backward(const AttentionBackwardArgs& args) {
+  const Op op{"attention_backward"};
+  check_qkv(op, args.q, args.k, args.v, args.shape);
+  check_probability(op, args.dropout.p);
+  op.like("dq", args.dq, args.q);
+  op.like("dk", args.dk, args.k);
+  op.like("dv", args.dv, args.v);
+  op.like("dy", args.dy, args.q);
+  op.like("y", args.y, args.q);
+  op.statistic("lse", args.lse, args.q.dim(0) * args.shape.num_heads, args.q);
+}
+
+void check_rope(const RopeArgs& args) {
+  const Op op{"rope"};
+  op.rank("x", args.x, 3);
+  op.rank("cos", args.cos, 2);
+  op.statistic("cos", args.cos, args.cos.numel(), args.x);
+  op.like("sin", args.sin, args.cos);
+  if (2 * args.cos.dim(1) > args.x.dim(2))
+    throw Error("rope: the tables rotate {} elements, but a head has {}", 2 * args.cos.dim(1), args.x.dim(2));
+  op.indices("positions", args.positions, args.x.dim(0), 0, args.cos.dim(0));
+}
+
+void check_norm(const NormArgs& args) {
+  const Op op{args.kind == NormKind::rms ? "rms norm" : "layer norm"};
+  op.present("x", args.x);
+  op.like("y", args.y, args.x);
+  if (args.residual) {
+    op.like("residual", args.residual, args.x);
+    op.like("sum", args.sum, args.x);
+  }
+  op.count("weight", args.weight, args.x.cols());
+  if (args.bias) op.count("bias", args.bias, args.x.cols());
+  op.statistic("rstd", args.rstd, args.x.rows(), args.x);
+  if (args.kind == NormKind::layer) op.statistic("mean", args.mean, args.x.rows(), args.x);
+}
+
+void check_norm_backward(const NormBackwardArgs& args) {
+  const Op op{args.kind == NormKind::rms ? "rms norm backward" : "layer norm backward"};
+  op.present("x", args.x);
+  op.like("dx", args.dx, args.x);
+  op.like("dy", args.dy, args.x);
+  if (args.dsum) op.like("dsum", args.dsum, args.x);
+  op.count("weight", args.weight, args.x.cols());
+  if (args.dweight) op.statistic("dweight", args.dweight, args.x.cols(), args.x);
+  if (args.dbias) op.statistic("dbias", args.dbias, args.x.cols(), args.x);
+  op.statistic("rstd", args.rstd, args.x.rows(), args.x);
+  if (args.kind == NormKind::layer) op.statistic("mean", args.mean, args.x.rows(), args.x);
+}
+
+void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey& key) {
+  check_alike("dropout", {{"x", x}, {"y", y}});
+  check_probability({"dropout"}, key.p);
+}
+
+void check_embedding(const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+                     const int32_t* positions) {
+  const Op op{"embedding"};
+  op.rank("y", y, 2);
+  op.rank("table", table, 2);
+  op.shape("table", table, {table.dim(0), y.dim(1)});
+  op.dtype("table", table, y.dtype());
+  op.indices("ids", ids, y.dim(0), 0, table.dim(0));
+  if (!position_table) return;
+  op.rank("position_table", position_table, 2);
+  op.shape("position_table", position_table, {position_table.dim(0), y.dim(1)});
+  op.dtype("position_table", position_table, y.dtype());
+  op.indices("positions", positions, y.dim(0), 0, position_table.dim(0));
+}
+
+void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const int32_t* ids) {
+  const Op op{"embedding_backward"};
+  op.rank("dtable", dtable, 2);
+  op.rank("dy", dy, 2);
+  op.shape("dtable", dtable, {dtable.dim(0), dy.dim(1)});
+  op.statistic("dtable", dtable, dtable.numel(), dy);
+  op.indices("ids", ids, dy.dim(0), 0, dtable.dim(0));
+}
+
+void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32_t* targets) {
+  const Op op{"cross_entropy"};
+  op.rank("logits", logits, 2);
+  op.statistic("losses", losses, logits.dim(0), logits);
+  op.indices("targets", targets, logits.dim(0), -1, logits.dim(1));
+}
+
+void check_convert(const Tensor& y, const Tensor& x) {
+  const Op op{"convert"};
+  op.present("x", x);
+  op.shape("y", y, x.shape());
+}
+
+void check_fill(const Tensor& y) { Op{"fill"}.present("y", y); }
+
+void check_sum_rows(const Tensor& y, const Tensor& x) {
+  const Op op{"sum_rows"};
+  op.present("x", x);
+  op.statistic("y", y, x.cols(), x);
+}
+
+void check_sum_of_squares(const Tensor& x) { Op{"sum_of_squares"}.present("x", x); }
+
+void check_adamw(const AdamWArgs& args) {
+  const Op op{"adamw"};
+  op.present("master", args.master);
+  op.that(args.master.dtype() == DType::f32 || args.master.dtype() == DType::f64, "master must hold f32 or f64");
+  const int64_t count = args.master.numel();
+  const auto state = [&](std::string_view what, const Tensor& t) {
+    op.count(what, t, count);
+    op.dtype(what, t, args.master.dtype());
+  };
+  state("m", args.m);
+  state("v", args.v);
+  state("grad", args.grad);
+  if (args.value) op.count("value", args.value, count);
+  op.that(args.bias_correction1 > 0 && args.bias_correction2 > 0,
+          "the bias corrections are 1 - beta^step, which is positive from step 1 on");
+}
+
+}  // namespace weft::shapes

@@ -1,0 +1,40 @@
+// Shape checks: what every kernel of the table demands of its arguments, said once for the backends that check.
+#pragma once
+#include "weft/kernels/kernels.h"
+
+namespace weft::shapes {
+
+// Each throws Error "op: tensor is ..., but must be ...". Host arrays of ids and starts are read; tensors are not.
+void check_matmul(const MatmulArgs&);
+void check_attention(const AttentionArgs&);
+void check_attention_backward(const AttentionBackwardArgs&);
+void check_rope(const RopeArgs&);
+void check_norm(const NormArgs&);
+void check_norm_backward(const NormBackwardArgs&);
+void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey&);
+void check_embedding(const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+                     const int32_t* positions);
+void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const int32_t* ids);
+void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32_t* targets);
+void check_convert(const Tensor& y, const Tensor& x);
+void check_fill(const Tensor& y);
+void check_sum_rows(const Tensor& y, const Tensor& x);
+void check_sum_of_squares(const Tensor& x);
+void check_adamw(const AdamWArgs&);
+
+struct Named {
+  std::string_view name;
+  const Tensor& tensor;
+};
+
+// All tensors are floats of one shape and one dtype, those of the first: the element-wise ops.
+void check_alike(std::string_view op, std::initializer_list<Named> tensors);
+
+// How many of its sequence's keys a query row sees; rows and keys are counted inside the sequence.
+inline int64_t num_visible_keys(bool causal, int64_t query, int64_t num_queries, int64_t num_keys) {
+  if (!causal) return num_keys;
+  const int64_t visible = num_keys - num_queries + query + 1;
+  return visible > 0 ? visible : 0;
+}
+
+}  // namespace weft::shapes

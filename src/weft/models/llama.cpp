@@ -1,0 +1,32 @@
+// The Llama family. Sources of the shapes: Touvron et al., 2023; Zhang et al., "TinyLlama", 2024; Llama 3, 2024.
+#include "weft/models/llama.h"
+
+namespace weft {
+namespace {
+
+struct Size {
+  int64_t layers, hidden, heads, kv_heads, ffn, vocab, context;
+};
+
+ModelConfig shape(const Size& s, double rope_theta, bool is_tied) {
+  ModelConfig c;
+  c.family = "llama";
+  c.layers = s.layers, c.hidden = s.hidden, c.heads = s.heads, c.kv_heads = s.kv_heads;
+  c.ffn = s.ffn, c.vocab = s.vocab, c.context = s.context;
+  c.rope_theta = rope_theta;
+  c.tie_embeddings = is_tied;
+  return c;
+}
+
+}  // namespace
+
+const Family& llama_family() {
+  static const Family family{ModelConfig{},
+                             {{"llama-1b", shape({22, 2048, 32, 4, 5632, 32000, 2048}, 1e4, false)},
+                              {"llama-3.2-1b", shape({16, 2048, 32, 8, 8192, 128256, 8192}, 5e5, true)},
+                              {"llama-3-8b", shape({32, 4096, 32, 8, 14336, 128256, 8192}, 5e5, false)},
+                              {"llama-7b", shape({32, 4096, 32, 32, 11008, 32000, 2048}, 1e4, false)}}};
+  return family;
+}
+
+}  // namespace weft

@@ -1,0 +1,93 @@
+// ModelConfig: completing and checking a shape, and counting what it costs.
+#include "weft/models/model_config.h"
+
+namespace weft {
+namespace {
+
+struct NamedActivation {
+  const char* name;
+  Activation activation;
+  bool is_gated;
+};
+constexpr NamedActivation kActivations[] = {
+    {"swiglu", Activation::silu, true}, {"geglu", Activation::gelu_tanh, true},
+    {"gelu", Activation::gelu, false},  {"gelu_tanh", Activation::gelu_tanh, false},
+    {"relu", Activation::relu, false},  {"silu", Activation::silu, false},
+};
+
+void require_positive(const char* key, int64_t value) {
+  if (value <= 0) throw UsageError("model.{} = {}: write a number of at least 1", key, value);
+  constexpr int64_t kMost = int64_t(1) << 24;
+  if (value > kMost) throw UsageError("model.{} = {}: at most {} is supported", key, value, kMost);
+}
+
+}  // namespace
+
+void complete(ModelConfig& c) {
+  require_positive("layers", c.layers);
+  require_positive("hidden", c.hidden);
+  require_positive("heads", c.heads);
+  if (c.kv_heads == 0) c.kv_heads = c.heads;
+  require_positive("kv_heads", c.kv_heads);
+  if (c.head_dim == 0) {
+    if (c.hidden % c.heads != 0)
+      throw UsageError("model.hidden = {} does not divide by model.heads = {}: change one, or write model.head_dim",
+                       c.hidden, c.heads);
+    c.head_dim = c.hidden / c.heads;
+  }
+  require_positive("head_dim", c.head_dim);
+  if (c.heads % c.kv_heads != 0)
+    throw UsageError(
+        "model.heads = {} does not divide by model.kv_heads = {}: every key/value head serves the same "
+        "number of query heads",
+        c.heads, c.kv_heads);
+  if (c.position == PositionKind::rope && c.head_dim % 2 != 0)
+    throw UsageError(
+        "model.head_dim = {} is odd, but rotary positions turn pairs: write an even number, or "
+        "model.position = \"learned\"",
+        c.head_dim);
+  if (c.ffn == 0) c.ffn = 4 * c.hidden;
+  require_positive("ffn", c.ffn);
+  require_positive("vocab", c.vocab);
+  require_positive("context", c.context);
+  if (c.dropout < 0 || c.dropout >= 1)
+    throw UsageError("model.dropout = {}: write a probability from 0 to below 1", c.dropout);
+}
+
+int64_t ModelConfig::num_params() const {
+  const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
+  const int64_t matrices = is_gated ? 3 : 2;
+  int64_t block = hidden * (2 * q + 2 * kv) + matrices * hidden * ffn + 2 * hidden;
+  if (bias) block += q + 2 * kv + hidden + (matrices - 1) * ffn + hidden + (norm == NormKind::layer ? 2 * hidden : 0);
+  if (qk_norm) block += 2 * head_dim;
+  int64_t rest = vocab * hidden * (tie_embeddings ? 1 : 2) + hidden;
+  if (bias && norm == NormKind::layer) rest += hidden;
+  if (position == PositionKind::learned) rest += context * hidden;
+  return layers * block + rest;
+}
+
+double ModelConfig::flops_per_token(int64_t seq_len) const {
+  const double q = double(heads * head_dim), kv = double(kv_heads * head_dim), h = double(hidden);
+  const double block = h * (2 * q + 2 * kv) + (is_gated ? 3 : 2) * h * double(ffn);
+  // A token sees (seq_len + 1) / 2 keys on average, in two products of q multiply-adds a key.
+  const double attention = 2 * q * double(seq_len + 1) / 2;
+  constexpr double kForwardAndBackward = 3, kPerMultiplyAdd = 2;
+  return kForwardAndBackward * kPerMultiplyAdd * (double(layers) * (block + attention) + h * double(vocab));
+}
+
+void set_activation(ModelConfig& config, const std::string& name) {
+  for (const NamedActivation& a : kActivations)
+    if (name == a.name) {
+      config.activation = a.activation, config.is_gated = a.is_gated;
+      return;
+    }
+  throw UsageError("model.activation = \"{}\": write one of swiglu, geglu, gelu, gelu_tanh, relu, silu", name);
+}
+
+std::string activation_name(const ModelConfig& config) {
+  for (const NamedActivation& a : kActivations)
+    if (config.activation == a.activation && config.is_gated == a.is_gated) return a.name;
+  return "swiglu";
+}
+
+}  // namespace weft

@@ -1,0 +1,55 @@
+// ModelConfig: the shape of a decoder, as data; a family is a set of defaults.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/kernels/kernels.h"
+
+namespace weft {
+
+enum class PositionKind : uint8_t { rope, learned };
+
+struct ModelConfig {
+  std::string family = "llama";
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;  // 0: as heads
+  int64_t head_dim = 0;  // 0: hidden / heads
+  int64_t ffn = 0;
+  int64_t vocab = 0;
+  int64_t context = 0;  // the longest sequence; 0: the recipe's seq_len
+  bool tie_embeddings = false;
+  bool bias = false;  // in projections and LayerNorms
+  float dropout = 0;
+  NormKind norm = NormKind::rms;
+  float norm_eps = 1e-5f;
+  Activation activation = Activation::silu;
+  bool is_gated = true;  // swiglu, geglu
+  PositionKind position = PositionKind::rope;
+  double rope_theta = 10000;
+  bool qk_norm = false;
+  float init_std = 0.02f;
+
+  int64_t num_params() const;
+  // Model FLOPs of one training token, forward and backward, attention over `seq_len` tokens counted once where it is
+  // causal; a table look-up costs none. Source: Narayanan et al., 2021, without recomputation.
+  double flops_per_token(int64_t seq_len) const;
+};
+
+// Fills what is 0 with what the rest implies; throws UsageError naming the key that makes the shape impossible.
+void complete(ModelConfig& config);
+
+// The defaults of a family ("gpt2", "llama"); throws UsageError naming the nearest family.
+ModelConfig family_defaults(const std::string& family);
+// A published model's shape ("gpt2-124m", "llama-1b"); throws UsageError naming the nearest preset.
+ModelConfig preset(const std::string& name);
+std::vector<std::string> family_names();
+std::vector<std::string> preset_names();
+
+// "swiglu", "gelu", ...: throws UsageError naming the key and the choices.
+void set_activation(ModelConfig& config, const std::string& name);
+std::string activation_name(const ModelConfig& config);
+
+}  // namespace weft

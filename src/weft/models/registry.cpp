@@ -1,0 +1,44 @@
+// The families and presets that weft knows, by name.
+#include "weft/base/nearest.h"
+#include "weft/models/gpt2.h"
+#include "weft/models/llama.h"
+
+namespace weft {
+namespace {
+
+std::vector<const Family*> families() { return {&gpt2_family(), &llama_family()}; }
+
+[[noreturn]] void refuse(const char* key, const std::string& name, const std::vector<std::string>& known) {
+  throw UsageError("model.{} = \"{}\" is not known; did you mean \"{}\"? There are {}", key, name,
+                   nearest(name, known), fmt::join(known, ", "));
+}
+
+}  // namespace
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const Family* f : families()) names.push_back(f->defaults.family);
+  return names;
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Family* f : families())
+    for (const auto& [name, config] : f->presets) names.push_back(name);
+  return names;
+}
+
+ModelConfig family_defaults(const std::string& family) {
+  for (const Family* f : families())
+    if (f->defaults.family == family) return f->defaults;
+  refuse("family", family, family_names());
+}
+
+ModelConfig preset(const std::string& name) {
+  for (const Family* f : families())
+    for (const auto& [known, config] : f->presets)
+      if (known == name) return config;
+  refuse("preset", name, preset_names());
+}
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// Mlp: the feed-forward half of a layer, gated (SwiGLU) or plain (GELU).
+#pragma once
+#include <optional>
+
+#include "weft/autograd/ops/feed_forward.h"
+#include "weft/nn/linear.h"
+#include "weft/nn/pass.h"
+
+namespace weft {
+
+struct MlpConfig {
+  int64_t hidden = 0, ffn = 0;
+  Activation activation = Activation::silu;
+  bool is_gated = true, has_bias = false;
+  float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;
+};
+
+class Mlp {
+ public:
+  Mlp(const std::string& name, const MlpConfig& config);
+
+  // x[T, H] -> [T, H], without the residual
+  Var operator()(const Var& x, const Pass& pass);
+
+  void each_param(auto&& visit) {
+    if (gate_) gate_->each_param(visit);
+    up_.each_param(visit);
+    down_.each_param(visit);
+  }
+
+ private:
+  MlpConfig config_;
+  uint64_t dropout_site_;
+  std::optional<Linear> gate_;
+  Linear up_, down_;
+};
+
+}  // namespace weft

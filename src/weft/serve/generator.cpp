@@ -1,0 +1,49 @@
+// Generator: prefill, then decode.
+#include "weft/serve/generator.h"
+
+#include <algorithm>
+
+namespace weft {
+
+std::span<const float> Generator::next_logits(std::span<const int32_t> tokens, KvCache& cache) {
+  positions_.resize(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) positions_[i] = int32_t(cache.length() + int64_t(i));
+  const int32_t sequence_start[2] = {0, int32_t(tokens.size())};
+  const Pass pass{
+      .ids = tokens.data(),
+      .num_tokens = int64_t(tokens.size()),
+      .attention = {
+          .positions = positions_.data(), .sequence_start = sequence_start, .num_sequences = 1, .cache = &cache}};
+  Brackets none;
+  Var hidden = model_.hidden(context_, pass, none);
+  hidden.value = hidden.value.slice_rows(pass.num_tokens - 1, 1);
+  const Tensor logits = model_.logits(hidden).value;
+  if (!logits_) logits_ = context_.empty(DType::f32, logits.shape());
+  context_.kernels.convert(context_.stream, logits_, logits);
+  return {logits_.data<float>(), size_t(logits_.numel())};
+}
+
+int64_t Generator::generate(std::span<const int32_t> prompt, const GenerateOptions& options,
+                            FunctionRef<void(int32_t)> on_token) {
+  const ModelConfig& c = model_.config();
+  if (prompt.empty()) throw UsageError("the prompt is empty: give at least one token with --prompt or --prompt-file");
+  if (int64_t(prompt.size()) >= c.context)
+    throw UsageError("the prompt has {} tokens and the model's context is {}: shorten the prompt", prompt.size(),
+                     c.context);
+  const int64_t capacity = std::min(c.context, int64_t(prompt.size()) + options.max_tokens);
+  KvCache cache(context_, model_.params().front()->value.dtype(), int(c.layers), capacity, c.kv_heads, c.head_dim);
+  Sampler sampler(options.sampling);
+  int64_t made = 0;
+  std::span<const int32_t> tokens = prompt;
+  int32_t token = 0;
+  while (made < options.max_tokens && cache.length() + int64_t(tokens.size()) <= capacity) {
+    token = sampler.choose(next_logits(tokens, cache), uint64_t(cache.length()));
+    if (token == options.stop_token) break;
+    on_token(token);
+    ++made;
+    tokens = {&token, 1};
+  }
+  return made;
+}
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+// CharTokenizer: a table from code points to ids and back.
+#include "weft/text/char_tokenizer.h"
+
+#include <fmt/ranges.h>
+
+#include "weft/text/utf8.h"
+
+namespace weft {
+namespace {
+
+// The code point at `offset`, which moves past it.
+char32_t next_code_point(std::string_view text, size_t& offset) {
+  const Utf8CodePoint c = read_utf8(text.substr(offset));
+  if (c.state != Utf8State::complete)
+    throw EncodeError(fmt::format("there is no UTF-8 character (the byte is 0x{:02X})", uint8_t(text[offset])),
+                      offset, "convert the text to UTF-8, or set data.tokenizer = \"byte\"");
+  offset += c.length;
+  return c.value;
+}
+
+}  // namespace
+
+CharTokenizer::CharTokenizer(std::vector<char32_t> code_points, bool has_end_of_document)
+    : code_points_(std::move(code_points)), has_end_of_document_(has_end_of_document) {
+  check(!code_points_.empty(), "char tokenizer: no characters");
+  for (size_t i = 0; i < code_points_.size(); ++i) {
+    check(code_points_[i] < 0x110000 && (i == 0 || code_points_[i - 1] < code_points_[i]),
+          "char tokenizer: code point {} of the list is not one, or not larger than the one before it", i);
+  }
+  ids_.assign(code_points_.back() + 1, -1);
+  for (size_t i = 0; i < code_points_.size(); ++i) ids_[code_points_[i]] = int32_t(i);
+}
+
+std::optional<int32_t> CharTokenizer::end_of_document() const {
+  if (!has_end_of_document_) return std::nullopt;
+  return int32_t(code_points_.size());
+}
+
+void CharTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
+  const size_t start = ids.size();
+  try {
+    for (size_t offset = 0; offset < text.size();) {
+      const size_t at = offset;
+      const char32_t c = next_code_point(text, offset);
+      if (c >= ids_.size() || ids_[c] < 0)
+        throw EncodeError(fmt::format("the character {} is not among the {} of the training text",
+                                      describe_code_point(c), code_points_.size()),
+                          at, "remove it, or train with data.tokenizer = \"byte\", which knows every byte");
+      ids.push_back(ids_[c]);
+    }
+  } catch (...) {
+    ids.resize(start);
+    throw;
+  }
+}
+
+void CharTokenizer::append_text(int32_t id, std::string& text) const {
+  check(id >= 0 && id < vocab_size(), "char tokenizer: id {} is outside the vocabulary of {}", id, vocab_size());
+  if (size_t(id) < code_points_.size()) append_utf8(code_points_[size_t(id)], text);
+}
+
+size_t CharTokenizer::cut(std::string_view text) const { return whole_utf8_prefix(text); }
+
+std::string CharTokenizer::to_json() const {
+  std::vector<uint32_t> numbers(code_points_.begin(), code_points_.end());
+  return fmt::format(R"({{"type":"char","version":1,"end_of_document":{},"code_points":[{}]}})", has_end_of_document_,
+                     fmt::join(numbers, ","));
+}
+
+void CodePointSet::add(std::string_view text) {
+  for (size_t offset = 0; offset < text.size();) seen_[next_code_point(text, offset)] = true;
+}
+
+std::vector<char32_t> CodePointSet::sorted() const {
+  std::vector<char32_t> all;
+  for (size_t c = 0; c < seen_.size(); ++c) {
+    if (seen_[c]) all.push_back(char32_t(c));
+  }
+  return all;
+}
+
+}  // namespace weft

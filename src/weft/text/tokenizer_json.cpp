@@ -1,0 +1,42 @@
+// parse_tokenizer: a tokenizer from the JSON that a checkpoint or token file carries.
+#include "weft/base/json.h"
+#include "weft/text/byte_tokenizer.h"
+#include "weft/text/char_tokenizer.h"
+#include "weft/text/tokenizer.h"
+
+namespace weft {
+namespace {
+
+std::unique_ptr<Tokenizer> parse_char(const JsonView& json, std::string_view origin) {
+  const JsonView list = json.at("code_points");
+  std::vector<char32_t> code_points;
+  for (int64_t i = 0; i < list.size(); ++i) code_points.push_back(char32_t(list.at(i).integer(0, 0x10FFFF)));
+  const bool is_ascending =
+      std::adjacent_find(code_points.begin(), code_points.end(), std::greater_equal<>()) == code_points.end();
+  if (code_points.empty() || !is_ascending)
+    throw Error(
+        "{}: the code points of the char tokenizer are missing or not in ascending order; take this "
+        "tokenizer from the checkpoint or token file that wrote it again",
+        origin);
+  return std::make_unique<CharTokenizer>(std::move(code_points), json.at("end_of_document").boolean());
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_view origin) {
+  const JsonDocument document = JsonDocument::parse(text, std::string(origin));
+  const JsonView json = document.root();
+  const std::string type = json.is_object() && json["type"].is_string() ? json["type"].string() : "";
+  if (type != "byte" && type != "char")
+    throw Error(
+        "{}: this is not a tokenizer that weft wrote: its \"type\" is \"{}\", and \"byte\" or \"char\" was "
+        "expected",
+        origin, type);
+  if (json.at("version").integer() != 1)
+    throw Error("{}: this tokenizer has version {}, and this program reads version 1; use a newer weft", origin,
+                json["version"].integer());
+  if (type == "byte") return std::make_unique<ByteTokenizer>();
+  return parse_char(json, origin);
+}
+
+}  // namespace weft

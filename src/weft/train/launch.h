@@ -1,0 +1,14 @@
+// launch: starts the ranks of a recipe's mesh, where they run, and trains.
+#pragma once
+#include "weft/train/run.h"
+
+namespace weft {
+
+// Cores that this process may run on.
+int usable_cores();
+
+// Prepares the data and runs every rank: as threads of this process, or, where a launcher such as mpirun started one
+// process a rank, as this process's rank. The report is rank 0's. The recipe may lack the vocabulary.
+RunReport train(Recipe recipe, RunOptions options);
+
+}  // namespace weft

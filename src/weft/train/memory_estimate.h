@@ -1,0 +1,16 @@
+// estimate_memory: what each rank of a recipe will hold, from a step that is run without computing.
+#pragma once
+#include "weft/train/recipe.h"
+
+namespace weft {
+
+struct MemoryEstimate {
+  int64_t state_bytes = 0;  // weights, their packed copies, gradients, optimizer state, rotary tables
+  int64_t peak_bytes = 0;   // the most at once: what AllocatorStats::peak_bytes of a run will say
+};
+
+// The recipe's model must be complete. Runs the trainer over meta kernels and meta memory: the allocator's figures
+// are those of the real run, byte for byte, because it is the same program. Kernels' scratch is not part of them.
+MemoryEstimate estimate_memory(const Recipe& recipe);
+
+}  // namespace weft

@@ -1,0 +1,43 @@
+// Metrics: what a run writes to metrics.jsonl, a line a step, complete and without repeats also after a resume.
+#pragma once
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "weft/base/file.h"
+
+namespace weft {
+
+// What is known of one training step. NaN stands for what was not measured, and is written as null.
+struct StepMetrics {
+  int64_t step = 0;
+  double loss = 0;  // nats per token
+  double grad_norm = 0;
+  double lr = 0;
+  int64_t tokens = 0;  // seen since the start of the run, over all ranks
+  double tokens_per_s = 0;
+  double step_s = 0;
+  double mfu = 0, hfu = 0;              // of the peak, 0 to 1
+  std::span<const int64_t> peak_bytes;  // one per rank
+  double comm_s = 0;                    // waiting for communication
+  double bubble = 0;                    // share of the step that pipeline stages idle, 0 to 1
+};
+
+class MetricsFile {
+ public:
+  // Takes over the lines of steps up to `last_step` that an earlier run left, and drops the others; -1 starts anew.
+  MetricsFile(FileSystem& fs, std::string path, int64_t last_step);
+
+  // One write a line, so that a reader sees whole lines and a crash loses none.
+  void write(const StepMetrics& metrics);
+  void write_eval(int64_t step, double eval_loss);
+
+ private:
+  fmt::memory_buffer line_;
+  std::unique_ptr<OutputFile> file_;
+};
+
+}  // namespace weft

@@ -1,0 +1,195 @@
+// Recipe: from keys to a checked configuration.
+#include "weft/train/recipe.h"
+
+#include <cmath>
+
+namespace weft {
+namespace {
+
+constexpr int64_t kMost = int64_t(1) << 40;
+
+ModelConfig read_model(Toml& toml, int64_t seq_len) {
+  ModelConfig c;
+  if (const auto name = toml.find<std::string>("model.preset"))
+    c = preset(*name);
+  else
+    c = family_defaults(toml.get<std::string>("model.family", "llama"));
+  if (toml.has("model.path"))
+    toml.reject("model.path", "starting from a saved model is not supported yet: write the shape or model.preset");
+  if (toml.has("model.preset") && toml.has("model.family"))
+    toml.reject("model.family", "model.preset already names the family: remove one of the two");
+
+  const auto set = [&](const char* key, int64_t& value) { value = toml.integer(key, value, 0, int64_t(1) << 24); };
+  set("model.layers", c.layers);
+  set("model.hidden", c.hidden);
+  set("model.heads", c.heads);
+  set("model.kv_heads", c.kv_heads);
+  set("model.head_dim", c.head_dim);
+  set("model.ffn", c.ffn);
+  set("model.vocab", c.vocab);
+  set("model.context", c.context);
+  if (c.context == 0) c.context = seq_len;
+  c.tie_embeddings = toml.get<bool>("model.tie_embeddings", c.tie_embeddings);
+  c.bias = toml.get<bool>("model.bias", c.bias);
+  c.dropout = float(toml.number("model.dropout", double(c.dropout), 0, 0.999));
+  const bool is_rms = c.norm == NormKind::rms, is_rope = c.position == PositionKind::rope;
+  c.norm = toml.choice("model.norm", is_rms ? "rmsnorm" : "layernorm", {"rmsnorm", "layernorm"}) == "rmsnorm"
+               ? NormKind::rms
+               : NormKind::layer;
+  c.norm_eps = float(toml.number("model.norm_eps", double(c.norm_eps), 0, 1));
+  set_activation(c, toml.get<std::string>("model.activation", activation_name(c)));
+  c.position = toml.choice("model.position", is_rope ? "rope" : "learned", {"rope", "learned"}) == "rope"
+                   ? PositionKind::rope
+                   : PositionKind::learned;
+  c.rope_theta = toml.number("model.rope_theta", c.rope_theta, 1, 1e12);
+  c.qk_norm = toml.get<bool>("model.qk_norm", c.qk_norm);
+  if (seq_len > c.context)
+    toml.reject("train.seq_len",
+                fmt::format("the model's context is {}: write at most that, or a larger model.context", c.context));
+  return c;
+}
+
+DataConfig read_data(Toml& toml) {
+  DataConfig c;
+  c.train = toml.require<std::string>("data.train");
+  c.valid = toml.get<std::string>("data.valid", "");
+  c.valid_fraction = toml.number("data.valid_fraction", c.valid.empty() ? 0.1 : 0.0, 0, 0.9);
+  c.tokenizer = toml.get<std::string>("data.tokenizer", c.tokenizer);
+  c.documents = toml.get<bool>("data.documents", c.documents);
+  return c;
+}
+
+// global_batch = micro_batch x dp x accumulation; what is left out follows from the rest.
+void settle_batch(Toml& toml, TrainConfig& t, int dp) {
+  t.global_batch = toml.integer("train.global_batch", 0, 0, 1 << 24);
+  t.micro_batch = toml.integer("train.micro_batch", 0, 0, 1 << 24);
+  t.accumulation = toml.integer("train.accumulation", 0, 0, 1 << 24);
+  if (t.global_batch == 0) {
+    if (t.micro_batch == 0) toml.reject("train.global_batch", "write the rows of a step, over all ranks");
+    t.global_batch = t.micro_batch * dp * std::max<int64_t>(t.accumulation, 1);
+  }
+  if (t.micro_batch == 0) {
+    const int64_t parts = dp * std::max<int64_t>(t.accumulation, 1);
+    t.micro_batch = t.global_batch / parts;
+  }
+  if (t.accumulation == 0 && t.micro_batch > 0) t.accumulation = t.global_batch / (t.micro_batch * dp);
+  if (t.micro_batch < 1 || t.micro_batch * dp * t.accumulation != t.global_batch)
+    throw UsageError(
+        "train.global_batch = {} is not micro_batch {} x dp {} x accumulation {}: change train.global_batch or "
+        "train.micro_batch so that micro_batch x dp divides it",
+        t.global_batch, t.micro_batch, dp, t.accumulation);
+}
+
+TrainConfig read_train(Toml& toml, int dp) {
+  TrainConfig t;
+  t.steps = toml.integer("train.steps", 1000, 0, kMost);
+  t.seq_len = toml.integer("train.seq_len", 256, 1, 1 << 24);
+  settle_batch(toml, t, dp);
+  t.seed = uint64_t(toml.integer("train.seed", int64_t(t.seed), 0));
+  const std::string precision = toml.choice("train.precision", "fp32", {"fp32", "bf16", "fp16"});
+  t.precision = precision == "fp32" ? Precision::fp32 : precision == "bf16" ? Precision::bf16 : Precision::fp16;
+  t.eval_every = toml.integer("train.eval_every", 0, 0, kMost);
+  t.eval_batches = toml.integer("train.eval_batches", 0, 0, kMost);
+  t.on_not_finite =
+      toml.choice("train.on_not_finite", "stop", {"stop", "skip"}) == "stop" ? OnNotFinite::stop : OnNotFinite::skip;
+  return t;
+}
+
+OptimizerConfig read_optimizer(Toml& toml, int64_t steps) {
+  OptimizerConfig c;
+  toml.choice("optimizer.name", "adamw", {"adamw"});
+  LrSchedule& s = c.schedule;
+  s.steps = steps;
+  s.lr = toml.number("optimizer.lr", 1e-3, 0, 1e3);
+  s.min_lr = toml.number("optimizer.min_lr", 0.1 * s.lr, 0, 1e3);
+  const std::string decay = toml.choice("optimizer.schedule", "cosine", {"cosine", "linear", "wsd", "constant"});
+  s.decay = decay == "cosine"   ? Decay::cosine
+            : decay == "linear" ? Decay::linear
+            : decay == "wsd"    ? Decay::wsd
+                                : Decay::constant;
+  s.warmup = toml.integer("optimizer.warmup", std::min<int64_t>(100, steps / 10), 0, kMost);
+  if (s.decay == Decay::wsd)
+    s.decay_steps = toml.integer("optimizer.decay_steps", steps / 5, 0, kMost);
+  else
+    toml.allow("optimizer.decay_steps");
+  const auto betas = toml.get<std::vector<double>>("optimizer.betas", {0.9, 0.95});
+  const auto is_beta = [](double b) { return b >= 0 && b < 1; };
+  if (betas.size() != 2 || !is_beta(betas[0]) || !is_beta(betas[1]))
+    toml.reject("optimizer.betas", "write two numbers from 0 to below 1, as in [0.9, 0.95]");
+  c.adamw = {.beta1 = betas[0],
+             .beta2 = betas[1],
+             .eps = toml.number("optimizer.eps", 1e-8, 0, 1),
+             .weight_decay = toml.number("optimizer.weight_decay", 0.1, 0, 10)};
+  c.clip = toml.number("optimizer.clip", 1.0, 0, 1e9);
+  return c;
+}
+
+int read_recompute(Toml& toml) {
+  const auto text = toml.get<std::string>("mesh.recompute", "none");
+  if (text == "none") return 0;
+  if (text == "block") return 1;
+  constexpr std::string_view kEvery = "every:";
+  if (text.starts_with(kEvery) && text.size() <= kEvery.size() + 6) {
+    int every = 0;
+    bool is_number = text.size() > kEvery.size();
+    for (const char c : text.substr(kEvery.size())) {
+      is_number &= c >= '0' && c <= '9';
+      every = every * 10 + (c - '0');
+    }
+    if (is_number && every > 0) return every;
+  }
+  toml.reject("mesh.recompute", "write \"none\", \"block\" or \"every:N\"");
+}
+
+MeshConfig read_mesh(Toml& toml) {
+  MeshConfig c;
+  c.dp = int(toml.integer("mesh.dp", 1, 1, 4096));
+  for (const char* axis : {"mesh.tp", "mesh.pp", "mesh.cp", "mesh.ep"})
+    if (toml.integer(axis, 1, 1, 1 << 20) != 1)
+      toml.reject(axis, "this version trains data-parallel only: write 1, and use mesh.dp");
+  if (toml.integer("mesh.zero", 0, 0, 3) != 0)
+    toml.reject("mesh.zero", "this version does not shard the optimizer yet: write 0");
+  return c;
+}
+
+}  // namespace
+
+DType Recipe::dtype() const {
+  return train.precision == Precision::fp32   ? DType::f32
+         : train.precision == Precision::bf16 ? DType::bf16
+                                              : DType::f16;
+}
+
+Recipe read_recipe(Toml& toml) {
+  Recipe r;
+  r.mesh = read_mesh(toml);
+  r.train = read_train(toml, r.mesh.dp);
+  r.train.recompute_every = read_recompute(toml);
+  r.model = read_model(toml, r.train.seq_len);
+  r.data = read_data(toml);
+  r.optimizer = read_optimizer(toml, r.train.steps);
+  r.log.dir = toml.get<std::string>("log.dir", "runs/weft");
+  r.log.tensorboard = toml.get<bool>("log.tensorboard", true);
+  r.log.trace_steps = toml.get<std::vector<int64_t>>("log.trace_steps", {});
+  if (!r.log.trace_steps.empty() && (r.log.trace_steps.size() != 2 || r.log.trace_steps[0] > r.log.trace_steps[1]))
+    toml.reject("log.trace_steps", "write the first and the last step to trace, as in [10, 12]");
+  r.checkpoint.dir = toml.get<std::string>("checkpoint.dir", r.log.dir + "/checkpoints");
+  r.checkpoint.every = toml.integer("checkpoint.every", 0, 0, kMost);
+  r.checkpoint.keep = toml.integer("checkpoint.keep", 3, 0, kMost);
+  r.checkpoint.resume = toml.get<std::string>("checkpoint.resume", "auto");
+  r.data.cache_dir = toml.get<std::string>("data.cache_dir", r.log.dir + "/data");
+  toml.reject_unknown();
+  r.text = toml.to_text();
+  return r;
+}
+
+void set_vocab(Recipe& recipe, int64_t tokenizer_vocab) {
+  ModelConfig& m = recipe.model;
+  if (m.vocab == 0) m.vocab = tokenizer_vocab;
+  if (m.vocab < tokenizer_vocab)
+    throw UsageError("model.vocab = {} is less than the tokenizer's {} tokens: leave model.vocab out, or raise it",
+                     m.vocab, tokenizer_vocab);
+  complete(m);
+}
+
+}  // namespace weft

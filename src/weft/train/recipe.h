@@ -1,0 +1,77 @@
+// Recipe: everything a training run is told, as typed values; read from TOML and checked before anything is
+// allocated.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/base/toml.h"
+#include "weft/models/model_config.h"
+#include "weft/optim/adamw.h"
+#include "weft/optim/schedule.h"
+
+namespace weft {
+
+enum class Precision : uint8_t { fp32, bf16, fp16 };
+enum class OnNotFinite : uint8_t { stop, skip };
+
+struct DataConfig {
+  std::string train, valid;
+  double valid_fraction = 0.1;
+  std::string tokenizer = "byte";
+  bool documents = false;  // whether attention stops at the ends of documents
+  std::string cache_dir;
+};
+
+struct TrainConfig {
+  int64_t steps = 0, seq_len = 0, global_batch = 0, micro_batch = 0, accumulation = 0;
+  uint64_t seed = 1337;
+  Precision precision = Precision::fp32;
+  int64_t eval_every = 0, eval_batches = 0;  // 0 batches: the whole validation part
+  OnNotFinite on_not_finite = OnNotFinite::stop;
+  int recompute_every = 0;  // 0: none, n: every n-th block
+};
+
+struct OptimizerConfig {
+  AdamWOptions adamw;
+  LrSchedule schedule;
+  double clip = 1.0;  // 0: never
+};
+
+struct MeshConfig {
+  int dp = 1;
+  int size() const { return dp; }
+};
+
+struct CheckpointConfig {
+  std::string dir;     // empty: none are written
+  int64_t every = 0;   // 0: only at the end
+  int64_t keep = 3;    // 0: all
+  std::string resume;  // "auto": the newest valid one, if any; "none"; or a checkpoint folder
+};
+
+struct LogConfig {
+  std::string dir;
+  bool tensorboard = true;
+  std::vector<int64_t> trace_steps;  // [first, last]; empty: none
+};
+
+struct Recipe {
+  ModelConfig model;  // complete but for the vocabulary, where the tokenizer decides it
+  DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  MeshConfig mesh;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+  std::string text;  // the recipe as resolved, TOML
+
+  DType dtype() const;
+};
+
+// Throws UsageError for an unknown key, a wrong type, a contradiction or an impossible shape.
+Recipe read_recipe(Toml& toml);
+
+// Sets what only the tokenizer knows, and checks the model's shape as a whole.
+void set_vocab(Recipe& recipe, int64_t tokenizer_vocab);
+
+}  // namespace weft

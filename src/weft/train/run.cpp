@@ -1,0 +1,276 @@
+// run_rank: the loop around the trainer.
+#include "weft/train/run.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "weft/data/batches.h"
+#include "weft/kernels/cpu/peak.h"
+#include "weft/train/evaluate.h"
+#include "weft/train/metrics.h"
+#include "weft/train/progress.h"
+#include "weft/train/saved_run.h"
+#include "weft/train/tensorboard.h"
+#include "weft/train/trace_ops.h"
+#include "weft/train/trainer.h"
+
+namespace weft {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What only rank 0 does: files and the progress line.
+class Reporter {
+ public:
+  Reporter(const Recipe& recipe, int64_t first_step, int64_t plain_every)
+      : recipe_(recipe),
+        first_step_(first_step),
+        progress_(STDERR_FILENO, plain_every),
+        begin_s_(seconds_now()),
+        metrics_(FileSystem::real(), join_path(recipe.log.dir, "metrics.jsonl"), first_step) {
+    write_file_atomically(FileSystem::real(), join_path(recipe.log.dir, "recipe.toml"), recipe.text);
+    if (recipe.log.tensorboard) tensorboard_.emplace(FileSystem::real(), recipe.log.dir, first_step + 1);
+  }
+
+  void step(const StepMetrics& m) {
+    metrics_.write(m);
+    if (tensorboard_) {
+      const Scalar scalars[] = {{"train/loss", float(m.loss)},
+                                {"train/grad_norm", float(m.grad_norm)},
+                                {"train/lr", float(m.lr)},
+                                {"speed/tokens_per_s", float(m.tokens_per_s)},
+                                {"speed/mfu", float(m.mfu)}};
+      tensorboard_->write(m.step, scalars);
+    }
+    const double now = seconds_now(), per_step = (now - begin_s_) / double(m.step - first_step_);
+    progress_.show({.step = m.step,
+                    .num_steps = recipe_.train.steps,
+                    .loss = m.loss,
+                    .lr = m.lr,
+                    .tokens_per_s = m.tokens_per_s,
+                    .mfu = m.mfu,
+                    .eta_s = per_step * double(recipe_.train.steps - m.step)},
+                   now);
+  }
+  void eval(int64_t step, double loss) {
+    metrics_.write_eval(step, loss);
+    if (tensorboard_) {
+      const Scalar scalar{"eval/loss", float(loss)};
+      tensorboard_->write(step, {&scalar, 1});
+    }
+    progress_.note(fmt::format("step {}: validation loss {:.4f}", step, loss));
+  }
+  void note(const std::string& text) { progress_.note(text); }
+
+ private:
+  const Recipe& recipe_;
+  int64_t first_step_;
+  ProgressLine progress_;
+  double begin_s_;
+  MetricsFile metrics_;
+  std::optional<TensorBoardWriter> tensorboard_;
+};
+
+class Run {
+ public:
+  Run(const Recipe& recipe, const Dataset& dataset, Communicator& world, const RunOptions& options)
+      : recipe_(recipe),
+        world_(world),
+        options_(options),
+        team_(options.threads),
+        stream_(team_, allocator_),
+        context_{cpu_kernels(), stream_},
+        batches_(dataset.train, {.seq_len = int32_t(recipe.train.seq_len),
+                                 .global_batch = int32_t(recipe.train.global_batch),
+                                 .seed = recipe.train.seed,
+                                 .documents = recipe.data.documents}),
+        valid_(dataset.valid),
+        trainer_(context_, world, recipe, batches_),
+        saved_(trainer_, recipe, *dataset.tokenizer),
+        trace_(world, context_) {
+    const Tensor peak = control_memory_.empty(DType::f64, {1});
+    world_.barrier();
+    *peak.data<double>() = cpu::measure_peak_flops(team_, recipe.dtype());
+    world_.all_reduce(peak);
+    peak_flops_ = *peak.data<double>();
+    peaks_ = control_memory_.empty(DType::i64, {world.size(), 2});
+    if (!recipe.checkpoint.dir.empty())
+      store_.emplace(recipe.checkpoint.dir,
+                     CheckpointOptions{.keep = recipe.checkpoint.keep > 0 ? int(recipe.checkpoint.keep) : INT32_MAX,
+                                       .verify_after_write = true,
+                                       .log = [this](const std::string& line) { note(line); }});
+  }
+
+  RunReport run() {
+    make_folders(FileSystem::real(), recipe_.log.dir);
+    resume();
+    if (world_.rank() == 0) reporter_.emplace(recipe_, trainer_.next_step(), options_.plain_every);
+    report_.first_step = trainer_.next_step();
+    report_.eval_loss = std::numeric_limits<double>::quiet_NaN();
+    const double begin_s = seconds_now();
+    while (trainer_.next_step() < recipe_.train.steps && !report_.was_interrupted) step();
+    evaluate_if_due(true);
+    save_if_due(true);
+    report_.steps = trainer_.next_step();
+    report_.seconds = seconds_now() - begin_s;
+    report_.tokens_per_s = timed_s_ > 0 ? double(timed_tokens_) / timed_s_ : 0;
+    report_.mfu = mfu_of(report_.tokens_per_s);
+    if (world_.rank() == 0) reporter_.reset();
+    return report_;
+  }
+
+ private:
+  void note(const std::string& text) {
+    if (reporter_)
+      reporter_->note(text);
+    else if (world_.rank() == 0)
+      fmt::print(stderr, "{}\n", text);
+  }
+
+  // Rank 0 chooses the checkpoint; all ranks load it.
+  void resume() {
+    if (!store_ || recipe_.checkpoint.resume == "none") return;
+    std::string path = recipe_.checkpoint.resume == "auto" ? "" : recipe_.checkpoint.resume;
+    const Tensor chosen = control_memory_.empty(DType::i64, {1});
+    *chosen.data<int64_t>() = -1;
+    if (path.empty() && world_.rank() == 0) {
+      const FoundCheckpoint found = store_->newest_valid();
+      for (const RejectedCheckpoint& r : found.rejected) note(fmt::format("{} is not used: {}", r.path, r.reason));
+      if (found.checkpoint) *chosen.data<int64_t>() = found.checkpoint->step();
+    }
+    world_.broadcast(chosen, 0);
+    if (path.empty()) {
+      if (*chosen.data<int64_t>() < 0) return;
+      path = store_->path_of(*chosen.data<int64_t>());
+    }
+    const Checkpoint checkpoint = Checkpoint::open(path);
+    tokens_seen_ = saved_.load(checkpoint).tokens;
+    note(fmt::format("resumed from {}", path));
+  }
+
+  void step() {
+    const int64_t step = trainer_.next_step() + 1;  // people count from 1
+    const bool is_traced = trace_is_due(step);
+    if (is_traced) trace_.start();
+    const double comm_before = world_.stats().exposed_seconds, begin_s = seconds_now();
+    const StepResult result = trainer_.step();
+    const double step_s = seconds_now() - begin_s;
+    if (is_traced) finish_trace(step);
+    tokens_seen_ += result.num_tokens;
+    if (step == report_.first_step + 1)
+      report_.first_loss = result.loss;
+    else
+      timed_s_ += step_s, timed_tokens_ += result.num_tokens;
+    report_.loss = result.loss;
+    exchange_peaks();
+    if (reporter_) {
+      const double tokens_per_s = double(result.num_tokens) / step_s;
+      reporter_->step({.step = step,
+                       .loss = result.loss,
+                       .grad_norm = result.grad_norm,
+                       .lr = result.lr,
+                       .tokens = tokens_seen_,
+                       .tokens_per_s = tokens_per_s,
+                       .step_s = step_s,
+                       .mfu = mfu_of(tokens_per_s),
+                       .hfu = mfu_of(tokens_per_s) * hfu_factor(),
+                       .peak_bytes = peak_bytes_,
+                       .comm_s = world_.stats().exposed_seconds - comm_before});
+      if (result.was_skipped)
+        reporter_->note(fmt::format("step {}: a gradient was not finite; the step was skipped", step));
+    }
+    evaluate_if_due(false);
+    save_if_due(false);
+  }
+
+  // Every rank's peak memory, and whether any rank was asked to stop.
+  void exchange_peaks() {
+    const Tensor mine = peaks_.slice_rows(world_.rank(), 1);
+    mine.data<int64_t>()[0] = allocator_.stats().peak_bytes;
+    mine.data<int64_t>()[1] = options_.stop && options_.stop->load(std::memory_order_relaxed);
+    world_.all_gather(peaks_, mine);
+    peak_bytes_.resize(size_t(world_.size()));
+    for (int r = 0; r < world_.size(); ++r) {
+      peak_bytes_[size_t(r)] = peaks_.data<int64_t>()[2 * r];
+      report_.was_interrupted |= peaks_.data<int64_t>()[2 * r + 1] != 0;
+    }
+  }
+
+  void evaluate_if_due(bool is_end) {
+    const int64_t step = trainer_.next_step(), every = recipe_.train.eval_every;
+    if (valid_.size() < 2 || step == evaluated_step_ || report_.was_interrupted) return;
+    if (!is_end && (every == 0 || step % every != 0)) return;
+    evaluated_step_ = step;
+    report_.eval_loss = evaluate(context_, world_, trainer_.model(), valid_,
+                                 {.seq_len = recipe_.train.seq_len,
+                                  .rows = recipe_.train.micro_batch,
+                                  .documents = recipe_.data.documents,
+                                  .max_batches = recipe_.train.eval_batches})
+                            .loss;
+    if (reporter_) reporter_->eval(step, report_.eval_loss);
+  }
+
+  void save_if_due(bool is_end) {
+    const int64_t step = trainer_.next_step(), every = recipe_.checkpoint.every;
+    if (!store_ || step == saved_step_ || step == report_.first_step) return;
+    if (!is_end && (every == 0 || step % every != 0)) return;
+    saved_step_ = step;
+    if (world_.rank() == 0) report_.checkpoint = saved_.save(*store_, tokens_seen_);
+    world_.barrier();  // no rank goes on as if the step were safe before it is
+  }
+
+  bool trace_is_due(int64_t step) const {
+    const std::vector<int64_t>& steps = recipe_.log.trace_steps;
+    return !steps.empty() && step >= steps[0] && step <= steps[1];
+  }
+  void finish_trace(int64_t step) {
+    trace_.stop();
+    if (step == recipe_.log.trace_steps[1] || step == recipe_.train.steps)
+      trace_.write(join_path(recipe_.log.dir, "trace.json"));
+  }
+
+  double mfu_of(double tokens_per_s) const {
+    return tokens_per_s * recipe_.model.flops_per_token(recipe_.train.seq_len) / peak_flops_;
+  }
+  // Recomputation runs the forward pass, a third of a step, once more for the blocks it covers.
+  double hfu_factor() const {
+    return recipe_.train.recompute_every > 0 ? 1 + 1.0 / (3.0 * recipe_.train.recompute_every) : 1;
+  }
+
+  const Recipe& recipe_;
+  Communicator& world_;
+  const RunOptions& options_;
+  ThreadTeam team_;
+  Allocator allocator_;       // of the model and its training
+  Allocator control_memory_;  // of what the run itself exchanges
+  Stream stream_;
+  Context context_;
+  Batches batches_;
+  TokenPart valid_;
+  Trainer trainer_;
+  SavedRun saved_;
+  TraceOps trace_;
+  std::optional<CheckpointStore> store_;
+  std::optional<Reporter> reporter_;
+  RunReport report_;
+  double peak_flops_ = 1;
+  Tensor peaks_;  // [ranks, 2]: peak bytes, asked to stop
+  std::vector<int64_t> peak_bytes_;
+  int64_t tokens_seen_ = 0, timed_tokens_ = 0;
+  double timed_s_ = 0;
+  int64_t evaluated_step_ = -1, saved_step_ = -1;
+};
+
+}  // namespace
+
+RunReport run_rank(const Recipe& recipe, const Dataset& dataset, Communicator& world, const RunOptions& options) {
+  return Run(recipe, dataset, world, options).run();
+}
+
+}  // namespace weft

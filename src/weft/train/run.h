@@ -1,0 +1,33 @@
+// run_rank: one rank's part of a training run: resume, steps, evaluation, metrics, checkpoints.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "weft/comm/communicator.h"
+#include "weft/data/dataset.h"
+#include "weft/train/recipe.h"
+
+namespace weft {
+
+struct RunReport {
+  int64_t first_step = 0, steps = 0;  // where this run began (after a resume) and ended
+  double first_loss = 0, loss = 0;    // of its first and its last step
+  double eval_loss = 0;               // of the last evaluation; NaN without one
+  double tokens_per_s = 0;            // over the run, without its first step
+  double mfu = 0;
+  double seconds = 0;
+  std::string checkpoint;  // the last one written; empty when none was
+  bool was_interrupted = false;
+};
+
+struct RunOptions {
+  int threads = 1;                          // of this rank
+  int64_t plain_every = 10;                 // steps between lines where standard error is no terminal
+  const std::atomic<bool>* stop = nullptr;  // set from outside: save and end after the step under way
+};
+
+// Collective over `world`; rank 0 writes the files and the progress, and its report is complete.
+RunReport run_rank(const Recipe& recipe, const Dataset& dataset, Communicator& world, const RunOptions& options);
+
+}  // namespace weft

@@ -1,0 +1,73 @@
+// TraceOps: from ops and collectives to spans.
+#include "weft/train/trace_ops.h"
+
+#include "weft/train/op_profile.h"
+
+namespace weft {
+
+TraceOps::TraceOps(Communicator& world, Context& context) : world_(world), context_(context), tracer_(world.rank()) {
+  begun_ns_.reserve(16);
+  world.set_observer([this](const CommEvent& event) { record(event); });
+}
+
+void TraceOps::start() {
+  tracer_.start();
+  context_.observer = this;
+}
+
+void TraceOps::stop() {
+  context_.observer = nullptr;
+  tracer_.stop();
+}
+
+void TraceOps::begin(std::string_view, Phase) { begun_ns_.push_back(Tracer::now_ns()); }
+
+void TraceOps::end(std::string_view op, Phase phase) {
+  TraceEvent event{.name = op, .begin_ns = begun_ns_.back(), .end_ns = Tracer::now_ns()};
+  event.add({.key = "phase", .text = name_of(phase)});
+  tracer_.record(event);
+  begun_ns_.pop_back();
+}
+
+void TraceOps::record(const CommEvent& e) {
+  if (!tracer_.is_recording()) return;
+  const auto ns = [](std::chrono::steady_clock::time_point t) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
+  };
+  TraceEvent event{
+      .name = name_of(e.op), .track = TraceTrack::communication, .begin_ns = ns(e.begin), .end_ns = ns(e.end)};
+  event.add({.key = "bytes", .number = double(e.bytes)});
+  event.add({.key = "group", .text = tracer_.intern(std::string(e.group))});
+  event.add({.key = "sequence", .number = double(e.sequence)});
+  tracer_.record(event);
+}
+
+void TraceOps::write(const std::string& path) {
+  constexpr int kTag = 7001;
+  const auto exchange = [&](const Tensor& t, int from) {
+    if (world_.rank() == from)
+      world_.send(t, 0, kTag);
+    else
+      world_.recv(t, from, kTag);
+  };
+  Allocator& memory = context_.stream.allocator();
+  const Tensor origin = memory.empty(DType::i64, {1});
+  *origin.data<int64_t>() = tracer_.first_ns();
+  world_.all_reduce(origin, Reduction::min);
+  const std::string mine = tracer_.to_json(*origin.data<int64_t>());
+  std::vector<std::string> all(size_t(world_.size()));
+  all[size_t(world_.rank())] = mine;
+  for (int rank = 1; rank < world_.size(); ++rank) {
+    if (world_.rank() != 0 && world_.rank() != rank) continue;
+    const Tensor size = memory.empty(DType::i64, {1});
+    *size.data<int64_t>() = int64_t(mine.size());
+    exchange(size, rank);
+    const Tensor text = memory.empty(DType::u8, {*size.data<int64_t>()});
+    if (world_.rank() == rank) std::memcpy(text.raw(), mine.data(), mine.size());
+    exchange(text, rank);
+    if (world_.rank() == 0) all[size_t(rank)].assign(reinterpret_cast<const char*>(text.raw()), text.bytes());
+  }
+  if (world_.rank() == 0) write_trace(FileSystem::real(), path, all);
+}
+
+}  // namespace weft

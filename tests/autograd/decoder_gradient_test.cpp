@@ -1,0 +1,137 @@
+// Gradients of every parameter of small decoders against central differences in float64, op by op and end to end.
+#include "support/rank.h"
+#include "weft/models/decoder.h"
+
+namespace weft {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* family;
+  bool bias, tied, qk_norm;
+  float dropout;
+  const char* activation;
+  int recompute_every;
+  WeightGrads when;
+};
+
+std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+class DecoderGradientTest : public testing::TestWithParam<Case> {
+ protected:
+  static constexpr int64_t kTokens = 11;
+  const std::vector<int32_t> ids{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}, targets{1, 4, 1, 5, 9, 2, -1, 5, 3, 5, 8};
+  const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3}, starts{0, 7, 11};
+
+  ModelConfig config() const {
+    const Case& c = GetParam();
+    ModelConfig m = family_defaults(c.family);
+    m.layers = 2, m.hidden = 12, m.heads = 3, m.head_dim = 4, m.ffn = 10, m.vocab = 13, m.context = 8;
+    m.kv_heads = m.norm == NormKind::rms ? 1 : 3;
+    m.bias = c.bias, m.tie_embeddings = c.tied, m.qk_norm = c.qk_norm, m.dropout = c.dropout;
+    set_activation(m, c.activation);
+    m.init_std = 0.3f;
+    complete(m);
+    return m;
+  }
+  Pass pass() const {
+    return {.ids = ids.data(),
+            .num_tokens = kTokens,
+            .attention = {.positions = positions.data(), .sequence_start = starts.data(), .num_sequences = 2},
+            .is_training = true,
+            .seed = 5,
+            .step = 3};
+  }
+  double loss(Context& context, Decoder& model) {
+    Brackets none;
+    const Pass p = pass();
+    return *model.loss(context, p, targets.data(), 0, none).value.data<double>();
+  }
+  void run_backward(Context& context, Decoder& model, WeightGrads when, DType wide) {
+    for (Param* p : model.params()) {
+      p->grad = context.empty(wide, p->shape);
+      p->clear_grad();
+    }
+    Tape tape(when);
+    context.tape = &tape;
+    Brackets none;
+    const Pass p = pass();
+    const Var y = model.loss(context, p, targets.data(), 1, none);
+    const Tensor dy = context.empty_like(y.value);
+    context.kernels.fill(context.stream, dy, 1);
+    tape.backward(y, dy);
+    tape.backward_weights();
+    context.tape = nullptr;
+  }
+};
+
+TEST_P(DecoderGradientTest, EqualsCentralDifferences) {
+  TestRank rank(reference_kernels());
+  Decoder model(config());
+  model.set_recompute({GetParam().recompute_every});
+  model.allocate(rank.context, DType::f64);
+  model.initialize(rank.context, 1);
+  // Weights that start at one or zero must not hide mistakes.
+  for (Param* p : model.params()) {
+    const Tensor noise = rank.normal(DType::f64, p->shape, p->name, 0.1);
+    rank.context.kernels.add(rank.context.stream, p->value, p->value, noise);
+    p->value_changed();
+  }
+  run_backward(rank.context, model, GetParam().when, DType::f64);
+  constexpr double kStep = 1e-5;
+  for (Param* p : model.params()) {
+    ASSERT_TRUE(p->has_grad()) << p->name;
+    double largest = 0;
+    for (int64_t i = 0; i < p->grad.numel(); ++i) largest = std::max(largest, std::abs(p->grad.data<double>()[i]));
+    // A key bias shifts all scores of a row alike, which softmax does not see.
+    const bool is_unseen = p->name.ends_with("key.bias") && model.config().position == PositionKind::learned;
+    if (!is_unseen) EXPECT_GT(largest, 1e-6) << p->name;
+    const int64_t stride = std::max<int64_t>(1, p->grad.numel() / 7);
+    for (int64_t i = 0; i < p->grad.numel(); i += stride) {
+      double& w = p->value.data<double>()[i];
+      const double before = w;
+      const auto loss_at = [&](double value) {
+        w = value;
+        p->value_changed();
+        return loss(rank.context, model);
+      };
+      const double numeric = (loss_at(before + kStep) - loss_at(before - kStep)) / (2 * kStep);
+      w = before;
+      EXPECT_NEAR(p->grad.data<double>()[i], numeric, 1e-6 * std::max(1.0, largest)) << p->name << "[" << i << "]";
+    }
+  }
+}
+
+constexpr Case kCases[] = {
+    {"llama", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"llama_tied_qk_norm", "llama", false, true, true, 0, "swiglu", 0, WeightGrads::now},
+    {"llama_recompute", "llama", false, false, true, 0.2f, "geglu", 1, WeightGrads::now},
+    {"llama_recompute_later", "llama", false, false, false, 0, "swiglu", 2, WeightGrads::later},
+    {"gpt2", "gpt2", true, true, false, 0, "gelu_tanh", 0, WeightGrads::now},
+    {"gpt2_no_bias", "gpt2", false, true, false, 0, "gelu", 0, WeightGrads::later},
+    {"gpt2_dropout", "gpt2", true, false, false, 0.3f, "relu", 0, WeightGrads::now},
+    {"gpt2_dropout_recompute", "gpt2", true, true, false, 0.3f, "gelu_tanh", 1, WeightGrads::now},
+};
+INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kCases), case_name);
+
+// The same bits whether activations are kept or computed again, and whether weight gradients are made at once or later.
+TEST_P(DecoderGradientTest, RecomputationAndDeferredWeightsChangeNoBit) {
+  TestRank rank(cpu_kernels(), 2);
+  Decoder model(config());
+  model.allocate(rank.context, DType::f32);
+  model.initialize(rank.context, 1);
+  run_backward(rank.context, model, WeightGrads::now, DType::f32);
+  std::vector<Tensor> want;
+  for (Param* p : model.params()) want.push_back(p->grad);
+  for (const int every : {0, 1, 2})
+    for (const WeightGrads when : {WeightGrads::now, WeightGrads::later}) {
+      model.set_recompute({every});
+      run_backward(rank.context, model, when, DType::f32);
+      const auto params = model.params();
+      for (size_t i = 0; i < params.size(); ++i)
+        EXPECT_EQ(std::memcmp(params[i]->grad.raw(), want[i].raw(), want[i].bytes()), 0) << params[i]->name;
+    }
+}
+
+}  // namespace
+}  // namespace weft

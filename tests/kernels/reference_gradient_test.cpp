@@ -1,0 +1,305 @@
+// Reference kernels: every backward equals central differences of its forward, in f64.
+#include "workbench.h"
+
+namespace weft {
+namespace {
+
+constexpr DType kType = DType::f64;
+const Kernels& reference = reference_kernels();
+
+// ---- attention ----
+struct AttentionCase {
+  std::string name;
+  int num_heads, num_kv_heads, head_dim;
+  std::vector<int32_t> q_start, k_start;
+  bool causal;
+  float dropout;
+};
+
+class AttentionGradientTest : public testing::TestWithParam<AttentionCase> {};
+
+TEST_P(AttentionGradientTest, EqualsDifferences) {
+  const AttentionCase& c = GetParam();
+  Workbench w;
+  const int64_t queries = c.q_start.back(), keys = c.k_start.back() + 1;  // the last key row belongs to no sequence
+  const Tensor q = w.random(kType, {queries, c.num_heads, c.head_dim}, "q");
+  const Tensor k = w.random(kType, {keys, c.num_kv_heads, c.head_dim}, "k");
+  const Tensor v = w.random(kType, k.shape(), "v"), dy = w.random(kType, q.shape(), "dy");
+  const Tensor y = w.empty(kType, q.shape()), lse = w.empty(kType, {c.num_heads, queries});
+  const AttentionShape shape{.num_heads = c.num_heads,
+                             .num_kv_heads = c.num_kv_heads,
+                             .head_dim = c.head_dim,
+                             .q_start = c.q_start.data(),
+                             .k_start = c.k_start.data(),
+                             .num_sequences = int(c.q_start.size()) - 1,
+                             .causal = c.causal,
+                             .scale = 0.6f};
+  const DropoutKey dropout{.p = c.dropout, .seed = 3, .stream = 5, .first = 100};
+  const auto forward = [&] {
+    reference.attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout});
+    return dot(y, dy);
+  };
+  forward();
+  const Tensor dq = w.empty(kType, q.shape()), dk = w.empty(kType, k.shape()), dv = w.empty(kType, k.shape());
+  reference.attention_backward(w.stream, {.dq = dq,
+                                          .dk = dk,
+                                          .dv = dv,
+                                          .dy = dy,
+                                          .y = w.copy(y),
+                                          .lse = w.copy(lse),
+                                          .q = q,
+                                          .k = k,
+                                          .v = v,
+                                          .shape = shape,
+                                          .dropout = dropout});
+  expect_gradient("dq", q, dq, forward);
+  expect_gradient("dk", k, dk, forward);
+  expect_gradient("dv", v, dv, forward);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, AttentionGradientTest,
+    testing::Values(AttentionCase{"OneHeadFull", 1, 1, 4, {0, 5}, {0, 5}, false, 0},
+                    AttentionCase{"Causal", 2, 2, 3, {0, 6}, {0, 6}, true, 0},
+                    AttentionCase{"SharedKeys", 4, 2, 4, {0, 5}, {0, 5}, true, 0},
+                    AttentionCase{"OneKeyHead", 3, 1, 2, {0, 4}, {0, 4}, true, 0},
+                    AttentionCase{"Documents", 2, 1, 4, {0, 3, 3, 4, 9}, {0, 3, 3, 4, 9}, true, 0},
+                    AttentionCase{"DocumentsFull", 2, 1, 4, {0, 3, 4, 8}, {0, 3, 4, 8}, false, 0},
+                    AttentionCase{"MoreKeysThanQueries", 2, 1, 4, {0, 2, 4}, {0, 5, 8}, true, 0},
+                    AttentionCase{"MoreQueriesThanKeys", 2, 2, 4, {0, 5}, {0, 3}, true, 0},
+                    AttentionCase{"CrossFull", 2, 2, 4, {0, 2, 5}, {0, 3, 4}, false, 0},
+                    AttentionCase{"Dropout", 4, 2, 4, {0, 3, 7}, {0, 3, 7}, true, 0.3f}),
+    [](const auto& test) { return test.param.name; });
+
+// ---- norms ----
+struct NormCase {
+  std::string name;
+  NormKind kind;
+  bool has_residual, has_bias;
+};
+
+class NormGradientTest : public testing::TestWithParam<NormCase> {};
+
+TEST_P(NormGradientTest, EqualsDifferences) {
+  const NormCase& c = GetParam();
+  Workbench w;
+  const Shape shape{3, 7};
+  NormArgs args{.kind = c.kind, .y = w.empty(kType, shape), .rstd = w.empty(kType, {3}), .eps = 1e-2f};
+  args.x = w.random(kType, shape, "x");
+  args.weight = w.random(kType, {7}, "weight");
+  if (c.kind == NormKind::layer) args.mean = w.empty(kType, {3});
+  if (c.has_residual) args.residual = w.random(kType, shape, "residual"), args.sum = w.empty(kType, shape);
+  if (c.has_bias) args.bias = w.random(kType, {7}, "bias");
+  const Tensor dy = w.random(kType, shape, "dy"), dsum = w.random(kType, shape, "dsum");
+  const auto forward = [&] {
+    reference.norm(w.stream, args);
+    return dot(args.y, dy) + (c.has_residual ? dot(args.sum, dsum) : 0);
+  };
+  forward();
+  NormBackwardArgs back{.kind = c.kind, .accumulate = false, .dy = dy, .weight = args.weight};
+  back.dx = w.empty(kType, shape);
+  back.dweight = w.empty(kType, {7});
+  if (c.has_bias) back.dbias = w.empty(kType, {7});
+  if (c.has_residual) back.dsum = dsum;
+  back.x = w.copy(c.has_residual ? args.sum : args.x);
+  back.rstd = w.copy(args.rstd);
+  if (args.mean) back.mean = w.copy(args.mean);
+  reference.norm_backward(w.stream, back);
+  expect_gradient("dx", args.x, back.dx, forward);
+  if (c.has_residual) expect_gradient("dresidual", args.residual, back.dx, forward);
+  expect_gradient("dweight", args.weight, back.dweight, forward);
+  if (c.has_bias) expect_gradient("dbias", args.bias, back.dbias, forward);
+}
+
+TEST_P(NormGradientTest, AccumulatesAndWorksInPlace) {
+  const NormCase& c = GetParam();
+  Workbench w;
+  const Shape shape{3, 7};
+  NormBackwardArgs args{.kind = c.kind, .accumulate = false, .dsum = w.random(kType, shape, "dsum")};
+  args.dx = w.empty(kType, shape), args.dy = w.random(kType, shape, "dy"), args.x = w.random(kType, shape, "x");
+  args.mean = w.random(kType, {3}, "mean"), args.rstd = w.random(kType, {3}, "rstd");
+  args.weight = w.random(kType, {7}, "weight");
+  args.dweight = w.empty(kType, {7}), args.dbias = w.empty(kType, {7});
+  reference.norm_backward(w.stream, args);
+  const std::vector<double> dx = w.values(args.dx), dweight = w.values(args.dweight), dbias = w.values(args.dbias);
+  args.accumulate = true;
+  args.dx = args.dsum;
+  reference.norm_backward(w.stream, args);
+  expect_near("dx in place of dsum", w.values(args.dx), dx, 1e-14);
+  for (size_t i = 0; i < 7; ++i) {
+    EXPECT_NEAR(args.dweight.data<double>()[i], 2 * dweight[i], 1e-13);
+    EXPECT_NEAR(args.dbias.data<double>()[i], 2 * dbias[i], 1e-13);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, NormGradientTest,
+                         testing::Values(NormCase{"Rms", NormKind::rms, false, false},
+                                         NormCase{"RmsResidual", NormKind::rms, true, false},
+                                         NormCase{"RmsBias", NormKind::rms, false, true},
+                                         NormCase{"Layer", NormKind::layer, false, true},
+                                         NormCase{"LayerResidual", NormKind::layer, true, true},
+                                         NormCase{"LayerNoBias", NormKind::layer, false, false}),
+                         [](const auto& test) { return test.param.name; });
+
+// ---- activations, and the products that end in them ----
+class ActivationGradientTest : public testing::TestWithParam<Activation> {};
+INSTANTIATE_TEST_SUITE_P(All, ActivationGradientTest,
+                         testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu),
+                         [](const auto& test) { return name_of(test.param); });
+
+TEST_P(ActivationGradientTest, EqualsDifferences) {
+  Workbench w;
+  const Tensor x = w.random(kType, {4, 9}, "x"), dy = w.random(kType, {4, 9}, "dy");
+  const Tensor y = w.empty(kType, {4, 9}), dx = w.empty(kType, {4, 9});
+  reference.activation_backward(w.stream, dx, dy, x, GetParam());
+  expect_gradient("dx", x, dx, [&] {
+    reference.activation(w.stream, y, x, GetParam());
+    return dot(y, dy);
+  });
+}
+
+TEST_P(ActivationGradientTest, GatedEqualsDifferences) {
+  Workbench w;
+  const Shape shape{4, 9};
+  const Tensor gate = w.random(kType, shape, "gate"), up = w.random(kType, shape, "up");
+  const Tensor dy = w.random(kType, shape, "dy"), y = w.empty(kType, shape);
+  const Tensor dgate = w.empty(kType, shape), dup = w.empty(kType, shape);
+  reference.gated_activation_backward(w.stream, dgate, dup, dy, gate, up, GetParam());
+  const auto forward = [&] {
+    reference.gated_activation(w.stream, y, gate, up, GetParam());
+    return dot(y, dy);
+  };
+  expect_gradient("dgate", gate, dgate, forward);
+  expect_gradient("dup", up, dup, forward);
+}
+
+// Each epilogue equals the product followed by the separate kernel.
+TEST_P(ActivationGradientTest, EpiloguesEqualSeparateKernels) {
+  Workbench w;
+  const Shape shape{5, 6};
+  const Tensor a = w.random(kType, {5, 3}, "a"), b = w.random(kType, {3, 6}, "b"),
+               bias = w.random(kType, {6}, "bias");
+  const Tensor product = w.empty(kType, shape), y = w.empty(kType, shape), out = w.empty(kType, shape);
+  const Tensor pre = w.random(kType, shape, "pre"), up = w.random(kType, shape, "up");
+  const Tensor expected = w.empty(kType, shape), expected2 = w.empty(kType, shape);
+  const auto matmul = [&](const Tensor& to, Epilogue e) {
+    reference.matmul(w.stream, {.y = to, .a = a, .b = b, .epilogue = std::move(e)});
+  };
+  using Kind = Epilogue::Kind;
+  matmul(product, {.bias = bias});
+
+  matmul(y, {.kind = Kind::activate, .f = GetParam(), .bias = bias, .act = out});
+  reference.activation(w.stream, expected, product, GetParam());
+  expect_near("activate: y", w.values(y), w.values(product), 1e-14);
+  expect_near("activate: act", w.values(out), w.values(expected), 1e-14);
+
+  matmul(y, {.kind = Kind::gated, .f = GetParam(), .bias = bias, .act = out, .gate = pre});
+  reference.gated_activation(w.stream, expected, pre, product, GetParam());
+  expect_near("gated: y", w.values(y), w.values(product), 1e-14);
+  expect_near("gated: act", w.values(out), w.values(expected), 1e-14);
+
+  matmul(product, {});
+  matmul(y, {.kind = Kind::activate_backward, .f = GetParam(), .pre = pre});
+  reference.activation_backward(w.stream, expected, product, pre, GetParam());
+  expect_near("activate_backward", w.values(y), w.values(expected), 1e-14);
+
+  matmul(y, {.kind = Kind::gated_backward, .f = GetParam(), .gate = pre, .up = up, .dgate = out});
+  reference.gated_activation_backward(w.stream, expected2, expected, product, pre, up, GetParam());
+  expect_near("gated_backward: dup", w.values(y), w.values(expected), 1e-14);
+  expect_near("gated_backward: dgate", w.values(out), w.values(expected2), 1e-14);
+}
+
+// ---- tokens, positions and the rest ----
+TEST(ReferenceGradientTest, MatmulByTransposedMatmuls) {
+  Workbench w;
+  const Tensor a = w.random(kType, {4, 3}, "a"), b = w.random(kType, {5, 3}, "b"), dy = w.random(kType, {4, 5}, "dy");
+  const Tensor y = w.empty(kType, {4, 5}), da = w.empty(kType, {4, 3}), db = w.empty(kType, {5, 3});
+  reference.matmul(w.stream, {.y = da, .a = dy, .b = b});
+  reference.matmul(w.stream, {.y = db, .a = dy, .b = a, .transpose_a = true});
+  const auto forward = [&] {
+    reference.matmul(w.stream, {.y = y, .a = a, .b = b, .transpose_b = true});
+    return dot(y, dy);
+  };
+  expect_gradient("da", a, da, forward);
+  expect_gradient("db", b, db, forward);
+}
+
+TEST(ReferenceGradientTest, SumRowsIsTheGradientOfABias) {
+  Workbench w;
+  const Tensor a = w.random(kType, {4, 3}, "a"), b = w.random(kType, {3, 5}, "b"), dy = w.random(kType, {4, 5}, "dy");
+  const Tensor bias = w.random(kType, {5}, "bias"), dbias = w.empty(kType, {5}), y = w.empty(kType, {4, 5});
+  reference.sum_rows(w.stream, dbias, dy, false);
+  expect_gradient("dbias", bias, dbias, [&] {
+    reference.matmul(w.stream, {.y = y, .a = a, .b = b, .epilogue = {.bias = bias}});
+    return dot(y, dy);
+  });
+}
+
+TEST(ReferenceGradientTest, RopeByItsInverse) {
+  Workbench w;
+  const std::vector<int32_t> positions{3, 0, 5};
+  const Tensor cos = w.empty(kType, {6, 2}), sin = w.empty(kType, {6, 2});
+  for (int i = 0; i < 12; ++i) {
+    cos.data<double>()[i] = std::cos(0.3 * i);
+    sin.data<double>()[i] = std::sin(0.3 * i);
+  }
+  const Tensor x = w.random(kType, {3, 2, 5}, "x"), dy = w.random(kType, {3, 2, 5}, "dy");
+  const auto rotated = [&](const Tensor& t, bool inverse) {
+    const Tensor result = w.copy(t);
+    reference.rope(w.stream,
+                   {.x = result, .cos = cos, .sin = sin, .positions = positions.data(), .inverse = inverse});
+    return result;
+  };
+  expect_near("there and back", w.values(rotated(rotated(x, false), true)), w.values(x), 1e-14);
+  expect_gradient("dx", x, rotated(dy, true), [&] { return dot(rotated(x, false), dy); });
+}
+
+TEST(ReferenceGradientTest, EmbeddingOfTokensAndPositions) {
+  Workbench w;
+  const std::vector<int32_t> ids{2, 0, 2, 4}, positions{0, 1, 0, 1};
+  const Tensor table = w.random(kType, {5, 3}, "table"), position_table = w.random(kType, {2, 3}, "position_table");
+  const Tensor y = w.empty(kType, {4, 3}), dy = w.random(kType, {4, 3}, "dy");
+  const Tensor dtable = w.allocator.zeros(kType, {5, 3}), dpositions = w.allocator.zeros(kType, {2, 3});
+  reference.embedding_backward(w.stream, dtable, dy, ids.data());
+  reference.embedding_backward(w.stream, dpositions, dy, positions.data());
+  const auto forward = [&] {
+    reference.embedding(w.stream, y, table, ids.data(), position_table, positions.data());
+    return dot(y, dy);
+  };
+  expect_gradient("dtable", table, dtable, forward);
+  expect_gradient("dposition_table", position_table, dpositions, forward);
+  const std::vector<double> once = w.values(dtable);
+  reference.embedding_backward(w.stream, dtable, dy, ids.data());
+  for (size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(dtable.data<double>()[i], 2 * once[i], 1e-14);
+}
+
+TEST(ReferenceGradientTest, CrossEntropy) {
+  Workbench w;
+  const std::vector<int32_t> targets{4, -1, 0, 2};
+  const Tensor logits = w.random(kType, {4, 5}, "logits"), losses = w.empty(kType, {4});
+  const Tensor dlogits = w.copy(logits);
+  reference.cross_entropy(w.stream, losses, dlogits, targets.data(), 0.25f);
+  EXPECT_EQ(losses.data<double>()[1], 0);
+  for (int i = 5; i < 10; ++i) EXPECT_EQ(dlogits.data<double>()[i], 0);
+  expect_gradient("dlogits", logits, dlogits, [&] {
+    reference.cross_entropy(w.stream, losses, logits, targets.data(), 0);
+    double sum = 0;
+    for (int i = 0; i < 4; ++i) sum += losses.data<double>()[i];
+    return 0.25 * sum;
+  });
+}
+
+TEST(ReferenceGradientTest, DropoutIsItsOwnBackward) {
+  Workbench w;
+  const DropoutKey key{.p = 0.4f, .seed = 1, .stream = 2, .first = 77};
+  const Tensor x = w.random(kType, {5, 9}, "x"), dy = w.random(kType, {5, 9}, "dy");
+  const Tensor y = w.empty(kType, {5, 9}), dx = w.empty(kType, {5, 9});
+  reference.dropout(w.stream, dx, dy, key);
+  expect_gradient("dx", x, dx, [&] {
+    reference.dropout(w.stream, y, x, key);
+    return dot(y, dy);
+  });
+}
+
+}  // namespace
+}  // namespace weft

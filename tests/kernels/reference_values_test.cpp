@@ -1,0 +1,248 @@
+// Reference kernels: known values, rounding to every dtype, and messages for misuse.
+#include <limits>
+
+#include "workbench.h"
+
+namespace weft {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+const Kernels& reference = reference_kernels();
+
+// Known-answer vectors of the Random123 distribution (Salmon et al., 2011).
+TEST(PhiloxTest, KnownAnswers) {
+  EXPECT_EQ(philox(0, 0, 0), (Philox4{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox(~uint64_t(0), ~uint64_t(0), ~uint64_t(0)),
+            (Philox4{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  // The digits of pi: counter 243f6a88 85a308d3 13198a2e 03707344, key a4093822 299f31d0.
+  EXPECT_EQ(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
+            (Philox4{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+struct ActivationValue {
+  Activation f;
+  double x, y;
+};
+
+TEST(ReferenceValuesTest, Activations) {
+  Workbench w;
+  for (const ActivationValue& c : {
+           ActivationValue{Activation::gelu, 1, 0.841344746068543},  // the normal distribution at 1
+           ActivationValue{Activation::gelu, -2, -2 * 0.022750131948179},
+           ActivationValue{Activation::gelu, -40, 0},
+           ActivationValue{Activation::gelu_tanh, 1, 0.841191990608277},
+           ActivationValue{Activation::gelu_tanh, 0, 0},
+           ActivationValue{Activation::relu, -3, 0},
+           ActivationValue{Activation::relu, 3, 3},
+           ActivationValue{Activation::silu, 1, 0.731058578630005},
+           ActivationValue{Activation::silu, -800, 0},
+           ActivationValue{Activation::silu, 800, 800},
+       }) {
+    const Tensor y = w.empty(DType::f64, {1});
+    reference.activation(w.stream, y, w.vector({c.x}), c.f);
+    EXPECT_NEAR(*y.data<double>(), c.y, 1e-14) << "f " << int(c.f) << " of " << c.x;
+  }
+}
+
+TEST(ReferenceValuesTest, MatmulOfEveryTransposeAccumulates) {
+  Workbench w;
+  const Tensor y = w.of(DType::f64, {2, 2}, {100, 200, 300, 400});
+  const std::vector<double> a{1, 2, 3, 4, 5, 6}, a_transposed{1, 4, 2, 5, 3, 6};
+  const std::vector<double> b{1, 0, 2, 1, 0, 3}, b_transposed{1, 2, 0, 0, 1, 3};
+  const Tensor a_plain = w.of(DType::f64, {2, 3}, a), a_t = w.of(DType::f64, {3, 2}, a_transposed);
+  const Tensor b_plain = w.of(DType::f64, {3, 2}, b), b_t = w.of(DType::f64, {2, 3}, b_transposed);
+  const std::vector<double> expected{5, 11, 14, 23};
+  reference.matmul(w.stream, {.y = y, .a = a_plain, .b = b_plain, .accumulate = true});
+  expect_near("accumulated", w.values(y), std::vector<double>{105, 211, 314, 423}, 0);
+  reference.matmul(w.stream, {.y = y, .a = a_t, .b = b_plain, .transpose_a = true});
+  expect_near("transpose_a", w.values(y), expected, 0);
+  reference.matmul(w.stream, {.y = y, .a = a_plain, .b = b_t, .transpose_b = true});
+  expect_near("transpose_b", w.values(y), expected, 0);
+}
+
+TEST(ReferenceValuesTest, AttentionAveragesValuesOfEqualScores) {
+  Workbench w;
+  const std::vector<int32_t> q_start{0, 2}, k_start{1, 4};
+  const AttentionShape shape{.num_heads = 1,
+                             .num_kv_heads = 1,
+                             .head_dim = 1,
+                             .q_start = q_start.data(),
+                             .k_start = k_start.data(),
+                             .num_sequences = 1,
+                             .causal = true,
+                             .scale = 1};
+  const Tensor q = w.of(DType::f64, {2, 1, 1}, {0, 0}), k = w.random(DType::f64, {5, 1, 1}, "k");
+  const Tensor v = w.of(DType::f64, {5, 1, 1}, {1000, 1, 3, 8, 1000});
+  const Tensor y = w.empty(DType::f64, {2, 1, 1}), lse = w.empty(DType::f64, {1, 2});
+  reference.attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape});
+  expect_near("y", w.values(y), std::vector<double>{2, 4}, 1e-14);
+  expect_near("lse", w.values(lse), std::vector<double>{std::log(2), std::log(3)}, 1e-14);
+}
+
+TEST(ReferenceValuesTest, AttentionWithoutKeysIsZero) {
+  Workbench w;
+  const std::vector<int32_t> q_start{0, 3}, k_start{0, 2};
+  const AttentionShape shape{.num_heads = 1,
+                             .num_kv_heads = 1,
+                             .head_dim = 2,
+                             .q_start = q_start.data(),
+                             .k_start = k_start.data(),
+                             .num_sequences = 1,
+                             .causal = true,
+                             .scale = 1};
+  const Tensor q = w.random(DType::f64, {3, 1, 2}, "q"), k = w.random(DType::f64, {2, 1, 2}, "k");
+  const Tensor y = w.empty(DType::f64, {3, 1, 2}), lse = w.empty(DType::f64, {1, 3});
+  reference.attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = k, .shape = shape});
+  EXPECT_EQ(y.data<double>()[0], 0);
+  EXPECT_EQ(y.data<double>()[1], 0);
+  EXPECT_EQ(lse.data<double>()[0], -kInfinity);
+}
+
+TEST(ReferenceValuesTest, DropoutKeepsWhatPhiloxSays) {
+  Workbench w;
+  constexpr int64_t kCount = 20000;
+  const DropoutKey key{.p = 0.25f, .seed = 11, .stream = 4, .first = uint64_t(1) << 33};
+  const Tensor x = w.empty(DType::f64, {kCount}), y = w.empty(DType::f64, {kCount});
+  reference.fill(w.stream, x, 3);
+  reference.dropout(w.stream, y, x, key);
+  int64_t kept = 0;
+  for (int64_t i = 0; i < kCount; ++i) {
+    const bool is_kept = to_uniform(philox(11, (uint64_t(1) << 33) + uint64_t(i), 4)[0]) >= 0.25f;
+    ASSERT_EQ(y.data<double>()[i], is_kept ? 4.0 : 0.0);
+    kept += is_kept;
+  }
+  EXPECT_NEAR(double(kept) / double(kCount), 0.75, 4 * std::sqrt(0.75 * 0.25 / double(kCount)));
+  reference.dropout(w.stream, y, x, {.p = 0});
+  EXPECT_EQ(w.values(y), w.values(x));
+}
+
+// A scalar written out by hand, three steps.
+TEST(ReferenceValuesTest, AdamW) {
+  Workbench w;
+  double p = 0.7, m = 0, v = 0;
+  const Tensor master = w.vector({p}), m_state = w.vector({0}), v_state = w.vector({0});
+  const Tensor value = w.empty(DType::bf16, {1});
+  for (int step = 1; step <= 3; ++step) {
+    const double g = 0.3 * step, c1 = 1 - std::pow(0.5, step), c2 = 1 - std::pow(0.75, step);
+    reference.adamw(w.stream, {.master = master,
+                               .value = value,
+                               .m = m_state,
+                               .v = v_state,
+                               .grad = w.vector({g * 8}),
+                               .grad_scale = 0.125f,
+                               .lr = 0.0625f,
+                               .beta1 = 0.5f,
+                               .beta2 = 0.75f,
+                               .eps = 0.03125f,
+                               .weight_decay = 0.25f,
+                               .bias_correction1 = float(c1),
+                               .bias_correction2 = float(c2)});
+    m = 0.5 * m + 0.5 * g;
+    v = 0.75 * v + 0.25 * g * g;
+    p = p - 0.0625 * (m / c1 / (std::sqrt(v / c2) + 0.03125) + 0.25 * p);
+    EXPECT_NEAR(*master.data<double>(), p, 1e-15) << "step " << step;
+    EXPECT_EQ(float(*value.data<BFloat16>()), float(BFloat16(float(p))));
+  }
+}
+
+TEST(ReferenceValuesTest, SumsOfSquares) {
+  Workbench w;
+  EXPECT_EQ(reference.sum_of_squares(w.stream, w.vector({1, 2, -3})), 14);
+  const Tensor large = w.of(DType::f32, {2}, {3e38, 3e38});
+  EXPECT_TRUE(std::isfinite(reference.sum_of_squares(w.stream, large)));
+  EXPECT_FALSE(std::isfinite(reference.sum_of_squares(w.stream, w.vector({1, kInfinity}))));
+  EXPECT_FALSE(std::isfinite(reference.sum_of_squares(w.stream, w.vector({1, NAN}))));
+}
+
+TEST(ReferenceValuesTest, CrossEntropyOfLargeLogitsIsFinite) {
+  Workbench w;
+  const std::vector<int32_t> targets{0, 1};
+  const Tensor logits = w.of(DType::f64, {2, 3}, {9000, 0, 0, 9000, 0, 0}), losses = w.empty(DType::f64, {2});
+  reference.cross_entropy(w.stream, losses, logits, targets.data(), 1);
+  expect_near("losses", w.values(losses), std::vector<double>{0, 9000}, 0);
+  expect_near("dlogits", w.values(logits), std::vector<double>{0, 0, 0, 1, -1, 0}, 0);
+}
+
+// Rounding to 16 bits is one rounding of the double, not a second one of its float.
+TEST(ReferenceValuesTest, StoresRoundOnce) {
+  Workbench w;
+  const double tiny = 0x1p-40;
+  EXPECT_EQ(w.values(w.of(DType::bf16, {4}, {1 + 0x1p-8, 1 + 0x1p-8 + tiny, 1 + 3 * 0x1p-8, 1 + 3 * 0x1p-8 - tiny})),
+            (std::vector<double>{1, 1 + 0x1p-7, 1 + 2 * 0x1p-7, 1 + 0x1p-7}));
+  EXPECT_EQ(w.values(w.of(DType::f16, {3}, {1 + 0x1p-11, 1 + 0x1p-11 + tiny, -(1 + 0x1p-11 + tiny)})),
+            (std::vector<double>{1, 1 + 0x1p-10, -(1 + 0x1p-10)}));
+  EXPECT_EQ(w.values(w.of(DType::f32, {2}, {1 + 0x1p-24, 1 + 0x1p-24 + tiny})),
+            (std::vector<double>{1, 1 + 0x1p-23}));
+  EXPECT_EQ(w.values(w.of(DType::f16, {2}, {65520, -1e300})), (std::vector<double>{kInfinity, -kInfinity}));
+  EXPECT_EQ(w.values(w.of(DType::bf16, {2}, {3.4e38, 1e39})), (std::vector<double>{kInfinity, kInfinity}));
+  EXPECT_TRUE(std::isnan(w.values(w.of(DType::bf16, {1}, {NAN}))[0]));
+}
+
+// ---- misuse ----
+void expect_error(std::string_view part, FunctionRef<void()> body) {
+  try {
+    body();
+    ADD_FAILURE() << "nothing was thrown; expected: " << part;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string_view(error.what()).find(part), std::string_view::npos) << error.what();
+  }
+}
+
+TEST(ReferenceMisuseTest, ShapesAndDtypes) {
+  Workbench w;
+  const Tensor f32 = w.random(DType::f32, {2, 3}, "x"), bf16 = w.random(DType::bf16, {2, 3}, "x");
+  const Tensor wide = w.random(DType::f32, {2, 4}, "x"), ints = w.empty(DType::i32, {2, 3});
+  const std::vector<int32_t> ids{0, 7};
+  expect_error("add: b is [2, 4], but must be [2, 3]", [&] { reference.add(w.stream, f32, f32, wide); });
+  expect_error("add: b holds bf16, but must hold f32", [&] { reference.add(w.stream, f32, f32, bf16); });
+  expect_error("add: y is missing", [&] { reference.add(w.stream, {}, f32, f32); });
+  expect_error("fill: y holds i32", [&] { reference.fill(w.stream, ints, 1); });
+  expect_error("matmul: b is [2, 4], but must be [3, 3]",
+               [&] { reference.matmul(w.stream, {.y = f32, .a = f32, .b = wide}); });
+  expect_error("matmul: gate is missing", [&] {
+    reference.matmul(w.stream, {.y = w.empty(DType::f32, {2, 4}),
+                                .a = w.empty(DType::f32, {2, 2}),
+                                .b = wide,
+                                .epilogue = {.kind = Epilogue::Kind::gated, .act = wide}});
+  });
+  expect_error("embedding: ids[1] is 7, but must be in [0, 2)", [&] {
+    reference.embedding(w.stream, w.empty(DType::f32, {2, 3}), f32, ids.data(), {}, nullptr);
+  });
+  expect_error("cross_entropy: targets[1] is 7, but must be in [-1, 3)",
+               [&] { reference.cross_entropy(w.stream, w.empty(DType::f32, {2}), f32, ids.data(), 0); });
+  expect_error("rms norm: rstd holds f64, but must hold f32", [&] {
+    reference.norm(w.stream,
+                   {.y = f32, .rstd = w.empty(DType::f64, {2}), .x = f32, .weight = w.empty(DType::f32, {3})});
+  });
+  expect_error("memory of the CPU", [&] {
+    Workbench meta(1, Device::meta);
+    reference.fill(w.stream, meta.empty(DType::f32, {2}), 1);
+  });
+}
+
+TEST(ReferenceMisuseTest, AttentionStarts) {
+  Workbench w;
+  const Tensor q = w.random(DType::f32, {4, 2, 3}, "q"), y = w.empty(DType::f32, {4, 2, 3});
+  const auto run = [&](std::vector<int32_t> q_start, std::vector<int32_t> k_start, int num_kv_heads = 2) {
+    const Tensor k = w.random(DType::f32, {4, num_kv_heads, 3}, "k");
+    reference.attention(w.stream, {.y = y,
+                                   .q = q,
+                                   .k = k,
+                                   .v = k,
+                                   .shape = {.num_heads = 2,
+                                             .num_kv_heads = num_kv_heads,
+                                             .head_dim = 3,
+                                             .q_start = q_start.data(),
+                                             .k_start = k_start.data(),
+                                             .num_sequences = int(q_start.size()) - 1,
+                                             .scale = 1}});
+  };
+  EXPECT_NO_THROW(run({0, 4}, {0, 4}));
+  expect_error("cover query rows 0 to 3, but must cover 0 to 4", [&] { run({0, 3}, {0, 4}); });
+  expect_error("cover key rows 0 to 5, but there are 4", [&] { run({0, 4}, {0, 5}); });
+  expect_error("sequence 1 ends before it begins", [&] { run({0, 3, 2, 4}, {0, 3, 3, 4}); });
+  expect_error("2 query heads cannot share 3 key/value heads evenly", [&] { run({0, 4}, {0, 4}, 3); });
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,95 @@
+// Workbench: a stream with its team and memory, random tensors, and the comparison of gradients with differences.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <span>
+#include <string>
+
+#include "weft/base/philox.h"
+#include "weft/kernels/kernels.h"
+
+namespace weft {
+
+struct Workbench {
+  explicit Workbench(int num_threads = 1, Device device = Device::cpu)
+      : team(num_threads), allocator(device), stream(team, allocator) {}
+
+  Tensor empty(DType dtype, Shape shape) { return allocator.empty(dtype, shape); }
+
+  // Normal deviates, the same for the same name.
+  Tensor random(DType dtype, Shape shape, std::string_view name) {
+    const Tensor f64 = empty(DType::f64, shape), result = empty(dtype, shape);
+    for (int64_t i = 0; i < f64.numel(); ++i)
+      f64.data<double>()[i] = double(philox_normal(7, name_hash(name), uint64_t(i)));
+    reference_kernels().convert(stream, result, f64);
+    return result;
+  }
+
+  Tensor of(DType dtype, Shape shape, const std::vector<double>& values) {
+    const Tensor f64 = empty(DType::f64, shape), result = empty(dtype, shape);
+    std::copy(values.begin(), values.end(), f64.data<double>());
+    reference_kernels().convert(stream, result, f64);
+    return result;
+  }
+  Tensor vector(const std::vector<double>& values) { return of(DType::f64, {int64_t(values.size())}, values); }
+
+  Tensor copy(const Tensor& x) {
+    const Tensor result = empty(x.dtype(), x.shape());
+    std::memcpy(result.raw(), x.raw(), x.bytes());
+    return result;
+  }
+
+  std::vector<double> values(const Tensor& x) {
+    const Tensor f64 = empty(DType::f64, x.shape());
+    reference_kernels().convert(stream, f64, x);
+    return {f64.data<double>(), f64.data<double>() + f64.numel()};
+  }
+
+  ThreadTeam team;
+  Allocator allocator;
+  Stream stream;
+};
+
+inline std::string name_of(Activation f) {
+  switch (f) {
+    case Activation::gelu: return "gelu";
+    case Activation::gelu_tanh: return "gelu_tanh";
+    case Activation::relu: return "relu";
+    case Activation::silu: return "silu";
+  }
+  return "unknown";
+}
+
+inline double dot(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  for (int64_t i = 0; i < a.numel(); ++i) sum += a.data<double>()[i] * b.data<double>()[i];
+  return sum;
+}
+
+// dx must be the gradient of loss() with respect to the f64 tensor x, within 1e-7 of its largest element.
+inline void expect_gradient(std::string_view name, const Tensor& x, const Tensor& dx, FunctionRef<double()> loss) {
+  constexpr double kStep = 1e-5;
+  double largest = 0;
+  for (int64_t i = 0; i < x.numel(); ++i) largest = std::max(largest, std::abs(dx.data<double>()[i]));
+  ASSERT_GT(largest, 0) << name << ": a gradient of zeros tests nothing";
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    double& element = x.data<double>()[i];
+    const double at = element;
+    element = at + kStep;
+    const double above = loss();
+    element = at - kStep;
+    const double below = loss();
+    element = at;
+    ASSERT_NEAR(dx.data<double>()[i], (above - below) / (2 * kStep), 1e-7 * largest) << name << ", element " << i;
+  }
+}
+
+inline void expect_near(std::string_view name, std::span<const double> actual, std::span<const double> expected,
+                        double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size()) << name;
+  for (size_t i = 0; i < actual.size(); ++i)
+    ASSERT_NEAR(actual[i], expected[i], tolerance) << name << ", element " << i;
+}
+
+}  // namespace weft
