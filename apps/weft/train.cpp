@@ -44,6 +44,7 @@ void train(const Options& o, const std::vector<std::string>& overrides) {
   std::signal(SIGINT, stop_after_step);
   std::signal(SIGTERM, stop_after_step);
   const RunReport r = weft::train(recipe, {.stop = &asked_to_stop});
+  if (!r.is_first_rank) return;  // of the processes of a launcher, one speaks
   o.output.json({{"first_step", r.first_step},
                  {"steps", r.steps},
                  {"first_loss", r.first_loss},

@@ -114,7 +114,8 @@ constexpr Case kCases[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kCases), case_name);
 
-// The same bits whether activations are kept or computed again, and whether weight gradients are made at once or later.
+// The same bits whether activations are kept or computed again, and whether weight gradients are made at once or
+// later.
 TEST_P(DecoderGradientTest, RecomputationAndDeferredWeightsChangeNoBit) {
   TestRank rank(cpu_kernels(), 2);
   Decoder model(config());
