@@ -42,6 +42,8 @@ void expect_failures(Communicator& c, Communicator& patient, bool is_shared) {
       "a mismatch", [&] { c.rank() == 1 ? mismatched->broadcast(x, 1) : mismatched->all_reduce(x); },
       "rank 0 calls all_reduce of 4096 bytes f32, rank 1 calls broadcast from rank 1 of 4096 bytes f32 "
       "(group mismatched, call 1)");
+  expect_text(
+      "a broken group", [&] { mismatched->barrier(); }, "group mismatched is broken by an earlier failure");
   if (c.rank() != 1) {
     const auto wait = [&] { late->all_reduce(x); };  // on a busy machine other ranks may be late too
     if (is_shared) expect_text("a missing rank", wait, "rank 1 (it has made 0 calls)");

@@ -170,7 +170,7 @@ TEST_F(DatasetTest, NamesMistakes) {
 
 // Whatever call fails: an Error, nothing half-written under a final name, and the next start does it right.
 TEST_F(DatasetTest, LeavesNothingHalfWrittenWhenACallFails) {
-  const std::string text(100'000, 'x');
+  const std::string text(40'000, 'x');
   DatasetOptions wanted = options(folder_.write("a.txt", text));
   wanted.tokenizer = "char";
   int64_t failed = 0;

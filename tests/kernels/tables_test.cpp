@@ -8,7 +8,8 @@ namespace {
 
 class TablesTest : public testing::TestWithParam<const Kernels* (*)()> {};
 INSTANTIATE_TEST_SUITE_P(All, TablesTest,
-                         testing::Values([] { return &reference_kernels(); }, [] { return &meta_kernels(); }),
+                         testing::Values([] { return &reference_kernels(); }, [] { return &meta_kernels(); },
+                                         [] { return &cpu_kernels(); }),
                          [](const auto& test) { return std::string(test.param()->name); });
 
 TEST_P(TablesTest, HasEveryEntry) {

@@ -1,6 +1,7 @@
 // Machine: hwloc for the topology, the processor for its instruction sets, the driver's files for GPUs.
 #include "weft/base/machine.h"
 
+#include <fmt/format.h>
 #include <hwloc.h>
 #include <sched.h>
 #include <unistd.h>
@@ -56,7 +57,7 @@ void read_topology(Machine& m) {
 std::vector<std::string> instruction_sets() {
   std::vector<std::string> names;
 #if defined(__x86_64__)
-  const std::string flags = " " + value_in("/proc/cpuinfo", "flags") + " ";
+  const std::string flags = fmt::format(" {} ", value_in("/proc/cpuinfo", "flags"));
   for (const char* name : {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16", "avx512_vnni",
                            "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"})
     if (flags.find(std::string(" ") + name + " ") != std::string::npos) names.emplace_back(name);

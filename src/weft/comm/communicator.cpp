@@ -15,7 +15,7 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 std::byte* bytes_of(const Tensor& t) { return t ? static_cast<std::byte*>(t.raw()) : nullptr; }
 
 void check_host(CommOp op, const Tensor& t) {
-  check(!t || t.device() == Device::cpu, "{}: this group moves host memory, the tensor is on a device", name_of(op));
+  check(!t || t.device() != Device::cuda, "{}: this group moves host memory, the tensor is on a device", name_of(op));
 }
 
 void check_reducible(CommOp op, DType dtype) {

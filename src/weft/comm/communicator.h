@@ -36,8 +36,8 @@ using CommObserver = std::function<void(const CommEvent&)>;  // called on the th
 //
 // When a rank fails, `abort` wakes every other rank out of whatever it waits in with AbortedError. A collective whose
 // kind, size or dtype differs between ranks is an Error that names both sides, never a hang. A collective that some
-// rank does not join within CommOptions::timeout is an Error that names the missing ranks. After an Error the group
-// is broken: every later call on it throws.
+// rank does not join within CommOptions::timeout is an Error that names the missing ranks. After such an Error
+// the group is broken: every later collective throws. Tensors that do not fit are refused before anything moves.
 //
 // A communicator belongs to one thread. Blocking collectives that follow started ones are run behind them, in order;
 // send and recv are not held up by them. Calls do not allocate in the steady state.

@@ -3,7 +3,7 @@
 
 #include <xxhash.h>
 
-#include <cstring>
+#include <algorithm>
 #include <random>
 
 namespace weft {
@@ -23,6 +23,17 @@ uint64_t checksum_of_tail(const std::vector<uint64_t>& documents, const std::vec
   return XXH3_64bits_digest(state.get());
 }
 
+// Returns the largest id, a negative one counting as very large.
+template <class T>
+uint32_t store_tokens(std::span<const int32_t> ids, std::byte* to) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    store_le(to + i * sizeof(T), T(ids[i]));
+    largest = std::max(largest, uint32_t(ids[i]));
+  }
+  return largest;
+}
+
 }  // namespace
 
 TokenFileWriter::TokenFileWriter(FileSystem& fs, std::string path, const Tokenizer& tokenizer)
@@ -34,7 +45,7 @@ TokenFileWriter::TokenFileWriter(FileSystem& fs, std::string path, const Tokeniz
   footer_.end_of_document = tokenizer.end_of_document().value_or(-1);
   footer_.tokenizer_fingerprint = tokenizer.fingerprint();
   footer_.tokenizer_bytes = tokenizer_json_.size();
-  chunk_.reserve(size_t(kTokenChunk) * footer_.token_bytes);
+  chunk_.resize(size_t(kTokenChunk) * footer_.token_bytes);
   file_ = std::make_unique<OutputFile>(fs_, temporary_);
   try {
     file_->write(bytes_of(std::string_view(footer_.magic, sizeof footer_.magic)));
@@ -54,28 +65,34 @@ void TokenFileWriter::begin_document() { starts_document_ = true; }
 void TokenFileWriter::append(std::span<const int32_t> ids) {
   if (ids.empty()) return;
   if (starts_document_) {
-    if (!documents_.empty() && footer_.end_of_document >= 0) put(footer_.end_of_document);
+    if (!documents_.empty() && footer_.end_of_document >= 0) put({&footer_.end_of_document, 1});
     documents_.push_back(footer_.num_tokens);
     starts_document_ = false;
   }
-  for (const int32_t id : ids) put(id);
+  put(ids);
 }
 
-void TokenFileWriter::put(int32_t id) {
-  check(uint32_t(id) < footer_.vocab_size, "token file: id {} is outside the vocabulary of {}", id,
-        footer_.vocab_size);
-  const size_t at = chunk_.size();
-  chunk_.resize(at + footer_.token_bytes);
-  std::memcpy(chunk_.data() + at, &id, footer_.token_bytes);  // little-endian: the low bytes come first
-  ++footer_.num_tokens;
-  if (chunk_.size() == size_t(kTokenChunk) * footer_.token_bytes) flush_chunk();
+void TokenFileWriter::put(std::span<const int32_t> ids) {
+  while (!ids.empty()) {
+    const std::span<const int32_t> some = ids.first(std::min(ids.size(), size_t(kTokenChunk) - chunk_tokens_));
+    std::byte* to = chunk_.data() + chunk_tokens_ * footer_.token_bytes;
+    const uint32_t largest =
+        footer_.token_bytes == 2 ? store_tokens<uint16_t>(some, to) : store_tokens<uint32_t>(some, to);
+    check(largest < footer_.vocab_size, "token file: id {} is outside the vocabulary of {}", int32_t(largest),
+          footer_.vocab_size);
+    chunk_tokens_ += some.size();
+    footer_.num_tokens += some.size();
+    if (chunk_tokens_ == size_t(kTokenChunk)) flush_chunk();
+    ids = ids.subspan(some.size());
+  }
 }
 
 void TokenFileWriter::flush_chunk() {
-  if (chunk_.empty()) return;
-  checksums_.push_back(XXH3_64bits(chunk_.data(), chunk_.size()));
-  file_->write(chunk_);
-  chunk_.clear();
+  if (chunk_tokens_ == 0) return;
+  const Bytes bytes = Bytes(chunk_).first(chunk_tokens_ * footer_.token_bytes);
+  checksums_.push_back(XXH3_64bits(bytes.data(), bytes.size()));
+  file_->write(bytes);
+  chunk_tokens_ = 0;
 }
 
 void TokenFileWriter::finish(int64_t source_bytes, int64_t skipped_files) {

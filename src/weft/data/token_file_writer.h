@@ -29,13 +29,14 @@ class TokenFileWriter {
   int64_t num_tokens() const { return int64_t(footer_.num_tokens); }
 
  private:
-  void put(int32_t id);
+  void put(std::span<const int32_t> ids);
   void flush_chunk();
 
   FileSystem& fs_;
   std::string path_, temporary_, tokenizer_json_;
   TokenFileFooter footer_;
-  std::vector<std::byte> chunk_;  // at most kTokenChunk tokens
+  std::vector<std::byte> chunk_;  // room for kTokenChunk tokens
+  size_t chunk_tokens_ = 0;       // of them used
   std::vector<uint64_t> documents_, checksums_;
   bool starts_document_ = true;
   std::unique_ptr<OutputFile> file_;

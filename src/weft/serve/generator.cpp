@@ -33,15 +33,20 @@ int64_t Generator::generate(std::span<const int32_t> prompt, const GenerateOptio
   const int64_t capacity = std::min(c.context, int64_t(prompt.size()) + options.max_tokens);
   KvCache cache(context_, model_.params().front()->value.dtype(), int(c.layers), capacity, c.kv_heads, c.head_dim);
   Sampler sampler(options.sampling);
+  std::vector<int32_t> seen(prompt.begin(), prompt.end());
+  size_t first_new = 0;  // of `seen`: what the cache does not hold yet
   int64_t made = 0;
-  std::span<const int32_t> tokens = prompt;
-  int32_t token = 0;
-  while (made < options.max_tokens && cache.length() + int64_t(tokens.size()) <= capacity) {
-    token = sampler.choose(next_logits(tokens, cache), uint64_t(cache.length()));
+  for (; made < options.max_tokens; ++made) {
+    if (cache.length() + int64_t(seen.size() - first_new) > capacity) {
+      cache.clear();
+      first_new = seen.size() - size_t(std::max<int64_t>(1, capacity / 2));
+    }
+    const std::span<const float> logits = next_logits(std::span(seen).subspan(first_new), cache);
+    const int32_t token = sampler.choose(logits, uint64_t(seen.size()));
     if (token == options.stop_token) break;
     on_token(token);
-    ++made;
-    tokens = {&token, 1};
+    first_new = seen.size();
+    seen.push_back(token);
   }
   return made;
 }

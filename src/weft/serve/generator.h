@@ -21,7 +21,8 @@ class Generator {
   // The model must have its values; both outlive the generator.
   Generator(Context& context, Decoder& model) : context_(context), model_(model) {}
 
-  // Calls on_token for every new token. Stops after max_tokens, at stop_token, or when the model's context is full.
+  // Calls on_token for every new token. Stops after max_tokens or at stop_token. When the model's context is full it
+  // goes on from the newer half of what it saw.
   // Returns how many tokens were made. Throws UsageError when the prompt is empty or fills the context.
   int64_t generate(std::span<const int32_t> prompt, const GenerateOptions& options,
                    FunctionRef<void(int32_t token)> on_token);

@@ -27,12 +27,12 @@ class CharTokenizer : public Tokenizer {
 // Collects the code points of a training text, piece by piece; a piece ends with a whole code point.
 class CodePointSet {
  public:
-  CodePointSet() : seen_(0x110000, false) {}
+  CodePointSet() : seen_(0x110000 / 64) {}
   void add(std::string_view text);  // throws EncodeError where the text is not UTF-8
   std::vector<char32_t> sorted() const;
 
  private:
-  std::vector<bool> seen_;
+  std::vector<uint64_t> seen_;  // a bit a code point
 };
 
 }  // namespace weft

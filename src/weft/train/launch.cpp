@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 
-#include "weft/comm/threads/run_ranks.h"
+#include "weft/comm/mpi/mpi.h"
+#include "weft/comm/run_world.h"
 #include "weft/train/progress.h"
 
 namespace weft {
@@ -39,14 +41,25 @@ int usable_cores() {
 }
 
 RunReport train(Recipe recipe, RunOptions options) {
-  const int num_ranks = recipe.mesh.size();
-  const Dataset dataset = prepare(recipe);
-  set_vocab(recipe, dataset.tokenizer->vocab_size());
-  options.threads = std::max(1, usable_cores() / num_ranks);
+  options.threads = std::max(1, usable_cores() / recipe.mesh.size());
   RunReport report;
-  run_ranks(num_ranks, [&](Communicator& world) {
-    const RunReport mine = run_rank(recipe, dataset, world, options);
-    if (world.rank() == 0) report = mine;
+  // Ranks that are threads share one data set; ranks that are processes each open what the first one has built.
+  std::optional<Dataset> shared;
+  if (!launched_by_mpi()) {
+    shared = prepare(recipe);
+    set_vocab(recipe, shared->tokenizer->vocab_size());
+  }
+  run_world(recipe.mesh.size(), [&](Communicator& world) {
+    if (shared) {
+      const RunReport mine = run_rank(recipe, *shared, world, options);
+      if (world.rank() == 0) report = mine;
+      return;
+    }
+    if (world.rank() == 0) shared = prepare(recipe);
+    world.barrier();
+    if (world.rank() != 0) shared = prepare(recipe);
+    set_vocab(recipe, shared->tokenizer->vocab_size());
+    report = run_rank(recipe, *shared, world, options);
   });
   return report;
 }

@@ -111,6 +111,7 @@ class Run {
     make_folders(FileSystem::real(), recipe_.log.dir);
     resume();
     if (world_.rank() == 0) reporter_.emplace(recipe_, trainer_.next_step(), options_.plain_every);
+    report_.is_first_rank = world_.rank() == 0;
     report_.first_step = trainer_.next_step();
     report_.eval_loss = std::numeric_limits<double>::quiet_NaN();
     const double begin_s = seconds_now();

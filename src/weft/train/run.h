@@ -19,6 +19,7 @@ struct RunReport {
   double seconds = 0;
   std::string checkpoint;  // the last one written; empty when none was
   bool was_interrupted = false;
+  bool is_first_rank = true;
 };
 
 struct RunOptions {

@@ -97,7 +97,7 @@ void Trainer::stop_not_finite(double loss) {
   ranks_.all_reduce(first, Reduction::min);
   const int64_t culprit = *first.data<int64_t>();
   if (culprit != ranks_.rank() && culprit < ranks_.size())
-    throw AbortedError("rank {} met a number that is not finite at step {}", culprit, next_step_);
+    throw AbortedError("rank {} met a number that is not finite at step {}", culprit, next_step_ + 1);
   throw Error(
       "step {}: {} on rank {} (loss {}); lower optimizer.lr, or write train.on_not_finite = \"skip\" to leave "
       "such steps out",

@@ -16,6 +16,7 @@ class KvCache {
   // Appends rows of one layer behind the first length() and returns all of them.
   std::array<Tensor, 2> append(int layer, const Tensor& k, const Tensor& v);
   void advance(int64_t num_tokens);  // after every layer has appended
+  void clear() { length_ = 0; }
 
  private:
   std::vector<Tensor> keys_, values_;  // [capacity, K, D] each

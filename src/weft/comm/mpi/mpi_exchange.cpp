@@ -49,7 +49,14 @@ MpiExchange::MpiExchange(MPI_Comm comm, std::string_view label, const MpiWait& w
 }
 
 void MpiExchange::run(const Collective& call) {
+  if (is_broken_) throw Error("{}: group {} is broken by an earlier failure", describe(call), label_);
+  is_broken_ = true;  // unless it ends well
   compare(call);
+  move(call);
+  is_broken_ = false;
+}
+
+void MpiExchange::move(const Collective& call) {
   const auto own = [&](int) { return std::span(call.in, call.bytes); };
   switch (call.op) {
     case CommOp::barrier: return;  // comparing was one

@@ -39,6 +39,7 @@ class MpiExchange {
   using Out = FunctionRef<std::span<std::byte>(int rank)>;
 
   void compare(const Collective& call);
+  void move(const Collective& call);
   void wait_for_requests(const Collective& call);
   void exchange(const Collective& call, Out receive, In send);  // everybody with everybody
   void all_reduce(const Collective& call);
@@ -51,6 +52,7 @@ class MpiExchange {
   std::string label_;
   const MpiWait& wait_;
   int rank_ = 0, size_ = 1;
+  bool is_broken_ = false;
   std::vector<MPI_Request> requests_;
   std::vector<Post> posts_;
   std::vector<int64_t> counts_;  // of an all_to_all: out and in, of each rank

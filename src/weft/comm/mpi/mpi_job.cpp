@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr std::chrono::milliseconds kNap{20};
 constexpr std::chrono::microseconds kShortNap{100};  // while MPI has something to move
+constexpr int kLastPolls = 200'000;                  // more than 10 s
 
 // MPI aligns windows to little. Processes map them at whole pages, so all of them round up to the same byte.
 std::byte* round_up_to_page(void* data) {
@@ -56,9 +57,10 @@ MpiJob::MpiJob() {
 
 MpiJob::~MpiJob() {
   if (std::uncaught_exceptions() > 0) return;
-  while (num_outgoing_ > 0) {
+  for (int polls = 0; num_outgoing_ > 0; ++polls) {
     make_progress();
     usleep(20);
+    if (polls == kLastPolls) abort(fmt::format("{} sent messages were never received", num_outgoing_.load()), 1);
   }
   free_windows();
   MPI_Finalize();

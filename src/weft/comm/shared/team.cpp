@@ -34,6 +34,12 @@ void SharedMemoryTeam::run(const Collective& call) {
   host_.check_alive();
   if (size_ == 1) return run_alone(call);
   if (is_broken_) throw Error("{}: group {} is broken by an earlier failure", describe(call), label_);
+  is_broken_ = true;  // unless it ends well
+  run_together(call);
+  is_broken_ = false;
+}
+
+void SharedMemoryTeam::run_together(const Collective& call) {
   ++round_;
   post(call);
   meet(call);
@@ -135,7 +141,6 @@ bool SharedMemoryTeam::withdraw(uint64_t generation) {
     if (seen >> 32 != generation || uint32_t(seen) == uint32_t(size_)) return false;
   } while (!arrivals.compare_exchange_weak(seen, seen - 1));
   mine().round.store(round_ - 1);
-  is_broken_ = true;
   return true;
 }
 

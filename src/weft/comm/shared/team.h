@@ -36,6 +36,7 @@ class SharedMemoryTeam {
   int parity() const { return int(round_ % 2); }
   Board::Seat& mine() const { return board_.seat(rank_); }
   const Post& post_by(int rank) const { return board_.seat(rank).posts[parity()]; }
+  void run_together(const Collective& call);
   void post(const Collective& call);
   bool travels_in_board(const Collective& call) const;
   bool all_visible(const Collective& call) const;

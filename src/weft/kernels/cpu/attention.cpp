@@ -18,7 +18,7 @@ namespace {
 void forward(Stream&, const AttentionArgs&, bool) { throw_no_simd(); }
 #else
 
-constexpr int kTaskLanes = 128;  // that share the packing of a tile of keys
+constexpr int kTaskLanes = 256;  // that share the packing of a tile of keys
 constexpr int kTileKeys = 64;    // scores of a tile and its keys and values stay in L1
 constexpr int kSplitLanes = 32;  // sequences with at most so many lanes ...
 constexpr int kSplitKeys = 512;  // ... are also cut by keys, so that decoding uses every core
@@ -212,15 +212,18 @@ void finish(const AttentionArgs& args, const AttentionSequence& s, const Task& t
   const int group = s.group, first_head = task.kv_head * group;
   const int64_t num_tokens = args.lse ? args.lse.dim(1) : 0;
   float* lse = args.lse ? args.lse.data<float>() : nullptr;
-  for (int64_t i = 0; i < task.count; ++i) {
-    const int64_t lane = task.first + i;
-    if (lse) {
-      lse[(first_head + lane % group) * num_tokens + s.q_begin + lane / group] =
-          t.sum[i] == 0 ? -HUGE_VALF : t.maximum[i] * args.shape.scale + std::log(t.sum[i]);
-    }
-    t.alpha[i] = t.sum[i] == 0 ? 0.0f : 1.0f / t.sum[i];
+  for (int64_t i = 0; i < task.count; i += kWide) {
+    const V sum = hn::LoadU(df, t.sum + i), one = hn::Set(df, 1.0f);
+    const auto blind = hn::Eq(sum, hn::Zero(df));
+    const V log = hn::MulAdd(hn::LoadU(df, t.maximum + i), hn::Set(df, args.shape.scale),
+                             hn::Log(df, hn::IfThenElse(blind, one, sum)));
+    hn::StoreU(hn::IfThenElse(blind, hn::Set(df, -HUGE_VALF), log), df, t.limit + i);
+    hn::StoreU(hn::IfThenZeroElse(blind, hn::Div(one, sum)), df, t.alpha + i);
   }
-  for (int64_t i = task.count; i % kWide; ++i) t.alpha[i] = 0;
+  for (int64_t i = 0; lse && i < task.count; ++i) {
+    const int64_t lane = task.first + i, row = group == 1 ? lane : lane / group;
+    lse[(first_head + lane - row * group) * num_tokens + s.q_begin + row] = t.limit[i];
+  }
   const RowView<E> y = rows_of<E>(args.y, args.shape.num_heads, args.shape.head_dim, s.q_begin, first_head, group);
   unpack_columns<E>(y, task.first, task.count, t.o, t.alpha);
 }
@@ -233,30 +236,59 @@ struct Partial {
 };
 
 template <class Op, class E>
-void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, std::byte* scratch) {
+RowView<const E> lanes_of(const Call<Op>& call, const Tensor& t, const AttentionSequence& s, int kv_head) {
+  return rows_of<const E>(t, call.args.shape.num_heads, int(call.dim), s.q_begin, kv_head * s.group, s.group);
+}
+template <class Op, class E>
+RowView<const E> keys_of(const Call<Op>& call, const Tensor& t, const AttentionSequence& s, int kv_head) {
+  return rows_of<const E>(t, call.args.shape.num_kv_heads, int(call.dim), s.k_begin, kv_head, 1);
+}
+
+// The `part`-th of `parts` of [0, count): a prefetch is spread over the products it hides under.
+struct Slice {
+  int64_t first, count;
+  Slice(int64_t n, int64_t part, int64_t parts)
+      : first(std::max<int64_t>(n, 0) * part / parts), count(std::max<int64_t>(n, 0) * (part + 1) / parts - first) {}
+};
+
+// Part of what the task after this one, if any, reads first.
+template <class Op, class E>
+void prefetch_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, int64_t part, int64_t parts) {
+  const Slice lanes(task.count, part, parts);
+  const Slice keys(std::min<int64_t>(kTileKeys, task.key_end - task.key_begin), part, parts);
+  prefetch_rows(lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first + lanes.first, lanes.count);
+  prefetch_rows(keys_of<Op, E>(call, call.args.k, s, task.kv_head), task.key_begin + keys.first, keys.count);
+  prefetch_rows(keys_of<Op, E>(call, call.args.v, s, task.kv_head), task.key_begin + keys.first, keys.count);
+}
+
+template <class Op, class E>
+void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, const AttentionSequence& next_s,
+              const Task* next, std::byte* scratch) {
   Arena arena(scratch);
   const State t = State::make<Op>(arena, call.dim);
-  const AttentionShape& shape = call.args.shape;
-  const int first_head = task.kv_head * s.group;
-  const auto q = rows_of<const E>(call.args.q, shape.num_heads, shape.head_dim, s.q_begin, first_head, s.group);
-  const auto k = rows_of<const E>(call.args.k, shape.num_kv_heads, shape.head_dim, s.k_begin, task.kv_head, 1);
-  const auto v = rows_of<const E>(call.args.v, shape.num_kv_heads, shape.head_dim, s.k_begin, task.kv_head, 1);
+  const auto k = keys_of<Op, E>(call, call.args.k, s, task.kv_head);
+  const auto v = keys_of<Op, E>(call, call.args.v, s, task.kv_head);
   const int64_t num_groups = ceil_div(task.count, kGroup), num_wide = ceil_div(task.count, kWide);
   for (int64_t i = 0; i < num_groups * kGroup; ++i) {
     t.limit[i] = float(s.limit(task.first + std::min(i, task.count - 1)));
     t.maximum[i] = kNoMaximum, t.sum[i] = 0;
   }
   if (call.args.dropout.p > 0) {
-    set_dropout_lanes(t.dropout, call.args.dropout, s, shape.num_heads, first_head, task.first, num_groups * kGroup);
+    set_dropout_lanes(t.dropout, call.args.dropout, s, call.args.shape.num_heads, task.kv_head * s.group, task.first,
+                      num_groups * kGroup);
   }
-  pack_columns<Op, E>(t.q, q, task.first, task.count);
+  pack_columns<Op, E>(t.q, lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first, task.count);
   const int64_t key_end = std::min<int64_t>(task.key_end, int64_t(t.limit[task.count - 1]));
   if (key_end <= task.key_begin) std::memset(t.o, 0, size_t(kTaskLanes * call.padded) * sizeof(float));
   for (int64_t key = task.key_begin; key < key_end; key += kTileKeys) {
-    const int64_t num_keys = std::min<int64_t>(kTileKeys, key_end - key);
+    const int64_t num_keys = std::min<int64_t>(kTileKeys, key_end - key), ahead = key + num_keys;
     pack_rows<Op, E>(t.k, k, key, num_keys);
     pack_pairs<Op, E>(t.v, v, key, num_keys);
     for (int64_t g = 0; g < num_groups; ++g) {
+      const Slice slice(std::min<int64_t>(kTileKeys, key_end - ahead), g, num_groups);
+      prefetch_rows(k, ahead + slice.first, slice.count);
+      prefetch_rows(v, ahead + slice.first, slice.count);
+      if (ahead == key_end && next) prefetch_task<Op, E>(call, next_s, *next, g, num_groups);
       Depth depth;
       for (int c = 0; c < 2; ++c) {
         const int64_t limit = 2 * g + c < num_wide ? int64_t(t.limit[g * kGroup + (c + 1) * kWide - 1]) : 0;
@@ -304,53 +336,71 @@ int64_t num_splits(const AttentionSequence& s) {
   return s.num_lanes() <= kSplitLanes ? std::max<int64_t>(ceil_div(s.num_k, kSplitKeys), 1) : 1;
 }
 
+// What all tasks share, at the front of worker 0's scratch: where each sequence's tasks and slots begin, and the
+// slots.
+struct Shared {
+  int64_t *tasks, *slots;
+  float* partials;
+
+  static Shared make(Arena& a, const AttentionArgs& args, int64_t padded) {
+    const int64_t n = args.shape.num_sequences, num_kv = args.shape.num_kv_heads;
+    int64_t num_slots = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const AttentionSequence s(args.shape, i);
+      if (num_splits(s) > 1) num_slots += num_splits(s) * num_tiles(s) * num_kv;
+    }
+    return {a.take<int64_t>(n + 1), a.take<int64_t>(n + 1), a.take<float>(num_slots * Partial::floats(padded))};
+  }
+  void fill(const AttentionArgs& args) const {
+    tasks[0] = slots[0] = 0;
+    for (int64_t i = 0; i < args.shape.num_sequences; ++i) {
+      const AttentionSequence s(args.shape, i);
+      const int64_t count = num_tiles(s) * num_splits(s) * args.shape.num_kv_heads;
+      tasks[i + 1] = tasks[i] + count, slots[i + 1] = slots[i] + (num_splits(s) > 1 ? count : 0);
+    }
+  }
+};
+
 template <class Op, class E>
 void run(Stream& stream, const AttentionArgs& args) {
   const Call<Op> call(args);
   const int64_t n = args.shape.num_sequences, num_kv = args.shape.num_kv_heads;
-  int64_t num_slots = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const AttentionSequence s(args.shape, i);
-    if (num_splits(s) > 1) num_slots += num_splits(s) * num_tiles(s) * num_kv;
-  }
-  // Worker 0's scratch begins with what all share: where each sequence's tasks and slots begin, and the slots.
-  Arena own;
+  Arena own, counted;
   State::make<Op>(own, call.dim);
-  const auto share = [&](Arena& a, int64_t*& tasks, int64_t*& slots, float*& partials) {
-    tasks = a.take<int64_t>(n + 1), slots = a.take<int64_t>(n + 1);
-    partials = a.take<float>(num_slots * Partial::floats(call.padded));
-  };
-  int64_t *tasks, *slots;
-  float* partials;
-  Arena counted;
-  share(counted, tasks, slots, partials);
+  Shared::make(counted, args, call.padded);
   std::byte* base = stream.scratch(0, counted.used() + own.used());
-  Arena shared(base);
-  share(shared, tasks, slots, partials);
-  tasks[0] = slots[0] = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const AttentionSequence s(args.shape, i);
-    const int64_t count = num_tiles(s) * num_splits(s) * num_kv;
-    tasks[i + 1] = tasks[i] + count, slots[i + 1] = slots[i] + (num_splits(s) > 1 ? count : 0);
-  }
+  Arena front(base);
+  const auto shared = Shared::make(front, args, call.padded);
+  shared.fill(args);
+  const auto [tasks, slots, partials] = shared;
   const auto scratch = [&](int worker) {
     return worker == 0 ? base + counted.used() : stream.scratch(worker, own.used());
+  };
+  const auto task_at = [&](int64_t i, const AttentionSequence& s, int64_t sequence) {
+    const int64_t splits = num_splits(s), index = i - tasks[sequence];
+    const int64_t split = index / num_kv % splits;  // heads turn fastest: they share the pages of their keys
+    const int64_t tile = num_tiles(s) - 1 - index / num_kv / splits;  // the longest first
+    Task task{.first = tile * kTaskLanes, .kv_head = int(index % num_kv)};
+    task.count = std::min<int64_t>(kTaskLanes, s.num_lanes() - task.first);
+    task.key_begin = split * kSplitKeys;
+    task.key_end = splits > 1 ? std::min<int64_t>(s.num_k, task.key_begin + kSplitKeys) : s.num_k;
+    const int64_t slot = slots[sequence] + task.kv_head * splits + split;
+    if (splits > 1) task.partial = partials + slot * Partial::floats(call.padded);
+    return task;
   };
   stream.team().parallel_for(tasks[n], 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t sequence = find_sequence(tasks, n, i);
       const AttentionSequence s(args.shape, sequence);
-      const int64_t splits = num_splits(s), tiles = num_tiles(s), index = i - tasks[sequence];
-      const int64_t split = index % splits, tile = tiles - 1 - index / splits / num_kv;  // the longest first
-      Task task{.first = tile * kTaskLanes, .kv_head = int(index / splits % num_kv)};
-      task.count = std::min<int64_t>(kTaskLanes, s.num_lanes() - task.first);
-      task.key_begin = split * kSplitKeys;
-      task.key_end = splits > 1 ? std::min<int64_t>(s.num_k, task.key_begin + kSplitKeys) : s.num_k;
-      if (splits > 1) task.partial = partials + (slots[sequence] + index) * Partial::floats(call.padded);
-      run_task<Op, E>(call, s, task, scratch(worker));
+      // Likely this worker's next.
+      const int64_t later = std::min(i + stream.team().size(), tasks[n] - 1);
+      const int64_t next_sequence = find_sequence(tasks, n, later);
+      const AttentionSequence next_s(args.shape, next_sequence);
+      const Task task = task_at(i, s, sequence), next = task_at(later, next_s, next_sequence);
+      run_task<Op, E>(call, s, task, next_s, later > i ? &next : nullptr, scratch(worker));
     }
   });
-  if (num_slots == 0) return;
+  if (slots[n] == 0) return;
   stream.team().parallel_for(n * num_kv, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
       const AttentionSequence s(args.shape, i / num_kv);

@@ -92,6 +92,13 @@ struct Call {
   RowView<T> keys(const Tensor& t, const AttentionSequence& s, int kv_head) const {
     return rows_of<T>(t, args.shape.num_kv_heads, int(dim), s.k_begin, kv_head, 1);
   }
+  void prefetch_lanes(const AttentionSequence& s, int kv_head, int64_t first, int64_t end) const {
+    const int64_t count = std::min(end, s.num_lanes()) - first;
+    for (const Tensor* t : {&args.q, &args.dy, &args.y}) prefetch_rows(lanes<const E>(*t, s, kv_head), first, count);
+  }
+  void prefetch_keys(const AttentionSequence& s, int kv_head, int64_t first, int64_t count) const {
+    for (const Tensor* t : {&args.k, &args.v}) prefetch_rows(keys<const E>(*t, s, kv_head), first, count);
+  }
 };
 
 template <class E>
@@ -299,16 +306,34 @@ HWY_INLINE void store_rows(RowView<E> rows, int64_t first, int64_t count, const 
   }
 }
 
+// What comes after a block: the task's next, or the first of the task this worker likely takes next.
+struct Ahead {
+  const AttentionSequence* s = nullptr;
+  const Task* task = nullptr;
+  int64_t first_lane = 0;
+  int64_t key_begin = 0, num_keys = 0;  // of its keys, those to prefetch under this block
+};
+
 template <class Op, class E>
-void run_block(const Call<Op, E>& call, State t, const AttentionSequence& s, const Task& task, int64_t block) {
+void run_block(const Call<Op, E>& call, State t, const AttentionSequence& s, const Task& task, int64_t block,
+               const Ahead& ahead) {
   const int64_t first = block * kBlockLanes, count = std::min<int64_t>(kBlockLanes, s.num_lanes() - first);
   load_block<Op, E>(call, t, s, task, first, count);
   if (task.before) wait_until_above(*task.before, block);
   if (task.dq) t.dq = task.dq + block * kBlockLanes * call.padded;
   if (task.first) std::memset(t.dq, 0, size_t(kBlockLanes * call.padded) * sizeof(float));
   const int64_t limit = s.limit(first + count - 1), key_end = std::min(task.key_end, limit);
-  for (int64_t key = task.key_begin; key < key_end; key += kTileKeys) {
-    const int64_t num_keys = std::min<int64_t>(kTileKeys, key_end - key), row = key - task.key_begin;
+  const int64_t num_tiles = ceil_div(key_end - task.key_begin, kTileKeys);
+  for (int64_t i = 0; i < num_tiles; ++i) {
+    const int64_t row = i * kTileKeys, key = task.key_begin + row,
+                  num_keys = std::min<int64_t>(kTileKeys, key_end - key);
+    if (ahead.s) {
+      const int kv_head = ahead.task->kv_head;
+      const int64_t key_from = ahead.num_keys * i / num_tiles, key_to = ahead.num_keys * (i + 1) / num_tiles;
+      call.prefetch_lanes(*ahead.s, kv_head, ahead.first_lane + kBlockLanes * i / num_tiles,
+                          ahead.first_lane + kBlockLanes * (i + 1) / num_tiles);
+      call.prefetch_keys(*ahead.s, kv_head, ahead.key_begin + key_from, key_to - key_from);
+    }
     if (call.args.dropout.p > 0) {
       tile<Op, E, true>(call, t, s, first, count, row, key, num_keys);
     } else {
@@ -324,7 +349,8 @@ void run_block(const Call<Op, E>& call, State t, const AttentionSequence& s, con
 }
 
 template <class Op, class E>
-void run_task(const Call<Op, E>& call, const AttentionSequence& s, const Task& task, std::byte* scratch) {
+void run_task(const Call<Op, E>& call, const AttentionSequence& s, const Task& task, const AttentionSequence& next_s,
+              const Task* next, std::byte* scratch) {
   Arena arena(scratch);
   const State t = State::make<Op>(arena, call.dim);
   const AttentionBackwardArgs& args = call.args;
@@ -342,7 +368,16 @@ void run_task(const Call<Op, E>& call, const AttentionSequence& s, const Task& t
   std::memset(t.dv, 0, size_t(padded_keys * call.padded) * sizeof(float));
   const int64_t num_blocks = ceil_div(s.num_lanes(), kBlockLanes);
   const int64_t first_block = task.first ? 0 : s.first_lane(task.key_begin) / kBlockLanes;
-  for (int64_t block = first_block; block < num_blocks; ++block) run_block<Op, E>(call, t, s, task, block);
+  for (int64_t block = first_block; block < num_blocks; ++block) {
+    Ahead ahead{.s = &s, .task = &task, .first_lane = (block + 1) * kBlockLanes};
+    if (block + 1 == num_blocks) {
+      if (next) ahead.first_lane = next->first ? 0 : next_s.first_lane(next->key_begin) / kBlockLanes * kBlockLanes;
+      ahead.s = next ? &next_s : nullptr, ahead.task = next;
+      if (next)
+        ahead.key_begin = next->key_begin, ahead.num_keys = std::min<int64_t>(next->key_end - next->key_begin, 256);
+    }
+    run_block<Op, E>(call, t, s, task, block, ahead);
+  }
   store_rows<E>(call.template keys<E>(args.dk, s, task.kv_head), task.key_begin, num_keys, t.dk, call.padded,
                 args.shape.scale);
   store_rows<E>(call.template keys<E>(args.dv, s, task.kv_head), task.key_begin, num_keys, t.dv, call.padded, 1);
@@ -389,19 +424,26 @@ void run(Stream& stream, const AttentionBackwardArgs& args) {
     shared.blocks[i + 1] = shared.blocks[i] + num_blocks(s);
   }
   for (int64_t i = 0; i < all_tasks; ++i) new (shared.done + i) std::atomic<int32_t>(0);
+  const auto task_at = [&](int64_t i, const AttentionSequence& s, int64_t sequence) {
+    const int64_t index = (i - shared.tasks[sequence]) / num_kv;  // of the chunk; heads turn fastest
+    Task task{.key_begin = index * chunk, .kv_head = int((i - shared.tasks[sequence]) % num_kv)};
+    task.key_end = std::min(s.num_k, task.key_begin + chunk), task.first = index == 0;
+    if (num_chunks(s) > 1) {
+      const int64_t blocks = ceil_div(s.num_lanes(), kBlockLanes);
+      task.dq = shared.dq + (shared.blocks[sequence] + task.kv_head * blocks) * kBlockLanes * call.padded;
+      task.before = index ? shared.done + i - num_kv : nullptr, task.done = shared.done + i;
+    }
+    return task;
+  };
   stream.team().parallel_for(all_tasks, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t sequence = find_sequence(shared.tasks, n, i);
-      const AttentionSequence s(args.shape, sequence);
-      const int64_t index = (i - shared.tasks[sequence]) / num_kv;  // of the chunk; heads turn fastest
-      Task task{.key_begin = index * chunk, .kv_head = int((i - shared.tasks[sequence]) % num_kv)};
-      task.key_end = std::min(s.num_k, task.key_begin + chunk), task.first = index == 0;
-      if (num_chunks(s) > 1) {
-        const int64_t blocks = ceil_div(s.num_lanes(), kBlockLanes);
-        task.dq = shared.dq + (shared.blocks[sequence] + task.kv_head * blocks) * kBlockLanes * call.padded;
-        task.before = index ? shared.done + i - num_kv : nullptr, task.done = shared.done + i;
-      }
-      run_task<Op, E>(call, s, task, worker == 0 ? base + counted.used() : stream.scratch(worker, own.used()));
+      const int64_t later = std::min(i + stream.team().size(), all_tasks - 1);  // likely this worker's next
+      const int64_t sequence = find_sequence(shared.tasks, n, i),
+                    next_sequence = find_sequence(shared.tasks, n, later);
+      const AttentionSequence s(args.shape, sequence), next_s(args.shape, next_sequence);
+      const Task task = task_at(i, s, sequence), next = task_at(later, next_s, next_sequence);
+      run_task<Op, E>(call, s, task, next_s, later > i ? &next : nullptr,
+                      worker == 0 ? base + counted.used() : stream.scratch(worker, own.used()));
     }
   });
 }

@@ -37,7 +37,8 @@ struct AttentionSequence {
   int64_t num_lanes() const { return num_q * group; }
   // A lane sees keys [0, limit(lane)).
   int64_t limit(int64_t lane) const {
-    return causal ? std::clamp<int64_t>(lane / group + 1 + num_k - num_q, 0, num_k) : num_k;
+    const int64_t row = group == 1 ? lane : lane / group;
+    return causal ? std::clamp<int64_t>(row + 1 + num_k - num_q, 0, num_k) : num_k;
   }
   // The first lane that sees a key.
   int64_t first_lane(int64_t key) const { return causal ? std::max<int64_t>(key - (num_k - num_q), 0) * group : 0; }

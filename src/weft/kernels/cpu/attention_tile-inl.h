@@ -8,6 +8,7 @@
 #define WEFT_ATTENTION_TILE_INL_H_
 #endif
 
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 #include "weft/base/philox.h"
@@ -96,13 +97,14 @@ HWY_INLINE void multiply_single(const float* HWY_RESTRICT a, int64_t a_row, int6
   V sum[2][kRows];
   HWY_UNROLL(8)
   for (int r = 0; r < kRows; ++r) sum[0][r] = acc[r], sum[1][r] = hn::Zero(df);
+  const float* HWY_RESTRICT odd = a + a_k;  // a pointer of its own, or the addresses of all rows fill the registers
   int64_t i = 0;
-  for (; i + 2 <= k; i += 2, a += 2 * a_k, b += 2 * b_k) {
+  for (; i + 2 <= k; i += 2, a += 2 * a_k, odd += 2 * a_k, b += 2 * b_k) {
     const V b0 = hn::LoadU(df, b), b1 = hn::LoadU(df, b + b_k);
     HWY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
       sum[0][r] = Op::mul_add(hn::Set(df, a[r * a_row]), b0, sum[0][r]);
-      sum[1][r] = Op::mul_add(hn::Set(df, a[r * a_row + a_k]), b1, sum[1][r]);
+      sum[1][r] = Op::mul_add(hn::Set(df, odd[r * a_row]), b1, sum[1][r]);
     }
   }
   if (i < k) {
@@ -241,6 +243,15 @@ HWY_INLINE void for_each_vector(int64_t dim, Body&& body) {
   int64_t w = 0;
   for (; w < full; w += kWide) body(w, std::false_type());
   for (; w < words; w += kWide) body(w, std::true_type());
+}
+
+// Asks L2 for rows [first, first + count) ahead of their use: they lie far apart, which defeats hardware prefetchers.
+template <class E>
+HWY_INLINE void prefetch_rows(RowView<const E> rows, int64_t first, int64_t count) {
+  for (int64_t j = 0; j < count; ++j) {
+    const char* row = reinterpret_cast<const char*>(rows[first + j]);
+    for (int64_t at = 0; at < rows.dim * int64_t(sizeof(E)); at += 64) __builtin_prefetch(row + at, 0, 2);
+  }
 }
 
 // dst[j] = the words of row first + j, for j < count.

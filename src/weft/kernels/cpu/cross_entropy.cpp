@@ -2,6 +2,7 @@
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/cross_entropy.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "weft/kernels/cpu/cpu.h"
@@ -12,55 +13,71 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-// The softmax of a row is exp(x - highest) / sum.
+// A row is cut into blocks that stay in L1, at most kMaxBlocks of them.
+constexpr int64_t kMaxBlocks = 256;
+inline int64_t block_size(int64_t vocab) {
+  return std::max<int64_t>(2048, ((vocab + kMaxBlocks - 1) / kMaxBlocks + 63) / 64 * 64);
+}
+
+// The softmax of a row is exp(x - highest) / sum. The exponentials of block b were taken below shift[b].
 struct SoftmaxState {
   float highest = -std::numeric_limits<float>::infinity();
   float sum = 0;
+  float shift[kMaxBlocks];
 };
 
-// Blocks of a row are read twice, for their maximum and for the exponentials below it, while they are in L1.
+// Each block is read for its maximum, then for its exponentials, which go to `exponentials` when that is not null; it
+// may be the row itself.
 template <class T>
-HWY_INLINE SoftmaxState softmax_of_row(const T* row, int64_t vocab) {
-  constexpr int64_t kBlock = 2048;
+HWY_INLINE void softmax_of_row(const T* row, float* exponentials, int64_t vocab, SoftmaxState& state) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   const F32Tag d;
-  SoftmaxState state;
-  for (int64_t begin = 0; begin < vocab; begin += kBlock) {
-    const int64_t size = std::min(kBlock, vocab - begin);
+  const int64_t size = block_size(vocab);
+  float* shift = state.shift;
+  for (int64_t begin = 0; begin < vocab; begin += size, ++shift) {
+    const int64_t count = std::min(size, vocab - begin);
     const T* block = row + begin;
     auto highest = hn::Set(d, kLowest);
-    for_each_vector(size, [&](int64_t i, auto part) HWY_ATTR {
+    for_each_vector(count, [&](int64_t i, auto part) HWY_ATTR {
       highest = hn::Max(highest, only_elements(d, load(d, block + i, part), highest, part));
     });
     const float block_highest = hn::GetLane(hn::MaxOfLanes(d, highest));
     if (block_highest > state.highest) {
-      state.sum *= std::exp(state.highest - block_highest);
+      if (begin > 0) state.sum *= std::exp(state.highest - block_highest);
       state.highest = block_highest;
     }
     // Before the first finite logit any shift will do: exp(-inf - 0) is 0, and NaN stays NaN.
-    const auto shift = hn::Set(d, state.highest == kLowest ? 0.0f : state.highest);
-    auto sum = hn::Zero(d);
-    for_each_vector(size, [&](int64_t i, auto part) HWY_ATTR {
-      const auto e = exp_nonpositive(d, hn::Sub(load(d, block + i, part), shift));
-      sum = hn::Add(sum, only_elements(d, e, hn::Zero(d), part));
+    *shift = state.highest == kLowest ? 0.0f : state.highest;
+    const auto shifts = hn::Set(d, *shift);
+    const auto sum = sum_over(count, [&](int64_t i, auto part) HWY_ATTR {
+      hwy::Prefetch(block + count + i);  // the next block arrives while this one is computed
+      const auto e = exp_nonpositive(d, hn::Sub(load(d, block + i, part), shifts));
+      if (exponentials) store(e, d, exponentials + begin + i, part);
+      return only_elements(d, e, hn::Zero(d), part);
     });
     state.sum += sum_of_lanes(sum);
   }
-  return state;
 }
 
+// exponentials: room for the row's; the row itself when it is f32, null when the gradient is not wanted.
 template <class T>
-HWY_INLINE float cross_entropy_of_row(T* row, int64_t vocab, int32_t target, float dlogits_scale) {
+HWY_INLINE float cross_entropy_of_row(T* row, float* exponentials, int64_t vocab, int32_t target,
+                                      float dlogits_scale) {
   const F32Tag d;
-  const SoftmaxState state = softmax_of_row(row, vocab);
   const float logit = float(row[target]);
+  SoftmaxState state;
+  softmax_of_row(row, exponentials, vocab, state);
   const float loss = (state.highest - logit) + std::log(state.sum);
-  if (dlogits_scale == 0) return loss;
-  const auto shift = hn::Set(d, state.highest), factor = hn::Set(d, dlogits_scale / state.sum);
-  for_each_vector(vocab, [&](int64_t i, auto part) HWY_ATTR {
-    const auto e = exp_nonpositive(d, hn::Sub(load(d, row + i, part), shift));
-    store(hn::Mul(e, factor), d, row + i, part);
-  });
+  if (!exponentials) return loss;
+  const int64_t size = block_size(vocab);
+  const float* shift = state.shift;
+  for (int64_t begin = 0; begin < vocab; begin += size, ++shift) {
+    const float to_highest = *shift == state.highest ? 1.0f : std::exp(*shift - state.highest);
+    const auto factor = hn::Set(d, dlogits_scale * to_highest / state.sum);
+    for_each_vector(std::min(size, vocab - begin), [&](int64_t i, auto part) HWY_ATTR {
+      store(hn::Mul(load(d, exponentials + begin + i, part), factor), d, row + begin + i, part);
+    });
+  }
   row[target] = T(std::expm1(-loss) * dlogits_scale);  // softmax - 1 without cancellation
   return loss;
 }
@@ -72,11 +89,16 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& logits, c
     const int64_t vocab = logits.cols();
     T* rows = logits.data<T>();
     float* loss = losses.data<float>();
-    const auto body = [&](int64_t begin, int64_t end, int) {
+    const auto body = [&](int64_t begin, int64_t end, int worker) {
+      float* room = nullptr;
+      if (dlogits_scale != 0 && !std::is_same_v<T, float>)
+        room = reinterpret_cast<float*>(stream.scratch(worker, size_t(vocab) * sizeof(float)));
       for (int64_t t = begin; t < end; ++t) {
         T* row = rows + t * vocab;
         if (targets[t] >= 0) {
-          loss[t] = cross_entropy_of_row(row, vocab, targets[t], dlogits_scale);
+          float* exponentials = room;
+          if constexpr (std::is_same_v<T, float>) exponentials = dlogits_scale != 0 ? row : nullptr;
+          loss[t] = cross_entropy_of_row(row, exponentials, vocab, targets[t], dlogits_scale);
         } else {
           loss[t] = 0;
           if (dlogits_scale != 0) std::memset(static_cast<void*>(row), 0, size_t(vocab) * sizeof(T));

@@ -16,14 +16,14 @@ namespace weft::cpu::HWY_NAMESPACE {
 void dropout(Stream& stream, const Tensor& y, const Tensor& x, const DropoutKey& key) {
   with_dtype("dropout", x, [&](auto element) {
     using T = decltype(element);
-    const uint32_t threshold = dropout_threshold(key.p);
+    const DropoutRounds rounds(key);
     const auto body = [&](int64_t begin, int64_t end, int) {
       const F32Tag d;
       const auto factor = hn::Set(d, float(1 / (1 - double(key.p))));
       const T* in = x.data<T>() + begin;
       T* out = y.data<T>() + begin;
       for_each_vector(end - begin, [&](int64_t i, auto part) HWY_ATTR {
-        const auto keeps = dropout_keeps(d, key, key.first + uint64_t(begin + i), threshold);
+        const auto keeps = dropout_keeps(d, rounds, key.first + uint64_t(begin + i));
         store(hn::IfThenElseZero(keeps, hn::Mul(load(d, in + i, part), factor)), d, out + i, part);
       });
     };

@@ -96,21 +96,13 @@ void convert(Stream& stream, const Tensor& y, const Tensor& x) {
   });
 }
 
-// Columns [first, first + cols) of rows [0, rows): sums[c] = sum of x[r, c], four rows at a time.
+// sums[c] = sum of x[r, c] over `rows` rows of `cols` of the `row_stride` columns of x, which it reads in their
+// order.
 template <class T>
 void sum_block(float* sums, const T* x, int64_t rows, int64_t cols, int64_t row_stride) {
   const F32Tag d;
   std::fill_n(sums, cols, 0.0f);
-  int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) {
-    const T* row = x + r * row_stride;
-    for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
-      const auto first = hn::Add(load(d, row + c, part), load(d, row + row_stride + c, part));
-      const auto second = hn::Add(load(d, row + 2 * row_stride + c, part), load(d, row + 3 * row_stride + c, part));
-      store(hn::Add(load(d, sums + c, part), hn::Add(first, second)), d, sums + c, part);
-    });
-  }
-  for (; r < rows; ++r) {
+  for (int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * row_stride;
     for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
       store(hn::Add(load(d, sums + c, part), load(d, row + c, part)), d, sums + c, part);
@@ -207,22 +199,22 @@ void convert(Stream& stream, const Tensor& y, const Tensor& x) {
 
 void fill(Stream& stream, const Tensor& y, float value) {
   shapes::check_fill(y);
-  const auto fill_with = [&](auto element) {
-    using T = decltype(element);
-    T* data = y.data<T>();
-    stream.team().parallel_for(
-        y.numel(), elements_per_chunk(int64_t(sizeof(T))), [&](int64_t begin, int64_t end, int) {
-          if (std::bit_cast<uint32_t>(value) == 0)  // the C library's memset knows the machine best
-            std::memset(static_cast<void*>(data + begin), 0, size_t(end - begin) * sizeof(T));
-          else
-            std::fill(data + begin, data + end, element);
-        });
+  const auto fill_with = [&](auto pattern) {
+    using Bits = decltype(pattern);
+    auto* data = static_cast<Bits*>(y.raw());
+    const auto body = [&](int64_t begin, int64_t end, int) {
+      if (pattern == 0)  // the C library's memset knows the machine best
+        std::memset(data + begin, 0, size_t(end - begin) * sizeof(Bits));
+      else
+        std::fill(data + begin, data + end, pattern);
+    };
+    stream.team().parallel_for(y.numel(), elements_per_chunk(int64_t(sizeof(Bits))), body);
   };
   switch (y.dtype()) {
-    case DType::f64: return fill_with(double(value));
-    case DType::f32: return fill_with(value);
-    case DType::bf16: return fill_with(BFloat16(value));
-    case DType::f16: return fill_with(Float16(value));
+    case DType::f64: return fill_with(std::bit_cast<uint64_t>(double(value)));
+    case DType::f32: return fill_with(std::bit_cast<uint32_t>(value));
+    case DType::bf16: return fill_with(BFloat16(value).bits);
+    case DType::f16: return fill_with(Float16(value).bits);
     default: throw Error("fill: the cpu kernels fill floats, not {}", name_of(y.dtype()));
   }
 }

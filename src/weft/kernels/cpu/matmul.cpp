@@ -1,5 +1,6 @@
 // Matrix products: b in panels, a packed block by block into L2, tiles of y finished by their epilogue in L1.
 #include <algorithm>
+#include <array>
 
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/matmul_kernels.h"
@@ -33,7 +34,8 @@ struct Product {
   const TileKernel* tiles;
   EpilogueKernel epilogue;
   EpilogueCall call{};
-  bool stores_directly;  // whole tiles go to y as they are
+  bool stores_directly;                      // whole tiles go to y as they are
+  std::array<EpilogueOperand, 6> results{};  // every [M, N] tensor
 };
 
 EpilogueOperand operand(std::string_view name, const Tensor& t) {
@@ -66,7 +68,8 @@ Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
           .tiles = kernels.tiles(kind, args.transpose_a),
           .epilogue = kernels.epilogue(e.kind, e.f),
           .call = call,
-          .stores_directly = e.kind == Epilogue::Kind::none && !e.bias && !call.y.is_bf16};
+          .stores_directly = e.kind == Epilogue::Kind::none && !e.bias && !call.y.is_bf16,
+          .results = {call.y, call.act, call.gate, call.up, call.pre, call.dgate}};
 }
 
 // The work of one thread on one tile of y.
@@ -131,12 +134,19 @@ class TileWorker {
     TileCall call;
     call.steps = std::min(plan.step_block, plan.steps - step);
     call.a_stride = plan.a_stride;
+    // While this block of the panel is multiplied, the next one comes closer, a part with each tile.
+    const int64_t parts = ceil_div(rows_, p_.kernels.tile_rows) * ceil_div(cols, 2 * vector);
+    const int64_t block_words = (plan.whole_a ? call.steps : plan.steps) * kPanelCols;
+    const std::byte* next = packed_b_ + (((panel - first_panel_) * plan.steps + step) * kPanelCols + block_words) * 4;
+    call.ahead_bytes = kPanelCols * 4 / parts;
+    int64_t part = 0;
     for (int64_t col = 0; col < cols; col += 2 * vector) {
       const int vectors = cols - col > vector ? 2 : 1;
       call.b = packed_b_ + (((panel - first_panel_) * plan.steps + step) * kPanelCols + col) * 4;
       for (int64_t row = 0; row < rows_; row += tile_rows_) {
         tile_rows_ = next_rows(rows_ - row);
         call.a = a + size_t(row) * a_row_bytes;
+        call.ahead = next + part++ * call.ahead_bytes * call.steps;
         finish(call, block, row, panel * kPanelCols + col, int(std::min<int64_t>(cols - col, 2 * vector)), vectors,
                sums + row * kPanelCols + col);
       }
@@ -152,8 +162,23 @@ class TileWorker {
     call.add_stride = !first ? kPanelCols : p_.n;
     call.out = !last ? sums : direct ? y : tile_;
     call.out_stride = last && direct ? p_.n : kPanelCols;
+    if (last || call.add == y) {
+      for (const EpilogueOperand& operand : p_.results) fetch(operand, row_ + row, col + kPanelCols);
+    }
     p_.tiles[(tile_rows_ - 1) * 2 + vectors - 1](call);
     if (last && !direct) p_.epilogue(p_.call, tile_, row_ + row, col, tile_rows_, cols);
+  }
+
+  // Brings what the end of the tile in the next panel will read and write closer. Inlined, since GCC removes calls of
+  // functions that only prefetch.
+  [[gnu::always_inline]] void fetch(const EpilogueOperand& operand, int64_t row, int64_t col) const {
+    if (!operand.data) return;
+    const int64_t size = operand.is_bf16 ? 2 : 4;
+    for (int i = 0; i < tile_rows_; ++i) {
+      const std::byte* at = operand.data + ((row + i) * p_.n + col) * size;
+      __builtin_prefetch(at, 1);
+      __builtin_prefetch(at + 2 * p_.kernels.vector_cols * size - 1, 1);
+    }
   }
 
   const Product& p_;

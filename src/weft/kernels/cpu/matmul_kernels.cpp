@@ -14,7 +14,6 @@ namespace weft::cpu::HWY_NAMESPACE {
 
 // 24 accumulators of 32 registers, or 12 of 16: the rest hold two vectors of b and one broadcast of a.
 constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 12 : 6;
-constexpr int kPrefetchSteps = 16;
 
 struct DotF32 {
   using A = float;
@@ -109,22 +108,33 @@ HWY_INLINE void tile_body(const TileCall& call) {
   const auto* a = static_cast<const typename Dot::A*>(call.a);
   const auto* b = static_cast<const float*>(call.b);
   const int64_t stride = call.a_stride;
+  const std::byte* ahead = call.ahead;
+  const int64_t ahead_bytes = call.ahead_bytes, steps = call.steps;
 #pragma GCC unroll 1
-  for (int64_t s = 0; s < call.steps; ++s) {
-    __builtin_prefetch(b + kPrefetchSteps * kPanelCols);
-    __builtin_prefetch(b + kPrefetchSteps * kPanelCols + kPanelCols / 2);
+  for (int64_t s = 0; s < steps; ++s) {
+    __builtin_prefetch(ahead, 0, 2);
+    __builtin_prefetch(ahead + 64, 0, 2);
+    ahead += ahead_bytes;
     Dot::template step<kRows, kVecs>(b, ElementOfA<typename Dot::A, kTransposed>{a, stride}, acc);
     a += kTransposed ? Dot::kPerStep * stride : Dot::kPerStep;
     b += kPanelCols;
   }
+  const float* add = call.add;
+  const int64_t add_stride = call.add_stride, out_stride = call.out_stride;
+  float* out = call.out;
+  if (add) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+      for (int j = 0; j < kVecs; ++j) {
+        acc[i][j] = hn::Add(acc[i][j], hn::LoadU(d, add + i * add_stride + j * int(hn::Lanes(d))));
+      }
+    }
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 2
-    for (int j = 0; j < kVecs; ++j) {
-      const size_t col = size_t(j) * hn::Lanes(d);
-      if (call.add) acc[i][j] = hn::Add(acc[i][j], hn::LoadU(d, call.add + i * call.add_stride + col));
-      hn::StoreU(acc[i][j], d, call.out + i * call.out_stride + col);
-    }
+    for (int j = 0; j < kVecs; ++j) hn::StoreU(acc[i][j], d, out + i * out_stride + j * int(hn::Lanes(d)));
   }
 }
 

@@ -31,6 +31,9 @@ struct TileCall {
   int64_t add_stride = 0;
   float* out = nullptr;
   int64_t out_stride = 0;
+  // Memory to bring into L2 meanwhile: `ahead_bytes` further at every step. It need not exist.
+  const std::byte* ahead = nullptr;
+  int64_t ahead_bytes = 0;
 };
 using TileKernel = void (*)(const TileCall&);
 

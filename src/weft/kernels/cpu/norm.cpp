@@ -25,15 +25,13 @@ HWY_INLINE RowStatistics statistics_of_row(NormKind kind, const T* row, int64_t 
   const float scale = 1 / float(cols);
   float mean = 0;
   if (kind == NormKind::layer) {
-    auto sum = hn::Zero(d);
-    for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR { sum = hn::Add(sum, load(d, row + c, part)); });
+    const auto sum = sum_over(cols, [&](int64_t c, auto part) HWY_ATTR { return load(d, row + c, part); });
     mean = sum_of_lanes(sum) * scale;
   }
   const auto center = hn::Set(d, mean);
-  auto squares = hn::Zero(d);
-  for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
+  const auto squares = sum_over(cols, [&](int64_t c, auto part) HWY_ATTR {
     const auto x = only_elements(d, hn::Sub(load(d, row + c, part), center), hn::Zero(d), part);
-    squares = hn::MulAdd(x, x, squares);
+    return hn::Mul(x, x);
   });
   return {mean, 1 / std::sqrt(sum_of_lanes(squares) * scale + eps)};
 }

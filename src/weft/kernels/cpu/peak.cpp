@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 
 #include "weft/base/error.h"
+#include "weft/tensor/allocator.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -90,11 +90,17 @@ double seconds_of(FunctionRef<void()> work) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-uint64_t sum_words(const uint64_t* words, int64_t count) {
-  uint64_t sums[32] = {};
-  for (int64_t i = 0; i + 32 <= count; i += 32) {
-    __builtin_prefetch(words + i + 512);
-    for (int j = 0; j < 32; ++j) sums[j] += words[i + j];
+constexpr int64_t kAhead = (32 << 10) / 8;  // words fetched into L2 before they are read
+
+#if defined(__x86_64__)
+__attribute__((target("avx2")))
+#endif
+uint64_t
+sum_words(const uint64_t* words, int64_t count) {
+  uint64_t sums[64] = {};
+  for (int64_t i = 0; i + 64 <= count; i += 64) {
+    for (int j = 0; j < 64; j += 8) __builtin_prefetch(words + i + kAhead + j, 0, 2);
+    for (int j = 0; j < 64; ++j) sums[j] += words[i + j];
   }
   uint64_t all = 0;
   for (const uint64_t sum : sums) all += sum;
@@ -124,15 +130,17 @@ double measure_read_bandwidth(ThreadTeam& team) {
   constexpr int64_t kWords = (256 << 20) / 8;
   constexpr int64_t kGrain = (1 << 20) / 8;
   constexpr int kRounds = 8;
-  const std::unique_ptr<uint64_t[]> words(new uint64_t[kWords]);
+  Allocator memory;  // which asks for huge pages
+  const Tensor all = memory.empty(DType::i64, {kWords + kAhead});
+  auto* words = static_cast<uint64_t*>(all.raw());
   team.parallel_for(kWords, kGrain, [&](int64_t begin, int64_t end, int) {
-    std::fill(words.get() + begin, words.get() + end, uint64_t(begin));
+    std::fill(words + begin, words + end, uint64_t(begin));
   });
   double best = 1e30;
   for (int round = 0; round < kRounds; ++round) {
     best = std::min(best, seconds_of([&] {
                       team.parallel_for(kWords, kGrain, [&](int64_t begin, int64_t end, int) {
-                        volatile uint64_t sink = sum_words(words.get() + begin, end - begin);
+                        volatile uint64_t sink = sum_words(words + begin, end - begin);
                         (void)sink;
                       });
                     }));

@@ -54,6 +54,22 @@ HWY_INLINE hn::Vec<D> load(D d, const T* p, First first) {
   return load_first(d, p, first.n);
 }
 
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86  // masks of 16-bit lanes: no detour through memory
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const BFloat16* p, First first) {
+  const U16Tag<D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  const auto bits = hn::MaskedLoad(hn::FirstN(d16, first.n), d16, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+
+template <class D>
+HWY_INLINE void store(hn::Vec<D> x, D d, BFloat16* p, First first) {
+  const U16Tag<D> d16;
+  hn::BlendedStore(round_to_bf16(d, x), hn::FirstN(d16, first.n), d16, reinterpret_cast<uint16_t*>(p));
+}
+#endif
+
 template <class D, class T>
 HWY_INLINE void store(hn::Vec<D> x, D d, T* p, Whole) {
   store(x, d, p);
@@ -82,6 +98,25 @@ HWY_INLINE void for_each_vector(int64_t n, Body&& body) {
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) body(i, Whole{});
   if (i < n) body(i, First{size_t(n - i)});
+}
+
+// The sum over the elements [0, n) of value(i, part), which is 0 in lanes without an element: four sums at a time,
+// since one would wait for each addition.
+template <class Value>
+HWY_INLINE F32 sum_over(int64_t n, Value&& value) {
+  const F32Tag d;
+  const auto lanes = int64_t(hn::Lanes(d));
+  auto a = hn::Zero(d), b = hn::Zero(d), c = hn::Zero(d), e = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    a = hn::Add(a, value(i, Whole{}));
+    b = hn::Add(b, value(i + lanes, Whole{}));
+    c = hn::Add(c, value(i + 2 * lanes, Whole{}));
+    e = hn::Add(e, value(i + 3 * lanes, Whole{}));
+  }
+  for (; i + lanes <= n; i += lanes) a = hn::Add(a, value(i, Whole{}));
+  if (i < n) b = hn::Add(b, value(i, First{size_t(n - i)}));
+  return hn::Add(hn::Add(a, b), hn::Add(c, e));
 }
 
 HWY_INLINE float sum_of_lanes(F32 x) { return hn::GetLane(hn::SumOfLanes(F32Tag(), x)); }

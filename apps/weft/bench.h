@@ -1,0 +1,35 @@
+// The measurements of `weft bench`, each beside the limit measured in the same run.
+#pragma once
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "command.h"
+#include "weft/base/function_ref.h"
+
+namespace weft::app {
+
+// Each adds its command below `weft bench`.
+void add_bench_matmul(CLI::App& bench);
+void add_bench_attention(CLI::App& bench);
+void add_bench_comm(CLI::App& bench);
+void add_bench_train(CLI::App& bench);
+
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+// Seconds of each of `repeats` calls, after one that is not counted.
+inline std::vector<double> time_calls(int repeats, FunctionRef<void()> call) {
+  call();
+  std::vector<double> seconds;
+  for (int i = 0; i < repeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return seconds;
+}
+
+}  // namespace weft::app

@@ -1,0 +1,185 @@
+// weft bench train: whole training steps of fixed shapes, with the share of each op.
+#include <cmath>
+
+#include "bench.h"
+#include "rank_resources.h"
+#include "weft/base/file.h"
+#include "weft/comm/run_world.h"
+#include "weft/comm/single/single.h"
+#include "weft/kernels/cpu/peak.h"
+#include "weft/train/launch.h"
+#include "weft/train/op_profile.h"
+#include "weft/train/trainer.h"
+
+namespace weft::app {
+namespace {
+
+struct Options {
+  std::string shape = "gpt", precision = "fp32";
+  int ranks = 1, threads = 0, steps = 10;
+  bool by_op = false;
+  Output output;
+};
+
+// The shapes that docs/benchmarks/ compares with other programs.
+Recipe recipe_of(const Options& o) {
+  Recipe r;
+  ModelConfig& m = r.model;
+  if (o.shape == "gpt") {
+    m = family_defaults("gpt2");
+    m.layers = 6, m.heads = 6, m.hidden = 384, m.vocab = 65, m.bias = false;
+    r.train.seq_len = 256, r.train.global_batch = 12;
+  } else if (o.shape == "llama") {
+    m = family_defaults("llama");
+    m.layers = 8, m.heads = 8, m.hidden = 512, m.ffn = 1376, m.vocab = 32000;
+    r.train.seq_len = 512, r.train.global_batch = 4;
+  } else if (o.shape == "gpt2-124m") {
+    m = preset("gpt2-124m");
+    r.train.seq_len = 64, r.train.global_batch = 4;
+  } else {
+    throw UsageError("--shape {}: write gpt, llama or gpt2-124m", o.shape);
+  }
+  if (m.context == 0) m.context = r.train.seq_len;
+  complete(m);
+  r.train.steps = o.steps + 1;
+  if (r.train.global_batch % o.ranks != 0)
+    throw UsageError("--ranks {}: the batch of {} is {} rows", o.ranks, o.shape, r.train.global_batch);
+  r.train.micro_batch = r.train.global_batch / o.ranks, r.train.accumulation = 1;
+  r.train.precision = parse_dtype(o.precision) == DType::f32 ? Precision::fp32 : Precision::bf16;
+  r.optimizer.schedule = {.decay = Decay::constant, .lr = 1e-4, .steps = r.train.steps};
+  r.mesh.dp = o.ranks;
+  return r;
+}
+
+SyntheticBatches batches_of(const Recipe& r) {
+  return {int32_t(r.train.seq_len), int32_t(r.train.global_batch), int32_t(r.model.vocab), 1};
+}
+
+// FLOPs of each op of one step of one rank, from the same step over meta kernels.
+OpProfile cost_of(const Recipe& recipe, Stream& stream) {
+  Context context{meta_kernels(), stream};
+  Recipe one = recipe;
+  one.train.global_batch = recipe.train.micro_batch, one.mesh = {};
+  const auto alone = make_single_communicator();
+  const SyntheticBatches batches = batches_of(one);
+  Trainer trainer(context, *alone, one, batches);
+  OpProfile profile(stream);
+  context.observer = &profile;
+  trainer.step();
+  return profile;
+}
+
+struct Measured {
+  double step_s = 0, min_s = 0, peak_flops = 0, exposed_s = 0;
+  int64_t peak_bytes = 0, scratch_bytes = 0;
+  std::vector<OpProfile::Entry> ops;
+};
+
+Measured measure(const Options& o, const Recipe& recipe, Communicator& world, int threads) {
+  RankResources rank(threads);
+  const SyntheticBatches batches = batches_of(recipe);
+  Trainer trainer(rank.context, world, recipe, batches);
+  OpProfile profile(rank.stream);
+  if (o.by_op) rank.context.observer = &profile;
+  Measured m;
+  const Tensor sum = rank.context.empty(DType::f64, {1});
+  std::vector<double> peaks;
+  const auto probe = [&] {
+    world.barrier();
+    *sum.data<double>() = cpu::measure_peak_flops(rank.team, recipe.dtype());
+    world.all_reduce(sum);
+    peaks.push_back(*sum.data<double>());
+  };
+  probe();
+  trainer.step();
+  profile.reset();
+  const double exposed = world.stats().exposed_seconds;
+  const std::vector<double> seconds = time_calls(o.steps - 1, [&] { trainer.step(); });
+  m.exposed_s = (world.stats().exposed_seconds - exposed) / double(o.steps);
+  probe();
+  m.step_s = median(seconds);
+  m.min_s = *std::min_element(seconds.begin(), seconds.end());
+  m.peak_flops = *std::max_element(peaks.begin(), peaks.end());
+  m.peak_bytes = rank.allocator.stats().peak_bytes;
+  m.scratch_bytes = rank.stream.scratch_bytes();
+  m.ops = profile.entries();
+  return m;
+}
+
+void print_ops(const Options& o, const Recipe& recipe, const Measured& m, nlohmann::json& rows) {
+  ThreadTeam team(1);
+  Allocator memory(Device::meta);
+  Stream stream(team, memory);
+  const OpProfile cost = cost_of(recipe, stream);
+  double total = 0;
+  for (const OpProfile::Entry& e : m.ops) total += e.seconds;
+  std::vector<OpProfile::Entry> ops = m.ops;
+  std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  const double rank_peak = m.peak_flops / o.ranks;
+  for (const OpProfile::Entry& e : ops) {
+    const OpProfile::Entry* c = cost.find(e.op, e.phase);
+    const double seconds = e.seconds / double(o.steps), flops = c ? c->cost.flops : 0, bytes = c ? c->cost.bytes : 0;
+    rows.push_back({{"op", e.op},
+                    {"phase", name_of(e.phase)},
+                    {"seconds", seconds},
+                    {"share", e.seconds / total},
+                    {"flops", flops},
+                    {"of_peak", flops / seconds / rank_peak},
+                    {"bytes_per_s", bytes / seconds}});
+    o.output.text(fmt::format("  {:<18} {:<9} {:>8.2f} ms {:>6.1f}% of the step {:>6.1f}% of peak {:>7.1f} GB/s",
+                              e.op, name_of(e.phase), seconds * 1e3, 100 * e.seconds / total,
+                              100 * flops / seconds / rank_peak, bytes / seconds / 1e9));
+  }
+}
+
+void bench_train(const Options& o) {
+  const Recipe recipe = recipe_of(o);
+  const int threads = o.threads > 0 ? o.threads : std::max(1, usable_cores() / o.ranks);
+  run_world(o.ranks, [&](Communicator& world) {
+    const Measured m = measure(o, recipe, world, threads);
+    if (world.rank() != 0) return;
+    const double tokens = double(recipe.train.global_batch * recipe.train.seq_len);
+    const double mfu = recipe.model.flops_per_token(recipe.train.seq_len) * tokens / m.step_s / m.peak_flops;
+    o.output.text(fmt::format(
+        "{} {}: {} rank(s) of {} thread(s) ({}): median {:.1f} ms, min {:.1f} ms, {:.0f} tokens/s, MFU {:.1f}% of "
+        "{:.0f} GFLOP/s, peak {} + {} scratch a rank, {:.2f} ms in communication",
+        o.shape, o.precision, world.size(), threads, world.name(), m.step_s * 1e3, m.min_s * 1e3, tokens / m.step_s,
+        100 * mfu, m.peak_flops / 1e9, human_bytes(uint64_t(m.peak_bytes)), human_bytes(uint64_t(m.scratch_bytes)),
+        m.exposed_s * 1e3));
+    nlohmann::json rows = nlohmann::json::array();
+    if (o.by_op) print_ops(o, recipe, m, rows);
+    o.output.json({{"bench", "train"},
+                   {"shape", o.shape},
+                   {"precision", o.precision},
+                   {"ranks", world.size()},
+                   {"threads", threads},
+                   {"step_ms", m.step_s * 1e3},
+                   {"min_ms", m.min_s * 1e3},
+                   {"tokens_per_s", tokens / m.step_s},
+                   {"mfu", mfu},
+                   {"peak_flops_per_s", m.peak_flops},
+                   {"peak_bytes", m.peak_bytes},
+                   {"comm_ms", m.exposed_s * 1e3},
+                   {"ops", rows}});
+  });
+}
+
+}  // namespace
+
+void add_bench_train(CLI::App& bench) {
+  const auto o = std::make_shared<Options>();
+  CLI::App* c = bench.add_subcommand("train", "Whole training steps of fixed shapes, on made-up tokens");
+  c->add_option("--shape", o->shape, "gpt, llama or gpt2-124m")->capture_default_str();
+  c->add_option("--precision", o->precision, "fp32 or bf16")->capture_default_str();
+  c->add_option("--ranks", o->ranks, "Data-parallel ranks")->capture_default_str()->check(CLI::Range(1, 1024));
+  c->add_option("--threads", o->threads, "Threads a rank; 0: the cores shared out");
+  c->add_option("--steps", o->steps, "Timed steps; the median is shown")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 100000));
+  c->add_flag("--by-op", o->by_op, "Also each op's time, and its FLOPs as a share of the peak");
+  o->output.add_option(*c);
+  c->footer("Example: weft bench train --shape llama --precision bf16 --by-op");
+  c->callback([o] { bench_train(*o); });
+}
+
+}  // namespace weft::app

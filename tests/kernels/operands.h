@@ -1,0 +1,83 @@
+// Operands: the tensors of one kernel call, made twice: as a backend gets them, and in f64 with the very same values.
+#pragma once
+#include "workbench.h"
+
+namespace weft {
+
+// Every tensor lies at an odd offset between guards of NaNs, so that a kernel which reads or writes outside of it
+// shows. Outputs hold NaN. With is_exact every dtype becomes f64, but values stay those of the dtype asked for.
+class Operands {
+ public:
+  struct Output {
+    std::string name;
+    Tensor tensor;
+  };
+
+  Operands(Workbench& bench, DType type, bool is_exact) : bench_(bench), type_(type), is_exact_(is_exact) {}
+
+  DType type() const { return type_; }
+
+  // Inputs: normal deviates, the same for the same name. x is of the case's dtype, f32 of f32 beside any dtype.
+  Tensor x(std::string_view name, Shape shape) { return filled(type_, name, shape); }
+  Tensor f32(std::string_view name, Shape shape) { return filled(DType::f32, name, shape); }
+  Tensor of(DType type, std::string_view name, Shape shape) { return filled(type, name, shape); }
+  Tensor positive_f32(std::string_view name, Shape shape) {
+    const Tensor values = bench_.random(DType::f32, shape, name);
+    for (int64_t i = 0; i < values.numel(); ++i) values.data<float>()[i] = std::abs(values.data<float>()[i]);
+    return copied(DType::f32, values);
+  }
+
+  Tensor out(std::string_view name, Shape shape) { return recorded(name, guarded(type_, shape)); }
+  Tensor out_f32(std::string_view name, Shape shape) { return recorded(name, guarded(DType::f32, shape)); }
+  Tensor out_of(DType type, std::string_view name, Shape shape) { return recorded(name, guarded(type, shape)); }
+
+  // Read and written.
+  Tensor inout(std::string_view name, Shape shape) { return recorded(name, x(name, shape)); }
+  Tensor inout_f32(std::string_view name, Shape shape) { return recorded(name, f32(name, shape)); }
+  Tensor recorded(std::string_view name, Tensor tensor) {
+    outputs_.push_back({std::string(name), tensor});
+    return tensor;
+  }
+
+  // A number the kernel returns.
+  void result(std::string_view name, double value) { recorded(name, bench_.vector({value})); }
+
+  const std::vector<Output>& outputs() const { return outputs_; }
+
+  void expect_guards_untouched() const {
+    for (const Tensor& whole : wholes_) {
+      const auto* bytes = static_cast<const unsigned char*>(whole.raw());
+      const size_t guard = size_t(kGuard) * size_of(whole.dtype());
+      for (size_t i = 0; i < guard; ++i) {
+        ASSERT_EQ(bytes[i], 0xff) << "a kernel wrote before a tensor of " << whole.numel() - 2 * kGuard;
+        ASSERT_EQ(bytes[whole.bytes() - 1 - i], 0xff) << "a kernel wrote after " << whole.numel() - 2 * kGuard;
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kGuard = 37;  // elements; odd, so that nothing is aligned
+
+  Tensor guarded(DType type, Shape shape) {
+    const Tensor whole = bench_.empty(is_exact_ ? DType::f64 : type, {shape.numel() + 2 * kGuard});
+    std::memset(whole.raw(), 0xff, whole.bytes());
+    wholes_.push_back(whole);
+    return whole.slice_flat(kGuard, shape);
+  }
+  Tensor copied(DType type, const Tensor& values) {
+    const Tensor result = guarded(type, values.shape());
+    reference_kernels().convert(bench_.stream, result, values);
+    return result;
+  }
+  Tensor filled(DType type, std::string_view name, Shape shape) {
+    return copied(type, bench_.random(type, shape, name));
+  }
+
+  Workbench& bench_;
+  DType type_;
+  bool is_exact_;
+  std::vector<Tensor> wholes_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace weft

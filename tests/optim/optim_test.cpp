@@ -1,0 +1,52 @@
+// Learning-rate curves, the loss scaler, and the global norm.
+#include "support/rank.h"
+#include "weft/optim/grad_norm.h"
+#include "weft/optim/loss_scaler.h"
+#include "weft/optim/schedule.h"
+
+namespace weft {
+namespace {
+
+TEST(LrScheduleTest, WarmsUpThenDecays) {
+  LrSchedule s{.decay = Decay::cosine, .lr = 1, .min_lr = 0.1, .warmup = 10, .steps = 111};
+  EXPECT_DOUBLE_EQ(s.at(0), 0.1);
+  EXPECT_DOUBLE_EQ(s.at(9), 1);
+  EXPECT_DOUBLE_EQ(s.at(10), 1);
+  EXPECT_NEAR(s.at(60), 0.55, 1e-12);
+  EXPECT_NEAR(s.at(110), 0.1, 1e-12);
+  s.decay = Decay::linear;
+  EXPECT_NEAR(s.at(35), 1 - 0.9 * 0.25, 1e-12);
+  s.decay = Decay::constant;
+  EXPECT_DOUBLE_EQ(s.at(100), 1);
+  s.decay = Decay::wsd, s.decay_steps = 21;
+  EXPECT_DOUBLE_EQ(s.at(89), 1);
+  EXPECT_NEAR(s.at(100), 0.55, 1e-12);
+  EXPECT_NEAR(s.at(110), 0.1, 1e-12);
+}
+
+TEST(LossScalerTest, HalvesOnOverflowAndGrowsWhenAllIsWell) {
+  LossScaler s(true, 1024, 3);
+  s.update(true);
+  EXPECT_EQ(s.scale(), 512);
+  for (int i = 0; i < 3; ++i) s.update(false);
+  EXPECT_EQ(s.scale(), 1024);
+  LossScaler off(false);
+  off.update(true);
+  EXPECT_EQ(off.scale(), 1);
+}
+
+TEST(GradNormTest, SumsOverParametersAndNamesTheBrokenOne) {
+  TestRank rank(cpu_kernels());
+  Param a("a", {3}, Init::zeros()), b("b", {2, 2}, Init::zeros()), unused("c", {5}, Init::zeros());
+  for (Param* p : {&a, &b, &unused}) p->grad = rank.allocator.zeros(DType::f32, p->shape);
+  a.grad.data<float>()[0] = 3, b.grad.data<float>()[3] = 4;
+  unused.grad.data<float>()[0] = 100;  // left over from another step
+  a.accumulate_next(), b.accumulate_next();
+  Param* const params[] = {&a, &b, &unused};
+  EXPECT_DOUBLE_EQ(grad_norm(rank.context, params).value, 5);
+  b.grad.data<float>()[0] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(grad_norm(rank.context, params).not_finite, &b);
+}
+
+}  // namespace
+}  // namespace weft

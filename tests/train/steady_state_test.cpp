@@ -1,0 +1,64 @@
+// A training step in the steady state allocates nothing, and its memory is what the estimate said.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "train/training_setup.h"
+#include "weft/train/memory_estimate.h"
+
+namespace {
+std::atomic<int64_t> num_allocations{0};
+}
+
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++num_allocations;
+  if (void* data = std::malloc(bytes)) return data;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
+
+namespace weft {
+namespace {
+
+struct Case {
+  const char* family;
+  Precision precision;
+  int dp;
+  int recompute_every;
+};
+
+class SteadyStateTest : public testing::TestWithParam<Case> {};
+constexpr Case kCases[] = {{"gpt2", Precision::fp32, 1, 0},
+                           {"llama", Precision::bf16, 1, 0},
+                           {"llama", Precision::fp32, 2, 0},
+                           {"gpt2", Precision::bf16, 2, 1},
+                           {"llama", Precision::fp32, 1, 1}};
+INSTANTIATE_TEST_SUITE_P(Recipes, SteadyStateTest, testing::ValuesIn(kCases));
+
+TEST_P(SteadyStateTest, AllocatesNothingAndPeaksWhereTheEstimateSays) {
+  const Case& c = GetParam();
+  Recipe recipe = small_recipe(c.family, c.precision, c.dp, 2);
+  recipe.train.recompute_every = c.recompute_every;
+  const MemoryEstimate estimate = estimate_memory(recipe);
+  run_ranks(c.dp, [&](Communicator& world) {
+    TestRank rank(cpu_kernels(), 2);
+    const SyntheticBatches batches = batches_of(recipe);
+    Trainer trainer(rank.context, world, recipe, batches);
+    for (int i = 0; i < 3; ++i) trainer.step();
+    world.barrier();
+    const int64_t before = num_allocations, system_calls = rank.allocator.stats().system_calls;
+    world.barrier();
+    for (int i = 0; i < 5; ++i) trainer.step();
+    world.barrier();
+    const int64_t allocations = num_allocations - before;
+    world.barrier();
+    EXPECT_EQ(allocations, 0);
+    EXPECT_EQ(rank.allocator.stats().system_calls, system_calls);
+    EXPECT_EQ(rank.allocator.stats().peak_bytes, estimate.peak_bytes);
+    EXPECT_EQ(rank.allocator.stats().live_bytes, estimate.state_bytes);
+  });
+}
+
+}  // namespace
+}  // namespace weft
