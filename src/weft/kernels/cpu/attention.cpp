@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 
 #include "weft/kernels/cpu/attention.h"
+#include "weft/kernels/cpu/attention_decode-inl.h"
 #include "weft/kernels/cpu/attention_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -261,25 +262,28 @@ void prefetch_task(const Call<Op>& call, const AttentionSequence& s, const Task&
   prefetch_rows(keys_of<Op, E>(call, call.args.v, s, task.kv_head), task.key_begin + keys.first, keys.count);
 }
 
+// A task of few lanes. Leaves the state a tiled task would.
 template <class Op, class E>
-void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, const AttentionSequence& next_s,
-              const Task* next, std::byte* scratch) {
-  Arena arena(scratch);
-  const State t = State::make<Op>(arena, call.dim);
-  const auto k = keys_of<Op, E>(call, call.args.k, s, task.kv_head);
-  const auto v = keys_of<Op, E>(call, call.args.v, s, task.kv_head);
-  const int64_t num_groups = ceil_div(task.count, kGroup), num_wide = ceil_div(task.count, kWide);
-  for (int64_t i = 0; i < num_groups * kGroup; ++i) {
-    t.limit[i] = float(s.limit(task.first + std::min(i, task.count - 1)));
-    t.maximum[i] = kNoMaximum, t.sum[i] = 0;
+void decode_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, const State& t) {
+  const DecodeState d{.q = t.q, .o = t.v, .s = t.s, .maximum = t.maximum, .sum = t.sum, .limit = t.limit};
+  pack_rows<FloatWords, E>(d.q, lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first, task.count);
+  const int64_t end = std::min<int64_t>(task.key_end, int64_t(t.limit[task.count - 1]));
+  decode<E>(d, keys_of<Op, E>(call, call.args.k, s, task.kv_head), keys_of<Op, E>(call, call.args.v, s, task.kv_head),
+            task.count, task.key_begin, end, call.scale2);
+  for (int64_t lane = 0; lane < task.count; ++lane) {
+    for (int64_t e = 0; e < call.padded; ++e) t.o[e * kGroup + lane] = d.o[lane * call.padded + e];
   }
-  if (call.args.dropout.p > 0) {
-    set_dropout_lanes(t.dropout, call.args.dropout, s, call.args.shape.num_heads, task.kv_head * s.group, task.first,
-                      num_groups * kGroup);
-  }
+}
+
+template <class Op, class E>
+void tiled_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, const AttentionSequence& next_s,
+                const Task* next, const State& t) {
   pack_columns<Op, E>(t.q, lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first, task.count);
   const int64_t key_end = std::min<int64_t>(task.key_end, int64_t(t.limit[task.count - 1]));
   if (key_end <= task.key_begin) std::memset(t.o, 0, size_t(kTaskLanes * call.padded) * sizeof(float));
+  const auto k = keys_of<Op, E>(call, call.args.k, s, task.kv_head);
+  const auto v = keys_of<Op, E>(call, call.args.v, s, task.kv_head);
+  const int64_t num_groups = ceil_div(task.count, kGroup), num_wide = ceil_div(task.count, kWide);
   for (int64_t key = task.key_begin; key < key_end; key += kTileKeys) {
     const int64_t num_keys = std::min<int64_t>(kTileKeys, key_end - key), ahead = key + num_keys;
     pack_rows<Op, E>(t.k, k, key, num_keys);
@@ -296,6 +300,27 @@ void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task
       }
       group_tile<Op>(call, t, g, key, depth, key == task.key_begin);
     }
+  }
+}
+
+template <class Op, class E>
+void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, const AttentionSequence& next_s,
+              const Task* next, std::byte* scratch) {
+  Arena arena(scratch);
+  const State t = State::make<Op>(arena, call.dim);
+  const int64_t num_groups = ceil_div(task.count, kGroup);
+  for (int64_t i = 0; i < num_groups * kGroup; ++i) {
+    t.limit[i] = float(s.limit(task.first + std::min(i, task.count - 1)));
+    t.maximum[i] = kNoMaximum, t.sum[i] = 0;
+  }
+  if (call.args.dropout.p > 0) {
+    set_dropout_lanes(t.dropout, call.args.dropout, s, call.args.shape.num_heads, task.kv_head * s.group, task.first,
+                      num_groups * kGroup);
+  }
+  if (task.count <= kDecodeLanes && call.args.dropout.p == 0) {
+    decode_task<Op, E>(call, s, task, t);
+  } else {
+    tiled_task<Op, E>(call, s, task, next_s, next, t);
   }
   if (!task.partial) return finish<E>(call.args, s, task, t);
   const Partial partial(task.partial, call.padded);
