@@ -1,0 +1,72 @@
+// Trains a small language model on a text from C++, on two ranks, and lets it write: what `weft train` does, in a
+// page.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "weft/serve/generator.h"
+#include "weft/serve/model_folder.h"
+#include "weft/train/launch.h"
+
+namespace {
+
+constexpr const char* kRecipe = R"(
+[model]
+family = "llama"
+layers = 2
+hidden = 64
+heads = 4
+ffn = 128
+[data]
+train = "{0}/text.txt"
+tokenizer = "char"
+[train]
+steps = 60
+seq_len = 32
+global_batch = 16
+[optimizer]
+lr = 5e-3
+[mesh]
+dp = 2
+[log]
+dir = "{0}/run"
+tensorboard = false
+)";
+
+void run(const std::string& folder) {
+  std::ofstream text(folder + "/text.txt");
+  for (int i = 0; i < 2000; ++i) text << "the shuttle carries the weft through the warp. ";
+  text.close();
+
+  weft::Toml toml = weft::Toml::parse(fmt::format(fmt::runtime(kRecipe), folder), "example");
+  const weft::RunReport report = weft::train(weft::read_recipe(toml), {});
+  fmt::print("loss {:.3f} -> {:.3f}, saved {}\n", report.first_loss, report.loss, report.checkpoint);
+  weft::check(report.loss < 0.5 * report.first_loss, "the loss did not fall");
+
+  weft::ThreadTeam team(1);
+  weft::Allocator memory;
+  weft::Stream stream(team, memory);
+  weft::Context context{weft::cpu_kernels(), stream};
+  const weft::LoadedModel loaded = weft::load_model(context, folder + "/run", weft::DType::f32);
+  weft::Generator generator(context, *loaded.model);
+  std::string written;
+  generator.generate(loaded.tokenizer->encode("the "), {.max_tokens = 60, .sampling = {}, .stop_token = {}},
+                     [&](int32_t token) { loaded.tokenizer->append_text(token, written); });
+  fmt::print("the {}\n", written);
+}
+
+}  // namespace
+
+int main() {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "weft-example-train";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  try {
+    run(folder.string());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 1;
+  }
+  std::filesystem::remove_all(folder);
+}
