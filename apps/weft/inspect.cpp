@@ -58,7 +58,7 @@ void inspect_checkpoint(const Options& o) {
                  {"tokens", state.tokens},
                  {"seed", state.seed},
                  {"num_params", num_params},
-                 {"model", nlohmann::json::parse(checkpoint.read(kModelFile))},
+                 {"model", nlohmann::json::parse(checkpoint.read(kModelName))},
                  {"tensors", tensors}});
   if (o.output.is_json()) return;
   o.output.text(report.to_text());

@@ -18,6 +18,8 @@ constexpr std::string_view kModelGroup = "model";          // fp32 weights: mode
 constexpr std::string_view kOptimizerGroup = "optimizer";  // "m.NAME" and "v.NAME": optimizer.safetensors
 constexpr std::string_view kStateName = "state.json";
 constexpr std::string_view kRecipeName = "recipe.toml";
+constexpr std::string_view kModelName = "model.json";               // the model's shape
+constexpr std::string_view kTokenizerName = "tokenizer.weft.json";  // what its tokens mean
 
 // Everything that verify() found wrong, and what it looked at.
 struct CheckpointReport {

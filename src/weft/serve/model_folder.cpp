@@ -43,9 +43,9 @@ std::string find_checkpoint(const std::string& path) {
 LoadedModel load_model(Context& context, const std::string& path, DType dtype) {
   const Checkpoint checkpoint = Checkpoint::open(find_checkpoint(path));
   LoadedModel loaded{.path = checkpoint.path(), .step = checkpoint.step(), .model = {}, .tokenizer = {}};
-  const std::string file = join_path(checkpoint.path(), kModelFile);
-  loaded.model = std::make_unique<Decoder>(parse_model_json(checkpoint.read(kModelFile), file));
-  loaded.tokenizer = parse_tokenizer(checkpoint.read(kTokenizerFile), join_path(checkpoint.path(), kTokenizerFile));
+  const std::string file = join_path(checkpoint.path(), kModelName);
+  loaded.model = std::make_unique<Decoder>(parse_model_json(checkpoint.read(kModelName), file));
+  loaded.tokenizer = parse_tokenizer(checkpoint.read(kTokenizerName), join_path(checkpoint.path(), kTokenizerName));
   loaded.model->allocate(context, dtype);
   for (Param* p : loaded.model->params()) {
     const Tensor stored = dtype == DType::f32 ? p->value : context.empty(DType::f32, p->shape);
@@ -61,7 +61,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
   if (!is_folder(name)) return parse_tokenizer(read_file(name, kMostTokenizerBytes), name);
   const Checkpoint checkpoint = Checkpoint::open(find_checkpoint(name), Checkpoint::Check::sizes);
-  return parse_tokenizer(checkpoint.read(kTokenizerFile), join_path(checkpoint.path(), kTokenizerFile));
+  return parse_tokenizer(checkpoint.read(kTokenizerName), join_path(checkpoint.path(), kTokenizerName));
 }
 
 }  // namespace weft

@@ -8,10 +8,6 @@
 
 namespace weft {
 
-// The files that describe a model inside a checkpoint.
-inline constexpr std::string_view kModelFile = "model.json";
-inline constexpr std::string_view kTokenizerFile = "tokenizer.weft.json";
-
 struct LoadedModel {
   std::string path;  // the checkpoint that was opened
   int64_t step = 0;

@@ -49,7 +49,7 @@ RunReport train(Recipe recipe, RunOptions options) {
     shared = prepare(recipe);
     set_vocab(recipe, shared->tokenizer->vocab_size());
   }
-  run_world(recipe.mesh.size(), [&](Communicator& world) {
+  const auto run = [&](Communicator& world) {
     if (shared) {
       const RunReport mine = run_rank(recipe, *shared, world, options);
       if (world.rank() == 0) report = mine;
@@ -60,7 +60,8 @@ RunReport train(Recipe recipe, RunOptions options) {
     if (world.rank() != 0) shared = prepare(recipe);
     set_vocab(recipe, shared->tokenizer->vocab_size());
     report = run_rank(recipe, *shared, world, options);
-  });
+  };
+  run_world(recipe.mesh.size(), run, {.timeout = std::chrono::seconds(recipe.mesh.timeout_s)});
   return report;
 }
 

@@ -146,6 +146,7 @@ int read_recompute(Toml& toml) {
 MeshConfig read_mesh(Toml& toml) {
   MeshConfig c;
   c.dp = int(toml.integer("mesh.dp", 1, 1, 4096));
+  c.timeout_s = toml.integer("mesh.timeout_s", c.timeout_s, 1, 1 << 20);
   for (const char* axis : {"mesh.tp", "mesh.pp", "mesh.cp", "mesh.ep"})
     if (toml.integer(axis, 1, 1, 1 << 20) != 1)
       toml.reject(axis, "this version trains data-parallel only: write 1, and use mesh.dp");

@@ -39,6 +39,7 @@ struct OptimizerConfig {
 
 struct MeshConfig {
   int dp = 1;
+  int64_t timeout_s = 600;  // how long a rank waits for the others: longer than a checkpoint or the tokens take
   int size() const { return dp; }
 };
 

@@ -1,13 +1,23 @@
 // SavedRun: names and files of a training checkpoint.
 #include "weft/train/saved_run.h"
 
+#include <charconv>
+
 #include "weft/models/model_json.h"
 
 namespace weft {
 namespace {
 
-constexpr std::string_view kModelFile = "model.json";
-constexpr std::string_view kTokenizerFile = "tokenizer.weft.json";
+constexpr const char* kUpdates = "optimizer_updates";
+
+// Steps that were skipped are no updates, so their number is kept beside the step.
+int64_t updates_of(const TrainingState& state) {
+  const auto found = state.extra.find(kUpdates);
+  int64_t updates = state.step;
+  if (found != state.extra.end())
+    std::from_chars(found->second.data(), found->second.data() + found->second.size(), updates);
+  return updates;
+}
 
 }  // namespace
 
@@ -35,8 +45,8 @@ std::string SavedRun::save(CheckpointStore& store, int64_t tokens_seen) {
       store.begin(trainer_.next_step(), CheckpointStore::bytes_of(w) + CheckpointStore::bytes_of(m));
   writer.add_tensors("model.safetensors", w);
   writer.add_tensors("optimizer.safetensors", m);
-  writer.add_file(std::string(kModelFile), to_json(recipe_.model));
-  writer.add_file(std::string(kTokenizerFile), tokenizer_.to_json());
+  writer.add_file(std::string(kModelName), to_json(recipe_.model));
+  writer.add_file(std::string(kTokenizerName), tokenizer_.to_json());
   writer.add_file(std::string(kRecipeName), recipe_.text);
   writer.add_state({.step = trainer_.next_step(),
                     .tokens = tokens_seen,
@@ -46,7 +56,7 @@ std::string SavedRun::save(CheckpointStore& store, int64_t tokens_seen) {
                     .loss_scale_good_steps = trainer_.loss_scaler().good_steps(),
                     .config_hash = {},
                     .world = {{"dp", recipe_.mesh.dp}},
-                    .extra = {{"optimizer_updates", std::to_string(trainer_.optimizer().num_updates())}}});
+                    .extra = {{kUpdates, std::to_string(trainer_.optimizer().num_updates())}}});
   return writer.commit();
 }
 
@@ -61,7 +71,7 @@ TrainingState SavedRun::load(const Checkpoint& checkpoint) {
         "{} was trained with train.global_batch = {}, the recipe says {}: write the same, or another "
         "log.dir",
         checkpoint.path(), state.data_cursor / state.step, recipe_.train.global_batch);
-  if (checkpoint.read(kTokenizerFile) != tokenizer_.to_json())
+  if (checkpoint.read(kTokenizerName) != tokenizer_.to_json())
     throw UsageError(
         "{} was trained with another tokenizer than data.tokenizer now gives: name the same data, or "
         "another log.dir",
@@ -70,8 +80,7 @@ TrainingState SavedRun::load(const Checkpoint& checkpoint) {
   checkpoint.load(kModelGroup, w);
   checkpoint.load(kOptimizerGroup, m);
   trainer_.optimizer().masters_changed();
-  const auto updates = state.extra.find("optimizer_updates");
-  trainer_.optimizer().set_num_updates(updates == state.extra.end() ? state.step : std::stoll(updates->second));
+  trainer_.optimizer().set_num_updates(updates_of(state));
   trainer_.loss_scaler().restore(state.loss_scale, state.loss_scale_good_steps);
   trainer_.set_next_step(state.step);
   return state;
