@@ -6,9 +6,9 @@ if(TARGET weft_app)
   install(TARGETS weft_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(TARGETS weft EXPORT weft-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-# What is private to one backend stays here; kernels/kernels.h is the contract.
+# What is private to one backend or transport stays here; kernels/kernels.h is the contract.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE
+        FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN "mpi_*.h" EXCLUDE
         PATTERN "kernels/cpu" EXCLUDE PATTERN "kernels/cuda" EXCLUDE
         PATTERN "kernels/meta" EXCLUDE PATTERN "kernels/reference" EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

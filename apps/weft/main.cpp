@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "weft/base/error.h"
+#include "weft/base/nearest.h"
 
 namespace weft::app {
 
@@ -26,6 +27,15 @@ namespace {
 
 constexpr int kFailed = 1, kUsage = 2;
 
+void refuse_unknown_command(CLI::App& program, const std::string& word) {
+  if (word.empty() || word[0] == '-') return;
+  std::vector<std::string> known;
+  for (const CLI::App* command : program.get_subcommands({})) known.push_back(command->get_name());
+  if (std::find(known.begin(), known.end(), word) != known.end()) return;
+  throw UsageError("{} is not a command; did you mean {}? There are {}", word, nearest(word, known),
+                   fmt::join(known, ", "));
+}
+
 int run(int argc, char** argv) {
   CLI::App program{"weft plans, trains, checks and serves large language models over any mesh of ranks."};
   program.name("weft");
@@ -35,6 +45,7 @@ int run(int argc, char** argv) {
       "Every command has --help with an example. Exit status: 0 done, 2 usage or recipe, 1 anything else.");
   for (const auto add : {add_doctor, add_train, add_eval, add_generate, add_inspect, add_tokenize, add_bench})
     add(program);
+  refuse_unknown_command(program, argc > 1 ? argv[1] : "");
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

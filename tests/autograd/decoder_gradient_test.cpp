@@ -85,7 +85,9 @@ TEST_P(DecoderGradientTest, EqualsCentralDifferences) {
     for (int64_t i = 0; i < p->grad.numel(); ++i) largest = std::max(largest, std::abs(p->grad.data<double>()[i]));
     // A key bias shifts all scores of a row alike, which softmax does not see.
     const bool is_unseen = p->name.ends_with("key.bias") && model.config().position == PositionKind::learned;
-    if (!is_unseen) EXPECT_GT(largest, 1e-6) << p->name;
+    if (!is_unseen) {
+      EXPECT_GT(largest, 1e-6) << p->name;
+    }
     const int64_t stride = std::max<int64_t>(1, p->grad.numel() / 7);
     for (int64_t i = 0; i < p->grad.numel(); i += stride) {
       double& w = p->value.data<double>()[i];

@@ -1,21 +1,6 @@
 // Collectives do not allocate in the steady state, and a Pending holds on to its tensors.
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "support/count_allocations.h"
 #include "weft/comm/threads/run_ranks.h"
-
-namespace {
-std::atomic<int64_t> num_allocations{0};
-}
-
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++num_allocations;
-  if (void* data = std::malloc(bytes)) return data;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
-[[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
 
 namespace weft {
 namespace {

@@ -48,7 +48,10 @@ TEST_P(EqualToOneRankTest, AfterTenSteps) {
     EXPECT_NEAR(got.norms[i], want.norms[i], 5 * tolerance * want.norms[i]) << "step " << i;
   }
   for (size_t p = 0; p < want.names.size(); ++p) {
-    EXPECT_LT(relative_difference(got.gradients[p], want.gradients[p]), 10 * tolerance) << want.names[p];
+    // A key bias adds the same to all scores of a row: its true gradient is zero, and Adam makes rounding errors of it
+    // as large as any other step.
+    if (want.names[p].ends_with("key.bias")) continue;
+    EXPECT_LT(relative_difference(got.gradients[p], want.gradients[p]), 2 * tolerance) << want.names[p];
     EXPECT_LT(relative_difference(got.weights[p], want.weights[p]), tolerance) << want.names[p];
   }
 }
@@ -77,7 +80,8 @@ TEST(TrainingTest, LossFallsOnRepeatedRows) {
     SyntheticBatches batches_;
   };
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-    const Recipe recipe = small_recipe("llama", precision, 1);
+    Recipe recipe = small_recipe("llama", precision, 1);
+    recipe.optimizer.schedule.lr = 1e-2;
     run_ranks(1, [&](Communicator& world) {
       TestRank rank(cpu_kernels());
       const OneBatch batches(batches_of(recipe));

@@ -1,22 +1,7 @@
 // A training step in the steady state allocates nothing, and its memory is what the estimate said.
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "support/count_allocations.h"
 #include "train/training_setup.h"
 #include "weft/train/memory_estimate.h"
-
-namespace {
-std::atomic<int64_t> num_allocations{0};
-}
-
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++num_allocations;
-  if (void* data = std::malloc(bytes)) return data;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
-[[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
 
 namespace weft {
 namespace {

@@ -18,7 +18,7 @@ inline Recipe small_recipe(const std::string& family, Precision precision, int d
   r.train.steps = 100, r.train.seq_len = 16, r.train.global_batch = rows, r.train.precision = precision;
   r.train.accumulation = accumulation;
   r.train.micro_batch = rows / (dp * accumulation);
-  r.optimizer.schedule = {.decay = Decay::cosine, .lr = 1e-2, .min_lr = 1e-3, .warmup = 3, .steps = 100};
+  r.optimizer.schedule = {.decay = Decay::cosine, .lr = 1e-3, .min_lr = 1e-4, .warmup = 3, .steps = 100};
   r.mesh.dp = dp;
   return r;
 }

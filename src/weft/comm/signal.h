@@ -28,8 +28,9 @@ class Signal {
     if (sleepers_.load()) syscall(SYS_futex, &value_, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
   }
 
-  // Returns when ready() holds. While asleep, calls before_sleep(), which may throw and returns how long to sleep at
-  // most. With `spins` false (more ranks than cores) gives the core away instead of spinning on it.
+  // Returns when ready() holds, which may be asked again after it did. While asleep, calls before_sleep(), which may
+  // throw and returns how long to sleep at most. With `spins` false (more ranks than cores) gives the core away
+  // instead of spinning on it.
   template <class Ready, class BeforeSleep>
   void wait(bool spins, Ready ready, BeforeSleep before_sleep) {
     if (ready()) return;

@@ -1,5 +1,6 @@
 // Stream: the ordered queue of device work of one rank, with its threads and scratch memory.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "weft/base/thread_team.h"
@@ -29,6 +30,13 @@ class Stream {
     return static_cast<std::byte*>(t.raw());
   }
 
+  // Gives every worker as much scratch as the one with most: which worker meets which piece of work is chance, and
+  // after this call between kernels none of them has to ask for more of what another has had.
+  void level_scratch() {
+    size_t most = 0;
+    for (const Tensor& t : scratch_) most = std::max(most, t ? t.bytes() : 0);
+    for (size_t worker = 0; most > 0 && worker < scratch_.size(); ++worker) scratch(int(worker), most);
+  }
   int64_t scratch_bytes() const { return scratch_memory_.stats().live_bytes; }  // not part of the allocator's figures
 
   Cost cost;

@@ -61,6 +61,7 @@ StepResult Trainer::step() {
   data_parallel_->finish();
   result.loss = sum_over_ranks(loss_sum) / num_targets;
   result.was_skipped = !update(result);
+  context_.stream.level_scratch();
   ++next_step_;
   return result;
 }
@@ -97,11 +98,11 @@ void Trainer::stop_not_finite(double loss) {
   ranks_.all_reduce(first, Reduction::min);
   const int64_t culprit = *first.data<int64_t>();
   if (culprit != ranks_.rank() && culprit < ranks_.size())
-    throw AbortedError("rank {} met a number that is not finite at step {}", culprit, next_step_);
+    throw AbortedError("rank {} met a number that is not finite at step {}", culprit, next_step_ + 1);
   throw Error(
       "step {}: {} on rank {} (loss {}); lower optimizer.lr, or write train.on_not_finite = \"skip\" to leave "
       "such steps out",
-      next_step_,
+      next_step_ + 1,
       norm.not_finite ? "the gradient of " + norm.not_finite->name + " is not finite" : "the loss is not finite",
       ranks_.rank(), loss);
 }

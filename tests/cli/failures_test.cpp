@@ -1,0 +1,57 @@
+// Failing well: one clear sentence that names the culprit and the remedy, and exit status 2 or 1.
+#include "cli/program.h"
+
+namespace weft {
+namespace {
+
+struct Mistake {
+  const char* name;
+  const char* arguments;
+  int status;
+  std::vector<const char*> says;
+};
+
+class FailuresTest : public testing::TestWithParam<Mistake> {};
+std::string mistake_name(const testing::TestParamInfo<Mistake>& info) { return info.param.name; }
+
+const Mistake kMistakes[] = {
+    {"unknown_command", "trian r.toml", 2, {"trian"}},
+    {"no_recipe", "train none.toml", 2, {"none.toml"}},
+    {"unknown_key", "train r.toml --train.step=4", 2, {"train.step", "train.steps"}},
+    {"unknown_section", "train r.toml --trian.steps=4", 2, {"trian.steps", "train.steps"}},
+    {"wrong_type", "train r.toml --train.steps=many", 2, {"train.steps", "many"}},
+    {"unknown_family", "train r.toml --model.family=lama", 2, {"model.family", "lama", "llama"}},
+    {"unknown_preset", "train r.toml --model.preset=gpt2-125m", 2, {"gpt2-125m", "gpt2-124m"}},
+    {"heads_do_not_divide", "train r.toml --model.heads=5", 2, {"model.hidden", "32", "5"}},
+    {"kv_heads_do_not_divide", "train r.toml --model.kv_heads=3", 2, {"model.kv_heads", "3", "4"}},
+    {"batch_does_not_add_up", "train r.toml --train.micro_batch=3", 2, {"train.global_batch", "8", "micro_batch 3"}},
+    {"batch_over_ranks", "train r.toml --mesh dp=3", 2, {"train.global_batch", "8", "dp 3"}},
+    {"sequence_over_context", "train r.toml --model.context=16", 2, {"train.seq_len", "16"}},
+    {"missing_data", "train r.toml --data.train=absent.txt", 2, {"data.train", "absent.txt"}},
+    {"text_too_short", "train r.toml --data.train=short.txt", 2, {"data.train", "train.seq_len"}},
+    {"small_vocabulary", "train r.toml --model.vocab=100", 2, {"model.vocab", "100", "257"}},
+    {"other_axes", "train r.toml --mesh tp=2", 2, {"mesh.tp"}},
+    {"bad_beta", "train r.toml --optimizer.betas=[0.9,1.5]", 2, {"optimizer.betas"}},
+    {"missing_model", "generate nowhere --prompt x", 1, {"nowhere"}},
+    {"model_is_a_file", "eval text.txt --data text.txt", 1, {"text.txt"}},
+    {"bad_temperature", "generate nowhere --prompt x --temperature -1", 2, {"--temperature"}},
+    {"nothing_to_inspect", "inspect nowhere", 2, {"nowhere"}},
+    {"unknown_shape", "bench train --shape gpt5", 2, {"gpt5"}},
+    {"log_dir_is_a_file", "train r.toml --log.dir=text.txt", 1, {"text.txt"}},
+};
+INSTANTIATE_TEST_SUITE_P(Mistakes, FailuresTest, testing::ValuesIn(kMistakes), mistake_name);
+
+TEST_P(FailuresTest, SaysWhatAndWhatToDo) {
+  const Program weft;
+  weft.write("r.toml", sample_recipe());
+  weft.write("text.txt", sample_text());
+  weft.write("short.txt", "abc");
+  const Outcome o = weft.run(GetParam().arguments);
+  EXPECT_EQ(o.status, GetParam().status) << o.err;
+  for (const char* word : GetParam().says) EXPECT_NE(o.err.find(word), std::string::npos) << word << " in: " << o.err;
+  EXPECT_EQ(o.err.find("terminate called"), std::string::npos) << o.err;
+  EXPECT_LE(std::count(o.err.begin(), o.err.end(), '\n'), 6) << o.err;
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,80 @@
+// Program: runs the built `weft` as a user would and keeps what it says.
+#pragma once
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "base/temporary_folder.h"
+
+namespace weft {
+
+struct Outcome {
+  int status = -1;
+  std::string out, err;
+};
+
+class Program {
+ public:
+  // Runs through the shell, in a folder of its own.
+  Outcome shell(const std::string& command) const {
+    const std::string out = folder_ / "stdout", err = folder_ / "stderr";
+    const std::string line = fmt::format("cd {} && ( {} ) >{} 2>{} </dev/null", folder_.path(), command, out, err);
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read(out), read(err)};
+  }
+  Outcome run(const std::string& arguments) const { return shell(std::string(WEFT_PROGRAM) + " " + arguments); }
+
+  void write(const std::string& name, const std::string& content) const {
+    std::ofstream(folder_ / name, std::ios::binary) << content;
+  }
+  std::string read_file(const std::string& name) const { return read(folder_ / name); }
+  std::string path(const std::string& name) const { return folder_ / name; }
+
+ private:
+  static std::string read(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  TemporaryFolder folder_;
+};
+
+// A text with some structure, so that a small model learns something.
+inline std::string sample_text() {
+  std::string text;
+  for (int i = 0; i < 400; ++i)
+    text += fmt::format("for (int i{} = {}; i{} < {}; ++i{}) sum += values[i{}];\n", i % 7, i % 3, i % 7, i, i % 7,
+                        i % 7);
+  return text;
+}
+
+inline std::string sample_recipe() {
+  return R"([model]
+family = "llama"
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn = 64
+[data]
+train = "text.txt"
+tokenizer = "byte"
+[train]
+steps = 6
+seq_len = 32
+global_batch = 8
+eval_every = 3
+[optimizer]
+lr = 3e-3
+warmup = 2
+[checkpoint]
+every = 3
+[log]
+dir = "run"
+)";
+}
+
+}  // namespace weft

@@ -1,0 +1,114 @@
+// The commands end to end: train, resume bit by bit, evaluate, generate, inspect, tokenize.
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace weft {
+namespace {
+
+class TrainingCommandTest : public testing::Test {
+ protected:
+  TrainingCommandTest() {
+    weft.write("r.toml", sample_recipe());
+    weft.write("text.txt", sample_text());
+  }
+  // The lines of metrics.jsonl without what is measured.
+  std::vector<std::string> losses(const std::string& run) const {
+    std::vector<std::string> lines;
+    std::istringstream text(weft.read_file(run + "/metrics.jsonl"));
+    for (std::string line; std::getline(text, line);) {
+      const auto json = nlohmann::json::parse(line);
+      lines.push_back(json.contains("eval_loss")
+                          ? fmt::format("{} eval {}", json["step"].dump(), json["eval_loss"].dump())
+                          : fmt::format("{} {} {} {}", json["step"].dump(), json["loss"].dump(),
+                                        json["grad_norm"].dump(), json["lr"].dump()));
+    }
+    return lines;
+  }
+  Program weft;
+};
+
+TEST_F(TrainingCommandTest, TrainsEvaluatesAndGenerates) {
+  const Outcome train = weft.run("train r.toml --train.steps=40 --mesh dp=2 --log.trace_steps=[2,3] --json");
+  ASSERT_EQ(train.status, 0) << train.err;
+  const auto report = nlohmann::json::parse(train.out);
+  EXPECT_EQ(report["steps"], 40);
+  EXPECT_LT(report["loss"].get<double>(), 0.8 * report["first_loss"].get<double>());
+  EXPECT_NE(train.err.find("step 40/40"), std::string::npos) << train.err;
+  EXPECT_EQ(losses("run").size(), 40u + 14u);
+
+  const auto eval = nlohmann::json::parse(weft.run("eval run --data text.txt --json").out);
+  EXPECT_GT(eval["loss"].get<double>(), 0);
+  EXPECT_NEAR(eval["perplexity"].get<double>(), std::exp(eval["loss"].get<double>()), 1e-6);
+  EXPECT_EQ(eval["tokens"], sample_text().size() - 1);
+
+  const Outcome a = weft.run("generate run --prompt 'for (' --max-tokens 60 --seed 3 --json");
+  const Outcome b = weft.run("generate run --prompt 'for (' --max-tokens 60 --seed 3 --json");
+  ASSERT_EQ(a.status, 0) << a.err;
+  EXPECT_EQ(nlohmann::json::parse(a.out)["text"], nlohmann::json::parse(b.out)["text"]);
+  EXPECT_EQ(nlohmann::json::parse(a.out)["generated_tokens"], 60);
+
+  const auto shown = nlohmann::json::parse(weft.run("inspect run --json").out);
+  EXPECT_EQ(shown["step"], 40);
+  EXPECT_TRUE(shown["valid"]);
+  const auto trace = nlohmann::json::parse(weft.run("inspect run/trace.json --json").out);
+  EXPECT_FALSE(trace["spans"].empty());
+  const auto recipe = nlohmann::json::parse(weft.run("inspect r.toml --json").out);
+  EXPECT_EQ(recipe["num_params"], shown["num_params"]);
+  const Outcome ids = weft.shell(fmt::format("printf 'Az' | {} tokenize run --ids", WEFT_PROGRAM));
+  EXPECT_EQ(ids.out, "65 122\n");
+}
+
+TEST_F(TrainingCommandTest, ResumesBitByBit) {
+  ASSERT_EQ(weft.run("train r.toml --log.dir=whole --train.precision=bf16").status, 0);
+  // As if the machine had stopped after step 3: what came later is gone.
+  ASSERT_EQ(weft.run("train r.toml --log.dir=parts --train.precision=bf16 --checkpoint.keep=5").status, 0);
+  ASSERT_EQ(weft.shell("rm -r parts/checkpoints/step-000006").status, 0);
+  const Outcome resumed = weft.run("train r.toml --log.dir=parts --train.precision=bf16 --checkpoint.keep=5 --json");
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(nlohmann::json::parse(resumed.out)["first_step"], 3) << resumed.err;
+  EXPECT_EQ(losses("whole"), losses("parts"));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_EQ(weft.shell(fmt::format("cmp whole/checkpoints/step-000006/{0} parts/checkpoints/step-000006/{0}", file))
+                  .status,
+              0)
+        << file;
+}
+
+TEST_F(TrainingCommandTest, ADamagedCheckpointIsNamedAndTheOlderOneUsed) {
+  ASSERT_EQ(weft.run("train r.toml").status, 0);
+  ASSERT_EQ(
+      weft.shell("printf x | dd of=run/checkpoints/step-000006/model.safetensors bs=1 seek=5000 conv=notrunc").status,
+      0);
+  const Outcome inspected = weft.run("inspect run/checkpoints/step-000006");
+  EXPECT_EQ(inspected.status, 1);
+  EXPECT_NE((inspected.out + inspected.err).find("model.safetensors"), std::string::npos) << inspected.out;
+  const Outcome resumed = weft.run("train r.toml --json");
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("step-000006"), std::string::npos) << resumed.err;
+  EXPECT_EQ(nlohmann::json::parse(resumed.out)["first_step"], 3);
+}
+
+TEST_F(TrainingCommandTest, ADamagedTokenFileIsNamed) {
+  ASSERT_EQ(weft.run("train r.toml").status, 0);
+  ASSERT_EQ(weft.shell("for f in run/data/*.tok; do printf xyz | dd of=$f bs=1 seek=1000 conv=notrunc; done").status,
+            0);
+  const Outcome o = weft.run("train r.toml --train.steps=12");
+  EXPECT_EQ(o.status, 1) << o.err;
+  EXPECT_NE(o.err.find(".tok"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("delete"), std::string::npos) << o.err;
+}
+
+TEST_F(TrainingCommandTest, ASignalSavesAndEnds) {
+  const Outcome o =
+      weft.shell(fmt::format("timeout -s INT 3 {} train r.toml --train.steps=100000000 "
+                             "--optimizer.lr=1e-4 --train.eval_every=0 --checkpoint.every=0 --json",
+                             WEFT_PROGRAM));
+  const auto report = nlohmann::json::parse(o.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << o.err;
+  EXPECT_TRUE(report["interrupted"]);
+  EXPECT_EQ(weft.run("inspect run").status, 0);
+}
+
+}  // namespace
+}  // namespace weft

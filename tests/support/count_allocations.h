@@ -1,0 +1,24 @@
+// Counts every operator new of the executable. To be included in one of its source files only.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace weft {
+
+inline std::atomic<int64_t> num_allocations{0};
+
+}  // namespace weft
+
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  ++weft::num_allocations;
+  return std::malloc(bytes);
+}
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  if (void* data = operator new(bytes, std::nothrow)) return data;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
