@@ -12,6 +12,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kStageBytes = 128 << 10;  // twice for each rank of a group: the second-level cache holds them
+constexpr size_t kBlockBytes = 64 << 10;   // shared tensors take multiples, so that few windows serve many sizes
 
 }  // namespace
 
@@ -58,7 +59,8 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key, std::st
 }
 
 Tensor MpiCommunicator::allocate_shared(Allocator& allocator, DType dtype, Shape shape) {
-  const size_t bytes = std::max<size_t>(size_t(shape.numel()) * size_of(dtype), 1);
+  const size_t needed = std::max<size_t>(size_t(shape.numel()) * size_of(dtype), 1);
+  const size_t bytes = (needed + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
   if (!team_) return allocator.empty(dtype, shape);
   if (!all_ranks(job_.has_free_block(sorted_members_, bytes), bytes)) {
     const MpiWindow* const window = job_.make_window(comm_, members_, bytes);

@@ -1,7 +1,6 @@
 // MpiExchange: one primitive, everybody sends everybody a range of bytes, and the collectives made of it.
 #include "weft/comm/mpi/mpi_exchange.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,11 @@ namespace {
 constexpr size_t kMessage = 256 << 20;  // most bytes of one MPI message, whose counts are ints
 constexpr size_t kRound = 16 << 20;     // bytes of a reduction taken at a time, which bounds the scratch memory
 
+// Polling is by time: where MPI yields the core in each call, a busy machine gives it back milliseconds later, while
+// one who sleeps is woken at once.
+constexpr std::chrono::microseconds kPolling{100};
+constexpr int kNapMicroseconds = 20;
+
 }  // namespace
 
 MpiWait::MpiWait(std::chrono::nanoseconds timeout, std::string_view label, std::function<void()> check_alive,
@@ -27,15 +31,17 @@ MpiWait::MpiWait(std::chrono::nanoseconds timeout, std::string_view label, std::
       make_progress_(std::move(make_progress)) {}
 
 void MpiWait::until(const Collective& call, std::string_view complaint, FunctionRef<bool()> is_done) const {
-  const auto begin = std::chrono::steady_clock::now();
-  for (int64_t polls = 0; !is_done(); ++polls) {
-    if (polls < 200) continue;
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  while (!is_done()) {
+    const auto waited = Clock::now() - begin;
+    if (waited < kPolling) continue;
     make_progress_();
     check_alive_();
-    polls < 2000 ? void(sched_yield()) : void(usleep(50));
-    if (std::chrono::steady_clock::now() - begin >= timeout_)
+    if (waited >= timeout_)
       throw Error("{} (group {}, call {}): {} within {:.3g} s; every rank of a group must make the same calls",
                   describe(call), label_, call.sequence, complaint, std::chrono::duration<double>(timeout_).count());
+    usleep(kNapMicroseconds);
   }
 }
 
