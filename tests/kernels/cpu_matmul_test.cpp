@@ -253,9 +253,11 @@ TEST_P(MatmulBits, NeedNoMemoryOnceWarm) {
   args.transpose_a = args.accumulate = true;
   cpu::matmul(bench.stream, args);
   const AllocatorStats warm = bench.allocator.stats();
+  const int64_t scratch = bench.stream.scratch_bytes();
   cpu::matmul(bench.stream, args);
   EXPECT_EQ(bench.allocator.stats().system_calls, warm.system_calls);
   EXPECT_EQ(bench.allocator.stats().live_bytes, warm.live_bytes);
+  EXPECT_EQ(bench.stream.scratch_bytes(), scratch);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatmulBits, testing::Values(DType::f32, DType::bf16),
