@@ -120,6 +120,21 @@ struct RopeArgs {
   bool inverse = false;
 };
 
+// Rows of a table of which a rank may hold a part: tokens of other rows give zeros, and take no gradient here.
+struct TableRows {
+  const int32_t* ids;  // [T], host memory; in [0, total)
+  int64_t first;       // row of the whole table that is row 0 here
+  int64_t total;       // rows of the whole table; 0: as many as the table has
+
+  TableRows(const int32_t* ids_, int64_t first_ = 0, int64_t total_ = 0)  // NOLINT: ids stand for rows of a table
+      : ids(ids_), first(first_), total(total_) {}
+  // The row here, or -1 where another rank holds it.
+  int64_t row(int64_t t, int64_t rows_here) const {
+    const int64_t row = ids[t] - first;
+    return row >= 0 && row < rows_here ? row : -1;
+  }
+};
+
 struct AdamWArgs {
   Tensor master;         // [n] f32
   Tensor value;          // [n] bf16 or f16 copy of master for the next forward; optional
@@ -156,10 +171,10 @@ struct Kernels {
 
   // ---- tokens and loss ----
   // y[t] = table[ids[t]] + (position_table ? position_table[positions[t]] : 0)
-  void (*embedding)(Stream&, const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+  void (*embedding)(Stream&, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                     const int32_t* positions);
   // dtable[ids[t]] += dy[t], in the order of t
-  void (*embedding_backward)(Stream&, const Tensor& dtable, const Tensor& dy, const int32_t* ids);
+  void (*embedding_backward)(Stream&, const Tensor& dtable, const Tensor& dy, const TableRows& ids);
   // losses[t] = -log softmax(logits[t])[targets[t]]; a target of -1 is ignored: loss 0, gradient 0.
   // With `dlogits_scale` != 0, logits become (softmax - one_hot) * dlogits_scale in place.
   void (*cross_entropy)(Stream&, const Tensor& losses, const Tensor& logits, const int32_t* targets,

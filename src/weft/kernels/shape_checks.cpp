@@ -189,14 +189,14 @@ void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey& key) {
   check_probability({"dropout"}, key.p);
 }
 
-void check_embedding(const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                      const int32_t* positions) {
   const Op op{"embedding"};
   op.rank("y", y, 2);
   op.rank("table", table, 2);
   op.shape("table", table, {table.dim(0), y.dim(1)});
   op.dtype("table", table, y.dtype());
-  op.indices("ids", ids, y.dim(0), 0, table.dim(0));
+  op.indices("ids", ids.ids, y.dim(0), 0, ids.total ? ids.total : table.dim(0));
   if (!position_table) return;
   op.rank("position_table", position_table, 2);
   op.shape("position_table", position_table, {position_table.dim(0), y.dim(1)});
@@ -204,13 +204,13 @@ void check_embedding(const Tensor& y, const Tensor& table, const int32_t* ids, c
   op.indices("positions", positions, y.dim(0), 0, position_table.dim(0));
 }
 
-void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const int32_t* ids) {
+void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
   const Op op{"embedding_backward"};
   op.rank("dtable", dtable, 2);
   op.rank("dy", dy, 2);
   op.shape("dtable", dtable, {dtable.dim(0), dy.dim(1)});
   op.statistic("dtable", dtable, dtable.numel(), dy);
-  op.indices("ids", ids, dy.dim(0), 0, dtable.dim(0));
+  op.indices("ids", ids.ids, dy.dim(0), 0, ids.total ? ids.total : dtable.dim(0));
 }
 
 void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32_t* targets) {

@@ -12,9 +12,9 @@ void check_rope(const RopeArgs&);
 void check_norm(const NormArgs&);
 void check_norm_backward(const NormBackwardArgs&);
 void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey&);
-void check_embedding(const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                      const int32_t* positions);
-void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const int32_t* ids);
+void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const TableRows& ids);
 void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32_t* targets);
 void check_convert(const Tensor& y, const Tensor& x);
 void check_fill(const Tensor& y);

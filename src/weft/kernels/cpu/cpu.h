@@ -31,9 +31,9 @@ void gated_activation_backward(Stream&, const Tensor& dgate, const Tensor& dup, 
 void dropout(Stream&, const Tensor& y, const Tensor& x, const DropoutKey&);
 
 // embedding.cpp
-void embedding(Stream&, const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+void embedding(Stream&, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                const int32_t* positions);
-void embedding_backward(Stream&, const Tensor& dtable, const Tensor& dy, const int32_t* ids);
+void embedding_backward(Stream&, const Tensor& dtable, const Tensor& dy, const TableRows& ids);
 
 // cross_entropy.cpp
 void cross_entropy(Stream&, const Tensor& losses, const Tensor& logits, const int32_t* targets, float dlogits_scale);

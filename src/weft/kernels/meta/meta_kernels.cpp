@@ -154,14 +154,14 @@ void dropout(Stream& stream, const Tensor& y, const Tensor& x, const DropoutKey&
 }
 
 // A row of the table is read for every token, not the whole table.
-void embedding(Stream& stream, const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+void embedding(Stream& stream, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                const int32_t* positions) {
   shapes::check_embedding(y, table, ids, position_table, positions);
   count(stream, position_table ? elements(y) : 0, y, y);
   if (position_table) count(stream, 0, y);
 }
 
-void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const int32_t* ids) {
+void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
   shapes::check_embedding_backward(dtable, dy, ids);
   count(stream, elements(dy), dy);
   stream.cost.bytes += 2 * elements(dy) * double(size_of(dtable.dtype()));
