@@ -97,7 +97,7 @@ void add_bench_attention(CLI::App& bench) {
   const auto o = std::make_shared<Options>();
   CLI::App* c =
       bench.add_subcommand("attention", "Causal attention; FLOPs count each visible pair once, as MFU does");
-  c->add_option("--dtype", o->dtype, "fp32 or bf16")->capture_default_str();
+  c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")
       ->capture_default_str()

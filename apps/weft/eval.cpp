@@ -62,7 +62,7 @@ void add_eval(CLI::App& program) {
   c->add_option("--rows", o->rows, "Windows a forward pass; 0: as fits");
   c->add_flag("--documents", o->documents, "Attention stops at the ends of documents");
   c->add_option("--cache-dir", o->cache_dir, "Where token files are kept; default: the temporary folder");
-  c->add_option("--dtype", o->dtype, "fp32 or bf16")->capture_default_str();
+  c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   o->output.add_option(*c);
   c->footer("Example: weft eval runs/cpp --data /usr/include/c++/12/bits");

@@ -10,8 +10,9 @@ struct Case {
   std::string name;
   std::function<void(const Kernels&, Stream&, Operands&)> run;
   // How far a bf16 result may be off beside its own rounding, in parts of the largest element: what is rounded
-  // inside the kernel, such as attention's probabilities.
+  // inside the kernel, such as attention's probabilities. f16 has three more bits.
   double bf16_noise = 1e-5;
+  bool takes_f16 = true;
 };
 
 constexpr double kF32Noise = 1e-5;  // the same for f32: sums of a few hundred products
@@ -164,7 +165,8 @@ void add_attention_cases(std::vector<Case>& cases) {
        })
     // Probabilities, and y before the backward, are rounded to bf16.
     cases.push_back({"attention_" + c.name,
-                     [c](const Kernels& k, Stream& stream, Operands& o) { run_attention(c, k, stream, o); }, 0x1p-7});
+                     [c](const Kernels& k, Stream& stream, Operands& o) { run_attention(c, k, stream, o); }, 0x1p-7,
+                     false});
 }
 
 void add_rope_cases(std::vector<Case>& cases) {
@@ -179,7 +181,8 @@ void add_rope_cases(std::vector<Case>& cases) {
                                          .sin = o.f32("sin", {31, half}),
                                          .positions = positions.data(),
                                          .inverse = inverse});
-                       }});
+                       },
+                       1e-5, false});
 }
 
 // ---- norms and activations ----
@@ -290,6 +293,15 @@ void add_token_cases(std::vector<Case>& cases) {
                          k.cross_entropy(stream, o.out_f32("losses", {19}), o.inout("logits", {19, vocab}),
                                          targets.data(), scale);
                        }});
+  for (const int64_t cols : {0, 1, 7, 64, 5003})
+    cases.push_back(
+        {fmt::format("cross_entropy_of_{}_columns", cols), [=](const Kernels& k, Stream& stream, Operands& o) {
+           std::vector<int32_t> targets(19);
+           for (int t = 0; t < 19; ++t) targets[size_t(t)] = t % 5 == 3 ? -1 : int32_t(t * 31 % (2 * cols + 100));
+           k.cross_entropy_stats(stream, o.out_f32("stats", {19, 3}), o.x("logits", {19, cols}), targets.data(), 100);
+           k.cross_entropy_gradient(stream, o.inout("logits", {19, cols}), o.positive_f32("lse", {19}),
+                                    targets.data(), 100, 0.125f);
+         }});
 }
 
 // ---- element-wise, reductions, optimizer ----
@@ -395,7 +407,8 @@ void expect_parity(const Case& c, Workbench& bench, DType type) {
   c.run(cpu_kernels(), bench.stream, again);
   actual.expect_guards_untouched();
   ASSERT_EQ(actual.outputs().size(), exact.outputs().size());
-  const double noise = type == DType::bf16 ? std::max(kF32Noise, c.bf16_noise) : kF32Noise;
+  const double inside = type == DType::bf16 ? c.bf16_noise : type == DType::f16 ? c.bf16_noise / 8 : 0;
+  const double noise = std::max(kF32Noise, inside);
   for (size_t i = 0; i < exact.outputs().size(); ++i) {
     const auto& [name, tensor] = actual.outputs()[i];
     const std::vector<double> expected = bench.values(exact.outputs()[i].tensor), got = bench.values(tensor);
@@ -418,7 +431,8 @@ TEST_P(CpuParityTest, EqualsReferenceAndRepeats) {
   const Case c = case_named(GetParam());
   for (const int num_threads : {1, 3}) {
     Workbench bench(num_threads);
-    for (const DType type : {DType::f32, DType::bf16}) {
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      if (type == DType::f16 && !c.takes_f16) continue;
       SCOPED_TRACE(fmt::format("{}, {} threads", name_of(type), num_threads));
       expect_parity(c, bench, type);
     }

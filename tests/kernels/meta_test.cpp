@@ -126,6 +126,10 @@ TEST_F(MetaTest, TokensAndLoss) {
   expect_cost("cross_entropy", 5 * 30, 4 * 3 + 2 * 30);
   meta.cross_entropy(stream, f32({3}), bf16({3, 10}), ids.data(), 1);
   expect_cost("cross_entropy with gradient", 7 * 30, 4 * 3 + 2 * 2 * 30);
+  meta.cross_entropy_stats(stream, f32({3, 3}), bf16({3, 10}), ids.data(), 0);
+  expect_cost("cross_entropy_stats", 5 * 30, 4 * 9 + 2 * 30);
+  meta.cross_entropy_gradient(stream, bf16({3, 10}), f32({3}), ids.data(), 0, 1);
+  expect_cost("cross_entropy_gradient", 3 * 30, 4 * 3 + 2 * 2 * 30);
   meta.rope(stream, {.x = bf16({3, 5, 8}), .cos = f32({10, 3}), .sin = f32({10, 3}), .positions = ids.data()});
   expect_cost("rope", 3 * 3 * 5 * 6, 2 * 2 * 3 * 5 * 6 + 2 * 4 * 3 * 3);
 }

@@ -3,7 +3,7 @@
 // Conventions, for every entry:
 //  - outputs come first; tensors are contiguous and row-major; shapes use the letters of docs/notation.md
 //    (T tokens, H hidden, N query heads, K key/value heads, D head dim, F ffn, V vocab);
-//  - "x" tensors are f32 or bf16 (the `reference` table also takes f64 and f16); statistics, losses, gradients of
+//  - "x" tensors are f32, bf16 or f16 (the `reference` table also takes f64); statistics, losses, gradients of
 //    parameters and optimizer state are f32 (f64 where everything is f64); sums accumulate in f32 or wider;
 //  - an empty Tensor means "not wanted" where a comment says optional;
 //  - `accumulate` adds to what the output holds; otherwise the output is overwritten and may be uninitialised;
@@ -179,6 +179,16 @@ struct Kernels {
   // With `dlogits_scale` != 0, logits become (softmax - one_hot) * dlogits_scale in place.
   void (*cross_entropy)(Stream&, const Tensor& losses, const Tensor& logits, const int32_t* targets,
                         float dlogits_scale);
+  // Cross entropy of a vocabulary whose columns lie on several ranks. These logits [T, V here] are the columns from
+  // `first_column` on; V here may be 0; a target counts among all columns. Ranks combine the stats of a row, [T, 3]:
+  // the maximum (-inf of no columns), the sum of exp(logit - maximum), and the logit of the target or 0 where the
+  // target is not among these columns.
+  void (*cross_entropy_stats)(Stream&, const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                              int64_t first_column);
+  // logits become (exp(logit - lse) - one_hot) * dlogits_scale in place, 0 where the target is -1; lse [T] is the
+  // log-sum-exp of the whole row.
+  void (*cross_entropy_gradient)(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                                 int64_t first_column, float dlogits_scale);
 
   // ---- element-wise and reductions ----
   void (*add)(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);  // y may be a or b

@@ -1,6 +1,8 @@
 // Shape checks: what every kernel of the table demands of its arguments, said once for the backends that check.
 #include "weft/kernels/shape_checks.h"
 
+#include <limits>
+
 namespace weft::shapes {
 namespace {
 
@@ -218,6 +220,32 @@ void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32
   op.rank("logits", logits, 2);
   op.statistic("losses", losses, logits.dim(0), logits);
   op.indices("targets", targets, logits.dim(0), -1, logits.dim(1));
+}
+
+namespace {
+
+// Of a row, these are the columns from `first_column` on: a target may lie in any other.
+void check_columns(const Op& op, const Tensor& logits, const int32_t* targets, int64_t first_column) {
+  op.rank("logits", logits, 2);
+  op.indices("targets", targets, logits.dim(0), -1, std::numeric_limits<int32_t>::max());
+  op.that(first_column >= 0, "first_column is negative");
+}
+
+}  // namespace
+
+void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                               int64_t first_column) {
+  const Op op{"cross_entropy_stats"};
+  check_columns(op, logits, targets, first_column);
+  op.shape("stats", stats, {logits.dim(0), 3});
+  op.statistic("stats", stats, 3 * logits.dim(0), logits);
+}
+
+void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                                  int64_t first_column) {
+  const Op op{"cross_entropy_gradient"};
+  check_columns(op, logits, targets, first_column);
+  op.statistic("lse", lse, logits.dim(0), logits);
 }
 
 void check_convert(const Tensor& y, const Tensor& x) {

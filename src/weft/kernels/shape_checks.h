@@ -16,6 +16,10 @@ void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids,
                      const int32_t* positions);
 void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const TableRows& ids);
 void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32_t* targets);
+void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                               int64_t first_column);
+void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                                  int64_t first_column);
 void check_convert(const Tensor& y, const Tensor& x);
 void check_fill(const Tensor& y);
 void check_sum_rows(const Tensor& y, const Tensor& x);

@@ -174,6 +174,18 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& logits, c
   if (dlogits_scale != 0) count(stream, 2 * elements(logits), logits);
 }
 
+void cross_entropy_stats(Stream& stream, const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                         int64_t first_column) {
+  shapes::check_cross_entropy_stats(stats, logits, targets, first_column);
+  count(stream, elements(logits) * kSoftmaxFlops, stats, logits);
+}
+
+void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                            int64_t first_column, float) {
+  shapes::check_cross_entropy_gradient(logits, lse, targets, first_column);
+  count(stream, 3 * elements(logits), logits, logits, lse);
+}
+
 void add(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
   shapes::check_alike("add", {{"a", a}, {"b", b}, {"y", y}});
   count(stream, elements(y), y, a, b);
@@ -233,6 +245,8 @@ const Kernels& meta_kernels() {
       .embedding = embedding,
       .embedding_backward = embedding_backward,
       .cross_entropy = cross_entropy,
+      .cross_entropy_stats = cross_entropy_stats,
+      .cross_entropy_gradient = cross_entropy_gradient,
       .add = add,
       .scale = scale,
       .convert = convert,

@@ -31,4 +31,40 @@ void cross_entropy(Stream&, const Tensor& losses, const Tensor& logits, const in
   if (dlogits_scale != 0) store(logits, values);
 }
 
+void cross_entropy_stats(Stream&, const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                         int64_t first_column) {
+  shapes::check_cross_entropy_stats(stats, logits, targets, first_column);
+  const auto num_tokens = size_t(logits.dim(0)), cols = size_t(logits.dim(1));
+  const std::vector<double> values = load(logits);
+  std::vector<double> result(num_tokens * 3);
+  for (size_t t = 0; t < num_tokens; ++t) {
+    const double* row = values.data() + t * cols;
+    double highest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (size_t i = 0; i < cols; ++i) highest = std::max(highest, row[i]);
+    // Logits of -inf add nothing, also where there are no others.
+    for (size_t i = 0; i < cols; ++i) sum += std::isinf(row[i]) && row[i] < 0 ? 0 : std::exp(row[i] - highest);
+    const int64_t target = targets[t] - first_column;
+    result[3 * t] = highest;
+    result[3 * t + 1] = sum;
+    result[3 * t + 2] = target >= 0 && target < int64_t(cols) ? row[target] : 0;
+  }
+  store(stats, result);
+}
+
+void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                            int64_t first_column, float dlogits_scale) {
+  shapes::check_cross_entropy_gradient(logits, lse, targets, first_column);
+  const auto num_tokens = size_t(logits.dim(0)), cols = size_t(logits.dim(1));
+  std::vector<double> values = load(logits);
+  const std::vector<double> log_sums = load(lse);
+  for (size_t t = 0; t < num_tokens; ++t) {
+    double* row = &values[t * cols];
+    for (size_t i = 0; i < cols; ++i) {
+      const double one_hot = int64_t(i) == targets[t] - first_column ? 1 : 0;
+      row[i] = targets[t] < 0 ? 0 : (std::exp(row[i] - log_sums[t]) - one_hot) * double(dlogits_scale);
+    }
+  }
+  store(logits, values);
+}
+
 }  // namespace weft::reference

@@ -22,6 +22,8 @@ const Kernels& reference_kernels() {
       .embedding = reference::embedding,
       .embedding_backward = reference::embedding_backward,
       .cross_entropy = reference::cross_entropy,
+      .cross_entropy_stats = reference::cross_entropy_stats,
+      .cross_entropy_gradient = reference::cross_entropy_gradient,
       .add = reference::add,
       .scale = reference::scale,
       .convert = reference::convert,
