@@ -50,7 +50,7 @@ Recipe recipe_of(const Options& o) {
                       : dtype == DType::bf16 ? Precision::bf16
                                              : Precision::fp16;
   r.optimizer.schedule = {.decay = Decay::constant, .lr = 1e-4, .steps = r.train.steps};
-  r.mesh.dp = o.ranks;
+  r.mesh.shape.shard = o.ranks;
   return r;
 }
 

@@ -57,6 +57,7 @@ class Tape {
   void backward_weights();
 
   const Tensor& grad(const Var& v) const { return grads_[size_t(v.slot)]; }
+  Tensor take_grad_of(const Var& v) { return std::move(grads_[size_t(v.slot)]); }
   WeightGrads when() const { return when_; }
   size_t num_nodes() const { return nodes_.size(); }
   // Forgets everything recorded; memory is kept for the next micro-batch.

@@ -185,6 +185,9 @@ struct Kernels {
   // target is not among these columns.
   void (*cross_entropy_stats)(Stream&, const Tensor& stats, const Tensor& logits, const int32_t* targets,
                               int64_t first_column);
+  // What the stats of all parts, [parts, T, 3], say together: the losses [T], 0 where the target is -1, and lse [T].
+  void (*cross_entropy_combine)(Stream&, const Tensor& losses, const Tensor& lse, const Tensor& stats,
+                                const int32_t* targets);
   // logits become (exp(logit - lse) - one_hot) * dlogits_scale in place, 0 where the target is -1; lse [T] is the
   // log-sum-exp of the whole row.
   void (*cross_entropy_gradient)(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,

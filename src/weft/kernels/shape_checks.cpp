@@ -241,6 +241,14 @@ void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const 
   op.statistic("stats", stats, 3 * logits.dim(0), logits);
 }
 
+void check_cross_entropy_combine(const Tensor& losses, const Tensor& lse, const Tensor& stats) {
+  const Op op{"cross_entropy_combine"};
+  op.rank("stats", stats, 3);
+  op.shape("stats", stats, {stats.dim(0), lse.numel(), 3});
+  op.like("losses", losses, lse);
+  op.dtype("stats", stats, lse.dtype());
+}
+
 void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
                                   int64_t first_column) {
   const Op op{"cross_entropy_gradient"};

@@ -18,6 +18,7 @@ void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const Tabl
 void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32_t* targets);
 void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const int32_t* targets,
                                int64_t first_column);
+void check_cross_entropy_combine(const Tensor& losses, const Tensor& lse, const Tensor& stats);
 void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
                                   int64_t first_column);
 void check_convert(const Tensor& y, const Tensor& x);

@@ -12,14 +12,6 @@
 
 namespace weft {
 
-// What is forgotten in the forward pass and computed again in the backward pass.
-struct RecomputePolicy {
-  enum class What : uint8_t { nothing, attention, mlp, block };
-  What what = What::nothing;
-  int every = 1;  // of every n-th block
-  What of(int64_t block) const { return block % every == 0 ? what : What::nothing; }
-};
-
 // Which layers a rank has, of one model; default-made, all.
 struct DecoderPart {
   int64_t first_layer = 0, num_layers = -1;  // -1: all from the first on
@@ -38,6 +30,7 @@ class Decoder {
   Decoder& operator=(const Decoder&) = delete;
 
   const ModelConfig& config() const { return config_; }
+  const DecoderPart& part() const { return part_; }
   void set_recompute(RecomputePolicy policy) { recompute_ = policy; }
 
   // Gives every parameter memory for its value in `dtype` (not for its gradient), and what prepare() gives.
@@ -91,7 +84,7 @@ class Decoder {
   RopeTable rope_;
   std::optional<Param> embedding_;  // [V, H]
   Param* tied_ = nullptr;           // the embedding, where it is the head
-  std::optional<Param> position_;  // [context, H]
+  std::optional<Param> position_;   // [context, H]
   std::vector<std::unique_ptr<Block>> blocks_;
   std::optional<Norm> final_norm_;
   std::optional<Param> head_;  // [V, H]; absent when tied to an embedding on this rank

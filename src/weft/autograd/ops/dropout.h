@@ -25,6 +25,7 @@ struct DropoutOp {
   Tensor drop(Context& context, const Tensor& x) const {
     Tensor y = context.empty_like(x);
     const int64_t end_row = first_row + x.rows();
+    int64_t done = 0;
     for (const TokenSpan& s : spans) {
       const int64_t begin = std::max(s.begin, first_row), end = std::min(s.begin + s.count, end_row);
       if (begin >= end) continue;
@@ -32,7 +33,9 @@ struct DropoutOp {
       part.first = uint64_t(s.first + begin - s.begin) * uint64_t(x.cols());
       context.kernels.dropout(context.stream, y.slice_rows(begin - first_row, end - begin),
                               x.slice_rows(begin - first_row, end - begin), part);
+      done += end - begin;
     }
+    check(done == x.rows(), "dropout: the pass says where {} of {} tokens stand", done, x.rows());
     return y;
   }
 };

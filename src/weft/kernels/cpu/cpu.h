@@ -39,6 +39,8 @@ void embedding_backward(Stream&, const Tensor& dtable, const Tensor& dy, const T
 void cross_entropy(Stream&, const Tensor& losses, const Tensor& logits, const int32_t* targets, float dlogits_scale);
 void cross_entropy_stats(Stream&, const Tensor& stats, const Tensor& logits, const int32_t* targets,
                          int64_t first_column);
+void cross_entropy_combine(Stream&, const Tensor& losses, const Tensor& lse, const Tensor& stats,
+                           const int32_t* targets);
 void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
                             int64_t first_column, float dlogits_scale);
 

@@ -23,6 +23,7 @@ const Kernels& cpu_kernels() {
       .embedding_backward = cpu::embedding_backward,
       .cross_entropy = cpu::cross_entropy,
       .cross_entropy_stats = cpu::cross_entropy_stats,
+      .cross_entropy_combine = cpu::cross_entropy_combine,
       .cross_entropy_gradient = cpu::cross_entropy_gradient,
       .add = cpu::add,
       .scale = cpu::scale,

@@ -1,4 +1,6 @@
 // Cross entropy of a softmax, and its gradient in place of the logits, row by row while a row is in cache.
+#include <limits>
+
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/cross_entropy.cpp"
@@ -182,6 +184,28 @@ void cross_entropy_stats(Stream& stream, const Tensor& stats, const Tensor& logi
                          int64_t first_column) {
   shapes::check_cross_entropy_stats(stats, logits, targets, first_column);
   HWY_DYNAMIC_DISPATCH(cross_entropy_stats)(stream, stats, logits, targets, first_column);
+}
+
+// A row has three numbers a part: nothing for SIMD.
+void cross_entropy_combine(Stream& stream, const Tensor& losses, const Tensor& lse, const Tensor& stats,
+                           const int32_t* targets) {
+  shapes::check_cross_entropy_combine(losses, lse, stats);
+  const int64_t parts = stats.dim(0), num_tokens = stats.dim(1);
+  const float* values = stats.data<float>();
+  float *loss = losses.data<float>(), *log_sum = lse.data<float>();
+  stream.team().parallel_for(num_tokens, 1 << 10, [&](int64_t begin, int64_t end, int) {
+    for (int64_t t = begin; t < end; ++t) {
+      const auto stat = [&](int64_t part, int i) { return values[(part * num_tokens + t) * 3 + i]; };
+      float top = -std::numeric_limits<float>::infinity(), sum = 0, target = 0;
+      for (int64_t p = 0; p < parts; ++p) top = std::max(top, stat(p, 0));
+      for (int64_t p = 0; p < parts; ++p)
+        if (stat(p, 1) > 0) sum += stat(p, 1) * std::exp(stat(p, 0) - top);
+      for (int64_t p = 0; p < parts; ++p) target += stat(p, 2);
+      // Near a loss of 0 the difference of the two large numbers would be all rounding.
+      log_sum[t] = top + std::log(sum);
+      loss[t] = targets[t] < 0 ? 0 : (top - target) + std::log(sum);
+    }
+  });
 }
 
 void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const int32_t* targets,

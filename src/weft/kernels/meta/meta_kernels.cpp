@@ -154,8 +154,8 @@ void dropout(Stream& stream, const Tensor& y, const Tensor& x, const DropoutKey&
 }
 
 // A row of the table is read for every token, not the whole table.
-void embedding(Stream& stream, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
-               const int32_t* positions) {
+void embedding(Stream& stream, const Tensor& y, const Tensor& table, const TableRows& ids,
+               const Tensor& position_table, const int32_t* positions) {
   shapes::check_embedding(y, table, ids, position_table, positions);
   count(stream, position_table ? elements(y) : 0, y, y);
   if (position_table) count(stream, 0, y);
@@ -178,6 +178,12 @@ void cross_entropy_stats(Stream& stream, const Tensor& stats, const Tensor& logi
                          int64_t first_column) {
   shapes::check_cross_entropy_stats(stats, logits, targets, first_column);
   count(stream, elements(logits) * kSoftmaxFlops, stats, logits);
+}
+
+void cross_entropy_combine(Stream& stream, const Tensor& losses, const Tensor& lse, const Tensor& stats,
+                           const int32_t*) {
+  shapes::check_cross_entropy_combine(losses, lse, stats);
+  count(stream, elements(stats), losses, lse);
 }
 
 void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const int32_t* targets,
@@ -246,6 +252,7 @@ const Kernels& meta_kernels() {
       .embedding_backward = embedding_backward,
       .cross_entropy = cross_entropy,
       .cross_entropy_stats = cross_entropy_stats,
+      .cross_entropy_combine = cross_entropy_combine,
       .cross_entropy_gradient = cross_entropy_gradient,
       .add = add,
       .scale = scale,

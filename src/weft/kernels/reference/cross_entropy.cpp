@@ -1,6 +1,7 @@
 // Cross entropy of a softmax, and its gradient in place of the logits.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "weft/kernels/reference/reference.h"
 #include "weft/kernels/shape_checks.h"
@@ -49,6 +50,26 @@ void cross_entropy_stats(Stream&, const Tensor& stats, const Tensor& logits, con
     result[3 * t + 2] = target >= 0 && target < int64_t(cols) ? row[target] : 0;
   }
   store(stats, result);
+}
+
+void cross_entropy_combine(Stream&, const Tensor& losses, const Tensor& lse, const Tensor& stats,
+                           const int32_t* targets) {
+  shapes::check_cross_entropy_combine(losses, lse, stats);
+  const auto parts = size_t(stats.dim(0)), num_tokens = size_t(stats.dim(1));
+  const std::vector<double> values = load(stats);
+  std::vector<double> loss(num_tokens), log_sum(num_tokens);
+  for (size_t t = 0; t < num_tokens; ++t) {
+    const auto stat = [&](size_t part, size_t i) { return values[(part * num_tokens + t) * 3 + i]; };
+    double top = -std::numeric_limits<double>::infinity(), sum = 0, target = 0;
+    for (size_t p = 0; p < parts; ++p) top = std::max(top, stat(p, 0));
+    for (size_t p = 0; p < parts; ++p)
+      if (stat(p, 1) > 0) sum += stat(p, 1) * std::exp(stat(p, 0) - top);
+    for (size_t p = 0; p < parts; ++p) target += stat(p, 2);
+    log_sum[t] = top + std::log(sum);
+    loss[t] = targets[t] < 0 ? 0 : log_sum[t] - target;
+  }
+  store(losses, loss);
+  store(lse, log_sum);
 }
 
 void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,

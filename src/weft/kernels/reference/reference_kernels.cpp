@@ -23,6 +23,7 @@ const Kernels& reference_kernels() {
       .embedding_backward = reference::embedding_backward,
       .cross_entropy = reference::cross_entropy,
       .cross_entropy_stats = reference::cross_entropy_stats,
+      .cross_entropy_combine = reference::cross_entropy_combine,
       .cross_entropy_gradient = reference::cross_entropy_gradient,
       .add = reference::add,
       .scale = reference::scale,

@@ -1,6 +1,8 @@
 // Bucket: flat memory and the collectives on it.
 #include "weft/parallel/data/bucket.h"
 
+#include <cmath>
+
 namespace weft {
 namespace {
 
@@ -69,9 +71,8 @@ Owned Bucket::owned() {
   if (!is_own_value) o.values = stage_ == Zero::parameters ? value_part_ : part_of(values_);
   o.grads = owned_gradients();
   const bool is_first_end = groups_.tied.rank() == 0;
-  o.is_counted = groups_.replicate.rank() == 0 && (is_first_end || !any(params_, [](const Param& p) {
-                   return p.placement.is_tied;
-                 }));
+  o.is_counted = groups_.replicate.rank() == 0 &&
+                 (is_first_end || !any(params_, [](const Param& p) { return p.placement.is_tied; }));
   o.shard = &groups_.shard;
   const int64_t begin = part() * groups_.shard.rank(), end = begin + part();
   for (size_t i = 0; i < params_.size(); ++i) {
@@ -154,6 +155,8 @@ void Bucket::complete_gradients() {
   for (size_t i = 0; i < params_.size(); ++i) {
     Param& p = *params_[i];
     if (!p.accumulate_next()) context_.kernels.fill(context_.stream, p.grad, 0);
+    if (is_watching_ && !not_finite_ && !std::isfinite(context_.kernels.sum_of_squares(context_.stream, p.grad)))
+      not_finite_ = &p;
     if (stage_ <= Zero::optimizer) continue;  // there the gaps were filled once
     const int64_t end = offsets_[i] + p.shape.numel(), next = i + 1 < params_.size() ? offsets_[i + 1] : size_;
     if (end < next) context_.kernels.fill(context_.stream, grads_.slice_flat(end, {next - end}), 0);

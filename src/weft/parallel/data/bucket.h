@@ -1,4 +1,5 @@
-// Bucket: the parameters of one group in flat memory: who of the data-parallel ranks keeps which part of it, and when.
+// Bucket: the parameters of one group in flat memory: who of the data-parallel ranks keeps which part of it, and
+// when.
 #pragma once
 #include <vector>
 
@@ -29,9 +30,9 @@ struct Piece {
 // What an optimizer updates on this rank.
 struct Owned {
   std::vector<Piece> pieces;
-  Tensor master;  // f32 [n] (f64 beside f64)
-  Tensor grads;   // likewise; complete after the step's last reduction
-  Tensor values;  // [n] in the compute dtype; empty where the master is the value
+  Tensor master;    // f32 [n] (f64 beside f64)
+  Tensor grads;     // likewise; complete after the step's last reduction
+  Tensor values;    // [n] in the compute dtype; empty where the master is the value
   bool is_counted;  // no other replica counts it in norms
   Communicator* shard;
 };
@@ -60,6 +61,8 @@ class Bucket {
   void publish();
 
   Owned owned();
+  void watch_for_not_finite() { is_watching_ = true; }
+  const Param* not_finite() const { return not_finite_; }
   const std::vector<Param*>& params() const { return params_; }
 
  private:
@@ -79,16 +82,17 @@ class Bucket {
   DType dtype_;
   std::vector<Param*> params_;
   std::vector<int64_t> offsets_;
-  int64_t size_ = 0;     // elements, with padding
-  Tensor values_;        // whole, in the compute dtype
-  Tensor value_part_;    // this rank's, where it is not a slice of the whole
-  Tensor master_;        // this rank's, f32
-  Tensor grads_;         // whole
-  Tensor grad_part_;     // this rank's sum over micro-batches, where it is not a slice of the whole
-  Tensor arriving_;      // of one micro-batch
+  int64_t size_ = 0;   // elements, with padding
+  Tensor values_;      // whole, in the compute dtype
+  Tensor value_part_;  // this rank's, where it is not a slice of the whole
+  Tensor master_;      // this rank's, f32
+  Tensor grads_;       // whole
+  Tensor grad_part_;   // this rank's sum over micro-batches, where it is not a slice of the whole
+  Tensor arriving_;    // of one micro-batch
   Pending gather_, reduction_;
   int value_users_ = 0, gradient_users_ = 0;
-  bool has_sum_ = false, is_reduced_ = false;
+  bool has_sum_ = false, is_reduced_ = false, is_watching_ = false;
+  const Param* not_finite_ = nullptr;
 };
 
 }  // namespace weft

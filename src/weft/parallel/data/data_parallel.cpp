@@ -12,16 +12,15 @@ DataParallel::DataParallel(Context& context, const Mesh& mesh, const DataParalle
     Communicator& none = mesh.none();
     Communicator& all = is_expert ? mesh.expert_data() : mesh.data();
     Communicator& shard = is_expert ? mesh.expert_shard() : mesh.shard();
-    return {is_sharded ? shard : none, is_sharded ? mesh.replicate() : all, mesh.tp(),
-            is_tied ? mesh.ends() : none};
+    return {is_sharded ? shard : none, is_sharded ? mesh.replicate() : all, mesh.tp(), is_tied ? mesh.ends() : none};
   };
   for (size_t g = 0; g < groups.size(); ++g) {
     std::vector<Param*> kinds[3];  // dense, expert, tied
     for (Param* p : groups[g]) kinds[p->placement.is_expert ? 1 : p->placement.is_tied ? 2 : 0].push_back(p);
     for (int kind = 0; kind < 3; ++kind)
       if (!kinds[kind].empty())
-        groups_[g].buckets.push_back(std::make_unique<Bucket>(context_, groups_of(kind == 1, kind == 2), options_.zero,
-                                                              dtype, std::move(kinds[kind]), seed));
+        groups_[g].buckets.push_back(std::make_unique<Bucket>(context_, groups_of(kind == 1, kind == 2),
+                                                              options_.zero, dtype, std::move(kinds[kind]), seed));
   }
 }
 
@@ -141,6 +140,18 @@ void DataParallel::publish() {
     for (const auto& b : g.buckets) b->start_publish();
   for (const Group& g : groups_)
     for (const auto& b : g.buckets) b->publish();
+}
+
+void DataParallel::watch_for_not_finite() {
+  for (const Group& g : groups_)
+    for (const auto& b : g.buckets) b->watch_for_not_finite();
+}
+
+const Param* DataParallel::not_finite() const {
+  for (const Group& g : groups_)
+    for (const auto& b : g.buckets)
+      if (const Param* p = b->not_finite()) return p;
+  return nullptr;
 }
 
 std::vector<Owned> DataParallel::owned() {

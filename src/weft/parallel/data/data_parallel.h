@@ -1,5 +1,5 @@
-// DataParallel: ranks with the same weights and different tokens; keeps parameters, gradients and optimizer state whole
-// or in parts, and sums gradients group by group behind the backward pass.
+// DataParallel: ranks with the same weights and different tokens; keeps parameters, gradients and optimizer state
+// whole or in parts, and sums gradients group by group behind the backward pass.
 #pragma once
 #include <memory>
 #include <vector>
@@ -20,8 +20,8 @@ struct DataParallelOptions {
 //   enter   gather values, next group's too      drop values; once its weight halves are done, reduce gradients
 //   leave   drop values                          gather values, previous group's too; make room for gradients
 // Without Zero::parameters values are always there, without Zero::gradients so are gradients, which are reduced after
-// the last micro-batch. With groups of one rank nothing is sent. Sources: Rajbhandari et al., "ZeRO", 2020; Zhao et al.,
-// "PyTorch FSDP", 2023.
+// the last micro-batch. With groups of one rank nothing is sent. Sources: Rajbhandari et al., "ZeRO", 2020; Zhao et
+// al., "PyTorch FSDP", 2023.
 class DataParallel {
  public:
   // groups: of all parts of the model on this rank, in order of use. `shared` is a group that several parts use (a
@@ -43,6 +43,11 @@ class DataParallel {
   void publish();
 
   std::vector<Owned> owned();
+
+  // From now on gradients are looked at before they are summed over ranks; the first parameter with one that is not
+  // finite is kept.
+  void watch_for_not_finite();
+  const Param* not_finite() const;
 
  private:
   class Part;
