@@ -71,7 +71,7 @@ bool Trainer::update(StepResult& result) {
   const GradNorm norm = grad_norm(context_, params_);
   result.grad_norm = norm.value / scaler_.scale();
   const bool is_finite = !norm.not_finite && std::isfinite(result.loss);
-  const bool may_skip = scaler_.is_on() || recipe_.train.on_not_finite == OnNotFinite::skip;
+  const bool may_skip = scaler_.scale() > 1 || recipe_.train.on_not_finite == OnNotFinite::skip;
   if (!is_finite && !may_skip) stop_not_finite(result.loss);
   scaler_.update(!is_finite);
   if (!is_finite) {
@@ -80,7 +80,7 @@ bool Trainer::update(StepResult& result) {
   }
   const double clip = recipe_.optimizer.clip;
   const double factor = clip > 0 && result.grad_norm > clip ? clip / result.grad_norm : 1;
-  optimizer_->step(result.lr, factor / (scaler_.is_on() ? scaler_.scale() : 1));
+  optimizer_->step(result.lr, factor / scaler_.scale());
   return true;
 }
 

@@ -17,7 +17,7 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   int64_t num_tokens = 0;    // rows x seq_len of the global batch
-  bool was_skipped = false;  // a gradient was not finite, and the recipe says to go on
+  bool was_skipped = false;  // a gradient was not finite: the loss scale was halved, or the recipe says to go on
 };
 
 // A Trainer belongs to one thread. All ranks call the same functions in the same order. In the steady state a step
@@ -36,6 +36,7 @@ class Trainer {
   Decoder& model() { return model_; }
   AdamW& optimizer() { return *optimizer_; }
   LossScaler& loss_scaler() { return scaler_; }
+  const LossScaler& loss_scaler() const { return scaler_; }
 
  private:
   double forward_backward(int64_t micro_batch, double grad_scale, bool sum_gradients);
