@@ -90,8 +90,6 @@ TrainConfig read_train(Toml& toml, const MeshShape& mesh) {
   settle_batch(toml, t, mesh.dp(), mesh.pp);
   t.seed = uint64_t(toml.integer("train.seed", int64_t(t.seed), 0));
   const std::string precision = toml.choice("train.precision", "fp32", {"fp32", "bf16", "fp16"});
-  if (precision == "fp16")
-    toml.reject("train.precision", "the cpu kernels compute in fp32 and bf16 only so far: write \"bf16\"");
   t.precision = precision == "fp32" ? Precision::fp32 : precision == "bf16" ? Precision::bf16 : Precision::fp16;
   t.eval_every = toml.integer("train.eval_every", 0, 0, kMost);
   t.eval_batches = toml.integer("train.eval_batches", 0, 0, kMost);

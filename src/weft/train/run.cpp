@@ -184,10 +184,16 @@ class Run {
                        .peak_bytes = peak_bytes_,
                        .comm_s = world_.stats().exposed_seconds - comm_before});
       if (result.was_skipped)
-        reporter_->note(fmt::format("step {}: a gradient was not finite; the step was skipped", step));
+        reporter_->note(
+            fmt::format("step {}: a gradient was not finite; the step was skipped{}", step, next_scale()));
     }
     evaluate_if_due(false);
     save_if_due(false);
+  }
+
+  std::string next_scale() const {
+    const LossScaler& scaler = trainer_.loss_scaler();
+    return scaler.is_on() ? fmt::format(", and the loss scale is now {:g}", scaler.scale()) : "";
   }
 
   // Every rank's peak memory, and whether any rank was asked to stop.

@@ -97,7 +97,7 @@ std::string SavedRun::save(CheckpointStore& store, int64_t tokens_seen) {
                     .tokens = tokens_seen,
                     .seed = recipe_.train.seed,
                     .data_cursor = trainer_.next_step() * recipe_.train.global_batch,
-                    .loss_scale = trainer_.loss_scaler().scale(),
+                    .loss_scale = trainer_.loss_scaler().is_on() ? trainer_.loss_scaler().scale() : 0,
                     .loss_scale_good_steps = trainer_.loss_scaler().good_steps(),
                     .config_hash = {},
                     .world = {{"dp", m.dp()}, {"tp", m.tp}, {"pp", m.pp}, {"cp", m.cp}, {"ep", m.ep}},

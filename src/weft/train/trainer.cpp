@@ -138,13 +138,13 @@ bool Trainer::update(StepResult& result) {
   const GradNorm norm = grad_norm(context_, optimizer_->owned());
   result.grad_norm = std::sqrt(sum_over_ranks(norm.squares)) / scaler_.scale();
   const bool is_finite = std::isfinite(result.grad_norm) && std::isfinite(result.loss);
-  const bool may_skip = scaler_.is_on() || recipe_.train.on_not_finite == OnNotFinite::skip;
+  const bool may_skip = scaler_.scale() > 1 || recipe_.train.on_not_finite == OnNotFinite::skip;
   if (!is_finite && !may_skip) stop_not_finite(result.loss);
   scaler_.update(!is_finite);
   if (!is_finite) return false;
   const double clip = recipe_.optimizer.clip;
   const double factor = clip > 0 && result.grad_norm > clip ? clip / result.grad_norm : 1;
-  optimizer_->step(result.lr, factor / (scaler_.is_on() ? scaler_.scale() : 1));
+  optimizer_->step(result.lr, factor / scaler_.scale());
   data_parallel_->publish();
   return true;
 }

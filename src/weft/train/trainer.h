@@ -18,7 +18,7 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   int64_t num_tokens = 0;    // rows x seq_len of the global batch
-  bool was_skipped = false;  // a gradient was not finite, and the recipe says to go on
+  bool was_skipped = false;  // a gradient was not finite: the loss scale was halved, or the recipe says to go on
   double waited_s = 0;       // of this rank, for other stages of a pipeline
 };
 
@@ -47,6 +47,7 @@ class Trainer {
   ModelParts& model() { return model_; }
   Optimizer& optimizer() { return *optimizer_; }
   LossScaler& loss_scaler() { return scaler_; }
+  const LossScaler& loss_scaler() const { return scaler_; }
   Pipeline& pipeline() { return pipeline_; }
   // After the optimizer's masters were written from elsewhere.
   void masters_changed();
