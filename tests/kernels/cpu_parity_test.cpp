@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "operands.h"
+#include "support/attention_spans.h"
 
 namespace weft {
 namespace {
@@ -122,15 +123,14 @@ struct AttentionCase {
 void run_attention(const AttentionCase& c, const Kernels& kernels, Stream& stream, Operands& o) {
   const int64_t queries = c.q_start.back(), keys = c.k_start.back();
   const Shape q_shape{queries, c.num_heads, c.head_dim}, k_shape{keys, c.num_kv_heads, c.head_dim};
+  const std::vector<AttentionSpan> spans = spans_of(c.q_start, c.k_start, c.causal, 1000);
   const AttentionShape shape{.num_heads = c.num_heads,
                              .num_kv_heads = c.num_kv_heads,
                              .head_dim = c.head_dim,
-                             .q_start = c.q_start.data(),
-                             .k_start = c.k_start.data(),
-                             .num_sequences = int(c.q_start.size()) - 1,
-                             .causal = c.causal,
+                             .spans = spans.data(),
+                             .num_spans = int(spans.size()),
                              .scale = 1 / std::sqrt(float(c.head_dim))};
-  const DropoutKey dropout{.p = c.dropout, .seed = 9, .stream = 3, .first = 1000};
+  const DropoutKey dropout{.p = c.dropout, .seed = 9, .stream = 3};
   AttentionArgs args{.y = o.out("y", q_shape), .lse = o.out_f32("lse", {c.num_heads, queries})};
   args.q = o.x("q", q_shape), args.k = o.x("k", k_shape), args.v = o.x("v", k_shape);
   args.shape = shape, args.dropout = dropout;

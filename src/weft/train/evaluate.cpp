@@ -20,10 +20,11 @@ EvalResult evaluate(Context& context, Communicator& ranks, Decoder& model, const
   *loss_sum = *num_targets = 0;
   Brackets none;
   Batch batch;
+  std::vector<AttentionSpan> spans;
   for (int64_t b = 0; b < batches.num_batches(); ++b) {
     batches.fill(b, int32_t(ranks.rank() * options.rows), int32_t(options.rows), batch);
     if (batch.num_targets == 0) continue;
-    const Pass pass = pass_of(batch);
+    const Pass pass = pass_of(batch, 0, spans);
     *loss_sum += double(*model.loss(context, pass, batch.targets.data(), 0, none).value.data<float>());
     *num_targets += double(batch.num_targets);
   }

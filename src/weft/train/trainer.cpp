@@ -31,11 +31,10 @@ double Trainer::forward_backward(int64_t micro_batch, double grad_scale, bool su
   // Rows of the global batch: rank by rank, and within a rank micro-batch by micro-batch.
   const int64_t first_row = (ranks_.rank() * t.accumulation + micro_batch) * t.micro_batch;
   batches_.fill(next_step_, int32_t(first_row), int32_t(t.micro_batch), batch_);
-  Pass pass = pass_of(batch_);
+  Pass pass = pass_of(batch_, first_row * t.seq_len, spans_);
   pass.is_training = true;
   pass.seed = t.seed;
   pass.step = next_step_;
-  pass.first_token = first_row * t.seq_len;
   data_parallel_->begin_micro_batch(sum_gradients && micro_batch + 1 == t.accumulation);
   tape_.clear();
   context_.tape = &tape_;

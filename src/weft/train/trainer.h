@@ -55,8 +55,9 @@ class Trainer {
   LossScaler scaler_;
   Tape tape_;
   Batch batch_;
-  Tensor scalar_;   // [1] f64, for sums over ranks
-  Tensor loss_dy_;  // [1] f32: the gradient of the loss is wanted
+  std::vector<AttentionSpan> spans_;  // of batch_
+  Tensor scalar_;                     // [1] f64, for sums over ranks
+  Tensor loss_dy_;                    // [1] f32: the gradient of the loss is wanted
   int64_t next_step_ = 0;
 };
 
