@@ -167,6 +167,18 @@ void add_attention_cases(std::vector<Case>& cases) {
                      [c](const Kernels& k, Stream& stream, Operands& o) { run_attention(c, k, stream, o); }, 0x1p-7});
 }
 
+void add_merge_cases(std::vector<Case>& cases) {
+  cases.push_back({"attention_merge", [](const Kernels& k, Stream& stream, Operands& o) {
+                     for (const int64_t dim : {1, 20, 64}) {
+                       const Shape y{33, 3, dim}, lse{3, 33};
+                       const Tensor acc_lse = o.inout_f32("acc_lse", lse), part_lse = o.f32("part_lse", lse);
+                       k.fill(stream, acc_lse.slice_rows(1, 1), -HUGE_VALF);
+                       k.fill(stream, part_lse.slice_rows(2, 1), -HUGE_VALF);
+                       k.attention_merge(stream, o.inout_f32("acc", y), acc_lse, o.x("part", y), part_lse);
+                     }
+                   }});
+}
+
 void add_rope_cases(std::vector<Case>& cases) {
   for (const bool inverse : {false, true})
     for (const int64_t half : {1, 13, 32})
@@ -314,6 +326,9 @@ void add_elementwise_cases(std::vector<Case>& cases) {
     const Tensor in_place = o.inout("in place", shape);
     k.add(stream, in_place, in_place, o.x("b", shape));
   });
+  add("accumulate", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
+    k.accumulate(stream, o.inout_f32("sum", shape), o.x("x", shape));
+  });
   add("scale", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
     k.scale(stream, o.out("y", shape), o.x("x", shape), -0.3f);
     const Tensor in_place = o.inout("in place", shape);
@@ -350,6 +365,7 @@ std::vector<Case> all_cases() {
   add_matmul_cases(cases);
   add_epilogue_cases(cases);
   add_attention_cases(cases);
+  add_merge_cases(cases);
   add_rope_cases(cases);
   add_norm_cases(cases);
   add_activation_cases(cases);

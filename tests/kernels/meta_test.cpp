@@ -144,6 +144,10 @@ TEST_F(MetaTest, ElementWise) {
   expect_cost("dropout", 2 * 12, 2 * 24);
   meta.add(stream, x, x, x);
   expect_cost("add", 12, 3 * 24);
+  meta.accumulate(stream, f32({3, 4}), x);
+  expect_cost("accumulate", 12, 2 * 48 + 24);
+  meta.attention_merge(stream, f32({5, 2, 3}), f32({2, 5}), bf16({5, 2, 3}), f32({2, 5}));
+  expect_cost("attention_merge", 3 * 30 + 8 * 10, 2 * 120 + 2 * 40 + 60 + 40);
   meta.scale(stream, x, x, 2);
   expect_cost("scale", 12, 2 * 24);
   meta.convert(stream, f32({3, 4}), x);
