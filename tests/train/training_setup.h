@@ -65,6 +65,16 @@ inline Trained train_rank(const Recipe& recipe, Communicator& world, int steps, 
   return out;
 }
 
+// Puts a number into the first element of a weight.
+inline void overwrite(Trainer& trainer, const std::string& name, float value) {
+  for (const Owned& o : trainer.optimizer().owned())
+    for (const Piece& piece : o.pieces)
+      if (piece.param->name == name && piece.first == 0) {
+        o.master.data<float>()[piece.offset] = value;
+        trainer.optimizer().masters_changed();
+      }
+}
+
 inline Trained train_threads(const Recipe& recipe, int steps, int threads = 1) {
   Trained out;
   run_ranks(recipe.mesh.size(), [&](Communicator& world) {
@@ -72,23 +82,6 @@ inline Trained train_threads(const Recipe& recipe, int steps, int threads = 1) {
     if (world.rank() == 0) out = std::move(mine);
   });
   return out;
-}
-
-// Whether every kernel of a training step takes f16 in the table that tests train with.
-inline bool cpu_trains_in_f16() {
-  TestRank rank(cpu_kernels());
-  const Tensor x = rank.allocator.zeros(DType::f16, {1, 1, 8}), table = rank.allocator.zeros(DType::f32, {1, 4});
-  const int32_t starts[] = {0, 1}, position = 0;
-  AttentionArgs attention{.y = rank.context.empty_like(x), .q = x, .k = x, .v = x};
-  attention.shape = {.num_heads = 1, .num_kv_heads = 1, .head_dim = 8, .q_start = starts, .k_start = starts};
-  attention.shape.num_sequences = 1, attention.shape.scale = 1;
-  try {
-    cpu_kernels().attention(rank.stream, attention);
-    cpu_kernels().rope(rank.stream, {.x = x, .cos = table, .sin = table, .positions = &position});
-  } catch (const Error&) {
-    return false;
-  }
-  return true;
 }
 
 // Largest difference of two lists, relative to the largest magnitude in `want`.

@@ -6,7 +6,11 @@
 namespace weft {
 
 MicroBatches::MicroBatches(const Recipe& recipe, const Mesh& mesh, const BatchSource& batches, int num_uses)
-    : recipe_(recipe), mesh_(mesh), batches_(batches), num_uses_(num_uses) {}
+    : recipe_(recipe),
+      mesh_(mesh),
+      batches_(batches),
+      num_uses_(num_uses),
+      heads_(cut_heads(recipe.model.heads, recipe.model.kv_heads, mesh.tp().rank(), mesh.tp().size())) {}
 
 const MicroBatches::Slot& MicroBatches::get(int64_t step, int micro_batch) {
   Slot* free = nullptr;
@@ -39,7 +43,9 @@ const MicroBatches::Slot& MicroBatches::evaluation(const Batch& whole) {
 
 void MicroBatches::fill(Slot& slot, const Batch& whole, int64_t first_row) const {
   slot.batch = whole;
-  slot.pass = pass_of(slot.batch);
+  slot.pass = pass_of(slot.batch, first_row * whole.seq_len, slot.spans);
+  slot.pass.attention.first_head = int(heads_.heads.begin);
+  slot.pass.attention.total_heads = int(heads_.heads.total);
   slot.tokens.assign(1, {.begin = 0, .count = slot.pass.num_tokens, .first = first_row * whole.seq_len});
   slot.pass.tokens = slot.tokens;
 }

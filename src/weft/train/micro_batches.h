@@ -6,6 +6,7 @@
 #include "weft/data/batch_source.h"
 #include "weft/nn/pass.h"
 #include "weft/parallel/mesh.h"
+#include "weft/parallel/tensor_parallel.h"
 #include "weft/train/recipe.h"
 
 namespace weft {
@@ -18,6 +19,7 @@ class MicroBatches {
   struct Slot {
     Batch batch;  // of this rank
     std::vector<TokenSpan> tokens;
+    std::vector<AttentionSpan> spans;
     Pass pass;
     int micro_batch = -1;  // -1: free
     int uses_left = 0;
@@ -38,6 +40,7 @@ class MicroBatches {
   const Mesh& mesh_;
   const BatchSource& batches_;
   int num_uses_;
+  HeadCut heads_;
   Batch whole_;
   std::vector<std::unique_ptr<Slot>> slots_;
   Slot evaluation_;

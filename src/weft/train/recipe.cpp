@@ -153,6 +153,7 @@ void read_pipeline(Toml& toml, MeshConfig& c) {
   if (!kind) toml.reject("mesh.schedule", fmt::format("write one of {}", fmt::join(schedule_names(), ", ")));
   c.schedule = *kind;
   const int usual = c.shape.pp > 1 ? default_virtual_stages(*kind) : 1;
+  c.layers_per_stage = toml.get<std::string>("mesh.layers_per_stage", "");
   c.virtual_stages = int(toml.integer("mesh.virtual_stages", usual, 1, 64));
 }
 
