@@ -31,15 +31,26 @@ Var Attention::place(const Var& x, int64_t heads, std::optional<Norm>& head_norm
   return y;
 }
 
+Var Attention::attend(const Var& q, const Var& k, const Var& v, const Pass& pass) const {
+  const float scale = 1 / std::sqrt(float(config_.head_dim));
+  const DropoutKey dropout = pass.attention_dropout(config_.dropout, attention_dropout_site_);
+  if (!pass.context_plan) {
+    return apply(*q.context, AttentionOp{.plan = pass.attention, .layer = layer_, .scale = scale, .dropout = dropout},
+                 q, k, v);
+  }
+  return context_attention(q, k, v,
+                           {.parallel = *pass.context_parallel,
+                            .plan = *pass.context_plan,
+                            .scale = scale,
+                            .dropout = dropout,
+                            .first_head = pass.attention.first_head,
+                            .total_heads = pass.attention.total_heads});
+}
+
 Var Attention::operator()(const Var& x, const Pass& pass) {
   const auto [q, k, v] = linears(x, query_.weights(), key_.weights(), value_.weights());
-  AttentionOp op{.plan = pass.attention,
-                 .layer = layer_,
-                 .scale = 1 / std::sqrt(float(config_.head_dim)),
-                 .dropout = pass.dropout(config_.dropout, attention_dropout_site_, 1)};
-  const Var y = apply(*x.context, std::move(op), place(q, config_.heads, query_norm_, pass),
-                      place(k, config_.kv_heads, key_norm_, pass),
-                      reshape(v, {pass.num_tokens, config_.kv_heads, config_.head_dim}));
+  const Var y = attend(place(q, config_.heads, query_norm_, pass), place(k, config_.kv_heads, key_norm_, pass),
+                       reshape(v, {pass.num_tokens, config_.kv_heads, config_.head_dim}), pass);
   const Var out = output_(reshape(y, {pass.num_tokens, config_.heads * config_.head_dim}));
   return dropout(out, pass.dropout(config_.dropout, output_dropout_site_, config_.hidden));
 }
