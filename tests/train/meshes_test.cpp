@@ -16,17 +16,18 @@ struct MeshCase {
   Precision precision = Precision::fp32;
   float dropout = 0;
   bool tie = false;
+  ContextMode cp_mode = ContextMode::ring;
 };
 
 std::string name_of(const MeshCase& c) {
   const MeshShape& s = c.shape;
   std::string schedule(weft::name_of(c.schedule));
   std::replace(schedule.begin(), schedule.end(), '-', '_');
-  return fmt::format("{}_pp{}r{}s{}cp{}tp{}ep{}_zero{}{}_{}_v{}_acc{}_re{}_{}{}{}", c.family, s.pp, s.replicate,
+  return fmt::format("{}_pp{}r{}s{}cp{}tp{}ep{}_zero{}{}_{}_v{}_acc{}_re{}_{}{}{}_m{}", c.family, s.pp, s.replicate,
                      s.shard, s.cp, s.tp, s.ep, int(c.zero), c.sequence_parallel ? "_sp" : "", schedule,
                      c.virtual_stages, c.accumulation, int(c.recompute),
                      c.precision == Precision::fp32 ? "fp32" : "bf16", c.dropout > 0 ? "_dropout" : "",
-                     c.tie ? "_tied" : "");
+                     c.tie ? "_tied" : "", int(c.cp_mode));
 }
 
 Recipe recipe_of(const MeshCase& c) {
@@ -36,12 +37,13 @@ Recipe recipe_of(const MeshCase& c) {
   r.model.dropout = c.dropout;
   r.mesh.shape = c.shape;
   r.mesh.zero = c.zero;
+  r.mesh.cp_mode = c.cp_mode;
   r.mesh.sequence_parallel = c.sequence_parallel;
   r.mesh.schedule = c.schedule;
   r.mesh.virtual_stages = c.virtual_stages;
   r.train.recompute.what = c.recompute;
   // Adam divides by the size of the gradient: where that is all but zero, rounding errors would become whole steps.
-  r.optimizer.adamw.eps = 1e-4;
+  r.optimizer.adamw.eps = c.precision == Precision::fp32 ? 1e-4 : 1e-2;
   return r;
 }
 
@@ -71,6 +73,12 @@ const MeshCase kCases[] = {
     {.shape = {.pp = 2}, .schedule = ScheduleKind::dualpipe_v, .virtual_stages = 2, .accumulation = 4},
     {.family = "gpt2", .shape = {.pp = 2}, .accumulation = 2, .tie = true},
     {.family = "gpt2", .shape = {.pp = 2, .shard = 2}, .zero = Zero::parameters, .accumulation = 2, .tie = true},
+    {.shape = {.cp = 2}, .cp_mode = ContextMode::ring},
+    {.shape = {.cp = 4}, .dropout = 0.2f, .cp_mode = ContextMode::ring},
+    {.shape = {.cp = 2}, .dropout = 0.2f, .cp_mode = ContextMode::ulysses},
+    {.shape = {.cp = 4}, .cp_mode = ContextMode::ulysses},
+    {.shape = {.cp = 2, .tp = 2}, .sequence_parallel = true, .dropout = 0.2f, .cp_mode = ContextMode::allgather},
+    {.shape = {.shard = 2, .cp = 2, .tp = 2}, .zero = Zero::parameters, .sequence_parallel = true, .dropout = 0.2f},
     {.shape = {.pp = 2, .shard = 2, .tp = 2},
      .zero = Zero::gradients,
      .sequence_parallel = true,

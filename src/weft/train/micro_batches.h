@@ -1,6 +1,7 @@
 // MicroBatches: the tokens of the micro-batches that are under way on this rank.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "weft/data/batch_source.h"
@@ -20,6 +21,7 @@ class MicroBatches {
     Batch batch;  // of this rank
     std::vector<TokenSpan> tokens;
     std::vector<AttentionSpan> spans;
+    std::optional<ContextPlan> context;  // where the tokens are spread over ranks
     Pass pass;
     int micro_batch = -1;  // -1: free
     int uses_left = 0;
@@ -34,13 +36,14 @@ class MicroBatches {
   const Slot& evaluation(const Batch& whole);
 
  private:
-  void fill(Slot& slot, const Batch& whole, int64_t first_row) const;
+  void fill(Slot& slot, const Batch& whole, int64_t first_row);
 
   const Recipe& recipe_;
   const Mesh& mesh_;
   const BatchSource& batches_;
   int num_uses_;
   HeadCut heads_;
+  ContextParallel context_;
   Batch whole_;
   std::vector<std::unique_ptr<Slot>> slots_;
   Slot evaluation_;

@@ -172,6 +172,10 @@ MeshConfig read_mesh(Toml& toml) {
     toml.reject("mesh.zero", "mesh.hsdp shards within groups: write 1, 2 or 3, or leave mesh.hsdp out");
   c.reshard_after_forward = toml.get<bool>("mesh.reshard_after_forward", true);
   c.sequence_parallel = toml.get<bool>("mesh.sequence_parallel", false);
+  const std::string cp_mode = toml.choice("mesh.cp_mode", "ring", {"ring", "ulysses", "allgather"});
+  c.cp_mode = cp_mode == "ring"      ? ContextMode::ring
+              : cp_mode == "ulysses" ? ContextMode::ulysses
+                                     : ContextMode::allgather;
   read_pipeline(toml, c);
   c.timeout_s = toml.integer("mesh.timeout_s", c.timeout_s, 1, 1 << 20);
   return c;
@@ -190,6 +194,14 @@ Recipe read_recipe(Toml& toml) {
   r.mesh = read_mesh(toml);
   r.train = read_train(toml, r.mesh.shape);
   r.train.recompute = read_recompute(toml);
+  if (!ContextLayout::divides(r.train.seq_len, r.mesh.shape.cp))
+    toml.reject("train.seq_len", fmt::format("it must divide by 2 x mesh.cp = {}: every rank holds two chunks of a row",
+                                             2 * r.mesh.shape.cp));
+  if (r.mesh.sequence_parallel && r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp % r.mesh.shape.tp != 0)
+    toml.reject("mesh.sequence_parallel",
+                fmt::format("the {} tokens of a micro-batch do not divide by mesh.tp = {}: change train.micro_batch or "
+                            "train.seq_len, or write false",
+                            r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp, r.mesh.shape.tp));
   r.model = read_model(toml, r.train.seq_len);
   r.data = read_data(toml);
   r.optimizer = read_optimizer(toml, r.train.steps);

@@ -46,6 +46,7 @@ struct MeshConfig {
   Zero zero = Zero::none;
   bool reshard_after_forward = true;
   bool sequence_parallel = false;
+  ContextMode cp_mode = ContextMode::ring;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int virtual_stages = 1;        // per rank of a pipeline
   std::string layers_per_stage;  // "6,6,5,5"; empty: placed so that the slowest stage is as fast as can be
