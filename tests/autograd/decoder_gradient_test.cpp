@@ -24,7 +24,7 @@ class DecoderGradientTest : public testing::TestWithParam<Case> {
   const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3};
   const std::vector<AttentionSpan> spans = causal_spans(std::vector<int32_t>{0, 7, 11});
 
-  const std::vector<TokenSpan> tokens{{.begin = 0, .count = kTokens, .first = 0}};
+  const std::vector<TokenSpan> tokens{{.begin = 0, .count = kTokens, .first_token = 0}};
 
   ModelConfig config() const {
     const Case& c = GetParam();

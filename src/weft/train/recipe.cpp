@@ -195,13 +195,15 @@ Recipe read_recipe(Toml& toml) {
   r.train = read_train(toml, r.mesh.shape);
   r.train.recompute = read_recompute(toml);
   if (!ContextLayout::divides(r.train.seq_len, r.mesh.shape.cp))
-    toml.reject("train.seq_len", fmt::format("it must divide by 2 x mesh.cp = {}: every rank holds two chunks of a row",
-                                             2 * r.mesh.shape.cp));
+    toml.reject(
+        "train.seq_len",
+        fmt::format("it must divide by 2 x mesh.cp = {}: every rank holds two chunks of a row", 2 * r.mesh.shape.cp));
   if (r.mesh.sequence_parallel && r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp % r.mesh.shape.tp != 0)
-    toml.reject("mesh.sequence_parallel",
-                fmt::format("the {} tokens of a micro-batch do not divide by mesh.tp = {}: change train.micro_batch or "
-                            "train.seq_len, or write false",
-                            r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp, r.mesh.shape.tp));
+    toml.reject(
+        "mesh.sequence_parallel",
+        fmt::format("the {} tokens of a micro-batch do not divide by mesh.tp = {}: change train.micro_batch or "
+                    "train.seq_len, or write false",
+                    r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp, r.mesh.shape.tp));
   r.model = read_model(toml, r.train.seq_len);
   r.data = read_data(toml);
   r.optimizer = read_optimizer(toml, r.train.steps);
