@@ -46,4 +46,9 @@ Mesh::Mesh(Communicator& world, const MeshShape& s) : shape_(s), place_(place_of
   none_ = group("none", [](int rank, const MeshPlace&) { return rank; });
 }
 
+std::vector<const Communicator*> Mesh::groups() const {
+  return {pp_.get(),    tp_.get(),        cp_.get(),          ep_.get(),           data_.get(),
+          shard_.get(), replicate_.get(), expert_data_.get(), expert_shard_.get(), ends_.get()};
+}
+
 }  // namespace weft
