@@ -174,6 +174,7 @@ void Communicator::wait_for(uint32_t ticket) {
   const auto begin = Clock::now();
   queue_->wait(ticket);
   exposed_seconds_.fetch_add(seconds_since(begin), std::memory_order_relaxed);
+  if (observer_) observer_({CommOp::barrier, DType::u8, label_, 0, 0, true, begin, Clock::now(), true});
 }
 
 void Communicator::execute(const Collective& call, bool is_started) {

@@ -28,6 +28,7 @@ struct CommEvent {
   int64_t bytes;    // Collective::bytes
   bool is_started;  // ran on the communication thread
   std::chrono::steady_clock::time_point begin, end;
+  bool is_wait = false;  // not the call, but this rank's wait for one that was started: what was not hidden of it
 };
 using CommObserver = std::function<void(const CommEvent&)>;  // called on the thread that ran the call
 

@@ -51,6 +51,8 @@ class Mesh {
   Communicator& none() const { return *none_; }
   // All but the world and none().
   std::vector<const Communicator*> groups() const;
+  // In which this rank waited in collectives of any group, since the mesh was made.
+  double exposed_seconds() const;
 
  private:
   MeshShape shape_;
