@@ -169,6 +169,23 @@ TEST_P(ContextModeTest, RunsItsBackwardWithoutAGradient) {
   });
 }
 
+TEST_P(ContextModeTest, CountsWithoutData) {
+  run_ranks(1, [](Communicator& group) {
+    ThreadTeam team(1);
+    Allocator memory(Device::meta);
+    Stream stream(team, memory);
+    Tape tape;
+    Context context{meta_kernels(), stream, &tape};
+    ContextParallel parallel{group, GetParam()};
+    ContextPlan plan({kContextRows, kContextSeqLen, 0, 1});
+    plan.build(cut_rows(), 0);
+    const Var x = tape.leaf(context, context.empty(DType::bf16, {plan.layout().num_tokens(), 4, kDim}));
+    const Var y = context_attention(x, x, x, {.parallel = parallel, .plan = plan, .scale = kScale});
+    tape.backward(y, context.empty_like(y.value));
+    check(stream.cost.flops > 0, "nothing was counted");
+  });
+}
+
 TEST_P(ContextModeTest, AllocatesNothingInTheSteadyState) {
   run_ranks(2, [](Communicator& group) {
     TestRank rank(cpu_kernels());
