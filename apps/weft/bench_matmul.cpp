@@ -92,7 +92,7 @@ void add_bench_matmul(CLI::App& bench) {
       ->delimiter(',')
       ->expected(3)
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
-  c->add_option("--dtype", o->dtype, "fp32 or bf16")->capture_default_str();
+  c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")
       ->capture_default_str()

@@ -45,9 +45,12 @@ Recipe recipe_of(const Options& o) {
   if (r.train.global_batch % o.ranks != 0)
     throw UsageError("--ranks {}: the batch of {} is {} rows", o.ranks, o.shape, r.train.global_batch);
   r.train.micro_batch = r.train.global_batch / o.ranks, r.train.accumulation = 1;
-  r.train.precision = parse_dtype(o.precision) == DType::f32 ? Precision::fp32 : Precision::bf16;
+  const DType dtype = parse_dtype(o.precision);
+  r.train.precision = dtype == DType::f32    ? Precision::fp32
+                      : dtype == DType::bf16 ? Precision::bf16
+                                             : Precision::fp16;
   r.optimizer.schedule = {.decay = Decay::constant, .lr = 1e-4, .steps = r.train.steps};
-  r.mesh.dp = o.ranks;
+  r.mesh.shape.shard = o.ranks;
   return r;
 }
 
@@ -170,7 +173,7 @@ void add_bench_train(CLI::App& bench) {
   const auto o = std::make_shared<Options>();
   CLI::App* c = bench.add_subcommand("train", "Whole training steps of fixed shapes, on made-up tokens");
   c->add_option("--shape", o->shape, "gpt, llama or gpt2-124m")->capture_default_str();
-  c->add_option("--precision", o->precision, "fp32 or bf16")->capture_default_str();
+  c->add_option("--precision", o->precision, "fp32, bf16 or fp16")->capture_default_str();
   c->add_option("--ranks", o->ranks, "Data-parallel ranks")->capture_default_str()->check(CLI::Range(1, 1024));
   c->add_option("--threads", o->threads, "Threads a rank; 0: the cores shared out");
   c->add_option("--steps", o->steps, "Timed steps; the median is shown")

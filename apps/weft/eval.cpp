@@ -5,7 +5,6 @@
 
 #include "command.h"
 #include "rank_resources.h"
-#include "weft/comm/single/single.h"
 #include "weft/data/dataset.h"
 #include "weft/serve/model_folder.h"
 #include "weft/train/evaluate.h"
@@ -33,11 +32,10 @@ void eval(const Options& o) {
   const auto tokens =
       open_tokens(FileSystem::real(), o.data, *loaded.tokenizer, cache, "--data", [](int64_t, int64_t) {});
   const TokenPart part{tokens, 0, tokens->num_tokens()};
-  const auto alone = make_single_communicator();
   constexpr int64_t kTokensPerPass = 4096;
   const int64_t rows = o.rows > 0 ? o.rows : std::max<int64_t>(1, kTokensPerPass / seq_len);
-  const EvalResult r = evaluate(rank.context, *alone, *loaded.model, part,
-                                {.seq_len = seq_len, .rows = rows, .documents = o.documents});
+  const EvalResult r =
+      evaluate(rank.context, *loaded.model, part, {.seq_len = seq_len, .rows = rows, .documents = o.documents});
   const double bits_per_byte =
       r.loss * double(r.num_targets) / std::numbers::ln2 / double(std::max<int64_t>(tokens->source_bytes(), 1));
   o.output.json({{"loss", r.loss},
@@ -62,7 +60,7 @@ void add_eval(CLI::App& program) {
   c->add_option("--rows", o->rows, "Windows a forward pass; 0: as fits");
   c->add_flag("--documents", o->documents, "Attention stops at the ends of documents");
   c->add_option("--cache-dir", o->cache_dir, "Where token files are kept; default: the temporary folder");
-  c->add_option("--dtype", o->dtype, "fp32 or bf16")->capture_default_str();
+  c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   o->output.add_option(*c);
   c->footer("Example: weft eval runs/cpp --data /usr/include/c++/12/bits");

@@ -68,7 +68,7 @@ void add_generate(CLI::App& program) {
   c->add_option("--top-p", o->generate.sampling.top_p, "Choose among the tokens that together reach p; 1: all");
   c->add_option("--min-p", o->generate.sampling.min_p, "Leave out tokens less likely than this share of the best");
   c->add_option("--seed", o->generate.sampling.seed, "The same seed makes the same text")->capture_default_str();
-  c->add_option("--dtype", o->dtype, "fp32 or bf16")->capture_default_str();
+  c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   o->output.add_option(*c);
   c->footer("Example: weft generate runs/cpp --prompt 'template <class T>' --max-tokens 200 --temperature 0.7");

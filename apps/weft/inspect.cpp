@@ -97,20 +97,29 @@ void inspect_recipe(const Options& o) {
   if (recipe.model.vocab == 0)
     throw UsageError("{}: the vocabulary depends on the text: write model.vocab to inspect the recipe", o.path);
   set_vocab(recipe, recipe.model.vocab);
-  const MemoryEstimate memory = estimate_memory(recipe);
+  const std::vector<MemoryEstimate> ranks = estimate_memory(recipe);
+  MemoryEstimate memory;
+  nlohmann::json peaks = nlohmann::json::array(), states = nlohmann::json::array();
+  for (const MemoryEstimate& rank : ranks) {
+    memory.state_bytes = std::max(memory.state_bytes, rank.state_bytes);
+    memory.peak_bytes = std::max(memory.peak_bytes, rank.peak_bytes);
+    peaks.push_back(rank.peak_bytes), states.push_back(rank.state_bytes);
+  }
   o.output.json({{"kind", "recipe"},
                  {"path", o.path},
                  {"num_params", recipe.model.num_params()},
                  {"flops_per_token", recipe.model.flops_per_token(recipe.train.seq_len)},
                  {"ranks", recipe.mesh.size()},
                  {"state_bytes", memory.state_bytes},
-                 {"peak_bytes", memory.peak_bytes}});
+                 {"peak_bytes", memory.peak_bytes},
+                 {"state_bytes_by_rank", states},
+                 {"peak_bytes_by_rank", peaks}});
   if (o.output.is_json()) return;
   o.output.text(fmt::format("{} parameters, {:.3g} FLOPs a token", recipe.model.num_params(),
                             recipe.model.flops_per_token(recipe.train.seq_len)));
-  o.output.text(fmt::format("{} rank(s), each {} of weights, gradients and optimizer state, {} at the peak of a step",
-                            recipe.mesh.size(), human_bytes(uint64_t(memory.state_bytes)),
-                            human_bytes(uint64_t(memory.peak_bytes))));
+  o.output.text(fmt::format(
+      "{} rank(s), each at most {} of weights, gradients and optimizer state, {} at the peak of a step",
+      recipe.mesh.size(), human_bytes(uint64_t(memory.state_bytes)), human_bytes(uint64_t(memory.peak_bytes))));
 }
 
 void inspect_safetensors(const Options& o) {

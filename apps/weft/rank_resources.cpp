@@ -10,7 +10,8 @@ int num_cores() { return usable_cores(); }
 DType parse_dtype(const std::string& name) {
   if (name == "fp32" || name == "f32") return DType::f32;
   if (name == "bf16") return DType::bf16;
-  throw UsageError("--dtype {}: write fp32 or bf16", name);
+  if (name == "fp16" || name == "f16") return DType::f16;
+  throw UsageError("--dtype {}: write fp32, bf16 or fp16", name);
 }
 
 }  // namespace weft::app

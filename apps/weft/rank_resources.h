@@ -19,7 +19,7 @@ struct RankResources {
   Context context;
 };
 
-// "fp32" or "bf16"; throws UsageError naming --dtype.
+// "fp32", "bf16" or "fp16"; throws UsageError naming --dtype.
 DType parse_dtype(const std::string& name);
 
 }  // namespace weft::app

@@ -21,7 +21,10 @@ class DecoderGradientTest : public testing::TestWithParam<Case> {
  protected:
   static constexpr int64_t kTokens = 11;
   const std::vector<int32_t> ids{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}, targets{1, 4, 1, 5, 9, 2, -1, 5, 3, 5, 8};
-  const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3}, starts{0, 7, 11};
+  const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3};
+  const std::vector<AttentionSpan> spans = causal_spans(std::vector<int32_t>{0, 7, 11});
+
+  const std::vector<TokenSpan> tokens{{.begin = 0, .count = kTokens, .first_token = 0}};
 
   ModelConfig config() const {
     const Case& c = GetParam();
@@ -37,15 +40,16 @@ class DecoderGradientTest : public testing::TestWithParam<Case> {
   Pass pass() const {
     return {.ids = ids.data(),
             .num_tokens = kTokens,
-            .attention = {.positions = positions.data(), .sequence_start = starts.data(), .num_sequences = 2},
+            .attention = {.positions = positions.data(), .spans = spans.data(), .num_spans = 2},
             .is_training = true,
             .seed = 5,
-            .step = 3};
+            .step = 3,
+            .tokens = tokens};
   }
   double loss(Context& context, Decoder& model) {
     Brackets none;
     const Pass p = pass();
-    return *model.loss(context, p, targets.data(), 0, none).value.data<double>();
+    return *model.loss(context, p, {}, targets.data(), 0, none).value.data<double>();
   }
   void run_backward(Context& context, Decoder& model, WeightGrads when, DType wide) {
     for (Param* p : model.params()) {
@@ -56,7 +60,7 @@ class DecoderGradientTest : public testing::TestWithParam<Case> {
     context.tape = &tape;
     Brackets none;
     const Pass p = pass();
-    const Var y = model.loss(context, p, targets.data(), 1, none);
+    const Var y = model.loss(context, p, {}, targets.data(), 1, none);
     const Tensor dy = context.empty_like(y.value);
     context.kernels.fill(context.stream, dy, 1);
     tape.backward(y, dy);
@@ -68,7 +72,7 @@ class DecoderGradientTest : public testing::TestWithParam<Case> {
 TEST_P(DecoderGradientTest, EqualsCentralDifferences) {
   TestRank rank(reference_kernels());
   Decoder model(config());
-  model.set_recompute({GetParam().recompute_every});
+  if (GetParam().recompute_every > 0) model.set_recompute({RecomputePolicy::What::block, GetParam().recompute_every});
   model.allocate(rank.context, DType::f64);
   model.initialize(rank.context, 1);
   // Weights that start at one or zero must not hide mistakes.
@@ -128,7 +132,8 @@ TEST_P(DecoderGradientTest, RecomputationAndDeferredWeightsChangeNoBit) {
   for (Param* p : model.params()) want.push_back(p->grad);
   for (const int every : {0, 1, 2})
     for (const WeightGrads when : {WeightGrads::now, WeightGrads::later}) {
-      model.set_recompute({every});
+      model.set_recompute(
+          {every > 0 ? RecomputePolicy::What::block : RecomputePolicy::What::nothing, std::max(every, 1)});
       run_backward(rank.context, model, when, DType::f32);
       const auto params = model.params();
       for (size_t i = 0; i < params.size(); ++i)

@@ -19,17 +19,18 @@ class CpuActivationTest : public testing::TestWithParam<std::tuple<Activation, D
   Tensor other(std::string_view name) {
     return bench.random(std::get<DType>(GetParam()), {std::get<int64_t>(GetParam())}, name);
   }
-  double tolerance() const { return std::get<DType>(GetParam()) == DType::f32 ? 3e-6 : 0x1p-7; }
+  double tolerance() const { return std::max(3e-6, rounding_of(std::get<DType>(GetParam()))); }
   Workbench bench;
 };
-INSTANTIATE_TEST_SUITE_P(
-    All, CpuActivationTest,
-    testing::Combine(testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu),
-                     testing::Values(DType::f32, DType::bf16), testing::Values(0, 1, 7, 63, 64, 65, 4099, 70000)),
-    [](const auto& test) {
-      return fmt::format("{}_{}_{}", name_of(std::get<0>(test.param)), name_of(std::get<1>(test.param)),
-                         std::get<2>(test.param));
-    });
+INSTANTIATE_TEST_SUITE_P(All, CpuActivationTest,
+                         testing::Combine(testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
+                                                          Activation::silu),
+                                          testing::Values(DType::f32, DType::bf16, DType::f16),
+                                          testing::Values(0, 1, 7, 63, 64, 65, 4099, 70000)),
+                         [](const auto& test) {
+                           return fmt::format("{}_{}_{}", name_of(std::get<0>(test.param)),
+                                              name_of(std::get<1>(test.param)), std::get<2>(test.param));
+                         });
 
 TEST_P(CpuActivationTest, EqualsReference) {
   const auto [f, dtype, count] = GetParam();

@@ -10,7 +10,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 class CpuCrossEntropyTest : public testing::TestWithParam<std::tuple<int64_t, int64_t, DType>> {};
 INSTANTIATE_TEST_SUITE_P(All, CpuCrossEntropyTest,
                          testing::Combine(testing::Values(0, 1, 17), testing::Values(1, 7, 63, 64, 65, 1000, 4099),
-                                          testing::Values(DType::f32, DType::bf16)),
+                                          testing::Values(DType::f32, DType::bf16, DType::f16)),
                          [](const auto& test) {
                            return fmt::format("{}x{}_{}", std::get<0>(test.param), std::get<1>(test.param),
                                               name_of(std::get<2>(test.param)));

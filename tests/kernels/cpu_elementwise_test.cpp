@@ -127,7 +127,7 @@ TEST(CpuSumOfSquares, IsFiniteExactlyWhenElementsAre) {
 class CpuSumRowsTest : public testing::TestWithParam<std::tuple<int64_t, int64_t, DType>> {};
 INSTANTIATE_TEST_SUITE_P(All, CpuSumRowsTest,
                          testing::Combine(testing::Values(0, 1, 3, 70, 1001), testing::Values(1, 7, 64, 65, 515),
-                                          testing::Values(DType::f32, DType::bf16)),
+                                          testing::Values(DType::f32, DType::bf16, DType::f16)),
                          [](const auto& test) {
                            return fmt::format("{}x{}_{}", std::get<0>(test.param), std::get<1>(test.param),
                                               name_of(std::get<2>(test.param)));

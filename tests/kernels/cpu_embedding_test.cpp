@@ -26,7 +26,8 @@ INSTANTIATE_TEST_SUITE_P(All, CpuEmbeddingTest,
                          testing::Values(EmbeddingCase{0, 8, DType::f32}, EmbeddingCase{1, 1, DType::f32},
                                          EmbeddingCase{5, 7, DType::bf16}, EmbeddingCase{9, 63, DType::f32},
                                          EmbeddingCase{100, 64, DType::bf16}, EmbeddingCase{100, 65, DType::f32},
-                                         EmbeddingCase{300, 1000, DType::bf16}, EmbeddingCase{30, 4099, DType::f32}),
+                                         EmbeddingCase{300, 1000, DType::bf16}, EmbeddingCase{30, 4099, DType::f32},
+                                         EmbeddingCase{9, 63, DType::f16}, EmbeddingCase{300, 1000, DType::f16}),
                          [](const auto& test) {
                            return fmt::format("{}x{}_{}", test.param.tokens, test.param.cols,
                                               name_of(test.param.dtype));

@@ -22,10 +22,10 @@ struct Bench {
     std::minstd_rand generator(seed);
     for (int64_t i = 0; i < t.numel(); ++i) {
       const float x = float(int(generator() % 4001) - 2000) / 1000;
-      if (type == DType::f32) {
-        t.data<float>()[i] = x;
-      } else {
-        t.data<BFloat16>()[i] = BFloat16(x);
+      switch (type) {
+        case DType::bf16: t.data<BFloat16>()[i] = BFloat16(x); break;
+        case DType::f16: t.data<Float16>()[i] = Float16(x); break;
+        default: t.data<float>()[i] = x;
       }
     }
     return t;
@@ -43,7 +43,11 @@ struct Bench {
 };
 
 double value(const Tensor& t, int64_t i) {
-  return t.dtype() == DType::f32 ? double(t.data<float>()[i]) : double(float(t.data<BFloat16>()[i]));
+  switch (t.dtype()) {
+    case DType::bf16: return double(float(t.data<BFloat16>()[i]));
+    case DType::f16: return double(float(t.data<Float16>()[i]));
+    default: return double(t.data<float>()[i]);
+  }
 }
 
 double activate(Activation f, double x) {
@@ -85,10 +89,10 @@ Expected multiply(const MatmulArgs& args, int64_t m, int64_t n, int64_t k) {
   return e;
 }
 
-// `size` scales the error of f32 sums; storing in bf16 adds 2^-8 of the value.
+// `size` scales the error of f32 sums; storing in bf16 adds 2^-8 of the value, in f16 2^-11.
 void expect_close(const Tensor& t, int64_t i, double expected, double size, const char* what) {
-  const double tolerance = 2e-6 * size + (t.dtype() == DType::bf16 ? 0.00391 * std::abs(expected) : 0) + 1e-6;
-  ASSERT_NEAR(value(t, i), expected, tolerance) << what << " at " << i;
+  const double rounding = t.dtype() == DType::bf16 ? 0.00391 : t.dtype() == DType::f16 ? 0.00049 : 0;
+  ASSERT_NEAR(value(t, i), expected, 2e-6 * size + rounding * std::abs(expected) + 1e-6) << what << " at " << i;
 }
 
 constexpr const char* kIsaNames[] = {"avx2", "avx512", "avx512bf16"};
@@ -156,6 +160,12 @@ INSTANTIATE_TEST_SUITE_P(Bf16, MatmulTest,
                                           testing::ValuesIn(kSizes)),
                          name_of_case);
 
+INSTANTIATE_TEST_SUITE_P(F16, MatmulTest,
+                         testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512),
+                                          testing::Values(DType::f16), testing::Values(DType::f16, DType::f32),
+                                          testing::ValuesIn(kSizes)),
+                         name_of_case);
+
 class EpilogueTest : public testing::TestWithParam<std::tuple<MatmulIsa, DType, Kind, Activation>> {};
 
 TEST_P(EpilogueTest, EqualsPlainLoops) {
@@ -206,7 +216,7 @@ std::string name_of_epilogue(const testing::TestParamInfo<EpilogueTest::ParamTyp
 
 INSTANTIATE_TEST_SUITE_P(All, EpilogueTest,
                          testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512_bf16),
-                                          testing::Values(DType::f32, DType::bf16),
+                                          testing::Values(DType::f32, DType::bf16, DType::f16),
                                           testing::Values(Kind::none, Kind::activate, Kind::gated,
                                                           Kind::activate_backward, Kind::gated_backward),
                                           testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
@@ -260,7 +270,7 @@ TEST_P(MatmulBits, NeedNoMemoryOnceWarm) {
   EXPECT_EQ(bench.stream.scratch_bytes(), scratch);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MatmulBits, testing::Values(DType::f32, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(All, MatmulBits, testing::Values(DType::f32, DType::bf16, DType::f16),
                          [](const auto& type) { return name(type.param); });
 
 TEST(Matmul, RefusesWhatItCannotMultiply) {
@@ -270,8 +280,8 @@ TEST(Matmul, RefusesWhatItCannotMultiply) {
   args.b = bench.random(DType::f32, {5, 2}, 2);
   args.y = bench.random(DType::f32, {4, 2}, 3);
   EXPECT_THROW(cpu::matmul(bench.stream, args), Error);
-  args.a = bench.allocator.zeros(DType::f16, {4, 5});
-  args.b = bench.allocator.zeros(DType::f16, {5, 2});
+  args.a = bench.allocator.zeros(DType::f64, {4, 5});
+  args.b = bench.allocator.zeros(DType::f64, {5, 2});
   EXPECT_THROW(cpu::matmul(bench.stream, args), Error);
   args.a = bench.random(DType::f32, {4, 5}, 1);
   args.b = bench.random(DType::f32, {5, 2}, 2);

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "operands.h"
+#include "support/attention_spans.h"
 
 namespace weft {
 namespace {
@@ -10,8 +11,9 @@ struct Case {
   std::string name;
   std::function<void(const Kernels&, Stream&, Operands&)> run;
   // How far a bf16 result may be off beside its own rounding, in parts of the largest element: what is rounded
-  // inside the kernel, such as attention's probabilities.
+  // inside the kernel, such as attention's probabilities. f16 has three more bits.
   double bf16_noise = 1e-5;
+  bool takes_f16 = true;
 };
 
 constexpr double kF32Noise = 1e-5;  // the same for f32: sums of a few hundred products
@@ -122,15 +124,14 @@ struct AttentionCase {
 void run_attention(const AttentionCase& c, const Kernels& kernels, Stream& stream, Operands& o) {
   const int64_t queries = c.q_start.back(), keys = c.k_start.back();
   const Shape q_shape{queries, c.num_heads, c.head_dim}, k_shape{keys, c.num_kv_heads, c.head_dim};
+  const std::vector<AttentionSpan> spans = spans_of(c.q_start, c.k_start, c.causal, 1000);
   const AttentionShape shape{.num_heads = c.num_heads,
                              .num_kv_heads = c.num_kv_heads,
                              .head_dim = c.head_dim,
-                             .q_start = c.q_start.data(),
-                             .k_start = c.k_start.data(),
-                             .num_sequences = int(c.q_start.size()) - 1,
-                             .causal = c.causal,
+                             .spans = spans.data(),
+                             .num_spans = int(spans.size()),
                              .scale = 1 / std::sqrt(float(c.head_dim))};
-  const DropoutKey dropout{.p = c.dropout, .seed = 9, .stream = 3, .first = 1000};
+  const DropoutKey dropout{.p = c.dropout, .seed = 9, .stream = 3};
   AttentionArgs args{.y = o.out("y", q_shape), .lse = o.out_f32("lse", {c.num_heads, queries})};
   args.q = o.x("q", q_shape), args.k = o.x("k", k_shape), args.v = o.x("v", k_shape);
   args.shape = shape, args.dropout = dropout;
@@ -164,7 +165,20 @@ void add_attention_cases(std::vector<Case>& cases) {
        })
     // Probabilities, and y before the backward, are rounded to bf16.
     cases.push_back({"attention_" + c.name,
-                     [c](const Kernels& k, Stream& stream, Operands& o) { run_attention(c, k, stream, o); }, 0x1p-7});
+                     [c](const Kernels& k, Stream& stream, Operands& o) { run_attention(c, k, stream, o); }, 0x1p-7,
+                     false});
+}
+
+void add_merge_cases(std::vector<Case>& cases) {
+  cases.push_back({"attention_merge", [](const Kernels& k, Stream& stream, Operands& o) {
+                     for (const int64_t dim : {1, 20, 64}) {
+                       const Shape y{33, 3, dim}, lse{3, 33};
+                       const Tensor acc_lse = o.inout_f32("acc_lse", lse), part_lse = o.f32("part_lse", lse);
+                       k.fill(stream, acc_lse.slice_rows(1, 1), -HUGE_VALF);
+                       k.fill(stream, part_lse.slice_rows(2, 1), -HUGE_VALF);
+                       k.attention_merge(stream, o.inout_f32("acc", y), acc_lse, o.x("part", y), part_lse);
+                     }
+                   }});
 }
 
 void add_rope_cases(std::vector<Case>& cases) {
@@ -179,7 +193,8 @@ void add_rope_cases(std::vector<Case>& cases) {
                                          .sin = o.f32("sin", {31, half}),
                                          .positions = positions.data(),
                                          .inverse = inverse});
-                       }});
+                       },
+                       1e-5, false});
 }
 
 // ---- norms and activations ----
@@ -290,6 +305,15 @@ void add_token_cases(std::vector<Case>& cases) {
                          k.cross_entropy(stream, o.out_f32("losses", {19}), o.inout("logits", {19, vocab}),
                                          targets.data(), scale);
                        }});
+  for (const int64_t cols : {0, 1, 7, 64, 5003})
+    cases.push_back(
+        {fmt::format("cross_entropy_of_{}_columns", cols), [=](const Kernels& k, Stream& stream, Operands& o) {
+           std::vector<int32_t> targets(19);
+           for (int t = 0; t < 19; ++t) targets[size_t(t)] = t % 5 == 3 ? -1 : int32_t(t * 31 % (2 * cols + 100));
+           k.cross_entropy_stats(stream, o.out_f32("stats", {19, 3}), o.x("logits", {19, cols}), targets.data(), 100);
+           k.cross_entropy_gradient(stream, o.inout("logits", {19, cols}), o.positive_f32("lse", {19}),
+                                    targets.data(), 100, 0.125f);
+         }});
 }
 
 // ---- element-wise, reductions, optimizer ----
@@ -313,6 +337,9 @@ void add_elementwise_cases(std::vector<Case>& cases) {
     k.add(stream, o.out("y", shape), o.x("a", shape), o.x("b", shape));
     const Tensor in_place = o.inout("in place", shape);
     k.add(stream, in_place, in_place, o.x("b", shape));
+  });
+  add("accumulate", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
+    k.accumulate(stream, o.inout_f32("sum", shape), o.x("x", shape));
   });
   add("scale", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
     k.scale(stream, o.out("y", shape), o.x("x", shape), -0.3f);
@@ -350,6 +377,7 @@ std::vector<Case> all_cases() {
   add_matmul_cases(cases);
   add_epilogue_cases(cases);
   add_attention_cases(cases);
+  add_merge_cases(cases);
   add_rope_cases(cases);
   add_norm_cases(cases);
   add_activation_cases(cases);
@@ -395,7 +423,8 @@ void expect_parity(const Case& c, Workbench& bench, DType type) {
   c.run(cpu_kernels(), bench.stream, again);
   actual.expect_guards_untouched();
   ASSERT_EQ(actual.outputs().size(), exact.outputs().size());
-  const double noise = type == DType::bf16 ? std::max(kF32Noise, c.bf16_noise) : kF32Noise;
+  const double inside = type == DType::bf16 ? c.bf16_noise : type == DType::f16 ? c.bf16_noise / 8 : 0;
+  const double noise = std::max(kF32Noise, inside);
   for (size_t i = 0; i < exact.outputs().size(); ++i) {
     const auto& [name, tensor] = actual.outputs()[i];
     const std::vector<double> expected = bench.values(exact.outputs()[i].tensor), got = bench.values(tensor);
@@ -418,7 +447,8 @@ TEST_P(CpuParityTest, EqualsReferenceAndRepeats) {
   const Case c = case_named(GetParam());
   for (const int num_threads : {1, 3}) {
     Workbench bench(num_threads);
-    for (const DType type : {DType::f32, DType::bf16}) {
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      if (type == DType::f16 && !c.takes_f16) continue;
       SCOPED_TRACE(fmt::format("{}, {} threads", name_of(type), num_threads));
       expect_parity(c, bench, type);
     }

@@ -32,7 +32,13 @@ TEST(LossScalerTest, HalvesOnOverflowAndGrowsWhenAllIsWell) {
   EXPECT_EQ(s.scale(), 1024);
   LossScaler off(false);
   off.update(true);
+  off.restore(4096, 3);
   EXPECT_EQ(off.scale(), 1);
+  s.restore(4096, 2);
+  s.update(false);
+  EXPECT_EQ(s.scale(), 8192);
+  s.restore(0, 0);
+  EXPECT_EQ(s.scale(), 8192) << "the run before had no scaler";
 }
 
 TEST(GradNormTest, SumsOverParametersAndNamesTheBrokenOne) {

@@ -6,16 +6,12 @@ namespace {
 
 // Puts a NaN into one weight of one rank: its gradients break there first.
 void poison(Trainer& trainer, const std::string& name) {
-  for (const AdamW::State& s : trainer.optimizer().states())
-    if (s.param->name == name) {
-      s.master.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-      trainer.optimizer().masters_changed();
-    }
+  overwrite(trainer, name, std::numeric_limits<float>::quiet_NaN());
 }
 
 std::string failure_of(const Recipe& recipe, int poisoned_rank) {
   try {
-    run_ranks(recipe.mesh.dp, [&](Communicator& world) {
+    run_ranks(recipe.mesh.size(), [&](Communicator& world) {
       TestRank rank(cpu_kernels());
       const SyntheticBatches batches = batches_of(recipe);
       Trainer trainer(rank.context, world, recipe, batches);
@@ -48,10 +44,10 @@ TEST(NotFiniteTest, SkipsTheStepWhereTheRecipeSaysSo) {
     Trainer trainer(rank.context, world, recipe, batches);
     poison(trainer, "layers.0.attention.query.weight");
     Trained before;
-    collect(trainer, before);
+    collect(recipe, trainer, before);
     EXPECT_TRUE(trainer.step().was_skipped);
     Trained after;
-    collect(trainer, after);
+    collect(recipe, trainer, after);
     EXPECT_EQ(before.weights[1], after.weights[1]);
     EXPECT_EQ(trainer.next_step(), 1);
   });

@@ -3,6 +3,7 @@
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/train/trainer.h"
+#include "weft/train/whole_tensors.h"
 
 namespace weft {
 
@@ -19,7 +20,7 @@ inline Recipe small_recipe(const std::string& family, Precision precision, int d
   r.train.accumulation = accumulation;
   r.train.micro_batch = rows / (dp * accumulation);
   r.optimizer.schedule = {.decay = Decay::cosine, .lr = 1e-3, .min_lr = 1e-4, .warmup = 3, .steps = 100};
-  r.mesh.dp = dp;
+  r.mesh.shape.shard = dp;
   return r;
 }
 
@@ -34,14 +35,19 @@ struct Trained {
   std::vector<std::vector<float>> gradients, weights;  // of the last step, by parameter
 };
 
-inline void collect(Trainer& trainer, Trained& out) {
-  for (const AdamW::State& s : trainer.optimizer().states()) {
-    out.names.push_back(s.param->name);
-    const auto copy = [](const Tensor& t) {
+// Collective: whole tensors, put together from all ranks.
+inline void collect(const Recipe& recipe, Trainer& trainer, Trained& out) {
+  const auto owned = trainer.optimizer().owned();
+  WholeTensors whole(recipe, trainer.mesh(), owned);
+  const std::vector<Tensor> gradients = gradients_of(owned), masters = masters_of(owned);
+  for (const auto& info : whole.all()) {
+    const auto copy = [&](std::span<const Tensor> parts) {
+      const Tensor t = whole.gather(info, parts);
       return std::vector<float>(t.data<float>(), t.data<float>() + t.numel());
     };
-    out.gradients.push_back(copy(s.param->grad));
-    out.weights.push_back(copy(s.master));
+    out.names.push_back(info.name);
+    out.gradients.push_back(copy(gradients));
+    out.weights.push_back(copy(masters));
   }
 }
 
@@ -55,13 +61,23 @@ inline Trained train_rank(const Recipe& recipe, Communicator& world, int steps, 
     const StepResult r = trainer.step();
     out.losses.push_back(r.loss), out.norms.push_back(r.grad_norm);
   }
-  collect(trainer, out);
+  collect(recipe, trainer, out);
   return out;
+}
+
+// Puts a number into the first element of a weight.
+inline void overwrite(Trainer& trainer, const std::string& name, float value) {
+  for (const Owned& o : trainer.optimizer().owned())
+    for (const Piece& piece : o.pieces)
+      if (piece.param->name == name && piece.first == 0) {
+        o.master.data<float>()[piece.offset] = value;
+        trainer.optimizer().masters_changed();
+      }
 }
 
 inline Trained train_threads(const Recipe& recipe, int steps, int threads = 1) {
   Trained out;
-  run_ranks(recipe.mesh.dp, [&](Communicator& world) {
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
     Trained mine = train_rank(recipe, world, steps, threads);
     if (world.rank() == 0) out = std::move(mine);
   });

@@ -17,18 +17,21 @@ void Param::pack(Context& context, Packed& p, bool transpose_b) {
 namespace {
 
 template <class T>
-void fill_normal(Context& context, const Param& param, uint64_t seed, T* out) {
+void fill_normal(Context& context, const Param& param, uint64_t seed, T* out, int64_t first, int64_t count) {
   const uint64_t name = name_hash(param.name);
-  context.stream.team().parallel_for(param.shape.numel(), 1 << 14, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) out[i] = T(param.init.std * philox_normal(seed, name, uint64_t(i)));
+  context.stream.team().parallel_for(count, 1 << 14, [&](int64_t begin, int64_t end, int) {
+    param.placement.each_run(first + begin, end - begin, [&](int64_t local, int64_t global, int64_t n) {
+      for (int64_t i = 0; i < n; ++i)
+        out[local - first + i] = T(param.init.std * philox_normal(seed, name, uint64_t(global + i)));
+    });
   });
 }
 
 }  // namespace
 
-void initialize(Context& context, const Param& param, uint64_t seed, const Tensor& out) {
-  check(out.shape() == param.shape, "{}: initial value of shape {}, not {}", param.name, out.shape().to_string(),
-        param.shape.to_string());
+void initialize(Context& context, const Param& param, uint64_t seed, const Tensor& out, int64_t first) {
+  check(first >= 0 && first + out.numel() <= param.shape.numel(), "{}: initial values {}+{} of {}", param.name, first,
+        out.numel(), param.shape.numel());
   switch (param.init.kind) {
     case Init::Kind::zeros: return context.kernels.fill(context.stream, out, 0);
     case Init::Kind::ones: return context.kernels.fill(context.stream, out, 1);
@@ -36,9 +39,9 @@ void initialize(Context& context, const Param& param, uint64_t seed, const Tenso
   }
   if (out.device() == Device::meta) return;
   if (out.dtype() == DType::f64)
-    fill_normal(context, param, seed, out.data<double>());
+    fill_normal(context, param, seed, out.data<double>(), first, out.numel());
   else
-    fill_normal(context, param, seed, out.data<float>());
+    fill_normal(context, param, seed, out.data<float>(), first, out.numel());
 }
 
 }  // namespace weft

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "weft/autograd/context.h"
+#include "weft/autograd/placement.h"
 
 namespace weft {
 
@@ -19,12 +20,14 @@ struct Init {
 
 class Param {
  public:
-  Param(std::string name_, Shape shape_, Init init_) : name(std::move(name_)), shape(shape_), init(init_) {}
+  Param(std::string name_, const Placement& placement_, Init init_)
+      : name(std::move(name_)), placement(placement_), shape(placement_.shape), init(init_) {}
   Param(const Param&) = delete;
   Param& operator=(const Param&) = delete;
 
   const std::string name;  // "layers.0.attention.query.weight"
-  const Shape shape;
+  const Placement placement;
+  const Shape shape;  // of what this rank holds
   const Init init;
   bool trainable = true;
   bool decays() const { return shape.rank() >= 2; }  // weight decay is for matrices, not for biases and norms
@@ -48,6 +51,12 @@ class Param {
     return p.tensor;
   }
   void value_changed() { ++version_; }
+  // Gives the value's memory back, with what was packed of it.
+  void drop_value() {
+    value = {};
+    for (Packed& p : packed_) p = {};
+    ++version_;
+  }
 
  private:
   struct Packed {
@@ -61,7 +70,8 @@ class Param {
   Packed packed_[2];
 };
 
-// The initial value, f32 or f64 into `out` of the parameter's shape.
-void initialize(Context& context, const Param& param, uint64_t seed, const Tensor& out);
+// The initial values of elements [first, first + out.numel()) of what this rank holds, counted row by row, into `out`
+// (f32 or f64). A function of the seed, the name and the place in the whole: cuts agree with the uncut weight.
+void initialize(Context& context, const Param& param, uint64_t seed, const Tensor& out, int64_t first = 0);
 
 }  // namespace weft

@@ -25,26 +25,36 @@ void Tape::backward() {
   while (!nodes_.empty()) {
     Node* node = nodes_.back();
     nodes_.pop_back();
-    const size_t pending = weight_work_.size();
-    node->backward(*this);
-    if (weight_work_.size() == pending) node->~Node();
+    node->start_backward(*this);
+    // Half of what is queued hides this collective, the rest the next one: regions begin and end with one each.
+    if (node->is_started && when_ == WeightGrads::under_collectives)
+      for (int left = (weight_parts_ + 1) / 2; left > 0; --left) run_weight_part();
+    if (!node->backward(*this)) node->~Node();
   }
+  if (when_ == WeightGrads::under_collectives) backward_weights();
   reset_if_done();
 }
 
 void Tape::backward_weights() {
-  for (; weight_work_done_ < weight_work_.size(); ++weight_work_done_) {
-    Node* node = weight_work_[weight_work_done_];
-    node->backward_weight();
-    node->~Node();
-  }
+  while (weight_work_done_ < weight_work_.size()) run_weight_part();
   reset_if_done();
+}
+
+void Tape::run_weight_part() {
+  Node* node = weight_work_[weight_work_done_];
+  node->backward_weight(next_part_);
+  --weight_parts_;
+  if (++next_part_ < node->weight_parts()) return;
+  next_part_ = 0;
+  ++weight_work_done_;
+  node->~Node();
 }
 
 void Tape::reset_if_done() {
   if (!nodes_.empty() || weight_work_done_ < weight_work_.size()) return;
   weight_work_.clear();
   weight_work_done_ = 0;
+  next_part_ = weight_parts_ = 0;
   arena_.reset();
 }
 
@@ -52,23 +62,23 @@ void Tape::reset_if_done() {
 struct Tape::InnerWeights final : Tape::Node {
   Tape& inner;
   explicit InnerWeights(Tape& t) : inner(t) {}
-  void backward(Tape&) override {}
-  void backward_weight() override { inner.backward_weights(); }
+  bool backward(Tape&) override { return false; }
+  void backward_weight(int) override { inner.backward_weights(); }
 };
 
 Tape& Tape::borrow_inner() {
-  // With weight gradients at once, an inner tape is done when it comes back, and one serves all.
+  // Unless weight gradients are for later, an inner tape is done when it comes back, and one serves all.
   if (inner_borrowed_ == inner_.size()) inner_.push_back(std::make_unique<Tape>(when_));
   return *inner_[inner_borrowed_++];
 }
 
 void Tape::return_inner(Tape& inner) {
-  if (when_ == WeightGrads::now) {
+  if (when_ != WeightGrads::later) {
     inner.clear();
     --inner_borrowed_;
     return;
   }
-  weight_work_.push_back(new (arena_.allocate(sizeof(InnerWeights), alignof(InnerWeights))) InnerWeights(inner));
+  queue_weight_half(*new (arena_.allocate(sizeof(InnerWeights), alignof(InnerWeights))) InnerWeights(inner));
 }
 
 void Tape::clear() {

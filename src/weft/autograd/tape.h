@@ -22,14 +22,19 @@ struct Var {
   explicit operator bool() const { return bool(value); }
 };
 
-// When the weight half of a backward runs: at once, or when backward_weights() is called.
-enum class WeightGrads : uint8_t { now, later };
+// When the weight half of a backward runs: at once, under the collectives of the backward, or when backward_weights()
+// is called.
+enum class WeightGrads : uint8_t { now, under_collectives, later };
 
 // An op is a struct with attributes, what it keeps, and
 //   static constexpr std::string_view kName;
 //   Tensor forward(Context&, const Tensor&...);           or std::array<Tensor, M>
 //   Tensor backward(Context&, const Tensor& dy);          or arrays: N inputs from M outputs; void when N is 0
 //   void backward_weight(Context&, const Tensor& dy);     optional: the gradient of the weights it owns
+// A weight half of several matrix products may come in parts, so that each can hide a collective of its own:
+//   static constexpr int kWeightParts;  void backward_weight(Context&, const Tensor& dy, int part);
+// A collective that weight halves can hide has, instead of backward,
+//   void start_backward(Context&, const Tensor& dy);      and Tensor finish_backward(Context&);
 // Gradients may be empty tensors: an output that nothing used has an empty dy, and an input that needs no gradient
 // may be given one. An op whose dy are all empty is skipped, unless it says `static constexpr bool kAlwaysBackward =
 // true`, which collectives must: the other ranks of the group wait for them.
@@ -52,6 +57,7 @@ class Tape {
   void backward_weights();
 
   const Tensor& grad(const Var& v) const { return grads_[size_t(v.slot)]; }
+  Tensor take_grad_of(const Var& v) { return std::move(grads_[size_t(v.slot)]); }
   WeightGrads when() const { return when_; }
   size_t num_nodes() const { return nodes_.size(); }
   // Forgets everything recorded; memory is kept for the next micro-batch.
@@ -65,8 +71,11 @@ class Tape {
  private:
   struct Node {
     virtual ~Node() = default;
-    virtual void backward(Tape&) = 0;
-    virtual void backward_weight() {}
+    virtual void start_backward(Tape&) {}
+    virtual bool backward(Tape&) = 0;  // whether it has queued its weight half, and so lives on
+    virtual void backward_weight(int /*part*/) {}
+    virtual int weight_parts() const { return 1; }
+    bool is_started = false;  // a collective is under way
   };
   template <class Op, size_t N, size_t M>
   struct NodeOf;
@@ -84,6 +93,11 @@ class Tape {
   Tensor take_grad(int slot) {
     return is_leaf_[size_t(slot)] ? grads_[size_t(slot)] : std::move(grads_[size_t(slot)]);
   }
+  void queue_weight_half(Node& node) {
+    weight_work_.push_back(&node);
+    weight_parts_ += node.weight_parts();
+  }
+  void run_weight_part();
   void reset_if_done();
 
   WeightGrads when_;
@@ -91,6 +105,7 @@ class Tape {
   std::vector<Node*> nodes_;
   std::vector<Node*> weight_work_;
   size_t weight_work_done_ = 0;
+  int next_part_ = 0, weight_parts_ = 0;  // of the first one that is not done; of all that are not
   std::vector<Tensor> grads_;
   std::vector<bool> is_leaf_;
   std::vector<std::unique_ptr<Tape>> inner_;
@@ -98,8 +113,16 @@ class Tape {
 };
 
 template <class Op, class Dy>
-concept HasWeightHalf = requires(Op op, Context& context, const Dy& dy) {
+concept HasWeightParts = requires(Op op, Context& context, const Dy& dy) {
+  op.backward_weight(context, dy, 0);
+};
+template <class Op, class Dy>
+concept HasWeightHalf = HasWeightParts<Op, Dy> || requires(Op op, Context& context, const Dy& dy) {
   op.backward_weight(context, dy);
+};
+template <class Op>
+concept IsStartedCollective = requires(Op op, Context& context) {
+  op.finish_backward(context);
 };
 
 // One-element arrays are written as plain tensors in ops; here both become arrays.
@@ -122,9 +145,51 @@ struct Tape::NodeOf final : Tape::Node {
   NodeOf(Context& c, Op o, std::array<int, N> i, std::array<int, M> y)
       : context(c), op(std::move(o)), in(i), out(y) {}
 
-  void backward(Tape& tape) override {
-    if (!take_gradients(tape)) return;
-    {
+  void start_backward([[maybe_unused]] Tape& tape) override {
+    if constexpr (IsStartedCollective<Op>) {
+      take_gradients(tape);
+      const ObservedOp observed(context, Op::kName, OpObserver::Phase::backward);
+      op.start_backward(context, dy);
+      this->is_started = true;
+    }
+  }
+  bool backward(Tape& tape) override {
+    if constexpr (IsStartedCollective<Op>) {
+      const ObservedOp observed(context, Op::kName, OpObserver::Phase::backward);
+      tape.accumulate(context, in[0], op.finish_backward(context));
+      return false;
+    } else {
+      if (!take_gradients(tape)) return false;
+      backward_input(tape);
+      if constexpr (HasWeightHalf<Op, Dy>) {
+        if (tape.when_ != WeightGrads::now) {
+          tape.queue_weight_half(*this);
+          return true;
+        }
+        for (int part = 0; part < weight_parts(); ++part) backward_weight(part);
+      }
+      return false;
+    }
+  }
+  void backward_weight([[maybe_unused]] int part) override {
+    if constexpr (HasWeightHalf<Op, Dy>) {
+      const ObservedOp observed(context, Op::kName, OpObserver::Phase::backward_weight);
+      if constexpr (HasWeightParts<Op, Dy>)
+        op.backward_weight(context, dy, part);
+      else
+        op.backward_weight(context, dy);
+    }
+  }
+  int weight_parts() const override {
+    if constexpr (HasWeightParts<Op, Dy>)
+      return Op::kWeightParts;
+    else
+      return 1;
+  }
+
+ private:
+  void backward_input([[maybe_unused]] Tape& tape) {
+    if constexpr (!IsStartedCollective<Op>) {
       const ObservedOp observed(context, Op::kName, OpObserver::Phase::backward);
       if constexpr (N == 0) {
         if constexpr (requires { op.backward(context, dy); }) op.backward(context, dy);
@@ -133,21 +198,7 @@ struct Tape::NodeOf final : Tape::Node {
         for (size_t i = 0; i < N; ++i) tape.accumulate(context, in[i], std::move(dx[i]));
       }
     }
-    if constexpr (HasWeightHalf<Op, Dy>) {
-      if (tape.when_ == WeightGrads::now)
-        backward_weight();
-      else
-        tape.weight_work_.push_back(this);
-    }
   }
-  void backward_weight() override {
-    if constexpr (HasWeightHalf<Op, Dy>) {
-      const ObservedOp observed(context, Op::kName, OpObserver::Phase::backward_weight);
-      op.backward_weight(context, dy);
-    }
-  }
-
- private:
   bool take_gradients(Tape& tape) {
     bool any = false;
     if constexpr (M == 1) {
@@ -155,7 +206,7 @@ struct Tape::NodeOf final : Tape::Node {
     } else {
       for (size_t i = 0; i < M; ++i) any |= bool(dy[i] = tape.take_grad(out[i]));
     }
-    if constexpr (requires { Op::kAlwaysBackward; }) any = true;
+    if constexpr (requires { Op::kAlwaysBackward; } || IsStartedCollective<Op>) any = true;
     return any;
   }
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "weft/base/function_ref.h"
 #include "weft/comm/collective.h"
 #include "weft/comm/pending.h"
 #include "weft/comm/rank_progress.h"
@@ -54,6 +55,11 @@ class Communicator {
 
   // Ranks that give the same color form a group, ordered by (key, rank). `label` names it in messages and traces.
   virtual std::unique_ptr<Communicator> split(int color, int key, std::string_view label) = 0;
+
+  // The same where every rank knows everybody's color; a group keeps the order of the ranks.
+  virtual std::unique_ptr<Communicator> split_by(FunctionRef<int(int rank)> color_of, std::string_view label) {
+    return split(color_of(rank()), rank(), label);
+  }
 
   // Memory that the ranks of a machine reduce in place, fastest of all: use it for gradient buckets. Other tensors
   // are served too. Counted by `allocator` as its own. A collective call: every rank of the group asks for as much.

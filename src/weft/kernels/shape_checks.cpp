@@ -1,6 +1,8 @@
 // Shape checks: what every kernel of the table demands of its arguments, said once for the backends that check.
 #include "weft/kernels/shape_checks.h"
 
+#include <limits>
+
 namespace weft::shapes {
 namespace {
 
@@ -71,19 +73,24 @@ void check_epilogue(const Op& op, const MatmulArgs& args) {
   }
 }
 
-void check_starts(const Op& op, const AttentionShape& s, int64_t num_queries, int64_t num_keys) {
-  op.that(s.num_sequences > 0 && s.q_start && s.k_start, "num_sequences, q_start and k_start must be given");
-  for (int i = 0; i < s.num_sequences; ++i)
-    if (s.q_start[i] > s.q_start[i + 1] || s.k_start[i] > s.k_start[i + 1])
-      throw Error("{}: sequence {} ends before it begins (query rows {} to {}, key rows {} to {})", op.name, i,
-                  s.q_start[i], s.q_start[i + 1], s.k_start[i], s.k_start[i + 1]);
-  const int32_t q_first = s.q_start[0], q_last = s.q_start[s.num_sequences];
-  if (q_first != 0 || q_last != num_queries)
-    throw Error("{}: the sequences cover query rows {} to {}, but must cover 0 to {}", op.name, q_first, q_last,
-                num_queries);
-  const int32_t k_first = s.k_start[0], k_last = s.k_start[s.num_sequences];
-  if (k_first < 0 || k_last > num_keys)
-    throw Error("{}: the sequences cover key rows {} to {}, but there are {}", op.name, k_first, k_last, num_keys);
+void check_spans(const Op& op, const AttentionShape& s, int64_t num_queries, int64_t num_keys) {
+  op.that(s.num_spans == 0 || s.spans, "num_spans is not 0, but spans is null");
+  int32_t row = 0;
+  for (int i = 0; i < s.num_spans; ++i) {
+    const AttentionSpan& a = s.spans[i];
+    if (a.q_begin > a.q_end || a.k_begin > a.k_end)
+      throw Error("{}: span {} ends before it begins (query rows {} to {}, key rows {} to {})", op.name, i, a.q_begin,
+                  a.q_end, a.k_begin, a.k_end);
+    if (a.q_begin < row || a.q_end > num_queries)
+      throw Error("{}: span {} covers query rows {} to {}, but must lie in {} to {}", op.name, i, a.q_begin, a.q_end,
+                  row, num_queries);
+    if (a.k_begin < 0 || a.k_end > num_keys)
+      throw Error("{}: span {} covers key rows {} to {}, but there are {}", op.name, i, a.k_begin, a.k_end, num_keys);
+    if (a.first_key < 0 || a.first_key + int64_t(a.k_end - a.k_begin) > kMaxKeys)
+      throw Error("{}: the keys of span {} are at positions {} to {}, but a sequence has at most {}", op.name, i,
+                  a.first_key, a.first_key + int64_t(a.k_end - a.k_begin), kMaxKeys);
+    row = a.q_end;
+  }
 }
 
 void check_probability(const Op& op, float p) {
@@ -97,10 +104,13 @@ void check_qkv(const Op& op, const Tensor& q, const Tensor& k, const Tensor& v, 
   op.shape("k", k, {k.dim(0), s.num_kv_heads, s.head_dim});
   op.dtype("k", k, q.dtype());
   op.like("v", v, k);
-  if (s.num_kv_heads <= 0 || s.num_heads % s.num_kv_heads != 0)
+  if (s.num_heads < 0 || s.num_kv_heads < 0 || (s.num_kv_heads ? s.num_heads % s.num_kv_heads : s.num_heads) != 0)
     throw Error("{}: {} query heads cannot share {} key/value heads evenly", op.name, s.num_heads, s.num_kv_heads);
   op.that(s.scale != 0, "the scale of the scores is 0; it is usually 1 / sqrt(head_dim)");
-  check_starts(op, s, q.dim(0), k.dim(0));
+  if (s.first_head < 0 || (s.total_heads && s.first_head + s.num_heads > s.total_heads))
+    throw Error("{}: heads {} to {} are not among the layer's {}", op.name, s.first_head, s.first_head + s.num_heads,
+                s.total_heads);
+  check_spans(op, s, q.dim(0), k.dim(0));
 }
 
 }  // namespace
@@ -146,6 +156,23 @@ void check_attention_backward(const AttentionBackwardArgs& args) {
   op.statistic("lse", args.lse, args.q.dim(0) * args.shape.num_heads, args.q);
 }
 
+void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse) {
+  const Op op{"attention_merge"};
+  op.rank("part", part, 3);
+  op.shape("acc", acc, part.shape());
+  op.statistic("acc", acc, part.numel(), part);
+  op.shape("acc_lse", acc_lse, {part.dim(1), part.dim(0)});
+  op.statistic("acc_lse", acc_lse, acc_lse.numel(), part);
+  op.like("part_lse", part_lse, acc_lse);
+}
+
+void check_accumulate(const Tensor& sum, const Tensor& x) {
+  const Op op{"accumulate"};
+  op.present("x", x);
+  op.shape("sum", sum, x.shape());
+  op.statistic("sum", sum, x.numel(), x);
+}
+
 void check_rope(const RopeArgs& args) {
   const Op op{"rope"};
   op.rank("x", args.x, 3);
@@ -189,14 +216,14 @@ void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey& key) {
   check_probability({"dropout"}, key.p);
 }
 
-void check_embedding(const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                      const int32_t* positions) {
   const Op op{"embedding"};
   op.rank("y", y, 2);
   op.rank("table", table, 2);
   op.shape("table", table, {table.dim(0), y.dim(1)});
   op.dtype("table", table, y.dtype());
-  op.indices("ids", ids, y.dim(0), 0, table.dim(0));
+  op.indices("ids", ids.ids, y.dim(0), 0, ids.total ? ids.total : table.dim(0));
   if (!position_table) return;
   op.rank("position_table", position_table, 2);
   op.shape("position_table", position_table, {position_table.dim(0), y.dim(1)});
@@ -204,13 +231,13 @@ void check_embedding(const Tensor& y, const Tensor& table, const int32_t* ids, c
   op.indices("positions", positions, y.dim(0), 0, position_table.dim(0));
 }
 
-void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const int32_t* ids) {
+void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
   const Op op{"embedding_backward"};
   op.rank("dtable", dtable, 2);
   op.rank("dy", dy, 2);
   op.shape("dtable", dtable, {dtable.dim(0), dy.dim(1)});
   op.statistic("dtable", dtable, dtable.numel(), dy);
-  op.indices("ids", ids, dy.dim(0), 0, dtable.dim(0));
+  op.indices("ids", ids.ids, dy.dim(0), 0, ids.total ? ids.total : dtable.dim(0));
 }
 
 void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32_t* targets) {
@@ -218,6 +245,40 @@ void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32
   op.rank("logits", logits, 2);
   op.statistic("losses", losses, logits.dim(0), logits);
   op.indices("targets", targets, logits.dim(0), -1, logits.dim(1));
+}
+
+namespace {
+
+// Of a row, these are the columns from `first_column` on: a target may lie in any other.
+void check_columns(const Op& op, const Tensor& logits, const int32_t* targets, int64_t first_column) {
+  op.rank("logits", logits, 2);
+  op.indices("targets", targets, logits.dim(0), -1, std::numeric_limits<int32_t>::max());
+  op.that(first_column >= 0, "first_column is negative");
+}
+
+}  // namespace
+
+void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                               int64_t first_column) {
+  const Op op{"cross_entropy_stats"};
+  check_columns(op, logits, targets, first_column);
+  op.shape("stats", stats, {logits.dim(0), 3});
+  op.statistic("stats", stats, 3 * logits.dim(0), logits);
+}
+
+void check_cross_entropy_combine(const Tensor& losses, const Tensor& lse, const Tensor& stats) {
+  const Op op{"cross_entropy_combine"};
+  op.rank("stats", stats, 3);
+  op.shape("stats", stats, {stats.dim(0), lse.numel(), 3});
+  op.like("losses", losses, lse);
+  op.dtype("stats", stats, lse.dtype());
+}
+
+void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                                  int64_t first_column) {
+  const Op op{"cross_entropy_gradient"};
+  check_columns(op, logits, targets, first_column);
+  op.statistic("lse", lse, logits.dim(0), logits);
 }
 
 void check_convert(const Tensor& y, const Tensor& x) {

@@ -4,18 +4,25 @@
 
 namespace weft::shapes {
 
-// Each throws Error "op: tensor is ..., but must be ...". Host arrays of ids and starts are read; tensors are not.
+// Each throws Error "op: tensor is ..., but must be ...". Host arrays of ids and spans are read; tensors are not.
 void check_matmul(const MatmulArgs&);
 void check_attention(const AttentionArgs&);
 void check_attention_backward(const AttentionBackwardArgs&);
+void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
+void check_accumulate(const Tensor& sum, const Tensor& x);
 void check_rope(const RopeArgs&);
 void check_norm(const NormArgs&);
 void check_norm_backward(const NormBackwardArgs&);
 void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey&);
-void check_embedding(const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                      const int32_t* positions);
-void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const int32_t* ids);
+void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const TableRows& ids);
 void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32_t* targets);
+void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                               int64_t first_column);
+void check_cross_entropy_combine(const Tensor& losses, const Tensor& lse, const Tensor& stats);
+void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                                  int64_t first_column);
 void check_convert(const Tensor& y, const Tensor& x);
 void check_fill(const Tensor& y);
 void check_sum_rows(const Tensor& y, const Tensor& x);
@@ -30,7 +37,9 @@ struct Named {
 // All tensors are floats of one shape and one dtype, those of the first: the element-wise ops.
 void check_alike(std::string_view op, std::initializer_list<Named> tensors);
 
-// How many of its sequence's keys a query row sees; rows and keys are counted inside the sequence.
+constexpr int64_t kMaxKeys = int64_t(1) << 24;  // of one sequence: the index of dropout has room for no more
+
+// How many of its span's keys a query row sees; rows and keys are counted inside the span.
 inline int64_t num_visible_keys(bool causal, int64_t query, int64_t num_queries, int64_t num_keys) {
   if (!causal) return num_keys;
   const int64_t visible = num_keys - num_queries + query + 1;

@@ -4,10 +4,9 @@
 #include <cmath>
 
 #include "weft/autograd/ops/add.h"
-#include "weft/autograd/ops/dropout.h"
 #include "weft/autograd/ops/embedding.h"
-#include "weft/autograd/ops/head_loss.h"
 #include "weft/autograd/recompute.h"
+#include "weft/parallel/head_loss.h"
 
 namespace weft {
 namespace {
@@ -42,29 +41,45 @@ MlpConfig mlp_config(const ModelConfig& c) {
 
 }  // namespace
 
-Decoder::Block::Block(const std::string& name, int layer, const ModelConfig& c, const RopeTable* rope)
-    : attention_norm(name + ".attention_norm", c.norm, c.hidden, c.bias, c.norm_eps),
-      attention(name + ".attention", layer, attention_config(c), rope),
-      mlp_norm(name + ".mlp_norm", c.norm, c.hidden, c.bias, c.norm_eps),
-      mlp(name + ".mlp", mlp_config(c)) {}
+Decoder::Block::Block(const std::string& name, int layer, const ModelConfig& c, const RopeTable* rope,
+                      const Partition& partition)
+    : attention_norm(name + ".attention_norm", c.norm, partition.tensor.replicated({c.hidden}), c.bias, c.norm_eps),
+      attention(name + ".attention", layer, attention_config(c), rope, partition),
+      mlp_norm(name + ".mlp_norm", c.norm, partition.tensor.replicated({c.hidden}), c.bias, c.norm_eps),
+      mlp(name + ".mlp", mlp_config(c), partition) {}
 
-Var Decoder::Block::operator()(const Var& x, const Pass& pass) {
+Var Decoder::Block::operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed) {
+  using What = RecomputePolicy::What;
+  const auto run = [&](auto& layer, const Var& in, What what) {
+    if (!x.context->tape || recomputed != what) return layer(in, pass);
+    return recompute([&layer, &pass](const Var& again) { return layer(again, pass); }, in);
+  };
   const auto [residual, normed] = attention_norm.branch(x);
-  const auto [sum, normed_sum] = mlp_norm.add(residual, attention(normed, pass));
-  return sum + mlp(normed_sum, pass);
+  const auto [sum, normed_sum] = mlp_norm.add(residual, run(attention, normed, What::attention));
+  return sum + run(mlp, normed_sum, What::mlp);
 }
 
-Decoder::Decoder(const ModelConfig& c)
-    : config_(c),
-      embedding_dropout_site_(name_hash("embedding")),
-      embedding_("embedding.weight", {c.vocab, c.hidden}, Init::normal(c.init_std)),
-      final_norm_("final_norm", c.norm, c.hidden, c.bias, c.norm_eps) {
-  if (c.position == PositionKind::learned)
-    position_.emplace("position.weight", Shape{c.context, c.hidden}, Init::normal(c.init_std));
+Decoder::Decoder(const ModelConfig& c, const Partition& partition, const DecoderPart& part, Param* embedding)
+    : config_(c), tensor_(partition.tensor), part_(part), embedding_dropout_site_(name_hash("embedding")) {
+  if (part_.num_layers < 0) part_.num_layers = c.layers - part_.first_layer;
+  Placement table(Shape{c.vocab, c.hidden});
+  table.cut(0, tensor_.cut(c.vocab));
+  table.is_tied = c.tie_embeddings && part_.is_tied_elsewhere;
+  if (part_.has_embedding) {
+    embedding_.emplace("embedding.weight", table, Init::normal(c.init_std));
+    if (c.position == PositionKind::learned)
+      position_.emplace("position.weight", tensor_.replicated_inside({c.context, c.hidden}), Init::normal(c.init_std));
+  }
   const RopeTable* rope = c.position == PositionKind::rope ? &rope_ : nullptr;
-  for (int64_t i = 0; i < c.layers; ++i)
-    blocks_.push_back(std::make_unique<Block>(fmt::format("layers.{}", i), int(i), c, rope));
-  if (!c.tie_embeddings) head_.emplace("head.weight", Shape{c.vocab, c.hidden}, Init::normal(c.init_std));
+  for (int64_t i = part_.first_layer; i < part_.first_layer + part_.num_layers; ++i)
+    blocks_.push_back(std::make_unique<Block>(fmt::format("layers.{}", i), int(i), c, rope, partition));
+  if (!part_.has_head) return;
+  final_norm_.emplace("final_norm", c.norm, tensor_.replicated({c.hidden}), c.bias, c.norm_eps);
+  tied_ = embedding_ ? &*embedding_ : embedding;
+  if (!c.tie_embeddings)
+    head_.emplace("head.weight", table, Init::normal(c.init_std));
+  else if (!tied_)
+    head_.emplace("embedding.weight", table, Init::normal(c.init_std));
 }
 
 namespace {
@@ -95,8 +110,12 @@ void Decoder::initialize(Context& context, uint64_t seed) {
 }
 
 void Decoder::allocate(Context& context, DType dtype) {
-  const DType wide = Context::wide(dtype);
   for (Param* param : params()) param->value = context.empty(dtype, param->shape);
+  prepare(context, dtype);
+}
+
+void Decoder::prepare(Context& context, DType dtype) {
+  const DType wide = Context::wide(dtype);
   if (config_.position != PositionKind::rope) return;
   rope_ = {context.empty(wide, {config_.context, config_.head_dim / 2}),
            context.empty(wide, {config_.context, config_.head_dim / 2})};
@@ -107,27 +126,40 @@ void Decoder::allocate(Context& context, DType dtype) {
     fill_rope<float>(rope_, config_.rope_theta, config_.head_dim);
 }
 
-Var Decoder::hidden(Context& context, const Pass& pass, Brackets& brackets) {
-  Var x = apply(context, EmbeddingOp{embedding_, position_ ? &*position_ : nullptr, pass.ids,
-                                     pass.attention.positions, pass.num_tokens});
-  x = dropout(x, pass.dropout(config_.dropout, embedding_dropout_site_, config_.hidden));
-  x = brackets.leave(0, x);
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    Block& block = *blocks_[i];
-    x = brackets.enter(i + 1, x);
-    if (context.tape && recompute_.applies_to(int(i)))
-      x = recompute([&block, &pass](const Var& in) { return block(in, pass); }, x);
-    else
-      x = block(x, pass);
-    x = brackets.leave(i + 1, x);
-  }
-  if (pass.attention.cache) pass.attention.cache->advance(pass.num_tokens);
-  return final_norm_(brackets.enter(blocks_.size() + 1, x));
+Var Decoder::embed(Context& context, const Pass& pass) {
+  const bool is_first = tensor_.rank() == 0;  // of those whose parts make the sum
+  const Var x = apply(context, EmbeddingOp{*embedding_, position_ && is_first ? &*position_ : nullptr, pass.ids,
+                                           pass.attention.positions, pass.num_tokens});
+  return pass.dropout(tensor_.leave(x), config_.dropout, embedding_dropout_site_,
+                      tensor_.tokens(pass.num_tokens).begin);
 }
 
-Var Decoder::loss(Context& context, const Pass& pass, const int32_t* targets, float grad_scale, Brackets& brackets) {
-  const Var h = hidden(context, pass, brackets);
-  return apply(context, HeadLossOp{head_weight(), targets, grad_scale}, h);
+Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets& brackets) {
+  size_t group = 0;
+  Var x = in;
+  if (embedding_) {
+    brackets.enter(group, Var{{}, &context});
+    x = brackets.leave(group++, embed(context, pass));
+  }
+  for (const auto& each : blocks_) {
+    Block& block = *each;
+    const RecomputePolicy::What what = recompute_.of(part_.first_layer + int64_t(&each - blocks_.data()));
+    x = brackets.enter(group, x);
+    if (context.tape && what == RecomputePolicy::What::block)
+      x = recompute([&block, &pass](const Var& again) { return block(again, pass, RecomputePolicy::What::nothing); }, x);
+    else
+      x = block(x, pass, what);
+    x = brackets.leave(group++, x);
+  }
+  if (pass.attention.cache) pass.attention.cache->advance(pass.num_tokens);
+  return final_norm_ ? (*final_norm_)(brackets.enter(group, x)) : x;
+}
+
+Var Decoder::loss(Context& context, const Pass& pass, const Var& x, const int32_t* targets, float grad_scale,
+                  Brackets& brackets) {
+  const Var h = forward(context, pass, x, brackets);
+  const Var sum = head_loss(tensor_, head_weight(), targets, grad_scale, h);
+  return brackets.leave(blocks_.size() + (embedding_ ? 1 : 0), sum);
 }
 
 Var Decoder::logits(const Var& hidden) { return linear(hidden, {&head_weight()}); }
@@ -135,16 +167,20 @@ Var Decoder::logits(const Var& hidden) { return linear(hidden, {&head_weight()})
 std::vector<std::vector<Param*>> Decoder::param_groups() {
   std::vector<std::vector<Param*>> groups;
   const auto collect = [&](Param& p) { groups.back().push_back(&p); };
-  groups.emplace_back();
-  collect(embedding_);
-  if (position_) collect(*position_);
+  if (embedding_) {
+    groups.emplace_back();
+    collect(*embedding_);
+    if (position_) collect(*position_);
+  }
   for (const auto& block : blocks_) {
     groups.emplace_back();
     block->each_param(collect);
   }
-  groups.emplace_back();
-  final_norm_.each_param(collect);
-  if (head_) collect(*head_);
+  if (part_.has_head) {
+    groups.emplace_back();
+    final_norm_->each_param(collect);
+    if (head_) collect(*head_);
+  }
   return groups;
 }
 

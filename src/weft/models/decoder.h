@@ -8,34 +8,45 @@
 #include "weft/nn/attention.h"
 #include "weft/nn/mlp.h"
 #include "weft/parallel/brackets.h"
+#include "weft/parallel/partition.h"
 
 namespace weft {
 
-// Which blocks forget their activations and compute them again in the backward pass.
-struct RecomputePolicy {
-  int every = 0;  // 0: none, 1: every block, n: every n-th block
-  bool applies_to(int block) const { return every > 0 && block % every == 0; }
+// Which layers a rank has, of one model; default-made, all.
+struct DecoderPart {
+  int64_t first_layer = 0, num_layers = -1;  // -1: all from the first on
+  bool has_embedding = true, has_head = true;
+  bool is_tied_elsewhere = false;  // the embedding and the head that is tied to it are on different ranks
+  bool operator==(const DecoderPart&) const = default;
 };
 
 class Decoder {
  public:
-  // head_dim, kv_heads and so on must be complete (models/model_config.h).
-  explicit Decoder(const ModelConfig& config);
+  // head_dim, kv_heads and so on must be complete (models/model_config.h). `embedding`: where a tied head finds the
+  // embedding that another part on this rank has; without it the part with the head alone has a copy of its own.
+  explicit Decoder(const ModelConfig& config, const Partition& partition = {}, const DecoderPart& part = {},
+                   Param* embedding = nullptr);
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
   const ModelConfig& config() const { return config_; }
+  const DecoderPart& part() const { return part_; }
   void set_recompute(RecomputePolicy policy) { recompute_ = policy; }
 
-  // Gives every parameter memory for its value in `dtype` (not for its gradient), and the rotary table its numbers.
+  // Gives every parameter memory for its value in `dtype` (not for its gradient), and what prepare() gives.
   void allocate(Context& context, DType dtype);
+  // Computes the rotary table. Enough where parameters get their memory elsewhere.
+  void prepare(Context& context, DType dtype);
   // Sets the initial values, which are a function of the seed.
   void initialize(Context& context, uint64_t seed);
 
-  // ids -> hidden states after the last norm, [T, H]
-  Var hidden(Context& context, const Pass& pass, Brackets& brackets);
+  // The residual stream [rows, H], from what the part before gave, or from the ids: after the last norm on the part
+  // with the head.
+  Var forward(Context& context, const Pass& pass, const Var& x, Brackets& brackets);
+  Var hidden(Context& context, const Pass& pass, Brackets& brackets) { return forward(context, pass, {}, brackets); }
   // The sum of the cross-entropies of `targets` (-1 ignored); see HeadLossOp for grad_scale.
-  Var loss(Context& context, const Pass& pass, const int32_t* targets, float grad_scale, Brackets& brackets);
+  Var loss(Context& context, const Pass& pass, const Var& x, const int32_t* targets, float grad_scale,
+           Brackets& brackets);
   // Logits [rows, V] of chosen rows of hidden().
   Var logits(const Var& hidden);
 
@@ -43,11 +54,13 @@ class Decoder {
   std::vector<Param*> params();
   // The same, grouped as they are used: embedding, each block, then the final norm and the head.
   std::vector<std::vector<Param*>> param_groups();
+  Param* embedding() { return embedding_ ? &*embedding_ : nullptr; }
 
  private:
   struct Block {
-    Block(const std::string& name, int layer, const ModelConfig& config, const RopeTable* rope);
-    Var operator()(const Var& x, const Pass& pass);
+    Block(const std::string& name, int layer, const ModelConfig& config, const RopeTable* rope,
+          const Partition& partition);
+    Var operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed);
     void each_param(auto&& visit) {
       attention_norm.each_param(visit);
       attention.each_param(visit);
@@ -60,17 +73,21 @@ class Decoder {
     Mlp mlp;
   };
 
-  Param& head_weight() { return head_ ? *head_ : embedding_; }
+  Var embed(Context& context, const Pass& pass);
+  Param& head_weight() { return head_ ? *head_ : *tied_; }
 
   ModelConfig config_;
+  TensorParallel tensor_;
+  DecoderPart part_;
   RecomputePolicy recompute_;
   uint64_t embedding_dropout_site_;
   RopeTable rope_;
-  Param embedding_;                // [V, H]
-  std::optional<Param> position_;  // [context, H]
+  std::optional<Param> embedding_;  // [V, H]
+  Param* tied_ = nullptr;           // the embedding, where it is the head
+  std::optional<Param> position_;   // [context, H]
   std::vector<std::unique_ptr<Block>> blocks_;
-  Norm final_norm_;
-  std::optional<Param> head_;  // [V, H]; absent when tied
+  std::optional<Norm> final_norm_;
+  std::optional<Param> head_;  // [V, H]; absent when tied to an embedding on this rank
 };
 
 }  // namespace weft

@@ -66,13 +66,39 @@ int64_t ModelConfig::num_params() const {
   return layers * block + rest;
 }
 
-double ModelConfig::flops_per_token(int64_t seq_len) const {
-  const double q = double(heads * head_dim), kv = double(kv_heads * head_dim), h = double(hidden);
-  const double block = h * (2 * q + 2 * kv) + (is_gated ? 3 : 2) * h * double(ffn);
+namespace {
+
+constexpr double kPerMultiplyAdd = 2;
+
+// Multiply-adds of one token in one layer's forward pass.
+struct LayerWork {
+  double attention, mlp;
+};
+LayerWork layer_work(const ModelConfig& c, int64_t seq_len) {
+  const double q = double(c.heads * c.head_dim), kv = double(c.kv_heads * c.head_dim), h = double(c.hidden);
   // A token sees (seq_len + 1) / 2 keys on average, in two products of q multiply-adds a key.
-  const double attention = 2 * q * double(seq_len + 1) / 2;
-  constexpr double kForwardAndBackward = 3, kPerMultiplyAdd = 2;
-  return kForwardAndBackward * kPerMultiplyAdd * (double(layers) * (block + attention) + h * double(vocab));
+  return {h * (2 * q + 2 * kv) + 2 * q * double(seq_len + 1) / 2, (c.is_gated ? 3 : 2) * h * double(c.ffn)};
+}
+
+}  // namespace
+
+double ModelConfig::flops_per_token(int64_t seq_len) const {
+  const LayerWork layer = layer_work(*this, seq_len);
+  constexpr double kForwardAndBackward = 3;
+  return kForwardAndBackward * kPerMultiplyAdd *
+         (double(layers) * (layer.attention + layer.mlp) + double(hidden) * double(vocab));
+}
+
+double ModelConfig::recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const {
+  using What = RecomputePolicy::What;
+  const LayerWork layer = layer_work(*this, seq_len);
+  double sum = 0;
+  for (int64_t i = 0; i < layers; ++i) {
+    const What what = policy.of(i);
+    if (what == What::attention || what == What::block) sum += layer.attention;
+    if (what == What::mlp || what == What::block) sum += layer.mlp;
+  }
+  return kPerMultiplyAdd * sum;
 }
 
 void set_activation(ModelConfig& config, const std::string& name) {

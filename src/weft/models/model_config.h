@@ -10,6 +10,14 @@ namespace weft {
 
 enum class PositionKind : uint8_t { rope, learned };
 
+// What is forgotten in the forward pass and computed again in the backward pass.
+struct RecomputePolicy {
+  enum class What : uint8_t { nothing, attention, mlp, block };
+  What what = What::nothing;
+  int every = 1;  // of every n-th block
+  What of(int64_t block) const { return block % every == 0 ? what : What::nothing; }
+};
+
 struct ModelConfig {
   std::string family = "llama";
   int64_t layers = 0;
@@ -36,6 +44,8 @@ struct ModelConfig {
   // Model FLOPs of one training token, forward and backward, attention over `seq_len` tokens counted once where it is
   // causal; a table look-up costs none. Source: Narayanan et al., 2021, without recomputation.
   double flops_per_token(int64_t seq_len) const;
+  // What recomputation adds to that.
+  double recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const;
 };
 
 // Fills what is 0 with what the rest implies; throws UsageError naming the key that makes the shape impossible.

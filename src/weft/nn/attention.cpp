@@ -3,24 +3,59 @@
 
 #include <cmath>
 
-#include "weft/autograd/ops/dropout.h"
 #include "weft/autograd/ops/reshape.h"
 
 namespace weft {
+namespace {
 
-Attention::Attention(const std::string& name, int layer, const AttentionConfig& c, const RopeTable* rope)
+Cut elements(const Cut& heads, int64_t head_dim) {
+  return {heads.begin * head_dim, heads.count * head_dim, heads.total * head_dim};
+}
+
+LinearConfig query_config(const AttentionConfig& c, const HeadCut& cut) {
+  return {.in = c.hidden,
+          .out = c.heads * c.head_dim,
+          .has_bias = c.has_bias,
+          .init_std = c.init_std,
+          .out_cut = elements(cut.heads, c.head_dim)};
+}
+LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut) {
+  return {.in = c.hidden,
+          .out = c.kv_heads * c.head_dim,
+          .has_bias = c.has_bias,
+          .init_std = c.init_std,
+          .out_cut = elements(cut.kv_heads, c.head_dim),
+          .is_shared = cut.is_kv_shared,
+          .is_first_holder = cut.is_first_holder};
+}
+LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const TensorParallel& tensor) {
+  return {.in = c.heads * c.head_dim,
+          .out = c.hidden,
+          .has_bias = c.has_bias,
+          .init_std = c.output_init_std,
+          .in_cut = elements(cut.heads, c.head_dim),
+          .is_first = tensor.rank() == 0};
+}
+
+}  // namespace
+
+Attention::Attention(const std::string& name, int layer, const AttentionConfig& c, const RopeTable* rope,
+                     const Partition& partition)
     : config_(c),
+      tensor_(partition.tensor),
+      cut_(cut_heads(c.heads, c.kv_heads, tensor_.rank(), tensor_.size())),
       layer_(layer),
       rope_(rope),
       attention_dropout_site_(name_hash(name)),
       output_dropout_site_(name_hash(name + ".output")),
-      query_(name + ".query", c.hidden, c.heads * c.head_dim, c.has_bias, c.init_std),
-      key_(name + ".key", c.hidden, c.kv_heads * c.head_dim, c.has_bias, c.init_std),
-      value_(name + ".value", c.hidden, c.kv_heads * c.head_dim, c.has_bias, c.init_std),
-      output_(name + ".output", c.heads * c.head_dim, c.hidden, c.has_bias, c.output_init_std) {
+      query_(name + ".query", query_config(c, cut_)),
+      key_(name + ".key", key_config(c, cut_)),
+      value_(name + ".value", key_config(c, cut_)),
+      output_(name + ".output", output_config(c, cut_, tensor_)) {
   if (c.has_qk_norm) {
-    query_norm_.emplace(name + ".query_norm", NormKind::rms, c.head_dim, false, c.norm_eps);
-    key_norm_.emplace(name + ".key_norm", NormKind::rms, c.head_dim, false, c.norm_eps);
+    const Placement every_head = tensor_.replicated_inside({c.head_dim});
+    query_norm_.emplace(name + ".query_norm", NormKind::rms, every_head, false, c.norm_eps);
+    key_norm_.emplace(name + ".key_norm", NormKind::rms, every_head, false, c.norm_eps);
   }
 }
 
@@ -31,17 +66,28 @@ Var Attention::place(const Var& x, int64_t heads, std::optional<Norm>& head_norm
   return y;
 }
 
-Var Attention::operator()(const Var& x, const Pass& pass) {
-  const auto [q, k, v] = linears(x, query_.weights(), key_.weights(), value_.weights());
-  AttentionOp op{.plan = pass.attention,
-                 .layer = layer_,
-                 .scale = 1 / std::sqrt(float(config_.head_dim)),
-                 .dropout = pass.dropout(config_.dropout, attention_dropout_site_, 1)};
-  const Var y = apply(*x.context, std::move(op), place(q, config_.heads, query_norm_, pass),
-                      place(k, config_.kv_heads, key_norm_, pass),
-                      reshape(v, {pass.num_tokens, config_.kv_heads, config_.head_dim}));
-  const Var out = output_(reshape(y, {pass.num_tokens, config_.heads * config_.head_dim}));
-  return dropout(out, pass.dropout(config_.dropout, output_dropout_site_, config_.hidden));
+Var Attention::attend(const Var& q, const Var& k, const Var& v, const Pass& pass) const {
+  const float scale = 1 / std::sqrt(float(config_.head_dim));
+  const DropoutKey dropout = pass.dropout_key(config_.dropout, attention_dropout_site_);
+  if (!pass.context_plan)
+    return apply(*q.context, AttentionOp{.plan = pass.attention, .layer = layer_, .scale = scale, .dropout = dropout},
+                 q, k, v);
+  return context_attention(q, k, v,
+                           {.parallel = *pass.context_parallel,
+                            .plan = *pass.context_plan,
+                            .scale = scale,
+                            .dropout = dropout,
+                            .first_head = pass.attention.first_head,
+                            .total_heads = pass.attention.total_heads});
+}
+
+Var Attention::operator()(const Var& residual, const Pass& pass) {
+  const int64_t heads = cut_.heads.count, kv_heads = cut_.kv_heads.count;
+  const auto [q, k, v] = linears(tensor_.enter(residual), query_.weights(), key_.weights(), value_.weights());
+  const Var y = attend(place(q, heads, query_norm_, pass), place(k, kv_heads, key_norm_, pass),
+                       reshape(v, {pass.num_tokens, kv_heads, config_.head_dim}), pass);
+  const Var out = tensor_.leave(output_(reshape(y, {pass.num_tokens, heads * config_.head_dim})));
+  return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include "weft/nn/linear.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/pass.h"
+#include "weft/parallel/partition.h"
 
 namespace weft {
 
@@ -19,9 +20,10 @@ struct AttentionConfig {
 class Attention {
  public:
   // rope: null where positions are learned; outlives the layer.
-  Attention(const std::string& name, int layer, const AttentionConfig& config, const RopeTable* rope);
+  Attention(const std::string& name, int layer, const AttentionConfig& config, const RopeTable* rope,
+            const Partition& partition);
 
-  // x[T, H] -> [T, H], without the residual
+  // x[rows, H] of the residual stream -> [rows, H], without the residual
   Var operator()(const Var& x, const Pass& pass);
 
   void each_param(auto&& visit) {
@@ -32,8 +34,11 @@ class Attention {
  private:
   // [T, heads * D] -> [T, heads, D], normalised and rotated as the model wants
   Var place(const Var& x, int64_t heads, std::optional<Norm>& norm, const Pass& pass);
+  Var attend(const Var& q, const Var& k, const Var& v, const Pass& pass) const;
 
   AttentionConfig config_;
+  TensorParallel tensor_;
+  HeadCut cut_;
   int layer_;
   const RopeTable* rope_;
   uint64_t attention_dropout_site_, output_dropout_site_;

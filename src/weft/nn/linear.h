@@ -1,4 +1,4 @@
-// Linear: a weight, and a bias where the model has one.
+// Linear: a weight, and a bias where the model has one; whole, or the part of it that this rank holds.
 #pragma once
 #include <optional>
 
@@ -6,15 +6,26 @@
 
 namespace weft {
 
+struct LinearConfig {
+  int64_t in = 0, out = 0;
+  bool has_bias = false;
+  float init_std = 0.02f;
+  std::optional<Cut> out_cut = {};  // this rank makes some of the outputs
+  std::optional<Cut> in_cut = {};   // this rank makes a part of a sum, from some of the inputs
+  bool is_first = true;             // of those who make the sum: it adds the bias
+  // The same weights are held by several ranks, each of which sees a part of the gradient.
+  bool is_shared = false, is_first_holder = true;
+};
+
 class Linear {
  public:
-  Linear(const std::string& name, int64_t in, int64_t out, bool has_bias, float init_std)
-      : weight_(name + ".weight", {out, in}, Init::normal(init_std)) {
-    if (has_bias) bias_.emplace(name + ".bias", Shape{out}, Init::zeros());
+  Linear(const std::string& name, const LinearConfig& c)
+      : adds_bias_(c.is_first), weight_(name + ".weight", weight_placement(c), Init::normal(c.init_std)) {
+    if (c.has_bias) bias_.emplace(name + ".bias", bias_placement(c), Init::zeros());
   }
 
   Var operator()(const Var& x) { return linear(x, weights()); }
-  LinearWeights weights() { return {&weight_, bias_ ? &*bias_ : nullptr}; }
+  LinearWeights weights() { return {&weight_, bias_ && adds_bias_ ? &*bias_ : nullptr}; }
 
   void each_param(auto&& visit) {
     visit(weight_);
@@ -22,6 +33,24 @@ class Linear {
   }
 
  private:
+  static Placement weight_placement(const LinearConfig& c) {
+    Placement p(Shape{c.out, c.in});
+    if (c.out_cut) p.cut(0, *c.out_cut);
+    if (c.in_cut) p.cut(1, *c.in_cut);
+    p.is_partial = c.is_shared, p.is_first_copy = c.is_first_holder;
+    return p;
+  }
+  // The bias of a sum is held by all of its ranks and added by the first.
+  static Placement bias_placement(const LinearConfig& c) {
+    Placement p(Shape{c.out});
+    if (c.out_cut) p.cut(0, *c.out_cut);
+    const bool is_sum = c.in_cut && !c.in_cut->is_whole();
+    p.is_partial = c.is_shared || is_sum;
+    p.is_first_copy = is_sum ? c.is_first : c.is_first_holder;
+    return p;
+  }
+
+  bool adds_bias_;
   Param weight_;
   std::optional<Param> bias_;
 };

@@ -1,23 +1,38 @@
 // Mlp: the forward pass of a feed-forward layer.
 #include "weft/nn/mlp.h"
 
-#include "weft/autograd/ops/dropout.h"
-
 namespace weft {
+namespace {
 
-Mlp::Mlp(const std::string& name, const MlpConfig& c)
-    : config_(c),
-      dropout_site_(name_hash(name)),
-      up_(name + ".up", c.hidden, c.ffn, c.has_bias, c.init_std),
-      down_(name + ".down", c.ffn, c.hidden, c.has_bias, c.output_init_std) {
-  if (c.is_gated) gate_.emplace(name + ".gate", c.hidden, c.ffn, c.has_bias, c.init_std);
+LinearConfig inwards(const MlpConfig& c, const TensorParallel& t) {
+  return {.in = c.hidden, .out = c.ffn, .has_bias = c.has_bias, .init_std = c.init_std, .out_cut = t.cut(c.ffn)};
+}
+LinearConfig outwards(const MlpConfig& c, const TensorParallel& t) {
+  return {.in = c.ffn,
+          .out = c.hidden,
+          .has_bias = c.has_bias,
+          .init_std = c.output_init_std,
+          .in_cut = t.cut(c.ffn),
+          .is_first = t.rank() == 0};
 }
 
-Var Mlp::operator()(const Var& x, const Pass& pass) {
+}  // namespace
+
+Mlp::Mlp(const std::string& name, const MlpConfig& c, const Partition& partition)
+    : config_(c),
+      tensor_(partition.tensor),
+      dropout_site_(name_hash(name)),
+      up_(name + ".up", inwards(c, tensor_)),
+      down_(name + ".down", outwards(c, tensor_)) {
+  if (c.is_gated) gate_.emplace(name + ".gate", inwards(c, tensor_));
+}
+
+Var Mlp::operator()(const Var& residual, const Pass& pass) {
+  const Var x = tensor_.enter(residual);
   const LinearWeights up = up_.weights(), down = down_.weights();
   const Var y = gate_ ? apply(*x.context, GatedFeedForwardOp{gate_->weights(), up, down, config_.activation}, x)
                       : apply(*x.context, FeedForwardOp{up, down, config_.activation}, x);
-  return dropout(y, pass.dropout(config_.dropout, dropout_site_, config_.hidden));
+  return pass.dropout(tensor_.leave(y), config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 
 }  // namespace weft

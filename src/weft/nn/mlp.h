@@ -5,6 +5,7 @@
 #include "weft/autograd/ops/feed_forward.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/pass.h"
+#include "weft/parallel/partition.h"
 
 namespace weft {
 
@@ -17,9 +18,9 @@ struct MlpConfig {
 
 class Mlp {
  public:
-  Mlp(const std::string& name, const MlpConfig& config);
+  Mlp(const std::string& name, const MlpConfig& config, const Partition& partition);
 
-  // x[T, H] -> [T, H], without the residual
+  // x[rows, H] of the residual stream -> [rows, H], without the residual
   Var operator()(const Var& x, const Pass& pass);
 
   void each_param(auto&& visit) {
@@ -30,6 +31,7 @@ class Mlp {
 
  private:
   MlpConfig config_;
+  TensorParallel tensor_;
   uint64_t dropout_site_;
   std::optional<Linear> gate_;
   Linear up_, down_;

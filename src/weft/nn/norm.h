@@ -8,9 +8,10 @@ namespace weft {
 
 class Norm {
  public:
-  Norm(const std::string& name, NormKind kind, int64_t width, bool has_bias, float eps)
-      : kind_(kind), eps_(eps), weight_(name + ".weight", {width}, Init::ones()) {
-    if (has_bias && kind == NormKind::layer) bias_.emplace(name + ".bias", Shape{width}, Init::zeros());
+  // placement: of the weight [H] and of the bias
+  Norm(const std::string& name, NormKind kind, const Placement& placement, bool has_bias, float eps)
+      : kind_(kind), eps_(eps), weight_(name + ".weight", placement, Init::ones()) {
+    if (has_bias && kind == NormKind::layer) bias_.emplace(name + ".bias", placement, Init::zeros());
   }
 
   Var operator()(const Var& x) { return norm(x, weights()); }

@@ -1,7 +1,9 @@
 // Pass: one forward pass over packed tokens: which tokens, where they stand, and what dropout depends on.
 #pragma once
 #include "weft/autograd/ops/attention.h"
+#include "weft/autograd/ops/dropout.h"
 #include "weft/base/philox.h"
+#include "weft/parallel/context/context_attention.h"
 
 namespace weft {
 
@@ -9,19 +11,23 @@ struct Pass {
   const int32_t* ids = nullptr;  // [T], host memory that outlives the tape
   int64_t num_tokens = 0;
   AttentionPlan attention;
+  // When the tokens of a micro-batch are spread over a group: both, and attention.spans are not read.
+  const ContextPlan* context_plan = nullptr;
+  ContextParallel* context_parallel = nullptr;
   bool is_training = false;
   uint64_t seed = 0;
   int64_t step = 0;
-  int64_t first_token = 0;  // index of token 0 among all tokens of the step's global batch
+  std::span<const TokenSpan> tokens;  // where the T tokens stand in the step's global batch; outlives the tape
 
-  // Dropout at `site` for elements of `width` per token: a function of (seed, step, site, global element), on any
-  // mesh.
-  DropoutKey dropout(float p, uint64_t site, int64_t width) const {
+  // Dropout at `site`: a function of (seed, step, site, global element), on any mesh.
+  DropoutKey dropout_key(float p, uint64_t site) const {
     if (!is_training || p <= 0) return {};
-    return {.p = p,
-            .seed = seed,
-            .stream = site ^ (uint64_t(step) * 0x9E3779B97F4A7C15u),
-            .first = uint64_t(first_token) * uint64_t(width)};
+    return {.p = p, .seed = seed, .stream = site ^ (uint64_t(step) * 0x9E3779B97F4A7C15u)};
+  }
+  // x[rows, H]: rows of the T tokens, from `first_row` on.
+  Var dropout(const Var& x, float p, uint64_t site, int64_t first_row) const {
+    const DropoutKey key = dropout_key(p, site);
+    return key.p > 0 ? apply(*x.context, DropoutOp{key, tokens, first_row}, x) : x;
   }
 };
 

@@ -1,18 +1,17 @@
 // The global norm of the gradients, which clipping compares with its limit.
 #pragma once
 #include <span>
-#include <string>
 
-#include "weft/autograd/param.h"
+#include "weft/parallel/data/bucket.h"
 
 namespace weft {
 
 struct GradNorm {
-  double value = 0;                   // square root of the sum of squares over all parameters
-  const Param* not_finite = nullptr;  // the first parameter whose gradient holds a NaN or an infinity
+  double squares = 0;                 // what this rank adds to the sum over all ranks
+  const Param* not_finite = nullptr;  // the first parameter here whose gradient holds a NaN or an infinity
 };
 
-// Parameters without a gradient count as zero.
-GradNorm grad_norm(Context& context, std::span<Param* const> params);
+// Every element of every weight is counted by one rank of the world: copies are left out.
+GradNorm grad_norm(Context& context, std::span<const Owned> owned);
 
 }  // namespace weft

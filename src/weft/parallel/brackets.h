@@ -6,7 +6,8 @@ namespace weft {
 
 // Groups are numbered as Decoder::param_groups() lists them. Both calls return x itself or an op of x: what the op
 // does forward happens before (enter) and after (leave) the group's forward, and what it does backward happens after
-// (enter) and before (leave) the group's backward.
+// (enter) and before (leave) the group's backward. The first group is entered with a Var without a value, and what
+// leaves the last one is the result of the pass.
 class Brackets {
  public:
   virtual ~Brackets() = default;

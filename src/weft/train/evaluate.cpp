@@ -3,32 +3,43 @@
 
 #include <algorithm>
 
+#include "weft/comm/single/single.h"
 #include "weft/train/pass_of.h"
 
 namespace weft {
 
-EvalResult evaluate(Context& context, Communicator& ranks, Decoder& model, const TokenPart& part,
-                    const EvalOptions& options) {
+EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOptions& options,
+                    FunctionRef<double(const Batch&)> loss_sum) {
   const EvalBatches batches(part,
                             {.seq_len = int32_t(options.seq_len),
-                             .global_batch = int32_t(options.rows * ranks.size()),
+                             .global_batch = int32_t(options.rows * ranks.count),
                              .documents = options.documents},
                             options.max_batches);
-  const Tensor sums = context.empty(DType::f64, {2});
-  double* const loss_sum = sums.data<double>();
-  double* const num_targets = loss_sum + 1;
-  *loss_sum = *num_targets = 0;
-  Brackets none;
+  Allocator memory;
+  const Tensor sums = memory.empty(DType::f64, {2});
+  double* const loss = sums.data<double>();
+  double* const num_targets = loss + 1;
+  *loss = *num_targets = 0;
   Batch batch;
+  // Every rank takes part in every batch, also where none of its rows has a target left: others may wait for it.
   for (int64_t b = 0; b < batches.num_batches(); ++b) {
-    batches.fill(b, int32_t(ranks.rank() * options.rows), int32_t(options.rows), batch);
-    if (batch.num_targets == 0) continue;
-    const Pass pass = pass_of(batch);
-    *loss_sum += double(*model.loss(context, pass, batch.targets.data(), 0, none).value.data<float>());
-    *num_targets += double(batch.num_targets);
+    batches.fill(b, int32_t(ranks.index * options.rows), int32_t(options.rows), batch);
+    *loss += loss_sum(batch);
+    if (ranks.counts_targets) *num_targets += double(batch.num_targets);
   }
-  ranks.all_reduce(sums);
-  return {*loss_sum / std::max(*num_targets, 1.0), int64_t(*num_targets)};
+  ranks.world.all_reduce(sums);
+  return {*loss / std::max(*num_targets, 1.0), int64_t(*num_targets)};
+}
+
+EvalResult evaluate(Context& context, Decoder& model, const TokenPart& part, const EvalOptions& options) {
+  const auto alone = make_single_communicator();
+  Brackets none;
+  std::vector<AttentionSpan> spans;
+  return evaluate({.world = *alone}, part, options, [&](const Batch& batch) {
+    if (batch.num_targets == 0) return 0.0;
+    const Pass pass = pass_of(batch, 0, spans);
+    return double(*model.loss(context, pass, {}, batch.targets.data(), 0, none).value.data<float>());
+  });
 }
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 // evaluate: the mean loss of a model over a text, exact over every token, shared among data-parallel ranks.
 #pragma once
+#include "weft/base/function_ref.h"
 #include "weft/comm/communicator.h"
 #include "weft/data/batches.h"
 #include "weft/models/decoder.h"
@@ -8,7 +9,7 @@ namespace weft {
 
 struct EvalOptions {
   int64_t seq_len = 0;
-  int64_t rows = 1;         // per rank and forward pass
+  int64_t rows = 1;         // per data-parallel rank and forward pass
   bool documents = false;   // attention stops at the ends of documents
   int64_t max_batches = 0;  // 0: all of the text
 };
@@ -18,9 +19,20 @@ struct EvalResult {
   int64_t num_targets = 0;  // tokens predicted
 };
 
-// Collective over `ranks`; every rank gets the same result. Windows do not overlap: a token sees what stands before
-// it in its window only.
-EvalResult evaluate(Context& context, Communicator& ranks, Decoder& model, const TokenPart& part,
-                    const EvalOptions& options);
+// Who shares the work: ranks of the same index read the same windows, and one of them counts their targets.
+struct EvalRanks {
+  Communicator& world;
+  int index = 0, count = 1;
+  bool counts_targets = true;
+};
+
+// Collective over the world; every rank gets the same result. loss_sum: this rank's part of the summed loss of a
+// batch, of which those of all ranks are added. Windows do not overlap: a token sees what stands before it in its
+// window only.
+EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOptions& options,
+                    FunctionRef<double(const Batch&)> loss_sum);
+
+// The same on one rank.
+EvalResult evaluate(Context& context, Decoder& model, const TokenPart& part, const EvalOptions& options);
 
 }  // namespace weft

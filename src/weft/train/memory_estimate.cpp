@@ -1,12 +1,12 @@
 // estimate_memory: two steps on the meta device.
 #include "weft/train/memory_estimate.h"
 
-#include "weft/comm/single/single.h"
+#include "weft/comm/trace/trace.h"
 #include "weft/train/trainer.h"
 
 namespace weft {
 
-MemoryEstimate estimate_memory(const Recipe& recipe) {
+MemoryEstimate estimate_memory(const Recipe& recipe, int rank) {
   // The copies of weights that matrix products like are those of the backend that will run.
   Kernels kernels = meta_kernels();
   kernels.packed_matmul_b_bytes = cpu_kernels().packed_matmul_b_bytes;
@@ -14,16 +14,26 @@ MemoryEstimate estimate_memory(const Recipe& recipe) {
   Allocator memory(Device::meta);
   Stream stream(team, memory);
   Context context{kernels, stream};
-  const auto alone = make_single_communicator();
-  Recipe one_rank = recipe;
-  one_rank.train.global_batch /= recipe.mesh.size();
-  one_rank.mesh = {};
-  const SyntheticBatches batches(int32_t(recipe.train.seq_len), int32_t(one_rank.train.global_batch),
+  const auto world = make_trace_communicator(rank, recipe.mesh.size());
+  const SyntheticBatches batches(int32_t(recipe.train.seq_len), int32_t(recipe.train.global_batch),
                                  int32_t(recipe.model.vocab), recipe.train.seed);
-  Trainer trainer(context, *alone, one_rank, batches);
+  Trainer trainer(context, *world, recipe, batches);
   trainer.step();
   trainer.step();
   return {memory.stats().live_bytes, memory.stats().peak_bytes};
+}
+
+std::vector<MemoryEstimate> estimate_memory(const Recipe& recipe) {
+  const MeshShape& mesh = recipe.mesh.shape;
+  std::vector<MemoryEstimate> all(size_t(mesh.size()));
+  // Data- and context-parallel ranks of one stage and one part of the weights hold as much as each other.
+  const int stage = mesh.size() / mesh.pp;
+  for (int pp = 0; pp < mesh.pp; ++pp)
+    for (int tp = 0; tp < mesh.tp; ++tp) {
+      const MemoryEstimate estimate = estimate_memory(recipe, pp * stage + tp);
+      for (int rank = pp * stage + tp; rank < (pp + 1) * stage; rank += mesh.tp) all[size_t(rank)] = estimate;
+    }
+  return all;
 }
 
 }  // namespace weft

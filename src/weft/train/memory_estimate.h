@@ -1,5 +1,7 @@
 // estimate_memory: what each rank of a recipe will hold, from a step that is run without computing.
 #pragma once
+#include <vector>
+
 #include "weft/train/recipe.h"
 
 namespace weft {
@@ -9,8 +11,11 @@ struct MemoryEstimate {
   int64_t peak_bytes = 0;   // the most at once: what AllocatorStats::peak_bytes of a run will say
 };
 
-// The recipe's model must be complete. Runs the trainer over meta kernels and meta memory: the allocator's figures
-// are those of the real run, byte for byte, because it is the same program. Kernels' scratch is not part of them.
-MemoryEstimate estimate_memory(const Recipe& recipe);
+// Of one rank of the recipe's mesh. The recipe's model must be complete. Runs the trainer over meta kernels and meta
+// memory: the allocator's figures are those of the real run, byte for byte, because it is the same program. Kernels'
+// scratch is not part of them.
+MemoryEstimate estimate_memory(const Recipe& recipe, int rank);
+// Of every rank.
+std::vector<MemoryEstimate> estimate_memory(const Recipe& recipe);
 
 }  // namespace weft

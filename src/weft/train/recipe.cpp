@@ -60,7 +60,7 @@ DataConfig read_data(Toml& toml) {
 }
 
 // global_batch = micro_batch x dp x accumulation; what is left out follows from the rest.
-void settle_batch(Toml& toml, TrainConfig& t, int dp) {
+void settle_batch(Toml& toml, TrainConfig& t, int dp, int pp) {
   t.global_batch = toml.integer("train.global_batch", 0, 0, 1 << 24);
   t.micro_batch = toml.integer("train.micro_batch", 0, 0, 1 << 24);
   t.accumulation = toml.integer("train.accumulation", 0, 0, 1 << 24);
@@ -68,6 +68,9 @@ void settle_batch(Toml& toml, TrainConfig& t, int dp) {
     if (t.micro_batch == 0) toml.reject("train.global_batch", "write the rows of a step, over all ranks");
     t.global_batch = t.micro_batch * dp * std::max<int64_t>(t.accumulation, 1);
   }
+  // A pipeline wants several micro-batches for each of its stages.
+  if (t.micro_batch == 0 && t.accumulation == 0 && pp > 1 && t.global_batch % dp == 0)
+    for (t.accumulation = 4 * pp; t.global_batch / dp % t.accumulation != 0;) --t.accumulation;
   if (t.micro_batch == 0) {
     const int64_t parts = dp * std::max<int64_t>(t.accumulation, 1);
     t.micro_batch = t.global_batch / parts;
@@ -80,15 +83,13 @@ void settle_batch(Toml& toml, TrainConfig& t, int dp) {
         t.global_batch, t.micro_batch, dp, t.accumulation);
 }
 
-TrainConfig read_train(Toml& toml, int dp) {
+TrainConfig read_train(Toml& toml, const MeshShape& mesh) {
   TrainConfig t;
   t.steps = toml.integer("train.steps", 1000, 0, kMost);
   t.seq_len = toml.integer("train.seq_len", 256, 1, 1 << 24);
-  settle_batch(toml, t, dp);
+  settle_batch(toml, t, mesh.dp(), mesh.pp);
   t.seed = uint64_t(toml.integer("train.seed", int64_t(t.seed), 0));
   const std::string precision = toml.choice("train.precision", "fp32", {"fp32", "bf16", "fp16"});
-  if (precision == "fp16")
-    toml.reject("train.precision", "the cpu kernels compute in fp32 and bf16 only so far: write \"bf16\"");
   t.precision = precision == "fp32" ? Precision::fp32 : precision == "bf16" ? Precision::bf16 : Precision::fp16;
   t.eval_every = toml.integer("train.eval_every", 0, 0, kMost);
   t.eval_batches = toml.integer("train.eval_batches", 0, 0, kMost);
@@ -126,10 +127,13 @@ OptimizerConfig read_optimizer(Toml& toml, int64_t steps) {
   return c;
 }
 
-int read_recompute(Toml& toml) {
+RecomputePolicy read_recompute(Toml& toml) {
+  using What = RecomputePolicy::What;
   const auto text = toml.get<std::string>("mesh.recompute", "none");
-  if (text == "none") return 0;
-  if (text == "block") return 1;
+  if (text == "none") return {};
+  if (text == "attention") return {What::attention};
+  if (text == "mlp") return {What::mlp};
+  if (text == "block") return {What::block};
   constexpr std::string_view kEvery = "every:";
   if (text.starts_with(kEvery) && text.size() <= kEvery.size() + 6) {
     int every = 0;
@@ -138,20 +142,42 @@ int read_recompute(Toml& toml) {
       is_number &= c >= '0' && c <= '9';
       every = every * 10 + (c - '0');
     }
-    if (is_number && every > 0) return every;
+    if (is_number && every > 0) return {What::block, every};
   }
-  toml.reject("mesh.recompute", "write \"none\", \"block\" or \"every:N\"");
+  toml.reject("mesh.recompute", "write \"none\", \"attention\", \"mlp\", \"block\" or \"every:N\"");
+}
+
+void read_pipeline(Toml& toml, MeshConfig& c) {
+  const auto name = toml.get<std::string>("mesh.schedule", "1f1b");
+  const auto kind = schedule_kind(name);
+  if (!kind) toml.reject("mesh.schedule", fmt::format("write one of {}", fmt::join(schedule_names(), ", ")));
+  c.schedule = *kind;
+  const int usual = c.shape.pp > 1 ? default_virtual_stages(*kind) : 1;
+  c.layers_per_stage = toml.get<std::string>("mesh.layers_per_stage", "");
+  c.virtual_stages = int(toml.integer("mesh.virtual_stages", usual, 1, 64));
 }
 
 MeshConfig read_mesh(Toml& toml) {
   MeshConfig c;
-  c.dp = int(toml.integer("mesh.dp", 1, 1, 4096));
+  const auto axis = [&](const char* key) { return int(toml.integer(key, 1, 1, 1 << 16)); };
+  const int dp = axis("mesh.dp");
+  c.shape.replicate = axis("mesh.hsdp");
+  if (dp % c.shape.replicate != 0)
+    toml.reject("mesh.hsdp", fmt::format("it must divide mesh.dp = {}: each shard is held by so many ranks", dp));
+  c.shape.shard = dp / c.shape.replicate;
+  c.shape.pp = axis("mesh.pp"), c.shape.cp = axis("mesh.cp"), c.shape.tp = axis("mesh.tp"),
+  c.shape.ep = axis("mesh.ep");
+  c.zero = Zero(toml.integer("mesh.zero", c.shape.replicate > 1 ? 3 : 0, 0, 3));
+  if (c.shape.replicate > 1 && c.zero == Zero::none)
+    toml.reject("mesh.zero", "mesh.hsdp shards within groups: write 1, 2 or 3, or leave mesh.hsdp out");
+  c.reshard_after_forward = toml.get<bool>("mesh.reshard_after_forward", true);
+  c.sequence_parallel = toml.get<bool>("mesh.sequence_parallel", false);
+  const std::string cp_mode = toml.choice("mesh.cp_mode", "ring", {"ring", "ulysses", "allgather"});
+  c.cp_mode = cp_mode == "ring"      ? ContextMode::ring
+              : cp_mode == "ulysses" ? ContextMode::ulysses
+                                     : ContextMode::allgather;
+  read_pipeline(toml, c);
   c.timeout_s = toml.integer("mesh.timeout_s", c.timeout_s, 1, 1 << 20);
-  for (const char* axis : {"mesh.tp", "mesh.pp", "mesh.cp", "mesh.ep"})
-    if (toml.integer(axis, 1, 1, 1 << 20) != 1)
-      toml.reject(axis, "this version trains data-parallel only: write 1, and use mesh.dp");
-  if (toml.integer("mesh.zero", 0, 0, 3) != 0)
-    toml.reject("mesh.zero", "this version does not shard the optimizer yet: write 0");
   return c;
 }
 
@@ -166,8 +192,18 @@ DType Recipe::dtype() const {
 Recipe read_recipe(Toml& toml) {
   Recipe r;
   r.mesh = read_mesh(toml);
-  r.train = read_train(toml, r.mesh.dp);
-  r.train.recompute_every = read_recompute(toml);
+  r.train = read_train(toml, r.mesh.shape);
+  r.train.recompute = read_recompute(toml);
+  if (!ContextLayout::divides(r.train.seq_len, r.mesh.shape.cp))
+    toml.reject(
+        "train.seq_len",
+        fmt::format("it must divide by 2 x mesh.cp = {}: every rank holds two chunks of a row", 2 * r.mesh.shape.cp));
+  if (r.mesh.sequence_parallel && r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp % r.mesh.shape.tp != 0)
+    toml.reject(
+        "mesh.sequence_parallel",
+        fmt::format("the {} tokens of a micro-batch do not divide by mesh.tp = {}: change train.micro_batch or "
+                    "train.seq_len, or write false",
+                    r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp, r.mesh.shape.tp));
   r.model = read_model(toml, r.train.seq_len);
   r.data = read_data(toml);
   r.optimizer = read_optimizer(toml, r.train.steps);

@@ -5,9 +5,13 @@
 #include <vector>
 
 #include "weft/base/toml.h"
+#include "weft/models/decoder.h"
 #include "weft/models/model_config.h"
 #include "weft/optim/adamw.h"
 #include "weft/optim/schedule.h"
+#include "weft/parallel/data/bucket.h"
+#include "weft/parallel/mesh.h"
+#include "weft/parallel/pipeline/schedule.h"
 
 namespace weft {
 
@@ -28,7 +32,7 @@ struct TrainConfig {
   Precision precision = Precision::fp32;
   int64_t eval_every = 0, eval_batches = 0;  // 0 batches: the whole validation part
   OnNotFinite on_not_finite = OnNotFinite::stop;
-  int recompute_every = 0;  // 0: none, n: every n-th block
+  RecomputePolicy recompute;
 };
 
 struct OptimizerConfig {
@@ -38,9 +42,16 @@ struct OptimizerConfig {
 };
 
 struct MeshConfig {
-  int dp = 1;
-  int64_t timeout_s = 600;  // how long a rank waits for the others: longer than a checkpoint or the tokens take
-  int size() const { return dp; }
+  MeshShape shape;
+  Zero zero = Zero::none;
+  bool reshard_after_forward = true;
+  bool sequence_parallel = false;
+  ContextMode cp_mode = ContextMode::ring;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int virtual_stages = 1;        // per rank of a pipeline
+  std::string layers_per_stage;  // "6,6,5,5"; empty: placed so that the slowest stage is as fast as can be
+  int64_t timeout_s = 600;       // how long a rank waits for the others: longer than a checkpoint or the tokens take
+  int size() const { return shape.size(); }
 };
 
 struct CheckpointConfig {

@@ -184,10 +184,16 @@ class Run {
                        .peak_bytes = peak_bytes_,
                        .comm_s = world_.stats().exposed_seconds - comm_before});
       if (result.was_skipped)
-        reporter_->note(fmt::format("step {}: a gradient was not finite; the step was skipped", step));
+        reporter_->note(
+            fmt::format("step {}: a gradient was not finite; the step was skipped{}", step, next_scale()));
     }
     evaluate_if_due(false);
     save_if_due(false);
+  }
+
+  std::string next_scale() const {
+    const LossScaler& scaler = trainer_.loss_scaler();
+    return scaler.is_on() ? fmt::format(", and the loss scale is now {:g}", scaler.scale()) : "";
   }
 
   // Every rank's peak memory, and whether any rank was asked to stop.
@@ -208,11 +214,17 @@ class Run {
     if (valid_.size() < 2 || step == evaluated_step_ || report_.was_interrupted) return;
     if (!is_end && (every == 0 || step % every != 0)) return;
     evaluated_step_ = step;
-    report_.eval_loss = evaluate(context_, world_, trainer_.model(), valid_,
+    const Mesh& mesh = trainer_.mesh();
+    report_.eval_loss = evaluate({.world = world_,
+                                  .index = mesh.data_rank(),
+                                  .count = mesh.shape().dp(),
+                                  .counts_targets = trainer_.counts_loss() && mesh.place().cp == 0},
+                                 valid_,
                                  {.seq_len = recipe_.train.seq_len,
                                   .rows = recipe_.train.micro_batch,
                                   .documents = recipe_.data.documents,
-                                  .max_batches = recipe_.train.eval_batches})
+                                  .max_batches = recipe_.train.eval_batches},
+                                 [this](const Batch& batch) { return trainer_.evaluate(batch); })
                             .loss;
     if (reporter_) reporter_->eval(step, report_.eval_loss);
   }
@@ -222,7 +234,7 @@ class Run {
     if (!store_ || step == saved_step_ || step == report_.first_step) return;
     if (!is_end && (every == 0 || step % every != 0)) return;
     saved_step_ = step;
-    if (world_.rank() == 0) report_.checkpoint = saved_.save(*store_, tokens_seen_);
+    report_.checkpoint = saved_.save(*store_, tokens_seen_);
     world_.barrier();  // no rank goes on as if the step were safe before it is
   }
 
@@ -239,9 +251,10 @@ class Run {
   double mfu_of(double tokens_per_s) const {
     return tokens_per_s * recipe_.model.flops_per_token(recipe_.train.seq_len) / peak_flops_;
   }
-  // Recomputation runs the forward pass, a third of a step, once more for the blocks it covers.
   double hfu_factor() const {
-    return recipe_.train.recompute_every > 0 ? 1 + 1.0 / (3.0 * recipe_.train.recompute_every) : 1;
+    const int64_t seq_len = recipe_.train.seq_len;
+    return 1 + recipe_.model.recomputed_flops_per_token(seq_len, recipe_.train.recompute) /
+                   recipe_.model.flops_per_token(seq_len);
   }
 
   const Recipe& recipe_;

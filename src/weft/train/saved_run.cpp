@@ -2,6 +2,7 @@
 #include "weft/train/saved_run.h"
 
 #include <charconv>
+#include <cstring>
 
 #include "weft/models/model_json.h"
 
@@ -22,40 +23,84 @@ int64_t updates_of(const TrainingState& state) {
 }  // namespace
 
 SavedRun::SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer)
-    : trainer_(trainer), recipe_(recipe), tokenizer_(tokenizer) {}
+    : trainer_(trainer),
+      recipe_(recipe),
+      tokenizer_(tokenizer),
+      whole_(recipe, trainer.mesh(), trainer.optimizer().owned()) {}
 
-std::vector<NamedTensor> SavedRun::weights() const {
-  std::vector<NamedTensor> tensors;
-  for (const AdamW::State& s : trainer_.optimizer().states()) tensors.push_back({s.param->name, s.master});
-  return tensors;
+std::vector<SavedRun::Entry> SavedRun::weights() {
+  std::vector<Entry> entries;
+  for (const auto& info : whole_.all())
+    entries.push_back({info.name, &info, masters_of(trainer_.optimizer().owned())});
+  return entries;
 }
 
-std::vector<NamedTensor> SavedRun::moments() const {
-  std::vector<NamedTensor> tensors;
-  for (const AdamW::State& s : trainer_.optimizer().states()) {
-    tensors.push_back({"m." + s.param->name, s.m});
-    tensors.push_back({"v." + s.param->name, s.v});
+std::vector<SavedRun::Entry> SavedRun::optimizer_states() {
+  std::vector<Entry> entries;
+  const std::vector<Optimizer::State> states = trainer_.optimizer().states();
+  for (const auto& info : whole_.all())
+    for (const Optimizer::State& s : states) entries.push_back({s.name + "." + info.name, &info, s.parts});
+  return entries;
+}
+
+void SavedRun::write(CheckpointWriter* writer, const std::string& file, const std::vector<Entry>& entries) {
+  if (!writer) {
+    for (const Entry& e : entries) whole_.gather(*e.info, e.parts);
+    return;
   }
-  return tensors;
+  std::vector<SafetensorsInfo> infos;
+  for (const Entry& e : entries) infos.push_back({e.name, DType::f32, e.info->shape});
+  writer->add_tensors(file, infos, [&](CheckpointTensorFile& out) {
+    for (const Entry& e : entries) {
+      const Tensor whole = whole_.gather(*e.info, e.parts);
+      out.write({static_cast<const std::byte*>(whole.raw()), whole.bytes()});
+    }
+  });
+}
+
+void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const std::vector<Entry>& entries) const {
+  const std::vector<std::string> names = checkpoint.names(group);
+  if (names.size() != entries.size())
+    throw Error("{} has {} tensors in {}, the recipe's model and optimizer need {}: they are not of the same shape",
+                checkpoint.path(), names.size(), group, entries.size());
+  for (const Entry& e : entries) {
+    const std::optional<StoredTensor> t = checkpoint.find(group, e.name);
+    if (!t) throw Error("{} has no tensor {}: model or optimizer are not the recipe's", checkpoint.path(), e.name);
+    if (t->shape != e.info->shape || t->dtype != DType::f32)
+      throw Error("{}: {} is {} {}, the recipe's model needs f32 {}", checkpoint.path(), e.name, name_of(t->dtype),
+                  t->shape.to_string(), e.info->shape.to_string());
+    // The file's bytes need not be aligned.
+    std::vector<float> values(size_t(t->shape.numel()));
+    std::memcpy(values.data(), t->bytes.data(), t->bytes.size());
+    whole_.scatter(*e.info, values.data(), e.parts);
+  }
 }
 
 std::string SavedRun::save(CheckpointStore& store, int64_t tokens_seen) {
-  const std::vector<NamedTensor> w = weights(), m = moments();
-  CheckpointWriter writer =
-      store.begin(trainer_.next_step(), CheckpointStore::bytes_of(w) + CheckpointStore::bytes_of(m));
-  writer.add_tensors("model.safetensors", w);
-  writer.add_tensors("optimizer.safetensors", m);
+  const std::vector<Entry> w = weights(), states = optimizer_states();
+  if (trainer_.mesh().world().rank() != 0) {
+    write(nullptr, "", w);
+    write(nullptr, "", states);
+    return "";
+  }
+  uint64_t bytes = 0;
+  for (const auto* entries : {&w, &states})
+    for (const Entry& e : *entries) bytes += uint64_t(e.info->shape.numel()) * sizeof(float);
+  CheckpointWriter writer = store.begin(trainer_.next_step(), bytes);
+  write(&writer, "model.safetensors", w);
+  write(&writer, "optimizer.safetensors", states);
   writer.add_file(std::string(kModelName), to_json(recipe_.model));
   writer.add_file(std::string(kTokenizerName), tokenizer_.to_json());
   writer.add_file(std::string(kRecipeName), recipe_.text);
+  const MeshShape& m = recipe_.mesh.shape;
   writer.add_state({.step = trainer_.next_step(),
                     .tokens = tokens_seen,
                     .seed = recipe_.train.seed,
                     .data_cursor = trainer_.next_step() * recipe_.train.global_batch,
-                    .loss_scale = trainer_.loss_scaler().scale(),
+                    .loss_scale = trainer_.loss_scaler().is_on() ? trainer_.loss_scaler().scale() : 0,
                     .loss_scale_good_steps = trainer_.loss_scaler().good_steps(),
                     .config_hash = {},
-                    .world = {{"dp", recipe_.mesh.dp}},
+                    .world = {{"dp", m.dp()}, {"tp", m.tp}, {"pp", m.pp}, {"cp", m.cp}, {"ep", m.ep}},
                     .extra = {{kUpdates, std::to_string(trainer_.optimizer().num_updates())}}});
   return writer.commit();
 }
@@ -76,10 +121,9 @@ TrainingState SavedRun::load(const Checkpoint& checkpoint) {
         "{} was trained with another tokenizer than data.tokenizer now gives: name the same data, or "
         "another log.dir",
         checkpoint.path());
-  const std::vector<NamedTensor> w = weights(), m = moments();
-  checkpoint.load(kModelGroup, w);
-  checkpoint.load(kOptimizerGroup, m);
-  trainer_.optimizer().masters_changed();
+  read(checkpoint, kModelGroup, weights());
+  read(checkpoint, kOptimizerGroup, optimizer_states());
+  trainer_.masters_changed();
   trainer_.optimizer().set_num_updates(updates_of(state));
   trainer_.loss_scaler().restore(state.loss_scale, state.loss_scale_good_steps);
   trainer_.set_next_step(state.step);

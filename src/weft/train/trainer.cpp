@@ -4,62 +4,129 @@
 #include <cmath>
 
 #include "weft/optim/grad_norm.h"
-#include "weft/train/pass_of.h"
+#include "weft/train/make_optimizer.h"
 
 namespace weft {
+namespace {
 
-Trainer::Trainer(Context& context, Communicator& ranks, const Recipe& recipe, const BatchSource& batches)
+WeightGrads weight_grads_of(const Recipe& recipe) {
+  return recipe.mesh.shape.tp > 1 ? WeightGrads::under_collectives : WeightGrads::now;
+}
+
+Wire wire_of(const Recipe& recipe) {
+  const MeshConfig& m = recipe.mesh;
+  const int64_t tokens = recipe.train.micro_batch * recipe.train.seq_len / m.shape.cp;
+  return {recipe.dtype(), {tokens / (m.sequence_parallel ? m.shape.tp : 1), recipe.model.hidden}};
+}
+
+template <class T>
+std::vector<Stage*> pointers(const std::vector<std::unique_ptr<T>>& stages) {
+  std::vector<Stage*> all;
+  for (const auto& s : stages) all.push_back(s.get());
+  return all;
+}
+
+}  // namespace
+
+// One part of the model as a stage, over the micro-batches of the step or over a batch for evaluation.
+class Trainer::PartStage final : public Stage {
+ public:
+  PartStage(Trainer& trainer, Decoder& part, bool has_head, std::unique_ptr<Brackets> brackets)
+      : t_(trainer), part_(part), has_head_(has_head), brackets_(std::move(brackets)) {}
+
+  Var forward(int micro_batch, const Var& x) override {
+    Context& context = t_.context_;
+    const auto& slot = evaluated_ ? *evaluated_ : t_.micro_batches_.get(t_.next_step_, micro_batch);
+    if (!has_head_) {
+      Var y = part_.forward(context, slot.pass, x, *brackets_);
+      return y;
+    }
+    const float scale = evaluated_ ? 0 : t_.grad_scale_;
+    Var loss = part_.loss(context, slot.pass, x, slot.batch.targets.data(), scale, *brackets_);
+    if (!t_.is_meta()) t_.loss_sum_ += double(*loss.value.data<float>());
+    return loss;
+  }
+  void landed(int micro_batch) override { t_.micro_batches_.release(micro_batch); }
+  void evaluate_on(const MicroBatches::Slot* slot) { evaluated_ = slot; }
+
+ private:
+  Trainer& t_;
+  Decoder& part_;
+  bool has_head_;
+  std::unique_ptr<Brackets> brackets_;
+  const MicroBatches::Slot* evaluated_ = nullptr;
+};
+
+Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, const BatchSource& batches)
     : context_(context),
-      ranks_(ranks),
+      world_(world),
       recipe_(recipe),
-      batches_(batches),
-      model_(recipe.model),
+      mesh_(world, recipe.mesh.shape),
+      schedule_(make_schedule({.kind = recipe.mesh.schedule,
+                               .num_ranks = recipe.mesh.shape.pp,
+                               .virtual_stages = recipe.mesh.virtual_stages,
+                               .num_micro_batches = int(recipe.train.accumulation)})),
+      loss_rank_(schedule_.rank_of(schedule_.num_stages() - 1)),
+      model_(recipe, mesh_, schedule_),
+      data_parallel_(std::make_unique<DataParallel>(
+          context, mesh_,
+          DataParallelOptions{.zero = recipe.mesh.zero, .reshard_after_forward = recipe.mesh.reshard_after_forward},
+          model_.param_groups(), model_.shared_group(), recipe.dtype(), recipe.train.seed)),
+      micro_batches_(recipe, mesh_, batches, int(model_.parts().size())),
+      stages_([&] {
+        std::vector<std::unique_ptr<PartStage>> stages;
+        size_t first = 0;
+        for (const auto& part : model_.parts()) {
+          const size_t count = part->param_groups().size();
+          stages.push_back(std::make_unique<PartStage>(*this, *part, part->part().has_head,
+                                                       data_parallel_->part(first, count, part->part().has_head)));
+          first += count;
+        }
+        return stages;
+      }()),
+      pipeline_(context, mesh_.pp(), schedule_, pointers(stages_), wire_of(recipe), weight_grads_of(recipe)),
+      optimizer_(make_optimizer(context, recipe.optimizer, data_parallel_->owned())),
       scaler_(recipe.train.precision == Precision::fp16) {
-  model_.set_recompute({recipe.train.recompute_every});
-  model_.allocate(context_, recipe.dtype());
-  model_.initialize(context_, recipe.train.seed);
-  params_ = model_.params();
-  data_parallel_ = std::make_unique<DataParallel>(context_, ranks_, model_.param_groups());
-  optimizer_ = std::make_unique<AdamW>(context_, params_, recipe.optimizer.adamw, recipe.train.seed);
+  for (const auto& part : model_.parts()) part->prepare(context_, recipe.dtype());
   scalar_ = context_.empty(DType::f64, {1});
   loss_dy_ = context_.empty(DType::f32, {1});
   context_.kernels.fill(context_.stream, loss_dy_, 1);
 }
 
-double Trainer::forward_backward(int64_t micro_batch, double grad_scale, bool sum_gradients) {
-  const TrainConfig& t = recipe_.train;
-  // Rows of the global batch: rank by rank, and within a rank micro-batch by micro-batch.
-  const int64_t first_row = (ranks_.rank() * t.accumulation + micro_batch) * t.micro_batch;
-  batches_.fill(next_step_, int32_t(first_row), int32_t(t.micro_batch), batch_);
-  Pass pass = pass_of(batch_);
-  pass.is_training = true;
-  pass.seed = t.seed;
-  pass.step = next_step_;
-  pass.first_token = first_row * t.seq_len;
-  data_parallel_->begin_micro_batch(sum_gradients && micro_batch + 1 == t.accumulation);
-  tape_.clear();
-  context_.tape = &tape_;
-  const Var loss = model_.loss(context_, pass, batch_.targets.data(), float(grad_scale), *data_parallel_);
-  tape_.backward(loss, loss_dy_);
-  context_.tape = nullptr;
-  return is_meta() ? 0 : double(*loss.value.data<float>());
+Trainer::~Trainer() = default;
+
+void Trainer::run_micro_batches(double grad_scale) {
+  grad_scale_ = float(grad_scale), loss_sum_ = 0;
+  data_parallel_->begin(int(recipe_.train.accumulation));
+  pipeline_.run(loss_dy_);
+  data_parallel_->finish();
+}
+
+double Trainer::evaluate(const Batch& batch) {
+  loss_sum_ = 0;
+  const MicroBatches::Slot& slot = micro_batches_.evaluation(batch);
+  for (const auto& stage : stages_) stage->evaluate_on(&slot);
+  data_parallel_->begin(0);
+  pipeline_.run_forward(model_.partition().tensor.tokens(slot.pass.num_tokens).count);
+  data_parallel_->end_evaluation();
+  for (const auto& stage : stages_) stage->evaluate_on(nullptr);
+  return counts_loss() ? loss_sum_ : 0;
 }
 
 double Trainer::sum_over_ranks(double value) {
   if (is_meta()) return value;
   *scalar_.data<double>() = value;
-  ranks_.all_reduce(scalar_);
+  world_.all_reduce(scalar_);
   return *scalar_.data<double>();
 }
 
 StepResult Trainer::step() {
   const TrainConfig& t = recipe_.train;
   StepResult result{.lr = recipe_.optimizer.schedule.at(next_step_), .num_tokens = t.global_batch * t.seq_len};
-  const double num_targets = double(std::max<int64_t>(batches_.num_targets(next_step_), 1));
-  double loss_sum = 0;
-  for (int64_t i = 0; i < t.accumulation; ++i) loss_sum += forward_backward(i, scaler_.scale() / num_targets, true);
-  data_parallel_->finish();
-  result.loss = sum_over_ranks(loss_sum) / num_targets;
+  const double num_targets = double(std::max<int64_t>(micro_batches_.num_targets(next_step_), 1));
+  run_micro_batches(scaler_.scale() / num_targets);
+  result.loss = sum_over_ranks(counts_loss() ? loss_sum_ : 0) / num_targets;
+  result.waited_s = pipeline_.waited_seconds();
   result.was_skipped = !update(result);
   context_.stream.level_scratch();
   ++next_step_;
@@ -68,43 +135,44 @@ StepResult Trainer::step() {
 
 // Whether the weights were updated.
 bool Trainer::update(StepResult& result) {
-  const GradNorm norm = grad_norm(context_, params_);
-  result.grad_norm = norm.value / scaler_.scale();
-  const bool is_finite = !norm.not_finite && std::isfinite(result.loss);
-  const bool may_skip = scaler_.is_on() || recipe_.train.on_not_finite == OnNotFinite::skip;
+  const GradNorm norm = grad_norm(context_, optimizer_->owned());
+  result.grad_norm = std::sqrt(sum_over_ranks(norm.squares)) / scaler_.scale();
+  const bool is_finite = std::isfinite(result.grad_norm) && std::isfinite(result.loss);
+  const bool may_skip = scaler_.scale() > 1 || recipe_.train.on_not_finite == OnNotFinite::skip;
   if (!is_finite && !may_skip) stop_not_finite(result.loss);
   scaler_.update(!is_finite);
-  if (!is_finite) {
-    for (Param* p : params_) p->clear_grad();
-    return false;
-  }
+  if (!is_finite) return false;
   const double clip = recipe_.optimizer.clip;
   const double factor = clip > 0 && result.grad_norm > clip ? clip / result.grad_norm : 1;
-  optimizer_->step(result.lr, factor / (scaler_.is_on() ? scaler_.scale() : 1));
+  optimizer_->step(result.lr, factor / scaler_.scale());
+  data_parallel_->publish();
   return true;
 }
 
-// Runs the step's forward and backward once more without summing over ranks (it is deterministic), to say whose
-// numbers broke.
+void Trainer::masters_changed() {
+  optimizer_->masters_changed();
+  data_parallel_->publish();
+}
+
+// Runs the step once more (it is deterministic), looking at every gradient before it is summed over ranks, to say
+// whose numbers broke.
 void Trainer::stop_not_finite(double loss) {
-  for (Param* p : params_) p->clear_grad();
-  double local_loss = 0;
-  for (int64_t i = 0; i < recipe_.train.accumulation; ++i) local_loss += forward_backward(i, 1, false);
-  const GradNorm norm = grad_norm(context_, params_);
-  const bool is_culprit = norm.not_finite || !std::isfinite(local_loss);
+  data_parallel_->watch_for_not_finite();
+  run_micro_batches(1);
+  const Param* const broken = data_parallel_->not_finite();
+  const bool is_culprit = broken || !std::isfinite(loss_sum_);
   // The lowest rank with a broken number speaks; the others stop with it.
   const Tensor first = context_.empty(DType::i64, {1});
-  *first.data<int64_t>() = is_culprit ? ranks_.rank() : ranks_.size();
-  ranks_.all_reduce(first, Reduction::min);
+  *first.data<int64_t>() = is_culprit ? world_.rank() : world_.size();
+  world_.all_reduce(first, Reduction::min);
   const int64_t culprit = *first.data<int64_t>();
-  if (culprit != ranks_.rank() && culprit < ranks_.size())
+  if (culprit != world_.rank() && culprit < world_.size())
     throw AbortedError("rank {} met a number that is not finite at step {}", culprit, next_step_ + 1);
   throw Error(
       "step {}: {} on rank {} (loss {}); lower optimizer.lr, or write train.on_not_finite = \"skip\" to leave "
       "such steps out",
-      next_step_ + 1,
-      norm.not_finite ? "the gradient of " + norm.not_finite->name + " is not finite" : "the loss is not finite",
-      ranks_.rank(), loss);
+      next_step_ + 1, broken ? "the gradient of " + broken->name + " is not finite" : "the loss is not finite",
+      world_.rank(), loss);
 }
 
 }  // namespace weft

@@ -1,13 +1,14 @@
-// Trainer: one rank's part of training: forward, backward, gradient sum, clipping, update.
+// Trainer: one rank's part of training on any mesh: forward, backward, gradient sum, clipping, update.
 #pragma once
 #include <memory>
 
-#include "weft/comm/communicator.h"
 #include "weft/data/batch_source.h"
-#include "weft/models/decoder.h"
-#include "weft/optim/adamw.h"
 #include "weft/optim/loss_scaler.h"
-#include "weft/parallel/data_parallel.h"
+#include "weft/optim/optimizer.h"
+#include "weft/parallel/data/data_parallel.h"
+#include "weft/parallel/pipeline/pipeline.h"
+#include "weft/train/micro_batches.h"
+#include "weft/train/model_parts.h"
 #include "weft/train/recipe.h"
 
 namespace weft {
@@ -17,7 +18,8 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   int64_t num_tokens = 0;    // rows x seq_len of the global batch
-  bool was_skipped = false;  // a gradient was not finite, and the recipe says to go on
+  bool was_skipped = false;  // a gradient was not finite: the loss scale was halved, or the recipe says to go on
+  double waited_s = 0;       // of this rank, for other stages of a pipeline
 };
 
 // A Trainer belongs to one thread. All ranks call the same functions in the same order. In the steady state a step
@@ -26,38 +28,56 @@ class Trainer {
  public:
   // The recipe's model must be complete (set_vocab). All arguments outlive the trainer. Over meta kernels and memory
   // a step computes nothing and takes the memory that it would take.
-  Trainer(Context& context, Communicator& ranks, const Recipe& recipe, const BatchSource& batches);
+  Trainer(Context& context, Communicator& world, const Recipe& recipe, const BatchSource& batches);
+  ~Trainer();
 
   // Trains on the batch of `next_step()`, which is a pure function of the seed and the step.
   // Throws Error naming step, rank and parameter when a loss or gradient is not finite and the recipe says to stop.
   StepResult step();
   int64_t next_step() const { return next_step_; }
   void set_next_step(int64_t step) { next_step_ = step; }
-  Decoder& model() { return model_; }
-  AdamW& optimizer() { return *optimizer_; }
+
+  // This rank's part of the summed loss of a batch of `rows` rows: without a tape and without dropout. Every rank of
+  // a data-parallel index gives the same batch.
+  double evaluate(const Batch& batch);
+
+  const Mesh& mesh() const { return mesh_; }
+  // Whether this rank's part of a loss counts: one rank of those that compute the same has it.
+  bool counts_loss() const { return mesh_.place().pp == loss_rank_ && mesh_.place().tp == 0; }
+  ModelParts& model() { return model_; }
+  Optimizer& optimizer() { return *optimizer_; }
   LossScaler& loss_scaler() { return scaler_; }
+  const LossScaler& loss_scaler() const { return scaler_; }
+  Pipeline& pipeline() { return pipeline_; }
+  // After the optimizer's masters were written from elsewhere.
+  void masters_changed();
 
  private:
-  double forward_backward(int64_t micro_batch, double grad_scale, bool sum_gradients);
+  class PartStage;
+  void run_micro_batches(double grad_scale);
   double sum_over_ranks(double value);
   bool is_meta() const { return context_.stream.allocator().device() == Device::meta; }
   bool update(StepResult& result);
   [[noreturn]] void stop_not_finite(double loss);
 
   Context& context_;
-  Communicator& ranks_;
+  Communicator& world_;
   const Recipe& recipe_;
-  const BatchSource& batches_;
-  Decoder model_;
-  std::vector<Param*> params_;
+  Mesh mesh_;
+  Schedule schedule_;
+  int loss_rank_;  // along pp
+  ModelParts model_;
   std::unique_ptr<DataParallel> data_parallel_;
-  std::unique_ptr<AdamW> optimizer_;
+  MicroBatches micro_batches_;
+  std::vector<std::unique_ptr<PartStage>> stages_;
+  Pipeline pipeline_;
+  std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
-  Tape tape_;
-  Batch batch_;
   Tensor scalar_;   // [1] f64, for sums over ranks
   Tensor loss_dy_;  // [1] f32: the gradient of the loss is wanted
   int64_t next_step_ = 0;
+  float grad_scale_ = 0;
+  double loss_sum_ = 0;
 };
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 
 namespace weft {
 
+// Of a table that is cut by rows this makes a part of a sum: zeros for the tokens of other rows.
 struct EmbeddingOp {
   static constexpr std::string_view kName = "embedding";
   Param& table;              // [V, H]
@@ -15,17 +16,19 @@ struct EmbeddingOp {
 
   Tensor forward(Context& context) {
     Tensor y = context.empty(table.value.dtype(), {num_tokens, table.shape[1]});
-    context.kernels.embedding(context.stream, y, table.value, ids, position_table ? position_table->value : Tensor{},
+    context.kernels.embedding(context.stream, y, table.value, rows(), position_table ? position_table->value : Tensor{},
                               positions);
     return y;
   }
   void backward_weight(Context& context, const Tensor& dy) {
-    scatter(context, table, dy, ids);
+    scatter(context, table, dy, rows());
     if (position_table) scatter(context, *position_table, dy, positions);
   }
 
  private:
-  static void scatter(Context& context, Param& param, const Tensor& dy, const int32_t* rows) {
+  TableRows rows() const { return {ids, table.placement.begin[0], table.placement.whole[0]}; }
+
+  static void scatter(Context& context, Param& param, const Tensor& dy, const TableRows& rows) {
     if (!param.trainable) return;
     if (!param.accumulate_next()) context.kernels.fill(context.stream, param.grad, 0);
     context.kernels.embedding_backward(context.stream, param.grad, dy, rows);

@@ -28,8 +28,9 @@ struct FeedForwardOp {
     linear_backward_input(context, dx, dpre, up, false);
     return dx;
   }
-  void backward_weight(Context& context, const Tensor& dy) {
-    linear_backward_weight(context, dy, act, down);
+  static constexpr int kWeightParts = 2;
+  void backward_weight(Context& context, const Tensor& dy, int part) {
+    if (part == 0) return linear_backward_weight(context, dy, act, down);
     linear_backward_weight(context, dpre, x, up);
   }
 
@@ -63,9 +64,10 @@ struct GatedFeedForwardOp {
     linear_backward_input(context, dx, du, up, true);
     return dx;
   }
-  void backward_weight(Context& context, const Tensor& dy) {
-    linear_backward_weight(context, dy, act, down);
-    linear_backward_weight(context, dg, x, gate);
+  static constexpr int kWeightParts = 3;
+  void backward_weight(Context& context, const Tensor& dy, int part) {
+    if (part == 0) return linear_backward_weight(context, dy, act, down);
+    if (part == 1) return linear_backward_weight(context, dg, x, gate);
     linear_backward_weight(context, du, x, up);
   }
 

@@ -19,7 +19,6 @@ struct HeadLossOp {
   Tensor forward(Context& context, const Tensor& x);
   Tensor backward(Context&, const Tensor&) { return std::move(dx); }
 
- private:
   static int64_t rows_per_chunk(int64_t vocab, DType dtype);
 };
 

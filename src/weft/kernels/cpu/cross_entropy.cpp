@@ -1,4 +1,6 @@
 // Cross entropy of a softmax, and its gradient in place of the logits, row by row while a row is in cache.
+#include <limits>
+
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/cross_entropy.cpp"
@@ -109,6 +111,59 @@ void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& logits, c
   });
 }
 
+void cross_entropy_stats(Stream& stream, const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                         int64_t first_column) {
+  with_dtype("cross_entropy_stats", logits, [&](auto element) {
+    using T = decltype(element);
+    const int64_t cols = logits.dim(1);
+    const T* rows = logits.data<T>();
+    float* out = stats.data<float>();
+    const auto body = [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        const T* row = rows + t * cols;
+        SoftmaxState state;
+        softmax_of_row(row, nullptr, cols, state);
+        const int64_t target = targets[t] - first_column;
+        out[3 * t] = state.highest;
+        out[3 * t + 1] = state.sum;
+        out[3 * t + 2] = target >= 0 && target < cols ? float(row[target]) : 0;
+      }
+    };
+    stream.team().parallel_for(logits.dim(0), rows_per_chunk(cols * int64_t(sizeof(T))), body);
+  });
+}
+
+void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                            int64_t first_column, float dlogits_scale) {
+  with_dtype("cross_entropy_gradient", logits, [&](auto element) {
+    using T = decltype(element);
+    const int64_t cols = logits.dim(1);
+    T* rows = logits.data<T>();
+    const float* log_sums = lse.data<float>();
+    const auto body = [&](int64_t begin, int64_t end, int) {
+      const F32Tag d;
+      const auto scale = hn::Set(d, dlogits_scale);
+      for (int64_t t = begin; t < end; ++t) {
+        T* row = rows + t * cols;
+        if (targets[t] < 0) {
+          std::fill_n(row, cols, T(0.0f));
+          continue;
+        }
+        const int64_t target = targets[t] - first_column;
+        const bool is_here = target >= 0 && target < cols;
+        const float logit = is_here ? float(row[target]) : 0;
+        const auto log_sum = hn::Set(d, log_sums[t]);
+        for_each_vector(cols, [&](int64_t i, auto part) HWY_ATTR {
+          const auto e = exp_nonpositive(d, hn::Sub(load(d, row + i, part), log_sum));
+          store(hn::Mul(e, scale), d, row + i, part);
+        });
+        if (is_here) row[target] = T(std::expm1(logit - log_sums[t]) * dlogits_scale);
+      }
+    };
+    stream.team().parallel_for(logits.dim(0), rows_per_chunk(cols * int64_t(sizeof(T))), body);
+  });
+}
+
 }  // namespace weft::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -116,11 +171,47 @@ HWY_AFTER_NAMESPACE();
 namespace weft::cpu {
 
 HWY_EXPORT(cross_entropy);
+HWY_EXPORT(cross_entropy_stats);
+HWY_EXPORT(cross_entropy_gradient);
 
 void cross_entropy(Stream& stream, const Tensor& losses, const Tensor& logits, const int32_t* targets,
                    float dlogits_scale) {
   shapes::check_cross_entropy(losses, logits, targets);
   HWY_DYNAMIC_DISPATCH(cross_entropy)(stream, losses, logits, targets, dlogits_scale);
+}
+
+void cross_entropy_stats(Stream& stream, const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                         int64_t first_column) {
+  shapes::check_cross_entropy_stats(stats, logits, targets, first_column);
+  HWY_DYNAMIC_DISPATCH(cross_entropy_stats)(stream, stats, logits, targets, first_column);
+}
+
+// A row has three numbers a part: nothing for SIMD.
+void cross_entropy_combine(Stream& stream, const Tensor& losses, const Tensor& lse, const Tensor& stats,
+                           const int32_t* targets) {
+  shapes::check_cross_entropy_combine(losses, lse, stats);
+  const int64_t parts = stats.dim(0), num_tokens = stats.dim(1);
+  const float* values = stats.data<float>();
+  float *loss = losses.data<float>(), *log_sum = lse.data<float>();
+  stream.team().parallel_for(num_tokens, 1 << 10, [&](int64_t begin, int64_t end, int) {
+    for (int64_t t = begin; t < end; ++t) {
+      const auto stat = [&](int64_t part, int i) { return values[(part * num_tokens + t) * 3 + i]; };
+      float top = -std::numeric_limits<float>::infinity(), sum = 0, target = 0;
+      for (int64_t p = 0; p < parts; ++p) top = std::max(top, stat(p, 0));
+      for (int64_t p = 0; p < parts; ++p)
+        if (stat(p, 1) > 0) sum += stat(p, 1) * std::exp(stat(p, 0) - top);
+      for (int64_t p = 0; p < parts; ++p) target += stat(p, 2);
+      // Near a loss of 0 the difference of the two large numbers would be all rounding.
+      log_sum[t] = top + std::log(sum);
+      loss[t] = targets[t] < 0 ? 0 : (top - target) + std::log(sum);
+    }
+  });
+}
+
+void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                            int64_t first_column, float dlogits_scale) {
+  shapes::check_cross_entropy_gradient(logits, lse, targets, first_column);
+  HWY_DYNAMIC_DISPATCH(cross_entropy_gradient)(stream, logits, lse, targets, first_column, dlogits_scale);
 }
 
 }  // namespace weft::cpu

@@ -132,7 +132,7 @@ template <class T>
 double sum_of_squares_range(const T* x, int64_t n) {
   double sum = 0;
   int64_t i = 0;
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, BFloat16>) {
+  if constexpr (!std::is_same_v<T, double>) {
     const hn::ScalableTag<double> d;
     const hn::Rebind<float, decltype(d)> half;
     const auto lanes = int64_t(hn::Lanes(d));

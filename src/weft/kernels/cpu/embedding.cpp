@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-void embedding_with_positions(Stream& stream, const Tensor& y, const Tensor& table, const int32_t* ids,
+void embedding_with_positions(Stream& stream, const Tensor& y, const Tensor& table, const TableRows& ids,
                               const Tensor& position_table, const int32_t* positions) {
   with_dtype("embedding", y, [&](auto element) {
     using T = decltype(element);
@@ -23,8 +23,13 @@ void embedding_with_positions(Stream& stream, const Tensor& y, const Tensor& tab
     const auto body = [&](int64_t begin, int64_t end, int) {
       const F32Tag d;
       for (int64_t t = begin; t < end; ++t) {
-        const T* row = rows + ids[t] * cols;
         const T* position_row = position_rows + positions[t] * cols;
+        const int64_t id = ids.row(t, table.dim(0));
+        if (id < 0) {
+          std::memcpy(out + t * cols, position_row, size_t(cols) * sizeof(T));
+          continue;
+        }
+        const T* row = rows + id * cols;
         for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
           store(hn::Add(load(d, row + c, part), load(d, position_row + c, part)), d, out + t * cols + c, part);
         });
@@ -36,7 +41,7 @@ void embedding_with_positions(Stream& stream, const Tensor& y, const Tensor& tab
 
 // Each worker sums a range of columns, walking all tokens in order: no two write to one element, and how the columns
 // are cut does not change a sum.
-void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const int32_t* ids) {
+void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
   with_dtype("embedding_backward", dy, [&](auto element) {
     using T = decltype(element);
     const int64_t cols = dy.cols(), tokens = dy.rows(), team = stream.team().size();
@@ -45,8 +50,10 @@ void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, 
     const auto body = [&](int64_t begin, int64_t end, int) {
       const F32Tag d;
       for (int64_t t = 0; t < tokens; ++t) {
+        const int64_t id = ids.row(t, dtable.dim(0));
+        if (id < 0) continue;
         const T* row = gradient + t * cols + begin;
-        float* sum = sums + ids[t] * cols + begin;
+        float* sum = sums + id * cols + begin;
         for_each_vector(end - begin, [&](int64_t c, auto part) HWY_ATTR {
           store(hn::Add(load(d, sum + c, part), load(d, row + c, part)), d, sum + c, part);
         });
@@ -65,7 +72,7 @@ namespace weft::cpu {
 HWY_EXPORT(embedding_with_positions);
 HWY_EXPORT(embedding_backward);
 
-void embedding(Stream& stream, const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+void embedding(Stream& stream, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                const int32_t* positions) {
   shapes::check_embedding(y, table, ids, position_table, positions);
   if (position_table)
@@ -74,11 +81,17 @@ void embedding(Stream& stream, const Tensor& y, const Tensor& table, const int32
   const auto* rows = static_cast<const std::byte*>(table.raw());
   auto* out = static_cast<std::byte*>(y.raw());
   stream.team().parallel_for(y.rows(), rows_per_chunk(2 * int64_t(row)), [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) std::memcpy(out + size_t(t) * row, rows + size_t(ids[t]) * row, row);
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t id = ids.row(t, table.dim(0));
+      if (id < 0)
+        std::memset(out + size_t(t) * row, 0, row);
+      else
+        std::memcpy(out + size_t(t) * row, rows + size_t(id) * row, row);
+    }
   });
 }
 
-void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const int32_t* ids) {
+void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
   shapes::check_embedding_backward(dtable, dy, ids);
   HWY_DYNAMIC_DISPATCH(embedding_backward)(stream, dtable, dy, ids);
 }

@@ -18,9 +18,11 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t num_steps(DType type, int64_t k) { return type == DType::bf16 ? ceil_div(k, 2) : k; }
 int64_t panel_words(DType type, int64_t k) { return num_steps(type, k) * kPanelCols; }
 
+bool can_multiply(DType type) { return type == DType::f32 || type == DType::bf16 || type == DType::f16; }
+
 void check_float(std::string_view name, const Tensor& t) {
-  if (t.dtype() != DType::f32 && t.dtype() != DType::bf16)
-    throw Error("matmul: {} is {}, but products on CPUs are f32 or bf16", name, name_of(t.dtype()));
+  if (!can_multiply(t.dtype()))
+    throw Error("matmul: {} is {}, but products on CPUs are f32, bf16 or f16", name, name_of(t.dtype()));
 }
 
 // One product, with its arguments checked and resolved.
@@ -41,14 +43,19 @@ struct Product {
 EpilogueOperand operand(std::string_view name, const Tensor& t) {
   if (!t) return {};
   check_float(name, t);
-  return {static_cast<std::byte*>(t.raw()), t.dtype() == DType::bf16};
+  return {static_cast<std::byte*>(t.raw()), t.dtype()};
+}
+
+DotKind kind_of(DType type, const MatmulKernels& kernels) {
+  if (type == DType::bf16) return kernels.bf16_kind;
+  return type == DType::f16 ? DotKind::f16_as_f32 : DotKind::f32;
 }
 
 Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
   shapes::check_matmul(args);
   check_float("a", args.a);
   const Epilogue& e = args.epilogue;
-  const DotKind kind = args.a.dtype() == DType::f32 ? DotKind::f32 : kernels.bf16_kind;
+  const DotKind kind = kind_of(args.a.dtype(), kernels);
   const EpilogueCall call{.y = operand("y", args.y),
                           .bias = operand("bias", e.bias),
                           .act = operand("act", e.act),
@@ -68,7 +75,7 @@ Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
           .tiles = kernels.tiles(kind, args.transpose_a),
           .epilogue = kernels.epilogue(e.kind, e.f),
           .call = call,
-          .stores_directly = e.kind == Epilogue::Kind::none && !e.bias && !call.y.is_bf16,
+          .stores_directly = e.kind == Epilogue::Kind::none && !e.bias && call.y.type == DType::f32,
           .results = {call.y, call.act, call.gate, call.up, call.pre, call.dgate}};
 }
 
@@ -173,7 +180,7 @@ class TileWorker {
   // functions that only prefetch.
   [[gnu::always_inline]] void fetch(const EpilogueOperand& operand, int64_t row, int64_t col) const {
     if (!operand.data) return;
-    const int64_t size = operand.is_bf16 ? 2 : 4;
+    const auto size = int64_t(size_of(operand.type));
     for (int i = 0; i < tile_rows_; ++i) {
       const std::byte* at = operand.data + ((row + i) * p_.n + col) * size;
       __builtin_prefetch(at, 1);
@@ -249,7 +256,7 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
 void matmul(Stream& stream, const MatmulArgs& args) { matmul_with(stream, args, best_matmul_isa()); }
 
 size_t packed_matmul_b_bytes(DType type, int64_t k, int64_t n, bool) {
-  if (type != DType::f32 && type != DType::bf16) return 0;
+  if (!can_multiply(type)) return 0;
   return size_t(ceil_div(n, kPanelCols) * panel_words(type, k)) * 4;
 }
 

@@ -20,25 +20,30 @@ struct Lane {
   bool full;
 };
 
-HWY_INLINE F32 load(const EpilogueOperand& operand, Lane lane) {
+template <class T>
+HWY_INLINE F32 load_as(const EpilogueOperand& operand, Lane lane) {
   const F32Tag d;
-  if (operand.is_bf16) {
-    const auto* p = reinterpret_cast<const BFloat16*>(operand.data) + lane.at;
-    return lane.full ? load(d, p) : load_first(d, p, lane.count);
-  }
-  const auto* p = reinterpret_cast<const float*>(operand.data) + lane.at;
+  const auto* p = reinterpret_cast<const T*>(operand.data) + lane.at;
   return lane.full ? load(d, p) : load_first(d, p, lane.count);
 }
 
-HWY_INLINE void store(F32 x, const EpilogueOperand& operand, Lane lane) {
+HWY_INLINE F32 load(const EpilogueOperand& operand, Lane lane) {
+  if (operand.type == DType::f32) return load_as<float>(operand, lane);
+  if (operand.type == DType::bf16) return load_as<BFloat16>(operand, lane);
+  return load_as<Float16>(operand, lane);
+}
+
+template <class T>
+HWY_INLINE void store_as(F32 x, const EpilogueOperand& operand, Lane lane) {
   const F32Tag d;
-  if (operand.is_bf16) {
-    auto* p = reinterpret_cast<BFloat16*>(operand.data) + lane.at;
-    lane.full ? store(x, d, p) : store_first(x, d, p, lane.count);
-  } else {
-    auto* p = reinterpret_cast<float*>(operand.data) + lane.at;
-    lane.full ? store(x, d, p) : store_first(x, d, p, lane.count);
-  }
+  auto* p = reinterpret_cast<T*>(operand.data) + lane.at;
+  lane.full ? store(x, d, p) : store_first(x, d, p, lane.count);
+}
+
+HWY_INLINE void store(F32 x, const EpilogueOperand& operand, Lane lane) {
+  if (operand.type == DType::f32) return store_as<float>(x, operand, lane);
+  if (operand.type == DType::bf16) return store_as<BFloat16>(x, operand, lane);
+  store_as<Float16>(x, operand, lane);
 }
 
 // y is ab + bias.

@@ -161,7 +161,8 @@ const TileKernel* tiles(DotKind kind, bool transposed_a) {
     return transposed_a ? kTiles<DotBf16Pairs, true>.kernels : kTiles<DotBf16Pairs, false>.kernels;
   }
 #endif
-  if (kind == DotKind::f32) return transposed_a ? kTiles<DotF32, true>.kernels : kTiles<DotF32, false>.kernels;
+  if (kind != DotKind::bf16_as_f32)
+    return transposed_a ? kTiles<DotF32, true>.kernels : kTiles<DotF32, false>.kernels;
   return transposed_a ? kTiles<DotBf16AsF32, true>.kernels : kTiles<DotBf16AsF32, false>.kernels;
 }
 

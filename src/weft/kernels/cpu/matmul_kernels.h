@@ -1,8 +1,9 @@
 // MatmulKernels: the instruction-set dependent parts of the CPU matrix product: micro-kernels, packing, epilogues.
 //
-// A product runs in "steps" along K: one element of K in f32, two neighbours in bf16. b is packed as panels of 32
-// columns, [panel][step][32] of 4 bytes: an f32, or a bf16 pair (2k, 2k+1) with the even one in the low half. Missing
-// columns and the partner of an odd last k are zero. The layout is the same on every machine.
+// A product runs in "steps" along K: one element of K in f32 and f16, two neighbours in bf16. b is packed as panels
+// of 32 columns, [panel][step][32] of 4 bytes: an f32 (also of an f16), or a bf16 pair (2k, 2k+1) with the even one
+// in the low half. Missing columns and the partner of an odd last k are zero. The layout is the same on every
+// machine.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,7 @@ enum class DotKind : uint8_t {
   f32,
   bf16_pairs,   // the machine's bf16 dot product; a packed as pairs
   bf16_as_f32,  // a packed as f32, b widened in registers: for machines without a bf16 dot product
+  f16_as_f32,   // both packed as f32
 };
 
 // One tile: out = a b + add over `steps`. Rows and column vectors are fixed by the kernel.
@@ -40,7 +42,7 @@ using TileKernel = void (*)(const TileCall&);
 // A tensor of [M, N] (or [N]) as the epilogue sees it; no data means not wanted.
 struct EpilogueOperand {
   std::byte* data = nullptr;
-  bool is_bf16 = false;
+  DType type = DType::f32;  // or bf16 or f16
 };
 
 struct EpilogueCall {

@@ -29,13 +29,18 @@ HWY_INLINE void interleave(uint32_t* out, const uint16_t* even, const uint16_t* 
   for (; c < cols; ++c) out[c] = uint32_t(even[c]) | (odd ? uint32_t(odd[c]) << 16 : 0);
 }
 
-HWY_INLINE void widen(float* out, const uint16_t* in, int64_t count) {
+template <class T>
+HWY_INLINE void widen_as(float* out, const uint16_t* in, int64_t count) {
   const F32Tag d;
   const int64_t lanes = int64_t(hn::Lanes(d));
-  const auto* bf16 = reinterpret_cast<const BFloat16*>(in);
+  const auto* from = reinterpret_cast<const T*>(in);
   int64_t c = 0;
-  for (; c + lanes <= count; c += lanes) hn::StoreU(load(d, bf16 + c), d, out + c);
-  for (; c < count; ++c) out[c] = float(bf16[c]);
+  for (; c + lanes <= count; c += lanes) hn::StoreU(load(d, from + c), d, out + c);
+  if (c < count) store_first(load_first(d, from + c, size_t(count - c)), d, out + c, size_t(count - c));
+}
+
+HWY_INLINE void widen(DotKind kind, float* out, const uint16_t* in, int64_t count) {
+  kind == DotKind::f16_as_f32 ? widen_as<Float16>(out, in, count) : widen_as<BFloat16>(out, in, count);
 }
 
 // Brings `bytes` from p on closer. Inlined, since GCC removes calls of functions that only prefetch.
@@ -60,8 +65,8 @@ HWY_INLINE void pack_a_rows(DotKind kind, const BlockOfA& block, void* packed, i
       if (block.num_k % 2) out[block.num_k] = 0;
     } else {
       float* out = static_cast<float*>(packed) + i * stride;
-      widen(out, in16, block.num_k);
-      if (block.num_k % 2) out[block.num_k] = 0;
+      widen(kind, out, in16, block.num_k);
+      if (kind == DotKind::bf16_as_f32 && block.num_k % 2) out[block.num_k] = 0;
     }
   }
 }
@@ -82,7 +87,7 @@ HWY_INLINE void pack_a_columns(DotKind kind, const BlockOfA& block, void* packed
       const uint16_t* odd = k + 1 < block.num_k ? in16 + block.ld : nullptr;
       interleave(static_cast<uint32_t*>(packed) + k / 2 * stride, in16, odd, block.rows);
     } else {
-      widen(static_cast<float*>(packed) + k * stride, in16, block.rows);
+      widen(kind, static_cast<float*>(packed) + k * stride, in16, block.rows);
     }
   }
   if (kind == DotKind::bf16_as_f32 && block.num_k % 2) {
@@ -142,16 +147,40 @@ HWY_INLINE void pack_panel_transposed(DType type, const std::byte* b, int64_t k,
   }
 }
 
+// b[N, K] of f16, as f32.
+HWY_INLINE void pack_panel_transposed_f16(const uint16_t* b, int64_t k, int64_t cols, int64_t step, int64_t num_steps,
+                                          uint32_t* out) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t s0 = 0; s0 < num_steps; s0 += kBlock) {
+    const int64_t count = std::min(kBlock, num_steps - s0);
+    for (int64_t c = 0; c < kPanelCols; c += 4) {
+      alignas(64) uint32_t rows[4][kBlock] = {};
+      for (int64_t i = 0; i < std::min<int64_t>(4, cols - c); ++i) {
+        widen_as<Float16>(reinterpret_cast<float*>(rows[i]), b + (c + i) * k + step + s0, count);
+      }
+      uint32_t* to = out + s0 * kPanelCols + c;
+      int64_t s = 0;
+      for (; s + 4 <= count; s += 4) transpose_4x4(rows[0] + s, kBlock, to + s * kPanelCols, kPanelCols);
+      for (; s < count; ++s) {
+        for (int64_t i = 0; i < 4; ++i) to[s * kPanelCols + i] = rows[i][s];
+      }
+    }
+  }
+}
+
 // b[K, N]
 HWY_INLINE void pack_panel_plain(DType type, const std::byte* b, int64_t k, int64_t n, int64_t cols, int64_t step,
                                  int64_t num_steps, uint32_t* out) {
-  const int64_t rows_per_step = type == DType::f32 ? 1 : 2, row_bytes = n * int64_t(size_of(type));
+  const int64_t rows_per_step = type == DType::bf16 ? 2 : 1, row_bytes = n * int64_t(size_of(type));
   for (int64_t s = 0; s < num_steps; ++s, out += kPanelCols) {
     for (int64_t i = 0; i < rows_per_step; ++i) {
       fetch(b + ((step + s) * rows_per_step + kRowsAhead + i) * row_bytes, cols * int64_t(size_of(type)));
     }
     if (type == DType::f32) {
       std::memcpy(out, b + (step + s) * n * 4, size_t(cols) * 4);
+    } else if (type == DType::f16) {
+      const auto* row = reinterpret_cast<const uint16_t*>(b) + (step + s) * n;
+      widen_as<Float16>(reinterpret_cast<float*>(out), row, cols);
     } else {
       const auto* even = reinterpret_cast<const uint16_t*>(b) + 2 * (step + s) * n;
       interleave(out, even, 2 * (step + s) + 1 < k ? even + n : nullptr, cols);
@@ -165,7 +194,9 @@ inline void pack_panel(DType type, bool transpose_b, const void* b, int64_t k, i
   const int64_t col = panel * kPanelCols, cols = std::min<int64_t>(kPanelCols, n - col);
   auto* out = static_cast<uint32_t*>(packed_panel) + step * kPanelCols;
   const auto* bytes = static_cast<const std::byte*>(b) + (transpose_b ? col * k : col) * int64_t(size_of(type));
-  if (transpose_b) {
+  if (transpose_b && type == DType::f16) {
+    pack_panel_transposed_f16(reinterpret_cast<const uint16_t*>(bytes), k, cols, step, num_steps, out);
+  } else if (transpose_b) {
     pack_panel_transposed(type, bytes, k, cols, step, num_steps, out);
   } else {
     pack_panel_plain(type, bytes, k, n, cols, step, num_steps, out);

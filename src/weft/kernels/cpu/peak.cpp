@@ -110,7 +110,8 @@ sum_words(const uint64_t* words, int64_t count) {
 }  // namespace
 
 double measure_peak_flops(ThreadTeam& team, DType type) {
-  check(type == DType::f32 || type == DType::bf16, "peak: {} has no matrix products on CPUs", name_of(type));
+  check(type == DType::f32 || type == DType::bf16 || type == DType::f16, "peak: {} has no matrix products on CPUs",
+        name_of(type));
   const FlopLoop loop = loop_for(type);
   constexpr int64_t kIterations = 200'000;  // a millisecond or so
   constexpr int kRounds = 60;
@@ -133,9 +134,8 @@ double measure_read_bandwidth(ThreadTeam& team) {
   Allocator memory;  // which asks for huge pages
   const Tensor all = memory.empty(DType::i64, {kWords + kAhead});
   auto* words = static_cast<uint64_t*>(all.raw());
-  team.parallel_for(kWords, kGrain, [&](int64_t begin, int64_t end, int) {
-    std::fill(words + begin, words + end, uint64_t(begin));
-  });
+  team.parallel_for(kWords, kGrain,
+                    [&](int64_t begin, int64_t end, int) { std::fill(words + begin, words + end, uint64_t(begin)); });
   double best = 1e30;
   for (int round = 0; round < kRounds; ++round) {
     best = std::min(best, seconds_of([&] {

@@ -18,32 +18,6 @@ struct First {
   size_t n;
 };
 
-template <class D>
-HWY_INLINE hn::Vec<D> load(D d, const Float16* p) {
-  const auto bits = hn::LoadU(U16Tag<D>(), reinterpret_cast<const uint16_t*>(p));
-  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
-}
-
-template <class D>
-HWY_INLINE void store(hn::Vec<D> x, D, Float16* p) {
-  const hn::Rebind<hwy::float16_t, D> d16;
-  hn::StoreU(hn::BitCast(U16Tag<D>(), hn::DemoteTo(d16, x)), U16Tag<D>(), reinterpret_cast<uint16_t*>(p));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> load_first(D d, const Float16* p, size_t n) {
-  alignas(64) Float16 all[hn::MaxLanes(d)] = {};
-  for (size_t i = 0; i < n; ++i) all[i] = p[i];
-  return load(d, all);
-}
-
-template <class D>
-HWY_INLINE void store_first(hn::Vec<D> x, D d, Float16* p, size_t n) {
-  alignas(64) Float16 all[hn::MaxLanes(d)];
-  store(x, d, all);
-  for (size_t i = 0; i < n; ++i) p[i] = all[i];
-}
-
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* p, Whole) {
   return load(d, p);
@@ -64,9 +38,23 @@ HWY_INLINE hn::Vec<D> load(D d, const BFloat16* p, First first) {
 }
 
 template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Float16* p, First first) {
+  const U16Tag<D> d16;
+  const auto bits = hn::MaskedLoad(hn::FirstN(d16, first.n), d16, reinterpret_cast<const uint16_t*>(p));
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+}
+
+template <class D>
 HWY_INLINE void store(hn::Vec<D> x, D d, BFloat16* p, First first) {
   const U16Tag<D> d16;
   hn::BlendedStore(round_to_bf16(d, x), hn::FirstN(d16, first.n), d16, reinterpret_cast<uint16_t*>(p));
+}
+
+template <class D>
+HWY_INLINE void store(hn::Vec<D> x, D d, Float16* p, First first) {
+  const U16Tag<D> d16;
+  const auto bits = hn::BitCast(d16, hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), x));
+  hn::BlendedStore(bits, hn::FirstN(d16, first.n), d16, reinterpret_cast<uint16_t*>(p));
 }
 #endif
 
@@ -126,7 +114,8 @@ template <class Body>
 HWY_INLINE void with_dtype(std::string_view op, const Tensor& t, Body&& body) {
   if (t.dtype() == DType::f32) return body(float());
   if (t.dtype() == DType::bf16) return body(BFloat16());
-  throw Error("{}: the cpu kernels compute on f32 and bf16, not on {}; convert the tensor first", op,
+  if (t.dtype() == DType::f16) return body(Float16());
+  throw Error("{}: the cpu kernels compute on f32, bf16 and f16, not on {}; convert the tensor first", op,
               name_of(t.dtype()));
 }
 

@@ -1,4 +1,4 @@
-// Vector math for CPU kernels: exp, tanh, erf, sigmoid, activations with derivatives, and f32/bf16 loads and stores.
+// Vector math for CPU kernels: exp, tanh, erf, sigmoid, activations with derivatives, loads and stores.
 //
 // Use it in a file compiled once per instruction set:
 //
@@ -36,7 +36,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32Tag = hn::ScalableTag<float>;
 using F32 = hn::Vec<F32Tag>;
 
-// ---- loads and stores: memory is f32 or bf16 without alignment; bf16 is rounded to nearest even ----
+// ---- loads and stores: memory is f32, bf16 or f16 without alignment; 16 bits are rounded to nearest even ----
 
 template <class D>
 using U16Tag = hn::Rebind<uint16_t, D>;
@@ -77,15 +77,27 @@ HWY_INLINE void store(hn::Vec<D> x, D d, BFloat16* p) {
   hn::StoreU(round_to_bf16(d, x), U16Tag<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Float16* p) {
+  const auto bits = hn::LoadU(U16Tag<D>(), reinterpret_cast<const uint16_t*>(p));
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+}
+
+template <class D>
+HWY_INLINE void store(hn::Vec<D> x, D, Float16* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  hn::StoreU(hn::BitCast(U16Tag<D>(), hn::DemoteTo(d16, x)), U16Tag<D>(), reinterpret_cast<uint16_t*>(p));
+}
+
 // The first n < Lanes(d) elements; the other lanes are zero.
 template <class D>
 HWY_INLINE hn::Vec<D> load_first(D d, const float* p, size_t n) {
   return hn::MaskedLoad(hn::FirstN(d, n), d, p);
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> load_first(D d, const BFloat16* p, size_t n) {
-  alignas(64) BFloat16 all[hn::MaxLanes(d)] = {};
+template <class D, class T>  // of 16 bits
+HWY_INLINE hn::Vec<D> load_first(D d, const T* p, size_t n) {
+  alignas(64) T all[hn::MaxLanes(d)] = {};
   for (size_t i = 0; i < n; ++i) all[i] = p[i];
   return load(d, all);
 }
@@ -95,9 +107,9 @@ HWY_INLINE void store_first(hn::Vec<D> x, D d, float* p, size_t n) {
   hn::BlendedStore(x, hn::FirstN(d, n), d, p);
 }
 
-template <class D>
-HWY_INLINE void store_first(hn::Vec<D> x, D d, BFloat16* p, size_t n) {
-  alignas(64) BFloat16 all[hn::MaxLanes(d)];
+template <class D, class T>
+HWY_INLINE void store_first(hn::Vec<D> x, D d, T* p, size_t n) {
+  alignas(64) T all[hn::MaxLanes(d)];
   store(x, d, all);
   for (size_t i = 0; i < n; ++i) p[i] = all[i];
 }

@@ -4,14 +4,15 @@
 
 namespace weft::reference {
 
-void embedding(Stream&, const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+void embedding(Stream&, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                const int32_t* positions) {
   shapes::check_embedding(y, table, ids, position_table, positions);
   const auto num_tokens = size_t(y.dim(0)), hidden = size_t(y.dim(1));
   const std::vector<double> rows = load(table);
   std::vector<double> values(num_tokens * hidden);
   for (size_t t = 0; t < num_tokens; ++t)
-    for (size_t h = 0; h < hidden; ++h) values[t * hidden + h] = rows[size_t(ids[t]) * hidden + h];
+    if (const int64_t row = ids.row(int64_t(t), table.dim(0)); row >= 0)
+      for (size_t h = 0; h < hidden; ++h) values[t * hidden + h] = rows[size_t(row) * hidden + h];
   if (position_table) {
     const std::vector<double> position_rows = load(position_table);
     for (size_t t = 0; t < num_tokens; ++t)
@@ -20,13 +21,14 @@ void embedding(Stream&, const Tensor& y, const Tensor& table, const int32_t* ids
   store(y, values);
 }
 
-void embedding_backward(Stream&, const Tensor& dtable, const Tensor& dy, const int32_t* ids) {
+void embedding_backward(Stream&, const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
   shapes::check_embedding_backward(dtable, dy, ids);
   const auto num_tokens = size_t(dy.dim(0)), hidden = size_t(dy.dim(1));
   const std::vector<double> gradient = load(dy);
   std::vector<double> rows = load(dtable);
   for (size_t t = 0; t < num_tokens; ++t)
-    for (size_t h = 0; h < hidden; ++h) rows[size_t(ids[t]) * hidden + h] += gradient[t * hidden + h];
+    if (const int64_t row = ids.row(int64_t(t), dtable.dim(0)); row >= 0)
+      for (size_t h = 0; h < hidden; ++h) rows[size_t(row) * hidden + h] += gradient[t * hidden + h];
   store(dtable, rows);
 }
 

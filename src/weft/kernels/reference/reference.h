@@ -27,6 +27,7 @@ void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpos
 // attention.cpp
 void attention(Stream&, const AttentionArgs&);
 void attention_backward(Stream&, const AttentionBackwardArgs&);
+void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 
 // rope.cpp
 void rope(Stream&, const RopeArgs&);
@@ -46,15 +47,22 @@ void gated_activation_backward(Stream&, const Tensor& dgate, const Tensor& dup, 
 void dropout(Stream&, const Tensor& y, const Tensor& x, const DropoutKey&);
 
 // embedding.cpp
-void embedding(Stream&, const Tensor& y, const Tensor& table, const int32_t* ids, const Tensor& position_table,
+void embedding(Stream&, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                const int32_t* positions);
-void embedding_backward(Stream&, const Tensor& dtable, const Tensor& dy, const int32_t* ids);
+void embedding_backward(Stream&, const Tensor& dtable, const Tensor& dy, const TableRows& ids);
 
 // cross_entropy.cpp
 void cross_entropy(Stream&, const Tensor& losses, const Tensor& logits, const int32_t* targets, float dlogits_scale);
+void cross_entropy_stats(Stream&, const Tensor& stats, const Tensor& logits, const int32_t* targets,
+                         int64_t first_column);
+void cross_entropy_combine(Stream&, const Tensor& losses, const Tensor& lse, const Tensor& stats,
+                           const int32_t* targets);
+void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
+                            int64_t first_column, float dlogits_scale);
 
 // elementwise.cpp
 void add(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
+void accumulate(Stream&, const Tensor& sum, const Tensor& x);
 void scale(Stream&, const Tensor& y, const Tensor& x, float factor);
 void convert(Stream&, const Tensor& y, const Tensor& x);
 void fill(Stream&, const Tensor& y, float value);

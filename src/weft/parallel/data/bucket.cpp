@@ -1,0 +1,236 @@
+// Bucket: flat memory and the collectives on it.
+#include "weft/parallel/data/bucket.h"
+
+#include <cmath>
+
+namespace weft {
+namespace {
+
+constexpr int64_t kAlignment = 16;  // elements: slices start on cache lines
+
+int64_t aligned(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+bool any(const std::vector<Param*>& params, auto&& has) {
+  for (const Param* p : params)
+    if (has(*p)) return true;
+  return false;
+}
+
+}  // namespace
+
+Bucket::Bucket(Context& context, const BucketGroups& groups, Zero stage, DType dtype, std::vector<Param*> params,
+               uint64_t seed)
+    : context_(context), groups_(groups), stage_(stage), dtype_(dtype), params_(std::move(params)) {
+  for (const Param* p : params_) {
+    offsets_.push_back(size_);
+    size_ += aligned(p->shape.numel(), kAlignment);
+  }
+  size_ = aligned(size_, kAlignment * groups_.shard.size());
+  const Kernels& k = context_.kernels;
+  const DType wide = Context::wide(dtype_);
+  if (stage_ != Zero::parameters) {
+    values_ = context_.empty(dtype_, {size_});
+    k.fill(context_.stream, values_, 0);  // also what lies between the parameters
+  } else if (dtype_ != wide) {
+    value_part_ = context_.empty(dtype_, {part()});
+  }
+  if (dtype_ == wide && stage_ != Zero::parameters) {
+    master_ = part_of(values_);
+  } else {
+    master_ = context_.empty(wide, {part()});
+    k.fill(context_.stream, master_, 0);
+  }
+  if (stage_ == Zero::none)
+    grads_ = groups_.replicate.allocate_shared(context_.stream.allocator(), wide, {size_});
+  else if (stage_ == Zero::optimizer)
+    grads_ = groups_.shard.allocate_shared(context_.stream.allocator(), wide, {size_});
+  else
+    grad_part_ = context_.empty(wide, {part()});
+  if (grads_) {
+    k.fill(context_.stream, grads_, 0);
+    assign_gradients();
+  }
+  const Owned mine = owned();
+  for (const Piece& piece : mine.pieces)
+    initialize(context_, *piece.param, seed, mine.master.slice_flat(piece.offset, {piece.count}), piece.first);
+  if (mine.values) k.convert(context_.stream, mine.values, mine.master);
+  start_publish();
+  publish();
+}
+
+Tensor Bucket::part_of(const Tensor& whole) const {
+  return whole.slice_flat(part() * groups_.shard.rank(), {part()});
+}
+
+Tensor Bucket::owned_gradients() const { return stage_ <= Zero::optimizer ? part_of(grads_) : grad_part_; }
+
+Owned Bucket::owned() {
+  Owned o;
+  o.master = master_;
+  const bool is_own_value = dtype_ == master_.dtype();
+  if (!is_own_value) o.values = stage_ == Zero::parameters ? value_part_ : part_of(values_);
+  o.grads = owned_gradients();
+  const bool is_first_end = groups_.tied.rank() == 0;
+  o.is_counted = groups_.replicate.rank() == 0 &&
+                 (is_first_end || !any(params_, [](const Param& p) { return p.placement.is_tied; }));
+  o.shard = &groups_.shard;
+  const int64_t begin = part() * groups_.shard.rank(), end = begin + part();
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const int64_t from = std::max(begin, offsets_[i]), to = std::min(end, offsets_[i] + params_[i]->shape.numel());
+    if (from < to) o.pieces.push_back({params_[i], from - offsets_[i], from - begin, to - from});
+  }
+  return o;
+}
+
+void Bucket::assign_values() {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    params_[i]->value = values_.slice_flat(offsets_[i], params_[i]->shape);
+    params_[i]->value_changed();
+  }
+}
+
+void Bucket::assign_gradients() {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    params_[i]->grad = grads_.slice_flat(offsets_[i], params_[i]->shape);
+    params_[i]->clear_grad();
+  }
+}
+
+// ---- values ----
+
+void Bucket::prefetch() {
+  if (stage_ != Zero::parameters || values_ || params_.empty()) return;
+  values_ = context_.empty(dtype_, {size_});
+  gather_ = groups_.shard.start_all_gather(values_, value_part_ ? value_part_ : master_);
+}
+
+void Bucket::open() {
+  if (stage_ != Zero::parameters || params_.empty()) return;
+  prefetch();
+  if (value_users_++ > 0) return;
+  gather_.wait();
+  assign_values();
+}
+
+void Bucket::close() {
+  if (stage_ != Zero::parameters || params_.empty() || --value_users_ > 0) return;
+  for (Param* p : params_) p->drop_value();
+  values_ = {};
+}
+
+void Bucket::start_publish() {
+  if (params_.empty() || stage_ == Zero::parameters) return;
+  if (groups_.shard.size() > 1) gather_ = groups_.shard.start_all_gather(values_, part_of(values_));
+}
+
+void Bucket::publish() {
+  if (params_.empty() || stage_ == Zero::parameters) return;
+  gather_.wait();
+  assign_values();
+}
+
+// ---- gradients ----
+
+void Bucket::open_gradients() {
+  if (stage_ <= Zero::optimizer || params_.empty() || gradient_users_++ > 0) return;
+  grads_ = context_.empty(master_.dtype(), {size_});
+  assign_gradients();
+}
+
+void Bucket::close_gradients(bool is_last) {
+  if (params_.empty()) return;
+  if (stage_ <= Zero::optimizer) {
+    if (is_last) start_finish();
+    return;
+  }
+  if (--gradient_users_ > 0) return;
+  complete_gradients();
+  reduce();
+  for (Param* p : params_) p->grad = {}, p->clear_grad();
+  grads_ = {};
+}
+
+// Zeros where nothing was written, and the sum over the tensor group where that is the gradient.
+void Bucket::complete_gradients() {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    Param& p = *params_[i];
+    if (!p.accumulate_next()) context_.kernels.fill(context_.stream, p.grad, 0);
+    if (is_watching_ && !not_finite_ && !std::isfinite(context_.kernels.sum_of_squares(context_.stream, p.grad)))
+      not_finite_ = &p;
+    if (stage_ <= Zero::optimizer) continue;  // there the gaps were filled once
+    const int64_t end = offsets_[i] + p.shape.numel(), next = i + 1 < params_.size() ? offsets_[i + 1] : size_;
+    if (end < next) context_.kernels.fill(context_.stream, grads_.slice_flat(end, {next - end}), 0);
+  }
+  sum_partial();
+}
+
+void Bucket::sum_partial() {
+  if (groups_.tensor.size() == 1) return;
+  int64_t size = 0;
+  for (const Param* p : params_)
+    if (p->placement.is_partial) size += p->placement.whole.numel();
+  if (size == 0) return;
+  const Kernels& k = context_.kernels;
+  const Tensor all = context_.empty(master_.dtype(), {size});
+  k.fill(context_.stream, all, 0);
+  const auto each_run = [&](auto&& copy) {
+    int64_t base = 0;
+    for (Param* p : params_) {
+      if (!p->placement.is_partial) continue;
+      p->placement.each_run(0, p->shape.numel(), [&](int64_t local, int64_t global, int64_t n) {
+        copy(p->grad.slice_flat(local, {n}), all.slice_flat(base + global, {n}));
+      });
+      base += p->placement.whole.numel();
+    }
+  };
+  each_run([&](const Tensor& mine, const Tensor& slot) { k.convert(context_.stream, slot, mine); });
+  groups_.tensor.all_reduce(all);
+  each_run([&](const Tensor& mine, const Tensor& slot) { k.convert(context_.stream, mine, slot); });
+}
+
+// One micro-batch's gradients, summed over the shard group into this rank's part.
+void Bucket::reduce() {
+  wait_reduced();
+  if (!has_sum_) {
+    has_sum_ = true;
+    reduction_ = groups_.shard.start_reduce_scatter(grad_part_, grads_);
+    return;
+  }
+  arriving_ = context_.empty_like(grad_part_);
+  reduction_ = groups_.shard.start_reduce_scatter(arriving_, grads_);
+}
+
+void Bucket::wait_reduced() {
+  reduction_.wait();
+  if (!arriving_) return;
+  context_.kernels.add(context_.stream, grad_part_, grad_part_, arriving_);
+  arriving_ = {};
+}
+
+void Bucket::start_finish() {
+  if (params_.empty() || is_reduced_) return;
+  is_reduced_ = true;
+  if (stage_ > Zero::optimizer) {
+    wait_reduced();
+    if (!has_sum_) context_.kernels.fill(context_.stream, grad_part_, 0);
+    reduction_ = groups_.replicate.start_all_reduce(grad_part_);
+    return;
+  }
+  complete_gradients();
+  reduction_ = stage_ == Zero::none ? groups_.replicate.start_all_reduce(grads_)
+                                    : groups_.shard.start_reduce_scatter(part_of(grads_), grads_);
+}
+
+void Bucket::finish() {
+  if (params_.empty()) return;
+  start_finish();
+  reduction_.wait();
+  const Tensor mine = owned_gradients();
+  if (stage_ == Zero::optimizer && groups_.replicate.size() > 1) groups_.replicate.all_reduce(mine);
+  if (groups_.tied.size() > 1 && any(params_, [](const Param& p) { return p.placement.is_tied; }))
+    groups_.tied.all_reduce(mine);
+  is_reduced_ = has_sum_ = false;
+  for (Param* p : params_) p->clear_grad();
+}
+
+}  // namespace weft

@@ -1,0 +1,98 @@
+// Bucket: the parameters of one group in flat memory: who of the data-parallel ranks keeps which part of it, and
+// when.
+#pragma once
+#include <vector>
+
+#include "weft/autograd/param.h"
+#include "weft/comm/communicator.h"
+
+namespace weft {
+
+// What data-parallel ranks do not hold more than once. Source: Rajbhandari et al., "ZeRO", 2020.
+enum class Zero : uint8_t { none, optimizer, gradients, parameters };
+
+// The groups over which a bucket's parameters are the same. Without sharding, `shard` is a group of one.
+struct BucketGroups {
+  Communicator& shard;      // each rank keeps one part of the optimizer's state, and by stage of the rest
+  Communicator& replicate;  // each rank keeps the same as the others
+  Communicator& tensor;     // sums gradients that are partial (Placement::is_partial)
+  Communicator& tied;       // sums the gradients of a weight that two stages hold
+};
+
+// Part of a parameter as it lies in flat tensors.
+struct Piece {
+  Param* param;
+  int64_t first;   // element of what this rank holds of the parameter, row by row
+  int64_t offset;  // of that element in the flat tensors
+  int64_t count;
+};
+
+// What an optimizer updates on this rank.
+struct Owned {
+  std::vector<Piece> pieces;
+  Tensor master;    // f32 [n] (f64 beside f64)
+  Tensor grads;     // likewise; complete after the step's last reduction
+  Tensor values;    // [n] in the compute dtype; empty where the master is the value
+  bool is_counted;  // no other replica counts it in norms
+  Communicator* shard;
+};
+
+class Bucket {
+ public:
+  // Gives the parameters memory and initial values for `seed`; they are kept whole or in parts as `stage` says.
+  Bucket(Context& context, const BucketGroups& groups, Zero stage, DType dtype, std::vector<Param*> params,
+         uint64_t seed);
+
+  // ---- values: whole between open and close, which may nest; without Zero::parameters always ----
+  void prefetch();
+  void open();
+  void close();
+
+  // ---- gradients: writable between these, which may nest ----
+  void open_gradients();
+  // `is_last`: no micro-batch of this step will add to them any more.
+  void close_gradients(bool is_last);
+  // After the step's last micro-batch: sends what is left, then waits. `start` on all buckets, then `finish` on all.
+  void start_finish();
+  void finish();
+
+  // After the owned values were written: every rank gets them.
+  void start_publish();
+  void publish();
+
+  Owned owned();
+  void watch_for_not_finite() { is_watching_ = true; }
+  const Param* not_finite() const { return not_finite_; }
+  const std::vector<Param*>& params() const { return params_; }
+
+ private:
+  int64_t part() const { return size_ / groups_.shard.size(); }
+  Tensor part_of(const Tensor& whole) const;
+  Tensor owned_gradients() const;
+  void assign_values();
+  void assign_gradients();
+  void complete_gradients();
+  void sum_partial();
+  void reduce();
+  void wait_reduced();
+
+  Context& context_;
+  BucketGroups groups_;
+  Zero stage_;
+  DType dtype_;
+  std::vector<Param*> params_;
+  std::vector<int64_t> offsets_;
+  int64_t size_ = 0;   // elements, with padding
+  Tensor values_;      // whole, in the compute dtype
+  Tensor value_part_;  // this rank's, where it is not a slice of the whole
+  Tensor master_;      // this rank's, f32
+  Tensor grads_;       // whole
+  Tensor grad_part_;   // this rank's sum over micro-batches, where it is not a slice of the whole
+  Tensor arriving_;    // of one micro-batch
+  Pending gather_, reduction_;
+  int value_users_ = 0, gradient_users_ = 0;
+  bool has_sum_ = false, is_reduced_ = false, is_watching_ = false;
+  const Param* not_finite_ = nullptr;
+};
+
+}  // namespace weft

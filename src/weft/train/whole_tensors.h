@@ -1,0 +1,48 @@
+// WholeTensors: a model's tensors as one rank would have them, put together from the pieces of all ranks, and back.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/base/function_ref.h"
+#include "weft/parallel/data/bucket.h"
+#include "weft/parallel/mesh.h"
+#include "weft/train/recipe.h"
+
+namespace weft {
+
+class WholeTensors {
+ public:
+  struct Info {
+    std::string name;
+    Shape shape;
+  };
+  // What the ranks own (Optimizer::owned) of a recipe's model. Everything outlives this.
+  WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<const Owned> owned);
+
+  // Every parameter of the model, in the order of use, whatever this rank has of it.
+  const std::vector<Info>& all() const { return all_; }
+
+  // parts: flat tensors laid out as owned()[i]. Returns the whole tensor (f32) on every rank; valid until the next
+  // call. Collective, in the same order on all ranks.
+  Tensor gather(const Info& info, std::span<const Tensor> parts);
+  // Takes this rank's pieces out of a whole tensor.
+  void scatter(const Info& info, const float* whole, std::span<const Tensor> parts) const;
+
+ private:
+  void each_run(
+      const std::string& name,
+      FunctionRef<void(size_t owned, const Piece&, bool is_counted, int64_t flat, int64_t global, int64_t count)>
+          visit) const;
+
+  const Mesh& mesh_;
+  std::span<const Owned> owned_;
+  std::vector<Info> all_;
+  Allocator memory_;  // not part of the training's figures
+  Tensor whole_;
+};
+
+// The masters or gradients of `owned`, as `parts` above.
+std::vector<Tensor> masters_of(std::span<const Owned> owned);
+std::vector<Tensor> gradients_of(std::span<const Owned> owned);
+
+}  // namespace weft
