@@ -122,7 +122,8 @@ void add_verify(CLI::App& program) {
   o->output.add_option(*c);
   c->allow_extras();
   c->footer(
-      "The learning rate is held constant and optimizer.eps is raised to the size of the gradients, so that "
+      "The learning rate is held constant and optimizer.eps is raised to ten times the size of the gradients, so "
+      "that "
       "rounding\n"
       "errors stay rounding errors. Relative differences are those of the worst element.\n"
       "Example: weft verify recipes/quickstart.toml --mesh dp=2 --mesh tp=2,pp=2 --mesh dp=2,tp=2,zero=3");

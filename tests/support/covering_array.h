@@ -9,8 +9,8 @@
 
 namespace weft {
 
-using Row = std::vector<int>;                                  // a level for each factor
-using Pair = std::tuple<size_t, int, size_t, int>;             // factor, level, other factor, its level
+using Row = std::vector<int>;                       // a level for each factor
+using Pair = std::tuple<size_t, int, size_t, int>;  // factor, level, other factor, its level
 using IsPossible = std::function<bool(const Row&)>;
 
 inline std::set<Pair> pairs_of(const Row& row) {
@@ -25,7 +25,8 @@ struct CoveringArray {
   std::set<Pair> covered, impossible;  // impossible: no row that was tried could hold the pair
 };
 
-// num_levels: of each factor. At least `least_rows` rows. Deterministic: a greedy search over counter-based random rows.
+// num_levels: of each factor. At least `least_rows` rows. Deterministic: a greedy search over counter-based random
+// rows.
 inline CoveringArray covering_array(const std::vector<int>& num_levels, const IsPossible& is_possible,
                                     size_t least_rows) {
   CoveringArray array;

@@ -39,7 +39,7 @@ TEST_F(TensorTest, RowsAndColumns) {
   EXPECT_EQ(x.cols(), 4);
   EXPECT_EQ(x.bytes(), 48u);
   EXPECT_EQ(allocator.empty(DType::f32, {}).numel(), 1);
-  EXPECT_EQ(allocator.empty(DType::f32, {3, 0}).rows(), 0);
+  EXPECT_EQ(allocator.empty(DType::f32, {3, 0}).rows(), 3);
   EXPECT_FALSE(Tensor());
   EXPECT_TRUE(x);
 }

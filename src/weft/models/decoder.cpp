@@ -60,21 +60,21 @@ Var Decoder::Block::operator()(const Var& x, const Pass& pass, RecomputePolicy::
 }
 
 Decoder::Decoder(const ModelConfig& c, const Partition& partition, const DecoderPart& part, Param* embedding)
-    : config_(c), tensor_(partition.tensor), part_(part), embedding_dropout_site_(name_hash("embedding")) {
+    : config_(c), partition_(partition), part_(part), embedding_dropout_site_(name_hash("embedding")) {
   if (part_.num_layers < 0) part_.num_layers = c.layers - part_.first_layer;
   Placement table(Shape{c.vocab, c.hidden});
-  table.cut(0, tensor_.cut(c.vocab));
+  table.cut(0, partition_.tensor.cut(c.vocab));
   table.is_tied = c.tie_embeddings && part_.is_tied_elsewhere;
   if (part_.has_embedding) {
     embedding_.emplace("embedding.weight", table, Init::normal(c.init_std));
     if (c.position == PositionKind::learned)
-      position_.emplace("position.weight", tensor_.replicated_inside({c.context, c.hidden}), Init::normal(c.init_std));
+      position_.emplace("position.weight", partition_.tensor.replicated_inside({c.context, c.hidden}), Init::normal(c.init_std));
   }
   const RopeTable* rope = c.position == PositionKind::rope ? &rope_ : nullptr;
   for (int64_t i = part_.first_layer; i < part_.first_layer + part_.num_layers; ++i)
     blocks_.push_back(std::make_unique<Block>(fmt::format("layers.{}", i), int(i), c, rope, partition));
   if (!part_.has_head) return;
-  final_norm_.emplace("final_norm", c.norm, tensor_.replicated({c.hidden}), c.bias, c.norm_eps);
+  final_norm_.emplace("final_norm", c.norm, partition_.tensor.replicated({c.hidden}), c.bias, c.norm_eps);
   tied_ = embedding_ ? &*embedding_ : embedding;
   if (!c.tie_embeddings)
     head_.emplace("head.weight", table, Init::normal(c.init_std));
@@ -127,11 +127,11 @@ void Decoder::prepare(Context& context, DType dtype) {
 }
 
 Var Decoder::embed(Context& context, const Pass& pass) {
-  const bool is_first = tensor_.rank() == 0;  // of those whose parts make the sum
+  const bool is_first = partition_.tensor.rank() == 0;  // of those whose parts make the sum
   const Var x = apply(context, EmbeddingOp{*embedding_, position_ && is_first ? &*position_ : nullptr, pass.ids,
                                            pass.attention.positions, pass.num_tokens});
-  return pass.dropout(tensor_.leave(x), config_.dropout, embedding_dropout_site_,
-                      tensor_.tokens(pass.num_tokens).begin);
+  return pass.dropout(partition_.tensor.leave(x), config_.dropout, embedding_dropout_site_,
+                      partition_.tensor.tokens(pass.num_tokens).begin);
 }
 
 Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets& brackets) {
@@ -158,7 +158,7 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
 Var Decoder::loss(Context& context, const Pass& pass, const Var& x, const int32_t* targets, float grad_scale,
                   Brackets& brackets) {
   const Var h = forward(context, pass, x, brackets);
-  const Var sum = head_loss(tensor_, head_weight(), targets, grad_scale, h);
+  const Var sum = head_loss(partition_.tensor, head_weight(), targets, grad_scale, h);
   return brackets.leave(blocks_.size() + (embedding_ ? 1 : 0), sum);
 }
 

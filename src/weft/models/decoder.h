@@ -77,7 +77,7 @@ class Decoder {
   Param& head_weight() { return head_ ? *head_ : *tied_; }
 
   ModelConfig config_;
-  TensorParallel tensor_;
+  Partition partition_;
   DecoderPart part_;
   RecomputePolicy recompute_;
   uint64_t embedding_dropout_site_;

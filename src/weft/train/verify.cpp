@@ -99,7 +99,8 @@ void make_comparable(Recipe& recipe, const BatchSource& batches) {
   const auto alone = make_single_communicator();
   const double norm = train_some(one, batches, *alone, 1, 1).grad_norms[0];
   const double rms = norm / std::sqrt(double(recipe.model.num_params()));
-  recipe.optimizer.adamw.eps = std::max(recipe.optimizer.adamw.eps, rms);
+  constexpr double kAbove = 10;
+  recipe.optimizer.adamw.eps = std::max(recipe.optimizer.adamw.eps, kAbove * rms);
 }
 
 Difference difference(const TrainedRun& got, const TrainedRun& want) {

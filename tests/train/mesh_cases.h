@@ -1,0 +1,87 @@
+// MeshCase: a training run of a small model on some mesh, and its comparison with one rank.
+#pragma once
+#include "train/training_setup.h"
+#include "weft/train/verify.h"
+
+namespace weft {
+
+struct MeshCase {
+  const char* family = "llama";
+  MeshShape shape;
+  Zero zero = Zero::none;
+  bool sequence_parallel = false;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int virtual_stages = 1;
+  int64_t accumulation = 1;
+  RecomputePolicy recompute;
+  Precision precision = Precision::fp32;
+  float dropout = 0;
+  bool tie = false;
+  ContextMode cp_mode = ContextMode::ring;
+  int steps = 3;
+};
+
+// Of letters, digits and underscores.
+inline std::string name_of(const MeshCase& c) {
+  const MeshShape& s = c.shape;
+  std::string name =
+      fmt::format("{}{}_{}", c.family, c.tie ? "_tied" : "", c.precision == Precision::fp32 ? "fp32" : "bf16");
+  const auto add = [&](const char* what, int64_t n, int64_t usual) {
+    if (n != usual) name += fmt::format("_{}{}", what, n);
+  };
+  add("pp", s.pp, 1), add("hsdp", s.replicate, 1), add("dp", s.dp(), 1), add("cp", s.cp, 1), add("tp", s.tp, 1);
+  add("ep", s.ep, 1), add("zero", int(c.zero), 0), add("acc", c.accumulation, 1);
+  if (c.sequence_parallel) name += "_sp";
+  if (s.pp > 1) name += fmt::format("_{}", weft::name_of(c.schedule));
+  if (s.cp > 1)
+    name += c.cp_mode == ContextMode::ring ? "_ring" : c.cp_mode == ContextMode::ulysses ? "_ulysses" : "_allgather";
+  constexpr const char* kRecomputed[] = {"", "_re_attention", "_re_mlp", "_re_block"};
+  name += kRecomputed[int(c.recompute.what)];
+  add("every", c.recompute.every, 1);
+  if (c.dropout > 0) name += "_dropout";
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+inline Recipe recipe_of(const MeshCase& c) {
+  Recipe r = small_recipe(c.family, c.precision, c.shape.dp(), c.accumulation, 8);
+  r.model.layers = 4;
+  r.model.tie_embeddings = c.tie;
+  r.model.dropout = c.dropout;
+  r.mesh.shape = c.shape;
+  r.mesh.zero = c.zero;
+  r.mesh.cp_mode = c.cp_mode;
+  r.mesh.sequence_parallel = c.sequence_parallel;
+  r.mesh.schedule = c.schedule;
+  r.mesh.virtual_stages = c.virtual_stages;
+  r.train.recompute = c.recompute;
+  return r;
+}
+
+// The same training on one rank, without what only meshes need.
+inline MeshCase on_one_rank(const MeshCase& c) {
+  return {.family = c.family, .precision = c.precision, .dropout = c.dropout, .tie = c.tie, .steps = c.steps};
+}
+
+inline TrainedRun train_mesh(const Recipe& recipe, int steps) {
+  const SyntheticBatches batches = batches_of(recipe);
+  TrainedRun run;
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+    TrainedRun mine = train_some(recipe, batches, world, steps, 1);
+    if (world.rank() == 0) run = std::move(mine);
+  });
+  return run;
+}
+
+inline void expect_equal_to_one_rank(const MeshCase& c) {
+  Recipe one = recipe_of(on_one_rank(c)), recipe = recipe_of(c);
+  make_comparable(one, batches_of(one));
+  recipe.optimizer = one.optimizer;
+  const Difference d = difference(train_mesh(recipe, c.steps), train_mesh(one, c.steps));
+  const double tolerance = tolerance_of(c.precision);
+  EXPECT_LE(d.loss, tolerance);
+  EXPECT_LE(d.gradient, tolerance) << d.gradient_name;
+  EXPECT_LE(d.weight, tolerance) << d.weight_name;
+}
+
+}  // namespace weft
