@@ -19,16 +19,21 @@ Tensor numbered(Allocator& memory, int64_t bytes, int seed) {
 }
 bool are_equal(const Tensor& a, const Tensor& b) { return std::memcmp(a.raw(), b.raw(), a.bytes()) == 0; }
 
-class FarMemoryTest : public testing::TestWithParam<bool> {
+enum class Store { host, disk_in_memory, disk };
+
+class FarMemoryTest : public testing::TestWithParam<Store> {
  protected:
   std::unique_ptr<FarStore> make_store() {
-    return GetParam() ? make_disk_store(FileSystem::real(), folder_ / "far") : make_host_store();
+    if (GetParam() == Store::host) return make_host_store();
+    const std::string direct = testing::TempDir() + "/weft-far-" + std::to_string(::getpid());
+    return make_disk_store(FileSystem::real(), GetParam() == Store::disk ? direct : folder_ / "far");
   }
   TemporaryFolder folder_;
   Allocator memory_;
 };
-INSTANTIATE_TEST_SUITE_P(Stores, FarMemoryTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "disk" : "host"; });
+constexpr const char* kNames[] = {"host", "disk_in_memory", "disk"};
+INSTANTIATE_TEST_SUITE_P(Stores, FarMemoryTest, testing::Values(Store::host, Store::disk_in_memory, Store::disk),
+                         [](const auto& store) { return kNames[int(store.param)]; });
 
 TEST_P(FarMemoryTest, GivesBackWhatWasStored) {
   FarMemory far(make_store());

@@ -1,4 +1,5 @@
 // A training step in the steady state allocates nothing, and its memory is what the estimate said.
+#include "base/temporary_folder.h"
 #include "support/count_allocations.h"
 #include "train/training_setup.h"
 #include "weft/train/memory_estimate.h"
@@ -11,18 +12,33 @@ struct Case {
   Precision precision;
   int dp;
   int recompute_every;
+  Zero zero = Zero::none;
+  OffloadTo offload = OffloadTo::none;  // of all that can be
 };
 
 class SteadyStateTest : public testing::TestWithParam<Case> {};
-constexpr Case kCases[] = {{"gpt2", Precision::fp32, 1, 0},  {"llama", Precision::bf16, 1, 0},
-                           {"llama", Precision::fp32, 2, 0}, {"gpt2", Precision::bf16, 2, 1},
-                           {"llama", Precision::fp32, 1, 1}, {"llama", Precision::fp16, 1, 0}};
+constexpr Case kCases[] = {{"gpt2", Precision::fp32, 1, 0},
+                           {"llama", Precision::bf16, 1, 0},
+                           {"llama", Precision::fp32, 2, 0},
+                           {"gpt2", Precision::bf16, 2, 1},
+                           {"llama", Precision::fp32, 1, 1},
+                           {"llama", Precision::fp16, 1, 0},
+                           {"llama", Precision::fp32, 1, 1, Zero::none, OffloadTo::host},
+                           {"llama", Precision::bf16, 2, 1, Zero::parameters, OffloadTo::host},
+                           {"gpt2", Precision::bf16, 2, 1, Zero::optimizer, OffloadTo::disk},
+                           {"llama", Precision::fp32, 2, 1, Zero::parameters, OffloadTo::disk}};
 INSTANTIATE_TEST_SUITE_P(Recipes, SteadyStateTest, testing::ValuesIn(kCases));
 
 TEST_P(SteadyStateTest, AllocatesNothingAndPeaksWhereTheEstimateSays) {
   const Case& c = GetParam();
   Recipe recipe = small_recipe(c.family, c.precision, c.dp, 2);
   if (c.recompute_every > 0) recipe.train.recompute = {RecomputePolicy::What::block, c.recompute_every};
+  const TemporaryFolder folder;
+  recipe.mesh.zero = c.zero;
+  recipe.mesh.offload = {.optimizer = c.offload,
+                         .parameters = c.zero == Zero::parameters ? c.offload : OffloadTo::none,
+                         .activations = c.recompute_every > 0 ? c.offload : OffloadTo::none,
+                         .dir = folder.path()};
   const MemoryEstimate estimate = estimate_memory(recipe, 0);
   run_ranks(c.dp, [&](Communicator& world) {
     TestRank rank(cpu_kernels(), 2);

@@ -14,6 +14,7 @@ void AdamW::update(double lr, double grad_scale) {
   const ObservedOp observed(context_, "adamw", OpObserver::Phase::forward);
   for (size_t i = 0; i < owned_.size(); ++i) {
     const Owned& o = owned_[i];
+    const Near near(o, Access::write);
     for (const Piece& piece : o.pieces) {
       const auto slice = [&](const Tensor& t) { return t ? t.slice_flat(piece.offset, {piece.count}) : Tensor{}; };
       context_.kernels.adamw(context_.stream,

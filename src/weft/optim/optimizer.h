@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/parallel/data/bucket.h"
+#include "weft/parallel/data/near.h"
 
 namespace weft {
 
@@ -17,6 +17,7 @@ class Optimizer {
   // One update with every gradient multiplied by grad_scale. Afterwards values are to be published.
   void step(double lr, double grad_scale) {
     ++num_updates_;
+    const NearInTurn in_turn(owned_);
     update(lr, grad_scale);
   }
 
@@ -31,23 +32,24 @@ class Optimizer {
 
   // After the masters were written from elsewhere: the values that are apart from them follow.
   void masters_changed() {
-    for (const Owned& o : owned_)
+    const NearInTurn in_turn(owned_);
+    for (const Owned& o : owned_) {
+      const Near near(o, Access::write);
       if (o.values) context_.kernels.convert(context_.stream, o.values, o.master);
+    }
   }
   int64_t num_updates() const { return num_updates_; }
   void set_num_updates(int64_t n) { num_updates_ = n; }
 
  protected:
   Optimizer(Context& context, std::vector<Owned> owned) : context_(context), owned_(std::move(owned)) {}
+  // Uses each bucket while it is Near, in order.
   virtual void update(double lr, double grad_scale) = 0;
 
   // Zeroed tensors of one dtype, one for each of owned().
   std::vector<Tensor> zeros() const {
     std::vector<Tensor> parts;
-    for (const Owned& o : owned_) {
-      parts.push_back(context_.empty_like(o.master));
-      context_.kernels.fill(context_.stream, parts.back(), 0);
-    }
+    for (const Owned& o : owned_) parts.push_back(o.new_state(context_, o.master.dtype(), o.master.shape()));
     return parts;
   }
 

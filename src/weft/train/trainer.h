@@ -7,6 +7,7 @@
 #include "weft/optim/optimizer.h"
 #include "weft/parallel/data/data_parallel.h"
 #include "weft/parallel/pipeline/pipeline.h"
+#include "weft/train/far_memories.h"
 #include "weft/train/micro_batches.h"
 #include "weft/train/model_parts.h"
 #include "weft/train/recipe.h"
@@ -49,6 +50,7 @@ class Trainer {
   LossScaler& loss_scaler() { return scaler_; }
   const LossScaler& loss_scaler() const { return scaler_; }
   Pipeline& pipeline() { return pipeline_; }
+  FarStats far_stats() const { return far_.stats(); }
   // After the optimizer's masters were written from elsewhere.
   void masters_changed();
 
@@ -67,6 +69,7 @@ class Trainer {
   Schedule schedule_;
   int loss_rank_;  // along pp
   ModelParts model_;
+  FarMemories far_;
   std::unique_ptr<DataParallel> data_parallel_;
   MicroBatches micro_batches_;
   std::vector<std::unique_ptr<PartStage>> stages_;

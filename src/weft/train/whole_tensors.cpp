@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "weft/models/decoder.h"
+#include "weft/parallel/data/near.h"
 
 namespace weft {
 
@@ -13,11 +14,12 @@ WholeTensors::WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<con
   for (const Param* p : whole.params()) all_.push_back({p->name, p->shape});
 }
 
-void WholeTensors::each_run(const std::string& name,
+void WholeTensors::each_run(const std::string& name, Access access,
                             FunctionRef<void(size_t, const Piece&, bool, int64_t, int64_t, int64_t)> visit) const {
   for (size_t i = 0; i < owned_.size(); ++i)
     for (const Piece& piece : owned_[i].pieces) {
       if (piece.param->name != name) continue;
+      const Near near(owned_[i], access);
       const Placement& placement = piece.param->placement;
       const bool is_counted = owned_[i].is_counted && placement.is_first_copy;
       placement.each_run(piece.first, piece.count, [&](int64_t local, int64_t global, int64_t n) {
@@ -32,15 +34,16 @@ Tensor WholeTensors::gather(const Info& info, std::span<const Tensor> parts) {
   const Tensor whole = whole_.slice_flat(0, info.shape);
   float* const out = whole.data<float>();
   std::fill_n(out, size, 0.0f);
-  each_run(info.name, [&](size_t i, const Piece&, bool is_counted, int64_t flat, int64_t global, int64_t n) {
-    if (is_counted) std::memcpy(out + global, parts[i].data<float>() + flat, size_t(n) * sizeof(float));
-  });
+  each_run(info.name, Access::read,
+           [&](size_t i, const Piece&, bool is_counted, int64_t flat, int64_t global, int64_t n) {
+             if (is_counted) std::memcpy(out + global, parts[i].data<float>() + flat, size_t(n) * sizeof(float));
+           });
   mesh_.world().all_reduce(whole);
   return whole;
 }
 
 void WholeTensors::scatter(const Info& info, const float* whole, std::span<const Tensor> parts) const {
-  each_run(info.name, [&](size_t i, const Piece&, bool, int64_t flat, int64_t global, int64_t n) {
+  each_run(info.name, Access::write, [&](size_t i, const Piece&, bool, int64_t flat, int64_t global, int64_t n) {
     std::memcpy(parts[i].data<float>() + flat, whole + global, size_t(n) * sizeof(float));
   });
 }

@@ -30,7 +30,7 @@ class WholeTensors {
 
  private:
   void each_run(
-      const std::string& name,
+      const std::string& name, Access access,
       FunctionRef<void(size_t owned, const Piece&, bool is_counted, int64_t flat, int64_t global, int64_t count)>
           visit) const;
 

@@ -5,6 +5,7 @@
 
 #include "weft/autograd/param.h"
 #include "weft/comm/communicator.h"
+#include "weft/tensor/far_parts.h"
 
 namespace weft {
 
@@ -27,7 +28,14 @@ struct Piece {
   int64_t count;
 };
 
-// What an optimizer updates on this rank.
+// What of a bucket lives in far memory, and which part of that is this bucket's; null: nothing.
+struct FarHome {
+  FarParts* states = nullptr;  // the optimizer's, and the masters that are apart from values
+  FarParts* values = nullptr;  // what this rank keeps of the values, where those are gathered for use
+  size_t part = 0;             // of both
+};
+
+// What an optimizer updates on this rank. Masters, values and states are there while it is Near (near.h).
 struct Owned {
   std::vector<Piece> pieces;
   Tensor master;    // f32 [n] (f64 beside f64)
@@ -35,16 +43,21 @@ struct Owned {
   Tensor values;    // [n] in the compute dtype; empty where the master is the value
   bool is_counted;  // no other replica counts it in norms
   Communicator* shard;
+  FarHome far;
+
+  // Zeros, for what an optimizer keeps.
+  Tensor new_state(Context& context, DType dtype, Shape shape) const;
 };
 
 class Bucket {
  public:
   // Gives the parameters memory and initial values for `seed`; they are kept whole or in parts as `stage` says.
   Bucket(Context& context, const BucketGroups& groups, Zero stage, DType dtype, std::vector<Param*> params,
-         uint64_t seed);
+         uint64_t seed, const FarHome& far = {});
 
   // ---- values: whole between open and close, which may nest; without Zero::parameters always ----
-  void prefetch();
+  void fetch();     // from far memory
+  void prefetch();  // from the other ranks
   void open();
   void close();
 
@@ -69,6 +82,7 @@ class Bucket {
   int64_t part() const { return size_ / groups_.shard.size(); }
   Tensor part_of(const Tensor& whole) const;
   Tensor owned_gradients() const;
+  void allocate();
   void assign_values();
   void assign_gradients();
   void complete_gradients();
@@ -80,15 +94,17 @@ class Bucket {
   BucketGroups groups_;
   Zero stage_;
   DType dtype_;
+  FarHome far_;
   std::vector<Param*> params_;
   std::vector<int64_t> offsets_;
-  int64_t size_ = 0;   // elements, with padding
-  Tensor values_;      // whole, in the compute dtype
-  Tensor value_part_;  // this rank's, where it is not a slice of the whole
-  Tensor master_;      // this rank's, f32
-  Tensor grads_;       // whole
-  Tensor grad_part_;   // this rank's sum over micro-batches, where it is not a slice of the whole
-  Tensor arriving_;    // of one micro-batch
+  int64_t size_ = 0;                 // elements, with padding
+  Tensor values_;                    // whole, in the compute dtype
+  Tensor value_part_;                // this rank's, where it is not a slice of the whole
+  FarTensor* far_values_ = nullptr;  // what this rank gives when values are gathered, if it lives there
+  Tensor master_;                    // this rank's, f32
+  Tensor grads_;                     // whole
+  Tensor grad_part_;                 // this rank's sum over micro-batches, where it is not a slice of the whole
+  Tensor arriving_;                  // of one micro-batch
   Pending gather_, reduction_;
   int value_users_ = 0, gradient_users_ = 0;
   bool has_sum_ = false, is_reduced_ = false, is_watching_ = false;
