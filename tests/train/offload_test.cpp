@@ -1,6 +1,7 @@
 // Training with states, parameters and activations elsewhere: the same bits from less memory.
 #include "train/mesh_cases.h"
 #include "weft/checkpoint/checkpoint_store.h"
+#include "weft/comm/single/single.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/train/memory_estimate.h"
 #include "weft/train/saved_run.h"
@@ -140,6 +141,27 @@ TEST(OffloadMemoryTest, SavedInputsAreGone) {
   const int64_t after = estimate_memory(recipe_with(OffloadTo::host), 0).peak_bytes;
   const int64_t input = allocated(recipe.train.micro_batch * recipe.train.seq_len * recipe.model.hidden * 4);
   EXPECT_LE(after, before - (recipe.model.layers - 2) * input);
+}
+
+// m and v of each bucket come and go once in a step; so do the inputs of all blocks but the last, which is stored and
+// used where it is.
+TEST(OffloadTrafficTest, NothingMovesTwice) {
+  const MeshCase near{.recompute = {RecomputePolicy::What::block}};
+  const Recipe recipe = recipe_of(offloaded(near, What::all, OffloadTo::host));
+  const auto world = make_single_communicator();
+  TestRank rank(cpu_kernels());
+  const SyntheticBatches batches = batches_of(recipe);
+  Trainer trainer(rank.context, *world, recipe, batches);
+  trainer.step();
+  const FarStats before = trainer.far_stats();
+  trainer.step();
+  const FarStats after = trainer.far_stats();
+  int64_t states = 0;
+  for (const Owned& o : trainer.optimizer().owned()) states += 2 * int64_t(o.master.bytes());
+  const int64_t input = recipe.train.micro_batch * recipe.train.seq_len * recipe.model.hidden * 4;
+  EXPECT_EQ(after.stored_bytes - before.stored_bytes, states + recipe.model.layers * input);
+  EXPECT_EQ(after.loaded_bytes - before.loaded_bytes, states + (recipe.model.layers - 1) * input);
+  EXPECT_EQ(after.reserved_bytes, before.reserved_bytes);
 }
 
 TEST(OffloadCheckpointTest, AreThoseOfANearRun) {
