@@ -164,6 +164,28 @@ TEST(OffloadTrafficTest, NothingMovesTwice) {
   EXPECT_EQ(after.reserved_bytes, before.reserved_bytes);
 }
 
+TEST(OffloadEvaluationTest, SeesTheSameWeights) {
+  const MeshCase near{.shape = {.shard = 2}, .zero = Zero::parameters, .precision = Precision::bf16};
+  const auto losses_of = [](const MeshCase& c) {
+    const Recipe recipe = recipe_of(c);
+    std::vector<double> losses;
+    run_ranks(2, [&](Communicator& world) {
+      TestRank rank(cpu_kernels());
+      const SyntheticBatches batches = batches_of(recipe);
+      Trainer trainer(rank.context, world, recipe, batches);
+      Batch batch;
+      batches.fill(7, 0, int32_t(recipe.train.micro_batch), batch);
+      for (int i = 0; i < 3; ++i) {
+        const double loss = trainer.evaluate(batch);
+        if (world.rank() == 0) losses.push_back(loss);
+        trainer.step();
+      }
+    });
+    return losses;
+  };
+  EXPECT_EQ(losses_of(offloaded(near, What::all, OffloadTo::host)), losses_of(near));
+}
+
 TEST(OffloadCheckpointTest, AreThoseOfANearRun) {
   const ByteTokenizer tokenizer;
   MeshCase near{.shape = {.shard = 2}, .zero = Zero::parameters, .precision = Precision::bf16};

@@ -14,7 +14,7 @@ FarMemories::FarMemories(Context& context, const MeshConfig& mesh, int rank)
     std::unique_ptr<FarStore> store;
     if (!is_meta) {
       make_folders(FileSystem::real(), offload_.dir);
-      store = make_disk_store(FileSystem::real(), join_path(offload_.dir, fmt::format("rank-{}", rank)));
+      store = make_disk_store(FileSystem::real(), join_path(offload_.dir, fmt::format("weft-rank-{}.far", rank)));
     }
     disk_ = std::make_unique<FarMemory>(std::move(store));
   }
