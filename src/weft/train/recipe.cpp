@@ -127,6 +127,18 @@ OptimizerConfig read_optimizer(Toml& toml, int64_t steps) {
   return c;
 }
 
+void read_pipeline(Toml& toml, MeshConfig& c) {
+  const auto name = toml.get<std::string>("mesh.schedule", "1f1b");
+  const auto kind = schedule_kind(name);
+  if (!kind) toml.reject("mesh.schedule", fmt::format("write one of {}", fmt::join(schedule_names(), ", ")));
+  c.schedule = *kind;
+  const int usual = c.shape.pp > 1 ? default_virtual_stages(*kind) : 1;
+  c.layers_per_stage = toml.get<std::string>("mesh.layers_per_stage", "");
+  c.virtual_stages = int(toml.integer("mesh.virtual_stages", usual, 1, 64));
+}
+
+}  // namespace
+
 RecomputePolicy read_recompute(Toml& toml) {
   using What = RecomputePolicy::What;
   const auto text = toml.get<std::string>("mesh.recompute", "none");
@@ -145,16 +157,6 @@ RecomputePolicy read_recompute(Toml& toml) {
     if (is_number && every > 0) return {What::block, every};
   }
   toml.reject("mesh.recompute", "write \"none\", \"attention\", \"mlp\", \"block\" or \"every:N\"");
-}
-
-void read_pipeline(Toml& toml, MeshConfig& c) {
-  const auto name = toml.get<std::string>("mesh.schedule", "1f1b");
-  const auto kind = schedule_kind(name);
-  if (!kind) toml.reject("mesh.schedule", fmt::format("write one of {}", fmt::join(schedule_names(), ", ")));
-  c.schedule = *kind;
-  const int usual = c.shape.pp > 1 ? default_virtual_stages(*kind) : 1;
-  c.layers_per_stage = toml.get<std::string>("mesh.layers_per_stage", "");
-  c.virtual_stages = int(toml.integer("mesh.virtual_stages", usual, 1, 64));
 }
 
 MeshConfig read_mesh(Toml& toml) {
@@ -180,8 +182,6 @@ MeshConfig read_mesh(Toml& toml) {
   c.timeout_s = toml.integer("mesh.timeout_s", c.timeout_s, 1, 1 << 20);
   return c;
 }
-
-}  // namespace
 
 DType Recipe::dtype() const {
   return train.precision == Precision::fp32   ? DType::f32

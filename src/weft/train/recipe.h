@@ -80,6 +80,10 @@ struct Recipe {
   DType dtype() const;
 };
 
+// The [mesh] section alone, and its mesh.recompute.
+MeshConfig read_mesh(Toml& toml);
+RecomputePolicy read_recompute(Toml& toml);
+
 // Throws UsageError for an unknown key, a wrong type, a contradiction or an impossible shape.
 Recipe read_recipe(Toml& toml);
 

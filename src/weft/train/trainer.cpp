@@ -1,6 +1,8 @@
 // Trainer: the step.
 #include "weft/train/trainer.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "weft/optim/grad_norm.h"
@@ -87,6 +89,10 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
       pipeline_(context, mesh_.pp(), schedule_, pointers(stages_), wire_of(recipe), weight_grads_of(recipe)),
       optimizer_(make_optimizer(context, recipe.optimizer, data_parallel_->owned())),
       scaler_(recipe.train.precision == Precision::fp16) {
+  pipeline_.set_observer([this](const Action& action, bool is_begin) {
+    if (is_begin) note_place(action);
+    if (observer_) observer_(action, is_begin);
+  });
   for (const auto& part : model_.parts()) part->prepare(context_, recipe.dtype());
   scalar_ = context_.empty(DType::f64, {1});
   loss_dy_ = context_.empty(DType::f32, {1});
@@ -95,10 +101,19 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
 
 Trainer::~Trainer() = default;
 
+// So that ranks which wait in vain can say where this one is.
+void Trainer::note_place(const Action& action) noexcept {
+  char text[80];
+  const auto end = fmt::format_to_n(text, sizeof text, "{} of stage {}, micro-batch {}", weft::name_of(action.kind),
+                                    action.stage, action.micro_batch);
+  world_.set_place({text, std::min(end.size, sizeof text)}, next_step_ + 1);
+}
+
 void Trainer::run_micro_batches(double grad_scale) {
   grad_scale_ = float(grad_scale), loss_sum_ = 0;
   data_parallel_->begin(int(recipe_.train.accumulation));
   pipeline_.run(loss_dy_);
+  world_.set_place("the end of the backward pass", next_step_ + 1);
   data_parallel_->finish();
 }
 

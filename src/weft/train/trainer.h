@@ -48,12 +48,16 @@ class Trainer {
   Optimizer& optimizer() { return *optimizer_; }
   LossScaler& loss_scaler() { return scaler_; }
   const LossScaler& loss_scaler() const { return scaler_; }
-  Pipeline& pipeline() { return pipeline_; }
+  // Told about every action of a pipeline, as it begins and as it ends.
+  void observe_actions(std::function<void(const Action&, bool is_begin)> observer) {
+    observer_ = std::move(observer);
+  }
   // After the optimizer's masters were written from elsewhere.
   void masters_changed();
 
  private:
   class PartStage;
+  void note_place(const Action& action) noexcept;
   void run_micro_batches(double grad_scale);
   double sum_over_ranks(double value);
   bool is_meta() const { return context_.stream.allocator().device() == Device::meta; }
@@ -78,6 +82,7 @@ class Trainer {
   int64_t next_step_ = 0;
   float grad_scale_ = 0;
   double loss_sum_ = 0;
+  std::function<void(const Action&, bool)> observer_;
 };
 
 }  // namespace weft
