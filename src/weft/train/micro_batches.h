@@ -25,6 +25,8 @@ class MicroBatches {
   // The micro-batch of a step, read when first asked for and kept until released by every use. Its address is stable
   // for as long.
   const Slot& get(int64_t step, int micro_batch);
+  // Of the micro-batches that are read from now on; see Pass::loss_scale.
+  void set_loss_scale(float scale) { loss_scale_ = scale; }
   void release(int micro_batch);
   // Of the whole step, over all ranks.
   int64_t num_targets(int64_t step) const { return batches_.num_targets(step); }
@@ -38,6 +40,7 @@ class MicroBatches {
   const Mesh& mesh_;
   const BatchSource& batches_;
   int num_uses_;
+  float loss_scale_ = 0;
   Batch whole_;
   std::vector<std::unique_ptr<Slot>> slots_;
   Slot evaluation_;

@@ -97,6 +97,7 @@ Trainer::~Trainer() = default;
 
 void Trainer::run_micro_batches(double grad_scale) {
   grad_scale_ = float(grad_scale), loss_sum_ = 0;
+  micro_batches_.set_loss_scale(grad_scale_);
   data_parallel_->begin(int(recipe_.train.accumulation));
   pipeline_.run(loss_dy_);
   data_parallel_->finish();
