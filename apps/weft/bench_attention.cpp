@@ -3,6 +3,7 @@
 
 #include "bench.h"
 #include "rank_resources.h"
+#include "weft/autograd/ops/attention.h"
 #include "weft/kernels/cpu/peak.h"
 
 namespace weft::app {
@@ -38,13 +39,12 @@ Times seconds_of(RankResources& rank, const Layout& l, DType dtype, int repeats)
   const Tensor lse = c.empty(DType::f32, {l.heads, total});
   std::vector<int32_t> starts;
   for (int64_t s = 0; s <= l.sequences; ++s) starts.push_back(int32_t(s * l.tokens));
+  const std::vector<AttentionSpan> spans = causal_spans(starts);
   const AttentionShape shape{.num_heads = int(l.heads),
                              .num_kv_heads = int(l.kv_heads),
                              .head_dim = int(l.head_dim),
-                             .q_start = starts.data(),
-                             .k_start = starts.data(),
-                             .num_sequences = int(l.sequences),
-                             .causal = true,
+                             .spans = spans.data(),
+                             .num_spans = int(spans.size()),
                              .scale = 1 / std::sqrt(float(l.head_dim))};
   const AttentionArgs forward{.y = y, .lse = lse, .q = q, .k = key, .v = v, .shape = shape, .dropout = {}};
   const AttentionBackwardArgs backward{.dq = dq,

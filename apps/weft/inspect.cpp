@@ -11,6 +11,7 @@
 #include "weft/serve/model_folder.h"
 #include "weft/train/memory_estimate.h"
 #include "weft/train/recipe.h"
+#include "weft/train/trace_ops.h"
 
 namespace weft::app {
 namespace {
@@ -134,19 +135,55 @@ void inspect_safetensors(const Options& o) {
                               t["shape"].dump()));
 }
 
+// Of the collectives of one group of ranks, in microseconds: how long they took, and how long ranks waited for them.
+struct GroupTime {
+  double total = 0, exposed = 0;   // of all
+  double started = 0, waited = 0;  // of those that ran behind other work, as in the backward pass
+  static double hidden(double total, double exposed) { return total > 0 ? std::max(0.0, 1 - exposed / total) : 1; }
+};
+
+void add_to_groups(const nlohmann::json& event, std::map<std::string, GroupTime>& groups) {
+  const auto args = event.find("args");
+  if (args == event.end() || !args->is_object() || !args->contains("group") || !(*args)["group"].is_string()) return;
+  GroupTime& group = groups[(*args)["group"].get<std::string>()];
+  const double us = event.value("dur", 0.0);
+  const bool is_wait = event.value("name", "") == TraceOps::kWaitName;
+  const bool is_started = args->value("started", 0.0) != 0;
+  if (!is_wait) group.total += us;
+  if (is_wait || !is_started) group.exposed += us;
+  if (is_wait) group.waited += us;
+  if (is_started) group.started += us;
+}
+
 void inspect_trace(const Options& o) {
   constexpr uint64_t kMostBytes = uint64_t(1) << 30;
   const nlohmann::json trace = parse_json(read_file(o.path, kMostBytes), o.path, {.max_bytes = kMostBytes});
   std::map<std::string, std::pair<int64_t, double>> by_name;
+  std::map<std::string, GroupTime> groups;
   for (const auto& event : trace.contains("traceEvents") ? trace["traceEvents"] : trace) {
     if (!event.is_object() || event.value("ph", "") != "X") continue;
     auto& [count, micros] = by_name[event.value("name", "?")];
     ++count, micros += event.value("dur", 0.0);
+    add_to_groups(event, groups);
   }
   nlohmann::json spans = nlohmann::json::array();
   for (const auto& [name, sum] : by_name) spans.push_back({{"name", name}, {"count", sum.first}, {"us", sum.second}});
-  o.output.json({{"kind", "trace"}, {"path", o.path}, {"spans", spans}});
+  nlohmann::json communication = nlohmann::json::array();
+  for (const auto& [name, time] : groups)
+    communication.push_back(
+        {{"group", name},
+         {"us", time.total},
+         {"exposed_us", time.exposed},
+         {"hidden", GroupTime::hidden(time.total, time.exposed)},
+         {"started_us", time.started},
+         {"started_hidden", GroupTime::hidden(time.started, time.waited)}});
+  o.output.json({{"kind", "trace"}, {"path", o.path}, {"spans", spans}, {"communication", communication}});
   if (o.output.is_json()) return;
+  for (const auto& [name, time] : groups)
+    o.output.text(fmt::format(
+        "communication of {:<12} {:>12.1f} us, {:>12.1f} us of it waited for; behind other work {:>12.1f} us, {:.1f}% "
+        "hidden",
+        name, time.total, time.exposed, time.started, 100 * GroupTime::hidden(time.started, time.waited)));
   for (const auto& [name, sum] : by_name)
     o.output.text(fmt::format("{:<24} {:>8} times {:>12.1f} us", name, sum.first, sum.second));
 }

@@ -8,12 +8,14 @@
 #include <csignal>
 
 #include "command.h"
+#include "mesh_options.h"
 
 namespace weft::app {
 namespace {
 
 struct Options {
   std::string recipe, mesh;
+  MeshOptions mesh_options;
   Output output;
 };
 
@@ -32,23 +34,13 @@ void stop_after_step(int signal) {
   asked_at = now;
 }
 
-// "dp=2,tp=2" as mesh.dp=2 and mesh.tp=2
-void apply_mesh(Toml& toml, const std::string& mesh) {
-  for (size_t begin = 0; begin < mesh.size();) {
-    const size_t end = std::min(mesh.find(',', begin), mesh.size());
-    const std::string axis = mesh.substr(begin, end - begin);
-    if (axis.find('=') == std::string::npos) throw UsageError("--mesh {}: write axes and sizes, as in dp=2", mesh);
-    toml.apply("mesh." + axis);
-    begin = end + 1;
-  }
-}
-
 nlohmann::json number_or_null(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); }
 
 void train(const Options& o, const std::vector<std::string>& overrides) {
   Toml toml = Toml::load(o.recipe);
   toml.apply(overrides);
-  apply_mesh(toml, o.mesh);
+  o.mesh_options.apply_to(toml);
+  MeshOptions::apply_spec(toml, o.mesh);
   const Recipe recipe = read_recipe(toml);
   std::signal(SIGINT, stop_after_step);
   std::signal(SIGTERM, stop_after_step);
@@ -78,7 +70,8 @@ void add_train(CLI::App& program) {
   const auto o = std::make_shared<Options>();
   CLI::App* c = program.add_subcommand("train", "Train a model as a recipe says");
   c->add_option("RECIPE", o->recipe, "A TOML file")->required();
-  c->add_option("--mesh", o->mesh, "Axes and sizes, as in dp=2");
+  c->add_option("--mesh", o->mesh, "Axes and sizes, as in dp=2,tp=2,pp=2");
+  o->mesh_options.add_to(*c);
   o->output.add_option(*c);
   c->allow_extras();
   c->footer(

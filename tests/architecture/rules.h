@@ -82,7 +82,6 @@ inline const std::vector<GuardedHeader>& guarded_headers() {
       {"nccl.h", {"src/weft/comm/nccl/"}, "take a Communicator"},
       {"mpi.h", {"src/weft/comm/mpi/"}, "take a Communicator"},
       {"hwy/", simd, "call the Kernels table"},
-      {"libxsmm", {"src/weft/kernels/cpu/"}, "call the Kernels table"},
       {"CLI/", {"apps/"}, "keep command lines in apps/weft"},
       {"regex", {}, "std::regex overflows the stack on long input"},
       {"iostream", {}, "print with fmt"},

@@ -21,9 +21,10 @@ class DecoderGradientTest : public testing::TestWithParam<Case> {
  protected:
   static constexpr int64_t kTokens = 11;
   const std::vector<int32_t> ids{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}, targets{1, 4, 1, 5, 9, 2, -1, 5, 3, 5, 8};
-  const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3}, starts{0, 7, 11};
+  const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3};
+  const std::vector<AttentionSpan> spans = causal_spans(std::vector<int32_t>{0, 7, 11});
 
-  const std::vector<TokenSpan> tokens{{.begin = 0, .count = kTokens, .first = 0}};
+  const std::vector<TokenSpan> tokens{{.begin = 0, .count = kTokens, .first_token = 0}};
 
   ModelConfig config() const {
     const Case& c = GetParam();
@@ -39,7 +40,7 @@ class DecoderGradientTest : public testing::TestWithParam<Case> {
   Pass pass() const {
     return {.ids = ids.data(),
             .num_tokens = kTokens,
-            .attention = {.positions = positions.data(), .sequence_start = starts.data(), .num_sequences = 2},
+            .attention = {.positions = positions.data(), .spans = spans.data(), .num_spans = 2},
             .is_training = true,
             .seed = 5,
             .step = 3,

@@ -31,7 +31,7 @@ const Mistake kMistakes[] = {
     {"text_too_short", "train r.toml --data.train=short.txt", 2, {"data.train", "train.seq_len"}},
     {"small_vocabulary", "train r.toml --model.vocab=100", 2, {"model.vocab", "100", "257"}},
     {"other_axes", "train r.toml --mesh tp=2", 2, {"mesh.tp"}},
-    {"fp16", "train r.toml --train.precision=fp16", 2, {"train.precision", "bf16"}},
+    {"unknown_precision", "train r.toml --train.precision=fp8", 2, {"train.precision", "fp8", "bf16"}},
     {"bad_beta", "train r.toml --optimizer.betas=[0.9,1.5]", 2, {"optimizer.betas"}},
     {"missing_model", "generate nowhere --prompt x", 1, {"nowhere"}},
     {"model_is_a_file", "eval text.txt --data text.txt", 1, {"text.txt"}},

@@ -32,8 +32,8 @@ TEST_P(ContractTest, Holds) {
   const ContractCase& c = GetParam();
   if (c.transport == "single") return c.check.run(*make_single_communicator());
   if (c.size > 1) return run_ranks(c.size, c.check.run);
-  const auto job = std::make_shared<ThreadsJob>(CommOptions{});
-  ThreadsCommunicator alone(std::make_shared<ThreadsGroup>(job, 1, "world"), 0);
+  const auto job = std::make_shared<ThreadsJob>(1, CommOptions{});
+  ThreadsCommunicator alone(std::make_shared<ThreadsGroup>(job, std::vector<int>{0}, "world"), 0);
   c.check.run(alone);
 }
 

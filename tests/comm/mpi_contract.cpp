@@ -37,6 +37,7 @@ void expect_failures(Communicator& c, Communicator& patient, bool is_shared) {
   Allocator allocator;
   const Tensor x = allocator.zeros(DType::f32, {1024});
   const auto mismatched = c.split(0, c.rank(), "mismatched"), late = c.split(0, c.rank(), "late");
+  c.set_place("a nap", 3);
   patient.barrier();
   expect_text(
       "a mismatch", [&] { c.rank() == 1 ? mismatched->broadcast(x, 1) : mismatched->all_reduce(x); },
@@ -46,8 +47,16 @@ void expect_failures(Communicator& c, Communicator& patient, bool is_shared) {
       "a broken group", [&] { mismatched->barrier(); }, "group mismatched is broken by an earlier failure");
   if (c.rank() != 1) {
     const auto wait = [&] { late->all_reduce(x); };  // on a busy machine other ranks may be late too
-    if (is_shared) expect_text("a missing rank", wait, "rank 1 (it has made 0 calls)");
-    if (!is_shared) expect_text("a missing rank", wait, "(group late, call 1): not all ranks came within 0.4 s");
+    expect_text("a missing rank", wait,
+                is_shared ? "rank 1 has made 0 calls and was last seen in \"a nap\" of step 3"
+                          : "(group late, call 1, step 3): not all ranks came within 0.4 s; rank ");
+  }
+  patient.barrier();
+  if (c.rank() == 0) {
+    const auto wait = [&] { c.recv(x, 1, 5); };
+    expect_text(
+        "a missing message", wait,
+        "(group world, call 1, step 3): nothing came within 0.4 s; rank 1 was last seen in \"a nap\" of step 3");
   }
   patient.barrier();
 }

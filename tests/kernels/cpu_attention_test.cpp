@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "support/attention_spans.h"
 #include "weft/base/philox.h"
 #include "weft/kernels/cpu/attention.h"
 
@@ -19,6 +20,8 @@ struct Case {
   std::vector<int> q, k;  // rows of each sequence
   bool causal = true;
   float dropout = 0;
+  std::vector<AttentionSpan> spans = {};  // instead of one a sequence
+  int first_head = 0, total_heads = 0;
 };
 
 using Doubles = std::vector<double>;
@@ -29,11 +32,30 @@ std::vector<int32_t> starts(const std::vector<int>& lengths) {
   return result;
 }
 
+std::vector<AttentionSpan> case_spans(const Case& c) {
+  if (!c.spans.empty()) return c.spans;
+  return spans_of(starts(c.q), starts(c.k), c.causal, 0x7000000001);
+}
+
+double get(const Tensor& t, int64_t i) {
+  switch (t.dtype()) {
+    case DType::f32: return double(t.data<float>()[i]);
+    case DType::bf16: return double(float(t.data<BFloat16>()[i]));
+    default: return double(float(t.data<Float16>()[i]));
+  }
+}
+
+void set(const Tensor& t, int64_t i, float x) {
+  switch (t.dtype()) {
+    case DType::f32: t.data<float>()[i] = x; break;
+    case DType::bf16: t.data<BFloat16>()[i] = BFloat16(x); break;
+    default: t.data<Float16>()[i] = Float16(x);
+  }
+}
+
 Doubles read(const Tensor& t) {
   Doubles values(static_cast<size_t>(t.numel()));
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = t.dtype() == DType::f32 ? t.data<float>()[i] : float(t.data<BFloat16>()[i]);
-  }
+  for (size_t i = 0; i < values.size(); ++i) values[i] = get(t, int64_t(i));
   return values;
 }
 
@@ -44,15 +66,17 @@ struct Reference {
 // The contract of kernels.h, word by word. The backward is that of the y it is given, which bf16 has rounded.
 Reference reference(const Case& c, float scale, const Doubles& q, const Doubles& k, const Doubles& v,
                     const Doubles& dy, const Doubles& given_y, const DropoutKey& key) {
-  const auto q_start = starts(c.q), k_start = starts(c.k);
-  const int64_t d = c.dim, n = c.num_heads, kv = c.num_kv_heads, t = q_start.back();
-  Reference r{Doubles(q.size()), Doubles(size_t(n * t)), Doubles(q.size()), Doubles(k.size()), Doubles(k.size())};
-  for (size_t s = 0; s < c.q.size(); ++s) {
-    for (int64_t row = 0; row < c.q[s]; ++row) {
-      const int64_t visible = c.causal ? std::clamp<int64_t>(row + 1 + c.k[s] - c.q[s], 0, c.k[s]) : c.k[s];
+  const int64_t d = c.dim, n = c.num_heads, kv = c.num_kv_heads, t = starts(c.q).back();
+  const auto total_heads = uint64_t(c.total_heads ? c.total_heads : c.num_heads);
+  Reference r{Doubles(q.size()), Doubles(size_t(n * t), -HUGE_VAL), Doubles(q.size()), Doubles(k.size()),
+              Doubles(k.size())};
+  for (const AttentionSpan& s : case_spans(c)) {
+    const int64_t num_q = s.q_end - s.q_begin, num_k = s.k_end - s.k_begin;
+    for (int64_t row = 0; row < num_q; ++row) {
+      const int64_t visible = s.causal ? std::clamp<int64_t>(row + 1 + num_k - num_q, 0, num_k) : num_k;
       for (int64_t h = 0; h < n; ++h) {
-        const int64_t at = ((q_start[s] + row) * n + h) * d;
-        const auto key_at = [&](int64_t j) { return ((k_start[s] + j) * kv + h / (n / kv)) * d; };
+        const int64_t at = ((s.q_begin + row) * n + h) * d;
+        const auto key_at = [&](int64_t j) { return ((s.k_begin + j) * kv + h / (n / kv)) * d; };
         Doubles p(static_cast<size_t>(visible)), keep(p.size(), 1.0), dp(p.size());
         double maximum = -HUGE_VAL, sum = 0, delta = 0;
         for (int64_t j = 0; j < visible; ++j) {
@@ -60,9 +84,10 @@ Reference reference(const Case& c, float scale, const Doubles& q, const Doubles&
           maximum = std::max(maximum, p[j]);
         }
         for (double& x : p) sum += x = std::exp(x - maximum);
-        r.lse[h * t + q_start[s] + row] = visible ? maximum + std::log(sum) : -HUGE_VAL;
+        r.lse[h * t + s.q_begin + row] = visible ? maximum + std::log(sum) : -HUGE_VAL;
         for (int64_t j = 0; j < visible; ++j) {
-          const uint64_t index = ((key.first + uint64_t(q_start[s] + row)) * uint64_t(n) + uint64_t(h)) * (1u << 24);
+          const uint64_t head = (uint64_t(s.first_query + row) * total_heads + uint64_t(c.first_head + h));
+          const uint64_t index = head * (1u << 24) + uint64_t(s.first_key);
           if (key.p > 0) {
             const float u = to_uniform(philox(key.seed, index + uint64_t(j), key.stream)[0]);
             keep[j] = u >= key.p ? 1.0 / (1.0 - key.p) : 0.0;
@@ -92,26 +117,21 @@ Reference reference(const Case& c, float scale, const Doubles& q, const Doubles&
 class Trial {
  public:
   Trial(const Case& c, DType dtype, int num_threads, Path path)
-      : c_(c),
-        dtype_(dtype),
-        team_(num_threads),
-        stream_(team_, allocator_),
-        q_start_(starts(c.q)),
-        k_start_(starts(c.k)) {
+      : c_(c), dtype_(dtype), team_(num_threads), stream_(team_, allocator_), spans_(case_spans(c)) {
     shape_ = {.num_heads = c.num_heads,
               .num_kv_heads = c.num_kv_heads,
               .head_dim = c.dim,
-              .q_start = q_start_.data(),
-              .k_start = k_start_.data(),
-              .num_sequences = int(c.q.size()),
-              .causal = c.causal,
-              .scale = 1.3f / std::sqrt(float(c.dim))};
-    dropout_ = {
-        .p = c.dropout, .seed = 0x123456789abcull, .stream = (uint64_t(5) << 40) + 3, .first = 0x7000000001ull};
-    q = random(q_start_.back(), c.num_heads, 1), dy = random(q_start_.back(), c.num_heads, 4);
-    k = random(k_start_.back(), c.num_kv_heads, 2), v = random(k_start_.back(), c.num_kv_heads, 3);
+              .spans = spans_.data(),
+              .num_spans = int(spans_.size()),
+              .scale = 1.3f / std::sqrt(float(c.dim)),
+              .first_head = c.first_head,
+              .total_heads = c.total_heads};
+    dropout_ = {.p = c.dropout, .seed = 0x123456789abcull, .stream = (uint64_t(5) << 40) + 3};
+    const int64_t num_q = starts(c.q).back(), num_k = starts(c.k).back();
+    q = random(num_q, c.num_heads, 1), dy = random(num_q, c.num_heads, 4);
+    k = random(num_k, c.num_kv_heads, 2), v = random(num_k, c.num_kv_heads, 3);
     y = like(q), dq = like(q), dk = like(k), dv = like(k);
-    lse = allocator_.empty(DType::f32, {c.num_heads, q_start_.back()});
+    lse = allocator_.empty(DType::f32, {c.num_heads, num_q});
     if (path == Path::avx2) hwy::SetSupportedTargetsForTest(HWY_AVX2);
     const cpu::AttentionOptions options{.use_bf16_dot = path == Path::best};
     cpu::attention(stream_, {y, lse, q, k, v, shape_, dropout_}, options);
@@ -137,14 +157,7 @@ class Trial {
     Tensor t = allocator_.empty(dtype_, {rows, heads, c_.dim});
     std::minstd_rand generator(seed);
     std::uniform_real_distribution<float> uniform(-1.7f, 1.7f);
-    for (int64_t i = 0; i < t.numel(); ++i) {
-      const float x = uniform(generator);
-      if (dtype_ == DType::f32) {
-        t.data<float>()[i] = x;
-      } else {
-        t.data<BFloat16>()[i] = BFloat16(x);
-      }
-    }
+    for (int64_t i = 0; i < t.numel(); ++i) set(t, i, uniform(generator));
     return t;
   }
   Tensor like(const Tensor& t) {
@@ -158,7 +171,7 @@ class Trial {
   Allocator allocator_;
   ThreadTeam team_;
   Stream stream_;
-  std::vector<int32_t> q_start_, k_start_;
+  std::vector<AttentionSpan> spans_;
   AttentionShape shape_;
   DropoutKey dropout_;
 
@@ -183,7 +196,7 @@ void expect_reference(const Case& c, DType dtype, int num_threads, Path path) {
   SCOPED_TRACE(fmt::format("{} threads={} path={}", name_of(dtype), num_threads, int(path)));
   const Trial run(c, dtype, num_threads, path);
   const Reference r = run.expected();
-  const double tolerance = dtype == DType::f32 ? 2e-5 : 2e-2;
+  const double tolerance = dtype == DType::f32 ? 2e-5 : dtype == DType::bf16 ? 2e-2 : 2e-3;
   expect_close(run.y, r.y, tolerance, "y");
   expect_close(run.lse, r.lse, dtype == DType::f32 ? 2e-6 : 2e-5, "lse");
   expect_close(run.dq, r.dq, tolerance, "dq");
@@ -196,16 +209,18 @@ class CpuAttention : public testing::TestWithParam<Case> {};
 TEST_P(CpuAttention, EqualsPlainLoops) {
   expect_reference(GetParam(), DType::f32, 1, Path::best);
   expect_reference(GetParam(), DType::bf16, 3, Path::best);
+  expect_reference(GetParam(), DType::f16, 2, Path::best);
 }
 
 TEST_P(CpuAttention, EqualsPlainLoopsOnOlderCpus) {
   expect_reference(GetParam(), DType::bf16, 1, Path::no_bf16_dot);
   expect_reference(GetParam(), DType::f32, 3, Path::avx2);
   expect_reference(GetParam(), DType::bf16, 1, Path::avx2);
+  expect_reference(GetParam(), DType::f16, 1, Path::avx2);
 }
 
 TEST_P(CpuAttention, SameBitsForAnyTeam) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Trial one(GetParam(), dtype, 1, Path::best), three(GetParam(), dtype, 3, Path::best);
     const auto a = one.outputs(), b = three.outputs();
     for (size_t i = 0; i < a.size(); ++i) {
@@ -216,7 +231,8 @@ TEST_P(CpuAttention, SameBitsForAnyTeam) {
 
 std::string name_of_case(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_N{}K{}D{}{}{}", info.index, c.num_heads, c.num_kv_heads, c.dim, c.causal ? "Causal" : "Full",
+  const char* kind = !c.spans.empty() ? "Spans" : c.causal ? "Causal" : "Full";
+  return fmt::format("{}_N{}K{}D{}{}{}", info.index, c.num_heads, c.num_kv_heads, c.dim, kind,
                      c.dropout > 0 ? "Dropout" : "");
 }
 
@@ -232,6 +248,28 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{1, 1, 128, {70}, {300}, false}, Case{4, 2, 32, {50, 20}, {50, 20}, true, 0.2f},
                     Case{2, 2, 24, {19, 1}, {40, 600}, false, 0.5f}),
     name_of_case);
+
+// Rows and keys in no span, keys of several spans, spans without keys or queries, keys in another order than queries.
+const std::vector<AttentionSpan> kHoles{{3, 20, 5, 30, true, 1000, 9}, {25, 60, 40, 77, false, 9000, 0}};
+const std::vector<AttentionSpan> kSharedKeys{{0, 30, 0, 30, true, 0, 0}, {30, 70, 0, 130, true, 90, 0}};
+const std::vector<AttentionSpan> kEmpty{
+    {0, 10, 7, 7, true, 0, 0}, {10, 10, 0, 40, true, 0, 0}, {12, 20, 0, 9, false, 5, 3}, {20, 22, 9, 9, false, 0, 0}};
+const std::vector<AttentionSpan> kTangled{{0, 65, 300, 420, true, 11, 0},
+                                          {65, 66, 0, 700, false, 500, 77},
+                                          {70, 200, 350, 500, true, 7, 50},
+                                          {200, 290, 0, 301, false, 3000, 12},
+                                          {290, 300, 690, 700, true, 1, 1}};
+
+INSTANTIATE_TEST_SUITE_P(Spans, CpuAttention,
+                         testing::Values(Case{2, 1, 16, {64}, {80}, true, 0, kHoles},
+                                         Case{3, 3, 32, {64}, {80}, true, 0.3f, kHoles, 5, 11},
+                                         Case{4, 2, 64, {70}, {130}, true, 0, kSharedKeys},
+                                         Case{2, 2, 128, {70}, {130}, true, 0.2f, kSharedKeys, 2, 4},
+                                         Case{2, 1, 8, {22}, {41}, true, 0, kEmpty},
+                                         Case{2, 2, 256, {300}, {700}, true, 0, kTangled},
+                                         Case{4, 1, 128, {300}, {700}, true, 0.2f, kTangled, 0, 8},
+                                         Case{2, 1, 48, {300}, {700}, true, 0, kTangled}),
+                         name_of_case);
 
 TEST(CpuAttention, ReusesItsScratch) {
   Trial run({2, 1, 64, {300}, {300}}, DType::f32, 2, Path::best);
@@ -261,22 +299,23 @@ TEST(CpuAttention, NotANumberShows) {
   EXPECT_FALSE(std::isnan(float(run.y.data<BFloat16>()[69 * 64])));
 }
 
+TEST(CpuAttention, NoHeadsAndNoRowsAreLegal) {
+  Trial none({0, 2, 16, {5}, {5}}, DType::f32, 1, Path::best);
+  EXPECT_EQ(read(none.dk), Doubles(5 * 2 * 16, 0.0));
+  EXPECT_NO_THROW(Trial({0, 0, 16, {5}, {5}}, DType::bf16, 1, Path::best));
+  EXPECT_NO_THROW(Trial({2, 1, 16, {0}, {0}}, DType::f32, 2, Path::best));
+}
+
 TEST(CpuAttention, RefusesWhatItCannotDo) {
   ThreadTeam team(1);
   Allocator allocator;
   Stream stream(team, allocator);
-  const int32_t start[] = {0, 2};
-  const Tensor x = allocator.zeros(DType::f32, {2, 3, 8}), half = allocator.zeros(DType::f16, {2, 3, 8});
-  AttentionShape shape{.num_heads = 3,
-                       .num_kv_heads = 3,
-                       .head_dim = 8,
-                       .q_start = start,
-                       .k_start = start,
-                       .num_sequences = 1,
-                       .scale = 1};
+  const AttentionSpan span{0, 2, 0, 2};
+  const Tensor x = allocator.zeros(DType::f32, {2, 3, 8}), exact = allocator.zeros(DType::f64, {2, 3, 8});
+  AttentionShape shape{.num_heads = 3, .num_kv_heads = 3, .head_dim = 8, .spans = &span, .num_spans = 1, .scale = 1};
   const Tensor y = allocator.zeros(DType::f32, {2, 3, 8});
   EXPECT_NO_THROW(cpu::attention(stream, {y, {}, x, x, x, shape, {}}));
-  EXPECT_THROW(cpu::attention(stream, {half, {}, half, half, half, shape, {}}), Error);
+  EXPECT_THROW(cpu::attention(stream, {exact, {}, exact, exact, exact, shape, {}}), Error);
   shape.num_kv_heads = 2;
   EXPECT_THROW(cpu::attention(stream, {y, {}, x, x, x, shape, {}}), Error);
   shape.num_kv_heads = 3, shape.scale = 0;

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "operands.h"
+#include "support/attention_spans.h"
 
 namespace weft {
 namespace {
@@ -123,15 +124,14 @@ struct AttentionCase {
 void run_attention(const AttentionCase& c, const Kernels& kernels, Stream& stream, Operands& o) {
   const int64_t queries = c.q_start.back(), keys = c.k_start.back();
   const Shape q_shape{queries, c.num_heads, c.head_dim}, k_shape{keys, c.num_kv_heads, c.head_dim};
+  const std::vector<AttentionSpan> spans = spans_of(c.q_start, c.k_start, c.causal, 1000);
   const AttentionShape shape{.num_heads = c.num_heads,
                              .num_kv_heads = c.num_kv_heads,
                              .head_dim = c.head_dim,
-                             .q_start = c.q_start.data(),
-                             .k_start = c.k_start.data(),
-                             .num_sequences = int(c.q_start.size()) - 1,
-                             .causal = c.causal,
+                             .spans = spans.data(),
+                             .num_spans = int(spans.size()),
                              .scale = 1 / std::sqrt(float(c.head_dim))};
-  const DropoutKey dropout{.p = c.dropout, .seed = 9, .stream = 3, .first = 1000};
+  const DropoutKey dropout{.p = c.dropout, .seed = 9, .stream = 3};
   AttentionArgs args{.y = o.out("y", q_shape), .lse = o.out_f32("lse", {c.num_heads, queries})};
   args.q = o.x("q", q_shape), args.k = o.x("k", k_shape), args.v = o.x("v", k_shape);
   args.shape = shape, args.dropout = dropout;
@@ -167,6 +167,18 @@ void add_attention_cases(std::vector<Case>& cases) {
     cases.push_back({"attention_" + c.name,
                      [c](const Kernels& k, Stream& stream, Operands& o) { run_attention(c, k, stream, o); }, 0x1p-7,
                      false});
+}
+
+void add_merge_cases(std::vector<Case>& cases) {
+  cases.push_back({"attention_merge", [](const Kernels& k, Stream& stream, Operands& o) {
+                     for (const int64_t dim : {1, 20, 64}) {
+                       const Shape y{33, 3, dim}, lse{3, 33};
+                       const Tensor acc_lse = o.inout_f32("acc_lse", lse), part_lse = o.f32("part_lse", lse);
+                       k.fill(stream, acc_lse.slice_rows(1, 1), -HUGE_VALF);
+                       k.fill(stream, part_lse.slice_rows(2, 1), -HUGE_VALF);
+                       k.attention_merge(stream, o.inout_f32("acc", y), acc_lse, o.x("part", y), part_lse);
+                     }
+                   }});
 }
 
 void add_rope_cases(std::vector<Case>& cases) {
@@ -326,6 +338,9 @@ void add_elementwise_cases(std::vector<Case>& cases) {
     const Tensor in_place = o.inout("in place", shape);
     k.add(stream, in_place, in_place, o.x("b", shape));
   });
+  add("accumulate", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
+    k.accumulate(stream, o.inout_f32("sum", shape), o.x("x", shape));
+  });
   add("scale", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
     k.scale(stream, o.out("y", shape), o.x("x", shape), -0.3f);
     const Tensor in_place = o.inout("in place", shape);
@@ -362,6 +377,7 @@ std::vector<Case> all_cases() {
   add_matmul_cases(cases);
   add_epilogue_cases(cases);
   add_attention_cases(cases);
+  add_merge_cases(cases);
   add_rope_cases(cases);
   add_norm_cases(cases);
   add_activation_cases(cases);

@@ -30,13 +30,17 @@ class CpuRope : public testing::TestWithParam<std::tuple<Case, DType, bool>> {
     for (int t = 0; t < c.tokens; ++t) positions_.push_back((t * 17 + 3) % kPositions);
   }
   float get(int64_t i) const {
-    return x_.dtype() == DType::f32 ? x_.data<float>()[i] : float(x_.data<BFloat16>()[i]);
+    switch (x_.dtype()) {
+      case DType::f32: return x_.data<float>()[i];
+      case DType::bf16: return float(x_.data<BFloat16>()[i]);
+      default: return float(x_.data<Float16>()[i]);
+    }
   }
   void set(int64_t i, float value) {
-    if (x_.dtype() == DType::f32) {
-      x_.data<float>()[i] = value;
-    } else {
-      x_.data<BFloat16>()[i] = BFloat16(value);
+    switch (x_.dtype()) {
+      case DType::f32: x_.data<float>()[i] = value; break;
+      case DType::bf16: x_.data<BFloat16>()[i] = BFloat16(value); break;
+      default: x_.data<Float16>()[i] = Float16(value);
     }
   }
   std::vector<float> values() const {
@@ -93,7 +97,7 @@ TEST_P(CpuRope, RefusesAPositionOutsideTheTables) {
 INSTANTIATE_TEST_SUITE_P(Shapes, CpuRope,
                          testing::Combine(testing::Values(Case{33, 2, 64, 32}, Case{70, 3, 128, 64}, Case{5, 1, 2, 1},
                                                           Case{9, 2, 80, 20}, Case{200, 4, 37, 11}),
-                                          testing::Values(DType::f32, DType::bf16), testing::Bool()));
+                                          testing::Values(DType::f32, DType::bf16, DType::f16), testing::Bool()));
 
 }  // namespace
 }  // namespace weft

@@ -1,4 +1,5 @@
 // Meta kernels: FLOPs and bytes of each op equal the formula, for tensors without data.
+#include "support/attention_spans.h"
 #include "workbench.h"
 
 namespace weft {
@@ -72,13 +73,12 @@ TEST_P(MetaAttentionTest, CountsVisiblePairsOnce) {
   const AttentionCase& c = GetParam();
   const int64_t queries = c.q_start.back(), keys = c.k_start.back();
   const Tensor q = bf16({queries, kHeads, kDim}), k = bf16({keys + 5, kKvHeads, kDim}), lse = f32({kHeads, queries});
+  const std::vector<AttentionSpan> spans = spans_of(c.q_start, c.k_start, c.causal);
   const AttentionShape shape{.num_heads = kHeads,
                              .num_kv_heads = kKvHeads,
                              .head_dim = kDim,
-                             .q_start = c.q_start.data(),
-                             .k_start = c.k_start.data(),
-                             .num_sequences = int(c.q_start.size()) - 1,
-                             .causal = c.causal,
+                             .spans = spans.data(),
+                             .num_spans = int(spans.size()),
                              .scale = 1};
   const double q_bytes = 2.0 * double(queries) * kHeads * kDim, lse_bytes = 4.0 * double(queries) * kHeads;
   const double read_k_bytes = 2.0 * double(keys) * kKvHeads * kDim, dk_bytes = double(k.bytes());
@@ -148,6 +148,10 @@ TEST_F(MetaTest, ElementWise) {
   expect_cost("dropout", 2 * 12, 2 * 24);
   meta.add(stream, x, x, x);
   expect_cost("add", 12, 3 * 24);
+  meta.accumulate(stream, f32({3, 4}), x);
+  expect_cost("accumulate", 12, 2 * 48 + 24);
+  meta.attention_merge(stream, f32({5, 2, 3}), f32({2, 5}), bf16({5, 2, 3}), f32({2, 5}));
+  expect_cost("attention_merge", 3 * 30 + 8 * 10, 2 * 120 + 2 * 40 + 60 + 40);
   meta.scale(stream, x, x, 2);
   expect_cost("scale", 12, 2 * 24);
   meta.convert(stream, f32({3, 4}), x);

@@ -1,4 +1,5 @@
 // Reference kernels: every backward equals central differences of its forward, in f64.
+#include "support/attention_spans.h"
 #include "workbench.h"
 
 namespace weft {
@@ -26,15 +27,14 @@ TEST_P(AttentionGradientTest, EqualsDifferences) {
   const Tensor k = w.random(kType, {keys, c.num_kv_heads, c.head_dim}, "k");
   const Tensor v = w.random(kType, k.shape(), "v"), dy = w.random(kType, q.shape(), "dy");
   const Tensor y = w.empty(kType, q.shape()), lse = w.empty(kType, {c.num_heads, queries});
+  const std::vector<AttentionSpan> spans = spans_of(c.q_start, c.k_start, c.causal, 100);
   const AttentionShape shape{.num_heads = c.num_heads,
                              .num_kv_heads = c.num_kv_heads,
                              .head_dim = c.head_dim,
-                             .q_start = c.q_start.data(),
-                             .k_start = c.k_start.data(),
-                             .num_sequences = int(c.q_start.size()) - 1,
-                             .causal = c.causal,
+                             .spans = spans.data(),
+                             .num_spans = int(spans.size()),
                              .scale = 0.6f};
-  const DropoutKey dropout{.p = c.dropout, .seed = 3, .stream = 5, .first = 100};
+  const DropoutKey dropout{.p = c.dropout, .seed = 3, .stream = 5};
   const auto forward = [&] {
     reference.attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout});
     return dot(y, dy);

@@ -1,6 +1,7 @@
 // Reference kernels: known values, rounding to every dtype, and messages for misuse.
 #include <limits>
 
+#include "support/attention_spans.h"
 #include "workbench.h"
 
 namespace weft {
@@ -62,15 +63,9 @@ TEST(ReferenceValuesTest, MatmulOfEveryTransposeAccumulates) {
 
 TEST(ReferenceValuesTest, AttentionAveragesValuesOfEqualScores) {
   Workbench w;
-  const std::vector<int32_t> q_start{0, 2}, k_start{1, 4};
-  const AttentionShape shape{.num_heads = 1,
-                             .num_kv_heads = 1,
-                             .head_dim = 1,
-                             .q_start = q_start.data(),
-                             .k_start = k_start.data(),
-                             .num_sequences = 1,
-                             .causal = true,
-                             .scale = 1};
+  const std::vector<AttentionSpan> spans = spans_of({0, 2}, {1, 4}, true);
+  const AttentionShape shape{
+      .num_heads = 1, .num_kv_heads = 1, .head_dim = 1, .spans = spans.data(), .num_spans = 1, .scale = 1};
   const Tensor q = w.of(DType::f64, {2, 1, 1}, {0, 0}), k = w.random(DType::f64, {5, 1, 1}, "k");
   const Tensor v = w.of(DType::f64, {5, 1, 1}, {1000, 1, 3, 8, 1000});
   const Tensor y = w.empty(DType::f64, {2, 1, 1}), lse = w.empty(DType::f64, {1, 2});
@@ -81,15 +76,9 @@ TEST(ReferenceValuesTest, AttentionAveragesValuesOfEqualScores) {
 
 TEST(ReferenceValuesTest, AttentionWithoutKeysIsZero) {
   Workbench w;
-  const std::vector<int32_t> q_start{0, 3}, k_start{0, 2};
-  const AttentionShape shape{.num_heads = 1,
-                             .num_kv_heads = 1,
-                             .head_dim = 2,
-                             .q_start = q_start.data(),
-                             .k_start = k_start.data(),
-                             .num_sequences = 1,
-                             .causal = true,
-                             .scale = 1};
+  const std::vector<AttentionSpan> spans = spans_of({0, 3}, {0, 2}, true);
+  const AttentionShape shape{
+      .num_heads = 1, .num_kv_heads = 1, .head_dim = 2, .spans = spans.data(), .num_spans = 1, .scale = 1};
   const Tensor q = w.random(DType::f64, {3, 1, 2}, "q"), k = w.random(DType::f64, {2, 1, 2}, "k");
   const Tensor y = w.empty(DType::f64, {3, 1, 2}), lse = w.empty(DType::f64, {1, 3});
   reference.attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = k, .shape = shape});
@@ -223,7 +212,7 @@ TEST(ReferenceMisuseTest, ShapesAndDtypes) {
 TEST(ReferenceMisuseTest, AttentionStarts) {
   Workbench w;
   const Tensor q = w.random(DType::f32, {4, 2, 3}, "q"), y = w.empty(DType::f32, {4, 2, 3});
-  const auto run = [&](std::vector<int32_t> q_start, std::vector<int32_t> k_start, int num_kv_heads = 2) {
+  const auto run = [&](std::vector<AttentionSpan> spans, int num_kv_heads = 2) {
     const Tensor k = w.random(DType::f32, {4, num_kv_heads, 3}, "k");
     reference.attention(w.stream, {.y = y,
                                    .q = q,
@@ -232,16 +221,18 @@ TEST(ReferenceMisuseTest, AttentionStarts) {
                                    .shape = {.num_heads = 2,
                                              .num_kv_heads = num_kv_heads,
                                              .head_dim = 3,
-                                             .q_start = q_start.data(),
-                                             .k_start = k_start.data(),
-                                             .num_sequences = int(q_start.size()) - 1,
+                                             .spans = spans.data(),
+                                             .num_spans = int(spans.size()),
                                              .scale = 1}});
   };
-  EXPECT_NO_THROW(run({0, 4}, {0, 4}));
-  expect_error("cover query rows 0 to 3, but must cover 0 to 4", [&] { run({0, 3}, {0, 4}); });
-  expect_error("cover key rows 0 to 5, but there are 4", [&] { run({0, 4}, {0, 5}); });
-  expect_error("sequence 1 ends before it begins", [&] { run({0, 3, 2, 4}, {0, 3, 3, 4}); });
-  expect_error("2 query heads cannot share 3 key/value heads evenly", [&] { run({0, 4}, {0, 4}, 3); });
+  EXPECT_NO_THROW(run({{0, 4, 0, 4}}));
+  EXPECT_NO_THROW(run({}));
+  expect_error("span 1 covers query rows 2 to 4, but must lie in 3 to 4", [&] { run({{0, 3, 0, 4}, {2, 4, 0, 4}}); });
+  expect_error("span 0 covers query rows 0 to 5, but must lie in 0 to 4", [&] { run({{0, 5, 0, 4}}); });
+  expect_error("span 0 covers key rows 0 to 5, but there are 4", [&] { run({{0, 4, 0, 5}}); });
+  expect_error("span 0 ends before it begins", [&] { run({{0, 4, 3, 2}}); });
+  expect_error("a sequence has at most 16777216", [&] { run({{.q_end = 4, .k_end = 4, .first_key = 1 << 24}}); });
+  expect_error("2 query heads cannot share 3 key/value heads evenly", [&] { run({{0, 4, 0, 4}}, 3); });
 }
 
 }  // namespace

@@ -32,20 +32,30 @@ TEST(LossScalerTest, HalvesOnOverflowAndGrowsWhenAllIsWell) {
   EXPECT_EQ(s.scale(), 1024);
   LossScaler off(false);
   off.update(true);
+  off.restore(4096, 3);
   EXPECT_EQ(off.scale(), 1);
+  s.restore(4096, 2);
+  s.update(false);
+  EXPECT_EQ(s.scale(), 8192);
+  s.restore(0, 0);
+  EXPECT_EQ(s.scale(), 8192) << "the run before had no scaler";
 }
 
-TEST(GradNormTest, SumsOverParametersAndNamesTheBrokenOne) {
+TEST(GradNormTest, SumsWhatIsCountedAndNamesTheBrokenOne) {
   TestRank rank(cpu_kernels());
-  Param a("a", {3}, Init::zeros()), b("b", {2, 2}, Init::zeros()), unused("c", {5}, Init::zeros());
-  for (Param* p : {&a, &b, &unused}) p->grad = rank.allocator.zeros(DType::f32, p->shape);
-  a.grad.data<float>()[0] = 3, b.grad.data<float>()[3] = 4;
-  unused.grad.data<float>()[0] = 100;  // left over from another step
-  a.accumulate_next(), b.accumulate_next();
-  Param* const params[] = {&a, &b, &unused};
-  EXPECT_DOUBLE_EQ(grad_norm(rank.context, params).value, 5);
-  b.grad.data<float>()[0] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(grad_norm(rank.context, params).not_finite, &b);
+  Param a("a", Shape{3}, Init::zeros()), b("b", Shape{2, 2}, Init::zeros());
+  Placement copy(Shape{5});
+  copy.is_first_copy = false;
+  Param held_elsewhere("c", copy, Init::zeros());
+  const Tensor grads = rank.allocator.zeros(DType::f32, {3 + 4 + 5});
+  float* const g = grads.data<float>();
+  g[0] = 3, g[3 + 3] = 4, g[3 + 4] = 100;
+  Owned owned;
+  owned.grads = grads, owned.is_counted = true;
+  owned.pieces = {{&a, 0, 0, 3}, {&b, 0, 3, 4}, {&held_elsewhere, 0, 7, 5}};
+  EXPECT_DOUBLE_EQ(grad_norm(rank.context, {&owned, 1}).squares, 25);
+  g[3] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(grad_norm(rank.context, {&owned, 1}).not_finite, &b);
 }
 
 }  // namespace

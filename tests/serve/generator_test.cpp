@@ -18,10 +18,11 @@ ModelConfig config_of(const std::string& family) {
 int32_t greedy_by_forward(Context& context, Decoder& model, const std::vector<int32_t>& tokens) {
   std::vector<int32_t> positions(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) positions[i] = int32_t(i);
-  const int32_t starts[2] = {0, int32_t(tokens.size())};
+  const int32_t size = int32_t(tokens.size());
+  const AttentionSpan whole{.q_end = size, .k_end = size};
   const Pass pass{.ids = tokens.data(),
                   .num_tokens = int64_t(tokens.size()),
-                  .attention = {.positions = positions.data(), .sequence_start = starts, .num_sequences = 1}};
+                  .attention = {.positions = positions.data(), .spans = &whole, .num_spans = 1}};
   Brackets none;
   const Tensor logits = model.logits(model.hidden(context, pass, none)).value;
   const float* last = logits.data<float>() + (logits.rows() - 1) * logits.cols();

@@ -6,12 +6,7 @@ namespace {
 
 // Puts a NaN into one weight of one rank: its gradients break there first.
 void poison(Trainer& trainer, const std::string& name) {
-  for (const Owned& o : trainer.optimizer().owned())
-    for (const Piece& piece : o.pieces)
-      if (piece.param->name == name) {
-        o.master.data<float>()[piece.offset] = std::numeric_limits<float>::quiet_NaN();
-        trainer.optimizer().masters_changed();
-      }
+  overwrite(trainer, name, std::numeric_limits<float>::quiet_NaN());
 }
 
 std::string failure_of(const Recipe& recipe, int poisoned_rank) {

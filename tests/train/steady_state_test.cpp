@@ -14,11 +14,9 @@ struct Case {
 };
 
 class SteadyStateTest : public testing::TestWithParam<Case> {};
-constexpr Case kCases[] = {{"gpt2", Precision::fp32, 1, 0},
-                           {"llama", Precision::bf16, 1, 0},
-                           {"llama", Precision::fp32, 2, 0},
-                           {"gpt2", Precision::bf16, 2, 1},
-                           {"llama", Precision::fp32, 1, 1}};
+constexpr Case kCases[] = {{"gpt2", Precision::fp32, 1, 0},  {"llama", Precision::bf16, 1, 0},
+                           {"llama", Precision::fp32, 2, 0}, {"gpt2", Precision::bf16, 2, 1},
+                           {"llama", Precision::fp32, 1, 1}, {"llama", Precision::fp16, 1, 0}};
 INSTANTIATE_TEST_SUITE_P(Recipes, SteadyStateTest, testing::ValuesIn(kCases));
 
 TEST_P(SteadyStateTest, AllocatesNothingAndPeaksWhereTheEstimateSays) {

@@ -65,6 +65,16 @@ inline Trained train_rank(const Recipe& recipe, Communicator& world, int steps, 
   return out;
 }
 
+// Puts a number into the first element of a weight.
+inline void overwrite(Trainer& trainer, const std::string& name, float value) {
+  for (const Owned& o : trainer.optimizer().owned())
+    for (const Piece& piece : o.pieces)
+      if (piece.param->name == name && piece.first == 0) {
+        o.master.data<float>()[piece.offset] = value;
+        trainer.optimizer().masters_changed();
+      }
+}
+
 inline Trained train_threads(const Recipe& recipe, int steps, int threads = 1) {
   Trained out;
   run_ranks(recipe.mesh.size(), [&](Communicator& world) {

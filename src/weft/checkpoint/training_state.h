@@ -12,7 +12,7 @@ struct TrainingState {
   int64_t tokens = 0;                        // seen by all ranks together
   uint64_t seed = 0;                         // of initial values, dropout and the order of the data
   int64_t data_cursor = 0;                   // samples taken from the order that `seed` fixes
-  double loss_scale = 1;                     // fp16 only
+  double loss_scale = 0;                     // of fp16; 0: the run has none
   int64_t loss_scale_good_steps = 0;         // since the scale last changed
   std::string config_hash;                   // of the resolved recipe: says whether a run continues the same one
   std::map<std::string, int64_t> world;      // mesh axis to size when saved, for messages: any mesh can load

@@ -174,16 +174,31 @@ void Communicator::wait_for(uint32_t ticket) {
   const auto begin = Clock::now();
   queue_->wait(ticket);
   exposed_seconds_.fetch_add(seconds_since(begin), std::memory_order_relaxed);
+  if (observer_) observer_({CommOp::barrier, DType::u8, label_, 0, 0, true, begin, Clock::now(), true});
 }
 
 void Communicator::execute(const Collective& call, bool is_started) {
   const auto begin = Clock::now();
+  if (own_progress_) own_progress_->enter(call, label_, is_started);
   run(call);
+  if (own_progress_) own_progress_->leave(is_started);
   const auto end = Clock::now();
   seconds_.fetch_add(std::chrono::duration<double>(end - begin).count(), std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_relaxed);
   bytes_sent_.fetch_add(weft::bytes_sent(call, rank(), size()), std::memory_order_relaxed);
   if (observer_) observer_({call.op, call.dtype, label_, call.sequence, int64_t(call.bytes), is_started, begin, end});
+}
+
+std::string Communicator::whereabouts(const Collective& call) const {
+  std::string text;
+  for (int r = 0; r < size(); ++r) {
+    const RankProgress* const progress = progress_of(r);
+    if (!progress) continue;
+    if (call.op == CommOp::recv ? r != call.peer : r == rank() || progress->is_inside(call, label_)) continue;
+    const std::string place = progress->has_left() ? "has left" : progress->describe();
+    if (!place.empty()) text += fmt::format("; {} {}", describe_rank(r, progress), place);
+  }
+  return text;
 }
 
 Communicator::Stats Communicator::stats() const { return {calls_, bytes_sent_, seconds_, exposed_seconds_}; }

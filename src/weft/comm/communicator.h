@@ -12,6 +12,7 @@
 #include "weft/base/function_ref.h"
 #include "weft/comm/collective.h"
 #include "weft/comm/pending.h"
+#include "weft/comm/rank_progress.h"
 #include "weft/tensor/allocator.h"
 #include "weft/tensor/tensor.h"
 
@@ -28,6 +29,7 @@ struct CommEvent {
   int64_t bytes;    // Collective::bytes
   bool is_started;  // ran on the communication thread
   std::chrono::steady_clock::time_point begin, end;
+  bool is_wait = false;  // not the call, but this rank's wait for one that was started: what was not hidden of it
 };
 using CommObserver = std::function<void(const CommEvent&)>;  // called on the thread that ran the call
 
@@ -37,8 +39,9 @@ using CommObserver = std::function<void(const CommEvent&)>;  // called on the th
 //
 // When a rank fails, `abort` wakes every other rank out of whatever it waits in with AbortedError. A collective whose
 // kind, size or dtype differs between ranks is an Error that names both sides, never a hang. A collective that some
-// rank does not join within CommOptions::timeout is an Error that names the missing ranks. After such an Error
-// the group is broken: every later collective throws. Tensors that do not fit are refused before anything moves.
+// rank does not join within CommOptions::timeout is an Error that names the missing ranks and where they were last
+// seen: ranks of one machine note their calls and their place for each other. After such an Error the group is
+// broken: every later collective throws. Tensors that do not fit are refused before anything moves.
 //
 // A communicator belongs to one thread. Blocking collectives that follow started ones are run behind them, in order;
 // send and recv are not held up by them. Calls do not allocate in the steady state.
@@ -82,6 +85,12 @@ class Communicator {
   Pending start_all_gather(Tensor out, Tensor in);
   Pending start_reduce_scatter(Tensor out, Tensor in);
 
+  // What this rank does now, for the messages of ranks that wait for it in vain: at most 87 bytes, copied. Holds for
+  // the rank, whichever of its groups is told. Takes some 20 ns; steps count from 0.
+  void set_place(std::string_view what, int64_t step) noexcept {
+    if (own_progress_) own_progress_->set_place(what, step);
+  }
+
   // Ends the whole job: every other rank's current or next call on any group throws AbortedError with `why`.
   virtual void abort(std::string_view why) noexcept = 0;
 
@@ -117,6 +126,12 @@ class Communicator {
 
   const CommObserver& observer() const { return observer_; }
 
+  // To be called by the constructor of each transport whose ranks can see each other's notes.
+  void set_own_progress(RankProgress* progress) { own_progress_ = progress; }
+  virtual const RankProgress* progress_of(int /*rank*/) const { return nullptr; }  // null: not known here
+  // "; rank 1 was last seen in ..." for each rank that keeps this one waiting in `call`, as far as is known.
+  std::string whereabouts(const Collective& call) const;
+
  private:
   friend class Pending;
   Pending start(Collective call, Tensor out, Tensor in);
@@ -127,6 +142,7 @@ class Communicator {
 
   std::string label_;
   CommObserver observer_;
+  RankProgress* own_progress_ = nullptr;
   int64_t sequence_ = 0, messages_ = 0;
   std::atomic<bool> is_given_up_{false};
   std::atomic<int64_t> calls_{0}, bytes_sent_{0};

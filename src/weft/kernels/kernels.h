@@ -49,16 +49,24 @@ struct MatmulArgs {
   Epilogue epilogue;
 };
 
-// Where each packed sequence of a batch begins: query rows [q_start[i], q_start[i+1]) attend to key rows
-// [k_start[i], k_start[i+1]) and to no others. With `causal`, the last query row of a sequence sees all of its keys,
-// the one before it all but the last, and so on. Training uses the same starts for both.
-struct AttentionShape {
-  int num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  const int32_t* q_start = nullptr;  // [num_sequences + 1], host memory, outlives the call
-  const int32_t* k_start = nullptr;
-  int num_sequences = 0;
+// Query rows [q_begin, q_end) attend to key rows [k_begin, k_end) and to no others. With `causal`, the last query row
+// sees all of these keys, the one before it all but the last, and so on.
+struct AttentionSpan {
+  int32_t q_begin = 0, q_end = 0, k_begin = 0, k_end = 0;
   bool causal = true;
+  int64_t first_query = 0;  // global index of row q_begin, for dropout
+  int32_t first_key = 0;    // position of key k_begin in its sequence, for dropout
+};
+
+// Query rows of spans ascend and are disjoint. Key rows of several spans may overlap: their gradients are summed. A
+// query row that sees no key gets y = 0, lse = -infinity and dq = 0; a key row of no span gets dk = dv = 0.
+struct AttentionShape {
+  int num_heads = 0, num_kv_heads = 0, head_dim = 0;  // no heads at all are legal
+  const AttentionSpan* spans = nullptr;               // [num_spans], host memory, outlives the call
+  int num_spans = 0;
   float scale = 0;  // of the scores; usually 1 / sqrt(D)
+  int first_head = 0,
+      total_heads = 0;  // for dropout: head 0 and the number of heads of the whole layer; 0: num_heads
 };
 
 // Dropout keeps element i when philox(seed, i, stream) says so, and scales it by 1 / (1 - p): no state, no mask.
@@ -66,7 +74,7 @@ struct DropoutKey {
   float p = 0;  // 0 switches dropout off
   uint64_t seed = 0;
   uint64_t stream = 0;  // one number per dropout op and step
-  uint64_t first = 0;   // global index of element 0 (for attention: of query row 0)
+  uint64_t first = 0;   // global index of element 0; attention takes its rows from the spans instead
 };
 
 struct AttentionArgs {
@@ -74,9 +82,10 @@ struct AttentionArgs {
   Tensor lse;      // [N, T] f32: log-sum-exp of each row's scaled scores; optional
   Tensor q, k, v;  // [T, N, D], [S, K, D], [S, K, D]
   AttentionShape shape;
-  DropoutKey dropout;  // element index: ((first + query row) * N + head) * 2^24 + key row of its sequence
+  DropoutKey dropout;  // element: (global query row * total_heads + first_head + head) * 2^24 + key's position
 };
 
+// y and lse may be those of more keys than are given here: dq, dk and dv then are what these keys contribute.
 struct AttentionBackwardArgs {
   Tensor dq, dk, dv;  // like q, k, v
   Tensor dy, y, lse, q, k, v;
@@ -197,6 +206,11 @@ struct Kernels {
   // ---- attention ----
   void (*attention)(Stream&, const AttentionArgs&);
   void (*attention_backward)(Stream&, const AttentionBackwardArgs&);
+  // Joins attention over some keys to attention over others: acc and acc_lse become y and lse over all of them.
+  // acc[T, N, D], acc_lse and part_lse[N, T] are f32 (f64 beside f64); part[T, N, D] is of any dtype. An lse of
+  // -infinity means no keys. Sources: Milakov and Gimelshein, 2018; Liu et al., "Ring Attention", 2023.
+  void (*attention_merge)(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part,
+                          const Tensor& part_lse);
   void (*rope)(Stream&, const RopeArgs&);
 
   // ---- norms and activations ----
@@ -246,6 +260,7 @@ struct Kernels {
 
   // ---- element-wise and reductions ----
   void (*add)(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);  // y may be a or b
+  void (*accumulate)(Stream&, const Tensor& sum, const Tensor& x);          // sum += x; sum is f32 (f64 beside f64)
   void (*scale)(Stream&, const Tensor& y, const Tensor& x, float factor);   // y may be x
   void (*convert)(Stream&, const Tensor& y, const Tensor& x);               // any float dtype to any other
   void (*fill)(Stream&, const Tensor& y, float value);

@@ -73,19 +73,24 @@ void check_epilogue(const Op& op, const MatmulArgs& args) {
   }
 }
 
-void check_starts(const Op& op, const AttentionShape& s, int64_t num_queries, int64_t num_keys) {
-  op.that(s.num_sequences > 0 && s.q_start && s.k_start, "num_sequences, q_start and k_start must be given");
-  for (int i = 0; i < s.num_sequences; ++i)
-    if (s.q_start[i] > s.q_start[i + 1] || s.k_start[i] > s.k_start[i + 1])
-      throw Error("{}: sequence {} ends before it begins (query rows {} to {}, key rows {} to {})", op.name, i,
-                  s.q_start[i], s.q_start[i + 1], s.k_start[i], s.k_start[i + 1]);
-  const int32_t q_first = s.q_start[0], q_last = s.q_start[s.num_sequences];
-  if (q_first != 0 || q_last != num_queries)
-    throw Error("{}: the sequences cover query rows {} to {}, but must cover 0 to {}", op.name, q_first, q_last,
-                num_queries);
-  const int32_t k_first = s.k_start[0], k_last = s.k_start[s.num_sequences];
-  if (k_first < 0 || k_last > num_keys)
-    throw Error("{}: the sequences cover key rows {} to {}, but there are {}", op.name, k_first, k_last, num_keys);
+void check_spans(const Op& op, const AttentionShape& s, int64_t num_queries, int64_t num_keys) {
+  op.that(s.num_spans == 0 || s.spans, "num_spans is not 0, but spans is null");
+  int32_t row = 0;
+  for (int i = 0; i < s.num_spans; ++i) {
+    const AttentionSpan& a = s.spans[i];
+    if (a.q_begin > a.q_end || a.k_begin > a.k_end)
+      throw Error("{}: span {} ends before it begins (query rows {} to {}, key rows {} to {})", op.name, i, a.q_begin,
+                  a.q_end, a.k_begin, a.k_end);
+    if (a.q_begin < row || a.q_end > num_queries)
+      throw Error("{}: span {} covers query rows {} to {}, but must lie in {} to {}", op.name, i, a.q_begin, a.q_end,
+                  row, num_queries);
+    if (a.k_begin < 0 || a.k_end > num_keys)
+      throw Error("{}: span {} covers key rows {} to {}, but there are {}", op.name, i, a.k_begin, a.k_end, num_keys);
+    if (a.first_key < 0 || a.first_key + int64_t(a.k_end - a.k_begin) > kMaxKeys)
+      throw Error("{}: the keys of span {} are at positions {} to {}, but a sequence has at most {}", op.name, i,
+                  a.first_key, a.first_key + int64_t(a.k_end - a.k_begin), kMaxKeys);
+    row = a.q_end;
+  }
 }
 
 void check_probability(const Op& op, float p) {
@@ -99,10 +104,13 @@ void check_qkv(const Op& op, const Tensor& q, const Tensor& k, const Tensor& v, 
   op.shape("k", k, {k.dim(0), s.num_kv_heads, s.head_dim});
   op.dtype("k", k, q.dtype());
   op.like("v", v, k);
-  if (s.num_kv_heads <= 0 || s.num_heads % s.num_kv_heads != 0)
+  if (s.num_heads < 0 || s.num_kv_heads < 0 || (s.num_kv_heads ? s.num_heads % s.num_kv_heads : s.num_heads) != 0)
     throw Error("{}: {} query heads cannot share {} key/value heads evenly", op.name, s.num_heads, s.num_kv_heads);
   op.that(s.scale != 0, "the scale of the scores is 0; it is usually 1 / sqrt(head_dim)");
-  check_starts(op, s, q.dim(0), k.dim(0));
+  if (s.first_head < 0 || (s.total_heads && s.first_head + s.num_heads > s.total_heads))
+    throw Error("{}: heads {} to {} are not among the layer's {}", op.name, s.first_head, s.first_head + s.num_heads,
+                s.total_heads);
+  check_spans(op, s, q.dim(0), k.dim(0));
 }
 
 }  // namespace
@@ -146,6 +154,23 @@ void check_attention_backward(const AttentionBackwardArgs& args) {
   op.like("dy", args.dy, args.q);
   op.like("y", args.y, args.q);
   op.statistic("lse", args.lse, args.q.dim(0) * args.shape.num_heads, args.q);
+}
+
+void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse) {
+  const Op op{"attention_merge"};
+  op.rank("part", part, 3);
+  op.shape("acc", acc, part.shape());
+  op.statistic("acc", acc, part.numel(), part);
+  op.shape("acc_lse", acc_lse, {part.dim(1), part.dim(0)});
+  op.statistic("acc_lse", acc_lse, acc_lse.numel(), part);
+  op.like("part_lse", part_lse, acc_lse);
+}
+
+void check_accumulate(const Tensor& sum, const Tensor& x) {
+  const Op op{"accumulate"};
+  op.present("x", x);
+  op.shape("sum", sum, x.shape());
+  op.statistic("sum", sum, x.numel(), x);
 }
 
 void check_rope(const RopeArgs& args) {

@@ -4,10 +4,12 @@
 
 namespace weft::shapes {
 
-// Each throws Error "op: tensor is ..., but must be ...". Host arrays of ids and starts are read; tensors are not.
+// Each throws Error "op: tensor is ..., but must be ...". Host arrays of ids and spans are read; tensors are not.
 void check_matmul(const MatmulArgs&);
 void check_attention(const AttentionArgs&);
 void check_attention_backward(const AttentionBackwardArgs&);
+void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
+void check_accumulate(const Tensor& sum, const Tensor& x);
 void check_rope(const RopeArgs&);
 void check_norm(const NormArgs&);
 void check_norm_backward(const NormBackwardArgs&);
@@ -40,7 +42,9 @@ struct Named {
 // All tensors are floats of one shape and one dtype, those of the first: the element-wise ops.
 void check_alike(std::string_view op, std::initializer_list<Named> tensors);
 
-// How many of its sequence's keys a query row sees; rows and keys are counted inside the sequence.
+constexpr int64_t kMaxKeys = int64_t(1) << 24;  // of one sequence: the index of dropout has room for no more
+
+// How many of its span's keys a query row sees; rows and keys are counted inside the span.
 inline int64_t num_visible_keys(bool causal, int64_t query, int64_t num_queries, int64_t num_keys) {
   if (!causal) return num_keys;
   const int64_t visible = num_keys - num_queries + query + 1;

@@ -66,15 +66,26 @@ Var Attention::place(const Var& x, int64_t heads, std::optional<Norm>& head_norm
   return y;
 }
 
+Var Attention::attend(const Var& q, const Var& k, const Var& v, const Pass& pass) const {
+  const float scale = 1 / std::sqrt(float(config_.head_dim));
+  const DropoutKey dropout = pass.dropout_key(config_.dropout, attention_dropout_site_);
+  if (!pass.context_plan)
+    return apply(*q.context, AttentionOp{.plan = pass.attention, .layer = layer_, .scale = scale, .dropout = dropout},
+                 q, k, v);
+  return context_attention(q, k, v,
+                           {.parallel = *pass.context_parallel,
+                            .plan = *pass.context_plan,
+                            .scale = scale,
+                            .dropout = dropout,
+                            .first_head = pass.attention.first_head,
+                            .total_heads = pass.attention.total_heads});
+}
+
 Var Attention::operator()(const Var& residual, const Pass& pass) {
   const int64_t heads = cut_.heads.count, kv_heads = cut_.kv_heads.count;
   const auto [q, k, v] = linears(tensor_.enter(residual), query_.weights(), key_.weights(), value_.weights());
-  AttentionOp op{.plan = pass.attention,
-                 .layer = layer_,
-                 .scale = 1 / std::sqrt(float(config_.head_dim)),
-                 .dropout = pass.dropout_key(config_.dropout, attention_dropout_site_)};
-  const Var y = apply(*q.context, std::move(op), place(q, heads, query_norm_, pass),
-                      place(k, kv_heads, key_norm_, pass), reshape(v, {pass.num_tokens, kv_heads, config_.head_dim}));
+  const Var y = attend(place(q, heads, query_norm_, pass), place(k, kv_heads, key_norm_, pass),
+                       reshape(v, {pass.num_tokens, kv_heads, config_.head_dim}), pass);
   const Var out = tensor_.leave(output_(reshape(y, {pass.num_tokens, heads * config_.head_dim})));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }

@@ -34,6 +34,7 @@ class Attention {
  private:
   // [T, heads * D] -> [T, heads, D], normalised and rotated as the model wants
   Var place(const Var& x, int64_t heads, std::optional<Norm>& norm, const Pass& pass);
+  Var attend(const Var& q, const Var& k, const Var& v, const Pass& pass) const;
 
   AttentionConfig config_;
   TensorParallel tensor_;

@@ -3,6 +3,7 @@
 #include "weft/autograd/ops/attention.h"
 #include "weft/autograd/ops/dropout.h"
 #include "weft/base/philox.h"
+#include "weft/parallel/context/context_attention.h"
 
 namespace weft {
 
@@ -11,6 +12,9 @@ struct Pass {
   int64_t num_tokens = 0;
   int64_t seq_len = 0;  // of a row of the batch; 0: all tokens are one row
   AttentionPlan attention;
+  // When the tokens of a micro-batch are spread over a group: both, and attention.spans are not read.
+  const ContextPlan* context_plan = nullptr;
+  ContextParallel* context_parallel = nullptr;
   bool is_training = false;
   uint64_t seed = 0;
   int64_t step = 0;

@@ -15,7 +15,10 @@ class LossScaler {
   bool is_on() const { return is_on_; }
   double scale() const { return scale_; }
   int64_t good_steps() const { return good_steps_; }
-  void restore(double scale, int64_t good_steps) { scale_ = scale, good_steps_ = good_steps; }
+  // What another run left; a scale of 0 says that it had no scaler.
+  void restore(double scale, int64_t good_steps) {
+    if (is_on_ && scale > 0) scale_ = scale, good_steps_ = good_steps;
+  }
 
   void update(bool overflowed) {
     if (!is_on_) return;

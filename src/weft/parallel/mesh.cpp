@@ -46,4 +46,15 @@ Mesh::Mesh(Communicator& world, const MeshShape& s) : shape_(s), place_(place_of
   none_ = group("none", [](int rank, const MeshPlace&) { return rank; });
 }
 
+double Mesh::exposed_seconds() const {
+  double sum = world_.stats().exposed_seconds;
+  for (const Communicator* group : groups()) sum += group->stats().exposed_seconds;
+  return sum;
+}
+
+std::vector<const Communicator*> Mesh::groups() const {
+  return {pp_.get(),    tp_.get(),        cp_.get(),          ep_.get(),           data_.get(),
+          shard_.get(), replicate_.get(), expert_data_.get(), expert_shard_.get(), ends_.get()};
+}
+
 }  // namespace weft

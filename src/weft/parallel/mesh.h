@@ -1,6 +1,7 @@
 // Mesh: the world as named axes, and the groups of ranks along them.
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "weft/comm/communicator.h"
 
@@ -48,6 +49,10 @@ class Mesh {
   Communicator& ends() const { return *ends_; }
   // This rank alone.
   Communicator& none() const { return *none_; }
+  // All but the world and none().
+  std::vector<const Communicator*> groups() const;
+  // In which this rank waited in collectives of any group, since the mesh was made.
+  double exposed_seconds() const;
 
  private:
   MeshShape shape_;

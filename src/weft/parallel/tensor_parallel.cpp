@@ -137,7 +137,7 @@ HeadCut cut_heads(int64_t heads, int64_t kv_heads, int rank, int size) {
   const Cut mine = even_cut(group, rank - int(sharers.begin), int(sharers.count));
   return {.heads = {head * group + mine.begin, mine.count, heads},
           .kv_heads = {head, 1, kv_heads},
-          .is_kv_shared = sharers.count > 1,
+          .is_kv_shared = true,
           .is_first_holder = rank == sharers.begin};
 }
 

@@ -10,7 +10,7 @@ namespace weft {
 // ranks, several ranks share one and cut its query heads.
 struct HeadCut {
   Cut heads, kv_heads;
-  bool is_kv_shared = false;    // other ranks hold the same key/value head
+  bool is_kv_shared = false;    // some key/value heads are held by more than one rank
   bool is_first_holder = true;  // of its key/value heads
 };
 HeadCut cut_heads(int64_t heads, int64_t kv_heads, int rank, int size);

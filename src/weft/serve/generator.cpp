@@ -8,12 +8,9 @@ namespace weft {
 std::span<const float> Generator::next_logits(std::span<const int32_t> tokens, KvCache& cache) {
   positions_.resize(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) positions_[i] = int32_t(cache.length() + int64_t(i));
-  const int32_t sequence_start[2] = {0, int32_t(tokens.size())};
-  const Pass pass{
-      .ids = tokens.data(),
-      .num_tokens = int64_t(tokens.size()),
-      .attention = {
-          .positions = positions_.data(), .sequence_start = sequence_start, .num_sequences = 1, .cache = &cache}};
+  const Pass pass{.ids = tokens.data(),
+                  .num_tokens = int64_t(tokens.size()),
+                  .attention = {.positions = positions_.data(), .cache = &cache}};
   Brackets none;
   Var hidden = model_.hidden(context_, pass, none);
   hidden.value = hidden.value.slice_rows(pass.num_tokens - 1, 1);

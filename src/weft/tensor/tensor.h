@@ -25,7 +25,11 @@ class Tensor {
 
   // rows x cols view of the data: the last dim is the columns, everything before it the rows.
   int64_t cols() const { return shape_.rank() ? shape_[-1] : 1; }
-  int64_t rows() const { return cols() ? numel() / cols() : 0; }
+  int64_t rows() const {
+    int64_t n = 1;
+    for (int i = 0; i + 1 < shape_.rank(); ++i) n *= shape_[i];
+    return n;
+  }
 
   void* raw() const { return buffer_->data + offset_; }
   template <class T>

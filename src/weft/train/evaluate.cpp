@@ -34,9 +34,10 @@ EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOpt
 EvalResult evaluate(Context& context, Decoder& model, const TokenPart& part, const EvalOptions& options) {
   const auto alone = make_single_communicator();
   Brackets none;
+  std::vector<AttentionSpan> spans;
   return evaluate({.world = *alone}, part, options, [&](const Batch& batch) {
     if (batch.num_targets == 0) return 0.0;
-    const Pass pass = pass_of(batch);
+    const Pass pass = pass_of(batch, 0, spans);
     return double(*model.loss(context, pass, {}, batch.targets.data(), 0, none).value.data<float>());
   });
 }

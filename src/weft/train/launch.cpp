@@ -14,9 +14,8 @@
 #include "weft/train/progress.h"
 
 namespace weft {
-namespace {
 
-Dataset prepare(const Recipe& recipe) {
+Dataset open_data(const Recipe& recipe) {
   ProgressLine line(STDERR_FILENO);
   FileSystem& fs = FileSystem::real();
   make_folders(fs, recipe.data.cache_dir);
@@ -32,8 +31,6 @@ Dataset prepare(const Recipe& recipe) {
                       });
 }
 
-}  // namespace
-
 int usable_cores() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
@@ -46,7 +43,7 @@ RunReport train(Recipe recipe, RunOptions options) {
   // Ranks that are threads share one data set; ranks that are processes each open what the first one has built.
   std::optional<Dataset> shared;
   if (!launched_by_mpi()) {
-    shared = prepare(recipe);
+    shared = open_data(recipe);
     set_vocab(recipe, shared->tokenizer->vocab_size());
   }
   const auto run = [&](Communicator& world) {
@@ -55,9 +52,9 @@ RunReport train(Recipe recipe, RunOptions options) {
       if (world.rank() == 0) report = mine;
       return;
     }
-    if (world.rank() == 0) shared = prepare(recipe);
+    if (world.rank() == 0) shared = open_data(recipe);
     world.barrier();
-    if (world.rank() != 0) shared = prepare(recipe);
+    if (world.rank() != 0) shared = open_data(recipe);
     set_vocab(recipe, shared->tokenizer->vocab_size());
     report = run_rank(recipe, *shared, world, options);
   };

@@ -1,12 +1,18 @@
 // MicroBatches: rows of the global batch to passes.
 #include "weft/train/micro_batches.h"
 
+#include "weft/train/context_batch.h"
 #include "weft/train/pass_of.h"
 
 namespace weft {
 
 MicroBatches::MicroBatches(const Recipe& recipe, const Mesh& mesh, const BatchSource& batches, int num_uses)
-    : recipe_(recipe), mesh_(mesh), batches_(batches), num_uses_(num_uses) {}
+    : recipe_(recipe),
+      mesh_(mesh),
+      batches_(batches),
+      num_uses_(num_uses),
+      heads_(cut_heads(recipe.model.heads, recipe.model.kv_heads, mesh.tp().rank(), mesh.tp().size())),
+      context_{mesh.cp(), recipe.mesh.cp_mode} {}
 
 const MicroBatches::Slot& MicroBatches::get(int64_t step, int micro_batch) {
   Slot* free = nullptr;
@@ -38,11 +44,25 @@ const MicroBatches::Slot& MicroBatches::evaluation(const Batch& whole) {
   return evaluation_;
 }
 
-void MicroBatches::fill(Slot& slot, const Batch& whole, int64_t first_row) const {
-  slot.batch = whole;
-  slot.pass = pass_of(slot.batch);
-  slot.tokens.assign(1, {.begin = 0, .count = slot.pass.num_tokens, .first = first_row * whole.seq_len});
+void MicroBatches::fill(Slot& slot, const Batch& whole, int64_t first_row) {
+  const int64_t first_token = first_row * whole.seq_len;
+  if (mesh_.cp().size() == 1) {
+    slot.batch = whole;
+    slot.pass = pass_of(slot.batch, first_token, slot.spans);
+    slot.tokens.assign(1, {.begin = 0, .count = slot.pass.num_tokens, .first_token = first_token});
+  } else {
+    const ContextLayout* layout = slot.context ? &slot.context->layout() : nullptr;
+    if (!layout || layout->rows() != whole.rows || layout->seq_len() != whole.seq_len)
+      slot.context.emplace(ContextLayout(whole.rows, whole.seq_len, mesh_.cp().rank(), mesh_.cp().size()));
+    slot.context->build(whole.sequence_starts, first_token);
+    take_part(whole, slot.context->layout(), slot.batch);
+    slot.pass = pass_of(slot.batch, *slot.context, context_);
+    slot.tokens = slot.context->layout().token_spans();
+    for (TokenSpan& span : slot.tokens) span.first_token += first_token;
+  }
   slot.pass.tokens = slot.tokens;
+  slot.pass.attention.first_head = int(heads_.heads.begin);
+  slot.pass.attention.total_heads = int(heads_.heads.total);
 }
 
 }  // namespace weft

@@ -1,11 +1,13 @@
 // MicroBatches: the tokens of the micro-batches that are under way on this rank.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "weft/data/batch_source.h"
 #include "weft/nn/pass.h"
 #include "weft/parallel/mesh.h"
+#include "weft/parallel/tensor_parallel.h"
 #include "weft/train/recipe.h"
 
 namespace weft {
@@ -18,6 +20,8 @@ class MicroBatches {
   struct Slot {
     Batch batch;  // of this rank
     std::vector<TokenSpan> tokens;
+    std::vector<AttentionSpan> spans;
+    std::optional<ContextPlan> context;  // where the tokens are spread over ranks
     Pass pass;
     int micro_batch = -1;  // -1: free
     int uses_left = 0;
@@ -34,13 +38,15 @@ class MicroBatches {
   const Slot& evaluation(const Batch& whole);
 
  private:
-  void fill(Slot& slot, const Batch& whole, int64_t first_row) const;
+  void fill(Slot& slot, const Batch& whole, int64_t first_row);
 
   const Recipe& recipe_;
   const Mesh& mesh_;
   const BatchSource& batches_;
   int num_uses_;
   float loss_scale_ = 0;
+  HeadCut heads_;
+  ContextParallel context_;
   Batch whole_;
   std::vector<std::unique_ptr<Slot>> slots_;
   Slot evaluation_;

@@ -1,20 +1,26 @@
 // ModelParts: layers to stages to ranks.
 #include "weft/train/model_parts.h"
 
+#include "weft/parallel/pipeline/layer_placement.h"
+
 namespace weft {
 
 std::vector<DecoderPart> decoder_parts(const Recipe& recipe, const PipelineShape& shape) {
   const int stages = shape.num_stages();
+  const ModelConfig& m = recipe.model;
+  const double head = 6 * double(m.hidden) * double(m.vocab);
+  const double layer = (m.flops_per_token(recipe.train.seq_len) - head) / double(m.layers);
+  const std::string& wish = recipe.mesh.layers_per_stage;
+  const std::vector<LayerRange> ranges = wish.empty()
+                                             ? place_layers(int(m.layers), stages, {.layer = layer, .head = head})
+                                             : parse_layers_per_stage(wish, int(m.layers), stages);
   std::vector<DecoderPart> parts;
-  for (int s = 0; s < stages; ++s) {
-    const Cut layers = even_cut(recipe.model.layers, s, stages);
-    parts.push_back(
-        {.first_layer = layers.begin,
-         .num_layers = layers.count,
-         .has_embedding = s == 0,
-         .has_head = s + 1 == stages,
-         .is_tied_elsewhere = recipe.model.tie_embeddings && shape.rank_of(0) != shape.rank_of(stages - 1)});
-  }
+  for (int s = 0; s < stages; ++s)
+    parts.push_back({.first_layer = ranges[size_t(s)].begin,
+                     .num_layers = ranges[size_t(s)].size(),
+                     .has_embedding = s == 0,
+                     .has_head = s + 1 == stages,
+                     .is_tied_elsewhere = m.tie_embeddings && shape.rank_of(0) != shape.rank_of(stages - 1)});
   return parts;
 }
 

@@ -127,8 +127,6 @@ TrainConfig read_train(Toml& toml, const MeshShape& mesh) {
   settle_batch(toml, t, mesh.dp(), mesh.pp);
   t.seed = uint64_t(toml.integer("train.seed", int64_t(t.seed), 0));
   const std::string precision = toml.choice("train.precision", "fp32", {"fp32", "bf16", "fp16"});
-  if (precision == "fp16")
-    toml.reject("train.precision", "the cpu kernels compute in fp32 and bf16 only so far: write \"bf16\"");
   t.precision = precision == "fp32" ? Precision::fp32 : precision == "bf16" ? Precision::bf16 : Precision::fp16;
   t.eval_every = toml.integer("train.eval_every", 0, 0, kMost);
   t.eval_batches = toml.integer("train.eval_batches", 0, 0, kMost);
@@ -192,6 +190,7 @@ void read_pipeline(Toml& toml, MeshConfig& c) {
   if (!kind) toml.reject("mesh.schedule", fmt::format("write one of {}", fmt::join(schedule_names(), ", ")));
   c.schedule = *kind;
   const int usual = c.shape.pp > 1 ? default_virtual_stages(*kind) : 1;
+  c.layers_per_stage = toml.get<std::string>("mesh.layers_per_stage", "");
   c.virtual_stages = int(toml.integer("mesh.virtual_stages", usual, 1, 64));
 }
 
@@ -210,6 +209,10 @@ MeshConfig read_mesh(Toml& toml) {
     toml.reject("mesh.zero", "mesh.hsdp shards within groups: write 1, 2 or 3, or leave mesh.hsdp out");
   c.reshard_after_forward = toml.get<bool>("mesh.reshard_after_forward", true);
   c.sequence_parallel = toml.get<bool>("mesh.sequence_parallel", false);
+  const std::string cp_mode = toml.choice("mesh.cp_mode", "ring", {"ring", "ulysses", "allgather"});
+  c.cp_mode = cp_mode == "ring"      ? ContextMode::ring
+              : cp_mode == "ulysses" ? ContextMode::ulysses
+                                     : ContextMode::allgather;
   read_pipeline(toml, c);
   c.timeout_s = toml.integer("mesh.timeout_s", c.timeout_s, 1, 1 << 20);
   return c;
@@ -228,6 +231,16 @@ Recipe read_recipe(Toml& toml) {
   r.mesh = read_mesh(toml);
   r.train = read_train(toml, r.mesh.shape);
   r.train.recompute = read_recompute(toml);
+  if (!ContextLayout::divides(r.train.seq_len, r.mesh.shape.cp))
+    toml.reject(
+        "train.seq_len",
+        fmt::format("it must divide by 2 x mesh.cp = {}: every rank holds two chunks of a row", 2 * r.mesh.shape.cp));
+  if (r.mesh.sequence_parallel && r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp % r.mesh.shape.tp != 0)
+    toml.reject(
+        "mesh.sequence_parallel",
+        fmt::format("the {} tokens of a micro-batch do not divide by mesh.tp = {}: change train.micro_batch or "
+                    "train.seq_len, or write false",
+                    r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp, r.mesh.shape.tp));
   r.model = read_model(toml, r.train.seq_len);
   check_experts(toml, r.model, r.mesh.shape);
   r.data = read_data(toml);

@@ -46,9 +46,11 @@ struct MeshConfig {
   Zero zero = Zero::none;
   bool reshard_after_forward = true;
   bool sequence_parallel = false;
+  ContextMode cp_mode = ContextMode::ring;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  int virtual_stages = 1;   // per rank of a pipeline
-  int64_t timeout_s = 600;  // how long a rank waits for the others: longer than a checkpoint or the tokens take
+  int virtual_stages = 1;        // per rank of a pipeline
+  std::string layers_per_stage;  // "6,6,5,5"; empty: placed so that the slowest stage is as fast as can be
+  int64_t timeout_s = 600;       // how long a rank waits for the others: longer than a checkpoint or the tokens take
   int size() const { return shape.size(); }
 };
 

@@ -91,15 +91,17 @@ class Run {
                                  .seed = recipe.train.seed,
                                  .documents = recipe.data.documents}),
         valid_(dataset.valid),
+        trace_(world, context_),
         trainer_(context_, world, recipe, batches_),
-        saved_(trainer_, recipe, *dataset.tokenizer),
-        trace_(world, context_) {
+        saved_(trainer_, recipe, *dataset.tokenizer) {
+    trainer_.pipeline().set_observer(
+        [this](const Action& action, bool is_begin) { trace_.record(action, is_begin); });
     const Tensor peak = control_memory_.empty(DType::f64, {1});
     world_.barrier();
     *peak.data<double>() = cpu::measure_peak_flops(team_, recipe.dtype());
     world_.all_reduce(peak);
     peak_flops_ = *peak.data<double>();
-    peaks_ = control_memory_.empty(DType::i64, {world.size(), 2});
+    peaks_ = control_memory_.empty(DType::i64, {world.size(), kShared});
     if (!recipe.checkpoint.dir.empty())
       store_.emplace(recipe.checkpoint.dir,
                      CheckpointOptions{.keep = recipe.checkpoint.keep > 0 ? int(recipe.checkpoint.keep) : INT32_MAX,
@@ -159,7 +161,7 @@ class Run {
     const int64_t step = trainer_.next_step() + 1;  // people count from 1
     const bool is_traced = trace_is_due(step);
     if (is_traced) trace_.start();
-    const double comm_before = world_.stats().exposed_seconds, begin_s = seconds_now();
+    const double comm_before = trainer_.mesh().exposed_seconds(), begin_s = seconds_now();
     const StepResult result = trainer_.step();
     const double step_s = seconds_now() - begin_s;
     if (is_traced) finish_trace(step);
@@ -169,7 +171,7 @@ class Run {
     else
       timed_s_ += step_s, timed_tokens_ += result.num_tokens;
     report_.loss = result.loss;
-    exchange_peaks();
+    exchange(result.waited_s / step_s);
     if (reporter_) {
       const double tokens_per_s = double(result.num_tokens) / step_s;
       reporter_->step({.step = step,
@@ -182,24 +184,37 @@ class Run {
                        .mfu = mfu_of(tokens_per_s),
                        .hfu = mfu_of(tokens_per_s) * hfu_factor(),
                        .peak_bytes = peak_bytes_,
-                       .comm_s = world_.stats().exposed_seconds - comm_before});
+                       .comm_s = trainer_.mesh().exposed_seconds() - comm_before,
+                       .bubble = bubble_});
       if (result.was_skipped)
-        reporter_->note(fmt::format("step {}: a gradient was not finite; the step was skipped", step));
+        reporter_->note(
+            fmt::format("step {}: a gradient was not finite; the step was skipped{}", step, next_scale()));
     }
     evaluate_if_due(false);
     save_if_due(false);
   }
 
-  // Every rank's peak memory, and whether any rank was asked to stop.
-  void exchange_peaks() {
+  std::string next_scale() const {
+    const LossScaler& scaler = trainer_.loss_scaler();
+    return scaler.is_on() ? fmt::format(", and the loss scale is now {:g}", scaler.scale()) : "";
+  }
+
+  // Every rank's peak memory, whether any rank was asked to stop, and the mean share of the step in which ranks
+  // waited for other stages of a pipeline.
+  void exchange(double waited_share) {
     const Tensor mine = peaks_.slice_rows(world_.rank(), 1);
     mine.data<int64_t>()[0] = allocator_.stats().peak_bytes;
     mine.data<int64_t>()[1] = options_.stop && options_.stop->load(std::memory_order_relaxed);
+    constexpr double kParts = 1e9;
+    mine.data<int64_t>()[2] = int64_t(waited_share * kParts);
     world_.all_gather(peaks_, mine);
     peak_bytes_.resize(size_t(world_.size()));
+    bubble_ = 0;
     for (int r = 0; r < world_.size(); ++r) {
-      peak_bytes_[size_t(r)] = peaks_.data<int64_t>()[2 * r];
-      report_.was_interrupted |= peaks_.data<int64_t>()[2 * r + 1] != 0;
+      const int64_t* const theirs = peaks_.data<int64_t>() + kShared * r;
+      peak_bytes_[size_t(r)] = theirs[0];
+      report_.was_interrupted |= theirs[1] != 0;
+      bubble_ += double(theirs[2]) / kParts / world_.size();
     }
   }
 
@@ -261,14 +276,16 @@ class Run {
   Context context_;
   Batches batches_;
   TokenPart valid_;
+  TraceOps trace_;  // before the trainer, whose groups it observes too
   Trainer trainer_;
   SavedRun saved_;
-  TraceOps trace_;
   std::optional<CheckpointStore> store_;
   std::optional<Reporter> reporter_;
   RunReport report_;
   double peak_flops_ = 1;
-  Tensor peaks_;  // [ranks, 2]: peak bytes, asked to stop
+  static constexpr int64_t kShared = 3;
+  Tensor peaks_;  // [ranks, kShared]: peak bytes, asked to stop, share of waiting
+  double bubble_ = 0;
   std::vector<int64_t> peak_bytes_;
   int64_t tokens_seen_ = 0, timed_tokens_ = 0;
   double timed_s_ = 0;

@@ -34,11 +34,31 @@ void TraceOps::record(const CommEvent& e) {
   const auto ns = [](std::chrono::steady_clock::time_point t) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
   };
-  TraceEvent event{
-      .name = name_of(e.op), .track = TraceTrack::communication, .begin_ns = ns(e.begin), .end_ns = ns(e.end)};
-  event.add({.key = "bytes", .number = double(e.bytes)});
+  TraceEvent event{.name = e.is_wait ? kWaitName : name_of(e.op),
+                   .track = e.is_wait ? TraceTrack::compute : TraceTrack::communication,
+                   .begin_ns = ns(e.begin),
+                   .end_ns = ns(e.end)};
   event.add({.key = "group", .text = tracer_.intern(std::string(e.group))});
-  event.add({.key = "sequence", .number = double(e.sequence)});
+  if (!e.is_wait) {
+    event.add({.key = "bytes", .number = double(e.bytes)});
+    event.add({.key = "sequence", .number = double(e.sequence)});
+    event.add({.key = "started", .number = double(e.is_started)});
+  }
+  tracer_.record(event);
+}
+
+void TraceOps::record(const Action& action, bool is_begin) {
+  if (!tracer_.is_recording()) return;
+  if (is_begin) {
+    action_begun_ns_ = Tracer::now_ns();
+    return;
+  }
+  TraceEvent event{.name = name_of(action.kind),
+                   .track = TraceTrack::pipeline,
+                   .begin_ns = action_begun_ns_,
+                   .end_ns = Tracer::now_ns()};
+  event.add({.key = "stage", .number = double(action.stage)});
+  event.add({.key = "micro_batch", .number = double(action.micro_batch)});
   tracer_.record(event);
 }
 

@@ -5,6 +5,7 @@
 
 #include "weft/autograd/context.h"
 #include "weft/comm/communicator.h"
+#include "weft/parallel/pipeline/schedule.h"
 #include "weft/train/trace.h"
 
 namespace weft {
@@ -19,6 +20,12 @@ class TraceOps final : public OpObserver {
   // Collective: rank 0 gathers all ranks' events and writes them.
   void write(const std::string& path);
 
+  // An action of a pipeline, for Pipeline::set_observer.
+  void record(const Action& action, bool is_begin);
+
+  // The name of spans in which a rank waits for a collective that it started: what is not hidden behind work.
+  static constexpr std::string_view kWaitName = "wait";
+
   void begin(std::string_view op, Phase phase) override;
   void end(std::string_view op, Phase phase) override;
 
@@ -28,6 +35,7 @@ class TraceOps final : public OpObserver {
   Communicator& world_;
   Context& context_;
   Tracer tracer_;
+  int64_t action_begun_ns_ = 0;
   std::vector<int64_t> begun_ns_;  // of the ops that run now, outermost first
 };
 

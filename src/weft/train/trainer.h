@@ -18,7 +18,7 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   double lr = 0;
   int64_t num_tokens = 0;    // rows x seq_len of the global batch
-  bool was_skipped = false;  // a gradient was not finite, and the recipe says to go on
+  bool was_skipped = false;  // a gradient was not finite: the loss scale was halved, or the recipe says to go on
   double waited_s = 0;       // of this rank, for other stages of a pipeline
 };
 
@@ -47,7 +47,10 @@ class Trainer {
   ModelParts& model() { return model_; }
   Optimizer& optimizer() { return *optimizer_; }
   LossScaler& loss_scaler() { return scaler_; }
+  const LossScaler& loss_scaler() const { return scaler_; }
   Pipeline& pipeline() { return pipeline_; }
+  // What is kept beside what the optimizer owns and saved with it: the biases of routers, in the layout of Owned.
+  std::vector<Owned> router_biases() const;
   // After the optimizer's masters were written from elsewhere.
   void masters_changed();
 
@@ -57,6 +60,7 @@ class Trainer {
   double sum_over_ranks(double value);
   bool is_meta() const { return context_.stream.allocator().device() == Device::meta; }
   bool update(StepResult& result);
+  void update_router_biases(bool was_updated);
   [[noreturn]] void stop_not_finite(double loss);
 
   Context& context_;
@@ -72,6 +76,8 @@ class Trainer {
   Pipeline pipeline_;
   std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
+  std::vector<RouterBias*> router_biases_;
+  Tensor chosen_;   // [router biases, E] i64: how often each expert was chosen in the step
   Tensor scalar_;   // [1] f64, for sums over ranks
   Tensor loss_dy_;  // [1] f32: the gradient of the loss is wanted
   int64_t next_step_ = 0;

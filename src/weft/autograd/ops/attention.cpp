@@ -25,15 +25,24 @@ std::array<Tensor, 2> KvCache::append(int layer, const Tensor& k, const Tensor& 
 
 void KvCache::advance(int64_t num_tokens) { length_ += num_tokens; }
 
-AttentionShape AttentionOp::shape() const {
-  return {.num_heads = int(q.dim(1)),
-          .num_kv_heads = int(k.dim(1)),
-          .head_dim = int(q.dim(2)),
-          .q_start = plan.sequence_start,
-          .k_start = plan.sequence_start,
-          .num_sequences = plan.num_sequences,
-          .causal = plan.causal,
-          .scale = scale};
+std::vector<AttentionSpan> causal_spans(std::span<const int32_t> starts, int64_t first_query) {
+  std::vector<AttentionSpan> spans;
+  fill_causal_spans(spans, starts, first_query);
+  return spans;
+}
+
+void fill_causal_spans(std::vector<AttentionSpan>& spans, std::span<const int32_t> starts, int64_t first_query) {
+  spans.clear();
+  for (size_t i = 0; i + 1 < starts.size(); ++i) {
+    const int32_t begin = starts[i], end = starts[i + 1];
+    spans.push_back({.q_begin = begin,
+                     .q_end = end,
+                     .k_begin = begin,
+                     .k_end = end,
+                     .causal = true,
+                     .first_query = first_query + begin,
+                     .first_key = 0});
+  }
 }
 
 Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
@@ -42,15 +51,16 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
   if (plan.cache) {
     const auto [keys, values] = plan.cache->append(layer, k_in, v_in);
     k = keys, v = values;
-    AttentionShape s = shape();
-    const int32_t k_start[2] = {0, int32_t(k.dim(0))};
-    s.k_start = k_start;
+    const AttentionSpan whole{.q_begin = 0, .q_end = int32_t(q.dim(0)), .k_begin = 0, .k_end = int32_t(k.dim(0))};
+    AttentionShape s = plan.shape(q, k, scale);
+    s.spans = &whole, s.num_spans = 1;
     context.kernels.attention(context.stream, {.y = y, .q = q, .k = k, .v = v, .shape = s, .dropout = dropout});
     return y;
   }
   if (context.tape) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
-  context.kernels.attention(context.stream,
-                            {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape(), .dropout = dropout});
+  context.kernels.attention(
+      context.stream,
+      {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = plan.shape(q, k, scale), .dropout = dropout});
   return y;
 }
 
@@ -65,7 +75,7 @@ std::array<Tensor, 3> AttentionOp::backward(Context& context, const Tensor& dy) 
                                                       .q = q,
                                                       .k = k,
                                                       .v = v,
-                                                      .shape = shape(),
+                                                      .shape = plan.shape(q, k, scale),
                                                       .dropout = dropout});
   return d;
 }

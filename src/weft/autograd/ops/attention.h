@@ -1,5 +1,6 @@
 // Attention: softmax(q kᵀ) v over packed sequences, for training, prefill and decode alike.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "weft/autograd/tape.h"
@@ -23,13 +24,29 @@ class KvCache {
   int64_t length_ = 0, capacity_ = 0;
 };
 
+// One causal span for each sequence [starts[i], starts[i + 1]) of packed tokens; first_query is the global index of
+// token 0. The other form reuses the storage of `spans`.
+std::vector<AttentionSpan> causal_spans(std::span<const int32_t> starts, int64_t first_query = 0);
+void fill_causal_spans(std::vector<AttentionSpan>& spans, std::span<const int32_t> starts, int64_t first_query);
+
 // All that differs between training, prefill and decode.
 struct AttentionPlan {
-  const int32_t* positions = nullptr;       // [T], host memory that outlives the tape
-  const int32_t* sequence_start = nullptr;  // [num_sequences + 1]: document boundaries among the T tokens
-  int num_sequences = 0;
-  bool causal = true;
-  KvCache* cache = nullptr;  // null while training; with a cache there is one sequence, which continues it
+  const int32_t* positions = nullptr;    // [T], host memory that outlives the tape
+  const AttentionSpan* spans = nullptr;  // [num_spans], the same; not read with a cache
+  int num_spans = 0;
+  int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
+  KvCache* cache = nullptr;             // null while training; with a cache there is one sequence, which continues it
+
+  AttentionShape shape(const Tensor& q, const Tensor& k, float scale) const {
+    return {.num_heads = int(q.dim(1)),
+            .num_kv_heads = int(k.dim(1)),
+            .head_dim = int(q.dim(2)),
+            .spans = spans,
+            .num_spans = num_spans,
+            .scale = scale,
+            .first_head = first_head,
+            .total_heads = total_heads};
+  }
 };
 
 struct AttentionOp {
@@ -43,9 +60,6 @@ struct AttentionOp {
   // q[T, N, D], k and v[T, K, D] -> y[T, N, D]
   Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in);
   std::array<Tensor, 3> backward(Context& context, const Tensor& dy);
-
- private:
-  AttentionShape shape() const;
 };
 
 }  // namespace weft

@@ -6,9 +6,9 @@
 
 namespace weft {
 
-// Rows [begin, begin + count) of a tensor are tokens first, first + 1, ... of the step's global batch.
+// A run of tokens of one rank: rows [begin, begin + count) here are tokens first_token and following of the whole.
 struct TokenSpan {
-  int64_t begin = 0, count = 0, first = 0;
+  int64_t begin = 0, count = 0, first_token = 0;
 };
 
 // x[rows, H], of which row 0 is token `first_row` of those that the spans list.
@@ -30,7 +30,7 @@ struct DropoutOp {
       const int64_t begin = std::max(s.begin, first_row), end = std::min(s.begin + s.count, end_row);
       if (begin >= end) continue;
       DropoutKey part = key;
-      part.first = uint64_t(s.first + begin - s.begin) * uint64_t(x.cols());
+      part.first = uint64_t(s.first_token + begin - s.begin) * uint64_t(x.cols());
       context.kernels.dropout(context.stream, y.slice_rows(begin - first_row, end - begin),
                               x.slice_rows(begin - first_row, end - begin), part);
       done += end - begin;

@@ -6,9 +6,9 @@
 namespace weft {
 
 int64_t HeadLossOp::rows_per_chunk(int64_t vocab, DType dtype) {
-  // Logits of a chunk stay near the last-level cache, and chunks are tall enough that the gradient of the weight,
-  // which every chunk reads and writes once, is a small part of the traffic.
-  constexpr int64_t kLogitsBytes = int64_t(32) << 20;
+  // Of the order of a last-level cache: logits stay near it, while chunks are so tall that the gradient of the
+  // weight, which every chunk reads and writes once, is a small part of the traffic.
+  constexpr int64_t kLogitsBytes = int64_t(64) << 20;
   return std::max<int64_t>(64, kLogitsBytes / (vocab * int64_t(size_of(dtype))) / 64 * 64);
 }
 

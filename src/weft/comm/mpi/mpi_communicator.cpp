@@ -25,8 +25,11 @@ MpiCommunicator::MpiCommunicator(MpiJob& job, MPI_Comm comm, std::vector<int> me
       sorted_members_(members_),
       options_(options),
       wait_(
-          options.timeout, this->label(), [this] { check_alive(); }, [this] { job_.make_progress(); }) {
+          options.timeout, [this] { check_alive(); }, [this] { job_.make_progress(); },
+          [this](const Collective& call) { return describe(call, this->label(), progress_of(rank_)); },
+          [this](const Collective& call) { return whereabouts(call); }) {
   MPI_Comm_rank(comm_, &rank_);
+  set_own_progress(job_.progress(job_.rank()));
   std::ranges::sort(sorted_members_);
   const bool shares_memory = size() == 1 || (options.share_memory && job_.is_one_machine(members_));
   if (shares_memory) {

@@ -23,12 +23,14 @@ constexpr int kNapMicroseconds = 20;
 
 }  // namespace
 
-MpiWait::MpiWait(std::chrono::nanoseconds timeout, std::string_view label, std::function<void()> check_alive,
-                 std::function<void()> make_progress)
+MpiWait::MpiWait(std::chrono::nanoseconds timeout, std::function<void()> check_alive,
+                 std::function<void()> make_progress, std::function<std::string(const Collective&)> what,
+                 std::function<std::string(const Collective&)> whereabouts)
     : timeout_(timeout),
-      label_(label),
       check_alive_(std::move(check_alive)),
-      make_progress_(std::move(make_progress)) {}
+      make_progress_(std::move(make_progress)),
+      what_(std::move(what)),
+      whereabouts_(std::move(whereabouts)) {}
 
 void MpiWait::until(const Collective& call, std::string_view complaint, FunctionRef<bool()> is_done) const {
   using Clock = std::chrono::steady_clock;
@@ -39,8 +41,8 @@ void MpiWait::until(const Collective& call, std::string_view complaint, Function
     make_progress_();
     check_alive_();
     if (waited >= timeout_)
-      throw Error("{} (group {}, call {}): {} within {:.3g} s; every rank of a group must make the same calls",
-                  describe(call), label_, call.sequence, complaint, std::chrono::duration<double>(timeout_).count());
+      throw Error("{}: {} within {:.3g} s{}; every rank of a group must make the same calls", what_(call), complaint,
+                  std::chrono::duration<double>(timeout_).count(), whereabouts_(call));
     usleep(kNapMicroseconds);
   }
 }

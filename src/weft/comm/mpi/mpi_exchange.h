@@ -15,16 +15,18 @@ namespace weft {
 // Waiting for MPI by polling it, so that a wait can end without MPI's consent.
 class MpiWait {
  public:
-  MpiWait(std::chrono::nanoseconds timeout, std::string_view label, std::function<void()> check_alive,
-          std::function<void()> make_progress);
+  // `what` names a call, `whereabouts` the ranks that it waits for, or nothing: "; rank 1 was last seen in ...".
+  MpiWait(std::chrono::nanoseconds timeout, std::function<void()> check_alive, std::function<void()> make_progress,
+          std::function<std::string(const Collective&)> what,
+          std::function<std::string(const Collective&)> whereabouts);
 
   // Returns when is_done() holds; throws Error "all_reduce of ... (group dp): `complaint` within 30 s".
   void until(const Collective& call, std::string_view complaint, FunctionRef<bool()> is_done) const;
 
  private:
   std::chrono::nanoseconds timeout_;
-  std::string label_;
   std::function<void()> check_alive_, make_progress_;
+  std::function<std::string(const Collective&)> what_, whereabouts_;
 };
 
 // Floating sums are in rank order: each rank reduces its part of what all sent it, then all gather the parts.

@@ -52,11 +52,25 @@ MpiJob::MpiJob() {
   MPI_Bcast(&lowest, 1, MPI_INT, 0, machine);
   machines_.resize(size_t(size_));
   MPI_Allgather(&lowest, 1, MPI_INT, machines_.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  share_progress(machine);
   MPI_Comm_free(&machine);
+}
+
+void MpiJob::share_progress(MPI_Comm machine) {
+  progress_.resize(size_t(size_), nullptr);
+  std::vector<int> members;
+  for (int r = 0; r < size_; ++r)
+    if (machines_[size_t(r)] == machines_[size_t(rank_)]) members.push_back(r);
+  const MpiWindow* const window = make_window(machine, members, sizeof(RankProgress));
+  if (!window) return;
+  for (size_t i = 0; i < members.size(); ++i)
+    progress_[size_t(members[i])] = reinterpret_cast<RankProgress*>(window->parts[i]);
+  progress(rank_)->set_rank(rank_);
 }
 
 MpiJob::~MpiJob() {
   if (std::uncaught_exceptions() > 0) return;
+  if (RankProgress* const own = progress(rank_)) own->set_left();
   for (int polls = 0; num_outgoing_ > 0; ++polls) {
     make_progress();
     usleep(20);

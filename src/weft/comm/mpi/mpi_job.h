@@ -10,6 +10,7 @@
 
 #include "weft/base/function_ref.h"
 #include "weft/comm/collective.h"
+#include "weft/comm/rank_progress.h"
 #include "weft/comm/shared/post.h"
 #include "weft/tensor/allocator.h"
 
@@ -59,6 +60,9 @@ class MpiJob final : public BufferOwner {
   // the caller may sleep.
   std::chrono::nanoseconds make_progress();
 
+  // The notes of a rank of this machine; null for others, or where the system has refused the memory.
+  RankProgress* progress(int world_rank) const { return progress_[size_t(world_rank)]; }
+
   [[noreturn]] void abort(std::string_view why, int status) noexcept;
 
  private:
@@ -74,10 +78,12 @@ class MpiJob final : public BufferOwner {
   void release(Buffer& buffer) noexcept override;
   Block* find_free_block(const std::vector<int>& members, size_t bytes) const;
   void free_windows();
+  void share_progress(MPI_Comm machine);
 
   int rank_ = 0, size_ = 1;
   std::vector<int> machines_;  // of each world rank: the lowest rank there
-  mutable std::mutex mutex_;   // of what follows
+  std::vector<RankProgress*> progress_;
+  mutable std::mutex mutex_;  // of what follows
   int64_t windows_made_ = 0;
   std::vector<std::unique_ptr<MpiWindow>> windows_;
   std::vector<std::unique_ptr<Block>> blocks_;

@@ -145,20 +145,30 @@ bool SharedMemoryTeam::withdraw(uint64_t generation) {
 }
 
 void SharedMemoryTeam::fail_missing(const Collective& call) const {
-  std::vector<std::string> missing;
+  std::vector<int> missing;
+  std::vector<std::string> places;
   bool has_left = false;
   for (int r = 0; r < size_; ++r) {
     const Board::Seat& seat = board_.seat(r);
     const uint64_t calls = seat.round.load();
     if (calls >= round_) continue;
-    has_left |= seat.has_left.load();
-    missing.push_back(
-        fmt::format("rank {} (it {} {} calls)", r, seat.has_left.load() ? "left after" : "has made", calls));
+    const RankProgress* const progress = host_.progress_of(r);
+    const std::string seen = progress ? progress->describe() : "";
+    std::string place = describe_rank(r, progress);
+    if (seat.has_left.load()) {
+      has_left = true;
+      place += fmt::format(" left after {} calls", calls);
+    } else {
+      place += fmt::format(" has made {} calls{}{}", calls, seen.empty() ? "" : " and ", seen);
+    }
+    missing.push_back(r);
+    places.push_back(std::move(place));
   }
   const double seconds = std::chrono::duration<double>(timeout_).count();
-  throw Error("{} (group {}, call {}): waited {} for {}; every rank of a group must make the same calls",
-              describe(call), label_, call.sequence, has_left ? "in vain" : fmt::format("{:.3g} s", seconds),
-              fmt::join(missing, ", "));
+  throw Error("{}: rank{} {} did not come{}; {}; every rank of a group must make the same calls",
+              describe(call, label_, host_.progress_of(rank_)), missing.size() == 1 ? "" : "s",
+              fmt::join(missing, ", "), has_left ? "" : fmt::format(" within {:.3g} s", seconds),
+              fmt::join(places, "; "));
 }
 
 }  // namespace weft

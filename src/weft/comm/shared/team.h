@@ -4,6 +4,7 @@
 
 #include "weft/base/function_ref.h"
 #include "weft/comm/collective.h"
+#include "weft/comm/rank_progress.h"
 #include "weft/comm/shared/board.h"
 
 namespace weft {
@@ -13,6 +14,7 @@ class TeamHost {
  public:
   virtual Location locate(const std::byte* data, size_t bytes) const = 0;
   virtual std::byte* resolve(int rank, Location location) const = 0;  // valid on this rank
+  virtual const RankProgress* progress_of(int rank) const = 0;        // null: not known
   // Throws AbortedError when this rank should stop waiting.
   virtual void check_alive() const = 0;
   // Called before a wait goes to sleep; returns for how long it may.

@@ -1,6 +1,7 @@
 // run_ranks: threads, and which of their failures came first.
 #include "weft/comm/threads/run_ranks.h"
 
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -59,13 +60,16 @@ class Failures {
 void run_ranks(int num_ranks, const std::function<void(Communicator&)>& body, const CommOptions& options) {
   check(num_ranks >= 1, "run_ranks: {} ranks", num_ranks);
   if (num_ranks == 1) return body(*make_single_communicator());
-  const auto job = std::make_shared<ThreadsJob>(options);
-  const auto world = std::make_shared<ThreadsGroup>(job, num_ranks, "world");
+  const auto job = std::make_shared<ThreadsJob>(num_ranks, options);
+  std::vector<int> members(size_t(num_ranks), 0);
+  std::iota(members.begin(), members.end(), 0);
+  const auto world = std::make_shared<ThreadsGroup>(job, std::move(members), "world");
   Failures failures(*job);
   const auto run_rank = [&](int rank) {
     try {
       ThreadsCommunicator communicator(world, rank);
       body(communicator);
+      job->progress(rank).set_left();
     } catch (...) {
       failures.add_current(rank);
     }

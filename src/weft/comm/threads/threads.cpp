@@ -16,6 +16,10 @@ bool has_core_for_each(int ranks) { return ranks <= int(std::thread::hardware_co
 
 }  // namespace
 
+ThreadsJob::ThreadsJob(int num_ranks, CommOptions options) : options_(options), progress_(size_t(num_ranks)) {
+  for (int rank = 0; rank < num_ranks; ++rank) progress(rank).set_rank(rank);
+}
+
 void ThreadsJob::abort(std::string_view why) noexcept {
   const std::lock_guard lock(mutex_);
   if (is_aborted_.load()) return;
@@ -29,13 +33,14 @@ void ThreadsJob::check_alive() const {
   throw AbortedError("stopped: {}", why_);
 }
 
-ThreadsGroup::ThreadsGroup(std::shared_ptr<ThreadsJob> of_job, int num_ranks, std::string_view name)
+ThreadsGroup::ThreadsGroup(std::shared_ptr<ThreadsJob> of_job, std::vector<int> world_ranks, std::string_view name)
     : job(std::move(of_job)),
       label(name),
-      size(num_ranks),
-      mailboxes(size_t(num_ranks)),
-      handed_over(size_t(num_ranks)),
-      memory_(Board::bytes_for(num_ranks, 0) / sizeof(Line)) {}
+      members(std::move(world_ranks)),
+      size(int(members.size())),
+      mailboxes(members.size()),
+      handed_over(members.size()),
+      memory_(Board::bytes_for(size, 0) / sizeof(Line)) {}
 
 Board ThreadsGroup::board() const {
   return {const_cast<std::byte*>(reinterpret_cast<const std::byte*>(memory_.data())), size, 0};
@@ -45,7 +50,9 @@ ThreadsCommunicator::ThreadsCommunicator(std::shared_ptr<ThreadsGroup> group, in
     : Communicator(group->label),
       group_(std::move(group)),
       rank_(rank),
-      team_(group_->board(), rank, group_->label, group_->job->options(), has_core_for_each(group_->size), *this) {}
+      team_(group_->board(), rank, group_->label, group_->job->options(), has_core_for_each(group_->size), *this) {
+  set_own_progress(&group_->job->progress(group_->members[size_t(rank)]));
+}
 
 ThreadsCommunicator::~ThreadsCommunicator() {
   finish();
@@ -55,7 +62,11 @@ ThreadsCommunicator::~ThreadsCommunicator() {
 std::unique_ptr<Communicator> ThreadsCommunicator::split(int color, int key, std::string_view label) {
   const SplitPlace place = agree_on_split(*this, color, key, [this](const Collective& c) { collective(c); });
   auto& handed_over = group_->handed_over[size_t(place.members.front())];
-  if (place.rank == 0) handed_over = std::make_shared<ThreadsGroup>(group_->job, int(place.members.size()), label);
+  if (place.rank == 0) {
+    std::vector<int> members;
+    for (const int r : place.members) members.push_back(group_->members[size_t(r)]);
+    handed_over = std::make_shared<ThreadsGroup>(group_->job, std::move(members), label);
+  }
   barrier();
   auto communicator = std::make_unique<ThreadsCommunicator>(handed_over, place.rank);
   communicator->set_observer(observer());
@@ -83,13 +94,20 @@ void ThreadsCommunicator::run(const Collective& call) {
 void ThreadsCommunicator::receive(const Collective& call) {
   check_alive();
   const auto deadline = Signal::Clock::now() + group_->job->options().timeout;
+  const RankProgress* const sender = progress_of(call.peer);
+  bool was_gone = false;  // before the mailbox was last looked into
   group_->mailboxes[size_t(rank_)].take(rank_, call, [&] {
     check_alive();
-    if (Signal::Clock::now() >= deadline)
-      throw Error("{} (group {}): nothing came within {:.3g} s", describe(call), label(),
-                  std::chrono::duration<double>(group_->job->options().timeout).count());
-    return before_sleep();
+    if (was_gone || Signal::Clock::now() >= deadline) fail_receive(call, was_gone);
+    was_gone = sender->has_left();
+    return was_gone ? std::chrono::nanoseconds(1) : before_sleep();
   });
+}
+
+void ThreadsCommunicator::fail_receive(const Collective& call, bool was_gone) const {
+  const double seconds = std::chrono::duration<double>(group_->job->options().timeout).count();
+  throw Error("{}: nothing came{}{}", describe(call, label(), progress_of(rank_)),
+              was_gone ? "" : fmt::format(" within {:.3g} s", seconds), whereabouts(call));
 }
 
 Location ThreadsCommunicator::locate(const std::byte* data, size_t) const {
@@ -103,6 +121,10 @@ std::byte* ThreadsCommunicator::resolve(int, Location location) const {
 void ThreadsCommunicator::check_alive() const {
   if (is_given_up()) throw AbortedError("stopped: this rank gave up group {} when it failed", label());
   group_->job->check_alive();
+}
+
+const RankProgress* ThreadsCommunicator::progress_of(int rank) const {
+  return &group_->job->progress(group_->members[size_t(rank)]);
 }
 
 std::chrono::nanoseconds ThreadsCommunicator::before_sleep() { return kLookAround; }

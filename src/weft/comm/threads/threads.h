@@ -14,13 +14,15 @@ namespace weft {
 // What all groups of a job share.
 class ThreadsJob {
  public:
-  explicit ThreadsJob(CommOptions options) : options_(options) {}
+  ThreadsJob(int num_ranks, CommOptions options);
   const CommOptions& options() const { return options_; }
   void abort(std::string_view why) noexcept;  // the first reason stays
   void check_alive() const;
+  RankProgress& progress(int world_rank) { return progress_[size_t(world_rank)]; }
 
  private:
   CommOptions options_;
+  std::vector<RankProgress> progress_;
   std::atomic<bool> is_aborted_{false};
   mutable std::mutex mutex_;
   std::string why_;
@@ -29,10 +31,12 @@ class ThreadsJob {
 // What the ranks of one group share.
 class ThreadsGroup {
  public:
-  ThreadsGroup(std::shared_ptr<ThreadsJob> job, int size, std::string_view label);
+  // `members` are the world ranks of the group's ranks.
+  ThreadsGroup(std::shared_ptr<ThreadsJob> job, std::vector<int> members, std::string_view label);
 
   std::shared_ptr<ThreadsJob> job;
   std::string label;
+  std::vector<int> members;
   int size;
   std::vector<Mailbox> mailboxes;                          // one per rank
   std::vector<std::shared_ptr<ThreadsGroup>> handed_over;  // by the first rank of a new group, inside split
@@ -60,10 +64,12 @@ class ThreadsCommunicator final : public Communicator, private TeamHost {
  private:
   void run(const Collective& call) override;
   void receive(const Collective& call);
+  [[noreturn]] void fail_receive(const Collective& call, bool was_gone) const;
   Location locate(const std::byte* data, size_t) const override;
   std::byte* resolve(int, Location location) const override;
   void check_alive() const override;
   std::chrono::nanoseconds before_sleep() override;
+  const RankProgress* progress_of(int rank) const override;
 
   std::shared_ptr<ThreadsGroup> group_;
   int rank_;

@@ -21,10 +21,10 @@ void forward(Stream&, const AttentionArgs&, bool) { throw_no_simd(); }
 
 constexpr int kTaskLanes = 256;  // that share the packing of a tile of keys
 constexpr int kTileKeys = 64;    // scores of a tile and its keys and values stay in L1
-constexpr int kSplitLanes = 32;  // sequences with at most so many lanes ...
+constexpr int kSplitLanes = 32;  // spans with at most so many lanes ...
 constexpr int kSplitKeys = 512;  // ... are also cut by keys, so that decoding uses every core
 
-// One task: lanes [first, first + count) of a sequence and key/value head, against keys [key_begin, key_end).
+// One task: lanes [first, first + count) of a span and key/value head, against keys [key_begin, key_end).
 struct Task {
   int64_t first = 0, count = 0, key_begin = 0, key_end = 0;
   int kv_head = 0;
@@ -209,9 +209,9 @@ HWY_NOINLINE void group_tile(const Call<Op>& call, const State& t, int64_t group
 
 // y and lse of a task's lanes from their state; a lane that saw no key gets 0 and -infinity.
 template <class E>
-void finish(const AttentionArgs& args, const AttentionSequence& s, const Task& task, const State& t) {
+void finish(const AttentionArgs& args, const SpanLanes& s, const Task& task, const State& t) {
   const int group = s.group, first_head = task.kv_head * group;
-  const int64_t num_tokens = args.lse ? args.lse.dim(1) : 0;
+  const int64_t num_tokens = args.q.dim(0);
   float* lse = args.lse ? args.lse.data<float>() : nullptr;
   for (int64_t i = 0; i < task.count; i += kWide) {
     const V sum = hn::LoadU(df, t.sum + i), one = hn::Set(df, 1.0f);
@@ -237,11 +237,11 @@ struct Partial {
 };
 
 template <class Op, class E>
-RowView<const E> lanes_of(const Call<Op>& call, const Tensor& t, const AttentionSequence& s, int kv_head) {
+RowView<const E> lanes_of(const Call<Op>& call, const Tensor& t, const SpanLanes& s, int kv_head) {
   return rows_of<const E>(t, call.args.shape.num_heads, int(call.dim), s.q_begin, kv_head * s.group, s.group);
 }
 template <class Op, class E>
-RowView<const E> keys_of(const Call<Op>& call, const Tensor& t, const AttentionSequence& s, int kv_head) {
+RowView<const E> keys_of(const Call<Op>& call, const Tensor& t, const SpanLanes& s, int kv_head) {
   return rows_of<const E>(t, call.args.shape.num_kv_heads, int(call.dim), s.k_begin, kv_head, 1);
 }
 
@@ -254,7 +254,7 @@ struct Slice {
 
 // Part of what the task after this one, if any, reads first.
 template <class Op, class E>
-void prefetch_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, int64_t part, int64_t parts) {
+void prefetch_task(const Call<Op>& call, const SpanLanes& s, const Task& task, int64_t part, int64_t parts) {
   const Slice lanes(task.count, part, parts);
   const Slice keys(std::min<int64_t>(kTileKeys, task.key_end - task.key_begin), part, parts);
   prefetch_rows(lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first + lanes.first, lanes.count);
@@ -264,7 +264,7 @@ void prefetch_task(const Call<Op>& call, const AttentionSequence& s, const Task&
 
 // A task of few lanes. Leaves the state a tiled task would.
 template <class Op, class E>
-void decode_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, const State& t) {
+void decode_task(const Call<Op>& call, const SpanLanes& s, const Task& task, const State& t) {
   const DecodeState d{.q = t.q, .o = t.v, .s = t.s, .maximum = t.maximum, .sum = t.sum, .limit = t.limit};
   pack_rows<FloatWords, E>(d.q, lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first, task.count);
   const int64_t end = std::min<int64_t>(task.key_end, int64_t(t.limit[task.count - 1]));
@@ -276,8 +276,8 @@ void decode_task(const Call<Op>& call, const AttentionSequence& s, const Task& t
 }
 
 template <class Op, class E>
-void tiled_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, const AttentionSequence& next_s,
-                const Task* next, const State& t) {
+void tiled_task(const Call<Op>& call, const SpanLanes& s, const Task& task, const SpanLanes& next_s, const Task* next,
+                const State& t) {
   pack_columns<Op, E>(t.q, lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first, task.count);
   const int64_t key_end = std::min<int64_t>(task.key_end, int64_t(t.limit[task.count - 1]));
   if (key_end <= task.key_begin) std::memset(t.o, 0, size_t(kTaskLanes * call.padded) * sizeof(float));
@@ -304,8 +304,8 @@ void tiled_task(const Call<Op>& call, const AttentionSequence& s, const Task& ta
 }
 
 template <class Op, class E>
-void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task, const AttentionSequence& next_s,
-              const Task* next, std::byte* scratch) {
+void run_task(const Call<Op>& call, const SpanLanes& s, const Task& task, const SpanLanes& next_s, const Task* next,
+              std::byte* scratch) {
   Arena arena(scratch);
   const State t = State::make<Op>(arena, call.dim);
   const int64_t num_groups = ceil_div(task.count, kGroup);
@@ -314,8 +314,7 @@ void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task
     t.maximum[i] = kNoMaximum, t.sum[i] = 0;
   }
   if (call.args.dropout.p > 0) {
-    set_dropout_lanes(t.dropout, call.args.dropout, s, call.args.shape.num_heads, task.kv_head * s.group, task.first,
-                      num_groups * kGroup);
+    set_dropout_lanes(t.dropout, call.args.shape, s, task.kv_head, task.first, num_groups * kGroup);
   }
   if (task.count <= kDecodeLanes && call.args.dropout.p == 0) {
     decode_task<Op, E>(call, s, task, t);
@@ -329,9 +328,9 @@ void run_task(const Call<Op>& call, const AttentionSequence& s, const Task& task
   std::memcpy(partial.sum, t.sum, size_t(task.count) * sizeof(float));
 }
 
-// Joins the parts of one sequence and key/value head, in the order of their keys.
+// Joins the parts of one span and key/value head, in the order of their keys.
 template <class Op, class E>
-void join(const Call<Op>& call, const AttentionSequence& s, const Task& task, const float* parts, int64_t num_parts,
+void join(const Call<Op>& call, const SpanLanes& s, const Task& task, const float* parts, int64_t num_parts,
           std::byte* scratch) {
   Arena arena(scratch);
   const State t = State::make<Op>(arena, call.dim);
@@ -356,40 +355,51 @@ void join(const Call<Op>& call, const AttentionSequence& s, const Task& task, co
   finish<E>(call.args, s, task, t);
 }
 
-int64_t num_tiles(const AttentionSequence& s) { return ceil_div(s.num_lanes(), kTaskLanes); }
-int64_t num_splits(const AttentionSequence& s) {
+int64_t num_tiles(const SpanLanes& s) { return s.is_empty() ? 0 : ceil_div(s.num_lanes(), kTaskLanes); }
+int64_t num_splits(const SpanLanes& s) {
   return s.num_lanes() <= kSplitLanes ? std::max<int64_t>(ceil_div(s.num_k, kSplitKeys), 1) : 1;
 }
 
-// What all tasks share, at the front of worker 0's scratch: where each sequence's tasks and slots begin, and the
+// What all tasks share, at the front of worker 0's scratch: where each span's tasks and slots begin, and the
 // slots.
 struct Shared {
   int64_t *tasks, *slots;
   float* partials;
 
   static Shared make(Arena& a, const AttentionArgs& args, int64_t padded) {
-    const int64_t n = args.shape.num_sequences, num_kv = args.shape.num_kv_heads;
+    const int64_t n = args.shape.num_spans, num_kv = args.shape.num_kv_heads;
     int64_t num_slots = 0;
     for (int64_t i = 0; i < n; ++i) {
-      const AttentionSequence s(args.shape, i);
+      const SpanLanes s(args.shape, i);
       if (num_splits(s) > 1) num_slots += num_splits(s) * num_tiles(s) * num_kv;
     }
     return {a.take<int64_t>(n + 1), a.take<int64_t>(n + 1), a.take<float>(num_slots * Partial::floats(padded))};
   }
   void fill(const AttentionArgs& args) const {
     tasks[0] = slots[0] = 0;
-    for (int64_t i = 0; i < args.shape.num_sequences; ++i) {
-      const AttentionSequence s(args.shape, i);
+    for (int64_t i = 0; i < args.shape.num_spans; ++i) {
+      const SpanLanes s(args.shape, i);
       const int64_t count = num_tiles(s) * num_splits(s) * args.shape.num_kv_heads;
       tasks[i + 1] = tasks[i] + count, slots[i + 1] = slots[i] + (num_splits(s) > 1 ? count : 0);
     }
   }
 };
 
+void clear_blind_rows(Stream& stream, const AttentionArgs& args) {
+  const int64_t num_tokens = args.q.dim(0);
+  for_each_blind_rows(args.shape, num_tokens, [&](int64_t first, int64_t count) {
+    zero_rows(stream, args.y, first, count);
+    for (int64_t head = 0; args.lse && head < args.shape.num_heads; ++head) {
+      std::fill_n(args.lse.data<float>() + head * num_tokens + first, count, -HUGE_VALF);
+    }
+  });
+}
+
 template <class Op, class E>
 void run(Stream& stream, const AttentionArgs& args) {
+  clear_blind_rows(stream, args);
   const Call<Op> call(args);
-  const int64_t n = args.shape.num_sequences, num_kv = args.shape.num_kv_heads;
+  const int64_t n = args.shape.num_spans, num_kv = args.shape.num_kv_heads;
   Arena own, counted;
   State::make<Op>(own, call.dim);
   Shared::make(counted, args, call.padded);
@@ -401,36 +411,36 @@ void run(Stream& stream, const AttentionArgs& args) {
   const auto scratch = [&](int worker) {
     return worker == 0 ? base + counted.used() : stream.scratch(worker, own.used());
   };
-  const auto task_at = [&](int64_t i, const AttentionSequence& s, int64_t sequence) {
-    const int64_t splits = num_splits(s), index = i - tasks[sequence];
+  const auto task_at = [&](int64_t i, const SpanLanes& s, int64_t span) {
+    const int64_t splits = num_splits(s), index = i - tasks[span];
     const int64_t split = index / num_kv % splits;  // heads turn fastest: they share the pages of their keys
     const int64_t tile = num_tiles(s) - 1 - index / num_kv / splits;  // the longest first
     Task task{.first = tile * kTaskLanes, .kv_head = int(index % num_kv)};
     task.count = std::min<int64_t>(kTaskLanes, s.num_lanes() - task.first);
     task.key_begin = split * kSplitKeys;
     task.key_end = splits > 1 ? std::min<int64_t>(s.num_k, task.key_begin + kSplitKeys) : s.num_k;
-    const int64_t slot = slots[sequence] + task.kv_head * splits + split;
+    const int64_t slot = slots[span] + task.kv_head * splits + split;
     if (splits > 1) task.partial = partials + slot * Partial::floats(call.padded);
     return task;
   };
   stream.team().parallel_for(tasks[n], 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t sequence = find_sequence(tasks, n, i);
-      const AttentionSequence s(args.shape, sequence);
+      const int64_t span = find_span(tasks, n, i);
+      const SpanLanes s(args.shape, span);
       // Likely this worker's next.
       const int64_t later = std::min(i + stream.team().size(), tasks[n] - 1);
-      const int64_t next_sequence = find_sequence(tasks, n, later);
-      const AttentionSequence next_s(args.shape, next_sequence);
-      const Task task = task_at(i, s, sequence), next = task_at(later, next_s, next_sequence);
+      const int64_t next_span = find_span(tasks, n, later);
+      const SpanLanes next_s(args.shape, next_span);
+      const Task task = task_at(i, s, span), next = task_at(later, next_s, next_span);
       run_task<Op, E>(call, s, task, next_s, later > i ? &next : nullptr, scratch(worker));
     }
   });
   if (slots[n] == 0) return;
   stream.team().parallel_for(n * num_kv, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
-      const AttentionSequence s(args.shape, i / num_kv);
+      const SpanLanes s(args.shape, i / num_kv);
       const int64_t splits = num_splits(s);
-      if (splits == 1 || s.num_lanes() == 0) continue;
+      if (splits == 1 || s.is_empty()) continue;
       const Task task{.count = s.num_lanes(), .kv_head = int(i % num_kv)};
       const float* parts = partials + (slots[i / num_kv] + task.kv_head * splits) * Partial::floats(call.padded);
       join<Op, E>(call, s, task, parts, splits, scratch(worker));
@@ -440,6 +450,7 @@ void run(Stream& stream, const AttentionArgs& args) {
 
 void forward(Stream& stream, const AttentionArgs& args, [[maybe_unused]] bool use_bf16_dot) {
   if (args.q.dtype() == DType::f32) return run<FloatWords, float>(stream, args);
+  if (args.q.dtype() == DType::f16) return run<FloatWords, Float16>(stream, args);
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   if (use_bf16_dot && __builtin_cpu_supports("avx512bf16")) return run<Bf16Words, BFloat16>(stream, args);
 #endif
@@ -457,8 +468,9 @@ namespace weft::cpu {
 HWY_EXPORT(forward);
 
 void attention(Stream& stream, const AttentionArgs& args, AttentionOptions options) {
-  check_attention(args.shape, args.q, args.k, args.v, args.dropout);
-  check(args.y.dtype() == args.q.dtype() && args.y.numel() == args.q.numel(), "attention: y is not like q");
+  shapes::check_attention(args);
+  check_cpu_can(args.shape, args.q);
+  if (args.shape.num_heads == 0) return;
   HWY_DYNAMIC_DISPATCH(forward)(stream, args, options.use_bf16_dot);
 }
 

@@ -1,14 +1,14 @@
 // Attention backward: scores are computed anew from q, k and lse, five products per tile, and no tile leaves the
 // cache. Source: Dao, "FlashAttention-2", 2023.
 //
-// A task owns a chunk of keys of one sequence and key/value head, with their dk and dv, and walks over blocks of
-// lanes. Where a sequence has several chunks they add to dq one after the other, so that the sum has one order: a
-// chunk starts on a block when the chunk before it has left it. Tasks are taken in order, hence this cannot deadlock,
-// and causal chunks begin staggered, hence they rarely wait.
+// A task owns a chunk of keys and a key/value head, with their dk and dv, and walks over blocks of lanes of every
+// span that reads them. Where a span has several chunks they add to dq one after the other, so that the sum has one
+// order: a chunk starts on a block when the chunk before it has left it. Tasks are taken in order, hence this cannot
+// deadlock, and causal chunks begin staggered, hence they rarely wait.
 #include <atomic>
 #include <thread>
 
-#include "weft/kernels/cpu/attention_plan.h"
+#include "weft/kernels/cpu/attention_chunks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/attention_backward.cpp"
@@ -32,12 +32,10 @@ constexpr int kTileKeys = 64;
 int64_t chunk_keys(int64_t dim) { return std::clamp<int64_t>(32768 / round_up(dim, 16) / 64 * 64, 64, 512); }
 
 struct Task {
-  int64_t key_begin = 0, key_end = 0;
+  int64_t chunk = 0;
   int kv_head = 0;
-  bool first = true;                             // of the sequence's chunks
-  float* dq = nullptr;                           // sums of all blocks, or null: the only chunk
-  const std::atomic<int32_t>* before = nullptr;  // blocks the chunk before has left
-  std::atomic<int32_t>* done = nullptr;          // blocks this chunk has left
+  const std::atomic<int32_t>* before = nullptr;  // blocks that the chunk before has left
+  std::atomic<int32_t>* done = nullptr;          // blocks that this chunk has left
 };
 
 struct State {
@@ -85,19 +83,19 @@ struct Call {
         padded(round_up(dim, 16)),
         scale2(a.shape.scale * kLog2E) {}
   template <class T>
-  RowView<T> lanes(const Tensor& t, const AttentionSequence& s, int kv_head) const {
+  RowView<T> lanes(const Tensor& t, const SpanLanes& s, int kv_head) const {
     return rows_of<T>(t, args.shape.num_heads, int(dim), s.q_begin, kv_head * s.group, s.group);
   }
   template <class T>
-  RowView<T> keys(const Tensor& t, const AttentionSequence& s, int kv_head) const {
-    return rows_of<T>(t, args.shape.num_kv_heads, int(dim), s.k_begin, kv_head, 1);
+  RowView<T> keys(const Tensor& t, int kv_head) const {
+    return rows_of<T>(t, args.shape.num_kv_heads, int(dim), 0, kv_head, 1);
   }
-  void prefetch_lanes(const AttentionSequence& s, int kv_head, int64_t first, int64_t end) const {
+  void prefetch_lanes(const SpanLanes& s, int kv_head, int64_t first, int64_t end) const {
     const int64_t count = std::min(end, s.num_lanes()) - first;
     for (const Tensor* t : {&args.q, &args.dy, &args.y}) prefetch_rows(lanes<const E>(*t, s, kv_head), first, count);
   }
-  void prefetch_keys(const AttentionSequence& s, int kv_head, int64_t first, int64_t count) const {
-    for (const Tensor* t : {&args.k, &args.v}) prefetch_rows(keys<const E>(*t, s, kv_head), first, count);
+  void prefetch_keys(int kv_head, int64_t first, int64_t count) const {
+    for (const Tensor* t : {&args.k, &args.v}) prefetch_rows(keys<const E>(*t, kv_head), first, count);
   }
 };
 
@@ -113,34 +111,34 @@ HWY_INLINE float dot(const E* a, const E* b, int64_t dim) {
 
 // Everything about a block of lanes that its tiles share.
 template <class Op, class E>
-HWY_NOINLINE void load_block(const Call<Op, E>& call, const State& t, const AttentionSequence& s, const Task& task,
-                             int64_t first, int64_t count) {
+HWY_NOINLINE void load_block(const Call<Op, E>& call, const State& t, const SpanLanes& s, int kv_head, int64_t first,
+                             int64_t count) {
   const AttentionBackwardArgs& args = call.args;
-  const auto q = call.template lanes<const E>(args.q, s, task.kv_head);
-  const auto dy = call.template lanes<const E>(args.dy, s, task.kv_head);
-  const auto y = call.template lanes<const E>(args.y, s, task.kv_head);
+  const auto q = call.template lanes<const E>(args.q, s, kv_head);
+  const auto dy = call.template lanes<const E>(args.dy, s, kv_head);
+  const auto y = call.template lanes<const E>(args.y, s, kv_head);
   pack_columns<Op, E>(t.q, q, first, count);
   pack_columns<Op, E>(t.dy, dy, first, count);
   pack_pairs<Op, E>(t.q_pairs, q, first, count);
   pack_pairs<Op, E>(t.dy_pairs, dy, first, count);
   const float* lse = args.lse.data<float>();
-  const int64_t num_tokens = args.lse.dim(1);
+  const int64_t num_tokens = args.q.dim(0);
   for (int64_t i = 0; i < kBlockLanes; ++i) {
     const int64_t lane = first + std::min(i, count - 1);
-    const float row = lse[(task.kv_head * s.group + lane % s.group) * num_tokens + s.q_begin + lane / s.group];
+    const float row = lse[(kv_head * s.group + lane % s.group) * num_tokens + s.q_begin + lane / s.group];
     // exp(score - infinity) is 0: lanes past the end and lanes that see nothing take no part.
     t.lse[i] = i < count && row != -HUGE_VALF ? row * kLog2E : HUGE_VALF;
     t.delta[i] = i < count ? dot(dy[lane], y[lane], call.dim) : 0;
     t.limit[i] = float(s.limit(lane));
   }
   if (args.dropout.p > 0) {
-    set_dropout_lanes(t.dropout, args.dropout, s, args.shape.num_heads, task.kv_head * s.group, first, kBlockLanes);
+    set_dropout_lanes(t.dropout, args.shape, s, kv_head, first, kBlockLanes);
   }
 }
 
 // The rows of kRows keys and kCols vectors of lanes that are at hand.
 struct Corner {
-  int64_t lane, row, key;  // in the block, the tile, the sequence
+  int64_t lane, row, key;  // in the block, the tile, the span
   bool masked;
 };
 
@@ -242,10 +240,10 @@ HWY_NOINLINE void corner(const Call<Op, E>& call, const State& t, const Corner& 
   }
 }
 
-// One tile of keys against one block of lanes. `row` is the tile's first key in the chunk, `key` in the sequence.
+// One tile of keys against one block of lanes. `row` is the tile's first key in the chunk, `key` in the span.
 template <class Op, class E, bool kDropout>
-HWY_NOINLINE void tile(const Call<Op, E>& call, const State& t, const AttentionSequence& s, int64_t first,
-                       int64_t count, int64_t row, int64_t key, int64_t num_keys) {
+HWY_NOINLINE void tile(const Call<Op, E>& call, const State& t, const SpanLanes& s, int64_t first, int64_t count,
+                       int64_t row, int64_t key, int64_t num_keys) {
   const int64_t num_wide = ceil_div(count, kWide);
   const auto depth = [&](int64_t wide) {
     if (wide >= num_wide) return int64_t(0);
@@ -306,33 +304,57 @@ HWY_INLINE void store_rows(RowView<E> rows, int64_t first, int64_t count, const 
   }
 }
 
+// The blocks of one span that a chunk walks over.
+struct Walk {
+  SpanLanes s;
+  const ChunkedSpan* span;
+  int64_t key_begin, key_end;  // of the chunk, in the span
+  int64_t first_block;
+
+  Walk(const AttentionShape& shape, const ChunkPlan& plan, const ChunkedSpan* chunked, int64_t chunk)
+      : s(shape, chunked->span), span(chunked) {
+    key_begin = plan.chunks[chunk].k_begin - s.k_begin, key_end = plan.chunks[chunk].k_end - s.k_begin;
+    first_block = is_first(chunk) ? 0 : s.first_lane(key_begin) / kBlockLanes;
+  }
+  bool is_first(int64_t chunk) const { return span->first_chunk == chunk; }
+};
+
+// The first span at or after `span` that reads a chunk, or the end of its cluster.
+const ChunkedSpan* find_reader(const ChunkPlan& plan, const ChunkedSpan* span, int64_t chunk) {
+  const ChunkedSpan* const end = plan.spans + plan.clusters[plan.chunks[chunk].cluster].end_span;
+  while (span != end && !span->covers(chunk)) ++span;
+  return span;
+}
+const ChunkedSpan* first_reader(const ChunkPlan& plan, int64_t chunk) {
+  return find_reader(plan, plan.spans + plan.clusters[plan.chunks[chunk].cluster].first_span, chunk);
+}
+
 // What comes after a block: the task's next, or the first of the task this worker likely takes next.
 struct Ahead {
-  const AttentionSequence* s = nullptr;
-  const Task* task = nullptr;
+  const SpanLanes* s = nullptr;
+  int kv_head = 0;
   int64_t first_lane = 0;
-  int64_t key_begin = 0, num_keys = 0;  // of its keys, those to prefetch under this block
+  int64_t key_begin = 0, num_keys = 0;  // rows of k and v to prefetch under this block
 };
 
 template <class Op, class E>
-void run_block(const Call<Op, E>& call, State t, const AttentionSequence& s, const Task& task, int64_t block,
+void run_block(const Call<Op, E>& call, State t, const Walk& walk, const Task& task, int64_t block,
                const Ahead& ahead) {
+  const SpanLanes& s = walk.s;
   const int64_t first = block * kBlockLanes, count = std::min<int64_t>(kBlockLanes, s.num_lanes() - first);
-  load_block<Op, E>(call, t, s, task, first, count);
-  if (task.before) wait_until_above(*task.before, block);
-  if (task.dq) t.dq = task.dq + block * kBlockLanes * call.padded;
-  if (task.first) std::memset(t.dq, 0, size_t(kBlockLanes * call.padded) * sizeof(float));
-  const int64_t limit = s.limit(first + count - 1), key_end = std::min(task.key_end, limit);
-  const int64_t num_tiles = ceil_div(key_end - task.key_begin, kTileKeys);
+  load_block<Op, E>(call, t, s, task.kv_head, first, count);
+  if (!walk.is_first(task.chunk)) wait_until_above(*task.before, walk.span->first_block + block);
+  if (walk.is_first(task.chunk)) std::memset(t.dq, 0, size_t(kBlockLanes * call.padded) * sizeof(float));
+  const int64_t limit = s.limit(first + count - 1), key_end = std::min(walk.key_end, limit);
+  const int64_t num_tiles = ceil_div(key_end - walk.key_begin, kTileKeys);
   for (int64_t i = 0; i < num_tiles; ++i) {
-    const int64_t row = i * kTileKeys, key = task.key_begin + row,
+    const int64_t row = i * kTileKeys, key = walk.key_begin + row,
                   num_keys = std::min<int64_t>(kTileKeys, key_end - key);
     if (ahead.s) {
-      const int kv_head = ahead.task->kv_head;
       const int64_t key_from = ahead.num_keys * i / num_tiles, key_to = ahead.num_keys * (i + 1) / num_tiles;
-      call.prefetch_lanes(*ahead.s, kv_head, ahead.first_lane + kBlockLanes * i / num_tiles,
+      call.prefetch_lanes(*ahead.s, ahead.kv_head, ahead.first_lane + kBlockLanes * i / num_tiles,
                           ahead.first_lane + kBlockLanes * (i + 1) / num_tiles);
-      call.prefetch_keys(*ahead.s, kv_head, ahead.key_begin + key_from, key_to - key_from);
+      call.prefetch_keys(ahead.kv_head, ahead.key_begin + key_from, key_to - key_from);
     }
     if (call.args.dropout.p > 0) {
       tile<Op, E, true>(call, t, s, first, count, row, key, num_keys);
@@ -340,109 +362,142 @@ void run_block(const Call<Op, E>& call, State t, const AttentionSequence& s, con
       tile<Op, E, false>(call, t, s, first, count, row, key, num_keys);
     }
   }
-  if (limit <= task.key_end) {  // no later chunk adds to this block
+  if (limit <= walk.key_end) {  // no later chunk adds to this block
     float scale[kBlockLanes];
     std::fill_n(scale, kBlockLanes, call.args.shape.scale);
     unpack_columns<E>(call.template lanes<E>(call.args.dq, s, task.kv_head), first, count, t.dq, scale);
   }
-  if (task.done) task.done->store(int32_t(block) + 1, std::memory_order_release);
+  task.done->store(int32_t(walk.span->first_block + block) + 1, std::memory_order_release);
 }
 
+// Everything about a chunk's keys that its blocks share.
 template <class Op, class E>
-void run_task(const Call<Op, E>& call, const AttentionSequence& s, const Task& task, const AttentionSequence& next_s,
-              const Task* next, std::byte* scratch) {
-  Arena arena(scratch);
-  const State t = State::make<Op>(arena, call.dim);
+void load_chunk(const Call<Op, E>& call, const State& t, const KeyChunk& chunk, int kv_head) {
   const AttentionBackwardArgs& args = call.args;
-  const int64_t num_keys = task.key_end - task.key_begin, padded_keys = round_up(num_keys, kRows);
-  pack_rows<Op, E>(t.k, call.template keys<const E>(args.k, s, task.kv_head), task.key_begin, num_keys);
-  pack_rows<Op, E>(t.v, call.template keys<const E>(args.v, s, task.kv_head), task.key_begin, num_keys);
+  const int64_t num_keys = chunk.k_end - chunk.k_begin, padded_keys = round_up(num_keys, kRows);
+  pack_rows<Op, E>(t.k, call.template keys<const E>(args.k, kv_head), chunk.k_begin, num_keys);
+  pack_rows<Op, E>(t.v, call.template keys<const E>(args.v, kv_head), chunk.k_begin, num_keys);
   // Rows past the end only meet probabilities of 0, but must be finite.
   const size_t extra = size_t(padded_keys - num_keys) * size_t(call.words) * sizeof(float);
   std::memset(t.k + num_keys * call.words, 0, extra);
   std::memset(t.v + num_keys * call.words, 0, extra);
   if (Op::kPerWord > 1) {
-    pack_pairs<Op, E>(t.k_pairs, call.template keys<const E>(args.k, s, task.kv_head), task.key_begin, num_keys);
+    pack_pairs<Op, E>(t.k_pairs, call.template keys<const E>(args.k, kv_head), chunk.k_begin, num_keys);
   }
   std::memset(t.dk, 0, size_t(padded_keys * call.padded) * sizeof(float));
   std::memset(t.dv, 0, size_t(padded_keys * call.padded) * sizeof(float));
-  const int64_t num_blocks = ceil_div(s.num_lanes(), kBlockLanes);
-  const int64_t first_block = task.first ? 0 : s.first_lane(task.key_begin) / kBlockLanes;
-  for (int64_t block = first_block; block < num_blocks; ++block) {
-    Ahead ahead{.s = &s, .task = &task, .first_lane = (block + 1) * kBlockLanes};
-    if (block + 1 == num_blocks) {
-      if (next) ahead.first_lane = next->first ? 0 : next_s.first_lane(next->key_begin) / kBlockLanes * kBlockLanes;
-      ahead.s = next ? &next_s : nullptr, ahead.task = next;
-      if (next)
-        ahead.key_begin = next->key_begin, ahead.num_keys = std::min<int64_t>(next->key_end - next->key_begin, 256);
+}
+
+template <class Op, class E>
+void run_task(const Call<Op, E>& call, const ChunkPlan& plan, float* dq, const Task& task, const Task* next,
+              std::byte* scratch) {
+  Arena arena(scratch);
+  const State t = State::make<Op>(arena, call.dim);
+  const AttentionShape& shape = call.args.shape;
+  const KeyChunk& chunk = plan.chunks[task.chunk];
+  load_chunk<Op, E>(call, t, chunk, task.kv_head);
+  const ChunkedSpan* const end = plan.spans + plan.clusters[chunk.cluster].end_span;
+  for (const ChunkedSpan *span = first_reader(plan, task.chunk), *later; span != end; span = later) {
+    later = find_reader(plan, span + 1, task.chunk);
+    const Walk walk(shape, plan, span, task.chunk);
+    for (int64_t block = walk.first_block; block < span->num_blocks; ++block) {
+      State at = t;
+      if (span->is_cut()) {
+        at.dq = dq + (span->dq_block + task.kv_head * span->num_blocks + block) * kBlockLanes * call.padded;
+      }
+      if (block + 1 < span->num_blocks) {
+        const Ahead ahead{.s = &walk.s, .kv_head = task.kv_head, .first_lane = (block + 1) * kBlockLanes};
+        run_block<Op, E>(call, at, walk, task, block, ahead);
+      } else if (later != end) {
+        const Walk then(shape, plan, later, task.chunk);
+        run_block<Op, E>(call, at, walk, task, block, {&then.s, task.kv_head, then.first_block * kBlockLanes});
+      } else if (next) {
+        const Walk then(shape, plan, first_reader(plan, next->chunk), next->chunk);
+        const KeyChunk& keys = plan.chunks[next->chunk];
+        run_block<Op, E>(call, at, walk, task, block,
+                         {&then.s, next->kv_head, then.first_block * kBlockLanes, keys.k_begin,
+                          std::min<int64_t>(keys.k_end - keys.k_begin, 256)});
+      } else {
+        run_block<Op, E>(call, at, walk, task, block, {});
+      }
     }
-    run_block<Op, E>(call, t, s, task, block, ahead);
   }
-  store_rows<E>(call.template keys<E>(args.dk, s, task.kv_head), task.key_begin, num_keys, t.dk, call.padded,
-                args.shape.scale);
-  store_rows<E>(call.template keys<E>(args.dv, s, task.kv_head), task.key_begin, num_keys, t.dv, call.padded, 1);
+  const int64_t num_keys = chunk.k_end - chunk.k_begin;
+  store_rows<E>(call.template keys<E>(call.args.dk, task.kv_head), chunk.k_begin, num_keys, t.dk, call.padded,
+                shape.scale);
+  store_rows<E>(call.template keys<E>(call.args.dv, task.kv_head), chunk.k_begin, num_keys, t.dv, call.padded, 1);
+}
+
+// Rows of dq, dk and dv that no task writes.
+void clear_the_rest(Stream& stream, const AttentionBackwardArgs& args, const ChunkPlan& plan) {
+  for_each_blind_rows(args.shape, args.q.dim(0),
+                      [&](int64_t first, int64_t count) { zero_rows(stream, args.dq, first, count); });
+  int64_t row = 0;
+  const auto clear_keys_until = [&](int64_t end) {
+    if (end == row) return;
+    zero_rows(stream, args.dk, row, end - row);
+    zero_rows(stream, args.dv, row, end - row);
+  };
+  for (int64_t i = 0; i < plan.num_chunks; ++i) {
+    clear_keys_until(plan.chunks[i].k_begin);
+    row = plan.chunks[i].k_end;
+  }
+  clear_keys_until(args.k.dim(0));
 }
 
 // What all tasks share, at the front of worker 0's scratch.
 struct Shared {
-  int64_t *tasks, *blocks;     // where each sequence's tasks and blocks of dq begin
+  ChunkPlan plan;
   std::atomic<int32_t>* done;  // per task
-  float* dq;
+  float* dq;                   // sums of the spans that are cut
 
-  static Shared make(Arena& a, int64_t n, int64_t num_tasks, int64_t num_blocks, int64_t padded) {
+  static Shared make(Arena& a, const AttentionShape& s, const ChunkPlan& counts, int64_t dim) {
     Shared shared;
-    shared.tasks = a.take<int64_t>(n + 1), shared.blocks = a.take<int64_t>(n + 1);
-    shared.done = a.take<std::atomic<int32_t> >(num_tasks);
-    shared.dq = a.take<float>(num_blocks * kBlockLanes * padded);
+    shared.plan = ChunkPlan::make(a, s, chunk_keys(dim));
+    shared.done = a.take<std::atomic<int32_t> >(counts.num_chunks * s.num_kv_heads);
+    shared.dq = a.take<float>(counts.num_dq_blocks * kBlockLanes * round_up(dim, 16));
     return shared;
   }
 };
 
+// The plan, in scratch that is overwritten by the next use: for what it counts.
+ChunkPlan count_chunks(Stream& stream, const AttentionShape& s, int64_t dim) {
+  Arena counted;
+  ChunkPlan::make(counted, s, chunk_keys(dim));
+  Arena front(stream.scratch(0, counted.used()));
+  ChunkPlan plan = ChunkPlan::make(front, s, chunk_keys(dim));
+  plan.fill(s, chunk_keys(dim), kBlockLanes);
+  return plan;
+}
+
 template <class Op, class E>
 void run(Stream& stream, const AttentionBackwardArgs& args) {
   const Call<Op, E> call(args);
-  const int64_t n = args.shape.num_sequences, num_kv = args.shape.num_kv_heads, chunk = chunk_keys(call.dim);
-  const auto num_chunks = [&](const AttentionSequence& s) { return std::max<int64_t>(ceil_div(s.num_k, chunk), 1); };
-  const auto num_blocks = [&](const AttentionSequence& s) {
-    return num_chunks(s) > 1 ? ceil_div(s.num_lanes(), kBlockLanes) * num_kv : 0;
-  };
-  int64_t all_tasks = 0, all_blocks = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const AttentionSequence s(args.shape, i);
-    all_tasks += num_chunks(s) * num_kv, all_blocks += num_blocks(s);
-  }
+  const AttentionShape& shape = args.shape;
+  const int64_t num_kv = shape.num_kv_heads;
+  const ChunkPlan counts = count_chunks(stream, shape, call.dim);
+  const int64_t all_tasks = counts.num_chunks * num_kv;
   Arena own, counted;
   State::make<Op>(own, call.dim);
-  Shared::make(counted, n, all_tasks, all_blocks, call.padded);
+  Shared::make(counted, shape, counts, call.dim);
   std::byte* base = stream.scratch(0, counted.used() + own.used());
   Arena front(base);
-  const Shared shared = Shared::make(front, n, all_tasks, all_blocks, call.padded);
-  shared.tasks[0] = shared.blocks[0] = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const AttentionSequence s(args.shape, i);
-    shared.tasks[i + 1] = shared.tasks[i] + num_chunks(s) * num_kv;
-    shared.blocks[i + 1] = shared.blocks[i] + num_blocks(s);
-  }
+  Shared shared = Shared::make(front, shape, counts, call.dim);
+  ChunkPlan& plan = shared.plan;
+  plan.fill(shape, chunk_keys(call.dim), kBlockLanes);
   for (int64_t i = 0; i < all_tasks; ++i) new (shared.done + i) std::atomic<int32_t>(0);
-  const auto task_at = [&](int64_t i, const AttentionSequence& s, int64_t sequence) {
-    const int64_t index = (i - shared.tasks[sequence]) / num_kv;  // of the chunk; heads turn fastest
-    Task task{.key_begin = index * chunk, .kv_head = int((i - shared.tasks[sequence]) % num_kv)};
-    task.key_end = std::min(s.num_k, task.key_begin + chunk), task.first = index == 0;
-    if (num_chunks(s) > 1) {
-      const int64_t blocks = ceil_div(s.num_lanes(), kBlockLanes);
-      task.dq = shared.dq + (shared.blocks[sequence] + task.kv_head * blocks) * kBlockLanes * call.padded;
-      task.before = index ? shared.done + i - num_kv : nullptr, task.done = shared.done + i;
-    }
-    return task;
+  clear_the_rest(stream, args, plan);
+  const auto task_at = [&](int64_t i) {  // heads turn fastest
+    return Task{.chunk = i / num_kv,
+                .kv_head = int(i % num_kv),
+                .before = i >= num_kv ? shared.done + i - num_kv : nullptr,
+                .done = shared.done + i};
   };
   stream.team().parallel_for(all_tasks, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t later = std::min(i + stream.team().size(), all_tasks - 1);  // likely this worker's next
-      const int64_t sequence = find_sequence(shared.tasks, n, i),
-                    next_sequence = find_sequence(shared.tasks, n, later);
-      const AttentionSequence s(args.shape, sequence), next_s(args.shape, next_sequence);
-      const Task task = task_at(i, s, sequence), next = task_at(later, next_s, next_sequence);
-      run_task<Op, E>(call, s, task, next_s, later > i ? &next : nullptr,
+      const Task task = task_at(i), next = task_at(later);
+      run_task<Op, E>(call, plan, shared.dq, task, later > i ? &next : nullptr,
                       worker == 0 ? base + counted.used() : stream.scratch(worker, own.used()));
     }
   });
@@ -450,6 +505,7 @@ void run(Stream& stream, const AttentionBackwardArgs& args) {
 
 void backward(Stream& stream, const AttentionBackwardArgs& args, [[maybe_unused]] bool use_bf16_dot) {
   if (args.q.dtype() == DType::f32) return run<FloatWords, float>(stream, args);
+  if (args.q.dtype() == DType::f16) return run<FloatWords, Float16>(stream, args);
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   if (use_bf16_dot && __builtin_cpu_supports("avx512bf16")) return run<Bf16Words, BFloat16>(stream, args);
 #endif
@@ -467,14 +523,12 @@ namespace weft::cpu {
 HWY_EXPORT(backward);
 
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args, AttentionOptions options) {
-  check_attention(args.shape, args.q, args.k, args.v, args.dropout);
-  for (const Tensor* t : {&args.dq, &args.dy, &args.y}) {
-    check(t->dtype() == args.q.dtype() && t->numel() == args.q.numel(),
-          "attention backward: dq, dy and y must be like q");
-  }
-  for (const Tensor* t : {&args.dk, &args.dv}) {
-    check(t->dtype() == args.k.dtype() && t->numel() == args.k.numel(),
-          "attention backward: dk and dv must be like k");
+  shapes::check_attention_backward(args);
+  check_cpu_can(args.shape, args.q);
+  if (args.shape.num_heads == 0) {
+    zero_rows(stream, args.dk, 0, args.k.dim(0));
+    zero_rows(stream, args.dv, 0, args.k.dim(0));
+    return;
   }
   HWY_DYNAMIC_DISPATCH(backward)(stream, args, options.use_bf16_dot);
 }

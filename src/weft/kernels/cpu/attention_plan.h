@@ -1,4 +1,4 @@
-// How attention is cut into tasks: lanes, the causal limit of each, and where sequences and scratch begin.
+// How attention is cut into tasks: lanes, the causal limit of each, and where spans and scratch begin.
 //
 // The query heads that share a key/value head are laid side by side: lane = query row * group + head in group. Lanes
 // are the columns of every tile, so a softmax never reduces across a vector, and one sequence being decoded still
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "weft/kernels/kernels.h"
+#include "weft/kernels/shape_checks.h"
 
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // AVX2 is the least this is built for on x86
@@ -16,24 +16,24 @@
 
 namespace weft::cpu {
 
-constexpr int64_t kMaxKeys = int64_t(1) << 24;  // of one sequence: dropout's index and f32 comparisons end there
-
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-struct AttentionSequence {
+// A span as seen by one key/value head; rows, lanes and keys are counted inside it. Comparisons of keys in f32 are
+// exact, since a sequence has at most shapes::kMaxKeys.
+struct SpanLanes {
   int64_t q_begin = 0, num_q = 0, k_begin = 0, num_k = 0;
+  int64_t first_query = 0, first_key = 0;
   int group = 1;
   bool causal = true;
 
-  AttentionSequence(const AttentionShape& s, int64_t i)
-      : q_begin(s.q_start[i]),
-        num_q(s.q_start[i + 1] - s.q_start[i]),
-        k_begin(s.k_start[i]),
-        num_k(s.k_start[i + 1] - s.k_start[i]),
-        group(s.num_heads / s.num_kv_heads),
-        causal(s.causal) {}
+  SpanLanes(const AttentionShape& s, int64_t i) : group(s.num_heads / s.num_kv_heads) {
+    const AttentionSpan& a = s.spans[i];
+    q_begin = a.q_begin, num_q = a.q_end - a.q_begin, k_begin = a.k_begin, num_k = a.k_end - a.k_begin;
+    first_query = a.first_query, first_key = a.first_key, causal = a.causal;
+  }
 
+  bool is_empty() const { return num_q == 0 || num_k == 0; }
   int64_t num_lanes() const { return num_q * group; }
   // A lane sees keys [0, limit(lane)).
   int64_t limit(int64_t lane) const {
@@ -79,38 +79,42 @@ class Arena {
   size_t used_ = 0;
 };
 
-// starts[i + 1] - starts[i] = how many of something sequence i has; which sequence the index falls into.
-inline int64_t find_sequence(const int64_t* starts, int64_t num_sequences, int64_t index) {
-  return std::upper_bound(starts, starts + num_sequences + 1, index) - starts - 1;
+// starts[i + 1] - starts[i] = how many of something span i has; which span the index falls into.
+inline int64_t find_span(const int64_t* starts, int64_t num_spans, int64_t index) {
+  return std::upper_bound(starts, starts + num_spans + 1, index) - starts - 1;
+}
+
+// Calls body(first, count) for the query rows that lie in no span, or in one without keys.
+template <class Body>
+void for_each_blind_rows(const AttentionShape& s, int64_t num_rows, Body&& body) {
+  int64_t row = 0;
+  for (int i = 0; i < s.num_spans; ++i) {
+    const AttentionSpan& a = s.spans[i];
+    if (a.k_begin == a.k_end || a.q_begin == a.q_end) continue;
+    if (a.q_begin > row) body(row, a.q_begin - row);
+    row = a.q_end;
+  }
+  if (num_rows > row) body(row, num_rows - row);
+}
+
+inline void zero_rows(Stream& stream, const Tensor& t, int64_t first, int64_t count) {
+  if (t.numel() == 0) return;
+  const size_t row_bytes = t.bytes() / size_t(t.dim(0));
+  auto* data = static_cast<std::byte*>(t.raw()) + size_t(first) * row_bytes;
+  stream.team().parallel_for(count, std::max<int64_t>(int64_t((256 << 10) / row_bytes), 1),
+                             [&](int64_t begin, int64_t end, int) {
+                               std::memset(data + size_t(begin) * row_bytes, 0, size_t(end - begin) * row_bytes);
+                             });
 }
 
 [[noreturn]] inline void throw_no_simd() {
   throw Error("attention on the CPU needs AVX2 or NEON, which this machine lacks: use the reference kernels");
 }
 
-// The arguments must make sense before any pointer is formed.
-inline void check_attention(const AttentionShape& s, const Tensor& q, const Tensor& k, const Tensor& v,
-                            const DropoutKey& dropout) {
-  check(s.num_kv_heads > 0 && s.num_heads > 0 && s.num_heads % s.num_kv_heads == 0 && s.head_dim > 0,
-        "attention: {} query heads of {} elements cannot share {} key/value heads", s.num_heads, s.head_dim,
-        s.num_kv_heads);
+inline void check_cpu_can(const AttentionShape& s, const Tensor& q) {
   check(s.scale > 0, "attention: the scale of the scores is {}, not above 0", s.scale);
-  check(dropout.p >= 0 && dropout.p < 1, "attention: dropout of {} is outside [0, 1)", dropout.p);
-  check(q.dtype() == DType::f32 || q.dtype() == DType::bf16, "attention on the CPU takes f32 or bf16, not {}",
-        name_of(q.dtype()));
-  check(k.dtype() == q.dtype() && v.dtype() == q.dtype(), "attention: q is {}, k {}, v {}", name_of(q.dtype()),
-        name_of(k.dtype()), name_of(v.dtype()));
-  const int64_t num_q = s.num_sequences ? s.q_start[s.num_sequences] : 0;
-  const int64_t num_k = s.num_sequences ? s.k_start[s.num_sequences] : 0;
-  check(q.numel() >= num_q * s.num_heads * s.head_dim && k.numel() >= num_k * s.num_kv_heads * s.head_dim &&
-            v.numel() == k.numel(),
-        "attention: q {}, k {}, v {} are too small for {} query and {} key rows", q.shape().to_string(),
-        k.shape().to_string(), v.shape().to_string(), num_q, num_k);
-  for (int i = 0; i < s.num_sequences; ++i) {
-    const AttentionSequence sequence(s, i);
-    check(sequence.num_q >= 0 && sequence.num_k >= 0 && sequence.num_k < kMaxKeys,
-          "attention: sequence {} has {} query and {} key rows", i, sequence.num_q, sequence.num_k);
-  }
+  check(q.dtype() == DType::f32 || q.dtype() == DType::bf16 || q.dtype() == DType::f16,
+        "attention on the CPU takes f32, bf16 or f16, not {}", name_of(q.dtype()));
 }
 
 }  // namespace weft::cpu

@@ -24,6 +24,7 @@ constexpr hn::ScalableTag<int32_t> di;
 constexpr hn::ScalableTag<uint32_t> du;
 constexpr hn::ScalableTag<uint16_t> du16;
 constexpr hn::Rebind<uint16_t, hn::ScalableTag<float>> du16_half;  // as many as there are floats
+constexpr hn::Rebind<hwy::float16_t, hn::ScalableTag<float>> df16_half;
 using V = hn::Vec<decltype(df)>;
 using VU = hn::Vec<decltype(du)>;
 constexpr int kWide = int(hn::MaxLanes(df));  // lanes of a vector
@@ -184,6 +185,12 @@ HWY_INLINE auto round_to_bf16(V x) {
   return hn::DemoteTo(du16_half, hn::BitCast(di, hn::ShiftRight<16>(bits)));
 }
 
+HWY_INLINE V promote_f16(const uint16_t* p) {
+  return hn::PromoteTo(df, hn::BitCast(df16_half, hn::LoadU(du16_half, p)));
+}
+
+HWY_INLINE auto round_to_f16(V x) { return hn::BitCast(du16_half, hn::DemoteTo(df16_half, x)); }
+
 // A vector of words from element `e` on of a row of `dim` elements; 0 past its end when it is the tail.
 template <class Op, bool kTail>
 HWY_INLINE V load_words(const float* row, int64_t e, int64_t dim) {
@@ -210,6 +217,16 @@ HWY_INLINE V load_words(const BFloat16* row, int64_t e, int64_t dim) {
   }
 }
 
+template <class Op, bool kTail>
+HWY_INLINE V load_words(const Float16* row, int64_t e, int64_t dim) {
+  static_assert(Op::kPerWord == 1, "f16 is multiplied in f32");
+  const auto* p = reinterpret_cast<const uint16_t*>(row) + e;
+  if constexpr (!kTail) return promote_f16(p);
+  uint16_t padded[kWide] = {};
+  if (e < dim) std::memcpy(padded, p, size_t(std::min<int64_t>(dim - e, kWide)) * sizeof(uint16_t));
+  return promote_f16(padded);
+}
+
 template <bool kTail>
 HWY_INLINE void store_floats(float* row, int64_t e, int64_t dim, V x) {
   if constexpr (!kTail) return hn::StoreU(x, df, row + e);
@@ -218,12 +235,18 @@ HWY_INLINE void store_floats(float* row, int64_t e, int64_t dim, V x) {
   if (e < dim) std::memcpy(row + e, padded, size_t(std::min<int64_t>(dim - e, kWide)) * sizeof(float));
 }
 
-template <bool kTail>
-HWY_INLINE void store_floats(BFloat16* row, int64_t e, int64_t dim, V x) {
+template <bool kTail, class E>
+HWY_INLINE void store_floats(E* row, int64_t e, int64_t dim, V x) {
   auto* p = reinterpret_cast<uint16_t*>(row) + e;
-  if constexpr (!kTail) return hn::StoreU(round_to_bf16(x), du16_half, p);
+  const auto bits = [&] {
+    if constexpr (std::is_same_v<E, BFloat16>)
+      return round_to_bf16(x);
+    else
+      return round_to_f16(x);
+  }();
+  if constexpr (!kTail) return hn::StoreU(bits, du16_half, p);
   uint16_t padded[kWide];
-  hn::StoreU(round_to_bf16(x), du16_half, padded);
+  hn::StoreU(bits, du16_half, padded);
   if (e < dim) std::memcpy(p, padded, size_t(std::min<int64_t>(dim - e, kWide)) * sizeof(uint16_t));
 }
 
@@ -376,12 +399,14 @@ struct DropoutLanes {
   uint32_t* high = nullptr;
 };
 
-inline void set_dropout_lanes(DropoutLanes lanes, const DropoutKey& key, const AttentionSequence& s, int num_heads,
-                              int first_head, int64_t first, int64_t count) {
+inline void set_dropout_lanes(DropoutLanes lanes, const AttentionShape& shape, const SpanLanes& s, int kv_head,
+                              int64_t first, int64_t count) {
+  const auto total_heads = uint64_t(shape.total_heads ? shape.total_heads : shape.num_heads);
+  const int64_t first_head = shape.first_head + kv_head * s.group;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t lane = first + i;
-    const uint64_t row = key.first + uint64_t(s.q_begin + lane / s.group);
-    const uint64_t index = (row * uint64_t(num_heads) + uint64_t(first_head + lane % s.group)) << 24;
+    const auto row = uint64_t(s.first_query + lane / s.group), head = uint64_t(first_head + lane % s.group);
+    const uint64_t index = ((row * total_heads + head) << 24) + uint64_t(s.first_key);
     lanes.low[i] = uint32_t(index), lanes.high[i] = uint32_t(index >> 32);
   }
 }

@@ -13,6 +13,10 @@ void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpos
 void attention(Stream&, const AttentionArgs&);
 void attention_backward(Stream&, const AttentionBackwardArgs&);
 
+// partial_results.cpp
+void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
+void accumulate(Stream&, const Tensor& sum, const Tensor& x);
+
 // rope.cpp
 void rope(Stream&, const RopeArgs&);
 

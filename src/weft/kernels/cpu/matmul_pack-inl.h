@@ -48,6 +48,7 @@ HWY_INLINE void fetch(const std::byte* p, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
 }
 
+constexpr int64_t kLinesAhead = 4;  // of more rows at once than the hardware follows
 constexpr int64_t kRowsAhead = 16;  // of short rows far apart, which the hardware does not foresee
 
 // ---- a ----
@@ -134,6 +135,7 @@ HWY_INLINE void pack_panel_transposed(DType type, const std::byte* b, int64_t k,
     const int64_t s1 = std::min(whole, s0 + kBlock);
     for (int64_t c = 0; c + 4 <= cols && row_bytes % 4 == 0; c += 4) {
       const auto* in = reinterpret_cast<const uint32_t*>(b + c * row_bytes) + step;
+      for (int64_t i = 0; i < 4; ++i) __builtin_prefetch(in + s0 + kLinesAhead * kBlock + i * row_bytes / 4);
       for (int64_t s = s0; s < s1; s += 4) transpose_4x4(in + s, row_bytes / 4, out + s * kPanelCols + c, kPanelCols);
     }
   }

@@ -47,6 +47,8 @@ void rotate(Stream& stream, const RopeArgs& args) {
   stream.team().parallel_for(args.x.dim(0), grain, [&](int64_t begin, int64_t end, int) {
     if (args.x.dtype() == DType::f32) {
       rotate_rows<float>(args, begin, end);
+    } else if (args.x.dtype() == DType::f16) {
+      rotate_rows<Float16>(args, begin, end);
     } else {
       rotate_rows<BFloat16>(args, begin, end);
     }
@@ -65,7 +67,8 @@ HWY_EXPORT(rotate);
 
 void rope(Stream& stream, const RopeArgs& args) {
   const DType type = args.x.dtype();
-  check(type == DType::f32 || type == DType::bf16, "rope on the CPU takes f32 or bf16, not {}", name_of(type));
+  check(type == DType::f32 || type == DType::bf16 || type == DType::f16,
+        "rope on the CPU takes f32, bf16 or f16, not {}", name_of(type));
   check(args.x.shape().rank() == 3 && args.cos.shape().rank() == 2 && args.cos.shape() == args.sin.shape() &&
             2 * args.cos.dim(1) <= args.x.dim(2),
         "rope: tables of {} and {} do not fit x of {}", args.cos.shape().to_string(), args.sin.shape().to_string(),

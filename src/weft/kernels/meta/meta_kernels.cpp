@@ -15,6 +15,7 @@ constexpr double kActivationFlops = 8;
 constexpr double kActivationSlopeFlops = 12;
 constexpr double kSoftmaxFlops = 5;          // scale, maximum, subtract, exponential, sum
 constexpr double kSoftmaxBackwardFlops = 6;  // scale, subtract, exponential, then p * (dp - sum) * scale
+constexpr double kMergeFlops = 8;            // per row and head: maximum, three exponentials and a logarithm
 constexpr double kDropoutFlops = 2;
 constexpr double kRopeFlops = 3;  // 6 per pair
 constexpr double kRmsNormFlops = 4;
@@ -67,19 +68,21 @@ void pack_matmul_b(Stream& stream, const Tensor& packed, const Tensor& b, bool) 
 // Pairs of a query row and a key row it sees, of one head.
 double visible_pairs(const AttentionShape& s) {
   double pairs = 0;
-  for (int i = 0; i < s.num_sequences; ++i) {
-    const int64_t queries = s.q_start[i + 1] - s.q_start[i], keys = s.k_start[i + 1] - s.k_start[i];
+  for (int i = 0; i < s.num_spans; ++i) {
+    const AttentionSpan& a = s.spans[i];
+    const int64_t queries = a.q_end - a.q_begin, keys = a.k_end - a.k_begin;
     // With `causal` the last n = min(queries, keys) query rows see keys, keys - 1, ... of them.
     const int64_t n = std::min(queries, keys);
-    pairs += s.causal ? double(n) * double(2 * keys - n + 1) / 2 : double(queries) * double(keys);
+    pairs += a.causal ? double(n) * double(2 * keys - n + 1) / 2 : double(queries) * double(keys);
   }
   return pairs;
 }
 
-// Only the key rows that belong to a sequence are read.
+// Only the key rows that belong to a span are read.
 double key_bytes(const AttentionShape& s, const Tensor& k) {
-  const double rows = double(s.k_start[s.num_sequences] - s.k_start[0]);
-  return rows * s.num_kv_heads * s.head_dim * double(size_of(k.dtype()));
+  int64_t rows = 0;
+  for (int i = 0; i < s.num_spans; ++i) rows += s.spans[i].k_end - s.spans[i].k_begin;
+  return double(std::min(rows, k.dim(0))) * s.num_kv_heads * s.head_dim * double(size_of(k.dtype()));
 }
 
 void attention(Stream& stream, const AttentionArgs& args) {
@@ -98,6 +101,12 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   count(stream, visible_pairs(s) * s.num_heads * per_pair + 2 * elements(args.q), args.dq, args.dk, args.dv, args.dy,
         args.y, args.lse, args.q);
   stream.cost.bytes += 2 * key_bytes(s, args.k);
+}
+
+void attention_merge(Stream& stream, const Tensor& acc, const Tensor& acc_lse, const Tensor& part,
+                     const Tensor& part_lse) {
+  shapes::check_attention_merge(acc, acc_lse, part, part_lse);
+  count(stream, 3 * elements(acc) + kMergeFlops * elements(acc_lse), acc, acc, acc_lse, acc_lse, part, part_lse);
 }
 
 void rope(Stream& stream, const RopeArgs& args) {
@@ -223,6 +232,11 @@ void add(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
   count(stream, elements(y), y, a, b);
 }
 
+void accumulate(Stream& stream, const Tensor& sum, const Tensor& x) {
+  shapes::check_accumulate(sum, x);
+  count(stream, elements(sum), sum, sum, x);
+}
+
 void scale(Stream& stream, const Tensor& y, const Tensor& x, float) {
   shapes::check_alike("scale", {{"x", x}, {"y", y}});
   count(stream, elements(y), y, x);
@@ -266,6 +280,7 @@ const Kernels& meta_kernels() {
       .pack_matmul_b = pack_matmul_b,
       .attention = attention,
       .attention_backward = attention_backward,
+      .attention_merge = attention_merge,
       .rope = rope,
       .norm = norm,
       .norm_backward = norm_backward,
@@ -285,6 +300,7 @@ const Kernels& meta_kernels() {
       .combine_rows = combine_rows,
       .combine_rows_backward = combine_rows_backward,
       .add = add,
+      .accumulate = accumulate,
       .scale = scale,
       .convert = convert,
       .fill = fill,

@@ -1,4 +1,4 @@
-// Attention over packed sequences, with the whole row of probabilities in hand.
+// Attention over spans of packed sequences, with the whole row of probabilities in hand; joining of parts.
 #include <cmath>
 #include <limits>
 
@@ -10,22 +10,26 @@ namespace {
 
 // One query row of one head, and the keys it sees.
 struct Row {
-  size_t query;     // row of q
-  size_t head;      // of q
-  size_t kv_head;   // of k and v
-  size_t key;       // row of k where the sequence begins
-  size_t num_keys;  // visible ones
+  size_t query;      // row of q
+  size_t head;       // of q
+  size_t kv_head;    // of k and v
+  size_t key;        // row of k where the span begins
+  size_t num_keys;   // visible ones
+  uint64_t dropout;  // index of the first key's element
 };
 
 void for_each_row(const AttentionShape& s, FunctionRef<void(const Row&)> body) {
-  const int heads_per_kv_head = s.num_heads / s.num_kv_heads;
-  for (int sequence = 0; sequence < s.num_sequences; ++sequence) {
-    const int32_t q_begin = s.q_start[sequence], q_end = s.q_start[sequence + 1];
-    const int32_t k_begin = s.k_start[sequence], k_end = s.k_start[sequence + 1];
-    for (int32_t q = q_begin; q < q_end; ++q)
-      for (int head = 0; head < s.num_heads; ++head)
-        body({size_t(q), size_t(head), size_t(head / heads_per_kv_head), size_t(k_begin),
-              size_t(shapes::num_visible_keys(s.causal, q - q_begin, q_end - q_begin, k_end - k_begin))});
+  const int heads_per_kv_head = s.num_kv_heads ? s.num_heads / s.num_kv_heads : 1;
+  const auto total_heads = uint64_t(s.total_heads ? s.total_heads : s.num_heads);
+  for (int i = 0; i < s.num_spans; ++i) {
+    const AttentionSpan& a = s.spans[i];
+    for (int32_t q = a.q_begin; q < a.q_end; ++q)
+      for (int head = 0; head < s.num_heads; ++head) {
+        const uint64_t query = uint64_t(a.first_query + q - a.q_begin);
+        body({size_t(q), size_t(head), size_t(head / heads_per_kv_head), size_t(a.k_begin),
+              size_t(shapes::num_visible_keys(a.causal, q - a.q_begin, a.q_end - a.q_begin, a.k_end - a.k_begin)),
+              ((query * total_heads + uint64_t(s.first_head + head)) << 24) + uint64_t(a.first_key)});
+      }
   }
 }
 
@@ -51,13 +55,12 @@ struct Layout {
   size_t q(const Row& row) const { return (row.query * num_heads + row.head) * head_dim; }
   size_t k(const Row& row, size_t j) const { return ((row.key + j) * num_kv_heads + row.kv_head) * head_dim; }
   size_t lse(const Row& row) const { return row.head * num_queries + row.query; }
-  uint64_t dropout(const Row& row, size_t j, const DropoutKey& key) const {
-    return ((key.first + row.query) * num_heads + row.head) * (uint64_t(1) << 24) + j;
-  }
 };
 
+constexpr double kNothing = -std::numeric_limits<double>::infinity();  // log-sum-exp over no keys
+
 double log_sum_exp(const std::vector<double>& scores) {
-  double highest = -std::numeric_limits<double>::infinity();
+  double highest = kNothing;
   for (const double score : scores) highest = std::max(highest, score);
   if (scores.empty()) return highest;
   double sum = 0;
@@ -71,7 +74,7 @@ void attention(Stream&, const AttentionArgs& args) {
   shapes::check_attention(args);
   const Layout at(args.shape, args.q.dim(0));
   const std::vector<double> q = load(args.q), k = load(args.k), v = load(args.v);
-  std::vector<double> y(q.size(), 0.0), lse(at.num_heads * at.num_queries), scores;
+  std::vector<double> y(q.size(), 0.0), lse(at.num_heads * at.num_queries, kNothing), scores;
   for_each_row(args.shape, [&](const Row& row) {
     scores.resize(row.num_keys);
     for (size_t j = 0; j < row.num_keys; ++j)
@@ -79,8 +82,7 @@ void attention(Stream&, const AttentionArgs& args) {
     lse[at.lse(row)] = log_sum_exp(scores);
     for (size_t j = 0; j < row.num_keys; ++j) {
       const double p = std::exp(scores[j] - lse[at.lse(row)]);
-      add_scaled(&y[at.q(row)], p * dropout_factor(args.dropout, at.dropout(row, j, args.dropout)), &v[at.k(row, j)],
-                 at.head_dim);
+      add_scaled(&y[at.q(row)], p * dropout_factor(args.dropout, row.dropout + j), &v[at.k(row, j)], at.head_dim);
     }
   });
   store(args.y, y);
@@ -99,11 +101,12 @@ void attention_backward(Stream&, const AttentionBackwardArgs& args) {
   std::vector<double> dq(q.size(), 0.0), dk(k.size(), 0.0), dv(v.size(), 0.0);
   for_each_row(args.shape, [&](const Row& row) {
     const size_t q_at = at.q(row);
+    if (lse[at.lse(row)] == kNothing) return;
     const double sum_p_dp = dot(&dy[q_at], &y[q_at], at.head_dim);
     for (size_t j = 0; j < row.num_keys; ++j) {
       const size_t k_at = at.k(row, j);
       const double p = std::exp(scale_of_scores * dot(&q[q_at], &k[k_at], at.head_dim) - lse[at.lse(row)]);
-      const double mask = dropout_factor(args.dropout, at.dropout(row, j, args.dropout));
+      const double mask = dropout_factor(args.dropout, row.dropout + j);
       const double ds = p * (mask * dot(&dy[q_at], &v[k_at], at.head_dim) - sum_p_dp) * scale_of_scores;
       add_scaled(&dv[k_at], p * mask, &dy[q_at], at.head_dim);
       add_scaled(&dq[q_at], ds, &k[k_at], at.head_dim);
@@ -113,6 +116,25 @@ void attention_backward(Stream&, const AttentionBackwardArgs& args) {
   store(args.dq, dq);
   store(args.dk, dk);
   store(args.dv, dv);
+}
+
+void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse) {
+  shapes::check_attention_merge(acc, acc_lse, part, part_lse);
+  const auto tokens = size_t(part.dim(0)), heads = size_t(part.dim(1)), dim = size_t(part.dim(2));
+  std::vector<double> y = load(acc), lse = load(acc_lse);
+  const std::vector<double> y2 = load(part), lse2 = load(part_lse);
+  for (size_t head = 0; head < heads; ++head)
+    for (size_t t = 0; t < tokens; ++t) {
+      double& here = lse[head * tokens + t];
+      const double there = lse2[head * tokens + t], all = log_sum_exp({here, there});
+      if (there == kNothing) continue;
+      const double keep = std::exp(here - all), take = std::exp(there - all);
+      for (size_t i = (t * heads + head) * dim; i < (t * heads + head + 1) * dim; ++i)
+        y[i] = keep * y[i] + take * y2[i];
+      here = all;
+    }
+  store(acc, y);
+  store(acc_lse, lse);
 }
 
 }  // namespace weft::reference

@@ -12,6 +12,14 @@ void add(Stream&, const Tensor& y, const Tensor& a, const Tensor& b) {
   store(y, values);
 }
 
+void accumulate(Stream&, const Tensor& sum, const Tensor& x) {
+  shapes::check_accumulate(sum, x);
+  const std::vector<double> other = load(x);
+  std::vector<double> values = load(sum);
+  for (size_t i = 0; i < values.size(); ++i) values[i] += other[i];
+  store(sum, values);
+}
+
 void scale(Stream&, const Tensor& y, const Tensor& x, float factor) {
   shapes::check_alike("scale", {{"x", x}, {"y", y}});
   std::vector<double> values = load(x);

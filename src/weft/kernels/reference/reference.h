@@ -27,6 +27,7 @@ void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpos
 // attention.cpp
 void attention(Stream&, const AttentionArgs&);
 void attention_backward(Stream&, const AttentionBackwardArgs&);
+void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 
 // rope.cpp
 void rope(Stream&, const RopeArgs&);
@@ -68,6 +69,7 @@ void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, co
 
 // elementwise.cpp
 void add(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
+void accumulate(Stream&, const Tensor& sum, const Tensor& x);
 void scale(Stream&, const Tensor& y, const Tensor& x, float factor);
 void convert(Stream&, const Tensor& y, const Tensor& x);
 void fill(Stream&, const Tensor& y, float value);

@@ -12,10 +12,10 @@ void Route::begin(int64_t num_tokens, int64_t k, int64_t num_experts, std::span<
   experts_.resize(size_t(num_tokens * k));
   rows_.assign(size_t(num_tokens), 0);
   if (spans.empty() || seq_len == 0) return;
-  const int64_t first_row = spans.front().first / seq_len;
+  const int64_t first_row = spans.front().first_token / seq_len;
   for (const TokenSpan& s : spans)
     for (int64_t i = 0; i < s.count; ++i) {
-      const int64_t row = (s.first + i) / seq_len - first_row;
+      const int64_t row = (s.first_token + i) / seq_len - first_row;
       rows_[size_t(s.begin + i)] = int32_t(row);
       num_rows_ = std::max(num_rows_, row + 1);
     }

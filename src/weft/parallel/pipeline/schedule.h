@@ -52,7 +52,10 @@ struct PipelineShape {
 };
 
 // Messages between ranks follow from the actions: the forward of a stage sends its result to the rank of the next
-// stage, the input half of a backward (or both halves in one) to the rank of the stage before.
+// stage, the input half of a backward (or both halves in one) to the rank of the stage before; none is sent between
+// stages of one rank. Sends must not wait for their receiver: only gpipe would survive that. The messages for one
+// stage in one direction are taken in the order in which they are sent, those of a pair of ranks may not be (zbv,
+// dualpipe_v), so a tag says stage and direction.
 class Schedule {
  public:
   // One list for each rank, in the order in which it is run.

@@ -1,0 +1,132 @@
+// weft verify: proves meshes equal to one rank.
+#include "weft/train/verify.h"
+
+#include "command.h"
+#include "mesh_options.h"
+#include "weft/base/file.h"
+#include "weft/comm/mpi/mpi.h"
+#include "weft/comm/run_world.h"
+#include "weft/comm/single/single.h"
+#include "weft/data/batches.h"
+#include "weft/train/launch.h"
+
+namespace weft::app {
+namespace {
+
+struct Options {
+  std::string recipe;
+  std::vector<std::string> meshes;
+  MeshOptions mesh;
+  int steps = 3;
+  double tolerance = 0;
+  Output output;
+};
+
+Recipe recipe_of(const Options& o, const std::vector<std::string>& overrides, const std::string& mesh) {
+  Toml toml = Toml::load(o.recipe);
+  toml.apply(overrides);
+  o.mesh.apply_to(toml);
+  MeshOptions::apply_spec(toml, mesh);
+  return read_recipe(toml);
+}
+
+Recipe on_one_rank(Recipe recipe) {
+  recipe.mesh = {};
+  recipe.train.recompute = {};
+  recipe.train.accumulation = recipe.train.global_batch / recipe.train.micro_batch;
+  return recipe;
+}
+
+nlohmann::json row_of(const std::string& mesh, const TrainedRun& run, const Difference& d, double tolerance) {
+  return {{"mesh", mesh},
+          {"ranks", run.peak_bytes.size()},
+          {"loss", d.loss},
+          {"gradient", d.gradient},
+          {"gradient_name", d.gradient_name},
+          {"weight", d.weight},
+          {"weight_name", d.weight_name},
+          {"tolerance", tolerance},
+          {"peak_bytes", run.peak_bytes},
+          {"sent_bytes", run.sent_bytes},
+          {"pass", d.is_within(tolerance)}};
+}
+
+void print_row(const Output& output, const std::string& mesh, const TrainedRun& run, const Difference& d,
+               double tolerance) {
+  std::string sent;
+  for (const auto& [group, bytes] : run.sent_bytes)
+    sent += fmt::format("{}{} {}", sent.empty() ? "" : ", ", group, human_bytes(uint64_t(bytes)));
+  const int64_t peak = *std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
+  output.text(fmt::format(
+      "{:<4} {:<32} loss {:.1e}  gradient {:.1e} ({})  weight {:.1e} ({})  peak {} a rank  sent a step: {}",
+      d.is_within(tolerance) ? "pass" : "FAIL", mesh, d.loss, d.gradient, d.gradient_name, d.weight, d.weight_name,
+      human_bytes(uint64_t(peak)), sent.empty() ? "nothing" : sent));
+}
+
+void verify(const Options& o, const std::vector<std::string>& overrides) {
+  if (launched_by_mpi() && o.meshes.size() > 1)
+    throw UsageError("a launcher's processes form one mesh: give one --mesh");
+  Recipe one = on_one_rank(recipe_of(o, overrides, o.meshes[0]));
+  const Dataset dataset = open_data(one);
+  set_vocab(one, dataset.tokenizer->vocab_size());
+  const Batches batches(dataset.train, {.seq_len = int32_t(one.train.seq_len),
+                                        .global_batch = int32_t(one.train.global_batch),
+                                        .seed = one.train.seed,
+                                        .documents = one.data.documents});
+  make_comparable(one, batches);
+  const auto alone = make_single_communicator();
+  const TrainedRun want = train_some(one, batches, *alone, o.steps, usable_cores());
+  const double tolerance = o.tolerance > 0 ? o.tolerance : tolerance_of(one.train.precision);
+  bool all_pass = true;
+  for (const std::string& mesh : o.meshes) {
+    Recipe recipe = recipe_of(o, overrides, mesh);
+    set_vocab(recipe, dataset.tokenizer->vocab_size());
+    if (recipe.train.global_batch != one.train.global_batch)
+      throw UsageError("--mesh {}: train.global_batch is {} there and {} on one rank: write it in the recipe", mesh,
+                       recipe.train.global_batch, one.train.global_batch);
+    recipe.optimizer = one.optimizer;
+    TrainedRun got;
+    bool speaks = true;
+    const int threads = std::max(1, usable_cores() / recipe.mesh.size());
+    run_world(recipe.mesh.size(),
+              [&](Communicator& world) {
+                TrainedRun mine = train_some(recipe, batches, world, o.steps, threads);
+                if (world.rank() == 0)
+                  got = std::move(mine);
+                else if (launched_by_mpi())
+                  speaks = false;
+              },
+              {.timeout = std::chrono::seconds(recipe.mesh.timeout_s)});
+    if (!speaks) continue;
+    const Difference d = difference(got, want);
+    all_pass &= d.is_within(tolerance);
+    o.output.json(row_of(mesh, got, d, tolerance));
+    if (!o.output.is_json()) print_row(o.output, mesh, got, d, tolerance);
+  }
+  if (!all_pass) throw Error("a mesh differs from one rank by more than {:g}", tolerance);
+}
+
+}  // namespace
+
+void add_verify(CLI::App& program) {
+  const auto o = std::make_shared<Options>();
+  CLI::App* c =
+      program.add_subcommand("verify", "Prove meshes equal to one rank: loss, every gradient, updated weights");
+  c->add_option("RECIPE", o->recipe, "A TOML file")->required();
+  c->add_option("--mesh", o->meshes, "Axes and sizes, and other keys of [mesh], as in dp=2,tp=2,zero=3")
+      ->required()
+      ->allow_extra_args(false);
+  o->mesh.add_to(*c);
+  c->add_option("--steps", o->steps, "Steps to train")->capture_default_str()->check(CLI::Range(1, 1000));
+  c->add_option("--tolerance", o->tolerance, "Relative; default: 1e-5 for fp32, 2e-2 for bf16 and fp16");
+  o->output.add_option(*c);
+  c->allow_extras();
+  c->footer(
+      "The learning rate is held constant and optimizer.eps is raised to the size of the gradients, so that "
+      "rounding\n"
+      "errors stay rounding errors. Relative differences are those of the worst element.\n"
+      "Example: weft verify recipes/quickstart.toml --mesh dp=2 --mesh tp=2,pp=2 --mesh dp=2,tp=2,zero=3");
+  c->callback([o, c] { verify(*o, c->remaining()); });
+}
+
+}  // namespace weft::app

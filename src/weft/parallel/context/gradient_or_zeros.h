@@ -1,0 +1,14 @@
+// gradient_or_zeros: what a collective op's backward goes on with when nothing used its output on this rank.
+#pragma once
+#include "weft/autograd/context.h"
+
+namespace weft {
+
+inline Tensor gradient_or_zeros(Context& context, const Tensor& dy, const Tensor& y) {
+  if (dy) return dy;
+  Tensor zeros = context.empty_like(y);
+  context.kernels.fill(context.stream, zeros, 0);
+  return zeros;
+}
+
+}  // namespace weft

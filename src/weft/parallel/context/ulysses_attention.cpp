@@ -1,0 +1,60 @@
+// Ulysses attention: one call of the kernel for every run of heads.
+#include "weft/parallel/context/ulysses_attention.h"
+
+#include "weft/parallel/context/gradient_or_zeros.h"
+
+namespace weft {
+
+AttentionShape UlyssesAttentionOp::shape(const HeadRun& run, const HeadTrade::Three& tensors) const {
+  AttentionShape s = call.shape(tensors[0], tensors[1], call.plan.whole());
+  s.total_heads = call.total_heads ? call.total_heads : int(heads);
+  s.first_head = call.first_head + int(run.first_head);
+  return s;
+}
+
+Tensor UlyssesAttentionOp::forward(Context& context, const Tensor& q, const Tensor& k, const Tensor& v) {
+  heads = q.dim(1), kv_heads = k.dim(1);
+  const HeadTrade trade(call, heads, kv_heads);
+  const HeadRuns runs = trade.runs();
+  qkv = trade.to_heads(context, {q, k, v}, true);
+  for (int i = 0; i < runs.count; ++i) {
+    const HeadTrade::Three& in = qkv[size_t(i)];
+    HeadTrade::Three& out = y_and_lse[size_t(i)];
+    out[0] = context.empty_like(in[0]);
+    if (context.tape) out[1] = context.empty(Context::wide(q.dtype()), {in[0].dim(1), in[0].dim(0)});
+    context.kernels.attention(context.stream, {.y = out[0],
+                                               .lse = out[1],
+                                               .q = in[0],
+                                               .k = in[1],
+                                               .v = in[2],
+                                               .shape = shape(runs[i], in),
+                                               .dropout = call.dropout});
+  }
+  return y = trade.to_tokens(context, y_and_lse, false, q.dtype(), q.dim(2))[0];
+}
+
+std::array<Tensor, 3> UlyssesAttentionOp::backward(Context& context, const Tensor& dy_in) {
+  const HeadTrade trade(call, heads, kv_heads);
+  const HeadRuns runs = trade.runs();
+  const HeadTrade::Runs dy = trade.to_heads(context, {gradient_or_zeros(context, dy_in, y)}, false);
+  HeadTrade::Runs gradients;
+  for (int i = 0; i < runs.count; ++i) {
+    const HeadTrade::Three& in = qkv[size_t(i)];
+    HeadTrade::Three& d = gradients[size_t(i)];
+    for (size_t j = 0; j < 3; ++j) d[j] = context.empty_like(in[j]);
+    context.kernels.attention_backward(context.stream, {.dq = d[0],
+                                                        .dk = d[1],
+                                                        .dv = d[2],
+                                                        .dy = dy[size_t(i)][0],
+                                                        .y = y_and_lse[size_t(i)][0],
+                                                        .lse = y_and_lse[size_t(i)][1],
+                                                        .q = in[0],
+                                                        .k = in[1],
+                                                        .v = in[2],
+                                                        .shape = shape(runs[i], in),
+                                                        .dropout = call.dropout});
+  }
+  return trade.to_tokens(context, gradients, true, y.dtype(), y.dim(2));
+}
+
+}  // namespace weft

@@ -1,0 +1,123 @@
+// verify: a short run, and the comparison of two.
+#include "weft/train/verify.h"
+
+#include <cmath>
+
+#include "weft/comm/single/single.h"
+#include "weft/train/trainer.h"
+#include "weft/train/whole_tensors.h"
+
+namespace weft {
+namespace {
+
+// Every group's bytes of one step, the most over all ranks.
+void add_sent(const Mesh& mesh, int steps, TrainedRun& run) {
+  Allocator memory;
+  const Tensor bytes = memory.empty(DType::i64, {1});
+  for (const Communicator* group : mesh.groups()) {
+    *bytes.data<int64_t>() = group->stats().bytes_sent / steps;
+    mesh.world().all_reduce(bytes, Reduction::max);
+    if (*bytes.data<int64_t>() > 0) run.sent_bytes[std::string(group->label())] = *bytes.data<int64_t>();
+  }
+}
+
+void add_peaks(Communicator& world, int64_t peak, TrainedRun& run) {
+  Allocator memory;
+  const Tensor all = memory.empty(DType::i64, {world.size()});
+  const Tensor mine = all.slice_rows(world.rank(), 1);
+  *mine.data<int64_t>() = peak;
+  world.all_gather(all, mine);
+  run.peak_bytes.assign(all.data<int64_t>(), all.data<int64_t>() + world.size());
+}
+
+void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run) {
+  const auto owned = trainer.optimizer().owned();
+  WholeTensors whole(recipe, trainer.mesh(), owned);
+  const std::vector<Tensor> gradients = gradients_of(owned), masters = masters_of(owned);
+  const bool keeps = trainer.mesh().world().rank() == 0;
+  for (const auto& info : whole.all()) {
+    const auto take = [&](std::span<const Tensor> parts, std::vector<std::vector<float>>& into) {
+      const Tensor t = whole.gather(info, parts);
+      if (keeps) into.emplace_back(t.data<float>(), t.data<float>() + t.numel());
+    };
+    take(gradients, run.gradients);
+    take(masters, run.weights);
+    if (keeps) run.names.push_back(info.name);
+  }
+}
+
+double largest_of(const std::vector<float>& x) {
+  double most = 0;
+  for (const float v : x) most = std::max(most, std::abs(double(v)));
+  return most;
+}
+
+struct Worst {
+  double value = 0;
+  std::string name;
+};
+Worst worst_of(const std::vector<std::vector<float>>& got, const std::vector<std::vector<float>>& want,
+               const std::vector<std::string>& names) {
+  double most = 1e-30;
+  for (const auto& t : want) most = std::max(most, largest_of(t));
+  Worst worst;
+  for (size_t p = 0; p < want.size(); ++p) {
+    const double scale = std::max(largest_of(want[p]), 1e-3 * most);
+    for (size_t i = 0; i < want[p].size(); ++i) {
+      const double d = std::abs(double(got[p][i]) - double(want[p][i])) / scale;
+      if (d > worst.value || !std::isfinite(d)) worst = {std::isfinite(d) ? d : INFINITY, names[p]};
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communicator& world, int steps, int threads) {
+  ThreadTeam team(threads);
+  Allocator memory;
+  Stream stream(team, memory);
+  Context context{cpu_kernels(), stream};
+  Trainer trainer(context, world, recipe, batches);
+  TrainedRun run;
+  for (int i = 0; i < steps; ++i) {
+    const StepResult r = trainer.step();
+    run.losses.push_back(r.loss), run.grad_norms.push_back(r.grad_norm);
+  }
+  add_sent(trainer.mesh(), steps, run);
+  add_peaks(world, memory.stats().peak_bytes, run);
+  add_tensors(recipe, trainer, run);
+  return run;
+}
+
+void make_comparable(Recipe& recipe, const BatchSource& batches) {
+  LrSchedule& s = recipe.optimizer.schedule;
+  s.decay = Decay::constant, s.warmup = 0;
+  Recipe one = recipe;
+  one.mesh = {};
+  one.train.micro_batch = one.train.global_batch, one.train.accumulation = 1;
+  const auto alone = make_single_communicator();
+  const double norm = train_some(one, batches, *alone, 1, 1).grad_norms[0];
+  const double rms = norm / std::sqrt(double(recipe.model.num_params()));
+  recipe.optimizer.adamw.eps = std::max(recipe.optimizer.adamw.eps, rms);
+}
+
+Difference difference(const TrainedRun& got, const TrainedRun& want) {
+  check(got.names == want.names && got.losses.size() == want.losses.size(), "the runs are of different models");
+  Difference d;
+  for (size_t i = 0; i < want.losses.size(); ++i) {
+    const auto relative = [](double a, double b) { return std::abs(a - b) / std::max(std::abs(b), 1e-30); };
+    d.loss = std::max(d.loss, relative(got.losses[i], want.losses[i]));
+    d.gradient = std::max(d.gradient, relative(got.grad_norms[i], want.grad_norms[i]));
+    if (d.gradient > 0) d.gradient_name = "the global norm";
+  }
+  const Worst gradient = worst_of(got.gradients, want.gradients, want.names);
+  if (gradient.value >= d.gradient) d.gradient = gradient.value, d.gradient_name = gradient.name;
+  const Worst weight = worst_of(got.weights, want.weights, want.names);
+  d.weight = weight.value, d.weight_name = weight.name;
+  return d;
+}
+
+double tolerance_of(Precision precision) { return precision == Precision::fp32 ? 1e-5 : 2e-2; }
+
+}  // namespace weft

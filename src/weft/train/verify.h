@@ -1,0 +1,42 @@
+// verify: proves a mesh equal to one rank: the loss, every gradient and the updated weights.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "weft/comm/communicator.h"
+#include "weft/data/batch_source.h"
+#include "weft/train/recipe.h"
+
+namespace weft {
+
+// What some steps of training leave behind, put together from all ranks.
+struct TrainedRun {
+  std::vector<double> losses, grad_norms;              // by step
+  std::vector<std::string> names;                      // of the parameters
+  std::vector<std::vector<float>> gradients, weights;  // after the last step
+  std::vector<int64_t> peak_bytes;                     // by rank
+  std::map<std::string, int64_t> sent_bytes;           // by group of ranks: the most that one rank sent in a step
+};
+
+// Collective over `world`, which is the recipe's mesh. The result is complete on rank 0.
+TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communicator& world, int steps, int threads);
+
+// Adam divides by the size of a gradient, so where that is all but zero, rounding errors become whole steps. A run to
+// be compared takes an epsilon no less than the root mean square of the gradients, and a constant learning rate.
+void make_comparable(Recipe& recipe, const BatchSource& batches);
+
+struct Difference {
+  double loss = 0, gradient = 0, weight = 0;  // the largest relative ones, over all steps
+  std::string gradient_name, weight_name;     // of which parameter
+  bool is_within(double tolerance) const { return loss <= tolerance && gradient <= tolerance && weight <= tolerance; }
+};
+
+// A tensor's difference is that of its worst element, relative to its largest element, or to a thousandth of the
+// largest of all tensors where that is more: a gradient that is zero but for rounding differs by all of itself.
+Difference difference(const TrainedRun& got, const TrainedRun& one_rank);
+
+// What a precision allows: 1e-5 for fp32, 2e-2 for bf16 and fp16.
+double tolerance_of(Precision precision);
+
+}  // namespace weft
