@@ -2,7 +2,7 @@
 //
 // Conventions, for every entry:
 //  - outputs come first; tensors are contiguous and row-major; shapes use the letters of docs/notation.md
-//    (T tokens, H hidden, N query heads, K key/value heads, D head dim, F ffn, V vocab);
+//    (T tokens, H hidden, N query heads, K key/value heads, D head dim, F ffn, E experts, V vocab);
 //  - "x" tensors are f32, bf16 or f16 (the `reference` table also takes f64); statistics, losses, gradients of
 //    parameters and optimizer state are f32 (f64 where everything is f64); sums accumulate in f32 or wider;
 //  - an empty Tensor means "not wanted" where a comment says optional;
@@ -144,6 +144,46 @@ struct TableRows {
   }
 };
 
+// How a router's logits choose experts and weigh them.
+enum class RouterGate : uint8_t { softmax, sigmoid };
+struct RouteRule {
+  RouterGate gate = RouterGate::softmax;
+  bool normalises = true;  // the weights of a token add up to `scale`; else they are its scores times `scale`
+  float scale = 1;
+};
+inline constexpr int kMostExpertsPerToken = 64;
+
+// scores = gate(logits). A token goes to the k experts with the highest score + bias, the first of equals first.
+struct RouteArgs {
+  Tensor scores;     // out [T, E] f32
+  Tensor weights;    // out [T, k] f32, best expert first
+  int32_t* experts;  // out [T, k], host memory
+  Tensor logits;     // [T, E] f32
+  Tensor bias;       // [E] f32, optional
+  RouteRule rule;
+};
+
+// The gradient of the sum over tokens of
+//   weights . dweights  +  balance[row of the token] . scores / sum(scores)  +  z_scale * logsumexp(logits)^2
+struct RouteBackwardArgs {
+  Tensor dlogits;          // out [T, E] f32
+  Tensor dweights;         // [T, k] f32, optional
+  Tensor logits, scores;   // [T, E] f32
+  const int32_t* experts;  // [T, k], host memory
+  int k = 0;
+  Tensor balance;                 // [rows, E] f32, optional
+  const int32_t* rows = nullptr;  // [T], host memory; only with balance
+  float z_scale = 0;
+  RouteRule rule;
+};
+
+// Where the copies of tokens lie among other rows: copy j of token t is row at[t * k + j], or nowhere if that is -1.
+// No two copies share a row.
+struct RowCopies {
+  const int32_t* at;  // [T, k], host memory
+  int64_t k;
+};
+
 struct AdamWArgs {
   Tensor master;         // [n] f32
   Tensor value;          // [n] bf16 or f16 copy of master for the next forward; optional
@@ -206,6 +246,17 @@ struct Kernels {
   // log-sum-exp of the whole row.
   void (*cross_entropy_gradient)(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
                                  int64_t first_column, float dlogits_scale);
+
+  // ---- experts ----
+  void (*route)(Stream&, const RouteArgs&);
+  void (*route_backward)(Stream&, const RouteBackwardArgs&);
+  // y[t] = sum over the copies j of token t of weights[t, j] * x[row of the copy], 0 without copies. weights [T, k]
+  // f32; optional: 1.
+  void (*combine_rows)(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
+  // dx[row of the copy] = weights[t, j] * dy[t], dweights[t, j] = dy[t] . x[row of the copy], 0 without a copy. Rows
+  // of dx that are no copy are left alone.
+  void (*combine_rows_backward)(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
+                                const RowCopies&, const Tensor& weights);
 
   // ---- element-wise and reductions ----
   void (*add)(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);  // y may be a or b

@@ -23,6 +23,11 @@ void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const 
 void check_cross_entropy_combine(const Tensor& losses, const Tensor& lse, const Tensor& stats);
 void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
                                   int64_t first_column);
+void check_route(const RouteArgs&);
+void check_route_backward(const RouteBackwardArgs&);
+void check_combine_rows(const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
+void check_combine_rows_backward(const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
+                                 const RowCopies&, const Tensor& weights);
 void check_convert(const Tensor& y, const Tensor& x);
 void check_fill(const Tensor& y);
 void check_sum_rows(const Tensor& y, const Tensor& x);

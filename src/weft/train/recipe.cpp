@@ -8,6 +8,42 @@ namespace {
 
 constexpr int64_t kMost = int64_t(1) << 40;
 
+void read_experts(Toml& toml, ModelConfig& c) {
+  const auto integer = [&](const char* key, int64_t& value) { value = toml.integer(key, value, 0, 1 << 24); };
+  const auto number = [&](const char* key, float& value) { value = float(toml.number(key, double(value), 0, 1e6)); };
+  integer("model.experts", c.experts);
+  if (c.experts == 0) {
+    for (const char* key : {"experts_per_token", "shared_experts", "expert_ffn", "first_dense_layers", "router",
+                            "norm_topk", "routed_scale", "capacity_factor", "aux_loss", "z_loss", "router_bias_rate"})
+      if (const std::string name = fmt::format("model.{}", key); toml.has(name))
+        toml.reject(name, "the model has no experts: write model.experts as well");
+    return;
+  }
+  integer("model.experts_per_token", c.experts_per_token);
+  integer("model.shared_experts", c.shared_experts);
+  integer("model.expert_ffn", c.expert_ffn);
+  integer("model.first_dense_layers", c.first_dense_layers);
+  set_router(c, toml.choice("model.router", router_name(c), {"softmax", "sigmoid"}));
+  c.norm_topk = toml.get<bool>("model.norm_topk", c.norm_topk);
+  number("model.routed_scale", c.routed_scale);
+  number("model.capacity_factor", c.capacity_factor);
+  number("model.aux_loss", c.aux_loss);
+  number("model.z_loss", c.z_loss);
+  number("model.router_bias_rate", c.router_bias_rate);
+}
+
+// What the layers with experts ask of the mesh.
+void check_experts(Toml& toml, const ModelConfig& c, const MeshShape& mesh) {
+  if (mesh.ep > 1 && c.experts < mesh.ep)
+    toml.reject("mesh.ep",
+                fmt::format("the model has {} experts: write at most that, or more model.experts", c.experts));
+  if (mesh.shard * mesh.cp % mesh.ep != 0)
+    toml.reject("mesh.ep",
+                fmt::format("it must divide the {} ranks of mesh.dp / mesh.hsdp x mesh.cp", mesh.shard * mesh.cp));
+  if (mesh.cp > 1 && c.capacity_factor > 0)
+    toml.reject("model.capacity_factor", "a row's tokens are on several ranks with mesh.cp: leave one of them out");
+}
+
 ModelConfig read_model(Toml& toml, int64_t seq_len) {
   ModelConfig c;
   if (const auto name = toml.find<std::string>("model.preset"))
@@ -43,6 +79,7 @@ ModelConfig read_model(Toml& toml, int64_t seq_len) {
                    : PositionKind::learned;
   c.rope_theta = toml.number("model.rope_theta", c.rope_theta, 1, 1e12);
   c.qk_norm = toml.get<bool>("model.qk_norm", c.qk_norm);
+  read_experts(toml, c);
   if (seq_len > c.context)
     toml.reject("train.seq_len",
                 fmt::format("the model's context is {}: write at most that, or a larger model.context", c.context));
@@ -205,6 +242,7 @@ Recipe read_recipe(Toml& toml) {
                     "train.seq_len, or write false",
                     r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp, r.mesh.shape.tp));
   r.model = read_model(toml, r.train.seq_len);
+  check_experts(toml, r.model, r.mesh.shape);
   r.data = read_data(toml);
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");

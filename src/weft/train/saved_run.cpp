@@ -20,18 +20,30 @@ int64_t updates_of(const TrainingState& state) {
   return updates;
 }
 
+// The biases of all routers, whatever this rank has of them.
+std::vector<WholeTensors::Info> router_biases_of(const ModelConfig& config) {
+  Decoder whole(config);  // its shapes only
+  std::vector<WholeTensors::Info> all;
+  for (const RouterBias* b : whole.router_biases()) all.push_back({b->bias.name, b->bias.shape});
+  return all;
+}
+
 }  // namespace
 
 SavedRun::SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer)
     : trainer_(trainer),
       recipe_(recipe),
       tokenizer_(tokenizer),
-      whole_(recipe, trainer.mesh(), trainer.optimizer().owned()) {}
+      whole_(recipe, trainer.mesh(), trainer.optimizer().owned()),
+      biases_(trainer.router_biases()),
+      whole_biases_(router_biases_of(recipe.model), trainer.mesh(), biases_) {}
 
 std::vector<SavedRun::Entry> SavedRun::weights() {
   std::vector<Entry> entries;
   for (const auto& info : whole_.all())
-    entries.push_back({info.name, &info, masters_of(trainer_.optimizer().owned())});
+    entries.push_back({info.name, &whole_, &info, masters_of(trainer_.optimizer().owned())});
+  for (const auto& info : whole_biases_.all())
+    entries.push_back({info.name, &whole_biases_, &info, masters_of(biases_)});
   return entries;
 }
 
@@ -39,20 +51,20 @@ std::vector<SavedRun::Entry> SavedRun::optimizer_states() {
   std::vector<Entry> entries;
   const std::vector<Optimizer::State> states = trainer_.optimizer().states();
   for (const auto& info : whole_.all())
-    for (const Optimizer::State& s : states) entries.push_back({s.name + "." + info.name, &info, s.parts});
+    for (const Optimizer::State& s : states) entries.push_back({s.name + "." + info.name, &whole_, &info, s.parts});
   return entries;
 }
 
 void SavedRun::write(CheckpointWriter* writer, const std::string& file, const std::vector<Entry>& entries) {
   if (!writer) {
-    for (const Entry& e : entries) whole_.gather(*e.info, e.parts);
+    for (const Entry& e : entries) e.whole->gather(*e.info, e.parts);
     return;
   }
   std::vector<SafetensorsInfo> infos;
   for (const Entry& e : entries) infos.push_back({e.name, DType::f32, e.info->shape});
   writer->add_tensors(file, infos, [&](CheckpointTensorFile& out) {
     for (const Entry& e : entries) {
-      const Tensor whole = whole_.gather(*e.info, e.parts);
+      const Tensor whole = e.whole->gather(*e.info, e.parts);
       out.write({static_cast<const std::byte*>(whole.raw()), whole.bytes()});
     }
   });
@@ -72,7 +84,7 @@ void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const 
     // The file's bytes need not be aligned.
     std::vector<float> values(size_t(t->shape.numel()));
     std::memcpy(values.data(), t->bytes.data(), t->bytes.size());
-    whole_.scatter(*e.info, values.data(), e.parts);
+    e.whole->scatter(*e.info, values.data(), e.parts);
   }
 }
 

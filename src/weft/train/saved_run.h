@@ -20,6 +20,7 @@ class SavedRun {
  private:
   struct Entry {  // of a file
     std::string name;
+    WholeTensors* whole;
     const WholeTensors::Info* info;
     std::vector<Tensor> parts;
   };
@@ -32,6 +33,8 @@ class SavedRun {
   const Recipe& recipe_;
   const Tokenizer& tokenizer_;
   WholeTensors whole_;
+  std::vector<Owned> biases_;  // of routers
+  WholeTensors whole_biases_;
 };
 
 }  // namespace weft

@@ -52,6 +52,8 @@ class Trainer {
   void observe_actions(std::function<void(const Action&, bool is_begin)> observer) {
     observer_ = std::move(observer);
   }
+  // What is kept beside what the optimizer owns and saved with it: the biases of routers, in the layout of Owned.
+  std::vector<Owned> router_biases() const;
   // After the optimizer's masters were written from elsewhere.
   void masters_changed();
 
@@ -62,6 +64,7 @@ class Trainer {
   double sum_over_ranks(double value);
   bool is_meta() const { return context_.stream.allocator().device() == Device::meta; }
   bool update(StepResult& result);
+  void update_router_biases(bool was_updated);
   [[noreturn]] void stop_not_finite(double loss);
 
   Context& context_;
@@ -77,6 +80,8 @@ class Trainer {
   Pipeline pipeline_;
   std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
+  std::vector<RouterBias*> router_biases_;
+  Tensor chosen_;   // [router biases, E] i64: how often each expert was chosen in the step
   Tensor scalar_;   // [1] f64, for sums over ranks
   Tensor loss_dy_;  // [1] f32: the gradient of the loss is wanted
   int64_t next_step_ = 0;

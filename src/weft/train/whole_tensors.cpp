@@ -13,6 +13,9 @@ WholeTensors::WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<con
   for (const Param* p : whole.params()) all_.push_back({p->name, p->shape});
 }
 
+WholeTensors::WholeTensors(std::vector<Info> all, const Mesh& mesh, std::span<const Owned> owned)
+    : mesh_(mesh), owned_(owned), all_(std::move(all)) {}
+
 void WholeTensors::each_run(const std::string& name,
                             FunctionRef<void(size_t, const Piece&, bool, int64_t, int64_t, int64_t)> visit) const {
   for (size_t i = 0; i < owned_.size(); ++i)

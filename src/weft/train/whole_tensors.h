@@ -18,6 +18,8 @@ class WholeTensors {
   };
   // What the ranks own (Optimizer::owned) of a recipe's model. Everything outlives this.
   WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<const Owned> owned);
+  // Tensors of other names and shapes, kept likewise.
+  WholeTensors(std::vector<Info> all, const Mesh& mesh, std::span<const Owned> owned);
 
   // Every parameter of the model, in the order of use, whatever this rank has of it.
   const std::vector<Info>& all() const { return all_; }

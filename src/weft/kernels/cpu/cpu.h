@@ -48,6 +48,13 @@ void cross_entropy_combine(Stream&, const Tensor& losses, const Tensor& lse, con
 void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
                             int64_t first_column, float dlogits_scale);
 
+// experts.cpp
+void route(Stream&, const RouteArgs&);
+void route_backward(Stream&, const RouteBackwardArgs&);
+void combine_rows(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
+void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
+                           const RowCopies&, const Tensor& weights);
+
 // elementwise.cpp
 void add(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
 void scale(Stream&, const Tensor& y, const Tensor& x, float factor);

@@ -201,6 +201,32 @@ void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& 
   count(stream, 3 * elements(logits), logits, logits, lse);
 }
 
+// Without data, tokens go to all experts in turn.
+void route(Stream& stream, const RouteArgs& args) {
+  shapes::check_route(args);
+  const int64_t tokens = args.logits.dim(0), experts = args.logits.dim(1), k = args.weights.dim(1);
+  for (int64_t i = 0; i < tokens * k; ++i) args.experts[i] = int32_t(i % experts);
+  count(stream, elements(args.logits) * kSoftmaxFlops, args.scores, args.weights, args.logits, args.bias);
+}
+
+void route_backward(Stream& stream, const RouteBackwardArgs& args) {
+  shapes::check_route_backward(args);
+  count(stream, elements(args.logits) * kSoftmaxBackwardFlops, args.dlogits, args.dweights, args.scores,
+        args.balance);
+  if (args.z_scale != 0) count(stream, elements(args.logits) * kSoftmaxFlops, args.logits);
+}
+
+void combine_rows(Stream& stream, const Tensor& y, const Tensor& x, const RowCopies& copies, const Tensor& weights) {
+  shapes::check_combine_rows(y, x, copies, weights);
+  count(stream, elements(x) * (weights ? 2 : 1), y, x, weights);
+}
+
+void combine_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dweights, const Tensor& dy,
+                           const Tensor& x, const RowCopies& copies, const Tensor& weights) {
+  shapes::check_combine_rows_backward(dx, dweights, dy, x, copies, weights);
+  count(stream, 3 * elements(x), dx, dweights, dy, x, weights);
+}
+
 void add(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
   shapes::check_alike("add", {{"a", a}, {"b", b}, {"y", y}});
   count(stream, elements(y), y, a, b);
@@ -269,6 +295,10 @@ const Kernels& meta_kernels() {
       .cross_entropy_stats = cross_entropy_stats,
       .cross_entropy_combine = cross_entropy_combine,
       .cross_entropy_gradient = cross_entropy_gradient,
+      .route = route,
+      .route_backward = route_backward,
+      .combine_rows = combine_rows,
+      .combine_rows_backward = combine_rows_backward,
       .add = add,
       .accumulate = accumulate,
       .scale = scale,
