@@ -17,6 +17,7 @@ struct MeshCase {
   Precision precision = Precision::fp32;
   float dropout = 0;
   bool tie = false;
+  int64_t experts = 0;
   ContextMode cp_mode = ContextMode::ring;
   int steps = 3;
 };
@@ -24,8 +25,11 @@ struct MeshCase {
 // Of letters, digits and underscores.
 inline std::string name_of(const MeshCase& c) {
   const MeshShape& s = c.shape;
-  std::string name =
-      fmt::format("{}{}_{}", c.family, c.tie ? "_tied" : "", c.precision == Precision::fp32 ? "fp32" : "bf16");
+  std::string name = fmt::format("{}{}_{}", c.family,
+                                 c.experts > 0 ? "_moe"
+                                 : c.tie       ? "_tied"
+                                               : "",
+                                 c.precision == Precision::fp32 ? "fp32" : "bf16");
   const auto add = [&](const char* what, int64_t n, int64_t usual) {
     if (n != usual) name += fmt::format("_{}{}", what, n);
   };
@@ -48,6 +52,14 @@ inline Recipe recipe_of(const MeshCase& c) {
   r.model.layers = 4;
   r.model.tie_embeddings = c.tie;
   r.model.dropout = c.dropout;
+  if (c.experts > 0) {
+    ModelConfig& m = r.model;
+    m.experts = c.experts, m.shared_experts = 1, m.expert_ffn = 24;
+    // A choice that is all but a tie falls either way when bf16 rounds differently: there every expert is chosen.
+    m.experts_per_token = c.precision == Precision::fp32 ? 2 : c.experts;
+    m.aux_loss = 0.1f, m.z_loss = 0.01f;
+    complete(m);
+  }
   r.mesh.shape = c.shape;
   r.mesh.zero = c.zero;
   r.mesh.cp_mode = c.cp_mode;
@@ -60,7 +72,12 @@ inline Recipe recipe_of(const MeshCase& c) {
 
 // The same training on one rank, without what only meshes need.
 inline MeshCase on_one_rank(const MeshCase& c) {
-  return {.family = c.family, .precision = c.precision, .dropout = c.dropout, .tie = c.tie, .steps = c.steps};
+  return {.family = c.family,
+          .precision = c.precision,
+          .dropout = c.dropout,
+          .tie = c.tie,
+          .experts = c.experts,
+          .steps = c.steps};
 }
 
 inline TrainedRun train_mesh(const Recipe& recipe, int steps) {
