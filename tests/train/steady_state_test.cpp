@@ -11,17 +11,21 @@ struct Case {
   Precision precision;
   int dp;
   int recompute_every;
+  int64_t experts = 0;
 };
 
 class SteadyStateTest : public testing::TestWithParam<Case> {};
-constexpr Case kCases[] = {{"gpt2", Precision::fp32, 1, 0},  {"llama", Precision::bf16, 1, 0},
-                           {"llama", Precision::fp32, 2, 0}, {"gpt2", Precision::bf16, 2, 1},
-                           {"llama", Precision::fp32, 1, 1}, {"llama", Precision::fp16, 1, 0}};
+constexpr Case kCases[] = {{"gpt2", Precision::fp32, 1, 0},     {"llama", Precision::bf16, 1, 0},
+                           {"llama", Precision::fp32, 2, 0},    {"gpt2", Precision::bf16, 2, 1},
+                           {"llama", Precision::fp32, 1, 1},    {"llama", Precision::fp16, 1, 0},
+                           {"llama", Precision::fp32, 2, 0, 8}, {"llama", Precision::bf16, 1, 1, 4}};
 INSTANTIATE_TEST_SUITE_P(Recipes, SteadyStateTest, testing::ValuesIn(kCases));
 
 TEST_P(SteadyStateTest, AllocatesNothingAndPeaksWhereTheEstimateSays) {
   const Case& c = GetParam();
   Recipe recipe = small_recipe(c.family, c.precision, c.dp, 2);
+  recipe.model.experts = c.experts, recipe.model.aux_loss = 0.1f, recipe.model.router_bias_rate = 0.01f;
+  complete(recipe.model);
   if (c.recompute_every > 0) recipe.train.recompute = {RecomputePolicy::What::block, c.recompute_every};
   const MemoryEstimate estimate = estimate_memory(recipe, 0);
   run_ranks(c.dp, [&](Communicator& world) {
