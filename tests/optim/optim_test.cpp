@@ -1,5 +1,5 @@
 // Learning-rate curves, the loss scaler, and the global norm.
-#include "support/rank.h"
+#include "optim/one_rank.h"
 #include "weft/optim/grad_norm.h"
 #include "weft/optim/loss_scaler.h"
 #include "weft/optim/schedule.h"
@@ -42,16 +42,15 @@ TEST(LossScalerTest, HalvesOnOverflowAndGrowsWhenAllIsWell) {
 }
 
 TEST(GradNormTest, SumsOverParametersAndNamesTheBrokenOne) {
-  TestRank rank(cpu_kernels());
-  Param a("a", {3}, Init::zeros()), b("b", {2, 2}, Init::zeros()), unused("c", {5}, Init::zeros());
-  for (Param* p : {&a, &b, &unused}) p->grad = rank.allocator.zeros(DType::f32, p->shape);
-  a.grad.data<float>()[0] = 3, b.grad.data<float>()[3] = 4;
-  unused.grad.data<float>()[0] = 100;  // left over from another step
-  a.accumulate_next(), b.accumulate_next();
-  Param* const params[] = {&a, &b, &unused};
-  EXPECT_DOUBLE_EQ(grad_norm(rank.context, params).value, 5);
+  OneRankParams rank;
+  std::vector<Owned> owned = rank.owned();
+  Param &a = *rank.params[1], &b = *rank.params[3];
+  a.grad.data<float>()[0] = 3, b.grad.data<float>()[2] = 4;
+  EXPECT_DOUBLE_EQ(grad_norm(rank.rank.context, owned).squares, 25);
+  owned[0].is_counted = false;  // another replica counts it
+  EXPECT_DOUBLE_EQ(grad_norm(rank.rank.context, owned).squares, 0);
   b.grad.data<float>()[0] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(grad_norm(rank.context, params).not_finite, &b);
+  EXPECT_EQ(grad_norm(rank.rank.context, owned).not_finite, &b);
 }
 
 }  // namespace

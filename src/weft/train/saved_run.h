@@ -20,9 +20,12 @@ class SavedRun {
  private:
   struct Entry {  // of a file
     std::string name;
-    const WholeTensors::Info* info;
-    std::vector<Tensor> parts;
+    Shape shape;
+    std::string param, state;  // no state: the weight
   };
+  // What this rank has of it.
+  void visit(const Entry& entry, bool is_written, Optimizer::VisitState visit) const;
+  Tensor gather(const Entry& entry);
   std::vector<Entry> weights();
   std::vector<Entry> optimizer_states();
   void write(CheckpointWriter* writer, const std::string& file, const std::vector<Entry>& entries);
