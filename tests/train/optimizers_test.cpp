@@ -29,7 +29,7 @@ Recipe recipe_of(OptimizerKind kind, const MeshShape& shape, Zero zero, int64_t 
 
 class OptimizerKindTest : public testing::TestWithParam<OptimizerKind> {};
 INSTANTIATE_TEST_SUITE_P(All, OptimizerKindTest, testing::ValuesIn(kKinds),
-                         [](const auto& info) { return name_of(info.param); });
+                         [](const auto& test) { return name_of(test.param); });
 
 // The same batch again and again: SyntheticBatches are noise, which only a memory can learn.
 class SameBatch final : public BatchSource {
@@ -80,10 +80,10 @@ std::vector<MeshCase> mesh_cases() {
   return cases;
 }
 class OptimizerMeshTest : public testing::TestWithParam<MeshCase> {};
-INSTANTIATE_TEST_SUITE_P(All, OptimizerMeshTest, testing::ValuesIn(mesh_cases()), [](const auto& info) {
-  const MeshShape& s = info.param.shape;
-  return fmt::format("{}_pp{}r{}s{}tp{}_zero{}", name_of(info.param.kind), s.pp, s.replicate, s.shard, s.tp,
-                     int(info.param.zero));
+INSTANTIATE_TEST_SUITE_P(All, OptimizerMeshTest, testing::ValuesIn(mesh_cases()), [](const auto& test) {
+  const MeshShape& s = test.param.shape;
+  return fmt::format("{}_pp{}r{}s{}tp{}_zero{}", name_of(test.param.kind), s.pp, s.replicate, s.shard, s.tp,
+                     int(test.param.zero));
 });
 
 TrainedRun train_mesh(const Recipe& recipe) {

@@ -24,11 +24,11 @@ constexpr Case kCases[] = {{"gpt2", Precision::fp32, 1, 0},
                            {"llama", Precision::fp32, 1, 1},
                            {"llama", Precision::fp16, 1, 0},
                            {"llama", Precision::bf16, 1, 0, OptimizerKind::adamw8bit},
-                           {"llama", Precision::fp32, 2, 0, OptimizerKind::adafactor, 2, Zero::parameters},
+                           {"llama", Precision::fp32, 1, 0, OptimizerKind::adafactor, 2},
                            {"gpt2", Precision::fp32, 1, 0, OptimizerKind::lion},
                            {"gpt2", Precision::bf16, 1, 0, OptimizerKind::sgd},
                            {"llama", Precision::bf16, 1, 0, OptimizerKind::muon},
-                           {"llama", Precision::fp32, 2, 0, OptimizerKind::muon, 2, Zero::parameters}};
+                           {"llama", Precision::fp32, 2, 0, OptimizerKind::muon, 1, Zero::parameters}};
 INSTANTIATE_TEST_SUITE_P(Recipes, SteadyStateTest, testing::ValuesIn(kCases));
 
 TEST_P(SteadyStateTest, AllocatesNothingAndPeaksWhereTheEstimateSays) {

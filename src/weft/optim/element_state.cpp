@@ -9,8 +9,10 @@ ElementState::ElementState(Context& context, std::span<const Owned> owned, IsMea
     return is_meant(*p.param, which) ? (p.count + kAlignment - 1) / kAlignment * kAlignment : 0;
   };
   for (const Owned& o : owned) {
-    int64_t size = 0;
-    for (const Piece& p : o.pieces) size += room(p);
+    // All of it lies as the master does, so that every rank of the shard group has as much.
+    int64_t size = which == every_param ? o.master.numel() : 0;
+    if (which != every_param)
+      for (const Piece& p : o.pieces) size += room(p);
     std::vector<Tensor>& parts = parts_.emplace_back(o.pieces.size());
     if (size == 0) continue;
     const Tensor all = context.empty(o.master.dtype(), {size});
@@ -18,7 +20,7 @@ ElementState::ElementState(Context& context, std::span<const Owned> owned, IsMea
     int64_t offset = 0;
     for (size_t j = 0; j < parts.size(); ++j) {
       const Piece& p = o.pieces[j];
-      if (room(p) > 0) parts[j] = all.slice_flat(offset, {p.count});
+      if (room(p) > 0) parts[j] = all.slice_flat(which == every_param ? p.offset : offset, {p.count});
       offset += room(p);
     }
   }
