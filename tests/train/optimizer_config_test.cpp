@@ -1,6 +1,6 @@
 // The keys below [optimizer]: defaults by optimizer, and refusals.
-#include "weft/base/error.h"
 #include "weft/train/optimizer_config.h"
+#include "weft/base/error.h"
 
 namespace weft {
 namespace {
