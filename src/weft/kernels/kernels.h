@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "weft/kernels/optimizer_args.h"
 #include "weft/tensor/stream.h"
 #include "weft/tensor/tensor.h"
 
@@ -184,16 +185,6 @@ struct RowCopies {
   int64_t k;
 };
 
-struct AdamWArgs {
-  Tensor master;         // [n] f32
-  Tensor value;          // [n] bf16 or f16 copy of master for the next forward; optional
-  Tensor m, v;           // [n] f32
-  Tensor grad;           // [n] f32, unchanged
-  float grad_scale = 1;  // multiplies grad: clipping and unscaling
-  float lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
-  float bias_correction1 = 1, bias_correction2 = 1;  // 1 - beta^step
-};
-
 struct Kernels {
   std::string_view name;
 
@@ -273,6 +264,20 @@ struct Kernels {
   // Decoupled weight decay: master -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * master), in one pass.
   // Source: Loshchilov and Hutter, 2019.
   void (*adamw)(Stream&, const AdamWArgs&);
+  // The same with moments of 8 bits. Source: Dettmers et al., 2021.
+  void (*adamw8)(Stream&, const AdamW8Args&);
+  void (*sgd)(Stream&, const SgdArgs&);
+  void (*lion)(Stream&, const LionArgs&);  // Source: Chen et al., 2023
+  // Codes of 8 bits to numbers and back: x [n] f32, codes [n] u8, scales [blocks] f32. See block_codes.h.
+  void (*encode_blocks)(Stream&, const Tensor& codes, const Tensor& scales, const Tensor& x, bool is_signed);
+  void (*decode_blocks)(Stream&, const Tensor& x, const Tensor& codes, const Tensor& scales, bool is_signed);
+  // Of Adafactor, for a part of a matrix. Source: Shazeer and Stern, 2018. First: rows and cols += the sums of
+  // (x * scale)^2 over each row and column.
+  void (*add_factor_sums)(Stream&, const MatrixPiece&);
+  void (*factor_moment)(Stream&, const FactorMomentArgs&);
+  // The sum of (x * scale * row * col)^2, in double.
+  double (*factored_squares)(Stream&, const MatrixPiece&);
+  void (*adafactor)(Stream&, const AdafactorArgs&);
 };
 
 // The tables. Each throws Error saying what to install or configure when it was not built.

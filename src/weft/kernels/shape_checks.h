@@ -33,6 +33,13 @@ void check_fill(const Tensor& y);
 void check_sum_rows(const Tensor& y, const Tensor& x);
 void check_sum_of_squares(const Tensor& x);
 void check_adamw(const AdamWArgs&);
+void check_adamw8(const AdamW8Args&);
+void check_sgd(const SgdArgs&);
+void check_lion(const LionArgs&);
+void check_blocks(std::string_view op, const Tensor& codes, const Tensor& scales, const Tensor& x);
+void check_matrix_piece(std::string_view op, const MatrixPiece&);
+void check_factor_moment(const FactorMomentArgs&);
+void check_adafactor(const AdafactorArgs&);
 
 struct Named {
   std::string_view name;

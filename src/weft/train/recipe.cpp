@@ -135,35 +135,6 @@ TrainConfig read_train(Toml& toml, const MeshShape& mesh) {
   return t;
 }
 
-OptimizerConfig read_optimizer(Toml& toml, int64_t steps) {
-  OptimizerConfig c;
-  toml.choice("optimizer.name", "adamw", {"adamw"});
-  LrSchedule& s = c.schedule;
-  s.steps = steps;
-  s.lr = toml.number("optimizer.lr", 1e-3, 0, 1e3);
-  s.min_lr = toml.number("optimizer.min_lr", 0.1 * s.lr, 0, 1e3);
-  const std::string decay = toml.choice("optimizer.schedule", "cosine", {"cosine", "linear", "wsd", "constant"});
-  s.decay = decay == "cosine"   ? Decay::cosine
-            : decay == "linear" ? Decay::linear
-            : decay == "wsd"    ? Decay::wsd
-                                : Decay::constant;
-  s.warmup = toml.integer("optimizer.warmup", std::min<int64_t>(100, steps / 10), 0, kMost);
-  if (s.decay == Decay::wsd)
-    s.decay_steps = toml.integer("optimizer.decay_steps", steps / 5, 0, kMost);
-  else
-    toml.allow("optimizer.decay_steps");
-  const auto betas = toml.get<std::vector<double>>("optimizer.betas", {0.9, 0.95});
-  const auto is_beta = [](double b) { return b >= 0 && b < 1; };
-  if (betas.size() != 2 || !is_beta(betas[0]) || !is_beta(betas[1]))
-    toml.reject("optimizer.betas", "write two numbers from 0 to below 1, as in [0.9, 0.95]");
-  c.adamw = {.beta1 = betas[0],
-             .beta2 = betas[1],
-             .eps = toml.number("optimizer.eps", 1e-8, 0, 1),
-             .weight_decay = toml.number("optimizer.weight_decay", 0.1, 0, 10)};
-  c.clip = toml.number("optimizer.clip", 1.0, 0, 1e9);
-  return c;
-}
-
 void read_pipeline(Toml& toml, MeshConfig& c) {
   const auto name = toml.get<std::string>("mesh.schedule", "1f1b");
   const auto kind = schedule_kind(name);

@@ -66,4 +66,19 @@ double sum_of_squares(Stream&, const Tensor& x);
 // adamw.cpp
 void adamw(Stream&, const AdamWArgs&);
 
+// adamw8.cpp
+void adamw8(Stream&, const AdamW8Args&);
+void encode_blocks(Stream&, const Tensor& codes, const Tensor& scales, const Tensor& x, bool is_signed);
+void decode_blocks(Stream&, const Tensor& x, const Tensor& codes, const Tensor& scales, bool is_signed);
+
+// momentum.cpp
+void sgd(Stream&, const SgdArgs&);
+void lion(Stream&, const LionArgs&);
+
+// adafactor.cpp
+void add_factor_sums(Stream&, const MatrixPiece&);
+void factor_moment(Stream&, const FactorMomentArgs&);
+double factored_squares(Stream&, const MatrixPiece&);
+void adafactor(Stream&, const AdafactorArgs&);
+
 }  // namespace weft::cpu

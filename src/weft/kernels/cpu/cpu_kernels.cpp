@@ -38,6 +38,15 @@ const Kernels& cpu_kernels() {
       .sum_rows = cpu::sum_rows,
       .sum_of_squares = cpu::sum_of_squares,
       .adamw = cpu::adamw,
+      .adamw8 = cpu::adamw8,
+      .sgd = cpu::sgd,
+      .lion = cpu::lion,
+      .encode_blocks = cpu::encode_blocks,
+      .decode_blocks = cpu::decode_blocks,
+      .add_factor_sums = cpu::add_factor_sums,
+      .factor_moment = cpu::factor_moment,
+      .factored_squares = cpu::factored_squares,
+      .adafactor = cpu::adafactor,
   };
   return table;
 }
