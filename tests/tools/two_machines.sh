@@ -10,6 +10,7 @@ bridge=wb$((id % 100000)) first=wa$id second=wc$id
 subnet=10.$((200 + id % 50)).$((id / 50 % 250))
 
 clean() {
+  for space in $first $second; do ip netns pids $space 2> /dev/null | xargs -r kill -9; done
   ip netns del $first 2> /dev/null; ip netns del $second 2> /dev/null; ip link del $bridge 2> /dev/null
   rm -rf "$work"
 }
@@ -70,7 +71,11 @@ ip link set "$bridge-2" down
 for _ in $(seq 300); do grep -qE "did not come within|nothing came within" "$work/cut.log" && break; sleep 0.1; done
 grep -E "did not come within|nothing came within" "$work/cut.log" || { echo "no report of the watchdog:"; cat "$work/cut.log"; exit 1; }
 # Both ranks are gone, whatever the launcher thinks of a host that it cannot reach.
-for _ in $(seq 200); do pgrep -f "log.dir=$work/cut" -x "$(basename "$weft")" > /dev/null || break; sleep 0.1; done
-left=$(pgrep -f "^$weft train $work/recipe.toml" | wc -l)
-kill -9 $job 2> /dev/null
+left=2
+for _ in $(seq 200); do
+  left=$(pgrep -f "^$weft train $work/recipe.toml" | wc -l)
+  [ "$left" = 0 ] && break
+  sleep 0.1
+done
+disown $job; kill -9 $job 2> /dev/null
 [ "$left" = 0 ] || { echo "$left ranks still run"; pkill -9 -f "^$weft train $work/recipe.toml"; exit 1; }
