@@ -2,10 +2,11 @@
 #include <cmath>
 
 #include "bench.h"
+#include "mesh_options.h"
 #include "rank_resources.h"
 #include "weft/base/file.h"
 #include "weft/comm/run_world.h"
-#include "weft/comm/single/single.h"
+#include "weft/comm/trace/trace.h"
 #include "weft/kernels/cpu/peak.h"
 #include "weft/train/launch.h"
 #include "weft/train/op_profile.h"
@@ -15,8 +16,9 @@ namespace weft::app {
 namespace {
 
 struct Options {
-  std::string shape = "gpt", precision = "fp32";
-  int ranks = 1, threads = 0, steps = 10;
+  std::string shape = "gpt", precision = "fp32", mesh;
+  int threads = 0, steps = 10;
+  int64_t batch = 0, micro_batches = 1;
   bool by_op = false;
   Output output;
 };
@@ -42,15 +44,22 @@ Recipe recipe_of(const Options& o) {
   if (m.context == 0) m.context = r.train.seq_len;
   complete(m);
   r.train.steps = o.steps + 1;
-  if (r.train.global_batch % o.ranks != 0)
-    throw UsageError("--ranks {}: the batch of {} is {} rows", o.ranks, o.shape, r.train.global_batch);
-  r.train.micro_batch = r.train.global_batch / o.ranks, r.train.accumulation = 1;
+  if (o.batch > 0) r.train.global_batch = o.batch;
+  Toml toml;
+  MeshOptions::apply_spec(toml, o.mesh);
+  r.mesh = read_mesh(toml);
+  r.train.recompute = read_recompute(toml);
+  toml.reject_unknown();
+  const int64_t parts = r.mesh.shape.dp() * o.micro_batches;
+  if (r.train.global_batch % parts != 0)
+    throw UsageError("{} rows do not divide by dp {} x {} micro-batches: write another --batch", r.train.global_batch,
+                     r.mesh.shape.dp(), o.micro_batches);
+  r.train.micro_batch = r.train.global_batch / parts, r.train.accumulation = o.micro_batches;
   const DType dtype = parse_dtype(o.precision);
   r.train.precision = dtype == DType::f32    ? Precision::fp32
                       : dtype == DType::bf16 ? Precision::bf16
                                              : Precision::fp16;
   r.optimizer.schedule = {.decay = Decay::constant, .lr = 1e-4, .steps = r.train.steps};
-  r.mesh.shape.shard = o.ranks;
   return r;
 }
 
@@ -61,11 +70,9 @@ SyntheticBatches batches_of(const Recipe& r) {
 // FLOPs of each op of one step of one rank, from the same step over meta kernels.
 OpProfile cost_of(const Recipe& recipe, Stream& stream) {
   Context context{meta_kernels(), stream};
-  Recipe one = recipe;
-  one.train.global_batch = recipe.train.micro_batch, one.mesh = {};
-  const auto alone = make_single_communicator();
-  const SyntheticBatches batches = batches_of(one);
-  Trainer trainer(context, *alone, one, batches);
+  const auto world = make_trace_communicator(0, recipe.mesh.size());
+  const SyntheticBatches batches = batches_of(recipe);
+  Trainer trainer(context, *world, recipe, batches);
   OpProfile profile(stream);
   context.observer = &profile;
   trainer.step();
@@ -73,7 +80,7 @@ OpProfile cost_of(const Recipe& recipe, Stream& stream) {
 }
 
 struct Measured {
-  double step_s = 0, min_s = 0, peak_flops = 0, exposed_s = 0;
+  double step_s = 0, min_s = 0, peak_flops = 0, exposed_s = 0, waited_s = 0;
   int64_t peak_bytes = 0, scratch_bytes = 0;
   std::vector<OpProfile::Entry> ops;
 };
@@ -96,9 +103,11 @@ Measured measure(const Options& o, const Recipe& recipe, Communicator& world, in
   probe();
   trainer.step();
   profile.reset();
-  const double exposed = world.stats().exposed_seconds;
-  const std::vector<double> seconds = time_calls(o.steps - 1, [&] { trainer.step(); });
-  m.exposed_s = (world.stats().exposed_seconds - exposed) / double(o.steps);
+  const double exposed = trainer.mesh().exposed_seconds();
+  double waited = 0;
+  const std::vector<double> seconds = time_calls(o.steps - 1, [&] { waited += trainer.step().waited_s; });
+  m.exposed_s = (trainer.mesh().exposed_seconds() - exposed) / double(o.steps);
+  m.waited_s = waited / double(o.steps);
   probe();
   m.step_s = median(seconds);
   m.min_s = *std::min_element(seconds.begin(), seconds.end());
@@ -118,7 +127,7 @@ void print_ops(const Options& o, const Recipe& recipe, const Measured& m, nlohma
   for (const OpProfile::Entry& e : m.ops) total += e.seconds;
   std::vector<OpProfile::Entry> ops = m.ops;
   std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-  const double rank_peak = m.peak_flops / o.ranks;
+  const double rank_peak = m.peak_flops / recipe.mesh.size();
   for (const OpProfile::Entry& e : ops) {
     const OpProfile::Entry* c = cost.find(e.op, e.phase);
     const double seconds = e.seconds / double(o.steps), flops = c ? c->cost.flops : 0, bytes = c ? c->cost.bytes : 0;
@@ -137,23 +146,25 @@ void print_ops(const Options& o, const Recipe& recipe, const Measured& m, nlohma
 
 void bench_train(const Options& o) {
   const Recipe recipe = recipe_of(o);
-  const int threads = o.threads > 0 ? o.threads : std::max(1, usable_cores() / o.ranks);
-  run_world(o.ranks, [&](Communicator& world) {
+  const int threads = o.threads > 0 ? o.threads : std::max(1, usable_cores() / recipe.mesh.size());
+  run_world(recipe.mesh.size(), [&](Communicator& world) {
     const Measured m = measure(o, recipe, world, threads);
     if (world.rank() != 0) return;
     const double tokens = double(recipe.train.global_batch * recipe.train.seq_len);
     const double mfu = recipe.model.flops_per_token(recipe.train.seq_len) * tokens / m.step_s / m.peak_flops;
-    o.output.text(fmt::format(
-        "{} {}: {} rank(s) of {} thread(s) ({}): median {:.1f} ms, min {:.1f} ms, {:.0f} tokens/s, MFU {:.1f}% of "
-        "{:.0f} GFLOP/s, peak {} + {} scratch a rank, {:.2f} ms in communication",
-        o.shape, o.precision, world.size(), threads, world.name(), m.step_s * 1e3, m.min_s * 1e3, tokens / m.step_s,
-        100 * mfu, m.peak_flops / 1e9, human_bytes(uint64_t(m.peak_bytes)), human_bytes(uint64_t(m.scratch_bytes)),
-        m.exposed_s * 1e3));
+    o.output.text(
+        fmt::format("{} {}{}{}: {} rank(s) of {} thread(s) ({}): median {:.1f} ms, min {:.1f} ms, {:.0f} tokens/s, "
+                    "MFU {:.1f}% of "
+                    "{:.0f} GFLOP/s, peak {} + {} scratch a rank, {:.2f} ms in communication",
+                    o.shape, o.precision, o.mesh.empty() ? "" : " ", o.mesh, world.size(), threads, world.name(),
+                    m.step_s * 1e3, m.min_s * 1e3, tokens / m.step_s, 100 * mfu, m.peak_flops / 1e9,
+                    human_bytes(uint64_t(m.peak_bytes)), human_bytes(uint64_t(m.scratch_bytes)), m.exposed_s * 1e3));
     nlohmann::json rows = nlohmann::json::array();
     if (o.by_op) print_ops(o, recipe, m, rows);
     o.output.json({{"bench", "train"},
                    {"shape", o.shape},
                    {"precision", o.precision},
+                   {"mesh", o.mesh},
                    {"ranks", world.size()},
                    {"threads", threads},
                    {"step_ms", m.step_s * 1e3},
@@ -163,6 +174,7 @@ void bench_train(const Options& o) {
                    {"peak_flops_per_s", m.peak_flops},
                    {"peak_bytes", m.peak_bytes},
                    {"comm_ms", m.exposed_s * 1e3},
+                   {"pipeline_wait_ms", m.waited_s * 1e3},
                    {"ops", rows}});
   });
 }
@@ -174,7 +186,11 @@ void add_bench_train(CLI::App& bench) {
   CLI::App* c = bench.add_subcommand("train", "Whole training steps of fixed shapes, on made-up tokens");
   c->add_option("--shape", o->shape, "gpt, llama or gpt2-124m")->capture_default_str();
   c->add_option("--precision", o->precision, "fp32, bf16 or fp16")->capture_default_str();
-  c->add_option("--ranks", o->ranks, "Data-parallel ranks")->capture_default_str()->check(CLI::Range(1, 1024));
+  c->add_option("--mesh", o->mesh, "Axes and sizes, and other keys of [mesh], as in dp=2,zero=1; default: one rank");
+  c->add_option("--batch", o->batch, "Rows of a step; 0: the shape's own");
+  c->add_option("--micro-batches", o->micro_batches, "Of each data-parallel rank, in a step")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
   c->add_option("--threads", o->threads, "Threads a rank; 0: the cores shared out");
   c->add_option("--steps", o->steps, "Timed steps; the median is shown")
       ->capture_default_str()

@@ -25,6 +25,7 @@ void add_eval(CLI::App& program);
 void add_generate(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_tokenize(CLI::App& program);
+void add_plan(CLI::App& program);
 void add_verify(CLI::App& program);
 void add_bench(CLI::App& program);
 

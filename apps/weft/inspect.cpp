@@ -170,18 +170,18 @@ void inspect_trace(const Options& o) {
   for (const auto& [name, sum] : by_name) spans.push_back({{"name", name}, {"count", sum.first}, {"us", sum.second}});
   nlohmann::json communication = nlohmann::json::array();
   for (const auto& [name, time] : groups)
-    communication.push_back(
-        {{"group", name},
-         {"us", time.total},
-         {"exposed_us", time.exposed},
-         {"hidden", GroupTime::hidden(time.total, time.exposed)},
-         {"started_us", time.started},
-         {"started_hidden", GroupTime::hidden(time.started, time.waited)}});
+    communication.push_back({{"group", name},
+                             {"us", time.total},
+                             {"exposed_us", time.exposed},
+                             {"hidden", GroupTime::hidden(time.total, time.exposed)},
+                             {"started_us", time.started},
+                             {"started_hidden", GroupTime::hidden(time.started, time.waited)}});
   o.output.json({{"kind", "trace"}, {"path", o.path}, {"spans", spans}, {"communication", communication}});
   if (o.output.is_json()) return;
   for (const auto& [name, time] : groups)
     o.output.text(fmt::format(
-        "communication of {:<12} {:>12.1f} us, {:>12.1f} us of it waited for; behind other work {:>12.1f} us, {:.1f}% "
+        "communication of {:<12} {:>12.1f} us, {:>12.1f} us of it waited for; behind other work {:>12.1f} us, "
+        "{:.1f}% "
         "hidden",
         name, time.total, time.exposed, time.started, 100 * GroupTime::hidden(time.started, time.waited)));
   for (const auto& [name, sum] : by_name)

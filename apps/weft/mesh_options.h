@@ -3,6 +3,7 @@
 #include <string>
 
 #include "command.h"
+#include "weft/base/error.h"
 #include "weft/base/toml.h"
 
 namespace weft::app {

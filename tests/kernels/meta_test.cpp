@@ -169,6 +169,30 @@ TEST_F(MetaTest, ElementWise) {
   EXPECT_EQ(meta.packed_matmul_b_bytes(DType::bf16, 64, 64, false), 0u);
   meta.adamw(stream, {.master = state, .value = bf16({7}), .m = state, .v = state, .grad = state});
   expect_cost("adamw", 15 * 7, 7 * 4 * 7 + 2 * 7);
+  const Tensor codes = w.empty(DType::u8, {7}), scale = f32({1}), rows = f32({2}), cols = f32({5});
+  meta.adamw8(stream, {.adamw = {.master = state, .value = bf16({7}), .grad = state},
+                       .m = codes,
+                       .v = codes,
+                       .m_scale = scale,
+                       .v_scale = scale});
+  expect_cost("adamw8", 37 * 7, 3 * 4 * 7 + 4 * 7 + 4 * 4 + 2 * 7);
+  meta.sgd(stream, {.master = state, .value = bf16({7}), .m = state, .grad = state});
+  expect_cost("sgd", 7 * 7, 5 * 4 * 7 + 2 * 7);
+  meta.lion(stream, {.master = state, .value = {}, .m = state, .grad = state});
+  expect_cost("lion", 12 * 7, 5 * 4 * 7);
+  meta.encode_blocks(stream, codes, scale, state, true);
+  expect_cost("encode_blocks", 10 * 7, 7 + 4 + 4 * 7);
+  meta.decode_blocks(stream, state, codes, scale, true);
+  expect_cost("decode_blocks", 7, 7 + 4 + 4 * 7);
+  const MatrixPiece piece{.x = state, .scale = 1, .first = 3, .rows = rows, .cols = cols};
+  meta.add_factor_sums(stream, piece);
+  expect_cost("add_factor_sums", 4 * 7, 4 * 7 + 2 * 4 * (2 + 5));
+  meta.factor_moment(stream, {.moment = rows, .sums = rows});
+  expect_cost("factor_moment", 6 * 2, 4 * 4 * 2);
+  EXPECT_EQ(meta.factored_squares(stream, piece), 0);
+  expect_cost("factored_squares", 5 * 7, 4 * 7 + 4 * (2 + 5));
+  meta.adafactor(stream, {.master = state, .value = {}, .grad = piece});
+  expect_cost("adafactor", 6 * 7, 3 * 4 * 7 + 4 * (2 + 5));
 }
 
 TEST_F(MetaTest, ChecksShapes) { EXPECT_THROW(meta.add(stream, f32({2}), f32({2}), f32({3})), Error); }

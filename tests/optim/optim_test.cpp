@@ -1,5 +1,5 @@
 // Learning-rate curves, the loss scaler, and the global norm.
-#include "support/rank.h"
+#include "optim/one_rank.h"
 #include "weft/optim/grad_norm.h"
 #include "weft/optim/loss_scaler.h"
 #include "weft/optim/schedule.h"
@@ -41,21 +41,16 @@ TEST(LossScalerTest, HalvesOnOverflowAndGrowsWhenAllIsWell) {
   EXPECT_EQ(s.scale(), 8192) << "the run before had no scaler";
 }
 
-TEST(GradNormTest, SumsWhatIsCountedAndNamesTheBrokenOne) {
-  TestRank rank(cpu_kernels());
-  Param a("a", Shape{3}, Init::zeros()), b("b", Shape{2, 2}, Init::zeros());
-  Placement copy(Shape{5});
-  copy.is_first_copy = false;
-  Param held_elsewhere("c", copy, Init::zeros());
-  const Tensor grads = rank.allocator.zeros(DType::f32, {3 + 4 + 5});
-  float* const g = grads.data<float>();
-  g[0] = 3, g[3 + 3] = 4, g[3 + 4] = 100;
-  Owned owned;
-  owned.grads = grads, owned.is_counted = true;
-  owned.pieces = {{&a, 0, 0, 3}, {&b, 0, 3, 4}, {&held_elsewhere, 0, 7, 5}};
-  EXPECT_DOUBLE_EQ(grad_norm(rank.context, {&owned, 1}).squares, 25);
-  g[3] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(grad_norm(rank.context, {&owned, 1}).not_finite, &b);
+TEST(GradNormTest, SumsOverParametersAndNamesTheBrokenOne) {
+  OneRankParams rank;
+  std::vector<Owned> owned = rank.owned();
+  Param &a = *rank.params[1], &b = *rank.params[3];
+  a.grad.data<float>()[0] = 3, b.grad.data<float>()[2] = 4;
+  EXPECT_DOUBLE_EQ(grad_norm(rank.rank.context, owned).squares, 25);
+  owned[0].is_counted = false;  // another replica counts it
+  EXPECT_DOUBLE_EQ(grad_norm(rank.rank.context, owned).squares, 0);
+  b.grad.data<float>()[0] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(grad_norm(rank.rank.context, owned).not_finite, &b);
 }
 
 }  // namespace

@@ -28,8 +28,10 @@ const std::vector<Factor>& factors() {
   using What = RecomputePolicy::What;
   static const std::vector<Factor> all = {
       {"model",
-       levels<std::pair<const char*, bool>>({{"llama", {"llama", false}}, {"gpt2, tied", {"gpt2", true}}},
-                                            [](MeshCase& c, auto v) { c.family = v.first, c.tie = v.second; })},
+       {{"llama", [](MeshCase&) {}},
+        {"gpt2 with tied embeddings", [](MeshCase& c) { c.family = "gpt2", c.tie = true; }},
+        {"llama with 6 experts", [](MeshCase& c) { c.experts = 6; }}}},
+      {"ep", levels<int>({{"1", 1}, {"2", 2}, {"4", 4}}, [](MeshCase& c, int v) { c.shape.ep = v; })},
       {"dp", levels<int>({{"1", 1}, {"2", 2}, {"4", 4}}, [](MeshCase& c, int v) { c.shape.shard = v; })},
       {"hsdp", levels<int>({{"off", 1}, {"2", 2}}, [](MeshCase& c, int v) { c.shape.replicate = v; })},
       {"zero",
@@ -76,6 +78,7 @@ bool is_possible(const Row& row) {
   const MeshCase c = case_of(row);
   const MeshShape& s = c.shape;
   if (s.size() < 2 || s.size() > 16 || 8 % (s.dp() * c.accumulation) != 0) return false;
+  if (s.ep > 1 && (c.experts == 0 || s.shard * s.cp % s.ep != 0)) return false;
   if (s.pp == 1 && c.schedule != ScheduleKind::one_f_one_b) return false;
   if (s.cp == 1 && c.cp_mode != ContextMode::ring) return false;
   if (s.dp() == 1 && s.cp == 1 && c.zero != Zero::none) return false;

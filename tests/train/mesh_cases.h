@@ -18,6 +18,7 @@ struct MeshCase {
   Precision precision = Precision::fp32;
   float dropout = 0;
   bool tie = false;
+  int64_t experts = 0;
   ContextMode cp_mode = ContextMode::ring;
   OffloadTo offload_optimizer = OffloadTo::none, offload_parameters = OffloadTo::none,
             offload_activations = OffloadTo::none;
@@ -32,8 +33,11 @@ inline const TemporaryFolder& offload_folder() {
 // Of letters, digits and underscores.
 inline std::string name_of(const MeshCase& c) {
   const MeshShape& s = c.shape;
-  std::string name =
-      fmt::format("{}{}_{}", c.family, c.tie ? "_tied" : "", c.precision == Precision::fp32 ? "fp32" : "bf16");
+  std::string name = fmt::format("{}{}_{}", c.family,
+                                 c.experts > 0 ? "_moe"
+                                 : c.tie       ? "_tied"
+                                               : "",
+                                 c.precision == Precision::fp32 ? "fp32" : "bf16");
   const auto add = [&](const char* what, int64_t n, int64_t usual) {
     if (n != usual) name += fmt::format("_{}{}", what, n);
   };
@@ -61,6 +65,14 @@ inline Recipe recipe_of(const MeshCase& c) {
   r.model.layers = 4;
   r.model.tie_embeddings = c.tie;
   r.model.dropout = c.dropout;
+  if (c.experts > 0) {
+    ModelConfig& m = r.model;
+    m.experts = c.experts, m.shared_experts = 1, m.expert_ffn = 24;
+    // A choice that is all but a tie falls either way when bf16 rounds differently: there every expert is chosen.
+    m.experts_per_token = c.precision == Precision::fp32 ? 2 : c.experts;
+    m.aux_loss = 0.1f, m.z_loss = 0.01f;
+    complete(m);
+  }
   r.mesh.shape = c.shape;
   r.mesh.zero = c.zero;
   r.mesh.cp_mode = c.cp_mode;
@@ -77,7 +89,12 @@ inline Recipe recipe_of(const MeshCase& c) {
 
 // The same training on one rank, without what only meshes need.
 inline MeshCase on_one_rank(const MeshCase& c) {
-  return {.family = c.family, .precision = c.precision, .dropout = c.dropout, .tie = c.tie, .steps = c.steps};
+  return {.family = c.family,
+          .precision = c.precision,
+          .dropout = c.dropout,
+          .tie = c.tie,
+          .experts = c.experts,
+          .steps = c.steps};
 }
 
 inline TrainedRun train_mesh(const Recipe& recipe, int steps) {

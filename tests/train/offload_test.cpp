@@ -42,7 +42,8 @@ using Setup = std::tuple<Case, What, OffloadTo, Precision>;
 MeshCase offloaded(MeshCase c, What what, OffloadTo to) {
   if (what == What::optimizer || what == What::all) c.offload_optimizer = to;
   if ((what == What::parameters || what == What::all) && c.zero == Zero::parameters) c.offload_parameters = to;
-  if (what == What::activations || what == What::all) c.offload_activations = to;
+  if (what == What::activations || (what == What::all && c.recompute.what == RecomputePolicy::What::block))
+    c.offload_activations = to;
   return c;
 }
 
@@ -69,6 +70,26 @@ TEST_P(OffloadTest, ChangesNoBit) {
   const TrainedRun want = train_mesh(recipe_of(near), 3), got = train_mesh(recipe_of(offloaded(near, what, to)), 3);
   EXPECT_EQ(got.losses, want.losses);
   EXPECT_EQ(got.grad_norms, want.grad_norms);
+  EXPECT_TRUE(got.gradients == want.gradients);
+  EXPECT_TRUE(got.weights == want.weights);
+}
+
+class OffloadOptimizersTest : public testing::TestWithParam<OptimizerKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, OffloadOptimizersTest,
+                         testing::Values(OptimizerKind::adamw8bit, OptimizerKind::adafactor, OptimizerKind::lion,
+                                         OptimizerKind::sgd, OptimizerKind::muon));
+
+TEST_P(OffloadOptimizersTest, ChangesNoBit) {
+  const MeshCase near{.shape = {.shard = 2}, .zero = Zero::parameters, .precision = Precision::bf16};
+  const auto train = [&](const MeshCase& c) {
+    Recipe recipe = recipe_of(c);
+    recipe.model.layers = 2, recipe.model.hidden = 96, recipe.model.ffn = 128, recipe.model.head_dim = 0;
+    complete(recipe.model);
+    recipe.optimizer.kind = GetParam();
+    return train_mesh(recipe, 3);
+  };
+  const TrainedRun want = train(near), got = train(offloaded(near, What::all, OffloadTo::host));
+  EXPECT_EQ(got.losses, want.losses);
   EXPECT_TRUE(got.gradients == want.gradients);
   EXPECT_TRUE(got.weights == want.weights);
 }

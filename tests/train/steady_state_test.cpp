@@ -12,35 +12,71 @@ struct Case {
   Precision precision;
   int dp;
   int recompute_every;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  int tp = 1;
   Zero zero = Zero::none;
+  int64_t experts = 0;
   OffloadTo offload = OffloadTo::none;  // of all that can be
 };
 
 class SteadyStateTest : public testing::TestWithParam<Case> {};
-constexpr Case kCases[] = {{"gpt2", Precision::fp32, 1, 0},
-                           {"llama", Precision::bf16, 1, 0},
-                           {"llama", Precision::fp32, 2, 0},
-                           {"gpt2", Precision::bf16, 2, 1},
-                           {"llama", Precision::fp32, 1, 1},
-                           {"llama", Precision::fp16, 1, 0},
-                           {"llama", Precision::fp32, 1, 1, Zero::none, OffloadTo::host},
-                           {"llama", Precision::bf16, 2, 1, Zero::parameters, OffloadTo::host},
-                           {"gpt2", Precision::bf16, 2, 1, Zero::optimizer, OffloadTo::disk},
-                           {"llama", Precision::fp32, 2, 1, Zero::parameters, OffloadTo::disk}};
+constexpr Case kCases[] = {
+    {"gpt2", Precision::fp32, 1, 0},
+    {"llama", Precision::bf16, 1, 0},
+    {"llama", Precision::fp32, 2, 0},
+    {"gpt2", Precision::bf16, 2, 1},
+    {"llama", Precision::fp32, 1, 1},
+    {"llama", Precision::fp16, 1, 0},
+    {"llama", Precision::bf16, 1, 0, OptimizerKind::adamw8bit},
+    {"llama", Precision::fp32, 1, 0, OptimizerKind::adafactor, 2},
+    {"gpt2", Precision::fp32, 1, 0, OptimizerKind::lion},
+    {"gpt2", Precision::bf16, 1, 0, OptimizerKind::sgd},
+    {"llama", Precision::bf16, 1, 0, OptimizerKind::muon},
+    {"llama", Precision::fp32, 2, 0, OptimizerKind::muon, 1, Zero::parameters},
+    {.family = "llama", .precision = Precision::fp32, .dp = 2, .experts = 8},
+    {.family = "llama", .precision = Precision::bf16, .dp = 1, .recompute_every = 1, .experts = 4},
+    {.family = "llama", .precision = Precision::fp32, .dp = 1, .recompute_every = 1, .offload = OffloadTo::host},
+    {.family = "llama",
+     .precision = Precision::bf16,
+     .dp = 2,
+     .recompute_every = 1,
+     .zero = Zero::parameters,
+     .offload = OffloadTo::host},
+    {.family = "gpt2",
+     .precision = Precision::bf16,
+     .dp = 2,
+     .recompute_every = 1,
+     .zero = Zero::optimizer,
+     .offload = OffloadTo::disk},
+    {.family = "llama",
+     .precision = Precision::fp32,
+     .dp = 2,
+     .recompute_every = 1,
+     .zero = Zero::parameters,
+     .offload = OffloadTo::disk},
+    {.family = "llama",
+     .precision = Precision::bf16,
+     .dp = 2,
+     .optimizer = OptimizerKind::muon,
+     .zero = Zero::parameters,
+     .offload = OffloadTo::host}};
 INSTANTIATE_TEST_SUITE_P(Recipes, SteadyStateTest, testing::ValuesIn(kCases));
 
 TEST_P(SteadyStateTest, AllocatesNothingAndPeaksWhereTheEstimateSays) {
   const Case& c = GetParam();
   Recipe recipe = small_recipe(c.family, c.precision, c.dp, 2);
+  recipe.model.experts = c.experts, recipe.model.aux_loss = 0.1f, recipe.model.router_bias_rate = 0.01f;
+  complete(recipe.model);
+  recipe.optimizer.kind = c.optimizer, recipe.mesh.shape.tp = c.tp, recipe.mesh.zero = c.zero;
   if (c.recompute_every > 0) recipe.train.recompute = {RecomputePolicy::What::block, c.recompute_every};
   const TemporaryFolder folder;
-  recipe.mesh.zero = c.zero;
   recipe.mesh.offload = {.optimizer = c.offload,
                          .parameters = c.zero == Zero::parameters ? c.offload : OffloadTo::none,
                          .activations = c.recompute_every > 0 ? c.offload : OffloadTo::none,
                          .dir = folder.path()};
-  const MemoryEstimate estimate = estimate_memory(recipe, 0);
-  run_ranks(c.dp, [&](Communicator& world) {
+  const std::vector<MemoryEstimate> estimates = estimate_memory(recipe);
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+    const MemoryEstimate& estimate = estimates[size_t(world.rank())];
     TestRank rank(cpu_kernels(), 2);
     const SyntheticBatches batches = batches_of(recipe);
     Trainer trainer(rank.context, world, recipe, batches);

@@ -15,7 +15,7 @@ namespace weft {
 
 // The names every checkpoint of a training run has.
 constexpr std::string_view kModelGroup = "model";          // fp32 weights: model.safetensors
-constexpr std::string_view kOptimizerGroup = "optimizer";  // "m.NAME" and "v.NAME": optimizer.safetensors
+constexpr std::string_view kOptimizerGroup = "optimizer";  // "STATE.NAME", as "m.NAME": optimizer.safetensors
 constexpr std::string_view kStateName = "state.json";
 constexpr std::string_view kRecipeName = "recipe.toml";
 constexpr std::string_view kModelName = "model.json";               // the model's shape

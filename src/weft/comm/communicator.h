@@ -86,7 +86,7 @@ class Communicator {
   Pending start_reduce_scatter(Tensor out, Tensor in);
 
   // What this rank does now, for the messages of ranks that wait for it in vain: at most 87 bytes, copied. Holds for
-  // the rank, whichever of its groups is told. Takes some 20 ns; steps count from 0.
+  // the rank, whichever of its groups is told. Takes some 20 ns. `step` is shown as it is; -1: none.
   void set_place(std::string_view what, int64_t step) noexcept {
     if (own_progress_) own_progress_->set_place(what, step);
   }

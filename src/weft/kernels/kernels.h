@@ -2,7 +2,7 @@
 //
 // Conventions, for every entry:
 //  - outputs come first; tensors are contiguous and row-major; shapes use the letters of docs/notation.md
-//    (T tokens, H hidden, N query heads, K key/value heads, D head dim, F ffn, V vocab);
+//    (T tokens, H hidden, N query heads, K key/value heads, D head dim, F ffn, E experts, V vocab);
 //  - "x" tensors are f32, bf16 or f16 (the `reference` table also takes f64); statistics, losses, gradients of
 //    parameters and optimizer state are f32 (f64 where everything is f64); sums accumulate in f32 or wider;
 //  - an empty Tensor means "not wanted" where a comment says optional;
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "weft/kernels/optimizer_args.h"
 #include "weft/tensor/stream.h"
 #include "weft/tensor/tensor.h"
 
@@ -144,14 +145,44 @@ struct TableRows {
   }
 };
 
-struct AdamWArgs {
-  Tensor master;         // [n] f32
-  Tensor value;          // [n] bf16 or f16 copy of master for the next forward; optional
-  Tensor m, v;           // [n] f32
-  Tensor grad;           // [n] f32, unchanged
-  float grad_scale = 1;  // multiplies grad: clipping and unscaling
-  float lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
-  float bias_correction1 = 1, bias_correction2 = 1;  // 1 - beta^step
+// How a router's logits choose experts and weigh them.
+enum class RouterGate : uint8_t { softmax, sigmoid };
+struct RouteRule {
+  RouterGate gate = RouterGate::softmax;
+  bool normalises = true;  // the weights of a token add up to `scale`; else they are its scores times `scale`
+  float scale = 1;
+};
+inline constexpr int kMostExpertsPerToken = 64;
+
+// scores = gate(logits). A token goes to the k experts with the highest score + bias, the first of equals first.
+struct RouteArgs {
+  Tensor scores;     // out [T, E] f32
+  Tensor weights;    // out [T, k] f32, best expert first
+  int32_t* experts;  // out [T, k], host memory
+  Tensor logits;     // [T, E] f32
+  Tensor bias;       // [E] f32, optional
+  RouteRule rule;
+};
+
+// The gradient of the sum over tokens of
+//   weights . dweights  +  balance[row of the token] . scores / sum(scores)  +  z_scale * logsumexp(logits)^2
+struct RouteBackwardArgs {
+  Tensor dlogits;          // out [T, E] f32
+  Tensor dweights;         // [T, k] f32, optional
+  Tensor logits, scores;   // [T, E] f32
+  const int32_t* experts;  // [T, k], host memory
+  int k = 0;
+  Tensor balance;                 // [rows, E] f32, optional
+  const int32_t* rows = nullptr;  // [T], host memory; only with balance
+  float z_scale = 0;
+  RouteRule rule;
+};
+
+// Where the copies of tokens lie among other rows: copy j of token t is row at[t * k + j], or nowhere if that is -1.
+// No two copies share a row.
+struct RowCopies {
+  const int32_t* at;  // [T, k], host memory
+  int64_t k;
 };
 
 struct Kernels {
@@ -207,6 +238,17 @@ struct Kernels {
   void (*cross_entropy_gradient)(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
                                  int64_t first_column, float dlogits_scale);
 
+  // ---- experts ----
+  void (*route)(Stream&, const RouteArgs&);
+  void (*route_backward)(Stream&, const RouteBackwardArgs&);
+  // y[t] = sum over the copies j of token t of weights[t, j] * x[row of the copy], 0 without copies. weights [T, k]
+  // f32; optional: 1.
+  void (*combine_rows)(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
+  // dx[row of the copy] = weights[t, j] * dy[t], dweights[t, j] = dy[t] . x[row of the copy], 0 without a copy. Rows
+  // of dx that are no copy are left alone.
+  void (*combine_rows_backward)(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
+                                const RowCopies&, const Tensor& weights);
+
   // ---- element-wise and reductions ----
   void (*add)(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);  // y may be a or b
   void (*accumulate)(Stream&, const Tensor& sum, const Tensor& x);          // sum += x; sum is f32 (f64 beside f64)
@@ -222,6 +264,20 @@ struct Kernels {
   // Decoupled weight decay: master -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * master), in one pass.
   // Source: Loshchilov and Hutter, 2019.
   void (*adamw)(Stream&, const AdamWArgs&);
+  // The same with moments of 8 bits. Source: Dettmers et al., 2021.
+  void (*adamw8)(Stream&, const AdamW8Args&);
+  void (*sgd)(Stream&, const SgdArgs&);
+  void (*lion)(Stream&, const LionArgs&);  // Source: Chen et al., 2023
+  // Codes of 8 bits to numbers and back: x [n] f32, codes [n] u8, scales [blocks] f32. See block_codes.h.
+  void (*encode_blocks)(Stream&, const Tensor& codes, const Tensor& scales, const Tensor& x, bool is_signed);
+  void (*decode_blocks)(Stream&, const Tensor& x, const Tensor& codes, const Tensor& scales, bool is_signed);
+  // Of Adafactor, for a part of a matrix. Source: Shazeer and Stern, 2018. First: rows and cols += the sums of
+  // (x * scale)^2 over each row and column.
+  void (*add_factor_sums)(Stream&, const MatrixPiece&);
+  void (*factor_moment)(Stream&, const FactorMomentArgs&);
+  // The sum of (x * scale * row * col)^2, in double.
+  double (*factored_squares)(Stream&, const MatrixPiece&);
+  void (*adafactor)(Stream&, const AdafactorArgs&);
 };
 
 // The tables. Each throws Error saying what to install or configure when it was not built.

@@ -281,6 +281,62 @@ void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const
   op.statistic("lse", lse, logits.dim(0), logits);
 }
 
+void check_route(const RouteArgs& args) {
+  const Op op{"route"};
+  op.rank("logits", args.logits, 2);
+  op.rank("weights", args.weights, 2);
+  const int64_t tokens = args.logits.dim(0), k = args.weights.dim(1);
+  op.that(args.logits.dtype() == DType::f32 || args.logits.dtype() == DType::f64, "logits must hold f32 or f64");
+  op.like("scores", args.scores, args.logits);
+  op.shape("weights", args.weights, {tokens, k});
+  op.dtype("weights", args.weights, args.logits.dtype());
+  if (args.bias) op.statistic("bias", args.bias, args.logits.dim(1), args.logits);
+  if (k < 1 || k > args.logits.dim(1) || k > kMostExpertsPerToken)
+    throw Error("{}: {} experts for each token, but there are {} and at most {} are supported", op.name, k,
+                args.logits.dim(1), kMostExpertsPerToken);
+  op.that(tokens == 0 || args.experts, "experts is null");
+}
+
+void check_route_backward(const RouteBackwardArgs& args) {
+  const Op op{"route backward"};
+  op.rank("logits", args.logits, 2);
+  const int64_t tokens = args.logits.dim(0), experts = args.logits.dim(1);
+  op.like("scores", args.scores, args.logits);
+  op.like("dlogits", args.dlogits, args.logits);
+  if (args.dweights) {
+    op.shape("dweights", args.dweights, {tokens, args.k});
+    op.dtype("dweights", args.dweights, args.logits.dtype());
+  }
+  op.indices("experts", args.experts, tokens * args.k, 0, experts);
+  if (!args.balance) return;
+  op.rank("balance", args.balance, 2);
+  op.shape("balance", args.balance, {args.balance.dim(0), experts});
+  op.dtype("balance", args.balance, args.logits.dtype());
+  op.indices("rows", args.rows, tokens, 0, args.balance.dim(0));
+}
+
+void check_combine_rows(const Tensor& y, const Tensor& x, const RowCopies& copies, const Tensor& weights) {
+  const Op op{"combine_rows"};
+  op.rank("y", y, 2);
+  op.rank("x", x, 2);
+  op.shape("x", x, {x.dim(0), y.dim(1)});
+  op.dtype("x", x, y.dtype());
+  if (weights) {
+    op.shape("weights", weights, {y.dim(0), copies.k});
+    op.statistic("weights", weights, weights.numel(), y);
+  }
+  op.indices("copies", copies.at, y.dim(0) * copies.k, -1, x.dim(0));
+}
+
+void check_combine_rows_backward(const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
+                                 const RowCopies& copies, const Tensor& weights) {
+  check_combine_rows(dy, x, copies, weights);
+  const Op op{"combine_rows backward"};
+  op.present("weights", weights);
+  op.like("dx", dx, x);
+  op.like("dweights", dweights, weights);
+}
+
 void check_convert(const Tensor& y, const Tensor& x) {
   const Op op{"convert"};
   op.present("x", x);

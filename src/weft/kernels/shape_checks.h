@@ -23,11 +23,23 @@ void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const 
 void check_cross_entropy_combine(const Tensor& losses, const Tensor& lse, const Tensor& stats);
 void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
                                   int64_t first_column);
+void check_route(const RouteArgs&);
+void check_route_backward(const RouteBackwardArgs&);
+void check_combine_rows(const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
+void check_combine_rows_backward(const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
+                                 const RowCopies&, const Tensor& weights);
 void check_convert(const Tensor& y, const Tensor& x);
 void check_fill(const Tensor& y);
 void check_sum_rows(const Tensor& y, const Tensor& x);
 void check_sum_of_squares(const Tensor& x);
 void check_adamw(const AdamWArgs&);
+void check_adamw8(const AdamW8Args&);
+void check_sgd(const SgdArgs&);
+void check_lion(const LionArgs&);
+void check_blocks(std::string_view op, const Tensor& codes, const Tensor& scales, const Tensor& x);
+void check_matrix_piece(std::string_view op, const MatrixPiece&);
+void check_factor_moment(const FactorMomentArgs&);
+void check_adafactor(const AdafactorArgs&);
 
 struct Named {
   std::string_view name;

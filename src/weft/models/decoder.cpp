@@ -39,14 +39,38 @@ MlpConfig mlp_config(const ModelConfig& c) {
           .output_init_std = output_init_std(c)};
 }
 
+MoeConfig moe_config(const ModelConfig& c) {
+  MlpConfig shared = mlp_config(c);
+  shared.ffn = c.shared_experts * c.expert_ffn;
+  return {.gate = {.rule = {.gate = c.router, .normalises = c.norm_topk, .scale = c.routed_scale},
+                   .experts = c.experts,
+                   .per_token = c.experts_per_token,
+                   .capacity_factor = c.capacity_factor,
+                   .balance_loss = c.aux_loss,
+                   .z_loss = c.z_loss},
+          .has_router_bias = c.router_bias_rate > 0,
+          .hidden = c.hidden,
+          .ffn = c.expert_ffn,
+          .shared = shared,
+          .activation = c.activation,
+          .is_gated = c.is_gated,
+          .dropout = c.dropout,
+          .init_std = c.init_std,
+          .output_init_std = output_init_std(c)};
+}
+
 }  // namespace
 
 Decoder::Block::Block(const std::string& name, int layer, const ModelConfig& c, const RopeTable* rope,
                       const Partition& partition)
     : attention_norm(name + ".attention_norm", c.norm, partition.tensor.replicated({c.hidden}), c.bias, c.norm_eps),
       attention(name + ".attention", layer, attention_config(c), rope, partition),
-      mlp_norm(name + ".mlp_norm", c.norm, partition.tensor.replicated({c.hidden}), c.bias, c.norm_eps),
-      mlp(name + ".mlp", mlp_config(c), partition) {}
+      mlp_norm(name + ".mlp_norm", c.norm, partition.tensor.replicated({c.hidden}), c.bias, c.norm_eps) {
+  if (c.has_experts(layer))
+    moe.emplace(name + ".moe", moe_config(c), partition);
+  else
+    mlp.emplace(name + ".mlp", mlp_config(c), partition);
+}
 
 Var Decoder::Block::operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed) {
   using What = RecomputePolicy::What;
@@ -56,7 +80,7 @@ Var Decoder::Block::operator()(const Var& x, const Pass& pass, RecomputePolicy::
   };
   const auto [residual, normed] = attention_norm.branch(x);
   const auto [sum, normed_sum] = mlp_norm.add(residual, run(attention, normed, What::attention));
-  return sum + run(mlp, normed_sum, What::mlp);
+  return sum + (moe ? run(*moe, normed_sum, What::mlp) : run(*mlp, normed_sum, What::mlp));
 }
 
 Decoder::Decoder(const ModelConfig& c, const Partition& partition, const DecoderPart& part, Param* embedding)
@@ -68,7 +92,8 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
   if (part_.has_embedding) {
     embedding_.emplace("embedding.weight", table, Init::normal(c.init_std));
     if (c.position == PositionKind::learned)
-      position_.emplace("position.weight", partition_.tensor.replicated_inside({c.context, c.hidden}), Init::normal(c.init_std));
+      position_.emplace("position.weight", partition_.tensor.replicated_inside({c.context, c.hidden}),
+                        Init::normal(c.init_std));
   }
   const RopeTable* rope = c.position == PositionKind::rope ? &rope_ : nullptr;
   for (int64_t i = part_.first_layer; i < part_.first_layer + part_.num_layers; ++i)
@@ -115,6 +140,7 @@ void Decoder::allocate(Context& context, DType dtype) {
 }
 
 void Decoder::prepare(Context& context, DType dtype) {
+  for (RouterBias* b : router_biases()) b->allocate(context, dtype);
   const DType wide = Context::wide(dtype);
   if (config_.position != PositionKind::rope) return;
   rope_ = {context.empty(wide, {config_.context, config_.head_dim / 2}),
@@ -146,7 +172,8 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
     const RecomputePolicy::What what = recompute_.of(part_.first_layer + int64_t(&each - blocks_.data()));
     x = brackets.enter(group, x);
     if (context.tape && what == RecomputePolicy::What::block)
-      x = recompute([&block, &pass](const Var& again) { return block(again, pass, RecomputePolicy::What::nothing); }, x);
+      x = recompute([&block, &pass](const Var& again) { return block(again, pass, RecomputePolicy::What::nothing); },
+                    x);
     else
       x = block(x, pass, what);
     x = brackets.leave(group++, x);
@@ -182,6 +209,13 @@ std::vector<std::vector<Param*>> Decoder::param_groups() {
     if (head_) collect(*head_);
   }
   return groups;
+}
+
+std::vector<RouterBias*> Decoder::router_biases() {
+  std::vector<RouterBias*> all;
+  for (const auto& block : blocks_)
+    if (RouterBias* const bias = block->moe ? block->moe->router_bias() : nullptr) all.push_back(bias);
+  return all;
 }
 
 std::vector<Param*> Decoder::params() {

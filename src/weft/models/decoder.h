@@ -6,7 +6,7 @@
 
 #include "weft/models/model_config.h"
 #include "weft/nn/attention.h"
-#include "weft/nn/mlp.h"
+#include "weft/nn/moe.h"
 #include "weft/parallel/brackets.h"
 #include "weft/parallel/partition.h"
 
@@ -35,7 +35,7 @@ class Decoder {
 
   // Gives every parameter memory for its value in `dtype` (not for its gradient), and what prepare() gives.
   void allocate(Context& context, DType dtype);
-  // Computes the rotary table. Enough where parameters get their memory elsewhere.
+  // Computes the rotary table, and zeroes the biases of routers. Enough where parameters get their memory elsewhere.
   void prepare(Context& context, DType dtype);
   // Sets the initial values, which are a function of the seed.
   void initialize(Context& context, uint64_t seed);
@@ -54,6 +54,8 @@ class Decoder {
   std::vector<Param*> params();
   // The same, grouped as they are used: embedding, each block, then the final norm and the head.
   std::vector<std::vector<Param*>> param_groups();
+  // What is kept beside the parameters, and saved with them: the biases of routers, by layer.
+  std::vector<RouterBias*> router_biases();
   Param* embedding() { return embedding_ ? &*embedding_ : nullptr; }
 
  private:
@@ -65,12 +67,16 @@ class Decoder {
       attention_norm.each_param(visit);
       attention.each_param(visit);
       mlp_norm.each_param(visit);
-      mlp.each_param(visit);
+      if (moe)
+        moe->each_param(visit);
+      else
+        mlp->each_param(visit);
     }
     Norm attention_norm;
     Attention attention;
     Norm mlp_norm;
-    Mlp mlp;
+    std::optional<Mlp> mlp;  // or
+    std::optional<Moe> moe;
   };
 
   Var embed(Context& context, const Pass& pass);

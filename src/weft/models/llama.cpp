@@ -1,4 +1,5 @@
-// The Llama family. Sources of the shapes: Touvron et al., 2023; Zhang et al., "TinyLlama", 2024; Llama 3, 2024.
+// The Llama family. Sources of the shapes: Touvron et al., 2023; Zhang et al., "TinyLlama", 2024; Llama 3, 2024; with
+// experts, Jiang et al., "Mixtral of Experts", 2024, and Yang et al., "Qwen3 Technical Report", 2025.
 #include "weft/models/llama.h"
 
 namespace weft {
@@ -18,6 +19,19 @@ ModelConfig shape(const Size& s, double rope_theta, bool is_tied) {
   return c;
 }
 
+ModelConfig mixtral_8x7b() {
+  ModelConfig c = shape({32, 4096, 32, 8, 14336, 32000, 32768}, 1e6, false);
+  c.experts = 8, c.experts_per_token = 2, c.aux_loss = 0.02f;
+  return c;
+}
+
+ModelConfig qwen3_30b_a3b() {
+  ModelConfig c = shape({48, 2048, 32, 4, 6144, 151936, 32768}, 1e6, false);
+  c.head_dim = 128, c.qk_norm = true, c.norm_eps = 1e-6f;
+  c.experts = 128, c.experts_per_token = 8, c.expert_ffn = 768, c.aux_loss = 0.001f;
+  return c;
+}
+
 }  // namespace
 
 const Family& llama_family() {
@@ -25,6 +39,8 @@ const Family& llama_family() {
                              {{"llama-1b", shape({22, 2048, 32, 4, 5632, 32000, 2048}, 1e4, false)},
                               {"llama-3.2-1b", shape({16, 2048, 32, 8, 8192, 128256, 8192}, 5e5, true)},
                               {"llama-3-8b", shape({32, 4096, 32, 8, 14336, 128256, 8192}, 5e5, false)},
+                              {"mixtral-8x7b", mixtral_8x7b()},
+                              {"qwen3-30b-a3b", qwen3_30b_a3b()},
                               {"llama-7b", shape({32, 4096, 32, 32, 11008, 32000, 2048}, 1e4, false)}}};
   return family;
 }

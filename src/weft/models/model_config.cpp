@@ -1,6 +1,8 @@
 // ModelConfig: completing and checking a shape, and counting what it costs.
 #include "weft/models/model_config.h"
 
+#include <algorithm>
+
 namespace weft {
 namespace {
 
@@ -19,6 +21,27 @@ void require_positive(const char* key, int64_t value) {
   if (value <= 0) throw UsageError("model.{} = {}: write a number of at least 1", key, value);
   constexpr int64_t kMost = int64_t(1) << 24;
   if (value > kMost) throw UsageError("model.{} = {}: at most {} is supported", key, value, kMost);
+}
+
+void complete_experts(ModelConfig& c) {
+  if (c.experts == 0) return;
+  require_positive("experts", c.experts);
+  require_positive("experts_per_token", c.experts_per_token);
+  if (c.experts_per_token > std::min<int64_t>(c.experts, kMostExpertsPerToken))
+    throw UsageError("model.experts_per_token = {}: there are {} experts, and at most {} serve a token",
+                     c.experts_per_token, c.experts, kMostExpertsPerToken);
+  if (c.expert_ffn == 0) c.expert_ffn = c.ffn;
+  require_positive("expert_ffn", c.expert_ffn);
+  const auto not_negative = [](const char* key, double value) {
+    if (!(value >= 0)) throw UsageError("model.{} = {}: write a number of at least 0", key, value);
+  };
+  not_negative("shared_experts", double(c.shared_experts));
+  not_negative("first_dense_layers", double(c.first_dense_layers));
+  not_negative("capacity_factor", double(c.capacity_factor));
+  not_negative("aux_loss", double(c.aux_loss));
+  not_negative("z_loss", double(c.z_loss));
+  not_negative("router_bias_rate", double(c.router_bias_rate));
+  if (!(c.routed_scale > 0)) throw UsageError("model.routed_scale = {}: write a number above 0", c.routed_scale);
 }
 
 }  // namespace
@@ -52,18 +75,24 @@ void complete(ModelConfig& c) {
   require_positive("context", c.context);
   if (c.dropout < 0 || c.dropout >= 1)
     throw UsageError("model.dropout = {}: write a probability from 0 to below 1", c.dropout);
+  complete_experts(c);
 }
 
 int64_t ModelConfig::num_params() const {
   const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
   const int64_t matrices = is_gated ? 3 : 2;
-  int64_t block = hidden * (2 * q + 2 * kv) + matrices * hidden * ffn + 2 * hidden;
-  if (bias) block += q + 2 * kv + hidden + (matrices - 1) * ffn + hidden + (norm == NormKind::layer ? 2 * hidden : 0);
+  const auto mlp = [&](int64_t width) {
+    return width == 0 ? 0 : matrices * hidden * width + (bias ? (matrices - 1) * width + hidden : 0);
+  };
+  int64_t block = hidden * (2 * q + 2 * kv) + 2 * hidden;
+  if (bias) block += q + 2 * kv + hidden + (norm == NormKind::layer ? 2 * hidden : 0);
   if (qk_norm) block += 2 * head_dim;
   int64_t rest = vocab * hidden * (tie_embeddings ? 1 : 2) + hidden;
   if (bias && norm == NormKind::layer) rest += hidden;
   if (position == PositionKind::learned) rest += context * hidden;
-  return layers * block + rest;
+  const int64_t moe = hidden * experts + experts * matrices * hidden * expert_ffn + mlp(shared_experts * expert_ffn);
+  const int64_t sparse = experts > 0 ? std::max<int64_t>(layers - first_dense_layers, 0) : 0;
+  return layers * block + (layers - sparse) * mlp(ffn) + sparse * moe + rest;
 }
 
 namespace {
@@ -74,31 +103,48 @@ constexpr double kPerMultiplyAdd = 2;
 struct LayerWork {
   double attention, mlp;
 };
-LayerWork layer_work(const ModelConfig& c, int64_t seq_len) {
+LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   const double q = double(c.heads * c.head_dim), kv = double(c.kv_heads * c.head_dim), h = double(c.hidden);
+  const bool is_sparse = c.has_experts(layer);
+  // With experts, only those that see the token count.
+  const int64_t width = is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : c.ffn;
   // A token sees (seq_len + 1) / 2 keys on average, in two products of q multiply-adds a key.
-  return {h * (2 * q + 2 * kv) + 2 * q * double(seq_len + 1) / 2, (c.is_gated ? 3 : 2) * h * double(c.ffn)};
+  return {h * (2 * q + 2 * kv) + 2 * q * double(seq_len + 1) / 2,
+          (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts) : 0)};
 }
 
 }  // namespace
 
 double ModelConfig::flops_per_token(int64_t seq_len) const {
-  const LayerWork layer = layer_work(*this, seq_len);
+  double sum = double(hidden) * double(vocab);
+  for (int64_t i = 0; i < layers; ++i) {
+    const LayerWork layer = layer_work(*this, i, seq_len);
+    sum += layer.attention + layer.mlp;
+  }
   constexpr double kForwardAndBackward = 3;
-  return kForwardAndBackward * kPerMultiplyAdd *
-         (double(layers) * (layer.attention + layer.mlp) + double(hidden) * double(vocab));
+  return kForwardAndBackward * kPerMultiplyAdd * sum;
 }
 
 double ModelConfig::recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const {
   using What = RecomputePolicy::What;
-  const LayerWork layer = layer_work(*this, seq_len);
   double sum = 0;
   for (int64_t i = 0; i < layers; ++i) {
+    const LayerWork layer = layer_work(*this, i, seq_len);
     const What what = policy.of(i);
     if (what == What::attention || what == What::block) sum += layer.attention;
     if (what == What::mlp || what == What::block) sum += layer.mlp;
   }
   return kPerMultiplyAdd * sum;
+}
+
+std::string router_name(const ModelConfig& config) {
+  return config.router == RouterGate::softmax ? "softmax" : "sigmoid";
+}
+
+void set_router(ModelConfig& config, const std::string& name) {
+  if (name != "softmax" && name != "sigmoid")
+    throw UsageError("model.router = \"{}\": write one of softmax, sigmoid", name);
+  config.router = name == "softmax" ? RouterGate::softmax : RouterGate::sigmoid;
 }
 
 void set_activation(ModelConfig& config, const std::string& name) {

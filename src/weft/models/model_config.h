@@ -25,7 +25,7 @@ struct ModelConfig {
   int64_t heads = 0;
   int64_t kv_heads = 0;  // 0: as heads
   int64_t head_dim = 0;  // 0: hidden / heads
-  int64_t ffn = 0;
+  int64_t ffn = 0;       // of dense layers
   int64_t vocab = 0;
   int64_t context = 0;  // the longest sequence; 0: the recipe's seq_len
   bool tie_embeddings = false;
@@ -40,6 +40,20 @@ struct ModelConfig {
   bool qk_norm = false;
   float init_std = 0.02f;
 
+  // Mixture of experts; see parallel/expert/gate.h for what the losses are.
+  int64_t experts = 0;  // 0: every layer is dense
+  int64_t experts_per_token = 2;
+  int64_t shared_experts = 0;      // see all tokens
+  int64_t expert_ffn = 0;          // of one expert; 0: ffn
+  int64_t first_dense_layers = 0;  // the others have experts
+  RouterGate router = RouterGate::softmax;
+  bool norm_topk = true;  // the weights of a token's experts add up to routed_scale
+  float routed_scale = 1;
+  float capacity_factor = 0;  // in training; 0: no token is dropped
+  float aux_loss = 0, z_loss = 0;
+  float router_bias_rate = 0;  // 0: no bias
+
+  bool has_experts(int64_t layer) const { return experts > 0 && layer >= first_dense_layers; }
   int64_t num_params() const;
   // Model FLOPs of one training token, forward and backward, attention over `seq_len` tokens counted once where it is
   // causal; a table look-up costs none. Source: Narayanan et al., 2021, without recomputation.
@@ -61,5 +75,8 @@ std::vector<std::string> preset_names();
 // "swiglu", "gelu", ...: throws UsageError naming the key and the choices.
 void set_activation(ModelConfig& config, const std::string& name);
 std::string activation_name(const ModelConfig& config);
+// "softmax", "sigmoid"
+void set_router(ModelConfig& config, const std::string& name);
+std::string router_name(const ModelConfig& config);
 
 }  // namespace weft

@@ -13,7 +13,7 @@ constexpr int64_t kMostOfAnything = int64_t(1) << 24;
 }  // namespace
 
 std::string to_json(const ModelConfig& c) {
-  const nlohmann::json json{
+  nlohmann::json json{
       {"family", c.family},
       {"layers", c.layers},
       {"hidden", c.hidden},
@@ -32,6 +32,19 @@ std::string to_json(const ModelConfig& c) {
       {"rope_theta", c.rope_theta},
       {"qk_norm", c.qk_norm},
   };
+  if (c.experts > 0)
+    json.update({{"experts", c.experts},
+                 {"experts_per_token", c.experts_per_token},
+                 {"shared_experts", c.shared_experts},
+                 {"expert_ffn", c.expert_ffn},
+                 {"first_dense_layers", c.first_dense_layers},
+                 {"router", router_name(c)},
+                 {"norm_topk", c.norm_topk},
+                 {"routed_scale", c.routed_scale},
+                 {"capacity_factor", c.capacity_factor},
+                 {"aux_loss", c.aux_loss},
+                 {"z_loss", c.z_loss},
+                 {"router_bias_rate", c.router_bias_rate}});
   return to_json_text(json, 2);
 }
 
@@ -51,6 +64,16 @@ ModelConfig parse_model_json(std::string_view text, const std::string& source) {
     c.position = json.at("position").string() == "rope" ? PositionKind::rope : PositionKind::learned;
     c.rope_theta = json.at("rope_theta").number();
     c.qk_norm = json.at("qk_norm").boolean();
+    if (json.has("experts")) {
+      c.experts = size("experts"), c.experts_per_token = size("experts_per_token");
+      c.shared_experts = size("shared_experts"), c.expert_ffn = size("expert_ffn");
+      c.first_dense_layers = size("first_dense_layers");
+      set_router(c, json.at("router").string());
+      c.norm_topk = json.at("norm_topk").boolean();
+      const auto number = [&](const char* key) { return float(json.at(key).number()); };
+      c.routed_scale = number("routed_scale"), c.capacity_factor = number("capacity_factor");
+      c.aux_loss = number("aux_loss"), c.z_loss = number("z_loss"), c.router_bias_rate = number("router_bias_rate");
+    }
     complete(c);
     return c;
   } catch (const UsageError& e) {

@@ -27,12 +27,15 @@ Mlp::Mlp(const std::string& name, const MlpConfig& c, const Partition& partition
   if (c.is_gated) gate_.emplace(name + ".gate", inwards(c, tensor_));
 }
 
-Var Mlp::operator()(const Var& residual, const Pass& pass) {
-  const Var x = tensor_.enter(residual);
+Var Mlp::inside(const Var& x) {
   const LinearWeights up = up_.weights(), down = down_.weights();
-  const Var y = gate_ ? apply(*x.context, GatedFeedForwardOp{gate_->weights(), up, down, config_.activation}, x)
-                      : apply(*x.context, FeedForwardOp{up, down, config_.activation}, x);
-  return pass.dropout(tensor_.leave(y), config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
+  return gate_ ? apply(*x.context, GatedFeedForwardOp{gate_->weights(), up, down, config_.activation}, x)
+               : apply(*x.context, FeedForwardOp{up, down, config_.activation}, x);
+}
+
+Var Mlp::operator()(const Var& residual, const Pass& pass) {
+  const Var y = tensor_.leave(inside(tensor_.enter(residual)));
+  return pass.dropout(y, config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 
 }  // namespace weft

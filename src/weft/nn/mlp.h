@@ -22,6 +22,8 @@ class Mlp {
 
   // x[rows, H] of the residual stream -> [rows, H], without the residual
   Var operator()(const Var& x, const Pass& pass);
+  // x[T, H] inside a tensor-parallel region -> this rank's part of the sum, before dropout
+  Var inside(const Var& x);
 
   void each_param(auto&& visit) {
     if (gate_) gate_->each_param(visit);

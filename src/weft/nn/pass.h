@@ -10,6 +10,7 @@ namespace weft {
 struct Pass {
   const int32_t* ids = nullptr;  // [T], host memory that outlives the tape
   int64_t num_tokens = 0;
+  int64_t seq_len = 0;  // of a row of the batch; 0: all tokens are one row
   AttentionPlan attention;
   // When the tokens of a micro-batch are spread over a group: both, and attention.spans are not read.
   const ContextPlan* context_plan = nullptr;
@@ -17,6 +18,7 @@ struct Pass {
   bool is_training = false;
   uint64_t seed = 0;
   int64_t step = 0;
+  float loss_scale = 0;               // what a loss that a layer adds for a token is multiplied with
   std::span<const TokenSpan> tokens;  // where the T tokens stand in the step's global batch; outlives the tape
 
   // Dropout at `site`: a function of (seed, step, site, global element), on any mesh.

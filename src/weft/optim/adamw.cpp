@@ -3,34 +3,53 @@
 
 #include <cmath>
 
+#include "weft/optim/piece_tensors.h"
+
 namespace weft {
 
-AdamW::AdamW(Context& context, std::vector<Owned> owned, const AdamWOptions& options)
-    : Optimizer(context, std::move(owned)), options_(options), m_(zeros()), v_(zeros()) {}
+AdamW::AdamW(Context& context, std::vector<Owned> owned, const AdamWOptions& options, IsMeant which)
+    : Optimizer(context, std::move(owned)),
+      options_(options),
+      which_(which),
+      m_(context, owned_, which),
+      v_(context, owned_, which) {}
+
+std::vector<Optimizer::State> AdamW::states_of(std::string_view param, const Shape& whole) const {
+  if (!which_(param, whole)) return {};
+  return {{"m", whole}, {"v", whole}};
+}
+
+void AdamW::visit_state(std::string_view param, std::string_view state, bool is_written, VisitState visit) {
+  (state == "m" ? m_ : v_).visit(owned_, param, is_written, visit);
+}
+
+AdamWArgs adamw_args(const Owned& owned, const Piece& piece, const AdamWOptions& options, int64_t num_updates,
+                     double lr, double grad_scale) {
+  const PieceTensors t(owned, piece);
+  return {.master = t.master,
+          .value = t.value,
+          .m = {},
+          .v = {},
+          .grad = t.grad,
+          .grad_scale = float(grad_scale),
+          .lr = float(lr),
+          .beta1 = float(options.beta1),
+          .beta2 = float(options.beta2),
+          .eps = float(options.eps),
+          .weight_decay = decay_of(piece, options.weight_decay),
+          .bias_correction1 = float(1 - std::pow(options.beta1, double(num_updates))),
+          .bias_correction2 = float(1 - std::pow(options.beta2, double(num_updates)))};
+}
 
 void AdamW::update(double lr, double grad_scale) {
-  const double correction1 = 1 - std::pow(options_.beta1, double(num_updates_));
-  const double correction2 = 1 - std::pow(options_.beta2, double(num_updates_));
   const ObservedOp observed(context_, "adamw", OpObserver::Phase::forward);
   for (size_t i = 0; i < owned_.size(); ++i) {
-    const Owned& o = owned_[i];
-    const Near near(o, Access::write);
-    for (const Piece& piece : o.pieces) {
-      const auto slice = [&](const Tensor& t) { return t ? t.slice_flat(piece.offset, {piece.count}) : Tensor{}; };
-      context_.kernels.adamw(context_.stream,
-                             {.master = slice(o.master),
-                              .value = slice(o.values),
-                              .m = slice(m_[i]),
-                              .v = slice(v_[i]),
-                              .grad = slice(o.grads),
-                              .grad_scale = float(grad_scale),
-                              .lr = float(lr),
-                              .beta1 = float(options_.beta1),
-                              .beta2 = float(options_.beta2),
-                              .eps = float(options_.eps),
-                              .weight_decay = piece.param->decays() ? float(options_.weight_decay) : 0.0f,
-                              .bias_correction1 = float(correction1),
-                              .bias_correction2 = float(correction2)});
+    const Near near(owned_[i], Access::write);
+    for (size_t j = 0; j < owned_[i].pieces.size(); ++j) {
+      if (!m_.of(i, j)) continue;
+      AdamWArgs args = adamw_args(owned_[i], owned_[i].pieces[j], options_, num_updates_, lr, grad_scale);
+      args.m = m_.of(i, j), args.v = v_.of(i, j);
+      context_.kernels.adamw(context_.stream, args);
     }
   }
 }

@@ -4,8 +4,11 @@
 
 namespace weft {
 
+// Groups outlive this; a null group stands for this rank alone.
 struct Partition {
   TensorParallel tensor;
+  Communicator* experts = nullptr;  // each rank holds an even cut of the experts of a layer
+  Communicator* context = nullptr;  // each rank holds other tokens of the same rows of the batch
 };
 
 }  // namespace weft

@@ -54,6 +54,10 @@ LoadedModel load_model(Context& context, const std::string& path, DType dtype) {
     if (dtype != DType::f32) context.kernels.convert(context.stream, p->value, stored);
     p->value_changed();
   }
+  for (RouterBias* b : loaded.model->router_biases()) {
+    const NamedTensor named{b->bias.name, b->bias.value};
+    checkpoint.load(kModelGroup, {&named, 1}, {.allow_unused = true});
+  }
   return loaded;
 }
 

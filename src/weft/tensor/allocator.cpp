@@ -15,12 +15,12 @@ constexpr size_t kHugePage = size_t(2) << 20;
 
 size_t round_up(size_t bytes, size_t step) { return (bytes + step - 1) / step * step; }
 
-// Eight sizes per power of two, at least 256 bytes.
+// Eight sizes per power of two, at least 256 bytes; large blocks, of which there are few sizes, are cut finer.
 size_t round_up_to_class(size_t bytes) {
   constexpr size_t kSmallest = 256;
   if (bytes <= kSmallest) return kSmallest;
-  const size_t step = std::bit_floor(bytes - 1) / 8;
-  return round_up(bytes, step);
+  constexpr size_t kLarge = size_t(64) << 10;
+  return round_up(bytes, std::bit_floor(bytes - 1) / (bytes < kLarge ? 8 : 128));
 }
 
 std::byte* system_allocate(size_t bytes) {

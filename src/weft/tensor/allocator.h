@@ -19,7 +19,8 @@ struct AllocatorStats {
 };
 
 // Thread-safe, since a communication thread may drop the last reference. Blocks are aligned to 64 bytes. Sizes are
-// rounded up to one of eight steps per power of two, so at most 12.5% of a block is unused. The limit holds for live
+// rounded up to one of eight steps per power of two, so at most 12.5% of a block is unused, and from 64 KiB on to one
+// of 128, so at most 0.8%. The limit holds for live
 // and cached blocks together; cached ones go back to the system before it is hit. An allocator must outlive its
 // tensors. Throws Error naming the bytes asked for and held when the system or the limit refuses.
 class Allocator final : public BufferOwner {

@@ -13,6 +13,7 @@ void take_part(const Batch& whole, const ContextLayout& layout, Batch& part);
 inline Pass pass_of(const Batch& part, const ContextPlan& plan, ContextParallel& parallel) {
   return {.ids = part.ids.data(),
           .num_tokens = plan.layout().num_tokens(),
+          .seq_len = plan.layout().seq_len(),
           .attention = {.positions = part.positions.data()},
           .context_plan = &plan,
           .context_parallel = &parallel};

@@ -26,12 +26,16 @@ MemoryEstimate estimate_memory(const Recipe& recipe, int rank) {
 std::vector<MemoryEstimate> estimate_memory(const Recipe& recipe) {
   const MeshShape& mesh = recipe.mesh.shape;
   std::vector<MemoryEstimate> all(size_t(mesh.size()));
-  // Data- and context-parallel ranks of one stage and one part of the weights hold as much as each other.
-  const int stage = mesh.size() / mesh.pp;
+  // Data- and context-parallel ranks of one stage and one part of the weights hold as much as each other, but for
+  // optimizers that keep more of some parameters than of others, where these are sharded.
+  const OptimizerKind kind = recipe.optimizer.kind;
+  const bool is_even =
+      recipe.mesh.zero == Zero::none || (kind != OptimizerKind::adamw8bit && kind != OptimizerKind::muon);
+  const int stage = mesh.size() / mesh.pp, stride = is_even ? mesh.tp : stage;
   for (int pp = 0; pp < mesh.pp; ++pp)
-    for (int tp = 0; tp < mesh.tp; ++tp) {
-      const MemoryEstimate estimate = estimate_memory(recipe, pp * stage + tp);
-      for (int rank = pp * stage + tp; rank < (pp + 1) * stage; rank += mesh.tp) all[size_t(rank)] = estimate;
+    for (int first = pp * stage; first < pp * stage + stride; ++first) {
+      const MemoryEstimate estimate = estimate_memory(recipe, first);
+      for (int rank = first; rank < (pp + 1) * stage; rank += stride) all[size_t(rank)] = estimate;
     }
   return all;
 }

@@ -30,6 +30,7 @@ const MicroBatches::Slot& MicroBatches::get(int64_t step, int micro_batch) {
   free->pass.is_training = true;
   free->pass.seed = t.seed;
   free->pass.step = step;
+  free->pass.loss_scale = loss_scale_;
   return *free;
 }
 

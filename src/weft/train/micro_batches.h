@@ -29,6 +29,8 @@ class MicroBatches {
   // The micro-batch of a step, read when first asked for and kept until released by every use. Its address is stable
   // for as long.
   const Slot& get(int64_t step, int micro_batch);
+  // Of the micro-batches that are read from now on; see Pass::loss_scale.
+  void set_loss_scale(float scale) { loss_scale_ = scale; }
   void release(int micro_batch);
   // Of the whole step, over all ranks.
   int64_t num_targets(int64_t step) const { return batches_.num_targets(step); }
@@ -42,6 +44,7 @@ class MicroBatches {
   const Mesh& mesh_;
   const BatchSource& batches_;
   int num_uses_;
+  float loss_scale_ = 0;
   HeadCut heads_;
   ContextParallel context_;
   Batch whole_;

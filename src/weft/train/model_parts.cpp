@@ -26,6 +26,8 @@ std::vector<DecoderPart> decoder_parts(const Recipe& recipe, const PipelineShape
 
 ModelParts::ModelParts(const Recipe& recipe, const Mesh& mesh, const Schedule& schedule) {
   partition_.tensor = TensorParallel(mesh.tp(), recipe.mesh.sequence_parallel);
+  partition_.experts = &mesh.ep();
+  partition_.context = &mesh.cp();
   const std::vector<DecoderPart> all = decoder_parts(recipe, schedule.shape());
   for (int s = 0; s < schedule.num_stages(); ++s) {
     if (schedule.rank_of(s) != mesh.place().pp) continue;

@@ -12,6 +12,7 @@ inline Pass pass_of(const Batch& batch, int64_t first_token, std::vector<Attenti
   fill_causal_spans(spans, batch.sequence_starts, first_token);
   return {.ids = batch.ids.data(),
           .num_tokens = int64_t(batch.rows) * batch.seq_len,
+          .seq_len = batch.seq_len,
           .attention = {.positions = batch.positions.data(), .spans = spans.data(), .num_spans = int(spans.size())}};
 }
 

@@ -8,6 +8,42 @@ namespace {
 
 constexpr int64_t kMost = int64_t(1) << 40;
 
+void read_experts(Toml& toml, ModelConfig& c) {
+  const auto integer = [&](const char* key, int64_t& value) { value = toml.integer(key, value, 0, 1 << 24); };
+  const auto number = [&](const char* key, float& value) { value = float(toml.number(key, double(value), 0, 1e6)); };
+  integer("model.experts", c.experts);
+  if (c.experts == 0) {
+    for (const char* key : {"experts_per_token", "shared_experts", "expert_ffn", "first_dense_layers", "router",
+                            "norm_topk", "routed_scale", "capacity_factor", "aux_loss", "z_loss", "router_bias_rate"})
+      if (const std::string name = fmt::format("model.{}", key); toml.has(name))
+        toml.reject(name, "the model has no experts: write model.experts as well");
+    return;
+  }
+  integer("model.experts_per_token", c.experts_per_token);
+  integer("model.shared_experts", c.shared_experts);
+  integer("model.expert_ffn", c.expert_ffn);
+  integer("model.first_dense_layers", c.first_dense_layers);
+  set_router(c, toml.choice("model.router", router_name(c), {"softmax", "sigmoid"}));
+  c.norm_topk = toml.get<bool>("model.norm_topk", c.norm_topk);
+  number("model.routed_scale", c.routed_scale);
+  number("model.capacity_factor", c.capacity_factor);
+  number("model.aux_loss", c.aux_loss);
+  number("model.z_loss", c.z_loss);
+  number("model.router_bias_rate", c.router_bias_rate);
+}
+
+// What the layers with experts ask of the mesh.
+void check_experts(Toml& toml, const ModelConfig& c, const MeshShape& mesh) {
+  if (mesh.ep > 1 && c.experts < mesh.ep)
+    toml.reject("mesh.ep",
+                fmt::format("the model has {} experts: write at most that, or more model.experts", c.experts));
+  if (mesh.shard * mesh.cp % mesh.ep != 0)
+    toml.reject("mesh.ep",
+                fmt::format("it must divide the {} ranks of mesh.dp / mesh.hsdp x mesh.cp", mesh.shard * mesh.cp));
+  if (mesh.cp > 1 && c.capacity_factor > 0)
+    toml.reject("model.capacity_factor", "a row's tokens are on several ranks with mesh.cp: leave one of them out");
+}
+
 ModelConfig read_model(Toml& toml, int64_t seq_len) {
   ModelConfig c;
   if (const auto name = toml.find<std::string>("model.preset"))
@@ -43,6 +79,7 @@ ModelConfig read_model(Toml& toml, int64_t seq_len) {
                    : PositionKind::learned;
   c.rope_theta = toml.number("model.rope_theta", c.rope_theta, 1, 1e12);
   c.qk_norm = toml.get<bool>("model.qk_norm", c.qk_norm);
+  read_experts(toml, c);
   if (seq_len > c.context)
     toml.reject("train.seq_len",
                 fmt::format("the model's context is {}: write at most that, or a larger model.context", c.context));
@@ -98,34 +135,17 @@ TrainConfig read_train(Toml& toml, const MeshShape& mesh) {
   return t;
 }
 
-OptimizerConfig read_optimizer(Toml& toml, int64_t steps) {
-  OptimizerConfig c;
-  toml.choice("optimizer.name", "adamw", {"adamw"});
-  LrSchedule& s = c.schedule;
-  s.steps = steps;
-  s.lr = toml.number("optimizer.lr", 1e-3, 0, 1e3);
-  s.min_lr = toml.number("optimizer.min_lr", 0.1 * s.lr, 0, 1e3);
-  const std::string decay = toml.choice("optimizer.schedule", "cosine", {"cosine", "linear", "wsd", "constant"});
-  s.decay = decay == "cosine"   ? Decay::cosine
-            : decay == "linear" ? Decay::linear
-            : decay == "wsd"    ? Decay::wsd
-                                : Decay::constant;
-  s.warmup = toml.integer("optimizer.warmup", std::min<int64_t>(100, steps / 10), 0, kMost);
-  if (s.decay == Decay::wsd)
-    s.decay_steps = toml.integer("optimizer.decay_steps", steps / 5, 0, kMost);
-  else
-    toml.allow("optimizer.decay_steps");
-  const auto betas = toml.get<std::vector<double>>("optimizer.betas", {0.9, 0.95});
-  const auto is_beta = [](double b) { return b >= 0 && b < 1; };
-  if (betas.size() != 2 || !is_beta(betas[0]) || !is_beta(betas[1]))
-    toml.reject("optimizer.betas", "write two numbers from 0 to below 1, as in [0.9, 0.95]");
-  c.adamw = {.beta1 = betas[0],
-             .beta2 = betas[1],
-             .eps = toml.number("optimizer.eps", 1e-8, 0, 1),
-             .weight_decay = toml.number("optimizer.weight_decay", 0.1, 0, 10)};
-  c.clip = toml.number("optimizer.clip", 1.0, 0, 1e9);
-  return c;
+void read_pipeline(Toml& toml, MeshConfig& c) {
+  const auto name = toml.get<std::string>("mesh.schedule", "1f1b");
+  const auto kind = schedule_kind(name);
+  if (!kind) toml.reject("mesh.schedule", fmt::format("write one of {}", fmt::join(schedule_names(), ", ")));
+  c.schedule = *kind;
+  const int usual = c.shape.pp > 1 ? default_virtual_stages(*kind) : 1;
+  c.layers_per_stage = toml.get<std::string>("mesh.layers_per_stage", "");
+  c.virtual_stages = int(toml.integer("mesh.virtual_stages", usual, 1, 64));
 }
+
+}  // namespace
 
 RecomputePolicy read_recompute(Toml& toml) {
   using What = RecomputePolicy::What;
@@ -145,16 +165,6 @@ RecomputePolicy read_recompute(Toml& toml) {
     if (is_number && every > 0) return {What::block, every};
   }
   toml.reject("mesh.recompute", "write \"none\", \"attention\", \"mlp\", \"block\" or \"every:N\"");
-}
-
-void read_pipeline(Toml& toml, MeshConfig& c) {
-  const auto name = toml.get<std::string>("mesh.schedule", "1f1b");
-  const auto kind = schedule_kind(name);
-  if (!kind) toml.reject("mesh.schedule", fmt::format("write one of {}", fmt::join(schedule_names(), ", ")));
-  c.schedule = *kind;
-  const int usual = c.shape.pp > 1 ? default_virtual_stages(*kind) : 1;
-  c.layers_per_stage = toml.get<std::string>("mesh.layers_per_stage", "");
-  c.virtual_stages = int(toml.integer("mesh.virtual_stages", usual, 1, 64));
 }
 
 OffloadConfig read_offload(Toml& toml, Zero zero) {
@@ -196,8 +206,6 @@ MeshConfig read_mesh(Toml& toml) {
   return c;
 }
 
-}  // namespace
-
 DType Recipe::dtype() const {
   return train.precision == Precision::fp32   ? DType::f32
          : train.precision == Precision::bf16 ? DType::bf16
@@ -224,6 +232,7 @@ Recipe read_recipe(Toml& toml) {
                     "train.seq_len, or write false",
                     r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp, r.mesh.shape.tp));
   r.model = read_model(toml, r.train.seq_len);
+  check_experts(toml, r.model, r.mesh.shape);
   r.data = read_data(toml);
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");

@@ -7,11 +7,10 @@
 #include "weft/base/toml.h"
 #include "weft/models/decoder.h"
 #include "weft/models/model_config.h"
-#include "weft/optim/adamw.h"
-#include "weft/optim/schedule.h"
 #include "weft/parallel/data/bucket.h"
 #include "weft/parallel/mesh.h"
 #include "weft/parallel/pipeline/schedule.h"
+#include "weft/train/optimizer_config.h"
 
 namespace weft {
 
@@ -33,12 +32,6 @@ struct TrainConfig {
   int64_t eval_every = 0, eval_batches = 0;  // 0 batches: the whole validation part
   OnNotFinite on_not_finite = OnNotFinite::stop;
   RecomputePolicy recompute;
-};
-
-struct OptimizerConfig {
-  AdamWOptions adamw;
-  LrSchedule schedule;
-  double clip = 1.0;  // 0: never
 };
 
 enum class OffloadTo : uint8_t { none, host, disk };
@@ -90,6 +83,10 @@ struct Recipe {
 
   DType dtype() const;
 };
+
+// The [mesh] section alone, and its mesh.recompute.
+MeshConfig read_mesh(Toml& toml);
+RecomputePolicy read_recompute(Toml& toml);
 
 // Throws UsageError for an unknown key, a wrong type, a contradiction or an impossible shape.
 Recipe read_recipe(Toml& toml);

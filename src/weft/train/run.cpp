@@ -94,8 +94,7 @@ class Run {
         trace_(world, context_),
         trainer_(context_, world, recipe, batches_),
         saved_(trainer_, recipe, *dataset.tokenizer) {
-    trainer_.pipeline().set_observer(
-        [this](const Action& action, bool is_begin) { trace_.record(action, is_begin); });
+    trainer_.observe_actions([this](const Action& action, bool is_begin) { trace_.record(action, is_begin); });
     const Tensor peak = control_memory_.empty(DType::f64, {1});
     world_.barrier();
     *peak.data<double>() = cpu::measure_peak_flops(team_, recipe.dtype());

@@ -21,39 +21,65 @@ int64_t updates_of(const TrainingState& state) {
   return updates;
 }
 
+// The biases of all routers, whatever this rank has of them.
+std::vector<WholeTensors::Info> router_biases_of(const ModelConfig& config) {
+  Decoder whole(config);  // its shapes only
+  std::vector<WholeTensors::Info> all;
+  for (const RouterBias* b : whole.router_biases()) all.push_back({b->bias.name, b->bias.shape});
+  return all;
+}
+
 }  // namespace
 
 SavedRun::SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer)
     : trainer_(trainer),
       recipe_(recipe),
       tokenizer_(tokenizer),
-      whole_(recipe, trainer.mesh(), trainer.optimizer().owned()) {}
+      whole_(recipe, trainer.mesh(), trainer.optimizer().owned()),
+      biases_(trainer.router_biases()) {}
 
 std::vector<SavedRun::Entry> SavedRun::weights() {
   std::vector<Entry> entries;
-  for (const auto& info : whole_.all())
-    entries.push_back({info.name, &info, masters_of(trainer_.optimizer().owned())});
+  const auto owned = trainer_.optimizer().owned();
+  for (const auto& info : whole_.all()) entries.push_back({info.name, info.shape, info.name, "", owned});
+  for (const auto& info : router_biases_of(recipe_.model))
+    entries.push_back({info.name, info.shape, info.name, "", biases_});
   return entries;
 }
 
 std::vector<SavedRun::Entry> SavedRun::optimizer_states() {
   std::vector<Entry> entries;
-  const std::vector<Optimizer::State> states = trainer_.optimizer().states();
   for (const auto& info : whole_.all())
-    for (const Optimizer::State& s : states) entries.push_back({s.name + "." + info.name, &info, s.parts});
+    for (const Optimizer::State& s : trainer_.optimizer().states_of(info.name, info.shape))
+      entries.push_back({s.name + "." + info.name, s.shape, info.name, s.name, {}});
   return entries;
+}
+
+void SavedRun::visit(const Entry& e, bool is_written, Optimizer::VisitState visit) const {
+  Optimizer& optimizer = trainer_.optimizer();
+  if (!e.state.empty()) return optimizer.visit_state(e.param, e.state, is_written, visit);
+  for (const Owned& o : e.owned)
+    for (const Piece& piece : o.pieces)
+      if (piece.param->name == e.param) {
+        const Near near(o, is_written ? Access::write : Access::read);
+        visit_piece(o, piece, o.master.slice_flat(piece.offset, {piece.count}), visit);
+      }
+}
+
+Tensor SavedRun::gather(const Entry& e) {
+  return whole_.gather(e.shape, [&](auto&& take) { visit(e, false, take); });
 }
 
 void SavedRun::write(CheckpointWriter* writer, const std::string& file, const std::vector<Entry>& entries) {
   if (!writer) {
-    for (const Entry& e : entries) whole_.gather(*e.info, e.parts);
+    for (const Entry& e : entries) gather(e);
     return;
   }
   std::vector<SafetensorsInfo> infos;
-  for (const Entry& e : entries) infos.push_back({e.name, DType::f32, e.info->shape});
+  for (const Entry& e : entries) infos.push_back({e.name, DType::f32, e.shape});
   writer->add_tensors(file, infos, [&](CheckpointTensorFile& out) {
     for (const Entry& e : entries) {
-      const Tensor whole = whole_.gather(*e.info, e.parts);
+      const Tensor whole = gather(e);
       out.write({static_cast<const std::byte*>(whole.raw()), whole.bytes()});
     }
   });
@@ -67,13 +93,13 @@ void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const 
   for (const Entry& e : entries) {
     const std::optional<StoredTensor> t = checkpoint.find(group, e.name);
     if (!t) throw Error("{} has no tensor {}: model or optimizer are not the recipe's", checkpoint.path(), e.name);
-    if (t->shape != e.info->shape || t->dtype != DType::f32)
+    if (t->shape != e.shape || t->dtype != DType::f32)
       throw Error("{}: {} is {} {}, the recipe's model needs f32 {}", checkpoint.path(), e.name, name_of(t->dtype),
-                  t->shape.to_string(), e.info->shape.to_string());
+                  t->shape.to_string(), e.shape.to_string());
     // The file's bytes need not be aligned.
     std::vector<float> values(size_t(t->shape.numel()));
     std::memcpy(values.data(), t->bytes.data(), t->bytes.size());
-    whole_.scatter(*e.info, values.data(), e.parts);
+    WholeTensors::scatter(values.data(), [&](auto&& give) { visit(e, true, give); });
   }
 }
 
@@ -87,7 +113,7 @@ std::string SavedRun::save(CheckpointStore& store, int64_t tokens_seen) {
   }
   uint64_t bytes = 0;
   for (const auto* entries : {&w, &states})
-    for (const Entry& e : *entries) bytes += uint64_t(e.info->shape.numel()) * sizeof(float);
+    for (const Entry& e : *entries) bytes += uint64_t(e.shape.numel()) * sizeof(float);
   CheckpointWriter writer = store.begin(trainer_.next_step(), bytes);
   write(&writer, "model.safetensors", w);
   write(&writer, "optimizer.safetensors", states);

@@ -20,9 +20,13 @@ class SavedRun {
  private:
   struct Entry {  // of a file
     std::string name;
-    const WholeTensors::Info* info;
-    std::vector<Tensor> parts;
+    Shape shape;
+    std::string param, state;      // no state: the weight itself
+    std::span<const Owned> owned;  // where the weight is
   };
+  // What this rank has of it.
+  void visit(const Entry& entry, bool is_written, Optimizer::VisitState visit) const;
+  Tensor gather(const Entry& entry);
   std::vector<Entry> weights();
   std::vector<Entry> optimizer_states();
   void write(CheckpointWriter* writer, const std::string& file, const std::vector<Entry>& entries);
@@ -32,6 +36,7 @@ class SavedRun {
   const Recipe& recipe_;
   const Tokenizer& tokenizer_;
   WholeTensors whole_;
+  std::vector<Owned> biases_;  // of routers
 };
 
 }  // namespace weft

@@ -1,6 +1,8 @@
 // Trainer: the step.
 #include "weft/train/trainer.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "weft/optim/grad_norm.h"
@@ -91,7 +93,15 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
       pipeline_(context, mesh_.pp(), schedule_, pointers(stages_), wire_of(recipe), weight_grads_of(recipe)),
       optimizer_(make_optimizer(context, recipe.optimizer, data_parallel_->owned())),
       scaler_(recipe.train.precision == Precision::fp16) {
+  pipeline_.set_observer([this](const Action& action, bool is_begin) {
+    if (is_begin) note_place(action);
+    if (observer_) observer_(action, is_begin);
+  });
   for (const auto& part : model_.parts()) part->prepare(context_, recipe.dtype());
+  for (const auto& part : model_.parts())
+    for (RouterBias* b : part->router_biases()) router_biases_.push_back(b);
+  if (!router_biases_.empty())
+    chosen_ = context_.empty(DType::i64, {int64_t(router_biases_.size()), recipe.model.experts});
   scalar_ = context_.empty(DType::f64, {1});
   loss_dy_ = context_.empty(DType::f32, {1});
   context_.kernels.fill(context_.stream, loss_dy_, 1);
@@ -99,10 +109,20 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
 
 Trainer::~Trainer() = default;
 
+// So that ranks which wait in vain can say where this one is.
+void Trainer::note_place(const Action& action) noexcept {
+  char text[80];
+  const auto end = fmt::format_to_n(text, sizeof text, "{} of stage {}, micro-batch {}", weft::name_of(action.kind),
+                                    action.stage, action.micro_batch);
+  world_.set_place({text, std::min(end.size, sizeof text)}, next_step_ + 1);
+}
+
 void Trainer::run_micro_batches(double grad_scale) {
   grad_scale_ = float(grad_scale), loss_sum_ = 0;
+  micro_batches_.set_loss_scale(grad_scale_);
   data_parallel_->begin(int(recipe_.train.accumulation));
   pipeline_.run(loss_dy_);
+  world_.set_place("the end of the backward pass", next_step_ + 1);
   data_parallel_->finish();
 }
 
@@ -132,6 +152,7 @@ StepResult Trainer::step() {
   result.loss = sum_over_ranks(counts_loss() ? loss_sum_ : 0) / num_targets;
   result.waited_s = pipeline_.waited_seconds();
   result.was_skipped = !update(result);
+  update_router_biases(!result.was_skipped);
   context_.stream.level_scratch();
   ++next_step_;
   return result;
@@ -151,6 +172,33 @@ bool Trainer::update(StepResult& result) {
   optimizer_->step(result.lr, factor / scaler_.scale());
   data_parallel_->publish();
   return true;
+}
+
+// Counts begin anew in any case; a step that is skipped changes no bias.
+void Trainer::update_router_biases(bool was_updated) {
+  if (router_biases_.empty()) return;
+  const auto experts = size_t(recipe_.model.experts);
+  int64_t* const all = is_meta() ? nullptr : chosen_.data<int64_t>();
+  for (size_t i = 0; i < router_biases_.size(); ++i) {
+    std::vector<int64_t>& mine = router_biases_[i]->chosen;
+    if (all) std::copy(mine.begin(), mine.end(), all + i * experts);
+    std::fill(mine.begin(), mine.end(), 0);
+  }
+  mesh_.data().all_reduce(chosen_);
+  for (size_t i = 0; all && was_updated && i < router_biases_.size(); ++i)
+    router_biases_[i]->update({all + i * experts, experts}, double(recipe_.model.router_bias_rate));
+}
+
+std::vector<Owned> Trainer::router_biases() const {
+  std::vector<Owned> all;
+  for (RouterBias* b : router_biases_)
+    all.push_back({.pieces = {{.param = &b->bias, .first = 0, .offset = 0, .count = b->bias.shape.numel()}},
+                   .master = b->bias.value,
+                   .grads = {},
+                   .values = {},
+                   .is_counted = mesh_.data().rank() == 0,
+                   .shard = &mesh_.none()});
+  return all;
 }
 
 void Trainer::masters_changed() {

@@ -49,17 +49,24 @@ class Trainer {
   Optimizer& optimizer() { return *optimizer_; }
   LossScaler& loss_scaler() { return scaler_; }
   const LossScaler& loss_scaler() const { return scaler_; }
-  Pipeline& pipeline() { return pipeline_; }
   FarStats far_stats() const { return far_.stats(); }
+  // Told about every action of a pipeline, as it begins and as it ends.
+  void observe_actions(std::function<void(const Action&, bool is_begin)> observer) {
+    observer_ = std::move(observer);
+  }
+  // What is kept beside what the optimizer owns and saved with it: the biases of routers, in the layout of Owned.
+  std::vector<Owned> router_biases() const;
   // After the optimizer's masters were written from elsewhere.
   void masters_changed();
 
  private:
   class PartStage;
+  void note_place(const Action& action) noexcept;
   void run_micro_batches(double grad_scale);
   double sum_over_ranks(double value);
   bool is_meta() const { return context_.stream.allocator().device() == Device::meta; }
   bool update(StepResult& result);
+  void update_router_biases(bool was_updated);
   [[noreturn]] void stop_not_finite(double loss);
 
   Context& context_;
@@ -76,11 +83,14 @@ class Trainer {
   Pipeline pipeline_;
   std::unique_ptr<Optimizer> optimizer_;
   LossScaler scaler_;
+  std::vector<RouterBias*> router_biases_;
+  Tensor chosen_;   // [router biases, E] i64: how often each expert was chosen in the step
   Tensor scalar_;   // [1] f64, for sums over ranks
   Tensor loss_dy_;  // [1] f32: the gradient of the loss is wanted
   int64_t next_step_ = 0;
   float grad_scale_ = 0;
   double loss_sum_ = 0;
+  std::function<void(const Action&, bool)> observer_;
 };
 
 }  // namespace weft

@@ -100,9 +100,8 @@ void make_comparable(Recipe& recipe, const BatchSource& batches) {
   one.train.micro_batch = one.train.global_batch, one.train.accumulation = 1;
   const auto alone = make_single_communicator();
   const double norm = train_some(one, batches, *alone, 1, 1).grad_norms[0];
-  const double rms = norm / std::sqrt(double(recipe.model.num_params()));
   constexpr double kAbove = 10;
-  recipe.optimizer.adamw.eps = std::max(recipe.optimizer.adamw.eps, kAbove * rms);
+  make_continuous(recipe.optimizer, kAbove * norm / std::sqrt(double(recipe.model.num_params())));
 }
 
 Difference difference(const TrainedRun& got, const TrainedRun& want) {

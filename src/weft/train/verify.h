@@ -23,8 +23,8 @@ struct TrainedRun {
 TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communicator& world, int steps, int threads);
 
 // Adam divides by the size of a gradient, so where that is all but zero, rounding errors become whole steps. A run to
-// be compared takes an epsilon of at least ten times the root mean square of the gradients, and a constant learning
-// rate.
+// be compared takes an epsilon of at least ten times the root mean square of the gradients (make_continuous), and a
+// constant learning rate.
 void make_comparable(Recipe& recipe, const BatchSource& batches);
 
 struct Difference {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "weft/models/decoder.h"
+#include "weft/optim/optimizer.h"
 #include "weft/parallel/data/near.h"
 
 namespace weft {
@@ -14,38 +15,40 @@ WholeTensors::WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<con
   for (const Param* p : whole.params()) all_.push_back({p->name, p->shape});
 }
 
-void WholeTensors::each_run(const std::string& name, Access access,
-                            FunctionRef<void(size_t, const Piece&, bool, int64_t, int64_t, int64_t)> visit) const {
+void WholeTensors::visit(const std::string& name, Access access, std::span<const Tensor> parts,
+                         FunctionRef<void(const Tensor&, int64_t, bool)> visit) const {
   for (size_t i = 0; i < owned_.size(); ++i)
-    for (const Piece& piece : owned_[i].pieces) {
-      if (piece.param->name != name) continue;
-      const Near near(owned_[i], access);
-      const Placement& placement = piece.param->placement;
-      const bool is_counted = owned_[i].is_counted && placement.is_first_copy;
-      placement.each_run(piece.first, piece.count, [&](int64_t local, int64_t global, int64_t n) {
-        visit(i, piece, is_counted, piece.offset + local - piece.first, global, n);
-      });
-    }
+    for (const Piece& piece : owned_[i].pieces)
+      if (piece.param->name == name) {
+        const Near near(owned_[i], access);
+        visit_piece(owned_[i], piece, parts[i].slice_flat(piece.offset, {piece.count}), visit);
+      }
 }
 
 Tensor WholeTensors::gather(const Info& info, std::span<const Tensor> parts) {
-  const int64_t size = info.shape.numel();
+  return gather(info.shape, [&](auto&& take) { visit(info.name, Access::read, parts, take); });
+}
+
+void WholeTensors::scatter(const Info& info, const float* whole, std::span<const Tensor> parts) const {
+  scatter(whole, [&](auto&& give) { visit(info.name, Access::write, parts, give); });
+}
+
+Tensor WholeTensors::gather(const Shape& shape, EachRun each_run) {
+  const int64_t size = shape.numel();
   if (!whole_ || whole_.numel() < size) whole_ = memory_.empty(DType::f32, {size});
-  const Tensor whole = whole_.slice_flat(0, info.shape);
+  const Tensor whole = whole_.slice_flat(0, shape);
   float* const out = whole.data<float>();
   std::fill_n(out, size, 0.0f);
-  each_run(info.name, Access::read,
-           [&](size_t i, const Piece&, bool is_counted, int64_t flat, int64_t global, int64_t n) {
-             if (is_counted) std::memcpy(out + global, parts[i].data<float>() + flat, size_t(n) * sizeof(float));
-           });
+  each_run([&](const Tensor& here, int64_t first, bool is_counted) {
+    if (is_counted) std::memcpy(out + first, here.data<float>(), here.bytes());
+  });
   mesh_.world().all_reduce(whole);
   return whole;
 }
 
-void WholeTensors::scatter(const Info& info, const float* whole, std::span<const Tensor> parts) const {
-  each_run(info.name, Access::write, [&](size_t i, const Piece&, bool, int64_t flat, int64_t global, int64_t n) {
-    std::memcpy(parts[i].data<float>() + flat, whole + global, size_t(n) * sizeof(float));
-  });
+void WholeTensors::scatter(const float* whole, EachRun each_run) {
+  each_run(
+      [&](const Tensor& here, int64_t first, bool) { std::memcpy(here.data<float>(), whole + first, here.bytes()); });
 }
 
 std::vector<Tensor> masters_of(std::span<const Owned> owned) {

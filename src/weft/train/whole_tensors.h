@@ -28,11 +28,15 @@ class WholeTensors {
   // Takes this rank's pieces out of a whole tensor.
   void scatter(const Info& info, const float* whole, std::span<const Tensor> parts) const;
 
+  // The same for any tensor of which ranks have runs: each_run calls its argument as Optimizer::VisitState is called.
+  using EachRun = FunctionRef<void(FunctionRef<void(const Tensor& here, int64_t first, bool is_counted)>)>;
+  Tensor gather(const Shape& shape, EachRun each_run);
+  static void scatter(const float* whole, EachRun each_run);
+
  private:
-  void each_run(
-      const std::string& name, Access access,
-      FunctionRef<void(size_t owned, const Piece&, bool is_counted, int64_t flat, int64_t global, int64_t count)>
-          visit) const;
+  // Of `parts`, the runs that belong to a parameter.
+  void visit(const std::string& name, Access access, std::span<const Tensor> parts,
+             FunctionRef<void(const Tensor& here, int64_t first, bool is_counted)> visit) const;
 
   const Mesh& mesh_;
   std::span<const Owned> owned_;

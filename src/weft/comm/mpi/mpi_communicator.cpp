@@ -104,11 +104,13 @@ void MpiCommunicator::run(const Collective& call) {
 void MpiCommunicator::receive(const Collective& call) {
   MPI_Message message;
   MPI_Status status;
-  wait_.until(call, "nothing came", [&] {
-    int is_there = 0;
-    check_mpi(MPI_Improbe(call.peer, call.tag, comm_, &is_there, &message, &status), "recv");
-    return is_there != 0;
-  });
+  wait_.until(
+      call, [] { return std::string("nothing came"); },
+      [&] {
+        int is_there = 0;
+        check_mpi(MPI_Improbe(call.peer, call.tag, comm_, &is_there, &message, &status), "recv");
+        return is_there != 0;
+      });
   int bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   if (size_t(bytes) != call.bytes)
@@ -116,11 +118,13 @@ void MpiCommunicator::receive(const Collective& call) {
                 describe(call));
   MPI_Request request;
   check_mpi(MPI_Imrecv(call.out, bytes, MPI_BYTE, &message, &request), "recv");
-  wait_.until(call, "the message stopped", [&] {
-    int is_done = 0;
-    check_mpi(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "recv");
-    return is_done != 0;
-  });
+  wait_.until(
+      call, [] { return std::string("the message stopped"); },
+      [&] {
+        int is_done = 0;
+        check_mpi(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "recv");
+        return is_done != 0;
+      });
 }
 
 Location MpiCommunicator::locate(const std::byte* data, size_t bytes) const {

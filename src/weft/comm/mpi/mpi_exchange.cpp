@@ -21,6 +21,8 @@ constexpr size_t kRound = 16 << 20;     // bytes of a reduction taken at a time,
 constexpr std::chrono::microseconds kPolling{100};
 constexpr int kNapMicroseconds = 20;
 
+constexpr int kMostAcquainted = 64;  // ranks that tell each other one by one what they call; more do so in a tree
+
 }  // namespace
 
 MpiWait::MpiWait(std::chrono::nanoseconds timeout, std::function<void()> check_alive,
@@ -32,7 +34,7 @@ MpiWait::MpiWait(std::chrono::nanoseconds timeout, std::function<void()> check_a
       what_(std::move(what)),
       whereabouts_(std::move(whereabouts)) {}
 
-void MpiWait::until(const Collective& call, std::string_view complaint, FunctionRef<bool()> is_done) const {
+void MpiWait::until(const Collective& call, FunctionRef<std::string()> complaint, FunctionRef<bool()> is_done) const {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   while (!is_done()) {
@@ -41,8 +43,8 @@ void MpiWait::until(const Collective& call, std::string_view complaint, Function
     make_progress_();
     check_alive_();
     if (waited >= timeout_)
-      throw Error("{}: {} within {:.3g} s{}; every rank of a group must make the same calls", what_(call), complaint,
-                  std::chrono::duration<double>(timeout_).count(), whereabouts_(call));
+      throw Error("{}: {} within {:.3g} s{}; every rank of a group must make the same calls", what_(call),
+                  complaint(), std::chrono::duration<double>(timeout_).count(), whereabouts_(call));
     usleep(kNapMicroseconds);
   }
 }
@@ -84,8 +86,19 @@ void MpiExchange::move(const Collective& call) {
 }
 
 void MpiExchange::compare(const Collective& call) {
+  Post& mine = posts_[size_t(rank_)];
+  mine = post_of(call, {});
+  const auto bytes_of = [&](int r) { return std::as_writable_bytes(std::span(&posts_[size_t(r)], 1)); };
+  if (size_ <= kMostAcquainted) {
+    missing_is_known_ = true;
+    exchange(
+        call, [&](int r) { return r == rank_ ? std::span<std::byte>() : bytes_of(r); },
+        [&](int r) { return r == rank_ ? std::span<std::byte>() : bytes_of(rank_); });
+    missing_is_known_ = false;
+    return compare_posts(
+        size_, [&](int r) -> const Post& { return posts_[size_t(r)]; }, label_);
+  }
   requests_.resize(1);
-  const Post mine = post_of(call, {});
   check_mpi(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, posts_.data(), sizeof mine, MPI_BYTE, comm_, &requests_[0]),
             describe(call));
   wait_for_requests(call);
@@ -94,11 +107,27 @@ void MpiExchange::compare(const Collective& call) {
 }
 
 void MpiExchange::wait_for_requests(const Collective& call) {
-  wait_.until(call, "not all ranks came", [&] {
+  wait_.until(
+      call, [this] { return missing(); },
+      [&] {
+        int is_done = 0;
+        check_mpi(MPI_Testall(int(requests_.size()), requests_.data(), &is_done, MPI_STATUSES_IGNORE),
+                  describe(call));
+        return is_done != 0;
+      });
+}
+
+// Says who did not come, where every rank's message is awaited on its own: the first requests receive them.
+std::string MpiExchange::missing() {
+  if (!missing_is_known_) return "not all ranks came";
+  std::string ranks;
+  int count = 0;
+  for (int i = 1; i < size_; ++i) {
     int is_done = 0;
-    check_mpi(MPI_Testall(int(requests_.size()), requests_.data(), &is_done, MPI_STATUSES_IGNORE), describe(call));
-    return is_done != 0;
-  });
+    if (MPI_Test(&requests_[size_t(i - 1)], &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS || is_done) continue;
+    ranks += fmt::format("{}{}", count++ ? ", " : "", (rank_ + size_ - i) % size_);
+  }
+  return count ? fmt::format("rank{} {} did not come", count > 1 ? "s" : "", ranks) : "not all ranks came";
 }
 
 void MpiExchange::exchange(const Collective& call, Out receive, In send) {

@@ -21,7 +21,7 @@ class MpiWait {
           std::function<std::string(const Collective&)> whereabouts);
 
   // Returns when is_done() holds; throws Error "all_reduce of ... (group dp): `complaint` within 30 s".
-  void until(const Collective& call, std::string_view complaint, FunctionRef<bool()> is_done) const;
+  void until(const Collective& call, FunctionRef<std::string()> complaint, FunctionRef<bool()> is_done) const;
 
  private:
   std::chrono::nanoseconds timeout_;
@@ -43,6 +43,7 @@ class MpiExchange {
   void compare(const Collective& call);
   void move(const Collective& call);
   void wait_for_requests(const Collective& call);
+  std::string missing();
   void exchange(const Collective& call, Out receive, In send);  // everybody with everybody
   void all_reduce(const Collective& call);
   void reduce_scatter(const Collective& call);
@@ -54,7 +55,7 @@ class MpiExchange {
   std::string label_;
   const MpiWait& wait_;
   int rank_ = 0, size_ = 1;
-  bool is_broken_ = false;
+  bool is_broken_ = false, missing_is_known_ = false;
   std::vector<MPI_Request> requests_;
   std::vector<Post> posts_;
   std::vector<int64_t> counts_;  // of an all_to_all: out and in, of each rank

@@ -6,7 +6,7 @@
 #include "hwy/highway.h"
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/simd_chunks.h"
-#include "weft/kernels/cpu/simd_loop-inl.h"
+#include "weft/kernels/cpu/value_copy-inl.h"
 #include "weft/kernels/shape_checks.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,18 +42,10 @@ void adamw_range(const AdamWArgs& args, T* value, int64_t begin, int64_t end) {
 
 void adamw(Stream& stream, const AdamWArgs& args) {
   constexpr int64_t kBytes = 4 * 7 + 2;
-  const auto with_value = [&](auto* value) {
+  with_value("adamw", args.value, [&](auto* value) {
     stream.team().parallel_for(args.master.numel(), elements_per_chunk(kBytes),
                                [&](int64_t begin, int64_t end, int) { adamw_range(args, value, begin, end); });
-  };
-  if (!args.value) return with_value(static_cast<float*>(nullptr));
-  switch (args.value.dtype()) {
-    case DType::f32: return with_value(args.value.data<float>());
-    case DType::bf16: return with_value(args.value.data<BFloat16>());
-    case DType::f16: return with_value(args.value.data<Float16>());
-    default:
-      throw Error("adamw: the value holds {}, but must be a copy in f32, bf16 or f16", name_of(args.value.dtype()));
-  }
+  });
 }
 
 }  // namespace weft::cpu::HWY_NAMESPACE

@@ -26,6 +26,10 @@ const Kernels& cpu_kernels() {
       .cross_entropy_stats = cpu::cross_entropy_stats,
       .cross_entropy_combine = cpu::cross_entropy_combine,
       .cross_entropy_gradient = cpu::cross_entropy_gradient,
+      .route = cpu::route,
+      .route_backward = cpu::route_backward,
+      .combine_rows = cpu::combine_rows,
+      .combine_rows_backward = cpu::combine_rows_backward,
       .add = cpu::add,
       .accumulate = cpu::accumulate,
       .scale = cpu::scale,
@@ -34,6 +38,15 @@ const Kernels& cpu_kernels() {
       .sum_rows = cpu::sum_rows,
       .sum_of_squares = cpu::sum_of_squares,
       .adamw = cpu::adamw,
+      .adamw8 = cpu::adamw8,
+      .sgd = cpu::sgd,
+      .lion = cpu::lion,
+      .encode_blocks = cpu::encode_blocks,
+      .decode_blocks = cpu::decode_blocks,
+      .add_factor_sums = cpu::add_factor_sums,
+      .factor_moment = cpu::factor_moment,
+      .factored_squares = cpu::factored_squares,
+      .adafactor = cpu::adafactor,
   };
   return table;
 }

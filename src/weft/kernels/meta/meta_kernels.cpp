@@ -23,6 +23,10 @@ constexpr double kLayerNormFlops = 7;
 constexpr double kRmsNormBackwardFlops = 9;
 constexpr double kLayerNormBackwardFlops = 12;
 constexpr double kAdamWFlops = 15;
+constexpr double kEncodeFlops = 10;
+constexpr double kAdamW8Flops = kAdamWFlops + 2 + 2 * kEncodeFlops;
+constexpr double kSgdFlops = 7;
+constexpr double kLionFlops = 12;
 
 // Adds to the stream's cost. An empty tensor has no bytes; one that is read and written is named twice.
 template <class... Tensors>
@@ -201,6 +205,32 @@ void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& 
   count(stream, 3 * elements(logits), logits, logits, lse);
 }
 
+// Without data, tokens go to all experts in turn.
+void route(Stream& stream, const RouteArgs& args) {
+  shapes::check_route(args);
+  const int64_t tokens = args.logits.dim(0), experts = args.logits.dim(1), k = args.weights.dim(1);
+  for (int64_t i = 0; i < tokens * k; ++i) args.experts[i] = int32_t(i % experts);
+  count(stream, elements(args.logits) * kSoftmaxFlops, args.scores, args.weights, args.logits, args.bias);
+}
+
+void route_backward(Stream& stream, const RouteBackwardArgs& args) {
+  shapes::check_route_backward(args);
+  count(stream, elements(args.logits) * kSoftmaxBackwardFlops, args.dlogits, args.dweights, args.scores,
+        args.balance);
+  if (args.z_scale != 0) count(stream, elements(args.logits) * kSoftmaxFlops, args.logits);
+}
+
+void combine_rows(Stream& stream, const Tensor& y, const Tensor& x, const RowCopies& copies, const Tensor& weights) {
+  shapes::check_combine_rows(y, x, copies, weights);
+  count(stream, elements(x) * (weights ? 2 : 1), y, x, weights);
+}
+
+void combine_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dweights, const Tensor& dy,
+                           const Tensor& x, const RowCopies& copies, const Tensor& weights) {
+  shapes::check_combine_rows_backward(dx, dweights, dy, x, copies, weights);
+  count(stream, 3 * elements(x), dx, dweights, dy, x, weights);
+}
+
 void add(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
   shapes::check_alike("add", {{"a", a}, {"b", b}, {"y", y}});
   count(stream, elements(y), y, a, b);
@@ -244,6 +274,55 @@ void adamw(Stream& stream, const AdamWArgs& args) {
         args.grad, args.value);
 }
 
+void adamw8(Stream& stream, const AdamW8Args& args) {
+  shapes::check_adamw8(args);
+  const AdamWArgs& a = args.adamw;
+  count(stream, elements(a.master) * kAdamW8Flops, a.master, args.m, args.v, args.m_scale, args.v_scale, a.master,
+        args.m, args.v, args.m_scale, args.v_scale, a.grad, a.value);
+}
+
+void sgd(Stream& stream, const SgdArgs& args) {
+  shapes::check_sgd(args);
+  count(stream, elements(args.master) * kSgdFlops, args.master, args.m, args.master, args.m, args.grad, args.value);
+}
+
+void lion(Stream& stream, const LionArgs& args) {
+  shapes::check_lion(args);
+  count(stream, elements(args.master) * kLionFlops, args.master, args.m, args.master, args.m, args.grad, args.value);
+}
+
+void encode_blocks(Stream& stream, const Tensor& codes, const Tensor& scales, const Tensor& x, bool) {
+  shapes::check_blocks("encode_blocks", codes, scales, x);
+  count(stream, elements(x) * kEncodeFlops, codes, scales, x);
+}
+
+void decode_blocks(Stream& stream, const Tensor& x, const Tensor& codes, const Tensor& scales, bool) {
+  shapes::check_blocks("decode_blocks", codes, scales, x);
+  count(stream, elements(x), codes, scales, x);
+}
+
+void add_factor_sums(Stream& stream, const MatrixPiece& p) {
+  shapes::check_matrix_piece("add_factor_sums", p);
+  count(stream, 4 * elements(p.x), p.x, p.rows, p.cols, p.rows, p.cols);
+}
+
+void factor_moment(Stream& stream, const FactorMomentArgs& args) {
+  shapes::check_factor_moment(args);
+  count(stream, 6 * elements(args.moment), args.moment, args.sums, args.moment, args.sums);
+}
+
+double factored_squares(Stream& stream, const MatrixPiece& p) {
+  shapes::check_matrix_piece("factored_squares", p);
+  count(stream, 5 * elements(p.x), p.x, p.rows, p.cols);
+  return 0;
+}
+
+void adafactor(Stream& stream, const AdafactorArgs& args) {
+  shapes::check_adafactor(args);
+  count(stream, 6 * elements(args.master), args.master, args.master, args.grad.x, args.grad.rows, args.grad.cols,
+        args.value);
+}
+
 }  // namespace
 
 const Kernels& meta_kernels() {
@@ -269,6 +348,10 @@ const Kernels& meta_kernels() {
       .cross_entropy_stats = cross_entropy_stats,
       .cross_entropy_combine = cross_entropy_combine,
       .cross_entropy_gradient = cross_entropy_gradient,
+      .route = route,
+      .route_backward = route_backward,
+      .combine_rows = combine_rows,
+      .combine_rows_backward = combine_rows_backward,
       .add = add,
       .accumulate = accumulate,
       .scale = scale,
@@ -277,6 +360,15 @@ const Kernels& meta_kernels() {
       .sum_rows = sum_rows,
       .sum_of_squares = sum_of_squares,
       .adamw = adamw,
+      .adamw8 = adamw8,
+      .sgd = sgd,
+      .lion = lion,
+      .encode_blocks = encode_blocks,
+      .decode_blocks = decode_blocks,
+      .add_factor_sums = add_factor_sums,
+      .factor_moment = factor_moment,
+      .factored_squares = factored_squares,
+      .adafactor = adafactor,
   };
   return table;
 }

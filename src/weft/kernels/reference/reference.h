@@ -60,6 +60,13 @@ void cross_entropy_combine(Stream&, const Tensor& losses, const Tensor& lse, con
 void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
                             int64_t first_column, float dlogits_scale);
 
+// experts.cpp
+void route(Stream&, const RouteArgs&);
+void route_backward(Stream&, const RouteBackwardArgs&);
+void combine_rows(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
+void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
+                           const RowCopies&, const Tensor& weights);
+
 // elementwise.cpp
 void add(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
 void accumulate(Stream&, const Tensor& sum, const Tensor& x);
@@ -71,5 +78,20 @@ double sum_of_squares(Stream&, const Tensor& x);
 
 // adamw.cpp
 void adamw(Stream&, const AdamWArgs&);
+
+// adamw8.cpp
+void adamw8(Stream&, const AdamW8Args&);
+void encode_blocks(Stream&, const Tensor& codes, const Tensor& scales, const Tensor& x, bool is_signed);
+void decode_blocks(Stream&, const Tensor& x, const Tensor& codes, const Tensor& scales, bool is_signed);
+
+// momentum.cpp
+void sgd(Stream&, const SgdArgs&);
+void lion(Stream&, const LionArgs&);
+
+// adafactor.cpp
+void add_factor_sums(Stream&, const MatrixPiece&);
+void factor_moment(Stream&, const FactorMomentArgs&);
+double factored_squares(Stream&, const MatrixPiece&);
+void adafactor(Stream&, const AdafactorArgs&);
 
 }  // namespace weft::reference

@@ -26,6 +26,10 @@ const Kernels& reference_kernels() {
       .cross_entropy_stats = reference::cross_entropy_stats,
       .cross_entropy_combine = reference::cross_entropy_combine,
       .cross_entropy_gradient = reference::cross_entropy_gradient,
+      .route = reference::route,
+      .route_backward = reference::route_backward,
+      .combine_rows = reference::combine_rows,
+      .combine_rows_backward = reference::combine_rows_backward,
       .add = reference::add,
       .accumulate = reference::accumulate,
       .scale = reference::scale,
@@ -34,6 +38,15 @@ const Kernels& reference_kernels() {
       .sum_rows = reference::sum_rows,
       .sum_of_squares = reference::sum_of_squares,
       .adamw = reference::adamw,
+      .adamw8 = reference::adamw8,
+      .sgd = reference::sgd,
+      .lion = reference::lion,
+      .encode_blocks = reference::encode_blocks,
+      .decode_blocks = reference::decode_blocks,
+      .add_factor_sums = reference::add_factor_sums,
+      .factor_moment = reference::factor_moment,
+      .factored_squares = reference::factored_squares,
+      .adafactor = reference::adafactor,
   };
   return table;
 }

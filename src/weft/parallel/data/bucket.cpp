@@ -8,7 +8,8 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // elements: slices start on cache lines
+// Elements: slices start on cache lines, and no block of 8-bit optimizer state lies on two ranks.
+constexpr int64_t kAlignment = 256;
 
 int64_t aligned(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -74,7 +75,7 @@ void Bucket::allocate() {
 Tensor Owned::new_state(Context& context, DType dtype, Shape shape) const {
   if (far.states) return far.states->add(far.part, dtype, shape).handle();
   Tensor near = context.empty(dtype, shape);
-  context.kernels.fill(context.stream, near, 0);
+  if (dtype != DType::u8) context.kernels.fill(context.stream, near, 0);
   return near;
 }
 
@@ -93,7 +94,8 @@ Owned Bucket::owned() {
   const bool is_first_end = groups_.tied.rank() == 0;
   o.is_counted = groups_.replicate.rank() == 0 &&
                  (is_first_end || !any(params_, [](const Param& p) { return p.placement.is_tied; }));
-  o.shard = &groups_.shard;
+  o.params = params_, o.offsets = offsets_;
+  o.shard = &groups_.shard, o.tensor = &groups_.tensor;
   o.far = far_;
   const int64_t begin = part() * groups_.shard.rank(), end = begin + part();
   for (size_t i = 0; i < params_.size(); ++i) {

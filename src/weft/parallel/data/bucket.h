@@ -1,6 +1,7 @@
 // Bucket: the parameters of one group in flat memory: who of the data-parallel ranks keeps which part of it, and
 // when.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "weft/autograd/param.h"
@@ -35,18 +36,29 @@ struct FarHome {
   size_t part = 0;             // of both
 };
 
-// What an optimizer updates on this rank. Masters, values and states are there while it is Near (near.h).
+// What an optimizer updates on this rank: part `shard->rank()` of the flat memory of a bucket, of which every rank of
+// the shard group has as much. Masters, values and states are there while it is Near (near.h).
 struct Owned {
   std::vector<Piece> pieces;
-  Tensor master;    // f32 [n] (f64 beside f64)
-  Tensor grads;     // likewise; complete after the step's last reduction
-  Tensor values;    // [n] in the compute dtype; empty where the master is the value
-  bool is_counted;  // no other replica counts it in norms
+  Tensor master;                     // f32 [n] (f64 beside f64)
+  Tensor grads;                      // likewise; complete after the step's last reduction
+  Tensor values;                     // [n] in the compute dtype; empty where the master is the value
+  bool is_counted;                   // no other replica counts it in norms
+  std::span<Param* const> params;    // of the whole bucket: as many on every rank of the two groups
+  std::span<const int64_t> offsets;  // where each begins in the bucket
   Communicator* shard;
+  Communicator* tensor;
   FarHome far;
 
-  // Zeros, for what an optimizer keeps.
+  // For what an optimizer keeps: zeros, but for codes (u8), which are anything.
   Tensor new_state(Context& context, DType dtype, Shape shape) const;
+
+  // The elements of params[i] that lie on a rank of the shard group; all ranks together have them all, in order.
+  Cut cut_of(size_t i, int rank) const {
+    const int64_t part = master.numel(), begin = part * rank, size = params[i]->shape.numel();
+    const int64_t from = std::clamp<int64_t>(begin - offsets[i], 0, size);
+    return {from, std::clamp<int64_t>(begin + part - offsets[i], 0, size) - from, size};
+  }
 };
 
 class Bucket {

@@ -1,0 +1,124 @@
+// Choosing experts, and moving rows of tokens to and from them.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "weft/kernels/reference/reference.h"
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::reference {
+namespace {
+
+double logsumexp(const double* x, size_t n) {
+  const double highest = *std::max_element(x, x + n);
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += std::exp(x[i] - highest);
+  return highest + std::log(sum);
+}
+
+double total_of(const double* scores, const int32_t* experts, size_t k) {
+  double sum = 0;
+  for (size_t j = 0; j < k; ++j) sum += scores[experts[j]];
+  return sum;
+}
+
+// A token's gradient of scores, from that of its weights.
+void add_weight_gradient(const RouteRule& rule, const double* dweights, const double* scores, const int32_t* experts,
+                         size_t k, double* dscores) {
+  const double total = rule.normalises ? total_of(scores, experts, k) : 1;
+  double mean = 0;
+  for (size_t j = 0; rule.normalises && j < k; ++j) mean += dweights[j] * scores[experts[j]] / total;
+  for (size_t j = 0; j < k; ++j) dscores[experts[j]] += double(rule.scale) / total * (dweights[j] - mean);
+}
+
+void add_balance_gradient(const double* balance, const double* scores, size_t experts, double* dscores) {
+  double sum = 0, mean = 0;
+  for (size_t e = 0; e < experts; ++e) sum += scores[e], mean += balance[e] * scores[e];
+  mean /= sum;
+  for (size_t e = 0; e < experts; ++e) dscores[e] += (balance[e] - mean) / sum;
+}
+
+// In place: from the gradient of the scores to that of the logits.
+void through_gate(RouterGate gate, const double* scores, size_t experts, double* d) {
+  double mean = 0;
+  for (size_t e = 0; gate == RouterGate::softmax && e < experts; ++e) mean += d[e] * scores[e];
+  for (size_t e = 0; e < experts; ++e)
+    d[e] = gate == RouterGate::softmax ? scores[e] * (d[e] - mean) : scores[e] * (1 - scores[e]) * d[e];
+}
+
+}  // namespace
+
+void route(Stream&, const RouteArgs& args) {
+  shapes::check_route(args);
+  const auto tokens = size_t(args.logits.dim(0)), experts = size_t(args.logits.dim(1)),
+             k = size_t(args.weights.dim(1));
+  const std::vector<double> logits = load(args.logits), bias = load_or(args.bias, args.logits.dim(1), 0);
+  std::vector<double> scores(logits.size()), weights(tokens * k);
+  std::vector<int32_t> order(experts);
+  for (size_t t = 0; t < tokens; ++t) {
+    const double* x = &logits[t * experts];
+    double* s = &scores[t * experts];
+    const double lse = logsumexp(x, experts);
+    for (size_t e = 0; e < experts; ++e)
+      s[e] = args.rule.gate == RouterGate::softmax ? std::exp(x[e] - lse) : 1 / (1 + std::exp(-x[e]));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return s[a] + bias[size_t(a)] > s[b] + bias[size_t(b)]; });
+    int32_t* const chosen = args.experts + t * k;
+    std::copy_n(order.begin(), k, chosen);
+    const double total = args.rule.normalises ? total_of(s, chosen, k) : 1;
+    for (size_t j = 0; j < k; ++j) weights[t * k + j] = double(args.rule.scale) * s[chosen[j]] / total;
+  }
+  store(args.scores, scores);
+  store(args.weights, weights);
+}
+
+void route_backward(Stream&, const RouteBackwardArgs& args) {
+  shapes::check_route_backward(args);
+  const auto tokens = size_t(args.logits.dim(0)), experts = size_t(args.logits.dim(1)), k = size_t(args.k);
+  const std::vector<double> logits = load(args.logits), scores = load(args.scores);
+  const std::vector<double> dweights = load_or(args.dweights, int64_t(tokens * k), 0);
+  const std::vector<double> balance = args.balance ? load(args.balance) : std::vector<double>();
+  std::vector<double> gradient(logits.size());
+  for (size_t t = 0; t < tokens; ++t) {
+    const double* s = &scores[t * experts];
+    double* d = &gradient[t * experts];
+    if (args.dweights) add_weight_gradient(args.rule, &dweights[t * k], s, args.experts + t * k, k, d);
+    if (args.balance) add_balance_gradient(&balance[size_t(args.rows[t]) * experts], s, experts, d);
+    through_gate(args.rule.gate, s, experts, d);
+    if (args.z_scale == 0) continue;
+    const double lse = logsumexp(&logits[t * experts], experts);
+    for (size_t e = 0; e < experts; ++e)
+      d[e] += 2 * double(args.z_scale) * lse * std::exp(logits[t * experts + e] - lse);
+  }
+  store(args.dlogits, gradient);
+}
+
+void combine_rows(Stream&, const Tensor& y, const Tensor& x, const RowCopies& copies, const Tensor& weights) {
+  shapes::check_combine_rows(y, x, copies, weights);
+  const auto tokens = size_t(y.dim(0)), cols = size_t(y.dim(1)), k = size_t(copies.k);
+  const std::vector<double> rows = load(x), factors = load_or(weights, int64_t(tokens * k), 1);
+  std::vector<double> sums(tokens * cols);
+  for (size_t i = 0; i < tokens * k; ++i)
+    for (size_t c = 0; copies.at[i] >= 0 && c < cols; ++c)
+      sums[i / k * cols + c] += factors[i] * rows[size_t(copies.at[i]) * cols + c];
+  store(y, sums);
+}
+
+void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
+                           const RowCopies& copies, const Tensor& weights) {
+  shapes::check_combine_rows_backward(dx, dweights, dy, x, copies, weights);
+  const auto tokens = size_t(dy.dim(0)), cols = size_t(dy.dim(1)), k = size_t(copies.k);
+  const std::vector<double> rows = load(x), factors = load(weights), gradient = load(dy);
+  std::vector<double> drows = load(dx), dfactors(tokens * k);
+  for (size_t i = 0; i < tokens * k; ++i)
+    for (size_t c = 0; copies.at[i] >= 0 && c < cols; ++c) {
+      const double g = gradient[i / k * cols + c];
+      drows[size_t(copies.at[i]) * cols + c] = factors[i] * g;
+      dfactors[i] += g * rows[size_t(copies.at[i]) * cols + c];
+    }
+  store(dx, drows);
+  store(dweights, dfactors);
+}
+
+}  // namespace weft::reference

@@ -1,0 +1,65 @@
+// Moe: router, dispatch, experts, combine.
+#include "weft/nn/moe.h"
+
+#include "weft/autograd/ops/add.h"
+#include "weft/parallel/expert/dispatch.h"
+#include "weft/parallel/expert/experts.h"
+
+namespace weft {
+namespace {
+
+Communicator* unless_alone(Communicator* group) { return group && group->size() > 1 ? group : nullptr; }
+
+// [experts, rows, cols], of which this rank holds some experts and, of each, a part along `ffn_dim`.
+Placement expert_weight(const Shape& whole, int ffn_dim, const Partition& partition) {
+  Placement p(whole);
+  const Communicator* const group = unless_alone(partition.experts);
+  if (group) p.cut(0, even_cut(whole[0], group->rank(), group->size()));
+  p.cut(ffn_dim, partition.tensor.cut(whole[ffn_dim]));
+  p.is_expert = group != nullptr;
+  return p;
+}
+
+}  // namespace
+
+Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition)
+    : config_(c),
+      tensor_(partition.tensor),
+      experts_(unless_alone(partition.experts)),
+      rows_(unless_alone(partition.context)),
+      dropout_site_(name_hash(name)),
+      router_(name + ".router.weight", tensor_.replicated_inside({c.gate.experts, c.hidden}),
+              Init::normal(c.init_std)),
+      up_(name + ".experts.up.weight", expert_weight({c.gate.experts, c.ffn, c.hidden}, 1, partition),
+          Init::normal(c.init_std)),
+      down_(name + ".experts.down.weight", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition),
+            Init::normal(c.output_init_std)) {
+  if (c.is_gated) gate_.emplace(name + ".experts.gate.weight", up_.placement, Init::normal(c.init_std));
+  if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
+  if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
+}
+
+Var Moe::operator()(const Var& residual, const Pass& pass) {
+  const Var x = tensor_.enter(residual);
+  Context& context = *x.context;
+  GateConfig gate = config_.gate;
+  if (!pass.is_training) gate.capacity_factor = 0;
+  const RouteRef route = RouteRef::take(routes_);
+  route->begin(x.value.rows(), gate.per_token, gate.experts, pass.tokens, pass.seq_len);
+  // Every rank of the tensor group chooses the same experts; the first adds the losses.
+  const Var weights = apply(context,
+                            GateOp{.config = gate,
+                                   .route = route,
+                                   .experts = experts_,
+                                   .rows = rows_,
+                                   .bias = router_bias(),
+                                   .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0},
+                            apply(context, RouterOp{router_}, x));
+  const Var rows = apply(context, DispatchOp{experts_, route}, x);
+  const ExpertWeights experts{gate_ ? &*gate_ : nullptr, &up_, &down_, config_.activation};
+  Var y = apply(context, CombineOp{experts_, route}, apply(context, ExpertsOp{experts, route}, rows), weights);
+  if (shared_) y = y + shared_->inside(x);
+  return pass.dropout(tensor_.leave(y), config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
+}
+
+}  // namespace weft

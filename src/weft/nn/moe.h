@@ -1,0 +1,48 @@
+// Moe: a feed-forward layer of experts, of which a router gives each token a few; beside them, experts that see all.
+#pragma once
+#include "weft/nn/mlp.h"
+#include "weft/parallel/expert/gate.h"
+
+namespace weft {
+
+struct MoeConfig {
+  GateConfig gate;
+  bool has_router_bias = false;
+  int64_t hidden = 0, ffn = 0;  // of one expert
+  MlpConfig shared = {};        // the experts that see all, as one; ffn 0: none
+  Activation activation = Activation::silu;
+  bool is_gated = true;
+  float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;
+};
+
+class Moe {
+ public:
+  Moe(const std::string& name, const MoeConfig& config, const Partition& partition);
+
+  // x[rows, H] of the residual stream -> [rows, H], without the residual
+  Var operator()(const Var& x, const Pass& pass);
+  RouterBias* router_bias() { return bias_ ? &*bias_ : nullptr; }
+
+  void each_param(auto&& visit) {
+    visit(router_);
+    if (gate_) visit(*gate_);
+    visit(up_);
+    visit(down_);
+    if (shared_) shared_->each_param(visit);
+  }
+
+ private:
+  MoeConfig config_;
+  TensorParallel tensor_;
+  Communicator* experts_;  // null: this rank has all
+  Communicator* rows_;
+  uint64_t dropout_site_;
+  Param router_;               // [E, H]
+  std::optional<Param> gate_;  // [E, F, H]
+  Param up_, down_;            // [E, F, H], [E, H, F]
+  std::optional<Mlp> shared_;
+  std::optional<RouterBias> bias_;
+  std::vector<std::unique_ptr<Route>> routes_;  // of the passes that are under way
+};
+
+}  // namespace weft

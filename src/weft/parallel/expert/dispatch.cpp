@@ -1,0 +1,69 @@
+// Dispatch and combine: an all_to_all between two permutations of rows.
+#include "weft/parallel/expert/dispatch.h"
+
+namespace weft {
+namespace {
+
+// y[i] = x[rows[i]]
+Tensor take_rows(Context& context, const Tensor& x, std::span<const int32_t> rows) {
+  Tensor y = context.empty(x.dtype(), {int64_t(rows.size()), x.dim(1)});
+  context.kernels.embedding(context.stream, y, x, rows.data(), {}, nullptr);
+  return y;
+}
+
+// From the order in which rows leave their tokens' rank to that of the experts here.
+Tensor to_experts(Context& context, Communicator* group, const Route& route, const Tensor& leaving) {
+  if (!group) return leaving;
+  const Tensor arrived = context.empty(leaving.dtype(), {route.num_here(), leaving.dim(1)});
+  group->all_to_all(arrived, route.received(), leaving, route.sent());
+  return take_rows(context, arrived, route.arrived());
+}
+
+Tensor to_tokens(Context& context, Communicator* group, const Route& route, const Tensor& here) {
+  if (!group) return here;
+  const Tensor returning = take_rows(context, here, route.places());
+  Tensor returned = context.empty(here.dtype(), {int64_t(route.tokens().size()), here.dim(1)});
+  group->all_to_all(returned, route.sent(), returning, route.received());
+  return returned;
+}
+
+Tensor or_zeros(Context& context, const Tensor& dy, DType dtype, Shape shape) {
+  if (dy) return dy;
+  Tensor zeros = context.empty(dtype, shape);
+  context.kernels.fill(context.stream, zeros, 0);
+  return zeros;
+}
+
+}  // namespace
+
+Tensor DispatchOp::forward(Context& context, const Tensor& x) {
+  shape = x.shape(), dtype = x.dtype();
+  return to_experts(context, group, *route, take_rows(context, x, route->tokens()));
+}
+
+Tensor DispatchOp::backward(Context& context, const Tensor& dy) {
+  const Tensor given = or_zeros(context, dy, dtype, {route->num_here(), shape[1]});
+  const Tensor rows = to_tokens(context, group, *route, given);
+  Tensor dx = context.empty(dtype, shape);
+  context.kernels.combine_rows(context.stream, dx, rows, route->copies(), {});
+  return dx;
+}
+
+Tensor CombineOp::forward(Context& context, const Tensor& rows, const Tensor& w) {
+  weights = w;
+  returned = to_tokens(context, group, *route, rows);
+  Tensor y = context.empty(rows.dtype(), {weights.dim(0), rows.dim(1)});
+  context.kernels.combine_rows(context.stream, y, returned, route->copies(), weights);
+  return y;
+}
+
+std::array<Tensor, 2> CombineOp::backward(Context& context, const Tensor& dy) {
+  const Tensor given = or_zeros(context, dy, returned.dtype(), {weights.dim(0), returned.dim(1)});
+  const Tensor dreturned = context.empty_like(returned);
+  Tensor dweights = context.empty_like(weights);
+  context.kernels.combine_rows_backward(context.stream, dreturned, dweights, given, returned, route->copies(),
+                                        weights);
+  return {to_experts(context, group, *route, dreturned), std::move(dweights)};
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// Experts: the feed-forward parts of this rank's experts, each on its own rows.
+#pragma once
+#include "weft/autograd/param.h"
+#include "weft/autograd/tape.h"
+#include "weft/parallel/expert/route.h"
+
+namespace weft {
+
+// E and F of this rank; every expert is a slice.
+struct ExpertWeights {
+  Param* gate;  // [E, F, H], or null: y = down(f(up(x)))
+  Param* up;    // [E, F, H]
+  Param* down;  // [E, H, F]
+  Activation f;
+};
+
+// rows[R, H] ordered by expert -> [R, H], where an expert may have none
+struct ExpertsOp {
+  static constexpr std::string_view kName = "experts";
+  ExpertWeights w;
+  RouteRef route;
+  Tensor x = {}, g = {}, u = {}, act = {}, dg = {}, du = {};
+
+  Tensor forward(Context& context, const Tensor& in);
+  Tensor backward(Context& context, const Tensor& dy);
+  static constexpr int kWeightParts = 3;
+  void backward_weight(Context& context, const Tensor& dy, int part);
+
+ private:
+  void expert_backward(Context& context, const Tensor& dx, const Tensor& dy, int64_t e, int64_t begin, int64_t n);
+  // Calls body(expert, first row, rows) for the experts that have any.
+  void each(auto&& body) const {
+    const std::span<const int64_t> starts = route->starts();
+    for (size_t e = 0; e + 1 < starts.size(); ++e)
+      if (starts[e + 1] > starts[e]) body(int64_t(e), starts[e], starts[e + 1] - starts[e]);
+  }
+};
+
+}  // namespace weft

@@ -1,0 +1,112 @@
+// Gate: the router's products, the choice, and the gradients of the losses that balance it.
+#include "weft/parallel/expert/gate.h"
+
+namespace weft {
+
+Tensor RouterOp::forward(Context& context, const Tensor& in) {
+  x = in;
+  Tensor y = context.empty(Context::wide(x.dtype()), {x.rows(), weight.shape[0]});
+  context.kernels.matmul(
+      context.stream,
+      {.y = y, .a = x, .b = weight.value, .transpose_b = true, .packed_b = weight.packed(context, true)});
+  return y;
+}
+
+Tensor RouterOp::backward(Context& context, const Tensor& dy) {
+  dlogits = dy;
+  if (dy.dtype() != x.dtype()) {
+    dlogits = context.empty(x.dtype(), dy.shape());
+    context.kernels.convert(context.stream, dlogits, dy);
+  }
+  Tensor dx = context.empty_like(x);
+  context.kernels.matmul(context.stream,
+                         {.y = dx, .a = dlogits, .b = weight.value, .packed_b = weight.packed(context, false)});
+  return dx;
+}
+
+void RouterOp::backward_weight(Context& context, const Tensor&) {
+  if (!weight.trainable) return;
+  context.kernels.matmul(
+      context.stream,
+      {.y = weight.grad, .a = dlogits, .b = x, .transpose_a = true, .accumulate = weight.accumulate_next()});
+}
+
+namespace {
+
+// Calls body(element) for f32 or f64.
+void with_wide(DType dtype, auto&& body) { dtype == DType::f64 ? body(double()) : body(float()); }
+
+}  // namespace
+
+void RouterBias::allocate(Context& context, DType dtype) {
+  bias.value = context.empty(Context::wide(dtype), bias.shape);
+  context.kernels.fill(context.stream, bias.value, 0);
+}
+
+void RouterBias::update(std::span<const int64_t> all_chosen, double rate) {
+  int64_t total = 0;
+  for (const int64_t n : all_chosen) total += n;
+  const auto experts = int64_t(all_chosen.size());
+  with_wide(bias.value.dtype(), [&](auto element) {
+    auto* const b = bias.value.data<decltype(element)>();
+    for (int64_t e = 0; e < experts; ++e) {
+      const int64_t over = all_chosen[size_t(e)] * experts - total;
+      if (over != 0) b[e] += decltype(element)(over > 0 ? -rate : rate);
+    }
+  });
+}
+
+Tensor GateOp::forward(Context& context, const Tensor& x) {
+  logits = x;
+  scores = context.empty_like(x);
+  Tensor weights = context.empty(x.dtype(), {x.dim(0), config.per_token});
+  context.kernels.route(context.stream, {.scores = scores,
+                                         .weights = weights,
+                                         .experts = route->experts(),
+                                         .logits = logits,
+                                         .bias = bias ? bias->bias.value : Tensor{},
+                                         .rule = config.rule});
+  route->assign(double(config.capacity_factor));
+  route->exchange(context, experts);
+  return weights;
+}
+
+Tensor GateOp::backward(Context& context, const Tensor& dweights) {
+  if (bias) route->each_choice([&](int32_t, int32_t expert) { ++bias->chosen[size_t(expert)]; });
+  const bool balances = config.balance_loss != 0 && loss_scale != 0;
+  Tensor dlogits = context.empty_like(logits);
+  context.kernels.route_backward(context.stream, {.dlogits = dlogits,
+                                                  .dweights = dweights,
+                                                  .logits = logits,
+                                                  .scores = scores,
+                                                  .experts = route->experts(),
+                                                  .k = int(config.per_token),
+                                                  .balance = balances ? balance_gradient(context) : Tensor{},
+                                                  .rows = route->rows(),
+                                                  .z_scale = config.z_loss * loss_scale,
+                                                  .rule = config.rule});
+  return dlogits;
+}
+
+// [rows, E]: what one more share of scores costs.
+Tensor GateOp::balance_gradient(Context& context) const {
+  const int64_t num_rows = route->num_rows();
+  const Tensor gradient = context.empty(logits.dtype(), {num_rows, config.experts});
+  context.kernels.fill(context.stream, gradient, 0);
+  const bool has_data = gradient.device() != Device::meta;
+  with_wide(gradient.dtype(), [&](auto element) {
+    auto* const counts = has_data ? gradient.data<decltype(element)>() : nullptr;
+    if (has_data) route->each_choice([&](int32_t row, int32_t expert) { ++counts[row * config.experts + expert]; });
+    if (rows) rows->all_reduce(gradient);
+    for (int64_t r = 0; has_data && r < num_rows; ++r) {
+      auto* const row = counts + r * config.experts;
+      double total = 0;
+      for (int64_t e = 0; e < config.experts; ++e) total += double(row[e]);
+      const double factor = double(config.balance_loss) * double(loss_scale) * double(config.experts) / total;
+      for (int64_t e = 0; e < config.experts; ++e) row[e] = decltype(element)(double(row[e]) * factor);
+    }
+  });
+  return gradient;
+}
+
+}  // namespace weft

@@ -1,0 +1,67 @@
+// Gate: from a router's logits to the experts of every token and their weights, and what keeps experts evenly used.
+#pragma once
+#include "weft/autograd/param.h"
+#include "weft/autograd/tape.h"
+#include "weft/parallel/expert/route.h"
+
+namespace weft {
+
+// logits = x wᵀ in f32
+struct RouterOp {
+  static constexpr std::string_view kName = "router";
+  Param& weight;  // [E, H]
+  Tensor x = {}, dlogits = {};
+
+  Tensor forward(Context& context, const Tensor& in);
+  Tensor backward(Context& context, const Tensor& dy);
+  void backward_weight(Context& context, const Tensor& dy);
+};
+
+// A bias for the choice of experts that is no weight: after each step it grows for experts that had less than their
+// share of the step's tokens, and falls for the others. Source: Wang et al., "Auxiliary-Loss-Free Load Balancing
+// Strategy for Mixture-of-Experts", 2024.
+struct RouterBias {
+  RouterBias(const std::string& name, const Placement& placement)
+      : bias(name, placement, Init::zeros()), chosen(size_t(placement.shape.numel())) {
+    bias.trainable = false;
+  }
+  void allocate(Context& context, DType dtype);  // zeros, for tokens in `dtype`
+
+  Param bias;                   // [E] f32, the same on every rank; in no group of parameters
+  std::vector<int64_t> chosen;  // [E]: how often since the last update, by the tokens of this rank
+
+  // chosen: summed over the ranks that saw other tokens.
+  void update(std::span<const int64_t> all_chosen, double rate);
+};
+
+// What is added to the loss of every token, before it is divided by the number of targets:
+//   balance_loss * sum over E of f p, with p the token's share of scores of an expert and f = E / k times the part of
+//   the row's choices that fell on the expert. This is the loss of a row as a whole that DeepSeek-V3 defines
+//   (2024), times its tokens: any cut of the batch gives the same.
+//   z_loss * logsumexp(logits)^2 (Zoph et al., "ST-MoE", 2022)
+struct GateConfig {
+  RouteRule rule;
+  int64_t experts = 0, per_token = 0;
+  float capacity_factor = 0, balance_loss = 0, z_loss = 0;
+};
+
+struct GateOp {
+  static constexpr std::string_view kName = "gate";
+  static constexpr bool kAlwaysBackward = true;
+  GateConfig config;  // with a capacity factor of 0 where nothing is dropped
+  RouteRef route;
+  Communicator* experts;  // null: alone
+  Communicator* rows;     // who holds other tokens of the same rows of the batch; null: nobody
+  RouterBias* bias;       // null: none
+  float loss_scale;       // of the added losses; 0 where another rank adds them
+  Tensor logits = {}, scores = {};
+
+  // logits [T, E] -> weights [T, k]
+  Tensor forward(Context& context, const Tensor& x);
+  Tensor backward(Context& context, const Tensor& dweights);
+
+ private:
+  Tensor balance_gradient(Context& context) const;
+};
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+// Route: which experts the tokens of a pass go to, and how their rows travel. Data on the host in reused storage.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "weft/autograd/ops/dropout.h"
+#include "weft/autograd/placement.h"
+#include "weft/comm/communicator.h"
+
+namespace weft {
+
+class Route {
+ public:
+  // T tokens, k choices each. rows: the token spans of a pass and the tokens of a row of the batch; without either,
+  // all tokens are one row.
+  void begin(int64_t num_tokens, int64_t k, int64_t num_experts, std::span<const TokenSpan> spans, int64_t seq_len);
+  int32_t* experts() { return experts_.data(); }  // [T, k], to be written after begin()
+  const int32_t* experts() const { return experts_.data(); }
+
+  // Gives every copy of a token a row, ordered by expert and then by token. With a capacity factor > 0 an expert
+  // takes at most factor * k / E of a row's tokens, rounded up, the first ones; the other copies go nowhere. Source:
+  // Lepikhin et al., "GShard", 2021, by row of the batch, so that it is the same on any mesh.
+  void assign(double capacity_factor);
+  // Tells the ranks of the group, which hold an even cut of the experts each, how many rows come. A collective call.
+  void exchange(Context& context, Communicator* group);
+
+  int64_t num_experts() const { return num_experts_; }
+  int64_t num_rows() const { return num_rows_; }                   // of the batch
+  const int32_t* rows() const { return rows_.data(); }             // [T]: of each token, from 0
+  RowCopies copies() const { return {copies_.data(), k_}; }        // among the rows that leave this rank
+  std::span<const int32_t> tokens() const { return tokens_; }      // of the rows that leave this rank
+  std::span<const int64_t> sent() const { return sent_; }          // rows for each rank of the group
+  std::span<const int64_t> received() const { return received_; }  // rows from each
+  // Of the rows of this rank's experts, ordered by expert and then by sender: where expert e begins, [experts here +
+  // 1]; the received row that each of them is; and the inverse of that.
+  std::span<const int64_t> starts() const { return starts_; }
+  std::span<const int32_t> arrived() const { return arrived_; }
+  std::span<const int32_t> places() const { return places_; }
+  int64_t num_here() const { return starts_.back(); }
+  // Calls visit(row of the batch, expert) for every choice, whether or not there was room.
+  template <class Visit>
+  void each_choice(Visit&& visit) const {
+    for (size_t i = 0; i < experts_.size(); ++i) visit(rows_[i / size_t(k_)], experts_[i]);
+  }
+
+ private:
+  friend class RouteRef;
+  int64_t drop_beyond(double capacity_factor);
+  void order_by_expert(std::span<const int64_t> counts);
+
+  int users_ = 0;
+  int64_t k_ = 0, num_experts_ = 0, num_rows_ = 0;
+  std::vector<int32_t> experts_, copies_, tokens_, rows_, arrived_, places_;
+  std::vector<int64_t> counts_, taken_, row_tokens_, sent_, received_, starts_, next_;
+};
+
+// A handle: the route is free for another pass when the last one goes. Of one thread.
+class RouteRef {
+ public:
+  explicit RouteRef(Route& route) : route_(&route) { ++route_->users_; }
+  RouteRef(const RouteRef& other) : RouteRef(*other.route_) {}
+  RouteRef(RouteRef&& other) noexcept : route_(std::exchange(other.route_, nullptr)) {}
+  RouteRef& operator=(const RouteRef&) = delete;
+  ~RouteRef() {
+    if (route_) --route_->users_;
+  }
+  Route& operator*() const { return *route_; }
+  Route* operator->() const { return route_; }
+
+  // One that nobody uses.
+  static RouteRef take(std::vector<std::unique_ptr<Route>>& pool) {
+    for (const auto& r : pool)
+      if (r->users_ == 0) return RouteRef(*r);
+    return RouteRef(*pool.emplace_back(std::make_unique<Route>()));
+  }
+
+ private:
+  Route* route_;
+};
+
+}  // namespace weft

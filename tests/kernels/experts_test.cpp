@@ -1,0 +1,204 @@
+// Routing and combining of rows: the reference's values and gradients, and the cpu against the reference.
+#include "cpu_everywhere.h"
+#include "weft/kernels/cpu/cpu.h"
+
+namespace weft {
+namespace {
+
+const Kernels& reference = reference_kernels();
+
+TEST(ReferenceRoute, TakesTheFirstOfEqualsAndTheBiasForTheChoiceOnly) {
+  Workbench w;
+  const Tensor logits = w.of(DType::f64, {2, 4}, {0, 1, 1, 0, 2, 0, 0, 0});
+  const Tensor bias = w.of(DType::f64, {4}, {0, 0, 0, 0.9});
+  const Tensor scores = w.empty(DType::f64, {2, 4}), weights = w.empty(DType::f64, {2, 2});
+  std::vector<int32_t> experts(4);
+  RouteArgs args{.scores = scores, .weights = weights, .experts = experts.data(), .logits = logits};
+  args.rule = {.gate = RouterGate::softmax, .normalises = true, .scale = 3};
+  reference.route(w.stream, args);
+  EXPECT_EQ(experts, (std::vector<int32_t>{1, 2, 0, 1}));
+  const double e = std::exp(2.0);
+  expect_near("weights", w.values(weights), std::vector<double>{1.5, 1.5, 3 * e / (e + 1), 3 / (e + 1)}, 1e-12);
+  args.bias = bias, args.rule = {.gate = RouterGate::sigmoid, .normalises = false, .scale = 2};
+  reference.route(w.stream, args);
+  EXPECT_EQ(experts, (std::vector<int32_t>{3, 1, 3, 0}));
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  expect_near("weights", w.values(weights), std::vector<double>{1, 2 * sigmoid(1), 1, 2 * sigmoid(2)}, 1e-12);
+}
+
+struct Rule {
+  RouterGate gate;
+  bool normalises, has_bias;
+};
+std::string rule_name(const testing::TestParamInfo<Rule>& info) {
+  return fmt::format("{}{}{}", info.param.gate == RouterGate::softmax ? "softmax" : "sigmoid",
+                     info.param.normalises ? "_normalised" : "", info.param.has_bias ? "_bias" : "");
+}
+class RouteTest : public testing::TestWithParam<Rule> {
+ protected:
+  RouteRule rule() const { return {.gate = GetParam().gate, .normalises = GetParam().normalises, .scale = 1.7f}; }
+};
+INSTANTIATE_TEST_SUITE_P(Rules, RouteTest,
+                         testing::Values(Rule{RouterGate::softmax, true, false},
+                                         Rule{RouterGate::softmax, false, true},
+                                         Rule{RouterGate::sigmoid, true, true},
+                                         Rule{RouterGate::sigmoid, false, false}),
+                         rule_name);
+
+// What route_backward says it is the gradient of.
+TEST_P(RouteTest, ReferenceGradientEqualsDifferences) {
+  constexpr int64_t kTokens = 7, kExperts = 6, kPerToken = 2;
+  Workbench w;
+  const Tensor logits = w.random(DType::f64, {kTokens, kExperts}, "logits");
+  const Tensor dweights = w.random(DType::f64, {kTokens, kPerToken}, "dweights");
+  const Tensor balance = w.random(DType::f64, {2, kExperts}, "balance");
+  const Tensor scores = w.empty(DType::f64, logits.shape()), weights = w.empty(DType::f64, dweights.shape());
+  std::vector<int32_t> experts(kTokens * kPerToken), rows{0, 0, 1, 1, 0, 1, 1};
+  constexpr float kZScale = 0.25f;
+  const auto loss = [&] {
+    reference.route(w.stream, {.scores = scores,
+                               .weights = weights,
+                               .experts = experts.data(),
+                               .logits = logits,
+                               .bias = GetParam().has_bias ? w.random(DType::f64, {kExperts}, "bias") : Tensor{},
+                               .rule = rule()});
+    double sum = dot(weights, dweights);
+    for (int64_t t = 0; t < kTokens; ++t) {
+      double total = 0, exponentials = 0, balanced = 0;
+      for (int64_t e = 0; e < kExperts; ++e) {
+        const double s = scores.data<double>()[t * kExperts + e];
+        total += s, exponentials += std::exp(logits.data<double>()[t * kExperts + e]);
+        balanced += s * balance.data<double>()[rows[size_t(t)] * kExperts + e];
+      }
+      sum += balanced / total + double(kZScale) * std::log(exponentials) * std::log(exponentials);
+    }
+    return sum;
+  };
+  loss();
+  const Tensor dlogits = w.empty(DType::f64, logits.shape());
+  reference.route_backward(w.stream, {.dlogits = dlogits,
+                                      .dweights = dweights,
+                                      .logits = logits,
+                                      .scores = scores,
+                                      .experts = experts.data(),
+                                      .k = kPerToken,
+                                      .balance = balance,
+                                      .rows = rows.data(),
+                                      .z_scale = kZScale,
+                                      .rule = rule()});
+  expect_gradient("dlogits", logits, dlogits, loss);
+}
+
+TEST_P(RouteTest, CpuEqualsReference) {
+  for (const auto& [tokens, experts, k] : {std::array<int64_t, 3>{0, 4, 2}, {1, 1, 1}, {33, 8, 2}, {300, 61, 7}}) {
+    Workbench w;
+    const Tensor logits = w.random(DType::f32, {tokens, experts}, "logits");
+    const Tensor bias = GetParam().has_bias ? w.random(DType::f32, {experts}, "bias") : Tensor{};
+    const Tensor dweights = w.random(DType::f32, {tokens, k}, "dweights");
+    const Tensor balance = w.random(DType::f32, {3, experts}, "balance");
+    const Tensor scores = w.empty(DType::f32, logits.shape()), weights = w.empty(DType::f32, dweights.shape());
+    const Tensor dlogits = w.empty(DType::f32, logits.shape());
+    std::vector<int32_t> chosen(size_t(tokens * k)), rows(static_cast<size_t>(tokens));
+    for (size_t t = 0; t < rows.size(); ++t) rows[t] = int32_t(t % 3);
+    reference.route(w.stream, {.scores = scores,
+                               .weights = weights,
+                               .experts = chosen.data(),
+                               .logits = logits,
+                               .bias = bias,
+                               .rule = rule()});
+    expect_everywhere({{"scores", scores, 1e-6}, {"weights", weights, 1e-5}},
+                      [&](Stream& stream, const std::vector<Tensor>& out) {
+                        std::vector<int32_t> got(chosen.size());
+                        cpu::route(stream, {.scores = out[0],
+                                            .weights = out[1],
+                                            .experts = got.data(),
+                                            .logits = logits,
+                                            .bias = bias,
+                                            .rule = rule()});
+                        EXPECT_EQ(got, chosen);
+                      });
+    RouteBackwardArgs args{.dlogits = dlogits, .logits = logits, .scores = scores, .experts = chosen.data()};
+    args.dweights = dweights, args.k = int(k), args.balance = balance, args.rows = rows.data();
+    args.z_scale = 0.3f, args.rule = rule();
+    reference.route_backward(w.stream, args);
+    expect_everywhere({{"dlogits", dlogits, 1e-5}}, [&](Stream& stream, const std::vector<Tensor>& out) {
+      RouteBackwardArgs here = args;
+      here.dlogits = out[0];
+      cpu::route_backward(stream, here);
+    });
+  }
+}
+
+TEST(CpuRoute, ChoosesDifferentExpertsAlsoAmongNumbersThatAreNone) {
+  Workbench w;
+  const Tensor logits = w.of(DType::f32, {1, 5}, {NAN, 1, NAN, INFINITY, NAN});
+  const Tensor scores = w.empty(DType::f32, {1, 5}), weights = w.empty(DType::f32, {1, 3});
+  std::vector<int32_t> experts(3);
+  cpu::route(w.stream, {.scores = scores, .weights = weights, .experts = experts.data(), .logits = logits});
+  std::sort(experts.begin(), experts.end());
+  EXPECT_TRUE(std::unique(experts.begin(), experts.end()) == experts.end());
+  EXPECT_GE(experts.front(), 0);
+  EXPECT_LT(experts.back(), 5);
+}
+
+class CombineTest : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, CombineTest, testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+TEST_P(CombineTest, CpuEqualsReference) {
+  for (const auto& [tokens, cols, k] : {std::array<int64_t, 3>{0, 8, 2}, {5, 7, 1}, {40, 65, 3}, {100, 1000, 2}}) {
+    Workbench w;
+    // Copies in reverse, every fifth of them dropped.
+    std::vector<int32_t> at(size_t(tokens * k), -1);
+    int64_t rows = 0;
+    for (size_t i = at.size(); i-- > 0;)
+      if (i % 5 != 1) at[i] = int32_t(rows++);
+    const RowCopies copies{at.data(), k};
+    const DType dtype = GetParam();
+    const Tensor x = w.random(dtype, {rows, cols}, "x"), dy = w.random(dtype, {tokens, cols}, "dy");
+    const Tensor weights = w.random(DType::f32, {tokens, k}, "weights"), y = w.empty(dtype, dy.shape());
+    const Tensor dx = w.empty(dtype, x.shape()), dweights = w.empty(DType::f32, weights.shape());
+    for (const Tensor& factors : {Tensor(), weights}) {
+      reference.combine_rows(w.stream, y, x, copies, factors);
+      expect_everywhere({{"y", y, 2 * rounding_of(dtype)}}, [&](Stream& stream, const std::vector<Tensor>& out) {
+        cpu::combine_rows(stream, out[0], x, copies, factors);
+      });
+    }
+    reference.combine_rows_backward(w.stream, dx, dweights, dy, x, copies, weights);
+    expect_everywhere({{"dx", dx, rounding_of(dtype)}, {"dweights", dweights, 1e-4}},
+                      [&](Stream& stream, const std::vector<Tensor>& out) {
+                        cpu::combine_rows_backward(stream, out[0], out[1], dy, x, copies, weights);
+                      });
+  }
+}
+
+TEST(ReferenceCombine, GradientEqualsDifferences) {
+  Workbench w;
+  const std::vector<int32_t> at{3, -1, 0, 2, 1, 4};
+  const RowCopies copies{at.data(), 2};
+  const Tensor x = w.random(DType::f64, {5, 4}, "x"), weights = w.random(DType::f64, {3, 2}, "weights");
+  const Tensor dy = w.random(DType::f64, {3, 4}, "dy"), y = w.empty(DType::f64, dy.shape());
+  const Tensor dx = w.empty(DType::f64, x.shape()), dweights = w.empty(DType::f64, weights.shape());
+  reference.combine_rows_backward(w.stream, dx, dweights, dy, x, copies, weights);
+  const auto loss = [&] {
+    reference.combine_rows(w.stream, y, x, copies, weights);
+    return dot(y, dy);
+  };
+  expect_gradient("dx", x, dx, loss);
+  expect_gradient("dweights", weights, dweights, loss);
+}
+
+TEST(MetaRoute, SendsTokensToAllExpertsInTurn) {
+  Workbench w(1, Device::meta);
+  const auto f32 = [&](Shape shape) { return w.empty(DType::f32, shape); };
+  std::vector<int32_t> experts(6);
+  meta_kernels().route(
+      w.stream, {.scores = f32({3, 4}), .weights = f32({3, 2}), .experts = experts.data(), .logits = f32({3, 4})});
+  EXPECT_EQ(experts, (std::vector<int32_t>{0, 1, 2, 3, 0, 1}));
+  EXPECT_EQ(w.stream.cost.bytes, 4 * (2 * 12 + 6));
+  const int32_t at[] = {0, 1, -1, 2};
+  EXPECT_THROW(meta_kernels().combine_rows(w.stream, f32({2, 3}), f32({2, 3}), {at, 2}, {}), Error);
+}
+
+}  // namespace
+}  // namespace weft
