@@ -50,13 +50,17 @@ void FarParts::enter(size_t index, Access access) {
   w->is_written |= access == Access::write;
   for (const auto& t : part.tensors) t->wait();
   Window& other = windows_[w == &windows_[0]];
+  if (other.users > 0) return;
   const size_t next = index + 1;
-  if (next < parts_.size() && other.users == 0 && other.part != parts_[next].get()) load(other, next);
+  if (next == parts_.size())
+    put_back(other);
+  else if (other.part != parts_[next].get())
+    load(other, next);
 }
 
 void FarParts::leave(size_t index) noexcept {
   if (parts_[index]->tensors.empty()) return;
-  if (Window* w = window_of(*parts_[index]); w && --w->users == 0) store(*w);
+  if (Window* w = window_of(*parts_[index])) --w->users;
   let_go();
 }
 
@@ -80,17 +84,14 @@ void FarParts::load(Window& w, size_t index) {
   }
 }
 
-// A later load into the window comes after this: far memory keeps the order.
-void FarParts::store(Window& w) noexcept {
-  if (!w.is_written) return;
-  for (const auto& t : w.part->tensors) t->start_store();
-  w.is_written = false;
-}
-
+// A later load into the window comes after the store: far memory keeps the order.
 void FarParts::put_back(Window& w) noexcept {
   if (!w.part) return;
-  store(w);
-  for (const auto& t : w.part->tensors) t->drop();
+  for (const auto& t : w.part->tensors) {
+    if (w.is_written) t->start_store();
+    t->drop();
+  }
+  w.is_written = false;
   w.part = nullptr;
 }
 

@@ -47,7 +47,6 @@ class FarParts {
   };
   void load(Window& window, size_t part);
   void put_back(Window& window) noexcept;
-  void store(Window& window) noexcept;
   Window* window_of(const Part& part);
 
   FarMemory& far_;
