@@ -23,6 +23,7 @@ class PassingFileSystem : public FileSystem {
   int64_t size(int fd) override { return real_.size(fd); }
   int64_t read(int fd, std::span<std::byte> into, uint64_t offset) override { return real_.read(fd, into, offset); }
   int64_t write(int fd, Bytes bytes) override { return real_.write(fd, bytes); }
+  int64_t write_at(int fd, Bytes bytes, uint64_t offset) override { return real_.write_at(fd, bytes, offset); }
   int allocate(int fd, uint64_t bytes) override { return real_.allocate(fd, bytes); }
   int fsync(int fd) override { return real_.fsync(fd); }
   int close(int fd) override { return real_.close(fd); }
@@ -57,6 +58,11 @@ class FaultyFileSystem final : public FileSystem {
     // A disk that fills up, or breaks, has often taken a part.
     const int64_t written = real_.write(fd, bytes.first((bytes.size() + 1) / 2));
     return fault_ == Fault::short_write ? written : fault_ == Fault::eintr && written > 0 ? written : -code();
+  }
+  int64_t write_at(int fd, Bytes bytes, uint64_t offset) override {
+    if (!failing()) return real_.write_at(fd, bytes, offset);
+    const int64_t written = real_.write_at(fd, bytes.first((bytes.size() + 1) / 2), offset);
+    return fault_ == Fault::short_write ? written : -code();
   }
   int allocate(int fd, uint64_t bytes) override { return failing() ? -code() : real_.allocate(fd, bytes); }
   int fsync(int) override { return failing() ? -code() : 0; }

@@ -1,5 +1,6 @@
 // MeshCase: a training run of a small model on some mesh, and its comparison with one rank.
 #pragma once
+#include "base/temporary_folder.h"
 #include "train/training_setup.h"
 #include "weft/train/verify.h"
 
@@ -19,8 +20,15 @@ struct MeshCase {
   bool tie = false;
   int64_t experts = 0;
   ContextMode cp_mode = ContextMode::ring;
+  OffloadTo offload_optimizer = OffloadTo::none, offload_parameters = OffloadTo::none,
+            offload_activations = OffloadTo::none;
   int steps = 3;
 };
+
+inline const TemporaryFolder& offload_folder() {
+  static const TemporaryFolder folder;
+  return folder;
+}
 
 // Of letters, digits and underscores.
 inline std::string name_of(const MeshCase& c) {
@@ -43,6 +51,11 @@ inline std::string name_of(const MeshCase& c) {
   name += kRecomputed[int(c.recompute.what)];
   add("every", c.recompute.every, 1);
   if (c.dropout > 0) name += "_dropout";
+  const auto add_far = [&](const char* what, OffloadTo to) {
+    if (to != OffloadTo::none) name += fmt::format("_{}_on_{}", what, to == OffloadTo::host ? "host" : "disk");
+  };
+  add_far("states", c.offload_optimizer), add_far("params", c.offload_parameters);
+  add_far("inputs", c.offload_activations);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
@@ -67,6 +80,10 @@ inline Recipe recipe_of(const MeshCase& c) {
   r.mesh.schedule = c.schedule;
   r.mesh.virtual_stages = c.virtual_stages;
   r.train.recompute = c.recompute;
+  r.mesh.offload = {.optimizer = c.offload_optimizer,
+                    .parameters = c.offload_parameters,
+                    .activations = c.offload_activations,
+                    .dir = offload_folder().path()};
   return r;
 }
 

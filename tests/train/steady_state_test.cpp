@@ -1,4 +1,5 @@
 // A training step in the steady state allocates nothing, and its memory is what the estimate said.
+#include "base/temporary_folder.h"
 #include "support/count_allocations.h"
 #include "train/training_setup.h"
 #include "weft/train/memory_estimate.h"
@@ -15,6 +16,7 @@ struct Case {
   int tp = 1;
   Zero zero = Zero::none;
   int64_t experts = 0;
+  OffloadTo offload = OffloadTo::none;  // of all that can be
 };
 
 class SteadyStateTest : public testing::TestWithParam<Case> {};
@@ -32,7 +34,32 @@ constexpr Case kCases[] = {
     {"llama", Precision::bf16, 1, 0, OptimizerKind::muon},
     {"llama", Precision::fp32, 2, 0, OptimizerKind::muon, 1, Zero::parameters},
     {.family = "llama", .precision = Precision::fp32, .dp = 2, .experts = 8},
-    {.family = "llama", .precision = Precision::bf16, .dp = 1, .recompute_every = 1, .experts = 4}};
+    {.family = "llama", .precision = Precision::bf16, .dp = 1, .recompute_every = 1, .experts = 4},
+    {.family = "llama", .precision = Precision::fp32, .dp = 1, .recompute_every = 1, .offload = OffloadTo::host},
+    {.family = "llama",
+     .precision = Precision::bf16,
+     .dp = 2,
+     .recompute_every = 1,
+     .zero = Zero::parameters,
+     .offload = OffloadTo::host},
+    {.family = "gpt2",
+     .precision = Precision::bf16,
+     .dp = 2,
+     .recompute_every = 1,
+     .zero = Zero::optimizer,
+     .offload = OffloadTo::disk},
+    {.family = "llama",
+     .precision = Precision::fp32,
+     .dp = 2,
+     .recompute_every = 1,
+     .zero = Zero::parameters,
+     .offload = OffloadTo::disk},
+    {.family = "llama",
+     .precision = Precision::bf16,
+     .dp = 2,
+     .optimizer = OptimizerKind::muon,
+     .zero = Zero::parameters,
+     .offload = OffloadTo::host}};
 INSTANTIATE_TEST_SUITE_P(Recipes, SteadyStateTest, testing::ValuesIn(kCases));
 
 TEST_P(SteadyStateTest, AllocatesNothingAndPeaksWhereTheEstimateSays) {
@@ -42,6 +69,11 @@ TEST_P(SteadyStateTest, AllocatesNothingAndPeaksWhereTheEstimateSays) {
   complete(recipe.model);
   recipe.optimizer.kind = c.optimizer, recipe.mesh.shape.tp = c.tp, recipe.mesh.zero = c.zero;
   if (c.recompute_every > 0) recipe.train.recompute = {RecomputePolicy::What::block, c.recompute_every};
+  const TemporaryFolder folder;
+  recipe.mesh.offload = {.optimizer = c.offload,
+                         .parameters = c.zero == Zero::parameters ? c.offload : OffloadTo::none,
+                         .activations = c.recompute_every > 0 ? c.offload : OffloadTo::none,
+                         .dir = folder.path()};
   const std::vector<MemoryEstimate> estimates = estimate_memory(recipe);
   run_ranks(recipe.mesh.size(), [&](Communicator& world) {
     const MemoryEstimate& estimate = estimates[size_t(world.rank())];

@@ -2,6 +2,7 @@
 #pragma once
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
+#include "weft/parallel/data/near.h"
 #include "weft/train/trainer.h"
 #include "weft/train/whole_tensors.h"
 
@@ -38,6 +39,7 @@ struct Trained {
 // Collective: whole tensors, put together from all ranks.
 inline void collect(const Recipe& recipe, Trainer& trainer, Trained& out) {
   const auto owned = trainer.optimizer().owned();
+  const NearInTurn in_turn(owned);
   WholeTensors whole(recipe, trainer.mesh(), owned);
   const std::vector<Tensor> gradients = gradients_of(owned), masters = masters_of(owned);
   for (const auto& info : whole.all()) {
@@ -70,6 +72,7 @@ inline void overwrite(Trainer& trainer, const std::string& name, float value) {
   for (const Owned& o : trainer.optimizer().owned())
     for (const Piece& piece : o.pieces)
       if (piece.param->name == name && piece.first == 0) {
+        const Near near(o, Access::write);
         o.master.data<float>()[piece.offset] = value;
         trainer.optimizer().masters_changed();
       }

@@ -8,6 +8,7 @@
 namespace weft {
 
 class Tape;
+class SavedInputs;
 
 // Told about every op that runs; the trace and the breakdown by op are observers.
 class OpObserver {
@@ -24,6 +25,7 @@ struct Context {
   Stream& stream;
   Tape* tape = nullptr;  // null: nothing is recorded, as in evaluation and serving
   OpObserver* observer = nullptr;
+  SavedInputs* saved_inputs = nullptr;  // where recomputed functions leave their inputs; null: in the tape
 
   Tensor empty(DType dtype, Shape shape) { return stream.allocator().empty(dtype, shape); }
   Tensor empty_like(const Tensor& x) { return empty(x.dtype(), x.shape()); }

@@ -1,6 +1,7 @@
 // recompute: saves only the input of a function, and runs the function again when its gradient is wanted.
 // Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 #pragma once
+#include "weft/autograd/saved_inputs.h"
 #include "weft/autograd/tape.h"
 
 namespace weft {
@@ -9,20 +10,20 @@ template <class F>
 struct Recompute {
   static constexpr std::string_view kName = "recompute";
   F function;
-  Tensor x = {};
+  SavedInput x = {};
 
   Tensor forward(Context& context, const Tensor& in) {
     Tape* const outer = std::exchange(context.tape, nullptr);
+    if (outer) x = SavedInput(context, *outer, in);
     Tensor y = function(Var{in, &context}).value;
     context.tape = outer;
-    if (outer) x = in;
     return y;
   }
   Tensor backward(Context& context, const Tensor& dy) {
     Tape& outer = *context.tape;
     Tape& inner = outer.borrow_inner();
     context.tape = &inner;
-    const Var again = inner.leaf(context, std::move(x));
+    const Var again = inner.leaf(context, x.take());
     const Var y = function(again);
     inner.backward(y, dy);
     context.tape = &outer;

@@ -106,6 +106,49 @@ void InputFile::read(std::span<std::byte> into, uint64_t offset) const {
   }
 }
 
+ScratchFile::ScratchFile(FileSystem& fs, std::string path) : fs_(fs), path_(std::move(path)) {
+  remove_file(fs_, path_);
+  fd_ = open_or_fail(fs_, path_, OpenMode::scratch);
+  const int removed = retried([&] { return fs_.unlink(path_); });
+  if (removed >= 0) return;
+  fs_.close(fd_);
+  fail("remove", path_, -removed);
+}
+
+ScratchFile::~ScratchFile() { fs_.close(fd_); }
+
+void ScratchFile::reserve(uint64_t bytes) {
+  const int result = retried([&] { return fs_.allocate(fd_, bytes); });
+  if (result < 0 && result != -EOPNOTSUPP && result != -ENOSYS && result != -EINVAL)
+    fail("reserve space for", path_, -result, bytes);
+}
+
+namespace {
+
+// Calls until all is done. What ends between two blocks is done again from the block on.
+template <class Span, class Call>
+void each_block(std::string_view action, const std::string& path, Span bytes, uint64_t offset, Call&& call) {
+  constexpr int kMaxShort = 1000;
+  for (int num_short = 0; !bytes.empty();) {
+    const int64_t count = retried([&] { return call(bytes, offset); });
+    if (count < 0) fail(action, path, int(-count), bytes.size());
+    if (uint64_t(count) < bytes.size() && ++num_short > kMaxShort) fail(action, path, EIO);
+    const uint64_t done = uint64_t(count) / ScratchFile::kBlock * ScratchFile::kBlock;
+    offset += done;
+    bytes = bytes.subspan(size_t(done));
+  }
+}
+
+}  // namespace
+
+void ScratchFile::write(Bytes bytes, uint64_t offset) {
+  each_block("write", path_, bytes, offset, [&](Bytes b, uint64_t at) { return fs_.write_at(fd_, b, at); });
+}
+
+void ScratchFile::read(std::span<std::byte> into, uint64_t offset) const {
+  each_block("read", path_, into, offset, [&](std::span<std::byte> b, uint64_t at) { return fs_.read(fd_, b, at); });
+}
+
 MappedFile::MappedFile(const std::string& path, FileSystem& fs) : path_(path) {
   const InputFile file(fs, path);
   size_ = size_t(file.size());

@@ -9,7 +9,8 @@
 
 namespace weft {
 
-enum class OpenMode { read, create, folder };  // create: for writing, must not exist yet
+// create: for writing; scratch: for both, past the page cache where that can be done. Neither may exist yet.
+enum class OpenMode { read, create, folder, scratch };
 
 // The system's calls as they are: each gives a value >= 0, or -errno. Implementations may be used by many threads.
 // Callers use OutputFile, MappedFile and the functions below, which retry, check and say what went wrong.
@@ -20,6 +21,7 @@ class FileSystem {
   virtual int64_t size(int fd) = 0;  // -EISDIR for anything but a regular file
   virtual int64_t read(int fd, std::span<std::byte> into, uint64_t offset) = 0;
   virtual int64_t write(int fd, Bytes bytes) = 0;
+  virtual int64_t write_at(int fd, Bytes bytes, uint64_t offset) = 0;
   virtual int allocate(int fd, uint64_t bytes) = 0;  // reserves space; -EOPNOTSUPP where that cannot be done
   virtual int fsync(int fd) = 0;
   virtual int close(int fd) = 0;
@@ -81,6 +83,27 @@ class InputFile {
   std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;
+};
+
+// A file for what does not fit into memory. It loses its name as soon as it is open, so that nothing is left of it
+// however the program ends. What is read and written begins and ends at multiples of kBlock, in memory too.
+class ScratchFile {
+ public:
+  static constexpr uint64_t kBlock = 4096;
+  ScratchFile(FileSystem& fs, std::string path);  // a file of this name is replaced
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  void reserve(uint64_t bytes);  // in all; fails now rather than later when the disk cannot hold them
+  void write(Bytes bytes, uint64_t offset);
+  void read(std::span<std::byte> into, uint64_t offset) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  FileSystem& fs_;
+  std::string path_;
+  int fd_ = -1;
 };
 
 // A whole file as read-only memory. The file must not shrink while it is mapped (that is a SIGBUS): weft never

@@ -22,10 +22,14 @@ T result_of(T result) {
 class RealFileSystem final : public FileSystem {
  public:
   int open(const std::string& path, OpenMode mode) override {
-    const int flags = mode == OpenMode::create   ? O_WRONLY | O_CREAT | O_EXCL
-                      : mode == OpenMode::folder ? O_RDONLY | O_DIRECTORY
-                                                 : O_RDONLY | O_NONBLOCK;  // a FIFO must not block
-    return result_of(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+    const int flags = mode == OpenMode::create    ? O_WRONLY | O_CREAT | O_EXCL
+                      : mode == OpenMode::scratch ? O_RDWR | O_CREAT | O_EXCL
+                      : mode == OpenMode::folder  ? O_RDONLY | O_DIRECTORY
+                                                  : O_RDONLY | O_NONBLOCK;  // a FIFO must not block
+    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+    // A file system in memory refuses, which is as well.
+    if (fd >= 0 && mode == OpenMode::scratch) ::fcntl(fd, F_SETFL, O_DIRECT);
+    return result_of(fd);
   }
   int64_t size(int fd) override {
     struct stat status {};
@@ -36,6 +40,9 @@ class RealFileSystem final : public FileSystem {
     return result_of(int64_t(::pread(fd, into.data(), into.size(), off_t(offset))));
   }
   int64_t write(int fd, Bytes bytes) override { return result_of(int64_t(::write(fd, bytes.data(), bytes.size()))); }
+  int64_t write_at(int fd, Bytes bytes, uint64_t offset) override {
+    return result_of(int64_t(::pwrite(fd, bytes.data(), bytes.size(), off_t(offset))));
+  }
   int allocate(int fd, uint64_t bytes) override { return result_of(::fallocate(fd, 0, 0, off_t(bytes))); }
   int fsync(int fd) override { return result_of(::fsync(fd)); }
   int close(int fd) override { return result_of(::close(fd)); }

@@ -20,8 +20,7 @@ Adafactor::Adafactor(Context& context, std::vector<Owned> owned, const Adafactor
       size += bucket.items.back().size();
     }
     num_items += int64_t(bucket.items.size());
-    bucket.moments = context_.empty(o.master.dtype(), {size});
-    context_.kernels.fill(context_.stream, bucket.moments, 0);
+    bucket.moments = o.new_state(context_, o.master.dtype(), {size});
   }
   squares_ = context_.empty(DType::f64, {num_items});
 }
@@ -34,12 +33,13 @@ std::vector<Optimizer::State> Adafactor::states_of(std::string_view, const Shape
   return {{"row", Shape(rows)}, {"col", Shape(cols)}};
 }
 
-void Adafactor::visit_state(std::string_view param, std::string_view state, bool, VisitState visit) {
+void Adafactor::visit_state(std::string_view param, std::string_view state, bool is_written, VisitState visit) {
   for (size_t b = 0; b < buckets_.size(); ++b)
     for (const Item& item : buckets_[b].items) {
       const Matrices& m = item.matrices;
       if (m.param->name != param) continue;
       const Owned& o = owned_[b];
+      const Near near(o, is_written ? Access::write : Access::read);
       const bool is_counted = o.is_counted && o.shard->rank() == 0 && o.tensor->rank() == 0;
       const bool is_row = state == "row";
       const int64_t n = is_row ? m.rows.total : m.cols.total;
@@ -142,6 +142,7 @@ void Adafactor::update_weights(size_t bucket, float lr, float grad_scale) {
 void Adafactor::update(double lr, double grad_scale) {
   const ObservedOp observed(context_, "adafactor", OpObserver::Phase::forward);
   for (size_t b = 0; b < buckets_.size(); ++b) {
+    const Near near(owned_[b], Access::write);
     update_moments(b, float(grad_scale));
     add_squares(b, float(grad_scale));
     update_weights(b, float(lr), float(grad_scale));

@@ -19,8 +19,8 @@ std::vector<Optimizer::State> AdamW::states_of(std::string_view param, const Sha
   return {{"m", whole}, {"v", whole}};
 }
 
-void AdamW::visit_state(std::string_view param, std::string_view state, bool, VisitState visit) {
-  (state == "m" ? m_ : v_).visit(owned_, param, visit);
+void AdamW::visit_state(std::string_view param, std::string_view state, bool is_written, VisitState visit) {
+  (state == "m" ? m_ : v_).visit(owned_, param, is_written, visit);
 }
 
 AdamWArgs adamw_args(const Owned& owned, const Piece& piece, const AdamWOptions& options, int64_t num_updates,
@@ -43,13 +43,15 @@ AdamWArgs adamw_args(const Owned& owned, const Piece& piece, const AdamWOptions&
 
 void AdamW::update(double lr, double grad_scale) {
   const ObservedOp observed(context_, "adamw", OpObserver::Phase::forward);
-  for (size_t i = 0; i < owned_.size(); ++i)
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const Near near(owned_[i], Access::write);
     for (size_t j = 0; j < owned_[i].pieces.size(); ++j) {
       if (!m_.of(i, j)) continue;
       AdamWArgs args = adamw_args(owned_[i], owned_[i].pieces[j], options_, num_updates_, lr, grad_scale);
       args.m = m_.of(i, j), args.v = v_.of(i, j);
       context_.kernels.adamw(context_.stream, args);
     }
+  }
 }
 
 }  // namespace weft

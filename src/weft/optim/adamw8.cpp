@@ -30,8 +30,8 @@ std::vector<std::vector<AdamW8::Codes>> AdamW8::make_codes() const {
     int64_t blocks = 0;
     for (const Piece& p : o.pieces) blocks += room(p);
     if (blocks == 0) continue;
-    const Tensor codes = context_.empty(DType::u8, {blocks * block_codes::kBlock});
-    const Tensor scales = context_.empty(DType::f32, {blocks});
+    const Tensor codes = o.new_state(context_, DType::u8, {blocks * block_codes::kBlock});
+    const Tensor scales = o.new_state(context_, DType::f32, {blocks});
     int64_t first = 0;
     for (size_t j = 0; j < parts.size(); ++j) {
       const Piece& p = o.pieces[j];
@@ -39,8 +39,6 @@ std::vector<std::vector<AdamW8::Codes>> AdamW8::make_codes() const {
       parts[j] = {codes.slice_flat(first * block_codes::kBlock, {p.count}), scales.slice_flat(first, {room(p)})};
       first += room(p);
     }
-    // Whatever the codes are, a scale of zero makes zeros of them.
-    context_.kernels.fill(context_.stream, scales, 0);
   }
   return all;
 }
@@ -57,6 +55,7 @@ void AdamW8::visit_state(std::string_view param, std::string_view state, bool is
       const Piece& piece = owned_[i].pieces[j];
       const Codes& c = (is_m ? m_ : v_)[i][j];
       if (!c.codes || piece.param->name != param) continue;
+      const Near near(owned_[i], is_written ? Access::write : Access::read);
       const Tensor numbers = context_.empty(DType::f32, {piece.count});
       context_.kernels.decode_blocks(context_.stream, numbers, c.codes, c.scales, is_m);
       visit_piece(owned_[i], piece, numbers, visit);
@@ -68,7 +67,8 @@ void AdamW8::update(double lr, double grad_scale) {
   small_.set_num_updates(num_updates_ - 1);
   small_.step(lr, grad_scale);
   const ObservedOp observed(context_, "adamw8", OpObserver::Phase::forward);
-  for (size_t i = 0; i < owned_.size(); ++i)
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const Near near(owned_[i], Access::write);
     for (size_t j = 0; j < owned_[i].pieces.size(); ++j) {
       if (!m_[i][j].codes) continue;
       const Piece& piece = owned_[i].pieces[j];
@@ -79,6 +79,7 @@ void AdamW8::update(double lr, double grad_scale) {
                                .m_scale = m_[i][j].scales,
                                .v_scale = v_[i][j].scales});
     }
+  }
 }
 
 }  // namespace weft

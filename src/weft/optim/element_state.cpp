@@ -15,8 +15,7 @@ ElementState::ElementState(Context& context, std::span<const Owned> owned, IsMea
       for (const Piece& p : o.pieces) size += room(p);
     std::vector<Tensor>& parts = parts_.emplace_back(o.pieces.size());
     if (size == 0) continue;
-    const Tensor all = context.empty(o.master.dtype(), {size});
-    context.kernels.fill(context.stream, all, 0);
+    const Tensor all = o.new_state(context, o.master.dtype(), {size});
     int64_t offset = 0;
     for (size_t j = 0; j < parts.size(); ++j) {
       const Piece& p = o.pieces[j];
@@ -26,11 +25,14 @@ ElementState::ElementState(Context& context, std::span<const Owned> owned, IsMea
   }
 }
 
-void ElementState::visit(std::span<const Owned> owned, std::string_view param, Optimizer::VisitState visit) const {
+void ElementState::visit(std::span<const Owned> owned, std::string_view param, bool is_written,
+                         Optimizer::VisitState visit) const {
   for (size_t i = 0; i < owned.size(); ++i)
     for (size_t j = 0; j < owned[i].pieces.size(); ++j)
-      if (of(i, j) && owned[i].pieces[j].param->name == param)
+      if (of(i, j) && owned[i].pieces[j].param->name == param) {
+        const Near near(owned[i], is_written ? Access::write : Access::read);
         visit_piece(owned[i], owned[i].pieces[j], of(i, j), visit);
+      }
 }
 
 }  // namespace weft

@@ -21,7 +21,8 @@ class ElementState {
   // Of owned[i].pieces[j]: [count]; empty where nothing is kept of the parameter.
   const Tensor& of(size_t i, size_t j) const { return parts_[i][j]; }
 
-  void visit(std::span<const Owned> owned, std::string_view param, Optimizer::VisitState visit) const;
+  void visit(std::span<const Owned> owned, std::string_view param, bool is_written,
+             Optimizer::VisitState visit) const;
 
  private:
   std::vector<std::vector<Tensor>> parts_;

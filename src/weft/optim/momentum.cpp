@@ -20,13 +20,14 @@ std::vector<Optimizer::State> Sgd::states_of(std::string_view, const Shape& whol
   return {{"m", whole}};
 }
 
-void Sgd::visit_state(std::string_view param, std::string_view, bool, VisitState visit) {
-  m_.visit(owned_, param, visit);
+void Sgd::visit_state(std::string_view param, std::string_view, bool is_written, VisitState visit) {
+  m_.visit(owned_, param, is_written, visit);
 }
 
 void Sgd::update(double lr, double grad_scale) {
   const ObservedOp observed(context_, "sgd", OpObserver::Phase::forward);
-  for (size_t i = 0; i < owned_.size(); ++i)
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const Near near(owned_[i], Access::write);
     for (size_t j = 0; j < owned_[i].pieces.size(); ++j) {
       const Piece& piece = owned_[i].pieces[j];
       const PieceTensors t(owned_[i], piece);
@@ -40,6 +41,7 @@ void Sgd::update(double lr, double grad_scale) {
                                              .weight_decay = decay_of(piece, options_.weight_decay),
                                              .nesterov = options_.nesterov});
     }
+  }
 }
 
 Lion::Lion(Context& context, std::vector<Owned> owned, const LionOptions& options)
@@ -47,13 +49,14 @@ Lion::Lion(Context& context, std::vector<Owned> owned, const LionOptions& option
 
 std::vector<Optimizer::State> Lion::states_of(std::string_view, const Shape& whole) const { return {{"m", whole}}; }
 
-void Lion::visit_state(std::string_view param, std::string_view, bool, VisitState visit) {
-  m_.visit(owned_, param, visit);
+void Lion::visit_state(std::string_view param, std::string_view, bool is_written, VisitState visit) {
+  m_.visit(owned_, param, is_written, visit);
 }
 
 void Lion::update(double lr, double grad_scale) {
   const ObservedOp observed(context_, "lion", OpObserver::Phase::forward);
-  for (size_t i = 0; i < owned_.size(); ++i)
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const Near near(owned_[i], Access::write);
     for (size_t j = 0; j < owned_[i].pieces.size(); ++j) {
       const Piece& piece = owned_[i].pieces[j];
       const PieceTensors t(owned_[i], piece);
@@ -68,6 +71,7 @@ void Lion::update(double lr, double grad_scale) {
                                               .weight_decay = decay_of(piece, options_.weight_decay),
                                               .softness = float(options_.softness)});
     }
+  }
 }
 
 }  // namespace weft

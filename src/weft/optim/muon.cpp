@@ -57,7 +57,7 @@ std::vector<Optimizer::State> Muon::states_of(std::string_view param, const Shap
 }
 
 void Muon::visit_state(std::string_view param, std::string_view state, bool is_written, VisitState visit) {
-  if (state == "momentum") return m_.visit(owned_, param, visit);
+  if (state == "momentum") return m_.visit(owned_, param, is_written, visit);
   rest_.visit_state(param, state, is_written, visit);
 }
 
@@ -154,6 +154,7 @@ void Muon::update_bucket(size_t i, double lr, double grad_scale) {
   Plan& plan = plans_[i];
   const Owned& o = owned_[i];
   if (!plan.has_matrices) return;
+  const Near near(o, Access::write);
   const Tensor sent = context_.empty(o.master.dtype(), {plan.num_sent});
   write_momenta(i, sent, grad_scale);
   if (o.shard->size() == 1) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "weft/base/function_ref.h"
-#include "weft/parallel/data/bucket.h"
+#include "weft/parallel/data/near.h"
 
 namespace weft {
 
@@ -19,6 +19,7 @@ class Optimizer {
   // an update needs more of a weight than one rank owns.
   void step(double lr, double grad_scale) {
     ++num_updates_;
+    const NearInTurn in_turn(owned_);
     update(lr, grad_scale);
   }
 
@@ -39,14 +40,18 @@ class Optimizer {
 
   // After the masters were written from elsewhere: the values that are apart from them follow.
   void masters_changed() {
-    for (const Owned& o : owned_)
+    const NearInTurn in_turn(owned_);
+    for (const Owned& o : owned_) {
+      const Near near(o, Access::write);
       if (o.values) context_.kernels.convert(context_.stream, o.values, o.master);
+    }
   }
   int64_t num_updates() const { return num_updates_; }
   void set_num_updates(int64_t n) { num_updates_ = n; }
 
  protected:
   Optimizer(Context& context, std::vector<Owned> owned) : context_(context), owned_(std::move(owned)) {}
+  // Uses each bucket while it is Near, in order.
   virtual void update(double lr, double grad_scale) = 0;
 
   Context& context_;

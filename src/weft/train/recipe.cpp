@@ -167,6 +167,20 @@ RecomputePolicy read_recompute(Toml& toml) {
   toml.reject("mesh.recompute", "write \"none\", \"attention\", \"mlp\", \"block\" or \"every:N\"");
 }
 
+OffloadConfig read_offload(Toml& toml, Zero zero) {
+  const auto read = [&](const char* key) {
+    const std::string to = toml.choice(key, "none", {"none", "host", "disk"});
+    return to == "none" ? OffloadTo::none : to == "host" ? OffloadTo::host : OffloadTo::disk;
+  };
+  OffloadConfig c;
+  c.optimizer = read("mesh.offload_optimizer");
+  c.parameters = read("mesh.offload_parameters");
+  c.activations = read("mesh.offload_activations");
+  if (c.parameters != OffloadTo::none && zero != Zero::parameters)
+    toml.reject("mesh.offload_parameters", "whole parameters are always in use: write mesh.zero = 3, or \"none\"");
+  return c;
+}
+
 MeshConfig read_mesh(Toml& toml) {
   MeshConfig c;
   const auto axis = [&](const char* key) { return int(toml.integer(key, 1, 1, 1 << 16)); };
@@ -186,6 +200,7 @@ MeshConfig read_mesh(Toml& toml) {
   c.cp_mode = cp_mode == "ring"      ? ContextMode::ring
               : cp_mode == "ulysses" ? ContextMode::ulysses
                                      : ContextMode::allgather;
+  c.offload = read_offload(toml, c.zero);
   read_pipeline(toml, c);
   c.timeout_s = toml.integer("mesh.timeout_s", c.timeout_s, 1, 1 << 20);
   return c;
@@ -202,6 +217,10 @@ Recipe read_recipe(Toml& toml) {
   r.mesh = read_mesh(toml);
   r.train = read_train(toml, r.mesh.shape);
   r.train.recompute = read_recompute(toml);
+  if (r.mesh.offload.activations != OffloadTo::none && r.train.recompute.what != RecomputePolicy::What::block)
+    toml.reject("mesh.offload_activations",
+                "it moves the inputs of recomputed blocks: write mesh.recompute = \"block\" or \"every:N\", or "
+                "\"none\" here");
   if (!ContextLayout::divides(r.train.seq_len, r.mesh.shape.cp))
     toml.reject(
         "train.seq_len",
@@ -217,6 +236,7 @@ Recipe read_recipe(Toml& toml) {
   r.data = read_data(toml);
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");
+  r.mesh.offload.dir = toml.get<std::string>("mesh.offload_dir", r.log.dir + "/offload");
   r.log.tensorboard = toml.get<bool>("log.tensorboard", true);
   r.log.trace_steps = toml.get<std::vector<int64_t>>("log.trace_steps", {});
   if (!r.log.trace_steps.empty() && (r.log.trace_steps.size() != 2 || r.log.trace_steps[0] > r.log.trace_steps[1]))

@@ -34,6 +34,16 @@ struct TrainConfig {
   RecomputePolicy recompute;
 };
 
+enum class OffloadTo : uint8_t { none, host, disk };
+
+// What a rank does not keep in its own memory while it is not used.
+struct OffloadConfig {
+  OffloadTo optimizer = OffloadTo::none;    // its states, and masters that are apart from values
+  OffloadTo parameters = OffloadTo::none;   // with Zero::parameters: this rank's part
+  OffloadTo activations = OffloadTo::none;  // the saved inputs of recomputed blocks
+  std::string dir = "offload";              // for files
+};
+
 struct MeshConfig {
   MeshShape shape;
   Zero zero = Zero::none;
@@ -41,6 +51,7 @@ struct MeshConfig {
   bool sequence_parallel = false;
   ContextMode cp_mode = ContextMode::ring;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  OffloadConfig offload;
   int virtual_stages = 1;        // per rank of a pipeline
   std::string layers_per_stage;  // "6,6,5,5"; empty: placed so that the slowest stage is as fast as can be
   int64_t timeout_s = 600;       // how long a rank waits for the others: longer than a checkpoint or the tokens take

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "weft/models/model_json.h"
+#include "weft/parallel/data/near.h"
 
 namespace weft {
 namespace {
@@ -59,8 +60,10 @@ void SavedRun::visit(const Entry& e, bool is_written, Optimizer::VisitState visi
   if (!e.state.empty()) return optimizer.visit_state(e.param, e.state, is_written, visit);
   for (const Owned& o : e.owned)
     for (const Piece& piece : o.pieces)
-      if (piece.param->name == e.param)
+      if (piece.param->name == e.param) {
+        const Near near(o, is_written ? Access::write : Access::read);
         visit_piece(o, piece, o.master.slice_flat(piece.offset, {piece.count}), visit);
+      }
 }
 
 Tensor SavedRun::gather(const Entry& e) {
@@ -101,6 +104,7 @@ void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const 
 }
 
 std::string SavedRun::save(CheckpointStore& store, int64_t tokens_seen) {
+  const NearInTurn in_turn(trainer_.optimizer().owned());
   const std::vector<Entry> w = weights(), states = optimizer_states();
   if (trainer_.mesh().world().rank() != 0) {
     write(nullptr, "", w);
@@ -145,8 +149,11 @@ TrainingState SavedRun::load(const Checkpoint& checkpoint) {
         "{} was trained with another tokenizer than data.tokenizer now gives: name the same data, or "
         "another log.dir",
         checkpoint.path());
-  read(checkpoint, kModelGroup, weights());
-  read(checkpoint, kOptimizerGroup, optimizer_states());
+  {
+    const NearInTurn in_turn(trainer_.optimizer().owned());
+    read(checkpoint, kModelGroup, weights());
+    read(checkpoint, kOptimizerGroup, optimizer_states());
+  }
   trainer_.masters_changed();
   trainer_.optimizer().set_num_updates(updates_of(state));
   trainer_.loss_scaler().restore(state.loss_scale, state.loss_scale_good_steps);

@@ -70,9 +70,13 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
                                .num_micro_batches = int(recipe.train.accumulation)})),
       loss_rank_(schedule_.rank_of(schedule_.num_stages() - 1)),
       model_(recipe, mesh_, schedule_),
+      far_(context, recipe.mesh, world.rank()),
       data_parallel_(std::make_unique<DataParallel>(
           context, mesh_,
-          DataParallelOptions{.zero = recipe.mesh.zero, .reshard_after_forward = recipe.mesh.reshard_after_forward},
+          DataParallelOptions{.zero = recipe.mesh.zero,
+                              .reshard_after_forward = recipe.mesh.reshard_after_forward,
+                              .far_states = far_.optimizer(),
+                              .far_values = far_.parameters()},
           model_.param_groups(), model_.shared_group(), recipe.dtype(), recipe.train.seed)),
       micro_batches_(recipe, mesh_, batches, int(model_.parts().size())),
       stages_([&] {

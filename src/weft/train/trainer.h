@@ -7,6 +7,7 @@
 #include "weft/optim/optimizer.h"
 #include "weft/parallel/data/data_parallel.h"
 #include "weft/parallel/pipeline/pipeline.h"
+#include "weft/train/far_memories.h"
 #include "weft/train/micro_batches.h"
 #include "weft/train/model_parts.h"
 #include "weft/train/recipe.h"
@@ -48,6 +49,7 @@ class Trainer {
   Optimizer& optimizer() { return *optimizer_; }
   LossScaler& loss_scaler() { return scaler_; }
   const LossScaler& loss_scaler() const { return scaler_; }
+  FarStats far_stats() const { return far_.stats(); }
   // Told about every action of a pipeline, as it begins and as it ends.
   void observe_actions(std::function<void(const Action&, bool is_begin)> observer) {
     observer_ = std::move(observer);
@@ -74,6 +76,7 @@ class Trainer {
   Schedule schedule_;
   int loss_rank_;  // along pp
   ModelParts model_;
+  FarMemories far_;
   std::unique_ptr<DataParallel> data_parallel_;
   MicroBatches micro_batches_;
   std::vector<std::unique_ptr<PartStage>> stages_;

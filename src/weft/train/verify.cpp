@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "weft/comm/single/single.h"
+#include "weft/parallel/data/near.h"
 #include "weft/train/trainer.h"
 #include "weft/train/whole_tensors.h"
 
@@ -32,6 +33,7 @@ void add_peaks(Communicator& world, int64_t peak, TrainedRun& run) {
 
 void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run) {
   const auto owned = trainer.optimizer().owned();
+  const NearInTurn in_turn(owned);
   WholeTensors whole(recipe, trainer.mesh(), owned);
   const std::vector<Tensor> gradients = gradients_of(owned), masters = masters_of(owned);
   const bool keeps = trainer.mesh().world().rank() == 0;

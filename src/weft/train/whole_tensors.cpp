@@ -5,6 +5,7 @@
 
 #include "weft/models/decoder.h"
 #include "weft/optim/optimizer.h"
+#include "weft/parallel/data/near.h"
 
 namespace weft {
 
@@ -14,20 +15,22 @@ WholeTensors::WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<con
   for (const Param* p : whole.params()) all_.push_back({p->name, p->shape});
 }
 
-void WholeTensors::visit(const std::string& name, std::span<const Tensor> parts,
+void WholeTensors::visit(const std::string& name, Access access, std::span<const Tensor> parts,
                          FunctionRef<void(const Tensor&, int64_t, bool)> visit) const {
   for (size_t i = 0; i < owned_.size(); ++i)
     for (const Piece& piece : owned_[i].pieces)
-      if (piece.param->name == name)
+      if (piece.param->name == name) {
+        const Near near(owned_[i], access);
         visit_piece(owned_[i], piece, parts[i].slice_flat(piece.offset, {piece.count}), visit);
+      }
 }
 
 Tensor WholeTensors::gather(const Info& info, std::span<const Tensor> parts) {
-  return gather(info.shape, [&](auto&& take) { visit(info.name, parts, take); });
+  return gather(info.shape, [&](auto&& take) { visit(info.name, Access::read, parts, take); });
 }
 
 void WholeTensors::scatter(const Info& info, const float* whole, std::span<const Tensor> parts) const {
-  scatter(whole, [&](auto&& give) { visit(info.name, parts, give); });
+  scatter(whole, [&](auto&& give) { visit(info.name, Access::write, parts, give); });
 }
 
 Tensor WholeTensors::gather(const Shape& shape, EachRun each_run) {

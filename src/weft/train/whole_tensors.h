@@ -35,7 +35,7 @@ class WholeTensors {
 
  private:
   // Of `parts`, the runs that belong to a parameter.
-  void visit(const std::string& name, std::span<const Tensor> parts,
+  void visit(const std::string& name, Access access, std::span<const Tensor> parts,
              FunctionRef<void(const Tensor& here, int64_t first, bool is_counted)> visit) const;
 
   const Mesh& mesh_;

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "weft/parallel/data/near.h"
+
 namespace weft {
 namespace {
 
@@ -20,27 +22,44 @@ bool any(const std::vector<Param*>& params, auto&& has) {
 }  // namespace
 
 Bucket::Bucket(Context& context, const BucketGroups& groups, Zero stage, DType dtype, std::vector<Param*> params,
-               uint64_t seed)
-    : context_(context), groups_(groups), stage_(stage), dtype_(dtype), params_(std::move(params)) {
+               uint64_t seed, const FarHome& far)
+    : context_(context), groups_(groups), stage_(stage), dtype_(dtype), far_(far), params_(std::move(params)) {
   for (const Param* p : params_) {
     offsets_.push_back(size_);
     size_ += aligned(p->shape.numel(), kAlignment);
   }
   size_ = aligned(size_, kAlignment * groups_.shard.size());
+  allocate();
+  {
+    const Owned mine = owned();
+    const Near near(mine, Access::write);
+    for (const Piece& piece : mine.pieces)
+      initialize(context_, *piece.param, seed, mine.master.slice_flat(piece.offset, {piece.count}), piece.first);
+    if (mine.values) context_.kernels.convert(context_.stream, mine.values, mine.master);
+  }
+  start_publish();
+  publish();
+}
+
+void Bucket::allocate() {
   const Kernels& k = context_.kernels;
   const DType wide = Context::wide(dtype_);
-  if (stage_ != Zero::parameters) {
-    values_ = context_.empty(dtype_, {size_});
-    k.fill(context_.stream, values_, 0);  // also what lies between the parameters
-  } else if (dtype_ != wide) {
-    value_part_ = context_.empty(dtype_, {part()});
-  }
-  if (dtype_ == wide && stage_ != Zero::parameters) {
-    master_ = part_of(values_);
+  const auto new_part = [&](DType dtype, FarParts* far) {
+    if (far) return far->add(far_.part, dtype, {part()}).handle();
+    const Tensor near = context_.empty(dtype, {part()});
+    k.fill(context_.stream, near, 0);  // also what lies between the parameters
+    return near;
+  };
+  if (stage_ == Zero::parameters) {
+    if (far_.values) far_values_ = &far_.values->add(far_.part, dtype_, {part()});
+    const Tensor mine = far_values_ ? far_values_->handle() : new_part(dtype_, nullptr);
+    (dtype_ == wide ? master_ : value_part_) = mine;
   } else {
-    master_ = context_.empty(wide, {part()});
-    k.fill(context_.stream, master_, 0);
+    values_ = context_.empty(dtype_, {size_});
+    k.fill(context_.stream, values_, 0);
+    if (dtype_ == wide) master_ = part_of(values_);
   }
+  if (!master_) master_ = new_part(wide, far_.states);
   if (stage_ == Zero::none)
     grads_ = groups_.replicate.allocate_shared(context_.stream.allocator(), wide, {size_});
   else if (stage_ == Zero::optimizer)
@@ -51,12 +70,13 @@ Bucket::Bucket(Context& context, const BucketGroups& groups, Zero stage, DType d
     k.fill(context_.stream, grads_, 0);
     assign_gradients();
   }
-  const Owned mine = owned();
-  for (const Piece& piece : mine.pieces)
-    initialize(context_, *piece.param, seed, mine.master.slice_flat(piece.offset, {piece.count}), piece.first);
-  if (mine.values) k.convert(context_.stream, mine.values, mine.master);
-  start_publish();
-  publish();
+}
+
+Tensor Owned::new_state(Context& context, DType dtype, Shape shape) const {
+  if (far.states) return far.states->add(far.part, dtype, shape).handle();
+  Tensor near = context.empty(dtype, shape);
+  if (dtype != DType::u8) context.kernels.fill(context.stream, near, 0);
+  return near;
 }
 
 Tensor Bucket::part_of(const Tensor& whole) const {
@@ -76,6 +96,7 @@ Owned Bucket::owned() {
                  (is_first_end || !any(params_, [](const Param& p) { return p.placement.is_tied; }));
   o.params = params_, o.offsets = offsets_;
   o.shard = &groups_.shard, o.tensor = &groups_.tensor;
+  o.far = far_;
   const int64_t begin = part() * groups_.shard.rank(), end = begin + part();
   for (size_t i = 0; i < params_.size(); ++i) {
     const int64_t from = std::max(begin, offsets_[i]), to = std::min(end, offsets_[i] + params_[i]->shape.numel());
@@ -100,8 +121,15 @@ void Bucket::assign_gradients() {
 
 // ---- values ----
 
+void Bucket::fetch() {
+  if (!far_values_ || values_ || !far_values_->is_away() || params_.empty()) return;
+  far_values_->start_load(context_.empty(DType::u8, {int64_t(far_values_->bytes())}));
+}
+
 void Bucket::prefetch() {
   if (stage_ != Zero::parameters || values_ || params_.empty()) return;
+  fetch();
+  if (far_values_) far_values_->wait();
   values_ = context_.empty(dtype_, {size_});
   gather_ = groups_.shard.start_all_gather(values_, value_part_ ? value_part_ : master_);
 }
@@ -111,6 +139,7 @@ void Bucket::open() {
   prefetch();
   if (value_users_++ > 0) return;
   gather_.wait();
+  if (far_values_) far_values_->drop();
   assign_values();
 }
 

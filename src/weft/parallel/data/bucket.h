@@ -6,6 +6,7 @@
 
 #include "weft/autograd/param.h"
 #include "weft/comm/communicator.h"
+#include "weft/tensor/far_parts.h"
 
 namespace weft {
 
@@ -28,8 +29,15 @@ struct Piece {
   int64_t count;
 };
 
+// What of a bucket lives in far memory, and which part of that is this bucket's; null: nothing.
+struct FarHome {
+  FarParts* states = nullptr;  // the optimizer's, and the masters that are apart from values
+  FarParts* values = nullptr;  // what this rank keeps of the values, where those are gathered for use
+  size_t part = 0;             // of both
+};
+
 // What an optimizer updates on this rank: part `shard->rank()` of the flat memory of a bucket, of which every rank of
-// the shard group has as much.
+// the shard group has as much. Masters, values and states are there while it is Near (near.h).
 struct Owned {
   std::vector<Piece> pieces;
   Tensor master;                     // f32 [n] (f64 beside f64)
@@ -40,6 +48,10 @@ struct Owned {
   std::span<const int64_t> offsets;  // where each begins in the bucket
   Communicator* shard;
   Communicator* tensor;
+  FarHome far;
+
+  // For what an optimizer keeps: zeros, but for codes (u8), which are anything.
+  Tensor new_state(Context& context, DType dtype, Shape shape) const;
 
   // The elements of params[i] that lie on a rank of the shard group; all ranks together have them all, in order.
   Cut cut_of(size_t i, int rank) const {
@@ -53,10 +65,11 @@ class Bucket {
  public:
   // Gives the parameters memory and initial values for `seed`; they are kept whole or in parts as `stage` says.
   Bucket(Context& context, const BucketGroups& groups, Zero stage, DType dtype, std::vector<Param*> params,
-         uint64_t seed);
+         uint64_t seed, const FarHome& far = {});
 
   // ---- values: whole between open and close, which may nest; without Zero::parameters always ----
-  void prefetch();
+  void fetch();     // from far memory
+  void prefetch();  // from the other ranks
   void open();
   void close();
 
@@ -81,6 +94,7 @@ class Bucket {
   int64_t part() const { return size_ / groups_.shard.size(); }
   Tensor part_of(const Tensor& whole) const;
   Tensor owned_gradients() const;
+  void allocate();
   void assign_values();
   void assign_gradients();
   void complete_gradients();
@@ -92,15 +106,17 @@ class Bucket {
   BucketGroups groups_;
   Zero stage_;
   DType dtype_;
+  FarHome far_;
   std::vector<Param*> params_;
   std::vector<int64_t> offsets_;
-  int64_t size_ = 0;   // elements, with padding
-  Tensor values_;      // whole, in the compute dtype
-  Tensor value_part_;  // this rank's, where it is not a slice of the whole
-  Tensor master_;      // this rank's, f32
-  Tensor grads_;       // whole
-  Tensor grad_part_;   // this rank's sum over micro-batches, where it is not a slice of the whole
-  Tensor arriving_;    // of one micro-batch
+  int64_t size_ = 0;                 // elements, with padding
+  Tensor values_;                    // whole, in the compute dtype
+  Tensor value_part_;                // this rank's, where it is not a slice of the whole
+  FarTensor* far_values_ = nullptr;  // what this rank gives when values are gathered, if it lives there
+  Tensor master_;                    // this rank's, f32
+  Tensor grads_;                     // whole
+  Tensor grad_part_;                 // this rank's sum over micro-batches, where it is not a slice of the whole
+  Tensor arriving_;                  // of one micro-batch
   Pending gather_, reduction_;
   int value_users_ = 0, gradient_users_ = 0;
   bool has_sum_ = false, is_reduced_ = false, is_watching_ = false;

@@ -7,6 +7,14 @@ DataParallel::DataParallel(Context& context, const Mesh& mesh, const DataParalle
                            const std::vector<std::vector<Param*>>& groups, int shared, DType dtype, uint64_t seed)
     : context_(context), options_(options), groups_(groups.size()), shared_(shared) {
   const bool is_sharded = options_.zero != Zero::none;
+  if (options_.far_states) far_states_.emplace(*options_.far_states, context_.stream.allocator());
+  if (options_.far_values) far_values_.emplace(*options_.far_values, context_.stream.allocator());
+  const auto new_home = [&] {
+    FarHome home;
+    if (far_states_) home.states = &*far_states_, home.part = far_states_->add_part();
+    if (far_values_) home.values = &*far_values_, home.part = far_values_->add_part();
+    return home;
+  };
   // Those who hold a group of one stand for "nobody else".
   const auto groups_of = [&](bool is_expert, bool is_tied) -> BucketGroups {
     Communicator& none = mesh.none();
@@ -20,7 +28,8 @@ DataParallel::DataParallel(Context& context, const Mesh& mesh, const DataParalle
     for (int kind = 0; kind < 3; ++kind)
       if (!kinds[kind].empty())
         groups_[g].buckets.push_back(std::make_unique<Bucket>(context_, groups_of(kind == 1, kind == 2),
-                                                              options_.zero, dtype, std::move(kinds[kind]), seed));
+                                                              options_.zero, dtype, std::move(kinds[kind]), seed,
+                                                              new_home()));
   }
 }
 
@@ -37,6 +46,9 @@ void DataParallel::close_gradients(size_t group) {
   const bool is_last = ++groups_[group].micro_batches_done == num_micro_batches_;
   for (const auto& b : groups_[group].buckets) b->close_gradients(is_last);
 }
+void DataParallel::fetch(size_t group) {
+  for (const auto& b : groups_[group].buckets) b->fetch();
+}
 void DataParallel::prefetch(size_t group) {
   for (const auto& b : groups_[group].buckets) b->prefetch();
 }
@@ -47,12 +59,13 @@ struct DataParallel::EnterOp {
   DataParallel& owner;
   size_t group;
   bool is_result;  // the loss is made in it: it is not left before the backward pass
-  bool has_next;
+  int num_next;    // groups that will be entered after this one
 
   Tensor forward(Context& context, const Tensor& x) {
     owner.open(group);
     if (is_result && context.tape) owner.open_gradients(group);  // a loss makes gradients in its forward pass
-    if (has_next) owner.prefetch(group + 1);
+    if (num_next > 0) owner.prefetch(group + 1);
+    if (num_next > 1) owner.fetch(group + 2);
     return x;
   }
   Tensor backward(Context&, const Tensor& dy) {
@@ -67,7 +80,7 @@ struct DataParallel::LeaveOp {
   static constexpr bool kAlwaysBackward = true;
   DataParallel& owner;
   size_t group;
-  bool has_previous;
+  int num_previous;  // groups whose backward comes after this one's
 
   Tensor forward(Context&, const Tensor& x) {
     if (owner.options_.reshard_after_forward) owner.close(group);
@@ -76,7 +89,9 @@ struct DataParallel::LeaveOp {
   Tensor backward(Context&, const Tensor& dy) {
     if (owner.options_.reshard_after_forward) owner.open(group);
     owner.open_gradients(group);
-    if (has_previous && owner.options_.reshard_after_forward) owner.prefetch(group - 1);
+    if (!owner.options_.reshard_after_forward) return dy;
+    if (num_previous > 0) owner.prefetch(group - 1);
+    if (num_previous > 1) owner.fetch(group - 2);
     return dy;
   }
 };
@@ -87,8 +102,8 @@ class DataParallel::Part final : public Brackets {
       : owner_(owner), first_(first), count_(count), ends_in_loss_(ends_in_loss) {}
 
   Var enter(size_t group, const Var& x) override {
-    const bool has_next = group + 1 < count_ && !is_shared(group + 1);
-    return apply(*x.context, EnterOp{owner_, first_ + group, is_result(group), has_next}, x);
+    const int num_next = group + 1 < count_ && !is_shared(group + 1) ? 1 + (group + 2 < count_) : 0;
+    return apply(*x.context, EnterOp{owner_, first_ + group, is_result(group), num_next}, x);
   }
   Var leave(size_t group, const Var& x) override {
     if (!x.context->tape) {
@@ -96,7 +111,8 @@ class DataParallel::Part final : public Brackets {
       return x;
     }
     if (is_result(group)) return x;
-    return apply(*x.context, LeaveOp{owner_, first_ + group, group > 0 && !is_shared(group - 1)}, x);
+    const int num_previous = group > 0 && !is_shared(group - 1) ? 1 + (group > 1 && !is_shared(group - 2)) : 0;
+    return apply(*x.context, LeaveOp{owner_, first_ + group, num_previous}, x);
   }
 
  private:

@@ -2,6 +2,7 @@
 // whole or in parts, and sums gradients group by group behind the backward pass.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "weft/parallel/brackets.h"
@@ -13,6 +14,8 @@ namespace weft {
 struct DataParallelOptions {
   Zero zero = Zero::none;
   bool reshard_after_forward = true;  // with Zero::parameters: values are gathered again for the backward pass
+  FarMemory* far_states = nullptr;    // where the optimizer's states live, and masters apart from values
+  FarMemory* far_values = nullptr;    // with Zero::parameters: where each rank's part of the values lives
 };
 
 // Gives every parameter its value and its gradient, in flat memory by group. What happens around a group:
@@ -20,8 +23,9 @@ struct DataParallelOptions {
 //   enter   gather values, next group's too      drop values; once its weight halves are done, reduce gradients
 //   leave   drop values                          gather values, previous group's too; make room for gradients
 // Without Zero::parameters values are always there, without Zero::gradients so are gradients, which are reduced after
-// the last micro-batch. With groups of one rank nothing is sent. Sources: Rajbhandari et al., "ZeRO", 2020; Zhao et
-// al., "PyTorch FSDP", 2023.
+// the last micro-batch. With groups of one rank nothing is sent. Values that live in far memory are fetched from
+// there one group before they are gathered. Sources: Rajbhandari et al., "ZeRO", 2020; Zhao et al., "PyTorch FSDP",
+// 2023.
 class DataParallel {
  public:
   // groups: of all parts of the model on this rank, in order of use. `shared` is a group that several parts use (a
@@ -61,10 +65,12 @@ class DataParallel {
   void close(size_t group);
   void open_gradients(size_t group);
   void close_gradients(size_t group);
+  void fetch(size_t group);
   void prefetch(size_t group);
 
   Context& context_;
   DataParallelOptions options_;
+  std::optional<FarParts> far_states_, far_values_;
   std::vector<Group> groups_;
   int shared_;
   int num_micro_batches_ = 1;

@@ -1,0 +1,93 @@
+// FarMemory: the queue of transfers and its thread.
+#include "weft/tensor/far_memory.h"
+
+#include <chrono>
+
+namespace weft {
+
+FarMemory::FarMemory(std::unique_ptr<FarStore> store) : store_(std::move(store)) {
+  if (store_) thread_ = std::thread([this] { work(); });
+}
+
+FarMemory::~FarMemory() {
+  if (!store_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  started_signal_.notify_one();
+  thread_.join();
+}
+
+FarMemory::Slot FarMemory::reserve(size_t bytes) {
+  wait_for_all();
+  stats_.reserved_bytes += int64_t(bytes);
+  return {store_ ? store_->reserve(bytes) : 0, bytes};
+}
+
+FarMemory::Ticket FarMemory::start_store(const Slot& slot, const Tensor& from) {
+  stats_.stored_bytes += int64_t(slot.bytes);
+  return start(slot, from, true);
+}
+
+FarMemory::Ticket FarMemory::start_load(const Slot& slot, const Tensor& into) {
+  stats_.loaded_bytes += int64_t(slot.bytes);
+  return start(slot, into, false);
+}
+
+FarMemory::Ticket FarMemory::start(const Slot& slot, const Tensor& t, bool is_store) {
+  check(t.bytes() == slot.bytes, "a slot of {} bytes in far memory for a tensor of {}", slot.bytes, t.bytes());
+  if (!store_) return 0;
+  const Ticket ticket = started_ + 1;  // only this thread writes started_
+  if (ticket > kCapacity) wait_until_done(ticket - kCapacity);
+  {
+    const std::lock_guard lock(mutex_);
+    ring_[ticket % kCapacity] = {slot.index, static_cast<std::byte*>(t.raw()), slot.bytes, is_store};
+    started_ = ticket;
+  }
+  started_signal_.notify_one();
+  return ticket;
+}
+
+void FarMemory::wait(Ticket ticket) {
+  wait_until_done(ticket);
+  const std::lock_guard lock(mutex_);
+  if (ticket >= failed_) std::rethrow_exception(failure_);
+}
+
+void FarMemory::wait_for_all() noexcept { wait_until_done(started_); }
+
+void FarMemory::wait_until_done(Ticket ticket) noexcept {
+  std::unique_lock lock(mutex_);
+  if (done_ >= ticket) return;
+  const auto begin = std::chrono::steady_clock::now();
+  done_signal_.wait(lock, [&] { return done_ >= ticket; });
+  stats_.waited_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void FarMemory::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    started_signal_.wait(lock, [&] { return started_ > done_ || stop_; });
+    if (started_ == done_) return;
+    const Transfer t = ring_[(done_ + 1) % kCapacity];
+    if (!failure_) {
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        if (t.is_store)
+          store_->write(t.slot, {t.data, t.bytes});
+        else
+          store_->read(t.slot, {t.data, t.bytes});
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      if (failure) failure_ = failure, failed_ = done_ + 1;
+    }
+    ++done_;
+    done_signal_.notify_one();
+  }
+}
+
+}  // namespace weft
