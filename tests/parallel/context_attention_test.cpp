@@ -204,14 +204,19 @@ TEST_P(ContextModeTest, AllocatesNothingInTheSteadyState) {
       tape.backward(y, q);
       rank.stream.level_scratch();
     };
-    for (size_t i = 0; i < 6; ++i) step(i);
-    group.barrier();
-    const int64_t before = num_allocations;
-    group.barrier();
-    for (size_t i = 0; i < 6; ++i) step(i);
-    group.barrier();
-    if (num_allocations != before) throw Error("{} allocations", num_allocations - before);
-    group.barrier();
+    // A sender that gets further ahead than ever before finds no free message: how far is chance, but it is bounded.
+    constexpr int kMostRounds = 20;
+    int64_t allocations = -1;
+    for (int round = 0; round < kMostRounds && allocations != 0; ++round) {
+      group.barrier();
+      const int64_t before = num_allocations;
+      group.barrier();
+      for (size_t i = 0; i < 6; ++i) step(i);
+      group.barrier();
+      allocations = num_allocations - before;
+      group.barrier();
+    }
+    if (allocations != 0) throw Error("{} allocations", allocations);
   });
 }
 

@@ -57,6 +57,12 @@ const std::vector<Factor>& factors() {
                                              {"block", {What::block}},
                                              {"every:2", {What::block, 2}}},
                                             [](MeshCase& c, RecomputePolicy v) { c.recompute = v; })},
+      {"offload",
+       {{"none", [](MeshCase&) {}},
+        {"optimizer to host", [](MeshCase& c) { c.offload_optimizer = OffloadTo::host; }},
+        {"optimizer to disk", [](MeshCase& c) { c.offload_optimizer = OffloadTo::disk; }},
+        {"parameters to host", [](MeshCase& c) { c.offload_parameters = OffloadTo::host; }},
+        {"activations to disk", [](MeshCase& c) { c.offload_activations = OffloadTo::disk; }}}},
       {"precision", levels<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}},
                                       [](MeshCase& c, Precision v) { c.precision = v; })},
       {"accumulation", levels<int>({{"1", 1}, {"2", 2}, {"4", 4}}, [](MeshCase& c, int v) { c.accumulation = v; })},
@@ -78,6 +84,8 @@ bool is_possible(const Row& row) {
   const MeshCase c = case_of(row);
   const MeshShape& s = c.shape;
   if (s.size() < 2 || s.size() > 16 || 8 % (s.dp() * c.accumulation) != 0) return false;
+  if (c.offload_parameters != OffloadTo::none && c.zero != Zero::parameters) return false;
+  if (c.offload_activations != OffloadTo::none && c.recompute.what != RecomputePolicy::What::block) return false;
   if (s.ep > 1 && (c.experts == 0 || s.shard * s.cp % s.ep != 0)) return false;
   if (s.pp == 1 && c.schedule != ScheduleKind::one_f_one_b) return false;
   if (s.cp == 1 && c.cp_mode != ContextMode::ring) return false;

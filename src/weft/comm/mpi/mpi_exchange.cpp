@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "weft/base/error.h"
 #include "weft/comm/mpi/mpi_job.h"
@@ -90,15 +91,13 @@ void MpiExchange::compare(const Collective& call) {
   mine = post_of(call, {});
   const auto bytes_of = [&](int r) { return std::as_writable_bytes(std::span(&posts_[size_t(r)], 1)); };
   if (size_ <= kMostAcquainted) {
-    missing_is_known_ = true;
     exchange(
         call, [&](int r) { return r == rank_ ? std::span<std::byte>() : bytes_of(r); },
         [&](int r) { return r == rank_ ? std::span<std::byte>() : bytes_of(rank_); });
-    missing_is_known_ = false;
     return compare_posts(
         size_, [&](int r) -> const Post& { return posts_[size_t(r)]; }, label_);
   }
-  requests_.resize(1);
+  requests_.resize(1), senders_.clear();
   check_mpi(MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, posts_.data(), sizeof mine, MPI_BYTE, comm_, &requests_[0]),
             describe(call));
   wait_for_requests(call);
@@ -117,29 +116,29 @@ void MpiExchange::wait_for_requests(const Collective& call) {
       });
 }
 
-// Says who did not come, where every rank's message is awaited on its own: the first requests receive them.
+// Says whose messages are still awaited, where every rank's are awaited on their own.
 std::string MpiExchange::missing() {
-  if (!missing_is_known_) return "not all ranks came";
-  std::string ranks;
-  int count = 0;
-  for (int i = 1; i < size_; ++i) {
+  std::set<int> ranks;
+  for (size_t i = 0; i < senders_.size() && i < requests_.size(); ++i) {
     int is_done = 0;
-    if (MPI_Test(&requests_[size_t(i - 1)], &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS || is_done) continue;
-    ranks += fmt::format("{}{}", count++ ? ", " : "", (rank_ + size_ - i) % size_);
+    if (MPI_Test(&requests_[i], &is_done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !is_done) ranks.insert(senders_[i]);
   }
-  return count ? fmt::format("rank{} {} did not come", count > 1 ? "s" : "", ranks) : "not all ranks came";
+  if (ranks.empty()) return "not all ranks came";
+  return fmt::format("rank{} {} did not come", ranks.size() > 1 ? "s" : "", fmt::join(ranks, ", "));
 }
 
 void MpiExchange::exchange(const Collective& call, Out receive, In send) {
   constexpr int kTag = 0;
-  requests_.clear();
+  requests_.clear(), senders_.clear();
   for (int i = 1; i < size_; ++i) {
     const int from = (rank_ + size_ - i) % size_;
     const auto out = receive(from);
-    for (size_t begin = 0; begin < out.size(); begin += kMessage)
+    for (size_t begin = 0; begin < out.size(); begin += kMessage) {
+      senders_.push_back(from);
       check_mpi(MPI_Irecv(out.data() + begin, int(std::min(kMessage, out.size() - begin)), MPI_BYTE, from, kTag,
                           comm_, &requests_.emplace_back()),
                 describe(call));
+    }
   }
   for (int i = 1; i < size_; ++i) {
     const int to = (rank_ + i) % size_;
@@ -197,7 +196,7 @@ void MpiExchange::all_to_all(const Collective& call) {
   const size_t n = size_t(size_);
   std::vector<int64_t> mine(call.out_counts.begin(), call.out_counts.end());
   mine.insert(mine.end(), call.in_counts.begin(), call.in_counts.end());
-  requests_.resize(1);
+  requests_.resize(1), senders_.clear();
   check_mpi(MPI_Iallgather(mine.data(), int(2 * n), MPI_INT64_T, counts_.data(), int(2 * n), MPI_INT64_T, comm_,
                            &requests_[0]),
             describe(call));

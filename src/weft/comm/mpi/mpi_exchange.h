@@ -55,8 +55,9 @@ class MpiExchange {
   std::string label_;
   const MpiWait& wait_;
   int rank_ = 0, size_ = 1;
-  bool is_broken_ = false, missing_is_known_ = false;
+  bool is_broken_ = false;
   std::vector<MPI_Request> requests_;
+  std::vector<int> senders_;  // of the first requests, which receive
   std::vector<Post> posts_;
   std::vector<int64_t> counts_;  // of an all_to_all: out and in, of each rank
   std::vector<std::byte> scratch_;

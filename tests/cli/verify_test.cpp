@@ -1,0 +1,112 @@
+// weft verify and weft plan as a user runs them: on threads, under mpirun, and with a mesh that is refused.
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace weft {
+namespace {
+
+class VerifyCommandTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    weft.write("text.txt", sample_text());
+    weft.write("r.toml", sample_recipe());
+  }
+  static std::vector<nlohmann::json> lines_of(const std::string& text) {
+    std::vector<nlohmann::json> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  Program weft;
+};
+
+TEST_F(VerifyCommandTest, ProvesMeshesOfThreads) {
+  const Outcome o = weft.run(
+      "verify r.toml --json --mesh dp=2,tp=2,sequence_parallel=true --mesh pp=2,schedule=zbv "
+      "--mesh cp=2,zero=3,recompute=block --mesh dp=2,hsdp=2,zero=1");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const auto rows = lines_of(o.out);
+  ASSERT_EQ(rows.size(), 4u);
+  for (const auto& row : rows) {
+    EXPECT_TRUE(row["pass"].get<bool>());
+    EXPECT_LE(row["gradient"].get<double>(), 1e-5);
+    EXPECT_FALSE(row["gradient_name"].get<std::string>().empty());
+    EXPECT_EQ(row["peak_bytes"].size(), row["ranks"].get<size_t>());
+  }
+  EXPECT_GT(rows[0]["sent_bytes"]["tp"].get<int64_t>(), 0);
+  EXPECT_GT(rows[1]["sent_bytes"]["pp"].get<int64_t>(), 0);
+}
+
+TEST_F(VerifyCommandTest, ADifferenceIsAFailure) {
+  const Outcome o = weft.run("verify r.toml --mesh tp=2 --tolerance 1e-30");
+  EXPECT_EQ(o.status, 1);
+  EXPECT_NE(o.out.find("FAIL tp=2"), std::string::npos) << o.out;
+  EXPECT_NE(o.err.find("differs from one rank"), std::string::npos) << o.err;
+}
+
+TEST_F(VerifyCommandTest, ImpossibleMeshesAreRefused) {
+  for (const auto& [mesh, words] : std::vector<std::pair<std::string, std::string>>{
+           {"cp=3", "train.seq_len"},
+           {"dp=2,ep=2", "mesh.ep"},
+           {"pp=2,schedule=fast", "mesh.schedule"},
+           {"dp=2,hsdp=4", "mesh.hsdp"},
+           {"dp=2,zero=4", "mesh.zero"},
+           {"pp=3 --mesh.layers_per_stage=1,1", "mesh.layers_per_stage"}}) {
+    const Outcome o = weft.run("verify r.toml --mesh " + mesh);
+    EXPECT_EQ(o.status, 2) << mesh << o.err;
+    EXPECT_NE(o.err.find(words), std::string::npos) << mesh << ": " << o.err;
+  }
+}
+
+TEST_F(VerifyCommandTest, ProvesMeshesOfProcesses) {
+  if (weft.shell("command -v mpirun").status != 0) GTEST_SKIP() << "there is no mpirun";
+  for (const char* mesh : {"dp=2,tp=2,zero=3", "pp=2,tp=2,sequence_parallel=true", "cp=2,dp=2,cp_mode=ulysses",
+                           "pp=4,schedule=interleaved,virtual_stages=1", "dp=4,hsdp=2,zero=2"}) {
+    const Outcome o =
+        weft.shell(fmt::format("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n "
+                               "4 {} verify r.toml --json "
+                               "--mesh {}",
+                               WEFT_PROGRAM, mesh));
+    if (std::string(mesh).find("interleaved") != std::string::npos) {
+      EXPECT_EQ(o.status, 2) << o.err;  // one stage a rank is not interleaved
+      continue;
+    }
+    ASSERT_EQ(o.status, 0) << mesh << o.err;
+    const auto rows = lines_of(o.out);
+    ASSERT_EQ(rows.size(), 1u) << "one rank speaks";
+    EXPECT_TRUE(rows[0]["pass"].get<bool>());
+  }
+}
+
+TEST_F(VerifyCommandTest, AnyMeshGoesOnWhereAnotherStopped) {
+  const auto last_loss = [&](const std::string& run) {
+    const auto lines = lines_of(weft.read_file(run + "/metrics.jsonl"));
+    double loss = 0;
+    for (const auto& line : lines)
+      if (line.contains("loss")) loss = line["loss"].get<double>();
+    return loss;
+  };
+  ASSERT_EQ(weft.run("train r.toml --train.steps=6 --log.dir=one").status, 0);
+  ASSERT_EQ(
+      weft.run("train r.toml --train.steps=6 --log.dir=two --mesh dp=2,tp=2,zero=3 --checkpoint.every=3").status, 0);
+  ASSERT_EQ(weft.shell("rm -r two/checkpoints/step-000006").status, 0);
+  for (const char* mesh : {"pp=2,schedule=zb-h1", "cp=2,zero=1"}) {
+    ASSERT_EQ(weft.shell("rm -rf three && cp -r two three").status, 0);
+    const Outcome o = weft.run(
+        fmt::format("train r.toml --train.steps=6 --log.dir=three --data.cache_dir=two/data --mesh {}", mesh));
+    ASSERT_EQ(o.status, 0) << o.err;
+    EXPECT_NEAR(last_loss("three"), last_loss("one"), 1e-5 * last_loss("one")) << mesh;
+  }
+}
+
+TEST_F(VerifyCommandTest, PlanDrawsASchedule) {
+  const Outcome o = weft.run("plan --show-schedule --mesh pp=2 --schedule zb-h1 --micro-batches 4");
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_NE(o.out.find("F0"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("W3"), std::string::npos) << o.out;
+  EXPECT_EQ(weft.run("plan --show-schedule --mesh pp=2,schedule=interleaved,virtual_stages=1").status, 2);
+}
+
+}  // namespace
+}  // namespace weft
