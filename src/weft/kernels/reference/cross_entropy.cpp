@@ -13,7 +13,7 @@ void cross_entropy(Stream&, const Tensor& losses, const Tensor& logits, const in
   const auto num_tokens = size_t(logits.dim(0)), vocab = size_t(logits.dim(1));
   std::vector<double> values = load(logits), loss(num_tokens, 0.0);
   for (size_t t = 0; t < num_tokens; ++t) {
-    double* row = &values[t * vocab];
+    double* row = values.data() + t * vocab;
     if (targets[t] < 0) {
       std::fill_n(row, vocab, 0.0);
       continue;
@@ -79,7 +79,7 @@ void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, co
   std::vector<double> values = load(logits);
   const std::vector<double> log_sums = load(lse);
   for (size_t t = 0; t < num_tokens; ++t) {
-    double* row = &values[t * cols];
+    double* row = values.data() + t * cols;
     for (size_t i = 0; i < cols; ++i) {
       const double one_hot = int64_t(i) == targets[t] - first_column ? 1 : 0;
       row[i] = targets[t] < 0 ? 0 : (std::exp(row[i] - log_sums[t]) - one_hot) * double(dlogits_scale);
