@@ -74,7 +74,7 @@ TEST_P(EqualToOneRankTest, LossGradientsAndWeights) { expect_equal_to_one_rank(G
 TEST(TrainingTest, TwoRunsAreTheSameBits) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     const Recipe recipe = small_recipe("llama", precision, 2);
-    const Trained a = train_threads(recipe, 5, 2), b = train_threads(recipe, 5, 2);
+    const TrainedRun a = train_mesh(recipe, 5, 2), b = train_mesh(recipe, 5, 2);
     EXPECT_EQ(a.losses, b.losses);
     EXPECT_EQ(a.weights, b.weights);
     EXPECT_EQ(a.gradients, b.gradients);

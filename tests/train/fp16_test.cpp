@@ -31,8 +31,8 @@ struct OneRank {
   }
   LossScaler& scaler() { return trainer->loss_scaler(); }
   std::vector<std::vector<float>> weights() {
-    Trained now;
-    collect(recipe, *trainer, now);
+    TrainedRun now;
+    add_tensors(recipe, *trainer, now);
     return now.weights;
   }
 

@@ -97,16 +97,6 @@ inline MeshCase on_one_rank(const MeshCase& c) {
           .steps = c.steps};
 }
 
-inline TrainedRun train_mesh(const Recipe& recipe, int steps) {
-  const SyntheticBatches batches = batches_of(recipe);
-  TrainedRun run;
-  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
-    TrainedRun mine = train_some(recipe, batches, world, steps, 1);
-    if (world.rank() == 0) run = std::move(mine);
-  });
-  return run;
-}
-
 inline void expect_equal_to_one_rank(const MeshCase& c) {
   Recipe one = recipe_of(on_one_rank(c)), recipe = recipe_of(c);
   make_comparable(one, batches_of(one));

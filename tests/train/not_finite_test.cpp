@@ -43,11 +43,11 @@ TEST(NotFiniteTest, SkipsTheStepWhereTheRecipeSaysSo) {
     const SyntheticBatches batches = batches_of(recipe);
     Trainer trainer(rank.context, world, recipe, batches);
     poison(trainer, "layers.0.attention.query.weight");
-    Trained before;
-    collect(recipe, trainer, before);
+    TrainedRun before;
+    add_tensors(recipe, trainer, before);
     EXPECT_TRUE(trainer.step().was_skipped);
-    Trained after;
-    collect(recipe, trainer, after);
+    TrainedRun after;
+    add_tensors(recipe, trainer, after);
     EXPECT_EQ(before.weights[1], after.weights[1]);
     EXPECT_EQ(trainer.next_step(), 1);
   });

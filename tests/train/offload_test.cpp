@@ -214,7 +214,7 @@ TEST(OffloadCheckpointTest, AreThoseOfANearRun) {
   const TemporaryFolder folder;
   // Two steps, a checkpoint, and two more steps from it.
   const auto train = [&](const MeshCase& first, const MeshCase& second, const std::string& name) {
-    Trained out;
+    TrainedRun out;
     run_ranks(2, [&](Communicator& world) {
       CheckpointStore store(folder / name, {});
       const Recipe before = recipe_of(first), after = recipe_of(second);
@@ -231,15 +231,15 @@ TEST(OffloadCheckpointTest, AreThoseOfANearRun) {
       Trainer trainer(rank.context, world, after, batches);
       SavedRun(trainer, after, tokenizer).load(Checkpoint::open(store.path_of(2)));
       trainer.step(), trainer.step();
-      Trained mine;
-      collect(after, trainer, mine);
+      TrainedRun mine;
+      add_tensors(after, trainer, mine);
       if (world.rank() == 0) out = std::move(mine);
     });
     return out;
   };
-  const Trained want = train(near, near, "near");
+  const TrainedRun want = train(near, near, "near");
   for (const bool saves_far : {false, true}) {
-    const Trained got = train(saves_far ? far : near, saves_far ? near : far, saves_far ? "far" : "to_far");
+    const TrainedRun got = train(saves_far ? far : near, saves_far ? near : far, saves_far ? "far" : "to_far");
     EXPECT_TRUE(got.weights == want.weights) << saves_far;
     EXPECT_TRUE(got.gradients == want.gradients) << saves_far;
   }

@@ -86,20 +86,10 @@ INSTANTIATE_TEST_SUITE_P(All, OptimizerMeshTest, testing::ValuesIn(mesh_cases())
                      int(test.param.zero));
 });
 
-TrainedRun train_mesh(const Recipe& recipe) {
-  const SyntheticBatches batches = batches_of(recipe);
-  TrainedRun run;
-  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
-    TrainedRun mine = train_some(recipe, batches, world, 3, 1);
-    if (world.rank() == 0) run = std::move(mine);
-  });
-  return run;
-}
-
 TEST_P(OptimizerMeshTest, EqualsOneRank) {
   const MeshCase& c = GetParam();
-  const TrainedRun want = train_mesh(recipe_of(c.kind, {}, Zero::none));
-  const TrainedRun got = train_mesh(recipe_of(c.kind, c.shape, c.zero, c.accumulation));
+  const TrainedRun want = train_mesh(recipe_of(c.kind, {}, Zero::none), 3);
+  const TrainedRun got = train_mesh(recipe_of(c.kind, c.shape, c.zero, c.accumulation), 3);
   const Difference d = difference(got, want);
   // A rounding error at the border of two codes of 8 bits becomes the distance between them, and tensor parallelism
   // cuts other blocks.
@@ -113,7 +103,7 @@ TEST_P(OptimizerMeshTest, EqualsOneRank) {
 TEST(LionTest, SignsEqualOneRankBesideFew) {
   Recipe one = recipe_of(lion, {}, Zero::none), mesh = recipe_of(lion, {.shard = 2, .tp = 2}, Zero::parameters);
   one.optimizer.lion.softness = mesh.optimizer.lion.softness = 0;
-  const TrainedRun want = train_mesh(one), got = train_mesh(mesh);
+  const TrainedRun want = train_mesh(one, 3), got = train_mesh(mesh, 3);
   size_t differ = 0, all = 0;
   for (size_t p = 0; p < want.weights.size(); ++p)
     for (size_t i = 0; i < want.weights[p].size(); ++i, ++all) {
@@ -126,16 +116,16 @@ TEST(LionTest, SignsEqualOneRankBesideFew) {
 
 // Saves after 3 steps on the first mesh, goes on for 3 more on both; the losses and weights of both.
 struct Resumed {
-  Trained whole, resumed;
+  TrainedRun whole, resumed;
 };
 Resumed resume(const Recipe& recipe, const Recipe& other) {
   const TemporaryFolder folder;
   const ByteTokenizer tokenizer;
   Resumed r;
-  const auto go_on = [&](const Recipe& mine, Trainer& trainer, Communicator& world, Trained& out) {
-    Trained run;
+  const auto go_on = [&](const Recipe& mine, Trainer& trainer, Communicator& world, TrainedRun& out) {
+    TrainedRun run;
     for (int i = 0; i < 3; ++i) run.losses.push_back(trainer.step().loss);
-    collect(mine, trainer, run);
+    add_tensors(mine, trainer, run);
     if (world.rank() == 0) out = std::move(run);
   };
   run_ranks(recipe.mesh.size(), [&](Communicator& world) {

@@ -4,7 +4,7 @@
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/parallel/data/near.h"
 #include "weft/train/trainer.h"
-#include "weft/train/whole_tensors.h"
+#include "weft/train/verify.h"
 
 namespace weft {
 
@@ -29,44 +29,6 @@ inline SyntheticBatches batches_of(const Recipe& r) {
   return {int32_t(r.train.seq_len), int32_t(r.train.global_batch), int32_t(r.model.vocab), 3};
 }
 
-// What a run leaves behind, as plain numbers.
-struct Trained {
-  std::vector<double> losses, norms;
-  std::vector<std::string> names;
-  std::vector<std::vector<float>> gradients, weights;  // of the last step, by parameter
-};
-
-// Collective: whole tensors, put together from all ranks.
-inline void collect(const Recipe& recipe, Trainer& trainer, Trained& out) {
-  const auto owned = trainer.optimizer().owned();
-  const NearInTurn in_turn(owned);
-  WholeTensors whole(recipe, trainer.mesh(), owned);
-  const std::vector<Tensor> gradients = gradients_of(owned), masters = masters_of(owned);
-  for (const auto& info : whole.all()) {
-    const auto copy = [&](std::span<const Tensor> parts) {
-      const Tensor t = whole.gather(info, parts);
-      return std::vector<float>(t.data<float>(), t.data<float>() + t.numel());
-    };
-    out.names.push_back(info.name);
-    out.gradients.push_back(copy(gradients));
-    out.weights.push_back(copy(masters));
-  }
-}
-
-// This rank's part of `steps` steps; rank 0's result is as good as any.
-inline Trained train_rank(const Recipe& recipe, Communicator& world, int steps, int threads = 1) {
-  TestRank rank(cpu_kernels(), threads);
-  const SyntheticBatches batches = batches_of(recipe);
-  Trainer trainer(rank.context, world, recipe, batches);
-  Trained out;
-  for (int i = 0; i < steps; ++i) {
-    const StepResult r = trainer.step();
-    out.losses.push_back(r.loss), out.norms.push_back(r.grad_norm);
-  }
-  collect(recipe, trainer, out);
-  return out;
-}
-
 // Puts a number into the first element of a weight.
 inline void overwrite(Trainer& trainer, const std::string& name, float value) {
   for (const Owned& o : trainer.optimizer().owned())
@@ -78,23 +40,15 @@ inline void overwrite(Trainer& trainer, const std::string& name, float value) {
       }
 }
 
-inline Trained train_threads(const Recipe& recipe, int steps, int threads = 1) {
-  Trained out;
+// The run of a recipe whose ranks are threads.
+inline TrainedRun train_mesh(const Recipe& recipe, int steps, int threads = 1) {
+  const SyntheticBatches batches = batches_of(recipe);
+  TrainedRun run;
   run_ranks(recipe.mesh.size(), [&](Communicator& world) {
-    Trained mine = train_rank(recipe, world, steps, threads);
-    if (world.rank() == 0) out = std::move(mine);
+    TrainedRun mine = train_some(recipe, batches, world, steps, threads);
+    if (world.rank() == 0) run = std::move(mine);
   });
-  return out;
-}
-
-// Largest difference of two lists, relative to the largest magnitude in `want`.
-inline double relative_difference(const std::vector<float>& got, const std::vector<float>& want) {
-  double worst = 0, largest = 1e-12;
-  for (size_t i = 0; i < want.size(); ++i) {
-    worst = std::max(worst, std::abs(double(got[i]) - double(want[i])));
-    largest = std::max(largest, std::abs(double(want[i])));
-  }
-  return worst / largest;
+  return run;
 }
 
 }  // namespace weft

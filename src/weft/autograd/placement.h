@@ -38,7 +38,6 @@ struct Placement {
     begin[size_t(dim)] = c.begin;
     return *this;
   }
-  bool is_whole() const { return whole == shape; }
 
   // Calls visit(local, global, count) for the runs of elements that are neighbours here and in the whole, in order,
   // for local flat indices [first, first + n).

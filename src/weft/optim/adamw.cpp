@@ -43,15 +43,12 @@ AdamWArgs adamw_args(const Owned& owned, const Piece& piece, const AdamWOptions&
 
 void AdamW::update(double lr, double grad_scale) {
   const ObservedOp observed(context_, "adamw", OpObserver::Phase::forward);
-  for (size_t i = 0; i < owned_.size(); ++i) {
-    const Near near(owned_[i], Access::write);
-    for (size_t j = 0; j < owned_[i].pieces.size(); ++j) {
-      if (!m_.of(i, j)) continue;
-      AdamWArgs args = adamw_args(owned_[i], owned_[i].pieces[j], options_, num_updates_, lr, grad_scale);
-      args.m = m_.of(i, j), args.v = v_.of(i, j);
-      context_.kernels.adamw(context_.stream, args);
-    }
-  }
+  each_piece(owned_, [&](size_t i, size_t j, const Piece& piece) {
+    if (!m_.of(i, j)) return;
+    AdamWArgs args = adamw_args(owned_[i], piece, options_, num_updates_, lr, grad_scale);
+    args.m = m_.of(i, j), args.v = v_.of(i, j);
+    context_.kernels.adamw(context_.stream, args);
+  });
 }
 
 }  // namespace weft

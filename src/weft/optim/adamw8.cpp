@@ -2,13 +2,13 @@
 #include "weft/optim/adamw8.h"
 
 #include "weft/kernels/block_codes.h"
+#include "weft/optim/piece_tensors.h"
 
 namespace weft {
 namespace {
 
 bool is_large(std::string_view, const Shape& whole) { return whole.numel() >= kLeast8BitElements; }
 bool is_small(std::string_view param, const Shape& whole) { return !is_large(param, whole); }
-bool no_param(std::string_view, const Shape&) { return false; }
 
 }  // namespace
 
@@ -67,19 +67,15 @@ void AdamW8::update(double lr, double grad_scale) {
   small_.set_num_updates(num_updates_ - 1);
   small_.step(lr, grad_scale);
   const ObservedOp observed(context_, "adamw8", OpObserver::Phase::forward);
-  for (size_t i = 0; i < owned_.size(); ++i) {
-    const Near near(owned_[i], Access::write);
-    for (size_t j = 0; j < owned_[i].pieces.size(); ++j) {
-      if (!m_[i][j].codes) continue;
-      const Piece& piece = owned_[i].pieces[j];
-      context_.kernels.adamw8(context_.stream,
-                              {.adamw = adamw_args(owned_[i], piece, options_, num_updates_, lr, grad_scale),
-                               .m = m_[i][j].codes,
-                               .v = v_[i][j].codes,
-                               .m_scale = m_[i][j].scales,
-                               .v_scale = v_[i][j].scales});
-    }
-  }
+  each_piece(owned_, [&](size_t i, size_t j, const Piece& piece) {
+    if (!m_[i][j].codes) return;
+    context_.kernels.adamw8(context_.stream,
+                            {.adamw = adamw_args(owned_[i], piece, options_, num_updates_, lr, grad_scale),
+                             .m = m_[i][j].codes,
+                             .v = v_[i][j].codes,
+                             .m_scale = m_[i][j].scales,
+                             .v_scale = v_[i][j].scales});
+  });
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@ namespace weft {
 // Which parameters something is for: a function of the name and the whole shape, so that all ranks agree.
 using IsMeant = bool (*)(std::string_view param, const Shape& whole);
 inline bool every_param(std::string_view, const Shape&) { return true; }
+inline bool no_param(std::string_view, const Shape&) { return false; }
 
 inline bool is_meant(const Param& param, IsMeant which) { return which(param.name, param.placement.whole); }
 

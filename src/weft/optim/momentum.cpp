@@ -4,11 +4,6 @@
 #include "weft/optim/piece_tensors.h"
 
 namespace weft {
-namespace {
-
-bool no_param(std::string_view, const Shape&) { return false; }
-
-}  // namespace
 
 Sgd::Sgd(Context& context, std::vector<Owned> owned, const SgdOptions& options)
     : Optimizer(context, std::move(owned)),
@@ -26,22 +21,18 @@ void Sgd::visit_state(std::string_view param, std::string_view, bool is_written,
 
 void Sgd::update(double lr, double grad_scale) {
   const ObservedOp observed(context_, "sgd", OpObserver::Phase::forward);
-  for (size_t i = 0; i < owned_.size(); ++i) {
-    const Near near(owned_[i], Access::write);
-    for (size_t j = 0; j < owned_[i].pieces.size(); ++j) {
-      const Piece& piece = owned_[i].pieces[j];
-      const PieceTensors t(owned_[i], piece);
-      context_.kernels.sgd(context_.stream, {.master = t.master,
-                                             .value = t.value,
-                                             .m = m_.of(i, j),
-                                             .grad = t.grad,
-                                             .grad_scale = float(grad_scale),
-                                             .lr = float(lr),
-                                             .momentum = float(options_.momentum),
-                                             .weight_decay = decay_of(piece, options_.weight_decay),
-                                             .nesterov = options_.nesterov});
-    }
-  }
+  each_piece(owned_, [&](size_t i, size_t j, const Piece& piece) {
+    const PieceTensors t(owned_[i], piece);
+    context_.kernels.sgd(context_.stream, {.master = t.master,
+                                           .value = t.value,
+                                           .m = m_.of(i, j),
+                                           .grad = t.grad,
+                                           .grad_scale = float(grad_scale),
+                                           .lr = float(lr),
+                                           .momentum = float(options_.momentum),
+                                           .weight_decay = decay_of(piece, options_.weight_decay),
+                                           .nesterov = options_.nesterov});
+  });
 }
 
 Lion::Lion(Context& context, std::vector<Owned> owned, const LionOptions& options)
@@ -55,23 +46,19 @@ void Lion::visit_state(std::string_view param, std::string_view, bool is_written
 
 void Lion::update(double lr, double grad_scale) {
   const ObservedOp observed(context_, "lion", OpObserver::Phase::forward);
-  for (size_t i = 0; i < owned_.size(); ++i) {
-    const Near near(owned_[i], Access::write);
-    for (size_t j = 0; j < owned_[i].pieces.size(); ++j) {
-      const Piece& piece = owned_[i].pieces[j];
-      const PieceTensors t(owned_[i], piece);
-      context_.kernels.lion(context_.stream, {.master = t.master,
-                                              .value = t.value,
-                                              .m = m_.of(i, j),
-                                              .grad = t.grad,
-                                              .grad_scale = float(grad_scale),
-                                              .lr = float(lr),
-                                              .beta1 = float(options_.beta1),
-                                              .beta2 = float(options_.beta2),
-                                              .weight_decay = decay_of(piece, options_.weight_decay),
-                                              .softness = float(options_.softness)});
-    }
-  }
+  each_piece(owned_, [&](size_t i, size_t j, const Piece& piece) {
+    const PieceTensors t(owned_[i], piece);
+    context_.kernels.lion(context_.stream, {.master = t.master,
+                                            .value = t.value,
+                                            .m = m_.of(i, j),
+                                            .grad = t.grad,
+                                            .grad_scale = float(grad_scale),
+                                            .lr = float(lr),
+                                            .beta1 = float(options_.beta1),
+                                            .beta2 = float(options_.beta2),
+                                            .weight_decay = decay_of(piece, options_.weight_decay),
+                                            .softness = float(options_.softness)});
+  });
 }
 
 }  // namespace weft

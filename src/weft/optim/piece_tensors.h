@@ -1,6 +1,6 @@
 // PieceTensors: what a kernel needs of one piece of what a rank owns.
 #pragma once
-#include "weft/parallel/data/bucket.h"
+#include "weft/parallel/data/near.h"
 
 namespace weft {
 
@@ -12,6 +12,15 @@ struct PieceTensors {
 
   Tensor master, value, grad;
 };
+
+// Calls visit(i, j, owned[i].pieces[j]) for every piece, to be written while its bucket is near.
+template <class Visit>
+void each_piece(std::span<const Owned> owned, Visit&& visit) {
+  for (size_t i = 0; i < owned.size(); ++i) {
+    const Near near(owned[i], Access::write);
+    for (size_t j = 0; j < owned[i].pieces.size(); ++j) visit(i, j, owned[i].pieces[j]);
+  }
+}
 
 // Of matrices, not of biases and norms.
 inline float decay_of(const Piece& piece, double weight_decay) {

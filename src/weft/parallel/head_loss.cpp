@@ -17,7 +17,7 @@ struct CutHeadLossOp {
   Tensor forward(Context& context, const Tensor& x) {
     const int64_t num_tokens = x.rows(), largest = even_cut(weight.placement.whole[0], 0, group.size()).count;
     // The same chunks on every rank, whoever holds one column more.
-    const int64_t chunk = std::min(num_tokens, HeadLossOp::rows_per_chunk(largest, x.dtype()));
+    const int64_t chunk = std::min(num_tokens, head_rows_per_chunk(largest, x.dtype()));
     const bool wants_grad = context.tape && grad_scale != 0;
     const Tensor losses = context.empty(Context::wide(x.dtype()), {num_tokens, 1});
     const Tensor logits = context.empty(x.dtype(), {chunk, weight.shape[0]});
@@ -36,26 +36,17 @@ struct CutHeadLossOp {
     const Kernels& k = context.kernels;
     const int64_t rows = logits.dim(0), first = weight.placement.begin[0];
     const Tensor x_chunk = x.slice_rows(begin, rows);
-    k.matmul(context.stream, {.y = logits,
-                              .a = x_chunk,
-                              .b = weight.value,
-                              .transpose_b = true,
-                              .packed_b = weight.packed(context, true)});
+    head_logits(context, weight, logits, x_chunk);
     const Tensor mine = context.empty(losses.dtype(), {rows, 3});
     const Tensor all = context.empty(losses.dtype(), {group.size(), rows, 3});
     k.cross_entropy_stats(context.stream, mine, logits, targets + begin, first);
     group.all_gather(all, mine);
     const Tensor lse = context.empty(losses.dtype(), {rows});
-    k.cross_entropy_combine(context.stream, losses.slice_rows(begin, rows).reshape({rows}), lse, all, targets + begin);
+    k.cross_entropy_combine(context.stream, losses.slice_rows(begin, rows).reshape({rows}), lse, all,
+                            targets + begin);
     if (!wants_grad) return;
     k.cross_entropy_gradient(context.stream, logits, lse, targets + begin, first, grad_scale);
-    k.matmul(
-        context.stream,
-        {.y = dx.slice_rows(begin, rows), .a = logits, .b = weight.value, .packed_b = weight.packed(context, false)});
-    if (weight.trainable)
-      k.matmul(
-          context.stream,
-          {.y = weight.grad, .a = logits, .b = x_chunk, .transpose_a = true, .accumulate = weight.accumulate_next()});
+    head_backward(context, weight, dx.slice_rows(begin, rows), logits, x_chunk);
   }
 };
 

@@ -1,36 +1,49 @@
 // TensorParallel: the conjugate collectives around a region.
 #include "weft/parallel/tensor_parallel.h"
 
+#include "weft/parallel/gradient_or_zeros.h"
+
 namespace weft {
 namespace {
 
-// Forward identity, backward all_reduce.
-struct ReplicateOp {
-  static constexpr std::string_view kName = "tp_enter";
+// The tensor itself, to be written, unless somebody else reads it too; then a copy.
+Tensor own(Context& context, const Tensor& x) {
+  if (x.is_unique()) return x;
+  Tensor copy = context.empty_like(x);
+  context.kernels.convert(context.stream, copy, x);
+  return copy;
+}
+
+// A collective of the backward pass, which other work hides until its gradient is asked for.
+struct StartedBackward {
   Communicator& group;
-  Shape shape = {};
+  Shape shape = {};  // of what this rank has outside the region
   DType dtype = {};
-  Tensor sum = {};
+  Tensor dx = {};
   Pending pending = {};
+
+  Tensor finish_backward(Context&) {
+    pending.wait();
+    return std::move(dx);
+  }
+  Shape whole() const {
+    Shape all = shape;
+    all[0] *= group.size();
+    return all;
+  }
+};
+
+// Forward identity, backward all_reduce.
+struct ReplicateOp : StartedBackward {
+  static constexpr std::string_view kName = "tp_enter";
 
   Tensor forward(Context&, const Tensor& x) {
     shape = x.shape(), dtype = x.dtype();
     return x;
   }
   void start_backward(Context& context, const Tensor& dy) {
-    sum = dy;
-    if (!sum || !sum.is_unique()) {  // somebody else reads it
-      sum = context.empty(dtype, shape);
-      if (dy)
-        context.kernels.convert(context.stream, sum, dy);
-      else
-        context.kernels.fill(context.stream, sum, 0);
-    }
-    pending = group.start_all_reduce(sum);
-  }
-  Tensor finish_backward(Context&) {
-    pending.wait();
-    return std::move(sum);
+    dx = dy ? own(context, dy) : gradient_or_zeros(context, dy, dtype, shape);
+    pending = group.start_all_reduce(dx);
   }
 };
 
@@ -40,85 +53,43 @@ struct ReduceOp {
   Communicator& group;
 
   Tensor forward(Context& context, const Tensor& x) {
-    Tensor y = x;
-    if (!x.is_unique()) {
-      y = context.empty_like(x);
-      context.kernels.convert(context.stream, y, x);
-    }
+    Tensor y = own(context, x);
     group.all_reduce(y);
     return y;
   }
   Tensor backward(Context&, const Tensor& dy) { return dy; }
 };
 
-Tensor gather_tokens(Context& context, Communicator& group, const Tensor& x) {
-  Shape shape = x.shape();
-  shape[0] *= group.size();
-  Tensor y = context.empty(x.dtype(), shape);
-  group.all_gather(y, x);
-  return y;
-}
-
-Shape part_of(Shape shape, const Communicator& group) {
-  shape[0] /= group.size();
-  return shape;
-}
-
-Tensor zeros(Context& context, DType dtype, Shape shape) {
-  Tensor t = context.empty(dtype, shape);
-  context.kernels.fill(context.stream, t, 0);
-  return t;
-}
-
 // Forward all_gather of tokens, backward reduce_scatter.
-struct GatherOp {
+struct GatherOp : StartedBackward {
   static constexpr std::string_view kName = "sp_enter";
-  Communicator& group;
-  Shape shape = {};  // of a part
-  DType dtype = {};
-  Tensor dx = {};
-  Pending pending = {};
 
   Tensor forward(Context& context, const Tensor& x) {
     shape = x.shape(), dtype = x.dtype();
-    return gather_tokens(context, group, x);
+    Tensor y = context.empty(dtype, whole());
+    group.all_gather(y, x);
+    return y;
   }
   void start_backward(Context& context, const Tensor& dy) {
     dx = context.empty(dtype, shape);
-    Shape whole = shape;
-    whole[0] *= group.size();
-    pending = group.start_reduce_scatter(dx, dy ? dy : zeros(context, dtype, whole));
-  }
-  Tensor finish_backward(Context&) {
-    pending.wait();
-    return std::move(dx);
+    pending = group.start_reduce_scatter(dx, gradient_or_zeros(context, dy, dtype, whole()));
   }
 };
 
 // Forward reduce_scatter, backward all_gather.
-struct ScatterOp {
+struct ScatterOp : StartedBackward {
   static constexpr std::string_view kName = "sp_leave";
-  Communicator& group;
-  Shape shape = {};  // of a part
-  DType dtype = {};
-  Tensor dx = {};
-  Pending pending = {};
 
   Tensor forward(Context& context, const Tensor& x) {
-    shape = part_of(x.shape(), group), dtype = x.dtype();
+    shape = x.shape(), dtype = x.dtype();
+    shape[0] /= group.size();
     Tensor y = context.empty(dtype, shape);
     group.reduce_scatter(y, x);
     return y;
   }
   void start_backward(Context& context, const Tensor& dy) {
-    Shape whole = shape;
-    whole[0] *= group.size();
-    dx = context.empty(dtype, whole);
-    pending = group.start_all_gather(dx, dy ? dy : zeros(context, dtype, shape));
-  }
-  Tensor finish_backward(Context&) {
-    pending.wait();
-    return std::move(dx);
+    dx = context.empty(dtype, whole());
+    pending = group.start_all_gather(dx, gradient_or_zeros(context, dy, dtype, shape));
   }
 };
 
@@ -144,19 +115,21 @@ HeadCut cut_heads(int64_t heads, int64_t kv_heads, int rank, int size) {
 Cut TensorParallel::tokens(int64_t num_tokens) const {
   if (!cuts_sequence_) return {0, num_tokens, num_tokens};
   if (num_tokens % size() != 0)
-    throw UsageError("{} tokens of a micro-batch do not divide by mesh.tp = {}: change train.micro_batch or seq_len, or "
-                     "write mesh.sequence_parallel = false", num_tokens, size());
+    throw UsageError(
+        "{} tokens of a micro-batch do not divide by mesh.tp = {}: change train.micro_batch or seq_len, or "
+        "write mesh.sequence_parallel = false",
+        num_tokens, size());
   return cut(num_tokens);
 }
 
 Var TensorParallel::enter(const Var& x) const {
   if (!group_) return x;
-  return cuts_sequence_ ? apply(*x.context, GatherOp{*group_}, x) : apply(*x.context, ReplicateOp{*group_}, x);
+  return cuts_sequence_ ? apply(*x.context, GatherOp{{*group_}}, x) : apply(*x.context, ReplicateOp{{*group_}}, x);
 }
 
 Var TensorParallel::leave(const Var& x) const {
   if (!group_) return x;
-  return cuts_sequence_ ? apply(*x.context, ScatterOp{*group_}, x) : apply(*x.context, ReduceOp{*group_}, x);
+  return cuts_sequence_ ? apply(*x.context, ScatterOp{{*group_}}, x) : apply(*x.context, ReduceOp{*group_}, x);
 }
 
 }  // namespace weft

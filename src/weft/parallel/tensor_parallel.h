@@ -37,7 +37,7 @@ class TensorParallel {
 
   // From the residual stream into a region: all tokens. Backward: the sum of what the ranks' parts say.
   Var enter(const Var& x) const;
-  // From a region, where each rank has a partial sum, to the residual stream.
+  // From a region, where each rank has a partial sum, to the residual stream. x is written where nobody else has it.
   Var leave(const Var& x) const;
 
   // A weight outside of regions, held by every rank: with cut tokens each rank sees a part of its gradient.

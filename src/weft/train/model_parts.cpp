@@ -73,11 +73,4 @@ std::vector<std::vector<Param*>> ModelParts::param_groups() {
   return all;
 }
 
-std::vector<Param*> ModelParts::params() {
-  std::vector<Param*> all;
-  for (const auto& part : parts_)
-    for (Param* p : part->params()) all.push_back(p);
-  return all;
-}
-
 }  // namespace weft

@@ -33,16 +33,13 @@ std::vector<Stage*> pointers(const std::vector<std::unique_ptr<T>>& stages) {
 // One part of the model as a stage, over the micro-batches of the step or over a batch for evaluation.
 class Trainer::PartStage final : public Stage {
  public:
-  PartStage(Trainer& trainer, Decoder& part, bool has_head, std::unique_ptr<Brackets> brackets)
-      : t_(trainer), part_(part), has_head_(has_head), brackets_(std::move(brackets)) {}
+  PartStage(Trainer& trainer, Decoder& part, std::unique_ptr<Brackets> brackets)
+      : t_(trainer), part_(part), brackets_(std::move(brackets)) {}
 
   Var forward(int micro_batch, const Var& x) override {
     Context& context = t_.context_;
     const auto& slot = evaluated_ ? *evaluated_ : t_.micro_batches_.get(t_.next_step_, micro_batch);
-    if (!has_head_) {
-      Var y = part_.forward(context, slot.pass, x, *brackets_);
-      return y;
-    }
+    if (!part_.part().has_head) return part_.forward(context, slot.pass, x, *brackets_);
     const float scale = evaluated_ ? 0 : t_.grad_scale_;
     Var loss = part_.loss(context, slot.pass, x, slot.batch.targets.data(), scale, *brackets_);
     if (!t_.is_meta()) t_.loss_sum_ += double(*loss.value.data<float>());
@@ -54,7 +51,6 @@ class Trainer::PartStage final : public Stage {
  private:
   Trainer& t_;
   Decoder& part_;
-  bool has_head_;
   std::unique_ptr<Brackets> brackets_;
   const MicroBatches::Slot* evaluated_ = nullptr;
 };
@@ -84,8 +80,8 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
         size_t first = 0;
         for (const auto& part : model_.parts()) {
           const size_t count = part->param_groups().size();
-          stages.push_back(std::make_unique<PartStage>(*this, *part, part->part().has_head,
-                                                       data_parallel_->part(first, count, part->part().has_head)));
+          stages.push_back(
+              std::make_unique<PartStage>(*this, *part, data_parallel_->part(first, count, part->part().has_head)));
           first += count;
         }
         return stages;

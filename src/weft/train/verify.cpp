@@ -31,23 +31,6 @@ void add_peaks(Communicator& world, int64_t peak, TrainedRun& run) {
   run.peak_bytes.assign(all.data<int64_t>(), all.data<int64_t>() + world.size());
 }
 
-void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run) {
-  const auto owned = trainer.optimizer().owned();
-  const NearInTurn in_turn(owned);
-  WholeTensors whole(recipe, trainer.mesh(), owned);
-  const std::vector<Tensor> gradients = gradients_of(owned), masters = masters_of(owned);
-  const bool keeps = trainer.mesh().world().rank() == 0;
-  for (const auto& info : whole.all()) {
-    const auto take = [&](std::span<const Tensor> parts, std::vector<std::vector<float>>& into) {
-      const Tensor t = whole.gather(info, parts);
-      if (keeps) into.emplace_back(t.data<float>(), t.data<float>() + t.numel());
-    };
-    take(gradients, run.gradients);
-    take(masters, run.weights);
-    if (keeps) run.names.push_back(info.name);
-  }
-}
-
 double largest_of(const std::vector<float>& x) {
   double most = 0;
   for (const float v : x) most = std::max(most, std::abs(double(v)));
@@ -74,6 +57,23 @@ Worst worst_of(const std::vector<std::vector<float>>& got, const std::vector<std
 }
 
 }  // namespace
+
+void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run) {
+  const auto owned = trainer.optimizer().owned();
+  const NearInTurn in_turn(owned);
+  WholeTensors whole(recipe, trainer.mesh(), owned);
+  const std::vector<Tensor> gradients = gradients_of(owned), masters = masters_of(owned);
+  const bool keeps = trainer.mesh().world().rank() == 0;
+  for (const auto& info : whole.all()) {
+    const auto take = [&](std::span<const Tensor> parts, std::vector<std::vector<float>>& into) {
+      const Tensor t = whole.gather(info, parts);
+      if (keeps) into.emplace_back(t.data<float>(), t.data<float>() + t.numel());
+    };
+    take(gradients, run.gradients);
+    take(masters, run.weights);
+    if (keeps) run.names.push_back(info.name);
+  }
+}
 
 TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communicator& world, int steps, int threads) {
   ThreadTeam team(threads);

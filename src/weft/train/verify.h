@@ -19,6 +19,11 @@ struct TrainedRun {
   std::map<std::string, int64_t> sent_bytes;           // by group of ranks: the most that one rank sent in a step
 };
 
+class Trainer;
+
+// Adds names, gradients and weights of every parameter, put together from all ranks, on rank 0. Collective.
+void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run);
+
 // Collective over `world`, which is the recipe's mesh. The result is complete on rank 0.
 TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communicator& world, int steps, int threads);
 

@@ -5,17 +5,31 @@
 
 namespace weft {
 
-int64_t HeadLossOp::rows_per_chunk(int64_t vocab, DType dtype) {
+int64_t head_rows_per_chunk(int64_t vocab, DType dtype) {
   // Of the order of a last-level cache: logits stay near it, while chunks are so tall that the gradient of the
   // weight, which every chunk reads and writes once, is a small part of the traffic.
   constexpr int64_t kLogitsBytes = int64_t(64) << 20;
   return std::max<int64_t>(64, kLogitsBytes / (vocab * int64_t(size_of(dtype))) / 64 * 64);
 }
 
+void head_logits(Context& context, Param& weight, const Tensor& logits, const Tensor& x) {
+  context.kernels.matmul(
+      context.stream,
+      {.y = logits, .a = x, .b = weight.value, .transpose_b = true, .packed_b = weight.packed(context, true)});
+}
+
+void head_backward(Context& context, Param& weight, const Tensor& dx, const Tensor& dlogits, const Tensor& x) {
+  const Kernels& k = context.kernels;
+  k.matmul(context.stream, {.y = dx, .a = dlogits, .b = weight.value, .packed_b = weight.packed(context, false)});
+  if (weight.trainable)
+    k.matmul(context.stream,
+             {.y = weight.grad, .a = dlogits, .b = x, .transpose_a = true, .accumulate = weight.accumulate_next()});
+}
+
 Tensor HeadLossOp::forward(Context& context, const Tensor& x) {
   const Kernels& k = context.kernels;
   const int64_t num_tokens = x.rows(), vocab = weight.shape[0];
-  const int64_t chunk = std::min(num_tokens, rows_per_chunk(vocab, x.dtype()));
+  const int64_t chunk = std::min(num_tokens, head_rows_per_chunk(vocab, x.dtype()));
   const bool wants_grad = context.tape && grad_scale != 0;
   const Tensor losses = context.empty(Context::wide(x.dtype()), {num_tokens, 1});
   const Tensor logits_buffer = context.empty(x.dtype(), {chunk, vocab});
@@ -23,21 +37,10 @@ Tensor HeadLossOp::forward(Context& context, const Tensor& x) {
   for (int64_t begin = 0; begin < num_tokens; begin += chunk) {
     const int64_t rows = std::min(chunk, num_tokens - begin);
     const Tensor logits = logits_buffer.slice_rows(0, rows), x_chunk = x.slice_rows(begin, rows);
-    k.matmul(context.stream, {.y = logits,
-                              .a = x_chunk,
-                              .b = weight.value,
-                              .transpose_b = true,
-                              .packed_b = weight.packed(context, true)});
+    head_logits(context, weight, logits, x_chunk);
     k.cross_entropy(context.stream, losses.slice_rows(begin, rows).reshape({rows}), logits, targets + begin,
                     wants_grad ? grad_scale : 0);
-    if (!wants_grad) continue;
-    k.matmul(
-        context.stream,
-        {.y = dx.slice_rows(begin, rows), .a = logits, .b = weight.value, .packed_b = weight.packed(context, false)});
-    if (weight.trainable)
-      k.matmul(
-          context.stream,
-          {.y = weight.grad, .a = logits, .b = x_chunk, .transpose_a = true, .accumulate = weight.accumulate_next()});
+    if (wants_grad) head_backward(context, weight, dx.slice_rows(begin, rows), logits, x_chunk);
   }
   Tensor loss = context.empty(losses.dtype(), {1});
   k.sum_rows(context.stream, loss, losses, false);

@@ -18,8 +18,13 @@ struct HeadLossOp {
 
   Tensor forward(Context& context, const Tensor& x);
   Tensor backward(Context&, const Tensor&) { return std::move(dx); }
-
-  static int64_t rows_per_chunk(int64_t vocab, DType dtype);
 };
+
+// The pieces of the loop over chunks, for this op and for one whose columns lie on several ranks.
+int64_t head_rows_per_chunk(int64_t vocab, DType dtype);
+// logits[rows, V] = x[rows, H] wᵀ
+void head_logits(Context&, Param& weight, const Tensor& logits, const Tensor& x);
+// dx[rows, H] = dlogits w, and w.grad += dlogitsᵀ x
+void head_backward(Context&, Param& weight, const Tensor& dx, const Tensor& dlogits, const Tensor& x);
 
 }  // namespace weft

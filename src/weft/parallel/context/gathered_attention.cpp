@@ -2,7 +2,7 @@
 #include "weft/parallel/context/gathered_attention.h"
 
 #include "weft/parallel/context/copy_heads.h"
-#include "weft/parallel/context/gradient_or_zeros.h"
+#include "weft/parallel/gradient_or_zeros.h"
 
 namespace weft {
 

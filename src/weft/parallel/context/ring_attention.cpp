@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "weft/parallel/context/gradient_or_zeros.h"
+#include "weft/parallel/gradient_or_zeros.h"
 
 namespace weft {
 namespace {

@@ -1,7 +1,7 @@
 // Ulysses attention: one call of the kernel for every run of heads.
 #include "weft/parallel/context/ulysses_attention.h"
 
-#include "weft/parallel/context/gradient_or_zeros.h"
+#include "weft/parallel/gradient_or_zeros.h"
 
 namespace weft {
 

@@ -1,6 +1,8 @@
 // Dispatch and combine: an all_to_all between two permutations of rows.
 #include "weft/parallel/expert/dispatch.h"
 
+#include "weft/parallel/gradient_or_zeros.h"
+
 namespace weft {
 namespace {
 
@@ -27,13 +29,6 @@ Tensor to_tokens(Context& context, Communicator* group, const Route& route, cons
   return returned;
 }
 
-Tensor or_zeros(Context& context, const Tensor& dy, DType dtype, Shape shape) {
-  if (dy) return dy;
-  Tensor zeros = context.empty(dtype, shape);
-  context.kernels.fill(context.stream, zeros, 0);
-  return zeros;
-}
-
 }  // namespace
 
 Tensor DispatchOp::forward(Context& context, const Tensor& x) {
@@ -42,7 +37,7 @@ Tensor DispatchOp::forward(Context& context, const Tensor& x) {
 }
 
 Tensor DispatchOp::backward(Context& context, const Tensor& dy) {
-  const Tensor given = or_zeros(context, dy, dtype, {route->num_here(), shape[1]});
+  const Tensor given = gradient_or_zeros(context, dy, dtype, {route->num_here(), shape[1]});
   const Tensor rows = to_tokens(context, group, *route, given);
   Tensor dx = context.empty(dtype, shape);
   context.kernels.combine_rows(context.stream, dx, rows, route->copies(), {});
@@ -58,7 +53,7 @@ Tensor CombineOp::forward(Context& context, const Tensor& rows, const Tensor& w)
 }
 
 std::array<Tensor, 2> CombineOp::backward(Context& context, const Tensor& dy) {
-  const Tensor given = or_zeros(context, dy, returned.dtype(), {weights.dim(0), returned.dim(1)});
+  const Tensor given = gradient_or_zeros(context, dy, returned.dtype(), {weights.dim(0), returned.dim(1)});
   const Tensor dreturned = context.empty_like(returned);
   Tensor dweights = context.empty_like(weights);
   context.kernels.combine_rows_backward(context.stream, dreturned, dweights, given, returned, route->copies(),

@@ -25,7 +25,6 @@ Stage& Pipeline::stage(int number) const {
 }
 
 Pipeline::Flight& Pipeline::take_off(int stage, int micro_batch) {
-  peak_in_flight_ = std::max(peak_in_flight_, ++in_flight_);
   for (Flight& f : flights_)
     if (f.stage < 0) {
       f.stage = stage, f.micro_batch = micro_batch;
@@ -43,7 +42,6 @@ Pipeline::Flight& Pipeline::find(int stage, int micro_batch) {
 }
 
 void Pipeline::land(Flight& f) {
-  --in_flight_;
   f.tape->clear();
   f.x = f.y = {};
   f.stage = f.micro_batch = -1;
@@ -102,7 +100,7 @@ void Pipeline::backward_input(const Action& a, const Tensor& loss_dy) {
 }
 
 void Pipeline::run(const Tensor& loss_dy) {
-  waited_seconds_ = 0, peak_in_flight_ = 0;
+  waited_seconds_ = 0;
   for (const Action& a : schedule_.actions(group_.rank())) {
     if (observer_) observer_(a, true);
     switch (a.kind) {

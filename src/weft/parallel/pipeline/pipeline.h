@@ -31,8 +31,6 @@ class Pipeline {
   void run_forward(int64_t rows);
   // The seconds of the last run in which this rank waited for another stage.
   double waited_seconds() const { return waited_seconds_; }
-  // The most activations of one stage and micro-batch that were held at once in the last run.
-  int peak_in_flight() const { return peak_in_flight_; }
   // Called before each action, with what it is: for the trace and for those who ask where a rank is.
   void set_observer(std::function<void(const Action&, bool is_begin)> observer) { observer_ = std::move(observer); }
 
@@ -63,7 +61,6 @@ class Pipeline {
   std::vector<Flight> flights_;                  // kept with their tapes for the next
   std::vector<std::pair<int, Tensor>> at_hand_;  // between two stages of this rank, by tag
   std::function<void(const Action&, bool)> observer_;
-  int in_flight_ = 0, peak_in_flight_ = 0;
   double waited_seconds_ = 0;
 };
 
