@@ -122,33 +122,67 @@ HWY_INLINE void pack_a_rows(DotKind kind, const BlockOfA& block, uint32_t* packe
   }
 }
 
-// Columns of a: the words of all rows stand side by side, and are dealt out to the tiles by whole vectors.
-HWY_INLINE void pack_a_columns(DotKind kind, const BlockOfA& block, uint32_t* packed, int tile_rows) {
+// A vector, or the first `left` lanes of one where no more may be read.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE auto load_up_to(D d, const std::byte* p, int64_t left) {
+  if (left >= int64_t(hn::Lanes(d))) return hn::LoadU(d, reinterpret_cast<const T*>(p));
+  alignas(64) T some[64 / sizeof(T)] = {};
+  std::memcpy(some, p, size_t(left) * sizeof(T));
+  return hn::Load(d, some);
+}
+
+// Words of a tile's rows at one place of K, from where they stand side by side: at `even`, and for pairs at `odd` too,
+// which may be absent. A whole vector is read when there are `left` rows enough.
+template <DotKind kKind>
+HWY_INLINE auto words_side_by_side(const std::byte* even, const std::byte* odd, int64_t left) {
   const hn::ScalableTag<uint32_t> d;
-  const int64_t per_word = kind == DotKind::bf16_pairs ? 2 : 1, size = kind == DotKind::f32 ? 4 : 2;
-  const int64_t words = words_of(kind, block.num_k);
-  alignas(64) uint32_t side_by_side[kMostBlockRows + kTilePad];
+  const hn::Rebind<uint16_t, decltype(d)> d16;
+  const auto load16 = [&](const std::byte* p) { return hn::PromoteTo(d, load_up_to(d16, p, left)); };
+  if constexpr (kKind == DotKind::f32) {
+    return load_up_to(d, even, left);
+  } else if constexpr (kKind == DotKind::bf16_pairs) {
+    const auto low = load16(even);
+    return odd ? hn::Or(low, hn::ShiftLeft<16>(load16(odd))) : low;
+  } else if constexpr (kKind == DotKind::bf16_as_f32) {
+    return hn::ShiftLeft<16>(load16(even));
+  } else {
+    const F32Tag f;
+    const auto* in = reinterpret_cast<const Float16*>(even);
+    return hn::BitCast(d, left >= int64_t(hn::Lanes(d)) ? load(f, in) : load_first(f, in, size_t(left)));
+  }
+}
+
+// Columns of a: at each place of K the words of all rows stand side by side, and are dealt out to the tiles.
+template <DotKind kKind>
+HWY_INLINE void pack_a_columns(const BlockOfA& block, uint32_t* packed, int tile_rows) {
+  const hn::ScalableTag<uint32_t> d;
+  constexpr int64_t kPerWord = kKind == DotKind::bf16_pairs ? 2 : 1, kSize = kKind == DotKind::f32 ? 4 : 2;
+  const int64_t words = words_of(kKind, block.num_k), row_bytes = block.ld * kSize;
+  const auto* first = static_cast<const std::byte*>(block.a) + (block.k * block.ld + block.row) * kSize;
   for (int64_t word = 0; word < words; ++word) {
-    const int64_t k = word * per_word, from = (block.k + k) * block.ld + block.row;
-    const auto* bytes = static_cast<const std::byte*>(block.a) + from * size;
-    for (int64_t i = 0; i < per_word && k + kRowsAhead + i < block.num_k; ++i) {
-      fetch(bytes + (kRowsAhead + i) * block.ld * size, block.rows * size);
+    const int64_t k = word * kPerWord;
+    const std::byte* const even = first + k * row_bytes;
+    for (int64_t i = 0; i < kPerWord && k + kRowsAhead + i < block.num_k; ++i) {
+      fetch(even + (kRowsAhead + i) * row_bytes, block.rows * kSize);
     }
-    const auto* in16 = reinterpret_cast<const uint16_t*>(bytes);
-    if (k >= block.num_k) {
-      std::memset(side_by_side, 0, sizeof side_by_side);
-    } else if (kind == DotKind::f32) {
-      std::memcpy(side_by_side, bytes, size_t(block.rows) * 4);
-    } else if (kind == DotKind::bf16_pairs) {
-      interleave(side_by_side, in16, k + 1 < block.num_k ? in16 + block.ld : nullptr, block.rows);
-    } else {
-      widen(kind, reinterpret_cast<float*>(side_by_side), in16, block.rows);
-    }
+    const std::byte* const odd = k + 1 < block.num_k ? even + row_bytes : nullptr;
     int64_t tile = 0;
     for (int64_t row = 0, rows = 0; row < block.rows; row += rows) {
       rows = next_tile_rows(block.rows - row, tile_rows);
-      hn::StoreU(hn::LoadU(d, side_by_side + row), d, packed + tile_offset(row, tile++, words) + word * rows);
+      uint32_t* const out = packed + tile_offset(row, tile++, words) + word * rows;
+      const auto at = [&](const std::byte* p) { return p ? p + row * kSize : nullptr; };
+      hn::StoreU(k < block.num_k ? words_side_by_side<kKind>(at(even), at(odd), block.rows - row) : hn::Zero(d), d,
+                 out);
     }
+  }
+}
+
+HWY_INLINE void pack_a_columns(DotKind kind, const BlockOfA& block, uint32_t* packed, int tile_rows) {
+  switch (kind) {
+    case DotKind::f32: return pack_a_columns<DotKind::f32>(block, packed, tile_rows);
+    case DotKind::bf16_pairs: return pack_a_columns<DotKind::bf16_pairs>(block, packed, tile_rows);
+    case DotKind::bf16_as_f32: return pack_a_columns<DotKind::bf16_as_f32>(block, packed, tile_rows);
+    case DotKind::f16_as_f32: return pack_a_columns<DotKind::f16_as_f32>(block, packed, tile_rows);
   }
 }
 
