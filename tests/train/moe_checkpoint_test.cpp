@@ -45,7 +45,7 @@ Went go_on(const Recipe& recipe, const std::string& folder, int steps) {
     if (const FoundCheckpoint found = store.newest_valid(); found.checkpoint) saved.load(*found.checkpoint);
     std::vector<double> losses;
     for (int i = 0; i < steps; ++i) losses.push_back(trainer.step().loss);
-    saved.save(store, 0);
+    save_now(saved, trainer, store);
     if (world.rank() == 0) went = {losses, biases_of(trainer.model().parts()[0]->router_biases())};
   });
   return went;

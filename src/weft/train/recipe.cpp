@@ -242,6 +242,7 @@ Recipe read_recipe(Toml& toml) {
   r.checkpoint.dir = toml.get<std::string>("checkpoint.dir", r.log.dir + "/checkpoints");
   r.checkpoint.every = toml.integer("checkpoint.every", 0, 0, kMost);
   r.checkpoint.keep = toml.integer("checkpoint.keep", 3, 0, kMost);
+  r.checkpoint.is_async = toml.get("checkpoint.async", true);
   r.checkpoint.resume = toml.get<std::string>("checkpoint.resume", "auto");
   r.data.cache_dir = toml.get<std::string>("data.cache_dir", r.log.dir + "/data");
   toml.reject_unknown();

@@ -62,7 +62,8 @@ struct CheckpointConfig {
   std::string dir;     // empty: none are written
   int64_t every = 0;   // 0: only at the end
   int64_t keep = 3;    // 0: all
-  std::string resume;  // "auto": the newest valid one, if any; "none"; or a checkpoint folder
+  bool is_async = true;  // training goes on while the files are written
+  std::string resume;    // "auto": the newest valid one, if any; "none"; or a checkpoint folder
 };
 
 struct LogConfig {
