@@ -74,11 +74,13 @@ void build(FileSystem& fs, const TextFiles& sources, const Tokenizer& tokenizer,
   int64_t skipped = 0;
   for (const TextFile& source : sources.files) {
     writer.begin_document();
+    bool continues = false;
     const bool is_text = read_pieces(
         fs, source, meter, [&](std::string_view text) { return tokenizer.cut(text); },
         [&](std::string_view text) {
           ids.clear();
-          tokenizer.encode(text, ids);
+          tokenizer.encode(text, {.continues = continues}, ids);
+          continues = true;
           writer.append(ids);
         });
     skipped += is_text ? 0 : 1;
