@@ -8,6 +8,7 @@
 #include "weft/data/token_file_writer.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/text/char_tokenizer.h"
+#include "weft/text/tokenizer_files.h"
 #include "weft/text/utf8.h"
 
 namespace weft {
@@ -15,7 +16,6 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20;
 constexpr size_t kSniffedBytes = 4096;  // a NUL in these marks a binary file
-constexpr uint64_t kMaxTokenizerBytes = 64 << 20;
 
 // Bytes read so far, for the progress callback.
 struct Meter {
@@ -106,10 +106,10 @@ std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& fs, const std::strin
   if (which == "byte") return std::make_shared<ByteTokenizer>();
   if (!exists(fs, which))
     throw UsageError(
-        "data.tokenizer = \"{}\": there is no such file; write \"byte\", \"char\" or the path of a tokenizer's JSON "
-        "file",
+        "data.tokenizer = \"{}\": there is no such file; write \"byte\", \"char\" or the path of a tokenizer's "
+        "file or folder",
         which);
-  return parse_tokenizer(read_file(which, kMaxTokenizerBytes, fs), which);
+  return open_tokenizer(fs, which);
 }
 
 struct TrainTokens {

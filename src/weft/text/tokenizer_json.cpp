@@ -4,6 +4,8 @@
 #include "weft/text/char_tokenizer.h"
 #include "weft/text/limits.h"
 #include "weft/text/readers/hf_tokenizer.h"
+#include "weft/text/readers/sentencepiece.h"
+#include "weft/text/readers/tiktoken.h"
 #include "weft/text/tokenizer.h"
 
 namespace weft {
@@ -35,7 +37,11 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_vi
   const std::string type = json.is_object() && json["type"].is_string() ? json["type"].string() : "";
   using Parse = std::unique_ptr<Tokenizer> (*)(const JsonView&, std::string_view);
   static constexpr std::pair<std::string_view, Parse> kTypes[] = {
-      {"byte", parse_byte}, {"char", parse_char}, {"huggingface", parse_hf_tokenizer}};
+      {"byte", parse_byte},
+      {"char", parse_char},
+      {"huggingface", parse_hf_tokenizer},
+      {"sentencepiece", parse_sentencepiece_tokenizer},
+      {"tiktoken", parse_tiktoken_tokenizer}};
   for (const auto& [name, parse] : kTypes) {
     if (name != type) continue;
     if (json.at("version").integer() != 1)

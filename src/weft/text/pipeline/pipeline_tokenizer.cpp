@@ -100,10 +100,10 @@ class PipelineTokenizer::Decoder : public TokenDecoder {
   void push(int32_t id, std::string& text) override {
     check(id >= 0 && id < tokenizer_.vocab_size(), "{} tokenizer: id {} is outside the vocabulary of {}",
           tokenizer_.name(), id, tokenizer_.vocab_size());
-    if (!keep_special_ && tokenizer_.is_special(id)) return;
     for (const auto& [token, as] : tokenizer_.parts_.decoded_as) {
       if (token == id) return put(as, 0, text);
     }
+    if (!keep_special_ && tokenizer_.is_special(id)) return;
     put(tokenizer_.spelling(id), 0, text);
   }
 

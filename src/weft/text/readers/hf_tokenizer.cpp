@@ -5,7 +5,7 @@
 
 #include "weft/text/limits.h"
 #include "weft/text/pipeline/pipeline_tokenizer.h"
-#include "weft/text/pipeline/sentencepiece_normalizer.h"
+#include "weft/text/readers/added_token_json.h"
 #include "weft/text/readers/hf_parts.h"
 #include "weft/text/readers/word_starts.h"
 
@@ -18,14 +18,7 @@ std::vector<AddedToken> read_added(const hf::Part& part, const Vocabulary& vocab
   for (int64_t i = 0; i < part.json.size(); ++i) {
     const hf::Part one{part.json.at(i), part.origin};
     one.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
-    const bool special = one.json.boolean_or("special", false);
-    AddedToken token{.content = one.json.at("content").string(),
-                     .id = int32_t(one.json.at("id").integer(0, kMostTokens - 1)),
-                     .special = special,
-                     .single_word = one.json.boolean_or("single_word", false),
-                     .lstrip = one.json.boolean_or("lstrip", false),
-                     .rstrip = one.json.boolean_or("rstrip", false),
-                     .normalized = one.json.boolean_or("normalized", !special)};
+    AddedToken token = parse_added_token(one.json);
     if (token.content.empty()) continue;  // nothing to look for
     // The model's own id counts where it knows the token.
     if (const int32_t known = vocabulary.find(token.content); known >= 0) token.id = known;
