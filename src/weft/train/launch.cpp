@@ -52,9 +52,12 @@ RunReport train(Recipe recipe, RunOptions options) {
       if (world.rank() == 0) report = mine;
       return;
     }
-    if (world.rank() == 0) shared = open_data(recipe);
-    world.barrier();
-    if (world.rank() != 0) shared = open_data(recipe);
+    {
+      const Patience patience(world);
+      if (world.rank() == 0) shared = open_data(recipe);
+      world.barrier();
+      if (world.rank() != 0) shared = open_data(recipe);
+    }
     set_vocab(recipe, shared->tokenizer->vocab_size());
     report = run_rank(recipe, *shared, world, options);
   };

@@ -40,8 +40,6 @@ void check_experts(Toml& toml, const ModelConfig& c, const MeshShape& mesh) {
   if (mesh.shard * mesh.cp % mesh.ep != 0)
     toml.reject("mesh.ep",
                 fmt::format("it must divide the {} ranks of mesh.dp / mesh.hsdp x mesh.cp", mesh.shard * mesh.cp));
-  if (mesh.cp > 1 && c.capacity_factor > 0)
-    toml.reject("model.capacity_factor", "a row's tokens are on several ranks with mesh.cp: leave one of them out");
 }
 
 ModelConfig read_model(Toml& toml, int64_t seq_len) {

@@ -85,7 +85,7 @@ class Run {
         options_(options),
         team_(options.threads),
         stream_(team_, allocator_),
-        context_{cpu_kernels(), stream_},
+        context_{.kernels = cpu_kernels(), .stream = stream_, .pulse = world.pulse()},
         batches_(dataset.train, {.seq_len = int32_t(recipe.train.seq_len),
                                  .global_batch = int32_t(recipe.train.global_batch),
                                  .seed = recipe.train.seed,
@@ -138,6 +138,7 @@ class Run {
   // Rank 0 chooses the checkpoint; all ranks load it.
   void resume() {
     if (!store_ || recipe_.checkpoint.resume == "none") return;
+    const Patience patience(world_);
     std::string path = recipe_.checkpoint.resume == "auto" ? "" : recipe_.checkpoint.resume;
     const Tensor chosen = control_memory_.empty(DType::i64, {1});
     *chosen.data<int64_t>() = -1;
@@ -242,6 +243,7 @@ class Run {
     if (!store_ || step == saved_step_ || step == report_.first_step) return;
     if (!is_end && (every == 0 || step % every != 0)) return;
     saved_step_ = step;
+    const Patience patience(world_);
     report_.checkpoint = saved_.save(*store_, tokens_seen_);
     world_.barrier();  // no rank goes on as if the step were safe before it is
   }
