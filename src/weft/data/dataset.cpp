@@ -127,8 +127,9 @@ TrainTokens open_token_file(FileSystem& fs, const std::string& path) {
 TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TokenizeProgress progress) {
   constexpr std::string_view key = "data.train";
   if (is_token_file(options.train)) return open_token_file(fs, options.train);
-  if (options.tokenizer != "char") {
-    std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(fs, options.tokenizer);
+  if (options.opened || options.tokenizer != "char") {
+    const std::shared_ptr<const Tokenizer> tokenizer =
+        options.opened ? options.opened : load_tokenizer(fs, options.tokenizer);
     return {open_tokens(fs, options.train, *tokenizer, options.cache_dir, key, progress), tokenizer};
   }
   const TextFiles sources = find_text_files(options.train, key);
