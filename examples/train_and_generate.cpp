@@ -51,8 +51,9 @@ void run(const std::string& folder) {
   const weft::LoadedModel loaded = weft::load_model(context, folder + "/run", weft::DType::f32);
   weft::Generator generator(context, *loaded.model);
   std::string written;
+  weft::StreamDecoder decoder(*loaded.tokenizer);
   generator.generate(loaded.tokenizer->encode("the "), {.max_tokens = 60, .sampling = {}, .stop_token = {}},
-                     [&](int32_t token) { loaded.tokenizer->append_text(token, written); });
+                     [&](int32_t token) { written += decoder.push(token); });
   fmt::print("the {}\n", written);
 }
 

@@ -6,12 +6,11 @@
 #include "weft/base/file.h"
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/models/model_json.h"
-#include "weft/text/byte_tokenizer.h"
+#include "weft/pretrained/tokenizer_path.h"
+#include "weft/text/tokenizer_files.h"
 
 namespace weft {
 namespace {
-
-constexpr uint64_t kMostTokenizerBytes = uint64_t(256) << 20;
 
 bool is_folder(const std::string& path) {
   struct stat info {};
@@ -62,8 +61,10 @@ LoadedModel load_model(Context& context, const std::string& path, DType dtype) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
-  if (name == "byte") return std::make_unique<ByteTokenizer>();
-  if (!is_folder(name)) return parse_tokenizer(read_file(name, kMostTokenizerBytes), name);
+  FileSystem& fs = FileSystem::real();
+  const bool is_checkpoint = exists(fs, join_path(name, "manifest.json"));
+  if (!is_checkpoint && (!is_folder(name) || holds_tokenizer(fs, name)))
+    return open_tokenizer_path(fs, name, "MODEL_OR_TOKENIZER");
   const Checkpoint checkpoint = Checkpoint::open(find_checkpoint(name), Checkpoint::Check::sizes);
   return parse_tokenizer(checkpoint.read(kTokenizerName), join_path(checkpoint.path(), kTokenizerName));
 }
