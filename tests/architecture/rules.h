@@ -41,8 +41,9 @@ inline const std::map<std::string, std::vector<std::string>, std::less<>>& folde
       {"optim", {"parallel"}},
       {"data", {"text"}},
       {"checkpoint", {"formats", "nn"}},
-      {"train", {"models", "optim", "data", "checkpoint"}},
-      {"serve", {"models", "text", "checkpoint"}},
+      {"pretrained", {"models", "formats", "text", "checkpoint"}},
+      {"train", {"optim", "data", "pretrained"}},
+      {"serve", {"pretrained"}},
       {"plan", {"models", "parallel"}},
   };
   return table;
