@@ -5,7 +5,7 @@
 
 #include "command.h"
 #include "weft/base/file.h"
-#include "weft/serve/model_folder.h"
+#include "weft/pretrained/model_source.h"
 
 namespace weft::app {
 namespace {
