@@ -40,8 +40,16 @@ int usable_cores() {
   return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
+// A rank's share of the machine; where the launcher has bound each rank to cores, all of those.
+static int threads_of_a_rank(const Recipe& recipe) {
+  const int cores = usable_cores();
+  if (!launched_by_mpi()) return std::max(1, cores / recipe.mesh.size());
+  const bool is_bound = cores < int(std::thread::hardware_concurrency());
+  return is_bound ? cores : std::max(1, cores / mpi_ranks_here());
+}
+
 RunReport train(Recipe recipe, RunOptions options) {
-  options.threads = std::max(1, usable_cores() / recipe.mesh.size());
+  options.threads = threads_of_a_rank(recipe);
   RunReport report;
   // Ranks that are threads share one data set; ranks that are processes each open what the first one has built.
   std::optional<Dataset> shared;
