@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "weft/comm/single/single.h"
 #include "weft/serve/generator.h"
-#include "weft/serve/model_folder.h"
 #include "weft/train/launch.h"
 
 namespace {
@@ -48,11 +48,17 @@ void run(const std::string& folder) {
   weft::Allocator memory;
   weft::Stream stream(team, memory);
   weft::Context context{weft::cpu_kernels(), stream};
-  const weft::LoadedModel loaded = weft::load_model(context, folder + "/run", weft::DType::f32);
-  weft::Generator generator(context, *loaded.model);
+  const std::unique_ptr<weft::ModelSource> source = weft::open_model(folder + "/run");
+  const std::unique_ptr<weft::Communicator> alone = weft::make_single_communicator();
+  const weft::Mesh mesh(*alone, {});
+  weft::ForwardModel model(context, mesh, source->config(), weft::DType::f32);
+  model.load(*source);
+  const std::unique_ptr<weft::Tokenizer> tokenizer = source->tokenizer();
+  weft::Generator generator(model);
   std::string written;
-  generator.generate(loaded.tokenizer->encode("the "), {.max_tokens = 60, .sampling = {}, .stop_token = {}},
-                     [&](int32_t token) { loaded.tokenizer->append_text(token, written); });
+  weft::StreamDecoder decoder(*tokenizer);
+  generator.generate(tokenizer->encode("the "), {.max_tokens = 60, .sampling = {}, .stop_token = {}},
+                     [&](int32_t token) { written += decoder.push(token); });
   fmt::print("the {}\n", written);
 }
 

@@ -1,19 +1,19 @@
 // weft generate: continues a prompt.
 #include <chrono>
+#include <optional>
 
 #include "command.h"
-#include "rank_resources.h"
+#include "forward_ranks.h"
 #include "weft/base/file.h"
 #include "weft/serve/generator.h"
-#include "weft/serve/model_folder.h"
 
 namespace weft::app {
 namespace {
 
 struct Options {
-  std::string model, prompt, prompt_file, dtype = "fp32";
+  ForwardOptions forward;
+  std::string prompt, prompt_file, ids;
   GenerateOptions generate;
-  int threads = 0;
   Output output;
 };
 
@@ -22,35 +22,75 @@ std::string read_prompt(const Options& o) {
   return o.prompt_file.empty() ? o.prompt : read_file(o.prompt_file, kMostBytes);
 }
 
-void generate(Options& o) {
-  check_sampling(o.generate.sampling);
-  if (o.generate.max_tokens < 0) throw UsageError("--max-tokens {}: write 0 or more", o.generate.max_tokens);
-  RankResources rank(o.threads);
-  const LoadedModel loaded = load_model(rank.context, o.model, parse_dtype(o.dtype));
-  const std::string prompt = read_prompt(o);
-  const std::vector<int32_t> ids = loaded.tokenizer->encode(prompt);
-  o.generate.stop_token = loaded.tokenizer->end_of_document();
+// What was asked and what came of it, as tokens and, where the model has a tokenizer, as text.
+class Transcript {
+ public:
+  // tokenizer: null when tokens are all there is.
+  Transcript(const Output& output, const Tokenizer* tokenizer, bool is_speaker)
+      : output_(output), tokenizer_(tokenizer), is_shown_(is_speaker && !output.is_json()) {
+    if (tokenizer_) decoder_.emplace(*tokenizer_);
+  }
 
-  StreamDecoder decoder(*loaded.tokenizer);
-  std::string text;
-  const auto emit = [&](const std::string& piece) {
-    text += piece;
-    if (o.output.is_json()) return;
+  void begin(const std::string& prompt) {
+    prompt_ = prompt;
+    show(prompt);
+  }
+  void add(int32_t token) {
+    ids_.push_back(token);
+    add_text(decoder_ ? decoder_->push(token) : fmt::format("{} ", token));
+  }
+  void end(size_t prompt_tokens, double seconds) {
+    if (decoder_) add_text(decoder_->finish());
+    show("\n");
+    nlohmann::json json{{"ids", ids_},
+                        {"prompt_tokens", prompt_tokens},
+                        {"generated_tokens", ids_.size()},
+                        {"tokens_per_s", seconds > 0 ? double(ids_.size()) / seconds : 0}};
+    if (tokenizer_) json["prompt"] = prompt_, json["text"] = text_;
+    output_.json(json);
+  }
+
+ private:
+  void add_text(const std::string& piece) {
+    text_ += piece;
+    show(piece);
+  }
+  void show(const std::string& piece) const {
+    if (!is_shown_) return;
     fmt::print("{}", piece);
     std::fflush(stdout);
-  };
-  if (!o.output.is_json()) fmt::print("{}", prompt);
+  }
+
+  const Output& output_;
+  const Tokenizer* tokenizer_;
+  bool is_shown_;
+  std::optional<StreamDecoder> decoder_;
+  std::string prompt_, text_;
+  std::vector<int32_t> ids_;
+};
+
+void generate_on_rank(const Options& o, ForwardModel& model, const ModelSource& source) {
+  const bool has_ids = !o.ids.empty();
+  const std::unique_ptr<Tokenizer> tokenizer = has_ids ? nullptr : source.tokenizer();
+  const std::string prompt = read_prompt(o);
+  const std::vector<int32_t> ids =
+      has_ids ? parse_ids(o.ids, "--ids", model.config().vocab) : tokenizer->encode(prompt);
+  GenerateOptions options = o.generate;
+  if (tokenizer) options.stop_token = tokenizer->end_of_document();
+  Transcript transcript(o.output, tokenizer.get(), model.is_speaker());
+  transcript.begin(prompt);
   const auto begin = std::chrono::steady_clock::now();
-  Generator generator(rank.context, *loaded.model);
-  const int64_t made = generator.generate(ids, o.generate, [&](int32_t token) { emit(decoder.push(token)); });
-  emit(decoder.finish());
+  Generator generator(model);
+  generator.generate(ids, options, [&](int32_t token) { transcript.add(token); });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (!o.output.is_json()) fmt::print("\n");
-  o.output.json({{"prompt", prompt},
-                 {"text", text},
-                 {"prompt_tokens", ids.size()},
-                 {"generated_tokens", made},
-                 {"tokens_per_s", seconds > 0 ? double(made) / seconds : 0}});
+  if (model.is_speaker()) transcript.end(ids.size(), seconds);
+}
+
+void generate(const Options& o) {
+  check_sampling(o.generate.sampling);
+  if (o.generate.max_tokens < 0) throw UsageError("--max-tokens {}: write 0 or more", o.generate.max_tokens);
+  run_forward(o.forward,
+              [&](ForwardModel& model, const ModelSource& source) { generate_on_rank(o, model, source); });
 }
 
 }  // namespace
@@ -58,9 +98,12 @@ void generate(Options& o) {
 void add_generate(CLI::App& program) {
   const auto o = std::make_shared<Options>();
   CLI::App* c = program.add_subcommand("generate", "Continue a prompt");
-  c->add_option("MODEL", o->model, "A weft checkpoint or run folder")->required();
+  o->forward.add_to(*c);
   auto* prompt = c->add_option("--prompt", o->prompt, "The text to continue");
-  c->add_option("--prompt-file", o->prompt_file, "A file with the text to continue")->excludes(prompt);
+  auto* file = c->add_option("--prompt-file", o->prompt_file, "A file with the text to continue")->excludes(prompt);
+  c->add_option("--ids", o->ids, "The tokens to continue, as in 1,2,3; tokens are printed")
+      ->excludes(prompt)
+      ->excludes(file);
   c->add_option("--max-tokens", o->generate.max_tokens, "How many tokens to make at most")->capture_default_str();
   c->add_option("--temperature", o->generate.sampling.temperature, "0 always takes the most likely token")
       ->capture_default_str();
@@ -68,8 +111,6 @@ void add_generate(CLI::App& program) {
   c->add_option("--top-p", o->generate.sampling.top_p, "Choose among the tokens that together reach p; 1: all");
   c->add_option("--min-p", o->generate.sampling.min_p, "Leave out tokens less likely than this share of the best");
   c->add_option("--seed", o->generate.sampling.seed, "The same seed makes the same text")->capture_default_str();
-  c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
-  c->add_option("--threads", o->threads, "Cores to use; 0: all");
   o->output.add_option(*c);
   c->footer("Example: weft generate runs/cpp --prompt 'template <class T>' --max-tokens 200 --temperature 0.7");
   c->callback([o] { generate(*o); });

@@ -8,7 +8,7 @@
 #include "weft/data/token_file.h"
 #include "weft/formats/safetensors.h"
 #include "weft/models/model_json.h"
-#include "weft/serve/model_folder.h"
+#include "weft/pretrained/model_source.h"
 #include "weft/train/memory_estimate.h"
 #include "weft/train/recipe.h"
 #include "weft/train/trace_ops.h"

@@ -1,16 +1,18 @@
-// weft tokenize: text on standard input to tokens on standard output.
+// weft tokenize: text on standard input to tokens on standard output, and back.
 #include <unistd.h>
+
+#include <charconv>
 
 #include "command.h"
 #include "weft/base/file.h"
-#include "weft/serve/model_folder.h"
+#include "weft/pretrained/model_source.h"
 
 namespace weft::app {
 namespace {
 
 struct Options {
   std::string model;
-  bool wants_ids = false;
+  bool wants_ids = false, decodes = false, is_plain = false, adds_special = false;
   Output output;
 };
 
@@ -25,28 +27,70 @@ std::string read_standard_input() {
   return text;
 }
 
-void tokenize(const Options& o) {
-  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(o.model);
-  const std::vector<int32_t> ids = tokenizer->encode(read_standard_input());
-  o.output.json({{"ids", ids}, {"num_tokens", ids.size()}, {"tokenizer", tokenizer->name()}});
+// Ids with anything but digits between them: what --ids prints, or a list of JSON.
+std::vector<int32_t> parse_ids(std::string_view text, int32_t vocab_size) {
+  std::vector<int32_t> ids;
+  while (!text.empty()) {
+    const size_t skipped = std::min(text.find_first_not_of(" \t\r\n,[]"), text.size());
+    text.remove_prefix(skipped);
+    if (text.empty()) break;
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+    if (error != std::errc() || id < 0 || id >= vocab_size)
+      throw UsageError("\"{}\" is not an id from 0 to {}: give ids with spaces or commas between them",
+                       text.substr(0, std::min<size_t>(text.find_first_of(" \t\r\n,]"), 20)), vocab_size - 1);
+    ids.push_back(id);
+    text.remove_prefix(size_t(end - text.data()));
+  }
+  return ids;
+}
+
+void print_decoded(const Options& o, const Tokenizer& tokenizer) {
+  const std::vector<int32_t> ids = parse_ids(read_standard_input(), tokenizer.vocab_size());
+  const std::string text = tokenizer.decode(ids, !o.is_plain);
+  if (o.output.is_json()) return o.output.json({{"text", text}, {"num_tokens", ids.size()}, {"tokenizer", tokenizer.name()}});
+  fmt::print("{}", text);
+}
+
+void print_encoded(const Options& o, const Tokenizer& tokenizer) {
+  const std::vector<int32_t> ids =
+      tokenizer.encode(read_standard_input(), {.add_special = o.adds_special, .parse_special = !o.is_plain});
+  o.output.json({{"ids", ids}, {"num_tokens", ids.size()}, {"tokenizer", tokenizer.name()}});
   if (o.output.is_json()) return;
   if (o.wants_ids) return o.output.text(fmt::format("{}", fmt::join(ids, " ")));
   for (const int32_t id : ids) {
-    const std::string text = nlohmann::json(tokenizer->decode(std::vector<int32_t>{id}))
+    const std::string text = nlohmann::json(tokenizer.spelling(id))
                                  .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     o.output.text(fmt::format("{:>8}  {}", id, text));
   }
+}
+
+void tokenize(const Options& o) {
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(o.model);
+  if (o.decodes)
+    print_decoded(o, *tokenizer);
+  else
+    print_encoded(o, *tokenizer);
 }
 
 }  // namespace
 
 void add_tokenize(CLI::App& program) {
   const auto o = std::make_shared<Options>();
-  CLI::App* c = program.add_subcommand("tokenize", "Text on standard input to token ids");
-  c->add_option("MODEL_OR_TOKENIZER", o->model, "A model or checkpoint folder, tokenizer.json, or byte")->required();
-  c->add_flag("--ids", o->wants_ids, "Only the ids, on one line");
+  CLI::App* c = program.add_subcommand("tokenize", "Text on standard input to token ids, and back");
+  c->add_option("MODEL_OR_TOKENIZER", o->model,
+                "A model or checkpoint folder, a tokenizer (tokenizer.json, SentencePiece .model, NAME.tiktoken, "
+                "encoder.json with vocab.bpe), or byte")
+      ->required();
+  CLI::Option* ids = c->add_flag("--ids", o->wants_ids, "Only the ids, on one line");
+  CLI::Option* special = c->add_flag("--add-special", o->adds_special,
+                                     "Also the tokens that the model expects around a text: its beginning, its end");
+  c->add_flag("--plain", o->is_plain,
+              "Control tokens written in the text, such as <|endoftext|>, are text like any other; with --decode, they "
+              "are left out");
+  c->add_flag("--decode", o->decodes, "Ids on standard input to text")->excludes(ids)->excludes(special);
   o->output.add_option(*c);
-  c->footer("Example: echo 'int main() {}' | weft tokenize runs/cpp --ids");
+  c->footer("Example: echo 'int main() {}' | weft tokenize runs/cpp --ids | weft tokenize runs/cpp --decode");
   c->callback([o] { tokenize(*o); });
 }
 

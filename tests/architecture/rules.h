@@ -41,8 +41,9 @@ inline const std::map<std::string, std::vector<std::string>, std::less<>>& folde
       {"optim", {"parallel"}},
       {"data", {"text"}},
       {"checkpoint", {"formats", "nn"}},
-      {"train", {"models", "optim", "data", "checkpoint"}},
-      {"serve", {"models", "text", "checkpoint"}},
+      {"pretrained", {"models", "formats", "text", "checkpoint"}},
+      {"train", {"optim", "data", "pretrained"}},
+      {"serve", {"pretrained"}},
       {"plan", {"models", "parallel"}},
   };
   return table;
@@ -83,6 +84,8 @@ inline const std::vector<GuardedHeader>& guarded_headers() {
       {"mpi.h", {"src/weft/comm/mpi/"}, "take a Communicator"},
       {"hwy/", simd, "call the Kernels table"},
       {"CLI/", {"apps/"}, "keep command lines in apps/weft"},
+      {"unicode/", {"src/weft/text/unicode.cpp"}, "call weft/text/unicode.h"},
+      {"pcre2.h", {"src/weft/text/regex.cpp"}, "use Regex of weft/text/regex.h"},
       {"regex", {}, "std::regex overflows the stack on long input"},
       {"iostream", {}, "print with fmt"},
   };

@@ -95,6 +95,42 @@ TEST(WatchdogTest, DoesNotWaitForASenderThatHasLeft) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(5000));
 }
 
+// A rank that is only slow beats its pulse; whoever waits for it, and whoever waits for those, goes on waiting.
+TEST(WatchdogTest, WaitsForWhoeverShowsSignsOfLife) {
+  const std::string message = message_of(
+      3,
+      [](Communicator& c, Allocator& allocator) {
+        const Tensor x = allocator.zeros(DType::f32, {16});
+        if (c.rank() == 0) {
+          for (int beat = 0; beat < 20; ++beat) {
+            std::this_thread::sleep_for(milliseconds(30));
+            c.pulse()->fetch_add(1);
+          }
+          c.send(x, 1, 0);
+        } else if (c.rank() == 1) {
+          c.recv(x, 0, 0);
+          c.send(x, 2, 0);
+        } else {
+          c.recv(x, 1, 0);
+        }
+        c.barrier();
+      },
+      milliseconds(150));
+  EXPECT_EQ(message, "no error");
+}
+
+TEST(WatchdogTest, APatientRankWaitsWithoutALimit) {
+  const std::string message = message_of(
+      2,
+      [](Communicator& c, Allocator&) {
+        const Patience patience(c);
+        if (c.rank() == 1) dawdle();
+        c.barrier();
+      },
+      milliseconds(50));
+  EXPECT_EQ(message, "no error");
+}
+
 TEST(WatchdogTest, NamesAStartedCollectiveUnderWay) {
   const std::string message = message_of(2, [](Communicator& c, Allocator& allocator) {
     const Tensor x = allocator.zeros(DType::f32, {1024});

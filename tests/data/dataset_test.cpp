@@ -20,7 +20,7 @@ std::string text_of(const Dataset& dataset, const TokenPart& part) {
     if (id == dataset.tokenizer->end_of_document()) {
       text += '|';
     } else {
-      dataset.tokenizer->append_text(id, text);
+      text += dataset.tokenizer->spelling(id);
     }
   }
   return text;

@@ -1,6 +1,7 @@
 // Prefill and decode give what the training forward gives; sampling keeps its promises.
 #include "weft/serve/generator.h"
 #include "support/rank.h"
+#include "weft/comm/single/single.h"
 
 namespace weft {
 namespace {
@@ -34,17 +35,18 @@ INSTANTIATE_TEST_SUITE_P(Families, GeneratorTest, testing::Values("gpt2", "llama
 
 TEST_P(GeneratorTest, DecodeEqualsTheFullForward) {
   TestRank rank(cpu_kernels(), 2);
-  Decoder model(config_of(GetParam()));
-  model.allocate(rank.context, DType::f32);
-  model.initialize(rank.context, 11);
+  const auto alone = make_single_communicator();
+  const Mesh mesh(*alone, {});
+  ForwardModel model(rank.context, mesh, config_of(GetParam()), DType::f32);
+  model.part().initialize(rank.context, 11);
   std::vector<int32_t> tokens{5, 7, 11, 2, 30};
   std::vector<int32_t> got;
-  Generator generator(rank.context, model);
+  Generator generator(model);
   generator.generate(tokens, {.max_tokens = 15, .sampling = {.temperature = 0}, .stop_token = {}},
                      [&](int32_t token) { got.push_back(token); });
   std::vector<int32_t> want;
   for (int i = 0; i < 15; ++i) {
-    want.push_back(greedy_by_forward(rank.context, model, tokens));
+    want.push_back(greedy_by_forward(rank.context, model.part(), tokens));
     tokens.push_back(want.back());
   }
   EXPECT_EQ(got, want);
@@ -52,10 +54,11 @@ TEST_P(GeneratorTest, DecodeEqualsTheFullForward) {
 
 TEST_P(GeneratorTest, GoesOnPastTheContext) {
   TestRank rank(cpu_kernels());
-  Decoder model(config_of(GetParam()));
-  model.allocate(rank.context, DType::f32);
-  model.initialize(rank.context, 11);
-  Generator generator(rank.context, model);
+  const auto alone = make_single_communicator();
+  const Mesh mesh(*alone, {});
+  ForwardModel model(rank.context, mesh, config_of(GetParam()), DType::f32);
+  model.part().initialize(rank.context, 11);
+  Generator generator(model);
   int64_t made = 0;
   const std::vector<int32_t> prompt{1, 2, 3};
   EXPECT_EQ(generator.generate(prompt, {.max_tokens = 100, .sampling = {.temperature = 1}, .stop_token = {}},

@@ -72,7 +72,7 @@ TEST_P(RoundTrip, CutsWherePiecesEncodeAlike) {
     for (size_t at = 0; at < all.size(); at += step) {
       held += all.substr(at, step);
       const size_t length = tokenizer->cut(held);
-      tokenizer->encode(held.substr(0, length), ids);
+      tokenizer->encode(held.substr(0, length), {}, ids);
       held.erase(0, length);
     }
     EXPECT_EQ(held, "");
@@ -115,7 +115,7 @@ TEST(CharTokenizer, NamesWhatItCannotEncode) {
   } cases[] = {{"abé", "U+00E9 'é'", 2}, {"\n", "U+000A ", 0}, {"ab\xFF", "0xFF", 2}, {"a\xE2\x82", "0xE2", 1}};
   for (const auto& [text, what, offset] : cases) {
     try {
-      tokenizer.encode(text, ids);
+      tokenizer.encode(text, {}, ids);
       ADD_FAILURE() << text;
     } catch (const EncodeError& error) {
       EXPECT_EQ(error.offset(), offset);

@@ -30,6 +30,10 @@ struct OneRank {
     trainer.emplace(rank.context, *world, recipe, batches);
   }
   LossScaler& scaler() { return trainer->loss_scaler(); }
+  void save(CheckpointStore& store, const Tokenizer& tokenizer) {
+    SavedRun saved(*trainer, recipe, tokenizer);
+    save_now(saved, *trainer, store);
+  }
   std::vector<std::vector<float>> weights() {
     TrainedRun now;
     add_tensors(recipe, *trainer, now);
@@ -131,7 +135,7 @@ TEST_P(Fp16Test, GoesOnFromACheckpointBitwise) {
   whole.scaler().restore(0x1p24, 0);
   for (int i = 0; i < 6; ++i) whole.trainer->step();
   CheckpointStore store(folder.path());
-  SavedRun(*whole.trainer, whole.recipe, tokenizer).save(store, 0);
+  whole.save(store, tokenizer);
   SavedRun(*resumed.trainer, resumed.recipe, tokenizer).load(*store.newest_valid().checkpoint);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(whole.trainer->step().loss, resumed.trainer->step().loss);
   EXPECT_EQ(resumed.scaler().scale(), whole.scaler().scale());
@@ -146,7 +150,7 @@ TEST(Fp16CheckpointTest, KeepsTheScale) {
   CheckpointStore store(folder.path());
   OneRank fp16("llama", Precision::fp16), bf16("llama", Precision::bf16);
   fp16.scaler().restore(0x1p12, 17);
-  SavedRun(*fp16.trainer, fp16.recipe, tokenizer).save(store, 0);
+  fp16.save(store, tokenizer);
   OneRank resumed("llama", Precision::fp16);
   SavedRun(*resumed.trainer, resumed.recipe, tokenizer).load(*store.newest_valid().checkpoint);
   EXPECT_EQ(resumed.scaler().scale(), 0x1p12);
@@ -154,7 +158,7 @@ TEST(Fp16CheckpointTest, KeepsTheScale) {
   SavedRun(*bf16.trainer, bf16.recipe, tokenizer).load(*store.newest_valid().checkpoint);
   EXPECT_EQ(bf16.scaler().scale(), 1) << "bf16 needs no scale";
   bf16.trainer->set_next_step(1);
-  SavedRun(*bf16.trainer, bf16.recipe, tokenizer).save(store, 0);
+  bf16.save(store, tokenizer);
   OneRank begun("llama", Precision::fp16);
   SavedRun(*begun.trainer, begun.recipe, tokenizer).load(*store.newest_valid().checkpoint);
   EXPECT_EQ(begun.scaler().scale(), 65536) << "the run before it had none";

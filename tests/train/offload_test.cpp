@@ -224,7 +224,8 @@ TEST(OffloadCheckpointTest, AreThoseOfANearRun) {
         TestRank rank(cpu_kernels());
         Trainer trainer(rank.context, world, before, batches);
         trainer.step(), trainer.step();
-        SavedRun(trainer, before, tokenizer).save(store, 2);
+        SavedRun saved(trainer, before, tokenizer);
+        save_now(saved, trainer, store);
         world.barrier();
       }
       TestRank rank(cpu_kernels());

@@ -134,7 +134,8 @@ Resumed resume(const Recipe& recipe, const Recipe& other) {
     Trainer trainer(rank.context, world, recipe, batches);
     for (int i = 0; i < 3; ++i) trainer.step();
     CheckpointStore store(folder.path());
-    SavedRun(trainer, recipe, tokenizer).save(store, 0);
+    SavedRun saved(trainer, recipe, tokenizer);
+    save_now(saved, trainer, store);
     go_on(recipe, trainer, world, r.whole);
   });
   run_ranks(other.mesh.size(), [&](Communicator& world) {

@@ -3,6 +3,8 @@
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/parallel/data/near.h"
+#include "weft/train/checkpoint_saver.h"
+#include "weft/train/saved_run.h"
 #include "weft/train/trainer.h"
 #include "weft/train/verify.h"
 
@@ -38,6 +40,13 @@ inline void overwrite(Trainer& trainer, const std::string& name, float value) {
         o.master.data<float>()[piece.offset] = value;
         trainer.optimizer().masters_changed();
       }
+}
+
+// Saves and waits until it is done. Collective.
+inline std::string save_now(SavedRun& saved, const Trainer& trainer, CheckpointStore& store) {
+  CheckpointSaver saver(trainer.mesh().world(), store);
+  saver.start(saved.take(0));
+  return saver.finish();
 }
 
 // The run of a recipe whose ranks are threads.

@@ -1,6 +1,7 @@
 // Context: what an op needs to run on one rank: kernels, the stream they run on, memory, and the tape, if one
 // listens.
 #pragma once
+#include <atomic>
 #include <string_view>
 
 #include "weft/kernels/kernels.h"
@@ -26,6 +27,7 @@ struct Context {
   Tape* tape = nullptr;  // null: nothing is recorded, as in evaluation and serving
   OpObserver* observer = nullptr;
   SavedInputs* saved_inputs = nullptr;  // where recomputed functions leave their inputs; null: in the tape
+  std::atomic<uint64_t>* pulse = nullptr;  // counts the ops, where somebody watches that this rank is alive
 
   Tensor empty(DType dtype, Shape shape) { return stream.allocator().empty(dtype, shape); }
   Tensor empty_like(const Tensor& x) { return empty(x.dtype(), x.shape()); }
@@ -38,6 +40,7 @@ class ObservedOp {
  public:
   ObservedOp(Context& context, std::string_view op, OpObserver::Phase phase)
       : observer_(context.observer), op_(op), phase_(phase) {
+    if (context.pulse) context.pulse->fetch_add(1, std::memory_order_relaxed);
     if (observer_) observer_->begin(op_, phase_);
   }
   ~ObservedOp() {

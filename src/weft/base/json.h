@@ -63,6 +63,7 @@ class JsonView {
 
   const nlohmann::json& raw() const { return *value_; }
   const std::string& path() const { return path_; }  // "" for the outermost value
+  const std::string& source() const;                 // of the document
 
  private:
   friend class JsonDocument;

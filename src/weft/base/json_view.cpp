@@ -34,6 +34,8 @@ bool JsonView::is_string() const { return value_->is_string(); }
 bool JsonView::is_number() const { return value_->is_number(); }
 bool JsonView::is_bool() const { return value_->is_boolean(); }
 
+const std::string& JsonView::source() const { return document_->source(); }
+
 void JsonView::wrong_type(std::string_view expected) const {
   throw Error("{}: {} must be {}, but it is {}", document_->source(), path_.empty() ? "the outermost value" : path_,
               expected, excerpt(*value_));

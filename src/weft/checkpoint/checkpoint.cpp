@@ -66,6 +66,12 @@ CheckpointReport inspect(FileSystem& fs, const std::string& path, Checkpoint::Ch
 
 }  // namespace
 
+std::vector<std::string> problems_of(const ManifestFile& file, const std::string& folder, FileSystem& fs) {
+  std::vector<std::string> problems;
+  verify_file(fs, folder, file, Checkpoint::Check::all_bytes, problems);
+  return problems;
+}
+
 std::string CheckpointReport::to_text() const {
   std::string text = fmt::format("checkpoint {}\n", path);
   if (manifest) {

@@ -34,6 +34,9 @@ struct CheckpointReport {
 // Reads every byte of the checkpoint and compares. Never throws because of what it finds.
 CheckpointReport verify_checkpoint(const std::string& path, FileSystem& fs = FileSystem::real());
 
+// What is wrong with one file of a checkpoint; empty when every byte agrees with its digest.
+std::vector<std::string> problems_of(const ManifestFile& file, const std::string& folder, FileSystem& fs);
+
 // A tensor as it lies in the file.
 struct StoredTensor {
   DType dtype = DType::f32;

@@ -59,8 +59,9 @@ class CheckpointWriter {
   friend class CheckpointStore;
   CheckpointWriter(CheckpointStore& store, int64_t step, bool owns_folder);
   void record(ManifestFile file);
+  void record_own(ManifestFile file);
+  [[noreturn]] void refuse(const std::string& problem) const;
   std::string path_of(const std::string& name);
-  void verify() const;
   void publish();
 
   CheckpointStore* store_;
@@ -72,7 +73,7 @@ class CheckpointWriter {
 
 struct CheckpointOptions {
   int keep = 3;                                 // the newest so many; at least 1
-  bool verify_after_write = true;               // read every byte back before the checkpoint becomes visible
+  bool verify_after_write = true;               // read every file back once it is written
   std::function<void(const std::string&)> log;  // told of what was rejected, cleaned or could not be cleaned
 };
 

@@ -81,12 +81,25 @@ void CheckpointWriter::record(ManifestFile file) {
   files_.push_back(std::move(file));
 }
 
+// A file that this rank has written.
+void CheckpointWriter::record_own(ManifestFile file) {
+  if (store_->options_.verify_after_write) {
+    const std::vector<std::string> problems = problems_of(file, folder_, store_->fs_);
+    if (!problems.empty()) refuse(problems.front());
+  }
+  record(std::move(file));
+}
+
+void CheckpointWriter::refuse(const std::string& problem) const {
+  throw Error("checkpoint {} was not saved: what was read back is not what was written: {}", folder_, problem);
+}
+
 void CheckpointWriter::add_file(const std::string& name, Bytes content) {
   std::vector<ManifestPiece> plan;
   plan_pieces(kWholeFile, content.size(), plan);
   CheckpointTensorFile file(store_->fs_, path_of(name), std::move(plan));
   file.write(content);
-  record(file.finish());
+  record_own(file.finish());
 }
 
 void CheckpointWriter::add_tensors(const std::string& name, const std::vector<SafetensorsInfo>& tensors,
@@ -99,7 +112,7 @@ void CheckpointWriter::add_tensors(const std::string& name, const std::vector<Sa
   CheckpointTensorFile file(store_->fs_, path_of(name), std::move(plan));
   file.write(bytes_of(header));
   fill(file);
-  record(file.finish());
+  record_own(file.finish());
 }
 
 void CheckpointWriter::add_tensors(const std::string& name, std::span<const NamedTensor> tensors) {
@@ -117,13 +130,6 @@ void CheckpointWriter::add_tensors(const std::string& name, std::span<const Name
 
 void CheckpointWriter::adopt(std::string_view records) {
   for (ManifestFile& file : parse_manifest_files(records, "another rank's list of files")) record(std::move(file));
-}
-
-void CheckpointWriter::verify() const {
-  const CheckpointReport report = verify_checkpoint(folder_, store_->fs_);
-  if (report.is_valid()) return;
-  throw Error("checkpoint {} was not saved: what was read back is not what was written: {}", folder_,
-              report.problems.front());
 }
 
 // The partial folder takes the name of the finished one. A checkpoint of the same step steps aside first; until it is
@@ -150,13 +156,15 @@ std::string CheckpointWriter::commit() {
   check(owns_folder_, "only the writer of begin() commits, and once");
   FileSystem& fs = store_->fs_;
   const std::string manifest = to_json_text(Manifest{.step = step_, .files = files_});
-  OutputFile file(fs, join_path(folder_, kManifestName));
+  const std::string path = join_path(folder_, kManifestName);
+  OutputFile file(fs, path);
   file.reserve(manifest.size());
   file.write(weft::bytes_of(manifest));
   file.sync();
   file.close();
   sync_folder(fs, folder_);
-  if (store_->options_.verify_after_write) verify();
+  if (store_->options_.verify_after_write && read_file(path, manifest.size(), fs) != manifest)
+    refuse(std::string(kManifestName));
   publish();
   store_->prune(step_);
   return store_->path_of(step_);

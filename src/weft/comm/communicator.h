@@ -40,7 +40,8 @@ using CommObserver = std::function<void(const CommEvent&)>;  // called on the th
 // When a rank fails, `abort` wakes every other rank out of whatever it waits in with AbortedError. A collective whose
 // kind, size or dtype differs between ranks is an Error that names both sides, never a hang. A collective that some
 // rank does not join within CommOptions::timeout is an Error that names the missing ranks and where they were last
-// seen: ranks of one machine note their calls and their place for each other. After such an Error the group is
+// seen: ranks of one machine note their calls and their place for each other, and the time counts from the last
+// thing that any of them did (comm/watch.h). After such an Error the group is
 // broken: every later collective throws. Tensors that do not fit are refused before anything moves.
 //
 // A communicator belongs to one thread. Blocking collectives that follow started ones are run behind them, in order;
@@ -89,6 +90,13 @@ class Communicator {
   // the rank, whichever of its groups is told. Takes some 20 ns. `step` is shown as it is; -1: none.
   void set_place(std::string_view what, int64_t step) noexcept {
     if (own_progress_) own_progress_->set_place(what, step);
+  }
+
+  // Counts this rank's signs of life, for whatever works long between two calls; null where nobody waits.
+  std::atomic<uint64_t>* pulse() noexcept { return own_progress_ ? &own_progress_->pulse() : nullptr; }
+  // A patient rank waits for others without a limit, in any group.
+  void set_patient(bool is_patient) noexcept {
+    if (own_progress_) own_progress_->set_patient(is_patient);
   }
 
   // Ends the whole job: every other rank's current or next call on any group throws AbortedError with `why`.
@@ -148,6 +156,18 @@ class Communicator {
   std::atomic<int64_t> calls_{0}, bytes_sent_{0};
   std::atomic<double> seconds_{0}, exposed_seconds_{0};
   std::unique_ptr<CommQueue> queue_;  // made by the first start_*
+};
+
+// Where all ranks of a job do together what may take some of them long, such as writing files.
+class Patience {
+ public:
+  explicit Patience(Communicator& world) : world_(world) { world_.set_patient(true); }
+  ~Patience() { world_.set_patient(false); }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+
+ private:
+  Communicator& world_;
 };
 
 }  // namespace weft

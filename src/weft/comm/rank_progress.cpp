@@ -22,6 +22,7 @@ void RankProgress::set_place(std::string_view what, int64_t step) noexcept {
   place.step_plus_one = step + 1;
   copy_text(place.text, what);
   place_.write(place);
+  pulse_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void RankProgress::enter(const Collective& call, std::string_view label, bool is_started) noexcept {
@@ -33,6 +34,7 @@ void RankProgress::enter(const Collective& call, std::string_view label, bool is
   Calls& calls = is_started ? started_ : own_;
   calls.is_done.store(false, std::memory_order_relaxed);
   calls.last.write(note);
+  pulse_.fetch_add(1, std::memory_order_relaxed);
 }
 
 bool RankProgress::is_inside(const Collective& call, std::string_view label) const {

@@ -65,6 +65,14 @@ class alignas(64) RankProgress {
   void leave(bool is_started) noexcept { (is_started ? started_ : own_).is_done.store(true); }
   bool is_inside(const Collective& call, std::string_view label) const;
 
+  // Counts what the rank does: its calls, its places, and whatever else beats it, such as ops. Who waits looks at it.
+  std::atomic<uint64_t>& pulse() noexcept { return pulse_; }
+  const std::atomic<uint64_t>& pulse() const noexcept { return pulse_; }
+
+  // A patient rank waits for others without a limit.
+  void set_patient(bool is_patient) noexcept { is_patient_.store(is_patient); }
+  bool is_patient() const { return is_patient_.load(); }
+
   void set_left() noexcept { has_left_.store(true); }
   bool has_left() const { return has_left_.load(); }
 
@@ -94,7 +102,8 @@ class alignas(64) RankProgress {
   static std::string describe(const Call& call);
 
   std::atomic<int32_t> world_rank_;
-  std::atomic<bool> has_left_;
+  std::atomic<bool> has_left_, is_patient_;
+  std::atomic<uint64_t> pulse_;
   Note<Place> place_;
   Calls own_, started_;
 };

@@ -8,6 +8,7 @@
 #include "weft/data/token_file_writer.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/text/char_tokenizer.h"
+#include "weft/text/tokenizer_files.h"
 #include "weft/text/utf8.h"
 
 namespace weft {
@@ -15,7 +16,6 @@ namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20;
 constexpr size_t kSniffedBytes = 4096;  // a NUL in these marks a binary file
-constexpr uint64_t kMaxTokenizerBytes = 64 << 20;
 
 // Bytes read so far, for the progress callback.
 struct Meter {
@@ -74,11 +74,13 @@ void build(FileSystem& fs, const TextFiles& sources, const Tokenizer& tokenizer,
   int64_t skipped = 0;
   for (const TextFile& source : sources.files) {
     writer.begin_document();
+    bool continues = false;
     const bool is_text = read_pieces(
         fs, source, meter, [&](std::string_view text) { return tokenizer.cut(text); },
         [&](std::string_view text) {
           ids.clear();
-          tokenizer.encode(text, ids);
+          tokenizer.encode(text, {.continues = continues}, ids);
+          continues = true;
           writer.append(ids);
         });
     skipped += is_text ? 0 : 1;
@@ -104,10 +106,10 @@ std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& fs, const std::strin
   if (which == "byte") return std::make_shared<ByteTokenizer>();
   if (!exists(fs, which))
     throw UsageError(
-        "data.tokenizer = \"{}\": there is no such file; write \"byte\", \"char\" or the path of a tokenizer's JSON "
-        "file",
+        "data.tokenizer = \"{}\": there is no such file; write \"byte\", \"char\" or the path of a tokenizer's "
+        "file or folder",
         which);
-  return parse_tokenizer(read_file(which, kMaxTokenizerBytes, fs), which);
+  return open_tokenizer(fs, which);
 }
 
 struct TrainTokens {
@@ -125,8 +127,9 @@ TrainTokens open_token_file(FileSystem& fs, const std::string& path) {
 TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TokenizeProgress progress) {
   constexpr std::string_view key = "data.train";
   if (is_token_file(options.train)) return open_token_file(fs, options.train);
-  if (options.tokenizer != "char") {
-    std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(fs, options.tokenizer);
+  if (options.opened || options.tokenizer != "char") {
+    const std::shared_ptr<const Tokenizer> tokenizer =
+        options.opened ? options.opened : load_tokenizer(fs, options.tokenizer);
     return {open_tokens(fs, options.train, *tokenizer, options.cache_dir, key, progress), tokenizer};
   }
   const TextFiles sources = find_text_files(options.train, key);

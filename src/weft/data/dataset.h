@@ -17,8 +17,9 @@ struct DatasetOptions {
   std::string train;               // FILE, DIR, pattern, or a .tok file
   std::string valid;               // the same; empty: the last part of `train`
   double valid_fraction = 0.1;     // of the tokens of `train`, when `valid` is empty
-  std::string tokenizer = "byte";  // "byte", "char" or the path of a tokenizer's JSON
+  std::string tokenizer = "byte";  // "byte", "char" or what text/tokenizer_files.h opens
   std::string cache_dir;           // where token files are kept
+  std::shared_ptr<const Tokenizer> opened = nullptr;  // when set, counts instead of `tokenizer`
 };
 
 struct Dataset {

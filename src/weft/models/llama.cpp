@@ -19,30 +19,51 @@ ModelConfig shape(const Size& s, double rope_theta, bool is_tied) {
   return c;
 }
 
+ModelConfig named(const char* family, ModelConfig c) {
+  c.family = family;
+  return c;
+}
+
+ModelConfig qwen3() {
+  ModelConfig c;
+  c.qk_norm = true, c.norm_eps = 1e-6f, c.rope_theta = 1e6;
+  return c;
+}
+
 ModelConfig mixtral_8x7b() {
-  ModelConfig c = shape({32, 4096, 32, 8, 14336, 32000, 32768}, 1e6, false);
+  ModelConfig c = named("mixtral", shape({32, 4096, 32, 8, 14336, 32000, 32768}, 1e6, false));
   c.experts = 8, c.experts_per_token = 2, c.aux_loss = 0.02f;
   return c;
 }
 
 ModelConfig qwen3_30b_a3b() {
-  ModelConfig c = shape({48, 2048, 32, 4, 6144, 151936, 32768}, 1e6, false);
+  ModelConfig c = named("qwen3_moe", shape({48, 2048, 32, 4, 6144, 151936, 32768}, 1e6, false));
   c.head_dim = 128, c.qk_norm = true, c.norm_eps = 1e-6f;
   c.experts = 128, c.experts_per_token = 8, c.expert_ffn = 768, c.aux_loss = 0.001f;
   return c;
 }
 
+using Presets = std::vector<std::pair<std::string, ModelConfig>>;
+
+const Presets& llama_presets() {
+  static const Presets presets{{"llama-1b", shape({22, 2048, 32, 4, 5632, 32000, 2048}, 1e4, false)},
+                               {"llama-3.2-1b", shape({16, 2048, 32, 8, 8192, 128256, 8192}, 5e5, true)},
+                               {"llama-3-8b", shape({32, 4096, 32, 8, 14336, 128256, 8192}, 5e5, false)},
+                               {"llama-7b", shape({32, 4096, 32, 32, 11008, 32000, 2048}, 1e4, false)}};
+  return presets;
+}
+
 }  // namespace
 
-const Family& llama_family() {
-  static const Family family{ModelConfig{},
-                             {{"llama-1b", shape({22, 2048, 32, 4, 5632, 32000, 2048}, 1e4, false)},
-                              {"llama-3.2-1b", shape({16, 2048, 32, 8, 8192, 128256, 8192}, 5e5, true)},
-                              {"llama-3-8b", shape({32, 4096, 32, 8, 14336, 128256, 8192}, 5e5, false)},
-                              {"mixtral-8x7b", mixtral_8x7b()},
-                              {"qwen3-30b-a3b", qwen3_30b_a3b()},
-                              {"llama-7b", shape({32, 4096, 32, 32, 11008, 32000, 2048}, 1e4, false)}}};
-  return family;
+const std::vector<Family>& llama_families() {
+  static const std::vector<Family> families{
+      {ModelConfig{}, llama_presets()},
+      {named("mistral", ModelConfig{}), Presets{}},
+      {named("mixtral", ModelConfig{}), Presets{{"mixtral-8x7b", mixtral_8x7b()}}},
+      {named("qwen3", qwen3()), Presets{}},
+      {named("qwen3_moe", qwen3()), Presets{{"qwen3-30b-a3b", qwen3_30b_a3b()}}},
+  };
+  return families;
 }
 
 }  // namespace weft

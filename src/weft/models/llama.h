@@ -1,9 +1,12 @@
-// The Llama family: rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases; Qwen3 adds qk-norm.
+// The Llama family and its relatives: rotary positions, RMSNorm, SwiGLU, grouped-query attention.
 #pragma once
+#include <vector>
+
 #include "weft/models/family.h"
 
 namespace weft {
 
-const Family& llama_family();
+// Llama itself, then those that differ from it by some fields.
+const std::vector<Family>& llama_families();
 
 }  // namespace weft

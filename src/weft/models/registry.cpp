@@ -6,7 +6,11 @@
 namespace weft {
 namespace {
 
-std::vector<const Family*> families() { return {&gpt2_family(), &llama_family()}; }
+std::vector<const Family*> families() {
+  std::vector<const Family*> all{&gpt2_family()};
+  for (const Family& f : llama_families()) all.push_back(&f);
+  return all;
+}
 
 [[noreturn]] void refuse(const char* key, const std::string& name, const std::vector<std::string>& known) {
   throw UsageError("model.{} = \"{}\" is not known; did you mean \"{}\"? There are {}", key, name,

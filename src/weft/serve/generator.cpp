@@ -5,19 +5,15 @@
 
 namespace weft {
 
-std::span<const float> Generator::next_logits(std::span<const int32_t> tokens, KvCache& cache) {
+int32_t Generator::next(std::span<const int32_t> tokens, KvCache& cache, Sampler& sampler, uint64_t position) {
   positions_.resize(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) positions_[i] = int32_t(cache.length() + int64_t(i));
   const Pass pass{.ids = tokens.data(),
                   .num_tokens = int64_t(tokens.size()),
                   .attention = {.positions = positions_.data(), .cache = &cache}};
-  Brackets none;
-  Var hidden = model_.hidden(context_, pass, none);
-  hidden.value = hidden.value.slice_rows(pass.num_tokens - 1, 1);
-  const Tensor logits = model_.logits(hidden).value;
-  if (!logits_) logits_ = context_.empty(DType::f32, logits.shape());
-  context_.kernels.convert(context_.stream, logits_, logits);
-  return {logits_.data<float>(), size_t(logits_.numel())};
+  const Tensor logits = model_.logits(pass, pass.num_tokens - 1, 1);
+  const int32_t token = logits ? sampler.choose({logits.data<float>(), size_t(logits.numel())}, position) : 0;
+  return model_.share(token);
 }
 
 int64_t Generator::generate(std::span<const int32_t> prompt, const GenerateOptions& options,
@@ -28,7 +24,7 @@ int64_t Generator::generate(std::span<const int32_t> prompt, const GenerateOptio
     throw UsageError("the prompt has {} tokens and the model's context is {}: shorten the prompt", prompt.size(),
                      c.context);
   const int64_t capacity = std::min(c.context, int64_t(prompt.size()) + options.max_tokens);
-  KvCache cache(context_, model_.params().front()->value.dtype(), int(c.layers), capacity, c.kv_heads, c.head_dim);
+  KvCache cache(model_.context(), int(c.layers), capacity);
   Sampler sampler(options.sampling);
   std::vector<int32_t> seen(prompt.begin(), prompt.end());
   size_t first_new = 0;  // of `seen`: what the cache does not hold yet
@@ -38,8 +34,7 @@ int64_t Generator::generate(std::span<const int32_t> prompt, const GenerateOptio
       cache.clear();
       first_new = seen.size() - size_t(std::max<int64_t>(1, capacity / 2));
     }
-    const std::span<const float> logits = next_logits(std::span(seen).subspan(first_new), cache);
-    const int32_t token = sampler.choose(logits, uint64_t(seen.size()));
+    const int32_t token = next(std::span(seen).subspan(first_new), cache, sampler, uint64_t(seen.size()));
     if (token == options.stop_token) break;
     on_token(token);
     first_new = seen.size();

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "weft/base/function_ref.h"
-#include "weft/models/decoder.h"
+#include "weft/pretrained/forward_model.h"
 #include "weft/serve/sampler.h"
 
 namespace weft {
@@ -18,23 +18,21 @@ struct GenerateOptions {
 
 class Generator {
  public:
-  // The model must have its values; both outlive the generator.
-  Generator(Context& context, Decoder& model) : context_(context), model_(model) {}
+  // The model outlives the generator. Every rank of its mesh has one and makes the same calls.
+  explicit Generator(ForwardModel& model) : model_(model) {}
 
-  // Calls on_token for every new token. Stops after max_tokens or at stop_token. When the model's context is full it
+  // Calls on_token for every new token, on every rank. Stops after max_tokens or at stop_token. When the model's context is full it
   // goes on from the newer half of what it saw.
   // Returns how many tokens were made. Throws UsageError when the prompt is empty or fills the context.
   int64_t generate(std::span<const int32_t> prompt, const GenerateOptions& options,
                    FunctionRef<void(int32_t token)> on_token);
 
  private:
-  // Runs tokens behind the cache; the last one's logits.
-  std::span<const float> next_logits(std::span<const int32_t> tokens, KvCache& cache);
+  // Runs tokens behind the cache and chooses the one that follows.
+  int32_t next(std::span<const int32_t> tokens, KvCache& cache, Sampler& sampler, uint64_t position);
 
-  Context& context_;
-  Decoder& model_;
+  ForwardModel& model_;
   std::vector<int32_t> positions_;
-  Tensor logits_;  // [1, V] f32
 };
 
 }  // namespace weft

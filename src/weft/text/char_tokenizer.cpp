@@ -5,6 +5,7 @@
 
 #include <bit>
 
+#include "weft/text/spelling_decoder.h"
 #include "weft/text/utf8.h"
 
 namespace weft {
@@ -39,7 +40,7 @@ std::optional<int32_t> CharTokenizer::end_of_document() const {
   return int32_t(code_points_.size());
 }
 
-void CharTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) const {
+void CharTokenizer::encode(std::string_view text, const EncodeOptions&, std::vector<int32_t>& ids) const {
   const size_t start = ids.size();
   ids.resize(start + text.size());  // at least a byte a character; writing in place is twice as fast as push_back
   int32_t* out = ids.data() + start;
@@ -61,9 +62,22 @@ void CharTokenizer::encode(std::string_view text, std::vector<int32_t>& ids) con
   ids.resize(size_t(out - ids.data()));
 }
 
-void CharTokenizer::append_text(int32_t id, std::string& text) const {
-  check(id >= 0 && id < vocab_size(), "char tokenizer: id {} is outside the vocabulary of {}", id, vocab_size());
-  if (size_t(id) < code_points_.size()) append_utf8(code_points_[size_t(id)], text);
+std::unique_ptr<TokenDecoder> CharTokenizer::start_decoding(bool) const {
+  return std::make_unique<SpellingDecoder>(*this);
+}
+
+std::string CharTokenizer::spelling(int32_t id) const {
+  std::string text;
+  if (id >= 0 && size_t(id) < code_points_.size()) append_utf8(code_points_[size_t(id)], text);
+  return text;
+}
+
+std::optional<int32_t> CharTokenizer::find(std::string_view spelling) const {
+  if (spelling.empty()) return std::nullopt;
+  const Utf8CodePoint c = read_utf8(spelling);
+  const bool is_one = c.state == Utf8State::complete && c.length == spelling.size() && c.value < ids_.size();
+  if (!is_one || ids_[c.value] < 0) return std::nullopt;
+  return ids_[c.value];
 }
 
 size_t CharTokenizer::cut(std::string_view text) const { return whole_utf8_prefix(text); }

@@ -13,8 +13,11 @@ class CharTokenizer : public Tokenizer {
   std::string_view name() const override { return "char"; }
   int32_t vocab_size() const override { return int32_t(code_points_.size()) + (has_end_of_document_ ? 1 : 0); }
   std::optional<int32_t> end_of_document() const override;
-  void encode(std::string_view text, std::vector<int32_t>& ids) const override;
-  void append_text(int32_t id, std::string& text) const override;
+  void encode(std::string_view text, const EncodeOptions&, std::vector<int32_t>& ids) const override;
+  std::unique_ptr<TokenDecoder> start_decoding(bool keep_special) const override;
+  std::string spelling(int32_t id) const override;  // empty for the end of a document
+  std::optional<int32_t> find(std::string_view spelling) const override;
+  bool is_special(int32_t id) const override { return id == end_of_document(); }
   size_t cut(std::string_view text) const override;
   std::string to_json() const override;
 

@@ -12,15 +12,17 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 }  // namespace
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   std::vector<int32_t> ids;
-  encode(text, ids);
+  encode(text, options, ids);
   return ids;
 }
 
-std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool keep_special) const {
   std::string text;
-  for (const int32_t id : ids) append_text(id, text);
+  const std::unique_ptr<TokenDecoder> decoder = start_decoding(keep_special);
+  for (const int32_t id : ids) decoder->push(id, text);
+  decoder->finish(text);
   return text;
 }
 
@@ -29,8 +31,7 @@ uint64_t Tokenizer::fingerprint() const {
   return XXH3_64bits(json.data(), json.size());
 }
 
-std::string StreamDecoder::push(int32_t id) {
-  tokenizer_->append_text(id, held_);
+std::string StreamDecoder::take_complete() {
   std::string out;
   size_t offset = 0;
   while (offset < held_.size()) {
@@ -44,10 +45,17 @@ std::string StreamDecoder::push(int32_t id) {
   return out;
 }
 
+std::string StreamDecoder::push(int32_t id) {
+  decoder_->push(id, held_);
+  return take_complete();
+}
+
 std::string StreamDecoder::finish() {
-  const bool has_held = !held_.empty();
+  decoder_->finish(held_);
+  std::string out = take_complete();
+  if (!held_.empty()) out += kReplacement;
   held_.clear();
-  return std::string(has_held ? kReplacement : "");
+  return out;
 }
 
 }  // namespace weft

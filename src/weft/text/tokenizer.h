@@ -29,45 +29,71 @@ class EncodeError : public Error {
   size_t offset_;
 };
 
+// Without any of these a text is data: every character of it is text, and nothing is put around it.
+struct EncodeOptions {
+  bool add_special = false;    // also the tokens that the model expects around a text: its beginning, its end, ...
+  bool parse_special = false;  // control tokens written in the text, such as <|im_end|>, become those tokens
+  bool continues = false;      // the text goes on where cut() divided a longer one
+};
+
+// Undoes a tokenizer, one token after the other; belongs to one thread, and the tokenizer must outlive it.
+class TokenDecoder {
+ public:
+  virtual ~TokenDecoder() = default;
+  // Appends the bytes that are certain now: a piece of a code point, perhaps, or nothing yet.
+  virtual void push(int32_t id, std::string& text) = 0;
+  virtual void finish(std::string& text) = 0;  // appends what waited for more
+};
+
 // Immutable and safe to share among threads.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  virtual std::string_view name() const = 0;
-  virtual int32_t vocab_size() const = 0;
-  // The token between two documents, which no text encodes to.
+  virtual std::string_view name() const = 0;      // its kind: "bpe", "char", ...
+  virtual int32_t vocab_size() const = 0;         // the largest id + 1
+  // The tokens that stand before and behind a document. Plain text encodes to neither.
+  virtual std::optional<int32_t> begin_of_document() const { return std::nullopt; }
   virtual std::optional<int32_t> end_of_document() const = 0;
 
   // Appends the ids of `text`; throws EncodeError and leaves `ids` as it was.
-  virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
-  // Appends the bytes of one token (a piece of a code point, perhaps): nothing for the end of a document.
-  virtual void append_text(int32_t id, std::string& text) const = 0;
+  virtual void encode(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const = 0;
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // How many leading bytes of `text` encode the same whatever follows: where a long text may be cut.
+  // keep_special: control tokens appear as they are spelled; otherwise they give nothing.
+  virtual std::unique_ptr<TokenDecoder> start_decoding(bool keep_special = false) const = 0;
+  std::string decode(std::span<const int32_t> ids, bool keep_special = false) const;  // bytes, even if not UTF-8
+
+  // A token as the vocabulary spells it, and back; empty for an id without a token.
+  virtual std::string spelling(int32_t id) const = 0;
+  virtual std::optional<int32_t> find(std::string_view spelling) const = 0;
+  virtual bool is_special(int32_t id) const = 0;  // a control token
+
+  // How many leading bytes of `text` may be encoded now and the rest, with `continues`, later, whatever follows; the
+  // ids are those of the whole. 0: nothing yet.
   virtual size_t cut(std::string_view text) const = 0;
 
   // All that `parse_tokenizer` needs to build this tokenizer again; equal tokenizers give equal texts.
   virtual std::string to_json() const = 0;
-
-  std::vector<int32_t> encode(std::string_view text) const;
-  std::string decode(std::span<const int32_t> ids) const;  // the bytes as they are, even if not UTF-8
-  uint64_t fingerprint() const;                            // XXH3 of to_json()
+  uint64_t fingerprint() const;  // XXH3 of to_json()
 };
 
-// From to_json()'s text; `origin` is the file or checkpoint that errors name.
+// From to_json()'s text, or that of a Hugging Face tokenizer.json; `origin` is the file or checkpoint that errors name.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json, std::string_view origin);
 
 // Decodes a token at a time into valid UTF-8: a code point split among tokens is held back until it is complete, and
 // bytes that are not UTF-8 become U+FFFD. The tokenizer must outlive it.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool keep_special = false)
+      : decoder_(tokenizer.start_decoding(keep_special)) {}
   std::string push(int32_t id);  // what became complete, often one character
-  std::string finish();          // what was held back, as U+FFFD
+  std::string finish();          // what was held back
 
  private:
-  const Tokenizer* tokenizer_;
+  std::string take_complete();
+
+  std::unique_ptr<TokenDecoder> decoder_;
   std::string held_;
 };
 

@@ -2,6 +2,10 @@
 #include "weft/base/json.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/text/char_tokenizer.h"
+#include "weft/text/limits.h"
+#include "weft/text/readers/hf_tokenizer.h"
+#include "weft/text/readers/sentencepiece.h"
+#include "weft/text/readers/tiktoken.h"
 #include "weft/text/tokenizer.h"
 
 namespace weft {
@@ -21,22 +25,34 @@ std::unique_ptr<Tokenizer> parse_char(const JsonView& json, std::string_view ori
   return std::make_unique<CharTokenizer>(std::move(code_points), json.at("end_of_document").boolean());
 }
 
+std::unique_ptr<Tokenizer> parse_byte(const JsonView&, std::string_view) { return std::make_unique<ByteTokenizer>(); }
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_view origin) {
-  const JsonDocument document = JsonDocument::parse(text, std::string(origin));
+  const JsonDocument document =
+      JsonDocument::parse(text, std::string(origin), {.max_bytes = 2 * kMostTokenizerFileBytes});
   const JsonView json = document.root();
+  if (json.is_object() && json.has("model")) return read_hf_tokenizer(text, origin);
   const std::string type = json.is_object() && json["type"].is_string() ? json["type"].string() : "";
-  if (type != "byte" && type != "char")
-    throw Error(
-        "{}: this is not a tokenizer that weft wrote: its \"type\" is \"{}\", and \"byte\" or \"char\" was "
-        "expected",
-        origin, type);
-  if (json.at("version").integer() != 1)
-    throw Error("{}: this tokenizer has version {}, and this program reads version 1; use a newer weft", origin,
-                json["version"].integer());
-  if (type == "byte") return std::make_unique<ByteTokenizer>();
-  return parse_char(json, origin);
+  using Parse = std::unique_ptr<Tokenizer> (*)(const JsonView&, std::string_view);
+  static constexpr std::pair<std::string_view, Parse> kTypes[] = {
+      {"byte", parse_byte},
+      {"char", parse_char},
+      {"huggingface", parse_hf_tokenizer},
+      {"sentencepiece", parse_sentencepiece_tokenizer},
+      {"tiktoken", parse_tiktoken_tokenizer}};
+  for (const auto& [name, parse] : kTypes) {
+    if (name != type) continue;
+    if (json.at("version").integer() != 1)
+      throw Error("{}: this tokenizer has version {}, and this program reads version 1; use a newer weft", origin,
+                  json["version"].integer());
+    return parse(json, origin);
+  }
+  throw Error(
+      "{}: this is neither a Hugging Face tokenizer.json (it has no \"model\") nor a tokenizer that weft wrote: its "
+      "\"type\" is \"{}\"",
+      origin, type);
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 namespace weft {
 namespace {
@@ -63,6 +64,46 @@ size_t whole_utf8_prefix(std::string_view text) {
     return read_utf8(tail).state == Utf8State::incomplete ? text.size() - back : text.size();
   }
   return text.size();
+}
+
+size_t valid_utf8_prefix(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    uint64_t eight;
+    if (at + sizeof eight <= text.size()) {  // ASCII, eight bytes at once
+      std::memcpy(&eight, text.data() + at, sizeof eight);
+      if ((eight & 0x8080808080808080u) == 0) {
+        at += sizeof eight;
+        continue;
+      }
+    }
+    const Utf8CodePoint c = read_utf8(text.substr(at));
+    if (c.state != Utf8State::complete) return at;
+    at += c.length;
+  }
+  return text.size();
+}
+
+std::string replace_invalid_utf8(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t valid = valid_utf8_prefix(text);
+    out += text.substr(0, valid);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    append_utf8(0xFFFD, out);
+    text.remove_prefix(read_utf8(text).length);
+  }
+  return out;
+}
+
+CodePoint first_code_point(std::string_view text) {
+  if (uint8_t(text[0]) < 0x80) return {char32_t(text[0]), 1};
+  const Utf8CodePoint c = read_utf8(text);
+  return c.state == Utf8State::complete ? CodePoint{c.value, c.length} : CodePoint{0xFFFD, 1};
+}
+
+size_t count_code_points(std::string_view text) {
+  return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xC0) != 0x80; }));
 }
 
 std::string describe_code_point(char32_t code_point) {

@@ -24,6 +24,21 @@ void append_utf8(char32_t code_point, std::string& text);
 // Bytes of `text` before an incomplete sequence at its end, so that a stream can be cut there.
 size_t whole_utf8_prefix(std::string_view text);
 
+// How many leading bytes of `text` are complete, valid code points.
+size_t valid_utf8_prefix(std::string_view text);
+
+// `text`, with U+FFFD for what is not UTF-8: one for each maximal subpart.
+std::string replace_invalid_utf8(std::string_view text);
+
+// The first code point of a text that is not empty; U+FFFD, a byte long, where it is not UTF-8.
+struct CodePoint {
+  char32_t value;
+  size_t length;
+};
+CodePoint first_code_point(std::string_view text);
+
+size_t count_code_points(std::string_view valid_text);
+
 // How people read a code point: "U+00E9 'é'", without the quotes for a control character.
 std::string describe_code_point(char32_t code_point);
 

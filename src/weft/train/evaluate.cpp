@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "weft/comm/single/single.h"
 #include "weft/train/pass_of.h"
 
 namespace weft {
@@ -31,15 +30,16 @@ EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOpt
   return {*loss / std::max(*num_targets, 1.0), int64_t(*num_targets)};
 }
 
-EvalResult evaluate(Context& context, Decoder& model, const TokenPart& part, const EvalOptions& options) {
-  const auto alone = make_single_communicator();
-  Brackets none;
+EvalResult evaluate(ForwardModel& model, const TokenPart& part, const EvalOptions& options) {
+  const Mesh& mesh = model.mesh();
   std::vector<AttentionSpan> spans;
-  return evaluate({.world = *alone}, part, options, [&](const Batch& batch) {
-    if (batch.num_targets == 0) return 0.0;
-    const Pass pass = pass_of(batch, 0, spans);
-    return double(*model.loss(context, pass, {}, batch.targets.data(), 0, none).value.data<float>());
-  });
+  return evaluate({.world = mesh.world(),
+                   .index = mesh.data_rank(),
+                   .count = mesh.shape().dp(),
+                   .counts_targets = model.has_result() && mesh.place().tp == 0},
+                  part, options, [&](const Batch& batch) {
+                    return model.loss(pass_of(batch, 0, spans), batch.targets.data());
+                  });
 }
 
 }  // namespace weft

@@ -3,7 +3,7 @@
 #include "weft/base/function_ref.h"
 #include "weft/comm/communicator.h"
 #include "weft/data/batches.h"
-#include "weft/models/decoder.h"
+#include "weft/pretrained/forward_model.h"
 
 namespace weft {
 
@@ -32,7 +32,7 @@ struct EvalRanks {
 EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOptions& options,
                     FunctionRef<double(const Batch&)> loss_sum);
 
-// The same on one rank.
-EvalResult evaluate(Context& context, Decoder& model, const TokenPart& part, const EvalOptions& options);
+// The same of a model that only runs forward, on the ranks of its mesh.
+EvalResult evaluate(ForwardModel& model, const TokenPart& part, const EvalOptions& options);
 
 }  // namespace weft

@@ -11,6 +11,7 @@
 
 #include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
+#include "weft/pretrained/tokenizer_path.h"
 #include "weft/train/progress.h"
 
 namespace weft {
@@ -19,12 +20,14 @@ Dataset open_data(const Recipe& recipe) {
   ProgressLine line(STDERR_FILENO);
   FileSystem& fs = FileSystem::real();
   make_folders(fs, recipe.data.cache_dir);
+  const bool is_gguf = recipe.data.tokenizer.ends_with(".gguf");  // which data/ knows nothing of
   return open_dataset(fs,
                       {.train = recipe.data.train,
                        .valid = recipe.data.valid,
                        .valid_fraction = recipe.data.valid_fraction,
                        .tokenizer = recipe.data.tokenizer,
-                       .cache_dir = recipe.data.cache_dir},
+                       .cache_dir = recipe.data.cache_dir,
+                       .opened = is_gguf ? open_tokenizer_path(fs, recipe.data.tokenizer, "data.tokenizer") : nullptr},
                       [&](int64_t done, int64_t total) {
                         const auto now = std::chrono::steady_clock::now().time_since_epoch();
                         line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());
@@ -52,9 +55,12 @@ RunReport train(Recipe recipe, RunOptions options) {
       if (world.rank() == 0) report = mine;
       return;
     }
-    if (world.rank() == 0) shared = open_data(recipe);
-    world.barrier();
-    if (world.rank() != 0) shared = open_data(recipe);
+    {
+      const Patience patience(world);
+      if (world.rank() == 0) shared = open_data(recipe);
+      world.barrier();
+      if (world.rank() != 0) shared = open_data(recipe);
+    }
     set_vocab(recipe, shared->tokenizer->vocab_size());
     report = run_rank(recipe, *shared, world, options);
   };

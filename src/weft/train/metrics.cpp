@@ -86,4 +86,12 @@ void MetricsFile::write_eval(int64_t step, double eval_loss) {
   end_line(line_, *file_);
 }
 
+void MetricsFile::write_checkpoint(int64_t step, double blocked_s, double seconds) {
+  line_.clear();
+  fmt::format_to(std::back_inserter(line_), "{}{}", kLineStart, step);
+  add_number(line_, "checkpoint_blocked_s", blocked_s);
+  add_number(line_, "checkpoint_s", seconds);
+  end_line(line_, *file_);
+}
+
 }  // namespace weft

@@ -34,6 +34,8 @@ class MetricsFile {
   // One write a line, so that a reader sees whole lines and a crash loses none.
   void write(const StepMetrics& metrics);
   void write_eval(int64_t step, double eval_loss);
+  // blocked_s: how long training stood still for it; seconds: until it could be loaded.
+  void write_checkpoint(int64_t step, double blocked_s, double seconds);
 
  private:
   fmt::memory_buffer line_;

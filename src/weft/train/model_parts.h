@@ -29,7 +29,4 @@ class ModelParts {
   int shared_group_ = -1;
 };
 
-// The layers of each stage.
-std::vector<DecoderPart> decoder_parts(const Recipe& recipe, const PipelineShape& shape);
-
 }  // namespace weft

@@ -40,8 +40,6 @@ void check_experts(Toml& toml, const ModelConfig& c, const MeshShape& mesh) {
   if (mesh.shard * mesh.cp % mesh.ep != 0)
     toml.reject("mesh.ep",
                 fmt::format("it must divide the {} ranks of mesh.dp / mesh.hsdp x mesh.cp", mesh.shard * mesh.cp));
-  if (mesh.cp > 1 && c.capacity_factor > 0)
-    toml.reject("model.capacity_factor", "a row's tokens are on several ranks with mesh.cp: leave one of them out");
 }
 
 ModelConfig read_model(Toml& toml, int64_t seq_len) {
@@ -244,6 +242,7 @@ Recipe read_recipe(Toml& toml) {
   r.checkpoint.dir = toml.get<std::string>("checkpoint.dir", r.log.dir + "/checkpoints");
   r.checkpoint.every = toml.integer("checkpoint.every", 0, 0, kMost);
   r.checkpoint.keep = toml.integer("checkpoint.keep", 3, 0, kMost);
+  r.checkpoint.is_async = toml.get("checkpoint.async", true);
   r.checkpoint.resume = toml.get<std::string>("checkpoint.resume", "auto");
   r.data.cache_dir = toml.get<std::string>("data.cache_dir", r.log.dir + "/data");
   toml.reject_unknown();

@@ -54,7 +54,7 @@ struct MeshConfig {
   OffloadConfig offload;
   int virtual_stages = 1;        // per rank of a pipeline
   std::string layers_per_stage;  // "6,6,5,5"; empty: placed so that the slowest stage is as fast as can be
-  int64_t timeout_s = 600;       // how long a rank waits for the others: longer than a checkpoint or the tokens take
+  int64_t timeout_s = 30;        // how long a rank waits for others that show no sign of life
   int size() const { return shape.size(); }
 };
 
@@ -62,7 +62,8 @@ struct CheckpointConfig {
   std::string dir;     // empty: none are written
   int64_t every = 0;   // 0: only at the end
   int64_t keep = 3;    // 0: all
-  std::string resume;  // "auto": the newest valid one, if any; "none"; or a checkpoint folder
+  bool is_async = true;  // training goes on while the files are written
+  std::string resume;    // "auto": the newest valid one, if any; "none"; or a checkpoint folder
 };
 
 struct LogConfig {

@@ -10,6 +10,7 @@
 
 #include "weft/data/batches.h"
 #include "weft/kernels/cpu/peak.h"
+#include "weft/train/checkpoint_saver.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/metrics.h"
 #include "weft/train/progress.h"
@@ -66,6 +67,9 @@ class Reporter {
     }
     progress_.note(fmt::format("step {}: validation loss {:.4f}", step, loss));
   }
+  void checkpoint(int64_t step, double blocked_s, double seconds) {
+    metrics_.write_checkpoint(step, blocked_s, seconds);
+  }
   void note(const std::string& text) { progress_.note(text); }
 
  private:
@@ -85,7 +89,7 @@ class Run {
         options_(options),
         team_(options.threads),
         stream_(team_, allocator_),
-        context_{cpu_kernels(), stream_},
+        context_{.kernels = cpu_kernels(), .stream = stream_, .pulse = world.pulse()},
         batches_(dataset.train, {.seq_len = int32_t(recipe.train.seq_len),
                                  .global_batch = int32_t(recipe.train.global_batch),
                                  .seed = recipe.train.seed,
@@ -101,11 +105,12 @@ class Run {
     world_.all_reduce(peak);
     peak_flops_ = *peak.data<double>();
     peaks_ = control_memory_.empty(DType::i64, {world.size(), kShared});
-    if (!recipe.checkpoint.dir.empty())
-      store_.emplace(recipe.checkpoint.dir,
-                     CheckpointOptions{.keep = recipe.checkpoint.keep > 0 ? int(recipe.checkpoint.keep) : INT32_MAX,
-                                       .verify_after_write = true,
-                                       .log = [this](const std::string& line) { note(line); }});
+    if (recipe.checkpoint.dir.empty()) return;
+    store_.emplace(recipe.checkpoint.dir,
+                   CheckpointOptions{.keep = recipe.checkpoint.keep > 0 ? int(recipe.checkpoint.keep) : INT32_MAX,
+                                     .verify_after_write = true,
+                                     .log = [this](const std::string& line) { note(line); }});
+    saver_.emplace(world, *store_);
   }
 
   RunReport run() {
@@ -119,6 +124,7 @@ class Run {
     while (trainer_.next_step() < recipe_.train.steps && !report_.was_interrupted) step();
     evaluate_if_due(true);
     save_if_due(true);
+    finish_save();
     report_.steps = trainer_.next_step();
     report_.seconds = seconds_now() - begin_s;
     report_.tokens_per_s = timed_s_ > 0 ? double(timed_tokens_) / timed_s_ : 0;
@@ -138,6 +144,7 @@ class Run {
   // Rank 0 chooses the checkpoint; all ranks load it.
   void resume() {
     if (!store_ || recipe_.checkpoint.resume == "none") return;
+    const Patience patience(world_);
     std::string path = recipe_.checkpoint.resume == "auto" ? "" : recipe_.checkpoint.resume;
     const Tensor chosen = control_memory_.empty(DType::i64, {1});
     *chosen.data<int64_t>() = -1;
@@ -198,23 +205,27 @@ class Run {
     return scaler.is_on() ? fmt::format(", and the loss scale is now {:g}", scaler.scale()) : "";
   }
 
-  // Every rank's peak memory, whether any rank was asked to stop, and the mean share of the step in which ranks
-  // waited for other stages of a pipeline.
+  // Every rank's peak memory, whether any rank was asked to stop, the mean share of the step in which ranks waited for
+  // other stages of a pipeline, and whether all have written their part of a checkpoint.
   void exchange(double waited_share) {
     const Tensor mine = peaks_.slice_rows(world_.rank(), 1);
     mine.data<int64_t>()[0] = allocator_.stats().peak_bytes;
     mine.data<int64_t>()[1] = options_.stop && options_.stop->load(std::memory_order_relaxed);
     constexpr double kParts = 1e9;
     mine.data<int64_t>()[2] = int64_t(waited_share * kParts);
+    mine.data<int64_t>()[3] = saver_ && saver_->is_written();
     world_.all_gather(peaks_, mine);
     peak_bytes_.resize(size_t(world_.size()));
     bubble_ = 0;
+    bool is_written = true;
     for (int r = 0; r < world_.size(); ++r) {
       const int64_t* const theirs = peaks_.data<int64_t>() + kShared * r;
       peak_bytes_[size_t(r)] = theirs[0];
       report_.was_interrupted |= theirs[1] != 0;
       bubble_ += double(theirs[2]) / kParts / world_.size();
+      is_written &= theirs[3] != 0;
     }
+    if (is_written) finish_save();
   }
 
   void evaluate_if_due(bool is_end) {
@@ -242,8 +253,21 @@ class Run {
     if (!store_ || step == saved_step_ || step == report_.first_step) return;
     if (!is_end && (every == 0 || step % every != 0)) return;
     saved_step_ = step;
-    report_.checkpoint = saved_.save(*store_, tokens_seen_);
-    world_.barrier();  // no rank goes on as if the step were safe before it is
+    finish_save();
+    save_begin_s_ = seconds_now();
+    const Patience patience(world_);
+    saver_->start(saved_.take(tokens_seen_));
+    blocked_s_ = seconds_now() - save_begin_s_;
+    if (!recipe_.checkpoint.is_async) finish_save();
+  }
+
+  void finish_save() {
+    if (!saver_ || !saver_->is_busy()) return;
+    const double begin_s = seconds_now();
+    report_.checkpoint = saver_->finish();
+    const double end_s = seconds_now();
+    blocked_s_ += end_s - begin_s;
+    if (reporter_) reporter_->checkpoint(saved_step_, blocked_s_, end_s - save_begin_s_);
   }
 
   bool trace_is_due(int64_t step) const {
@@ -279,11 +303,13 @@ class Run {
   Trainer trainer_;
   SavedRun saved_;
   std::optional<CheckpointStore> store_;
+  std::optional<CheckpointSaver> saver_;  // one with the other
+  double save_begin_s_ = 0, blocked_s_ = 0;
   std::optional<Reporter> reporter_;
   RunReport report_;
   double peak_flops_ = 1;
-  static constexpr int64_t kShared = 3;
-  Tensor peaks_;  // [ranks, kShared]: peak bytes, asked to stop, share of waiting
+  static constexpr int64_t kShared = 4;
+  Tensor peaks_;  // [ranks, kShared]: peak bytes, asked to stop, share of waiting, checkpoint written
   double bubble_ = 0;
   std::vector<int64_t> peak_bytes_;
   int64_t tokens_seen_ = 0, timed_tokens_ = 0;

@@ -6,6 +6,7 @@
 
 #include "weft/models/model_json.h"
 #include "weft/parallel/data/near.h"
+#include "weft/train/tensor_exchange.h"
 
 namespace weft {
 namespace {
@@ -66,23 +67,28 @@ void SavedRun::visit(const Entry& e, bool is_written, Optimizer::VisitState visi
       }
 }
 
-Tensor SavedRun::gather(const Entry& e) {
-  return whole_.gather(e.shape, [&](auto&& take) { visit(e, false, take); });
-}
-
-void SavedRun::write(CheckpointWriter* writer, const std::string& file, const std::vector<Entry>& entries) {
-  if (!writer) {
-    for (const Entry& e : entries) gather(e);
-    return;
-  }
-  std::vector<SafetensorsInfo> infos;
-  for (const Entry& e : entries) infos.push_back({e.name, DType::f32, e.shape});
-  writer->add_tensors(file, infos, [&](CheckpointTensorFile& out) {
-    for (const Entry& e : entries) {
-      const Tensor whole = gather(e);
-      out.write({static_cast<const std::byte*>(whole.raw()), whole.bytes()});
+// One file for each rank that writes tensors of the group, in the order of the tensors.
+void SavedRun::take_tensors(std::string_view group, const std::vector<Entry>& entries, RunSnapshot& snapshot) const {
+  Communicator& world = trainer_.mesh().world();
+  std::vector<uint64_t> bytes;
+  for (const Entry& e : entries) bytes.push_back(uint64_t(e.shape.numel()) * sizeof(float));
+  const std::vector<int> writers = spread(bytes, world.size());
+  RunSnapshot::File file{.name = world.size() == 1 ? fmt::format("{}.safetensors", group)
+                                                   : fmt::format("{}-{:05}.safetensors", group, world.rank()),
+                         .tensors = {}};
+  TensorExchange exchange(world);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& e = entries[i];
+    snapshot.all_bytes += bytes[i];
+    Tensor whole;
+    if (writers[i] == world.rank()) {
+      whole = snapshot.memory->empty(DType::f32, e.shape);
+      file.tensors.push_back({e.name, whole});
     }
-  });
+    exchange.add(writers[i], whole, e.shape.numel(), [&](auto&& take) { visit(e, false, take); });
+  }
+  exchange.finish();
+  if (!file.tensors.empty()) snapshot.tensor_files.push_back(std::move(file));
 }
 
 void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const std::vector<Entry>& entries) const {
@@ -103,34 +109,32 @@ void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const 
   }
 }
 
-std::string SavedRun::save(CheckpointStore& store, int64_t tokens_seen) {
+RunSnapshot SavedRun::take(int64_t tokens_seen) {
   const NearInTurn in_turn(trainer_.optimizer().owned());
-  const std::vector<Entry> w = weights(), states = optimizer_states();
-  if (trainer_.mesh().world().rank() != 0) {
-    write(nullptr, "", w);
-    write(nullptr, "", states);
-    return "";
-  }
-  uint64_t bytes = 0;
-  for (const auto* entries : {&w, &states})
-    for (const Entry& e : *entries) bytes += uint64_t(e.shape.numel()) * sizeof(float);
-  CheckpointWriter writer = store.begin(trainer_.next_step(), bytes);
-  write(&writer, "model.safetensors", w);
-  write(&writer, "optimizer.safetensors", states);
-  writer.add_file(std::string(kModelName), to_json(recipe_.model));
-  writer.add_file(std::string(kTokenizerName), tokenizer_.to_json());
-  writer.add_file(std::string(kRecipeName), recipe_.text);
+  RunSnapshot snapshot;
+  snapshot.step = trainer_.next_step();
+  take_tensors(kModelGroup, weights(), snapshot);
+  take_tensors(kOptimizerGroup, optimizer_states(), snapshot);
+  if (trainer_.mesh().world().rank() == 0) add_texts(tokens_seen, snapshot);
+  return snapshot;
+}
+
+void SavedRun::add_texts(int64_t tokens_seen, RunSnapshot& snapshot) const {
   const MeshShape& m = recipe_.mesh.shape;
-  writer.add_state({.step = trainer_.next_step(),
-                    .tokens = tokens_seen,
-                    .seed = recipe_.train.seed,
-                    .data_cursor = trainer_.next_step() * recipe_.train.global_batch,
-                    .loss_scale = trainer_.loss_scaler().is_on() ? trainer_.loss_scaler().scale() : 0,
-                    .loss_scale_good_steps = trainer_.loss_scaler().good_steps(),
-                    .config_hash = {},
-                    .world = {{"dp", m.dp()}, {"tp", m.tp}, {"pp", m.pp}, {"cp", m.cp}, {"ep", m.ep}},
-                    .extra = {{kUpdates, std::to_string(trainer_.optimizer().num_updates())}}});
-  return writer.commit();
+  const LossScaler& scaler = trainer_.loss_scaler();
+  const TrainingState state{.step = trainer_.next_step(),
+                            .tokens = tokens_seen,
+                            .seed = recipe_.train.seed,
+                            .data_cursor = trainer_.next_step() * recipe_.train.global_batch,
+                            .loss_scale = scaler.is_on() ? scaler.scale() : 0,
+                            .loss_scale_good_steps = scaler.good_steps(),
+                            .config_hash = {},
+                            .world = {{"dp", m.dp()}, {"tp", m.tp}, {"pp", m.pp}, {"cp", m.cp}, {"ep", m.ep}},
+                            .extra = {{kUpdates, std::to_string(trainer_.optimizer().num_updates())}}};
+  snapshot.texts = {{std::string(kModelName), to_json(recipe_.model)},
+                    {std::string(kTokenizerName), tokenizer_.to_json()},
+                    {std::string(kRecipeName), recipe_.text},
+                    {std::string(kStateName), to_json_text(state)}};
 }
 
 TrainingState SavedRun::load(const Checkpoint& checkpoint) {

@@ -2,6 +2,7 @@
 #pragma once
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/text/tokenizer.h"
+#include "weft/train/run_snapshot.h"
 #include "weft/train/trainer.h"
 #include "weft/train/whole_tensors.h"
 
@@ -12,8 +13,8 @@ class SavedRun {
  public:
   SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer);
 
-  // Collective: tensors are put together from all ranks, rank 0 writes. Returns the checkpoint's path on rank 0.
-  std::string save(CheckpointStore& store, int64_t tokens_seen);
+  // Collective: what a checkpoint of this moment holds, with the tensors spread evenly over the ranks.
+  RunSnapshot take(int64_t tokens_seen);
   // Throws Error naming the tensor or the setting in which the checkpoint and the recipe differ.
   TrainingState load(const Checkpoint& checkpoint);
 
@@ -26,10 +27,10 @@ class SavedRun {
   };
   // What this rank has of it.
   void visit(const Entry& entry, bool is_written, Optimizer::VisitState visit) const;
-  Tensor gather(const Entry& entry);
   std::vector<Entry> weights();
   std::vector<Entry> optimizer_states();
-  void write(CheckpointWriter* writer, const std::string& file, const std::vector<Entry>& entries);
+  void take_tensors(std::string_view group, const std::vector<Entry>& entries, RunSnapshot& snapshot) const;
+  void add_texts(int64_t tokens_seen, RunSnapshot& snapshot) const;
   void read(const Checkpoint& checkpoint, std::string_view group, const std::vector<Entry>& entries) const;
 
   Trainer& trainer_;

@@ -79,7 +79,7 @@ TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communic
   ThreadTeam team(threads);
   Allocator memory;
   Stream stream(team, memory);
-  Context context{cpu_kernels(), stream};
+  Context context{.kernels = cpu_kernels(), .stream = stream, .pulse = world.pulse()};
   Trainer trainer(context, world, recipe, batches);
   TrainedRun run;
   for (int i = 0; i < steps; ++i) {

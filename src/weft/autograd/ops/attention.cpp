@@ -5,22 +5,16 @@
 
 namespace weft {
 
-KvCache::KvCache(Context& context, DType dtype, int num_layers, int64_t capacity, int64_t kv_heads, int64_t head_dim)
-    : capacity_(capacity) {
-  for (int layer = 0; layer < num_layers; ++layer) {
-    keys_.push_back(context.empty(dtype, {capacity, kv_heads, head_dim}));
-    values_.push_back(context.empty(dtype, {capacity, kv_heads, head_dim}));
-  }
-}
-
 std::array<Tensor, 2> KvCache::append(int layer, const Tensor& k, const Tensor& v) {
   const int64_t rows = k.dim(0);
   check(length_ + rows <= capacity_, "the key/value cache holds {} tokens, {} are needed", capacity_, length_ + rows);
-  const auto store = [&](const Tensor& cache, const Tensor& x) {
+  const auto store = [&](Tensor& cache, const Tensor& x) {
+    if (!cache) cache = context_.empty(x.dtype(), {capacity_, x.dim(1), x.dim(2)});
     std::memcpy(cache.slice_rows(length_, rows).raw(), x.raw(), x.bytes());
     return cache.slice_rows(0, length_ + rows);
   };
-  return {store(keys_[size_t(layer)], k), store(values_[size_t(layer)], v)};
+  auto& [keys, values] = layers_[size_t(layer)];
+  return {store(keys, k), store(values, v)};
 }
 
 void KvCache::advance(int64_t num_tokens) { length_ += num_tokens; }

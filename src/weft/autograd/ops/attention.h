@@ -7,10 +7,12 @@
 
 namespace weft {
 
-// Keys and values of one sequence's past, layer by layer.
+// Keys and values of one sequence's past, layer by layer. A layer's memory is taken when it first appends: a rank has
+// some layers of a model, and some heads of each.
 class KvCache {
  public:
-  KvCache(Context&, DType, int num_layers, int64_t capacity, int64_t kv_heads, int64_t head_dim);
+  KvCache(Context& context, int num_layers, int64_t capacity)
+      : context_(context), layers_(size_t(num_layers)), capacity_(capacity) {}
 
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }
@@ -20,7 +22,8 @@ class KvCache {
   void clear() { length_ = 0; }
 
  private:
-  std::vector<Tensor> keys_, values_;  // [capacity, K, D] each
+  Context& context_;
+  std::vector<std::array<Tensor, 2>> layers_;  // keys and values, [capacity, K, D] each
   int64_t length_ = 0, capacity_ = 0;
 };
 

@@ -25,7 +25,7 @@ MpiCommunicator::MpiCommunicator(MpiJob& job, MPI_Comm comm, std::vector<int> me
       sorted_members_(members_),
       options_(options),
       wait_(
-          options.timeout, [this] { check_alive(); }, [this] { job_.make_progress(); },
+          [this] { return watch(); }, [this] { check_alive(); }, [this] { job_.make_progress(); },
           [this](const Collective& call) { return describe(call, this->label(), progress_of(rank_)); },
           [this](const Collective& call) { return whereabouts(call); }) {
   MPI_Comm_rank(comm_, &rank_);
@@ -38,7 +38,7 @@ MpiCommunicator::MpiCommunicator(MpiJob& job, MPI_Comm comm, std::vector<int> me
     if (window) {
       const auto first = std::ranges::lower_bound(window->members, members_.front()) - window->members.begin();
       const Board board(window->parts[size_t(first)], size(), kStageBytes);
-      team_.emplace(board, rank_, this->label(), options, job_.has_core_for_each(), static_cast<TeamHost&>(*this));
+      team_.emplace(board, rank_, this->label(), job_.has_core_for_each(), static_cast<TeamHost&>(*this));
       return;
     }
   }

@@ -34,6 +34,7 @@ class MpiCommunicator final : public Communicator, private TeamHost {
   std::byte* resolve(int rank, Location location) const override;
   void check_alive() const override;
   std::chrono::nanoseconds before_sleep() override { return job_.make_progress(); }
+  Watch watch() const override { return {options_.timeout, job_.progress(job_.rank()), job_.notes()}; }
   const RankProgress* progress_of(int rank) const override { return job_.progress(members_[size_t(rank)]); }
 
   MpiJob& job_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "weft/base/error.h"
@@ -26,10 +27,10 @@ constexpr int kMostAcquainted = 64;  // ranks that tell each other one by one wh
 
 }  // namespace
 
-MpiWait::MpiWait(std::chrono::nanoseconds timeout, std::function<void()> check_alive,
+MpiWait::MpiWait(std::function<Watch()> watch, std::function<void()> check_alive,
                  std::function<void()> make_progress, std::function<std::string(const Collective&)> what,
                  std::function<std::string(const Collective&)> whereabouts)
-    : timeout_(timeout),
+    : watch_(std::move(watch)),
       check_alive_(std::move(check_alive)),
       make_progress_(std::move(make_progress)),
       what_(std::move(what)),
@@ -38,14 +39,16 @@ MpiWait::MpiWait(std::chrono::nanoseconds timeout, std::function<void()> check_a
 void MpiWait::until(const Collective& call, FunctionRef<std::string()> complaint, FunctionRef<bool()> is_done) const {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
+  std::optional<Watch> watch;
   while (!is_done()) {
-    const auto waited = Clock::now() - begin;
-    if (waited < kPolling) continue;
+    const auto now = Clock::now();
+    if (now - begin < kPolling) continue;
+    if (!watch) watch.emplace(watch_());
     make_progress_();
     check_alive_();
-    if (waited >= timeout_)
+    if (watch->is_over(now))
       throw Error("{}: {} within {:.3g} s{}; every rank of a group must make the same calls", what_(call),
-                  complaint(), std::chrono::duration<double>(timeout_).count(), whereabouts_(call));
+                  complaint(), watch->seconds(), whereabouts_(call));
     usleep(kNapMicroseconds);
   }
 }

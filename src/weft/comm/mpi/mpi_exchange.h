@@ -9,6 +9,7 @@
 #include "weft/base/function_ref.h"
 #include "weft/comm/collective.h"
 #include "weft/comm/shared/post.h"
+#include "weft/comm/watch.h"
 
 namespace weft {
 
@@ -16,7 +17,7 @@ namespace weft {
 class MpiWait {
  public:
   // `what` names a call, `whereabouts` the ranks that it waits for, or nothing: "; rank 1 was last seen in ...".
-  MpiWait(std::chrono::nanoseconds timeout, std::function<void()> check_alive, std::function<void()> make_progress,
+  MpiWait(std::function<Watch()> watch, std::function<void()> check_alive, std::function<void()> make_progress,
           std::function<std::string(const Collective&)> what,
           std::function<std::string(const Collective&)> whereabouts);
 
@@ -24,7 +25,7 @@ class MpiWait {
   void until(const Collective& call, FunctionRef<std::string()> complaint, FunctionRef<bool()> is_done) const;
 
  private:
-  std::chrono::nanoseconds timeout_;
+  std::function<Watch()> watch_;
   std::function<void()> check_alive_, make_progress_;
   std::function<std::string(const Collective&)> what_, whereabouts_;
 };

@@ -62,6 +62,7 @@ class MpiJob final : public BufferOwner {
 
   // The notes of a rank of this machine; null for others, or where the system has refused the memory.
   RankProgress* progress(int world_rank) const { return progress_[size_t(world_rank)]; }
+  std::span<RankProgress* const> notes() const { return progress_; }  // of all ranks
 
   [[noreturn]] void abort(std::string_view why, int status) noexcept;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "weft/base/error.h"
 
@@ -18,13 +19,11 @@ void run_alone(const Collective& call) {
 
 }  // namespace
 
-SharedMemoryTeam::SharedMemoryTeam(Board board, int rank, std::string_view label, const CommOptions& options,
-                                   bool spins, TeamHost& host)
+SharedMemoryTeam::SharedMemoryTeam(Board board, int rank, std::string_view label, bool spins, TeamHost& host)
     : board_(board),
       rank_(rank),
       size_(board.size()),
       label_(label),
-      timeout_(options.timeout),
       spins_(spins),
       host_(host),
       ins_(size_t(size_)),
@@ -52,7 +51,7 @@ void SharedMemoryTeam::run_together(const Collective& call) {
   if (travels_in_board(call)) return run_in_board(call);
   if (!all_visible(call)) return run_staged(call);
   run_directly(call);
-  part();
+  part(call);
   if (rank_ == 0) board_.header().next_chunk.store(0, std::memory_order_relaxed);
 }
 
@@ -100,32 +99,38 @@ void SharedMemoryTeam::meet(const Collective& call) {
     arrivals.store((generation + 1) << 32);
     return board_.header().signal.raise();
   }
-  Signal::Clock::time_point deadline{};
+  std::optional<Watch> watch;
   wait_for_all(generation, [&] {
-    const auto now = Signal::Clock::now();
-    if (deadline == Signal::Clock::time_point{}) deadline = now + timeout_;
+    const auto now = Watch::Clock::now();
+    if (!watch) watch.emplace(host_.watch());
     try {
       host_.check_alive();
-      bool is_hopeless = now >= deadline;
+      bool is_hopeless = watch->is_over(now);
       for (int r = 0; r < size_; ++r)
         is_hopeless |= board_.seat(r).has_left.load() && board_.seat(r).round.load() < round_;
-      if (is_hopeless) fail_missing(call);
+      if (is_hopeless) fail_missing(call, watch->seconds());
     } catch (const Error&) {
       if (withdraw(generation)) throw;  // else the last rank came just now
     }
-    return std::min(host_.before_sleep(),
-                    std::max<std::chrono::nanoseconds>(deadline - now, std::chrono::microseconds(50)));
+    return std::min(host_.before_sleep(), watch->left(now));
   });
 }
 
-void SharedMemoryTeam::part() {
+void SharedMemoryTeam::part(const Collective& call) {
+  mine().parted.store(round_);
   std::atomic<uint64_t>& arrivals = board_.header().arrivals;
   const uint64_t before = arrivals.fetch_add(1), generation = before >> 32;
   if (uint32_t(before) + 1 == uint32_t(size_)) {
     arrivals.store((generation + 1) << 32);
     return board_.header().signal.raise();
   }
-  wait_for_all(generation, [&] { return host_.before_sleep(); });
+  std::optional<Watch> watch;
+  wait_for_all(generation, [&] {
+    const auto now = Watch::Clock::now();
+    if (!watch) watch.emplace(host_.watch());
+    if (watch->is_over(now)) fail_parting(call, watch->seconds());
+    return std::min(host_.before_sleep(), watch->left(now));
+  });
 }
 
 void SharedMemoryTeam::wait_for_all(uint64_t generation, FunctionRef<std::chrono::nanoseconds()> before_sleep) {
@@ -144,7 +149,15 @@ bool SharedMemoryTeam::withdraw(uint64_t generation) {
   return true;
 }
 
-void SharedMemoryTeam::fail_missing(const Collective& call) const {
+void SharedMemoryTeam::fail_parting(const Collective& call, double waited_s) const {
+  std::vector<std::string> stopped;
+  for (int r = 0; r < size_; ++r)
+    if (board_.seat(r).parted.load() < round_) stopped.push_back(describe_rank(r, host_.progress_of(r)));
+  throw Error("{}: {} came, and then stopped in the midst of it for {:.3g} s",
+              describe(call, label_, host_.progress_of(rank_)), fmt::join(stopped, ", "), waited_s);
+}
+
+void SharedMemoryTeam::fail_missing(const Collective& call, double waited_s) const {
   std::vector<int> missing;
   std::vector<std::string> places;
   bool has_left = false;
@@ -164,10 +177,9 @@ void SharedMemoryTeam::fail_missing(const Collective& call) const {
     missing.push_back(r);
     places.push_back(std::move(place));
   }
-  const double seconds = std::chrono::duration<double>(timeout_).count();
   throw Error("{}: rank{} {} did not come{}; {}; every rank of a group must make the same calls",
               describe(call, label_, host_.progress_of(rank_)), missing.size() == 1 ? "" : "s",
-              fmt::join(missing, ", "), has_left ? "" : fmt::format(" within {:.3g} s", seconds),
+              fmt::join(missing, ", "), has_left ? "" : fmt::format(" within {:.3g} s", waited_s),
               fmt::join(places, "; "));
 }
 

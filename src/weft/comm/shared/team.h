@@ -6,6 +6,7 @@
 #include "weft/comm/collective.h"
 #include "weft/comm/rank_progress.h"
 #include "weft/comm/shared/board.h"
+#include "weft/comm/watch.h"
 
 namespace weft {
 
@@ -15,6 +16,7 @@ class TeamHost {
   virtual Location locate(const std::byte* data, size_t bytes) const = 0;
   virtual std::byte* resolve(int rank, Location location) const = 0;  // valid on this rank
   virtual const RankProgress* progress_of(int rank) const = 0;        // null: not known
+  virtual Watch watch() const = 0;  // of a wait that begins now
   // Throws AbortedError when this rank should stop waiting.
   virtual void check_alive() const = 0;
   // Called before a wait goes to sleep; returns for how long it may.
@@ -29,8 +31,7 @@ class TeamHost {
 class SharedMemoryTeam {
  public:
   // `label` names the group in messages. `spins`: whether there is a core for every rank.
-  SharedMemoryTeam(Board board, int rank, std::string_view label, const CommOptions& options, bool spins,
-                   TeamHost& host);
+  SharedMemoryTeam(Board board, int rank, std::string_view label, bool spins, TeamHost& host);
   void run(const Collective& call);
   void leave();  // whoever still waits for this rank fails at once
 
@@ -45,11 +46,12 @@ class SharedMemoryTeam {
 
   // Waits for every rank. Until the last one arrives a rank may leave by an exception: nobody touches its tensors.
   void meet(const Collective& call);
-  // The second wait, when tensors are in use by others: does not end early.
-  void part();
+  // The second wait, when tensors are in use by others: ends early only when one of them has stopped for good.
+  void part(const Collective& call);
   bool withdraw(uint64_t generation);
   void wait_for_all(uint64_t generation, FunctionRef<std::chrono::nanoseconds()> before_sleep);
-  [[noreturn]] void fail_missing(const Collective& call) const;
+  [[noreturn]] void fail_missing(const Collective& call, double waited_s) const;
+  [[noreturn]] void fail_parting(const Collective& call, double waited_s) const;
 
   void run_in_board(const Collective& call);
   void run_directly(const Collective& call);
@@ -64,7 +66,6 @@ class SharedMemoryTeam {
   Board board_;
   int rank_, size_;
   std::string label_;
-  std::chrono::nanoseconds timeout_;
   bool spins_;
   TeamHost& host_;
   uint64_t round_ = 0;

@@ -17,7 +17,10 @@ bool has_core_for_each(int ranks) { return ranks <= int(std::thread::hardware_co
 }  // namespace
 
 ThreadsJob::ThreadsJob(int num_ranks, CommOptions options) : options_(options), progress_(size_t(num_ranks)) {
-  for (int rank = 0; rank < num_ranks; ++rank) progress(rank).set_rank(rank);
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    progress(rank).set_rank(rank);
+    notes_.push_back(&progress(rank));
+  }
 }
 
 void ThreadsJob::abort(std::string_view why) noexcept {
@@ -50,7 +53,7 @@ ThreadsCommunicator::ThreadsCommunicator(std::shared_ptr<ThreadsGroup> group, in
     : Communicator(group->label),
       group_(std::move(group)),
       rank_(rank),
-      team_(group_->board(), rank, group_->label, group_->job->options(), has_core_for_each(group_->size), *this) {
+      team_(group_->board(), rank, group_->label, has_core_for_each(group_->size), *this) {
   set_own_progress(&group_->job->progress(group_->members[size_t(rank)]));
 }
 
@@ -93,12 +96,12 @@ void ThreadsCommunicator::run(const Collective& call) {
 
 void ThreadsCommunicator::receive(const Collective& call) {
   check_alive();
-  const auto deadline = Signal::Clock::now() + group_->job->options().timeout;
+  Watch watch = this->watch();
   const RankProgress* const sender = progress_of(call.peer);
   bool was_gone = false;  // before the mailbox was last looked into
   group_->mailboxes[size_t(rank_)].take(rank_, call, [&] {
     check_alive();
-    if (was_gone || Signal::Clock::now() >= deadline) fail_receive(call, was_gone);
+    if (was_gone || watch.is_over(Watch::Clock::now())) fail_receive(call, was_gone);
     was_gone = sender->has_left();
     return was_gone ? std::chrono::nanoseconds(1) : before_sleep();
   });

@@ -19,10 +19,12 @@ class ThreadsJob {
   void abort(std::string_view why) noexcept;  // the first reason stays
   void check_alive() const;
   RankProgress& progress(int world_rank) { return progress_[size_t(world_rank)]; }
+  Watch watch(const RankProgress& own) const { return {options_.timeout, &own, notes_}; }
 
  private:
   CommOptions options_;
   std::vector<RankProgress> progress_;
+  std::vector<const RankProgress*> notes_;  // all of these
   std::atomic<bool> is_aborted_{false};
   mutable std::mutex mutex_;
   std::string why_;
@@ -70,6 +72,7 @@ class ThreadsCommunicator final : public Communicator, private TeamHost {
   void check_alive() const override;
   std::chrono::nanoseconds before_sleep() override;
   const RankProgress* progress_of(int rank) const override;
+  Watch watch() const override { return group_->job->watch(*progress_of(rank_)); }
 
   std::shared_ptr<ThreadsGroup> group_;
   int rank_;

@@ -72,7 +72,7 @@ Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
           .m = args.y.dim(0),
           .n = args.y.dim(1),
           .k = args.a.dim(args.transpose_a ? 0 : 1),
-          .tiles = kernels.tiles(kind, args.transpose_a),
+          .tiles = kernels.tiles(kind),
           .epilogue = kernels.epilogue(e.kind, e.f),
           .call = call,
           .stores_directly = e.kind == Epilogue::Kind::none && !e.bias && call.y.type == DType::f32,
@@ -121,14 +121,7 @@ class TileWorker {
                         .rows = rows_,
                         .k = k0,
                         .num_k = std::min(p_.plan.step_block * per_step, p_.k - k0)};
-    p_.kernels.pack_a(p_.kind, p_.args.transpose_a, from, to, p_.plan.a_stride);
-  }
-
-  // Rows of the next tile when `left` remain: two last tiles share evenly what one cannot hold well.
-  int next_rows(int64_t left) const {
-    const int most = p_.kernels.tile_rows;
-    if (left <= most) return int(left);
-    return left < most + most / 2 ? int((left + 1) / 2) : most;
+    p_.kernels.pack_a(p_.kind, p_.args.transpose_a, from, to, p_.kernels.tile_rows);
   }
 
   // Adds one step block of one panel to `sums` [rows, kPanelCols], or finishes y when it is the last.
@@ -137,10 +130,9 @@ class TileWorker {
     const int64_t step = block * plan.step_block;
     const int64_t cols = std::min<int64_t>(kPanelCols, p_.n - panel * kPanelCols);
     const int vector = p_.kernels.vector_cols;
-    const size_t a_row_bytes = size_t(p_.args.transpose_a ? 4 : 4 * plan.a_stride);
     TileCall call;
     call.steps = std::min(plan.step_block, plan.steps - step);
-    call.a_stride = plan.a_stride;
+    const int64_t words = call.steps * (p_.kind == DotKind::bf16_as_f32 ? 2 : 1);
     // While this block of the panel is multiplied, the next one comes closer, a part with each tile.
     const int64_t parts = ceil_div(rows_, p_.kernels.tile_rows) * ceil_div(cols, 2 * vector);
     const int64_t block_words = (plan.whole_a ? call.steps : plan.steps) * kPanelCols;
@@ -150,9 +142,10 @@ class TileWorker {
     for (int64_t col = 0; col < cols; col += 2 * vector) {
       const int vectors = cols - col > vector ? 2 : 1;
       call.b = packed_b_ + (((panel - first_panel_) * plan.steps + step) * kPanelCols + col) * 4;
+      int64_t tile = 0;
       for (int64_t row = 0; row < rows_; row += tile_rows_) {
-        tile_rows_ = next_rows(rows_ - row);
-        call.a = a + size_t(row) * a_row_bytes;
+        tile_rows_ = next_tile_rows(rows_ - row, p_.kernels.tile_rows);
+        call.a = a + tile_offset(row, tile++, words) * 4;
         call.ahead = next + part++ * call.ahead_bytes * call.steps;
         finish(call, block, row, panel * kPanelCols + col, int(std::min<int64_t>(cols - col, 2 * vector)), vectors,
                sums + row * kPanelCols + col);
@@ -229,7 +222,7 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
   if (p.m == 0 || p.n == 0) return;
   ThreadTeam& team = stream.team();
   check(team.size() <= kMaxWorkers, "matmul: a team has at most {} threads, not {}", kMaxWorkers, team.size());
-  p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, args.transpose_a, p.kernels.tile_rows, team.size());
+  p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, p.kernels.tile_rows, team.size());
 
   const int64_t panels = ceil_div(p.n, kPanelCols), panel_bytes = panel_words(p.type, p.k) * 4;
   int64_t chunk = panels;

@@ -17,17 +17,17 @@ constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 12 : 6;
 
 struct DotF32 {
   using A = float;
-  static constexpr int kPerStep = 1;  // of A
+  static constexpr int kPerStep = 1;  // of A, a row
 
-  template <int kRows, int kVecs, class At>
-  static HWY_INLINE void step(const float* b, At at, F32 (&acc)[kRows][kVecs]) {
+  template <int kRows, int kVecs>
+  static HWY_INLINE void step(const float* b, const float* a, F32 (&acc)[kRows][kVecs]) {
     const F32Tag d;
     F32 column[kVecs];
 #pragma GCC unroll 2
     for (int j = 0; j < kVecs; ++j) column[j] = hn::LoadU(d, b + size_t(j) * hn::Lanes(d));
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const F32 x = hn::Set(d, at(i, 0));
+      const F32 x = hn::Set(d, a[i]);
 #pragma GCC unroll 2
       for (int j = 0; j < kVecs; ++j) acc[i][j] = hn::MulAdd(x, column[j], acc[i][j]);
     }
@@ -38,15 +38,15 @@ struct DotBf16AsF32 {
   using A = float;
   static constexpr int kPerStep = 2;
 
-  template <int kRows, int kVecs, class At>
-  static HWY_INLINE void step(const float* b, At at, F32 (&acc)[kRows][kVecs]) {
-    half<0, kRows, kVecs>(b, at, acc);
-    half<1, kRows, kVecs>(b, at, acc);
+  template <int kRows, int kVecs>
+  static HWY_INLINE void step(const float* b, const float* a, F32 (&acc)[kRows][kVecs]) {
+    half<0, kRows, kVecs>(b, a, acc);
+    half<1, kRows, kVecs>(b, a + kRows, acc);
   }
 
  private:
-  template <int kHalf, int kRows, int kVecs, class At>
-  static HWY_INLINE void half(const float* b, At at, F32 (&acc)[kRows][kVecs]) {
+  template <int kHalf, int kRows, int kVecs>
+  static HWY_INLINE void half(const float* b, const float* a, F32 (&acc)[kRows][kVecs]) {
     const F32Tag d;
     const hn::RebindToUnsigned<F32Tag> d32;
     F32 column[kVecs];
@@ -57,7 +57,7 @@ struct DotBf16AsF32 {
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const F32 x = hn::Set(d, at(i, kHalf));
+      const F32 x = hn::Set(d, a[i]);
 #pragma GCC unroll 2
       for (int j = 0; j < kVecs; ++j) acc[i][j] = hn::MulAdd(x, column[j], acc[i][j]);
     }
@@ -71,15 +71,15 @@ struct DotBf16Pairs {
   using A = uint32_t;
   static constexpr int kPerStep = 1;
 
-  template <int kRows, int kVecs, class At>
-  static HWY_INLINE void step(const float* b, At at, F32 (&acc)[kRows][kVecs]) {
+  template <int kRows, int kVecs>
+  static HWY_INLINE void step(const float* b, const uint32_t* a, F32 (&acc)[kRows][kVecs]) {
     const hn::ScalableTag<uint32_t> d;
     hn::Vec<decltype(d)> column[kVecs];
 #pragma GCC unroll 2
     for (int j = 0; j < kVecs; ++j) column[j] = hn::BitCast(d, hn::LoadU(F32Tag(), b + size_t(j) * hn::Lanes(d)));
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const auto x = hn::Set(d, at(i, 0));
+      const auto x = hn::Set(d, a[i]);
 #pragma GCC unroll 2
       for (int j = 0; j < kVecs; ++j)
         asm("vdpbf16ps %2, %1, %0" : "+v"(acc[i][j].raw) : "v"(x.raw), "v"(column[j].raw));
@@ -88,15 +88,7 @@ struct DotBf16Pairs {
 };
 #endif
 
-// Element (row, k) of the packed block of a, from where the current step begins.
-template <class A, bool kTransposed>
-struct ElementOfA {
-  const A* a;
-  int64_t stride;
-  HWY_INLINE A operator()(int row, int k) const { return kTransposed ? a[k * stride + row] : a[row * stride + k]; }
-};
-
-template <class Dot, bool kTransposed, int kRows, int kVecs>
+template <class Dot, int kRows, int kVecs>
 HWY_INLINE void tile_body(const TileCall& call) {
   const F32Tag d;
   F32 acc[kRows][kVecs];
@@ -107,7 +99,6 @@ HWY_INLINE void tile_body(const TileCall& call) {
   }
   const auto* a = static_cast<const typename Dot::A*>(call.a);
   const auto* b = static_cast<const float*>(call.b);
-  const int64_t stride = call.a_stride;
   const std::byte* ahead = call.ahead;
   const int64_t ahead_bytes = call.ahead_bytes, steps = call.steps;
 #pragma GCC unroll 1
@@ -115,8 +106,8 @@ HWY_INLINE void tile_body(const TileCall& call) {
     __builtin_prefetch(ahead, 0, 2);
     __builtin_prefetch(ahead + 64, 0, 2);
     ahead += ahead_bytes;
-    Dot::template step<kRows, kVecs>(b, ElementOfA<typename Dot::A, kTransposed>{a, stride}, acc);
-    a += kTransposed ? Dot::kPerStep * stride : Dot::kPerStep;
+    Dot::template step<kRows, kVecs>(b, a, acc);
+    a += Dot::kPerStep * kRows;
     b += kPanelCols;
   }
   const float* add = call.add;
@@ -138,32 +129,28 @@ HWY_INLINE void tile_body(const TileCall& call) {
   }
 }
 
-template <class Dot, bool kTransposed, int kRows, int kVecs>
+template <class Dot, int kRows, int kVecs>
 void tile(const TileCall& call) {
-  tile_body<Dot, kTransposed, kRows, kVecs>(call);
+  tile_body<Dot, kRows, kVecs>(call);
 }
 
 struct TileTable {
   TileKernel kernels[kMaxTileRows * 2] = {};
 };
 
-template <class Dot, bool kTransposed, int... kIndex>
+template <class Dot, int... kIndex>
 constexpr TileTable make_table(std::integer_sequence<int, kIndex...>) {
-  return {{&tile<Dot, kTransposed, kIndex / 2 + 1, kIndex % 2 + 1>...}};
+  return {{&tile<Dot, kIndex / 2 + 1, kIndex % 2 + 1>...}};
 }
 
-template <class Dot, bool kTransposed>
-constexpr TileTable kTiles = make_table<Dot, kTransposed>(std::make_integer_sequence<int, 2 * kTileRows>());
+template <class Dot>
+constexpr TileTable kTiles = make_table<Dot>(std::make_integer_sequence<int, 2 * kTileRows>());
 
-const TileKernel* tiles(DotKind kind, bool transposed_a) {
+const TileKernel* tiles(DotKind kind) {
 #if HWY_TARGET == HWY_AVX3
-  if (kind == DotKind::bf16_pairs) {
-    return transposed_a ? kTiles<DotBf16Pairs, true>.kernels : kTiles<DotBf16Pairs, false>.kernels;
-  }
+  if (kind == DotKind::bf16_pairs) return kTiles<DotBf16Pairs>.kernels;
 #endif
-  if (kind != DotKind::bf16_as_f32)
-    return transposed_a ? kTiles<DotF32, true>.kernels : kTiles<DotF32, false>.kernels;
-  return transposed_a ? kTiles<DotBf16AsF32, true>.kernels : kTiles<DotBf16AsF32, false>.kernels;
+  return kind == DotKind::bf16_as_f32 ? kTiles<DotBf16AsF32>.kernels : kTiles<DotF32>.kernels;
 }
 
 constexpr MatmulKernels kKernels{.tile_rows = kTileRows,

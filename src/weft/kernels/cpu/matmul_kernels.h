@@ -15,6 +15,20 @@ namespace weft::cpu {
 inline constexpr int kPanelCols = 32;
 inline constexpr int kMaxTileRows = 12;
 
+// A block of a is packed tile by tile, [tile][word][rows of the tile], so that a tile reads one stream: at every step
+// the words of its rows, side by side. Words are f32, or bf16 pairs; those of a bf16 widened to f32 are two a step.
+// Behind each tile is room for what whole vectors write too much.
+inline constexpr int64_t kTilePad = 16;       // words
+inline constexpr int64_t kMostBlockRows = 96;  // of a that share a panel brought to L2
+
+// Rows of the next tile when `left` remain: two last tiles share evenly what one cannot hold well.
+inline int next_tile_rows(int64_t left, int most) {
+  if (left <= most) return int(left);
+  return left < most + most / 2 ? int((left + 1) / 2) : most;
+}
+// Where the tile at `row`, the `tile`-th, begins in a block of `words` a row.
+inline int64_t tile_offset(int64_t row, int64_t tile, int64_t words) { return row * words + tile * kTilePad; }
+
 // How operands are multiplied.
 enum class DotKind : uint8_t {
   f32,
@@ -26,8 +40,7 @@ enum class DotKind : uint8_t {
 // One tile: out = a b + add over `steps`. Rows and column vectors are fixed by the kernel.
 struct TileCall {
   int64_t steps = 0;
-  const void* a = nullptr;     // packed block of a at the tile's first row
-  int64_t a_stride = 0;        // elements of the packed type between rows, or between k when a is transposed
+  const void* a = nullptr;     // the tile's rows of the packed block of a
   const void* b = nullptr;     // panel at the first step and the tile's first column
   const float* add = nullptr;  // optional
   int64_t add_stride = 0;
@@ -66,11 +79,11 @@ struct MatmulKernels {
   int vector_cols = 0;  // columns of one vector; a tile has one or two
   DotKind bf16_kind = DotKind::bf16_as_f32;
 
-  // tiles(kind, transposed)[(rows - 1) * 2 + vectors - 1]
-  const TileKernel* (*tiles)(DotKind, bool transposed_a) = nullptr;
+  // tiles(kind)[(rows - 1) * 2 + vectors - 1]
+  const TileKernel* (*tiles)(DotKind) = nullptr;
   EpilogueKernel (*epilogue)(Epilogue::Kind, Activation) = nullptr;
-  // Packs a block of a: rows of `stride` elements, or (transposed) one row of `stride` per k or step.
-  void (*pack_a)(DotKind, bool transposed_a, const BlockOfA&, void* packed, int64_t stride) = nullptr;
+  // Packs a block of a for tiles of at most `tile_rows` rows.
+  void (*pack_a)(DotKind, bool transposed_a, const BlockOfA&, void* packed, int tile_rows) = nullptr;
   // Packs steps [step, step + num_steps) of one panel of b[K, N] (or b[N, K]) at `panel` columns * kPanelCols.
   void (*pack_panel)(DType, bool transpose_b, const void* b, int64_t k, int64_t n, int64_t panel, int64_t step,
                      int64_t num_steps, void* packed_panel) = nullptr;

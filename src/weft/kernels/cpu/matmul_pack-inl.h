@@ -1,4 +1,5 @@
 // Packing of the operands of the matrix product; see matmul_kernels.h for the layouts.
+#include <algorithm>
 #include <cstring>
 
 #include "hwy/highway.h"
@@ -51,57 +52,6 @@ HWY_INLINE void fetch(const std::byte* p, int64_t bytes) {
 constexpr int64_t kLinesAhead = 4;  // of more rows at once than the hardware follows
 constexpr int64_t kRowsAhead = 16;  // of short rows far apart, which the hardware does not foresee
 
-// ---- a ----
-
-HWY_INLINE void pack_a_rows(DotKind kind, const BlockOfA& block, void* packed, int64_t stride) {
-  for (int64_t i = 0; i < block.rows; ++i) {
-    const int64_t from = (block.row + i) * block.ld + block.k;
-    const auto* in16 = static_cast<const uint16_t*>(block.a) + from;
-    if (kind == DotKind::f32) {
-      std::memcpy(static_cast<float*>(packed) + i * stride, static_cast<const float*>(block.a) + from,
-                  size_t(block.num_k) * 4);
-    } else if (kind == DotKind::bf16_pairs) {
-      auto* out = reinterpret_cast<uint16_t*>(static_cast<uint32_t*>(packed) + i * stride);
-      std::memcpy(out, in16, size_t(block.num_k) * 2);
-      if (block.num_k % 2) out[block.num_k] = 0;
-    } else {
-      float* out = static_cast<float*>(packed) + i * stride;
-      widen(kind, out, in16, block.num_k);
-      if (kind == DotKind::bf16_as_f32 && block.num_k % 2) out[block.num_k] = 0;
-    }
-  }
-}
-
-HWY_INLINE void pack_a_columns(DotKind kind, const BlockOfA& block, void* packed, int64_t stride) {
-  const int64_t step = kind == DotKind::bf16_pairs ? 2 : 1, size = kind == DotKind::f32 ? 4 : 2;
-  for (int64_t k = 0; k < block.num_k; k += step) {
-    const int64_t from = (block.k + k) * block.ld + block.row;
-    const auto* bytes = static_cast<const std::byte*>(block.a);
-    for (int64_t i = 0; i < step && k + kRowsAhead + i < block.num_k; ++i) {
-      fetch(bytes + (from + (kRowsAhead + i) * block.ld) * size, block.rows * size);
-    }
-    const auto* in16 = static_cast<const uint16_t*>(block.a) + from;
-    if (kind == DotKind::f32) {
-      std::memcpy(static_cast<float*>(packed) + k * stride, static_cast<const float*>(block.a) + from,
-                  size_t(block.rows) * 4);
-    } else if (kind == DotKind::bf16_pairs) {
-      const uint16_t* odd = k + 1 < block.num_k ? in16 + block.ld : nullptr;
-      interleave(static_cast<uint32_t*>(packed) + k / 2 * stride, in16, odd, block.rows);
-    } else {
-      widen(kind, static_cast<float*>(packed) + k * stride, in16, block.rows);
-    }
-  }
-  if (kind == DotKind::bf16_as_f32 && block.num_k % 2) {
-    std::memset(static_cast<float*>(packed) + block.num_k * stride, 0, size_t(block.rows) * 4);
-  }
-}
-
-inline void pack_a(DotKind kind, bool transposed, const BlockOfA& block, void* packed, int64_t stride) {
-  transposed ? pack_a_columns(kind, block, packed, stride) : pack_a_rows(kind, block, packed, stride);
-}
-
-// ---- b ----
-
 // out[j][i] = in[i][j] for 4 x 4 words.
 HWY_INLINE void transpose_4x4(const uint32_t* in, int64_t in_stride, uint32_t* out, int64_t out_stride) {
   const hn::Full128<uint32_t> d;
@@ -117,6 +67,131 @@ HWY_INLINE void transpose_4x4(const uint32_t* in, int64_t in_stride, uint32_t* o
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, hi01, hi23)), d, out + 2 * out_stride);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, hi01, hi23)), d, out + 3 * out_stride);
 }
+
+// ---- a ----
+
+constexpr int64_t kWords = 16;  // of a row, packed at a time
+
+// Words [word, word + kWords) of a row of a block, as f32 or as pairs; those past its end are zero.
+HWY_INLINE void copy_words(DotKind kind, const std::byte* row, int64_t num_k, int64_t word, uint32_t* out) {
+  const int64_t per_word = kind == DotKind::bf16_pairs ? 2 : 1, size = kind == DotKind::f32 ? 4 : 2;
+  const int64_t k = word * per_word, have = std::clamp<int64_t>(num_k - k, 0, kWords * per_word);
+  const std::byte* const from = row + k * size;
+  if (have < kWords * per_word) std::memset(out, 0, kWords * 4);
+  if (kind == DotKind::bf16_as_f32 || kind == DotKind::f16_as_f32)
+    widen(kind, reinterpret_cast<float*>(out), reinterpret_cast<const uint16_t*>(from), have);
+  else if (have == kWords * per_word)
+    std::memcpy(out, from, kWords * 4);
+  else
+    std::memcpy(out, from, size_t(have * size));
+}
+
+// Rows of a become columns of its tiles, 16 words of four rows at a time. The last rows first: what they write too
+// much is the beginning of the next word's.
+HWY_INLINE void pack_tile_of_rows(DotKind kind, const std::byte* a, int64_t row_bytes, int64_t rows, int64_t num_k,
+                                  int64_t words, uint32_t* out) {
+  for (int64_t word = 0; word < words; word += kWords) {
+    const int64_t count = std::min(kWords, words - word);
+    for (int64_t row = (rows - 1) / 4 * 4; row >= 0; row -= 4) {
+      alignas(64) uint32_t four[4][kWords];
+      for (int64_t i = 0; i < 4; ++i)
+        if (row + i < rows) copy_words(kind, a + (row + i) * row_bytes, num_k, word, four[i]);
+      uint32_t* const to = out + word * rows + row;
+      int64_t w = 0;
+      for (; w + 4 <= count; w += 4) transpose_4x4(four[0] + w, kWords, to + w * rows, rows);
+      for (; w < count; ++w) {
+        for (int64_t i = 0; i < std::min<int64_t>(4, rows - row); ++i) to[w * rows + i] = four[i][w];
+      }
+    }
+  }
+}
+
+HWY_INLINE int64_t words_of(DotKind kind, int64_t num_k) {
+  if (kind == DotKind::bf16_pairs) return (num_k + 1) / 2;
+  return kind == DotKind::bf16_as_f32 ? (num_k + 1) / 2 * 2 : num_k;
+}
+
+HWY_INLINE void pack_a_rows(DotKind kind, const BlockOfA& block, uint32_t* packed, int tile_rows) {
+  const int64_t size = kind == DotKind::f32 ? 4 : 2, words = words_of(kind, block.num_k);
+  const auto* a = static_cast<const std::byte*>(block.a) + (block.row * block.ld + block.k) * size;
+  int64_t tile = 0;
+  for (int64_t row = 0, rows = 0; row < block.rows; row += rows) {
+    rows = next_tile_rows(block.rows - row, tile_rows);
+    pack_tile_of_rows(kind, a + row * block.ld * size, block.ld * size, rows, block.num_k, words,
+                      packed + tile_offset(row, tile++, words));
+  }
+}
+
+// A vector, or the first `left` lanes of one where no more may be read.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE auto load_up_to(D d, const std::byte* p, int64_t left) {
+  if (left >= int64_t(hn::Lanes(d))) return hn::LoadU(d, reinterpret_cast<const T*>(p));
+  alignas(64) T some[64 / sizeof(T)] = {};
+  std::memcpy(some, p, size_t(left) * sizeof(T));
+  return hn::Load(d, some);
+}
+
+// Words of a tile's rows at one place of K, from where they stand side by side: at `even`, and for pairs at `odd` too,
+// which may be absent. A whole vector is read when there are `left` rows enough.
+template <DotKind kKind>
+HWY_INLINE auto words_side_by_side(const std::byte* even, const std::byte* odd, int64_t left) {
+  const hn::ScalableTag<uint32_t> d;
+  const hn::Rebind<uint16_t, decltype(d)> d16;
+  const auto load16 = [&](const std::byte* p) { return hn::PromoteTo(d, load_up_to(d16, p, left)); };
+  if constexpr (kKind == DotKind::f32) {
+    return load_up_to(d, even, left);
+  } else if constexpr (kKind == DotKind::bf16_pairs) {
+    const auto low = load16(even);
+    return odd ? hn::Or(low, hn::ShiftLeft<16>(load16(odd))) : low;
+  } else if constexpr (kKind == DotKind::bf16_as_f32) {
+    return hn::ShiftLeft<16>(load16(even));
+  } else {
+    const F32Tag f;
+    const auto* in = reinterpret_cast<const Float16*>(even);
+    return hn::BitCast(d, left >= int64_t(hn::Lanes(d)) ? load(f, in) : load_first(f, in, size_t(left)));
+  }
+}
+
+// Columns of a: at each place of K the words of all rows stand side by side, and are dealt out to the tiles.
+template <DotKind kKind>
+HWY_INLINE void pack_a_columns(const BlockOfA& block, uint32_t* packed, int tile_rows) {
+  const hn::ScalableTag<uint32_t> d;
+  constexpr int64_t kPerWord = kKind == DotKind::bf16_pairs ? 2 : 1, kSize = kKind == DotKind::f32 ? 4 : 2;
+  const int64_t words = words_of(kKind, block.num_k), row_bytes = block.ld * kSize;
+  const auto* first = static_cast<const std::byte*>(block.a) + (block.k * block.ld + block.row) * kSize;
+  for (int64_t word = 0; word < words; ++word) {
+    const int64_t k = word * kPerWord;
+    const std::byte* const even = first + k * row_bytes;
+    for (int64_t i = 0; i < kPerWord && k + kRowsAhead + i < block.num_k; ++i) {
+      fetch(even + (kRowsAhead + i) * row_bytes, block.rows * kSize);
+    }
+    const std::byte* const odd = k + 1 < block.num_k ? even + row_bytes : nullptr;
+    int64_t tile = 0;
+    for (int64_t row = 0, rows = 0; row < block.rows; row += rows) {
+      rows = next_tile_rows(block.rows - row, tile_rows);
+      uint32_t* const out = packed + tile_offset(row, tile++, words) + word * rows;
+      const auto at = [&](const std::byte* p) { return p ? p + row * kSize : nullptr; };
+      hn::StoreU(k < block.num_k ? words_side_by_side<kKind>(at(even), at(odd), block.rows - row) : hn::Zero(d), d,
+                 out);
+    }
+  }
+}
+
+HWY_INLINE void pack_a_columns(DotKind kind, const BlockOfA& block, uint32_t* packed, int tile_rows) {
+  switch (kind) {
+    case DotKind::f32: return pack_a_columns<DotKind::f32>(block, packed, tile_rows);
+    case DotKind::bf16_pairs: return pack_a_columns<DotKind::bf16_pairs>(block, packed, tile_rows);
+    case DotKind::bf16_as_f32: return pack_a_columns<DotKind::bf16_as_f32>(block, packed, tile_rows);
+    case DotKind::f16_as_f32: return pack_a_columns<DotKind::f16_as_f32>(block, packed, tile_rows);
+  }
+}
+
+inline void pack_a(DotKind kind, bool transposed, const BlockOfA& block, void* packed, int tile_rows) {
+  auto* const out = static_cast<uint32_t*>(packed);
+  transposed ? pack_a_columns(kind, block, out, tile_rows) : pack_a_rows(kind, block, out, tile_rows);
+}
+
+// ---- b ----
 
 // Word `step` of row n of b[N, K]: an f32 or a pair, whose partner past the end is zero.
 HWY_INLINE uint32_t word_of(DType type, const void* row, int64_t k, int64_t step) {

@@ -7,7 +7,6 @@ namespace weft::cpu {
 namespace {
 
 constexpr int64_t kStepBlock = 512;          // a panel block is 64 KiB, streamed from L2
-constexpr int64_t kRowBlock = 96;            // rows that share a panel brought to L2
 constexpr int64_t kWholeABytes = 400 << 10;  // of an L2 of 1 MiB
 constexpr int64_t kWidePanels = 64;          // per work tile when sums stay in registers or L1
 constexpr int64_t kNarrowPanels = 32;        // when they go to L2: 96 x 1024 x 4 bytes
@@ -23,8 +22,7 @@ double cost(int64_t strips, int64_t panels, int64_t strip_block, int64_t panel_b
 
 }  // namespace
 
-MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, bool transpose_a, int tile_rows,
-                       int threads) {
+MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, int tile_rows, int threads) {
   MatmulPlan plan;
   plan.steps = steps;
   plan.num_step_blocks = std::max<int64_t>(1, ceil_div(steps, kStepBlock));
@@ -32,7 +30,7 @@ MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, bool t
   plan.num_step_blocks = std::max<int64_t>(1, ceil_div(steps, plan.step_block));
 
   const int64_t strips = ceil_div(m, tile_rows), panels = ceil_div(n, kPanelCols);
-  const int64_t most_strips = std::min(strips, kRowBlock / tile_rows);
+  const int64_t most_strips = std::min(strips, kMostBlockRows / tile_rows);
   const int64_t word_bytes = kind == DotKind::bf16_as_f32 ? 8 : 4;
   plan.whole_a = most_strips * tile_rows * steps * word_bytes <= kWholeABytes || strips == 1;
   const int64_t most_panels = plan.whole_a ? kWidePanels : kNarrowPanels;
@@ -56,13 +54,7 @@ MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, bool t
 
   const int64_t rows = std::min(m, plan.row_block);
   const int64_t words = plan.step_block * word_bytes / 4;
-  if (transpose_a) {
-    plan.a_stride = round_up(rows, 16);
-    plan.a_block_bytes = words * plan.a_stride * 4;
-  } else {
-    plan.a_stride = round_up(words, 16) + 16;  // so that rows do not meet in the same cache sets
-    plan.a_block_bytes = rows * plan.a_stride * 4;
-  }
+  plan.a_block_bytes = round_up((rows * words + (ceil_div(rows, tile_rows) + 1) * kTilePad) * 4, 64);
   plan.a_bytes = round_up(plan.a_block_bytes * (plan.whole_a ? plan.num_step_blocks : 1), 64);
   plan.sums_bytes = plan.num_step_blocks == 1 ? 0 : rows * kPanelCols * 4 * (plan.whole_a ? 1 : plan.panel_block);
   return plan;

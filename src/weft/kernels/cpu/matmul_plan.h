@@ -13,13 +13,11 @@ struct MatmulPlan {
   int64_t row_block = 0, num_row_blocks = 0;
   int64_t panel_block = 0, num_panel_blocks = 0;
   bool whole_a = true;        // a row block of a stays packed for all of K; else panels are swept once per step block
-  int64_t a_stride = 0;       // of the packed block of a, see TileCall
   int64_t a_block_bytes = 0;  // one step block
   int64_t a_bytes = 0, sums_bytes = 0;
   int64_t scratch_bytes() const { return a_bytes + sums_bytes + kMaxTileRows * kPanelCols * 4; }
 };
 
-MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, bool transpose_a, int tile_rows,
-                       int threads);
+MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, int tile_rows, int threads);
 
 }  // namespace weft::cpu

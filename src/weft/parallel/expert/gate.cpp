@@ -66,7 +66,8 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
                                          .logits = logits,
                                          .bias = bias ? bias->bias.value : Tensor{},
                                          .rule = config.rule});
-  route->assign(double(config.capacity_factor));
+  if (config.capacity_factor > 0) route->drop_beyond(context, double(config.capacity_factor), rows);
+  route->assign();
   route->exchange(context, experts);
   return weights;
 }

@@ -1,6 +1,7 @@
 // Route: counting sorts of copies by expert, where they leave and where they arrive.
 #include "weft/parallel/expert/route.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -10,42 +11,65 @@ void Route::begin(int64_t num_tokens, int64_t k, int64_t num_experts, std::span<
                   int64_t seq_len) {
   k_ = k, num_experts_ = num_experts, num_rows_ = 1;
   experts_.resize(size_t(num_tokens * k));
+  copies_.assign(experts_.size(), 0);
   rows_.assign(size_t(num_tokens), 0);
-  if (spans.empty() || seq_len == 0) return;
+  spans_.clear();
+  if (spans.empty() || seq_len == 0) return spans_.push_back({0, num_tokens, 0, 0});
   const int64_t first_row = spans.front().first_token / seq_len;
   for (const TokenSpan& s : spans)
-    for (int64_t i = 0; i < s.count; ++i) {
-      const int64_t row = (s.first_token + i) / seq_len - first_row;
-      rows_[size_t(s.begin + i)] = int32_t(row);
+    for (int64_t done = 0; done < s.count;) {
+      const int64_t token = s.first_token + done, row = token / seq_len - first_row;
+      const int64_t count = std::min(s.count - done, seq_len - token % seq_len);
+      spans_.push_back({s.begin + done, count, row, token});
+      std::fill_n(rows_.begin() + s.begin + done, count, int32_t(row));
       num_rows_ = std::max(num_rows_, row + 1);
+      done += count;
     }
 }
 
-// Marks the copies that find no room; returns how many do.
-int64_t Route::drop_beyond(double capacity_factor) {
-  row_tokens_.assign(size_t(num_rows_), 0);
-  for (const int32_t row : rows_) ++row_tokens_[size_t(row)];
-  taken_.assign(size_t(num_rows_ * num_experts_), 0);
-  int64_t kept = 0;
-  for (size_t i = 0; i < experts_.size(); ++i) {
-    const auto row = size_t(rows_[i / size_t(k_)]);
-    const double room = capacity_factor * double(row_tokens_[row] * k_) / double(num_experts_);
-    int64_t& taken = taken_[row * size_t(num_experts_) + size_t(experts_[i])];
-    const bool fits = taken < int64_t(std::ceil(room - 1e-9));
-    copies_[i] = fits ? 0 : -1;
-    taken += fits, kept += fits;
+void Route::drop_beyond(Context& context, double capacity_factor, Communicator* group) {
+  // What each rank tells the others of each of its spans: its row + 1, or 0 for none; its first token; how often it
+  // chose each expert.
+  constexpr int64_t kMostSpans = 2;  // of a row on one rank: its two chunks
+  const int64_t size = group ? group->size() : 1, entry = 2 + num_experts_, entries = kMostSpans * num_rows_;
+  check(int64_t(spans_.size()) <= entries, "{} runs of tokens in {} rows", spans_.size(), num_rows_);
+  const Tensor all = context.empty(DType::i64, {size, entries * entry});
+  const Tensor mine = all.slice_rows(group ? group->rank() : 0, 1);
+  const bool has_data = all.device() != Device::meta;
+  if (has_data) {
+    std::fill_n(mine.data<int64_t>(), entries * entry, 0);
+    for (size_t i = 0; i < spans_.size(); ++i) {
+      int64_t* const out = mine.data<int64_t>() + int64_t(i) * entry;
+      out[0] = spans_[i].row + 1, out[1] = spans_[i].first_token;
+      count_choices(spans_[i], out + 2);
+    }
   }
-  return kept;
+  if (group) group->all_gather(all, mine);
+  if (!has_data) return;  // as many rows as without a capacity: what is held at most
+  for (const Span& span : spans_) {
+    taken_.assign(size_t(num_experts_), 0);
+    int64_t choices = 0;  // of the whole row
+    for (const int64_t* other = all.data<int64_t>(); other < all.data<int64_t>() + size * entries * entry; other += entry) {
+      if (other[0] != span.row + 1) continue;
+      choices += std::accumulate(other + 2, other + entry, int64_t(0));
+      for (int64_t e = 0; other[1] < span.first_token && e < num_experts_; ++e) taken_[size_t(e)] += other[2 + e];
+    }
+    const auto room = int64_t(std::ceil(capacity_factor * double(choices) / double(num_experts_) - 1e-9));
+    for (int64_t i = span.begin * k_; i < (span.begin + span.count) * k_; ++i)
+      copies_[size_t(i)] = taken_[size_t(experts_[size_t(i)])]++ < room ? 0 : -1;
+  }
 }
 
-void Route::assign(double capacity_factor) {
-  copies_.assign(experts_.size(), 0);
-  const int64_t kept = capacity_factor > 0 ? drop_beyond(capacity_factor) : int64_t(experts_.size());
+void Route::count_choices(const Span& span, int64_t* counts) const {
+  for (int64_t i = span.begin * k_; i < (span.begin + span.count) * k_; ++i) ++counts[experts_[size_t(i)]];
+}
+
+void Route::assign() {
   counts_.assign(size_t(num_experts_), 0);
   for (size_t i = 0; i < experts_.size(); ++i) counts_[size_t(experts_[i])] += copies_[i] == 0;
   next_.resize(size_t(num_experts_));
   std::exclusive_scan(counts_.begin(), counts_.end(), next_.begin(), int64_t(0));
-  tokens_.resize(size_t(kept));
+  tokens_.resize(size_t(std::reduce(counts_.begin(), counts_.end())));
   for (size_t i = 0; i < experts_.size(); ++i) {
     if (copies_[i] < 0) continue;
     const int64_t row = next_[size_t(experts_[i])]++;

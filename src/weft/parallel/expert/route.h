@@ -18,10 +18,12 @@ class Route {
   int32_t* experts() { return experts_.data(); }  // [T, k], to be written after begin()
   const int32_t* experts() const { return experts_.data(); }
 
-  // Gives every copy of a token a row, ordered by expert and then by token. With a capacity factor > 0 an expert
-  // takes at most factor * k / E of a row's tokens, rounded up, the first ones; the other copies go nowhere. Source:
-  // Lepikhin et al., "GShard", 2021, by row of the batch, so that it is the same on any mesh.
-  void assign(double capacity_factor);
+  // With a capacity factor an expert takes at most factor * k / E of a row's tokens, rounded up, the first ones; the
+  // other copies go nowhere. Source: Lepikhin et al., "GShard", 2021, by row of the batch, so that it is the same on
+  // any mesh. group: those who hold other tokens of the same rows, or null. A collective call.
+  void drop_beyond(Context& context, double capacity_factor, Communicator* group);
+  // Gives every copy that was not dropped a row, ordered by expert and then by token.
+  void assign();
   // Tells the ranks of the group, which hold an even cut of the experts each, how many rows come. A collective call.
   void exchange(Context& context, Communicator* group);
 
@@ -46,12 +48,17 @@ class Route {
 
  private:
   friend class RouteRef;
-  int64_t drop_beyond(double capacity_factor);
+  // Tokens of one row that follow each other.
+  struct Span {
+    int64_t begin, count, row, first_token;
+  };
+  void count_choices(const Span& span, int64_t* counts) const;  // adds to counts[E]
   void order_by_expert(std::span<const int64_t> counts);
 
   int users_ = 0;
   int64_t k_ = 0, num_experts_ = 0, num_rows_ = 0;
   std::vector<int32_t> experts_, copies_, tokens_, rows_, arrived_, places_;
+  std::vector<Span> spans_;
   std::vector<int64_t> counts_, taken_, row_tokens_, sent_, received_, starts_, next_;
 };
 

@@ -138,18 +138,11 @@ std::vector<std::string> find_reordered(const Schedule& schedule, bool by_stage)
   return found;
 }
 
-RankReport measure(std::span<const TimedAction> actions) {
+RankReport measure(std::span<const Action> list, std::span<const TimedAction> actions) {
   RankReport rank;
-  int64_t in_flight = 0, before_backward = 0;
-  for (const TimedAction& timed : actions) {
-    const ActionKind kind = timed.action.kind;
-    if (kind == ActionKind::forward) ++in_flight, ++before_backward;
-    rank.peak_in_flight = std::max(rank.peak_in_flight, in_flight);
-    rank.peak_before_backward = std::max(rank.peak_before_backward, before_backward);
-    if (kind == ActionKind::backward || kind == ActionKind::backward_input) --before_backward;
-    if (kind == ActionKind::backward || kind == ActionKind::backward_weight) --in_flight;
-    rank.busy += timed.end - timed.begin;
-  }
+  rank.peak_in_flight = int64_t(peak_held(list, 1, 1));
+  rank.peak_before_backward = int64_t(peak_held(list, 1, 0));
+  for (const TimedAction& timed : actions) rank.busy += timed.end - timed.begin;
   if (!actions.empty()) rank.first_begin = actions.front().begin, rank.last_end = actions.back().end;
   return rank;
 }
@@ -164,6 +157,20 @@ double ActionCosts::of(ActionKind kind) const {
     case ActionKind::backward_weight: return backward_weight;
   }
   return 0;
+}
+
+double peak_held(std::span<const Action> actions, double activation, double weight_half) {
+  double held = 0, peak = 0;
+  for (const Action& action : actions) {
+    switch (action.kind) {
+      case ActionKind::forward: held += activation; break;
+      case ActionKind::backward: held -= activation; break;
+      case ActionKind::backward_input: held += weight_half - activation; break;
+      case ActionKind::backward_weight: held -= weight_half; break;
+    }
+    peak = std::max(peak, held);
+  }
+  return peak;
 }
 
 std::vector<std::vector<TimedAction>> simulate(const Schedule& schedule, const ActionCosts& costs) {
@@ -185,8 +192,8 @@ ScheduleReport check_schedule(const Schedule& schedule, const ActionCosts& costs
   if (!report.is_sound()) return report;
 
   double busy = 0;
-  for (const auto& actions : run.ranks) {
-    const RankReport rank = measure(actions);
+  for (int r = 0; r < schedule.num_ranks(); ++r) {
+    const RankReport rank = measure(schedule.actions(r), run.ranks[size_t(r)]);
     busy += rank.busy;
     report.makespan = std::max(report.makespan, rank.last_end);
     report.inner_idle = std::max(report.inner_idle, rank.last_end - rank.first_begin - rank.busy);

@@ -53,6 +53,10 @@ struct ScheduleReport {
 
 ScheduleReport check_schedule(const Schedule& schedule, const ActionCosts& costs = {});
 
+// The most that a rank which runs these holds at a time, where a micro-batch of one stage costs it `activation` from
+// its forward to the end of its input half, and `weight_half` from there to the end of its weight half.
+double peak_held(std::span<const Action> actions, double activation, double weight_half);
+
 struct TimedAction {
   Action action;
   double begin, end;

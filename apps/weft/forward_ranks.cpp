@@ -1,0 +1,68 @@
+// ForwardRanks: from --mesh to ranks.
+#include "forward_ranks.h"
+
+#include <charconv>
+
+#include "mesh_options.h"
+#include "rank_resources.h"
+#include "weft/comm/run_world.h"
+#include "weft/train/recipe.h"
+
+namespace weft::app {
+namespace {
+
+MeshConfig parse_mesh(const std::string& mesh) {
+  Toml toml;
+  MeshOptions::apply_spec(toml, mesh);
+  MeshConfig config = read_mesh(toml);
+  toml.reject_unknown();
+  // Ranks along ep are ranks along dp that hold different experts.
+  if (MeshShape& s = config.shape; s.shard == 1) s.shard = s.ep;
+  return config;
+}
+
+}  // namespace
+
+void ForwardOptions::add_to(CLI::App& command) {
+  command.add_option("MODEL", model, "A Hugging Face folder, a weft checkpoint or a run folder")->required();
+  command.add_option("--mesh", mesh, "Axes and sizes, as in tp=2,pp=2,ep=2");
+  command.add_option("--dtype", dtype, "fp32, bf16 or fp16")->capture_default_str();
+  command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
+}
+
+void run_forward(const ForwardOptions& options,
+                 const std::function<void(ForwardModel& model, const ModelSource& source)>& body) {
+  const MeshConfig mesh_config = parse_mesh(options.mesh);
+  const DType dtype = parse_dtype(options.dtype);
+  const std::unique_ptr<ModelSource> source = open_model(options.model);
+  const int cores = options.threads > 0 ? options.threads : num_cores();
+  const int threads = std::max(1, cores / mesh_config.size());
+  run_world(
+      mesh_config.size(),
+      [&](Communicator& world) {
+        RankResources rank(threads);
+        const Mesh mesh(world, mesh_config.shape);
+        ForwardModel model(rank.context, mesh, source->config(), dtype);
+        model.load(*source);
+        body(model, *source);
+      },
+      {.timeout = std::chrono::seconds(mesh_config.timeout_s)});
+}
+
+std::vector<int32_t> parse_ids(const std::string& text, const char* option, int64_t vocab) {
+  constexpr std::string_view kBetween = ", \t\r\n[]";
+  std::vector<int32_t> ids;
+  for (size_t at = text.find_first_not_of(kBetween); at != std::string::npos;) {
+    const size_t end = std::min(text.find_first_of(kBetween, at), text.size());
+    int32_t id = -1;
+    const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, id);
+    if (error != std::errc() || stop != text.data() + end || id < 0 || id >= vocab)
+      throw UsageError("{}: {} is no token: write numbers from 0 to {}, as in 1,2,3", option,
+                       text.substr(at, end - at), vocab - 1);
+    ids.push_back(id);
+    at = text.find_first_not_of(kBetween, end);
+  }
+  return ids;
+}
+
+}  // namespace weft::app

@@ -1,0 +1,23 @@
+// ForwardRanks: a model that only runs forward, on the ranks of a mesh, for the commands that use one.
+#pragma once
+#include <functional>
+
+#include "command.h"
+#include "weft/pretrained/forward_model.h"
+
+namespace weft::app {
+
+struct ForwardOptions {
+  std::string model, mesh, dtype = "fp32";
+  int threads = 0;
+  void add_to(CLI::App& command);
+};
+
+// Opens the model and calls body on every rank of the mesh, where ranks run; `source` is shared by all.
+void run_forward(const ForwardOptions& options,
+                 const std::function<void(ForwardModel& model, const ModelSource& source)>& body);
+
+// "1,2,3" or "1 2 3"; throws UsageError naming `option` and what is no token of the model.
+std::vector<int32_t> parse_ids(const std::string& text, const char* option, int64_t vocab);
+
+}  // namespace weft::app

@@ -1,0 +1,27 @@
+// gather_columns: every rank sends as much as the one with the most columns.
+#include "weft/parallel/gather_columns.h"
+
+#include "weft/autograd/placement.h"
+
+namespace weft {
+
+void gather_columns(Context& context, Communicator& group, const Tensor& whole, const Tensor& mine) {
+  const Kernels& k = context.kernels;
+  if (group.size() == 1) return k.convert(context.stream, whole, mine);
+  const int64_t rows = whole.dim(0), cols = whole.dim(1), most = even_cut(cols, 0, group.size()).count;
+  const Tensor sent = context.empty(whole.dtype(), {rows * most});
+  const Tensor all = context.empty(whole.dtype(), {group.size(), rows * most});
+  k.convert(context.stream, sent.slice_flat(0, mine.shape()), mine);
+  group.all_gather(all, sent);
+  const size_t element = size_of(whole.dtype());
+  auto* const out = static_cast<std::byte*>(whole.raw());
+  for (int r = 0; r < group.size(); ++r) {
+    const Cut cut = even_cut(cols, r, group.size());
+    const auto* const in = static_cast<const std::byte*>(all.slice_rows(r, 1).raw());
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(out + size_t(row * cols + cut.begin) * element, in + size_t(row * cut.count) * element,
+                  size_t(cut.count) * element);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+// GPT-2 as Hugging Face saves it: matrices are [in, out], and query, key and value are one of them.
+#include "weft/pretrained/families/families.h"
+
+namespace weft {
+namespace {
+
+void fields(HfFields& f, ModelConfig& c) {
+  f.size("vocab_size", c.vocab);
+  if (f.is_reading() && !f.has("n_positions") && f.has("n_ctx"))
+    f.size("n_ctx", c.context);
+  else
+    f.size("n_positions", c.context, 1024);
+  f.size("n_embd", c.hidden);
+  f.size("n_layer", c.layers);
+  f.size("n_head", c.heads);
+  f.size("n_inner", c.ffn, 0);
+  f.choice<Activation>("activation_function", c.activation,
+                       {{"gelu_new", Activation::gelu_tanh},
+                        {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                        {"gelu", Activation::gelu},
+                        {"relu", Activation::relu},
+                        {"silu", Activation::silu}},
+                       "gelu_new");
+  f.number("layer_norm_epsilon", c.norm_eps, 1e-5);
+  f.flag("tie_word_embeddings", c.tie_embeddings, true);
+  f.only("scale_attn_weights", true);
+  f.only("scale_attn_by_inverse_layer_idx", false);
+  f.only("reorder_and_upcast_attn", false);
+  f.only("add_cross_attention", false);
+}
+
+constexpr NameRow kNames[] = {
+    {"embedding", "transformer.wte"},
+    {"position", "transformer.wpe"},
+    {"layers.#.attention_norm", "transformer.h.#.ln_1"},
+    {"layers.#.attention.query", "transformer.h.#.attn.c_attn", {.part = Part::query, .is_transposed = true}},
+    {"layers.#.attention.key", "transformer.h.#.attn.c_attn", {.part = Part::key, .is_transposed = true}},
+    {"layers.#.attention.value", "transformer.h.#.attn.c_attn", {.part = Part::value, .is_transposed = true}},
+    {"layers.#.attention.output", "transformer.h.#.attn.c_proj", {.is_transposed = true}},
+    {"layers.#.mlp_norm", "transformer.h.#.ln_2"},
+    {"layers.#.mlp.up", "transformer.h.#.mlp.c_fc", {.is_transposed = true}},
+    {"layers.#.mlp.down", "transformer.h.#.mlp.c_proj", {.is_transposed = true}},
+    {"final_norm", "transformer.ln_f"},
+    {"head", "lm_head"},
+};
+constexpr std::string_view kIgnored[] = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"};
+
+}  // namespace
+
+std::span<const HfFamily> hf_gpt2_families() {
+  static const HfFamily all[] = {{.family = "gpt2",
+                                  .model_type = "gpt2",
+                                  .architecture = "GPT2LMHeadModel",
+                                  .fields = fields,
+                                  .names = [](const ModelConfig&) -> std::span<const NameRow> { return kNames; },
+                                  .base = "transformer.",
+                                  .ignored = kIgnored}};
+  return all;
+}
+
+}  // namespace weft

@@ -1,0 +1,46 @@
+// ForwardModel: this rank's part of a model that only runs forward, on any mesh of ranks.
+#pragma once
+#include "weft/parallel/mesh.h"
+#include "weft/pretrained/model_source.h"
+
+namespace weft {
+
+// Stages along pp pass the residual stream on; ranks along tp and ep hold parts of layers. All ranks of a stage and of
+// those it passes to give the same tokens; ranks along dp need not, but make the same calls. Calls are collective.
+class ForwardModel {
+ public:
+  // Parameters have memory but no values. Throws UsageError when the mesh cannot hold the model. The context and the
+  // mesh outlive this.
+  ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype);
+  // Reads this rank's part of the parameters.
+  void load(const ModelSource& source) { load_values(context_, source, *model_); }
+
+  const ModelConfig& config() const { return model_->config(); }
+  Decoder& part() { return *model_; }
+  const Mesh& mesh() const { return mesh_; }
+  Context& context() { return context_; }
+  // Ranks of the last stage have what comes of a pass.
+  bool has_result() const { return mesh_.place().pp == mesh_.shape().pp - 1; }
+  // Of these, one.
+  bool is_speaker() const;
+
+  // Logits [count, V], fp32 (fp64 beside fp64), of rows [first, first + count) of the pass: the same on all ranks of
+  // the last stage, empty on the others. Valid until the next call.
+  Tensor logits(const Pass& pass, int64_t first, int64_t count);
+  // The sum of the cross-entropies of `targets` (-1 ignored) on the speaker of this rank's dp index; else 0.
+  double loss(const Pass& pass, const int32_t* targets);
+  // What the last stage chose, on every rank.
+  int32_t share(int32_t token);
+
+ private:
+  Var receive(int64_t rows);
+  void send(const Tensor& x);
+
+  Context& context_;
+  const Mesh& mesh_;
+  DType dtype_;
+  std::unique_ptr<Decoder> model_;
+  Tensor logits_;
+};
+
+}  // namespace weft

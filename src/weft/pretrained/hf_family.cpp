@@ -1,0 +1,58 @@
+// HfFamily: finding a config.json's family and reading it.
+#include "weft/pretrained/hf_family.h"
+
+#include "weft/base/nearest.h"
+#include "weft/pretrained/families/families.h"
+
+namespace weft {
+namespace {
+
+const HfFamily& family_of(const JsonView& json, const std::string& source) {
+  const std::string type = json.string_or("model_type", "");
+  std::string architecture;
+  if (json.has("architectures") && json.at("architectures").size() > 0)
+    architecture = json.at("architectures").at(0).string();
+  if (type.empty() && architecture.empty())
+    throw Error("{}: neither model_type nor architectures says which model it is: write model_type", source);
+  std::vector<std::string> known;
+  for (const HfFamily& f : hf_families()) {
+    if (type.empty() ? f.architecture == architecture : f.model_type == type) return f;
+    known.emplace_back(type.empty() ? f.architecture : f.model_type);
+  }
+  const std::string& name = type.empty() ? architecture : type;
+  const std::string nearest_name = nearest(name, known);
+  throw Error("{}: {} models are not known{}; there are {}", source, name,
+              nearest_name.empty() ? "" : fmt::format(" (the nearest is {})", nearest_name), fmt::join(known, ", "));
+}
+
+}  // namespace
+
+const std::vector<HfFamily>& hf_families() {
+  static const std::vector<HfFamily> all = [] {
+    std::vector<HfFamily> families;
+    for (const auto& some : {hf_llama_families(), hf_gpt2_families()}) families.insert(families.end(), some.begin(), some.end());
+    return families;
+  }();
+  return all;
+}
+
+HfConfig parse_hf_config(std::string_view text, const std::string& source) {
+  const JsonDocument document = JsonDocument::parse(text, source);
+  const JsonView json = document.root();
+  const HfFamily& family = family_of(json, source);
+  HfConfig config{&family, family_defaults(std::string(family.family))};
+  HfFields fields(json);
+  family.fields(fields, config.model);
+  try {
+    complete(config.model);
+  } catch (const UsageError& e) {
+    throw Error("{}: {}", source, e.what());
+  }
+  return config;
+}
+
+std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config) {
+  return names_of(config, family.names(config));
+}
+
+}  // namespace weft

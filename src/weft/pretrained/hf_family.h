@@ -1,0 +1,38 @@
+// HfFamily: what Hugging Face's library calls the fields and tensors of one kind of model, as data.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/models/model_config.h"
+#include "weft/pretrained/hf_fields.h"
+#include "weft/pretrained/param_names.h"
+
+namespace weft {
+
+struct HfFamily {
+  std::string_view family;        // weft's name of it
+  std::string_view model_type;    // of config.json
+  std::string_view architecture;  // of config.json: the class with a language-model head
+  void (*fields)(HfFields&, ModelConfig&);
+  std::span<const NameRow> (*names)(const ModelConfig&);
+  std::string_view base;                      // what names of tensors saved without the head lack: "model."
+  std::span<const std::string_view> ignored;  // patterns of tensors that say nothing
+};
+
+// All families, in the order in which a model looks for one that can say all of it.
+const std::vector<HfFamily>& hf_families();
+
+struct HfConfig {
+  const HfFamily* family = nullptr;
+  ModelConfig model;
+};
+// Throws Error naming `source` and the key that is missing, out of range or says what weft cannot do; for an unknown
+// model, its name and the nearest one.
+HfConfig parse_hf_config(std::string_view json, const std::string& source);
+
+// Of a model's parameters, the tensors of a file of this family.
+std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config);
+
+}  // namespace weft

@@ -1,0 +1,105 @@
+// HfFields: reading and writing of single keys.
+#include "weft/pretrained/hf_fields.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kMostOfAnything = int64_t(1) << 24;
+constexpr double kLargest = 1e12;
+
+double finite(const JsonView& at, const char* key) {
+  const double value = at.at(key).number();
+  if (!(std::abs(value) <= kLargest)) throw Error("{}: {} = {} is out of range", at.source(), key, value);
+  return value;
+}
+
+// As people write it: 1e-05, not 9.999999747378752e-06.
+double shortest(float value) { return std::strtod(fmt::format("{}", value).c_str(), nullptr); }
+
+}  // namespace
+
+void HfFields::size(const char* key, int64_t& value) {
+  if (to_)
+    (*to_)[key] = value;
+  else
+    value = from_->at(key).integer(0, kMostOfAnything);
+}
+
+void HfFields::size(const char* key, int64_t& value, int64_t otherwise) {
+  if (to_)
+    (*to_)[key] = value;
+  else
+    value = from_->has(key) ? from_->at(key).integer(0, kMostOfAnything) : otherwise;
+}
+
+void HfFields::number(const char* key, float& value, double otherwise) {
+  if (to_)
+    (*to_)[key] = shortest(value);
+  else
+    value = float(from_->has(key) ? finite(*from_, key) : otherwise);
+}
+
+void HfFields::number(const char* key, double& value, double otherwise) {
+  if (to_)
+    (*to_)[key] = value;
+  else
+    value = from_->has(key) ? finite(*from_, key) : otherwise;
+}
+
+void HfFields::flag(const char* key, bool& value, bool otherwise) {
+  if (to_)
+    (*to_)[key] = value;
+  else
+    value = from_->boolean_or(key, otherwise);
+}
+
+void HfFields::only(const char* key, bool value) {
+  if (to_)
+    (*to_)[key] = value;
+  else if (from_->boolean_or(key, value) != value)
+    refuse(key, fmt::format("only {} is", value));
+}
+
+void HfFields::only(const char* key, int64_t value) {
+  if (to_)
+    (*to_)[key] = value;
+  else if (from_->integer_or(key, value) != value)
+    refuse(key, fmt::format("only {} is", value));
+}
+
+void HfFields::only(const char* key, std::string_view value) {
+  if (to_)
+    (*to_)[key] = value;
+  else if (from_->string_or(key, std::string(value)) != value)
+    refuse(key, fmt::format("only {} is", value));
+}
+
+void HfFields::only_null(const char* key) {
+  if (to_)
+    (*to_)[key] = nullptr;
+  else if (from_->has(key))
+    refuse(key, "only null is");
+}
+
+std::string HfFields::text_or(const char* key, std::string_view otherwise) const {
+  return from_->string_or(key, std::string(otherwise));
+}
+
+void HfFields::write(const char* key, std::string_view value) { (*to_)[key] = value; }
+
+void HfFields::refuse(const char* key, std::string_view what) const {
+  throw Error("{}: {} = {} is not supported; {}", from_->source(), key, to_json_text((*from_)[key].raw()), what);
+}
+
+void HfFields::refuse(const char* key, const std::string& value, const std::vector<std::string_view>& known) const {
+  throw Error("{}: {} = \"{}\" is not supported; there are {}", from_->source(), key, value, fmt::join(known, ", "));
+}
+
+void HfFields::cannot_write(const char* key) { throw Error("the model's {} has no name in config.json", key); }
+
+}  // namespace weft

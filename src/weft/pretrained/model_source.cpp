@@ -1,0 +1,94 @@
+// ModelSource: parameters from stored tensors.
+#include "weft/pretrained/model_source.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "weft/base/nearest.h"
+
+namespace weft {
+
+ModelSource::ModelSource(std::string path, SourceKind kind, ModelConfig config)
+    : path_(std::move(path)), kind_(kind), config_(std::move(config)) {}
+
+const StoredInfo& ModelSource::find_stored(const ParamNames& names, const std::string& stored,
+                                           std::string_view base) const {
+  const StoredInfo* info = tensors_->find(stored);
+  if (!info && !base.empty() && stored.starts_with(base)) info = tensors_->find(stored.substr(base.size()));
+  if (!info) throw Error("{} has no tensor {}, which the {} model needs", tensors_->path(), stored, config_.family);
+  const std::vector<int64_t> dims = names.stored_dims();
+  if (info->dims != dims)
+    throw Error("{}: tensor {} has another shape than [{}], which the model's configuration needs", tensors_->path(),
+                info->to_text(), fmt::join(dims, ", "));
+  return *info;
+}
+
+void ModelSource::refuse_unknown(std::string_view base, std::span<const std::string_view> ignored) const {
+  std::unordered_set<const StoredInfo*> used;
+  for (const auto& [name, bound] : bound_) used.insert(bound.stored.begin(), bound.stored.end());
+  for (const StoredInfo& info : tensors_->all()) {
+    const bool is_ignored = std::ranges::any_of(ignored, [&](std::string_view pattern) {
+      const bool has_base = !base.empty() && pattern.starts_with(base);
+      return matches_pattern(info.name, pattern) ||
+             (has_base && matches_pattern(info.name, pattern.substr(base.size())));
+    });
+    if (!used.contains(&info) && !is_ignored)
+      throw Error("{}: tensor {} belongs to no part of a {} model with this configuration", tensors_->path(),
+                  info.to_text(), config_.family);
+  }
+}
+
+void ModelSource::bind(std::unique_ptr<StoredTensors> tensors, std::vector<ParamNames> names, std::string_view base,
+                       std::span<const std::string_view> ignored) {
+  tensors_ = std::move(tensors);
+  names_ = std::move(names);
+  for (const ParamNames& n : names_) {
+    Bound bound{&n, {}};
+    for (const std::string& stored : n.stored) bound.stored.push_back(&find_stored(n, stored, base));
+    bound_.emplace(n.param, std::move(bound));
+  }
+  refuse_unknown(base, ignored);
+}
+
+void ModelSource::read(const std::string& param, int64_t first, std::span<float> out) const {
+  const auto found = bound_.find(param);
+  if (found == bound_.end()) throw Error("{} has no parameter {}", path_, param);
+  const auto& [names, stored] = found->second;
+  check(first >= 0 && first + int64_t(out.size()) <= names->shape.numel(), "{} elements from {} of {} {}", out.size(),
+        first, param, names->shape.to_string());
+  names->each_run(first, int64_t(out.size()),
+                  [&](size_t tensor, int64_t stored_first, int64_t step, int64_t at, int64_t count) {
+                    tensors_->read(*stored[tensor], stored_first, step, out.subspan(size_t(at - first), size_t(count)));
+                  });
+}
+
+namespace {
+
+void load_value(Context& context, const ModelSource& source, const Param& param) {
+  constexpr int64_t kElements = 1 << 20;
+  const int64_t size = param.shape.numel();
+  const auto read = [&](int64_t begin, int64_t count, float* out) {
+    param.placement.each_run(begin, count, [&](int64_t local, int64_t global, int64_t n) {
+      source.read(param.name, global, {out + (local - begin), size_t(n)});
+    });
+  };
+  if (param.value.dtype() == DType::f32) return read(0, size, param.value.data<float>());
+  for (int64_t begin = 0; begin < size; begin += kElements) {
+    const int64_t count = std::min(kElements, size - begin);
+    const Tensor wide = context.empty(DType::f32, {count});
+    read(begin, count, wide.data<float>());
+    context.kernels.convert(context.stream, param.value.slice_flat(begin, {count}), wide);
+  }
+}
+
+}  // namespace
+
+void load_values(Context& context, const ModelSource& source, Decoder& model) {
+  for (Param* p : model.params()) {
+    load_value(context, source, *p);
+    p->value_changed();
+  }
+  for (RouterBias* b : model.router_biases()) load_value(context, source, b->bias);
+}
+
+}  // namespace weft

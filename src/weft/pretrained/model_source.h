@@ -1,0 +1,71 @@
+// ModelSource: an opened model: its configuration, its tokenizer, and any part of its parameters.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "weft/models/decoder.h"
+#include "weft/pretrained/param_names.h"
+#include "weft/pretrained/stored_tensors.h"
+#include "weft/text/tokenizer.h"
+
+namespace weft {
+
+enum class SourceKind : uint8_t { checkpoint, hugging_face };
+
+// May be used by many threads; each reads only what it needs.
+class ModelSource {
+ public:
+  virtual ~ModelSource() = default;
+
+  const std::string& path() const { return path_; }  // what was opened: of a run folder, its newest checkpoint
+  SourceKind kind() const { return kind_; }
+  const ModelConfig& config() const { return config_; }
+  const StoredTensors& tensors() const { return *tensors_; }
+  const std::vector<ParamNames>& names() const { return names_; }
+
+  virtual int64_t step() const { return 0; }  // of training, where it is a checkpoint
+  // Throws Error where the model has none that weft can read.
+  virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
+
+  // Elements [first, first + out.size()) of a parameter or of a router's bias, as one rank would have it, row by row.
+  void read(const std::string& param, int64_t first, std::span<float> out) const;
+
+ protected:
+  ModelSource(std::string path, SourceKind kind, ModelConfig config);
+  // Throws Error naming the tensor that is missing, has another shape, or belongs to no parameter and to none of the
+  // patterns. base: what stored names may lack.
+  void bind(std::unique_ptr<StoredTensors> tensors, std::vector<ParamNames> names, std::string_view base = {},
+            std::span<const std::string_view> ignored = {});
+
+ private:
+  struct Bound {
+    const ParamNames* names;
+    std::vector<const StoredInfo*> stored;
+  };
+  const StoredInfo& find_stored(const ParamNames& names, const std::string& stored, std::string_view base) const;
+  void refuse_unknown(std::string_view base, std::span<const std::string_view> ignored) const;
+
+  std::string path_;
+  SourceKind kind_;
+  ModelConfig config_;
+  std::unique_ptr<StoredTensors> tensors_;
+  std::vector<ParamNames> names_;
+  std::unordered_map<std::string, Bound> bound_;
+};
+
+// What a command's MODEL names: a weft checkpoint, a run folder (its newest valid checkpoint), or the folder of a
+// Hugging Face model. Throws Error saying what was found instead.
+std::unique_ptr<ModelSource> open_model(const std::string& path);
+
+// The checkpoint folder that `path` means: itself, or the newest valid one below it.
+std::string find_checkpoint(const std::string& path);
+// Whether it is the folder of a Hugging Face model.
+bool is_hugging_face_folder(const std::string& path);
+
+// Of a model, of a tokenizer's JSON file, or "byte".
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& model_or_tokenizer);
+
+// Reads this rank's part of every parameter and router bias; they must have their memory.
+void load_values(Context& context, const ModelSource& source, Decoder& model);
+
+}  // namespace weft

@@ -1,0 +1,100 @@
+// open_model: which kind of model a path names.
+#include <sys/stat.h>
+
+#include "weft/base/file.h"
+#include "weft/checkpoint/checkpoint_store.h"
+#include "weft/models/model_json.h"
+#include "weft/pretrained/hf_family.h"
+#include "weft/pretrained/model_source.h"
+#include "weft/pretrained/tokenizer_path.h"
+#include "weft/text/tokenizer_files.h"
+
+namespace weft {
+namespace {
+
+constexpr uint64_t kMostConfigBytes = uint64_t(16) << 20;
+
+bool is_folder(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+std::string newest_in(const std::string& folder) {
+  const FoundCheckpoint found = CheckpointStore(folder).newest_valid();
+  if (found.checkpoint) return found.checkpoint->path();
+  if (found.rejected.empty()) throw Error("{} holds no checkpoint yet: let the run save one first", folder);
+  throw Error("{} holds no valid checkpoint; the newest, {}, was rejected: {}", folder, found.rejected[0].path,
+              found.rejected[0].reason);
+}
+
+class CheckpointSource final : public ModelSource {
+ public:
+  explicit CheckpointSource(Checkpoint checkpoint)
+      : ModelSource(checkpoint.path(), SourceKind::checkpoint,
+                    parse_model_json(checkpoint.read(kModelName), join_path(checkpoint.path(), kModelName))),
+        checkpoint_(std::move(checkpoint)) {
+    bind(stored_weights(checkpoint_), names_of(config()));
+  }
+  int64_t step() const override { return checkpoint_.step(); }
+  std::unique_ptr<Tokenizer> tokenizer() const override {
+    return parse_tokenizer(checkpoint_.read(kTokenizerName), join_path(path(), kTokenizerName));
+  }
+
+ private:
+  Checkpoint checkpoint_;
+};
+
+class HuggingFaceSource final : public ModelSource {
+ public:
+  HuggingFaceSource(const std::string& folder, const HfConfig& config)
+      : ModelSource(folder, SourceKind::hugging_face, config.model) {
+    const HfFamily& family = *config.family;
+    std::vector<std::string_view> ignored(family.ignored.begin(), family.ignored.end());
+    if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
+    bind(open_safetensors(weights_of(folder)), names_of(family, config.model), family.base, ignored);
+  }
+  std::unique_ptr<Tokenizer> tokenizer() const override {
+    return open_tokenizer(FileSystem::real(), path());
+  }
+
+ private:
+  static std::string weights_of(const std::string& folder) {
+    const std::string file = join_path(folder, "model.safetensors");
+    if (!exists(FileSystem::real(), file)) throw Error("{} has no model.safetensors", folder);
+    return file;
+  }
+};
+
+}  // namespace
+
+std::string find_checkpoint(const std::string& path) {
+  FileSystem& fs = FileSystem::real();
+  if (!exists(fs, path)) throw Error("{} does not exist: name a model, a checkpoint or a run folder", path);
+  if (!is_folder(path)) throw Error("{} is a file: name a model, a checkpoint or a run folder", path);
+  if (exists(fs, join_path(path, "manifest.json"))) return path;
+  const std::string checkpoints = join_path(path, "checkpoints");
+  return newest_in(is_folder(checkpoints) ? checkpoints : path);
+}
+
+bool is_hugging_face_folder(const std::string& path) {
+  FileSystem& fs = FileSystem::real();
+  return exists(fs, join_path(path, "config.json")) && !exists(fs, join_path(path, "manifest.json"));
+}
+
+std::unique_ptr<ModelSource> open_model(const std::string& path) {
+  if (!is_hugging_face_folder(path))
+    return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path)));
+  const std::string file = join_path(path, "config.json");
+  return std::make_unique<HuggingFaceSource>(path, parse_hf_config(read_file(file, kMostConfigBytes), file));
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {
+  FileSystem& fs = FileSystem::real();
+  const bool is_checkpoint = exists(fs, join_path(name, "manifest.json"));
+  if (!is_checkpoint && (!is_folder(name) || holds_tokenizer(fs, name)))
+    return open_tokenizer_path(fs, name, "MODEL_OR_TOKENIZER");
+  const Checkpoint checkpoint = Checkpoint::open(find_checkpoint(name), Checkpoint::Check::sizes);
+  return parse_tokenizer(checkpoint.read(kTokenizerName), join_path(checkpoint.path(), kTokenizerName));
+}
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+// ParamNames: patterns, and the rows of fused tensors.
+#include "weft/pretrained/param_names.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "weft/models/decoder.h"
+
+namespace weft {
+namespace {
+
+struct Whole {
+  std::string name;
+  Shape shape;
+};
+
+std::vector<Whole> params_of(const ModelConfig& config) {
+  Decoder whole(config);  // its shapes only
+  std::vector<Whole> all;
+  for (const Param* p : whole.params()) all.push_back({p->name, p->shape});
+  for (const RouterBias* b : whole.router_biases()) all.push_back({b->bias.name, b->bias.shape});
+  return all;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// "layers.12.mlp.up" -> "layers.#.mlp.up" and "12"
+struct Pattern {
+  std::string text, layer;
+};
+Pattern pattern_of(std::string_view name) {
+  constexpr std::string_view kLayers = "layers.";
+  if (!name.starts_with(kLayers)) return {std::string(name), ""};
+  const size_t end = name.find('.', kLayers.size());
+  return {fmt::format("{}#{}", kLayers, name.substr(end)), std::string(name.substr(kLayers.size(), end - kLayers.size()))};
+}
+
+std::string replaced(std::string_view text, char mark, std::string_view by) {
+  std::string out;
+  for (const char c : text) {
+    if (c == mark)
+      out += by;
+    else
+      out += c;
+  }
+  return out;
+}
+
+// Rows of a part of a fused tensor, for its weight and its bias alike.
+RowMap rows_of(const Layout& layout, const ModelConfig& c) {
+  const int64_t d = c.head_dim, q = c.heads * d, kv = c.kv_heads * d, per_group = c.heads / c.kv_heads;
+  const int64_t group = (per_group + 2) * d;
+  switch (layout.part) {
+    case Part::all: return {};
+    case Part::gate: return {.first = 0, .total = 2 * c.ffn};
+    case Part::up: return {.first = c.ffn, .total = 2 * c.ffn};
+    case Part::query:
+      if (!layout.is_grouped) return {.first = 0, .total = q + 2 * kv};
+      return {.first = 0, .total = q + 2 * kv, .run = d, .runs = per_group, .stride = group};
+    case Part::key:
+      if (!layout.is_grouped) return {.first = q, .total = q + 2 * kv};
+      return {.first = per_group * d, .total = q + 2 * kv, .run = d, .runs = 1, .stride = group};
+    case Part::value:
+      if (!layout.is_grouped) return {.first = q + kv, .total = q + 2 * kv};
+      return {.first = (per_group + 1) * d, .total = q + 2 * kv, .run = d, .runs = 1, .stride = group};
+  }
+  return {};
+}
+
+// The table's row for a parameter, and what to append to the stored name.
+struct Found {
+  const NameRow* row = nullptr;
+  std::string_view suffix;
+};
+Found find_row(std::string_view pattern, std::span<const NameRow> table) {
+  for (const NameRow& row : table)
+    if (row.param == pattern) return {&row, ""};
+  for (const std::string_view suffix : {".weight", ".bias"})
+    for (const NameRow& row : table)
+      if (pattern.ends_with(suffix) && row.param == pattern.substr(0, pattern.size() - suffix.size()))
+        return {&row, suffix};
+  return {};
+}
+
+}  // namespace
+
+std::vector<int64_t> ParamNames::stored_dims() const {
+  const int64_t total = rows.total > 0 ? rows.total : num_rows();
+  if (shape.rank() == 1) return {total};
+  if (shape.rank() > 2 && stored.size() == 1) return {shape.dims().begin(), shape.dims().end()};
+  return is_transposed ? std::vector{num_cols(), total} : std::vector{total, num_cols()};
+}
+
+std::vector<ParamNames> names_of(const ModelConfig& config) {
+  std::vector<ParamNames> all;
+  for (const Whole& p : params_of(config)) all.push_back({.param = p.name, .shape = p.shape, .stored = {p.name}});
+  return all;
+}
+
+std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const NameRow> table) {
+  std::vector<ParamNames> all;
+  for (const Whole& p : params_of(config)) {
+    const Pattern pattern = pattern_of(p.name);
+    const auto [row, suffix] = find_row(pattern.text, table);
+    if (!row) throw Error("{} models hold no {}: the model cannot be written as one", config.family, p.name);
+    const std::string stored = replaced(row->stored, '#', pattern.layer) + std::string(suffix);
+    ParamNames names{.param = p.name,
+                     .shape = p.shape,
+                     .stored = {},
+                     .rows = rows_of(row->layout, config),
+                     .is_transposed = row->layout.is_transposed && p.shape.rank() > 1};
+    if (stored.find('@') == std::string::npos)
+      names.stored.push_back(stored);
+    else
+      for (int64_t e = 0; e < p.shape[0]; ++e) names.stored.push_back(replaced(stored, '@', std::to_string(e)));
+    all.push_back(std::move(names));
+  }
+  return all;
+}
+
+bool matches_pattern(std::string_view name, std::string_view pattern) {
+  size_t at = 0;
+  for (const char c : pattern) {
+    if (c != '#' && c != '@') {
+      if (at >= name.size() || name[at++] != c) return false;
+      continue;
+    }
+    const size_t begin = at;
+    while (at < name.size() && is_digit(name[at])) ++at;
+    if (at == begin) return false;
+  }
+  return at == name.size();
+}
+
+}  // namespace weft

@@ -1,0 +1,80 @@
+// ParamNames: which stored tensors hold a parameter of weft, and how; made from a family's table of names.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/models/model_config.h"
+#include "weft/pretrained/row_map.h"
+#include "weft/tensor/shape.h"
+
+namespace weft {
+
+// What of a stored tensor a parameter is.
+enum class Part : uint8_t {
+  all,
+  query, key, value,  // of a tensor that has all three
+  gate, up,           // of a tensor that has both
+};
+
+struct Layout {
+  Part part = Part::all;
+  bool is_grouped = false;     // every key/value head's queries, key and value lie together, not all queries first
+  bool is_transposed = false;  // [in, out]
+};
+
+// A row of a family's table. '#' stands for the layer's number, '@' for the expert's. Names leave out what a weight
+// and its bias differ in, ".weight" and ".bias", unless the whole name is in the table.
+struct NameRow {
+  std::string_view param, stored;
+  Layout layout = {};
+};
+
+struct ParamNames {
+  std::string param;
+  Shape shape;                      // of the whole parameter
+  std::vector<std::string> stored;  // one, or one for each index of the first dim
+  RowMap rows = {};                 // of one stored tensor
+  bool is_transposed = false;
+
+  // Of one stored tensor's share of the parameter.
+  int64_t num_rows() const { return num_all_rows() / int64_t(stored.size()); }
+  int64_t num_cols() const { return shape.rank() > 1 ? shape[-1] : 1; }
+  std::vector<int64_t> stored_dims() const;
+
+  // Calls visit(index of `stored`, first stored element, step between stored elements, element of the parameter,
+  // count) for elements [first, first + n) of the parameter, in order.
+  template <class Visit>
+  void each_run(int64_t first, int64_t n, Visit&& visit) const;
+
+ private:
+  int64_t num_all_rows() const { return shape.numel() / num_cols(); }
+};
+
+// Of every parameter and router bias of the model, in the order of use. Without a table, the names are weft's own.
+// Throws Error when the table lacks one.
+std::vector<ParamNames> names_of(const ModelConfig& config);
+std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const NameRow> table);
+
+// Whether a name is the pattern's, with any number for '#' and '@'.
+bool matches_pattern(std::string_view name, std::string_view pattern);
+
+template <class Visit>
+void ParamNames::each_run(int64_t first, int64_t n, Visit&& visit) const {
+  const int64_t cols = num_cols(), per_tensor = num_rows(), end = first + n;
+  const int64_t total = rows.total > 0 ? rows.total : per_tensor;
+  const bool is_plain = rows.keeps_order() && !is_transposed;
+  for (int64_t at = first; at < end;) {
+    const int64_t tensor = at / (per_tensor * cols), inside = at % (per_tensor * cols);
+    const int64_t row = inside / cols, col = inside % cols;
+    const int64_t left = is_plain ? per_tensor * cols - inside : cols - col, count = std::min(left, end - at);
+    if (is_transposed)
+      visit(size_t(tensor), col * total + rows(row), total, at, count);
+    else
+      visit(size_t(tensor), rows(row) * cols + col, int64_t(1), at, count);
+    at += count;
+  }
+}
+
+}  // namespace weft

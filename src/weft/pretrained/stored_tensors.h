@@ -1,0 +1,45 @@
+// StoredTensors: the tensors of a file or of several, by name, read in parts as fp32.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/checkpoint/checkpoint.h"
+#include "weft/formats/safetensors.h"
+
+namespace weft {
+
+struct StoredInfo {
+  std::string name;
+  std::string dtype_name;  // as its file says
+  std::vector<int64_t> dims;
+  int64_t numel() const;
+  std::string to_text() const;  // "model.norm.weight [64] F32"
+};
+
+// Opened files, read through their mappings; may be used by many threads.
+class StoredTensors {
+ public:
+  virtual ~StoredTensors() = default;
+  virtual const std::string& path() const = 0;  // for messages
+  const std::vector<StoredInfo>& all() const { return all_; }
+  const StoredInfo* find(std::string_view name) const;  // null when there is none
+
+  // Elements first, first + stride, ... of a tensor of all(), counted row by row, one for each of `out`.
+  virtual void read(const StoredInfo& info, int64_t first, int64_t stride, std::span<float> out) const = 0;
+
+ protected:
+  void set_all(std::vector<StoredInfo> all);  // sorts by name
+
+ private:
+  std::vector<StoredInfo> all_;
+};
+
+// Throws Error naming the file and the tensor when one is of a dtype that holds no weights.
+std::unique_ptr<StoredTensors> open_safetensors(const std::string& path);
+// The weights of a checkpoint, which outlives this.
+std::unique_ptr<StoredTensors> stored_weights(const Checkpoint& checkpoint);
+
+}  // namespace weft

@@ -1,0 +1,21 @@
+// SpellingDecoder: for tokenizers whose tokens mean what they spell, whatever stands around them.
+#pragma once
+#include "weft/text/tokenizer.h"
+
+namespace weft {
+
+class SpellingDecoder : public TokenDecoder {
+ public:
+  explicit SpellingDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  void push(int32_t id, std::string& text) override {
+    check(id >= 0 && id < tokenizer_.vocab_size(), "{} tokenizer: id {} is outside the vocabulary of {}",
+          tokenizer_.name(), id, tokenizer_.vocab_size());
+    text += tokenizer_.spelling(id);
+  }
+  void finish(std::string&) override {}
+
+ private:
+  const Tokenizer& tokenizer_;
+};
+
+}  // namespace weft

@@ -1,0 +1,89 @@
+// What a config.json says is read, and what weft cannot do is refused by name.
+#include <nlohmann/json.hpp>
+
+#include "pretrained/sample_configs.h"
+#include "weft/pretrained/hf_family.h"
+
+namespace weft {
+namespace {
+
+nlohmann::json sample(const std::string& name) {
+  for (const SampleConfig& c : sample_configs())
+    if (name == c.name) return nlohmann::json::parse(c.json);
+  return {};
+}
+
+std::string message_of(const nlohmann::json& json) {
+  try {
+    parse_hf_config(json.dump(), "folder/config.json");
+  } catch (const UsageError& e) {
+    return std::string("a usage error: ") + e.what();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(HfConfigTest, KeysThatAreAbsentHaveTheirDefaults) {
+  const ModelConfig llama = parse_hf_config(sample("llama").dump(), "x").model;
+  EXPECT_EQ(llama.head_dim, 2);
+  EXPECT_EQ(llama.norm_eps, 1e-6f);
+  EXPECT_EQ(llama.rope_theta, 1e4);
+  EXPECT_FALSE(llama.tie_embeddings);
+  const ModelConfig gpt2 = parse_hf_config(sample("gpt2").dump(), "x").model;
+  EXPECT_EQ(gpt2.ffn, 32);
+  EXPECT_EQ(gpt2.activation, Activation::gelu_tanh);
+  EXPECT_TRUE(gpt2.tie_embeddings);
+  nlohmann::json by_class = sample("qwen3");
+  by_class.erase("model_type"), by_class["architectures"] = {"Qwen3ForCausalLM"};
+  EXPECT_TRUE(parse_hf_config(by_class.dump(), "x").model.qk_norm);
+}
+
+struct Mistake {
+  const char* name;
+  const char* model;
+  nlohmann::json change;  // null removes a key
+  std::vector<const char*> words;
+};
+
+class HfConfigMistakeTest : public testing::TestWithParam<Mistake> {};
+
+TEST_P(HfConfigMistakeTest, IsNamed) {
+  nlohmann::json json = sample(GetParam().model);
+  for (const auto& item : GetParam().change.items()) {
+    if (item.value().is_null())
+      json.erase(item.key());
+    else
+      json[item.key()] = item.value();
+  }
+  const std::string message = message_of(json);
+  EXPECT_FALSE(message.starts_with("a usage error")) << message;
+  EXPECT_NE(message.find("folder/config.json"), std::string::npos) << message;
+  for (const char* word : GetParam().words) EXPECT_NE(message.find(word), std::string::npos) << message;
+}
+
+using Json = nlohmann::json;
+INSTANTIATE_TEST_SUITE_P(
+    Mistakes, HfConfigMistakeTest,
+    testing::Values(Mistake{"unknown_model", "llama", Json{{"model_type", "lama"}}, {"lama", "nearest is llama"}},
+                    Mistake{"unknown_class", "llama",
+                            Json{{"model_type", nullptr}, {"architectures", {"LamaForCausalLM"}}},
+                            {"LamaForCausalLM", "nearest is LlamaForCausalLM"}},
+                    Mistake{"no_model", "llama", Json{{"model_type", nullptr}}, {"model_type"}},
+                    Mistake{"no_width", "llama", Json{{"hidden_size", nullptr}}, {"hidden_size is missing"}},
+                    Mistake{"width_is_text", "llama", Json{{"hidden_size", "8"}}, {"hidden_size", "integer"}},
+                    Mistake{"negative_width", "llama", Json{{"hidden_size", -8}}, {"hidden_size", "integer from 0"}},
+                    Mistake{"huge_width", "llama", Json{{"hidden_size", int64_t(1) << 40}}, {"hidden_size"}},
+                    Mistake{"zero_layers", "llama", Json{{"num_hidden_layers", 0}}, {"layers", "at least 1"}},
+                    Mistake{"odd_groups", "llama", Json{{"num_key_value_heads", 3}}, {"kv_heads"}},
+                    Mistake{"unknown_activation", "llama", Json{{"hidden_act", "tanhh"}}, {"hidden_act", "tanhh", "silu"}},
+                    Mistake{"eps_is_huge", "llama", Json{{"rms_norm_eps", 1e300}}, {"rms_norm_eps"}},
+                    Mistake{"tie_is_a_number", "llama", Json{{"tie_word_embeddings", 1}}, {"tie_word_embeddings"}},
+                    Mistake{"scaled_by_layer", "gpt2", Json{{"scale_attn_by_inverse_layer_idx", true}},
+                            {"scale_attn_by_inverse_layer_idx", "only false"}},
+                    Mistake{"too_many_chosen", "mixtral", Json{{"num_experts_per_tok", 9}}, {"experts_per_token"}},
+                    Mistake{"dense_layers_between", "qwen3_moe", Json{{"mlp_only_layers", {1}}}, {"mlp_only_layers"}}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace weft
