@@ -14,12 +14,15 @@ namespace weft {
 using TokenizeProgress = FunctionRef<void(int64_t done_bytes, int64_t total_bytes)>;
 
 struct DatasetOptions {
-  std::string train;               // FILE, DIR, pattern, or a .tok file
-  std::string valid;               // the same; empty: the last part of `train`
-  double valid_fraction = 0.1;     // of the tokens of `train`, when `valid` is empty
-  std::string tokenizer = "byte";  // "byte", "char" or what text/tokenizer_files.h opens
-  std::string cache_dir;           // where token files are kept
+  std::string train;                                  // FILE, DIR, pattern, or a .tok file
+  std::string valid;                                  // the same; empty: the last part of `train`
+  double valid_fraction = 0.1;                        // of the tokens of `train`, when `valid` is empty
+  std::string tokenizer = "byte";                     // "byte", "char" or what text/tokenizer_files.h opens
+  std::string cache_dir;                              // where token files are kept
   std::shared_ptr<const Tokenizer> opened = nullptr;  // when set, counts instead of `tokenizer`
+  std::string format = "auto";  // "text"; "chat", "alpaca" or "completion"; "auto": .json and .jsonl are examples
+  std::string chat_template;    // Jinja; empty: a plain one
+  std::string chat_source;      // where it is from, for messages
 };
 
 struct Dataset {
