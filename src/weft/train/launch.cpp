@@ -21,17 +21,18 @@ Dataset open_data(const Recipe& recipe) {
   FileSystem& fs = FileSystem::real();
   make_folders(fs, recipe.data.cache_dir);
   const bool is_gguf = recipe.data.tokenizer.ends_with(".gguf");  // which data/ knows nothing of
-  return open_dataset(fs,
-                      {.train = recipe.data.train,
-                       .valid = recipe.data.valid,
-                       .valid_fraction = recipe.data.valid_fraction,
-                       .tokenizer = recipe.data.tokenizer,
-                       .cache_dir = recipe.data.cache_dir,
-                       .opened = is_gguf ? open_tokenizer_path(fs, recipe.data.tokenizer, "data.tokenizer") : nullptr},
-                      [&](int64_t done, int64_t total) {
-                        const auto now = std::chrono::steady_clock::now().time_since_epoch();
-                        line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());
-                      });
+  return open_dataset(
+      fs,
+      {.train = recipe.data.train,
+       .valid = recipe.data.valid,
+       .valid_fraction = recipe.data.valid_fraction,
+       .tokenizer = recipe.data.tokenizer,
+       .cache_dir = recipe.data.cache_dir,
+       .opened = is_gguf ? open_tokenizer_path(fs, recipe.data.tokenizer, "data.tokenizer") : nullptr},
+      [&](int64_t done, int64_t total) {
+        const auto now = std::chrono::steady_clock::now().time_since_epoch();
+        line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());
+      });
 }
 
 int usable_cores() {
