@@ -8,7 +8,10 @@
 #include <csignal>
 
 #include "command.h"
+#include "hosts.h"
 #include "mesh_options.h"
+#include "weft/comm/mpi/mpi.h"
+#include "weft/train/supervisor.h"
 
 namespace weft::app {
 namespace {
@@ -16,6 +19,8 @@ namespace {
 struct Options {
   std::string recipe, mesh;
   MeshOptions mesh_options;
+  Hosts hosts;
+  SupervisorOptions supervisor;
   Output output;
 };
 
@@ -36,12 +41,38 @@ void stop_after_step(int signal) {
 
 nlohmann::json number_or_null(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); }
 
+std::atomic<int> signal_to_pass_on{0};
+
+// Runs the resolved recipe as processes of its own, again when they fail.
+void supervise(const Options& o, const Recipe& recipe) {
+  if (launched_by_mpi())
+    throw UsageError("--restarts, --hosts and --hostfile are for weft itself, which then starts mpirun: leave mpirun out");
+  if (recipe.checkpoint.dir.empty() && o.supervisor.restarts > 0)
+    throw UsageError("--restarts {}: there would be nothing to restart from; write checkpoint.dir", o.supervisor.restarts);
+  const std::string file = join_path(recipe.log.dir, "supervised.toml");
+  make_folders(FileSystem::real(), recipe.log.dir);
+  write_file_atomically(FileSystem::real(), file, recipe.text);
+  std::vector<std::string> job{own_program(), "train", file};
+  if (o.output.is_json()) job.emplace_back("--json");
+  if (o.hosts.are_given()) job = o.hosts.launch(recipe.mesh.size(), job);
+  SupervisorOptions options = o.supervisor;
+  options.checkpoint_dir = recipe.checkpoint.dir, options.log_dir = recipe.log.dir;
+  options.stop_signal = &signal_to_pass_on;
+  std::signal(SIGINT, [](int number) { signal_to_pass_on = number; });
+  std::signal(SIGTERM, [](int number) { signal_to_pass_on = number; });
+  const ExitStatus status = weft::supervise(job, {"--checkpoint.resume=auto"}, options);
+  if (status.is_success()) return;
+  if (status.code == 2) throw UsageError("the job refused its recipe, as said above");
+  throw Error("training did not end: {}", status.describe());
+}
+
 void train(const Options& o, const std::vector<std::string>& overrides) {
   Toml toml = Toml::load(o.recipe);
   toml.apply(overrides);
   o.mesh_options.apply_to(toml);
   MeshOptions::apply_spec(toml, o.mesh);
   const Recipe recipe = read_recipe(toml);
+  if (o.supervisor.restarts > 0 || o.hosts.are_given()) return supervise(o, recipe);
   std::signal(SIGINT, stop_after_step);
   std::signal(SIGTERM, stop_after_step);
   const RunReport r = weft::train(recipe, {.stop = &asked_to_stop});
@@ -72,6 +103,17 @@ void add_train(CLI::App& program) {
   c->add_option("RECIPE", o->recipe, "A TOML file")->required();
   c->add_option("--mesh", o->mesh, "Axes and sizes, as in dp=2,tp=2,pp=2");
   o->mesh_options.add_to(*c);
+  o->hosts.add_to(*c);
+  SupervisorOptions& s = o->supervisor;
+  c->add_option("--restarts", s.restarts, "Restart a dead or hung job at most so often, from its newest checkpoint")
+      ->check(CLI::Range(0, 1 << 20));
+  c->add_option("--give-up-after", s.give_up_after, "Failures in a row without a new checkpoint that end all restarts")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  c->add_option("--hang-after", s.hang_after_s, "Seconds without a step after which a job is taken for hung; 0: never")
+      ->capture_default_str();
+  c->add_option("--restart-pause", s.first_pause_s, "Seconds before a restart, doubled while no checkpoint is new")
+      ->capture_default_str();
   o->output.add_option(*c);
   c->allow_extras();
   c->footer(

@@ -21,17 +21,18 @@ Dataset open_data(const Recipe& recipe) {
   FileSystem& fs = FileSystem::real();
   make_folders(fs, recipe.data.cache_dir);
   const bool is_gguf = recipe.data.tokenizer.ends_with(".gguf");  // which data/ knows nothing of
-  return open_dataset(fs,
-                      {.train = recipe.data.train,
-                       .valid = recipe.data.valid,
-                       .valid_fraction = recipe.data.valid_fraction,
-                       .tokenizer = recipe.data.tokenizer,
-                       .cache_dir = recipe.data.cache_dir,
-                       .opened = is_gguf ? open_tokenizer_path(fs, recipe.data.tokenizer, "data.tokenizer") : nullptr},
-                      [&](int64_t done, int64_t total) {
-                        const auto now = std::chrono::steady_clock::now().time_since_epoch();
-                        line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());
-                      });
+  return open_dataset(
+      fs,
+      {.train = recipe.data.train,
+       .valid = recipe.data.valid,
+       .valid_fraction = recipe.data.valid_fraction,
+       .tokenizer = recipe.data.tokenizer,
+       .cache_dir = recipe.data.cache_dir,
+       .opened = is_gguf ? open_tokenizer_path(fs, recipe.data.tokenizer, "data.tokenizer") : nullptr},
+      [&](int64_t done, int64_t total) {
+        const auto now = std::chrono::steady_clock::now().time_since_epoch();
+        line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());
+      });
 }
 
 int usable_cores() {
@@ -40,8 +41,16 @@ int usable_cores() {
   return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
+// A rank's share of the machine; where the launcher has bound each rank to cores, all of those.
+static int threads_of_a_rank(const Recipe& recipe) {
+  const int cores = usable_cores();
+  if (!launched_by_mpi()) return std::max(1, cores / recipe.mesh.size());
+  const bool is_bound = cores < int(std::thread::hardware_concurrency());
+  return is_bound ? cores : std::max(1, cores / mpi_ranks_here());
+}
+
 RunReport train(Recipe recipe, RunOptions options) {
-  options.threads = std::max(1, usable_cores() / recipe.mesh.size());
+  options.threads = threads_of_a_rank(recipe);
   RunReport report;
   // Ranks that are threads share one data set; ranks that are processes each open what the first one has built.
   std::optional<Dataset> shared;

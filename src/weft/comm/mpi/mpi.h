@@ -1,5 +1,5 @@
-// Ranks that are MPI processes, on one machine or several. Built without MPI, everything here but launched_by_mpi
-// throws.
+// Ranks that are MPI processes, on one machine or several. Built without MPI, everything here but what looks at the
+// environment throws.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,6 +10,8 @@ namespace weft {
 
 // Whether mpirun, mpiexec or srun started this process as one of several ranks. Looks at the environment only.
 bool launched_by_mpi();
+// How many of them are on this machine, as far as the launcher says; 1 otherwise.
+int mpi_ranks_here();
 
 class MpiJob;
 

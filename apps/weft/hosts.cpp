@@ -1,0 +1,52 @@
+// Hosts: --hosts a:8,b:8 becomes mpirun --host a:8,b:8.
+#include "hosts.h"
+
+#include <unistd.h>
+
+#include <charconv>
+
+#include "weft/base/error.h"
+
+namespace weft::app {
+namespace {
+
+// The processes that "a:8,b:8" has room for; a host without a number has one.
+int count_places(const std::string& hosts) {
+  int64_t places = 0;
+  for (const std::string& host : CLI::detail::split(hosts, ',')) {
+    const size_t colon = host.rfind(':');
+    int count = 1;
+    const char* const begin = host.data() + colon + 1;
+    const char* const end = host.data() + host.size();
+    const bool is_number = colon == host.npos || (begin < end && std::from_chars(begin, end, count).ptr == end);
+    if (host.empty() || colon == 0 || !is_number || count < 1 || count > (1 << 16))
+      throw UsageError("--hosts {}: write host:ranks,host:ranks, as in --hosts node1:8,node2:8", hosts);
+    places += count;
+  }
+  if (places > (1 << 24)) throw UsageError("--hosts {}: that are too many ranks", hosts);
+  return int(places);
+}
+
+}  // namespace
+
+void Hosts::add_to(CLI::App& command) {
+  auto* hosts = command.add_option("--hosts", hosts_, "Start the ranks on these machines: a:8,b:8");
+  command.add_option("--hostfile", hostfile_, "The same, from a file of MPI's launcher")->excludes(hosts);
+}
+
+std::vector<std::string> Hosts::launch(int num_ranks, const std::vector<std::string>& command) const {
+  std::vector<std::string> words{"mpirun", "-n", std::to_string(num_ranks), "--bind-to", "none"};
+  if (!hosts_.empty()) {
+    const int places = count_places(hosts_);
+    if (places != num_ranks)
+      throw UsageError("--hosts {} has room for {} ranks, the mesh has {}: make them equal", hosts_, places, num_ranks);
+    words.insert(words.end(), {"--host", hosts_});
+  } else {
+    words.insert(words.end(), {"--hostfile", hostfile_});
+  }
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+}  // namespace weft::app
