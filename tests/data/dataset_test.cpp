@@ -26,7 +26,7 @@ std::string text_of(const Dataset& dataset, const TokenPart& part) {
   return text;
 }
 
-Dataset open(const DatasetOptions& options, TokenizeProgress progress = ignore) {
+Dataset open(const DatasetOptions& options, TextProgress progress = ignore) {
   return open_dataset(FileSystem::real(), options, progress);
 }
 

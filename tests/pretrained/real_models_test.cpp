@@ -69,7 +69,11 @@ std::vector<Case> tiny_cases() {
 INSTANTIATE_TEST_SUITE_P(Models, TinyModelsTest, testing::ValuesIn(tiny_cases()),
                          [](const auto& test) { return name_of(test.param); });
 
-class StoriesTest : public testing::TestWithParam<MeshShape> {};
+struct StoriesCase {
+  const char* file;  // "" for the folder
+  MeshShape mesh;
+};
+class StoriesTest : public testing::TestWithParam<StoriesCase> {};
 
 TEST_P(StoriesTest, GoesOnAsItsAuthorsProgramDid) {
   const std::string folder = test_data("models/stories260K");
@@ -77,18 +81,25 @@ TEST_P(StoriesTest, GoesOnAsItsAuthorsProgramDid) {
   const auto golden = nlohmann::json::parse(std::ifstream(folder + "/golden.json"));
   const auto prompt = golden["prompt_ids"].get<std::vector<int32_t>>();
   const auto want = golden["greedy_ids"].get<std::vector<int32_t>>();
-  const auto source = open_model(folder);
+  const auto source = open_model(folder + GetParam().file);
   const Fill fill = [&](ForwardModel& m) { m.load(*source); };
   std::vector<int32_t> got = prompt;
-  const auto made = greedy_on(source->config(), GetParam(), fill, prompt, int64_t(want.size() - prompt.size()));
+  const auto made = greedy_on(source->config(), GetParam().mesh, fill, prompt, int64_t(want.size() - prompt.size()));
   got.insert(got.end(), made.begin(), made.end());
   EXPECT_EQ(got, want);
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, StoriesTest,
-                         testing::Values(MeshShape{}, MeshShape{.tp = 2}, MeshShape{.tp = 4}, MeshShape{.pp = 5},
-                                         MeshShape{.pp = 2, .tp = 2}),
-                         [](const auto& test) { return name_of_mesh(test.param); });
+std::vector<StoriesCase> stories_cases() {
+  std::vector<StoriesCase> cases;
+  for (const char* file : {"", "/stories260K.f32.gguf"})
+    for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.tp = 4}, MeshShape{.pp = 5},
+                                  MeshShape{.pp = 2, .tp = 2}})
+      cases.push_back({file, mesh});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Meshes, StoriesTest, testing::ValuesIn(stories_cases()), [](const auto& test) {
+  return (*test.param.file ? "gguf_" : "safetensors_") + name_of_mesh(test.param.mesh);
+});
 
 }  // namespace
 }  // namespace weft

@@ -14,8 +14,16 @@ using Json = nlohmann::json;
 using Visit = FunctionRef<void(const std::string& key, const Json& value)>;
 
 // Builds a value from parser events. With `visit`, members of the outermost object are handed over and dropped.
+template <class Json>
 class Builder final : public nlohmann::json_sax<Json> {
  public:
+  using Visit = FunctionRef<void(const std::string& key, const Json& value)>;
+  static constexpr bool kIsSorted = std::is_same_v<Json, nlohmann::json>;
+  using typename nlohmann::json_sax<Json>::number_integer_t;
+  using typename nlohmann::json_sax<Json>::number_unsigned_t;
+  using typename nlohmann::json_sax<Json>::number_float_t;
+  using typename nlohmann::json_sax<Json>::string_t;
+  using typename nlohmann::json_sax<Json>::binary_t;
   Builder(const JsonLimits& limits, const Visit* visit) : limits_(limits), visit_(visit) {}
 
   bool null() override { return put(nullptr); }
@@ -31,7 +39,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
-    const bool is_new = streams_here() ? seen_.insert(name).second : !stack_.back()->contains(name);
+    const bool is_new = remembers_keys() ? seen_.back().insert(name).second : !stack_.back()->contains(name);
     key_ = std::move(name);
     return is_new || refuse(fmt::format("the key '{}' appears twice in one object", clipped(key_)));
   }
@@ -60,6 +68,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     return false;
   }
   bool streams_here() const { return visit_ && stack_.size() == 1; }
+  bool remembers_keys() const { return !kIsSorted || streams_here(); }
 
   // The place in the tree where `value` now is, or null when a limit is passed.
   Json* place(Json&& value) {
@@ -76,8 +85,13 @@ class Builder final : public nlohmann::json_sax<Json> {
       return &member_;
     }
     Json& parent = *stack_.back();
-    if (parent.is_array()) return &parent.get_ref<Json::array_t&>().emplace_back(std::move(value));
-    return &parent.get_ref<Json::object_t&>().emplace(std::move(key_), std::move(value)).first->second;
+    if (parent.is_array()) return &parent.template get_ref<typename Json::array_t&>().emplace_back(std::move(value));
+    auto& object = parent.template get_ref<typename Json::object_t&>();
+    if constexpr (kIsSorted) {
+      return &object.emplace(std::move(key_), std::move(value)).first->second;
+    } else {
+      return &object.emplace_back(std::move(key_), std::move(value)).second;  // emplace would look for the key
+    }
   }
   bool put(Json&& value) {
     if (visit_ && stack_.empty()) return refuse("an object was expected");
@@ -93,9 +107,11 @@ class Builder final : public nlohmann::json_sax<Json> {
     if (streams_here()) member_key_ = key_;
     Json* at = place(std::move(empty));
     if (at) stack_.push_back(at);
+    if (at && remembers_keys()) seen_.emplace_back();
     return at != nullptr;
   }
   bool close() {
+    if (remembers_keys()) seen_.pop_back();
     stack_.pop_back();
     if (streams_here()) (*visit_)(member_key_, member_);
     return true;
@@ -106,7 +122,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   Json root_, member_;
   std::vector<Json*> stack_;  // the open arrays and objects; only the innermost grows, so the pointers stay valid
   std::string key_, member_key_, problem_;
-  std::unordered_set<std::string> seen_;
+  std::vector<std::unordered_set<std::string>> seen_;  // keys of those open ones that cannot look for theirs
   std::optional<size_t> position_;
   int64_t count_ = 0;
 };
@@ -132,7 +148,8 @@ class CountingIterator {
   const char** latest_;
 };
 
-void parse(std::string_view text, std::string_view source, const JsonLimits& limits, Builder& builder) {
+template <class Json>
+void parse(std::string_view text, std::string_view source, const JsonLimits& limits, Builder<Json>& builder) {
   if (text.size() > limits.max_bytes) {
     throw Error("{}: {} bytes of JSON, more than the {} allowed here", source, text.size(), limits.max_bytes);
   }
@@ -141,7 +158,7 @@ void parse(std::string_view text, std::string_view source, const JsonLimits& lim
   try {
     ok = Json::sax_parse(CountingIterator(text.data(), &latest), CountingIterator(text.data() + text.size(), &latest),
                          &builder);
-  } catch (const Json::exception& e) {
+  } catch (const typename Json::exception& e) {
     throw Error("{}: {}", source, e.what());
   }
   if (ok) return;
@@ -155,13 +172,19 @@ void parse(std::string_view text, std::string_view source, const JsonLimits& lim
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits) {
-  Builder builder(limits, nullptr);
+  Builder<Json> builder(limits, nullptr);
+  parse(text, source, limits, builder);
+  return builder.take();
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string_view source, const JsonLimits& limits) {
+  Builder<nlohmann::ordered_json> builder(limits, nullptr);
   parse(text, source, limits, builder);
   return builder.take();
 }
 
 void for_each_json_member(std::string_view text, std::string_view source, const JsonLimits& limits, Visit visit) {
-  Builder builder(limits, &visit);
+  Builder<Json> builder(limits, &visit);
   parse(text, source, limits, builder);
 }
 

@@ -22,6 +22,10 @@ struct JsonLimits {
 // result include <nlohmann/json.hpp>; most need only JsonDocument.
 nlohmann::json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
+// The same, with the keys of objects in the order of the text: for what is written again as it was.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string_view source,
+                                          const JsonLimits& limits = {});
+
 // For an outermost object too large to keep as a tree: `visit` gets each of its members once, in order.
 void for_each_json_member(std::string_view text, std::string_view source, const JsonLimits& limits,
                           FunctionRef<void(const std::string& key, const nlohmann::json& value)> visit);

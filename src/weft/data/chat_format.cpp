@@ -1,5 +1,7 @@
-// ChatFormat: where answers begin and end in what a template renders.
+// ChatFormat: what a template writes, cut where answers begin and end.
 #include "weft/data/chat_format.h"
+
+#include <algorithm>
 
 #include "weft/base/error.h"
 
@@ -28,66 +30,40 @@ std::vector<ChatPart> plain_parts(const InstructExample& example) {
 
 }  // namespace
 
-ChatFormat::ChatFormat(std::string_view chat_template, const std::string& source, std::string bos, std::string eos)
-    : bos_(std::move(bos)), eos_(std::move(eos)) {
-  if (!chat_template.empty()) template_ = std::make_unique<jinja::Template>(chat_template, source);
-}
-
-jinja::Rendered ChatFormat::render(std::span<const ChatMessage> messages, bool add_generation_prompt) const {
-  using jinja::Value;
-  std::vector<Value> list;
-  for (const ChatMessage& m : messages) list.push_back(Value::dict({{"role", m.role}, {"content", m.content}}));
-  return template_->render({{"messages", Value::list(std::move(list))},
-                            {"bos_token", bos_},
-                            {"eos_token", eos_},
-                            {"add_generation_prompt", add_generation_prompt}});
-}
-
-std::vector<ChatPart> ChatFormat::by_marks(const InstructExample& example) const {
-  const jinja::Rendered rendered = render(example.messages, false);
-  const std::string_view text = rendered.text;
-  std::vector<ChatPart> parts;
-  size_t at = 0, mark = 0;
-  for (const ChatMessage& m : example.messages) {
-    if (m.role != "assistant") continue;
-    if (mark == rendered.generations.size())
-      throw Error("{}: it marks {} answers of a conversation that has more", template_->source(), mark);
-    const jinja::TextSpan span = rendered.generations[mark++];
-    add(parts, text.substr(at, span.begin - at), false);
-    add(parts, text.substr(span.begin, span.end - span.begin), m.is_answer);
-    at = span.end;
-  }
-  add(parts, text.substr(at), false);
-  return parts;
-}
-
-std::vector<ChatPart> ChatFormat::by_prefixes(const InstructExample& example) const {
-  const std::span<const ChatMessage> all = example.messages;
-  std::vector<ChatPart> parts;
-  std::string done;
-  const auto rest_of = [&](const std::string& text) {
-    if (!text.starts_with(done))
-      throw Error(
-          "{}: the text of a conversation does not begin with the text of its beginning, so its answers cannot be "
-          "found; mark them in the template by {{% generation %}} ... {{% endgeneration %}}",
-          template_->source());
-    return std::string_view(text).substr(done.size());
-  };
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].is_answer) continue;
-    const std::string prompt = render(all.first(i), true).text;
-    add(parts, rest_of(prompt), false);
-    done = prompt;
-    const std::string answered = render(all.first(i + 1), false).text;
-    add(parts, rest_of(answered), true);
-    done = answered;
-  }
-  return parts;
+ChatFormat::ChatFormat(std::string_view chat_template, const std::string& source, const std::string& bos,
+                       const std::string& eos)
+    : source_(source) {
+  if (!chat_template.empty())
+    template_.emplace(chat_template, source, ChatVariables{{"bos_token", bos}, {"eos_token", eos}});
 }
 
 std::vector<ChatPart> ChatFormat::render(const InstructExample& example) const {
   if (!template_ || example.is_plain) return plain_parts(example);
-  return template_->has_generation_blocks() ? by_marks(example) : by_prefixes(example);
+  using jinja::Value;
+  std::vector<Value> messages;
+  for (const ChatMessage& m : example.messages)
+    messages.push_back(Value::dict({{Value("role"), Value(m.role)}, {Value("content"), Value(m.content)}}));
+  ChatInput input;
+  input.messages = Value::list(std::move(messages));
+  input.now = 0;  // a template that writes the date gives the same text every time
+  const RenderedChat chat = template_->render_with_answers(input);
+  const std::string_view text = chat.text;
+  std::vector<ChatPart> parts;
+  size_t at = 0, answer = 0;
+  for (const ChatMessage& m : example.messages) {
+    if (m.role != "assistant") continue;
+    if (answer == chat.answers.size()) break;
+    const jinja::TextSpan span = chat.answers[answer++];
+    add(parts, text.substr(at, span.begin - at), false);
+    add(parts, text.substr(span.begin, span.end - span.begin), m.is_answer);
+    at = span.end;
+  }
+  const auto is_answer = [](const ChatMessage& m) { return m.role == "assistant"; };
+  if (answer != chat.answers.size() || answer != size_t(std::ranges::count_if(example.messages, is_answer)))
+    throw Error("{}: it marks {} answers of a conversation that has another number of them", source_,
+                chat.answers.size());
+  add(parts, text.substr(at), false);
+  return parts;
 }
 
 }  // namespace weft

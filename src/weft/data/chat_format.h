@@ -1,13 +1,11 @@
 // ChatFormat: conversations as the text that a model is trained on, in parts of which some are answers.
 #pragma once
-#include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "weft/data/instruct_example.h"
-#include "weft/text/jinja/template.h"
-#include "weft/text/tokenizer.h"
+#include "weft/text/chat_template.h"
 
 namespace weft {
 
@@ -21,21 +19,17 @@ class ChatFormat {
  public:
   // Of a model's chat template, in Jinja; an empty one stands for the plain format "### User:\n...". `source` names
   // it in messages. bos, eos: what the template finds under bos_token and eos_token.
-  ChatFormat(std::string_view chat_template, const std::string& source, std::string bos, std::string eos);
+  ChatFormat(std::string_view chat_template, const std::string& source, const std::string& bos,
+             const std::string& eos);
 
-  // Answers are what the template marks by {% generation %}; without such marks, what an answer adds to the text of
-  // the conversation before it with the generation prompt. Throws Error when a template gives no such thing.
+  // Throws Error when the template does not say where answers are; see ChatTemplate::render_with_answers.
   std::vector<ChatPart> render(const InstructExample& example) const;
   // Whether an answer's text ends without a token that says so.
   bool needs_end_token(const InstructExample& example) const { return !template_ || example.is_plain; }
 
  private:
-  jinja::Rendered render(std::span<const ChatMessage> messages, bool add_generation_prompt) const;
-  std::vector<ChatPart> by_marks(const InstructExample& example) const;
-  std::vector<ChatPart> by_prefixes(const InstructExample& example) const;
-
-  std::unique_ptr<jinja::Template> template_;
-  std::string bos_, eos_;
+  std::optional<ChatTemplate> template_;
+  std::string source_;
 };
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 
 #include "weft/base/checksum.h"
 #include "weft/data/instruct_tokens.h"
+#include "weft/data/text_pieces.h"
 #include "weft/data/token_file_writer.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/text/char_tokenizer.h"
@@ -15,52 +16,13 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kPieceBytes = 1 << 20;
-constexpr size_t kSniffedBytes = 4096;  // a NUL in these marks a binary file
-
-// Bytes read so far, for the progress callback.
-struct Meter {
-  TokenizeProgress progress;
-  int64_t total = 0, done = 0;
-  void add(uint64_t bytes) { progress(done += int64_t(bytes), total); }
-};
-
-// Calls visit(piece) with the text of a file in pieces of about kPieceBytes that end where cut(text) says; false,
-// without any call, when the file is binary.
-bool read_pieces(FileSystem& fs, const TextFile& source, Meter& meter, FunctionRef<size_t(std::string_view)> cut,
-                 FunctionRef<void(std::string_view)> visit) {
-  const InputFile file(fs, source.path);
-  std::string text;
-  uint64_t read = 0, visited = 0;
-  try {
-    while (read < file.size()) {
-      const size_t held = text.size(), count = size_t(std::min(kPieceBytes, file.size() - read));
-      text.resize(held + count);
-      file.read(std::as_writable_bytes(std::span(text).subspan(held)), read);
-      if (read == 0 && std::string_view(text).substr(0, kSniffedBytes).find('\0') != std::string_view::npos) {
-        meter.add(file.size());
-        return false;
-      }
-      read += count;
-      const size_t length = read < file.size() ? cut(text) : text.size();
-      visit(std::string_view(text).substr(0, length));
-      text.erase(0, length);
-      visited += length;
-      meter.add(count);
-    }
-  } catch (const EncodeError& error) {
-    throw Error("{}: {} at byte {}; {}", source.path, error.reason(), visited + error.offset(), error.remedy());
-  }
-  return true;
-}
-
 // The tokenizer of a text whose vocabulary is what the text holds.
 std::unique_ptr<Tokenizer> find_characters(FileSystem& fs, const TextFiles& sources, std::string_view key,
-                                           Meter& meter) {
+                                           TextMeter& meter) {
   CodePointSet characters;
   int documents = 0;
   for (const TextFile& source : sources.files)
-    documents += read_pieces(
+    documents += read_text_pieces(
         fs, source, meter, [](std::string_view text) { return whole_utf8_prefix(text); },
         [&](std::string_view text) { characters.add(text); });
   std::vector<char32_t> sorted = characters.sorted();
@@ -69,14 +31,14 @@ std::unique_ptr<Tokenizer> find_characters(FileSystem& fs, const TextFiles& sour
 }
 
 void build(FileSystem& fs, const TextFiles& sources, const Tokenizer& tokenizer, const std::string& path,
-           std::string_view key, Meter& meter) {
+           std::string_view key, TextMeter& meter) {
   TokenFileWriter writer(fs, path, tokenizer);
   std::vector<int32_t> ids;
   int64_t skipped = 0;
   for (const TextFile& source : sources.files) {
     writer.begin_document();
     bool continues = false;
-    const bool is_text = read_pieces(
+    const bool is_text = read_text_pieces(
         fs, source, meter, [&](std::string_view text) { return tokenizer.cut(text); },
         [&](std::string_view text) {
           ids.clear();
@@ -132,7 +94,7 @@ std::string spelling_of(const Tokenizer& tokenizer, std::optional<int32_t> token
 // Examples as tokens, from the cache or built into it.
 std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string& where, const Tokenizer& tokenizer,
                                                const DatasetOptions& options, std::string_view key,
-                                               TokenizeProgress progress) {
+                                               TextProgress progress) {
   const TextFiles sources = find_text_files(where, key);
   const std::string how =
       fmt::format("examples 1\n{}\n{}\n{}", options.format, options.chat_template, tokenizer.to_json());
@@ -142,7 +104,7 @@ std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string
     const ChatFormat chat(options.chat_template, options.chat_source,
                           spelling_of(tokenizer, tokenizer.begin_of_document()),
                           spelling_of(tokenizer, tokenizer.end_of_document()));
-    Meter meter{progress, sources.total_bytes};
+    TextMeter meter{progress, sources.total_bytes};
     TokenFileWriter writer(fs, path, tokenizer, true);
     write_examples(fs, sources, format_of(options.format), chat, tokenizer, writer,
                    [&](int64_t bytes) { meter.add(uint64_t(bytes)); });
@@ -164,7 +126,7 @@ TrainTokens open_token_file(FileSystem& fs, const std::string& path) {
   return {std::move(file), std::move(tokenizer)};
 }
 
-TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TokenizeProgress progress) {
+TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TextProgress progress) {
   constexpr std::string_view key = "data.train";
   if (is_token_file(options.train)) return open_token_file(fs, options.train);
   if (options.opened || options.tokenizer != "char") {
@@ -180,7 +142,7 @@ TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TokenizePr
   const std::string path = join_path(options.cache_dir, cached_name(sources, "char"));
   if (!exists(fs, path)) {
     make_folders(fs, options.cache_dir);
-    Meter meter{progress, 2 * sources.total_bytes};
+    TextMeter meter{progress, 2 * sources.total_bytes};
     build(fs, sources, *find_characters(fs, sources, key, meter), path, key, meter);
   }
   return open_token_file(fs, path);
@@ -198,7 +160,7 @@ int64_t split_at(const TokenFile& file, int64_t token) {
 
 std::shared_ptr<const TokenFile> open_tokens(FileSystem& fs, const std::string& where, const Tokenizer& tokenizer,
                                              const std::string& cache_dir, std::string_view key,
-                                             TokenizeProgress progress) {
+                                             TextProgress progress) {
   if (is_token_file(where)) {
     auto file = std::make_shared<const TokenFile>(where, fs);
     if (file->tokenizer_fingerprint() != tokenizer.fingerprint())
@@ -210,13 +172,13 @@ std::shared_ptr<const TokenFile> open_tokens(FileSystem& fs, const std::string& 
   const std::string path = join_path(cache_dir, cached_name(sources, tokenizer.to_json()));
   if (!exists(fs, path)) {
     make_folders(fs, cache_dir);
-    Meter meter{progress, sources.total_bytes};
+    TextMeter meter{progress, sources.total_bytes};
     build(fs, sources, tokenizer, path, key, meter);
   }
   return std::make_shared<const TokenFile>(path, fs);
 }
 
-Dataset open_dataset(FileSystem& fs, const DatasetOptions& options, TokenizeProgress progress) {
+Dataset open_dataset(FileSystem& fs, const DatasetOptions& options, TextProgress progress) {
   if (!(options.valid_fraction >= 0 && options.valid_fraction < 1))
     throw UsageError("data.valid_fraction = {}: write a number from 0 up to, not including, 1",
                      options.valid_fraction);

@@ -3,15 +3,11 @@
 #include <memory>
 #include <string>
 
-#include "weft/base/function_ref.h"
-#include "weft/data/text_files.h"
+#include "weft/data/text_pieces.h"
 #include "weft/data/token_file.h"
 #include "weft/text/tokenizer.h"
 
 namespace weft {
-
-// Called often while text becomes tokens.
-using TokenizeProgress = FunctionRef<void(int64_t done_bytes, int64_t total_bytes)>;
 
 struct DatasetOptions {
   std::string train;                                  // FILE, DIR, pattern, or a .tok file
@@ -32,12 +28,12 @@ struct Dataset {
 };
 
 // When many ranks share cache_dir, let one of them call this first.
-Dataset open_dataset(FileSystem& fs, const DatasetOptions& options, TokenizeProgress progress);
+Dataset open_dataset(FileSystem& fs, const DatasetOptions& options, TextProgress progress);
 
 // The tokens of a text by a given tokenizer, such as a checkpoint's, from the cache or built into it. `key` is the
 // config key or command-line option that errors name.
 std::shared_ptr<const TokenFile> open_tokens(FileSystem& fs, const std::string& where, const Tokenizer& tokenizer,
                                              const std::string& cache_dir, std::string_view key,
-                                             TokenizeProgress progress);
+                                             TextProgress progress);
 
 }  // namespace weft

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-enum class SourceKind : uint8_t { checkpoint, hugging_face };
+enum class SourceKind : uint8_t { checkpoint, hugging_face, gguf };
 
 // May be used by many threads; each reads only what it needs.
 class ModelSource {
@@ -53,8 +53,8 @@ class ModelSource {
   std::unordered_map<std::string, Bound> bound_;
 };
 
-// What a command's MODEL names: a weft checkpoint, a run folder (its newest valid checkpoint), or the folder of a
-// Hugging Face model. Throws Error saying what was found instead. check: of a checkpoint.
+// What a command's MODEL names: a weft checkpoint, a run folder (its newest valid checkpoint), the folder of a
+// Hugging Face model, or a .gguf file. Throws Error saying what was found instead. check: of a checkpoint.
 std::unique_ptr<ModelSource> open_model(const std::string& path,
                                         Checkpoint::Check check = Checkpoint::Check::all_bytes);
 

@@ -4,6 +4,8 @@
 #include "weft/base/file.h"
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/models/model_json.h"
+#include "weft/pretrained/gguf_model.h"
+#include "weft/pretrained/gguf_tokenizer.h"
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/model_source.h"
 #include "weft/pretrained/tokenizer_path.h"
@@ -63,6 +65,20 @@ class HuggingFaceSource final : public ModelSource {
   }
 };
 
+class GgufSource final : public ModelSource {
+ public:
+  explicit GgufSource(std::unique_ptr<GgufFile> file)
+      : ModelSource(file->path(), SourceKind::gguf, read_gguf_config(*file)), file_(std::move(file)) {
+    bind(stored_tensors(*file_), gguf_names(*file_, config()));
+  }
+  std::unique_ptr<Tokenizer> tokenizer() const override {
+    return make_gguf_tokenizer(read_gguf_vocabulary(*file_), path());
+  }
+
+ private:
+  std::unique_ptr<GgufFile> file_;
+};
+
 }  // namespace
 
 std::string find_checkpoint(const std::string& path) {
@@ -80,6 +96,7 @@ bool is_hugging_face_folder(const std::string& path) {
 }
 
 std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Check check) {
+  if (path.ends_with(".gguf")) return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path));
   if (!is_hugging_face_folder(path))
     return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check));
   const std::string file = join_path(path, "config.json");

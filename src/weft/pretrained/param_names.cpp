@@ -51,7 +51,9 @@ RowMap rows_of(const Layout& layout, const ModelConfig& c) {
   const int64_t d = c.head_dim, q = c.heads * d, kv = c.kv_heads * d, per_group = c.heads / c.kv_heads;
   const int64_t group = (per_group + 2) * d;
   switch (layout.part) {
-    case Part::all: return {};
+    case Part::all:
+      if (!layout.is_paired) return {};
+      return {.run = d, .stride = d, .turned = d};
     case Part::gate: return {.first = 0, .total = 2 * c.ffn};
     case Part::up: return {.first = c.ffn, .total = 2 * c.ffn};
     case Part::query:

@@ -22,6 +22,7 @@ struct Layout {
   Part part = Part::all;
   bool is_grouped = false;     // every key/value head's queries, key and value lie together, not all queries first
   bool is_transposed = false;  // [in, out]
+  bool is_paired = false;      // of each head, the halves that rotary positions turn lie pair by pair
 };
 
 // A row of a family's table. '#' stands for the layer's number, '@' for the expert's. Names leave out what a weight

@@ -16,8 +16,8 @@ namespace {
 constexpr std::string_view kConfig = "tokenizer_config.json";
 constexpr std::string_view kSpecial = "special_tokens_map.json";
 // What a folder may hold, the most telling first.
-constexpr std::string_view kNames[] = {"tokenizer.json", "tokenizer.weft.json", "tokenizer.model", "spiece.model",
-                                       "encoder.json", "vocab.json"};
+constexpr std::string_view kNames[] = {"tokenizer.json", "tokenizer.weft.json", "tokenizer.model",
+                                       "spiece.model",   "encoder.json",        "vocab.json"};
 
 class Opener {
  public:
@@ -40,7 +40,8 @@ class Opener {
   HfHints hints() const {
     HfHints hints;
     for (const std::string_view name : {kConfig, kSpecial}) {
-      if (exists(fs_, beside(name))) read_hf_hints(read_file(beside(name), kMostTokenizerFileBytes, fs_), beside(name), hints);
+      if (exists(fs_, beside(name)))
+        read_hf_hints(read_file(beside(name), kMostTokenizerFileBytes, fs_), beside(name), hints);
     }
     return hints;
   }
@@ -73,8 +74,8 @@ class Opener {
   std::unique_ptr<Tokenizer> open_tiktoken(const std::string& text, std::string_view name) const {
     const std::optional<TiktokenScheme> scheme = tiktoken_scheme(name, count_tiktoken_lines(text));
     if (!scheme)
-      throw UsageError("{}: a tiktoken file is known by its name, and weft knows {}; rename it to the one it is", path_,
-                       tiktoken_scheme_names());
+      throw UsageError("{}: a tiktoken file is known by its name, and weft knows {}; rename it to the one it is",
+                       path_, tiktoken_scheme_names());
     return read_tiktoken(text, *scheme, path_);
   }
 
@@ -93,12 +94,15 @@ class Opener {
     return make_sentencepiece_tokenizer(model, use, path_);
   }
 
-  void add(const JsonView& json, const std::string& id, const SentencePieceModel& model, SentencePieceUse& use) const {
+  void add(const JsonView& json, const std::string& id, const SentencePieceModel& model,
+           SentencePieceUse& use) const {
     int32_t number = 0;
     const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
     if (error != std::errc() || end != id.data() + id.size() || number < 0 || number >= kMostTokens)
       throw Error("{}: {} is not the id of a token", beside(kConfig), id);
-    if (size_t(number) >= model.pieces.size()) use.added.push_back(parse_added_token(json, number));
+    if (size_t(number) < model.pieces.size()) return;
+    use.added.push_back(parse_added_token(json, number));
+    use.added.back().normalized = false;  // they are looked for in the text as it is
   }
 
   FileSystem& fs_;
@@ -133,9 +137,10 @@ std::unique_ptr<Tokenizer> open_tokenizer(FileSystem& fs, const std::string& pat
   if (!is_folder(fs, path)) return Opener(fs, path).open();
   const std::string file = find_in(fs, path);
   if (file.empty())
-    throw UsageError("{} holds no tokenizer: tokenizer.json, tokenizer.model, encoder.json with vocab.bpe or a tiktoken "
-                     "file were looked for",
-                     path);
+    throw UsageError(
+        "{} holds no tokenizer: tokenizer.json, tokenizer.model, encoder.json with vocab.bpe or a tiktoken "
+        "file were looked for",
+        path);
   return Opener(fs, file).open();
 }
 

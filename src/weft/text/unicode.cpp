@@ -3,6 +3,7 @@
 
 #include <unicode/brkiter.h>
 #include <unicode/bytestream.h>
+#include <unicode/casemap.h>
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 
@@ -36,6 +37,17 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return uint8_t(c) < 0x80; });
 }
 
+template <class Map>
+std::string case_mapped(std::string_view text, Map&& map) {
+  check(text.size() <= size_t(INT32_MAX), "a text of {} bytes is too long to change its case", text.size());
+  std::string out;
+  icu::StringByteSink<std::string> sink(&out);
+  UErrorCode status = U_ZERO_ERROR;
+  map(icu::StringPiece(text.data(), int32_t(text.size())), sink, nullptr, status);
+  require(status, "change the case of text");
+  return out;
+}
+
 uint32_t category_mask(char32_t c) { return U_MASK(u_charType(UChar32(c))); }
 
 }  // namespace
@@ -57,6 +69,20 @@ void append_lowercase(char32_t c, std::string& text) {
     return;
   }
   append_utf8(char32_t(u_tolower(UChar32(c))), text);
+}
+
+std::string upper_case(std::string_view text) {
+  return case_mapped(text, [](auto&&... args) { icu::CaseMap::utf8ToUpper("", 0, args...); });
+}
+
+std::string lower_case(std::string_view text) {
+  return case_mapped(text, [](auto&&... args) { icu::CaseMap::utf8ToLower("", 0, args...); });
+}
+
+std::string title_case(char32_t c) {
+  std::string text;
+  append_utf8(c, text);
+  return case_mapped(text, [](auto&&... args) { icu::CaseMap::utf8ToTitle("", 0, nullptr, args...); });
 }
 
 void for_each_grapheme(std::string_view text, FunctionRef<void(std::string_view)> visit) {
@@ -93,5 +119,14 @@ bool is_punctuation(char32_t c) {
 bool is_other(char32_t c) {
   return (category_mask(c) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK | U_GC_CS_MASK)) != 0;
 }
+bool is_letter(char32_t c) { return (category_mask(c) & U_GC_L_MASK) != 0; }
+bool is_cased(char32_t c) { return u_hasBinaryProperty(UChar32(c), UCHAR_CASED); }
+bool is_decimal_digit(char32_t c) { return (category_mask(c) & U_GC_ND_MASK) != 0; }
+bool is_digit(char32_t c) {
+  const int type = u_getIntPropertyValue(UChar32(c), UCHAR_NUMERIC_TYPE);
+  return type == U_NT_DECIMAL || type == U_NT_DIGIT;
+}
+bool is_unassigned(char32_t c) { return (category_mask(c) & U_GC_CN_MASK) != 0; }
+bool is_separator(char32_t c) { return (category_mask(c) & U_GC_Z_MASK) != 0; }
 
 }  // namespace weft

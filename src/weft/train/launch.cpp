@@ -45,8 +45,13 @@ FoundTemplate chat_template_of(const Recipe& recipe, const ModelSource* start) {
   const std::string file = join_path(start->path(), "tokenizer_config.json");
   if (!exists(fs, file)) return {};
   const JsonDocument config = JsonDocument::parse(read_file(file, kMostBytes), file);
-  if (!config.root().is_object() || !config.root()["chat_template"].is_string()) return {};
-  return {config.root()["chat_template"].string(), file + " (chat_template)"};
+  if (!config.root().is_object() || !config.root().has("chat_template")) return {};
+  const JsonView found = config.root()["chat_template"];
+  if (found.is_string()) return {found.string(), file + " (chat_template)"};
+  for (int64_t i = 0; i < found.size(); ++i)  // several by name
+    if (found.at(i).at("name").string() == "default")
+      return {found.at(i).at("template").string(), file + " (chat_template)"};
+  return {};
 }
 
 }  // namespace

@@ -92,15 +92,20 @@ bool SharedMemoryTeam::all_visible(const Collective& call) const {
 
 // ---- waiting ----
 
-void SharedMemoryTeam::meet(const Collective& call) {
+std::optional<uint64_t> SharedMemoryTeam::arrive() {
   std::atomic<uint64_t>& arrivals = board_.header().arrivals;
   const uint64_t before = arrivals.fetch_add(1), generation = before >> 32;
-  if (uint32_t(before) + 1 == uint32_t(size_)) {
-    arrivals.store((generation + 1) << 32);
-    return board_.header().signal.raise();
-  }
+  if (uint32_t(before) + 1 < uint32_t(size_)) return generation;
+  arrivals.store((generation + 1) << 32);
+  board_.header().signal.raise();
+  return std::nullopt;
+}
+
+void SharedMemoryTeam::meet(const Collective& call) {
+  const std::optional<uint64_t> generation = arrive();
+  if (!generation) return;
   std::optional<Watch> watch;
-  wait_for_all(generation, [&] {
+  wait_for_all(*generation, [&] {
     const auto now = Watch::Clock::now();
     if (!watch) watch.emplace(host_.watch());
     try {
@@ -110,7 +115,7 @@ void SharedMemoryTeam::meet(const Collective& call) {
         is_hopeless |= board_.seat(r).has_left.load() && board_.seat(r).round.load() < round_;
       if (is_hopeless) fail_missing(call, watch->seconds());
     } catch (const Error&) {
-      if (withdraw(generation)) throw;  // else the last rank came just now
+      if (withdraw(*generation)) throw;  // else the last rank came just now
     }
     return std::min(host_.before_sleep(), watch->left(now));
   });
@@ -118,14 +123,10 @@ void SharedMemoryTeam::meet(const Collective& call) {
 
 void SharedMemoryTeam::part(const Collective& call) {
   mine().parted.store(round_);
-  std::atomic<uint64_t>& arrivals = board_.header().arrivals;
-  const uint64_t before = arrivals.fetch_add(1), generation = before >> 32;
-  if (uint32_t(before) + 1 == uint32_t(size_)) {
-    arrivals.store((generation + 1) << 32);
-    return board_.header().signal.raise();
-  }
+  const std::optional<uint64_t> generation = arrive();
+  if (!generation) return;
   std::optional<Watch> watch;
-  wait_for_all(generation, [&] {
+  wait_for_all(*generation, [&] {
     const auto now = Watch::Clock::now();
     if (!watch) watch.emplace(host_.watch());
     if (watch->is_over(now)) fail_parting(call, watch->seconds());

@@ -1,5 +1,6 @@
 // SharedMemoryTeam: the collectives of ranks that see each other's memory, be they threads or processes.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "weft/base/function_ref.h"
@@ -44,6 +45,8 @@ class SharedMemoryTeam {
   bool travels_in_board(const Collective& call) const;
   bool all_visible(const Collective& call) const;
 
+  // Counts this rank in; returns which generation to wait for, or nothing when it was the last and has woken the others.
+  std::optional<uint64_t> arrive();
   // Waits for every rank. Until the last one arrives a rank may leave by an exception: nobody touches its tensors.
   void meet(const Collective& call);
   // The second wait, when tensors are in use by others: ends early only when one of them has stopped for good.

@@ -191,15 +191,24 @@ class TileWorker {
   int tile_rows_ = 0;
 };
 
-// All tiles of the columns whose panels are packed at packed_b.
+// All tiles of the columns whose panels are packed at packed_b. The last tile of each thread is cut into parts, so that
+// a thread which was held up leaves some of its own to the others.
 void multiply_panels(ThreadTeam& team, const Product& p, const std::byte* packed_b, int64_t panel_begin,
                      int64_t panel_end, std::byte* const* scratch) {
+  constexpr int64_t kParts = 4;
   const MatmulPlan& plan = p.plan;
-  const int64_t col_tiles = ceil_div(panel_end - panel_begin, plan.panel_block);
-  team.parallel_for(col_tiles * plan.num_row_blocks, 1, [&](int64_t tile, int64_t, int worker) {
+  const int64_t tiles = ceil_div(panel_end - panel_begin, plan.panel_block) * plan.num_row_blocks;
+  const int64_t num_cut = team.size() > 1 ? std::min<int64_t>(tiles, team.size()) : 0, num_whole = tiles - num_cut;
+  team.parallel_for(num_whole + num_cut * kParts, 1, [&](int64_t task, int64_t, int worker) {
+    const bool is_whole = task < num_whole;
+    const int64_t tile = is_whole ? task : num_whole + (task - num_whole) / kParts;
+    const int64_t part = is_whole ? 0 : (task - num_whole) % kParts, parts = is_whole ? 1 : kParts;
     const int64_t panel = panel_begin + tile / plan.num_row_blocks * plan.panel_block;
+    const int64_t panels = std::min(panel_end - panel, plan.panel_block);
+    const int64_t begin = panel + panels * part / parts, end = panel + panels * (part + 1) / parts;
+    if (begin == end) return;
     TileWorker(p, packed_b, panel_begin, scratch[worker])
-        .run(tile % plan.num_row_blocks * plan.row_block, panel, std::min(panel_end, panel + plan.panel_block));
+        .run(tile % plan.num_row_blocks * plan.row_block, begin, end);
   });
 }
 

@@ -158,8 +158,7 @@ class Lexer {
     const size_t data_begin = at_;
     const int data_line = line_;
     const char sign = tag + 2 < text_.size() ? text_[tag + 2] : ' ';
-    advance(tag + 2 - at_);
-    if (sign == '-' || sign == '+') advance(1);
+    at_ = tag + 2 + (sign == '-' || sign == '+');  // lines are counted once it is the end
     skip_spaces();
     const bool is_end = skip("endraw");
     skip_spaces();
@@ -168,7 +167,10 @@ class Lexer {
       at_ = data_begin, line_ = data_line;
       return false;
     }
-    push_data(without_indent(std::string_view(text_).substr(data_begin, tag - data_begin), sign, false));
+    const std::string_view data = std::string_view(text_).substr(data_begin, tag - data_begin);
+    const int tag_lines = std::exchange(line_, data_line) - data_line;
+    push_data(without_indent(data, sign, false));
+    line_ += tag_lines + int(std::count(data.begin(), data.end(), '\n'));
     skip_after_tag(end_sign, false);
     return true;
   }

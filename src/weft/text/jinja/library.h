@@ -31,7 +31,8 @@ class Bound {
  public:
   Bound(std::string_view function, const Arguments& arguments, std::initializer_list<std::string_view> names,
         size_t num_required = 0);
-  Bound(std::string_view, Arguments&&, std::initializer_list<std::string_view>, size_t = 0) = delete;  // refers to them
+  Bound(std::string_view, Arguments&&, std::initializer_list<std::string_view>,
+        size_t = 0) = delete;                                     // refers to them
   const Value* operator[](size_t i) const { return values_[i]; }  // null when it is not given
   bool flag(size_t i, bool otherwise) const { return values_[i] ? values_[i]->truthy() : otherwise; }
   int64_t integer(size_t i, int64_t otherwise) const { return values_[i] ? values_[i]->integer() : otherwise; }

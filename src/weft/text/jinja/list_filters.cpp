@@ -33,7 +33,7 @@ struct Key {
     runtime.charge(1);
     if (case_sensitive || !key.is_text()) return key;
     runtime.charge(key.weight());
-    return lower(key.text());
+    return lower_case(key.text());
   }
 };
 
@@ -49,6 +49,7 @@ std::vector<Keyed> keyed(Runtime& runtime, const std::vector<Value>& values, con
 std::vector<Value> sorted_values(Runtime& runtime, const std::vector<Value>& values, const Key& key, bool reverse) {
   std::vector<Keyed> order = keyed(runtime, values, key);
   std::stable_sort(order.begin(), order.end(), [&](const Keyed& a, const Keyed& b) {
+    if (equal(runtime, a.key, b.key)) return false;  // also of what has no order
     return reverse ? compare(runtime, b.key, a.key) < 0 : compare(runtime, a.key, b.key) < 0;
   });
   std::vector<Value> result;
@@ -175,6 +176,7 @@ Arguments rest_of(const Arguments& arguments, size_t begin) {
 // map('upper'), map(attribute='name', default='none')
 Value map(Runtime& runtime, const Value& input, const Arguments& arguments) {
   std::vector<Value> result;
+  if (input.is_none()) return Value::list({});  // as in Jinja
   if (arguments.positional.empty()) {
     const Bound bound("map", arguments, {"attribute", "default"}, 1);
     for (const Value& value : elements_of(runtime, input)) {
@@ -208,6 +210,7 @@ Value choose(Runtime& runtime, const Value& input, const Arguments& arguments) {
     rest = rest_of(arguments, 1 + by_attribute);
   }
   std::vector<Value> result;
+  if (input.is_none()) return Value::list({});  // as in Jinja
   for (const Value& value : elements_of(runtime, input)) {
     runtime.charge(1);
     const Value tested = by_attribute ? attribute_path(value, given[0], nullptr) : value;
@@ -252,7 +255,7 @@ Value group_by(Runtime& runtime, const Value& input, const Arguments& arguments)
   }
   const bool case_sensitive = bound.flag(2, false);
   const auto order_of = [&](const Value& key) {
-    return case_sensitive || !key.is_text() ? key : Value(lower(key.text()));
+    return case_sensitive || !key.is_text() ? key : Value(lower_case(key.text()));
   };
   std::stable_sort(values.begin(), values.end(), [&](const Keyed& a, const Keyed& b) {
     return compare(runtime, order_of(a.key), order_of(b.key)) < 0;

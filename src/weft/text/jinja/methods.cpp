@@ -166,10 +166,7 @@ Value zero_filled(Runtime& runtime, const Value& self, const Arguments& argument
   return text.substr(0, has_sign) + padded(runtime, digits, bound.integer(0, 0) - has_sign, "0", Place::right).text();
 }
 
-bool is_ascii_letter(char32_t c) { return (c | 0x20) >= U'a' && (c | 0x20) <= U'z'; }
-bool is_ascii_digit(char32_t c) { return c >= U'0' && c <= U'9'; }
-bool is_letter(char32_t c) { return c < 0x80 ? is_ascii_letter(c) : !is_space(c) && is_printable(c); }
-bool is_letter_or_digit(char32_t c) { return is_letter(c) || is_ascii_digit(c); }
+bool is_letter_or_number(char32_t c) { return is_letter(c) || is_number(c); }
 
 // Not empty, and all of its characters are of a kind.
 template <bool is_kind(char32_t)>
@@ -236,8 +233,8 @@ constexpr Row kTextMethods[] = {
     {"endswith", has_affix<true>},
     {"removeprefix", remove_affix<false>},
     {"removesuffix", remove_affix<true>},
-    {"upper", changed<upper>},
-    {"lower", changed<lower>},
+    {"upper", changed<upper_case>},
+    {"lower", changed<lower_case>},
     {"title", changed<titled>},
     {"capitalize", changed<capitalized>},
     {"replace", replace},
@@ -253,14 +250,14 @@ constexpr Row kTextMethods[] = {
     {"rjust", justified<Place::right>},
     {"center", justified<Place::center>},
     {"zfill", zero_filled},
-    {"isdigit", is_all<is_ascii_digit>},
-    {"isnumeric", is_all<is_ascii_digit>},
-    {"isdecimal", is_all<is_ascii_digit>},
+    {"isdigit", is_all<is_digit>},
+    {"isnumeric", is_all<is_number>},
+    {"isdecimal", is_all<is_decimal_digit>},
     {"isalpha", is_all<is_letter>},
-    {"isalnum", is_all<is_letter_or_digit>},
+    {"isalnum", is_all<is_letter_or_number>},
     {"isspace", is_all<is_space>},
-    {"isupper", is_case<upper, lower>},
-    {"islower", is_case<lower, upper>},
+    {"isupper", is_case<upper_case, lower_case>},
+    {"islower", is_case<lower_case, upper_case>},
 };
 constexpr Row kListMethods[] = {{"index", index}, {"count", count}, {"copy", copy}};
 constexpr Row kDictMethods[] = {{"items", items}, {"keys", keys}, {"values", values}, {"get", get}, {"copy", copy}};

@@ -6,25 +6,13 @@
 namespace weft::jinja {
 namespace {
 
-bool is_letter(char32_t c) { return (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z') || c >= 0x80; }
-char32_t upper_of(char32_t c) { return c >= U'a' && c <= U'z' ? c - 32 : c; }
-char32_t lower_of(char32_t c) { return c >= U'A' && c <= U'Z' ? c + 32 : c; }
-
-// `text` with each code point changed by `change`, which is told what stands before it.
+// `text` with each code point replaced by what `change` gives for it, which is told what stands before it.
 template <class Change>
 std::string changed(std::string_view text, Change&& change) {
   std::string result;
   char32_t previous = 0;
-  bool is_first = true;
-  for_each_code_point(text, [&](char32_t c, std::string_view bytes) {
-    const char32_t other = change(c, previous, std::exchange(is_first, false));
-    if (other == c) {
-      result += bytes;
-    } else {
-      append_utf8(other, result);
-    }
-    previous = c;
-  });
+  for_each_code_point(
+      text, [&](char32_t c, std::string_view bytes) { result += change(bytes, std::exchange(previous, c)); });
   return result;
 }
 
@@ -120,32 +108,25 @@ bool is_space(char32_t c) {
 }
 
 bool is_printable(char32_t c) {
-  const bool is_control = c < 0x20 || (c >= 0x7f && c <= 0x9f);
-  const bool is_invisible = (is_space(c) && c != 0x20) || c == 0xad || (c >= 0x200b && c <= 0x200f) ||
-                            (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||
-                            (c >= 0xe000 && c <= 0xf8ff);
-  return !is_control && !is_invisible;
+  return c == U' ' || (c >= 0x21 && c <= 0x7e) || (!is_other(c) && !is_unassigned(c) && !is_separator(c));
 }
 
-std::string upper(std::string_view text) {
-  return changed(text, [](char32_t c, char32_t, bool) { return upper_of(c); });
-}
-std::string lower(std::string_view text) {
-  return changed(text, [](char32_t c, char32_t, bool) { return lower_of(c); });
-}
 std::string capitalized(std::string_view text) {
-  return changed(text, [](char32_t c, char32_t, bool is_first) { return is_first ? upper_of(c) : lower_of(c); });
+  if (text.empty()) return {};
+  const Utf8CodePoint first = read_utf8(text);
+  return title_case(first.value) + lower_case(text.substr(first.length));
 }
 std::string titled(std::string_view text) {
-  return changed(text,
-                 [](char32_t c, char32_t previous, bool) { return is_letter(previous) ? lower_of(c) : upper_of(c); });
+  return changed(text, [](std::string_view character, char32_t previous) {
+    return is_cased(previous) ? lower_case(character) : title_case(read_utf8(character).value);
+  });
 }
 std::string title_filtered(std::string_view text) {
   const auto separates = [](char32_t c) {
-    return is_space(c) || std::u32string_view(U"-({[<").find(c) != size_t(-1);
+    return c == 0 || is_space(c) || std::u32string_view(U"-({[<").find(c) != size_t(-1);
   };
-  return changed(text, [&](char32_t c, char32_t previous, bool is_first) {
-    return is_first || separates(previous) ? upper_of(c) : lower_of(c);
+  return changed(text, [&](std::string_view character, char32_t previous) {
+    return separates(previous) ? upper_case(character) : lower_case(character);
   });
 }
 

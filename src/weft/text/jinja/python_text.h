@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/text/unicode.h"
 #include "weft/text/utf8.h"
 
 namespace weft::jinja {
@@ -33,10 +34,8 @@ std::string reversed_text(std::string_view text);
 bool is_space(char32_t c);
 bool is_printable(char32_t c);  // repr() writes others as escapes
 
-std::string upper(std::string_view text);
-std::string lower(std::string_view text);
 std::string capitalized(std::string_view text);     // the first letter upper, the others lower
-std::string titled(std::string_view text);          // str.title(): each letter that follows no letter is upper
+std::string titled(std::string_view text);          // str.title(): each letter that follows no letter begins a word
 std::string title_filtered(std::string_view text);  // Jinja's filter: words begin after -, (, {, [, < and spaces
 
 // Without `characters` at the ends; without `characters`, without space.

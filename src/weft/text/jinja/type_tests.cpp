@@ -28,10 +28,10 @@ bool is_callable(const Value& value) { return value.is_object() && value.object(
 bool is_odd(const Value& value) { return value.integer() % 2 != 0; }
 bool is_even(const Value& value) { return value.integer() % 2 == 0; }
 bool is_lower(const Value& value) {
-  return value.is_text() && lower(value.text()) == value.text() && upper(value.text()) != value.text();
+  return value.is_text() && lower_case(value.text()) == value.text() && upper_case(value.text()) != value.text();
 }
 bool is_upper(const Value& value) {
-  return value.is_text() && upper(value.text()) == value.text() && lower(value.text()) != value.text();
+  return value.is_text() && upper_case(value.text()) == value.text() && lower_case(value.text()) != value.text();
 }
 bool never(const Value&) { return false; }
 

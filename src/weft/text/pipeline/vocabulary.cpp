@@ -28,11 +28,12 @@ void Vocabulary::grow(size_t slots) {
 }
 
 void Vocabulary::add(std::string_view text, int32_t id) {
-  if (id < 0 || id >= kMostTokens) throw Error("the token \"{}\" has the id {}, outside 0 to {}", text, id, kMostTokens - 1);
   if (text.size() > kMostTokenBytes)
-    throw Error("token {} is {} bytes long, more than the {} allowed", id, text.size(), kMostTokenBytes);
-  if (has(id)) throw Error("the tokens \"{}\" and \"{}\" have the same id {}", spelling(id), text, id);
-  if (text_.size() + text.size() >= kAbsent) throw Error("the spellings of all tokens together are too long");
+    throw Error("{}: token {} is {} bytes long, more than the {} allowed", origin_, id, text.size(), kMostTokenBytes);
+  if (id < 0 || id >= kMostTokens)
+    throw Error("{}: the token \"{}\" has the id {}, outside 0 to {}", origin_, text, id, kMostTokens - 1);
+  if (has(id)) throw Error("{}: the tokens \"{}\" and \"{}\" have the same id {}", origin_, spelling(id), text, id);
+  if (text_.size() + text.size() >= kAbsent) throw Error("{}: all tokens together are longer than 4 GiB", origin_);
   if (2 * (count_ + 1) > slots_.size()) grow(std::max<size_t>(64, 2 * slots_.size()));
   if (id >= size()) entries_.resize(size_t(id) + 1);
   entries_[size_t(id)] = {uint32_t(text_.size()), uint32_t(text.size())};

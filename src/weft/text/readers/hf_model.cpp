@@ -18,8 +18,9 @@ Vocabulary read_vocabulary(const Part& part) {
   const nlohmann::json& json = view.raw();
   if (!json.is_object()) throw Error("{}: {} is not an object of tokens and ids", part.origin, view.path());
   if (json.size() > size_t(kMostTokens))
-    throw Error("{}: {} holds {} tokens, more than the {} allowed", part.origin, view.path(), json.size(), kMostTokens);
-  Vocabulary vocabulary;
+    throw Error("{}: {} holds {} tokens, more than the {} allowed", part.origin, view.path(), json.size(),
+                kMostTokens);
+  Vocabulary vocabulary(part.origin);
   vocabulary.reserve(json.size());
   for (auto token = json.begin(); token != json.end(); ++token) {
     if (!token->is_number_unsigned() || token->get<uint64_t>() >= uint64_t(kMostTokens))
@@ -32,8 +33,7 @@ Vocabulary read_vocabulary(const Part& part) {
 
 int32_t id_of(const Part& part, const Vocabulary& vocabulary, std::string_view token, std::string_view use) {
   const int32_t id = vocabulary.find(token);
-  if (id < 0)
-    throw Error("{}: {} \"{}\" of {} is not in its vocabulary", part.origin, use, token, part.json.path());
+  if (id < 0) throw Error("{}: {} \"{}\" of {} is not in its vocabulary", part.origin, use, token, part.json.path());
   return id;
 }
 
@@ -62,7 +62,8 @@ std::vector<Bpe::MergeIds> read_merges(const Part& part, const Vocabulary& vocab
       throw Error("{}: {}[{}] is not two tokens", part.origin, view.path(), merges.size());
     merged = left;
     merged += right.starts_with(prefix) ? right.substr(prefix.size()) : right;
-    merges.push_back({id_of(part, vocabulary, left, "the merged token"), id_of(part, vocabulary, right, "the merged token"),
+    merges.push_back({id_of(part, vocabulary, left, "the merged token"),
+                      id_of(part, vocabulary, right, "the merged token"),
                       id_of(part, vocabulary, merged, "the result of a merge")});
   }
   return merges;
@@ -102,7 +103,7 @@ std::unique_ptr<SubwordModel> read_unigram(const Part& part) {
   const nlohmann::json& json = view.raw();
   if (!json.is_array() || json.size() > size_t(kMostTokens))
     throw Error("{}: {} is not an array of at most {} tokens", part.origin, view.path(), kMostTokens);
-  Vocabulary vocabulary;
+  Vocabulary vocabulary(part.origin);
   vocabulary.reserve(json.size());
   std::vector<std::optional<double>> scores;
   double lowest = 0;

@@ -21,7 +21,7 @@ bool is_text(Type type) { return type == Type::normal || type == Type::user_defi
 
 Vocabulary vocabulary_of(const SentencePieceModel& model, std::string_view origin) {
   if (model.pieces.size() > size_t(kMostTokens)) throw Error("{}: more than {} pieces", origin, kMostTokens);
-  Vocabulary vocabulary;
+  Vocabulary vocabulary(origin);
   vocabulary.reserve(model.pieces.size());
   for (const SentencePieceModel::Piece& piece : model.pieces) {
     const int32_t id = vocabulary.size();
@@ -108,11 +108,8 @@ DecodeSteps decoder_of(const SentencePieceModel& model) {
   DecodeSteps steps;
   if (model.normalizing.escape_whitespaces) steps.push_back(replace_decoder(std::string(kSpaceMark), " "));
   steps.push_back(byte_fallback_decoder());
-  const bool pads = model.normalizing.add_dummy_prefix;
-  if (pads && model.normalizing.treat_whitespace_as_suffix)
-    steps.push_back(strip_decoder(" ", 0, 1, true));
-  else if (pads || model.normalizing.remove_extra_whitespaces)
-    steps.push_back(strip_decoder(" ", 1, 0, true));
+  const bool trims = model.normalizing.remove_extra_whitespaces;
+  if (trims || model.normalizing.add_dummy_prefix) steps.push_back(strip_decoder(" ", trims ? SIZE_MAX : 1, 0, true));
   return steps;
 }
 
@@ -136,8 +133,8 @@ std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(const SentencePieceModel
   }
   TokenizerParts parts;
   parts.origin = origin;
-  parts.normalizer = std::make_unique<SentencePieceNormalizer>(
-      model.normalizing, CharacterMap(model.character_map, origin), untouched);
+  parts.normalizer = std::make_unique<SentencePieceNormalizer>(model.normalizing,
+                                                               CharacterMap(model.character_map, origin), untouched);
   parts.model = model.kind == Kind::bpe ? bpe_of(model, unknown, !use.user_defined_divide, std::move(vocabulary))
                                         : unigram_of(model, unknown, std::move(vocabulary));
   parts.pre_tokenizer = with_word_starts(nullptr, parts.normalizer.get(), *parts.model, false);

@@ -16,7 +16,9 @@ namespace {
 
 TiktokenScheme openai(std::string_view name, std::string_view pattern,
                       std::vector<std::pair<std::string, int32_t>> control) {
-  return {.name = std::string(name), .pattern = std::string(pattern), .control = std::move(control),
+  return {.name = std::string(name),
+          .pattern = std::string(pattern),
+          .control = std::move(control),
           .end = "<|endoftext|>"};
 }
 
@@ -26,11 +28,17 @@ TiktokenScheme llama3(int32_t first) {
                         .begin = "<|begin_of_text|>",
                         .end = "<|end_of_text|>",
                         .add_begin = true};
-  const std::string_view named[] = {
-      "<|begin_of_text|>",          "<|end_of_text|>",     "<|reserved_special_token_0|>",
-      "<|reserved_special_token_1|>", "<|finetune_right_pad_id|>", "<|step_id|>",
-      "<|start_header_id|>",        "<|end_header_id|>",   "<|eom_id|>",
-      "<|eot_id|>",                 "<|python_tag|>"};
+  const std::string_view named[] = {"<|begin_of_text|>",
+                                    "<|end_of_text|>",
+                                    "<|reserved_special_token_0|>",
+                                    "<|reserved_special_token_1|>",
+                                    "<|finetune_right_pad_id|>",
+                                    "<|step_id|>",
+                                    "<|start_header_id|>",
+                                    "<|end_header_id|>",
+                                    "<|eom_id|>",
+                                    "<|eot_id|>",
+                                    "<|python_tag|>"};
   for (const std::string_view token : named)
     scheme.control.emplace_back(token, first + int32_t(scheme.control.size()));
   for (int32_t i = 2; scheme.control.size() < 256; ++i)
@@ -108,9 +116,10 @@ int32_t count_tiktoken_lines(std::string_view text) {
   return count;
 }
 
-std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const TiktokenScheme& scheme, std::string_view origin) {
+std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const TiktokenScheme& scheme,
+                                         std::string_view origin) {
   const ByteAlphabet& alphabet = ByteAlphabet::get();
-  Vocabulary vocabulary;
+  Vocabulary vocabulary(origin);
   for_each_line(text, [&](int64_t number, std::string_view line) {
     const Token token = parse_line(line, number, origin);
     const std::string spelling = alphabet.spell(token.bytes);
@@ -139,8 +148,8 @@ std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const TiktokenSc
   steps.push_back(split_pre_tokenizer(Regex(scheme.pattern, origin), SplitBehavior::isolated, false));
   steps.push_back(byte_level_pre_tokenizer(false, false));
   parts.pre_tokenizer = sequence_pre_tokenizer(std::move(steps));
-  parts.model = std::make_unique<SpelledBpe>(std::move(vocabulary), std::move(ranks),
-                                             SpelledBpeOptions{.ignore_merges = true});
+  parts.model =
+      std::make_unique<SpelledBpe>(std::move(vocabulary), std::move(ranks), SpelledBpeOptions{.ignore_merges = true});
   if (scheme.add_begin) parts.before = {*parts.begin_of_document};
   parts.decoder.push_back(byte_level_decoder());
   nlohmann::json control = nlohmann::json::array();

@@ -1,0 +1,60 @@
+// ChatTemplate: messages to the text that a model was trained on, by the template that is published with it.
+#pragma once
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/base/file.h"
+#include "weft/text/jinja/template.h"
+
+namespace weft {
+
+using ChatVariables = std::vector<std::pair<std::string, jinja::Value>>;
+
+// What is rendered. Make the values by jinja::Value::from_json of parse_ordered_json: templates write JSON again, and
+// models saw the keys in their order.
+struct ChatInput {
+  jinja::Value messages;
+  bool add_generation_prompt = false;  // ends where the next answer begins
+  jinja::Value tools, documents;       // left undefined: None for the template
+  ChatVariables variables;             // more of them, such as enable_thinking; these win over all others
+  std::time_t now = std::time(nullptr);
+};
+
+// Text and where the answers of the assistant are in it, in order: what fine-tuning learns.
+struct RenderedChat {
+  std::string text;
+  std::vector<jinja::TextSpan> answers;
+};
+
+class ChatTemplate {
+ public:
+  // `source` names the template in messages; `tokens` are variables such as bos_token. Throws Error naming the line.
+  ChatTemplate(std::string_view text, std::string source, ChatVariables tokens = {});
+
+  // Of a folder as Hugging Face lays it out: chat_template.jinja, or what tokenizer_config.json has. Where that names
+  // several, "default" is used, and "tool_use" for input with tools.
+  static ChatTemplate load(const std::string& folder, FileSystem& fs = FileSystem::real());
+  static bool exists_in(const std::string& folder, FileSystem& fs = FileSystem::real());
+
+  std::string render(const ChatInput& input) const;
+
+  // The answers are what the template marks by {% generation %}. Where it marks none, they are what each message of
+  // the role "assistant" adds to the text that asks for it; Error when the template writes earlier messages otherwise
+  // once others follow, so that this cannot be told.
+  RenderedChat render_with_answers(const ChatInput& input) const;
+
+ private:
+  const jinja::Template& choose(const ChatInput& input) const;
+  jinja::Rendered render_messages(const ChatInput& input, jinja::Value messages, bool add_generation_prompt) const;
+  std::vector<jinja::TextSpan> find_answers(const ChatInput& input, const std::string& text) const;
+
+  jinja::Template template_;
+  std::optional<jinja::Template> with_tools_;
+  ChatVariables tokens_;
+};
+
+}  // namespace weft

@@ -1,0 +1,144 @@
+// Vocabularies of GGUF files: every pair of texts and ids that llama.cpp publishes with them.
+#include "weft/pretrained/gguf_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "support/test_data.h"
+
+namespace weft {
+namespace {
+
+std::string read_whole(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct Case {
+  const char* name;
+  bool keeps_text;  // decoding gives back what was encoded
+};
+
+class GgufTokenizer : public testing::TestWithParam<Case> {
+ protected:
+  std::string path() const {
+    return test_data(std::string("tokenizers/llama.cpp/ggml-vocab-") + GetParam().name + ".gguf");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, GgufTokenizer,
+                         testing::Values(Case{"bert-bge", false}, Case{"deepseek-coder", true}, Case{"falcon", true},
+                                         Case{"gpt-2", true}, Case{"llama-spm", true}, Case{"phi-3", true},
+                                         Case{"starcoder", true}),
+                         [](const auto& test) {
+                           std::string name = test.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// The texts stand between lines of "__ggml_vocab_test__", the ids a line each. llama.cpp makes them without special
+// tokens added, and without those written in a text parsed.
+TEST_P(GgufTokenizer, GivesTheIdsOfLlamaCpp) {
+  if (path().empty()) GTEST_SKIP() << no_test_data(GetParam().name);
+  const auto tokenizer = open_gguf_tokenizer(path());
+  const std::string texts = read_whole(path() + ".inp"), separator = "\n__ggml_vocab_test__\n";
+  std::istringstream lines(read_whole(path() + ".out"));
+  int count = 0;
+  for (size_t at = 0; at < texts.size(); ++count) {
+    const size_t end = std::min(texts.find(separator, at), texts.size());
+    const std::string text = texts.substr(at, end - at);
+    at = end + separator.size();
+    std::string line;
+    ASSERT_TRUE(std::getline(lines, line)) << "fewer lines of ids than texts";
+    std::istringstream numbers(line);
+    std::vector<int32_t> ids;
+    for (int32_t id; numbers >> id;) ids.push_back(id);
+    EXPECT_EQ(tokenizer->encode(text), ids) << '"' << text << '"';
+    if (GetParam().keeps_text) EXPECT_EQ(tokenizer->decode(ids), text);
+  }
+  EXPECT_EQ(count, 46);
+}
+
+TEST_P(GgufTokenizer, SurvivesACheckpoint) {
+  if (path().empty()) GTEST_SKIP() << no_test_data(GetParam().name);
+  const auto tokenizer = open_gguf_tokenizer(path());
+  const auto copy = parse_tokenizer(tokenizer->to_json(), "checkpoint");
+  EXPECT_EQ(copy->fingerprint(), tokenizer->fingerprint());
+  EXPECT_EQ(copy->vocab_size(), tokenizer->vocab_size());
+  const std::string text = read_whole(path() + ".inp");
+  const EncodeOptions options{.add_special = true, .parse_special = true};
+  EXPECT_EQ(copy->encode(text, options), tokenizer->encode(text, options));
+}
+
+TEST(GgufTokenizerAgainst, ItsSentencePieceModel) {
+  const std::string gguf = test_data("models/stories260K/stories260K.f32.gguf");
+  if (gguf.empty()) GTEST_SKIP() << no_test_data("models/stories260K");
+  const GgufVocabulary vocabulary = read_gguf_vocabulary(GgufFile(gguf));
+  EXPECT_EQ(vocabulary.model, "llama");
+  EXPECT_EQ(vocabulary.tokens.size(), 512u);
+  EXPECT_EQ(vocabulary.add_bos_token, true);
+  const auto tokenizer = make_gguf_tokenizer(vocabulary, gguf);
+  EXPECT_EQ(tokenizer->encode("Once", {.add_special = true})[0], 1);
+  EXPECT_EQ(tokenizer->end_of_document(), 2);
+}
+
+GgufVocabulary small() {
+  return {.model = "gpt2",
+          .pre = "gpt-2",
+          .tokens = {"a", "b", "ab", "<|end|>"},
+          .token_type = {1, 1, 1, 3},
+          .merges = {"a b"},
+          .eos_token_id = 3};
+}
+
+TEST(GgufVocabulary, MakesATokenizer) {
+  const auto tokenizer = make_gguf_tokenizer(small(), "m.gguf");
+  EXPECT_EQ(tokenizer->encode("abba"), (std::vector<int32_t>{2, 1, 0}));
+  EXPECT_EQ(tokenizer->encode("a<|end|>", {.parse_special = true}), (std::vector<int32_t>{0, 3}));
+  EXPECT_EQ(tokenizer->end_of_document(), 3);
+}
+
+struct Wrong {
+  const char* name;
+  void (*change)(GgufVocabulary&);
+  const char* says;
+};
+class BadGgufVocabulary : public testing::TestWithParam<Wrong> {};
+INSTANTIATE_TEST_SUITE_P(
+    All, BadGgufVocabulary,
+    testing::Values(Wrong{"UnknownModel", [](GgufVocabulary& v) { v.model = "rwkv"; }, "\"rwkv\""},
+                    Wrong{"UnknownPre", [](GgufVocabulary& v) { v.pre = "gpt-9"; }, "\"gpt-9\""},
+                    Wrong{"DefaultPre", [](GgufVocabulary& v) { v.pre = "default"; }, "\"default\""},
+                    Wrong{"NoPre", [](GgufVocabulary& v) { v.pre = ""; }, "tokenizer.ggml.pre"},
+                    Wrong{"NoTokens", [](GgufVocabulary& v) { v.tokens.clear(), v.token_type.clear(); },
+                          "tokens has 0"},
+                    Wrong{"TooFewTypes", [](GgufVocabulary& v) { v.token_type.pop_back(); }, "3 types"},
+                    Wrong{"TooManyScores", [](GgufVocabulary& v) { v.scores.resize(5); }, "5 scores"},
+                    Wrong{"UnknownType", [](GgufVocabulary& v) { v.token_type[1] = 7; }, "type 7"},
+                    Wrong{"EmptyToken", [](GgufVocabulary& v) { v.tokens[1] = ""; }, "token 1"},
+                    Wrong{"NotUtf8", [](GgufVocabulary& v) { v.tokens[1] = "\xFF"; }, "token 1"},
+                    Wrong{"TwiceTheSame", [](GgufVocabulary& v) { v.tokens[1] = "a"; }, "\"a\""},
+                    Wrong{"MergeOfNothing", [](GgufVocabulary& v) { v.merges = {"a c"}; }, "\"c\""},
+                    Wrong{"MergeToNothing", [](GgufVocabulary& v) { v.merges = {"b b"}; }, "\"bb\""},
+                    Wrong{"MergeOfThree", [](GgufVocabulary& v) { v.merges = {"a b a"}; }, "merges"},
+                    Wrong{"UnigramWithoutScores", [](GgufVocabulary& v) { v.model = "t5"; }, "scores"},
+                    Wrong{"BertWithoutItsTokens", [](GgufVocabulary& v) { v.model = "bert"; }, "unknown words"}),
+    [](const auto& test) { return test.param.name; });
+TEST_P(BadGgufVocabulary, IsRefusedByName) {
+  GgufVocabulary vocabulary = small();
+  GetParam().change(vocabulary);
+  try {
+    make_gguf_tokenizer(vocabulary, "m.gguf");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("m.gguf"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(GetParam().says), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace weft
