@@ -152,7 +152,7 @@ TEST_F(PackedTest, EveryExampleIsInOneRowOfAnEpoch) {
   EXPECT_EQ(s.examples, 51);
   EXPECT_EQ(s.cut, 1);
   EXPECT_EQ(s.left_out, 1);
-  EXPECT_GT(s.filled, 0.9);
+  EXPECT_GT(s.filled, 0.88);  // examples of 3 to 12 tokens in rows of 24
   int64_t learned = 0;
   Batch batch;
   for (int64_t step = 0; step < s.rows; ++step) {
