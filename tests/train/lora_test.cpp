@@ -60,7 +60,9 @@ TEST_P(LoraBaseTest, KeepsItsBits) {
 
 TEST(LoraTest, FrozenWeightsHaveNeitherGradientsNorStates) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-    Recipe full = small_recipe("llama", precision, 1), adapted = full;
+    Recipe full = small_recipe("llama", precision, 1);
+    full.model.hidden = 128, full.model.head_dim = 32, full.model.ffn = 256;
+    Recipe adapted = full;
     adapted.model.lora = kEverywhere;
     const ParamCount count = count_params(adapted);
     EXPECT_EQ(count.trained, adapted.model.num_adapter_params());
@@ -69,7 +71,9 @@ TEST(LoraTest, FrozenWeightsHaveNeitherGradientsNorStates) {
     // Each frozen weight has no gradient, no moments, and beside bf16 no master; each adapter has all, and packed
     // forms.
     const int64_t of_frozen = precision == Precision::fp32 ? 12 : 16;
-    EXPECT_GE(saved, of_frozen * full.model.num_params() - 64 * count.trained);
+    const int64_t least = of_frozen * full.model.num_params() - 64 * count.trained;
+    EXPECT_GT(least, 0);
+    EXPECT_GE(saved, least);
   }
 }
 
@@ -135,7 +139,8 @@ TEST_P(StartFromTest, EveryRankHasItsPartOfTheSavedModel) {
 TEST(LoraTest, ResumesOnAnotherMesh) {
   const TemporaryFolder folder;
   const auto train = [&](const MeshCase& mesh) {
-    const Recipe recipe = recipe_of(mesh);
+    Recipe recipe = recipe_of(mesh);
+    recipe.optimizer.adamw.eps = 1e-4;  // rounding errors stay rounding errors
     std::vector<double> losses;
     run_ranks(recipe.mesh.size(), [&](Communicator& world) {
       TestRank rank(cpu_kernels());
@@ -160,7 +165,8 @@ TEST(LoraTest, ResumesOnAnotherMesh) {
   std::vector<double> unbroken;
   run_ranks(1, [&](Communicator& world) {
     TestRank rank(cpu_kernels());
-    const Recipe recipe = recipe_of(one);
+    Recipe recipe = recipe_of(one);
+    recipe.optimizer.adamw.eps = 1e-4;
     const SyntheticBatches batches = batches_of(recipe);
     Trainer trainer(rank.context, world, recipe, batches);
     for (int i = 0; i < 8; ++i) unbroken.push_back(trainer.step().loss);
