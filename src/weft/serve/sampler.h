@@ -1,8 +1,9 @@
-// Sampler: chooses the next token from logits; a pure function of (seed, position), so that a request can be
-// replayed.
+// Sampler: chooses the next token from logits; a pure function of the options, the position and what came before, so
+// that a request can be replayed.
 #pragma once
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace weft {
@@ -12,28 +13,56 @@ struct SamplingOptions {
   int64_t top_k = 0;         // keep the k most likely tokens; 0: all
   double top_p = 1;          // keep the most likely tokens that together reach p (Holtzman et al., 2020)
   double min_p = 0;          // keep tokens at least min_p times as likely as the most likely one
+  double typical_p = 1;      // keep the tokens nearest to the expected surprise that reach p (Meister et al., 2023)
   uint64_t seed = 0;
+  double presence_penalty = 0;   // off the logit of each token that the answer has
+  double frequency_penalty = 0;  // off it for every time the answer has it
+  double repetition_penalty =
+      1;  // divides positive logits of tokens seen, multiplies negative ones (Keskar et al., 2019)
+  std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits of these tokens; -100 and less forbids
 };
 
 // Throws UsageError naming the option that is out of range.
 void check_sampling(const SamplingOptions& options);
 
+// What a choice depends on beside the logits. All of it may be left out.
+struct SamplingPast {
+  std::span<const int32_t> prompt{}, answer{};        // so far
+  std::span<const uint32_t> allowed{};                // a bit for each token, as TokenConstraint fills it; empty: all
+  std::span<const int32_t> banned{};                  // tokens that may not come now
+  std::span<const std::vector<int32_t>> bad_words{};  // sequences that may not come to their end now
+};
+
 class Sampler {
  public:
   explicit Sampler(const SamplingOptions& options) : options_(options) {}
 
-  // `position` numbers the tokens of one sequence. Ties go to the lower token id.
-  int32_t choose(std::span<const float> logits, uint64_t position);
+  // `position` numbers the tokens of one sequence. Ties go to the lower token id. Throws Error when no token may
+  // come. In this order: bias, penalties, what is forbidden; then temperature, typical_p, min_p, top_k, top_p.
+  int32_t choose(std::span<const float> logits, uint64_t position, const SamplingPast& past = {});
+
+  const SamplingOptions& options() const { return options_; }
 
  private:
   struct Candidate {
-    float probability;
+    float probability;  // relative to the most likely token's, which is 1
     int32_t token;
   };
+  bool changes_logits(const SamplingPast& past) const;
+  void change_logits(std::span<const float> logits, const SamplingPast& past);
+  void add_penalties(const SamplingPast& past);
+  void forbid(const SamplingPast& past);
+  void keep_typical();
   void keep_likely();
+  int32_t draw(uint64_t position) const;
 
   SamplingOptions options_;
-  std::vector<Candidate> candidates_;  // kept for the next call
+  // Kept for the next call.
+  std::vector<float> changed_;
+  std::vector<int32_t> counts_;  // of each token in the answer
+  std::vector<bool> in_prompt_;
+  std::vector<Candidate> candidates_;
+  std::vector<std::pair<double, Candidate>> surprises_;
 };
 
 }  // namespace weft

@@ -1,0 +1,72 @@
+// Engine: continues many prompts at once. It thinks in tokens; text, protocols and connections are the layer above.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/base/error.h"
+#include "weft/serve/request.h"
+
+namespace weft {
+
+// The engine takes no more for now: the queue is full, or it is draining.
+class Busy : public Error {
+ public:
+  Busy(std::string message, double retry_after_s) : Error(std::move(message)), retry_after_s_(retry_after_s) {}
+  double retry_after_s() const { return retry_after_s_; }  // when it is worth trying again
+
+ private:
+  double retry_after_s_;
+};
+
+// A request that this engine cannot do at all, such as an embedding.
+class Unsupported : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
+// What does not change while the engine lives.
+struct EngineLimits {
+  int64_t vocab = 0;
+  int64_t context = 0;      // prompt and answer together have at most so many tokens
+  int64_t max_running = 0;  // requests in one step
+  int64_t max_waiting = 0;  // requests in the queue; one more is Busy
+};
+
+// A moment of the engine. Counts named `*_total` only grow.
+struct EngineStats {
+  int64_t running = 0, waiting = 0, swapped = 0;
+  int64_t kv_blocks = 0, kv_blocks_used = 0;  // used: held by requests; kept prefixes that nobody uses do not count
+  int64_t kv_block_tokens = 0;                // of one block
+  int64_t kv_tokens_used = 0;                 // of the used blocks' places, those that hold something
+  int64_t prompt_tokens_total = 0, cached_tokens_total = 0, generated_tokens_total = 0;
+  int64_t preemptions_total = 0;
+  int64_t drafted_tokens_total = 0, accepted_tokens_total = 0;  // of speculation
+  int64_t steps_total = 0;
+};
+
+// Every method may be called from any thread and returns soon, except drain.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual const EngineLimits& limits() const = 0;
+  virtual std::vector<std::string> adapters() const { return {}; }
+
+  // Events may reach the sink before this returns. Throws Busy when the queue is full, Unsupported, and UsageError
+  // for a request that can never run: an empty or too long prompt, a token outside the vocabulary, an unknown
+  // adapter. The sink then hears nothing. max_tokens beyond the context is cut to it.
+  virtual RequestId submit(Request request, std::unique_ptr<RequestSink> sink) = 0;
+
+  // The request stops before the next step and its cache is free at once; its sink gets on_finish. Does nothing for
+  // an id that has finished or never was.
+  virtual void cancel(RequestId id) = 0;
+
+  virtual EngineStats stats() const = 0;
+
+  // Takes no more requests and waits until those it has are finished. After `patience` the rest is cancelled.
+  virtual void drain(std::chrono::milliseconds patience) = 0;
+};
+
+}  // namespace weft

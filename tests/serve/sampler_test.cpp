@@ -1,0 +1,213 @@
+// The sampler's choices against straightforward formulas: each option alone and all together.
+#include "weft/serve/sampler.h"
+
+#include <numeric>
+
+#include "weft/base/error.h"
+#include "weft/base/philox.h"
+#include "weft/serve/log_probs.h"
+
+namespace weft {
+namespace {
+
+std::vector<float> random_logits(size_t vocab, uint64_t seed) {
+  std::vector<float> logits(vocab);
+  for (size_t i = 0; i < vocab; ++i) logits[i] = 3 * philox_normal(seed, 1, i);
+  return logits;
+}
+
+using Distribution = std::vector<double>;  // of each token
+
+void normalize(Distribution& p) {
+  const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& x : p) x /= sum;
+}
+
+std::vector<size_t> by_probability(const Distribution& p) {
+  std::vector<size_t> order(p.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+  return order;
+}
+
+void keep(Distribution& p, const std::vector<size_t>& order, size_t count) {
+  for (size_t i = count; i < order.size(); ++i) p[order[i]] = 0;
+  normalize(p);
+}
+
+size_t count_reaching(const Distribution& p, const std::vector<size_t>& order, double mass) {
+  double reached = 0;
+  size_t count = 0;
+  while (count < order.size() && reached < mass) reached += p[order[count++]];
+  return count;
+}
+
+// As the papers have it, one definition after the other, in double precision.
+Distribution reference(std::vector<float> logits, const SamplingOptions& o, const SamplingPast& past) {
+  for (const auto& [token, bias] : o.logit_bias) logits[size_t(token)] += bias;
+  for (size_t t = 0; t < logits.size(); ++t) {
+    const auto in_answer = std::count(past.answer.begin(), past.answer.end(), int32_t(t));
+    const auto in_prompt = std::count(past.prompt.begin(), past.prompt.end(), int32_t(t));
+    double x = double(logits[t]);
+    if (in_answer + in_prompt > 0) x = x > 0 ? x / o.repetition_penalty : x * o.repetition_penalty;
+    x -= double(in_answer) * o.frequency_penalty + (in_answer > 0 ? o.presence_penalty : 0);
+    logits[t] = float(x);
+  }
+  Distribution p(logits.size());
+  for (size_t t = 0; t < p.size(); ++t) p[t] = std::exp(double(logits[t]) / o.temperature);
+  normalize(p);
+  if (o.typical_p < 1) {
+    double entropy = 0;
+    for (const double x : p) entropy -= x * std::log(x);
+    std::vector<size_t> order = by_probability(p);
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return std::abs(-std::log(p[a]) - entropy) < std::abs(-std::log(p[b]) - entropy);
+    });
+    keep(p, order, count_reaching(p, order, o.typical_p));
+  }
+  if (o.min_p > 0) {
+    const double best = *std::max_element(p.begin(), p.end());
+    for (double& x : p) x = x < o.min_p * best ? 0 : x;
+    normalize(p);
+  }
+  if (o.top_k > 0) keep(p, by_probability(p), std::min(size_t(o.top_k), p.size()));
+  if (o.top_p < 1) {
+    const std::vector<size_t> order = by_probability(p);
+    keep(p, order, count_reaching(p, order, o.top_p));
+  }
+  return p;
+}
+
+struct Case {
+  const char* name;
+  SamplingOptions options;
+};
+
+class SamplerAgainstFormulas : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Options, SamplerAgainstFormulas,
+                         testing::Values(Case{"Plain", {.temperature = 1}}, Case{"Warm", {.temperature = 2.5}},
+                                         Case{"Cold", {.temperature = 0.3}},
+                                         Case{"TopK", {.temperature = 1, .top_k = 5}},
+                                         Case{"TopP", {.temperature = 1.5, .top_p = 0.7}},
+                                         Case{"MinP", {.temperature = 2, .min_p = 0.1}},
+                                         Case{"Typical", {.temperature = 1.5, .typical_p = 0.6}},
+                                         Case{"Presence", {.temperature = 1, .presence_penalty = 1.5}},
+                                         Case{"Frequency", {.temperature = 1, .frequency_penalty = -1}},
+                                         Case{"Repetition", {.temperature = 1, .repetition_penalty = 1.8}},
+                                         Case{"Bias", {.temperature = 1, .logit_bias = {{3, 4.0f}, {7, -6.0f}}}},
+                                         Case{"All",
+                                              {.temperature = 1.7,
+                                               .top_k = 12,
+                                               .top_p = 0.9,
+                                               .min_p = 0.02,
+                                               .typical_p = 0.95,
+                                               .presence_penalty = 0.5,
+                                               .frequency_penalty = 0.4,
+                                               .repetition_penalty = 1.3,
+                                               .logit_bias = {{1, 2.0f}}}}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(SamplerAgainstFormulas, DrawsFromTheirDistribution) {
+  constexpr size_t kVocab = 24, kDraws = 40000;
+  const std::vector<float> logits = random_logits(kVocab, 5);
+  const std::vector<int32_t> prompt{1, 2, 3}, answer{3, 4, 4, 4, 9};
+  const SamplingPast past{.prompt = prompt, .answer = answer};
+  const Distribution want = reference(logits, GetParam().options, past);
+  Sampler sampler(GetParam().options);
+  std::vector<double> got(kVocab, 0);
+  for (uint64_t i = 0; i < kDraws; ++i) got[size_t(sampler.choose(logits, i, past))] += 1.0 / kDraws;
+  for (size_t t = 0; t < kVocab; ++t) {
+    if (want[t] == 0) EXPECT_EQ(got[t], 0) << "token " << t;
+    // Five standard deviations of a binomial share.
+    EXPECT_NEAR(got[t], want[t], 5 * std::sqrt(want[t] * (1 - want[t]) / kDraws) + 1e-9) << "token " << t;
+  }
+}
+
+TEST(SamplerTest, ForbiddenTokensNeverCome) {
+  const std::vector<float> logits{5, 4, 3, 2, 1, 0};
+  const std::vector<int32_t> answer{2, 3}, banned{0};
+  const std::vector<std::vector<int32_t>> bad_words{{2, 3, 1}, {4, 2}, {5}};
+  for (const double temperature : {0.0, 1.0}) {
+    Sampler sampler({.temperature = temperature});
+    std::vector<bool> seen(logits.size(), false);
+    for (uint64_t i = 0; i < 2000; ++i) {
+      const SamplingPast past{.answer = answer, .banned = banned, .bad_words = bad_words};
+      seen[size_t(sampler.choose(logits, i, past))] = true;
+    }
+    EXPECT_FALSE(seen[0]) << "banned";
+    EXPECT_FALSE(seen[1]) << "would end a bad word of three tokens";
+    EXPECT_TRUE(seen[2]) << "4 was not before it";
+    EXPECT_FALSE(seen[5]) << "a bad word of one token";
+  }
+}
+
+TEST(SamplerTest, OnlyAllowedTokensCome) {
+  const std::vector<float> logits = random_logits(70, 3);
+  std::vector<uint32_t> allowed(3, 0);
+  for (const int t : {4, 33, 69}) allowed[size_t(t) / 32] |= 1u << (t % 32);
+  Sampler sampler({.temperature = 5});
+  for (uint64_t i = 0; i < 500; ++i) {
+    const int32_t token = sampler.choose(logits, i, {.allowed = allowed});
+    EXPECT_TRUE(token == 4 || token == 33 || token == 69) << token;
+  }
+  const std::vector<uint32_t> nothing(3, 0);
+  EXPECT_THROW(sampler.choose(logits, 0, {.allowed = nothing}), Error);
+}
+
+TEST(SamplerTest, ABiasOfMinus100Forbids) {
+  const std::vector<float> logits{500, 1};
+  EXPECT_EQ(Sampler({.temperature = 0, .logit_bias = {{0, -100.0f}}}).choose(logits, 0), 1);
+}
+
+TEST(SamplerTest, GreedyPenaltiesAreExact) {
+  const std::vector<float> logits{2.0f, 1.5f, 1.4f};
+  const std::vector<int32_t> prompt{0}, once{1}, twice{1, 1};
+  const auto chosen = [&](const SamplingOptions& o, const SamplingPast& past) {
+    return Sampler(o).choose(logits, 0, past);
+  };
+  EXPECT_EQ(chosen({.temperature = 0, .repetition_penalty = 1.4}, {.prompt = prompt}), 1);  // 2 / 1.4 < 1.5
+  EXPECT_EQ(chosen({.temperature = 0, .presence_penalty = 2}, {.prompt = prompt}), 0);      // of answers only
+  EXPECT_EQ(chosen({.temperature = 0, .frequency_penalty = -0.3}, {.answer = once}), 0);
+  EXPECT_EQ(chosen({.temperature = 0, .frequency_penalty = -0.3}, {.answer = twice}), 1);
+}
+
+TEST(SamplerTest, RefusesWhatIsOutOfRange) {
+  EXPECT_THROW(check_sampling({.typical_p = 0}), UsageError);
+  EXPECT_THROW(check_sampling({.presence_penalty = 2.5}), UsageError);
+  EXPECT_THROW(check_sampling({.frequency_penalty = -2.5}), UsageError);
+  EXPECT_THROW(check_sampling({.repetition_penalty = 0}), UsageError);
+  EXPECT_THROW(check_sampling({.logit_bias = {{1, 101.0f}}}), UsageError);
+  EXPECT_THROW(check_sampling({.top_p = std::nan("")}), UsageError);
+}
+
+TEST(LogProbsTest, AreTheLogSoftmaxInOrder) {
+  const std::vector<float> logits = random_logits(50, 8);
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(double(x));
+  LogProbs work;
+  const TokenLogProbs got = work.of(logits, 17, 50);
+  ASSERT_EQ(got.top.size(), 50u);
+  for (size_t i = 0; i < 50; ++i) {
+    const auto [token, log_prob] = got.top[i];
+    EXPECT_NEAR(double(log_prob), double(logits[size_t(token)]) - std::log(sum), 1e-5);
+    if (i > 0) EXPECT_LE(log_prob, got.top[i - 1].log_prob);
+    if (token == 17) {
+      EXPECT_EQ(log_prob, got.token.log_prob) << "the same float in both places";
+      EXPECT_EQ(got.rank, int64_t(i) + 1);
+    }
+  }
+  EXPECT_EQ(work.of(logits, 17, 0).top.size(), 0u);
+  EXPECT_EQ(work.of(logits, 17, 3).top.size(), 3u);
+}
+
+TEST(LogProbsTest, EqualTokensAreInOrderOfTheirIds) {
+  const std::vector<float> logits{1, 2, 2, 1};
+  LogProbs work;
+  const TokenLogProbs got = work.of(logits, 2, 2);
+  EXPECT_EQ(got.top[0].token, 1);
+  EXPECT_EQ(got.top[1].token, 2);
+  EXPECT_EQ(got.rank, 1);
+}
+
+}  // namespace
+}  // namespace weft
