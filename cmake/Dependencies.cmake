@@ -4,6 +4,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/LibraryDependencies.cmake)
 find_package(tomlplusplus REQUIRED)        # libtomlplusplus-dev
 find_path(JSON_INCLUDE nlohmann/json.hpp REQUIRED)             # nlohmann-json3-dev
 find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)                  # libcli11-dev
+find_path(BOOST_INCLUDE boost/beast/http/parser.hpp REQUIRED)  # libboost-dev
 
 if(WEFT_MPI)
   find_package(MPI COMPONENTS CXX)         # libopenmpi-dev

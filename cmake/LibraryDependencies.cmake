@@ -8,6 +8,7 @@ pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)        # libhwloc-dev
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)   # libpcre2-dev
 find_package(ICU REQUIRED COMPONENTS uc)   # libicu-dev
 find_package(Protobuf REQUIRED)            # libprotobuf-dev, protobuf-compiler
+find_package(OpenSSL REQUIRED)             # libssl-dev
 
 if(WEFT_LINKS_MPI)
   find_package(MPI REQUIRED COMPONENTS CXX)   # libopenmpi-dev

@@ -1,0 +1,174 @@
+// Api: one parsed path decides the route, and with it whether a key is needed.
+#include "weft/serve/api/api.h"
+
+#include <algorithm>
+
+#include "weft/base/excerpt.h"
+#include "weft/serve/api/handlers.h"
+
+namespace weft::api {
+namespace {
+
+// Answered by Api itself, which knows the state.
+void health(Context&, const http::Request&, const ExchangePointer& exchange) { exchange->reply({.body = "{}"}); }
+constexpr std::string_view kReady = "/ready";
+
+constexpr Route kRoutes[] = {
+    {"GET", "/health", health, {.is_public = true, .is_quick = true}},
+    {"GET", kReady, health, {.is_quick = true}},
+    {"GET", "/metrics", show_metrics, {.is_quick = true}},
+    {"GET", "/version", show_version, {.is_quick = true}},
+    {"GET", "/", show_page, {.is_quick = true}},
+    {"GET", "/v1/models", list_models, {.is_quick = true}},
+    {"GET", "/v1/models/", show_model, {.is_quick = true}},
+    {"POST", "/v1/chat/completions", chat_completions, {.generates = true}},
+    {"POST", "/v1/completions", completions, {.generates = true}},
+    {"POST", "/v1/responses", responses, {.generates = true}},
+    {"POST", "/v1/embeddings", embeddings, {.generates = true}},
+    {"POST", "/v1/messages", messages, {.generates = true, .dialect = Dialect::anthropic}},
+    {"POST", "/v1/messages/count_tokens", count_tokens, {.dialect = Dialect::anthropic}},
+    {"POST", "/tokenize", tokenize, {}},
+    {"POST", "/detokenize", detokenize, {}},
+};
+
+bool matches(const Route& route, std::string_view path) {
+  const bool takes_more = route.path.size() > 1 && route.path.ends_with('/');
+  return takes_more ? path.starts_with(route.path) && path.size() > route.path.size() : path == route.path;
+}
+
+const Route* find_path(std::string_view path) {
+  const auto it =
+      std::find_if(std::begin(kRoutes), std::end(kRoutes), [&](const Route& route) { return matches(route, path); });
+  return it == std::end(kRoutes) ? nullptr : it;
+}
+
+// An answer that is there at once.
+class ImmediateExchange : public http::Exchange {
+ public:
+  void reply(http::Reply reply) override { reply_ = std::move(reply); }
+  void begin_stream(http::Reply) override {}
+  void write(std::string_view) override {}
+  void end_stream() override {}
+  void post(std::function<void()> work) override { work(); }
+  void when_gone(std::function<void()>) override {}
+  http::Reply take() { return std::move(reply_); }
+
+ private:
+  http::Reply reply_;
+};
+
+}  // namespace
+
+std::span<const Route> routes() { return kRoutes; }
+
+void Context::choose_model(const JsonView& body, Plan& plan) const {
+  const std::string asked = body.string_or("model", "");
+  plan.model_name = asked.empty() ? models_.front().name : asked;
+  for (const ServedModel& model : models_) {
+    if (plan.model_name == model.name) {
+      plan.model = &model;
+      return;
+    }
+    const std::vector<std::string> adapters = model.engine->adapters();
+    if (std::find(adapters.begin(), adapters.end(), plan.model_name) == adapters.end()) continue;
+    plan.model = &model;
+    plan.adapter = plan.model_name;
+    return;
+  }
+  throw ApiError(404, fmt::format("The model `{}` does not exist; see /v1/models", excerpt(asked, 80)),
+                 "model_not_found", "model");
+}
+
+JsonDocument body_of(const http::Request& request, const ApiLimits& limits) {
+  return JsonDocument::parse(request.body, "the request", limits.json);
+}
+
+void read_or_refuse(FunctionRef<void()> read) {
+  try {
+    read();
+  } catch (const ApiError&) {
+    throw;
+  } catch (const Error& e) {
+    throw ApiError(400, e.what());
+  }
+}
+
+Api::Api(std::vector<ServedModel> models, ApiOptions options)
+    : options_(std::move(options)), context_(std::move(models), options_.limits) {
+  check(!context_.models().empty(), "an API needs a model");
+}
+
+// A browser says which page a request comes from: only our own may send some.
+void Api::check_origin(const http::Request& head) {
+  const std::string_view origin = head.header("origin");
+  const size_t host = origin.find("://");
+  if (origin.empty() || (host != std::string_view::npos && origin.substr(host + 3) == head.header("host"))) return;
+  throw ApiError(403, "requests from pages of other sites are refused");
+}
+
+void Api::check_host(const http::Request& head) const {
+  if (!options_.only_local_hosts) return;
+  std::string_view host = head.header("host");
+  if (const size_t colon = host.rfind(':'); colon != std::string_view::npos && !host.ends_with(']'))
+    host = host.substr(0, colon);
+  if (!host.empty() && host != "localhost" && host != "127.0.0.1" && host != "[::1]")
+    throw ApiError(421, "this server answers to localhost only");
+}
+
+void Api::check_room() const {
+  constexpr double kRetryAfter = 1;
+  if (!is_ready_) {
+    ApiError error(503, "the server is not ready: it is starting or shutting down; try again soon", "not_ready");
+    error.retry_after_s = kRetryAfter;
+    throw error;
+  }
+  if (context_.models().size() > 1) return;  // which one is meant stands in the body
+  const Engine& engine = *context_.models().front().engine;
+  if (engine.stats().waiting < engine.limits().max_waiting) return;
+  ApiError error(429, "the queue is full; try again soon", "rate_limit_exceeded");
+  error.retry_after_s = kRetryAfter;
+  throw error;
+}
+
+const Route& Api::admit(const http::Request& head) const {
+  check_host(head);
+  check_origin(head);
+  const Route* const route = find_path(head.target.path);
+  if (!(route && route->traits.is_public) && !options_.keys.admits(head))
+    throw ApiError(401, "no valid API key was given: send one as 'Authorization: Bearer KEY'", "invalid_api_key");
+  if (!route) throw ApiError(404, "there is no such route", "unknown_route");
+  if (route->method != head.method)
+    throw ApiError(405, fmt::format("this route takes {} only", route->method), "method_not_allowed");
+  return *route;
+}
+
+std::optional<http::Reply> Api::answer_at_once(const http::Request& head) {
+  try {
+    const Route& route = admit(head);
+    if (route.traits.generates) check_room();
+    if (!route.traits.is_quick) return {};
+    if (route.path == kReady && !is_ready_) return refusal(503, "not ready");
+    const auto exchange = std::make_shared<ImmediateExchange>();
+    route.handler(context_, head, exchange);
+    return exchange->take();
+  } catch (const std::exception& e) {
+    const Route* const route = find_path(head.target.path);
+    return error_reply(to_api_error(e), route ? route->traits.dialect : Dialect::openai);
+  }
+}
+
+void Api::handle(http::Request request, std::shared_ptr<http::Exchange> exchange) {
+  const Route* const route = find_path(request.target.path);
+  const Dialect dialect = route ? route->traits.dialect : Dialect::openai;
+  try {
+    admit(request).handler(context_, request, exchange);
+  } catch (const std::exception& e) {
+    exchange->reply(error_reply(to_api_error(e), dialect));
+  }
+}
+
+http::Reply Api::refusal(int status, std::string_view message) {
+  return error_reply(ApiError(status, std::string(message)), Dialect::openai);
+}
+
+}  // namespace weft::api

@@ -1,0 +1,83 @@
+// Api: the routes of the server, who may use them, and what every request passes before its own handler.
+#pragma once
+#include <atomic>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/serve/api/api_keys.h"
+#include "weft/serve/api/metrics.h"
+#include "weft/serve/api/parameters.h"
+#include "weft/serve/api/served_model.h"
+#include "weft/serve/http/handler.h"
+
+namespace weft::api {
+
+struct ApiOptions {
+  ApiKeys keys;
+  bool only_local_hosts =
+      true;  // refuses requests whose Host is not this machine: a page that a browser was lured to
+  ApiLimits limits;
+};
+
+// What handlers of routes work with.
+class Context {
+ public:
+  Context(std::vector<ServedModel> models, ApiLimits limits) : models_(std::move(models)), limits_(limits) {}
+  const std::vector<ServedModel>& models() const { return models_; }
+  const ApiLimits& limits() const { return limits_; }
+  Metrics& metrics() { return metrics_; }
+  const Metrics& metrics() const { return metrics_; }
+  int64_t started() const { return started_; }
+  // Sets the plan's model by the field "model": a model's name, an adapter's, or the first model when it is absent.
+  // Throws ApiError 404.
+  void choose_model(const JsonView& body, Plan& plan) const;
+
+ private:
+  const std::vector<ServedModel> models_;
+  const ApiLimits limits_;
+  const int64_t started_ = std::time(nullptr);
+  Metrics metrics_;
+};
+
+using ExchangePointer = std::shared_ptr<http::Exchange>;
+using RouteHandler = void (*)(Context&, const http::Request&, const ExchangePointer&);
+
+// One way in. What is not in the table does not exist.
+struct Route {
+  struct Traits {
+    bool is_public = false;  // needs no key
+    bool is_quick = false;   // answered on the network thread, whatever the load
+    bool generates = false;  // refused early when the engine's queue is full
+    Dialect dialect = Dialect::openai;
+  };
+  std::string_view method, path;  // a path that ends in '/' has one more segment or several: a model's name
+  RouteHandler handler;
+  Traits traits;
+};
+std::span<const Route> routes();
+
+class Api : public http::Handler {
+ public:
+  Api(std::vector<ServedModel> models, ApiOptions options);
+
+  // Until it is called, and after begin_drain, /ready says no and requests that generate get 503.
+  void set_ready() { is_ready_ = true; }
+  void begin_drain() { is_ready_ = false; }
+
+  std::optional<http::Reply> answer_at_once(const http::Request& head) override;
+  void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) override;
+  http::Reply refusal(int status, std::string_view message) override;
+
+ private:
+  const Route& admit(const http::Request& head) const;  // or throws ApiError
+  static void check_origin(const http::Request& head);
+  void check_host(const http::Request& head) const;
+  void check_room() const;
+
+  ApiOptions options_;
+  Context context_;
+  std::atomic<bool> is_ready_{false};
+};
+
+}  // namespace weft::api

@@ -1,0 +1,132 @@
+// /v1/chat/completions: a conversation in, the assistant's message out.
+#include <nlohmann/json.hpp>
+
+#include "weft/serve/api/chat_prompt.h"
+#include "weft/serve/api/handlers.h"
+#include "weft/serve/api/openai_json.h"
+
+namespace weft::api {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+class ChatForm : public ReplyForm {
+ public:
+  std::string begin(const Progress& p) override {
+    std::string text;
+    for (int64_t i = 0; i < p.plan.n; ++i) text += event(p, i, {{"role", "assistant"}, {"content", ""}}, nullptr);
+    return text;
+  }
+  std::string piece(const Progress& p, const Choice& choice, const Piece& piece) override {
+    json delta = json::object();
+    if (!piece.content.empty() || piece.calls.empty()) delta["content"] = piece.content;
+    for (size_t i = 0; i < piece.calls.size(); ++i) {
+      json call = tool_call_json(piece.calls[i]);
+      call["index"] = piece.first_call + i;
+      delta["tool_calls"].push_back(std::move(call));
+    }
+    const json log_probs = p.plan.logprobs ? chat_logprobs(piece.tokens) : json(nullptr);
+    return event(p, choice.index, std::move(delta), nullptr, log_probs);
+  }
+  std::string finished(const Progress& p, const Choice& choice) override {
+    return event(p, choice.index, json::object(), finish_reason(choice));
+  }
+  std::string end(const Progress& p) override {
+    std::string text;
+    if (p.plan.stream_usage) {
+      json chunk = frame(p, "chat.completion.chunk", json::array());
+      chunk["usage"] = usage_json(p.usage);
+      text = sse_event(to_json_text(chunk));
+    }
+    return text + sse_event("[DONE]");
+  }
+  std::string whole(const Progress& p) override {
+    json choices = json::array();
+    for (const Choice& choice : p.choices) {
+      const bool is_only_calls = choice.content.empty() && !choice.calls.empty();
+      json message = {{"role", "assistant"},
+                      {"content", is_only_calls ? json(nullptr) : json(choice.content)},
+                      {"refusal", nullptr}};
+      for (const NamedCall& call : choice.calls) message["tool_calls"].push_back(tool_call_json(call));
+      choices.push_back({{"index", choice.index},
+                         {"message", std::move(message)},
+                         {"finish_reason", finish_reason(choice)},
+                         {"stop_reason", choice.stop ? json(*choice.stop) : json(nullptr)},
+                         {"logprobs", p.plan.logprobs ? chat_logprobs(choice.tokens) : json(nullptr)}});
+    }
+    json reply = frame(p, "chat.completion", std::move(choices));
+    reply["usage"] = usage_json(p.usage);
+    if (p.plan.prompt_logprobs) reply["prompt_logprobs"] = prompt_logprobs_json(p.choices.front().prompt_tokens);
+    return to_json_text(reply);
+  }
+
+ private:
+  static json frame(const Progress& p, const char* object, json choices) {
+    return {{"id", "chatcmpl-" + p.id},
+            {"object", object},
+            {"created", p.created},
+            {"model", p.plan.model_name},
+            {"choices", std::move(choices)}};
+  }
+  static std::string event(const Progress& p, int64_t index, json delta, const json& reason,
+                           const json& log_probs = nullptr) {
+    json chunk = frame(
+        p, "chat.completion.chunk",
+        json::array(
+            {{{"index", index}, {"delta", std::move(delta)}, {"finish_reason", reason}, {"logprobs", log_probs}}}));
+    if (p.plan.stream_usage) chunk["usage"] = nullptr;
+    return sse_event(to_json_text(chunk));
+  }
+};
+
+ToolChoice tool_choice_of(const JsonView& body) {
+  if (!body.has("tool_choice")) return {};
+  const JsonView choice = body["tool_choice"];
+  using Kind = ToolChoice::Kind;
+  if (choice.is_object()) {
+    if (choice.string_or("type", "function") == "function")
+      return {Kind::named, choice.at("function").at("name").string()};
+    throw ApiError(400, "tool_choice: write none, auto, required, or a function", {}, "tool_choice");
+  }
+  const std::string word = choice.string();
+  if (word == "none") return {Kind::none, {}};
+  if (word == "auto") return {Kind::automatic, {}};
+  if (word == "required" || word == "any") return {Kind::required, {}};
+  throw ApiError(400, "tool_choice: write none, auto, required, or a function", {}, "tool_choice");
+}
+
+void read_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+  if (body.boolean_or("logprobs", false))
+    plan.logprobs = int32_t(body.integer_or("top_logprobs", 0, 0, limits.top_logprobs));
+  if (body.has("prompt_logprobs"))
+    plan.prompt_logprobs = int32_t(body["prompt_logprobs"].integer(0, limits.top_logprobs));
+}
+
+Conversation conversation_of(const http::Request& request, const ApiLimits& limits) {
+  ordered_json body = parse_ordered_json(request.body, "the request", limits.json);
+  const auto take = [&](const char* key) { return body.contains(key) ? std::move(body[key]) : ordered_json(); };
+  return {.messages = take("messages"), .tools = take("tools"), .template_variables = take("chat_template_kwargs")};
+}
+
+}  // namespace
+
+void chat_completions(Context& context, const http::Request& request, const ExchangePointer& exchange) {
+  Plan plan;
+  read_or_refuse([&] {
+    const JsonDocument document = body_of(request, context.limits());
+    const JsonView body = document.root();
+    context.choose_model(body, plan);
+    read_parameters(body, context.limits(), plan);
+    read_logprobs(body, context.limits(), plan);
+    plan_chat(conversation_of(request, context.limits()), tool_choice_of(body), context.limits(), plan);
+    std::optional<int64_t> asked;
+    for (const char* key : {"max_tokens", "max_completion_tokens"}) {
+      if (body.has(key)) asked = body[key].integer(1, INT32_MAX);
+    }
+    fit_to_context(asked, plan);
+  });
+  start_generation(std::move(plan), std::make_unique<ChatForm>(), exchange, context.metrics());
+}
+
+}  // namespace weft::api

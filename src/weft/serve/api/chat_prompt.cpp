@@ -1,0 +1,94 @@
+// Chat prompts: messages are made plain, then the model's template is rendered.
+#include "weft/serve/api/chat_prompt.h"
+
+namespace weft::api {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string text_of(const ordered_json& content, size_t index) {
+  if (content.is_null()) return {};
+  if (content.is_string()) return content.get<std::string>();
+  const ApiError wrong(
+      400,
+      fmt::format("messages[{}].content: write a text or a list of parts of type text; this model reads nothing else",
+                  index),
+      {}, "messages");
+  if (!content.is_array()) throw wrong;
+  std::string text;
+  for (const ordered_json& part : content) {
+    if (!part.is_object()) throw wrong;
+    const std::string type = part.value("type", ordered_json()).is_string() ? part["type"].get<std::string>() : "";
+    const char* const key = type == "refusal" ? "refusal" : "text";
+    const bool is_text = type == "text" || type == "input_text" || type == "output_text" || type == "refusal";
+    if (!is_text || !part.contains(key) || !part[key].is_string()) throw wrong;
+    if (!text.empty()) text += '\n';
+    text += part[key].get<std::string>();
+  }
+  return text;
+}
+
+// Templates write the arguments as JSON: an object, not a text that holds one.
+void open_arguments(ordered_json& calls, const JsonLimits& limits) {
+  for (ordered_json& call : calls) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+    ordered_json& function = call["function"];
+    if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
+    try {
+      function["arguments"] =
+          parse_ordered_json(function["arguments"].get<std::string>(), "the arguments of a tool call", limits);
+    } catch (const Error&) {  // the model's own words; the template gets them as they are
+    }
+  }
+}
+
+}  // namespace
+
+void normalize(ordered_json& messages) {
+  if (!messages.is_array() || messages.empty())
+    throw ApiError(400, "messages: write a list with at least one message", {}, "messages");
+  const JsonLimits limits{.max_bytes = 1 << 20};
+  for (size_t i = 0; i < messages.size(); ++i) {
+    ordered_json& message = messages[i];
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
+      throw ApiError(400, fmt::format("messages[{}]: write an object with a role and a content", i), {}, "messages");
+    if (message["role"] == "developer") message["role"] = "system";
+    message["content"] = text_of(message.contains("content") ? message["content"] : ordered_json(), i);
+    if (!message.contains("tool_calls")) continue;
+    if (message["tool_calls"].is_array() && !message["tool_calls"].empty())
+      open_arguments(message["tool_calls"], limits);
+    else
+      message.erase("tool_calls");
+  }
+}
+
+void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLimits& limits, Plan& plan) {
+  const ServedModel& model = *plan.model;
+  if (!model.chat_template)
+    throw ApiError(400, fmt::format("{} has no chat template: it continues texts, by /v1/completions", model.name),
+                   "no_chat_template", "model");
+  normalize(conversation.messages);
+  const bool has_tools = conversation.tools.is_array() && !conversation.tools.empty();
+  if (has_tools && int64_t(conversation.tools.size()) > limits.tools)
+    throw ApiError(400,
+                   fmt::format("tools: there are {}, and {} are allowed", conversation.tools.size(), limits.tools),
+                   {}, "tools");
+  ChatInput input{.messages = jinja::Value::from_json(conversation.messages), .add_generation_prompt = true};
+  if (has_tools && choice.kind != ToolChoice::Kind::none) {
+    input.tools = jinja::Value::from_json(conversation.tools);
+    plan.reads_tools = true;
+    for (const std::string& marker : tool_markers(model.tool_format)) {
+      if (const auto id = model.tokenizer->find(marker)) plan.text.kept_special.push_back(*id);
+    }
+    if (choice.kind != ToolChoice::Kind::automatic)
+      plan.forced_beginning = forced_beginning(model.tool_format, choice.name);
+  }
+  if (conversation.template_variables.is_object()) {
+    for (const auto& [name, value] : conversation.template_variables.items())
+      input.variables.emplace_back(name, jinja::Value::from_json(value));
+  }
+  const std::string text = model.chat_template->render(input) + plan.forced_beginning;
+  plan.prompts = {model.tokenizer->encode(text, {.parse_special = true})};
+}
+
+}  // namespace weft::api

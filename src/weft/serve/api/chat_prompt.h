@@ -1,0 +1,31 @@
+// Chat prompts: conversations, as clients write them, to the tokens after which the model answers.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "weft/serve/api/parameters.h"
+
+namespace weft::api {
+
+// In OpenAI's form; keys keep their order, since models saw them so.
+struct Conversation {
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  nlohmann::ordered_json tools;               // null: none
+  nlohmann::ordered_json template_variables;  // an object, or null
+};
+
+// Contents become plain text, arguments of tool calls objects, "developer" "system". Throws ApiError naming the
+// message.
+void normalize(nlohmann::ordered_json& messages);
+
+// What the client lets the model do about tools: "none", "auto", "required", or a function's name.
+struct ToolChoice {
+  enum class Kind : uint8_t { none, automatic, required, named };
+  Kind kind = Kind::automatic;
+  std::string name;
+};
+
+// Sets the plan's one prompt, and how its answers are read when there are tools. Throws Error when the model has no
+// chat template, or the template refuses the conversation.
+void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLimits& limits, Plan& plan);
+
+}  // namespace weft::api

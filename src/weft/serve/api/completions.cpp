@@ -1,0 +1,140 @@
+// /v1/completions: texts or tokens in, text out.
+#include <nlohmann/json.hpp>
+
+#include "weft/serve/api/handlers.h"
+#include "weft/serve/api/openai_json.h"
+
+namespace weft::api {
+namespace {
+
+using nlohmann::json;
+
+class CompletionForm : public ReplyForm {
+ public:
+  std::string piece(const Progress& p, const Choice& choice, const Piece& piece) override {
+    if (offsets_.size() <= size_t(choice.index)) offsets_.resize(size_t(choice.index) + 1, 0);
+    json entry = entry_json(choice, piece.content);
+    if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(piece.tokens, offsets_[size_t(choice.index)]);
+    return event(p, json::array({std::move(entry)}));
+  }
+  std::string finished(const Progress& p, const Choice& choice) override {
+    json entry = entry_json(choice, "");
+    entry["finish_reason"] = finish_reason(choice);
+    entry["stop_reason"] = choice.stop ? json(*choice.stop) : json(nullptr);
+    return event(p, json::array({std::move(entry)}));
+  }
+  std::string end(const Progress& p) override {
+    std::string text;
+    if (p.plan.stream_usage) {
+      json chunk = frame(p, json::array());
+      chunk["usage"] = usage_json(p.usage);
+      text = sse_event(to_json_text(chunk));
+    }
+    return text + sse_event("[DONE]");
+  }
+  std::string whole(const Progress& p) override {
+    json choices = json::array();
+    for (const Choice& choice : p.choices) {
+      json entry = entry_json(choice, choice.content);
+      entry["finish_reason"] = finish_reason(choice);
+      entry["stop_reason"] = choice.stop ? json(*choice.stop) : json(nullptr);
+      int64_t offset = 0;
+      if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(choice.tokens, offset);
+      if (p.plan.prompt_logprobs) entry["prompt_logprobs"] = prompt_logprobs_json(choice.prompt_tokens);
+      choices.push_back(std::move(entry));
+    }
+    json reply = frame(p, std::move(choices));
+    reply["usage"] = usage_json(p.usage);
+    return to_json_text(reply);
+  }
+
+ private:
+  static json entry_json(const Choice& choice, const std::string& text) {
+    return {{"index", choice.index}, {"text", text}, {"finish_reason", nullptr}, {"logprobs", nullptr}};
+  }
+  static json frame(const Progress& p, json choices) {
+    return {{"id", "cmpl-" + p.id},
+            {"object", "text_completion"},
+            {"created", p.created},
+            {"model", p.plan.model_name},
+            {"choices", std::move(choices)}};
+  }
+  static std::string event(const Progress& p, json choices) {
+    json chunk = frame(p, std::move(choices));
+    if (p.plan.stream_usage) chunk["usage"] = nullptr;
+    return sse_event(to_json_text(chunk));
+  }
+  std::vector<int64_t> offsets_;  // of each choice: how many characters were told
+};
+
+std::vector<int32_t> encode_prompt(const std::string& text, const JsonView& body, const Plan& plan) {
+  return plan.model->tokenizer->encode(text, {.add_special = body.boolean_or("add_special_tokens", true)});
+}
+
+// A text, a list of texts, a list of tokens, or a list of lists of tokens.
+void read_prompts(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+  const JsonView prompt = body.at("prompt");
+  const int64_t vocab = plan.model->engine->limits().vocab;
+  if (prompt.is_string()) {
+    plan.prompts.push_back(encode_prompt(prompt.string(), body, plan));
+  } else if (prompt.size() > 0 && prompt.at(int64_t(0)).is_number()) {
+    plan.prompts.push_back(read_tokens(prompt, vocab));
+  } else {
+    if (prompt.size() > limits.choices)
+      throw ApiError(400, fmt::format("{} prompts, and {} are allowed", prompt.size(), limits.choices), {}, "prompt");
+    for (int64_t i = 0; i < prompt.size(); ++i) {
+      const JsonView one = prompt.at(i);
+      plan.prompts.push_back(one.is_string() ? encode_prompt(one.string(), body, plan) : read_tokens(one, vocab));
+    }
+  }
+  if (plan.prompts.empty()) throw ApiError(400, "prompt: there is none", {}, "prompt");
+  for (const auto& tokens : plan.prompts) {
+    if (tokens.empty()) throw ApiError(400, "prompt: it is empty, and at least one token is needed", {}, "prompt");
+  }
+}
+
+void read_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+  if (body.has("logprobs")) {
+    const JsonView value = body["logprobs"];
+    if (value.is_bool())
+      plan.logprobs = value.boolean() ? std::optional<int32_t>(0) : std::nullopt;
+    else
+      plan.logprobs = int32_t(value.integer(0, limits.top_logprobs));
+  }
+  if (body.has("prompt_logprobs"))
+    plan.prompt_logprobs = int32_t(body["prompt_logprobs"].integer(0, limits.top_logprobs));
+  plan.echo = body.boolean_or("echo", false);
+  if (plan.echo && plan.logprobs) plan.prompt_logprobs = std::max(plan.prompt_logprobs.value_or(0), *plan.logprobs);
+}
+
+void read_best_of(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+  plan.best_of = body.integer_or("best_of", plan.n, 1, limits.n);
+  if (plan.best_of < plan.n) throw ApiError(400, "best_of: write at least n", {}, "best_of");
+  if (plan.best_of > plan.n && plan.stream)
+    throw ApiError(400, "best_of: which answers are best is known at the end; leave out stream", {}, "best_of");
+  if (plan.best_of * int64_t(plan.prompts.size()) > limits.choices)
+    throw ApiError(400, fmt::format("prompts and answers to each: at most {} in all are allowed", limits.choices), {},
+                   "n");
+}
+
+}  // namespace
+
+void completions(Context& context, const http::Request& request, const ExchangePointer& exchange) {
+  Plan plan;
+  read_or_refuse([&] {
+    const JsonDocument document = body_of(request, context.limits());
+    const JsonView body = document.root();
+    context.choose_model(body, plan);
+    read_parameters(body, context.limits(), plan);
+    read_prompts(body, context.limits(), plan);
+    read_logprobs(body, context.limits(), plan);
+    read_best_of(body, context.limits(), plan);
+    if (!body.string_or("suffix", "").empty())
+      throw ApiError(400, "suffix: this model does not fill in the middle", "unsupported", "suffix");
+    constexpr int64_t kDefaultTokens = 16;  // as OpenAI has it
+    fit_to_context(body.integer_or("max_tokens", kDefaultTokens, 0, INT32_MAX), plan);
+  });
+  start_generation(std::move(plan), std::make_unique<CompletionForm>(), exchange, context.metrics());
+}
+
+}  // namespace weft::api

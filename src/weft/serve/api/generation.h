@@ -1,0 +1,114 @@
+// Generation: one request of the API while it is answered: some prompts, some answers to each, told in the form that
+// the client's protocol has.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/serve/api/api_error.h"
+#include "weft/serve/api/metrics.h"
+#include "weft/serve/api/served_model.h"
+#include "weft/serve/api/tool_calls.h"
+#include "weft/serve/http/handler.h"
+#include "weft/serve/text_stream.h"
+
+namespace weft::api {
+
+// What is to be done, as read from a request.
+struct Plan {
+  const ServedModel* model = nullptr;
+  std::string model_name;  // as the client calls it
+  std::string adapter;
+  std::vector<std::vector<int32_t>> prompts;
+
+  int64_t max_tokens = 16, min_tokens = 0;
+  SamplingOptions sampling;
+  std::vector<int32_t> stop_tokens;
+  std::vector<std::vector<int32_t>> bad_words;
+  std::optional<OutputForm> form;
+  std::optional<int32_t> logprobs, prompt_logprobs;
+  int32_t priority = 0;
+  std::string user;
+
+  TextOptions text;
+  bool reads_tools = false;      // calls are parsed out of the answers
+  std::string forced_beginning;  // of each answer; the prompts end with its tokens
+  int64_t n = 1, best_of = 1;    // for each prompt: how many answers are told, and made
+  bool echo = false;             // each answer begins with its prompt
+  bool stream = false;
+  bool stream_usage = false;  // a last chunk tells the usage
+};
+
+// A token with its log probability, and the alternatives.
+struct TokenRecord {
+  struct Entry {
+    int32_t token = -1;
+    std::string bytes;
+    float log_prob = 0;
+  };
+  Entry own;
+  bool is_known = false;  // of a prompt's first token nothing is
+  int64_t rank = 0;
+  std::vector<Entry> top;
+};
+
+struct NamedCall {
+  std::string id;
+  ToolCall call;
+};
+
+// What an answer grew by.
+struct Piece {
+  std::string content;
+  std::vector<NamedCall> calls;
+  size_t first_call = 0;            // how many calls there were before
+  std::vector<TokenRecord> tokens;  // with logprobs
+  bool empty() const { return content.empty() && calls.empty() && tokens.empty(); }
+};
+
+struct Choice {
+  int64_t index = 0, prompt = 0;
+  std::string content;
+  std::vector<NamedCall> calls;
+  std::vector<TokenRecord> tokens, prompt_tokens;  // where asked for
+  int64_t num_tokens = 0;
+  FinishReason reason = FinishReason::stop;
+  std::optional<std::string> stop;  // the stop string that ended it
+  bool is_done = false;
+  double log_prob = 0;  // of all tokens, for best_of
+};
+
+// What a ReplyForm tells.
+struct Progress {
+  Plan plan;
+  std::string id;  // without its prefix
+  int64_t created = 0;
+  std::vector<Choice> choices;  // of each prompt plan.n, at the end
+  Usage usage;                  // all choices together
+};
+
+// Writes what happens in the form of one protocol; bodies of events are complete, with their empty line.
+class ReplyForm {
+ public:
+  virtual ~ReplyForm() = default;
+  virtual std::string begin(const Progress&) { return {}; }
+  virtual std::string piece(const Progress& progress, const Choice& choice, const Piece& piece) = 0;
+  virtual std::string finished(const Progress& progress, const Choice& choice) = 0;
+  virtual std::string end(const Progress& progress) = 0;
+  virtual std::string whole(const Progress& progress) = 0;  // without streaming: the reply's JSON
+  virtual Dialect dialect() const { return Dialect::openai; }
+};
+
+// "data: JSON\n\n", with "event: NAME" before it when there is one.
+std::string sse_event(const std::string& json, std::string_view name = {});
+// Without dashes, of 128 random bits.
+std::string random_id();
+
+// Submits the plan's requests and answers as their tokens come. Throws ApiError, Busy and what Engine::submit throws,
+// when nothing was answered yet.
+void start_generation(Plan plan, std::unique_ptr<ReplyForm> form, std::shared_ptr<http::Exchange> exchange,
+                      Metrics& metrics);
+
+}  // namespace weft::api

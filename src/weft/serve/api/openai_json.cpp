@@ -1,0 +1,94 @@
+// Usage, finish reasons and log probabilities as OpenAI writes them.
+#include "weft/serve/api/openai_json.h"
+
+#include "weft/text/utf8.h"
+
+namespace weft::api {
+
+using nlohmann::json;
+
+json usage_json(const Usage& u) {
+  return {{"prompt_tokens", u.prompt_tokens},
+          {"completion_tokens", u.completion_tokens},
+          {"total_tokens", u.prompt_tokens + u.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", std::min(u.cached_tokens, u.prompt_tokens)}}}};
+}
+
+std::string finish_reason(const Choice& choice) {
+  if (choice.reason == FinishReason::length) return "length";
+  return choice.calls.empty() ? "stop" : "tool_calls";
+}
+
+json tool_call_json(const NamedCall& call) {
+  return {{"id", call.id},
+          {"type", "function"},
+          {"function", {{"name", call.call.name}, {"arguments", call.call.arguments}}}};
+}
+
+namespace {
+
+json entry_json(const TokenRecord::Entry& entry) {
+  json bytes = json::array();
+  for (const char c : entry.bytes) bytes.push_back(int(uint8_t(c)));
+  return {{"token", replace_invalid_utf8(entry.bytes)}, {"logprob", entry.log_prob}, {"bytes", std::move(bytes)}};
+}
+
+}  // namespace
+
+json chat_logprobs(const std::vector<TokenRecord>& tokens) {
+  json content = json::array();
+  for (const TokenRecord& token : tokens) {
+    json entry = entry_json(token.own);
+    entry["top_logprobs"] = json::array();
+    for (const auto& alternative : token.top) entry["top_logprobs"].push_back(entry_json(alternative));
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+json completion_logprobs(const std::vector<TokenRecord>& tokens, int64_t& offset) {
+  json texts = json::array(), log_probs = json::array(), top = json::array(), offsets = json::array();
+  for (const TokenRecord& token : tokens) {
+    const std::string text = replace_invalid_utf8(token.own.bytes);
+    texts.push_back(text);
+    offsets.push_back(offset);
+    offset += int64_t(count_code_points(text));
+    if (!token.is_known) {
+      log_probs.push_back(nullptr);
+      top.push_back(nullptr);
+      continue;
+    }
+    log_probs.push_back(token.own.log_prob);
+    json alternatives = json::object();
+    for (const auto& entry : token.top) alternatives[replace_invalid_utf8(entry.bytes)] = entry.log_prob;
+    alternatives[text] = token.own.log_prob;
+    top.push_back(std::move(alternatives));
+  }
+  return {{"tokens", std::move(texts)},
+          {"token_logprobs", std::move(log_probs)},
+          {"top_logprobs", std::move(top)},
+          {"text_offset", std::move(offsets)}};
+}
+
+json prompt_logprobs_json(const std::vector<TokenRecord>& tokens) {
+  json positions = json::array();
+  for (const TokenRecord& token : tokens) {
+    if (!token.is_known) {
+      positions.push_back(nullptr);
+      continue;
+    }
+    json position = json::object();
+    for (size_t i = 0; i < token.top.size(); ++i) {
+      position[std::to_string(token.top[i].token)] = {{"logprob", token.top[i].log_prob},
+                                                      {"rank", i + 1},
+                                                      {"decoded_token", replace_invalid_utf8(token.top[i].bytes)}};
+    }
+    position[std::to_string(token.own.token)] = {{"logprob", token.own.log_prob},
+                                                 {"rank", token.rank},
+                                                 {"decoded_token", replace_invalid_utf8(token.own.bytes)}};
+    positions.push_back(std::move(position));
+  }
+  return positions;
+}
+
+}  // namespace weft::api

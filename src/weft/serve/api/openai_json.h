@@ -1,0 +1,19 @@
+// Pieces of JSON that several of OpenAI's replies have in common.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "weft/serve/api/generation.h"
+
+namespace weft::api {
+
+nlohmann::json usage_json(const Usage& usage);
+std::string finish_reason(const Choice& choice);  // "stop", "length", "tool_calls"
+nlohmann::json tool_call_json(const NamedCall& call);
+// {"content": [{"token", "bytes", "logprob", "top_logprobs"}]}
+nlohmann::json chat_logprobs(const std::vector<TokenRecord>& tokens);
+// {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; offset: of the first, in characters; moved on.
+nlohmann::json completion_logprobs(const std::vector<TokenRecord>& tokens, int64_t& offset);
+// As vLLM has them: null, then {"ID": {"logprob", "rank", "decoded_token"}} for each token of the prompt.
+nlohmann::json prompt_logprobs_json(const std::vector<TokenRecord>& tokens);
+
+}  // namespace weft::api

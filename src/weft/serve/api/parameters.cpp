@@ -1,0 +1,169 @@
+// Parameters: one table of names and ranges for every protocol.
+#include "weft/serve/api/parameters.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "weft/base/excerpt.h"
+
+namespace weft::api {
+namespace {
+
+constexpr int64_t kMost = int64_t(1) << 31;
+
+uint64_t random_seed() {
+  thread_local std::random_device device;
+  return uint64_t(device()) << 32 | device();
+}
+
+void read_logit_bias(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+  if (!body.has("logit_bias")) return;
+  const JsonView biases = body["logit_bias"];
+  if (biases.size() > limits.logit_biases)
+    throw ApiError(400,
+                   fmt::format("logit_bias has {} entries and {} are allowed", biases.size(), limits.logit_biases),
+                   {}, "logit_bias");
+  for (const std::string& key : biases.keys()) {
+    int32_t token = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (error != std::errc() || end != key.data() + key.size() || token < 0 ||
+        token >= plan.model->engine->limits().vocab)
+      throw ApiError(400, fmt::format("logit_bias: '{}' is no token of this model", excerpt(key, 40)), {},
+                     "logit_bias");
+    plan.sampling.logit_bias.emplace_back(token, float(biases.at(key).number()));
+  }
+}
+
+void read_sampling(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+  SamplingOptions& s = plan.sampling;
+  s.temperature = body.number_or("temperature", 1);
+  s.top_k = std::max<int64_t>(body.integer_or("top_k", 0, -1, kMost), 0);  // -1 is off too, as in vLLM
+  s.top_p = body.number_or("top_p", 1);
+  if (s.top_p == 0) s.top_p = 1e-9;  // some clients mean: only the best token
+  s.min_p = body.number_or("min_p", 0);
+  s.typical_p = body.number_or("typical_p", 1);
+  s.presence_penalty = body.number_or("presence_penalty", 0);
+  s.frequency_penalty = body.number_or("frequency_penalty", 0);
+  s.repetition_penalty = body.number_or("repetition_penalty", 1);
+  s.seed = body.has("seed") ? uint64_t(body["seed"].integer()) : random_seed();
+  read_logit_bias(body, limits, plan);
+  check_sampling(s);
+}
+
+void read_stop_tokens(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+  const int64_t vocab = plan.model->engine->limits().vocab;
+  if (!body.boolean_or("ignore_eos", false)) plan.stop_tokens = plan.model->end_tokens;
+  if (body.has("stop_token_ids")) {
+    const std::vector<int32_t> more = read_tokens(body["stop_token_ids"], vocab);
+    plan.stop_tokens.insert(plan.stop_tokens.end(), more.begin(), more.end());
+  }
+  if (!body.has("bad_words")) return;
+  const JsonView words = body["bad_words"];
+  if (words.size() > limits.logit_biases)
+    throw ApiError(400, fmt::format("bad_words has {} entries and {} are allowed", words.size(), limits.logit_biases),
+                   {}, "bad_words");
+  // A word begins a text or follows a space, and is other tokens then.
+  for (int64_t i = 0; i < words.size(); ++i) {
+    const std::string word = words.at(i).string();
+    for (const std::string& form : {word, " " + word}) {
+      std::vector<int32_t> tokens = plan.model->tokenizer->encode(form);
+      if (!tokens.empty()) plan.bad_words.push_back(std::move(tokens));
+    }
+  }
+}
+
+std::string schema_text(const JsonView& schema, const ApiLimits& limits) {
+  const std::string text = schema.is_string() ? schema.string() : to_json_text(schema.raw());
+  if (int64_t(text.size()) > limits.schema_bytes)
+    throw ApiError(400, fmt::format("the schema has {} bytes and {} are allowed", text.size(), limits.schema_bytes));
+  return text;
+}
+
+std::optional<OutputForm> form_of(const JsonView& body, const ApiLimits& limits) {
+  using Kind = OutputForm::Kind;
+  if (body.has("response_format")) {
+    const JsonView format = body["response_format"];
+    const std::string type = format.string_or("type", "text");
+    if (type == "json_object") return OutputForm{.kind = Kind::json_object};
+    if (type == "json_schema")
+      return OutputForm{.kind = Kind::json_schema,
+                        .text = schema_text(format.at("json_schema").at("schema"), limits)};
+    if (type != "text")
+      throw ApiError(400, "response_format.type: write text, json_object or json_schema", {}, "response_format");
+  }
+  // vLLM's names, by themselves or below structured_outputs.
+  const bool is_nested = body.has("structured_outputs");
+  const JsonView from = is_nested ? body["structured_outputs"] : body;
+  const auto name = [&](const char* plain, const char* guided) { return is_nested ? plain : guided; };
+  if (const char* key = name("json", "guided_json"); from.has(key))
+    return OutputForm{.kind = Kind::json_schema, .text = schema_text(from[key], limits)};
+  if (const char* key = name("regex", "guided_regex"); from.has(key))
+    return OutputForm{.kind = Kind::regex, .text = schema_text(from[key], limits)};
+  if (const char* key = name("grammar", "guided_grammar"); from.has(key))
+    return OutputForm{.kind = Kind::grammar, .text = schema_text(from[key], limits)};
+  if (const char* key = name("choice", "guided_choice"); from.has(key)) {
+    OutputForm form{.kind = Kind::choice};
+    for (int64_t i = 0; i < from[key].size(); ++i) form.choices.push_back(from[key].at(i).string());
+    return form;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<int32_t> read_tokens(const JsonView& value, int64_t vocab) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < value.size(); ++i) tokens.push_back(int32_t(value.at(i).integer(0, vocab - 1)));
+  return tokens;
+}
+
+void read_stops(const JsonView& body, const char* key, const ApiLimits& limits, Plan& plan) {
+  if (!body.has(key)) return;
+  const JsonView stop = body[key];
+  const auto add = [&](const std::string& text) {
+    if (int64_t(text.size()) > limits.stop_bytes || int64_t(plan.text.stop.size()) >= limits.stops)
+      throw ApiError(
+          400, fmt::format("{}: at most {} texts of {} bytes are allowed", key, limits.stops, limits.stop_bytes), {},
+          key);
+    plan.text.stop.push_back(text);
+  };
+  if (stop.is_string()) return add(stop.string());
+  for (int64_t i = 0; i < stop.size(); ++i) add(stop.at(i).string());
+}
+
+void read_parameters(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+  read_sampling(body, limits, plan);
+  read_stops(body, "stop", limits, plan);
+  read_stop_tokens(body, limits, plan);
+  plan.text.include_stop = body.boolean_or("include_stop_str_in_output", false);
+  plan.text.keep_special = !body.boolean_or("skip_special_tokens", true);
+  plan.min_tokens = body.integer_or("min_tokens", 0, 0, kMost);
+  plan.priority = int32_t(body.integer_or("priority", 0, INT32_MIN, INT32_MAX));
+  if (body["user"].is_string()) plan.user = body["user"].string();
+  plan.n = body.integer_or("n", 1, 1, limits.n);
+  plan.best_of = plan.n;
+  plan.stream = body.boolean_or("stream", false);
+  if (body.has("stream_options")) plan.stream_usage = body["stream_options"].boolean_or("include_usage", false);
+  plan.form = form_of(body, limits);
+  if (plan.form && !plan.model->constraints)
+    throw ApiError(400, "this server does not offer output of a given form (response_format, structured_outputs)",
+                   "unsupported", "response_format");
+}
+
+void fit_to_context(std::optional<int64_t> asked, Plan& plan) {
+  const int64_t context = plan.model->engine->limits().context;
+  int64_t longest = 0;
+  for (const auto& prompt : plan.prompts) longest = std::max(longest, int64_t(prompt.size()));
+  if (longest >= context)
+    throw ApiError(
+        400,
+        fmt::format("This model's maximum context length is {} tokens. However, your messages resulted in {} "
+                    "tokens: shorten them",
+                    context, longest),
+        "context_length_exceeded", "messages");
+  plan.max_tokens = std::min(asked.value_or(context), context - longest);
+  plan.min_tokens = std::min(plan.min_tokens, plan.max_tokens);
+}
+
+}  // namespace weft::api

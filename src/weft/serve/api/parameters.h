@@ -1,0 +1,37 @@
+// Parameters: the fields that all ways of asking for text share, read from JSON with their ranges.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "weft/base/json.h"
+#include "weft/serve/api/generation.h"
+
+namespace weft::api {
+
+// More than any of these is refused.
+struct ApiLimits {
+  int64_t n = 16;         // answers to a prompt
+  int64_t choices = 128;  // of one request, over all prompts
+  int64_t top_logprobs = 20;
+  int64_t stops = 16, stop_bytes = 256;
+  int64_t logit_biases = 1024;
+  int64_t tools = 128;
+  int64_t schema_bytes = 64 << 10;
+  JsonLimits json{.max_bytes = 4 << 20, .max_depth = 64, .max_values = 1 << 20};
+};
+
+// temperature, top_p, top_k, min_p, typical_p, the penalties, logit_bias, seed, stop, stop_token_ids, min_tokens,
+// ignore_eos, bad_words, priority, user, n, stream, stream_options, response_format and its kin. Fields that nobody
+// knows are ignored. The prompts and max_tokens are the caller's. Throws Error naming the field.
+void read_parameters(const JsonView& body, const ApiLimits& limits, Plan& plan);
+
+// A text or a list of them under `key`, into the plan's stop strings.
+void read_stops(const JsonView& body, const char* key, const ApiLimits& limits, Plan& plan);
+
+// Refuses prompts that do not fit; cuts max_tokens to what the context leaves. asked: nullopt for all of it.
+void fit_to_context(std::optional<int64_t> asked, Plan& plan);
+
+// A list of tokens, or the one that `value` is.
+std::vector<int32_t> read_tokens(const JsonView& value, int64_t vocab);
+
+}  // namespace weft::api

@@ -1,0 +1,233 @@
+// /v1/responses: OpenAI's protocol of typed items and events. Nothing is stored: each request brings its
+// conversation.
+#include <nlohmann/json.hpp>
+
+#include "weft/serve/api/chat_prompt.h"
+#include "weft/serve/api/handlers.h"
+#include "weft/serve/api/openai_json.h"
+
+namespace weft::api {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+json text_part(const std::string& text) {
+  return {{"type", "output_text"}, {"text", text}, {"annotations", json::array()}};
+}
+json message_item(const std::string& id, json content, const char* status) {
+  return {
+      {"id", id}, {"type", "message"}, {"role", "assistant"}, {"status", status}, {"content", std::move(content)}};
+}
+json call_item(const NamedCall& call, const std::string& arguments, const char* status) {
+  return {{"id", "fc_" + call.id}, {"type", "function_call"}, {"status", status},
+          {"call_id", call.id},    {"name", call.call.name},  {"arguments", arguments}};
+}
+std::string message_id(const Progress& p) { return "msg_" + p.id; }
+
+class ResponsesForm : public ReplyForm {
+ public:
+  ResponsesForm(json tools, json instructions, std::optional<int64_t> max_output_tokens)
+      : tools_(std::move(tools)), instructions_(std::move(instructions)), max_output_tokens_(max_output_tokens) {}
+
+  std::string begin(const Progress& p) override {
+    const json response = response_json(p, "in_progress", json::array());
+    return event("response.created", {{"response", response}}) +
+           event("response.in_progress", {{"response", response}});
+  }
+  std::string piece(const Progress& p, const Choice&, const Piece& piece) override {
+    std::string text;
+    if (!piece.content.empty()) {
+      text += open_text(p);
+      text_ += piece.content;
+      text +=
+          event("response.output_text.delta", at_part(p, {{"delta", piece.content}, {"logprobs", json::array()}}));
+    }
+    for (const NamedCall& call : piece.calls) text += close_text(p) + call_events(call);
+    return text;
+  }
+  std::string finished(const Progress& p, const Choice&) override { return close_text(p); }
+  std::string end(const Progress& p) override {
+    const bool is_cut = p.choices.front().reason == FinishReason::length;
+    return event(is_cut ? "response.incomplete" : "response.completed", {{"response", complete(p, output_)}});
+  }
+  std::string whole(const Progress& p) override {
+    const Choice& choice = p.choices.front();
+    json output = json::array();
+    if (!choice.content.empty() || choice.calls.empty())
+      output.push_back(message_item(message_id(p), json::array({text_part(choice.content)}), "completed"));
+    for (const NamedCall& call : choice.calls) output.push_back(call_item(call, call.call.arguments, "completed"));
+    return to_json_text(complete(p, std::move(output)));
+  }
+
+ private:
+  std::string event(const std::string& type, json body) {
+    body["type"] = type;
+    body["sequence_number"] = sequence_++;
+    return sse_event(to_json_text(body), type);
+  }
+  json at_part(const Progress& p, json body) const {
+    body["item_id"] = message_id(p);
+    body["output_index"] = output_.size();
+    body["content_index"] = 0;
+    return body;
+  }
+
+  std::string open_text(const Progress& p) {
+    if (std::exchange(is_text_open_, true)) return {};
+    return event("response.output_item.added",
+                 {{"output_index", output_.size()},
+                  {"item", message_item(message_id(p), json::array(), "in_progress")}}) +
+           event("response.content_part.added", at_part(p, {{"part", text_part("")}}));
+  }
+  std::string close_text(const Progress& p) {
+    if (!std::exchange(is_text_open_, false)) return {};
+    const json item = message_item(message_id(p), json::array({text_part(text_)}), "completed");
+    std::string text = event("response.output_text.done", at_part(p, {{"text", text_}, {"logprobs", json::array()}}));
+    text += event("response.content_part.done", at_part(p, {{"part", text_part(text_)}}));
+    text += event("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
+    output_.push_back(item);
+    text_.clear();
+    return text;
+  }
+  std::string call_events(const NamedCall& call) {
+    const json item = call_item(call, call.call.arguments, "completed");
+    const json place = {{"item_id", item["id"]}, {"output_index", output_.size()}};
+    json delta = place, done = place;
+    delta["delta"] = call.call.arguments;
+    done["arguments"] = call.call.arguments;
+    done["name"] = call.call.name;
+    std::string text = event("response.output_item.added",
+                             {{"output_index", output_.size()}, {"item", call_item(call, "", "in_progress")}});
+    text += event("response.function_call_arguments.delta", std::move(delta));
+    text += event("response.function_call_arguments.done", std::move(done));
+    text += event("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
+    output_.push_back(item);
+    return text;
+  }
+
+  json response_json(const Progress& p, const char* status, json output) const {
+    return {{"id", "resp_" + p.id},
+            {"object", "response"},
+            {"created_at", p.created},
+            {"status", status},
+            {"model", p.plan.model_name},
+            {"output", std::move(output)},
+            {"error", nullptr},
+            {"incomplete_details", nullptr},
+            {"instructions", instructions_},
+            {"max_output_tokens", max_output_tokens_ ? json(*max_output_tokens_) : json(nullptr)},
+            {"metadata", json::object()},
+            {"parallel_tool_calls", true},
+            {"previous_response_id", nullptr},
+            {"store", false},
+            {"temperature", p.plan.sampling.temperature},
+            {"top_p", p.plan.sampling.top_p},
+            {"text", {{"format", {{"type", "text"}}}}},
+            {"tool_choice", "auto"},
+            {"tools", tools_},
+            {"truncation", "disabled"},
+            {"usage", nullptr}};
+  }
+  json complete(const Progress& p, json output) const {
+    const bool is_cut = p.choices.front().reason == FinishReason::length;
+    json response = response_json(p, is_cut ? "incomplete" : "completed", std::move(output));
+    if (is_cut) response["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    response["usage"] = {
+        {"input_tokens", p.usage.prompt_tokens},
+        {"input_tokens_details", {{"cached_tokens", std::min(p.usage.cached_tokens, p.usage.prompt_tokens)}}},
+        {"output_tokens", p.usage.completion_tokens},
+        {"output_tokens_details", {{"reasoning_tokens", 0}}},
+        {"total_tokens", p.usage.prompt_tokens + p.usage.completion_tokens}};
+    return response;
+  }
+
+  const json tools_, instructions_;
+  const std::optional<int64_t> max_output_tokens_;
+  int64_t sequence_ = 0;
+  json output_ = json::array();  // items that are complete
+  std::string text_;             // of the item that is open
+  bool is_text_open_ = false;
+};
+
+ordered_json take(ordered_json& object, const char* key) {
+  return object.is_object() && object.contains(key) ? object[key] : ordered_json();
+}
+
+// Items of the input as messages: calls of tools and their results have forms of their own here.
+void add_item(ordered_json& item, ordered_json& messages) {
+  const ordered_json type = take(item, "type");
+  if (type == "function_call") {
+    const ordered_json call = {{"id", take(item, "call_id")},
+                               {"type", "function"},
+                               {"function", {{"name", take(item, "name")}, {"arguments", take(item, "arguments")}}}};
+    messages.push_back({{"role", "assistant"}, {"content", nullptr}, {"tool_calls", ordered_json::array({call})}});
+  } else if (type == "function_call_output") {
+    messages.push_back(
+        {{"role", "tool"}, {"tool_call_id", take(item, "call_id")}, {"content", take(item, "output")}});
+  } else if (type.is_null() || type == "message") {
+    messages.push_back({{"role", take(item, "role")}, {"content", take(item, "content")}});
+  }  // others, such as reasoning, are nothing that templates know
+}
+
+Conversation conversation_of(ordered_json body) {
+  Conversation result;
+  if (const ordered_json instructions = take(body, "instructions"); instructions.is_string())
+    result.messages.push_back({{"role", "system"}, {"content", instructions}});
+  ordered_json input = take(body, "input");
+  if (input.is_string())
+    result.messages.push_back({{"role", "user"}, {"content", input}});
+  else if (input.is_array())
+    for (ordered_json& item : input) add_item(item, result.messages);
+  else
+    throw ApiError(400, "input: write a text or a list of items", {}, "input");
+  ordered_json tools = take(body, "tools");
+  for (ordered_json& tool : tools) {
+    if (take(tool, "type") != "function")
+      throw ApiError(400, "tools: only functions are offered", "unsupported", "tools");
+    result.tools.push_back({{"type", "function"},
+                            {"function",
+                             {{"name", take(tool, "name")},
+                              {"description", take(tool, "description")},
+                              {"parameters", take(tool, "parameters")}}}});
+  }
+  return result;
+}
+
+ToolChoice tool_choice_of(const JsonView& body) {
+  using Kind = ToolChoice::Kind;
+  if (!body.has("tool_choice")) return {};
+  const JsonView choice = body["tool_choice"];
+  if (choice.is_object()) return {Kind::named, choice.at("name").string()};
+  const std::string word = choice.string();
+  if (word == "none") return {Kind::none, {}};
+  return {word == "required" ? Kind::required : Kind::automatic, {}};
+}
+
+}  // namespace
+
+void responses(Context& context, const http::Request& request, const ExchangePointer& exchange) {
+  Plan plan;
+  std::optional<int64_t> asked;
+  json tools = json::array(), instructions;
+  read_or_refuse([&] {
+    const JsonDocument document = body_of(request, context.limits());
+    const JsonView body = document.root();
+    if (body.has("previous_response_id"))
+      throw ApiError(400, "previous_response_id: this server stores no responses; send the whole conversation",
+                     "unsupported", "previous_response_id");
+    context.choose_model(body, plan);
+    read_parameters(body, context.limits(), plan);
+    plan.n = plan.best_of = 1;
+    plan_chat(conversation_of(parse_ordered_json(request.body, "the request", context.limits().json)),
+              tool_choice_of(body), context.limits(), plan);
+    if (body.has("max_output_tokens")) asked = body["max_output_tokens"].integer(1, INT32_MAX);
+    fit_to_context(asked, plan);
+    if (body.has("tools")) tools = body["tools"].raw();
+    if (body.has("instructions")) instructions = body["instructions"].raw();
+  });
+  start_generation(std::move(plan), std::make_unique<ResponsesForm>(std::move(tools), std::move(instructions), asked),
+                   exchange, context.metrics());
+}
+
+}  // namespace weft::api

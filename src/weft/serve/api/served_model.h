@@ -1,0 +1,41 @@
+// ServedModel: an engine with what is needed to talk with it in text.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/serve/api/tool_calls.h"
+#include "weft/serve/engine.h"
+#include "weft/text/chat_template.h"
+#include "weft/text/tokenizer.h"
+
+namespace weft::api {
+
+// Compiles what a request demands of its output's form.
+struct OutputForm {
+  enum class Kind : uint8_t { json_object, json_schema, regex, choice, grammar };
+  Kind kind;
+  std::string text;                  // the schema as JSON, the expression or the grammar
+  std::vector<std::string> choices;  // of Kind::choice
+};
+
+class ConstraintFactory {
+ public:
+  virtual ~ConstraintFactory() = default;
+  // Throws UsageError naming what is wrong in the schema, expression or grammar.
+  virtual std::unique_ptr<TokenConstraint> make(const OutputForm& form) = 0;
+};
+
+// May be used by many threads. What it points to outlives it.
+struct ServedModel {
+  std::string name;
+  Engine* engine = nullptr;
+  const Tokenizer* tokenizer = nullptr;
+  std::optional<ChatTemplate> chat_template;
+  ToolFormat tool_format = ToolFormat::hermes;
+  std::vector<int32_t> end_tokens;           // each ends an answer
+  ConstraintFactory* constraints = nullptr;  // null: output of a given form is not offered
+};
+
+}  // namespace weft::api

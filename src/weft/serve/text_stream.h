@@ -1,0 +1,54 @@
+// TextStream: tokens to text as they come, never a broken character, ended by stop strings wherever tokens part them.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/text/tokenizer.h"
+
+namespace weft {
+
+struct TextOptions {
+  std::vector<std::string> stop;      // the text ends before the first of these that appears
+  bool include_stop = false;          // or behind it
+  bool keep_special = false;          // control tokens appear as they are spelled
+  std::vector<int32_t> kept_special;  // or only these, for a parser that looks for them
+};
+
+class TextStream {
+ public:
+  // `before`: the tokens that the text continues, on which a first space may depend. The tokenizer outlives this.
+  TextStream(const Tokenizer& tokenizer, TextOptions options, std::span<const int32_t> before = {});
+
+  // What became certain: complete characters that cannot be part of a stop string. Nothing after the end.
+  std::string push(int32_t token);
+  std::string finish();  // what was held back
+
+  bool is_stopped() const { return stop_.has_value(); }
+  // The stop string that ended it.
+  const std::optional<std::string>& stop() const { return stop_; }
+
+ private:
+  std::string take(bool is_last);
+
+  const Tokenizer& tokenizer_;
+  TextOptions options_;
+  StreamDecoder decoder_;
+  std::string held_;
+  std::optional<std::string> stop_;
+};
+
+// The bytes of single tokens as they stand in a text, for lists of log probabilities.
+class TokenSpeller {
+ public:
+  TokenSpeller(const Tokenizer& tokenizer, std::span<const int32_t> before);
+  std::string spell(int32_t token) const;         // if it came next
+  void advance(int32_t token) { last_ = token; }  // it came
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::optional<int32_t> last_;
+};
+
+}  // namespace weft

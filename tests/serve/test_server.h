@@ -1,0 +1,83 @@
+// TestServer: a fake engine behind the real API and the real server, on a free port of this machine.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "serve/fake_engine.h"
+#include "weft/serve/api/api.h"
+#include "weft/serve/bench/http_client.h"
+#include "weft/serve/http/server.h"
+#include "weft/text/byte_tokenizer.h"
+
+namespace weft {
+
+// Roles in angle brackets, and tools as their JSON.
+inline constexpr std::string_view kTestTemplate =
+    "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+    "{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", "
+    "\"arguments\": "
+    "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{% endif %}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+struct TestSetup {
+  FakeOptions engine{.answer = saying("Hello, world.")};
+  http::ServerOptions server{.port = 0};
+  api::ApiOptions api;
+};
+
+class TestServer {
+ public:
+  explicit TestServer(TestSetup setup = {})
+      : engine(std::move(setup.engine)),
+        api({{.name = "test-model",
+              .engine = &engine,
+              .tokenizer = &tokenizer,
+              .chat_template = ChatTemplate(kTestTemplate, "the test's template"),
+              .end_tokens = {ByteTokenizer::kEndOfDocument}}},
+            std::move(setup.api)),
+        server((setup.server.port = 0, setup.server), api) {
+    api.set_ready();
+  }
+
+  bench::HttpClient connect(std::chrono::milliseconds timeout = std::chrono::seconds(20)) const {
+    return bench::HttpClient("127.0.0.1", server.port(), timeout);
+  }
+  bench::HttpResult post(std::string_view path, const nlohmann::json& body) const {
+    return connect().request("POST", path, body.dump());
+  }
+  nlohmann::json ask(std::string_view path, const nlohmann::json& body) const {
+    const bench::HttpResult result = post(path, body);
+    EXPECT_EQ(result.status, 200) << result.body;
+    return nlohmann::json::parse(result.body);
+  }
+  // The data of all events; "[DONE]" as a string.
+  std::vector<nlohmann::json> stream(std::string_view path, const nlohmann::json& body) const {
+    bench::HttpClient client = connect();
+    client.send("POST", path, body.dump());
+    const bench::HttpResult head = client.read_head();
+    EXPECT_EQ(head.status, 200);
+    EXPECT_EQ(head.header("content-type"), "text/event-stream");
+    std::vector<nlohmann::json> events;
+    while (const auto data = client.next_event())
+      events.push_back(*data == "[DONE]" ? nlohmann::json(*data) : nlohmann::json::parse(*data));
+    return events;
+  }
+
+  ByteTokenizer tokenizer;
+  FakeEngine engine;
+  api::Api api;
+  http::Server server;
+};
+
+// Whether `is_true` becomes so in time.
+template <class F>
+bool becomes_true(F is_true, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!is_true()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+}  // namespace weft

@@ -1,0 +1,119 @@
+// Tool calls in the formats of common templates, wherever the text is parted.
+#include "weft/serve/api/tool_calls.h"
+
+namespace weft::api {
+namespace {
+
+struct Case {
+  const char* name;
+  ToolFormat format;
+  std::string text, content;
+  std::vector<std::pair<std::string, std::string>> calls;
+};
+
+class ToolCalls : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(
+    Formats, ToolCalls,
+    testing::Values(
+        Case{"HermesOne",
+             ToolFormat::hermes,
+             "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>",
+             "",
+             {{"f", R"({"x":1})"}}},
+        Case{"HermesBehindText",
+             ToolFormat::hermes,
+             "Let me see. <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
+             "Let me see. ",
+             {{"f", "{}"}}},
+        Case{"HermesTwo",
+             ToolFormat::hermes,
+             "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"b\", "
+             "\"arguments\": {\"s\": \"</x>\"}}\n</tool_call>",
+             "",
+             {{"a", "{}"}, {"b", R"({"s":"</x>"})"}}},
+        Case{"HermesUnclosed",
+             ToolFormat::hermes,
+             "<tool_call>{\"name\": \"f\", \"arguments\": {}}",
+             "",
+             {{"f", "{}"}}},
+        Case{"HermesBroken", ToolFormat::hermes, "<tool_call>{oops</tool_call>", "<tool_call>{oops</tool_call>", {}},
+        Case{"HermesPlain", ToolFormat::hermes, "1 < 2 and <tool is no call", "1 < 2 and <tool is no call", {}},
+        Case{
+            "LlamaOne", ToolFormat::llama, R"({"name": "f", "parameters": {"x": "y"}})", "", {{"f", R"({"x":"y"})"}}},
+        Case{"LlamaTagged", ToolFormat::llama, R"(<|python_tag|>{"name": "f", "parameters": {}})", "", {{"f", "{}"}}},
+        Case{"LlamaTwo",
+             ToolFormat::llama,
+             R"({"name": "a", "parameters": {"t": "x;y"}}; {"name": "b", "parameters": {}})",
+             "",
+             {{"a", R"({"t":"x;y"})"}, {"b", "{}"}}},
+        Case{"LlamaText", ToolFormat::llama, "It is sunny; {really}.", "It is sunny; {really}.", {}},
+        Case{"LlamaOtherJson", ToolFormat::llama, R"({"temperature": 20})", R"({"temperature": 20})", {}},
+        Case{"MistralList",
+             ToolFormat::mistral,
+             R"([TOOL_CALLS][{"name": "a", "arguments": {"x": 1}}, {"name": "b", "arguments": {}}])",
+             "",
+             {{"a", R"({"x":1})"}, {"b", "{}"}}},
+        Case{"MistralArgs",
+             ToolFormat::mistral,
+             R"([TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g[ARGS]{})",
+             "",
+             {{"f", R"({"x": 1})"}, {"g", "{}"}}},
+        Case{"MistralBehindText",
+             ToolFormat::mistral,
+             R"(So: [TOOL_CALLS][{"name": "a", "arguments": {}}])",
+             "So: ",
+             {{"a", "{}"}}},
+        Case{"MistralText", ToolFormat::mistral, "see [TOOL_BOX]", "see [TOOL_BOX]", {}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(ToolCalls, AreParsedHoweverTheTextIsParted) {
+  const Case& c = GetParam();
+  for (const size_t step : {size_t(1), size_t(3), size_t(7), c.text.size()}) {
+    ToolCallParser parser(c.format);
+    std::string content;
+    std::vector<std::pair<std::string, std::string>> calls;
+    const auto take = [&](const ToolCallParser::Output& output) {
+      content += output.content;
+      for (const ToolCall& call : output.calls) calls.emplace_back(call.name, call.arguments);
+    };
+    for (size_t at = 0; at < c.text.size(); at += step) take(parser.push(std::string_view(c.text).substr(at, step)));
+    take(parser.finish());
+    EXPECT_EQ(content, c.content) << "in steps of " << step;
+    EXPECT_EQ(calls, c.calls) << "in steps of " << step;
+  }
+}
+
+TEST(ToolCallParserTest, TextComesAtOnce) {
+  ToolCallParser parser(ToolFormat::hermes);
+  EXPECT_EQ(parser.push("Hello <").content, "Hello ");
+  EXPECT_EQ(parser.push("b>").content, "<b>");
+}
+
+TEST(ToolCallParserTest, AForcedCallBeginsAsItsFormatDoes) {
+  for (const ToolFormat format : {ToolFormat::hermes, ToolFormat::llama, ToolFormat::mistral}) {
+    ToolCallParser parser(format);
+    EXPECT_EQ(parser.push(forced_beginning(format, "f")).content, "");
+    const char* const rest = format == ToolFormat::hermes    ? "{\"x\": 2}}\n</tool_call>"
+                             : format == ToolFormat::mistral ? "{\"x\": 2}}]"
+                                                             : "{\"x\": 2}}";
+    ToolCallParser::Output output = parser.push(rest);
+    if (output.calls.empty()) output = parser.finish();
+    ASSERT_EQ(output.calls.size(), 1u);
+    EXPECT_EQ(output.calls[0].name, "f");
+    EXPECT_EQ(output.calls[0].arguments, R"({"x":2})");
+  }
+}
+
+TEST(ToolFormatTest, IsSeenInWhatTheTemplateWrites) {
+  const auto detect = [](const char* text) { return detect_tool_format(ChatTemplate(text, "a template")); };
+  EXPECT_EQ(detect("{% for m in messages %}{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}{% "
+                   "endfor %}{% endfor %}"),
+            ToolFormat::mistral);
+  EXPECT_EQ(detect("{% for m in messages %}{% for c in m.tool_calls or [] %}{\"name\": \"f\", \"parameters\": {{ "
+                   "c.function.arguments | tojson }}}{% endfor %}{% endfor %}"),
+            ToolFormat::llama);
+  EXPECT_EQ(detect("{% for m in messages %}{{ m.content }}{% endfor %}"), ToolFormat::hermes);
+}
+
+}  // namespace
+}  // namespace weft::api
