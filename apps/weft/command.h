@@ -25,6 +25,7 @@ void add_adapter(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_generate(CLI::App& program);
 void add_chat(CLI::App& program);
+void add_serve(CLI::App& program);
 void add_logits(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_tokenize(CLI::App& program);

@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Options, SamplerAgainstFormulas,
                                                .frequency_penalty = 0.4,
                                                .repetition_penalty = 1.3,
                                                .logit_bias = {{1, 2.0f}}}}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 TEST_P(SamplerAgainstFormulas, DrawsFromTheirDistribution) {
   constexpr size_t kVocab = 24, kDraws = 40000;

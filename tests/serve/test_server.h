@@ -12,11 +12,10 @@ namespace weft {
 
 // Roles in angle brackets, and tools as their JSON.
 inline constexpr std::string_view kTestTemplate =
-    "{% if tools %}tools: {{ tools | tojson }}\n{% endif %}"
+    "{% if tools %}tools: {{ tools | tojson }}{{ '\\n' }}{% endif %}"
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
-    "{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", "
-    "\"arguments\": "
-    "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{% endif %}\n{% endfor %}"
+    "{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": "
+    "{{ c.function.arguments | tojson }}}</tool_call>{% endfor %}{% endif %}{{ '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}";
 
 struct TestSetup {
@@ -32,7 +31,7 @@ class TestServer {
         api({{.name = "test-model",
               .engine = &engine,
               .tokenizer = &tokenizer,
-              .chat_template = ChatTemplate(kTestTemplate, "the test's template"),
+              .chat_template = std::make_shared<ChatTemplate>(kTestTemplate, "the test's template"),
               .end_tokens = {ByteTokenizer::kEndOfDocument}}},
             std::move(setup.api)),
         server((setup.server.port = 0, setup.server), api) {

@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, StopStrings,
                                          StopCase{"Newlines", "a\n\nb", {"\n\n"}, "a", true},
                                          StopCase{"BeyondAscii", "caf\xC3\xA9 au lait", {"\xC3\xA9 au"}, "caf", true},
                                          StopCase{"EmptyIsNone", "abc", {""}, "abc", false}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 TEST_P(StopStrings, EndTheTextBeforeThem) {
   const StopCase& c = GetParam();

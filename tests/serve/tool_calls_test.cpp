@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
              "So: ",
              {{"a", "{}"}}},
         Case{"MistralText", ToolFormat::mistral, "see [TOOL_BOX]", "see [TOOL_BOX]", {}}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST_P(ToolCalls, AreParsedHoweverTheTextIsParted) {
   const Case& c = GetParam();

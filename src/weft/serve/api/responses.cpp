@@ -32,8 +32,8 @@ class ResponsesForm : public ReplyForm {
 
   std::string begin(const Progress& p) override {
     const json response = response_json(p, "in_progress", json::array());
-    return event("response.created", {{"response", response}}) +
-           event("response.in_progress", {{"response", response}});
+    std::string text = event("response.created", {{"response", response}});
+    return text += event("response.in_progress", {{"response", response}});
   }
   std::string piece(const Progress& p, const Choice&, const Piece& piece) override {
     std::string text;
@@ -43,7 +43,10 @@ class ResponsesForm : public ReplyForm {
       text +=
           event("response.output_text.delta", at_part(p, {{"delta", piece.content}, {"logprobs", json::array()}}));
     }
-    for (const NamedCall& call : piece.calls) text += close_text(p) + call_events(call);
+    for (const NamedCall& call : piece.calls) {
+      text += close_text(p);
+      text += call_events(call);
+    }
     return text;
   }
   std::string finished(const Progress& p, const Choice&) override { return close_text(p); }
@@ -75,10 +78,10 @@ class ResponsesForm : public ReplyForm {
 
   std::string open_text(const Progress& p) {
     if (std::exchange(is_text_open_, true)) return {};
-    return event("response.output_item.added",
-                 {{"output_index", output_.size()},
-                  {"item", message_item(message_id(p), json::array(), "in_progress")}}) +
-           event("response.content_part.added", at_part(p, {{"part", text_part("")}}));
+    std::string text = event(
+        "response.output_item.added",
+        {{"output_index", output_.size()}, {"item", message_item(message_id(p), json::array(), "in_progress")}});
+    return text += event("response.content_part.added", at_part(p, {{"part", text_part("")}}));
   }
   std::string close_text(const Progress& p) {
     if (!std::exchange(is_text_open_, false)) return {};

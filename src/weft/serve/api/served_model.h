@@ -32,7 +32,7 @@ struct ServedModel {
   std::string name;
   Engine* engine = nullptr;
   const Tokenizer* tokenizer = nullptr;
-  std::optional<ChatTemplate> chat_template;
+  std::shared_ptr<const ChatTemplate> chat_template;  // null: a model that only continues texts
   ToolFormat tool_format = ToolFormat::hermes;
   std::vector<int32_t> end_tokens;           // each ends an answer
   ConstraintFactory* constraints = nullptr;  // null: output of a given form is not offered

@@ -1,0 +1,46 @@
+// A hundred thousand mutated requests and bodies, and ten thousand clients that vanish.
+#include <dirent.h>
+
+#include "serve/mutated_bodies.h"
+
+namespace weft {
+namespace {
+
+TEST(MutationSlowTest, NinetyThousandBodiesAreAnswered) { send_mutated_bodies(10000, 90000); }
+TEST(MutationSlowTest, TenThousandRequestsAreAnsweredOrClosed) { send_mutated_requests(10000, 10000); }
+
+int count_entries(const char* folder) {
+  int count = 0;
+  DIR* const dir = ::opendir(folder);
+  while (::readdir(dir) != nullptr) ++count;
+  ::closedir(dir);
+  return count;
+}
+
+TEST(DisconnectSlowTest, TenThousandLeaveBlocksSocketsAndThreadsWhereTheyWere) {
+  TestSetup setup{.engine = {.answer = saying("tick "), .step = std::chrono::milliseconds(1)}};
+  TestServer server(std::move(setup));
+  server.ask("/v1/completions", {{"prompt", "x"}, {"max_tokens", 3}});
+  ASSERT_TRUE(becomes_true([&] { return server.server.stats().connections == 0; }, std::chrono::seconds(2)));
+  const int sockets = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
+  const std::string body = R"({"prompt": "x", "max_tokens": 1000, "ignore_eos": true, "stream": )";
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 10000; ++i) {
+    bench::HttpClient client = server.connect();
+    const std::string whole = body + (i % 2 == 0 ? "true}" : "false}");
+    const std::string text = fmt::format(
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{}", whole.size(), whole);
+    client.send_raw(std::string_view(text).substr(0, random() % (2 * text.size())));  // half of them are whole
+    if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+  }
+  EXPECT_TRUE(becomes_true([&] { return server.engine.stats().kv_blocks_used == 0; }, std::chrono::seconds(5)));
+  EXPECT_TRUE(becomes_true([&] { return server.server.stats().connections == 0; }, std::chrono::seconds(5)));
+  EXPECT_EQ(server.server.stats().exchanges, 0);
+  EXPECT_EQ(server.server.stats().body_bytes, 0u);
+  EXPECT_EQ(count_entries("/proc/self/fd"), sockets);
+  EXPECT_EQ(count_entries("/proc/self/task"), threads);
+  EXPECT_EQ(server.ask("/v1/completions", {{"prompt", "x"}, {"max_tokens", 5}})["choices"][0]["text"], "tick ");
+}
+
+}  // namespace
+}  // namespace weft
