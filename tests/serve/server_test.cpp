@@ -219,6 +219,7 @@ TEST(VanishedClientTest, ItsRequestIsCancelledWithin250Ms) {
 TEST(VanishedClientTest, OneThatReadsNothingIsCancelledToo) {
   TestSetup setup;
   setup.engine.answer = saying("a rather long answer that nobody ever reads ");
+  setup.engine.step = std::chrono::microseconds(20);
   setup.engine.limits.context = 1 << 30;
   setup.server.max_unsent_bytes = 16 << 10;
   setup.server.write_timeout = milliseconds(300);

@@ -13,6 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr size_t kMostPending = 1 << 14;  // events that wait to be written
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Copies of an event's parts that outlive the call.
@@ -83,7 +85,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   std::mutex mutex_;  // of all below
   std::vector<Event> inbox_;
-  bool is_pumping_ = false;
+  bool is_pumping_ = false, is_overrun_ = false;
   std::vector<RequestId> ids_;
 };
 
@@ -194,7 +196,10 @@ void Job::start() {
 void Job::receive(Event event) {
   {
     const std::lock_guard lock(mutex_);
-    inbox_.push_back(std::move(event));
+    if (inbox_.size() < kMostPending)
+      inbox_.push_back(std::move(event));
+    else
+      is_overrun_ = true;
     if (std::exchange(is_pumping_, true)) return;
   }
   exchange_->post([self = shared_from_this()] { self->pump(); });
@@ -202,11 +207,14 @@ void Job::receive(Event event) {
 
 void Job::pump() {
   std::vector<Event> events;
+  bool is_overrun = false;
   {
     const std::lock_guard lock(mutex_);
+    is_overrun = is_overrun_;
     events.swap(inbox_);
     is_pumping_ = false;
   }
+  if (is_overrun && !is_over_) return fail(ApiError(503, "the server cannot write as fast as it makes tokens"));
   for (Event& event : events) {
     if (is_over_) return;
     if (event.answer < answers_.size()) handle(event);

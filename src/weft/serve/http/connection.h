@@ -199,12 +199,14 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   asio::awaitable<int> feed(Parser& parser, Clock::time_point deadline, Done is_done) {
     while (!is_done()) {
       error_code error;
-      if (!in_.empty()) in_.erase(0, parser.put(asio::buffer(in_), error));
+      const size_t used = in_.empty() ? 0 : parser.put(asio::buffer(in_), error);
+      in_.erase(0, used);
       if (error == beast::http::error::need_more) error = {};
       if (error == beast::http::error::header_limit) co_return 431;
       if (error == beast::http::error::body_limit) co_return 413;
       if (error) co_return 400;
       if (is_done()) break;
+      if (used > 0 && !in_.empty()) continue;  // the parser takes one thing at a time
       if (!co_await wait_until(deadline)) co_return 408;
       if (is_gone_) co_return 400;
     }
