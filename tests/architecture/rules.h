@@ -85,7 +85,7 @@ inline const std::vector<GuardedHeader>& guarded_headers() {
       {"hwy/", simd, "call the Kernels table"},
       {"CLI/", {"apps/"}, "keep command lines in apps/weft"},
       {"boost/", {"src/weft/serve/http/"}, "use http::Server and http::Exchange"},
-      {"openssl/", {"src/weft/serve/"}, "TLS is the server's; digests of files are in base/checksum.h"},
+      {"openssl/", {"src/weft/serve/", "tests/serve/"}, "TLS is the server's; digests of files are in base/checksum.h"},
       {"unicode/", {"src/weft/text/unicode.cpp"}, "call weft/text/unicode.h"},
       {"pcre2.h", {"src/weft/text/regex.cpp"}, "use Regex of weft/text/regex.h"},
       {"regex", {}, "std::regex overflows the stack on long input"},
