@@ -135,6 +135,7 @@ void ToolCallParser::take_hermes(Output& output, bool is_last) {
       output.content += trimmed(before).empty() ? "" : before;
     else if (!take_calls(before, output.calls))
       output.content += fmt::format("{}{}{}", kOpen, before, kClose);
+    has_calls_ = has_calls_ || is_inside_;
     is_inside_ = !is_inside_;
   }
   if (is_inside_) {
@@ -144,7 +145,10 @@ void ToolCallParser::take_hermes(Output& output, bool is_last) {
     return;
   }
   const size_t certain = is_last ? held_.size() : held_.size() - overlap(held_, kOpen);
-  output.content += held_.substr(0, certain);
+  // Space between calls is nobody's content; whether a call follows shows later.
+  const bool is_blank = trimmed(std::string_view(held_).substr(0, certain)).empty();
+  if (is_blank && !is_last) return;
+  if (!is_blank || !has_calls_) output.content += held_.substr(0, certain);
   held_.erase(0, certain);
 }
 

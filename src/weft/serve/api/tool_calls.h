@@ -57,7 +57,7 @@ class ToolCallParser {
   ToolFormat format_;
   std::string held_;
   bool is_inside_ = false;  // of a call
-  bool has_content_ = false;
+  bool has_content_ = false, has_calls_ = false;
 };
 
 }  // namespace weft::api
