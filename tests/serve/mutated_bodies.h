@@ -79,6 +79,15 @@ inline const std::vector<std::pair<std::string, std::string>>& good_bodies() {
   return bodies;
 }
 
+// "0x" and eight digits or more.
+inline bool has_address(const std::string& text) {
+  constexpr const char* kDigits = "0123456789abcdefABCDEF";
+  for (size_t at = text.find("0x"); at != std::string::npos; at = text.find("0x", at + 2)) {
+    if (std::min(text.find_first_not_of(kDigits, at + 2), text.size()) - at >= 10) return true;
+  }
+  return false;
+}
+
 inline void send_mutated_bodies(uint64_t first_seed, uint64_t count) {
   TestServer server;
   const std::vector<std::string> dictionary = {"null",
@@ -118,7 +127,7 @@ inline void send_mutated_bodies(uint64_t first_seed, uint64_t count) {
         << "seed " << seed << ": " << status << " to " << sent << "\n"
         << answer;
     if (status != 200) ASSERT_TRUE(nlohmann::json::accept(answer)) << answer;
-    ASSERT_EQ(answer.find("0x"), std::string::npos) << "no addresses in " << answer;
+    ASSERT_FALSE(has_address(answer)) << answer;
   }
 }
 

@@ -23,7 +23,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"HermesBehindText",
              ToolFormat::hermes,
              "Let me see. <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
-             "Let me see. ",
+             "Let me see.",
              {{"f", "{}"}}},
         Case{"HermesTwo",
              ToolFormat::hermes,
@@ -85,8 +85,8 @@ TEST_P(ToolCalls, AreParsedHoweverTheTextIsParted) {
 
 TEST(ToolCallParserTest, TextComesAtOnce) {
   ToolCallParser parser(ToolFormat::hermes);
-  EXPECT_EQ(parser.push("Hello <").content, "Hello ");
-  EXPECT_EQ(parser.push("b>").content, "<b>");
+  EXPECT_EQ(parser.push("Hello <").content, "Hello");
+  EXPECT_EQ(parser.push("b>").content, " <b>");
 }
 
 TEST(ToolCallParserTest, AForcedCallBeginsAsItsFormatDoes) {

@@ -132,7 +132,7 @@ void ToolCallParser::take_hermes(Output& output, bool is_last) {
     const std::string before = held_.substr(0, at);
     held_.erase(0, at + marker.size());
     if (!is_inside_)
-      output.content += trimmed(before).empty() ? "" : before;
+      output.content += before.substr(0, before.find_last_not_of(kSpace) + 1);
     else if (!take_calls(before, output.calls))
       output.content += fmt::format("{}{}{}", kOpen, before, kClose);
     has_calls_ = has_calls_ || is_inside_;
@@ -144,11 +144,11 @@ void ToolCallParser::take_hermes(Output& output, bool is_last) {
     if (is_last) held_.clear();
     return;
   }
-  const size_t certain = is_last ? held_.size() : held_.size() - overlap(held_, kOpen);
-  // Space between calls is nobody's content; whether a call follows shows later.
-  const bool is_blank = trimmed(std::string_view(held_).substr(0, certain)).empty();
-  if (is_blank && !is_last) return;
-  if (!is_blank || !has_calls_) output.content += held_.substr(0, certain);
+  size_t certain = is_last ? held_.size() : held_.size() - overlap(held_, kOpen);
+  // Space before a call is no content; whether one follows shows later.
+  const size_t text_end = held_.find_last_not_of(kSpace, certain - 1) + 1;
+  if (!is_last || (has_calls_ && text_end == 0)) certain = std::min(certain, text_end);
+  output.content += held_.substr(0, certain);
   held_.erase(0, certain);
 }
 
