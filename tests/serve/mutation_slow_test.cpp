@@ -1,5 +1,6 @@
 // A hundred thousand mutated requests and bodies, and ten thousand clients that vanish.
 #include <dirent.h>
+#include <sys/resource.h>
 
 #include "serve/mutated_bodies.h"
 
@@ -40,6 +41,39 @@ TEST(DisconnectSlowTest, TenThousandLeaveBlocksSocketsAndThreadsWhereTheyWere) {
   EXPECT_EQ(count_entries("/proc/self/fd"), sockets);
   EXPECT_EQ(count_entries("/proc/self/task"), threads);
   EXPECT_EQ(server.ask("/v1/completions", {{"prompt", "x"}, {"max_tokens", 5}})["choices"][0]["text"], "tick ");
+}
+
+// The 99th percentile of 400 short requests, in milliseconds.
+double slow_end_ms(const TestServer& server) {
+  std::vector<double> took;
+  for (int i = 0; i < 400; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(server.post("/v1/completions", {{"prompt", "x"}, {"max_tokens", 10}}).status, 200);
+    took.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::sort(took.begin(), took.end());
+  return took[took.size() * 99 / 100];
+}
+
+TEST(SlowClientsSlowTest, TwoThousandDoNotHinderOthersAndAreCutOff) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_cur < 5000) GTEST_SKIP() << "a process may open only " << files.rlim_cur << " files here";
+  TestSetup setup{.engine = {.answer = saying("tick "), .step = std::chrono::milliseconds(1)}};
+  setup.server.header_timeout = std::chrono::seconds(8);
+  TestServer server(std::move(setup));
+  const double alone = slow_end_ms(server);
+  std::vector<bench::HttpClient> slow;
+  for (int i = 0; i < 2000; ++i) {
+    slow.push_back(server.connect());
+    slow.back().send_raw("POST /v1/completions HTTP/1.1\r\nHost: local");
+  }
+  const double beside = slow_end_ms(server);
+  fmt::print("p99 alone {:.1f} ms, beside 2,000 slow connections {:.1f} ms\n", alone, beside);
+  EXPECT_LT(beside, 3 * alone + 20) << "the aim is 1.2 times; tests share their machine";
+  EXPECT_TRUE(becomes_true([&] { return server.server.stats().connections == 0; }, std::chrono::seconds(20)));
 }
 
 }  // namespace

@@ -302,7 +302,7 @@ TEST(DrainTest, LetsRunningAnswersEndAndTakesNoMore) {
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(json::parse(busy.read_body())["usage"]["completion_tokens"], 40);
   EXPECT_EQ(drained.get(), 0);
-  EXPECT_THROW(server.connect(milliseconds(300)).request("GET", "/health"), Error);
+  EXPECT_THROW(server.connect(), Error) << "nobody listens any more";
 }
 
 TEST(DrainTest, CutsWhatTakesTooLong) {

@@ -79,6 +79,7 @@ class Server::Impl {
     if (error)
       throw UsageError("cannot listen on {} port {}: {}; choose another with --host and --port", options_.host,
                        options_.port, error.message());
+    port_ = acceptor_.local_endpoint().port();
     accept();
     thread_ = std::thread([this] { network_.run(); });
   }
@@ -94,7 +95,7 @@ class Server::Impl {
     thread_.join();
   }
 
-  uint16_t port() const { return acceptor_.local_endpoint().port(); }
+  uint16_t port() const { return port_; }
 
   ServerStats stats() const { return {shared_.connections, shared_.exchanges, shared_.body_bytes}; }
 
@@ -117,7 +118,7 @@ class Server::Impl {
  private:
   void stop_accepting() {
     error_code ignored;
-    acceptor_.cancel(ignored);
+    acceptor_.close(ignored);
     is_accepting_ = false;
     pause_.cancel();
   }
@@ -166,6 +167,7 @@ class Server::Impl {
   asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(network_);
   tcp::acceptor acceptor_;
   asio::steady_timer pause_;
+  uint16_t port_ = 0;
   bool is_accepting_ = true;
   std::list<std::weak_ptr<AnyConnection>> connections_;
   std::thread thread_;
