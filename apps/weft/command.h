@@ -21,8 +21,10 @@ class Output {
 // Each adds its command, with options, help and an example, to the program.
 void add_doctor(CLI::App& program);
 void add_train(CLI::App& program);
+void add_adapter(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_generate(CLI::App& program);
+void add_chat(CLI::App& program);
 void add_logits(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_tokenize(CLI::App& program);

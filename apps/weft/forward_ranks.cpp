@@ -6,6 +6,7 @@
 #include "mesh_options.h"
 #include "rank_resources.h"
 #include "weft/comm/run_world.h"
+#include "weft/pretrained/peft.h"
 #include "weft/train/recipe.h"
 
 namespace weft::app {
@@ -25,6 +26,7 @@ MeshConfig parse_mesh(const std::string& mesh) {
 
 void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("MODEL", model, "A Hugging Face folder, a weft checkpoint or a run folder")->required();
+  command.add_option("--adapter", adapter, "A PEFT folder: adapters to use beside the model");
   command.add_option("--mesh", mesh, "Axes and sizes, as in tp=2,pp=2,ep=2");
   command.add_option("--dtype", dtype, "fp32, bf16 or fp16")->capture_default_str();
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
@@ -34,19 +36,19 @@ void run_forward(const ForwardOptions& options,
                  const std::function<void(ForwardModel& model, const ModelSource& source)>& body) {
   const MeshConfig mesh_config = parse_mesh(options.mesh);
   const DType dtype = parse_dtype(options.dtype);
-  const std::unique_ptr<ModelSource> source = open_model(options.model);
+  std::unique_ptr<ModelSource> source = open_model(options.model);
+  if (!options.adapter.empty()) source = open_adapted(std::move(source), options.adapter);
   const int cores = options.threads > 0 ? options.threads : num_cores();
   const int threads = std::max(1, cores / mesh_config.size());
-  run_world(
-      mesh_config.size(),
-      [&](Communicator& world) {
-        RankResources rank(threads);
-        const Mesh mesh(world, mesh_config.shape);
-        ForwardModel model(rank.context, mesh, source->config(), dtype);
-        model.load(*source);
-        body(model, *source);
-      },
-      {.timeout = std::chrono::seconds(mesh_config.timeout_s)});
+  run_world(mesh_config.size(),
+            [&](Communicator& world) {
+              RankResources rank(threads);
+              const Mesh mesh(world, mesh_config.shape);
+              ForwardModel model(rank.context, mesh, source->config(), dtype);
+              model.load(*source);
+              body(model, *source);
+            },
+            {.timeout = std::chrono::seconds(mesh_config.timeout_s)});
 }
 
 std::vector<int32_t> parse_ids(const std::string& text, const char* option, int64_t vocab) {

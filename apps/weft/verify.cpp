@@ -7,7 +7,7 @@
 #include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
 #include "weft/comm/single/single.h"
-#include "weft/data/batches.h"
+#include "weft/data/packed_rows.h"
 #include "weft/train/launch.h"
 
 namespace weft::app {
@@ -67,12 +67,15 @@ void verify(const Options& o, const std::vector<std::string>& overrides) {
   if (launched_by_mpi() && o.meshes.size() > 1)
     throw UsageError("a launcher's processes form one mesh: give one --mesh");
   Recipe one = on_one_rank(recipe_of(o, overrides, o.meshes[0]));
-  const Dataset dataset = open_data(one);
+  const auto start = one.model_path.empty() ? nullptr : open_model(one.model_path);  // its shape and its tokenizer
+  const Dataset dataset = open_data(one, start.get());
   set_vocab(one, dataset.tokenizer->vocab_size());
-  const Batches batches(dataset.train, {.seq_len = int32_t(one.train.seq_len),
-                                        .global_batch = int32_t(one.train.global_batch),
-                                        .seed = one.train.seed,
-                                        .documents = one.data.documents});
+  const std::unique_ptr<BatchSource> source =
+      make_batches(dataset.train, {.seq_len = int32_t(one.train.seq_len),
+                                   .global_batch = int32_t(one.train.global_batch),
+                                   .seed = one.train.seed,
+                                   .documents = one.data.documents});
+  const BatchSource& batches = *source;
   make_comparable(one, batches);
   const auto alone = make_single_communicator();
   const TrainedRun want = train_some(one, batches, *alone, o.steps, usable_cores());

@@ -13,6 +13,7 @@ struct Case {
   const char* activation;
   int recompute_every;
   WeightGrads when;
+  int64_t lora_rank = 0;  // of adapters beside every projection
 };
 
 std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
@@ -34,6 +35,8 @@ class DecoderGradientTest : public testing::TestWithParam<Case> {
     m.bias = c.bias, m.tie_embeddings = c.tied, m.qk_norm = c.qk_norm, m.dropout = c.dropout;
     set_activation(m, c.activation);
     m.init_std = 0.3f;
+    if (c.lora_rank > 0)
+      m.lora = {.rank = c.lora_rank, .alpha = 5, .dropout = c.dropout, .targets = lora_targets({"all-linear"})};
     complete(m);
     return m;
   }
@@ -117,6 +120,9 @@ constexpr Case kCases[] = {
     {"gpt2_no_bias", "gpt2", false, true, false, 0, "gelu", 0, WeightGrads::later},
     {"gpt2_dropout", "gpt2", true, false, false, 0.3f, "relu", 0, WeightGrads::now},
     {"gpt2_dropout_recompute", "gpt2", true, true, false, 0.3f, "gelu_tanh", 1, WeightGrads::now},
+    {"llama_lora", "llama", false, false, true, 0, "swiglu", 0, WeightGrads::now, 3},
+    {"llama_lora_dropout_recompute", "llama", false, false, false, 0.3f, "swiglu", 1, WeightGrads::later, 2},
+    {"gpt2_lora_dropout", "gpt2", true, true, false, 0.3f, "gelu_tanh", 0, WeightGrads::later, 2},
 };
 INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kCases), case_name);
 

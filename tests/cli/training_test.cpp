@@ -126,6 +126,28 @@ TEST_F(TrainingCommandTest, ADamagedTokenFileIsNamed) {
   EXPECT_NE(o.err.find("delete"), std::string::npos) << o.err;
 }
 
+TEST_F(TrainingCommandTest, ChatsOnAnyMesh) {
+  ASSERT_EQ(weft.run("train r.toml").status, 0);
+  weft.write("t.jinja", "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}\n{% endfor %}a:");
+  const auto chat = [&](const std::string& options) {
+    return weft.shell(fmt::format("printf 'for\\n\\nsum\\n/clear\\nfor\\n' | {} chat run --temperature 0 --max-tokens 8 {}",
+                                  WEFT_PROGRAM, options));
+  };
+  const Outcome one = chat("--template t.jinja --json"), many = chat("--template t.jinja --json --mesh tp=2,pp=2");
+  ASSERT_EQ(one.status, 0) << one.err;
+  EXPECT_EQ(one.out, many.out) << many.err;
+  std::istringstream lines(one.out);
+  std::vector<nlohmann::json> answers;
+  for (std::string line; std::getline(lines, line);) answers.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(answers.size(), 3u) << "an empty line is nothing said";
+  EXPECT_EQ(answers[0]["prompt_tokens"], 8);  // "u:for\na:"
+  EXPECT_GT(answers[1]["prompt_tokens"], 16) << "the second answer follows the first";
+  EXPECT_EQ(answers[2], answers[0]) << "/clear begins anew";
+  const Outcome none = chat("");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("--template"), std::string::npos) << none.err;
+}
+
 TEST_F(TrainingCommandTest, ASignalSavesAndEnds) {
   const Outcome o =
       weft.shell(fmt::format("timeout -s INT 3 {} train r.toml --train.steps=100000000 "

@@ -148,7 +148,7 @@ const Damage kDamages[] = {
     {"Tokenizer", [](std::string& b) { flip(b, -88 - 4); }},
     {"Footer", [](std::string& b) { flip(b, -88); }},
     {"FooterChecksum", [](std::string& b) { flip(b, -12); }},
-    {"Version", [](std::string& b) { forge(b, [](auto& f) { f.version = 2; }); }},
+    {"Version", [](std::string& b) { forge(b, [](auto& f) { f.version = 3; }); }},
     {"TokenBytes", [](std::string& b) { forge(b, [](auto& f) { f.token_bytes = 0; }); }},
     {"TokenBytes4", [](std::string& b) { forge(b, [](auto& f) { f.token_bytes = 4; }); }},
     {"ManyTokens", [](std::string& b) { forge(b, [](auto& f) { f.num_tokens = UINT64_MAX; }); }},

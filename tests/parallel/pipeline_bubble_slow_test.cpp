@@ -89,9 +89,9 @@ std::string case_name(const testing::TestParamInfo<BubbleCase>& c) {
 }
 INSTANTIATE_TEST_SUITE_P(Schedules, PipelineBubbleTest, testing::ValuesIn(kCases), case_name);
 
-// Every disturbance by another process makes a step longer, so the calmest of some steps is the executor's own. A quiet
-// machine comes within 5% (docs/benchmarks); a busy one need not.
-TEST_P(PipelineBubbleTest, IsNearWhatTheFormulaSays) {
+// By hand on a quiet machine (--gtest_also_run_disabled_tests): every disturbance by another process makes a step longer,
+// so the calmest of some steps is the executor's own. pipeline_time_test.cpp says the same without a real clock.
+TEST_P(PipelineBubbleTest, DISABLED_IsWhatTheFormulaSaysWithinFivePercent) {
   const auto [kind, ranks] = GetParam();
   const PipelineShape shape{.kind = kind,
                             .num_ranks = ranks,
@@ -102,8 +102,7 @@ TEST_P(PipelineBubbleTest, IsNearWhatTheFormulaSays) {
   double least = 1;
   for (int i = 0; i < kMostTries && least > 1.05 * formula; ++i) least = std::min(least, measure_bubble(shape));
   fmt::print("{} pp={}: bubble {:.2f}%, the formula says {:.2f}%\n", name_of(kind), ranks, 100 * least, 100 * formula);
-  EXPECT_GT(least, 0.9 * formula);
-  EXPECT_LT(least, 1.1 * formula + 0.05);
+  EXPECT_NEAR(least, formula, 0.05 * formula);
 }
 
 }  // namespace

@@ -4,6 +4,10 @@
 namespace weft {
 namespace {
 
+// Adapters beside every projection, and beside two, with dropout.
+const LoraConfig kLora{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
+const LoraConfig kLoraDropout{.rank = 3, .alpha = 24, .dropout = 0.2f, .targets = 0x79};
+
 const MeshCase kCases[] = {
     {.family = "gpt2", .shape = {.shard = 2}, .steps = 10},
     {.family = "gpt2", .shape = {.shard = 4}, .steps = 10},
@@ -63,6 +67,37 @@ const MeshCase kCases[] = {
      .recompute = {RecomputePolicy::What::attention},
      .precision = Precision::bf16,
      .tie = true},
+    {.shape = {.shard = 2}, .lora = kLora},
+    {.shape = {.shard = 4}, .zero = Zero::optimizer, .lora = kLora},
+    {.shape = {.shard = 2}, .zero = Zero::gradients, .accumulation = 2, .lora = kLoraDropout},
+    {.shape = {.shard = 4}, .zero = Zero::parameters, .accumulation = 2, .lora = kLora},
+    {.shape = {.replicate = 2, .shard = 2}, .zero = Zero::parameters, .lora = kLora},
+    {.shape = {.shard = 2},
+     .zero = Zero::parameters,
+     .offload_optimizer = OffloadTo::host,
+     .offload_parameters = OffloadTo::host,
+     .lora = kLora},
+    {.shape = {.tp = 2}, .lora = kLora},
+    {.shape = {.tp = 2}, .sequence_parallel = true, .lora = kLoraDropout},
+    {.family = "gpt2", .shape = {.tp = 2}, .sequence_parallel = true, .tie = true, .lora = kLora},
+    {.shape = {.tp = 3}, .lora = kLora},
+    {.shape = {.tp = 4}, .sequence_parallel = true, .lora = kLora},
+    {.shape = {.tp = 8}, .lora = kLoraDropout},
+    {.shape = {.pp = 2}, .schedule = ScheduleKind::zb_h1, .accumulation = 4, .lora = kLora},
+    {.family = "gpt2", .shape = {.pp = 2}, .accumulation = 2, .tie = true, .lora = kLora},
+    {.shape = {.cp = 2}, .cp_mode = ContextMode::ring, .lora = kLoraDropout},
+    {.shape = {.shard = 2, .cp = 2, .tp = 2},
+     .zero = Zero::parameters,
+     .sequence_parallel = true,
+     .lora = kLoraDropout},
+    {.shape = {.pp = 2, .shard = 2, .tp = 2},
+     .zero = Zero::gradients,
+     .sequence_parallel = true,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block},
+     .dropout = 0.2f,
+     .lora = kLoraDropout},
+    {.shape = {.shard = 2, .tp = 2}, .zero = Zero::optimizer, .precision = Precision::bf16, .lora = kLora},
 };
 
 class EqualToOneRankTest : public testing::TestWithParam<MeshCase> {};

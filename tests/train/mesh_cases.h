@@ -22,6 +22,7 @@ struct MeshCase {
   ContextMode cp_mode = ContextMode::ring;
   OffloadTo offload_optimizer = OffloadTo::none, offload_parameters = OffloadTo::none,
             offload_activations = OffloadTo::none;
+  LoraConfig lora = {};
   int steps = 3;
 };
 
@@ -51,6 +52,7 @@ inline std::string name_of(const MeshCase& c) {
   name += kRecomputed[int(c.recompute.what)];
   add("every", c.recompute.every, 1);
   if (c.dropout > 0) name += "_dropout";
+  if (c.lora.rank > 0) name += c.lora.dropout > 0 ? "_lora_dropout" : "_lora";
   const auto add_far = [&](const char* what, OffloadTo to) {
     if (to != OffloadTo::none) name += fmt::format("_{}_on_{}", what, to == OffloadTo::host ? "host" : "disk");
   };
@@ -65,6 +67,7 @@ inline Recipe recipe_of(const MeshCase& c) {
   r.model.layers = 4;
   r.model.tie_embeddings = c.tie;
   r.model.dropout = c.dropout;
+  r.model.lora = c.lora;
   if (c.experts > 0) {
     ModelConfig& m = r.model;
     m.experts = c.experts, m.shared_experts = 1, m.expert_ffn = 24;
@@ -94,6 +97,7 @@ inline MeshCase on_one_rank(const MeshCase& c) {
           .dropout = c.dropout,
           .tie = c.tie,
           .experts = c.experts,
+          .lora = c.lora,
           .steps = c.steps};
 }
 

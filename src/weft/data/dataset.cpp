@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "weft/base/checksum.h"
+#include "weft/data/instruct_tokens.h"
 #include "weft/data/text_pieces.h"
 #include "weft/data/token_file_writer.h"
 #include "weft/text/byte_tokenizer.h"
@@ -74,6 +75,45 @@ std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& fs, const std::strin
   return open_tokenizer(fs, which);
 }
 
+bool holds_examples(const std::string& where, const std::string& format) {
+  if (format == "auto") return where.ends_with(".jsonl") || where.ends_with(".json");
+  return format != "text";
+}
+
+InstructFormat format_of(const std::string& name) {
+  return name == "chat"         ? InstructFormat::chat
+         : name == "alpaca"     ? InstructFormat::alpaca
+         : name == "completion" ? InstructFormat::completion
+                                : InstructFormat::automatic;
+}
+
+std::string spelling_of(const Tokenizer& tokenizer, std::optional<int32_t> token) {
+  return token ? tokenizer.spelling(*token) : std::string();
+}
+
+// Examples as tokens, from the cache or built into it.
+std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string& where, const Tokenizer& tokenizer,
+                                               const DatasetOptions& options, std::string_view key,
+                                               TextProgress progress) {
+  const TextFiles sources = find_text_files(where, key);
+  const std::string how =
+      fmt::format("examples 1\n{}\n{}\n{}", options.format, options.chat_template, tokenizer.to_json());
+  const std::string path = join_path(options.cache_dir, cached_name(sources, how));
+  if (!exists(fs, path)) {
+    make_folders(fs, options.cache_dir);
+    const ChatFormat chat(options.chat_template, options.chat_source,
+                          spelling_of(tokenizer, tokenizer.begin_of_document()),
+                          spelling_of(tokenizer, tokenizer.end_of_document()));
+    TextMeter meter{progress, sources.total_bytes};
+    TokenFileWriter writer(fs, path, tokenizer, true);
+    write_examples(fs, sources, format_of(options.format), chat, tokenizer, writer,
+                   [&](int64_t bytes) { meter.add(uint64_t(bytes)); });
+    if (writer.num_tokens() == 0) throw UsageError("{} = \"{}\" holds no example", key, where);
+    writer.finish(sources.total_bytes, 0);
+  }
+  return std::make_shared<const TokenFile>(path, fs);
+}
+
 struct TrainTokens {
   std::shared_ptr<const TokenFile> file;
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -92,8 +132,12 @@ TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TextProgre
   if (options.opened || options.tokenizer != "char") {
     const std::shared_ptr<const Tokenizer> tokenizer =
         options.opened ? options.opened : load_tokenizer(fs, options.tokenizer);
+    if (holds_examples(options.train, options.format))
+      return {open_examples(fs, options.train, *tokenizer, options, key, progress), tokenizer};
     return {open_tokens(fs, options.train, *tokenizer, options.cache_dir, key, progress), tokenizer};
   }
+  if (holds_examples(options.train, options.format))
+    throw UsageError("data.tokenizer = \"char\": examples need a tokenizer of their own; write \"byte\" or name one");
   const TextFiles sources = find_text_files(options.train, key);
   const std::string path = join_path(options.cache_dir, cached_name(sources, "char"));
   if (!exists(fs, path)) {
@@ -102,6 +146,14 @@ TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TextProgre
     build(fs, sources, *find_characters(fs, sources, key, meter), path, key, meter);
   }
   return open_token_file(fs, path);
+}
+
+// Examples are not cut in two.
+int64_t split_at(const TokenFile& file, int64_t token) {
+  if (!file.has_examples()) return token;
+  const std::span<const uint64_t> starts = file.document_starts();
+  const auto next = std::lower_bound(starts.begin(), starts.end(), uint64_t(token));
+  return next == starts.end() ? file.num_tokens() : int64_t(*next);
 }
 
 }  // namespace
@@ -135,11 +187,14 @@ Dataset open_dataset(FileSystem& fs, const DatasetOptions& options, TextProgress
   dataset.tokenizer = std::move(tokenizer);
   const int64_t tokens = train->num_tokens();
   if (options.valid.empty()) {
-    const int64_t split = int64_t(std::floor(double(tokens) * (1.0 - options.valid_fraction)));
+    const int64_t split = split_at(*train, int64_t(std::floor(double(tokens) * (1.0 - options.valid_fraction))));
     dataset.train = {train, 0, split};
     dataset.valid = {train, split, tokens};
   } else {
-    const auto valid = open_tokens(fs, options.valid, *dataset.tokenizer, options.cache_dir, "data.valid", progress);
+    const auto valid =
+        holds_examples(options.valid, options.format)
+            ? open_examples(fs, options.valid, *dataset.tokenizer, options, "data.valid", progress)
+            : open_tokens(fs, options.valid, *dataset.tokenizer, options.cache_dir, "data.valid", progress);
     dataset.train = {train, 0, tokens};
     dataset.valid = {valid, 0, valid->num_tokens()};
   }

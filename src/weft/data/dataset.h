@@ -16,6 +16,9 @@ struct DatasetOptions {
   std::string tokenizer = "byte";                     // "byte", "char" or what text/tokenizer_files.h opens
   std::string cache_dir;                              // where token files are kept
   std::shared_ptr<const Tokenizer> opened = nullptr;  // when set, counts instead of `tokenizer`
+  std::string format = "auto";  // "text"; "chat", "alpaca" or "completion"; "auto": .json and .jsonl are examples
+  std::string chat_template;    // Jinja; empty: a plain one
+  std::string chat_source;      // where it is from, for messages
 };
 
 struct Dataset {

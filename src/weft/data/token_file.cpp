@@ -55,14 +55,15 @@ void TokenFile::check_footer() {
     fail("it is cut short");
   if (XXH3_64bits(&footer_, offsetof(TokenFileFooter, footer_checksum)) != footer_.footer_checksum)
     fail("its footer is damaged");
-  if (footer_.version != 1)
-    fail(fmt::format("it has format version {}, and this program reads version 1", footer_.version));
+  if (footer_.version != 1 && footer_.version != kExamplesVersion)
+    fail(fmt::format("it has format version {}, and this program reads 1 and 2", footer_.version));
 }
 
 void TokenFile::check_tail() {
   const TokenFileFooter& f = footer_;
   const uint64_t room = file_.bytes().size() - kMagicBytes - sizeof f;
-  const bool has_sane_counts = (f.token_bytes == 2 || f.token_bytes == 4) && f.num_tokens <= room / f.token_bytes &&
+  const bool has_sane_width = f.token_bytes == 4 || (f.token_bytes == 2 && f.version == 1);
+  const bool has_sane_counts = has_sane_width && f.num_tokens <= room / f.token_bytes &&
                                f.num_documents <= f.num_tokens && f.num_documents <= room / 8 &&
                                f.tokenizer_bytes <= room && f.vocab_size <= uint32_t(INT32_MAX) &&
                                int64_t(f.end_of_document) < int64_t(f.vocab_size);
@@ -100,17 +101,39 @@ void TokenFile::verify_chunk(int64_t chunk) const {
   is_verified.store(1, std::memory_order_relaxed);
 }
 
-void TokenFile::read(int64_t first, std::span<int32_t> out) const {
-  if (out.empty()) return;
-  check(first >= 0 && first <= num_tokens() - int64_t(out.size()), "{}: tokens [{}, {}) are outside its {}", path(),
-        first, first + int64_t(out.size()), num_tokens());
-  const int64_t last = first + int64_t(out.size()) - 1;
+void TokenFile::verify_range(int64_t first, int64_t count) const {
+  check(first >= 0 && first <= num_tokens() - count, "{}: tokens [{}, {}) are outside its {}", path(), first,
+        first + count, num_tokens());
+  const int64_t last = first + count - 1;
   for (int64_t chunk = first / kTokenChunk; chunk <= last / kTokenChunk; ++chunk) verify_chunk(chunk);
-  const std::byte* from = payload_.data() + size_t(first) * footer_.token_bytes;
-  const uint32_t largest =
-      footer_.token_bytes == 2 ? copy_tokens<uint16_t>(from, out) : copy_tokens<uint32_t>(from, out);
+}
+
+void TokenFile::check_largest(uint32_t largest) const {
   if (largest >= footer_.vocab_size)
     fail(fmt::format("it holds the token {}, and its vocabulary ends at {}", largest, footer_.vocab_size));
+}
+
+void TokenFile::read(int64_t first, std::span<int32_t> out) const {
+  if (out.empty()) return;
+  if (has_examples()) return read(first, out, {});
+  verify_range(first, int64_t(out.size()));
+  const std::byte* from = payload_.data() + size_t(first) * footer_.token_bytes;
+  check_largest(footer_.token_bytes == 2 ? copy_tokens<uint16_t>(from, out) : copy_tokens<uint32_t>(from, out));
+}
+
+void TokenFile::read(int64_t first, std::span<int32_t> out, std::span<uint8_t> is_learned) const {
+  if (out.empty()) return;
+  check(has_examples(), "{}: tokens of texts are all learned", path());
+  verify_range(first, int64_t(out.size()));
+  copy_tokens<uint32_t>(payload_.data() + size_t(first) * sizeof(uint32_t), out);
+  uint32_t largest = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const uint32_t stored = uint32_t(out[i]);
+    if (!is_learned.empty()) is_learned[i] = (stored & kNotLearned) == 0;
+    out[i] = int32_t(stored & ~kNotLearned);
+    largest = std::max(largest, uint32_t(out[i]));
+  }
+  check_largest(largest);
 }
 
 void TokenFile::verify() const {

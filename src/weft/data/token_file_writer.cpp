@@ -36,12 +36,13 @@ uint32_t store_tokens(std::span<const int32_t> ids, std::byte* to) {
 
 }  // namespace
 
-TokenFileWriter::TokenFileWriter(FileSystem& fs, std::string path, const Tokenizer& tokenizer)
+TokenFileWriter::TokenFileWriter(FileSystem& fs, std::string path, const Tokenizer& tokenizer, bool with_examples)
     : fs_(fs), path_(std::move(path)), tokenizer_json_(tokenizer.to_json()) {
   std::random_device random;
   temporary_ = fmt::format("{}.{:08x}{:08x}.tmp", path_, random(), random());
   footer_.vocab_size = uint32_t(tokenizer.vocab_size());
-  footer_.token_bytes = tokenizer.vocab_size() <= 65536 ? 2 : 4;
+  footer_.version = with_examples ? kExamplesVersion : 1;
+  footer_.token_bytes = tokenizer.vocab_size() <= 65536 && !with_examples ? 2 : 4;
   footer_.end_of_document = tokenizer.end_of_document().value_or(-1);
   footer_.tokenizer_fingerprint = tokenizer.fingerprint();
   footer_.tokenizer_bytes = tokenizer_json_.size();
@@ -62,17 +63,19 @@ TokenFileWriter::~TokenFileWriter() {
 
 void TokenFileWriter::begin_document() { starts_document_ = true; }
 
-void TokenFileWriter::append(std::span<const int32_t> ids) {
+void TokenFileWriter::append(std::span<const int32_t> ids, bool is_learned) {
   if (ids.empty()) return;
   if (starts_document_) {
-    if (!documents_.empty() && footer_.end_of_document >= 0) put({&footer_.end_of_document, 1});
+    const bool ends_texts = footer_.version != kExamplesVersion && footer_.end_of_document >= 0;
+    if (!documents_.empty() && ends_texts) put({&footer_.end_of_document, 1}, true);
     documents_.push_back(footer_.num_tokens);
     starts_document_ = false;
   }
-  put(ids);
+  put(ids, is_learned);
 }
 
-void TokenFileWriter::put(std::span<const int32_t> ids) {
+void TokenFileWriter::put(std::span<const int32_t> ids, bool is_learned) {
+  check(is_learned || footer_.version == kExamplesVersion, "token file: every token of a text is learned");
   while (!ids.empty()) {
     const std::span<const int32_t> some = ids.first(std::min(ids.size(), size_t(kTokenChunk) - chunk_tokens_));
     std::byte* to = chunk_.data() + chunk_tokens_ * footer_.token_bytes;
@@ -80,6 +83,8 @@ void TokenFileWriter::put(std::span<const int32_t> ids) {
         footer_.token_bytes == 2 ? store_tokens<uint16_t>(some, to) : store_tokens<uint32_t>(some, to);
     check(largest < footer_.vocab_size, "token file: id {} is outside the vocabulary of {}", int32_t(largest),
           footer_.vocab_size);
+    if (!is_learned)
+      for (size_t i = 0; i < some.size(); ++i) store_le(to + i * sizeof(uint32_t), uint32_t(some[i]) | kNotLearned);
     chunk_tokens_ += some.size();
     footer_.num_tokens += some.size();
     if (chunk_tokens_ == size_t(kTokenChunk)) flush_chunk();

@@ -13,15 +13,16 @@ namespace weft {
 class TokenFileWriter {
  public:
   // Writes beside `path` under a temporary name, which the destructor removes unless finish() was called.
-  TokenFileWriter(FileSystem& fs, std::string path, const Tokenizer& tokenizer);
+  // with_examples: documents are examples, of which some tokens are to be learned.
+  TokenFileWriter(FileSystem& fs, std::string path, const Tokenizer& tokenizer, bool with_examples = false);
   ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
-  // The next tokens begin a document; the one before gets its end-of-document token. A document without tokens
-  // leaves no trace.
+  // The next tokens begin a document; one of text gets its end-of-document token before that. A document without
+  // tokens leaves no trace.
   void begin_document();
-  void append(std::span<const int32_t> ids);
+  void append(std::span<const int32_t> ids, bool is_learned = true);
 
   // Makes the file durable and gives it its name. source_bytes and skipped_files are kept for people to read.
   void finish(int64_t source_bytes, int64_t skipped_files);
@@ -29,7 +30,7 @@ class TokenFileWriter {
   int64_t num_tokens() const { return int64_t(footer_.num_tokens); }
 
  private:
-  void put(std::span<const int32_t> ids);
+  void put(std::span<const int32_t> ids, bool is_learned);
   void flush_chunk();
 
   FileSystem& fs_;

@@ -25,7 +25,8 @@ AttentionConfig attention_config(const ModelConfig& c) {
           .norm_eps = c.norm_eps,
           .dropout = c.dropout,
           .init_std = c.init_std,
-          .output_init_std = output_init_std(c)};
+          .output_init_std = output_init_std(c),
+          .lora = c.lora};
 }
 
 MlpConfig mlp_config(const ModelConfig& c) {
@@ -36,7 +37,8 @@ MlpConfig mlp_config(const ModelConfig& c) {
           .has_bias = c.bias,
           .dropout = c.dropout,
           .init_std = c.init_std,
-          .output_init_std = output_init_std(c)};
+          .output_init_std = output_init_std(c),
+          .lora = c.lora};
 }
 
 MoeConfig moe_config(const ModelConfig& c) {

@@ -44,6 +44,21 @@ void complete_experts(ModelConfig& c) {
   if (!(c.routed_scale > 0)) throw UsageError("model.routed_scale = {}: write a number above 0", c.routed_scale);
 }
 
+void complete_adapters(ModelConfig& c) {
+  if (c.lora.rank == 0) return;
+  if (c.lora.rank < 0 || c.lora.rank > kMostLoraRank)
+    throw UsageError("lora.rank = {}: write a number from 1 to {}", c.lora.rank, kMostLoraRank);
+  if (!(c.lora.alpha > 0)) throw UsageError("lora.alpha = {}: write a number above 0", c.lora.alpha);
+  if (!(c.lora.dropout >= 0 && c.lora.dropout < 1))
+    throw UsageError("lora.dropout = {}: write a probability from 0 to below 1", c.lora.dropout);
+  if (!c.is_gated) c.lora.targets = uint8_t(c.lora.targets & ~(1 << uint8_t(LoraTarget::gate)));
+  if (c.lora.targets == 0)
+    throw UsageError("lora.targets names no projection that the model has: write [\"q\", \"v\"]");
+  const bool adapts_mlp = c.lora.has(LoraTarget::gate) || c.lora.has(LoraTarget::up) || c.lora.has(LoraTarget::down);
+  if (c.experts > 0 && adapts_mlp)
+    throw UsageError("lora.targets: experts can have no adapters yet; write some of q, k, v, o");
+}
+
 }  // namespace
 
 void complete(ModelConfig& c) {
@@ -76,6 +91,7 @@ void complete(ModelConfig& c) {
   if (c.dropout < 0 || c.dropout >= 1)
     throw UsageError("model.dropout = {}: write a probability from 0 to below 1", c.dropout);
   complete_experts(c);
+  complete_adapters(c);
 }
 
 int64_t ModelConfig::num_params() const {
@@ -99,9 +115,25 @@ namespace {
 
 constexpr double kPerMultiplyAdd = 2;
 
+// Inputs and outputs of a projection that an adapter may stand beside.
+int64_t inputs_and_outputs(const ModelConfig& c, LoraTarget target) {
+  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  switch (target) {
+    case LoraTarget::query:
+    case LoraTarget::output: return c.hidden + q;
+    case LoraTarget::key:
+    case LoraTarget::value: return c.hidden + kv;
+    case LoraTarget::gate:
+    case LoraTarget::up:
+    case LoraTarget::down: return c.hidden + c.ffn;
+  }
+  return 0;
+}
+
 // Multiply-adds of one token in one layer's forward pass.
 struct LayerWork {
   double attention, mlp;
+  double scores;  // of attention: what has no weights
 };
 LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   const double q = double(c.heads * c.head_dim), kv = double(c.kv_heads * c.head_dim), h = double(c.hidden);
@@ -109,20 +141,31 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   // With experts, only those that see the token count.
   const int64_t width = is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : c.ffn;
   // A token sees (seq_len + 1) / 2 keys on average, in two products of q multiply-adds a key.
-  return {h * (2 * q + 2 * kv) + 2 * q * double(seq_len + 1) / 2,
-          (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts) : 0)};
+  const double scores = 2 * q * double(seq_len + 1) / 2;
+  return {h * (2 * q + 2 * kv) + scores,
+          (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts) : 0), scores};
 }
 
 }  // namespace
 
+int64_t ModelConfig::num_adapter_params() const {
+  int64_t sum = 0;
+  for (const LoraTarget target : {LoraTarget::query, LoraTarget::key, LoraTarget::value, LoraTarget::output,
+                                  LoraTarget::gate, LoraTarget::up, LoraTarget::down})
+    if (lora.has(target)) sum += layers * lora.rank * inputs_and_outputs(*this, target);
+  return sum;
+}
+
 double ModelConfig::flops_per_token(int64_t seq_len) const {
-  double sum = double(hidden) * double(vocab);
+  double sum = double(hidden) * double(vocab), scores = 0;
   for (int64_t i = 0; i < layers; ++i) {
     const LayerWork layer = layer_work(*this, i, seq_len);
-    sum += layer.attention + layer.mlp;
+    sum += layer.attention + layer.mlp, scores += layer.scores;
   }
   constexpr double kForwardAndBackward = 3;
-  return kForwardAndBackward * kPerMultiplyAdd * sum;
+  double all = kForwardAndBackward * sum;
+  if (lora.rank > 0) all += kForwardAndBackward * double(num_adapter_params()) - (sum - scores);
+  return kPerMultiplyAdd * all;
 }
 
 double ModelConfig::recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const {

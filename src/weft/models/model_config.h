@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "weft/kernels/kernels.h"
+#include "weft/nn/lora_config.h"
 
 namespace weft {
 
@@ -53,10 +54,14 @@ struct ModelConfig {
   float aux_loss = 0, z_loss = 0;
   float router_bias_rate = 0;  // 0: no bias
 
+  LoraConfig lora;  // adapters beside the projections; where there are some, they alone are trained
+
   bool has_experts(int64_t layer) const { return experts > 0 && layer >= first_dense_layers; }
-  int64_t num_params() const;
+  int64_t num_params() const;  // without adapters
+  int64_t num_adapter_params() const;
   // Model FLOPs of one training token, forward and backward, attention over `seq_len` tokens counted once where it is
-  // causal; a table look-up costs none. Source: Narayanan et al., 2021, without recomputation.
+  // causal; a table look-up costs none. Beside adapters, weights have no gradient. Source: Narayanan et al., 2021,
+  // without recomputation.
   double flops_per_token(int64_t seq_len) const;
   // What recomputation adds to that.
   double recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const;

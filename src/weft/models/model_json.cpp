@@ -10,6 +10,16 @@ namespace {
 
 constexpr int64_t kMostOfAnything = int64_t(1) << 24;
 
+LoraConfig parse_lora(const JsonView& json) {
+  std::vector<std::string> targets;
+  const JsonView names = json.at("targets");
+  for (int64_t i = 0; i < names.size(); ++i) targets.push_back(names.at(i).string());
+  return {.rank = json.at("rank").integer(1, kMostLoraRank),
+          .alpha = float(json.at("alpha").number()),
+          .dropout = float(json.at("dropout").number()),
+          .targets = lora_targets(targets)};
+}
+
 }  // namespace
 
 std::string to_json(const ModelConfig& c) {
@@ -45,6 +55,11 @@ std::string to_json(const ModelConfig& c) {
                  {"aux_loss", c.aux_loss},
                  {"z_loss", c.z_loss},
                  {"router_bias_rate", c.router_bias_rate}});
+  if (c.lora.rank > 0)
+    json["lora"] = {{"rank", c.lora.rank},
+                    {"alpha", c.lora.alpha},
+                    {"dropout", c.lora.dropout},
+                    {"targets", lora_target_names(c.lora)}};
   return to_json_text(json, 2);
 }
 
@@ -74,6 +89,7 @@ ModelConfig parse_model_json(std::string_view text, const std::string& source) {
       c.routed_scale = number("routed_scale"), c.capacity_factor = number("capacity_factor");
       c.aux_loss = number("aux_loss"), c.z_loss = number("z_loss"), c.router_bias_rate = number("router_bias_rate");
     }
+    if (json.has("lora")) c.lora = parse_lora(json.at("lora"));
     complete(c);
     return c;
   } catch (const UsageError& e) {

@@ -17,16 +17,19 @@ LinearConfig query_config(const AttentionConfig& c, const HeadCut& cut) {
           .out = c.heads * c.head_dim,
           .has_bias = c.has_bias,
           .init_std = c.init_std,
-          .out_cut = elements(cut.heads, c.head_dim)};
+          .out_cut = elements(cut.heads, c.head_dim),
+          .adapter = adapter_of(c.lora, LoraTarget::query)};
 }
-LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut) {
+// Of keys, or of values.
+LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut, LoraTarget target) {
   return {.in = c.hidden,
           .out = c.kv_heads * c.head_dim,
           .has_bias = c.has_bias,
           .init_std = c.init_std,
           .out_cut = elements(cut.kv_heads, c.head_dim),
           .is_shared = cut.is_kv_shared,
-          .is_first_holder = cut.is_first_holder};
+          .is_first_holder = cut.is_first_holder,
+          .adapter = adapter_of(c.lora, target)};
 }
 LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const TensorParallel& tensor) {
   return {.in = c.heads * c.head_dim,
@@ -34,7 +37,8 @@ LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const T
           .has_bias = c.has_bias,
           .init_std = c.output_init_std,
           .in_cut = elements(cut.heads, c.head_dim),
-          .is_first = tensor.rank() == 0};
+          .is_first = tensor.rank() == 0,
+          .adapter = adapter_of(c.lora, LoraTarget::output)};
 }
 
 }  // namespace
@@ -49,8 +53,8 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
       attention_dropout_site_(name_hash(name)),
       output_dropout_site_(name_hash(name + ".output")),
       query_(name + ".query", query_config(c, cut_)),
-      key_(name + ".key", key_config(c, cut_)),
-      value_(name + ".value", key_config(c, cut_)),
+      key_(name + ".key", key_config(c, cut_, LoraTarget::key)),
+      value_(name + ".value", key_config(c, cut_, LoraTarget::value)),
       output_(name + ".output", output_config(c, cut_, tensor_)) {
   if (c.has_qk_norm) {
     const Placement every_head = tensor_.replicated_inside({c.head_dim});
@@ -83,10 +87,13 @@ Var Attention::attend(const Var& q, const Var& k, const Var& v, const Pass& pass
 
 Var Attention::operator()(const Var& residual, const Pass& pass) {
   const int64_t heads = cut_.heads.count, kv_heads = cut_.kv_heads.count;
-  const auto [q, k, v] = linears(tensor_.enter(residual), query_.weights(), key_.weights(), value_.weights());
+  const Var x = tensor_.enter(residual);
+  auto qkv = linears(x, query_.weights(), key_.weights(), value_.weights());
+  const Var q = query_.adapt(std::move(qkv[0]), x, pass), k = key_.adapt(std::move(qkv[1]), x, pass),
+            v = value_.adapt(std::move(qkv[2]), x, pass);
   const Var y = attend(place(q, heads, query_norm_, pass), place(k, kv_heads, key_norm_, pass),
                        reshape(v, {pass.num_tokens, kv_heads, config_.head_dim}), pass);
-  const Var out = tensor_.leave(output_(reshape(y, {pass.num_tokens, heads * config_.head_dim})));
+  const Var out = tensor_.leave(output_(reshape(y, {pass.num_tokens, heads * config_.head_dim}), pass));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 

@@ -15,6 +15,7 @@ struct AttentionConfig {
   bool has_bias = false, has_qk_norm = false;
   float norm_eps = 1e-5f, dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
+  LoraConfig lora = {};
 };
 
 class Attention {

@@ -1,8 +1,9 @@
-// Linear: a weight, and a bias where the model has one; whole, or the part of it that this rank holds.
+// Linear: a weight, and a bias and an adapter where the model has them; whole, or the part that this rank holds.
 #pragma once
 #include <optional>
 
 #include "weft/autograd/ops/linear.h"
+#include "weft/nn/lora.h"
 
 namespace weft {
 
@@ -15,6 +16,9 @@ struct LinearConfig {
   bool is_first = true;             // of those who make the sum: it adds the bias
   // The same weights are held by several ranks, each of which sees a part of the gradient.
   bool is_shared = false, is_first_holder = true;
+  AdapterConfig adapter = {};
+
+  bool is_sum() const { return in_cut && !in_cut->is_whole(); }
 };
 
 class Linear {
@@ -22,14 +26,19 @@ class Linear {
   Linear(const std::string& name, const LinearConfig& c)
       : adds_bias_(c.is_first), weight_(name + ".weight", weight_placement(c), Init::normal(c.init_std)) {
     if (c.has_bias) bias_.emplace(name + ".bias", bias_placement(c), Init::zeros());
+    if (c.adapter.rank > 0) lora_.emplace(name, c.adapter, weight_.placement, c.is_sum(), c.is_first);
   }
 
-  Var operator()(const Var& x) { return linear(x, weights()); }
+  Var operator()(const Var& x, const Pass& pass) { return adapt(linear(x, weights()), x, pass); }
+  // What the adapter, if there is one, makes of y = x wᵀ + b.
+  Var adapt(Var y, const Var& x, const Pass& pass) { return lora_ ? (*lora_)(y, x, pass) : std::move(y); }
+  bool has_adapter() const { return lora_.has_value(); }
   LinearWeights weights() { return {&weight_, bias_ && adds_bias_ ? &*bias_ : nullptr}; }
 
   void each_param(auto&& visit) {
     visit(weight_);
     if (bias_) visit(*bias_);
+    if (lora_) lora_->each_param(visit);
   }
 
  private:
@@ -44,15 +53,15 @@ class Linear {
   static Placement bias_placement(const LinearConfig& c) {
     Placement p(Shape{c.out});
     if (c.out_cut) p.cut(0, *c.out_cut);
-    const bool is_sum = c.in_cut && !c.in_cut->is_whole();
-    p.is_partial = c.is_shared || is_sum;
-    p.is_first_copy = is_sum ? c.is_first : c.is_first_holder;
+    p.is_partial = c.is_shared || c.is_sum();
+    p.is_first_copy = c.is_sum() ? c.is_first : c.is_first_holder;
     return p;
   }
 
   bool adds_bias_;
   Param weight_;
   std::optional<Param> bias_;
+  std::optional<Lora> lora_;
 };
 
 }  // namespace weft

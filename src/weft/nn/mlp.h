@@ -14,6 +14,7 @@ struct MlpConfig {
   Activation activation = Activation::silu;
   bool is_gated = true, has_bias = false;
   float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;
+  LoraConfig lora = {};
 };
 
 class Mlp {
@@ -23,7 +24,7 @@ class Mlp {
   // x[rows, H] of the residual stream -> [rows, H], without the residual
   Var operator()(const Var& x, const Pass& pass);
   // x[T, H] inside a tensor-parallel region -> this rank's part of the sum, before dropout
-  Var inside(const Var& x);
+  Var inside(const Var& x, const Pass& pass);
 
   void each_param(auto&& visit) {
     if (gate_) gate_->each_param(visit);
@@ -37,6 +38,7 @@ class Mlp {
   uint64_t dropout_site_;
   std::optional<Linear> gate_;
   Linear up_, down_;
+  bool is_adapted_;  // some projection has an adapter, whose output comes before the activation
 };
 
 }  // namespace weft

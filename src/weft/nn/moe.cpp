@@ -58,7 +58,7 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
   const Var rows = apply(context, DispatchOp{experts_, route}, x);
   const ExpertWeights experts{gate_ ? &*gate_ : nullptr, &up_, &down_, config_.activation};
   Var y = apply(context, CombineOp{experts_, route}, apply(context, ExpertsOp{experts, route}, rows), weights);
-  if (shared_) y = y + shared_->inside(x);
+  if (shared_) y = y + shared_->inside(x, pass);
   return pass.dropout(tensor_.leave(y), config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 

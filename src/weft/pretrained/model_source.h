@@ -21,14 +21,14 @@ class ModelSource {
   SourceKind kind() const { return kind_; }
   const ModelConfig& config() const { return config_; }
   const StoredTensors& tensors() const { return *tensors_; }
-  const std::vector<ParamNames>& names() const { return names_; }
+  virtual const std::vector<ParamNames>& names() const { return names_; }
 
   virtual int64_t step() const { return 0; }  // of training, where it is a checkpoint
   // Throws Error where the model has none that weft can read.
   virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
 
   // Elements [first, first + out.size()) of a parameter or of a router's bias, as one rank would have it, row by row.
-  void read(const std::string& param, int64_t first, std::span<float> out) const;
+  virtual void read(const std::string& param, int64_t first, std::span<float> out) const;
 
  protected:
   ModelSource(std::string path, SourceKind kind, ModelConfig config);
@@ -54,8 +54,9 @@ class ModelSource {
 };
 
 // What a command's MODEL names: a weft checkpoint, a run folder (its newest valid checkpoint), the folder of a
-// Hugging Face model, or a .gguf file. Throws Error saying what was found instead.
-std::unique_ptr<ModelSource> open_model(const std::string& path);
+// Hugging Face model, or a .gguf file. Throws Error saying what was found instead. check: of a checkpoint.
+std::unique_ptr<ModelSource> open_model(const std::string& path,
+                                        Checkpoint::Check check = Checkpoint::Check::all_bytes);
 
 // The checkpoint folder that `path` means: itself, or the newest valid one below it.
 std::string find_checkpoint(const std::string& path);

@@ -55,9 +55,7 @@ class HuggingFaceSource final : public ModelSource {
     if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
     bind(open_safetensors(weights_of(folder)), names_of(family, config.model), family.base, ignored);
   }
-  std::unique_ptr<Tokenizer> tokenizer() const override {
-    return open_tokenizer(FileSystem::real(), path());
-  }
+  std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
 
  private:
   static std::string weights_of(const std::string& folder) {
@@ -97,10 +95,10 @@ bool is_hugging_face_folder(const std::string& path) {
   return exists(fs, join_path(path, "config.json")) && !exists(fs, join_path(path, "manifest.json"));
 }
 
-std::unique_ptr<ModelSource> open_model(const std::string& path) {
+std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Check check) {
   if (path.ends_with(".gguf")) return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path));
   if (!is_hugging_face_folder(path))
-    return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path)));
+    return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check));
   const std::string file = join_path(path, "config.json");
   return std::make_unique<HuggingFaceSource>(path, parse_hf_config(read_file(file, kMostConfigBytes), file));
 }

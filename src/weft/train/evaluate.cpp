@@ -3,17 +3,16 @@
 
 #include <algorithm>
 
+#include "weft/data/packed_rows.h"
 #include "weft/train/pass_of.h"
 
 namespace weft {
 
-EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOptions& options,
-                    FunctionRef<double(const Batch&)> loss_sum) {
-  const EvalBatches batches(part,
-                            {.seq_len = int32_t(options.seq_len),
-                             .global_batch = int32_t(options.rows * ranks.count),
-                             .documents = options.documents},
-                            options.max_batches);
+namespace {
+
+template <class Batches>
+EvalResult evaluate_on(const EvalRanks& ranks, const Batches& batches, const EvalOptions& options,
+                       FunctionRef<double(const Batch&)> loss_sum) {
   Allocator memory;
   const Tensor sums = memory.empty(DType::f64, {2});
   double* const loss = sums.data<double>();
@@ -30,6 +29,18 @@ EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOpt
   return {*loss / std::max(*num_targets, 1.0), int64_t(*num_targets)};
 }
 
+}  // namespace
+
+EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOptions& options,
+                    FunctionRef<double(const Batch&)> loss_sum) {
+  const BatchOptions how{.seq_len = int32_t(options.seq_len),
+                         .global_batch = int32_t(options.rows * ranks.count),
+                         .documents = options.documents};
+  if (part.file->has_examples())
+    return evaluate_on(ranks, PackedEvalBatches(part, how, options.max_batches), options, loss_sum);
+  return evaluate_on(ranks, EvalBatches(part, how, options.max_batches), options, loss_sum);
+}
+
 EvalResult evaluate(ForwardModel& model, const TokenPart& part, const EvalOptions& options) {
   const Mesh& mesh = model.mesh();
   std::vector<AttentionSpan> spans;
@@ -37,9 +48,8 @@ EvalResult evaluate(ForwardModel& model, const TokenPart& part, const EvalOption
                    .index = mesh.data_rank(),
                    .count = mesh.shape().dp(),
                    .counts_targets = model.has_result() && mesh.place().tp == 0},
-                  part, options, [&](const Batch& batch) {
-                    return model.loss(pass_of(batch, 0, spans), batch.targets.data());
-                  });
+                  part, options,
+                  [&](const Batch& batch) { return model.loss(pass_of(batch, 0, spans), batch.targets.data()); });
 }
 
 }  // namespace weft

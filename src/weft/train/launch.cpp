@@ -9,30 +9,72 @@
 #include <optional>
 #include <thread>
 
+#include "weft/base/json.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
+#include "weft/pretrained/peft.h"
 #include "weft/pretrained/tokenizer_path.h"
 #include "weft/train/progress.h"
 
 namespace weft {
 
-Dataset open_data(const Recipe& recipe) {
+namespace {
+
+// Null: data/ opens it itself.
+std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& data, const ModelSource* start) {
+  if (data.tokenizer == kTokenizerOfModel && start) return start->tokenizer();
+  const bool is_gguf = data.tokenizer.ends_with(".gguf");  // which data/ knows nothing of
+  return is_gguf ? open_tokenizer_path(FileSystem::real(), data.tokenizer, "data.tokenizer") : nullptr;
+}
+
+struct FoundTemplate {
+  std::string text, source;
+};
+
+// The file that the recipe names, or the model's: chat_template.jinja, or what tokenizer_config.json says.
+FoundTemplate chat_template_of(const Recipe& recipe, const ModelSource* start) {
+  constexpr uint64_t kMostBytes = uint64_t(16) << 20;
+  FileSystem& fs = FileSystem::real();
+  if (const std::string& named = recipe.data.chat_template; !named.empty()) {
+    if (!exists(fs, named)) throw UsageError("data.chat_template = \"{}\": there is no such file", named);
+    return {read_file(named, kMostBytes), named};
+  }
+  if (!start) return {};
+  if (const std::string file = join_path(start->path(), "chat_template.jinja"); exists(fs, file))
+    return {read_file(file, kMostBytes), file};
+  const std::string file = join_path(start->path(), "tokenizer_config.json");
+  if (!exists(fs, file)) return {};
+  const JsonDocument config = JsonDocument::parse(read_file(file, kMostBytes), file);
+  if (!config.root().is_object() || !config.root().has("chat_template")) return {};
+  const JsonView found = config.root()["chat_template"];
+  if (found.is_string()) return {found.string(), file + " (chat_template)"};
+  for (int64_t i = 0; i < found.size(); ++i)  // several by name
+    if (found.at(i).at("name").string() == "default")
+      return {found.at(i).at("template").string(), file + " (chat_template)"};
+  return {};
+}
+
+}  // namespace
+
+Dataset open_data(const Recipe& recipe, const ModelSource* start) {
   ProgressLine line(STDERR_FILENO);
   FileSystem& fs = FileSystem::real();
   make_folders(fs, recipe.data.cache_dir);
-  const bool is_gguf = recipe.data.tokenizer.ends_with(".gguf");  // which data/ knows nothing of
-  return open_dataset(
-      fs,
-      {.train = recipe.data.train,
-       .valid = recipe.data.valid,
-       .valid_fraction = recipe.data.valid_fraction,
-       .tokenizer = recipe.data.tokenizer,
-       .cache_dir = recipe.data.cache_dir,
-       .opened = is_gguf ? open_tokenizer_path(fs, recipe.data.tokenizer, "data.tokenizer") : nullptr},
-      [&](int64_t done, int64_t total) {
-        const auto now = std::chrono::steady_clock::now().time_since_epoch();
-        line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());
-      });
+  const FoundTemplate chat = chat_template_of(recipe, start);
+  return open_dataset(fs,
+                      {.train = recipe.data.train,
+                       .valid = recipe.data.valid,
+                       .valid_fraction = recipe.data.valid_fraction,
+                       .tokenizer = recipe.data.tokenizer,
+                       .cache_dir = recipe.data.cache_dir,
+                       .opened = tokenizer_of(recipe.data, start),
+                       .format = recipe.data.format,
+                       .chat_template = chat.text,
+                       .chat_source = chat.source},
+                      [&](int64_t done, int64_t total) {
+                        const auto now = std::chrono::steady_clock::now().time_since_epoch();
+                        line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());
+                      });
 }
 
 int usable_cores() {
@@ -52,25 +94,30 @@ static int threads_of_a_rank(const Recipe& recipe) {
 RunReport train(Recipe recipe, RunOptions options) {
   options.threads = threads_of_a_rank(recipe);
   RunReport report;
-  // Ranks that are threads share one data set; ranks that are processes each open what the first one has built.
+  // Ranks that are threads share one data set and one opened model; ranks that are processes each open what the first
+  // one has built and checked.
   std::optional<Dataset> shared;
-  if (!launched_by_mpi()) {
-    shared = open_data(recipe);
+  std::unique_ptr<ModelSource> start;
+  const auto open = [&](Checkpoint::Check check) {
+    if (!recipe.model_path.empty()) start = open_model(recipe.model_path, check);
+    if (!recipe.lora_path.empty()) start = open_adapted(std::move(start), recipe.lora_path);
+    options.start = start.get();
+    shared = open_data(recipe, options.start);
     set_vocab(recipe, shared->tokenizer->vocab_size());
-  }
+  };
+  if (!launched_by_mpi()) open(Checkpoint::Check::all_bytes);
   const auto run = [&](Communicator& world) {
-    if (shared) {
+    if (!launched_by_mpi()) {
       const RunReport mine = run_rank(recipe, *shared, world, options);
       if (world.rank() == 0) report = mine;
       return;
     }
     {
       const Patience patience(world);
-      if (world.rank() == 0) shared = open_data(recipe);
+      if (world.rank() == 0) open(Checkpoint::Check::all_bytes);
       world.barrier();
-      if (world.rank() != 0) shared = open_data(recipe);
+      if (world.rank() != 0) open(Checkpoint::Check::sizes);
     }
-    set_vocab(recipe, shared->tokenizer->vocab_size());
     report = run_rank(recipe, *shared, world, options);
   };
   run_world(recipe.mesh.size(), run, {.timeout = std::chrono::seconds(recipe.mesh.timeout_s)});

@@ -7,8 +7,9 @@ namespace weft {
 // Cores that this process may run on.
 int usable_cores();
 
-// The recipe's data as token files, made where they are not yet there; shows its progress.
-Dataset open_data(const Recipe& recipe);
+// The recipe's data as token files, made where they are not yet there; shows its progress. start: the recipe's
+// model_path, opened; null where it has none.
+Dataset open_data(const Recipe& recipe, const ModelSource* start = nullptr);
 
 // Prepares the data and runs every rank: as threads of this process, or, where a launcher such as mpirun started one
 // process a rank, as this process's rank. The report is rank 0's. The recipe may lack the vocabulary.

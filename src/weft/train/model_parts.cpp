@@ -5,6 +5,22 @@
 
 namespace weft {
 
+void choose_trained(const Recipe& recipe, Decoder& model) {
+  if (recipe.model.lora.rank == 0) return;
+  for (Param* p : model.params()) p->trainable = is_adapter(p->name);
+}
+
+ParamCount count_params(const Recipe& recipe) {
+  Decoder whole(recipe.model);  // its shapes only
+  choose_trained(recipe, whole);
+  ParamCount count;
+  for (const Param* p : whole.params()) {
+    count.all += p->shape.numel();
+    if (p->trainable) count.trained += p->shape.numel();
+  }
+  return count;
+}
+
 ModelParts::ModelParts(const Recipe& recipe, const Mesh& mesh, const Schedule& schedule)
     : partition_(partition_of(mesh, recipe.mesh.sequence_parallel)) {
   const std::vector<DecoderPart> all =
@@ -14,6 +30,7 @@ ModelParts::ModelParts(const Recipe& recipe, const Mesh& mesh, const Schedule& s
     Param* const embedding = parts_.empty() ? nullptr : parts_.front()->embedding();
     parts_.push_back(std::make_unique<Decoder>(recipe.model, partition_, all[size_t(s)], embedding));
     parts_.back()->set_recompute(recipe.train.recompute);
+    choose_trained(recipe, *parts_.back());
     const bool has_both = all[size_t(s)].has_head && parts_.front()->embedding();
     if (has_both && recipe.model.tie_embeddings) shared_group_ = 0;
   }

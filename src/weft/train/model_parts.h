@@ -11,6 +11,14 @@
 
 namespace weft {
 
+// Says of every parameter whether the recipe trains it: with adapters those alone.
+void choose_trained(const Recipe& recipe, Decoder& model);
+
+struct ParamCount {
+  int64_t all = 0, trained = 0;
+};
+ParamCount count_params(const Recipe& recipe);
+
 class ModelParts {
  public:
   // Parts are in the order of their stages. The mesh outlives this.

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "weft/pretrained/peft.h"
+
 namespace weft {
 namespace {
 
@@ -42,14 +44,78 @@ void check_experts(Toml& toml, const ModelConfig& c, const MeshShape& mesh) {
                 fmt::format("it must divide the {} ranks of mesh.dp / mesh.hsdp x mesh.cp", mesh.shard * mesh.cp));
 }
 
+// The shape of a saved model is its own; what only training knows may be set.
+ModelConfig read_saved_model(Toml& toml, const std::string& path) {
+  for (const char* key : {"preset",
+                          "family",
+                          "layers",
+                          "hidden",
+                          "heads",
+                          "kv_heads",
+                          "head_dim",
+                          "ffn",
+                          "vocab",
+                          "context",
+                          "tie_embeddings",
+                          "bias",
+                          "norm",
+                          "norm_eps",
+                          "activation",
+                          "position",
+                          "rope_theta",
+                          "qk_norm",
+                          "experts",
+                          "experts_per_token",
+                          "shared_experts",
+                          "expert_ffn",
+                          "first_dense_layers",
+                          "router",
+                          "norm_topk",
+                          "routed_scale"})
+    if (const std::string name = fmt::format("model.{}", key); toml.has(name))
+      toml.reject(name, fmt::format("the model in {} says it itself: remove the key", path));
+  ModelConfig c = open_model(path, Checkpoint::Check::sizes)->config();
+  c.dropout = float(toml.number("model.dropout", double(c.dropout), 0, 0.999));
+  if (c.experts == 0) return c;
+  const auto number = [&](const char* key, float& value) { value = float(toml.number(key, double(value), 0, 1e6)); };
+  number("model.capacity_factor", c.capacity_factor);
+  number("model.aux_loss", c.aux_loss);
+  number("model.z_loss", c.z_loss);
+  number("model.router_bias_rate", c.router_bias_rate);
+  return c;
+}
+
+// Adapters are new, or, where the saved model has some, go on as they are.
+void read_lora(Toml& toml, ModelConfig& c, const std::string& path) {
+  LoraConfig& lora = c.lora;
+  if (!path.empty() && lora.rank > 0)
+    toml.reject("lora.path", "the saved model has adapters already: remove the key");
+  if (!path.empty()) lora = read_peft_config(path);
+  if (lora.rank > 0) {
+    for (const char* key : {"lora.rank", "lora.alpha", "lora.targets"})
+      if (toml.has(key)) toml.reject(key, "saved adapters say it themselves: remove the key");
+  } else if (toml.has_section("lora")) {
+    lora.rank = toml.integer("lora.rank", 8, 1, kMostLoraRank);
+    lora.alpha = float(toml.number("lora.alpha", double(2 * lora.rank), 1e-6, 1e6));
+    lora.targets = lora_targets(toml.get<std::vector<std::string>>("lora.targets", {"q", "v"}));
+  } else {
+    return;
+  }
+  lora.dropout = float(toml.number("lora.dropout", double(lora.dropout), 0, 0.999));
+}
+
+void check_seq_len(Toml& toml, const ModelConfig& c, int64_t seq_len) {
+  if (seq_len > c.context)
+    toml.reject("train.seq_len",
+                fmt::format("the model's context is {}: write at most that, or a larger model.context", c.context));
+}
+
 ModelConfig read_model(Toml& toml, int64_t seq_len) {
   ModelConfig c;
   if (const auto name = toml.find<std::string>("model.preset"))
     c = preset(*name);
   else
     c = family_defaults(toml.get<std::string>("model.family", "llama"));
-  if (toml.has("model.path"))
-    toml.reject("model.path", "starting from a saved model is not supported yet: write the shape or model.preset");
   if (toml.has("model.preset") && toml.has("model.family"))
     toml.reject("model.family", "model.preset already names the family: remove one of the two");
 
@@ -78,19 +144,20 @@ ModelConfig read_model(Toml& toml, int64_t seq_len) {
   c.rope_theta = toml.number("model.rope_theta", c.rope_theta, 1, 1e12);
   c.qk_norm = toml.get<bool>("model.qk_norm", c.qk_norm);
   read_experts(toml, c);
-  if (seq_len > c.context)
-    toml.reject("train.seq_len",
-                fmt::format("the model's context is {}: write at most that, or a larger model.context", c.context));
   return c;
 }
 
-DataConfig read_data(Toml& toml) {
+DataConfig read_data(Toml& toml, bool has_model) {
   DataConfig c;
   c.train = toml.require<std::string>("data.train");
   c.valid = toml.get<std::string>("data.valid", "");
   c.valid_fraction = toml.number("data.valid_fraction", c.valid.empty() ? 0.1 : 0.0, 0, 0.9);
-  c.tokenizer = toml.get<std::string>("data.tokenizer", c.tokenizer);
+  c.tokenizer = toml.get<std::string>("data.tokenizer", has_model ? kTokenizerOfModel : c.tokenizer);
+  if (c.tokenizer == kTokenizerOfModel && !has_model)
+    toml.reject("data.tokenizer", "there is no saved model whose tokenizer it could be: write model.path too");
   c.documents = toml.get<bool>("data.documents", c.documents);
+  c.format = toml.choice("data.format", c.format, {"auto", "text", "chat", "alpaca", "completion"});
+  c.chat_template = toml.find<std::string>("data.chat_template").value_or("");
   return c;
 }
 
@@ -229,9 +296,15 @@ Recipe read_recipe(Toml& toml) {
         fmt::format("the {} tokens of a micro-batch do not divide by mesh.tp = {}: change train.micro_batch or "
                     "train.seq_len, or write false",
                     r.train.micro_batch * r.train.seq_len / r.mesh.shape.cp, r.mesh.shape.tp));
-  r.model = read_model(toml, r.train.seq_len);
+  r.model_path = toml.find<std::string>("model.path").value_or("");
+  r.model = r.model_path.empty() ? read_model(toml, r.train.seq_len) : read_saved_model(toml, r.model_path);
+  r.lora_path = toml.find<std::string>("lora.path").value_or("");
+  if (!r.lora_path.empty() && r.model_path.empty())
+    toml.reject("lora.path", "adapters go on beside the model that they are for: write model.path too");
+  read_lora(toml, r.model, r.lora_path);
+  check_seq_len(toml, r.model, r.train.seq_len);
   check_experts(toml, r.model, r.mesh.shape);
-  r.data = read_data(toml);
+  r.data = read_data(toml, !r.model_path.empty());
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");
   r.mesh.offload.dir = toml.get<std::string>("mesh.offload_dir", r.log.dir + "/offload");

@@ -21,7 +21,9 @@ struct DataConfig {
   std::string train, valid;
   double valid_fraction = 0.1;
   std::string tokenizer = "byte";
-  bool documents = false;  // whether attention stops at the ends of documents
+  bool documents = false;       // whether attention stops at the ends of documents
+  std::string format = "auto";  // of train and valid; see DatasetOptions
+  std::string chat_template;    // a file; empty: the model's own, or a plain one
   std::string cache_dir;
 };
 
@@ -59,9 +61,9 @@ struct MeshConfig {
 };
 
 struct CheckpointConfig {
-  std::string dir;     // empty: none are written
-  int64_t every = 0;   // 0: only at the end
-  int64_t keep = 3;    // 0: all
+  std::string dir;       // empty: none are written
+  int64_t every = 0;     // 0: only at the end
+  int64_t keep = 3;      // 0: all
   bool is_async = true;  // training goes on while the files are written
   std::string resume;    // "auto": the newest valid one, if any; "none"; or a checkpoint folder
 };
@@ -72,8 +74,13 @@ struct LogConfig {
   std::vector<int64_t> trace_steps;  // [first, last]; empty: none
 };
 
+// What data.tokenizer says when the model's own is meant.
+inline constexpr const char* kTokenizerOfModel = "model";
+
 struct Recipe {
-  ModelConfig model;  // complete but for the vocabulary, where the tokenizer decides it
+  ModelConfig model;       // complete but for the vocabulary, where the tokenizer decides it
+  std::string model_path;  // the model that training starts from; empty: from initial values
+  std::string lora_path;   // a PEFT folder: its adapters go on; empty: new ones, or the model's own
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;

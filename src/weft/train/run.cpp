@@ -8,13 +8,14 @@
 #include <limits>
 #include <optional>
 
-#include "weft/data/batches.h"
+#include "weft/data/packed_rows.h"
 #include "weft/kernels/cpu/peak.h"
 #include "weft/train/checkpoint_saver.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/metrics.h"
 #include "weft/train/progress.h"
 #include "weft/train/saved_run.h"
+#include "weft/train/start_from.h"
 #include "weft/train/tensorboard.h"
 #include "weft/train/trace_ops.h"
 #include "weft/train/trainer.h"
@@ -90,13 +91,13 @@ class Run {
         team_(options.threads),
         stream_(team_, allocator_),
         context_{.kernels = cpu_kernels(), .stream = stream_, .pulse = world.pulse()},
-        batches_(dataset.train, {.seq_len = int32_t(recipe.train.seq_len),
-                                 .global_batch = int32_t(recipe.train.global_batch),
-                                 .seed = recipe.train.seed,
-                                 .documents = recipe.data.documents}),
+        batches_(make_batches(dataset.train, {.seq_len = int32_t(recipe.train.seq_len),
+                                              .global_batch = int32_t(recipe.train.global_batch),
+                                              .seed = recipe.train.seed,
+                                              .documents = recipe.data.documents})),
         valid_(dataset.valid),
         trace_(world, context_),
-        trainer_(context_, world, recipe, batches_),
+        trainer_(context_, world, recipe, *batches_),
         saved_(trainer_, recipe, *dataset.tokenizer) {
     trainer_.observe_actions([this](const Action& action, bool is_begin) { trace_.record(action, is_begin); });
     const Tensor peak = control_memory_.empty(DType::f64, {1});
@@ -115,8 +116,18 @@ class Run {
 
   RunReport run() {
     make_folders(FileSystem::real(), recipe_.log.dir);
-    resume();
+    if (!resume() && options_.start) {
+      const Patience patience(world_);
+      start_from(*options_.start, trainer_);
+    }
     if (world_.rank() == 0) reporter_.emplace(recipe_, trainer_.next_step(), options_.plain_every);
+    if (const auto* packed = dynamic_cast<const PackedBatches*>(batches_.get()))
+      note(describe(packed->summary(), int32_t(recipe_.train.seq_len)));
+    if (recipe_.model.lora.rank > 0) {
+      const ParamCount count = count_params(recipe_);
+      note(fmt::format("training {} of {} parameters ({:.2f}%)", count.trained, count.all,
+                       100 * double(count.trained) / double(count.all)));
+    }
     report_.is_first_rank = world_.rank() == 0;
     report_.first_step = trainer_.next_step();
     report_.eval_loss = std::numeric_limits<double>::quiet_NaN();
@@ -141,9 +152,9 @@ class Run {
       fmt::print(stderr, "{}\n", text);
   }
 
-  // Rank 0 chooses the checkpoint; all ranks load it.
-  void resume() {
-    if (!store_ || recipe_.checkpoint.resume == "none") return;
+  // Rank 0 chooses the checkpoint; all ranks load it. Whether there was one.
+  bool resume() {
+    if (!store_ || recipe_.checkpoint.resume == "none") return false;
     const Patience patience(world_);
     std::string path = recipe_.checkpoint.resume == "auto" ? "" : recipe_.checkpoint.resume;
     const Tensor chosen = control_memory_.empty(DType::i64, {1});
@@ -155,12 +166,13 @@ class Run {
     }
     world_.broadcast(chosen, 0);
     if (path.empty()) {
-      if (*chosen.data<int64_t>() < 0) return;
+      if (*chosen.data<int64_t>() < 0) return false;
       path = store_->path_of(*chosen.data<int64_t>());
     }
     const Checkpoint checkpoint = Checkpoint::open(path);
     tokens_seen_ = saved_.load(checkpoint).tokens;
     note(fmt::format("resumed from {}", path));
+    return true;
   }
 
   void step() {
@@ -205,8 +217,8 @@ class Run {
     return scaler.is_on() ? fmt::format(", and the loss scale is now {:g}", scaler.scale()) : "";
   }
 
-  // Every rank's peak memory, whether any rank was asked to stop, the mean share of the step in which ranks waited for
-  // other stages of a pipeline, and whether all have written their part of a checkpoint.
+  // Every rank's peak memory, whether any rank was asked to stop, the mean share of the step in which ranks waited
+  // for other stages of a pipeline, and whether all have written their part of a checkpoint.
   void exchange(double waited_share) {
     const Tensor mine = peaks_.slice_rows(world_.rank(), 1);
     mine.data<int64_t>()[0] = allocator_.stats().peak_bytes;
@@ -297,7 +309,7 @@ class Run {
   Allocator control_memory_;  // of what the run itself exchanges
   Stream stream_;
   Context context_;
-  Batches batches_;
+  std::unique_ptr<BatchSource> batches_;
   TokenPart valid_;
   TraceOps trace_;  // before the trainer, whose groups it observes too
   Trainer trainer_;

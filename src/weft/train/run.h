@@ -6,6 +6,7 @@
 
 #include "weft/comm/communicator.h"
 #include "weft/data/dataset.h"
+#include "weft/pretrained/model_source.h"
 #include "weft/train/recipe.h"
 
 namespace weft {
@@ -26,6 +27,7 @@ struct RunOptions {
   int threads = 1;                          // of this rank
   int64_t plain_every = 10;                 // steps between lines where standard error is no terminal
   const std::atomic<bool>* stop = nullptr;  // set from outside: save and end after the step under way
+  const ModelSource* start = nullptr;       // the recipe's model_path, opened; null where it has none
 };
 
 // Collective over `world`; rank 0 writes the files and the progress, and its report is complete.

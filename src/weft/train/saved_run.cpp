@@ -7,6 +7,7 @@
 #include "weft/models/model_json.h"
 #include "weft/parallel/data/near.h"
 #include "weft/train/tensor_exchange.h"
+#include "weft/train/weights.h"
 
 namespace weft {
 namespace {
@@ -37,12 +38,12 @@ SavedRun::SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& toke
       recipe_(recipe),
       tokenizer_(tokenizer),
       whole_(recipe, trainer.mesh(), trainer.optimizer().owned()),
+      weights_(all_weights(trainer)),
       biases_(trainer.router_biases()) {}
 
 std::vector<SavedRun::Entry> SavedRun::weights() {
   std::vector<Entry> entries;
-  const auto owned = trainer_.optimizer().owned();
-  for (const auto& info : whole_.all()) entries.push_back({info.name, info.shape, info.name, "", owned});
+  for (const auto& info : whole_.all()) entries.push_back({info.name, info.shape, info.name, "", weights_});
   for (const auto& info : router_biases_of(recipe_.model))
     entries.push_back({info.name, info.shape, info.name, "", biases_});
   return entries;
@@ -50,21 +51,17 @@ std::vector<SavedRun::Entry> SavedRun::weights() {
 
 std::vector<SavedRun::Entry> SavedRun::optimizer_states() {
   std::vector<Entry> entries;
-  for (const auto& info : whole_.all())
+  for (const auto& info : whole_.all()) {
+    if (!info.is_trained) continue;
     for (const Optimizer::State& s : trainer_.optimizer().states_of(info.name, info.shape))
       entries.push_back({s.name + "." + info.name, s.shape, info.name, s.name, {}});
+  }
   return entries;
 }
 
 void SavedRun::visit(const Entry& e, bool is_written, Optimizer::VisitState visit) const {
-  Optimizer& optimizer = trainer_.optimizer();
-  if (!e.state.empty()) return optimizer.visit_state(e.param, e.state, is_written, visit);
-  for (const Owned& o : e.owned)
-    for (const Piece& piece : o.pieces)
-      if (piece.param->name == e.param) {
-        const Near near(o, is_written ? Access::write : Access::read);
-        visit_piece(o, piece, o.master.slice_flat(piece.offset, {piece.count}), visit);
-      }
+  if (!e.state.empty()) return trainer_.optimizer().visit_state(e.param, e.state, is_written, visit);
+  visit_weight(trainer_.context(), e.owned, e.param, is_written, visit);
 }
 
 // One file for each rank that writes tensors of the group, in the order of the tensors.
@@ -110,7 +107,7 @@ void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const 
 }
 
 RunSnapshot SavedRun::take(int64_t tokens_seen) {
-  const NearInTurn in_turn(trainer_.optimizer().owned());
+  const NearInTurn in_turn(weights_);
   RunSnapshot snapshot;
   snapshot.step = trainer_.next_step();
   take_tensors(kModelGroup, weights(), snapshot);
@@ -154,11 +151,11 @@ TrainingState SavedRun::load(const Checkpoint& checkpoint) {
         "another log.dir",
         checkpoint.path());
   {
-    const NearInTurn in_turn(trainer_.optimizer().owned());
+    const NearInTurn in_turn(weights_);
     read(checkpoint, kModelGroup, weights());
     read(checkpoint, kOptimizerGroup, optimizer_states());
   }
-  trainer_.masters_changed();
+  trainer_.weights_changed();
   trainer_.optimizer().set_num_updates(updates_of(state));
   trainer_.loss_scaler().restore(state.loss_scale, state.loss_scale_good_steps);
   trainer_.set_next_step(state.step);

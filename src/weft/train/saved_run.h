@@ -37,7 +37,8 @@ class SavedRun {
   const Recipe& recipe_;
   const Tokenizer& tokenizer_;
   WholeTensors whole_;
-  std::vector<Owned> biases_;  // of routers
+  std::vector<Owned> weights_;  // trained and frozen
+  std::vector<Owned> biases_;   // of routers
 };
 
 }  // namespace weft

@@ -88,6 +88,7 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
       }()),
       pipeline_(context, mesh_.pp(), schedule_, pointers(stages_), wire_of(recipe), weight_grads_of(recipe)),
       optimizer_(make_optimizer(context, recipe.optimizer, data_parallel_->owned())),
+      frozen_(data_parallel_->frozen()),
       scaler_(recipe.train.precision == Precision::fp16) {
   pipeline_.set_observer([this](const Action& action, bool is_begin) {
     if (is_begin) note_place(action);
@@ -197,9 +198,9 @@ std::vector<Owned> Trainer::router_biases() const {
   return all;
 }
 
-void Trainer::masters_changed() {
+void Trainer::weights_changed() {
   optimizer_->masters_changed();
-  data_parallel_->publish();
+  data_parallel_->publish(true);
 }
 
 // Runs the step once more (it is deterministic), looking at every gradient before it is summed over ranks, to say

@@ -46,7 +46,11 @@ class Trainer {
   // Whether this rank's part of a loss counts: one rank of those that compute the same has it.
   bool counts_loss() const { return mesh_.place().pp == loss_rank_ && mesh_.place().tp == 0; }
   ModelParts& model() { return model_; }
+  Context& context() { return context_; }
   Optimizer& optimizer() { return *optimizer_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  // What this rank keeps of weights that are not trained, as the optimizer owns the others.
+  std::span<const Owned> frozen() const { return frozen_; }
   LossScaler& loss_scaler() { return scaler_; }
   const LossScaler& loss_scaler() const { return scaler_; }
   FarStats far_stats() const { return far_.stats(); }
@@ -56,8 +60,8 @@ class Trainer {
   }
   // What is kept beside what the optimizer owns and saved with it: the biases of routers, in the layout of Owned.
   std::vector<Owned> router_biases() const;
-  // After the optimizer's masters were written from elsewhere.
-  void masters_changed();
+  // After the optimizer's masters, or what is frozen, were written from elsewhere.
+  void weights_changed();
 
  private:
   class PartStage;
@@ -82,6 +86,7 @@ class Trainer {
   std::vector<std::unique_ptr<PartStage>> stages_;
   Pipeline pipeline_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::vector<Owned> frozen_;
   LossScaler scaler_;
   std::vector<RouterBias*> router_biases_;
   Tensor chosen_;   // [router biases, E] i64: how often each expert was chosen in the step

@@ -5,7 +5,9 @@
 
 #include "weft/comm/single/single.h"
 #include "weft/parallel/data/near.h"
+#include "weft/train/model_parts.h"
 #include "weft/train/trainer.h"
+#include "weft/train/weights.h"
 #include "weft/train/whole_tensors.h"
 
 namespace weft {
@@ -59,18 +61,23 @@ Worst worst_of(const std::vector<std::vector<float>>& got, const std::vector<std
 }  // namespace
 
 void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run) {
+  const std::vector<Owned> weights = all_weights(trainer);
   const auto owned = trainer.optimizer().owned();
-  const NearInTurn in_turn(owned);
+  const NearInTurn in_turn(weights);
   WholeTensors whole(recipe, trainer.mesh(), owned);
-  const std::vector<Tensor> gradients = gradients_of(owned), masters = masters_of(owned);
+  const std::vector<Tensor> gradients = gradients_of(owned);
   const bool keeps = trainer.mesh().world().rank() == 0;
   for (const auto& info : whole.all()) {
-    const auto take = [&](std::span<const Tensor> parts, std::vector<std::vector<float>>& into) {
-      const Tensor t = whole.gather(info, parts);
+    const auto take = [&](const Tensor& t, std::vector<std::vector<float>>& into) {
       if (keeps) into.emplace_back(t.data<float>(), t.data<float>() + t.numel());
     };
-    take(gradients, run.gradients);
-    take(masters, run.weights);
+    if (info.is_trained)
+      take(whole.gather(info, gradients), run.gradients);
+    else if (keeps)
+      run.gradients.emplace_back();
+    take(whole.gather(info.shape,
+                      [&](auto&& visit) { visit_weight(trainer.context(), weights, info.name, false, visit); }),
+         run.weights);
     if (keeps) run.names.push_back(info.name);
   }
 }
@@ -101,7 +108,7 @@ void make_comparable(Recipe& recipe, const BatchSource& batches) {
   const auto alone = make_single_communicator();
   const double norm = train_some(one, batches, *alone, 1, 1).grad_norms[0];
   constexpr double kAbove = 10;
-  make_continuous(recipe.optimizer, kAbove * norm / std::sqrt(double(recipe.model.num_params())));
+  make_continuous(recipe.optimizer, kAbove * norm / std::sqrt(double(count_params(recipe).trained)));
 }
 
 Difference difference(const TrainedRun& got, const TrainedRun& want) {

@@ -14,7 +14,7 @@ namespace weft {
 struct TrainedRun {
   std::vector<double> losses, grad_norms;              // by step
   std::vector<std::string> names;                      // of the parameters
-  std::vector<std::vector<float>> gradients, weights;  // after the last step
+  std::vector<std::vector<float>> gradients, weights;  // after the last step; no gradients of what is frozen
   std::vector<int64_t> peak_bytes;                     // by rank
   std::map<std::string, int64_t> sent_bytes;           // by group of ranks: the most that one rank sent in a step
 };

@@ -6,13 +6,15 @@
 #include "weft/models/decoder.h"
 #include "weft/optim/optimizer.h"
 #include "weft/parallel/data/near.h"
+#include "weft/train/model_parts.h"
 
 namespace weft {
 
 WholeTensors::WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<const Owned> owned)
     : mesh_(mesh), owned_(owned) {
   Decoder whole(recipe.model);  // its shapes only
-  for (const Param* p : whole.params()) all_.push_back({p->name, p->shape});
+  choose_trained(recipe, whole);
+  for (const Param* p : whole.params()) all_.push_back({p->name, p->shape, p->trainable});
 }
 
 void WholeTensors::visit(const std::string& name, Access access, std::span<const Tensor> parts,
@@ -49,12 +51,6 @@ Tensor WholeTensors::gather(const Shape& shape, EachRun each_run) {
 void WholeTensors::scatter(const float* whole, EachRun each_run) {
   each_run(
       [&](const Tensor& here, int64_t first, bool) { std::memcpy(here.data<float>(), whole + first, here.bytes()); });
-}
-
-std::vector<Tensor> masters_of(std::span<const Owned> owned) {
-  std::vector<Tensor> parts;
-  for (const Owned& o : owned) parts.push_back(o.master);
-  return parts;
 }
 
 std::vector<Tensor> gradients_of(std::span<const Owned> owned) {

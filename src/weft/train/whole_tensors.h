@@ -15,6 +15,7 @@ class WholeTensors {
   struct Info {
     std::string name;
     Shape shape;
+    bool is_trained = true;
   };
   // What the ranks own (Optimizer::owned) of a recipe's model. Everything outlives this.
   WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<const Owned> owned);
@@ -45,8 +46,7 @@ class WholeTensors {
   Tensor whole_;
 };
 
-// The masters or gradients of `owned`, as `parts` above.
-std::vector<Tensor> masters_of(std::span<const Owned> owned);
+// The gradients of `owned`, as `parts` above.
 std::vector<Tensor> gradients_of(std::span<const Owned> owned);
 
 }  // namespace weft

@@ -29,16 +29,32 @@ Bucket::Bucket(Context& context, const BucketGroups& groups, Zero stage, DType d
     size_ += aligned(p->shape.numel(), kAlignment);
   }
   size_ = aligned(size_, kAlignment * groups_.shard.size());
+  for (const Param* p : params_)
+    check(p->trainable == params_.front()->trainable, "{} is not trained together with {}", p->name,
+          params_.front()->name);
   allocate();
-  {
-    const Owned mine = owned();
-    const Near near(mine, Access::write);
+  set_initial_values(seed);
+  start_publish();
+  publish();
+}
+
+void Bucket::set_initial_values(uint64_t seed) {
+  const Owned mine = owned();
+  const Near near(mine, Access::write);
+  if (mine.master) {
     for (const Piece& piece : mine.pieces)
       initialize(context_, *piece.param, seed, mine.master.slice_flat(piece.offset, {piece.count}), piece.first);
     if (mine.values) context_.kernels.convert(context_.stream, mine.values, mine.master);
+    return;
   }
-  start_publish();
-  publish();
+  constexpr int64_t kElements = 1 << 20;  // at a time, since they are wider than what stays
+  for (const Piece& piece : mine.pieces)
+    for (int64_t at = 0; at < piece.count; at += kElements) {
+      const int64_t count = std::min(kElements, piece.count - at);
+      const Tensor wide = context_.empty(Context::wide(dtype_), {count});
+      initialize(context_, *piece.param, seed, wide, piece.first + at);
+      context_.kernels.convert(context_.stream, mine.values.slice_flat(piece.offset + at, {count}), wide);
+    }
 }
 
 void Bucket::allocate() {
@@ -59,6 +75,7 @@ void Bucket::allocate() {
     k.fill(context_.stream, values_, 0);
     if (dtype_ == wide) master_ = part_of(values_);
   }
+  if (is_frozen()) return;
   if (!master_) master_ = new_part(wide, far_.states);
   if (stage_ == Zero::none)
     grads_ = groups_.replicate.allocate_shared(context_.stream.allocator(), wide, {size_});
@@ -88,9 +105,9 @@ Tensor Bucket::owned_gradients() const { return stage_ <= Zero::optimizer ? part
 Owned Bucket::owned() {
   Owned o;
   o.master = master_;
-  const bool is_own_value = dtype_ == master_.dtype();
+  const bool is_own_value = dtype_ == Context::wide(dtype_);
   if (!is_own_value) o.values = stage_ == Zero::parameters ? value_part_ : part_of(values_);
-  o.grads = owned_gradients();
+  if (!is_frozen()) o.grads = owned_gradients();
   const bool is_first_end = groups_.tied.rank() == 0;
   o.is_counted = groups_.replicate.rank() == 0 &&
                  (is_first_end || !any(params_, [](const Param& p) { return p.placement.is_tied; }));
@@ -163,13 +180,13 @@ void Bucket::publish() {
 // ---- gradients ----
 
 void Bucket::open_gradients() {
-  if (stage_ <= Zero::optimizer || params_.empty() || gradient_users_++ > 0) return;
+  if (stage_ <= Zero::optimizer || params_.empty() || is_frozen() || gradient_users_++ > 0) return;
   grads_ = context_.empty(master_.dtype(), {size_});
   assign_gradients();
 }
 
 void Bucket::close_gradients(bool is_last) {
-  if (params_.empty()) return;
+  if (params_.empty() || is_frozen()) return;
   if (stage_ <= Zero::optimizer) {
     if (is_last) start_finish();
     return;
@@ -239,7 +256,7 @@ void Bucket::wait_reduced() {
 }
 
 void Bucket::start_finish() {
-  if (params_.empty() || is_reduced_) return;
+  if (params_.empty() || is_frozen() || is_reduced_) return;
   is_reduced_ = true;
   if (stage_ > Zero::optimizer) {
     wait_reduced();
@@ -253,7 +270,7 @@ void Bucket::start_finish() {
 }
 
 void Bucket::finish() {
-  if (params_.empty()) return;
+  if (params_.empty() || is_frozen()) return;
   start_finish();
   reduction_.wait();
   const Tensor mine = owned_gradients();

@@ -36,12 +36,12 @@ struct FarHome {
   size_t part = 0;             // of both
 };
 
-// What an optimizer updates on this rank: part `shard->rank()` of the flat memory of a bucket, of which every rank of
-// the shard group has as much. Masters, values and states are there while it is Near (near.h).
+// What an optimizer updates on this rank, or what is frozen: part `shard->rank()` of the flat memory of a bucket, of
+// which every rank of the shard group has as much. Masters, values and states are there while it is Near (near.h).
 struct Owned {
   std::vector<Piece> pieces;
-  Tensor master;                     // f32 [n] (f64 beside f64)
-  Tensor grads;                      // likewise; complete after the step's last reduction
+  Tensor master;                     // f32 [n] (f64 beside f64); empty where frozen values are narrower
+  Tensor grads;                      // likewise; complete after the step's last reduction; empty where frozen
   Tensor values;                     // [n] in the compute dtype; empty where the master is the value
   bool is_counted;                   // no other replica counts it in norms
   std::span<Param* const> params;    // of the whole bucket: as many on every rank of the two groups
@@ -63,7 +63,8 @@ struct Owned {
 
 class Bucket {
  public:
-  // Gives the parameters memory and initial values for `seed`; they are kept whole or in parts as `stage` says.
+  // Gives the parameters memory and initial values for `seed`; they are kept whole or in parts as `stage` says. All
+  // of them are trained or none is: those that are frozen have values only, in the compute dtype.
   Bucket(Context& context, const BucketGroups& groups, Zero stage, DType dtype, std::vector<Param*> params,
          uint64_t seed, const FarHome& far = {});
 
@@ -89,12 +90,14 @@ class Bucket {
   void watch_for_not_finite() { is_watching_ = true; }
   const Param* not_finite() const { return not_finite_; }
   const std::vector<Param*>& params() const { return params_; }
+  bool is_frozen() const { return !params_.empty() && !params_.front()->trainable; }
 
  private:
   int64_t part() const { return size_ / groups_.shard.size(); }
   Tensor part_of(const Tensor& whole) const;
   Tensor owned_gradients() const;
   void allocate();
+  void set_initial_values(uint64_t seed);
   void assign_values();
   void assign_gradients();
   void complete_gradients();
@@ -113,7 +116,7 @@ class Bucket {
   Tensor values_;                    // whole, in the compute dtype
   Tensor value_part_;                // this rank's, where it is not a slice of the whole
   FarTensor* far_values_ = nullptr;  // what this rank gives when values are gathered, if it lives there
-  Tensor master_;                    // this rank's, f32
+  Tensor master_;                    // this rank's, f32; none where frozen values are narrower
   Tensor grads_;                     // whole
   Tensor grad_part_;                 // this rank's sum over micro-batches, where it is not a slice of the whole
   Tensor arriving_;                  // of one micro-batch

@@ -23,13 +23,17 @@ DataParallel::DataParallel(Context& context, const Mesh& mesh, const DataParalle
     return {is_sharded ? shard : none, is_sharded ? mesh.replicate() : all, mesh.tp(), is_tied ? mesh.ends() : none};
   };
   for (size_t g = 0; g < groups.size(); ++g) {
-    std::vector<Param*> kinds[3];  // dense, expert, tied
-    for (Param* p : groups[g]) kinds[p->placement.is_expert ? 1 : p->placement.is_tied ? 2 : 0].push_back(p);
-    for (int kind = 0; kind < 3; ++kind)
+    constexpr int kKinds = 3;               // dense, expert, tied
+    std::vector<Param*> kinds[2 * kKinds];  // the same again, frozen
+    for (Param* p : groups[g]) {
+      const int kind = p->placement.is_expert ? 1 : p->placement.is_tied ? 2 : 0;
+      kinds[kind + (p->trainable ? 0 : kKinds)].push_back(p);
+    }
+    for (int kind = 0; kind < 2 * kKinds; ++kind)
       if (!kinds[kind].empty())
-        groups_[g].buckets.push_back(std::make_unique<Bucket>(context_, groups_of(kind == 1, kind == 2),
-                                                              options_.zero, dtype, std::move(kinds[kind]), seed,
-                                                              new_home()));
+        groups_[g].buckets.push_back(
+            std::make_unique<Bucket>(context_, groups_of(kind % kKinds == 1, kind % kKinds == 2), options_.zero,
+                                     dtype, std::move(kinds[kind]), seed, new_home()));
   }
 }
 
@@ -151,11 +155,14 @@ void DataParallel::end_evaluation() {
   if (shared_ >= 0) close(size_t(shared_));
 }
 
-void DataParallel::publish() {
-  for (const Group& g : groups_)
-    for (const auto& b : g.buckets) b->start_publish();
-  for (const Group& g : groups_)
-    for (const auto& b : g.buckets) b->publish();
+void DataParallel::publish(bool with_frozen) {
+  const auto each = [&](auto&& visit) {
+    for (const Group& g : groups_)
+      for (const auto& b : g.buckets)
+        if (with_frozen || !b->is_frozen()) visit(*b);
+  };
+  each([](Bucket& b) { b.start_publish(); });
+  each([](Bucket& b) { b.publish(); });
 }
 
 void DataParallel::watch_for_not_finite() {
@@ -170,10 +177,14 @@ const Param* DataParallel::not_finite() const {
   return nullptr;
 }
 
-std::vector<Owned> DataParallel::owned() {
+std::vector<Owned> DataParallel::owned() { return owned_where(false); }
+std::vector<Owned> DataParallel::frozen() { return owned_where(true); }
+
+std::vector<Owned> DataParallel::owned_where(bool is_frozen) {
   std::vector<Owned> all;
   for (const Group& g : groups_)
-    for (const auto& b : g.buckets) all.push_back(b->owned());
+    for (const auto& b : g.buckets)
+      if (b->is_frozen() == is_frozen) all.push_back(b->owned());
   return all;
 }
 

@@ -43,10 +43,11 @@ class DataParallel {
   void finish();
   void end_evaluation();
 
-  // After the owned master weights (or values, where they are apart) changed.
-  void publish();
+  // After the owned master weights (or values, where they are apart) changed; those that are frozen too, or not.
+  void publish(bool with_frozen = false);
 
-  std::vector<Owned> owned();
+  std::vector<Owned> owned();   // of what is trained
+  std::vector<Owned> frozen();  // of the rest
 
   // From now on gradients are looked at before they are summed over ranks; the first parameter with one that is not
   // finite is kept.
@@ -61,6 +62,7 @@ class DataParallel {
     std::vector<std::unique_ptr<Bucket>> buckets;
     int micro_batches_done = 0;
   };
+  std::vector<Owned> owned_where(bool is_frozen);
   void open(size_t group);
   void close(size_t group);
   void open_gradients(size_t group);

@@ -1,0 +1,172 @@
+// weft chat: a conversation with a model, by the template that it was trained with.
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "forward_ranks.h"
+#include "weft/base/json.h"
+#include "weft/serve/generator.h"
+#include "weft/text/chat_template.h"
+
+namespace weft::app {
+namespace {
+
+constexpr size_t kMostLineBytes = size_t(1) << 20;
+constexpr uint64_t kMostTemplateBytes = uint64_t(1) << 20;
+
+struct Options {
+  ForwardOptions forward;
+  std::string system, template_file;
+  GenerateOptions generate;
+  Output output;
+};
+
+ChatTemplate template_of(const Options& o, const std::string& model) {
+  if (!o.template_file.empty())
+    return {read_file(o.template_file, kMostTemplateBytes), file_name_of(o.template_file)};
+  if (!ChatTemplate::exists_in(model))
+    throw Error("{} has no chat template: name a file with one with --template, or use weft generate", model);
+  return ChatTemplate::load(model);
+}
+
+// What was said so far; on the one rank that reads and writes.
+class Conversation {
+ public:
+  Conversation(const Options& o, const ModelSource& source)
+      : template_(template_of(o, source.path())), tokenizer_(source.tokenizer()), system_(o.system) {
+    clear();
+  }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  void clear() {
+    messages_ = nlohmann::ordered_json::array();
+    if (!system_.empty()) add("system", system_);
+  }
+  void add(const char* role, const std::string& content) {
+    messages_.push_back({{"role", role}, {"content", content}});
+  }
+  // The tokens after which the model answers.
+  std::vector<int32_t> prompt() const {
+    const std::string text =
+        template_.render({.messages = jinja::Value::from_json(messages_), .add_generation_prompt = true});
+    return tokenizer_->encode(text, {.parse_special = true});
+  }
+
+ private:
+  ChatTemplate template_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::string system_;
+  nlohmann::ordered_json messages_;
+};
+
+// A line without its end; nothing at the end of the input.
+std::optional<std::string> read_line() {
+  std::string line;
+  int c = std::getchar();
+  if (c == EOF) return std::nullopt;
+  for (; c != EOF && c != '\n'; c = std::getchar()) {
+    if (line.size() == kMostLineBytes)
+      throw Error("a line has more than {} bytes: say it in several", kMostLineBytes);
+    line += char(c);
+  }
+  return line;
+}
+
+// The next line that says something; nothing at the end. "/clear" begins anew.
+std::optional<std::string> hear(Conversation& conversation) {
+  const bool is_terminal = ::isatty(STDIN_FILENO) != 0;
+  for (;;) {
+    if (is_terminal) fmt::print(stderr, "> ");
+    const std::optional<std::string> line = read_line();
+    if (!line) return std::nullopt;
+    if (*line == "/clear")
+      conversation.clear();
+    else if (line->find_first_not_of(" \t\r") != std::string::npos)
+      return line;
+  }
+}
+
+// Every rank learns what one of them has; the others give nothing.
+std::vector<int32_t> share(ForwardModel& model, const std::vector<int32_t>& ids) {
+  Communicator& world = model.mesh().world();
+  const Tensor count = model.context().empty(DType::i64, {1});
+  *count.data<int64_t>() = int64_t(ids.size());
+  world.all_reduce(count);
+  const Tensor all = model.context().empty(DType::i32, {*count.data<int64_t>()});
+  std::fill_n(all.data<int32_t>(), all.numel(), 0);
+  std::ranges::copy(ids, all.data<int32_t>());
+  world.all_reduce(all);
+  return {all.data<int32_t>(), all.data<int32_t>() + all.numel()};
+}
+
+void answer(const Options& o, ForwardModel& model, const std::vector<int32_t>& prompt, int32_t stop,
+            Conversation* conversation) {
+  std::optional<StreamDecoder> decoder;
+  if (conversation) decoder.emplace(conversation->tokenizer());
+  std::string text;
+  const auto emit = [&](const std::string& piece) {
+    text += piece;
+    if (o.output.is_json()) return;
+    fmt::print("{}", piece);
+    std::fflush(stdout);
+  };
+  GenerateOptions options = o.generate;
+  if (stop >= 0) options.stop_token = stop;
+  const int64_t made = Generator(model).generate(prompt, options, [&](int32_t token) {
+    if (decoder) emit(decoder->push(token));
+  });
+  if (!conversation) return;
+  emit(decoder->finish());
+  if (!o.output.is_json()) fmt::print("\n");
+  conversation->add("assistant", text);
+  o.output.json({{"answer", text}, {"prompt_tokens", prompt.size()}, {"generated_tokens", made}});
+}
+
+void chat_on_rank(const Options& o, ForwardModel& model, const ModelSource& source) {
+  std::optional<Conversation> conversation;
+  if (model.is_speaker()) conversation.emplace(o, source);
+  const std::optional<int32_t> end = conversation ? conversation->tokenizer().end_of_document() : std::nullopt;
+  const int32_t stop = share(model, conversation ? std::vector{end.value_or(-1)} : std::vector<int32_t>{}).at(0);
+  for (;;) {
+    std::vector<int32_t> prompt;
+    if (conversation) {
+      if (const auto line = hear(*conversation)) {
+        conversation->add("user", *line);
+        prompt = conversation->prompt();
+      }
+    }
+    const Patience patience(model.mesh().world());  // people think for as long as they like
+    prompt = share(model, prompt);
+    if (prompt.empty()) return;
+    answer(o, model, prompt, stop, conversation ? &*conversation : nullptr);
+  }
+}
+
+void chat(const Options& o) {
+  check_sampling(o.generate.sampling);
+  run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source) { chat_on_rank(o, model, source); });
+}
+
+}  // namespace
+
+void add_chat(CLI::App& program) {
+  const auto o = std::make_shared<Options>();
+  o->generate.sampling.temperature = 0.7f;
+  CLI::App* c = program.add_subcommand("chat", "Talk with a model: a line for you, an answer from it; /clear begins anew");
+  o->forward.add_to(*c);
+  c->add_option("--system", o->system, "What the model is told first");
+  c->add_option("--template", o->template_file, "A file with a chat template; else the model's own");
+  c->add_option("--max-tokens", o->generate.max_tokens, "How many tokens an answer has at most")->capture_default_str();
+  c->add_option("--temperature", o->generate.sampling.temperature, "0 always takes the most likely token")
+      ->capture_default_str();
+  c->add_option("--top-k", o->generate.sampling.top_k, "Choose among the k most likely tokens; 0: all");
+  c->add_option("--top-p", o->generate.sampling.top_p, "Choose among the tokens that together reach p; 1: all");
+  c->add_option("--min-p", o->generate.sampling.min_p, "Leave out tokens less likely than this share of the best");
+  c->add_option("--seed", o->generate.sampling.seed, "The same seed makes the same answers")->capture_default_str();
+  o->output.add_option(*c);
+  c->footer("Example: weft chat Qwen3-0.6B --system 'You answer in one sentence.'");
+  c->callback([o] { chat(*o); });
+}
+
+}  // namespace weft::app

@@ -1,0 +1,40 @@
+// write_examples: part by part, so that an answer's tokens are those that follow its prompt in generation.
+#include "weft/data/instruct_tokens.h"
+
+namespace weft {
+namespace {
+
+void write_example(const InstructExample& example, const ChatFormat& chat, const Tokenizer& tokenizer,
+                   TokenFileWriter& writer) {
+  const bool is_ours = chat.needs_end_token(example);  // a template writes control tokens itself
+  writer.begin_document();
+  if (const auto begin = tokenizer.begin_of_document(); begin && is_ours) writer.append({&*begin, 1}, false);
+  std::vector<int32_t> ids;
+  bool continues = false, is_answer = false;
+  for (const ChatPart& part : chat.render(example)) {
+    ids.clear();
+    tokenizer.encode(part.text, {.parse_special = !is_ours, .continues = continues}, ids);
+    writer.append(ids, is_answer = part.is_answer);
+    continues = true;
+  }
+  if (const auto end = tokenizer.end_of_document(); end && is_ours) writer.append({&*end, 1}, is_answer);
+}
+
+}  // namespace
+
+void write_examples(FileSystem& fs, const TextFiles& sources, InstructFormat format, const ChatFormat& chat,
+                    const Tokenizer& tokenizer, TokenFileWriter& writer, FunctionRef<void(int64_t)> read) {
+  for (const TextFile& source : sources.files)
+    for_each_example(
+        fs, source.path, format,
+        [&](const InstructExample& example, const std::string& place) {
+          try {
+            write_example(example, chat, tokenizer, writer);
+          } catch (const Error& error) {
+            throw Error("{}: {}", place, error.what());
+          }
+        },
+        read);
+}
+
+}  // namespace weft

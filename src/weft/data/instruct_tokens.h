@@ -1,0 +1,14 @@
+// write_examples: conversations of JSON files as a token file of examples.
+#pragma once
+#include "weft/data/chat_format.h"
+#include "weft/data/text_files.h"
+#include "weft/data/token_file_writer.h"
+
+namespace weft {
+
+// Appends every example of the files as a document of its own, of which the answers are to be learned. read: called
+// with the bytes done. Throws Error naming file and line of an example that cannot be read, rendered or encoded.
+void write_examples(FileSystem& fs, const TextFiles& sources, InstructFormat format, const ChatFormat& chat,
+                    const Tokenizer& tokenizer, TokenFileWriter& writer, FunctionRef<void(int64_t bytes)> read);
+
+}  // namespace weft

@@ -1,0 +1,180 @@
+// PEFT: names of modules and tensors.
+#include "weft/pretrained/peft.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "weft/base/json.h"
+#include "weft/formats/safetensors.h"
+#include "weft/pretrained/hf_family.h"
+
+namespace weft {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
+
+struct Module {
+  std::string_view name, target;
+};
+constexpr Module kModules[] = {{"q_proj", "q"},       {"k_proj", "k"},   {"v_proj", "v"},      {"o_proj", "o"},
+                               {"gate_proj", "gate"}, {"up_proj", "up"}, {"down_proj", "down"}};
+
+std::vector<std::string> targets_of(const JsonView& modules, const std::string& source) {
+  if (modules.is_string() && modules.string() == "all-linear") return {"all-linear"};
+  if (!modules.is_array()) throw Error("{}: target_modules must be a list of names; weft reads no patterns", source);
+  std::vector<std::string> targets;
+  for (int64_t i = 0; i < modules.size(); ++i) {
+    const std::string name = modules.at(i).string();
+    const auto* const found = std::ranges::find(kModules, std::string_view(name), &Module::name);
+    if (found == std::end(kModules))
+      throw Error(
+          "{}: target_modules has {}, and weft knows adapters beside q_proj, k_proj, v_proj, o_proj, gate_proj, "
+          "up_proj and down_proj",
+          source, name);
+    targets.emplace_back(found->target);
+  }
+  return targets;
+}
+
+// Keys that change what an adapter computes, where they are not as weft computes.
+void refuse_others(const JsonView& json, const std::string& source) {
+  const auto refuse = [&](const char* key) { throw Error("{}: weft cannot do what {} says", source, key); };
+  if (json.string_or("peft_type", "LORA") != "LORA") refuse("peft_type");
+  if (json.string_or("bias", "none") != "none") refuse("bias");
+  if (json.boolean_or("use_dora", false)) refuse("use_dora");
+  for (const char* key :
+       {"rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform", "exclude_modules"})
+    if (json.has(key)) {
+      const JsonView value = json.at(key);
+      const bool is_empty = (value.is_array() || value.is_object()) && value.size() == 0;
+      if (!is_empty) refuse(key);
+    }
+}
+
+// "model.layers.0.self_attn.q_proj.weight" -> "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+std::string peft_name(const ParamNames& base, bool is_a) {
+  const bool is_plain = base.stored.size() == 1 && base.rows.keeps_order() && base.rows.total == 0;
+  if (!is_plain || !base.stored[0].ends_with(kWeight))
+    throw Error("{} is a part of {}, beside which PEFT has no adapter of its own", base.param, base.stored[0]);
+  const std::string_view module = std::string_view(base.stored[0]).substr(0, base.stored[0].size() - kWeight.size());
+  return fmt::format("{}{}.lora_{}.weight", kPrefix, module, is_a ? 'A' : 'B');
+}
+
+// Of the adapters that `config` says, beside parameters that are stored under the names of `base`.
+std::vector<ParamNames> adapter_names(const ModelConfig& config, const std::vector<ParamNames>& base) {
+  std::unordered_map<std::string_view, const ParamNames*> weights;
+  for (const ParamNames& names : base) weights.emplace(names.param, &names);
+  std::vector<ParamNames> all;
+  for (ParamNames& names : names_of(config)) {
+    if (!is_adapter(names.param)) continue;
+    const std::string linear = names.param.substr(0, names.param.rfind('.'));
+    names.stored = {peft_name(*weights.at(linear + std::string(kWeight)), names.param.ends_with(".lora_a"))};
+    all.push_back(std::move(names));
+  }
+  return all;
+}
+
+class AdaptedSource final : public ModelSource {
+ public:
+  AdaptedSource(std::unique_ptr<ModelSource> base, const std::string& folder, ModelConfig config)
+      : ModelSource(base->path(), base->kind(), std::move(config)), base_(std::move(base)) {
+    all_names_ = adapter_names(this->config(), base_->names());
+    bind(open_safetensors(join_path(folder, kPeftWeightsName)), all_names_);
+    all_names_.insert(all_names_.begin(), base_->names().begin(), base_->names().end());
+  }
+  const std::vector<ParamNames>& names() const override { return all_names_; }
+  int64_t step() const override { return base_->step(); }
+  std::unique_ptr<Tokenizer> tokenizer() const override { return base_->tokenizer(); }
+  void read(const std::string& param, int64_t first, std::span<float> out) const override {
+    is_adapter(param) ? ModelSource::read(param, first, out) : base_->read(param, first, out);
+  }
+
+ private:
+  std::unique_ptr<ModelSource> base_;
+  std::vector<ParamNames> all_names_;
+};
+
+// What Hugging Face calls the parameters of a model without adapters.
+std::vector<ParamNames> hf_names(ModelConfig config) {
+  config.lora = {};
+  for (const HfFamily& family : hf_families())
+    if (family.family == config.family) return names_of(family, config);
+  throw Error("PEFT has no names for adapters of {} models", config.family);
+}
+
+std::string config_text(const LoraConfig& lora, const std::vector<ParamNames>& adapters, const std::string& base) {
+  std::set<std::string> modules;
+  for (const ParamNames& names : adapters) {
+    const std::string module = names.stored[0].substr(0, names.stored[0].rfind(".lora_"));
+    modules.insert(module.substr(module.rfind('.') + 1));
+  }
+  return to_json_text({{"peft_type", "LORA"},
+                       {"task_type", "CAUSAL_LM"},
+                       {"base_model_name_or_path", base},
+                       {"r", lora.rank},
+                       {"lora_alpha", lora.alpha},
+                       {"lora_dropout", lora.dropout},
+                       {"target_modules", modules},
+                       {"bias", "none"},
+                       {"fan_in_fan_out", false},
+                       {"init_lora_weights", true},
+                       {"inference_mode", true},
+                       {"modules_to_save", nullptr},
+                       {"use_dora", false},
+                       {"use_rslora", false}},
+                      2);
+}
+
+}  // namespace
+
+LoraConfig read_peft_config(const std::string& folder) {
+  constexpr uint64_t kMostBytes = uint64_t(16) << 20;
+  const std::string source = join_path(folder, kPeftConfigName);
+  if (!exists(FileSystem::real(), source))
+    throw Error("{} has no {}: name a folder that PEFT wrote", folder, kPeftConfigName);
+  const JsonDocument document = JsonDocument::parse(read_file(source, kMostBytes), source);
+  const JsonView json = document.root();
+  refuse_others(json, source);
+  LoraConfig lora{.rank = json.at("r").integer(1, kMostLoraRank),
+                  .alpha = float(json.number_or("lora_alpha", 8)),
+                  .dropout = float(json.number_or("lora_dropout", 0)),
+                  .targets = lora_targets(targets_of(json.at("target_modules"), source))};
+  // There the scale is alpha / sqrt(r).
+  if (json.boolean_or("use_rslora", false)) lora.alpha *= std::sqrt(float(lora.rank));
+  return lora;
+}
+
+std::unique_ptr<ModelSource> open_adapted(std::unique_ptr<ModelSource> base, const std::string& folder) {
+  if (base->config().lora.rank > 0)
+    throw Error("{} has adapters already, and {} would be a second one beside them", base->path(), folder);
+  ModelConfig config = base->config();
+  config.lora = read_peft_config(folder);
+  try {
+    complete(config);
+  } catch (const UsageError& e) {
+    throw Error("{}: {}", folder, e.what());
+  }
+  return std::make_unique<AdaptedSource>(std::move(base), folder, std::move(config));
+}
+
+void write_peft(const ModelSource& model, const std::string& base, const std::string& folder, FileSystem& fs) {
+  const LoraConfig& lora = model.config().lora;
+  if (lora.rank == 0) throw Error("{} has no adapters", model.path());
+  const std::vector<ParamNames> adapters = adapter_names(model.config(), hf_names(model.config()));
+  std::vector<SafetensorsInfo> infos;
+  for (const ParamNames& names : adapters) infos.push_back({names.stored[0], DType::f32, names.shape});
+  make_folders(fs, folder);
+  SafetensorsWriter writer(fs, join_path(folder, kPeftWeightsName), infos, {{"format", "pt"}});
+  std::vector<float> values;
+  for (const ParamNames& names : adapters) {
+    values.resize(size_t(names.shape.numel()));
+    model.read(names.param, 0, values);
+    writer.write(std::as_bytes(std::span(values)));
+  }
+  writer.finish();
+  write_file_atomically(fs, join_path(folder, kPeftConfigName), config_text(lora, adapters, base));
+}
+
+}  // namespace weft

@@ -1,0 +1,22 @@
+// Adapters in the format of Hugging Face's PEFT: adapter_config.json and adapter_model.safetensors.
+#pragma once
+#include "weft/pretrained/model_source.h"
+
+namespace weft {
+
+inline constexpr const char* kPeftConfigName = "adapter_config.json";
+inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
+
+// What the folder's adapter_config.json says. Throws Error naming the file and the key that says what weft cannot do.
+LoraConfig read_peft_config(const std::string& folder);
+
+// The model with the adapter of a folder beside it: its configuration has adapters, and reads give base and adapter.
+// Throws Error when the model has adapters already, or the folder's are for another one.
+std::unique_ptr<ModelSource> open_adapted(std::unique_ptr<ModelSource> base, const std::string& folder);
+
+// Writes the adapters of a model into a new folder, fp32. base: what the folder says that they are for.
+// Throws Error when the model has none, or PEFT has no name for one: beside parts of a fused projection, say.
+void write_peft(const ModelSource& model, const std::string& base, const std::string& folder,
+                FileSystem& fs = FileSystem::real());
+
+}  // namespace weft

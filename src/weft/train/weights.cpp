@@ -1,0 +1,44 @@
+// visit_weight: masters as they are, narrower values through a buffer.
+#include "weft/train/weights.h"
+
+#include "weft/parallel/data/near.h"
+
+namespace weft {
+namespace {
+
+void visit_values(Context& context, const Owned& o, const Piece& piece, bool is_written,
+                  Optimizer::VisitState visit) {
+  constexpr int64_t kElements = 1 << 20;
+  for (int64_t at = 0; at < piece.count; at += kElements) {
+    const Piece part{piece.param, piece.first + at, piece.offset + at, std::min(kElements, piece.count - at)};
+    const Tensor values = o.values.slice_flat(part.offset, {part.count});
+    const Tensor wide = context.empty(DType::f32, {part.count});
+    context.kernels.convert(context.stream, wide, values);
+    visit_piece(o, part, wide, visit);
+    if (is_written) context.kernels.convert(context.stream, values, wide);
+  }
+}
+
+}  // namespace
+
+void visit_weight(Context& context, std::span<const Owned> owned, std::string_view param, bool is_written,
+                  Optimizer::VisitState visit) {
+  for (const Owned& o : owned)
+    for (const Piece& piece : o.pieces) {
+      if (piece.param->name != param) continue;
+      const Near near(o, is_written ? Access::write : Access::read);
+      if (o.master)
+        visit_piece(o, piece, o.master.slice_flat(piece.offset, {piece.count}), visit);
+      else
+        visit_values(context, o, piece, is_written, visit);
+    }
+}
+
+std::vector<Owned> all_weights(const Trainer& trainer) {
+  const std::span<const Owned> trained = trainer.optimizer().owned(), frozen = trainer.frozen();
+  std::vector<Owned> all(trained.begin(), trained.end());
+  all.insert(all.end(), frozen.begin(), frozen.end());
+  return all;
+}
+
+}  // namespace weft

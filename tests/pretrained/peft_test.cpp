@@ -1,0 +1,131 @@
+// Adapters in PEFT's format: written, read back beside their base, and refused when they are of another kind.
+#include "weft/pretrained/peft.h"
+
+#include <gtest/gtest.h>
+
+#include "base/temporary_folder.h"
+#include "pretrained/model_on_ranks.h"
+#include "support/test_data.h"
+#include "weft/formats/safetensors.h"
+
+namespace weft {
+namespace {
+
+constexpr const char* kModel = "models/stories260K";
+
+std::string config_with(const std::string& more) {
+  return fmt::format(
+      R"({{"peft_type": "LORA", "r": 3, "lora_alpha": 6, "target_modules": ["q_proj", "down_proj"]{}}})", more);
+}
+
+std::string folder_with(const TemporaryFolder& folder, const std::string& config) {
+  write_file_atomically(FileSystem::real(), folder / kPeftConfigName, config);
+  return folder.path();
+}
+
+TEST(PeftTest, ConfigSaysWhichAdapters) {
+  const TemporaryFolder folder;
+  const LoraConfig lora = read_peft_config(folder_with(folder, config_with("")));
+  EXPECT_EQ(lora.rank, 3);
+  EXPECT_EQ(lora.scale(), 2);
+  EXPECT_EQ(lora_target_names(lora), (std::vector<std::string>{"q", "down"}));
+  EXPECT_FLOAT_EQ(read_peft_config(folder_with(folder, config_with(R"(, "use_rslora": true)"))).scale(),
+                  6 / std::sqrt(3.0f));
+  for (const char* wrong : {R"(, "use_dora": true)", R"(, "bias": "all")", R"(, "rank_pattern": {"q_proj": 8})",
+                            R"(, "modules_to_save": ["lm_head"])"})
+    EXPECT_THROW(read_peft_config(folder_with(folder, config_with(wrong))), Error) << wrong;
+}
+
+// The adapter that a model gets: random, so that it changes what the model says.
+class RealPeftTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = test_data(kModel);
+    if (path_.empty()) GTEST_SKIP() << no_test_data(kModel);
+  }
+  // Writes the folder as PEFT would, from names that are spelled out here.
+  std::string write_adapter() {
+    const std::unique_ptr<ModelSource> base = open_model(path_);
+    const ModelConfig& c = base->config();
+    std::vector<SafetensorsInfo> infos;
+    for (int64_t layer = 0; layer < c.layers; ++layer) {
+      const auto add = [&](const char* module, int64_t in, int64_t out) {
+        const std::string name = fmt::format("base_model.model.model.layers.{}.{}.lora_", layer, module);
+        infos.push_back({name + "A.weight", DType::f32, {3, in}});
+        infos.push_back({name + "B.weight", DType::f32, {out, 3}});
+      };
+      add("self_attn.q_proj", c.hidden, c.heads * c.head_dim);
+      add("mlp.down_proj", c.ffn, c.hidden);
+    }
+    const std::string folder = folder_with(folder_, config_with(""));
+    SafetensorsWriter writer(FileSystem::real(), folder_ / kPeftWeightsName, infos);
+    for (const SafetensorsInfo& info : infos) {
+      std::vector<float> values(size_t(info.shape.numel()));
+      for (size_t i = 0; i < values.size(); ++i) values[i] = float(philox_normal(1, name_hash(info.name), i)) / 4;
+      writer.write(std::as_bytes(std::span(values)));
+    }
+    writer.finish();
+    return folder;
+  }
+  static Logits logits_of(const ModelSource& source, const MeshShape& mesh) {
+    return logits_on(source.config(), mesh, [&](ForwardModel& m) { m.load(source); }, {1, 5, 9, 3, 7, 100, 4});
+  }
+
+  std::string path_;
+  TemporaryFolder folder_;
+};
+
+// Adds scale * b a to the weights of a whole model.
+void merge(ForwardModel& model, const ModelSource& adapted) {
+  const LoraConfig& lora = adapted.config().lora;
+  for (Param* p : model.part().params())
+    for (const ParamNames& names : adapted.names()) {
+      if (names.param != p->name.substr(0, p->name.rfind('.')) + ".lora_a") continue;
+      const int64_t out = p->shape[0], in = p->shape[1];
+      std::vector<float> a(size_t(lora.rank * in)), b(size_t(out * lora.rank));
+      adapted.read(names.param, 0, a);
+      adapted.read(names.param.substr(0, names.param.size() - 1) + "b", 0, b);
+      for (int64_t o = 0; o < out; ++o)
+        for (int64_t i = 0; i < in; ++i) {
+          double sum = 0;
+          for (int64_t r = 0; r < lora.rank; ++r)
+            sum += double(b[size_t(o * lora.rank + r)]) * double(a[size_t(r * in + i)]);
+          p->value.data<float>()[o * in + i] += float(lora.scale() * sum);
+        }
+      p->value_changed();
+    }
+}
+
+TEST_F(RealPeftTest, AnAdaptedModelSaysWhatAMergedOneSays) {
+  const std::string folder = write_adapter();
+  const std::unique_ptr<ModelSource> plain = open_model(path_), adapted = open_adapted(open_model(path_), folder);
+  const Logits merged = logits_on(plain->config(), {},
+                                  [&](ForwardModel& m) {
+                                    m.load(*plain);
+                                    merge(m, *adapted);
+                                  },
+                                  {1, 5, 9, 3, 7, 100, 4});
+  EXPECT_GT(worst_difference(logits_of(*plain, {}), merged), 0.1);
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2, .tp = 2}})
+    EXPECT_LT(worst_difference(logits_of(*adapted, mesh), merged), 1e-3) << name_of_mesh(mesh);
+}
+
+TEST_F(RealPeftTest, WhatIsWrittenIsReadBack) {
+  const std::string folder = write_adapter();
+  const std::unique_ptr<ModelSource> adapted = open_adapted(open_model(path_), folder);
+  const TemporaryFolder again;
+  write_peft(*adapted, "base", again / "peft");
+  const SafetensorsFile want(folder_ / kPeftWeightsName), got(again / "peft/adapter_model.safetensors");
+  ASSERT_EQ(got.entries().size(), want.entries().size());
+  for (const SafetensorsEntry& e : want.entries()) {
+    const Bytes a = want.bytes(e), b = got.bytes(got.at(e.name));
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << e.name;
+  }
+  const LoraConfig back = read_peft_config(again / "peft");
+  EXPECT_EQ(back, adapted->config().lora);
+  EXPECT_THROW(open_adapted(open_adapted(open_model(path_), folder), folder), Error);
+  EXPECT_THROW(write_peft(*open_model(path_), "base", again / "none"), Error);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,213 @@
+// Adapters: what is frozen keeps its bits and takes no memory beyond its values; training starts from saved models.
+#include "base/temporary_folder.h"
+#include "train/mesh_cases.h"
+#include "weft/base/toml.h"
+#include "weft/text/byte_tokenizer.h"
+#include "weft/train/memory_estimate.h"
+#include "weft/train/model_parts.h"
+#include "weft/train/start_from.h"
+
+namespace weft {
+namespace {
+
+const LoraConfig kEverywhere{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
+
+// Weights of every parameter on rank 0, at the start of a run and some steps later.
+struct BeforeAndAfter {
+  TrainedRun before, after;
+};
+BeforeAndAfter train_and_compare(const Recipe& recipe, const ModelSource* start = nullptr) {
+  const SyntheticBatches batches = batches_of(recipe);
+  BeforeAndAfter runs;
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    Trainer trainer(rank.context, world, recipe, batches);
+    if (start) start_from(*start, trainer);
+    BeforeAndAfter mine;
+    add_tensors(recipe, trainer, mine.before);
+    for (int i = 0; i < 3; ++i) trainer.step();
+    add_tensors(recipe, trainer, mine.after);
+    if (world.rank() == 0) runs = std::move(mine);
+  });
+  return runs;
+}
+
+struct BaseCase {
+  const char* name;
+  MeshCase mesh;
+};
+class LoraBaseTest : public testing::TestWithParam<BaseCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, LoraBaseTest,
+    testing::Values(
+        BaseCase{"one", {.lora = kEverywhere}},
+        BaseCase{
+            "bf16_dp2_zero3",
+            {.shape = {.shard = 2}, .zero = Zero::parameters, .precision = Precision::bf16, .lora = kEverywhere}},
+        BaseCase{"pp2_tp2", {.shape = {.pp = 2, .tp = 2}, .accumulation = 2, .lora = kEverywhere}}),
+    [](const auto& test) { return test.param.name; });
+
+TEST_P(LoraBaseTest, KeepsItsBits) {
+  const BeforeAndAfter runs = train_and_compare(recipe_of(GetParam().mesh));
+  int64_t num_adapters = 0;
+  for (size_t i = 0; i < runs.before.names.size(); ++i) {
+    const std::string& name = runs.before.names[i];
+    num_adapters += is_adapter(name);
+    EXPECT_EQ(runs.before.weights[i] == runs.after.weights[i], !is_adapter(name)) << name;
+  }
+  EXPECT_EQ(num_adapters, 4 * 7 * 2);
+}
+
+TEST(LoraTest, FrozenWeightsHaveNeitherGradientsNorStates) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Recipe full = small_recipe("llama", precision, 1);
+    full.model.hidden = 128, full.model.head_dim = 32, full.model.ffn = 256;
+    Recipe adapted = full;
+    adapted.model.lora = kEverywhere;
+    const ParamCount count = count_params(adapted);
+    EXPECT_EQ(count.trained, adapted.model.num_adapter_params());
+    EXPECT_EQ(count.all - count.trained, full.model.num_params());
+    const int64_t saved = estimate_memory(full, 0).state_bytes - estimate_memory(adapted, 0).state_bytes;
+    // Each frozen weight has no gradient, no moments, and beside bf16 no master; each adapter has all, and packed
+    // forms.
+    const int64_t of_frozen = precision == Precision::fp32 ? 12 : 16;
+    const int64_t least = of_frozen * full.model.num_params() - 64 * count.trained;
+    EXPECT_GT(least, 0);
+    EXPECT_GE(saved, least);
+  }
+}
+
+TEST(LoraTest, CountsWhatAdaptersCost) {
+  ModelConfig c = preset("gpt2-124m");
+  complete(c);
+  const double full = c.flops_per_token(1024);
+  c.lora = {.rank = 8, .alpha = 16, .dropout = 0, .targets = lora_targets({"q", "v"})};
+  complete(c);
+  EXPECT_EQ(c.num_adapter_params(), 12 * 2 * 8 * (768 + 768));
+  EXPECT_LT(c.flops_per_token(1024), 0.75 * full);
+  EXPECT_GT(c.flops_per_token(1024), 0.65 * full);
+}
+
+// Saves what a recipe's run has after two steps.
+std::string saved_model(const Recipe& recipe, const std::string& folder) {
+  std::string path;
+  run_ranks(1, [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const SyntheticBatches batches = batches_of(recipe);
+    const ByteTokenizer tokenizer;
+    Trainer trainer(rank.context, world, recipe, batches);
+    for (int i = 0; i < 2; ++i) trainer.step();
+    SavedRun saved(trainer, recipe, tokenizer);
+    CheckpointStore store(folder);
+    path = save_now(saved, trainer, store);
+  });
+  return path;
+}
+
+struct StartCase {
+  const char* name;
+  MeshShape mesh;
+  Zero zero = Zero::none;
+  int64_t rank = 0;  // of new adapters
+};
+class StartFromTest : public testing::TestWithParam<StartCase> {};
+INSTANTIATE_TEST_SUITE_P(Meshes, StartFromTest,
+                         testing::Values(StartCase{"one", {}}, StartCase{"tp2", {.tp = 2}},
+                                         StartCase{"pp2_zero3", {.pp = 2, .shard = 2}, Zero::parameters},
+                                         StartCase{"adapters", {}, Zero::none, 4},
+                                         StartCase{"adapters_tp2_zero3", {.shard = 2, .tp = 2}, Zero::parameters, 4}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(StartFromTest, EveryRankHasItsPartOfTheSavedModel) {
+  const TemporaryFolder folder;
+  Recipe recipe = small_recipe("llama", Precision::fp32, 1);
+  const std::string path = saved_model(recipe, folder.path());
+  const std::unique_ptr<ModelSource> source = open_model(path);
+  recipe.mesh.shape = GetParam().mesh, recipe.mesh.zero = GetParam().zero;
+  recipe.train.micro_batch = recipe.train.global_batch / recipe.mesh.shape.dp();
+  recipe.train.seed = 77;
+  if (GetParam().rank > 0) recipe.model.lora = kEverywhere;
+  const TrainedRun started = train_and_compare(recipe, source.get()).before;
+  for (size_t i = 0; i < started.names.size(); ++i) {
+    if (is_adapter(started.names[i])) continue;
+    std::vector<float> want(started.weights[i].size());
+    source->read(started.names[i], 0, want);
+    EXPECT_EQ(started.weights[i], want) << started.names[i];
+  }
+}
+
+// A run with adapters goes on from its checkpoint on another mesh, and its checkpoint is a model.
+TEST(LoraTest, ResumesOnAnotherMesh) {
+  const TemporaryFolder folder;
+  const auto train = [&](const MeshCase& mesh) {
+    Recipe recipe = recipe_of(mesh);
+    recipe.optimizer.adamw.eps = 1e-4;  // rounding errors stay rounding errors
+    std::vector<double> losses;
+    run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+      TestRank rank(cpu_kernels());
+      const SyntheticBatches batches = batches_of(recipe);
+      const ByteTokenizer tokenizer;
+      Trainer trainer(rank.context, world, recipe, batches);
+      SavedRun saved(trainer, recipe, tokenizer);
+      CheckpointStore store(folder.path());
+      if (const FoundCheckpoint found = store.newest_valid(); found.checkpoint) saved.load(*found.checkpoint);
+      for (int i = 0; i < 4; ++i) {
+        const double loss = trainer.step().loss;
+        if (world.rank() == 0) losses.push_back(loss);
+      }
+      save_now(saved, trainer, store);
+    });
+    return losses;
+  };
+  const MeshCase one{.lora = kEverywhere};
+  train(one);
+  const std::vector<double> there =
+      train({.shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .lora = kEverywhere});
+  std::vector<double> unbroken;
+  run_ranks(1, [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    Recipe recipe = recipe_of(one);
+    recipe.optimizer.adamw.eps = 1e-4;
+    const SyntheticBatches batches = batches_of(recipe);
+    Trainer trainer(rank.context, world, recipe, batches);
+    for (int i = 0; i < 8; ++i) unbroken.push_back(trainer.step().loss);
+  });
+  for (size_t i = 0; i < there.size(); ++i) EXPECT_NEAR(there[i], unbroken[i + 4], 1e-5 * unbroken[i + 4]);
+  EXPECT_EQ(open_model(folder.path())->config().lora, kEverywhere);
+}
+
+Recipe read(const std::string& text) {
+  Toml toml = Toml::parse(text, "r.toml");
+  return read_recipe(toml);
+}
+
+TEST(LoraTest, RecipesSayWhichAdapters) {
+  const std::string rest =
+      "[data]\ntrain = \"x\"\n[train]\nseq_len = 8\nglobal_batch = 2\n[model]\nlayers = 1\nhidden = 8\nheads = 2\n";
+  const LoraConfig lora = read(rest + "[lora]\nrank = 4\ntargets = [\"q\", \"o\"]\ndropout = 0.5\n").model.lora;
+  EXPECT_EQ(lora.rank, 4);
+  EXPECT_EQ(lora.scale(), 2);
+  EXPECT_EQ(lora.dropout, 0.5f);
+  EXPECT_EQ(lora_target_names(lora), (std::vector<std::string>{"q", "o"}));
+  EXPECT_EQ(read(rest).model.lora.rank, 0);
+  for (const char* wrong : {"[lora]\ntargets = [\"query\"]\n", "[lora]\nrank = 0\n", "[lora]\nranks = 4\n"})
+    EXPECT_THROW(read(rest + wrong), UsageError) << wrong;
+}
+
+TEST(LoraTest, ASavedModelSaysItsShapeItself) {
+  const TemporaryFolder folder;
+  Recipe recipe = small_recipe("llama", Precision::fp32, 1);
+  recipe.model.lora = kEverywhere;
+  const std::string path = saved_model(recipe, folder.path());
+  const std::string text =
+      fmt::format("[data]\ntrain = \"x\"\n[train]\nseq_len = 8\nglobal_batch = 2\n[model]\npath = \"{}\"\n", path);
+  const Recipe read_back = read(text);
+  EXPECT_EQ(read_back.model.hidden, recipe.model.hidden);
+  EXPECT_EQ(read_back.model.lora, kEverywhere);
+  EXPECT_EQ(read_back.data.tokenizer, kTokenizerOfModel);
+  EXPECT_THROW(read(text + "layers = 3\n"), UsageError);
+  EXPECT_THROW(read(text + "[lora]\nrank = 2\n"), UsageError);
+}
+
+}  // namespace
+}  // namespace weft
