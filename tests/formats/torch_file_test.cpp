@@ -6,6 +6,7 @@
 
 #include "base/temporary_folder.h"
 #include "formats/zip_bytes.h"
+#include "weft/formats/safetensors_shards.h"
 
 namespace weft {
 namespace {
@@ -27,7 +28,7 @@ std::vector<T> read_values(const TorchFile& file, const std::string& name) {
 
 // The file was written by PyTorch 2.15: torch.save of nested dicts and lists with numbers and text among the tensors.
 TEST(TorchFile, ReadsWhatPyTorchWrote) {
-  const TorchFile file(WEFT_SOURCE_DIR "/tests/formats/data/tiny.bin");
+  const TorchFile file(WEFT_SOURCE_DIR "/tests/formats/data/torch/tiny.bin");
   std::vector<std::string> names;
   for (const TorchEntry& entry : file.entries()) names.push_back(entry.name);
   EXPECT_EQ(names, (std::vector<std::string>{"model.plain", "model.transposed", "model.sliced", "model.tied",
@@ -61,6 +62,48 @@ TEST(TorchFile, ReadsWhatPyTorchWrote) {
   EXPECT_THROW(file.at("model.plane"), Error);
 }
 
+// PyTorch 2.15 wrote the .bin files, and safetensors' own library the same tensors beside them.
+const std::string kTorchData = WEFT_SOURCE_DIR "/tests/formats/data/torch/";
+
+template <class Torch>
+void expect_same(const Torch& torch, const TorchEntry& entry, const SafetensorsFile& expected) {
+  SCOPED_TRACE(entry.name);
+  const SafetensorsEntry& other = expected.at(entry.name);
+  EXPECT_EQ(entry.dtype_name, other.dtype_name);
+  EXPECT_EQ(entry.dims, other.dims);
+  std::string bytes(entry.size(), '\0');
+  torch.read(entry, std::as_writable_bytes(std::span(bytes)));
+  EXPECT_EQ(bytes, text_of(expected.bytes(other)));
+}
+
+class TorchDataTest : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Files, TorchDataTest, testing::Values("state_dict", "protocol_4"),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(TorchDataTest, EqualsSafetensors) {
+  const TorchFile file(kTorchData + GetParam() + ".bin");
+  const SafetensorsFile expected(kTorchData + GetParam() + ".safetensors");
+  EXPECT_EQ(file.entries().size(), expected.entries().size());
+  for (const TorchEntry& entry : file.entries()) expect_same(file, entry, expected);
+}
+
+TEST(TorchFile, StoragesAreShared) {
+  const TorchFile file(kTorchData + "state_dict.bin");
+  EXPECT_EQ(file.at("head.weight").storage, file.at("embedding.weight").storage);
+  EXPECT_EQ(file.bytes(file.at("head.weight")).data(), file.bytes(file.at("embedding.weight")).data());
+  EXPECT_EQ(file.bytes(file.at("row")).data(), file.bytes(file.at("rows")).data() + 4 * sizeof(float));
+  EXPECT_EQ(file.at("column").storage, file.at("transposed").storage);
+}
+
+TEST(TorchFile, TheFormatBeforeZipIsRefused) {
+  try {
+    const TorchFile file(kTorchData + "before_1.6.bin");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string_view(e.what()).find("load it with PyTorch and save it again"), std::string_view::npos);
+  }
+}
+
 // Pickles as text, by the letters of their operations.
 std::string text(std::string_view value) {
   std::string bytes = "X";
@@ -86,9 +129,11 @@ std::string integers(const std::vector<int64_t>& values) {
 std::string storage(std::string_view type, std::string_view key, int64_t numel) {
   return tuple({text("storage"), global("torch", type), text(key), text("cpu"), integer(numel)}) + "Q";
 }
-std::string tensor(const std::string& stored, int64_t offset, const std::string& dims, const std::string& strides) {
+std::string tensor(const std::string& stored, int64_t offset, const std::string& dims, const std::string& strides,
+                   const std::string& metadata = "") {
+  const std::string hooks = global("collections", "OrderedDict") + ")R";
   return global("torch._utils", "_rebuild_tensor_v2") +
-         tuple({stored, integer(offset), dims, strides, "\x89", global("collections", "OrderedDict") + ")R"}) + "R";
+         tuple({stored, integer(offset), dims, strides, "\x89", hooks, metadata}) + "R";
 }
 const std::string kStorage = storage("FloatStorage", "0", 6);
 std::string valid_tensor() { return tensor(kStorage, 0, integers({2, 3}), integers({3, 1})); }
@@ -124,8 +169,9 @@ TEST(TorchFile, WhatIsNoTensorIsPassedOver) {
   const std::string ordered = global("collections", "OrderedDict");
   const auto names_in = [&](const std::string& pickled) {
     EXPECT_EQ(open_error(folder / "a.bin", archive(pickled)), "opened");
+    const TorchFile file(folder / "a.bin");
     std::string names;
-    for (const TorchEntry& entry : TorchFile(folder / "a.bin").entries()) names += entry.name + ";";
+    for (const TorchEntry& entry : file.entries()) names += entry.name + ";";
     return names;
   };
   EXPECT_EQ(names_in(state_dict(valid_tensor())), "w;");
@@ -179,6 +225,12 @@ std::string shared_lists() {
   std::string bytes = "]q\1";
   for (int i = 0; i < 10; ++i) bytes += "0](" + repeated("h\1", 1000) + "eq\1";
   return bytes;
+}
+
+// A list of many tensors under a long key, which stands in the file once.
+std::string long_names(size_t key_bytes, size_t count) {
+  return pickle(
+      dict({text(std::string(key_bytes, 'k')), valid_tensor() + "q\1" + "0](" + repeated("h\1", count) + "e"}));
 }
 
 const int64_t kHuge = int64_t(1) << 62;
@@ -244,6 +296,9 @@ INSTANTIATE_TEST_SUITE_P(
         attack("ShapeOfText", state_dict(tensor(kStorage, 0, text("6"), integers({1}))), "its shape is no tuple"),
         attack("DimOfText", state_dict(tensor(kStorage, 0, tuple({text("6")}), integers({1}))),
                "no integer of at least 0"),
+        attack("NegatedView",
+               state_dict(tensor(kStorage, 0, integers({6}), integers({1}), dict({text("neg"), "\x88"}))),
+               "a view that negates or conjugates"),
         tensor_attack("ManyDims", 0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17, 1), "at most 16 dims"),
         tensor_attack("FewStrides", 0, {2, 3}, {3}, "not as many strides as dims"),
         tensor_attack("NegativeDim", 0, {-1}, {1}, "no integer of at least 0"),
@@ -259,6 +314,9 @@ INSTANTIATE_TEST_SUITE_P(
         tensor_attack("StridesWrap", 0, {5}, {kHuge}, "not all inside"),
         tensor_attack("SumWraps", 5, {2, 2}, {INT64_MAX, INT64_MAX}, "not all inside"),
         tensor_attack("ZeroHidesOverflow", 0, {kHuge, kHuge, 0}, {1, 1, 1}, "not all inside"),
+        attack("LongName", long_names(5000, 1), "has more than 4096 bytes"),
+        attack("LongNames", long_names(4000, 20'000), "the names of its tensors have more than 67108864 bytes"),
+        attack("ManyTensors", long_names(1, 200'000), "more than 131072 tensors"),
         attack("NameTwice", pickle(dict({text("w"), valid_tensor(), text("w"), valid_tensor()})),
                "it appears twice")),
     [](const auto& test) { return test.param.name; });
@@ -273,7 +331,7 @@ TEST_P(TorchAttackTest, IsRefusedByName) {
 
 TEST(TorchFile, MutationsNeverCrash) {
   const TemporaryFolder folder;
-  const std::string whole = read_file(WEFT_SOURCE_DIR "/tests/formats/data/tiny.bin", 10'000);
+  const std::string whole = read_file(WEFT_SOURCE_DIR "/tests/formats/data/torch/tiny.bin", 10'000);
   std::mt19937 random(4);
   int opened = 0;
   for (int i = 0; i < 4000; ++i) {
@@ -302,6 +360,14 @@ TEST(TorchShards, AnIndexJoinsFiles) {
   EXPECT_THROW(model.at("u"), Error);
   write("pytorch_model.bin.index.json", R"({"weight_map": {"w": "../pytorch_model-00001-of-00002.bin"}})");
   EXPECT_THROW(TorchShards(folder.path()), Error);
+}
+
+TEST(TorchShards, ReadsWhatPyTorchWrote) {
+  const TorchShards model(kTorchData + "sharded");
+  const SafetensorsFile expected(kTorchData + "state_dict.safetensors");
+  EXPECT_EQ(model.files().size(), 2u);
+  EXPECT_EQ(model.entries().size(), 6u);
+  for (const TorchEntry* entry : model.entries()) expect_same(model, *entry, expected);
 }
 
 }  // namespace

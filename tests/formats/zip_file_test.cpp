@@ -27,6 +27,11 @@ ZipBytes two_entries(ZipBytes::Change change = {}) {
   return zip;
 }
 
+// Where its directory begins, behind 30 bytes, a name and a content for each entry; its bytes: 46 and a name; its
+// end.
+constexpr size_t kDirectory = (30 + 10 + 6) + (30 + 1 + 5), kDirectoryBytes = (46 + 10) + (46 + 1);
+constexpr size_t kEnd = kDirectory + kDirectoryBytes;
+
 TEST(ZipFile, EntriesAreReadWithAndWithoutZip64) {
   const TemporaryFolder folder;
   for (const std::string& content : {two_entries().bytes(), two_entries().bytes("a comment"), two_entries().bytes64(),
@@ -83,18 +88,25 @@ INSTANTIATE_TEST_SUITE_P(
         Attack{"OffsetWraps", two_entries({.more_offset = -100, .zip64 = true}).bytes(), "but the file has"},
         Attack{"Duplicate", duplicate(), "the entry 'a' appears twice"},
         Attack{"SamePlace", overlapping(), "appears twice"},
-        Attack{"Directory64Beyond", two_entries().bytes64(2, 113, UINT64_MAX - 50, 87),
+        Attack{"Directory64Beyond", two_entries().bytes64(2, kDirectoryBytes, UINT64_MAX - 50, kEnd),
                "the directory of the archive"},
-        Attack{"Directory64Elsewhere", two_entries().bytes64(2, 113, 3, 87), "entry 1 of the archive's directory"},
-        Attack{"End64Beyond", two_entries().bytes64(2, 113, 87, UINT64_MAX - 3), "zip64 end record"},
-        Attack{"End64Elsewhere", two_entries().bytes64(2, 113, 87, 0), "zip64 end record is damaged"},
-        Attack{"ManyEntries", two_entries().bytes64(UINT64_MAX, 103, 87, 190), "entries, more than its directory"},
-        Attack{"OneMoreEntry", two_entries().bytes64(3, 103, 87, 190), "entries, more than its directory"},
-        Attack{"DirectoryDamaged", with(two_entries().bytes(), 87, 'x'),
+        Attack{"Directory64Elsewhere", two_entries().bytes64(2, kDirectoryBytes, 3, kEnd),
+               "entry 1 of the archive's directory"},
+        Attack{"End64Beyond", two_entries().bytes64(2, kDirectoryBytes, kDirectory, UINT64_MAX - 3),
+               "zip64 end record"},
+        Attack{"End64Elsewhere", two_entries().bytes64(2, kDirectoryBytes, kDirectory, 0),
+               "zip64 end record is damaged"},
+        Attack{"ManyEntries", two_entries().bytes64(UINT64_MAX, kDirectoryBytes, kDirectory, kEnd),
+               "entries, more than its directory"},
+        Attack{"OneMoreEntry", two_entries().bytes64(3, kDirectoryBytes, kDirectory, kEnd),
+               "entries, more than its directory"},
+        Attack{"DirectoryDamaged", with(two_entries().bytes(), kDirectory, 'x'),
                "entry 1 of the archive's directory is damaged"},
-        Attack{"LongName", with(two_entries().bytes(), 87 + 29, '\x7f'), "entry 1 of the archive's directory is cut"},
+        Attack{"LongName", with(two_entries().bytes(), kDirectory + 29, '\x7f'),
+               "entry 1 of the archive's directory is cut"},
         Attack{"NoZip64Field",
-               with(with(two_entries({.zip64 = true}).bytes(), 87 + 56 + 46 + 1, 9), 87 + 56 + 46 + 3, 0),
+               with(with(two_entries({.zip64 = true}).bytes(), kDirectory + 56 + 46 + 1, 9), kDirectory + 56 + 46 + 3,
+                    0),
                "has no zip64 field"}),
     [](const auto& test) { return test.param.name; });
 

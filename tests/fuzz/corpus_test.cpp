@@ -21,7 +21,9 @@ class FuzzCorpusTest : public testing::TestWithParam<Target> {};
 INSTANTIATE_TEST_SUITE_P(Targets, FuzzCorpusTest,
                          testing::Values(Target{"safetensors", fuzz_safetensors},
                                          Target{"shard_index", fuzz_shard_index}, Target{"gguf", fuzz_gguf},
-                                         Target{"torch", fuzz_torch}, Target{"blocks", fuzz_blocks},
+                                         Target{"torch", fuzz_torch, {"tests/formats/data/torch"}},
+                                         Target{"blocks", fuzz_blocks}, Target{"config", fuzz_config},
+                                         Target{"tokenizer", fuzz_tokenizer},
                                          Target{"jinja", fuzz_jinja, {"tests/text/data/chat_templates"}}),
                          [](const auto& test) { return test.param.name; });
 
@@ -32,6 +34,7 @@ TEST_P(FuzzCorpusTest, EveryFileIsReadOrRefused) {
   int num_files = 0;
   for (const fs::path& folder : folders) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
       const std::string content = read_file(entry.path().string(), 1 << 20);
       const Bytes bytes = bytes_of(content);
       GetParam().run(bytes);

@@ -15,8 +15,9 @@ std::vector<std::pair<std::string, Value>> variables() {
     return Value::dict({{"role", std::move(role)}, {"content", std::move(content)}});
   };
   const Value call = Value::dict({{"name", "now"}, {"arguments", Value::dict({{"zone", "CET"}, {"n", 1.5}})}});
-  const Value answer = Value::dict(
-      {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", Value::list({Value::dict({{"function", call}})})}});
+  const Value answer = Value::dict({{"role", "assistant"},
+                                    {"content", nullptr},
+                                    {"tool_calls", Value::list({Value::dict({{"function", call}})})}});
   return {{"messages", Value::list({message("system", " Be brief.\n"), message("user", "Wörld?"), answer,
                                     message("tool", "12:00"), message("assistant", "<think>a</think>b")})},
           {"tools", Value::list({Value::dict({{"type", "function"}, {"function", call}})})},

@@ -1,4 +1,5 @@
-// MemoryFile: a file system in which every path is one file in memory, so that readers of files can be fuzzed quickly.
+// MemoryFile: a file system in which every path is one file in memory, so that readers of files can be fuzzed
+// quickly.
 #pragma once
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,7 +13,8 @@ namespace weft {
 class MemoryFile final : public PassingFileSystem {
  public:
   explicit MemoryFile(Bytes content) : fd_(::memfd_create("weft-fuzz", MFD_CLOEXEC)) {
-    check(fd_ >= 0 && ::write(fd_, content.data(), content.size()) == ssize_t(content.size()), "cannot make a file in memory");
+    check(fd_ >= 0 && ::write(fd_, content.data(), content.size()) == ssize_t(content.size()),
+          "cannot make a file in memory");
   }
   ~MemoryFile() override { ::close(fd_); }
   MemoryFile(const MemoryFile&) = delete;

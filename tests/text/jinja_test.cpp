@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
              "no error"},
         Case{"SlowSearchFromTheEnd", "{{ ('a' * 1000000).rfind('b' ~ 'a' * 500000) }}", "steps"},
         Case{"SlowStrip", "{{ ('a' * 1000000).strip('b' * 500000 ~ 'a') }}", "steps"},
-        Case{"ReprOfControls", "{{ [range(20000)|map('string')|join('\\x01')] * 60000 }}", "bytes"},
+        Case{"ReprOfControls", "{{ ['\\x01' * 1000] * 5000 }}", "bytes"},
         Case{"LongName", "{{ " + std::string(100'000, 'n') + " }}", "a name has more than 255 bytes"},
         Case{"ManyScopes",
              repeated("{% with %}", 150) + "{% for i in range(60000) %}{% for j in range(60000) %}{{ nothing }}" +

@@ -12,8 +12,11 @@
 namespace weft {
 namespace {
 
-constexpr int kMaxDepth = 16;  // dicts and lists inside each other
-constexpr size_t kMaxTensors = 1 << 20;
+constexpr int kMaxDepth = 16;            // dicts and lists inside each other
+constexpr size_t kMaxTensors = 1 << 17;  // the largest models have some ten thousand
+constexpr size_t kMaxNameBytes = 1 << 12;
+constexpr uint64_t kMaxNamesBytes =
+    64 << 20;  // of all names together: a pickle can say a long key once, and use it often
 constexpr uint64_t kMaxVisits = 4 << 20;
 constexpr size_t kMaxRank = 16;
 
@@ -55,8 +58,9 @@ const std::vector<PickleValue>* arguments_of(const PickleValue& value, std::stri
   return &node_of(call->operand, PickleNode::Kind::tuple)->items;
 }
 
+// A part of a name; cut where the name is refused anyway.
 std::string key_text(const PickleValue& key) {
-  if (const auto* text = std::get_if<std::string_view>(&key)) return std::string(*text);
+  if (const auto* text = std::get_if<std::string_view>(&key)) return std::string(text->substr(0, kMaxNameBytes + 1));
   if (const auto* number = std::get_if<int64_t>(&key)) return fmt::format("{}", *number);
   return "?";
 }
@@ -115,6 +119,9 @@ class TorchReader {
 
   void read(const PickleValue& value, const std::string& name, int depth) {
     if (++visits_ > kMaxVisits) throw Error("{}: the pickle holds more than {} objects", file_.path(), kMaxVisits);
+    if (name.size() > kMaxNameBytes) {
+      throw Error("{}: the name '{}...' has more than {} bytes", file_.path(), excerpt(name), kMaxNameBytes);
+    }
     if (depth > kMaxDepth)
       throw Error("{}: '{}' is nested deeper than {} levels", file_.path(), excerpt(name), kMaxDepth);
     if (const auto* parameter = arguments_of(value, kParameter)) {
@@ -174,10 +181,16 @@ class TorchReader {
     return integers;
   }
 
-  // (storage, offset, size, stride, ...)
+  // (storage, offset, size, stride, requires_grad, hooks, metadata): the last only of views that are computed lazily.
   void add_tensor(const std::vector<PickleValue>& arguments, const std::string& name) {
     if (arguments.size() < 4) fail(name, "it is not complete");
+    if (arguments.size() > 6 && !std::holds_alternative<PickleNone>(arguments[6])) {
+      fail(name, "it is a view that negates or conjugates what it shows: save a clone of it");
+    }
     if (file_.entries_.size() >= kMaxTensors) throw Error("{}: more than {} tensors", file_.path(), kMaxTensors);
+    if ((names_bytes_ += name.size()) > kMaxNamesBytes) {
+      throw Error("{}: the names of its tensors have more than {} bytes", file_.path(), kMaxNamesBytes);
+    }
     TorchEntry entry{.name = name};
     const uint64_t available = open_storage(arguments[0], entry);
     entry.offset = unsigned_of(arguments[1], name);
@@ -213,7 +226,7 @@ class TorchReader {
 
   TorchFile& file_;
   std::string prefix_;  // the archive's folder
-  uint64_t visits_ = 0;
+  uint64_t visits_ = 0, names_bytes_ = 0;
 };
 
 namespace {
