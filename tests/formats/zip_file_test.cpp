@@ -66,6 +66,16 @@ std::string overlapping() {
   zip.add("a", "0123456789", {.more_offset = -41});
   return zip.bytes();
 }
+// The second entry lies in the content of the first.
+std::string nested() {
+  ZipBytes inner;
+  inner.add("c", "xx");
+  const std::string local = inner.bytes().substr(0, 30 + 1 + 2);
+  ZipBytes zip;
+  zip.add("a", local);
+  zip.add("c", "xx", {.more_offset = -int64_t(local.size())});
+  return zip.bytes();
+}
 
 class ZipAttackTest : public testing::TestWithParam<Attack> {};
 INSTANTIATE_TEST_SUITE_P(
@@ -88,6 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
         Attack{"OffsetWraps", two_entries({.more_offset = -100, .zip64 = true}).bytes(), "but the file has"},
         Attack{"Duplicate", duplicate(), "the entry 'a' appears twice"},
         Attack{"SamePlace", overlapping(), "appears twice"},
+        Attack{"Nested", nested(), "the entries 'a' and 'c' overlap"},
         Attack{"Directory64Beyond", two_entries().bytes64(2, kDirectoryBytes, UINT64_MAX - 50, kEnd),
                "the directory of the archive"},
         Attack{"Directory64Elsewhere", two_entries().bytes64(2, kDirectoryBytes, 3, kEnd),

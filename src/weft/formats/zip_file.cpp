@@ -99,7 +99,7 @@ uint64_t ZipFile::read_entry(uint64_t at, uint64_t directory_end, uint64_t direc
   ZipEntry entry{.name = std::string(text_of(rest.subspan(kEntryBytes, name_bytes)))};
   const std::string where = fmt::format("{}: entry '{}'", path(), excerpt(entry.name));
   uint64_t compressed = field<uint32_t>(rest, 20), offset = field<uint32_t>(rest, 42);
-  entry.size = field<uint32_t>(rest, 24), entry.crc = field<uint32_t>(rest, 16);
+  entry.size = field<uint32_t>(rest, 24);
   read_zip64_extra(rest.subspan(kEntryBytes + name_bytes, extra_bytes), {&entry.size, &compressed, &offset}, where);
   if (field<uint16_t>(rest, 8) & kEncrypted) throw Error("{} is encrypted", where);
   if (field<uint16_t>(rest, 10) != 0 || compressed != entry.size) {

@@ -11,7 +11,6 @@ namespace weft {
 struct ZipEntry {
   std::string name;  // only ever compared: no file is made of it
   uint64_t begin = 0, size = 0;
-  uint32_t crc = 0;
 };
 
 // An open archive, with zip64. Opening checks all of its directory: entries lie inside the file and overlap neither
