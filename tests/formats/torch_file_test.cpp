@@ -269,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
         attack("ManyOperations", repeated("N0", 2'000'000) + "N.", "more than 2097152 operations"),
         attack("DeepLists", state_dict(nested(100)), "nested deeper than 16 levels"),
         attack("SelfContaining", pickle(self_containing()), "nested deeper than 16"),
-        attack("SharedLists", pickle(shared_lists()), "more than 4194304 objects"),
+        attack("SharedLists", pickle(shared_lists()), "more than 1048576 objects"),
         attack("ParameterWithoutTensor", state_dict(global("torch._utils", "_rebuild_parameter") + ")R"),
                "a parameter without a tensor"),
         attack("TensorWithoutArguments", state_dict(global("torch._utils", "_rebuild_tensor_v2") + ")R"),

@@ -17,7 +17,7 @@ constexpr size_t kMaxTensors = 1 << 17;  // the largest models have some ten tho
 constexpr size_t kMaxNameBytes = 1 << 12;
 constexpr uint64_t kMaxNamesBytes =
     64 << 20;  // of all names together: a pickle can say a long key once, and use it often
-constexpr uint64_t kMaxVisits = 4 << 20;
+constexpr uint64_t kMaxVisits = 1 << 20;
 constexpr size_t kMaxRank = 16;
 
 struct StorageRow {
