@@ -4,9 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "weft/models/block.h"
 #include "weft/models/model_config.h"
-#include "weft/nn/attention.h"
-#include "weft/nn/moe.h"
 #include "weft/parallel/brackets.h"
 #include "weft/parallel/partition.h"
 
@@ -35,7 +34,7 @@ class Decoder {
 
   // Gives every parameter memory for its value in `dtype` (not for its gradient), and what prepare() gives.
   void allocate(Context& context, DType dtype);
-  // Computes the rotary table, and zeroes the biases of routers. Enough where parameters get their memory elsewhere.
+  // Computes the rotary tables, and zeroes the biases of routers. Enough where parameters get their memory elsewhere.
   void prepare(Context& context, DType dtype);
   // Sets the initial values, which are a function of the seed.
   void initialize(Context& context, uint64_t seed);
@@ -59,26 +58,6 @@ class Decoder {
   Param* embedding() { return embedding_ ? &*embedding_ : nullptr; }
 
  private:
-  struct Block {
-    Block(const std::string& name, int layer, const ModelConfig& config, const RopeTable* rope,
-          const Partition& partition);
-    Var operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed);
-    void each_param(auto&& visit) {
-      attention_norm.each_param(visit);
-      attention.each_param(visit);
-      mlp_norm.each_param(visit);
-      if (moe)
-        moe->each_param(visit);
-      else
-        mlp->each_param(visit);
-    }
-    Norm attention_norm;
-    Attention attention;
-    Norm mlp_norm;
-    std::optional<Mlp> mlp;  // or
-    std::optional<Moe> moe;
-  };
-
   Var embed(Context& context, const Pass& pass);
   Param& head_weight() { return head_ ? *head_ : *tied_; }
 
@@ -87,7 +66,7 @@ class Decoder {
   DecoderPart part_;
   RecomputePolicy recompute_;
   uint64_t embedding_dropout_site_;
-  RopeTable rope_;
+  RopeTables rope_;
   std::optional<Param> embedding_;  // [V, H]
   Param* tied_ = nullptr;           // the embedding, where it is the head
   std::optional<Param> position_;   // [context, H]

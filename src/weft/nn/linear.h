@@ -30,6 +30,8 @@ class Linear {
   }
 
   Var operator()(const Var& x, const Pass& pass) { return adapt(linear(x, weights()), x, pass); }
+  // Where there is no adapter.
+  Var operator()(const Var& x) { return linear(x, weights()); }
   // What the adapter, if there is one, makes of y = x wᵀ + b.
   Var adapt(Var y, const Var& x, const Pass& pass) { return lora_ ? (*lora_)(y, x, pass) : std::move(y); }
   bool has_adapter() const { return lora_.has_value(); }

@@ -5,8 +5,8 @@
 
 namespace weft {
 
-// Stages along pp pass the residual stream on; ranks along tp and ep hold parts of layers. All ranks of a stage and of
-// those it passes to give the same tokens; ranks along dp need not, but make the same calls. Calls are collective.
+// Stages along pp pass the residual stream on; ranks along tp and ep hold parts of layers. All ranks of a stage and
+// of those it passes to give the same tokens; ranks along dp need not, but make the same calls. Calls are collective.
 class ForwardModel {
  public:
   // Parameters have memory but no values. Throws UsageError when the mesh cannot hold the model. The context and the
