@@ -52,7 +52,7 @@ BertConfig read_config(const JsonView& json) {
 std::unique_ptr<Bert> open_bert(Context& context, const std::string& folder, DType dtype) {
   const JsonDocument json = read_config_json(folder);
   BertConfig config = read_config(json.root());
-  const auto stored = open_safetensors(folder);
+  const auto stored = open_weights(folder);
   config.has_head = has_stored(*stored, kNames, "cls.predictions.transform.dense.weight");
   auto model = std::make_unique<Bert>(config);
   load_named(context, *stored, kNames, params_of(*model), dtype);

@@ -83,7 +83,7 @@ std::unique_ptr<T5> open_t5(Context& context, const std::string& folder, DType d
   EncoderNames names = kNames;
   if (config.tie_embeddings) names.ignored.emplace_back("lm_head.weight");
   auto model = std::make_unique<T5>(config);
-  const auto stored = open_safetensors(folder);
+  const auto stored = open_weights(folder);
   load_named(context, *stored, names, model->params(), dtype);
   return model;
 }

@@ -45,7 +45,7 @@ VitConfig read_config(const JsonView& json) {
 std::unique_ptr<Vit> open_vit(Context& context, const std::string& folder, DType dtype) {
   const JsonDocument json = read_config_json(folder);
   auto model = std::make_unique<Vit>(read_config(json.root()));
-  const auto stored = open_safetensors(folder);
+  const auto stored = open_weights(folder);
   load_named(context, *stored, kNames, params_of(*model), dtype);
   return model;
 }
