@@ -126,13 +126,14 @@ std::unique_ptr<StoredTensors> open_safetensors(const std::string& path) {
   return std::make_unique<SafetensorsTensors>(path);
 }
 
-std::unique_ptr<StoredTensors> open_weights(const std::string& folder) {
+std::unique_ptr<StoredTensors> open_weights(const std::string& path) {
+  if (path.ends_with(".bin") || path.ends_with(".pt")) return std::make_unique<TorchTensors>(path);
   const auto has = [&](const ShardNames& names) {
     FileSystem& fs = FileSystem::real();
-    return exists(fs, join_path(folder, names.single)) || exists(fs, join_path(folder, names.index));
+    return exists(fs, join_path(path, names.single)) || exists(fs, join_path(path, names.index));
   };
-  if (!has(kSafetensorsNames) && has(kTorchNames)) return std::make_unique<TorchTensors>(folder);
-  return open_safetensors(folder);
+  if (!has(kSafetensorsNames) && has(kTorchNames)) return std::make_unique<TorchTensors>(path);
+  return open_safetensors(path);
 }
 
 std::unique_ptr<StoredTensors> stored_weights(const Checkpoint& checkpoint) {
