@@ -7,7 +7,6 @@
 #include "command.h"
 #include "forward_ranks.h"
 #include "weft/base/file.h"
-#include "weft/base/json.h"
 #include "weft/serve/api/api.h"
 #include "weft/serve/http/server.h"
 #include "weft/serve/sequential_engine.h"
@@ -33,23 +32,6 @@ std::shared_ptr<const ChatTemplate> template_of(const Options& o, const std::str
                                           file_name_of(o.template_file));
   if (!ChatTemplate::exists_in(model)) return nullptr;
   return std::make_shared<ChatTemplate>(ChatTemplate::load(model));
-}
-
-// The tokenizer's end of a document, and what the model's authors name: chat models end their turns with another.
-std::vector<int32_t> end_tokens_of(const Tokenizer& tokenizer, const std::string& model) {
-  std::vector<int32_t> tokens;
-  const auto add = [&](int64_t token) {
-    const bool is_known = std::find(tokens.begin(), tokens.end(), token) != tokens.end();
-    if (!is_known) tokens.push_back(int32_t(token));
-  };
-  if (const auto end = tokenizer.end_of_document()) add(*end);
-  const std::string path = join_path(model, "generation_config.json");
-  if (!exists(FileSystem::real(), path)) return tokens;
-  const JsonDocument config = JsonDocument::load(path);
-  const JsonView end = config.root()["eos_token_id"];
-  if (end.is_number()) add(end.integer(0, tokenizer.vocab_size() - 1));
-  for (int64_t i = 0; end.is_array() && i < end.size(); ++i) add(end.at(i).integer(0, tokenizer.vocab_size() - 1));
-  return tokens;
 }
 
 api::ToolFormat tool_format_of(const Options& o, const ChatTemplate* chat_template) {
@@ -88,7 +70,7 @@ void serve_model(const Options& o, StopSignals& signals, ForwardModel& model, co
                  .tokenizer = tokenizer.get(),
                  .chat_template = chat_template,
                  .tool_format = tool_format_of(o, chat_template.get()),
-                 .end_tokens = end_tokens_of(*tokenizer, source.path())}},
+                 .end_tokens = stop_tokens(source, *tokenizer)}},
                {.keys = o.key_file.empty() ? api::ApiKeys() : api::ApiKeys::load(o.key_file),
                 .only_local_hosts = http::is_loopback(o.server.host),
                 .limits = o.limits});

@@ -90,7 +90,7 @@ class SequentialEngineTest : public testing::Test {
 TEST_F(SequentialEngineTest, MakesTheGeneratorsTokensWhateverThePieces) {
   const std::vector<int32_t> prompt{5, 7, 11, 2, 30, 8, 9};
   std::vector<int32_t> want;
-  Generator(model_).generate(prompt, {.max_tokens = 12, .sampling = {.temperature = 0}, .stop_token = {}},
+  Generator(model_).generate(prompt, {.max_tokens = 12, .sampling = {.temperature = 0}, .stop_tokens = {}},
                              [&](int32_t token) { want.push_back(token); });
   for (const int64_t pieces : {1, 3, 256}) {
     with_engine(model_, {.prefill_tokens = pieces}, [&](Engine& engine) {

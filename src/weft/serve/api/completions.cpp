@@ -1,4 +1,5 @@
 // /v1/completions: texts or tokens in, text out.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "weft/serve/api/handlers.h"
@@ -67,8 +68,14 @@ class CompletionForm : public ReplyForm {
   std::vector<int64_t> offsets_;  // of each choice: how many characters were told
 };
 
-std::vector<int32_t> encode_prompt(const std::string& text, const JsonView& body, const Plan& plan) {
-  return plan.model->tokenizer->encode(text, {.add_special = body.boolean_or("add_special_tokens", true)});
+// With what the model expects before a text, but not with what would end it; a beginning that is also an end stays.
+std::vector<int32_t> encode_text(const std::string& text, const JsonView& body, const Plan& plan) {
+  const bool add_special = body.boolean_or("add_special_tokens", true);
+  std::vector<int32_t> tokens = plan.model->tokenizer->encode(text, {.add_special = add_special});
+  const auto& ends = plan.model->end_tokens;
+  if (add_special && tokens.size() > 1 && std::find(ends.begin(), ends.end(), tokens.back()) != ends.end())
+    tokens.pop_back();
+  return tokens;
 }
 
 // A text, a list of texts, a list of tokens, or a list of lists of tokens.
@@ -76,7 +83,7 @@ void read_prompts(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   const JsonView prompt = body.at("prompt");
   const int64_t vocab = plan.model->engine->limits().vocab;
   if (prompt.is_string()) {
-    plan.prompts.push_back(encode_prompt(prompt.string(), body, plan));
+    plan.prompts.push_back(encode_text(prompt.string(), body, plan));
   } else if (prompt.size() > 0 && prompt.at(int64_t(0)).is_number()) {
     plan.prompts.push_back(read_tokens(prompt, vocab));
   } else {
@@ -84,7 +91,7 @@ void read_prompts(const JsonView& body, const ApiLimits& limits, Plan& plan) {
       throw ApiError(400, fmt::format("{} prompts, and {} are allowed", prompt.size(), limits.choices), {}, "prompt");
     for (int64_t i = 0; i < prompt.size(); ++i) {
       const JsonView one = prompt.at(i);
-      plan.prompts.push_back(one.is_string() ? encode_prompt(one.string(), body, plan) : read_tokens(one, vocab));
+      plan.prompts.push_back(one.is_string() ? encode_text(one.string(), body, plan) : read_tokens(one, vocab));
     }
   }
   if (plan.prompts.empty()) throw ApiError(400, "prompt: there is none", {}, "prompt");
