@@ -5,8 +5,8 @@
 
 namespace weft {
 
-// Stages along pp pass the residual stream on; ranks along tp and ep hold parts of layers. All ranks of a stage and of
-// those it passes to give the same tokens; ranks along dp need not, but make the same calls. Calls are collective.
+// Stages along pp pass the residual stream on; ranks along tp and ep hold parts of layers. All ranks of a stage and
+// of those it passes to give the same tokens; ranks along dp need not, but make the same calls. Calls are collective.
 class ForwardModel {
  public:
   // Parameters have memory but no values. Throws UsageError when the mesh cannot hold the model. The context and the
@@ -27,6 +27,12 @@ class ForwardModel {
   // Logits [count, V], fp32 (fp64 beside fp64), of rows [first, first + count) of the pass: the same on all ranks of
   // the last stage, empty on the others. Valid until the next call.
   Tensor logits(const Pass& pass, int64_t first, int64_t count);
+  // What the head would read, [T, H], and its weight; empty but on the last stage.
+  struct BeforeHead {
+    Tensor hidden;
+    Param* weight = nullptr;
+  };
+  BeforeHead before_head(const Pass& pass);
   // The sum of the cross-entropies of `targets` (-1 ignored) on the speaker of this rank's dp index; else 0.
   double loss(const Pass& pass, const int32_t* targets);
   // What the last stage chose, on every rank.
