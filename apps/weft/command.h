@@ -26,6 +26,7 @@ void add_eval(CLI::App& program);
 void add_generate(CLI::App& program);
 void add_chat(CLI::App& program);
 void add_logits(CLI::App& program);
+void add_convert(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_tokenize(CLI::App& program);
 void add_plan(CLI::App& program);

@@ -89,8 +89,7 @@ void generate_on_rank(const Options& o, ForwardModel& model, const ModelSource& 
 void generate(const Options& o) {
   check_sampling(o.generate.sampling);
   if (o.generate.max_tokens < 0) throw UsageError("--max-tokens {}: write 0 or more", o.generate.max_tokens);
-  run_forward(o.forward,
-              [&](ForwardModel& model, const ModelSource& source) { generate_on_rank(o, model, source); });
+  run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source) { generate_on_rank(o, model, source); });
 }
 
 }  // namespace

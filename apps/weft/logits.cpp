@@ -49,7 +49,8 @@ void logits(const Options& o) {
 
 void add_logits(CLI::App& program) {
   const auto o = std::make_shared<Options>();
-  CLI::App* c = program.add_subcommand("logits", "Logits of every position, for comparing with another implementation");
+  CLI::App* c =
+      program.add_subcommand("logits", "Logits of every position, for comparing with another implementation");
   o->forward.add_to(*c);
   auto* ids = c->add_option("--ids", o->ids, "Tokens, as in 1,2,3");
   c->add_option("--ids-file", o->ids_file, "A file of tokens")->excludes(ids);

@@ -43,7 +43,7 @@ int run(int argc, char** argv) {
   program.set_version_flag("--version", "weft " WEFT_VERSION);
   program.footer(
       "Every command has --help with an example. Exit status: 0 done, 2 usage or recipe, 1 anything else.");
-  for (const auto add : {add_doctor, add_train, add_adapter, add_eval, add_generate, add_chat, add_logits,
+  for (const auto add : {add_doctor, add_train, add_adapter, add_eval, add_generate, add_chat, add_logits, add_convert,
                          add_inspect, add_tokenize, add_plan, add_verify, add_bench})
     add(program);
   refuse_unknown_command(program, argc > 1 ? argv[1] : "");

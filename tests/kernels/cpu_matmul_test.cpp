@@ -56,6 +56,7 @@ double activate(Activation f, double x) {
     case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::relu: return std::max(x, 0.0);
     case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::gelu_quick: return x / (1 + std::exp(-1.702 * x));
   }
   return 0;
 }

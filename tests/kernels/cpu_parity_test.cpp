@@ -18,7 +18,8 @@ struct Case {
 
 constexpr double kF32Noise = 1e-5;  // the same for f32: sums of a few hundred products
 
-const Activation kActivations[] = {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu};
+const Activation kActivations[] = {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu,
+                                   Activation::gelu_quick};
 
 // ---- matrix products ----
 struct MatmulSize {
@@ -119,30 +120,40 @@ struct AttentionCase {
   std::vector<int32_t> q_start, k_start;
   bool causal = true;
   float dropout = 0;
+  int window = 0, value_dim = 0;
+  float softcap = 0;
 };
 
 void run_attention(const AttentionCase& c, const Kernels& kernels, Stream& stream, Operands& o) {
   const int64_t queries = c.q_start.back(), keys = c.k_start.back();
+  const int value_dim = c.value_dim ? c.value_dim : c.head_dim;
   const Shape q_shape{queries, c.num_heads, c.head_dim}, k_shape{keys, c.num_kv_heads, c.head_dim};
+  const Shape y_shape{queries, c.num_heads, value_dim}, v_shape{keys, c.num_kv_heads, value_dim};
   const std::vector<AttentionSpan> spans = spans_of(c.q_start, c.k_start, c.causal, 1000);
   const AttentionShape shape{.num_heads = c.num_heads,
                              .num_kv_heads = c.num_kv_heads,
                              .head_dim = c.head_dim,
                              .spans = spans.data(),
                              .num_spans = int(spans.size()),
-                             .scale = 1 / std::sqrt(float(c.head_dim))};
+                             .scale = 1 / std::sqrt(float(c.head_dim)),
+                             .softcap = c.softcap,
+                             .window = c.window,
+                             .value_dim = c.value_dim};
   const DropoutKey dropout{.p = c.dropout, .seed = 9, .stream = 3};
-  AttentionArgs args{.y = o.out("y", q_shape), .lse = o.out_f32("lse", {c.num_heads, queries})};
-  args.q = o.x("q", q_shape), args.k = o.x("k", k_shape), args.v = o.x("v", k_shape);
+  AttentionArgs args{.y = o.out("y", y_shape), .lse = o.out_f32("lse", {c.num_heads, queries})};
+  args.q = o.x("q", q_shape), args.k = o.x("k", k_shape), args.v = o.x("v", v_shape);
   args.shape = shape, args.dropout = dropout;
   kernels.attention(stream, args);
-  AttentionBackwardArgs back{.dq = o.out("dq", q_shape), .dk = o.out("dk", k_shape), .dv = o.out("dv", k_shape)};
-  back.dy = o.x("dy", q_shape), back.y = args.y, back.lse = args.lse;
+  AttentionBackwardArgs back{.dq = o.out("dq", q_shape), .dk = o.out("dk", k_shape), .dv = o.out("dv", v_shape)};
+  back.dy = o.x("dy", y_shape), back.y = args.y, back.lse = args.lse;
   back.q = args.q, back.k = args.k, back.v = args.v;
   back.shape = shape, back.dropout = dropout;
   kernels.attention_backward(stream, back);
   args.lse = {};
-  args.y = o.out("y without lse", q_shape);
+  args.y = o.out("y without lse", y_shape);
+  kernels.attention(stream, args);
+  args.y = o.out("y with a bias by distance", y_shape);
+  args.bias = o.f32("bias", {c.num_heads, 2 * 20 + 1});
   kernels.attention(stream, args);
 }
 
@@ -162,6 +173,10 @@ void add_attention_cases(std::vector<Case>& cases) {
            AttentionCase{"few_keys", 2, 2, 16, {0, 40}, {0, 23}},
            AttentionCase{"cross", 2, 1, 16, {0, 20, 41}, {0, 3, 77}, false},
            AttentionCase{"dropout", 4, 2, 32, {0, 30, 90}, {0, 30, 90}, true, 0.2f},
+           AttentionCase{"window", 4, 2, 32, {0, 30, 190}, {0, 30, 190}, true, 0, 17},
+           AttentionCase{"window_decode", 4, 2, 32, {0, 1, 3}, {0, 90, 230}, true, 0, 17},
+           AttentionCase{"narrow_values", 4, 4, 48, {0, 80}, {0, 80}, true, 0, 0, 32},
+           AttentionCase{"softcap", 4, 2, 32, {0, 80}, {0, 80}, true, 0, 0, 0, 1.5f},
        })
     // Probabilities, and y before the backward, are rounded to bf16.
     cases.push_back({"attention_" + c.name,
@@ -197,14 +212,28 @@ void add_rope_cases(std::vector<Case>& cases) {
                        1e-5, false});
 }
 
+void add_heads_cases(std::vector<Case>& cases) {
+  cases.push_back({"join_heads", [](const Kernels& k, Stream& stream, Operands& o) {
+                     for (const int64_t tokens : {0, 1, 37})
+                       k.join_heads(stream, o.out("y", {tokens, 3, 4 + 21}), o.x("shared", {tokens, 4}),
+                                    o.x("own", {tokens, 3, 21}));
+                   }});
+  cases.push_back({"split_heads", [](const Kernels& k, Stream& stream, Operands& o) {
+                     for (const int64_t tokens : {0, 1, 37})
+                       k.split_heads(stream, o.out("dshared", {tokens, 19}), o.out("down", {tokens, 5, 8}),
+                                     o.x("dy", {tokens, 5, 19 + 8}));
+                   }});
+}
+
 // ---- norms and activations ----
+// Where there is a bias, the weights have an offset too.
 void run_norm(NormKind kind, int64_t cols, bool has_residual, bool has_bias, const Kernels& k, Stream& stream,
               Operands& o) {
   const Shape shape{23, cols};
   NormArgs args{.kind = kind, .y = o.out("y", shape), .rstd = o.out_f32("rstd", {23}), .x = o.x("x", shape)};
   if (kind == NormKind::layer) args.mean = o.out_f32("mean", {23});
   if (has_residual) args.residual = o.x("residual", shape), args.sum = o.out("sum", shape);
-  if (has_bias) args.bias = o.x("bias", {cols});
+  if (has_bias) args.bias = o.x("bias", {cols}), args.weight_offset = 1;
   args.weight = o.x("weight", {cols});
   k.norm(stream, args);
 }
@@ -217,6 +246,7 @@ void run_norm_backward(NormKind kind, int64_t cols, bool has_residual, bool has_
   args.rstd = o.positive_f32("rstd", {23});
   if (kind == NormKind::layer) args.mean = o.f32("mean", {23});
   args.dweight = has_residual ? o.inout_f32("dweight", {cols}) : o.out_f32("dweight", {cols});
+  if (has_bias) args.weight_offset = 1;
   if (has_bias) args.dbias = has_residual ? o.inout_f32("dbias", {cols}) : o.out_f32("dbias", {cols});
   if (has_residual)
     args.dsum = args.dx = o.inout("dx", shape);
@@ -346,6 +376,16 @@ void add_elementwise_cases(std::vector<Case>& cases) {
     const Tensor in_place = o.inout("in place", shape);
     k.scale(stream, in_place, in_place, 3);
   });
+  add("softcap", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
+    k.softcap(stream, o.out("y", shape), o.x("x", shape), 0.6f);
+    const Tensor in_place = o.inout("in place", shape);
+    k.softcap(stream, in_place, in_place, 2);
+  });
+  add("softcap_backward", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
+    k.softcap_backward(stream, o.out("dx", shape), o.x("dy", shape), o.x("y", shape), 4);
+    const Tensor in_place = o.inout("in place", shape);
+    k.softcap_backward(stream, in_place, in_place, o.x("y", shape), 4);
+  });
   add("fill", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
     k.fill(stream, o.out("y", shape), 1.7f);
     k.fill(stream, o.out("zeros", shape), 0);
@@ -379,6 +419,7 @@ std::vector<Case> all_cases() {
   add_attention_cases(cases);
   add_merge_cases(cases);
   add_rope_cases(cases);
+  add_heads_cases(cases);
   add_norm_cases(cases);
   add_activation_cases(cases);
   add_dropout_cases(cases);

@@ -26,24 +26,49 @@ TEST(ReferenceRoute, TakesTheFirstOfEqualsAndTheBiasForTheChoiceOnly) {
   expect_near("weights", w.values(weights), std::vector<double>{1, 2 * sigmoid(1), 1, 2 * sigmoid(2)}, 1e-12);
 }
 
+TEST(ReferenceRoute, TakesExpertsOfTheBestGroups) {
+  Workbench w;
+  const Tensor logits = w.of(DType::f64, {1, 6}, {3, -9, 2, 1.9, 1, 1.5});
+  const Tensor scores = w.empty(DType::f64, {1, 6}), weights = w.empty(DType::f64, {1, 2});
+  std::vector<int32_t> experts(2);
+  RouteArgs args{.scores = scores, .weights = weights, .experts = experts.data(), .logits = logits};
+  args.rule = {.gate = RouterGate::softmax, .groups = 3, .groups_per_token = 1};
+  reference.route(w.stream, args);
+  EXPECT_EQ(experts, (std::vector<int32_t>{0, 1}));  // the group of the best expert
+  args.rule.gate = RouterGate::sigmoid;
+  reference.route(w.stream, args);
+  EXPECT_EQ(experts, (std::vector<int32_t>{2, 3}));  // the group of the two best
+  args.rule.groups_per_token = 2;
+  reference.route(w.stream, args);
+  EXPECT_EQ(experts, (std::vector<int32_t>{2, 3}));  // the groups of 2, 3 and of 4, 5
+}
+
 struct Rule {
   RouterGate gate;
   bool normalises, has_bias;
+  int groups = 1, groups_per_token = 1;
 };
 std::string rule_name(const testing::TestParamInfo<Rule>& info) {
-  return fmt::format("{}{}{}", info.param.gate == RouterGate::softmax ? "softmax" : "sigmoid",
-                     info.param.normalises ? "_normalised" : "", info.param.has_bias ? "_bias" : "");
+  return fmt::format("{}{}{}{}", info.param.gate == RouterGate::softmax ? "softmax" : "sigmoid",
+                     info.param.normalises ? "_normalised" : "", info.param.has_bias ? "_bias" : "",
+                     info.param.groups > 1 ? "_groups" : "");
 }
 class RouteTest : public testing::TestWithParam<Rule> {
  protected:
-  RouteRule rule() const { return {.gate = GetParam().gate, .normalises = GetParam().normalises, .scale = 1.7f}; }
+  RouteRule rule() const {
+    return {.gate = GetParam().gate,
+            .normalises = GetParam().normalises,
+            .scale = 1.7f,
+            .groups = GetParam().groups,
+            .groups_per_token = GetParam().groups_per_token};
+  }
 };
-INSTANTIATE_TEST_SUITE_P(Rules, RouteTest,
-                         testing::Values(Rule{RouterGate::softmax, true, false},
-                                         Rule{RouterGate::softmax, false, true},
-                                         Rule{RouterGate::sigmoid, true, true},
-                                         Rule{RouterGate::sigmoid, false, false}),
-                         rule_name);
+INSTANTIATE_TEST_SUITE_P(
+    Rules, RouteTest,
+    testing::Values(Rule{RouterGate::softmax, true, false}, Rule{RouterGate::softmax, false, true},
+                    Rule{RouterGate::sigmoid, true, true}, Rule{RouterGate::sigmoid, false, false},
+                    Rule{RouterGate::softmax, false, false, 3, 2}, Rule{RouterGate::sigmoid, true, true, 3, 1}),
+    rule_name);
 
 // What route_backward says it is the gradient of.
 TEST_P(RouteTest, ReferenceGradientEqualsDifferences) {
@@ -90,7 +115,8 @@ TEST_P(RouteTest, ReferenceGradientEqualsDifferences) {
 }
 
 TEST_P(RouteTest, CpuEqualsReference) {
-  for (const auto& [tokens, experts, k] : {std::array<int64_t, 3>{0, 4, 2}, {1, 1, 1}, {33, 8, 2}, {300, 61, 7}}) {
+  for (auto [tokens, experts, k] : {std::array<int64_t, 3>{0, 4, 2}, {1, 1, 1}, {33, 8, 2}, {300, 61, 7}}) {
+    experts *= GetParam().groups;
     Workbench w;
     const Tensor logits = w.random(DType::f32, {tokens, experts}, "logits");
     const Tensor bias = GetParam().has_bias ? w.random(DType::f32, {experts}, "bias") : Tensor{};

@@ -56,6 +56,7 @@ struct AttentionCase {
   std::vector<int32_t> q_start, k_start;
   bool causal;
   double pairs;
+  int window = 0;
 };
 
 class MetaAttentionTest : public MetaTest, public testing::WithParamInterface<AttentionCase> {};
@@ -65,7 +66,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, MetaAttentionTest,
                                          AttentionCase{"Documents", {0, 1, 4}, {0, 1, 4}, true, 1 + 6},
                                          AttentionCase{"Decode", {0, 1, 2}, {0, 9, 11}, true, 9 + 2},
                                          AttentionCase{"Chunk", {0, 3}, {0, 7}, true, 5 + 6 + 7},
-                                         AttentionCase{"FewKeys", {0, 4}, {0, 2}, true, 1 + 2}),
+                                         AttentionCase{"FewKeys", {0, 4}, {0, 2}, true, 1 + 2},
+                                         AttentionCase{"Window", {0, 5}, {0, 7}, true, 5 * 3, 3}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(MetaAttentionTest, CountsVisiblePairsOnce) {
@@ -79,7 +81,8 @@ TEST_P(MetaAttentionTest, CountsVisiblePairsOnce) {
                              .head_dim = kDim,
                              .spans = spans.data(),
                              .num_spans = int(spans.size()),
-                             .scale = 1};
+                             .scale = 1,
+                             .window = c.window};
   const double q_bytes = 2.0 * double(queries) * kHeads * kDim, lse_bytes = 4.0 * double(queries) * kHeads;
   const double read_k_bytes = 2.0 * double(keys) * kKvHeads * kDim, dk_bytes = double(k.bytes());
   meta.attention(stream, {.y = q, .lse = lse, .q = q, .k = k, .v = k, .shape = shape});

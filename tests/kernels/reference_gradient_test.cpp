@@ -15,32 +15,39 @@ struct AttentionCase {
   std::vector<int32_t> q_start, k_start;
   bool causal;
   float dropout;
+  int window = 0, value_dim = 0;
+  float softcap = 0;
 };
 
-class AttentionGradientTest : public testing::TestWithParam<AttentionCase> {};
-
-TEST_P(AttentionGradientTest, EqualsDifferences) {
-  const AttentionCase& c = GetParam();
+void expect_attention_gradients(const AttentionCase& c, bool has_bias) {
   Workbench w;
   const int64_t queries = c.q_start.back(), keys = c.k_start.back() + 1;  // the last key row belongs to no sequence
   const Tensor q = w.random(kType, {queries, c.num_heads, c.head_dim}, "q");
   const Tensor k = w.random(kType, {keys, c.num_kv_heads, c.head_dim}, "k");
-  const Tensor v = w.random(kType, k.shape(), "v"), dy = w.random(kType, q.shape(), "dy");
-  const Tensor y = w.empty(kType, q.shape()), lse = w.empty(kType, {c.num_heads, queries});
+  const int64_t value_dim = c.value_dim ? c.value_dim : c.head_dim;
+  const Tensor v = w.random(kType, {keys, c.num_kv_heads, value_dim}, "v");
+  const Tensor dy = w.random(kType, {queries, c.num_heads, value_dim}, "dy");
+  const Tensor y = w.empty(kType, dy.shape()), lse = w.empty(kType, {c.num_heads, queries});
   const std::vector<AttentionSpan> spans = spans_of(c.q_start, c.k_start, c.causal, 100);
   const AttentionShape shape{.num_heads = c.num_heads,
                              .num_kv_heads = c.num_kv_heads,
                              .head_dim = c.head_dim,
                              .spans = spans.data(),
                              .num_spans = int(spans.size()),
-                             .scale = 0.6f};
+                             .scale = 0.6f,
+                             .softcap = c.softcap,
+                             .window = c.window,
+                             .value_dim = c.value_dim};
+  const Tensor bias = has_bias ? w.random(kType, {c.num_heads, 7}, "bias") : Tensor{};
+  const Tensor dbias = has_bias ? w.empty(kType, bias.shape()) : Tensor{};
   const DropoutKey dropout{.p = c.dropout, .seed = 3, .stream = 5};
   const auto forward = [&] {
-    reference.attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout});
+    reference.attention(
+        w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout, .bias = bias});
     return dot(y, dy);
   };
   forward();
-  const Tensor dq = w.empty(kType, q.shape()), dk = w.empty(kType, k.shape()), dv = w.empty(kType, k.shape());
+  const Tensor dq = w.empty(kType, q.shape()), dk = w.empty(kType, k.shape()), dv = w.empty(kType, v.shape());
   reference.attention_backward(w.stream, {.dq = dq,
                                           .dk = dk,
                                           .dv = dv,
@@ -51,11 +58,19 @@ TEST_P(AttentionGradientTest, EqualsDifferences) {
                                           .k = k,
                                           .v = v,
                                           .shape = shape,
-                                          .dropout = dropout});
+                                          .dropout = dropout,
+                                          .bias = bias,
+                                          .dbias = dbias});
   expect_gradient("dq", q, dq, forward);
   expect_gradient("dk", k, dk, forward);
   expect_gradient("dv", v, dv, forward);
+  if (has_bias) expect_gradient("dbias", bias, dbias, forward);
 }
+
+class AttentionGradientTest : public testing::TestWithParam<AttentionCase> {};
+
+TEST_P(AttentionGradientTest, EqualsDifferences) { expect_attention_gradients(GetParam(), false); }
+TEST_P(AttentionGradientTest, EqualsDifferencesWithABiasByDistance) { expect_attention_gradients(GetParam(), true); }
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, AttentionGradientTest,
@@ -68,7 +83,13 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{"MoreKeysThanQueries", 2, 1, 4, {0, 2, 4}, {0, 5, 8}, true, 0},
                     AttentionCase{"MoreQueriesThanKeys", 2, 2, 4, {0, 5}, {0, 3}, true, 0},
                     AttentionCase{"CrossFull", 2, 2, 4, {0, 2, 5}, {0, 3, 4}, false, 0},
-                    AttentionCase{"Dropout", 4, 2, 4, {0, 3, 7}, {0, 3, 7}, true, 0.3f}),
+                    AttentionCase{"Dropout", 4, 2, 4, {0, 3, 7}, {0, 3, 7}, true, 0.3f},
+                    AttentionCase{"Window", 2, 1, 4, {0, 6, 9}, {0, 8, 9}, true, 0, 3},
+                    AttentionCase{"WindowDropout", 2, 1, 4, {0, 7}, {0, 7}, true, 0.3f, 3},
+                    AttentionCase{"Cap", 2, 1, 4, {0, 6}, {0, 6}, true, 0, 0, 0, 0.8f},
+                    AttentionCase{"CapWindow", 2, 1, 4, {0, 6}, {0, 6}, true, 0, 2, 0, 1.3f},
+                    AttentionCase{"NarrowValues", 2, 1, 4, {0, 6}, {0, 6}, true, 0, 0, 3},
+                    AttentionCase{"WideValues", 2, 2, 3, {0, 6}, {0, 6}, true, 0, 4, 5, 2}),
     [](const auto& test) { return test.param.name; });
 
 // ---- norms ----
@@ -76,6 +97,7 @@ struct NormCase {
   std::string name;
   NormKind kind;
   bool has_residual, has_bias;
+  float weight_offset = 0;
 };
 
 class NormGradientTest : public testing::TestWithParam<NormCase> {};
@@ -85,6 +107,7 @@ TEST_P(NormGradientTest, EqualsDifferences) {
   Workbench w;
   const Shape shape{3, 7};
   NormArgs args{.kind = c.kind, .y = w.empty(kType, shape), .rstd = w.empty(kType, {3}), .eps = 1e-2f};
+  args.weight_offset = c.weight_offset;
   args.x = w.random(kType, shape, "x");
   args.weight = w.random(kType, {7}, "weight");
   if (c.kind == NormKind::layer) args.mean = w.empty(kType, {3});
@@ -104,6 +127,7 @@ TEST_P(NormGradientTest, EqualsDifferences) {
   back.x = w.copy(c.has_residual ? args.sum : args.x);
   back.rstd = w.copy(args.rstd);
   if (args.mean) back.mean = w.copy(args.mean);
+  back.weight_offset = c.weight_offset;
   reference.norm_backward(w.stream, back);
   expect_gradient("dx", args.x, back.dx, forward);
   if (c.has_residual) expect_gradient("dresidual", args.residual, back.dx, forward);
@@ -138,13 +162,16 @@ INSTANTIATE_TEST_SUITE_P(Cases, NormGradientTest,
                                          NormCase{"RmsBias", NormKind::rms, false, true},
                                          NormCase{"Layer", NormKind::layer, false, true},
                                          NormCase{"LayerResidual", NormKind::layer, true, true},
-                                         NormCase{"LayerNoBias", NormKind::layer, false, false}),
+                                         NormCase{"LayerNoBias", NormKind::layer, false, false},
+                                         NormCase{"RmsOffset", NormKind::rms, true, false, 1},
+                                         NormCase{"LayerOffset", NormKind::layer, false, true, 1}),
                          [](const auto& test) { return test.param.name; });
 
 // ---- activations, and the products that end in them ----
 class ActivationGradientTest : public testing::TestWithParam<Activation> {};
 INSTANTIATE_TEST_SUITE_P(All, ActivationGradientTest,
-                         testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu),
+                         testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu,
+                                         Activation::gelu_quick),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST_P(ActivationGradientTest, EqualsDifferences) {
@@ -156,6 +183,32 @@ TEST_P(ActivationGradientTest, EqualsDifferences) {
     reference.activation(w.stream, y, x, GetParam());
     return dot(y, dy);
   });
+}
+
+TEST(SoftcapGradientTest, EqualsDifferences) {
+  Workbench w;
+  const Tensor x = w.random(kType, {4, 9}, "x"), dy = w.random(kType, {4, 9}, "dy");
+  const Tensor y = w.empty(kType, {4, 9}), dx = w.empty(kType, {4, 9});
+  reference.softcap(w.stream, y, x, 0.7f);
+  reference.softcap_backward(w.stream, dx, dy, w.copy(y), 0.7f);
+  expect_gradient("dx", x, dx, [&] {
+    reference.softcap(w.stream, y, x, 0.7f);
+    return dot(y, dy);
+  });
+}
+
+TEST(HeadsGradientTest, EqualsDifferences) {
+  Workbench w;
+  const Tensor shared = w.random(kType, {3, 2}, "shared"), own = w.random(kType, {3, 4, 5}, "own");
+  const Tensor y = w.empty(kType, {3, 4, 7}), dy = w.random(kType, y.shape(), "dy");
+  const Tensor dshared = w.empty(kType, shared.shape()), down = w.empty(kType, own.shape());
+  const auto forward = [&] {
+    reference.join_heads(w.stream, y, shared, own);
+    return dot(y, dy);
+  };
+  reference.split_heads(w.stream, dshared, down, dy);
+  expect_gradient("dshared", shared, dshared, forward);
+  expect_gradient("down", own, down, forward);
 }
 
 TEST_P(ActivationGradientTest, GatedEqualsDifferences) {

@@ -38,6 +38,7 @@ TEST(ReferenceValuesTest, Activations) {
            ActivationValue{Activation::silu, 1, 0.731058578630005},
            ActivationValue{Activation::silu, -800, 0},
            ActivationValue{Activation::silu, 800, 800},
+           ActivationValue{Activation::gelu_quick, 1, 0.845795765932821},
        }) {
     const Tensor y = w.empty(DType::f64, {1});
     reference.activation(w.stream, y, w.vector({c.x}), c.f);

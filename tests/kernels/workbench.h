@@ -57,6 +57,7 @@ inline std::string name_of(Activation f) {
     case Activation::gelu_tanh: return "gelu_tanh";
     case Activation::relu: return "relu";
     case Activation::silu: return "silu";
+    case Activation::gelu_quick: return "gelu_quick";
   }
   return "unknown";
 }

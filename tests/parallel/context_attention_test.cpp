@@ -82,8 +82,9 @@ Results on_one_rank(const Case& c, const Backend& backend) {
   const AttentionPlan plan{.spans = spans.data(), .num_spans = int(spans.size())};
   run(rank, c, backend.dtype, ContextLayout(1, kTokens, 0, 1).tokens(), results,
       [&](const Var& q, const Var& k, const Var& v) {
-        return apply(rank.context, AttentionOp{.plan = plan, .layer = 0, .scale = kScale, .dropout = dropout_of(c)},
-                     q, k, v);
+        return apply(rank.context,
+                     AttentionOp{.plan = plan, .layer = 0, .rule = {.scale = kScale}, .dropout = dropout_of(c)}, q, k,
+                     v);
       });
   return results;
 }
@@ -96,8 +97,8 @@ Results on_ranks(int size, const Case& c, const Backend& backend) {
     ContextPlan plan({kContextRows, kContextSeqLen, group.rank(), group.size()});
     plan.build(c.starts, kFirstToken);
     run(rank, c, backend.dtype, plan.layout().tokens(), results, [&](const Var& q, const Var& k, const Var& v) {
-      return context_attention(q, k, v,
-                               {.parallel = parallel, .plan = plan, .scale = kScale, .dropout = dropout_of(c)});
+      return context_attention(
+          q, k, v, {.parallel = parallel, .plan = plan, .rule = {.scale = kScale}, .dropout = dropout_of(c)});
     });
   });
   return results;
@@ -162,7 +163,7 @@ TEST_P(ContextModeTest, RunsItsBackwardWithoutAGradient) {
     rank.context.tape = &tape;
     const Shape shape{plan.layout().num_tokens(), 4, kDim};
     const Var x = tape.leaf(rank.context, rank.normal(DType::f32, shape, "x"));
-    const Var y = context_attention(x, x, x, {.parallel = parallel, .plan = plan, .scale = kScale});
+    const Var y = context_attention(x, x, x, {.parallel = parallel, .plan = plan, .rule = {.scale = kScale}});
     if (group.rank() == 1) tape.seed(y, rank.normal(DType::f32, shape, "dy"));
     tape.backward();
     for (int64_t i = 0; i < x.value.numel(); ++i) check(std::isfinite(TestRank::get(tape.grad(x), i)), "not finite");
@@ -180,7 +181,7 @@ TEST_P(ContextModeTest, CountsWithoutData) {
     ContextPlan plan({kContextRows, kContextSeqLen, 0, 1});
     plan.build(cut_rows(), 0);
     const Var x = tape.leaf(context, context.empty(DType::bf16, {plan.layout().num_tokens(), 4, kDim}));
-    const Var y = context_attention(x, x, x, {.parallel = parallel, .plan = plan, .scale = kScale});
+    const Var y = context_attention(x, x, x, {.parallel = parallel, .plan = plan, .rule = {.scale = kScale}});
     tape.backward(y, context.empty_like(y.value));
     check(stream.cost.flops > 0, "nothing was counted");
   });
@@ -200,7 +201,7 @@ TEST_P(ContextModeTest, AllocatesNothingInTheSteadyState) {
       tape.clear();
       rank.context.tape = &tape;
       const Var vq = tape.leaf(rank.context, q), vk = tape.leaf(rank.context, k);
-      const Var y = context_attention(vq, vk, vk, {.parallel = parallel, .plan = plan, .scale = kScale});
+      const Var y = context_attention(vq, vk, vk, {.parallel = parallel, .plan = plan, .rule = {.scale = kScale}});
       tape.backward(y, q);
       rank.stream.level_scratch();
     };

@@ -19,7 +19,8 @@ std::string name_of(const Case& c) { return fmt::format("{}_{}", c.model, name_o
 // A folder as Hugging Face lays it out, of files that lie side by side.
 class Folder {
  public:
-  explicit Folder(const std::string& model) : logits_(nlohmann::json::parse(std::ifstream(path(model, "_logits.json")))) {
+  explicit Folder(const std::string& model)
+      : logits_(nlohmann::json::parse(std::ifstream(path(model, "_logits.json")))) {
     std::filesystem::copy_file(path(model, ".safetensors"), folder_ / "model.safetensors");
     const std::string config = path(model, "_config.json");
     if (!config.empty()) {
@@ -60,9 +61,8 @@ std::vector<Case> tiny_cases() {
   for (const char* model : {"tiny_llama", "tiny_gpt2", "tiny_qwen3"})
     for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}, MeshShape{.pp = 2, .tp = 2}})
       cases.push_back({model, mesh});
-  for (const MeshShape& mesh :
-       {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}, MeshShape{.shard = 2, .ep = 2},
-        MeshShape{.pp = 2, .shard = 2, .tp = 2, .ep = 2}})
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}, MeshShape{.shard = 2, .ep = 2},
+                                MeshShape{.pp = 2, .shard = 2, .tp = 2, .ep = 2}})
     cases.push_back({"tiny_mixtral", mesh});
   return cases;
 }
@@ -92,8 +92,8 @@ TEST_P(StoriesTest, GoesOnAsItsAuthorsProgramDid) {
 std::vector<StoriesCase> stories_cases() {
   std::vector<StoriesCase> cases;
   for (const char* file : {"", "/stories260K.f32.gguf"})
-    for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.tp = 4}, MeshShape{.pp = 5},
-                                  MeshShape{.pp = 2, .tp = 2}})
+    for (const MeshShape& mesh :
+         {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.tp = 4}, MeshShape{.pp = 5}, MeshShape{.pp = 2, .tp = 2}})
       cases.push_back({file, mesh});
   return cases;
 }

@@ -19,7 +19,8 @@
 
 namespace weft {
 
-enum class Activation : uint8_t { gelu, gelu_tanh, relu, silu };
+// gelu_quick is x sigmoid(1.702 x).
+enum class Activation : uint8_t { gelu, gelu_tanh, relu, silu, gelu_quick };
 
 // What a matrix product does with a tile of its result while the tile is in cache.
 //   none                 y = ab + bias
@@ -53,12 +54,14 @@ struct MatmulArgs {
 };
 
 // Query rows [q_begin, q_end) attend to key rows [k_begin, k_end) and to no others. With `causal`, the last query row
-// sees all of these keys, the one before it all but the last, and so on.
+// sees all of these keys, the one before it all but the last, and so on. With a window of W, a query row sees no key
+// whose position is W or more before its own.
 struct AttentionSpan {
   int32_t q_begin = 0, q_end = 0, k_begin = 0, k_end = 0;
   bool causal = true;
   int64_t first_query = 0;  // global index of row q_begin, for dropout
   int32_t first_key = 0;    // position of key k_begin in its sequence, for dropout
+  int32_t lead = 0;         // positions from the last key to the last query row, for the window
 };
 
 // Query rows of spans ascend and are disjoint. Key rows of several spans may overlap: their gradients are summed. A
@@ -67,9 +70,13 @@ struct AttentionShape {
   int num_heads = 0, num_kv_heads = 0, head_dim = 0;  // no heads at all are legal
   const AttentionSpan* spans = nullptr;               // [num_spans], host memory, outlives the call
   int num_spans = 0;
-  float scale = 0;  // of the scores; usually 1 / sqrt(D)
+  float scale = 0;    // of the scores; usually 1 / sqrt(D)
+  float softcap = 0;  // scaled scores become softcap * tanh(score / softcap); 0: they stay
+  int window = 0;     // see AttentionSpan; 0: none
+  int value_dim = 0;  // of a head of v and y; 0: head_dim
   int first_head = 0,
       total_heads = 0;  // for dropout: head 0 and the number of heads of the whole layer; 0: num_heads
+  int values_dim() const { return value_dim ? value_dim : head_dim; }
 };
 
 // Dropout keeps element i when philox(seed, i, stream) says so, and scales it by 1 / (1 - p): no state, no mask.
@@ -81,11 +88,14 @@ struct DropoutKey {
 };
 
 struct AttentionArgs {
-  Tensor y;        // [T, N, D]
-  Tensor lse;      // [N, T] f32: log-sum-exp of each row's scaled scores; optional
-  Tensor q, k, v;  // [T, N, D], [S, K, D], [S, K, D]
+  Tensor y;        // [T, N, D], or value_dim in place of D
+  Tensor lse;      // [N, T] f32: log-sum-exp of each row's scores, scaled and capped; optional
+  Tensor q, k, v;  // [T, N, D], [S, K, D], [S, K, D], or value_dim in place of v's D
   AttentionShape shape;
   DropoutKey dropout;  // element: (global query row * total_heads + first_head + head) * 2^24 + key's position
+  // [N, 2P - 1] f32, optional: what is added to the score, scaled and capped, of a key that stands d positions behind
+  // the query, for d from 1 - P to P - 1; keys further off have the first or the last. Source: Raffel et al., 2020.
+  Tensor bias;
 };
 
 // y and lse may be those of more keys than are given here: dq, dk and dv then are what these keys contribute.
@@ -94,6 +104,8 @@ struct AttentionBackwardArgs {
   Tensor dy, y, lse, q, k, v;
   AttentionShape shape;
   DropoutKey dropout;
+  Tensor bias;   // the cpu table has no gradients with one
+  Tensor dbias;  // like bias
 };
 
 enum class NormKind : uint8_t { rms, layer };
@@ -109,6 +121,7 @@ struct NormArgs {
   Tensor weight;      // [H]
   Tensor bias;        // [H], optional
   float eps = 1e-5f;
+  float weight_offset = 0;  // what y multiplies by is weight + weight_offset
 };
 
 // dx = d norm / d x applied to dy, plus dsum (the gradient that reaches `sum` around the norm).
@@ -121,6 +134,7 @@ struct NormBackwardArgs {
   Tensor x;                // what was normalised: `sum`
   Tensor mean, rstd;       // [T]
   Tensor weight;           // [H]
+  float weight_offset = 0;
 };
 
 // Rotary position embedding, in place, on x[T, heads, D]: halves (x1, x2) of the first 2R elements of a head become
@@ -153,10 +167,13 @@ struct RouteRule {
   RouterGate gate = RouterGate::softmax;
   bool normalises = true;  // the weights of a token add up to `scale`; else they are its scores times `scale`
   float scale = 1;
+  int groups = 1, groups_per_token = 1;  // experts come from so many of as many groups of neighbours
 };
 inline constexpr int kMostExpertsPerToken = 64;
 
 // scores = gate(logits). A token goes to the k experts with the highest score + bias, the first of equals first.
+// Where there are groups, these come from the groups that rank first: by their best score + bias, or, of sigmoid
+// gates, by the sum of their two best. Sources: DeepSeek-AI, "DeepSeek-V2", 2024, and "DeepSeek-V3", 2024.
 struct RouteArgs {
   Tensor scores;     // out [T, E] f32
   Tensor weights;    // out [T, k] f32, best expert first
@@ -205,6 +222,10 @@ struct Kernels {
   void (*attention_merge)(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part,
                           const Tensor& part_lse);
   void (*rope)(Stream&, const RopeArgs&);
+  // y[T, N, A + B]: the first A elements of every head are shared[T, A], the others own[T, N, B].
+  void (*join_heads)(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
+  // The gradients; that of `shared` is the sum over heads, in their order.
+  void (*split_heads)(Stream&, const Tensor& dshared, const Tensor& down, const Tensor& dy);
 
   // ---- norms and activations ----
   void (*norm)(Stream&, const NormArgs&);
@@ -214,6 +235,9 @@ struct Kernels {
   void (*gated_activation)(Stream&, const Tensor& y, const Tensor& gate, const Tensor& up, Activation);
   void (*gated_activation_backward)(Stream&, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
                                     const Tensor& gate, const Tensor& up, Activation);
+  void (*softcap)(Stream&, const Tensor& y, const Tensor& x, float cap);  // y = cap tanh(x / cap); y may be x
+  // dx = dy (1 - (y / cap)^2); dx may be dy
+  void (*softcap_backward)(Stream&, const Tensor& dx, const Tensor& dy, const Tensor& y, float cap);
   void (*dropout)(Stream&, const Tensor& y, const Tensor& x, const DropoutKey&);  // its own backward; y may be x
 
   // ---- tokens and loss ----

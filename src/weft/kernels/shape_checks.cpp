@@ -86,6 +86,7 @@ void check_spans(const Op& op, const AttentionShape& s, int64_t num_queries, int
                   row, num_queries);
     if (a.k_begin < 0 || a.k_end > num_keys)
       throw Error("{}: span {} covers key rows {} to {}, but there are {}", op.name, i, a.k_begin, a.k_end, num_keys);
+    if (a.lead < 0) throw Error("{}: the lead of span {} is {}, but must be at least 0", op.name, i, a.lead);
     if (a.first_key < 0 || a.first_key + int64_t(a.k_end - a.k_begin) > kMaxKeys)
       throw Error("{}: the keys of span {} are at positions {} to {}, but a sequence has at most {}", op.name, i,
                   a.first_key, a.first_key + int64_t(a.k_end - a.k_begin), kMaxKeys);
@@ -103,14 +104,30 @@ void check_qkv(const Op& op, const Tensor& q, const Tensor& k, const Tensor& v, 
   op.shape("q", q, {q.dim(0), s.num_heads, s.head_dim});
   op.shape("k", k, {k.dim(0), s.num_kv_heads, s.head_dim});
   op.dtype("k", k, q.dtype());
-  op.like("v", v, k);
+  op.shape("v", v, {k.dim(0), s.num_kv_heads, s.values_dim()});
+  op.dtype("v", v, q.dtype());
   if (s.num_heads < 0 || s.num_kv_heads < 0 || (s.num_kv_heads ? s.num_heads % s.num_kv_heads : s.num_heads) != 0)
     throw Error("{}: {} query heads cannot share {} key/value heads evenly", op.name, s.num_heads, s.num_kv_heads);
   op.that(s.scale != 0, "the scale of the scores is 0; it is usually 1 / sqrt(head_dim)");
+  op.that(s.softcap >= 0, "the cap of the scores is below 0");
+  op.that(s.window >= 0, "the window is below 0");
   if (s.first_head < 0 || (s.total_heads && s.first_head + s.num_heads > s.total_heads))
     throw Error("{}: heads {} to {} are not among the layer's {}", op.name, s.first_head, s.first_head + s.num_heads,
                 s.total_heads);
   check_spans(op, s, q.dim(0), k.dim(0));
+}
+
+void check_position_bias(const Op& op, const Tensor& bias, const Tensor& q, const AttentionShape& s) {
+  op.rank("bias", bias, 2);
+  op.statistic("bias", bias, bias.numel(), q);
+  if (bias.dim(0) != s.num_heads || bias.dim(1) % 2 == 0)
+    throw Error("{}: bias is {}, but must have {} rows and an odd number of columns", op.name,
+                bias.shape().to_string(), s.num_heads);
+}
+
+void check_output(const Op& op, std::string_view what, const Tensor& t, const Tensor& q, const AttentionShape& s) {
+  op.shape(what, t, {q.dim(0), s.num_heads, s.values_dim()});
+  op.dtype(what, t, q.dtype());
 }
 
 }  // namespace
@@ -133,7 +150,9 @@ void check_matmul(const MatmulArgs& args) {
   if (args.nf4_b) {
     const nf4::Layout& layout = *args.nf4_b.layout;
     op.that(layout.rows() == b[0] && layout.cols() == b[1], "nf4_b has another shape than the product needs");
-    op.shape("nf4_b.blocks", args.nf4_b.blocks, {layout.bytes()});
+    op.that(args.nf4_b.blocks && args.nf4_b.blocks.dtype() == DType::u8 &&
+                args.nf4_b.blocks.numel() == layout.bytes(),
+            "nf4_b.blocks are not those of its layout");
     op.shape("nf4_b.scales", args.nf4_b.scales, {nf4::num_groups(layout.whole_numel()) + 1});
   } else {
     op.shape("b", args.b, b);
@@ -147,7 +166,8 @@ void check_attention(const AttentionArgs& args) {
   const Op op{"attention"};
   check_qkv(op, args.q, args.k, args.v, args.shape);
   check_probability(op, args.dropout.p);
-  op.like("y", args.y, args.q);
+  check_output(op, "y", args.y, args.q, args.shape);
+  if (args.bias) check_position_bias(op, args.bias, args.q, args.shape);
   if (args.lse) op.statistic("lse", args.lse, args.q.dim(0) * args.shape.num_heads, args.q);
 }
 
@@ -158,9 +178,12 @@ void check_attention_backward(const AttentionBackwardArgs& args) {
   op.like("dq", args.dq, args.q);
   op.like("dk", args.dk, args.k);
   op.like("dv", args.dv, args.v);
-  op.like("dy", args.dy, args.q);
-  op.like("y", args.y, args.q);
+  check_output(op, "dy", args.dy, args.q, args.shape);
+  check_output(op, "y", args.y, args.q, args.shape);
   op.statistic("lse", args.lse, args.q.dim(0) * args.shape.num_heads, args.q);
+  if (!args.bias) return;
+  check_position_bias(op, args.bias, args.q, args.shape);
+  op.like("dbias", args.dbias, args.bias);
 }
 
 void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse) {
@@ -189,6 +212,16 @@ void check_rope(const RopeArgs& args) {
   if (2 * args.cos.dim(1) > args.x.dim(2))
     throw Error("rope: the tables rotate {} elements, but a head has {}", 2 * args.cos.dim(1), args.x.dim(2));
   op.indices("positions", args.positions, args.x.dim(0), 0, args.cos.dim(0));
+}
+
+void check_join_heads(std::string_view name, const Tensor& y, const Tensor& shared, const Tensor& own) {
+  const Op op{name};
+  op.rank("shared", shared, 2);
+  op.rank("own", own, 3);
+  op.shape("y", y, {shared.dim(0), own.dim(1), shared.dim(1) + own.dim(2)});
+  op.shape("own", own, {shared.dim(0), own.dim(1), own.dim(2)});
+  op.dtype("own", own, y.dtype());
+  op.dtype("shared", shared, y.dtype());
 }
 
 void check_norm(const NormArgs& args) {
@@ -302,6 +335,11 @@ void check_route(const RouteArgs& args) {
     throw Error("{}: {} experts for each token, but there are {} and at most {} are supported", op.name, k,
                 args.logits.dim(1), kMostExpertsPerToken);
   op.that(tokens == 0 || args.experts, "experts is null");
+  const int64_t groups = args.rule.groups, chosen = args.rule.groups_per_token;
+  if (groups < 1 || args.logits.dim(1) % groups != 0 || chosen < 1 || chosen > groups ||
+      args.logits.dim(1) / groups * chosen < k)
+    throw Error("{}: {} of {} groups of {} experts cannot serve a token with {}", op.name, chosen, groups,
+                args.logits.dim(1), k);
 }
 
 void check_route_backward(const RouteBackwardArgs& args) {

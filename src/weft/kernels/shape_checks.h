@@ -1,5 +1,7 @@
 // Shape checks: what every kernel of the table demands of its arguments, said once for the backends that check.
 #pragma once
+#include <algorithm>
+
 #include "weft/kernels/kernels.h"
 
 namespace weft::shapes {
@@ -11,6 +13,7 @@ void check_attention_backward(const AttentionBackwardArgs&);
 void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 void check_accumulate(const Tensor& sum, const Tensor& x);
 void check_rope(const RopeArgs&);
+void check_join_heads(std::string_view op, const Tensor& y, const Tensor& shared, const Tensor& own);
 void check_norm(const NormArgs&);
 void check_norm_backward(const NormBackwardArgs&);
 void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey&);
@@ -54,11 +57,20 @@ void check_alike(std::string_view op, std::initializer_list<Named> tensors);
 
 constexpr int64_t kMaxKeys = int64_t(1) << 24;  // of one sequence: the index of dropout has room for no more
 
-// How many of its span's keys a query row sees; rows and keys are counted inside the span.
-inline int64_t num_visible_keys(bool causal, int64_t query, int64_t num_queries, int64_t num_keys) {
-  if (!causal) return num_keys;
-  const int64_t visible = num_keys - num_queries + query + 1;
-  return visible > 0 ? visible : 0;
+// How far behind a query row the first key of its span stands; rows are counted inside the span.
+inline int64_t first_distance(const AttentionSpan& a, int64_t query) {
+  return int64_t(a.q_end - a.q_begin) - query - a.lead - (a.k_end - a.k_begin);
+}
+
+// The keys of its span that a query row sees; rows and keys are counted inside the span.
+struct VisibleKeys {
+  int64_t begin = 0, end = 0;
+  int64_t count() const { return end - begin; }
+};
+inline VisibleKeys visible_keys(const AttentionSpan& a, int window, int64_t query) {
+  const int64_t num_keys = a.k_end - a.k_begin, diagonal = query + 1 + num_keys - (a.q_end - a.q_begin);
+  const int64_t end = a.causal ? std::clamp<int64_t>(diagonal, 0, num_keys) : num_keys;
+  return {window > 0 ? std::clamp<int64_t>(diagonal + a.lead - window, 0, end) : 0, end};
 }
 
 }  // namespace weft::shapes

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "weft/base/function_ref.h"
+#include "weft/models/block.h"
 #include "weft/models/model_config.h"
-#include "weft/nn/attention.h"
-#include "weft/nn/moe.h"
 #include "weft/parallel/brackets.h"
 #include "weft/parallel/partition.h"
 
@@ -36,7 +35,7 @@ class Decoder {
 
   // Gives every parameter memory for its value in `dtype` (not for its gradient), and what prepare() gives.
   void allocate(Context& context, DType dtype);
-  // Computes the rotary table, and zeroes the biases of routers. Enough where parameters get their memory elsewhere.
+  // Computes the rotary tables, and zeroes the biases of routers. Enough where parameters get their memory elsewhere.
   void prepare(Context& context, DType dtype);
   // Sets the initial values, which are a function of the seed.
   void initialize(Context& context, uint64_t seed);
@@ -48,8 +47,9 @@ class Decoder {
   // The sum of the cross-entropies of `targets` (-1 ignored); see HeadLossOp for grad_scale.
   Var loss(Context& context, const Pass& pass, const Var& x, const int32_t* targets, float grad_scale,
            Brackets& brackets);
-  // The same of what `head` makes of the residual stream after the last norm and the head's weight [V, H].
-  using Head = FunctionRef<Var(const TensorParallel& tensor, Param& weight, const Var& hidden)>;
+  // The same of what `head` makes of the residual stream after the last norm, the head's weight [V, H] and the cap of
+  // its logits.
+  using Head = FunctionRef<Var(const TensorParallel& tensor, Param& weight, float softcap, const Var& hidden)>;
   Var result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head);
   // Logits [rows, V] of chosen rows of hidden().
   Var logits(const Var& hidden);
@@ -63,26 +63,6 @@ class Decoder {
   Param* embedding() { return embedding_ ? &*embedding_ : nullptr; }
 
  private:
-  struct Block {
-    Block(const std::string& name, int layer, const ModelConfig& config, const RopeTable* rope,
-          const Partition& partition);
-    Var operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed);
-    void each_param(auto&& visit) {
-      attention_norm.each_param(visit);
-      attention.each_param(visit);
-      mlp_norm.each_param(visit);
-      if (moe)
-        moe->each_param(visit);
-      else
-        mlp->each_param(visit);
-    }
-    Norm attention_norm;
-    Attention attention;
-    Norm mlp_norm;
-    std::optional<Mlp> mlp;  // or
-    std::optional<Moe> moe;
-  };
-
   Var embed(Context& context, const Pass& pass);
   Param& head_weight() { return head_ ? *head_ : *tied_; }
 
@@ -91,7 +71,7 @@ class Decoder {
   DecoderPart part_;
   RecomputePolicy recompute_;
   uint64_t embedding_dropout_site_;
-  RopeTable rope_;
+  RopeTables rope_;
   std::optional<Param> embedding_;  // [V, H]
   Param* tied_ = nullptr;           // the embedding, where it is the head
   std::optional<Param> position_;   // [context, H]

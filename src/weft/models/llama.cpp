@@ -24,6 +24,12 @@ ModelConfig named(const char* family, ModelConfig c) {
   return c;
 }
 
+ModelConfig qwen2() {
+  ModelConfig c;
+  c.qkv_bias = true, c.norm_eps = 1e-6f, c.rope_theta = 1e6;
+  return c;
+}
+
 ModelConfig qwen3() {
   ModelConfig c;
   c.qk_norm = true, c.norm_eps = 1e-6f, c.rope_theta = 1e6;
@@ -60,6 +66,8 @@ const std::vector<Family>& llama_families() {
       {ModelConfig{}, llama_presets()},
       {named("mistral", ModelConfig{}), Presets{}},
       {named("mixtral", ModelConfig{}), Presets{{"mixtral-8x7b", mixtral_8x7b()}}},
+      {named("phi3", ModelConfig{}), Presets{}},
+      {named("qwen2", qwen2()), Presets{}},
       {named("qwen3", qwen3()), Presets{}},
       {named("qwen3_moe", qwen3()), Presets{{"qwen3-30b-a3b", qwen3_30b_a3b()}}},
   };

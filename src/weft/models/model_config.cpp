@@ -2,20 +2,12 @@
 #include "weft/models/model_config.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "weft/models/model_fields.h"
 
 namespace weft {
 namespace {
-
-struct NamedActivation {
-  const char* name;
-  Activation activation;
-  bool is_gated;
-};
-constexpr NamedActivation kActivations[] = {
-    {"swiglu", Activation::silu, true}, {"geglu", Activation::gelu_tanh, true},
-    {"gelu", Activation::gelu, false},  {"gelu_tanh", Activation::gelu_tanh, false},
-    {"relu", Activation::relu, false},  {"silu", Activation::silu, false},
-};
 
 void require_positive(const char* key, int64_t value) {
   if (value <= 0) throw UsageError("model.{} = {}: write a number of at least 1", key, value);
@@ -42,6 +34,64 @@ void complete_experts(ModelConfig& c) {
   not_negative("z_loss", double(c.z_loss));
   not_negative("router_bias_rate", double(c.router_bias_rate));
   if (!(c.routed_scale > 0)) throw UsageError("model.routed_scale = {}: write a number above 0", c.routed_scale);
+  require_positive("expert_groups", c.expert_groups);
+  require_positive("groups_per_token", c.groups_per_token);
+  if (c.experts % c.expert_groups != 0)
+    throw UsageError("model.expert_groups = {} does not divide model.experts = {}: write a divisor", c.expert_groups,
+                     c.experts);
+  if (c.groups_per_token > c.expert_groups || c.experts / c.expert_groups * c.groups_per_token < c.experts_per_token)
+    throw UsageError("model.groups_per_token = {}: of {} groups of {} experts each, {} experts must be chosen",
+                     c.groups_per_token, c.expert_groups, c.experts / c.expert_groups, c.experts_per_token);
+}
+
+void complete_rope(ModelConfig& c) {
+  if (c.position != PositionKind::rope) return;
+  if (c.rotary_dim == c.head_dim) c.rotary_dim = 0;
+  if (c.turned_dim() % 2 != 0 || c.turned_dim() < 2 || c.turned_dim() > c.head_dim)
+    throw UsageError(
+        "model.rotary_dim = {}: rotary positions turn pairs of the {} elements of a head: write an even number up to "
+        "that, or model.position = \"learned\"",
+        c.turned_dim(), c.head_dim);
+  if (!(c.rope_theta >= 1)) throw UsageError("model.rope_theta = {}: write a number of at least 1", c.rope_theta);
+  RopeScaling& s = c.rope_scaling;
+  if (s.kind == RopeScaling::Kind::none) return;
+  if (!(s.factor >= 1)) throw UsageError("model.rope_factor = {}: write a number of at least 1", s.factor);
+  if (s.original_context == 0) s.original_context = c.context;
+  require_positive("rope_original_context", s.original_context);
+  if (s.kind == RopeScaling::Kind::llama3 && !(s.high_freq_factor > s.low_freq_factor && s.low_freq_factor > 0))
+    throw UsageError("model.rope_high_freq_factor = {} must be above model.rope_low_freq_factor = {}",
+                     s.high_freq_factor, s.low_freq_factor);
+  if (s.kind == RopeScaling::Kind::yarn && !(s.beta_fast > s.beta_slow && s.beta_slow > 0))
+    throw UsageError("model.rope_beta_fast = {} must be above model.rope_beta_slow = {}", s.beta_fast, s.beta_slow);
+  if (s.kind != RopeScaling::Kind::longrope) return;
+  for (const auto* factors : {&s.short_factors, &s.long_factors}) {
+    if (int64_t(factors->size()) != c.turned_dim() / 2)
+      throw UsageError("model.rope_short_factors and rope_long_factors must have {} numbers each, one for each pair",
+                       c.turned_dim() / 2);
+    for (const double f : *factors)
+      if (!(f > 0)) throw UsageError("model.rope_short_factors and rope_long_factors: {} is not above 0", f);
+  }
+}
+
+void complete_attention(ModelConfig& c) {
+  complete_rope(c);
+  if (!c.is_latent()) {
+    if (c.value_dim == c.head_dim) c.value_dim = 0;
+    if (c.value_dim != 0)
+      throw UsageError("model.value_dim = {}: only latent attention has another width than model.head_dim = {}",
+                       c.value_dim, c.head_dim);
+    return;
+  }
+  require_positive("kv_rank", c.kv_rank);
+  c.value_dim = c.values_dim();
+  require_positive("value_dim", c.value_dim);
+  if (c.kv_heads != c.heads)
+    throw UsageError("model.kv_heads = {}: latent attention has keys for each of the {} heads", c.kv_heads, c.heads);
+  if (c.position != PositionKind::rope || c.rotary_dim == 0)
+    throw UsageError(
+        "model.rotary_dim = {}: latent attention turns some of the {} elements of a head: write fewer, and "
+        "model.position = \"rope\"",
+        c.turned_dim(), c.head_dim);
 }
 
 void complete_adapters(ModelConfig& c) {
@@ -57,6 +107,9 @@ void complete_adapters(ModelConfig& c) {
   const bool adapts_mlp = c.lora.has(LoraTarget::gate) || c.lora.has(LoraTarget::up) || c.lora.has(LoraTarget::down);
   if (c.experts > 0 && adapts_mlp)
     throw UsageError("lora.targets: experts can have no adapters yet; write some of q, k, v, o");
+  const bool adapts_inputs = c.lora.has(LoraTarget::query) || c.lora.has(LoraTarget::key) || c.lora.has(LoraTarget::value);
+  if (c.is_latent() && adapts_inputs)
+    throw UsageError("lora.targets: latent attention has adapters beside its output only; write [\"o\"]");
 }
 
 }  // namespace
@@ -79,36 +132,57 @@ void complete(ModelConfig& c) {
         "model.heads = {} does not divide by model.kv_heads = {}: every key/value head serves the same "
         "number of query heads",
         c.heads, c.kv_heads);
-  if (c.position == PositionKind::rope && c.head_dim % 2 != 0)
-    throw UsageError(
-        "model.head_dim = {} is odd, but rotary positions turn pairs: write an even number, or "
-        "model.position = \"learned\"",
-        c.head_dim);
   if (c.ffn == 0) c.ffn = 4 * c.hidden;
   require_positive("ffn", c.ffn);
   require_positive("vocab", c.vocab);
   require_positive("context", c.context);
   if (c.dropout < 0 || c.dropout >= 1)
     throw UsageError("model.dropout = {}: write a probability from 0 to below 1", c.dropout);
+  if (!(c.norm_eps >= 0 && c.norm_eps <= 1))
+    throw UsageError("model.norm_eps = {}: write a number from 0 to 1", c.norm_eps);
+  if (!(c.embedding_scale > 0))
+    throw UsageError("model.embedding_scale = {}: write a number above 0", c.embedding_scale);
+  complete_attention(c);
   complete_experts(c);
   complete_adapters(c);
 }
 
+namespace {
+
+int64_t attention_params(const ModelConfig& c) {
+  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim, out = c.heads * c.values_dim();
+  int64_t sum = out * c.hidden + (c.has_output_bias() ? c.hidden : 0);
+  if (c.is_latent()) {
+    const int64_t from = c.query_rank > 0 ? c.query_rank : c.hidden;
+    sum += from * q + (c.query_rank > 0 ? c.hidden * c.query_rank + c.query_rank : 0);
+    if (c.has_qkv_bias()) sum += c.query_rank + c.kv_rank + c.rotary_dim;
+    return sum + c.hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
+           c.kv_rank * c.heads * (c.head_dim - c.rotary_dim + c.values_dim());
+  }
+  sum += c.hidden * (q + 2 * kv) + (c.has_qkv_bias() ? q + 2 * kv : 0);
+  if (c.qk_norm) sum += 2 * c.head_dim;
+  if (c.qk_norm_across) sum += q + kv;
+  return sum;
+}
+
+int64_t num_block_norms(BlockKind kind) {
+  return kind == BlockKind::both ? 4 : kind == BlockKind::parallel_shared ? 1 : 2;
+}
+
+}  // namespace
+
 int64_t ModelConfig::num_params() const {
-  const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
   const int64_t matrices = is_gated ? 3 : 2;
   const auto mlp = [&](int64_t width) {
-    return width == 0 ? 0 : matrices * hidden * width + (bias ? (matrices - 1) * width + hidden : 0);
+    return width == 0 ? 0 : matrices * hidden * width + (has_mlp_bias() ? (matrices - 1) * width + hidden : 0);
   };
-  int64_t block = hidden * (2 * q + 2 * kv) + 2 * hidden;
-  if (bias) block += q + 2 * kv + hidden + (norm == NormKind::layer ? 2 * hidden : 0);
-  if (qk_norm) block += 2 * head_dim;
-  int64_t rest = vocab * hidden * (tie_embeddings ? 1 : 2) + hidden;
-  if (bias && norm == NormKind::layer) rest += hidden;
+  const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
+  const int64_t block_params = attention_params(*this) + num_block_norms(block) * one_norm;
+  int64_t rest = vocab * hidden * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest += context * hidden;
   const int64_t moe = hidden * experts + experts * matrices * hidden * expert_ffn + mlp(shared_experts * expert_ffn);
   const int64_t sparse = experts > 0 ? std::max<int64_t>(layers - first_dense_layers, 0) : 0;
-  return layers * block + (layers - sparse) * mlp(ffn) + sparse * moe + rest;
+  return layers * block_params + (layers - sparse) * mlp(ffn) + sparse * moe + rest;
 }
 
 namespace {
@@ -140,15 +214,31 @@ struct LayerWork {
   double attention, mlp;
   double scores;  // of attention: what has no weights
 };
+
+// Of the matrices, biases and norms apart.
+double projections(const ModelConfig& c) {
+  const double h = double(c.hidden), q = double(c.heads * c.head_dim), kv = double(c.kv_heads * c.head_dim);
+  if (!c.is_latent()) return h * (2 * q + 2 * kv);
+  const double rank = double(c.kv_rank), query_rank = double(c.query_rank), out = double(c.heads * c.values_dim());
+  return (query_rank > 0 ? query_rank * (h + q) : h * q) + h * (rank + double(c.rotary_dim)) +
+         rank * double(c.heads * (c.head_dim - c.rotary_dim + c.values_dim())) + out * h;
+}
+
+// The keys that a token sees on average.
+double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
+  const double n = double(seq_len), w = double(c.window);
+  if (!c.is_local(layer) || c.window >= seq_len) return (n + 1) / 2;
+  return (w * (w + 1) / 2 + (n - w) * w) / n;
+}
+
 LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
-  const double q = double(c.heads * c.head_dim), kv = double(c.kv_heads * c.head_dim), h = double(c.hidden);
+  const double h = double(c.hidden), scores = double(c.heads * (c.head_dim + c.values_dim()));
   const bool is_sparse = c.has_experts(layer);
   // With experts, only those that see the token count.
   const int64_t width = is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : c.ffn;
-  // A token sees (seq_len + 1) / 2 keys on average, in two products of q multiply-adds a key.
-  const double scores = 2 * q * double(seq_len + 1) / 2;
-  return {h * (2 * q + 2 * kv) + scores,
-          (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts) : 0), scores};
+  const double all_scores = scores * mean_keys(c, layer, seq_len);
+  return {projections(c) + all_scores,
+          (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts) : 0), all_scores};
 }
 
 }  // namespace
@@ -186,29 +276,39 @@ double ModelConfig::recomputed_flops_per_token(int64_t seq_len, const RecomputeP
   return kPerMultiplyAdd * sum;
 }
 
-std::string router_name(const ModelConfig& config) {
-  return config.router == RouterGate::softmax ? "softmax" : "sigmoid";
+namespace {
+
+// Peng et al., 2023, equation 22, with DeepSeek's factor.
+double yarn_scale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
+
+}  // namespace
+
+double RopeScaling::rotation_factor(int64_t context) const {
+  if (attention_factor > 0) return attention_factor;
+  if (kind == Kind::yarn)
+    return mscale > 0 && mscale_all > 0 ? yarn_scale(factor, mscale) / yarn_scale(factor, mscale_all)
+                                        : yarn_scale(factor, 1);
+  if (kind == Kind::longrope && context > original_context)
+    return std::sqrt(1 + std::log(double(context) / double(original_context)) / std::log(double(original_context)));
+  return 1;
 }
 
-void set_router(ModelConfig& config, const std::string& name) {
-  if (name != "softmax" && name != "sigmoid")
-    throw UsageError("model.router = \"{}\": write one of softmax, sigmoid", name);
-  config.router = name == "softmax" ? RouterGate::softmax : RouterGate::sigmoid;
+double RopeScaling::score_factor() const {
+  const double scale = kind == Kind::yarn && mscale_all > 0 ? yarn_scale(factor, mscale_all) : 1;
+  return scale * scale;
+}
+
+float ModelConfig::score_scale() const {
+  const float scale = attention_scale > 0 ? attention_scale : 1 / std::sqrt(float(head_dim));
+  return rope_scaling.score_factor() == 1 ? scale : float(double(scale) * rope_scaling.score_factor());
 }
 
 void set_activation(ModelConfig& config, const std::string& name) {
-  for (const NamedActivation& a : kActivations)
-    if (name == a.name) {
-      config.activation = a.activation, config.is_gated = a.is_gated;
-      return;
-    }
-  throw UsageError("model.activation = \"{}\": write one of swiglu, geglu, gelu, gelu_tanh, relu, silu", name);
-}
-
-std::string activation_name(const ModelConfig& config) {
-  for (const NamedActivation& a : kActivations)
-    if (config.activation == a.activation && config.is_gated == a.is_gated) return a.name;
-  return "swiglu";
+  const auto found = std::ranges::find(kActivationNames, name);
+  if (found == std::end(kActivationNames))
+    throw UsageError("model.activation = \"{}\": write one of {}", name, fmt::join(kActivationNames, ", "));
+  const NamedActivation& a = kActivations[found - std::begin(kActivationNames)];
+  config.activation = a.activation, config.is_gated = a.is_gated;
 }
 
 }  // namespace weft

@@ -11,6 +11,33 @@ namespace weft {
 
 enum class PositionKind : uint8_t { rope, learned };
 
+// Where the norms of a block stand, with a for its attention and m for its feed-forward part:
+//   pre              x1 = x + a(norm(x));              y = x1 + m(norm(x1))
+//   post             x1 = x + norm(a(x));              y = x1 + norm(m(x1))
+//   both             x1 = x + norm(a(norm(x)));        y = x1 + norm(m(norm(x1)))
+//   parallel         y = x + a(norm(x)) + m(norm'(x))
+//   parallel_shared  y = x + a(norm(x)) + m(norm(x))
+enum class BlockKind : uint8_t { pre, post, both, parallel, parallel_shared };
+
+// How rotary angles are stretched so that a model reads longer texts than it was first trained on. Sources: linear,
+// Chen et al., 2023; dynamic, "NTK-aware" scaling by the length at hand; llama3, Llama 3.1, 2024; yarn, Peng et al.,
+// 2023; longrope, Ding et al., 2024.
+struct RopeScaling {
+  enum class Kind : uint8_t { none, linear, dynamic, llama3, yarn, longrope };
+  Kind kind = Kind::none;
+  double factor = 1;
+  int64_t original_context = 0;                      // the context before
+  double low_freq_factor = 1, high_freq_factor = 4;  // llama3
+  double beta_fast = 32, beta_slow = 1;              // yarn
+  double attention_factor = 0;                       // of cos and sin; 0: what the kind implies
+  double mscale = 0, mscale_all = 0;                 // yarn, as DeepSeek-V2 has it
+  std::vector<double> short_factors, long_factors;   // longrope: of each pair, up to and beyond original_context
+  // What cos and sin are multiplied by, in a model with this context; and likewise the scores.
+  double rotation_factor(int64_t context) const;
+  double score_factor() const;
+  bool operator==(const RopeScaling&) const = default;
+};
+
 // What is forgotten in the forward pass and computed again in the backward pass.
 struct RecomputePolicy {
   enum class What : uint8_t { nothing, attention, mlp, block };
@@ -30,16 +57,39 @@ struct ModelConfig {
   int64_t vocab = 0;
   int64_t context = 0;  // the longest sequence; 0: the recipe's seq_len
   bool tie_embeddings = false;
-  bool bias = false;  // in projections and LayerNorms
+  bool bias = false;  // in all projections and LayerNorms; or in some of them:
+  bool qkv_bias = false, output_bias = false, mlp_bias = false, norm_bias = false;
   float dropout = 0;
+  BlockKind block = BlockKind::pre;
   NormKind norm = NormKind::rms;
   float norm_eps = 1e-5f;
+  bool norm_weight = true;   // false: norms have no weights at all
+  bool norm_offset = false;  // norms multiply by 1 + weight
   Activation activation = Activation::silu;
   bool is_gated = true;  // swiglu, geglu
   PositionKind position = PositionKind::rope;
   double rope_theta = 10000;
-  bool qk_norm = false;
+  int64_t rotary_dim = 0;  // elements of a head that turn, its first; 0: all
+  RopeScaling rope_scaling;
+  bool qk_norm = false;         // of every head of queries and keys
+  bool qk_norm_across = false;  // over all heads together
+  float attention_scale = 0;    // of scores; 0: 1 / sqrt(head_dim)
+  float attention_softcap = 0;  // scores become cap * tanh(score / cap); 0: they stay
+  float logit_softcap = 0;      // likewise the logits
+  float embedding_scale = 1;
   float init_std = 0.02f;
+
+  // Local layers see the `window` last tokens only.
+  int64_t window = 0;             // 0: no layer is local
+  int64_t first_local_layer = 0;  // those before it are global
+  int64_t global_every = 0;       // and so is every n-th; 0: none
+  double local_rope_theta = 0;    // of local layers, without scaling; 0: as the others
+
+  // Latent attention (DeepSeek-AI, "DeepSeek-V2", 2024): keys and values are made from `kv_rank` numbers a token.
+  // head_dim then counts a query's turned elements (rotary_dim) and the others.
+  int64_t kv_rank = 0;     // 0: ordinary attention
+  int64_t query_rank = 0;  // 0: queries are made from the residual stream at once
+  int64_t value_dim = 0;   // of a head; 0: head_dim
 
   // Mixture of experts; see parallel/expert/gate.h for what the losses are.
   int64_t experts = 0;  // 0: every layer is dense
@@ -48,15 +98,31 @@ struct ModelConfig {
   int64_t expert_ffn = 0;          // of one expert; 0: ffn
   int64_t first_dense_layers = 0;  // the others have experts
   RouterGate router = RouterGate::softmax;
+  bool router_bias = false;   // added to scores where experts are chosen; also there with router_bias_rate
+  int64_t expert_groups = 1;  // a token's experts come from groups_per_token of them: the best ones
+  int64_t groups_per_token = 1;
   bool norm_topk = true;  // the weights of a token's experts add up to routed_scale
   float routed_scale = 1;
   float capacity_factor = 0;  // in training; 0: no token is dropped
   float aux_loss = 0, z_loss = 0;
-  float router_bias_rate = 0;  // 0: no bias
+  float router_bias_rate = 0;  // how fast training balances by the bias; 0: it does not
 
   LoraConfig lora;  // adapters beside the projections; where there are some, they alone are trained
 
   bool has_experts(int64_t layer) const { return experts > 0 && layer >= first_dense_layers; }
+  bool has_router_bias() const { return router_bias || router_bias_rate > 0; }
+  int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }
+  int64_t values_dim() const { return value_dim ? value_dim : head_dim; }
+  bool is_latent() const { return kv_rank > 0; }
+  float score_scale() const;  // complete
+  bool is_local(int64_t layer) const {
+    return window > 0 && layer >= first_local_layer && (global_every == 0 || (layer + 1) % global_every != 0);
+  }
+  bool has_qkv_bias() const { return bias || qkv_bias; }
+  bool has_output_bias() const { return bias || output_bias; }
+  bool has_mlp_bias() const { return bias || mlp_bias; }
+  bool has_norm_bias() const { return (bias || norm_bias) && norm == NormKind::layer && norm_weight; }
+  bool operator==(const ModelConfig&) const = default;
   int64_t num_params() const;  // without adapters
   int64_t num_adapter_params() const;
   // Model FLOPs of one training token, forward and backward, attention over `seq_len` tokens counted once where it is
@@ -79,9 +145,5 @@ std::vector<std::string> preset_names();
 
 // "swiglu", "gelu", ...: throws UsageError naming the key and the choices.
 void set_activation(ModelConfig& config, const std::string& name);
-std::string activation_name(const ModelConfig& config);
-// "softmax", "sigmoid"
-void set_router(ModelConfig& config, const std::string& name);
-std::string router_name(const ModelConfig& config);
 
 }  // namespace weft

@@ -1,14 +1,73 @@
 // ModelConfig as JSON, both ways.
 #include "weft/models/model_json.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "weft/base/json.h"
+#include "weft/models/model_fields.h"
 
 namespace weft {
 namespace {
 
 constexpr int64_t kMostOfAnything = int64_t(1) << 24;
+
+class Writer {
+ public:
+  explicit Writer(nlohmann::json& json) : json_(json) {}
+  void number(const char* key, const auto& value) { put(key, value); }
+  void flag(const char* key, bool value) { put(key, value); }
+  void choice(const char* key, std::span<const std::string_view> names, int index) { put(key, names[size_t(index)]); }
+  void list(const char* key, const std::vector<double>& values) {
+    if (!values.empty()) put(key, values);
+  }
+  void begin_group(const char*, bool is_on) { is_on_ = is_on; }
+  void end_group() { is_on_ = true; }
+
+ private:
+  void put(const char* key, const auto& value) {
+    if (is_on_) json_[key] = value;
+  }
+  nlohmann::json& json_;
+  bool is_on_ = true;
+};
+
+// A key that is absent keeps its value: files of older versions have fewer.
+class Reader {
+ public:
+  explicit Reader(const JsonView& json) : json_(json) {}
+  void number(const char* key, int64_t& value) {
+    if (json_.has(key)) value = json_.at(key).integer(0, kMostOfAnything);
+  }
+  void number(const char* key, float& value) {
+    if (json_.has(key)) value = float(json_.at(key).number());
+  }
+  void number(const char* key, double& value) {
+    if (json_.has(key)) value = json_.at(key).number();
+  }
+  void flag(const char* key, bool& value) {
+    if (json_.has(key)) value = json_.at(key).boolean();
+  }
+  void choice(const char* key, std::span<const std::string_view> names, int& index) {
+    if (!json_.has(key)) return;
+    const auto found = std::ranges::find(names, json_.at(key).string());
+    if (found == names.end())
+      throw Error("{}: {} = \"{}\" is not one of {}", json_.source(), key, json_.at(key).string(),
+                  fmt::join(names, ", "));
+    index = int(found - names.begin());
+  }
+  void list(const char* key, std::vector<double>& values) {
+    if (!json_.has(key)) return;
+    const JsonView array = json_.at(key);
+    values.clear();
+    for (int64_t i = 0; i < array.size(); ++i) values.push_back(array.at(i).number());
+  }
+  void begin_group(const char*, bool) {}
+  void end_group() {}
+
+ private:
+  const JsonView& json_;
+};
 
 LoraConfig parse_lora(const JsonView& json) {
   std::vector<std::string> targets;
@@ -23,39 +82,11 @@ LoraConfig parse_lora(const JsonView& json) {
 
 }  // namespace
 
-std::string to_json(const ModelConfig& c) {
-  nlohmann::json json{
-      {"family", c.family},
-      {"layers", c.layers},
-      {"hidden", c.hidden},
-      {"heads", c.heads},
-      {"kv_heads", c.kv_heads},
-      {"head_dim", c.head_dim},
-      {"ffn", c.ffn},
-      {"vocab", c.vocab},
-      {"context", c.context},
-      {"tie_embeddings", c.tie_embeddings},
-      {"bias", c.bias},
-      {"norm", c.norm == NormKind::rms ? "rmsnorm" : "layernorm"},
-      {"norm_eps", c.norm_eps},
-      {"activation", activation_name(c)},
-      {"position", c.position == PositionKind::rope ? "rope" : "learned"},
-      {"rope_theta", c.rope_theta},
-      {"qk_norm", c.qk_norm},
-  };
-  if (c.experts > 0)
-    json.update({{"experts", c.experts},
-                 {"experts_per_token", c.experts_per_token},
-                 {"shared_experts", c.shared_experts},
-                 {"expert_ffn", c.expert_ffn},
-                 {"first_dense_layers", c.first_dense_layers},
-                 {"router", router_name(c)},
-                 {"norm_topk", c.norm_topk},
-                 {"routed_scale", c.routed_scale},
-                 {"capacity_factor", c.capacity_factor},
-                 {"aux_loss", c.aux_loss},
-                 {"z_loss", c.z_loss},
-                 {"router_bias_rate", c.router_bias_rate}});
+std::string to_json(const ModelConfig& config) {
+  nlohmann::json json{{"family", config.family}};
+  ModelConfig c = config;
+  Writer writer(json);
+  visit_model_fields(writer, c);
   if (c.lora.rank > 0)
     json["lora"] = {{"rank", c.lora.rank},
                     {"alpha", c.lora.alpha},
@@ -69,28 +100,12 @@ ModelConfig parse_model_json(std::string_view text, const std::string& source) {
   const JsonDocument document = JsonDocument::parse(text, source);
   const JsonView json = document.root();
   try {
-    ModelConfig c = family_defaults(json.at("family").string());
-    const auto size = [&](const char* key) { return json.at(key).integer(0, kMostOfAnything); };
-    c.layers = size("layers"), c.hidden = size("hidden"), c.heads = size("heads"), c.kv_heads = size("kv_heads");
-    c.head_dim = size("head_dim"), c.ffn = size("ffn"), c.vocab = size("vocab"), c.context = size("context");
-    c.tie_embeddings = json.at("tie_embeddings").boolean();
-    c.bias = json.at("bias").boolean();
-    c.norm = json.at("norm").string() == "rmsnorm" ? NormKind::rms : NormKind::layer;
-    c.norm_eps = float(json.at("norm_eps").number());
-    set_activation(c, json.at("activation").string());
-    c.position = json.at("position").string() == "rope" ? PositionKind::rope : PositionKind::learned;
-    c.rope_theta = json.at("rope_theta").number();
-    c.qk_norm = json.at("qk_norm").boolean();
-    if (json.has("experts")) {
-      c.experts = size("experts"), c.experts_per_token = size("experts_per_token");
-      c.shared_experts = size("shared_experts"), c.expert_ffn = size("expert_ffn");
-      c.first_dense_layers = size("first_dense_layers");
-      set_router(c, json.at("router").string());
-      c.norm_topk = json.at("norm_topk").boolean();
-      const auto number = [&](const char* key) { return float(json.at(key).number()); };
-      c.routed_scale = number("routed_scale"), c.capacity_factor = number("capacity_factor");
-      c.aux_loss = number("aux_loss"), c.z_loss = number("z_loss"), c.router_bias_rate = number("router_bias_rate");
-    }
+    ModelConfig c;
+    c.family = family_defaults(json.at("family").string()).family;
+    for (const char* key : {"layers", "hidden", "heads", "vocab", "context", "norm", "activation", "position"})
+      json.at(key);
+    Reader reader(json);
+    visit_model_fields(reader, c);
     if (json.has("lora")) c.lora = parse_lora(json.at("lora"));
     complete(c);
     return c;

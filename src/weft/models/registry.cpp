@@ -2,13 +2,15 @@
 #include "weft/base/nearest.h"
 #include "weft/models/gpt2.h"
 #include "weft/models/llama.h"
+#include "weft/models/variants.h"
 
 namespace weft {
 namespace {
 
 std::vector<const Family*> families() {
   std::vector<const Family*> all{&gpt2_family()};
-  for (const Family& f : llama_families()) all.push_back(&f);
+  for (const auto* some : {&llama_families(), &variant_families()})
+    for (const Family& f : *some) all.push_back(&f);
   return all;
 }
 

@@ -1,9 +1,8 @@
 // Attention: the forward pass of one layer's attention.
 #include "weft/nn/attention.h"
 
-#include <cmath>
-
 #include "weft/autograd/ops/reshape.h"
+#include "weft/parallel/norm_across.h"
 
 namespace weft {
 namespace {
@@ -15,7 +14,7 @@ Cut elements(const Cut& heads, int64_t head_dim) {
 LinearConfig query_config(const AttentionConfig& c, const HeadCut& cut) {
   return {.in = c.hidden,
           .out = c.heads * c.head_dim,
-          .has_bias = c.has_bias,
+          .has_bias = c.has_qkv_bias,
           .init_std = c.init_std,
           .out_cut = elements(cut.heads, c.head_dim),
           .adapter = adapter_of(c.lora, LoraTarget::query),
@@ -25,7 +24,7 @@ LinearConfig query_config(const AttentionConfig& c, const HeadCut& cut) {
 LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut, LoraTarget target) {
   return {.in = c.hidden,
           .out = c.kv_heads * c.head_dim,
-          .has_bias = c.has_bias,
+          .has_bias = c.has_qkv_bias,
           .init_std = c.init_std,
           .out_cut = elements(cut.kv_heads, c.head_dim),
           .is_shared = cut.is_kv_shared,
@@ -36,7 +35,7 @@ LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut, LoraTarget
 LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const TensorParallel& tensor) {
   return {.in = c.heads * c.head_dim,
           .out = c.hidden,
-          .has_bias = c.has_bias,
+          .has_bias = c.has_output_bias,
           .init_std = c.output_init_std,
           .in_cut = elements(cut.heads, c.head_dim),
           .is_first = tensor.rank() == 0,
@@ -51,41 +50,30 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
     : config_(c),
       tensor_(partition.tensor),
       cut_(cut_heads(c.heads, c.kv_heads, tensor_.rank(), tensor_.size())),
-      layer_(layer),
+      layer_{.number = layer, .rule = c.rule, .dropout = c.dropout, .dropout_site = name_hash(name)},
       rope_(rope),
-      attention_dropout_site_(name_hash(name)),
       output_dropout_site_(name_hash(name + ".output")),
       query_(name + ".query", query_config(c, cut_)),
       key_(name + ".key", key_config(c, cut_, LoraTarget::key)),
       value_(name + ".value", key_config(c, cut_, LoraTarget::value)),
       output_(name + ".output", output_config(c, cut_, tensor_)) {
-  if (c.has_qk_norm) {
-    const Placement every_head = tensor_.replicated_inside({c.head_dim});
-    query_norm_.emplace(name + ".query_norm", NormKind::rms, every_head, false, c.norm_eps);
-    key_norm_.emplace(name + ".key_norm", NormKind::rms, every_head, false, c.norm_eps);
-  }
+  if (!c.has_head_norm && !c.has_norm_across) return;
+  const NormConfig norm{.kind = NormKind::rms, .eps = c.norm_eps, .has_offset = c.has_norm_offset};
+  const auto width = [&](int64_t heads) { return c.has_norm_across ? heads * c.head_dim : c.head_dim; };
+  query_norm_.emplace(name + ".query_norm", tensor_.replicated_inside({width(c.heads)}), norm);
+  key_norm_.emplace(name + ".key_norm", tensor_.replicated_inside({width(c.kv_heads)}), norm);
 }
 
-Var Attention::place(const Var& x, int64_t heads, std::optional<Norm>& head_norm, const Pass& pass) {
-  Var y = reshape(x, {pass.num_tokens, heads, config_.head_dim});
-  if (head_norm) y = (*head_norm)(y);
+Var Attention::place(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& head_norm,
+                     const Pass& pass) {
+  Var y = x;
+  if (config_.has_norm_across)
+    y = norm_across(tensor_, elements(heads, config_.head_dim), is_first_holder, y,
+                    [&](const Var& all) { return (*head_norm)(all); });
+  y = reshape(y, {pass.num_tokens, heads.count, config_.head_dim});
+  if (config_.has_head_norm) y = (*head_norm)(y);
   if (rope_) y = apply(*x.context, RopeOp{*rope_, pass.attention.positions}, y);
   return y;
-}
-
-Var Attention::attend(const Var& q, const Var& k, const Var& v, const Pass& pass) const {
-  const float scale = 1 / std::sqrt(float(config_.head_dim));
-  const DropoutKey dropout = pass.dropout_key(config_.dropout, attention_dropout_site_);
-  if (!pass.context_plan)
-    return apply(*q.context, AttentionOp{.plan = pass.attention, .layer = layer_, .scale = scale, .dropout = dropout},
-                 q, k, v);
-  return context_attention(q, k, v,
-                           {.parallel = *pass.context_parallel,
-                            .plan = *pass.context_plan,
-                            .scale = scale,
-                            .dropout = dropout,
-                            .first_head = pass.attention.first_head,
-                            .total_heads = pass.attention.total_heads});
 }
 
 Var Attention::operator()(const Var& residual, const Pass& pass) {
@@ -94,8 +82,9 @@ Var Attention::operator()(const Var& residual, const Pass& pass) {
   auto qkv = linears(x, query_.weights(), key_.weights(), value_.weights());
   const Var q = query_.adapt(std::move(qkv[0]), x, pass), k = key_.adapt(std::move(qkv[1]), x, pass),
             v = value_.adapt(std::move(qkv[2]), x, pass);
-  const Var y = attend(place(q, heads, query_norm_, pass), place(k, kv_heads, key_norm_, pass),
-                       reshape(v, {pass.num_tokens, kv_heads, config_.head_dim}), pass);
+  const Var y = attend(layer_, pass, place(q, cut_.heads, true, query_norm_, pass),
+                       place(k, cut_.kv_heads, cut_.is_first_holder, key_norm_, pass),
+                       reshape(v, {pass.num_tokens, kv_heads, config_.head_dim}));
   const Var out = tensor_.leave(output_(reshape(y, {pass.num_tokens, heads * config_.head_dim}), pass));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }

@@ -3,16 +3,19 @@
 #include <optional>
 
 #include "weft/autograd/ops/rope.h"
+#include "weft/nn/attend.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/norm.h"
-#include "weft/nn/pass.h"
 #include "weft/parallel/partition.h"
 
 namespace weft {
 
 struct AttentionConfig {
   int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  bool has_bias = false, has_qk_norm = false;
+  AttentionRule rule;  // its scale is complete
+  bool has_qkv_bias = false, has_output_bias = false;
+  bool has_head_norm = false, has_norm_across = false;  // of queries and keys: of each head, or of all together
+  bool has_norm_offset = false;
   float norm_eps = 1e-5f, dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};
@@ -34,15 +37,14 @@ class Attention {
 
  private:
   // [T, heads * D] -> [T, heads, D], normalised and rotated as the model wants
-  Var place(const Var& x, int64_t heads, std::optional<Norm>& norm, const Pass& pass);
-  Var attend(const Var& q, const Var& k, const Var& v, const Pass& pass) const;
+  Var place(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& norm, const Pass& pass);
 
   AttentionConfig config_;
   TensorParallel tensor_;
   HeadCut cut_;
-  int layer_;
+  AttentionLayer layer_;
   const RopeTable* rope_;
-  uint64_t attention_dropout_site_, output_dropout_site_;
+  uint64_t output_dropout_site_;
   Linear query_, key_, value_, output_;
   std::optional<Norm> query_norm_, key_norm_;
 };

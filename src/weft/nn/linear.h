@@ -34,6 +34,8 @@ class Linear {
   }
 
   Var operator()(const Var& x, const Pass& pass) { return adapt(linear(x, weights()), x, pass); }
+  // Where there is no adapter.
+  Var operator()(const Var& x) { return linear(x, weights()); }
   // What the adapter, if there is one, makes of what weights() give.
   Var adapt(Var y, const Var& x, const Pass& pass) {
     if (lora_ && pass.uses_adapters) y = (*lora_)(y, x, pass);

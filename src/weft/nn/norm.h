@@ -6,12 +6,20 @@
 
 namespace weft {
 
+struct NormConfig {
+  NormKind kind = NormKind::rms;
+  float eps = 1e-5f;
+  bool has_weight = true, has_bias = false;
+  bool has_offset = false;  // what is normalised is multiplied by 1 + weight
+};
+
 class Norm {
  public:
   // placement: of the weight [H] and of the bias
-  Norm(const std::string& name, NormKind kind, const Placement& placement, bool has_bias, float eps)
-      : kind_(kind), eps_(eps), weight_(name + ".weight", placement, Init::ones()) {
-    if (has_bias && kind == NormKind::layer) bias_.emplace(name + ".bias", placement, Init::zeros());
+  Norm(const std::string& name, const Placement& placement, const NormConfig& c)
+      : config_(c), weight_(name + ".weight", placement, c.has_offset ? Init::zeros() : Init::ones()) {
+    if (c.has_bias) bias_.emplace(name + ".bias", placement, Init::zeros());
+    weight_.trainable = c.has_weight;
   }
 
   Var operator()(const Var& x) { return norm(x, weights()); }
@@ -21,15 +29,22 @@ class Norm {
   std::array<Var, 2> add(const Var& x, const Var& y) { return add_norm(x, y, weights()); }
 
   void each_param(auto&& visit) {
-    visit(weight_);
+    if (config_.has_weight) visit(weight_);
     if (bias_) visit(*bias_);
+  }
+  // Ones, where the model has no weights.
+  void prepare(Context& context, DType dtype) {
+    if (config_.has_weight) return;
+    weight_.value = context.empty(dtype, weight_.shape);
+    context.kernels.fill(context.stream, weight_.value, 1);
   }
 
  private:
-  NormWeights weights() { return {kind_, &weight_, bias_ ? &*bias_ : nullptr, eps_}; }
+  NormWeights weights() {
+    return {config_.kind, &weight_, bias_ ? &*bias_ : nullptr, config_.eps, config_.has_offset ? 1.0f : 0.0f};
+  }
 
-  NormKind kind_;
-  float eps_;
+  NormConfig config_;
   Param weight_;
   std::optional<Param> bias_;
 };

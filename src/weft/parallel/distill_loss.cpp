@@ -14,6 +14,7 @@ struct DistillLossOp {
   static constexpr std::string_view kName = "distill_loss";
   Communicator* group;  // null: all of the vocabulary is here
   Param& weight;
+  float softcap;
   const int32_t* targets;
   TeacherView teacher;
   DistillMix mix;
@@ -23,7 +24,8 @@ struct DistillLossOp {
   Tensor forward(Context& context, const Tensor& x) {
     const bool wants_grad = context.tape && grad_scale != 0;
     const DType wide = Context::wide(x.dtype());
-    const VocabChunk student(context, weight, group, x), taught(context, teacher.weight, group, teacher.hidden);
+    const VocabChunk student(context, weight, softcap, group, x);
+    const VocabChunk taught(context, teacher.weight, teacher.softcap, group, teacher.hidden);
     const Tensor losses = context.empty(wide, {x.rows(), 1});
     if (wants_grad) dx = context.empty_like(x);
     const int64_t most = std::min(student.most_rows(), taught.most_rows());
@@ -54,7 +56,8 @@ struct DistillLossOp {
     const DType wide = all_losses.dtype();
     const float t = mix.temperature;
     const Tensor losses = all_losses.slice_rows(begin, rows).reshape({rows}), unused = context.empty(wide, {rows});
-    const Tensor s = student.logits(context, x, begin, rows);
+    Tensor capped;
+    const Tensor s = student.logits(context, x, begin, rows, wants_grad ? &capped : nullptr);
     const Tensor lse = student.log_sums(context, rows, targets + begin, losses);
     Tensor gradient;
     if (wants_grad) {
@@ -86,7 +89,7 @@ struct DistillLossOp {
     k.add(context.stream, gradient, gradient, s);
     k.scale(context.stream, p, p, -factor);
     k.add(context.stream, gradient, gradient, p);
-    head_backward(context, weight, dx.slice_rows(begin, rows), gradient, x.slice_rows(begin, rows));
+    head_backward(context, weight, softcap, capped, dx.slice_rows(begin, rows), gradient, x.slice_rows(begin, rows));
   }
 
   template <class T>
@@ -106,11 +109,11 @@ struct DistillLossOp {
 
 }  // namespace
 
-Var distill_loss(const TensorParallel& tensor, Param& weight, const int32_t* targets, const TeacherView& teacher,
-                 const DistillMix& mix, float grad_scale, const Var& hidden) {
+Var distill_loss(const TensorParallel& tensor, Param& weight, float softcap, const int32_t* targets,
+                 const TeacherView& teacher, const DistillMix& mix, float grad_scale, const Var& hidden) {
   const Var x = tensor.enter(hidden);
   Communicator* const group = tensor.size() > 1 ? &tensor.group() : nullptr;
-  return apply(*x.context, DistillLossOp{group, weight, targets, teacher, mix, grad_scale}, x);
+  return apply(*x.context, DistillLossOp{group, weight, softcap, targets, teacher, mix, grad_scale}, x);
 }
 
 }  // namespace weft

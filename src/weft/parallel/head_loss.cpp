@@ -11,7 +11,7 @@ struct CutHeadLossOp {
   Communicator& group;
   Param& weight;
   const int32_t* targets;
-  float grad_scale;
+  float grad_scale, softcap;
   Tensor dx = {};
 
   Tensor forward(Context& context, const Tensor& x) {
@@ -36,7 +36,7 @@ struct CutHeadLossOp {
     const Kernels& k = context.kernels;
     const int64_t rows = logits.dim(0), first = weight.placement.begin[0];
     const Tensor x_chunk = x.slice_rows(begin, rows);
-    head_logits(context, weight, logits, x_chunk);
+    const Tensor capped = head_logits(context, weight, softcap, logits, x_chunk, wants_grad);
     const Tensor mine = context.empty(losses.dtype(), {rows, 3});
     const Tensor all = context.empty(losses.dtype(), {group.size(), rows, 3});
     k.cross_entropy_stats(context.stream, mine, logits, targets + begin, first);
@@ -46,17 +46,17 @@ struct CutHeadLossOp {
                             targets + begin);
     if (!wants_grad) return;
     k.cross_entropy_gradient(context.stream, logits, lse, targets + begin, first, grad_scale);
-    head_backward(context, weight, dx.slice_rows(begin, rows), logits, x_chunk);
+    head_backward(context, weight, softcap, capped, dx.slice_rows(begin, rows), logits, x_chunk);
   }
 };
 
 }  // namespace
 
-Var head_loss(const TensorParallel& tensor, Param& weight, const int32_t* targets, float grad_scale,
+Var head_loss(const TensorParallel& tensor, Param& weight, float softcap, const int32_t* targets, float grad_scale,
               const Var& hidden) {
   const Var x = tensor.enter(hidden);
-  if (tensor.size() == 1) return apply(*x.context, HeadLossOp{weight, targets, grad_scale}, x);
-  return apply(*x.context, CutHeadLossOp{tensor.group(), weight, targets, grad_scale}, x);
+  if (tensor.size() == 1) return apply(*x.context, HeadLossOp{weight, targets, grad_scale, softcap}, x);
+  return apply(*x.context, CutHeadLossOp{tensor.group(), weight, targets, grad_scale, softcap}, x);
 }
 
 }  // namespace weft

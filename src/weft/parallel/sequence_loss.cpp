@@ -14,6 +14,7 @@ struct SequenceLossOp {
   static constexpr std::string_view kName = "sequence_loss";
   Communicator* group;  // null: all of the vocabulary is here
   Param& weight;
+  float softcap;
   const int32_t* targets;
   std::span<const int32_t> starts;
   const SequenceRule& rule;
@@ -22,7 +23,7 @@ struct SequenceLossOp {
 
   Tensor forward(Context& context, const Tensor& x) {
     const bool wants_grad = context.tape && grad_scale != 0;
-    const VocabChunk chunk(context, weight, group, x);
+    const VocabChunk chunk(context, weight, softcap, group, x);
     const size_t sequences = starts.size() - 1;
     std::vector<double> logps(sequences), dlogps(wants_grad ? sequences : 0, 1);
     each_chunk(chunk, [&](size_t sequence, int64_t begin, int64_t rows) {
@@ -37,12 +38,13 @@ struct SequenceLossOp {
     dx = context.empty_like(x);
     context.kernels.fill(context.stream, dx, 0);
     each_chunk(chunk, [&](size_t sequence, int64_t begin, int64_t rows) {
-      const Tensor logits = chunk.logits(context, x, begin, rows);
+      Tensor capped;
+      const Tensor logits = chunk.logits(context, x, begin, rows, &capped);
       const Tensor losses = context.empty(Context::wide(x.dtype()), {rows});
       const Tensor lse = chunk.log_sums(context, rows, targets + begin, losses);
       context.kernels.cross_entropy_gradient(context.stream, logits, lse, targets + begin, weight.placement.begin[0],
                                              float(-dlogps[sequence]) * grad_scale);
-      head_backward(context, weight, dx.slice_rows(begin, rows), logits, x.slice_rows(begin, rows));
+      head_backward(context, weight, softcap, capped, dx.slice_rows(begin, rows), logits, x.slice_rows(begin, rows));
     });
     return loss;
   }
@@ -72,11 +74,11 @@ struct SequenceLossOp {
 
 }  // namespace
 
-Var sequence_loss(const TensorParallel& tensor, Param& weight, const int32_t* targets,
+Var sequence_loss(const TensorParallel& tensor, Param& weight, float softcap, const int32_t* targets,
                   std::span<const int32_t> starts, const SequenceRule& rule, float grad_scale, const Var& hidden) {
   const Var x = tensor.enter(hidden);
   Communicator* const group = tensor.size() > 1 ? &tensor.group() : nullptr;
-  return apply(*x.context, SequenceLossOp{group, weight, targets, starts, rule, grad_scale}, x);
+  return apply(*x.context, SequenceLossOp{group, weight, softcap, targets, starts, rule, grad_scale}, x);
 }
 
 }  // namespace weft

@@ -7,17 +7,18 @@
 
 namespace weft {
 
-VocabChunk::VocabChunk(Context& context, Param& weight, Communicator* group, const Tensor& x)
-    : weight_(weight), group_(group) {
+VocabChunk::VocabChunk(Context& context, Param& weight, float softcap, Communicator* group, const Tensor& x)
+    : weight_(weight), softcap_(softcap), group_(group) {
   // The same chunks on every rank, whoever holds one column more.
   const int64_t columns = even_cut(weight.placement.whole[0], 0, group ? group->size() : 1).count;
   const int64_t rows = std::min(x.rows(), head_rows_per_chunk(columns, x.dtype()));
   buffer_ = context.empty(x.dtype(), {rows, weight.shape[0]});
 }
 
-Tensor VocabChunk::logits(Context& context, const Tensor& x, int64_t begin, int64_t rows) const {
+Tensor VocabChunk::logits(Context& context, const Tensor& x, int64_t begin, int64_t rows, Tensor* capped) const {
   Tensor logits = buffer_.slice_rows(0, rows);
-  head_logits(context, weight_, logits, x.slice_rows(begin, rows));
+  Tensor kept = head_logits(context, weight_, softcap_, logits, x.slice_rows(begin, rows), capped != nullptr);
+  if (capped) *capped = std::move(kept);
   return logits;
 }
 

@@ -75,6 +75,15 @@ const GgufFamily& family_of(const GgufFile& file) {
               fmt::join(known, ", "));
 }
 
+std::optional<DType> dtype_of(GgmlType type) {
+  switch (type) {
+    case GgmlType::f32: return DType::f32;
+    case GgmlType::f16: return DType::f16;
+    case GgmlType::bf16: return DType::bf16;
+    default: return {};
+  }
+}
+
 // A tensor's elements are blocks along its rows; strides only occur where an element is a block.
 class GgufTensors final : public StoredTensors {
  public:
@@ -82,10 +91,11 @@ class GgufTensors final : public StoredTensors {
     std::vector<StoredInfo> all;
     for (const GgufTensor& t : file.tensors()) {
       if (!can_convert(t.type))
-        throw Error("{}: tensor {} is {}, which weft does not convert; F32, F16, BF16, Q8_0, Q4_0 and Q2_K to Q6_K are "
-                    "what it reads",
-                    file.path(), t.name, name_of(t.type));
-      all.push_back({t.name, std::string(name_of(t.type)), {t.dims.rbegin(), t.dims.rend()}});
+        throw Error(
+            "{}: tensor {} is {}, which weft does not convert; F32, F16, BF16, Q8_0, Q4_0 and Q2_K to Q6_K are "
+            "what it reads",
+            file.path(), t.name, name_of(t.type));
+      all.push_back({t.name, std::string(name_of(t.type)), {t.dims.rbegin(), t.dims.rend()}, dtype_of(t.type)});
     }
     set_all(std::move(all));
   }
@@ -99,7 +109,8 @@ class GgufTensors final : public StoredTensors {
       const int64_t at = first + int64_t(done) * stride, begin = at / block * block;
       const int64_t left = int64_t(out.size() - done);
       // As many whole blocks as hold what is left, a part at a time.
-      const int64_t end = stride == 1 ? std::min(begin + kElements, (at + left + block - 1) / block * block) : begin + block;
+      const int64_t end =
+          stride == 1 ? std::min(begin + kElements, (at + left + block - 1) / block * block) : begin + block;
       std::array<float, kElements> values;
       const uint64_t from = ggml_bytes(tensor.type, uint64_t(begin)).value();
       const uint64_t size = ggml_bytes(tensor.type, uint64_t(end - begin)).value();
@@ -132,6 +143,7 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   c.context = size("context_length");
   c.norm_eps = float(file.at(key("attention.layer_norm_rms_epsilon")).number());
   c.rope_theta = file.number_or(key("rope.freq_base"), 10000);
+  c.rotary_dim = size_or("rope.dimension_count", 0);
   c.qk_norm = family.has_qk_norm;
   c.experts = size_or("expert_count", 0);
   if (c.experts > 0) {
@@ -144,15 +156,13 @@ ModelConfig read_gguf_config(const GgufFile& file) {
   if (embedding.size() != 2) throw Error("{}: token_embd.weight has {} dims, not 2", file.path(), embedding.size());
   c.vocab = embedding[1];
   const std::string scaling = file.string_or(key("rope.scaling.type"), "none");
-  if (scaling != "none") throw Error("{}: {} = \"{}\" is not read yet", file.path(), key("rope.scaling.type"), scaling);
+  if (scaling != "none")
+    throw Error("{}: {} = \"{}\" is not read yet", file.path(), key("rope.scaling.type"), scaling);
   try {
     complete(c);
   } catch (const UsageError& e) {
     throw Error("{}: {}", file.path(), e.what());
   }
-  if (const int64_t turned = size_or("rope.dimension_count", c.head_dim); turned != c.head_dim)
-    throw Error("{}: {} = {}, but heads have {} elements: a part of a head cannot turn yet", file.path(),
-                key("rope.dimension_count"), turned, c.head_dim);
   return c;
 }
 

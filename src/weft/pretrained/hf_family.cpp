@@ -30,9 +30,17 @@ const HfFamily& family_of(const JsonView& json, const std::string& source) {
 const std::vector<HfFamily>& hf_families() {
   static const std::vector<HfFamily> all = [] {
     std::vector<HfFamily> families;
-    for (const auto& some : {hf_llama_families(), hf_gpt2_families()}) families.insert(families.end(), some.begin(), some.end());
+    for (const auto& some : {hf_llama_families(), hf_olmo_families(), hf_gemma_families(), hf_deepseek_families(),
+                             hf_gpt2_families(), hf_neox_families(), hf_falcon_families()})
+      families.insert(families.end(), some.begin(), some.end());
     return families;
   }();
+  return all;
+}
+
+std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> parts) {
+  std::vector<NameRow> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 
@@ -42,6 +50,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& source) {
   const HfFamily& family = family_of(json, source);
   HfConfig config{&family, family_defaults(std::string(family.family))};
   HfFields fields(json);
+  fields.only_null("quantization_config");
   family.fields(fields, config.model);
   try {
     complete(config.model);

@@ -16,10 +16,15 @@ struct HfFamily {
   std::string_view model_type;    // of config.json
   std::string_view architecture;  // of config.json: the class with a language-model head
   void (*fields)(HfFields&, ModelConfig&);
-  std::span<const NameRow> (*names)(const ModelConfig&);
-  std::string_view base;                      // what names of tensors saved without the head lack: "model."
-  std::span<const std::string_view> ignored;  // patterns of tensors that say nothing
+  const std::vector<NameRow>& (*names)(const ModelConfig&);
+  std::string_view base;  // what names of tensors saved without the head lack: "model."
+  // Patterns of tensors that say nothing: buffers that older versions of the library saved, and parts that only
+  // training used.
+  std::vector<std::string_view> ignored = {};
 };
+
+// A table out of parts that families share.
+std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> parts);
 
 // All families, in the order in which a model looks for one that can say all of it.
 const std::vector<HfFamily>& hf_families();

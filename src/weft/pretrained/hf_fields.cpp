@@ -51,6 +51,18 @@ void HfFields::number(const char* key, double& value, double otherwise) {
     value = from_->has(key) ? finite(*from_, key) : otherwise;
 }
 
+void HfFields::numbers(const char* key, std::vector<double>& values) {
+  if (to_) {
+    (*to_)[key] = values;
+    return;
+  }
+  constexpr int64_t kMost = 1 << 16;
+  const JsonView array = from_->at(key);
+  if (array.size() > kMost) throw Error("{}: {} has more than {} numbers", array.source(), key, kMost);
+  values.clear();
+  for (int64_t i = 0; i < array.size(); ++i) values.push_back(array.at(i).number());
+}
+
 void HfFields::flag(const char* key, bool& value, bool otherwise) {
   if (to_)
     (*to_)[key] = value;
@@ -93,6 +105,7 @@ std::string HfFields::text_or(const char* key, std::string_view otherwise) const
 void HfFields::write(const char* key, std::string_view value) { (*to_)[key] = value; }
 
 void HfFields::refuse(const char* key, std::string_view what) const {
+  if (!from_) cannot_write(key);
   throw Error("{}: {} = {} is not supported; {}", from_->source(), key, to_json_text((*from_)[key].raw()), what);
 }
 

@@ -10,8 +10,8 @@
 
 namespace weft {
 
-// Reading checks types and ranges and throws Error naming the file, the key and what weft can read instead. A key that
-// is absent or null has the default that Hugging Face's library gives it. Writing writes every key.
+// Reading checks types and ranges and throws Error naming the file, the key and what weft can read instead. A key
+// that is absent or null has the default that Hugging Face's library gives it. Writing writes every key.
 class HfFields {
  public:
   explicit HfFields(const JsonView& from) : from_(&from) {}
@@ -23,6 +23,7 @@ class HfFields {
   void size(const char* key, int64_t& value, int64_t otherwise);
   void number(const char* key, float& value, double otherwise);
   void number(const char* key, double& value, double otherwise);
+  void numbers(const char* key, std::vector<double>& values);  // must be there
   void flag(const char* key, bool& value, bool otherwise);
   // A key for which weft knows one value only.
   void only(const char* key, bool value);

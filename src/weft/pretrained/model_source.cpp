@@ -50,16 +50,25 @@ void ModelSource::bind(std::unique_ptr<StoredTensors> tensors, std::vector<Param
   refuse_unknown(base, ignored);
 }
 
-void ModelSource::read(const std::string& param, int64_t first, std::span<float> out) const {
+const ModelSource::Bound& ModelSource::find_bound(const std::string& param) const {
   const auto found = bound_.find(param);
   if (found == bound_.end()) throw Error("{} has no parameter {}", path_, param);
-  const auto& [names, stored] = found->second;
+  return found->second;
+}
+
+std::optional<DType> ModelSource::dtype_of(const std::string& param) const {
+  const std::optional<DType> dtype = find_bound(param).stored.front()->dtype;
+  return dtype && is_float(*dtype) ? dtype : std::nullopt;
+}
+
+void ModelSource::read(const std::string& param, int64_t first, std::span<float> out) const {
+  const auto& [names, stored] = find_bound(param);
   check(first >= 0 && first + int64_t(out.size()) <= names->shape.numel(), "{} elements from {} of {} {}", out.size(),
         first, param, names->shape.to_string());
-  names->each_run(first, int64_t(out.size()),
-                  [&](size_t tensor, int64_t stored_first, int64_t step, int64_t at, int64_t count) {
-                    tensors_->read(*stored[tensor], stored_first, step, out.subspan(size_t(at - first), size_t(count)));
-                  });
+  names->each_run(
+      first, int64_t(out.size()), [&](size_t tensor, int64_t stored_first, int64_t step, int64_t at, int64_t count) {
+        tensors_->read(*stored[tensor], stored_first, step, out.subspan(size_t(at - first), size_t(count)));
+      });
 }
 
 namespace {

@@ -27,6 +27,8 @@ class ModelSource {
   // Throws Error where the model has none that weft can read.
   virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
 
+  // In which a parameter is stored, if weft computes with it.
+  std::optional<DType> dtype_of(const std::string& param) const;
   // Elements [first, first + out.size()) of a parameter or of a router's bias, as one rank would have it, row by row.
   virtual void read(const std::string& param, int64_t first, std::span<float> out) const;
 
@@ -42,6 +44,7 @@ class ModelSource {
     const ParamNames* names;
     std::vector<const StoredInfo*> stored;
   };
+  const Bound& find_bound(const std::string& param) const;
   const StoredInfo& find_stored(const ParamNames& names, const std::string& stored, std::string_view base) const;
   void refuse_unknown(std::string_view base, std::span<const std::string_view> ignored) const;
 
@@ -57,6 +60,9 @@ class ModelSource {
 // Hugging Face model, or a .gguf file. Throws Error saying what was found instead. check: of a checkpoint.
 std::unique_ptr<ModelSource> open_model(const std::string& path,
                                         Checkpoint::Check check = Checkpoint::Check::all_bytes);
+
+// Its configuration alone.
+ModelConfig model_config_of(const std::string& path);
 
 // The checkpoint folder that `path` means: itself, or the newest valid one below it.
 std::string find_checkpoint(const std::string& path);

@@ -53,16 +53,9 @@ class HuggingFaceSource final : public ModelSource {
     const HfFamily& family = *config.family;
     std::vector<std::string_view> ignored(family.ignored.begin(), family.ignored.end());
     if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
-    bind(open_safetensors(weights_of(folder)), names_of(family, config.model), family.base, ignored);
+    bind(open_safetensors(folder), names_of(family, config.model), family.base, ignored);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
-
- private:
-  static std::string weights_of(const std::string& folder) {
-    const std::string file = join_path(folder, "model.safetensors");
-    if (!exists(FileSystem::real(), file)) throw Error("{} has no model.safetensors", folder);
-    return file;
-  }
 };
 
 class GgufSource final : public ModelSource {
@@ -95,12 +88,28 @@ bool is_hugging_face_folder(const std::string& path) {
   return exists(fs, join_path(path, "config.json")) && !exists(fs, join_path(path, "manifest.json"));
 }
 
+namespace {
+
+HfConfig read_hf_config(const std::string& folder) {
+  const std::string file = join_path(folder, "config.json");
+  return parse_hf_config(read_file(file, kMostConfigBytes), file);
+}
+
+bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
+
+}  // namespace
+
 std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Check check) {
-  if (path.ends_with(".gguf")) return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path));
-  if (!is_hugging_face_folder(path))
-    return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check));
-  const std::string file = join_path(path, "config.json");
-  return std::make_unique<HuggingFaceSource>(path, parse_hf_config(read_file(file, kMostConfigBytes), file));
+  if (is_gguf(path)) return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path));
+  if (is_hugging_face_folder(path)) return std::make_unique<HuggingFaceSource>(path, read_hf_config(path));
+  return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check));
+}
+
+ModelConfig model_config_of(const std::string& path) {
+  if (is_gguf(path)) return read_gguf_config(GgufFile(path));
+  if (is_hugging_face_folder(path)) return read_hf_config(path).model;
+  const Checkpoint checkpoint = Checkpoint::open(find_checkpoint(path), Checkpoint::Check::sizes);
+  return parse_model_json(checkpoint.read(kModelName), join_path(checkpoint.path(), kModelName));
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {

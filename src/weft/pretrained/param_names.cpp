@@ -32,7 +32,8 @@ Pattern pattern_of(std::string_view name) {
   constexpr std::string_view kLayers = "layers.";
   if (!name.starts_with(kLayers)) return {std::string(name), ""};
   const size_t end = name.find('.', kLayers.size());
-  return {fmt::format("{}#{}", kLayers, name.substr(end)), std::string(name.substr(kLayers.size(), end - kLayers.size()))};
+  return {fmt::format("{}#{}", kLayers, name.substr(end)),
+          std::string(name.substr(kLayers.size(), end - kLayers.size()))};
 }
 
 std::string replaced(std::string_view text, char mark, std::string_view by) {
@@ -53,7 +54,7 @@ RowMap rows_of(const Layout& layout, const ModelConfig& c) {
   switch (layout.part) {
     case Part::all:
       if (!layout.is_paired) return {};
-      return {.run = d, .stride = d, .turned = d};
+      return {.run = d, .stride = d, .turned = c.turned_dim()};
     case Part::gate: return {.first = 0, .total = 2 * c.ffn};
     case Part::up: return {.first = c.ffn, .total = 2 * c.ffn};
     case Part::query:
@@ -65,6 +66,23 @@ RowMap rows_of(const Layout& layout, const ModelConfig& c) {
     case Part::value:
       if (!layout.is_grouped) return {.first = q + kv, .total = q + 2 * kv};
       return {.first = (per_group + 1) * d, .total = q + 2 * kv, .run = d, .runs = 1, .stride = group};
+    case Part::latent_query: {
+      const int64_t rest = d - c.rotary_dim;
+      return {.first = 0, .total = q, .run = d, .stride = d, .turned_at = rest, .turned = c.rotary_dim};
+    }
+    case Part::latent: return {.first = 0, .total = c.kv_rank + c.rotary_dim};
+    case Part::key_rotary:
+      return {.first = c.kv_rank,
+              .total = c.kv_rank + c.rotary_dim,
+              .run = c.rotary_dim,
+              .stride = c.rotary_dim,
+              .turned = c.rotary_dim};
+    case Part::latent_key:
+    case Part::latent_value: {
+      const int64_t key = d - c.rotary_dim, both = key + c.values_dim();
+      const bool is_key = layout.part == Part::latent_key;
+      return {.first = is_key ? 0 : key, .total = c.heads * both, .run = is_key ? key : c.values_dim(), .stride = both};
+    }
   }
   return {};
 }
@@ -123,6 +141,7 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
 bool matches_pattern(std::string_view name, std::string_view pattern) {
   size_t at = 0;
   for (const char c : pattern) {
+    if (c == '*') return true;
     if (c != '#' && c != '@') {
       if (at >= name.size() || name[at++] != c) return false;
       continue;

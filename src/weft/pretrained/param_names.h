@@ -14,8 +14,16 @@ namespace weft {
 // What of a stored tensor a parameter is.
 enum class Part : uint8_t {
   all,
-  query, key, value,  // of a tensor that has all three
-  gate, up,           // of a tensor that has both
+  query,  // of a tensor that has a layer's queries, keys and values
+  key,
+  value,
+  gate,  // of a tensor that has both halves of a gated feed-forward part
+  up,
+  latent_query,  // heads whose turned elements come last, pair by pair
+  latent,        // of a tensor that has both
+  key_rotary,    // whose elements come pair by pair
+  latent_key,    // of a tensor that has, for each head, its part of the key and its value
+  latent_value,
 };
 
 struct Layout {
@@ -58,7 +66,7 @@ struct ParamNames {
 std::vector<ParamNames> names_of(const ModelConfig& config);
 std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const NameRow> table);
 
-// Whether a name is the pattern's, with any number for '#' and '@'.
+// Whether a name is the pattern's, with any number for '#' and '@', and anything for a '*' at the end.
 bool matches_pattern(std::string_view name, std::string_view pattern);
 
 template <class Visit>

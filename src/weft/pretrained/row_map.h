@@ -4,15 +4,15 @@
 
 namespace weft {
 
-// Default-made, row i is row i. With `run`, rows come in runs of so many (a head's, say), `runs` of which lie together
-// at multiples of `stride`.
+// Default-made, row i is row i. With `run`, rows come in runs of so many (a head's, say), `runs` of which lie
+// together at multiples of `stride`.
 struct RowMap {
   int64_t first = 0;             // stored row of row 0
   int64_t total = 0;             // rows of the stored tensor; 0: as many as the parameter has
   int64_t run = 0;               // 0: all rows are one run
   int64_t runs = 1, stride = 0;  // with `run`
-  // Of each run, rows from `turned_at` on are the two halves of the pairs that rotary positions turn, and lie pair by
-  // pair in the stored tensor.
+  // The first `turned` rows of each run are the two halves of the pairs that rotary positions turn. In the stored
+  // tensor they lie pair by pair, behind `turned_at` others.
   int64_t turned_at = 0, turned = 0;
 
   bool keeps_order() const { return run == 0; }
@@ -25,9 +25,9 @@ struct RowMap {
 
  private:
   int64_t inside(int64_t i) const {
-    const int64_t at = i - turned_at, half = turned / 2;
-    if (at < 0 || at >= turned) return i;
-    return turned_at + (at < half ? 2 * at : 2 * (at - half) + 1);
+    const int64_t half = turned / 2;
+    if (i < turned) return turned_at + (i < half ? 2 * i : 2 * (i - half) + 1);
+    return i - turned < turned_at ? i - turned : i;
   }
 };
 

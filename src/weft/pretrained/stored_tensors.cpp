@@ -8,8 +8,7 @@ namespace {
 
 template <class Bits, class Convert>
 void read_as(const std::byte* from, int64_t stride, std::span<float> out, Convert convert) {
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] = convert(load_le<Bits>(from + i * size_t(stride) * sizeof(Bits)));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = convert(load_le<Bits>(from + i * size_t(stride) * sizeof(Bits)));
 }
 
 // The file's bytes need not be aligned.
@@ -22,8 +21,7 @@ void read_floats(DType dtype, Bytes bytes, int64_t first, int64_t stride, std::s
   switch (dtype) {
     case DType::f64:
       return read_as<uint64_t>(from, stride, out, [](uint64_t u) { return float(std::bit_cast<double>(u)); });
-    case DType::f32:
-      return read_as<uint32_t>(from, stride, out, [](uint32_t u) { return std::bit_cast<float>(u); });
+    case DType::f32: return read_as<uint32_t>(from, stride, out, [](uint32_t u) { return std::bit_cast<float>(u); });
     case DType::bf16:
       return read_as<uint16_t>(from, stride, out, [](uint16_t u) { return std::bit_cast<float>(uint32_t(u) << 16); });
     case DType::f16: return read_as<uint16_t>(from, stride, out, [](uint16_t u) { return Float16::from_bits(u); });
@@ -33,21 +31,22 @@ void read_floats(DType dtype, Bytes bytes, int64_t first, int64_t stride, std::s
 
 class SafetensorsTensors final : public StoredTensors {
  public:
-  explicit SafetensorsTensors(const std::string& path) : file_(path) {
+  explicit SafetensorsTensors(const std::string& path) : files_(path) {
     std::vector<StoredInfo> all;
-    for (const SafetensorsEntry& e : file_.entries()) all.push_back({e.name, e.dtype_name, e.dims});
+    for (const SafetensorsEntry* e : files_.entries())
+      all.push_back({e->name, e->dtype_name, e->dims, safetensors_dtype(e->dtype_name)});
     set_all(std::move(all));
   }
-  const std::string& path() const override { return file_.path(); }
+  const std::string& path() const override { return files_.path(); }
   void read(const StoredInfo& info, int64_t first, int64_t stride, std::span<float> out) const override {
-    const SafetensorsEntry& entry = file_.at(info.name);
+    const SafetensorsEntry& entry = files_.at(info.name);
     const DType dtype = entry.dtype();
     if (!is_float(dtype)) throw Error("{}: tensor {} holds no weights", path(), info.to_text());
-    read_floats(dtype, file_.bytes(entry), first, stride, out);
+    read_floats(dtype, files_.bytes(entry), first, stride, out);
   }
 
  private:
-  SafetensorsFile file_;
+  SafetensorsShards files_;
 };
 
 class CheckpointTensors final : public StoredTensors {
@@ -56,7 +55,7 @@ class CheckpointTensors final : public StoredTensors {
     std::vector<StoredInfo> all;
     for (const std::string& name : checkpoint.names(kModelGroup)) {
       const StoredTensor t = *checkpoint.find(kModelGroup, name);
-      all.push_back({name, std::string(name_of(t.dtype)), {t.shape.dims().begin(), t.shape.dims().end()}});
+      all.push_back({name, std::string(name_of(t.dtype)), {t.shape.dims().begin(), t.shape.dims().end()}, t.dtype});
     }
     set_all(std::move(all));
   }
@@ -82,9 +81,8 @@ int64_t StoredInfo::numel() const {
 std::string StoredInfo::to_text() const { return fmt::format("{} [{}] {}", name, fmt::join(dims, ", "), dtype_name); }
 
 const StoredInfo* StoredTensors::find(std::string_view name) const {
-  const auto found = std::ranges::lower_bound(all_, name, {}, [](const StoredInfo& i) -> std::string_view {
-    return i.name;
-  });
+  const auto found =
+      std::ranges::lower_bound(all_, name, {}, [](const StoredInfo& i) -> std::string_view { return i.name; });
   return found != all_.end() && found->name == name ? &*found : nullptr;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "weft/checkpoint/checkpoint.h"
-#include "weft/formats/safetensors.h"
+#include "weft/formats/safetensors_shards.h"
 
 namespace weft {
 
@@ -15,6 +15,7 @@ struct StoredInfo {
   std::string name;
   std::string dtype_name;  // as its file says
   std::vector<int64_t> dims;
+  std::optional<DType> dtype = {};  // none: of blocks, or of a kind that weft does not compute with
   int64_t numel() const;
   std::string to_text() const;  // "model.norm.weight [64] F32"
 };
@@ -37,7 +38,7 @@ class StoredTensors {
   std::vector<StoredInfo> all_;
 };
 
-// Throws Error naming the file and the tensor when one is of a dtype that holds no weights.
+// A .safetensors file, an index of several, or a folder with one of them.
 std::unique_ptr<StoredTensors> open_safetensors(const std::string& path);
 // The weights of a checkpoint, which outlives this.
 std::unique_ptr<StoredTensors> stored_weights(const Checkpoint& checkpoint);

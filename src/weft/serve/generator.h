@@ -21,9 +21,9 @@ class Generator {
   // The model outlives the generator. Every rank of its mesh has one and makes the same calls.
   explicit Generator(ForwardModel& model) : model_(model) {}
 
-  // Calls on_token for every new token, on every rank. Stops after max_tokens or at stop_token. When the model's context is full it
-  // goes on from the newer half of what it saw.
-  // Returns how many tokens were made. Throws UsageError when the prompt is empty or fills the context.
+  // Calls on_token for every new token, on every rank. Stops after max_tokens or at stop_token. When the model's
+  // context is full it goes on from the newer half of what it saw. Returns how many tokens were made. Throws
+  // UsageError when the prompt is empty or fills the context.
   int64_t generate(std::span<const int32_t> prompt, const GenerateOptions& options,
                    FunctionRef<void(int32_t token)> on_token);
 

@@ -37,9 +37,9 @@ Var DistillObjective::loss(Context& context, Decoder& part, const MicroBatches::
   const ForwardModel::BeforeHead& view = views_[size_t(slot.micro_batch)];
   const DistillMix mix{float(recipe_.distill.alpha), float(recipe_.distill.temperature)};
   return part.result(context, slot.pass, x, brackets,
-                     [&](const TensorParallel& tensor, Param& weight, const Var& hidden) {
-                       return distill_loss(tensor, weight, slot.batch.targets.data(), {*view.weight, view.hidden},
-                                           mix, grad_scale, hidden);
+                     [&](const TensorParallel& tensor, Param& weight, float softcap, const Var& hidden) {
+                       return distill_loss(tensor, weight, softcap, slot.batch.targets.data(),
+                                           {*view.weight, view.softcap, view.hidden}, mix, grad_scale, hidden);
                      });
 }
 

@@ -43,9 +43,9 @@ Var PreferenceObjective::loss(Context& context, Decoder& part, const MicroBatche
     return this->rule(slot.pass.step, slot.first_row, logps, dlogps);
   };
   return part.result(context, slot.pass, x, brackets,
-                     [&](const TensorParallel& tensor, Param& weight, const Var& hidden) {
-                       return sequence_loss(tensor, weight, slot.batch.targets.data(), slot.batch.sequence_starts,
-                                            rule, grad_scale, hidden);
+                     [&](const TensorParallel& tensor, Param& weight, float softcap, const Var& hidden) {
+                       return sequence_loss(tensor, weight, softcap, slot.batch.targets.data(),
+                                            slot.batch.sequence_starts, rule, grad_scale, hidden);
                      });
 }
 
@@ -55,10 +55,11 @@ Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBa
     measured_.assign(logps.begin(), logps.end());
     return 0.0;
   };
-  return part.result(
-      context, slot.pass, x, brackets, [&](const TensorParallel& tensor, Param& weight, const Var& hidden) {
-        return sequence_loss(tensor, weight, slot.batch.targets.data(), slot.batch.sequence_starts, keep, 0, hidden);
-      });
+  return part.result(context, slot.pass, x, brackets,
+                     [&](const TensorParallel& tensor, Param& weight, float softcap, const Var& hidden) {
+                       return sequence_loss(tensor, weight, softcap, slot.batch.targets.data(),
+                                            slot.batch.sequence_starts, keep, 0, hidden);
+                     });
 }
 
 std::vector<double> PreferenceObjective::measure(Trainer& trainer, int64_t count, bool uses_adapters,

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "weft/models/model_fields.h"
 #include "weft/pretrained/peft.h"
 #include "weft/train/objective_recipe.h"
 
@@ -11,29 +12,57 @@ namespace {
 
 constexpr int64_t kMost = int64_t(1) << 40;
 
-void read_experts(Toml& toml, ModelConfig& c) {
-  const auto integer = [&](const char* key, int64_t& value) { value = toml.integer(key, value, 0, 1 << 24); };
-  const auto number = [&](const char* key, float& value) { value = float(toml.number(key, double(value), 0, 1e6)); };
-  integer("model.experts", c.experts);
-  if (c.experts == 0) {
-    for (const char* key : {"experts_per_token", "shared_experts", "expert_ffn", "first_dense_layers", "router",
-                            "norm_topk", "routed_scale", "capacity_factor", "aux_loss", "z_loss", "router_bias_rate"})
-      if (const std::string name = fmt::format("model.{}", key); toml.has(name))
-        toml.reject(name, "the model has no experts: write model.experts as well");
-    return;
+// Reads the keys of [model] over what a family, a preset or a saved model says.
+class ModelReader {
+ public:
+  // saved: the path of a model whose shape is its own.
+  explicit ModelReader(Toml& toml, std::string saved = {}) : toml_(toml), saved_(std::move(saved)) {}
+  void number(const char* key, int64_t& value) {
+    if (is_asked(key)) value = toml_.integer(name(key), value, 0, 1 << 24);
   }
-  integer("model.experts_per_token", c.experts_per_token);
-  integer("model.shared_experts", c.shared_experts);
-  integer("model.expert_ffn", c.expert_ffn);
-  integer("model.first_dense_layers", c.first_dense_layers);
-  set_router(c, toml.choice("model.router", router_name(c), {"softmax", "sigmoid"}));
-  c.norm_topk = toml.get<bool>("model.norm_topk", c.norm_topk);
-  number("model.routed_scale", c.routed_scale);
-  number("model.capacity_factor", c.capacity_factor);
-  number("model.aux_loss", c.aux_loss);
-  number("model.z_loss", c.z_loss);
-  number("model.router_bias_rate", c.router_bias_rate);
-}
+  void number(const char* key, double& value) {
+    if (is_asked(key)) value = toml_.number(name(key), value, 0, 1e12);
+  }
+  void number(const char* key, float& value) {
+    if (is_asked(key)) value = float(toml_.number(name(key), double(value), 0, 1e12));
+  }
+  void flag(const char* key, bool& value) {
+    if (is_asked(key)) value = toml_.get<bool>(name(key), value);
+  }
+  void choice(const char* key, std::span<const std::string_view> names, int& index) {
+    if (!is_asked(key)) return;
+    const std::string chosen = toml_.choice(name(key), std::string(names[size_t(index)]), names);
+    index = int(std::ranges::find(names, chosen) - names.begin());
+  }
+  void list(const char* key, std::vector<double>& values) {
+    if (is_asked(key) && (!values.empty() || toml_.has(name(key))))
+      values = toml_.get<std::vector<double>>(name(key), values);
+  }
+  void begin_group(const char* key, bool is_on) { without_ = is_on ? "" : key; }
+  void end_group() { without_.clear(); }
+
+ private:
+  static std::string name(const char* key) { return fmt::format("model.{}", key); }
+  static bool is_of_training(std::string_view key) {
+    return key == "capacity_factor" || key == "aux_loss" || key == "z_loss" || key == "router_bias_rate";
+  }
+  // A key that counts for nothing is a mistake.
+  bool is_asked(const char* key) {
+    if (!saved_.empty() && !is_of_training(key)) {
+      if (toml_.has(name(key)))
+        toml_.reject(name(key), fmt::format("the model in {} says it itself: remove the key", saved_));
+      return false;
+    }
+    if (without_.empty()) return true;
+    if (toml_.has(name(key)))
+      toml_.reject(name(key), fmt::format("the model has no {0}: write model.{0} as well", without_));
+    return false;
+  }
+
+  Toml& toml_;
+  std::string saved_;
+  std::string without_;  // the key without which those that follow say nothing
+};
 
 // What the layers with experts ask of the mesh.
 void check_experts(Toml& toml, const ModelConfig& c, const MeshShape& mesh) {
@@ -47,42 +76,12 @@ void check_experts(Toml& toml, const ModelConfig& c, const MeshShape& mesh) {
 
 // The shape of a saved model is its own; what only training knows may be set.
 ModelConfig read_saved_model(Toml& toml, const std::string& path) {
-  for (const char* key : {"preset",
-                          "family",
-                          "layers",
-                          "hidden",
-                          "heads",
-                          "kv_heads",
-                          "head_dim",
-                          "ffn",
-                          "vocab",
-                          "context",
-                          "tie_embeddings",
-                          "bias",
-                          "norm",
-                          "norm_eps",
-                          "activation",
-                          "position",
-                          "rope_theta",
-                          "qk_norm",
-                          "experts",
-                          "experts_per_token",
-                          "shared_experts",
-                          "expert_ffn",
-                          "first_dense_layers",
-                          "router",
-                          "norm_topk",
-                          "routed_scale"})
-    if (const std::string name = fmt::format("model.{}", key); toml.has(name))
-      toml.reject(name, fmt::format("the model in {} says it itself: remove the key", path));
-  ModelConfig c = open_model(path, Checkpoint::Check::sizes)->config();
+  for (const char* key : {"model.preset", "model.family"})
+    if (toml.has(key)) toml.reject(key, fmt::format("the model in {} says it itself: remove the key", path));
+  ModelConfig c = model_config_of(path);
+  ModelReader reader(toml, path);
+  visit_model_fields(reader, c);
   c.dropout = float(toml.number("model.dropout", double(c.dropout), 0, 0.999));
-  if (c.experts == 0) return c;
-  const auto number = [&](const char* key, float& value) { value = float(toml.number(key, double(value), 0, 1e6)); };
-  number("model.capacity_factor", c.capacity_factor);
-  number("model.aux_loss", c.aux_loss);
-  number("model.z_loss", c.z_loss);
-  number("model.router_bias_rate", c.router_bias_rate);
   return c;
 }
 
@@ -122,31 +121,10 @@ ModelConfig read_model(Toml& toml, int64_t seq_len) {
   if (toml.has("model.preset") && toml.has("model.family"))
     toml.reject("model.family", "model.preset already names the family: remove one of the two");
 
-  const auto set = [&](const char* key, int64_t& value) { value = toml.integer(key, value, 0, int64_t(1) << 24); };
-  set("model.layers", c.layers);
-  set("model.hidden", c.hidden);
-  set("model.heads", c.heads);
-  set("model.kv_heads", c.kv_heads);
-  set("model.head_dim", c.head_dim);
-  set("model.ffn", c.ffn);
-  set("model.vocab", c.vocab);
-  set("model.context", c.context);
+  ModelReader reader(toml);
+  visit_model_fields(reader, c);
   if (c.context == 0) c.context = seq_len;
-  c.tie_embeddings = toml.get<bool>("model.tie_embeddings", c.tie_embeddings);
-  c.bias = toml.get<bool>("model.bias", c.bias);
   c.dropout = float(toml.number("model.dropout", double(c.dropout), 0, 0.999));
-  const bool is_rms = c.norm == NormKind::rms, is_rope = c.position == PositionKind::rope;
-  c.norm = toml.choice("model.norm", is_rms ? "rmsnorm" : "layernorm", {"rmsnorm", "layernorm"}) == "rmsnorm"
-               ? NormKind::rms
-               : NormKind::layer;
-  c.norm_eps = float(toml.number("model.norm_eps", double(c.norm_eps), 0, 1));
-  set_activation(c, toml.get<std::string>("model.activation", activation_name(c)));
-  c.position = toml.choice("model.position", is_rope ? "rope" : "learned", {"rope", "learned"}) == "rope"
-                   ? PositionKind::rope
-                   : PositionKind::learned;
-  c.rope_theta = toml.number("model.rope_theta", c.rope_theta, 1, 1e12);
-  c.qk_norm = toml.get<bool>("model.qk_norm", c.qk_norm);
-  read_experts(toml, c);
   return c;
 }
 

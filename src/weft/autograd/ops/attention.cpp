@@ -41,12 +41,12 @@ void fill_causal_spans(std::vector<AttentionSpan>& spans, std::span<const int32_
 
 Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
   q = q_in, k = k_in, v = v_in;
-  y = context.empty_like(q);
+  y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v.dim(2)});
   if (plan.cache) {
     const auto [keys, values] = plan.cache->append(layer, k_in, v_in);
     k = keys, v = values;
     const AttentionSpan whole{.q_begin = 0, .q_end = int32_t(q.dim(0)), .k_begin = 0, .k_end = int32_t(k.dim(0))};
-    AttentionShape s = plan.shape(q, k, scale);
+    AttentionShape s = plan.shape(rule, q, k, v);
     s.spans = &whole, s.num_spans = 1;
     context.kernels.attention(context.stream, {.y = y, .q = q, .k = k, .v = v, .shape = s, .dropout = dropout});
     return y;
@@ -54,7 +54,7 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
   if (context.tape) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
   context.kernels.attention(
       context.stream,
-      {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = plan.shape(q, k, scale), .dropout = dropout});
+      {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = plan.shape(rule, q, k, v), .dropout = dropout});
   return y;
 }
 
@@ -69,7 +69,7 @@ std::array<Tensor, 3> AttentionOp::backward(Context& context, const Tensor& dy) 
                                                       .q = q,
                                                       .k = k,
                                                       .v = v,
-                                                      .shape = plan.shape(q, k, scale),
+                                                      .shape = plan.shape(rule, q, k, v),
                                                       .dropout = dropout});
   return d;
 }

@@ -32,6 +32,25 @@ class KvCache {
 std::vector<AttentionSpan> causal_spans(std::span<const int32_t> starts, int64_t first_query = 0);
 void fill_causal_spans(std::vector<AttentionSpan>& spans, std::span<const int32_t> starts, int64_t first_query);
 
+// What a layer makes of the product of a query and a key, and which keys it looks at; see AttentionShape.
+struct AttentionRule {
+  float scale = 0, softcap = 0;
+  int window = 0;
+
+  AttentionShape shape(const Tensor& q, const Tensor& k, const Tensor& v,
+                       std::span<const AttentionSpan> spans) const {
+    return {.num_heads = int(q.dim(1)),
+            .num_kv_heads = int(k.dim(1)),
+            .head_dim = int(q.dim(2)),
+            .spans = spans.data(),
+            .num_spans = int(spans.size()),
+            .scale = scale,
+            .softcap = softcap,
+            .window = window,
+            .value_dim = int(v.dim(2))};
+  }
+};
+
 // All that differs between training, prefill and decode.
 struct AttentionPlan {
   const int32_t* positions = nullptr;    // [T], host memory that outlives the tape
@@ -40,15 +59,10 @@ struct AttentionPlan {
   int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
   KvCache* cache = nullptr;             // null while training; with a cache there is one sequence, which continues it
 
-  AttentionShape shape(const Tensor& q, const Tensor& k, float scale) const {
-    return {.num_heads = int(q.dim(1)),
-            .num_kv_heads = int(k.dim(1)),
-            .head_dim = int(q.dim(2)),
-            .spans = spans,
-            .num_spans = num_spans,
-            .scale = scale,
-            .first_head = first_head,
-            .total_heads = total_heads};
+  AttentionShape shape(const AttentionRule& rule, const Tensor& q, const Tensor& k, const Tensor& v) const {
+    AttentionShape s = rule.shape(q, k, v, {spans, size_t(num_spans)});
+    s.first_head = first_head, s.total_heads = total_heads;
+    return s;
   }
 };
 
@@ -56,11 +70,11 @@ struct AttentionOp {
   static constexpr std::string_view kName = "attention";
   const AttentionPlan& plan;  // outlives the tape
   int layer;
-  float scale;
+  AttentionRule rule;
   DropoutKey dropout;
   Tensor q = {}, k = {}, v = {}, y = {}, lse = {};
 
-  // q[T, N, D], k and v[T, K, D] -> y[T, N, D]
+  // q[T, N, D], k[T, K, D], v[T, K, value D] -> y[T, N, value D]
   Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in);
   std::array<Tensor, 3> backward(Context& context, const Tensor& dy);
 };

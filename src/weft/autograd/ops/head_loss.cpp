@@ -12,14 +12,23 @@ int64_t head_rows_per_chunk(int64_t vocab, DType dtype) {
   return std::max<int64_t>(64, kLogitsBytes / (vocab * int64_t(size_of(dtype))) / 64 * 64);
 }
 
-void head_logits(Context& context, Param& weight, const Tensor& logits, const Tensor& x) {
-  context.kernels.matmul(
-      context.stream,
-      {.y = logits, .a = x, .b = weight.value, .transpose_b = true, .packed_b = weight.packed(context, true)});
+Tensor head_logits(Context& context, Param& weight, float softcap, const Tensor& logits, const Tensor& x,
+                   bool wants_grad) {
+  const Kernels& k = context.kernels;
+  k.matmul(context.stream,
+           {.y = logits, .a = x, .b = weight.value, .transpose_b = true, .packed_b = weight.packed(context, true)});
+  if (softcap == 0) return {};
+  k.softcap(context.stream, logits, logits, softcap);
+  if (!wants_grad) return {};
+  Tensor capped = context.empty_like(logits);
+  k.convert(context.stream, capped, logits);
+  return capped;
 }
 
-void head_backward(Context& context, Param& weight, const Tensor& dx, const Tensor& dlogits, const Tensor& x) {
+void head_backward(Context& context, Param& weight, float softcap, const Tensor& capped, const Tensor& dx,
+                   const Tensor& dlogits, const Tensor& x) {
   const Kernels& k = context.kernels;
+  if (softcap > 0) k.softcap_backward(context.stream, dlogits, dlogits, capped, softcap);
   k.matmul(context.stream, {.y = dx, .a = dlogits, .b = weight.value, .packed_b = weight.packed(context, false)});
   if (weight.trainable)
     k.matmul(context.stream,
@@ -37,10 +46,10 @@ Tensor HeadLossOp::forward(Context& context, const Tensor& x) {
   for (int64_t begin = 0; begin < num_tokens; begin += chunk) {
     const int64_t rows = std::min(chunk, num_tokens - begin);
     const Tensor logits = logits_buffer.slice_rows(0, rows), x_chunk = x.slice_rows(begin, rows);
-    head_logits(context, weight, logits, x_chunk);
+    const Tensor capped = head_logits(context, weight, softcap, logits, x_chunk, wants_grad);
     k.cross_entropy(context.stream, losses.slice_rows(begin, rows).reshape({rows}), logits, targets + begin,
                     wants_grad ? grad_scale : 0);
-    if (wants_grad) head_backward(context, weight, dx.slice_rows(begin, rows), logits, x_chunk);
+    if (wants_grad) head_backward(context, weight, softcap, capped, dx.slice_rows(begin, rows), logits, x_chunk);
   }
   Tensor loss = context.empty(losses.dtype(), {1});
   k.sum_rows(context.stream, loss, losses, false);

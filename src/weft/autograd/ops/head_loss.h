@@ -14,6 +14,7 @@ struct HeadLossOp {
   Param& weight;           // [V, H]
   const int32_t* targets;  // [T], -1 is ignored; host memory
   float grad_scale;
+  float softcap = 0;  // of the logits; 0: none
   Tensor dx = {};
 
   Tensor forward(Context& context, const Tensor& x);
@@ -22,9 +23,10 @@ struct HeadLossOp {
 
 // The pieces of the loop over chunks, for this op and for one whose columns lie on several ranks.
 int64_t head_rows_per_chunk(int64_t vocab, DType dtype);
-// logits[rows, V] = x[rows, H] wᵀ
-void head_logits(Context&, Param& weight, const Tensor& logits, const Tensor& x);
-// dx[rows, H] = dlogits w, and w.grad += dlogitsᵀ x
-void head_backward(Context&, Param& weight, const Tensor& dx, const Tensor& dlogits, const Tensor& x);
+// logits[rows, V] = x[rows, H] wᵀ, capped. Returns a copy of them where the cap's gradient will need it.
+Tensor head_logits(Context&, Param& weight, float softcap, const Tensor& logits, const Tensor& x, bool wants_grad);
+// dx[rows, H] = dlogits w, and w.grad += dlogitsᵀ x. dlogits, which is overwritten, is that of the capped logits.
+void head_backward(Context&, Param& weight, float softcap, const Tensor& capped, const Tensor& dx,
+                   const Tensor& dlogits, const Tensor& x);
 
 }  // namespace weft

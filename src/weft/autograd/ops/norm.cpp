@@ -18,7 +18,8 @@ Tensor NormState::forward(Context& context, const Tensor& x, const Tensor& resid
                                         .residual = residual,
                                         .weight = w_.weight->value,
                                         .bias = w_.bias ? w_.bias->value : Tensor{},
-                                        .eps = w_.eps});
+                                        .eps = w_.eps,
+                                        .weight_offset = w_.weight_offset});
   return y;
 }
 
@@ -39,7 +40,8 @@ Tensor NormState::backward(Context& context, const Tensor& dy, const Tensor& dsu
                                                  .x = x_,
                                                  .mean = mean_,
                                                  .rstd = rstd_,
-                                                 .weight = w_.weight->value});
+                                                 .weight = w_.weight->value,
+                                                 .weight_offset = w_.weight_offset});
   return dx;
 }
 

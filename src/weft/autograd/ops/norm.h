@@ -10,6 +10,7 @@ struct NormWeights {
   Param* weight = nullptr;  // [H]
   Param* bias = nullptr;    // [H]
   float eps = 1e-5f;
+  float weight_offset = 0;
 };
 
 // What a norm keeps for its backward, shared by the ops below.

@@ -88,6 +88,40 @@ void gated_activation_backward(Stream& stream, const Tensor& dgate, const Tensor
              });
 }
 
+void softcap(Stream& stream, const Tensor& y, const Tensor& x, float cap) {
+  with_dtype("softcap", x, [&](auto element) {
+    using T = decltype(element);
+    const auto body = [&](int64_t begin, int64_t end, int) {
+      const F32Tag d;
+      const auto caps = hn::Set(d, cap), inverse = hn::Set(d, 1 / cap);
+      const T* in = x.data<T>() + begin;
+      T* out = y.data<T>() + begin;
+      for_each_vector(end - begin, [&](int64_t i, auto part) HWY_ATTR {
+        store(hn::Mul(caps, tanh(d, hn::Mul(load(d, in + i, part), inverse))), d, out + i, part);
+      });
+    };
+    stream.team().parallel_for(x.numel(), elements_per_chunk(2 * int64_t(sizeof(T))), body);
+  });
+}
+
+void softcap_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y, float cap) {
+  with_dtype("softcap_backward", y, [&](auto element) {
+    using T = decltype(element);
+    const auto body = [&](int64_t begin, int64_t end, int) {
+      const F32Tag d;
+      const auto one = hn::Set(d, 1.0f), inverse = hn::Set(d, 1 / cap);
+      const T* at = y.data<T>() + begin;
+      const T* gradient = dy.data<T>() + begin;
+      T* out = dx.data<T>() + begin;
+      for_each_vector(end - begin, [&](int64_t i, auto part) HWY_ATTR {
+        const auto t = hn::Mul(load(d, at + i, part), inverse);
+        store(hn::Mul(load(d, gradient + i, part), hn::NegMulAdd(t, t, one)), d, out + i, part);
+      });
+    };
+    stream.team().parallel_for(y.numel(), elements_per_chunk(3 * int64_t(sizeof(T))), body);
+  });
+}
+
 }  // namespace weft::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -98,6 +132,8 @@ HWY_EXPORT(activation);
 HWY_EXPORT(activation_backward);
 HWY_EXPORT(gated_activation);
 HWY_EXPORT(gated_activation_backward);
+HWY_EXPORT(softcap);
+HWY_EXPORT(softcap_backward);
 
 void activation(Stream& stream, const Tensor& y, const Tensor& x, Activation f) {
   shapes::check_alike("activation", {{"x", x}, {"y", y}});
@@ -119,6 +155,16 @@ void gated_activation_backward(Stream& stream, const Tensor& dgate, const Tensor
   shapes::check_alike("gated_activation_backward",
                       {{"gate", gate}, {"up", up}, {"dy", dy}, {"dgate", dgate}, {"dup", dup}});
   HWY_DYNAMIC_DISPATCH(gated_activation_backward)(stream, dgate, dup, dy, gate, up, f);
+}
+
+void softcap(Stream& stream, const Tensor& y, const Tensor& x, float cap) {
+  shapes::check_alike("softcap", {{"x", x}, {"y", y}});
+  HWY_DYNAMIC_DISPATCH(softcap)(stream, y, x, cap);
+}
+
+void softcap_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y, float cap) {
+  shapes::check_alike("softcap_backward", {{"y", y}, {"dy", dy}, {"dx", dx}});
+  HWY_DYNAMIC_DISPATCH(softcap_backward)(stream, dx, dy, y, cap);
 }
 
 }  // namespace weft::cpu

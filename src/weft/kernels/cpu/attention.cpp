@@ -37,24 +37,28 @@ struct State {
   float* o;        // columns, sums of p v
   float* maximum;  // of the scores, not yet scaled
   float* sum;      // of exp(score - maximum)
-  float* limit;    // keys the lane sees
+  float* limit;    // behind the keys the lane sees
+  float* start;    // and where they begin
   float* alpha;    // what the tile rescales o and sum by
   float* k;        // words of the keys
   float* v;        // pairs of the values
   float* s;        // [kTileKeys][kGroup]
   float* p;        // pairs of the probabilities; s itself for f32
   DropoutLanes dropout;
+  BiasLanes bias;
 
   template <class Op>
-  static State make(Arena& a, int64_t dim) {
-    const int64_t words = words_of<Op>(dim), padded = round_up(dim, 16);
+  static State make(Arena& a, int64_t dim, int64_t value_dim) {
+    const int64_t words = words_of<Op>(dim), padded = round_up(value_dim, 16);
     State t;
     t.q = a.take<float>(kTaskLanes * words), t.o = a.take<float>(kTaskLanes * padded);
     t.maximum = a.take<float>(kTaskLanes), t.sum = a.take<float>(kTaskLanes), t.limit = a.take<float>(kTaskLanes);
+    t.start = a.take<float>(kTaskLanes);
     t.alpha = a.take<float>(kTaskLanes), t.k = a.take<float>(kTileKeys * words);
     t.v = a.take<float>(kTileKeys / Op::kPerWord * padded), t.s = a.take<float>(kTileKeys * kGroup);
     t.p = Op::kPerWord == 1 ? t.s : a.take<float>(kTileKeys / Op::kPerWord * kGroup);
     t.dropout = {a.take<uint32_t>(kTaskLanes), a.take<uint32_t>(kTaskLanes)};
+    t.bias = {a.take<int32_t>(kTaskLanes), a.take<int32_t>(kTaskLanes)};
     return t;
   }
 };
@@ -70,16 +74,25 @@ struct Depth {
 template <class Op>
 struct Call {
   const AttentionArgs& args;
-  int64_t dim, words, padded;
-  float scale2;  // to exponents of 2
+  int64_t dim, value_dim, words, padded;  // padded: of values
+  float scale2;                           // to exponents of 2
 
   explicit Call(const AttentionArgs& a)
       : args(a),
         dim(a.shape.head_dim),
+        value_dim(a.shape.values_dim()),
         words(words_of<Op>(dim)),
-        padded(round_up(dim, 16)),
+        padded(round_up(value_dim, 16)),
         scale2(a.shape.scale * kLog2E) {}
+  bool is_windowed() const { return args.shape.window > 0; }
 };
+
+// Which of a key's lanes see it.
+template <class Op>
+HWY_INLINE auto sees(const Call<Op>& call, V key, V limit, V start) {
+  const auto before = hn::Gt(limit, key);
+  return call.is_windowed() ? hn::And(before, hn::Ge(key, start)) : before;
+}
 
 // S^T of one group and tile, masked, and the maxima it raises.
 template <class Op>
@@ -87,8 +100,17 @@ HWY_INLINE void score_tile(const Call<Op>& call, const State& t, int64_t group, 
                            V* maximum) {
   const float* q = t.q + group * call.words * kGroup;
   const float* limit = t.limit + group * kGroup;
+  const float* start = t.start + group * kGroup;
   const V limits[2] = {hn::LoadU(df, limit), hn::LoadU(df, limit + kWide)};
-  const int64_t open = int64_t(limit[0]) - key;  // rows before it are seen by every lane
+  const V starts[2] = {hn::LoadU(df, start), hn::LoadU(df, start + kWide)};
+  // Rows from `closed` on and before `open` are seen by every lane.
+  const int64_t open = int64_t(limit[0]) - key, closed = int64_t(start[kGroup - 1]) - key;
+  const ScoreCap cap(call.args.shape);
+  const ScoreBias bias(call.args.bias, call.args.shape.scale);
+  const auto bias_lanes = [&](int c) {
+    const int64_t lane = group * kGroup + c * kWide;
+    return BiasLanes{t.bias.position + lane, t.bias.row + lane};
+  };
   const int64_t words = ceil_div(call.dim, Op::kPerWord);
   int64_t j = 0;
   for (; j < depth.both(); j += kRows) {
@@ -98,10 +120,16 @@ HWY_INLINE void score_tile(const Call<Op>& call, const State& t, int64_t group, 
     multiply<Op, 2>(t.k + j * call.words, call.words, 1, q, kGroup, words, acc);
     HWY_UNROLL(2)
     for (int c = 0; c < 2; ++c) {
-      if (j + kRows > open) {
+      if (cap.is_on()) {
+        for (int r = 0; r < kRows; ++r) acc[c][r] = cap(acc[c][r]);
+      }
+      if (bias.is_on()) {
+        for (int r = 0; r < kRows; ++r) acc[c][r] = hn::Add(acc[c][r], bias.of_lanes(bias_lanes(c), key + j + r));
+      }
+      if (j + kRows > open || j < closed) {
         HWY_UNROLL(8)
         for (int r = 0; r < kRows; ++r) {
-          const auto seen = hn::Gt(limits[c], hn::Set(df, float(key + j + r)));
+          const auto seen = sees(call, hn::Set(df, float(key + j + r)), limits[c], starts[c]);
           acc[c][r] = hn::IfThenElse(seen, acc[c][r], hn::Set(df, -HUGE_VALF));
         }
       }
@@ -118,9 +146,15 @@ HWY_INLINE void score_tile(const Call<Op>& call, const State& t, int64_t group, 
     HWY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) acc[r] = hn::Zero(df);
     multiply_single<Op>(t.k + j * call.words, call.words, 1, q + c * kWide, kGroup, words, acc);
+    if (cap.is_on()) {
+      for (int r = 0; r < kRows; ++r) acc[r] = cap(acc[r]);
+    }
+    if (bias.is_on()) {
+      for (int r = 0; r < kRows; ++r) acc[r] = hn::Add(acc[r], bias.of_lanes(bias_lanes(c), key + j + r));
+    }
     HWY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
-      const auto seen = hn::Gt(limits[c], hn::Set(df, float(key + j + r)));
+      const auto seen = sees(call, hn::Set(df, float(key + j + r)), limits[c], starts[c]);
       acc[r] = hn::IfThenElse(seen, acc[r], hn::Set(df, -HUGE_VALF));
       maximum[c] = hn::Max(maximum[c], acc[r]);
       hn::StoreU(acc[r], df, t.s + (j + r) * kGroup + c * kWide);
@@ -160,7 +194,7 @@ HWY_INLINE void value_tile(const Call<Op>& call, const State& t, int64_t group, 
   const V alphas[2] = {hn::LoadU(df, alpha), hn::LoadU(df, alpha + kWide)};
   const int64_t both = depth.both() / Op::kPerWord, rest = depth.deepest() / Op::kPerWord - both;
   const int longer = depth.longer();
-  for (int64_t e = 0; e < call.dim; e += kRows) {
+  for (int64_t e = 0; e < call.value_dim; e += kRows) {
     V acc[2][kRows];
     HWY_UNROLL(2)
     for (int c = 0; c < 2; ++c) {
@@ -179,7 +213,7 @@ HWY_INLINE void value_tile(const Call<Op>& call, const State& t, int64_t group, 
   if (rest == 0) return;
   const float* v = t.v + both * call.padded;
   const float* p = t.p + both * kGroup + longer * kWide;
-  for (int64_t e = 0; e < call.dim; e += kRows) {
+  for (int64_t e = 0; e < call.value_dim; e += kRows) {
     multiply_accumulate<Op>(o + e * kGroup + longer * kWide, kGroup, kWide, v + e, 1, call.padded, p, kGroup, rest);
   }
 }
@@ -225,7 +259,8 @@ void finish(const AttentionArgs& args, const SpanLanes& s, const Task& task, con
     const int64_t lane = task.first + i, row = group == 1 ? lane : lane / group;
     lse[(first_head + lane - row * group) * num_tokens + s.q_begin + row] = t.limit[i];
   }
-  const RowView<E> y = rows_of<E>(args.y, args.shape.num_heads, args.shape.head_dim, s.q_begin, first_head, group);
+  const RowView<E> y =
+      rows_of<E>(args.y, args.shape.num_heads, args.shape.values_dim(), s.q_begin, first_head, group);
   unpack_columns<E>(y, task.first, task.count, t.o, t.alpha);
 }
 
@@ -241,8 +276,12 @@ RowView<const E> lanes_of(const Call<Op>& call, const Tensor& t, const SpanLanes
   return rows_of<const E>(t, call.args.shape.num_heads, int(call.dim), s.q_begin, kv_head * s.group, s.group);
 }
 template <class Op, class E>
-RowView<const E> keys_of(const Call<Op>& call, const Tensor& t, const SpanLanes& s, int kv_head) {
-  return rows_of<const E>(t, call.args.shape.num_kv_heads, int(call.dim), s.k_begin, kv_head, 1);
+RowView<const E> keys_of(const Call<Op>& call, const SpanLanes& s, int kv_head) {
+  return rows_of<const E>(call.args.k, call.args.shape.num_kv_heads, int(call.dim), s.k_begin, kv_head, 1);
+}
+template <class Op, class E>
+RowView<const E> values_of(const Call<Op>& call, const SpanLanes& s, int kv_head) {
+  return rows_of<const E>(call.args.v, call.args.shape.num_kv_heads, int(call.value_dim), s.k_begin, kv_head, 1);
 }
 
 // The `part`-th of `parts` of [0, count): a prefetch is spread over the products it hides under.
@@ -258,18 +297,26 @@ void prefetch_task(const Call<Op>& call, const SpanLanes& s, const Task& task, i
   const Slice lanes(task.count, part, parts);
   const Slice keys(std::min<int64_t>(kTileKeys, task.key_end - task.key_begin), part, parts);
   prefetch_rows(lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first + lanes.first, lanes.count);
-  prefetch_rows(keys_of<Op, E>(call, call.args.k, s, task.kv_head), task.key_begin + keys.first, keys.count);
-  prefetch_rows(keys_of<Op, E>(call, call.args.v, s, task.kv_head), task.key_begin + keys.first, keys.count);
+  prefetch_rows(keys_of<Op, E>(call, s, task.kv_head), task.key_begin + keys.first, keys.count);
+  prefetch_rows(values_of<Op, E>(call, s, task.kv_head), task.key_begin + keys.first, keys.count);
 }
 
 // A task of few lanes. Leaves the state a tiled task would.
 template <class Op, class E>
 void decode_task(const Call<Op>& call, const SpanLanes& s, const Task& task, const State& t) {
-  const DecodeState d{.q = t.q, .o = t.v, .s = t.s, .maximum = t.maximum, .sum = t.sum, .limit = t.limit};
+  const DecodeState d{.q = t.q,
+                      .o = t.v,
+                      .s = t.s,
+                      .maximum = t.maximum,
+                      .sum = t.sum,
+                      .limit = t.limit,
+                      .start = t.start,
+                      .bias = t.bias};
   pack_rows<FloatWords, E>(d.q, lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first, task.count);
   const int64_t end = std::min<int64_t>(task.key_end, int64_t(t.limit[task.count - 1]));
-  decode<E>(d, keys_of<Op, E>(call, call.args.k, s, task.kv_head), keys_of<Op, E>(call, call.args.v, s, task.kv_head),
-            task.count, task.key_begin, end, call.scale2);
+  const int64_t begin = std::max<int64_t>(task.key_begin, int64_t(t.start[0]));
+  decode<E>(d, keys_of<Op, E>(call, s, task.kv_head), values_of<Op, E>(call, s, task.kv_head), task.count, begin, end,
+            call.args.shape, ScoreBias(call.args.bias, call.args.shape.scale));
   for (int64_t lane = 0; lane < task.count; ++lane) {
     for (int64_t e = 0; e < call.padded; ++e) t.o[e * kGroup + lane] = d.o[lane * call.padded + e];
   }
@@ -280,11 +327,14 @@ void tiled_task(const Call<Op>& call, const SpanLanes& s, const Task& task, cons
                 const State& t) {
   pack_columns<Op, E>(t.q, lanes_of<Op, E>(call, call.args.q, s, task.kv_head), task.first, task.count);
   const int64_t key_end = std::min<int64_t>(task.key_end, int64_t(t.limit[task.count - 1]));
-  if (key_end <= task.key_begin) std::memset(t.o, 0, size_t(kTaskLanes * call.padded) * sizeof(float));
-  const auto k = keys_of<Op, E>(call, call.args.k, s, task.kv_head);
-  const auto v = keys_of<Op, E>(call, call.args.v, s, task.kv_head);
+  // Tiles that lie before every lane's window are left out.
+  const int64_t skipped = std::max<int64_t>(int64_t(t.start[0]) - task.key_begin, 0) / kTileKeys * kTileKeys;
+  const int64_t key_begin = task.key_begin + skipped;
+  if (key_end <= key_begin) std::memset(t.o, 0, size_t(kTaskLanes * call.padded) * sizeof(float));
+  const auto k = keys_of<Op, E>(call, s, task.kv_head);
+  const auto v = values_of<Op, E>(call, s, task.kv_head);
   const int64_t num_groups = ceil_div(task.count, kGroup), num_wide = ceil_div(task.count, kWide);
-  for (int64_t key = task.key_begin; key < key_end; key += kTileKeys) {
+  for (int64_t key = key_begin; key < key_end; key += kTileKeys) {
     const int64_t num_keys = std::min<int64_t>(kTileKeys, key_end - key), ahead = key + num_keys;
     pack_rows<Op, E>(t.k, k, key, num_keys);
     pack_pairs<Op, E>(t.v, v, key, num_keys);
@@ -298,7 +348,8 @@ void tiled_task(const Call<Op>& call, const SpanLanes& s, const Task& task, cons
         const int64_t limit = 2 * g + c < num_wide ? int64_t(t.limit[g * kGroup + (c + 1) * kWide - 1]) : 0;
         depth.rows[c] = round_up(std::clamp<int64_t>(limit - key, 0, num_keys), kRows);
       }
-      group_tile<Op>(call, t, g, key, depth, key == task.key_begin);
+      if (key + num_keys <= int64_t(t.start[g * kGroup])) depth = {};  // the tile lies before the group's windows
+      group_tile<Op>(call, t, g, key, depth, key == key_begin);
     }
   }
 }
@@ -307,15 +358,18 @@ template <class Op, class E>
 void run_task(const Call<Op>& call, const SpanLanes& s, const Task& task, const SpanLanes& next_s, const Task* next,
               std::byte* scratch) {
   Arena arena(scratch);
-  const State t = State::make<Op>(arena, call.dim);
+  const State t = State::make<Op>(arena, call.dim, call.value_dim);
   const int64_t num_groups = ceil_div(task.count, kGroup);
   for (int64_t i = 0; i < num_groups * kGroup; ++i) {
-    t.limit[i] = float(s.limit(task.first + std::min(i, task.count - 1)));
+    const int64_t lane = task.first + std::min(i, task.count - 1);
+    t.limit[i] = float(s.limit(lane)), t.start[i] = float(s.start(lane));
     t.maximum[i] = kNoMaximum, t.sum[i] = 0;
   }
   if (call.args.dropout.p > 0) {
     set_dropout_lanes(t.dropout, call.args.shape, s, task.kv_head, task.first, num_groups * kGroup);
   }
+  if (const ScoreBias bias(call.args.bias, call.args.shape.scale); bias.is_on())
+    bias.set_lanes(t.bias, s, task.kv_head, task.first, num_groups * kGroup, task.first + task.count - 1);
   if (task.count <= kDecodeLanes && call.args.dropout.p == 0) {
     decode_task<Op, E>(call, s, task, t);
   } else {
@@ -333,7 +387,7 @@ template <class Op, class E>
 void join(const Call<Op>& call, const SpanLanes& s, const Task& task, const float* parts, int64_t num_parts,
           std::byte* scratch) {
   Arena arena(scratch);
-  const State t = State::make<Op>(arena, call.dim);
+  const State t = State::make<Op>(arena, call.dim, call.value_dim);
   std::fill_n(t.maximum, task.count, kNoMaximum);
   std::fill_n(t.sum, task.count, 0.0f);
   std::memset(t.o, 0, size_t(kTaskLanes * call.padded) * sizeof(float));
@@ -346,7 +400,7 @@ void join(const Call<Op>& call, const SpanLanes& s, const Task& task, const floa
       t.maximum[lane] = maximum;
       t.sum[lane] = t.sum[lane] * keep + from.sum[lane] * take;
       const int64_t column = lane / kGroup * call.padded * kGroup + lane % kGroup;
-      for (int64_t e = 0; e < call.dim; ++e) {
+      for (int64_t e = 0; e < call.value_dim; ++e) {
         float& o = t.o[column + e * kGroup];
         o = o * keep + from.o[column + e * kGroup] * take;
       }
@@ -401,7 +455,7 @@ void run(Stream& stream, const AttentionArgs& args) {
   const Call<Op> call(args);
   const int64_t n = args.shape.num_spans, num_kv = args.shape.num_kv_heads;
   Arena own, counted;
-  State::make<Op>(own, call.dim);
+  State::make<Op>(own, call.dim, call.value_dim);
   Shared::make(counted, args, call.padded);
   std::byte* base = stream.scratch(0, counted.used() + own.used());
   Arena front(base);

@@ -28,8 +28,16 @@ void backward(Stream&, const AttentionBackwardArgs&, bool) { throw_no_simd(); }
 constexpr int kBlockLanes = 64;
 constexpr int kTileKeys = 64;
 
+// Widths of a head: of queries and keys, and of values.
+struct Dims {
+  int64_t dim, value_dim;
+  explicit Dims(const AttentionShape& s) : dim(s.head_dim), value_dim(s.values_dim()) {}
+};
+
 // Keys of a task: k, v, dk and dv of a chunk stay in a quarter to half of a 1 MiB L2.
-int64_t chunk_keys(int64_t dim) { return std::clamp<int64_t>(32768 / round_up(dim, 16) / 64 * 64, 64, 512); }
+int64_t chunk_keys(const Dims& d) {
+  return std::clamp<int64_t>(32768 / round_up(std::max(d.dim, d.value_dim), 16) / 64 * 64, 64, 512);
+}
 
 struct Task {
   int64_t chunk = 0;
@@ -39,32 +47,38 @@ struct Task {
 };
 
 struct State {
-  float *k, *v;                // words of the chunk's keys and values
-  float* k_pairs;              // pairs of the keys
-  float *dk, *dv;              // [chunk][padded]
-  float *q, *dy;               // columns of words of the block
-  float *q_pairs, *dy_pairs;   // pairs of its rows
-  float *p, *ds;               // [kTileKeys][kBlockLanes] as words along the lanes
-  float* ds_pairs;             // the same as pairs along the keys
-  float* exact;                // [kRows][kGroup] probabilities in f32
-  float* dq;                   // columns
-  float *lse, *delta, *limit;  // per lane; lse in exponents of 2
+  float *k, *v;               // words of the chunk's keys and values
+  float* k_pairs;             // pairs of the keys
+  float *dk, *dv;             // [chunk][padded]
+  float *q, *dy;              // columns of words of the block
+  float *q_pairs, *dy_pairs;  // pairs of its rows
+  float *p, *ds;              // [kTileKeys][kBlockLanes] as words along the lanes
+  float* ds_pairs;            // the same as pairs along the keys
+  float* exact;               // [kRows][kGroup] probabilities in f32
+  float* slope;               // [kRows][kGroup] of capped scores
+  float* dq;                  // columns
+  float *lse, *delta;         // per lane; lse in exponents of 2
+  float *limit, *start;       // the keys that a lane sees
   DropoutLanes dropout;
 
   template <class Op>
-  static State make(Arena& a, int64_t dim) {
-    const int64_t words = words_of<Op>(dim), padded = round_up(dim, 16), chunk = chunk_keys(dim);
+  static State make(Arena& a, const Dims& d) {
+    const int64_t words = words_of<Op>(d.dim), padded = round_up(d.dim, 16), chunk = chunk_keys(d);
+    const int64_t value_words = words_of<Op>(d.value_dim), value_padded = round_up(d.value_dim, 16);
     constexpr int kPer = Op::kPerWord;
     State t;
-    t.k = a.take<float>(chunk * words), t.v = a.take<float>(chunk * words);
+    t.k = a.take<float>(chunk * words), t.v = a.take<float>(chunk * value_words);
     t.k_pairs = kPer == 1 ? t.k : a.take<float>(chunk / kPer * padded);
-    t.dk = a.take<float>(chunk * padded), t.dv = a.take<float>(chunk * padded);
-    t.q = a.take<float>(kBlockLanes * words), t.dy = a.take<float>(kBlockLanes * words);
-    t.q_pairs = a.take<float>(kBlockLanes / kPer * padded), t.dy_pairs = a.take<float>(kBlockLanes / kPer * padded);
+    t.dk = a.take<float>(chunk * padded), t.dv = a.take<float>(chunk * value_padded);
+    t.q = a.take<float>(kBlockLanes * words), t.dy = a.take<float>(kBlockLanes * value_words);
+    t.q_pairs = a.take<float>(kBlockLanes / kPer * padded);
+    t.dy_pairs = a.take<float>(kBlockLanes / kPer * value_padded);
     t.p = a.take<float>(kTileKeys * kBlockLanes / kPer), t.ds = a.take<float>(kTileKeys * kBlockLanes / kPer);
     t.ds_pairs = kPer == 1 ? t.ds : a.take<float>(kTileKeys / kPer * kBlockLanes);
-    t.exact = a.take<float>(kRows * kGroup), t.dq = a.take<float>(kBlockLanes * padded);
-    t.lse = a.take<float>(kBlockLanes), t.delta = a.take<float>(kBlockLanes), t.limit = a.take<float>(kBlockLanes);
+    t.exact = a.take<float>(kRows * kGroup), t.slope = a.take<float>(kRows * kGroup);
+    t.dq = a.take<float>(kBlockLanes * padded);
+    t.lse = a.take<float>(kBlockLanes), t.delta = a.take<float>(kBlockLanes);
+    t.limit = a.take<float>(kBlockLanes), t.start = a.take<float>(kBlockLanes);
     t.dropout = {a.take<uint32_t>(kBlockLanes), a.take<uint32_t>(kBlockLanes)};
     return t;
   }
@@ -74,21 +88,28 @@ template <class Op, class E>
 struct Call {
   const AttentionBackwardArgs& args;
   int64_t dim, words, padded;
+  int64_t value_dim, value_words, value_padded;
   float scale2;
+  ScoreCap cap;
 
   explicit Call(const AttentionBackwardArgs& a)
       : args(a),
         dim(a.shape.head_dim),
         words(words_of<Op>(dim)),
         padded(round_up(dim, 16)),
-        scale2(a.shape.scale * kLog2E) {}
+        value_dim(a.shape.values_dim()),
+        value_words(words_of<Op>(value_dim)),
+        value_padded(round_up(value_dim, 16)),
+        scale2(a.shape.scale * kLog2E),
+        cap(a.shape) {}
+  // Of q, dq, y or dy, and of k, dk, v or dv: the width of a head is the tensor's.
   template <class T>
   RowView<T> lanes(const Tensor& t, const SpanLanes& s, int kv_head) const {
-    return rows_of<T>(t, args.shape.num_heads, int(dim), s.q_begin, kv_head * s.group, s.group);
+    return rows_of<T>(t, args.shape.num_heads, int(t.dim(2)), s.q_begin, kv_head * s.group, s.group);
   }
   template <class T>
   RowView<T> keys(const Tensor& t, int kv_head) const {
-    return rows_of<T>(t, args.shape.num_kv_heads, int(dim), 0, kv_head, 1);
+    return rows_of<T>(t, args.shape.num_kv_heads, int(t.dim(2)), 0, kv_head, 1);
   }
   void prefetch_lanes(const SpanLanes& s, int kv_head, int64_t first, int64_t end) const {
     const int64_t count = std::min(end, s.num_lanes()) - first;
@@ -128,8 +149,8 @@ HWY_NOINLINE void load_block(const Call<Op, E>& call, const State& t, const Span
     const float row = lse[(kv_head * s.group + lane % s.group) * num_tokens + s.q_begin + lane / s.group];
     // exp(score - infinity) is 0: lanes past the end and lanes that see nothing take no part.
     t.lse[i] = i < count && row != -HUGE_VALF ? row * kLog2E : HUGE_VALF;
-    t.delta[i] = i < count ? dot(dy[lane], y[lane], call.dim) : 0;
-    t.limit[i] = float(s.limit(lane));
+    t.delta[i] = i < count ? dot(dy[lane], y[lane], call.value_dim) : 0;
+    t.limit[i] = float(s.limit(lane)), t.start[i] = float(s.start(lane));
   }
   if (args.dropout.p > 0) {
     set_dropout_lanes(t.dropout, args.shape, s, kv_head, first, kBlockLanes);
@@ -143,18 +164,28 @@ struct Corner {
 };
 
 // Leaves P^T of a corner: exact in t.exact, with dropout and rounded in t.p.
-template <class Op, int kCols, bool kDropout>
-HWY_INLINE void probabilities(const DropoutKey& key, float scale2, const State& t, const Corner& at,
-                              V (*acc)[kRows]) {
-  const V scale = hn::Set(df, scale2);
+template <class Op, class E, int kCols, bool kDropout>
+HWY_INLINE void probabilities(const Call<Op, E>& call, const State& t, const Corner& at, V (*acc)[kRows]) {
+  const DropoutKey& key = call.args.dropout;
+  const bool is_windowed = call.args.shape.window > 0;
+  const V scale = hn::Set(df, call.scale2);
   HWY_UNROLL(2)
   for (int c = 0; c < kCols; ++c) {
     const int64_t lane = at.lane + c * kWide;
     const V lse = hn::LoadU(df, t.lse + lane), limit = hn::LoadU(df, t.limit + lane);
+    const V start = hn::LoadU(df, t.start + lane);
+    if (call.cap.is_on()) {
+      for (int r = 0; r < kRows; ++r) {
+        V slope;
+        acc[c][r] = call.cap.with_slope(acc[c][r], slope);
+        hn::StoreU(slope, df, t.slope + r * kGroup + c * kWide);
+      }
+    }
     HWY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
       V p = exp2<Op>(hn::MulSub(acc[c][r], scale, lse));
       if (at.masked) p = hn::IfThenElseZero(hn::Gt(limit, hn::Set(df, float(at.key + r))), p);
+      if (is_windowed) p = hn::IfThenElseZero(hn::Ge(hn::Set(df, float(at.key + r)), start), p);
       hn::StoreU(p, df, t.exact + r * kGroup + c * kWide);
       if constexpr (kDropout) {
         p = hn::Mul(p, dropout_factor(key, {t.dropout.low + lane, t.dropout.high + lane}, at.key + r));
@@ -166,7 +197,8 @@ HWY_INLINE void probabilities(const DropoutKey& key, float scale2, const State& 
 
 // From dP^T to dS^T, without the scale of the scores, which dq and dk get at the end.
 template <int kCols, bool kDropout>
-HWY_INLINE void score_gradients(const DropoutKey& key, const State& t, const Corner& at, V (*acc)[kRows]) {
+HWY_INLINE void score_gradients(const DropoutKey& key, bool is_capped, const State& t, const Corner& at,
+                                V (*acc)[kRows]) {
   HWY_UNROLL(2)
   for (int c = 0; c < kCols; ++c) {
     const int64_t lane = at.lane + c * kWide;
@@ -178,6 +210,7 @@ HWY_INLINE void score_gradients(const DropoutKey& key, const State& t, const Cor
         dp = hn::Mul(dp, dropout_factor(key, {t.dropout.low + lane, t.dropout.high + lane}, at.key + r));
       }
       acc[c][r] = hn::Mul(hn::LoadU(df, t.exact + r * kGroup + c * kWide), hn::Sub(dp, delta));
+      if (is_capped) acc[c][r] = hn::Mul(acc[c][r], hn::LoadU(df, t.slope + r * kGroup + c * kWide));
     }
   }
 }
@@ -219,14 +252,15 @@ HWY_INLINE void multiply_corner(const float* a, int64_t words, const float* b, i
 // P^T and dS^T of one corner.
 template <class Op, class E, int kCols, bool kDropout>
 HWY_NOINLINE void corner(const Call<Op, E>& call, const State& t, const Corner& at, int64_t chunk_row) {
-  const int64_t k = ceil_div(call.dim, Op::kPerWord);
-  const int64_t column = at.lane / kGroup * call.words * kGroup + at.lane % kGroup;
+  const auto column = [&](int64_t words) { return at.lane / kGroup * words * kGroup + at.lane % kGroup; };
   V acc[kCols][kRows];
-  multiply_corner<Op, kCols>(t.k + chunk_row * call.words, call.words, t.q + column, k, acc);
-  probabilities<Op, kCols, kDropout>(call.args.dropout, call.scale2, t, at, acc);
+  multiply_corner<Op, kCols>(t.k + chunk_row * call.words, call.words, t.q + column(call.words),
+                             ceil_div(call.dim, Op::kPerWord), acc);
+  probabilities<Op, E, kCols, kDropout>(call, t, at, acc);
   store_words<Op, kCols>(t.p, at, acc);
-  multiply_corner<Op, kCols>(t.v + chunk_row * call.words, call.words, t.dy + column, k, acc);
-  score_gradients<kCols, kDropout>(call.args.dropout, t, at, acc);
+  multiply_corner<Op, kCols>(t.v + chunk_row * call.value_words, call.value_words, t.dy + column(call.value_words),
+                             ceil_div(call.value_dim, Op::kPerWord), acc);
+  score_gradients<kCols, kDropout>(call.args.dropout, call.cap.is_on(), t, at, acc);
   store_words<Op, kCols>(t.ds, at, acc);
   if constexpr (Op::kPerWord == 2) {
     HWY_UNROLL(2)
@@ -277,12 +311,13 @@ HWY_NOINLINE void tile(const Call<Op, E>& call, const State& t, const SpanLanes&
   constexpr int64_t kLaneWords = kBlockLanes / Op::kPerWord;
   for (int64_t j = 0; j < num_keys; j += kRows) {
     const int64_t begin = std::clamp<int64_t>(s.first_lane(key + j) - first, 0, count) / Op::kPerWord;
-    const int64_t n = ceil_div(count, Op::kPerWord) - begin, at = (row + j) * call.padded;
+    const int64_t n = ceil_div(count, Op::kPerWord) - begin;
     if (n <= 0) continue;
-    multiply_accumulate<Op>(t.dv + at, call.padded, call.padded, t.p + j * kLaneWords + begin, kLaneWords, 1,
-                            t.dy_pairs + begin * call.padded, call.padded, n);
-    multiply_accumulate<Op>(t.dk + at, call.padded, call.padded, t.ds + j * kLaneWords + begin, kLaneWords, 1,
-                            t.q_pairs + begin * call.padded, call.padded, n);
+    multiply_accumulate<Op>(t.dv + (row + j) * call.value_padded, call.value_padded, call.value_padded,
+                            t.p + j * kLaneWords + begin, kLaneWords, 1, t.dy_pairs + begin * call.value_padded,
+                            call.value_padded, n);
+    multiply_accumulate<Op>(t.dk + (row + j) * call.padded, call.padded, call.padded, t.ds + j * kLaneWords + begin,
+                            kLaneWords, 1, t.q_pairs + begin * call.padded, call.padded, n);
   }
 }
 
@@ -342,12 +377,14 @@ void run_block(const Call<Op, E>& call, State t, const Walk& walk, const Task& t
                const Ahead& ahead) {
   const SpanLanes& s = walk.s;
   const int64_t first = block * kBlockLanes, count = std::min<int64_t>(kBlockLanes, s.num_lanes() - first);
-  load_block<Op, E>(call, t, s, task.kv_head, first, count);
-  if (!walk.is_first(task.chunk)) wait_until_above(*task.before, walk.span->first_block + block);
-  if (walk.is_first(task.chunk)) std::memset(t.dq, 0, size_t(kBlockLanes * call.padded) * sizeof(float));
   const int64_t limit = s.limit(first + count - 1), key_end = std::min(walk.key_end, limit);
   const int64_t num_tiles = ceil_div(key_end - walk.key_begin, kTileKeys);
-  for (int64_t i = 0; i < num_tiles; ++i) {
+  // Tiles before every lane's window are left out.
+  const int64_t first_tile = std::max<int64_t>(s.start(first) - walk.key_begin, 0) / kTileKeys;
+  if (first_tile < num_tiles) load_block<Op, E>(call, t, s, task.kv_head, first, count);
+  if (!walk.is_first(task.chunk)) wait_until_above(*task.before, walk.span->first_block + block);
+  if (walk.is_first(task.chunk)) std::memset(t.dq, 0, size_t(kBlockLanes * call.padded) * sizeof(float));
+  for (int64_t i = first_tile; i < num_tiles; ++i) {
     const int64_t row = i * kTileKeys, key = walk.key_begin + row,
                   num_keys = std::min<int64_t>(kTileKeys, key_end - key);
     if (ahead.s) {
@@ -378,21 +415,21 @@ void load_chunk(const Call<Op, E>& call, const State& t, const KeyChunk& chunk, 
   pack_rows<Op, E>(t.k, call.template keys<const E>(args.k, kv_head), chunk.k_begin, num_keys);
   pack_rows<Op, E>(t.v, call.template keys<const E>(args.v, kv_head), chunk.k_begin, num_keys);
   // Rows past the end only meet probabilities of 0, but must be finite.
-  const size_t extra = size_t(padded_keys - num_keys) * size_t(call.words) * sizeof(float);
-  std::memset(t.k + num_keys * call.words, 0, extra);
-  std::memset(t.v + num_keys * call.words, 0, extra);
+  const size_t extra = size_t(padded_keys - num_keys) * sizeof(float);
+  std::memset(t.k + num_keys * call.words, 0, extra * size_t(call.words));
+  std::memset(t.v + num_keys * call.value_words, 0, extra * size_t(call.value_words));
   if (Op::kPerWord > 1) {
     pack_pairs<Op, E>(t.k_pairs, call.template keys<const E>(args.k, kv_head), chunk.k_begin, num_keys);
   }
   std::memset(t.dk, 0, size_t(padded_keys * call.padded) * sizeof(float));
-  std::memset(t.dv, 0, size_t(padded_keys * call.padded) * sizeof(float));
+  std::memset(t.dv, 0, size_t(padded_keys * call.value_padded) * sizeof(float));
 }
 
 template <class Op, class E>
 void run_task(const Call<Op, E>& call, const ChunkPlan& plan, float* dq, const Task& task, const Task* next,
               std::byte* scratch) {
   Arena arena(scratch);
-  const State t = State::make<Op>(arena, call.dim);
+  const State t = State::make<Op>(arena, Dims(call.args.shape));
   const AttentionShape& shape = call.args.shape;
   const KeyChunk& chunk = plan.chunks[task.chunk];
   load_chunk<Op, E>(call, t, chunk, task.kv_head);
@@ -425,7 +462,8 @@ void run_task(const Call<Op, E>& call, const ChunkPlan& plan, float* dq, const T
   const int64_t num_keys = chunk.k_end - chunk.k_begin;
   store_rows<E>(call.template keys<E>(call.args.dk, task.kv_head), chunk.k_begin, num_keys, t.dk, call.padded,
                 shape.scale);
-  store_rows<E>(call.template keys<E>(call.args.dv, task.kv_head), chunk.k_begin, num_keys, t.dv, call.padded, 1);
+  store_rows<E>(call.template keys<E>(call.args.dv, task.kv_head), chunk.k_begin, num_keys, t.dv, call.value_padded,
+                1);
 }
 
 // Rows of dq, dk and dv that no task writes.
@@ -451,22 +489,23 @@ struct Shared {
   std::atomic<int32_t>* done;  // per task
   float* dq;                   // sums of the spans that are cut
 
-  static Shared make(Arena& a, const AttentionShape& s, const ChunkPlan& counts, int64_t dim) {
+  static Shared make(Arena& a, const AttentionShape& s, const ChunkPlan& counts) {
     Shared shared;
-    shared.plan = ChunkPlan::make(a, s, chunk_keys(dim));
+    shared.plan = ChunkPlan::make(a, s, chunk_keys(Dims(s)));
     shared.done = a.take<std::atomic<int32_t> >(counts.num_chunks * s.num_kv_heads);
-    shared.dq = a.take<float>(counts.num_dq_blocks * kBlockLanes * round_up(dim, 16));
+    shared.dq = a.take<float>(counts.num_dq_blocks * kBlockLanes * round_up(s.head_dim, 16));
     return shared;
   }
 };
 
 // The plan, in scratch that is overwritten by the next use: for what it counts.
-ChunkPlan count_chunks(Stream& stream, const AttentionShape& s, int64_t dim) {
+ChunkPlan count_chunks(Stream& stream, const AttentionShape& s) {
+  const int64_t keys = chunk_keys(Dims(s));
   Arena counted;
-  ChunkPlan::make(counted, s, chunk_keys(dim));
+  ChunkPlan::make(counted, s, keys);
   Arena front(stream.scratch(0, counted.used()));
-  ChunkPlan plan = ChunkPlan::make(front, s, chunk_keys(dim));
-  plan.fill(s, chunk_keys(dim), kBlockLanes);
+  ChunkPlan plan = ChunkPlan::make(front, s, keys);
+  plan.fill(s, keys, kBlockLanes);
   return plan;
 }
 
@@ -475,16 +514,16 @@ void run(Stream& stream, const AttentionBackwardArgs& args) {
   const Call<Op, E> call(args);
   const AttentionShape& shape = args.shape;
   const int64_t num_kv = shape.num_kv_heads;
-  const ChunkPlan counts = count_chunks(stream, shape, call.dim);
+  const ChunkPlan counts = count_chunks(stream, shape);
   const int64_t all_tasks = counts.num_chunks * num_kv;
   Arena own, counted;
-  State::make<Op>(own, call.dim);
-  Shared::make(counted, shape, counts, call.dim);
+  State::make<Op>(own, Dims(shape));
+  Shared::make(counted, shape, counts);
   std::byte* base = stream.scratch(0, counted.used() + own.used());
   Arena front(base);
-  Shared shared = Shared::make(front, shape, counts, call.dim);
+  Shared shared = Shared::make(front, shape, counts);
   ChunkPlan& plan = shared.plan;
-  plan.fill(shape, chunk_keys(call.dim), kBlockLanes);
+  plan.fill(shape, chunk_keys(Dims(shape)), kBlockLanes);
   for (int64_t i = 0; i < all_tasks; ++i) new (shared.done + i) std::atomic<int32_t>(0);
   clear_the_rest(stream, args, plan);
   const auto task_at = [&](int64_t i) {  // heads turn fastest
@@ -525,6 +564,7 @@ HWY_EXPORT(backward);
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args, AttentionOptions options) {
   shapes::check_attention_backward(args);
   check_cpu_can(args.shape, args.q);
+  check(!args.bias, "attention on the CPU has no gradient of a bias by distance: use the reference kernels");
   if (args.shape.num_heads == 0) {
     zero_rows(stream, args.dk, 0, args.k.dim(0));
     zero_rows(stream, args.dv, 0, args.k.dim(0));

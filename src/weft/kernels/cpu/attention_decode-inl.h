@@ -16,11 +16,12 @@ namespace weft::cpu::HWY_NAMESPACE {
 constexpr int kDecodeLanes = 4;
 constexpr int kDecodeKeys = 64;  // of a tile
 
-// Rows of `padded` floats per lane.
+// Rows per lane, of floats padded to multiples of 16.
 struct DecodeState {
   float *q, *o;
   float* s;  // [lane][kDecodeKeys]: scores, then probabilities
-  float *maximum, *sum, *limit;
+  float *maximum, *sum, *limit, *start;
+  BiasLanes bias;
 };
 
 // s[lane][j] = q[lane] . k[key + j], for four keys at a time.
@@ -52,13 +53,18 @@ HWY_INLINE void decode_scores(const DecodeState& t, RowView<const E> k, RowView<
 }
 
 // Scores to probabilities; returns what o must be multiplied by.
-HWY_INLINE float decode_softmax(const DecodeState& t, int64_t lane, int64_t key, float scale2) {
+HWY_INLINE float decode_softmax(const DecodeState& t, int64_t lane, int64_t key, float scale2, const ScoreCap& cap,
+                                const ScoreBias& bias) {
   float* s = t.s + lane * kDecodeKeys;
-  const V limit = hn::Set(df, t.limit[lane] - float(key));
+  const V limit = hn::Set(df, t.limit[lane] - float(key)), start = hn::Set(df, t.start[lane] - float(key));
   V maximum = hn::Set(df, t.maximum[lane]);
   for (int j = 0; j < kDecodeKeys; j += kWide) {
-    const auto seen = hn::Lt(hn::Iota(df, float(j)), limit);
-    const V score = hn::IfThenElse(seen, hn::LoadU(df, s + j), hn::Set(df, -HUGE_VALF));
+    const V at = hn::Iota(df, float(j));
+    const auto seen = hn::And(hn::Lt(at, limit), hn::Ge(at, start));
+    V score = hn::LoadU(df, s + j);
+    if (cap.is_on()) score = cap(score);
+    if (bias.is_on()) score = hn::Add(score, bias.of_keys(t.bias.position[lane], t.bias.row[lane], key + j));
+    score = hn::IfThenElse(seen, score, hn::Set(df, -HUGE_VALF));
     hn::StoreU(score, df, s + j);
     maximum = hn::Max(maximum, score);
   }
@@ -114,14 +120,15 @@ HWY_INLINE void decode_values(float* o, const float* p, RowView<const E> v, int6
 // o, maximum and sum of `num_lanes` lanes over keys [begin, end).
 template <class E>
 HWY_NOINLINE void decode(const DecodeState& t, RowView<const E> k, RowView<const E> v, int64_t num_lanes,
-                         int64_t begin, int64_t end, float scale2) {
-  const int64_t padded = round_up(k.dim, 16);
+                         int64_t begin, int64_t end, const AttentionShape& shape, const ScoreBias& bias) {
+  const int64_t padded = round_up(v.dim, 16);
+  const ScoreCap cap(shape);
   std::memset(t.o, 0, size_t(num_lanes * padded) * sizeof(float));
   for (int64_t key = begin; key < end; key += kDecodeKeys) {
     const int64_t num_keys = std::min<int64_t>(kDecodeKeys, end - key);
     decode_scores<E>(t, k, v, num_lanes, key, num_keys, end);
     for (int64_t lane = 0; lane < num_lanes; ++lane) {
-      const float alpha = decode_softmax(t, lane, key, scale2);
+      const float alpha = decode_softmax(t, lane, key, shape.scale * kLog2E, cap, bias);
       const int64_t visible = std::clamp<int64_t>(int64_t(t.limit[lane]) - key, 0, num_keys);
       decode_values<E>(t.o + lane * padded, t.s + lane * kDecodeKeys, v, key, visible, alpha);
     }

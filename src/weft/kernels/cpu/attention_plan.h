@@ -2,8 +2,8 @@
 //
 // The query heads that share a key/value head are laid side by side: lane = query row * group + head in group. Lanes
 // are the columns of every tile, so a softmax never reduces across a vector, and one sequence being decoded still
-// fills several lanes. What a lane sees is always a prefix of the keys, and no shorter than what the lane before
-// sees.
+// fills several lanes. What a lane sees is always a run of the keys that neither begins nor ends before that of the
+// lane before it; without a window it begins with the first key.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -24,23 +24,30 @@ constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 struct SpanLanes {
   int64_t q_begin = 0, num_q = 0, k_begin = 0, num_k = 0;
   int64_t first_query = 0, first_key = 0;
+  int64_t lead = 0, window = 0;
   int group = 1;
   bool causal = true;
 
   SpanLanes(const AttentionShape& s, int64_t i) : group(s.num_heads / s.num_kv_heads) {
     const AttentionSpan& a = s.spans[i];
     q_begin = a.q_begin, num_q = a.q_end - a.q_begin, k_begin = a.k_begin, num_k = a.k_end - a.k_begin;
-    first_query = a.first_query, first_key = a.first_key, causal = a.causal;
+    first_query = a.first_query, first_key = a.first_key, lead = a.lead, window = s.window, causal = a.causal;
   }
 
   bool is_empty() const { return num_q == 0 || num_k == 0; }
   int64_t num_lanes() const { return num_q * group; }
-  // A lane sees keys [0, limit(lane)).
+  // A lane sees keys [start(lane), limit(lane)).
   int64_t limit(int64_t lane) const {
     const int64_t row = group == 1 ? lane : lane / group;
     return causal ? std::clamp<int64_t>(row + 1 + num_k - num_q, 0, num_k) : num_k;
   }
-  // The first lane that sees a key.
+  int64_t start(int64_t lane) const {
+    if (window == 0) return 0;
+    return std::clamp<int64_t>(lane / group + 1 + num_k - num_q + lead - window, 0, limit(lane));
+  }
+  // Where a lane stands, counted as the span's keys are.
+  int64_t position(int64_t lane) const { return lane / group + num_k - num_q + lead; }
+  // The first lane that sees a key, without regard to the window.
   int64_t first_lane(int64_t key) const { return causal ? std::max<int64_t>(key - (num_k - num_q), 0) * group : 0; }
 };
 

@@ -171,6 +171,69 @@ HWY_INLINE V exp2(V x) {
   return hn::BitCast(df, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
+// ---- caps ----
+
+// Of scores that are not yet scaled: cap * tanh(score * scale / cap), divided by the scale again.
+class ScoreCap {
+ public:
+  explicit ScoreCap(const AttentionShape& s)
+      : in_(s.softcap > 0 ? s.scale / s.softcap : 0), out_(s.softcap / s.scale) {}
+  bool is_on() const { return in_ > 0; }
+  HWY_INLINE V operator()(V score) const { return hn::Mul(hn::Set(df, out_), tanh(score)); }
+  // The same, and how much it changes with the score.
+  HWY_INLINE V with_slope(V score, V& slope) const {
+    const V t = tanh(score);
+    slope = hn::NegMulAdd(t, t, hn::Set(df, 1.0f));
+    return hn::Mul(hn::Set(df, out_), t);
+  }
+
+ private:
+  HWY_INLINE V tanh(V score) const { return hn::Tanh(df, hn::Mul(hn::Set(df, in_), score)); }
+  float in_, out_;
+};
+
+// ---- biases ----
+
+// Where the lanes of a task stand, and where their heads' rows of the bias begin.
+struct BiasLanes {
+  int32_t* position = nullptr;
+  int32_t* row = nullptr;
+};
+
+// What is added to scores for the distance of a key, divided by the scale that scores do not have yet.
+class ScoreBias {
+ public:
+  ScoreBias(const Tensor& bias, float scale)
+      : table_(bias ? bias.data<float>() : nullptr), width_(bias ? int32_t(bias.dim(1)) : 0), factor_(1 / scale) {}
+  bool is_on() const { return table_ != nullptr; }
+  void set_lanes(BiasLanes lanes, const SpanLanes& s, int kv_head, int64_t first, int64_t count, int64_t last) const {
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t lane = std::min(first + i, last);
+      lanes.position[i] = int32_t(s.position(lane));
+      lanes.row[i] = int32_t(kv_head * s.group + lane % s.group) * width_;
+    }
+  }
+  // Of one key and a vector of lanes.
+  HWY_INLINE V of_lanes(BiasLanes lanes, int64_t key) const {
+    return at(hn::Sub(hn::Set(di, int32_t(key)), hn::LoadU(di, lanes.position)), hn::LoadU(di, lanes.row));
+  }
+  // Of one lane and a vector of keys.
+  HWY_INLINE V of_keys(int32_t position, int32_t row, int64_t first_key) const {
+    return at(hn::Iota(di, int32_t(first_key) - position), hn::Set(di, row));
+  }
+
+ private:
+  using VI = hn::Vec<decltype(di)>;
+  HWY_INLINE V at(VI distance, VI row) const {
+    const VI reach = hn::Set(di, width_ / 2);
+    const VI clamped = hn::Min(hn::Max(distance, hn::Neg(reach)), reach);
+    return hn::Mul(hn::GatherIndex(df, table_, hn::Add(row, hn::Add(clamped, reach))), hn::Set(df, factor_));
+  }
+  const float* table_;
+  int32_t width_;
+  float factor_;
+};
+
 // ---- loads and stores of rows ----
 
 HWY_INLINE V promote_bf16(const uint16_t* p) {

@@ -20,6 +20,10 @@ void accumulate(Stream&, const Tensor& sum, const Tensor& x);
 // rope.cpp
 void rope(Stream&, const RopeArgs&);
 
+// heads.cpp
+void join_heads(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
+void split_heads(Stream&, const Tensor& dshared, const Tensor& down, const Tensor& dy);
+
 // norm.cpp
 void norm(Stream&, const NormArgs&);
 void norm_backward(Stream&, const NormBackwardArgs&);
@@ -30,6 +34,8 @@ void activation_backward(Stream&, const Tensor& dx, const Tensor& dy, const Tens
 void gated_activation(Stream&, const Tensor& y, const Tensor& gate, const Tensor& up, Activation);
 void gated_activation_backward(Stream&, const Tensor& dgate, const Tensor& dup, const Tensor& dy, const Tensor& gate,
                                const Tensor& up, Activation);
+void softcap(Stream&, const Tensor& y, const Tensor& x, float cap);
+void softcap_backward(Stream&, const Tensor& dx, const Tensor& dy, const Tensor& y, float cap);
 
 // dropout.cpp
 void dropout(Stream&, const Tensor& y, const Tensor& x, const DropoutKey&);

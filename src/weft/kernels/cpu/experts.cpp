@@ -55,6 +55,33 @@ HWY_INLINE void scores_of(RouterGate gate, const float* logits, int64_t n, float
                          HWY_ATTR { store(hn::Mul(load(d, scores + i, part), factor), d, scores + i, part); });
 }
 
+// Calls body(first, end) for the experts of each group that a token may choose from, in the order of experts.
+template <class Rank, class Body>
+HWY_INLINE void for_each_chosen_group(const RouteRule& rule, int64_t n, Rank&& rank_of, Body&& body) {
+  const int64_t size = n / rule.groups;
+  if (rule.groups_per_token == rule.groups) return body(int64_t(0), n);
+  const auto rank_of_group = [&](int64_t group) {
+    float first = -HUGE_VALF, second = -HUGE_VALF;
+    for (int64_t e = group * size; e < (group + 1) * size; ++e) {
+      const float rank = rank_of(e);
+      if (rank > first)
+        second = first, first = rank;
+      else if (rank > second)
+        second = rank;
+    }
+    return rule.gate == RouterGate::sigmoid && size > 1 ? first + second : first;
+  };
+  for (int64_t group = 0; group < rule.groups; ++group) {
+    const float rank = rank_of_group(group);
+    int better = 0;  // groups that come before this one
+    for (int64_t other = 0; other < rule.groups; ++other) {
+      const float theirs = other == group ? rank : rank_of_group(other);
+      better += theirs > rank || (theirs == rank && other < group);
+    }
+    if (better < rule.groups_per_token) body(group * size, (group + 1) * size);
+  }
+}
+
 void route(Stream& stream, const RouteArgs& args) {
   const int64_t n = args.logits.dim(1);
   const int k = int(args.weights.dim(1));
@@ -66,8 +93,11 @@ void route(Stream& stream, const RouteArgs& args) {
     for (int64_t t = begin; t < end; ++t) {
       float* const scores = all_scores + t * n;
       scores_of(args.rule.gate, logits + t * n, n, scores);
+      const auto rank_of = [&](int64_t e) { return bias ? scores[e] + bias[e] : scores[e]; };
       Best best;
-      for (int64_t e = 0; e < n; ++e) best.offer(bias ? scores[e] + bias[e] : scores[e], int32_t(e), k);
+      for_each_chosen_group(args.rule, n, rank_of, [&](int64_t first, int64_t last) {
+        for (int64_t e = first; e < last; ++e) best.offer(rank_of(e), int32_t(e), k);
+      });
       float total = 0;
       for (int j = 0; j < k; ++j) total += scores[best.experts[j]];
       const float factor = args.rule.normalises ? args.rule.scale / total : args.rule.scale;

@@ -36,14 +36,28 @@ HWY_INLINE RowStatistics statistics_of_row(NormKind kind, const T* row, int64_t 
   return {mean, 1 / std::sqrt(sum_of_lanes(squares) * scale + eps)};
 }
 
+// What rows are multiplied by: the stored weights, and one number that is added to all of them.
+template <class W>
+struct NormWeight {
+  const W* weight;
+  float offset;
+
+  template <class Part>
+  HWY_INLINE auto operator()(int64_t c, Part part) const {
+    const F32Tag d;
+    return hn::Add(load(d, weight + c, part), hn::Set(d, offset));
+  }
+};
+
 // y = (x - mean) rstd weight + bias; bias may be null.
 template <class T, class W>
-HWY_INLINE void normalize_row(T* y, const T* x, RowStatistics row, const W* weight, const W* bias, int64_t cols) {
+HWY_INLINE void normalize_row(T* y, const T* x, RowStatistics row, NormWeight<W> weight, const W* bias,
+                              int64_t cols) {
   const F32Tag d;
   const auto mean = hn::Set(d, row.mean), rstd = hn::Set(d, row.rstd);
   for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
     const auto normal = hn::Mul(hn::Sub(load(d, x + c, part), mean), rstd);
-    const auto scaled = hn::Mul(normal, load(d, weight + c, part));
+    const auto scaled = hn::Mul(normal, weight(c, part));
     store(bias ? hn::Add(scaled, load(d, bias + c, part)) : scaled, d, y + c, part);
   });
 }
@@ -59,7 +73,7 @@ HWY_INLINE void add_row(T* sum, const T* a, const T* b, int64_t cols) {
 template <class T, class W>
 void norm_rows(const NormArgs& args, int64_t begin, int64_t end) {
   const int64_t cols = args.x.cols();
-  const W* weight = args.weight.data<W>();
+  const NormWeight<W> weight{args.weight.data<W>(), args.weight_offset};
   const W* bias = args.bias ? args.bias.data<W>() : nullptr;
   float* mean = args.kind == NormKind::layer ? args.mean.data<float>() : nullptr;
   float* rstd = args.rstd.data<float>();
@@ -104,14 +118,14 @@ void norm(Stream& stream, const NormArgs& args) {
 // dweight += dy n and dbias += dy are partial sums, and may be null.
 template <class T, class W>
 HWY_INLINE void norm_backward_row(NormKind kind, T* dx, const T* dy, const T* dsum, const T* x, RowStatistics row,
-                                  const W* weight, float* dweight, float* dbias, int64_t cols) {
+                                  NormWeight<W> weight, float* dweight, float* dbias, int64_t cols) {
   const F32Tag d;
   const auto mean = hn::Set(d, row.mean), rstd = hn::Set(d, row.rstd);
   auto sum_g = hn::Zero(d), sum_gn = hn::Zero(d);
   for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
     const auto gradient = load(d, dy + c, part);  // 0 outside of the row, so what x is there does not count
     const auto normal = hn::Mul(hn::Sub(load(d, x + c, part), mean), rstd);
-    const auto g = hn::Mul(gradient, load(d, weight + c, part));
+    const auto g = hn::Mul(gradient, weight(c, part));
     sum_g = hn::Add(sum_g, g);
     sum_gn = hn::MulAdd(g, normal, sum_gn);
     if (dweight) store(hn::MulAdd(gradient, normal, load(d, dweight + c, part)), d, dweight + c, part);
@@ -121,7 +135,7 @@ HWY_INLINE void norm_backward_row(NormKind kind, T* dx, const T* dy, const T* ds
   const auto mean_gn = hn::Set(d, sum_of_lanes(sum_gn) / float(cols));
   for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
     const auto normal = hn::Mul(hn::Sub(load(d, x + c, part), mean), rstd);
-    const auto g = hn::Mul(load(d, dy + c, part), load(d, weight + c, part));
+    const auto g = hn::Mul(load(d, dy + c, part), weight(c, part));
     const auto centered = hn::NegMulAdd(normal, mean_gn, hn::Sub(g, mean_g));
     const auto around = dsum ? load(d, dsum + c, part) : hn::Zero(d);
     store(hn::MulAdd(centered, rstd, around), d, dx + c, part);
@@ -131,7 +145,7 @@ HWY_INLINE void norm_backward_row(NormKind kind, T* dx, const T* dy, const T* ds
 template <class T, class W>
 void norm_backward_rows(const NormBackwardArgs& args, float* dweight, float* dbias, int64_t begin, int64_t end) {
   const int64_t cols = args.x.cols();
-  const W* weight = args.weight.data<W>();
+  const NormWeight<W> weight{args.weight.data<W>(), args.weight_offset};
   const float* mean = args.kind == NormKind::layer ? args.mean.data<float>() : nullptr;
   const float* rstd = args.rstd.data<float>();
   for (int64_t r = begin; r < end; ++r) {

@@ -224,6 +224,12 @@ HWY_INLINE void activate(D d, hn::Vec<D> x, hn::Vec<D>& value, hn::Vec<D>& deriv
     const auto s = sigmoid(d, x, complement);
     value = hn::Mul(x, s);
     derivative = hn::MulAdd(value, complement, s);
+  } else if constexpr (kF == Activation::gelu_quick) {
+    const auto steep = hn::Set(d, 1.702f);
+    hn::Vec<D> complement;
+    const auto s = sigmoid(d, hn::Mul(x, steep), complement);
+    value = hn::Mul(x, s);
+    derivative = hn::MulAdd(hn::Mul(value, steep), complement, s);
   } else if constexpr (kF == Activation::gelu_tanh) {
     // (1 + tanh(u)) / 2 = sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3)
     const auto s2 = hn::Mul(x, x);
@@ -260,6 +266,7 @@ HWY_INLINE void with_activation(Activation f, Body&& body) {
     case Activation::gelu_tanh: return body(std::integral_constant<Activation, Activation::gelu_tanh>());
     case Activation::relu: return body(std::integral_constant<Activation, Activation::relu>());
     case Activation::silu: return body(std::integral_constant<Activation, Activation::silu>());
+    case Activation::gelu_quick: return body(std::integral_constant<Activation, Activation::gelu_quick>());
   }
 }
 

@@ -16,6 +16,7 @@ constexpr double kActivationSlopeFlops = 12;
 constexpr double kSoftmaxFlops = 5;          // scale, maximum, subtract, exponential, sum
 constexpr double kSoftmaxBackwardFlops = 6;  // scale, subtract, exponential, then p * (dp - sum) * scale
 constexpr double kMergeFlops = 8;            // per row and head: maximum, three exponentials and a logarithm
+constexpr double kCapFlops = 4;              // divide, tanh, multiply; its slope about as much
 constexpr double kDropoutFlops = 2;
 constexpr double kRopeFlops = 3;  // 6 per pair
 constexpr double kRmsNormFlops = 4;
@@ -75,6 +76,10 @@ double visible_pairs(const AttentionShape& s) {
   for (int i = 0; i < s.num_spans; ++i) {
     const AttentionSpan& a = s.spans[i];
     const int64_t queries = a.q_end - a.q_begin, keys = a.k_end - a.k_begin;
+    if (s.window > 0) {
+      for (int64_t q = 0; q < queries; ++q) pairs += double(shapes::visible_keys(a, s.window, q).count());
+      continue;
+    }
     // With `causal` the last n = min(queries, keys) query rows see keys, keys - 1, ... of them.
     const int64_t n = std::min(queries, keys);
     pairs += a.causal ? double(n) * double(2 * keys - n + 1) / 2 : double(queries) * double(keys);
@@ -83,28 +88,33 @@ double visible_pairs(const AttentionShape& s) {
 }
 
 // Only the key rows that belong to a span are read.
-double key_bytes(const AttentionShape& s, const Tensor& k) {
+double key_value_bytes(const AttentionShape& s, const Tensor& k) {
   int64_t rows = 0;
   for (int i = 0; i < s.num_spans; ++i) rows += s.spans[i].k_end - s.spans[i].k_begin;
-  return double(std::min(rows, k.dim(0))) * s.num_kv_heads * s.head_dim * double(size_of(k.dtype()));
+  return double(std::min(rows, k.dim(0))) * s.num_kv_heads * (s.head_dim + s.values_dim()) *
+         double(size_of(k.dtype()));
 }
+
+double cap_flops(const AttentionShape& s) { return s.softcap > 0 ? kCapFlops : 0; }
 
 void attention(Stream& stream, const AttentionArgs& args) {
   shapes::check_attention(args);
   const AttentionShape& s = args.shape;
-  const double per_pair = 4.0 * s.head_dim + kSoftmaxFlops + (args.dropout.p > 0 ? kDropoutFlops : 0);
+  const double per_pair =
+      2.0 * (s.head_dim + s.values_dim()) + kSoftmaxFlops + cap_flops(s) + (args.dropout.p > 0 ? kDropoutFlops : 0);
   count(stream, visible_pairs(s) * s.num_heads * per_pair, args.y, args.lse, args.q);
-  stream.cost.bytes += 2 * key_bytes(s, args.k);
+  stream.cost.bytes += key_value_bytes(s, args.k);
 }
 
 // Five products (scores again, dp, dq, dk, dv), and dy . y of every row.
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   shapes::check_attention_backward(args);
   const AttentionShape& s = args.shape;
-  const double per_pair = 10.0 * s.head_dim + kSoftmaxBackwardFlops + (args.dropout.p > 0 ? 2 * kDropoutFlops : 0);
-  count(stream, visible_pairs(s) * s.num_heads * per_pair + 2 * elements(args.q), args.dq, args.dk, args.dv, args.dy,
+  const double per_pair = 6.0 * s.head_dim + 4.0 * s.values_dim() + kSoftmaxBackwardFlops + 2 * cap_flops(s) +
+                          (args.dropout.p > 0 ? 2 * kDropoutFlops : 0);
+  count(stream, visible_pairs(s) * s.num_heads * per_pair + 2 * elements(args.y), args.dq, args.dk, args.dv, args.dy,
         args.y, args.lse, args.q);
-  stream.cost.bytes += 2 * key_bytes(s, args.k);
+  stream.cost.bytes += key_value_bytes(s, args.k);
 }
 
 void attention_merge(Stream& stream, const Tensor& acc, const Tensor& acc_lse, const Tensor& part,
@@ -119,6 +129,16 @@ void rope(Stream& stream, const RopeArgs& args) {
   const double rotated = 2 * angles * double(args.x.dim(1));
   stream.cost.flops += kRopeFlops * rotated;
   stream.cost.bytes += 2 * rotated * double(size_of(args.x.dtype())) + 2 * angles * double(size_of(args.cos.dtype()));
+}
+
+void join_heads(Stream& stream, const Tensor& y, const Tensor& shared, const Tensor& own) {
+  shapes::check_join_heads("join_heads", y, shared, own);
+  count(stream, 0, y, shared, own);
+}
+
+void split_heads(Stream& stream, const Tensor& dshared, const Tensor& down, const Tensor& dy) {
+  shapes::check_join_heads("split_heads", dy, dshared, down);
+  count(stream, elements(dy) - elements(down), dshared, down, dy);
 }
 
 void norm(Stream& stream, const NormArgs& args) {
@@ -159,6 +179,16 @@ void gated_activation_backward(Stream& stream, const Tensor& dgate, const Tensor
   shapes::check_alike("gated_activation_backward",
                       {{"gate", gate}, {"up", up}, {"dy", dy}, {"dgate", dgate}, {"dup", dup}});
   count(stream, elements(dy) * (kActivationFlops + kActivationSlopeFlops + 3), dgate, dup, dy, gate, up);
+}
+
+void softcap(Stream& stream, const Tensor& y, const Tensor& x, float) {
+  shapes::check_alike("softcap", {{"x", x}, {"y", y}});
+  count(stream, elements(y) * kCapFlops, y, x);
+}
+
+void softcap_backward(Stream& stream, const Tensor& dx, const Tensor& dy, const Tensor& y, float) {
+  shapes::check_alike("softcap_backward", {{"y", y}, {"dy", dy}, {"dx", dx}});
+  count(stream, elements(y) * kCapFlops, dx, dy, y);
 }
 
 void dropout(Stream& stream, const Tensor& y, const Tensor& x, const DropoutKey& key) {
@@ -351,12 +381,16 @@ const Kernels& meta_kernels() {
       .attention_backward = attention_backward,
       .attention_merge = attention_merge,
       .rope = rope,
+      .join_heads = join_heads,
+      .split_heads = split_heads,
       .norm = norm,
       .norm_backward = norm_backward,
       .activation = activation,
       .activation_backward = activation_backward,
       .gated_activation = gated_activation,
       .gated_activation_backward = gated_activation_backward,
+      .softcap = softcap,
+      .softcap_backward = softcap_backward,
       .dropout = dropout,
       .embedding = embedding,
       .embedding_backward = embedding_backward,

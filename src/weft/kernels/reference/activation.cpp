@@ -9,7 +9,7 @@ namespace weft::reference {
 namespace {
 
 constexpr double kSqrt2OverPi = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
-constexpr double kGeluCubic = 0.044715;  // Hendrycks and Gimpel, 2016
+constexpr double kGeluCubic = 0.044715, kQuick = 1.702;  // Hendrycks and Gimpel, 2016
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
@@ -22,6 +22,7 @@ double activate(Activation f, double x) {
     case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(kSqrt2OverPi * (x + kGeluCubic * x * x * x)));
     case Activation::relu: return x > 0 ? x : 0;
     case Activation::silu: return x * sigmoid(x);
+    case Activation::gelu_quick: return x * sigmoid(kQuick * x);
   }
   throw Error("activation number {} is unknown", int(f));
 }
@@ -40,6 +41,10 @@ double activation_slope(Activation f, double x) {
     case Activation::silu: {
       const double s = sigmoid(x);
       return s * (1 + x * (1 - s));
+    }
+    case Activation::gelu_quick: {
+      const double s = sigmoid(kQuick * x);
+      return s * (1 + kQuick * x * (1 - s));
     }
   }
   throw Error("activation number {} is unknown", int(f));
@@ -80,6 +85,21 @@ void gated_activation_backward(Stream&, const Tensor& dgate, const Tensor& dup, 
   }
   store(dgate, dgates);
   store(dup, dups);
+}
+
+void softcap(Stream&, const Tensor& y, const Tensor& x, float cap) {
+  shapes::check_alike("softcap", {{"x", x}, {"y", y}});
+  std::vector<double> values = load(x);
+  for (double& value : values) value = double(cap) * std::tanh(value / double(cap));
+  store(y, values);
+}
+
+void softcap_backward(Stream&, const Tensor& dx, const Tensor& dy, const Tensor& y, float cap) {
+  shapes::check_alike("softcap_backward", {{"y", y}, {"dy", dy}, {"dx", dx}});
+  const std::vector<double> at = load(y);
+  std::vector<double> gradient = load(dy);
+  for (size_t i = 0; i < at.size(); ++i) gradient[i] *= 1 - at[i] / double(cap) * (at[i] / double(cap));
+  store(dx, gradient);
 }
 
 }  // namespace weft::reference

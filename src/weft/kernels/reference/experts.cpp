@@ -38,6 +38,25 @@ void add_balance_gradient(const double* balance, const double* scores, size_t ex
   for (size_t e = 0; e < experts; ++e) dscores[e] += (balance[e] - mean) / sum;
 }
 
+// Whether a token may choose an expert: those of the groups that rank first.
+std::vector<bool> open_experts(const RouteRule& rule, size_t experts, FunctionRef<double(int32_t)> rank_of) {
+  const auto groups = size_t(rule.groups), size = experts / groups;
+  std::vector<double> ranks(groups);
+  for (size_t g = 0; g < groups; ++g) {
+    std::vector<double> of_group;
+    for (size_t e = g * size; e < (g + 1) * size; ++e) of_group.push_back(rank_of(int32_t(e)));
+    std::sort(of_group.begin(), of_group.end(), std::greater<>());
+    ranks[g] = rule.gate == RouterGate::sigmoid && size > 1 ? of_group[0] + of_group[1] : of_group[0];
+  }
+  std::vector<size_t> order(groups);
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ranks[a] > ranks[b]; });
+  std::vector<bool> is_open(experts, false);
+  for (size_t i = 0; i < size_t(rule.groups_per_token); ++i)
+    std::fill_n(is_open.begin() + std::ptrdiff_t(order[i] * size), size, true);
+  return is_open;
+}
+
 // In place: from the gradient of the scores to that of the logits.
 void through_gate(RouterGate gate, const double* scores, size_t experts, double* d) {
   double mean = 0;
@@ -61,9 +80,13 @@ void route(Stream&, const RouteArgs& args) {
     const double lse = logsumexp(x, experts);
     for (size_t e = 0; e < experts; ++e)
       s[e] = args.rule.gate == RouterGate::softmax ? std::exp(x[e] - lse) : 1 / (1 + std::exp(-x[e]));
+    const auto rank_of = [&](int32_t e) { return s[e] + bias[size_t(e)]; };
+    const std::vector<bool> is_open = open_experts(args.rule, experts, rank_of);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return s[a] + bias[size_t(a)] > s[b] + bias[size_t(b)]; });
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      if (is_open[size_t(a)] != is_open[size_t(b)]) return bool(is_open[size_t(a)]);
+      return rank_of(a) > rank_of(b);
+    });
     int32_t* const chosen = args.experts + t * k;
     std::copy_n(order.begin(), k, chosen);
     const double total = args.rule.normalises ? total_of(s, chosen, k) : 1;

@@ -5,12 +5,22 @@
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::reference {
+namespace {
+
+std::vector<double> load_weight(const Tensor& weight, float offset) {
+  std::vector<double> values = load(weight);
+  for (double& w : values) w += double(offset);
+  return values;
+}
+
+}  // namespace
 
 void norm(Stream&, const NormArgs& args) {
   shapes::check_norm(args);
   const auto rows = size_t(args.x.rows()), cols = size_t(args.x.cols());
   const bool is_layer = args.kind == NormKind::layer;
-  const std::vector<double> weight = load(args.weight), bias = load_or(args.bias, args.x.cols(), 0.0);
+  const std::vector<double> weight = load_weight(args.weight, args.weight_offset);
+  const std::vector<double> bias = load_or(args.bias, args.x.cols(), 0.0);
   std::vector<double> x = load(args.x), y(x.size()), mean(rows, 0.0), rstd(rows);
   if (args.residual) {
     const std::vector<double> residual = load(args.residual);
@@ -38,7 +48,8 @@ void norm_backward(Stream&, const NormBackwardArgs& args) {
   shapes::check_norm_backward(args);
   const auto rows = size_t(args.x.rows()), cols = size_t(args.x.cols());
   const bool is_layer = args.kind == NormKind::layer;
-  const std::vector<double> dy = load(args.dy), x = load(args.x), weight = load(args.weight), rstd = load(args.rstd);
+  const std::vector<double> dy = load(args.dy), x = load(args.x), rstd = load(args.rstd);
+  const std::vector<double> weight = load_weight(args.weight, args.weight_offset);
   const std::vector<double> mean = is_layer ? load(args.mean) : std::vector<double>(rows, 0.0);
   std::vector<double> dx = load_or(args.dsum, args.x.numel(), 0.0);
   const auto parameter_gradient = [&](const Tensor& t) {

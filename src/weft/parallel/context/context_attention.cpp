@@ -7,17 +7,6 @@
 
 namespace weft {
 
-AttentionShape ContextCall::shape(const Tensor& q, const Tensor& k, std::span<const AttentionSpan> spans) const {
-  return {.num_heads = int(q.dim(1)),
-          .num_kv_heads = int(k.dim(1)),
-          .head_dim = int(q.dim(2)),
-          .spans = spans.data(),
-          .num_spans = int(spans.size()),
-          .scale = scale,
-          .first_head = first_head,
-          .total_heads = total_heads};
-}
-
 Var context_attention(const Var& q, const Var& k, const Var& v, const ContextCall& call) {
   const ContextLayout& layout = call.plan.layout();
   const Communicator& group = call.parallel.group;

@@ -22,11 +22,16 @@ struct ContextParallel {
 struct ContextCall {
   ContextParallel& parallel;
   const ContextPlan& plan;  // outlives the tape
-  float scale = 0;          // of the scores
+  AttentionRule rule;
   DropoutKey dropout = {};
   int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
 
-  AttentionShape shape(const Tensor& q, const Tensor& k, std::span<const AttentionSpan> spans) const;
+  AttentionShape shape(const Tensor& q, const Tensor& k, const Tensor& v,
+                       std::span<const AttentionSpan> spans) const {
+    AttentionShape s = rule.shape(q, k, v, spans);
+    s.first_head = first_head, s.total_heads = total_heads;
+    return s;
+  }
 };
 
 // q[T, N, D], k and v[T, K, D] -> y[T, N, D], where T are the tokens of this rank as its layout says. The result and

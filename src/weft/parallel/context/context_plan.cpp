@@ -74,7 +74,8 @@ void ContextPlan::build_ring_part(int owner, int part, std::span<const int32_t> 
                      .k_end = int32_t(local + end - begin),
                      .causal = is_same,
                      .first_query = first_token + q.begin,
-                     .first_key = int32_t(begin - q.sequence_begin)});
+                     .first_key = int32_t(begin - q.sequence_begin),
+                     .lead = int32_t(q.end - end)});
   });
 }
 

@@ -40,14 +40,14 @@ Tensor GatheredAttentionOp::scatter_sum(Context& context, const Tensor& whole, c
 
 Tensor GatheredAttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
   q = q_in, k = k_in, v = v_in;
-  y = context.empty_like(q);
+  y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v.dim(2)});
   if (context.tape) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
   context.kernels.attention(context.stream, {.y = y,
                                              .lse = lse,
                                              .q = q,
                                              .k = gather(context, k),
                                              .v = gather(context, v),
-                                             .shape = call.shape(q, k, call.plan.gathered()),
+                                             .shape = call.shape(q, k, v, call.plan.gathered()),
                                              .dropout = call.dropout});
   return y;
 }
@@ -64,7 +64,7 @@ std::array<Tensor, 3> GatheredAttentionOp::backward(Context& context, const Tens
                                                       .q = q,
                                                       .k = keys,
                                                       .v = values,
-                                                      .shape = call.shape(q, k, call.plan.gathered()),
+                                                      .shape = call.shape(q, k, v, call.plan.gathered()),
                                                       .dropout = call.dropout});
   return {dq, scatter_sum(context, dk, k), scatter_sum(context, dv, v)};
 }

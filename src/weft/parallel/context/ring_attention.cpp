@@ -49,7 +49,8 @@ Tensor RingAttentionOp::forward(Context& context, const Tensor& q_in, const Tens
   q = q_in, k = k_in, v = v_in;
   const Kernels& kernels = context.kernels;
   const DType wide = Context::wide(q.dtype());
-  const Tensor sum = context.empty(wide, q.shape()), part = context.empty_like(q);
+  const Shape out{q.dim(0), q.dim(1), v.dim(2)};
+  const Tensor sum = context.empty(wide, out), part = context.empty(q.dtype(), out);
   lse = context.empty(wide, {q.dim(1), q.dim(0)});
   const Tensor part_lse = context.empty_like(lse);
   kernels.fill(context.stream, sum, 0);
@@ -63,7 +64,7 @@ Tensor RingAttentionOp::forward(Context& context, const Tensor& q_in, const Tens
                                          .q = q,
                                          .k = visiting[0],
                                          .v = visiting[1],
-                                         .shape = call.shape(q, k, spans),
+                                         .shape = call.shape(q, k, v, spans),
                                          .dropout = call.dropout});
       kernels.attention_merge(context.stream, sum, lse, part, part_lse);
     }
@@ -97,7 +98,7 @@ std::array<Tensor, 3> RingAttentionOp::backward(Context& context, const Tensor& 
                                                   .q = q,
                                                   .k = visiting[0],
                                                   .v = visiting[1],
-                                                  .shape = call.shape(q, k, spans),
+                                                  .shape = call.shape(q, k, v, spans),
                                                   .dropout = call.dropout});
       if (!std::exchange(is_here, true)) turn.receive(dkv);
       kernels.accumulate(context.stream, dq, part[0]);

@@ -6,7 +6,7 @@
 namespace weft {
 
 AttentionShape UlyssesAttentionOp::shape(const HeadRun& run, const HeadTrade::Three& tensors) const {
-  AttentionShape s = call.shape(tensors[0], tensors[1], call.plan.whole());
+  AttentionShape s = call.shape(tensors[0], tensors[1], tensors[2], call.plan.whole());
   s.total_heads = call.total_heads ? call.total_heads : int(heads);
   s.first_head = call.first_head + int(run.first_head);
   return s;
@@ -14,6 +14,11 @@ AttentionShape UlyssesAttentionOp::shape(const HeadRun& run, const HeadTrade::Th
 
 Tensor UlyssesAttentionOp::forward(Context& context, const Tensor& q, const Tensor& k, const Tensor& v) {
   heads = q.dim(1), kv_heads = k.dim(1);
+  if (v.dim(2) != q.dim(2))
+    throw UsageError(
+        "mesh.cp_mode = \"ulysses\": the heads' values are {} wide and their keys {}: write \"ring\" or "
+        "\"allgather\"",
+        v.dim(2), q.dim(2));
   const HeadTrade trade(call, heads, kv_heads);
   const HeadRuns runs = trade.runs();
   qkv = trade.to_heads(context, {q, k, v}, true);

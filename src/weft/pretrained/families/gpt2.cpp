@@ -14,13 +14,7 @@ void fields(HfFields& f, ModelConfig& c) {
   f.size("n_layer", c.layers);
   f.size("n_head", c.heads);
   f.size("n_inner", c.ffn, 0);
-  f.choice<Activation>("activation_function", c.activation,
-                       {{"gelu_new", Activation::gelu_tanh},
-                        {"gelu_pytorch_tanh", Activation::gelu_tanh},
-                        {"gelu", Activation::gelu},
-                        {"relu", Activation::relu},
-                        {"silu", Activation::silu}},
-                       "gelu_new");
+  activation_field(f, "activation_function", c, "gelu_new");
   f.number("layer_norm_epsilon", c.norm_eps, 1e-5);
   f.flag("tie_word_embeddings", c.tie_embeddings, true);
   f.only("scale_attn_weights", true);
@@ -43,19 +37,22 @@ constexpr NameRow kNames[] = {
     {"final_norm", "transformer.ln_f"},
     {"head", "lm_head"},
 };
-constexpr std::string_view kIgnored[] = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"};
+
+const std::vector<NameRow>& names(const ModelConfig&) {
+  static const std::vector<NameRow> rows = joined({std::span(kNames)});
+  return rows;
+}
 
 }  // namespace
 
-std::span<const HfFamily> hf_gpt2_families() {
-  static const HfFamily all[] = {{.family = "gpt2",
-                                  .model_type = "gpt2",
-                                  .architecture = "GPT2LMHeadModel",
-                                  .fields = fields,
-                                  .names = [](const ModelConfig&) -> std::span<const NameRow> { return kNames; },
-                                  .base = "transformer.",
-                                  .ignored = kIgnored}};
-  return all;
+std::vector<HfFamily> hf_gpt2_families() {
+  return {{.family = "gpt2",
+           .model_type = "gpt2",
+           .architecture = "GPT2LMHeadModel",
+           .fields = fields,
+           .names = names,
+           .base = "transformer.",
+           .ignored = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}}};
 }
 
 }  // namespace weft

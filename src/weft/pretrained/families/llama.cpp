@@ -4,43 +4,67 @@
 namespace weft {
 namespace {
 
-// What all of them have.
-void common_fields(HfFields& f, ModelConfig& c) {
-  f.size("vocab_size", c.vocab);
-  f.size("max_position_embeddings", c.context, 2048);
-  f.size("hidden_size", c.hidden);
-  f.size("intermediate_size", c.ffn);
-  f.size("num_hidden_layers", c.layers);
-  f.size("num_attention_heads", c.heads);
-  f.size("num_key_value_heads", c.kv_heads, c.heads);
-  f.size("head_dim", c.head_dim, 0);
-  f.number("rms_norm_eps", c.norm_eps, 1e-6);
+// What a file without the key means; 0: the width of the model over its heads.
+struct Absent {
+  int64_t head_dim = 0;
+  double norm_eps = 1e-6;
+};
+
+void common_fields(HfFields& f, ModelConfig& c, const Absent& absent = {}) {
+  common_shape_fields(f, c);
+  f.size("head_dim", c.head_dim, absent.head_dim);
+  f.number("rms_norm_eps", c.norm_eps, absent.norm_eps);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
-  f.choice<Activation>("hidden_act", c.activation, {{"silu", Activation::silu}, {"swish", Activation::silu}}, "silu");
-  f.number("rope_theta", c.rope_theta, 10000);
-  f.only_null("rope_scaling");
+  activation_field(f, "hidden_act", c, "silu");
+}
+
+// In attention: of all four projections.
+void attention_bias_field(HfFields& f, ModelConfig& c) {
+  f.flag("attention_bias", c.qkv_bias, false);
+  c.output_bias = c.qkv_bias;
 }
 
 void llama_fields(HfFields& f, ModelConfig& c) {
   common_fields(f, c);
-  f.only("attention_bias", false);
-  f.only("mlp_bias", false);
+  rope_fields(f, c, 10000);
+  attention_bias_field(f, c);
+  f.flag("mlp_bias", c.mlp_bias, false);
 }
 
 void mistral_fields(HfFields& f, ModelConfig& c) {
   common_fields(f, c);
-  f.only_null("sliding_window");
+  rope_fields(f, c, 10000);
+  window_field(f, c, 4096);
 }
 
+// The layers from max_window_layers on are local.
+void qwen_window_fields(HfFields& f, ModelConfig& c) {
+  bool is_used = c.window > 0;
+  f.flag("use_sliding_window", is_used, false);
+  f.size("sliding_window", c.window, 4096);
+  f.size("max_window_layers", c.first_local_layer, 28);
+  if (!is_used) c.window = 0;
+  layer_types_field(f, c);
+  if (c.window == 0 || c.first_local_layer >= c.layers) c.window = c.first_local_layer = 0;
+}
+
+void qwen_fields(HfFields& f, ModelConfig& c, const Absent& absent) {
+  common_fields(f, c, absent);
+  rope_fields(f, c, 10000);
+  qwen_window_fields(f, c);
+}
+void qwen2_fields(HfFields& f, ModelConfig& c) { qwen_fields(f, c, {}); }
+
 void qwen3_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c);
-  f.only("attention_bias", false);
-  f.only("use_sliding_window", false);
+  qwen_fields(f, c, {.head_dim = 128});
+  attention_bias_field(f, c);
 }
 
 void mixtral_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c);
-  f.only_null("sliding_window");
+  if (!f.is_reading()) c.ffn = c.expert_ffn;
+  common_fields(f, c, {.norm_eps = 1e-5});
+  rope_fields(f, c, 1e6);
+  window_field(f, c);
   f.size("num_local_experts", c.experts, 8);
   f.size("num_experts_per_tok", c.experts_per_token, 2);
   f.number("router_aux_loss_coef", c.aux_loss, 0.001);
@@ -54,76 +78,74 @@ void qwen3_moe_fields(HfFields& f, ModelConfig& c) {
   f.flag("norm_topk_prob", c.norm_topk, false);
   f.number("router_aux_loss_coef", c.aux_loss, 0.001);
   f.only("decoder_sparse_step", int64_t(1));
-  if (f.is_reading() && f.has("mlp_only_layers") && f.from().at("mlp_only_layers").size() > 0)
+  if (f.has("mlp_only_layers") && f.from().at("mlp_only_layers").size() > 0)
     f.refuse("mlp_only_layers", "every layer must have experts");
 }
 
-constexpr NameRow kNames[] = {
-    {"embedding", "model.embed_tokens"},
-    {"layers.#.attention_norm", "model.layers.#.input_layernorm"},
-    {"layers.#.attention.query", "model.layers.#.self_attn.q_proj"},
-    {"layers.#.attention.key", "model.layers.#.self_attn.k_proj"},
-    {"layers.#.attention.value", "model.layers.#.self_attn.v_proj"},
-    {"layers.#.attention.output", "model.layers.#.self_attn.o_proj"},
-    {"layers.#.attention.query_norm", "model.layers.#.self_attn.q_norm"},
-    {"layers.#.attention.key_norm", "model.layers.#.self_attn.k_norm"},
-    {"layers.#.mlp_norm", "model.layers.#.post_attention_layernorm"},
-    {"layers.#.mlp.gate", "model.layers.#.mlp.gate_proj"},
-    {"layers.#.mlp.up", "model.layers.#.mlp.up_proj"},
-    {"layers.#.mlp.down", "model.layers.#.mlp.down_proj"},
-    {"layers.#.moe.router", "model.layers.#.mlp.gate"},
-    {"layers.#.moe.experts.gate", "model.layers.#.mlp.experts.@.gate_proj"},
-    {"layers.#.moe.experts.up", "model.layers.#.mlp.experts.@.up_proj"},
-    {"layers.#.moe.experts.down", "model.layers.#.mlp.experts.@.down_proj"},
-    {"final_norm", "model.norm"},
-    {"head", "lm_head"},
-};
+void phi3_fields(HfFields& f, ModelConfig& c) {
+  common_shape_fields(f, c);
+  f.number("rms_norm_eps", c.norm_eps, 1e-5);
+  f.flag("tie_word_embeddings", c.tie_embeddings, false);
+  activation_field(f, "hidden_act", c, "silu");
+  rope_fields(f, c, 10000, "partial_rotary_factor");
+  if (c.rope_scaling.kind == RopeScaling::Kind::longrope &&
+      (!f.is_reading() || f.has("original_max_position_embeddings")))
+    f.size("original_max_position_embeddings", c.rope_scaling.original_context, 4096);
+  window_field(f, c);
+}
 
-// Mixtral's names differ where its experts are.
-constexpr NameRow kMixtralNames[] = {
-    {"embedding", "model.embed_tokens"},
-    {"layers.#.attention_norm", "model.layers.#.input_layernorm"},
-    {"layers.#.attention.query", "model.layers.#.self_attn.q_proj"},
-    {"layers.#.attention.key", "model.layers.#.self_attn.k_proj"},
-    {"layers.#.attention.value", "model.layers.#.self_attn.v_proj"},
-    {"layers.#.attention.output", "model.layers.#.self_attn.o_proj"},
-    {"layers.#.mlp_norm", "model.layers.#.post_attention_layernorm"},
+constexpr NameRow kMixtralExperts[] = {
     {"layers.#.moe.router", "model.layers.#.block_sparse_moe.gate"},
     {"layers.#.moe.experts.gate", "model.layers.#.block_sparse_moe.experts.@.w1"},
     {"layers.#.moe.experts.up", "model.layers.#.block_sparse_moe.experts.@.w3"},
     {"layers.#.moe.experts.down", "model.layers.#.block_sparse_moe.experts.@.w2"},
-    {"final_norm", "model.norm"},
-    {"head", "lm_head"},
+};
+constexpr NameRow kPhi3Fused[] = {
+    {"layers.#.attention.query", "model.layers.#.self_attn.qkv_proj", {.part = Part::query}},
+    {"layers.#.attention.key", "model.layers.#.self_attn.qkv_proj", {.part = Part::key}},
+    {"layers.#.attention.value", "model.layers.#.self_attn.qkv_proj", {.part = Part::value}},
+    {"layers.#.attention.output", "model.layers.#.self_attn.o_proj"},
+    {"layers.#.mlp.gate", "model.layers.#.mlp.gate_up_proj", {.part = Part::gate}},
+    {"layers.#.mlp.up", "model.layers.#.mlp.gate_up_proj", {.part = Part::up}},
+    {"layers.#.mlp.down", "model.layers.#.mlp.down_proj"},
 };
 
-// Buffers that older versions of the library saved.
-constexpr std::string_view kIgnored[] = {"model.layers.#.self_attn.rotary_emb.inv_freq"};
+const std::vector<NameRow>& dense_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows =
+      joined({outer_names(), pre_norm_names(), attention_names(), gated_names(), expert_names()});
+  return rows;
+}
+const std::vector<NameRow>& mixtral_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows =
+      joined({outer_names(), pre_norm_names(), attention_names(), std::span(kMixtralExperts)});
+  return rows;
+}
+const std::vector<NameRow>& phi3_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows = joined({outer_names(), pre_norm_names(), std::span(kPhi3Fused)});
+  return rows;
+}
 
-std::span<const NameRow> names(const ModelConfig&) { return kNames; }
-std::span<const NameRow> mixtral_names(const ModelConfig&) { return kMixtralNames; }
-
-constexpr HfFamily family(std::string_view name, std::string_view architecture, void (*fields)(HfFields&, ModelConfig&),
-                          std::span<const NameRow> (*of)(const ModelConfig&) = names) {
+HfFamily family(std::string_view name, std::string_view architecture, void (*fields)(HfFields&, ModelConfig&),
+                const std::vector<NameRow>& (*names)(const ModelConfig&) = dense_names) {
   return {.family = name,
           .model_type = name,
           .architecture = architecture,
           .fields = fields,
-          .names = of,
+          .names = names,
           .base = "model.",
-          .ignored = kIgnored};
+          .ignored = {"model.layers.#.self_attn.rotary_emb.inv_freq"}};
 }
 
 }  // namespace
 
-std::span<const HfFamily> hf_llama_families() {
-  static const HfFamily all[] = {
-      family("llama", "LlamaForCausalLM", llama_fields),
-      family("mistral", "MistralForCausalLM", mistral_fields),
-      family("qwen3", "Qwen3ForCausalLM", qwen3_fields),
-      family("mixtral", "MixtralForCausalLM", mixtral_fields, mixtral_names),
-      family("qwen3_moe", "Qwen3MoeForCausalLM", qwen3_moe_fields),
-  };
-  return all;
+std::vector<HfFamily> hf_llama_families() {
+  return {family("llama", "LlamaForCausalLM", llama_fields),
+          family("mistral", "MistralForCausalLM", mistral_fields),
+          family("qwen2", "Qwen2ForCausalLM", qwen2_fields),
+          family("qwen3", "Qwen3ForCausalLM", qwen3_fields),
+          family("mixtral", "MixtralForCausalLM", mixtral_fields, mixtral_names),
+          family("qwen3_moe", "Qwen3MoeForCausalLM", qwen3_moe_fields),
+          family("phi3", "Phi3ForCausalLM", phi3_fields, phi3_names)};
 }
 
 }  // namespace weft

@@ -1,0 +1,45 @@
+// Bert: embeddings of three kinds, layers, and the head for masked tokens.
+#include "weft/models/bert.h"
+
+#include <numeric>
+
+#include "weft/autograd/ops/activation.h"
+#include "weft/autograd/ops/add.h"
+#include "weft/autograd/ops/embedding.h"
+
+namespace weft {
+namespace {
+
+Placement whole(Shape shape) { return Placement(shape); }
+
+}  // namespace
+
+Bert::Bert(const BertConfig& c)
+    : config_(c),
+      tokens_("embedding.weight", whole({c.vocab, c.encoder.hidden}), Init::normal(0.02f)),
+      positions_("position.weight", whole({c.context, c.encoder.hidden}), Init::normal(0.02f)),
+      kinds_("kind.weight", whole({c.kinds, c.encoder.hidden}), Init::normal(0.02f)),
+      embedding_norm_("embedding_norm", whole({c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
+      encoder_("", encoder_config(c.encoder)),
+      transform_("transform", {.in = c.encoder.hidden, .out = c.encoder.hidden, .has_bias = true}),
+      transform_norm_("transform_norm", whole({c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
+      head_bias_("head.bias", whole({c.vocab}), Init::zeros()) {}
+
+Var Bert::hidden(Context& context, std::span<const int32_t> ids) {
+  const int64_t tokens = int64_t(ids.size());
+  std::vector<int32_t> positions(ids.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::vector<int32_t> first_kind(ids.size(), 0);
+  const Var x = apply(context, EmbeddingOp{tokens_, &positions_, ids.data(), positions.data(), tokens});
+  const Var kind = apply(context, EmbeddingOp{kinds_, nullptr, first_kind.data(), positions.data(), tokens});
+  const WholeSequence sequence(tokens, false);
+  const Pass pass = sequence.pass();
+  return encoder_(embedding_norm_(x + kind), pass);
+}
+
+Tensor Bert::logits(Context& context, std::span<const int32_t> ids) {
+  const Var y = transform_norm_(activation(transform_(hidden(context, ids)), config_.encoder.activation));
+  return linear(y, {&tokens_, &head_bias_}).value;
+}
+
+}  // namespace weft

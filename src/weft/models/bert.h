@@ -1,0 +1,40 @@
+// Bert: a text to the scores of what may stand at each of its places. Forward only.
+// Source: Devlin et al., "BERT", 2019.
+#pragma once
+#include "weft/models/encoder.h"
+
+namespace weft {
+
+struct BertConfig {
+  EncoderShape encoder;  // norms behind sums
+  int64_t vocab = 0, context = 0, kinds = 2;  // kinds of text, such as question and answer
+};
+
+class Bert {
+ public:
+  explicit Bert(const BertConfig& config);
+
+  // The last layer's output for each token, [T, H]. All are of the first kind of text.
+  Var hidden(Context& context, std::span<const int32_t> ids);
+  Tensor logits(Context& context, std::span<const int32_t> ids);  // [T, V]
+
+  void each_param(auto&& visit) {
+    visit(tokens_), visit(positions_), visit(kinds_);
+    embedding_norm_.each_param(visit);
+    encoder_.each_param(visit);
+    transform_.each_param(visit);
+    transform_norm_.each_param(visit);
+    visit(head_bias_);
+  }
+
+ private:
+  BertConfig config_;
+  Param tokens_, positions_, kinds_;  // [V, H], [context, H], [kinds, H]
+  Norm embedding_norm_;
+  Encoder encoder_;
+  Linear transform_;
+  Norm transform_norm_;
+  Param head_bias_;  // [V]; the head itself is the embedding
+};
+
+}  // namespace weft

@@ -1,0 +1,162 @@
+// Block: what its parts are told, and the order of norms and sums.
+#include "weft/models/block.h"
+
+#include <cmath>
+
+#include "weft/autograd/ops/add.h"
+#include "weft/autograd/recompute.h"
+
+namespace weft {
+namespace {
+
+// Projections that write into the residual stream start smaller, so that its variance does not grow with depth.
+// Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
+float output_init_std(const ModelConfig& c) { return c.init_std / std::sqrt(2.0f * float(c.layers)); }
+
+AttentionRule attention_rule(const ModelConfig& c, int layer) {
+  return {.scale = c.score_scale(), .softcap = c.attention_softcap, .window = c.is_local(layer) ? int(c.window) : 0};
+}
+
+AttentionConfig attention_config(const ModelConfig& c, int layer) {
+  return {.hidden = c.hidden,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .rule = attention_rule(c, layer),
+          .has_qkv_bias = c.has_qkv_bias(),
+          .has_output_bias = c.has_output_bias(),
+          .has_head_norm = c.qk_norm,
+          .has_norm_across = c.qk_norm_across,
+          .has_norm_offset = c.norm_offset,
+          .norm_eps = c.norm_eps,
+          .dropout = c.dropout,
+          .init_std = c.init_std,
+          .output_init_std = output_init_std(c),
+          .lora = c.lora};
+}
+
+LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
+  return {.hidden = c.hidden,
+          .heads = c.heads,
+          .head_dim = c.head_dim,
+          .rotary_dim = c.rotary_dim,
+          .value_dim = c.value_dim,
+          .kv_rank = c.kv_rank,
+          .query_rank = c.query_rank,
+          .rule = attention_rule(c, layer),
+          .has_down_bias = c.has_qkv_bias(),
+          .has_output_bias = c.has_output_bias(),
+          .norm_eps = c.norm_eps,
+          .dropout = c.dropout,
+          .init_std = c.init_std,
+          .output_init_std = output_init_std(c),
+          .lora = c.lora};
+}
+
+MlpConfig mlp_config(const ModelConfig& c) {
+  return {.hidden = c.hidden,
+          .ffn = c.ffn,
+          .activation = c.activation,
+          .is_gated = c.is_gated,
+          .has_bias = c.has_mlp_bias(),
+          .dropout = c.dropout,
+          .init_std = c.init_std,
+          .output_init_std = output_init_std(c),
+          .lora = c.lora};
+}
+
+MoeConfig moe_config(const ModelConfig& c) {
+  MlpConfig shared = mlp_config(c);
+  shared.ffn = c.shared_experts * c.expert_ffn;
+  return {.gate = {.rule = {.gate = c.router,
+                            .normalises = c.norm_topk,
+                            .scale = c.routed_scale,
+                            .groups = int(c.expert_groups),
+                            .groups_per_token = int(c.groups_per_token)},
+                   .experts = c.experts,
+                   .per_token = c.experts_per_token,
+                   .capacity_factor = c.capacity_factor,
+                   .balance_loss = c.aux_loss,
+                   .z_loss = c.z_loss},
+          .has_router_bias = c.has_router_bias(),
+          .hidden = c.hidden,
+          .ffn = c.expert_ffn,
+          .shared = shared,
+          .activation = c.activation,
+          .is_gated = c.is_gated,
+          .dropout = c.dropout,
+          .init_std = c.init_std,
+          .output_init_std = output_init_std(c)};
+}
+
+}  // namespace
+
+NormConfig norm_config(const ModelConfig& c) {
+  return {.kind = c.norm,
+          .eps = c.norm_eps,
+          .has_weight = c.norm_weight,
+          .has_bias = c.has_norm_bias(),
+          .has_offset = c.norm_offset};
+}
+
+Block::Block(const std::string& name, int layer, const ModelConfig& c, const RopeTables& rope,
+             const Partition& partition)
+    : kind_(c.block) {
+  const auto make_norm = [&](std::optional<Norm>& norm, const char* which) {
+    norm.emplace(name + which, partition.tensor.replicated({c.hidden}), norm_config(c));
+  };
+  const bool has_post = kind_ == BlockKind::post || kind_ == BlockKind::both;
+  if (kind_ != BlockKind::post) make_norm(attention_norm_, ".attention_norm");
+  if (has_post) make_norm(attention_post_norm_, ".attention_post_norm");
+  if (c.is_latent())
+    latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), rope.of(layer),
+                              partition);
+  else
+    attention_.emplace(name + ".attention", layer, attention_config(c, layer),
+                       c.position == PositionKind::rope ? &rope.of(layer) : nullptr, partition);
+  if (kind_ != BlockKind::post && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");
+  if (has_post) make_norm(mlp_post_norm_, ".mlp_post_norm");
+  if (c.has_experts(layer))
+    moe_.emplace(name + ".moe", moe_config(c), partition);
+  else
+    mlp_.emplace(name + ".mlp", mlp_config(c), partition);
+}
+
+Var Block::operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed) {
+  using What = RecomputePolicy::What;
+  const auto attention = [&](const Var& in) {
+    if (!x.context->tape || recomputed != What::attention) return attend(in, pass);
+    return recompute([this, &pass](const Var& again) { return attend(again, pass); }, in);
+  };
+  const auto mlp = [&](const Var& in) {
+    if (!x.context->tape || recomputed != What::mlp) return feed_forward(in, pass);
+    return recompute([this, &pass](const Var& again) { return feed_forward(again, pass); }, in);
+  };
+  switch (kind_) {
+    case BlockKind::pre: {
+      const auto [residual, normed] = attention_norm_->branch(x);
+      const auto [sum, normed_sum] = mlp_norm_->add(residual, attention(normed));
+      return sum + mlp(normed_sum);
+    }
+    case BlockKind::post: {
+      const Var sum = x + (*attention_post_norm_)(attention(x));
+      return sum + (*mlp_post_norm_)(mlp(sum));
+    }
+    case BlockKind::both: {
+      const auto [residual, normed] = attention_norm_->branch(x);
+      const auto [sum, normed_sum] = mlp_norm_->add(residual, (*attention_post_norm_)(attention(normed)));
+      return sum + (*mlp_post_norm_)(mlp(normed_sum));
+    }
+    case BlockKind::parallel: {
+      const Var a = attention((*attention_norm_)(x)), m = mlp((*mlp_norm_)(x));
+      return x + (a + m);
+    }
+    case BlockKind::parallel_shared: {
+      const auto [residual, normed] = attention_norm_->branch(x);
+      return residual + (attention(normed) + mlp(normed));
+    }
+  }
+  return x;
+}
+
+}  // namespace weft

@@ -1,0 +1,58 @@
+// Block: one layer of a decoder: attention, then a feed-forward part, and the norms around them.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "weft/models/model_config.h"
+#include "weft/models/rope_tables.h"
+#include "weft/nn/attention.h"
+#include "weft/nn/latent_attention.h"
+#include "weft/nn/moe.h"
+
+namespace weft {
+
+class Block {
+ public:
+  // rope outlives the block.
+  Block(const std::string& name, int layer, const ModelConfig& config, const RopeTables& rope,
+        const Partition& partition);
+
+  // recomputed: which of its two parts; the whole block is the caller's to recompute.
+  Var operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed);
+
+  void each_param(auto&& visit) {
+    each_norm_of(attention_norm_, attention_post_norm_, [&](Norm& n) { n.each_param(visit); });
+    if (attention_) attention_->each_param(visit);
+    if (latent_attention_) latent_attention_->each_param(visit);
+    each_norm_of(mlp_norm_, mlp_post_norm_, [&](Norm& n) { n.each_param(visit); });
+    if (moe_) moe_->each_param(visit);
+    if (mlp_) mlp_->each_param(visit);
+  }
+  void each_norm(auto&& visit) {
+    each_norm_of(attention_norm_, attention_post_norm_, visit);
+    each_norm_of(mlp_norm_, mlp_post_norm_, visit);
+  }
+  RouterBias* router_bias() { return moe_ ? moe_->router_bias() : nullptr; }
+
+ private:
+  static void each_norm_of(std::optional<Norm>& before, std::optional<Norm>& after, auto&& visit) {
+    if (before) visit(*before);
+    if (after) visit(*after);
+  }
+  Var attend(const Var& x, const Pass& pass) {
+    return latent_attention_ ? (*latent_attention_)(x, pass) : (*attention_)(x, pass);
+  }
+  Var feed_forward(const Var& x, const Pass& pass) { return moe_ ? (*moe_)(x, pass) : (*mlp_)(x, pass); }
+
+  BlockKind kind_;
+  std::optional<Norm> attention_norm_, attention_post_norm_;
+  std::optional<Attention> attention_;  // or
+  std::optional<LatentAttention> latent_attention_;
+  std::optional<Norm> mlp_norm_, mlp_post_norm_;
+  std::optional<Mlp> mlp_;  // or
+  std::optional<Moe> moe_;
+};
+
+NormConfig norm_config(const ModelConfig& config);
+
+}  // namespace weft

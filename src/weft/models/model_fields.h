@@ -1,0 +1,132 @@
+// The keys of a ModelConfig, once for everything that reads or writes them: recipes and a checkpoint's model.json.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "weft/models/model_config.h"
+
+namespace weft {
+
+inline constexpr std::string_view kNormNames[] = {"rmsnorm", "layernorm"};
+inline constexpr std::string_view kPositionNames[] = {"rope", "learned"};
+inline constexpr std::string_view kRouterNames[] = {"softmax", "sigmoid"};
+inline constexpr std::string_view kBlockNames[] = {"pre", "post", "both", "parallel", "parallel_shared"};
+inline constexpr std::string_view kRopeScalingNames[] = {"none", "linear", "dynamic", "llama3", "yarn", "longrope"};
+
+struct NamedActivation {
+  Activation activation;
+  bool is_gated;
+};
+inline constexpr std::string_view kActivationNames[] = {"swiglu",    "geglu",      "geglu_exact", "reglu", "gelu",
+                                                        "gelu_tanh", "gelu_quick", "relu",        "silu"};
+inline constexpr NamedActivation kActivations[] = {
+    {Activation::silu, true},        {Activation::gelu_tanh, true}, {Activation::gelu, true},
+    {Activation::relu, true},        {Activation::gelu, false},     {Activation::gelu_tanh, false},
+    {Activation::gelu_quick, false}, {Activation::relu, false},     {Activation::silu, false}};
+
+// Calls for each key one of
+//   visitor.number(key, int64_t& or float& or double&)
+//   visitor.flag(key, bool&)
+//   visitor.choice(key, names, index)      an int& into names
+//   visitor.list(key, std::vector<double>&)
+// and, around keys that count only while another is not 0 (or the first of its choices),
+//   visitor.begin_group(key of that one, is_on) and visitor.end_group().
+// Dropout and initial values are no keys here: they belong to a training run.
+template <class Visitor>
+class ModelFields {
+ public:
+  ModelFields(Visitor& visitor, ModelConfig& config) : v(visitor), c(config) {}
+
+  void visit() {
+    shape();
+    v.flag("tie_embeddings", c.tie_embeddings);
+    v.flag("bias", c.bias), v.flag("qkv_bias", c.qkv_bias), v.flag("output_bias", c.output_bias);
+    v.flag("mlp_bias", c.mlp_bias), v.flag("norm_bias", c.norm_bias);
+    choice("block", kBlockNames, c.block);
+    choice("norm", kNormNames, c.norm);
+    v.number("norm_eps", c.norm_eps);
+    v.flag("norm_weight", c.norm_weight), v.flag("norm_offset", c.norm_offset);
+    activation();
+    choice("position", kPositionNames, c.position);
+    v.number("rope_theta", c.rope_theta), v.number("rotary_dim", c.rotary_dim);
+    rope_scaling();
+    attention();
+    experts();
+  }
+
+ private:
+  template <class E>
+  void choice(const char* key, std::span<const std::string_view> names, E& value) {
+    int index = int(value);
+    v.choice(key, names, index);
+    value = E(index);
+  }
+
+  void shape() {
+    v.number("layers", c.layers), v.number("hidden", c.hidden);
+    v.number("heads", c.heads), v.number("kv_heads", c.kv_heads), v.number("head_dim", c.head_dim);
+    v.number("ffn", c.ffn), v.number("vocab", c.vocab), v.number("context", c.context);
+  }
+
+  void activation() {
+    int index = 0;
+    for (size_t i = 0; i < std::size(kActivations); ++i)
+      if (kActivations[i].activation == c.activation && kActivations[i].is_gated == c.is_gated) index = int(i);
+    v.choice("activation", kActivationNames, index);
+    c.activation = kActivations[index].activation, c.is_gated = kActivations[index].is_gated;
+  }
+
+  void rope_scaling() {
+    RopeScaling& s = c.rope_scaling;
+    choice("rope_scaling", kRopeScalingNames, s.kind);
+    v.begin_group("rope_scaling", s.kind != RopeScaling::Kind::none);
+    v.number("rope_factor", s.factor), v.number("rope_original_context", s.original_context);
+    v.number("rope_low_freq_factor", s.low_freq_factor), v.number("rope_high_freq_factor", s.high_freq_factor);
+    v.number("rope_beta_fast", s.beta_fast), v.number("rope_beta_slow", s.beta_slow);
+    v.number("rope_attention_factor", s.attention_factor);
+    v.number("rope_mscale", s.mscale), v.number("rope_mscale_all", s.mscale_all);
+    v.list("rope_short_factors", s.short_factors), v.list("rope_long_factors", s.long_factors);
+    v.end_group();
+  }
+
+  void attention() {
+    v.flag("qk_norm", c.qk_norm), v.flag("qk_norm_across", c.qk_norm_across);
+    v.number("attention_scale", c.attention_scale), v.number("attention_softcap", c.attention_softcap);
+    v.number("logit_softcap", c.logit_softcap), v.number("embedding_scale", c.embedding_scale);
+    v.number("window", c.window);
+    v.begin_group("window", c.window > 0);
+    v.number("first_local_layer", c.first_local_layer), v.number("global_every", c.global_every);
+    v.number("local_rope_theta", c.local_rope_theta);
+    v.end_group();
+    v.number("kv_rank", c.kv_rank);
+    v.begin_group("kv_rank", c.kv_rank > 0);
+    v.number("query_rank", c.query_rank), v.number("value_dim", c.value_dim);
+    v.end_group();
+  }
+
+  void experts() {
+    v.number("experts", c.experts);
+    v.begin_group("experts", c.experts > 0);
+    v.number("experts_per_token", c.experts_per_token), v.number("shared_experts", c.shared_experts);
+    v.number("expert_ffn", c.expert_ffn), v.number("first_dense_layers", c.first_dense_layers);
+    choice("router", kRouterNames, c.router);
+    v.flag("router_bias", c.router_bias);
+    v.number("expert_groups", c.expert_groups), v.number("groups_per_token", c.groups_per_token);
+    v.flag("norm_topk", c.norm_topk), v.number("routed_scale", c.routed_scale);
+    v.number("capacity_factor", c.capacity_factor), v.number("aux_loss", c.aux_loss), v.number("z_loss", c.z_loss);
+    v.number("router_bias_rate", c.router_bias_rate);
+    v.end_group();
+  }
+
+  Visitor& v;
+  ModelConfig& c;
+};
+
+template <class Visitor>
+void visit_model_fields(Visitor& visitor, ModelConfig& config) {
+  ModelFields<Visitor>(visitor, config).visit();
+}
+
+}  // namespace weft

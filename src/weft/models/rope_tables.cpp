@@ -1,0 +1,114 @@
+// RopeTables: frequencies, then cos and sin of every position. See RopeScaling for the sources.
+#include "weft/models/rope_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace weft {
+namespace {
+
+using Kind = RopeScaling::Kind;
+
+std::vector<double> plain_frequencies(double theta, int64_t dim) {
+  std::vector<double> f(size_t(dim / 2));
+  for (size_t i = 0; i < f.size(); ++i) f[i] = std::pow(theta, -2.0 * double(i) / double(dim));
+  return f;
+}
+
+// Long waves are stretched, short ones are not, and between the two is a ramp.
+void stretch_llama3(std::vector<double>& frequencies, const RopeScaling& s) {
+  for (double& f : frequencies) {
+    const double turns = double(s.original_context) * f / (2 * std::numbers::pi);
+    const double share = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+    const double kept = std::clamp(share, 0.0, 1.0);
+    f = (1 - kept) * f / s.factor + kept * f;
+  }
+}
+
+// The same by the number of the pair, whose wave turns beta times in the original context.
+void stretch_yarn(std::vector<double>& frequencies, const RopeScaling& s, double theta, int64_t dim) {
+  const auto pair_that_turns = [&](double turns) {
+    return double(dim) * std::log(double(s.original_context) / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(theta));
+  };
+  const double low = std::max(std::floor(pair_that_turns(s.beta_fast)), 0.0);
+  double high = std::min(std::ceil(pair_that_turns(s.beta_slow)), double(dim - 1));
+  if (high == low) high += 0.001;
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double stretched = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] = frequencies[i] / s.factor * stretched + frequencies[i] * (1 - stretched);
+  }
+}
+
+template <class T>
+void fill_row_of(const RopeTable& table, const std::vector<double>& frequencies, double factor, int64_t position) {
+  const int64_t pairs = int64_t(frequencies.size());
+  T* const cos = table.cos.data<T>() + position * pairs;
+  T* const sin = table.sin.data<T>() + position * pairs;
+  for (int64_t i = 0; i < pairs; ++i) {
+    const double angle = double(position) * frequencies[size_t(i)];
+    cos[i] = T(std::cos(angle) * factor), sin[i] = T(std::sin(angle) * factor);
+  }
+}
+
+void fill_row(const RopeTable& table, const std::vector<double>& frequencies, double factor, int64_t position) {
+  if (table.cos.device() != Device::cpu) return;
+  if (table.cos.dtype() == DType::f64)
+    fill_row_of<double>(table, frequencies, factor, position);
+  else
+    fill_row_of<float>(table, frequencies, factor, position);
+}
+
+int64_t length_of(const Pass& pass) {
+  if (pass.context_plan) return pass.seq_len;
+  int64_t length = 0;
+  for (int64_t t = 0; t < pass.num_tokens; ++t) length = std::max<int64_t>(length, pass.attention.positions[t] + 1);
+  return length;
+}
+
+}  // namespace
+
+std::vector<double> rope_frequencies(const ModelConfig& config, int64_t length) {
+  const RopeScaling& s = config.rope_scaling;
+  const int64_t dim = config.turned_dim();
+  double theta = config.rope_theta;
+  if (s.kind == Kind::dynamic && length > s.original_context) {
+    const double stretch = s.factor * double(length) / double(s.original_context) - (s.factor - 1);
+    theta *= std::pow(stretch, double(dim) / double(dim - 2));
+  }
+  std::vector<double> frequencies = plain_frequencies(theta, dim);
+  if (s.kind == Kind::linear)
+    for (double& f : frequencies) f /= s.factor;
+  if (s.kind == Kind::llama3) stretch_llama3(frequencies, s);
+  if (s.kind == Kind::yarn) stretch_yarn(frequencies, s, theta, dim);
+  if (s.kind == Kind::longrope) {
+    const std::vector<double>& factors = length > s.original_context ? s.long_factors : s.short_factors;
+    for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
+  }
+  return frequencies;
+}
+
+void RopeTables::prepare(Context& context, DType wide) {
+  if (config_.position != PositionKind::rope) return;
+  const int64_t positions = config_.context, pairs = config_.turned_dim() / 2;
+  const auto fill = [&](RopeTable& table, const std::vector<double>& frequencies, double factor) {
+    table = {context.empty(wide, {positions, pairs}), context.empty(wide, {positions, pairs})};
+    for (int64_t p = 0; p < positions; ++p) fill_row(table, frequencies, factor, p);
+  };
+  fill(global_, rope_frequencies(config_, 0), config_.rope_scaling.rotation_factor(positions));
+  if (has_local()) fill(local_, plain_frequencies(config_.local_rope_theta, config_.turned_dim()), 1);
+}
+
+// Only the rows that the pass reads are made anew.
+void RopeTables::prepare(const Pass& pass) {
+  if (config_.position != PositionKind::rope || !depends_on_length() || global_.cos.device() != Device::cpu) return;
+  if (const int64_t length = length_of(pass); length != length_) {
+    frequencies_ = rope_frequencies(config_, length);
+    length_ = length;
+  }
+  const double factor = config_.rope_scaling.rotation_factor(config_.context);
+  for (int64_t t = 0; t < pass.num_tokens; ++t) fill_row(global_, frequencies_, factor, pass.attention.positions[t]);
+}
+
+}  // namespace weft

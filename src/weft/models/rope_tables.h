@@ -1,0 +1,38 @@
+// RopeTables: the angles of rotary positions, stretched as a model's configuration says.
+#pragma once
+#include "weft/autograd/ops/rope.h"
+#include "weft/models/model_config.h"
+#include "weft/nn/pass.h"
+
+namespace weft {
+
+class RopeTables {
+ public:
+  explicit RopeTables(const ModelConfig& config) : config_(config) {}
+  RopeTables(const RopeTables&) = delete;
+
+  // Of a layer; stays where it is.
+  const RopeTable& of(int64_t layer) const { return has_local() && config_.is_local(layer) ? local_ : global_; }
+
+  // Gives the tables memory and computes them. wide: f32, or f64 beside f64.
+  void prepare(Context& context, DType wide);
+  // Before a pass: some models stretch by the length at hand.
+  void prepare(const Pass& pass);
+
+ private:
+  bool has_local() const { return config_.local_rope_theta > 0; }
+  bool depends_on_length() const {
+    return config_.rope_scaling.kind == RopeScaling::Kind::dynamic ||
+           config_.rope_scaling.kind == RopeScaling::Kind::longrope;
+  }
+
+  const ModelConfig& config_;
+  RopeTable global_, local_;
+  int64_t length_ = -1;  // that frequencies_ are for
+  std::vector<double> frequencies_;
+};
+
+// Radians a position for each of the R pairs, in a text of `length` tokens.
+std::vector<double> rope_frequencies(const ModelConfig& config, int64_t length);
+
+}  // namespace weft

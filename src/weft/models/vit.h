@@ -1,0 +1,66 @@
+// Vit: an image, cut into patches that are read like tokens, to the scores of its classes. Forward only.
+// Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021.
+#pragma once
+#include "weft/models/encoder.h"
+
+namespace weft {
+
+struct PatchShape {
+  int64_t image = 0, patch = 0, channels = 3;  // pixels of a side
+  int64_t per_side() const { return image / patch; }
+  int64_t count() const { return per_side() * per_side(); }
+  int64_t numel() const { return channels * patch * patch; }
+};
+
+// pixels [channels, image, image] -> [patches, channels * patch * patch], row by row of patches, as a convolution's
+// weights want them.
+Tensor cut_patches(Context& context, const PatchShape& shape, DType dtype, std::span<const float> pixels);
+
+// A class token, then the patches, and their positions: [1 + patches, H].
+class PatchEmbedding {
+ public:
+  PatchEmbedding(const std::string& name, const PatchShape& shape, int64_t hidden, bool has_bias);
+
+  Var operator()(Context& context, std::span<const float> pixels);
+
+  void each_param(auto&& visit) {
+    visit(class_token_);
+    projection_.each_param(visit);
+    visit(positions_);
+  }
+
+ private:
+  PatchShape shape_;
+  Param class_token_;  // [H]
+  Linear projection_;  // from a patch
+  Param positions_;    // [1 + patches, H]
+};
+
+struct VitConfig {
+  EncoderShape encoder;
+  PatchShape patches;
+  int64_t classes = 0;
+};
+
+class Vit {
+ public:
+  explicit Vit(const VitConfig& config);
+
+  // pixels [channels, image, image] -> [1, classes]
+  Tensor logits(Context& context, std::span<const float> pixels);
+
+  void each_param(auto&& visit) {
+    embedding_.each_param(visit);
+    encoder_.each_param(visit);
+    final_norm_.each_param(visit);
+    classifier_.each_param(visit);
+  }
+
+ private:
+  PatchEmbedding embedding_;
+  Encoder encoder_;
+  Norm final_norm_;
+  Linear classifier_;
+};
+
+}  // namespace weft

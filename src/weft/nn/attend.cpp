@@ -1,0 +1,21 @@
+// attend: the choice between one rank and several.
+#include "weft/nn/attend.h"
+
+namespace weft {
+
+Var attend(const AttentionLayer& layer, const Pass& pass, const Var& q, const Var& k, const Var& v) {
+  const DropoutKey dropout = pass.dropout_key(layer.dropout, layer.dropout_site);
+  if (!pass.context_plan)
+    return apply(*q.context,
+                 AttentionOp{.plan = pass.attention, .layer = layer.number, .rule = layer.rule, .dropout = dropout},
+                 q, k, v);
+  return context_attention(q, k, v,
+                           {.parallel = *pass.context_parallel,
+                            .plan = *pass.context_plan,
+                            .rule = layer.rule,
+                            .dropout = dropout,
+                            .first_head = pass.attention.first_head,
+                            .total_heads = pass.attention.total_heads});
+}
+
+}  // namespace weft

@@ -1,0 +1,66 @@
+// DistanceAttention: projections around the kernel, and the table of distances.
+#include "weft/nn/distance_attention.h"
+
+#include <cmath>
+
+#include "weft/autograd/ops/reshape.h"
+
+namespace weft {
+namespace {
+
+LinearConfig projection(int64_t in, int64_t out, float std) { return {.in = in, .out = out, .init_std = std}; }
+
+}  // namespace
+
+DistanceAttention::DistanceAttention(const std::string& name, const DistanceAttentionConfig& c)
+    : config_(c),
+      query_(name + ".query", projection(c.hidden, c.heads * c.head_dim, c.init_std)),
+      key_(name + ".key", projection(c.hidden, c.heads * c.head_dim, c.init_std)),
+      value_(name + ".value", projection(c.hidden, c.heads * c.head_dim, c.init_std)),
+      output_(name + ".output", projection(c.heads * c.head_dim, c.hidden, c.init_std)) {}
+
+Var DistanceAttention::operator()(const Var& x, const Var& memory, std::span<const AttentionSpan> spans,
+                                  const Tensor& bias) {
+  Context& context = *x.context;
+  check(!context.tape, "attention by distance runs forward only");
+  const int64_t rows = x.value.dim(0), keys = memory.value.dim(0);
+  const Tensor q = query_(x).value.reshape({rows, config_.heads, config_.head_dim});
+  const Tensor k = key_(memory).value.reshape({keys, config_.heads, config_.head_dim});
+  const Tensor v = value_(memory).value.reshape({keys, config_.heads, config_.head_dim});
+  const Tensor y = context.empty_like(q);
+  const AttentionRule unscaled{.scale = 1};
+  context.kernels.attention(
+      context.stream, {.y = y, .q = q, .k = k, .v = v, .shape = unscaled.shape(q, k, v, spans), .bias = bias});
+  return output_(Var{y.reshape({rows, config_.heads * config_.head_dim}), &context});
+}
+
+int64_t DistanceBuckets::bucket_of(int64_t distance) const {
+  const int64_t here = is_two_sided ? buckets / 2 : buckets;
+  const int64_t side = is_two_sided && distance > 0 ? here : 0;
+  const int64_t far = is_two_sided ? std::abs(distance) : std::max<int64_t>(-distance, 0);
+  const int64_t exact = here / 2;
+  if (far < exact) return side + far;
+  const double share = std::log(double(far) / double(exact)) / std::log(double(max_distance) / double(exact));
+  return side + std::min(exact + int64_t(share * double(here - exact)), here - 1);
+}
+
+Tensor spread_buckets(Context& context, const DistanceBuckets& buckets, const Tensor& values) {
+  const int64_t heads = values.dim(1), reach = buckets.max_distance, width = 2 * reach + 1;
+  const DType wide = Context::wide(values.dtype());
+  const Tensor given = context.empty(wide, values.shape());
+  Tensor spread = context.empty(wide, {heads, width});
+  context.kernels.convert(context.stream, given, values);
+  const auto fill = [&](auto element) {
+    using T = decltype(element);
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t d = -reach; d <= reach; ++d)
+        spread.data<T>()[h * width + d + reach] = given.data<T>()[buckets.bucket_of(d) * heads + h];
+  };
+  if (wide == DType::f64)
+    fill(double());
+  else
+    fill(float());
+  return spread;
+}
+
+}  // namespace weft

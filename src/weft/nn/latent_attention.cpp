@@ -1,0 +1,88 @@
+// LatentAttention: down to the ranks, up to the heads.
+#include "weft/nn/latent_attention.h"
+
+#include "weft/autograd/ops/join_heads.h"
+#include "weft/autograd/ops/reshape.h"
+
+namespace weft {
+namespace {
+
+Cut elements(const Cut& heads, int64_t dim) { return {heads.begin * dim, heads.count * dim, heads.total * dim}; }
+
+// A projection that every rank of the tensor group computes whole.
+LinearConfig shared(int64_t in, int64_t out, const LatentAttentionConfig& c, const TensorParallel& t) {
+  return {.in = in,
+          .out = out,
+          .has_bias = c.has_down_bias,
+          .init_std = c.init_std,
+          .is_shared = t.size() > 1,
+          .is_first_holder = t.rank() == 0,
+          .base = c.lora.base};
+}
+// A projection to some elements of each of this rank's heads.
+LinearConfig to_heads(int64_t in, int64_t per_head, const LatentAttentionConfig& c, const Cut& heads) {
+  return {.in = in,
+          .out = c.heads * per_head,
+          .init_std = c.init_std,
+          .out_cut = elements(heads, per_head),
+          .base = c.lora.base};
+}
+LinearConfig from_heads(const LatentAttentionConfig& c, const Cut& heads, const TensorParallel& t) {
+  return {.in = c.heads * c.value_dim,
+          .out = c.hidden,
+          .has_bias = c.has_output_bias,
+          .init_std = c.output_init_std,
+          .in_cut = elements(heads, c.value_dim),
+          .is_first = t.rank() == 0,
+          .adapter = adapter_of(c.lora, LoraTarget::output, t.size() > 1 ? &t.group() : nullptr),
+          .base = c.lora.base};
+}
+
+NormConfig norm_config(const LatentAttentionConfig& c) { return {.kind = NormKind::rms, .eps = c.norm_eps}; }
+
+}  // namespace
+
+LatentAttention::LatentAttention(const std::string& name, int layer, const LatentAttentionConfig& c,
+                                 const RopeTable& rope, const Partition& partition)
+    : config_(c),
+      tensor_(partition.tensor),
+      heads_(tensor_.cut(c.heads)),
+      layer_{.number = layer, .rule = c.rule, .dropout = c.dropout, .dropout_site = name_hash(name)},
+      rope_(rope),
+      output_dropout_site_(name_hash(name + ".output")),
+      query_(name + ".query", to_heads(c.query_rank > 0 ? c.query_rank : c.hidden, c.head_dim, c, heads_)),
+      latent_(name + ".latent", shared(c.hidden, c.kv_rank, c, tensor_)),
+      key_rotary_(name + ".key_rotary", shared(c.hidden, c.rotary_dim, c, tensor_)),
+      latent_norm_(name + ".latent_norm", tensor_.replicated_inside({c.kv_rank}), norm_config(c)),
+      key_(name + ".key", to_heads(c.kv_rank, c.head_dim - c.rotary_dim, c, heads_)),
+      value_(name + ".value", to_heads(c.kv_rank, c.value_dim, c, heads_)),
+      output_(name + ".output", from_heads(c, heads_, tensor_)) {
+  if (c.query_rank == 0) return;
+  query_down_.emplace(name + ".query_down", shared(c.hidden, c.query_rank, c, tensor_));
+  query_norm_.emplace(name + ".query_norm", tensor_.replicated_inside({c.query_rank}), norm_config(c));
+}
+
+LatentAttention::Inputs LatentAttention::project(const Var& x) {
+  const LinearWeights first = query_down_ ? query_down_->weights() : query_.weights();
+  const auto [q, latent, rotary] = linears(x, first, latent_.weights(), key_rotary_.weights());
+  return {query_down_ ? linear((*query_norm_)(q), query_.weights()) : q, latent_norm_(latent), rotary};
+}
+
+Var LatentAttention::rotate(const Var& x, const Pass& pass) const {
+  return apply(*x.context, RopeOp{rope_, pass.attention.positions}, x);
+}
+
+Var LatentAttention::operator()(const Var& residual, const Pass& pass) {
+  const int64_t tokens = pass.num_tokens, heads = heads_.count;
+  const Inputs in = project(tensor_.enter(residual));
+  const Var q = rotate(reshape(in.q, {tokens, heads, config_.head_dim}), pass);
+  const Var rotary = rotate(reshape(in.rotary, {tokens, 1, config_.rotary_dim}), pass);
+  const auto [key, value] = linears(in.latent, key_.weights(), value_.weights());
+  const Var k = apply(*residual.context, JoinHeadsOp{}, reshape(rotary, {tokens, config_.rotary_dim}),
+                      reshape(key, {tokens, heads, config_.head_dim - config_.rotary_dim}));
+  const Var y = attend(layer_, pass, q, k, reshape(value, {tokens, heads, config_.value_dim}));
+  const Var out = tensor_.leave(output_(reshape(y, {tokens, heads * config_.value_dim}), pass));
+  return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(tokens).begin);
+}
+
+}  // namespace weft

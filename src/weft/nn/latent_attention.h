@@ -1,0 +1,68 @@
+// LatentAttention: attention whose keys and values are made from few numbers a token, which all heads share.
+// Source: DeepSeek-AI, "DeepSeek-V2", 2024.
+#pragma once
+#include <optional>
+
+#include "weft/autograd/ops/rope.h"
+#include "weft/nn/attend.h"
+#include "weft/nn/linear.h"
+#include "weft/nn/norm.h"
+#include "weft/parallel/partition.h"
+
+namespace weft {
+
+struct LatentAttentionConfig {
+  int64_t hidden = 0, heads = 0;
+  int64_t head_dim = 0;    // of queries and keys: first the elements that turn, then the others
+  int64_t rotary_dim = 0;  // those that turn; of keys, the same for all heads
+  int64_t value_dim = 0;
+  int64_t kv_rank = 0;
+  int64_t query_rank = 0;  // 0: queries are made from the residual stream at once
+  AttentionRule rule;      // its scale is complete
+  bool has_down_bias = false, has_output_bias = false;
+  float norm_eps = 1e-6f, dropout = 0;
+  float init_std = 0.02f, output_init_std = 0.02f;
+  LoraConfig lora = {};  // of the output
+};
+
+class LatentAttention {
+ public:
+  // rope: outlives the layer.
+  LatentAttention(const std::string& name, int layer, const LatentAttentionConfig& config, const RopeTable& rope,
+                  const Partition& partition);
+
+  // x[rows, H] of the residual stream -> [rows, H], without the residual
+  Var operator()(const Var& x, const Pass& pass);
+
+  void each_param(auto&& visit) {
+    if (query_down_) query_down_->each_param(visit), query_norm_->each_param(visit);
+    query_.each_param(visit);
+    latent_.each_param(visit);
+    key_rotary_.each_param(visit);
+    latent_norm_.each_param(visit);
+    key_.each_param(visit);
+    value_.each_param(visit);
+    output_.each_param(visit);
+  }
+
+ private:
+  struct Inputs {
+    Var q, latent, rotary;  // [T, heads * D], [T, kv_rank], [T, rotary_dim]
+  };
+  Inputs project(const Var& x);
+  Var rotate(const Var& x, const Pass& pass) const;  // [T, heads, D]
+
+  LatentAttentionConfig config_;
+  TensorParallel tensor_;
+  Cut heads_;
+  AttentionLayer layer_;
+  const RopeTable& rope_;
+  uint64_t output_dropout_site_;
+  std::optional<Linear> query_down_;
+  std::optional<Norm> query_norm_;
+  Linear query_, latent_, key_rotary_;
+  Norm latent_norm_;
+  Linear key_, value_, output_;
+};
+
+}  // namespace weft

@@ -1,0 +1,101 @@
+// DeepSeek-V2 and V3 as Hugging Face saves them: latent attention, shared experts, groups of experts.
+#include "weft/pretrained/families/families.h"
+
+namespace weft {
+namespace {
+
+void attention_fields(HfFields& f, ModelConfig& c) {
+  int64_t rest = c.head_dim - c.rotary_dim;
+  if (f.is_reading() || c.query_rank > 0) f.size("q_lora_rank", c.query_rank, 0);
+  f.size("kv_lora_rank", c.kv_rank);
+  f.size("qk_nope_head_dim", rest);
+  f.size("qk_rope_head_dim", c.rotary_dim);
+  f.size("v_head_dim", c.value_dim);
+  c.head_dim = rest + c.rotary_dim;
+  f.only("rope_interleave", true);
+  f.flag("attention_bias", c.qkv_bias, false);
+  c.output_bias = c.qkv_bias;
+}
+
+void expert_fields(HfFields& f, ModelConfig& c) {
+  f.size("n_routed_experts", c.experts);
+  f.size("n_shared_experts", c.shared_experts, 0);
+  f.size("num_experts_per_tok", c.experts_per_token);
+  f.size("moe_intermediate_size", c.expert_ffn);
+  f.size("first_k_dense_replace", c.first_dense_layers, 0);
+  f.number("routed_scaling_factor", c.routed_scale, 1);
+  f.size("n_group", c.expert_groups, 1);
+  f.size("topk_group", c.groups_per_token, 1);
+  f.only("moe_layer_freq", int64_t(1));
+}
+
+void common_fields(HfFields& f, ModelConfig& c) {
+  common_shape_fields(f, c);
+  f.number("rms_norm_eps", c.norm_eps, 1e-6);
+  f.flag("tie_word_embeddings", c.tie_embeddings, false);
+  activation_field(f, "hidden_act", c, "silu");
+  attention_fields(f, c);
+  rope_fields(f, c, 10000);
+  expert_fields(f, c);
+}
+
+void v2_fields(HfFields& f, ModelConfig& c) {
+  common_fields(f, c);
+  f.flag("norm_topk_prob", c.norm_topk, false);
+  f.only("scoring_func", "softmax");
+  // Without groups all experts may be chosen, whatever the other keys say.
+  bool has_groups = c.expert_groups > 1;
+  f.choice<bool>("topk_method", has_groups, {{"greedy", false}, {"group_limited_greedy", true}}, "greedy");
+  if (!has_groups) c.expert_groups = c.groups_per_token = 1;
+}
+
+void v3_fields(HfFields& f, ModelConfig& c) {
+  common_fields(f, c);
+  f.flag("norm_topk_prob", c.norm_topk, true);
+  f.only("scoring_func", "sigmoid");
+  f.only("topk_method", "noaux_tc");
+}
+
+constexpr NameRow kAttention[] = {
+    {"layers.#.attention.query_down", "model.layers.#.self_attn.q_a_proj"},
+    {"layers.#.attention.query_norm", "model.layers.#.self_attn.q_a_layernorm"},
+    {"layers.#.attention.latent", "model.layers.#.self_attn.kv_a_proj_with_mqa", {.part = Part::latent}},
+    {"layers.#.attention.key_rotary", "model.layers.#.self_attn.kv_a_proj_with_mqa", {.part = Part::key_rotary}},
+    {"layers.#.attention.latent_norm", "model.layers.#.self_attn.kv_a_layernorm"},
+    {"layers.#.attention.key", "model.layers.#.self_attn.kv_b_proj", {.part = Part::latent_key}},
+    {"layers.#.attention.value", "model.layers.#.self_attn.kv_b_proj", {.part = Part::latent_value}},
+    {"layers.#.attention.output", "model.layers.#.self_attn.o_proj"},
+    {"layers.#.moe.router.bias", "model.layers.#.mlp.gate.e_score_correction_bias"},
+};
+constexpr NameRow kQuery[] = {
+    {"layers.#.attention.query", "model.layers.#.self_attn.q_b_proj", {.part = Part::latent_query}}};
+constexpr NameRow kDirectQuery[] = {
+    {"layers.#.attention.query", "model.layers.#.self_attn.q_proj", {.part = Part::latent_query}}};
+
+const std::vector<NameRow>& names(const ModelConfig& c) {
+  const auto rows_with = [](std::span<const NameRow> query) {
+    return joined({outer_names(), pre_norm_names(), std::span(kAttention), query, gated_names(), expert_names()});
+  };
+  static const std::vector<NameRow> rows = rows_with(kQuery), direct = rows_with(kDirectQuery);
+  return c.query_rank > 0 ? rows : direct;
+}
+
+}  // namespace
+
+std::vector<HfFamily> hf_deepseek_families() {
+  return {{.family = "deepseek_v2",
+           .model_type = "deepseek_v2",
+           .architecture = "DeepseekV2ForCausalLM",
+           .fields = v2_fields,
+           .names = names,
+           .base = "model."},
+          {.family = "deepseek_v3",
+           .model_type = "deepseek_v3",
+           .architecture = "DeepseekV3ForCausalLM",
+           .fields = v3_fields,
+           .names = names,
+           .base = "model.",
+           .ignored = {"model.layers.61.*"}}};  // predicts a token further on, in training
+}
+
+}  // namespace weft

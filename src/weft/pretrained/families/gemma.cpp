@@ -1,0 +1,112 @@
+// Gemma 2 and 3 as Hugging Face saves them: norms on both sides, local layers between global ones, caps.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "weft/pretrained/families/families.h"
+
+namespace weft {
+namespace {
+
+// Scores are divided by the root of a number that has a key of its own.
+void score_scale_field(HfFields& f, ModelConfig& c) {
+  double divisor = c.attention_scale > 0 ? 1 / (double(c.attention_scale) * double(c.attention_scale)) : 0;
+  if (std::abs(divisor - std::round(divisor)) < 1e-4 * divisor) divisor = std::round(divisor);
+  f.number("query_pre_attn_scalar", divisor, 256);
+  if (!(divisor > 0)) f.refuse("query_pre_attn_scalar", "it must be above 0");
+  c.attention_scale = float(1 / std::sqrt(divisor));
+}
+
+// Absent or null: no cap.
+void cap_field(HfFields& f, const char* key, float& cap, double otherwise) {
+  if (f.is_reading() && f.from().raw().contains(key) && !f.has(key))
+    cap = 0;
+  else if (f.is_reading() || cap > 0)
+    f.number(key, cap, otherwise);
+  else
+    f.to()[key] = nullptr;
+}
+
+void common_fields(HfFields& f, ModelConfig& c) {
+  common_shape_fields(f, c);
+  f.size("head_dim", c.head_dim, 256);
+  f.number("rms_norm_eps", c.norm_eps, 1e-6);
+  f.flag("tie_word_embeddings", c.tie_embeddings, true);
+  activation_field(f, "hidden_activation", c, "gelu_pytorch_tanh");
+  f.flag("attention_bias", c.qkv_bias, false);
+  c.output_bias = c.qkv_bias;
+  score_scale_field(f, c);
+  f.size("sliding_window", c.window, 4096);
+  c.embedding_scale = float(std::sqrt(double(c.hidden)));
+}
+
+void gemma2_fields(HfFields& f, ModelConfig& c) {
+  common_fields(f, c);
+  rope_fields(f, c, 10000);
+  cap_field(f, "attn_logit_softcapping", c.attention_softcap, 50);
+  cap_field(f, "final_logit_softcapping", c.logit_softcap, 30);
+  if (f.is_reading()) c.global_every = 2;
+  layer_types_field(f, c);
+}
+
+// Local layers have angles of their own.
+void gemma3_rope_fields(HfFields& f, ModelConfig& c) {
+  if (!f.has("rope_parameters")) {
+    rope_fields(f, c, 1e6);
+    f.number("rope_local_base_freq", c.local_rope_theta, 10000);
+    return;
+  }
+  // As one of the two would stand alone.
+  const auto of_layers = [&](const char* kind) {
+    return nlohmann::json{{"rope_parameters", f.from().at("rope_parameters").at(kind).raw()}}.dump();
+  };
+  const JsonDocument global = JsonDocument::parse(of_layers("full_attention"), f.from().source());
+  const JsonDocument local = JsonDocument::parse(of_layers("sliding_attention"), f.from().source());
+  const JsonView global_root = global.root(), local_root = local.root();
+  HfFields global_fields(global_root), local_fields(local_root);
+  ModelConfig of_local;
+  rope_fields(global_fields, c, 1e6);
+  rope_fields(local_fields, of_local, 10000);
+  if (of_local.rope_scaling.kind != RopeScaling::Kind::none)
+    f.refuse("rope_parameters", "local layers cannot be scaled");
+  c.local_rope_theta = of_local.rope_theta;
+}
+
+void gemma3_fields(HfFields& f, ModelConfig& c) {
+  common_fields(f, c);
+  gemma3_rope_fields(f, c);
+  cap_field(f, "attn_logit_softcapping", c.attention_softcap, 0);
+  cap_field(f, "final_logit_softcapping", c.logit_softcap, 0);
+  f.size("sliding_window_pattern", c.global_every, 6);
+  f.only("use_bidirectional_attention", false);
+  layer_types_field(f, c);
+}
+
+constexpr NameRow kNorms[] = {{"layers.#.attention_norm", "model.layers.#.input_layernorm"},
+                              {"layers.#.attention_post_norm", "model.layers.#.post_attention_layernorm"},
+                              {"layers.#.mlp_norm", "model.layers.#.pre_feedforward_layernorm"},
+                              {"layers.#.mlp_post_norm", "model.layers.#.post_feedforward_layernorm"}};
+
+const std::vector<NameRow>& names(const ModelConfig&) {
+  static const std::vector<NameRow> rows =
+      joined({outer_names(), std::span(kNorms), attention_names(), gated_names()});
+  return rows;
+}
+
+}  // namespace
+
+std::vector<HfFamily> hf_gemma_families() {
+  return {{.family = "gemma2",
+           .model_type = "gemma2",
+           .architecture = "Gemma2ForCausalLM",
+           .fields = gemma2_fields,
+           .names = names,
+           .base = "model."},
+          {.family = "gemma3",
+           .model_type = "gemma3_text",
+           .architecture = "Gemma3ForCausalLM",
+           .fields = gemma3_fields,
+           .names = names,
+           .base = "model."}};
+}
+
+}  // namespace weft

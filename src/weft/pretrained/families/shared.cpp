@@ -1,0 +1,216 @@
+// What several families share: the keys of shapes, rotary positions and windows, and rows of names.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "weft/pretrained/families/families.h"
+
+namespace weft {
+namespace {
+
+using Kind = RopeScaling::Kind;
+const HfFields::Names<Kind> kScalings{
+    {"default", Kind::none}, {"linear", Kind::linear},     {"dynamic", Kind::dynamic}, {"llama3", Kind::llama3},
+    {"yarn", Kind::yarn},    {"longrope", Kind::longrope}, {"su", Kind::longrope}};
+
+int64_t width_of_head(const ModelConfig& c) {
+  return c.head_dim > 0 ? c.head_dim : c.hidden / std::max<int64_t>(c.heads, 1);
+}
+
+void original_context(HfFields& f, RopeScaling& s, int64_t otherwise) {
+  f.size("original_max_position_embeddings", s.original_context, otherwise);
+}
+
+// The keys of rope_scaling beside its kind.
+void scaling_fields(HfFields& f, ModelConfig& c) {
+  RopeScaling& s = c.rope_scaling;
+  const bool is_reading = f.is_reading();
+  if (s.kind != Kind::longrope) f.number("factor", s.factor, 1);
+  if (s.kind == Kind::llama3) {
+    original_context(f, s, c.context);
+    f.number("low_freq_factor", s.low_freq_factor, 1);
+    f.number("high_freq_factor", s.high_freq_factor, 4);
+  }
+  if (s.kind == Kind::yarn) {
+    original_context(f, s, c.context);
+    f.number("beta_fast", s.beta_fast, 32);
+    f.number("beta_slow", s.beta_slow, 1);
+    f.only("truncate", true);
+    if (is_reading || s.mscale > 0) f.number("mscale", s.mscale, 0);
+    if (is_reading || s.mscale_all > 0) f.number("mscale_all_dim", s.mscale_all, 0);
+  }
+  if (s.kind == Kind::longrope) {
+    f.numbers("short_factor", s.short_factors);
+    f.numbers("long_factor", s.long_factors);
+    if (is_reading && f.has("original_max_position_embeddings")) original_context(f, s, 0);
+  }
+  if (is_reading || s.attention_factor > 0) f.number("attention_factor", s.attention_factor, 0);
+  // Beyond the context of its configuration, a dynamically scaled model goes on up to `factor` times that.
+  if (s.kind == Kind::dynamic && is_reading) {
+    s.original_context = c.context;
+    c.context = std::min<int64_t>(int64_t(double(c.context) * s.factor), int64_t(1) << 24);
+  }
+}
+
+void read_rope(HfFields& f, ModelConfig& c, double theta) {
+  RopeScaling& s = c.rope_scaling;
+  const auto read = [&](HfFields& from) {
+    const char* const key = from.has("rope_type") ? "rope_type" : "type";
+    from.choice<Kind>(key, s.kind, kScalings, "default");
+    if (s.kind != Kind::none) scaling_fields(from, c);
+  };
+  if (f.has("rope_parameters")) {  // of version 5 on
+    const JsonView parameters = f.from().at("rope_parameters");
+    HfFields inner(parameters);
+    inner.number("rope_theta", c.rope_theta, theta);
+    read(inner);
+    return;
+  }
+  f.number("rope_theta", c.rope_theta, theta);
+  if (!f.has("rope_scaling")) return;
+  const JsonView scaling = f.from().at("rope_scaling");
+  HfFields inner(scaling);
+  read(inner);
+}
+
+void write_rope(HfFields& f, ModelConfig& c, double theta) {
+  f.number("rope_theta", c.rope_theta, theta);
+  RopeScaling& s = c.rope_scaling;
+  if (s.kind == Kind::none) {
+    f.to()["rope_scaling"] = nullptr;
+    return;
+  }
+  nlohmann::json scaling = nlohmann::json::object();
+  HfFields inner(scaling);
+  inner.choice<Kind>("rope_type", s.kind, kScalings, "default");
+  scaling_fields(inner, c);
+  f.to()["rope_scaling"] = scaling;
+  if (s.kind == Kind::dynamic) f.to()["max_position_embeddings"] = s.original_context;
+}
+
+}  // namespace
+
+void common_shape_fields(HfFields& f, ModelConfig& c) {
+  f.size("vocab_size", c.vocab);
+  f.size("max_position_embeddings", c.context, 2048);
+  f.size("hidden_size", c.hidden);
+  f.size("intermediate_size", c.ffn);
+  f.size("num_hidden_layers", c.layers);
+  f.size("num_attention_heads", c.heads);
+  f.size("num_key_value_heads", c.kv_heads, c.heads);
+}
+
+void activation_field(HfFields& f, const char* key, ModelConfig& c, std::string_view otherwise) {
+  f.choice<Activation>(key, c.activation,
+                       {{"silu", Activation::silu},
+                        {"swish", Activation::silu},
+                        {"gelu", Activation::gelu},
+                        {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                        {"gelu_new", Activation::gelu_tanh},
+                        {"gelu_fast", Activation::gelu_tanh},
+                        {"relu", Activation::relu},
+                        {"quick_gelu", Activation::gelu_quick}},
+                       otherwise);
+}
+
+void rope_fields(HfFields& f, ModelConfig& c, double theta, const char* partial_key) {
+  if (!f.is_reading()) {
+    write_rope(f, c, theta);
+    double share = double(c.turned_dim()) / double(c.head_dim);
+    if (partial_key) f.number(partial_key, share, 1);
+    return;
+  }
+  read_rope(f, c, theta);
+  if (!partial_key) return;
+  double share = 1;
+  f.number(partial_key, share, 1);
+  if (f.has("rope_parameters")) {
+    const JsonView parameters = f.from().at("rope_parameters");
+    HfFields(parameters).number("partial_rotary_factor", share, share);
+  }
+  if (!(share > 0 && share <= 1)) f.refuse(partial_key, "it must be above 0 and at most 1");
+  c.rotary_dim = int64_t(double(width_of_head(c)) * share);
+}
+
+void window_field(HfFields& f, ModelConfig& c, int64_t absent) {
+  if (f.is_reading() && !f.has("sliding_window")) {
+    const std::vector<std::string> keys = f.from().keys();  // one that says null means none
+    c.window = std::ranges::binary_search(keys, "sliding_window") ? 0 : absent;
+    return;
+  }
+  if (f.is_reading() || c.window > 0)
+    f.size("sliding_window", c.window);
+  else
+    f.to()["sliding_window"] = nullptr;
+}
+
+void layer_types_field(HfFields& f, ModelConfig& c) {
+  if (!f.is_reading() || !f.has("layer_types") || c.window == 0) return;
+  const JsonView types = f.from().at("layer_types");
+  const auto is_local = [&](int64_t i) {
+    const std::string type = types.at(i).string();
+    if (type != "sliding_attention" && type != "full_attention")
+      f.refuse("layer_types", fmt::format("there are sliding_attention and full_attention, not {}", type));
+    return type == "sliding_attention";
+  };
+  if (types.size() != c.layers) f.refuse("layer_types", "it must name every layer");
+  int64_t first = 0, last_local = -1;
+  for (int64_t i = c.layers; i-- > 0;)
+    if (is_local(i)) first = i, last_local = std::max(last_local, i);
+  if (last_local < 0) {
+    c.window = 0;
+    return;
+  }
+  // The first global layer among local ones says how often they come.
+  int64_t every = 0;
+  for (int64_t i = first; i < c.layers && every == 0; ++i)
+    if (!is_local(i)) every = i + 1;
+  if (c.global_every == 0 || every > 0) c.global_every = every;
+  c.first_local_layer = every > 0 ? 0 : first;
+  for (int64_t i = 0; i < c.layers; ++i)
+    if (is_local(i) != c.is_local(i)) f.refuse("layer_types", "weft knows every n-th layer as a global one");
+}
+
+std::span<const NameRow> outer_names() {
+  static constexpr NameRow kRows[] = {
+      {"embedding", "model.embed_tokens"}, {"final_norm", "model.norm"}, {"head", "lm_head"}};
+  return kRows;
+}
+
+std::span<const NameRow> pre_norm_names() {
+  static constexpr NameRow kRows[] = {{"layers.#.attention_norm", "model.layers.#.input_layernorm"},
+                                      {"layers.#.mlp_norm", "model.layers.#.post_attention_layernorm"}};
+  return kRows;
+}
+
+std::span<const NameRow> attention_names() {
+  static constexpr NameRow kRows[] = {{"layers.#.attention.query", "model.layers.#.self_attn.q_proj"},
+                                      {"layers.#.attention.key", "model.layers.#.self_attn.k_proj"},
+                                      {"layers.#.attention.value", "model.layers.#.self_attn.v_proj"},
+                                      {"layers.#.attention.output", "model.layers.#.self_attn.o_proj"},
+                                      {"layers.#.attention.query_norm", "model.layers.#.self_attn.q_norm"},
+                                      {"layers.#.attention.key_norm", "model.layers.#.self_attn.k_norm"}};
+  return kRows;
+}
+
+std::span<const NameRow> gated_names() {
+  static constexpr NameRow kRows[] = {{"layers.#.mlp.gate", "model.layers.#.mlp.gate_proj"},
+                                      {"layers.#.mlp.up", "model.layers.#.mlp.up_proj"},
+                                      {"layers.#.mlp.down", "model.layers.#.mlp.down_proj"}};
+  return kRows;
+}
+
+std::span<const NameRow> expert_names() {
+  static constexpr NameRow kRows[] = {
+      {"layers.#.moe.router", "model.layers.#.mlp.gate"},
+      {"layers.#.moe.experts.gate", "model.layers.#.mlp.experts.@.gate_proj"},
+      {"layers.#.moe.experts.up", "model.layers.#.mlp.experts.@.up_proj"},
+      {"layers.#.moe.experts.down", "model.layers.#.mlp.experts.@.down_proj"},
+      {"layers.#.moe.shared.gate", "model.layers.#.mlp.shared_experts.gate_proj"},
+      {"layers.#.moe.shared.up", "model.layers.#.mlp.shared_experts.up_proj"},
+      {"layers.#.moe.shared.down", "model.layers.#.mlp.shared_experts.down_proj"},
+  };
+  return kRows;
+}
+
+}  // namespace weft

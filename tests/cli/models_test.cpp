@@ -1,0 +1,103 @@
+// The program on a model that Hugging Face's library made: logits, tokens, conversion and training on meshes.
+#include "pretrained/golden_models.h"
+
+#include "cli/program.h"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::json;
+
+// Thirteen characters, as many as the golden models have tokens.
+std::string small_text() {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "abcdefghijkl\n"[size_t(i) * size_t(i) % 7 + size_t(i) % 6];
+  return text + "abcdefghijkl\n";
+}
+
+std::string recipe(const std::string& model) {
+  return fmt::format(R"([model]
+path = "{}"
+[data]
+train = "text.txt"
+tokenizer = "char"
+[train]
+steps = 3
+seq_len = 16
+global_batch = 4
+[optimizer]
+lr = 1e-3
+warmup = 1
+[log]
+dir = "run"
+)",
+                     model);
+}
+
+class ModelsTest : public testing::Test {
+ protected:
+  Json run(const std::string& arguments) const {
+    const Outcome o = program.run(arguments + " --json");
+    EXPECT_EQ(o.status, 0) << o.err;
+    return o.status == 0 ? Json::parse(o.out) : Json();
+  }
+  Program program;
+};
+
+TEST_F(ModelsTest, LogitsAndTokensOnMeshes) {
+  const GoldenModel golden("qwen3_moe");
+  const std::string ids = fmt::format("--ids {}", fmt::join(golden.ids(), ","));
+  for (const char* mesh : {"", " --mesh tp=2,pp=2", " --mesh ep=2"}) {
+    const Json json = run(fmt::format("logits {} {}{}", golden.path(), ids, mesh));
+    const auto rows = json["logits"].get<std::vector<std::vector<double>>>();
+    ASSERT_EQ(rows.size(), golden.ids().size());
+    for (size_t t = 0; t < rows.size(); ++t)
+      for (size_t v = 0; v < rows[t].size(); ++v) EXPECT_NEAR(rows[t][v], golden.logits()[t][v], 1e-5);
+  }
+  program.write("ids.txt", fmt::format("{}\n", fmt::join(golden.ids(), " ")));
+  EXPECT_EQ(run(fmt::format("logits {} --ids-file ids.txt", golden.path())),
+            run(fmt::format("logits {} {}", golden.path(), ids)));
+  const std::string go_on = fmt::format("generate {} --ids 3,1,4 --max-tokens 8 --temperature 0", golden.path());
+  EXPECT_EQ(run(go_on)["ids"].size(), 8u);
+  EXPECT_EQ(run(go_on)["ids"], run(go_on + " --mesh tp=2,pp=2,ep=2")["ids"]);
+}
+
+TEST_F(ModelsTest, TrainsOnAnyMeshAndGoesBack) {
+  const GoldenModel golden("gpt_neox");
+  program.write("text.txt", small_text());
+  program.write("recipe.toml", recipe(golden.path()));
+  const Json one = run("train recipe.toml --log.dir=one");
+  const Json many = run("train recipe.toml --log.dir=many --mesh dp=2,tp=2,pp=2,zero=1");
+  EXPECT_NEAR(one["first_loss"].get<double>(), many["first_loss"].get<double>(), 1e-5);
+  EXPECT_NEAR(one["loss"].get<double>(), many["loss"].get<double>(), 1e-4);
+  run("convert many exported");
+  const std::string ids = "--ids 0,1,2,3,4";
+  EXPECT_EQ(run("logits exported " + ids)["logits"], run("logits many " + ids)["logits"]);
+  EXPECT_NE(run("logits exported " + ids)["logits"], run(fmt::format("logits {} {}", golden.path(), ids))["logits"]);
+  // The run goes on from its checkpoint, not from the model.
+  EXPECT_EQ(run("train recipe.toml --log.dir=one --train.steps=4")["first_step"], 3);
+}
+
+TEST_F(ModelsTest, SaysWhatIsWrong) {
+  const GoldenModel golden("llama");
+  const std::string m = golden.path();
+  const auto expect_usage = [&](const std::string& arguments, std::initializer_list<const char*> words) {
+    const Outcome o = program.run(arguments);
+    EXPECT_EQ(o.status, 2) << arguments << ": " << o.err;
+    for (const char* word : words) EXPECT_NE(o.err.find(word), std::string::npos) << o.err;
+  };
+  expect_usage("logits " + m, {"--ids"});
+  expect_usage("logits " + m + " --ids 1,13", {"--ids", "13", "0 to 12"});
+  expect_usage("logits " + m + " --ids 1,x", {"--ids", "x"});
+  expect_usage("logits " + m + " --ids 1 --mesh pp=9", {"pp=9", "3 layers"});
+  expect_usage("logits " + m + " --ids 1 --mesh tp2", {"--mesh", "tp=2"});
+  expect_usage("logits " + m + " --ids 1 --dtype int4", {"--dtype", "bf16"});
+  expect_usage("convert " + m + " copy --to onnx", {"--to", "hugging-face"});
+  program.write("recipe.toml", recipe(m));
+  program.write("text.txt", small_text());
+  expect_usage("train recipe.toml --model.hidden=32", {"model.hidden", "remove the key"});
+  expect_usage("train recipe.toml --model.preset=llama-1b", {"model.preset", "remove the key"});
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,104 @@
+// What is read, written and read again is the same, bit by bit, for every family and through checkpoints.
+#include "weft/pretrained/export.h"
+
+#include "pretrained/golden_models.h"
+
+namespace weft {
+namespace {
+
+std::vector<float> values_of(const ModelSource& source, const ParamNames& names) {
+  std::vector<float> values(size_t(names.shape.numel()));
+  source.read(names.param, 0, values);
+  return values;
+}
+
+void expect_same_tensors(const ModelSource& a, const ModelSource& b) {
+  ASSERT_EQ(a.names().size(), b.names().size());
+  for (size_t i = 0; i < a.names().size(); ++i) {
+    ASSERT_EQ(a.names()[i].param, b.names()[i].param);
+    EXPECT_EQ(values_of(a, a.names()[i]), values_of(b, b.names()[i])) << a.names()[i].param;
+  }
+}
+
+std::vector<std::string> stored_names(const ModelSource& source) {
+  std::vector<std::string> names;
+  for (const StoredInfo& info : source.tensors().all()) names.push_back(info.to_text());
+  return names;
+}
+
+class ExportTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, ExportTest, testing::ValuesIn(GoldenModel::all()),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(ExportTest, ImportExportImportIsTheSame) {
+  const GoldenModel golden(GetParam());
+  const TemporaryFolder folder;
+  const auto source = open_model(golden.path());
+  export_hugging_face(*source, folder / "copy");
+  const auto copy = open_model(folder / "copy");
+  EXPECT_EQ(copy->config(), source->config());
+  EXPECT_EQ(stored_names(*copy), stored_names(*source));
+  expect_same_tensors(*source, *copy);
+}
+
+// A checkpoint knows no config.json, so what is written back comes from the model's own configuration.
+TEST_P(ExportTest, SurvivesACheckpoint) {
+  const GoldenModel golden(GetParam());
+  const TemporaryFolder folder;
+  const auto source = open_model(golden.path());
+  export_checkpoint(*source, folder / "checkpoints");
+  const auto checkpoint = open_model(folder / "checkpoints");
+  EXPECT_EQ(checkpoint->config(), source->config());
+  expect_same_tensors(*source, *checkpoint);
+  export_hugging_face(*checkpoint, folder / "back");
+  const auto back = open_model(folder / "back");
+  EXPECT_EQ(stored_names(*back), stored_names(*source));
+  expect_same_tensors(*source, *back);
+}
+
+TEST_P(ExportTest, RoundsToTheDtypeAskedFor) {
+  const GoldenModel golden(GetParam());
+  const TemporaryFolder folder;
+  const auto source = open_model(golden.path());
+  export_hugging_face(*source, folder / "half", {.dtype = DType::bf16});
+  const auto half = open_model(folder / "half");
+  for (const ParamNames& names : source->names()) {
+    std::vector<float> rounded = values_of(*source, names);
+    for (float& x : rounded) x = float(BFloat16(x));
+    EXPECT_EQ(values_of(*half, names), rounded) << names.param;
+  }
+  // Again without a dtype: as it is stored.
+  export_hugging_face(*half, folder / "again");
+  EXPECT_EQ(stored_names(*open_model(folder / "again")), stored_names(*half));
+}
+
+TEST(ExportRefusalTest, NamesWhatItCannotDo) {
+  const GoldenModel golden("llama");
+  const TemporaryFolder folder;
+  const auto source = open_model(golden.path());
+  export_hugging_face(*source, folder / "copy");
+  EXPECT_THROW(export_hugging_face(*source, folder / "copy"), Error);
+  ModelConfig strange = source->config();
+  strange.block = BlockKind::parallel, strange.experts = 4;
+  complete(strange);
+  EXPECT_THROW(write_hf_config(strange), Error);
+}
+
+// A Llama that weft trained with one field of another family is written as that family.
+TEST(ExportFamilyTest, IsTheFirstThatCanSayAll) {
+  const GoldenModel golden("llama");
+  ModelConfig c = open_model(golden.path())->config();
+  EXPECT_EQ(write_hf_config(c).family->model_type, "llama");
+  c.qk_norm = true;
+  EXPECT_EQ(write_hf_config(c).family->model_type, "qwen3");
+  c.qk_norm = false, c.qkv_bias = true;
+  EXPECT_EQ(write_hf_config(c).family->model_type, "qwen2");
+  c.qkv_bias = false, c.window = 8;
+  EXPECT_EQ(write_hf_config(c).family->model_type, "mistral");
+  c.window = 0, c.experts = 4, c.expert_ffn = 7;
+  complete(c);
+  EXPECT_EQ(write_hf_config(c).family->model_type, "mixtral");
+}
+
+}  // namespace
+}  // namespace weft

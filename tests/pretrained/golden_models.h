@@ -1,0 +1,71 @@
+// Golden models: what Hugging Face's library computes with weights that are a function of their tensors' names.
+#pragma once
+#include <nlohmann/json.hpp>
+
+#include "base/temporary_folder.h"
+#include "weft/formats/safetensors.h"
+
+namespace weft {
+
+// Element i of a tensor: the i-th number of SplitMix64 (Steele et al., 2014) that begins at the name's FNV-1a hash,
+// as 24 bits of a uniform number in [-1/2, 1/2). Vectors are half of that, and weights of norms one more.
+inline std::vector<float> golden_values(const std::string& name, const std::vector<int64_t>& dims) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : name) hash = (hash ^ uint64_t(uint8_t(c))) * 0x100000001b3;
+  int64_t size = 1;
+  for (const int64_t dim : dims) size *= dim;
+  const bool is_vector = dims.size() < 2;
+  const bool is_norm = name.find("norm") != std::string::npos || name.find("ln_") != std::string::npos;
+  const double factor = is_vector ? 0.5 : 1, offset = is_vector && is_norm && name.ends_with("weight") ? 1 : 0;
+  std::vector<float> values;
+  for (int64_t i = 0; i < size; ++i) {
+    uint64_t z = hash + uint64_t(i + 1) * 0x9E3779B97F4A7C15;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    z ^= z >> 31;
+    values.push_back(float(offset + factor * (double(z >> 40) * 0x1p-24 - 0.5)));
+  }
+  return values;
+}
+
+// A model folder made from tests/pretrained/golden/NAME.json: config, tensors (name to shape), ids, logits.
+class GoldenModel {
+ public:
+  explicit GoldenModel(const std::string& name) {
+    const std::string path = fmt::format("{}/tests/pretrained/golden/{}.json", WEFT_SOURCE_DIR, name);
+    golden_ = nlohmann::json::parse(std::ifstream(path));
+    std::ofstream(folder_ / "config.json") << golden_["config"];
+    std::vector<SafetensorsInfo> infos;
+    for (const auto& item : golden_["tensors"].items())
+      infos.push_back({item.key(), DType::f32, Shape(std::span<const int64_t>(dims_of(item.value())))});
+    SafetensorsWriter writer(FileSystem::real(), folder_ / "model.safetensors", infos);
+    for (const auto& item : golden_["tensors"].items()) {
+      const std::vector<float> values = golden_values(item.key(), dims_of(item.value()));
+      writer.write(std::as_bytes(std::span(values)));
+    }
+    writer.finish();
+  }
+
+  const std::string& path() const { return folder_.path(); }
+  std::vector<int32_t> ids() const { return golden_["ids"].get<std::vector<int32_t>>(); }
+  std::vector<std::vector<double>> logits() const {
+    return golden_["logits"].get<std::vector<std::vector<double>>>();
+  }
+
+  static std::vector<std::string> all() {
+    std::vector<std::string> names;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(fmt::format("{}/tests/pretrained/golden", WEFT_SOURCE_DIR)))
+      names.push_back(entry.path().stem().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  static std::vector<int64_t> dims_of(const nlohmann::json& json) { return json.get<std::vector<int64_t>>(); }
+
+  TemporaryFolder folder_;
+  nlohmann::json golden_;
+};
+
+}  // namespace weft
