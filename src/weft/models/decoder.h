@@ -49,7 +49,7 @@ class Decoder {
            Brackets& brackets);
   // The same of what `head` makes of the residual stream after the last norm, the head's weight [V, H] and the cap of
   // its logits.
-  using Head = FunctionRef<Var(const TensorParallel& tensor, Param& weight, float softcap, const Var& hidden)>;
+  using Head = FunctionRef<Var(const Partition& partition, Param& weight, float softcap, const Var& hidden)>;
   Var result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head);
   // Logits [rows, V] of chosen rows of hidden().
   Var logits(const Var& hidden);

@@ -69,11 +69,10 @@ ForwardModel::BeforeHead ForwardModel::before_head(const Pass& pass) {
     return {};
   }
   BeforeHead result;
-  model_->result(context_, pass, x, none,
-                 [&](const TensorParallel&, Param& weight, float softcap, const Var& hidden) {
-                   result = {hidden.value, &weight, softcap};
-                   return hidden;
-                 });
+  model_->result(context_, pass, x, none, [&](const Partition&, Param& weight, float softcap, const Var& hidden) {
+    result = {hidden.value, &weight, softcap};
+    return hidden;
+  });
   return result;
 }
 

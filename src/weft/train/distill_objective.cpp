@@ -37,8 +37,8 @@ Var DistillObjective::loss(Context& context, Decoder& part, const MicroBatches::
   const ForwardModel::BeforeHead& view = views_[size_t(slot.micro_batch)];
   const DistillMix mix{float(recipe_.distill.alpha), float(recipe_.distill.temperature)};
   return part.result(context, slot.pass, x, brackets,
-                     [&](const TensorParallel& tensor, Param& weight, float softcap, const Var& hidden) {
-                       return distill_loss(tensor, weight, softcap, slot.batch.targets.data(),
+                     [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
+                       return distill_loss(partition.tensor, weight, softcap, slot.batch.targets.data(),
                                            {*view.weight, view.softcap, view.hidden}, mix, grad_scale, hidden);
                      });
 }

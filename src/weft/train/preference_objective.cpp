@@ -43,8 +43,8 @@ Var PreferenceObjective::loss(Context& context, Decoder& part, const MicroBatche
     return this->rule(slot.pass.step, slot.first_row, logps, dlogps);
   };
   return part.result(context, slot.pass, x, brackets,
-                     [&](const TensorParallel& tensor, Param& weight, float softcap, const Var& hidden) {
-                       return sequence_loss(tensor, weight, softcap, slot.batch.targets.data(),
+                     [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
+                       return sequence_loss(partition.tensor, weight, softcap, slot.batch.targets.data(),
                                             slot.batch.sequence_starts, rule, grad_scale, hidden);
                      });
 }
@@ -56,8 +56,8 @@ Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBa
     return 0.0;
   };
   return part.result(context, slot.pass, x, brackets,
-                     [&](const TensorParallel& tensor, Param& weight, float softcap, const Var& hidden) {
-                       return sequence_loss(tensor, weight, softcap, slot.batch.targets.data(),
+                     [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
+                       return sequence_loss(partition.tensor, weight, softcap, slot.batch.targets.data(),
                                             slot.batch.sequence_starts, keep, 0, hidden);
                      });
 }
