@@ -57,7 +57,7 @@ void run(const std::string& folder) {
   weft::Generator generator(model);
   std::string written;
   weft::StreamDecoder decoder(*tokenizer);
-  generator.generate(tokenizer->encode("the "), {.max_tokens = 60, .sampling = {}, .stop_token = {}},
+  generator.generate(tokenizer->encode("the "), {.max_tokens = 60, .sampling = {}, .stop_tokens = {}},
                      [&](int32_t token) { written += decoder.push(token); });
   fmt::print("the {}\n", written);
 }

@@ -100,7 +100,8 @@ std::vector<int32_t> share(ForwardModel& model, const std::vector<int32_t>& ids)
   return {all.data<int32_t>(), all.data<int32_t>() + all.numel()};
 }
 
-void answer(const Options& o, ForwardModel& model, const std::vector<int32_t>& prompt, int32_t stop,
+void answer(const Options& o, ForwardModel& model, const std::vector<int32_t>& prompt,
+            const std::vector<int32_t>& stops,
             Conversation* conversation) {
   std::optional<StreamDecoder> decoder;
   if (conversation) decoder.emplace(conversation->tokenizer());
@@ -112,7 +113,7 @@ void answer(const Options& o, ForwardModel& model, const std::vector<int32_t>& p
     std::fflush(stdout);
   };
   GenerateOptions options = o.generate;
-  if (stop >= 0) options.stop_token = stop;
+  options.stop_tokens = stops;
   const int64_t made = Generator(model).generate(prompt, options, [&](int32_t token) {
     if (decoder) emit(decoder->push(token));
   });
@@ -126,8 +127,8 @@ void answer(const Options& o, ForwardModel& model, const std::vector<int32_t>& p
 void chat_on_rank(const Options& o, ForwardModel& model, const ModelSource& source) {
   std::optional<Conversation> conversation;
   if (model.is_speaker()) conversation.emplace(o, source);
-  const std::optional<int32_t> end = conversation ? conversation->tokenizer().end_of_document() : std::nullopt;
-  const int32_t stop = share(model, conversation ? std::vector{end.value_or(-1)} : std::vector<int32_t>{}).at(0);
+  const std::vector<int32_t> stops =
+      share(model, conversation ? stop_tokens(source, conversation->tokenizer()) : std::vector<int32_t>{});
   for (;;) {
     std::vector<int32_t> prompt;
     if (conversation) {
@@ -139,7 +140,7 @@ void chat_on_rank(const Options& o, ForwardModel& model, const ModelSource& sour
     const Patience patience(model.mesh().world());  // people think for as long as they like
     prompt = share(model, prompt);
     if (prompt.empty()) return;
-    answer(o, model, prompt, stop, conversation ? &*conversation : nullptr);
+    answer(o, model, prompt, stops, conversation ? &*conversation : nullptr);
   }
 }
 

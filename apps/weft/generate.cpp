@@ -74,9 +74,9 @@ void generate_on_rank(const Options& o, ForwardModel& model, const ModelSource& 
   const std::unique_ptr<Tokenizer> tokenizer = has_ids ? nullptr : source.tokenizer();
   const std::string prompt = read_prompt(o);
   const std::vector<int32_t> ids =
-      has_ids ? parse_ids(o.ids, "--ids", model.config().vocab) : tokenizer->encode(prompt);
+      has_ids ? parse_ids(o.ids, "--ids", model.config().vocab) : encode_prompt(source, *tokenizer, prompt);
   GenerateOptions options = o.generate;
-  if (tokenizer) options.stop_token = tokenizer->end_of_document();
+  if (tokenizer) options.stop_tokens = stop_tokens(source, *tokenizer);
   Transcript transcript(o.output, tokenizer.get(), model.is_speaker());
   transcript.begin(prompt);
   const auto begin = std::chrono::steady_clock::now();

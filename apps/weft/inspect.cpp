@@ -1,12 +1,12 @@
-// weft inspect: what a checkpoint, a token file, a recipe or a trace holds.
+// weft inspect: what a model, a checkpoint, a token file, a recipe or a trace holds.
 #include <filesystem>
 
 #include "command.h"
+#include "inspect_model.h"
 #include "weft/base/file.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/data/token_file.h"
-#include "weft/formats/safetensors.h"
 #include "weft/models/model_json.h"
 #include "weft/pretrained/model_source.h"
 #include "weft/train/memory_estimate.h"
@@ -127,18 +127,6 @@ void inspect_recipe(const Options& o) {
   if (memory.nf4.weights > 0) o.output.text(fmt::format("on all ranks as NF4: {}", describe(memory.nf4)));
 }
 
-void inspect_safetensors(const Options& o) {
-  const SafetensorsFile file(o.path);
-  nlohmann::json tensors = nlohmann::json::array();
-  for (const SafetensorsEntry& entry : file.entries())
-    tensors.push_back({{"name", entry.name}, {"dtype", entry.dtype_name}, {"shape", entry.dims}});
-  o.output.json({{"kind", "safetensors"}, {"path", o.path}, {"tensors", tensors}});
-  if (o.output.is_json()) return;
-  for (const auto& t : tensors)
-    o.output.text(fmt::format("{:<40} {:<5} {}", t["name"].get<std::string>(), t["dtype"].get<std::string>(),
-                              t["shape"].dump()));
-}
-
 // Of the collectives of one group of ranks, in microseconds: how long they took, and how long ranks waited for them.
 struct GroupTime {
   double total = 0, exposed = 0;   // of all
@@ -193,17 +181,17 @@ void inspect_trace(const Options& o) {
 }
 
 void inspect(const Options& o) {
+  if (is_saved_model(o.path)) return inspect_model(o.path, o.output);
   if (std::filesystem::is_directory(o.path)) return inspect_checkpoint(o);
   if (!exists(FileSystem::real(), o.path))
     throw UsageError(
-        "{} does not exist: name a checkpoint, a token file (.tok), a recipe (.toml), a .safetensors file "
-        "or a trace (.json)",
+        "{} does not exist: name a model's folder or file (.gguf, .safetensors, .bin), a checkpoint, a token file "
+        "(.tok), a recipe (.toml) or a trace (.json)",
         o.path);
   if (o.path.ends_with(".tok")) return inspect_tokens(o);
   if (o.path.ends_with(".toml")) return inspect_recipe(o);
-  if (o.path.ends_with(".safetensors")) return inspect_safetensors(o);
   if (o.path.ends_with(".json")) return inspect_trace(o);
-  throw UsageError("{} is none of what weft can show: a checkpoint folder, .tok, .toml, .safetensors, .json", o.path);
+  throw UsageError("{} is none of what weft can show: a folder of a model or checkpoint, .gguf, .safetensors, .bin, .tok, .toml, .json", o.path);
 }
 
 }  // namespace
@@ -211,7 +199,7 @@ void inspect(const Options& o) {
 void add_inspect(CLI::App& program) {
   const auto o = std::make_shared<Options>();
   CLI::App* c =
-      program.add_subcommand("inspect", "What a checkpoint, token file, recipe, safetensors file or trace holds");
+      program.add_subcommand("inspect", "What a model, checkpoint, token file, recipe or trace holds");
   c->add_option("PATH", o->path, "The file or folder")->required();
   o->output.add_option(*c);
   c->footer("Example: weft inspect runs/cpp");

@@ -1,5 +1,6 @@
 // weft logits: the logits of every position, for comparing with another implementation.
 #include "command.h"
+#include "encoder_logits.h"
 #include "forward_ranks.h"
 #include "weft/base/file.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 struct Options {
   ForwardOptions forward;
-  std::string ids, ids_file;
+  std::string ids, ids_file, decoder_ids, pixels_file;
   Output output;
 };
 
@@ -28,6 +29,16 @@ void logits(const Options& o) {
   constexpr uint64_t kMostBytes = uint64_t(64) << 20;
   const bool is_file = !o.ids_file.empty();
   const std::string text = is_file ? read_file(o.ids_file, kMostBytes) : o.ids;
+  if (const auto kind = encoder_kind(o.forward.model)) {
+    if (!o.forward.mesh.empty()) throw UsageError("--mesh: this kind of model runs on one rank: leave it out");
+    return print_encoder_logits(*kind, o.forward.model,
+                                {.ids = text,
+                                 .decoder_ids = o.decoder_ids,
+                                 .pixels_file = o.pixels_file,
+                                 .dtype = o.forward.dtype,
+                                 .threads = o.forward.threads},
+                                o.output);
+  }
   run_forward(o.forward, [&](ForwardModel& model, const ModelSource&) {
     const ModelConfig& c = model.config();
     const std::vector<int32_t> ids = parse_ids(text, is_file ? "--ids-file" : "--ids", c.vocab);
@@ -54,8 +65,10 @@ void add_logits(CLI::App& program) {
   o->forward.add_to(*c);
   auto* ids = c->add_option("--ids", o->ids, "Tokens, as in 1,2,3");
   c->add_option("--ids-file", o->ids_file, "A file of tokens")->excludes(ids);
+  c->add_option("--decoder-ids", o->decoder_ids, "Of a model with an encoder: the text that is written");
+  c->add_option("--pixels-file", o->pixels_file, "Of a model of images: numbers as JSON, [channels, rows, columns]");
   o->output.add_option(*c);
-  c->footer("Example: weft logits models/llama --ids 1,15043,29892 --json");
+  c->footer("Example: weft logits models/llama --ids 1,15043,29892 --json\n         weft logits models/flan-t5 --ids 3,9,1 --decoder-ids 0,7");
   c->callback([o] { logits(*o); });
 }
 

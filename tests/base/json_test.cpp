@@ -69,16 +69,11 @@ TEST_P(JsonRefusalTest, NamesSourcePlaceAndReason) {
 TEST(Json, KeysKeepTheirOrderWhereThatIsAskedFor) {
   const std::string text = R"({"z":1,"a":{"y":[{"x":2,"b":3}],"c":null},"m":{}})";
   EXPECT_EQ(parse_ordered_json(text, "s").dump(), text);
-  const auto refusal = [](const std::string& bad, const JsonLimits& limits = {}) -> std::string {
-    try {
-      (void)parse_ordered_json(bad, "s", limits);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "read";
+  const auto refusal = [](const std::string& bad, const JsonLimits& limits = {}) {
+    return message_of([&] { parse_ordered_json(bad, "s", limits); });
   };
   EXPECT_NE(refusal(R"({"a":{"b":1,"c":2},"b":{"b":1,"b":2}})").find("the key 'b' appears twice"), std::string::npos);
-  EXPECT_EQ(refusal(R"([{"b":1},{"b":1},{"b":{"b":1}}])"), "read") << "in different objects";
+  EXPECT_NO_THROW(parse_ordered_json(R"([{"b":1},{"b":1},{"b":{"b":1}}])", "s")) << "in different objects";
   EXPECT_NE(refusal("[[[]]]", {.max_depth = 2}).find("nested deeper"), std::string::npos);
   EXPECT_NE(refusal("[1,2,3]", {.max_values = 3}).find("more than 3 values"), std::string::npos);
 }

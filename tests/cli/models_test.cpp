@@ -78,6 +78,18 @@ TEST_F(ModelsTest, TrainsOnAnyMeshAndGoesBack) {
   EXPECT_EQ(run("train recipe.toml --log.dir=one --train.steps=4")["first_step"], 3);
 }
 
+TEST_F(ModelsTest, InspectShowsConfigurationAndTensors) {
+  const GoldenModel golden("qwen3_moe");
+  const Json model = run("inspect " + golden.path());
+  EXPECT_EQ(model["kind"], "model");
+  EXPECT_EQ(model["form"], "hugging-face");
+  EXPECT_EQ(model["model"]["experts"], 5);
+  EXPECT_EQ(model["num_params"], model["num_elements"]);
+  const Json weights = run("inspect " + golden.path() + "/model.safetensors");
+  EXPECT_EQ(weights["kind"], "weights");
+  EXPECT_EQ(weights["tensors"], model["tensors"]);
+}
+
 TEST_F(ModelsTest, SaysWhatIsWrong) {
   const GoldenModel golden("llama");
   const std::string m = golden.path();

@@ -130,7 +130,7 @@ TEST_P(ShardIndexTest, IsRefusedByName) {
     writer.write(bytes_of("xy"));
     writer.finish();
   }
-  write_file_atomically(FileSystem::real(), folder / std::string(kSafetensorsIndexName), GetParam().index);
+  write_file_atomically(FileSystem::real(), folder / std::string(kSafetensorsNames.index), GetParam().index);
   const std::string message = error_of([&] { SafetensorsShards model(folder.path()); });
   EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
   EXPECT_NE(message.find(folder.path()), std::string::npos) << message;

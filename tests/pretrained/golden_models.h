@@ -28,11 +28,11 @@ inline std::vector<float> golden_values(const std::string& name, const std::vect
   return values;
 }
 
-// A model folder made from tests/pretrained/golden/NAME.json: config, tensors (name to shape), ids, logits.
+// A model folder made from tests/pretrained/FOLDER/NAME.json: config, tensors (name to shape), inputs and results.
 class GoldenModel {
  public:
-  explicit GoldenModel(const std::string& name) {
-    const std::string path = fmt::format("{}/tests/pretrained/golden/{}.json", WEFT_SOURCE_DIR, name);
+  explicit GoldenModel(const std::string& name, const char* folder = "golden") {
+    const std::string path = fmt::format("{}/tests/pretrained/{}/{}.json", WEFT_SOURCE_DIR, folder, name);
     golden_ = nlohmann::json::parse(std::ifstream(path));
     std::ofstream(folder_ / "config.json") << golden_["config"];
     std::vector<SafetensorsInfo> infos;
@@ -48,8 +48,13 @@ class GoldenModel {
 
   const std::string& path() const { return folder_.path(); }
   std::vector<int32_t> ids() const { return golden_["ids"].get<std::vector<int32_t>>(); }
-  std::vector<std::vector<double>> logits() const {
-    return golden_["logits"].get<std::vector<std::vector<double>>>();
+  std::vector<std::vector<double>> logits() const { return rows("logits"); }
+  std::vector<std::vector<double>> rows(const char* key) const {
+    return golden_[key].get<std::vector<std::vector<double>>>();
+  }
+  template <class T>
+  std::vector<T> list(const char* key) const {
+    return golden_[key].get<std::vector<T>>();
   }
 
   static std::vector<std::string> all() {

@@ -60,7 +60,7 @@ inline std::vector<int32_t> greedy_on(const ModelConfig& config, const MeshShape
   std::vector<int32_t> made;
   on_ranks(config, shape, cpu_kernels(), DType::f32, fill, [&](ForwardModel& model) {
     Generator generator(model);
-    generator.generate(prompt, {.max_tokens = count, .sampling = {.temperature = 0}, .stop_token = {}},
+    generator.generate(prompt, {.max_tokens = count, .sampling = {.temperature = 0}, .stop_tokens = {}},
                        [&](int32_t token) {
                          if (model.is_speaker()) made.push_back(token);
                        });

@@ -42,7 +42,7 @@ TEST_P(GeneratorTest, DecodeEqualsTheFullForward) {
   std::vector<int32_t> tokens{5, 7, 11, 2, 30};
   std::vector<int32_t> got;
   Generator generator(model);
-  generator.generate(tokens, {.max_tokens = 15, .sampling = {.temperature = 0}, .stop_token = {}},
+  generator.generate(tokens, {.max_tokens = 15, .sampling = {.temperature = 0}, .stop_tokens = {}},
                      [&](int32_t token) { got.push_back(token); });
   std::vector<int32_t> want;
   for (int i = 0; i < 15; ++i) {
@@ -61,7 +61,7 @@ TEST_P(GeneratorTest, GoesOnPastTheContext) {
   Generator generator(model);
   int64_t made = 0;
   const std::vector<int32_t> prompt{1, 2, 3};
-  EXPECT_EQ(generator.generate(prompt, {.max_tokens = 100, .sampling = {.temperature = 1}, .stop_token = {}},
+  EXPECT_EQ(generator.generate(prompt, {.max_tokens = 100, .sampling = {.temperature = 1}, .stop_tokens = {}},
                                [&](int32_t) { ++made; }),
             100);
   EXPECT_EQ(made, 100);

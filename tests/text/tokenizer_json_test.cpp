@@ -114,6 +114,38 @@ TEST(TokenizerJson, KnowsWhereDocumentsEnd) {
   EXPECT_THROW(file.read(hints), Error);
 }
 
+// Each part doubles the text; forty of them would ask for terabytes.
+TEST(TokenizerJson, LimitsHowFarTextsGrow) {
+  const auto forty = [](std::string_view type, std::string_view list, std::string_view part) {
+    std::vector<std::string_view> parts(40, part);
+    return fmt::format(R"({{"type":"{}","{}":[{}]}})", type, list, fmt::join(parts, ","));
+  };
+  const auto expect_limit = [](auto&& use) {
+    try {
+      use();
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("by what the tokenizer replaces in it"), std::string::npos)
+          << error.what();
+    }
+  };
+  File file;
+  file.normalizer = forty("Sequence", "normalizers", R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})");
+  expect_limit([&] { file.encode("a"); });
+  file.normalizer = forty("Sequence", "normalizers", R"({"type":"Replace","pattern":{"Regex":"a"},"content":"aa"})");
+  expect_limit([&] { file.encode("a"); });
+  file.normalizer =
+      fmt::format(R"({{"type":"Replace","pattern":{{"String":"a"}},"content":"{}"}})", std::string(70'000, 'b'));
+  expect_limit([&] { file.encode("a"); });
+  file.normalizer = "null";
+  file.pre_tokenizer = forty("Sequence", "pretokenizers",
+                             R"({"type":"Metaspace","replacement":"  ","prepend_scheme":"never","split":false})");
+  expect_limit([&] { file.encode("a b"); });
+  file.pre_tokenizer = "null";
+  file.decoder = forty("Sequence", "decoders", R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})");
+  expect_limit([&] { file.read()->decode(Ids{0}); });
+}
+
 TEST(TokenizerJson, DecodesStepByStep) {
   File file;
   const auto decode = [&](const Ids& ids, bool keep_special = false) {

@@ -30,6 +30,7 @@ struct SafetensorsEntry {
 // hole or overlap. Throws Error naming the file, the tensor and what is wrong.
 class SafetensorsFile {
  public:
+  using Entry = SafetensorsEntry;
   explicit SafetensorsFile(const std::string& path, FileSystem& fs = FileSystem::real());
 
   const std::string& path() const { return file_.path(); }

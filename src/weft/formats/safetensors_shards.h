@@ -1,45 +1,23 @@
 // Safetensors in shards: the files of a model folder as one list of tensors, read after every check, and written.
 #pragma once
-#include <deque>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "weft/formats/safetensors.h"
+#include "weft/formats/shards.h"
 
 namespace weft {
 
 // How Hugging Face names the files of a folder.
-constexpr std::string_view kSafetensorsName = "model.safetensors";
-constexpr std::string_view kSafetensorsIndexName = "model.safetensors.index.json";
+constexpr ShardNames kSafetensorsNames{"model.safetensors", "model.safetensors.index.json", ".safetensors"};
 
-// The open files of a model. Opening checks, beside each file itself, that the index names only files of its own
-// folder, that every tensor of it is in the file it says, and that no tensor is in two files. Tensors that the index
-// does not list are not offered. Throws Error naming the file, the tensor and what is wrong.
-class SafetensorsShards {
+class SafetensorsShards : public Shards<SafetensorsFile> {
  public:
-  // `path` is a .safetensors file, an index, or a folder with one of them under Hugging Face's name.
-  explicit SafetensorsShards(const std::string& path, FileSystem& fs = FileSystem::real());
-
-  const std::string& path() const { return path_; }  // of the index, or of the only file
-  const std::deque<SafetensorsFile>& files() const { return files_; }
-  std::vector<const SafetensorsEntry*> entries() const;  // file by file, in the order of their bytes
-
-  const SafetensorsEntry* find(const std::string& name) const;
-  const SafetensorsEntry& at(const std::string& name) const;  // Error naming the nearest when absent
-  Bytes bytes(const SafetensorsEntry& entry) const;           // valid while this is open
-
- private:
-  struct Place {
-    const SafetensorsFile* file;
-    const SafetensorsEntry* entry;
-  };
-  void open_index(FileSystem& fs);
-
-  std::string path_;
-  std::deque<SafetensorsFile> files_;  // stay where they are
-  std::unordered_map<std::string, Place> places_;
+  explicit SafetensorsShards(const std::string& path, FileSystem& fs = FileSystem::real())
+      : Shards(path, kSafetensorsNames, fs) {}
+  // Valid while this is open.
+  Bytes bytes(const SafetensorsEntry& entry) const { return file_of(entry).bytes(entry); }
 };
 
 // Where the tensors of a list go, in its order: the index of the shard of each. A shard has at most `max_shard_bytes`

@@ -36,7 +36,7 @@ SafetensorsShardsWriter::SafetensorsShardsWriter(FileSystem& fs, std::string fol
     shard.tensors.push_back(tensors[i]);
   }
   for (size_t i = 0; i < shards_.size(); ++i) {
-    shards_[i].name = shards_.size() == 1 ? std::string(kSafetensorsName)
+    shards_[i].name = shards_.size() == 1 ? std::string(kSafetensorsNames.single)
                                           : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards_.size());
   }
   refuse_other_model();
@@ -45,7 +45,7 @@ SafetensorsShardsWriter::SafetensorsShardsWriter(FileSystem& fs, std::string fol
 
 // Files of another model would be taken for parts of this one, or the other way round.
 void SafetensorsShardsWriter::refuse_other_model() const {
-  std::vector<std::string> names{std::string(kSafetensorsName), std::string(kSafetensorsIndexName)};
+  std::vector<std::string> names{std::string(kSafetensorsNames.single), std::string(kSafetensorsNames.index)};
   for (const Shard& shard : shards_) names.push_back(shard.name);
   for (const std::string& name : names) {
     const std::string path = join_path(folder_, name);
@@ -87,7 +87,7 @@ void SafetensorsShardsWriter::finish() {
   check(current_ + 1 == shards_.size(), "{}: whole files of its tensors are missing", folder_);
   close_shard();
   if (shards_.size() > 1) {
-    write_file_atomically(fs_, join_path(folder_, kSafetensorsIndexName), index_text());
+    write_file_atomically(fs_, join_path(folder_, kSafetensorsNames.index), index_text());
   } else {
     sync_folder(fs_, folder_);
   }

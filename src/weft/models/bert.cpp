@@ -38,6 +38,7 @@ Var Bert::hidden(Context& context, std::span<const int32_t> ids) {
 }
 
 Tensor Bert::logits(Context& context, std::span<const int32_t> ids) {
+  if (!config_.has_head) throw UsageError("the model was saved without its head for masked tokens: it has no logits");
   const Var y = transform_norm_(activation(transform_(hidden(context, ids)), config_.encoder.activation));
   return linear(y, {&tokens_, &head_bias_}).value;
 }

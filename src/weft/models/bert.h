@@ -6,22 +6,25 @@
 namespace weft {
 
 struct BertConfig {
-  EncoderShape encoder;  // norms behind sums
+  EncoderShape encoder;  // norms of sums
   int64_t vocab = 0, context = 0, kinds = 2;  // kinds of text, such as question and answer
+  bool has_head = true;                       // for masked tokens
 };
 
 class Bert {
  public:
   explicit Bert(const BertConfig& config);
+  const BertConfig& config() const { return config_; }
 
   // The last layer's output for each token, [T, H]. All are of the first kind of text.
   Var hidden(Context& context, std::span<const int32_t> ids);
-  Tensor logits(Context& context, std::span<const int32_t> ids);  // [T, V]
+  Tensor logits(Context& context, std::span<const int32_t> ids);  // [T, V]; UsageError without a head
 
   void each_param(auto&& visit) {
     visit(tokens_), visit(positions_), visit(kinds_);
     embedding_norm_.each_param(visit);
     encoder_.each_param(visit);
+    if (!config_.has_head) return;
     transform_.each_param(visit);
     transform_norm_.each_param(visit);
     visit(head_bias_);

@@ -105,8 +105,9 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
   const auto make_norm = [&](std::optional<Norm>& norm, const char* which) {
     norm.emplace(name + which, partition.tensor.replicated({c.hidden}), norm_config(c));
   };
-  const bool has_post = kind_ == BlockKind::post || kind_ == BlockKind::both;
-  if (kind_ != BlockKind::post) make_norm(attention_norm_, ".attention_norm");
+  const bool has_post = kind_ == BlockKind::post || kind_ == BlockKind::both || kind_ == BlockKind::of_sums;
+  const bool has_pre = kind_ != BlockKind::post && kind_ != BlockKind::of_sums;
+  if (has_pre) make_norm(attention_norm_, ".attention_norm");
   if (has_post) make_norm(attention_post_norm_, ".attention_post_norm");
   if (c.is_latent())
     latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), rope.of(layer),
@@ -114,7 +115,7 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
   else
     attention_.emplace(name + ".attention", layer, attention_config(c, layer),
                        c.position == PositionKind::rope ? &rope.of(layer) : nullptr, partition);
-  if (kind_ != BlockKind::post && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");
+  if (has_pre && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");
   if (has_post) make_norm(mlp_post_norm_, ".mlp_post_norm");
   if (c.has_experts(layer))
     moe_.emplace(name + ".moe", moe_config(c), partition);
@@ -154,6 +155,10 @@ Var Block::operator()(const Var& x, const Pass& pass, RecomputePolicy::What reco
     case BlockKind::parallel_shared: {
       const auto [residual, normed] = attention_norm_->branch(x);
       return residual + (attention(normed) + mlp(normed));
+    }
+    case BlockKind::of_sums: {
+      const Var sum = (*attention_post_norm_)(x + attention(x));
+      return (*mlp_post_norm_)(sum + mlp(sum));
     }
   }
   return x;

@@ -16,6 +16,7 @@ struct ClipConfig {
 class Clip {
  public:
   explicit Clip(const ClipConfig& config);
+  const ClipConfig& config() const { return config_; }
 
   // ids: at most `context` -> [1, projected], not yet of length 1
   Tensor embed_text(Context& context, std::span<const int32_t> ids);

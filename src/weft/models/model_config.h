@@ -17,7 +17,8 @@ enum class PositionKind : uint8_t { rope, learned };
 //   both             x1 = x + norm(a(norm(x)));        y = x1 + norm(m(norm(x1)))
 //   parallel         y = x + a(norm(x)) + m(norm'(x))
 //   parallel_shared  y = x + a(norm(x)) + m(norm(x))
-enum class BlockKind : uint8_t { pre, post, both, parallel, parallel_shared };
+//   of_sums          x1 = norm(x + a(x));              y = norm(x1 + m(x1))
+enum class BlockKind : uint8_t { pre, post, both, parallel, parallel_shared, of_sums };
 
 // How rotary angles are stretched so that a model reads longer texts than it was first trained on. Sources: linear,
 // Chen et al., 2023; dynamic, "NTK-aware" scaling by the length at hand; llama3, Llama 3.1, 2024; yarn, Peng et al.,

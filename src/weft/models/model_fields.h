@@ -12,7 +12,7 @@ namespace weft {
 inline constexpr std::string_view kNormNames[] = {"rmsnorm", "layernorm"};
 inline constexpr std::string_view kPositionNames[] = {"rope", "learned"};
 inline constexpr std::string_view kRouterNames[] = {"softmax", "sigmoid"};
-inline constexpr std::string_view kBlockNames[] = {"pre", "post", "both", "parallel", "parallel_shared"};
+inline constexpr std::string_view kBlockNames[] = {"pre", "post", "both", "parallel", "parallel_shared", "of_sums"};
 inline constexpr std::string_view kRopeScalingNames[] = {"none", "linear", "dynamic", "llama3", "yarn", "longrope"};
 
 struct NamedActivation {

@@ -27,6 +27,7 @@ class T5 {
   explicit T5(const T5Config& config);
   T5(const T5&) = delete;
   ~T5();
+  const T5Config& config() const { return config_; }
 
   // What the encoder makes of a text, [S, H].
   Var encode(Context& context, std::span<const int32_t> ids);

@@ -38,7 +38,8 @@ Var PatchEmbedding::operator()(Context& context, std::span<const float> pixels) 
 }
 
 Vit::Vit(const VitConfig& c)
-    : embedding_("embedding", c.patches, c.encoder.hidden, true),
+    : config_(c),
+      embedding_("embedding", c.patches, c.encoder.hidden, true),
       encoder_("", encoder_config(c.encoder)),
       final_norm_("final_norm", Placement(Shape{c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
       classifier_("classifier", {.in = c.encoder.hidden, .out = c.classes, .has_bias = true}) {}

@@ -45,6 +45,7 @@ struct VitConfig {
 class Vit {
  public:
   explicit Vit(const VitConfig& config);
+  const VitConfig& config() const { return config_; }
 
   // pixels [channels, image, image] -> [1, classes]
   Tensor logits(Context& context, std::span<const float> pixels);
@@ -57,6 +58,7 @@ class Vit {
   }
 
  private:
+  VitConfig config_;
   PatchEmbedding embedding_;
   Encoder encoder_;
   Norm final_norm_;

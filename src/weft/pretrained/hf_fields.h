@@ -14,7 +14,8 @@ namespace weft {
 // that is absent or null has the default that Hugging Face's library gives it. Writing writes every key.
 class HfFields {
  public:
-  explicit HfFields(const JsonView& from) : from_(&from) {}
+  explicit HfFields(const JsonView& from) : from_(&from) {}  // which outlives this
+  explicit HfFields(JsonView&&) = delete;
   explicit HfFields(nlohmann::json& to) : to_(&to) {}
   bool is_reading() const { return from_ != nullptr; }
   bool has(const char* key) const { return from_ && from_->has(key); }

@@ -26,6 +26,8 @@ class ModelSource {
   virtual int64_t step() const { return 0; }  // of training, where it is a checkpoint
   // Throws Error where the model has none that weft can read.
   virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
+  // Beside the tokenizer's own, those that the model's files say a text ends with.
+  virtual std::vector<int32_t> end_tokens() const { return {}; }
 
   // In which a parameter is stored, if weft computes with it.
   std::optional<DType> dtype_of(const std::string& param) const;
@@ -60,6 +62,11 @@ class ModelSource {
 // Hugging Face model, or a .gguf file. Throws Error saying what was found instead. check: of a checkpoint.
 std::unique_ptr<ModelSource> open_model(const std::string& path,
                                         Checkpoint::Check check = Checkpoint::Check::all_bytes);
+
+// The tokens that end a text: the tokenizer's, and those that the model's files name.
+std::vector<int32_t> stop_tokens(const ModelSource& source, const Tokenizer& tokenizer);
+// A text to continue: with what the model expects before it, but not with what would end it.
+std::vector<int32_t> encode_prompt(const ModelSource& source, const Tokenizer& tokenizer, std::string_view text);
 
 // Its configuration alone.
 ModelConfig model_config_of(const std::string& path);

@@ -53,9 +53,29 @@ class HuggingFaceSource final : public ModelSource {
     const HfFamily& family = *config.family;
     std::vector<std::string_view> ignored(family.ignored.begin(), family.ignored.end());
     if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
-    bind(open_safetensors(folder), names_of(family, config.model), family.base, ignored);
+    bind(open_weights(folder), names_of(family, config.model), family.base, ignored);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
+  std::vector<int32_t> end_tokens() const override {
+    for (const char* name : {"generation_config.json", "config.json"}) {
+      const std::string file = join_path(path(), name);
+      if (!exists(FileSystem::real(), file)) continue;
+      const JsonDocument json = JsonDocument::parse(read_file(file, kMostConfigBytes), file);
+      const std::vector<int32_t> found = tokens_of(json.root()["eos_token_id"], config().vocab);
+      if (!found.empty()) return found;
+    }
+    return {};
+  }
+
+ private:
+  // One, several or none.
+  static std::vector<int32_t> tokens_of(const JsonView& json, int64_t vocab) {
+    std::vector<int32_t> tokens;
+    if (json.is_number()) tokens.push_back(int32_t(json.integer(0, vocab - 1)));
+    if (!json.is_array()) return tokens;
+    for (int64_t i = 0; i < json.size(); ++i) tokens.push_back(int32_t(json.at(i).integer(0, vocab - 1)));
+    return tokens;
+  }
 };
 
 class GgufSource final : public ModelSource {
@@ -103,6 +123,21 @@ std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Che
   if (is_gguf(path)) return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path));
   if (is_hugging_face_folder(path)) return std::make_unique<HuggingFaceSource>(path, read_hf_config(path));
   return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check));
+}
+
+std::vector<int32_t> stop_tokens(const ModelSource& source, const Tokenizer& tokenizer) {
+  std::vector<int32_t> all = source.end_tokens();
+  if (const std::optional<int32_t> end = tokenizer.end_of_document(); end && std::ranges::find(all, *end) == all.end())
+    all.push_back(*end);
+  return all;
+}
+
+std::vector<int32_t> encode_prompt(const ModelSource& source, const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = true});
+  const std::vector<int32_t> ends = stop_tokens(source, tokenizer);
+  // A beginning that is also an end, as GPT-2's, stays.
+  if (ids.size() > 1 && std::ranges::find(ends, ids.back()) != ends.end()) ids.pop_back();
+  return ids;
 }
 
 ModelConfig model_config_of(const std::string& path) {

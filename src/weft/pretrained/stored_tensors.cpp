@@ -2,6 +2,9 @@
 #include "weft/pretrained/stored_tensors.h"
 
 #include <algorithm>
+#include <unordered_map>
+
+#include "weft/formats/torch_file.h"
 
 namespace weft {
 namespace {
@@ -49,6 +52,34 @@ class SafetensorsTensors final : public StoredTensors {
   SafetensorsShards files_;
 };
 
+class TorchTensors final : public StoredTensors {
+ public:
+  explicit TorchTensors(const std::string& path) : files_(path) {
+    std::vector<StoredInfo> all;
+    for (const TorchEntry* e : files_.entries()) {
+      all.push_back({e->name, e->dtype_name, e->dims, safetensors_dtype(e->dtype_name)});
+      if (e->is_contiguous()) continue;
+      std::vector<std::byte>& copy = in_order_[e];
+      copy.resize(e->size());
+      files_.read(*e, copy);
+    }
+    set_all(std::move(all));
+  }
+  const std::string& path() const override { return files_.path(); }
+  void read(const StoredInfo& info, int64_t first, int64_t stride, std::span<float> out) const override {
+    const TorchEntry& entry = files_.at(info.name);
+    const DType dtype = entry.dtype();
+    if (!is_float(dtype)) throw Error("{}: tensor {} holds no weights", path(), info.to_text());
+    const auto copy = in_order_.find(&entry);
+    const Bytes bytes = copy == in_order_.end() ? files_.file_of(entry).bytes(entry) : Bytes(copy->second);
+    read_floats(dtype, bytes, first, stride, out);
+  }
+
+ private:
+  TorchShards files_;
+  std::unordered_map<const TorchEntry*, std::vector<std::byte>> in_order_;  // of tensors that lie otherwise
+};
+
 class CheckpointTensors final : public StoredTensors {
  public:
   explicit CheckpointTensors(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
@@ -93,6 +124,16 @@ void StoredTensors::set_all(std::vector<StoredInfo> all) {
 
 std::unique_ptr<StoredTensors> open_safetensors(const std::string& path) {
   return std::make_unique<SafetensorsTensors>(path);
+}
+
+std::unique_ptr<StoredTensors> open_weights(const std::string& path) {
+  if (path.ends_with(".bin") || path.ends_with(".pt")) return std::make_unique<TorchTensors>(path);
+  const auto has = [&](const ShardNames& names) {
+    FileSystem& fs = FileSystem::real();
+    return exists(fs, join_path(path, names.single)) || exists(fs, join_path(path, names.index));
+  };
+  if (!has(kSafetensorsNames) && has(kTorchNames)) return std::make_unique<TorchTensors>(path);
+  return open_safetensors(path);
 }
 
 std::unique_ptr<StoredTensors> stored_weights(const Checkpoint& checkpoint) {

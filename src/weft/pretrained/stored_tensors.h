@@ -40,6 +40,9 @@ class StoredTensors {
 
 // A .safetensors file, an index of several, or a folder with one of them.
 std::unique_ptr<StoredTensors> open_safetensors(const std::string& path);
+// The weights of a folder: of safetensors, or where it has none of PyTorch's own format (.bin), single or in shards.
+// Or a file of either format.
+std::unique_ptr<StoredTensors> open_weights(const std::string& path);
 // The weights of a checkpoint, which outlives this.
 std::unique_ptr<StoredTensors> stored_weights(const Checkpoint& checkpoint);
 

@@ -35,7 +35,7 @@ int64_t Generator::generate(std::span<const int32_t> prompt, const GenerateOptio
       first_new = seen.size() - size_t(std::max<int64_t>(1, capacity / 2));
     }
     const int32_t token = next(std::span(seen).subspan(first_new), cache, sampler, uint64_t(seen.size()));
-    if (token == options.stop_token) break;
+    if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end()) break;
     on_token(token);
     first_new = seen.size();
     seen.push_back(token);

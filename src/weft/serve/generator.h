@@ -1,8 +1,8 @@
 // Generator: continues one prompt, a token at a time, with a key/value cache.
 #pragma once
 #include <memory>
-#include <optional>
 #include <span>
+#include <vector>
 
 #include "weft/base/function_ref.h"
 #include "weft/pretrained/forward_model.h"
@@ -13,7 +13,7 @@ namespace weft {
 struct GenerateOptions {
   int64_t max_tokens = 256;
   SamplingOptions sampling;
-  std::optional<int32_t> stop_token;  // ends the text and is not passed on
+  std::vector<int32_t> stop_tokens;  // each ends the text and is not passed on
 };
 
 class Generator {
@@ -21,7 +21,7 @@ class Generator {
   // The model outlives the generator. Every rank of its mesh has one and makes the same calls.
   explicit Generator(ForwardModel& model) : model_(model) {}
 
-  // Calls on_token for every new token, on every rank. Stops after max_tokens or at stop_token. When the model's
+  // Calls on_token for every new token, on every rank. Stops after max_tokens or at a stop token. When the model's
   // context is full it goes on from the newer half of what it saw. Returns how many tokens were made. Throws
   // UsageError when the prompt is empty or fills the context.
   int64_t generate(std::span<const int32_t> prompt, const GenerateOptions& options,

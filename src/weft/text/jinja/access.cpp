@@ -44,8 +44,8 @@ Bound::Bound(std::string_view function, const Arguments& arguments, std::initial
   }
 }
 
-std::string Bound::text(size_t i, std::string_view otherwise) const {
-  return values_[i] ? to_text(*values_[i]) : std::string(otherwise);
+std::string Bound::text(Runtime& runtime, size_t i, std::string_view otherwise) const {
+  return values_[i] ? text_of(runtime, *values_[i]) : std::string(otherwise);
 }
 
 std::optional<std::string_view> Bound::optional_text(size_t i) const {
@@ -101,7 +101,7 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
   if (container.is_undefined()) return false;
   if (container.is_text()) {
     runtime.charge(container.weight());
-    return container.text().find(item.text()) != std::string::npos;
+    return find_bytes(container.text(), item.text()) != std::string::npos;
   }
   if (container.is_dict()) return container.dict().find(item) != nullptr;
   if (!container.is_list()) throw TemplateError("{} cannot contain anything", container.describe());
@@ -115,6 +115,11 @@ int64_t length_of(const Value& value) {
   if (value.is_list()) return int64_t(value.items().size());
   if (value.is_dict()) return int64_t(value.dict().entries().size());
   throw TemplateError("{} has no length", value.describe());
+}
+
+std::string text_of(Runtime& runtime, const Value& value) {
+  runtime.charge(value.weight());
+  return to_text(value, runtime.limits().max_text_bytes);
 }
 
 bool equal(Runtime& runtime, const Value& a, const Value& b) {

@@ -83,6 +83,7 @@ Arguments ArgumentExpressions::evaluate(Runtime& runtime) const {
 }
 
 Value Name::compute(Runtime& runtime) const {
+  runtime.charge(runtime.scope()->level() / 8);
   if (const Value* value = runtime.scope()->find(name_)) return *value;
   return Value::undefined(fmt::format("'{}' is undefined", name_));
 }
@@ -167,8 +168,7 @@ Value Concatenation::compute(Runtime& runtime) const {
   std::string text;
   for (const ExpressionPtr& part : parts_) {
     const Value value = part->evaluate(runtime);
-    runtime.charge(value.weight());
-    text += to_text(value);
+    text += text_of(runtime, value);
     runtime.require_text_size(text.size());
   }
   return text;

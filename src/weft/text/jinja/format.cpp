@@ -41,13 +41,12 @@ std::string digits_of(Runtime& runtime, const Value& value, const Spec& spec) {
     case 'e': return fmt::format("{:.{}e}", value.number(), spec.precision < 0 ? 6 : spec.precision);
     case 'g': return fmt::format("{:.{}g}", value.number(), spec.precision < 0 ? 6 : spec.precision);
     case 'r':
-    case 'a': return repr(value);
+    case 'a': runtime.charge(value.weight()); return repr(value, runtime.limits().max_text_bytes);
     case 's':
     case 0: break;
     default: throw TemplateError("a format has the type '{}', which weft's templates do not know", spec.type);
   }
-  runtime.charge(value.weight());
-  const std::string text = to_text(value);
+  const std::string text = text_of(runtime, value);
   return spec.precision < 0 ? text : slice_text(text, 0, spec.precision, 1);
 }
 

@@ -1,4 +1,5 @@
 // The functions that every template can call.
+#include "weft/base/excerpt.h"
 #include "weft/text/jinja/macro.h"
 
 namespace weft::jinja {
@@ -50,9 +51,9 @@ Value make_namespace(Runtime& runtime, const Arguments& arguments) {
   return std::shared_ptr<Object>(space);
 }
 
-Value raise_exception(Runtime&, const Arguments& arguments) {
+Value raise_exception(Runtime& runtime, const Arguments& arguments) {
   const Bound bound("raise_exception", arguments, {"message"}, 1);
-  throw TemplateError("the template refuses this: {}", to_text(*bound[0]));
+  throw TemplateError("the template refuses this: {}", excerpt(bound.text(runtime, 0, ""), 1000));
 }
 
 Value format_now(Runtime& runtime, const Arguments& arguments) {

@@ -198,6 +198,8 @@ class Lexer {
     if (is_name_start(c)) {
       size_t end = at_;
       while (end < text_.size() && is_name_part(text_[end])) ++end;
+      constexpr size_t kMaxNameBytes = 255;
+      if (end - at_ > kMaxNameBytes) fail(fmt::format("a name has more than {} bytes", kMaxNameBytes));
       push(TokenKind::name, text_.substr(at_, end - at_));
       advance(end - at_);
     } else if (is_digit(c)) {

@@ -36,7 +36,7 @@ class Bound {
   const Value* operator[](size_t i) const { return values_[i]; }  // null when it is not given
   bool flag(size_t i, bool otherwise) const { return values_[i] ? values_[i]->truthy() : otherwise; }
   int64_t integer(size_t i, int64_t otherwise) const { return values_[i] ? values_[i]->integer() : otherwise; }
-  std::string text(size_t i, std::string_view otherwise) const;
+  std::string text(Runtime& runtime, size_t i, std::string_view otherwise) const;
   // Nothing when it is not given or None.
   std::optional<std::string_view> optional_text(size_t i) const;
 
@@ -53,6 +53,9 @@ Value item_of(const Value& value, const Value& key);
 bool contains(Runtime& runtime, const Value& container, const Value& item);  // item in container
 
 int64_t length_of(const Value& value);
+
+// Python's str() of a value, paid for by its size and no longer than the limits allow.
+std::string text_of(Runtime& runtime, const Value& value);
 
 // equal() and compare(), paid for by the size of the values.
 bool equal(Runtime& runtime, const Value& a, const Value& b);

@@ -88,14 +88,13 @@ Value reverse(Runtime& runtime, const Value& input, const Arguments&) {
 
 Value join(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound bound("join", arguments, {"d", "attribute"});
-  const std::string separator = bound.text(0, "");
+  const std::string separator = bound.text(runtime, 0, "");
   std::string text;
   bool is_first = true;
   for (const Value& value : elements_of(runtime, input)) {
     if (!std::exchange(is_first, false)) text += separator;
     const Value part = bound[1] && !bound[1]->is_none() ? attribute_path(value, *bound[1], nullptr) : value;
-    runtime.charge(part.weight());
-    text += to_text(part);
+    text += text_of(runtime, part);
     runtime.require_text_size(text.size());
   }
   return text;
@@ -114,7 +113,7 @@ Value items(Runtime& runtime, const Value& input, const Arguments&) {
 
 Value dict_sort(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound bound("dictsort", arguments, {"case_sensitive", "by", "reverse"});
-  const std::string by = bound.text(1, "key");
+  const std::string by = bound.text(runtime, 1, "key");
   if (by != "key" && by != "value") throw TemplateError("dictsort: by must be key or value");
   const Value position = by == "key" ? 0 : 1;
   const Key key{&position, bound.flag(0, false)};

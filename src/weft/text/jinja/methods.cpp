@@ -5,6 +5,11 @@
 namespace weft::jinja {
 namespace {
 
+// Before a search from the end, or among a set of characters, which has no fast way.
+void pay_for_slow_search(Runtime& runtime, std::string_view text, std::string_view part) {
+  runtime.charge(text.size() * part.size() / 1024);
+}
+
 // Before a method that writes up to `bytes` of text.
 void pay_for_text(Runtime& runtime, uint64_t bytes) {
   runtime.require_text_size(bytes);
@@ -20,8 +25,10 @@ Value list_of(std::vector<std::string> texts) {
 template <Side side>
 Value strip(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Bound bound("strip", arguments, {"chars"});
+  const auto characters = bound.optional_text(0);
   runtime.charge(self.text().size() / 16);
-  return stripped(self.text(), side, bound.optional_text(0));
+  if (characters) pay_for_slow_search(runtime, self.text(), *characters);
+  return stripped(self.text(), side, characters);
 }
 
 template <bool from_right>
@@ -29,6 +36,7 @@ Value split(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Bound bound("split", arguments, {"sep", "maxsplit"});
   const auto separator = bound.optional_text(0);
   if (separator && separator->empty()) throw TemplateError("split: the separator is empty");
+  if (separator && from_right) pay_for_slow_search(runtime, self.text(), *separator);
   std::vector<std::string> parts = split_text(self.text(), separator, bound.integer(1, -1), from_right);
   runtime.charge(self.text().size() / 16 + parts.size());
   return list_of(std::move(parts));
@@ -79,6 +87,7 @@ template <bool from_right>
 Value find(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Bound bound("find", arguments, {"text"}, 1);
   runtime.charge(self.text().size() / 16);
+  if (from_right) pay_for_slow_search(runtime, self.text(), bound[0]->text());
   return find_text(self.text(), bound[0]->text(), from_right);
 }
 
@@ -121,11 +130,12 @@ Value format(Runtime& runtime, const Value& self, const Arguments& arguments) {
 }
 
 template <bool from_right>
-Value partition(Runtime&, const Value& self, const Arguments& arguments) {
+Value partition(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Bound bound("partition", arguments, {"sep"}, 1);
   const std::string &text = self.text(), &separator = bound[0]->text();
   if (separator.empty()) throw TemplateError("partition: the separator is empty");
-  const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+  if (from_right) pay_for_slow_search(runtime, text, separator);
+  const size_t at = from_right ? text.rfind(separator) : find_bytes(text, separator);
   if (at == text.npos) {
     return from_right ? Value::tuple({Value(""), Value(""), self}) : Value::tuple({self, Value(""), Value("")});
   }
@@ -155,7 +165,7 @@ Value padded(Runtime& runtime, const Value& self, int64_t width, std::string_vie
 template <Place place>
 Value justified(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Bound bound("a method that justifies", arguments, {"width", "fillchar"}, 1);
-  return padded(runtime, self, bound.integer(0, 0), bound.text(1, " "), place);
+  return padded(runtime, self, bound.integer(0, 0), bound.text(runtime, 1, " "), place);
 }
 
 Value zero_filled(Runtime& runtime, const Value& self, const Arguments& arguments) {

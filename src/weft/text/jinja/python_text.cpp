@@ -1,6 +1,8 @@
 // Python's methods of str.
 #include "weft/text/jinja/python_text.h"
 
+#include <string.h>  // memmem
+
 #include <algorithm>
 
 namespace weft::jinja {
@@ -60,7 +62,7 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
                                   bool from_right) {
   std::vector<std::string> parts;
   while (max_splits < 0 || int64_t(parts.size()) < max_splits) {
-    const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    const size_t at = from_right ? text.rfind(separator) : find_bytes(text, separator);
     if (at == text.npos) break;
     parts.emplace_back(from_right ? text.substr(at + separator.size()) : text.substr(0, at));
     text = from_right ? text.substr(0, at) : text.substr(at + separator.size());
@@ -181,22 +183,28 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
     if (left > 0) result += to;
     return result;
   }
-  for (size_t at; left > 0 && (at = text.find(from)) != text.npos; --left) {
+  for (size_t at; left > 0 && (at = find_bytes(text, from)) != text.npos; --left) {
     result.append(text.substr(0, at)).append(to);
     text.remove_prefix(at + from.size());
   }
   return result.append(text);
 }
 
+size_t find_bytes(std::string_view text, std::string_view part, size_t from) {
+  if (from > text.size()) return text.npos;
+  const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found ? size_t(static_cast<const char*>(found) - text.data()) : text.npos;
+}
+
 int64_t count_of(std::string_view text, std::string_view part) {
   if (part.empty()) return length_of(text) + 1;
   int64_t count = 0;
-  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++count;
+  for (size_t at = find_bytes(text, part); at != text.npos; at = find_bytes(text, part, at + part.size())) ++count;
   return count;
 }
 
 int64_t find_text(std::string_view text, std::string_view part, bool from_right) {
-  const size_t at = from_right ? text.rfind(part) : text.find(part);
+  const size_t at = from_right ? text.rfind(part) : find_bytes(text, part);
   return at == text.npos ? -1 : length_of(text.substr(0, at));
 }
 

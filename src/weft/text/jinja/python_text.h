@@ -51,6 +51,8 @@ std::vector<std::string> split_lines(std::string_view text, bool keep_ends);
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, int64_t count);
 int64_t count_of(std::string_view text, std::string_view part);  // without overlap
 
+// The first byte of `part`, or npos; in time that grows with the sum of both, whatever they are.
+size_t find_bytes(std::string_view text, std::string_view part, size_t from = 0);
 // The position of `part` as a code point, or -1.
 int64_t find_text(std::string_view text, std::string_view part, bool from_right);
 

@@ -27,13 +27,16 @@ struct TextSpan {
 // The variables of a template, of a loop's turn, or of a call. Names are looked up outwards.
 class Scope {
  public:
-  explicit Scope(std::shared_ptr<Scope> parent) : parent_(std::move(parent)) {}
+  explicit Scope(std::shared_ptr<Scope> parent)
+      : parent_(std::move(parent)), level_(parent_ ? parent_->level_ + 1 : 0) {}
+  uint64_t level() const { return level_; }        // scopes around it
   const Value* find(std::string_view name) const;  // here or further out; null when there is none
   void set(std::string_view name, Value value);    // always here
   void clear() { variables_.clear(); }
 
  private:
   std::shared_ptr<Scope> parent_;
+  uint64_t level_;
   std::map<std::string, Value, std::less<>> variables_;
 };
 using ScopePtr = std::shared_ptr<Scope>;

@@ -59,8 +59,7 @@ Flow Text::run(Runtime& runtime) const {
 
 Flow Print::run(Runtime& runtime) const {
   const Value value = value_->evaluate(runtime);
-  runtime.charge(value.weight());
-  runtime.write(to_text(value));
+  runtime.write(text_of(runtime, value));
   return Flow::normal;
 }
 
@@ -114,7 +113,7 @@ Flow FilteredBlock::run(Runtime& runtime) const {
   if (target_) {
     target_->assign(runtime, value);
   } else {
-    runtime.write(to_text(value));
+    runtime.write(text_of(runtime, value));
   }
   return flow;
 }
@@ -143,7 +142,7 @@ Flow Macro::run(Runtime& runtime) const {
 }
 
 Flow CallBlock::run(Runtime& runtime) const {
-  runtime.write(to_text(call_->call_with(runtime, make_macro(runtime, caller_))));
+  runtime.write(text_of(runtime, call_->call_with(runtime, make_macro(runtime, caller_))));
   return Flow::normal;
 }
 

@@ -8,12 +8,6 @@
 namespace weft::jinja {
 namespace {
 
-// The input as text, which costs what it is long.
-std::string text_of(Runtime& runtime, const Value& input) {
-  runtime.charge(input.weight());
-  return to_text(input);
-}
-
 template <std::string change(std::string_view)>
 Value changed(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound bound("a filter that takes nothing", arguments, {});
@@ -22,14 +16,17 @@ Value changed(Runtime& runtime, const Value& input, const Arguments& arguments) 
 
 Value trim(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound bound("trim", arguments, {"chars"});
-  return stripped(text_of(runtime, input), Side::both, bound.optional_text(0));
+  const Value text = text_of(runtime, input);
+  Arguments forwarded;
+  if (bound[0]) forwarded.positional.push_back(*bound[0]);
+  return find_method(text, "strip")(runtime, text, forwarded);
 }
 
 Value string(Runtime& runtime, const Value& input, const Arguments&) { return text_of(runtime, input); }
 
 Value replace(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound bound("replace", arguments, {"old", "new", "count"}, 2);
-  const Value text = text_of(runtime, input), from = bound.text(0, ""), to = bound.text(1, "");
+  const Value text = text_of(runtime, input), from = bound.text(runtime, 0, ""), to = bound.text(runtime, 1, "");
   Arguments forwarded{{from, to}, {}};
   if (bound[2] && !bound[2]->is_none()) forwarded.positional.push_back(*bound[2]);
   return find_method(text, "replace")(runtime, text, forwarded);
@@ -113,9 +110,7 @@ Value to_json_filter(Runtime& runtime, const Value& input, const Arguments& argu
     style.item_separator = separators[0].text(), style.key_separator = separators[1].text();
   }
   runtime.charge(input.weight() * 2);
-  // Nested values are indented by their depth on every line.
-  const uint64_t margin = uint64_t(std::max(style.indent, 0)) * uint64_t(input.depth());
-  runtime.require_text_size(input.weight() * margin);
+  style.max_bytes = runtime.limits().max_text_bytes;
   return to_json(input, style);
 }
 
@@ -177,10 +172,10 @@ Value absolute(Runtime&, const Value& input, const Arguments&) {
   return std::abs(value);
 }
 
-Value round(Runtime&, const Value& input, const Arguments& arguments) {
+Value round(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const Bound bound("round", arguments, {"precision", "method"});
   const int64_t precision = bound.integer(0, 0);
-  const std::string method = bound.text(1, "common");
+  const std::string method = bound.text(runtime, 1, "common");
   constexpr int64_t kMaxPrecision = 300;
   if (std::abs(precision) > kMaxPrecision) throw TemplateError("round: the precision is {}", precision);
   if (method == "common" && precision >= 0 && !input.is_float()) return input.integer();

@@ -143,14 +143,16 @@ bool equal(const Value& a, const Value& b);
 // Negative, 0 or positive; TemplateError when the two have no order.
 int compare(const Value& a, const Value& b);
 
-std::string to_text(const Value& value);  // Python's str()
-std::string repr(const Value& value);     // Python's repr()
-std::string float_text(double value);     // Python's repr() of a float
+// Python's str() and repr(); TemplateError when they become longer than `max_bytes`.
+std::string to_text(const Value& value, uint64_t max_bytes = UINT64_MAX);
+std::string repr(const Value& value, uint64_t max_bytes = UINT64_MAX);
+std::string float_text(double value);  // Python's repr() of a float
 
 struct JsonStyle {
   int indent = -1;  // < 0: one line
   std::string item_separator = ", ", key_separator = ": ";
   bool sort_keys = false, ensure_ascii = false;
+  uint64_t max_bytes = UINT64_MAX;
 };
 // As Python's json.dumps writes it.
 std::string to_json(const Value& value, const JsonStyle& style = {});

@@ -33,7 +33,12 @@ std::string quoted(std::string_view text) {
   return result += quote;
 }
 
-void append_repr(const Value& value, std::string& text) {
+void require_size(const std::string& text, uint64_t max_bytes) {
+  if (text.size() > max_bytes) throw TemplateError("it makes a text of more than {} bytes", max_bytes);
+}
+
+void append_repr(const Value& value, std::string& text, uint64_t max_bytes) {
+  require_size(text, max_bytes);
   if (value.is_text()) {
     text += quoted(value.text());
   } else if (value.is_list()) {
@@ -41,7 +46,7 @@ void append_repr(const Value& value, std::string& text) {
     text += value.is_tuple() ? '(' : '[';
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) text += ", ";
-      append_repr(items[i], text);
+      append_repr(items[i], text, max_bytes);
     }
     if (value.is_tuple() && items.size() == 1) text += ',';
     text += value.is_tuple() ? ')' : ']';
@@ -50,9 +55,9 @@ void append_repr(const Value& value, std::string& text) {
     bool is_first = true;
     for (const auto& [key, item] : value.dict().entries()) {
       if (!std::exchange(is_first, false)) text += ", ";
-      append_repr(key, text);
+      append_repr(key, text, max_bytes);
       text += ": ";
-      append_repr(item, text);
+      append_repr(item, text, max_bytes);
     }
     text += '}';
   } else if (value.is_undefined()) {
@@ -67,6 +72,7 @@ class JsonWriter {
   JsonWriter(const JsonStyle& style, std::string& text) : style_(style), text_(text) {}
 
   void write(const Value& value) {
+    require_size(text_, style_.max_bytes);
     if (value.is_none()) {
       text_ += "null";
     } else if (value.is_boolean()) {
@@ -194,7 +200,7 @@ std::string float_text(double value) {
   return text.find('.') == text.npos ? text + ".0" : text;
 }
 
-std::string to_text(const Value& value) {
+std::string to_text(const Value& value, uint64_t max_bytes) {
   if (value.is_text()) return value.text();
   if (value.is_undefined()) return "";
   if (value.is_none()) return "None";
@@ -202,12 +208,12 @@ std::string to_text(const Value& value) {
   if (value.is_integer()) return fmt::format("{}", value.integer());
   if (value.is_float()) return float_text(value.number());
   if (value.is_object()) return fmt::format("<{}>", value.object().describe());
-  return repr(value);
+  return repr(value, max_bytes);
 }
 
-std::string repr(const Value& value) {
+std::string repr(const Value& value, uint64_t max_bytes) {
   std::string text;
-  append_repr(value, text);
+  append_repr(value, text, max_bytes);
   return text;
 }
 

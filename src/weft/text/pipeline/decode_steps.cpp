@@ -4,16 +4,11 @@
 #include <algorithm>
 
 #include "weft/text/pipeline/byte_alphabet.h"
+#include "weft/text/pipeline/replace_all.h"
 #include "weft/text/pipeline/subword_model.h"
 
 namespace weft {
 namespace {
-
-void replace_all(std::string& text, std::string_view pattern, std::string_view content) {
-  if (pattern.empty()) return;
-  for (size_t at = 0; (at = text.find(pattern, at)) != std::string::npos; at += content.size())
-    text.replace(at, pattern.size(), content);
-}
 
 // A step that copies its settings, and forgets, for another text.
 template <class Step>
@@ -201,6 +196,7 @@ std::unique_ptr<DecodeStep> suffix_decoder(std::string suffix) {
 }
 std::unique_ptr<DecodeStep> space_between_decoder() { return std::make_unique<SpaceBetweenDecoder>(); }
 std::unique_ptr<DecodeStep> strip_decoder(std::string content, size_t start, size_t stop, bool of_whole_text) {
+  if (content.empty()) start = stop = 0;
   StripSettings settings{std::move(content), start, stop};
   if (of_whole_text) return std::make_unique<TextStripDecoder>(std::move(settings));
   return std::make_unique<TokenStripDecoder>(std::move(settings));

@@ -1,5 +1,6 @@
 // Normalizers of code points: forms of Unicode, case, accents, white space at the ends, and BERT's mix of them.
 #include "weft/text/pipeline/normalizer.h"
+#include "weft/text/pipeline/replace_all.h"
 #include "weft/text/utf8.h"
 
 namespace weft {
@@ -83,18 +84,7 @@ class ReplaceString : public Normalizer {
  public:
   ReplaceString(std::string pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void apply(std::string& text, TextPlace) const override {
-    if (pattern_.empty()) return;
-    std::string out;
-    size_t from = 0;
-    for (size_t at; (at = text.find(pattern_, from)) != std::string::npos; from = at + pattern_.size()) {
-      out.append(text, from, at - from);
-      out += content_;
-    }
-    if (from == 0) return;
-    out.append(text, from, std::string::npos);
-    text = std::move(out);
-  }
+  void apply(std::string& text, TextPlace) const override { replace_all(text, pattern_, content_); }
   bool parts_at_spaces() const override { return pattern_.find(' ', 1) == std::string::npos; }
 
  private:
@@ -110,6 +100,7 @@ class ReplaceRegex : public Normalizer {
     RegexMatcher(pattern_).for_each_match(text, [&](size_t begin, size_t end) {
       out.append(text, from, begin - from);
       out += content_;
+      check_growth(text.size(), out.size());
       from = end;
     });
     out.append(text, from, std::string::npos);
@@ -160,7 +151,11 @@ class SequenceNormalizer : public Normalizer {
  public:
   explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts) : parts_(std::move(parts)) {}
   void apply(std::string& text, TextPlace place) const override {
-    for (const auto& part : parts_) part->apply(text, place);
+    const size_t before = text.size();
+    for (const auto& part : parts_) {
+      part->apply(text, place);
+      check_growth(before, text.size());
+    }
   }
   bool parts_at_spaces() const override {
     return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->parts_at_spaces(); });

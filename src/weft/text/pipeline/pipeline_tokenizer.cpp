@@ -2,6 +2,7 @@
 #include "weft/text/pipeline/pipeline_tokenizer.h"
 
 #include "weft/text/limits.h"
+#include "weft/text/pipeline/replace_all.h"
 #include "weft/text/pipeline/word_cache.h"
 #include "weft/text/utf8.h"
 
@@ -44,6 +45,7 @@ class PipelineTokenizer::Run {
   void stretch(std::string_view text, TextPlace place) {
     std::string normal(text);
     if (parts_.normalizer) parts_.normalizer->apply(normal, place);
+    check_growth(text.size(), normal.size());
     tokenizer_.added_.split(normal, AddedTokens::Which::normalized, options_.parse_special,
                             [&](size_t begin, size_t end, int32_t id) {
                               if (id >= 0) return ids_.push_back(id);
@@ -117,7 +119,11 @@ class PipelineTokenizer::Decoder : public TokenDecoder {
 
  private:
   void put(std::string token, size_t from, std::string& text) {
-    for (size_t i = from; i < steps_.size(); ++i) steps_[i]->push(token);
+    const size_t before = token.size();
+    for (size_t i = from; i < steps_.size(); ++i) {
+      steps_[i]->push(token);
+      check_growth(before, token.size());
+    }
     text += token;
   }
 

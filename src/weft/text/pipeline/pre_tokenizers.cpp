@@ -2,9 +2,9 @@
 #include "weft/text/pipeline/pre_tokenizer.h"
 
 #include "weft/base/error.h"
-#include "weft/text/limits.h"
 #include "weft/text/pipeline/byte_alphabet.h"
 #include "weft/text/pipeline/known_patterns.h"
+#include "weft/text/pipeline/replace_all.h"
 #include "weft/text/pipeline/split.h"
 
 namespace weft {
@@ -78,7 +78,7 @@ void rewrite_pieces(Pieces& pieces, Each each) {
   for (size_t i = 0; i < pieces.spans.size(); ++i) {
     const uint32_t begin = uint32_t(text.size());
     each(pieces[i], i == 0, text);
-    check(text.size() <= UINT32_MAX, "a text grew over 4 GiB while it was cut: encode less at once");
+    check_growth(pieces.text.size(), text.size());
     pieces.spans[i] = {begin, uint32_t(text.size())};
   }
   pieces.text = std::move(text);
@@ -170,7 +170,11 @@ class SequencePreTokenizer : public PreTokenizer {
  public:
   explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> parts) : parts_(std::move(parts)) {}
   void apply(Pieces& pieces) const override {
-    for (const auto& part : parts_) part->apply(pieces);
+    const size_t before = pieces.text.size();
+    for (const auto& part : parts_) {
+      part->apply(pieces);
+      check_growth(before, pieces.text.size());
+    }
   }
   // Where one part cuts, what later ones do is done on each side alone.
   Divides divides() const override {

@@ -1,0 +1,100 @@
+// EncoderLogits: inputs of texts and images.
+#include "encoder_logits.h"
+
+#include "forward_ranks.h"
+#include "rank_resources.h"
+#include "weft/base/file.h"
+
+namespace weft::app {
+namespace {
+
+void add_numbers(const JsonView& json, std::vector<float>& out) {
+  if (!json.is_array()) return out.push_back(float(json.number()));
+  for (int64_t i = 0; i < json.size(); ++i) add_numbers(json.at(i), out);  // its depth is limited where it was parsed
+}
+
+std::vector<float> read_pixels(const std::string& file, const PatchShape& shape) {
+  constexpr uint64_t kMostBytes = uint64_t(64) << 20;
+  if (file.empty()) throw UsageError("the model reads images: name a file of their numbers by --pixels-file");
+  const JsonDocument json = JsonDocument::parse(read_file(file, kMostBytes), file);
+  std::vector<float> pixels;
+  add_numbers(json.root(), pixels);
+  const int64_t wanted = shape.channels * shape.image * shape.image;
+  if (int64_t(pixels.size()) != wanted)
+    throw UsageError("--pixels-file {}: {} numbers, where the model reads {} channels of {} x {} = {}", file,
+                     pixels.size(), shape.channels, shape.image, shape.image, wanted);
+  return pixels;
+}
+
+std::vector<int32_t> read_ids(const std::string& text, const char* option, int64_t vocab, int64_t context) {
+  const std::vector<int32_t> ids = parse_ids(text, option, vocab);
+  if (ids.empty()) throw UsageError("there are no tokens: write {} 1,2,3", option);
+  if (context > 0 && int64_t(ids.size()) > context)
+    throw UsageError("{}: {} tokens were given, and the model's context is {}: give fewer", option, ids.size(), context);
+  return ids;
+}
+
+nlohmann::json rows_of(Context& context, const Tensor& t) {
+  Tensor wide = t;
+  if (t.dtype() != DType::f32) {
+    wide = context.empty(DType::f32, t.shape());
+    context.kernels.convert(context.stream, wide, t);
+  }
+  nlohmann::json rows = nlohmann::json::array();
+  for (int64_t i = 0; i < wide.dim(0); ++i)
+    rows.push_back(std::span<const float>(wide.data<float>() + i * wide.dim(1), size_t(wide.dim(1))));
+  return rows;
+}
+
+nlohmann::json results_of(EncoderKind kind, Context& context, const std::string& folder, const EncoderInputs& in) {
+  const DType dtype = parse_dtype(in.dtype);
+  switch (kind) {
+    case EncoderKind::bert: {
+      const auto bert = open_bert(context, folder, dtype);
+      const auto ids = read_ids(in.ids, "--ids", bert->config().vocab, bert->config().context);
+      return {{"ids", ids}, {"logits", rows_of(context, bert->logits(context, ids))}};
+    }
+    case EncoderKind::t5: {
+      const auto t5 = open_t5(context, folder, dtype);
+      const auto ids = read_ids(in.ids, "--ids", t5->config().vocab, 0);
+      const auto written = read_ids(in.decoder_ids, "--decoder-ids", t5->config().vocab, 0);
+      const Var memory = t5->encode(context, ids);
+      return {{"ids", ids}, {"decoder_ids", written}, {"logits", rows_of(context, t5->logits(context, written, memory))}};
+    }
+    case EncoderKind::vit: {
+      const auto vit = open_vit(context, folder, dtype);
+      const auto pixels = read_pixels(in.pixels_file, vit->config().patches);
+      return {{"logits", rows_of(context, vit->logits(context, pixels))}};
+    }
+    case EncoderKind::clip: {
+      const auto clip = open_clip(context, folder, dtype);
+      if (in.ids.empty() && in.pixels_file.empty()) throw UsageError("give a text by --ids, an image by --pixels-file, or both");
+      nlohmann::json results;
+      if (!in.ids.empty()) {
+        const auto ids = read_ids(in.ids, "--ids", clip->config().vocab, clip->config().context);
+        results["ids"] = ids, results["text"] = rows_of(context, clip->embed_text(context, ids));
+      }
+      if (!in.pixels_file.empty()) {
+        const auto pixels = read_pixels(in.pixels_file, clip->config().patches);
+        results["image"] = rows_of(context, clip->embed_image(context, pixels));
+      }
+      return results;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void print_encoder_logits(EncoderKind kind, const std::string& folder, const EncoderInputs& inputs,
+                          const Output& output) {
+  RankResources rank(inputs.threads);
+  const nlohmann::json results = results_of(kind, rank.context, folder, inputs);
+  for (const char* key : {"logits", "text", "image"})
+    if (results.contains(key))
+      for (const auto& row : results[key])
+        output.text(fmt::format("{}", fmt::join(row.get<std::vector<float>>(), " ")));
+  output.json(results);
+}
+
+}  // namespace weft::app

@@ -1,0 +1,66 @@
+// InspectModel: configuration and tensors.
+#include "inspect_model.h"
+
+#include "weft/base/file.h"
+#include "weft/models/model_json.h"
+#include "weft/pretrained/encoders/encoders.h"
+#include "weft/pretrained/model_source.h"
+
+namespace weft::app {
+namespace {
+
+bool is_weights_file(const std::string& path) {
+  return path.ends_with(".safetensors") || path.ends_with(".bin") || path.ends_with(".pt");
+}
+
+nlohmann::json list_of(const StoredTensors& stored) {
+  nlohmann::json tensors = nlohmann::json::array();
+  for (const StoredInfo& t : stored.all())
+    tensors.push_back({{"name", t.name}, {"dtype", t.dtype_name}, {"shape", t.dims}});
+  return tensors;
+}
+
+int64_t num_elements(const StoredTensors& stored) {
+  int64_t sum = 0;
+  for (const StoredInfo& t : stored.all()) sum += t.numel();
+  return sum;
+}
+
+void print(const Output& output, nlohmann::json about, const StoredTensors& stored) {
+  about["path"] = stored.path();
+  about["num_elements"] = num_elements(stored);
+  about["tensors"] = list_of(stored);
+  output.json(about);
+  if (output.is_json()) return;
+  for (const StoredInfo& t : stored.all())
+    output.text(fmt::format("  {:<56} {:<6} [{}]", t.name, t.dtype_name, fmt::join(t.dims, ", ")));
+}
+
+void inspect_decoder(const std::string& path, const Output& output) {
+  const std::unique_ptr<ModelSource> source = open_model(path);
+  const ModelConfig& c = source->config();
+  if (!output.is_json())
+    output.text(fmt::format("{}: a {} model of {} parameters: {} layers, {} wide, {} heads ({} of keys), vocabulary {}, context {}",
+                            path, c.family, c.num_params(), c.layers, c.hidden, c.heads, c.kv_heads, c.vocab, c.context));
+  print(output,
+        {{"kind", "model"},
+         {"form", source->kind() == SourceKind::gguf ? "gguf" : "hugging-face"},
+         {"num_params", c.num_params()},
+         {"model", nlohmann::json::parse(to_json(c))}},
+        source->tensors());
+}
+
+}  // namespace
+
+bool is_saved_model(const std::string& path) {
+  return is_hugging_face_folder(path) ||
+         (exists(FileSystem::real(), path) && (is_weights_file(path) || path.ends_with(".gguf")));
+}
+
+void inspect_model(const std::string& path, const Output& output) {
+  if (is_weights_file(path)) return print(output, {{"kind", "weights"}}, *open_weights(path));
+  if (encoder_kind(path)) return print(output, {{"kind", "model"}, {"form", "hugging-face"}}, *open_weights(path));
+  inspect_decoder(path, output);
+}
+
+}  // namespace weft::app

@@ -1,0 +1,91 @@
+// T5 and Flan-T5 as Hugging Face saves them.
+#include "weft/pretrained/encoders/encoders.h"
+#include "weft/pretrained/hf_fields.h"
+
+namespace weft {
+namespace {
+
+const EncoderNames kNames{
+    .rows = {{"embedding.weight", "shared.weight"},
+             {"encoder.distances.weight", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
+             {"decoder.distances.weight", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
+             {"encoder.layers.#.attention_norm", "encoder.block.#.layer.0.layer_norm"},
+             {"encoder.layers.#.attention.query", "encoder.block.#.layer.0.SelfAttention.q"},
+             {"encoder.layers.#.attention.key", "encoder.block.#.layer.0.SelfAttention.k"},
+             {"encoder.layers.#.attention.value", "encoder.block.#.layer.0.SelfAttention.v"},
+             {"encoder.layers.#.attention.output", "encoder.block.#.layer.0.SelfAttention.o"},
+             {"encoder.layers.#.mlp_norm", "encoder.block.#.layer.1.layer_norm"},
+             {"encoder.layers.#.mlp.gate", "encoder.block.#.layer.1.DenseReluDense.wi_0"},
+             {"encoder.layers.#.mlp.up", "encoder.block.#.layer.1.DenseReluDense.wi_1"},
+             {"encoder.layers.#.mlp.up", "encoder.block.#.layer.1.DenseReluDense.wi"},
+             {"encoder.layers.#.mlp.down", "encoder.block.#.layer.1.DenseReluDense.wo"},
+             {"encoder.final_norm", "encoder.final_layer_norm"},
+             {"decoder.layers.#.attention_norm", "decoder.block.#.layer.0.layer_norm"},
+             {"decoder.layers.#.attention.query", "decoder.block.#.layer.0.SelfAttention.q"},
+             {"decoder.layers.#.attention.key", "decoder.block.#.layer.0.SelfAttention.k"},
+             {"decoder.layers.#.attention.value", "decoder.block.#.layer.0.SelfAttention.v"},
+             {"decoder.layers.#.attention.output", "decoder.block.#.layer.0.SelfAttention.o"},
+             {"decoder.layers.#.memory_norm", "decoder.block.#.layer.1.layer_norm"},
+             {"decoder.layers.#.memory_attention.query", "decoder.block.#.layer.1.EncDecAttention.q"},
+             {"decoder.layers.#.memory_attention.key", "decoder.block.#.layer.1.EncDecAttention.k"},
+             {"decoder.layers.#.memory_attention.value", "decoder.block.#.layer.1.EncDecAttention.v"},
+             {"decoder.layers.#.memory_attention.output", "decoder.block.#.layer.1.EncDecAttention.o"},
+             {"decoder.layers.#.mlp_norm", "decoder.block.#.layer.2.layer_norm"},
+             {"decoder.layers.#.mlp.gate", "decoder.block.#.layer.2.DenseReluDense.wi_0"},
+             {"decoder.layers.#.mlp.up", "decoder.block.#.layer.2.DenseReluDense.wi_1"},
+             {"decoder.layers.#.mlp.up", "decoder.block.#.layer.2.DenseReluDense.wi"},
+             {"decoder.layers.#.mlp.down", "decoder.block.#.layer.2.DenseReluDense.wo"},
+             {"decoder.final_norm", "decoder.final_layer_norm"},
+             {"head.weight", "lm_head.weight"}},
+    .base = "transformer.",
+    .ignored = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                // Older versions of the library saved a table that nothing reads.
+                "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"}};
+
+struct FeedForward {
+  Activation activation;
+  bool is_gated;
+  bool operator==(const FeedForward&) const = default;
+};
+
+T5Config read_config(const JsonView& json) {
+  HfFields f(json);
+  T5Config c;
+  f.size("d_model", c.hidden);
+  f.size("num_heads", c.heads);
+  f.size("d_kv", c.head_dim);
+  f.size("d_ff", c.ffn);
+  f.size("vocab_size", c.vocab);
+  f.size("num_layers", c.encoder_layers);
+  f.size("num_decoder_layers", c.decoder_layers, c.encoder_layers);
+  f.size("relative_attention_num_buckets", c.buckets, 32);
+  f.size("relative_attention_max_distance", c.max_distance, 128);
+  f.number("layer_norm_epsilon", c.norm_eps, 1e-6);
+  f.flag("tie_word_embeddings", c.tie_embeddings, true);
+  FeedForward mlp{};
+  f.choice("feed_forward_proj", mlp,
+           {{"relu", FeedForward{Activation::relu, false}},
+            {"gelu", FeedForward{Activation::gelu, false}},
+            {"gelu_new", FeedForward{Activation::gelu_tanh, false}},
+            {"gated-gelu", FeedForward{Activation::gelu_tanh, true}},
+            {"gated-silu", FeedForward{Activation::silu, true}},
+            {"gated-relu", FeedForward{Activation::relu, true}}},
+           "relu");
+  c.activation = mlp.activation, c.is_gated = mlp.is_gated;
+  return c;
+}
+
+}  // namespace
+
+std::unique_ptr<T5> open_t5(Context& context, const std::string& folder, DType dtype) {
+  const JsonDocument json = read_config_json(folder);
+  T5Config config = read_config(json.root());
+  EncoderNames names = kNames;
+  if (config.tie_embeddings) names.ignored.emplace_back("lm_head.weight");
+  auto model = std::make_unique<T5>(config);
+  const auto stored = open_weights(folder);
+  load_named(context, *stored, names, model->params(), dtype);
+  return model;
+}
+
+}  // namespace weft

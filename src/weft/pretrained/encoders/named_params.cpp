@@ -1,0 +1,99 @@
+// NamedParams: from a parameter's name to that of its tensor.
+#include "weft/pretrained/encoders/named_params.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "weft/pretrained/param_names.h"
+
+namespace weft {
+namespace {
+
+// The number that stands in `name` where the pattern has '#', or "" where it has none; nothing when they differ.
+std::optional<std::string_view> number_in(std::string_view name, std::string_view pattern) {
+  if (!matches_pattern(name, pattern)) return {};
+  const size_t begin = pattern.find('#');
+  if (begin == std::string_view::npos) return "";
+  const size_t end = name.find_first_not_of("0123456789", begin);
+  return name.substr(begin, end == std::string_view::npos ? end : end - begin);
+}
+
+std::string with_number(std::string_view pattern, std::string_view number) {
+  std::string name(pattern);
+  if (const size_t at = name.find('#'); at != std::string::npos) name.replace(at, 1, number);
+  return name;
+}
+
+const StoredInfo* find(const StoredTensors& stored, std::string_view base, std::string_view name) {
+  if (const StoredInfo* info = stored.find(name)) return info;
+  return name.starts_with(base) ? stored.find(name.substr(base.size())) : nullptr;
+}
+
+std::vector<std::string> stored_names_of(std::string_view param, std::span<const EncoderName> rows) {
+  std::vector<std::string> found;
+  for (const EncoderName& row : rows) {
+    if (const auto number = number_in(param, row.param)) found.push_back(with_number(row.stored, *number));
+    for (const std::string_view suffix : {".weight", ".bias"}) {
+      if (!param.ends_with(suffix)) continue;
+      const std::string_view stem = param.substr(0, param.size() - suffix.size());
+      if (const auto number = number_in(stem, row.param))
+        found.push_back(with_number(row.stored, *number) + std::string(suffix));
+    }
+  }
+  return found;
+}
+
+bool is_of_shape(const StoredInfo& info, const Shape& shape) {
+  std::vector<int64_t> dims;
+  std::ranges::copy_if(info.dims, std::back_inserter(dims), [](int64_t d) { return d != 1; });
+  const bool same_rows = shape.rank() < 2 || shape[0] == 1 || (!dims.empty() && dims[0] == shape[0]);
+  return info.numel() == shape.numel() && same_rows;
+}
+
+void read(Context& context, const StoredTensors& stored, const StoredInfo& info, Param& param, DType dtype) {
+  const Tensor wide = context.empty(DType::f32, param.shape);
+  stored.read(info, 0, 1, {wide.data<float>(), size_t(wide.numel())});
+  param.value = wide;
+  if (dtype != DType::f32) {
+    param.value = context.empty(dtype, param.shape);
+    context.kernels.convert(context.stream, param.value, wide);
+  }
+  param.value_changed();
+}
+
+}  // namespace
+
+bool has_stored(const StoredTensors& stored, const EncoderNames& names, std::string_view name) {
+  return find(stored, names.base, name) != nullptr;
+}
+
+void load_named(Context& context, const StoredTensors& stored, const EncoderNames& names,
+                std::span<Param* const> params, DType dtype) {
+  std::unordered_set<const StoredInfo*> used;
+  for (Param* param : params) {
+    const std::vector<std::string> candidates = stored_names_of(param->name, names.rows);
+    check(!candidates.empty(), "no row of the table names {}", param->name);
+    const StoredInfo* info = nullptr;
+    for (const std::string& name : candidates)
+      if (!info) info = find(stored, names.base, name);
+    if (!info)
+      throw Error("{} has no tensor {}, which its configuration needs", stored.path(), fmt::join(candidates, " or "));
+    if (!is_of_shape(*info, param->shape))
+      throw Error("{}: tensor {} has another shape than {}, which the configuration needs", stored.path(),
+                  info->to_text(), param->shape.to_string());
+    read(context, stored, *info, *param, dtype);
+    used.insert(info);
+  }
+  for (const StoredInfo& info : stored.all()) {
+    const bool is_ignored = std::ranges::any_of(names.ignored, [&](std::string_view pattern) {
+      return matches_pattern(info.name, pattern) ||
+             (pattern.starts_with(names.base) && matches_pattern(info.name, pattern.substr(names.base.size())));
+    });
+    if (!used.contains(&info) && !is_ignored)
+      throw Error("{}: tensor {} belongs to no part of the model that its configuration describes", stored.path(),
+                  info.to_text());
+  }
+}
+
+}  // namespace weft

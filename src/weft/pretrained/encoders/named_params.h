@@ -1,0 +1,33 @@
+// NamedParams: reads the parameters of a small model from stored tensors, by a table of names.
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "weft/autograd/param.h"
+#include "weft/pretrained/stored_tensors.h"
+
+namespace weft {
+
+// '#' stands for a number. Names leave out ".weight" and ".bias" where a layer has both. Several rows with one
+// parameter are the names that versions of a library gave it.
+struct EncoderName {
+  std::string_view param, stored;
+};
+
+struct EncoderNames {
+  std::vector<EncoderName> rows;
+  std::string_view base;                       // what stored names may lack: "bert."
+  std::vector<std::string_view> ignored = {};  // patterns of tensors that say nothing
+};
+
+// Gives every parameter its memory and its values. Sides of one count for nothing in a stored shape, and the weight of
+// a convolution is [outputs, the rest]. Throws Error naming the tensor that is missing, has another size, or belongs to
+// no parameter.
+void load_named(Context& context, const StoredTensors& stored, const EncoderNames& names,
+                std::span<Param* const> params, DType dtype);
+
+// Whether some tensor is stored under this name or without the base.
+bool has_stored(const StoredTensors& stored, const EncoderNames& names, std::string_view name);
+
+}  // namespace weft

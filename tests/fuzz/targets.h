@@ -1,0 +1,18 @@
+// Fuzz targets: what reads bytes from outside, as functions of those bytes. libFuzzer calls one of them
+// (fuzz_main.cpp), the tests call all of them on the files of corpus/. A target throws nothing and leaves nothing
+// behind.
+#pragma once
+#include "weft/base/bytes.h"
+
+namespace weft {
+
+void fuzz_safetensors(Bytes input);
+void fuzz_shard_index(Bytes input);
+void fuzz_gguf(Bytes input);
+void fuzz_torch(Bytes input);
+void fuzz_blocks(Bytes input);     // quantised blocks, decoded and encoded
+void fuzz_config(Bytes input);     // config.json
+void fuzz_tokenizer(Bytes input);  // tokenizer.json, and texts to and fro
+void fuzz_jinja(Bytes input);      // a template, rendered
+
+}  // namespace weft
