@@ -78,6 +78,23 @@ TEST_F(ModelsTest, TrainsOnAnyMeshAndGoesBack) {
   EXPECT_EQ(run("train recipe.toml --log.dir=one --train.steps=4")["first_step"], 3);
 }
 
+// Greedy, by the logits of the whole text before each token.
+TEST_F(ModelsTest, T5ReadsOneTextAndWritesAnother) {
+  const GoldenModel golden("flan_t5", "golden_encoders");
+  const std::string ids = fmt::format("--ids {}", fmt::join(golden.list<int32_t>("encoder_ids"), ","));
+  std::vector<int> written{0}, made;
+  for (int i = 0; i < 6; ++i) {
+    const Json logits = run(fmt::format("logits {} {} --decoder-ids {}", golden.path(), ids, fmt::join(written, ",")));
+    const auto last = logits["logits"].back().get<std::vector<float>>();
+    written.push_back(int(std::max_element(last.begin(), last.end()) - last.begin()));
+    if (written.back() == 1) break;
+    made.push_back(written.back());
+  }
+  const Json text = run(fmt::format("generate {} {} --max-tokens 6 --temperature 0", golden.path(), ids));
+  EXPECT_EQ(text["ids"].get<std::vector<int>>(), made);
+  EXPECT_EQ(program.run("generate " + GoldenModel("bert", "golden_encoders").path() + " --ids 1").status, 2);
+}
+
 TEST_F(ModelsTest, InspectShowsConfigurationAndTensors) {
   const GoldenModel golden("qwen3_moe");
   const Json model = run("inspect " + golden.path());

@@ -2,6 +2,7 @@
 #include "weft/models/t5.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "weft/autograd/ops/add.h"
 #include "weft/autograd/ops/embedding.h"
@@ -35,15 +36,12 @@ struct T5::Layer {
     return {.hidden = c.hidden, .heads = c.heads, .head_dim = c.head_dim};
   }
 
-  Var operator()(const Var& x, std::span<const AttentionSpan> spans, const Tensor& bias, const Var& memory) {
+  // Of the encoder.
+  Var operator()(const Var& x, std::span<const AttentionSpan> spans, const Tensor& bias) {
     const Var normed = attention_norm(x);
-    Var y = x + attention(normed, normed, spans, bias);
-    if (memory_attention) {
-      const AttentionSpan all{.q_end = int32_t(x.value.dim(0)), .k_end = int32_t(memory.value.dim(0)), .causal = false};
-      y = y + (*memory_attention)((*memory_norm)(y), memory, {&all, 1}, {});
-    }
-    return y + mlp.inside(mlp_norm(y), Pass{});
+    return feed_forward(x + attention(normed, attention.read(normed), spans, bias));
   }
+  Var feed_forward(const Var& x) { return x + mlp.inside(mlp_norm(x), Pass{}); }
   void each_param(auto&& visit) {
     attention_norm.each_param(visit);
     attention.each_param(visit);
@@ -91,20 +89,45 @@ Var T5::encode(Context& context, std::span<const int32_t> ids) {
   const AttentionSpan all{.q_end = size, .k_end = size, .causal = false};
   const Tensor bias = bias_of(context, encoder_distances_, true);
   Var x = embed(context, ids);
-  for (const auto& layer : encoder_) x = (*layer)(x, {&all, 1}, bias, {});
+  for (const auto& layer : encoder_) x = (*layer)(x, {&all, 1}, bias);
   return encoder_norm_(x);
 }
 
-Tensor T5::logits(Context& context, std::span<const int32_t> ids, const Var& memory) {
-  const int32_t size = int32_t(ids.size());
-  const AttentionSpan before{.q_end = size, .k_end = size, .causal = true};
-  const Tensor bias = bias_of(context, decoder_distances_, false);
-  Var x = embed(context, ids);
-  for (const auto& layer : decoder_) x = (*layer)(x, {&before, 1}, bias, memory);
-  x = decoder_norm_(x);
-  if (head_) return linear(x, {&*head_}).value;
-  const float shrink = 1 / std::sqrt(float(config_.hidden));
-  return linear(apply(context, ScaleOp{shrink}, x), {&embedding_}).value;
+T5::Writing::Writing(T5& model, Context& context, const Var& memory, int64_t capacity)
+    : model_(model),
+      context_(context),
+      distances_(model.bias_of(context, model.decoder_distances_, false)),
+      capacity_(capacity) {
+  const T5Config& c = model.config_;
+  const Shape own{capacity, c.heads, c.head_dim};
+  const DType dtype = memory.value.dtype();
+  for (const auto& layer : model.decoder_)
+    layers_.push_back({{context.empty(dtype, own), context.empty(dtype, own)}, layer->memory_attention->read(memory)});
+}
+
+Tensor T5::Writing::logits(std::span<const int32_t> ids) {
+  const int64_t rows = int64_t(ids.size()), end = length_ + rows;
+  check(end <= capacity_, "{} tokens, where there is room for {}", end, capacity_);
+  const AttentionSpan before{.q_end = int32_t(rows), .k_end = int32_t(end), .causal = true};
+  Var x = model_.embed(context_, ids);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    Layer& layer = *model_.decoder_[i];
+    Past& past = layers_[i];
+    const Var normed = layer.attention_norm(x);
+    const DistanceAttention::KeysValues here = layer.attention.read(normed);
+    std::memcpy(past.own.keys.slice_rows(length_, rows).raw(), here.keys.raw(), here.keys.bytes());
+    std::memcpy(past.own.values.slice_rows(length_, rows).raw(), here.values.raw(), here.values.bytes());
+    const DistanceAttention::KeysValues seen{past.own.keys.slice_rows(0, end), past.own.values.slice_rows(0, end)};
+    x = x + layer.attention(normed, seen, {&before, 1}, distances_);
+    const AttentionSpan all{.q_end = int32_t(rows), .k_end = int32_t(past.memory.keys.dim(0)), .causal = false};
+    x = x + (*layer.memory_attention)((*layer.memory_norm)(x), past.memory, {&all, 1}, {});
+    x = layer.feed_forward(x);
+  }
+  length_ = end;
+  x = model_.decoder_norm_(x);
+  if (model_.head_) return linear(x, {&*model_.head_}).value;
+  const float shrink = 1 / std::sqrt(float(model_.config_.hidden));
+  return linear(apply(context_, ScaleOp{shrink}, x), {&model_.embedding_}).value;
 }
 
 std::vector<Param*> T5::params() {

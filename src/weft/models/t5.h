@@ -19,6 +19,7 @@ struct T5Config {
   Activation activation = Activation::relu;
   bool is_gated = false;
   float norm_eps = 1e-6f;
+  int32_t first_token = 0, end_token = 1;  // of what is written
   bool tie_embeddings = true;  // the head is the embedding, and its input is divided by the root of the width
 };
 
@@ -31,8 +32,31 @@ class T5 {
 
   // What the encoder makes of a text, [S, H].
   Var encode(Context& context, std::span<const int32_t> ids);
-  // Logits [T, V] of each token of the text that is written, seeing the memory that encode() gave.
-  Tensor logits(Context& context, std::span<const int32_t> ids, const Var& memory);
+
+  // A text that is written, seeing the memory that encode() gave. The model and the context outlive it.
+  class Writing {
+   public:
+    // capacity: tokens of the text at most
+    Writing(T5& model, Context& context, const Var& memory, int64_t capacity);
+    // Logits [T, V] of each of the tokens, which follow those of earlier calls.
+    Tensor logits(std::span<const int32_t> ids);
+    int64_t length() const { return length_; }
+
+   private:
+    struct Past {
+      DistanceAttention::KeysValues own;     // [capacity, N, D], the first length() filled
+      DistanceAttention::KeysValues memory;  // [S, N, D]
+    };
+    T5& model_;
+    Context& context_;
+    Tensor distances_;
+    std::vector<Past> layers_;
+    int64_t capacity_, length_ = 0;
+  };
+  // Logits [T, V] of a whole text.
+  Tensor logits(Context& context, std::span<const int32_t> ids, const Var& memory) {
+    return Writing(*this, context, memory, int64_t(ids.size())).logits(ids);
+  }
 
   std::vector<Param*> params();
 

@@ -19,15 +19,18 @@ DistanceAttention::DistanceAttention(const std::string& name, const DistanceAtte
       value_(name + ".value", projection(c.hidden, c.heads * c.head_dim, c.init_std)),
       output_(name + ".output", projection(c.heads * c.head_dim, c.hidden, c.init_std)) {}
 
-Var DistanceAttention::operator()(const Var& x, const Var& memory, std::span<const AttentionSpan> spans,
+DistanceAttention::KeysValues DistanceAttention::read(const Var& memory) {
+  const Shape shape{memory.value.dim(0), config_.heads, config_.head_dim};
+  return {key_(memory).value.reshape(shape), value_(memory).value.reshape(shape)};
+}
+
+Var DistanceAttention::operator()(const Var& x, const KeysValues& memory, std::span<const AttentionSpan> spans,
                                   const Tensor& bias) {
   Context& context = *x.context;
   check(!context.tape, "attention by distance runs forward only");
-  const int64_t rows = x.value.dim(0), keys = memory.value.dim(0);
+  const int64_t rows = x.value.dim(0);
   const Tensor q = query_(x).value.reshape({rows, config_.heads, config_.head_dim});
-  const Tensor k = key_(memory).value.reshape({keys, config_.heads, config_.head_dim});
-  const Tensor v = value_(memory).value.reshape({keys, config_.heads, config_.head_dim});
-  const Tensor y = context.empty_like(q);
+  const Tensor &k = memory.keys, &v = memory.values, y = context.empty_like(q);
   const AttentionRule unscaled{.scale = 1};
   context.kernels.attention(
       context.stream, {.y = y, .q = q, .k = k, .v = v, .shape = unscaled.shape(q, k, v, spans), .bias = bias});

@@ -16,8 +16,13 @@ class DistanceAttention {
  public:
   DistanceAttention(const std::string& name, const DistanceAttentionConfig& config);
 
-  // x[T, H] attends to memory[S, H] as the spans say. bias: see AttentionArgs; empty: none.
-  Var operator()(const Var& x, const Var& memory, std::span<const AttentionSpan> spans, const Tensor& bias);
+  struct KeysValues {
+    Tensor keys, values;  // [S, N, D]
+  };
+  // Of memory[S, H].
+  KeysValues read(const Var& memory);
+  // x[T, H] attends to memory as the spans say. bias: see AttentionArgs; empty: none.
+  Var operator()(const Var& x, const KeysValues& memory, std::span<const AttentionSpan> spans, const Tensor& bias);
 
   void each_param(auto&& visit) {
     for (Linear* l : {&query_, &key_, &value_, &output_}) l->each_param(visit);

@@ -62,6 +62,11 @@ T5Config read_config(const JsonView& json) {
   f.size("relative_attention_max_distance", c.max_distance, 128);
   f.number("layer_norm_epsilon", c.norm_eps, 1e-6);
   f.flag("tie_word_embeddings", c.tie_embeddings, true);
+  const auto token = [&](const char* key, int64_t otherwise) {
+    return int32_t(json.integer_or(key, otherwise, 0, std::max<int64_t>(c.vocab - 1, 0)));
+  };
+  c.first_token = token("decoder_start_token_id", json.integer_or("pad_token_id", 0));
+  c.end_token = token("eos_token_id", 1);
   FeedForward mlp{};
   f.choice("feed_forward_proj", mlp,
            {{"relu", FeedForward{Activation::relu, false}},
