@@ -104,6 +104,7 @@ void inspect_recipe(const Options& o) {
   for (const MemoryEstimate& rank : ranks) {
     memory.state_bytes = std::max(memory.state_bytes, rank.state_bytes);
     memory.peak_bytes = std::max(memory.peak_bytes, rank.peak_bytes);
+    memory.nf4.weights += rank.nf4.weights, memory.nf4.bytes += rank.nf4.bytes;
     peaks.push_back(rank.peak_bytes), states.push_back(rank.state_bytes);
   }
   o.output.json({{"kind", "recipe"},
@@ -113,6 +114,8 @@ void inspect_recipe(const Options& o) {
                  {"ranks", recipe.mesh.size()},
                  {"state_bytes", memory.state_bytes},
                  {"peak_bytes", memory.peak_bytes},
+                 {"nf4_weights", memory.nf4.weights},
+                 {"nf4_bytes", memory.nf4.bytes},
                  {"state_bytes_by_rank", states},
                  {"peak_bytes_by_rank", peaks}});
   if (o.output.is_json()) return;
@@ -121,6 +124,7 @@ void inspect_recipe(const Options& o) {
   o.output.text(fmt::format(
       "{} rank(s), each at most {} of weights, gradients and optimizer state, {} at the peak of a step",
       recipe.mesh.size(), human_bytes(uint64_t(memory.state_bytes)), human_bytes(uint64_t(memory.peak_bytes))));
+  if (memory.nf4.weights > 0) o.output.text(fmt::format("on all ranks as NF4: {}", describe(memory.nf4)));
 }
 
 // Of the collectives of one group of ranks, in microseconds: how long they took, and how long ranks waited for them.

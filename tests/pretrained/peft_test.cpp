@@ -31,13 +31,15 @@ TEST(PeftTest, ConfigSaysWhichAdapters) {
   EXPECT_EQ(lora_target_names(lora), (std::vector<std::string>{"q", "down"}));
   EXPECT_FLOAT_EQ(read_peft_config(folder_with(folder, config_with(R"(, "use_rslora": true)"))).scale(),
                   6 / std::sqrt(3.0f));
-  for (const char* wrong : {R"(, "use_dora": true)", R"(, "bias": "all")", R"(, "rank_pattern": {"q_proj": 8})",
-                            R"(, "modules_to_save": ["lm_head"])"})
+  EXPECT_FALSE(lora.is_dora);
+  EXPECT_TRUE(read_peft_config(folder_with(folder, config_with(R"(, "use_dora": true)"))).is_dora);
+  for (const char* wrong :
+       {R"(, "bias": "all")", R"(, "rank_pattern": {"q_proj": 8})", R"(, "modules_to_save": ["lm_head"])"})
     EXPECT_THROW(read_peft_config(folder_with(folder, config_with(wrong))), Error) << wrong;
 }
 
-// The adapter that a model gets: random, so that it changes what the model says.
-class RealPeftTest : public testing::Test {
+// The adapter that a model gets: random, so that it changes what the model says; with lengths of rows, or without.
+class RealPeftTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     path_ = test_data(kModel);
@@ -53,11 +55,12 @@ class RealPeftTest : public testing::Test {
         const std::string name = fmt::format("base_model.model.model.layers.{}.{}.lora_", layer, module);
         infos.push_back({name + "A.weight", DType::f32, {3, in}});
         infos.push_back({name + "B.weight", DType::f32, {out, 3}});
+        if (GetParam()) infos.push_back({name + "magnitude_vector", DType::f32, {out}});
       };
       add("self_attn.q_proj", c.hidden, c.heads * c.head_dim);
       add("mlp.down_proj", c.ffn, c.hidden);
     }
-    const std::string folder = folder_with(folder_, config_with(""));
+    const std::string folder = folder_with(folder_, config_with(GetParam() ? R"(, "use_dora": true)" : ""));
     SafetensorsWriter writer(FileSystem::real(), folder_ / kPeftWeightsName, infos);
     for (const SafetensorsInfo& info : infos) {
       std::vector<float> values(size_t(info.shape.numel()));
@@ -74,6 +77,21 @@ class RealPeftTest : public testing::Test {
   std::string path_;
   TemporaryFolder folder_;
 };
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RealPeftTest, testing::Bool(),
+                         [](const auto& test) { return test.param ? "dora" : "lora"; });
+
+// Gives row o of [out, in] values the length that the adapter says.
+void set_lengths(const ModelSource& adapted, const std::string& param, const Tensor& values) {
+  std::vector<float> magnitude(size_t(values.dim(0)));
+  adapted.read(param, 0, magnitude);
+  for (int64_t o = 0; o < values.dim(0); ++o) {
+    float* const row = values.data<float>() + o * values.dim(1);
+    double squares = 0;
+    for (int64_t i = 0; i < values.dim(1); ++i) squares += double(row[i]) * double(row[i]);
+    for (int64_t i = 0; i < values.dim(1); ++i) row[i] *= float(double(magnitude[size_t(o)]) / std::sqrt(squares));
+  }
+}
 
 // Adds scale * b a to the weights of a whole model.
 void merge(ForwardModel& model, const ModelSource& adapted) {
@@ -92,11 +110,12 @@ void merge(ForwardModel& model, const ModelSource& adapted) {
             sum += double(b[size_t(o * lora.rank + r)]) * double(a[size_t(r * in + i)]);
           p->value.data<float>()[o * in + i] += float(lora.scale() * sum);
         }
+      if (lora.is_dora) set_lengths(adapted, names.param.substr(0, names.param.size() - 1) + "magnitude", p->value);
       p->value_changed();
     }
 }
 
-TEST_F(RealPeftTest, AnAdaptedModelSaysWhatAMergedOneSays) {
+TEST_P(RealPeftTest, AnAdaptedModelSaysWhatAMergedOneSays) {
   const std::string folder = write_adapter();
   const std::unique_ptr<ModelSource> plain = open_model(path_), adapted = open_adapted(open_model(path_), folder);
   const Logits merged = logits_on(plain->config(), {},
@@ -110,7 +129,7 @@ TEST_F(RealPeftTest, AnAdaptedModelSaysWhatAMergedOneSays) {
     EXPECT_LT(worst_difference(logits_of(*adapted, mesh), merged), 1e-3) << name_of_mesh(mesh);
 }
 
-TEST_F(RealPeftTest, WhatIsWrittenIsReadBack) {
+TEST_P(RealPeftTest, WhatIsWrittenIsReadBack) {
   const std::string folder = write_adapter();
   const std::unique_ptr<ModelSource> adapted = open_adapted(open_model(path_), folder);
   const TemporaryFolder again;

@@ -22,7 +22,7 @@ BeforeAndAfter train_and_compare(const Recipe& recipe, const ModelSource* start 
   run_ranks(recipe.mesh.size(), [&](Communicator& world) {
     TestRank rank(cpu_kernels());
     Trainer trainer(rank.context, world, recipe, batches);
-    if (start) start_from(*start, trainer);
+    if (start) start_from(*start, recipe, trainer);
     BeforeAndAfter mine;
     add_tensors(recipe, trainer, mine.before);
     for (int i = 0; i < 3; ++i) trainer.step();

@@ -52,7 +52,8 @@ inline std::string name_of(const MeshCase& c) {
   name += kRecomputed[int(c.recompute.what)];
   add("every", c.recompute.every, 1);
   if (c.dropout > 0) name += "_dropout";
-  if (c.lora.rank > 0) name += c.lora.dropout > 0 ? "_lora_dropout" : "_lora";
+  if (c.lora.rank > 0) name += c.lora.is_dora ? "_dora" : c.lora.dropout > 0 ? "_lora_dropout" : "_lora";
+  if (c.lora.base == BaseFormat::nf4) name += "_nf4";
   const auto add_far = [&](const char* what, OffloadTo to) {
     if (to != OffloadTo::none) name += fmt::format("_{}_on_{}", what, to == OffloadTo::host ? "host" : "disk");
   };

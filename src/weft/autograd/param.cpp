@@ -5,7 +5,13 @@
 
 namespace weft {
 
+void Param::hold_as_nf4() {
+  check(shape.rank() == 2, "{} is no matrix, and only those are held as NF4", name);
+  nf4_.emplace(placement.whole, placement.begin[0], shape[0], placement.begin[1], shape[1]);
+}
+
 void Param::pack(Context& context, Packed& p, bool transpose_b) {
+  if (nf4_) return;
   const int64_t k = transpose_b ? shape[1] : shape[0], n = transpose_b ? shape[0] : shape[1];
   const size_t bytes = context.kernels.packed_matmul_b_bytes(value.dtype(), k, n, transpose_b);
   if (bytes == 0) return;

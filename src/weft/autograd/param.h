@@ -1,5 +1,6 @@
 // Param: a named weight with its gradient; immovable, since ops and optimizers refer to it.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "weft/autograd/context.h"
@@ -32,8 +33,15 @@ class Param {
   bool trainable = true;
   bool decays() const { return shape.rank() >= 2; }  // weight decay is for matrices, not for biases and norms
 
-  Tensor value;  // in the compute dtype; after writing it call value_changed()
+  Tensor value;  // in the compute dtype, or blocks of NF4 (u8); after writing it call value_changed()
   Tensor grad;   // f32 (f64 beside f64), given by whoever trains; contents count only while has_grad()
+
+  // A frozen matrix may be held as NF4: products decode it tile by tile.
+  void hold_as_nf4();
+  bool is_nf4() const { return nf4_.has_value(); }
+  const nf4::Layout& nf4_layout() const { return *nf4_; }
+  nf4::Matrix nf4() const { return nf4_ ? nf4::Matrix{value, nf4_scales, &*nf4_} : nf4::Matrix{}; }
+  Tensor nf4_scales;  // of the whole weight, on every rank; see nf4::Matrix
 
   bool has_grad() const { return has_grad_; }
   void clear_grad() { has_grad_ = false; }
@@ -65,6 +73,7 @@ class Param {
   };
   void pack(Context& context, Packed& p, bool transpose_b);
 
+  std::optional<nf4::Layout> nf4_;
   bool has_grad_ = false;
   uint64_t version_ = 1;
   Packed packed_[2];

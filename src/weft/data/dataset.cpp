@@ -6,6 +6,7 @@
 
 #include "weft/base/checksum.h"
 #include "weft/data/instruct_tokens.h"
+#include "weft/data/pair_tokens.h"
 #include "weft/data/text_pieces.h"
 #include "weft/data/token_file_writer.h"
 #include "weft/text/byte_tokenizer.h"
@@ -75,7 +76,9 @@ std::shared_ptr<const Tokenizer> load_tokenizer(FileSystem& fs, const std::strin
   return open_tokenizer(fs, which);
 }
 
-bool holds_examples(const std::string& where, const std::string& format) {
+bool holds_examples(const std::string& where, const DatasetOptions& options) {
+  if (options.kind != ExampleKind::answers) return true;
+  const std::string& format = options.format;
   if (format == "auto") return where.ends_with(".jsonl") || where.ends_with(".json");
   return format != "text";
 }
@@ -96,8 +99,8 @@ std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string
                                                const DatasetOptions& options, std::string_view key,
                                                TextProgress progress) {
   const TextFiles sources = find_text_files(where, key);
-  const std::string how =
-      fmt::format("examples 1\n{}\n{}\n{}", options.format, options.chat_template, tokenizer.to_json());
+  const std::string how = fmt::format("examples 1 {}\n{}\n{}\n{}", int(options.kind), options.format,
+                                      options.chat_template, tokenizer.to_json());
   const std::string path = join_path(options.cache_dir, cached_name(sources, how));
   if (!exists(fs, path)) {
     make_folders(fs, options.cache_dir);
@@ -106,8 +109,13 @@ std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string
                           spelling_of(tokenizer, tokenizer.end_of_document()));
     TextMeter meter{progress, sources.total_bytes};
     TokenFileWriter writer(fs, path, tokenizer, true);
-    write_examples(fs, sources, format_of(options.format), chat, tokenizer, writer,
-                   [&](int64_t bytes) { meter.add(uint64_t(bytes)); });
+    const auto count = [&](int64_t bytes) { meter.add(uint64_t(bytes)); };
+    if (options.kind == ExampleKind::answers)
+      write_examples(fs, sources, format_of(options.format), chat, tokenizer, writer, count);
+    else if (options.kind == ExampleKind::pairs)
+      write_pairs(fs, sources, chat, tokenizer, writer, count);
+    else
+      write_labelled(fs, sources, chat, tokenizer, writer, count);
     if (writer.num_tokens() == 0) throw UsageError("{} = \"{}\" holds no example", key, where);
     writer.finish(sources.total_bytes, 0);
   }
@@ -132,11 +140,11 @@ TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TextProgre
   if (options.opened || options.tokenizer != "char") {
     const std::shared_ptr<const Tokenizer> tokenizer =
         options.opened ? options.opened : load_tokenizer(fs, options.tokenizer);
-    if (holds_examples(options.train, options.format))
+    if (holds_examples(options.train, options))
       return {open_examples(fs, options.train, *tokenizer, options, key, progress), tokenizer};
     return {open_tokens(fs, options.train, *tokenizer, options.cache_dir, key, progress), tokenizer};
   }
-  if (holds_examples(options.train, options.format))
+  if (holds_examples(options.train, options))
     throw UsageError("data.tokenizer = \"char\": examples need a tokenizer of their own; write \"byte\" or name one");
   const TextFiles sources = find_text_files(options.train, key);
   const std::string path = join_path(options.cache_dir, cached_name(sources, "char"));
@@ -192,7 +200,7 @@ Dataset open_dataset(FileSystem& fs, const DatasetOptions& options, TextProgress
     dataset.valid = {train, split, tokens};
   } else {
     const auto valid =
-        holds_examples(options.valid, options.format)
+        holds_examples(options.valid, options)
             ? open_examples(fs, options.valid, *dataset.tokenizer, options, "data.valid", progress)
             : open_tokens(fs, options.valid, *dataset.tokenizer, options.cache_dir, "data.valid", progress);
     dataset.train = {train, 0, tokens};

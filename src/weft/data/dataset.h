@@ -9,6 +9,9 @@
 
 namespace weft {
 
+// What the examples of a data set are.
+enum class ExampleKind : uint8_t { answers, pairs, labelled };
+
 struct DatasetOptions {
   std::string train;                                  // FILE, DIR, pattern, or a .tok file
   std::string valid;                                  // the same; empty: the last part of `train`
@@ -19,6 +22,7 @@ struct DatasetOptions {
   std::string format = "auto";  // "text"; "chat", "alpaca" or "completion"; "auto": .json and .jsonl are examples
   std::string chat_template;    // Jinja; empty: a plain one
   std::string chat_source;      // where it is from, for messages
+  ExampleKind kind = ExampleKind::answers;  // else token files are as PairBatches wants them
 };
 
 struct Dataset {

@@ -185,6 +185,15 @@ InstructExample parse_example(const nlohmann::json& json, InstructFormat format,
 void for_each_example(FileSystem& fs, const std::string& path, InstructFormat format,
                       FunctionRef<void(const InstructExample&, const std::string&)> visit,
                       FunctionRef<void(int64_t)> read) {
+  for_each_json(
+      fs, path,
+      [&](const nlohmann::json& json, const std::string& place) { visit(parse_example(json, format, place), place); },
+      read);
+}
+
+void for_each_json(FileSystem& fs, const std::string& path,
+                   FunctionRef<void(const nlohmann::json&, const std::string&)> visit,
+                   FunctionRef<void(int64_t)> read) {
   const InputFile file(fs, path);
   if (is_array(file)) {
     if (file.size() > kMostBytes)
@@ -194,8 +203,7 @@ void for_each_example(FileSystem& fs, const std::string& path, InstructFormat fo
     file.read(std::as_writable_bytes(std::span(text)), 0);
     const Json all = parse_json(text, path, {.max_bytes = kMostBytes, .max_values = int64_t(1) << 28});
     for (size_t i = 0; i < all.size(); ++i) {
-      const std::string place = fmt::format("{}, example {}", path, i + 1);
-      visit(parse_example(all[i], format, place), place);
+      visit(all[i], fmt::format("{}, example {}", path, i + 1));
     }
     return read(int64_t(file.size()));
   }
@@ -204,7 +212,7 @@ void for_each_example(FileSystem& fs, const std::string& path, InstructFormat fo
       [&](std::string_view line, int64_t number) {
         if (is_blank(line)) return;
         const std::string place = fmt::format("{}, line {}", path, number);
-        visit(parse_example(parse_json(line, place), format, place), place);
+        visit(parse_json(line, place), place);
       },
       read);
 }

@@ -29,6 +29,11 @@ struct InstructExample {
 // Throws Error "SOURCE: what" for an example of another shape, one without an answer, or an unknown role.
 InstructExample parse_example(const nlohmann::json& json, InstructFormat format, std::string_view source);
 
+// Calls visit(json, place) for each value of a file: JSON lines, or one JSON array; see for_each_example.
+void for_each_json(FileSystem& fs, const std::string& path,
+                   FunctionRef<void(const nlohmann::json& json, const std::string& place)> visit,
+                   FunctionRef<void(int64_t bytes)> read);
+
 // Calls visit(example, place) for each example of a file, "FILE, line N" or "FILE, example N": JSON lines, or one
 // JSON array. An empty line is none. read: called with the bytes done.
 void for_each_example(FileSystem& fs, const std::string& path, InstructFormat format,

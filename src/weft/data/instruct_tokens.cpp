@@ -2,25 +2,29 @@
 #include "weft/data/instruct_tokens.h"
 
 namespace weft {
-namespace {
 
 void write_example(const InstructExample& example, const ChatFormat& chat, const Tokenizer& tokenizer,
-                   TokenFileWriter& writer) {
+                   TokenFileWriter& writer, FirstToken first) {
+  const auto append = [&](std::span<const int32_t> ids, bool is_learned) {
+    if (first != FirstToken::as_the_rest && !ids.empty()) {
+      writer.append(ids.first(1), first == FirstToken::learned);
+      ids = ids.subspan(1), first = FirstToken::as_the_rest;
+    }
+    writer.append(ids, is_learned);
+  };
   const bool is_ours = chat.needs_end_token(example);  // a template writes control tokens itself
   writer.begin_document();
-  if (const auto begin = tokenizer.begin_of_document(); begin && is_ours) writer.append({&*begin, 1}, false);
+  if (const auto begin = tokenizer.begin_of_document(); begin && is_ours) append({&*begin, 1}, false);
   std::vector<int32_t> ids;
   bool continues = false, is_answer = false;
   for (const ChatPart& part : chat.render(example)) {
     ids.clear();
     tokenizer.encode(part.text, {.parse_special = !is_ours, .continues = continues}, ids);
-    writer.append(ids, is_answer = part.is_answer);
+    append(ids, is_answer = part.is_answer);
     continues = true;
   }
-  if (const auto end = tokenizer.end_of_document(); end && is_ours) writer.append({&*end, 1}, is_answer);
+  if (const auto end = tokenizer.end_of_document(); end && is_ours) append({&*end, 1}, is_answer);
 }
-
-}  // namespace
 
 void write_examples(FileSystem& fs, const TextFiles& sources, InstructFormat format, const ChatFormat& chat,
                     const Tokenizer& tokenizer, TokenFileWriter& writer, FunctionRef<void(int64_t)> read) {

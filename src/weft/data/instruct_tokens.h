@@ -6,6 +6,13 @@
 
 namespace weft {
 
+// How the first token of an example is marked, which nothing predicts.
+enum class FirstToken : uint8_t { as_the_rest, learned, not_learned };
+
+// Appends one example as a document of its own, of which the answers are to be learned.
+void write_example(const InstructExample& example, const ChatFormat& chat, const Tokenizer& tokenizer,
+                   TokenFileWriter& writer, FirstToken first = FirstToken::as_the_rest);
+
 // Appends every example of the files as a document of its own, of which the answers are to be learned. read: called
 // with the bytes done. Throws Error naming file and line of an example that cannot be read, rendered or encoded.
 void write_examples(FileSystem& fs, const TextFiles& sources, InstructFormat format, const ChatFormat& chat,

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "weft/kernels/nf4.h"
 #include "weft/kernels/optimizer_args.h"
 #include "weft/tensor/stream.h"
 #include "weft/tensor/tensor.h"
@@ -48,6 +49,7 @@ struct MatmulArgs {
   bool transpose_b = false;
   bool accumulate = false;  // y += ab, rounded once; only with Epilogue::Kind::none and no bias
   Tensor packed_b;          // optional: what pack_matmul_b made of b
+  nf4::Matrix nf4_b = {};   // instead of b and packed_b: as b lies, in the dtype of a when it is decoded
   Epilogue epilogue;
 };
 
@@ -281,6 +283,11 @@ struct Kernels {
   void (*fill)(Stream&, const Tensor& y, float value);
   // y[c] = sum of x[r, c] over rows r, f32: the gradient of a bias
   void (*sum_rows)(Stream&, const Tensor& y, const Tensor& x, bool accumulate);
+  // y[t, c] = x[t, c] * factors[c]; y may be x, factors [C] is f32 (f64 beside f64)
+  void (*scale_columns)(Stream&, const Tensor& y, const Tensor& x, const Tensor& factors);
+  // y[c] = sum of a[t, c] * b[t, c] over rows t, and y[t] = that over columns c; f32 (f64 beside f64)
+  void (*dot_columns)(Stream&, const Tensor& y, const Tensor& a, const Tensor& b, bool accumulate);
+  void (*dot_rows)(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
   // Sum of squares in double; not finite exactly when an element is not finite (or the sum overflows double).
   double (*sum_of_squares)(Stream&, const Tensor& x);
 

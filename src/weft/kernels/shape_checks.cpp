@@ -144,11 +144,20 @@ void check_matmul(const MatmulArgs& args) {
   op.that(!(args.transpose_a && args.transpose_b), "transposing both a and b is not supported");
   op.rank("y", args.y, 2);
   op.rank("a", args.a, 2);
-  op.rank("b", args.b, 2);
   const int64_t m = args.y.dim(0), n = args.y.dim(1), k = args.a.dim(args.transpose_a ? 0 : 1);
   op.shape("a", args.a, args.transpose_a ? Shape{k, m} : Shape{m, k});
-  op.shape("b", args.b, args.transpose_b ? Shape{n, k} : Shape{k, n});
-  op.dtype("b", args.b, args.a.dtype());
+  const Shape b = args.transpose_b ? Shape{n, k} : Shape{k, n};
+  if (args.nf4_b) {
+    const nf4::Layout& layout = *args.nf4_b.layout;
+    op.that(layout.rows() == b[0] && layout.cols() == b[1], "nf4_b has another shape than the product needs");
+    op.that(args.nf4_b.blocks && args.nf4_b.blocks.dtype() == DType::u8 &&
+                args.nf4_b.blocks.numel() == layout.bytes(),
+            "nf4_b.blocks are not those of its layout");
+    op.shape("nf4_b.scales", args.nf4_b.scales, {nf4::num_groups(layout.whole_numel()) + 1});
+  } else {
+    op.shape("b", args.b, b);
+    op.dtype("b", args.b, args.a.dtype());
+  }
   if (args.y.dtype() != DType::f32) op.dtype("y", args.y, args.a.dtype());
   check_epilogue(op, args);
 }
@@ -385,6 +394,27 @@ void check_sum_rows(const Tensor& y, const Tensor& x) {
   const Op op{"sum_rows"};
   op.present("x", x);
   op.statistic("y", y, x.cols(), x);
+}
+
+void check_scale_columns(const Tensor& y, const Tensor& x, const Tensor& factors) {
+  const Op op{"scale_columns"};
+  op.present("x", x);
+  op.like("y", y, x);
+  op.statistic("factors", factors, x.cols(), x);
+}
+
+void check_dot_columns(const Tensor& y, const Tensor& a, const Tensor& b) {
+  const Op op{"dot_columns"};
+  op.present("a", a);
+  op.like("b", b, a);
+  op.statistic("y", y, a.cols(), a);
+}
+
+void check_dot_rows(const Tensor& y, const Tensor& a, const Tensor& b) {
+  const Op op{"dot_rows"};
+  op.present("a", a);
+  op.like("b", b, a);
+  op.statistic("y", y, a.rows(), a);
 }
 
 void check_sum_of_squares(const Tensor& x) { Op{"sum_of_squares"}.present("x", x); }

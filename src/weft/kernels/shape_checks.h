@@ -34,6 +34,9 @@ void check_combine_rows_backward(const Tensor& dx, const Tensor& dweights, const
 void check_convert(const Tensor& y, const Tensor& x);
 void check_fill(const Tensor& y);
 void check_sum_rows(const Tensor& y, const Tensor& x);
+void check_scale_columns(const Tensor& y, const Tensor& x, const Tensor& factors);
+void check_dot_columns(const Tensor& y, const Tensor& a, const Tensor& b);
+void check_dot_rows(const Tensor& y, const Tensor& a, const Tensor& b);
 void check_sum_of_squares(const Tensor& x);
 void check_adamw(const AdamWArgs&);
 void check_adamw8(const AdamW8Args&);

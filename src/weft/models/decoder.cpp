@@ -90,8 +90,14 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
 
 Var Decoder::loss(Context& context, const Pass& pass, const Var& x, const int32_t* targets, float grad_scale,
                   Brackets& brackets) {
-  const Var h = forward(context, pass, x, brackets);
-  const Var sum = head_loss(partition_.tensor, head_weight(), config_.logit_softcap, targets, grad_scale, h);
+  return result(context, pass, x, brackets,
+                [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
+                  return head_loss(partition.tensor, weight, softcap, targets, grad_scale, hidden);
+                });
+}
+
+Var Decoder::result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head) {
+  const Var sum = head(partition_, head_weight(), config_.logit_softcap, forward(context, pass, x, brackets));
   return brackets.leave(blocks_.size() + (embedding_ ? 1 : 0), sum);
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "weft/base/function_ref.h"
 #include "weft/models/block.h"
 #include "weft/models/model_config.h"
 #include "weft/parallel/brackets.h"
@@ -46,6 +47,10 @@ class Decoder {
   // The sum of the cross-entropies of `targets` (-1 ignored); see HeadLossOp for grad_scale.
   Var loss(Context& context, const Pass& pass, const Var& x, const int32_t* targets, float grad_scale,
            Brackets& brackets);
+  // The same of what `head` makes of the residual stream after the last norm, the head's weight [V, H] and the cap of
+  // its logits.
+  using Head = FunctionRef<Var(const Partition& partition, Param& weight, float softcap, const Var& hidden)>;
+  Var result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head);
   // Logits [rows, V] of chosen rows of hidden().
   Var logits(const Var& hidden);
 

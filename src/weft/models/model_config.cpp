@@ -204,6 +204,11 @@ int64_t inputs_and_outputs(const ModelConfig& c, LoraTarget target) {
   return 0;
 }
 
+int64_t outputs(const ModelConfig& c, LoraTarget target) {
+  const bool is_inwards = target != LoraTarget::output && target != LoraTarget::down;
+  return is_inwards ? inputs_and_outputs(c, target) - c.hidden : c.hidden;
+}
+
 // Multiply-adds of one token in one layer's forward pass.
 struct LayerWork {
   double attention, mlp;
@@ -242,7 +247,8 @@ int64_t ModelConfig::num_adapter_params() const {
   int64_t sum = 0;
   for (const LoraTarget target : {LoraTarget::query, LoraTarget::key, LoraTarget::value, LoraTarget::output,
                                   LoraTarget::gate, LoraTarget::up, LoraTarget::down})
-    if (lora.has(target)) sum += layers * lora.rank * inputs_and_outputs(*this, target);
+    if (lora.has(target))
+      sum += layers * (lora.rank * inputs_and_outputs(*this, target) + (lora.is_dora ? outputs(*this, target) : 0));
   return sum;
 }
 

@@ -76,7 +76,8 @@ LoraConfig parse_lora(const JsonView& json) {
   return {.rank = json.at("rank").integer(1, kMostLoraRank),
           .alpha = float(json.at("alpha").number()),
           .dropout = float(json.at("dropout").number()),
-          .targets = lora_targets(targets)};
+          .targets = lora_targets(targets),
+          .is_dora = json.boolean_or("dora", false)};
 }
 
 }  // namespace
@@ -90,7 +91,8 @@ std::string to_json(const ModelConfig& config) {
     json["lora"] = {{"rank", c.lora.rank},
                     {"alpha", c.lora.alpha},
                     {"dropout", c.lora.dropout},
-                    {"targets", lora_target_names(c.lora)}};
+                    {"targets", lora_target_names(c.lora)},
+                    {"dora", c.lora.is_dora}};
   return to_json_text(json, 2);
 }
 

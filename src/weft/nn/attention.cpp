@@ -17,7 +17,8 @@ LinearConfig query_config(const AttentionConfig& c, const HeadCut& cut) {
           .has_bias = c.has_qkv_bias,
           .init_std = c.init_std,
           .out_cut = elements(cut.heads, c.head_dim),
-          .adapter = adapter_of(c.lora, LoraTarget::query)};
+          .adapter = adapter_of(c.lora, LoraTarget::query),
+          .base = c.lora.base};
 }
 // Of keys, or of values.
 LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut, LoraTarget target) {
@@ -28,7 +29,8 @@ LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut, LoraTarget
           .out_cut = elements(cut.kv_heads, c.head_dim),
           .is_shared = cut.is_kv_shared,
           .is_first_holder = cut.is_first_holder,
-          .adapter = adapter_of(c.lora, target)};
+          .adapter = adapter_of(c.lora, target),
+          .base = c.lora.base};
 }
 LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const TensorParallel& tensor) {
   return {.in = c.heads * c.head_dim,
@@ -37,7 +39,8 @@ LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const T
           .init_std = c.output_init_std,
           .in_cut = elements(cut.heads, c.head_dim),
           .is_first = tensor.rank() == 0,
-          .adapter = adapter_of(c.lora, LoraTarget::output)};
+          .adapter = adapter_of(c.lora, LoraTarget::output, tensor.size() > 1 ? &tensor.group() : nullptr),
+          .base = c.lora.base};
 }
 
 }  // namespace

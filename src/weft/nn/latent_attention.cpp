@@ -16,11 +16,16 @@ LinearConfig shared(int64_t in, int64_t out, const LatentAttentionConfig& c, con
           .has_bias = c.has_down_bias,
           .init_std = c.init_std,
           .is_shared = t.size() > 1,
-          .is_first_holder = t.rank() == 0};
+          .is_first_holder = t.rank() == 0,
+          .base = c.lora.base};
 }
 // A projection to some elements of each of this rank's heads.
 LinearConfig to_heads(int64_t in, int64_t per_head, const LatentAttentionConfig& c, const Cut& heads) {
-  return {.in = in, .out = c.heads * per_head, .init_std = c.init_std, .out_cut = elements(heads, per_head)};
+  return {.in = in,
+          .out = c.heads * per_head,
+          .init_std = c.init_std,
+          .out_cut = elements(heads, per_head),
+          .base = c.lora.base};
 }
 LinearConfig from_heads(const LatentAttentionConfig& c, const Cut& heads, const TensorParallel& t) {
   return {.in = c.heads * c.value_dim,
@@ -29,7 +34,8 @@ LinearConfig from_heads(const LatentAttentionConfig& c, const Cut& heads, const 
           .init_std = c.output_init_std,
           .in_cut = elements(heads, c.value_dim),
           .is_first = t.rank() == 0,
-          .adapter = adapter_of(c.lora, LoraTarget::output)};
+          .adapter = adapter_of(c.lora, LoraTarget::output, t.size() > 1 ? &t.group() : nullptr),
+          .base = c.lora.base};
 }
 
 NormConfig norm_config(const LatentAttentionConfig& c) { return {.kind = NormKind::rms, .eps = c.norm_eps}; }

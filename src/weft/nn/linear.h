@@ -4,6 +4,7 @@
 
 #include "weft/autograd/ops/linear.h"
 #include "weft/nn/lora.h"
+#include "weft/parallel/dora.h"
 
 namespace weft {
 
@@ -17,6 +18,7 @@ struct LinearConfig {
   // The same weights are held by several ranks, each of which sees a part of the gradient.
   bool is_shared = false, is_first_holder = true;
   AdapterConfig adapter = {};
+  BaseFormat base = BaseFormat::plain;
 
   bool is_sum() const { return in_cut && !in_cut->is_whole(); }
 };
@@ -25,17 +27,22 @@ class Linear {
  public:
   Linear(const std::string& name, const LinearConfig& c)
       : adds_bias_(c.is_first), weight_(name + ".weight", weight_placement(c), Init::normal(c.init_std)) {
+    if (c.base == BaseFormat::nf4) weight_.hold_as_nf4();
     if (c.has_bias) bias_.emplace(name + ".bias", bias_placement(c), Init::zeros());
-    if (c.adapter.rank > 0) lora_.emplace(name, c.adapter, weight_.placement, c.is_sum(), c.is_first);
+    if (c.adapter.rank > 0) lora_.emplace(name, c.adapter, weight_, c.is_sum(), c.is_first);
+    adds_bias_later_ = c.adapter.rank > 0 && c.adapter.is_dora;
   }
 
   Var operator()(const Var& x, const Pass& pass) { return adapt(linear(x, weights()), x, pass); }
   // Where there is no adapter.
   Var operator()(const Var& x) { return linear(x, weights()); }
-  // What the adapter, if there is one, makes of y = x wᵀ + b.
-  Var adapt(Var y, const Var& x, const Pass& pass) { return lora_ ? (*lora_)(y, x, pass) : std::move(y); }
+  // What the adapter, if there is one, makes of what weights() give.
+  Var adapt(Var y, const Var& x, const Pass& pass) {
+    if (lora_ && pass.uses_adapters) y = (*lora_)(y, x, pass);
+    return adds_bias_later_ && bias_ && adds_bias_ ? apply(*x.context, FrozenBiasOp{*bias_}, y) : std::move(y);
+  }
   bool has_adapter() const { return lora_.has_value(); }
-  LinearWeights weights() { return {&weight_, bias_ && adds_bias_ ? &*bias_ : nullptr}; }
+  LinearWeights weights() { return {&weight_, bias_ && adds_bias_ && !adds_bias_later_ ? &*bias_ : nullptr}; }
 
   void each_param(auto&& visit) {
     visit(weight_);
@@ -60,7 +67,7 @@ class Linear {
     return p;
   }
 
-  bool adds_bias_;
+  bool adds_bias_, adds_bias_later_ = false;
   Param weight_;
   std::optional<Param> bias_;
   std::optional<Lora> lora_;

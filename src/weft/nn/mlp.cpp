@@ -12,7 +12,8 @@ LinearConfig inwards(const MlpConfig& c, const TensorParallel& t, LoraTarget tar
           .has_bias = c.has_bias,
           .init_std = c.init_std,
           .out_cut = t.cut(c.ffn),
-          .adapter = adapter_of(c.lora, target)};
+          .adapter = adapter_of(c.lora, target),
+          .base = c.lora.base};
 }
 LinearConfig outwards(const MlpConfig& c, const TensorParallel& t) {
   return {.in = c.ffn,
@@ -21,7 +22,8 @@ LinearConfig outwards(const MlpConfig& c, const TensorParallel& t) {
           .init_std = c.output_init_std,
           .in_cut = t.cut(c.ffn),
           .is_first = t.rank() == 0,
-          .adapter = adapter_of(c.lora, LoraTarget::down)};
+          .adapter = adapter_of(c.lora, LoraTarget::down, t.size() > 1 ? &t.group() : nullptr),
+          .base = c.lora.base};
 }
 
 }  // namespace

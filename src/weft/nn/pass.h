@@ -16,6 +16,7 @@ struct Pass {
   const ContextPlan* context_plan = nullptr;
   ContextParallel* context_parallel = nullptr;
   bool is_training = false;
+  bool uses_adapters = true;  // false: the model without them
   uint64_t seed = 0;
   int64_t step = 0;
   float loss_scale = 0;               // what a loss that a layer adds for a token is multiplied with

@@ -61,6 +61,21 @@ Tensor ForwardModel::logits(const Pass& pass, int64_t first, int64_t count) {
   return logits_;
 }
 
+ForwardModel::BeforeHead ForwardModel::before_head(const Pass& pass) {
+  Brackets none;
+  const Var x = receive(pass.num_tokens);
+  if (!has_result()) {
+    send(model_->forward(context_, pass, x, none).value);
+    return {};
+  }
+  BeforeHead result;
+  model_->result(context_, pass, x, none, [&](const Partition&, Param& weight, float softcap, const Var& hidden) {
+    result = {hidden.value, &weight, softcap};
+    return hidden;
+  });
+  return result;
+}
+
 double ForwardModel::loss(const Pass& pass, const int32_t* targets) {
   Brackets none;
   const Var x = receive(pass.num_tokens);

@@ -27,6 +27,13 @@ class ForwardModel {
   // Logits [count, V], fp32 (fp64 beside fp64), of rows [first, first + count) of the pass: the same on all ranks of
   // the last stage, empty on the others. Valid until the next call.
   Tensor logits(const Pass& pass, int64_t first, int64_t count);
+  // What the head would read, [T, H], its weight and cap; empty but on the last stage.
+  struct BeforeHead {
+    Tensor hidden;
+    Param* weight = nullptr;
+    float softcap = 0;  // of the logits; 0: none
+  };
+  BeforeHead before_head(const Pass& pass);
   // The sum of the cross-entropies of `targets` (-1 ignored) on the speaker of this rank's dp index; else 0.
   double loss(const Pass& pass, const int32_t* targets);
   // What the last stage chose, on every rank.

@@ -43,7 +43,6 @@ void refuse_others(const JsonView& json, const std::string& source) {
   const auto refuse = [&](const char* key) { throw Error("{}: weft cannot do what {} says", source, key); };
   if (json.string_or("peft_type", "LORA") != "LORA") refuse("peft_type");
   if (json.string_or("bias", "none") != "none") refuse("bias");
-  if (json.boolean_or("use_dora", false)) refuse("use_dora");
   for (const char* key :
        {"rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform", "exclude_modules"})
     if (json.has(key)) {
@@ -54,12 +53,15 @@ void refuse_others(const JsonView& json, const std::string& source) {
 }
 
 // "model.layers.0.self_attn.q_proj.weight" -> "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
-std::string peft_name(const ParamNames& base, bool is_a) {
+std::string peft_name(const ParamNames& base, std::string_view adapter_param) {
   const bool is_plain = base.stored.size() == 1 && base.rows.keeps_order() && base.rows.total == 0;
   if (!is_plain || !base.stored[0].ends_with(kWeight))
     throw Error("{} is a part of {}, beside which PEFT has no adapter of its own", base.param, base.stored[0]);
   const std::string_view module = std::string_view(base.stored[0]).substr(0, base.stored[0].size() - kWeight.size());
-  return fmt::format("{}{}.lora_{}.weight", kPrefix, module, is_a ? 'A' : 'B');
+  const std::string_view suffix = adapter_param.ends_with(".lora_a")   ? "lora_A.weight"
+                                  : adapter_param.ends_with(".lora_b") ? "lora_B.weight"
+                                                                       : "lora_magnitude_vector";
+  return fmt::format("{}{}.{}", kPrefix, module, suffix);
 }
 
 // Of the adapters that `config` says, beside parameters that are stored under the names of `base`.
@@ -70,7 +72,7 @@ std::vector<ParamNames> adapter_names(const ModelConfig& config, const std::vect
   for (ParamNames& names : names_of(config)) {
     if (!is_adapter(names.param)) continue;
     const std::string linear = names.param.substr(0, names.param.rfind('.'));
-    names.stored = {peft_name(*weights.at(linear + std::string(kWeight)), names.param.ends_with(".lora_a"))};
+    names.stored = {peft_name(*weights.at(linear + std::string(kWeight)), names.param)};
     all.push_back(std::move(names));
   }
   return all;
@@ -122,7 +124,7 @@ std::string config_text(const LoraConfig& lora, const std::vector<ParamNames>& a
                        {"init_lora_weights", true},
                        {"inference_mode", true},
                        {"modules_to_save", nullptr},
-                       {"use_dora", false},
+                       {"use_dora", lora.is_dora},
                        {"use_rslora", false}},
                       2);
 }
@@ -140,7 +142,8 @@ LoraConfig read_peft_config(const std::string& folder) {
   LoraConfig lora{.rank = json.at("r").integer(1, kMostLoraRank),
                   .alpha = float(json.number_or("lora_alpha", 8)),
                   .dropout = float(json.number_or("lora_dropout", 0)),
-                  .targets = lora_targets(targets_of(json.at("target_modules"), source))};
+                  .targets = lora_targets(targets_of(json.at("target_modules"), source)),
+                  .is_dora = json.boolean_or("use_dora", false)};
   // There the scale is alpha / sqrt(r).
   if (json.boolean_or("use_rslora", false)) lora.alpha *= std::sqrt(float(lora.rank));
   return lora;

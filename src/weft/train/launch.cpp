@@ -70,7 +70,10 @@ Dataset open_data(const Recipe& recipe, const ModelSource* start) {
                        .opened = tokenizer_of(recipe.data, start),
                        .format = recipe.data.format,
                        .chat_template = chat.text,
-                       .chat_source = chat.source},
+                       .chat_source = chat.source,
+                       .kind = recipe.preference.method == PreferenceMethod::none  ? ExampleKind::answers
+                               : recipe.preference.method == PreferenceMethod::kto ? ExampleKind::labelled
+                                                                                   : ExampleKind::pairs},
                       [&](int64_t done, int64_t total) {
                         const auto now = std::chrono::steady_clock::now().time_since_epoch();
                         line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());
@@ -97,11 +100,13 @@ RunReport train(Recipe recipe, RunOptions options) {
   // Ranks that are threads share one data set and one opened model; ranks that are processes each open what the first
   // one has built and checked.
   std::optional<Dataset> shared;
-  std::unique_ptr<ModelSource> start;
+  std::unique_ptr<ModelSource> start, teacher;
   const auto open = [&](Checkpoint::Check check) {
     if (!recipe.model_path.empty()) start = open_model(recipe.model_path, check);
     if (!recipe.lora_path.empty()) start = open_adapted(std::move(start), recipe.lora_path);
     options.start = start.get();
+    if (!recipe.distill.teacher.empty()) teacher = open_model(recipe.distill.teacher, check);
+    options.teacher = teacher.get();
     shared = open_data(recipe, options.start);
     set_vocab(recipe, shared->tokenizer->vocab_size());
   };

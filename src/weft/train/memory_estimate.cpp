@@ -20,7 +20,8 @@ MemoryEstimate estimate_memory(const Recipe& recipe, int rank) {
   Trainer trainer(context, *world, recipe, batches);
   trainer.step();
   trainer.step();
-  return {memory.stats().live_bytes, memory.stats().peak_bytes};
+  return {
+      .state_bytes = memory.stats().live_bytes, .nf4 = nf4_held(trainer), .peak_bytes = memory.stats().peak_bytes};
 }
 
 std::vector<MemoryEstimate> estimate_memory(const Recipe& recipe) {

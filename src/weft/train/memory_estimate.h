@@ -2,13 +2,15 @@
 #pragma once
 #include <vector>
 
+#include "weft/train/nf4_held.h"
 #include "weft/train/recipe.h"
 
 namespace weft {
 
 struct MemoryEstimate {
   int64_t state_bytes = 0;  // weights, their packed copies, gradients, optimizer state, rotary tables
-  int64_t peak_bytes = 0;   // the most at once: what AllocatorStats::peak_bytes of a run will say
+  Nf4Held nf4;
+  int64_t peak_bytes = 0;  // the most at once: what AllocatorStats::peak_bytes of a run will say
 };
 
 // Of one rank of the recipe's mesh. The recipe's model must be complete. Runs the trainer over meta kernels and meta

@@ -39,13 +39,15 @@ void MicroBatches::release(int micro_batch) {
     if (slot->micro_batch == micro_batch && --slot->uses_left == 0) slot->micro_batch = -1;
 }
 
-const MicroBatches::Slot& MicroBatches::evaluation(const Batch& whole) {
+const MicroBatches::Slot& MicroBatches::evaluation(const Batch& whole, bool uses_adapters) {
   fill(evaluation_, whole, 0);
+  evaluation_.pass.uses_adapters = uses_adapters;
   return evaluation_;
 }
 
 void MicroBatches::fill(Slot& slot, const Batch& whole, int64_t first_row) {
   const int64_t first_token = first_row * whole.seq_len;
+  slot.first_row = first_row;
   if (mesh_.cp().size() == 1) {
     slot.batch = whole;
     slot.pass = pass_of(slot.batch, first_token, slot.spans);

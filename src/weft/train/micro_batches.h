@@ -23,7 +23,8 @@ class MicroBatches {
     std::vector<AttentionSpan> spans;
     std::optional<ContextPlan> context;  // where the tokens are spread over ranks
     Pass pass;
-    int micro_batch = -1;  // -1: free
+    int64_t first_row = 0;  // of the step's global batch
+    int micro_batch = -1;   // -1: free
     int uses_left = 0;
   };
   // The micro-batch of a step, read when first asked for and kept until released by every use. Its address is stable
@@ -35,7 +36,7 @@ class MicroBatches {
   // Of the whole step, over all ranks.
   int64_t num_targets(int64_t step) const { return batches_.num_targets(step); }
   // A batch for evaluation, without dropout; kept until the next one.
-  const Slot& evaluation(const Batch& whole);
+  const Slot& evaluation(const Batch& whole, bool uses_adapters = true);
 
  private:
   void fill(Slot& slot, const Batch& whole, int64_t first_row);

@@ -5,6 +5,7 @@
 
 #include "weft/models/model_fields.h"
 #include "weft/pretrained/peft.h"
+#include "weft/train/objective_recipe.h"
 
 namespace weft {
 namespace {
@@ -91,16 +92,18 @@ void read_lora(Toml& toml, ModelConfig& c, const std::string& path) {
     toml.reject("lora.path", "the saved model has adapters already: remove the key");
   if (!path.empty()) lora = read_peft_config(path);
   if (lora.rank > 0) {
-    for (const char* key : {"lora.rank", "lora.alpha", "lora.targets"})
+    for (const char* key : {"lora.rank", "lora.alpha", "lora.targets", "lora.dora"})
       if (toml.has(key)) toml.reject(key, "saved adapters say it themselves: remove the key");
   } else if (toml.has_section("lora")) {
     lora.rank = toml.integer("lora.rank", 8, 1, kMostLoraRank);
     lora.alpha = float(toml.number("lora.alpha", double(2 * lora.rank), 1e-6, 1e6));
     lora.targets = lora_targets(toml.get<std::vector<std::string>>("lora.targets", {"q", "v"}));
+    lora.is_dora = toml.get<bool>("lora.dora", false);
   } else {
     return;
   }
   lora.dropout = float(toml.number("lora.dropout", double(lora.dropout), 0, 0.999));
+  lora.base = toml.choice("lora.quantize", "none", {"none", "nf4"}) == "nf4" ? BaseFormat::nf4 : BaseFormat::plain;
 }
 
 void check_seq_len(Toml& toml, const ModelConfig& c, int64_t seq_len) {
@@ -283,6 +286,8 @@ Recipe read_recipe(Toml& toml) {
   check_seq_len(toml, r.model, r.train.seq_len);
   check_experts(toml, r.model, r.mesh.shape);
   r.data = read_data(toml, !r.model_path.empty());
+  read_preference(toml, r);
+  read_distill(toml, r);
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");
   r.mesh.offload.dir = toml.get<std::string>("mesh.offload_dir", r.log.dir + "/offload");

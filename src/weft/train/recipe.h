@@ -11,6 +11,7 @@
 #include "weft/parallel/mesh.h"
 #include "weft/parallel/pipeline/schedule.h"
 #include "weft/train/optimizer_config.h"
+#include "weft/train/preference.h"
 
 namespace weft {
 
@@ -77,6 +78,13 @@ struct LogConfig {
 // What data.tokenizer says when the model's own is meant.
 inline constexpr const char* kTokenizerOfModel = "model";
 
+// Learning from what another model says of the same tokens.
+struct DistillConfig {
+  std::string teacher;     // a saved model with the same vocabulary; empty: none
+  double alpha = 0.5;      // the teacher's share of the loss
+  double temperature = 1;  // of both models' distributions
+};
+
 struct Recipe {
   ModelConfig model;       // complete but for the vocabulary, where the tokenizer decides it
   std::string model_path;  // the model that training starts from; empty: from initial values
@@ -85,6 +93,8 @@ struct Recipe {
   TrainConfig train;
   OptimizerConfig optimizer;
   MeshConfig mesh;
+  PreferenceConfig preference;
+  DistillConfig distill;
   CheckpointConfig checkpoint;
   LogConfig log;
   std::string text;  // the recipe as resolved, TOML

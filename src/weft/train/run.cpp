@@ -9,10 +9,13 @@
 #include <optional>
 
 #include "weft/data/packed_rows.h"
+#include "weft/data/pair_batches.h"
 #include "weft/kernels/cpu/peak.h"
 #include "weft/train/checkpoint_saver.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/metrics.h"
+#include "weft/train/nf4_held.h"
+#include "weft/train/objectives.h"
 #include "weft/train/progress.h"
 #include "weft/train/saved_run.h"
 #include "weft/train/start_from.h"
@@ -91,10 +94,7 @@ class Run {
         team_(options.threads),
         stream_(team_, allocator_),
         context_{.kernels = cpu_kernels(), .stream = stream_, .pulse = world.pulse()},
-        batches_(make_batches(dataset.train, {.seq_len = int32_t(recipe.train.seq_len),
-                                              .global_batch = int32_t(recipe.train.global_batch),
-                                              .seed = recipe.train.seed,
-                                              .documents = recipe.data.documents})),
+        batches_(batches_for(recipe, dataset.train)),
         valid_(dataset.valid),
         trace_(world, context_),
         trainer_(context_, world, recipe, *batches_),
@@ -118,15 +118,25 @@ class Run {
     make_folders(FileSystem::real(), recipe_.log.dir);
     if (!resume() && options_.start) {
       const Patience patience(world_);
-      start_from(*options_.start, trainer_);
+      start_from(*options_.start, recipe_, trainer_);
+    }
+    {
+      const Patience patience(world_);
+      objective_ = make_objective(recipe_, *batches_, options_.teacher, trainer_);
+      trainer_.set_objective(objective_.get());
     }
     if (world_.rank() == 0) reporter_.emplace(recipe_, trainer_.next_step(), options_.plain_every);
     if (const auto* packed = dynamic_cast<const PackedBatches*>(batches_.get()))
       note(describe(packed->summary(), int32_t(recipe_.train.seq_len)));
+    if (const auto* pairs = dynamic_cast<const PairBatches*>(batches_.get()))
+      note(fmt::format("{} pairs of answers, {} of them cut; {} are left out, with nothing to learn within half a row",
+                       pairs->num_pairs(), pairs->num_cut(), pairs->num_left_out()));
     if (recipe_.model.lora.rank > 0) {
       const ParamCount count = count_params(recipe_);
       note(fmt::format("training {} of {} parameters ({:.2f}%)", count.trained, count.all,
                        100 * double(count.trained) / double(count.all)));
+      if (const Nf4Held held = nf4_held(trainer_); held.weights > 0)
+        note(fmt::format("frozen weights as NF4: {}", describe(held)));
     }
     report_.is_first_rank = world_.rank() == 0;
     report_.first_step = trainer_.next_step();
@@ -310,6 +320,7 @@ class Run {
   Stream stream_;
   Context context_;
   std::unique_ptr<BatchSource> batches_;
+  std::unique_ptr<Objective> objective_;  // null: the next token
   TokenPart valid_;
   TraceOps trace_;  // before the trainer, whose groups it observes too
   Trainer trainer_;

@@ -28,6 +28,7 @@ struct RunOptions {
   int64_t plain_every = 10;                 // steps between lines where standard error is no terminal
   const std::atomic<bool>* stop = nullptr;  // set from outside: save and end after the step under way
   const ModelSource* start = nullptr;       // the recipe's model_path, opened; null where it has none
+  const ModelSource* teacher = nullptr;     // likewise of distill.teacher
 };
 
 // Collective over `world`; rank 0 writes the files and the progress, and its report is complete.

@@ -13,6 +13,8 @@ namespace weft {
 namespace {
 
 constexpr const char* kUpdates = "optimizer_updates";
+// Beside the states of the optimizer: what weights were quantised with, so that they become the same codes again.
+constexpr const char* kNf4Scales = "nf4_scales";
 
 // Steps that were skipped are no updates, so their number is kept beside the step.
 int64_t updates_of(const TrainingState& state) {
@@ -52,6 +54,12 @@ std::vector<SavedRun::Entry> SavedRun::weights() {
 std::vector<SavedRun::Entry> SavedRun::optimizer_states() {
   std::vector<Entry> entries;
   for (const auto& info : whole_.all()) {
+    if (info.is_nf4)
+      entries.push_back({fmt::format("{}.{}", kNf4Scales, info.name),
+                         {nf4::num_groups(info.shape.numel()) + 1},
+                         info.name,
+                         kNf4Scales,
+                         weights_});
     if (!info.is_trained) continue;
     for (const Optimizer::State& s : trainer_.optimizer().states_of(info.name, info.shape))
       entries.push_back({s.name + "." + info.name, s.shape, info.name, s.name, {}});
@@ -60,6 +68,7 @@ std::vector<SavedRun::Entry> SavedRun::optimizer_states() {
 }
 
 void SavedRun::visit(const Entry& e, bool is_written, Optimizer::VisitState visit) const {
+  if (e.state == kNf4Scales) return visit_nf4_scales(e.owned, e.param, visit);
   if (!e.state.empty()) return trainer_.optimizer().visit_state(e.param, e.state, is_written, visit);
   visit_weight(trainer_.context(), e.owned, e.param, is_written, visit);
 }
@@ -102,8 +111,25 @@ void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const 
     // The file's bytes need not be aligned.
     std::vector<float> values(size_t(t->shape.numel()));
     std::memcpy(values.data(), t->bytes.data(), t->bytes.size());
-    WholeTensors::scatter(values.data(), [&](auto&& give) { visit(e, true, give); });
+    if (e.state == kNf4Scales) continue;  // taken with the weight
+    if (e.state.empty() && is_held_as_nf4(e.owned, e.param))
+      read_nf4(checkpoint, e, values);
+    else
+      WholeTensors::scatter(values.data(), [&](auto&& give) { visit(e, true, give); });
   }
+}
+
+void SavedRun::read_nf4(const Checkpoint& checkpoint, const Entry& e, std::span<const float> values) const {
+  const std::string name = fmt::format("{}.{}", kNf4Scales, e.name);
+  const std::optional<StoredTensor> stored = checkpoint.find(kOptimizerGroup, name);
+  std::vector<float> scales(size_t(nf4::num_groups(e.shape.numel()) + 1));
+  if (!stored || stored->bytes.size() != scales.size() * sizeof(float))
+    throw Error("{} has no {}: it was trained with another lora.quantize", checkpoint.path(), name);
+  std::memcpy(scales.data(), stored->bytes.data(), stored->bytes.size());
+  const auto whole = [&](int64_t first, std::span<float> out) {
+    std::copy_n(values.begin() + first, out.size(), out.begin());
+  };
+  write_nf4(trainer_.context(), e.owned, e.param, whole, scales);
 }
 
 RunSnapshot SavedRun::take(int64_t tokens_seen) {

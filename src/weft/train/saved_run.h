@@ -31,6 +31,7 @@ class SavedRun {
   std::vector<Entry> optimizer_states();
   void take_tensors(std::string_view group, const std::vector<Entry>& entries, RunSnapshot& snapshot) const;
   void add_texts(int64_t tokens_seen, RunSnapshot& snapshot) const;
+  void read_nf4(const Checkpoint& checkpoint, const Entry& entry, std::span<const float> values) const;
   void read(const Checkpoint& checkpoint, std::string_view group, const std::vector<Entry>& entries) const;
 
   Trainer& trainer_;

@@ -7,6 +7,6 @@ namespace weft {
 
 // Every rank reads what it owns of each weight, whatever the mesh. What the model does not have, such as new
 // adapters, keeps its initial values. Collective.
-void start_from(const ModelSource& source, Trainer& trainer);
+void start_from(const ModelSource& source, const Recipe& recipe, Trainer& trainer);
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "weft/optim/grad_norm.h"
+#include "weft/train/magnitudes.h"
 #include "weft/train/make_optimizer.h"
 
 namespace weft {
@@ -40,8 +41,7 @@ class Trainer::PartStage final : public Stage {
     Context& context = t_.context_;
     const auto& slot = evaluated_ ? *evaluated_ : t_.micro_batches_.get(t_.next_step_, micro_batch);
     if (!part_.part().has_head) return part_.forward(context, slot.pass, x, *brackets_);
-    const float scale = evaluated_ ? 0 : t_.grad_scale_;
-    Var loss = part_.loss(context, slot.pass, x, slot.batch.targets.data(), scale, *brackets_);
+    Var loss = loss_of(context, slot, x);
     if (!t_.is_meta()) t_.loss_sum_ += double(*loss.value.data<float>());
     return loss;
   }
@@ -49,6 +49,14 @@ class Trainer::PartStage final : public Stage {
   void evaluate_on(const MicroBatches::Slot* slot) { evaluated_ = slot; }
 
  private:
+  Var loss_of(Context& context, const MicroBatches::Slot& slot, const Var& x) {
+    Objective* const objective = t_.objective_;
+    const float scale = evaluated_ ? 0 : t_.grad_scale_;
+    if (!objective) return part_.loss(context, slot.pass, x, slot.batch.targets.data(), scale, *brackets_);
+    if (evaluated_) return objective->evaluate(context, part_, slot, x, *brackets_);
+    return objective->loss(context, part_, slot, x, scale, *brackets_);
+  }
+
   Trainer& t_;
   Decoder& part_;
   std::unique_ptr<Brackets> brackets_;
@@ -102,6 +110,7 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
   scalar_ = context_.empty(DType::f64, {1});
   loss_dy_ = context_.empty(DType::f32, {1});
   context_.kernels.fill(context_.stream, loss_dy_, 1);
+  if (recipe.model.lora.is_dora) set_magnitudes(recipe, *this);
 }
 
 Trainer::~Trainer() = default;
@@ -123,9 +132,9 @@ void Trainer::run_micro_batches(double grad_scale) {
   data_parallel_->finish();
 }
 
-double Trainer::evaluate(const Batch& batch) {
+double Trainer::evaluate(const Batch& batch, bool uses_adapters) {
   loss_sum_ = 0;
-  const MicroBatches::Slot& slot = micro_batches_.evaluation(batch);
+  const MicroBatches::Slot& slot = micro_batches_.evaluation(batch, uses_adapters);
   for (const auto& stage : stages_) stage->evaluate_on(&slot);
   data_parallel_->begin(0);
   pipeline_.run_forward(model_.partition().tensor.tokens(slot.pass.num_tokens).count);
@@ -145,6 +154,7 @@ StepResult Trainer::step() {
   const TrainConfig& t = recipe_.train;
   StepResult result{.lr = recipe_.optimizer.schedule.at(next_step_), .num_tokens = t.global_batch * t.seq_len};
   const double num_targets = double(std::max<int64_t>(micro_batches_.num_targets(next_step_), 1));
+  if (objective_) objective_->begin_step(*this, next_step_);
   run_micro_batches(scaler_.scale() / num_targets);
   result.loss = sum_over_ranks(counts_loss() ? loss_sum_ : 0) / num_targets;
   result.waited_s = pipeline_.waited_seconds();

@@ -10,6 +10,7 @@
 #include "weft/train/far_memories.h"
 #include "weft/train/micro_batches.h"
 #include "weft/train/model_parts.h"
+#include "weft/train/objective.h"
 #include "weft/train/recipe.h"
 
 namespace weft {
@@ -40,7 +41,9 @@ class Trainer {
 
   // This rank's part of the summed loss of a batch of `rows` rows: without a tape and without dropout. Every rank of
   // a data-parallel index gives the same batch.
-  double evaluate(const Batch& batch);
+  double evaluate(const Batch& batch, bool uses_adapters = true);
+  // What steps train for from now on; null: the cross-entropy of targets. It outlives the trainer.
+  void set_objective(Objective* objective) { objective_ = objective; }
 
   const Mesh& mesh() const { return mesh_; }
   // Whether this rank's part of a loss counts: one rank of those that compute the same has it.
@@ -95,6 +98,7 @@ class Trainer {
   int64_t next_step_ = 0;
   float grad_scale_ = 0;
   double loss_sum_ = 0;
+  Objective* objective_ = nullptr;
   std::function<void(const Action&, bool)> observer_;
 };
 

@@ -2,6 +2,7 @@
 #include "weft/train/weights.h"
 
 #include "weft/parallel/data/near.h"
+#include "weft/parallel/data/nf4_pieces.h"
 
 namespace weft {
 namespace {
@@ -27,10 +28,40 @@ void visit_weight(Context& context, std::span<const Owned> owned, std::string_vi
     for (const Piece& piece : o.pieces) {
       if (piece.param->name != param) continue;
       const Near near(o, is_written ? Access::write : Access::read);
-      if (o.master)
+      if (piece.param->is_nf4()) {
+        check(!is_written, "{} is held as NF4, and is written whole", param);
+        decode_nf4(o, piece, visit);
+      } else if (o.master)
         visit_piece(o, piece, o.master.slice_flat(piece.offset, {piece.count}), visit);
       else
         visit_values(context, o, piece, is_written, visit);
+    }
+}
+
+bool is_held_as_nf4(std::span<const Owned> owned, std::string_view param) {
+  for (const Owned& o : owned)
+    for (const Param* p : o.params)
+      if (p->name == param) return p->is_nf4();
+  return false;
+}
+
+void write_nf4(Context& context, std::span<const Owned> owned, std::string_view param, nf4::Encoder::Read read,
+               std::span<const float> scales) {
+  for (const Owned& o : owned)
+    for (Param* p : o.params) {
+      if (p->name != param) continue;
+      const Near near(o, Access::write);
+      encode_nf4(context, o, *p, read, scales);
+    }
+}
+
+void visit_nf4_scales(std::span<const Owned> owned, std::string_view param, Optimizer::VisitState visit) {
+  for (const Owned& o : owned)
+    for (const Param* p : o.params) {
+      if (p->name != param) continue;
+      const Placement& at = p->placement;
+      const bool is_first_part = at.begin[0] == 0 && at.begin[1] == 0 && at.is_first_copy;
+      visit(p->nf4_scales, 0, is_first_part && o.shard->rank() == 0 && o.is_counted);
     }
 }
 

@@ -11,6 +11,15 @@ namespace weft {
 void visit_weight(Context& context, std::span<const Owned> owned, std::string_view param, bool is_written,
                   Optimizer::VisitState visit);
 
+// Whether this rank holds a parameter as NF4. Such a one is not written by visit_weight, but by
+bool is_held_as_nf4(std::span<const Owned> owned, std::string_view param);
+// which quantises it anew: see encode_nf4.
+void write_nf4(Context& context, std::span<const Owned> owned, std::string_view param, nf4::Encoder::Read read,
+               std::span<const float> scales = {});
+
+// What such a one was quantised with, once among all ranks.
+void visit_nf4_scales(std::span<const Owned> owned, std::string_view param, Optimizer::VisitState visit);
+
 // What is trained, then what is frozen.
 std::vector<Owned> all_weights(const Trainer& trainer);
 

@@ -14,7 +14,7 @@ WholeTensors::WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<con
     : mesh_(mesh), owned_(owned) {
   Decoder whole(recipe.model);  // its shapes only
   choose_trained(recipe, whole);
-  for (const Param* p : whole.params()) all_.push_back({p->name, p->shape, p->trainable});
+  for (const Param* p : whole.params()) all_.push_back({p->name, p->shape, p->trainable, p->is_nf4()});
 }
 
 void WholeTensors::visit(const std::string& name, Access access, std::span<const Tensor> parts,

@@ -16,6 +16,7 @@ class WholeTensors {
     std::string name;
     Shape shape;
     bool is_trained = true;
+    bool is_nf4 = false;
   };
   // What the ranks own (Optimizer::owned) of a recipe's model. Everything outlives this.
   WholeTensors(const Recipe& recipe, const Mesh& mesh, std::span<const Owned> owned);

@@ -21,6 +21,7 @@ Tensor linear_forward(Context& context, const Tensor& x, const LinearWeights& w,
                                           .b = w.weight->value,
                                           .transpose_b = true,
                                           .packed_b = w.weight->packed(context, true),
+                                          .nf4_b = w.weight->nf4(),
                                           .epilogue = std::move(epilogue)});
   return y;
 }
@@ -32,6 +33,7 @@ void linear_backward_input(Context& context, const Tensor& dx, const Tensor& dy,
                                           .b = w.weight->value,
                                           .accumulate = accumulate,
                                           .packed_b = w.weight->packed(context, false),
+                                          .nf4_b = w.weight->nf4(),
                                           .epilogue = std::move(epilogue)});
 }
 

@@ -69,6 +69,11 @@ void fill(Stream&, const Tensor& y, float value);
 void sum_rows(Stream&, const Tensor& y, const Tensor& x, bool accumulate);
 double sum_of_squares(Stream&, const Tensor& x);
 
+// columns.cpp
+void scale_columns(Stream&, const Tensor& y, const Tensor& x, const Tensor& factors);
+void dot_columns(Stream&, const Tensor& y, const Tensor& a, const Tensor& b, bool accumulate);
+void dot_rows(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
+
 // adamw.cpp
 void adamw(Stream&, const AdamWArgs&);
 

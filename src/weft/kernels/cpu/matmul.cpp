@@ -191,8 +191,8 @@ class TileWorker {
   int tile_rows_ = 0;
 };
 
-// All tiles of the columns whose panels are packed at packed_b. The last tile of each thread is cut into parts, so that
-// a thread which was held up leaves some of its own to the others.
+// All tiles of the columns whose panels are packed at packed_b. The last tile of each thread is cut into parts, so
+// that a thread which was held up leaves some of its own to the others.
 void multiply_panels(ThreadTeam& team, const Product& p, const std::byte* packed_b, int64_t panel_begin,
                      int64_t panel_end, std::byte* const* scratch) {
   constexpr int64_t kParts = 4;
@@ -250,7 +250,10 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
   scratch[0] += shared_bytes;
   for (int64_t begin = 0; begin < panels; begin += chunk) {
     const int64_t end = std::min(panels, begin + chunk);
-    pack_panels(team, p.kernels, args.b, args.transpose_b, p.k, p.n, begin, end, packed);
+    if (args.nf4_b)
+      pack_nf4_panels(team, p.kernels, p.type, args.nf4_b, args.transpose_b, begin, end, packed);
+    else
+      pack_panels(team, p.kernels, args.b, args.transpose_b, p.k, p.n, begin, end, packed);
     multiply_panels(team, p, packed, begin, end, scratch);
   }
 }

@@ -18,7 +18,7 @@ inline constexpr int kMaxTileRows = 12;
 // A block of a is packed tile by tile, [tile][word][rows of the tile], so that a tile reads one stream: at every step
 // the words of its rows, side by side. Words are f32, or bf16 pairs; those of a bf16 widened to f32 are two a step.
 // Behind each tile is room for what whole vectors write too much.
-inline constexpr int64_t kTilePad = 16;       // words
+inline constexpr int64_t kTilePad = 16;        // words
 inline constexpr int64_t kMostBlockRows = 96;  // of a that share a panel brought to L2
 
 // Rows of the next tile when `left` remain: two last tiles share evenly what one cannot hold well.
@@ -88,6 +88,10 @@ struct MatmulKernels {
   void (*pack_panel)(DType, bool transpose_b, const void* b, int64_t k, int64_t n, int64_t panel, int64_t step,
                      int64_t num_steps, void* packed_panel) = nullptr;
 };
+
+// Packs panels [panel_begin, panel_end) of an NF4 b, decoded tile by tile, as products of `type` want them.
+void pack_nf4_panels(ThreadTeam& team, const MatmulKernels& kernels, DType type, const nf4::Matrix& b,
+                     bool transpose_b, int64_t panel_begin, int64_t panel_end, std::byte* packed);
 
 // The instruction sets a product can use, best last. Each includes those before it.
 enum class MatmulIsa : uint8_t { avx2, avx512, avx512_bf16 };

@@ -54,7 +54,7 @@ void matmul(Stream& stream, const MatmulArgs& args) {
   const Epilogue& e = args.epilogue;
   const double k = double(args.a.dim(args.transpose_a ? 0 : 1));
   const double per_element = 2 * k + (e.bias ? 1 : 0) + epilogue_flops(e.kind);
-  count(stream, elements(args.y) * per_element, args.y, args.a, args.b, e.bias);
+  count(stream, elements(args.y) * per_element, args.y, args.a, args.nf4_b ? args.nf4_b.blocks : args.b, e.bias);
   if (args.accumulate) count(stream, 0, args.y);
   switch (e.kind) {
     case Epilogue::Kind::none: return;
@@ -292,6 +292,22 @@ void sum_rows(Stream& stream, const Tensor& y, const Tensor& x, bool accumulate)
   if (accumulate) count(stream, 0, y);
 }
 
+void scale_columns(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& factors) {
+  shapes::check_scale_columns(y, x, factors);
+  count(stream, elements(x), y, x, factors);
+}
+
+void dot_columns(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b, bool accumulate) {
+  shapes::check_dot_columns(y, a, b);
+  count(stream, 2 * elements(a), y, a, b);
+  if (accumulate) count(stream, 0, y);
+}
+
+void dot_rows(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {
+  shapes::check_dot_rows(y, a, b);
+  count(stream, 2 * elements(a), y, a, b);
+}
+
 double sum_of_squares(Stream& stream, const Tensor& x) {
   shapes::check_sum_of_squares(x);
   count(stream, 2 * elements(x), x);
@@ -392,6 +408,9 @@ const Kernels& meta_kernels() {
       .convert = convert,
       .fill = fill,
       .sum_rows = sum_rows,
+      .scale_columns = scale_columns,
+      .dot_columns = dot_columns,
+      .dot_rows = dot_rows,
       .sum_of_squares = sum_of_squares,
       .adamw = adamw,
       .adamw8 = adamw8,

@@ -20,6 +20,12 @@ void add_product(std::vector<double>& y, const std::vector<double>& a, const std
       for (size_t j = 0; j < n; ++j) y[i * n + j] += a[i * k + l] * b[l * n + j];
 }
 
+std::vector<double> decode(const nf4::Matrix& b) {
+  std::vector<float> values(size_t(b.layout->rows() * b.layout->cols()));
+  b.decode(0, b.layout->rows(), 0, b.layout->cols(), values.data());
+  return {values.begin(), values.end()};
+}
+
 void apply_epilogue(const Epilogue& e, std::vector<double>& y) {
   using Kind = Epilogue::Kind;
   switch (e.kind) {
@@ -57,7 +63,7 @@ void apply_epilogue(const Epilogue& e, std::vector<double>& y) {
 void matmul(Stream&, const MatmulArgs& args) {
   shapes::check_matmul(args);
   const auto m = size_t(args.y.dim(0)), n = size_t(args.y.dim(1)), k = size_t(args.a.dim(args.transpose_a ? 0 : 1));
-  std::vector<double> a = load(args.a), b = load(args.b);
+  std::vector<double> a = load(args.a), b = args.nf4_b ? decode(args.nf4_b) : load(args.b);
   if (args.transpose_a) a = transposed(a, k, m);
   if (args.transpose_b) b = transposed(b, n, k);
   std::vector<double> y = args.accumulate ? load(args.y) : std::vector<double>(m * n, 0.0);

@@ -4,12 +4,14 @@
 #include <cmath>
 
 #include "weft/parallel/data/near.h"
+#include "weft/parallel/data/nf4_pieces.h"
 
 namespace weft {
 namespace {
 
 // Elements: slices start on cache lines, and no block of 8-bit optimizer state lies on two ranks.
 constexpr int64_t kAlignment = 256;
+constexpr int64_t kNf4Alignment = 64 * nf4::kBlockBytes;  // bytes: no block of NF4 lies on two ranks either
 
 int64_t aligned(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -24,14 +26,15 @@ bool any(const std::vector<Param*>& params, auto&& has) {
 Bucket::Bucket(Context& context, const BucketGroups& groups, Zero stage, DType dtype, std::vector<Param*> params,
                uint64_t seed, const FarHome& far)
     : context_(context), groups_(groups), stage_(stage), dtype_(dtype), far_(far), params_(std::move(params)) {
+  const int64_t alignment = is_nf4() ? kNf4Alignment : kAlignment;
   for (const Param* p : params_) {
     offsets_.push_back(size_);
-    size_ += aligned(p->shape.numel(), kAlignment);
+    size_ += aligned(size_of(*p), alignment);
   }
-  size_ = aligned(size_, kAlignment * groups_.shard.size());
+  size_ = aligned(size_, alignment * groups_.shard.size());
   for (const Param* p : params_)
-    check(p->trainable == params_.front()->trainable, "{} is not trained together with {}", p->name,
-          params_.front()->name);
+    check(p->trainable == params_.front()->trainable && p->is_nf4() == is_nf4(), "{} is not kept together with {}",
+          p->name, params_.front()->name);
   allocate();
   set_initial_values(seed);
   start_publish();
@@ -41,6 +44,10 @@ Bucket::Bucket(Context& context, const BucketGroups& groups, Zero stage, DType d
 void Bucket::set_initial_values(uint64_t seed) {
   const Owned mine = owned();
   const Near near(mine, Access::write);
+  if (is_nf4()) {
+    for (Param* p : params_) encode_initial(context_, mine, *p, seed);
+    return;
+  }
   if (mine.master) {
     for (const Piece& piece : mine.pieces)
       initialize(context_, *piece.param, seed, mine.master.slice_flat(piece.offset, {piece.count}), piece.first);
@@ -63,7 +70,7 @@ void Bucket::allocate() {
   const auto new_part = [&](DType dtype, FarParts* far) {
     if (far) return far->add(far_.part, dtype, {part()}).handle();
     const Tensor near = context_.empty(dtype, {part()});
-    k.fill(context_.stream, near, 0);  // also what lies between the parameters
+    if (!is_nf4()) k.fill(context_.stream, near, 0);  // also what lies between the parameters
     return near;
   };
   if (stage_ == Zero::parameters) {
@@ -72,7 +79,7 @@ void Bucket::allocate() {
     (dtype_ == wide ? master_ : value_part_) = mine;
   } else {
     values_ = context_.empty(dtype_, {size_});
-    k.fill(context_.stream, values_, 0);
+    if (!is_nf4()) k.fill(context_.stream, values_, 0);
     if (dtype_ == wide) master_ = part_of(values_);
   }
   if (is_frozen()) return;
@@ -116,7 +123,7 @@ Owned Bucket::owned() {
   o.far = far_;
   const int64_t begin = part() * groups_.shard.rank(), end = begin + part();
   for (size_t i = 0; i < params_.size(); ++i) {
-    const int64_t from = std::max(begin, offsets_[i]), to = std::min(end, offsets_[i] + params_[i]->shape.numel());
+    const int64_t from = std::max(begin, offsets_[i]), to = std::min(end, offsets_[i] + size_of(*params_[i]));
     if (from < to) o.pieces.push_back({params_[i], from - offsets_[i], from - begin, to - from});
   }
   return o;
@@ -124,8 +131,9 @@ Owned Bucket::owned() {
 
 void Bucket::assign_values() {
   for (size_t i = 0; i < params_.size(); ++i) {
-    params_[i]->value = values_.slice_flat(offsets_[i], params_[i]->shape);
-    params_[i]->value_changed();
+    Param& p = *params_[i];
+    p.value = values_.slice_flat(offsets_[i], p.is_nf4() ? Shape{size_of(p)} : p.shape);
+    p.value_changed();
   }
 }
 

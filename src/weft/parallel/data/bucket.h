@@ -21,7 +21,8 @@ struct BucketGroups {
   Communicator& tied;       // sums the gradients of a weight that two stages hold
 };
 
-// Part of a parameter as it lies in flat tensors.
+// Part of a parameter as it lies in flat tensors. Of one that is held as NF4, bytes of its blocks take the place of
+// elements, and a piece has whole blocks.
 struct Piece {
   Param* param;
   int64_t first;   // element of what this rank holds of the parameter, row by row
@@ -64,7 +65,8 @@ struct Owned {
 class Bucket {
  public:
   // Gives the parameters memory and initial values for `seed`; they are kept whole or in parts as `stage` says. All
-  // of them are trained or none is: those that are frozen have values only, in the compute dtype.
+  // of them are trained or none is: those that are frozen have values only, in the compute dtype; or all are NF4, and
+  // `dtype` is u8.
   Bucket(Context& context, const BucketGroups& groups, Zero stage, DType dtype, std::vector<Param*> params,
          uint64_t seed, const FarHome& far = {});
 
@@ -93,6 +95,8 @@ class Bucket {
   bool is_frozen() const { return !params_.empty() && !params_.front()->trainable; }
 
  private:
+  bool is_nf4() const { return !params_.empty() && params_.front()->is_nf4(); }
+  static int64_t size_of(const Param& p) { return p.is_nf4() ? p.nf4_layout().bytes() : p.shape.numel(); }
   int64_t part() const { return size_ / groups_.shard.size(); }
   Tensor part_of(const Tensor& whole) const;
   Tensor owned_gradients() const;

@@ -1,0 +1,40 @@
+// VocabChunk: a product, and statistics that ranks exchange.
+#include "weft/parallel/vocab_chunk.h"
+
+#include <algorithm>
+
+#include "weft/autograd/ops/head_loss.h"
+
+namespace weft {
+
+VocabChunk::VocabChunk(Context& context, Param& weight, float softcap, Communicator* group, const Tensor& x)
+    : weight_(weight), softcap_(softcap), group_(group) {
+  // The same chunks on every rank, whoever holds one column more.
+  const int64_t columns = even_cut(weight.placement.whole[0], 0, group ? group->size() : 1).count;
+  const int64_t rows = std::min(x.rows(), head_rows_per_chunk(columns, x.dtype()));
+  buffer_ = context.empty(x.dtype(), {rows, weight.shape[0]});
+}
+
+Tensor VocabChunk::logits(Context& context, const Tensor& x, int64_t begin, int64_t rows, Tensor* capped) const {
+  Tensor logits = buffer_.slice_rows(0, rows);
+  Tensor kept = head_logits(context, weight_, softcap_, logits, x.slice_rows(begin, rows), capped != nullptr);
+  if (capped) *capped = std::move(kept);
+  return logits;
+}
+
+Tensor VocabChunk::log_sums(Context& context, int64_t rows, const int32_t* targets, const Tensor& losses) const {
+  const Kernels& k = context.kernels;
+  const DType wide = losses.dtype();
+  const Tensor mine = context.empty(wide, {rows, 3});
+  k.cross_entropy_stats(context.stream, mine, buffer_.slice_rows(0, rows), targets, weight_.placement.begin[0]);
+  Tensor all = mine.reshape({1, rows, 3});
+  if (group_) {
+    all = context.empty(wide, {group_->size(), rows, 3});
+    group_->all_gather(all, mine);
+  }
+  Tensor lse = context.empty(wide, {rows});
+  k.cross_entropy_combine(context.stream, losses, lse, all, targets);
+  return lse;
+}
+
+}  // namespace weft

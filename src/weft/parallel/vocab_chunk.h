@@ -1,0 +1,30 @@
+// VocabChunk: the logits of some tokens at a time, of which each rank of a group has some columns.
+#pragma once
+#include "weft/autograd/param.h"
+#include "weft/comm/communicator.h"
+
+namespace weft {
+
+class VocabChunk {
+ public:
+  // Room for logits of rows of x. weight: [V, H], cut by rows over the group; null: it is whole.
+  // softcap: of the logits; 0: none.
+  VocabChunk(Context& context, Param& weight, float softcap, Communicator* group, const Tensor& x);
+
+  // Of one call; the same on every rank of the group.
+  int64_t most_rows() const { return buffer_.dim(0); }
+  // logits[rows, V here] of rows of x from `begin` on, capped; valid until the next call. capped: where not null,
+  // what head_backward needs of them.
+  Tensor logits(Context& context, const Tensor& x, int64_t begin, int64_t rows, Tensor* capped = nullptr) const;
+  // Of the logits of the last call over all columns: the log of the sum of exponentials [rows], and the losses
+  // [rows] of the targets, 0 where they are -1.
+  Tensor log_sums(Context& context, int64_t rows, const int32_t* targets, const Tensor& losses) const;
+
+ private:
+  Param& weight_;
+  float softcap_;
+  Communicator* group_;
+  Tensor buffer_;  // [most_rows, V here]
+};
+
+}  // namespace weft

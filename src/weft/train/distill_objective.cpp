@@ -1,0 +1,46 @@
+// DistillObjective: the teacher's part of a step.
+#include "weft/train/distill_objective.h"
+
+#include "weft/parallel/distill_loss.h"
+#include "weft/train/pass_of.h"
+
+namespace weft {
+
+DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelSource& teacher,
+                                   Trainer& trainer)
+    : recipe_(recipe),
+      batches_(batches),
+      teacher_(trainer.context(), trainer.mesh(), teacher.config(), recipe.dtype()),
+      views_(size_t(recipe.train.accumulation)) {
+  if (teacher.config().vocab != recipe.model.vocab)
+    throw UsageError("distill.teacher = \"{}\" has {} tokens, the model {}: they must speak the same ones",
+                     recipe.distill.teacher, teacher.config().vocab, recipe.model.vocab);
+  if (teacher.config().context < recipe.train.seq_len)
+    throw UsageError("distill.teacher = \"{}\" reads {} tokens at once: write at most that as train.seq_len",
+                     recipe.distill.teacher, teacher.config().context);
+  teacher_.load(teacher);
+}
+
+void DistillObjective::begin_step(Trainer& trainer, int64_t step) {
+  const TrainConfig& t = recipe_.train;
+  Batch batch;
+  std::vector<AttentionSpan> spans;
+  for (int64_t m = 0; m < t.accumulation; ++m) {
+    const int64_t first_row = (trainer.mesh().data_rank() * t.accumulation + m) * t.micro_batch;
+    batches_.fill(step, int32_t(first_row), int32_t(t.micro_batch), batch);
+    views_[size_t(m)] = teacher_.before_head(pass_of(batch, 0, spans));
+  }
+}
+
+Var DistillObjective::loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
+                           float grad_scale, Brackets& brackets) {
+  const ForwardModel::BeforeHead& view = views_[size_t(slot.micro_batch)];
+  const DistillMix mix{float(recipe_.distill.alpha), float(recipe_.distill.temperature)};
+  return part.result(context, slot.pass, x, brackets,
+                     [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
+                       return distill_loss(partition.tensor, weight, softcap, slot.batch.targets.data(),
+                                           {*view.weight, view.softcap, view.hidden}, mix, grad_scale, hidden);
+                     });
+}
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+// DistillObjective: a teacher on the same mesh reads every micro-batch before the student does.
+#pragma once
+#include <vector>
+
+#include "weft/data/batch_source.h"
+#include "weft/pretrained/forward_model.h"
+#include "weft/train/trainer.h"
+
+namespace weft {
+
+// The teacher is cut along tp, pp and ep as the student is; ranks along dp hold it each. Of a step, the residual
+// stream before the teacher's head is kept for every micro-batch. Everything outlives this.
+class DistillObjective final : public Objective {
+ public:
+  // Throws UsageError when the teacher has another vocabulary or cannot be cut so. Collective.
+  DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelSource& teacher, Trainer& trainer);
+
+  void begin_step(Trainer& trainer, int64_t step) override;
+  Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
+           Brackets& brackets) override;
+
+ private:
+  const Recipe& recipe_;
+  const BatchSource& batches_;
+  ForwardModel teacher_;
+  std::vector<ForwardModel::BeforeHead> views_;  // by micro-batch
+};
+
+}  // namespace weft

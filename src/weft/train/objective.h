@@ -1,0 +1,26 @@
+// Objective: what a step trains for, where it is not the cross-entropy of the next token alone.
+#pragma once
+#include "weft/models/decoder.h"
+#include "weft/train/micro_batches.h"
+
+namespace weft {
+
+class Trainer;
+
+class Objective {
+ public:
+  virtual ~Objective() = default;
+
+  // Before the micro-batches of a step. Collective.
+  virtual void begin_step(Trainer&, int64_t /*step*/) {}
+  // The loss of a micro-batch, as Decoder::loss: a sum that the step divides by BatchSource::num_targets.
+  virtual Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
+                   Brackets& brackets) = 0;
+  // The same of a batch that is only measured.
+  virtual Var evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
+                       Brackets& brackets) {
+    return part.loss(context, slot.pass, x, slot.batch.targets.data(), 0, brackets);
+  }
+};
+
+}  // namespace weft

@@ -1,0 +1,189 @@
+// Preference training: losses and slopes by the published formulas, and every mesh as one rank.
+#include "weft/train/preference.h"
+
+#include "base/temporary_folder.h"
+#include "train/mesh_cases.h"
+#include "weft/base/toml.h"
+#include "weft/text/byte_tokenizer.h"
+#include "weft/train/launch.h"
+#include "weft/train/objectives.h"
+#include "weft/train/preference_objective.h"
+
+namespace weft {
+namespace {
+
+// ---- the formulas ----
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+TEST(PreferenceLossTest, DpoIsThePapersEquation7) {
+  const PreferenceConfig c{.method = PreferenceMethod::dpo, .beta = 0.3};
+  const Answer chosen{-12, -14, 5}, rejected{-20, -17, 7};
+  const PairLoss loss = dpo_loss(c, chosen, rejected);
+  const double z = 0.3 * ((-12.0 + 14) - (-20.0 + 17));
+  EXPECT_NEAR(loss.loss, -std::log(sigmoid(z)), 1e-12);
+  EXPECT_NEAR(loss.dchosen, -0.3 * sigmoid(-z), 1e-12);
+  EXPECT_EQ(loss.drejected, -loss.dchosen);
+}
+
+TEST(PreferenceLossTest, FiguresOfTrl) {
+  // torch in float64 by the formulas of TRL's dpo_loss (sigmoid), odds_ratio_loss and kto_loss.
+  const Answer chosen{-12.5, -13.25, 5}, rejected{-21, -19.5, 8};
+  const PairLoss dpo =
+      dpo_loss({.method = PreferenceMethod::dpo, .beta = 0.1, .label_smoothing = 0.1}, chosen, rejected);
+  EXPECT_NEAR(dpo.loss, 0.6094620020497037, 1e-12);
+  const PairLoss orpo = orpo_loss({.method = PreferenceMethod::orpo, .beta = 0.25}, chosen, rejected, 0.125);
+  EXPECT_NEAR(orpo.loss, 1.7194280981339252, 1e-12);
+  const PreferenceConfig kto{
+      .method = PreferenceMethod::kto, .beta = 0.2, .desirable_weight = 1.5, .undesirable_weight = 0.5};
+  EXPECT_NEAR(kto_loss(kto, chosen, true, 0.3).loss, 0.7162727628122998, 1e-12);
+  EXPECT_NEAR(kto_loss(kto, rejected, false, 0.3).loss, 0.20547978297066744, 1e-12);
+}
+
+TEST(PreferenceLossTest, SlopesAreCentralDifferences) {
+  constexpr double kStep = 1e-5;
+  for (const double shift : {-30.0, -1.0, 0.0, 2.0, 25.0}) {
+    const Answer chosen{-40 + shift, -41, 9}, rejected{-38, -37.5, 11};
+    const auto check = [&](const char* name, auto&& loss_of) {
+      const auto moved = [&](double c, double r) {
+        Answer a = chosen, b = rejected;
+        a.logp += c, b.logp += r;
+        return loss_of(a, b).loss;
+      };
+      const PairLoss loss = loss_of(chosen, rejected);
+      EXPECT_NEAR(loss.dchosen, (moved(kStep, 0) - moved(-kStep, 0)) / (2 * kStep), 1e-8) << name << shift;
+      EXPECT_NEAR(loss.drejected, (moved(0, kStep) - moved(0, -kStep)) / (2 * kStep), 1e-8) << name << shift;
+    };
+    check("dpo", [](const Answer& a, const Answer& b) {
+      return dpo_loss({.method = PreferenceMethod::dpo, .beta = 0.1, .label_smoothing = 0.2}, a, b);
+    });
+    check("orpo", [](const Answer& a, const Answer& b) {
+      return orpo_loss({.method = PreferenceMethod::orpo, .beta = 0.4}, a, b, 0.01);
+    });
+    for (const bool is_desirable : {true, false})
+      check("kto", [&](const Answer& a, const Answer&) {
+        const AnswerLoss one = kto_loss({.method = PreferenceMethod::kto, .beta = 0.3}, a, is_desirable, 0.7);
+        return PairLoss{one.loss, one.dlogp, 0};
+      });
+  }
+}
+
+// ---- meshes ----
+
+std::string pairs_file(const std::string& folder, bool is_labelled) {
+  std::string text;
+  for (int i = 0; i < 12; ++i) {
+    const std::string good(size_t(2 + i % 4), char('a' + i)), bad(size_t(1 + i % 5), char('n' + i));
+    if (is_labelled)
+      text += fmt::format("{{\"prompt\": \"p{}:\", \"completion\": \"{}\", \"label\": {}}}\n", i, i % 3 ? good : bad,
+                          i % 3 ? "true" : "false");
+    else
+      text += fmt::format("{{\"prompt\": \"p{}:\", \"chosen\": \"{}\", \"rejected\": \"{}\"}}\n", i, good, bad);
+  }
+  std::string path = folder + "/pairs.jsonl";
+  write_file_atomically(FileSystem::real(), path, std::string_view(text));
+  return path;
+}
+
+// Some steps of preference training of a small model on the recipe's mesh.
+TrainedRun train_preferences(Recipe recipe, int steps) {
+  const TemporaryFolder folder;
+  recipe.data.train = pairs_file(folder.path(), recipe.preference.method == PreferenceMethod::kto);
+  recipe.data.cache_dir = folder.path() + "/cache", recipe.data.valid_fraction = 0;
+  recipe.log.dir = folder.path();
+  const Dataset data = open_data(recipe);
+  TrainedRun run;
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const auto batches = batches_for(recipe, data.train);
+    Trainer trainer(rank.context, world, recipe, *batches);
+    const auto objective = make_objective(recipe, *batches, nullptr, trainer);
+    trainer.set_objective(objective.get());
+    TrainedRun mine;
+    for (int i = 0; i < steps; ++i) {
+      const StepResult r = trainer.step();
+      mine.losses.push_back(r.loss), mine.grad_norms.push_back(r.grad_norm);
+    }
+    add_tensors(recipe, trainer, mine);
+    if (world.rank() == 0) run = std::move(mine);
+  });
+  return run;
+}
+
+struct PreferenceCase {
+  const char* name;
+  PreferenceMethod method;
+  MeshCase mesh;
+};
+class PreferenceMeshTest : public testing::TestWithParam<PreferenceCase> {};
+const LoraConfig kAdapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
+constexpr PreferenceMethod kDpo = PreferenceMethod::dpo, kOrpo = PreferenceMethod::orpo, kKto = PreferenceMethod::kto;
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, PreferenceMeshTest,
+    testing::Values(
+        PreferenceCase{"dpo_dp2", kDpo, {.shape = {.shard = 2}}},
+        PreferenceCase{"dpo_tp2", kDpo, {.shape = {.tp = 2}}},
+        PreferenceCase{"dpo_tp2_sp_lora", kDpo, {.shape = {.tp = 2}, .sequence_parallel = true, .lora = kAdapters}},
+        PreferenceCase{"dpo_pp2", kDpo, {.shape = {.pp = 2}, .accumulation = 4}},
+        PreferenceCase{"dpo_zero3_lora",
+                       kDpo,
+                       {.shape = {.shard = 2}, .zero = Zero::parameters, .accumulation = 2, .lora = kAdapters}},
+        PreferenceCase{"dpo_pp2_dp2_tp2",
+                       kDpo,
+                       {.shape = {.pp = 2, .shard = 2, .tp = 2}, .zero = Zero::gradients, .accumulation = 2}},
+        PreferenceCase{"orpo_dp2_tp2", kOrpo, {.shape = {.shard = 2, .tp = 2}}},
+        PreferenceCase{
+            "orpo_pp2_zero3", kOrpo, {.shape = {.pp = 2, .shard = 2}, .zero = Zero::parameters, .accumulation = 2}},
+        PreferenceCase{"kto_dp2_tp2", kKto, {.shape = {.shard = 2, .tp = 2}}},
+        PreferenceCase{"kto_pp2_lora", kKto, {.shape = {.pp = 2}, .accumulation = 4, .lora = kAdapters}},
+        PreferenceCase{"kto_zero3", kKto, {.shape = {.shard = 4}, .zero = Zero::parameters, .accumulation = 2}}),
+    [](const auto& test) { return test.param.name; });
+
+Recipe preference_recipe(const MeshCase& mesh, PreferenceMethod method) {
+  Recipe r = recipe_of(mesh);
+  r.model.vocab = 259, r.model.context = 24;  // bytes
+  r.train.seq_len = 24;
+  r.preference = {.method = method, .beta = 0.5};
+  r.optimizer.adamw.eps = 1e-2;  // rounding errors stay rounding errors
+  r.optimizer.schedule.decay = Decay::constant, r.optimizer.schedule.warmup = 0;
+  return r;
+}
+
+TEST_P(PreferenceMeshTest, EqualsOneRank) {
+  const PreferenceCase& c = GetParam();
+  const TrainedRun one = train_preferences(preference_recipe(on_one_rank(c.mesh), c.method), 3);
+  const Difference d = difference(train_preferences(preference_recipe(c.mesh, c.method), 3), one);
+  EXPECT_LE(d.loss, 1e-5);
+  EXPECT_LE(d.gradient, 1e-5) << d.gradient_name;
+  EXPECT_LE(d.weight, 1e-5) << d.weight_name;
+}
+
+// At the start the model is its own reference.
+TEST(PreferenceTest, FirstDpoLossIsThatOfACoinAndFalls) {
+  Recipe recipe = preference_recipe({}, kDpo);
+  recipe.optimizer.adamw.eps = 1e-8, recipe.optimizer.schedule.lr = 3e-3;
+  const TrainedRun run = train_preferences(recipe, 30);
+  EXPECT_NEAR(run.losses.front(), std::log(2), 1e-6);
+  EXPECT_LT(run.losses.back(), 0.2);
+}
+
+TEST(PreferenceTest, RecipesSayHow) {
+  const std::string rest = "[data]\ntrain = \"x\"\n[model]\nlayers = 1\nhidden = 8\nheads = 2\n";
+  const auto read = [&](const std::string& text) {
+    Toml toml = Toml::parse(rest + text, "r.toml");
+    return read_recipe(toml);
+  };
+  const std::string train = "[train]\nseq_len = 8\nglobal_batch = 2\n";
+  const Recipe r = read(train + "[preference]\nmethod = \"kto\"\nbeta = 0.2\ndesirable_weight = 2\n");
+  EXPECT_EQ(r.preference.method, kKto);
+  EXPECT_EQ(r.preference.beta, 0.2);
+  EXPECT_EQ(r.preference.desirable_weight, 2);
+  EXPECT_EQ(r.data.valid_fraction, 0);
+  EXPECT_THROW(read(train + "[preference]\nmethod = \"ppo\"\n"), UsageError);
+  EXPECT_THROW(read(train + "[preference]\nmethod = \"orpo\"\ndesirable_weight = 2\n"), UsageError);
+  EXPECT_THROW(read("[train]\nseq_len = 9\nglobal_batch = 2\n[preference]\n"), UsageError);
+  EXPECT_THROW(read(train + "[preference]\n[distill]\nteacher = \"x\"\n"), UsageError);
+}
+
+}  // namespace
+}  // namespace weft
