@@ -101,8 +101,7 @@ std::vector<int32_t> share(ForwardModel& model, const std::vector<int32_t>& ids)
 }
 
 void answer(const Options& o, ForwardModel& model, const std::vector<int32_t>& prompt,
-            const std::vector<int32_t>& stops,
-            Conversation* conversation) {
+            const std::vector<int32_t>& stops, Conversation* conversation) {
   std::optional<StreamDecoder> decoder;
   if (conversation) decoder.emplace(conversation->tokenizer());
   std::string text;
@@ -154,11 +153,13 @@ void chat(const Options& o) {
 void add_chat(CLI::App& program) {
   const auto o = std::make_shared<Options>();
   o->generate.sampling.temperature = 0.7f;
-  CLI::App* c = program.add_subcommand("chat", "Talk with a model: a line for you, an answer from it; /clear begins anew");
+  CLI::App* c =
+      program.add_subcommand("chat", "Talk with a model: a line for you, an answer from it; /clear begins anew");
   o->forward.add_to(*c);
   c->add_option("--system", o->system, "What the model is told first");
   c->add_option("--template", o->template_file, "A file with a chat template; else the model's own");
-  c->add_option("--max-tokens", o->generate.max_tokens, "How many tokens an answer has at most")->capture_default_str();
+  c->add_option("--max-tokens", o->generate.max_tokens, "How many tokens an answer has at most")
+      ->capture_default_str();
   c->add_option("--temperature", o->generate.sampling.temperature, "0 always takes the most likely token")
       ->capture_default_str();
   c->add_option("--top-k", o->generate.sampling.top_k, "Choose among the k most likely tokens; 0: all");

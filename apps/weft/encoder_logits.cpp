@@ -30,7 +30,8 @@ std::vector<int32_t> read_ids(const std::string& text, const char* option, int64
   const std::vector<int32_t> ids = parse_ids(text, option, vocab);
   if (ids.empty()) throw UsageError("there are no tokens: write {} 1,2,3", option);
   if (context > 0 && int64_t(ids.size()) > context)
-    throw UsageError("{}: {} tokens were given, and the model's context is {}: give fewer", option, ids.size(), context);
+    throw UsageError("{}: {} tokens were given, and the model's context is {}: give fewer", option, ids.size(),
+                     context);
   return ids;
 }
 
@@ -59,7 +60,8 @@ nlohmann::json results_of(EncoderKind kind, Context& context, const std::string&
       const auto ids = read_ids(in.ids, "--ids", t5->config().vocab, 0);
       const auto written = read_ids(in.decoder_ids, "--decoder-ids", t5->config().vocab, 0);
       const Var memory = t5->encode(context, ids);
-      return {{"ids", ids}, {"decoder_ids", written}, {"logits", rows_of(context, t5->logits(context, written, memory))}};
+      return {
+          {"ids", ids}, {"decoder_ids", written}, {"logits", rows_of(context, t5->logits(context, written, memory))}};
     }
     case EncoderKind::vit: {
       const auto vit = open_vit(context, folder, dtype);
@@ -68,7 +70,8 @@ nlohmann::json results_of(EncoderKind kind, Context& context, const std::string&
     }
     case EncoderKind::clip: {
       const auto clip = open_clip(context, folder, dtype);
-      if (in.ids.empty() && in.pixels_file.empty()) throw UsageError("give a text by --ids, an image by --pixels-file, or both");
+      if (in.ids.empty() && in.pixels_file.empty())
+        throw UsageError("give a text by --ids, an image by --pixels-file, or both");
       nlohmann::json results;
       if (!in.ids.empty()) {
         const auto ids = read_ids(in.ids, "--ids", clip->config().vocab, clip->config().context);

@@ -124,7 +124,8 @@ void generate(const Options& o) {
   if (o.generate.max_tokens < 0) throw UsageError("--max-tokens {}: write 0 or more", o.generate.max_tokens);
   const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
   if (kind == EncoderKind::t5) return generate_by_t5(o);
-  if (kind) throw UsageError("{} is a model that writes no texts: weft logits shows what it computes", o.forward.model);
+  if (kind)
+    throw UsageError("{} is a model that writes no texts: weft logits shows what it computes", o.forward.model);
   run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source) { generate_on_rank(o, model, source); });
 }
 

@@ -191,15 +191,17 @@ void inspect(const Options& o) {
   if (o.path.ends_with(".tok")) return inspect_tokens(o);
   if (o.path.ends_with(".toml")) return inspect_recipe(o);
   if (o.path.ends_with(".json")) return inspect_trace(o);
-  throw UsageError("{} is none of what weft can show: a folder of a model or checkpoint, .gguf, .safetensors, .bin, .tok, .toml, .json", o.path);
+  throw UsageError(
+      "{} is none of what weft can show: a folder of a model or checkpoint, .gguf, .safetensors, .bin, .tok, .toml, "
+      ".json",
+      o.path);
 }
 
 }  // namespace
 
 void add_inspect(CLI::App& program) {
   const auto o = std::make_shared<Options>();
-  CLI::App* c =
-      program.add_subcommand("inspect", "What a model, checkpoint, token file, recipe or trace holds");
+  CLI::App* c = program.add_subcommand("inspect", "What a model, checkpoint, token file, recipe or trace holds");
   c->add_option("PATH", o->path, "The file or folder")->required();
   o->output.add_option(*c);
   c->footer("Example: weft inspect runs/cpp");

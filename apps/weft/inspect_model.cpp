@@ -40,8 +40,9 @@ void inspect_decoder(const std::string& path, const Output& output) {
   const std::unique_ptr<ModelSource> source = open_model(path);
   const ModelConfig& c = source->config();
   if (!output.is_json())
-    output.text(fmt::format("{}: a {} model of {} parameters: {} layers, {} wide, {} heads ({} of keys), vocabulary {}, context {}",
-                            path, c.family, c.num_params(), c.layers, c.hidden, c.heads, c.kv_heads, c.vocab, c.context));
+    output.text(fmt::format(
+        "{}: a {} model of {} parameters: {} layers, {} wide, {} heads ({} of keys), vocabulary {}, context {}", path,
+        c.family, c.num_params(), c.layers, c.hidden, c.heads, c.kv_heads, c.vocab, c.context));
   print(output,
         {{"kind", "model"},
          {"form", source->kind() == SourceKind::gguf ? "gguf" : "hugging-face"},

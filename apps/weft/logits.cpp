@@ -68,7 +68,9 @@ void add_logits(CLI::App& program) {
   c->add_option("--decoder-ids", o->decoder_ids, "Of a model with an encoder: the text that is written");
   c->add_option("--pixels-file", o->pixels_file, "Of a model of images: numbers as JSON, [channels, rows, columns]");
   o->output.add_option(*c);
-  c->footer("Example: weft logits models/llama --ids 1,15043,29892 --json\n         weft logits models/flan-t5 --ids 3,9,1 --decoder-ids 0,7");
+  c->footer(
+      "Example: weft logits models/llama --ids 1,15043,29892 --json\n         weft logits models/flan-t5 --ids 3,9,1 "
+      "--decoder-ids 0,7");
   c->callback([o] { logits(*o); });
 }
 

@@ -35,7 +35,7 @@ const Mistake kMistakes[] = {
     {"bad_beta", "train r.toml --optimizer.betas=[0.9,1.5]", 2, {"optimizer.betas"}},
     {"missing_model", "generate nowhere --prompt x", 1, {"nowhere"}},
     {"model_is_a_file", "eval text.txt --data text.txt", 1, {"text.txt"}},
-    {"bad_temperature", "generate nowhere --prompt x --temperature -1", 2, {"--temperature"}},
+    {"bad_temperature", "generate nowhere --prompt x --temperature -1", 2, {"temperature -1"}},
     {"nothing_to_inspect", "inspect nowhere", 2, {"nowhere"}},
     {"unknown_shape", "bench train --shape gpt5", 2, {"gpt5"}},
     {"log_dir_is_a_file", "train r.toml --log.dir=text.txt", 1, {"text.txt"}},

@@ -84,7 +84,8 @@ TEST_F(ModelsTest, T5ReadsOneTextAndWritesAnother) {
   const std::string ids = fmt::format("--ids {}", fmt::join(golden.list<int32_t>("encoder_ids"), ","));
   std::vector<int> written{0}, made;
   for (int i = 0; i < 6; ++i) {
-    const Json logits = run(fmt::format("logits {} {} --decoder-ids {}", golden.path(), ids, fmt::join(written, ",")));
+    const Json logits =
+        run(fmt::format("logits {} {} --decoder-ids {}", golden.path(), ids, fmt::join(written, ",")));
     const auto last = logits["logits"].back().get<std::vector<float>>();
     written.push_back(int(std::max_element(last.begin(), last.end()) - last.begin()));
     if (written.back() == 1) break;

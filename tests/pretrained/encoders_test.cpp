@@ -122,9 +122,9 @@ TEST(TinyEncodersTest, FlanT5GivesItsLogits) {
     const auto written = tiny.results["dec_sequences"][i].get<std::vector<int32_t>>();
     const Var memory = t5->encode(rank.context, read);
     EXPECT_LT(worst_difference(rows_of(memory.value), tiny.results["enc_hidden"][i].get<Logits>()), 1e-5);
-    EXPECT_LT(worst_difference(rows_of(t5->logits(rank.context, written, memory)),
-                               tiny.results["logits"][i].get<Logits>()),
-              1e-5);
+    EXPECT_LT(
+        worst_difference(rows_of(t5->logits(rank.context, written, memory)), tiny.results["logits"][i].get<Logits>()),
+        1e-5);
   }
 }
 

@@ -150,9 +150,9 @@ void check_matmul(const MatmulArgs& args) {
   if (args.nf4_b) {
     const nf4::Layout& layout = *args.nf4_b.layout;
     op.that(layout.rows() == b[0] && layout.cols() == b[1], "nf4_b has another shape than the product needs");
-    op.that(args.nf4_b.blocks && args.nf4_b.blocks.dtype() == DType::u8 &&
-                args.nf4_b.blocks.numel() == layout.bytes(),
-            "nf4_b.blocks are not those of its layout");
+    op.that(
+        args.nf4_b.blocks && args.nf4_b.blocks.dtype() == DType::u8 && args.nf4_b.blocks.numel() == layout.bytes(),
+        "nf4_b.blocks are not those of its layout");
     op.shape("nf4_b.scales", args.nf4_b.scales, {nf4::num_groups(layout.whole_numel()) + 1});
   } else {
     op.shape("b", args.b, b);

@@ -6,7 +6,7 @@
 namespace weft {
 
 struct BertConfig {
-  EncoderShape encoder;  // norms of sums
+  EncoderShape encoder;                       // norms of sums
   int64_t vocab = 0, context = 0, kinds = 2;  // kinds of text, such as question and answer
   bool has_head = true;                       // for masked tokens
 };

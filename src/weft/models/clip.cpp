@@ -31,13 +31,13 @@ Clip::Clip(const ClipConfig& c)
 Tensor Clip::embed_text(Context& context, std::span<const int32_t> ids) {
   std::vector<int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);
-  const Var x = apply(
-      context, EmbeddingOp{tokens_, &positions_, ids.data(), positions.data(), int64_t(ids.size())});
+  const Var x = apply(context, EmbeddingOp{tokens_, &positions_, ids.data(), positions.data(), int64_t(ids.size())});
   const WholeSequence sequence(int64_t(ids.size()), true);
   const Pass pass = sequence.pass();
   Var y = text_norm_(text_(x, pass));
   // The first models were published with 2 as their end of text, which is not what ends their texts.
-  const auto end = config_.end_of_text == 2 ? std::ranges::max_element(ids) : std::ranges::find(ids, config_.end_of_text);
+  const auto end =
+      config_.end_of_text == 2 ? std::ranges::max_element(ids) : std::ranges::find(ids, config_.end_of_text);
   if (end == ids.end())
     throw UsageError("the text lacks the token {}, at which its embedding is read: put it at the end",
                      config_.end_of_text);

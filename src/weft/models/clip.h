@@ -9,8 +9,9 @@ struct ClipConfig {
   EncoderShape text, vision;
   int64_t vocab = 0, context = 0;
   PatchShape patches;
-  int64_t projected = 0;    // width of what comes of both towers
-  int32_t end_of_text = 0;  // what stands at its first place, or at that of the largest id if that is 2, is the text's
+  int64_t projected = 0;  // width of what comes of both towers
+  int32_t end_of_text =
+      0;  // what stands at its first place, or at that of the largest id if that is 2, is the text's
 };
 
 class Clip {

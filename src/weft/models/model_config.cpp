@@ -107,7 +107,8 @@ void complete_adapters(ModelConfig& c) {
   const bool adapts_mlp = c.lora.has(LoraTarget::gate) || c.lora.has(LoraTarget::up) || c.lora.has(LoraTarget::down);
   if (c.experts > 0 && adapts_mlp)
     throw UsageError("lora.targets: experts can have no adapters yet; write some of q, k, v, o");
-  const bool adapts_inputs = c.lora.has(LoraTarget::query) || c.lora.has(LoraTarget::key) || c.lora.has(LoraTarget::value);
+  const bool adapts_inputs =
+      c.lora.has(LoraTarget::query) || c.lora.has(LoraTarget::key) || c.lora.has(LoraTarget::value);
   if (c.is_latent() && adapts_inputs)
     throw UsageError("lora.targets: latent attention has adapters beside its output only; write [\"o\"]");
 }

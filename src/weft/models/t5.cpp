@@ -102,7 +102,8 @@ T5::Writing::Writing(T5& model, Context& context, const Var& memory, int64_t cap
   const Shape own{capacity, c.heads, c.head_dim};
   const DType dtype = memory.value.dtype();
   for (const auto& layer : model.decoder_)
-    layers_.push_back({{context.empty(dtype, own), context.empty(dtype, own)}, layer->memory_attention->read(memory)});
+    layers_.push_back(
+        {{context.empty(dtype, own), context.empty(dtype, own)}, layer->memory_attention->read(memory)});
 }
 
 Tensor T5::Writing::logits(std::span<const int32_t> ids) {

@@ -66,7 +66,7 @@ class T5 {
   Tensor bias_of(Context& context, Param& buckets, bool is_two_sided) const;
 
   T5Config config_;
-  Param embedding_;                          // [V, H]
+  Param embedding_;                              // [V, H]
   Param encoder_distances_, decoder_distances_;  // [buckets, N], of all layers
   std::vector<std::unique_ptr<Layer>> encoder_, decoder_;
   Norm encoder_norm_, decoder_norm_;

@@ -127,7 +127,8 @@ std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Che
 
 std::vector<int32_t> stop_tokens(const ModelSource& source, const Tokenizer& tokenizer) {
   std::vector<int32_t> all = source.end_tokens();
-  if (const std::optional<int32_t> end = tokenizer.end_of_document(); end && std::ranges::find(all, *end) == all.end())
+  if (const std::optional<int32_t> end = tokenizer.end_of_document();
+      end && std::ranges::find(all, *end) == all.end())
     all.push_back(*end);
   return all;
 }

@@ -81,7 +81,8 @@ RowMap rows_of(const Layout& layout, const ModelConfig& c) {
     case Part::latent_value: {
       const int64_t key = d - c.rotary_dim, both = key + c.values_dim();
       const bool is_key = layout.part == Part::latent_key;
-      return {.first = is_key ? 0 : key, .total = c.heads * both, .run = is_key ? key : c.values_dim(), .stride = both};
+      return {
+          .first = is_key ? 0 : key, .total = c.heads * both, .run = is_key ? key : c.values_dim(), .stride = both};
     }
   }
   return {};

@@ -129,8 +129,9 @@ class Run {
     if (const auto* packed = dynamic_cast<const PackedBatches*>(batches_.get()))
       note(describe(packed->summary(), int32_t(recipe_.train.seq_len)));
     if (const auto* pairs = dynamic_cast<const PairBatches*>(batches_.get()))
-      note(fmt::format("{} pairs of answers, {} of them cut; {} are left out, with nothing to learn within half a row",
-                       pairs->num_pairs(), pairs->num_cut(), pairs->num_left_out()));
+      note(
+          fmt::format("{} pairs of answers, {} of them cut; {} are left out, with nothing to learn within half a row",
+                      pairs->num_pairs(), pairs->num_cut(), pairs->num_left_out()));
     if (recipe_.model.lora.rank > 0) {
       const ParamCount count = count_params(recipe_);
       note(fmt::format("training {} of {} parameters ({:.2f}%)", count.trained, count.all,

@@ -93,7 +93,7 @@ class WordPieceDecoder : public Renewable<WordPieceDecoder> {
     if (!settings_.cleanup) return;
     // Spaces that English does not write before signs and shortened words.
     static constexpr std::pair<std::string_view, std::string_view> kTidied[] = {
-        {" .", "."},     {" ?", "?"},   {" !", "!"},     {" ,", ","},     {" ' ", "'"},     {" n't", "n't"},
+        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
         {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     for (const auto& [pattern, content] : kTidied) replace_all(token, pattern, content);
   }

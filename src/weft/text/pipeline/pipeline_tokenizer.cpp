@@ -29,15 +29,14 @@ class PipelineTokenizer::Run {
       : tokenizer_(tokenizer), parts_(tokenizer.parts_), options_(options), ids_(ids), cache_(*parts_.model) {}
 
   void encode(std::string_view text) {
-    tokenizer_.added_.split(text, AddedTokens::Which::raw, options_.parse_special,
-                            [&](size_t begin, size_t end, int32_t id) {
-                              if (id >= 0) return ids_.push_back(id);
-                              at_ = begin;
-                              const bool is_first = begin == 0;
-                              stretch(text.substr(begin, end - begin),
-                                      {.at_start = is_first && !options_.continues,
-                                       .continues = is_first && options_.continues});
-                            });
+    tokenizer_.added_.split(
+        text, AddedTokens::Which::raw, options_.parse_special, [&](size_t begin, size_t end, int32_t id) {
+          if (id >= 0) return ids_.push_back(id);
+          at_ = begin;
+          const bool is_first = begin == 0;
+          stretch(text.substr(begin, end - begin),
+                  {.at_start = is_first && !options_.continues, .continues = is_first && options_.continues});
+        });
   }
   size_t place() const { return at_; }  // in the text: near which an error happened
 
@@ -46,13 +45,12 @@ class PipelineTokenizer::Run {
     std::string normal(text);
     if (parts_.normalizer) parts_.normalizer->apply(normal, place);
     check_growth(text.size(), normal.size());
-    tokenizer_.added_.split(normal, AddedTokens::Which::normalized, options_.parse_special,
-                            [&](size_t begin, size_t end, int32_t id) {
-                              if (id >= 0) return ids_.push_back(id);
-                              const TextPlace inner{.at_start = place.at_start && begin == 0,
-                                                    .continues = place.continues && begin == 0};
-                              pieces(normal.substr(begin, end - begin), inner);
-                            });
+    tokenizer_.added_.split(
+        normal, AddedTokens::Which::normalized, options_.parse_special, [&](size_t begin, size_t end, int32_t id) {
+          if (id >= 0) return ids_.push_back(id);
+          const TextPlace inner{.at_start = place.at_start && begin == 0, .continues = place.continues && begin == 0};
+          pieces(normal.substr(begin, end - begin), inner);
+        });
   }
 
   void pieces(std::string text, TextPlace place) {
@@ -73,9 +71,9 @@ class PipelineTokenizer::Run {
 void PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const {
   const size_t start = ids.size();
   if (text.size() > kMostTextBytes)
-    throw EncodeError(fmt::format("the text has {} bytes, more than the {} encoded at once", text.size(),
-                                  kMostTextBytes),
-                      kMostTextBytes, "divide it");
+    throw EncodeError(
+        fmt::format("the text has {} bytes, more than the {} encoded at once", text.size(), kMostTextBytes),
+        kMostTextBytes, "divide it");
   std::string valid;
   if (wants_valid_utf8_ && valid_utf8_prefix(text) < text.size()) {
     valid = replace_invalid_utf8(text);

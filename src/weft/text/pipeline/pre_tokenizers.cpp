@@ -87,8 +87,7 @@ void rewrite_pieces(Pieces& pieces, Each each) {
 class ByteLevelPreTokenizer : public PreTokenizer {
  public:
   ByteLevelPreTokenizer(bool add_prefix_space, bool use_regex) : add_prefix_space_(add_prefix_space) {
-    if (use_regex)
-      split_ = split_pre_tokenizer(Regex(kGpt2Pattern, "ByteLevel"), SplitBehavior::isolated, false);
+    if (use_regex) split_ = split_pre_tokenizer(Regex(kGpt2Pattern, "ByteLevel"), SplitBehavior::isolated, false);
   }
   void apply(Pieces& pieces) const override {
     if (add_prefix_space_) {
@@ -103,9 +102,7 @@ class ByteLevelPreTokenizer : public PreTokenizer {
       for (const char byte : piece) ByteAlphabet::get().append(uint8_t(byte), text);
     });
   }
-  Divides divides() const override {
-    return split_ ? split_->divides() : Divides{.keeps = !add_prefix_space_};
-  }
+  Divides divides() const override { return split_ ? split_->divides() : Divides{.keeps = !add_prefix_space_}; }
 
  private:
   bool add_prefix_space_;
@@ -120,8 +117,8 @@ class MetaspacePreTokenizer : public PreTokenizer {
   }
   void apply(Pieces& pieces) const override {
     rewrite_pieces(pieces, [&](std::string_view piece, bool is_first, std::string& text) {
-      const bool is_wanted = scheme_ == PrependScheme::always ||
-                             (scheme_ == PrependScheme::first && is_first && pieces.place.at_start);
+      const bool is_wanted =
+          scheme_ == PrependScheme::always || (scheme_ == PrependScheme::first && is_first && pieces.place.at_start);
       const bool continues = is_first && pieces.place.continues;
       if (is_wanted && !continues && !piece.starts_with(' ') && !piece.starts_with(replacement_))
         text += replacement_;
