@@ -3,13 +3,15 @@
 #include "mesh_options.h"
 #include "rank_resources.h"
 #include "weft/pretrained/export.h"
+#include "weft/pretrained/merged_source.h"
+#include "weft/pretrained/peft.h"
 #include "weft/train/recipe.h"
 
 namespace weft::app {
 namespace {
 
 struct Options {
-  std::string source, folder, form = "hugging-face", dtype, mesh;
+  std::string source, adapter, folder, form = "hugging-face", dtype, mesh;
   Output output;
 };
 
@@ -25,9 +27,13 @@ void convert(const Options& o) {
     throw UsageError("--to {}: write hugging-face or checkpoint", o.form);
   if (is_checkpoint && options.dtype && *options.dtype != DType::f32)
     throw UsageError("--dtype {}: checkpoints hold fp32 weights: leave --dtype out", o.dtype);
-  const std::unique_ptr<ModelSource> source = open_model(o.source);
-  const Exported exported =
+  std::unique_ptr<ModelSource> source = open_model(o.source);
+  if (!o.adapter.empty()) source = open_adapted(std::move(source), o.adapter);
+  const bool is_merged = source->config().lora.rank > 0;
+  if (is_merged) source = merge_adapters(std::move(source));
+  Exported exported =
       is_checkpoint ? export_checkpoint(*source, o.folder) : export_hugging_face(*source, o.folder, options);
+  if (is_merged) exported.notes.emplace_back("the adapters are part of the weights now");
   o.output.json({{"source", source->path()},
                  {"path", exported.path},
                  {"form", o.form},
@@ -47,6 +53,7 @@ void add_convert(CLI::App& program) {
   c->add_option("SRC", o->source, "A Hugging Face folder, a weft checkpoint or run folder, or a .gguf file")
       ->required();
   c->add_option("DST", o->folder, "A new folder; of checkpoints, the folder that holds them")->required();
+  c->add_option("--adapter", o->adapter, "A PEFT folder, to merge; adapters of SRC itself are merged always");
   c->add_option("--to", o->form, "hugging-face or checkpoint")->capture_default_str();
   c->add_option("--dtype", o->dtype, "Of the weights: fp32, bf16 or fp16; default: as they are stored");
   c->add_option("--mesh", o->mesh, "Any: what is written holds whole tensors, which every mesh reads");

@@ -20,7 +20,7 @@ class ModelSource {
   const std::string& path() const { return path_; }  // what was opened: of a run folder, its newest checkpoint
   SourceKind kind() const { return kind_; }
   const ModelConfig& config() const { return config_; }
-  const StoredTensors& tensors() const { return *tensors_; }
+  virtual const StoredTensors& tensors() const { return *tensors_; }
   virtual const std::vector<ParamNames>& names() const { return names_; }
 
   virtual int64_t step() const { return 0; }  // of training, where it is a checkpoint
@@ -30,7 +30,7 @@ class ModelSource {
   virtual std::vector<int32_t> end_tokens() const { return {}; }
 
   // In which a parameter is stored, if weft computes with it.
-  std::optional<DType> dtype_of(const std::string& param) const;
+  virtual std::optional<DType> dtype_of(const std::string& param) const;
   // Elements [first, first + out.size()) of a parameter or of a router's bias, as one rank would have it, row by row.
   virtual void read(const std::string& param, int64_t first, std::span<float> out) const;
 

@@ -88,6 +88,10 @@ class AdaptedSource final : public ModelSource {
   }
   const std::vector<ParamNames>& names() const override { return all_names_; }
   int64_t step() const override { return base_->step(); }
+  std::vector<int32_t> end_tokens() const override { return base_->end_tokens(); }
+  std::optional<DType> dtype_of(const std::string& param) const override {
+    return is_adapter(param) ? ModelSource::dtype_of(param) : base_->dtype_of(param);
+  }
   std::unique_ptr<Tokenizer> tokenizer() const override { return base_->tokenizer(); }
   void read(const std::string& param, int64_t first, std::span<float> out) const override {
     is_adapter(param) ? ModelSource::read(param, first, out) : base_->read(param, first, out);

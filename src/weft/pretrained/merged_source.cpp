@@ -1,0 +1,100 @@
+// MergedSource: rows of a weight and of its adapter's factors.
+#include "weft/pretrained/merged_source.h"
+
+#include <cmath>
+#include <mutex>
+#include <unordered_set>
+
+namespace weft {
+namespace {
+
+ModelConfig without_adapters(ModelConfig config) {
+  config.lora = {};
+  return config;
+}
+
+class MergedSource final : public ModelSource {
+ public:
+  explicit MergedSource(std::unique_ptr<ModelSource> adapted)
+      : ModelSource(adapted->path(), adapted->kind(), without_adapters(adapted->config())),
+        adapted_(std::move(adapted)),
+        lora_(adapted_->config().lora) {
+    for (const ParamNames& names : adapted_->names()) {
+      if (!is_adapter(names.param)) names_.push_back(names);
+      if (const size_t end = names.param.rfind(".lora_a"); end != std::string::npos && is_adapter(names.param))
+        adapted_weights_.insert(names.param.substr(0, end) + ".weight");
+    }
+  }
+  const std::vector<ParamNames>& names() const override { return names_; }
+  const StoredTensors& tensors() const override { return adapted_->tensors(); }
+  int64_t step() const override { return adapted_->step(); }
+  std::unique_ptr<Tokenizer> tokenizer() const override { return adapted_->tokenizer(); }
+  std::vector<int32_t> end_tokens() const override { return adapted_->end_tokens(); }
+  std::optional<DType> dtype_of(const std::string& param) const override { return adapted_->dtype_of(param); }
+
+  void read(const std::string& param, int64_t first, std::span<float> out) const override {
+    if (!adapted_weights_.contains(param)) return adapted_->read(param, first, out);
+    const int64_t in = width_of(param), end = first + int64_t(out.size());
+    std::vector<float> row(static_cast<size_t>(in));
+    for (int64_t o = first / in; o * in < end; ++o) {
+      read_row(param, o, row);
+      const int64_t from = std::max(first, o * in), to = std::min(end, (o + 1) * in);
+      std::copy(row.begin() + (from - o * in), row.begin() + (to - o * in), out.begin() + (from - first));
+    }
+  }
+
+ private:
+  int64_t width_of(const std::string& param) const {
+    for (const ParamNames& names : names_)
+      if (names.param == param) return names.num_cols();
+    throw Error("{} has no parameter {}", path(), param);
+  }
+
+  // The factor [r, I] of a weight; that of the last one is kept.
+  std::shared_ptr<const std::vector<float>> factor_of(const std::string& linear, int64_t in) const {
+    const std::lock_guard lock(mutex_);
+    if (linear != last_linear_) {
+      auto factor = std::make_shared<std::vector<float>>(size_t(lora_.rank * in));
+      adapted_->read(linear + ".lora_a", 0, *factor);
+      last_linear_ = linear, last_factor_ = std::move(factor);
+    }
+    return last_factor_;
+  }
+
+  void read_row(const std::string& param, int64_t o, std::span<float> row) const {
+    const int64_t in = int64_t(row.size());
+    const std::string linear = param.substr(0, param.rfind('.'));
+    const auto a = factor_of(linear, in);
+    std::vector<float> b(size_t(lora_.rank));
+    adapted_->read(linear + ".lora_b", o * lora_.rank, b);
+    adapted_->read(param, o * in, row);
+    double squares = 0;
+    for (size_t i = 0; i < row.size(); ++i) {
+      double sum = 0;
+      for (size_t k = 0; k < b.size(); ++k) sum += double(b[k]) * double((*a)[k * row.size() + i]);
+      row[i] = float(double(row[i]) + double(lora_.scale()) * sum);
+      squares += double(row[i]) * double(row[i]);
+    }
+    if (!lora_.is_dora || squares == 0) return;
+    float length = 0;
+    adapted_->read(linear + ".lora_magnitude", o, {&length, 1});
+    for (float& x : row) x = float(double(x) * double(length) / std::sqrt(squares));
+  }
+
+  std::unique_ptr<ModelSource> adapted_;
+  LoraConfig lora_;
+  std::vector<ParamNames> names_;
+  std::unordered_set<std::string> adapted_weights_;
+  mutable std::mutex mutex_;
+  mutable std::string last_linear_;
+  mutable std::shared_ptr<const std::vector<float>> last_factor_;
+};
+
+}  // namespace
+
+std::unique_ptr<ModelSource> merge_adapters(std::unique_ptr<ModelSource> adapted) {
+  check(adapted->config().lora.rank > 0, "{} has no adapters", adapted->path());
+  return std::make_unique<MergedSource>(std::move(adapted));
+}
+
+}  // namespace weft
