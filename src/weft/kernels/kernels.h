@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "weft/kernels/block_matrix.h"
 #include "weft/kernels/nf4.h"
 #include "weft/kernels/optimizer_args.h"
 #include "weft/tensor/stream.h"
@@ -50,6 +51,9 @@ struct MatmulArgs {
   bool accumulate = false;  // y += ab, rounded once; only with Epilogue::Kind::none and no bias
   Tensor packed_b;          // optional: what pack_matmul_b made of b
   nf4::Matrix nf4_b = {};   // instead of b and packed_b: as b lies, in the dtype of a when it is decoded
+  // Instead of b and packed_b, [N, K] with transpose_b and without transpose_a. The backend may round a to 8 bits in
+  // blocks of 32 with a scale each; a row of y depends on that row of a alone.
+  BlockMatrix blocks_b = {};
   Epilogue epilogue;
 };
 
@@ -106,6 +110,28 @@ struct AttentionBackwardArgs {
   DropoutKey dropout;
   Tensor bias;   // the cpu table has no gradients with one
   Tensor dbias;  // like bias
+};
+
+// One sequence's query rows in a step of serving. The last of them sees all of the sequence's keys, the one before it
+// all but the last, and so on.
+struct PagedSequence {
+  int32_t q_begin = 0, q_end = 0;
+  int32_t num_keys = 0;             // those of these query rows among them
+  const int32_t* blocks = nullptr;  // [num_keys / block_tokens, rounded up], host memory: where its keys lie in order
+};
+
+// Attention whose keys and values lie in blocks of a pool that many sequences share. A row of y is a function of its q
+// and of its sequence's keys and values, bit for bit: whatever other rows are computed with it, however many of its
+// own sequence, wherever the blocks lie and however large they are, and however many threads there are.
+// Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
+struct PagedAttentionArgs {
+  Tensor y;             // [T, N, D], or value_dim in place of D
+  Tensor q;             // [T, N, D]
+  Tensor keys, values;  // [blocks, block_tokens, K, D], or value_dim in place of values' D; any float dtype
+  const PagedSequence* sequences = nullptr;  // [num_sequences], host memory; their rows ascend and are all of T
+  int num_sequences = 0;
+  float scale = 0, softcap = 0;  // as in AttentionShape
+  int window = 0;
 };
 
 enum class NormKind : uint8_t { rms, layer };
@@ -221,6 +247,10 @@ struct Kernels {
   // -infinity means no keys. Sources: Milakov and Gimelshein, 2018; Liu et al., "Ring Attention", 2023.
   void (*attention_merge)(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part,
                           const Tensor& part_lse);
+  void (*paged_attention)(Stream&, const PagedAttentionArgs&);
+  // pool[rows[t]] = x[t], in the dtype of the pool; rows [T] is host memory. pool and x agree behind the dims that
+  // count rows: pool [blocks, block_tokens, ...], x [T, ...].
+  void (*place_rows)(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows);
   void (*rope)(Stream&, const RopeArgs&);
   // y[T, N, A + B]: the first A elements of every head are shared[T, A], the others own[T, N, B].
   void (*join_heads)(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);

@@ -19,9 +19,6 @@ class Encoder {
   void each_param(auto&& visit) {
     for (const auto& block : blocks_) block->each_param(visit);
   }
-  void prepare(Context& context, DType dtype) {
-    for (const auto& block : blocks_) block->each_norm([&](Norm& n) { n.prepare(context, dtype); });
-  }
 
  private:
   ModelConfig config_;

@@ -51,13 +51,16 @@ struct AttentionRule {
   }
 };
 
-// All that differs between training, prefill and decode.
+struct PagedPlan;
+
+// All that differs between training, prefill, decode and serving.
 struct AttentionPlan {
   const int32_t* positions = nullptr;    // [T], host memory that outlives the tape
   const AttentionSpan* spans = nullptr;  // [num_spans], the same; not read with a cache
   int num_spans = 0;
   int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
   KvCache* cache = nullptr;             // null while training; with a cache there is one sequence, which continues it
+  const PagedPlan* paged = nullptr;     // many sequences whose past lies in a PagedCache; instead of spans and cache
 
   AttentionShape shape(const AttentionRule& rule, const Tensor& q, const Tensor& k, const Tensor& v) const {
     AttentionShape s = rule.shape(q, k, v, {spans, size_t(num_spans)});

@@ -1,0 +1,45 @@
+// PagedCache: keys and values of many sequences, layer by layer, in blocks of one pool. Which block belongs to whom is
+// the caller's business.
+// Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
+#pragma once
+#include <array>
+#include <vector>
+
+#include "weft/autograd/context.h"
+
+namespace weft {
+
+class PagedCache {
+ public:
+  // Memory is taken layer by layer when a layer is first used: a rank has some layers of a model, and some heads of
+  // each.
+  PagedCache(Context& context, int num_layers, int64_t num_blocks, int64_t block_tokens, DType dtype)
+      : context_(context),
+        layers_(size_t(num_layers)),
+        num_blocks_(num_blocks),
+        block_tokens_(block_tokens),
+        dtype_(dtype) {}
+
+  int64_t num_blocks() const { return num_blocks_; }
+  int64_t block_tokens() const { return block_tokens_; }
+  DType dtype() const { return dtype_; }
+  // Keys and values of a layer, [blocks, block_tokens, K, D] each, for rows like k[T, K, D] and v[T, K, value D].
+  const std::array<Tensor, 2>& layer(int layer, const Tensor& k, const Tensor& v);
+
+ private:
+  Context& context_;
+  std::vector<std::array<Tensor, 2>> layers_;
+  int64_t num_blocks_, block_tokens_;
+  DType dtype_;
+};
+
+// The rows of a step: those of each sequence in turn, behind what the cache holds of it. All of it is host memory that
+// outlives the step.
+struct PagedPlan {
+  PagedCache* cache = nullptr;
+  const PagedSequence* sequences = nullptr;  // [num_sequences]
+  int num_sequences = 0;
+  const int32_t* rows = nullptr;  // [T]: where the key of a row goes: block * block_tokens + its place in the block
+};
+
+}  // namespace weft
