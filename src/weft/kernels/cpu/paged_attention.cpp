@@ -22,7 +22,7 @@ namespace {
 void paged_forward(Stream&, const PagedAttentionArgs&) { throw_no_simd(); }
 #else
 
-constexpr int kTaskLanes = 64;   // that share the packing of a tile of keys
+constexpr int kTaskLanes = 128;  // that share the packing of a tile of keys
 constexpr int kTileKeys = 64;    // a tile of keys and one of values stay in L2
 constexpr int kSplitKeys = 512;  // what a long sequence with few lanes is cut into, so that it uses every core
 constexpr int kBlockLanes = kWide == 16 ? 8 : 4;  // with two vectors of sums each: half of the registers
