@@ -1,6 +1,7 @@
 // ForwardModel: this rank's part of a model that only runs forward, on any mesh of ranks.
 #pragma once
 #include "weft/parallel/mesh.h"
+#include "weft/pretrained/held_blocks.h"
 #include "weft/pretrained/model_source.h"
 
 namespace weft {
@@ -12,6 +13,8 @@ class ForwardModel {
   // Parameters have memory but no values. Throws UsageError when the mesh cannot hold the model. The context and the
   // mesh outlive this.
   ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype);
+  // Parameters have their values: in blocks where `choice` says so, else in `dtype`. The source outlives this.
+  ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype, const BlockChoice& choice);
   // Reads this rank's part of the parameters.
   void load(const ModelSource& source) { load_values(context_, source, *model_); }
 
@@ -40,6 +43,7 @@ class ForwardModel {
   int32_t share(int32_t token);
 
  private:
+  void make(const ModelConfig& config);
   Var receive(int64_t rows);
   void send(const Tensor& x);
 

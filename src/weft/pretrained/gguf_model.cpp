@@ -5,6 +5,7 @@
 
 #include "weft/base/nearest.h"
 #include "weft/formats/ggml_blocks.h"
+#include "weft/pretrained/held_blocks.h"
 
 namespace weft {
 namespace {
@@ -119,6 +120,12 @@ class GgufTensors final : public StoredTensors {
       std::copy_n(values.begin() + (at - begin), count, out.begin() + int64_t(done));
       done += size_t(count);
     }
+  }
+  std::optional<StoredBlocks> blocks(const StoredInfo& info) const override {
+    const GgufTensor& tensor = file_.tensor(info.name);
+    for (const BlockType type : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q6_k})
+      if (ggml_type_of(type) == tensor.type) return StoredBlocks{type, file_.bytes(tensor)};
+    return {};
   }
 
  private:

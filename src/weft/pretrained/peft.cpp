@@ -93,6 +93,9 @@ class AdaptedSource final : public ModelSource {
     return is_adapter(param) ? ModelSource::dtype_of(param) : base_->dtype_of(param);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return base_->tokenizer(); }
+  std::optional<RowsOfBlocks> blocks_of(const std::string& param) const override {
+    return is_adapter(param) ? std::nullopt : base_->blocks_of(param);
+  }
   void read(const std::string& param, int64_t first, std::span<float> out) const override {
     is_adapter(param) ? ModelSource::read(param, first, out) : base_->read(param, first, out);
   }
