@@ -38,11 +38,8 @@ struct Product {
   }
 
   void multiply_few(int64_t col, int cols, float* tile) const {
-    for (int64_t i = 0; i < rows; i += kMostFewRows) {
-      const int count = int(std::min(kMostFewRows, rows - i));
-      kernels.few_rows(args.blocks_b, row.groups, rounded + i * row.bytes(), count, col, cols, tile);
-      epilogue(call, tile, first_row + i, col, count, cols);
-    }
+    kernels.few_rows(args.blocks_b, row.groups, rounded, int(rows), col, cols, tile);
+    epilogue(call, tile, 0, col, int(rows), cols);
   }
 
   void multiply_many(int64_t col, int cols, std::byte* panel, float* tile) const {
@@ -55,8 +52,6 @@ struct Product {
   }
 };
 
-constexpr int64_t kMostTwiceFewRows = 2 * kMostFewRows;  // of a, for which a panel is not worth unpacking
-
 }  // namespace
 
 void matmul_blocks_with(Stream& stream, const MatmulArgs& args, BlockIsa isa) {
@@ -67,7 +62,7 @@ void matmul_blocks_with(Stream& stream, const MatmulArgs& args, BlockIsa isa) {
             .epilogue = matmul_kernels(best_matmul_isa()).epilogue(args.epilogue.kind, args.epilogue.f),
             .call = epilogue_call(args),
             .row = {ceil_div(args.blocks_b.row_blocks() * block_elements(args.blocks_b.type), 32 * kGroupBlocks)},
-            .is_few = m <= kMostTwiceFewRows};
+            .is_few = m <= kMostFewRows};
   if (m == 0 || n == 0) return;
   ThreadTeam& team = stream.team();
   const UnpackedPanel panel{p.row.groups};

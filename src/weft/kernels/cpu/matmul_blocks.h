@@ -9,9 +9,9 @@
 
 namespace weft::cpu {
 
-inline constexpr int64_t kGroupBlocks = 8;  // of 32 codes: a group is a block of the K family, or eight others
-inline constexpr int64_t kMostFewRows = 4;
-inline constexpr int64_t kMostRoundedRows = 512;
+inline constexpr int64_t kGroupBlocks = 8;        // of 32 codes: a group is a block of the K family, or eight others
+inline constexpr int64_t kMostFewRows = 4;        // with more, unpacking a panel pays
+inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near while panels pass
 
 // A row of a, rounded: 32 codes of each block, then a scale of each, then two terms of each. What codes of b are
 // stored without is in the terms: minus their offset times the sum of a's codes as i32 (of Q6_K of each half), or the
