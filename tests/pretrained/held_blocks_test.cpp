@@ -89,7 +89,8 @@ TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
   const double difference = worst_difference(got, want);
   EXPECT_LE(difference, kTolerance * largest(want));
   EXPECT_GT(difference, 1e-5 * largest(want)) << "no activation was rounded: are blocks in use?";
-  if (c.mesh.tp == 1) EXPECT_EQ(worst_difference(got, logits_of(*source, {.as_stored = true}, {})), 0);
+  if (c.mesh.tp > 1) return;
+  EXPECT_EQ(worst_difference(got, logits_of(*source, {.as_stored = true}, {})), 0);
 }
 
 struct RoundCase {
