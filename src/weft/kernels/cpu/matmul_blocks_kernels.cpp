@@ -370,7 +370,7 @@ void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
 // 24 registers of 32, or 8 of 16, hold sums of integers and of floats.
 constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 6 : 2;
 
-// The four words of codes from `word` on of a block, times those of kRows rows.
+// A block's codes, or a half of them, times those of kRows rows.
 template <class Dot, BlockType kType, int kRows>
 HWY_INLINE void add_words(const std::byte* codes, const std::byte* a, int64_t stride, I32 (&sums)[kRows][2]) {
   const I32Tag d;
@@ -421,6 +421,7 @@ void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, fl
   const UnpackedPanel b{groups};
   const RoundedRow row{groups};
   const int64_t stride = row.bytes();
+  std::fill_n(tile, kRows * kPanelCols, 0.0f);
   for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {
     for (int64_t block = 0; block < b.blocks();) {
       F32 sums[kRows][2];
@@ -449,19 +450,15 @@ void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, fl
           }
         }
       }
-      const bool is_first = block == groups;
 #pragma GCC unroll 6
       for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 2
         for (int v = 0; v < 2; ++v) {
           float* const total = tile + i * kPanelCols + c + v * lanes;
-          hn::StoreU(hn::Add(is_first ? hn::Zero(f) : hn::LoadU(f, total), sums[i][v]), f, total);
+          hn::StoreU(hn::Add(hn::LoadU(f, total), sums[i][v]), f, total);
         }
       }
     }
-    if (groups > 0) continue;
-    for (int i = 0; i < kRows; ++i)
-      for (int v = 0; v < 2; ++v) hn::StoreU(hn::Zero(f), f, tile + i * kPanelCols + c + v * lanes);
   }
 }
 
