@@ -398,6 +398,7 @@ ModelConfig config_of(const GgufDescription& description) {
   c.tie_embeddings = !description.has_head;
   GgufFields fields(description);
   family.fields(fields, c);
+  if (c.vocab == 0) throw Error("{} has no tensor 'token_embd.weight' with rows", description.source);
   try {
     complete(c);
   } catch (const UsageError& e) {

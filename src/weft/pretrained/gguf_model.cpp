@@ -65,7 +65,6 @@ GgufModel read_gguf_model(const GgufFile& file) {
   const GgufDescription description = describe(file);
   GgufModel model;
   model.family = &gguf_family_of(description);
-  if (description.vocab == 0) throw Error("{} has no tensor 'token_embd.weight' with rows", file.path());
   model.config = config_of(description);
   if (model.config.rope_scaling.kind == RopeScaling::Kind::longrope)
     for (const auto& [name, factors] : description.factors) model.not_weights.push_back(name + ".weight");
