@@ -98,6 +98,14 @@ void check_probability(const Op& op, float p) {
   if (!(p >= 0 && p < 1)) throw Error("{}: the dropout probability is {}, but must be in [0, 1)", op.name, p);
 }
 
+void check_heads_and_scores(const Op& op, const AttentionShape& s) {
+  if (s.num_heads < 0 || s.num_kv_heads < 0 || (s.num_kv_heads ? s.num_heads % s.num_kv_heads : s.num_heads) != 0)
+    throw Error("{}: {} query heads cannot share {} key/value heads evenly", op.name, s.num_heads, s.num_kv_heads);
+  op.that(s.scale != 0, "the scale of the scores is 0; it is usually 1 / sqrt(head_dim)");
+  op.that(s.softcap >= 0, "the cap of the scores is below 0");
+  op.that(s.window >= 0, "the window is below 0");
+}
+
 void check_qkv(const Op& op, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& s) {
   op.rank("q", q, 3);
   op.rank("k", k, 3);
@@ -106,11 +114,7 @@ void check_qkv(const Op& op, const Tensor& q, const Tensor& k, const Tensor& v, 
   op.dtype("k", k, q.dtype());
   op.shape("v", v, {k.dim(0), s.num_kv_heads, s.values_dim()});
   op.dtype("v", v, q.dtype());
-  if (s.num_heads < 0 || s.num_kv_heads < 0 || (s.num_kv_heads ? s.num_heads % s.num_kv_heads : s.num_heads) != 0)
-    throw Error("{}: {} query heads cannot share {} key/value heads evenly", op.name, s.num_heads, s.num_kv_heads);
-  op.that(s.scale != 0, "the scale of the scores is 0; it is usually 1 / sqrt(head_dim)");
-  op.that(s.softcap >= 0, "the cap of the scores is below 0");
-  op.that(s.window >= 0, "the window is below 0");
+  check_heads_and_scores(op, s);
   if (s.first_head < 0 || (s.total_heads && s.first_head + s.num_heads > s.total_heads))
     throw Error("{}: heads {} to {} are not among the layer's {}", op.name, s.first_head, s.first_head + s.num_heads,
                 s.total_heads);
@@ -194,6 +198,43 @@ void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tenso
   op.shape("acc_lse", acc_lse, {part.dim(1), part.dim(0)});
   op.statistic("acc_lse", acc_lse, acc_lse.numel(), part);
   op.like("part_lse", part_lse, acc_lse);
+}
+
+void check_paged_attention(const PagedAttentionArgs& args) {
+  const Op op{"paged_attention"};
+  op.rank("q", args.q, 3);
+  op.rank("keys", args.keys, 4);
+  op.rank("values", args.values, 4);
+  const int64_t num_rows = args.q.dim(0), num_blocks = args.keys.dim(0), block_tokens = args.keys.dim(1);
+  op.shape("keys", args.keys, {num_blocks, block_tokens, args.keys.dim(2), args.q.dim(2)});
+  op.shape("values", args.values, {num_blocks, block_tokens, args.keys.dim(2), args.values.dim(3)});
+  op.dtype("values", args.values, args.keys.dtype());
+  op.shape("y", args.y, {num_rows, args.q.dim(1), args.values.dim(3)});
+  op.dtype("y", args.y, args.q.dtype());
+  op.that(block_tokens > 0, "a block has room for no token");
+  check_heads_and_scores(op, shape_of(args));
+  op.that(args.num_sequences == 0 || args.sequences, "num_sequences is not 0, but sequences is null");
+  int32_t row = 0;
+  for (int i = 0; i < args.num_sequences; ++i) {
+    const PagedSequence& s = args.sequences[i];
+    if (s.q_begin != row || s.q_end < s.q_begin)
+      throw Error("{}: sequence {} has rows {} to {}, but must begin with row {}", op.name, i, s.q_begin, s.q_end,
+                  row);
+    if (s.num_keys < s.q_end - s.q_begin)
+      throw Error("{}: sequence {} has {} rows, but only {} keys", op.name, i, s.q_end - s.q_begin, s.num_keys);
+    row = s.q_end;
+    op.indices("blocks", s.blocks, (s.num_keys + block_tokens - 1) / block_tokens, 0, num_blocks);
+  }
+  if (row != num_rows) throw Error("{}: the sequences have {} rows, but q has {}", op.name, row, num_rows);
+}
+
+void check_place_rows(const Tensor& pool, const Tensor& x, const int32_t* rows) {
+  const Op op{"place_rows"};
+  op.present("x", x);
+  op.rank("pool", pool, x.shape().rank() + 1);
+  op.that(std::ranges::equal(pool.shape().dims().subspan(2), x.shape().dims().subspan(1)),
+          "rows of the pool are not like those of x");
+  op.indices("rows", rows, x.dim(0), 0, pool.dim(0) * pool.dim(1));
 }
 
 void check_accumulate(const Tensor& sum, const Tensor& x) {

@@ -11,6 +11,8 @@ void check_matmul(const MatmulArgs&);
 void check_attention(const AttentionArgs&);
 void check_attention_backward(const AttentionBackwardArgs&);
 void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
+void check_paged_attention(const PagedAttentionArgs&);
+void check_place_rows(const Tensor& pool, const Tensor& x, const int32_t* rows);
 void check_accumulate(const Tensor& sum, const Tensor& x);
 void check_rope(const RopeArgs&);
 void check_join_heads(std::string_view op, const Tensor& y, const Tensor& shared, const Tensor& own);
@@ -71,6 +73,22 @@ inline VisibleKeys visible_keys(const AttentionSpan& a, int window, int64_t quer
   const int64_t num_keys = a.k_end - a.k_begin, diagonal = query + 1 + num_keys - (a.q_end - a.q_begin);
   const int64_t end = a.causal ? std::clamp<int64_t>(diagonal, 0, num_keys) : num_keys;
   return {window > 0 ? std::clamp<int64_t>(diagonal + a.lead - window, 0, end) : 0, end};
+}
+
+// Which rows see which keys, when its keys are counted by themselves.
+inline AttentionSpan span_of(const PagedSequence& s) {
+  return {.q_begin = s.q_begin, .q_end = s.q_end, .k_begin = 0, .k_end = s.num_keys};
+}
+
+// Attention's shape without spans.
+inline AttentionShape shape_of(const PagedAttentionArgs& args) {
+  return {.num_heads = int(args.q.dim(1)),
+          .num_kv_heads = int(args.keys.dim(2)),
+          .head_dim = int(args.q.dim(2)),
+          .scale = args.scale,
+          .softcap = args.softcap,
+          .window = args.window,
+          .value_dim = int(args.values.dim(3))};
 }
 
 }  // namespace weft::shapes

@@ -2,6 +2,7 @@
 #include "weft/pretrained/forward_model.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "weft/parallel/gather_columns.h"
 #include "weft/pretrained/decoder_parts.h"
@@ -34,57 +35,80 @@ ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelConfig
   model_->allocate(context, dtype);
 }
 
-bool ForwardModel::is_speaker() const { return has_result() && mesh_.place().tp == 0 && mesh_.data_rank() == 0; }
-
-Var ForwardModel::receive(int64_t rows) {
-  if (mesh_.place().pp == 0) return {{}, &context_};
-  const Tensor x = context_.empty(dtype_, {rows, config().hidden});
-  mesh_.pp().recv(x, mesh_.place().pp - 1, kTag);
-  return {x, &context_};
+int ForwardModel::speaker() const {
+  const MeshShape& shape = mesh_.shape();
+  return (shape.pp - 1) * (shape.size() / shape.pp);
 }
 
-void ForwardModel::send(const Tensor& x) { mesh_.pp().send(x, mesh_.place().pp + 1, kTag); }
+void ForwardModel::run(const Pass& pass, FunctionRef<void(const Var& x, Brackets& none)> finish) {
+  Brackets none;
+  const MeshPlace& place = mesh_.place();
+  Var x{{}, &context_};
+  if (place.pp > 0) {
+    x.value = context_.empty(dtype_, {pass.num_tokens, config().hidden});
+    mesh_.pp().recv(x.value, place.pp - 1, kTag);
+  }
+  if (has_result()) return finish(x, none);
+  mesh_.pp().send(model_->forward(context_, pass, x, none).value, place.pp + 1, kTag);
+}
+
+// A tensor that is kept for the next call, which may need less of it.
+Tensor ForwardModel::part_of(Tensor& kept, DType dtype, Shape shape) {
+  if (!kept || kept.numel() < shape.numel()) kept = context_.empty(dtype, {shape.numel()});
+  return kept.slice_flat(0, shape);
+}
+
+Tensor ForwardModel::logits_of(const Var& hidden) {
+  const Tensor mine = model_->logits(hidden).value;
+  const Tensor all = part_of(logits_, Context::wide(dtype_), {hidden.value.dim(0), config().vocab});
+  gather_columns(context_, mesh_.tp(), all, mine);
+  return all;
+}
 
 Tensor ForwardModel::logits(const Pass& pass, int64_t first, int64_t count) {
-  Brackets none;
-  Var hidden = model_->forward(context_, pass, receive(pass.num_tokens), none);
-  if (!has_result()) {
-    send(hidden.value);
-    return {};
-  }
-  hidden.value = hidden.value.slice_rows(first, count);
-  const Tensor mine = model_->logits(hidden).value;
-  const int64_t vocab = config().vocab;
-  const Shape shape{count, vocab};
-  if (!logits_ || logits_.shape() != shape) logits_ = context_.empty(Context::wide(dtype_), shape);
-  gather_columns(context_, mesh_.tp(), logits_, mine);
-  return logits_;
+  Tensor result;
+  run(pass, [&](const Var& x, Brackets& none) {
+    Var hidden = model_->forward(context_, pass, x, none);
+    hidden.value = hidden.value.slice_rows(first, count);
+    result = logits_of(hidden);
+  });
+  return result;
+}
+
+Tensor ForwardModel::logits(const Pass& pass, std::span<const int32_t> rows) {
+  Tensor result;
+  run(pass, [&](const Var& x, Brackets& none) {
+    Var hidden = model_->forward(context_, pass, x, none);
+    if (rows.empty()) return;
+    const Tensor chosen = part_of(chosen_, dtype_, {int64_t(rows.size()), config().hidden});
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Tensor row = hidden.value.slice_rows(rows[i], 1);
+      std::memcpy(chosen.slice_rows(int64_t(i), 1).raw(), row.raw(), row.bytes());
+    }
+    hidden.value = chosen;
+    result = logits_of(hidden);
+  });
+  return result;
 }
 
 ForwardModel::BeforeHead ForwardModel::before_head(const Pass& pass) {
-  Brackets none;
-  const Var x = receive(pass.num_tokens);
-  if (!has_result()) {
-    send(model_->forward(context_, pass, x, none).value);
-    return {};
-  }
   BeforeHead result;
-  model_->result(context_, pass, x, none, [&](const Partition&, Param& weight, float softcap, const Var& hidden) {
-    result = {hidden.value, &weight, softcap};
-    return hidden;
+  run(pass, [&](const Var& x, Brackets& none) {
+    model_->result(context_, pass, x, none, [&](const Partition&, Param& weight, float softcap, const Var& hidden) {
+      result = {hidden.value, &weight, softcap};
+      return hidden;
+    });
   });
   return result;
 }
 
 double ForwardModel::loss(const Pass& pass, const int32_t* targets) {
-  Brackets none;
-  const Var x = receive(pass.num_tokens);
-  if (!has_result()) {
-    send(model_->forward(context_, pass, x, none).value);
-    return 0;
-  }
-  const Tensor sum = model_->loss(context_, pass, x, targets, 0, none).value;
-  return mesh_.place().tp == 0 ? double(*sum.data<float>()) : 0;
+  double sum = 0;
+  run(pass, [&](const Var& x, Brackets& none) {
+    const Tensor loss = model_->loss(context_, pass, x, targets, 0, none).value;
+    if (mesh_.place().tp == 0) sum = double(*loss.data<float>());
+  });
+  return sum;
 }
 
 int32_t ForwardModel::share(int32_t token) {

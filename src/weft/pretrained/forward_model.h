@@ -1,5 +1,8 @@
 // ForwardModel: this rank's part of a model that only runs forward, on any mesh of ranks.
 #pragma once
+#include <span>
+
+#include "weft/base/function_ref.h"
 #include "weft/parallel/mesh.h"
 #include "weft/pretrained/model_source.h"
 
@@ -21,12 +24,15 @@ class ForwardModel {
   Context& context() { return context_; }
   // Ranks of the last stage have what comes of a pass.
   bool has_result() const { return mesh_.place().pp == mesh_.shape().pp - 1; }
-  // Of these, one.
-  bool is_speaker() const;
+  // Of these, one, and its rank in the world.
+  int speaker() const;
+  bool is_speaker() const { return mesh_.world().rank() == speaker(); }
 
   // Logits [count, V], fp32 (fp64 beside fp64), of rows [first, first + count) of the pass: the same on all ranks of
   // the last stage, empty on the others. Valid until the next call.
   Tensor logits(const Pass& pass, int64_t first, int64_t count);
+  // The same of chosen rows, which all ranks choose alike; of no rows an empty tensor.
+  Tensor logits(const Pass& pass, std::span<const int32_t> rows);
   // What the head would read, [T, H], its weight and cap; empty but on the last stage.
   struct BeforeHead {
     Tensor hidden;
@@ -40,14 +46,16 @@ class ForwardModel {
   int32_t share(int32_t token);
 
  private:
-  Var receive(int64_t rows);
-  void send(const Tensor& x);
+  // Takes a pass from the stage before this one to the next; the last stage has `finish` go on instead.
+  void run(const Pass& pass, FunctionRef<void(const Var& x, Brackets& none)> finish);
+  Tensor logits_of(const Var& hidden);
+  Tensor part_of(Tensor& kept, DType dtype, Shape shape);
 
   Context& context_;
   const Mesh& mesh_;
   DType dtype_;
   std::unique_ptr<Decoder> model_;
-  Tensor logits_;
+  Tensor chosen_, logits_;  // kept, so that a step of serving takes no memory
 };
 
 }  // namespace weft

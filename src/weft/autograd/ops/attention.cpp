@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "weft/autograd/ops/paged_cache.h"
+
 namespace weft {
 
 std::array<Tensor, 2> KvCache::append(int layer, const Tensor& k, const Tensor& v) {
@@ -42,6 +44,23 @@ void fill_causal_spans(std::vector<AttentionSpan>& spans, std::span<const int32_
 Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
   q = q_in, k = k_in, v = v_in;
   y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v.dim(2)});
+  if (plan.paged) {
+    const PagedPlan& paged = *plan.paged;
+    check(!context.tape, "attention over the blocks of a pool has no gradients");
+    const auto& [keys, values] = paged.cache->layer(layer, k_in, v_in);
+    context.kernels.place_rows(context.stream, keys, k_in, paged.rows);
+    context.kernels.place_rows(context.stream, values, v_in, paged.rows);
+    context.kernels.paged_attention(context.stream, {.y = y,
+                                                     .q = q,
+                                                     .keys = keys,
+                                                     .values = values,
+                                                     .sequences = paged.sequences,
+                                                     .num_sequences = paged.num_sequences,
+                                                     .scale = rule.scale,
+                                                     .softcap = rule.softcap,
+                                                     .window = rule.window});
+    return y;
+  }
   if (plan.cache) {
     const auto [keys, values] = plan.cache->append(layer, k_in, v_in);
     k = keys, v = values;

@@ -63,31 +63,31 @@ struct Bf16Words {
 };
 #endif
 
-// acc[c][r] += sum over i < k of a[r * a_row + i * a_k] * b[i * b_k + c * kWide + lane].
-template <class Op, int kCols>
+// acc[c][r] += sum over i < k of a[r * a_row + i * a_k] * b[i * b_k + c * kWide + lane], in the order of i.
+template <class Op, int kCols, int kCount = kRows>
 HWY_INLINE void multiply(const float* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const float* HWY_RESTRICT b,
-                         int64_t b_k, int64_t k, V (*acc)[kRows]) {
-  V sum[kCols][kRows];
-  HWY_UNROLL(2)
+                         int64_t b_k, int64_t k, V (*acc)[kCount]) {
+  V sum[kCols][kCount];
+  HWY_UNROLL(4)
   for (int c = 0; c < kCols; ++c) {
     HWY_UNROLL(8)
-    for (int r = 0; r < kRows; ++r) sum[c][r] = acc[c][r];
+    for (int r = 0; r < kCount; ++r) sum[c][r] = acc[c][r];
   }
   for (int64_t i = 0; i < k; ++i, a += a_k, b += b_k) {
     V column[kCols];
-    HWY_UNROLL(2)
+    HWY_UNROLL(4)
     for (int c = 0; c < kCols; ++c) column[c] = hn::LoadU(df, b + c * kWide);
     HWY_UNROLL(8)
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kCount; ++r) {
       const V row = hn::Set(df, a[r * a_row]);
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (int c = 0; c < kCols; ++c) sum[c][r] = Op::mul_add(row, column[c], sum[c][r]);
     }
   }
-  HWY_UNROLL(2)
+  HWY_UNROLL(4)
   for (int c = 0; c < kCols; ++c) {
     HWY_UNROLL(8)
-    for (int r = 0; r < kRows; ++r) acc[c][r] = sum[c][r];
+    for (int r = 0; r < kCount; ++r) acc[c][r] = sum[c][r];
   }
 }
 
@@ -332,17 +332,17 @@ HWY_INLINE void for_each_vector(int64_t dim, Body&& body) {
 }
 
 // Asks L2 for rows [first, first + count) ahead of their use: they lie far apart, which defeats hardware prefetchers.
-template <class E>
-HWY_INLINE void prefetch_rows(RowView<const E> rows, int64_t first, int64_t count) {
+template <class Rows>
+HWY_INLINE void prefetch_rows(const Rows& rows, int64_t first, int64_t count) {
   for (int64_t j = 0; j < count; ++j) {
     const char* row = reinterpret_cast<const char*>(rows[first + j]);
-    for (int64_t at = 0; at < rows.dim * int64_t(sizeof(E)); at += 64) __builtin_prefetch(row + at, 0, 2);
+    for (int64_t at = 0; at < rows.dim * int64_t(sizeof(*rows[0])); at += 64) __builtin_prefetch(row + at, 0, 2);
   }
 }
 
 // dst[j] = the words of row first + j, for j < count.
-template <class Op, class E>
-HWY_INLINE void pack_rows(float* dst, RowView<const E> rows, int64_t first, int64_t count) {
+template <class Op, class E, class Rows>
+HWY_INLINE void pack_rows(float* dst, const Rows& rows, int64_t first, int64_t count) {
   const int64_t words = words_of<Op>(rows.dim);
   for (int64_t j = 0; j < count; ++j, dst += words) {
     const E* row = rows[first + j];

@@ -13,6 +13,9 @@ void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpos
 void attention(Stream&, const AttentionArgs&);
 void attention_backward(Stream&, const AttentionBackwardArgs&);
 
+// paged_attention.cpp
+void paged_attention(Stream&, const PagedAttentionArgs&);
+
 // partial_results.cpp
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 void accumulate(Stream&, const Tensor& sum, const Tensor& x);
@@ -65,6 +68,7 @@ void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, co
 void add(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
 void scale(Stream&, const Tensor& y, const Tensor& x, float factor);
 void convert(Stream&, const Tensor& y, const Tensor& x);
+void place_rows(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows);
 void fill(Stream&, const Tensor& y, float value);
 void sum_rows(Stream&, const Tensor& y, const Tensor& x, bool accumulate);
 double sum_of_squares(Stream&, const Tensor& x);

@@ -12,6 +12,8 @@ const Kernels& cpu_kernels() {
       .attention = cpu::attention,
       .attention_backward = cpu::attention_backward,
       .attention_merge = cpu::attention_merge,
+      .paged_attention = cpu::paged_attention,
+      .place_rows = cpu::place_rows,
       .rope = cpu::rope,
       .join_heads = cpu::join_heads,
       .split_heads = cpu::split_heads,

@@ -96,6 +96,21 @@ void convert(Stream& stream, const Tensor& y, const Tensor& x) {
   });
 }
 
+void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows) {
+  with_float("place_rows", pool, [&](auto pool_element) {
+    with_float("place_rows", x, [&](auto x_element) {
+      const int64_t width = x.numel() / x.dim(0);
+      const auto body = [&](int64_t begin, int64_t end, int) {
+        for (int64_t t = begin; t < end; ++t)
+          convert_range(pool.data<decltype(pool_element)>() + rows[t] * width,
+                        x.data<decltype(x_element)>() + t * width, width);
+      };
+      const auto row_bytes = width * int64_t(sizeof pool_element + sizeof x_element);
+      stream.team().parallel_for(x.dim(0), rows_per_chunk(row_bytes), body);
+    });
+  });
+}
+
 // sums[c] = sum of x[r, c] over `rows` rows of `cols` of the `row_stride` columns of x, which it reads in their
 // order.
 template <class T>
@@ -179,6 +194,7 @@ namespace weft::cpu {
 HWY_EXPORT(add);
 HWY_EXPORT(scale);
 HWY_EXPORT(convert);
+HWY_EXPORT(place_rows);
 HWY_EXPORT(sum_rows);
 HWY_EXPORT(sum_of_squares);
 
@@ -195,6 +211,11 @@ void scale(Stream& stream, const Tensor& y, const Tensor& x, float factor) {
 void convert(Stream& stream, const Tensor& y, const Tensor& x) {
   shapes::check_convert(y, x);
   HWY_DYNAMIC_DISPATCH(convert)(stream, y, x);
+}
+
+void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows) {
+  shapes::check_place_rows(pool, x, rows);
+  if (x.numel() > 0) HWY_DYNAMIC_DISPATCH(place_rows)(stream, pool, x, rows);
 }
 
 void fill(Stream& stream, const Tensor& y, float value) {

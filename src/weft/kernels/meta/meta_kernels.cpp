@@ -123,6 +123,28 @@ void attention_merge(Stream& stream, const Tensor& acc, const Tensor& acc_lse, c
   count(stream, 3 * elements(acc) + kMergeFlops * elements(acc_lse), acc, acc, acc_lse, acc_lse, part, part_lse);
 }
 
+void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
+  shapes::check_paged_attention(args);
+  AttentionShape s = shapes::shape_of(args);
+  double pairs = 0, keys = 0;
+  for (int i = 0; i < args.num_sequences; ++i) {
+    const AttentionSpan span = shapes::span_of(args.sequences[i]);
+    if (span.q_begin == span.q_end) continue;
+    s.spans = &span, s.num_spans = 1;
+    pairs += visible_pairs(s);
+    keys += double(span.k_end - shapes::visible_keys(span, s.window, 0).begin);
+  }
+  const double per_pair = 2.0 * (s.head_dim + s.values_dim()) + kSoftmaxFlops + cap_flops(s);
+  count(stream, pairs * s.num_heads * per_pair, args.y, args.q);
+  stream.cost.bytes += keys * s.num_kv_heads * (s.head_dim + s.values_dim()) * double(size_of(args.keys.dtype()));
+}
+
+void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows) {
+  shapes::check_place_rows(pool, x, rows);
+  count(stream, 0, x);
+  stream.cost.bytes += elements(x) * double(size_of(pool.dtype()));
+}
+
 void rope(Stream& stream, const RopeArgs& args) {
   shapes::check_rope(args);
   const double angles = double(args.x.dim(0) * args.cos.dim(1));
@@ -380,6 +402,8 @@ const Kernels& meta_kernels() {
       .attention = attention,
       .attention_backward = attention_backward,
       .attention_merge = attention_merge,
+      .paged_attention = paged_attention,
+      .place_rows = place_rows,
       .rope = rope,
       .join_heads = join_heads,
       .split_heads = split_heads,

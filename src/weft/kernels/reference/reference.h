@@ -29,6 +29,10 @@ void attention(Stream&, const AttentionArgs&);
 void attention_backward(Stream&, const AttentionBackwardArgs&);
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 
+// paged_attention.cpp
+void paged_attention(Stream&, const PagedAttentionArgs&);
+void place_rows(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows);
+
 // rope.cpp
 void rope(Stream&, const RopeArgs&);
 

@@ -12,6 +12,8 @@ const Kernels& reference_kernels() {
       .attention = reference::attention,
       .attention_backward = reference::attention_backward,
       .attention_merge = reference::attention_merge,
+      .paged_attention = reference::paged_attention,
+      .place_rows = reference::place_rows,
       .rope = reference::rope,
       .join_heads = reference::join_heads,
       .split_heads = reference::split_heads,

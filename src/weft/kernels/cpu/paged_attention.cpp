@@ -1,0 +1,501 @@
+// Attention over keys and values that lie in the blocks of a pool, for serving.
+// Sources: Kwon et al., "PagedAttention", 2023; Dao et al., "Flash-Decoding", 2023.
+//
+// What a row becomes depends on nothing but itself and its keys, to the last bit. A sequence's keys are cut into
+// tiles and splits that are counted from its first key. A lane, which is one head of one row, has a softmax of its
+// own: it takes the tiles of a split in their order and then joins the splits in theirs, whichever tasks these belong
+// to. Lanes only share the loads of a tile. A tile or key that a lane does not see leaves its state alone.
+#include "weft/kernels/cpu/attention_plan.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "weft/kernels/cpu/paged_attention.cpp"
+#include <hwy/foreach_target.h>
+
+#include "weft/kernels/cpu/attention_tile-inl.h"
+#include "weft/kernels/cpu/cpu.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+namespace {
+
+#if HWY_TARGET == HWY_SCALAR
+void paged_forward(Stream&, const PagedAttentionArgs&) { throw_no_simd(); }
+#else
+
+constexpr int kTaskLanes = 64;   // that share the packing of a tile of keys
+constexpr int kTileKeys = 64;    // a tile of keys and one of values stay in L2
+constexpr int kSplitKeys = 512;  // what a long sequence with few lanes is cut into, so that it uses every core
+constexpr int kBlockLanes = kWide == 16 ? 8 : 4;  // with two vectors of sums each: half of the registers
+constexpr int kTasksPerWorker = 4;
+
+// Two bf16 neighbours are moved as one word.
+struct PairWords {
+  static constexpr int kPerWord = 2;
+};
+
+// Rows of a pool, of one key/value head: `at` says where in the pool each of them lies.
+template <class E>
+struct PoolRows {
+  const E* base;
+  const int32_t* at;
+  int64_t row_stride;  // elements
+  int dim;
+  const E* operator[](int64_t j) const { return base + at[j] * row_stride; }
+};
+
+struct Call {
+  const PagedAttentionArgs& args;
+  AttentionShape shape;
+  int64_t q_stride, k_rows, padded;  // padded: of values
+  int group;
+  float scale2;  // to exponents of 2
+
+  explicit Call(const PagedAttentionArgs& a)
+      : args(a),
+        shape(shapes::shape_of(a)),
+        q_stride(round_up(shape.head_dim, 16)),
+        k_rows(round_up(shape.head_dim, 32)),
+        padded(round_up(shape.values_dim(), 16)),
+        group(shape.num_heads / shape.num_kv_heads),
+        scale2(a.scale * kLog2E) {}
+  int64_t num_lanes(const PagedSequence& s) const { return int64_t(s.q_end - s.q_begin) * group; }
+  int64_t num_tiles(const PagedSequence& s) const { return ceil_div(num_lanes(s), kTaskLanes); }
+  // A lane sees keys [start(lane), limit(lane)).
+  int64_t limit(const PagedSequence& s, int64_t lane) const {
+    return s.num_keys - (s.q_end - s.q_begin) + lane / group + 1;
+  }
+  int64_t start(const PagedSequence& s, int64_t lane) const {
+    return args.window > 0 ? std::max<int64_t>(limit(s, lane) - args.window, 0) : 0;
+  }
+  int64_t first_split(const PagedSequence& s, int64_t lane) const { return start(s, lane) / kSplitKeys; }
+  int64_t num_splits(const PagedSequence& s) const { return ceil_div(s.num_keys, kSplitKeys) - first_split(s, 0); }
+};
+
+// Of lanes, over some of their keys: sums of p v, the highest score and the sum of p = exp(score - highest).
+struct Softmax {
+  float *o, *maximum, *sum;
+
+  static Softmax make(Arena& a, int64_t num_lanes, int64_t padded) {
+    return {a.take<float>(num_lanes * padded), a.take<float>(round_up(num_lanes, 16)),
+            a.take<float>(round_up(num_lanes, 16))};
+  }
+  static int64_t bytes(int64_t num_lanes, int64_t padded) {
+    Arena counted;
+    make(counted, num_lanes, padded);
+    return int64_t(counted.used());
+  }
+  void clear(int64_t num_lanes, int64_t padded) const {
+    std::fill_n(o, num_lanes * padded, 0.0f);
+    std::fill_n(maximum, round_up(num_lanes, 16), kNoMaximum);
+    std::fill_n(sum, round_up(num_lanes, 16), 0.0f);
+  }
+};
+
+// A worker's memory.
+struct State {
+  float *q, *k, *v;        // lanes; columns of keys, [k_rows][kTileKeys]; rows of values
+  float* p;                // [kBlockLanes][kTileKeys]: scores, then probabilities
+  int32_t *start, *limit;  // of lanes
+  int32_t *rows, *next;    // of the pool, for the tile at hand and the one after it
+  Softmax split, all;      // over a split, and over those before it
+  float *keep, *take;      // what joining multiplies these by
+
+  static State make(Arena& a, const Call& call) {
+    State t;
+    t.q = a.take<float>(kTaskLanes * call.q_stride), t.k = a.take<float>(call.k_rows * kTileKeys);
+    t.v = a.take<float>(kTileKeys * call.padded), t.p = a.take<float>(kBlockLanes * kTileKeys);
+    t.start = a.take<int32_t>(kTaskLanes), t.limit = a.take<int32_t>(kTaskLanes);
+    t.rows = a.take<int32_t>(kTileKeys), t.next = a.take<int32_t>(kTileKeys);
+    t.split = Softmax::make(a, kTaskLanes, call.padded), t.all = Softmax::make(a, kTaskLanes, call.padded);
+    t.keep = a.take<float>(kTaskLanes), t.take = a.take<float>(kTaskLanes);
+    return t;
+  }
+};
+
+// Lanes [first, first + count) of a sequence, of one key/value head.
+struct Task {
+  const PagedSequence& sequence;
+  int64_t first, count;
+  int kv_head;
+};
+
+// ---- a tile of keys and values ----
+
+void find_rows(const Call& call, const PagedSequence& s, int64_t key, int64_t count, int32_t* rows) {
+  const int64_t block_tokens = call.args.keys.dim(1);
+  int64_t block = key / block_tokens, place = key % block_tokens;
+  for (int64_t j = 0; j < count; ++j) {
+    rows[j] = int32_t(s.blocks[block] * block_tokens + place);
+    if (++place == block_tokens) ++block, place = 0;
+  }
+}
+
+// dst[e][j] = element e of row first + j, for j < kWide; past count the last row again.
+template <class E>
+HWY_INLINE void pack_keys(float* dst, const PoolRows<E>& rows, int64_t first, int64_t count) {
+  using Op = std::conditional_t<std::is_same_v<E, BFloat16>, PairWords, FloatWords>;
+  const E* row[kWide];
+  for (int i = 0; i < kWide; ++i) row[i] = rows[first + std::min<int64_t>(i, count - 1)];
+  for_each_vector<Op>(rows.dim, [&](int64_t w, auto tail) HWY_ATTR {
+    V x[kWide];
+    HWY_UNROLL(16)
+    for (int i = 0; i < kWide; ++i) x[i] = load_words<Op, tail.value>(row[i], w * Op::kPerWord, rows.dim);
+    transpose(x);
+    float* out = dst + w * Op::kPerWord * kTileKeys;
+    HWY_UNROLL(16)
+    for (int i = 0; i < kWide; ++i) {
+      if constexpr (Op::kPerWord == 1) {
+        hn::StoreU(x[i], df, out + i * kTileKeys);
+      } else {
+        const VU pair = hn::BitCast(du, x[i]);
+        hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(pair)), df, out + 2 * i * kTileKeys);
+        hn::StoreU(hn::BitCast(df, hn::And(pair, hn::Set(du, 0xffff0000u))), df, out + (2 * i + 1) * kTileKeys);
+      }
+    }
+  });
+}
+
+// Packs a tile, and asks for the next one meanwhile.
+template <class E>
+HWY_NOINLINE void pack_tile(const Call& call, const State& t, int kv_head, int64_t num_keys, int64_t num_next) {
+  const auto rows_of_pool = [&](const Tensor& pool, int dim, const int32_t* at) {
+    return PoolRows<E>{pool.data<E>() + int64_t(kv_head) * dim, at, pool.dim(2) * dim, dim};
+  };
+  const int dim = call.shape.head_dim, value_dim = call.shape.values_dim();
+  const auto k = rows_of_pool(call.args.keys, dim, t.rows), next_k = rows_of_pool(call.args.keys, dim, t.next);
+  const auto v = rows_of_pool(call.args.values, value_dim, t.rows);
+  const auto next_v = rows_of_pool(call.args.values, value_dim, t.next);
+  for (int64_t j = 0; j < num_keys; j += kWide) {
+    const int64_t count = std::min<int64_t>(kWide, num_keys - j), ahead = std::clamp<int64_t>(num_next - j, 0, kWide);
+    prefetch_rows(next_k, j, ahead);
+    pack_keys<E>(t.k + j, k, j, count);
+    prefetch_rows(next_v, j, ahead);
+    pack_rows<FloatWords, E>(t.v + j * call.padded, v, j, count);
+  }
+}
+
+// ---- lanes against a tile ----
+
+// p = the scores of kLanes lanes, not yet scaled.
+template <int kLanes>
+HWY_INLINE void score_tile(const Call& call, const State& t, int64_t lane, int64_t num_keys) {
+  constexpr int kCols = kLanes <= 2 ? 4 : 2;  // one or two lanes alone would wait for each addition
+  for (int64_t j = 0; j < num_keys; j += kCols * kWide) {
+    V acc[kCols][kLanes];
+    HWY_UNROLL(4)
+    for (int c = 0; c < kCols; ++c) {
+      HWY_UNROLL(8)
+      for (int r = 0; r < kLanes; ++r) acc[c][r] = hn::Zero(df);
+    }
+    multiply<FloatWords, kCols>(t.q + lane * call.q_stride, call.q_stride, 1, t.k + j, kTileKeys, call.shape.head_dim,
+                                acc);
+    HWY_UNROLL(4)
+    for (int c = 0; c < kCols; ++c) {
+      HWY_UNROLL(8)
+      for (int r = 0; r < kLanes; ++r) hn::StoreU(acc[c][r], df, t.p + r * kTileKeys + j + c * kWide);
+    }
+  }
+}
+
+// Scores of a tile's keys [begin, end) to probabilities, and the lane's sums to their new maximum.
+HWY_NOINLINE void softmax_tile(const Call& call, const State& t, int64_t lane, float* p, int64_t begin, int64_t end,
+                               int64_t num_keys) {
+  // A loop of its own: as a branch of the next one GCC 12 makes code of it, at -O3, that leaves the scores uncapped.
+  if (const ScoreCap cap(call.shape); cap.is_on()) {
+    for (int64_t j = 0; j < num_keys; j += kWide) hn::StoreU(cap(hn::LoadU(df, p + j)), df, p + j);
+  }
+  const V first = hn::Set(df, float(begin)), limit = hn::Set(df, float(end));
+  V maximum = hn::Set(df, t.split.maximum[lane]);
+  for (int64_t j = 0; j < num_keys; j += kWide) {
+    const V at = hn::Iota(df, float(j));
+    const auto is_seen = hn::And(hn::Ge(at, first), hn::Lt(at, limit));
+    const V score = hn::IfThenElse(is_seen, hn::LoadU(df, p + j), hn::Set(df, -HUGE_VALF));
+    hn::StoreU(score, df, p + j);
+    maximum = hn::Max(maximum, score);
+  }
+  maximum = hn::MaxOfLanes(df, maximum);
+  const V scale = hn::Set(df, call.scale2), shift = hn::Mul(maximum, scale);
+  V sum = hn::Zero(df);
+  for (int64_t j = 0; j < num_keys; j += kWide) {
+    const V probability = exp2<FloatWords>(hn::MulSub(hn::LoadU(df, p + j), scale, shift));
+    hn::StoreU(probability, df, p + j);
+    sum = hn::Add(sum, probability);
+  }
+  const V alpha = exp2<FloatWords>(hn::MulSub(hn::Set(df, t.split.maximum[lane]), scale, shift));
+  t.split.sum[lane] = std::fma(t.split.sum[lane], hn::GetLane(alpha), hn::GetLane(hn::SumOfLanes(df, sum)));
+  t.split.maximum[lane] = hn::GetLane(maximum);
+  if (hn::GetLane(alpha) == 1) return;
+  float* o = t.split.o + lane * call.padded;
+  for (int64_t e = 0; e < call.padded; e += kWide) hn::StoreU(hn::Mul(hn::LoadU(df, o + e), alpha), df, o + e);
+}
+
+// o += p v of kLanes lanes, for a tile's keys [begin, end).
+template <int kLanes>
+HWY_INLINE void add_values(const Call& call, const State& t, int64_t lane, const float* p, int64_t begin,
+                           int64_t end) {
+  const auto add = [&]<int kCols>(int64_t e) HWY_ATTR {
+    float* o = t.split.o + lane * call.padded + e;
+    V acc[kCols][kLanes];
+    HWY_UNROLL(4)
+    for (int c = 0; c < kCols; ++c) {
+      HWY_UNROLL(8)
+      for (int r = 0; r < kLanes; ++r) acc[c][r] = hn::LoadU(df, o + r * call.padded + c * kWide);
+    }
+    multiply<FloatWords, kCols>(p + begin, kTileKeys, 1, t.v + begin * call.padded + e, call.padded, end - begin,
+                                acc);
+    HWY_UNROLL(4)
+    for (int c = 0; c < kCols; ++c) {
+      HWY_UNROLL(8)
+      for (int r = 0; r < kLanes; ++r) hn::StoreU(acc[c][r], df, o + r * call.padded + c * kWide);
+    }
+  };
+  constexpr int kCols = kLanes <= 2 ? 4 : 2;
+  int64_t e = 0;
+  for (; e + kCols * kWide <= call.padded; e += kCols * kWide) add.template operator()<kCols>(e);
+  for (; e < call.padded; e += kWide) add.template operator()<1>(e);
+}
+
+template <int kLanes>
+HWY_NOINLINE void lanes_tile(const Call& call, const State& t, int64_t lane, int64_t key, int64_t num_keys) {
+  int64_t begin[kLanes], end[kLanes];
+  bool is_seen = false;
+  for (int r = 0; r < kLanes; ++r) {
+    begin[r] = std::clamp<int64_t>(t.start[lane + r] - key, 0, num_keys);
+    end[r] = std::clamp<int64_t>(t.limit[lane + r] - key, 0, num_keys);
+    is_seen |= begin[r] < end[r];
+  }
+  if (!is_seen) return;
+  score_tile<kLanes>(call, t, lane, num_keys);
+  for (int r = 0; r < kLanes; ++r) {
+    if (begin[r] < end[r]) softmax_tile(call, t, lane + r, t.p + r * kTileKeys, begin[r], end[r], num_keys);
+  }
+  // All lanes at once where all of them see a key, else lane by lane: 0 times a value need not be 0.
+  const int64_t first = *std::max_element(begin, begin + kLanes), last = *std::min_element(end, end + kLanes);
+  const bool has_common = first < last;
+  for (int r = 0; r < kLanes; ++r)
+    add_values<1>(call, t, lane + r, t.p + r * kTileKeys, begin[r], has_common ? first : end[r]);
+  if (!has_common) return;
+  add_values<kLanes>(call, t, lane, t.p, first, last);
+  for (int r = 0; r < kLanes; ++r) add_values<1>(call, t, lane + r, t.p + r * kTileKeys, last, end[r]);
+}
+
+// ---- splits ----
+
+// t.split = the task's lanes over the keys of one split.
+template <class E>
+void run_split(const Call& call, const Task& task, int64_t split, const State& t) {
+  t.split.clear(task.count, call.padded);
+  const int64_t begin = std::max<int64_t>(split * kSplitKeys, t.start[0] / kTileKeys * kTileKeys);
+  const int64_t end = std::min<int64_t>((split + 1) * kSplitKeys, t.limit[task.count - 1]);
+  int32_t *rows = t.rows, *next = t.next;
+  find_rows(call, task.sequence, begin, std::clamp<int64_t>(end - begin, 0, kTileKeys), rows);
+  for (int64_t key = begin; key < end; key += kTileKeys) {
+    const int64_t num_keys = std::min<int64_t>(kTileKeys, end - key);
+    const int64_t num_next = std::min<int64_t>(kTileKeys, end - key - num_keys);
+    find_rows(call, task.sequence, key + num_keys, num_next, next);
+    State at = t;
+    at.rows = rows, at.next = next;
+    pack_tile<E>(call, at, task.kv_head, num_keys, num_next);
+    std::swap(rows, next);
+    int64_t lane = 0;
+    for (; lane + kBlockLanes <= task.count; lane += kBlockLanes)
+      lanes_tile<kBlockLanes>(call, t, lane, key, num_keys);
+    for (; lane + 4 <= task.count; lane += 4) lanes_tile<4>(call, t, lane, key, num_keys);
+    for (; lane < task.count; ++lane) lanes_tile<1>(call, t, lane, key, num_keys);
+  }
+}
+
+// t.all = t.all and then `split`.
+HWY_NOINLINE void join(const Call& call, const State& t, const Softmax& split, int64_t count) {
+  const V scale = hn::Set(df, call.scale2);
+  for (int64_t i = 0; i < count; i += kWide) {
+    const V before = hn::LoadU(df, t.all.maximum + i), there = hn::LoadU(df, split.maximum + i);
+    const V maximum = hn::Max(before, there);
+    const V keep = exp2<FloatWords>(hn::Mul(hn::Sub(before, maximum), scale));
+    const V take = exp2<FloatWords>(hn::Mul(hn::Sub(there, maximum), scale));
+    const V sum = hn::MulAdd(hn::LoadU(df, t.all.sum + i), keep, hn::Mul(hn::LoadU(df, split.sum + i), take));
+    hn::StoreU(maximum, df, t.all.maximum + i);
+    hn::StoreU(sum, df, t.all.sum + i);
+    hn::StoreU(keep, df, t.keep + i);
+    hn::StoreU(take, df, t.take + i);
+  }
+  for (int64_t lane = 0; lane < count; ++lane) {
+    if (split.sum[lane] == 0) continue;  // it sees none of these keys
+    const V keep = hn::Set(df, t.keep[lane]), take = hn::Set(df, t.take[lane]);
+    float* o = t.all.o + lane * call.padded;
+    const float* part = split.o + lane * call.padded;
+    for (int64_t e = 0; e < call.padded; e += kWide)
+      hn::StoreU(hn::MulAdd(hn::LoadU(df, o + e), keep, hn::Mul(hn::LoadU(df, part + e), take)), df, o + e);
+  }
+}
+
+template <class E>
+RowView<E> lanes_of(const Call& call, const Tensor& x, const Task& task, int dim) {
+  return rows_of<E>(x, call.shape.num_heads, dim, task.sequence.q_begin, task.kv_head * call.group, call.group);
+}
+
+// y = t.all.
+template <class E>
+void finish(const Call& call, const Task& task, const State& t) {
+  const int dim = call.shape.values_dim();
+  const RowView<E> y = lanes_of<E>(call, call.args.y, task, dim);
+  for (int64_t lane = 0; lane < task.count; ++lane) {
+    const V factor = hn::Set(df, 1 / t.all.sum[lane]);
+    const float* o = t.all.o + lane * call.padded;
+    E* row = y[task.first + lane];
+    for_each_vector<FloatWords>(dim, [&](int64_t e, auto tail) HWY_ATTR {
+      store_floats<tail.value>(row, e, dim, hn::Mul(hn::LoadU(df, o + e), factor));
+    });
+  }
+}
+
+template <class E>
+void set_lanes(const Call& call, const Task& task, const State& t) {
+  pack_rows<FloatWords, E>(t.q, lanes_of<const E>(call, call.args.q, task, call.shape.head_dim), task.first,
+                           task.count);
+  for (int64_t i = 0; i < task.count; ++i) {
+    t.start[i] = int32_t(call.start(task.sequence, task.first + i));
+    t.limit[i] = int32_t(call.limit(task.sequence, task.first + i));
+  }
+}
+
+// Calls body(element of the dtype of t).
+template <class Body>
+void with_element(const Tensor& t, Body&& body) {
+  if (t.dtype() == DType::f32) return body(float());
+  if (t.dtype() == DType::bf16) return body(BFloat16());
+  return body(Float16());
+}
+
+// ---- tasks ----
+
+// How the work is cut, at the front of worker 0's scratch: where each sequence's tasks begin, and where the splits of
+// one that is cut by keys leave what they have. Neither changes a result.
+struct Plan {
+  int64_t *tasks, *slots;  // [num_sequences + 1], slots in bytes
+  std::byte* parts;
+
+  // Of a sequence whose lanes fit into one task, a task with more than its share of the work is cut by keys.
+  static bool is_cut(const Call& call, const PagedSequence& s, double share) {
+    const int64_t lanes = call.num_lanes(s);
+    return lanes > 0 && lanes <= kTaskLanes && call.num_splits(s) > 1 && double(lanes) * s.num_keys > share;
+  }
+  static double share(const Call& call, int num_workers) {
+    double work = 0;
+    for (int i = 0; i < call.args.num_sequences; ++i) {
+      const PagedSequence& s = call.args.sequences[i];
+      work += double(call.num_lanes(s)) * s.num_keys;
+    }
+    return work * call.shape.num_kv_heads / (kTasksPerWorker * num_workers);
+  }
+  static Plan make(Arena& a, const Call& call, double share) {
+    const int64_t n = call.args.num_sequences;
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < n; ++i) bytes += slot_bytes(call, call.args.sequences[i], share);
+    return {a.take<int64_t>(n + 1), a.take<int64_t>(n + 1), a.take<std::byte>(bytes)};
+  }
+  static int64_t slot_bytes(const Call& call, const PagedSequence& s, double share) {
+    if (!is_cut(call, s, share)) return 0;
+    return call.num_splits(s) * call.shape.num_kv_heads * Softmax::bytes(call.num_lanes(s), call.padded);
+  }
+  void fill(const Call& call, double share) const {
+    tasks[0] = slots[0] = 0;
+    for (int64_t i = 0; i < call.args.num_sequences; ++i) {
+      const PagedSequence& s = call.args.sequences[i];
+      const int64_t count = is_cut(call, s, share) ? call.num_splits(s) : call.num_tiles(s);
+      tasks[i + 1] = tasks[i] + count * call.shape.num_kv_heads;
+      slots[i + 1] = slots[i] + slot_bytes(call, s, share);
+    }
+  }
+  bool is_cut(int64_t sequence) const { return slots[sequence + 1] > slots[sequence]; }
+  Softmax slot(const Call& call, int64_t sequence, int64_t split, int64_t kv_head) const {
+    const int64_t lanes = call.num_lanes(call.args.sequences[sequence]);
+    const int64_t index = split * call.shape.num_kv_heads + kv_head;
+    Arena at(parts + slots[sequence] + index * Softmax::bytes(lanes, call.padded));
+    return Softmax::make(at, lanes, call.padded);
+  }
+};
+
+void run_task(const Call& call, const Plan& plan, int64_t index, State t) {
+  const int64_t i = find_span(plan.tasks, call.args.num_sequences, index);
+  const PagedSequence& s = call.args.sequences[i];
+  // Heads turn fastest: they share the pages of their keys.
+  const int64_t part = (index - plan.tasks[i]) / call.shape.num_kv_heads;
+  Task task{.sequence = s, .first = 0, .count = call.num_lanes(s)};
+  task.kv_head = int((index - plan.tasks[i]) % call.shape.num_kv_heads);
+  if (!plan.is_cut(i)) {
+    task.first = (call.num_tiles(s) - 1 - part) * kTaskLanes;  // the longest first
+    task.count = std::min<int64_t>(kTaskLanes, task.count - task.first);
+  }
+  with_element(call.args.q, [&](auto element) { set_lanes<decltype(element)>(call, task, t); });
+  with_element(call.args.keys, [&](auto element) {
+    using E = decltype(element);
+    if (plan.is_cut(i)) {
+      t.split = plan.slot(call, i, part, task.kv_head);
+      return run_split<E>(call, task, call.first_split(s, 0) + part, t);
+    }
+    t.all.clear(task.count, call.padded);
+    const int64_t end = ceil_div(t.limit[task.count - 1], kSplitKeys);
+    for (int64_t split = call.first_split(s, task.first); split < end; ++split) {
+      run_split<E>(call, task, split, t);
+      join(call, t, t.split, task.count);
+    }
+  });
+  if (!plan.is_cut(i)) with_element(call.args.y, [&](auto element) { finish<decltype(element)>(call, task, t); });
+}
+
+void join_slots(const Call& call, const Plan& plan, int64_t sequence, int kv_head, const State& t) {
+  const PagedSequence& s = call.args.sequences[sequence];
+  const Task task{.sequence = s, .first = 0, .count = call.num_lanes(s), .kv_head = kv_head};
+  t.all.clear(task.count, call.padded);
+  for (int64_t split = 0; split < call.num_splits(s); ++split)
+    join(call, t, plan.slot(call, sequence, split, kv_head), task.count);
+  with_element(call.args.y, [&](auto element) { finish<decltype(element)>(call, task, t); });
+}
+
+void paged_forward(Stream& stream, const PagedAttentionArgs& args) {
+  const Call call(args);
+  const double share = Plan::share(call, stream.team().size());
+  const int64_t n = args.num_sequences, num_kv = call.shape.num_kv_heads;
+  Arena own, counted;
+  State::make(own, call);
+  Plan::make(counted, call, share);
+  std::byte* base = stream.scratch(0, counted.used() + own.used());
+  Arena front(base);
+  const Plan plan = Plan::make(front, call, share);
+  plan.fill(call, share);
+  const auto state = [&](int worker) {
+    Arena arena(worker == 0 ? base + counted.used() : stream.scratch(worker, own.used()));
+    return State::make(arena, call);
+  };
+  stream.team().parallel_for(plan.tasks[n], 1, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t i = begin; i < end; ++i) run_task(call, plan, i, state(worker));
+  });
+  if (plan.slots[n] == 0) return;
+  stream.team().parallel_for(n * num_kv, 1, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (plan.is_cut(i / num_kv)) join_slots(call, plan, i / num_kv, int(i % num_kv), state(worker));
+    }
+  });
+}
+#endif
+
+}  // namespace
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+
+HWY_EXPORT(paged_forward);
+
+void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
+  shapes::check_paged_attention(args);
+  check_cpu_can(shapes::shape_of(args), args.q);
+  check_cpu_can(shapes::shape_of(args), args.keys);
+  if (args.q.dim(1) == 0 || args.q.dim(0) == 0) return;
+  HWY_DYNAMIC_DISPATCH(paged_forward)(stream, args);
+}
+
+}  // namespace weft::cpu
+#endif

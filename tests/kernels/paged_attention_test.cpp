@@ -1,0 +1,343 @@
+// Paged attention: equal to the reference, and a row's bits are those it has alone, whatever is computed beside it.
+#include "cpu_everywhere.h"
+
+namespace weft {
+namespace {
+
+struct Heads {
+  std::string name;
+  DType type = DType::f32, pool = DType::f32;
+  int heads = 4, kv_heads = 2, dim = 40, value_dim = 40;
+  int window = 0;
+  float softcap = 0;
+  int block_tokens = 16;
+};
+
+// Rows [begin, end) of a sequence, of which `end` keys are there by then.
+struct Rows {
+  int sequence;
+  int32_t begin, end;
+};
+
+// A pool, NaN where nothing has been placed, with room for sequences of kLongest keys.
+class Pool {
+ public:
+  static constexpr int32_t kLongest = 1104, kSequences = 4;
+
+  Pool(const Kernels& kernels, const Heads& h, int threads = 1, uint64_t order = 0)
+      : kernels_(kernels), heads_(h), bench_(threads) {
+    const int32_t each = (kLongest + h.block_tokens - 1) / h.block_tokens, all = each * kSequences;
+    std::vector<int32_t> blocks(static_cast<size_t>(all));
+    for (int32_t i = 0; i < all; ++i) blocks[size_t(i)] = i;
+    for (size_t i = blocks.size(); order && i-- > 1;) std::swap(blocks[i], blocks[philox_index(order, i) % (i + 1)]);
+    for (int s = 0; s < kSequences; ++s)
+      blocks_.emplace_back(blocks.begin() + s * each, blocks.begin() + (s + 1) * each);
+    keys_ = bench_.empty(h.pool, {all, h.block_tokens, h.kv_heads, h.dim});
+    values_ = bench_.empty(h.pool, {all, h.block_tokens, h.kv_heads, h.value_dim});
+    std::memset(keys_.raw(), 0xff, keys_.bytes());
+    std::memset(values_.raw(), 0xff, values_.bytes());
+  }
+
+  void place(int sequence, int32_t begin, int32_t end) {
+    std::vector<int32_t> rows;
+    for (int32_t i = begin; i < end; ++i)
+      rows.push_back(blocks_[size_t(sequence)][size_t(i / heads_.block_tokens)] * heads_.block_tokens +
+                     i % heads_.block_tokens);
+    for (const auto& [name, pool, dim] : {std::tuple{"k", keys_, heads_.dim}, {"v", values_, heads_.value_dim}})
+      kernels_.place_rows(bench_.stream, pool, rows_of(name, sequence, begin, end, heads_.kv_heads, dim),
+                          rows.data());
+  }
+
+  // [T, N, value_dim] of all these rows together.
+  Tensor attend(const std::vector<Rows>& pieces) {
+    std::vector<PagedSequence> sequences;
+    int32_t row = 0;
+    for (const Rows& p : pieces) {
+      sequences.push_back({row, row + p.end - p.begin, p.end, blocks_[size_t(p.sequence)].data()});
+      row += p.end - p.begin;
+    }
+    const Tensor q = bench_.empty(heads_.type, {row, heads_.heads, heads_.dim});
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Tensor part = rows_of("q", pieces[i].sequence, pieces[i].begin, pieces[i].end, heads_.heads, heads_.dim);
+      std::memcpy(q.slice_rows(sequences[i].q_begin, part.dim(0)).raw(), part.raw(), part.bytes());
+    }
+    const Tensor y = bench_.empty(heads_.type, {row, heads_.heads, heads_.value_dim});
+    std::memset(y.raw(), 0xff, y.bytes());
+    PagedAttentionArgs args{.y = y, .q = q, .keys = keys_, .values = values_, .sequences = sequences.data()};
+    args.num_sequences = int(sequences.size()), args.scale = 0.2f;
+    args.softcap = heads_.softcap, args.window = heads_.window;
+    kernels_.paged_attention(bench_.stream, args);
+    return y;
+  }
+  // The same after placing their keys.
+  Tensor serve(const std::vector<Rows>& pieces) {
+    for (const Rows& p : pieces) place(p.sequence, p.begin, p.end);
+    return attend(pieces);
+  }
+
+  Workbench& bench() { return bench_; }
+  const Tensor& values() const { return values_; }
+  int32_t block(int sequence, int32_t key) const {
+    return blocks_[size_t(sequence)][size_t(key / heads_.block_tokens)];
+  }
+
+ private:
+  static uint64_t philox_index(uint64_t seed, size_t i) {
+    return uint64_t(std::abs(philox_normal(seed, 1, uint64_t(i))) * 1e6);
+  }
+  // Made once for all pools.
+  Tensor rows_of(const char* name, int sequence, int32_t begin, int32_t end, int64_t heads, int64_t dim) {
+    static Workbench bench;
+    static std::map<std::string, Tensor> made;
+    const DType type = name[0] == 'q' ? heads_.type : DType::f32;
+    const std::string full = fmt::format("{}{}", name, sequence);
+    Tensor& all = made[fmt::format("{} {} {} {}", full, heads, dim, weft::name_of(type))];
+    if (!all) all = bench.random(type, {kLongest, heads, dim}, full);
+    return all.slice_rows(begin, end - begin);
+  }
+
+  const Kernels& kernels_;
+  const Heads heads_;
+  Workbench bench_;
+  std::vector<std::vector<int32_t>> blocks_;
+  Tensor keys_, values_;
+};
+
+std::vector<std::byte> bytes_of(const Tensor& t) {
+  const auto* data = static_cast<const std::byte*>(t.raw());
+  return {data, data + t.bytes()};
+}
+
+std::vector<std::byte> bytes_of(const Tensor& t, int64_t row, int64_t count) {
+  return bytes_of(t.slice_rows(row, count));
+}
+
+class PagedAttentionTest : public testing::TestWithParam<Heads> {};
+
+std::vector<Heads> all_heads() {
+  std::vector<Heads> all{{"f32"},
+                         {"bf16", DType::bf16, DType::bf16},
+                         {"f16", DType::f16, DType::f16},
+                         {"f32_in_bf16", DType::f32, DType::bf16},
+                         {"bf16_in_f32", DType::bf16, DType::f32},
+                         {"f32_in_f16", DType::f32, DType::f16}};
+  const auto add = [&](const char* name, auto change) {
+    Heads h{name};
+    change(h);
+    all.push_back(h);
+  };
+  add("alone", [](Heads& h) { h.heads = h.kv_heads = 1; });
+  add("one_for_all", [](Heads& h) { h.heads = 6, h.kv_heads = 1; });
+  add("no_groups", [](Heads& h) { h.heads = h.kv_heads = 3; });
+  add("group_of_70", [](Heads& h) { h.heads = 70, h.kv_heads = 1, h.dim = h.value_dim = 8; });
+  add("dim_1", [](Heads& h) { h.dim = h.value_dim = 1; });
+  add("dim_33", [](Heads& h) { h.dim = h.value_dim = 33, h.pool = DType::bf16; });
+  add("dim_128", [](Heads& h) { h.dim = h.value_dim = 128, h.pool = DType::bf16; });
+  add("wider_keys", [](Heads& h) { h.dim = 48, h.value_dim = 20; });
+  add("wider_values", [](Heads& h) { h.dim = 20, h.value_dim = 72; });
+  add("window_1", [](Heads& h) { h.window = 1; });
+  add("window_50", [](Heads& h) { h.window = 50; });
+  add("window_600", [](Heads& h) { h.window = 600, h.kv_heads = 4; });
+  add("cap", [](Heads& h) { h.softcap = 3, h.type = DType::bf16, h.pool = DType::bf16; });
+  add("cap_and_window", [](Heads& h) { h.softcap = 3, h.window = 70; });
+  add("blocks_of_1", [](Heads& h) { h.block_tokens = 1; });
+  add("blocks_of_64", [](Heads& h) { h.block_tokens = 64, h.pool = DType::bf16; });
+  add("blocks_of_37", [](Heads& h) { h.block_tokens = 37; });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, PagedAttentionTest, testing::ValuesIn(all_heads()),
+                         [](const auto& test) { return test.param.name; });
+
+// Of one row, of few, of a tile and more, at the borders of tiles and splits.
+const std::vector<Rows> kMixed{{0, 0, 1}, {1, 60, 70}, {2, 1100, 1101}, {3, 470, 530}};
+
+TEST_P(PagedAttentionTest, IsTheReferences) {
+  const Heads& h = GetParam();
+  Pool expected(reference_kernels(), h, 1, 9), actual(cpu_kernels(), h, 2, 9);
+  for (const Rows& p : kMixed) expected.place(p.sequence, 0, p.end), actual.place(p.sequence, 0, p.end);
+  const ExpectedOutput output{h.name, expected.attend(kMixed), std::max(rounding_of(h.type), 3e-6)};
+  for (const int64_t target : compiled_targets()) {
+    const OnTarget on_target(target);
+    expect_output(hwy::TargetName(target), actual.attend(kMixed), output);
+  }
+}
+
+TEST_P(PagedAttentionTest, ARowIsTheSameInAnyCompany) {
+  const Heads& h = GetParam();
+  constexpr int32_t kKeys = 590;
+  for (const int64_t target : compiled_targets()) {
+    const OnTarget on_target(target);
+    Pool whole(cpu_kernels(), h);
+    const Tensor expected = whole.serve({{0, 0, kKeys}});
+    const auto expect_rows = [&](const std::string& how, const Tensor& y, int64_t row, const Rows& piece) {
+      ASSERT_EQ(bytes_of(y, row, piece.end - piece.begin), bytes_of(expected, piece.begin, piece.end - piece.begin))
+          << how << ", rows " << piece.begin << " to " << piece.end << " on " << hwy::TargetName(target);
+    };
+    // One by one at the borders of tiles and of a split.
+    for (const int32_t chunk : {1, 7, 64}) {
+      Pool pool(cpu_kernels(), h);
+      for (int32_t at = 0, next = 0; at < kKeys; at = next) {
+        next = std::min(chunk == 1 && (at == 70 || at == 130) ? at + 58 + (at == 130) * 320 : at + chunk, kKeys);
+        const Rows piece{0, at, next};
+        ASSERT_NO_FATAL_FAILURE(expect_rows(fmt::format("chunks of {}", chunk), pool.serve({piece}), 0, piece));
+      }
+    }
+    for (const int block_tokens : {1, 16, 64}) {
+      for (const int threads : {1, 2, 3}) {
+        Heads other = h;
+        other.block_tokens = block_tokens;
+        Pool pool(cpu_kernels(), other, threads, uint64_t(5 + threads));
+        const std::string how = fmt::format("blocks of {}, {} threads", block_tokens, threads);
+        const Rows first{0, 0, 500}, last{0, kKeys - 1, kKeys};
+        pool.serve({first, {1, 0, 30}, {2, 0, 1000}});
+        pool.place(0, 500, kKeys);
+        ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.serve({{1, 30, 40}, last, {2, 1000, 1001}}), 10, last));
+        ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.attend({last}), 0, last));
+        ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.attend({{0, 0, kKeys}}), 0, {0, 0, kKeys}));
+      }
+    }
+  }
+}
+
+// What later keys hold, even if it is no number, is nothing to the rows before them.
+TEST(PagedAttentionOfCpuTest, KeysThatARowDoesNotSeeAreNothing) {
+  const Heads h{.name = "f32", .block_tokens = 1};
+  Pool pool(cpu_kernels(), h);
+  const Tensor before = pool.serve({{0, 0, 100}});
+  float* value = pool.values().data<float>() + pool.block(0, 90) * h.kv_heads * h.value_dim;
+  value[3] = HUGE_VALF;
+  const Tensor after = pool.attend({{0, 0, 100}});
+  EXPECT_EQ(bytes_of(before, 0, 90), bytes_of(after, 0, 90));
+  EXPECT_NE(bytes_of(before, 90, 10), bytes_of(after, 90, 10));
+}
+
+TEST(PagedAttentionOfCpuTest, MayHaveNothingToDo) {
+  for (const Kernels* kernels : {&cpu_kernels(), &reference_kernels()}) {
+    Pool no_heads(*kernels, {.name = "", .heads = 0, .kv_heads = 0});
+    EXPECT_EQ(no_heads.serve({{0, 0, 5}}).numel(), 0);
+    Pool pool(*kernels, {.name = ""});
+    EXPECT_EQ(pool.serve({}).numel(), 0);
+    const Tensor among_none = pool.serve({{1, 0, 0}, {0, 0, 5}, {2, 0, 0}});
+    EXPECT_EQ(bytes_of(among_none), bytes_of(pool.attend({{0, 0, 5}})));
+  }
+}
+
+TEST(PagedAttentionOfCpuTest, TakesNoMemoryAfterTheFirstStep) {
+  Pool pool(cpu_kernels(), {.name = "f32"}, 2);
+  for (const Rows& p : kMixed) pool.place(p.sequence, 0, p.end);
+  pool.attend(kMixed);
+  pool.bench().stream.level_scratch();
+  const int64_t bytes = pool.bench().stream.scratch_bytes();
+  for (int i = 0; i < 3; ++i) pool.attend(kMixed);
+  EXPECT_EQ(pool.bench().stream.scratch_bytes(), bytes);
+}
+
+TEST(PlaceRowsTest, ConvertsRowsToTheirPlaces) {
+  for (const Kernels* kernels : {&cpu_kernels(), &reference_kernels()}) {
+    for (const DType pool_type : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+      for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+        Workbench w(2);
+        const Tensor pool = w.random(pool_type, {3, 2, 2, 5}, "pool"), x = w.random(type, {3, 2, 5}, "x");
+        const std::vector<double> before = w.values(pool);
+        const Tensor converted = w.empty(pool_type, x.shape());
+        reference_kernels().convert(w.stream, converted, x);
+        const std::vector<int32_t> rows{4, 0, 3};
+        kernels->place_rows(w.stream, pool, x, rows.data());
+        const std::vector<double> after = w.values(pool), placed = w.values(converted);
+        for (size_t i = 0; i < after.size(); ++i) {
+          const auto t = std::find(rows.begin(), rows.end(), int32_t(i / 10)) - rows.begin();
+          ASSERT_EQ(after[i], t == 3 ? before[i] : placed[size_t(t) * 10 + i % 10]) << kernels->name << " " << i;
+        }
+      }
+    }
+  }
+}
+
+// Arguments that are right, to be spoilt one at a time.
+struct Arguments {
+  Workbench w{1, Device::meta};
+  std::vector<int32_t> blocks{4, 0, 2}, other{1};
+  std::vector<PagedSequence> sequences{{0, 3, 9, blocks.data()}, {3, 4, 1, other.data()}};
+  PagedAttentionArgs args{.y = w.empty(DType::bf16, {4, 6, 16}),
+                          .q = w.empty(DType::bf16, {4, 6, 8}),
+                          .keys = w.empty(DType::f16, {5, 4, 2, 8}),
+                          .values = w.empty(DType::f16, {5, 4, 2, 16}),
+                          .sequences = sequences.data(),
+                          .num_sequences = 2,
+                          .scale = 1};
+};
+
+TEST(PagedAttentionOfMetaTest, CountsWhatIsSeenOnce) {
+  Arguments a;
+  meta_kernels().paged_attention(a.w.stream, a.args);
+  EXPECT_EQ(a.w.stream.cost.flops, (7 + 8 + 9 + 1) * 6 * (2 * (8 + 16) + 5));
+  EXPECT_EQ(a.w.stream.cost.bytes, 4 * 6 * (8 + 16) * 2 + (9 + 1) * 2 * (8 + 16) * 2);
+  a.w.stream.cost = {};
+  a.args.window = 4, a.args.softcap = 2;
+  meta_kernels().paged_attention(a.w.stream, a.args);
+  EXPECT_EQ(a.w.stream.cost.flops, (3 * 4 + 1) * 6 * (2 * (8 + 16) + 5 + 4));
+  EXPECT_EQ(a.w.stream.cost.bytes, 4 * 6 * (8 + 16) * 2 + (6 + 1) * 2 * (8 + 16) * 2);
+  a.w.stream.cost = {};
+  const std::vector<int32_t> rows{4, 0, 3};
+  const Tensor pool = a.w.empty(DType::f16, {5, 4, 2, 8}), x = a.w.empty(DType::f32, {3, 2, 8});
+  meta_kernels().place_rows(a.w.stream, pool, x, rows.data());
+  EXPECT_EQ(a.w.stream.cost.flops, 0);
+  EXPECT_EQ(a.w.stream.cost.bytes, 3 * 16 * (4 + 2));
+}
+
+struct Spoilt {
+  const char* name;
+  void (*spoil)(Arguments&);
+};
+
+class PagedArgumentsTest : public testing::TestWithParam<Spoilt> {};
+
+TEST_P(PagedArgumentsTest, AreRefused) {
+  for (const Kernels* kernels : {&cpu_kernels(), &reference_kernels(), &meta_kernels()}) {
+    Arguments a;
+    GetParam().spoil(a);
+    EXPECT_THROW(kernels->paged_attention(a.w.stream, a.args), Error) << kernels->name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Arguments, PagedArgumentsTest,
+    testing::Values(Spoilt{"block_behind_the_pool", [](Arguments& a) { a.blocks[2] = 5; }},
+                    Spoilt{"block_below_0", [](Arguments& a) { a.other[0] = -1; }},
+                    Spoilt{"no_blocks", [](Arguments& a) { a.sequences[1].blocks = nullptr; }},
+                    Spoilt{"no_sequences", [](Arguments& a) { a.args.sequences = nullptr; }},
+                    Spoilt{"a_gap", [](Arguments& a) { a.sequences[0].q_end = 2; }},
+                    Spoilt{"an_overlap", [](Arguments& a) { a.sequences[1].q_begin = 2; }},
+                    Spoilt{"too_few_rows", [](Arguments& a) { a.args.num_sequences = 1; }},
+                    Spoilt{"too_many_rows", [](Arguments& a) { a.sequences[1].q_end = 5; }},
+                    Spoilt{"fewer_keys_than_rows", [](Arguments& a) { a.sequences[0].num_keys = 2; }},
+                    Spoilt{"another_head_dim", [](Arguments& a) { a.args.q = a.args.y; }},
+                    Spoilt{"another_value_dim", [](Arguments& a) { a.args.y = a.args.q; }},
+                    Spoilt{"dtypes_of_the_pool",
+                           [](Arguments& a) {
+                             a.args.values = a.w.empty(DType::f32, {5, 4, 2, 16});
+                           }},
+                    Spoilt{
+                        "uneven_heads",
+                        [](Arguments& a) {
+                          a.args.q = a.w.empty(DType::bf16, {4, 5, 8}), a.args.y = a.w.empty(DType::bf16, {4, 5, 16});
+                        }},
+                    Spoilt{"no_scale", [](Arguments& a) { a.args.scale = 0; }},
+                    Spoilt{"window_below_0", [](Arguments& a) { a.args.window = -1; }}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(PlaceRowsTest, RefusesPlacesOutsideAndOtherRows) {
+  for (const Kernels* kernels : {&cpu_kernels(), &reference_kernels(), &meta_kernels()}) {
+    Workbench w{1, Device::meta};
+    const Tensor pool = w.empty(DType::f32, {3, 2, 5}), x = w.empty(DType::f32, {2, 5});
+    const std::vector<int32_t> behind{0, 6}, below{-1, 0}, right{0, 1};
+    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, behind.data()), Error) << kernels->name;
+    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, below.data()), Error) << kernels->name;
+    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, nullptr), Error) << kernels->name;
+    EXPECT_THROW(kernels->place_rows(w.stream, pool, w.empty(DType::f32, {2, 4}), right.data()), Error);
+  }
+}
+
+}  // namespace
+}  // namespace weft
