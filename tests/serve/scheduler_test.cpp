@@ -161,6 +161,25 @@ TEST(SchedulerTest, TakesThePlaceOfWhatIsLessUrgent) {
   EXPECT_EQ(s.scheduler.num_preemptions(), 1);
 }
 
+TEST(SchedulerTest, LongUrgentPromptsSendNobodyAway) {
+  Simulation s({.pool = {.num_blocks = 100, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 8});
+  for (int i = 0; i < 3; ++i) s.add({.prompt = {i}, .max_tokens = 30, .priority = 1});
+  s.step();
+  s.add({.prompt = count_from(0, 50), .max_tokens = 2, .priority = 0});
+  s.add({.prompt = count_from(70, 50), .max_tokens = 2, .priority = 0});
+  s.run();
+  EXPECT_EQ(s.scheduler.num_preemptions(), 0);
+  EXPECT_EQ(s.finished, (std::vector<RequestId>{4, 5, 1, 2, 3}));
+}
+
+TEST(SchedulerTest, UrgentPromptsPassLongOnes) {
+  Simulation s({.pool = {.num_blocks = 100, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 8});
+  s.add({.prompt = count_from(0, 90), .max_tokens = 1, .priority = 1});
+  s.step();
+  s.add({.prompt = count_from(100, 8), .max_tokens = 1, .priority = 0});
+  EXPECT_EQ(s.step(), (Rows{{2, 0, 8}}));
+}
+
 TEST(SchedulerTest, ServesUsersInTurn) {
   Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
   for (int i = 0; i < 3; ++i) s.add({.prompt = {i}, .max_tokens = 3, .user = "many"});

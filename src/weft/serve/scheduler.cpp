@@ -106,27 +106,29 @@ bool Scheduler::try_admit(Sequence& s) {
 
 // Sends the last that runs back to the queue when the first of the queue is more urgent.
 bool Scheduler::make_room() {
-  if (running_.empty() || running_.back()->request.priority <= waiting_.front()->request.priority) return false;
+  if (running_.back()->request.priority <= waiting_.front()->request.priority) return false;
   preempt_last();
   return true;
 }
 
-void Scheduler::admit() {
+// Whether a step has rows left beside those that go before it.
+bool Scheduler::has_rows_for(const Sequence& sequence) const {
   int64_t left = options_.tokens_per_step;
-  for (const auto& s : running_) left -= s->remaining();
-  while (!waiting_.empty()) {
-    const bool is_full = num_running() >= options_.max_running || left <= 0;
-    if (is_full || !try_admit(*waiting_.front())) {
-      check(!running_.empty(), "the cache has no room for one sequence alone");
-      const int64_t given_back = running_.back()->remaining();
-      if (!make_room()) return;
-      left += given_back;
+  for (const auto& s : running_)
+    if (s->request.priority <= sequence.request.priority) left -= s->remaining();
+  return left > 0;
+}
+
+void Scheduler::admit() {
+  while (!waiting_.empty() && has_rows_for(*waiting_.front())) {
+    if (num_running() < options_.max_running && try_admit(*waiting_.front())) {
+      std::unique_ptr<Sequence> first = std::move(waiting_.front());
+      waiting_.pop_front();
+      insert(running_, std::move(first));
       continue;
     }
-    std::unique_ptr<Sequence> first = std::move(waiting_.front());
-    waiting_.pop_front();
-    left -= first->remaining();
-    insert(running_, std::move(first));
+    check(!running_.empty(), "the cache has no room for one sequence alone");
+    if (!make_room()) return;
   }
 }
 

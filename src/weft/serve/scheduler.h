@@ -68,6 +68,7 @@ class Scheduler {
   int32_t parent_of(const Sequence& sequence, int64_t block);
   bool grow();
   void admit();
+  bool has_rows_for(const Sequence& sequence) const;
   bool make_room();
   bool try_admit(Sequence& sequence);
   void preempt_last();
