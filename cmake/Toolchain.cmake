@@ -30,4 +30,13 @@ if(WEFT_SANITIZE)
     # GCC says that TSan does not model std::atomic_thread_fence; weft uses none.
     target_compile_options(weft_options INTERFACE -Wno-tsan)
   endif()
+  if(WEFT_SANITIZE MATCHES thread)
+    # One instruction set shows every race; AddressSanitizer looks at all of them.
+    target_compile_definitions(weft_options INTERFACE HWY_DISABLED_TARGETS=HWY_AVX3)
+  endif()
 endif()
+
+# The program and the tests spend their time in the library: what they are made of is compiled quickly instead.
+add_library(weft_quick_options INTERFACE)
+target_compile_options(weft_quick_options INTERFACE $<$<CONFIG:Release>:-O1> $<$<BOOL:${WEFT_SANITIZE}>:-O0>)
+target_link_libraries(weft_quick_options INTERFACE weft_options)

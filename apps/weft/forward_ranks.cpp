@@ -29,6 +29,11 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("--adapter", adapter, "A PEFT folder: adapters to use beside the model");
   command.add_option("--mesh", mesh, "Axes and sizes, as in tp=2,pp=2,ep=2");
   command.add_option("--dtype", dtype, "fp32, bf16 or fp16")->capture_default_str();
+  command
+      .add_option("--quantize", quantize,
+                  "Weights in blocks: auto, those of a GGUF file as they lie; q8_0, q4_0, q4_k or q6_k, others "
+                  "rounded to it too; none, all in --dtype")
+      ->capture_default_str();
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }
 
@@ -36,6 +41,7 @@ void run_forward(const ForwardOptions& options,
                  const std::function<void(ForwardModel& model, const ModelSource& source)>& body) {
   const MeshConfig mesh_config = parse_mesh(options.mesh);
   const DType dtype = parse_dtype(options.dtype);
+  const BlockChoice blocks = parse_block_choice(options.quantize);
   std::unique_ptr<ModelSource> source = open_model(options.model);
   if (!options.adapter.empty()) source = open_adapted(std::move(source), options.adapter);
   const int cores = options.threads > 0 ? options.threads : num_cores();
@@ -44,8 +50,7 @@ void run_forward(const ForwardOptions& options,
             [&](Communicator& world) {
               RankResources rank(threads);
               const Mesh mesh(world, mesh_config.shape);
-              ForwardModel model(rank.context, mesh, source->config(), dtype);
-              model.load(*source);
+              ForwardModel model(rank.context, mesh, *source, dtype, blocks);
               body(model, *source);
             },
             {.timeout = std::chrono::seconds(mesh_config.timeout_s)});

@@ -4,7 +4,6 @@
 #include "weft/base/toml.h"
 #include "weft/comm/single/single.h"
 #include "weft/parallel/distill_loss.h"
-#include "weft/text/byte_tokenizer.h"
 #include "weft/train/distill_objective.h"
 
 namespace weft {
@@ -78,27 +77,15 @@ TEST(DistillLossTest, EqualsPlainLoopsAndCentralDifferences) {
 
 // Saves a model that has other widths than the student.
 std::string saved_teacher(const std::string& folder) {
-  std::string path;
   Recipe recipe = small_recipe("llama", Precision::fp32, 1);
   recipe.model.hidden = 48, recipe.model.heads = 6, recipe.model.kv_heads = 3, recipe.model.head_dim = 8;
   recipe.train.seed = 5;
-  run_ranks(1, [&](Communicator& world) {
-    TestRank rank(cpu_kernels());
-    const SyntheticBatches batches = batches_of(recipe);
-    const ByteTokenizer tokenizer;
-    Trainer trainer(rank.context, world, recipe, batches);
-    for (int i = 0; i < 2; ++i) trainer.step();
-    SavedRun saved(trainer, recipe, tokenizer);
-    CheckpointStore store(folder);
-    path = save_now(saved, trainer, store);
-  });
-  return path;
+  return saved_model(recipe, folder);
 }
 
 TrainedRun distill(Recipe recipe, const ModelSource& teacher, int steps) {
   recipe.distill = {.teacher = teacher.path(), .alpha = 0.6, .temperature = 1.5};
-  recipe.optimizer.adamw.eps = 1e-2;  // rounding errors stay rounding errors
-  recipe.optimizer.schedule.decay = Decay::constant, recipe.optimizer.schedule.warmup = 0;
+  make_smooth(recipe);
   TrainedRun run;
   run_ranks(recipe.mesh.size(), [&](Communicator& world) {
     TestRank rank(cpu_kernels());
@@ -106,12 +93,7 @@ TrainedRun distill(Recipe recipe, const ModelSource& teacher, int steps) {
     Trainer trainer(rank.context, world, recipe, batches);
     DistillObjective objective(recipe, batches, teacher, trainer);
     trainer.set_objective(&objective);
-    TrainedRun mine;
-    for (int i = 0; i < steps; ++i) {
-      const StepResult r = trainer.step();
-      mine.losses.push_back(r.loss), mine.grad_norms.push_back(r.grad_norm);
-    }
-    add_tensors(recipe, trainer, mine);
+    TrainedRun mine = take_steps(recipe, trainer, steps);
     if (world.rank() == 0) run = std::move(mine);
   });
   return run;

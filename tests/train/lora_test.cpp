@@ -88,22 +88,6 @@ TEST(LoraTest, CountsWhatAdaptersCost) {
   EXPECT_GT(c.flops_per_token(1024), 0.65 * full);
 }
 
-// Saves what a recipe's run has after two steps.
-std::string saved_model(const Recipe& recipe, const std::string& folder) {
-  std::string path;
-  run_ranks(1, [&](Communicator& world) {
-    TestRank rank(cpu_kernels());
-    const SyntheticBatches batches = batches_of(recipe);
-    const ByteTokenizer tokenizer;
-    Trainer trainer(rank.context, world, recipe, batches);
-    for (int i = 0; i < 2; ++i) trainer.step();
-    SavedRun saved(trainer, recipe, tokenizer);
-    CheckpointStore store(folder);
-    path = save_now(saved, trainer, store);
-  });
-  return path;
-}
-
 struct StartCase {
   const char* name;
   MeshShape mesh;

@@ -99,12 +99,7 @@ TrainedRun train_preferences(Recipe recipe, int steps) {
     Trainer trainer(rank.context, world, recipe, *batches);
     const auto objective = make_objective(recipe, *batches, nullptr, trainer);
     trainer.set_objective(objective.get());
-    TrainedRun mine;
-    for (int i = 0; i < steps; ++i) {
-      const StepResult r = trainer.step();
-      mine.losses.push_back(r.loss), mine.grad_norms.push_back(r.grad_norm);
-    }
-    add_tensors(recipe, trainer, mine);
+    TrainedRun mine = take_steps(recipe, trainer, steps);
     if (world.rank() == 0) run = std::move(mine);
   });
   return run;
@@ -144,8 +139,7 @@ Recipe preference_recipe(const MeshCase& mesh, PreferenceMethod method) {
   r.model.vocab = 259, r.model.context = 24;  // bytes
   r.train.seq_len = 24;
   r.preference = {.method = method, .beta = 0.5};
-  r.optimizer.adamw.eps = 1e-2;  // rounding errors stay rounding errors
-  r.optimizer.schedule.decay = Decay::constant, r.optimizer.schedule.warmup = 0;
+  make_smooth(r);
   return r;
 }
 

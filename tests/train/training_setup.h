@@ -3,6 +3,7 @@
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/parallel/data/near.h"
+#include "weft/text/byte_tokenizer.h"
 #include "weft/train/checkpoint_saver.h"
 #include "weft/train/saved_run.h"
 #include "weft/train/trainer.h"
@@ -47,6 +48,39 @@ inline std::string save_now(SavedRun& saved, const Trainer& trainer, CheckpointS
   CheckpointSaver saver(trainer.mesh().world(), store);
   saver.start(saved.take(0));
   return saver.finish();
+}
+
+// Trains a model for two steps and saves it; returns where.
+inline std::string saved_model(const Recipe& recipe, const std::string& folder) {
+  std::string path;
+  run_ranks(1, [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const SyntheticBatches batches = batches_of(recipe);
+    const ByteTokenizer tokenizer;
+    Trainer trainer(rank.context, world, recipe, batches);
+    for (int i = 0; i < 2; ++i) trainer.step();
+    SavedRun saved(trainer, recipe, tokenizer);
+    CheckpointStore store(folder);
+    path = save_now(saved, trainer, store);
+  });
+  return path;
+}
+
+// Rounding errors stay rounding errors: AdamW divides by little more than the gradients, and steps are equally long.
+inline void make_smooth(Recipe& recipe) {
+  recipe.optimizer.adamw.eps = 1e-2;
+  recipe.optimizer.schedule.decay = Decay::constant, recipe.optimizer.schedule.warmup = 0;
+}
+
+// Some steps of a trainer; tensors are complete on rank 0. Collective.
+inline TrainedRun take_steps(const Recipe& recipe, Trainer& trainer, int steps) {
+  TrainedRun run;
+  for (int i = 0; i < steps; ++i) {
+    const StepResult r = trainer.step();
+    run.losses.push_back(r.loss), run.grad_norms.push_back(r.grad_norm);
+  }
+  add_tensors(recipe, trainer, run);
+  return run;
 }
 
 // The run of a recipe whose ranks are threads.
