@@ -2,16 +2,14 @@
 // text.
 #include "weft/serve/continuous_engine.h"
 
-#include <deque>
-
 #include "pretrained/model_on_ranks.h"
-#include "serve/with_engine.h"
+#include "serve/company.h"
 #include "weft/comm/single/single.h"
 
 namespace weft {
 namespace {
 
-constexpr int64_t kVocab = 40, kContext = 64;
+constexpr int64_t kVocab = kCompanyVocab, kContext = 64;
 
 ModelConfig small_config(const std::string& family = "llama") {
   ModelConfig m = family_defaults(family);
@@ -33,46 +31,6 @@ void with_engine_on(const ModelConfig& config, const MeshShape& mesh, const Cont
                     const std::function<void(ContinuousEngine&)>& clients, DType dtype = DType::f32) {
   on_ranks(config, mesh, cpu_kernels(), dtype, kInitial,
            [&](ForwardModel& model) { with_engine(model, options, clients); });
-}
-
-// Requests of many lengths, many of which begin alike; every third is sampled.
-std::vector<Request> company(size_t count) {
-  std::mt19937 random(3);
-  std::vector<Request> requests;
-  for (size_t i = 0; i < count; ++i) {
-    std::vector<int32_t> prompt;
-    for (int32_t t = 0; t < int32_t(i % 5) * 4; ++t) prompt.push_back(t % kVocab);
-    for (size_t n = 1 + random() % 12; n > 0; --n) prompt.push_back(int32_t(random() % kVocab));
-    const auto tokens = int64_t(1 + random() % 24);
-    requests.push_back(i % 3 == 2 ? sampled(prompt, tokens, i) : greedy(prompt, tokens));
-    if (i % 4 == 0) requests.back().logprobs = 3;
-  }
-  return requests;
-}
-
-struct Answer {
-  std::vector<int32_t> tokens;
-  std::vector<Heard::Scored> scores;
-  bool operator==(const Answer&) const = default;
-};
-void PrintTo(const Answer& a, std::ostream* out) { *out << fmt::format("{}", fmt::join(a.tokens, " ")); }
-
-// `concurrency` at a time; 0: all at once.
-std::vector<Answer> answers_of(Engine& engine, std::vector<Request> requests, size_t concurrency = 0) {
-  std::vector<Answer> answers;
-  std::deque<std::future<Heard>> open;
-  const auto collect = [&] {
-    const Heard heard = open.front().get();
-    EXPECT_EQ(heard.finish.reason, FinishReason::length) << heard.finish.error;
-    answers.push_back({heard.tokens, heard.scores});
-    open.pop_front();
-  };
-  for (Request& request : requests) {
-    if (concurrency > 0 && open.size() == concurrency) collect();
-    open.push_back(ask(engine, std::move(request)));
-  }
-  while (!open.empty()) collect();
-  return answers;
 }
 
 // One after the other, each prompt whole, nothing shared.

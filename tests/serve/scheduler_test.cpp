@@ -69,7 +69,6 @@ class Simulation {
     EXPECT_LE(total, tokens_per_step_);
     scheduler.commit();
     for (const StepPart& part : parts) advance(*part.sequence);
-    ++num_steps;
     return rows;
   }
   void run(int64_t most_steps = 10000) {
@@ -84,7 +83,6 @@ class Simulation {
   std::vector<RequestId> finished;
   std::map<RequestId, std::vector<int32_t>> answers;
   std::map<RequestId, int64_t> cached;
-  int64_t num_steps = 0, num_rows = 0;
 
  private:
   static uint64_t mix(uint64_t hash, int32_t token) {
@@ -104,7 +102,6 @@ class Simulation {
       if (i >= part.first) cache_[place(s, i)] = hash;
       ASSERT_EQ(cache_[place(s, i)], hash) << "the cache holds something else";
     }
-    num_rows += part.count;
   }
   void advance(Sequence& s) {
     if (s.remaining() > 0) return;

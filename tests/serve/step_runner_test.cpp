@@ -83,7 +83,7 @@ TEST(StepRunnerTest, FollowersSleepLongerThanTheTimeout) {
               std::this_thread::sleep_for(std::chrono::milliseconds(400));
               runner.stop();
             },
-            {.timeout = std::chrono::milliseconds(100)});
+            {.timeout = std::chrono::milliseconds(150)});
 }
 
 struct Cached {

@@ -22,6 +22,7 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
         "--mesh dp={}: its ranks would all do the same work; serve with tp, pp and ep, or start more servers",
         shape.dp());
   reserve(kFirstWords);
+  blocks_.reserve(size_t(num_blocks));  // more are told only where many share some
 }
 
 void StepRunner::clear() { ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(); }
