@@ -93,6 +93,9 @@ TEST_F(ModelsTest, T5ReadsOneTextAndWritesAnother) {
   }
   const Json text = run(fmt::format("generate {} {} --max-tokens 6 --temperature 0", golden.path(), ids));
   EXPECT_EQ(text["ids"].get<std::vector<int>>(), made);
+  const std::string on_two = " --max-tokens 6 --temperature 0 --mesh tp=2";
+  EXPECT_EQ(run(fmt::format("generate {} {}{}", golden.path(), ids, on_two))["ids"], text["ids"]);
+  EXPECT_EQ(program.run(fmt::format("logits {} {} --decoder-ids 0 --mesh pp=2", golden.path(), ids)).status, 2);
   EXPECT_EQ(program.run("generate " + GoldenModel("bert", "golden_encoders").path() + " --ids 1").status, 2);
 }
 

@@ -121,8 +121,8 @@ bool is_hugging_face_folder(const std::string& path) {
 namespace {
 
 HfConfig read_hf_config(const std::string& folder) {
-  const std::string file = join_path(folder, "config.json");
-  return parse_hf_config(read_file(file, kMostConfigBytes), file);
+  const JsonDocument config = read_config_json(folder);
+  return parse_hf_config(config.root());
 }
 
 bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
