@@ -108,6 +108,21 @@ TEST_F(ModelsTest, InspectShowsConfigurationAndTensors) {
   EXPECT_EQ(weights["tensors"], model["tensors"]);
 }
 
+TEST_F(ModelsTest, GoesToAGgufFileAndBack) {
+  const GoldenModel golden("llama");
+  const std::string ids = fmt::format(" --ids {}", fmt::join(golden.ids(), ","));
+  const Json logits = run("logits " + golden.path() + ids)["logits"];
+  EXPECT_EQ(run("convert " + golden.path() + " exact.gguf")["form"], "gguf");
+  EXPECT_EQ(run("logits exact.gguf" + ids)["logits"], logits);
+  run("convert exact.gguf back");
+  EXPECT_EQ(run("logits back" + ids)["logits"], logits);
+  // Rows of 16 hold no block of 32.
+  const Json half = run("convert " + golden.path() + " half.gguf --dtype q8_0");
+  EXPECT_NE(half["notes"].dump().find("F16 instead of Q8_0"), std::string::npos) << half;
+  EXPECT_EQ(run("logits half.gguf" + ids)["logits"].size(), golden.ids().size());
+  EXPECT_EQ(program.run("convert " + golden.path() + " exact.gguf").status, 1);
+}
+
 TEST_F(ModelsTest, SaysWhatIsWrong) {
   const GoldenModel golden("llama");
   const std::string m = golden.path();
@@ -123,6 +138,8 @@ TEST_F(ModelsTest, SaysWhatIsWrong) {
   expect_usage("logits " + m + " --ids 1 --mesh tp2", {"--mesh", "tp=2"});
   expect_usage("logits " + m + " --ids 1 --dtype int4", {"--dtype", "bf16"});
   expect_usage("convert " + m + " copy --to onnx", {"--to", "hugging-face"});
+  expect_usage("convert " + m + " copy --to gguf", {"--to", ".gguf"});
+  expect_usage("convert " + m + " copy.gguf --dtype iq1_s", {"--dtype", "iq1_s", "Q4_K"});
   program.write("recipe.toml", recipe(m));
   program.write("text.txt", small_text());
   expect_usage("train recipe.toml --model.hidden=32", {"model.hidden", "remove the key"});

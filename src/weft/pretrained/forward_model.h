@@ -25,6 +25,7 @@ class ForwardModel {
   Decoder& part() { return *model_; }
   const Mesh& mesh() const { return mesh_; }
   Context& context() { return context_; }
+  DType dtype() const { return dtype_; }  // of parameters, and of what passes between layers
   // Ranks of the last stage have what comes of a pass.
   bool has_result() const { return mesh_.place().pp == mesh_.shape().pp - 1; }
   // Of these, one, and its rank in the world.

@@ -69,6 +69,8 @@ void ModelSource::read(const std::string& param, int64_t first, std::span<float>
       first, int64_t(out.size()), [&](size_t tensor, int64_t stored_first, int64_t step, int64_t at, int64_t count) {
         tensors_->read(*stored[tensor], stored_first, step, out.subspan(size_t(at - first), size_t(count)));
       });
+  if (names->added != 0)
+    for (float& x : out) x -= names->added;
 }
 
 std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::string& param) const {

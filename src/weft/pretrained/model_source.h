@@ -26,6 +26,8 @@ class ModelSource {
   virtual int64_t step() const { return 0; }  // of training, where it is a checkpoint
   // Throws Error where the model has none that weft can read.
   virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
+  // The Jinja text of the model's chat template, where it has one.
+  virtual std::optional<std::string> chat_template() const { return {}; }
   // Beside the tokenizer's own, those that the model's files say a text ends with.
   virtual std::vector<int32_t> end_tokens() const { return {}; }
 
