@@ -13,7 +13,7 @@ namespace {
 const std::vector<int32_t> kIds{3, 1, 4, 1, 5, 9, 2, 6, 5, 35, 8, 9, 7};
 
 // The most that rounding of activations to 8 bits may move a logit, as a part of the largest.
-constexpr double kTolerance = 0.03;
+constexpr double kTolerance = 0.02;
 
 Logits logits_of(const ModelSource& source, const BlockChoice& choice, const MeshShape& shape,
                  const std::function<void(TestRank&, ForwardModel&)>& look = {}) {
@@ -32,22 +32,20 @@ double largest(const Logits& logits) {
   return worst_difference(logits, Logits(logits.size(), std::vector(logits[0].size(), 0.0)));
 }
 
-// Of 32 or of 256 elements; with tp=2 the cut of `ffn` is inside of one.
+// With tp=2 the cut of `ffn` is inside of a block.
 GgufCase case_of(const char* architecture, GgmlType type, bool is_tied, MeshShape mesh = {}) {
   const bool is_wide = info_of(type).block == 256;
-  return {architecture, type, false, is_tied, mesh, 256, is_wide ? 768 : 544};
+  return {architecture, type, false, is_tied, mesh, is_wide ? 256 : 64, is_wide ? 256 : 96};
 }
 
 class HeldBlocksTest : public testing::TestWithParam<GgufCase> {};
 const GgufCase kCases[] = {
     case_of("llama", GgmlType::q8_0, false),
     case_of("llama", GgmlType::q4_0, true),
-    case_of("llama", GgmlType::q4_k, false),
     case_of("qwen3", GgmlType::q6_k, true),
     case_of("qwen3", GgmlType::q8_0, false, {.tp = 2}),
     case_of("llama", GgmlType::q4_0, false, {.tp = 2}),
     case_of("llama", GgmlType::q4_k, true, {.tp = 2}),
-    case_of("qwen3", GgmlType::q6_k, false, {.tp = 2}),
     case_of("llama", GgmlType::q4_k, true, {.pp = 2}),
     case_of("llama", GgmlType::q6_k, false, {.pp = 2, .tp = 2}),
 };
@@ -100,8 +98,8 @@ struct RoundCase {
 class RoundedBlocksTest : public testing::TestWithParam<RoundCase> {};
 INSTANTIATE_TEST_SUITE_P(Types, RoundedBlocksTest,
                          testing::Values(RoundCase{BlockType::q8_0, 64, 96}, RoundCase{BlockType::q4_0, 64, 80},
-                                         RoundCase{BlockType::q4_k, 256, 512}, RoundCase{BlockType::q4_k, 64, 300},
-                                         RoundCase{BlockType::q6_k, 256, 320}),
+                                         RoundCase{BlockType::q4_k, 256, 256}, RoundCase{BlockType::q4_k, 64, 300},
+                                         RoundCase{BlockType::q6_k, 64, 320}),
                          [](const auto& test) {
                            return fmt::format("{}_{}_{}", weft::name_of(ggml_type_of(test.param.type)),
                                               test.param.hidden, test.param.ffn);

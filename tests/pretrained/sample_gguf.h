@@ -37,7 +37,7 @@ inline std::vector<NamedInGguf> names_in_gguf(const ModelConfig& c) {
 
 inline float value_of(const std::string& param, int64_t i) {
   const float deviate = float(philox_normal(7, name_hash(param), uint64_t(i)));
-  return param.ends_with("norm.weight") ? 1 + 0.1f * deviate : 0.2f * deviate;
+  return param.ends_with("norm.weight") ? 1 + 0.1f * deviate : 0.06f * deviate;
 }
 
 // The place in a file of row `row` of queries or keys: of each head, element j of half h comes at 2 j + h.

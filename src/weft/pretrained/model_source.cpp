@@ -77,7 +77,7 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   const auto found = bound_.find(param);
   if (found == bound_.end()) return {};
   const auto& [names, stored] = found->second;
-  if (names->shape.rank() != 2 || stored.size() != 1 || names->is_transposed) return {};
+  if (names->shape.rank() != 2 || stored.size() != 1 || names->is_transposed || names->added != 0) return {};
   const std::optional<StoredBlocks> blocks = tensors_->blocks(*stored.front());
   if (!blocks || names->num_cols() % block_elements(blocks->type) != 0) return {};
   return RowsOfBlocks{*blocks, names->rows};
