@@ -36,6 +36,10 @@ struct RopeScaling {
   // What cos and sin are multiplied by, in a model with this context; and likewise the scores.
   double rotation_factor(int64_t context) const;
   double score_factor() const;
+  // Whether a token's angles depend on how long its text is, beyond original_context.
+  bool depends_on_length() const {
+    return kind == Kind::dynamic || (kind == Kind::longrope && short_factors != long_factors);
+  }
   bool operator==(const RopeScaling&) const = default;
 };
 

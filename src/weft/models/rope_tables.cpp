@@ -102,7 +102,8 @@ void RopeTables::prepare(Context& context, DType wide) {
 
 // Only the rows that the pass reads are made anew.
 void RopeTables::prepare(const Pass& pass) {
-  if (config_.position != PositionKind::rope || !depends_on_length() || global_.cos.device() != Device::cpu) return;
+  if (config_.position != PositionKind::rope || !config_.rope_scaling.depends_on_length()) return;
+  if (global_.cos.device() != Device::cpu) return;
   if (const int64_t length = length_of(pass); length != length_) {
     frequencies_ = rope_frequencies(config_, length);
     length_ = length;

@@ -21,10 +21,6 @@ class RopeTables {
 
  private:
   bool has_local() const { return config_.local_rope_theta > 0; }
-  bool depends_on_length() const {
-    return config_.rope_scaling.kind == RopeScaling::Kind::dynamic ||
-           config_.rope_scaling.kind == RopeScaling::Kind::longrope;
-  }
 
   const ModelConfig& config_;
   RopeTable global_, local_;

@@ -15,6 +15,13 @@ int64_t num_blocks(const ForwardModel& model, const ContinuousOptions& o) {
   return o.kv_bytes / block;
 }
 
+// Rotary positions that depend on how long the longest text of a step is would make an answer depend on its company:
+// such a model serves texts up to the length where they begin to.
+int64_t longest_text(const ModelConfig& c) {
+  const RopeScaling& s = c.rope_scaling;
+  return s.depends_on_length() ? std::min(c.context, s.original_context) : c.context;
+}
+
 double seconds(Sequence::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 bool has(const std::vector<int32_t>& tokens, int32_t token) {
@@ -33,7 +40,7 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
                   .max_running = options.max_running,
                   .tokens_per_step = options.tokens_per_step}) {
   limits_ = {.vocab = model.config().vocab,
-             .context = std::min(model.config().context, scheduler_.most_tokens()),
+             .context = std::min(longest_text(model.config()), scheduler_.most_tokens()),
              .max_running = scheduler_.max_running(),
              .max_waiting = options.max_waiting};
   publish();
@@ -218,12 +225,12 @@ void ContinuousEngine::choose(const StepPart& part, Chosen& chosen, std::vector<
   if (s.remaining() > 0 || s.num_answer() >= r.max_tokens) return;
   SamplingPast past{.prompt = s.prompt(), .answer = s.answer(), .bad_words = r.bad_words};
   if (s.num_answer() < r.min_tokens) past.banned = r.stop_tokens;
-  if (r.constraint) {
-    allowed.resize(size_t(limits_.vocab + 31) / 32);
-    r.constraint->fill(allowed);
-    past.allowed = allowed;
-  }
   try {
+    if (r.constraint) {
+      allowed.resize(size_t(limits_.vocab + 31) / 32);
+      r.constraint->fill(allowed);
+      past.allowed = allowed;
+    }
     chosen.token = s.sampler.choose(last_row(part, chosen), uint64_t(s.size()), past);
     if (r.constraint && !has(r.stop_tokens, chosen.token)) r.constraint->accept(chosen.token);
   } catch (const Error& e) {
