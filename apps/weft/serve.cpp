@@ -8,6 +8,7 @@
 #include "forward_ranks.h"
 #include "weft/base/file.h"
 #include "weft/serve/api/api.h"
+#include "weft/serve/constrain/constraint_factory.h"
 #include "weft/serve/http/server.h"
 #include "weft/serve/sequential_engine.h"
 
@@ -64,13 +65,15 @@ void serve_model(const Options& o, StopSignals& signals, ForwardModel& model, co
   const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
   SequentialEngine engine(model, {.max_waiting = o.max_waiting});
   const std::shared_ptr<const ChatTemplate> chat_template = template_of(o, source.path());
+  constrain::ConstraintFactory constraints(*tokenizer, engine.limits().vocab, stop_tokens(source, *tokenizer));
   const std::string name = o.name.empty() ? file_name_of(source.path()) : o.name;
   api::Api api({{.name = name,
                  .engine = &engine,
                  .tokenizer = tokenizer.get(),
                  .chat_template = chat_template,
                  .tool_format = tool_format_of(o, chat_template.get()),
-                 .end_tokens = stop_tokens(source, *tokenizer)}},
+                 .end_tokens = stop_tokens(source, *tokenizer),
+                 .constraints = &constraints}},
                {.keys = o.key_file.empty() ? api::ApiKeys() : api::ApiKeys::load(o.key_file),
                 .only_local_hosts = http::is_loopback(o.server.host),
                 .limits = o.limits});
