@@ -1,4 +1,5 @@
-// weft bench attention: forward and backward of causal attention, as shares of the measured matmul peak.
+// weft bench attention: forward and backward of causal attention, as shares of the measured matmul peak; then a step
+// of serving, over the blocks of a pool and over keys that lie in one piece.
 #include <cmath>
 
 #include "bench.h"
@@ -62,6 +63,77 @@ Times seconds_of(RankResources& rank, const Layout& l, DType dtype, int repeats)
           median(time_calls(repeats, [&] { k.attention_backward(c.stream, backward); }))};
 }
 
+// One sequence in a step of serving.
+struct Step {
+  int64_t rows, keys;
+};
+constexpr Step kSteps[] = {{1, 4096}, {512, 2048}};
+constexpr Layout kServed{.sequences = 1, .tokens = 0, .heads = 32, .kv_heads = 8, .head_dim = 128};
+
+struct StepTimes {
+  double paged, plain;
+};
+
+StepTimes seconds_of(RankResources& rank, const Step& step, DType dtype, int repeats) {
+  constexpr int64_t kBlockTokens = 16;
+  Context& c = rank.context;
+  const Layout& l = kServed;
+  const auto tensor = [&](Shape shape) {
+    Tensor t = c.empty(dtype, shape);
+    c.kernels.fill(c.stream, t, 0.1f);
+    return t;
+  };
+  const int64_t num_blocks = step.keys / kBlockTokens;
+  const Tensor q = tensor({step.rows, l.heads, l.head_dim}), y = tensor({step.rows, l.heads, l.head_dim});
+  const Tensor keys = tensor({num_blocks, kBlockTokens, l.kv_heads, l.head_dim}), values = tensor(keys.shape());
+  std::vector<int32_t> blocks;
+  for (int64_t i = 0; i < num_blocks; ++i) blocks.push_back(int32_t(i * 37 % num_blocks));  // 37: prime to it
+  const PagedSequence sequence{0, int32_t(step.rows), int32_t(step.keys), blocks.data()};
+  const float scale = 1 / std::sqrt(float(l.head_dim));
+  const PagedAttentionArgs paged{
+      .y = y, .q = q, .keys = keys, .values = values, .sequences = &sequence, .num_sequences = 1, .scale = scale};
+  const AttentionSpan span{.q_end = int32_t(step.rows), .k_end = int32_t(step.keys)};
+  const AttentionShape shape{.num_heads = int(l.heads),
+                             .num_kv_heads = int(l.kv_heads),
+                             .head_dim = int(l.head_dim),
+                             .spans = &span,
+                             .num_spans = 1,
+                             .scale = scale};
+  const Shape in_a_row{step.keys, l.kv_heads, l.head_dim};
+  const AttentionArgs plain{
+      .y = y, .q = q, .k = keys.reshape(in_a_row), .v = values.reshape(in_a_row), .shape = shape, .dropout = {}};
+  return {median(time_calls(repeats, [&] { c.kernels.paged_attention(c.stream, paged); })),
+          median(time_calls(repeats, [&] { c.kernels.attention(c.stream, plain); }))};
+}
+
+nlohmann::json bench_steps(const Options& o, RankResources& rank) {
+  const Layout& l = kServed;
+  const DType dtype = parse_dtype(o.dtype);
+  nlohmann::json rows = nlohmann::json::array();
+  const double bandwidth = cpu::measure_read_bandwidth(rank.team);
+  o.output.text(fmt::format("\nServing, {} heads, {} of keys and values, dim {}; memory is read at {:.1f} GB/s",
+                            l.heads, l.kv_heads, l.head_dim, bandwidth * 1e-9));
+  o.output.text(fmt::format("{:>6} {:>6}  {:>10} {:>10} {:>12} {:>12} {:>10}", "rows", "keys", "paged ms", "plain ms",
+                            "paged GF/s", "plain GF/s", "paged GB/s"));
+  for (const Step& step : kSteps) {
+    const StepTimes t = seconds_of(rank, step, dtype, o.repeats);
+    const double pairs = double(l.heads * step.rows) * double(2 * step.keys - step.rows + 1) / 2;
+    const double flops = 4 * pairs * double(l.head_dim);
+    const double bytes = 2 * double(step.keys * l.kv_heads * l.head_dim) * double(size_of(dtype));
+    rows.push_back({{"rows", step.rows},
+                    {"keys", step.keys},
+                    {"paged_s", t.paged},
+                    {"plain_s", t.plain},
+                    {"flops", flops},
+                    {"bytes", bytes},
+                    {"read_bandwidth", bandwidth}});
+    o.output.text(fmt::format("{:>6} {:>6}  {:>10.3f} {:>10.3f} {:>12.1f} {:>12.1f} {:>10.1f}", step.rows, step.keys,
+                              t.paged * 1e3, t.plain * 1e3, flops / t.paged * 1e-9, flops / t.plain * 1e-9,
+                              bytes / t.paged * 1e-9));
+  }
+  return rows;
+}
+
 void bench_attention(const Options& o) {
   RankResources rank(o.threads);
   const DType dtype = parse_dtype(o.dtype);
@@ -88,7 +160,9 @@ void bench_attention(const Options& o) {
                               l.tokens, l.heads, l.kv_heads, l.head_dim, t.forward * 1e3, t.backward * 1e3,
                               100 * forward, 100 * backward));
   }
-  o.output.json({{"bench", "attention"}, {"dtype", o.dtype}, {"threads", rank.team.size()}, {"rows", rows}});
+  const nlohmann::json steps = bench_steps(o, rank);
+  o.output.json(
+      {{"bench", "attention"}, {"dtype", o.dtype}, {"threads", rank.team.size()}, {"rows", rows}, {"steps", steps}});
 }
 
 }  // namespace

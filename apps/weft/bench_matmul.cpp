@@ -1,14 +1,19 @@
 // weft bench matmul: the three products of a linear layer, as shares of the measured peak.
+#include <atomic>
+#include <numeric>
+#include <span>
+
 #include "bench.h"
 #include "rank_resources.h"
 #include "weft/kernels/cpu/peak.h"
+#include "weft/pretrained/held_blocks.h"
 
 namespace weft::app {
 namespace {
 
 struct Options {
   std::vector<int64_t> shape;  // M, K, N; empty: the table
-  std::string dtype = "fp32";
+  std::string dtype = "fp32", blocks;
   int threads = 0, repeats = 20;
   Output output;
 };
@@ -55,11 +60,66 @@ double seconds_of(RankResources& rank, const Product& p, Form form, DType dtype,
   return median(time_calls(repeats, [&] { k.matmul(c.stream, args); }));
 }
 
+// What the threads read from main memory: the limit of products with few rows.
+double read_bytes_per_second(RankResources& rank) {
+  constexpr int64_t kBytes = 256 << 20, kPart = 1 << 20;
+  const Tensor all = rank.context.empty(DType::u8, {kBytes});
+  std::memset(all.raw(), 1, kBytes);
+  std::atomic<uint64_t> sum{0};
+  const auto* const words = static_cast<const uint64_t*>(all.raw());
+  return double(kBytes) / median(time_calls(5, [&] {
+           rank.team.parallel_for(kBytes / kPart, 1, [&](int64_t begin, int64_t, int) {
+             sum += std::accumulate(words + begin * kPart / 8, words + (begin + 1) * kPart / 8, uint64_t(0));
+           });
+         }));
+}
+
+// The product with a weight in blocks. Several weights take turns where one would stay in the caches.
+double seconds_of_blocks(RankResources& rank, const Product& p, BlockType type, DType dtype, int repeats) {
+  constexpr int64_t kBytes = 256 << 20;
+  Context& c = rank.context;
+  BlockMatrix b{.blocks = {}, .type = type, .rows = p.n, .cols = p.k};
+  const int64_t one = p.n * b.row_bytes(), count = std::clamp<int64_t>(kBytes / one, 1, repeats);
+  const Tensor all = c.empty(DType::u8, {count, one}), x = c.empty(dtype, {p.m, p.k}), y = c.empty(dtype, {p.m, p.n});
+  std::memset(all.raw(), 0x11, all.bytes());
+  c.kernels.fill(c.stream, x, 0.5f);
+  int64_t turn = 0;
+  return median(time_calls(repeats, [&] {
+    b.blocks = all.slice_flat(turn++ % count * one, {p.n, b.row_bytes()});
+    c.kernels.matmul(c.stream, {.y = y, .a = x, .transpose_b = true, .blocks_b = b});
+  }));
+}
+
+void bench_blocks(const Options& o, RankResources& rank, std::span<const Product> products) {
+  const BlockType type = *parse_block_choice(o.blocks).others;
+  const DType dtype = parse_dtype(o.dtype);
+  nlohmann::json rows = nlohmann::json::array();
+  o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:>9} {:>7} {:>7}", "M", "K", "N", "GFLOP/s", "GB/s", "read"));
+  for (const Product& p : products) {
+    const double read = read_bytes_per_second(rank);
+    const double seconds = seconds_of_blocks(rank, p, type, dtype, o.repeats);
+    const double flops = 2.0 * double(p.m) * double(p.k) * double(p.n) / seconds;
+    const double bytes =
+        double(p.n * ((p.k + block_elements(type) - 1) / block_elements(type)) * block_bytes(type)) / seconds;
+    rows.push_back({{"m", p.m},
+                    {"k", p.k},
+                    {"n", p.n},
+                    {"seconds", seconds},
+                    {"flops_per_s", flops},
+                    {"bytes_per_s", bytes},
+                    {"read_bytes_per_s", read}});
+    o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:>9.0f} {:>7.1f} {:>7.1f}", p.m, p.k, p.n, flops / 1e9,
+                              bytes / 1e9, read / 1e9));
+  }
+  o.output.json({{"bench", "matmul"}, {"blocks", o.blocks}, {"threads", rank.team.size()}, {"rows", rows}});
+}
+
 void bench_matmul(const Options& o) {
   RankResources rank(o.threads);
   const DType dtype = parse_dtype(o.dtype);
   std::vector<Product> products(std::begin(kTable), std::end(kTable));
   if (!o.shape.empty()) products = {{o.shape[0], o.shape[1], o.shape[2]}};
+  if (!o.blocks.empty()) return bench_blocks(o, rank, products);
   nlohmann::json rows = nlohmann::json::array();
   o.output.text(
       fmt::format("{:>6} {:>6} {:>6}  {:<10} {:>9} {:>8} {:>7}", "M", "K", "N", "form", "GFLOP/s", "peak", "share"));
@@ -93,6 +153,9 @@ void add_bench_matmul(CLI::App& bench) {
       ->expected(3)
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
   c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
+  c->add_option("--blocks", o->blocks,
+                "Weights in GGUF's blocks: q8_0, q4_0, q4_k or q6_k; the product y = x wT alone")
+      ->check(CLI::IsMember({"q8_0", "q4_0", "q4_k", "q6_k"}));
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")
       ->capture_default_str()

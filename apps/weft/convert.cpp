@@ -2,7 +2,7 @@
 #include "command.h"
 #include "mesh_options.h"
 #include "rank_resources.h"
-#include "weft/pretrained/export.h"
+#include "weft/pretrained/export_gguf.h"
 #include "weft/pretrained/merged_source.h"
 #include "weft/pretrained/peft.h"
 #include "weft/train/recipe.h"
@@ -11,32 +11,50 @@ namespace weft::app {
 namespace {
 
 struct Options {
-  std::string source, adapter, folder, form = "hugging-face", dtype, mesh;
+  std::string source, adapter, target, form, dtype, mesh;
   Output output;
 };
+
+constexpr std::string_view kHuggingFace = "hugging-face", kCheckpoint = "checkpoint", kGguf = "gguf";
+
+std::string form_of(const Options& o) {
+  const bool is_file = o.target.ends_with(".gguf");  // by which models are opened again
+  const std::string form = !o.form.empty() ? o.form : std::string(is_file ? kGguf : kHuggingFace);
+  if (form != kHuggingFace && form != kCheckpoint && form != kGguf)
+    throw UsageError("--to {}: write hugging-face, checkpoint or gguf", form);
+  if (is_file != (form == kGguf)) throw UsageError("--to {}: DST must end in .gguf for gguf, and only then", form);
+  return form;
+}
+
+Exported export_as(const std::string& form, const ModelSource& source, const Options& o) {
+  if (form == kGguf) {
+    GgufExportOptions options;
+    if (!o.dtype.empty()) options.type = parse_ggml_type("--dtype", o.dtype);
+    return export_gguf(source, o.target, options);
+  }
+  ExportOptions options;
+  if (!o.dtype.empty()) options.dtype = parse_dtype(o.dtype);
+  if (form == kHuggingFace) return export_hugging_face(source, o.target, options);
+  if (options.dtype && *options.dtype != DType::f32)
+    throw UsageError("--dtype {}: checkpoints hold fp32 weights: leave --dtype out", o.dtype);
+  return export_checkpoint(source, o.target);
+}
 
 void convert(const Options& o) {
   Toml mesh;
   MeshOptions::apply_spec(mesh, o.mesh);
   read_mesh(mesh);
   mesh.reject_unknown();
-  ExportOptions options;
-  if (!o.dtype.empty()) options.dtype = parse_dtype(o.dtype);
-  const bool is_checkpoint = o.form == "checkpoint";
-  if (!is_checkpoint && o.form != "hugging-face")
-    throw UsageError("--to {}: write hugging-face or checkpoint", o.form);
-  if (is_checkpoint && options.dtype && *options.dtype != DType::f32)
-    throw UsageError("--dtype {}: checkpoints hold fp32 weights: leave --dtype out", o.dtype);
+  const std::string form = form_of(o);
   std::unique_ptr<ModelSource> source = open_model(o.source);
   if (!o.adapter.empty()) source = open_adapted(std::move(source), o.adapter);
   const bool is_merged = source->config().lora.rank > 0;
   if (is_merged) source = merge_adapters(std::move(source));
-  Exported exported =
-      is_checkpoint ? export_checkpoint(*source, o.folder) : export_hugging_face(*source, o.folder, options);
+  Exported exported = export_as(form, *source, o);
   if (is_merged) exported.notes.emplace_back("the adapters are part of the weights now");
   o.output.json({{"source", source->path()},
                  {"path", exported.path},
-                 {"form", o.form},
+                 {"form", form},
                  {"num_params", source->config().num_params()},
                  {"notes", exported.notes}});
   if (o.output.is_json()) return;
@@ -49,16 +67,22 @@ void convert(const Options& o) {
 
 void add_convert(CLI::App& program) {
   const auto o = std::make_shared<Options>();
-  CLI::App* c = program.add_subcommand("convert", "A model as a Hugging Face folder, or as a weft checkpoint");
+  CLI::App* c =
+      program.add_subcommand("convert", "A model as a Hugging Face folder, a GGUF file or a weft checkpoint");
   c->add_option("SRC", o->source, "A Hugging Face folder, a weft checkpoint or run folder, or a .gguf file")
       ->required();
-  c->add_option("DST", o->folder, "A new folder; of checkpoints, the folder that holds them")->required();
+  c->add_option("DST", o->target, "A new folder or .gguf file; of checkpoints, the folder that holds them")
+      ->required();
   c->add_option("--adapter", o->adapter, "A PEFT folder, to merge; adapters of SRC itself are merged always");
-  c->add_option("--to", o->form, "hugging-face or checkpoint")->capture_default_str();
-  c->add_option("--dtype", o->dtype, "Of the weights: fp32, bf16 or fp16; default: as they are stored");
+  c->add_option("--to", o->form, "hugging-face, checkpoint or gguf; default: what DST looks like");
+  c->add_option("--dtype", o->dtype,
+                "Of the weights: fp32, bf16 or fp16; of GGUF also q8_0, q4_0, q4_1, q5_0, q5_1 and q2_k to q6_k; "
+                "default: as they are stored");
   c->add_option("--mesh", o->mesh, "Any: what is written holds whole tensors, which every mesh reads");
   o->output.add_option(*c);
-  c->footer("Example: weft convert runs/mine models/mine --dtype bf16");
+  c->footer(
+      "Example: weft convert runs/mine models/mine --dtype bf16\n         weft convert runs/mine mine.gguf --dtype "
+      "q4_k");
   c->callback([o] { convert(*o); });
 }
 

@@ -1,8 +1,6 @@
 // EncoderLogits: inputs of texts and images.
 #include "encoder_logits.h"
 
-#include "forward_ranks.h"
-#include "rank_resources.h"
 #include "weft/base/file.h"
 
 namespace weft::app {
@@ -47,16 +45,16 @@ nlohmann::json rows_of(Context& context, const Tensor& t) {
   return rows;
 }
 
-nlohmann::json results_of(EncoderKind kind, Context& context, const std::string& folder, const EncoderInputs& in) {
-  const DType dtype = parse_dtype(in.dtype);
+nlohmann::json results_of(EncoderKind kind, Context& context, const std::string& folder, const EncoderUse& use,
+                          const EncoderInputs& in) {
   switch (kind) {
     case EncoderKind::bert: {
-      const auto bert = open_bert(context, folder, dtype);
+      const auto bert = open_bert(context, folder, use);
       const auto ids = read_ids(in.ids, "--ids", bert->config().vocab, bert->config().context);
       return {{"ids", ids}, {"logits", rows_of(context, bert->logits(context, ids))}};
     }
     case EncoderKind::t5: {
-      const auto t5 = open_t5(context, folder, dtype);
+      const auto t5 = open_t5(context, folder, use);
       const auto ids = read_ids(in.ids, "--ids", t5->config().vocab, 0);
       const auto written = read_ids(in.decoder_ids, "--decoder-ids", t5->config().vocab, 0);
       const Var memory = t5->encode(context, ids);
@@ -64,12 +62,12 @@ nlohmann::json results_of(EncoderKind kind, Context& context, const std::string&
           {"ids", ids}, {"decoder_ids", written}, {"logits", rows_of(context, t5->logits(context, written, memory))}};
     }
     case EncoderKind::vit: {
-      const auto vit = open_vit(context, folder, dtype);
+      const auto vit = open_vit(context, folder, use);
       const auto pixels = read_pixels(in.pixels_file, vit->config().patches);
       return {{"logits", rows_of(context, vit->logits(context, pixels))}};
     }
     case EncoderKind::clip: {
-      const auto clip = open_clip(context, folder, dtype);
+      const auto clip = open_clip(context, folder, use);
       if (in.ids.empty() && in.pixels_file.empty())
         throw UsageError("give a text by --ids, an image by --pixels-file, or both");
       nlohmann::json results;
@@ -89,15 +87,17 @@ nlohmann::json results_of(EncoderKind kind, Context& context, const std::string&
 
 }  // namespace
 
-void print_encoder_logits(EncoderKind kind, const std::string& folder, const EncoderInputs& inputs,
+void print_encoder_logits(EncoderKind kind, const ForwardOptions& options, const EncoderInputs& inputs,
                           const Output& output) {
-  RankResources rank(inputs.threads);
-  const nlohmann::json results = results_of(kind, rank.context, folder, inputs);
-  for (const char* key : {"logits", "text", "image"})
-    if (results.contains(key))
-      for (const auto& row : results[key])
-        output.text(fmt::format("{}", fmt::join(row.get<std::vector<float>>(), " ")));
-  output.json(results);
+  run_encoder(options, [&](Context& context, const EncoderUse& use, bool is_speaker) {
+    const nlohmann::json results = results_of(kind, context, options.model, use, inputs);
+    if (!is_speaker) return;
+    for (const char* key : {"logits", "text", "image"})
+      if (results.contains(key))
+        for (const auto& row : results[key])
+          output.text(fmt::format("{}", fmt::join(row.get<std::vector<float>>(), " ")));
+    output.json(results);
+  });
 }
 
 }  // namespace weft::app

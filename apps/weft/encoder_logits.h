@@ -3,7 +3,7 @@
 #include <string>
 
 #include "command.h"
-#include "weft/pretrained/encoders/encoders.h"
+#include "forward_ranks.h"
 
 namespace weft::app {
 
@@ -11,12 +11,10 @@ struct EncoderInputs {
   std::string ids;          // of a text, as in 1,2,3
   std::string decoder_ids;  // T5: of the text that is written
   std::string pixels_file;  // JSON, numbers in lists of any depth: [channels, rows, columns]
-  std::string dtype = "fp32";
-  int threads = 0;
 };
 
-// Runs on one rank. Throws UsageError naming the option that the model needs.
-void print_encoder_logits(EncoderKind kind, const std::string& folder, const EncoderInputs& inputs,
+// Throws UsageError naming the option that the model needs.
+void print_encoder_logits(EncoderKind kind, const ForwardOptions& options, const EncoderInputs& inputs,
                           const Output& output);
 
 }  // namespace weft::app

@@ -6,6 +6,7 @@
 #include "mesh_options.h"
 #include "rank_resources.h"
 #include "weft/comm/run_world.h"
+#include "weft/pretrained/decoder_parts.h"
 #include "weft/pretrained/peft.h"
 #include "weft/train/recipe.h"
 
@@ -22,6 +23,20 @@ MeshConfig parse_mesh(const std::string& mesh) {
   return config;
 }
 
+// Calls body on every rank, where ranks run.
+void run_mesh(const ForwardOptions& options, const MeshConfig& config,
+              const std::function<void(Context& context, const Mesh& mesh)>& body) {
+  const int cores = options.threads > 0 ? options.threads : num_cores();
+  const int threads = std::max(1, cores / config.size());
+  run_world(config.size(),
+            [&](Communicator& world) {
+              RankResources rank(threads);
+              const Mesh mesh(world, config.shape);
+              body(rank.context, mesh);
+            },
+            {.timeout = std::chrono::seconds(config.timeout_s)});
+}
+
 }  // namespace
 
 void ForwardOptions::add_to(CLI::App& command) {
@@ -29,6 +44,11 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("--adapter", adapter, "A PEFT folder: adapters to use beside the model");
   command.add_option("--mesh", mesh, "Axes and sizes, as in tp=2,pp=2,ep=2");
   command.add_option("--dtype", dtype, "fp32, bf16 or fp16")->capture_default_str();
+  command
+      .add_option("--quantize", quantize,
+                  "Weights in blocks: auto, those of a GGUF file as they lie; q8_0, q4_0, q4_k or q6_k, others "
+                  "rounded to it too; none, all in --dtype")
+      ->capture_default_str();
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }
 
@@ -36,19 +56,24 @@ void run_forward(const ForwardOptions& options,
                  const std::function<void(ForwardModel& model, const ModelSource& source)>& body) {
   const MeshConfig mesh_config = parse_mesh(options.mesh);
   const DType dtype = parse_dtype(options.dtype);
+  const BlockChoice blocks = parse_block_choice(options.quantize);
   std::unique_ptr<ModelSource> source = open_model(options.model);
   if (!options.adapter.empty()) source = open_adapted(std::move(source), options.adapter);
-  const int cores = options.threads > 0 ? options.threads : num_cores();
-  const int threads = std::max(1, cores / mesh_config.size());
-  run_world(mesh_config.size(),
-            [&](Communicator& world) {
-              RankResources rank(threads);
-              const Mesh mesh(world, mesh_config.shape);
-              ForwardModel model(rank.context, mesh, source->config(), dtype);
-              model.load(*source);
-              body(model, *source);
-            },
-            {.timeout = std::chrono::seconds(mesh_config.timeout_s)});
+  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) {
+    ForwardModel model(context, mesh, *source, dtype, blocks);
+    body(model, *source);
+  });
+}
+
+void run_encoder(const ForwardOptions& options, const EncoderBody& body) {
+  const MeshConfig mesh_config = parse_mesh(options.mesh);
+  if (mesh_config.size() != mesh_config.shape.tp)
+    throw UsageError("--mesh {}: this kind of model is cut by tp alone: leave the other axes out", options.mesh);
+  if (!options.adapter.empty()) throw UsageError("--adapter: this kind of model runs without adapters: leave it out");
+  const DType dtype = parse_dtype(options.dtype);
+  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) {
+    body(context, {dtype, partition_of(mesh, false)}, mesh.place().tp == 0);
+  });
 }
 
 std::vector<int32_t> parse_ids(const std::string& text, const char* option, int64_t vocab) {

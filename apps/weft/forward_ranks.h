@@ -3,12 +3,13 @@
 #include <functional>
 
 #include "command.h"
+#include "weft/pretrained/encoders/encoders.h"
 #include "weft/pretrained/forward_model.h"
 
 namespace weft::app {
 
 struct ForwardOptions {
-  std::string model, adapter, mesh, dtype = "fp32";
+  std::string model, adapter, mesh, dtype = "fp32", quantize = "auto";
   int threads = 0;
   void add_to(CLI::App& command);
 };
@@ -16,6 +17,10 @@ struct ForwardOptions {
 // Opens the model and calls body on every rank of the mesh, where ranks run; `source` is shared by all.
 void run_forward(const ForwardOptions& options,
                  const std::function<void(ForwardModel& model, const ModelSource& source)>& body);
+
+// The same for a model that is no decoder: it is cut by tp alone. One rank is the speaker.
+using EncoderBody = std::function<void(Context& context, const EncoderUse& use, bool is_speaker)>;
+void run_encoder(const ForwardOptions& options, const EncoderBody& body);
 
 // "1,2,3" or "1 2 3"; throws UsageError naming `option` and what is no token of the model.
 std::vector<int32_t> parse_ids(const std::string& text, const char* option, int64_t vocab);

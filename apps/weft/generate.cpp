@@ -4,9 +4,7 @@
 
 #include "command.h"
 #include "forward_ranks.h"
-#include "rank_resources.h"
 #include "weft/base/file.h"
-#include "weft/pretrained/encoders/encoders.h"
 #include "weft/serve/generator.h"
 #include "weft/text/tokenizer_files.h"
 
@@ -90,11 +88,8 @@ void generate_on_rank(const Options& o, ForwardModel& model, const ModelSource& 
 }
 
 // T5 reads the prompt and writes another text.
-void generate_by_t5(const Options& o) {
-  if (!o.forward.mesh.empty() || !o.forward.adapter.empty())
-    throw UsageError("this kind of model runs on one rank and without adapters: leave --mesh and --adapter out");
-  RankResources rank(o.forward.threads);
-  const auto t5 = open_t5(rank.context, o.forward.model, parse_dtype(o.forward.dtype));
+void generate_by_t5(const Options& o, Context& context, const EncoderUse& use, bool is_speaker) {
+  const auto t5 = open_t5(context, o.forward.model, use);
   const T5Config& c = t5->config();
   const bool has_ids = !o.ids.empty();
   const auto tokenizer = has_ids ? nullptr : open_tokenizer(FileSystem::real(), o.forward.model);
@@ -102,28 +97,31 @@ void generate_by_t5(const Options& o) {
   const std::vector<int32_t> ids =
       has_ids ? parse_ids(o.ids, "--ids", c.vocab) : tokenizer->encode(prompt, {.add_special = true});
   if (ids.empty()) throw UsageError("the prompt is empty: give at least one token with --prompt or --prompt-file");
-  Transcript transcript(o.output, tokenizer.get(), true);
+  Transcript transcript(o.output, tokenizer.get(), is_speaker);
   transcript.begin(prompt, false);
   const auto begin = std::chrono::steady_clock::now();
-  T5::Writing writing(*t5, rank.context, t5->encode(rank.context, ids), o.generate.max_tokens + 1);
-  Sampler sampler(o.generate.sampling);
-  const Tensor wide = rank.context.empty(DType::f32, {1, c.vocab});
+  T5::Writing writing(*t5, context, t5->encode(context, ids), o.generate.max_tokens + 1);
+  Sampler sampler(o.generate.sampling);  // every rank has the same logits, and chooses the same
+  const Tensor wide = context.empty(DType::f32, {1, c.vocab});
   int32_t token = c.first_token;
   for (int64_t made = 0; made < o.generate.max_tokens; ++made) {
-    rank.context.kernels.convert(rank.context.stream, wide, writing.logits({&token, 1}));
+    context.kernels.convert(context.stream, wide, writing.logits({&token, 1}));
     token = sampler.choose({wide.data<float>(), size_t(c.vocab)}, uint64_t(writing.length()));
     if (token == c.end_token) break;
     transcript.add(token);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  transcript.end(ids.size(), seconds);
+  if (is_speaker) transcript.end(ids.size(), seconds);
 }
 
 void generate(const Options& o) {
   check_sampling(o.generate.sampling);
   if (o.generate.max_tokens < 0) throw UsageError("--max-tokens {}: write 0 or more", o.generate.max_tokens);
   const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
-  if (kind == EncoderKind::t5) return generate_by_t5(o);
+  if (kind == EncoderKind::t5)
+    return run_encoder(o.forward, [&](Context& context, const EncoderUse& use, bool is_speaker) {
+      generate_by_t5(o, context, use, is_speaker);
+    });
   if (kind)
     throw UsageError("{} is a model that writes no texts: weft logits shows what it computes", o.forward.model);
   run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source) { generate_on_rank(o, model, source); });

@@ -30,14 +30,8 @@ void logits(const Options& o) {
   const bool is_file = !o.ids_file.empty();
   const std::string text = is_file ? read_file(o.ids_file, kMostBytes) : o.ids;
   if (const auto kind = encoder_kind(o.forward.model)) {
-    if (!o.forward.mesh.empty()) throw UsageError("--mesh: this kind of model runs on one rank: leave it out");
-    return print_encoder_logits(*kind, o.forward.model,
-                                {.ids = text,
-                                 .decoder_ids = o.decoder_ids,
-                                 .pixels_file = o.pixels_file,
-                                 .dtype = o.forward.dtype,
-                                 .threads = o.forward.threads},
-                                o.output);
+    return print_encoder_logits(*kind, o.forward,
+                                {.ids = text, .decoder_ids = o.decoder_ids, .pixels_file = o.pixels_file}, o.output);
   }
   run_forward(o.forward, [&](ForwardModel& model, const ModelSource&) {
     const ModelConfig& c = model.config();

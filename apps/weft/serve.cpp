@@ -7,10 +7,11 @@
 #include "command.h"
 #include "forward_ranks.h"
 #include "weft/base/file.h"
+#include "weft/base/machine.h"
 #include "weft/serve/api/api.h"
 #include "weft/serve/constrain/constraint_factory.h"
+#include "weft/serve/continuous_engine.h"
 #include "weft/serve/http/server.h"
-#include "weft/serve/sequential_engine.h"
 
 namespace weft::app {
 namespace {
@@ -22,7 +23,8 @@ struct Options {
   http::ServerOptions server;
   api::ApiLimits limits;
   std::string key_file, name, template_file, tool_format;
-  int64_t max_waiting = 256;
+  ContinuousOptions engine;
+  bool without_prefixes = false;
   int drain_seconds = 30;
   Output output;
 };
@@ -47,23 +49,61 @@ api::ToolFormat tool_format_of(const Options& o, const ChatTemplate* chat_templa
 class StopSignals {
  public:
   StopSignals() {
-    ::sigemptyset(&signals_);
-    for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&signals_, signal);
-    ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    ::sigemptyset(&from_outside_);
+    for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&from_outside_, signal);
+    waited_for_ = from_outside_;
+    ::sigaddset(&waited_for_, kWake);
+    ::pthread_sigmask(SIG_BLOCK, &waited_for_, nullptr);
   }
   void wait() {
     int got = 0;
-    ::sigwait(&signals_, &got);
+    ::sigwait(&waited_for_, &got);
   }
-  void let_through() { ::pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr); }
+  void let_through() { ::pthread_sigmask(SIG_UNBLOCK, &from_outside_, nullptr); }
+  // Ends the wait of a thread without a signal from outside.
+  static void wake(std::thread& thread) { ::pthread_kill(thread.native_handle(), kWake); }
 
  private:
-  sigset_t signals_;
+  static constexpr int kWake = SIGUSR1;
+  sigset_t from_outside_, waited_for_;
 };
 
-void serve_model(const Options& o, StopSignals& signals, ForwardModel& model, const ModelSource& source) {
+// How many blocks the cache has on all ranks alike: what was asked for, or half of the free memory where that is less
+// than whole contexts for all that run.
+int64_t choose_blocks(const Options& o, ForwardModel& model) {
+  const ModelConfig& config = model.config();
+  const int64_t block_tokens = o.engine.block_tokens;
+  const int64_t block = block_tokens * cache_bytes_of_token(config, model.mesh().shape(), model.dtype());
+  int64_t bytes = o.engine.kv_bytes;
+  model.mesh().world().barrier();  // all have their weights
+  if (bytes == 0) {
+    const int64_t whole = (config.context + block_tokens - 1) / block_tokens * block * o.engine.max_running;
+    bytes = std::min(whole, describe_machine().available_bytes / 2);
+  }
+  const Tensor blocks = model.context().empty(DType::i64, {1});
+  *blocks.data<int64_t>() = bytes / block;
+  model.mesh().world().broadcast(blocks, model.speaker());
+  if (*blocks.data<int64_t>() < 1)
+    throw UsageError("--kv-cache {}: a block of {} tokens takes {}; give more or lower --block-tokens",
+                     human_bytes(uint64_t(bytes)), block_tokens, human_bytes(uint64_t(block)));
+  return *blocks.data<int64_t>();
+}
+
+void print_cache(const Options& o, const Engine& engine, const ForwardModel& model) {
+  const EngineStats stats = engine.stats();
+  const int64_t tokens = stats.kv_blocks * stats.kv_block_tokens;
+  const int64_t bytes = tokens * cache_bytes_of_token(model.config(), model.mesh().shape(), model.dtype());
+  o.output.text(fmt::format(
+      "weft: a cache of {} blocks of {} tokens: {} tokens, {}; up to {} requests at once, {} "
+      "tokens a step{}",
+      stats.kv_blocks, stats.kv_block_tokens, tokens, human_bytes(uint64_t(bytes)), engine.limits().max_running,
+      o.engine.tokens_per_step, o.without_prefixes ? ", prefixes are not kept" : ""));
+  o.output.json({{"event", "cache"}, {"kv_blocks", stats.kv_blocks}, {"kv_tokens", tokens}, {"kv_bytes", bytes}});
+}
+
+// On the rank that speaks.
+void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& engine, const ModelSource& source) {
   const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
-  SequentialEngine engine(model, {.max_waiting = o.max_waiting});
   const std::shared_ptr<const ChatTemplate> chat_template = template_of(o, source.path());
   constrain::ConstraintFactory constraints(*tokenizer, engine.limits().vocab, stop_tokens(source, *tokenizer));
   const std::string name = o.name.empty() ? file_name_of(source.path()) : o.name;
@@ -94,8 +134,24 @@ void serve_model(const Options& o, StopSignals& signals, ForwardModel& model, co
   o.output.text(fmt::format("weft: serving {} at {}; {} tokens of context, {}", name, url, engine.limits().context,
                             o.key_file.empty() ? "no key needed" : "a key is needed"));
   o.output.json({{"event", "ready"}, {"model", name}, {"url", url}, {"port", server.port()}});
-  engine.run();
+  try {
+    engine.run();
+  } catch (...) {
+    StopSignals::wake(stopper);
+    stopper.join();
+    throw;
+  }
   stopper.join();
+}
+
+void serve_model(const Options& o, StopSignals& signals, ForwardModel& model, const ModelSource& source) {
+  ContinuousOptions options = o.engine;
+  options.kv_blocks = choose_blocks(o, model);
+  options.keeps_prefixes = !o.without_prefixes;
+  ContinuousEngine engine(model, options);
+  if (!engine.is_speaker()) return engine.run();
+  print_cache(o, engine, model);
+  serve_over_http(o, signals, engine, source);
 }
 
 void serve(const Options& o) {
@@ -105,6 +161,21 @@ void serve(const Options& o) {
   StopSignals signals;
   run_forward(o.forward,
               [&](ForwardModel& model, const ModelSource& source) { serve_model(o, signals, model, source); });
+}
+
+void add_engine_options(CLI::App& command, Options& o) {
+  const auto add = [&](const char* name, int64_t& value, int64_t least, const char* what) {
+    command.add_option(name, value, what)->capture_default_str()->check(CLI::Range(least, int64_t(1) << 20));
+  };
+  command
+      .add_option("--kv-cache", o.engine.kv_bytes,
+                  "Memory for keys and values over all ranks, as in 2GiB; else up to half of what is free")
+      ->transform(CLI::AsSizeValue(true));
+  add("--block-tokens", o.engine.block_tokens, 1, "Tokens of a block of that memory");
+  add("--max-running", o.engine.max_running, 1, "Requests in one step; each then has at least a token of it");
+  add("--tokens-per-step", o.engine.tokens_per_step, 1, "Tokens of one step, of prompts and answers together");
+  add("--max-waiting", o.engine.max_waiting, 0, "Requests in the queue; one more gets 429");
+  command.add_flag("--no-prefix-cache", o.without_prefixes, "Compute prompts that begin alike each for itself");
 }
 
 }  // namespace
@@ -123,9 +194,7 @@ void add_serve(CLI::App& program) {
   c->add_option("--served-model-name", o->name, "What clients call the model; else its folder's name");
   c->add_option("--chat-template", o->template_file, "A file with a chat template; else the model's own");
   c->add_option("--tool-format", o->tool_format, "hermes, llama or mistral; else as the chat template writes calls");
-  c->add_option("--max-waiting", o->max_waiting, "Requests in the queue; one more gets 429")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 20));
+  add_engine_options(*c, *o);
   c->add_option("--max-connections", o->server.max_connections, "More are closed at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));

@@ -93,6 +93,9 @@ TEST_F(ModelsTest, T5ReadsOneTextAndWritesAnother) {
   }
   const Json text = run(fmt::format("generate {} {} --max-tokens 6 --temperature 0", golden.path(), ids));
   EXPECT_EQ(text["ids"].get<std::vector<int>>(), made);
+  const std::string on_two = " --max-tokens 6 --temperature 0 --mesh tp=2";
+  EXPECT_EQ(run(fmt::format("generate {} {}{}", golden.path(), ids, on_two))["ids"], text["ids"]);
+  EXPECT_EQ(program.run(fmt::format("logits {} {} --decoder-ids 0 --mesh pp=2", golden.path(), ids)).status, 2);
   EXPECT_EQ(program.run("generate " + GoldenModel("bert", "golden_encoders").path() + " --ids 1").status, 2);
 }
 
@@ -106,6 +109,21 @@ TEST_F(ModelsTest, InspectShowsConfigurationAndTensors) {
   const Json weights = run("inspect " + golden.path() + "/model.safetensors");
   EXPECT_EQ(weights["kind"], "weights");
   EXPECT_EQ(weights["tensors"], model["tensors"]);
+}
+
+TEST_F(ModelsTest, GoesToAGgufFileAndBack) {
+  const GoldenModel golden("llama");
+  const std::string ids = fmt::format(" --ids {}", fmt::join(golden.ids(), ","));
+  const Json logits = run("logits " + golden.path() + ids)["logits"];
+  EXPECT_EQ(run("convert " + golden.path() + " exact.gguf")["form"], "gguf");
+  EXPECT_EQ(run("logits exact.gguf" + ids)["logits"], logits);
+  run("convert exact.gguf back");
+  EXPECT_EQ(run("logits back" + ids)["logits"], logits);
+  // Rows of 16 hold no block of 32.
+  const Json half = run("convert " + golden.path() + " half.gguf --dtype q8_0");
+  EXPECT_NE(half["notes"].dump().find("F16 instead of Q8_0"), std::string::npos) << half;
+  EXPECT_EQ(run("logits half.gguf" + ids)["logits"].size(), golden.ids().size());
+  EXPECT_EQ(program.run("convert " + golden.path() + " exact.gguf").status, 1);
 }
 
 TEST_F(ModelsTest, SaysWhatIsWrong) {
@@ -123,6 +141,8 @@ TEST_F(ModelsTest, SaysWhatIsWrong) {
   expect_usage("logits " + m + " --ids 1 --mesh tp2", {"--mesh", "tp=2"});
   expect_usage("logits " + m + " --ids 1 --dtype int4", {"--dtype", "bf16"});
   expect_usage("convert " + m + " copy --to onnx", {"--to", "hugging-face"});
+  expect_usage("convert " + m + " copy --to gguf", {"--to", ".gguf"});
+  expect_usage("convert " + m + " copy.gguf --dtype iq1_s", {"--dtype", "iq1_s", "Q4_K"});
   program.write("recipe.toml", recipe(m));
   program.write("text.txt", small_text());
   expect_usage("train recipe.toml --model.hidden=32", {"model.hidden", "remove the key"});

@@ -61,6 +61,7 @@ TEST(ExpertsConfigTest, RefusesImpossibleNumbers) {
   refused([](ModelConfig& c) { c.experts_per_token = 0; });
   refused([](ModelConfig& c) { c.aux_loss = -1; });
   refused([](ModelConfig& c) { c.routed_scale = 0; });
+  refused([](ModelConfig& c) { c.layers = c.experts = c.expert_ffn = int64_t(1) << 24; });  // more than 64 bits count
 }
 
 std::string refusal(const std::string& text) {

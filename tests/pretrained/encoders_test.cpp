@@ -31,7 +31,7 @@ TEST(EncodersTest, BertScoresMaskedTokens) {
   const GoldenModel golden("bert", "golden_encoders");
   EXPECT_EQ(encoder_kind(golden.path()), EncoderKind::bert);
   in_both([&](Context& context, DType dtype, double tolerance) {
-    const auto bert = open_bert(context, golden.path(), dtype);
+    const auto bert = open_bert(context, golden.path(), {dtype});
     EXPECT_LT(worst_difference(rows_of(bert->logits(context, golden.ids())), golden.logits()), tolerance);
   });
 }
@@ -44,7 +44,7 @@ TEST_P(T5Test, WritesWhatItRead) {
   const GoldenModel golden(GetParam(), "golden_encoders");
   EXPECT_EQ(encoder_kind(golden.path()), EncoderKind::t5);
   in_both([&](Context& context, DType dtype, double tolerance) {
-    const auto t5 = open_t5(context, golden.path(), dtype);
+    const auto t5 = open_t5(context, golden.path(), {dtype});
     const Var memory = t5->encode(context, golden.list<int32_t>("encoder_ids"));
     EXPECT_LT(worst_difference(rows_of(t5->logits(context, golden.ids(), memory)), golden.logits()), tolerance);
     // Again in pieces, as texts are written.
@@ -63,7 +63,7 @@ TEST(EncodersTest, VitScoresClasses) {
   const GoldenModel golden("vit", "golden_encoders");
   EXPECT_EQ(encoder_kind(golden.path()), EncoderKind::vit);
   in_both([&](Context& context, DType dtype, double tolerance) {
-    const auto vit = open_vit(context, golden.path(), dtype);
+    const auto vit = open_vit(context, golden.path(), {dtype});
     EXPECT_LT(worst_difference(rows_of(vit->logits(context, golden.list<float>("pixels"))), golden.logits()),
               tolerance);
   });
@@ -73,7 +73,7 @@ TEST(EncodersTest, ClipEmbedsTextsAndImages) {
   const GoldenModel golden("clip", "golden_encoders");
   EXPECT_EQ(encoder_kind(golden.path()), EncoderKind::clip);
   in_both([&](Context& context, DType dtype, double tolerance) {
-    const auto clip = open_clip(context, golden.path(), dtype);
+    const auto clip = open_clip(context, golden.path(), {dtype});
     EXPECT_LT(worst_difference(rows_of(clip->embed_text(context, golden.ids())), golden.rows("text")), tolerance);
     const std::vector<float> pixels = golden.list<float>("pixels");
     EXPECT_LT(worst_difference(rows_of(clip->embed_image(context, pixels)), golden.rows("image")), tolerance);
@@ -93,6 +93,60 @@ TEST(EncodersTest, NameWhatIsMissing) {
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("layers.2"), std::string::npos) << e.what();
   }
+}
+
+// Layers cut over ranks give on each of them what one rank gives; 3 ranks have 4 heads to share.
+class CutEncodersTest : public testing::TestWithParam<int> {
+ protected:
+  // Runs body(context, use) on every rank, one after the other where it compares.
+  static void on_ranks(auto&& body) {
+    run_ranks(GetParam(), [&](Communicator& world) {
+      TestRank rank(cpu_kernels());
+      body(rank.context, EncoderUse{DType::f32, {.tensor = TensorParallel(world, false)}});
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, CutEncodersTest, testing::Values(2, 3, 4),
+                         [](const auto& test) { return fmt::format("tp{}", test.param); });
+
+TEST_P(CutEncodersTest, SayTheSame) {
+  const GoldenModel bert_files("bert", "golden_encoders"), vit_files("vit", "golden_encoders"),
+      clip_files("clip", "golden_encoders");
+  on_ranks([&](Context& context, const EncoderUse& use) {
+    const auto bert = open_bert(context, bert_files.path(), use);
+    int num_cut = 0;
+    bert->each_param([&](const Param& p) { num_cut += p.shape.numel() < p.placement.whole.numel(); });
+    EXPECT_GT(num_cut, 0);
+    EXPECT_LT(worst_difference(rows_of(bert->logits(context, bert_files.ids())), bert_files.logits()), kSingle);
+    const auto vit = open_vit(context, vit_files.path(), use);
+    const Tensor classes = vit->logits(context, vit_files.list<float>("pixels"));
+    EXPECT_LT(worst_difference(rows_of(classes), vit_files.logits()), kSingle);
+    const auto clip = open_clip(context, clip_files.path(), use);
+    const Tensor image = clip->embed_image(context, clip_files.list<float>("pixels"));
+    EXPECT_LT(worst_difference(rows_of(clip->embed_text(context, clip_files.ids())), clip_files.rows("text")),
+              kSingle);
+    EXPECT_LT(worst_difference(rows_of(image), clip_files.rows("image")), kSingle);
+  });
+}
+
+TEST_P(CutEncodersTest, T5WritesTheSame) {
+  for (const char* name : {"t5", "flan_t5"}) {
+    const GoldenModel golden(name, "golden_encoders");
+    on_ranks([&](Context& context, const EncoderUse& use) {
+      const auto t5 = open_t5(context, golden.path(), use);
+      const Var memory = t5->encode(context, golden.list<int32_t>("encoder_ids"));
+      EXPECT_LT(worst_difference(rows_of(t5->logits(context, golden.ids(), memory)), golden.logits()), kSingle);
+    });
+  }
+}
+
+TEST(CutEncodersRefusalTest, NamesTheHeads) {
+  const GoldenModel golden("bert", "golden_encoders");
+  run_ranks(5, [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    EXPECT_THROW(open_bert(rank.context, golden.path(), {DType::f32, {.tensor = TensorParallel(world, false)}}),
+                 UsageError);
+  });
 }
 
 // A checkpoint that others saved.

@@ -11,7 +11,7 @@
 #include "support/test_data.h"
 #include "weft/comm/single/single.h"
 #include "weft/pretrained/model_source.h"
-#include "weft/serve/sequential_engine.h"
+#include "weft/serve/continuous_engine.h"
 #include "weft/text/spelling_decoder.h"
 
 namespace weft::constrain {
@@ -225,7 +225,7 @@ TEST(ConstrainedModelTest, AnUntrainedModelsAnswersAreValid) {
   const Mesh mesh(*alone, {});
   ForwardModel model(rank.context, mesh, m, DType::f32);
   model.part().initialize(rank.context, 11);
-  SequentialEngine engine(model, {.max_waiting = 1000});
+  ContinuousEngine engine(model, {.kv_blocks = 1024, .max_waiting = 1000});
   ConstraintFactory factory(kTokens, m.vocab, {kEnd});
   std::mt19937 random(1);
   auto client = std::async(std::launch::async, [&] {

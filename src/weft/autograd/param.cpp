@@ -10,8 +10,19 @@ void Param::hold_as_nf4() {
   nf4_.emplace(placement.whole, placement.begin[0], shape[0], placement.begin[1], shape[1]);
 }
 
+void Param::hold_in_blocks(BlockMatrix blocks) {
+  check(readers != Readers::any, "{} is read by more than products, and cannot be held in blocks", name);
+  check(shape == Shape{blocks.rows, blocks.cols}, "{} is {}, but its blocks are [{}, {}]", name, shape.to_string(),
+        blocks.rows, blocks.cols);
+  const Tensor rows = readers == Readers::products_and_rows ? value : Tensor{};
+  drop_value();
+  value = rows;
+  blocks_ = std::move(blocks);
+  trainable = false;
+}
+
 void Param::pack(Context& context, Packed& p, bool transpose_b) {
-  if (nf4_) return;
+  if (nf4_ || blocks_) return;
   const int64_t k = transpose_b ? shape[1] : shape[0], n = transpose_b ? shape[0] : shape[1];
   const size_t bytes = context.kernels.packed_matmul_b_bytes(value.dtype(), k, n, transpose_b);
   if (bytes == 0) return;

@@ -43,6 +43,14 @@ class Param {
   nf4::Matrix nf4() const { return nf4_ ? nf4::Matrix{value, nf4_scales, &*nf4_} : nf4::Matrix{}; }
   Tensor nf4_scales;  // of the whole weight, on every rank; see nf4::Matrix
 
+  // What reads the value: one that products y = x wT alone read may be held in blocks of GGUF's, which they read as
+  // they lie; beside one of which rows are looked up too, blocks are what products read.
+  enum class Readers : uint8_t { any, products, products_and_rows };
+  Readers readers = Readers::any;
+  void hold_in_blocks(BlockMatrix blocks);  // frozen from now on; the value goes where only products read it
+  const BlockMatrix& blocks() const { return blocks_; }
+  bool is_only_blocks() const { return blocks_ && readers == Readers::products; }
+
   bool has_grad() const { return has_grad_; }
   void clear_grad() { has_grad_ = false; }
   // For a kernel about to write into grad: whether it must add to what is there. From now on there is a gradient.
@@ -62,6 +70,7 @@ class Param {
   // Gives the value's memory back, with what was packed of it.
   void drop_value() {
     value = {};
+    blocks_ = {};
     for (Packed& p : packed_) p = {};
     ++version_;
   }
@@ -74,6 +83,7 @@ class Param {
   void pack(Context& context, Packed& p, bool transpose_b);
 
   std::optional<nf4::Layout> nf4_;
+  BlockMatrix blocks_;
   bool has_grad_ = false;
   uint64_t version_ = 1;
   Packed packed_[2];

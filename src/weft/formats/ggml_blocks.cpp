@@ -2,7 +2,7 @@
 #include "weft/formats/ggml_blocks.h"
 
 #include "weft/base/error.h"
-#include "weft/formats/ggml_block_layout.h"
+#include "weft/tensor/ggml_block_layout.h"
 
 namespace weft {
 namespace {

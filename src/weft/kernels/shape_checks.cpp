@@ -73,6 +73,17 @@ void check_epilogue(const Op& op, const MatmulArgs& args) {
   }
 }
 
+void check_blocks_b(const Op& op, const MatmulArgs& args, int64_t n, int64_t k) {
+  const BlockMatrix& b = args.blocks_b;
+  op.that(args.transpose_b && !args.transpose_a, "blocks_b is multiplied as b transposed, with a as it is");
+  op.that(!args.packed_b && !args.nf4_b, "blocks_b takes the place of packed_b and nf4_b");
+  if (b.rows != n || b.cols != k)
+    throw Error("{}: blocks_b is [{}, {}], but must be [{}, {}]", op.name, b.rows, b.cols, n, k);
+  op.that(b.skip >= 0 && b.skip < block_elements(b.type), "blocks_b skips a whole block or less than nothing");
+  op.that(b.blocks.dtype() == DType::u8 && b.blocks.numel() == b.rows * b.row_bytes(),
+          "blocks_b.blocks are not rows of so many blocks");
+}
+
 void check_spans(const Op& op, const AttentionShape& s, int64_t num_queries, int64_t num_keys) {
   op.that(s.num_spans == 0 || s.spans, "num_spans is not 0, but spans is null");
   int32_t row = 0;
@@ -151,7 +162,9 @@ void check_matmul(const MatmulArgs& args) {
   const int64_t m = args.y.dim(0), n = args.y.dim(1), k = args.a.dim(args.transpose_a ? 0 : 1);
   op.shape("a", args.a, args.transpose_a ? Shape{k, m} : Shape{m, k});
   const Shape b = args.transpose_b ? Shape{n, k} : Shape{k, n};
-  if (args.nf4_b) {
+  if (args.blocks_b) {
+    check_blocks_b(op, args, n, k);
+  } else if (args.nf4_b) {
     const nf4::Layout& layout = *args.nf4_b.layout;
     op.that(layout.rows() == b[0] && layout.cols() == b[1], "nf4_b has another shape than the product needs");
     op.that(

@@ -8,22 +8,16 @@
 #include "weft/autograd/ops/embedding.h"
 
 namespace weft {
-namespace {
-
-Placement whole(Shape shape) { return Placement(shape); }
-
-}  // namespace
-
-Bert::Bert(const BertConfig& c)
+Bert::Bert(const BertConfig& c, const Partition& partition)
     : config_(c),
-      tokens_("embedding.weight", whole({c.vocab, c.encoder.hidden}), Init::normal(0.02f)),
-      positions_("position.weight", whole({c.context, c.encoder.hidden}), Init::normal(0.02f)),
-      kinds_("kind.weight", whole({c.kinds, c.encoder.hidden}), Init::normal(0.02f)),
-      embedding_norm_("embedding_norm", whole({c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
-      encoder_("", encoder_config(c.encoder)),
+      tokens_("embedding.weight", Placement(Shape{c.vocab, c.encoder.hidden}), Init::normal(0.02f)),
+      positions_("position.weight", Placement(Shape{c.context, c.encoder.hidden}), Init::normal(0.02f)),
+      kinds_("kind.weight", Placement(Shape{c.kinds, c.encoder.hidden}), Init::normal(0.02f)),
+      embedding_norm_("embedding_norm", Placement(Shape{c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
+      encoder_("", encoder_config(c.encoder), partition),
       transform_("transform", {.in = c.encoder.hidden, .out = c.encoder.hidden, .has_bias = true}),
-      transform_norm_("transform_norm", whole({c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
-      head_bias_("head.bias", whole({c.vocab}), Init::zeros()) {}
+      transform_norm_("transform_norm", Placement(Shape{c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
+      head_bias_("head.bias", Placement(Shape{c.vocab}), Init::zeros()) {}
 
 Var Bert::hidden(Context& context, std::span<const int32_t> ids) {
   const int64_t tokens = int64_t(ids.size());

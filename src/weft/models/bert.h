@@ -13,7 +13,8 @@ struct BertConfig {
 
 class Bert {
  public:
-  explicit Bert(const BertConfig& config);
+  // The layers are cut; what is around them is whole on every rank.
+  explicit Bert(const BertConfig& config, const Partition& partition = {});
   const BertConfig& config() const { return config_; }
 
   // The last layer's output for each token, [T, H]. All are of the first kind of text.

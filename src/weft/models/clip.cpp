@@ -10,23 +10,22 @@ namespace weft {
 namespace {
 
 NormConfig norm_of(const EncoderShape& s) { return norm_config(encoder_config(s)); }
-Placement whole(Shape shape) { return Placement(shape); }
 
 }  // namespace
 
-Clip::Clip(const ClipConfig& c)
+Clip::Clip(const ClipConfig& c, const Partition& partition)
     : config_(c),
-      tokens_("text.embedding.weight", whole({c.vocab, c.text.hidden}), Init::normal(0.02f)),
-      positions_("text.position.weight", whole({c.context, c.text.hidden}), Init::normal(0.02f)),
-      text_("text.", encoder_config(c.text)),
-      text_norm_("text.final_norm", whole({c.text.hidden}), norm_of(c.text)),
+      tokens_("text.embedding.weight", Placement(Shape{c.vocab, c.text.hidden}), Init::normal(0.02f)),
+      positions_("text.position.weight", Placement(Shape{c.context, c.text.hidden}), Init::normal(0.02f)),
+      text_("text.", encoder_config(c.text), partition),
+      text_norm_("text.final_norm", Placement(Shape{c.text.hidden}), norm_of(c.text)),
       patches_("vision.embedding", c.patches, c.vision.hidden, false),
-      vision_norm_("vision.first_norm", whole({c.vision.hidden}), norm_of(c.vision)),
-      vision_("vision.", encoder_config(c.vision)),
-      image_norm_("vision.final_norm", whole({c.vision.hidden}), norm_of(c.vision)),
+      vision_norm_("vision.first_norm", Placement(Shape{c.vision.hidden}), norm_of(c.vision)),
+      vision_("vision.", encoder_config(c.vision), partition),
+      image_norm_("vision.final_norm", Placement(Shape{c.vision.hidden}), norm_of(c.vision)),
       text_projection_("text.projection", {.in = c.text.hidden, .out = c.projected}),
       image_projection_("vision.projection", {.in = c.vision.hidden, .out = c.projected}),
-      logit_scale_("logit_scale", whole({1}), Init::zeros()) {}
+      logit_scale_("logit_scale", Placement(Shape{1}), Init::zeros()) {}
 
 Tensor Clip::embed_text(Context& context, std::span<const int32_t> ids) {
   std::vector<int32_t> positions(ids.size());

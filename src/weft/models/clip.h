@@ -16,7 +16,8 @@ struct ClipConfig {
 
 class Clip {
  public:
-  explicit Clip(const ClipConfig& config);
+  // The layers are cut; what is around them is whole on every rank.
+  explicit Clip(const ClipConfig& config, const Partition& partition = {});
   const ClipConfig& config() const { return config_; }
 
   // ids: at most `context` -> [1, projected], not yet of length 1

@@ -32,6 +32,7 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
     head_.emplace("head.weight", table, Init::normal(c.init_std));
   else if (!tied_)
     head_.emplace("embedding.weight", table, Init::normal(c.init_std));
+  head_weight().readers = head_ ? Param::Readers::products : Param::Readers::products_and_rows;
 }
 
 void Decoder::initialize(Context& context, uint64_t seed) {
@@ -45,7 +46,8 @@ void Decoder::initialize(Context& context, uint64_t seed) {
 }
 
 void Decoder::allocate(Context& context, DType dtype) {
-  for (Param* param : params()) param->value = context.empty(dtype, param->shape);
+  for (Param* param : params())
+    if (!param->is_only_blocks()) param->value = context.empty(dtype, param->shape);
   prepare(context, dtype);
 }
 

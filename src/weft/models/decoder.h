@@ -33,7 +33,8 @@ class Decoder {
   const DecoderPart& part() const { return part_; }
   void set_recompute(RecomputePolicy policy) { recompute_ = policy; }
 
-  // Gives every parameter memory for its value in `dtype` (not for its gradient), and what prepare() gives.
+  // Gives every parameter memory for its value in `dtype` (not for its gradient) unless it is held in blocks alone,
+  // and what prepare() gives.
   void allocate(Context& context, DType dtype);
   // Computes the rotary tables, and zeroes the biases of routers. Enough where parameters get their memory elsewhere.
   void prepare(Context& context, DType dtype);

@@ -146,23 +146,41 @@ void complete(ModelConfig& c) {
   complete_attention(c);
   complete_experts(c);
   complete_adapters(c);
+  if (c.num_params() == INT64_MAX)
+    throw UsageError("the model's sizes are too large together: 64 bits cannot count its parameters");
 }
 
 namespace {
 
-int64_t attention_params(const ModelConfig& c) {
-  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim, out = c.heads * c.values_dim();
-  int64_t sum = out * c.hidden + (c.has_output_bias() ? c.hidden : 0);
-  if (c.is_latent()) {
-    const int64_t from = c.query_rank > 0 ? c.query_rank : c.hidden;
-    sum += from * q + (c.query_rank > 0 ? c.hidden * c.query_rank + c.query_rank : 0);
-    if (c.has_qkv_bias()) sum += c.query_rank + c.kv_rank + c.rotary_dim;
-    return sum + c.hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
-           c.kv_rank * c.heads * (c.head_dim - c.rotary_dim + c.values_dim());
+// A sum of products of sizes, each of which may be large; what 64 bits cannot count stays at kMost.
+struct Count {
+  static constexpr int64_t kMost = INT64_MAX;
+  Count(int64_t n) : value(n) {}
+  friend Count operator+(Count a, Count b) {
+    int64_t sum = 0;
+    return __builtin_add_overflow(a.value, b.value, &sum) ? kMost : sum;
   }
-  sum += c.hidden * (q + 2 * kv) + (c.has_qkv_bias() ? q + 2 * kv : 0);
-  if (c.qk_norm) sum += 2 * c.head_dim;
-  if (c.qk_norm_across) sum += q + kv;
+  friend Count operator*(Count a, Count b) {
+    int64_t product = 0;
+    return __builtin_mul_overflow(a.value, b.value, &product) ? kMost : product;
+  }
+  int64_t value;
+};
+
+Count attention_params(const ModelConfig& c) {
+  const Count hidden = c.hidden, q = Count(c.heads) * c.head_dim, kv = Count(c.kv_heads) * c.head_dim;
+  Count sum = Count(c.heads) * c.values_dim() * hidden + (c.has_output_bias() ? c.hidden : 0);
+  if (c.is_latent()) {
+    const Count from = c.query_rank > 0 ? c.query_rank : c.hidden;
+    sum = sum + from * q + (c.query_rank > 0 ? hidden * c.query_rank + c.query_rank : 0);
+    if (c.has_qkv_bias()) sum = sum + c.query_rank + c.kv_rank + c.rotary_dim;
+    return sum + hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
+           Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim());
+  }
+  const Count all = q + kv + kv;
+  sum = sum + hidden * all + (c.has_qkv_bias() ? all : 0);
+  if (c.qk_norm) sum = sum + Count(2) * c.head_dim;
+  if (c.qk_norm_across) sum = sum + q + kv;
   return sum;
 }
 
@@ -174,16 +192,18 @@ int64_t num_block_norms(BlockKind kind) {
 
 int64_t ModelConfig::num_params() const {
   const int64_t matrices = is_gated ? 3 : 2;
-  const auto mlp = [&](int64_t width) {
-    return width == 0 ? 0 : matrices * hidden * width + (has_mlp_bias() ? (matrices - 1) * width + hidden : 0);
+  const Count h = hidden;
+  const auto mlp = [&](Count width) -> Count {
+    if (width.value == 0) return 0;
+    return h * matrices * width + (has_mlp_bias() ? width * (matrices - 1) + h : 0);
   };
   const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
-  const int64_t block_params = attention_params(*this) + num_block_norms(block) * one_norm;
-  int64_t rest = vocab * hidden * (tie_embeddings ? 1 : 2) + one_norm;
-  if (position == PositionKind::learned) rest += context * hidden;
-  const int64_t moe = hidden * experts + experts * matrices * hidden * expert_ffn + mlp(shared_experts * expert_ffn);
+  const Count block_params = attention_params(*this) + num_block_norms(block) * one_norm;
+  Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
+  if (position == PositionKind::learned) rest = rest + h * context;
+  const Count moe = h * experts + h * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
   const int64_t sparse = experts > 0 ? std::max<int64_t>(layers - first_dense_layers, 0) : 0;
-  return layers * block_params + (layers - sparse) * mlp(ffn) + sparse * moe + rest;
+  return (block_params * layers + mlp(ffn) * (layers - sparse) + moe * sparse + rest).value;
 }
 
 namespace {

@@ -11,9 +11,8 @@
 namespace weft {
 namespace {
 
-Placement whole(Shape shape) { return Placement(shape); }
 Norm make_norm(const std::string& name, const T5Config& c) {
-  return Norm(name, whole({c.hidden}), {.kind = NormKind::rms, .eps = c.norm_eps});
+  return Norm(name, Placement(Shape{c.hidden}), {.kind = NormKind::rms, .eps = c.norm_eps});
 }
 MlpConfig mlp_config(const T5Config& c) {
   return {.hidden = c.hidden, .ffn = c.ffn, .activation = c.activation, .is_gated = c.is_gated};
@@ -22,15 +21,15 @@ MlpConfig mlp_config(const T5Config& c) {
 }  // namespace
 
 struct T5::Layer {
-  Layer(const std::string& name, const T5Config& c, bool reads_memory)
+  Layer(const std::string& name, const T5Config& c, const Partition& partition, bool reads_memory)
       : attention_norm(make_norm(name + ".attention_norm", c)),
-        attention(name + ".attention", attention_config(c)),
+        attention(name + ".attention", attention_config(c), partition),
         mlp_norm(make_norm(name + ".mlp_norm", c)),
-        mlp(name + ".mlp", mlp_config(c), Partition{}) {
+        mlp(name + ".mlp", mlp_config(c), partition) {
     if (!reads_memory) return;
-    memory_norm.emplace(name + ".memory_norm", whole({c.hidden}),
+    memory_norm.emplace(name + ".memory_norm", Placement(Shape{c.hidden}),
                         NormConfig{.kind = NormKind::rms, .eps = c.norm_eps});
-    memory_attention.emplace(name + ".memory_attention", attention_config(c));
+    memory_attention.emplace(name + ".memory_attention", attention_config(c), partition);
   }
   static DistanceAttentionConfig attention_config(const T5Config& c) {
     return {.hidden = c.hidden, .heads = c.heads, .head_dim = c.head_dim};
@@ -41,7 +40,7 @@ struct T5::Layer {
     const Var normed = attention_norm(x);
     return feed_forward(x + attention(normed, attention.read(normed), spans, bias));
   }
-  Var feed_forward(const Var& x) { return x + mlp.inside(mlp_norm(x), Pass{}); }
+  Var feed_forward(const Var& x) { return x + mlp(mlp_norm(x), Pass{.num_tokens = x.value.dim(0)}); }
   void each_param(auto&& visit) {
     attention_norm.each_param(visit);
     attention.each_param(visit);
@@ -58,18 +57,19 @@ struct T5::Layer {
   Mlp mlp;
 };
 
-T5::T5(const T5Config& c)
+T5::T5(const T5Config& c, const Partition& partition)
     : config_(c),
-      embedding_("embedding.weight", whole({c.vocab, c.hidden}), Init::normal(1)),
-      encoder_distances_("encoder.distances.weight", whole({c.buckets, c.heads}), Init::normal(0.02f)),
-      decoder_distances_("decoder.distances.weight", whole({c.buckets, c.heads}), Init::normal(0.02f)),
-      encoder_norm_("encoder.final_norm", whole({c.hidden}), {.kind = NormKind::rms, .eps = c.norm_eps}),
-      decoder_norm_("decoder.final_norm", whole({c.hidden}), {.kind = NormKind::rms, .eps = c.norm_eps}) {
+      heads_(partition.tensor.cut(c.heads)),
+      embedding_("embedding.weight", Placement(Shape{c.vocab, c.hidden}), Init::normal(1)),
+      encoder_distances_("encoder.distances.weight", Placement(Shape{c.buckets, c.heads}), Init::normal(0.02f)),
+      decoder_distances_("decoder.distances.weight", Placement(Shape{c.buckets, c.heads}), Init::normal(0.02f)),
+      encoder_norm_(make_norm("encoder.final_norm", c)),
+      decoder_norm_(make_norm("decoder.final_norm", c)) {
   for (int64_t i = 0; i < c.encoder_layers; ++i)
-    encoder_.push_back(std::make_unique<Layer>(fmt::format("encoder.layers.{}", i), c, false));
+    encoder_.push_back(std::make_unique<Layer>(fmt::format("encoder.layers.{}", i), c, partition, false));
   for (int64_t i = 0; i < c.decoder_layers; ++i)
-    decoder_.push_back(std::make_unique<Layer>(fmt::format("decoder.layers.{}", i), c, true));
-  if (!c.tie_embeddings) head_.emplace("head.weight", whole({c.vocab, c.hidden}), Init::normal(0.02f));
+    decoder_.push_back(std::make_unique<Layer>(fmt::format("decoder.layers.{}", i), c, partition, true));
+  if (!c.tie_embeddings) head_.emplace("head.weight", Placement(Shape{c.vocab, c.hidden}), Init::normal(0.02f));
 }
 
 T5::~T5() = default;
@@ -79,9 +79,10 @@ Var T5::embed(Context& context, std::span<const int32_t> ids) {
 }
 
 Tensor T5::bias_of(Context& context, Param& buckets, bool is_two_sided) const {
-  return spread_buckets(
+  const Tensor all = spread_buckets(
       context, {.buckets = config_.buckets, .max_distance = config_.max_distance, .is_two_sided = is_two_sided},
       buckets.value);
+  return all.slice_rows(heads_.begin, heads_.count);
 }
 
 Var T5::encode(Context& context, std::span<const int32_t> ids) {
@@ -99,7 +100,7 @@ T5::Writing::Writing(T5& model, Context& context, const Var& memory, int64_t cap
       distances_(model.bias_of(context, model.decoder_distances_, false)),
       capacity_(capacity) {
   const T5Config& c = model.config_;
-  const Shape own{capacity, c.heads, c.head_dim};
+  const Shape own{capacity, model.heads_.count, c.head_dim};
   const DType dtype = memory.value.dtype();
   for (const auto& layer : model.decoder_)
     layers_.push_back(

@@ -25,7 +25,8 @@ struct T5Config {
 
 class T5 {
  public:
-  explicit T5(const T5Config& config);
+  // Heads and feed-forward parts are cut; the embedding, the norms and the head are whole on every rank.
+  explicit T5(const T5Config& config, const Partition& partition = {});
   T5(const T5&) = delete;
   ~T5();
   const T5Config& config() const { return config_; }
@@ -44,7 +45,7 @@ class T5 {
 
    private:
     struct Past {
-      DistanceAttention::KeysValues own;     // [capacity, N, D], the first length() filled
+      DistanceAttention::KeysValues own;     // [capacity, N, D] of this rank's heads, the first length() filled
       DistanceAttention::KeysValues memory;  // [S, N, D]
     };
     T5& model_;
@@ -66,6 +67,7 @@ class T5 {
   Tensor bias_of(Context& context, Param& buckets, bool is_two_sided) const;
 
   T5Config config_;
+  Cut heads_;                                    // that this rank computes
   Param embedding_;                              // [V, H]
   Param encoder_distances_, decoder_distances_;  // [buckets, N], of all layers
   std::vector<std::unique_ptr<Layer>> encoder_, decoder_;

@@ -37,10 +37,10 @@ Var PatchEmbedding::operator()(Context& context, std::span<const float> pixels) 
   return {tokens, &context};
 }
 
-Vit::Vit(const VitConfig& c)
+Vit::Vit(const VitConfig& c, const Partition& partition)
     : config_(c),
       embedding_("embedding", c.patches, c.encoder.hidden, true),
-      encoder_("", encoder_config(c.encoder)),
+      encoder_("", encoder_config(c.encoder), partition),
       final_norm_("final_norm", Placement(Shape{c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
       classifier_("classifier", {.in = c.encoder.hidden, .out = c.classes, .has_bias = true}) {}
 

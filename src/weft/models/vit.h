@@ -44,7 +44,8 @@ struct VitConfig {
 
 class Vit {
  public:
-  explicit Vit(const VitConfig& config);
+  // The layers are cut; what is around them is whole on every rank.
+  explicit Vit(const VitConfig& config, const Partition& partition = {});
   const VitConfig& config() const { return config_; }
 
   // pixels [channels, image, image] -> [1, classes]

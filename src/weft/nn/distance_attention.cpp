@@ -8,19 +8,31 @@
 namespace weft {
 namespace {
 
-LinearConfig projection(int64_t in, int64_t out, float std) { return {.in = in, .out = out, .init_std = std}; }
+Cut elements(const Cut& heads, int64_t head_dim) {
+  return {heads.begin * head_dim, heads.count * head_dim, heads.total * head_dim};
+}
+LinearConfig inwards(const DistanceAttentionConfig& c, const Cut& heads) {
+  return {
+      .in = c.hidden, .out = c.heads * c.head_dim, .init_std = c.init_std, .out_cut = elements(heads, c.head_dim)};
+}
+LinearConfig outwards(const DistanceAttentionConfig& c, const Cut& heads) {
+  return {.in = c.heads * c.head_dim, .out = c.hidden, .init_std = c.init_std, .in_cut = elements(heads, c.head_dim)};
+}
 
 }  // namespace
 
-DistanceAttention::DistanceAttention(const std::string& name, const DistanceAttentionConfig& c)
+DistanceAttention::DistanceAttention(const std::string& name, const DistanceAttentionConfig& c,
+                                     const Partition& partition)
     : config_(c),
-      query_(name + ".query", projection(c.hidden, c.heads * c.head_dim, c.init_std)),
-      key_(name + ".key", projection(c.hidden, c.heads * c.head_dim, c.init_std)),
-      value_(name + ".value", projection(c.hidden, c.heads * c.head_dim, c.init_std)),
-      output_(name + ".output", projection(c.heads * c.head_dim, c.hidden, c.init_std)) {}
+      tensor_(partition.tensor),
+      heads_(tensor_.cut(c.heads)),
+      query_(name + ".query", inwards(c, heads_)),
+      key_(name + ".key", inwards(c, heads_)),
+      value_(name + ".value", inwards(c, heads_)),
+      output_(name + ".output", outwards(c, heads_)) {}
 
 DistanceAttention::KeysValues DistanceAttention::read(const Var& memory) {
-  const Shape shape{memory.value.dim(0), config_.heads, config_.head_dim};
+  const Shape shape{memory.value.dim(0), heads_.count, config_.head_dim};
   return {key_(memory).value.reshape(shape), value_(memory).value.reshape(shape)};
 }
 
@@ -29,12 +41,12 @@ Var DistanceAttention::operator()(const Var& x, const KeysValues& memory, std::s
   Context& context = *x.context;
   check(!context.tape, "attention by distance runs forward only");
   const int64_t rows = x.value.dim(0);
-  const Tensor q = query_(x).value.reshape({rows, config_.heads, config_.head_dim});
+  const Tensor q = query_(x).value.reshape({rows, heads_.count, config_.head_dim});
   const Tensor &k = memory.keys, &v = memory.values, y = context.empty_like(q);
   const AttentionRule unscaled{.scale = 1};
   context.kernels.attention(context.stream,
                             {.y = y, .q = q, .k = k, .v = v, .shape = unscaled.shape(q, k, v, spans), .bias = bias});
-  return output_(Var{y.reshape({rows, config_.heads * config_.head_dim}), &context});
+  return tensor_.leave(output_(Var{y.reshape({rows, heads_.count * config_.head_dim}), &context}));
 }
 
 int64_t DistanceBuckets::bucket_of(int64_t distance) const {

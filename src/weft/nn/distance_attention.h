@@ -14,14 +14,15 @@ struct DistanceAttentionConfig {
 
 class DistanceAttention {
  public:
-  DistanceAttention(const std::string& name, const DistanceAttentionConfig& config);
+  DistanceAttention(const std::string& name, const DistanceAttentionConfig& config, const Partition& partition);
 
+  // Of the N heads that this rank computes.
   struct KeysValues {
     Tensor keys, values;  // [S, N, D]
   };
   // Of memory[S, H].
   KeysValues read(const Var& memory);
-  // x[T, H] attends to memory as the spans say. bias: see AttentionArgs; empty: none.
+  // x[T, H] attends to memory as the spans say. bias: see AttentionArgs, of this rank's heads; empty: none.
   Var operator()(const Var& x, const KeysValues& memory, std::span<const AttentionSpan> spans, const Tensor& bias);
 
   void each_param(auto&& visit) {
@@ -30,6 +31,8 @@ class DistanceAttention {
 
  private:
   DistanceAttentionConfig config_;
+  TensorParallel tensor_;
+  Cut heads_;
   Linear query_, key_, value_, output_;
 };
 

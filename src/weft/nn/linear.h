@@ -28,6 +28,8 @@ class Linear {
   Linear(const std::string& name, const LinearConfig& c)
       : adds_bias_(c.is_first), weight_(name + ".weight", weight_placement(c), Init::normal(c.init_std)) {
     if (c.base == BaseFormat::nf4) weight_.hold_as_nf4();
+    // DoRA reads the lengths of rows.
+    if (c.adapter.rank == 0 || !c.adapter.is_dora) weight_.readers = Param::Readers::products;
     if (c.has_bias) bias_.emplace(name + ".bias", bias_placement(c), Init::zeros());
     if (c.adapter.rank > 0) lora_.emplace(name, c.adapter, weight_, c.is_sum(), c.is_first);
     adds_bias_later_ = c.adapter.rank > 0 && c.adapter.is_dora;

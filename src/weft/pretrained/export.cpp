@@ -7,36 +7,11 @@
 #include "weft/formats/safetensors_shards.h"
 #include "weft/models/model_json.h"
 #include "weft/pretrained/assembled.h"
+#include "weft/pretrained/config_essence.h"
+#include "weft/text/readers/hf_tokenizer.h"
 
 namespace weft {
 namespace {
-
-// What two configurations must agree in to compute the same.
-ModelConfig essence(ModelConfig c) {
-  const ModelConfig neutral;
-  c.family = neutral.family;
-  c.dropout = neutral.dropout, c.init_std = neutral.init_std;
-  c.capacity_factor = neutral.capacity_factor, c.aux_loss = neutral.aux_loss, c.z_loss = neutral.z_loss;
-  c.qkv_bias = c.has_qkv_bias(), c.output_bias = c.has_output_bias(), c.mlp_bias = c.has_mlp_bias();
-  c.norm_bias = c.has_norm_bias(), c.bias = false;
-  c.router_bias = c.has_router_bias(), c.router_bias_rate = 0;
-  if (c.attention_scale == 1 / std::sqrt(float(c.head_dim))) c.attention_scale = 0;
-  if (c.position == PositionKind::learned) c.rope_theta = neutral.rope_theta, c.rotary_dim = neutral.rotary_dim;
-  if (c.rope_scaling.kind == RopeScaling::Kind::none) c.rope_scaling = neutral.rope_scaling;
-  if (c.rope_scaling.kind == RopeScaling::Kind::longrope) c.rope_scaling.factor = 1;
-  if (c.window == 0) c.first_local_layer = c.global_every = 0, c.local_rope_theta = 0;
-  if (c.local_rope_theta == c.rope_theta && c.rope_scaling.kind == RopeScaling::Kind::none) c.local_rope_theta = 0;
-  if (c.experts == 0) {
-    c.experts_per_token = neutral.experts_per_token, c.shared_experts = neutral.shared_experts;
-    c.expert_ffn = neutral.expert_ffn, c.first_dense_layers = neutral.first_dense_layers;
-    c.router = neutral.router, c.router_bias = neutral.router_bias;
-    c.expert_groups = neutral.expert_groups, c.groups_per_token = neutral.groups_per_token;
-    c.norm_topk = neutral.norm_topk, c.routed_scale = neutral.routed_scale;
-  }
-  if (c.expert_groups == c.groups_per_token) c.expert_groups = c.groups_per_token = 1;
-  if (c.first_dense_layers == 0 && c.experts > 0) c.ffn = 0;  // nothing has this width
-  return c;
-}
 
 std::optional<std::string> text_of(const HfFamily& family, const ModelConfig& config) {
   try {
@@ -77,14 +52,27 @@ void copy_tokenizer(const ModelSource& source, const std::string& folder, FileSy
         write_file_atomically(fs, join_path(folder, name), read_file(file, kMostBytes, fs));
     return;
   }
+  std::unique_ptr<Tokenizer> tokenizer;
+  try {
+    tokenizer = source.tokenizer();
+  } catch (const Error& e) {
+    notes.push_back(fmt::format("the tokenizer was left out: {}", e.what()));
+    return;
+  }
   // A tokenizer that was read from a tokenizer.json is kept as its text.
-  const std::string text = tokenizer_text(source, notes);
-  if (text.empty()) return;
-  const nlohmann::json json = parse_json(text, "the tokenizer", {.max_bytes = kMostBytes});
-  if (json.is_object() && json.contains("model") && json.contains("added_tokens"))
-    write_file_atomically(fs, join_path(folder, "tokenizer.json"), text);
-  else
+  const auto text = hf_tokenizer_file(*tokenizer);
+  if (!text) {
     notes.emplace_back("the tokenizer has no form that Hugging Face's library reads: it was left out");
+    return;
+  }
+  write_file_atomically(fs, join_path(folder, "tokenizer.json"), *text);
+  nlohmann::json config = nlohmann::json::object();
+  const auto set_token = [&](const char* key, std::optional<int32_t> id) {
+    if (id) config[key] = tokenizer->spelling(*id);
+  };
+  set_token("bos_token", tokenizer->begin_of_document()), set_token("eos_token", tokenizer->end_of_document());
+  if (const auto chat = source.chat_template()) config["chat_template"] = *chat;
+  write_file_atomically(fs, join_path(folder, "tokenizer_config.json"), to_json_text(config, 2) + "\n");
 }
 
 std::string_view torch_name_of(DType dtype) {

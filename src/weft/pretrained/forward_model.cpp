@@ -26,13 +26,26 @@ void check_mesh(const ModelConfig& config, const MeshShape& s) {
 
 ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype)
     : context_(context), mesh_(mesh), dtype_(dtype) {
-  const MeshShape& shape = mesh.shape();
+  make(config);
+  model_->allocate(context, dtype);
+}
+
+ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype,
+                           const BlockChoice& choice)
+    : context_(context), mesh_(mesh), dtype_(dtype) {
+  make(source.config());
+  hold_blocks(context, source, *model_, choice);
+  model_->allocate(context, dtype);
+  load(source);
+}
+
+void ForwardModel::make(const ModelConfig& config) {
+  const MeshShape& shape = mesh_.shape();
   check_mesh(config, shape);
   constexpr int64_t kUsualTokens = 2048;
   const std::vector<DecoderPart> stages =
       decoder_parts(config, std::min(config.context, kUsualTokens), "", {.num_ranks = shape.pp});
-  model_ = std::make_unique<Decoder>(config, partition_of(mesh, false), stages[size_t(mesh.place().pp)]);
-  model_->allocate(context, dtype);
+  model_ = std::make_unique<Decoder>(config, partition_of(mesh_, false), stages[size_t(mesh_.place().pp)]);
 }
 
 int ForwardModel::speaker() const {

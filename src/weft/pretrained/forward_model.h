@@ -4,6 +4,7 @@
 
 #include "weft/base/function_ref.h"
 #include "weft/parallel/mesh.h"
+#include "weft/pretrained/held_blocks.h"
 #include "weft/pretrained/model_source.h"
 
 namespace weft {
@@ -15,6 +16,8 @@ class ForwardModel {
   // Parameters have memory but no values. Throws UsageError when the mesh cannot hold the model. The context and the
   // mesh outlive this.
   ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype);
+  // Parameters have their values: in blocks where `choice` says so, else in `dtype`. The source outlives this.
+  ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype, const BlockChoice& choice);
   // Reads this rank's part of the parameters.
   void load(const ModelSource& source) { load_values(context_, source, *model_); }
 
@@ -22,6 +25,7 @@ class ForwardModel {
   Decoder& part() { return *model_; }
   const Mesh& mesh() const { return mesh_; }
   Context& context() { return context_; }
+  DType dtype() const { return dtype_; }  // of parameters, and of what passes between layers
   // Ranks of the last stage have what comes of a pass.
   bool has_result() const { return mesh_.place().pp == mesh_.shape().pp - 1; }
   // Of these, one, and its rank in the world.
@@ -46,6 +50,7 @@ class ForwardModel {
   int32_t share(int32_t token);
 
  private:
+  void make(const ModelConfig& config);
   // Takes a pass from the stage before this one to the next; the last stage has `finish` go on instead.
   void run(const Pass& pass, FunctionRef<void(const Var& x, Brackets& none)> finish);
   Tensor logits_of(const Var& hidden);

@@ -1,79 +1,13 @@
-// GGUF models: a table of names for each architecture, and keys that begin with its name.
+// GGUF models: blocks of a file as elements.
 #include "weft/pretrained/gguf_model.h"
 
 #include <algorithm>
 
-#include "weft/base/nearest.h"
 #include "weft/formats/ggml_blocks.h"
+#include "weft/pretrained/held_blocks.h"
 
 namespace weft {
 namespace {
-
-constexpr int64_t kMostOfAnything = int64_t(1) << 24;
-constexpr Layout kPaired{.is_paired = true};
-
-// llama.cpp turns neighbours of a head where Hugging Face turns its halves, so its files of Llama hold queries and
-// keys pair by pair; those of later architectures do not.
-constexpr NameRow kLlamaNames[] = {
-    {"embedding", "token_embd"},
-    {"layers.#.attention_norm", "blk.#.attn_norm"},
-    {"layers.#.attention.query", "blk.#.attn_q", kPaired},
-    {"layers.#.attention.key", "blk.#.attn_k", kPaired},
-    {"layers.#.attention.value", "blk.#.attn_v"},
-    {"layers.#.attention.output", "blk.#.attn_output"},
-    {"layers.#.mlp_norm", "blk.#.ffn_norm"},
-    {"layers.#.mlp.gate", "blk.#.ffn_gate"},
-    {"layers.#.mlp.up", "blk.#.ffn_up"},
-    {"layers.#.mlp.down", "blk.#.ffn_down"},
-    {"layers.#.moe.router", "blk.#.ffn_gate_inp"},
-    {"layers.#.moe.experts.gate", "blk.#.ffn_gate_exps"},
-    {"layers.#.moe.experts.up", "blk.#.ffn_up_exps"},
-    {"layers.#.moe.experts.down", "blk.#.ffn_down_exps"},
-    {"final_norm", "output_norm"},
-    {"head", "output"},
-};
-constexpr NameRow kQwenNames[] = {
-    {"embedding", "token_embd"},
-    {"layers.#.attention_norm", "blk.#.attn_norm"},
-    {"layers.#.attention.query", "blk.#.attn_q"},
-    {"layers.#.attention.key", "blk.#.attn_k"},
-    {"layers.#.attention.value", "blk.#.attn_v"},
-    {"layers.#.attention.output", "blk.#.attn_output"},
-    {"layers.#.attention.query_norm", "blk.#.attn_q_norm"},
-    {"layers.#.attention.key_norm", "blk.#.attn_k_norm"},
-    {"layers.#.mlp_norm", "blk.#.ffn_norm"},
-    {"layers.#.mlp.gate", "blk.#.ffn_gate"},
-    {"layers.#.mlp.up", "blk.#.ffn_up"},
-    {"layers.#.mlp.down", "blk.#.ffn_down"},
-    {"layers.#.moe.router", "blk.#.ffn_gate_inp"},
-    {"layers.#.moe.experts.gate", "blk.#.ffn_gate_exps"},
-    {"layers.#.moe.experts.up", "blk.#.ffn_up_exps"},
-    {"layers.#.moe.experts.down", "blk.#.ffn_down_exps"},
-    {"final_norm", "output_norm"},
-    {"head", "output"},
-};
-
-struct GgufFamily {
-  std::string_view architecture;  // of general.architecture
-  std::span<const NameRow> names;
-  bool has_qk_norm;
-};
-constexpr GgufFamily kFamilies[] = {
-    {"llama", kLlamaNames, false},  // Mistral and Mixtral too
-    {"qwen3", kQwenNames, true},
-    {"qwen3moe", kQwenNames, true},
-};
-
-const GgufFamily& family_of(const GgufFile& file) {
-  const std::string_view name = file.at("general.architecture").string();
-  std::vector<std::string> known;
-  for (const GgufFamily& f : kFamilies) {
-    if (f.architecture == name) return f;
-    known.emplace_back(f.architecture);
-  }
-  throw Error("{}: weft reads no GGUF models of architecture \"{}\"; it reads {}", file.path(), name,
-              fmt::join(known, ", "));
-}
 
 std::optional<DType> dtype_of(GgmlType type) {
   switch (type) {
@@ -120,6 +54,12 @@ class GgufTensors final : public StoredTensors {
       done += size_t(count);
     }
   }
+  std::optional<StoredBlocks> blocks(const StoredInfo& info) const override {
+    const GgufTensor& tensor = file_.tensor(info.name);
+    for (const BlockType type : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q6_k})
+      if (ggml_type_of(type) == tensor.type) return StoredBlocks{type, file_.bytes(tensor)};
+    return {};
+  }
 
  private:
   static constexpr int64_t kElements = 1024;  // a multiple of every block
@@ -128,46 +68,14 @@ class GgufTensors final : public StoredTensors {
 
 }  // namespace
 
-ModelConfig read_gguf_config(const GgufFile& file) {
-  const GgufFamily& family = family_of(file);
-  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", family.architecture, name); };
-  const auto size = [&](std::string_view name) { return file.at(key(name)).integer(1, kMostOfAnything); };
-  const auto size_or = [&](std::string_view name, int64_t otherwise) {
-    return file.integer_or(key(name), otherwise, 0, kMostOfAnything);
-  };
-  ModelConfig c = family_defaults("llama");
-  c.layers = size("block_count"), c.hidden = size("embedding_length");
-  c.heads = size("attention.head_count"), c.kv_heads = size_or("attention.head_count_kv", c.heads);
-  c.head_dim = size_or("attention.key_length", 0);
-  c.ffn = size_or("feed_forward_length", 0);
-  c.context = size("context_length");
-  c.norm_eps = float(file.at(key("attention.layer_norm_rms_epsilon")).number());
-  c.rope_theta = file.number_or(key("rope.freq_base"), 10000);
-  c.rotary_dim = size_or("rope.dimension_count", 0);
-  c.qk_norm = family.has_qk_norm;
-  c.experts = size_or("expert_count", 0);
-  if (c.experts > 0) {
-    c.experts_per_token = size("expert_used_count");
-    c.expert_ffn = size_or("expert_feed_forward_length", c.ffn);
-    if (c.ffn == 0) c.ffn = c.expert_ffn;
-  }
-  c.tie_embeddings = !file.find_tensor("output.weight");
-  const std::vector<int64_t>& embedding = file.tensor("token_embd.weight").dims;
-  if (embedding.size() != 2) throw Error("{}: token_embd.weight has {} dims, not 2", file.path(), embedding.size());
-  c.vocab = embedding[1];
-  const std::string scaling = file.string_or(key("rope.scaling.type"), "none");
-  if (scaling != "none")
-    throw Error("{}: {} = \"{}\" is not read yet", file.path(), key("rope.scaling.type"), scaling);
-  try {
-    complete(c);
-  } catch (const UsageError& e) {
-    throw Error("{}: {}", file.path(), e.what());
-  }
-  return c;
-}
-
-std::vector<ParamNames> gguf_names(const GgufFile& file, const ModelConfig& config) {
-  return names_of(config, family_of(file).names);
+GgufModel read_gguf_model(const GgufFile& file) {
+  const GgufDescription description = describe(file);
+  GgufModel model;
+  model.family = &gguf_family_of(description);
+  model.config = config_of(description);
+  if (model.config.rope_scaling.kind == RopeScaling::Kind::longrope)
+    for (const auto& [name, factors] : description.factors) model.not_weights.push_back(name + ".weight");
+  return model;
 }
 
 std::unique_ptr<StoredTensors> stored_tensors(const GgufFile& file) { return std::make_unique<GgufTensors>(file); }

@@ -1,10 +1,14 @@
-// GGUF metadata to GgufVocabulary: keys to members.
+// GGUF metadata and GgufVocabulary: keys and members.
 #include "weft/pretrained/gguf_tokenizer.h"
 
 #include "weft/text/limits.h"
+#include "weft/text/readers/hf_tokenizer.h"
+#include "weft/text/readers/to_gguf_vocabulary.h"
 
 namespace weft {
 namespace {
+
+constexpr std::string_view kHuggingFaceKey = "tokenizer.huggingface.json", kWeftKey = "tokenizer.weft.json";
 
 std::string key_of(std::string_view name) { return fmt::format("tokenizer.ggml.{}", name); }
 
@@ -57,8 +61,53 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile& file) {
   return v;
 }
 
+std::unique_ptr<Tokenizer> read_gguf_tokenizer(const GgufFile& file) {
+  if (file.has(kWeftKey)) return parse_tokenizer(file.at(kWeftKey).string(), file.path());
+  if (!file.has(kHuggingFaceKey)) return make_gguf_tokenizer(read_gguf_vocabulary(file), file.path());
+  const std::vector<std::string> tokens = strings_at(file, "tokens", size_t(kMostTokens));
+  const auto spelling = [&](const char* name) {
+    const std::optional<int32_t> id = id_at(file, name);
+    return id && size_t(*id) < tokens.size() ? tokens[size_t(*id)] : std::string();
+  };
+  return read_hf_tokenizer(file.at(kHuggingFaceKey).string(), file.path(),
+                           {spelling("bos_token_id"), spelling("eos_token_id")});
+}
+
 std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::string& path, FileSystem& fs) {
-  return make_gguf_tokenizer(read_gguf_vocabulary(GgufFile(path, fs)), path);
+  return read_gguf_tokenizer(GgufFile(path, fs));
+}
+
+void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab,
+                   std::vector<std::string>& notes) {
+  const GgufVocabulary v = gguf_vocabulary_of(tokenizer, vocab);
+  if (v.model == kNoGgufModel)
+    notes.emplace_back("llama.cpp has no words for this tokenizer: its programs can use the model by ids only");
+  metadata.set_string(key_of("model"), v.model);
+  if (!v.pre.empty()) metadata.set_string(key_of("pre"), v.pre);
+  metadata.set_strings(key_of("tokens"), v.tokens);
+  if (!v.scores.empty()) metadata.set_array<float>(key_of("scores"), v.scores);
+  metadata.set_array<int32_t>(key_of("token_type"), v.token_type);
+  if (!v.merges.empty()) metadata.set_strings(key_of("merges"), v.merges);
+  const auto set_id = [&](const char* name, std::optional<int32_t> id) {
+    if (id) metadata.set<uint32_t>(key_of(name), uint32_t(*id));
+  };
+  const auto set_flag = [&](const char* name, std::optional<bool> flag) {
+    if (flag) metadata.set<bool>(key_of(name), *flag);
+  };
+  set_id("bos_token_id", v.bos_token_id), set_id("eos_token_id", v.eos_token_id);
+  set_id("unknown_token_id", v.unknown_token_id);
+  set_flag("add_bos_token", v.add_bos_token), set_flag("add_eos_token", v.add_eos_token);
+  set_flag("add_space_prefix", v.add_space_prefix);
+  set_flag("remove_extra_whitespaces", v.remove_extra_whitespaces);
+  if (!v.precompiled_charsmap.empty()) {
+    const std::string& map = v.precompiled_charsmap;
+    const std::vector<uint8_t> bytes(map.begin(), map.end());
+    metadata.set_array<uint8_t>(key_of("precompiled_charsmap"), bytes);
+  }
+  if (const auto file = hf_tokenizer_file(tokenizer))
+    metadata.set_string(kHuggingFaceKey, *file);
+  else
+    metadata.set_string(kWeftKey, tokenizer.to_json());
 }
 
 }  // namespace weft

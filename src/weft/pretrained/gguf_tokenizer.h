@@ -1,13 +1,23 @@
-// The tokenizer of a GGUF file, from its metadata.
+// The tokenizer of a GGUF file, from its metadata and back.
 #pragma once
 #include "weft/formats/gguf.h"
+#include "weft/formats/gguf_writer.h"
 #include "weft/text/readers/gguf_vocabulary.h"
 
 namespace weft {
 
+inline constexpr std::string_view kGgufChatTemplateKey = "tokenizer.chat_template";
+
 // Throws Error naming the file and the key that is missing or of another type.
 GgufVocabulary read_gguf_vocabulary(const GgufFile& file);
 
+// From the whole tokenizer.json that the file has, or from its vocabulary.
+std::unique_ptr<Tokenizer> read_gguf_tokenizer(const GgufFile& file);
 std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::string& path, FileSystem& fs = FileSystem::real());
+
+// The vocabulary of a tokenizer, where llama.cpp's words can say it, and the whole tokenizer as weft and others read
+// it. vocab: of the model, which may have more tokens. Notes say what could not be said.
+void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab,
+                   std::vector<std::string>& notes);
 
 }  // namespace weft

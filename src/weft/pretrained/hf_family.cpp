@@ -1,6 +1,7 @@
 // HfFamily: finding a config.json's family and reading it.
 #include "weft/pretrained/hf_family.h"
 
+#include "weft/base/file.h"
 #include "weft/base/nearest.h"
 #include "weft/pretrained/families/families.h"
 
@@ -44,9 +45,19 @@ std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> part
   return all;
 }
 
+JsonDocument read_config_json(const std::string& folder) {
+  constexpr uint64_t kMostBytes = uint64_t(16) << 20;
+  const std::string file = join_path(folder, "config.json");
+  return JsonDocument::parse(read_file(file, kMostBytes), file);
+}
+
 HfConfig parse_hf_config(std::string_view text, const std::string& source) {
   const JsonDocument document = JsonDocument::parse(text, source);
-  const JsonView json = document.root();
+  return parse_hf_config(document.root());
+}
+
+HfConfig parse_hf_config(const JsonView& json) {
+  const std::string source = json.source();
   const HfFamily& family = family_of(json, source);
   HfConfig config{&family, family_defaults(std::string(family.family))};
   HfFields fields(json);

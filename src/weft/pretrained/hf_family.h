@@ -35,7 +35,10 @@ struct HfConfig {
 };
 // Throws Error naming `source` and the key that is missing, out of range or says what weft cannot do; for an unknown
 // model, its name and the nearest one.
+HfConfig parse_hf_config(const JsonView& json);
 HfConfig parse_hf_config(std::string_view json, const std::string& source);
+// The config.json of a folder, for those who read it.
+JsonDocument read_config_json(const std::string& folder);
 
 // Of a model's parameters, the tensors of a file of this family.
 std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config);

@@ -3,7 +3,7 @@
 
 #include <cmath>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 
 namespace weft {
 namespace {
@@ -22,19 +22,21 @@ class MergedSource final : public ModelSource {
     for (const ParamNames& names : adapted_->names()) {
       if (!is_adapter(names.param)) names_.push_back(names);
       if (const size_t end = names.param.rfind(".lora_a"); end != std::string::npos && is_adapter(names.param))
-        adapted_weights_.insert(names.param.substr(0, end) + ".weight");
+        widths_.emplace(names.param.substr(0, end) + ".weight", names.num_cols());
     }
   }
   const std::vector<ParamNames>& names() const override { return names_; }
   const StoredTensors& tensors() const override { return adapted_->tensors(); }
   int64_t step() const override { return adapted_->step(); }
   std::unique_ptr<Tokenizer> tokenizer() const override { return adapted_->tokenizer(); }
+  std::optional<std::string> chat_template() const override { return adapted_->chat_template(); }
   std::vector<int32_t> end_tokens() const override { return adapted_->end_tokens(); }
   std::optional<DType> dtype_of(const std::string& param) const override { return adapted_->dtype_of(param); }
 
   void read(const std::string& param, int64_t first, std::span<float> out) const override {
-    if (!adapted_weights_.contains(param)) return adapted_->read(param, first, out);
-    const int64_t in = width_of(param), end = first + int64_t(out.size());
+    const auto width = widths_.find(param);
+    if (width == widths_.end()) return adapted_->read(param, first, out);
+    const int64_t in = width->second, end = first + int64_t(out.size());
     std::vector<float> row(static_cast<size_t>(in));
     for (int64_t o = first / in; o * in < end; ++o) {
       read_row(param, o, row);
@@ -44,12 +46,6 @@ class MergedSource final : public ModelSource {
   }
 
  private:
-  int64_t width_of(const std::string& param) const {
-    for (const ParamNames& names : names_)
-      if (names.param == param) return names.num_cols();
-    throw Error("{} has no parameter {}", path(), param);
-  }
-
   // The factor [r, I] of a weight; that of the last one is kept.
   std::shared_ptr<const std::vector<float>> factor_of(const std::string& linear, int64_t in) const {
     const std::lock_guard lock(mutex_);
@@ -84,7 +80,7 @@ class MergedSource final : public ModelSource {
   std::unique_ptr<ModelSource> adapted_;
   LoraConfig lora_;
   std::vector<ParamNames> names_;
-  std::unordered_set<std::string> adapted_weights_;
+  std::unordered_map<std::string, int64_t> widths_;  // of adapted weights: I
   mutable std::mutex mutex_;
   mutable std::string last_linear_;
   mutable std::shared_ptr<const std::vector<float>> last_factor_;

@@ -69,6 +69,18 @@ void ModelSource::read(const std::string& param, int64_t first, std::span<float>
       first, int64_t(out.size()), [&](size_t tensor, int64_t stored_first, int64_t step, int64_t at, int64_t count) {
         tensors_->read(*stored[tensor], stored_first, step, out.subspan(size_t(at - first), size_t(count)));
       });
+  if (names->added != 0)
+    for (float& x : out) x -= names->added;
+}
+
+std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::string& param) const {
+  const auto found = bound_.find(param);
+  if (found == bound_.end()) return {};
+  const auto& [names, stored] = found->second;
+  if (names->shape.rank() != 2 || stored.size() != 1 || names->is_transposed || names->added != 0) return {};
+  const std::optional<StoredBlocks> blocks = tensors_->blocks(*stored.front());
+  if (!blocks || names->num_cols() % block_elements(blocks->type) != 0) return {};
+  return RowsOfBlocks{*blocks, names->rows};
 }
 
 namespace {
@@ -94,6 +106,7 @@ void load_value(Context& context, const ModelSource& source, const Param& param)
 
 void load_values(Context& context, const ModelSource& source, Decoder& model) {
   for (Param* p : model.params()) {
+    if (p->is_only_blocks()) continue;
     load_value(context, source, *p);
     p->value_changed();
   }

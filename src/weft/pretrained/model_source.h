@@ -26,6 +26,8 @@ class ModelSource {
   virtual int64_t step() const { return 0; }  // of training, where it is a checkpoint
   // Throws Error where the model has none that weft can read.
   virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
+  // The Jinja text of the model's chat template, where it has one.
+  virtual std::optional<std::string> chat_template() const { return {}; }
   // Beside the tokenizer's own, those that the model's files say a text ends with.
   virtual std::vector<int32_t> end_tokens() const { return {}; }
 
@@ -33,6 +35,13 @@ class ModelSource {
   virtual std::optional<DType> dtype_of(const std::string& param) const;
   // Elements [first, first + out.size()) of a parameter or of a router's bias, as one rank would have it, row by row.
   virtual void read(const std::string& param, int64_t first, std::span<float> out) const;
+
+  // A matrix of which each row is a row of one stored matrix in blocks; nothing where it is stored otherwise.
+  struct RowsOfBlocks {
+    StoredBlocks stored;
+    RowMap rows;
+  };
+  virtual std::optional<RowsOfBlocks> blocks_of(const std::string& param) const;
 
  protected:
   ModelSource(std::string path, SourceKind kind, ModelConfig config);
@@ -79,7 +88,8 @@ bool is_hugging_face_folder(const std::string& path);
 // Of a model, of a tokenizer's JSON file, or "byte".
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& model_or_tokenizer);
 
-// Reads this rank's part of every parameter and router bias; they must have their memory.
+// Reads this rank's part of every parameter and router bias; they must have their memory, unless they are held in
+// blocks alone, which is left as it is.
 void load_values(Context& context, const ModelSource& source, Decoder& model);
 
 }  // namespace weft

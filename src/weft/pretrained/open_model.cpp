@@ -9,6 +9,7 @@
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/model_source.h"
 #include "weft/pretrained/tokenizer_path.h"
+#include "weft/text/chat_template.h"
 #include "weft/text/tokenizer_files.h"
 
 namespace weft {
@@ -56,6 +57,10 @@ class HuggingFaceSource final : public ModelSource {
     bind(open_weights(folder), names_of(family, config.model), family.base, ignored);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
+  std::optional<std::string> chat_template() const override {
+    if (auto found = ChatTemplate::find_text(path())) return found->text;
+    return {};
+  }
   std::vector<int32_t> end_tokens() const override {
     for (const char* name : {"generation_config.json", "config.json"}) {
       const std::string file = join_path(path(), name);
@@ -80,15 +85,20 @@ class HuggingFaceSource final : public ModelSource {
 
 class GgufSource final : public ModelSource {
  public:
-  explicit GgufSource(std::unique_ptr<GgufFile> file)
-      : ModelSource(file->path(), SourceKind::gguf, read_gguf_config(*file)), file_(std::move(file)) {
-    bind(stored_tensors(*file_), gguf_names(*file_, config()));
-  }
-  std::unique_ptr<Tokenizer> tokenizer() const override {
-    return make_gguf_tokenizer(read_gguf_vocabulary(*file_), path());
+  explicit GgufSource(std::unique_ptr<GgufFile> file) : GgufSource(read_gguf_model(*file), std::move(file)) {}
+  std::unique_ptr<Tokenizer> tokenizer() const override { return read_gguf_tokenizer(*file_); }
+  std::optional<std::string> chat_template() const override {
+    if (!file_->has(kGgufChatTemplateKey)) return {};
+    return file_->string_or(kGgufChatTemplateKey, "");
   }
 
  private:
+  GgufSource(const GgufModel& model, std::unique_ptr<GgufFile>&& file)
+      : ModelSource(file->path(), SourceKind::gguf, model.config), file_(std::move(file)) {
+    const std::vector<std::string_view> ignored(model.not_weights.begin(), model.not_weights.end());
+    bind(stored_tensors(*file_), names_of(config(), model.family->names), {}, ignored);
+  }
+
   std::unique_ptr<GgufFile> file_;
 };
 
@@ -111,8 +121,8 @@ bool is_hugging_face_folder(const std::string& path) {
 namespace {
 
 HfConfig read_hf_config(const std::string& folder) {
-  const std::string file = join_path(folder, "config.json");
-  return parse_hf_config(read_file(file, kMostConfigBytes), file);
+  const JsonDocument config = read_config_json(folder);
+  return parse_hf_config(config.root());
 }
 
 bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
@@ -142,7 +152,7 @@ std::vector<int32_t> encode_prompt(const ModelSource& source, const Tokenizer& t
 }
 
 ModelConfig model_config_of(const std::string& path) {
-  if (is_gguf(path)) return read_gguf_config(GgufFile(path));
+  if (is_gguf(path)) return read_gguf_model(GgufFile(path)).config;
   if (is_hugging_face_folder(path)) return read_hf_config(path).model;
   const Checkpoint checkpoint = Checkpoint::open(find_checkpoint(path), Checkpoint::Check::sizes);
   return parse_model_json(checkpoint.read(kModelName), join_path(checkpoint.path(), kModelName));

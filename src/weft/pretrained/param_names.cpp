@@ -129,7 +129,8 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
                      .shape = p.shape,
                      .stored = {},
                      .rows = rows_of(row->layout, config),
-                     .is_transposed = row->layout.is_transposed && p.shape.rank() > 1};
+                     .is_transposed = row->layout.is_transposed && p.shape.rank() > 1,
+                     .added = row->layout.added};
     if (stored.find('@') == std::string::npos)
       names.stored.push_back(stored);
     else

@@ -31,6 +31,7 @@ struct Layout {
   bool is_grouped = false;     // every key/value head's queries, key and value lie together, not all queries first
   bool is_transposed = false;  // [in, out]
   bool is_paired = false;      // of each head, the halves that rotary positions turn lie pair by pair
+  float added = 0;             // stored values are larger by this
 };
 
 // A row of a family's table. '#' stands for the layer's number, '@' for the expert's. Names leave out what a weight
@@ -46,6 +47,7 @@ struct ParamNames {
   std::vector<std::string> stored;  // one, or one for each index of the first dim
   RowMap rows = {};                 // of one stored tensor
   bool is_transposed = false;
+  float added = 0;  // stored values are larger by this
 
   // Of one stored tensor's share of the parameter.
   int64_t num_rows() const { return num_all_rows() / int64_t(stored.size()); }

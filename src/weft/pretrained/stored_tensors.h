@@ -8,6 +8,7 @@
 
 #include "weft/checkpoint/checkpoint.h"
 #include "weft/formats/safetensors_shards.h"
+#include "weft/kernels/block_matrix.h"
 
 namespace weft {
 
@@ -20,6 +21,12 @@ struct StoredInfo {
   std::string to_text() const;  // "model.norm.weight [64] F32"
 };
 
+// A matrix as it lies in a file: rows of blocks that products read.
+struct StoredBlocks {
+  BlockType type;
+  Bytes bytes;  // valid while the file is open
+};
+
 // Opened files, read through their mappings; may be used by many threads.
 class StoredTensors {
  public:
@@ -30,6 +37,8 @@ class StoredTensors {
 
   // Elements first, first + stride, ... of a tensor of all(), counted row by row, one for each of `out`.
   virtual void read(const StoredInfo& info, int64_t first, int64_t stride, std::span<float> out) const = 0;
+  // Where the tensor is in such blocks.
+  virtual std::optional<StoredBlocks> blocks(const StoredInfo&) const { return {}; }
 
  protected:
   void set_all(std::vector<StoredInfo> all);  // sorts by name

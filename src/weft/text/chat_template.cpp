@@ -73,20 +73,28 @@ bool ChatTemplate::exists_in(const std::string& folder, FileSystem& fs) {
   return config && config->root().has(kTemplateKey);
 }
 
-ChatTemplate ChatTemplate::load(const std::string& folder, FileSystem& fs) {
-  const auto config = load_config(folder, fs);
-  const ChatVariables tokens = config ? special_tokens(*config) : ChatVariables();
+std::optional<ChatTemplate::Text> ChatTemplate::find_text(const std::string& folder, FileSystem& fs) {
   const std::string path = join_path(folder, kTemplateName);
-  if (exists(fs, path)) return ChatTemplate(read_file(path, kMaxTemplateBytes, fs), path, tokens);
+  if (exists(fs, path)) return Text{read_file(path, kMaxTemplateBytes, fs), path};
+  const auto config = load_config(folder, fs);
   const auto templates = config ? templates_of(*config) : std::map<std::string, std::string>();
-  const auto find = [&](const std::string& name) { return templates.find(name); };
-  if (find("default") == templates.end()) {
+  const auto found = templates.find("default");
+  if (found == templates.end()) return {};
+  return Text{found->second, fmt::format("{}, {}", config->source(), kTemplateKey)};
+}
+
+ChatTemplate ChatTemplate::load(const std::string& folder, FileSystem& fs) {
+  const auto text = find_text(folder, fs);
+  if (!text) {
     throw Error("{} has no chat template, neither {} nor in {}: this is no chat model, or the file is missing",
                 folder, kTemplateName, kConfigName);
   }
-  const std::string source = fmt::format("{}, {}", config->source(), kTemplateKey);
-  ChatTemplate result(find("default")->second, source, tokens);
-  if (find("tool_use") != templates.end()) result.with_tools_.emplace(find("tool_use")->second, source + " tool_use");
+  const auto config = load_config(folder, fs);
+  ChatTemplate result(text->text, text->source, config ? special_tokens(*config) : ChatVariables());
+  if (!config || exists(fs, join_path(folder, kTemplateName))) return result;
+  const auto templates = templates_of(*config);
+  if (const auto found = templates.find("tool_use"); found != templates.end())
+    result.with_tools_.emplace(found->second, text->source + " tool_use");
   return result;
 }
 

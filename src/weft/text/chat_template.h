@@ -38,6 +38,11 @@ class ChatTemplate {
   // Of a folder as Hugging Face lays it out: chat_template.jinja, or what tokenizer_config.json has. Where that names
   // several, "default" is used, and "tool_use" for input with tools.
   static ChatTemplate load(const std::string& folder, FileSystem& fs = FileSystem::real());
+  // Its text, and where that is: that of "default"; nothing where the folder has none.
+  struct Text {
+    std::string text, source;
+  };
+  static std::optional<Text> find_text(const std::string& folder, FileSystem& fs = FileSystem::real());
   static bool exists_in(const std::string& folder, FileSystem& fs = FileSystem::real());
 
   std::string render(const ChatInput& input) const;

@@ -14,6 +14,7 @@
 #include "weft/comm/run_world.h"
 #include "weft/pretrained/peft.h"
 #include "weft/pretrained/tokenizer_path.h"
+#include "weft/text/chat_template.h"
 #include "weft/train/progress.h"
 
 namespace weft {
@@ -27,31 +28,16 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& data, const Mode
   return is_gguf ? open_tokenizer_path(FileSystem::real(), data.tokenizer, "data.tokenizer") : nullptr;
 }
 
-struct FoundTemplate {
-  std::string text, source;
-};
-
-// The file that the recipe names, or the model's: chat_template.jinja, or what tokenizer_config.json says.
-FoundTemplate chat_template_of(const Recipe& recipe, const ModelSource* start) {
+// The file that the recipe names, or the model's.
+ChatTemplate::Text chat_template_of(const Recipe& recipe, const ModelSource* start) {
   constexpr uint64_t kMostBytes = uint64_t(16) << 20;
   FileSystem& fs = FileSystem::real();
   if (const std::string& named = recipe.data.chat_template; !named.empty()) {
     if (!exists(fs, named)) throw UsageError("data.chat_template = \"{}\": there is no such file", named);
     return {read_file(named, kMostBytes), named};
   }
-  if (!start) return {};
-  if (const std::string file = join_path(start->path(), "chat_template.jinja"); exists(fs, file))
-    return {read_file(file, kMostBytes), file};
-  const std::string file = join_path(start->path(), "tokenizer_config.json");
-  if (!exists(fs, file)) return {};
-  const JsonDocument config = JsonDocument::parse(read_file(file, kMostBytes), file);
-  if (!config.root().is_object() || !config.root().has("chat_template")) return {};
-  const JsonView found = config.root()["chat_template"];
-  if (found.is_string()) return {found.string(), file + " (chat_template)"};
-  for (int64_t i = 0; i < found.size(); ++i)  // several by name
-    if (found.at(i).at("name").string() == "default")
-      return {found.at(i).at("template").string(), file + " (chat_template)"};
-  return {};
+  const auto text = start ? start->chat_template() : std::nullopt;
+  return text ? ChatTemplate::Text{*text, start->path() + " (chat template)"} : ChatTemplate::Text{};
 }
 
 }  // namespace
@@ -60,7 +46,7 @@ Dataset open_data(const Recipe& recipe, const ModelSource* start) {
   ProgressLine line(STDERR_FILENO);
   FileSystem& fs = FileSystem::real();
   make_folders(fs, recipe.data.cache_dir);
-  const FoundTemplate chat = chat_template_of(recipe, start);
+  const ChatTemplate::Text chat = chat_template_of(recipe, start);
   return open_dataset(fs,
                       {.train = recipe.data.train,
                        .valid = recipe.data.valid,

@@ -15,8 +15,12 @@ int64_t head_rows_per_chunk(int64_t vocab, DType dtype) {
 Tensor head_logits(Context& context, Param& weight, float softcap, const Tensor& logits, const Tensor& x,
                    bool wants_grad) {
   const Kernels& k = context.kernels;
-  k.matmul(context.stream,
-           {.y = logits, .a = x, .b = weight.value, .transpose_b = true, .packed_b = weight.packed(context, true)});
+  k.matmul(context.stream, {.y = logits,
+                            .a = x,
+                            .b = weight.value,
+                            .transpose_b = true,
+                            .packed_b = weight.packed(context, true),
+                            .blocks_b = weight.blocks()});
   if (softcap == 0) return {};
   k.softcap(context.stream, logits, logits, softcap);
   if (!wants_grad) return {};

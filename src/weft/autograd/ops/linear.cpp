@@ -22,6 +22,7 @@ Tensor linear_forward(Context& context, const Tensor& x, const LinearWeights& w,
                                           .transpose_b = true,
                                           .packed_b = w.weight->packed(context, true),
                                           .nf4_b = w.weight->nf4(),
+                                          .blocks_b = w.weight->blocks(),
                                           .epilogue = std::move(epilogue)});
   return y;
 }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "weft/kernels/cpu/cpu.h"
+#include "weft/kernels/cpu/matmul_blocks.h"
 #include "weft/kernels/cpu/matmul_kernels.h"
 #include "weft/kernels/cpu/matmul_plan.h"
 #include "weft/kernels/shape_checks.h"
@@ -46,6 +47,24 @@ EpilogueOperand operand(std::string_view name, const Tensor& t) {
   return {static_cast<std::byte*>(t.raw()), t.dtype()};
 }
 
+}  // namespace
+
+EpilogueCall epilogue_call(const MatmulArgs& args) {
+  check_float("a", args.a);
+  const Epilogue& e = args.epilogue;
+  return {.y = operand("y", args.y),
+          .bias = operand("bias", e.bias),
+          .act = operand("act", e.act),
+          .gate = operand("gate", e.gate),
+          .up = operand("up", e.up),
+          .pre = operand("pre", e.pre),
+          .dgate = operand("dgate", e.dgate),
+          .n = args.y.dim(1),
+          .accumulate = args.accumulate};
+}
+
+namespace {
+
 DotKind kind_of(DType type, const MatmulKernels& kernels) {
   if (type == DType::bf16) return kernels.bf16_kind;
   return type == DType::f16 ? DotKind::f16_as_f32 : DotKind::f32;
@@ -53,18 +72,9 @@ DotKind kind_of(DType type, const MatmulKernels& kernels) {
 
 Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
   shapes::check_matmul(args);
-  check_float("a", args.a);
   const Epilogue& e = args.epilogue;
   const DotKind kind = kind_of(args.a.dtype(), kernels);
-  const EpilogueCall call{.y = operand("y", args.y),
-                          .bias = operand("bias", e.bias),
-                          .act = operand("act", e.act),
-                          .gate = operand("gate", e.gate),
-                          .up = operand("up", e.up),
-                          .pre = operand("pre", e.pre),
-                          .dgate = operand("dgate", e.dgate),
-                          .n = args.y.dim(1),
-                          .accumulate = args.accumulate};
+  const EpilogueCall call = epilogue_call(args);
   return {.args = args,
           .kernels = kernels,
           .type = args.a.dtype(),
@@ -258,7 +268,12 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
   }
 }
 
-void matmul(Stream& stream, const MatmulArgs& args) { matmul_with(stream, args, best_matmul_isa()); }
+void matmul(Stream& stream, const MatmulArgs& args) {
+  if (args.blocks_b)
+    matmul_blocks_with(stream, args, best_block_isa());
+  else
+    matmul_with(stream, args, best_matmul_isa());
+}
 
 size_t packed_matmul_b_bytes(DType type, int64_t k, int64_t n, bool) {
   if (!can_multiply(type)) return 0;

@@ -66,6 +66,9 @@ struct EpilogueCall {
 // Applies the epilogue to the rows x cols tile (stride kPanelCols) at (row, col) of the result.
 using EpilogueKernel = void (*)(const EpilogueCall&, const float* tile, int64_t row, int64_t col, int rows, int cols);
 
+// The operands of a product's epilogue. Throws Error where one, or a, is of no dtype that products on CPUs have.
+EpilogueCall epilogue_call(const MatmulArgs& args);
+
 // A block of a in memory: element (row, k) of bytes at a + (row * ld + k) * size, or a + (k * ld + row) * size.
 struct BlockOfA {
   const void* a = nullptr;

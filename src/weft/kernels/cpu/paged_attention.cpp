@@ -22,7 +22,7 @@ namespace {
 void paged_forward(Stream&, const PagedAttentionArgs&) { throw_no_simd(); }
 #else
 
-constexpr int kTaskLanes = 64;   // that share the packing of a tile of keys
+constexpr int kTaskLanes = 128;  // that share the packing of a tile of keys
 constexpr int kTileKeys = 64;    // a tile of keys and one of values stay in L2
 constexpr int kSplitKeys = 512;  // what a long sequence with few lanes is cut into, so that it uses every core
 constexpr int kBlockLanes = kWide == 16 ? 8 : 4;  // with two vectors of sums each: half of the registers
@@ -112,11 +112,20 @@ struct State {
   }
 };
 
-// Lanes [first, first + count) of a sequence, of one key/value head.
+// Lanes [first, first + count) of a sequence, of one key/value head, over splits [split, end_split) of its keys.
 struct Task {
   const PagedSequence& sequence;
-  int64_t first, count;
-  int kv_head;
+  int64_t index = 0;  // of the sequence
+  int64_t first = 0, count = 0, split = 0, end_split = 0;
+  int kv_head = 0;
+  bool is_part = false;  // other tasks have the other splits
+};
+
+// Where a tile begins. Nowhere: sequence is null.
+struct TilePlace {
+  const PagedSequence* sequence = nullptr;
+  int64_t key = 0;
+  int kv_head = 0;
 };
 
 // ---- a tile of keys and values ----
@@ -157,14 +166,16 @@ HWY_INLINE void pack_keys(float* dst, const PoolRows<E>& rows, int64_t first, in
 
 // Packs a tile, and asks for the next one meanwhile.
 template <class E>
-HWY_NOINLINE void pack_tile(const Call& call, const State& t, int kv_head, int64_t num_keys, int64_t num_next) {
-  const auto rows_of_pool = [&](const Tensor& pool, int dim, const int32_t* at) {
-    return PoolRows<E>{pool.data<E>() + int64_t(kv_head) * dim, at, pool.dim(2) * dim, dim};
+HWY_NOINLINE void pack_tile(const Call& call, const State& t, int kv_head, int64_t num_keys, int next_head,
+                            int64_t num_next) {
+  const auto rows_of_pool = [&](const Tensor& pool, int dim, int head, const int32_t* at) {
+    return PoolRows<E>{pool.data<E>() + int64_t(head) * dim, at, pool.dim(2) * dim, dim};
   };
   const int dim = call.shape.head_dim, value_dim = call.shape.values_dim();
-  const auto k = rows_of_pool(call.args.keys, dim, t.rows), next_k = rows_of_pool(call.args.keys, dim, t.next);
-  const auto v = rows_of_pool(call.args.values, value_dim, t.rows);
-  const auto next_v = rows_of_pool(call.args.values, value_dim, t.next);
+  const auto k = rows_of_pool(call.args.keys, dim, kv_head, t.rows);
+  const auto v = rows_of_pool(call.args.values, value_dim, kv_head, t.rows);
+  const auto next_k = rows_of_pool(call.args.keys, dim, next_head, t.next);
+  const auto next_v = rows_of_pool(call.args.values, value_dim, next_head, t.next);
   for (int64_t j = 0; j < num_keys; j += kWide) {
     const int64_t count = std::min<int64_t>(kWide, num_keys - j), ahead = std::clamp<int64_t>(num_next - j, 0, kWide);
     prefetch_rows(next_k, j, ahead);
@@ -281,22 +292,24 @@ HWY_NOINLINE void lanes_tile(const Call& call, const State& t, int64_t lane, int
 
 // ---- splits ----
 
-// t.split = the task's lanes over the keys of one split.
+int64_t first_key(const Call& call, const Task& task, int64_t split) {
+  return std::max<int64_t>(split * kSplitKeys, call.start(task.sequence, task.first) / kTileKeys * kTileKeys);
+}
+
+// t.split = the task's lanes over the keys of one split. `after`: the tile that is wanted next.
 template <class E>
-void run_split(const Call& call, const Task& task, int64_t split, const State& t) {
+void run_split(const Call& call, const Task& task, int64_t split, const TilePlace& after, State t) {
   t.split.clear(task.count, call.padded);
-  const int64_t begin = std::max<int64_t>(split * kSplitKeys, t.start[0] / kTileKeys * kTileKeys);
+  const int64_t begin = first_key(call, task, split);
   const int64_t end = std::min<int64_t>((split + 1) * kSplitKeys, t.limit[task.count - 1]);
-  int32_t *rows = t.rows, *next = t.next;
-  find_rows(call, task.sequence, begin, std::clamp<int64_t>(end - begin, 0, kTileKeys), rows);
+  find_rows(call, task.sequence, begin, std::clamp<int64_t>(end - begin, 0, kTileKeys), t.rows);
   for (int64_t key = begin; key < end; key += kTileKeys) {
     const int64_t num_keys = std::min<int64_t>(kTileKeys, end - key);
-    const int64_t num_next = std::min<int64_t>(kTileKeys, end - key - num_keys);
-    find_rows(call, task.sequence, key + num_keys, num_next, next);
-    State at = t;
-    at.rows = rows, at.next = next;
-    pack_tile<E>(call, at, task.kv_head, num_keys, num_next);
-    std::swap(rows, next);
+    const TilePlace next = key + num_keys < end ? TilePlace{&task.sequence, key + num_keys, task.kv_head} : after;
+    const int64_t num_next = next.sequence ? std::min<int64_t>(kTileKeys, next.sequence->num_keys - next.key) : 0;
+    if (num_next > 0) find_rows(call, *next.sequence, next.key, num_next, t.next);
+    pack_tile<E>(call, t, task.kv_head, num_keys, next.kv_head, num_next);
+    std::swap(t.rows, t.next);
     int64_t lane = 0;
     for (; lane + kBlockLanes <= task.count; lane += kBlockLanes)
       lanes_tile<kBlockLanes>(call, t, lane, key, num_keys);
@@ -416,37 +429,43 @@ struct Plan {
   }
 };
 
-void run_task(const Call& call, const Plan& plan, int64_t index, State t) {
+Task task_at(const Call& call, const Plan& plan, int64_t index) {
   const int64_t i = find_span(plan.tasks, call.args.num_sequences, index);
   const PagedSequence& s = call.args.sequences[i];
   // Heads turn fastest: they share the pages of their keys.
   const int64_t part = (index - plan.tasks[i]) / call.shape.num_kv_heads;
-  Task task{.sequence = s, .first = 0, .count = call.num_lanes(s)};
+  Task task{.sequence = s, .index = i, .count = call.num_lanes(s), .is_part = plan.is_cut(i)};
   task.kv_head = int((index - plan.tasks[i]) % call.shape.num_kv_heads);
-  if (!plan.is_cut(i)) {
-    task.first = (call.num_tiles(s) - 1 - part) * kTaskLanes;  // the longest first
-    task.count = std::min<int64_t>(kTaskLanes, task.count - task.first);
+  if (task.is_part) {
+    task.split = call.first_split(s, 0) + part, task.end_split = task.split + 1;
+    return task;
   }
+  task.first = (call.num_tiles(s) - 1 - part) * kTaskLanes;  // the longest first
+  task.count = std::min<int64_t>(kTaskLanes, task.count - task.first);
+  task.split = call.first_split(s, task.first);
+  task.end_split = ceil_div(call.limit(s, task.first + task.count - 1), kSplitKeys);
+  return task;
+}
+
+void run_task(const Call& call, const Plan& plan, const Task& task, const TilePlace& after, State t) {
   with_element(call.args.q, [&](auto element) { set_lanes<decltype(element)>(call, task, t); });
-  with_element(call.args.keys, [&](auto element) {
-    using E = decltype(element);
-    if (plan.is_cut(i)) {
-      t.split = plan.slot(call, i, part, task.kv_head);
-      return run_split<E>(call, task, call.first_split(s, 0) + part, t);
-    }
+  if (task.is_part)
+    t.split = plan.slot(call, task.index, task.split - call.first_split(task.sequence, 0), task.kv_head);
+  else
     t.all.clear(task.count, call.padded);
-    const int64_t end = ceil_div(t.limit[task.count - 1], kSplitKeys);
-    for (int64_t split = call.first_split(s, task.first); split < end; ++split) {
-      run_split<E>(call, task, split, t);
-      join(call, t, t.split, task.count);
-    }
-  });
-  if (!plan.is_cut(i)) with_element(call.args.y, [&](auto element) { finish<decltype(element)>(call, task, t); });
+  for (int64_t split = task.split; split < task.end_split; ++split) {
+    const TilePlace next = split + 1 < task.end_split
+                               ? TilePlace{&task.sequence, first_key(call, task, split + 1), task.kv_head}
+                               : after;
+    with_element(call.args.keys, [&](auto element) { run_split<decltype(element)>(call, task, split, next, t); });
+    if (!task.is_part) join(call, t, t.split, task.count);
+  }
+  if (!task.is_part) with_element(call.args.y, [&](auto element) { finish<decltype(element)>(call, task, t); });
 }
 
 void join_slots(const Call& call, const Plan& plan, int64_t sequence, int kv_head, const State& t) {
   const PagedSequence& s = call.args.sequences[sequence];
-  const Task task{.sequence = s, .first = 0, .count = call.num_lanes(s), .kv_head = kv_head};
+  const Task task{.sequence = s, .count = call.num_lanes(s), .kv_head = kv_head};
   t.all.clear(task.count, call.padded);
   for (int64_t split = 0; split < call.num_splits(s); ++split)
     join(call, t, plan.slot(call, sequence, split, kv_head), task.count);
@@ -469,7 +488,14 @@ void paged_forward(Stream& stream, const PagedAttentionArgs& args) {
     return State::make(arena, call);
   };
   stream.team().parallel_for(plan.tasks[n], 1, [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t i = begin; i < end; ++i) run_task(call, plan, i, state(worker));
+    for (int64_t i = begin; i < end; ++i) {
+      TilePlace after;
+      if (const int64_t later = i + stream.team().size(); later < plan.tasks[n]) {  // likely this worker's next
+        const Task next = task_at(call, plan, later);
+        after = {&next.sequence, first_key(call, next, next.split), next.kv_head};
+      }
+      run_task(call, plan, task_at(call, plan, i), after, state(worker));
+    }
   });
   if (plan.slots[n] == 0) return;
   stream.team().parallel_for(n * num_kv, 1, [&](int64_t begin, int64_t end, int worker) {

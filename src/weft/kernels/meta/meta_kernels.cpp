@@ -49,12 +49,17 @@ double epilogue_flops(Epilogue::Kind kind) {
   return 0;
 }
 
+const Tensor& bytes_of_b(const MatmulArgs& args) {
+  if (args.blocks_b) return args.blocks_b.blocks;
+  return args.nf4_b ? args.nf4_b.blocks : args.b;
+}
+
 void matmul(Stream& stream, const MatmulArgs& args) {
   shapes::check_matmul(args);
   const Epilogue& e = args.epilogue;
   const double k = double(args.a.dim(args.transpose_a ? 0 : 1));
   const double per_element = 2 * k + (e.bias ? 1 : 0) + epilogue_flops(e.kind);
-  count(stream, elements(args.y) * per_element, args.y, args.a, args.nf4_b ? args.nf4_b.blocks : args.b, e.bias);
+  count(stream, elements(args.y) * per_element, args.y, args.a, bytes_of_b(args), e.bias);
   if (args.accumulate) count(stream, 0, args.y);
   switch (e.kind) {
     case Epilogue::Kind::none: return;

@@ -1,4 +1,5 @@
 // Matrix products with their epilogues.
+#include "weft/kernels/block_decode.h"
 #include "weft/kernels/reference/reference.h"
 #include "weft/kernels/shape_checks.h"
 
@@ -24,6 +25,17 @@ std::vector<double> decode(const nf4::Matrix& b) {
   std::vector<float> values(size_t(b.layout->rows() * b.layout->cols()));
   b.decode(0, b.layout->rows(), 0, b.layout->cols(), values.data());
   return {values.begin(), values.end()};
+}
+
+std::vector<double> decode(const BlockMatrix& b) {
+  std::vector<float> values(size_t(b.rows * b.cols));
+  for (int64_t row = 0; row < b.rows; ++row) decode_row(b, row, values.data() + row * b.cols);
+  return {values.begin(), values.end()};
+}
+
+std::vector<double> load_b(const MatmulArgs& args) {
+  if (args.blocks_b) return decode(args.blocks_b);
+  return args.nf4_b ? decode(args.nf4_b) : load(args.b);
 }
 
 void apply_epilogue(const Epilogue& e, std::vector<double>& y) {
@@ -63,7 +75,7 @@ void apply_epilogue(const Epilogue& e, std::vector<double>& y) {
 void matmul(Stream&, const MatmulArgs& args) {
   shapes::check_matmul(args);
   const auto m = size_t(args.y.dim(0)), n = size_t(args.y.dim(1)), k = size_t(args.a.dim(args.transpose_a ? 0 : 1));
-  std::vector<double> a = load(args.a), b = args.nf4_b ? decode(args.nf4_b) : load(args.b);
+  std::vector<double> a = load(args.a), b = load_b(args);
   if (args.transpose_a) a = transposed(a, k, m);
   if (args.transpose_b) b = transposed(b, n, k);
   std::vector<double> y = args.accumulate ? load(args.y) : std::vector<double>(m * n, 0.0);

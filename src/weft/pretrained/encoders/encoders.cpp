@@ -5,10 +5,10 @@
 
 namespace weft {
 
-JsonDocument read_config_json(const std::string& folder) {
-  constexpr uint64_t kMostBytes = uint64_t(16) << 20;
-  const std::string file = join_path(folder, "config.json");
-  return JsonDocument::parse(read_file(file, kMostBytes), file);
+void check_ranks(const EncoderUse& use, int64_t heads) {
+  if (use.partition.tensor.size() > heads)
+    throw UsageError("--mesh tp={}: the model has {} attention heads: write at most that",
+                     use.partition.tensor.size(), heads);
 }
 
 std::optional<EncoderKind> encoder_kind(const std::string& folder) {

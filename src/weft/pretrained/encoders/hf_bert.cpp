@@ -49,13 +49,14 @@ BertConfig read_config(const JsonView& json) {
 
 }  // namespace
 
-std::unique_ptr<Bert> open_bert(Context& context, const std::string& folder, DType dtype) {
+std::unique_ptr<Bert> open_bert(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
   BertConfig config = read_config(json.root());
   const auto stored = open_weights(folder);
   config.has_head = has_stored(*stored, kNames, "cls.predictions.transform.dense.weight");
-  auto model = std::make_unique<Bert>(config);
-  load_named(context, *stored, kNames, params_of(*model), dtype);
+  check_ranks(use, config.encoder.heads);
+  auto model = std::make_unique<Bert>(config, use.partition);
+  load_named(context, *stored, kNames, params_of(*model), use.dtype);
   return model;
 }
 

@@ -54,11 +54,13 @@ ClipConfig read_config(const JsonView& json) {
 
 }  // namespace
 
-std::unique_ptr<Clip> open_clip(Context& context, const std::string& folder, DType dtype) {
+std::unique_ptr<Clip> open_clip(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
-  auto model = std::make_unique<Clip>(read_config(json.root()));
+  const ClipConfig config = read_config(json.root());
+  check_ranks(use, std::min(config.text.heads, config.vision.heads));
+  auto model = std::make_unique<Clip>(config, use.partition);
   const auto stored = open_weights(folder);
-  load_named(context, *stored, kNames, params_of(*model), dtype);
+  load_named(context, *stored, kNames, params_of(*model), use.dtype);
   return model;
 }
 

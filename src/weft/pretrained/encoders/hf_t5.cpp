@@ -82,14 +82,15 @@ T5Config read_config(const JsonView& json) {
 
 }  // namespace
 
-std::unique_ptr<T5> open_t5(Context& context, const std::string& folder, DType dtype) {
+std::unique_ptr<T5> open_t5(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
   T5Config config = read_config(json.root());
   EncoderNames names = kNames;
   if (config.tie_embeddings) names.ignored.emplace_back("lm_head.weight");
-  auto model = std::make_unique<T5>(config);
+  check_ranks(use, config.heads);
+  auto model = std::make_unique<T5>(config, use.partition);
   const auto stored = open_weights(folder);
-  load_named(context, *stored, names, model->params(), dtype);
+  load_named(context, *stored, names, model->params(), use.dtype);
   return model;
 }
 

@@ -41,11 +41,13 @@ VitConfig read_config(const JsonView& json) {
 
 }  // namespace
 
-std::unique_ptr<Vit> open_vit(Context& context, const std::string& folder, DType dtype) {
+std::unique_ptr<Vit> open_vit(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
-  auto model = std::make_unique<Vit>(read_config(json.root()));
+  const VitConfig config = read_config(json.root());
+  check_ranks(use, config.encoder.heads);
+  auto model = std::make_unique<Vit>(config, use.partition);
   const auto stored = open_weights(folder);
-  load_named(context, *stored, kNames, params_of(*model), dtype);
+  load_named(context, *stored, kNames, params_of(*model), use.dtype);
   return model;
 }
 

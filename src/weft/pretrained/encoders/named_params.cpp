@@ -53,7 +53,9 @@ bool is_of_shape(const StoredInfo& info, const Shape& shape) {
 
 void read(Context& context, const StoredTensors& stored, const StoredInfo& info, Param& param, DType dtype) {
   const Tensor wide = context.empty(DType::f32, param.shape);
-  stored.read(info, 0, 1, {wide.data<float>(), size_t(wide.numel())});
+  param.placement.each_run(0, wide.numel(), [&](int64_t local, int64_t global, int64_t count) {
+    stored.read(info, global, 1, {wide.data<float>() + local, size_t(count)});
+  });
   param.value = wide;
   if (dtype != DType::f32) {
     param.value = context.empty(dtype, param.shape);
@@ -79,9 +81,9 @@ void load_named(Context& context, const StoredTensors& stored, const EncoderName
       if (!info) info = find(stored, names.base, name);
     if (!info)
       throw Error("{} has no tensor {}, which its configuration needs", stored.path(), fmt::join(candidates, " or "));
-    if (!is_of_shape(*info, param->shape))
+    if (const Shape& whole = param->placement.whole; !is_of_shape(*info, whole))
       throw Error("{}: tensor {} has another shape than {}, which the configuration needs", stored.path(),
-                  info->to_text(), param->shape.to_string());
+                  info->to_text(), whole.to_string());
     read(context, stored, *info, *param, dtype);
     used.insert(info);
   }

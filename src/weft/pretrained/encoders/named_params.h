@@ -21,9 +21,9 @@ struct EncoderNames {
   std::vector<std::string_view> ignored = {};  // patterns of tensors that say nothing
 };
 
-// Gives every parameter its memory and its values. Sides of one count for nothing in a stored shape, and the weight
-// of a convolution is [outputs, the rest]. Throws Error naming the tensor that is missing, has another size, or
-// belongs to no parameter.
+// Gives every parameter its memory and this rank's part of its values. Sides of one count for nothing in a stored
+// shape, and the weight of a convolution is [outputs, the rest]. Throws Error naming the tensor that is missing, has
+// another size, or belongs to no parameter.
 void load_named(Context& context, const StoredTensors& stored, const EncoderNames& names,
                 std::span<Param* const> params, DType dtype);
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
+#include "weft/pretrained/local_layers.h"
 
 namespace weft {
 namespace {
@@ -147,28 +148,15 @@ void window_field(HfFields& f, ModelConfig& c, int64_t absent) {
 void layer_types_field(HfFields& f, ModelConfig& c) {
   if (!f.is_reading() || !f.has("layer_types") || c.window == 0) return;
   const JsonView types = f.from().at("layer_types");
-  const auto is_local = [&](int64_t i) {
+  if (types.size() != c.layers) f.refuse("layer_types", "it must name every layer");
+  std::vector<bool> is_local;
+  for (int64_t i = 0; i < c.layers; ++i) {
     const std::string type = types.at(i).string();
     if (type != "sliding_attention" && type != "full_attention")
       f.refuse("layer_types", fmt::format("there are sliding_attention and full_attention, not {}", type));
-    return type == "sliding_attention";
-  };
-  if (types.size() != c.layers) f.refuse("layer_types", "it must name every layer");
-  int64_t first = 0, last_local = -1;
-  for (int64_t i = c.layers; i-- > 0;)
-    if (is_local(i)) first = i, last_local = std::max(last_local, i);
-  if (last_local < 0) {
-    c.window = 0;
-    return;
+    is_local.push_back(type == "sliding_attention");
   }
-  // The first global layer among local ones says how often they come.
-  int64_t every = 0;
-  for (int64_t i = first; i < c.layers && every == 0; ++i)
-    if (!is_local(i)) every = i + 1;
-  if (c.global_every == 0 || every > 0) c.global_every = every;
-  c.first_local_layer = every > 0 ? 0 : first;
-  for (int64_t i = 0; i < c.layers; ++i)
-    if (is_local(i) != c.is_local(i)) f.refuse("layer_types", "weft knows every n-th layer as a global one");
+  if (!set_local_layers(c, is_local)) f.refuse("layer_types", "weft knows every n-th layer as a global one");
 }
 
 std::span<const NameRow> outer_names() {

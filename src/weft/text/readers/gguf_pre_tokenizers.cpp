@@ -25,8 +25,7 @@ constexpr std::string_view kDeepSeekLetters =
 constexpr std::string_view kDeepSeekSigns =
     R"(\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+)";
 constexpr std::string_view kDeepSeekCjk = R"([\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+)";
-constexpr std::string_view kBloomWords =
-    R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+)";
+constexpr std::string_view kBloomWords = R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+)";
 constexpr std::string_view kBailing =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 constexpr std::string_view kSeedCoder =
@@ -39,8 +38,8 @@ struct Named {
 
 const std::vector<Named>& table() {
   static const std::vector<Named> names = {
-      {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0",
-        "mellum", "modern-bert", "exaone4", "trillion", "granite-docling"},
+      {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat",
+        "a.x-4.0", "mellum", "modern-bert", "exaone4", "trillion", "granite-docling"},
        {{kGpt2Pattern}}},
       {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"},
        {{kDigitPattern, kGpt2Pattern}}},
@@ -55,8 +54,7 @@ const std::vector<Named>& table() {
       {{"tekken"}, {{kTekkenPattern}, true, true}},
       {{"deepseek-llm"},
        {{kNewlinePattern, kDeepSeekLetters, kDeepSeekSigns, R"(\s+$)", kDeepSeekCjk, kDigitsPattern}}},
-      {{"deepseek-coder"},
-       {{kNewlinePattern, R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekCjk, kDigitPattern}}},
+      {{"deepseek-coder"}, {{kNewlinePattern, R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekCjk, kDigitPattern}}},
       {{"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"},
        {{kUpToThreeDigits, kCjkKanaPattern, kDeepSeekWordsPattern}}},
       {{"bloom", "poro-chat", "gpt3-finnish"}, {{kBloomWords}}},
@@ -74,6 +72,12 @@ std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view pre) {
     if (std::find(entry.names.begin(), entry.names.end(), pre) != entry.names.end()) return entry.pre;
   }
   return std::nullopt;
+}
+
+std::vector<std::string_view> gguf_pre_tokenizers() {
+  std::vector<std::string_view> names;
+  for (const Named& entry : table()) names.push_back(entry.names.front());
+  return names;
 }
 
 }  // namespace weft

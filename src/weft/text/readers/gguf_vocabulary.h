@@ -16,10 +16,10 @@ struct GgufVocabulary {
   std::string model;  // "llama", "gpt2", "bert" or "t5"
   std::string pre;    // how text is cut, by name; only of "gpt2"
   std::vector<std::string> tokens;
-  std::vector<float> scores;         // as many as tokens, or none
-  std::vector<int32_t> token_type;   // as many as tokens, or none: 1 normal, 2 unknown, 3 control, 4 user-defined, 5
-                                     // unused, 6 a byte
-  std::vector<std::string> merges;   // "a b"
+  std::vector<float> scores;        // as many as tokens, or none
+  std::vector<int32_t> token_type;  // as many as tokens, or none: 1 normal, 2 unknown, 3 control, 4 user-defined, 5
+                                    // unused, 6 a byte
+  std::vector<std::string> merges;  // "a b"
   std::optional<int32_t> bos_token_id, eos_token_id, unknown_token_id, seperator_token_id, cls_token_id;
   std::optional<bool> add_bos_token, add_eos_token, add_space_prefix, remove_extra_whitespaces;
   std::string precompiled_charsmap;
@@ -35,5 +35,6 @@ struct GgufPreTokenizer {
   bool add_bos = false;  // unless the file says otherwise
 };
 std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view pre);
+std::vector<std::string_view> gguf_pre_tokenizers();  // a name of each
 
 }  // namespace weft

@@ -59,7 +59,8 @@ std::string to_json(std::string_view text, const HfHints& hints) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_hf_tokenizer(std::string_view text, std::string_view origin, const HfHints& hints) {
-  const JsonDocument document = JsonDocument::parse(text, std::string(origin), {.max_bytes = kMostTokenizerFileBytes});
+  const JsonDocument document =
+      JsonDocument::parse(text, std::string(origin), {.max_bytes = kMostTokenizerFileBytes});
   const hf::Part file{document.root(), origin};
   file.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
              "decoder", "model"});
@@ -87,9 +88,15 @@ std::unique_ptr<Tokenizer> read_hf_tokenizer(std::string_view text, std::string_
 }
 
 std::unique_ptr<Tokenizer> parse_hf_tokenizer(const JsonView& json, std::string_view origin) {
-  return read_hf_tokenizer(
-      json.at("file").string(), origin,
-      {json.at("begin_of_document").string(), json.at("end_of_document").string()});
+  return read_hf_tokenizer(json.at("file").string(), origin,
+                           {json.at("begin_of_document").string(), json.at("end_of_document").string()});
+}
+
+std::optional<std::string> hf_tokenizer_file(const Tokenizer& tokenizer) {
+  const JsonDocument document =
+      JsonDocument::parse(tokenizer.to_json(), "the tokenizer", {.max_bytes = 2 * kMostTokenizerFileBytes});
+  if (document.root().string_or("type", "") != "huggingface") return {};
+  return document.root().at("file").string();
 }
 
 void read_hf_hints(std::string_view text, std::string_view origin, HfHints& hints) {

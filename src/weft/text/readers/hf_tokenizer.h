@@ -1,6 +1,7 @@
 // Reads a Hugging Face tokenizer.json.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,7 +15,11 @@ struct HfHints {
   std::string begin_of_document, end_of_document;  // empty: not told
 };
 
-std::unique_ptr<Tokenizer> read_hf_tokenizer(std::string_view text, std::string_view origin, const HfHints& hints = {});
+std::unique_ptr<Tokenizer> read_hf_tokenizer(std::string_view text, std::string_view origin,
+                                             const HfHints& hints = {});
+
+// The text of the tokenizer.json that a tokenizer was read from; nothing for tokenizers of other files.
+std::optional<std::string> hf_tokenizer_file(const Tokenizer& tokenizer);
 
 // From to_json() of such a tokenizer.
 std::unique_ptr<Tokenizer> parse_hf_tokenizer(const JsonView& json, std::string_view origin);

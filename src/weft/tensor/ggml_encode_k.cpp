@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "weft/formats/ggml_block_layout.h"
+#include "weft/tensor/ggml_block_layout.h"
 #include "weft/tensor/dtype.h"
 
 namespace weft::ggml {

@@ -1,0 +1,36 @@
+// Decoding of a BlockMatrix block by block.
+#include "weft/kernels/block_decode.h"
+
+#include <algorithm>
+
+#include "weft/tensor/ggml_block_layout.h"
+
+namespace weft {
+namespace {
+
+template <class Block>
+void decode_row_of(const BlockMatrix& b, int64_t row, float* out) {
+  const auto* at = static_cast<const std::byte*>(b.blocks.raw()) + row * b.row_bytes();
+  for (int64_t i = 0; i < b.row_blocks(); ++i, at += sizeof(Block)) {
+    Block block;
+    std::memcpy(&block, at, sizeof(Block));
+    float values[Block::kSize];
+    block.decode(values);
+    const int64_t first = i * Block::kSize - b.skip;  // column of values[0]
+    const int64_t begin = std::max<int64_t>(first, 0), end = std::min(first + Block::kSize, b.cols);
+    std::copy(values + (begin - first), values + (end - first), out + begin);
+  }
+}
+
+}  // namespace
+
+void decode_row(const BlockMatrix& matrix, int64_t row, float* out) {
+  switch (matrix.type) {
+    case BlockType::q8_0: return decode_row_of<ggml::Q8_0>(matrix, row, out);
+    case BlockType::q4_0: return decode_row_of<ggml::Q4_0>(matrix, row, out);
+    case BlockType::q4_k: return decode_row_of<ggml::Q4_K>(matrix, row, out);
+    case BlockType::q6_k: return decode_row_of<ggml::Q6_K>(matrix, row, out);
+  }
+}
+
+}  // namespace weft

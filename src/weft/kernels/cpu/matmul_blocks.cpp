@@ -1,0 +1,90 @@
+// Products with weights in quantised blocks: rows of a rounded once, then columns in panels, one at a time to a
+// thread.
+#include "weft/kernels/cpu/matmul_blocks.h"
+
+#include <algorithm>
+#include <array>
+
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::cpu {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Product {
+  const MatmulArgs& args;
+  const BlockKernels& kernels;
+  EpilogueKernel epilogue;
+  EpilogueCall call;
+  RoundedRow row;
+  int64_t first_row = 0, rows = 0;  // of a, that are rounded together
+  std::byte* rounded = nullptr;
+  bool is_few = false;
+
+  void round(ThreadTeam& team) const {
+    const RoundCall round{.a = args.a.raw(),
+                          .dtype = args.a.dtype(),
+                          .b = &args.blocks_b,
+                          .groups = row.groups,
+                          .lane_by_lane = !is_few};
+    const auto some = [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) kernels.round_row(round, first_row + i, rounded + i * row.bytes());
+    };
+    if (is_few)
+      some(0, rows, 0);
+    else
+      team.parallel_for(rows, kMostFewRows, some);
+  }
+
+  void multiply_few(int64_t col, int cols, float* tile) const {
+    kernels.few_rows(args.blocks_b, row.groups, rounded, int(rows), col, cols, tile);
+    epilogue(call, tile, 0, col, int(rows), cols);
+  }
+
+  void multiply_many(int64_t col, int cols, std::byte* panel, float* tile) const {
+    kernels.unpack(args.blocks_b, row.groups, col, cols, panel);
+    for (int64_t i = 0, count = 0; i < rows; i += count) {
+      count = std::min<int64_t>(kernels.tile_rows, rows - i);
+      kernels.many_rows(args.blocks_b.type, row.groups, panel, rounded + i * row.bytes(), int(count), tile);
+      epilogue(call, tile, first_row + i, col, int(count), cols);
+    }
+  }
+};
+
+}  // namespace
+
+void matmul_blocks_with(Stream& stream, const MatmulArgs& args, BlockIsa isa) {
+  shapes::check_matmul(args);
+  const int64_t m = args.y.dim(0), n = args.y.dim(1);
+  Product p{.args = args,
+            .kernels = block_kernels(isa),
+            .epilogue = matmul_kernels(best_matmul_isa()).epilogue(args.epilogue.kind, args.epilogue.f),
+            .call = epilogue_call(args),
+            .row = {ceil_div(args.blocks_b.row_blocks() * block_elements(args.blocks_b.type), 32 * kGroupBlocks)},
+            .is_few = m <= kMostFewRows};
+  if (m == 0 || n == 0) return;
+  ThreadTeam& team = stream.team();
+  const UnpackedPanel panel{p.row.groups};
+  const int64_t tile_bytes = kMaxTileRows * kPanelCols * 4, panel_bytes = p.is_few ? 0 : panel.bytes();
+  const int64_t rounded_bytes = std::min(m, kMostRoundedRows) * p.row.bytes();
+  for (int i = 0; i < team.size(); ++i)
+    stream.scratch(i, size_t(tile_bytes + panel_bytes + (i == 0 ? rounded_bytes : 0)));
+  p.rounded = stream.scratch(0, 0) + tile_bytes + panel_bytes;
+  for (p.first_row = 0; p.first_row < m; p.first_row += p.rows) {
+    p.rows = std::min(m - p.first_row, kMostRoundedRows);
+    p.round(team);
+    team.parallel_for(ceil_div(n, kPanelCols), 1, [&](int64_t task, int64_t, int worker) {
+      const int64_t col = task * kPanelCols;
+      const int cols = int(std::min<int64_t>(kPanelCols, n - col));
+      std::byte* const mine = stream.scratch(worker, 0);
+      auto* const tile = reinterpret_cast<float*>(mine);
+      if (p.is_few)
+        p.multiply_few(col, cols, tile);
+      else
+        p.multiply_many(col, cols, mine + tile_bytes, tile);
+    });
+  }
+}
+
+}  // namespace weft::cpu

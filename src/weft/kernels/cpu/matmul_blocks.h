@@ -1,0 +1,68 @@
+// BlockKernels: the instruction-set dependent parts of products with weights that lie in quantised blocks.
+//
+// Rows of a are rounded to 8 bits in blocks of 32 with a scale each. Block i of a row of a and block i of a row of b
+// meet in an integer dot product, which is exact. These are summed in f32 in eight lanes, block i in lane i % 8 in
+// the order of i, and then the lanes in their order. Few rows of a hold the lanes of a column in one vector; many
+// rows go from lane to lane with columns in vectors: the same operations on every element, so the same bits.
+#pragma once
+#include "weft/kernels/cpu/matmul_kernels.h"
+
+namespace weft::cpu {
+
+inline constexpr int64_t kGroupBlocks = 8;        // of 32 codes: a group is a block of the K family, or eight others
+inline constexpr int64_t kMostFewRows = 4;        // with more, unpacking a panel pays
+inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near while panels pass
+
+// A row of a, rounded: 32 codes of each block, then a scale of each, then two terms of each. What codes of b are
+// stored without is in the terms: minus their offset times the sum of a's codes as i32 (of Q6_K of each half), or the
+// sum of a's rounded values as f32 (Q4_K). Blocks are in their order, or lane by lane.
+struct RoundedRow {
+  int64_t groups;
+  int64_t blocks() const { return kGroupBlocks * groups; }
+  int64_t scales() const { return 32 * blocks(); }  // offsets in bytes
+  int64_t terms() const { return scales() + 4 * blocks(); }
+  int64_t second_terms() const { return terms() + 4 * blocks(); }
+  int64_t bytes() const { return second_terms() + 4 * blocks(); }
+};
+
+// kPanelCols rows of b, which are columns of y: codes as [block, lane by lane][8][column][4] u8, then scales as
+// [block][column] f32; then those of the second halves of Q6_K, or minus the minima of Q4_K.
+struct UnpackedPanel {
+  int64_t groups;
+  int64_t blocks() const { return kGroupBlocks * groups; }
+  int64_t scales() const { return 32 * kPanelCols * blocks(); }  // offsets in bytes
+  int64_t second_scales() const { return scales() + 4 * kPanelCols * blocks(); }
+  int64_t bytes() const { return second_scales() + 4 * kPanelCols * blocks(); }
+};
+
+struct RoundCall {
+  const void* a = nullptr;  // [rows, b.cols] of dtype
+  DType dtype = DType::f32;
+  const BlockMatrix* b = nullptr;  // whose blocks a is aligned to
+  int64_t groups = 0;
+  bool lane_by_lane = false;
+};
+
+struct BlockKernels {
+  int tile_rows = 0;  // the most rows that many_rows takes
+  // Rounds one row.
+  void (*round_row)(const RoundCall&, int64_t row, std::byte* out) = nullptr;
+  // tile[rows, kPanelCols] = a times columns [col, col + cols) for at most kMostFewRows rounded rows of a.
+  void (*few_rows)(const BlockMatrix& b, int64_t groups, const std::byte* a, int rows, int64_t col, int cols,
+                   float* tile) = nullptr;
+  void (*unpack)(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) = nullptr;
+  // tile[rows, kPanelCols] = a times an unpacked panel, where a is rounded lane by lane.
+  void (*many_rows)(BlockType, int64_t groups, const std::byte* panel, const std::byte* a, int rows,
+                    float* tile) = nullptr;
+};
+
+// The instruction sets a product can use, best last.
+enum class BlockIsa : uint8_t { avx2, avx512, avx512_vnni };
+
+BlockIsa best_block_isa();  // of this machine
+const BlockKernels& block_kernels(BlockIsa);
+
+// y = a times args.blocks_b with a chosen instruction set, which the machine must have; matmul chooses the best.
+void matmul_blocks_with(Stream&, const MatmulArgs&, BlockIsa);
+
+}  // namespace weft::cpu

@@ -1,0 +1,34 @@
+// Fields that say nothing, one after the other.
+#include "weft/pretrained/config_essence.h"
+
+#include <cmath>
+
+namespace weft {
+
+ModelConfig essence(ModelConfig c) {
+  const ModelConfig neutral;
+  c.family = neutral.family;
+  c.dropout = neutral.dropout, c.init_std = neutral.init_std;
+  c.capacity_factor = neutral.capacity_factor, c.aux_loss = neutral.aux_loss, c.z_loss = neutral.z_loss;
+  c.qkv_bias = c.has_qkv_bias(), c.output_bias = c.has_output_bias(), c.mlp_bias = c.has_mlp_bias();
+  c.norm_bias = c.has_norm_bias(), c.bias = false;
+  c.router_bias = c.has_router_bias(), c.router_bias_rate = 0;
+  if (c.attention_scale == 1 / std::sqrt(float(c.head_dim))) c.attention_scale = 0;
+  if (c.position == PositionKind::learned) c.rope_theta = neutral.rope_theta, c.rotary_dim = neutral.rotary_dim;
+  if (c.rope_scaling.kind == RopeScaling::Kind::none) c.rope_scaling = neutral.rope_scaling;
+  if (c.rope_scaling.kind == RopeScaling::Kind::longrope) c.rope_scaling.factor = 1;
+  if (c.window == 0) c.first_local_layer = c.global_every = 0, c.local_rope_theta = 0;
+  if (c.local_rope_theta == c.rope_theta && c.rope_scaling.kind == RopeScaling::Kind::none) c.local_rope_theta = 0;
+  if (c.experts == 0) {
+    c.experts_per_token = neutral.experts_per_token, c.shared_experts = neutral.shared_experts;
+    c.expert_ffn = neutral.expert_ffn, c.first_dense_layers = neutral.first_dense_layers;
+    c.router = neutral.router, c.router_bias = neutral.router_bias;
+    c.expert_groups = neutral.expert_groups, c.groups_per_token = neutral.groups_per_token;
+    c.norm_topk = neutral.norm_topk, c.routed_scale = neutral.routed_scale;
+  }
+  if (c.expert_groups == c.groups_per_token) c.expert_groups = c.groups_per_token = 1;
+  if (c.first_dense_layers == 0 && c.experts > 0) c.ffn = 0;  // nothing has this width
+  return c;
+}
+
+}  // namespace weft

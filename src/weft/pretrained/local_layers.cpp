@@ -1,0 +1,25 @@
+// The first global layer among local ones says how often they come.
+#include "weft/pretrained/local_layers.h"
+
+#include <algorithm>
+
+namespace weft {
+
+bool set_local_layers(ModelConfig& c, const std::vector<bool>& is_local) {
+  if (int64_t(is_local.size()) != c.layers) return false;
+  const auto begin = is_local.begin(), end = is_local.end();
+  const auto first = std::find(begin, end, true);
+  if (first == end) {
+    c.window = 0;
+    return true;
+  }
+  const auto global = std::find(first, end, false);
+  const int64_t every = global == end ? 0 : global - begin + 1;
+  if (c.global_every == 0 || every > 0) c.global_every = every;
+  c.first_local_layer = every > 0 ? 0 : first - begin;
+  for (int64_t i = 0; i < c.layers; ++i)
+    if (is_local[size_t(i)] != c.is_local(i)) return false;
+  return true;
+}
+
+}  // namespace weft

@@ -1,0 +1,310 @@
+// ContinuousEngine: take what came, plan a step, compute it, read its logits, tell.
+#include "weft/serve/continuous_engine.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+int64_t num_blocks(const ForwardModel& model, const ContinuousOptions& o) {
+  if (o.kv_blocks > 0) return o.kv_blocks;
+  const int64_t block = o.block_tokens * cache_bytes_of_token(model.config(), model.mesh().shape(), model.dtype());
+  if (o.kv_bytes < block)
+    throw UsageError("--kv-cache: a block of {} tokens takes {} bytes, more than the {} that are given",
+                     o.block_tokens, block, o.kv_bytes);
+  return o.kv_bytes / block;
+}
+
+double seconds(Sequence::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+bool has(const std::vector<int32_t>& tokens, int32_t token) {
+  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+}
+
+}  // namespace
+
+ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions& options)
+    : model_(model),
+      options_(options),
+      runner_(model, num_blocks(model, options), options.block_tokens),
+      scheduler_({.pool = {.num_blocks = num_blocks(model, options),
+                           .block_tokens = options.block_tokens,
+                           .keeps_prefixes = options.keeps_prefixes},
+                  .max_running = options.max_running,
+                  .tokens_per_step = options.tokens_per_step}) {
+  limits_ = {.vocab = model.config().vocab,
+             .context = std::min(model.config().context, scheduler_.most_tokens()),
+             .max_running = scheduler_.max_running(),
+             .max_waiting = options.max_waiting};
+  publish();
+}
+
+ContinuousEngine::~ContinuousEngine() { reject(std::move(incoming_), FinishReason::cancelled, ""); }
+
+void ContinuousEngine::reject(std::vector<SequencePtr> sequences, FinishReason reason, const std::string& error) {
+  for (const SequencePtr& s : sequences)
+    s->sink->on_finish({.reason = reason, .error = error, .usage = {.prompt_tokens = s->num_prompt}});
+}
+
+void ContinuousEngine::check_request(const Request& r) const {
+  if (r.kind != Request::Kind::generate) throw Unsupported("this server makes no embeddings");
+  if (!r.adapter.empty()) throw UsageError("there is no adapter {}", r.adapter);
+  if (r.prompt.empty()) throw UsageError("the prompt is empty, and at least one token is needed");
+  if (int64_t(r.prompt.size()) >= limits_.context)
+    throw UsageError("the prompt has {} tokens and the context here is {}: shorten it", r.prompt.size(),
+                     limits_.context);
+  for (const int32_t token : r.prompt) {
+    if (token < 0 || token >= limits_.vocab) throw UsageError("{} is no token of this model", token);
+  }
+}
+
+RequestId ContinuousEngine::submit(Request request, std::unique_ptr<RequestSink> sink) {
+  check_request(request);
+  constexpr double kRetryAfter = 1;
+  const std::lock_guard lock(mutex_);
+  if (is_draining_ || is_stopped_) throw Busy("the server is shutting down", kRetryAfter);
+  if (stats_.waiting + int64_t(incoming_.size()) >= options_.max_waiting)
+    throw Busy("the queue is full; try again soon", kRetryAfter);
+  request.max_tokens = std::min(request.max_tokens, limits_.context - int64_t(request.prompt.size()));
+  incoming_.push_back(std::make_unique<Sequence>(++last_id_, std::move(request), std::move(sink)));
+  incoming_.back()->submitted = Clock::now();
+  ++num_open_;
+  changed_.notify_all();
+  return last_id_;
+}
+
+void ContinuousEngine::cancel(RequestId id) {
+  std::vector<SequencePtr> removed;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = std::find_if(incoming_.begin(), incoming_.end(), [&](const auto& s) { return s->id == id; });
+    if (at == incoming_.end()) {
+      cancelled_.push_back(id);
+      changed_.notify_all();
+      return;
+    }
+    removed.push_back(std::move(*at));
+    incoming_.erase(at);
+  }
+  reject(std::move(removed), FinishReason::cancelled, "");
+  finished(1);
+}
+
+EngineStats ContinuousEngine::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  stats.waiting += int64_t(incoming_.size());
+  return stats;
+}
+
+void ContinuousEngine::finished(size_t count) {
+  const std::lock_guard lock(mutex_);
+  num_open_ -= count;
+  changed_.notify_all();
+}
+
+void ContinuousEngine::drain(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  is_draining_ = true;
+  const auto is_idle = [&] { return num_open_ == 0; };
+  if (changed_.wait_for(lock, patience, is_idle)) return;
+  cancels_all_ = true;
+  std::vector<SequencePtr> rest = std::exchange(incoming_, {});
+  changed_.notify_all();
+  lock.unlock();
+  const size_t count = rest.size();
+  reject(std::move(rest), FinishReason::cancelled, "");
+  finished(count);
+  lock.lock();
+  changed_.wait(lock, is_idle);
+}
+
+void ContinuousEngine::stop() {
+  const std::lock_guard lock(mutex_);
+  is_stopped_ = true;
+  changed_.notify_all();
+}
+
+void ContinuousEngine::run() {
+  if (!is_speaker()) return runner_.follow();
+  try {
+    while (take()) step();
+  } catch (const std::exception& e) {
+    end_all(FinishReason::error, e.what());
+    throw;
+  }
+  end_all(FinishReason::cancelled, "");
+  runner_.stop();
+}
+
+// Waits until there is something to do; false when that is to stop.
+bool ContinuousEngine::take() {
+  std::vector<SequencePtr> arrived;
+  std::vector<RequestId> cancelled;
+  bool cancels_all = false;
+  {
+    std::unique_lock lock(mutex_);
+    const bool has_work = scheduler_.any() != nullptr;
+    changed_.wait(
+        lock, [&] { return has_work || is_stopped_ || cancels_all_ || !incoming_.empty() || !cancelled_.empty(); });
+    if (is_stopped_) return false;
+    arrived.swap(incoming_);
+    cancelled.swap(cancelled_);
+    cancels_all = std::exchange(cancels_all_, false);
+    stats_.waiting += int64_t(arrived.size());
+  }
+  for (SequencePtr& s : arrived) scheduler_.add(std::move(s));
+  for (const RequestId id : cancelled)
+    if (Sequence* s = scheduler_.find(id)) end(*s, {.reason = FinishReason::cancelled});
+  while (cancels_all && scheduler_.any()) end(*scheduler_.any(), {.reason = FinishReason::cancelled});
+  return true;
+}
+
+void ContinuousEngine::step() {
+  const std::span<const StepPart> plan = scheduler_.plan();
+  parts_.assign(plan.begin(), plan.end());
+  if (!parts_.empty()) compute_and_read();
+  publish();
+  for (const Ended& e : ended_) e.sequence->sink->on_finish(e.finish);
+  const size_t count = ended_.size();
+  ended_.clear();
+  if (count > 0) finished(count);
+}
+
+void ContinuousEngine::compute_and_read() {
+  const auto now = Clock::now();
+  runner_.clear();
+  for (const StepPart& part : parts_) {
+    Sequence& s = *part.sequence;
+    if (!s.started) s.started = now;
+    runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), part.first, s.blocks,
+                part.num_wanted());
+  }
+  Tensor logits;
+  try {
+    logits = runner_.run();
+  } catch (const Error& e) {
+    if (model_.mesh().world().size() > 1) throw;  // others may wait in the middle of the step
+    for (const StepPart& part : parts_) end(*part.sequence, {.reason = FinishReason::error, .error = e.what()});
+    return;
+  }
+  scheduler_.commit();
+  ++totals_.steps_total;
+  if (!logits) return;  // all prompts are under way, none at its end
+  choose_all(logits.data<float>());
+  for (size_t i = 0; i < parts_.size(); ++i) read(parts_[i], chosen_[i]);
+}
+
+// The next token of each sequence that is computed to its end, on all threads.
+void ContinuousEngine::choose_all(const float* logits) {
+  chosen_.resize(parts_.size());
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    chosen_[i] = {.logits = logits};
+    logits += parts_[i].num_wanted() * limits_.vocab;
+  }
+  constexpr int64_t kLogitsOfATask = 1 << 15;
+  ThreadTeam& team = model_.context().stream.team();
+  allowed_.resize(size_t(team.size()));
+  team.parallel_for(int64_t(parts_.size()), 1 + kLogitsOfATask / limits_.vocab,
+                    [&](int64_t begin, int64_t end, int worker) {
+                      for (int64_t i = begin; i < end; ++i)
+                        choose(parts_[size_t(i)], chosen_[size_t(i)], allowed_[size_t(worker)]);
+                    });
+}
+
+void ContinuousEngine::choose(const StepPart& part, Chosen& chosen, std::vector<uint32_t>& allowed) {
+  Sequence& s = *part.sequence;
+  const Request& r = s.request;
+  if (s.remaining() > 0 || s.num_answer() >= r.max_tokens) return;
+  SamplingPast past{.prompt = s.prompt(), .answer = s.answer(), .bad_words = r.bad_words};
+  if (s.num_answer() < r.min_tokens) past.banned = r.stop_tokens;
+  if (r.constraint) {
+    allowed.resize(size_t(limits_.vocab + 31) / 32);
+    r.constraint->fill(allowed);
+    past.allowed = allowed;
+  }
+  try {
+    chosen.token = s.sampler.choose(last_row(part, chosen), uint64_t(s.size()), past);
+    if (r.constraint && !has(r.stop_tokens, chosen.token)) r.constraint->accept(chosen.token);
+  } catch (const Error& e) {
+    chosen.error = e.what();
+  }
+}
+
+std::span<const float> ContinuousEngine::last_row(const StepPart& part, const Chosen& chosen) const {
+  return {chosen.logits + (part.num_wanted() - 1) * limits_.vocab, size_t(limits_.vocab)};
+}
+
+void ContinuousEngine::read(const StepPart& part, const Chosen& chosen) {
+  Sequence& s = *part.sequence;
+  score_prompt(s, part, chosen.logits);
+  if (s.remaining() > 0) return;
+  if (!s.prefilled) {
+    s.prefilled = Clock::now();
+    totals_.prompt_tokens_total += s.num_prompt;
+    totals_.cached_tokens_total += s.num_cached;
+  }
+  const Request& r = s.request;
+  if (s.num_answer() >= r.max_tokens) return end(s, {.reason = FinishReason::length});
+  if (!chosen.error.empty()) return end(s, {.reason = FinishReason::error, .error = chosen.error});
+  ++s.num_completion, ++totals_.generated_tokens_total;
+  if (has(r.stop_tokens, chosen.token)) return end(s, {.reason = FinishReason::stop, .stop_token = chosen.token});
+  TokenEvent event{.token = chosen.token};
+  if (r.logprobs) event.log_probs = log_probs_.of(last_row(part, chosen), chosen.token, *r.logprobs);
+  s.tokens.push_back(chosen.token);
+  s.sink->on_tokens({&event, 1});
+  if (s.num_answer() >= r.max_tokens) end(s, {.reason = FinishReason::length});
+}
+
+void ContinuousEngine::score_prompt(Sequence& s, const StepPart& part, const float* logits) {
+  if (!s.request.prompt_logprobs) return;
+  const auto tell = [&](const TokenLogProbs& one) {
+    s.sink->on_prompt({&one, 1});
+    ++s.num_told;
+  };
+  if (s.num_told == 0) tell({});
+  for (int64_t row = part.first_wanted; row < part.end() && s.num_told < s.num_prompt; ++row) {
+    const float* const at = logits + (row - part.first_wanted) * limits_.vocab;
+    tell(log_probs_.of({at, size_t(limits_.vocab)}, s.tokens[size_t(row + 1)], *s.request.prompt_logprobs));
+  }
+}
+
+void ContinuousEngine::end(Sequence& s, Finish finish) {
+  const auto now = Clock::now();
+  finish.usage = {
+      .prompt_tokens = s.num_prompt, .cached_tokens = s.num_cached, .completion_tokens = s.num_completion};
+  const auto started = s.started.value_or(now), prefilled = s.prefilled.value_or(now);
+  finish.times = {.queued_s = seconds(started - s.submitted),
+                  .prefill_s = seconds(prefilled - started),
+                  .decode_s = seconds(now - prefilled)};
+  ended_.push_back({scheduler_.remove(s), std::move(finish)});
+}
+
+void ContinuousEngine::publish() {
+  const BlockPool& pool = scheduler_.pool();
+  totals_.running = scheduler_.num_running(), totals_.waiting = scheduler_.num_waiting();
+  totals_.kv_blocks = pool.num_blocks(), totals_.kv_blocks_used = pool.num_used();
+  totals_.kv_block_tokens = pool.block_tokens();
+  totals_.kv_tokens_used = scheduler_.num_tokens_held();
+  totals_.preemptions_total = scheduler_.num_preemptions();
+  const std::lock_guard lock(mutex_);
+  stats_ = totals_;
+}
+
+// Of a server that ends: nothing may stay open, and nothing more comes.
+void ContinuousEngine::end_all(FinishReason reason, const std::string& error) {
+  std::vector<SequencePtr> rest;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopped_ = true;
+    rest.swap(incoming_);
+  }
+  while (Sequence* s = scheduler_.any()) end(*s, {.reason = reason, .error = error});
+  parts_.clear();
+  const size_t count = rest.size();
+  reject(std::move(rest), reason, error);
+  if (count > 0) finished(count);
+  step();
+}
+
+}  // namespace weft

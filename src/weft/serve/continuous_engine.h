@@ -1,0 +1,98 @@
+// ContinuousEngine: many requests in every step, over a paged cache of keys and values, on any mesh of ranks.
+#pragma once
+#include <condition_variable>
+#include <mutex>
+
+#include "weft/serve/engine.h"
+#include "weft/serve/scheduler.h"
+#include "weft/serve/step_runner.h"
+
+namespace weft {
+
+struct ContinuousOptions {
+  int64_t kv_blocks = 0;  // 0: as many as kv_bytes hold
+  int64_t kv_bytes = 0;   // over all ranks
+  int64_t block_tokens = 16;
+  int64_t max_running = 64;  // at most tokens_per_step
+  int64_t tokens_per_step = 256;
+  int64_t max_waiting = 256;
+  bool keeps_prefixes = true;
+};
+
+// What a request gets is a function of itself: of its prompt, its options and its seed, and not of its company, of
+// how its prompt is cut, of prefixes found or of preemption. When a step fails on a model of one rank, its requests
+// end with the error and the others go on; on a mesh all end with it, and run() throws.
+class ContinuousEngine : public Engine {
+ public:
+  // Every rank of the model's mesh makes one with the same options and runs it. The model outlives the engine. Throws
+  // UsageError for a mesh that cannot serve and for a cache without a block.
+  ContinuousEngine(ForwardModel& model, const ContinuousOptions& options);
+  ~ContinuousEngine() override;
+
+  // Serves until stop(), on the thread that the model belongs to.
+  void run();
+
+  // All that follows is for the rank that speaks; on the others nothing is asked.
+  bool is_speaker() const { return runner_.is_speaker(); }
+  void stop();
+
+  // The context is the model's, or what the cache holds where that is less.
+  const EngineLimits& limits() const override { return limits_; }
+  RequestId submit(Request request, std::unique_ptr<RequestSink> sink) override;
+  void cancel(RequestId id) override;
+  EngineStats stats() const override;
+  void drain(std::chrono::milliseconds patience) override;
+
+ private:
+  using Clock = Sequence::Clock;
+  using SequencePtr = std::unique_ptr<Sequence>;
+  struct Ended {
+    SequencePtr sequence;
+    Finish finish;
+  };
+  void check_request(const Request& request) const;
+  static void reject(std::vector<SequencePtr> sequences, FinishReason reason, const std::string& error);
+  void finished(size_t count);
+  bool take();
+  void step();
+  void compute_and_read();
+  // What comes of a part of a step.
+  struct Chosen {
+    const float* logits = nullptr;  // [num_wanted, V]
+    int32_t token = -1;             // after the last of them, where that is the sequence's last
+    std::string error;              // why there is none
+  };
+  void choose_all(const float* logits);
+  void choose(const StepPart& part, Chosen& chosen, std::vector<uint32_t>& allowed);
+  std::span<const float> last_row(const StepPart& part, const Chosen& chosen) const;
+  void read(const StepPart& part, const Chosen& chosen);
+  void score_prompt(Sequence& s, const StepPart& part, const float* logits);
+  void end(Sequence& s, Finish finish);
+  void publish();
+  void end_all(FinishReason reason, const std::string& error);
+
+  ForwardModel& model_;
+  const ContinuousOptions options_;
+  StepRunner runner_;
+  Scheduler scheduler_;
+  EngineLimits limits_;
+
+  // Of the engine's thread.
+  std::vector<StepPart> parts_;
+  std::vector<Ended> ended_;  // in this step, not yet told
+  std::vector<Chosen> chosen_;
+  std::vector<std::vector<uint32_t>> allowed_;  // of each thread
+  LogProbs log_probs_;
+  EngineStats totals_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<SequencePtr> incoming_;
+  std::vector<RequestId> cancelled_;
+  RequestId last_id_ = 0;
+  size_t num_open_ = 0;  // submitted and not told how they finished
+  bool is_draining_ = false, is_stopped_ = false, cancels_all_ = false;
+  EngineStats stats_;  // as of the last step; `waiting` without those that are incoming
+};
+
+}  // namespace weft

@@ -1,0 +1,197 @@
+// Scheduler: blocks for what runs, then admission, then rows.
+#include "weft/serve/scheduler.h"
+
+#include <tuple>
+
+#include "weft/base/error.h"
+
+namespace weft {
+
+Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.pool) {
+  if (options.max_running < 1 || options.tokens_per_step < 1)
+    throw UsageError("{} requests with {} tokens a step do nothing: at least one of each is needed",
+                     options.max_running, options.tokens_per_step);
+  options_.max_running = std::min(options.max_running, options.tokens_per_step);
+}
+
+bool Scheduler::goes_before(const Sequence& a, const Sequence& b) {
+  return std::tie(a.request.priority, a.turn, a.id) < std::tie(b.request.priority, b.turn, b.id);
+}
+
+void Scheduler::insert(Line& line, std::unique_ptr<Sequence> sequence) {
+  const auto later = std::upper_bound(line.begin(), line.end(), sequence,
+                                      [](const auto& a, const auto& b) { return goes_before(*a, *b); });
+  line.insert(later, std::move(sequence));
+}
+
+void Scheduler::set_turn(Sequence& s) {
+  if (waiting_.empty()) ends_.clear();  // nobody is behind
+  if (ends_.size() > 2 * waiting_.size() + 64)
+    std::erase_if(ends_, [&](const auto& e) { return e.second <= clock_; });
+  uint64_t& end = ends_[s.request.user];
+  s.turn = std::max(clock_, end);
+  end = s.turn + uint64_t(s.num_prompt + s.request.max_tokens);
+}
+
+void Scheduler::add(std::unique_ptr<Sequence> sequence) {
+  check(sequence->size() <= most_tokens(), "{} tokens do not fit a cache of {}", sequence->size(), most_tokens());
+  set_turn(*sequence);
+  insert(waiting_, std::move(sequence));
+}
+
+std::span<const int32_t> Scheduler::tokens_of(const Sequence& s, int64_t block) const {
+  return std::span(s.tokens).subspan(size_t(block * pool_.block_tokens()), size_t(pool_.block_tokens()));
+}
+
+int32_t Scheduler::parent_of(const Sequence& s, int64_t block) {
+  return block == 0 ? pool_.root(s.request.adapter) : s.blocks[size_t(block - 1)];
+}
+
+// Last block first, as the pool wants it.
+void Scheduler::release(Sequence& s) {
+  for (; !s.blocks.empty(); s.blocks.pop_back()) pool_.release(s.blocks.back());
+  s.num_computed = s.num_known = 0;
+}
+
+void Scheduler::preempt_last() {
+  std::unique_ptr<Sequence> last = std::move(running_.back());
+  running_.pop_back();
+  release(*last);
+  insert(waiting_, std::move(last));
+  ++num_preemptions_;
+}
+
+// A block for each sequence whose last token begins one. True when somebody had to go for it.
+bool Scheduler::grow() {
+  bool has_preempted = false;
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence& s = *running_[i];
+    while (int64_t(s.blocks.size()) < blocks_for(s.size())) {
+      if (const int32_t block = pool_.take(); block != BlockPool::kNone) {
+        s.blocks.push_back(block);
+        continue;
+      }
+      const bool is_last = i + 1 == running_.size();
+      preempt_last();
+      has_preempted = true;
+      if (is_last) return true;
+    }
+  }
+  return has_preempted;
+}
+
+bool Scheduler::try_admit(Sequence& s) {
+  const int64_t most_found = s.first_wanted() / pool_.block_tokens();
+  for (int64_t i = 0; i < most_found; ++i) {
+    const int32_t block = pool_.find(parent_of(s, i), tokens_of(s, i));
+    if (block == BlockPool::kNone) break;
+    s.blocks.push_back(block);
+  }
+  const auto found = int64_t(s.blocks.size()), wanted = blocks_for(s.size()) - found;
+  // One more for each that runs, so that it does not have to go again at once.
+  if (wanted + num_running() > pool_.num_available()) {
+    release(s);
+    return false;
+  }
+  for (int64_t i = 0; i < wanted; ++i) s.blocks.push_back(pool_.take());
+  s.num_known = found;
+  s.num_computed = found * pool_.block_tokens();
+  if (!s.was_admitted) {
+    s.was_admitted = true;
+    s.num_cached = s.num_computed;
+    clock_ = std::max(clock_, s.turn) + 1;
+  }
+  return true;
+}
+
+// Sends the last that runs back to the queue when the first of the queue is more urgent.
+bool Scheduler::make_room() {
+  if (running_.back()->request.priority <= waiting_.front()->request.priority) return false;
+  preempt_last();
+  return true;
+}
+
+// Whether a step has rows left beside those that go before it.
+bool Scheduler::has_rows_for(const Sequence& sequence) const {
+  int64_t left = options_.tokens_per_step;
+  for (const auto& s : running_)
+    if (s->request.priority <= sequence.request.priority) left -= s->remaining();
+  return left > 0;
+}
+
+void Scheduler::admit() {
+  while (!waiting_.empty() && has_rows_for(*waiting_.front())) {
+    if (num_running() < options_.max_running && try_admit(*waiting_.front())) {
+      std::unique_ptr<Sequence> first = std::move(waiting_.front());
+      waiting_.pop_front();
+      insert(running_, std::move(first));
+      continue;
+    }
+    check(!running_.empty(), "the cache has no room for one sequence alone");
+    if (!make_room()) return;
+  }
+}
+
+std::span<const StepPart> Scheduler::plan() {
+  if (!grow()) admit();
+  parts_.clear();
+  int64_t left = options_.tokens_per_step;
+  const auto add_part = [&](Sequence& s) {
+    const int64_t count = std::min(s.remaining(), left), end = s.num_computed + count;
+    if (count == 0) return;
+    parts_.push_back({.sequence = &s,
+                      .first = s.num_computed,
+                      .count = count,
+                      .first_wanted = std::clamp(s.first_wanted(), s.num_computed, end)});
+    left -= count;
+  };
+  for (const auto& s : running_)
+    if (s->remaining() == 1) add_part(*s);
+  for (const auto& s : running_)
+    if (s->remaining() > 1) add_part(*s);
+  return parts_;
+}
+
+void Scheduler::commit() {
+  for (const StepPart& part : parts_) {
+    Sequence& s = *part.sequence;
+    s.num_computed += part.count;
+    if (!pool_.keeps_prefixes()) continue;
+    for (int64_t& i = s.num_known; (i + 1) * pool_.block_tokens() <= s.num_computed; ++i)
+      s.blocks[size_t(i)] = pool_.keep(s.blocks[size_t(i)], parent_of(s, i), tokens_of(s, i));
+  }
+  parts_.clear();
+}
+
+std::unique_ptr<Sequence> Scheduler::remove(const Sequence& sequence) {
+  for (Line* line : {&running_, &waiting_}) {
+    const auto at = std::find_if(line->begin(), line->end(), [&](const auto& s) { return s.get() == &sequence; });
+    if (at == line->end()) continue;
+    std::unique_ptr<Sequence> removed = std::move(*at);
+    line->erase(at);
+    release(*removed);
+    return removed;
+  }
+  return nullptr;
+}
+
+Sequence* Scheduler::find(RequestId id) const {
+  for (const Line* line : {&running_, &waiting_})
+    for (const auto& s : *line)
+      if (s->id == id) return s.get();
+  return nullptr;
+}
+
+Sequence* Scheduler::any() const {
+  for (const Line* line : {&running_, &waiting_})
+    if (!line->empty()) return line->front().get();
+  return nullptr;
+}
+
+int64_t Scheduler::num_tokens_held() const {
+  int64_t tokens = pool_.num_used_known() * pool_.block_tokens();
+  for (const auto& s : running_) tokens += s->num_computed - s->num_known * pool_.block_tokens();
+  return tokens;
+}
+
+}  // namespace weft

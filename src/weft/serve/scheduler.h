@@ -1,0 +1,87 @@
+// Scheduler: which tokens of which sequences are computed next, and in which blocks of the cache. No threads, no
+// model.
+#pragma once
+#include <deque>
+#include <map>
+
+#include "weft/serve/block_pool.h"
+#include "weft/serve/sequence.h"
+
+namespace weft {
+
+struct SchedulerOptions {
+  BlockPoolOptions pool;
+  int64_t max_running = 64;       // at most tokens_per_step of them run
+  int64_t tokens_per_step = 256;  // rows of one step
+};
+
+// Rows [first, first + count) of a sequence; logits are wanted of those from first_wanted on.
+struct StepPart {
+  Sequence* sequence = nullptr;
+  int64_t first = 0, count = 0, first_wanted = 0;
+  int64_t end() const { return first + count; }
+  int64_t num_wanted() const { return end() - first_wanted; }
+};
+
+// Sequences wait in the order of their priority, then their turn, and run until they are removed. One is admitted
+// when the blocks of all its tokens fit, and then goes in pieces beside those that take a token a step, which come
+// first. When blocks run out, the last in that order loses its own and waits again; what was computed of it stays
+// known to the pool as long as nobody needs the blocks. A waiting sequence takes the place of running ones of a
+// larger priority number.
+//
+// Turns are start times of fair queueing: a user's sequence begins when his last one would have ended, had he been
+// alone. Source: Goyal, Vin and Cheng, "Start-time Fair Queuing", 1996. Each admission moves the clock on, so that
+// those who come later cannot pass anybody for ever.
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerOptions& options);
+
+  // A longer sequence can never run.
+  int64_t most_tokens() const { return pool_.num_blocks() * pool_.block_tokens(); }
+
+  // Puts it in the queue. It has at most most_tokens() until it is removed.
+  void add(std::unique_ptr<Sequence> sequence);
+  // The next step, to be followed by commit(); empty when nothing runs. Valid until the next call of anything.
+  std::span<const StepPart> plan();
+  // The cache now holds what the plan said. Tokens may be appended to sequences whose rows were all computed.
+  void commit();
+  // Frees its blocks; running or waiting.
+  std::unique_ptr<Sequence> remove(const Sequence& sequence);
+  // Null for an id that is not here.
+  Sequence* find(RequestId id) const;
+  // Any that is here; null when there is none.
+  Sequence* any() const;
+
+  int64_t num_running() const { return int64_t(running_.size()); }
+  int64_t num_waiting() const { return int64_t(waiting_.size()); }
+  int64_t max_running() const { return options_.max_running; }
+  int64_t num_preemptions() const { return num_preemptions_; }
+  int64_t num_tokens_held() const;  // places of used blocks that hold something
+  const BlockPool& pool() const { return pool_; }
+
+ private:
+  using Line = std::deque<std::unique_ptr<Sequence>>;
+  static bool goes_before(const Sequence& a, const Sequence& b);
+  static void insert(Line& line, std::unique_ptr<Sequence> sequence);
+  int64_t blocks_for(int64_t tokens) const { return (tokens + pool_.block_tokens() - 1) / pool_.block_tokens(); }
+  std::span<const int32_t> tokens_of(const Sequence& sequence, int64_t block) const;
+  int32_t parent_of(const Sequence& sequence, int64_t block);
+  bool grow();
+  void admit();
+  bool has_rows_for(const Sequence& sequence) const;
+  bool make_room();
+  bool try_admit(Sequence& sequence);
+  void preempt_last();
+  void release(Sequence& sequence);
+  void set_turn(Sequence& sequence);
+
+  SchedulerOptions options_;
+  BlockPool pool_;
+  Line waiting_, running_;
+  std::vector<StepPart> parts_;
+  uint64_t clock_ = 0;
+  std::map<std::string, uint64_t> ends_;  // of the last sequence of each user
+  int64_t num_preemptions_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,55 @@
+// Sequence: one request while an engine has it: its tokens, what the cache holds of them, and what it was told.
+#pragma once
+#include <algorithm>
+#include <chrono>
+
+#include "weft/serve/request.h"
+
+namespace weft {
+
+struct Sequence {
+  using Clock = std::chrono::steady_clock;
+
+  Sequence(RequestId its_id, Request its_request, std::unique_ptr<RequestSink> its_sink)
+      : id(its_id),
+        request(std::move(its_request)),
+        sink(std::move(its_sink)),
+        tokens(std::move(request.prompt)),
+        num_prompt(int64_t(tokens.size())),
+        sampler(request.sampling) {}
+
+  RequestId id;
+  Request request;  // its prompt is in `tokens`
+  std::unique_ptr<RequestSink> sink;
+  std::vector<int32_t> tokens;  // the prompt, then the answer; the cache holds the first num_computed
+  int64_t num_prompt;
+  Sampler sampler;
+
+  // The scheduler's.
+  int64_t num_computed = 0;
+  std::vector<int32_t> blocks;  // of the cache, in order
+  int64_t num_known = 0;        // of these, the first, which the pool can find again
+  uint64_t turn = 0;            // within its priority: smaller ones go first
+  bool was_admitted = false;
+  int64_t num_cached = 0;  // of the prompt, found in the cache when it was first admitted
+
+  // The engine's.
+  int64_t num_told = 0;        // entries of the prompt's log probabilities
+  int64_t num_completion = 0;  // tokens chosen, a stop token among them
+  Clock::time_point submitted;
+  std::optional<Clock::time_point> started, prefilled;
+
+  int64_t size() const { return int64_t(tokens.size()); }
+  int64_t num_answer() const { return size() - num_prompt; }
+  std::span<const int32_t> prompt() const { return std::span(tokens).first(size_t(num_prompt)); }
+  std::span<const int32_t> answer() const { return std::span(tokens).subspan(size_t(num_prompt)); }
+  int64_t remaining() const { return size() - num_computed; }
+  // The first row whose logits somebody waits for: what follows the last token, or a prompt's token that has not been
+  // scored. The first entry of a scored prompt takes no row.
+  int64_t first_wanted() const {
+    const bool is_scored = request.prompt_logprobs && num_told < num_prompt;
+    return is_scored ? std::max<int64_t>(num_told - 1, 0) : size() - 1;
+  }
+};
+
+}  // namespace weft

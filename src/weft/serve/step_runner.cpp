@@ -1,0 +1,132 @@
+// StepRunner: a message of i32 numbers over the world, then the same forward pass on every rank.
+#include "weft/serve/step_runner.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft {
+
+int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, DType dtype) {
+  const int64_t tp = mesh.tp, heads = c.is_latent() ? c.heads : c.kv_heads;
+  const int64_t on_all = tp * ((heads + tp - 1) / tp);  // of fewer heads than ranks every rank has one
+  return c.layers * on_all * (c.head_dim + c.values_dim()) * int64_t(size_of(dtype)) * mesh.dp();
+}
+
+StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens)
+    : model_(model),
+      world_(model.mesh().world()),
+      cache_(model.context(), int(model.config().layers), num_blocks, block_tokens, model.dtype()) {
+  const MeshShape& shape = model.mesh().shape();
+  if (shape.dp() != shape.ep)
+    throw UsageError(
+        "--mesh dp={}: its ranks would all do the same work; serve with tp, pp and ep, or start more servers",
+        shape.dp());
+  reserve(kFirstWords);
+  blocks_.reserve(size_t(num_blocks));  // more are told only where many share some
+}
+
+void StepRunner::clear() { ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(); }
+
+void StepRunner::add(std::span<const int32_t> tokens, int64_t first, std::span<const int32_t> blocks,
+                     int64_t num_wanted) {
+  const auto begin = int64_t(ids_.size()), end = begin + int64_t(tokens.size()),
+             keys = first + int64_t(tokens.size());
+  sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size())});
+  ids_.insert(ids_.end(), tokens.begin(), tokens.end());
+  for (int64_t row = end - num_wanted; row < end; ++row) wanted_.push_back(int32_t(row));
+  const auto held = blocks.first(size_t((keys + cache_.block_tokens() - 1) / cache_.block_tokens()));
+  blocks_.insert(blocks_.end(), held.begin(), held.end());
+}
+
+Tensor StepRunner::run() {
+  send();
+  return compute();
+}
+
+void StepRunner::stop() {
+  clear();
+  send();
+}
+
+void StepRunner::follow() {
+  while (receive()) compute();
+}
+
+void StepRunner::reserve(int64_t words) {
+  if (message_ && message_.numel() >= words) return;
+  const Tensor old = std::exchange(message_, model_.context().empty(DType::i32, {std::max(words, 2 * kFirstWords)}));
+  if (old) std::memcpy(message_.raw(), old.raw(), old.bytes());
+}
+
+void StepRunner::broadcast(int64_t begin, int64_t end) {
+  world_.broadcast(message_.slice_flat(begin, {end - begin}), model_.speaker());
+}
+
+void StepRunner::send() {
+  if (world_.size() == 1) return;
+  const auto bytes_of = [](const auto& v) { return std::as_bytes(std::span(v)); };
+  const std::array parts{bytes_of(ids_), bytes_of(wanted_), bytes_of(sequences_), bytes_of(blocks_)};
+  constexpr size_t kWord = sizeof(int32_t);
+  size_t bytes = sizeof(Head);
+  for (const auto& part : parts) bytes += part.size();
+  const auto words = int64_t(bytes / kWord);
+  reserve(words);
+  const Head head{int32_t(words), int32_t(ids_.size()), int32_t(wanted_.size()), int32_t(sequences_.size()),
+                  int32_t(blocks_.size())};
+  auto* to = static_cast<std::byte*>(message_.raw());
+  const auto put = [&](const void* from, size_t count) {
+    if (count > 0) std::memcpy(to, from, count);
+    to += count;
+  };
+  put(&head, sizeof(head));
+  for (const auto& part : parts) put(part.data(), part.size());
+  broadcast(0, kFirstWords);
+  if (words > kFirstWords) broadcast(kFirstWords, words);
+}
+
+// False when it says stop.
+bool StepRunner::receive() {
+  {
+    const Patience while_nothing_is_asked(world_);
+    broadcast(0, kFirstWords);
+  }
+  Head head{};
+  std::memcpy(&head, message_.raw(), sizeof(head));
+  if (head.words > kFirstWords) {
+    reserve(head.words);
+    broadcast(kFirstWords, head.words);
+  }
+  ids_.resize(size_t(head.tokens)), wanted_.resize(size_t(head.wanted));
+  sequences_.resize(size_t(head.sequences)), blocks_.resize(size_t(head.blocks));
+  const auto* from = static_cast<const std::byte*>(message_.raw()) + sizeof(Head);
+  const auto get = [&](auto& to) {
+    const std::span bytes = std::as_writable_bytes(std::span(to));
+    if (!bytes.empty()) std::memcpy(bytes.data(), from, bytes.size());
+    from += bytes.size();
+  };
+  get(ids_), get(wanted_), get(sequences_), get(blocks_);
+  return head.tokens > 0;
+}
+
+Tensor StepRunner::compute() {
+  const auto block_tokens = int32_t(cache_.block_tokens());
+  positions_.resize(ids_.size()), places_.resize(ids_.size());
+  paged_.clear();
+  for (const Rows& rows : sequences_) {
+    const int32_t* const blocks = blocks_.data() + rows.first_block;
+    paged_.push_back({.q_begin = rows.begin, .q_end = rows.end, .num_keys = rows.num_keys, .blocks = blocks});
+    for (int32_t row = rows.begin; row < rows.end; ++row) {
+      const int32_t position = rows.num_keys - (rows.end - row);
+      positions_[size_t(row)] = position;
+      places_[size_t(row)] = blocks[position / block_tokens] * block_tokens + position % block_tokens;
+    }
+  }
+  const PagedPlan plan{
+      .cache = &cache_, .sequences = paged_.data(), .num_sequences = int(paged_.size()), .rows = places_.data()};
+  const Pass pass{.ids = ids_.data(),
+                  .num_tokens = int64_t(ids_.size()),
+                  .attention = {.positions = positions_.data(), .paged = &plan}};
+  return model_.logits(pass, wanted_);
+}
+
+}  // namespace weft

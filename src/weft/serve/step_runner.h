@@ -1,0 +1,61 @@
+// StepRunner: one step of serving on every rank of a mesh, over a paged cache. The speaker says what is computed, the
+// others follow.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "weft/autograd/ops/paged_cache.h"
+#include "weft/pretrained/forward_model.h"
+
+namespace weft {
+
+// Bytes that the keys and values of a token take, over all ranks of the mesh.
+int64_t cache_bytes_of_token(const ModelConfig& config, const MeshShape& mesh, DType dtype);
+
+class StepRunner {
+ public:
+  // The model outlives the runner; every rank of its mesh has one. Throws UsageError for a mesh whose ranks would do
+  // the same work twice.
+  StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens);
+
+  bool is_speaker() const { return model_.is_speaker(); }
+  // Other ranks: does what the speaker says until he says stop. Sleeps while he says nothing, without a limit.
+  void follow();
+
+  // The speaker's: clear, add for each sequence, run; at last stop.
+  void clear();
+  // The next rows of a sequence, which stand from position `first` on; what is before them is in the cache. `blocks`
+  // are the sequence's, in order, and hold these rows too. The logits of the last num_wanted are wanted.
+  void add(std::span<const int32_t> tokens, int64_t first, std::span<const int32_t> blocks, int64_t num_wanted);
+  // Logits [rows wanted, V] in the order in which they were added; valid until the next call.
+  Tensor run();
+  void stop();
+
+ private:
+  // Where the numbers of a step begin in a message.
+  struct Head {
+    int32_t words, tokens, wanted, sequences, blocks;  // no tokens: stop
+  };
+  static constexpr int64_t kFirstWords = 1024;  // of a message that go at once
+  struct Rows {
+    int32_t begin, end, num_keys, first_block;
+  };
+  void send();
+  bool receive();
+  void reserve(int64_t words);
+  void broadcast(int64_t begin, int64_t end);
+  Tensor compute();
+
+  ForwardModel& model_;
+  Communicator& world_;
+  PagedCache cache_;
+  // What is said of a step.
+  std::vector<int32_t> ids_, wanted_, blocks_;
+  std::vector<Rows> sequences_;
+  // What follows from it.
+  std::vector<int32_t> positions_, places_;
+  std::vector<PagedSequence> paged_;
+  Tensor message_;
+};
+
+}  // namespace weft

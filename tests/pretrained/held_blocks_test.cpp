@@ -1,0 +1,154 @@
+// Weights held in blocks: logits near those of the same weights decoded, wherever a mesh cuts them; memory taken.
+#include "weft/pretrained/held_blocks.h"
+
+#include <atomic>
+
+#include "base/temporary_folder.h"
+#include "pretrained/sample_gguf.h"
+#include "weft/kernels/block_decode.h"
+
+namespace weft {
+namespace {
+
+const std::vector<int32_t> kIds{3, 1, 4, 1, 5, 9, 2, 6, 5, 35, 8, 9, 7};
+
+// The most that rounding of activations to 8 bits may move a logit, as a part of the largest.
+constexpr double kTolerance = 0.02;
+
+Logits logits_of(const ModelSource& source, const BlockChoice& choice, const MeshShape& shape,
+                 const std::function<void(TestRank&, ForwardModel&)>& look = {}) {
+  Logits all;
+  run_ranks(shape.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const Mesh mesh(world, shape);
+    ForwardModel model(rank.context, mesh, source, DType::f32, choice);
+    add_logits(model, kIds, all);
+    if (look) look(rank, model);
+  });
+  return all;
+}
+
+double largest(const Logits& logits) {
+  return worst_difference(logits, Logits(logits.size(), std::vector(logits[0].size(), 0.0)));
+}
+
+// With tp=2 the cut of `ffn` is inside of a block.
+GgufCase case_of(const char* architecture, GgmlType type, bool is_tied, MeshShape mesh = {}) {
+  const bool is_wide = info_of(type).block == 256;
+  return {architecture, type, false, is_tied, mesh, is_wide ? 256 : 64, is_wide ? 256 : 96};
+}
+
+class HeldBlocksTest : public testing::TestWithParam<GgufCase> {};
+const GgufCase kCases[] = {
+    case_of("llama", GgmlType::q8_0, false),
+    case_of("llama", GgmlType::q4_0, true),
+    case_of("qwen3", GgmlType::q6_k, true),
+    case_of("qwen3", GgmlType::q8_0, false, {.tp = 2}),
+    case_of("llama", GgmlType::q4_0, false, {.tp = 2}),
+    case_of("llama", GgmlType::q4_k, true, {.tp = 2}),
+    case_of("llama", GgmlType::q4_k, true, {.pp = 2}),
+    case_of("llama", GgmlType::q6_k, false, {.pp = 2, .tp = 2}),
+};
+INSTANTIATE_TEST_SUITE_P(Files, HeldBlocksTest, testing::ValuesIn(kCases), [](const auto& test) {
+  const GgufCase& c = test.param;
+  return fmt::format("{}{}_{}_{}", c.architecture, c.is_tied ? "_tied" : "", weft::name_of(c.type),
+                     name_of_mesh(c.mesh));
+});
+
+TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
+  const GgufCase& c = GetParam();
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.gguf";
+  write_gguf(c, path);
+  const auto source = open_model(path);
+  const Logits want = logits_on(
+      config_of(c), {}, [&](ForwardModel& m) { fill_as_written(m, c.type); }, kIds);
+  std::atomic<int> num_held{0};
+  const Logits got = logits_of(*source, {.as_stored = true}, c.mesh, [&](TestRank& rank, ForwardModel& m) {
+    int64_t bytes = 0;
+    for (const Param* p : m.part().params()) {
+      const bool is_product =
+          p->shape.rank() == 2 && (!p->name.starts_with("embedding") || p->readers == Param::Readers::products);
+      EXPECT_EQ(p->is_only_blocks(), is_product) << p->name;
+      EXPECT_EQ(bool(p->value), !is_product) << p->name;
+      num_held += is_product;
+      if (p->value) bytes += int64_t(p->value.bytes());
+      // What is cut by columns or in another order is copied; the rest stays in the file.
+      const Placement& place = p->placement;
+      const bool is_copied =
+          place.shape[-1] != place.whole[-1] ||
+          (c.architecture == "llama" && (p->name.find("query") + p->name.find("key") != 2 * std::string::npos));
+      if (p->blocks() && is_copied) bytes += int64_t(p->blocks().blocks.bytes());
+    }
+    constexpr int64_t kOther = 160 << 10;  // rotary tables, logits and what the allocator rounds up
+    EXPECT_LE(rank.allocator.stats().live_bytes, bytes + bytes / 8 + kOther);
+  });
+  EXPECT_GE(num_held, 14);
+  const double difference = worst_difference(got, want);
+  EXPECT_LE(difference, kTolerance * largest(want));
+  EXPECT_GT(difference, 1e-5 * largest(want)) << "no activation was rounded: are blocks in use?";
+  if (c.mesh.tp > 1) return;
+  EXPECT_EQ(worst_difference(got, logits_of(*source, {.as_stored = true}, {})), 0);
+}
+
+struct RoundCase {
+  BlockType type;
+  int64_t hidden, ffn;
+};
+class RoundedBlocksTest : public testing::TestWithParam<RoundCase> {};
+INSTANTIATE_TEST_SUITE_P(Types, RoundedBlocksTest,
+                         testing::Values(RoundCase{BlockType::q8_0, 64, 96}, RoundCase{BlockType::q4_0, 64, 80},
+                                         RoundCase{BlockType::q4_k, 256, 256}, RoundCase{BlockType::q4_k, 64, 300},
+                                         RoundCase{BlockType::q6_k, 64, 320}),
+                         [](const auto& test) {
+                           return fmt::format("{}_{}_{}", weft::name_of(ggml_type_of(test.param.type)),
+                                              test.param.hidden, test.param.ffn);
+                         });
+
+TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
+  const auto& [type, hidden, ffn] = GetParam();
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.gguf";
+  write_gguf({"qwen3", GgmlType::f32, false, false, {}, hidden, ffn}, path);
+  const auto source = open_model(path);
+  const BlockChoice choice{.as_stored = true, .others = type};
+  std::map<std::string, std::vector<float>> whole;  // decoded
+  const Logits one = logits_of(*source, choice, {}, [&](TestRank&, ForwardModel& m) {
+    for (const Param* p : m.part().params()) {
+      if (!p->blocks()) continue;
+      std::vector<float>& values = whole[p->name];
+      values.resize(size_t(p->shape.numel()));
+      for (int64_t r = 0; r < p->shape[0]; ++r) decode_row(p->blocks(), r, values.data() + r * p->shape[1]);
+      double error = 0, norm = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const double is = double(value_of(p->name, int64_t(i)));
+        error += (double(values[i]) - is) * (double(values[i]) - is), norm += is * is;
+      }
+      EXPECT_LT(error, 0.015 * norm) << p->name;
+    }
+  });
+  EXPECT_EQ(whole.size(), 15u);
+  const Logits two = logits_of(*source, choice, {.tp = 2}, [&](TestRank&, ForwardModel& m) {
+    for (const Param* p : m.part().params()) {
+      if (!p->blocks()) continue;
+      const std::vector<float>& all = whole.at(p->name);
+      std::vector<float> row(size_t(p->shape[1]));
+      for (int64_t r = 0; r < p->shape[0]; ++r) {
+        decode_row(p->blocks(), r, row.data());
+        const int64_t from = (p->placement.begin[0] + r) * p->placement.whole[1] + p->placement.begin[1];
+        ASSERT_TRUE(std::equal(row.begin(), row.end(), all.begin() + from)) << p->name << ", row " << r;
+      }
+    }
+  });
+  EXPECT_LE(worst_difference(one, two), kTolerance * largest(one));
+}
+
+TEST(BlockChoiceTest, SaysWhatItTakes) {
+  EXPECT_TRUE(parse_block_choice("auto").as_stored);
+  EXPECT_FALSE(parse_block_choice("none").as_stored);
+  EXPECT_EQ(parse_block_choice("q4_k").others, BlockType::q4_k);
+  EXPECT_THROW(parse_block_choice("q5_k"), UsageError);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,51 @@
+// Requests that an engine serves side by side, and what each is answered.
+#pragma once
+#include <deque>
+
+#include "serve/with_engine.h"
+
+namespace weft {
+
+constexpr int64_t kCompanyVocab = 40;
+
+// Requests of many lengths, many of which begin alike; every third is sampled.
+inline std::vector<Request> company(size_t count) {
+  std::mt19937 random(3);
+  std::vector<Request> requests;
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<int32_t> prompt;
+    for (int32_t t = 0; t < int32_t(i % 5) * 4; ++t) prompt.push_back(t % kCompanyVocab);
+    for (size_t n = 1 + random() % 12; n > 0; --n) prompt.push_back(int32_t(random() % kCompanyVocab));
+    const auto tokens = int64_t(1 + random() % 24);
+    requests.push_back(i % 3 == 2 ? sampled(prompt, tokens, i) : greedy(prompt, tokens));
+    if (i % 4 == 0) requests.back().logprobs = 3;
+  }
+  return requests;
+}
+
+struct Answer {
+  std::vector<int32_t> tokens;
+  std::vector<Heard::Scored> scores;
+  bool operator==(const Answer&) const = default;
+};
+inline void PrintTo(const Answer& a, std::ostream* out) { *out << fmt::format("{}", fmt::join(a.tokens, " ")); }
+
+// `concurrency` at a time; 0: all at once.
+inline std::vector<Answer> answers_of(Engine& engine, std::vector<Request> requests, size_t concurrency = 0) {
+  std::vector<Answer> answers;
+  std::deque<std::future<Heard>> open;
+  const auto collect = [&] {
+    const Heard heard = open.front().get();
+    EXPECT_EQ(heard.finish.reason, FinishReason::length) << heard.finish.error;
+    answers.push_back({heard.tokens, heard.scores});
+    open.pop_front();
+  };
+  for (Request& request : requests) {
+    if (concurrency > 0 && open.size() == concurrency) collect();
+    open.push_back(ask(engine, std::move(request)));
+  }
+  while (!open.empty()) collect();
+  return answers;
+}
+
+}  // namespace weft

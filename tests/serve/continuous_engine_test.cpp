@@ -1,0 +1,377 @@
+// ContinuousEngine: the same bits in any company, on any mesh; cancellation, order, limits; a real model's known
+// text.
+#include "weft/serve/continuous_engine.h"
+
+#include "pretrained/model_on_ranks.h"
+#include "serve/company.h"
+#include "weft/comm/single/single.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kVocab = kCompanyVocab, kContext = 64;
+
+ModelConfig small_config(const std::string& family = "llama") {
+  ModelConfig m = family_defaults(family);
+  m.layers = 2, m.hidden = 32, m.heads = 4, m.kv_heads = 2, m.ffn = 48, m.vocab = kVocab, m.context = kContext;
+  if (family == "gpt2") m.kv_heads = 4;
+  m.init_std = 0.2f;
+  complete(m);
+  return m;
+}
+ModelConfig expert_config() {
+  ModelConfig m = small_config();
+  m.experts = 4, m.experts_per_token = 2;
+  complete(m);
+  return m;
+}
+const Fill kInitial = [](ForwardModel& m) { m.part().initialize(m.context(), 11); };
+
+void with_engine_on(const ModelConfig& config, const MeshShape& mesh, const ContinuousOptions& options,
+                    const std::function<void(ContinuousEngine&)>& clients, DType dtype = DType::f32) {
+  on_ranks(config, mesh, cpu_kernels(), dtype, kInitial,
+           [&](ForwardModel& model) { with_engine(model, options, clients); });
+}
+
+// One after the other, each prompt whole, nothing shared.
+std::vector<Answer> answers_alone(const ModelConfig& config, size_t count, const MeshShape& mesh = {},
+                                  DType dtype = DType::f32) {
+  std::vector<Answer> answers;
+  with_engine_on(
+      config, mesh, {.kv_blocks = kContext, .block_tokens = 16, .max_running = 1, .keeps_prefixes = false},
+      [&](ContinuousEngine& engine) { answers = answers_of(engine, company(count), 1); }, dtype);
+  return answers;
+}
+
+struct Company {
+  const char* name;
+  ContinuousOptions options;
+  size_t concurrency = 0;
+  bool preempts = false;
+};
+class CompanyTest : public testing::TestWithParam<Company> {};
+
+TEST_P(CompanyTest, GivesTheSameBits) {
+  constexpr size_t kRequests = 64;
+  static const std::vector<Answer> want = answers_alone(small_config(), kRequests);
+  with_engine_on(small_config(), {}, GetParam().options, [&](ContinuousEngine& engine) {
+    EXPECT_EQ(answers_of(engine, company(kRequests), GetParam().concurrency), want);
+    const EngineStats stats = engine.stats();
+    EXPECT_EQ(stats.preemptions_total > 0, GetParam().preempts);
+    EXPECT_EQ(stats.kv_blocks_used, 0);
+    EXPECT_EQ(stats.kv_tokens_used, 0);
+    if (GetParam().options.keeps_prefixes) EXPECT_GT(stats.cached_tokens_total, 0);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Companies, CompanyTest,
+                         testing::Values(Company{"One", {.kv_blocks = 64}, 1}, Company{"Eight", {.kv_blocks = 64}, 8},
+                                         Company{"All", {.kv_blocks = 256}},
+                                         Company{"SmallSteps", {.kv_blocks = 256, .tokens_per_step = 7}},
+                                         Company{"OneRowSteps", {.kv_blocks = 64, .tokens_per_step = 1}},
+                                         Company{"BlocksOfOne", {.kv_blocks = 2000, .block_tokens = 1}},
+                                         Company{"BlocksOfFive", {.kv_blocks = 300, .block_tokens = 5}},
+                                         Company{"NoPrefixes", {.kv_blocks = 256, .keeps_prefixes = false}},
+                                         Company{"Tight", {.kv_blocks = 18, .block_tokens = 4}, 0, true},
+                                         Company{"TightWithoutPrefixes",
+                                                 {.kv_blocks = 18, .block_tokens = 4, .keeps_prefixes = false},
+                                                 0,
+                                                 true}),
+                         [](const auto& test) { return test.param.name; });
+
+struct OnMesh {
+  const char* name;
+  ModelConfig config;
+  MeshShape mesh;
+  DType dtype = DType::f32;
+};
+void PrintTo(const OnMesh& c, std::ostream* out) { *out << c.name; }
+class EngineMeshTest : public testing::TestWithParam<OnMesh> {};
+
+TEST_P(EngineMeshTest, GivesTheSameBitsInAnyCompany) {
+  const auto& [name, config, mesh, dtype] = GetParam();
+  const std::vector<Answer> want = answers_alone(config, 20, mesh, dtype);
+  with_engine_on(
+      config, mesh, {.kv_blocks = 24, .block_tokens = 4, .tokens_per_step = 20},
+      [&](ContinuousEngine& engine) { EXPECT_EQ(answers_of(engine, company(20)), want); }, dtype);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, EngineMeshTest,
+    testing::Values(OnMesh{"tp2", small_config(), {.tp = 2}}, OnMesh{"pp2", small_config(), {.pp = 2}},
+                    OnMesh{"pp2tp2", small_config(), {.pp = 2, .tp = 2}}, OnMesh{"gpt2", small_config("gpt2"), {}},
+                    OnMesh{"bf16", small_config(), {}, DType::bf16},
+                    OnMesh{"fp16_tp2", small_config(), {.tp = 2}, DType::f16}, OnMesh{"experts", expert_config(), {}},
+                    OnMesh{"ep2", expert_config(), {.shard = 2, .ep = 2}}),
+    [](const auto& test) { return test.param.name; });
+
+class ContinuousEngineTest : public testing::Test {
+ protected:
+  ContinuousEngineTest() { kInitial(model_); }
+
+  TestRank rank_{cpu_kernels(), 2};
+  const std::unique_ptr<Communicator> alone_ = make_single_communicator();
+  const Mesh mesh_{*alone_, {}};
+  ForwardModel model_{rank_.context, mesh_, small_config(), DType::f32};
+};
+
+TEST_F(ContinuousEngineTest, MakesTheGeneratorsTokens) {
+  const std::vector<int32_t> prompt{5, 7, 11, 2, 30, 8, 9};
+  for (const bool is_greedy : {true, false}) {
+    const Request asked = is_greedy ? greedy(prompt, 12) : sampled(prompt, 12, 77);
+    std::vector<int32_t> want;
+    Generator(model_).generate(prompt, {.max_tokens = 12, .sampling = asked.sampling, .stop_tokens = {}},
+                               [&](int32_t token) { want.push_back(token); });
+    with_engine(model_, {.kv_blocks = 8}, [&](Engine& engine) {
+      const Heard heard = ask(engine, is_greedy ? greedy(prompt, 12) : sampled(prompt, 12, 77)).get();
+      EXPECT_EQ(heard.tokens, want);
+      EXPECT_EQ(heard.finish.reason, FinishReason::length);
+      EXPECT_EQ(heard.finish.usage.completion_tokens, 12);
+    });
+  }
+}
+
+TEST_F(ContinuousEngineTest, StopTokensEndTheAnswerOnceItIsLongEnough) {
+  with_engine(model_, {.kv_blocks = 8}, [&](Engine& engine) {
+    const std::vector<int32_t> all = ask(engine, greedy({5, 7}, 8)).get().tokens;
+    Request stopped = greedy({5, 7}, 8);
+    stopped.stop_tokens = {all[2]};
+    const Heard heard = ask(engine, std::move(stopped)).get();
+    EXPECT_EQ(heard.finish.reason, FinishReason::stop);
+    EXPECT_EQ(heard.finish.stop_token, all[2]);
+    EXPECT_LE(heard.tokens.size(), 2u);
+    EXPECT_EQ(heard.finish.usage.completion_tokens, int64_t(heard.tokens.size()) + 1);
+    Request longer = greedy({5, 7}, 8);
+    longer.stop_tokens = {all[0]};
+    longer.min_tokens = 4;
+    EXPECT_GE(ask(engine, std::move(longer)).get().tokens.size(), 4u);
+  });
+}
+
+// Allows tokens in turn, then the end token.
+class Turns : public TokenConstraint {
+ public:
+  Turns(std::vector<int32_t> tokens, int32_t end) : tokens_(std::move(tokens)), end_(end) {}
+  void fill(std::span<uint32_t> allowed) override {
+    std::fill(allowed.begin(), allowed.end(), 0);
+    const auto token = uint32_t(at_ < tokens_.size() ? tokens_[at_] : end_);
+    allowed[token / 32] |= uint32_t(1) << token % 32;
+  }
+  void accept(int32_t token) override {
+    EXPECT_EQ(token, tokens_[at_]);
+    ++at_;
+  }
+  void rewind(int64_t count) override { at_ -= size_t(count); }
+
+ private:
+  std::vector<int32_t> tokens_;
+  int32_t end_;
+  size_t at_ = 0;
+};
+
+TEST_F(ContinuousEngineTest, ObeysConstraintsAndBadWords) {
+  with_engine(model_, {.kv_blocks = 8}, [&](Engine& engine) {
+    Request request = greedy({5, 7}, 20);
+    request.stop_tokens = {0};
+    request.constraint = std::make_unique<Turns>(std::vector<int32_t>{3, 33, 3}, 0);
+    const Heard heard = ask(engine, std::move(request)).get();
+    EXPECT_EQ(heard.tokens, (std::vector<int32_t>{3, 33, 3}));
+    EXPECT_EQ(heard.finish.reason, FinishReason::stop);
+    const std::vector<int32_t> all = ask(engine, greedy({5, 7}, 4)).get().tokens;
+    Request other = greedy({5, 7}, 4);
+    other.bad_words = {{all[0]}};
+    EXPECT_NE(ask(engine, std::move(other)).get().tokens[0], all[0]);
+    Request impossible = greedy({5, 7}, 4);
+    for (int32_t t = 0; t < kVocab; ++t) impossible.bad_words.push_back({t});
+    const Finish finish = ask(engine, std::move(impossible)).get().finish;
+    EXPECT_EQ(finish.reason, FinishReason::error);
+    EXPECT_FALSE(finish.error.empty());
+  });
+}
+
+TEST_F(ContinuousEngineTest, ScoresPromptsAlikeHoweverTheyAreCut) {
+  const std::vector<int32_t> prompt{5, 7, 11, 2, 30, 8, 9, 1, 1, 2};
+  const auto scored = [&] {
+    Request request = greedy(prompt, 3);
+    request.prompt_logprobs = 2, request.logprobs = 2;
+    return request;
+  };
+  Heard want;
+  with_engine(model_, {.kv_blocks = 8, .keeps_prefixes = false},
+              [&](Engine& engine) { want = ask(engine, scored()).get(); });
+  ASSERT_EQ(want.prompt_scores.size(), prompt.size());
+  for (size_t i = 1; i < prompt.size(); ++i) EXPECT_LT(want.prompt_scores[i].log_prob, 0);
+  EXPECT_EQ(want.prompt_scores[1].top.size(), 2u);
+  with_engine(model_, {.kv_blocks = 40, .block_tokens = 2, .tokens_per_step = 3}, [&](Engine& engine) {
+    ask(engine, greedy(prompt, 4)).get();  // leaves a prefix that must not be taken
+    std::vector<std::future<Heard>> others;
+    for (int i = 0; i < 3; ++i) others.push_back(ask(engine, sampled(prompt, 9, uint64_t(i))));
+    const Heard heard = ask(engine, scored()).get();
+    EXPECT_EQ(heard.prompt_scores, want.prompt_scores);
+    EXPECT_EQ(heard.scores, want.scores);
+    EXPECT_EQ(heard.finish.usage.cached_tokens, 0);
+    Request only = greedy(prompt, 0);
+    only.prompt_logprobs = 0;
+    const Heard none = ask(engine, std::move(only)).get();
+    EXPECT_EQ(none.prompt_scores.size(), prompt.size());
+    EXPECT_TRUE(none.tokens.empty());
+    EXPECT_EQ(none.finish.reason, FinishReason::length);
+  });
+}
+
+TEST_F(ContinuousEngineTest, FindsPrefixesAndSaysSo) {
+  std::vector<int32_t> prompt;
+  for (int32_t t = 0; t < 20; ++t) prompt.push_back(t);
+  with_engine(model_, {.kv_blocks = 16, .block_tokens = 4}, [&](Engine& engine) {
+    const Heard first = ask(engine, greedy(prompt, 5)).get(), second = ask(engine, greedy(prompt, 5)).get();
+    EXPECT_EQ(first.finish.usage.cached_tokens, 0);
+    EXPECT_EQ(second.finish.usage.cached_tokens, 16);  // never the last token
+    EXPECT_EQ(first.tokens, second.tokens);
+    const EngineStats stats = engine.stats();
+    EXPECT_EQ(stats.prompt_tokens_total, 40);
+    EXPECT_EQ(stats.cached_tokens_total, 16);
+    EXPECT_EQ(stats.generated_tokens_total, 10);
+    EXPECT_GE(second.finish.times.decode_s, 0);
+  });
+}
+
+TEST_F(ContinuousEngineTest, CancellationFreesBlocks) {
+  with_engine(model_, {.kv_blocks = 16, .block_tokens = 4}, [&](Engine& engine) {
+    std::atomic<RequestId> id{0};
+    std::promise<Heard> promise;
+    std::future<Heard> running = promise.get_future();
+    id = engine.submit(greedy({1, 2}, 60), std::make_unique<Recorder>(std::move(promise), [&] {
+                         while (id == 0) std::this_thread::yield();
+                         engine.cancel(id);
+                       }));
+    const Heard heard = running.get();
+    EXPECT_EQ(heard.finish.reason, FinishReason::cancelled);
+    EXPECT_LT(heard.tokens.size(), 3u);
+    EXPECT_EQ(engine.stats().kv_blocks_used, 0);
+    EXPECT_EQ(engine.stats().running, 0);
+    engine.cancel(id);  // has finished
+    engine.cancel(999);
+    EXPECT_EQ(ask(engine, greedy({1, 2}, 3)).get().finish.reason, FinishReason::length);
+  });
+}
+
+TEST_F(ContinuousEngineTest, UrgentRequestsGoFirst) {
+  std::vector<int> order;
+  ContinuousEngine engine(model_, {.kv_blocks = 16, .max_running = 1});
+  std::vector<std::future<Heard>> heard;
+  for (const int priority : {2, 1, 0}) {
+    Request request = greedy({1, 2}, 1);
+    request.priority = priority;
+    heard.push_back(ask(engine, std::move(request), [&order, priority] { order.push_back(priority); }));
+  }
+  auto done = std::async(std::launch::async, [&] {
+    for (auto& one : heard) one.get();
+    engine.stop();
+  });
+  engine.run();
+  done.get();
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+}
+
+TEST_F(ContinuousEngineTest, RefusesWhatCannotRunAndWhatIsTooMuch) {
+  ContinuousEngine engine(model_, {.kv_blocks = 2, .block_tokens = 16, .max_waiting = 2});  // nobody runs it
+  EXPECT_EQ(engine.limits().context, 32);                                                   // what the cache holds
+  EXPECT_THROW(ask(engine, greedy({}, 3)), UsageError);
+  EXPECT_THROW(ask(engine, greedy({kVocab}, 3)), UsageError);
+  EXPECT_THROW(ask(engine, greedy(std::vector<int32_t>(32, 1), 3)), UsageError);
+  Request embedding = greedy({1}, 0);
+  embedding.kind = Request::Kind::embed;
+  EXPECT_THROW(ask(engine, std::move(embedding)), Unsupported);
+  Request adapted = greedy({1}, 3);
+  adapted.adapter = "nobody's";
+  EXPECT_THROW(ask(engine, std::move(adapted)), UsageError);
+  std::future<Heard> one = ask(engine, greedy({1}, 3)), two = ask(engine, greedy({1}, 3));
+  EXPECT_THROW(ask(engine, greedy({1}, 3)), Busy);
+  EXPECT_EQ(engine.stats().waiting, 2);
+  engine.drain(std::chrono::milliseconds(1));
+  EXPECT_EQ(one.get().finish.reason, FinishReason::cancelled);
+  EXPECT_EQ(two.get().finish.reason, FinishReason::cancelled);
+  EXPECT_THROW(ask(engine, greedy({1}, 3)), Busy);
+  EXPECT_THROW(ContinuousEngine(model_, {.kv_bytes = 100}), UsageError);
+}
+
+TEST_F(ContinuousEngineTest, FillsTheCacheToItsEnd) {
+  with_engine(model_, {.kv_blocks = 3, .block_tokens = 8}, [&](Engine& engine) {
+    const Heard heard = ask(engine, greedy({1, 2, 3}, 1000)).get();
+    EXPECT_EQ(heard.tokens.size(), 21u);  // 24 places
+    EXPECT_EQ(heard.finish.reason, FinishReason::length);
+  });
+}
+
+TEST_F(ContinuousEngineTest, DrainWaitsForWhatItHasAndCancelsTheRest) {
+  with_engine(model_, {.kv_blocks = 64}, [&](Engine& engine) {
+    std::future<Heard> one = ask(engine, greedy({1, 2}, 20));
+    engine.drain(std::chrono::seconds(60));
+    EXPECT_EQ(one.get().finish.reason, FinishReason::length);
+    EXPECT_THROW(ask(engine, greedy({1}, 3)), Busy);
+  });
+  with_engine(model_, {.kv_blocks = 64}, [&](Engine& engine) {
+    std::vector<std::future<Heard>> many;
+    for (int i = 0; i < 100; ++i) many.push_back(ask(engine, greedy({1, 2}, 62)));
+    engine.drain(std::chrono::milliseconds(0));
+    size_t cancelled = 0;
+    for (auto& one : many) cancelled += one.get().finish.reason == FinishReason::cancelled;
+    EXPECT_GT(cancelled, 0u);
+    EXPECT_EQ(engine.stats().kv_blocks_used, 0);
+  });
+}
+
+TEST_F(ContinuousEngineTest, StoppingEndsWhatIsUnderWay) {
+  std::future<Heard> one;
+  with_engine(model_, {.kv_blocks = 64}, [&](Engine& engine) { one = ask(engine, greedy({1, 2}, 62)); });
+  one.get();
+}
+
+TEST_F(ContinuousEngineTest, AFailedStepEndsItsRequestsAndNoOthers) {
+  static std::atomic<bool> fails{false};
+  Kernels kernels = cpu_kernels();
+  kernels.paged_attention = [](Stream& stream, const PagedAttentionArgs& args) {
+    if (fails.exchange(false)) throw Error("the step failed");
+    cpu_kernels().paged_attention(stream, args);
+  };
+  TestRank rank(kernels);
+  ForwardModel model(rank.context, mesh_, small_config(), DType::f32);
+  kInitial(model);
+  with_engine(model, {.kv_blocks = 8, .block_tokens = 4}, [&](Engine& engine) {
+    const std::vector<int32_t> prompt{1, 2, 3, 4, 5, 6};
+    const std::vector<int32_t> want = ask(engine, greedy(prompt, 6)).get().tokens;
+    fails = true;
+    const Finish failed = ask(engine, greedy(prompt, 6)).get().finish;
+    EXPECT_EQ(failed.reason, FinishReason::error);
+    EXPECT_EQ(failed.error, "the step failed");
+    EXPECT_EQ(engine.stats().kv_blocks_used, 0);
+    EXPECT_EQ(ask(engine, greedy(prompt, 6)).get().tokens, want);
+  });
+}
+
+TEST(ContinuousEngineMeshTest, AFailureOnAMeshEndsEverything) {
+  std::future<Heard> one;
+  const auto run = [&] {
+    run_ranks(2, [&](Communicator& world) {
+      Kernels kernels = cpu_kernels();
+      if (world.rank() == 1)
+        kernels.paged_attention = [](Stream&, const PagedAttentionArgs&) { throw Error("the step failed"); };
+      TestRank rank(kernels);
+      const Mesh mesh(world, {.tp = 2});
+      ForwardModel model(rank.context, mesh, small_config(), DType::f32);
+      kInitial(model);
+      ContinuousEngine engine(model, {.kv_blocks = 8});
+      if (engine.is_speaker()) one = ask(engine, greedy({1, 2}, 9));
+      engine.run();
+    });
+  };
+  EXPECT_THROW(run(), Error);
+  EXPECT_EQ(one.get().finish.reason, FinishReason::error);
+}
+
+TEST(ContinuousEngineMeshTest, RefusesRanksThatWouldDoTheSameWork) {
+  EXPECT_THROW(with_engine_on(small_config(), {.shard = 2}, {.kv_blocks = 8}, [](ContinuousEngine&) {}), UsageError);
+}
+
+}  // namespace
+}  // namespace weft

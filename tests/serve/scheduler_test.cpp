@@ -1,0 +1,318 @@
+// Scheduler: order, pieces, admission, preemption, prefixes; and thousands of random steps in which nothing is lost.
+#include "weft/serve/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <random>
+
+#include "weft/base/error.h"
+
+namespace weft {
+namespace {
+
+struct Asked {
+  std::vector<int32_t> prompt = {};
+  int64_t max_tokens = 4;
+  int32_t priority = 0;
+  std::string user = {};
+  std::optional<int32_t> prompt_logprobs = {};
+};
+
+std::vector<int32_t> count_from(int32_t first, int64_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = first + int32_t(i);
+  return tokens;
+}
+
+// A scheduler beside a cache that only remembers: what stands in a place is a hash of the tokens up to there. The
+// next token of a sequence is a function of its tokens.
+class Simulation {
+ public:
+  explicit Simulation(const SchedulerOptions& options, int32_t vocab = 1000)
+      : scheduler(options),
+        bt_(options.pool.block_tokens),
+        tokens_per_step_(options.tokens_per_step),
+        vocab_(vocab),
+        cache_(size_t(options.pool.num_blocks * bt_)) {}
+
+  RequestId add(Asked asked) {
+    Request request;
+    request.prompt = std::move(asked.prompt);
+    request.max_tokens = asked.max_tokens;
+    request.priority = asked.priority;
+    request.user = asked.user;
+    request.prompt_logprobs = asked.prompt_logprobs;
+    scheduler.add(std::make_unique<Sequence>(++last_id_, std::move(request), nullptr));
+    return last_id_;
+  }
+
+  // What each part of the step was: the request and its rows.
+  struct Row {
+    RequestId id;
+    int64_t first, count;
+    bool operator==(const Row&) const = default;
+  };
+  std::vector<Row> step() {
+    std::vector<Row> rows;
+    const std::span<const StepPart> plan = scheduler.plan();
+    std::vector<StepPart> parts(plan.begin(), plan.end());
+    int64_t total = 0;
+    std::set<int32_t> owned;
+    for (const StepPart& part : parts) {
+      rows.push_back({part.sequence->id, part.first, part.count});
+      compute(part);
+      total += part.count;
+      for (size_t b = size_t(part.sequence->num_known); b < part.sequence->blocks.size(); ++b)
+        EXPECT_TRUE(owned.insert(part.sequence->blocks[b]).second) << "a block is used twice";
+    }
+    EXPECT_LE(total, tokens_per_step_);
+    scheduler.commit();
+    for (const StepPart& part : parts) advance(*part.sequence);
+    return rows;
+  }
+  void run(int64_t most_steps = 10000) {
+    for (int64_t i = 0; i < most_steps && (scheduler.num_running() || scheduler.num_waiting()); ++i) step();
+    EXPECT_EQ(scheduler.num_running() + scheduler.num_waiting(), 0) << "somebody starves";
+  }
+  void cancel(RequestId id) {
+    if (const Sequence* s = scheduler.find(id)) scheduler.remove(*s);
+  }
+
+  Scheduler scheduler;
+  std::vector<RequestId> finished;
+  std::map<RequestId, std::vector<int32_t>> answers;
+  std::map<RequestId, int64_t> cached;
+
+ private:
+  static uint64_t mix(uint64_t hash, int32_t token) {
+    hash = (hash + uint64_t(token) + 1) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 31);
+  }
+  size_t place(const Sequence& s, int64_t i) const { return size_t(s.blocks[size_t(i / bt_)] * bt_ + i % bt_); }
+  // Rows go to the cache, and all that stands before them is what the sequence says.
+  void compute(const StepPart& part) {
+    const Sequence& s = *part.sequence;
+    ASSERT_EQ(part.first, s.num_computed);
+    ASSERT_GE(part.count, 1);
+    ASSERT_LE(part.end(), s.size());
+    uint64_t hash = 0;
+    for (int64_t i = 0; i < part.end(); ++i) {
+      hash = mix(hash, s.tokens[size_t(i)]);
+      if (i >= part.first) cache_[place(s, i)] = hash;
+      ASSERT_EQ(cache_[place(s, i)], hash) << "the cache holds something else";
+    }
+  }
+  void advance(Sequence& s) {
+    if (s.remaining() > 0) return;
+    if (s.num_answer() < s.request.max_tokens) {
+      uint64_t hash = 0;
+      for (const int32_t token : s.tokens) hash = mix(hash, token);
+      s.tokens.push_back(int32_t(hash % uint64_t(vocab_)));
+    }
+    if (s.num_answer() < s.request.max_tokens) return;
+    finished.push_back(s.id);
+    answers[s.id].assign(s.answer().begin(), s.answer().end());
+    cached[s.id] = s.num_cached;
+    scheduler.remove(s);
+  }
+
+  int64_t bt_, tokens_per_step_;
+  int32_t vocab_;
+  std::vector<uint64_t> cache_;
+  RequestId last_id_ = 0;
+};
+
+using Rows = std::vector<Simulation::Row>;
+
+TEST(SchedulerTest, CutsPromptsIntoPiecesBesideTokensUnderWay) {
+  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 8});
+  s.add({count_from(0, 6), 5});
+  s.add({count_from(100, 12), 2});
+  EXPECT_EQ(s.step(), (Rows{{1, 0, 6}, {2, 0, 2}}));
+  EXPECT_EQ(s.step(), (Rows{{1, 6, 1}, {2, 2, 7}}));
+  EXPECT_EQ(s.step(), (Rows{{1, 7, 1}, {2, 9, 3}}));
+  EXPECT_EQ(s.step(), (Rows{{1, 8, 1}, {2, 12, 1}}));
+  EXPECT_EQ(s.finished, (std::vector<RequestId>{2}));
+}
+
+TEST(SchedulerTest, AdmitsByPriorityThenArrivalUpToTheLimit) {
+  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 2, .tokens_per_step = 64});
+  for (const int32_t priority : {1, 1, 0, -1})
+    s.add({.prompt = {priority + 5}, .max_tokens = 2, .priority = priority});
+  s.step();
+  EXPECT_EQ(s.scheduler.num_running(), 2);
+  EXPECT_EQ(s.scheduler.num_waiting(), 2);
+  s.run();
+  EXPECT_EQ(s.finished, (std::vector<RequestId>{4, 3, 1, 2}));
+}
+
+TEST(SchedulerTest, TakesThePlaceOfWhatIsLessUrgent) {
+  Simulation s({.pool = {.num_blocks = 8, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
+  s.add({.prompt = count_from(0, 8), .max_tokens = 8, .priority = 1});
+  s.step();
+  s.add({.prompt = count_from(50, 8), .max_tokens = 3, .priority = 1});
+  s.add({.prompt = count_from(100, 8), .max_tokens = 3, .priority = 0});
+  s.run();
+  EXPECT_EQ(s.finished, (std::vector<RequestId>{3, 1, 2}));
+  EXPECT_EQ(s.scheduler.num_preemptions(), 1);
+}
+
+TEST(SchedulerTest, LongUrgentPromptsSendNobodyAway) {
+  Simulation s({.pool = {.num_blocks = 100, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 8});
+  for (int i = 0; i < 3; ++i) s.add({.prompt = {i}, .max_tokens = 30, .priority = 1});
+  s.step();
+  s.add({.prompt = count_from(0, 50), .max_tokens = 2, .priority = 0});
+  s.add({.prompt = count_from(70, 50), .max_tokens = 2, .priority = 0});
+  s.run();
+  EXPECT_EQ(s.scheduler.num_preemptions(), 0);
+  EXPECT_EQ(s.finished, (std::vector<RequestId>{4, 5, 1, 2, 3}));
+}
+
+TEST(SchedulerTest, UrgentPromptsPassLongOnes) {
+  Simulation s({.pool = {.num_blocks = 100, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 8});
+  s.add({.prompt = count_from(0, 90), .max_tokens = 1, .priority = 1});
+  s.step();
+  s.add({.prompt = count_from(100, 8), .max_tokens = 1, .priority = 0});
+  EXPECT_EQ(s.step(), (Rows{{2, 0, 8}}));
+}
+
+TEST(SchedulerTest, ServesUsersInTurn) {
+  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
+  for (int i = 0; i < 3; ++i) s.add({.prompt = {i}, .max_tokens = 3, .user = "many"});
+  s.add({.prompt = {7}, .max_tokens = 3, .user = "one"});
+  s.run();
+  EXPECT_EQ(s.finished, (std::vector<RequestId>{1, 4, 2, 3}));
+}
+
+TEST(SchedulerTest, NobodyIsPassedForEverByNewcomers) {
+  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
+  for (int i = 0; i < 3; ++i) s.add({.prompt = {i}, .max_tokens = 5, .user = "many"});
+  for (int i = 0; i < 400; ++i) {
+    s.add({.prompt = {i}, .max_tokens = 1, .user = fmt::format("new{}", i)});
+    s.step();
+  }
+  EXPECT_NE(std::find(s.finished.begin(), s.finished.end(), 3u), s.finished.end());
+}
+
+TEST(SchedulerTest, FindsPrefixesOfOthersButComputesTheLastToken) {
+  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
+  const std::vector<int32_t> prompt = count_from(0, 12);
+  s.add({prompt, 2});
+  s.run();
+  s.add({prompt, 2});
+  EXPECT_EQ(s.step(), (Rows{{2, 8, 4}}));  // not all three blocks: the last token is always computed
+  s.run();
+  s.add({count_from(0, 13), 2});
+  EXPECT_EQ(s.step(), (Rows{{3, 12, 1}}));
+  EXPECT_EQ(s.answers[1], s.answers[2]);
+  EXPECT_EQ(s.cached[2], 8);
+}
+
+TEST(SchedulerTest, ComputesEveryRowOfAPromptThatIsScored) {
+  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 8});
+  s.add({count_from(0, 12), 2});
+  s.run();
+  s.add({.prompt = count_from(0, 12), .max_tokens = 2, .prompt_logprobs = 0});
+  const std::span<const StepPart> plan = s.scheduler.plan();
+  ASSERT_EQ(plan.size(), 1u);
+  EXPECT_EQ(plan[0].first, 0);
+  EXPECT_EQ(plan[0].first_wanted, 0);
+}
+
+TEST(SchedulerTest, PreemptsTheLastAndFindsItsWorkAgain) {
+  Simulation s({.pool = {.num_blocks = 6, .block_tokens = 4}, .max_running = 2, .tokens_per_step = 64});
+  s.add({count_from(0, 6), 14});
+  s.add({count_from(100, 6), 14});
+  s.run();
+  EXPECT_GE(s.scheduler.num_preemptions(), 1);
+  EXPECT_EQ(s.finished, (std::vector<RequestId>{1, 2}));
+  EXPECT_EQ(s.scheduler.pool().num_used(), 0);
+  Simulation alone({.pool = {.num_blocks = 6, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
+  alone.add({count_from(0, 6), 14});
+  alone.add({count_from(100, 6), 14});
+  alone.run();
+  EXPECT_EQ(s.answers, alone.answers);
+}
+
+TEST(SchedulerTest, CancellationFreesBlocksAtOnce) {
+  Simulation s({.pool = {.num_blocks = 8, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
+  const RequestId running = s.add({count_from(0, 9), 4}), other = s.add({count_from(50, 9), 4});
+  s.step();
+  EXPECT_EQ(s.scheduler.pool().num_used(), 6);
+  EXPECT_EQ(s.scheduler.num_tokens_held(), 18);
+  s.cancel(running);
+  EXPECT_EQ(s.scheduler.pool().num_used(), 3);
+  EXPECT_EQ(s.scheduler.num_tokens_held(), 9);
+  s.cancel(other);
+  EXPECT_EQ(s.scheduler.pool().num_used(), 0);
+  EXPECT_TRUE(s.step().empty());
+}
+
+TEST(SchedulerTest, RefusesWhatNeverFits) {
+  Simulation s({.pool = {.num_blocks = 2, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
+  EXPECT_EQ(s.scheduler.most_tokens(), 8);
+  EXPECT_THROW(s.add({count_from(0, 9), 1}), Error);
+}
+
+struct Load {
+  const char* name;
+  SchedulerOptions options;
+  bool is_tight = true;
+  int64_t longest_prompt = 40, longest_answer = 30;
+};
+class RandomLoadTest : public testing::TestWithParam<Load> {};
+
+TEST_P(RandomLoadTest, EverythingFinishesWithItsOwnAnswer) {
+  const Load& load = GetParam();
+  std::mt19937 random(5);
+  const auto below = [&](int64_t n) { return int64_t(random() % uint64_t(n)); };
+  constexpr int32_t kVocab = 2;  // so that prefixes are shared
+  Simulation s(load.options, kVocab);
+  Simulation alone({.pool = {.num_blocks = 100, .block_tokens = 1}, .max_running = 1}, kVocab);
+  std::vector<RequestId> cancelled;
+  for (int64_t step = 0; step < 1500; ++step) {
+    if (below(3) == 0) {
+      Asked asked{.max_tokens = 1 + below(load.longest_answer), .priority = int32_t(below(3))};
+      for (int64_t i = 1 + below(load.longest_prompt); i > 0; --i) asked.prompt.push_back(int32_t(below(kVocab)));
+      if (below(2)) asked.user = fmt::format("user{}", below(3));
+      const RequestId id = s.add(asked);
+      ASSERT_EQ(alone.add(asked), id);
+      alone.run();
+      if (below(10) == 0) cancelled.push_back(id);
+    }
+    if (!cancelled.empty() && below(4) == 0) {
+      s.cancel(cancelled.back());
+      cancelled.pop_back();
+    }
+    s.step();
+    const BlockPool& pool = s.scheduler.pool();
+    ASSERT_EQ(pool.num_free() + pool.num_kept() + pool.num_used(), pool.num_blocks());
+    ASSERT_LE(s.scheduler.num_tokens_held(), pool.num_used() * pool.block_tokens());
+  }
+  s.run();
+  EXPECT_GT(s.finished.size(), 300u);
+  for (const RequestId id : s.finished) ASSERT_EQ(s.answers[id], alone.answers[id]) << id;
+  EXPECT_EQ(s.scheduler.pool().num_used(), 0);
+  EXPECT_EQ(s.scheduler.num_preemptions() > 40, load.is_tight);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Loads, RandomLoadTest,
+    testing::Values(
+        Load{"Roomy",
+             {.pool = {.num_blocks = 500, .block_tokens = 4}, .max_running = 32, .tokens_per_step = 48},
+             false},
+        Load{"Tight", {.pool = {.num_blocks = 20, .block_tokens = 4}, .max_running = 16, .tokens_per_step = 32}},
+        Load{"Minimal", {.pool = {.num_blocks = 70, .block_tokens = 1}, .max_running = 8, .tokens_per_step = 8}},
+        Load{
+            "Collisions",
+            {.pool = {.num_blocks = 24, .block_tokens = 3, .hash_bits = 2}, .max_running = 9, .tokens_per_step = 20}},
+        Load{"NoPrefixes",
+             {.pool = {.num_blocks = 20, .block_tokens = 4, .keeps_prefixes = false},
+              .max_running = 16,
+              .tokens_per_step = 32}}),
+    [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace weft
