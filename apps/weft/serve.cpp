@@ -9,6 +9,7 @@
 #include "weft/base/file.h"
 #include "weft/base/machine.h"
 #include "weft/serve/api/api.h"
+#include "weft/serve/constrain/constraint_factory.h"
 #include "weft/serve/continuous_engine.h"
 #include "weft/serve/http/server.h"
 
@@ -104,13 +105,15 @@ void print_cache(const Options& o, const Engine& engine, const ForwardModel& mod
 void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& engine, const ModelSource& source) {
   const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
   const std::shared_ptr<const ChatTemplate> chat_template = template_of(o, source.path());
+  constrain::ConstraintFactory constraints(*tokenizer, engine.limits().vocab, stop_tokens(source, *tokenizer));
   const std::string name = o.name.empty() ? file_name_of(source.path()) : o.name;
   api::Api api({{.name = name,
                  .engine = &engine,
                  .tokenizer = tokenizer.get(),
                  .chat_template = chat_template,
                  .tool_format = tool_format_of(o, chat_template.get()),
-                 .end_tokens = stop_tokens(source, *tokenizer)}},
+                 .end_tokens = stop_tokens(source, *tokenizer),
+                 .constraints = &constraints}},
                {.keys = o.key_file.empty() ? api::ApiKeys() : api::ApiKeys::load(o.key_file),
                 .only_local_hosts = http::is_loopback(o.server.host),
                 .limits = o.limits});

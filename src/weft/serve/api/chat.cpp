@@ -117,7 +117,7 @@ void chat_completions(Context& context, const http::Request& request, const Exch
     const JsonDocument document = body_of(request, context.limits());
     const JsonView body = document.root();
     context.choose_model(body, plan);
-    read_parameters(body, context.limits(), plan);
+    read_parameters(body, request.body, context.limits(), plan);
     read_logprobs(body, context.limits(), plan);
     plan_chat(conversation_of(request, context.limits()), tool_choice_of(body), context.limits(), plan);
     std::optional<int64_t> asked;

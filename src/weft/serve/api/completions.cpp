@@ -132,7 +132,7 @@ void completions(Context& context, const http::Request& request, const ExchangeP
     const JsonDocument document = body_of(request, context.limits());
     const JsonView body = document.root();
     context.choose_model(body, plan);
-    read_parameters(body, context.limits(), plan);
+    read_parameters(body, request.body, context.limits(), plan);
     read_prompts(body, context.limits(), plan);
     read_logprobs(body, context.limits(), plan);
     read_best_of(body, context.limits(), plan);

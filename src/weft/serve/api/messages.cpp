@@ -166,7 +166,7 @@ ToolChoice tool_choice_of(const JsonView& body) {
 
 void plan_messages(Context& context, const http::Request& request, const JsonView& body, Plan& plan) {
   context.choose_model(body, plan);
-  read_parameters(body, context.limits(), plan);
+  read_parameters(body, request.body, context.limits(), plan);
   plan.n = plan.best_of = 1;
   read_stops(body, "stop_sequences", context.limits(), plan);
   plan_chat(conversation_of(request, context.limits()), tool_choice_of(body), context.limits(), plan);

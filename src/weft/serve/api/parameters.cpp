@@ -73,14 +73,34 @@ void read_stop_tokens(const JsonView& body, const ApiLimits& limits, Plan& plan)
   }
 }
 
-std::string schema_text(const JsonView& schema, const ApiLimits& limits) {
-  const std::string text = schema.is_string() ? schema.string() : to_json_text(schema.raw());
-  if (int64_t(text.size()) > limits.schema_bytes)
-    throw ApiError(400, fmt::format("the schema has {} bytes and {} are allowed", text.size(), limits.schema_bytes));
-  return text;
-}
+// The text that says the form; of a schema, its JSON as the request has it, since the order of its properties is that of
+// the answer's.
+class FormReader {
+ public:
+  FormReader(std::string_view request, const ApiLimits& limits) : request_(request), limits_(limits) {}
 
-std::optional<OutputForm> form_of(const JsonView& body, const ApiLimits& limits) {
+  std::string text(const JsonView& form) const { return bounded(form.string()); }
+  std::string schema(std::initializer_list<const char*> path, const JsonView& schema) const {
+    if (schema.is_string()) return bounded(schema.string());
+    const nlohmann::ordered_json body = parse_ordered_json(request_, "the request", limits_.json);
+    const nlohmann::ordered_json* value = &body;
+    for (const char* key : path) value = &value->at(key);
+    return bounded(value->dump());
+  }
+
+ private:
+  std::string bounded(std::string text) const {
+    if (int64_t(text.size()) > limits_.schema_bytes)
+      throw ApiError(400,
+                     fmt::format("the schema has {} bytes and {} are allowed", text.size(), limits_.schema_bytes));
+    return text;
+  }
+
+  std::string_view request_;
+  const ApiLimits& limits_;
+};
+
+std::optional<OutputForm> form_of(const JsonView& body, const FormReader& reader) {
   using Kind = OutputForm::Kind;
   if (body.has("response_format")) {
     const JsonView format = body["response_format"];
@@ -88,20 +108,34 @@ std::optional<OutputForm> form_of(const JsonView& body, const ApiLimits& limits)
     if (type == "json_object") return OutputForm{.kind = Kind::json_object};
     if (type == "json_schema")
       return OutputForm{.kind = Kind::json_schema,
-                        .text = schema_text(format.at("json_schema").at("schema"), limits)};
+                        .text = reader.schema({"response_format", "json_schema", "schema"},
+                                              format.at("json_schema").at("schema"))};
     if (type != "text")
       throw ApiError(400, "response_format.type: write text, json_object or json_schema", {}, "response_format");
+  }
+  // Of /v1/responses.
+  if (body["text"].is_object() && body["text"].has("format")) {
+    const JsonView format = body["text"]["format"];
+    const std::string type = format.string_or("type", "text");
+    if (type == "json_object") return OutputForm{.kind = Kind::json_object};
+    if (type == "json_schema")
+      return OutputForm{.kind = Kind::json_schema,
+                        .text = reader.schema({"text", "format", "schema"}, format.at("schema"))};
   }
   // vLLM's names, by themselves or below structured_outputs.
   const bool is_nested = body.has("structured_outputs");
   const JsonView from = is_nested ? body["structured_outputs"] : body;
   const auto name = [&](const char* plain, const char* guided) { return is_nested ? plain : guided; };
-  if (const char* key = name("json", "guided_json"); from.has(key))
-    return OutputForm{.kind = Kind::json_schema, .text = schema_text(from[key], limits)};
+  if (is_nested && from.boolean_or("json_object", false)) return OutputForm{.kind = Kind::json_object};
+  if (const char* key = name("json", "guided_json"); from.has(key)) {
+    const std::string schema =
+        is_nested ? reader.schema({"structured_outputs", key}, from[key]) : reader.schema({key}, from[key]);
+    return OutputForm{.kind = Kind::json_schema, .text = schema};
+  }
   if (const char* key = name("regex", "guided_regex"); from.has(key))
-    return OutputForm{.kind = Kind::regex, .text = schema_text(from[key], limits)};
+    return OutputForm{.kind = Kind::regex, .text = reader.text(from[key])};
   if (const char* key = name("grammar", "guided_grammar"); from.has(key))
-    return OutputForm{.kind = Kind::grammar, .text = schema_text(from[key], limits)};
+    return OutputForm{.kind = Kind::grammar, .text = reader.text(from[key])};
   if (const char* key = name("choice", "guided_choice"); from.has(key)) {
     OutputForm form{.kind = Kind::choice};
     for (int64_t i = 0; i < from[key].size(); ++i) form.choices.push_back(from[key].at(i).string());
@@ -132,7 +166,7 @@ void read_stops(const JsonView& body, const char* key, const ApiLimits& limits, 
   for (int64_t i = 0; i < stop.size(); ++i) add(stop.at(i).string());
 }
 
-void read_parameters(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+void read_parameters(const JsonView& body, std::string_view request, const ApiLimits& limits, Plan& plan) {
   read_sampling(body, limits, plan);
   read_stops(body, "stop", limits, plan);
   read_stop_tokens(body, limits, plan);
@@ -145,7 +179,7 @@ void read_parameters(const JsonView& body, const ApiLimits& limits, Plan& plan) 
   plan.best_of = plan.n;
   plan.stream = body.boolean_or("stream", false);
   if (body.has("stream_options")) plan.stream_usage = body["stream_options"].boolean_or("include_usage", false);
-  plan.form = form_of(body, limits);
+  plan.form = form_of(body, FormReader(request, limits));
   if (plan.form && !plan.model->constraints)
     throw ApiError(400, "this server does not offer output of a given form (response_format, structured_outputs)",
                    "unsupported", "response_format");

@@ -220,7 +220,7 @@ void responses(Context& context, const http::Request& request, const ExchangePoi
       throw ApiError(400, "previous_response_id: this server stores no responses; send the whole conversation",
                      "unsupported", "previous_response_id");
     context.choose_model(body, plan);
-    read_parameters(body, context.limits(), plan);
+    read_parameters(body, request.body, context.limits(), plan);
     plan.n = plan.best_of = 1;
     plan_chat(conversation_of(parse_ordered_json(request.body, "the request", context.limits().json)),
               tool_choice_of(body), context.limits(), plan);

@@ -1,0 +1,114 @@
+// ConstraintFactory: a constraint is a Matcher with the states that it came by, to go back to.
+#include "weft/serve/constrain/constraint_factory.h"
+
+#include <atomic>
+
+#include "weft/base/error.h"
+#include "weft/serve/constrain/gbnf.h"
+#include "weft/serve/constrain/json_schema.h"
+#include "weft/serve/constrain/json_text.h"
+#include "weft/serve/constrain/regex_grammar.h"
+
+namespace weft::constrain {
+
+struct CompiledForm {
+  Grammar grammar;
+  uint64_t number;
+};
+
+namespace {
+
+constexpr size_t kMostForms = 64;
+constexpr size_t kMostKey = 1 << 20;
+
+class GrammarConstraint : public TokenConstraint {
+ public:
+  GrammarConstraint(std::shared_ptr<const CompiledForm> form, std::shared_ptr<TokenMasks> masks)
+      : form_(std::move(form)), masks_(std::move(masks)), matcher_(form_->grammar), past_{{matcher_.start(), 0}} {
+    past_.front().mark = matcher_.mark();
+  }
+
+  void fill(std::span<uint32_t> allowed) override {
+    masks_->fill(matcher_, past_.back().state, form_->number, allowed);
+  }
+
+  void accept(int32_t token) override {
+    Matcher::State state = past_.back().state, next;
+    if (masks_->is_end(token)) {
+      state.clear();  // where a model goes on behind its end, nothing but the end follows
+    } else {
+      const std::string_view bytes = masks_->bytes(token);
+      bool is_open = !bytes.empty();
+      for (size_t i = 0; i < bytes.size() && is_open; ++i) {
+        is_open = matcher_.step(state, uint8_t(bytes[i]), next);
+        std::swap(state, next);
+      }
+      check(is_open, "token {} is not allowed here", token);
+    }
+    past_.push_back({std::move(state), matcher_.mark()});
+  }
+
+  void rewind(int64_t num_tokens) override {
+    check(num_tokens >= 0 && size_t(num_tokens) < past_.size(), "{} tokens to forget of {}", num_tokens,
+          past_.size() - 1);
+    past_.resize(past_.size() - size_t(num_tokens));
+    matcher_.release(past_.back().mark);
+  }
+
+ private:
+  struct Moment {
+    Matcher::State state;
+    size_t mark = 0;  // of the matcher, then
+  };
+  const std::shared_ptr<const CompiledForm> form_;
+  const std::shared_ptr<TokenMasks> masks_;
+  Matcher matcher_;
+  std::vector<Moment> past_;  // the beginning, and after each token
+};
+
+// All that tells a form from others.
+std::string key_of(const api::OutputForm& form) {
+  std::string key = fmt::format("{}:{}:{}", int(form.kind), form.text.size(), form.text);
+  for (const std::string& choice : form.choices) key += fmt::format("{}:{}", choice.size(), choice);
+  return key;
+}
+
+Element element_of(GrammarBuilder& builder, const api::OutputForm& form) {
+  using Kind = api::OutputForm::Kind;
+  switch (form.kind) {
+    case Kind::json_object: return JsonText(builder).object();
+    case Kind::json_schema: return json_schema_element(builder, form.text);
+    case Kind::regex: return regex_element(builder, form.text);
+    default: break;
+  }
+  if (form.choices.empty()) throw UsageError("the list of choices is empty");
+  return builder.one_of_texts(form.choices);
+}
+
+}  // namespace
+
+Grammar grammar_of(const api::OutputForm& form) {
+  if (form.kind == api::OutputForm::Kind::grammar) return parse_gbnf(form.text);
+  GrammarBuilder builder;
+  const RuleId root = builder.add_rule("root");
+  builder.add_alternative(root, {element_of(builder, form)});
+  return std::move(builder).finish(root);
+}
+
+ConstraintFactory::ConstraintFactory(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens)
+    : masks_(std::make_shared<TokenMasks>(tokenizer, vocab, std::move(end_tokens))), compiled_(kMostForms) {}
+
+std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& form) {
+  if (!masks_->has_ends())
+    throw UsageError("output of a given form is not offered: this model has no token that ends an answer");
+  static std::atomic<uint64_t> count = 0;
+  const std::string key = key_of(form);
+  std::shared_ptr<const CompiledForm> compiled = compiled_.find(key);
+  if (!compiled) {
+    compiled = std::make_shared<const CompiledForm>(CompiledForm{grammar_of(form), ++count});
+    if (key.size() <= kMostKey) compiled_.put(key, compiled);
+  }
+  return std::make_unique<GrammarConstraint>(compiled, masks_);
+}
+
+}  // namespace weft::constrain
