@@ -5,16 +5,15 @@
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "find_chat_template.h"
 #include "forward_ranks.h"
 #include "weft/base/json.h"
 #include "weft/serve/generator.h"
-#include "weft/text/chat_template.h"
 
 namespace weft::app {
 namespace {
 
 constexpr size_t kMostLineBytes = size_t(1) << 20;
-constexpr uint64_t kMostTemplateBytes = uint64_t(1) << 20;
 
 struct Options {
   ForwardOptions forward;
@@ -23,19 +22,16 @@ struct Options {
   Output output;
 };
 
-ChatTemplate template_of(const Options& o, const std::string& model) {
-  if (!o.template_file.empty())
-    return {read_file(o.template_file, kMostTemplateBytes), file_name_of(o.template_file)};
-  if (!ChatTemplate::exists_in(model))
-    throw Error("{} has no chat template: name a file with one with --template, or use weft generate", model);
-  return ChatTemplate::load(model);
-}
-
 // What was said so far; on the one rank that reads and writes.
 class Conversation {
  public:
   Conversation(const Options& o, const ModelSource& source)
-      : template_(template_of(o, source.path())), tokenizer_(source.tokenizer()), system_(o.system) {
+      : tokenizer_(source.tokenizer()),
+        template_(find_chat_template(o.template_file, source, *tokenizer_)),
+        system_(o.system) {
+    if (!template_)
+      throw Error("{} has no chat template: name a file with one with --template, or use weft generate",
+                  source.path());
     clear();
   }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -49,13 +45,13 @@ class Conversation {
   // The tokens after which the model answers.
   std::vector<int32_t> prompt() const {
     const std::string text =
-        template_.render({.messages = jinja::Value::from_json(messages_), .add_generation_prompt = true});
+        template_->render({.messages = jinja::Value::from_json(messages_), .add_generation_prompt = true});
     return tokenizer_->encode(text, {.parse_special = true});
   }
 
  private:
-  ChatTemplate template_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> template_;
   std::string system_;
   nlohmann::ordered_json messages_;
 };

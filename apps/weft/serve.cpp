@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "command.h"
+#include "find_chat_template.h"
 #include "forward_ranks.h"
 #include "weft/base/file.h"
 #include "weft/base/machine.h"
@@ -16,8 +17,6 @@
 namespace weft::app {
 namespace {
 
-constexpr uint64_t kMostTemplateBytes = uint64_t(1) << 20;
-
 struct Options {
   ForwardOptions forward;
   http::ServerOptions server;
@@ -28,14 +27,6 @@ struct Options {
   int drain_seconds = 30;
   Output output;
 };
-
-std::shared_ptr<const ChatTemplate> template_of(const Options& o, const std::string& model) {
-  if (!o.template_file.empty())
-    return std::make_shared<ChatTemplate>(read_file(o.template_file, kMostTemplateBytes),
-                                          file_name_of(o.template_file));
-  if (!ChatTemplate::exists_in(model)) return nullptr;
-  return std::make_shared<ChatTemplate>(ChatTemplate::load(model));
-}
 
 api::ToolFormat tool_format_of(const Options& o, const ChatTemplate* chat_template) {
   if (!o.tool_format.empty()) {
@@ -104,7 +95,9 @@ void print_cache(const Options& o, const Engine& engine, const ForwardModel& mod
 // On the rank that speaks.
 void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& engine, const ModelSource& source) {
   const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
-  const std::shared_ptr<const ChatTemplate> chat_template = template_of(o, source.path());
+  std::shared_ptr<const ChatTemplate> chat_template;
+  if (auto found = find_chat_template(o.template_file, source, *tokenizer))
+    chat_template = std::make_shared<ChatTemplate>(std::move(*found));
   constrain::ConstraintFactory constraints(*tokenizer, engine.limits().vocab, stop_tokens(source, *tokenizer));
   const std::string name = o.name.empty() ? file_name_of(source.path()) : o.name;
   api::Api api({{.name = name,

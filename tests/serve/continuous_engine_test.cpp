@@ -369,6 +369,22 @@ TEST(ContinuousEngineMeshTest, AFailureOnAMeshEndsEverything) {
   EXPECT_EQ(one.get().finish.reason, FinishReason::error);
 }
 
+TEST(ContinuousEngineContextTest, EndsWhereAnglesWouldDependOnTheLongestText) {
+  using Kind = RopeScaling::Kind;
+  const std::vector<double> ones(4, 1), twos(4, 2);
+  const std::pair<RopeScaling, int64_t> cases[] = {
+      {{.kind = Kind::dynamic, .factor = 2, .original_context = 32}, 32},
+      {{.kind = Kind::longrope, .original_context = 32, .short_factors = ones, .long_factors = twos}, 32},
+      {{.kind = Kind::longrope, .original_context = 32, .short_factors = twos, .long_factors = twos}, kContext},
+      {{.kind = Kind::linear, .factor = 2, .original_context = 32}, kContext}};
+  for (const auto& [scaling, context] : cases) {
+    ModelConfig config = small_config();
+    config.rope_scaling = scaling;
+    with_engine_on(config, {}, {.kv_blocks = 64},
+                   [&](ContinuousEngine& engine) { EXPECT_EQ(engine.limits().context, context); });
+  }
+}
+
 TEST(ContinuousEngineMeshTest, RefusesRanksThatWouldDoTheSameWork) {
   EXPECT_THROW(with_engine_on(small_config(), {.shard = 2}, {.kv_blocks = 8}, [](ContinuousEngine&) {}), UsageError);
 }

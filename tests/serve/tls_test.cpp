@@ -3,6 +3,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
+#include "base/temporary_folder.h"
 #include "serve/test_server.h"
 
 namespace weft {
@@ -37,12 +38,11 @@ void write_certificate(const std::string& folder) {
 }
 
 TEST(TlsTest, AnswersBehindAHandshakeAndNotWithout) {
-  const std::string folder = testing::TempDir() + "weft_tls_test";
-  std::filesystem::create_directories(folder);
-  write_certificate(folder);
+  const TemporaryFolder folder;
+  write_certificate(folder.path());
   TestSetup setup;
-  setup.server.tls_cert = folder + "/cert.pem";
-  setup.server.tls_key = folder + "/key.pem";
+  setup.server.tls_cert = folder / "cert.pem";
+  setup.server.tls_key = folder / "key.pem";
   TestServer server(std::move(setup));
 
   const Owned<SSL_CTX, SSL_CTX_free> context(SSL_CTX_new(TLS_client_method()));
@@ -68,7 +68,6 @@ TEST(TlsTest, AnswersBehindAHandshakeAndNotWithout) {
   }
   bench::HttpClient plain = server.connect(std::chrono::seconds(5));
   EXPECT_THROW(plain.request("GET", "/health"), Error);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

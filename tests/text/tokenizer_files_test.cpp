@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/temporary_folder.h"
 #include "text/golden.h"
 #include "weft/text/base64.h"
 #include "weft/text/readers/sentencepiece.h"
@@ -15,15 +16,13 @@ using Ids = std::vector<int32_t>;
 
 class TokenizerFiles : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   void write(const std::string& name, const std::string& content) {
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << content;
+    std::ofstream(folder_ / name, std::ios::binary) << content;
   }
   std::unique_ptr<Tokenizer> open(const std::string& name = "") {
-    return open_tokenizer(FileSystem::real(), name.empty() ? folder_ : folder_ + "/" + name);
+    return open_tokenizer(FileSystem::real(), name.empty() ? folder_.path() : folder_ / name);
   }
-  std::string folder_ = testing::TempDir() + "weft_tokenizer_files";
+  TemporaryFolder folder_;
 };
 
 SentencePieceModel small_model(SentencePieceModel::Kind kind) {
@@ -53,7 +52,7 @@ TEST_F(TokenizerFiles, OfHuggingFaceHaveHintsBesideThem) {
   EXPECT_EQ(open()->end_of_document(), 2);
   write("tokenizer_config.json", R"({"eos_token":"<unk>","bos_token":null})");
   EXPECT_EQ(open("tokenizer.json")->end_of_document(), 0);
-  EXPECT_TRUE(holds_tokenizer(FileSystem::real(), folder_));
+  EXPECT_TRUE(holds_tokenizer(FileSystem::real(), folder_.path()));
 }
 
 TEST_F(TokenizerFiles, OfCheckpointsAreFound) {
@@ -147,9 +146,9 @@ TEST_F(TokenizerFiles, ThatAreDamagedAreNamed) {
     }
   }
   EXPECT_THROW(open("missing.json"), Error);
-  std::filesystem::create_directories(folder_ + "/sub");
+  std::filesystem::create_directories(folder_ / "sub");
   EXPECT_THROW(open("sub"), UsageError);
-  EXPECT_FALSE(holds_tokenizer(FileSystem::real(), folder_ + "/sub"));
+  EXPECT_FALSE(holds_tokenizer(FileSystem::real(), folder_ / "sub"));
 }
 
 // Any byte of a model may be wrong: it is refused, or a tokenizer that works.
