@@ -38,5 +38,9 @@ endif()
 
 # The program and the tests spend their time in the library: what they are made of is compiled quickly instead.
 add_library(weft_quick_options INTERFACE)
-target_compile_options(weft_quick_options INTERFACE $<$<CONFIG:Release>:-O1> $<$<BOOL:${WEFT_SANITIZE}>:-O0>)
+if(WEFT_SANITIZE)
+  target_compile_options(weft_quick_options INTERFACE -O0)
+else()
+  target_compile_options(weft_quick_options INTERFACE $<$<CONFIG:Release>:-O1>)
+endif()
 target_link_libraries(weft_quick_options INTERFACE weft_options)

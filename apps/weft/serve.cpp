@@ -86,9 +86,10 @@ void print_cache(const Options& o, const Engine& engine, const ForwardModel& mod
   const int64_t bytes = tokens * cache_bytes_of_token(model.config(), model.mesh().shape(), model.dtype());
   o.output.text(fmt::format(
       "weft: a cache of {} blocks of {} tokens: {} tokens, {}; up to {} requests at once, {} "
-      "tokens a step{}",
+      "tokens a step{}{}",
       stats.kv_blocks, stats.kv_block_tokens, tokens, human_bytes(uint64_t(bytes)), engine.limits().max_running,
-      o.engine.tokens_per_step, o.without_prefixes ? ", prefixes are not kept" : ""));
+      o.engine.tokens_per_step, o.without_prefixes ? ", prefixes are not kept" : "",
+      o.engine.most_guesses > 0 ? fmt::format(", up to {} guessed", o.engine.most_guesses) : ""));
   o.output.json({{"event", "cache"}, {"kv_blocks", stats.kv_blocks}, {"kv_tokens", tokens}, {"kv_bytes", bytes}});
 }
 
@@ -168,6 +169,8 @@ void add_engine_options(CLI::App& command, Options& o) {
   add("--max-running", o.engine.max_running, 1, "Requests in one step; each then has at least a token of it");
   add("--tokens-per-step", o.engine.tokens_per_step, 1, "Tokens of one step, of prompts and answers together");
   add("--max-waiting", o.engine.max_waiting, 0, "Requests in the queue; one more gets 429");
+  add("--speculate", o.engine.most_guesses, 0,
+      "Tokens of an answer to guess in one step, from what its text said before; answers stay what they are");
   command.add_flag("--no-prefix-cache", o.without_prefixes, "Compute prompts that begin alike each for itself");
 }
 

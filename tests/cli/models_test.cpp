@@ -126,6 +126,26 @@ TEST_F(ModelsTest, GoesToAGgufFileAndBack) {
   EXPECT_EQ(program.run("convert " + golden.path() + " exact.gguf").status, 1);
 }
 
+TEST_F(ModelsTest, MeasuresStepsOfServing) {
+  const GoldenModel golden("llama");
+  for (const char* mesh : {"", " --mesh tp=2"}) {
+    const Json decode =
+        run(fmt::format("bench decode {} --sequences 1,3 --context 5 --repeats 2{}", golden.path(), mesh));
+    ASSERT_EQ(decode["rows"].size(), 2u);
+    EXPECT_EQ(decode["rows"][1]["sequences"], 3);
+    EXPECT_GT(decode["rows"][1]["tokens_per_s"], 0);
+    EXPECT_EQ(decode["rows"][0].contains("read_bytes_per_s"), mesh == std::string());
+    const Json prefill =
+        run(fmt::format("bench prefill {} --tokens 6,9 --chunk 4 --repeats 2{}", golden.path(), mesh));
+    ASSERT_EQ(prefill["rows"].size(), 2u);
+    EXPECT_EQ(prefill["rows"][1]["tokens"], 9);
+    EXPECT_GT(prefill["rows"][1]["tokens_per_s"], 0);
+  }
+  const Outcome o = program.run("bench prefill " + golden.path() + " --tokens 99999");
+  EXPECT_EQ(o.status, 2) << o.err;
+  EXPECT_NE(o.err.find("context"), std::string::npos) << o.err;
+}
+
 TEST_F(ModelsTest, SaysWhatIsWrong) {
   const GoldenModel golden("llama");
   const std::string m = golden.path();

@@ -61,23 +61,25 @@ TEST_P(CompanyTest, GivesTheSameBits) {
     EXPECT_EQ(stats.kv_blocks_used, 0);
     EXPECT_EQ(stats.kv_tokens_used, 0);
     if (GetParam().options.keeps_prefixes) EXPECT_GT(stats.cached_tokens_total, 0);
+    EXPECT_EQ(stats.accepted_tokens_total > 0, GetParam().options.most_guesses > 0);
+    EXPECT_LE(stats.accepted_tokens_total, stats.drafted_tokens_total);
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Companies, CompanyTest,
-                         testing::Values(Company{"One", {.kv_blocks = 64}, 1}, Company{"Eight", {.kv_blocks = 64}, 8},
-                                         Company{"All", {.kv_blocks = 256}},
-                                         Company{"SmallSteps", {.kv_blocks = 256, .tokens_per_step = 7}},
-                                         Company{"OneRowSteps", {.kv_blocks = 64, .tokens_per_step = 1}},
-                                         Company{"BlocksOfOne", {.kv_blocks = 2000, .block_tokens = 1}},
-                                         Company{"BlocksOfFive", {.kv_blocks = 300, .block_tokens = 5}},
-                                         Company{"NoPrefixes", {.kv_blocks = 256, .keeps_prefixes = false}},
-                                         Company{"Tight", {.kv_blocks = 18, .block_tokens = 4}, 0, true},
-                                         Company{"TightWithoutPrefixes",
-                                                 {.kv_blocks = 18, .block_tokens = 4, .keeps_prefixes = false},
-                                                 0,
-                                                 true}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Companies, CompanyTest,
+    testing::Values(
+        Company{"One", {.kv_blocks = 64}, 1}, Company{"Eight", {.kv_blocks = 64}, 8},
+        Company{"All", {.kv_blocks = 256}}, Company{"SmallSteps", {.kv_blocks = 256, .tokens_per_step = 7}},
+        Company{"OneRowSteps", {.kv_blocks = 64, .tokens_per_step = 1}},
+        Company{"BlocksOfOne", {.kv_blocks = 2000, .block_tokens = 1}},
+        Company{"BlocksOfFive", {.kv_blocks = 300, .block_tokens = 5}},
+        Company{"NoPrefixes", {.kv_blocks = 256, .keeps_prefixes = false}},
+        Company{"Tight", {.kv_blocks = 18, .block_tokens = 4}, 0, true},
+        Company{"Guesses", {.kv_blocks = 256, .most_guesses = 5}},
+        Company{"TightGuesses", {.kv_blocks = 18, .block_tokens = 4, .most_guesses = 3}, 0, true},
+        Company{"TightWithoutPrefixes", {.kv_blocks = 18, .block_tokens = 4, .keeps_prefixes = false}, 0, true}),
+    [](const auto& test) { return test.param.name; });
 
 struct OnMesh {
   const char* name;
@@ -279,9 +281,6 @@ TEST_F(ContinuousEngineTest, RefusesWhatCannotRunAndWhatIsTooMuch) {
   EXPECT_THROW(ask(engine, greedy({}, 3)), UsageError);
   EXPECT_THROW(ask(engine, greedy({kVocab}, 3)), UsageError);
   EXPECT_THROW(ask(engine, greedy(std::vector<int32_t>(32, 1), 3)), UsageError);
-  Request embedding = greedy({1}, 0);
-  embedding.kind = Request::Kind::embed;
-  EXPECT_THROW(ask(engine, std::move(embedding)), Unsupported);
   Request adapted = greedy({1}, 3);
   adapted.adapter = "nobody's";
   EXPECT_THROW(ask(engine, std::move(adapted)), UsageError);
@@ -367,6 +366,53 @@ TEST(ContinuousEngineMeshTest, AFailureOnAMeshEndsEverything) {
   };
   EXPECT_THROW(run(), Error);
   EXPECT_EQ(one.get().finish.reason, FinishReason::error);
+}
+
+TEST_F(ContinuousEngineTest, EmbedsByTheLastHiddenState) {
+  const std::vector<int32_t> prompt{5, 7, 11, 2, 30, 8, 9};
+  const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6};
+  const AttentionSpan span{.q_end = 7, .k_end = 7};
+  const Tensor hidden =
+      model_
+          .before_head({.ids = prompt.data(),
+                        .num_tokens = 7,
+                        .attention = {.positions = positions.data(), .spans = &span, .num_spans = 1}})
+          .hidden.slice_rows(6, 1);
+  const std::span state(hidden.data<float>(), size_t(hidden.numel()));
+  double squares = 0;
+  for (const float x : state) squares += double(x) * double(x);
+  for (const int64_t tokens_per_step : {1, 3, 256}) {
+    with_engine(model_, {.kv_blocks = 64, .tokens_per_step = tokens_per_step}, [&](Engine& engine) {
+      auto beside = ask(engine, greedy({1, 2, 3}, 20));
+      const Heard first = ask(engine, embedding_of(prompt)).get(), again = ask(engine, embedding_of(prompt)).get();
+      ASSERT_EQ(first.embedding.size(), state.size());
+      for (size_t i = 0; i < state.size(); ++i)
+        EXPECT_NEAR(first.embedding[i], double(state[i]) / std::sqrt(squares), 1e-5);
+      EXPECT_EQ(again.embedding, first.embedding);
+      EXPECT_EQ(first.finish.reason, FinishReason::stop);
+      EXPECT_EQ(first.finish.usage.prompt_tokens, 7);
+      EXPECT_TRUE(first.tokens.empty());
+      EXPECT_EQ(beside.get().tokens.size(), 20u);
+    });
+  }
+}
+
+// A model of few tokens repeats itself: what it said is a good guess, and takes fewer steps to say again.
+TEST(ContinuousEngineGuessTest, TakesFewerSteps) {
+  const auto ask_one = [](int64_t most_guesses) {
+    std::pair<std::vector<int32_t>, int64_t> result;
+    with_engine_on(small_config(), {}, {.kv_blocks = 64, .most_guesses = most_guesses},
+                   [&](ContinuousEngine& engine) {
+                     result.first = ask(engine, greedy({1, 2, 3}, 60)).get().tokens;
+                     result.second = engine.stats().steps_total;
+                   });
+    return result;
+  };
+  const auto [plain, plain_steps] = ask_one(0);
+  const auto [guessed, guessed_steps] = ask_one(6);
+  EXPECT_EQ(guessed, plain);
+  EXPECT_EQ(plain_steps, 60);
+  EXPECT_LT(guessed_steps, 45);
 }
 
 TEST(ContinuousEngineContextTest, EndsWhereAnglesWouldDependOnTheLongestText) {

@@ -189,14 +189,20 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedSchema{"LostRef", R"({"$ref": "#/$defs/x"})", "there is nothing"},
         RefusedSchema{"SelfRef", R"({"$ref": "#"})", "no text can have this form"},
         RefusedSchema{"SelfAllOf", R"({"allOf": [{"$ref": "#"}]})", "leads to itself"},
-        RefusedSchema{"EndlessRef", R"({"type": "object", "properties": {"a": {"$ref": "#", "minItems": 1}}})", "leads to itself"},
-        RefusedSchema{"EndlessRequired", R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})", "no text can have this form"},
+        RefusedSchema{"EndlessRef", R"({"type": "object", "properties": {"a": {"$ref": "#", "minItems": 1}}})",
+                      "leads to itself"},
+        RefusedSchema{"EndlessRequired",
+                      R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})",
+                      "no text can have this form"},
         RefusedSchema{"False", "false", "no text can have this form"},
-        RefusedSchema{"EmptyRange", R"({"type": "integer", "minimum": 5, "maximum": 4})", "no text can have this form"},
-        RefusedSchema{"ClosedAllOf", R"({"allOf": [{"properties": {"a": {}}, "additionalProperties": false}, {"properties": {"b": {}}}]})", "additionalProperties beside"},
+        RefusedSchema{"EmptyRange", R"({"type": "integer", "minimum": 5, "maximum": 4})",
+                      "no text can have this form"},
+        RefusedSchema{
+            "ClosedAllOf",
+            R"({"allOf": [{"properties": {"a": {}}, "additionalProperties": false}, {"properties": {"b": {}}}]})",
+            "additionalProperties beside"},
         RefusedSchema{"LongString", R"({"type": "string", "minLength": 20000})", "counts to"}),
-    [](const auto& test) {
-  return test.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST_P(RefusedSchemas, AreToldWhy) {
   EXPECT_NE(refusal(schema(GetParam().schema)).find(GetParam().want), std::string::npos)

@@ -17,6 +17,7 @@ struct Heard {
   };
   std::vector<int32_t> tokens;
   std::vector<Scored> scores, prompt_scores;
+  std::vector<float> embedding;
   Finish finish;
 };
 
@@ -34,6 +35,7 @@ class Recorder : public RequestSink {
     }
     if (on_token_) on_token_();
   }
+  void on_embedding(std::span<const float> vector) override { heard_.embedding.assign(vector.begin(), vector.end()); }
   void on_finish(const Finish& finish) override {
     heard_.finish = finish;
     promise_.set_value(heard_);
@@ -62,6 +64,13 @@ inline Request greedy(std::vector<int32_t> prompt, int64_t max_tokens) {
   request.prompt = std::move(prompt);
   request.max_tokens = max_tokens;
   request.sampling.temperature = 0;
+  return request;
+}
+
+inline Request embedding_of(std::vector<int32_t> prompt) {
+  Request request;
+  request.kind = Request::Kind::embed;
+  request.prompt = std::move(prompt);
   return request;
 }
 

@@ -62,7 +62,7 @@ class Simulation {
     for (const StepPart& part : parts) {
       rows.push_back({part.sequence->id, part.first, part.count});
       compute(part);
-      total += part.count;
+      total += part.count + int64_t(part.sequence->guesses.size());
       for (size_t b = size_t(part.sequence->num_known); b < part.sequence->blocks.size(); ++b)
         EXPECT_TRUE(owned.insert(part.sequence->blocks[b]).second) << "a block is used twice";
     }
@@ -83,6 +83,7 @@ class Simulation {
   std::vector<RequestId> finished;
   std::map<RequestId, std::vector<int32_t>> answers;
   std::map<RequestId, int64_t> cached;
+  size_t num_come_true = 0;  // guesses
 
  private:
   static uint64_t mix(uint64_t hash, int32_t token) {
@@ -102,14 +103,22 @@ class Simulation {
       if (i >= part.first) cache_[place(s, i)] = hash;
       ASSERT_EQ(cache_[place(s, i)], hash) << "the cache holds something else";
     }
+    for (size_t i = 0; i < s.guesses.size(); ++i)
+      cache_[place(s, part.end() + int64_t(i))] = hash = mix(hash, s.guesses[i]);
   }
   void advance(Sequence& s) {
     if (s.remaining() > 0) return;
-    if (s.num_answer() < s.request.max_tokens) {
+    const std::vector<int32_t> guesses = s.guesses;
+    size_t come_true = 0;
+    while (s.num_answer() < s.request.max_tokens) {
       uint64_t hash = 0;
       for (const int32_t token : s.tokens) hash = mix(hash, token);
       s.tokens.push_back(int32_t(hash % uint64_t(vocab_)));
+      if (come_true == guesses.size() || guesses[come_true] != s.tokens.back()) break;
+      if (s.num_answer() < s.request.max_tokens) ++come_true;
     }
+    if (!guesses.empty()) scheduler.accept(s, int64_t(come_true));
+    num_come_true += come_true;
     if (s.num_answer() < s.request.max_tokens) return;
     finished.push_back(s.id);
     answers[s.id].assign(s.answer().begin(), s.answer().end());
@@ -295,6 +304,7 @@ TEST_P(RandomLoadTest, EverythingFinishesWithItsOwnAnswer) {
   for (const RequestId id : s.finished) ASSERT_EQ(s.answers[id], alone.answers[id]) << id;
   EXPECT_EQ(s.scheduler.pool().num_used(), 0);
   EXPECT_EQ(s.scheduler.num_preemptions() > 40, load.is_tight);
+  EXPECT_EQ(s.num_come_true > 1000, load.options.most_guesses > 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -311,7 +321,18 @@ INSTANTIATE_TEST_SUITE_P(
         Load{"NoPrefixes",
              {.pool = {.num_blocks = 20, .block_tokens = 4, .keeps_prefixes = false},
               .max_running = 16,
-              .tokens_per_step = 32}}),
+              .tokens_per_step = 32}},
+        Load{"Guesses",
+             {.pool = {.num_blocks = 500, .block_tokens = 4},
+              .max_running = 32,
+              .tokens_per_step = 100,
+              .most_guesses = 5},
+             false},
+        Load{"TightGuesses",
+             {.pool = {.num_blocks = 20, .block_tokens = 4},
+              .max_running = 16,
+              .tokens_per_step = 32,
+              .most_guesses = 8}}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -40,7 +40,7 @@ std::vector<float> logits_of_a_long_step(const MeshShape& mesh) {
         std::vector<int32_t> tokens, blocks;
         for (int32_t t = 0; t < kTokens; ++t)
           tokens.push_back((s + 3 * t) % 40), blocks.push_back(t * kSequences + s);
-        runner.add(tokens, 0, blocks, 1);
+        runner.add(tokens, {}, 0, blocks, 1);
       }
       const Tensor logits = runner.run();
       result.assign(logits.data<float>(), logits.data<float>() + logits.numel());
@@ -78,7 +78,7 @@ TEST(StepRunnerTest, FollowersSleepLongerThanTheTimeout) {
               std::this_thread::sleep_for(std::chrono::milliseconds(400));
               const std::vector<int32_t> tokens{1, 2}, blocks{0};
               runner.clear();
-              runner.add(tokens, 0, blocks, 1);
+              runner.add(tokens, {}, 0, blocks, 1);
               EXPECT_EQ(runner.run().numel(), 40);
               std::this_thread::sleep_for(std::chrono::milliseconds(400));
               runner.stop();
@@ -105,7 +105,7 @@ TEST_P(CacheBytesTest, AreWhatTheRanksTake) {
     if (runner.is_speaker()) {
       const std::vector<int32_t> tokens{1}, blocks{0};
       runner.clear();
-      runner.add(tokens, 0, blocks, 1);
+      runner.add(tokens, {}, 0, blocks, 1);
       runner.run();
       runner.stop();
     } else {
@@ -150,8 +150,8 @@ TEST(StepRunnerTest, StepsOfAnswersAllocateNothing) {
     ASSERT_EQ(parts.size(), 3u);
     runner.clear();
     for (const StepPart& p : parts)
-      runner.add(std::span(p.sequence->tokens).subspan(size_t(p.first), size_t(p.count)), p.first, p.sequence->blocks,
-                 p.num_wanted());
+      runner.add(std::span(p.sequence->tokens).subspan(size_t(p.first), size_t(p.count)), p.sequence->guesses,
+                 p.first, p.sequence->blocks, p.num_wanted());
     runner.run();
     scheduler.commit();
     for (const StepPart& p : parts) p.sequence->tokens.push_back(step);

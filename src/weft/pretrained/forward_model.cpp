@@ -93,12 +93,12 @@ Tensor ForwardModel::logits(const Pass& pass, std::span<const int32_t> rows) {
   run(pass, [&](const Var& x, Brackets& none) {
     Var hidden = model_->forward(context_, pass, x, none);
     if (rows.empty()) return;
-    const Tensor chosen = part_of(chosen_, dtype_, {int64_t(rows.size()), config().hidden});
+    chosen_hidden_ = part_of(chosen_, dtype_, {int64_t(rows.size()), config().hidden});
     for (size_t i = 0; i < rows.size(); ++i) {
       const Tensor row = hidden.value.slice_rows(rows[i], 1);
-      std::memcpy(chosen.slice_rows(int64_t(i), 1).raw(), row.raw(), row.bytes());
+      std::memcpy(chosen_hidden_.slice_rows(int64_t(i), 1).raw(), row.raw(), row.bytes());
     }
-    hidden.value = chosen;
+    hidden.value = chosen_hidden_;
     result = logits_of(hidden);
   });
   return result;

@@ -37,6 +37,8 @@ class ForwardModel {
   Tensor logits(const Pass& pass, int64_t first, int64_t count);
   // The same of chosen rows, which all ranks choose alike; of no rows an empty tensor.
   Tensor logits(const Pass& pass, std::span<const int32_t> rows);
+  // What the head read for these rows, [rows, H], after the last norm; valid as long.
+  const Tensor& chosen_hidden() const { return chosen_hidden_; }
   // What the head would read, [T, H], its weight and cap; empty but on the last stage.
   struct BeforeHead {
     Tensor hidden;
@@ -61,6 +63,7 @@ class ForwardModel {
   DType dtype_;
   std::unique_ptr<Decoder> model_;
   Tensor chosen_, logits_;  // kept, so that a step of serving takes no memory
+  Tensor chosen_hidden_;    // of chosen_, what the last call needed
 };
 
 }  // namespace weft

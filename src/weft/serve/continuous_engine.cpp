@@ -2,6 +2,7 @@
 #include "weft/serve/continuous_engine.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace weft {
 namespace {
@@ -38,7 +39,8 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
                            .block_tokens = options.block_tokens,
                            .keeps_prefixes = options.keeps_prefixes},
                   .max_running = options.max_running,
-                  .tokens_per_step = options.tokens_per_step}) {
+                  .tokens_per_step = options.tokens_per_step,
+                  .most_guesses = options.most_guesses}) {
   limits_ = {.vocab = model.config().vocab,
              .context = std::min(longest_text(model.config()), scheduler_.most_tokens()),
              .max_running = scheduler_.max_running(),
@@ -54,7 +56,6 @@ void ContinuousEngine::reject(std::vector<SequencePtr> sequences, FinishReason r
 }
 
 void ContinuousEngine::check_request(const Request& r) const {
-  if (r.kind != Request::Kind::generate) throw Unsupported("this server makes no embeddings");
   if (!r.adapter.empty()) throw UsageError("there is no adapter {}", r.adapter);
   if (r.prompt.empty()) throw UsageError("the prompt is empty, and at least one token is needed");
   if (int64_t(r.prompt.size()) >= limits_.context)
@@ -72,6 +73,7 @@ RequestId ContinuousEngine::submit(Request request, std::unique_ptr<RequestSink>
   if (is_draining_ || is_stopped_) throw Busy("the server is shutting down", kRetryAfter);
   if (stats_.waiting + int64_t(incoming_.size()) >= options_.max_waiting)
     throw Busy("the queue is full; try again soon", kRetryAfter);
+  if (request.kind == Request::Kind::embed) request.max_tokens = 0;
   request.max_tokens = std::min(request.max_tokens, limits_.context - int64_t(request.prompt.size()));
   incoming_.push_back(std::make_unique<Sequence>(++last_id_, std::move(request), std::move(sink)));
   incoming_.back()->submitted = Clock::now();
@@ -184,7 +186,7 @@ void ContinuousEngine::compute_and_read() {
   for (const StepPart& part : parts_) {
     Sequence& s = *part.sequence;
     if (!s.started) s.started = now;
-    runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), part.first, s.blocks,
+    runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), s.guesses, part.first, s.blocks,
                 part.num_wanted());
   }
   Tensor logits;
@@ -205,9 +207,10 @@ void ContinuousEngine::compute_and_read() {
 // The next token of each sequence that is computed to its end, on all threads.
 void ContinuousEngine::choose_all(const float* logits) {
   chosen_.resize(parts_.size());
+  int64_t row = 0;
   for (size_t i = 0; i < parts_.size(); ++i) {
-    chosen_[i] = {.logits = logits};
-    logits += parts_[i].num_wanted() * limits_.vocab;
+    chosen_[i] = {.logits = logits + row * limits_.vocab, .first_row = row};
+    row += parts_[i].num_wanted();
   }
   constexpr int64_t kLogitsOfATask = 1 << 15;
   ThreadTeam& team = model_.context().stream.team();
@@ -221,46 +224,77 @@ void ContinuousEngine::choose_all(const float* logits) {
 
 void ContinuousEngine::choose(const StepPart& part, Chosen& chosen, std::vector<uint32_t>& allowed) {
   Sequence& s = *part.sequence;
-  const Request& r = s.request;
-  if (s.remaining() > 0 || s.num_answer() >= r.max_tokens) return;
-  SamplingPast past{.prompt = s.prompt(), .answer = s.answer(), .bad_words = r.bad_words};
-  if (s.num_answer() < r.min_tokens) past.banned = r.stop_tokens;
+  if (s.remaining() > 0 || s.num_answer() >= s.request.max_tokens) return;
+  chosen.first = part.num_wanted() - 1 - int64_t(s.guesses.size());
   try {
-    if (r.constraint) {
-      allowed.resize(size_t(limits_.vocab + 31) / 32);
-      r.constraint->fill(allowed);
-      past.allowed = allowed;
-    }
-    chosen.token = s.sampler.choose(last_row(part, chosen), uint64_t(s.size()), past);
-    if (r.constraint && !has(r.stop_tokens, chosen.token)) r.constraint->accept(chosen.token);
+    while (choose_next(s, chosen, allowed)) ++chosen.num_accepted;
   } catch (const Error& e) {
     chosen.error = e.what();
   }
 }
 
-std::span<const float> ContinuousEngine::last_row(const StepPart& part, const Chosen& chosen) const {
-  return {chosen.logits + (part.num_wanted() - 1) * limits_.vocab, size_t(limits_.vocab)};
+// True when the token had been guessed, so that the one behind it can be chosen too.
+bool ContinuousEngine::choose_next(Sequence& s, Chosen& chosen, std::vector<uint32_t>& allowed) {
+  const Request& r = s.request;
+  SamplingPast past{.prompt = s.prompt(), .answer = s.answer(), .bad_words = r.bad_words};
+  if (s.num_answer() < r.min_tokens) past.banned = r.stop_tokens;
+  if (r.constraint) {
+    allowed.resize(size_t(limits_.vocab + 31) / 32);
+    r.constraint->fill(allowed);
+    past.allowed = allowed;
+  }
+  const int32_t token = s.sampler.choose(row(chosen, chosen.count), uint64_t(s.size()), past);
+  if (has(r.stop_tokens, token)) {
+    chosen.stop = token;
+    return false;
+  }
+  if (r.constraint) r.constraint->accept(token);
+  s.tokens.push_back(token);
+  const auto i = size_t(chosen.count++);
+  return i < s.guesses.size() && s.guesses[i] == token && s.num_answer() < r.max_tokens;
+}
+
+std::span<const float> ContinuousEngine::row(const Chosen& chosen, int64_t i) const {
+  return {chosen.logits + (chosen.first + i) * limits_.vocab, size_t(limits_.vocab)};
 }
 
 void ContinuousEngine::read(const StepPart& part, const Chosen& chosen) {
   Sequence& s = *part.sequence;
   score_prompt(s, part, chosen.logits);
-  if (s.remaining() > 0) return;
+  const bool goes_on = chosen.count > 0 || chosen.stop || !chosen.error.empty();
+  if (s.remaining() > 0 && !goes_on) return;
   if (!s.prefilled) {
     s.prefilled = Clock::now();
     totals_.prompt_tokens_total += s.num_prompt;
     totals_.cached_tokens_total += s.num_cached;
   }
+  const int64_t num_chosen = chosen.count + (chosen.stop ? 1 : 0);
+  s.num_completion += num_chosen, totals_.generated_tokens_total += num_chosen;
+  if (!s.guesses.empty()) {
+    totals_.drafted_tokens_total += int64_t(s.guesses.size()), totals_.accepted_tokens_total += chosen.num_accepted;
+    scheduler_.accept(s, chosen.num_accepted);
+  }
   const Request& r = s.request;
-  if (s.num_answer() >= r.max_tokens) return end(s, {.reason = FinishReason::length});
+  if (r.kind == Request::Kind::embed) return embed(s, chosen.first_row + part.num_wanted() - 1);
+  for (int64_t i = 0; i < chosen.count; ++i) {
+    TokenEvent event{.token = s.tokens[size_t(s.size() - chosen.count + i)]};
+    if (r.logprobs) event.log_probs = log_probs_.of(row(chosen, i), event.token, *r.logprobs);
+    s.sink->on_tokens({&event, 1});
+  }
   if (!chosen.error.empty()) return end(s, {.reason = FinishReason::error, .error = chosen.error});
-  ++s.num_completion, ++totals_.generated_tokens_total;
-  if (has(r.stop_tokens, chosen.token)) return end(s, {.reason = FinishReason::stop, .stop_token = chosen.token});
-  TokenEvent event{.token = chosen.token};
-  if (r.logprobs) event.log_probs = log_probs_.of(last_row(part, chosen), chosen.token, *r.logprobs);
-  s.tokens.push_back(chosen.token);
-  s.sink->on_tokens({&event, 1});
+  if (chosen.stop) return end(s, {.reason = FinishReason::stop, .stop_token = chosen.stop});
   if (s.num_answer() >= r.max_tokens) end(s, {.reason = FinishReason::length});
+}
+
+// The hidden state of the last token, which has seen all of them, at length 1.
+void ContinuousEngine::embed(Sequence& s, int64_t row) {
+  runner_.hidden(row, embedding_);
+  double squares = 0;
+  for (const float x : embedding_) squares += double(x) * double(x);
+  const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
+  for (float& x : embedding_) x = float(x * scale);
+  s.sink->on_embedding(embedding_);
+  end(s, {.reason = FinishReason::stop});
 }
 
 void ContinuousEngine::score_prompt(Sequence& s, const StepPart& part, const float* logits) {

@@ -17,11 +17,14 @@ struct ContinuousOptions {
   int64_t tokens_per_step = 256;
   int64_t max_waiting = 256;
   bool keeps_prefixes = true;
+  int64_t most_guesses = 0;  // of what each answer says next, in one step; 0: none
 };
 
 // What a request gets is a function of itself: of its prompt, its options and its seed, and not of its company, of
-// how its prompt is cut, of prefixes found or of preemption. When a step fails on a model of one rank, its requests
-// end with the error and the others go on; on a mesh all end with it, and run() throws.
+// how its prompt is cut, of prefixes found, of preemption or of guesses. A guess comes true when it is the very token
+// that is chosen in its place, so guessing changes nothing but the number of steps; this is exact whatever the
+// sampling. When a step fails on a model of one rank, its requests end with the error and the others go on; on a mesh
+// all end with it, and run() throws.
 class ContinuousEngine : public Engine {
  public:
   // Every rank of the model's mesh makes one with the same options and runs it. The model outlives the engine. Throws
@@ -59,13 +62,19 @@ class ContinuousEngine : public Engine {
   // What comes of a part of a step.
   struct Chosen {
     const float* logits = nullptr;  // [num_wanted, V]
-    int32_t token = -1;             // after the last of them, where that is the sequence's last
-    std::string error;              // why there is none
+    int64_t first_row = 0;          // of them, among the step's
+    int64_t first = 0;              // of these rows, the one behind which the answer goes on
+    int64_t count = 0;              // tokens by which it went on, which the sequence has now
+    int64_t num_accepted = 0;       // of them, those that had been guessed
+    std::optional<int32_t> stop;    // what came after them, if that ended it
+    std::string error;              // why there are no more
   };
   void choose_all(const float* logits);
   void choose(const StepPart& part, Chosen& chosen, std::vector<uint32_t>& allowed);
-  std::span<const float> last_row(const StepPart& part, const Chosen& chosen) const;
+  bool choose_next(Sequence& s, Chosen& chosen, std::vector<uint32_t>& allowed);
+  std::span<const float> row(const Chosen& chosen, int64_t i) const;  // behind which token i of the answer's came
   void read(const StepPart& part, const Chosen& chosen);
+  void embed(Sequence& s, int64_t row);
   void score_prompt(Sequence& s, const StepPart& part, const float* logits);
   void end(Sequence& s, Finish finish);
   void publish();
@@ -83,6 +92,7 @@ class ContinuousEngine : public Engine {
   std::vector<Chosen> chosen_;
   std::vector<std::vector<uint32_t>> allowed_;  // of each thread
   LogProbs log_probs_;
+  std::vector<float> embedding_;
   EngineStats totals_;
 
   mutable std::mutex mutex_;

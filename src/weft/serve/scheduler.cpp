@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "weft/base/error.h"
+#include "weft/serve/guess.h"
 
 namespace weft {
 
@@ -149,16 +150,42 @@ std::span<const StepPart> Scheduler::plan() {
     if (s->remaining() == 1) add_part(*s);
   for (const auto& s : running_)
     if (s->remaining() > 1) add_part(*s);
+  for (const StepPart& part : parts_) left -= guess(*part.sequence, left);
   return parts_;
+}
+
+// How many guesses there are now, with blocks for them as far as these are free. Only an answer is guessed, and not
+// its last token, which takes no row.
+int64_t Scheduler::guess(Sequence& s, int64_t most) {
+  s.guesses.clear();
+  if (options_.most_guesses == 0 || s.remaining() != 1 || s.num_answer() == 0) return 0;
+  most = std::min({most, options_.most_guesses, s.num_hoped, s.request.max_tokens - s.num_answer() - 1});
+  guess_by_lookup(s.tokens, most, s.guesses);
+  const auto places = [&] { return int64_t(s.blocks.size()) * pool_.block_tokens() - s.size(); };
+  while (places() < int64_t(s.guesses.size()) && pool_.num_free() > 0) s.blocks.push_back(pool_.take());
+  if (places() < int64_t(s.guesses.size())) s.guesses.resize(size_t(places()));
+  return int64_t(s.guesses.size());
+}
+
+void Scheduler::accept(Sequence& s, int64_t count) {
+  const auto guessed = int64_t(s.guesses.size());
+  s.num_hoped = count == guessed ? std::min(options_.most_guesses, 2 * guessed) : count + 1;
+  s.guesses.clear();
+  s.num_computed += count;
+  for (; int64_t(s.blocks.size()) > blocks_for(s.size()); s.blocks.pop_back()) pool_.release(s.blocks.back());
+  keep_full_blocks(s);
+}
+
+void Scheduler::keep_full_blocks(Sequence& s) {
+  if (!pool_.keeps_prefixes()) return;
+  for (int64_t& i = s.num_known; (i + 1) * pool_.block_tokens() <= s.num_computed; ++i)
+    s.blocks[size_t(i)] = pool_.keep(s.blocks[size_t(i)], parent_of(s, i), tokens_of(s, i));
 }
 
 void Scheduler::commit() {
   for (const StepPart& part : parts_) {
-    Sequence& s = *part.sequence;
-    s.num_computed += part.count;
-    if (!pool_.keeps_prefixes()) continue;
-    for (int64_t& i = s.num_known; (i + 1) * pool_.block_tokens() <= s.num_computed; ++i)
-      s.blocks[size_t(i)] = pool_.keep(s.blocks[size_t(i)], parent_of(s, i), tokens_of(s, i));
+    part.sequence->num_computed += part.count;
+    keep_full_blocks(*part.sequence);
   }
   parts_.clear();
 }

@@ -13,14 +13,16 @@ struct SchedulerOptions {
   BlockPoolOptions pool;
   int64_t max_running = 64;       // at most tokens_per_step of them run
   int64_t tokens_per_step = 256;  // rows of one step
+  int64_t most_guesses = 0;       // for a sequence in one step; 0: nothing is guessed
 };
 
-// Rows [first, first + count) of a sequence; logits are wanted of those from first_wanted on.
+// Rows [first, first + count) of a sequence, then those of its guesses; logits are wanted of those from first_wanted
+// on.
 struct StepPart {
   Sequence* sequence = nullptr;
   int64_t first = 0, count = 0, first_wanted = 0;
   int64_t end() const { return first + count; }
-  int64_t num_wanted() const { return end() - first_wanted; }
+  int64_t num_wanted() const { return end() - first_wanted + int64_t(sequence->guesses.size()); }
 };
 
 // Sequences wait in the order of their priority, then their turn, and run until they are removed. One is admitted
@@ -28,6 +30,9 @@ struct StepPart {
 // first. When blocks run out, the last in that order loses its own and waits again; what was computed of it stays
 // known to the pool as long as nobody needs the blocks. A waiting sequence takes the place of running ones of a
 // larger priority number.
+//
+// Rows that nobody else wants in a step are for guesses of what the answers say next. Which of them came true is told
+// by accept(); blocks that held only others are given back.
 //
 // Turns are start times of fair queueing: a user's sequence begins when his last one would have ended, had he been
 // alone. Source: Goyal, Vin and Cheng, "Start-time Fair Queuing", 1996. Each admission moves the clock on, so that
@@ -45,6 +50,8 @@ class Scheduler {
   std::span<const StepPart> plan();
   // The cache now holds what the plan said. Tokens may be appended to sequences whose rows were all computed.
   void commit();
+  // Of a sequence with guesses, to which tokens were appended: the first `count` guesses are among them.
+  void accept(Sequence& sequence, int64_t count);
   // Frees its blocks; running or waiting.
   std::unique_ptr<Sequence> remove(const Sequence& sequence);
   // Null for an id that is not here.
@@ -73,6 +80,8 @@ class Scheduler {
   bool try_admit(Sequence& sequence);
   void preempt_last();
   void release(Sequence& sequence);
+  int64_t guess(Sequence& sequence, int64_t most);
+  void keep_full_blocks(Sequence& sequence);
   void set_turn(Sequence& sequence);
 
   SchedulerOptions options_;

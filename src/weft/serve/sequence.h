@@ -31,7 +31,9 @@ struct Sequence {
   int64_t num_known = 0;        // of these, the first, which the pool can find again
   uint64_t turn = 0;            // within its priority: smaller ones go first
   bool was_admitted = false;
-  int64_t num_cached = 0;  // of the prompt, found in the cache when it was first admitted
+  int64_t num_cached = 0;         // of the prompt, found in the cache when it was first admitted
+  std::vector<int32_t> guesses;   // of what follows `tokens`: rows of the step under way that may not come true
+  int64_t num_hoped = INT64_MAX;  // guesses that are worth their rows, by how the last ones fared
 
   // The engine's.
   int64_t num_told = 0;        // entries of the prompt's log probabilities

@@ -27,12 +27,13 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
 
 void StepRunner::clear() { ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(); }
 
-void StepRunner::add(std::span<const int32_t> tokens, int64_t first, std::span<const int32_t> blocks,
-                     int64_t num_wanted) {
-  const auto begin = int64_t(ids_.size()), end = begin + int64_t(tokens.size()),
-             keys = first + int64_t(tokens.size());
+void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
+                     std::span<const int32_t> blocks, int64_t num_wanted) {
+  const auto begin = int64_t(ids_.size()), count = int64_t(tokens.size() + guesses.size()), end = begin + count,
+             keys = first + count;
   sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size())});
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
+  ids_.insert(ids_.end(), guesses.begin(), guesses.end());
   for (int64_t row = end - num_wanted; row < end; ++row) wanted_.push_back(int32_t(row));
   const auto held = blocks.first(size_t((keys + cache_.block_tokens() - 1) / cache_.block_tokens()));
   blocks_.insert(blocks_.end(), held.begin(), held.end());
@@ -41,6 +42,14 @@ void StepRunner::add(std::span<const int32_t> tokens, int64_t first, std::span<c
 Tensor StepRunner::run() {
   send();
   return compute();
+}
+
+void StepRunner::hidden(int64_t row, std::vector<float>& state) const {
+  Context& context = model_.context();
+  state.resize(size_t(model_.config().hidden));
+  const Tensor wide = context.empty(DType::f32, {1, model_.config().hidden});
+  context.kernels.convert(context.stream, wide, model_.chosen_hidden().slice_rows(row, 1));
+  std::copy_n(wide.data<float>(), state.size(), state.begin());
 }
 
 void StepRunner::stop() {

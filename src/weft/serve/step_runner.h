@@ -24,11 +24,15 @@ class StepRunner {
 
   // The speaker's: clear, add for each sequence, run; at last stop.
   void clear();
-  // The next rows of a sequence, which stand from position `first` on; what is before them is in the cache. `blocks`
-  // are the sequence's, in order, and hold these rows too. The logits of the last num_wanted are wanted.
-  void add(std::span<const int32_t> tokens, int64_t first, std::span<const int32_t> blocks, int64_t num_wanted);
+  // The next rows of a sequence, tokens and then guesses, which stand from position `first` on; what is before them
+  // is in the cache. `blocks` are the sequence's, in order, and hold these rows too. The logits of the last
+  // num_wanted are wanted.
+  void add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
+           std::span<const int32_t> blocks, int64_t num_wanted);
   // Logits [rows wanted, V] in the order in which they were added; valid until the next call.
   Tensor run();
+  // The hidden states of these rows, as float: [H] of one of them.
+  void hidden(int64_t row, std::vector<float>& state) const;
   void stop();
 
  private:
