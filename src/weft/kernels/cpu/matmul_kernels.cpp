@@ -176,7 +176,7 @@ MatmulIsa best_matmul_isa() {
   return MatmulIsa::avx2;
 }
 
-const MatmulKernels& matmul_kernels(MatmulIsa isa) {
+const MatmulKernels& matmul_kernels([[maybe_unused]] MatmulIsa isa) {
 #if HWY_TARGETS & HWY_AVX3
   static constexpr MatmulKernels with_pairs = [] {
     MatmulKernels kernels = N_AVX3::kKernels;
