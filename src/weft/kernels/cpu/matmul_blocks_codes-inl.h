@@ -85,12 +85,19 @@ HWY_INLINE Scales half_everywhere(const std::byte* p) {
   return hn::PromoteTo(F32x8(), hn::BitCast(hn::Rebind<hwy::float16_t, F32x8>(), bits));
 }
 
-template <int64_t kStride>
+// Of blocks kStride bytes apart, each kRepeats times.
+template <int kStride, int kRepeats = 1>
 HWY_INLINE Scales eight_halves(const std::byte* p) {
-  const auto at = [p](int i) { return read<int16_t>(p + i * kStride); };
+  const auto at = [p](int i) { return read<int16_t>(p + i / kRepeats * kStride); };
   hn::Vec<hn::Rebind<uint16_t, F32x8>> bits;
   bits.raw = _mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
   return hn::PromoteTo(F32x8(), hn::BitCast(hn::Rebind<hwy::float16_t, F32x8>(), bits));
+}
+
+HWY_INLINE Scales bytes_as_floats(uint64_t bytes) {
+  const hn::FixedTag<uint64_t, 1> d64;
+  const auto eight = hn::BitCast(hn::Rebind<uint8_t, F32x8>(), hn::Set(d64, bytes));
+  return hn::ConvertTo(F32x8(), hn::PromoteTo(I32x8(), eight));
 }
 
 HWY_INLINE Codes load_codes(const std::byte* p) { return hn::LoadU(U8x32(), reinterpret_cast<const uint8_t*>(p)); }
@@ -103,9 +110,17 @@ HWY_INLINE Codes shifted(Codes x) {
   return hn::BitCast(U8x32(), hn::ShiftLeft<(kBits < 0 ? -kBits : 0)>(hn::BitCast(d, x)));
 }
 
+// 32 codes of 4 bits: the low halves of 16 bytes, then their high halves.
+HWY_INLINE Codes load_nibbles(const std::byte* p) {
+  const U32x8 d32;
+  const auto shift = hn::And(hn::Iota(d32, 0), hn::Set(d32, 4));  // by 4 in the upper half
+  const auto both = hn::BitCast(d32, hn::LoadDup128(U8x32(), reinterpret_cast<const uint8_t*>(p)));
+  return low_bits(hn::BitCast(U8x32(), hn::Shr(both, shift)), 15);
+}
+
 struct Group {
   Codes codes[kGroupBlocks];
-  Scales scales, second;  // second: of the blocks' second halves (Q6_K), or minus the minima (Q4_K)
+  Scales scales, second;  // second: of the blocks' second halves (Q6_K), or minus the minima (Q4_K, W4)
 };
 
 template <BlockType kType>
@@ -127,13 +142,8 @@ struct Blocks<BlockType::q4_0> {
   static constexpr int64_t kGroupBytes = 8 * 18;
   static constexpr int kOffset = 8;
   static HWY_INLINE void unpack(const std::byte* p, Group& g) {
-    const U32x8 d32;
-    const auto shift = hn::And(hn::Iota(d32, 0), hn::Set(d32, 4));  // by 4 in the upper half
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-      const auto both = hn::BitCast(d32, hn::LoadDup128(U8x32(), reinterpret_cast<const uint8_t*>(p + 18 * i + 2)));
-      g.codes[i] = low_bits(hn::BitCast(U8x32(), hn::Shr(both, shift)), 15);
-    }
+    for (int i = 0; i < 8; ++i) g.codes[i] = load_nibbles(p + 18 * i + 2);
     g.scales = eight_halves<18>(p);
   }
 };
@@ -143,11 +153,6 @@ struct Blocks<BlockType::q4_k> {
   static constexpr int64_t kGroupBytes = 144;
   static constexpr int kOffset = 0;
 
-  static HWY_INLINE Scales bytes_as_floats(uint64_t bytes) {
-    const hn::FixedTag<uint64_t, 1> d64;
-    const auto eight = hn::BitCast(hn::Rebind<uint8_t, F32x8>(), hn::Set(d64, bytes));
-    return hn::ConvertTo(F32x8(), hn::PromoteTo(I32x8(), eight));
-  }
   static HWY_INLINE void unpack(const std::byte* p, Group& g) {
     const auto u0 = read<uint32_t>(p + 4), u1 = read<uint32_t>(p + 8), u2 = read<uint32_t>(p + 12);
     const auto both = [](uint32_t low, uint32_t high) { return uint64_t(low) | uint64_t(high) << 32; };
@@ -188,12 +193,37 @@ struct Blocks<BlockType::q6_k> {
   }
 };
 
+// A scale as a half, a zero as a byte, another byte, then codes; minus the minimum is minus the scale times the zero.
+template <int kSize>
+struct W4Blocks {
+  static constexpr int kParts = kSize / 32;  // of 32 codes, to a block
+  static constexpr int kBytes = 4 + kSize / 2;
+  static constexpr int64_t kGroupBytes = kGroupBlocks / kParts * kBytes;
+  static constexpr int kOffset = 0;
+
+  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+    uint64_t zeros = 0;
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      const std::byte* const block = p + i / kParts * kBytes;
+      g.codes[i] = load_nibbles(block + 4 + i % kParts * 16);
+      zeros |= uint64_t(read<uint8_t>(block + 2)) << 8 * i;
+    }
+    g.scales = eight_halves<kBytes, kParts>(p);
+    g.second = hn::Neg(hn::Mul(g.scales, bytes_as_floats(zeros)));
+  }
+};
+template <>
+struct Blocks<BlockType::w4_g32> : W4Blocks<32> {};
+template <>
+struct Blocks<BlockType::w4_g128> : W4Blocks<128> {};
+
 template <BlockType kType>
 constexpr bool kIsWide = kType == BlockType::q8_0;
 template <BlockType kType>
 constexpr bool kHasSecondHalves = kType == BlockType::q6_k;
 template <BlockType kType>
-constexpr bool kHasMinima = kType == BlockType::q4_k;
+constexpr bool kHasMinima = kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 
 // The groups of a row of b, the last of which may be cut short: it is completed with blocks of zeros.
 template <BlockType kType>
@@ -242,7 +272,7 @@ HWY_INLINE void transpose_8x8(const hn::Vec<U32x8> (&r)[8], hn::Vec<U32x8> (&out
   }
 }
 
-// Calls visit(std::integral_constant<BlockType, type>()).
+// Calls visit(std::integral_constant<BlockType, type>()) for a type whose math is that of codes.
 template <class Visit>
 HWY_INLINE void with_type(BlockType type, Visit&& visit) {
   switch (type) {
@@ -250,6 +280,9 @@ HWY_INLINE void with_type(BlockType type, Visit&& visit) {
     case BlockType::q4_0: return visit(std::integral_constant<BlockType, BlockType::q4_0>());
     case BlockType::q4_k: return visit(std::integral_constant<BlockType, BlockType::q4_k>());
     case BlockType::q6_k: return visit(std::integral_constant<BlockType, BlockType::q6_k>());
+    case BlockType::w4_g32: return visit(std::integral_constant<BlockType, BlockType::w4_g32>());
+    case BlockType::w4_g128: return visit(std::integral_constant<BlockType, BlockType::w4_g128>());
+    default: return;
   }
 }
 

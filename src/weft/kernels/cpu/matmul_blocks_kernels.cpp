@@ -6,58 +6,87 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "weft/kernels/cpu/matmul_blocks_few-inl.h"
+#include "weft/kernels/cpu/matmul_blocks_floats-inl.h"
+#include "weft/kernels/cpu/matmul_blocks_int8-inl.h"
 #include "weft/kernels/cpu/matmul_blocks_many-inl.h"
 #include "weft/kernels/cpu/matmul_blocks_round-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
+template <class T>
+void round_row_as(const RoundCall& call, int64_t row, std::byte* out) {
+  switch (math_of(call.b->type)) {
+    case BlockMath::floats: return widen_row_of<T>(call, row, out);
+    case BlockMath::int8: return round_int8_row_of<T>(call, row, out);
+    case BlockMath::codes:
+      with_type(call.b->type, [&](auto type) HWY_ATTR { round_row_of<T, decltype(type)::value>(call, row, out); });
+  }
+}
+
 void round_row(const RoundCall& call, int64_t row, std::byte* out) {
-  with_type(call.b->type, [&](auto type) HWY_ATTR {
-    constexpr BlockType kType = decltype(type)::value;
-    if (call.dtype == DType::f32)
-      round_row_of<float, kType>(call, row, out);
-    else if (call.dtype == DType::bf16)
-      round_row_of<BFloat16, kType>(call, row, out);
-    else
-      round_row_of<Float16, kType>(call, row, out);
-  });
+  if (call.dtype == DType::f32) return round_row_as<float>(call, row, out);
+  if (call.dtype == DType::bf16) return round_row_as<BFloat16>(call, row, out);
+  round_row_as<Float16>(call, row, out);
 }
 
 void unpack(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
+  if (b.type == BlockType::fp8) return unpack_floats<BlockType::fp8>(b, groups, col, cols, panel);
+  if (b.type == BlockType::nf4) return unpack_floats<BlockType::nf4>(b, groups, col, cols, panel);
+  if (b.type == BlockType::int8) return unpack_int8(b, groups, col, cols, panel);
   with_type(b.type, [&](auto type) { unpack_panel<decltype(type)::value>(b, groups, col, cols, panel); });
+}
+
+// Calls body(std::integral_constant<int, rows>()).
+template <int kMost, class Body>
+void with_rows(int rows, Body&& body) {
+  if constexpr (kMost > 1) {
+    if (rows < kMost) return with_rows<kMost - 1>(rows, body);
+  }
+  body(std::integral_constant<int, kMost>());
 }
 
 template <class Dot>
 void few_rows(const BlockMatrix& b, int64_t groups, const std::byte* a, int rows, int64_t col, int cols,
               float* tile) {
-  with_type(b.type, [&](auto type) {
-    constexpr BlockType kType = decltype(type)::value;
-    switch (rows) {
-      case 1: return few_rows_of<Dot, kType, 1>(b, groups, a, col, cols, tile);
-      case 2: return few_rows_of<Dot, kType, 2>(b, groups, a, col, cols, tile);
-      case 3: return few_rows_of<Dot, kType, 3>(b, groups, a, col, cols, tile);
-      default: return few_rows_of<Dot, kType, 4>(b, groups, a, col, cols, tile);
-    }
+  with_rows<int(kMostFewRows)>(rows, [&](auto n) {
+    constexpr int kRows = decltype(n)::value;
+    if (b.type == BlockType::fp8) return few_float_rows_of<BlockType::fp8, kRows>(b, groups, a, col, cols, tile);
+    if (b.type == BlockType::nf4) return few_float_rows_of<BlockType::nf4, kRows>(b, groups, a, col, cols, tile);
+    if (b.type == BlockType::int8) return few_int8_rows_of<Dot, kRows>(b, groups, a, col, cols, tile);
+    with_type(b.type,
+              [&](auto type) { few_rows_of<Dot, decltype(type)::value, kRows>(b, groups, a, col, cols, tile); });
   });
-}
-
-template <class Dot, BlockType kType, int kRows>
-void many_rows_at_most(int64_t groups, const std::byte* panel, const std::byte* a, int rows, float* tile) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return many_rows_at_most<Dot, kType, kRows - 1>(groups, panel, a, rows, tile);
-  }
-  many_rows_of<Dot, kType, kRows>(groups, panel, a, tile);
 }
 
 template <class Dot>
 void many_rows(BlockType type, int64_t groups, const std::byte* panel, const std::byte* a, int rows, float* tile) {
-  with_type(type,
-            [&](auto t) { many_rows_at_most<Dot, decltype(t)::value, kTileRows>(groups, panel, a, rows, tile); });
+  switch (math_of(type)) {
+    case BlockMath::floats:
+      return with_rows<kFloatTileRows>(
+          rows, [&](auto n) { many_float_rows_of<decltype(n)::value>(groups, panel, a, tile); });
+    case BlockMath::int8:
+      return with_rows<kInt8TileRows>(
+          rows, [&](auto n) { many_int8_rows_of<Dot, decltype(n)::value>(groups, panel, a, tile); });
+    case BlockMath::codes:
+      with_type(type, [&](auto t) {
+        with_rows<kTileRows>(
+            rows, [&](auto n) { many_rows_of<Dot, decltype(t)::value, decltype(n)::value>(groups, panel, a, tile); });
+      });
+  }
+}
+
+inline int tile_rows(BlockType type) {
+  switch (math_of(type)) {
+    case BlockMath::floats: return kFloatTileRows;
+    case BlockMath::int8: return kInt8TileRows;
+    case BlockMath::codes: break;
+  }
+  return kTileRows;
 }
 
 template <class Dot>
-constexpr BlockKernels kKernelsWith{.tile_rows = kTileRows,
+constexpr BlockKernels kKernelsWith{.tile_rows = tile_rows,
                                     .round_row = round_row,
                                     .few_rows = few_rows<Dot>,
                                     .unpack = unpack,

@@ -1,4 +1,4 @@
-// Rounding of a row of activations to codes of 8 bits with a scale to each block of 32.
+// Rounding of a row of activations to codes of 8 bits, for most types with a scale to each block of 32.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -36,30 +36,51 @@ HWY_INLINE void load_block(const T* a, int64_t first, int64_t cols, F32 (&x)[kVe
   for (int v = 0; v < kVectors; ++v) x[v] = load(f, values + v * lanes);
 }
 
-// Codes and their sums over the first and the second half; gives the scale, which is no number where a's are not.
-HWY_INLINE float round_block(const F32 (&x)[kVectors], std::byte* out, int32_t (&sums)[2]) {
-  const F32Tag f;
-  const I32Tag d;
+// Bits of magnitudes are in the order of numbers, with infinities and NaNs last.
+HWY_INLINE I32 magnitude_bits(F32 x) { return hn::BitCast(I32Tag(), hn::Abs(x)); }
+
+// What rounds numbers to codes of 8 bits, of which the largest magnitude has 127.
+struct RoundingScale {
+  float largest, inverse;  // 0: all codes are
+  bool is_finite;
+
+  explicit RoundingScale(int32_t most_bits)
+      : largest(std::bit_cast<float>(most_bits)), is_finite(largest <= std::numeric_limits<float>::max()) {
+    inverse = is_finite && largest >= kLeast ? 127 / largest : 0;
+  }
+  // No number where one of a's is not.
+  float value() const {
+    if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
+    return inverse == 0 ? 0 : largest / 127;
+  }
+  HWY_INLINE I32 codes(F32 x) const {
+    if (inverse == 0) return hn::Zero(I32Tag());
+    return hn::NearestInt(hn::Mul(x, hn::Set(F32Tag(), inverse)));
+  }
+};
+
+HWY_INLINE void store_codes(I32 codes, std::byte* out) {
   const hn::Rebind<int8_t, F32Tag> d8;
-  const auto lanes = int64_t(hn::Lanes(f));
-  I32 most =
-      hn::Zero(d);  // as the bits of magnitudes, which are in the order of numbers, with infinities and NaNs last
+  hn::StoreU(hn::DemoteTo(d8, codes), d8, reinterpret_cast<int8_t*>(out));
+}
+
+// Codes and their sums over the first and the second half; gives the scale.
+HWY_INLINE float round_block(const F32 (&x)[kVectors], std::byte* out, int32_t (&sums)[2]) {
+  const I32Tag d;
+  I32 most = hn::Zero(d);
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) most = hn::Max(most, hn::BitCast(d, hn::Abs(x[v])));
-  const float largest = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(d, most)));
-  const bool is_finite = largest <= 0x1.fffffep127f;
-  const float inverse = is_finite && largest >= kLeast ? 127 / largest : 0;
+  for (int v = 0; v < kVectors; ++v) most = hn::Max(most, magnitude_bits(x[v]));
+  const RoundingScale scale(hn::GetLane(hn::MaxOfLanes(d, most)));
   I32 halves[2] = {hn::Zero(d), hn::Zero(d)};
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    const I32 codes = inverse == 0 ? hn::Zero(d) : hn::NearestInt(hn::Mul(x[v], hn::Set(f, inverse)));
-    hn::StoreU(hn::DemoteTo(d8, codes), d8, reinterpret_cast<int8_t*>(out) + v * lanes);
+    const I32 codes = scale.codes(x[v]);
+    store_codes(codes, out + v * int64_t(hn::Lanes(d)));
     I32& half = halves[v / (kVectors / 2)];
     half = hn::Add(half, codes);
   }
   for (int h = 0; h < 2; ++h) sums[h] = hn::GetLane(hn::SumOfLanes(d, halves[h]));
-  if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
-  return inverse == 0 ? 0 : largest / 127;
+  return scale.value();
 }
 
 template <class T, BlockType kType>
