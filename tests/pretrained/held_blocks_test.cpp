@@ -147,7 +147,9 @@ TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
       }
     }
   });
-  EXPECT_LE(worst_difference(one, two), kTolerance * largest(one));
+  // Beside int8 a rank rounds its part of a row of activations with a scale of its own.
+  const double tolerance = type == BlockType::int8 ? 0.04 : kTolerance;
+  EXPECT_LE(worst_difference(one, two), tolerance * largest(one));
 }
 
 TEST(BlockChoiceTest, SaysWhatItTakes) {

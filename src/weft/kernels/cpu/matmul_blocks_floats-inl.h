@@ -97,53 +97,38 @@ void widen_row_of(const RoundCall& call, int64_t row, std::byte* out) {
   }
 }
 
-// kCols columns at once: so many chains of additions.
-template <BlockType kType, int kRows, int kCols>
-HWY_INLINE void few_float_columns(const BlockMatrix& b, int64_t groups, const std::byte* a, int64_t col,
-                                  float* tile) {
+// One row of b after the other, so that memory is read in one stream.
+template <BlockType kType, int kRows>
+void few_float_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64_t col, int cols, float* tile) {
   using Of = FloatBlocks<kType>;
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
-  const auto* const from = static_cast<const std::byte*>(b.blocks.raw());
   const int64_t row_bytes = b.row_bytes(), blocks = b.row_blocks(), stride = groups * kGroupElements;
-  const auto* const x = reinterpret_cast<const float*>(a);
-  F32 sums[kCols][kRows][kParts];
-#pragma GCC unroll 4
-  for (int j = 0; j < kCols; ++j)
+  const auto* from = static_cast<const std::byte*>(b.blocks.raw()) + col * row_bytes;
+  for (int c = 0; c < cols; ++c) {
+    F32 sums[kRows][kParts];
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
-      for (int part = 0; part < kParts; ++part) sums[j][i][part] = hn::Zero(f);
-  for (int64_t block = 0; block < blocks; ++block) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kCols; ++j) {
+      for (int part = 0; part < kParts; ++part) sums[i][part] = hn::Zero(f);
+    const auto* x = reinterpret_cast<const float*>(a);
+#pragma GCC unroll 1
+    for (int64_t block = 0; block < blocks; ++block, from += Of::kBytes, x += Of::kSize)
       Of::each(
-          from + (col + j) * row_bytes + block * Of::kBytes, [&](int first, F32 w) HWY_ATTR
-          __attribute__((always_inline)) {
+          from, [&](int first, F32 w) HWY_ATTR __attribute__((always_inline)) {
             const int part = first / int(lanes) % kParts;
 #pragma GCC unroll 4
             for (int i = 0; i < kRows; ++i)
-              sums[j][i][part] =
-                  hn::MulAdd(hn::LoadU(f, x + i * stride + block * Of::kSize + first), w, sums[j][i][part]);
+              sums[i][part] = hn::MulAdd(hn::LoadU(f, x + i * stride + first), w, sums[i][part]);
           });
-    }
-  }
-  for (int j = 0; j < kCols; ++j)
     for (int i = 0; i < kRows; ++i) {
       alignas(64) float all[kFloatLanes];
-      for (int part = 0; part < kParts; ++part) hn::Store(sums[j][i][part], f, all + part * lanes);
+      for (int part = 0; part < kParts; ++part) hn::Store(sums[i][part], f, all + part * lanes);
       float total = 0;
       for (const float lane : all) total += lane;
-      tile[i * kPanelCols + j] = total;
+      tile[i * kPanelCols + c] = total;
     }
-}
-
-template <BlockType kType, int kRows>
-void few_float_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64_t col, int cols, float* tile) {
-  constexpr int kAtOnce = HWY_MAX_BYTES >= 64 ? 4 : 2;
-  int c = 0;
-  for (; c + kAtOnce <= cols; c += kAtOnce) few_float_columns<kType, kRows, kAtOnce>(b, groups, a, col + c, tile + c);
-  for (; c < cols; ++c) few_float_columns<kType, kRows, 1>(b, groups, a, col + c, tile + c);
+  }
 }
 
 // kPanelCols rows of b as floats: [lane][step][column].

@@ -50,45 +50,41 @@ void round_int8_row_of(const RoundCall& call, int64_t row, std::byte* out) {
 
 HWY_INLINE float int8_result(int32_t sum, float a_scale, float b_scale) { return float(sum) * (a_scale * b_scale); }
 
-template <class Dot, int kRows, int kCols>
-HWY_INLINE void few_int8_columns(const BlockMatrix& b, int64_t groups, const std::byte* a, int64_t col, float* tile) {
+// One row of b after the other, so that memory is read in one stream.
+template <class Dot, int kRows>
+void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64_t col, int cols, float* tile) {
   const I32Tag d;
   const hn::Repartition<uint8_t, I32Tag> d8;
   const auto bytes = int64_t(hn::Lanes(d8));
   const auto offset = hn::Set(d8, kInt8Offset);
   const int64_t size = groups * kGroupElements, stride = size + 8, row_bytes = b.row_bytes(), blocks = b.row_blocks();
-  const auto* const from = static_cast<const std::byte*>(b.blocks.raw()) + col * row_bytes;
-  I32 sums[kCols][kRows];
+  const auto* from = static_cast<const std::byte*>(b.blocks.raw()) + col * row_bytes;
+  for (int c = 0; c < cols; ++c) {
+    I32 sums[kRows][2];
 #pragma GCC unroll 4
-  for (int j = 0; j < kCols; ++j)
+    for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = hn::Zero(d);
+    const float scale = read<float>(from);
+    const std::byte* x = a;
+#pragma GCC unroll 1
+    for (int64_t block = 0; block < blocks; ++block, from += kInt8Bytes, x += kInt8Block) {
 #pragma GCC unroll 4
-    for (int i = 0; i < kRows; ++i) sums[j][i] = hn::Zero(d);
-  for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t at = 0; at < kInt8Block; at += bytes)
-#pragma GCC unroll 4
-      for (int j = 0; j < kCols; ++j) {
-        const std::byte* const p = from + j * row_bytes + block * kInt8Bytes + 4 + at;
-        const auto codes = hn::Xor(hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p)), offset);
+      for (int64_t at = 0; at < kInt8Block; at += bytes) {
+        const auto codes = hn::Xor(hn::LoadU(d8, reinterpret_cast<const uint8_t*>(from + 4 + at)), offset);
 #pragma GCC unroll 4
         for (int i = 0; i < kRows; ++i) {
-          const auto* const x = reinterpret_cast<const uint8_t*>(a + i * stride + block * kInt8Block + at);
-          sums[j][i] = Dot::template add<true>(d, sums[j][i], codes, hn::LoadU(d8, x));
+          I32& sum = sums[i][at / bytes % 2];
+          sum = Dot::template add<true>(d, sum, codes,
+                                        hn::LoadU(d8, reinterpret_cast<const uint8_t*>(x + i * stride + at)));
         }
       }
-  for (int j = 0; j < kCols; ++j)
-    for (int i = 0; i < kRows; ++i) {
-      const std::byte* const x = a + i * stride + size;
-      const auto sum = uint32_t(hn::GetLane(hn::SumOfLanes(d, sums[j][i]))) + read<uint32_t>(x + 4);
-      tile[i * kPanelCols + j] = int8_result(int32_t(sum), read<float>(x), read<float>(from + j * row_bytes));
     }
-}
-
-template <class Dot, int kRows>
-void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64_t col, int cols, float* tile) {
-  constexpr int kAtOnce = HWY_MAX_BYTES >= 64 ? 4 : 2;
-  int c = 0;
-  for (; c + kAtOnce <= cols; c += kAtOnce) few_int8_columns<Dot, kRows, kAtOnce>(b, groups, a, col + c, tile + c);
-  for (; c < cols; ++c) few_int8_columns<Dot, kRows, 1>(b, groups, a, col + c, tile + c);
+    for (int i = 0; i < kRows; ++i) {
+      const std::byte* const behind = a + i * stride + size;
+      const auto sum =
+          uint32_t(hn::GetLane(hn::SumOfLanes(d, hn::Add(sums[i][0], sums[i][1])))) + read<uint32_t>(behind + 4);
+      tile[i * kPanelCols + c] = int8_result(int32_t(sum), read<float>(behind), scale);
+    }
+  }
 }
 
 // kPanelCols rows of b: codes as [word][column][4] u8, then a scale of each column.
