@@ -114,15 +114,15 @@ void expect_same_numbers(const ModelSource& is, const ModelSource& want) {
   }
 }
 
-class PackedWeightsTest : public testing::TestWithParam<size_t> {
+class WeightsOfCodesTest : public testing::TestWithParam<size_t> {
  protected:
   const Case& c = cases()[GetParam()];
   const PackedModel model{c.quantization, c.pack};
 };
-INSTANTIATE_TEST_SUITE_P(Formats, PackedWeightsTest, testing::Range(size_t(0), cases().size()),
+INSTANTIATE_TEST_SUITE_P(Formats, WeightsOfCodesTest, testing::Range(size_t(0), cases().size()),
                          [](const auto& test) { return std::string(cases()[test.param].name); });
 
-TEST_P(PackedWeightsTest, AreReadAsTheNumbersThatTheyStandFor) {
+TEST_P(WeightsOfCodesTest, AreReadAsTheNumbersThatTheyStandFor) {
   const Opened opened(model);
   EXPECT_EQ(opened.packed->tensors().all().size(), opened.plain->tensors().all().size());
   expect_same_numbers(*opened.packed, *opened.plain);
@@ -131,7 +131,7 @@ TEST_P(PackedWeightsTest, AreReadAsTheNumbersThatTheyStandFor) {
 // The most that rounding of activations to 8 bits moves a logit, as a part of the largest; floats are not rounded.
 double tolerance_of(std::optional<BlockType> held) { return held && held != BlockType::fp8 ? 0.03 : 1e-5; }
 
-TEST_P(PackedWeightsTest, SayAboutWhatFloatsSay) {
+TEST_P(WeightsOfCodesTest, SayAboutWhatFloatsSay) {
   const Opened opened(model);
   const Logits want = logits_of(*opened.plain, {}, {});
   const double size = largest(want);
@@ -151,7 +151,7 @@ TEST_P(PackedWeightsTest, SayAboutWhatFloatsSay) {
   }
 }
 
-TEST(PackedWeightsFilesTest, AreWrittenAsFloats) {
+TEST(FilesOfCodesTest, AreWrittenAsFloats) {
   const PackedModel model(awq(128), GroupedFormat{.is_awq = true, .zeros_less_one = false});
   const Opened opened(model);
   export_hugging_face(*opened.packed, opened.folder / "written");
@@ -179,7 +179,7 @@ struct Refusal {
   bool is_held = false;  // found when blocks are made
 };
 
-TEST(PackedWeightsFilesTest, WhatIsWrongIsRefused) {
+TEST(FilesOfCodesTest, WhatIsWrongIsRefused) {
   const PackedModel of_four({}, GroupedFormat{}), in_order({}, GroupedFormat{.has_order = true});
   const PackedModel of_eight({}, ScaledFormat{.block_rows = 1, .dims = Dims::column});
   const PackedModel* const four = &of_four;
@@ -256,7 +256,7 @@ TEST(PackedWeightsFilesTest, WhatIsWrongIsRefused) {
 }
 
 // A byte of the header, or one of the codes and scales, is another: what opens can be read and held.
-TEST(PackedWeightsFilesTest, DamagedFilesAreReadOrRefused) {
+TEST(FilesOfCodesTest, DamagedFilesAreReadOrRefused) {
   const PackedModel models[] = {{gptq(128), GroupedFormat{.has_order = true}},
                                 {{{"quant_method", "fp8"}}, ScaledFormat{.block_rows = 1, .dims = Dims::column}}};
   int num_read = 0, num_refused = 0;

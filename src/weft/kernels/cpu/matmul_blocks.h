@@ -46,11 +46,12 @@ constexpr BlockMath math_of(BlockType type) {
   return type == BlockType::fp8 || type == BlockType::nf4 ? BlockMath::floats : BlockMath::codes;
 }
 
-// A row of a: a RoundedRow; or codes with their scale and term; or floats.
+// A row of a: a RoundedRow; or codes with their scale and term; or floats. The latter two end with what keeps a
+// tile's rows out of each other's place in the caches.
 constexpr int64_t rounded_row_bytes(BlockType type, int64_t groups) {
   switch (math_of(type)) {
-    case BlockMath::int8: return groups * kGroupElements + 8;
-    case BlockMath::floats: return groups * kGroupElements * 4;
+    case BlockMath::int8: return groups * kGroupElements + 64;
+    case BlockMath::floats: return groups * kGroupElements * 4 + 64;
     case BlockMath::codes: break;
   }
   return RoundedRow{groups}.bytes();

@@ -103,7 +103,8 @@ void few_float_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a,
   using Of = FloatBlocks<kType>;
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
-  const int64_t row_bytes = b.row_bytes(), blocks = b.row_blocks(), stride = groups * kGroupElements;
+  const int64_t row_bytes = b.row_bytes(), blocks = b.row_blocks();
+  const int64_t stride = rounded_row_bytes(kType, groups) / 4;
   const auto* from = static_cast<const std::byte*>(b.blocks.raw()) + col * row_bytes;
   for (int c = 0; c < cols; ++c) {
     F32 sums[kRows][kParts];
@@ -174,7 +175,8 @@ template <int kRows>
 void many_float_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile) {
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
-  const int64_t stride = groups * kGroupElements, steps = stride / kFloatLanes;
+  const int64_t steps = groups * kGroupElements / kFloatLanes;
+  const int64_t stride = rounded_row_bytes(BlockType::fp8, groups) / 4;
   std::fill_n(tile, kRows * kPanelCols, 0.0f);
   for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {
     for (int64_t lane = 0; lane < kFloatLanes; ++lane) {

@@ -57,7 +57,8 @@ void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, 
   const hn::Repartition<uint8_t, I32Tag> d8;
   const auto bytes = int64_t(hn::Lanes(d8));
   const auto offset = hn::Set(d8, kInt8Offset);
-  const int64_t size = groups * kGroupElements, stride = size + 8, row_bytes = b.row_bytes(), blocks = b.row_blocks();
+  const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockType::int8, groups),
+                row_bytes = b.row_bytes(), blocks = b.row_blocks();
   const auto* from = static_cast<const std::byte*>(b.blocks.raw()) + col * row_bytes;
   for (int c = 0; c < cols; ++c) {
     I32 sums[kRows][2];
@@ -121,7 +122,7 @@ void many_int8_rows_of(int64_t groups, const std::byte* panel, const std::byte* 
   const F32Tag f;
   const hn::Repartition<uint8_t, I32Tag> d8;
   const auto lanes = int64_t(hn::Lanes(d));
-  const int64_t size = groups * kGroupElements, stride = size + 8;
+  const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockType::int8, groups);
   for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {
     const std::byte* b = panel + c * 4;
     I32 sums[kRows][2];
