@@ -91,6 +91,28 @@ TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
   EXPECT_EQ(worst_difference(got, logits_of(*source, {.as_stored = true}, {})), 0);
 }
 
+TEST(PackedWeightsTest, AreHeldOnce) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.gguf";
+  GgufCase c = case_of("llama", GgmlType::f32, false);
+  c.ffn = 512;
+  write_gguf(c, path);
+  const auto source = open_model(path);
+  const Logits got = logits_of(*source, {}, {}, [&](TestRank& rank, ForwardModel& m) {
+    int64_t bytes = 0;
+    for (Param* p : m.part().params()) {
+      EXPECT_EQ(bool(p->value), p->readers != Param::Readers::products) << p->name;
+      bytes += int64_t(p->value ? p->value.bytes() : p->product_bytes(rank.context));
+    }
+    constexpr int64_t kOther = 160 << 10;
+    EXPECT_LE(rank.allocator.stats().live_bytes, bytes + bytes / 8 + kOther);
+    EXPECT_GT(bytes, 4 * kOther);
+  });
+  const Logits want = logits_on(
+      config_of(c), {}, [&](ForwardModel& m) { fill_as_written(m, c.type); }, kIds);
+  EXPECT_EQ(worst_difference(got, want), 0);
+}
+
 struct RoundCase {
   BlockType type;
   int64_t hidden, ffn;

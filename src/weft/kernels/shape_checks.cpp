@@ -171,7 +171,7 @@ void check_matmul(const MatmulArgs& args) {
         args.nf4_b.blocks && args.nf4_b.blocks.dtype() == DType::u8 && args.nf4_b.blocks.numel() == layout.bytes(),
         "nf4_b.blocks are not those of its layout");
     op.shape("nf4_b.scales", args.nf4_b.scales, {nf4::num_groups(layout.whole_numel()) + 1});
-  } else {
+  } else if (args.b || !args.packed_b) {
     op.shape("b", args.b, b);
     op.dtype("b", args.b, args.a.dtype());
   }

@@ -33,6 +33,11 @@ void ForwardModel::make(const ModelConfig& config) {
   model_ = std::make_unique<Decoder>(config, partition_of(mesh_, false), stages[size_t(mesh_.place().pp)]);
 }
 
+void ForwardModel::load(const ModelSource& source) {
+  load_values(context_, source, *model_);
+  for (Param* p : model_->params()) p->hold_packed(context_);
+}
+
 void ForwardModel::run(const Pass& pass, FunctionRef<void(const Var& x, Brackets& none)> finish) {
   Brackets none;
   const Var x = stages_.receive(context_, {pass.num_tokens, config().hidden});
