@@ -113,6 +113,12 @@ TEST(PackedWeightsTest, AreHeldOnce) {
   EXPECT_EQ(worst_difference(got, want), 0);
 }
 
+std::string name_of_block(BlockType type) {
+  for (const char* name : {"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "nf4"})
+    if (block_type_named(name) == type) return name;
+  return "?";
+}
+
 struct RoundCase {
   BlockType type;
   int64_t hidden, ffn;
@@ -121,10 +127,11 @@ class RoundedBlocksTest : public testing::TestWithParam<RoundCase> {};
 INSTANTIATE_TEST_SUITE_P(Types, RoundedBlocksTest,
                          testing::Values(RoundCase{BlockType::q8_0, 64, 96}, RoundCase{BlockType::q4_0, 64, 80},
                                          RoundCase{BlockType::q4_k, 256, 256}, RoundCase{BlockType::q4_k, 64, 300},
-                                         RoundCase{BlockType::q6_k, 64, 320}),
+                                         RoundCase{BlockType::q6_k, 64, 320}, RoundCase{BlockType::fp8, 64, 160},
+                                         RoundCase{BlockType::int8, 128, 300}, RoundCase{BlockType::nf4, 64, 192}),
                          [](const auto& test) {
-                           return fmt::format("{}_{}_{}", weft::name_of(ggml_type_of(test.param.type)),
-                                              test.param.hidden, test.param.ffn);
+                           return fmt::format("{}_{}_{}", name_of_block(test.param.type), test.param.hidden,
+                                              test.param.ffn);
                          });
 
 TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
@@ -162,13 +169,19 @@ TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
       }
     }
   });
-  EXPECT_LE(worst_difference(one, two), kTolerance * largest(one));
+  // Beside int8 a rank rounds its part of a row of activations with a scale of its own.
+  const double tolerance = type == BlockType::int8 ? 0.04 : kTolerance;
+  EXPECT_LE(worst_difference(one, two), tolerance * largest(one));
 }
 
 TEST(BlockChoiceTest, SaysWhatItTakes) {
   EXPECT_TRUE(parse_block_choice("auto").as_stored);
   EXPECT_FALSE(parse_block_choice("none").as_stored);
   EXPECT_EQ(parse_block_choice("q4_k").others, BlockType::q4_k);
+  EXPECT_EQ(parse_block_choice("fp8").others, BlockType::fp8);
+  EXPECT_EQ(parse_block_choice("int8").others, BlockType::int8);
+  EXPECT_EQ(parse_block_choice("nf4").others, BlockType::nf4);
+  EXPECT_THROW(parse_block_choice("w4_g128"), UsageError);
   EXPECT_THROW(parse_block_choice("q5_k"), UsageError);
 }
 
