@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "weft/base/nearest.h"
+#include "weft/pretrained/param_values.h"
 
 namespace weft {
 
@@ -84,34 +85,16 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   return RowsOfBlocks{*blocks, names->rows, tensors_.get(), stored.front()};
 }
 
-namespace {
-
-void load_value(Context& context, const ModelSource& source, const Param& param) {
-  constexpr int64_t kElements = 1 << 20;
-  const int64_t size = param.shape.numel();
-  const auto read = [&](int64_t begin, int64_t count, float* out) {
-    param.placement.each_run(begin, count, [&](int64_t local, int64_t global, int64_t n) {
-      source.read(param.name, global, {out + (local - begin), size_t(n)});
-    });
-  };
-  if (param.value.dtype() == DType::f32) return read(0, size, param.value.data<float>());
-  for (int64_t begin = 0; begin < size; begin += kElements) {
-    const int64_t count = std::min(kElements, size - begin);
-    const Tensor wide = context.empty(DType::f32, {count});
-    read(begin, count, wide.data<float>());
-    context.kernels.convert(context.stream, param.value.slice_flat(begin, {count}), wide);
-  }
-}
-
-}  // namespace
-
 void load_values(Context& context, const ModelSource& source, Decoder& model) {
+  const auto load = [&](const Param& param) {
+    read_values(context, param, [&](int64_t first, std::span<float> out) { source.read(param.name, first, out); });
+  };
   for (Param* p : model.params()) {
     if (p->is_only_blocks()) continue;
-    load_value(context, source, *p);
+    load(*p);
     p->value_changed();
   }
-  for (RouterBias* b : model.router_biases()) load_value(context, source, b->bias);
+  for (RouterBias* b : model.router_biases()) load(b->bias);
 }
 
 }  // namespace weft

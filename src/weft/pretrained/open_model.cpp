@@ -4,6 +4,7 @@
 #include "weft/base/file.h"
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/models/model_json.h"
+#include "weft/pretrained/encoders/encoders.h"
 #include "weft/pretrained/gguf_model.h"
 #include "weft/pretrained/gguf_tokenizer.h"
 #include "weft/pretrained/hf_family.h"
@@ -124,6 +125,9 @@ bool is_hugging_face_folder(const std::string& path) {
 namespace {
 
 HfConfig read_hf_config(const std::string& folder) {
+  if (const auto kind = encoder_kind(folder))
+    throw UsageError("{} is a model that is no decoder, which this needs: weft logits runs it{}", folder,
+                     kind == EncoderKind::t5 ? ", and so do weft generate and weft eval" : "");
   const JsonDocument config = read_config_json(folder);
   return parse_hf_config(config.root());
 }
