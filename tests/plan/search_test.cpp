@@ -20,7 +20,7 @@ SearchResult search_for(const ModelConfig& model, const std::string& cluster, in
 }
 
 TEST(SearchTest, LayoutsAreRanked) {
-  const SearchResult found = search_for(llama8b(), "4xh100-sxm", 4096, 32);
+  const SearchResult found = search_for(llama8b(), "4xh100-sxm", 2048, 8);
   ASSERT_FALSE(found.ranked.empty());
   const Recipe& best = found.ranked.front().recipe;
   EXPECT_EQ(best.mesh.shape.pp, 1) << describe_layout(best);  // four devices of a node need no pipeline
@@ -32,13 +32,11 @@ TEST(SearchTest, LayoutsAreRanked) {
 }
 
 TEST(SearchTest, WhatDoesNotFitSaysHowMuchIsMissing) {
-  ModelConfig m = llama8b(4096);
-  m.layers = 80, m.hidden = 8192, m.heads = 64, m.ffn = 28672, m.head_dim = 128;
-  const SearchResult found = search_for(m, "2xh100-sxm", 4096, 32);
+  const SearchResult found = search_for(llama8b(), "1xh100-sxm", 2048, 8);
   EXPECT_TRUE(found.ranked.empty());
   ASSERT_TRUE(found.nearest);
   EXPECT_GT(found.nearest_missing_bytes, 1e9);
-  EXPECT_GT(found.devices_that_fit, 2);
+  EXPECT_GT(found.devices_that_fit, 1);
 }
 
 // What is written is what `weft train` reads.
