@@ -46,8 +46,8 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("--dtype", dtype, "fp32, bf16 or fp16")->capture_default_str();
   command
       .add_option("--quantize", quantize,
-                  "Weights in blocks: auto, those of a GGUF file as they lie; q8_0, q4_0, q4_k or q6_k, others "
-                  "rounded to it too; none, all in --dtype")
+                  "Weights in blocks: auto, those that the model has in blocks; q8_0, q4_0, q4_k, q6_k, fp8, int8 or "
+                  "nf4, others rounded to it too; none, all in --dtype")
       ->capture_default_str();
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }

@@ -48,6 +48,11 @@ void ForwardModel::make(const ModelConfig& config) {
   model_ = std::make_unique<Decoder>(config, partition_of(mesh_, false), stages[size_t(mesh_.place().pp)]);
 }
 
+void ForwardModel::load(const ModelSource& source) {
+  load_values(context_, source, *model_);
+  for (Param* p : model_->params()) p->hold_packed(context_);
+}
+
 int ForwardModel::speaker() const {
   const MeshShape& shape = mesh_.shape();
   return (shape.pp - 1) * (shape.size() / shape.pp);

@@ -18,8 +18,8 @@ class ForwardModel {
   ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype);
   // Parameters have their values: in blocks where `choice` says so, else in `dtype`. The source outlives this.
   ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype, const BlockChoice& choice);
-  // Reads this rank's part of the parameters.
-  void load(const ModelSource& source) { load_values(context_, source, *model_); }
+  // Reads this rank's part of the parameters, once: what only products read is held as they read it.
+  void load(const ModelSource& source);
 
   const ModelConfig& config() const { return model_->config(); }
   Decoder& part() { return *model_; }

@@ -79,8 +79,9 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   const auto& [names, stored] = found->second;
   if (names->shape.rank() != 2 || stored.size() != 1 || names->is_transposed || names->added != 0) return {};
   const std::optional<StoredBlocks> blocks = tensors_->blocks(*stored.front());
-  if (!blocks || names->num_cols() % block_elements(blocks->type) != 0) return {};
-  return RowsOfBlocks{*blocks, names->rows};
+  if (!blocks) return {};
+  if (!blocks->bytes.empty() && names->num_cols() % block_elements(blocks->type) != 0) return {};
+  return RowsOfBlocks{*blocks, names->rows, tensors_.get(), stored.front()};
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "weft/pretrained/gguf_tokenizer.h"
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/model_source.h"
+#include "weft/pretrained/quantized_tensors.h"
 #include "weft/pretrained/tokenizer_path.h"
 #include "weft/text/chat_template.h"
 #include "weft/text/tokenizer_files.h"
@@ -54,7 +55,9 @@ class HuggingFaceSource final : public ModelSource {
     const HfFamily& family = *config.family;
     std::vector<std::string_view> ignored(family.ignored.begin(), family.ignored.end());
     if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
-    bind(open_weights(folder), names_of(family, config.model), family.base, ignored);
+    std::unique_ptr<StoredTensors> weights = open_weights(folder);
+    if (config.quantization) weights = with_whole_weights(std::move(weights), *config.quantization);
+    bind(std::move(weights), names_of(family, config.model), family.base, ignored);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
   std::optional<std::string> chat_template() const override {
