@@ -20,7 +20,14 @@ TEST_P(CatalogueTest, IsReadAndIsPlausible) {
   EXPECT_GT(h.memory_bytes, h.reserved_bytes);
   EXPECT_GE(h.node.bytes_per_s, h.network.bytes_per_s) << "the network is faster than the node";
   EXPECT_GT(h.peak(MatmulType::fp32), 0);
-  EXPECT_NE(hardware_text(GetParam()).find("datasheet"), std::string_view::npos) << "no source";
+  const std::string_view text = hardware_text(GetParam());
+  for (const char* figure : {"gib", "gb_s", "cores", "bf16", "fp16", "fp32"}) {
+    const size_t at = text.find(fmt::format("\n{} = ", figure));
+    if (at == std::string_view::npos) continue;
+    const std::string_view line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+    const bool is_above = text.substr(0, at).rfind("\n#") == text.substr(0, at).rfind('\n');
+    EXPECT_TRUE(line.find('#') != std::string_view::npos || is_above) << figure << " has no source";
+  }
   // An operation a byte of memory between 10 and 1000: else some figure is off by thousands.
   const double most = std::max({h.peak(MatmulType::fp32), h.peak(MatmulType::fp16), h.peak(MatmulType::bf16)});
   EXPECT_GT(most / h.memory_bytes_per_s, 10);
