@@ -83,8 +83,6 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   return RowsOfBlocks{*blocks, names->rows};
 }
 
-namespace {
-
 void load_value(Context& context, const ModelSource& source, const Param& param) {
   constexpr int64_t kElements = 1 << 20;
   const int64_t size = param.shape.numel();
@@ -101,8 +99,6 @@ void load_value(Context& context, const ModelSource& source, const Param& param)
     context.kernels.convert(context.stream, param.value.slice_flat(begin, {count}), wide);
   }
 }
-
-}  // namespace
 
 void load_values(Context& context, const ModelSource& source, Decoder& model) {
   for (Param* p : model.params()) {
