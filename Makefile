@@ -26,7 +26,8 @@ quickstart: dependencies ## train a small model on two data-parallel ranks, show
 test: build ## every test
 	ctest --preset release -j $(JOBS)
 
-asan tsan: dependencies ## the fast tests under AddressSanitizer and UBSan, or under ThreadSanitizer
+asan tsan: ## the fast tests under AddressSanitizer and UBSan, or under ThreadSanitizer
+	@tools/install-dependencies --sanitizers
 	cmake --preset $@
 	cmake --build --preset $@ -j $(JOBS)
 	tools/without-aslr ctest --preset $@ -j $(JOBS)

@@ -91,7 +91,7 @@ double seconds_of_blocks(RankResources& rank, const Product& p, BlockType type, 
 }
 
 void bench_blocks(const Options& o, RankResources& rank, std::span<const Product> products) {
-  const BlockType type = *parse_block_choice(o.blocks).others;
+  const BlockType type = *block_type_named(o.blocks);
   const DType dtype = parse_dtype(o.dtype);
   nlohmann::json rows = nlohmann::json::array();
   o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:>9} {:>7} {:>7}", "M", "K", "N", "GFLOP/s", "GB/s", "read"));
@@ -154,8 +154,9 @@ void add_bench_matmul(CLI::App& bench) {
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
   c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
   c->add_option("--blocks", o->blocks,
-                "Weights in GGUF's blocks: q8_0, q4_0, q4_k or q6_k; the product y = x wT alone")
-      ->check(CLI::IsMember({"q8_0", "q4_0", "q4_k", "q6_k"}));
+                "Weights in blocks: q8_0, q4_0, q4_k, q6_k, fp8, int8, nf4, w4_g32 or w4_g128 (GPTQ's and AWQ's of "
+                "32 and of 128 inputs); the product y = x wT alone")
+      ->check(CLI::IsMember({"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "nf4", "w4_g32", "w4_g128"}));
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")
       ->capture_default_str()

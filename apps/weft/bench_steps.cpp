@@ -58,8 +58,8 @@ class Sequences {
 // Bytes of this rank's weights that products read.
 int64_t weight_bytes(ForwardModel& model) {
   size_t bytes = 0;
-  for (const Param* p : model.part().params())
-    if (p->readers != Param::Readers::any) bytes += p->blocks() ? p->blocks().blocks.bytes() : p->value.bytes();
+  for (Param* p : model.part().params())
+    if (p->readers != Param::Readers::any) bytes += p->product_bytes(model.context());
   return int64_t(bytes);
 }
 

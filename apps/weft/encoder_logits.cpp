@@ -2,6 +2,7 @@
 #include "encoder_logits.h"
 
 #include "weft/base/file.h"
+#include "weft/base/json.h"
 
 namespace weft::app {
 namespace {
@@ -33,13 +34,15 @@ std::vector<int32_t> read_ids(const std::string& text, const char* option, int64
   return ids;
 }
 
+// Nothing of an empty tensor, as ranks have it that are not of the last stage.
 nlohmann::json rows_of(Context& context, const Tensor& t) {
+  nlohmann::json rows = nlohmann::json::array();
+  if (!t) return rows;
   Tensor wide = t;
   if (t.dtype() != DType::f32) {
     wide = context.empty(DType::f32, t.shape());
     context.kernels.convert(context.stream, wide, t);
   }
-  nlohmann::json rows = nlohmann::json::array();
   for (int64_t i = 0; i < wide.dim(0); ++i)
     rows.push_back(std::span<const float>(wide.data<float>() + i * wide.dim(1), size_t(wide.dim(1))));
   return rows;
@@ -89,9 +92,9 @@ nlohmann::json results_of(EncoderKind kind, Context& context, const std::string&
 
 void print_encoder_logits(EncoderKind kind, const ForwardOptions& options, const EncoderInputs& inputs,
                           const Output& output) {
-  run_encoder(options, [&](Context& context, const EncoderUse& use, bool is_speaker) {
+  run_encoder(options, [&](Context& context, const EncoderUse& use) {
     const nlohmann::json results = results_of(kind, context, options.model, use, inputs);
-    if (!is_speaker) return;
+    if (!use.mesh->is_speaker()) return;
     for (const char* key : {"logits", "text", "image"})
       if (results.contains(key))
         for (const auto& row : results[key])

@@ -6,7 +6,9 @@
 #include "command.h"
 #include "forward_ranks.h"
 #include "weft/data/dataset.h"
+#include "weft/text/tokenizer_files.h"
 #include "weft/train/evaluate.h"
+#include "weft/train/evaluate_text_to_text.h"
 
 namespace weft::app {
 namespace {
@@ -33,7 +35,7 @@ void print(const Options& o, const EvalResult& r, int64_t source_bytes, const st
                               std::exp(r.loss), bits_per_byte, r.num_targets));
 }
 
-void eval(const Options& o) {
+void eval_decoder(const Options& o) {
   const std::string cache =
       o.cache_dir.empty() ? (std::filesystem::temp_directory_path() / "weft-tokens").string() : o.cache_dir;
   make_folders(FileSystem::real(), cache);
@@ -60,13 +62,57 @@ void eval(const Options& o) {
   });
 }
 
+void eval_text_to_text(const Options& o) {
+  if (o.seq_len > 0 || o.rows > 0 || o.documents)
+    throw UsageError(
+        "--seq-len, --rows and --documents cut a text into windows, and the model reads examples whole: "
+        "leave them out");
+  const TextFiles files = find_text_files(o.data, "--data");
+  for (const TextFile& file : files.files)
+    if (!file.path.ends_with(".jsonl") && !file.path.ends_with(".json"))
+      throw UsageError(
+          "--data {}: the model reads one text and writes another: name a .jsonl file whose lines are "
+          "{{\"prompt\": \"...\", \"completion\": \"...\"}}",
+          file.path);
+  run_encoder(o.forward, [&](Context& context, const EncoderUse& use) {
+    const auto t5 = open_t5(context, o.forward.model, use);
+    const auto tokenizer = open_tokenizer(FileSystem::real(), o.forward.model);
+    TextToTextEvaluation evaluation(context, *use.mesh, *t5);
+    int64_t target_bytes = 0;
+    const auto add = [&](const InstructExample& example, const std::string& place) {
+      const TextToText text = text_to_text_of(example, place);
+      target_bytes += int64_t(text.target.size());
+      evaluation.add(encode_for_t5(*tokenizer, t5->config(), text.source),
+                     encode_for_t5(*tokenizer, t5->config(), text.target));
+    };
+    for (const TextFile& file : files.files)
+      for_each_example(FileSystem::real(), file.path, InstructFormat::automatic, add, [](int64_t) {});
+    const EvalResult result = evaluation.finish();
+    if (result.num_targets == 0) throw UsageError("--data {}: there are no examples", o.data);
+    if (use.mesh->is_speaker()) print(o, result, target_bytes, o.forward.model);
+  });
+}
+
+void eval(const Options& o) {
+  const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
+  if (kind == EncoderKind::t5) return eval_text_to_text(o);
+  if (kind)
+    throw UsageError("{} is a model that writes no texts, so none has a loss: weft logits shows what it computes",
+                     o.forward.model);
+  eval_decoder(o);
+}
+
 }  // namespace
 
 void add_eval(CLI::App& program) {
   const auto o = std::make_shared<Options>();
   CLI::App* c = program.add_subcommand("eval", "Mean loss, perplexity and bits per byte of a model on a text");
   o->forward.add_to(*c);
-  c->add_option("--data", o->data, "A file, folder or pattern of text, or a token file")->required();
+  c->add_option(
+       "--data", o->data,
+       "A file, folder or pattern of text, or a token file; of a model that reads one text and writes another, "
+       "of JSON lines {\"prompt\": ..., \"completion\": ...}")
+      ->required();
   c->add_option("--seq-len", o->seq_len, "Tokens a window; 0: the model's context");
   c->add_option("--rows", o->rows, "Windows a forward pass; 0: as fits");
   c->add_flag("--documents", o->documents, "Attention stops at the ends of documents");

@@ -6,7 +6,6 @@
 #include "mesh_options.h"
 #include "rank_resources.h"
 #include "weft/comm/run_world.h"
-#include "weft/pretrained/decoder_parts.h"
 #include "weft/pretrained/peft.h"
 #include "weft/train/recipe.h"
 
@@ -46,8 +45,8 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("--dtype", dtype, "fp32, bf16 or fp16")->capture_default_str();
   command
       .add_option("--quantize", quantize,
-                  "Weights in blocks: auto, those of a GGUF file as they lie; q8_0, q4_0, q4_k or q6_k, others "
-                  "rounded to it too; none, all in --dtype")
+                  "Weights in blocks: auto, those that the model has in blocks; q8_0, q4_0, q4_k, q6_k, fp8, int8 or "
+                  "nf4, others rounded to it too; none, all in --dtype")
       ->capture_default_str();
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }
@@ -67,13 +66,9 @@ void run_forward(const ForwardOptions& options,
 
 void run_encoder(const ForwardOptions& options, const EncoderBody& body) {
   const MeshConfig mesh_config = parse_mesh(options.mesh);
-  if (mesh_config.size() != mesh_config.shape.tp)
-    throw UsageError("--mesh {}: this kind of model is cut by tp alone: leave the other axes out", options.mesh);
   if (!options.adapter.empty()) throw UsageError("--adapter: this kind of model runs without adapters: leave it out");
   const DType dtype = parse_dtype(options.dtype);
-  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) {
-    body(context, {dtype, partition_of(mesh, false)}, mesh.place().tp == 0);
-  });
+  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) { body(context, {dtype, &mesh}); });
 }
 
 std::vector<int32_t> parse_ids(const std::string& text, const char* option, int64_t vocab) {

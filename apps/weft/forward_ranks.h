@@ -18,8 +18,8 @@ struct ForwardOptions {
 void run_forward(const ForwardOptions& options,
                  const std::function<void(ForwardModel& model, const ModelSource& source)>& body);
 
-// The same for a model that is no decoder: it is cut by tp alone. One rank is the speaker.
-using EncoderBody = std::function<void(Context& context, const EncoderUse& use, bool is_speaker)>;
+// The same for a model that is no decoder, which body opens; there is a mesh.
+using EncoderBody = std::function<void(Context& context, const EncoderUse& use)>;
 void run_encoder(const ForwardOptions& options, const EncoderBody& body);
 
 // "1,2,3" or "1 2 3"; throws UsageError naming `option` and what is no token of the model.

@@ -88,30 +88,33 @@ void generate_on_rank(const Options& o, ForwardModel& model, const ModelSource& 
 }
 
 // T5 reads the prompt and writes another text.
-void generate_by_t5(const Options& o, Context& context, const EncoderUse& use, bool is_speaker) {
+void generate_by_t5(const Options& o, Context& context, const EncoderUse& use) {
   const auto t5 = open_t5(context, o.forward.model, use);
   const T5Config& c = t5->config();
   const bool has_ids = !o.ids.empty();
   const auto tokenizer = has_ids ? nullptr : open_tokenizer(FileSystem::real(), o.forward.model);
   const std::string prompt = read_prompt(o);
   const std::vector<int32_t> ids =
-      has_ids ? parse_ids(o.ids, "--ids", c.vocab) : tokenizer->encode(prompt, {.add_special = true});
+      has_ids ? parse_ids(o.ids, "--ids", c.vocab) : encode_for_t5(*tokenizer, c, prompt);
   if (ids.empty()) throw UsageError("the prompt is empty: give at least one token with --prompt or --prompt-file");
-  Transcript transcript(o.output, tokenizer.get(), is_speaker);
+  Transcript transcript(o.output, tokenizer.get(), use.mesh->is_speaker());
   transcript.begin(prompt, false);
   const auto begin = std::chrono::steady_clock::now();
   T5::Writing writing(*t5, context, t5->encode(context, ids), o.generate.max_tokens + 1);
-  Sampler sampler(o.generate.sampling);  // every rank has the same logits, and chooses the same
+  Sampler sampler(o.generate.sampling);  // every rank of the last stage has the same logits, and chooses the same
   const Tensor wide = context.empty(DType::f32, {1, c.vocab});
   int32_t token = c.first_token;
   for (int64_t made = 0; made < o.generate.max_tokens; ++made) {
-    context.kernels.convert(context.stream, wide, writing.logits({&token, 1}));
-    token = sampler.choose({wide.data<float>(), size_t(c.vocab)}, uint64_t(writing.length()));
+    if (const Tensor logits = writing.logits({&token, 1})) {
+      context.kernels.convert(context.stream, wide, logits);
+      token = sampler.choose({wide.data<float>(), size_t(c.vocab)}, uint64_t(writing.length()));
+    }
+    token = t5->stages().share(context, token);
     if (token == c.end_token) break;
     transcript.add(token);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (is_speaker) transcript.end(ids.size(), seconds);
+  if (use.mesh->is_speaker()) transcript.end(ids.size(), seconds);
 }
 
 void generate(const Options& o) {
@@ -119,9 +122,7 @@ void generate(const Options& o) {
   if (o.generate.max_tokens < 0) throw UsageError("--max-tokens {}: write 0 or more", o.generate.max_tokens);
   const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
   if (kind == EncoderKind::t5)
-    return run_encoder(o.forward, [&](Context& context, const EncoderUse& use, bool is_speaker) {
-      generate_by_t5(o, context, use, is_speaker);
-    });
+    return run_encoder(o.forward, [&](Context& context, const EncoderUse& use) { generate_by_t5(o, context, use); });
   if (kind)
     throw UsageError("{} is a model that writes no texts: weft logits shows what it computes", o.forward.model);
   run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source) { generate_on_rank(o, model, source); });

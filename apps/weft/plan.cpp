@@ -1,6 +1,7 @@
-// weft plan: what a layout would do, before it runs; so far, the order of work in a pipeline.
+// weft plan: which layout, how much memory, how fast and why, before anything is launched.
 #include "command.h"
 #include "mesh_options.h"
+#include "plan_train.h"
 #include "weft/parallel/pipeline/check_schedule.h"
 #include "weft/parallel/pipeline/draw_schedule.h"
 #include "weft/train/recipe.h"
@@ -9,7 +10,8 @@ namespace weft::app {
 namespace {
 
 struct Options {
-  std::string mesh = "pp=4";
+  TrainPlanOptions train;
+  std::string validate, hardware;
   MeshOptions mesh_options;
   int micro_batches = 8;
   std::vector<double> costs = {1, 1, 1, 0};
@@ -17,13 +19,10 @@ struct Options {
   Output output;
 };
 
-void plan(const Options& o) {
-  if (!o.shows_schedule)
-    throw UsageError(
-        "weft plan draws schedules so far: write --show-schedule, as in weft plan --show-schedule --mesh pp=4");
+void show_schedule(const Options& o) {
   Toml toml;
   o.mesh_options.apply_to(toml);
-  MeshOptions::apply_spec(toml, o.mesh);
+  MeshOptions::apply_spec(toml, o.train.mesh.empty() ? "pp=4" : o.train.mesh);
   const MeshConfig mesh = read_mesh(toml);
   read_recompute(toml);
   toml.reject_unknown();
@@ -47,13 +46,40 @@ void plan(const Options& o) {
   if (!o.output.is_json()) o.output.text(draw(schedule, costs));
 }
 
+void plan(const Options& o) {
+  if (o.shows_schedule) return show_schedule(o);
+  if (!o.validate.empty()) return validate_runs(o.validate, o.output);
+  if (!o.hardware.empty()) return o.output.text(std::string(plan::hardware_text(o.hardware)));
+  if (o.train.model.empty() || o.train.cluster.empty())
+    throw UsageError("name a model and a cluster, as in weft plan llama-1b --cluster 64xh100-sxm; hardware: {}",
+                     fmt::join(plan::hardware_names(), ", "));
+  plan_training(o.train, o.output);
+}
+
 }  // namespace
 
 void add_plan(CLI::App& program) {
   const auto o = std::make_shared<Options>();
-  CLI::App* c = program.add_subcommand("plan", "What a layout would do, before it runs");
+  CLI::App* c =
+      program.add_subcommand("plan", "Which layout, how much memory, how fast and why, before anything runs");
+  TrainPlanOptions& t = o->train;
+  c->add_option("model", t.model, "A preset, a model's folder or file, or a recipe (.toml)");
+  c->add_option("--cluster", t.cluster, "Devices and hardware, as in 64xh100-sxm or 16xmachine.toml");
+  c->add_option("--seq-len", t.seq_len, "Tokens of a row")->check(CLI::PositiveNumber);
+  c->add_option("--global-batch", t.global_batch, "Rows of a step, over all devices")->check(CLI::PositiveNumber);
+  c->add_option("--precision", t.precision, "bf16, fp16 or fp32")
+      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}))
+      ->capture_default_str();
+  c->add_flag("--fp8", t.has_fp8, "What if the matrix products of blocks ran in fp8");
+  c->add_option("--top", t.top, "Layouts to show")->capture_default_str();
+  c->add_option("--recipe", t.recipe, "Write the recipe of the first layout to this file");
+  c->add_option("--data", t.data, "What the recipe trains on")->capture_default_str();
+  c->add_option("--timeline", t.timeline, "Write the step of the first layout to this file, for Perfetto");
+  c->add_option("--validate", o->validate, "Published runs (CSV): predicted beside measured times, by source");
+  c->add_option("--show-hardware", o->hardware, "Print an entry of the catalogue as TOML, to copy and change");
   c->add_flag("--show-schedule", o->shows_schedule, "Draw in which order the ranks of a pipeline work");
-  c->add_option("--mesh", o->mesh, "Axes and sizes, as in pp=4,schedule=zbv")->capture_default_str();
+  c->add_option("--mesh", t.mesh,
+                "Only this layout, as in dp=8,tp=4,zero=1,micro_batch=2; \"recipe\": the recipe's own");
   o->mesh_options.add_to(*c);
   c->add_option("--micro-batches", o->micro_batches, "Of a step")->capture_default_str()->check(CLI::Range(1, 4096));
   c->add_option("--costs", o->costs, "Of a forward, the input half and the weight half of a backward, and a message")
@@ -61,7 +87,9 @@ void add_plan(CLI::App& program) {
       ->delimiter(',')
       ->capture_default_str();
   o->output.add_option(*c);
-  c->footer("Example: weft plan --show-schedule --mesh pp=4 --schedule zb-h1 --micro-batches 8");
+  c->footer(
+      "Examples: weft plan llama-1b --cluster 8xh100-sxm --seq-len 4096\n"
+      "          weft plan --show-schedule --mesh pp=4 --schedule zb-h1 --micro-batches 8");
   c->callback([o] { plan(*o); });
 }
 

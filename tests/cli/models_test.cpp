@@ -93,10 +93,85 @@ TEST_F(ModelsTest, T5ReadsOneTextAndWritesAnother) {
   }
   const Json text = run(fmt::format("generate {} {} --max-tokens 6 --temperature 0", golden.path(), ids));
   EXPECT_EQ(text["ids"].get<std::vector<int>>(), made);
-  const std::string on_two = " --max-tokens 6 --temperature 0 --mesh tp=2";
-  EXPECT_EQ(run(fmt::format("generate {} {}{}", golden.path(), ids, on_two))["ids"], text["ids"]);
-  EXPECT_EQ(program.run(fmt::format("logits {} {} --decoder-ids 0 --mesh pp=2", golden.path(), ids)).status, 2);
+  for (const char* how : {"--temperature 0", "--temperature 1 --seed 3"}) {
+    const std::string generate = fmt::format("generate {} {} --max-tokens 6 {}", golden.path(), ids, how);
+    for (const char* mesh : {"tp=2", "pp=2", "tp=2,pp=3"})
+      EXPECT_EQ(run(generate + " --mesh " + mesh)["ids"], run(generate)["ids"]) << how << " " << mesh;
+  }
   EXPECT_EQ(program.run("generate " + GoldenModel("bert", "golden_encoders").path() + " --ids 1").status, 2);
+}
+
+// The tokens 0 to 11 are the letters from a on, and nothing ends a text.
+void write_letters(const std::string& folder) {
+  Json vocab;
+  for (int i = 0; i < 12; ++i) vocab[std::string(1, char('a' + i))] = i;
+  const Json model{{"type", "BPE"}, {"vocab", vocab}, {"merges", Json::array()}};
+  std::ofstream(folder + "/tokenizer.json") << Json{{"version", "1.0"}, {"model", model}};
+}
+
+// -log softmax(logits)[target]
+double loss_of(const std::vector<double>& logits, int target) {
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit);
+  return std::log(sum) - logits[size_t(target)];
+}
+
+TEST_F(ModelsTest, EvaluatesWhatT5Writes) {
+  const GoldenModel golden("flan_t5", "golden_encoders");
+  write_letters(golden.path());
+  program.write("pairs.jsonl", R"({"prompt": "cdef", "completion": "ghk"}
+{"instruction": "kk", "input": "", "output": "ccgl"}
+)");
+  double sum = 0;
+  const auto add = [&](const char* source, const std::vector<int>& before, const std::vector<int>& target) {
+    const Json json =
+        run(fmt::format("logits {} --ids {} --decoder-ids {}", golden.path(), source, fmt::join(before, ",")));
+    const auto rows = json["logits"].get<std::vector<std::vector<double>>>();
+    for (size_t i = 0; i < target.size(); ++i) sum += loss_of(rows[i], target[i]);
+  };
+  add("2,3,4,5,1", {0, 6, 7, 10}, {6, 7, 10, 1});  // 0 begins a text and 1 ends it, says the configuration
+  add("10,10,1", {0, 2, 2, 6, 11}, {2, 2, 6, 11, 1});
+  for (const char* mesh : {"", " --mesh tp=2", " --mesh pp=2", " --mesh tp=2,pp=2,dp=2"}) {
+    const Json report = run(fmt::format("eval {} --data pairs.jsonl{}", golden.path(), mesh));
+    EXPECT_EQ(report["tokens"], 9) << mesh;
+    EXPECT_EQ(report["bytes"], 7) << mesh;
+    EXPECT_NEAR(report["loss"].get<double>(), sum / 9, 1e-5) << mesh;
+    EXPECT_NEAR(report["perplexity"].get<double>(), std::exp(sum / 9), 1e-4) << mesh;
+  }
+}
+
+TEST_F(ModelsTest, EvalSaysWhatIsMissing) {
+  const GoldenModel golden("t5", "golden_encoders");
+  write_letters(golden.path());
+  program.write("text.txt", "abc");
+  program.write("empty.jsonl", "");
+  program.write("chat.jsonl",
+                R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},)"
+                R"({"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  program.write("pairs.jsonl", R"({"prompt": "cdef", "completion": "ghk"})");
+  struct Case {
+    std::string arguments;
+    int status;
+    const char* says;
+  };
+  const std::string t5 = "eval " + golden.path() + " --data ";
+  for (const char* name : {"bert", "vit", "clip"}) {
+    const GoldenModel other(name, "golden_encoders");
+    const Outcome o = program.run("eval " + other.path() + " --data text.txt");
+    EXPECT_EQ(o.status, 2) << o.err;
+    EXPECT_NE(o.err.find("weft logits"), std::string::npos) << o.err;
+  }
+  const Outcome chat = program.run("chat " + golden.path());
+  EXPECT_EQ(chat.status, 2) << chat.err;
+  EXPECT_NE(chat.err.find("weft generate"), std::string::npos) << chat.err;
+  for (const Case& c :
+       {Case{"text.txt", 2, "completion"}, Case{"empty.jsonl", 2, "no examples"},
+        Case{"chat.jsonl", 1, "one question and its answer"}, Case{"pairs.jsonl --seq-len 4", 2, "--seq-len"},
+        Case{"pairs.jsonl --mesh pp=6", 2, "5 layers"}, Case{"pairs.jsonl --mesh ep=2", 2, "no experts"}}) {
+    const Outcome o = program.run(t5 + c.arguments);
+    EXPECT_EQ(o.status, c.status) << c.arguments << ": " << o.err;
+    EXPECT_NE(o.err.find(c.says), std::string::npos) << c.arguments << ": " << o.err;
+  }
 }
 
 TEST_F(ModelsTest, InspectShowsConfigurationAndTensors) {

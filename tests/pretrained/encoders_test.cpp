@@ -1,6 +1,8 @@
 // BERT, T5, ViT and CLIP give what Hugging Face's library gives, from its own files.
 #include "weft/pretrained/encoders/encoders.h"
 
+#include <set>
+
 #include "pretrained/golden_models.h"
 #include "pretrained/model_on_ranks.h"
 #include "support/rank.h"
@@ -95,57 +97,159 @@ TEST(EncodersTest, NameWhatIsMissing) {
   }
 }
 
-// Layers cut over ranks give on each of them what one rank gives; 3 ranks have 4 heads to share.
-class CutEncodersTest : public testing::TestWithParam<int> {
- protected:
-  // Runs body(context, use) on every rank, one after the other where it compares.
-  static void on_ranks(auto&& body) {
-    run_ranks(GetParam(), [&](Communicator& world) {
-      TestRank rank(cpu_kernels());
-      body(rank.context, EncoderUse{DType::f32, {.tensor = TensorParallel(world, false)}});
-    });
+// What a model computes of the golden inputs, by the names of the golden results; empty tensors where the rank has
+// none.
+using Results = std::map<std::string, Tensor>;
+
+Results results_of(Context& context, const GoldenModel& golden, const EncoderUse& use,
+                   FunctionRef<void(Param&)> each_param) {
+  switch (*encoder_kind(golden.path())) {
+    case EncoderKind::bert: {
+      const auto bert = open_bert(context, golden.path(), use);
+      bert->each_param(each_param);
+      return {{"logits", bert->logits(context, golden.ids())}};
+    }
+    case EncoderKind::t5: {
+      const auto t5 = open_t5(context, golden.path(), use);
+      t5->each_param(each_param);
+      const Var memory = t5->encode(context, golden.list<int32_t>("encoder_ids"));
+      return {{"logits", t5->logits(context, golden.ids(), memory)}};
+    }
+    case EncoderKind::vit: {
+      const auto vit = open_vit(context, golden.path(), use);
+      vit->each_param(each_param);
+      return {{"logits", vit->logits(context, golden.list<float>("pixels"))}};
+    }
+    case EncoderKind::clip: break;
   }
+  const auto clip = open_clip(context, golden.path(), use);
+  clip->each_param(each_param);
+  Results results{{"text", clip->embed_text(context, golden.ids())}};
+  results["image"] = clip->embed_image(context, golden.list<float>("pixels"));
+  return results;
+}
+
+struct CutCase {
+  const char* model;
+  MeshShape mesh;
 };
-INSTANTIATE_TEST_SUITE_P(Ranks, CutEncodersTest, testing::Values(2, 3, 4),
-                         [](const auto& test) { return fmt::format("tp{}", test.param); });
+
+// Layers cut over ranks and stages give what one rank gives; 3 ranks have 4 heads to share, and stages not always as
+// many layers as each other.
+class CutEncodersTest : public testing::TestWithParam<CutCase> {};
+
+std::vector<CutCase> cut_cases() {
+  std::vector<CutCase> all;
+  for (const char* model : {"bert", "vit", "clip", "t5", "flan_t5"}) {
+    for (const int tp : {2, 3, 4}) all.push_back({model, {.tp = tp}});
+    for (const int tp : {1, 2}) all.push_back({model, {.pp = 2, .tp = tp}});
+    all.push_back({model, {.pp = 2, .shard = 2}});
+  }
+  for (const char* model : {"t5", "flan_t5"})
+    for (const int pp : {3, 4, 5}) all.push_back({model, {.pp = pp}});  // it has 2 + 3 layers
+  all.push_back({"t5", {.pp = 3, .tp = 2}});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Meshes, CutEncodersTest, testing::ValuesIn(cut_cases()), [](const auto& test) {
+  return fmt::format("{}_{}", test.param.model, name_of_mesh(test.param.mesh));
+});
 
 TEST_P(CutEncodersTest, SayTheSame) {
-  const GoldenModel bert_files("bert", "golden_encoders"), vit_files("vit", "golden_encoders"),
-      clip_files("clip", "golden_encoders");
-  on_ranks([&](Context& context, const EncoderUse& use) {
-    const auto bert = open_bert(context, bert_files.path(), use);
-    int num_cut = 0;
-    bert->each_param([&](const Param& p) { num_cut += p.shape.numel() < p.placement.whole.numel(); });
-    EXPECT_GT(num_cut, 0);
-    EXPECT_LT(worst_difference(rows_of(bert->logits(context, bert_files.ids())), bert_files.logits()), kSingle);
-    const auto vit = open_vit(context, vit_files.path(), use);
-    const Tensor classes = vit->logits(context, vit_files.list<float>("pixels"));
-    EXPECT_LT(worst_difference(rows_of(classes), vit_files.logits()), kSingle);
-    const auto clip = open_clip(context, clip_files.path(), use);
-    const Tensor image = clip->embed_image(context, clip_files.list<float>("pixels"));
-    EXPECT_LT(worst_difference(rows_of(clip->embed_text(context, clip_files.ids())), clip_files.rows("text")),
-              kSingle);
-    EXPECT_LT(worst_difference(rows_of(image), clip_files.rows("image")), kSingle);
+  const GoldenModel golden(GetParam().model, "golden_encoders");
+  const MeshShape& shape = GetParam().mesh;
+  run_ranks(shape.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const Mesh mesh(world, shape);
+    bool is_cut = false;
+    const Results results = results_of(rank.context, golden, {DType::f32, &mesh}, [&](const Param& p) {
+      is_cut = is_cut || p.shape.numel() < p.placement.whole.numel();
+    });
+    EXPECT_EQ(is_cut, shape.tp > 1);
+    for (const auto& [name, result] : results) {
+      const bool is_last = mesh.place().pp + 1 == shape.pp;
+      ASSERT_EQ(bool(result), is_last);
+      if (is_last) EXPECT_LT(worst_difference(rows_of(result), golden.rows(name.c_str())), kSingle) << name;
+    }
   });
 }
 
-TEST_P(CutEncodersTest, T5WritesTheSame) {
-  for (const char* name : {"t5", "flan_t5"}) {
-    const GoldenModel golden(name, "golden_encoders");
-    on_ranks([&](Context& context, const EncoderUse& use) {
-      const auto t5 = open_t5(context, golden.path(), use);
-      const Var memory = t5->encode(context, golden.list<int32_t>("encoder_ids"));
-      EXPECT_LT(worst_difference(rows_of(t5->logits(context, golden.ids(), memory)), golden.logits()), kSingle);
+// A stage has memory for its own weights alone; together stages have all, and each layer once.
+TEST_P(CutEncodersTest, StagesHoldTheirOwnWeights) {
+  const GoldenModel golden(GetParam().model, "golden_encoders");
+  std::set<std::string> all;
+  TestRank one(cpu_kernels());
+  results_of(one.context, golden, {}, [&](const Param& p) { all.insert(p.name); });
+  std::mutex mutex;
+  std::map<std::string, std::set<int>> stages_of;
+  run_ranks(GetParam().mesh.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const Mesh mesh(world, GetParam().mesh);
+    TestRank as_large(cpu_kernels());
+    std::vector<Tensor> own;
+    int64_t live = -1;
+    results_of(rank.context, golden, {DType::f32, &mesh}, [&](const Param& p) {
+      if (live < 0) live = rank.allocator.stats().live_bytes;
+      own.push_back(as_large.context.empty(DType::f32, p.shape));
+      const std::lock_guard lock(mutex);
+      stages_of[p.name].insert(mesh.place().pp);
     });
+    EXPECT_EQ(live, as_large.allocator.stats().live_bytes);
+  });
+  std::set<std::string> held;
+  for (const auto& [name, stages] : stages_of) {
+    held.insert(name);
+    if (name.find("layers.") != std::string::npos) EXPECT_EQ(stages.size(), 1u) << name;
   }
+  EXPECT_EQ(held, all);
 }
 
-TEST(CutEncodersRefusalTest, NamesTheHeads) {
-  const GoldenModel golden("bert", "golden_encoders");
-  run_ranks(5, [&](Communicator& world) {
+TEST_P(CutEncodersTest, T5WritesInPieces) {
+  const GoldenModel golden(GetParam().model, "golden_encoders");
+  if (encoder_kind(golden.path()) != EncoderKind::t5) return;
+  run_ranks(GetParam().mesh.size(), [&](Communicator& world) {
     TestRank rank(cpu_kernels());
-    EXPECT_THROW(open_bert(rank.context, golden.path(), {DType::f32, {.tensor = TensorParallel(world, false)}}),
-                 UsageError);
+    const Mesh mesh(world, GetParam().mesh);
+    const auto t5 = open_t5(rank.context, golden.path(), {DType::f32, &mesh});
+    const Var memory = t5->encode(rank.context, golden.list<int32_t>("encoder_ids"));
+    T5::Writing writing(*t5, rank.context, memory, int64_t(golden.ids().size()));
+    Logits got;
+    for (const int32_t id : golden.ids())
+      if (const Tensor row = writing.logits({&id, 1})) got.push_back(rows_of(row).front());
+    ASSERT_EQ(got.empty(), mesh.place().pp + 1 != GetParam().mesh.pp);
+    if (!got.empty()) EXPECT_LT(worst_difference(got, golden.logits()), kSingle);
+  });
+}
+
+struct Refusal {
+  const char* name;
+  const char* model;
+  MeshShape mesh;
+  const char* says;
+};
+class EncoderRefusalTest : public testing::TestWithParam<Refusal> {};
+const Refusal kRefusals[] = {
+    {"heads", "bert", {.tp = 5}, "4 attention heads"},
+    {"layers", "bert", {.pp = 3}, "2 layers"},
+    {"layers_of_images", "vit", {.pp = 3}, "2 layers"},
+    {"layers_of_a_tower", "clip", {.pp = 3}, "2 layers"},
+    {"layers_of_both_stacks", "t5", {.pp = 6}, "5 layers"},
+    {"experts", "flan_t5", {.shard = 2, .ep = 2}, "no experts"},
+    {"tokens", "vit", {.cp = 2}, "cp=2"},
+};
+INSTANTIATE_TEST_SUITE_P(Meshes, EncoderRefusalTest, testing::ValuesIn(kRefusals),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(EncoderRefusalTest, SaysWhatTheModelHas) {
+  const GoldenModel golden(GetParam().model, "golden_encoders");
+  run_ranks(GetParam().mesh.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const Mesh mesh(world, GetParam().mesh);
+    try {
+      results_of(rank.context, golden, {DType::f32, &mesh}, [](const Param&) {});
+      ADD_FAILURE();
+    } catch (const UsageError& e) {
+      EXPECT_NE(std::string(e.what()).find(GetParam().says), std::string::npos) << e.what();
+    }
   });
 }
 

@@ -91,6 +91,34 @@ TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
   EXPECT_EQ(worst_difference(got, logits_of(*source, {.as_stored = true}, {})), 0);
 }
 
+TEST(PackedWeightsTest, AreHeldOnce) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.gguf";
+  GgufCase c = case_of("llama", GgmlType::f32, false);
+  c.ffn = 512;
+  write_gguf(c, path);
+  const auto source = open_model(path);
+  const Logits got = logits_of(*source, {}, {}, [&](TestRank& rank, ForwardModel& m) {
+    int64_t bytes = 0;
+    for (Param* p : m.part().params()) {
+      EXPECT_EQ(bool(p->value), p->readers != Param::Readers::products) << p->name;
+      bytes += int64_t(p->value ? p->value.bytes() : p->product_bytes(rank.context));
+    }
+    constexpr int64_t kOther = 160 << 10;
+    EXPECT_LE(rank.allocator.stats().live_bytes, bytes + bytes / 8 + kOther);
+    EXPECT_GT(bytes, 4 * kOther);
+  });
+  const Logits want = logits_on(
+      config_of(c), {}, [&](ForwardModel& m) { fill_as_written(m, c.type); }, kIds);
+  EXPECT_EQ(worst_difference(got, want), 0);
+}
+
+std::string name_of_block(BlockType type) {
+  for (const char* name : {"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "nf4"})
+    if (block_type_named(name) == type) return name;
+  return "?";
+}
+
 struct RoundCase {
   BlockType type;
   int64_t hidden, ffn;
@@ -99,10 +127,11 @@ class RoundedBlocksTest : public testing::TestWithParam<RoundCase> {};
 INSTANTIATE_TEST_SUITE_P(Types, RoundedBlocksTest,
                          testing::Values(RoundCase{BlockType::q8_0, 64, 96}, RoundCase{BlockType::q4_0, 64, 80},
                                          RoundCase{BlockType::q4_k, 256, 256}, RoundCase{BlockType::q4_k, 64, 300},
-                                         RoundCase{BlockType::q6_k, 64, 320}),
+                                         RoundCase{BlockType::q6_k, 64, 320}, RoundCase{BlockType::fp8, 64, 160},
+                                         RoundCase{BlockType::int8, 128, 300}, RoundCase{BlockType::nf4, 64, 192}),
                          [](const auto& test) {
-                           return fmt::format("{}_{}_{}", weft::name_of(ggml_type_of(test.param.type)),
-                                              test.param.hidden, test.param.ffn);
+                           return fmt::format("{}_{}_{}", name_of_block(test.param.type), test.param.hidden,
+                                              test.param.ffn);
                          });
 
 TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
@@ -140,13 +169,19 @@ TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
       }
     }
   });
-  EXPECT_LE(worst_difference(one, two), kTolerance * largest(one));
+  // Beside int8 a rank rounds its part of a row of activations with a scale of its own.
+  const double tolerance = type == BlockType::int8 ? 0.04 : kTolerance;
+  EXPECT_LE(worst_difference(one, two), tolerance * largest(one));
 }
 
 TEST(BlockChoiceTest, SaysWhatItTakes) {
   EXPECT_TRUE(parse_block_choice("auto").as_stored);
   EXPECT_FALSE(parse_block_choice("none").as_stored);
   EXPECT_EQ(parse_block_choice("q4_k").others, BlockType::q4_k);
+  EXPECT_EQ(parse_block_choice("fp8").others, BlockType::fp8);
+  EXPECT_EQ(parse_block_choice("int8").others, BlockType::int8);
+  EXPECT_EQ(parse_block_choice("nf4").others, BlockType::nf4);
+  EXPECT_THROW(parse_block_choice("w4_g128"), UsageError);
   EXPECT_THROW(parse_block_choice("q5_k"), UsageError);
 }
 

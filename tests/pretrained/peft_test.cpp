@@ -120,7 +120,7 @@ TEST_P(RealPeftTest, AnAdaptedModelSaysWhatAMergedOneSays) {
   const std::unique_ptr<ModelSource> plain = open_model(path_), adapted = open_adapted(open_model(path_), folder);
   const Logits merged = logits_on(plain->config(), {},
                                   [&](ForwardModel& m) {
-                                    m.load(*plain);
+                                    load_values(m.context(), *plain, m.part());
                                     merge(m, *adapted);
                                   },
                                   {1, 5, 9, 3, 7, 100, 4});

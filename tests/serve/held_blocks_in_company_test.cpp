@@ -6,10 +6,13 @@
 namespace weft {
 namespace {
 
-class HeldBlocksInCompanyTest : public testing::TestWithParam<GgufCase> {};
+struct CompanyCase : GgufCase {
+  std::optional<BlockType> others = {};  // that weights are rounded to
+};
+class HeldBlocksInCompanyTest : public testing::TestWithParam<CompanyCase> {};
 
 TEST_P(HeldBlocksInCompanyTest, GivesTheSameBits) {
-  const GgufCase& c = GetParam();
+  const CompanyCase& c = GetParam();
   const TemporaryFolder folder;
   const std::string path = folder / "model.gguf";
   write_gguf(c, path);
@@ -19,7 +22,7 @@ TEST_P(HeldBlocksInCompanyTest, GivesTheSameBits) {
     run_ranks(c.mesh.size(), [&](Communicator& world) {
       TestRank rank(cpu_kernels());
       const Mesh mesh(world, c.mesh);
-      ForwardModel model(rank.context, mesh, *source, DType::f32, {.as_stored = true});
+      ForwardModel model(rank.context, mesh, *source, DType::f32, {.as_stored = true, .others = c.others});
       with_engine(model, options, [&](Engine& engine) { answers = answers_of(engine, company(24), concurrency); });
     });
     return answers;
@@ -30,12 +33,18 @@ TEST_P(HeldBlocksInCompanyTest, GivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, HeldBlocksInCompanyTest,
-                         testing::Values(GgufCase{"llama", GgmlType::q8_0, false, false},
-                                         GgufCase{"qwen3", GgmlType::q4_0, false, true},
-                                         GgufCase{"llama", GgmlType::q4_k, false, false, {}, 256, 512},
-                                         GgufCase{"llama", GgmlType::q6_k, false, true, {.tp = 2}, 256, 512}),
+                         testing::Values(CompanyCase{{"llama", GgmlType::q8_0, false, false}},
+                                         CompanyCase{{"qwen3", GgmlType::q4_0, false, true}},
+                                         CompanyCase{{"llama", GgmlType::q4_k, false, false, {}, 256, 512}},
+                                         CompanyCase{{"llama", GgmlType::q6_k, false, true, {.tp = 2}, 256, 512}},
+                                         CompanyCase{{"llama", GgmlType::f32, false, false}, BlockType::fp8},
+                                         CompanyCase{{"qwen3", GgmlType::f32, false, false, {.tp = 2}},
+                                                     BlockType::int8},
+                                         CompanyCase{{"llama", GgmlType::f32, false, true}, BlockType::nf4}),
                          [](const auto& test) {
-                           return fmt::format("{}_{}", test.param.architecture, weft::name_of(test.param.type));
+                           const CompanyCase& c = test.param;
+                           return fmt::format("{}_{}{}", c.architecture, weft::name_of(c.type),
+                                              c.others ? fmt::format("_as_{}", int(*c.others)) : "");
                          });
 
 }  // namespace

@@ -21,6 +21,17 @@ void Param::hold_in_blocks(BlockMatrix blocks) {
   trainable = false;
 }
 
+void Param::hold_packed(Context& context) {
+  trainable = false;
+  if (readers == Readers::products && packed(context, true)) value = {};
+}
+
+size_t Param::product_bytes(Context& context) {
+  if (blocks_) return blocks_.blocks.bytes();
+  const Tensor& p = packed(context, true);
+  return p ? p.bytes() : value.bytes();
+}
+
 void Param::pack(Context& context, Packed& p, bool transpose_b) {
   if (nf4_ || blocks_) return;
   const int64_t k = transpose_b ? shape[1] : shape[0], n = transpose_b ? shape[0] : shape[1];

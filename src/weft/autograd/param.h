@@ -50,6 +50,10 @@ class Param {
   void hold_in_blocks(BlockMatrix blocks);  // frozen from now on; the value goes where only products read it
   const BlockMatrix& blocks() const { return blocks_; }
   bool is_only_blocks() const { return blocks_ && readers == Readers::products; }
+  // Frozen from now on. Where only products y = x wT read it and the backend packs what they read, the value goes.
+  void hold_packed(Context& context);
+  // Of what products read.
+  size_t product_bytes(Context& context);
 
   bool has_grad() const { return has_grad_; }
   void clear_grad() { has_grad_ = false; }

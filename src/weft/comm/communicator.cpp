@@ -166,15 +166,19 @@ void Communicator::point_to_point(Collective call) {
 
 Pending Communicator::start(Collective call, Tensor out, Tensor in) {
   call.sequence = ++sequence_;
+  if (!has_thread()) {
+    execute(call, true);
+    return Pending(*this, uint32_t(call.sequence), std::move(out), std::move(in));
+  }
   if (!queue_) queue_ = std::make_unique<CommQueue>([this](const Collective& c) { execute(c, true); });
   return Pending(*this, queue_->push(call), std::move(out), std::move(in));
 }
 
 void Communicator::wait_for(uint32_t ticket) {
   const auto begin = Clock::now();
-  queue_->wait(ticket);
+  if (queue_) queue_->wait(ticket);
   exposed_seconds_.fetch_add(seconds_since(begin), std::memory_order_relaxed);
-  if (observer_) observer_({CommOp::barrier, DType::u8, label_, 0, 0, true, begin, Clock::now(), true});
+  if (observer_) observer_({CommOp::barrier, DType::u8, label_, queue_ ? 0 : int64_t(ticket), 0, true, begin, Clock::now(), true});
 }
 
 void Communicator::execute(const Collective& call, bool is_started) {
@@ -186,7 +190,8 @@ void Communicator::execute(const Collective& call, bool is_started) {
   seconds_.fetch_add(std::chrono::duration<double>(end - begin).count(), std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_relaxed);
   bytes_sent_.fetch_add(weft::bytes_sent(call, rank(), size()), std::memory_order_relaxed);
-  if (observer_) observer_({call.op, call.dtype, label_, call.sequence, int64_t(call.bytes), is_started, begin, end});
+  if (observer_) observer_({call.op, call.dtype, label_, call.sequence, int64_t(call.bytes), is_started, begin, end, false,
+                            call.peer, call.tag});
 }
 
 std::string Communicator::whereabouts(const Collective& call) const {

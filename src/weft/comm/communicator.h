@@ -29,7 +29,10 @@ struct CommEvent {
   int64_t bytes;    // Collective::bytes
   bool is_started;  // ran on the communication thread
   std::chrono::steady_clock::time_point begin, end;
-  bool is_wait = false;  // not the call, but this rank's wait for one that was started: what was not hidden of it
+  // Not the call, but this rank's wait for one that was started: what was not hidden of it. `sequence` is the call's
+  // where no thread runs it, else 0.
+  bool is_wait = false;
+  int peer = 0, tag = 0;  // as in Collective
 };
 using CommObserver = std::function<void(const CommEvent&)>;  // called on the thread that ran the call
 
@@ -122,6 +125,9 @@ class Communicator {
   // Every call but send and recv comes in the order of its sequence, on one thread at a time; send and recv come on
   // the caller's thread, perhaps while a collective runs on the other.
   virtual void run(const Collective& call) = 0;
+
+  // A transport that moves nothing needs no thread: started calls are over when they have begun.
+  virtual bool has_thread() const { return true; }
 
   // To be called first by the destructor of each transport: ends the communication thread.
   void finish() noexcept;

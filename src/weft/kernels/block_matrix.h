@@ -1,5 +1,4 @@
-// BlockMatrix: a weight whose rows lie in blocks of quantised neighbours, as a GGUF file has them; it is multiplied
-// with as it lies. Source: the block formats of ggml.
+// BlockMatrix: a weight whose rows lie in blocks of quantised neighbours, which products read as they lie.
 #pragma once
 #include <cstdint>
 
@@ -7,10 +6,23 @@
 
 namespace weft {
 
-enum class BlockType : uint8_t { q8_0, q4_0, q4_k, q6_k };
+// The first four as a GGUF file has them (see tensor/ggml_block_layout.h), the others as block_layout.h says: floats
+// and integers of 8 bits, codes of 4 bits with a scale and a zero to 32 or 128 neighbours, and NF4.
+enum class BlockType : uint8_t { q8_0, q4_0, q4_k, q6_k, fp8, int8, w4_g32, w4_g128, nf4 };
 
 constexpr int64_t block_elements(BlockType type) {
-  return type == BlockType::q8_0 || type == BlockType::q4_0 ? 32 : 256;
+  switch (type) {
+    case BlockType::q8_0:
+    case BlockType::q4_0:
+    case BlockType::w4_g32: return 32;
+    case BlockType::nf4: return 64;
+    case BlockType::fp8:
+    case BlockType::int8:
+    case BlockType::w4_g128: return 128;
+    case BlockType::q4_k:
+    case BlockType::q6_k: return 256;
+  }
+  return 0;
 }
 constexpr int64_t block_bytes(BlockType type) {
   switch (type) {
@@ -18,12 +30,20 @@ constexpr int64_t block_bytes(BlockType type) {
     case BlockType::q4_0: return 18;
     case BlockType::q4_k: return 144;
     case BlockType::q6_k: return 210;
+    case BlockType::fp8:
+    case BlockType::int8: return 132;
+    case BlockType::w4_g32: return 20;
+    case BlockType::w4_g128: return 68;
+    case BlockType::nf4: return 36;
   }
   return 0;
 }
 
-// A matrix [rows, cols] for a product; no blocks: none. A row begins with a block of its own; where columns of a whole
-// row are cut among ranks, its first `skip` elements and what follows its cols are others' and count as 0.
+// Sums of so many products of two int8 are in 32 bits: more columns than that an int8 matrix cannot have.
+inline constexpr int64_t kMostInt8Cols = 1 << 17;
+
+// A matrix [rows, cols] for a product; no blocks: none. A row begins with a block of its own; where columns of a
+// whole row are cut among ranks, its first `skip` elements and what follows its cols are others' and count as 0.
 struct BlockMatrix {
   Tensor blocks;  // [rows, row_bytes()] u8, at any alignment
   BlockType type = BlockType::q8_0;

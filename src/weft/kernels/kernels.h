@@ -45,14 +45,14 @@ struct Epilogue {
 struct MatmulArgs {
   Tensor y;
   Tensor a;                  // [M, K], or [K, M] when transpose_a
-  Tensor b;                  // [K, N], or [N, K] when transpose_b; the plain tensor even when packed_b is given
+  Tensor b;                  // [K, N], or [N, K] when transpose_b; optional beside packed_b
   bool transpose_a = false;  // transpose_a && transpose_b is not supported
   bool transpose_b = false;
   bool accumulate = false;  // y += ab, rounded once; only with Epilogue::Kind::none and no bias
-  Tensor packed_b;          // optional: what pack_matmul_b made of b
+  Tensor packed_b;          // optional: what pack_matmul_b made of b, in the dtype of a
   nf4::Matrix nf4_b = {};   // instead of b and packed_b: as b lies, in the dtype of a when it is decoded
   // Instead of b and packed_b, [N, K] with transpose_b and without transpose_a. The backend may round a to 8 bits in
-  // blocks of 32 with a scale each; a row of y depends on that row of a alone.
+  // blocks of 32 with a scale each, beside int8 with a scale to a row; a row of y depends on that row of a alone.
   BlockMatrix blocks_b = {};
   Epilogue epilogue;
 };

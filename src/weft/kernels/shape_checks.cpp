@@ -82,6 +82,8 @@ void check_blocks_b(const Op& op, const MatmulArgs& args, int64_t n, int64_t k) 
   op.that(b.skip >= 0 && b.skip < block_elements(b.type), "blocks_b skips a whole block or less than nothing");
   op.that(b.blocks.dtype() == DType::u8 && b.blocks.numel() == b.rows * b.row_bytes(),
           "blocks_b.blocks are not rows of so many blocks");
+  if (b.type == BlockType::int8 && b.cols > kMostInt8Cols)
+    throw Error("{}: an int8 matrix of {} columns, but {} are the most", op.name, b.cols, kMostInt8Cols);
 }
 
 void check_spans(const Op& op, const AttentionShape& s, int64_t num_queries, int64_t num_keys) {
@@ -171,7 +173,7 @@ void check_matmul(const MatmulArgs& args) {
         args.nf4_b.blocks && args.nf4_b.blocks.dtype() == DType::u8 && args.nf4_b.blocks.numel() == layout.bytes(),
         "nf4_b.blocks are not those of its layout");
     op.shape("nf4_b.scales", args.nf4_b.scales, {nf4::num_groups(layout.whole_numel()) + 1});
-  } else {
+  } else if (args.b || !args.packed_b) {
     op.shape("b", args.b, b);
     op.dtype("b", args.b, args.a.dtype());
   }

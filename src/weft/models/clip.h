@@ -16,22 +16,28 @@ struct ClipConfig {
 
 class Clip {
  public:
-  // The layers are cut; what is around them is whole on every rank.
-  explicit Clip(const ClipConfig& config, const Partition& partition = {});
+  // The layers are cut; what is around them is whole on every rank of the first or the last stage. Every stage has
+  // layers of both towers.
+  explicit Clip(const ClipConfig& config, const Partition& partition = {}, const Stages& stages = {});
   const ClipConfig& config() const { return config_; }
 
-  // ids: at most `context` -> [1, projected], not yet of length 1
+  // ids: at most `context` -> [1, projected], not yet of length 1. Here and below: on the last stage; empty on the
+  // others.
   Tensor embed_text(Context& context, std::span<const int32_t> ids);
   // pixels [channels, image, image] -> [1, projected]
   Tensor embed_image(Context& context, std::span<const float> pixels);
 
+  // Those of this stage.
   void each_param(auto&& visit) {
-    visit(tokens_), visit(positions_);
+    if (stages_.is_first()) {
+      visit(tokens_), visit(positions_);
+      patches_.each_param(visit);
+      vision_norm_.each_param(visit);
+    }
     text_.each_param(visit);
-    text_norm_.each_param(visit);
-    patches_.each_param(visit);
-    vision_norm_.each_param(visit);
     vision_.each_param(visit);
+    if (!stages_.is_last()) return;
+    text_norm_.each_param(visit);
     image_norm_.each_param(visit);
     text_projection_.each_param(visit);
     image_projection_.each_param(visit);
@@ -40,6 +46,7 @@ class Clip {
 
  private:
   ClipConfig config_;
+  Stages stages_;
   Param tokens_, positions_;  // [V, H], [context, H]
   Encoder text_;
   Norm text_norm_;

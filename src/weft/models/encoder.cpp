@@ -3,17 +3,21 @@
 
 namespace weft {
 
-Encoder::Encoder(const std::string& name, const ModelConfig& config, const Partition& partition)
-    : config_(config), no_rope_(config_) {
-  for (int64_t i = 0; i < config_.layers; ++i)
-    blocks_.push_back(
-        std::make_unique<Block>(fmt::format("{}layers.{}", name, i), int(i), config_, no_rope_, partition));
+Encoder::Encoder(const std::string& name, const ModelConfig& config, const Partition& partition, const Stages& stages,
+                 int64_t head_parameters)
+    : config_(config), stages_(stages), no_rope_(config_) {
+  const double layer = double(4 * config_.hidden * config_.hidden + 2 * config_.hidden * config_.ffn);
+  const LayerRange mine = stages_.layers(config_.layers, {.layer = layer, .head = double(head_parameters)});
+  for (int i = mine.begin; i < mine.end; ++i)
+    blocks_.push_back(std::make_unique<Block>(fmt::format("{}layers.{}", name, i), i, config_, no_rope_, partition));
 }
 
-Var Encoder::operator()(const Var& x, const Pass& pass) {
-  Var y = x;
-  for (const auto& block : blocks_) y = (*block)(y, pass, RecomputePolicy::What::nothing);
-  return y;
+Var Encoder::operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin) {
+  Var x = stages_.is_first() ? begin() : stages_.receive(context, {pass.num_tokens, config_.hidden});
+  for (const auto& block : blocks_) x = (*block)(x, pass, RecomputePolicy::What::nothing);
+  if (stages_.is_last()) return x;
+  stages_.send(x);
+  return {{}, &context};
 }
 
 ModelConfig encoder_config(const EncoderShape& s) {

@@ -3,18 +3,24 @@
 #include <memory>
 #include <vector>
 
+#include "weft/base/function_ref.h"
 #include "weft/models/block.h"
+#include "weft/parallel/stages.h"
 
 namespace weft {
 
 // Whether a token sees those behind it is the pass's: its spans say so.
 class Encoder {
  public:
-  // Of the configuration counts what a layer is; its positions are the caller's.
-  Encoder(const std::string& name, const ModelConfig& config, const Partition& partition = {});
+  // Of the configuration counts what a layer is; its positions are the caller's. Each stage has some of the layers.
+  // head_parameters: of what the last stage computes for every token behind them.
+  Encoder(const std::string& name, const ModelConfig& config, const Partition& partition, const Stages& stages,
+          int64_t head_parameters);
   Encoder(const Encoder&) = delete;
 
-  Var operator()(const Var& x, const Pass& pass);
+  // What comes of the layers, on the last stage; an empty Var on the others. begin: on the first stage, what they
+  // read.
+  Var operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin);
 
   void each_param(auto&& visit) {
     for (const auto& block : blocks_) block->each_param(visit);
@@ -22,6 +28,7 @@ class Encoder {
 
  private:
   ModelConfig config_;
+  Stages stages_;
   RopeTables no_rope_;
   std::vector<std::unique_ptr<Block>> blocks_;
 };

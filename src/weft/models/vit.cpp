@@ -37,18 +37,19 @@ Var PatchEmbedding::operator()(Context& context, std::span<const float> pixels) 
   return {tokens, &context};
 }
 
-Vit::Vit(const VitConfig& c, const Partition& partition)
+Vit::Vit(const VitConfig& c, const Partition& partition, const Stages& stages)
     : config_(c),
+      stages_(stages),
       embedding_("embedding", c.patches, c.encoder.hidden, true),
-      encoder_("", encoder_config(c.encoder), partition),
+      encoder_("", encoder_config(c.encoder), partition, stages, 0),
       final_norm_("final_norm", Placement(Shape{c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
       classifier_("classifier", {.in = c.encoder.hidden, .out = c.classes, .has_bias = true}) {}
 
 Tensor Vit::logits(Context& context, std::span<const float> pixels) {
-  const Var x = embedding_(context, pixels);
-  const WholeSequence whole(x.value.dim(0), false);
-  const Pass pass = whole.pass();
-  Var y = final_norm_(encoder_(x, pass));
+  const WholeSequence whole(embedding_.num_tokens(), false);
+  const Var x = encoder_(context, whole.pass(), [&] { return embedding_(context, pixels); });
+  if (!x) return {};
+  Var y = final_norm_(x);
   y.value = y.value.slice_rows(0, 1);
   return classifier_(y).value;
 }

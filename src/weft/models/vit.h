@@ -21,6 +21,7 @@ class PatchEmbedding {
  public:
   PatchEmbedding(const std::string& name, const PatchShape& shape, int64_t hidden, bool has_bias);
 
+  int64_t num_tokens() const { return positions_.shape[0]; }
   Var operator()(Context& context, std::span<const float> pixels);
 
   void each_param(auto&& visit) {
@@ -44,22 +45,25 @@ struct VitConfig {
 
 class Vit {
  public:
-  // The layers are cut; what is around them is whole on every rank.
-  explicit Vit(const VitConfig& config, const Partition& partition = {});
+  // The layers are cut; what is around them is whole on every rank of the first or the last stage.
+  explicit Vit(const VitConfig& config, const Partition& partition = {}, const Stages& stages = {});
   const VitConfig& config() const { return config_; }
 
-  // pixels [channels, image, image] -> [1, classes]
+  // pixels [channels, image, image] -> [1, classes] on the last stage; empty on the others.
   Tensor logits(Context& context, std::span<const float> pixels);
 
+  // Those of this stage.
   void each_param(auto&& visit) {
-    embedding_.each_param(visit);
+    if (stages_.is_first()) embedding_.each_param(visit);
     encoder_.each_param(visit);
+    if (!stages_.is_last()) return;
     final_norm_.each_param(visit);
     classifier_.each_param(visit);
   }
 
  private:
   VitConfig config_;
+  Stages stages_;
   PatchEmbedding embedding_;
   Encoder encoder_;
   Norm final_norm_;

@@ -88,7 +88,8 @@ std::string config_text(const ModelSource& source, const HfText& written, DType 
     const std::string text = read_file(file, kMostBytes, fs);
     if (parse_hf_config(text, file).family == written.family) json = parse_json(text, file);
   }
-  json.erase("dtype");  // what newer versions write in place of torch_dtype
+  json.erase("dtype");                // what newer versions write in place of torch_dtype
+  json.erase("quantization_config");  // what was codes is written as floats
   json["torch_dtype"] = torch_name_of(dtype);
   return to_json_text(json, 2) + "\n";
 }

@@ -5,34 +5,19 @@
 #include <cstring>
 
 #include "weft/parallel/gather_columns.h"
+#include "weft/pretrained/check_mesh.h"
 #include "weft/pretrained/decoder_parts.h"
 
 namespace weft {
-namespace {
-
-constexpr int kTag = 0;
-
-void check_mesh(const ModelConfig& config, const MeshShape& s) {
-  if (s.pp > config.layers)
-    throw UsageError("--mesh pp={}: the model has {} layers: write at most that", s.pp, config.layers);
-  if (s.tp > config.heads)
-    throw UsageError("--mesh tp={}: the model has {} attention heads: write at most that", s.tp, config.heads);
-  if (s.ep > 1 && s.ep > config.experts)
-    throw UsageError("--mesh ep={}: the model has {} experts: write at most that", s.ep, config.experts);
-  if (s.cp > 1) throw UsageError("--mesh cp={}: a model that only runs forward is cut by tp, pp, ep and dp", s.cp);
-}
-
-}  // namespace
-
 ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype)
-    : context_(context), mesh_(mesh), dtype_(dtype) {
+    : context_(context), mesh_(mesh), stages_(mesh.pp(), dtype), dtype_(dtype) {
   make(config);
   model_->allocate(context, dtype);
 }
 
 ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype,
                            const BlockChoice& choice)
-    : context_(context), mesh_(mesh), dtype_(dtype) {
+    : context_(context), mesh_(mesh), stages_(mesh.pp(), dtype), dtype_(dtype) {
   make(source.config());
   hold_blocks(context, source, *model_, choice);
   model_->allocate(context, dtype);
@@ -41,28 +26,23 @@ ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelSource
 
 void ForwardModel::make(const ModelConfig& config) {
   const MeshShape& shape = mesh_.shape();
-  check_mesh(config, shape);
+  check_mesh(shape, {.layers = config.layers, .heads = config.heads, .experts = config.experts});
   constexpr int64_t kUsualTokens = 2048;
   const std::vector<DecoderPart> stages =
       decoder_parts(config, std::min(config.context, kUsualTokens), "", {.num_ranks = shape.pp});
   model_ = std::make_unique<Decoder>(config, partition_of(mesh_, false), stages[size_t(mesh_.place().pp)]);
 }
 
-int ForwardModel::speaker() const {
-  const MeshShape& shape = mesh_.shape();
-  return (shape.pp - 1) * (shape.size() / shape.pp);
+void ForwardModel::load(const ModelSource& source) {
+  load_values(context_, source, *model_);
+  for (Param* p : model_->params()) p->hold_packed(context_);
 }
 
 void ForwardModel::run(const Pass& pass, FunctionRef<void(const Var& x, Brackets& none)> finish) {
   Brackets none;
-  const MeshPlace& place = mesh_.place();
-  Var x{{}, &context_};
-  if (place.pp > 0) {
-    x.value = context_.empty(dtype_, {pass.num_tokens, config().hidden});
-    mesh_.pp().recv(x.value, place.pp - 1, kTag);
-  }
+  const Var x = stages_.receive(context_, {pass.num_tokens, config().hidden});
   if (has_result()) return finish(x, none);
-  mesh_.pp().send(model_->forward(context_, pass, x, none).value, place.pp + 1, kTag);
+  stages_.send(model_->forward(context_, pass, x, none));
 }
 
 // A tensor that is kept for the next call, which may need less of it.
@@ -122,13 +102,6 @@ double ForwardModel::loss(const Pass& pass, const int32_t* targets) {
     if (mesh_.place().tp == 0) sum = double(*loss.data<float>());
   });
   return sum;
-}
-
-int32_t ForwardModel::share(int32_t token) {
-  const Tensor t = context_.empty(DType::i32, {1});
-  *t.data<int32_t>() = token;
-  mesh_.pp().broadcast(t, mesh_.shape().pp - 1);
-  return *t.data<int32_t>();
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 
 #include "weft/base/function_ref.h"
 #include "weft/parallel/mesh.h"
+#include "weft/parallel/stages.h"
 #include "weft/pretrained/held_blocks.h"
 #include "weft/pretrained/model_source.h"
 
@@ -18,8 +19,8 @@ class ForwardModel {
   ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype);
   // Parameters have their values: in blocks where `choice` says so, else in `dtype`. The source outlives this.
   ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype, const BlockChoice& choice);
-  // Reads this rank's part of the parameters.
-  void load(const ModelSource& source) { load_values(context_, source, *model_); }
+  // Reads this rank's part of the parameters, once: what only products read is held as they read it.
+  void load(const ModelSource& source);
 
   const ModelConfig& config() const { return model_->config(); }
   Decoder& part() { return *model_; }
@@ -27,10 +28,10 @@ class ForwardModel {
   Context& context() { return context_; }
   DType dtype() const { return dtype_; }  // of parameters, and of what passes between layers
   // Ranks of the last stage have what comes of a pass.
-  bool has_result() const { return mesh_.place().pp == mesh_.shape().pp - 1; }
+  bool has_result() const { return stages_.is_last(); }
   // Of these, one, and its rank in the world.
-  int speaker() const;
-  bool is_speaker() const { return mesh_.world().rank() == speaker(); }
+  int speaker() const { return mesh_.shape().speaker(); }
+  bool is_speaker() const { return mesh_.is_speaker(); }
 
   // Logits [count, V], fp32 (fp64 beside fp64), of rows [first, first + count) of the pass: the same on all ranks of
   // the last stage, empty on the others. Valid until the next call.
@@ -49,7 +50,7 @@ class ForwardModel {
   // The sum of the cross-entropies of `targets` (-1 ignored) on the speaker of this rank's dp index; else 0.
   double loss(const Pass& pass, const int32_t* targets);
   // What the last stage chose, on every rank.
-  int32_t share(int32_t token);
+  int32_t share(int32_t token) { return stages_.share(context_, token); }
 
  private:
   void make(const ModelConfig& config);
@@ -60,6 +61,7 @@ class ForwardModel {
 
   Context& context_;
   const Mesh& mesh_;
+  Stages stages_;
   DType dtype_;
   std::unique_ptr<Decoder> model_;
   Tensor chosen_, logits_;  // kept, so that a step of serving takes no memory

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
 
 #include "weft/formats/ggml_blocks.h"
+#include "weft/kernels/block_layout.h"
 
 namespace weft {
 namespace {
@@ -12,12 +15,18 @@ namespace {
 struct Named {
   BlockType type;
   std::string_view name;
-  GgmlType ggml;
+  std::optional<GgmlType> ggml = {};
+  bool is_rounded_to = true;
 };
-constexpr std::array<Named, 4> kTypes = {{{BlockType::q8_0, "q8_0", GgmlType::q8_0},
+constexpr std::array<Named, 9> kTypes = {{{BlockType::q8_0, "q8_0", GgmlType::q8_0},
                                           {BlockType::q4_0, "q4_0", GgmlType::q4_0},
                                           {BlockType::q4_k, "q4_k", GgmlType::q4_k},
-                                          {BlockType::q6_k, "q6_k", GgmlType::q6_k}}};
+                                          {BlockType::q6_k, "q6_k", GgmlType::q6_k},
+                                          {BlockType::fp8, "fp8"},
+                                          {BlockType::int8, "int8"},
+                                          {BlockType::nf4, "nf4"},
+                                          {BlockType::w4_g32, "w4_g32", {}, false},
+                                          {BlockType::w4_g128, "w4_g128", {}, false}}};
 
 // Bytes that belong to somebody who outlives all tensors.
 struct BorrowedBuffer final : Buffer, BufferOwner {
@@ -38,40 +47,74 @@ BlockMatrix part_of(const Placement& p, BlockType type) {
       .blocks = {}, .type = type, .rows = p.shape[0], .cols = p.shape[1], .skip = p.begin[1] % block_elements(type)};
 }
 
+constexpr int64_t kRowsAtOnce = 16;
+
 BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from, const Placement& p) {
   const BlockType type = from.stored.type;
   BlockMatrix m = part_of(p, type);
-  const int64_t row_bytes = p.whole[1] / block_elements(type) * block_bytes(type);
+  const int64_t row_bytes = p.whole[1] / block_elements(type) * block_bytes(type);  // where it lies in a file
   const int64_t first = p.begin[1] / block_elements(type) * block_bytes(type);
   const Shape shape{m.rows, m.row_bytes()};
-  if (from.rows.keeps_order() && m.row_bytes() == row_bytes) {
+  if (!from.stored.bytes.empty() && from.rows.keeps_order() && m.row_bytes() == row_bytes) {
     const Bytes rows = from.stored.bytes.subspan(size_t(from.rows(p.begin[0]) * row_bytes), size_t(shape.numel()));
     m.blocks = {BufferRef(new BorrowedBuffer(rows)), DType::u8, shape};
     return m;
   }
   m.blocks = context.empty(DType::u8, shape);
   auto* const out = static_cast<std::byte*>(m.blocks.raw());
+  if (from.stored.bytes.empty()) {
+    context.stream.team().parallel_for(m.rows, kRowsAtOnce, [&](int64_t begin, int64_t end, int) {
+      for (int64_t row = begin; row < end; ++row)
+        from.tensors->copy_blocks(*from.info, from.rows(p.begin[0] + row), p.begin[1] / block_elements(type),
+                                  {out + row * m.row_bytes(), size_t(m.row_bytes())});
+    });
+    return m;
+  }
   for (int64_t row = 0; row < m.rows; ++row)
     std::memcpy(out + row * m.row_bytes(), from.stored.bytes.data() + from.rows(p.begin[0] + row) * row_bytes + first,
                 size_t(m.row_bytes()));
   return m;
 }
 
-// Blocks begin where they would in the whole weight, so that a rank's codes do not depend on how it is cut. What a
-// last block has room for beyond the row is zeros.
+// Whole blocks of a row; largest: of the magnitudes of the whole row.
+void round_to(BlockType type, std::span<const float> values, float largest, std::span<std::byte> out) {
+  if (const std::optional<GgmlType> ggml = ggml_type_of(type)) return quantize(*ggml, values, out);
+  const auto each = [&](auto encode) {
+    for (std::byte* at = out.data(); !values.empty();) {
+      const auto block = encode(values.data());
+      std::memcpy(at, &block, sizeof(block));
+      at += sizeof(block), values = values.subspan(size_t(block.kSize));
+    }
+  };
+  if (type == BlockType::fp8) return each([&](const float* x) { return blocks::Fp8::encode(x, largest); });
+  if (type == BlockType::int8) return each([&](const float* x) { return blocks::Int8::encode(x, largest); });
+  each([](const float* x) { return blocks::Nf4::encode(x); });
+}
+
+// Blocks begin where they would in the whole weight and scales are of whole rows, so that a rank's codes do not
+// depend on how it is cut. What a last block has room for beyond the row is zeros.
 BlockMatrix rounded_part(Context& context, const ModelSource& source, const Param& param, BlockType type) {
   const Placement& p = param.placement;
   BlockMatrix m = part_of(p, type);
   m.blocks = context.empty(DType::u8, {m.rows, m.row_bytes()});
   auto* const out = static_cast<std::byte*>(m.blocks.raw());
-  const int64_t width = m.row_blocks() * block_elements(type), first = p.begin[1] - m.skip;
-  const int64_t count = std::min(width, p.whole[1] - first);
-  constexpr int64_t kRows = 16;
-  context.stream.team().parallel_for(m.rows, kRows, [&](int64_t begin, int64_t end, int) {
-    std::vector<float> values(size_t(width), 0.0f);
+  const bool has_scale_of_row = type == BlockType::fp8 || type == BlockType::int8;
+  const int64_t width = m.row_blocks() * block_elements(type), first = p.begin[1] - m.skip, cols = p.whole[1];
+  const int64_t read_first = has_scale_of_row ? 0 : first,
+                read_end = has_scale_of_row ? cols : std::min(first + width, cols);
+  context.stream.team().parallel_for(m.rows, kRowsAtOnce, [&](int64_t begin, int64_t end, int) {
+    std::vector<float> values(size_t(std::max(read_end, first + width) - read_first), 0.0f);
+    const std::span<float> of_file = std::span(values).first(size_t(read_end - read_first));
     for (int64_t row = begin; row < end; ++row) {
-      source.read(param.name, (p.begin[0] + row) * p.whole[1] + first, std::span(values).first(size_t(count)));
-      quantize(ggml_type_of(type), values, {out + row * m.row_bytes(), size_t(m.row_bytes())});
+      source.read(param.name, (p.begin[0] + row) * cols + read_first, of_file);
+      float largest = 0;
+      for (const float x : of_file) {
+        if (!std::isfinite(x))
+          throw Error("{}: {} has an element that is no finite number", source.path(), param.name);
+        largest = std::max(largest, std::abs(x));
+      }
+      round_to(type, std::span(values).subspan(size_t(first - read_first), size_t(width)), largest,
+               {out + row * m.row_bytes(), size_t(m.row_bytes())});
     }
   });
   return m;
@@ -83,11 +126,17 @@ BlockChoice parse_block_choice(std::string_view text) {
   if (text == "auto") return {.as_stored = true};
   if (text == "none") return {};
   for (const Named& n : kTypes)
-    if (n.name == text) return {.as_stored = true, .others = n.type};
-  throw UsageError("--quantize {}: write auto, none, q8_0, q4_0, q4_k or q6_k", text);
+    if (n.name == text && n.is_rounded_to) return {.as_stored = true, .others = n.type};
+  throw UsageError("--quantize {}: write auto, none, q8_0, q4_0, q4_k, q6_k, fp8, int8 or nf4", text);
 }
 
-GgmlType ggml_type_of(BlockType type) {
+std::optional<BlockType> block_type_named(std::string_view name) {
+  for (const Named& n : kTypes)
+    if (n.name == name) return n.type;
+  return {};
+}
+
+std::optional<GgmlType> ggml_type_of(BlockType type) {
   return std::ranges::find(kTypes, type, [](const Named& n) { return n.type; })->ggml;
 }
 

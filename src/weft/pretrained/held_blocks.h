@@ -9,7 +9,7 @@
 namespace weft {
 
 struct BlockChoice {
-  bool as_stored = false;                // what a GGUF file has in such blocks stays in them
+  bool as_stored = false;                // what a model has in such blocks, or can have without loss, stays in them
   std::optional<BlockType> others = {};  // and other weights are rounded to blocks of this type
 };
 
@@ -17,11 +17,13 @@ struct BlockChoice {
 // UsageError.
 BlockChoice parse_block_choice(std::string_view text);
 
-GgmlType ggml_type_of(BlockType type);
+std::optional<BlockType> block_type_named(std::string_view name);  // "q8_0", "w4_g128"
+std::optional<GgmlType> ggml_type_of(BlockType type);              // none: no GGUF file has it
 
+// Weights are rounded to fp8 and int8 with a scale to each row of the whole, to the others with one to a block.
 // Gives this rank's part of each weight that products read its blocks, where the choice says so. Blocks of whole rows
 // in the order of the file stay where they are, in the source's mapping, which must outlive the model; a part of the
-// columns, and rows in another order, are copied.
+// columns, rows in another order, and what a file has in other pieces, are copied.
 void hold_blocks(Context& context, const ModelSource& source, Decoder& model, const BlockChoice& choice);
 
 }  // namespace weft

@@ -61,7 +61,7 @@ HfConfig parse_hf_config(const JsonView& json) {
   const HfFamily& family = family_of(json, source);
   HfConfig config{&family, family_defaults(std::string(family.family))};
   HfFields fields(json);
-  fields.only_null("quantization_config");
+  if (json.has("quantization_config")) config.quantization = parse_hf_quantization(json["quantization_config"]);
   family.fields(fields, config.model);
   try {
     complete(config.model);

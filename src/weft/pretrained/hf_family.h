@@ -1,5 +1,6 @@
 // HfFamily: what Hugging Face's library calls the fields and tensors of one kind of model, as data.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -7,6 +8,7 @@
 
 #include "weft/models/model_config.h"
 #include "weft/pretrained/hf_fields.h"
+#include "weft/pretrained/hf_quantization.h"
 #include "weft/pretrained/param_names.h"
 
 namespace weft {
@@ -32,6 +34,7 @@ const std::vector<HfFamily>& hf_families();
 struct HfConfig {
   const HfFamily* family = nullptr;
   ModelConfig model;
+  std::optional<HfQuantization> quantization = {};  // of weights
 };
 // Throws Error naming `source` and the key that is missing, out of range or says what weft cannot do; for an unknown
 // model, its name and the nearest one.

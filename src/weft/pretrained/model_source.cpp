@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "weft/base/nearest.h"
+#include "weft/pretrained/param_values.h"
 
 namespace weft {
 
@@ -79,25 +80,13 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   const auto& [names, stored] = found->second;
   if (names->shape.rank() != 2 || stored.size() != 1 || names->is_transposed || names->added != 0) return {};
   const std::optional<StoredBlocks> blocks = tensors_->blocks(*stored.front());
-  if (!blocks || names->num_cols() % block_elements(blocks->type) != 0) return {};
-  return RowsOfBlocks{*blocks, names->rows};
+  if (!blocks) return {};
+  if (!blocks->bytes.empty() && names->num_cols() % block_elements(blocks->type) != 0) return {};
+  return RowsOfBlocks{*blocks, names->rows, tensors_.get(), stored.front()};
 }
 
 void load_value(Context& context, const ModelSource& source, const Param& param) {
-  constexpr int64_t kElements = 1 << 20;
-  const int64_t size = param.shape.numel();
-  const auto read = [&](int64_t begin, int64_t count, float* out) {
-    param.placement.each_run(begin, count, [&](int64_t local, int64_t global, int64_t n) {
-      source.read(param.name, global, {out + (local - begin), size_t(n)});
-    });
-  };
-  if (param.value.dtype() == DType::f32) return read(0, size, param.value.data<float>());
-  for (int64_t begin = 0; begin < size; begin += kElements) {
-    const int64_t count = std::min(kElements, size - begin);
-    const Tensor wide = context.empty(DType::f32, {count});
-    read(begin, count, wide.data<float>());
-    context.kernels.convert(context.stream, param.value.slice_flat(begin, {count}), wide);
-  }
+  read_values(context, param, [&](int64_t first, std::span<float> out) { source.read(param.name, first, out); });
 }
 
 void load_values(Context& context, const ModelSource& source, Decoder& model) {

@@ -40,6 +40,8 @@ class ModelSource {
   struct RowsOfBlocks {
     StoredBlocks stored;
     RowMap rows;
+    const StoredTensors* tensors;
+    const StoredInfo* info;
   };
   virtual std::optional<RowsOfBlocks> blocks_of(const std::string& param) const;
 

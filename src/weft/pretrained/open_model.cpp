@@ -4,10 +4,12 @@
 #include "weft/base/file.h"
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/models/model_json.h"
+#include "weft/pretrained/encoders/encoders.h"
 #include "weft/pretrained/gguf_model.h"
 #include "weft/pretrained/gguf_tokenizer.h"
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/model_source.h"
+#include "weft/pretrained/quantized_tensors.h"
 #include "weft/pretrained/tokenizer_path.h"
 #include "weft/text/chat_template.h"
 #include "weft/text/tokenizer_files.h"
@@ -54,7 +56,9 @@ class HuggingFaceSource final : public ModelSource {
     const HfFamily& family = *config.family;
     std::vector<std::string_view> ignored(family.ignored.begin(), family.ignored.end());
     if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
-    bind(open_weights(folder), names_of(family, config.model), family.base, ignored);
+    std::unique_ptr<StoredTensors> weights = open_weights(folder);
+    if (config.quantization) weights = with_whole_weights(std::move(weights), *config.quantization);
+    bind(std::move(weights), names_of(family, config.model), family.base, ignored);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
   std::optional<std::string> chat_template() const override {
@@ -121,6 +125,9 @@ bool is_hugging_face_folder(const std::string& path) {
 namespace {
 
 HfConfig read_hf_config(const std::string& folder) {
+  if (const auto kind = encoder_kind(folder))
+    throw UsageError("{} is a model that is no decoder, which this needs: weft logits runs it{}", folder,
+                     kind == EncoderKind::t5 ? ", and so do weft generate and weft eval" : "");
   const JsonDocument config = read_config_json(folder);
   return parse_hf_config(config.root());
 }

@@ -47,6 +47,7 @@ class SafetensorsTensors final : public StoredTensors {
     if (!is_float(dtype)) throw Error("{}: tensor {} holds no weights", path(), info.to_text());
     read_floats(dtype, files_.bytes(entry), first, stride, out);
   }
+  std::optional<Bytes> bytes(const StoredInfo& info) const override { return files_.bytes(files_.at(info.name)); }
 
  private:
   SafetensorsShards files_;
@@ -115,6 +116,10 @@ const StoredInfo* StoredTensors::find(std::string_view name) const {
   const auto found =
       std::ranges::lower_bound(all_, name, {}, [](const StoredInfo& i) -> std::string_view { return i.name; });
   return found != all_.end() && found->name == name ? &*found : nullptr;
+}
+
+void StoredTensors::copy_blocks(const StoredInfo& info, int64_t, int64_t, std::span<std::byte>) const {
+  check(false, "{} has no blocks that are made", info.name);
 }
 
 void StoredTensors::set_all(std::vector<StoredInfo> all) {

@@ -21,10 +21,10 @@ struct StoredInfo {
   std::string to_text() const;  // "model.norm.weight [64] F32"
 };
 
-// A matrix as it lies in a file: rows of blocks that products read.
+// A matrix in blocks that products read.
 struct StoredBlocks {
   BlockType type;
-  Bytes bytes;  // valid while the file is open
+  Bytes bytes;  // its rows as they lie in a file, valid while that is open; empty: copy_blocks makes them
 };
 
 // Opened files, read through their mappings; may be used by many threads.
@@ -39,6 +39,10 @@ class StoredTensors {
   virtual void read(const StoredInfo& info, int64_t first, int64_t stride, std::span<float> out) const = 0;
   // Where the tensor is in such blocks.
   virtual std::optional<StoredBlocks> blocks(const StoredInfo&) const { return {}; }
+  // Blocks of a row of such a tensor, from `first` on, as many as `out` has room for.
+  virtual void copy_blocks(const StoredInfo& info, int64_t row, int64_t first, std::span<std::byte> out) const;
+  // The tensor as it lies in its file, where it lies in one piece whose layout is known without knowing its dtype.
+  virtual std::optional<Bytes> bytes(const StoredInfo&) const { return {}; }
 
  protected:
   void set_all(std::vector<StoredInfo> all);  // sorts by name

@@ -52,6 +52,7 @@ BufferRef Allocator::allocate(size_t bytes) {
   size_class.free.pop_back();
   stats_.live_bytes += int64_t(rounded);
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
+  if (observer_) observer_->allocated(*buffer);
   return BufferRef(buffer);
 }
 
@@ -86,6 +87,7 @@ void Allocator::add_block(size_t bytes, size_t rounded, SizeClass& size_class) {
 void Allocator::release(Buffer& buffer) noexcept {
   const std::lock_guard lock(mutex_);
   stats_.live_bytes -= int64_t(buffer.bytes);
+  if (observer_) observer_->released(buffer);
   classes_.find(buffer.bytes)->second.free.push_back(&buffer);
 }
 

@@ -18,6 +18,15 @@ struct AllocatorStats {
   int64_t system_calls = 0;    // how often the system was asked: constant in a steady state
 };
 
+// Told about every block that becomes live and every one that no longer is, while the allocator is locked: it must not
+// call back.
+class AllocationObserver {
+ public:
+  virtual ~AllocationObserver() = default;
+  virtual void allocated(const Buffer& buffer) noexcept = 0;
+  virtual void released(const Buffer& buffer) noexcept = 0;
+};
+
 // Thread-safe, since a communication thread may drop the last reference. Blocks are aligned to 64 bytes. Sizes are
 // rounded up to one of eight steps per power of two, so at most 12.5% of a block is unused, and from 64 KiB on to one
 // of 128, so at most 0.8%. The limit holds for live
@@ -40,6 +49,7 @@ class Allocator final : public BufferOwner {
   Device device() const { return device_; }
   AllocatorStats stats() const;
   void reset_peak();
+  void set_observer(AllocationObserver* observer) { observer_ = observer; }  // null: nobody; it outlives its use
   void trim();  // gives cached blocks back to the system
 
  private:
@@ -56,6 +66,7 @@ class Allocator final : public BufferOwner {
 
   Device device_;
   int64_t limit_bytes_;
+  AllocationObserver* observer_ = nullptr;
   mutable std::mutex mutex_;
   AllocatorStats stats_;
   std::map<size_t, SizeClass> classes_;           // by rounded size

@@ -13,23 +13,28 @@ namespace {
 template <class Batches>
 EvalResult evaluate_on(const EvalRanks& ranks, const Batches& batches, const EvalOptions& options,
                        FunctionRef<double(const Batch&)> loss_sum) {
-  Allocator memory;
-  const Tensor sums = memory.empty(DType::f64, {2});
-  double* const loss = sums.data<double>();
-  double* const num_targets = loss + 1;
-  *loss = *num_targets = 0;
+  double loss = 0;
+  int64_t num_targets = 0;
   Batch batch;
   // Every rank takes part in every batch, also where none of its rows has a target left: others may wait for it.
   for (int64_t b = 0; b < batches.num_batches(); ++b) {
     batches.fill(b, int32_t(ranks.index * options.rows), int32_t(options.rows), batch);
-    *loss += loss_sum(batch);
-    if (ranks.counts_targets) *num_targets += double(batch.num_targets);
+    loss += loss_sum(batch);
+    if (ranks.counts_targets) num_targets += batch.num_targets;
   }
-  ranks.world.all_reduce(sums);
-  return {*loss / std::max(*num_targets, 1.0), int64_t(*num_targets)};
+  return mean_over(ranks.world, loss, num_targets);
 }
 
 }  // namespace
+
+EvalResult mean_over(Communicator& world, double loss_sum, int64_t num_targets) {
+  Allocator memory;
+  const Tensor sums = memory.empty(DType::f64, {2});
+  double* const all = sums.data<double>();
+  all[0] = loss_sum, all[1] = double(num_targets);
+  world.all_reduce(sums);
+  return {all[0] / std::max(all[1], 1.0), int64_t(all[1])};
+}
 
 EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOptions& options,
                     FunctionRef<double(const Batch&)> loss_sum) {

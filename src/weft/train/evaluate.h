@@ -19,6 +19,9 @@ struct EvalResult {
   int64_t num_targets = 0;  // tokens predicted
 };
 
+// Of this rank's part of the summed loss and of the tokens. Collective; every rank gets the same result.
+EvalResult mean_over(Communicator& world, double loss_sum, int64_t num_targets);
+
 // Who shares the work: ranks of the same index read the same windows, and one of them counts their targets.
 struct EvalRanks {
   Communicator& world;

@@ -33,6 +33,7 @@ class TraceCommunicator final : public Communicator {
 
  private:
   void run(const Collective&) override {}
+  bool has_thread() const override { return false; }
 
   int rank_, size_;
 };

@@ -15,10 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_SCALAR
-void forward(Stream&, const AttentionArgs&, bool) { throw_no_simd(); }
-#else
-
 constexpr int kTaskLanes = 256;  // that share the packing of a tile of keys
 constexpr int kTileKeys = 64;    // scores of a tile and its keys and values stay in L1
 constexpr int kSplitLanes = 32;  // spans with at most so many lanes ...
@@ -510,7 +506,6 @@ void forward(Stream& stream, const AttentionArgs& args, [[maybe_unused]] bool us
 #endif
   run<FloatWords, BFloat16>(stream, args);
 }
-#endif
 
 }  // namespace
 }  // namespace weft::cpu::HWY_NAMESPACE

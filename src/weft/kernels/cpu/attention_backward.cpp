@@ -21,10 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_SCALAR
-void backward(Stream&, const AttentionBackwardArgs&, bool) { throw_no_simd(); }
-#else
-
 constexpr int kBlockLanes = 64;
 constexpr int kTileKeys = 64;
 
@@ -550,7 +546,6 @@ void backward(Stream& stream, const AttentionBackwardArgs& args, [[maybe_unused]
 #endif
   run<FloatWords, BFloat16>(stream, args);
 }
-#endif
 
 }  // namespace
 }  // namespace weft::cpu::HWY_NAMESPACE

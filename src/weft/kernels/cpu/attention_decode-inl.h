@@ -9,7 +9,6 @@
 
 #include "weft/kernels/cpu/attention_tile-inl.h"
 
-#if HWY_TARGET != HWY_SCALAR
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
@@ -137,6 +136,5 @@ HWY_NOINLINE void decode(const DecodeState& t, RowView<const E> k, RowView<const
 
 }  // namespace weft::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-#endif
 
 #endif  // toggle

@@ -8,11 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "weft/kernels/cpu/simd_targets.h"
 #include "weft/kernels/shape_checks.h"
-
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // AVX2 is the least this is built for on x86
-#endif
 
 namespace weft::cpu {
 
@@ -112,10 +109,6 @@ inline void zero_rows(Stream& stream, const Tensor& t, int64_t first, int64_t co
                              [&](int64_t begin, int64_t end, int) {
                                std::memset(data + size_t(begin) * row_bytes, 0, size_t(end - begin) * row_bytes);
                              });
-}
-
-[[noreturn]] inline void throw_no_simd() {
-  throw Error("attention on the CPU needs AVX2 or NEON, which this machine lacks: use the reference kernels");
 }
 
 inline void check_cpu_can(const AttentionShape& s, const Tensor& q) {

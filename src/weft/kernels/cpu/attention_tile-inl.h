@@ -14,7 +14,6 @@
 #include "weft/base/philox.h"
 #include "weft/kernels/cpu/attention_plan.h"
 
-#if HWY_TARGET != HWY_SCALAR
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -505,6 +504,5 @@ HWY_INLINE V dropout_factor(const DropoutKey& key, DropoutLanes lanes, int64_t k
 
 }  // namespace weft::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-#endif
 
 #endif  // toggle

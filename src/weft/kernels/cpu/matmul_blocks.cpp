@@ -17,19 +17,16 @@ struct Product {
   const BlockKernels& kernels;
   EpilogueKernel epilogue;
   EpilogueCall call;
-  RoundedRow row;
-  int64_t first_row = 0, rows = 0;  // of a, that are rounded together
+  int64_t groups = 0, row_bytes = 0;  // of a rounded row of a
+  int64_t first_row = 0, rows = 0;    // of a, that are rounded together
   std::byte* rounded = nullptr;
   bool is_few = false;
 
   void round(ThreadTeam& team) const {
-    const RoundCall round{.a = args.a.raw(),
-                          .dtype = args.a.dtype(),
-                          .b = &args.blocks_b,
-                          .groups = row.groups,
-                          .lane_by_lane = !is_few};
+    const RoundCall round{
+        .a = args.a.raw(), .dtype = args.a.dtype(), .b = &args.blocks_b, .groups = groups, .lane_by_lane = !is_few};
     const auto some = [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) kernels.round_row(round, first_row + i, rounded + i * row.bytes());
+      for (int64_t i = begin; i < end; ++i) kernels.round_row(round, first_row + i, rounded + i * row_bytes);
     };
     if (is_few)
       some(0, rows, 0);
@@ -38,15 +35,15 @@ struct Product {
   }
 
   void multiply_few(int64_t col, int cols, float* tile) const {
-    kernels.few_rows(args.blocks_b, row.groups, rounded, int(rows), col, cols, tile);
+    kernels.few_rows(args.blocks_b, groups, rounded, int(rows), col, cols, tile);
     epilogue(call, tile, 0, col, int(rows), cols);
   }
 
   void multiply_many(int64_t col, int cols, std::byte* panel, float* tile) const {
-    kernels.unpack(args.blocks_b, row.groups, col, cols, panel);
+    kernels.unpack(args.blocks_b, groups, col, cols, panel);
     for (int64_t i = 0, count = 0; i < rows; i += count) {
-      count = std::min<int64_t>(kernels.tile_rows, rows - i);
-      kernels.many_rows(args.blocks_b.type, row.groups, panel, rounded + i * row.bytes(), int(count), tile);
+      count = std::min<int64_t>(kernels.tile_rows(args.blocks_b.type), rows - i);
+      kernels.many_rows(args.blocks_b.type, groups, panel, rounded + i * row_bytes, int(count), tile);
       epilogue(call, tile, first_row + i, col, int(count), cols);
     }
   }
@@ -57,20 +54,22 @@ struct Product {
 void matmul_blocks_with(Stream& stream, const MatmulArgs& args, BlockIsa isa) {
   shapes::check_matmul(args);
   const int64_t m = args.y.dim(0), n = args.y.dim(1);
+  const BlockType type = args.blocks_b.type;
+  const int64_t groups = ceil_div(args.blocks_b.row_blocks() * block_elements(type), kGroupElements);
   Product p{.args = args,
             .kernels = block_kernels(isa),
             .epilogue = matmul_kernels(best_matmul_isa()).epilogue(args.epilogue.kind, args.epilogue.f),
             .call = epilogue_call(args),
-            .row = {ceil_div(args.blocks_b.row_blocks() * block_elements(args.blocks_b.type), 32 * kGroupBlocks)},
+            .groups = groups,
+            .row_bytes = rounded_row_bytes(type, groups),
             .is_few = m <= kMostFewRows};
   if (m == 0 || n == 0) return;
   ThreadTeam& team = stream.team();
-  const UnpackedPanel panel{p.row.groups};
-  const int64_t tile_bytes = kMaxTileRows * kPanelCols * 4, panel_bytes = p.is_few ? 0 : panel.bytes();
-  const int64_t rounded_bytes = std::min(m, kMostRoundedRows) * p.row.bytes();
+  const int64_t tile_bytes = kMaxTileRows * kPanelCols * 4, one_panel = p.is_few ? 0 : panel_bytes(type, groups);
+  const int64_t rounded_bytes = std::min(m, kMostRoundedRows) * p.row_bytes;
   for (int i = 0; i < team.size(); ++i)
-    stream.scratch(i, size_t(tile_bytes + panel_bytes + (i == 0 ? rounded_bytes : 0)));
-  p.rounded = stream.scratch(0, 0) + tile_bytes + panel_bytes;
+    stream.scratch(i, size_t(tile_bytes + one_panel + (i == 0 ? rounded_bytes : 0)));
+  p.rounded = stream.scratch(0, 0) + tile_bytes + one_panel;
   for (p.first_row = 0; p.first_row < m; p.first_row += p.rows) {
     p.rows = std::min(m - p.first_row, kMostRoundedRows);
     p.round(team);

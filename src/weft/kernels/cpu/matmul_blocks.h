@@ -4,12 +4,17 @@
 // meet in an integer dot product, which is exact. These are summed in f32 in eight lanes, block i in lane i % 8 in
 // the order of i, and then the lanes in their order. Few rows of a hold the lanes of a column in one vector; many
 // rows go from lane to lane with columns in vectors: the same operations on every element, so the same bits.
+//
+// INT8 has one scale to a row on both sides, so that the whole sum is of integers. FP8 and NF4 are multiplied as
+// floats with a as it is, in kFloatLanes lanes in the same way.
 #pragma once
 #include "weft/kernels/cpu/matmul_kernels.h"
 
 namespace weft::cpu {
 
-inline constexpr int64_t kGroupBlocks = 8;        // of 32 codes: a group is a block of the K family, or eight others
+inline constexpr int64_t kGroupBlocks = 8;  // of 32 codes: a group is a block of the K family, or eight others
+inline constexpr int64_t kGroupElements = 32 * kGroupBlocks;
+inline constexpr int64_t kFloatLanes = 16;        // of sums of floats
 inline constexpr int64_t kMostFewRows = 4;        // with more, unpacking a panel pays
 inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near while panels pass
 
@@ -18,22 +23,49 @@ inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near whi
 // sum of a's rounded values as f32 (Q4_K). Blocks are in their order, or lane by lane.
 struct RoundedRow {
   int64_t groups;
-  int64_t blocks() const { return kGroupBlocks * groups; }
-  int64_t scales() const { return 32 * blocks(); }  // offsets in bytes
-  int64_t terms() const { return scales() + 4 * blocks(); }
-  int64_t second_terms() const { return terms() + 4 * blocks(); }
-  int64_t bytes() const { return second_terms() + 4 * blocks(); }
+  constexpr int64_t blocks() const { return kGroupBlocks * groups; }
+  constexpr int64_t scales() const { return 32 * blocks(); }  // offsets in bytes
+  constexpr int64_t terms() const { return scales() + 4 * blocks(); }
+  constexpr int64_t second_terms() const { return terms() + 4 * blocks(); }
+  constexpr int64_t bytes() const { return second_terms() + 4 * blocks(); }
 };
 
 // kPanelCols rows of b, which are columns of y: codes as [block, lane by lane][8][column][4] u8, then scales as
 // [block][column] f32; then those of the second halves of Q6_K, or minus the minima of Q4_K.
 struct UnpackedPanel {
   int64_t groups;
-  int64_t blocks() const { return kGroupBlocks * groups; }
-  int64_t scales() const { return 32 * kPanelCols * blocks(); }  // offsets in bytes
-  int64_t second_scales() const { return scales() + 4 * kPanelCols * blocks(); }
-  int64_t bytes() const { return second_scales() + 4 * kPanelCols * blocks(); }
+  constexpr int64_t blocks() const { return kGroupBlocks * groups; }
+  constexpr int64_t scales() const { return 32 * kPanelCols * blocks(); }  // offsets in bytes
+  constexpr int64_t second_scales() const { return scales() + 4 * kPanelCols * blocks(); }
+  constexpr int64_t bytes() const { return second_scales() + 4 * kPanelCols * blocks(); }
 };
+
+enum class BlockMath : uint8_t { codes, int8, floats };
+constexpr BlockMath math_of(BlockType type) {
+  if (type == BlockType::int8) return BlockMath::int8;
+  return type == BlockType::fp8 || type == BlockType::nf4 ? BlockMath::floats : BlockMath::codes;
+}
+
+// A row of a: a RoundedRow; or codes with their scale and term; or floats. The latter two end with what keeps a
+// tile's rows out of each other's place in the caches.
+constexpr int64_t rounded_row_bytes(BlockType type, int64_t groups) {
+  switch (math_of(type)) {
+    case BlockMath::int8: return groups * kGroupElements + 64;
+    case BlockMath::floats: return groups * kGroupElements * 4 + 64;
+    case BlockMath::codes: break;
+  }
+  return RoundedRow{groups}.bytes();
+}
+
+// kPanelCols rows of b: an UnpackedPanel; or codes with a scale of each column; or floats.
+constexpr int64_t panel_bytes(BlockType type, int64_t groups) {
+  switch (math_of(type)) {
+    case BlockMath::int8: return (groups * kGroupElements + 4) * kPanelCols;
+    case BlockMath::floats: return groups * kGroupElements * kPanelCols * 4;
+    case BlockMath::codes: break;
+  }
+  return UnpackedPanel{groups}.bytes();
+}
 
 struct RoundCall {
   const void* a = nullptr;  // [rows, b.cols] of dtype
@@ -44,7 +76,7 @@ struct RoundCall {
 };
 
 struct BlockKernels {
-  int tile_rows = 0;  // the most rows that many_rows takes
+  int (*tile_rows)(BlockType) = nullptr;  // the most rows that many_rows takes
   // Rounds one row.
   void (*round_row)(const RoundCall&, int64_t row, std::byte* out) = nullptr;
   // tile[rows, kPanelCols] = a times columns [col, col + cols) for at most kMostFewRows rounded rows of a.

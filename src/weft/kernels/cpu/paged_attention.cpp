@@ -18,10 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_SCALAR
-void paged_forward(Stream&, const PagedAttentionArgs&) { throw_no_simd(); }
-#else
-
 constexpr int kTaskLanes = 128;  // that share the packing of a tile of keys
 constexpr int kTileKeys = 64;    // a tile of keys and one of values stay in L2
 constexpr int kSplitKeys = 512;  // what a long sequence with few lanes is cut into, so that it uses every core
@@ -504,7 +500,6 @@ void paged_forward(Stream& stream, const PagedAttentionArgs& args) {
     }
   });
 }
-#endif
 
 }  // namespace
 }  // namespace weft::cpu::HWY_NAMESPACE

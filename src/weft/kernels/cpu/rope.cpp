@@ -12,10 +12,6 @@ HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_SCALAR
-void rotate(Stream&, const RopeArgs&) { throw_no_simd(); }
-#else
-
 // Turns the halves of one head, `half` elements each.
 template <class E>
 HWY_INLINE void rotate_head(E* x, const float* cos, const float* sin, int64_t half, V sign) {
@@ -54,7 +50,6 @@ void rotate(Stream& stream, const RopeArgs& args) {
     }
   });
 }
-#endif
 
 }  // namespace
 }  // namespace weft::cpu::HWY_NAMESPACE

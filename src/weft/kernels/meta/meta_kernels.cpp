@@ -51,7 +51,8 @@ double epilogue_flops(Epilogue::Kind kind) {
 
 const Tensor& bytes_of_b(const MatmulArgs& args) {
   if (args.blocks_b) return args.blocks_b.blocks;
-  return args.nf4_b ? args.nf4_b.blocks : args.b;
+  if (args.nf4_b) return args.nf4_b.blocks;
+  return args.b ? args.b : args.packed_b;
 }
 
 void matmul(Stream& stream, const MatmulArgs& args) {

@@ -8,8 +8,8 @@
 #include "weft/models/clip.h"
 #include "weft/models/t5.h"
 #include "weft/models/vit.h"
-#include "weft/pretrained/encoders/named_params.h"
-#include "weft/pretrained/hf_family.h"
+#include "weft/parallel/mesh.h"
+#include "weft/text/tokenizer.h"
 
 namespace weft {
 
@@ -18,24 +18,21 @@ enum class EncoderKind : uint8_t { bert, t5, vit, clip };
 // What config.json says; nothing when it is none of them, or no such folder.
 std::optional<EncoderKind> encoder_kind(const std::string& folder);
 
-// With this rank's part of their weights in `dtype`. The context and the groups outlive the model. Throw Error naming
-// the file and the key or the tensor that is missing or out of range, UsageError where there are more ranks than
-// heads.
+// How a model runs: its weights are in `dtype`, and the layers are cut over the ranks of the mesh, or, without one,
+// are on this rank alone.
 struct EncoderUse {
   DType dtype = DType::f32;
-  Partition partition = {};
+  const Mesh* mesh = nullptr;
 };
-void check_ranks(const EncoderUse& use, int64_t heads);
+
+// With this rank's part of their weights. The context and the mesh outlive the model. Throw Error naming the file and
+// the key or the tensor that is missing or out of range, UsageError where the mesh cannot hold the model.
 std::unique_ptr<Bert> open_bert(Context& context, const std::string& folder, const EncoderUse& use = {});
 std::unique_ptr<T5> open_t5(Context& context, const std::string& folder, const EncoderUse& use = {});
 std::unique_ptr<Vit> open_vit(Context& context, const std::string& folder, const EncoderUse& use = {});
 std::unique_ptr<Clip> open_clip(Context& context, const std::string& folder, const EncoderUse& use = {});
 
-template <class Model>
-std::vector<Param*> params_of(Model& model) {
-  std::vector<Param*> all;
-  model.each_param([&](Param& p) { all.push_back(&p); });
-  return all;
-}
+// The ids of a text that T5 reads or writes, with the token that ends them.
+std::vector<int32_t> encode_for_t5(const Tokenizer& tokenizer, const T5Config& config, std::string_view text);
 
 }  // namespace weft

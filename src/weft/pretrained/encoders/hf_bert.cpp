@@ -1,6 +1,7 @@
 // BERT as Hugging Face saves it.
-#include "weft/pretrained/encoders/encoders.h"
 #include "weft/pretrained/encoders/layer_fields.h"
+#include "weft/pretrained/encoders/load_encoder.h"
+#include "weft/pretrained/hf_family.h"
 
 namespace weft {
 namespace {
@@ -54,10 +55,8 @@ std::unique_ptr<Bert> open_bert(Context& context, const std::string& folder, con
   BertConfig config = read_config(json.root());
   const auto stored = open_weights(folder);
   config.has_head = has_stored(*stored, kNames, "cls.predictions.transform.dense.weight");
-  check_ranks(use, config.encoder.heads);
-  auto model = std::make_unique<Bert>(config, use.partition);
-  load_named(context, *stored, kNames, params_of(*model), use.dtype);
-  return model;
+  return load_encoder<Bert>(context, *stored, kNames, config,
+                            {.layers = config.encoder.layers, .heads = config.encoder.heads}, use);
 }
 
 }  // namespace weft

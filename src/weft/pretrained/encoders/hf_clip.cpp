@@ -1,6 +1,7 @@
 // CLIP as Hugging Face saves it.
-#include "weft/pretrained/encoders/encoders.h"
 #include "weft/pretrained/encoders/layer_fields.h"
+#include "weft/pretrained/encoders/load_encoder.h"
+#include "weft/pretrained/hf_family.h"
 
 namespace weft {
 namespace {
@@ -57,11 +58,10 @@ ClipConfig read_config(const JsonView& json) {
 std::unique_ptr<Clip> open_clip(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
   const ClipConfig config = read_config(json.root());
-  check_ranks(use, std::min(config.text.heads, config.vision.heads));
-  auto model = std::make_unique<Clip>(config, use.partition);
-  const auto stored = open_weights(folder);
-  load_named(context, *stored, kNames, params_of(*model), use.dtype);
-  return model;
+  return load_encoder<Clip>(context, *open_weights(folder), kNames, config,
+                            {.layers = std::min(config.text.layers, config.vision.layers),
+                             .heads = std::min(config.text.heads, config.vision.heads)},
+                            use);
 }
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 // T5 and Flan-T5 as Hugging Face saves them.
-#include "weft/pretrained/encoders/encoders.h"
+#include "weft/pretrained/encoders/load_encoder.h"
+#include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/hf_fields.h"
 
 namespace weft {
@@ -60,10 +61,12 @@ T5Config read_config(const JsonView& json) {
   f.size("num_decoder_layers", c.decoder_layers, c.encoder_layers);
   f.size("relative_attention_num_buckets", c.buckets, 32);
   f.size("relative_attention_max_distance", c.max_distance, 128);
+  if (std::min({c.hidden, c.heads, c.head_dim, c.ffn, c.vocab, c.encoder_layers, c.decoder_layers}) < 1)
+    f.refuse("d_model", "no width and no number of layers may be 0");
   f.number("layer_norm_epsilon", c.norm_eps, 1e-6);
   f.flag("tie_word_embeddings", c.tie_embeddings, true);
   const auto token = [&](const char* key, int64_t otherwise) {
-    return int32_t(json.integer_or(key, otherwise, 0, std::max<int64_t>(c.vocab - 1, 0)));
+    return int32_t(json.integer_or(key, otherwise, 0, c.vocab - 1));
   };
   c.first_token = token("decoder_start_token_id", json.integer_or("pad_token_id", 0));
   c.end_token = token("eos_token_id", 1);
@@ -84,14 +87,11 @@ T5Config read_config(const JsonView& json) {
 
 std::unique_ptr<T5> open_t5(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
-  T5Config config = read_config(json.root());
+  const T5Config config = read_config(json.root());
   EncoderNames names = kNames;
   if (config.tie_embeddings) names.ignored.emplace_back("lm_head.weight");
-  check_ranks(use, config.heads);
-  auto model = std::make_unique<T5>(config, use.partition);
-  const auto stored = open_weights(folder);
-  load_named(context, *stored, names, model->params(), use.dtype);
-  return model;
+  return load_encoder<T5>(context, *open_weights(folder), names, config,
+                          {.layers = config.encoder_layers + config.decoder_layers, .heads = config.heads}, use);
 }
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // ViT as Hugging Face saves it, by the names of its older and newer versions.
-#include "weft/pretrained/encoders/encoders.h"
 #include "weft/pretrained/encoders/layer_fields.h"
+#include "weft/pretrained/encoders/load_encoder.h"
+#include "weft/pretrained/hf_family.h"
 
 namespace weft {
 namespace {
@@ -44,11 +45,8 @@ VitConfig read_config(const JsonView& json) {
 std::unique_ptr<Vit> open_vit(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
   const VitConfig config = read_config(json.root());
-  check_ranks(use, config.encoder.heads);
-  auto model = std::make_unique<Vit>(config, use.partition);
-  const auto stored = open_weights(folder);
-  load_named(context, *stored, kNames, params_of(*model), use.dtype);
-  return model;
+  return load_encoder<Vit>(context, *open_weights(folder), kNames, config,
+                           {.layers = config.encoder.layers, .heads = config.encoder.heads}, use);
 }
 
 }  // namespace weft

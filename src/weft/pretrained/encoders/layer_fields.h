@@ -1,7 +1,7 @@
 // What the configurations of several encoders share.
 #pragma once
 #include "weft/models/vit.h"
-#include "weft/pretrained/hf_fields.h"
+#include "weft/pretrained/families/families.h"
 
 namespace weft {
 
@@ -12,13 +12,7 @@ inline EncoderShape read_encoder_shape(HfFields& f, std::string_view activation,
   f.size("hidden_size", s.hidden);
   f.size("num_attention_heads", s.heads);
   f.size("intermediate_size", s.ffn);
-  f.choice("hidden_act", s.activation,
-           {{"gelu", Activation::gelu},
-            {"gelu_new", Activation::gelu_tanh},
-            {"gelu_pytorch_tanh", Activation::gelu_tanh},
-            {"quick_gelu", Activation::gelu_quick},
-            {"relu", Activation::relu}},
-           activation);
+  activation_field(f, "hidden_act", s.activation, activation);
   f.number("layer_norm_eps", s.norm_eps, norm_eps);
   return s;
 }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "weft/pretrained/param_names.h"
+#include "weft/pretrained/param_values.h"
 
 namespace weft {
 namespace {
@@ -51,29 +52,16 @@ bool is_of_shape(const StoredInfo& info, const Shape& shape) {
   return info.numel() == shape.numel() && same_rows;
 }
 
-void read(Context& context, const StoredTensors& stored, const StoredInfo& info, Param& param, DType dtype) {
-  const Tensor wide = context.empty(DType::f32, param.shape);
-  param.placement.each_run(0, wide.numel(), [&](int64_t local, int64_t global, int64_t count) {
-    stored.read(info, global, 1, {wide.data<float>() + local, size_t(count)});
-  });
-  param.value = wide;
-  if (dtype != DType::f32) {
-    param.value = context.empty(dtype, param.shape);
-    context.kernels.convert(context.stream, param.value, wide);
-  }
-  param.value_changed();
-}
-
 }  // namespace
 
 bool has_stored(const StoredTensors& stored, const EncoderNames& names, std::string_view name) {
   return find(stored, names.base, name) != nullptr;
 }
 
-void load_named(Context& context, const StoredTensors& stored, const EncoderNames& names,
-                std::span<Param* const> params, DType dtype) {
+FoundParams find_params(const StoredTensors& stored, const EncoderNames& names, std::span<Param* const> params) {
+  FoundParams found;
   std::unordered_set<const StoredInfo*> used;
-  for (Param* param : params) {
+  for (const Param* param : params) {
     const std::vector<std::string> candidates = stored_names_of(param->name, names.rows);
     check(!candidates.empty(), "no row of the table names {}", param->name);
     const StoredInfo* info = nullptr;
@@ -84,7 +72,7 @@ void load_named(Context& context, const StoredTensors& stored, const EncoderName
     if (const Shape& whole = param->placement.whole; !is_of_shape(*info, whole))
       throw Error("{}: tensor {} has another shape than {}, which the configuration needs", stored.path(),
                   info->to_text(), whole.to_string());
-    read(context, stored, *info, *param, dtype);
+    found.emplace(param->name, info);
     used.insert(info);
   }
   for (const StoredInfo& info : stored.all()) {
@@ -95,6 +83,17 @@ void load_named(Context& context, const StoredTensors& stored, const EncoderName
     if (!used.contains(&info) && !is_ignored)
       throw Error("{}: tensor {} belongs to no part of the model that its configuration describes", stored.path(),
                   info.to_text());
+  }
+  return found;
+}
+
+void load_params(Context& context, const StoredTensors& stored, const FoundParams& found,
+                 std::span<Param* const> params, DType dtype) {
+  for (Param* param : params) {
+    const StoredInfo& info = *found.at(param->name);
+    param->value = context.empty(dtype, param->shape);
+    read_values(context, *param, [&](int64_t first, std::span<float> out) { stored.read(info, first, 1, out); });
+    param->value_changed();
   }
 }
 

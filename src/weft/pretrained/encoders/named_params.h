@@ -1,7 +1,9 @@
 // NamedParams: reads the parameters of a small model from stored tensors, by a table of names.
 #pragma once
 #include <span>
+#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "weft/autograd/param.h"
@@ -21,11 +23,16 @@ struct EncoderNames {
   std::vector<std::string_view> ignored = {};  // patterns of tensors that say nothing
 };
 
-// Gives every parameter its memory and this rank's part of its values. Sides of one count for nothing in a stored
-// shape, and the weight of a convolution is [outputs, the rest]. Throws Error naming the tensor that is missing, has
-// another size, or belongs to no parameter.
-void load_named(Context& context, const StoredTensors& stored, const EncoderNames& names,
-                std::span<Param* const> params, DType dtype);
+// Where each parameter of a model is stored, by the parameter's name.
+using FoundParams = std::unordered_map<std::string, const StoredInfo*>;
+
+// Sides of one count for nothing in a stored shape, and the weight of a convolution is [outputs, the rest]. Throws
+// Error naming the tensor that is missing, has another size, or belongs to none of the parameters.
+FoundParams find_params(const StoredTensors& stored, const EncoderNames& names, std::span<Param* const> params);
+
+// Gives every one of these parameters its memory and this rank's part of its values.
+void load_params(Context& context, const StoredTensors& stored, const FoundParams& found,
+                 std::span<Param* const> params, DType dtype);
 
 // Whether some tensor is stored under this name or without the base.
 bool has_stored(const StoredTensors& stored, const EncoderNames& names, std::string_view name);

@@ -33,7 +33,7 @@ void common_fields(HfFields& f, ModelConfig& c) {
   common_shape_fields(f, c);
   f.number("rms_norm_eps", c.norm_eps, 1e-6);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
-  activation_field(f, "hidden_act", c, "silu");
+  activation_field(f, "hidden_act", c.activation, "silu");
   attention_fields(f, c);
   rope_fields(f, c, 10000);
   expert_fields(f, c);

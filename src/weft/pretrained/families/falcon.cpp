@@ -47,7 +47,7 @@ void fields(HfFields& f, ModelConfig& c) {
   f.size("ffn_hidden_size", c.ffn, 4 * c.hidden);
   f.number("layer_norm_epsilon", c.norm_eps, 1e-5);
   f.flag("tie_word_embeddings", c.tie_embeddings, true);
-  activation_field(f, "activation", c, "gelu");
+  activation_field(f, "activation", c.activation, "gelu");
   f.flag("bias", c.bias, false);
   f.only("alibi", false);
   head_fields(f, c);

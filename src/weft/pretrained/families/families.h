@@ -15,8 +15,8 @@ std::vector<HfFamily> hf_falcon_families();
 // What Llama and most of its relatives call the shape of a model.
 void common_shape_fields(HfFields& fields, ModelConfig& config);
 
-// "silu" and its like; `gated`: whether weft's activation has a gate too.
-void activation_field(HfFields& fields, const char* key, ModelConfig& config, std::string_view otherwise);
+// "silu" and its like.
+void activation_field(HfFields& fields, const char* key, Activation& activation, std::string_view otherwise);
 
 // rope_theta, and rope_scaling, or rope_parameters which newer versions have in place of the two; and how many
 // elements of a head turn, as `partial_key`, unless that is null.

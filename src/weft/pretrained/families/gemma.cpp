@@ -31,7 +31,7 @@ void common_fields(HfFields& f, ModelConfig& c) {
   f.size("head_dim", c.head_dim, 256);
   f.number("rms_norm_eps", c.norm_eps, 1e-6);
   f.flag("tie_word_embeddings", c.tie_embeddings, true);
-  activation_field(f, "hidden_activation", c, "gelu_pytorch_tanh");
+  activation_field(f, "hidden_activation", c.activation, "gelu_pytorch_tanh");
   f.flag("attention_bias", c.qkv_bias, false);
   c.output_bias = c.qkv_bias;
   score_scale_field(f, c);

@@ -14,7 +14,7 @@ void fields(HfFields& f, ModelConfig& c) {
   f.size("n_layer", c.layers);
   f.size("n_head", c.heads);
   f.size("n_inner", c.ffn, 0);
-  activation_field(f, "activation_function", c, "gelu_new");
+  activation_field(f, "activation_function", c.activation, "gelu_new");
   f.number("layer_norm_epsilon", c.norm_eps, 1e-5);
   f.flag("tie_word_embeddings", c.tie_embeddings, true);
   f.only("scale_attn_weights", true);

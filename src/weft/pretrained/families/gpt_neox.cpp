@@ -13,7 +13,7 @@ void fields(HfFields& f, ModelConfig& c) {
   f.size("num_attention_heads", c.heads);
   f.number("layer_norm_eps", c.norm_eps, 1e-5);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
-  activation_field(f, "hidden_act", c, "gelu");
+  activation_field(f, "hidden_act", c.activation, "gelu");
   f.flag("attention_bias", c.qkv_bias, true);
   c.output_bias = c.qkv_bias;
   bool is_parallel = c.block == BlockKind::parallel;

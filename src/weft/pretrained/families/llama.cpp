@@ -15,7 +15,7 @@ void common_fields(HfFields& f, ModelConfig& c, const Absent& absent = {}) {
   f.size("head_dim", c.head_dim, absent.head_dim);
   f.number("rms_norm_eps", c.norm_eps, absent.norm_eps);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
-  activation_field(f, "hidden_act", c, "silu");
+  activation_field(f, "hidden_act", c.activation, "silu");
 }
 
 // In attention: of all four projections.
@@ -86,7 +86,7 @@ void phi3_fields(HfFields& f, ModelConfig& c) {
   common_shape_fields(f, c);
   f.number("rms_norm_eps", c.norm_eps, 1e-5);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
-  activation_field(f, "hidden_act", c, "silu");
+  activation_field(f, "hidden_act", c.activation, "silu");
   rope_fields(f, c, 10000, "partial_rotary_factor");
   if (c.rope_scaling.kind == RopeScaling::Kind::longrope &&
       (!f.is_reading() || f.has("original_max_position_embeddings")))

@@ -8,7 +8,7 @@ namespace {
 void common_fields(HfFields& f, ModelConfig& c) {
   common_shape_fields(f, c);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
-  activation_field(f, "hidden_act", c, "silu");
+  activation_field(f, "hidden_act", c.activation, "silu");
   rope_fields(f, c, 10000);
   f.flag("attention_bias", c.qkv_bias, false);
   c.output_bias = c.qkv_bias;

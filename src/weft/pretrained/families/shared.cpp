@@ -101,8 +101,8 @@ void common_shape_fields(HfFields& f, ModelConfig& c) {
   f.size("num_key_value_heads", c.kv_heads, c.heads);
 }
 
-void activation_field(HfFields& f, const char* key, ModelConfig& c, std::string_view otherwise) {
-  f.choice<Activation>(key, c.activation,
+void activation_field(HfFields& f, const char* key, Activation& activation, std::string_view otherwise) {
+  f.choice<Activation>(key, activation,
                        {{"silu", Activation::silu},
                         {"swish", Activation::silu},
                         {"gelu", Activation::gelu},

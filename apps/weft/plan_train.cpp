@@ -1,0 +1,271 @@
+// weft plan MODEL: search or one layout, in figures and in words.
+#include "plan_train.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "mesh_options.h"
+#include "weft/base/file.h"
+#include "weft/base/json.h"
+#include "weft/plan/validate.h"
+#include "weft/pretrained/model_source.h"
+
+namespace weft::app {
+namespace {
+
+using namespace plan;
+
+constexpr double kGib = double(1 << 30);
+
+bool is_recipe(const std::string& model) { return model.ends_with(".toml"); }
+
+ModelConfig model_of(const std::string& name) {
+  if (std::filesystem::exists(name)) return model_config_of(name);
+  return preset(name);
+}
+
+// As many rows as make about a million tokens, the same number for each device.
+int64_t usual_batch(int64_t seq_len, int num_devices) {
+  constexpr int64_t kTokens = 1 << 20;
+  const int64_t rows = std::max<int64_t>(kTokens / seq_len, 1);
+  return (rows + num_devices - 1) / num_devices * num_devices;
+}
+
+SearchRequest request_of(const TrainPlanOptions& o) {
+  SearchRequest q;
+  q.cluster = parse_cluster(o.cluster);
+  q.stack.has_fp8 = o.has_fp8;
+  if (is_recipe(o.model)) {
+    Toml toml = Toml::load(o.model);
+    const Recipe r = read_recipe(toml);
+    q.model = r.model, q.optimizer = r.optimizer;
+    q.seq_len = r.train.seq_len, q.global_batch = r.train.global_batch, q.precision = r.train.precision;
+  } else {
+    q.model = model_of(o.model);
+    q.precision = o.precision == "fp32" ? Precision::fp32 : o.precision == "fp16" ? Precision::fp16 : Precision::bf16;
+  }
+  if (o.seq_len > 0) q.seq_len = o.seq_len;
+  if (q.seq_len == 0) q.seq_len = std::min<int64_t>(q.model.context > 0 ? q.model.context : 4096, 8192);
+  if (q.model.context < q.seq_len) q.model.context = q.seq_len;
+  if (q.model.vocab == 0)
+    throw UsageError("the vocabulary depends on the text: write model.vocab to plan the recipe");
+  complete(q.model);
+  if (o.global_batch > 0) q.global_batch = o.global_batch;
+  if (q.global_batch == 0) q.global_batch = usual_batch(q.seq_len, q.cluster.num_devices);
+  return q;
+}
+
+nlohmann::json to_json(const MemorySplit& split) {
+  nlohmann::json json;
+  for (int i = 0; i < kNumMemoryUses; ++i) json[std::string(name_of(MemoryUse(i)))] = split[MemoryUse(i)];
+  return json;
+}
+
+nlohmann::json to_json(const Candidate& c) {
+  const StepPlan& p = c.plan;
+  const MemoryPeak& peak = p.memory[size_t(p.fullest)];
+  nlohmann::json exposed;
+  for (int axis = 0; axis < kNumAxes; ++axis)
+    if (p.time.exposed_s[size_t(axis)] > 0)
+      exposed[std::string(name_of(Axis(axis)))] = p.time.exposed_s[size_t(axis)];
+  nlohmann::json stages = nlohmann::json::array();
+  for (const MemoryPeak& stage : p.memory) stages.push_back(stage.split.total());
+  const MeshShape& s = c.recipe.mesh.shape;
+  return {{"layout", describe_layout(c.recipe)},
+          {"mesh",
+           {{"dp", s.dp()},
+            {"tp", s.tp},
+            {"pp", s.pp},
+            {"cp", s.cp},
+            {"ep", s.ep},
+            {"hsdp", s.replicate},
+            {"zero", int(c.recipe.mesh.zero)},
+            {"schedule", name_of(c.recipe.mesh.schedule)},
+            {"virtual_stages", c.recipe.mesh.virtual_stages}}},
+          {"micro_batch", c.recipe.train.micro_batch},
+          {"step_s", p.step_s},
+          {"tokens_per_s", p.tokens_per_s},
+          {"mfu", p.mfu},
+          {"mfu_whole_attention", p.mfu_whole},
+          {"bubble", p.bubble},
+          {"matmul_s", p.time.matmul_s},
+          {"attention_s", p.time.attention_s},
+          {"memory_bound_s", p.time.memory_s},
+          {"update_s", p.time.update_s},
+          {"exposed_s", exposed},
+          {"bound", p.bound()},
+          {"peak_bytes", p.peak_bytes()},
+          {"peak_bytes_by_stage", stages},
+          {"peak", to_json(peak.split)},
+          {"peak_where", peak.where},
+          {"peak_stage", p.fullest},
+          {"capacity_bytes", p.capacity_bytes},
+          {"fits", p.fits()},
+          {"loses", c.loses}};
+}
+
+void show(const Candidate& c, const Output& output) {
+  const StepPlan& p = c.plan;
+  const MemoryPeak& peak = p.memory[size_t(p.fullest)];
+  output.text(describe_layout(c.recipe));
+  output.text(fmt::format("  time    {:.4g} s a step, {:.0f} tokens/s, MFU {:.1f}% ({:.1f}% with whole attention)",
+                          p.step_s, p.tokens_per_s, 100 * p.mfu, 100 * p.mfu_whole));
+  const TimeSplit& t = p.time;
+  const auto share = [&](double s) { return 100 * s / p.step_s; };
+  output.text(fmt::format(
+      "          products {:.0f}%, attention {:.0f}%, other kernels {:.0f}%, update {:.0f}%, collectives waited for "
+      "{:.0f}%, bubble {:.0f}%",
+      share(t.matmul_s), share(t.attention_s), share(t.memory_s), share(t.update_s), share(t.exposed_total()),
+      share(t.bubble_s + t.idle_s)));
+  output.text(fmt::format("  bound   {}", p.bound()));
+  std::string split;
+  for (int i = 0; i < kNumMemoryUses; ++i)
+    split += fmt::format("{}{} {:.2f}", i == 0 ? "" : ", ", name_of(MemoryUse(i)),
+                         double(peak.split[MemoryUse(i)]) / kGib);
+  output.text(fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: {}; most at {}", double(p.peak_bytes()) / kGib,
+                          p.capacity_bytes / kGib, p.fullest, split, peak.where));
+}
+
+// For people who do not know the words.
+std::string advice(const Candidate& c) {
+  const MeshShape& s = c.recipe.mesh.shape;
+  std::string text = "In words: ";
+  if (s.dp() > 1)
+    text += fmt::format("{} groups of devices each read their own part of the batch (data parallelism){}; ", s.dp(),
+                        c.recipe.mesh.zero == Zero::none ? ""
+                        : c.recipe.mesh.zero == Zero::parameters
+                            ? " and keep only a part of the model each (ZeRO-3, FSDP)"
+                            : " and share the optimizer's memory (ZeRO)");
+  if (s.tp > 1) text += fmt::format("every layer is cut over {} devices of a node (tensor parallelism); ", s.tp);
+  if (s.pp > 1) text += fmt::format("the layers are dealt out over {} stages (pipeline parallelism); ", s.pp);
+  if (s.cp > 1) text += fmt::format("every text is cut over {} devices (context parallelism); ", s.cp);
+  if (s.ep > 1) text += fmt::format("experts live on {} devices each (expert parallelism); ", s.ep);
+  if (c.recipe.train.recompute.what != RecomputePolicy::What::nothing)
+    text += "some of the forward pass is computed twice to save memory (recomputation); ";
+  return text + "each term is explained in docs/parallelism.md.";
+}
+
+// Chrome's and Perfetto's format, as `weft train` writes it.
+void write_timeline(const std::string& path, const StepPlan& p) {
+  nlohmann::json events = nlohmann::json::array();
+  for (const Span& s : p.spans) {
+    nlohmann::json e = {{"ph", "X"},
+                        {"name", s.name},
+                        {"pid", s.rank},
+                        {"tid", s.is_comm ? 1 : 2},
+                        {"ts", s.begin_s * 1e6},
+                        {"dur", (s.end_s - s.begin_s) * 1e6}};
+    if (s.stage >= 0) e["args"] = {{"stage", s.stage}, {"micro_batch", s.micro_batch}};
+    events.push_back(std::move(e));
+  }
+  write_file_atomically(FileSystem::real(), path, to_json_text({{"traceEvents", events}}));
+}
+
+void finish(const TrainPlanOptions& o, const SearchRequest& q, const Candidate& chosen) {
+  if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, recipe_text(q, chosen.recipe, o.data));
+  if (!o.timeline.empty())
+    write_timeline(o.timeline, plan_step(chosen.recipe, q.cluster, {.stack = q.stack, .has_spans = true}));
+}
+
+// The one layout that was asked for.
+void plan_one(const TrainPlanOptions& o, const SearchRequest& q, const Output& output) {
+  Candidate c;
+  if (is_recipe(o.model) && o.mesh == "recipe") {
+    Toml toml = Toml::load(o.model);
+    c.recipe = read_recipe(toml);
+    set_vocab(c.recipe, c.recipe.model.vocab);
+  } else {
+    Toml toml;
+    MeshOptions::apply_spec(toml, o.mesh);
+    c.recipe.mesh = read_mesh(toml);
+    c.recipe.train.recompute = read_recompute(toml);
+    c.recipe.model = q.model;
+    TrainConfig& t = c.recipe.train;
+    t.steps = 1000, t.seq_len = q.seq_len, t.global_batch = q.global_batch, t.precision = q.precision;
+    t.micro_batch = toml.integer("mesh.micro_batch", 1, 1);
+    toml.reject_unknown();
+    const int64_t rows = t.micro_batch * c.recipe.mesh.shape.dp();
+    if (q.global_batch % rows != 0)
+      throw UsageError("--global-batch {} is not a multiple of micro_batch x dp = {}", q.global_batch, rows);
+    t.accumulation = q.global_batch / rows;
+  }
+  c.plan = plan_step(c.recipe, q.cluster, {.stack = q.stack});
+  output.json(to_json(c));
+  if (!output.is_json()) show(c, output);
+  finish(o, q, c);
+  if (!c.plan.fits())
+    throw Error(
+        "it does not fit: {:.1f} GiB are missing on stage {}; use recomputation, a smaller micro-batch, or "
+        "more devices (weft plan without --mesh searches)",
+        c.plan.missing_bytes() / kGib, c.plan.fullest);
+}
+
+}  // namespace
+
+void plan_training(const TrainPlanOptions& o, const Output& output) {
+  const SearchRequest q = request_of(o);
+  if (!o.mesh.empty()) return plan_one(o, q, output);
+  const SearchResult found = search(q);
+  if (found.ranked.empty()) {
+    const Candidate& nearest = *found.nearest;
+    const std::string more = found.devices_that_fit > 0 ? fmt::format("{} devices would do", found.devices_that_fit)
+                                                        : "not even 16 times as many devices would do";
+    output.json({{"fits", false},
+                 {"missing_bytes", found.nearest_missing_bytes},
+                 {"nearest", to_json(nearest)},
+                 {"devices_that_fit", found.devices_that_fit}});
+    throw Error("no layout of {} x {} fits: the nearest, {}, misses {:.1f} GiB on a device; {}",
+                q.cluster.num_devices, q.cluster.hardware.name, describe_layout(nearest.recipe),
+                found.nearest_missing_bytes / kGib, more);
+  }
+  nlohmann::json ranked = nlohmann::json::array();
+  for (const Candidate& c : found.ranked) ranked.push_back(to_json(c));
+  output.json({{"fits", true},
+               {"num_layouts", found.num_layouts},
+               {"num_fitting", found.num_fitting},
+               {"seq_len", q.seq_len},
+               {"global_batch", q.global_batch},
+               {"ranked", ranked}});
+  if (!output.is_json()) {
+    output.text(fmt::format("{} layouts of {} x {}, of which {} fit; {} rows of {} tokens a step", found.num_layouts,
+                            q.cluster.num_devices, q.cluster.hardware.name, found.num_fitting, q.global_batch,
+                            q.seq_len));
+    show(found.ranked.front(), output);
+    output.text(advice(found.ranked.front()));
+    for (size_t i = 1; i < found.ranked.size() && int(i) < o.top; ++i) {
+      const Candidate& c = found.ranked[i];
+      output.text(fmt::format("{}. {:.4g} s, {:.1f} GiB  {}: {}", i + 1, c.plan.step_s,
+                              double(c.plan.peak_bytes()) / kGib, describe_layout(c.recipe), c.loses));
+    }
+  }
+  finish(o, q, found.ranked.front());
+}
+
+void validate_runs(const std::string& path, const Output& output) {
+  constexpr uint64_t kMostBytes = uint64_t(64) << 20;
+  const Validation v = validate(read_csv(read_file(path, kMostBytes), path));
+  const auto summary = [](const ErrorSummary& s) -> nlohmann::json {
+    return {{"count", s.count}, {"median", s.median}, {"p90", s.p90}, {"mean", s.mean}, {"bias", s.bias}};
+  };
+  nlohmann::json runs = nlohmann::json::array(), left_out = nlohmann::json::array(), sources;
+  for (const ValidatedRun& r : v.runs)
+    runs.push_back({{"id", r.id},
+                    {"source", r.source},
+                    {"measured_s", r.measured_s},
+                    {"predicted_s", r.predicted_s},
+                    {"error", r.error()}});
+  for (const ReadRun& r : v.left_out) left_out.push_back({{"id", r.id}, {"why", r.why_not}});
+  for (const std::string& source : v.sources()) sources[source] = summary(summarise(v.runs, source));
+  output.json({{"runs", runs}, {"left_out", left_out}, {"sources", sources}, {"all", summary(summarise(v.runs))}});
+  if (output.is_json()) return;
+  const auto line = [&](const std::string& name, const ErrorSummary& s) {
+    output.text(
+        fmt::format("{:<12} {:>5} runs  median {:>5.1f}%  90th percentile {:>5.1f}%  mean {:>5.1f}%  bias {:>+6.1f}%",
+                    name, s.count, 100 * s.median, 100 * s.p90, 100 * s.mean, 100 * s.bias));
+  };
+  for (const std::string& source : v.sources()) line(source, summarise(v.runs, source));
+  line("all", summarise(v.runs));
+  output.text(fmt::format("{} runs are left out; --json says which and why", v.left_out.size()));
+}
+
+}  // namespace weft::app

@@ -1,0 +1,11 @@
+# The hardware catalogue, hardware/*.toml, as a source file, so that the program carries it.
+file(GLOB CATALOGUE_FILES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/hardware/*.toml)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CATALOGUE_FILES})
+set(CATALOGUE_ENTRIES)
+foreach(path ${CATALOGUE_FILES})
+  get_filename_component(name ${path} NAME_WE)
+  file(READ ${path} text)
+  string(APPEND CATALOGUE_ENTRIES "    {\"${name}\", R\"toml(${text})toml\"},\n")
+endforeach()
+set(CATALOGUE_SOURCE ${CMAKE_CURRENT_BINARY_DIR}/catalogue.cpp)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/catalogue.cpp.in ${CATALOGUE_SOURCE} @ONLY)

@@ -1,0 +1,101 @@
+// Products of few rows with weights in blocks: the lanes of a column are those of a vector.
+#include "weft/kernels/cpu/matmul_blocks_codes-inl.h"
+
+#if defined(WEFT_KERNELS_CPU_MATMUL_BLOCKS_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEFT_KERNELS_CPU_MATMUL_BLOCKS_FEW_INL_H_
+#undef WEFT_KERNELS_CPU_MATMUL_BLOCKS_FEW_INL_H_
+#else
+#define WEFT_KERNELS_CPU_MATMUL_BLOCKS_FEW_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+
+// The sums of four lanes each of eight vectors: of their lower halves and of their upper ones.
+HWY_INLINE void sum_quads(const Dots (&x)[8], Dots& lower, Dots& upper) {
+  const I32x8 d;
+  const hn::FixedTag<int64_t, 4> d64;
+  Dots quads[2];
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+    const Dots* const y = x + 4 * h;
+    const Dots a = hn::Add(hn::InterleaveLower(d, y[0], y[1]), hn::InterleaveUpper(d, y[0], y[1]));
+    const Dots b = hn::Add(hn::InterleaveLower(d, y[2], y[3]), hn::InterleaveUpper(d, y[2], y[3]));
+    const auto a64 = hn::BitCast(d64, a), b64 = hn::BitCast(d64, b);
+    quads[h] = hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, a64, b64)),
+                       hn::BitCast(d, hn::InterleaveUpper(d64, a64, b64)));
+  }
+  lower = hn::ConcatLowerLower(d, quads[1], quads[0]);
+  upper = hn::ConcatUpperUpper(d, quads[1], quads[0]);
+}
+
+HWY_INLINE Dots load_ints(const std::byte* p) { return hn::LoadU(I32x8(), reinterpret_cast<const int32_t*>(p)); }
+HWY_INLINE Scales load_floats(const std::byte* p) { return hn::LoadU(F32x8(), reinterpret_cast<const float*>(p)); }
+
+template <class Dot, BlockType kType>
+HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std::byte* a, int64_t group, Scales sum) {
+  const I32x8 d;
+  const F32x8 f;
+  Dots dots[kGroupBlocks];
+#pragma GCC unroll 8
+  for (int i = 0; i < kGroupBlocks; ++i)
+    dots[i] = Dot::template add<kIsWide<kType>>(d, hn::Zero(d), g.codes[i],
+                                                load_codes(a + (group * kGroupBlocks + i) * 32));
+  Dots lower, upper;
+  sum_quads(dots, lower, upper);
+  const int64_t at = group * kGroupBlocks * 4;
+  const Scales scales = load_floats(a + layout.scales() + at);
+  const std::byte* const terms = a + layout.terms() + at;
+  const auto plus = [&](Dots x, Scales by) { return hn::MulAdd(hn::ConvertTo(f, x), hn::Mul(scales, by), sum); };
+  if constexpr (kHasSecondHalves<kType>) {
+    sum = plus(hn::Add(lower, load_ints(terms)), g.scales);
+    return plus(hn::Add(upper, load_ints(a + layout.second_terms() + at)), g.second);
+  } else if constexpr (kHasMinima<kType>) {
+    sum = plus(hn::Add(lower, upper), g.scales);
+    return hn::MulAdd(load_floats(terms), g.second, sum);
+  } else {
+    return plus(hn::Add(hn::Add(lower, upper), load_ints(terms)), g.scales);
+  }
+}
+
+template <class Dot, BlockType kType, int kRows>
+void few_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64_t col, int cols, float* tile) {
+  const F32x8 f;
+  const U32x8 d;
+  const RoundedRow layout{groups};
+  for (int c = 0; c < cols; c += 8) {
+    hn::Vec<U32x8> lanes[kRows][8];  // of each column
+    for (int j = 0; j < 8; ++j) {
+      Scales sums[kRows];
+#pragma GCC unroll 4
+      for (int i = 0; i < kRows; ++i) sums[i] = hn::Zero(f);
+      if (c + j < cols) {
+        RowOfB<kType> row;
+        row.set(b, col + c + j);
+        for (int64_t g = 0; g < groups; ++g) {
+          Group group;
+          Blocks<kType>::unpack(row.group(g), group);
+#pragma GCC unroll 4
+          for (int i = 0; i < kRows; ++i)
+            sums[i] = add_group<Dot, kType>(group, layout, a + i * layout.bytes(), g, sums[i]);
+        }
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < kRows; ++i) lanes[i][j] = hn::BitCast(d, sums[i]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kRows; ++i) {
+      hn::Vec<U32x8> columns[8];
+      transpose_8x8(lanes[i], columns);
+      Scales total = hn::Zero(f);
+#pragma GCC unroll 8
+      for (int lane = 0; lane < 8; ++lane) total = hn::Add(total, hn::BitCast(f, columns[lane]));
+      hn::StoreU(total, f, tile + i * kPanelCols + c);
+    }
+  }
+}
+
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

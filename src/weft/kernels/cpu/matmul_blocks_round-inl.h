@@ -1,0 +1,112 @@
+// Rounding of a row of activations to codes of 8 bits, for most types with a scale to each block of 32.
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "weft/kernels/cpu/matmul_blocks_codes-inl.h"
+
+#if defined(WEFT_KERNELS_CPU_MATMUL_BLOCKS_ROUND_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEFT_KERNELS_CPU_MATMUL_BLOCKS_ROUND_INL_H_
+#undef WEFT_KERNELS_CPU_MATMUL_BLOCKS_ROUND_INL_H_
+#else
+#define WEFT_KERNELS_CPU_MATMUL_BLOCKS_ROUND_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+
+constexpr int kVectors = 32 / (HWY_MAX_BYTES / 4);  // of a block
+
+// Below it a block counts as zero: the reciprocal of the scale might not be finite.
+constexpr float kLeast = 0x1p-100f;
+
+template <class T>
+HWY_INLINE void load_block(const T* a, int64_t first, int64_t cols, F32 (&x)[kVectors]) {
+  const F32Tag f;
+  const auto lanes = int64_t(hn::Lanes(f));
+  if (first >= 0 && first + 32 <= cols) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) x[v] = load(f, a + first + v * lanes);
+    return;
+  }
+  alignas(64) T values[32] = {};
+  for (int64_t i = std::max<int64_t>(0, -first); i < std::min<int64_t>(32, cols - first); ++i)
+    values[i] = a[first + i];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) x[v] = load(f, values + v * lanes);
+}
+
+// Bits of magnitudes are in the order of numbers, with infinities and NaNs last.
+HWY_INLINE I32 magnitude_bits(F32 x) { return hn::BitCast(I32Tag(), hn::Abs(x)); }
+
+// What rounds numbers to codes of 8 bits, of which the largest magnitude has 127.
+struct RoundingScale {
+  float largest, inverse;  // 0: all codes are
+  bool is_finite;
+
+  explicit RoundingScale(int32_t most_bits)
+      : largest(std::bit_cast<float>(most_bits)), is_finite(largest <= std::numeric_limits<float>::max()) {
+    inverse = is_finite && largest >= kLeast ? 127 / largest : 0;
+  }
+  // No number where one of a's is not.
+  float value() const {
+    if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
+    return inverse == 0 ? 0 : largest / 127;
+  }
+  HWY_INLINE I32 codes(F32 x) const {
+    if (inverse == 0) return hn::Zero(I32Tag());
+    return hn::NearestInt(hn::Mul(x, hn::Set(F32Tag(), inverse)));
+  }
+};
+
+HWY_INLINE void store_codes(I32 codes, std::byte* out) {
+  const hn::Rebind<int8_t, F32Tag> d8;
+  hn::StoreU(hn::DemoteTo(d8, codes), d8, reinterpret_cast<int8_t*>(out));
+}
+
+// Codes and their sums over the first and the second half; gives the scale.
+HWY_INLINE float round_block(const F32 (&x)[kVectors], std::byte* out, int32_t (&sums)[2]) {
+  const I32Tag d;
+  I32 most = hn::Zero(d);
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) most = hn::Max(most, magnitude_bits(x[v]));
+  const RoundingScale scale(hn::GetLane(hn::MaxOfLanes(d, most)));
+  I32 halves[2] = {hn::Zero(d), hn::Zero(d)};
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    const I32 codes = scale.codes(x[v]);
+    store_codes(codes, out + v * int64_t(hn::Lanes(d)));
+    I32& half = halves[v / (kVectors / 2)];
+    half = hn::Add(half, codes);
+  }
+  for (int h = 0; h < 2; ++h) sums[h] = hn::GetLane(hn::SumOfLanes(d, halves[h]));
+  return scale.value();
+}
+
+template <class T, BlockType kType>
+void round_row_of(const RoundCall& call, int64_t row, std::byte* out) {
+  constexpr int kOffset = Blocks<kType>::kOffset;
+  const RoundedRow layout{call.groups};
+  const T* const a = static_cast<const T*>(call.a) + row * call.b->cols;
+  for (int64_t block = 0; block < layout.blocks(); ++block) {
+    const int64_t lane = block % kGroupBlocks, group = block / kGroupBlocks;
+    const int64_t at = call.lane_by_lane ? lane * call.groups + group : block;
+    F32 x[kVectors];
+    load_block(a, block * 32 - call.b->skip, call.b->cols, x);
+    int32_t sums[2];
+    const float scale = round_block(x, out + at * 32, sums);
+    const auto put = [&](int64_t where, auto value) { std::memcpy(out + where + at * 4, &value, 4); };
+    put(layout.scales(), scale);
+    if constexpr (kHasMinima<kType>)
+      put(layout.terms(), scale * float(sums[0] + sums[1]));
+    else if constexpr (kHasSecondHalves<kType>)
+      put(layout.terms(), -kOffset * sums[0]), put(layout.second_terms(), -kOffset * sums[1]);
+    else
+      put(layout.terms(), -kOffset * (sums[0] + sums[1]));
+  }
+}
+
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

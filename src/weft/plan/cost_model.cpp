@@ -1,0 +1,148 @@
+// CostModel: products by tiles and waves, the rest by bytes, collectives by rings over the slower of two links.
+#include "weft/plan/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weft::plan {
+namespace {
+
+// Consecutive ranks of a group are `stride` ranks of the world apart.
+struct Line {
+  int size, stride;
+};
+
+Line line_of(const MeshShape& s, Axis axis) {
+  const int inner = s.shard * s.cp;
+  switch (axis) {
+    case Axis::world: return {s.size(), 1};
+    case Axis::tp: return {s.tp, 1};
+    case Axis::cp: return {s.cp, s.tp};
+    case Axis::shard: return {s.shard, s.tp * s.cp};
+    case Axis::data: return {s.replicate * inner, s.tp};
+    case Axis::replicate: return {s.replicate, s.tp * inner};
+    case Axis::ep: return {s.ep, s.tp};
+    case Axis::expert_shard: return {inner / s.ep, s.tp * s.ep};
+    case Axis::expert_data: return {s.replicate * inner / s.ep, s.tp * s.ep};
+    case Axis::pp: return {s.pp, s.size() / s.pp};
+    case Axis::ends: return {s.pp > 1 ? 2 : 1, s.size() / s.pp * (s.pp - 1)};
+    case Axis::none: return {1, 1};
+  }
+  return {1, 1};
+}
+
+MatmulType type_of(DType dtype) {
+  return dtype == DType::bf16 ? MatmulType::bf16 : dtype == DType::f16 ? MatmulType::fp16 : MatmulType::fp32;
+}
+
+}  // namespace
+
+GroupPlace group_place(const MeshShape& shape, Axis axis, int devices_per_node) {
+  const Line line = line_of(shape, axis);
+  int per_node = std::clamp(devices_per_node / std::max(line.stride, 1), 1, line.size);
+  while (line.size % per_node != 0) --per_node;
+  return {line.size, per_node};
+}
+
+CostModel::CostModel(const Hardware& hardware, const MeshShape& shape, const Stack& stack)
+    : hardware_(hardware), shape_(shape), stack_(stack) {
+  for (int axis = 0; axis < kNumAxes; ++axis)
+    places_[size_t(axis)] = group_place(shape, Axis(axis), hardware.devices_per_node);
+}
+
+// The result is cut into tiles, of which as many are computed at a time as there are cores; the last wave is not
+// full. Smaller tiles, which run at less speed, are taken where they fill the cores better. Source of the effect:
+// NVIDIA, "Matrix Multiplication Background", 2023; the figures are fitted to measured products (hardware/*.toml).
+double CostModel::matmul_s(double m, double n, double k, MatmulType type, double bytes) const {
+  MatmulType used = type;
+  if (hardware_.peak(used) == 0) used = hardware_.peak(MatmulType::bf16) > 0 ? MatmulType::bf16 : MatmulType::fp16;
+  if (hardware_.peak(used) == 0) used = MatmulType::fp32;
+  const double speed =
+      hardware_.peak(used) * hardware_.reached[size_t(used)] * hardware_.sustained / hardware_.cores;  // of one core
+  const double depth = k + hardware_.half_depth;
+  constexpr double kSmallTile = 1.15;
+  double best = INFINITY;
+  const auto try_tile = [&](double a, double b, double penalty) {
+    const double waves = std::ceil(std::ceil(m / a) * std::ceil(n / b) / hardware_.cores);
+    best = std::min(best, waves * penalty * 2 * a * b * depth / speed);
+  };
+  const double a = hardware_.tile_m, b = hardware_.tile_n;
+  try_tile(a, b, 1), try_tile(b, a, 1);
+  try_tile(a / 2, b, kSmallTile), try_tile(a, b / 2, kSmallTile), try_tile(a / 2, b / 2, kSmallTile * kSmallTile);
+  return std::max(best, memory_s(bytes));
+}
+
+double CostModel::kernel_s(const Event& e) const {
+  switch (e.kind) {
+    case Event::Kind::matmul: {
+      const bool is_fp8 = stack_.has_fp8 && e.dtype != DType::f32 && hardware_.peak(MatmulType::fp8) > 0;
+      const double seconds = matmul_s(e.m, e.n, e.k, is_fp8 ? MatmulType::fp8 : type_of(e.dtype), e.bytes);
+      // The kernel before also writes its result in 8 bits, as it is and transposed (NVIDIA Transformer Engine).
+      return is_fp8 ? seconds + memory_s(2.0 * e.m * e.k) : seconds;
+    }
+    case Event::Kind::attention: {
+      const double share = e.is_backward ? hardware_.attention_backward : hardware_.attention_forward;
+      const MatmulType type = type_of(e.dtype);
+      const double peak = hardware_.peak(hardware_.peak(type) > 0 ? type : MatmulType::fp32);
+      // Heads narrower than 128 leave half of the matrix units' work undone (FlashAttention-2, figures 4 to 6).
+      const double narrow = std::min(1.0, 0.55 + 0.45 * e.k / 128.0);
+      const double seconds = std::max(e.flops / (peak * share * narrow), memory_s(e.bytes));
+      if (stack_.has_fused_attention) return seconds;
+      // Scores: written by the product, read and written by mask, softmax and dropout, read by the next product.
+      const double scores = e.flops / (4.0 * std::max(e.k, 1)) * 2;  // causal halves are computed all the same
+      return seconds * 2 * share / 0.5 + memory_s(scores * size_of(e.dtype) * (e.is_backward ? 10 : 8));
+    }
+    case Event::Kind::memory: return memory_s(e.bytes) * stack_.small_kernels;
+    default: return 0;
+  }
+}
+
+// Rings that pass every device once and every node's border by as many ports as the group has ranks there. An
+// all-reduce is two passes. Sources: NCCL's "busbw" (nccl-tests, PERFORMANCE.md); Thakur et al., 2005.
+double CostModel::collective_s(CommOp op, double bytes, Axis axis) const {
+  const GroupPlace& place = places_[size_t(axis)];
+  const double n = place.size, nodes = place.num_nodes();
+  if (place.size <= 1) return 0;
+  const Link& near = hardware_.node;
+  const Link& far = hardware_.network;
+  double sent = 0, passes = 1;  // what passes one device
+  switch (op) {
+    case CommOp::all_reduce: sent = 2 * (n - 1) / n * bytes, passes = 2; break;
+    case CommOp::all_gather:
+    case CommOp::reduce_scatter: sent = (n - 1) * bytes; break;
+    case CommOp::broadcast: sent = bytes; break;
+    case CommOp::all_to_all: sent = (n - 1) / n * bytes; break;
+    case CommOp::barrier:
+    case CommOp::split:
+    case CommOp::allocate_shared: break;
+    case CommOp::send:
+    case CommOp::recv: return message_s(bytes, axis);
+  }
+  const double whole = op == CommOp::all_gather || op == CommOp::reduce_scatter ? n * bytes : bytes;
+  const double ramp = whole / (whole + near.half_bytes);
+  double rate = near.bytes_per_s * near.reached * ramp;
+  double latency = near.latency_s * passes * std::max(1, place.per_node - 1);
+  if (nodes > 1) {
+    const double far_ramp = whole / (whole + far.half_bytes * std::sqrt(nodes));
+    const double far_rate = far.bytes_per_s * far.reached * far_ramp;
+    if (op == CommOp::all_to_all) {
+      // Each rank sends to those of other nodes through its own port.
+      const double far_share = (nodes - 1) / nodes * bytes;
+      return latency + far.latency_s * std::log2(n) + std::max(sent / rate, far_share / far_rate);
+    }
+    rate = std::min(rate, far_rate * place.per_node);
+    latency += far.latency_s * passes * (nodes < 16 ? nodes - 1 : 15 + std::log2(nodes / 16));
+  }
+  return latency + (sent > 0 ? sent / rate : 0);
+}
+
+double CostModel::message_s(double bytes, Axis axis) const {
+  const Link& link = place(axis).num_nodes() > 1 ? hardware_.network : hardware_.node;
+  return link.latency_s * 2 + bytes / (link.bytes_per_s * link.reached);
+}
+
+double CostModel::slowdown(Axis axis) const {
+  return place(axis).num_nodes() > 1 ? stack_.network_slowdown : stack_.link_slowdown;
+}
+
+}  // namespace weft::plan

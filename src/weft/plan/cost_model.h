@@ -1,0 +1,58 @@
+// CostModel: how long an event of a trace takes on described hardware.
+#pragma once
+#include "weft/parallel/mesh.h"
+#include "weft/plan/hardware.h"
+#include "weft/plan/step_trace.h"
+
+namespace weft::plan {
+
+// What the software on the devices does, apart from the program that is traced.
+struct Stack {
+  bool has_fp8 = false;             // matrix products of blocks run in fp8, their operands cast before
+  bool has_fused_attention = true;  // false: scores are written to memory and read again
+  double small_kernels = 1;         // times the bytes of kernels bound by memory: programs that fuse less than weft
+  double launch = 1;                // times the launches, likewise
+  double step_overhead_s = 0;       // of a step, on the host
+  double link_slowdown = 0.20;      // of kernels while a collective inside a node runs: it takes cores
+  double network_slowdown = 0.05;   // and while one between nodes does. Calculon (SC'23) has 0.15 and 0.02
+};
+
+// Where the ranks of a group stand.
+struct GroupPlace {
+  int size = 1;
+  int per_node = 1;  // of its ranks, in one node
+  int num_nodes() const { return size / per_node; }
+};
+GroupPlace group_place(const MeshShape& shape, Axis axis, int devices_per_node);
+
+class CostModel {
+ public:
+  CostModel(const Hardware& hardware, const MeshShape& shape, const Stack& stack = {});
+
+  // A kernel, alone on the device, without what follows its end.
+  double kernel_s(const Event& event) const;
+  // A collective of the group, started by all at once. Bytes as in Collective::bytes.
+  double collective_s(CommOp op, double bytes, Axis axis) const;
+  // From the start of a send to its arrival at the neighbour along the axis.
+  double message_s(double bytes, Axis axis) const;
+  // What a kernel takes longer while a collective of that group runs.
+  double slowdown(Axis axis) const;
+  const GroupPlace& place(Axis axis) const { return places_[size_t(axis)]; }
+  // From the end of a kernel to the beginning of the next.
+  double launch_s() const { return hardware_.launch_s * stack_.launch; }
+  double step_overhead_s() const { return stack_.step_overhead_s; }
+  const Hardware& hardware() const { return hardware_; }
+
+  // Of a product m x n x k alone: tiles in waves over the cores, and bytes.
+  double matmul_s(double m, double n, double k, MatmulType type, double bytes) const;
+
+ private:
+  double memory_s(double bytes) const { return bytes / (hardware_.memory_bytes_per_s * hardware_.memory_reached); }
+
+  Hardware hardware_;
+  MeshShape shape_;
+  Stack stack_;
+  std::array<GroupPlace, kNumAxes> places_;
+};
+
+}  // namespace weft::plan

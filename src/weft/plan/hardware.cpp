@@ -1,0 +1,105 @@
+// Hardware: from TOML to figures in bytes, seconds and FLOPs.
+#include "weft/plan/hardware.h"
+
+#include "weft/base/error.h"
+#include "weft/base/nearest.h"
+#include "weft/plan/catalogue.h"
+
+namespace weft::plan {
+namespace {
+
+constexpr std::array<std::string_view, kNumMatmulTypes> kTypeNames = {"fp32", "bf16", "fp16", "fp8"};
+constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6, kGibi = double(1 << 30), kMebi = double(1 << 20);
+
+// A figure that must be there.
+double figure(Toml& toml, const std::string& key, double min, double max) {
+  toml.require<double>(key);
+  return toml.number(key, 0, min, max);
+}
+
+Link read_link(Toml& toml, const std::string& section) {
+  Link link;
+  link.bytes_per_s = kGiga * figure(toml, section + ".gb_s", 1e-3, 1e5);
+  link.reached = figure(toml, section + ".reached", 0.01, 1.5);
+  link.latency_s = kMicro * figure(toml, section + ".latency_us", 0, 1e6);
+  link.half_bytes = kMebi * figure(toml, section + ".half_mib", 0, 1e4);
+  return link;
+}
+
+}  // namespace
+
+std::string_view name_of(MatmulType type) { return kTypeNames[size_t(type)]; }
+
+Hardware read_hardware(Toml& toml) {
+  Hardware h;
+  h.name = toml.require<std::string>("name");
+  h.description = toml.get<std::string>("description", "");
+  h.memory_bytes = kGibi * figure(toml, "memory.gib", 0.1, 1e6);
+  h.reserved_bytes = kGibi * figure(toml, "memory.reserved_gib", 0, h.memory_bytes / kGibi);
+  h.memory_bytes_per_s = kGiga * figure(toml, "memory.gb_s", 1, 1e6);
+  h.memory_reached = figure(toml, "memory.reached", 0.01, 1);
+  h.launch_s = kMicro * figure(toml, "device.launch_us", 0, 1e4);
+  h.cores = int(toml.require<int64_t>("device.cores"));
+  if (h.cores < 1) toml.reject("device.cores", "write how many tiles of a product are computed at a time");
+  const auto tile = toml.require<std::vector<int64_t>>("matmul.tile");
+  if (tile.size() != 2 || tile[0] < 1 || tile[1] < 1) toml.reject("matmul.tile", "write two sizes, as in [128, 128]");
+  h.tile_m = int(tile[0]), h.tile_n = int(tile[1]);
+  h.sustained = figure(toml, "matmul.sustained", 0.01, 1);
+  h.half_depth = figure(toml, "matmul.half_depth", 0, 1e5);
+  for (int i = 0; i < kNumMatmulTypes; ++i) {
+    const std::string key = fmt::format("matmul.{}", kTypeNames[size_t(i)]);
+    if (!toml.has(key)) continue;
+    const auto both = toml.require<std::vector<double>>(key);
+    if (both.size() != 2 || both[0] <= 0 || both[1] <= 0 || both[1] > 1.5)
+      toml.reject(key, "write the peak in TFLOP/s and the share of it that large products reach, as in [989, 0.8]");
+    h.peak_flops[size_t(i)] = kTera * both[0], h.reached[size_t(i)] = both[1];
+  }
+  if (h.peak(MatmulType::bf16) == 0 && h.peak(MatmulType::fp16) == 0 && h.peak(MatmulType::fp32) == 0)
+    toml.reject("name", "it multiplies nothing: write matmul.bf16, matmul.fp16 or matmul.fp32");
+  h.attention_forward = figure(toml, "attention.forward", 0.01, 1);
+  h.attention_backward = figure(toml, "attention.backward", 0.01, 1);
+  h.devices_per_node = int(toml.integer("node.devices", 1, 1, 1 << 12));
+  h.node = read_link(toml, "node");
+  h.network = read_link(toml, "network");
+  toml.reject_unknown();
+  return h;
+}
+
+std::vector<std::string> hardware_names() {
+  std::vector<std::string> names;
+  for (const CatalogueEntry& e : catalogue()) names.emplace_back(e.name);
+  return names;
+}
+
+std::string_view hardware_text(std::string_view name) {
+  for (const CatalogueEntry& e : catalogue())
+    if (e.name == name) return e.text;
+  const std::vector<std::string> names = hardware_names();
+  throw UsageError("the hardware \"{}\" is not known; did you mean \"{}\"? There are {}, or write a .toml file", name,
+                   nearest(std::string(name), names), fmt::join(names, ", "));
+}
+
+Hardware find_hardware(const std::string& name) {
+  Toml toml = name.ends_with(".toml") ? Toml::load(name) : Toml::parse(hardware_text(name), name);
+  return read_hardware(toml);
+}
+
+Cluster parse_cluster(const std::string& spec) {
+  size_t digits = 0;
+  while (digits < spec.size() && spec[digits] >= '0' && spec[digits] <= '9') ++digits;
+  size_t at = digits;
+  while (at < spec.size() && spec[at] == ' ') ++at;
+  const bool has_count = digits > 0 && digits <= 7 && at < spec.size() && spec[at] == 'x';
+  if (has_count) {
+    ++at;
+    while (at < spec.size() && spec[at] == ' ') ++at;
+  }
+  Cluster cluster;
+  cluster.hardware = find_hardware(has_count ? spec.substr(at) : spec);
+  cluster.num_devices = has_count ? std::stoi(spec.substr(0, digits)) : cluster.hardware.devices_per_node;
+  if (cluster.num_devices < 1)
+    throw UsageError("--cluster \"{}\": write how many devices of which hardware, as in 64xh100-sxm", spec);
+  return cluster;
+}
+
+}  // namespace weft::plan

@@ -1,0 +1,63 @@
+// Hardware: a machine of a cluster as figures: what its devices compute and hold, how fast they reach each other.
+#pragma once
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/base/toml.h"
+
+namespace weft::plan {
+
+// What the two operands of a matrix product are multiplied as.
+enum class MatmulType : uint8_t { fp32, bf16, fp16, fp8 };
+inline constexpr int kNumMatmulTypes = 4;
+std::string_view name_of(MatmulType type);
+
+// Bytes are counted in one direction. Shares are of the figure that the datasheet gives.
+struct Link {
+  double bytes_per_s = 0;  // of one device, to all others together
+  double reached = 1;      // share of it that large messages see: the "bus bandwidth" of collectives
+  double latency_s = 0;    // of one step of a collective
+  double half_bytes = 0;   // a message of this size sees half of what large ones see
+};
+
+struct Hardware {
+  std::string name;
+  std::string description;
+  double memory_bytes = 0;
+  double reserved_bytes = 0;  // of it, what drivers, libraries and fragmentation take
+  double memory_bytes_per_s = 0;
+  double memory_reached = 1;   // share that kernels bound by memory see
+  double launch_s = 0;         // from the end of one kernel to the beginning of the next
+  int cores = 1;               // streaming multiprocessors: as many tiles of a product at a time
+  int tile_m = 1, tile_n = 1;  // of a matrix product's result
+  double half_depth = 0;       // a product of this many terms runs at half speed
+  std::array<double, kNumMatmulTypes> peak_flops{};          // of a device; 0: it has none
+  std::array<double, kNumMatmulTypes> reached{};             // share that large products see
+  double sustained = 1;                                      // of that, what is left in whole steps
+  double attention_forward = 0.4, attention_backward = 0.3;  // share of the 16-bit peak, FLOPs of visible pairs
+  int devices_per_node = 1;
+  Link node, network;
+
+  double peak(MatmulType type) const { return peak_flops[size_t(type)]; }
+};
+
+// Strict: an unknown key, a missing or an impossible figure is a UsageError that names file, line and key.
+Hardware read_hardware(Toml& toml);
+
+// The catalogue that the program carries.
+std::vector<std::string> hardware_names();
+std::string_view hardware_text(std::string_view name);  // as TOML with sources, to copy and change; UsageError
+// A name of the catalogue, or a TOML file (which ends with .toml).
+Hardware find_hardware(const std::string& name_or_path);
+
+// A cluster: so many nodes of one kind of machine.
+struct Cluster {
+  Hardware hardware;
+  int num_devices = 1;
+};
+// "128 x h100-sxm", "128xh100-sxm", "h100-sxm" (one node), or "16xmachine.toml". Throws UsageError.
+Cluster parse_cluster(const std::string& spec);
+
+}  // namespace weft::plan

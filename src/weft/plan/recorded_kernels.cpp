@@ -1,0 +1,123 @@
+// recorded_kernels: one wrapper for every entry of the table, made by the compiler.
+#include "weft/plan/recorded_kernels.h"
+
+namespace weft::plan {
+namespace {
+
+template <size_t N>
+struct Name {
+  char text[N];
+  constexpr Name(const char (&t)[N]) { std::copy_n(t, N, text); }  // NOLINT: a literal is a name
+  constexpr std::string_view view() const { return {text, N - 1}; }
+};
+
+// What a call is besides its cost. By default it is bound by memory.
+template <class... Args>
+void describe(Event&, const Args&...) {}
+
+void describe(Event& e, const MatmulArgs& args) {
+  e.kind = Event::Kind::matmul;
+  e.dtype = args.a.dtype();
+  e.m = int32_t(args.y.rows()), e.n = int32_t(args.y.cols());
+  e.k = int32_t(args.a.dim(args.transpose_a ? 0 : 1));
+}
+void describe(Event& e, const AttentionArgs& args) {
+  e.kind = Event::Kind::attention;
+  e.dtype = args.q.dtype();
+  e.m = int32_t(args.q.dim(0)), e.n = args.shape.num_heads, e.k = args.shape.head_dim;
+}
+void describe(Event& e, const AttentionBackwardArgs& args) {
+  e.kind = Event::Kind::attention, e.is_backward = true;
+  e.dtype = args.q.dtype();
+  e.m = int32_t(args.q.dim(0)), e.n = args.shape.num_heads, e.k = args.shape.head_dim;
+}
+
+template <auto Member, Name kName>
+struct Recorded;
+
+template <class R, class... Args, R (*Kernels::*Member)(Stream&, Args...), Name kName>
+struct Recorded<Member, kName> {
+  static R call(Stream& stream, Args... args) {
+    auto& recorded = static_cast<RecordedStream&>(stream);
+    if (!recorded.is_recording()) return (meta_kernels().*Member)(stream, args...);
+    Event event{.name = kName.view()};
+    describe(event, args...);
+    const Cost before = std::exchange(stream.cost, Cost{});
+    const auto finish = [&] {
+      event.flops = stream.cost.flops, event.bytes = stream.cost.bytes;
+      stream.cost = {before.flops + event.flops, before.bytes + event.bytes};
+      recorded.add(event);
+    };
+    if constexpr (std::is_void_v<R>) {
+      (meta_kernels().*Member)(stream, args...);
+      finish();
+    } else {
+      const R result = (meta_kernels().*Member)(stream, args...);
+      finish();
+      return result;
+    }
+  }
+};
+
+template <auto Member, Name kName>
+void record(Kernels& table) {
+  table.*Member = Recorded<Member, kName>::call;
+}
+
+}  // namespace
+
+Kernels recorded_kernels() {
+  Kernels k = meta_kernels();
+  record<&Kernels::matmul, "matmul">(k);
+  record<&Kernels::pack_matmul_b, "pack_matmul_b">(k);
+  record<&Kernels::attention, "attention">(k);
+  record<&Kernels::attention_backward, "attention_backward">(k);
+  record<&Kernels::attention_merge, "attention_merge">(k);
+  record<&Kernels::paged_attention, "paged_attention">(k);
+  record<&Kernels::place_rows, "place_rows">(k);
+  record<&Kernels::rope, "rope">(k);
+  record<&Kernels::join_heads, "join_heads">(k);
+  record<&Kernels::split_heads, "split_heads">(k);
+  record<&Kernels::norm, "norm">(k);
+  record<&Kernels::norm_backward, "norm_backward">(k);
+  record<&Kernels::activation, "activation">(k);
+  record<&Kernels::activation_backward, "activation_backward">(k);
+  record<&Kernels::gated_activation, "gated_activation">(k);
+  record<&Kernels::gated_activation_backward, "gated_activation_backward">(k);
+  record<&Kernels::softcap, "softcap">(k);
+  record<&Kernels::softcap_backward, "softcap_backward">(k);
+  record<&Kernels::dropout, "dropout">(k);
+  record<&Kernels::embedding, "embedding">(k);
+  record<&Kernels::embedding_backward, "embedding_backward">(k);
+  record<&Kernels::cross_entropy, "cross_entropy">(k);
+  record<&Kernels::cross_entropy_stats, "cross_entropy_stats">(k);
+  record<&Kernels::cross_entropy_combine, "cross_entropy_combine">(k);
+  record<&Kernels::cross_entropy_gradient, "cross_entropy_gradient">(k);
+  record<&Kernels::route, "route">(k);
+  record<&Kernels::route_backward, "route_backward">(k);
+  record<&Kernels::combine_rows, "combine_rows">(k);
+  record<&Kernels::combine_rows_backward, "combine_rows_backward">(k);
+  record<&Kernels::add, "add">(k);
+  record<&Kernels::accumulate, "accumulate">(k);
+  record<&Kernels::scale, "scale">(k);
+  record<&Kernels::convert, "convert">(k);
+  record<&Kernels::fill, "fill">(k);
+  record<&Kernels::sum_rows, "sum_rows">(k);
+  record<&Kernels::scale_columns, "scale_columns">(k);
+  record<&Kernels::dot_columns, "dot_columns">(k);
+  record<&Kernels::dot_rows, "dot_rows">(k);
+  record<&Kernels::sum_of_squares, "sum_of_squares">(k);
+  record<&Kernels::adamw, "adamw">(k);
+  record<&Kernels::adamw8, "adamw8">(k);
+  record<&Kernels::sgd, "sgd">(k);
+  record<&Kernels::lion, "lion">(k);
+  record<&Kernels::encode_blocks, "encode_blocks">(k);
+  record<&Kernels::decode_blocks, "decode_blocks">(k);
+  record<&Kernels::add_factor_sums, "add_factor_sums">(k);
+  record<&Kernels::factor_moment, "factor_moment">(k);
+  record<&Kernels::factored_squares, "factored_squares">(k);
+  record<&Kernels::adafactor, "adafactor">(k);
+  return k;
+}
+
+}  // namespace weft::plan

@@ -1,0 +1,82 @@
+// RoughPlanner: four small steps for each way to cut a layer.
+#include "weft/plan/rough.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft::plan {
+namespace {
+
+// Micro-batches that the first stage holds at a time, in whole stages of a rank; and the part of p - 1 micro-batches
+// that a rank waits. Sources: Narayanan et al., 2021; Qi et al., 2023 (ZB-H1: a third of the bubble of 1F1B).
+struct PipelineShares {
+  double in_flight = 1, bubble = 0;
+};
+PipelineShares shares_of(const MeshConfig& mesh, double micro_batches) {
+  const double p = mesh.shape.pp, v = mesh.virtual_stages;
+  if (mesh.shape.pp == 1) return {};
+  switch (mesh.schedule) {
+    case ScheduleKind::gpipe: return {micro_batches, p - 1};
+    case ScheduleKind::one_f_one_b: return {std::min(micro_batches, p), p - 1};
+    case ScheduleKind::interleaved: return {std::min(micro_batches, p) * (1 + (p - 1) / (p * v)), (p - 1) / v};
+    case ScheduleKind::zb_h1: return {std::min(micro_batches, p), (p - 1) / 3};
+    case ScheduleKind::zbv:
+    case ScheduleKind::dualpipe_v: return {std::min(micro_batches, p), 0};
+  }
+  return {};
+}
+
+}  // namespace
+
+Rough RoughPlanner::estimate(const Recipe& recipe) {
+  const Probe& probe = probe_of(recipe);
+  const auto layers = double(recipe.model.layers), p = double(recipe.mesh.shape.pp);
+  const auto micro_batches = double(recipe.train.accumulation);
+  const PipelineShares shares = shares_of(recipe.mesh, micro_batches);
+  const double held = std::ceil(layers / p);
+  const double stage_s = (layers * probe.layer_s + probe.ends_s) / p;
+  Rough rough;
+  rough.step_s = (micro_batches + shares.bubble) * stage_s + held * probe.fixed_layer_s + probe.fixed_ends_s;
+  const double ends = p > 1 ? 0.5 : 1;
+  rough.peak_bytes = held * (probe.state_layer + shares.in_flight * probe.activations_layer) +
+                     ends * probe.state_ends + probe.activations_ends;
+  return rough;
+}
+
+const RoughPlanner::Probe& RoughPlanner::probe_of(const Recipe& r) {
+  const MeshShape& s = r.mesh.shape;
+  const std::string key = fmt::format("{} {} {} {} {} {} {} {} {} {} {}", s.replicate, s.shard, s.cp, s.tp, s.ep,
+                                      int(r.mesh.zero), r.mesh.sequence_parallel, int(r.mesh.cp_mode),
+                                      int(r.train.recompute.what), r.train.recompute.every, r.train.micro_batch);
+  const auto found = probes_.find(key);
+  return found != probes_.end() ? found->second : probes_.emplace(key, measure(r)).first->second;
+}
+
+RoughPlanner::Probe RoughPlanner::measure(const Recipe& recipe) const {
+  Recipe r = recipe;
+  r.mesh.shape.pp = 1, r.mesh.virtual_stages = 1, r.mesh.schedule = ScheduleKind::one_f_one_b;
+  r.mesh.layers_per_stage = {};
+  const CostModel costs(cluster_.hardware, r.mesh.shape, stack_);
+  double seconds[2][2], peak[2] = {}, state[2] = {};
+  for (int layers = 0; layers < 2; ++layers)
+    for (int batches = 0; batches < 2; ++batches) {
+      r.model.layers = layers + 1 + r.model.first_dense_layers;
+      r.train.accumulation = batches + 2;
+      r.train.global_batch = r.train.micro_batch * r.mesh.shape.dp() * r.train.accumulation;
+      const std::vector<StepTrace> traces = {trace_step(r, 0)};
+      seconds[layers][batches] = simulate(traces, costs).step_s;
+      peak[layers] = double(traces[0].peak.split.total()), state[layers] = double(traces[0].state_bytes);
+    }
+  Probe p;
+  const double one = seconds[0][1] - seconds[0][0], two = seconds[1][1] - seconds[1][0];
+  const double fixed_one = seconds[0][0] - 2 * one, fixed_two = seconds[1][0] - 2 * two;
+  p.layer_s = two - one, p.ends_s = one - p.layer_s;
+  p.fixed_layer_s = fixed_two - fixed_one, p.fixed_ends_s = fixed_one - p.fixed_layer_s;
+  p.state_layer = state[1] - state[0], p.state_ends = state[0] - p.state_layer;
+  p.activations_layer = std::max(0.0, peak[1] - peak[0] - p.state_layer);
+  p.activations_ends = peak[0] - state[0] - p.activations_layer;
+  return p;
+}
+
+}  // namespace weft::plan

@@ -1,0 +1,219 @@
+// search: enumerate, estimate roughly, trace the best in full.
+#include "weft/plan/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "weft/base/error.h"
+#include "weft/plan/rough.h"
+
+namespace weft::plan {
+namespace {
+
+using What = RecomputePolicy::What;
+
+// 1, 2, 4, ... and other divisors of n up to `most`.
+std::vector<int> divisors(int n, int64_t most) {
+  std::vector<int> all;
+  for (int d = 1; d <= n && d <= most; ++d)
+    if (n % d == 0) all.push_back(d);
+  return all;
+}
+
+bool is_power_of_two(int64_t n) { return (n & (n - 1)) == 0; }
+
+class Layouts {
+ public:
+  Layouts(const SearchRequest& request, int num_devices) : q_(request), num_devices_(num_devices) { meshes(); }
+  std::vector<Recipe> take() { return std::move(all_); }
+
+ private:
+  static bool is_asked(int only, int value) { return only == 0 || only == value; }
+
+  void meshes() {
+    const ModelConfig& m = q_.model;
+    const int per_node = q_.cluster.hardware.devices_per_node;
+    for (const int tp : divisors(num_devices_, std::min<int64_t>(m.heads, std::max(per_node, 1)))) {
+      if (!is_asked(q_.tp, tp) || m.heads % tp != 0 || m.ffn % tp != 0 || m.hidden % tp != 0) continue;
+      if (tp > 1 && !is_power_of_two(tp) && q_.tp == 0) continue;
+      for (const int cp : divisors(num_devices_ / tp, 64)) {
+        constexpr int64_t kFewTokens = 4096;  // on a rank: below it, context parallelism only adds messages
+        if (!is_asked(q_.cp, cp) || !ContextLayout::divides(q_.seq_len, cp)) continue;
+        if (q_.cp == 0 && cp > 1 && (q_.seq_len / cp < kFewTokens || !is_power_of_two(cp))) continue;
+        for (const int pp : divisors(num_devices_ / tp / cp, m.layers + 2)) {
+          if (!is_asked(q_.pp, pp)) continue;
+          const int dp = num_devices_ / tp / cp / pp;
+          if (q_.global_batch % dp != 0) continue;
+          MeshShape shape{.pp = pp, .shard = dp, .cp = cp, .tp = tp};
+          if (m.experts == 0) {
+            states(shape);
+            continue;
+          }
+          for (const int ep : divisors(dp * cp, m.experts))
+            if (is_asked(q_.ep, ep) && m.experts % ep == 0) shape.ep = ep, states(shape);
+        }
+      }
+    }
+  }
+
+  // Who keeps which states: ZeRO-1 beside a pipeline, which runs many micro-batches; else any stage, hybrid too.
+  void states(const MeshShape& shape) {
+    const int dp = shape.shard;
+    if (dp == 1) return batches(shape, Zero::none);
+    batches(shape, Zero::optimizer);
+    if (shape.pp > 1) return;
+    batches(shape, Zero::gradients);
+    batches(shape, Zero::parameters);
+    const int inner = shape.tp * shape.cp, per_node = q_.cluster.hardware.devices_per_node;
+    const int node_shard = per_node / inner;
+    if (shape.ep == 1 && node_shard > 1 && node_shard < dp && dp % node_shard == 0) {
+      MeshShape hybrid = shape;
+      hybrid.replicate = dp / node_shard, hybrid.shard = node_shard;
+      batches(hybrid, Zero::parameters);
+    }
+  }
+
+  void batches(const MeshShape& shape, Zero zero) {
+    const int64_t rows = q_.global_batch / shape.dp();
+    for (int64_t micro = 1; micro <= rows && micro <= 64; micro *= 2) {
+      if (rows % micro != 0) continue;
+      if (shape.pp > 1 && rows / micro < shape.pp) continue;  // mostly bubble
+      constexpr int64_t kMostTokens = 1 << 17;
+      if (micro > 1 && micro * q_.seq_len / shape.cp > kMostTokens) continue;
+      for (const What what : {What::nothing, What::attention, What::mlp, What::block})
+        schedules(shape, zero, micro, what);
+    }
+  }
+
+  void schedules(const MeshShape& shape, Zero zero, int64_t micro, What what) {
+    Recipe r;
+    r.model = q_.model;
+    r.train = {.steps = 1000,
+               .seq_len = q_.seq_len,
+               .global_batch = q_.global_batch,
+               .micro_batch = micro,
+               .accumulation = q_.global_batch / shape.dp() / micro,
+               .precision = q_.precision,
+               .recompute = {what}};
+    r.optimizer = q_.optimizer;
+    r.mesh.shape = shape;
+    r.mesh.zero = zero;
+    r.mesh.sequence_parallel = shape.tp > 1;
+    const bool is_ulysses = shape.cp > 1 && q_.model.kv_heads % (shape.cp * shape.tp) == 0;
+    r.mesh.cp_mode = is_ulysses ? ContextMode::ulysses : ContextMode::ring;
+    all_.push_back(r);
+    if (shape.pp == 1) return;
+    r.mesh.schedule = ScheduleKind::zb_h1;
+    all_.push_back(r);
+    for (int v = 2; v <= 8; v *= 2) {
+      if (r.model.layers < int64_t(shape.pp) * v) break;
+      r.mesh.schedule = ScheduleKind::interleaved, r.mesh.virtual_stages = v;
+      all_.push_back(r);
+    }
+  }
+
+  const SearchRequest& q_;
+  int num_devices_;
+  std::vector<Recipe> all_;
+};
+
+// The part of the step that grew most, in words.
+std::string loss_of(const StepPlan& it, const StepPlan& best) {
+  std::vector<std::pair<double, std::string>> parts = {
+      {it.time.compute() - best.time.compute(), "computing: smaller or repeated kernels"},
+      {it.time.bubble_s + it.time.idle_s - best.time.bubble_s - best.time.idle_s, "the pipeline's bubble"},
+      {it.time.update_s - best.time.update_s, "the optimizer's update"}};
+  for (size_t axis = 0; axis < kNumAxes; ++axis)
+    parts.emplace_back(it.time.exposed_s[axis] - best.time.exposed_s[axis],
+                       fmt::format("waiting for collectives of {}", name_of(Axis(axis))));
+  const auto& most = *std::ranges::max_element(parts);
+  return fmt::format("{:+.1f}% of time: {:+.3g} s {}", 100 * (it.step_s / best.step_s - 1), most.first, most.second);
+}
+
+struct RoughRanking {
+  std::vector<Candidate> fitting;  // the fastest first
+  std::optional<Candidate> least;  // of all, that which needs least memory
+  int num_layouts = 0;
+};
+
+RoughRanking rank_roughly(const SearchRequest& request, int num_devices) {
+  RoughRanking ranking;
+  RoughPlanner planner(request.cluster, request.stack);
+  const double capacity = request.cluster.hardware.memory_bytes - request.cluster.hardware.reserved_bytes;
+  for (Recipe& recipe : Layouts(request, num_devices).take()) {
+    Candidate c;
+    try {
+      const Rough rough = planner.estimate(recipe);
+      c.rough_step_s = rough.step_s, c.rough_peak_bytes = rough.peak_bytes;
+    } catch (const UsageError&) {  // an impossible shape, such as heads that do not divide
+      continue;
+    }
+    c.recipe = std::move(recipe);
+    ++ranking.num_layouts;
+    if (!ranking.least || c.rough_peak_bytes < ranking.least->rough_peak_bytes) ranking.least = c;
+    if (c.rough_peak_bytes <= capacity) ranking.fitting.push_back(std::move(c));
+  }
+  std::ranges::stable_sort(ranking.fitting, {}, &Candidate::rough_step_s);
+  return ranking;
+}
+
+}  // namespace
+
+std::string describe_layout(const Recipe& r) {
+  const MeshShape& s = r.mesh.shape;
+  std::string text;
+  const auto add = [&](const char* name, int64_t value) {
+    if (value != 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
+  };
+  add("dp", s.dp()), add("tp", s.tp), add("pp", s.pp), add("cp", s.cp), add("ep", s.ep);
+  if (s.dp() > 1) text += fmt::format(",zero={}", int(r.mesh.zero));
+  add("hsdp", s.replicate);
+  if (text.empty()) text = "one device";
+  if (s.pp > 1) text += fmt::format(",schedule={}", name_of(r.mesh.schedule));
+  add("virtual_stages", r.mesh.virtual_stages);
+  constexpr const char* kRecomputed[] = {"", ", recompute attention", ", recompute mlp", ", recompute block"};
+  return fmt::format("{}, micro-batch {}{}", text, r.train.micro_batch, kRecomputed[int(r.train.recompute.what)]);
+}
+
+SearchResult search(const SearchRequest& request) {
+  RoughRanking rough = rank_roughly(request, request.cluster.num_devices);
+  if (!rough.least)
+    throw UsageError(
+        "no layout of {} devices divides a batch of {} rows and a model of {} heads: change --global-batch or the "
+        "number of devices",
+        request.cluster.num_devices, request.global_batch, request.model.heads);
+  SearchResult result{.ranked = {}, .num_layouts = rough.num_layouts, .num_fitting = int(rough.fitting.size())};
+  const PlanOptions options{.stack = request.stack};
+  std::map<std::string, int> of_mesh;  // so that the runners-up are other ideas
+  int num_planned = 0;
+  for (Candidate& c : rough.fitting) {
+    const MeshShape& s = c.recipe.mesh.shape;
+    if (num_planned == request.num_full) break;
+    if (++of_mesh[fmt::format("{} {} {} {}", s.tp, s.pp, s.cp, s.ep)] > 2) continue;
+    c.plan = plan_step(c.recipe, request.cluster, options);
+    ++num_planned;
+    if (c.plan.fits()) result.ranked.push_back(std::move(c));
+  }
+  std::ranges::stable_sort(result.ranked, {}, [](const Candidate& c) { return c.plan.step_s; });
+  for (Candidate& c : result.ranked) c.loses = loss_of(c.plan, result.ranked.front().plan);
+  if (!result.ranked.empty()) {
+    result.ranked.front().loses.clear();
+    return result;
+  }
+  result.nearest = std::move(rough.least);
+  result.nearest->plan = plan_step(result.nearest->recipe, request.cluster, options);
+  if (result.nearest->plan.fits()) {  // the rough figures were too high
+    result.ranked.push_back(std::move(*std::exchange(result.nearest, std::nullopt)));
+    return result;
+  }
+  result.nearest_missing_bytes = result.nearest->plan.missing_bytes();
+  for (int times = 2; times <= 16 && result.devices_that_fit == 0; times *= 2)
+    if (!rank_roughly(request, request.cluster.num_devices * times).fitting.empty())
+      result.devices_that_fit = request.cluster.num_devices * times;
+  return result;
+}
+
+}  // namespace weft::plan

@@ -1,0 +1,48 @@
+// search: all layouts of a number of devices, ranked by the time of a step, with why the others lose.
+#pragma once
+#include <functional>
+
+#include "weft/plan/step_plan.h"
+
+namespace weft::plan {
+
+struct SearchRequest {
+  ModelConfig model;  // complete
+  int64_t seq_len = 0;
+  int64_t global_batch = 0;  // rows
+  Precision precision = Precision::bf16;
+  OptimizerConfig optimizer;
+  Cluster cluster;
+  Stack stack;
+  // 0, or the only value that is tried.
+  int tp = 0, pp = 0, cp = 0, ep = 0;
+  int num_full = 12;  // layouts of which the whole step is traced, the most promising first
+};
+
+struct Candidate {
+  Recipe recipe;
+  // Of a model of one and two layers, continued to all of them: good enough to order thousands of layouts.
+  double rough_step_s = 0, rough_peak_bytes = 0;
+  StepPlan plan;      // of those whose whole step was traced
+  std::string loses;  // what it loses on, beside the first
+};
+
+struct SearchResult {
+  std::vector<Candidate> ranked;     // that fit; the first is the choice
+  int num_layouts = 0;               // looked at
+  int num_fitting = 0;               // of these, by the rough figures
+  std::optional<Candidate> nearest;  // where nothing fits: the layout that misses least
+  double nearest_missing_bytes = 0;
+  int devices_that_fit = 0;  // and how many devices of this kind would do; 0: none up to 16 times as many
+};
+
+// Throws UsageError when no layout divides the batch, the layers and the heads at all.
+SearchResult search(const SearchRequest& request);
+
+// "tp=8,pp=4,dp=32,zero=1, micro-batch 2, recompute block".
+std::string describe_layout(const Recipe& recipe);
+
+// The recipe as TOML that `weft train` takes, with [data] left to be filled in.
+std::string recipe_text(const SearchRequest& request, const Recipe& recipe, const std::string& data_path);
+
+}  // namespace weft::plan

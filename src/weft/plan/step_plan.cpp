@@ -1,0 +1,115 @@
+// plan_step: trace, simulate, continue.
+#include "weft/plan/step_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weft::plan {
+namespace {
+
+struct Played {
+  std::vector<StepTrace> traces;
+  Simulation simulation;
+};
+
+Played play(Recipe recipe, int64_t accumulation, const CostModel& costs, bool has_spans) {
+  recipe.train.accumulation = accumulation;
+  recipe.train.global_batch = recipe.train.micro_batch * recipe.mesh.shape.dp() * accumulation;
+  Played p;
+  p.traces = trace_stages(recipe);
+  p.simulation = simulate(p.traces, costs, has_spans);
+  for (StepTrace& t : p.traces) t.events = {};
+  return p;
+}
+
+// later + (later - earlier) * steps, for every part.
+double continued(double later, double earlier, double steps) { return later + (later - earlier) * steps; }
+void continue_split(TimeSplit& later, const TimeSplit& earlier, double steps) {
+  const auto go = [&](double TimeSplit::*part) { later.*part = continued(later.*part, earlier.*part, steps); };
+  for (double TimeSplit::*part : {&TimeSplit::matmul_s, &TimeSplit::attention_s, &TimeSplit::memory_s,
+                                  &TimeSplit::update_s, &TimeSplit::bubble_s, &TimeSplit::idle_s})
+    go(part);
+  for (size_t i = 0; i < later.exposed_s.size(); ++i)
+    later.exposed_s[i] = continued(later.exposed_s[i], earlier.exposed_s[i], steps);
+}
+void continue_split(MemorySplit& later, const MemorySplit& earlier, double steps) {
+  for (size_t i = 0; i < later.bytes.size(); ++i)
+    later.bytes[i] = int64_t(continued(double(later.bytes[i]), double(earlier.bytes[i]), steps));
+}
+
+Played play_all(const Recipe& recipe, const CostModel& costs, bool has_spans) {
+  const int64_t all = recipe.train.accumulation, stages = recipe.mesh.shape.pp;
+  const int64_t step = std::max<int64_t>(stages, 2);
+  const int64_t few = 2 * step + all % step;  // full pipelines, and as many left over as in the whole step
+  if (all <= few + step) return play(recipe, all, costs, has_spans);
+  const Played earlier = play(recipe, few, costs, false);
+  Played later = play(recipe, few + step, costs, has_spans);
+  const double steps = double(all - few - step) / double(step);
+  Simulation& s = later.simulation;
+  s.step_s = continued(s.step_s, earlier.simulation.step_s, steps);
+  for (size_t r = 0; r < s.ranks.size(); ++r) {
+    continue_split(s.ranks[r], earlier.simulation.ranks[r], steps);
+    continue_split(later.traces[r].peak.split, earlier.traces[r].peak.split, steps);
+  }
+  return later;
+}
+
+}  // namespace
+
+MatmulType matmul_type(Precision precision) {
+  return precision == Precision::bf16   ? MatmulType::bf16
+         : precision == Precision::fp16 ? MatmulType::fp16
+                                        : MatmulType::fp32;
+}
+
+StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptions& options) {
+  const CostModel costs(cluster.hardware, recipe.mesh.shape, options.stack);
+  Played played = play_all(recipe, costs, options.has_spans);
+  StepPlan plan;
+  plan.capacity_bytes = cluster.hardware.memory_bytes - cluster.hardware.reserved_bytes;
+  for (StepTrace& t : played.traces) {
+    if (t.peak.split.total() > (plan.memory.empty() ? -1 : plan.peak_bytes())) plan.fullest = int(plan.memory.size());
+    plan.memory.push_back(std::move(t.peak));
+    plan.state_bytes.push_back(t.state_bytes);
+  }
+  const Simulation& s = played.simulation;
+  plan.step_s = s.step_s;
+  const auto work = [](const TimeSplit& t) { return t.compute() + t.update_s + t.exposed_total(); };
+  for (size_t r = 0; r < s.ranks.size(); ++r) {
+    if (work(s.ranks[r]) > work(s.ranks[size_t(plan.slowest)])) plan.slowest = int(r);
+    plan.bubble += (s.ranks[r].bubble_s + s.ranks[r].idle_s) / s.step_s / double(s.ranks.size());
+  }
+  plan.time = s.ranks[size_t(plan.slowest)];
+  plan.spans = std::move(played.simulation.spans);
+
+  const ModelConfig& m = recipe.model;
+  const double tokens = double(recipe.train.global_batch * recipe.train.seq_len);
+  plan.tokens_per_s = tokens / plan.step_s;
+  const double peak = cluster.hardware.peak(matmul_type(recipe.train.precision)) * recipe.mesh.size();
+  const double per_token = m.flops_per_token(recipe.train.seq_len);
+  const double causal = 6.0 * double(m.layers * m.heads * m.head_dim) * double(recipe.train.seq_len);
+  if (peak > 0) {
+    plan.mfu = plan.tokens_per_s * per_token / peak;
+    plan.mfu_whole = plan.tokens_per_s * (per_token + causal) / peak;
+  }
+  return plan;
+}
+
+std::string StepPlan::bound() const {
+  struct Part {
+    double seconds;
+    std::string text;
+  };
+  std::vector<Part> parts = {{time.matmul_s, "compute: matrix products"},
+                             {time.attention_s, "compute: attention"},
+                             {time.memory_s, "memory bandwidth: norms, activations and other small kernels"},
+                             {time.update_s, "memory bandwidth: the optimizer's update"},
+                             {time.bubble_s + time.idle_s, "the pipeline's bubble"}};
+  for (int axis = 0; axis < kNumAxes; ++axis)
+    parts.push_back({time.exposed_s[size_t(axis)], fmt::format("the link: collectives of {}", name_of(Axis(axis)))});
+  const Part& most = *std::ranges::max_element(parts, {}, &Part::seconds);
+  return fmt::format("{} take {:.0f}% of the step", most.text, 100 * most.seconds / step_s);
+}
+
+}  // namespace weft::plan

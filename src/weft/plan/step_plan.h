@@ -1,0 +1,41 @@
+// plan_step: what a step of a recipe takes on a cluster: memory of every stage, time, and what bounds it.
+#pragma once
+#include "weft/plan/simulate.h"
+#include "weft/plan/trace_step.h"
+
+namespace weft::plan {
+
+struct StepPlan {
+  std::vector<MemoryPeak> memory;    // of the first rank of each stage
+  std::vector<int64_t> state_bytes;  // likewise
+  int fullest = 0;                   // the stage that holds most
+  double capacity_bytes = 0;         // of a device, without what is reserved
+  double step_s = 0;
+  int slowest = 0;    // the stage that works longest
+  TimeSplit time;     // of that stage
+  double bubble = 0;  // share of the step in which ranks wait for other stages, on average
+  double tokens_per_s = 0;
+  double mfu = 0;           // causal attention counted once
+  double mfu_whole = 0;     // attention counted over all pairs, as many papers do
+  std::vector<Span> spans;  // when asked for; of a step with fewer micro-batches, where there are many
+
+  int64_t peak_bytes() const { return memory[size_t(fullest)].split.total(); }
+  bool fits() const { return double(peak_bytes()) <= capacity_bytes; }
+  double missing_bytes() const { return double(peak_bytes()) - capacity_bytes; }
+  // "compute: matrix products take 71% of the step": the largest part and what it is.
+  std::string bound() const;
+};
+
+struct PlanOptions {
+  Stack stack;
+  bool has_spans = false;
+};
+
+// Steps with many micro-batches are played with fewer, twice, and continued: what one more takes is constant once the
+// pipeline is full. The recipe's model must be complete.
+StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptions& options = {});
+
+// The kind of matrix product a recipe's precision asks for.
+MatmulType matmul_type(Precision precision);
+
+}  // namespace weft::plan

@@ -1,0 +1,22 @@
+// HfQuantization: what the quantization_config of a Hugging Face model says of how its weights are stored.
+#pragma once
+#include <cstdint>
+
+#include "weft/base/json.h"
+
+namespace weft {
+
+struct HfQuantization {
+  // scaled: codes of 8 bits (F8_E4M3 or I8) in `weight`, beside them `weight_scale` or `weight_scale_inv`.
+  // gptq, awq: codes of 4 bits in `qweight`, with `scales` and `qzeros` of groups of inputs.
+  enum class Kind : uint8_t { scaled, gptq, awq };
+  Kind kind = Kind::scaled;
+  int64_t block_rows = 0, block_cols = 0;  // that share a scale; 0: one to a row or to a matrix
+  int64_t group = 0;                       // inputs that share a scale and a zero; 0: all
+  bool zeros_less_one = false;             // zeros are stored minus one
+};
+
+// Throws Error naming the file, the key and what weft can read instead.
+HfQuantization parse_hf_quantization(const JsonView& json);
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+// PackedMatrix: a weight [outputs, inputs] as codes in several tensors of a Hugging Face model; its rows as floats,
+// or in blocks that products read.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "weft/pretrained/hf_quantization.h"
+#include "weft/pretrained/stored_tensors.h"
+
+namespace weft {
+
+class PackedMatrix {
+ public:
+  virtual ~PackedMatrix() = default;
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+
+  // Elements [first, first + out.size()) of a row.
+  virtual void read(int64_t row, int64_t first, std::span<float> out) const = 0;
+  // The blocks that hold the same numbers; nothing where none do.
+  virtual std::optional<BlockType> block_type() const = 0;
+  // Blocks of block_type() of a row, from `first` on; what a last one has room for beyond the row counts for nothing.
+  // Throws Error where a code is no number.
+  virtual void copy_blocks(int64_t row, int64_t first, std::span<std::byte> out) const = 0;
+
+ protected:
+  PackedMatrix(int64_t rows, int64_t cols) : rows_(rows), cols_(cols) {}
+
+ private:
+  int64_t rows_, cols_;
+};
+
+// Both throw Error naming the tensor that is missing or has another shape or dtype. `files` outlives the result.
+// base: what names have before ".weight" or ".qweight".
+std::unique_ptr<PackedMatrix> scaled_matrix(const StoredTensors& files, const std::string& base,
+                                            const HfQuantization& how);
+std::unique_ptr<PackedMatrix> grouped_matrix(const StoredTensors& files, const std::string& base,
+                                             const HfQuantization& how);
+
+}  // namespace weft

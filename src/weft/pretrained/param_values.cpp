@@ -1,0 +1,25 @@
+// read_values: run by run of what a rank holds.
+#include "weft/pretrained/param_values.h"
+
+#include <algorithm>
+
+namespace weft {
+
+void read_values(Context& context, const Param& param, FunctionRef<void(int64_t, std::span<float>)> read) {
+  constexpr int64_t kElements = 1 << 20;
+  const int64_t size = param.shape.numel();
+  const auto read_runs = [&](int64_t begin, int64_t count, float* out) {
+    param.placement.each_run(begin, count, [&](int64_t local, int64_t global, int64_t n) {
+      read(global, {out + (local - begin), size_t(n)});
+    });
+  };
+  if (param.value.dtype() == DType::f32) return read_runs(0, size, param.value.data<float>());
+  for (int64_t begin = 0; begin < size; begin += kElements) {
+    const int64_t count = std::min(kElements, size - begin);
+    const Tensor wide = context.empty(DType::f32, {count});
+    read_runs(begin, count, wide.data<float>());
+    context.kernels.convert(context.stream, param.value.slice_flat(begin, {count}), wide);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,137 @@
+// The catalogue, how it is read, and what the cost model makes of it, beside published measurements.
+#include <gtest/gtest.h>
+
+#include "weft/base/error.h"
+#include "weft/plan/cost_model.h"
+
+namespace weft::plan {
+namespace {
+
+class CatalogueTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, CatalogueTest, testing::ValuesIn(hardware_names()), [](const auto& entry) {
+  std::string name = entry.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST_P(CatalogueTest, IsReadAndIsPlausible) {
+  const Hardware h = find_hardware(GetParam());
+  EXPECT_EQ(h.name, GetParam());
+  EXPECT_GT(h.memory_bytes, h.reserved_bytes);
+  EXPECT_GE(h.node.bytes_per_s, h.network.bytes_per_s) << "the network is faster than the node";
+  EXPECT_GT(h.peak(MatmulType::fp32), 0);
+  const std::string_view text = hardware_text(GetParam());
+  for (const char* figure : {"gib", "gb_s", "cores", "bf16", "fp16", "fp32"}) {
+    const size_t at = text.find(fmt::format("\n{} = ", figure));
+    if (at == std::string_view::npos) continue;
+    const std::string_view line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+    const bool is_above = text.substr(0, at).rfind("\n#") == text.substr(0, at).rfind('\n');
+    EXPECT_TRUE(line.find('#') != std::string_view::npos || is_above) << figure << " has no source";
+  }
+  // An operation a byte of memory between 10 and 1000: else some figure is off by thousands.
+  const double most = std::max({h.peak(MatmulType::fp32), h.peak(MatmulType::fp16), h.peak(MatmulType::bf16)});
+  EXPECT_GT(most / h.memory_bytes_per_s, 10);
+  EXPECT_LT(most / h.memory_bytes_per_s, 1000);
+}
+
+TEST(HardwareTest, HasWhatWasAskedFor) {
+  const std::vector<std::string> names = hardware_names();
+  for (const char* name :
+       {"v100-sxm", "a100-80", "h100-sxm", "h200", "b200", "gb200", "mi300x", "rtx4090", "l40s", "cpu-node"})
+    EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
+}
+
+std::string message_of(auto&& call) {
+  try {
+    call();
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(HardwareTest, MistakesAreNamed) {
+  const std::string text(hardware_text("h100-sxm"));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    return message_of([&] {
+      Toml toml = Toml::parse(changed, "mine.toml");
+      read_hardware(toml);
+    });
+  };
+  EXPECT_NE(with("launch_us", "launch_ms").find("device.launch_us"), std::string::npos);
+  EXPECT_NE(with("gib = 80", "gib = -3").find("memory.gib"), std::string::npos);
+  EXPECT_NE(with("tile = [128, 128]", "tile = [128]").find("matmul.tile"), std::string::npos);
+  EXPECT_NE(with("bf16 = [989, 0.8]", "bf16 = [989, 8]").find("matmul.bf16"), std::string::npos);
+  EXPECT_NE(with("devices = 8", "devices = 8\ncolour = 3").find("node.colour"), std::string::npos);
+  EXPECT_NE(message_of([] { find_hardware("h100-sx"); }).find("h100-sxm"), std::string::npos);
+  EXPECT_NE(message_of([] { parse_cluster("0xh100-sxm"); }).find("64xh100-sxm"), std::string::npos);
+}
+
+TEST(HardwareTest, ClustersAreCounted) {
+  EXPECT_EQ(parse_cluster("64xh100-sxm").num_devices, 64);
+  EXPECT_EQ(parse_cluster("64 x h100-sxm").num_devices, 64);
+  EXPECT_EQ(parse_cluster("h100-sxm").num_devices, 8);
+  EXPECT_EQ(parse_cluster("gb200").num_devices, 72);
+}
+
+// Products of a layer: M tokens, N and K as named; medians of aiconfigurator's operator database.
+struct MeasuredProduct {
+  const char* hardware;
+  double m, n, k, tflops;
+};
+TEST(CostModelTest, ProductsTakeWhatWasMeasured) {
+  constexpr MeasuredProduct kMeasured[] = {
+      {"a100-80", 512, 8192, 8192, 257},    {"a100-80", 2048, 6144, 6144, 255},  {"a100-80", 8192, 8192, 8192, 263},
+      {"a100-80", 4096, 1536, 1536, 199},   {"h100-sxm", 512, 6144, 6144, 714},  {"h100-sxm", 2048, 6144, 6144, 788},
+      {"h100-sxm", 8192, 10240, 8192, 740}, {"h100-sxm", 8192, 1536, 1536, 715}, {"b200", 8192, 6144, 6144, 1500}};
+  for (const MeasuredProduct& p : kMeasured) {
+    Hardware alone = find_hardware(p.hardware);
+    alone.sustained = 1;  // products alone, not whole steps
+    const CostModel costs(alone, {});
+    const double bytes = 2 * (p.m * p.n + p.m * p.k + p.n * p.k);
+    const double seconds = costs.matmul_s(p.m, p.n, p.k, MatmulType::bf16, bytes) + costs.hardware().launch_s;
+    const double tflops = 2 * p.m * p.n * p.k / seconds / 1e12;
+    EXPECT_NEAR(tflops / p.tflops, 1, 0.2) << p.hardware << " " << p.m << " x " << p.n << " x " << p.k;
+  }
+}
+
+// Eight devices of a node; bus bandwidths of nccl-tests from the same database, in GB/s.
+struct MeasuredCollective {
+  const char* hardware;
+  CommOp op;
+  double mib, bus_gb_s;
+};
+TEST(CostModelTest, CollectivesTakeWhatWasMeasured) {
+  constexpr MeasuredCollective kMeasured[] = {
+      {"a100-80", CommOp::all_reduce, 512, 222},  {"a100-80", CommOp::all_reduce, 64, 197},
+      {"a100-80", CommOp::all_reduce, 16, 136},   {"a100-80", CommOp::all_gather, 512, 205},
+      {"h100-sxm", CommOp::all_gather, 512, 335}, {"h100-sxm", CommOp::all_gather, 64, 281},
+      {"h100-sxm", CommOp::all_gather, 16, 214},  {"b200", CommOp::all_gather, 512, 617}};
+  for (const MeasuredCollective& c : kMeasured) {
+    const CostModel costs(find_hardware(c.hardware), {.tp = 8});
+    const double whole = c.mib * (1 << 20), bytes = c.op == CommOp::all_reduce ? whole : whole / 8;
+    const double sent = c.op == CommOp::all_reduce ? 2 * 7.0 / 8 * whole : 7.0 / 8 * whole;
+    const double bus = sent / costs.collective_s(c.op, bytes, Axis::tp) / 1e9;
+    EXPECT_NEAR(bus / c.bus_gb_s, 1, 0.25) << c.hardware << " " << name_of(c.op) << " " << c.mib << " MiB";
+  }
+}
+
+TEST(CostModelTest, GroupsAreWhereTheMeshPutsThem) {
+  const MeshShape shape{.pp = 2, .shard = 4, .cp = 2, .tp = 4};
+  EXPECT_EQ(group_place(shape, Axis::tp, 8).num_nodes(), 1);
+  EXPECT_EQ(group_place(shape, Axis::cp, 8).num_nodes(), 1);
+  EXPECT_EQ(group_place(shape, Axis::shard, 8).num_nodes(), 4);
+  EXPECT_EQ(group_place(shape, Axis::data, 8).num_nodes(), 4);
+  EXPECT_EQ(group_place(shape, Axis::data, 8).per_node, 2);
+  EXPECT_EQ(group_place(shape, Axis::pp, 8).num_nodes(), 2);
+  EXPECT_EQ(group_place(shape, Axis::tp, 2).num_nodes(), 2);
+  // Between nodes is slower.
+  const CostModel costs(find_hardware("h100-sxm"), shape);
+  EXPECT_GT(costs.collective_s(CommOp::all_reduce, 1e8, Axis::shard),
+            2 * costs.collective_s(CommOp::all_reduce, 1e8, Axis::tp));
+}
+
+}  // namespace
+}  // namespace weft::plan

@@ -1,0 +1,298 @@
+// Hugging Face models whose weights are codes (FP8, INT8, GPTQ, AWQ): the numbers that they stand for, logits near
+// those of the same numbers in floats wherever a mesh cuts them, and what is refused.
+#include <atomic>
+
+#include "base/temporary_folder.h"
+#include "pretrained/sample_packed.h"
+#include "weft/pretrained/export.h"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+using Dims = ScaledFormat::Dims;
+
+const std::vector<int32_t> kIds{3, 1, 4, 1, 5, 9, 2, 6, 5, 35, 8, 9, 7};
+
+json compressed(const char* format, json weights) {
+  return {{"quant_method", "compressed-tensors"},
+          {"format", format},
+          {"ignore", {"lm_head"}},
+          {"config_groups", {{"group_0", {{"weights", std::move(weights)}, {"targets", {"Linear"}}}}}}};
+}
+json gptq(int64_t group, const char* format = "gptq", bool acts = false) {
+  return {{"quant_method", "gptq"},
+          {"bits", 4},
+          {"group_size", group},
+          {"checkpoint_format", format},
+          {"desc_act", acts}};
+}
+json awq(int64_t group) {
+  return {{"quant_method", "awq"}, {"bits", 4}, {"group_size", group}, {"version", "gemm"}, {"zero_point", true}};
+}
+
+struct Case {
+  const char* name;
+  json quantization;
+  Pack pack;
+  std::optional<BlockType> held;  // none: decoded
+};
+
+const std::vector<Case>& cases() {
+  const json blocks = {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"weight_block_size", {128, 128}}};
+  const json small = {{"quant_method", "fp8"}, {"weight_block_size", {64, 48}}};
+  static const std::vector<Case> all = {
+      {"fp8_blocks", blocks, ScaledFormat{true, 128, 128, "weight_scale_inv"}, BlockType::fp8},
+      {"fp8_small_blocks", small, ScaledFormat{true, 64, 48, "weight_scale_inv"}, {}},
+      {"fp8_tensor",
+       {{"quant_method", "fp8"}, {"activation_scheme", "static"}},
+       ScaledFormat{.has_input_scale = true, .dims = Dims::scalar},
+       BlockType::fp8},
+      {"fbgemm",
+       {{"quant_method", "fbgemm_fp8"}, {"activation_scale_ub", 1200.0}},
+       ScaledFormat{.block_rows = 1, .dims = Dims::column},
+       BlockType::fp8},
+      {"compressed_fp8",
+       compressed("float-quantized",
+                  {{"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}, {"symmetric", true}}),
+       ScaledFormat{.block_rows = 1, .scale_dtype = "BF16", .dims = Dims::vector}, BlockType::fp8},
+      {"compressed_int8",
+       compressed("int-quantized", {{"num_bits", 8}, {"type", "int"}, {"strategy", "channel"}, {"symmetric", true}}),
+       ScaledFormat{.is_float = false, .block_rows = 1, .scale_dtype = "F16", .dims = Dims::column}, BlockType::int8},
+      {"compressed_int8_tensor", compressed("int-quantized", {{"num_bits", 8}, {"strategy", "tensor"}}),
+       ScaledFormat{.is_float = false, .dims = Dims::scalar}, BlockType::int8},
+      {"compressed_int8_groups",
+       compressed("int-quantized", {{"num_bits", 8}, {"strategy", "group"}, {"group_size", 64}}),
+       ScaledFormat{.is_float = false, .block_rows = 1, .block_cols = 64},
+       {}},
+      {"gptq_128", gptq(128), GroupedFormat{}, BlockType::w4_g128},
+      {"gptq_64", gptq(64), GroupedFormat{.group = 64, .has_order = true}, BlockType::w4_g32},
+      {"gptq_32_bf16", gptq(32), GroupedFormat{.group = 32, .scale_dtype = "BF16"}, BlockType::w4_g32},
+      {"gptq_all", gptq(-1), GroupedFormat{.group = -1}, BlockType::w4_g128},
+      {"gptq_v2", gptq(128, "gptq_v2"), GroupedFormat{.zeros_less_one = false}, BlockType::w4_g128},
+      {"gptq_acts", gptq(64, "gptq", true), GroupedFormat{.group = 64, .acts_in_order = true}, {}},
+      {"awq_128", awq(128), GroupedFormat{.is_awq = true, .zeros_less_one = false}, BlockType::w4_g128},
+      {"awq_32", awq(32), GroupedFormat{.is_awq = true, .group = 32, .zeros_less_one = false}, BlockType::w4_g32},
+  };
+  return all;
+}
+
+// Folders of both forms, opened.
+struct Opened {
+  explicit Opened(const PackedModel& model) {
+    model.write(folder / "packed", true), model.write(folder / "plain", false);
+    packed = open_model(folder / "packed"), plain = open_model(folder / "plain");
+  }
+  TemporaryFolder folder;
+  std::unique_ptr<ModelSource> packed, plain;
+};
+
+Logits logits_of(const ModelSource& source, const BlockChoice& choice, const MeshShape& shape,
+                 const std::function<void(ForwardModel&)>& look = {}) {
+  Logits all;
+  run_ranks(shape.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const Mesh mesh(world, shape);
+    ForwardModel model(rank.context, mesh, source, DType::f32, choice);
+    add_logits(model, kIds, all);
+    if (look) look(model);
+  });
+  return all;
+}
+
+double largest(const Logits& logits) {
+  return worst_difference(logits, Logits(logits.size(), std::vector(logits[0].size(), 0.0)));
+}
+
+void expect_same_numbers(const ModelSource& is, const ModelSource& want) {
+  for (const ParamNames& names : want.names()) {
+    const auto size = size_t(names.shape.numel());
+    std::vector<float> a(size), b(size);
+    is.read(names.param, 0, a), want.read(names.param, 0, b);
+    for (size_t i = 0; i < size; ++i)
+      ASSERT_NEAR(double(a[i]), double(b[i]), 1e-7 * std::abs(double(b[i]))) << names.param << ", element " << i;
+  }
+}
+
+class WeightsOfCodesTest : public testing::TestWithParam<size_t> {
+ protected:
+  const Case& c = cases()[GetParam()];
+  const PackedModel model{c.quantization, c.pack};
+};
+INSTANTIATE_TEST_SUITE_P(Formats, WeightsOfCodesTest, testing::Range(size_t(0), cases().size()),
+                         [](const auto& test) { return std::string(cases()[test.param].name); });
+
+TEST_P(WeightsOfCodesTest, AreReadAsTheNumbersThatTheyStandFor) {
+  const Opened opened(model);
+  EXPECT_EQ(opened.packed->tensors().all().size(), opened.plain->tensors().all().size());
+  expect_same_numbers(*opened.packed, *opened.plain);
+}
+
+// The most that rounding of activations to 8 bits moves a logit, as a part of the largest; floats are not rounded.
+double tolerance_of(std::optional<BlockType> held) { return held && held != BlockType::fp8 ? 0.03 : 1e-5; }
+
+TEST_P(WeightsOfCodesTest, SayAboutWhatFloatsSay) {
+  const Opened opened(model);
+  const Logits want = logits_of(*opened.plain, {}, {});
+  const double size = largest(want);
+  EXPECT_LE(worst_difference(logits_of(*opened.packed, {}, {}), want), 1e-5 * size) << "decoded";
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}}) {
+    std::atomic<int> num_held{0};
+    const Logits got = logits_of(*opened.packed, {.as_stored = true}, mesh, [&](ForwardModel& m) {
+      for (const Param* p : m.part().params()) {
+        num_held += bool(p->blocks());
+        if (p->blocks()) EXPECT_EQ(p->blocks().type, c.held) << p->name;
+      }
+    });
+    EXPECT_EQ(num_held, c.held ? 14 * mesh.tp : 0);
+    const double difference = worst_difference(got, want);
+    RecordProperty(name_of_mesh(mesh), fmt::format("{:.5f}", difference / size));
+    EXPECT_LE(difference, tolerance_of(c.held) * size) << name_of_mesh(mesh);
+  }
+}
+
+TEST(FilesOfCodesTest, AreWrittenAsFloats) {
+  const PackedModel model(awq(128), GroupedFormat{.is_awq = true, .zeros_less_one = false});
+  const Opened opened(model);
+  export_hugging_face(*opened.packed, opened.folder / "written");
+  expect_same_numbers(*open_model(opened.folder / "written"), *opened.plain);
+}
+
+std::string message_of(PackedModel& model, const std::function<void(PackedModel&)>& change, bool is_held = false) {
+  change(model);
+  const TemporaryFolder folder;
+  model.write(folder / "packed", true);
+  try {
+    const auto source = open_model(folder / "packed");
+    if (is_held) logits_of(*source, {.as_stored = true}, {});
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+struct Refusal {
+  const char* what;  // that the message must have
+  json quantization;
+  const PackedModel* model;
+  std::function<void(PackedModel&)> change;
+  bool is_held = false;  // found when blocks are made
+};
+
+TEST(FilesOfCodesTest, WhatIsWrongIsRefused) {
+  const PackedModel of_four({}, GroupedFormat{}), in_order({}, GroupedFormat{.has_order = true});
+  const PackedModel of_eight({}, ScaledFormat{.block_rows = 1, .dims = Dims::column});
+  const PackedModel* const four = &of_four;
+  const PackedModel* const eight = &of_eight;
+  const std::string q = "model.layers.0.self_attn.q_proj";
+  const auto set = [](const char* key, json value) { return [=](PackedModel& m) { m.quantization()[key] = value; }; };
+  const auto nothing = [](PackedModel&) {};
+  const json fp8 = {{"quant_method", "fp8"}};
+  const Refusal table[] = {
+      {"\"bitsandbytes\" is not supported",
+       {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}},
+       four,
+       nothing},
+      {"bits = 3 is not supported", gptq(128), four, set("bits", 3)},
+      {"bits = 8 is not supported", awq(128), four, set("bits", 8)},
+      {"group_size = 0", gptq(128), four, set("group_size", 0)},
+      {"group_size", gptq(128), four, set("group_size", -7)},
+      {"checkpoint_format = marlin", gptq(128), four, set("checkpoint_format", "marlin")},
+      {"version = gemv", awq(128), four, set("version", "gemv")},
+      {"zero_point = false", awq(128), four, set("zero_point", false)},
+      {"format = pack-quantized", compressed("pack-quantized", {{"num_bits", 8}}), eight, nothing},
+      {"num_bits = 4", compressed("int-quantized", {{"num_bits", 4}}), eight, nothing},
+      {"symmetric = false", compressed("int-quantized", {{"num_bits", 8}, {"symmetric", false}}), eight, nothing},
+      {"strategy = token", compressed("int-quantized", {{"num_bits", 8}, {"strategy", "token"}}), eight, nothing},
+      {"weight_block_size", fp8, eight, set("weight_block_size", {128})},
+      {"fmt = e5m2", fp8, eight, set("fmt", "e5m2")},
+      {"scales", gptq(32), four, nothing},
+      {"qzeros", gptq(128), four, [&](PackedModel& m) { m.tensor(q + ".qzeros").name = q + ".other"; }},
+      {"q_proj.qzeros", gptq(128), four,
+       [&](PackedModel& m) {
+         RawTensor& t = m.tensor(q + ".qzeros");
+         t.dims = {t.dims[1], t.dims[0]};
+       }},
+      {"is no matrix of words", gptq(128), four, [&](PackedModel& m) { m.tensor(q + ".qweight").dtype = "F32"; }},
+      {"names group 9 of 1", gptq(128), &in_order,
+       [&](PackedModel& m) {
+         const int32_t group = 9;
+         std::memcpy(m.tensor(q + ".g_idx").bytes.data() + 40, &group, 4);
+       }},
+      {"neither weight_scale nor weight_scale_inv", fp8, eight,
+       [&](PackedModel& m) { m.tensor(q + ".weight_scale").name = q + ".scale"; }},
+      {"scales of another shape", fp8, eight,
+       [&](PackedModel& m) {
+         m.tensor(q + ".weight_scale").dims = {PackedModel::kHidden / 2, 2};
+       }},
+      {"holds no scales", fp8, eight, [&](PackedModel& m) { m.tensor(q + ".weight_scale").dtype = "I32"; }},
+      {"no finite number", fp8, eight,
+       [&](PackedModel& m) {
+         const uint32_t nan = 0x7fc00000;
+         std::memcpy(m.tensor(q + ".weight_scale").bytes.data() + 8, &nan, 4);
+       }},
+      {"code that is no number", fp8, eight,
+       [&](PackedModel& m) { m.tensor(q + ".weight").bytes[77] = std::byte(0xff); }, true},
+      {"zeros beside its scales", fp8, eight,
+       [&](PackedModel& m) {
+         m.packed.push_back(raw(q + ".weight_zero_point", "I8", {PackedModel::kHidden, 1},
+                                std::vector<int8_t>(PackedModel::kHidden, 0)));
+       }},
+      {"there twice", gptq(128), four,
+       [&](PackedModel& m) {
+         m.packed.push_back(raw(q + ".weight", "F32", {1, 1}, std::vector{1.0f}));
+       }},
+      {"belongs to no part", fp8, eight,
+       [&](PackedModel& m) {
+         m.packed.push_back(raw(q + ".qweight", "I32", {1, 1}, std::vector{1}));
+       }},
+  };
+  for (const Refusal& r : table) {
+    PackedModel model = *r.model;
+    model.quantization() = r.quantization;
+    const std::string message = message_of(model, r.change, r.is_held);
+    EXPECT_NE(message.find(r.what), std::string::npos) << r.what << ": " << message;
+  }
+}
+
+// A byte of the header, or one of the codes and scales, is another: what opens can be read and held.
+TEST(FilesOfCodesTest, DamagedFilesAreReadOrRefused) {
+  const PackedModel models[] = {{gptq(128), GroupedFormat{.has_order = true}},
+                                {{{"quant_method", "fp8"}}, ScaledFormat{.block_rows = 1, .dims = Dims::column}}};
+  int num_read = 0, num_refused = 0;
+  for (const PackedModel& model : models) {
+    const TemporaryFolder folder;
+    model.write(folder / "packed", true);
+    const std::string path = folder / "packed/model.safetensors";
+    std::ifstream in(path, std::ios::binary);
+    const std::string whole((std::istreambuf_iterator<char>(in)), {});
+    for (uint64_t round = 0; round < 120; ++round) {
+      std::string text = whole;
+      const auto random = philox(11, round);
+      const size_t end = round % 2 == 0 ? 8 + size_t(text.find("}}")) : text.size();
+      const char digits[] = "0123456789";
+      char& byte = text[8 + random[0] % (end - 8)];
+      byte = std::isdigit(uint8_t(byte)) ? digits[random[1] % 10] : char(random[1]);
+      std::ofstream(path, std::ios::binary) << text;
+      try {
+        const auto source = open_model(folder / "packed");
+        for (const ParamNames& names : source->names()) {
+          std::vector<float> row(size_t(names.num_cols()));
+          source->read(names.param, names.shape.numel() - names.num_cols(), row);
+          const auto blocks = source->blocks_of(names.param);
+          if (!blocks) continue;
+          std::vector<std::byte> out(size_t(block_bytes(blocks->stored.type)));
+          blocks->tensors->copy_blocks(*blocks->info, 0, 0, out);
+        }
+        ++num_read;
+      } catch (const Error&) {
+        ++num_refused;
+      }
+    }
+  }
+  EXPECT_GT(num_read, 20);
+  EXPECT_GT(num_refused, 20);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,219 @@
+// A small Llama in a Hugging Face folder with weights as codes, packed by the formats' published layouts, and the
+// same model with the numbers that the codes stand for.
+#pragma once
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "pretrained/model_on_ranks.h"
+#include "weft/base/philox.h"
+
+namespace weft {
+
+struct RawTensor {
+  std::string name, dtype;
+  std::vector<int64_t> dims;
+  std::vector<std::byte> bytes;
+};
+
+inline void write_raw_safetensors(const std::string& path, const std::vector<RawTensor>& tensors) {
+  nlohmann::json header;
+  size_t at = 0;
+  for (const RawTensor& t : tensors) {
+    header[t.name] = {{"dtype", t.dtype}, {"shape", t.dims}, {"data_offsets", {at, at + t.bytes.size()}}};
+    at += t.bytes.size();
+  }
+  const std::string text = header.dump();
+  const uint64_t size = text.size();
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&size), 8);
+  file << text;
+  for (const RawTensor& t : tensors)
+    file.write(reinterpret_cast<const char*>(t.bytes.data()), std::streamsize(t.bytes.size()));
+}
+
+template <class T>
+RawTensor raw(std::string name, const char* dtype, std::vector<int64_t> dims, const std::vector<T>& values) {
+  RawTensor t{std::move(name), dtype, std::move(dims), std::vector<std::byte>(values.size() * sizeof(T))};
+  std::memcpy(t.bytes.data(), values.data(), t.bytes.size());
+  return t;
+}
+
+// Numbers that a name and an index say.
+inline uint32_t draw(const std::string& name, int64_t i) { return philox(name_hash(name), uint64_t(i))[0]; }
+
+// A scale near `size` of 6 bits after the first: a number in F16, BF16 and F32.
+inline float draw_scale(const std::string& name, int64_t i, float size) {
+  return size * (1 + float(draw(name, i) % 64) / 64);
+}
+
+// Scales in one of three dtypes.
+inline RawTensor raw_scales(const std::string& name, const std::string& dtype, const std::vector<int64_t>& dims,
+                            const std::vector<float>& values) {
+  if (dtype == "F32") return raw(name, "F32", dims, values);
+  std::vector<uint16_t> bits;
+  for (const float x : values) bits.push_back(dtype == "F16" ? Float16::to_bits(x) : BFloat16(x).bits);
+  return raw(name, dtype.c_str(), dims, bits);
+}
+
+// A matrix [rows, cols] in a format: its tensors, and what it stands for.
+struct Packed {
+  std::vector<RawTensor> tensors;
+  std::vector<float> values;
+};
+using Pack = std::function<Packed(const std::string& base, int64_t rows, int64_t cols)>;
+
+// Codes of 8 bits, with scales of blocks.
+struct ScaledFormat {
+  bool is_float = true;
+  int64_t block_rows = 0, block_cols = 0;  // 0: all
+  const char* scale_name = "weight_scale";
+  const char* scale_dtype = "F32";
+  bool has_input_scale = false;
+  enum class Dims { grid, scalar, column, vector } dims = Dims::grid;
+
+  Packed operator()(const std::string& base, int64_t rows, int64_t cols) const {
+    const int64_t br = block_rows ? block_rows : rows, bc = block_cols ? block_cols : cols;
+    const int64_t grid_rows = (rows + br - 1) / br, grid_cols = (cols + bc - 1) / bc;
+    std::vector<float> scales;
+    for (int64_t i = 0; i < grid_rows * grid_cols; ++i) scales.push_back(draw_scale(base + "scale", i, 0x1p-11f));
+    Packed p;
+    std::vector<uint8_t> codes;
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      auto code = uint8_t(draw(base, i));
+      if (is_float && (code & 0x7f) >= 0x70) code &= 0x8f;  // of usual sizes; 0x7f is no number
+      codes.push_back(code);
+      const int e = code >> 3 & 15, m = code & 7;
+      double value = e == 0 ? std::ldexp(m, -9) : std::ldexp(8 + m, e - 10);
+      if (code & 0x80) value = -value;
+      if (!is_float) value = code < 128 ? code : int(code) - 256;
+      p.values.push_back(float(value * double(scales[size_t(i / cols / br * grid_cols + i % cols / bc)])));
+    }
+    std::vector<int64_t> shape{grid_rows, grid_cols};
+    if (dims == Dims::scalar) shape = {};
+    if (dims == Dims::column) shape = {rows, 1};
+    if (dims == Dims::vector) shape = {rows};
+    p.tensors = {raw(base + ".weight", is_float ? "F8_E4M3" : "I8", {rows, cols}, codes),
+                 raw_scales(fmt::format("{}.{}", base, scale_name), scale_dtype, shape, scales)};
+    if (has_input_scale) p.tensors.push_back(raw(base + ".input_scale", "F32", {}, std::vector{0.5f}));
+    return p;
+  }
+};
+
+// Codes of 4 bits, as AutoGPTQ or AutoAWQ stores them.
+struct GroupedFormat {
+  bool is_awq = false;
+  int64_t group = 128;  // -1: all inputs
+  bool zeros_less_one = true;
+  bool acts_in_order = false;  // inputs belong to groups in another order
+  bool has_order = false;
+  const char* scale_dtype = "F16";
+
+  Packed operator()(const std::string& base, int64_t rows, int64_t cols) const {
+    const int64_t size = group < 0 ? cols : group, groups = (cols + size - 1) / size;
+    const auto code = [&](int64_t row, int64_t col) { return draw(base, row * cols + col) % 16; };
+    // Of GPTQ's first format 1 to 16.
+    const auto zero = [&](int64_t row, int64_t g) {
+      return 5 + draw(base + "zero", row * groups + g) % 6 + (row == 3 && zeros_less_one ? 6 : 0);
+    };
+    const auto group_of = [&](int64_t col) { return acts_in_order ? (col * 7 + col / size) % groups : col / size; };
+    std::vector<float> scales;
+    for (int64_t i = 0; i < groups * rows; ++i) scales.push_back(draw_scale(base + "scale", i, 0x1p-7f));
+    Packed p;
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t col = 0; col < cols; ++col) {
+        const int64_t g = group_of(col);
+        p.values.push_back(scales[size_t(g * rows + row)] *
+                           float(int(code(row, col)) - int(std::min(zero(row, g), is_awq ? 15u : 16u))));
+      }
+    constexpr int kAwqOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};  // of AutoAWQ's pack_intweight
+    const auto of_outputs = [&](auto&& element, int64_t lines) {
+      std::vector<uint32_t> words(size_t(lines * rows / 8), 0);
+      for (int64_t line = 0; line < lines; ++line)
+        for (int64_t word = 0; word < rows / 8; ++word)
+          for (int i = 0; i < 8; ++i)
+            words[size_t(line * (rows / 8) + word)] |= uint32_t(element(word * 8 + (is_awq ? kAwqOrder[i] : i), line))
+                                                       << 4 * i;
+      return words;
+    };
+    std::vector<uint32_t> codes;
+    if (is_awq) {
+      codes = of_outputs(code, cols);
+    } else {
+      codes.resize(size_t(cols / 8 * rows), 0);
+      for (int64_t col = 0; col < cols; ++col)
+        for (int64_t row = 0; row < rows; ++row) codes[size_t(col / 8 * rows + row)] |= code(row, col) << col % 8 * 4;
+    }
+    const auto zeros = of_outputs(
+        [&](int64_t row, int64_t g) { return std::min(zero(row, g), is_awq ? 15u : 16u) - (zeros_less_one ? 1 : 0); },
+        groups);
+    const std::vector<int64_t> code_dims = is_awq ? std::vector{cols, rows / 8} : std::vector{cols / 8, rows};
+    p.tensors = {raw(base + ".qweight", "I32", code_dims, codes),
+                 raw(base + ".qzeros", "I32", {groups, rows / 8}, zeros),
+                 raw_scales(base + ".scales", scale_dtype, {groups, rows}, scales)};
+    if (has_order || acts_in_order) {
+      std::vector<int32_t> order;
+      for (int64_t col = 0; col < cols; ++col) order.push_back(int32_t(group_of(col)));
+      p.tensors.push_back(raw(base + ".g_idx", "I32", {cols}, order));
+    }
+    return p;
+  }
+};
+
+// Writes two folders: of codes, and of what they stand for.
+struct PackedModel {
+  static constexpr int64_t kHidden = 128, kFfn = 384, kLayers = 2, kVocab = 40;
+  nlohmann::json config;
+  std::vector<RawTensor> packed, plain;
+
+  PackedModel(const nlohmann::json& quantization, const Pack& pack) {
+    config = {{"model_type", "llama"},       {"vocab_size", kVocab},         {"hidden_size", kHidden},
+              {"intermediate_size", kFfn},   {"num_hidden_layers", kLayers}, {"num_attention_heads", 4},
+              {"num_key_value_heads", 2},    {"rms_norm_eps", 1e-5},         {"max_position_embeddings", 64},
+              {"tie_word_embeddings", false}};
+    const auto add_plain = [&](const std::string& name, std::vector<int64_t> dims) {
+      const bool is_norm = dims.size() == 1;
+      std::vector<float> values(size_t(is_norm ? dims[0] : dims[0] * dims[1]));
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = (is_norm ? 1.0f : 0.0f) + 0.06f * float(philox_normal(7, name_hash(name), i));
+      plain.push_back(raw(name, "F32", dims, values));
+      packed.push_back(plain.back());
+    };
+    const auto add = [&](const std::string& base, int64_t rows, int64_t cols) {
+      const Packed p = pack(base, rows, cols);
+      plain.push_back(raw(base + ".weight", "F32", {rows, cols}, p.values));
+      packed.insert(packed.end(), p.tensors.begin(), p.tensors.end());
+    };
+    add_plain("model.embed_tokens.weight", {kVocab, kHidden});
+    for (int64_t i = 0; i < kLayers; ++i) {
+      const std::string layer = fmt::format("model.layers.{}.", i);
+      add_plain(layer + "input_layernorm.weight", {kHidden});
+      add_plain(layer + "post_attention_layernorm.weight", {kHidden});
+      add(layer + "self_attn.q_proj", kHidden, kHidden), add(layer + "self_attn.k_proj", kHidden / 2, kHidden);
+      add(layer + "self_attn.v_proj", kHidden / 2, kHidden), add(layer + "self_attn.o_proj", kHidden, kHidden);
+      add(layer + "mlp.gate_proj", kFfn, kHidden), add(layer + "mlp.up_proj", kFfn, kHidden);
+      add(layer + "mlp.down_proj", kHidden, kFfn);
+    }
+    add_plain("model.norm.weight", {kHidden});
+    add_plain("lm_head.weight", {kVocab, kHidden});
+    quantization_ = quantization;
+  }
+
+  void write(const std::string& folder, bool is_packed) const {
+    std::filesystem::create_directories(folder);
+    nlohmann::json json = config;
+    if (is_packed) json["quantization_config"] = quantization_;
+    std::ofstream(folder + "/config.json") << json;
+    write_raw_safetensors(folder + "/model.safetensors", is_packed ? packed : plain);
+  }
+  RawTensor& tensor(const std::string& name) {
+    for (RawTensor& t : packed)
+      if (t.name == name) return t;
+    throw Error("no tensor {}", name);
+  }
+  nlohmann::json& quantization() { return quantization_; }
+
+ private:
+  nlohmann::json quantization_;
+};
+
+}  // namespace weft
