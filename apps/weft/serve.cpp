@@ -1,40 +1,27 @@
-// weft serve: a model behind the APIs of OpenAI and Anthropic.
+// weft serve: one or several models behind the APIs of OpenAI and Anthropic.
 #include <pthread.h>
 
 #include <csignal>
+#include <future>
 #include <thread>
 
-#include "command.h"
-#include "find_chat_template.h"
-#include "forward_ranks.h"
-#include "weft/base/file.h"
-#include "weft/base/machine.h"
+#include "rank_resources.h"
+#include "serve_engine.h"
+#include "weft/comm/mpi/mpi.h"
 #include "weft/serve/api/api.h"
-#include "weft/serve/constrain/constraint_factory.h"
-#include "weft/serve/continuous_engine.h"
 #include "weft/serve/http/server.h"
 
 namespace weft::app {
 namespace {
 
 struct Options {
-  ForwardOptions forward;
+  EngineOptions model;              // the first
+  std::vector<std::string> models;  // "name=folder" of each, where they are named
   http::ServerOptions server;
   api::ApiLimits limits;
-  std::string key_file, name, template_file, tool_format;
-  ContinuousOptions engine;
-  bool without_prefixes = false;
+  std::string key_file;
   int drain_seconds = 30;
-  Output output;
 };
-
-api::ToolFormat tool_format_of(const Options& o, const ChatTemplate* chat_template) {
-  if (!o.tool_format.empty()) {
-    if (const auto format = api::parse_tool_format(o.tool_format)) return *format;
-    throw UsageError("--tool-format {}: write hermes, llama or mistral", o.tool_format);
-  }
-  return chat_template ? api::detect_tool_format(*chat_template) : api::ToolFormat::hermes;
-}
 
 // SIGTERM and SIGINT, waited for on a thread of its own; a second one ends the program at once.
 class StopSignals {
@@ -59,75 +46,91 @@ class StopSignals {
   sigset_t from_outside_, waited_for_;
 };
 
-// How many blocks the cache has on all ranks alike: what was asked for, or half of the free memory where that is less
-// than whole contexts for all that run.
-int64_t choose_blocks(const Options& o, ForwardModel& model) {
-  const ModelConfig& config = model.config();
-  const int64_t block_tokens = o.engine.block_tokens;
-  const int64_t block = block_tokens * cache_bytes_of_token(config, model.mesh().shape(), model.dtype());
-  int64_t bytes = o.engine.kv_bytes;
-  model.mesh().world().barrier();  // all have their weights
-  if (bytes == 0) {
-    const int64_t whole = (config.context + block_tokens - 1) / block_tokens * block * o.engine.max_running;
-    bytes = std::min(whole, describe_machine().available_bytes / 2);
+// A model beside the first: it has an engine and a thread of its own.
+class Neighbour {
+ public:
+  explicit Neighbour(EngineOptions options)
+      : options_(std::move(options)), thread_([this] {
+          try {
+            run_engine(options_, [this](ContinuousEngine& engine, const api::ServedModel& model) {
+              engine_ = &engine;
+              model_.set_value(model);
+              run(engine, model.name);
+              is_released_.get_future().wait();  // nobody points to the model any more
+            });
+          } catch (...) {
+            if (!engine_) model_.set_exception(std::current_exception());
+          }
+        }) {}
+  ~Neighbour() {
+    if (is_waiting_) model_.get_future().wait();
+    if (engine_) engine_->stop();
+    is_released_.set_value();
+    thread_.join();
   }
-  const Tensor blocks = model.context().empty(DType::i64, {1});
-  *blocks.data<int64_t>() = bytes / block;
-  model.mesh().world().broadcast(blocks, model.speaker());
-  if (*blocks.data<int64_t>() < 1)
-    throw UsageError("--kv-cache {}: a block of {} tokens takes {}; give more or lower --block-tokens",
-                     human_bytes(uint64_t(bytes)), block_tokens, human_bytes(uint64_t(block)));
-  return *blocks.data<int64_t>();
+  Neighbour(const Neighbour&) = delete;
+
+  // Waits until it can be asked; throws what is wrong with it.
+  api::ServedModel model() {
+    is_waiting_ = false;
+    return model_.get_future().get();
+  }
+
+ private:
+  // Where it fails its requests are refused, and the other models go on.
+  void run(ContinuousEngine& engine, const std::string& name) const {
+    try {
+      engine.run();
+    } catch (const std::exception& e) {
+      options_.output.text(fmt::format("weft: {} ended: {}", name, e.what()));
+    }
+  }
+
+  EngineOptions options_;
+  std::promise<api::ServedModel> model_;
+  std::promise<void> is_released_;
+  ContinuousEngine* engine_ = nullptr;
+  bool is_waiting_ = true;
+  std::thread thread_;
+};
+
+std::vector<api::ServedModel> with_neighbours(const api::ServedModel& first,
+                                              const std::vector<std::unique_ptr<Neighbour>>& neighbours) {
+  std::vector<api::ServedModel> all{first};
+  for (const auto& one : neighbours) {
+    all.push_back(one->model());
+    for (size_t i = 0; i + 1 < all.size(); ++i)
+      if (all[i].name == all.back().name) throw UsageError("two models are called {}", all[i].name);
+  }
+  return all;
 }
 
-void print_cache(const Options& o, const Engine& engine, const ForwardModel& model) {
-  const EngineStats stats = engine.stats();
-  const int64_t tokens = stats.kv_blocks * stats.kv_block_tokens;
-  const int64_t bytes = tokens * cache_bytes_of_token(model.config(), model.mesh().shape(), model.dtype());
-  o.output.text(fmt::format(
-      "weft: a cache of {} blocks of {} tokens: {} tokens, {}; up to {} requests at once, {} "
-      "tokens a step{}{}",
-      stats.kv_blocks, stats.kv_block_tokens, tokens, human_bytes(uint64_t(bytes)), engine.limits().max_running,
-      o.engine.tokens_per_step, o.without_prefixes ? ", prefixes are not kept" : "",
-      o.engine.most_guesses > 0 ? fmt::format(", up to {} guessed", o.engine.most_guesses) : ""));
-  o.output.json({{"event", "cache"}, {"kv_blocks", stats.kv_blocks}, {"kv_tokens", tokens}, {"kv_bytes", bytes}});
-}
-
-// On the rank that speaks.
-void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& engine, const ModelSource& source) {
-  const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
-  std::shared_ptr<const ChatTemplate> chat_template;
-  if (auto found = find_chat_template(o.template_file, source, *tokenizer))
-    chat_template = std::make_shared<ChatTemplate>(std::move(*found));
-  constrain::ConstraintFactory constraints(*tokenizer, engine.limits().vocab, stop_tokens(source, *tokenizer));
-  const std::string name = o.name.empty() ? file_name_of(source.path()) : o.name;
-  api::Api api({{.name = name,
-                 .engine = &engine,
-                 .tokenizer = tokenizer.get(),
-                 .chat_template = chat_template,
-                 .tool_format = tool_format_of(o, chat_template.get()),
-                 .end_tokens = stop_tokens(source, *tokenizer),
-                 .constraints = &constraints}},
-               {.keys = o.key_file.empty() ? api::ApiKeys() : api::ApiKeys::load(o.key_file),
-                .only_local_hosts = http::is_loopback(o.server.host),
-                .limits = o.limits});
+// On the rank that speaks of the first model.
+void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& engine,
+                     const std::vector<api::ServedModel>& models) {
+  const Output& output = o.model.output;
+  api::Api api(models, {.keys = o.key_file.empty() ? api::ApiKeys() : api::ApiKeys::load(o.key_file),
+                        .only_local_hosts = http::is_loopback(o.server.host),
+                        .limits = o.limits});
   http::Server server(o.server, api);
   std::thread stopper([&] {
     signals.wait();
     signals.let_through();
     api.begin_drain();
-    o.output.text("weft: finishing what is under way; a second signal stops at once");
+    output.text("weft: finishing what is under way; a second signal stops at once");
     const int64_t cut = server.drain(std::chrono::seconds(o.drain_seconds));
-    engine.drain(std::chrono::milliseconds(0));
+    for (const api::ServedModel& model : models) model.engine->drain(std::chrono::milliseconds(0));
     engine.stop();
-    o.output.text(fmt::format("weft: stopped; {} answers were cut", cut));
+    output.text(fmt::format("weft: stopped; {} answers were cut", cut));
   });
   api.set_ready();
   const std::string url =
       fmt::format("{}://{}:{}", o.server.tls_cert.empty() ? "http" : "https", o.server.host, server.port());
-  o.output.text(fmt::format("weft: serving {} at {}; {} tokens of context, {}", name, url, engine.limits().context,
+  for (const api::ServedModel& model : models)
+    output.text(fmt::format("weft: serving {} at {}; {} tokens of context, {}", model.name, url,
+                            model.engine->limits().context,
                             o.key_file.empty() ? "no key needed" : "a key is needed"));
-  o.output.json({{"event", "ready"}, {"model", name}, {"url", url}, {"port", server.port()}});
+  output.json({{"event", "ready"}, {"model", models.front().name}, {"url", url}, {"port", server.port()}});
   try {
     engine.run();
   } catch (...) {
@@ -138,14 +141,24 @@ void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& e
   stopper.join();
 }
 
-void serve_model(const Options& o, StopSignals& signals, ForwardModel& model, const ModelSource& source) {
-  ContinuousOptions options = o.engine;
-  options.kv_blocks = choose_blocks(o, model);
-  options.keeps_prefixes = !o.without_prefixes;
-  ContinuousEngine engine(model, options);
-  if (!engine.is_speaker()) return engine.run();
-  print_cache(o, engine, model);
-  serve_over_http(o, signals, engine, source);
+// What --model says, or the one MODEL.
+std::vector<EngineOptions> all_models(const Options& o) {
+  if (o.models.empty() == o.model.forward.model.empty())
+    throw UsageError("serve: name one MODEL, or several as --model NAME=FOLDER");
+  if (o.models.empty()) return {o.model};
+  std::vector<EngineOptions> all;
+  const int count = int(o.models.size());
+  if (count > 1 && launched_by_mpi())
+    throw UsageError("--model: where a launcher starts the ranks there is one model: start more servers");
+  for (const std::string& text : o.models) {
+    EngineOptions& one = all.emplace_back(o.model);
+    std::tie(one.name, one.forward.model) = split_name("--model", text);
+    one.num_models = count;
+    if (one.forward.threads == 0 && count > 1) one.forward.threads = std::max(1, num_cores() / count);
+    if (all.size() > 1)
+      one.adapters.clear(), one.adapter_folder.clear(), one.draft.clear(), one.forward.adapter.clear();
+  }
+  return all;
 }
 
 void serve(const Options& o) {
@@ -153,25 +166,12 @@ void serve(const Options& o) {
     throw UsageError("--host {} can be reached from other machines: name a file with keys with --api-key-file",
                      o.server.host);
   StopSignals signals;
-  run_forward(o.forward,
-              [&](ForwardModel& model, const ModelSource& source) { serve_model(o, signals, model, source); });
-}
-
-void add_engine_options(CLI::App& command, Options& o) {
-  const auto add = [&](const char* name, int64_t& value, int64_t least, const char* what) {
-    command.add_option(name, value, what)->capture_default_str()->check(CLI::Range(least, int64_t(1) << 20));
-  };
-  command
-      .add_option("--kv-cache", o.engine.kv_bytes,
-                  "Memory for keys and values over all ranks, as in 2GiB; else up to half of what is free")
-      ->transform(CLI::AsSizeValue(true));
-  add("--block-tokens", o.engine.block_tokens, 1, "Tokens of a block of that memory");
-  add("--max-running", o.engine.max_running, 1, "Requests in one step; each then has at least a token of it");
-  add("--tokens-per-step", o.engine.tokens_per_step, 1, "Tokens of one step, of prompts and answers together");
-  add("--max-waiting", o.engine.max_waiting, 0, "Requests in the queue; one more gets 429");
-  add("--speculate", o.engine.most_guesses, 0,
-      "Tokens of an answer to guess in one step, from what its text said before; answers stay what they are");
-  command.add_flag("--no-prefix-cache", o.without_prefixes, "Compute prompts that begin alike each for itself");
+  const std::vector<EngineOptions> models = all_models(o);
+  run_engine(models.front(), [&](ContinuousEngine& engine, const api::ServedModel& first) {
+    std::vector<std::unique_ptr<Neighbour>> neighbours;
+    for (size_t i = 1; i < models.size(); ++i) neighbours.push_back(std::make_unique<Neighbour>(models[i]));
+    serve_over_http(o, signals, engine, with_neighbours(first, neighbours));
+  });
 }
 
 }  // namespace
@@ -179,18 +179,18 @@ void add_engine_options(CLI::App& command, Options& o) {
 void add_serve(CLI::App& program) {
   const auto o = std::make_shared<Options>();
   o->server.max_body_bytes = o->limits.json.max_bytes;
-  CLI::App* c = program.add_subcommand("serve", "Serve a model over HTTP, by the APIs of OpenAI and Anthropic");
-  o->forward.add_to(*c);
+  CLI::App* c = program.add_subcommand("serve", "Serve models over HTTP, by the APIs of OpenAI and Anthropic");
+  o->model.add_to(*c);
+  c->get_option("MODEL")->required(false);
+  c->add_option("--model", o->models,
+                "NAME=FOLDER, several times: models behind one address, instead of MODEL; requests name theirs")
+      ->allow_extra_args(false);
   c->add_option("--host", o->server.host, "The address to listen on; others than this machine's own need keys")
       ->capture_default_str();
   c->add_option("--port", o->server.port, "0: any that is free")->capture_default_str();
   c->add_option("--api-key-file", o->key_file, "Who may use it: a key a line; every route but /health needs one");
   c->add_option("--tls-cert", o->server.tls_cert, "A certificate in PEM form, with its chain");
   c->add_option("--tls-key", o->server.tls_key, "Its key in PEM form");
-  c->add_option("--served-model-name", o->name, "What clients call the model; else its folder's name");
-  c->add_option("--chat-template", o->template_file, "A file with a chat template; else the model's own");
-  c->add_option("--tool-format", o->tool_format, "hermes, llama or mistral; else as the chat template writes calls");
-  add_engine_options(*c, *o);
   c->add_option("--max-connections", o->server.max_connections, "More are closed at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
@@ -203,7 +203,6 @@ void add_serve(CLI::App& program) {
   c->add_option("--drain-seconds", o->drain_seconds, "How long answers under way may take after SIGTERM")
       ->capture_default_str()
       ->check(CLI::Range(0, 86400));
-  o->output.add_option(*c);
   c->footer("Example: weft serve Qwen3-0.6B --port 8000; then open http://127.0.0.1:8000/");
   c->callback([o] { serve(*o); });
 }

@@ -40,14 +40,16 @@ inline void on_ranks(const ModelConfig& config, const MeshShape& shape, const Ke
 }
 
 // Adds to `all` on the speaker.
-inline void add_logits(ForwardModel& model, const std::vector<int32_t>& ids, Logits& all) {
-  const WholePass whole(ids);
+inline void add_logits(ForwardModel& model, const WholePass& whole, Logits& all) {
   const Tensor logits = model.logits(whole.pass, 0, whole.pass.num_tokens);
   if (!model.is_speaker()) return;
   for (int64_t t = 0; t < logits.dim(0); ++t) {
     all.emplace_back();
     for (int64_t v = 0; v < logits.dim(1); ++v) all.back().push_back(TestRank::get(logits, t * logits.dim(1) + v));
   }
+}
+inline void add_logits(ForwardModel& model, const std::vector<int32_t>& ids, Logits& all) {
+  add_logits(model, WholePass(ids), all);
 }
 
 inline Logits logits_on(const ModelConfig& config, const MeshShape& shape, const Fill& fill,

@@ -129,6 +129,30 @@ TEST_P(RealPeftTest, AnAdaptedModelSaysWhatAMergedOneSays) {
     EXPECT_LT(worst_difference(logits_of(*adapted, mesh), merged), 1e-3) << name_of_mesh(mesh);
 }
 
+TEST_P(RealPeftTest, AnAdapterOfAllRowsSaysWhatTheAdaptedModelSays) {
+  const std::string folder = write_adapter();
+  const std::unique_ptr<ModelSource> plain = open_model(path_), adapted = open_adapted(open_model(path_), folder);
+  const std::vector<int32_t> ids{1, 5, 9, 3, 7, 100, 4};
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.pp = 2, .tp = 2}}) {
+    Logits got;
+    const auto run = [&](ForwardModel& model) {
+      const auto set = load_lora_set(model.context(), *plain, model.part(), model.dtype(), folder);
+      const LoraRows all{set.get(), 0, int64_t(ids.size())};
+      const std::span<const LoraRows> rows(&all, 1);
+      WholePass whole(ids);
+      whole.pass.lora = &rows;
+      add_logits(model, whole, got);
+    };
+    const auto load = [&](ForwardModel& m) { m.load(*plain); };
+    if (GetParam()) {
+      EXPECT_THROW(on_ranks(plain->config(), mesh, cpu_kernels(), DType::f32, load, run), Error);
+      continue;
+    }
+    on_ranks(plain->config(), mesh, cpu_kernels(), DType::f32, load, run);
+    EXPECT_EQ(got, logits_of(*adapted, mesh)) << name_of_mesh(mesh);
+  }
+}
+
 TEST_P(RealPeftTest, WhatIsWrittenIsReadBack) {
   const std::string folder = write_adapter();
   const std::unique_ptr<ModelSource> adapted = open_adapted(open_model(path_), folder);

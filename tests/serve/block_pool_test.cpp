@@ -27,19 +27,19 @@ TEST(BlockPoolTest, GivesEachBlockOnceUntilItIsReleased) {
 
 TEST(BlockPoolTest, FindsPrefixesByContentAndAdapter) {
   BlockPool pool({.num_blocks = 8, .block_tokens = 2});
-  const int32_t root = pool.root(""), other = pool.root("an-adapter");
+  const int32_t root = BlockPool::root(0), other = BlockPool::root(1);
   const int32_t first = full(pool, root, {1, 2}), second = full(pool, first, {3, 4});
   EXPECT_EQ(pool.find(root, Tokens{1, 2}), first);
   EXPECT_EQ(pool.find(first, Tokens{3, 4}), second);
   EXPECT_EQ(pool.find(root, Tokens{3, 4}), kNone);  // these tokens, but elsewhere
   EXPECT_EQ(pool.find(first, Tokens{3, 5}), kNone);
   EXPECT_EQ(pool.find(other, Tokens{1, 2}), kNone);
-  EXPECT_EQ(pool.root(""), root);
+  EXPECT_EQ(BlockPool::root(0), root);
 }
 
 TEST(BlockPoolTest, KeepsOneOfEqualBlocks) {
   BlockPool pool({.num_blocks = 4, .block_tokens = 2});
-  const int32_t root = pool.root(""), first = full(pool, root, {1, 2}), again = full(pool, root, {1, 2});
+  const int32_t root = BlockPool::root(0), first = full(pool, root, {1, 2}), again = full(pool, root, {1, 2});
   EXPECT_EQ(first, again);
   EXPECT_EQ(pool.num_used(), 1);
   pool.release(first);
@@ -51,7 +51,7 @@ TEST(BlockPoolTest, KeepsOneOfEqualBlocks) {
 
 TEST(BlockPoolTest, ComparesTokensWhereHashesAreEqual) {
   BlockPool pool({.num_blocks = 64, .block_tokens = 1, .hash_bits = 0});
-  const int32_t root = pool.root("");
+  const int32_t root = BlockPool::root(0);
   std::vector<int32_t> blocks;
   for (int32_t t = 0; t < 30; ++t) blocks.push_back(full(pool, root, {t}));
   for (int32_t t = 0; t < 30; ++t) EXPECT_EQ(pool.find(root, Tokens{t}), blocks[size_t(t)]);
@@ -60,7 +60,7 @@ TEST(BlockPoolTest, ComparesTokensWhereHashesAreEqual) {
 
 TEST(BlockPoolTest, GivesAwayWhatWasLetGoFirstAndNeverWhatIsHeld) {
   BlockPool pool({.num_blocks = 4, .block_tokens = 1});
-  const int32_t root = pool.root("");
+  const int32_t root = BlockPool::root(0);
   const int32_t a = full(pool, root, {1}), b = full(pool, root, {2}), c = full(pool, root, {3});
   const int32_t held = full(pool, root, {4});
   for (const int32_t block : {b, a, c}) pool.release(block);
@@ -76,7 +76,7 @@ TEST(BlockPoolTest, GivesAwayWhatWasLetGoFirstAndNeverWhatIsHeld) {
 
 TEST(BlockPoolTest, GivesAChainAwayFromItsEnd) {
   BlockPool pool({.num_blocks = 3, .block_tokens = 1});
-  const int32_t root = pool.root("");
+  const int32_t root = BlockPool::root(0);
   const int32_t a = full(pool, root, {1}), b = full(pool, a, {2}), c = full(pool, b, {3});
   for (const int32_t block : {c, b, a}) pool.release(block);
   EXPECT_EQ(pool.take(), c);
@@ -87,7 +87,7 @@ TEST(BlockPoolTest, GivesAChainAwayFromItsEnd) {
 
 TEST(BlockPoolTest, WithoutPrefixesFindsNothingAndKeepsNothing) {
   BlockPool pool({.num_blocks = 2, .block_tokens = 1, .keeps_prefixes = false});
-  const int32_t root = pool.root(""), a = full(pool, root, {1});
+  const int32_t root = BlockPool::root(0), a = full(pool, root, {1});
   EXPECT_EQ(pool.find(root, Tokens{1}), kNone);
   pool.release(a);
   EXPECT_EQ(pool.num_kept(), 0);
@@ -96,7 +96,7 @@ TEST(BlockPoolTest, WithoutPrefixesFindsNothingAndKeepsNothing) {
 
 TEST(BlockPoolTest, CountsAreOfAllBlocks) {
   BlockPool pool({.num_blocks = 5, .block_tokens = 1});
-  const int32_t root = pool.root(""), a = full(pool, root, {1}), b = pool.take();
+  const int32_t root = BlockPool::root(0), a = full(pool, root, {1}), b = pool.take();
   full(pool, a, {2});
   EXPECT_EQ(pool.num_used(), 3);
   EXPECT_EQ(pool.num_used_known(), 2);

@@ -41,7 +41,29 @@ class FakeEngine : public Engine {
   }
 
   const EngineLimits& limits() const override { return options_.limits; }
-  std::vector<std::string> adapters() const override { return {"an-adapter"}; }
+  std::vector<std::string> adapters() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> names;
+    for (const auto& [name, folder] : adapters_) names.push_back(name);
+    return names;
+  }
+  void load_adapter(const std::string& name, const std::string& folder, Told told) override {
+    {
+      const std::lock_guard lock(mutex_);
+      adapters_.emplace_back(name, folder);
+    }
+    told("");
+  }
+  bool unload_adapter(const std::string& name) override {
+    const std::lock_guard lock(mutex_);
+    return std::erase_if(adapters_, [&](const auto& a) { return a.first == name; }) > 0;
+  }
+  std::string adapter_folder(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [one, folder] : adapters_)
+      if (one == name) return folder;
+    return {};
+  }
 
   RequestId submit(Request request, std::unique_ptr<RequestSink> sink) override {
     if (request.kind == Request::Kind::embed && !options_.embeds) throw Unsupported("embeddings are not offered");
@@ -197,6 +219,7 @@ class FakeEngine : public Engine {
   std::condition_variable changed_;
   std::deque<Job> waiting_, running_;
   std::vector<RequestId> cancelled_;
+  std::vector<std::pair<std::string, std::string>> adapters_{{"an-adapter", ""}};  // names and folders
   EngineStats totals_;
   Request last_request_;
   RequestId last_id_ = 0;

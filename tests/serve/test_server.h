@@ -22,6 +22,7 @@ struct TestSetup {
   FakeOptions engine{.answer = saying("Hello, world.")};
   http::ServerOptions server{.port = 0};
   api::ApiOptions api;
+  std::string adapter_folder;
 };
 
 class TestServer {
@@ -32,7 +33,8 @@ class TestServer {
               .engine = &engine,
               .tokenizer = &tokenizer,
               .chat_template = std::make_shared<ChatTemplate>(kTestTemplate, "the test's template"),
-              .end_tokens = {ByteTokenizer::kEndOfDocument}}},
+              .end_tokens = {ByteTokenizer::kEndOfDocument},
+              .adapter_folder = setup.adapter_folder}},
             std::move(setup.api)),
         server((setup.server.port = 0, setup.server), api) {
     api.set_ready();

@@ -4,6 +4,7 @@
 
 #include "weft/autograd/ops/linear.h"
 #include "weft/nn/lora.h"
+#include "weft/nn/lora_set.h"
 #include "weft/parallel/dora.h"
 
 namespace weft {
@@ -41,6 +42,7 @@ class Linear {
   // What the adapter, if there is one, makes of what weights() give.
   Var adapt(Var y, const Var& x, const Pass& pass) {
     if (lora_ && pass.uses_adapters) y = (*lora_)(y, x, pass);
+    if (pass.lora) y = add_lora_rows(*pass.lora, weight_, std::move(y), x);
     return adds_bias_later_ && bias_ && adds_bias_ ? apply(*x.context, FrozenBiasOp{*bias_}, y) : std::move(y);
   }
   bool has_adapter() const { return lora_.has_value(); }

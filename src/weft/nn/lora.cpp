@@ -8,15 +8,9 @@
 namespace weft {
 namespace {
 
-Placement factor(const Shape& whole, const Placement& linear, int dim) {
-  Placement p(whole);
-  p.cut(dim, {linear.begin[size_t(dim)], linear.shape[dim], linear.whole[dim]});
-  return p;
-}
-
 // [r, I]: complete here where inputs are cut, else every rank's outputs add to its gradient.
 Placement a_placement(int64_t rank, const Placement& linear, bool is_sum) {
-  Placement p = factor({rank, linear.whole[1]}, linear, 1);
+  Placement p = lora_factor({rank, linear.whole[1]}, linear, 1);
   if (is_sum) return p;
   p.is_partial = linear.is_partial || linear.shape[0] != linear.whole[0];
   p.is_first_copy = linear.begin[0] == 0 && linear.is_first_copy;
@@ -25,7 +19,7 @@ Placement a_placement(int64_t rank, const Placement& linear, bool is_sum) {
 
 // [O, r]: as the weight's rows, and in a sum every rank's inputs add to its gradient.
 Placement b_placement(int64_t rank, const Placement& linear, bool is_sum, bool is_first) {
-  Placement p = factor({linear.whole[0], rank}, linear, 0);
+  Placement p = lora_factor({linear.whole[0], rank}, linear, 0);
   p.is_partial = linear.is_partial || is_sum;
   p.is_first_copy = is_sum ? is_first : linear.is_first_copy;
   return p;
@@ -44,6 +38,12 @@ Placement magnitude_placement(const Placement& linear, bool is_sum, bool is_firs
 float a_std(int64_t inputs) { return 1 / std::sqrt(3 * float(inputs)); }
 
 }  // namespace
+
+Placement lora_factor(const Shape& whole, const Placement& linear, int dim) {
+  Placement p(whole);
+  p.cut(dim, {linear.begin[size_t(dim)], linear.shape[dim], linear.whole[dim]});
+  return p;
+}
 
 Lora::Lora(const std::string& name, const AdapterConfig& c, Param& weight, bool is_sum, bool is_first)
     : config_(c),

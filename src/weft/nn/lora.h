@@ -20,6 +20,9 @@ inline AdapterConfig adapter_of(const LoraConfig& c, LoraTarget target, Communic
   return {.rank = c.rank, .scale = c.scale(), .dropout = c.dropout, .is_dora = c.is_dora, .inputs = inputs};
 }
 
+// Of a factor beside a weight that is placed as `linear`: cut along `dim` as that is.
+Placement lora_factor(const Shape& whole, const Placement& linear, int dim);
+
 // Where the layer's inputs are cut so is `a`, where its outputs are so is `b`; the other factor is held by every rank
 // of the tensor group, each of which sees a part of its gradient. The sum over ranks at the end of a region is that
 // of adapted outputs too, so adapters send nothing; but where inputs are cut, trained lengths need the others'

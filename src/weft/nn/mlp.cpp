@@ -39,7 +39,7 @@ Mlp::Mlp(const std::string& name, const MlpConfig& c, const Partition& partition
 }
 
 Var Mlp::inside(const Var& x, const Pass& pass) {
-  if (is_adapted_) {
+  if (is_adapted_ || pass.lora) {
     const Var inner = gate_ ? gated_activation((*gate_)(x, pass), up_(x, pass), config_.activation)
                             : activation(up_(x, pass), config_.activation);
     return down_(inner, pass);

@@ -3,6 +3,7 @@
 #include "weft/autograd/ops/attention.h"
 #include "weft/autograd/ops/dropout.h"
 #include "weft/base/philox.h"
+#include "weft/nn/lora_set.h"
 #include "weft/parallel/context/context_attention.h"
 
 namespace weft {
@@ -17,6 +18,9 @@ struct Pass {
   ContextParallel* context_parallel = nullptr;
   bool is_training = false;
   bool uses_adapters = true;  // false: the model without them
+  // Adapters that belong to rows and not to the model; null where it is never asked for any. With none of them a row
+  // may have other bits than with null.
+  const std::span<const LoraRows>* lora = nullptr;
   uint64_t seed = 0;
   int64_t step = 0;
   float loss_scale = 0;               // what a loss that a layer adds for a token is multiplied with

@@ -85,16 +85,17 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   return RowsOfBlocks{*blocks, names->rows, tensors_.get(), stored.front()};
 }
 
+void load_value(Context& context, const ModelSource& source, const Param& param) {
+  read_values(context, param, [&](int64_t first, std::span<float> out) { source.read(param.name, first, out); });
+}
+
 void load_values(Context& context, const ModelSource& source, Decoder& model) {
-  const auto load = [&](const Param& param) {
-    read_values(context, param, [&](int64_t first, std::span<float> out) { source.read(param.name, first, out); });
-  };
   for (Param* p : model.params()) {
     if (p->is_only_blocks()) continue;
-    load(*p);
+    load_value(context, source, *p);
     p->value_changed();
   }
-  for (RouterBias* b : model.router_biases()) load(b->bias);
+  for (RouterBias* b : model.router_biases()) load_value(context, source, b->bias);
 }
 
 }  // namespace weft

@@ -90,6 +90,9 @@ bool is_hugging_face_folder(const std::string& path);
 // Of a model, of a tokenizer's JSON file, or "byte".
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& model_or_tokenizer);
 
+// Reads this rank's part of a parameter, which has its memory.
+void load_value(Context& context, const ModelSource& source, const Param& param);
+
 // Reads this rank's part of every parameter and router bias; they must have their memory, unless they are held in
 // blocks alone, which is left as it is.
 void load_values(Context& context, const ModelSource& source, Decoder& model);

@@ -78,11 +78,20 @@ std::vector<ParamNames> adapter_names(const ModelConfig& config, const std::vect
   return all;
 }
 
+// What Hugging Face calls the parameters of a model without adapters.
+std::vector<ParamNames> hf_names(ModelConfig config) {
+  config.lora = {};
+  for (const HfFamily& family : hf_families())
+    if (family.family == config.family) return names_of(family, config);
+  throw Error("PEFT has no names for adapters of {} models", config.family);
+}
+
 class AdaptedSource final : public ModelSource {
  public:
-  AdaptedSource(std::unique_ptr<ModelSource> base, const std::string& folder, ModelConfig config)
+  AdaptedSource(std::shared_ptr<const ModelSource> base, const std::string& folder, ModelConfig config)
       : ModelSource(base->path(), base->kind(), std::move(config)), base_(std::move(base)) {
-    all_names_ = adapter_names(this->config(), base_->names());
+    const bool has_peft_names = kind() == SourceKind::hugging_face;
+    all_names_ = adapter_names(this->config(), has_peft_names ? base_->names() : hf_names(this->config()));
     bind(open_safetensors(join_path(folder, kPeftWeightsName)), all_names_);
     all_names_.insert(all_names_.begin(), base_->names().begin(), base_->names().end());
   }
@@ -102,17 +111,9 @@ class AdaptedSource final : public ModelSource {
   }
 
  private:
-  std::unique_ptr<ModelSource> base_;
+  std::shared_ptr<const ModelSource> base_;
   std::vector<ParamNames> all_names_;
 };
-
-// What Hugging Face calls the parameters of a model without adapters.
-std::vector<ParamNames> hf_names(ModelConfig config) {
-  config.lora = {};
-  for (const HfFamily& family : hf_families())
-    if (family.family == config.family) return names_of(family, config);
-  throw Error("PEFT has no names for adapters of {} models", config.family);
-}
 
 std::string config_text(const LoraConfig& lora, const std::vector<ParamNames>& adapters, const std::string& base) {
   std::set<std::string> modules;
@@ -157,7 +158,7 @@ LoraConfig read_peft_config(const std::string& folder) {
   return lora;
 }
 
-std::unique_ptr<ModelSource> open_adapted(std::unique_ptr<ModelSource> base, const std::string& folder) {
+std::unique_ptr<ModelSource> open_adapted(std::shared_ptr<const ModelSource> base, const std::string& folder) {
   if (base->config().lora.rank > 0)
     throw Error("{} has adapters already, and {} would be a second one beside them", base->path(), folder);
   ModelConfig config = base->config();
@@ -168,6 +169,31 @@ std::unique_ptr<ModelSource> open_adapted(std::unique_ptr<ModelSource> base, con
     throw Error("{}: {}", folder, e.what());
   }
   return std::make_unique<AdaptedSource>(std::move(base), folder, std::move(config));
+}
+
+std::unique_ptr<LoraSet> load_lora_set(Context& context, const ModelSource& source, Decoder& model, DType dtype,
+                                       const std::string& folder) {
+  const std::shared_ptr<const ModelSource> base(std::shared_ptr<const void>(), &source);  // which outlives this
+  const std::unique_ptr<ModelSource> adapted = open_adapted(base, folder);
+  const LoraConfig& lora = adapted->config().lora;
+  if (lora.is_dora)
+    throw Error(
+        "{}: an adapter with lengths of rows (use_dora) cannot stand beside others: merge it with weft convert",
+        folder);
+  std::set<std::string_view> factors;
+  for (const ParamNames& names : adapted->names()) factors.insert(names.param);
+  auto set = std::make_unique<LoraSet>();
+  for (const Param* weight : model.params()) {
+    const std::string layer = weight->name.substr(0, weight->name.rfind('.'));
+    if (!weight->name.ends_with(kWeight) || !factors.contains(layer + ".lora_a")) continue;
+    LoraSet::Factors& f = set->add(*weight, layer, lora.rank, lora.scale());
+    for (Param* factor : {&f.a, &f.b}) {
+      factor->value = context.empty(dtype, factor->shape);
+      load_value(context, *adapted, *factor);
+      factor->value_changed();
+    }
+  }
+  return set;
 }
 
 void write_peft(const ModelSource& model, const std::string& base, const std::string& folder, FileSystem& fs) {

@@ -12,7 +12,12 @@ LoraConfig read_peft_config(const std::string& folder);
 
 // The model with the adapter of a folder beside it: its configuration has adapters, and reads give base and adapter.
 // Throws Error when the model has adapters already, or the folder's are for another one.
-std::unique_ptr<ModelSource> open_adapted(std::unique_ptr<ModelSource> base, const std::string& folder);
+std::unique_ptr<ModelSource> open_adapted(std::shared_ptr<const ModelSource> base, const std::string& folder);
+
+// The adapter of a folder, apart from the model beside whose weights it stands: this rank's part of it, in `dtype`.
+// source: what the model was loaded from. Throws Error as open_adapted does, and for one with lengths of rows.
+std::unique_ptr<LoraSet> load_lora_set(Context& context, const ModelSource& source, Decoder& model, DType dtype,
+                                       const std::string& folder);
 
 // Writes the adapters of a model into a new folder, fp32. base: what the folder says that they are for.
 // Throws Error when the model has none, or PEFT has no name for one: beside parts of a fused projection, say.

@@ -21,13 +21,6 @@ BlockPool::BlockPool(const BlockPoolOptions& options) : options_(options) {
   tokens_.resize(count * size_t(options.block_tokens));
 }
 
-int32_t BlockPool::root(const std::string& adapter) {
-  const auto found = std::find(roots_.begin(), roots_.end(), adapter);
-  const auto index = int32_t(found - roots_.begin());
-  if (found == roots_.end()) roots_.push_back(adapter);
-  return -1 - index;
-}
-
 uint64_t BlockPool::hash_of(int32_t parent, std::span<const int32_t> tokens) const {
   constexpr uint64_t kPrime = 0x9E3779B97F4A7C15u;
   uint64_t hash = uint64_t(uint32_t(parent)) * kPrime;

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace weft {
@@ -27,8 +26,8 @@ class BlockPool {
 
   explicit BlockPool(const BlockPoolOptions& options);
 
-  // What stands before the first block of sequences with this adapter.
-  int32_t root(const std::string& adapter);
+  // What stands before the first block of sequences with this adapter, by its number; 0: none.
+  static int32_t root(int32_t adapter) { return -1 - adapter; }
 
   // A block that the caller then holds; kNone when all are used.
   int32_t take();
@@ -69,7 +68,6 @@ class BlockPool {
   std::vector<Block> blocks_;
   std::vector<int32_t> free_, buckets_;
   std::vector<int32_t> tokens_;  // [blocks, block_tokens], of the known ones
-  std::vector<std::string> roots_;
   int32_t oldest_ = kNone, newest_ = kNone;
   int64_t num_kept_ = 0, num_known_ = 0;
 };

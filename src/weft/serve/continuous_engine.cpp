@@ -23,6 +23,18 @@ int64_t longest_text(const ModelConfig& c) {
   return s.depends_on_length() ? std::min(c.context, s.original_context) : c.context;
 }
 
+// With a block for each of the model's own.
+std::unique_ptr<Draft> make_draft(const ForwardModel& model, const ContinuousOptions& o) {
+  if (!o.draft) return nullptr;
+  return std::make_unique<Draft>(*o.draft, model.config().vocab, num_blocks(model, o), o.block_tokens,
+                                 o.tokens_per_step);
+}
+
+std::function<void(std::span<const GuessWish>)> draft_guesses(Draft* draft) {
+  if (!draft) return {};
+  return [draft](std::span<const GuessWish> wishes) { draft->guess(wishes); };
+}
+
 double seconds(Sequence::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 bool has(const std::vector<int32_t>& tokens, int32_t token) {
@@ -34,17 +46,20 @@ bool has(const std::vector<int32_t>& tokens, int32_t token) {
 ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions& options)
     : model_(model),
       options_(options),
-      runner_(model, num_blocks(model, options), options.block_tokens),
+      runner_(model, num_blocks(model, options), options.block_tokens, options.load_adapter),
+      draft_(make_draft(model, options)),
       scheduler_({.pool = {.num_blocks = num_blocks(model, options),
                            .block_tokens = options.block_tokens,
                            .keeps_prefixes = options.keeps_prefixes},
                   .max_running = options.max_running,
                   .tokens_per_step = options.tokens_per_step,
-                  .most_guesses = options.most_guesses}) {
+                  .most_guesses = options.most_guesses,
+                  .guess = draft_guesses(draft_.get())}) {
   limits_ = {.vocab = model.config().vocab,
              .context = std::min(longest_text(model.config()), scheduler_.most_tokens()),
              .max_running = scheduler_.max_running(),
              .max_waiting = options.max_waiting};
+  add_first_adapters();
   publish();
 }
 
@@ -56,7 +71,6 @@ void ContinuousEngine::reject(std::vector<SequencePtr> sequences, FinishReason r
 }
 
 void ContinuousEngine::check_request(const Request& r) const {
-  if (!r.adapter.empty()) throw UsageError("there is no adapter {}", r.adapter);
   if (r.prompt.empty()) throw UsageError("the prompt is empty, and at least one token is needed");
   if (int64_t(r.prompt.size()) >= limits_.context)
     throw UsageError("the prompt has {} tokens and the context here is {}: shorten it", r.prompt.size(),
@@ -73,9 +87,11 @@ RequestId ContinuousEngine::submit(Request request, std::unique_ptr<RequestSink>
   if (is_draining_ || is_stopped_) throw Busy("the server is shutting down", kRetryAfter);
   if (stats_.waiting + int64_t(incoming_.size()) >= options_.max_waiting)
     throw Busy("the queue is full; try again soon", kRetryAfter);
+  const int32_t adapter = adapter_number(request.adapter);
   if (request.kind == Request::Kind::embed) request.max_tokens = 0;
   request.max_tokens = std::min(request.max_tokens, limits_.context - int64_t(request.prompt.size()));
   incoming_.push_back(std::make_unique<Sequence>(++last_id_, std::move(request), std::move(sink)));
+  incoming_.back()->adapter = adapter;
   incoming_.back()->submitted = Clock::now();
   ++num_open_;
   changed_.notify_all();
@@ -154,14 +170,17 @@ bool ContinuousEngine::take() {
   {
     std::unique_lock lock(mutex_);
     const bool has_work = scheduler_.any() != nullptr;
-    changed_.wait(
-        lock, [&] { return has_work || is_stopped_ || cancels_all_ || !incoming_.empty() || !cancelled_.empty(); });
+    changed_.wait(lock, [&] {
+      return has_work || is_stopped_ || cancels_all_ || !incoming_.empty() || !cancelled_.empty() ||
+             find_adapter(Adapter::State::loading) || find_adapter(Adapter::State::leaving);
+    });
     if (is_stopped_) return false;
     arrived.swap(incoming_);
     cancelled.swap(cancelled_);
     cancels_all = std::exchange(cancels_all_, false);
     stats_.waiting += int64_t(arrived.size());
   }
+  load_adapters();
   for (SequencePtr& s : arrived) scheduler_.add(std::move(s));
   for (const RequestId id : cancelled)
     if (Sequence* s = scheduler_.find(id)) end(*s, {.reason = FinishReason::cancelled});
@@ -172,12 +191,15 @@ bool ContinuousEngine::take() {
 void ContinuousEngine::step() {
   const std::span<const StepPart> plan = scheduler_.plan();
   parts_.assign(plan.begin(), plan.end());
+  if (runner_.takes_adapters())  // rows of one adapter are computed together
+    std::ranges::stable_sort(parts_, {}, [](const StepPart& part) { return part.sequence->adapter; });
   if (!parts_.empty()) compute_and_read();
   publish();
   for (const Ended& e : ended_) e.sequence->sink->on_finish(e.finish);
   const size_t count = ended_.size();
   ended_.clear();
   if (count > 0) finished(count);
+  drop_adapters();
 }
 
 void ContinuousEngine::compute_and_read() {
@@ -187,7 +209,7 @@ void ContinuousEngine::compute_and_read() {
     Sequence& s = *part.sequence;
     if (!s.started) s.started = now;
     runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), s.guesses, part.first, s.blocks,
-                part.num_wanted());
+                part.num_wanted(), s.adapter);
   }
   Tensor logits;
   try {
@@ -335,11 +357,15 @@ void ContinuousEngine::publish() {
 // Of a server that ends: nothing may stay open, and nothing more comes.
 void ContinuousEngine::end_all(FinishReason reason, const std::string& error) {
   std::vector<SequencePtr> rest;
+  std::deque<Adapter> adapters;
   {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
     rest.swap(incoming_);
+    adapters.swap(adapters_);
   }
+  for (const Adapter& a : adapters)
+    if (a.state == Adapter::State::loading) a.told("the server is shutting down");
   while (Sequence* s = scheduler_.any()) end(*s, {.reason = reason, .error = error});
   parts_.clear();
   const size_t count = rest.size();

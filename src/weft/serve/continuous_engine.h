@@ -1,11 +1,11 @@
 // ContinuousEngine: many requests in every step, over a paged cache of keys and values, on any mesh of ranks.
 #pragma once
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 
+#include "weft/serve/draft.h"
 #include "weft/serve/engine.h"
-#include "weft/serve/scheduler.h"
-#include "weft/serve/step_runner.h"
 
 namespace weft {
 
@@ -18,13 +18,19 @@ struct ContinuousOptions {
   int64_t max_waiting = 256;
   bool keeps_prefixes = true;
   int64_t most_guesses = 0;  // of what each answer says next, in one step; 0: none
+  // Guesses what answers say next; null: they are guessed from what their texts said before. Whole, on the rank that
+  // speaks; outlives the engine.
+  ForwardModel* draft = nullptr;
+  AdapterLoader load_adapter = {};  // none: there are no adapters
+  // Names and folders of those that are there from the start.
+  std::vector<std::pair<std::string, std::string>> adapters = {};
 };
 
-// What a request gets is a function of itself: of its prompt, its options and its seed, and not of its company, of
-// how its prompt is cut, of prefixes found, of preemption or of guesses. A guess comes true when it is the very token
-// that is chosen in its place, so guessing changes nothing but the number of steps; this is exact whatever the
-// sampling. When a step fails on a model of one rank, its requests end with the error and the others go on; on a mesh
-// all end with it, and run() throws.
+// What a request gets is a function of itself: of its prompt, its adapter, its options and its seed, and not of its
+// company, of how its prompt is cut, of prefixes found, of preemption or of guesses. A guess comes true when it is
+// the very token that is chosen in its place, so guessing changes nothing but the number of steps; this is exact
+// whatever the sampling. When a step fails on a model of one rank, its requests end with the error and the others go
+// on; on a mesh all end with it, and run() throws.
 class ContinuousEngine : public Engine {
  public:
   // Every rank of the model's mesh makes one with the same options and runs it. The model outlives the engine. Throws
@@ -41,6 +47,9 @@ class ContinuousEngine : public Engine {
 
   // The context is the model's, or what the cache holds where that is less.
   const EngineLimits& limits() const override { return limits_; }
+  std::vector<std::string> adapters() const override;
+  void load_adapter(const std::string& name, const std::string& folder, Told told) override;
+  bool unload_adapter(const std::string& name) override;
   RequestId submit(Request request, std::unique_ptr<RequestSink> sink) override;
   void cancel(RequestId id) override;
   EngineStats stats() const override;
@@ -53,7 +62,20 @@ class ContinuousEngine : public Engine {
     SequencePtr sequence;
     Finish finish;
   };
+  // Numbers are never used again, so nothing that was computed with an adapter is found by the next of its name.
+  struct Adapter {
+    enum class State : uint8_t { loading, ready, leaving };
+    std::string name, folder;
+    int32_t id = 0;
+    State state = State::ready;
+    Told told = {};
+  };
   void check_request(const Request& request) const;
+  void add_first_adapters();
+  Adapter* find_adapter(Adapter::State state, const std::string* name = nullptr);
+  int32_t adapter_number(const std::string& name);
+  void load_adapters();
+  void drop_adapters();
   static void reject(std::vector<SequencePtr> sequences, FinishReason reason, const std::string& error);
   void finished(size_t count);
   bool take();
@@ -83,6 +105,7 @@ class ContinuousEngine : public Engine {
   ForwardModel& model_;
   const ContinuousOptions options_;
   StepRunner runner_;
+  std::unique_ptr<Draft> draft_;
   Scheduler scheduler_;
   EngineLimits limits_;
 
@@ -100,6 +123,8 @@ class ContinuousEngine : public Engine {
   std::vector<SequencePtr> incoming_;
   std::vector<RequestId> cancelled_;
   RequestId last_id_ = 0;
+  std::deque<Adapter> adapters_;
+  int32_t last_adapter_ = 0;
   size_t num_open_ = 0;  // submitted and not told how they finished
   bool is_draining_ = false, is_stopped_ = false, cancels_all_ = false;
   EngineStats stats_;  // as of the last step; `waiting` without those that are incoming

@@ -1,6 +1,7 @@
 // Engine: continues many prompts at once. It thinks in tokens; text, protocols and connections are the layer above.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,6 +54,15 @@ class Engine {
 
   virtual const EngineLimits& limits() const = 0;
   virtual std::vector<std::string> adapters() const { return {}; }
+  // Reads an adapter between two steps, and then calls `told` from the engine's thread: `error` is what is wrong with
+  // it, empty when requests may name it. Throws Unsupported where the engine takes none, and UsageError for a name
+  // that is taken.
+  using Told = std::function<void(const std::string& error)>;
+  virtual void load_adapter(const std::string& /*name*/, const std::string& /*folder*/, Told /*told*/) {
+    throw Unsupported("this engine takes no adapters");
+  }
+  // No new request may name it; those that have it finish. False when there is none of that name.
+  virtual bool unload_adapter(const std::string& /*name*/) { return false; }
 
   // Events may reach the sink before this returns. Throws Busy when the queue is full, Unsupported, and UsageError
   // for a request that can never run: an empty or too long prompt, a token outside the vocabulary, an unknown

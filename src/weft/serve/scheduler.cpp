@@ -45,7 +45,7 @@ std::span<const int32_t> Scheduler::tokens_of(const Sequence& s, int64_t block) 
 }
 
 int32_t Scheduler::parent_of(const Sequence& s, int64_t block) {
-  return block == 0 ? pool_.root(s.request.adapter) : s.blocks[size_t(block - 1)];
+  return block == 0 ? BlockPool::root(s.adapter) : s.blocks[size_t(block - 1)];
 }
 
 // Last block first, as the pool wants it.
@@ -150,21 +150,43 @@ std::span<const StepPart> Scheduler::plan() {
     if (s->remaining() == 1) add_part(*s);
   for (const auto& s : running_)
     if (s->remaining() > 1) add_part(*s);
-  for (const StepPart& part : parts_) left -= guess(*part.sequence, left);
+  guess(left);
   return parts_;
 }
 
-// How many guesses there are now, with blocks for them as far as these are free. Only an answer is guessed, and not
-// its last token, which takes no row.
-int64_t Scheduler::guess(Sequence& s, int64_t most) {
-  s.guesses.clear();
-  if (options_.most_guesses == 0 || s.remaining() != 1 || s.num_answer() == 0) return 0;
-  most = std::min({most, options_.most_guesses, s.num_hoped, s.request.max_tokens - s.num_answer() - 1});
-  guess_by_lookup(s.tokens, most, s.guesses);
+// Only an answer is guessed, and not its last token, which takes no row.
+int64_t Scheduler::most_guesses(const Sequence& s, int64_t left) const {
+  if (s.remaining() != 1 || s.num_answer() == 0) return 0;
+  return std::min({left, options_.most_guesses, s.num_hoped, s.request.max_tokens - s.num_answer() - 1});
+}
+
+// Into the rows that are left.
+void Scheduler::guess(int64_t left) {
+  for (const StepPart& part : parts_) part.sequence->guesses.clear();
+  if (options_.most_guesses == 0) return;
+  wishes_.clear();
+  for (const StepPart& part : parts_) {
+    Sequence& s = *part.sequence;
+    const int64_t most = most_guesses(s, left);
+    if (most < 1) continue;
+    if (options_.guess) {
+      wishes_.push_back({&s, most});
+      left -= most;
+    } else {
+      guess_by_lookup(s.tokens, most, s.guesses);
+      fit_guesses(s);
+      left -= int64_t(s.guesses.size());
+    }
+  }
+  if (options_.guess) options_.guess(wishes_);
+  for (const GuessWish& wish : wishes_) fit_guesses(*wish.sequence);
+}
+
+// Leaves as many as there are blocks for, as far as these are free.
+void Scheduler::fit_guesses(Sequence& s) {
   const auto places = [&] { return int64_t(s.blocks.size()) * pool_.block_tokens() - s.size(); };
   while (places() < int64_t(s.guesses.size()) && pool_.num_free() > 0) s.blocks.push_back(pool_.take());
   if (places() < int64_t(s.guesses.size())) s.guesses.resize(size_t(places()));
-  return int64_t(s.guesses.size());
 }
 
 void Scheduler::accept(Sequence& s, int64_t count) {
@@ -207,6 +229,11 @@ Sequence* Scheduler::find(RequestId id) const {
     for (const auto& s : *line)
       if (s->id == id) return s.get();
   return nullptr;
+}
+
+bool Scheduler::has_adapter(int32_t adapter) const {
+  const auto has_it = [&](const auto& s) { return s->adapter == adapter; };
+  return std::ranges::any_of(running_, has_it) || std::ranges::any_of(waiting_, has_it);
 }
 
 Sequence* Scheduler::any() const {

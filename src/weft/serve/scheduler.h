@@ -2,6 +2,7 @@
 // model.
 #pragma once
 #include <deque>
+#include <functional>
 #include <map>
 
 #include "weft/serve/block_pool.h"
@@ -9,11 +10,19 @@
 
 namespace weft {
 
+// A sequence and how many guesses it may get, at least one.
+struct GuessWish {
+  Sequence* sequence = nullptr;
+  int64_t most = 0;
+};
+
 struct SchedulerOptions {
   BlockPoolOptions pool;
   int64_t max_running = 64;       // at most tokens_per_step of them run
   int64_t tokens_per_step = 256;  // rows of one step
   int64_t most_guesses = 0;       // for a sequence in one step; 0: nothing is guessed
+  // Writes the guesses of all sequences of a step; else each is guessed by what its own text said before.
+  std::function<void(std::span<const GuessWish>)> guess = {};
 };
 
 // Rows [first, first + count) of a sequence, then those of its guesses; logits are wanted of those from first_wanted
@@ -59,6 +68,8 @@ class Scheduler {
   // Any that is here; null when there is none.
   Sequence* any() const;
 
+  bool has_adapter(int32_t adapter) const;  // some sequence that is here
+
   int64_t num_running() const { return int64_t(running_.size()); }
   int64_t num_waiting() const { return int64_t(waiting_.size()); }
   int64_t max_running() const { return options_.max_running; }
@@ -80,7 +91,9 @@ class Scheduler {
   bool try_admit(Sequence& sequence);
   void preempt_last();
   void release(Sequence& sequence);
-  int64_t guess(Sequence& sequence, int64_t most);
+  int64_t most_guesses(const Sequence& sequence, int64_t left) const;
+  void guess(int64_t left);
+  void fit_guesses(Sequence& sequence);
   void keep_full_blocks(Sequence& sequence);
   void set_turn(Sequence& sequence);
 
@@ -88,6 +101,7 @@ class Scheduler {
   BlockPool pool_;
   Line waiting_, running_;
   std::vector<StepPart> parts_;
+  std::vector<GuessWish> wishes_;
   uint64_t clock_ = 0;
   std::map<std::string, uint64_t> ends_;  // of the last sequence of each user
   int64_t num_preemptions_ = 0;

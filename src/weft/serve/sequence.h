@@ -24,6 +24,7 @@ struct Sequence {
   std::vector<int32_t> tokens;  // the prompt, then the answer; the cache holds the first num_computed
   int64_t num_prompt;
   Sampler sampler;
+  int32_t adapter = 0;  // its number; 0: none
 
   // The scheduler's.
   int64_t num_computed = 0;

@@ -12,10 +12,11 @@ int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, DType 
   return c.layers * on_all * (c.head_dim + c.values_dim()) * int64_t(size_of(dtype)) * mesh.dp();
 }
 
-StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens)
+StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, AdapterLoader adapters)
     : model_(model),
       world_(model.mesh().world()),
-      cache_(model.context(), int(model.config().layers), num_blocks, block_tokens, model.dtype()) {
+      cache_(model.context(), int(model.config().layers), num_blocks, block_tokens, model.dtype()),
+      adapters_(std::move(adapters)) {
   const MeshShape& shape = model.mesh().shape();
   if (shape.dp() != shape.ep)
     throw UsageError(
@@ -25,13 +26,13 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
   blocks_.reserve(size_t(num_blocks));  // more are told only where many share some
 }
 
-void StepRunner::clear() { ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(); }
+void StepRunner::clear() { ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(), folder_.clear(); }
 
 void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
-                     std::span<const int32_t> blocks, int64_t num_wanted) {
+                     std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter) {
   const auto begin = int64_t(ids_.size()), count = int64_t(tokens.size() + guesses.size()), end = begin + count,
              keys = first + count;
-  sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size())});
+  sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size()), adapter});
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
   ids_.insert(ids_.end(), guesses.begin(), guesses.end());
   for (int64_t row = end - num_wanted; row < end; ++row) wanted_.push_back(int32_t(row));
@@ -40,7 +41,7 @@ void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> g
 }
 
 Tensor StepRunner::run() {
-  send();
+  send(Order::step);
   return compute();
 }
 
@@ -54,11 +55,34 @@ void StepRunner::hidden(int64_t row, std::vector<float>& state) const {
 
 void StepRunner::stop() {
   clear();
-  send();
+  send(Order::stop);
+}
+
+std::string StepRunner::load_adapter(int32_t id, const std::string& folder) {
+  clear();
+  wanted_ = {id};
+  folder_.resize((folder.size() + sizeof(int32_t)) / sizeof(int32_t));  // with a zero behind it
+  std::memcpy(folder_.data(), folder.c_str(), folder.size() + 1);
+  send(Order::load);
+  return load_adapter_here(id, folder);
+}
+
+void StepRunner::drop_adapter(int32_t id) {
+  clear();
+  wanted_ = {id};
+  send(Order::drop);
+  adapters_.drop(id);
 }
 
 void StepRunner::follow() {
-  while (receive()) compute();
+  for (;;) {
+    switch (receive()) {
+      case Order::step: compute(); break;
+      case Order::load: load_adapter_here(wanted_.front(), reinterpret_cast<const char*>(folder_.data())); break;
+      case Order::drop: adapters_.drop(wanted_.front()); break;
+      case Order::stop: return;
+    }
+  }
 }
 
 void StepRunner::reserve(int64_t words) {
@@ -71,17 +95,19 @@ void StepRunner::broadcast(int64_t begin, int64_t end) {
   world_.broadcast(message_.slice_flat(begin, {end - begin}), model_.speaker());
 }
 
-void StepRunner::send() {
+void StepRunner::send(Order order) {
   if (world_.size() == 1) return;
   const auto bytes_of = [](const auto& v) { return std::as_bytes(std::span(v)); };
-  const std::array parts{bytes_of(ids_), bytes_of(wanted_), bytes_of(sequences_), bytes_of(blocks_)};
+  const std::array parts{bytes_of(ids_), bytes_of(wanted_), bytes_of(sequences_), bytes_of(blocks_),
+                         bytes_of(folder_)};
   constexpr size_t kWord = sizeof(int32_t);
   size_t bytes = sizeof(Head);
   for (const auto& part : parts) bytes += part.size();
   const auto words = int64_t(bytes / kWord);
   reserve(words);
-  const Head head{int32_t(words), int32_t(ids_.size()), int32_t(wanted_.size()), int32_t(sequences_.size()),
-                  int32_t(blocks_.size())};
+  const auto size_in = [](const auto& v) { return int32_t(v.size()); };
+  const Head head{int32_t(words),   order,           size_in(ids_), size_in(wanted_), size_in(sequences_),
+                  size_in(blocks_), size_in(folder_)};
   auto* to = static_cast<std::byte*>(message_.raw());
   const auto put = [&](const void* from, size_t count) {
     if (count > 0) std::memcpy(to, from, count);
@@ -93,8 +119,7 @@ void StepRunner::send() {
   if (words > kFirstWords) broadcast(kFirstWords, words);
 }
 
-// False when it says stop.
-bool StepRunner::receive() {
+StepRunner::Order StepRunner::receive() {
   {
     const Patience while_nothing_is_asked(world_);
     broadcast(0, kFirstWords);
@@ -107,23 +132,29 @@ bool StepRunner::receive() {
   }
   ids_.resize(size_t(head.tokens)), wanted_.resize(size_t(head.wanted));
   sequences_.resize(size_t(head.sequences)), blocks_.resize(size_t(head.blocks));
+  folder_.resize(size_t(head.folder));
   const auto* from = static_cast<const std::byte*>(message_.raw()) + sizeof(Head);
   const auto get = [&](auto& to) {
     const std::span bytes = std::as_writable_bytes(std::span(to));
     if (!bytes.empty()) std::memcpy(bytes.data(), from, bytes.size());
     from += bytes.size();
   };
-  get(ids_), get(wanted_), get(sequences_), get(blocks_);
-  return head.tokens > 0;
+  get(ids_), get(wanted_), get(sequences_), get(blocks_), get(folder_);
+  return head.order;
 }
 
 Tensor StepRunner::compute() {
   const auto block_tokens = int32_t(cache_.block_tokens());
   positions_.resize(ids_.size()), places_.resize(ids_.size());
-  paged_.clear();
+  paged_.clear(), adapted_.clear();
   for (const Rows& rows : sequences_) {
     const int32_t* const blocks = blocks_.data() + rows.first_block;
     paged_.push_back({.q_begin = rows.begin, .q_end = rows.end, .num_keys = rows.num_keys, .blocks = blocks});
+    if (const LoraSet* const set = adapters_.find(rows.adapter)) {
+      const auto ends_here = [&](const LoraRows& r) { return r.set == set && r.begin + r.count == rows.begin; };
+      if (adapted_.empty() || !ends_here(adapted_.back())) adapted_.push_back({set, rows.begin, 0});
+      adapted_.back().count = rows.end - adapted_.back().begin;
+    }
     for (int32_t row = rows.begin; row < rows.end; ++row) {
       const int32_t position = rows.num_keys - (rows.end - row);
       positions_[size_t(row)] = position;
@@ -132,9 +163,11 @@ Tensor StepRunner::compute() {
   }
   const PagedPlan plan{
       .cache = &cache_, .sequences = paged_.data(), .num_sequences = int(paged_.size()), .rows = places_.data()};
+  const std::span<const LoraRows> adapted = adapted_;
   const Pass pass{.ids = ids_.data(),
                   .num_tokens = int64_t(ids_.size()),
-                  .attention = {.positions = positions_.data(), .paged = &plan}};
+                  .attention = {.positions = positions_.data(), .paged = &plan},
+                  .lora = adapters_.takes_any() ? &adapted : nullptr};
   return model_.logits(pass, wanted_);
 }
 

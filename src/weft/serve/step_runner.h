@@ -6,6 +6,7 @@
 
 #include "weft/autograd/ops/paged_cache.h"
 #include "weft/pretrained/forward_model.h"
+#include "weft/serve/adapter_store.h"
 
 namespace weft {
 
@@ -16,7 +17,7 @@ class StepRunner {
  public:
   // The model outlives the runner; every rank of its mesh has one. Throws UsageError for a mesh whose ranks would do
   // the same work twice.
-  StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens);
+  StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, AdapterLoader adapters = {});
 
   bool is_speaker() const { return model_.is_speaker(); }
   // Other ranks: does what the speaker says until he says stop. Sleeps while he says nothing, without a limit.
@@ -26,26 +27,38 @@ class StepRunner {
   void clear();
   // The next rows of a sequence, tokens and then guesses, which stand from position `first` on; what is before them
   // is in the cache. `blocks` are the sequence's, in order, and hold these rows too. The logits of the last
-  // num_wanted are wanted.
+  // num_wanted are wanted. adapter: 0 for none; those who share one come one after the other.
   void add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
-           std::span<const int32_t> blocks, int64_t num_wanted);
+           std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter = 0);
   // Logits [rows wanted, V] in the order in which they were added; valid until the next call.
   Tensor run();
   // The hidden states of these rows, as float: [H] of one of them.
   void hidden(int64_t row, std::vector<float>& state) const;
   void stop();
+  // Between steps: every rank gets its part of an adapter, or drops it. What is wrong with it; empty when it is
+  // there.
+  std::string load_adapter(int32_t id, const std::string& folder);
+  void drop_adapter(int32_t id);
+  // The same where all ranks call it.
+  std::string load_adapter_here(int32_t id, const std::string& folder) {
+    return adapters_.load(world_, model_.context(), id, folder);
+  }
+  bool takes_adapters() const { return adapters_.takes_any(); }
 
  private:
+  enum class Order : int32_t { step, stop, load, drop };
   // Where the numbers of a step begin in a message.
   struct Head {
-    int32_t words, tokens, wanted, sequences, blocks;  // no tokens: stop
+    int32_t words;
+    Order order;
+    int32_t tokens, wanted, sequences, blocks, folder;
   };
   static constexpr int64_t kFirstWords = 1024;  // of a message that go at once
   struct Rows {
-    int32_t begin, end, num_keys, first_block;
+    int32_t begin, end, num_keys, first_block, adapter;
   };
-  void send();
-  bool receive();
+  void send(Order order);
+  Order receive();
   void reserve(int64_t words);
   void broadcast(int64_t begin, int64_t end);
   Tensor compute();
@@ -53,12 +66,14 @@ class StepRunner {
   ForwardModel& model_;
   Communicator& world_;
   PagedCache cache_;
-  // What is said of a step.
-  std::vector<int32_t> ids_, wanted_, blocks_;
+  AdapterStore adapters_;
+  // What is said of a step; of an adapter its number is the one wanted row, and the folder's name comes in words.
+  std::vector<int32_t> ids_, wanted_, blocks_, folder_;
   std::vector<Rows> sequences_;
   // What follows from it.
   std::vector<int32_t> positions_, places_;
   std::vector<PagedSequence> paged_;
+  std::vector<LoraRows> adapted_;
   Tensor message_;
 };
 

@@ -27,6 +27,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/embeddings", embeddings, {.generates = true}},
     {"POST", "/v1/messages", messages, {.generates = true, .dialect = Dialect::anthropic}},
     {"POST", "/v1/messages/count_tokens", count_tokens, {.dialect = Dialect::anthropic}},
+    {"POST", "/v1/load_lora_adapter", load_adapter, {}},
+    {"POST", "/v1/unload_lora_adapter", unload_adapter, {}},
     {"POST", "/tokenize", tokenize, {}},
     {"POST", "/detokenize", detokenize, {}},
 };

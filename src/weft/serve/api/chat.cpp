@@ -81,18 +81,19 @@ class ChatForm : public ReplyForm {
 };
 
 ToolChoice tool_choice_of(const JsonView& body) {
-  if (!body.has("tool_choice")) return {};
-  const JsonView choice = body["tool_choice"];
+  const bool is_parallel = body.boolean_or("parallel_tool_calls", true);
   using Kind = ToolChoice::Kind;
+  if (!body.has("tool_choice")) return {Kind::automatic, {}, is_parallel};
+  const JsonView choice = body["tool_choice"];
   if (choice.is_object()) {
     if (choice.string_or("type", "function") == "function")
-      return {Kind::named, choice.at("function").at("name").string()};
+      return {Kind::named, choice.at("function").at("name").string(), is_parallel};
     throw ApiError(400, "tool_choice: write none, auto, required, or a function", {}, "tool_choice");
   }
   const std::string word = choice.string();
   if (word == "none") return {Kind::none, {}};
-  if (word == "auto") return {Kind::automatic, {}};
-  if (word == "required" || word == "any") return {Kind::required, {}};
+  if (word == "auto") return {Kind::automatic, {}, is_parallel};
+  if (word == "required" || word == "any") return {Kind::required, {}, is_parallel};
   throw ApiError(400, "tool_choice: write none, auto, required, or a function", {}, "tool_choice");
 }
 

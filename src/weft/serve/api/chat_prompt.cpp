@@ -42,6 +42,40 @@ void open_arguments(ordered_json& calls, const JsonLimits& limits) {
   }
 }
 
+const ordered_json& function_of(const ordered_json& tool, size_t index) {
+  const bool is_function = tool.is_object() && tool.contains("function") && tool["function"].is_object();
+  if (!is_function || !tool["function"].contains("name") || !tool["function"]["name"].is_string())
+    throw ApiError(400,
+                   fmt::format("tools[{}]: write {{\"type\": \"function\", \"function\": {{\"name\": ...}}}}", index),
+                   {}, "tools");
+  return tool["function"];
+}
+
+// The tools of which one must be called.
+OutputForm calls_of(const ordered_json& tools, const ToolChoice& choice, const ServedModel& model,
+                    const ApiLimits& limits) {
+  const bool is_named = choice.kind == ToolChoice::Kind::named;
+  OutputForm form{.kind = OutputForm::Kind::tool_calls,
+                  .tool_format = model.tool_format,
+                  .is_parallel = choice.is_parallel && !is_named};
+  int64_t bytes = 0;
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const ordered_json& function = function_of(tools[i], i);
+    if (is_named && function["name"] != choice.name) continue;
+    const bool has_schema = function.contains("parameters") && function["parameters"].is_object();
+    form.choices.push_back(function["name"].get<std::string>());
+    form.schemas.push_back(has_schema ? function["parameters"].dump() : R"({"type": "object"})");
+    bytes += int64_t(form.schemas.back().size());
+  }
+  if (form.choices.empty())
+    throw ApiError(400, fmt::format("tool_choice: there is no tool {}", choice.name), {}, "tool_choice");
+  if (bytes > limits.schema_bytes)
+    throw ApiError(400,
+                   fmt::format("tools: their schemas have {} bytes and {} are allowed", bytes, limits.schema_bytes),
+                   {}, "tools");
+  return form;
+}
+
 }  // namespace
 
 void normalize(ordered_json& messages) {
@@ -80,8 +114,15 @@ void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLim
     for (const std::string& marker : tool_markers(model.tool_format)) {
       if (const auto id = model.tokenizer->find(marker)) plan.text.kept_special.push_back(*id);
     }
-    if (choice.kind != ToolChoice::Kind::automatic)
-      plan.forced_beginning = forced_beginning(model.tool_format, choice.name);
+    plan.one_call = !choice.is_parallel || choice.kind == ToolChoice::Kind::named;
+    if (choice.kind != ToolChoice::Kind::automatic) {
+      OutputForm form = calls_of(conversation.tools, choice, model, limits);
+      plan.forced_beginning =
+          model.constraints ? marker_before(model.tool_format) : forced_beginning(model.tool_format, choice.name);
+      if (model.constraints) plan.form = std::move(form);
+    }
+  } else if (choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named) {
+    throw ApiError(400, "tool_choice demands a call, and there are no tools", {}, "tool_choice");
   }
   if (conversation.template_variables.is_object()) {
     for (const auto& [name, value] : conversation.template_variables.items())

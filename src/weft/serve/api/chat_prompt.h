@@ -22,9 +22,11 @@ struct ToolChoice {
   enum class Kind : uint8_t { none, automatic, required, named };
   Kind kind = Kind::automatic;
   std::string name;
+  bool is_parallel = true;  // several calls in one answer
 };
 
-// Sets the plan's one prompt, and how its answers are read when there are tools. Throws Error when the model has no
+// Sets the plan's one prompt, and how its answers are read when there are tools. Where the model has constraints, a
+// call that is demanded is one of these tools with arguments of its schema. Throws Error when the model has no
 // chat template, or the template refuses the conversation.
 void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLimits& limits, Plan& plan);
 

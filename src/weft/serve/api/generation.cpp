@@ -275,6 +275,7 @@ void Job::add_text(Answer& answer, std::string_view text, bool is_last, Piece& p
   if (piece.calls.empty()) piece.first_call = before;
   const auto take = [&](ToolCallParser::Output output) {
     piece.content += output.content;
+    if (progress_.plan.one_call) output.calls.resize(std::min(output.calls.size(), 1 - before - piece.calls.size()));
     for (ToolCall& call : output.calls) piece.calls.push_back({"call_" + random_id().substr(0, 24), std::move(call)});
   };
   take(answer.tools->push(text));

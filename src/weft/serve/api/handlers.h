@@ -16,6 +16,8 @@ void tokenize(Context&, const http::Request&, const ExchangePointer&);
 void detokenize(Context&, const http::Request&, const ExchangePointer&);
 void list_models(Context&, const http::Request&, const ExchangePointer&);
 void show_model(Context&, const http::Request&, const ExchangePointer&);
+void load_adapter(Context&, const http::Request&, const ExchangePointer&);
+void unload_adapter(Context&, const http::Request&, const ExchangePointer&);
 void show_metrics(Context&, const http::Request&, const ExchangePointer&);
 void show_page(Context&, const http::Request&, const ExchangePointer&);
 void show_version(Context&, const http::Request&, const ExchangePointer&);

@@ -157,9 +157,10 @@ ToolChoice tool_choice_of(const JsonView& body) {
   using Kind = ToolChoice::Kind;
   if (!body.has("tool_choice")) return {};
   const std::string type = body["tool_choice"].at("type").string();
-  if (type == "auto") return {};
+  const bool is_parallel = !body["tool_choice"].boolean_or("disable_parallel_tool_use", false);
+  if (type == "auto") return {Kind::automatic, {}, is_parallel};
   if (type == "none") return {Kind::none, {}};
-  if (type == "any") return {Kind::required, {}};
+  if (type == "any") return {Kind::required, {}, is_parallel};
   if (type == "tool") return {Kind::named, body["tool_choice"].at("name").string()};
   throw ApiError(400, "tool_choice.type: write auto, any, tool or none", {}, "tool_choice");
 }

@@ -199,12 +199,13 @@ Conversation conversation_of(ordered_json body) {
 
 ToolChoice tool_choice_of(const JsonView& body) {
   using Kind = ToolChoice::Kind;
-  if (!body.has("tool_choice")) return {};
+  const bool is_parallel = body.boolean_or("parallel_tool_calls", true);
+  if (!body.has("tool_choice")) return {Kind::automatic, {}, is_parallel};
   const JsonView choice = body["tool_choice"];
-  if (choice.is_object()) return {Kind::named, choice.at("name").string()};
+  if (choice.is_object()) return {Kind::named, choice.at("name").string(), is_parallel};
   const std::string word = choice.string();
   if (word == "none") return {Kind::none, {}};
-  return {word == "required" ? Kind::required : Kind::automatic, {}};
+  return {word == "required" ? Kind::required : Kind::automatic, {}, is_parallel};
 }
 
 }  // namespace

@@ -14,10 +14,14 @@ namespace weft::api {
 
 // Compiles what a request demands of its output's form.
 struct OutputForm {
-  enum class Kind : uint8_t { json_object, json_schema, regex, choice, grammar };
+  enum class Kind : uint8_t { json_object, json_schema, regex, choice, grammar, tool_calls };
   Kind kind;
-  std::string text;                  // the schema as JSON, the expression or the grammar
-  std::vector<std::string> choices;  // of Kind::choice
+  std::string text = {};                  // the schema as JSON, the expression or the grammar
+  std::vector<std::string> choices = {};  // of Kind::choice; of Kind::tool_calls the names of the tools
+  // Of Kind::tool_calls: a call, or several, of these tools, behind marker_before(); a schema for each.
+  std::vector<std::string> schemas = {};
+  ToolFormat tool_format = ToolFormat::hermes;
+  bool is_parallel = false;
 };
 
 class ConstraintFactory {
@@ -36,6 +40,7 @@ struct ServedModel {
   ToolFormat tool_format = ToolFormat::hermes;
   std::vector<int32_t> end_tokens;           // each ends an answer
   ConstraintFactory* constraints = nullptr;  // null: output of a given form is not offered
+  std::string adapter_folder = {};           // adapters below it may be loaded by name; empty: none may
 };
 
 }  // namespace weft::api

@@ -89,17 +89,23 @@ ToolFormat detect_tool_format(const ChatTemplate& chat_template) {
   return ToolFormat::hermes;
 }
 
-std::string forced_beginning(ToolFormat format, const std::string& name) {
-  const auto call = [&](const char* key) {
-    return name.empty() ? std::string("{\"name\": \"")
-                        : fmt::format("{{\"name\": {}, \"{}\": ", ordered_json(name).dump(), key);
-  };
+std::string marker_before(ToolFormat format) {
   switch (format) {
-    case ToolFormat::hermes: return fmt::format("{}\n{}", kOpen, call("arguments"));
-    case ToolFormat::llama: return call("parameters");
+    case ToolFormat::hermes: return fmt::format("{}\n", kOpen);
+    case ToolFormat::llama: return {};
     case ToolFormat::mistral: break;
   }
-  return fmt::format("{}[{}", kMistral, call("arguments"));
+  return std::string(kMistral);
+}
+
+std::string call_beginning(ToolFormat format, const std::string& name) {
+  return fmt::format("{{\"name\": {}, \"{}\": ", ordered_json(name).dump(),
+                     format == ToolFormat::llama ? "parameters" : "arguments");
+}
+
+std::string forced_beginning(ToolFormat format, const std::string& name) {
+  return fmt::format("{}{}{}", marker_before(format), format == ToolFormat::mistral ? "[" : "",
+                     name.empty() ? "{\"name\": \"" : call_beginning(format, name));
 }
 
 std::vector<std::string> tool_markers(ToolFormat format) {

@@ -28,6 +28,10 @@ struct ToolCall {
 // How an answer begins that must call a tool; of `name` when it is not empty. To be put behind the prompt and pushed
 // into the parser.
 std::string forced_beginning(ToolFormat format, const std::string& name);
+// The beginning of a call of `name`, up to its arguments.
+std::string call_beginning(ToolFormat format, const std::string& name);
+// What stands before the first call, outside of its JSON; pushed likewise where the rest is constrained.
+std::string marker_before(ToolFormat format);
 // The spellings of control tokens that the parser wants to see.
 std::vector<std::string> tool_markers(ToolFormat format);
 

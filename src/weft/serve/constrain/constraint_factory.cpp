@@ -8,6 +8,7 @@
 #include "weft/serve/constrain/json_schema.h"
 #include "weft/serve/constrain/json_text.h"
 #include "weft/serve/constrain/regex_grammar.h"
+#include "weft/serve/constrain/tool_call_grammar.h"
 
 namespace weft::constrain {
 
@@ -69,8 +70,11 @@ class GrammarConstraint : public TokenConstraint {
 // All that tells a form from others.
 std::string key_of(const api::OutputForm& form) {
   std::string key = fmt::format("{}:{}:{}", int(form.kind), form.text.size(), form.text);
-  for (const std::string& choice : form.choices) key += fmt::format("{}:{}", choice.size(), choice);
-  return key;
+  for (const auto* texts : {&form.choices, &form.schemas}) {
+    key += fmt::format("{}:", texts->size());
+    for (const std::string& text : *texts) key += fmt::format("{}:{}", text.size(), text);
+  }
+  return key + fmt::format("{}:{}", int(form.tool_format), form.is_parallel);
 }
 
 Element element_of(GrammarBuilder& builder, const api::OutputForm& form) {
@@ -79,6 +83,7 @@ Element element_of(GrammarBuilder& builder, const api::OutputForm& form) {
     case Kind::json_object: return JsonText(builder).object();
     case Kind::json_schema: return json_schema_element(builder, form.text);
     case Kind::regex: return regex_element(builder, form.text);
+    case Kind::tool_calls: return tool_calls_element(builder, form);
     default: break;
   }
   if (form.choices.empty()) throw UsageError("the list of choices is empty");

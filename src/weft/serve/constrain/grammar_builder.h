@@ -12,6 +12,12 @@
 
 namespace weft::constrain {
 
+// One behind the other.
+inline Sequence operator+(Sequence a, const Sequence& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 struct GrammarLimits {
   size_t rules = size_t(1) << 17;
   size_t elements = size_t(1) << 19;

@@ -18,11 +18,6 @@ namespace {
 constexpr int kDeepest = 200, kMostSchemas = 1 << 14;
 constexpr int64_t kMostBound = 999'999'999'999'999'999;
 
-Sequence operator+(Sequence a, const Sequence& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 std::string dump(const Schema& value) { return value.dump(-1, ' ', false, Schema::error_handler_t::replace); }
 
 // Of texts that say a format; the others of the specification are read as annotations.

@@ -16,11 +16,6 @@ constexpr uint64_t kLargest = 999'999'999'999'999'999;  // of 18 digits
 // What stands in a string as it is.
 CodePoints plain_characters() { return complement({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}); }
 
-Sequence operator+(Sequence a, const Sequence& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 }  // namespace
 
 Element JsonText::rule_named(const char* name, std::optional<Element>& known, void (JsonText::*make)(RuleId)) {

@@ -1,0 +1,180 @@
+// ServeEngine: the cache is sized, adapters and the draft model are opened, then every rank serves.
+#include "serve_engine.h"
+
+#include "find_chat_template.h"
+#include "weft/base/file.h"
+#include "weft/base/machine.h"
+#include "weft/comm/single/single.h"
+#include "weft/pretrained/peft.h"
+#include "weft/serve/constrain/constraint_factory.h"
+
+namespace weft::app {
+namespace {
+
+api::ToolFormat tool_format_of(const EngineOptions& o, const ChatTemplate* chat_template) {
+  if (!o.tool_format.empty()) {
+    if (const auto format = api::parse_tool_format(o.tool_format)) return *format;
+    throw UsageError("--tool-format {}: write hermes, llama or mistral", o.tool_format);
+  }
+  return chat_template ? api::detect_tool_format(*chat_template) : api::ToolFormat::hermes;
+}
+
+std::string name_of(const EngineOptions& o, const ModelSource& source) {
+  return o.name.empty() ? file_name_of(source.path()) : o.name;
+}
+
+// The model that guesses, whole on the rank that speaks.
+class DraftModel {
+ public:
+  DraftModel(const EngineOptions& o, ForwardModel& model, const ModelSource& source)
+      : source_(open_model(o.draft)),
+        model_(model.context(), mesh_, *source_, model.dtype(), parse_block_choice(o.forward.quantize)) {
+    check_tokenizers(*source.tokenizer(), *source_->tokenizer(), o.draft);
+  }
+  ForwardModel& model() { return model_; }
+
+ private:
+  static void check_tokenizers(const Tokenizer& a, const Tokenizer& b, const std::string& path) {
+    bool is_same = a.vocab_size() == b.vocab_size();
+    for (int32_t id = 0; is_same && id < a.vocab_size(); ++id)
+      is_same = a.spelling(id) == b.spelling(id) && a.is_special(id) == b.is_special(id);
+    if (!is_same)
+      throw UsageError("--draft {}: its tokens are not those of the model: name a smaller model of the same family",
+                       path);
+  }
+
+  std::unique_ptr<ModelSource> source_;
+  const std::unique_ptr<Communicator> alone_ = make_single_communicator();
+  const Mesh mesh_{*alone_, {}};
+  ForwardModel model_;
+};
+
+// Of a token, of the model on all ranks and of its draft.
+int64_t cache_bytes(const ForwardModel& model, const ForwardModel* draft) {
+  const auto of = [](const ForwardModel& m) { return cache_bytes_of_token(m.config(), m.mesh().shape(), m.dtype()); };
+  return of(model) + (draft ? of(*draft) : 0);
+}
+
+// How many blocks the cache has on all ranks alike: what was asked for, or half of the free memory where that is less
+// than whole contexts for all that run.
+int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const ForwardModel* draft) {
+  const ModelConfig& config = model.config();
+  const int64_t block_tokens = o.engine.block_tokens, block = block_tokens * cache_bytes(model, draft);
+  int64_t bytes = o.engine.kv_bytes;
+  model.mesh().world().barrier();  // all have their weights
+  if (bytes == 0) {
+    const int64_t whole = (config.context + block_tokens - 1) / block_tokens * block * o.engine.max_running;
+    bytes = std::min(whole, describe_machine().available_bytes / (2 * o.num_models));
+  }
+  const Tensor blocks = model.context().empty(DType::i64, {1});
+  *blocks.data<int64_t>() = bytes / block;
+  model.mesh().world().broadcast(blocks, model.speaker());
+  if (*blocks.data<int64_t>() < 1)
+    throw UsageError("--kv-cache {}: a block of {} tokens takes {}; give more or lower --block-tokens",
+                     human_bytes(uint64_t(bytes)), block_tokens, human_bytes(uint64_t(block)));
+  return *blocks.data<int64_t>();
+}
+
+void print_cache(const EngineOptions& o, const Engine& engine, int64_t bytes_of_token) {
+  const EngineStats stats = engine.stats();
+  const int64_t tokens = stats.kv_blocks * stats.kv_block_tokens, bytes = tokens * bytes_of_token;
+  const std::string guesses = o.engine.most_guesses == 0 ? std::string()
+                                                         : fmt::format(", up to {} guessed{}", o.engine.most_guesses,
+                                                                       o.draft.empty() ? "" : " by " + o.draft);
+  o.output.text(fmt::format(
+      "weft: a cache of {} blocks of {} tokens: {} tokens, {}; up to {} requests at once, {} "
+      "tokens a step{}{}",
+      stats.kv_blocks, stats.kv_block_tokens, tokens, human_bytes(uint64_t(bytes)), engine.limits().max_running,
+      o.engine.tokens_per_step, o.without_prefixes ? ", prefixes are not kept" : "", guesses));
+  o.output.json({{"event", "cache"}, {"kv_blocks", stats.kv_blocks}, {"kv_tokens", tokens}, {"kv_bytes", bytes}});
+}
+
+void add_adapters(const EngineOptions& o, ForwardModel& model, const ModelSource& source,
+                  ContinuousOptions& options) {
+  if (o.adapters.empty() && o.adapter_folder.empty()) return;
+  options.load_adapter = [&](const std::string& folder) {
+    return load_lora_set(model.context(), source, model.part(), model.dtype(), folder);
+  };
+  for (const std::string& text : o.adapters) {
+    options.adapters.push_back(split_name("--lora", text));
+    if (options.adapters.back().first == name_of(o, source))
+      throw UsageError("--lora {}: the model itself is called so: give the adapter another name", text);
+  }
+}
+
+void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSource& source,
+                   const OnSpeaker& on_speaker) {
+  ContinuousOptions options = o.engine;
+  std::unique_ptr<DraftModel> draft;
+  if (!o.draft.empty() && model.is_speaker()) {
+    draft = std::make_unique<DraftModel>(o, model, source);
+    options.draft = &draft->model();
+  }
+  options.kv_blocks = choose_blocks(o, model, options.draft);
+  options.keeps_prefixes = !o.without_prefixes;
+  add_adapters(o, model, source, options);
+  ContinuousEngine engine(model, options);
+  if (!engine.is_speaker()) return engine.run();
+  print_cache(o, engine, cache_bytes(model, options.draft));
+  const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
+  std::shared_ptr<const ChatTemplate> chat_template;
+  if (auto found = find_chat_template(o.template_file, source, *tokenizer))
+    chat_template = std::make_shared<ChatTemplate>(std::move(*found));
+  constrain::ConstraintFactory constraints(*tokenizer, engine.limits().vocab, stop_tokens(source, *tokenizer));
+  on_speaker(engine, {.name = name_of(o, source),
+                      .engine = &engine,
+                      .tokenizer = tokenizer.get(),
+                      .chat_template = chat_template,
+                      .tool_format = tool_format_of(o, chat_template.get()),
+                      .end_tokens = stop_tokens(source, *tokenizer),
+                      .constraints = &constraints,
+                      .adapter_folder = o.adapter_folder});
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> split_name(const char* option, const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
+    throw UsageError("{} {}: write NAME=FOLDER", option, text);
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker) {
+  if (!options.draft.empty() && options.engine.most_guesses == 0)
+    throw UsageError("--draft {}: say how many tokens it guesses, as in --speculate 4", options.draft);
+  run_forward(options.forward, [&](ForwardModel& model, const ModelSource& source) {
+    serve_on_rank(options, model, source, on_speaker);
+  });
+}
+
+void EngineOptions::add_to(CLI::App& command) {
+  forward.add_to(command);
+  const auto add = [&](const char* option, int64_t& value, int64_t least, const char* what) {
+    command.add_option(option, value, what)->capture_default_str()->check(CLI::Range(least, int64_t(1) << 20));
+  };
+  command.add_option("--served-model-name", name, "What clients call the model; else its folder's name");
+  command.add_option("--chat-template", template_file, "A file with a chat template; else the model's own");
+  command.add_option("--tool-format", tool_format,
+                     "hermes, llama or mistral; else as the chat template writes calls");
+  command
+      .add_option("--lora", adapters, "NAME=FOLDER, several times: adapters (PEFT) that requests name as their model")
+      ->allow_extra_args(false);
+  command.add_option("--lora-dir", adapter_folder,
+                     "A folder with folders of adapters, which requests may load and unload by their names");
+  command
+      .add_option("--kv-cache", engine.kv_bytes,
+                  "Memory for keys and values over all ranks, as in 2GiB; else up to half of what is free")
+      ->transform(CLI::AsSizeValue(true));
+  add("--block-tokens", engine.block_tokens, 1, "Tokens of a block of that memory");
+  add("--max-running", engine.max_running, 1, "Requests in one step; each then has at least a token of it");
+  add("--tokens-per-step", engine.tokens_per_step, 1, "Tokens of one step, of prompts and answers together");
+  add("--max-waiting", engine.max_waiting, 0, "Requests in the queue; one more gets 429");
+  add("--speculate", engine.most_guesses, 0,
+      "Tokens of an answer to guess in one step, from what its text said before; answers stay what they are");
+  command.add_option("--draft", draft, "A smaller model with the same tokens, which guesses them instead");
+  command.add_flag("--no-prefix-cache", without_prefixes, "Compute prompts that begin alike each for itself");
+  output.add_option(command);
+}
+
+}  // namespace weft::app

@@ -1,0 +1,141 @@
+// Draft: what it lacks of each text, then a token of each in every pass.
+#include "weft/serve/draft.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace weft {
+
+Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, int64_t tokens_per_step)
+    : model_(model),
+      vocab_(vocab),
+      tokens_per_step_(tokens_per_step),
+      runner_(model, num_blocks, block_tokens),
+      pool_({.num_blocks = num_blocks, .block_tokens = block_tokens, .keeps_prefixes = false}) {
+  check(model.mesh().world().size() == 1, "a draft model is on one rank");
+}
+
+void Draft::release(Known& known) {
+  for (; !known.blocks.empty(); known.blocks.pop_back()) pool_.release(known.blocks.back());
+  known.tokens.clear();
+}
+
+// Those who are not asked about now make room where there is none.
+bool Draft::make_room(Known& known, int64_t tokens) {
+  while (int64_t(known.blocks.size()) * pool_.block_tokens() < tokens) {
+    int32_t block = pool_.take();
+    if (block == BlockPool::kNone) {
+      forget_unused();
+      block = pool_.take();
+    }
+    if (block == BlockPool::kNone) return false;
+    known.blocks.push_back(block);
+  }
+  return true;
+}
+
+void Draft::forget_unused() {
+  for (auto at = known_.begin(); at != known_.end();) {
+    if (!at->second.is_used) release(at->second);
+    at = at->second.is_used ? std::next(at) : known_.erase(at);
+  }
+}
+
+void Draft::begin(const GuessWish& wish) {
+  Sequence& s = *wish.sequence;
+  const int64_t most = std::min(wish.most, model_.config().context - s.size());
+  if (most < 1) return;
+  Known& known = known_[s.id];
+  const auto same = std::ranges::mismatch(known.tokens, s.tokens).in1 - known.tokens.begin();
+  // The row behind the last token is always computed, since its logits are wanted.
+  known.tokens.resize(size_t(std::min<int64_t>(same, s.size() - 1)));
+  const auto is_unknown = [&](int32_t token) { return token >= model_.config().vocab; };
+  if (std::any_of(s.tokens.begin() + std::ptrdiff_t(known.tokens.size()), s.tokens.end(), is_unknown)) return;
+  if (!make_room(known, s.size() + most - 1)) return release(known);
+  running_.push_back({.sequence = &s, .known = &known, .most = most, .num_tokens = s.size()});
+}
+
+// All but the rows that the first guesses come of.
+void Draft::catch_up() {
+  for (bool is_behind = true; is_behind;) {
+    is_behind = false;
+    runner_.clear();
+    int64_t left = tokens_per_step_;
+    for (const Running& r : running_) {
+      Known& k = *r.known;
+      const auto first = int64_t(k.tokens.size()), count = std::min(left, r.num_tokens - 1 - first);
+      if (count < 1) continue;
+      const auto rows = std::span<const int32_t>(r.sequence->tokens).subspan(size_t(first), size_t(count));
+      runner_.add(rows, {}, first, k.blocks, 0);
+      k.tokens.insert(k.tokens.end(), rows.begin(), rows.end());
+      left -= count;
+      is_behind = true;
+    }
+    if (is_behind) runner_.run();
+  }
+}
+
+void Draft::choose(Running& r, std::span<const float> logits, std::vector<uint32_t>& allowed) {
+  Sequence& s = *r.sequence;
+  const Request& request = s.request;
+  SamplingPast past{.prompt = s.prompt(), .answer = s.answer(), .bad_words = request.bad_words};
+  if (s.num_answer() < request.min_tokens) past.banned = request.stop_tokens;
+  try {
+    if (request.constraint) {
+      allowed.resize(size_t(vocab_ + 31) / 32);
+      request.constraint->fill(allowed);
+      past.allowed = allowed;
+    }
+    const int32_t token = s.sampler.choose(logits, uint64_t(s.size()), past);
+    r.is_over = std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end();
+    if (r.is_over) return;
+    if (request.constraint) request.constraint->accept(token);
+    s.tokens.push_back(token);
+    r.is_over = int64_t(s.tokens.size()) == r.num_tokens + r.most || token >= model_.config().vocab;
+  } catch (const Error&) {  // no token may come: the large model will say so
+    r.is_over = true;
+  }
+}
+
+// A pass over the last tokens of those who go on.
+void Draft::compute_next() {
+  runner_.clear();
+  for (const Running& r : running_) {
+    r.known->tokens.push_back(r.sequence->tokens.back());
+    const std::span last(&r.sequence->tokens.back(), 1);
+    runner_.add(last, {}, r.sequence->size() - 1, r.known->blocks, 1);
+  }
+  const Tensor logits = runner_.run();
+  ThreadTeam& team = model_.context().stream.team();
+  rows_.resize(size_t(team.size())), allowed_.resize(size_t(team.size()));
+  const int64_t own = model_.config().vocab, both = std::min(own, vocab_);
+  team.parallel_for(int64_t(running_.size()), 1, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::vector<float>& row = rows_[size_t(worker)];
+      row.assign(size_t(vocab_), -std::numeric_limits<float>::infinity());
+      std::copy_n(logits.data<float>() + i * own, both, row.begin());
+      choose(running_[size_t(i)], row, allowed_[size_t(worker)]);
+    }
+  });
+}
+
+void Draft::guess(std::span<const GuessWish> wishes) {
+  running_.clear();
+  for (auto& [id, known] : known_) known.is_used = false;
+  for (const GuessWish& wish : wishes) known_[wish.sequence->id].is_used = true;
+  for (const GuessWish& wish : wishes) begin(wish);
+  catch_up();
+  while (!running_.empty()) {
+    compute_next();
+    std::erase_if(running_, [](Running& r) {
+      if (!r.is_over) return false;
+      Sequence& s = *r.sequence;
+      s.guesses.assign(s.tokens.begin() + std::ptrdiff_t(r.num_tokens), s.tokens.end());
+      s.tokens.resize(size_t(r.num_tokens));
+      if (s.request.constraint) s.request.constraint->rewind(int64_t(s.guesses.size()));
+      return true;
+    });
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,55 @@
+// Draft: a smaller model that says what answers may go on with, for the large one to check in one step.
+// Source: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", 2022.
+#pragma once
+#include <map>
+
+#include "weft/serve/scheduler.h"
+#include "weft/serve/step_runner.h"
+
+namespace weft {
+
+// Chooses as the sequence's own sampler would, by the same random numbers and under the same constraint, from the
+// draft model's logits. A guess is kept where it is the very token that the large model's logits give, so answers
+// stay what they are; the nearer the models are, the more often that is so, whatever the sampling.
+//
+// It keeps keys and values of its own, as long as nobody who is asked about needs the room.
+class Draft {
+ public:
+  // vocab: of the large model. The draft is whole on one rank, that which speaks, and outlives this.
+  Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, int64_t tokens_per_step);
+
+  // Writes the guesses of each, which has none. A sequence for which there is no room, or that knows tokens which the
+  // draft does not, gets none.
+  void guess(std::span<const GuessWish> wishes);
+
+ private:
+  struct Known {
+    std::vector<int32_t> blocks;
+    std::vector<int32_t> tokens;  // whose keys and values the blocks hold
+    bool is_used = false;         // in this step
+  };
+  struct Running {
+    Sequence* sequence;
+    Known* known;
+    int64_t most, num_tokens;  // that it had before there were guesses
+    bool is_over = false;
+  };
+  void begin(const GuessWish& wish);
+  bool make_room(Known& known, int64_t tokens);
+  void release(Known& known);
+  void catch_up();
+  void compute_next();
+  void choose(Running& running, std::span<const float> logits, std::vector<uint32_t>& allowed);
+  void forget_unused();
+
+  ForwardModel& model_;
+  const int64_t vocab_, tokens_per_step_;
+  StepRunner runner_;
+  BlockPool pool_;
+  std::map<RequestId, Known> known_;
+  std::vector<Running> running_;
+  std::vector<std::vector<float>> rows_;  // of each thread, [vocab_]
+  std::vector<std::vector<uint32_t>> allowed_;
+};
+
+}  // namespace weft
