@@ -57,6 +57,26 @@ TEST(ZeroMemoryTest, ShardsWhatItsStageSays) {
              none / all, one / all, two / all, three / all, none / three);
 }
 
+// What a step takes beyond the state, of a model whose layers have many weights and few activations.
+int64_t bytes_beyond_state(Zero zero, int64_t layers) {
+  Recipe r = larger_recipe(2, zero, Precision::fp32);
+  r.model.layers = layers;
+  r.model.vocab = 64;
+  r.train.recompute.what = RecomputePolicy::What::block;
+  const MemoryEstimate e = estimate_memory(r, 0);
+  return e.peak_bytes - e.state_bytes;
+}
+
+TEST(ZeroMemoryTest, GradientsOnTheirWayAreOfFewLayers) {
+  Recipe one = larger_recipe(2, Zero::none, Precision::fp32);
+  one.model.layers = 1, one.model.vocab = 64;
+  Recipe two = one;
+  two.model.layers = 2;
+  const int64_t layer = 4 * (two.model.num_params() - one.model.num_params());
+  for (const Zero zero : {Zero::gradients, Zero::parameters})
+    EXPECT_LT(bytes_beyond_state(zero, 24) - bytes_beyond_state(zero, 8), 2 * layer) << "zero " << int(zero);
+}
+
 struct ScheduleCase {
   ScheduleKind kind;
   int pp;
@@ -74,8 +94,8 @@ std::string schedule_name(const testing::TestParamInfo<ScheduleCase>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Schedules, ScheduleMemoryTest, testing::ValuesIn(kSchedules), schedule_name);
 
-// What a block keeps from the end of its input half until its weight half, in fp32: the inputs of its linear layers and
-// the gradients of their outputs.
+// What a block keeps from the end of its input half until its weight half, in fp32: the inputs of its linear layers
+// and the gradients of their outputs.
 double weight_half_bytes(const ModelConfig& m, int64_t tokens) {
   const int64_t queries = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
   const int64_t qkv = m.hidden + queries + 2 * keys, out = queries + m.hidden;

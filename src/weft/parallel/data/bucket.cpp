@@ -206,6 +206,10 @@ void Bucket::close_gradients(bool is_last) {
   grads_ = {};
 }
 
+void Bucket::settle_gradients() {
+  if (stage_ > Zero::optimizer && !is_reduced_) wait_reduced();
+}
+
 // Zeros where nothing was written, and the sum over the tensor group where that is the gradient.
 void Bucket::complete_gradients() {
   for (size_t i = 0; i < params_.size(); ++i) {

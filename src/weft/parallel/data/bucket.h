@@ -80,6 +80,8 @@ class Bucket {
   void open_gradients();
   // `is_last`: no micro-batch of this step will add to them any more.
   void close_gradients(bool is_last);
+  // Of what close_gradients sent, waits for all and gives the memory back, where only a part stays here.
+  void settle_gradients();
   // After the step's last micro-batch: sends what is left, then waits. `start` on all buckets, then `finish` on all.
   void start_finish();
   void finish();

@@ -49,6 +49,9 @@ void DataParallel::open_gradients(size_t group) {
 void DataParallel::close_gradients(size_t group) {
   const bool is_last = ++groups_[group].micro_batches_done == num_micro_batches_;
   for (const auto& b : groups_[group].buckets) b->close_gradients(is_last);
+  // Gradients on their way are whole: those of two groups at a time.
+  if (group + 2 < groups_.size())
+    for (const auto& b : groups_[group + 2].buckets) b->settle_gradients();
 }
 void DataParallel::fetch(size_t group) {
   for (const auto& b : groups_[group].buckets) b->fetch();
