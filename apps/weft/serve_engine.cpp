@@ -162,6 +162,7 @@ void EngineOptions::add_to(CLI::App& command) {
       ->allow_extra_args(false);
   command.add_option("--lora-dir", adapter_folder,
                      "A folder with folders of adapters, which requests may load and unload by their names");
+  add("--max-loras", engine.most_adapters, 0, "Adapters at once; requests load no more");
   command
       .add_option("--kv-cache", engine.kv_bytes,
                   "Memory for keys and values over all ranks, as in 2GiB; else up to half of what is free")

@@ -158,6 +158,16 @@ TEST(AdaptersTest, FindNoPrefixesOfOthers) {
   });
 }
 
+TEST(AdaptersTest, AreNoMoreThanTheServerHolds) {
+  with_adapters_on(small_config(), {}, {.kv_blocks = 64, .most_adapters = 3}, [](Engine& engine) {
+    EXPECT_EQ(load(engine, "c", "a"), "");
+    EXPECT_THROW(load(engine, "d", "a"), UsageError);
+    EXPECT_TRUE(engine.unload_adapter("c"));
+    ask_adapter(engine, "a");  // it is gone after a step
+    EXPECT_EQ(load(engine, "d", "a"), "");
+  });
+}
+
 class AdaptersOnMeshTest : public testing::TestWithParam<MeshShape> {};
 
 TEST_P(AdaptersOnMeshTest, ComeAndGoWhileTheEngineServes) {

@@ -202,7 +202,7 @@ TEST(CompletionsApiTest, StreamedPiecesMakeUpTheWhole) {
     if (event.is_string()) continue;
     for (const json& choice : event["choices"]) texts[choice["index"]] += choice["text"].get<std::string>();
   }
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(texts[i], whole[i]["text"]);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(whole[i]["text"], texts[i]);
 }
 
 TEST(ParametersTest, ReachTheEngine) {
@@ -364,7 +364,7 @@ TEST(MessagesApiTest, StreamsItsEvents) {
   std::vector<std::string> types;
   std::string text;
   for (const json& event : events) {
-    if (types.empty() || types.back() != event["type"]) types.push_back(event["type"]);
+    if (types.empty() || event["type"] != types.back()) types.push_back(event["type"]);
     if (event["type"] == "content_block_delta") text += event["delta"]["text"].get<std::string>();
   }
   EXPECT_EQ(text, "Hello, world.");
@@ -412,7 +412,7 @@ TEST(ResponsesApiTest, AnswersWholeAndInEvents) {
   int64_t number = 0;
   for (const json& event : server.stream("/v1/responses", request)) {
     EXPECT_EQ(event["sequence_number"], number++);
-    if (types.empty() || types.back() != event["type"]) types.push_back(event["type"]);
+    if (types.empty() || event["type"] != types.back()) types.push_back(event["type"]);
     if (event["type"] == "response.output_text.delta") text += event["delta"].get<std::string>();
     if (event["type"] == "response.completed")
       EXPECT_EQ(event["response"]["output"][0]["content"][0]["text"], "Hello, world.");

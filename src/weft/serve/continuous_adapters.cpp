@@ -42,6 +42,8 @@ void ContinuousEngine::load_adapter(const std::string& name, const std::string& 
   if (is_draining_ || is_stopped_) throw Busy("the server is shutting down", 1);
   if (find_adapter(Adapter::State::ready, &name) || find_adapter(Adapter::State::loading, &name))
     throw UsageError("there is an adapter {} already: unload it first", name);
+  if (int64_t(adapters_.size()) >= options_.most_adapters)
+    throw UsageError("there are {} adapters, as many as this server holds: unload one first", adapters_.size());
   adapters_.push_back({.name = name,
                        .folder = folder,
                        .id = ++last_adapter_,

@@ -24,6 +24,7 @@ struct ContinuousOptions {
   AdapterLoader load_adapter = {};  // none: there are no adapters
   // Names and folders of those that are there from the start.
   std::vector<std::pair<std::string, std::string>> adapters = {};
+  int64_t most_adapters = 64;  // at once, those that are leaving among them
 };
 
 // What a request gets is a function of itself: of its prompt, its adapter, its options and its seed, and not of its
