@@ -40,8 +40,10 @@ void Int8::decode(float* x) const {
 Int8 Int8::encode(const float* x, float largest) {
   Int8 block{.scale = largest / 127, .q = {}};
   const float inverse = inverse_of(block.scale);
-  for (size_t i = 0; i < block.q.size(); ++i)
-    block.q[i] = int8_t(std::clamp(std::nearbyint(x[i] * inverse), -127.0f, 127.0f));
+  for (size_t i = 0; i < block.q.size(); ++i) {
+    const float value = std::nearbyint(x[i] * inverse);
+    block.q[i] = std::isnan(value) ? int8_t(0) : int8_t(std::clamp(value, -127.0f, 127.0f));
+  }
   return block;
 }
 

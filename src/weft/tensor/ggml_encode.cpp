@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "weft/tensor/ggml_block_layout.h"
 #include "weft/tensor/dtype.h"
+#include "weft/tensor/ggml_block_layout.h"
+#include "weft/tensor/ggml_code_of.h"
 
 namespace weft::ggml {
 namespace {
@@ -17,9 +18,10 @@ float extreme_of(const float* x, int n) {
   return *std::max_element(x, x + n, [](float a, float b) { return std::abs(a) < std::abs(b); });
 }
 
-// To the nearest integer, halves away from zero.
+// To the nearest integer, halves away from zero; 0 of what is none.
 int rounded(float x) {
   const float magnitude = std::abs(x);
+  if (!(magnitude < 1e9f)) return 0;
   const int whole = int(magnitude);
   const int up = whole + (magnitude - float(whole) >= 0.5f);
   return x < 0 ? -up : up;
@@ -32,7 +34,7 @@ struct Symmetric {
   Symmetric(const float* x, int n) {
     const float scale = extreme_of(x, 32) / float(-n), inv = inverse(scale);
     d = Float16::to_bits(scale);
-    for (size_t i = 0; i < 32; ++i) q[i] = std::min(2 * n - 1, int(x[i] * inv + float(n) + 0.5f));
+    for (size_t i = 0; i < 32; ++i) q[i] = code_of(x[i] * inv + float(n), 2 * n - 1);
   }
 };
 
@@ -44,7 +46,7 @@ struct Affine {
     const auto [low, high] = std::minmax_element(x, x + 32);
     const float scale = (*high - *low) / float(levels), inv = inverse(scale);
     d = Float16::to_bits(scale), m = Float16::to_bits(*low);
-    for (size_t i = 0; i < 32; ++i) q[i] = std::min(levels, int((x[i] - *low) * inv + 0.5f));
+    for (size_t i = 0; i < 32; ++i) q[i] = code_of((x[i] - *low) * inv, levels);
   }
 };
 

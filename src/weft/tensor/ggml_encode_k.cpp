@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "weft/tensor/ggml_block_layout.h"
 #include "weft/tensor/dtype.h"
+#include "weft/tensor/ggml_block_layout.h"
+#include "weft/tensor/ggml_code_of.h"
 
 namespace weft::ggml {
 namespace {
@@ -12,11 +13,6 @@ constexpr int kElements = 256;
 
 float as_half(float x) { return Float16::from_bits(Float16::to_bits(x)); }
 float inverse(float scale) { return std::abs(scale) < 1e-30f ? 0 : 1 / scale; }
-
-// The nearest code of 0..levels for a value in units of the scale, which may be far outside of an int's range.
-inline int code_of(float value, int levels) {
-  return int(std::min(std::max(value + 0.5f, 0.0f), float(levels) + 0.5f));
-}
 
 // The sum of term(i), in lanes that a compiler can keep in one register.
 template <int kSize, class Term>
