@@ -1,4 +1,5 @@
-// Counts every operator new of the executable. To be included in one of its source files only.
+// Counts every operator new of the executable, but under Clang's ThreadSanitizer, which has its own and cannot be
+// linked with another. To be included in one of its source files only.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -11,6 +12,12 @@ inline std::atomic<int64_t> num_allocations{0};
 
 }  // namespace weft
 
+#ifdef __has_feature
+#if __has_feature(thread_sanitizer)
+#define WEFT_ALLOCATIONS_ARE_OTHERS
+#endif
+#endif
+#ifndef WEFT_ALLOCATIONS_ARE_OTHERS
 [[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   ++weft::num_allocations;
   return std::malloc(bytes);
@@ -22,3 +29,4 @@ inline std::atomic<int64_t> num_allocations{0};
 [[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
 [[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
 [[gnu::noinline]] void operator delete(void* data, const std::nothrow_t&) noexcept { std::free(data); }
+#endif
