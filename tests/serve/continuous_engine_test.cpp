@@ -404,7 +404,8 @@ TEST(ContinuousEngineContextTest, EndsWhereAnglesWouldDependOnTheLongestText) {
   const std::pair<RopeScaling, int64_t> cases[] = {
       {{.kind = Kind::dynamic, .factor = 2, .original_context = 32}, 32},
       {{.kind = Kind::longrope, .original_context = 32, .short_factors = ones, .long_factors = twos}, 32},
-      {{.kind = Kind::longrope, .original_context = 32, .short_factors = twos, .long_factors = twos}, kCompanyContext},
+      {{.kind = Kind::longrope, .original_context = 32, .short_factors = twos, .long_factors = twos},
+       kCompanyContext},
       {{.kind = Kind::linear, .factor = 2, .original_context = 32}, kCompanyContext}};
   for (const auto& [scaling, context] : cases) {
     ModelConfig config = small_config();
