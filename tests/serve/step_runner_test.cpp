@@ -97,7 +97,7 @@ class CacheBytesTest : public testing::TestWithParam<Cached> {};
 
 TEST_P(CacheBytesTest, AreWhatTheRanksTake) {
   const auto& [name, config, mesh, format] = GetParam();
-  constexpr int64_t kBlocks = 4096, kBlockTokens = 16;
+  constexpr int64_t kBlocks = 16384, kBlockTokens = 16;
   std::atomic<int64_t> taken{0};
   on_ranks(config, mesh, cpu_kernels(), DType::f32, kInitial, [&](ForwardModel& model) {
     const Allocator& allocator = model.context().stream.allocator();

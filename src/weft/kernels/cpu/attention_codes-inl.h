@@ -13,10 +13,15 @@ namespace weft::cpu::HWY_NAMESPACE {
 
 using VI = hn::Vec<decltype(di)>;
 
-// A code, and the numbers of a vector of codes, each in the upper 8 bits of a word whose others are anything.
+// A code; the numbers of a vector of codes, each in the upper 8 bits of a word whose others are anything; and those
+// of codes in memory.
 struct Int8Code {
   uint8_t bits;
   static HWY_INLINE V numbers(VI words) { return hn::ConvertTo(df, hn::ShiftRight<24>(words)); }
+  static HWY_INLINE V load(const uint8_t* p) {
+    const hn::Rebind<int8_t, decltype(df)> d8;
+    return hn::ConvertTo(df, hn::PromoteTo(di, hn::LoadU(d8, reinterpret_cast<const int8_t*>(p))));
+  }
 };
 
 struct Fp8Code {
@@ -25,6 +30,10 @@ struct Fp8Code {
   static HWY_INLINE V numbers(VI words) {
     const VI moved = hn::And(hn::ShiftRight<4>(words), hn::Set(di, int32_t(0x87f00000)));
     return hn::Mul(hn::BitCast(df, moved), hn::Set(df, 0x1p120f));
+  }
+  static HWY_INLINE V load(const uint8_t* p) {
+    const hn::Rebind<uint8_t, decltype(df)> d8;
+    return numbers(hn::BitCast(di, hn::ShiftLeft<24>(hn::PromoteTo(du, hn::LoadU(d8, p)))));
   }
 };
 
@@ -57,14 +66,11 @@ HWY_INLINE V load_code_words(const E* row, int64_t e, int64_t dim) {
 // The numbers of kWide codes from code `e` on, not yet scaled.
 template <bool kTail, class E>
 HWY_INLINE V load_numbers(const E* row, int64_t e, int64_t dim) {
-  const hn::Rebind<uint8_t, decltype(df)> d8;
   const auto* p = reinterpret_cast<const uint8_t*>(row) + e;
+  if constexpr (!kTail) return E::load(p);
   uint8_t padded[kWide] = {};
-  if constexpr (kTail) {
-    if (e < dim) std::memcpy(padded, p, size_t(std::min<int64_t>(dim - e, kWide)));
-    p = padded;
-  }
-  return E::numbers(hn::BitCast(di, hn::ShiftLeft<24>(hn::PromoteTo(du, hn::LoadU(d8, p)))));
+  if (e < dim) std::memcpy(padded, p, size_t(std::min<int64_t>(dim - e, kWide)));
+  return E::load(padded);
 }
 
 // dst[e][j] = element e of row first + j, for j < kWide, with kStride floats to each e; past count the last row
