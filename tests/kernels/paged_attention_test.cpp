@@ -153,12 +153,13 @@ std::vector<Heads> all_heads() {
       all.back().name = fmt::format("{}{}", codes == RowCodes::int8 ? "int8" : "fp8", name);
     };
     add_codes("", [](Heads&) {});
-    add_codes("_of_bf16", [](Heads& h) { h.type = DType::bf16; });
-    add_codes("_one_for_all", [](Heads& h) { h.heads = 6, h.kv_heads = 1, h.dim = h.value_dim = 64; });
     add_codes("_dim_33", [](Heads& h) { h.dim = h.value_dim = 33, h.block_tokens = 37; });
     add_codes("_dim_128", [](Heads& h) { h.dim = h.value_dim = 128, h.kv_heads = 4; });
-    add_codes("_wider_values", [](Heads& h) { h.dim = 20, h.value_dim = 72; });
     add_codes("_cap_and_window", [](Heads& h) { h.softcap = 3, h.window = 70, h.block_tokens = 1; });
+    if (codes == RowCodes::fp8) continue;
+    add_codes("_of_bf16", [](Heads& h) { h.type = DType::bf16; });
+    add_codes("_one_for_all", [](Heads& h) { h.heads = 6, h.kv_heads = 1, h.dim = h.value_dim = 64; });
+    add_codes("_wider_values", [](Heads& h) { h.dim = 20, h.value_dim = 72; });
   }
   return all;
 }
