@@ -234,7 +234,7 @@ TEST(ImportTest, WhatIsNotReadIsRefused) {
   } refused[] = {
       {R"({"train_batch_size": 8,})", "line 1"},
       {R"({"a": 1, "a": 2})", "twice"},
-      {R"([1, 2])", "whose configuration", {}},
+      {R"([1, 2])", "keys and values"},
       {"{}", "write one object"},
       {R"({"train_batch_size": "many"})", "must be a number"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 1.5}})", "whole number"},

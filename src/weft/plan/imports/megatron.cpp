@@ -607,7 +607,8 @@ void finish(Translation& t) {
   constexpr std::string_view kDefault = "Megatron-LM's default";
   const auto devices = t.number("nproc-per-node");
   std::optional<int64_t> world;
-  if (devices) world = whole_near(*devices * t.number_or("nnodes", 1));
+  const bool has_machines = !t.is_given("nnodes") || t.number("nnodes");
+  if (devices && has_machines) world = whole_near(*devices * t.number_or("nnodes", 1));
   t.settle_data_parallel(world);
   const bool is_llama = t.text("normalization") == "RMSNorm" || t.text("position-embedding-type") == "rope";
   if (t.has("model.layers") || t.has("model.hidden")) {

@@ -54,6 +54,9 @@ const ConfigEntry* Translation::find(std::string_view key) const {
   const auto found = by_key_.find(key);
   return found == by_key_.end() ? nullptr : found->second;
 }
+bool Translation::is_given(std::string_view key) const {
+  return std::ranges::any_of(config_, [&](const ConfigEntry& entry) { return normal_(entry.key) == key; });
+}
 std::optional<double> Translation::number(std::string_view key) const {
   const ConfigEntry* entry = find(key);
   return entry ? plan::number_of(*entry) : std::nullopt;
@@ -110,6 +113,11 @@ void Translation::imply(std::string_view recipe_key, Toml::Value value, std::str
   recipe_.put(recipe_key, std::move(value));
 }
 void Translation::open(std::string_view recipe_key, std::string_view why) {
+  for (OpenKey& known : import_.open) {
+    if (known.key != recipe_key) continue;
+    known.says += fmt::format("; {}", why);
+    return;
+  }
   import_.open.push_back({std::string(recipe_key), std::string(why)});
 }
 std::string Translation::word_in_recipe(std::string_view recipe_key) {
@@ -181,12 +189,16 @@ void Translation::settle_data_parallel(std::optional<int64_t> num_devices) {
   const bool has_batches = micro > 0 && rows > 0 && accumulation > 0 && micro <= rows && accumulation <= rows;
   if (num_devices && *num_devices > 0 && *num_devices % inner != 0)
     throw UsageError("{}: {} devices do not divide by tp {} x pp {} x cp {}", source_, *num_devices, tp, pp, cp);
-  if (num_devices && *num_devices > 0)
+  if (num_devices && *num_devices > 0) {
     imply("mesh.dp", *num_devices / inner, fmt::format("{} devices / (tp x pp x cp)", *num_devices));
-  else if (has_batches && rows % (micro * accumulation) == 0)
+  } else if (has_batches && rows % (micro * accumulation) == 0) {
     imply("mesh.dp", rows / (micro * accumulation), "global batch / (micro-batch x accumulation)");
-  else if (!recipe_.has("mesh.dp"))
-    open("mesh.dp", "devices / (tp x pp x cp), 1 as it stands; --cluster says how many devices there are");
+  } else if (!recipe_.has("mesh.dp")) {
+    const int64_t ep = whole_in_recipe("mesh.ep", 1), least = ep > 1 && ep % cp == 0 ? ep / cp : 1;
+    if (least > 1) imply("mesh.dp", least, "the least that mesh.ep allows");
+    open("mesh.dp",
+         fmt::format("devices / (tp x pp x cp), {} as it stands; --cluster says how many devices there are", least));
+  }
   if (rows == 0 && micro == 0) {
     imply("train.micro_batch", int64_t(1), "the file says no batch");
     open("train.micro_batch", "rows of a micro-batch on a device, 1 as it stands; or train.global_batch");

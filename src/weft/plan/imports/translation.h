@@ -39,6 +39,7 @@ class Translation {
 
   // Of any key of the configuration; none where it is not there, null, "auto" or not resolved.
   const ConfigEntry* find(std::string_view key) const;
+  bool is_given(std::string_view key) const;  // even so
   std::optional<double> number(std::string_view key) const;
   double number_or(std::string_view key, double otherwise) const { return number(key).value_or(otherwise); }
   int64_t whole_or(std::string_view key, int64_t otherwise) const {
