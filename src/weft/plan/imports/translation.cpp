@@ -35,6 +35,11 @@ bool is_off(const ConfigEntry& entry) {
   return flag_of(entry) == false || entry.text == "none" || entry.text == "None" || entry.text.empty();
 }
 
+std::string as_toml(const Toml::Value& value) {
+  const bool is_text = std::holds_alternative<std::string>(value);
+  return is_text ? fmt::format("\"{}\"", excerpt(shown(value))) : shown(value);
+}
+
 std::string as_is(std::string_view key) { return std::string(key); }
 
 }  // namespace
@@ -98,7 +103,7 @@ void Translation::reject(const ConfigEntry& entry, std::string_view what_to_writ
 
 void Translation::put(std::string_view recipe_key, Toml::Value value) {
   current_.fate = Fate::taken;
-  add(fmt::format("{} = {}", recipe_key, shown(value)));
+  add(fmt::format("{} = {}", recipe_key, as_toml(value)));
   recipe_.put(recipe_key, std::move(value));
 }
 void Translation::say(Fate fate, std::string_view why) { current_.fate = fate, current_.says = why; }
@@ -109,7 +114,7 @@ void Translation::add(std::string_view more) {
 
 void Translation::imply(std::string_view recipe_key, Toml::Value value, std::string_view why) {
   if (recipe_.has(recipe_key)) return;
-  import_.implied.push_back({std::string(recipe_key), shown(value), std::string(why)});
+  import_.implied.push_back({std::string(recipe_key), as_toml(value), std::string(why)});
   recipe_.put(recipe_key, std::move(value));
 }
 void Translation::open(std::string_view recipe_key, std::string_view why) {
@@ -130,6 +135,20 @@ int64_t Translation::whole_in_recipe(std::string_view recipe_key, int64_t otherw
 
 void Translation::run(const Format& format) {
   normal_ = format.normal ? format.normal : as_is;
+  // Keys that are asked for come first, in this order.
+  for (const char* key : {"model.preset",      "model.path",
+                          "model.family",      "model.layers",
+                          "model.hidden",      "model.heads",
+                          "model.kv_heads",    "model.ffn",
+                          "model.vocab",       "data.train",
+                          "data.tokenizer",    "train.steps",
+                          "train.seq_len",     "train.global_batch",
+                          "train.micro_batch", "optimizer.name",
+                          "optimizer.lr",      "mesh.dp",
+                          "mesh.tp",           "mesh.pp",
+                          "mesh.cp",           "mesh.ep",
+                          "mesh.zero"})
+    recipe_.allow(key);
   for (const ConfigEntry& entry : config_)
     if (entry.value && entry.is_resolved && entry.text != "auto") by_key_.emplace(normal_(entry.key), &entry);
   for (const ConfigEntry& entry : config_) import_.keys.push_back(translate(entry, format.rules));
@@ -225,27 +244,14 @@ Import Translation::take(ImportKind kind) && {
   recipe_.put("data.train", options_.data);
   open("data.train", fmt::format("text, conversations or token files; \"{}\" stands there", options_.data));
 
-  // Keys that are asked for come first, in this order.
-  for (const char* key : {"model.preset",      "model.path",
-                          "model.family",      "model.layers",
-                          "model.hidden",      "model.heads",
-                          "model.kv_heads",    "model.ffn",
-                          "model.vocab",       "data.train",
-                          "data.tokenizer",    "train.steps",
-                          "train.seq_len",     "train.global_batch",
-                          "train.micro_batch", "optimizer.name",
-                          "optimizer.lr",      "mesh.dp",
-                          "mesh.tp",           "mesh.pp",
-                          "mesh.cp",           "mesh.ep",
-                          "mesh.zero"})
-    recipe_.allow(key);
   import_.recipe = fmt::format("# From {} ({}). Still to be looked at:\n", excerpt(source_), title_of(kind));
   for (const OpenKey& key : import_.open)
     import_.recipe += fmt::format("#   {}: {}\n", excerpt(key.key), excerpt(key.says));
   import_.recipe += recipe_.to_text();
   try {
     Toml again = Toml::parse(import_.recipe, "the recipe");
-    read_recipe(again);
+    Recipe read = read_recipe(again);
+    if (read.model.hidden > 0 && read.model.vocab > 0) complete(read.model);
   } catch (const Error& e) {
     import_.refusal = e.what();
   }
