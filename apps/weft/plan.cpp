@@ -1,6 +1,7 @@
 // weft plan: which layout, how much memory, how fast and why, before anything is launched.
 #include "command.h"
 #include "mesh_options.h"
+#include "plan_import.h"
 #include "plan_train.h"
 #include "weft/parallel/pipeline/check_schedule.h"
 #include "weft/parallel/pipeline/draw_schedule.h"
@@ -11,7 +12,7 @@ namespace {
 
 struct Options {
   TrainPlanOptions train;
-  std::string validate, hardware;
+  std::string validate, hardware, import, from;
   MeshOptions mesh_options;
   int micro_batches = 8;
   std::vector<double> costs = {1, 1, 1, 0};
@@ -49,6 +50,14 @@ void show_schedule(const Options& o) {
 void plan(const Options& o) {
   if (o.shows_schedule) return show_schedule(o);
   if (!o.validate.empty()) return validate_runs(o.validate, o.output);
+  if (!o.import.empty())
+    return plan_import({.file = o.import,
+                        .from = o.from,
+                        .model = o.train.model,
+                        .data = o.train.data,
+                        .cluster = o.train.cluster,
+                        .recipe = o.train.recipe},
+                       o.output);
   if (!o.hardware.empty()) return o.output.text(std::string(plan::hardware_text(o.hardware)));
   if (o.train.model.empty() || o.train.cluster.empty())
     throw UsageError("name a model and a cluster, as in weft plan llama-1b --cluster 64xh100-sxm; hardware: {}",
@@ -76,6 +85,10 @@ void add_plan(CLI::App& program) {
   c->add_option("--data", t.data, "What the recipe trains on")->capture_default_str();
   c->add_option("--timeline", t.timeline, "Write the step of the first layout to this file, for Perfetto");
   c->add_option("--validate", o->validate, "Published runs (CSV): predicted beside measured times, by source");
+  c->add_option("--import", o->import,
+                "Another program's configuration: what weft does with each of its keys, and the recipe");
+  c->add_option("--from", o->from, "Whose it is, where --import does not see it")
+      ->check(CLI::IsMember({"deepspeed", "megatron", "nanotron", "picotron", "accelerate"}));
   c->add_option("--show-hardware", o->hardware, "Print an entry of the catalogue as TOML, to copy and change");
   c->add_flag("--show-schedule", o->shows_schedule, "Draw in which order the ranks of a pipeline work");
   c->add_option("--mesh", t.mesh,

@@ -7,8 +7,10 @@
 #include "mesh_options.h"
 #include "weft/base/file.h"
 #include "weft/base/json.h"
+#include "weft/plan/recipe_text.h"
 #include "weft/plan/validate.h"
 #include "weft/pretrained/model_source.h"
+#include "weft/train/recipe_names.h"
 
 namespace weft::app {
 namespace {
@@ -31,18 +33,32 @@ int64_t usual_batch(int64_t seq_len, int num_devices) {
   return (rows + num_devices - 1) / num_devices * num_devices;
 }
 
-SearchRequest request_of(const TrainPlanOptions& o) {
-  SearchRequest q;
+// What is planned, and the recipe that asks for it.
+struct Asked {
+  SearchRequest search;
+  std::optional<Toml> own;  // as written
+  Recipe recipe;            // what a plan leaves as it is
+};
+
+Asked asked_for(const TrainPlanOptions& o) {
+  Asked asked;
+  SearchRequest& q = asked.search;
+  Recipe& r = asked.recipe;
   q.cluster = parse_cluster(o.cluster);
   q.stack.has_fp8 = o.has_fp8;
   if (is_recipe(o.model)) {
-    Toml toml = Toml::load(o.model);
-    const Recipe r = read_recipe(toml);
+    asked.own = Toml::load(o.model);
+    Toml toml = *asked.own;
+    r = read_recipe(toml);
     q.model = r.model, q.optimizer = r.optimizer;
     q.seq_len = r.train.seq_len, q.global_batch = r.train.global_batch, q.precision = r.train.precision;
+    // Answers that are compared, and what a teacher reads, lie on one rank.
+    if (r.preference.method != PreferenceMethod::none || !r.distill.teacher.empty()) q.cp = 1;
   } else {
     q.model = model_of(o.model);
-    q.precision = o.precision == "fp32" ? Precision::fp32 : o.precision == "fp16" ? Precision::fp16 : Precision::bf16;
+    if (std::filesystem::exists(o.model)) r.model_path = o.model;
+    r.data.train = o.data;
+    q.precision = Precision(std::ranges::find(kPrecisionNames, o.precision) - kPrecisionNames);
   }
   if (o.seq_len > 0) q.seq_len = o.seq_len;
   if (q.seq_len == 0) q.seq_len = std::min<int64_t>(q.model.context > 0 ? q.model.context : 4096, 8192);
@@ -52,7 +68,7 @@ SearchRequest request_of(const TrainPlanOptions& o) {
   complete(q.model);
   if (o.global_batch > 0) q.global_batch = o.global_batch;
   if (q.global_batch == 0) q.global_batch = usual_batch(q.seq_len, q.cluster.num_devices);
-  return q;
+  return asked;
 }
 
 nlohmann::json to_json(const MemorySplit& split) {
@@ -161,25 +177,34 @@ void write_timeline(const std::string& path, const StepPlan& p) {
   write_file_atomically(FileSystem::real(), path, to_json_text({{"traceEvents", events}}));
 }
 
-void finish(const TrainPlanOptions& o, const SearchRequest& q, const Candidate& chosen) {
-  if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, recipe_text(q, chosen.recipe, o.data));
+std::string text_of(const Asked& asked, Recipe planned) {
+  if (asked.own) return recipe_text_over(*asked.own, planned);
+  planned.model_path = asked.recipe.model_path, planned.data = asked.recipe.data;
+  const Cluster& cluster = asked.search.cluster;
+  return recipe_text(planned, fmt::format("Planned for {} x {}: {}.", cluster.num_devices, cluster.hardware.name,
+                                          describe_layout(planned)));
+}
+
+void finish(const TrainPlanOptions& o, const Asked& asked, const Candidate& chosen) {
+  const SearchRequest& q = asked.search;
+  if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, text_of(asked, chosen.recipe));
   if (!o.timeline.empty())
     write_timeline(o.timeline, plan_step(chosen.recipe, q.cluster, {.stack = q.stack, .has_spans = true}));
 }
 
 // The one layout that was asked for.
-void plan_one(const TrainPlanOptions& o, const SearchRequest& q, const Output& output) {
+void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& output) {
+  const SearchRequest& q = asked.search;
   Candidate c;
-  if (is_recipe(o.model) && o.mesh == "recipe") {
-    Toml toml = Toml::load(o.model);
-    c.recipe = read_recipe(toml);
+  if (asked.own && o.mesh == "recipe") {
+    c.recipe = asked.recipe;
     set_vocab(c.recipe, c.recipe.model.vocab);
   } else {
     Toml toml;
     MeshOptions::apply_spec(toml, o.mesh);
     c.recipe.mesh = read_mesh(toml);
     c.recipe.train.recompute = read_recompute(toml);
-    c.recipe.model = q.model;
+    c.recipe.model = q.model, c.recipe.optimizer = q.optimizer;
     TrainConfig& t = c.recipe.train;
     t.steps = 1000, t.seq_len = q.seq_len, t.global_batch = q.global_batch, t.precision = q.precision;
     t.micro_batch = toml.integer("mesh.micro_batch", 1, 1);
@@ -192,7 +217,7 @@ void plan_one(const TrainPlanOptions& o, const SearchRequest& q, const Output& o
   c.plan = plan_step(c.recipe, q.cluster, {.stack = q.stack});
   output.json(to_json(c));
   if (!output.is_json()) show(c, output);
-  finish(o, q, c);
+  finish(o, asked, c);
   if (!c.plan.fits())
     throw Error(
         "it does not fit: {:.1f} GiB are missing on stage {}; use recomputation, a smaller micro-batch, or "
@@ -203,8 +228,9 @@ void plan_one(const TrainPlanOptions& o, const SearchRequest& q, const Output& o
 }  // namespace
 
 void plan_training(const TrainPlanOptions& o, const Output& output) {
-  const SearchRequest q = request_of(o);
-  if (!o.mesh.empty()) return plan_one(o, q, output);
+  const Asked asked = asked_for(o);
+  if (!o.mesh.empty()) return plan_one(o, asked, output);
+  const SearchRequest& q = asked.search;
   const SearchResult found = search(q);
   if (found.ranked.empty()) {
     const Candidate& nearest = *found.nearest;
@@ -238,7 +264,7 @@ void plan_training(const TrainPlanOptions& o, const Output& output) {
                               double(c.plan.peak_bytes()) / kGib, describe_layout(c.recipe), c.loses));
     }
   }
-  finish(o, q, found.ranked.front());
+  finish(o, asked, found.ranked.front());
 }
 
 void validate_runs(const std::string& path, const Output& output) {

@@ -89,6 +89,7 @@ inline const std::vector<GuardedHeader>& guarded_headers() {
        {"src/weft/serve/", "tests/serve/"},
        "TLS is the server's; digests of files are in base/checksum.h"},
       {"unicode/", {"src/weft/text/unicode.cpp"}, "call weft/text/unicode.h"},
+      {"yaml.h", {"src/weft/plan/imports/read_yaml.cpp"}, "call read_yaml_config of weft/plan/imports/config_entry.h"},
       {"pcre2.h", {"src/weft/text/regex.cpp"}, "use Regex of weft/text/regex.h"},
       {"regex", {}, "std::regex overflows the stack on long input"},
       {"iostream", {}, "print with fmt"},

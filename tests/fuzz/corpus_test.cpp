@@ -24,6 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, FuzzCorpusTest,
                                          Target{"torch", fuzz_torch, {"tests/formats/data/torch"}},
                                          Target{"blocks", fuzz_blocks}, Target{"config", fuzz_config},
                                          Target{"tokenizer", fuzz_tokenizer},
+                                         Target{"import", fuzz_import, {"tests/plan/data/imports"}},
                                          Target{"jinja", fuzz_jinja, {"tests/text/data/chat_templates"}}),
                          [](const auto& test) { return test.param.name; });
 

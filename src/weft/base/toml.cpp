@@ -124,6 +124,11 @@ void Toml::apply(std::string_view override_text) {
   set(key, std::move(entry));
 }
 
+void Toml::put(std::string_view key, Value value) {
+  if (!is_key(key)) throw UsageError("'{}' is not a key; keys are letters, digits, '_', '-' and dots", key);
+  set(std::string(key), {.value = std::move(value)});
+}
+
 bool Toml::has(std::string_view key) const {
   const auto found = entries_.find(key);
   return found != entries_.end() && !found->second.is_default;

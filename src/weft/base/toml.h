@@ -32,6 +32,11 @@ class Toml {
     for (const std::string& text : overrides) apply(text);
   }
 
+  using Scalar = std::variant<bool, int64_t, double, std::string>;
+  using Value = std::variant<bool, int64_t, double, std::string, std::vector<Scalar>>;
+  // The same with a typed value, as if it stood in the file.
+  void put(std::string_view key, Value value);
+
   bool has(std::string_view key) const;              // does not count as asking for it
   bool has_section(std::string_view section) const;  // some key below it is there
   const std::string& source() const { return source_; }
@@ -61,9 +66,6 @@ class Toml {
 
   // The recipe as resolved: what was given, and the defaults that were asked for, in the order of asking.
   std::string to_text() const;
-
-  using Scalar = std::variant<bool, int64_t, double, std::string>;
-  using Value = std::variant<bool, int64_t, double, std::string, std::vector<Scalar>>;
 
  private:
   struct Entry {

@@ -42,7 +42,4 @@ SearchResult search(const SearchRequest& request);
 // "tp=8,pp=4,dp=32,zero=1, micro-batch 2, recompute block".
 std::string describe_layout(const Recipe& recipe);
 
-// The recipe as TOML that `weft train` takes, with [data] left to be filled in.
-std::string recipe_text(const SearchRequest& request, const Recipe& recipe, const std::string& data_path);
-
 }  // namespace weft::plan

@@ -6,6 +6,7 @@
 #include "weft/models/model_fields.h"
 #include "weft/pretrained/peft.h"
 #include "weft/train/objective_recipe.h"
+#include "weft/train/recipe_names.h"
 
 namespace weft {
 namespace {
@@ -172,8 +173,7 @@ TrainConfig read_train(Toml& toml, const MeshShape& mesh) {
   t.seq_len = toml.integer("train.seq_len", 256, 1, 1 << 24);
   settle_batch(toml, t, mesh.dp(), mesh.pp);
   t.seed = uint64_t(toml.integer("train.seed", int64_t(t.seed), 0));
-  const std::string precision = toml.choice("train.precision", "fp32", {"fp32", "bf16", "fp16"});
-  t.precision = precision == "fp32" ? Precision::fp32 : precision == "bf16" ? Precision::bf16 : Precision::fp16;
+  t.precision = choose(toml, "train.precision", Precision::fp32, kPrecisionNames);
   t.eval_every = toml.integer("train.eval_every", 0, 0, kMost);
   t.eval_batches = toml.integer("train.eval_batches", 0, 0, kMost);
   t.on_not_finite =
@@ -196,15 +196,12 @@ void read_pipeline(Toml& toml, MeshConfig& c) {
 RecomputePolicy read_recompute(Toml& toml) {
   using What = RecomputePolicy::What;
   const auto text = toml.get<std::string>("mesh.recompute", "none");
-  if (text == "none") return {};
-  if (text == "attention") return {What::attention};
-  if (text == "mlp") return {What::mlp};
-  if (text == "block") return {What::block};
-  constexpr std::string_view kEvery = "every:";
-  if (text.starts_with(kEvery) && text.size() <= kEvery.size() + 6) {
+  if (const auto name = std::ranges::find(kRecomputeNames, text); name != std::end(kRecomputeNames))
+    return {What(name - kRecomputeNames)};
+  if (text.starts_with(kRecomputeEvery) && text.size() <= kRecomputeEvery.size() + 6) {
     int every = 0;
-    bool is_number = text.size() > kEvery.size();
-    for (const char c : text.substr(kEvery.size())) {
+    bool is_number = text.size() > kRecomputeEvery.size();
+    for (const char c : text.substr(kRecomputeEvery.size())) {
       is_number &= c >= '0' && c <= '9';
       every = every * 10 + (c - '0');
     }
@@ -214,10 +211,7 @@ RecomputePolicy read_recompute(Toml& toml) {
 }
 
 OffloadConfig read_offload(Toml& toml, Zero zero) {
-  const auto read = [&](const char* key) {
-    const std::string to = toml.choice(key, "none", {"none", "host", "disk"});
-    return to == "none" ? OffloadTo::none : to == "host" ? OffloadTo::host : OffloadTo::disk;
-  };
+  const auto read = [&](const char* key) { return choose(toml, key, OffloadTo::none, kOffloadNames); };
   OffloadConfig c;
   c.optimizer = read("mesh.offload_optimizer");
   c.parameters = read("mesh.offload_parameters");
@@ -242,10 +236,7 @@ MeshConfig read_mesh(Toml& toml) {
     toml.reject("mesh.zero", "mesh.hsdp shards within groups: write 1, 2 or 3, or leave mesh.hsdp out");
   c.reshard_after_forward = toml.get<bool>("mesh.reshard_after_forward", true);
   c.sequence_parallel = toml.get<bool>("mesh.sequence_parallel", false);
-  const std::string cp_mode = toml.choice("mesh.cp_mode", "ring", {"ring", "ulysses", "allgather"});
-  c.cp_mode = cp_mode == "ring"      ? ContextMode::ring
-              : cp_mode == "ulysses" ? ContextMode::ulysses
-                                     : ContextMode::allgather;
+  c.cp_mode = choose(toml, "mesh.cp_mode", ContextMode::ring, kContextModeNames);
   c.offload = read_offload(toml, c.zero);
   read_pipeline(toml, c);
   c.timeout_s = toml.integer("mesh.timeout_s", c.timeout_s, 1, 1 << 20);
