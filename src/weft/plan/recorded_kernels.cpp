@@ -40,7 +40,7 @@ struct Recorded<Member, kName> {
   static R call(Stream& stream, Args... args) {
     auto& recorded = static_cast<RecordedStream&>(stream);
     if (!recorded.is_recording()) return (meta_kernels().*Member)(stream, args...);
-    Event event{.name = kName.view()};
+    Event event{.phase = recorded.phase(), .name = kName.view()};
     describe(event, args...);
     const Cost before = std::exchange(stream.cost, Cost{});
     const auto finish = [&] {

@@ -18,11 +18,14 @@ class RecordedStream : public Stream {
   void add(const Event& event) {
     if (is_recording_) events_.push_back(event);
   }
+  void set_phase(OpObserver::Phase phase) { phase_ = phase; }  // of the kernels that follow
+  OpObserver::Phase phase() const { return phase_; }
   int64_t num_events() const { return int64_t(events_.size()); }
 
  private:
   std::vector<Event>& events_;
   bool is_recording_ = false;
+  OpObserver::Phase phase_ = OpObserver::Phase::forward;
 };
 
 // Every kernel must be given a RecordedStream.

@@ -11,15 +11,29 @@ namespace {
 struct Played {
   std::vector<StepTrace> traces;
   Simulation simulation;
+  std::vector<MemoryCurve> curves;
+  int64_t accumulation = 1;
 };
+
+MemoryCurve curve_of(const StepTrace& trace, const std::vector<double>& event_s, double step_s) {
+  const auto time_of = [&](int64_t event) { return size_t(event) < event_s.size() ? event_s[size_t(event)] : step_s; };
+  MemoryCurve curve{.points = {}, .peak = trace.peak, .peak_s = time_of(trace.peak.event)};
+  for (const MemorySample& s : trace.memory) curve.points.push_back({time_of(s.event), s.split});
+  return curve;
+}
 
 Played play(Recipe recipe, int64_t accumulation, const CostModel& costs, bool has_spans) {
   recipe.train.accumulation = accumulation;
   recipe.train.global_batch = recipe.train.micro_batch * recipe.mesh.shape.dp() * accumulation;
   Played p;
-  p.traces = trace_stages(recipe);
+  p.accumulation = accumulation;
+  p.traces = trace_stages(recipe, {.has_memory = has_spans});
   p.simulation = simulate(p.traces, costs, has_spans);
-  for (StepTrace& t : p.traces) t.events = {};
+  for (size_t r = 0; r < p.traces.size(); ++r) {
+    StepTrace& t = p.traces[r];
+    if (has_spans) p.curves.push_back(curve_of(t, p.simulation.event_s[r], p.simulation.step_s));
+    t.events = {}, t.memory = {};
+  }
   return p;
 }
 
@@ -82,6 +96,8 @@ StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptio
   }
   plan.time = s.ranks[size_t(plan.slowest)];
   plan.spans = std::move(played.simulation.spans);
+  plan.curves = std::move(played.curves);
+  plan.num_played = played.accumulation;
 
   const ModelConfig& m = recipe.model;
   const double tokens = double(recipe.train.global_batch * recipe.train.seq_len);
