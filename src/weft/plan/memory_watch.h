@@ -10,7 +10,8 @@ namespace weft::plan {
 // Sees the ops too, to tell what a block that is taken now is for. A kernel table packs no memory of its own.
 class MemoryWatch final : public AllocationObserver, public OpObserver {
  public:
-  // `state`: what is live now, of which nothing will be released for good. samples: what is held over time; may be null.
+  // `state`: what is live now, of which nothing will be released for good. samples: what is held over time; may be
+  // null.
   MemoryWatch(Allocator& allocator, RecordedStream& stream, const MemorySplit& state,
               std::vector<MemorySample>* samples = nullptr);
   ~MemoryWatch() override { allocator_.set_observer(nullptr); }

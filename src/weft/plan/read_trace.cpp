@@ -123,7 +123,8 @@ class TraceReader {
   int rank_of(double pid) {
     if (!(std::abs(pid) < 1e15) || pid != std::floor(pid)) refuse(fmt::format("a process is called {}", pid));
     const auto [found, is_new] = ranks_.try_emplace(int64_t(pid), int(ranks_.size()));
-    if (is_new && int(ranks_.size()) > limits_.max_ranks) refuse(fmt::format("more than {} ranks", limits_.max_ranks));
+    if (is_new && int(ranks_.size()) > limits_.max_ranks)
+      refuse(fmt::format("more than {} ranks", limits_.max_ranks));
     return found->second;
   }
 
@@ -154,9 +155,7 @@ class TraceReader {
     if (e.category == "compute") return TraceTrack::compute;
     if (e.category == "communication") return TraceTrack::communication;
     if (e.category == "pipeline") return TraceTrack::pipeline;
-    return e.tid == 1   ? TraceTrack::communication
-           : e.tid == 2 ? TraceTrack::pipeline
-                        : TraceTrack::compute;
+    return e.tid == 1 ? TraceTrack::communication : e.tid == 2 ? TraceTrack::pipeline : TraceTrack::compute;
   }
 
   static SpanKind kind_of_event(const Event& e, TraceTrack track) {
@@ -164,8 +163,8 @@ class TraceReader {
       return e.name == weft::name_of(CommOp::send) || e.name == weft::name_of(CommOp::recv) ? SpanKind::message
                                                                                             : SpanKind::collective;
     if (track == TraceTrack::pipeline) {
-      for (const ActionKind kind : {ActionKind::forward, ActionKind::backward, ActionKind::backward_input,
-                                    ActionKind::backward_weight})
+      for (const ActionKind kind :
+           {ActionKind::forward, ActionKind::backward, ActionKind::backward_input, ActionKind::backward_weight})
         if (e.name == weft::name_of(kind)) return kind_of(kind);
       return SpanKind::other;
     }

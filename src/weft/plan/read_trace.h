@@ -14,10 +14,10 @@ struct TraceLimits {
   int max_ranks = 1 << 14;
 };
 
-// Chrome's and Perfetto's format, as `weft train` and `weft plan --timeline` write it: the complete events ("ph": "X"),
-// a process for each rank. Which track an event is on, its category says, else its thread. What other programs trace
-// is shown as "other". Read as a stream, so that a million events take little more than their spans. Throws Error with
-// one sentence that names `source`.
+// Chrome's and Perfetto's format, as `weft train` and `weft plan --timeline` write it: the complete events ("ph":
+// "X"), a process for each rank. Which track an event is on, its category says, else its thread. What other programs
+// trace is shown as "other". Read as a stream, so that a million events take little more than their spans. Throws
+// Error with one sentence that names `source`.
 Timeline read_trace(std::string_view json, const std::string& source, const TraceLimits& limits = {});
 Timeline load_trace(const std::string& path, const TraceLimits& limits = {});
 

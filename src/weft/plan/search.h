@@ -16,7 +16,8 @@ struct SearchRequest {
   Stack stack;
   // 0, or the only value that is tried.
   int tp = 0, pp = 0, cp = 0, ep = 0;
-  int num_full = 12;  // layouts of which the whole step is traced, the most promising first
+  int num_full = 12;   // layouts of which the whole step is traced, the most promising first
+  int max_times = 16;  // where nothing fits: as many times the devices are tried
 };
 
 struct Candidate {
@@ -41,6 +42,9 @@ SearchResult search(const SearchRequest& request);
 
 // "tp=8,pp=4,dp=32,zero=1, micro-batch 2, recompute block".
 std::string describe_layout(const Recipe& recipe);
+
+// For people who do not know the words: "In words: 8 groups of devices each read their own part ...".
+std::string explain_layout(const Recipe& recipe);
 
 // The recipe as TOML that `weft train` takes, with [data] left to be filled in.
 std::string recipe_text(const SearchRequest& request, const Recipe& recipe, const std::string& data_path);

@@ -26,8 +26,8 @@ struct StepPlan {
   TimeSplit time;     // of that stage
   double bubble = 0;  // share of the step in which ranks wait for other stages, on average
   double tokens_per_s = 0;
-  double mfu = 0;           // causal attention counted once
-  double mfu_whole = 0;     // attention counted over all pairs, as many papers do
+  double mfu = 0;        // causal attention counted once
+  double mfu_whole = 0;  // attention counted over all pairs, as many papers do
   // When asked for; of a step with fewer micro-batches, where there are many:
   std::vector<Span> spans;
   std::vector<MemoryCurve> curves;  // of each stage

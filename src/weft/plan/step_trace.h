@@ -44,6 +44,7 @@ struct Event {
   int64_t sequence = 0;        // of a collective in its group
   double flops = 0;            // of a kernel
   double bytes = 0;            // main memory traffic of a kernel; of a collective as in Collective::bytes
+  double seconds = 0;          // measured; 0 where it was not run
   std::string_view name = "";  // of the kernel; lives as long as the program
 };
 
@@ -81,7 +82,7 @@ struct StepTrace {
   std::vector<Event> events;
   MemoryPeak peak;
   std::vector<MemorySample> memory;  // when asked for
-  int64_t state_bytes = 0;  // held between steps
+  int64_t state_bytes = 0;           // held between steps
 };
 
 }  // namespace weft::plan

@@ -27,8 +27,7 @@ SpanKind kind_of(ActionKind action) {
 
 SpanKind kind_of(OpObserver::Phase phase, ActionKind inside) {
   switch (phase) {
-    case OpObserver::Phase::forward:
-      return inside == ActionKind::forward ? SpanKind::forward : SpanKind::recompute;
+    case OpObserver::Phase::forward: return inside == ActionKind::forward ? SpanKind::forward : SpanKind::recompute;
     case OpObserver::Phase::backward: return SpanKind::backward;
     case OpObserver::Phase::backward_weight: return SpanKind::weight_gradient;
   }

@@ -5,8 +5,8 @@
 
 namespace weft::plan {
 
-// For the content of an element and for attributes in quotes, of XML and HTML alike: names of models and files come from
-// outside. Bytes that are not UTF-8 and control characters become U+FFFD.
+// For the content of an element and for attributes in quotes, of XML and HTML alike: names of models and files come
+// from outside. Bytes that are not UTF-8 and control characters become U+FFFD.
 std::string escaped(std::string_view text);
 
 // "12.34": as many digits after the point as a picture needs; never an exponent.

@@ -89,8 +89,7 @@ Rows rows_of(const Timeline& t, int max_ranks) {
   if (drawn < all) rows.note += fmt::format("{} of {} ranks are drawn; ", drawn, all);
   rows.lanes.resize(size_t(drawn));
   for (const Span& s : t.spans)
-    if (const int row = row_of_rank[size_t(s.rank)]; row >= 0)
-      rows.lanes[size_t(row)][size_t(s.track)].push_back(s);
+    if (const int row = row_of_rank[size_t(s.rank)]; row >= 0) rows.lanes[size_t(row)][size_t(s.track)].push_back(s);
   for (auto& lanes : rows.lanes)
     for (std::vector<Span>& lane : lanes) lane = flattened(std::move(lane));
   return rows;
