@@ -81,17 +81,22 @@ std::string draw_memory(const StepPlan& plan, double seconds, const MemoryPictur
     svg.line("limit", at, 12, at + 22, 12);
     svg.text("label", at + 28, 16, fmt::format("{} for tensors", bytes_text(plan.capacity_bytes)));
   }
-  double y = 30;
+  double unit = 1;  // in which round numbers are round
+  while (top >= 1024 * unit) unit *= 1024;
+  double y = 32;
   for (const int stage : stages) {
     const MemoryCurve& curve = plan.curves[size_t(stage)];
     const double ground = y + 16 + kHeight;
     const double held = double(curve.peak.split.total());
-    svg.text("label", o.left - 8, ground - kHeight / 2 + 4,
-             plan.curves.size() > 1 ? fmt::format("stage {}", stage) : "a device", "end");
+    const std::string said =
+        fmt::format("{}peak {}: {}", plan.curves.size() > 1 ? fmt::format("stage {}, ", stage) : "", bytes_text(held),
+                    curve.peak.where);
+    svg.text("label", o.left, y + 10, said);
     svg.rect("lane", o.left, ground - kHeight, right - o.left, kHeight);
-    for (const double tick : round_ticks(top, 3)) {
-      const double line = ground - tick * scale;
+    for (const double tick : round_ticks(top / unit, 3)) {
+      const double line = ground - tick * unit * scale;
       if (tick > 0) svg.line("grid", o.left, line, right, line);
+      svg.text("small", o.left - 8, line + 3.5, bytes_text(tick * unit), "end");
     }
     const std::vector<MemorySplit> columns = columns_of(curve, seconds, int(right - o.left));
     for (int use = kNumMemoryUses - 1; use >= 0; --use) {
@@ -103,15 +108,10 @@ std::string draw_memory(const StepPlan& plan, double seconds, const MemoryPictur
       const double limit = ground - plan.capacity_bytes * scale;
       svg.line("limit", o.left, limit, right, limit);
     }
-    // The mark, and above the chart what it marks, kept inside the picture.
     const double x = o.left + curve.peak_s / seconds * (right - o.left), mark = ground - held * scale;
-    const std::string said = fmt::format("peak {}: {}", bytes_text(held), curve.peak.where);
-    const double half = text_width(said, 10) / 2;
-    const double center = std::clamp(x, o.left + half, std::max(o.left + half, right - half));
-    svg.text("small", center, y + 10, said, "middle");
-    svg.line("mark-line", x, y + 14, x, mark);
+    svg.line("mark-line", x, y + 16, x, mark);
     svg.circle("mark", x, mark, 3.5, said);
-    y = ground + 8;
+    y = ground + 12;
   }
   svg.line("axis", o.left, y, right, y);
   for (const double tick : round_ticks(seconds, 10)) {

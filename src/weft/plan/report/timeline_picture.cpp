@@ -120,11 +120,13 @@ class TimelineDrawing {
     entry("lane", "bubble");
   }
 
-  // Returns where it ends.
+  // Returns where it ends. Grounds first, then the grid, then what happened.
   double rows(const Rows& rows, double y) {
     const double top = y;
-    for (size_t row = 0; row < rows.lanes.size(); ++row) y = draw_row(rows.labels[row], rows.lanes[row], y);
+    for (const auto& lanes : rows.lanes) y = draw_ground(lanes, y);
     for (const double tick : round_ticks(seconds_, 10)) svg_.line("grid", x(tick), top, x(tick), y - 6);
+    y = top;
+    for (size_t row = 0; row < rows.lanes.size(); ++row) y = draw_row(rows.labels[row], rows.lanes[row], y);
     return y;
   }
 
@@ -137,23 +139,33 @@ class TimelineDrawing {
   }
 
  private:
-  double draw_row(const std::string& label, const std::array<std::vector<Span>, kNumTraceTracks>& lanes, double y) {
-    double height = 0;
-    for (const Lane& lane : kLanes)
-      if (!lanes[size_t(lane.track)].empty() || lane.track == TraceTrack::compute) height += lane.height + 1;
+  using Lanes = std::array<std::vector<Span>, kNumTraceTracks>;
+  static bool is_drawn(const Lanes& lanes, const Lane& lane) {
+    return !lanes[size_t(lane.track)].empty() || lane.track == TraceTrack::compute;
+  }
+
+  // Each returns where the next row begins.
+  double draw_ground(const Lanes& lanes, double y) {
+    for (const Lane& lane : kLanes) {
+      if (!is_drawn(lanes, lane)) continue;
+      if (lane.track != TraceTrack::communication) svg_.rect("lane", o_.left, y, seconds_ / pixel_s_, lane.height);
+      y += lane.height + 1;
+    }
+    return y + 8;
+  }
+  double draw_row(const std::string& label, const Lanes& lanes, double y) {
+    const double top = y;
+    for (const Lane& lane : kLanes) {
+      if (!is_drawn(lanes, lane)) continue;
+      draw_lane(lanes[size_t(lane.track)], lane, y);
+      y += lane.height + 1;
+    }
     std::string shown = label;
     while (shown.size() > 1 && text_width(shown, 11) > o_.left - 12) {
       shown.pop_back();
       while (!shown.empty() && (shown.back() & 0xC0) == 0x80) shown.pop_back();
     }
-    svg_.text("label", o_.left - 8, y + height / 2 + 4, shown, "end");
-    for (const Lane& lane : kLanes) {
-      const std::vector<Span>& spans = lanes[size_t(lane.track)];
-      if (spans.empty() && lane.track != TraceTrack::compute) continue;
-      if (lane.track != TraceTrack::communication) svg_.rect("lane", o_.left, y, seconds_ / pixel_s_, lane.height);
-      draw_lane(spans, lane, y);
-      y += lane.height + 1;
-    }
+    svg_.text("label", o_.left - 8, (top + y) / 2 + 4, shown, "end");
     return y + 8;
   }
 
@@ -172,9 +184,11 @@ class TimelineDrawing {
     }
     if (lane.track != TraceTrack::pipeline) return;
     for (const Bar& b : bars) {
-      const std::string label = b.count == 1 ? action_label(b.only) : "";
       const double width = (b.end_s - b.begin_s) / pixel_s_;
-      if (!label.empty() && text_width(label, 9) + 3 < width)
+      std::string label = b.count == 1 ? action_label(b.only) : "";
+      if (text_width(label, 9) + 2 > width)
+        label.resize(std::min<size_t>(label.size(), 1));  // a cut number is another
+      if (!label.empty() && text_width(label, 9) + 2 < width)
         svg_.text("in", x(b.begin_s) + width / 2, y + lane.height / 2 + 3.2, label, "middle");
     }
   }
