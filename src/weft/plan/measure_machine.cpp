@@ -40,7 +40,7 @@ Recipe probe_recipe(const std::string& family, Precision precision) {
   m.kv_heads = m.heads, m.context = 256;
   if (is_llama) m.ffn = 1024;
   complete(m);
-  r.train = {.steps = 1000, .seq_len = is_llama ? 256 : 128, .global_batch = 4, .micro_batch = 4};
+  r.train = {.steps = 1000, .seq_len = is_llama ? 256 : 128, .global_batch = 4, .micro_batch = 4, .accumulation = 1};
   r.train.precision = precision;
   r.optimizer.schedule = {.decay = Decay::constant, .lr = 1e-4, .steps = 1000};
   return r;
@@ -246,12 +246,12 @@ class MachineMeasurement {
         for (const Event& e : step.events)
           if (e.kind == Event::Kind::matmul && e.dtype == dtype && e.seconds > empty_s) {
             const double results = 2.0 * e.m * e.n;
-            rows.push_back({e.seconds - empty_s * 0.5, results * e.k, results});
+            rows.push_back({std::max(e.seconds - empty_s, 0.3 * e.seconds), results * e.k, results});
           }
       const auto [per_flop, per_result] = fit(rows);
       h_.peak_flops[size_t(type)] = peak;
-      h_.reached[size_t(type)] = std::clamp(1 / per_flop / peak, 0.01, 1.5);
-      if (type == MatmulType::fp32) h_.half_depth = per_result / per_flop;
+      h_.reached[size_t(type)] = std::clamp(1 / std::max(per_flop, 1e-18) / peak, 0.01, 1.5);
+      if (type == MatmulType::fp32) h_.half_depth = std::min(per_result / std::max(per_flop, 1e-18), 1e4);
     }
     h_.peak_flops[size_t(MatmulType::fp16)] = h_.peak(MatmulType::fp32);
     h_.reached[size_t(MatmulType::fp16)] = h_.reached[size_t(MatmulType::fp32)];

@@ -170,6 +170,7 @@ class TraceReader {
     }
     if (e.name == TraceOps::kWaitName) return SpanKind::wait;
     if (e.name == "optimizer") return SpanKind::optimizer;
+    if (e.name == "pack_weight") return SpanKind::other;  // of no pass
     for (const Phase phase : {Phase::forward, Phase::backward, Phase::backward_weight})
       if (e.phase == weft::name_of(phase)) return kind_of(phase, ActionKind::forward);
     for (int kind = 0; kind < kNumSpanKinds; ++kind)  // of a plan

@@ -211,7 +211,8 @@ class Player {
   // Kernels of one kind without a pause between them make one span.
   void note_kernel(size_t index, Rank& r, const Event& e, double end) {
     if (!has_spans_) return;
-    const SpanKind kind = r.is_in_action ? kind_of(e.phase, r.action.kind) : SpanKind::optimizer;
+    SpanKind kind = r.is_in_action ? kind_of(e.phase, r.action.kind) : SpanKind::optimizer;
+    if (e.name == "pack_matmul_b") kind = SpanKind::other;  // of no pass
     Span& w = r.work;
     const bool goes_on = w.end_s == r.now && w.kind == kind;
     if (!goes_on) {
