@@ -5,6 +5,7 @@
 #include "train/training_setup.h"
 #include "weft/plan/read_trace.h"
 #include "weft/plan/report/axis.h"
+#include "weft/plan/report/charts.h"
 #include "weft/plan/report/html_report.h"
 #include "weft/plan/report/timeline_picture.h"
 #include "weft/plan/write_trace.h"
@@ -179,6 +180,37 @@ TEST(HtmlReportTest, NeedsNothingFromOutside) {
   for (const char* part : {"id=\"timeline-title\"", "id=\"memory-title\"", "id=\"scaling-title\"",
                            "id=\"breakdown-title\"", "scope=\"col\"", "prefers-color-scheme:dark", "lang=\"en\""})
     EXPECT_NE(html.find(part), std::string::npos) << part;
+}
+
+// A line goes on behind a size that was left out, and ends where one does not fit.
+TEST(ScalingTest, LinesEndWhereNothingFits) {
+  const auto num_parts = [](const ScalePoint& middle) {
+    const std::vector<ScalePoint> points = {{.num_devices = 8, .layout = "a", .step_s = 1, .tokens_per_s = 800},
+                                            middle,
+                                            {.num_devices = 32, .layout = "b", .step_s = 1, .tokens_per_s = 3000}};
+    const std::string svg = draw_scaling(points, {});
+    EXPECT_EQ(xml_problem(svg), "");
+    const size_t path = svg.find("<path class=\"c-same\"");
+    const std::string_view d = std::string_view(svg).substr(path, svg.find("/>", path) - path);
+    return std::ranges::count(d, 'M');
+  };
+  EXPECT_EQ(num_parts({.num_devices = 16, .why_not = "time", .is_left_out = true}), 1);
+  EXPECT_EQ(num_parts({.num_devices = 16, .why_not = "does not fit"}), 2);
+}
+
+// Points within the time, and what does not divide is said.
+TEST(ScalingTest, SizesThatDoNotDivideSaySo) {
+  SearchRequest request;
+  request.model = small_recipe("llama", Precision::bf16, 1).model;
+  request.model.context = 64;
+  request.seq_len = 64, request.global_batch = 8, request.cluster = parse_cluster("8xh100-sxm");
+  const std::vector<ScalePoint> points = scaling(request, {.first = 2, .last = 512, .max_seconds = 60});
+  ASSERT_EQ(points.size(), 9u);
+  EXPECT_TRUE(points.front().is_planned()) << points.front().why_not;
+  EXPECT_FALSE(points.front().layout.empty());
+  EXPECT_NE(points.back().why_not.find("no layout divides 8 rows"), std::string::npos) << points.back().why_not;
+  for (const ScalePoint& p : scaling(request, {.first = 2, .last = 512, .max_seconds = -1}))
+    EXPECT_TRUE(p.is_left_out);
 }
 
 // The planned memory curve reaches the planned peak, when and where the plan says.

@@ -58,7 +58,7 @@ std::vector<ScalePoint> scaling(const SearchRequest& request, const ScalingOptio
   const Clock::time_point begin = Clock::now();
   for (const size_t i : from_coarse_to_fine(points.size())) {
     if (std::chrono::duration<double>(Clock::now() - begin).count() > options.max_seconds)
-      points[i].why_not = "not planned: the time was over";
+      points[i].why_not = "not planned: the time was over", points[i].is_left_out = true;
     else
       plan_point(request, points[i]);
   }

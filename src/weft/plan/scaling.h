@@ -7,7 +7,8 @@ namespace weft::plan {
 struct ScalePoint {
   int num_devices = 0;
   int64_t global_batch = 0;
-  std::string why_not;  // no plan: what is in the way, or that the time was over
+  std::string why_not;       // no plan: what is in the way, or that the time was over
+  bool is_left_out = false;  // because of the time
   std::string layout;
   double step_s = 0, tokens_per_s = 0, mfu = 0;
 

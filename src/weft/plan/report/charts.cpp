@@ -58,7 +58,7 @@ void draw_series(Svg& svg, const Panel& p, const Series& s) {
   bool is_open = false;
   for (const ScalePoint& point : s.points) {
     if (!point.is_planned()) {
-      is_open = false;
+      is_open = is_open && point.is_left_out;  // the line goes on behind it
       continue;
     }
     d += fmt::format("{}{} {}", is_open ? "L" : "M", coordinate(p.at_x(point.num_devices)),
