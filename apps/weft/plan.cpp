@@ -90,7 +90,7 @@ void add_plan(CLI::App& program) {
   t.pictures.add_to(*c);
   c->add_option("--validate", o->validate, "Published runs (CSV): predicted beside measured times, by source");
   c->add_option("--show-hardware", o->hardware, "Print an entry of the catalogue as TOML, to copy and change");
-  c->add_flag("--measure", o->measures, "Measure this machine into a hardware file, in less than a minute");
+  c->add_flag("--measure", o->measures, "Measure this machine, which should be quiet, into a hardware file");
   c->add_option("--out", o->out, "Write what --measure finds to this file (.toml)");
   c->add_flag("--show-schedule", o->shows_schedule, "Draw in which order the ranks of a pipeline work");
   c->add_option("--mesh", t.mesh,
