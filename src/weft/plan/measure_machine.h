@@ -16,7 +16,8 @@ struct MeasureOptions {
 
 // Trains two small models of 1, 2 and more ranks beside each other on the cpu kernels, each of them timed, and fits
 // the figures of the cost model to the medians: products by their FLOPs and depth, attention, every other kernel by
-// its bytes, what lies between kernels, and collectives between ranks that are threads. About a minute where nothing else runs.
+// its bytes, what lies between kernels, and collectives between ranks that are threads. About a minute where nothing
+// else runs.
 Hardware measure_machine(const MeasureOptions& options = {});
 
 // What read_hardware reads back.
