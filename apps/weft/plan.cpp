@@ -3,8 +3,10 @@
 #include "mesh_options.h"
 #include "plan_import.h"
 #include "plan_train.h"
+#include "weft/base/file.h"
 #include "weft/parallel/pipeline/check_schedule.h"
 #include "weft/parallel/pipeline/draw_schedule.h"
+#include "weft/plan/measure_machine.h"
 #include "weft/train/recipe.h"
 
 namespace weft::app {
@@ -12,11 +14,11 @@ namespace {
 
 struct Options {
   TrainPlanOptions train;
-  std::string validate, hardware, import, from;
+  std::string validate, hardware, import, from, out;
   MeshOptions mesh_options;
   int micro_batches = 8;
   std::vector<double> costs = {1, 1, 1, 0};
-  bool shows_schedule = false;
+  bool shows_schedule = false, measures = false;
   Output output;
 };
 
@@ -47,7 +49,16 @@ void show_schedule(const Options& o) {
   if (!o.output.is_json()) o.output.text(draw(schedule, costs));
 }
 
+void measure(const Options& o) {
+  const auto progress = [](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); };
+  const std::string text = hardware_toml(plan::measure_machine({.progress = progress}));
+  if (o.out.empty()) return o.output.text(text);
+  write_file_atomically(FileSystem::real(), o.out, text);
+  o.output.text(fmt::format("{} is written: weft plan MODEL --cluster 2x{}", o.out, o.out));
+}
+
 void plan(const Options& o) {
+  if (o.measures) return measure(o);
   if (o.shows_schedule) return show_schedule(o);
   if (!o.validate.empty()) return validate_runs(o.validate, o.output);
   if (!o.import.empty())
@@ -58,6 +69,7 @@ void plan(const Options& o) {
                         .cluster = o.train.cluster,
                         .recipe = o.train.recipe},
                        o.output);
+  if (!o.train.pictures.view.empty()) return o.train.pictures.show_trace(o.output);
   if (!o.hardware.empty()) return o.output.text(std::string(plan::hardware_text(o.hardware)));
   if (o.train.model.empty() || o.train.cluster.empty())
     throw UsageError("name a model and a cluster, as in weft plan llama-1b --cluster 64xh100-sxm; hardware: {}",
@@ -84,12 +96,15 @@ void add_plan(CLI::App& program) {
   c->add_option("--recipe", t.recipe, "Write the recipe of the first layout to this file");
   c->add_option("--data", t.data, "What the recipe trains on")->capture_default_str();
   c->add_option("--timeline", t.timeline, "Write the step of the first layout to this file, for Perfetto");
+  t.pictures.add_to(*c);
   c->add_option("--validate", o->validate, "Published runs (CSV): predicted beside measured times, by source");
   c->add_option("--import", o->import,
                 "Another program's configuration: what weft does with each of its keys, and the recipe");
   c->add_option("--from", o->from, "Whose it is, where --import does not see it")
       ->check(CLI::IsMember({"deepspeed", "megatron", "nanotron", "picotron", "accelerate"}));
   c->add_option("--show-hardware", o->hardware, "Print an entry of the catalogue as TOML, to copy and change");
+  c->add_flag("--measure", o->measures, "Measure this machine, which should be quiet, into a hardware file");
+  c->add_option("--out", o->out, "Write what --measure finds to this file (.toml)");
   c->add_flag("--show-schedule", o->shows_schedule, "Draw in which order the ranks of a pipeline work");
   c->add_option("--mesh", t.mesh,
                 "Only this layout, as in dp=8,tp=4,zero=1,micro_batch=2; \"recipe\": the recipe's own");

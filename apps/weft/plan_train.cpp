@@ -9,6 +9,7 @@
 #include "weft/base/json.h"
 #include "weft/plan/recipe_text.h"
 #include "weft/plan/validate.h"
+#include "weft/plan/write_trace.h"
 #include "weft/pretrained/model_source.h"
 #include "weft/train/recipe_names.h"
 
@@ -142,54 +143,19 @@ void show(const Candidate& c, const Output& output) {
                           p.capacity_bytes / kGib, p.fullest, split, peak.where));
 }
 
-// For people who do not know the words.
-std::string advice(const Candidate& c) {
-  const MeshShape& s = c.recipe.mesh.shape;
-  std::string text = "In words: ";
-  if (s.dp() > 1)
-    text += fmt::format("{} groups of devices each read their own part of the batch (data parallelism){}; ", s.dp(),
-                        c.recipe.mesh.zero == Zero::none ? ""
-                        : c.recipe.mesh.zero == Zero::parameters
-                            ? " and keep only a part of the model each (ZeRO-3, FSDP)"
-                            : " and share the optimizer's memory (ZeRO)");
-  if (s.tp > 1) text += fmt::format("every layer is cut over {} devices of a node (tensor parallelism); ", s.tp);
-  if (s.pp > 1) text += fmt::format("the layers are dealt out over {} stages (pipeline parallelism); ", s.pp);
-  if (s.cp > 1) text += fmt::format("every text is cut over {} devices (context parallelism); ", s.cp);
-  if (s.ep > 1) text += fmt::format("experts live on {} devices each (expert parallelism); ", s.ep);
-  if (c.recipe.train.recompute.what != RecomputePolicy::What::nothing)
-    text += "some of the forward pass is computed twice to save memory (recomputation); ";
-  return text + "each term is explained in docs/parallelism.md.";
-}
-
-// Chrome's and Perfetto's format, as `weft train` writes it.
-void write_timeline(const std::string& path, const StepPlan& p) {
-  nlohmann::json events = nlohmann::json::array();
-  for (const Span& s : p.spans) {
-    nlohmann::json e = {{"ph", "X"},
-                        {"name", s.name},
-                        {"pid", s.rank},
-                        {"tid", s.is_comm ? 1 : 2},
-                        {"ts", s.begin_s * 1e6},
-                        {"dur", (s.end_s - s.begin_s) * 1e6}};
-    if (s.stage >= 0) e["args"] = {{"stage", s.stage}, {"micro_batch", s.micro_batch}};
-    events.push_back(std::move(e));
+// The files. layouts: the chosen one first.
+void finish(const TrainPlanOptions& o, const SearchRequest& q, std::vector<Candidate> layouts, int num_layouts = 0,
+            int num_fitting = 0) {
+  const Recipe& chosen = layouts.front().recipe;
+  if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, recipe_text(q, chosen, o.data));
+  if (!o.timeline.empty()) {
+    const StepPlan p = plan_step(chosen, q.cluster, {.stack = q.stack, .has_spans = true});
+    write_file_atomically(FileSystem::real(), o.timeline, trace_json(timeline_of(p)));
   }
-  write_file_atomically(FileSystem::real(), path, to_json_text({{"traceEvents", events}}));
-}
-
-std::string text_of(const Asked& asked, Recipe planned) {
-  if (asked.own) return recipe_text_over(*asked.own, planned);
-  planned.model_path = asked.recipe.model_path, planned.data = asked.recipe.data;
-  const Cluster& cluster = asked.search.cluster;
-  return recipe_text(planned, fmt::format("Planned for {} x {}: {}.", cluster.num_devices, cluster.hardware.name,
-                                          describe_layout(planned)));
-}
-
-void finish(const TrainPlanOptions& o, const Asked& asked, const Candidate& chosen) {
-  const SearchRequest& q = asked.search;
-  if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, text_of(asked, chosen.recipe));
-  if (!o.timeline.empty())
-    write_timeline(o.timeline, plan_step(chosen.recipe, q.cluster, {.stack = q.stack, .has_spans = true}));
+  if (!o.pictures.is_asked()) return;
+  Report report{.model = o.model, .cluster = o.cluster, .request = q, .layouts = std::move(layouts)};
+  report.num_layouts = num_layouts, report.num_fitting = num_fitting;
+  o.pictures.write(std::move(report));
 }
 
 // The one layout that was asked for.
@@ -217,7 +183,7 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
   c.plan = plan_step(c.recipe, q.cluster, {.stack = q.stack});
   output.json(to_json(c));
   if (!output.is_json()) show(c, output);
-  finish(o, asked, c);
+  finish(o, asked, {c});
   if (!c.plan.fits())
     throw Error(
         "it does not fit: {:.1f} GiB are missing on stage {}; use recomputation, a smaller micro-batch, or "
@@ -228,6 +194,8 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
 }  // namespace
 
 void plan_training(const TrainPlanOptions& o, const Output& output) {
+  if (!o.pictures.beside.empty() && !o.pictures.is_asked())
+    throw UsageError("--beside {}: write where the picture goes, with --report or --svg", o.pictures.beside);
   const Asked asked = asked_for(o);
   if (!o.mesh.empty()) return plan_one(o, asked, output);
   const SearchRequest& q = asked.search;
@@ -257,14 +225,14 @@ void plan_training(const TrainPlanOptions& o, const Output& output) {
                             q.cluster.num_devices, q.cluster.hardware.name, found.num_fitting, q.global_batch,
                             q.seq_len));
     show(found.ranked.front(), output);
-    output.text(advice(found.ranked.front()));
+    output.text(explain_layout(found.ranked.front().recipe));
     for (size_t i = 1; i < found.ranked.size() && int(i) < o.top; ++i) {
       const Candidate& c = found.ranked[i];
       output.text(fmt::format("{}. {:.4g} s, {:.1f} GiB  {}: {}", i + 1, c.plan.step_s,
                               double(c.plan.peak_bytes()) / kGib, describe_layout(c.recipe), c.loses));
     }
   }
-  finish(o, asked, found.ranked.front());
+  finish(o, asked, found.ranked, found.num_layouts, found.num_fitting);
 }
 
 void validate_runs(const std::string& path, const Output& output) {

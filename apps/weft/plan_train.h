@@ -1,6 +1,6 @@
 // weft plan MODEL: the layouts of a training run on a cluster, and published runs beside what is predicted for them.
 #pragma once
-#include "command.h"
+#include "plan_report.h"
 #include "weft/plan/search.h"
 
 namespace weft::app {
@@ -14,6 +14,7 @@ struct TrainPlanOptions {
   bool has_fp8 = false;
   int top = 5;
   std::string recipe, timeline, data = "data.txt";  // files
+  ReportOptions pictures;
 };
 
 void plan_training(const TrainPlanOptions& options, const Output& output);

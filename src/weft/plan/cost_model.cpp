@@ -45,7 +45,10 @@ GroupPlace group_place(const MeshShape& shape, Axis axis, int devices_per_node) 
 }
 
 CostModel::CostModel(const Hardware& hardware, const MeshShape& shape, const Stack& stack)
-    : hardware_(hardware), shape_(shape), stack_(stack) {
+    : hardware_(hardware.of_ranks(std::min(shape.size(), hardware.devices_per_node))),
+      shape_(shape),
+      stack_(stack),
+      is_shared_(hardware.is_shared()) {
   for (int axis = 0; axis < kNumAxes; ++axis)
     places_[size_t(axis)] = group_place(shape, Axis(axis), hardware.devices_per_node);
 }
@@ -92,7 +95,11 @@ double CostModel::kernel_s(const Event& e) const {
       const double scores = e.flops / (4.0 * std::max(e.k, 1)) * 2;  // causal halves are computed all the same
       return seconds * 2 * share / 0.5 + memory_s(scores * size_of(e.dtype) * (e.is_backward ? 10 : 8));
     }
-    case Event::Kind::memory: return memory_s(e.bytes) * stack_.small_kernels;
+    case Event::Kind::memory: {
+      const auto named = hardware_.kernel_bytes_per_s.find(e.name);
+      if (named != hardware_.kernel_bytes_per_s.end()) return e.bytes / named->second;
+      return memory_s(e.bytes) * stack_.small_kernels;
+    }
     default: return 0;
   }
 }
@@ -142,6 +149,7 @@ double CostModel::message_s(double bytes, Axis axis) const {
 }
 
 double CostModel::slowdown(Axis axis) const {
+  if (is_shared_) return 1;  // what moves the bytes is the core that computes
   return place(axis).num_nodes() > 1 ? stack_.network_slowdown : stack_.link_slowdown;
 }
 

@@ -41,7 +41,8 @@ class CostModel {
   // From the end of a kernel to the beginning of the next.
   double launch_s() const { return hardware_.launch_s * stack_.launch; }
   double step_overhead_s() const { return stack_.step_overhead_s; }
-  const Hardware& hardware() const { return hardware_; }
+  const Hardware& hardware() const { return hardware_; }  // of one rank
+  bool is_shared() const { return is_shared_; }
 
   // Of a product m x n x k alone: tiles in waves over the cores, and bytes.
   double matmul_s(double m, double n, double k, MatmulType type, double bytes) const;
@@ -53,6 +54,7 @@ class CostModel {
   MeshShape shape_;
   Stack stack_;
   std::array<GroupPlace, kNumAxes> places_;
+  bool is_shared_;
 };
 
 }  // namespace weft::plan

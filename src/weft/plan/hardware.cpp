@@ -1,6 +1,8 @@
 // Hardware: from TOML to figures in bytes, seconds and FLOPs.
 #include "weft/plan/hardware.h"
 
+#include <cmath>
+
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
 #include "weft/plan/catalogue.h"
@@ -26,7 +28,58 @@ Link read_link(Toml& toml, const std::string& section) {
   return link;
 }
 
+std::vector<Sharing> read_sharing(Toml& toml) {
+  const auto ranks = toml.require<std::vector<int64_t>>("sharing.ranks");
+  if (ranks.empty() || ranks[0] != 1) toml.reject("sharing.ranks", "begin with 1, as in [1, 2, 4]");
+  std::vector<Sharing> all;
+  for (const int64_t r : ranks) {
+    if (r < 1 || r > (1 << 16) || (!all.empty() && r <= all.back().ranks))
+      toml.reject("sharing.ranks", "write numbers of ranks that grow, as in [1, 2, 4]");
+    all.push_back({.ranks = int(r)});
+  }
+  const auto column = [&](const std::string& key, double Sharing::*member, double unit, bool may_be_zero) {
+    const auto values = toml.require<std::vector<double>>(key);
+    if (values.size() != all.size())
+      toml.reject(key, fmt::format("write {} figures, one for each of ranks", all.size()));
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!(values[i] >= 0 && values[i] < 1e9) || (values[i] == 0 && !may_be_zero))
+        toml.reject(key, "write figures above 0");
+      all[i].*member = unit * values[i];
+    }
+  };
+  column("sharing.speed", &Sharing::speed, 1, false);
+  column("sharing.memory", &Sharing::memory, 1, false);
+  column("sharing.launch_us", &Sharing::launch_s, kMicro, true);
+  column("sharing.gb_s", &Sharing::link_bytes_per_s, kGiga, false);
+  column("sharing.latency_us", &Sharing::link_latency_s, kMicro, true);
+  return all;
+}
+
 }  // namespace
+
+// Between two measured numbers of ranks: along the logarithm. Beyond the last, ranks take turns.
+Hardware Hardware::of_ranks(int ranks) const {
+  if (!is_shared()) return *this;
+  size_t above = 0;
+  while (above < sharing.size() && sharing[above].ranks < ranks) ++above;
+  const Sharing& hi = sharing[std::min(above, sharing.size() - 1)];
+  const Sharing& lo = hi.ranks > ranks ? sharing[above - 1] : hi;
+  const double part =
+      lo.ranks == hi.ranks ? 0 : std::log(double(ranks) / lo.ranks) / std::log(double(hi.ranks) / lo.ranks);
+  const double turns = std::max(1.0, double(ranks) / hi.ranks);
+  const auto at = [&](double Sharing::*member) { return std::lerp(lo.*member, hi.*member, part); };
+  Hardware one = *this;
+  one.sharing = {};
+  one.memory_bytes /= ranks, one.reserved_bytes /= ranks;
+  one.memory_bytes_per_s *= at(&Sharing::memory) / turns;
+  one.sustained *= at(&Sharing::speed) / turns;
+  one.attention_forward *= at(&Sharing::speed) / turns, one.attention_backward *= at(&Sharing::speed) / turns;
+  for (auto& [kernel, rate] : one.kernel_bytes_per_s) rate *= at(&Sharing::speed) / turns;
+  one.launch_s = at(&Sharing::launch_s) * turns;
+  one.node.bytes_per_s = at(&Sharing::link_bytes_per_s) / turns,
+  one.node.latency_s = at(&Sharing::link_latency_s) * turns;
+  return one;
+}
 
 std::string_view name_of(MatmulType type) { return kTypeNames[size_t(type)]; }
 
@@ -61,6 +114,16 @@ Hardware read_hardware(Toml& toml) {
   h.devices_per_node = int(toml.integer("node.devices", 1, 1, 1 << 12));
   h.node = read_link(toml, "node");
   h.network = read_link(toml, "network");
+  if (toml.has_section("kernels")) {
+    const auto names = toml.require<std::vector<std::string>>("kernels.names");
+    const auto rates = toml.require<std::vector<double>>("kernels.gb_s");
+    if (names.size() != rates.size()) toml.reject("kernels.gb_s", "write a figure for each of kernels.names");
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (!(rates[i] > 0 && rates[i] < 1e6)) toml.reject("kernels.gb_s", "write figures above 0");
+      h.kernel_bytes_per_s[names[i]] = kGiga * rates[i];
+    }
+  }
+  if (toml.has_section("sharing")) h.sharing = read_sharing(toml);
   toml.reject_unknown();
   return h;
 }

@@ -1,6 +1,7 @@
 // Hardware: a machine of a cluster as figures: what its devices compute and hold, how fast they reach each other.
 #pragma once
 #include <array>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,14 @@ struct Link {
   double half_bytes = 0;   // a message of this size sees half of what large ones see
 };
 
+// Where devices are ranks on the cores of one machine: what one of them has while so many run.
+struct Sharing {
+  int ranks = 1;
+  double speed = 1, memory = 1;  // beside one rank alone: of products, attention and named kernels; of bandwidth
+  double launch_s = 0;
+  double link_bytes_per_s = 0, link_latency_s = 0;  // in Link's sense
+};
+
 struct Hardware {
   std::string name;
   std::string description;
@@ -39,6 +48,13 @@ struct Hardware {
   double attention_forward = 0.4, attention_backward = 0.3;  // share of the 16-bit peak, FLOPs of visible pairs
   int devices_per_node = 1;
   Link node, network;
+  // What named kernels move in a second, where computing bounds them: on CPUs, most. Others: the memory's bandwidth.
+  std::map<std::string, double, std::less<>> kernel_bytes_per_s;
+  std::vector<Sharing> sharing;  // by number of ranks, the first is 1; empty: every device has its own
+
+  bool is_shared() const { return !sharing.empty(); }
+  // One of so many ranks of one machine, as a device of its own. The same where nothing is shared.
+  Hardware of_ranks(int ranks) const;
 
   double peak(MatmulType type) const { return peak_flops[size_t(type)]; }
 };

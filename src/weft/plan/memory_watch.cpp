@@ -7,9 +7,16 @@
 
 namespace weft::plan {
 
-MemoryWatch::MemoryWatch(Allocator& allocator, const RecordedStream& stream, const MemorySplit& state)
-    : allocator_(allocator), stream_(stream), live_(state), peak_(state), live_bytes_(state.total()) {
+MemoryWatch::MemoryWatch(Allocator& allocator, RecordedStream& stream, const MemorySplit& state,
+                         std::vector<MemorySample>* samples)
+    : allocator_(allocator),
+      stream_(stream),
+      live_(state),
+      peak_(state),
+      samples_(samples),
+      live_bytes_(state.total()) {
   peak_bytes_ = live_bytes_;
+  sample();
   allocator_.set_observer(this);
 }
 
@@ -18,10 +25,32 @@ void MemoryWatch::set_action(const Action* action) {
   if (action) action_ = *action;
 }
 
+void MemoryWatch::begin(std::string_view op, Phase phase) {
+  ops_.push_back({op, phase});
+  stream_.set_phase(phase);
+}
+
+void MemoryWatch::end(std::string_view, Phase) {
+  ops_.pop_back();
+  stream_.set_phase(ops_.empty() ? Phase::forward : ops_.back().phase);
+}
+
+// One for each event: the most that was held there.
+void MemoryWatch::sample() {
+  if (!samples_) return;
+  const int64_t event = stream_.num_events();
+  if (!samples_->empty() && samples_->back().event == event) {
+    if (samples_->back().split.total() < live_bytes_) samples_->back().split = live_;
+  } else if (samples_->empty() || samples_->back().split.bytes != live_.bytes) {
+    samples_->push_back({event, live_});
+  }
+}
+
 // Gathered weights and buckets of gradients are made by the brackets around a group of parameters, or after the last
 // op of a step.
 MemoryUse MemoryWatch::use_of_now() const {
-  if (ops_.empty()) return has_action_ ? MemoryUse::activations : MemoryUse::communication;
+  if (!has_action_) return MemoryUse::communication;
+  if (ops_.empty()) return MemoryUse::activations;
   return ops_.back().name.starts_with("data_") ? MemoryUse::communication : MemoryUse::activations;
 }
 
@@ -30,6 +59,7 @@ void MemoryWatch::allocated(const Buffer& buffer) noexcept {
   uses_[&buffer] = use;
   live_[use] += int64_t(buffer.bytes);
   live_bytes_ += int64_t(buffer.bytes);
+  sample();
   if (live_bytes_ <= peak_bytes_) return;
   peak_bytes_ = live_bytes_, peak_ = live_;
   peak_op_ = ops_.empty() ? Op{} : ops_.back();
@@ -43,11 +73,15 @@ void MemoryWatch::released(const Buffer& buffer) noexcept {
   const MemoryUse use = found == uses_.end() ? MemoryUse::weights : found->second;
   live_[use] -= int64_t(buffer.bytes);
   live_bytes_ -= int64_t(buffer.bytes);
+  sample();
 }
 
 MemoryPeak MemoryWatch::peak() const {
   std::string where;
-  if (!peak_op_.name.empty()) where = fmt::format("{} of {}", weft::name_of(peak_op_.phase), peak_op_.name);
+  if (peak_op_.name == "optimizer")
+    where = "the optimizer's update";
+  else if (!peak_op_.name.empty())
+    where = fmt::format("{} of {}", weft::name_of(peak_op_.phase), peak_op_.name);
   if (peak_has_action_)
     where += fmt::format("{}{}", where.empty() ? "" : " in ", describe(peak_action_));
   else if (where.empty())

@@ -10,8 +10,10 @@ namespace weft::plan {
 // Sees the ops too, to tell what a block that is taken now is for. A kernel table packs no memory of its own.
 class MemoryWatch final : public AllocationObserver, public OpObserver {
  public:
-  // `state`: what is live now, of which nothing will be released for good.
-  MemoryWatch(Allocator& allocator, const RecordedStream& stream, const MemorySplit& state);
+  // `state`: what is live now, of which nothing will be released for good. samples: what is held over time; may be
+  // null.
+  MemoryWatch(Allocator& allocator, RecordedStream& stream, const MemorySplit& state,
+              std::vector<MemorySample>* samples = nullptr);
   ~MemoryWatch() override { allocator_.set_observer(nullptr); }
 
   void set_action(const Action* action);  // null: between actions
@@ -19,8 +21,8 @@ class MemoryWatch final : public AllocationObserver, public OpObserver {
 
   void allocated(const Buffer& buffer) noexcept override;
   void released(const Buffer& buffer) noexcept override;
-  void begin(std::string_view op, Phase phase) override { ops_.push_back({op, phase}); }
-  void end(std::string_view, Phase) override { ops_.pop_back(); }
+  void begin(std::string_view op, Phase phase) override;
+  void end(std::string_view op, Phase phase) override;
 
  private:
   struct Op {
@@ -28,10 +30,12 @@ class MemoryWatch final : public AllocationObserver, public OpObserver {
     Phase phase;
   };
   MemoryUse use_of_now() const;
+  void sample();
 
   Allocator& allocator_;
-  const RecordedStream& stream_;
+  RecordedStream& stream_;
   MemorySplit live_, peak_;
+  std::vector<MemorySample>* samples_;
   std::unordered_map<const Buffer*, MemoryUse> uses_;
   std::vector<Op> ops_;
   Op peak_op_;

@@ -1,6 +1,8 @@
 // recorded_kernels: one wrapper for every entry of the table, made by the compiler.
 #include "weft/plan/recorded_kernels.h"
 
+#include <chrono>
+
 namespace weft::plan {
 namespace {
 
@@ -39,20 +41,31 @@ template <class R, class... Args, R (*Kernels::*Member)(Stream&, Args...), Name 
 struct Recorded<Member, kName> {
   static R call(Stream& stream, Args... args) {
     auto& recorded = static_cast<RecordedStream&>(stream);
-    if (!recorded.is_recording()) return (meta_kernels().*Member)(stream, args...);
-    Event event{.name = kName.view()};
+    const Kernels* const timed = recorded.timed();
+    if (!recorded.is_recording()) return ((timed ? *timed : meta_kernels()).*Member)(stream, args...);
+    Event event{.phase = recorded.phase(), .name = kName.view()};
     describe(event, args...);
     const Cost before = std::exchange(stream.cost, Cost{});
+    const auto begin = std::chrono::steady_clock::now();
+    const auto run = [&] {  // the real kernel, where there is one; else the meta kernel, whose result counts
+      if (timed) return (timed->*Member)(stream, args...);
+      return (meta_kernels().*Member)(stream, args...);
+    };
     const auto finish = [&] {
+      if (timed) {
+        event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        stream.cost = {};
+        (meta_kernels().*Member)(stream, args...);  // counts, and touches no data
+      }
       event.flops = stream.cost.flops, event.bytes = stream.cost.bytes;
       stream.cost = {before.flops + event.flops, before.bytes + event.bytes};
       recorded.add(event);
     };
     if constexpr (std::is_void_v<R>) {
-      (meta_kernels().*Member)(stream, args...);
+      run();
       finish();
     } else {
-      const R result = (meta_kernels().*Member)(stream, args...);
+      const R result = run();
       finish();
       return result;
     }
@@ -66,8 +79,8 @@ void record(Kernels& table) {
 
 }  // namespace
 
-Kernels recorded_kernels() {
-  Kernels k = meta_kernels();
+Kernels recorded_kernels(const Kernels& base) {
+  Kernels k = base;
   record<&Kernels::matmul, "matmul">(k);
   record<&Kernels::pack_matmul_b, "pack_matmul_b">(k);
   record<&Kernels::attention, "attention">(k);

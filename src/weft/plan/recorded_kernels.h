@@ -1,4 +1,4 @@
-// recorded_kernels: the meta table, each of whose calls also leaves an event on the stream that it runs on.
+// recorded_kernels: a table each of whose calls also leaves an event on the stream that it runs on.
 #pragma once
 #include <vector>
 
@@ -10,22 +10,28 @@ namespace weft::plan {
 // The stream that recorded kernels need.
 class RecordedStream : public Stream {
  public:
-  RecordedStream(ThreadTeam& team, Allocator& allocator, std::vector<Event>& events)
-      : Stream(team, allocator), events_(events) {}
+  // timed: kernels that are run and timed; null: nothing is computed.
+  RecordedStream(ThreadTeam& team, Allocator& allocator, std::vector<Event>& events, const Kernels* timed = nullptr)
+      : Stream(team, allocator), events_(events), timed_(timed) {}
 
   void set_recording(bool is_on) { is_recording_ = is_on; }
   bool is_recording() const { return is_recording_; }
   void add(const Event& event) {
     if (is_recording_) events_.push_back(event);
   }
+  void set_phase(OpObserver::Phase phase) { phase_ = phase; }  // of the kernels that follow
+  OpObserver::Phase phase() const { return phase_; }
+  const Kernels* timed() const { return timed_; }
   int64_t num_events() const { return int64_t(events_.size()); }
 
  private:
   std::vector<Event>& events_;
+  const Kernels* timed_;
   bool is_recording_ = false;
+  OpObserver::Phase phase_ = OpObserver::Phase::forward;
 };
 
-// Every kernel must be given a RecordedStream.
-Kernels recorded_kernels();
+// `base`: the table that the stream runs. Every kernel must be given a RecordedStream.
+Kernels recorded_kernels(const Kernels& base = meta_kernels());
 
 }  // namespace weft::plan

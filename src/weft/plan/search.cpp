@@ -142,7 +142,9 @@ struct RoughRanking {
 RoughRanking rank_roughly(const SearchRequest& request, int num_devices) {
   RoughRanking ranking;
   RoughPlanner planner(request.cluster, request.stack);
-  const double capacity = request.cluster.hardware.memory_bytes - request.cluster.hardware.reserved_bytes;
+  const Hardware& machine = request.cluster.hardware;
+  const Hardware device = machine.of_ranks(std::min(num_devices, machine.devices_per_node));
+  const double capacity = device.memory_bytes - device.reserved_bytes;
   for (Recipe& recipe : Layouts(request, num_devices).take()) {
     Candidate c;
     try {
@@ -178,6 +180,24 @@ std::string describe_layout(const Recipe& r) {
   return fmt::format("{}, micro-batch {}{}", text, r.train.micro_batch, kRecomputed[int(r.train.recompute.what)]);
 }
 
+std::string explain_layout(const Recipe& recipe) {
+  const MeshShape& s = recipe.mesh.shape;
+  std::string text = "In words: ";
+  if (s.dp() > 1)
+    text +=
+        fmt::format("{} groups of devices each read their own part of the batch (data parallelism){}; ", s.dp(),
+                    recipe.mesh.zero == Zero::none         ? ""
+                    : recipe.mesh.zero == Zero::parameters ? " and keep only a part of the model each (ZeRO-3, FSDP)"
+                                                           : " and share the optimizer's memory (ZeRO)");
+  if (s.tp > 1) text += fmt::format("every layer is cut over {} devices of a node (tensor parallelism); ", s.tp);
+  if (s.pp > 1) text += fmt::format("the layers are dealt out over {} stages (pipeline parallelism); ", s.pp);
+  if (s.cp > 1) text += fmt::format("every text is cut over {} devices (context parallelism); ", s.cp);
+  if (s.ep > 1) text += fmt::format("experts live on {} devices each (expert parallelism); ", s.ep);
+  if (recipe.train.recompute.what != RecomputePolicy::What::nothing)
+    text += "some of the forward pass is computed twice to save memory (recomputation); ";
+  return text + "each term is explained in docs/parallelism.md.";
+}
+
 SearchResult search(const SearchRequest& request) {
   RoughRanking rough = rank_roughly(request, request.cluster.num_devices);
   if (!rough.least)
@@ -210,7 +230,7 @@ SearchResult search(const SearchRequest& request) {
     return result;
   }
   result.nearest_missing_bytes = result.nearest->plan.missing_bytes();
-  for (int times = 2; times <= 16 && result.devices_that_fit == 0; times *= 2)
+  for (int times = 2; times <= request.max_times && result.devices_that_fit == 0; times *= 2)
     if (!rank_roughly(request, request.cluster.num_devices * times).fitting.empty())
       result.devices_that_fit = request.cluster.num_devices * times;
   return result;

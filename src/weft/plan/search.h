@@ -16,7 +16,8 @@ struct SearchRequest {
   Stack stack;
   // 0, or the only value that is tried.
   int tp = 0, pp = 0, cp = 0, ep = 0;
-  int num_full = 12;  // layouts of which the whole step is traced, the most promising first
+  int num_full = 12;   // layouts of which the whole step is traced, the most promising first
+  int max_times = 16;  // where nothing fits: as many times the devices are tried
 };
 
 struct Candidate {
@@ -41,5 +42,8 @@ SearchResult search(const SearchRequest& request);
 
 // "tp=8,pp=4,dp=32,zero=1, micro-batch 2, recompute block".
 std::string describe_layout(const Recipe& recipe);
+
+// For people who do not know the words: "In words: 8 groups of devices each read their own part ...".
+std::string explain_layout(const Recipe& recipe);
 
 }  // namespace weft::plan

@@ -16,6 +16,7 @@ class Player {
       : traces_(traces), costs_(costs), has_spans_(has_spans), ranks_(traces.size()) {
     result_.ranks.resize(traces.size());
     result_.collective_s.resize(kNumAxes);
+    if (has_spans_) result_.event_s.resize(traces.size());
   }
 
   Simulation play() {
@@ -32,6 +33,7 @@ class Player {
       check(has_moved || is_done, "stages wait for each other for ever");
     }
     for (size_t r = 0; r < ranks_.size(); ++r) {
+      end_work(r);
       ranks_[r].now += costs_.step_overhead_s(), result_.ranks[r].update_s += costs_.step_overhead_s();
       result_.step_s = std::max(result_.step_s, ranks_[r].now);
     }
@@ -53,6 +55,7 @@ class Player {
     bool is_in_action = false;
     double action_begun = 0;
     Action action;
+    Span work{.begin_s = 0, .end_s = -1};  // kernels of one kind that follow each other, not yet among the spans
   };
 
   // Messages of a pair of stages: where one goes, and what it says. Numbers fit by far.
@@ -66,16 +69,19 @@ class Player {
     const std::vector<Event>& events = traces_[index].events;
     for (; r.next < events.size(); ++r.next) {
       const Event& e = events[r.next];
+      // A rank that had to wait comes here again; what it waits for begins when it came first.
+      if (has_spans_ && result_.event_s[index].size() == r.next) result_.event_s[index].push_back(r.now);
       switch (e.kind) {
         case Event::Kind::matmul:
         case Event::Kind::attention:
-        case Event::Kind::memory: kernel(r, split, e); break;
+        case Event::Kind::memory: kernel(index, r, split, e); break;
         case Event::Kind::collective: {
           if (e.axis == Axis::ends && !meet(index, r, e)) return;
           const double seconds = costs_.collective_s(e.op, e.bytes, e.axis);
           Stream& s = r.streams[size_t(e.axis)];
           const double end = std::max(r.now, s.free_at) + seconds;
           split.exposed_s[size_t(e.axis)] += end - r.now;
+          note_wait(index, e, end);
           note_collective(index, e, end - seconds, end);
           r.busy[size_t(e.axis)] += seconds;
           r.now = s.free_at = end;
@@ -97,20 +103,24 @@ class Player {
           if (found == s.ends.end()) break;  // started before the step
           if (found->second > r.now) {
             split.exposed_s[size_t(e.axis)] += found->second - r.now;
+            note_wait(index, e, found->second);
             r.now = found->second;
           }
           s.ends.erase(found);
           break;
         }
         case Event::Kind::send:
-          if (e.axis == Axis::pp)
-            arrivals_[key_of(index, size_t(e.peer), e.tag)] = r.now + costs_.message_s(e.bytes, e.axis);
-          else
+          if (e.axis == Axis::pp) {
+            const double arrival = r.now + costs_.message_s(e.bytes, e.axis);
+            arrivals_[key_of(index, size_t(e.peer), e.tag)] = arrival;
+            note_collective(index, e, r.now, arrival);
+          } else {
             send_around(index, r, e);
+          }
           break;
         case Event::Kind::recv: {
           if (e.axis != Axis::pp) {
-            take_around(r, split, e);
+            take_around(index, r, split, e);
             break;
           }
           const auto found = arrivals_.find(key_of(size_t(e.peer), index, e.tag));
@@ -127,9 +137,12 @@ class Player {
           r.action = {e.action, e.peer, e.tag};
           break;
         case Event::Kind::end_action:
+          end_work(index);
           r.is_in_action = false;
           if (has_spans_)
             result_.spans.push_back({.rank = int(index),
+                                     .track = TraceTrack::pipeline,
+                                     .kind = kind_of(r.action.kind),
                                      .name = weft::name_of(r.action.kind),
                                      .begin_s = r.action_begun,
                                      .end_s = r.now,
@@ -142,13 +155,14 @@ class Player {
       result_.collective_s[axis] = std::max(result_.collective_s[axis], r.busy[axis]);
   }
 
-  void kernel(Rank& r, TimeSplit& split, const Event& e) {
+  void kernel(size_t index, Rank& r, TimeSplit& split, const Event& e) {
     double seconds = costs_.kernel_s(e);
     for (size_t axis = 0; axis < kNumAxes; ++axis) {
       const double left = r.streams[axis].free_at - r.now;
       if (left > 0) seconds += std::min(left, seconds) * costs_.slowdown(Axis(axis));
     }
     seconds += costs_.launch_s();
+    note_kernel(index, r, e, r.now + seconds);
     r.now += seconds;
     if (!r.is_in_action)
       split.update_s += seconds;
@@ -169,13 +183,14 @@ class Player {
     r.busy[size_t(e.axis)] += s.free_at - begin;
     note_collective(index, e, begin, s.free_at);
   }
-  static void take_around(Rank& r, TimeSplit& split, const Event& e) {
+  void take_around(size_t index, Rank& r, TimeSplit& split, const Event& e) {
     Stream& s = r.streams[size_t(e.axis)];
     if (s.sent.empty()) return;
     const double arrival = s.sent.front();
     s.sent.pop_front();
     if (arrival <= r.now) return;
     split.exposed_s[size_t(e.axis)] += arrival - r.now;
+    note_wait(index, e, arrival);
     r.now = arrival;
   }
 
@@ -193,10 +208,45 @@ class Player {
     return true;
   }
 
+  // Kernels of one kind without a pause between them make one span.
+  void note_kernel(size_t index, Rank& r, const Event& e, double end) {
+    if (!has_spans_) return;
+    SpanKind kind = r.is_in_action ? kind_of(e.phase, r.action.kind) : SpanKind::optimizer;
+    if (e.name == "pack_matmul_b") kind = SpanKind::other;  // of no pass
+    Span& w = r.work;
+    const bool goes_on = w.end_s == r.now && w.kind == kind;
+    if (!goes_on) {
+      end_work(index);
+      w = {.rank = int(index), .kind = kind, .name = name_of(kind), .begin_s = r.now};
+      if (r.is_in_action) w.stage = r.action.stage, w.micro_batch = r.action.micro_batch;
+    }
+    w.end_s = end;
+  }
+  void end_work(size_t index) {
+    Span& w = ranks_[index].work;
+    if (has_spans_ && w.end_s > w.begin_s) result_.spans.push_back(w);
+    w.end_s = -1;
+  }
+  void note_wait(size_t index, const Event& e, double end) {
+    const double now = ranks_[index].now;
+    if (has_spans_ && end > now)
+      result_.spans.push_back({.rank = int(index),
+                               .kind = SpanKind::wait,
+                               .name = "wait",
+                               .group = name_of(e.axis),
+                               .begin_s = now,
+                               .end_s = end});
+  }
   void note_collective(size_t index, const Event& e, double begin, double end) {
     if (has_spans_ && end > begin)
-      result_.spans.push_back(
-          {.rank = int(index), .is_comm = true, .name = weft::name_of(e.op), .begin_s = begin, .end_s = end});
+      result_.spans.push_back({.rank = int(index),
+                               .track = TraceTrack::communication,
+                               .kind = e.op == CommOp::send ? SpanKind::message : SpanKind::collective,
+                               .name = weft::name_of(e.op),
+                               .group = name_of(e.axis),
+                               .begin_s = begin,
+                               .end_s = end,
+                               .bytes = e.bytes});
   }
 
   std::span<const StepTrace> traces_;

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "weft/plan/cost_model.h"
+#include "weft/plan/timeline.h"
 
 namespace weft::plan {
 
@@ -21,20 +22,13 @@ struct TimeSplit {
   double compute() const { return matmul_s + attention_s + memory_s; }
 };
 
-// A bar of a timeline.
-struct Span {
-  int rank = 0;  // of the pipeline
-  bool is_comm = false;
-  std::string_view name;
-  double begin_s = 0, end_s = 0;
-  int stage = -1, micro_batch = -1;  // of actions
-};
-
 struct Simulation {
   double step_s = 0;
   std::vector<TimeSplit> ranks;        // of the pipeline
   std::vector<double> collective_s{};  // by axis, of the slowest rank, hidden or not
-  std::vector<Span> spans;             // when asked for
+  // When asked for:
+  std::vector<Span> spans;                   // in no order
+  std::vector<std::vector<double>> event_s;  // of each rank: when each of its events began
 };
 
 // traces: of every stage's rank, in order. Ranks of one stage do the same at the same time, so that one of them

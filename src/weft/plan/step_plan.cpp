@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace weft::plan {
 namespace {
@@ -11,15 +12,31 @@ namespace {
 struct Played {
   std::vector<StepTrace> traces;
   Simulation simulation;
+  std::vector<MemoryCurve> curves;
+  int64_t accumulation = 1;
 };
+
+MemoryCurve curve_of(const StepTrace& trace, const std::vector<double>& event_s, double step_s) {
+  const auto time_of = [&](int64_t event) {
+    return size_t(event) < event_s.size() ? event_s[size_t(event)] : step_s;
+  };
+  MemoryCurve curve{.points = {}, .peak = trace.peak, .peak_s = time_of(trace.peak.event)};
+  for (const MemorySample& s : trace.memory) curve.points.push_back({time_of(s.event), s.split});
+  return curve;
+}
 
 Played play(Recipe recipe, int64_t accumulation, const CostModel& costs, bool has_spans) {
   recipe.train.accumulation = accumulation;
   recipe.train.global_batch = recipe.train.micro_batch * recipe.mesh.shape.dp() * accumulation;
   Played p;
-  p.traces = trace_stages(recipe);
+  p.accumulation = accumulation;
+  p.traces = trace_stages(recipe, {.has_memory = has_spans, .packs_weights = costs.is_shared()});
   p.simulation = simulate(p.traces, costs, has_spans);
-  for (StepTrace& t : p.traces) t.events = {};
+  for (size_t r = 0; r < p.traces.size(); ++r) {
+    StepTrace& t = p.traces[r];
+    if (has_spans) p.curves.push_back(curve_of(t, p.simulation.event_s[r], p.simulation.step_s));
+    t.events = {}, t.memory = {};
+  }
   return p;
 }
 
@@ -67,7 +84,7 @@ StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptio
   const CostModel costs(cluster.hardware, recipe.mesh.shape, options.stack);
   Played played = play_all(recipe, costs, options.has_spans);
   StepPlan plan;
-  plan.capacity_bytes = cluster.hardware.memory_bytes - cluster.hardware.reserved_bytes;
+  plan.capacity_bytes = costs.hardware().memory_bytes - costs.hardware().reserved_bytes;
   for (StepTrace& t : played.traces) {
     if (t.peak.split.total() > (plan.memory.empty() ? -1 : plan.peak_bytes())) plan.fullest = int(plan.memory.size());
     plan.memory.push_back(std::move(t.peak));
@@ -82,11 +99,17 @@ StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptio
   }
   plan.time = s.ranks[size_t(plan.slowest)];
   plan.spans = std::move(played.simulation.spans);
+  plan.curves = std::move(played.curves);
+  plan.num_played = played.accumulation;
 
   const ModelConfig& m = recipe.model;
   const double tokens = double(recipe.train.global_batch * recipe.train.seq_len);
   plan.tokens_per_s = tokens / plan.step_s;
-  const double peak = cluster.hardware.peak(matmul_type(recipe.train.precision)) * recipe.mesh.size();
+  // Ranks of one machine have its peak together.
+  const double num_whole = costs.is_shared()
+                               ? std::ceil(double(recipe.mesh.size()) / cluster.hardware.devices_per_node)
+                               : recipe.mesh.size();
+  const double peak = cluster.hardware.peak(matmul_type(recipe.train.precision)) * num_whole;
   const double per_token = m.flops_per_token(recipe.train.seq_len);
   const double causal = 6.0 * double(m.layers * m.heads * m.head_dim) * double(recipe.train.seq_len);
   if (peak > 0) {

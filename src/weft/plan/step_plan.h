@@ -5,6 +5,17 @@
 
 namespace weft::plan {
 
+// What a rank holds over time: from points[i].begin_s to the next.
+struct MemoryCurve {
+  struct Point {
+    double begin_s = 0;
+    MemorySplit split;
+  };
+  std::vector<Point> points;
+  MemoryPeak peak;
+  double peak_s = 0;
+};
+
 struct StepPlan {
   std::vector<MemoryPeak> memory;    // of the first rank of each stage
   std::vector<int64_t> state_bytes;  // likewise
@@ -15,9 +26,12 @@ struct StepPlan {
   TimeSplit time;     // of that stage
   double bubble = 0;  // share of the step in which ranks wait for other stages, on average
   double tokens_per_s = 0;
-  double mfu = 0;           // causal attention counted once
-  double mfu_whole = 0;     // attention counted over all pairs, as many papers do
-  std::vector<Span> spans;  // when asked for; of a step with fewer micro-batches, where there are many
+  double mfu = 0;        // causal attention counted once
+  double mfu_whole = 0;  // attention counted over all pairs, as many papers do
+  // When asked for; of a step with fewer micro-batches, where there are many:
+  std::vector<Span> spans;
+  std::vector<MemoryCurve> curves;  // of each stage
+  int64_t num_played = 0;           // micro-batches of that step
 
   int64_t peak_bytes() const { return memory[size_t(fullest)].split.total(); }
   bool fits() const { return double(peak_bytes()) <= capacity_bytes; }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/autograd/context.h"
 #include "weft/comm/collective.h"
 #include "weft/parallel/pipeline/schedule.h"
 #include "weft/tensor/dtype.h"
@@ -37,11 +38,13 @@ struct Event {
   ActionKind action = ActionKind::forward;
   DType dtype = DType::f32;  // of the operands
   bool is_backward = false;
+  OpObserver::Phase phase = OpObserver::Phase::forward;  // of the op that a kernel belongs to
   int32_t m = 0, n = 0, k = 0;
   int32_t peer = 0, tag = 0;   // along the axis; action: the stage and the micro-batch
   int64_t sequence = 0;        // of a collective in its group
   double flops = 0;            // of a kernel
   double bytes = 0;            // main memory traffic of a kernel; of a collective as in Collective::bytes
+  double seconds = 0;          // measured; 0 where it was not run
   std::string_view name = "";  // of the kernel; lives as long as the program
 };
 
@@ -69,10 +72,17 @@ struct MemoryPeak {
   int64_t event = 0;  // how many events came before
 };
 
+// What a rank held at most between an event and the next.
+struct MemorySample {
+  int64_t event = 0;  // how many events came before
+  MemorySplit split;
+};
+
 struct StepTrace {
   std::vector<Event> events;
   MemoryPeak peak;
-  int64_t state_bytes = 0;  // held between steps
+  std::vector<MemorySample> memory;  // when asked for
+  int64_t state_bytes = 0;           // held between steps
 };
 
 }  // namespace weft::plan

@@ -90,7 +90,7 @@ StepTrace trace_step(const Recipe& recipe, int rank, const TraceOptions& options
   state[options.packs_weights ? MemoryUse::weights : MemoryUse::optimizer] += grown;
   trace.state_bytes = memory.stats().live_bytes;
 
-  MemoryWatch watch(memory, stream, state);
+  MemoryWatch watch(memory, stream, state, options.has_memory ? &trace.memory : nullptr);
   context.observer = &watch;
   trainer.observe_actions([&](const Action& action, bool is_begin) {
     watch.set_action(is_begin ? &action : nullptr);

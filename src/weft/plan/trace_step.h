@@ -7,6 +7,7 @@ namespace weft::plan {
 
 struct TraceOptions {
   bool has_events = true;      // false: memory only
+  bool has_memory = false;     // what is held over time, too
   bool packs_weights = false;  // count the copies of weights that the CPU's matrix products keep
 };
 

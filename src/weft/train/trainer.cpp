@@ -176,7 +176,10 @@ bool Trainer::update(StepResult& result) {
   if (!is_finite) return false;
   const double clip = recipe_.optimizer.clip;
   const double factor = clip > 0 && result.grad_norm > clip ? clip / result.grad_norm : 1;
-  optimizer_->step(result.lr, factor / scaler_.scale());
+  {
+    const ObservedOp op(context_, "optimizer", OpObserver::Phase::forward);
+    optimizer_->step(result.lr, factor / scaler_.scale());
+  }
   data_parallel_->publish();
   return true;
 }
