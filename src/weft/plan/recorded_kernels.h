@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "weft/comm/communicator.h"
 #include "weft/kernels/kernels.h"
 #include "weft/plan/step_trace.h"
 
@@ -24,6 +25,9 @@ class RecordedStream : public Stream {
   std::vector<Event>& events_;
   bool is_recording_ = false;
 };
+
+// What an observer of communicators adds to the stream.
+void record(RecordedStream& stream, const CommEvent& event);
 
 // Every kernel must be given a RecordedStream.
 Kernels recorded_kernels();

@@ -20,6 +20,7 @@ class StepRunner {
   StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, AdapterLoader adapters = {});
 
   bool is_speaker() const { return model_.is_speaker(); }
+  const PagedCache& cache() const { return cache_; }
   // Other ranks: does what the speaker says until he says stop. Sleeps while he says nothing, without a limit.
   void follow();
 
