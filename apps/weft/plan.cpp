@@ -54,8 +54,9 @@ void plan(const Options& o) {
   if (!o.validate.empty()) return validate_runs(o.validate, o.output);
   if (!o.hardware.empty()) return o.output.text(std::string(plan::hardware_text(o.hardware)));
   if (o.train.model.empty() || o.train.cluster.empty())
-    throw UsageError("name a model and a cluster, as in weft plan llama-1b --cluster 64xh100-sxm [--for serve]; hardware: {}",
-                     fmt::join(plan::hardware_names(), ", "));
+    throw UsageError(
+        "name a model and a cluster, as in weft plan llama-1b --cluster 64xh100-sxm [--for serve]; hardware: {}",
+        fmt::join(plan::hardware_names(), ", "));
   if (o.purpose == "train") return plan_training(o.train, o.output);
   ServePlanOptions serve = o.serve;
   serve.model = o.train.model, serve.cluster = o.train.cluster, serve.mesh = o.train.mesh, serve.top = o.train.top;
@@ -65,7 +66,10 @@ void plan(const Options& o) {
 
 void add_serve_options(CLI::App& c, ServePlanOptions& s) {
   const auto add = [&](const char* name, int64_t& value, int64_t least, const char* what) {
-    c.add_option(name, value, what)->capture_default_str()->check(CLI::Range(least, int64_t(1) << 24))->group("Serving");
+    c.add_option(name, value, what)
+        ->capture_default_str()
+        ->check(CLI::Range(least, int64_t(1) << 24))
+        ->group("Serving");
   };
   c.add_option("--target", s.target, "latency of one answer, or throughput of all")
       ->check(CLI::IsMember({"latency", "throughput"}))

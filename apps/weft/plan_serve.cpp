@@ -107,9 +107,10 @@ std::string weights_of(const ServeCandidate& c, const ServePlanOptions& o) {
 
 void show_memory(const ServePlan& p, const Output& output) {
   const ServedMemory& m = p.stages[size_t(p.fullest)];
-  output.text(fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: weights {:.2f}, keys and values {:.2f}, other {:.2f}",
-                          gib(double(m.total())), gib(p.capacity_bytes), p.fullest, gib(double(m.weights)),
-                          gib(double(m.cache)), gib(double(m.other))));
+  output.text(
+      fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: weights {:.2f}, keys and values {:.2f}, other {:.2f}",
+                  gib(double(m.total())), gib(p.capacity_bytes), p.fullest, gib(double(m.weights)),
+                  gib(double(m.cache)), gib(double(m.other))));
   output.text(fmt::format("  cache   {} bytes a token of a replica; room for {} tokens, {} answers at a time",
                           p.cache_bytes_per_token, p.cache_tokens, p.sequences));
 }
@@ -121,7 +122,8 @@ void show(const ServeCandidate& c, const ServePlanOptions& o, const Output& outp
   if (!p.fits()) return;
   output.text(fmt::format("  prompt  {:.4g} ms to the first token of {} ({})", 1e3 * p.ttft_s, o.input_len,
                           p.prefill.bound()));
-  output.text("          answers       TPOT    tokens/s   of a user | with prompts: answers    TPOT    tokens/s | bound");
+  output.text(
+      "          answers       TPOT    tokens/s   of a user | with prompts: answers    TPOT    tokens/s | bound");
   for (const ServeBatch& b : p.batches)
     output.text(fmt::format("          {:>7} {:>7.2f} ms {:>11.1f} {:>11.1f} | {:>21.1f} {:>7.2f} {:>11.1f} | {}",
                             b.batch, 1e3 * b.step.step_s, b.tokens_per_s, b.user_tokens_per_s, b.loaded_batch,
@@ -167,18 +169,20 @@ std::string remedy(const ServeSearchResult& found) {
   if (found.too_slow) {
     output.json({{"fits", true}, {"keeps_limits", false}, {"nearest", to_json(*found.too_slow)}});
     const ServePlan& p = found.too_slow->plan;
-    throw Error("no layout of {} x {} keeps the limits: the nearest, {}, takes {:.4g} ms to the first token and "
-                "{:.4g} ms to each further one; use more devices, a smaller model or fewer bits (--quantize)",
-                q.serve.cluster.num_devices, q.serve.cluster.hardware.name, describe_layout(p), 1e3 * p.ttft_s,
-                1e3 * p.batches.front().loaded.step_s);
+    throw Error(
+        "no layout of {} x {} keeps the limits: the nearest, {}, takes {:.4g} ms to the first token and "
+        "{:.4g} ms to each further one; use more devices, a smaller model or fewer bits (--quantize)",
+        q.serve.cluster.num_devices, q.serve.cluster.hardware.name, describe_layout(p), 1e3 * p.ttft_s,
+        1e3 * p.batches.front().loaded.step_s);
   }
   const ServePlan& p = found.nearest->plan;
   output.json({{"fits", false},
                {"missing_bytes", p.missing_bytes},
                {"nearest", to_json(*found.nearest)},
                {"devices_that_fit", found.devices_that_fit}});
-  throw Error("no layout of {} x {} fits: the nearest, {}, misses {:.2f} GiB on a device{}", q.serve.cluster.num_devices,
-              q.serve.cluster.hardware.name, describe_layout(p), gib(p.missing_bytes), remedy(found));
+  throw Error("no layout of {} x {} fits: the nearest, {}, misses {:.2f} GiB on a device{}",
+              q.serve.cluster.num_devices, q.serve.cluster.hardware.name, describe_layout(p), gib(p.missing_bytes),
+              remedy(found));
 }
 
 void search(const ServePlanOptions& o, const ServeSearchRequest& q, const Output& output) {
@@ -188,9 +192,14 @@ void search(const ServePlanOptions& o, const ServeSearchRequest& q, const Output
   for (const ServeCandidate& c : found.ranked) ranked.push_back(to_json(c));
   for (const ServeCandidate& c : found.more_rounded) rounded.push_back(to_json(c));
   const ServeCandidate& choice = found.ranked.front();
-  nlohmann::json json = {{"fits", true},           {"target", o.target},         {"num_layouts", found.num_layouts},
-                         {"input_len", o.input_len}, {"output_len", o.output_len}, {"command", command_of(choice, o)},
-                         {"ranked", ranked},       {"more_rounded", rounded}};
+  nlohmann::json json = {{"fits", true},
+                         {"target", o.target},
+                         {"num_layouts", found.num_layouts},
+                         {"input_len", o.input_len},
+                         {"output_len", o.output_len},
+                         {"command", command_of(choice, o)},
+                         {"ranked", ranked},
+                         {"more_rounded", rounded}};
   if (found.nearest)
     json["does_not_fit"] = {{"quantize", found.nearest->quantize},
                             {"nearest", to_json(*found.nearest)},
@@ -221,8 +230,8 @@ void plan_one(const ServePlanOptions& o, const ServeSearchRequest& q, const Outp
   if (shape.cp > 1) throw UsageError("--mesh cp={}: serving cuts a model with tp, pp and ep", shape.cp);
   shape.replicate = 1, shape.shard = shape.ep;
   if (shape.size() * replicas != q.serve.cluster.num_devices)
-    throw UsageError("--mesh {}: {} replicas of {} devices are not the {} of --cluster", o.mesh, replicas, shape.size(),
-                     q.serve.cluster.num_devices);
+    throw UsageError("--mesh {}: {} replicas of {} devices are not the {} of --cluster", o.mesh, replicas,
+                     shape.size(), q.serve.cluster.num_devices);
   ServeCandidate c{.quantize = q.quantize.front()};
   ServeRequest request = q.serve;
   request.model.blocks = parse_block_choice(c.quantize);
@@ -231,9 +240,10 @@ void plan_one(const ServePlanOptions& o, const ServeSearchRequest& q, const Outp
   output.json(to_json(c));
   if (!output.is_json()) show(c, o, output);
   if (!c.plan.fits())
-    throw Error("it does not fit: {:.2f} GiB are missing on stage {}; use fewer bits (--quantize), more devices, or a "
-                "smaller --tokens-per-step (weft plan without --mesh searches)",
-                gib(c.plan.missing_bytes), c.plan.fullest);
+    throw Error(
+        "it does not fit: {:.2f} GiB are missing on stage {}; use fewer bits (--quantize), more devices, or a "
+        "smaller --tokens-per-step (weft plan without --mesh searches)",
+        gib(c.plan.missing_bytes), c.plan.fullest);
 }
 
 }  // namespace

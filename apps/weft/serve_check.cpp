@@ -112,9 +112,9 @@ MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
   }
   const bool is_one = !best || best->mesh.size() == 1;
   const std::string ranks = is_one ? fmt::format("one rank with all {} cores", cores) : best->text;
-  o.output.text(fmt::format(
-      "weft: --mesh auto: {}{}", ranks,
-      is_one ? "; more ranks would share the same cores and memory, and wait for each other" : ", beside " + one->text));
+  o.output.text(fmt::format("weft: --mesh auto: {}{}", ranks,
+                            is_one ? "; more ranks would share the same cores and memory, and wait for each other"
+                                   : ", beside " + one->text));
   return best ? best->mesh : MeshShape{};
 }
 
@@ -125,7 +125,8 @@ void check_memory(const EngineOptions& o, const ModelSource& source, const MeshS
   if (need.total() <= available) return;
   const auto gib = [](int64_t bytes) { return double(bytes) / kGib; };
   throw Error(
-      "{} does not fit: weights {:.2f} GiB, the cache {:.2f} and the largest step {:.2f} are {:.2f} GiB more than the "
+      "{} does not fit: weights {:.2f} GiB, the cache {:.2f} and the largest step {:.2f} are {:.2f} GiB more than "
+      "the "
       "{:.2f} that are free; {}",
       source.path(), gib(need.weights), gib(need.cache), gib(need.other), gib(need.total() - available),
       gib(available), remedy(o, asked.request, mesh, available));

@@ -77,10 +77,9 @@ TEST_P(ServedMemoryTest, IsWhatRanksOfTheEngineHold) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Meshes, ServedMemoryTest,
-                         testing::Values(HeldCase{}, HeldCase{{.tp = 2}}, HeldCase{{.pp = 2}},
-                                         HeldCase{{}, "int8"}, HeldCase{{.tp = 2}, "int8"},
-                                         HeldCase{{.pp = 2}, "int8"}, HeldCase{{}, "nf4"},
-                                         HeldCase{{.tp = 2}, "nf4"}, HeldCase{{.pp = 2}, "nf4"},
+                         testing::Values(HeldCase{}, HeldCase{{.tp = 2}}, HeldCase{{.pp = 2}}, HeldCase{{}, "int8"},
+                                         HeldCase{{.tp = 2}, "int8"}, HeldCase{{.pp = 2}, "int8"},
+                                         HeldCase{{}, "nf4"}, HeldCase{{.tp = 2}, "nf4"}, HeldCase{{.pp = 2}, "nf4"},
                                          HeldCase{{.pp = 2, .tp = 2}, "q8_0", DType::bf16, "qwen3"}),
                          [](const auto& test) {
                            const HeldCase& c = test.param;
@@ -110,7 +109,8 @@ TEST(ServedRankTest, CountsWhatATokenReads) {
     const AlikeRows token{.first = first};
     return sum(rank.step({&token, 1}), kind, &Event::bytes);
   };
-  const double few = bytes_of(Event::Kind::attention, 99, "none"), many = bytes_of(Event::Kind::attention, 199, "none");
+  const double few = bytes_of(Event::Kind::attention, 99, "none"),
+               many = bytes_of(Event::Kind::attention, 199, "none");
   EXPECT_EQ(many - few, 100.0 * double(cache_bytes_of_token(config, {}, DType::bf16)));
   EXPECT_LT(bytes_of(Event::Kind::matmul, 99, "nf4"), 0.5 * bytes_of(Event::Kind::matmul, 99, "none"));
 }

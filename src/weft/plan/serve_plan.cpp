@@ -69,7 +69,8 @@ class Planner {
     plan_.capacity_bytes = h.memory_bytes - h.reserved_bytes;
     plan_.stages = ranks_.memory(q_);
     plan_.cache_bytes_per_token = cache_bytes_of_token(q_.model.config, plan_.mesh, q_.model.dtype);
-    if (q_.draft) plan_.cache_bytes_per_token += cache_bytes_of_token(q_.draft->model.config, {}, q_.draft->model.dtype);
+    if (q_.draft)
+      plan_.cache_bytes_per_token += cache_bytes_of_token(q_.draft->model.config, {}, q_.draft->model.dtype);
     double blocks = INFINITY;
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
       const ServedMemory& m = plan_.stages[i];
@@ -82,7 +83,8 @@ class Planner {
     if (!plan_.fits()) return;
     plan_.cache_tokens = int64_t(blocks) * q_.block_tokens;
     plan_.sequences = int64_t(blocks) / blocks_of(longest());
-    for (ServedMemory& m : plan_.stages) m.cache = int64_t(double(m.cache) / double(trace_cache_.num_blocks) * blocks);
+    for (ServedMemory& m : plan_.stages)
+      m.cache = int64_t(double(m.cache) / double(trace_cache_.num_blocks) * blocks);
   }
 
   ServeTime time(std::initializer_list<AlikeRows> rows) const {
@@ -134,7 +136,8 @@ class Planner {
     const AlikeRows token{.sequences = b.batch, .first = half_way()};
     Speculation s{.batch = b.batch};
     s.draft_s = double(d.guesses) * time_of(trace_step(ranks_.draft, {&token, 1}), alone).step_s;
-    s.verify_s = time({{.sequences = b.batch, .rows = 1 + d.guesses, .first = half_way(), .wanted = 1 + d.guesses}}).step_s;
+    s.verify_s =
+        time({{.sequences = b.batch, .rows = 1 + d.guesses, .first = half_way(), .wanted = 1 + d.guesses}}).step_s;
     const double n = double(d.guesses + 1), a = d.acceptance;
     s.tokens_per_step = a < 1 ? (1 - std::pow(a, n)) / (1 - a) : n;
     s.gain = s.tokens_per_step * b.step.step_s / (s.draft_s + s.verify_s);

@@ -14,8 +14,8 @@ enum class ServeTarget : uint8_t {
 
 struct ServeSearchRequest {
   ServeRequest serve;  // its model's blocks are those of the first choice below
-  // As --quantize has them, the mildest first. The first is what the weights are without asking; a later one is chosen
-  // only where those before do not fit.
+  // As --quantize has them, the mildest first. The first is what the weights are without asking; a later one is
+  // chosen only where those before do not fit.
   std::vector<std::string> quantize = {"auto", "q8_0", "int8", "fp8", "q6_k", "q4_k", "nf4"};
   ServeTarget target = ServeTarget::latency;
   double ttft_limit_s = 0, tpot_limit_s = 0;  // 0: none
@@ -32,9 +32,9 @@ struct ServeCandidate {
 };
 
 struct ServeSearchResult {
-  std::vector<ServeCandidate> ranked;       // that fit and keep the limits, of one way to hold weights
+  std::vector<ServeCandidate> ranked;        // that fit and keep the limits, of one way to hold weights
   std::vector<ServeCandidate> more_rounded;  // the best of each other way, those that lose more digits
-  int num_layouts = 0;                      // looked at
+  int num_layouts = 0;                       // looked at
   // Where weights as they are do not fit: the layout that misses least. And where nothing keeps the limits: the one
   // that comes nearest.
   std::optional<ServeCandidate> nearest, too_slow;
