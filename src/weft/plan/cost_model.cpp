@@ -63,7 +63,8 @@ double CostModel::matmul_s(double m, double n, double k, MatmulType type, double
       hardware_.peak(used) * hardware_.reached[size_t(used)] * hardware_.sustained / hardware_.cores;  // of one core
   constexpr double kSmallTile = 1.15;
   double best = INFINITY;
-  const double most_parts = m <= hardware_.tile_m ? 16 : 1;
+  const bool has_few_rows = m <= hardware_.tile_m;
+  const double most_parts = has_few_rows ? 16 : 1;
   const auto try_tile = [&](double a, double b, double penalty) {
     const double tiles = std::ceil(m / a) * std::ceil(n / b);
     for (double parts = 1; parts <= most_parts; parts *= 2) {
@@ -76,6 +77,9 @@ double CostModel::matmul_s(double m, double n, double k, MatmulType type, double
   const double a = hardware_.tile_m, b = hardware_.tile_n;
   try_tile(a, b, 1), try_tile(b, a, 1);
   try_tile(a / 2, b, kSmallTile), try_tile(a, b / 2, kSmallTile), try_tile(a / 2, b / 2, kSmallTile * kSmallTile);
+  if (has_few_rows)
+    for (double rows = a / 4, penalty = std::pow(kSmallTile, 3); rows >= a / 8; rows /= 2, penalty *= kSmallTile)
+      try_tile(rows, b / 2, penalty);
   return std::max(best, memory_s(bytes));
 }
 

@@ -48,7 +48,8 @@ double score(const ServeSearchRequest& q, const ServeCandidate& c) {
   return q.target == ServeTarget::latency ? c.batch().step.step_s : 1 / c.batch().loaded_tokens_per_s;
 }
 
-// The part that grew most: of a token's time, or of the devices' time that a token takes.
+// The part that grew most, or of what is better shrank: of a token's time, or of the devices' time that a token
+// takes.
 std::string loss_of(const ServeSearchRequest& q, const ServeCandidate& it, const ServeCandidate& best) {
   const bool is_latency = q.target == ServeTarget::latency;
   const auto time = [&](const ServeCandidate& c) { return is_latency ? c.batch().step : c.batch().loaded; };
@@ -56,11 +57,11 @@ std::string loss_of(const ServeSearchRequest& q, const ServeCandidate& it, const
     return is_latency ? 1.0 : c.plan.mesh.size() / c.batch().loaded_batch;
   };
   const auto mine = time(it).parts(), others = time(best).parts();
+  const double more = score(q, it) / score(q, best) - 1, sign = more < 0 ? -1 : 1;
   size_t most = 0;
   const auto growth = [&](size_t i) { return mine[i].second * per_token(it) - others[i].second * per_token(best); };
   for (size_t i = 1; i < mine.size(); ++i)
-    if (growth(i) > growth(most)) most = i;
-  const double more = score(q, it) / score(q, best) - 1;
+    if (sign * growth(i) > sign * growth(most)) most = i;
   if (is_latency)
     return fmt::format("{:+.1f}% of time: {:+.3g} ms {}", 100 * more, 1e3 * growth(most), mine[most].first);
   return fmt::format("{:+.1f}% of tokens/s: {:+.3g} ms of a device a token {}", 100 * (1 / (1 + more) - 1),
