@@ -1,7 +1,10 @@
 // Plans of served models: what follows from one layout, and which is chosen.
 #include "weft/plan/serve_search.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "weft/base/error.h"
 #include "weft/plan/machine_ranks.h"
@@ -115,6 +118,31 @@ INSTANTIATE_TEST_SUITE_P(Types, ServedBitsTest,
                          testing::Values(Rounded{"q8_0", 8.5}, Rounded{"int8", 8.25}, Rounded{"fp8", 8.25},
                                          Rounded{"q6_k", 6.5625}, Rounded{"q4_k", 4.5}, Rounded{"nf4", 4.5}),
                          [](const auto& i) { return std::string(i.param.quantize); });
+
+// Products of few rows, which are what answers wait for: GB/s that an H100 was measured to reach with the launch, the
+// median over shapes with n and k from `least` to twice that. Source: the database of NVIDIA's aiconfigurator.
+struct FewRows {
+  int rows, least, measured_gb_s;
+};
+class FewRowsTest : public testing::TestWithParam<FewRows> {};
+TEST_P(FewRowsTest, TakeWhatTheyWereMeasuredToTake) {
+  const FewRows& c = GetParam();
+  const CostModel costs(find_hardware("h100-sxm"), {});
+  std::vector<double> rates;
+  for (const int n : {c.least, c.least * 3 / 2, c.least * 2})
+    for (const int k : {c.least, c.least * 3 / 2, c.least * 2}) {
+      const double m = c.rows, bytes = 2 * (m * n + m * k + double(n) * k);
+      rates.push_back(bytes / (costs.matmul_s(m, n, k, MatmulType::bf16, bytes) + costs.launch_s()) / 1e9);
+    }
+  std::ranges::nth_element(rates, rates.begin() + 4);
+  EXPECT_NEAR(rates[4], c.measured_gb_s, 0.1 * c.measured_gb_s);
+}
+INSTANTIATE_TEST_SUITE_P(H100, FewRowsTest,
+                         testing::Values(FewRows{1, 1024, 1004}, FewRows{1, 4096, 2429}, FewRows{1, 8192, 2831},
+                                         FewRows{16, 1024, 1012}, FewRows{16, 4096, 2434}, FewRows{16, 8192, 2797},
+                                         FewRows{64, 1024, 1031}, FewRows{64, 4096, 2411}, FewRows{64, 8192, 2767},
+                                         FewRows{128, 1024, 993}, FewRows{128, 4096, 2395}, FewRows{128, 8192, 2742}),
+                         [](const auto& i) { return fmt::format("rows{}_from{}", i.param.rows, i.param.least); });
 
 // Leviathan et al., 2023: equation 1.
 TEST(ServePlanTest, SpeculationGainsWhatItExpects) {
