@@ -57,7 +57,7 @@ nlohmann::json to_json(const ServePlan& p) {
   nlohmann::json stages = nlohmann::json::array(), batches = nlohmann::json::array(),
                  speculation = nlohmann::json::array();
   for (const ServedMemory& m : p.stages)
-    stages.push_back({{"weights_bytes", m.weights}, {"kv_cache_bytes", m.cache}, {"other_bytes", m.other}});
+    stages.push_back({{"weights_bytes", m.weights}, {"kv_cache_bytes", m.cache}, {"step_bytes", m.step}});
   for (const ServeBatch& b : p.batches)
     batches.push_back({{"batch", b.batch},
                        {"tpot_s", b.step.step_s},
@@ -108,9 +108,9 @@ std::string weights_of(const ServeCandidate& c, const ServePlanOptions& o) {
 void show_memory(const ServePlan& p, const Output& output) {
   const ServedMemory& m = p.stages[size_t(p.fullest)];
   output.text(
-      fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: weights {:.2f}, keys and values {:.2f}, other {:.2f}",
+      fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: weights {:.2f}, keys and values {:.2f}, a step {:.2f}",
                   gib(double(m.total())), gib(p.capacity_bytes), p.fullest, gib(double(m.weights)),
-                  gib(double(m.cache)), gib(double(m.other))));
+                  gib(double(m.cache)), gib(double(m.step))));
   output.text(fmt::format("  cache   {} bytes a token of a replica; room for {} tokens, {} answers at a time",
                           p.cache_bytes_per_token, p.cache_tokens, p.sequences));
 }

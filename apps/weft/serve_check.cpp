@@ -50,7 +50,7 @@ ServedMemory memory_here(const ServeRequest& request, const MeshShape& mesh, int
     const int64_t ranks = is_alone ? 1 : mesh.size() / mesh.pp;
     if (is_alone && m.total() <= sum.total()) continue;
     if (is_alone) sum = {};
-    sum = {sum.weights + m.weights * ranks, sum.cache + m.cache * ranks, sum.other + m.other * ranks};
+    sum = add(sum, m, ranks);
   }
   return sum;
 }
@@ -67,7 +67,7 @@ std::string remedy(const EngineOptions& o, ServeRequest q, const MeshShape& mesh
     return memory_here(request, mesh, blocks_asked(o, request, mesh)).total() <= available;
   };
   if (const ServedMemory least = memory_here(q, mesh, 1); o.engine.kv_bytes > 0 && least.total() <= available)
-    return fmt::format("lower --kv-cache to {}MiB", (available - least.weights - least.other) >> 20);
+    return fmt::format("lower --kv-cache to {}MiB", (available - least.total() + least.cache) >> 20);
   if (q.model.dtype == DType::f32) {
     q.model.dtype = DType::bf16;
     if (q.draft) q.draft->model.dtype = DType::bf16;
@@ -125,11 +125,12 @@ void check_memory(const EngineOptions& o, const ModelSource& source, const MeshS
   if (need.total() <= available) return;
   const auto gib = [](int64_t bytes) { return double(bytes) / kGib; };
   throw Error(
-      "{} does not fit: weights {:.2f} GiB, the cache {:.2f} and the largest step {:.2f} are {:.2f} GiB more than "
+      "{} does not fit: weights {:.2f} GiB, the cache {:.2f}, the largest step {:.2f} and what loading leaves {:.2f} "
+      "are {:.2f} GiB more than "
       "the "
       "{:.2f} that are free; {}",
-      source.path(), gib(need.weights), gib(need.cache), gib(need.other), gib(need.total() - available),
-      gib(available), remedy(o, asked.request, mesh, available));
+      source.path(), gib(need.weights), gib(need.cache), gib(need.step), gib(need.loading),
+      gib(need.total() - available), gib(available), remedy(o, asked.request, mesh, available));
 }
 
 }  // namespace weft::app

@@ -18,16 +18,16 @@ struct Ranks {
     const int64_t running = std::min(q.max_running, std::max<int64_t>(q.tokens_per_step / each, 1));
     const int64_t left = q.tokens_per_step - running * each;
     std::vector<AlikeRows> rows{{.sequences = running, .rows = each, .wanted = each}};
-    if (left > 0) rows.push_back({.rows = std::min(left, q.model.config.context)});
+    const int64_t whole = q.model.config.context;
+    if (left >= whole) rows.push_back({.sequences = left / whole, .rows = whole});
+    if (left % whole > 0) rows.push_back({.rows = left % whole});
     trace_step(stages, rows);
     std::vector<ServedMemory> all;
     for (const auto& stage : stages) all.push_back(stage->memory());
     if (draft.empty()) return all;
     rows.front() = {.sequences = running};
     trace_step(draft, rows);
-    const ServedMemory d = draft.front()->memory();
-    ServedMemory& speaker = all.back();
-    speaker = {speaker.weights + d.weights, speaker.cache + d.cache, speaker.other + d.other};
+    all.back() = add(all.back(), draft.front()->memory());
     return all;
   }
 };
@@ -75,7 +75,7 @@ class Planner {
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
       const ServedMemory& m = plan_.stages[i];
       const double block = double(m.cache) / double(trace_cache_.num_blocks);
-      const double room = plan_.capacity_bytes - double(m.weights + m.other);
+      const double room = plan_.capacity_bytes - double(m.total() - m.cache);
       const double here = block > 0 ? std::floor(room / block) : room < 0 ? -1 : INFINITY;
       plan_.missing_bytes = std::max(plan_.missing_bytes, double(m.cache) - room);
       if (here < blocks) blocks = here, plan_.fullest = int(i);

@@ -18,6 +18,11 @@ std::unique_ptr<Communicator> observed_world(int rank, int size, RecordedStream&
   return world;
 }
 
+ServedMemory loaded_in(const Allocator& allocator) {
+  const AllocatorStats stats = allocator.stats();
+  return {.weights = stats.live_bytes, .loading = stats.reserved_bytes - stats.live_bytes};
+}
+
 }  // namespace
 
 ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank, const CacheShape& cache,
@@ -26,8 +31,10 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
       world_(observed_world(rank, mesh.size(), stream_)),
       mesh_(*world_, mesh),
       model_(context_, mesh_, model.config, model.source, model.dtype, model.blocks),
-      weights_(allocator_.stats().live_bytes),
-      runner_(model_, cache.num_blocks, cache.block_tokens) {}
+      loaded_(loaded_in(allocator_)),
+      runner_(model_, cache.num_blocks, cache.block_tokens) {
+  allocator_.reset_peak();
+}
 
 StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
   std::vector<int32_t> tokens, blocks;
@@ -49,7 +56,16 @@ StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
 
 ServedMemory ServedRank::memory() const {
   const int64_t cache = runner_.cache().bytes();
-  return {.weights = weights_, .cache = cache, .other = allocator_.stats().reserved_bytes - weights_ - cache};
+  ServedMemory m = loaded_;
+  m.cache = cache, m.step = allocator_.stats().peak_bytes - m.weights - cache;
+  return m;
+}
+
+ServedMemory add(const ServedMemory& a, const ServedMemory& b, int64_t times) {
+  return {.weights = a.weights + b.weights * times,
+          .cache = a.cache + b.cache * times,
+          .step = a.step + b.step * times,
+          .loading = a.loading + b.loading * times};
 }
 
 std::vector<std::unique_ptr<ServedRank>> serve_stages(const ServedModel& model, const MeshShape& mesh,

@@ -32,13 +32,16 @@ struct AlikeRows {
 struct ServedMemory {
   int64_t weights = 0;  // as products read them, with rotary tables
   int64_t cache = 0;    // keys and values
-  int64_t other = 0;    // activations and logits of the largest step so far, and what the allocator keeps for reuse
-  int64_t total() const { return weights + cache + other; }
+  int64_t step = 0;     // activations, logits and messages of the largest step so far
+  int64_t loading = 0;  // what the allocator keeps of the time when weights were packed
+  int64_t total() const { return weights + cache + step + loading; }
 };
+// a + b * times.
+ServedMemory add(const ServedMemory& a, const ServedMemory& b, int64_t times = 1);
 
 // The ForwardModel and the StepRunner that serve, over recorded kernels and the `trace` communicator: nothing is
-// computed and no memory is taken, but figures are those of the allocator and of the program. Not seen: the sampler
-// and what the host does between steps.
+// computed and no memory is taken, but figures are those of the allocator and of the program. Not seen: the sampler,
+// what the host does between steps, and what the allocator keeps of steps of other sizes.
 class ServedRank {
  public:
   // packs_weights: as the CPU's products like them. Throws UsageError for a mesh that cannot serve the model.
@@ -59,7 +62,7 @@ class ServedRank {
   std::unique_ptr<Communicator> world_;
   Mesh mesh_;
   ForwardModel model_;
-  int64_t weights_;
+  ServedMemory loaded_;
   StepRunner runner_;
 };
 
