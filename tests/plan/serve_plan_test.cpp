@@ -185,7 +185,7 @@ TEST(ServeSearchTest, LatencyCutsLayersAndThroughputMakesReplicas) {
 }
 
 TEST(ServeSearchTest, WhatDoesNotFitIsRoundedAndSaysSo) {
-  const ServeSearchResult found = search_serving(search_for(model(64), "rtx4090", ServeTarget::latency));
+  const ServeSearchResult found = search_serving(search_for(model(64), "1xrtx4090", ServeTarget::latency));
   ASSERT_FALSE(found.ranked.empty());
   EXPECT_EQ(found.ranked[0].quantize, "int8");
   ASSERT_TRUE(found.nearest);
@@ -195,7 +195,7 @@ TEST(ServeSearchTest, WhatDoesNotFitIsRoundedAndSaysSo) {
 }
 
 TEST(ServeSearchTest, LimitsCountAndWhatKeepsNoneIsNamed) {
-  ServeSearchRequest q = search_for(model(), "h100-sxm", ServeTarget::throughput);
+  ServeSearchRequest q = search_for(model(), "1xh100-sxm", ServeTarget::throughput);
   q.quantize = {"auto"};
   const ServeSearchResult free = search_serving(q);
   q.tpot_limit_s = free.ranked[0].plan.batches[2].loaded.step_s;
