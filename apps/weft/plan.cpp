@@ -60,7 +60,7 @@ void plan(const Options& o) {
   if (o.purpose == "train") return plan_training(o.train, o.output);
   ServePlanOptions serve = o.serve;
   serve.model = o.train.model, serve.cluster = o.train.cluster, serve.mesh = o.train.mesh, serve.top = o.train.top;
-  serve.dtype = o.train.precision;
+  serve.dtype = o.train.precision, serve.has_fp8 = o.train.has_fp8;
   plan_service(serve, o.output);
 }
 

@@ -254,6 +254,7 @@ void plan_service(const ServePlanOptions& o, const Output& output) {
   ServeSearchRequest q;
   q.serve = {.model = model.model,
              .cluster = parse_cluster(o.cluster),
+             .stack = {.has_fp8 = o.has_fp8},
              .input_len = o.input_len,
              .output_len = o.output_len,
              .block_tokens = o.block_tokens,

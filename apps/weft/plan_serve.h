@@ -16,6 +16,7 @@ struct ServePlanOptions {
   int64_t input_len = 1024, output_len = 256, tokens_per_step = 2048, max_running = 256, block_tokens = 16;
   int64_t speculate = 4;
   double acceptance = 0.7, ttft_ms = 0, tpot_ms = 0;
+  bool has_fp8 = false;  // what if products multiplied in fp8
   int top = 5;
 };
 
