@@ -41,7 +41,7 @@ void run_mesh(const ForwardOptions& options, const MeshConfig& config,
 void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("MODEL", model, "A Hugging Face folder, a weft checkpoint or a run folder")->required();
   command.add_option("--adapter", adapter, "A PEFT folder: adapters to use beside the model");
-  command.add_option("--mesh", mesh, "Axes and sizes, as in tp=2,pp=2,ep=2");
+  command.add_option("--mesh", mesh, "Axes and sizes, as in tp=2,pp=2,ep=2; weft serve takes auto too");
   command.add_option("--dtype", dtype, "fp32, bf16 or fp16")->capture_default_str();
   command
       .add_option("--quantize", quantize,
@@ -51,13 +51,13 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }
 
-void run_forward(const ForwardOptions& options,
-                 const std::function<void(ForwardModel& model, const ModelSource& source)>& body) {
-  const MeshConfig mesh_config = parse_mesh(options.mesh);
+void run_forward(const ForwardOptions& options, const ForwardBody& body, const ForwardPlan& plan) {
+  MeshConfig mesh_config = parse_mesh(plan && options.mesh == "auto" ? "" : options.mesh);
   const DType dtype = parse_dtype(options.dtype);
   const BlockChoice blocks = parse_block_choice(options.quantize);
   std::unique_ptr<ModelSource> source = open_model(options.model);
   if (!options.adapter.empty()) source = open_adapted(std::move(source), options.adapter);
+  if (plan) plan(*source, mesh_config.shape);
   run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) {
     ForwardModel model(context, mesh, *source, dtype, blocks);
     body(model, *source);

@@ -14,9 +14,11 @@ struct ForwardOptions {
   void add_to(CLI::App& command);
 };
 
-// Opens the model and calls body on every rank of the mesh, where ranks run; `source` is shared by all.
-void run_forward(const ForwardOptions& options,
-                 const std::function<void(ForwardModel& model, const ModelSource& source)>& body);
+// Opens the model and calls body on every rank of the mesh, where ranks run; `source` is shared by all. `plan` is
+// called before, with nothing allocated yet; it gives the mesh where --mesh is "auto".
+using ForwardBody = std::function<void(ForwardModel& model, const ModelSource& source)>;
+using ForwardPlan = std::function<void(const ModelSource& source, MeshShape& mesh)>;
+void run_forward(const ForwardOptions& options, const ForwardBody& body, const ForwardPlan& plan = {});
 
 // The same for a model that is no decoder, which body opens; there is a mesh.
 using EncoderBody = std::function<void(Context& context, const EncoderUse& use)>;

@@ -2,6 +2,7 @@
 #include "command.h"
 #include "mesh_options.h"
 #include "plan_import.h"
+#include "plan_serve.h"
 #include "plan_train.h"
 #include "weft/base/file.h"
 #include "weft/parallel/pipeline/check_schedule.h"
@@ -14,6 +15,8 @@ namespace {
 
 struct Options {
   TrainPlanOptions train;
+  ServePlanOptions serve;
+  std::string purpose = "train";
   std::string validate, hardware, import, from, out;
   MeshOptions mesh_options;
   int micro_batches = 8;
@@ -72,9 +75,48 @@ void plan(const Options& o) {
   if (!o.train.pictures.view.empty()) return o.train.pictures.show_trace(o.output);
   if (!o.hardware.empty()) return o.output.text(std::string(plan::hardware_text(o.hardware)));
   if (o.train.model.empty() || o.train.cluster.empty())
-    throw UsageError("name a model and a cluster, as in weft plan llama-1b --cluster 64xh100-sxm; hardware: {}",
-                     fmt::join(plan::hardware_names(), ", "));
-  plan_training(o.train, o.output);
+    throw UsageError(
+        "name a model and a cluster, as in weft plan llama-1b --cluster 64xh100-sxm [--for serve]; hardware: {}",
+        fmt::join(plan::hardware_names(), ", "));
+  if (o.purpose == "train") return plan_training(o.train, o.output);
+  ServePlanOptions serve = o.serve;
+  serve.model = o.train.model, serve.cluster = o.train.cluster, serve.mesh = o.train.mesh, serve.top = o.train.top;
+  serve.dtype = o.train.precision, serve.has_fp8 = o.train.has_fp8;
+  plan_service(serve, o.output);
+}
+
+void add_serve_options(CLI::App& c, ServePlanOptions& s) {
+  const auto add = [&](const char* name, int64_t& value, int64_t least, const char* what) {
+    c.add_option(name, value, what)
+        ->capture_default_str()
+        ->check(CLI::Range(least, int64_t(1) << 24))
+        ->group("Serving");
+  };
+  c.add_option("--target", s.target, "latency of one answer, or throughput of all")
+      ->check(CLI::IsMember({"latency", "throughput"}))
+      ->capture_default_str()
+      ->group("Serving");
+  add("--input-len", s.input_len, 1, "Tokens of a prompt");
+  add("--output-len", s.output_len, 1, "Tokens of an answer");
+  c.add_option("--ttft-ms", s.ttft_ms, "At most so long until the first token of an answer")
+      ->check(CLI::PositiveNumber)
+      ->group("Serving");
+  c.add_option("--tpot-ms", s.tpot_ms, "At most so long until each next one, beside the prompts of others")
+      ->check(CLI::PositiveNumber)
+      ->group("Serving");
+  c.add_option("--quantize", s.quantize,
+               "How weights may be held, the first that fits: as weft serve has it, several with commas; else all")
+      ->delimiter(',')
+      ->group("Serving");
+  add("--tokens-per-step", s.tokens_per_step, 1, "As of weft serve");
+  add("--max-running", s.max_running, 1, "As of weft serve");
+  add("--block-tokens", s.block_tokens, 1, "As of weft serve");
+  c.add_option("--draft", s.draft, "A smaller model that guesses")->group("Serving");
+  add("--speculate", s.speculate, 1, "Tokens that it guesses in one step");
+  c.add_option("--acceptance", s.acceptance, "How often a guess comes true behind those that did")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->group("Serving");
 }
 
 }  // namespace
@@ -85,6 +127,9 @@ void add_plan(CLI::App& program) {
       program.add_subcommand("plan", "Which layout, how much memory, how fast and why, before anything runs");
   TrainPlanOptions& t = o->train;
   c->add_option("model", t.model, "A preset, a model's folder or file, or a recipe (.toml)");
+  c->add_option("--for", o->purpose, "train or serve")
+      ->check(CLI::IsMember({"train", "serve"}))
+      ->capture_default_str();
   c->add_option("--cluster", t.cluster, "Devices and hardware, as in 64xh100-sxm or 16xmachine.toml");
   c->add_option("--seq-len", t.seq_len, "Tokens of a row")->check(CLI::PositiveNumber);
   c->add_option("--global-batch", t.global_batch, "Rows of a step, over all devices")->check(CLI::PositiveNumber);
@@ -114,9 +159,11 @@ void add_plan(CLI::App& program) {
       ->expected(4)
       ->delimiter(',')
       ->capture_default_str();
+  add_serve_options(*c, o->serve);
   o->output.add_option(*c);
   c->footer(
       "Examples: weft plan llama-1b --cluster 8xh100-sxm --seq-len 4096\n"
+      "          weft plan llama-3-8b --for serve --cluster 2xh100-sxm --target throughput --input-len 2048\n"
       "          weft plan --show-schedule --mesh pp=4 --schedule zb-h1 --micro-batches 8");
   c->callback([o] { plan(*o); });
 }

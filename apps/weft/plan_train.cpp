@@ -143,11 +143,20 @@ void show(const Candidate& c, const Output& output) {
                           p.capacity_bytes / kGib, p.fullest, split, peak.where));
 }
 
+std::string text_of(const Asked& asked, Recipe planned) {
+  if (asked.own) return recipe_text_over(*asked.own, planned);
+  planned.model_path = asked.recipe.model_path, planned.data = asked.recipe.data;
+  const Cluster& cluster = asked.search.cluster;
+  return recipe_text(planned, fmt::format("Planned for {} x {}: {}.", cluster.num_devices, cluster.hardware.name,
+                                          describe_layout(planned)));
+}
+
 // The files. layouts: the chosen one first.
-void finish(const TrainPlanOptions& o, const SearchRequest& q, std::vector<Candidate> layouts, int num_layouts = 0,
+void finish(const TrainPlanOptions& o, const Asked& asked, std::vector<Candidate> layouts, int num_layouts = 0,
             int num_fitting = 0) {
+  const SearchRequest& q = asked.search;
   const Recipe& chosen = layouts.front().recipe;
-  if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, recipe_text(q, chosen, o.data));
+  if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, text_of(asked, chosen));
   if (!o.timeline.empty()) {
     const StepPlan p = plan_step(chosen, q.cluster, {.stack = q.stack, .has_spans = true});
     write_file_atomically(FileSystem::real(), o.timeline, trace_json(timeline_of(p)));

@@ -3,6 +3,7 @@
 
 #include "find_chat_template.h"
 #include "kv_dtype.h"
+#include "serve_check.h"
 #include "weft/base/file.h"
 #include "weft/base/machine.h"
 #include "weft/comm/single/single.h"
@@ -151,9 +152,13 @@ std::pair<std::string, std::string> split_name(const char* option, const std::st
 void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker) {
   if (!options.draft.empty() && options.engine.most_guesses == 0)
     throw UsageError("--draft {}: say how many tokens it guesses, as in --speculate 4", options.draft);
-  run_forward(options.forward, [&](ForwardModel& model, const ModelSource& source) {
-    serve_on_rank(options, model, source, on_speaker);
-  });
+  run_forward(
+      options.forward,
+      [&](ForwardModel& model, const ModelSource& source) { serve_on_rank(options, model, source, on_speaker); },
+      [&](const ModelSource& source, MeshShape& mesh) {
+        if (options.forward.mesh == "auto") mesh = choose_mesh(options, source);
+        check_memory(options, source, mesh);
+      });
 }
 
 void EngineOptions::add_to(CLI::App& command) {

@@ -158,5 +158,29 @@ TEST_F(ServeTest, ADraftHasTheTokensOfTheModel) {
   EXPECT_EQ(program_.run("serve run --model a=run").status, 2);
 }
 
+TEST_F(ServeTest, RefusesWhatDoesNotFitBeforeItIsAllocated) {
+  const Outcome o = program_.run("serve run --port 0 --kv-cache 100000GiB");
+  EXPECT_EQ(o.status, 1) << o.err;
+  EXPECT_NE(o.err.find("GiB more than the"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("lower --kv-cache to"), std::string::npos) << o.err;
+}
+
+TEST_F(ServeTest, TakesThePlannersMesh) {
+  ServedProgram server(program_, {program_.path("run"), "--mesh", "auto"});
+  ASSERT_GT(server.port(), 0) << server.said();
+  EXPECT_NE(server.said().find("--mesh auto: one rank"), std::string::npos) << server.said();
+  EXPECT_EQ(server.stop(), 0) << server.said();
+}
+
+TEST_F(ServeTest, IsPlanned) {
+  const Outcome o = program_.run("plan run --for serve --cluster 2xrtx4090 --input-len 16 --output-len 8 --json");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const Json plan = Json::parse(o.out);
+  EXPECT_FALSE(plan["ranked"].empty());
+  EXPECT_EQ(plan["ranked"][0]["batches"][0]["batch"], 1);
+  EXPECT_NE(plan["command"].get<std::string>().find("weft serve run"), std::string::npos);
+  EXPECT_EQ(program_.run("plan run --for serve --cluster 2xrtx4090 --mesh tp=3").status, 2);
+}
+
 }  // namespace
 }  // namespace weft

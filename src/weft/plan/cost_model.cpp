@@ -56,22 +56,33 @@ CostModel::CostModel(const Hardware& hardware, const MeshShape& shape, const Sta
 // The result is cut into tiles, of which as many are computed at a time as there are cores; the last wave is not
 // full. Smaller tiles, which run at less speed, are taken where they fill the cores better. Source of the effect:
 // NVIDIA, "Matrix Multiplication Background", 2023; the figures are fitted to measured products (hardware/*.toml).
+// Results of few rows have few tiles: there the terms are shared out too, and the parts are added up from memory
+// ("split-K" of cuBLAS and CUTLASS).
 double CostModel::matmul_s(double m, double n, double k, MatmulType type, double bytes) const {
   MatmulType used = type;
   if (hardware_.peak(used) == 0) used = hardware_.peak(MatmulType::bf16) > 0 ? MatmulType::bf16 : MatmulType::fp16;
   if (hardware_.peak(used) == 0) used = MatmulType::fp32;
   const double speed =
       hardware_.peak(used) * hardware_.reached[size_t(used)] * hardware_.sustained / hardware_.cores;  // of one core
-  const double depth = k + hardware_.half_depth;
   constexpr double kSmallTile = 1.15;
   double best = INFINITY;
+  const bool has_few_rows = m <= hardware_.tile_m;
+  const double most_parts = has_few_rows ? 16 : 1;
   const auto try_tile = [&](double a, double b, double penalty) {
-    const double waves = std::ceil(std::ceil(m / a) * std::ceil(n / b) / hardware_.cores);
-    best = std::min(best, waves * penalty * 2 * a * b * depth / speed);
+    const double tiles = std::ceil(m / a) * std::ceil(n / b);
+    for (double parts = 1; parts <= most_parts; parts *= 2) {
+      const double waves = std::ceil(tiles * parts / hardware_.cores);
+      const double depth = k / parts + hardware_.half_depth;
+      const double sums = parts > 1 ? memory_s(2 * parts * m * n * double(sizeof(float))) : 0;
+      best = std::min(best, waves * penalty * 2 * a * b * depth / speed + sums);
+    }
   };
   const double a = hardware_.tile_m, b = hardware_.tile_n;
   try_tile(a, b, 1), try_tile(b, a, 1);
   try_tile(a / 2, b, kSmallTile), try_tile(a, b / 2, kSmallTile), try_tile(a / 2, b / 2, kSmallTile * kSmallTile);
+  if (has_few_rows)
+    for (double rows = a / 4, penalty = std::pow(kSmallTile, 3); rows >= a / 8; rows /= 2, penalty *= kSmallTile)
+      try_tile(rows, b / 2, penalty);
   return std::max(best, memory_s(bytes));
 }
 

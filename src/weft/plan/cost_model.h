@@ -31,6 +31,8 @@ class CostModel {
 
   // A kernel, alone on the device, without what follows its end.
   double kernel_s(const Event& event) const;
+  // What of that its main memory traffic alone would take.
+  double traffic_s(const Event& event) const { return memory_s(event.bytes); }
   // A collective of the group, started by all at once. Bytes as in Collective::bytes.
   double collective_s(CommOp op, double bytes, Axis axis) const;
   // From the start of a send to its arrival at the neighbour along the axis.

@@ -34,6 +34,12 @@ void describe(Event& e, const AttentionBackwardArgs& args) {
   e.m = int32_t(args.q.dim(0)), e.n = args.shape.num_heads, e.k = args.shape.head_dim;
 }
 
+void describe(Event& e, const PagedAttentionArgs& args) {
+  e.kind = Event::Kind::attention;
+  e.dtype = args.q.dtype();
+  e.m = int32_t(args.q.dim(0)), e.n = int32_t(args.q.dim(1)), e.k = int32_t(args.q.dim(2));
+}
+
 template <auto Member, Name kName>
 struct Recorded;
 
@@ -78,6 +84,27 @@ void record(Kernels& table) {
 }
 
 }  // namespace
+
+void record(RecordedStream& stream, const CommEvent& e) {
+  using Kind = Event::Kind;
+  Kind kind = Kind::collective;
+  if (e.is_wait)
+    kind = Kind::wait;
+  else if (e.op == CommOp::send)
+    kind = Kind::send;
+  else if (e.op == CommOp::recv)
+    kind = Kind::recv;
+  else if (e.is_started)
+    kind = Kind::start;
+  stream.add({.kind = kind,
+              .axis = axis_of(e.group),
+              .op = e.op,
+              .dtype = e.dtype,
+              .peer = e.peer,
+              .tag = e.tag,
+              .sequence = e.sequence,
+              .bytes = double(e.bytes)});
+}
 
 Kernels recorded_kernels(const Kernels& base) {
   Kernels k = base;

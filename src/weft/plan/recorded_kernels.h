@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "weft/comm/communicator.h"
 #include "weft/kernels/kernels.h"
 #include "weft/plan/step_trace.h"
 
@@ -30,6 +31,9 @@ class RecordedStream : public Stream {
   bool is_recording_ = false;
   OpObserver::Phase phase_ = OpObserver::Phase::forward;
 };
+
+// What an observer of communicators adds to the stream.
+void record(RecordedStream& stream, const CommEvent& event);
 
 // `base`: the table that the stream runs. Every kernel must be given a RecordedStream.
 Kernels recorded_kernels(const Kernels& base = meta_kernels());

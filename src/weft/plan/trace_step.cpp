@@ -30,27 +30,6 @@ class EqualRows final : public BatchSource {
   int64_t num_targets_;
 };
 
-void record_comm(RecordedStream& stream, const CommEvent& e) {
-  using Kind = Event::Kind;
-  Kind kind = Kind::collective;
-  if (e.is_wait)
-    kind = Kind::wait;
-  else if (e.op == CommOp::send)
-    kind = Kind::send;
-  else if (e.op == CommOp::recv)
-    kind = Kind::recv;
-  else if (e.is_started)
-    kind = Kind::start;
-  stream.add({.kind = kind,
-              .axis = axis_of(e.group),
-              .op = e.op,
-              .dtype = e.dtype,
-              .peer = e.peer,
-              .tag = e.tag,
-              .sequence = e.sequence,
-              .bytes = double(e.bytes)});
-}
-
 // What is live after the trainer was made, by use.
 MemorySplit state_of(Trainer& trainer, Zero zero, int64_t live_bytes) {
   MemorySplit split;
@@ -79,7 +58,7 @@ StepTrace trace_step(const Recipe& recipe, int rank, const TraceOptions& options
   RecordedStream stream(team, memory, trace.events);
   Context context{.kernels = kernels, .stream = stream};
   const auto world = make_trace_communicator(rank, recipe.mesh.size());
-  world->set_observer([&](const CommEvent& event) { record_comm(stream, event); });
+  world->set_observer([&](const CommEvent& event) { record(stream, event); });
   const EqualRows batches(recipe.train.seq_len, recipe.train.global_batch);
   Trainer trainer(context, *world, recipe, batches);
   const int64_t made = memory.stats().live_bytes;

@@ -24,6 +24,15 @@ ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelSource
   load(source);
 }
 
+ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, const ModelSource* source,
+                           DType dtype, const BlockChoice& choice)
+    : context_(context), mesh_(mesh), stages_(mesh.pp(), dtype), dtype_(dtype) {
+  make(config);
+  hold_block_shapes(context, source, *model_, choice);
+  model_->allocate(context, dtype);
+  hold_packed();
+}
+
 void ForwardModel::make(const ModelConfig& config) {
   const MeshShape& shape = mesh_.shape();
   check_mesh(shape, {.layers = config.layers, .heads = config.heads, .experts = config.experts});
@@ -35,6 +44,10 @@ void ForwardModel::make(const ModelConfig& config) {
 
 void ForwardModel::load(const ModelSource& source) {
   load_values(context_, source, *model_);
+  hold_packed();
+}
+
+void ForwardModel::hold_packed() {
   for (Param* p : model_->params()) p->hold_packed(context_);
 }
 
@@ -74,7 +87,8 @@ Tensor ForwardModel::logits(const Pass& pass, std::span<const int32_t> rows) {
     Var hidden = model_->forward(context_, pass, x, none);
     if (rows.empty()) return;
     chosen_hidden_ = part_of(chosen_, dtype_, {int64_t(rows.size()), config().hidden});
-    for (size_t i = 0; i < rows.size(); ++i) {
+    const bool has_data = chosen_hidden_.device() != Device::meta;
+    for (size_t i = 0; has_data && i < rows.size(); ++i) {
       const Tensor row = hidden.value.slice_rows(rows[i], 1);
       std::memcpy(chosen_hidden_.slice_rows(int64_t(i), 1).raw(), row.raw(), row.bytes());
     }

@@ -19,6 +19,9 @@ class ForwardModel {
   ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype);
   // Parameters have their values: in blocks where `choice` says so, else in `dtype`. The source outlives this.
   ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype, const BlockChoice& choice);
+  // Memory as that of the one before, without values: for plans, over meta memory. No source: see hold_block_shapes.
+  ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, const ModelSource* source, DType dtype,
+               const BlockChoice& choice);
   // Reads this rank's part of the parameters, once: what only products read is held as they read it.
   void load(const ModelSource& source);
 
@@ -54,6 +57,7 @@ class ForwardModel {
 
  private:
   void make(const ModelConfig& config);
+  void hold_packed();
   // Takes a pass from the stage before this one to the next; the last stage has `finish` go on instead.
   void run(const Pass& pass, FunctionRef<void(const Var& x, Brackets& none)> finish);
   Tensor logits_of(const Var& hidden);

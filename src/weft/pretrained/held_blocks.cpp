@@ -47,6 +47,8 @@ BlockMatrix part_of(const Placement& p, BlockType type) {
       .blocks = {}, .type = type, .rows = p.shape[0], .cols = p.shape[1], .skip = p.begin[1] % block_elements(type)};
 }
 
+bool can_be_in_blocks(const Param& param) { return param.readers != Param::Readers::any && !param.is_nf4(); }
+
 constexpr int64_t kRowsAtOnce = 16;
 
 BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from, const Placement& p) {
@@ -142,11 +144,22 @@ std::optional<GgmlType> ggml_type_of(BlockType type) {
 
 void hold_blocks(Context& context, const ModelSource& source, Decoder& model, const BlockChoice& choice) {
   for (Param* param : model.params()) {
-    if (param->readers == Param::Readers::any || param->is_nf4()) continue;
+    if (!can_be_in_blocks(*param)) continue;
     if (const auto stored = choice.as_stored ? source.blocks_of(param->name) : std::nullopt)
       param->hold_in_blocks(stored_part(context, *stored, param->placement));
     else if (choice.others)
       param->hold_in_blocks(rounded_part(context, source, *param, *choice.others));
+  }
+}
+
+void hold_block_shapes(Context& context, const ModelSource* source, Decoder& model, const BlockChoice& choice) {
+  for (Param* param : model.params()) {
+    if (!can_be_in_blocks(*param)) continue;
+    const auto stored = choice.as_stored && source ? source->blocks_of(param->name) : std::nullopt;
+    if (!stored && !choice.others) continue;
+    BlockMatrix m = part_of(param->placement, stored ? stored->stored.type : *choice.others);
+    m.blocks = context.empty(DType::u8, {m.rows, m.row_bytes()});
+    param->hold_in_blocks(std::move(m));
   }
 }
 

@@ -25,5 +25,8 @@ std::optional<GgmlType> ggml_type_of(BlockType type);              // none: no G
 // in the order of the file stay where they are, in the source's mapping, which must outlive the model; a part of the
 // columns, rows in another order, and what a file has in other pieces, are copied.
 void hold_blocks(Context& context, const ModelSource& source, Decoder& model, const BlockChoice& choice);
+// The same memory without what is in it, for plans: no file is read. What the source has in blocks is counted as held,
+// which a mapping need not be. No source: nothing is stored in blocks.
+void hold_block_shapes(Context& context, const ModelSource* source, Decoder& model, const BlockChoice& choice);
 
 }  // namespace weft

@@ -89,7 +89,7 @@ void StepRunner::follow() {
 void StepRunner::reserve(int64_t words) {
   if (message_ && message_.numel() >= words) return;
   const Tensor old = std::exchange(message_, model_.context().empty(DType::i32, {std::max(words, 2 * kFirstWords)}));
-  if (old) std::memcpy(message_.raw(), old.raw(), old.bytes());
+  if (old && old.device() != Device::meta) std::memcpy(message_.raw(), old.raw(), old.bytes());
 }
 
 void StepRunner::broadcast(int64_t begin, int64_t end) {
@@ -111,6 +111,7 @@ void StepRunner::send(Order order) {
                   size_in(blocks_), size_in(folder_)};
   auto* to = static_cast<std::byte*>(message_.raw());
   const auto put = [&](const void* from, size_t count) {
+    if (!to) return;  // meta memory
     if (count > 0) std::memcpy(to, from, count);
     to += count;
   };

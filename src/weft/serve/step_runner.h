@@ -24,6 +24,7 @@ class StepRunner {
       : StepRunner(model, num_blocks, block_tokens, {model.dtype()}) {}
 
   bool is_speaker() const { return model_.is_speaker(); }
+  const PagedCache& cache() const { return cache_; }
   // Other ranks: does what the speaker says until he says stop. Sleeps while he says nothing, without a limit.
   void follow();
 

@@ -15,4 +15,11 @@ const std::array<Tensor, 2>& PagedCache::layer(int layer, const Tensor& k, const
   return pools;
 }
 
+int64_t PagedCache::bytes() const {
+  int64_t sum = 0;
+  for (const auto& pools : layers_)
+    for (const Tensor& pool : pools) sum += pool ? int64_t(pool.bytes()) : 0;
+  return sum;
+}
+
 }  // namespace weft

@@ -23,6 +23,7 @@ class PagedCache {
   int64_t num_blocks() const { return num_blocks_; }
   int64_t block_tokens() const { return block_tokens_; }
   const RowFormat& format() const { return format_; }
+  int64_t bytes() const;  // held so far
   // Keys and values of a layer, [blocks, block_tokens, K, D] each, for rows like k[T, K, D] and v[T, K, value D]; of
   // codes wider by their scales.
   const std::array<Tensor, 2>& layer(int layer, const Tensor& k, const Tensor& v);

@@ -1,0 +1,86 @@
+// ServedRank: the serving program on recorded kernels and a traced world.
+#include "weft/plan/served_rank.h"
+
+#include "weft/comm/trace/trace.h"
+
+namespace weft::plan {
+namespace {
+
+Kernels kernels_of(bool packs_weights) {
+  Kernels kernels = recorded_kernels();
+  if (packs_weights) kernels.packed_matmul_b_bytes = cpu_kernels().packed_matmul_b_bytes;
+  return kernels;
+}
+
+std::unique_ptr<Communicator> observed_world(int rank, int size, RecordedStream& stream) {
+  auto world = make_trace_communicator(rank, size);
+  world->set_observer([&stream](const CommEvent& event) { record(stream, event); });
+  return world;
+}
+
+ServedMemory loaded_in(const Allocator& allocator) {
+  const AllocatorStats stats = allocator.stats();
+  return {.weights = stats.live_bytes, .loading = stats.reserved_bytes - stats.live_bytes};
+}
+
+}  // namespace
+
+ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank, const CacheShape& cache,
+                       bool packs_weights)
+    : kernels_(kernels_of(packs_weights)),
+      world_(observed_world(rank, mesh.size(), stream_)),
+      mesh_(*world_, mesh),
+      model_(context_, mesh_, model.config, model.source, model.dtype, model.blocks),
+      loaded_(loaded_in(allocator_)),
+      runner_(model_, cache.num_blocks, cache.block_tokens) {
+  allocator_.reset_peak();
+}
+
+StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
+  std::vector<int32_t> tokens, blocks;
+  runner_.clear();
+  for (const AlikeRows& r : rows) {
+    tokens.resize(size_t(r.rows), 0), blocks.resize(size_t(r.num_blocks(runner_.cache().block_tokens())));
+    for (size_t i = 0; i < blocks.size(); ++i)  // which blocks they are makes no difference here
+      blocks[i] = int32_t(int64_t(i) % runner_.cache().num_blocks());
+    for (int64_t i = 0; i < r.sequences; ++i) runner_.add(tokens, {}, r.first, blocks, r.wanted);
+  }
+  events_.clear();
+  stream_.set_recording(true);
+  stream_.add({.kind = Event::Kind::action, .action = ActionKind::forward, .peer = mesh_.place().pp});
+  runner_.run();
+  stream_.add({.kind = Event::Kind::end_action});
+  stream_.set_recording(false);
+  return {.events = events_};
+}
+
+ServedMemory ServedRank::memory() const {
+  const int64_t cache = runner_.cache().bytes();
+  ServedMemory m = loaded_;
+  m.cache = cache, m.step = allocator_.stats().peak_bytes - m.weights - cache;
+  return m;
+}
+
+ServedMemory add(const ServedMemory& a, const ServedMemory& b, int64_t times) {
+  return {.weights = a.weights + b.weights * times,
+          .cache = a.cache + b.cache * times,
+          .step = a.step + b.step * times,
+          .loading = a.loading + b.loading * times};
+}
+
+std::vector<std::unique_ptr<ServedRank>> serve_stages(const ServedModel& model, const MeshShape& mesh,
+                                                      const CacheShape& cache, bool packs_weights) {
+  std::vector<std::unique_ptr<ServedRank>> stages;
+  for (int pp = 0; pp < mesh.pp; ++pp)
+    stages.push_back(std::make_unique<ServedRank>(model, mesh, mesh.size() / mesh.pp * pp, cache, packs_weights));
+  return stages;
+}
+
+std::vector<StepTrace> trace_step(std::span<const std::unique_ptr<ServedRank>> stages,
+                                  std::span<const AlikeRows> rows) {
+  std::vector<StepTrace> traces;
+  for (const auto& stage : stages) traces.push_back(stage->step(rows));
+  return traces;
+}
+
+}  // namespace weft::plan

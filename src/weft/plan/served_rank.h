@@ -1,0 +1,76 @@
+// ServedRank: one rank of a served model over meta memory: what it holds, and what a step of serving does.
+#pragma once
+#include <memory>
+
+#include "weft/plan/recorded_kernels.h"
+#include "weft/serve/step_runner.h"
+
+namespace weft::plan {
+
+// A model and how its weights are held.
+struct ServedModel {
+  ModelConfig config;                   // complete
+  const ModelSource* source = nullptr;  // what it has in blocks stays in them where `blocks` says so; null: nothing
+  DType dtype = DType::bf16;
+  BlockChoice blocks = {};
+};
+
+struct CacheShape {
+  int64_t num_blocks = 1, block_tokens = 16;
+};
+
+// Some of the rows of a step: of so many sequences alike.
+struct AlikeRows {
+  int64_t sequences = 1;
+  int64_t rows = 1;    // of each
+  int64_t first = 0;   // tokens of each that the cache holds already
+  int64_t wanted = 1;  // rows of each whose logits are wanted, its last
+  int64_t num_blocks(int64_t block_tokens) const { return (first + rows + block_tokens - 1) / block_tokens; }
+};
+
+// Bytes.
+struct ServedMemory {
+  int64_t weights = 0;  // as products read them, with rotary tables
+  int64_t cache = 0;    // keys and values
+  int64_t step = 0;     // activations, logits and messages of the largest step so far
+  int64_t loading = 0;  // what the allocator keeps of the time when weights were packed
+  int64_t total() const { return weights + cache + step + loading; }
+};
+// a + b * times.
+ServedMemory add(const ServedMemory& a, const ServedMemory& b, int64_t times = 1);
+
+// The ForwardModel and the StepRunner that serve, over recorded kernels and the `trace` communicator: nothing is
+// computed and no memory is taken, but figures are those of the allocator and of the program. Not seen: the sampler,
+// what the host does between steps, and what the allocator keeps of steps of other sizes.
+class ServedRank {
+ public:
+  // packs_weights: as the CPU's products like them. Throws UsageError for a mesh that cannot serve the model.
+  ServedRank(const ServedModel& model, const MeshShape& mesh, int rank, const CacheShape& cache,
+             bool packs_weights = false);
+
+  // As the rank that speaks or as one that follows: both do the same.
+  StepTrace step(std::span<const AlikeRows> rows);
+  ServedMemory memory() const;
+
+ private:
+  ThreadTeam team_{1};
+  Allocator allocator_{Device::meta};
+  std::vector<Event> events_;
+  RecordedStream stream_{team_, allocator_, events_};
+  Kernels kernels_;
+  Context context_{kernels_, stream_};
+  std::unique_ptr<Communicator> world_;
+  Mesh mesh_;
+  ForwardModel model_;
+  ServedMemory loaded_;
+  StepRunner runner_;
+};
+
+// The first rank of each stage of the pipeline; the others of a stage do the same at the same time.
+std::vector<std::unique_ptr<ServedRank>> serve_stages(const ServedModel& model, const MeshShape& mesh,
+                                                      const CacheShape& cache, bool packs_weights = false);
+// The same step on each of them.
+std::vector<StepTrace> trace_step(std::span<const std::unique_ptr<ServedRank>> stages,
+                                  std::span<const AlikeRows> rows);
+
+}  // namespace weft::plan

@@ -1,0 +1,123 @@
+// What the planner says that ranks of a served model hold and do, beside what they hold and do.
+#include "weft/plan/served_rank.h"
+
+#include "base/temporary_folder.h"
+#include "pretrained/sample_gguf.h"
+#include "serve/company.h"
+
+namespace weft::plan {
+namespace {
+
+ModelConfig config_of(const std::string& family) {
+  ModelConfig m = family_defaults(family);
+  m.layers = 4, m.hidden = 64, m.heads = 4, m.kv_heads = 2, m.ffn = 160, m.vocab = 258, m.context = 256;
+  if (family == "gpt2") m.kv_heads = 4;
+  if (m.kv_rank > 0) m.kv_rank = 32, m.query_rank = 0, m.rotary_dim = 8, m.head_dim = 24, m.value_dim = 16;
+  if (m.experts > 0) m.experts = 4, m.experts_per_token = 2, m.expert_ffn = 64;
+  complete(m);
+  return m;
+}
+
+double sum(const StepTrace& trace, Event::Kind kind, double Event::*part) {
+  double total = 0;
+  for (const Event& e : trace.events) total += e.kind == kind ? e.*part : 0;
+  return total;
+}
+
+// Every family serves a prompt and a token on ranks that are not there.
+class ServedFamilyTest : public testing::TestWithParam<std::string> {};
+TEST_P(ServedFamilyTest, LeavesATrace) {
+  ServedRank rank({.config = config_of(GetParam())}, {.tp = 2}, 0, {.num_blocks = 64});
+  const AlikeRows prompt{.rows = 100}, token{.sequences = 8, .first = 100};
+  EXPECT_GT(sum(rank.step({&prompt, 1}), Event::Kind::matmul, &Event::flops), 0);
+  EXPECT_GT(sum(rank.step({&token, 1}), Event::Kind::attention, &Event::bytes), 0);
+}
+INSTANTIATE_TEST_SUITE_P(Families, ServedFamilyTest, testing::ValuesIn(family_names()),
+                         [](const auto& i) { return i.param; });
+
+struct HeldCase {
+  MeshShape mesh = {};
+  const char* quantize = "none";
+  DType dtype = DType::f32;
+  const char* architecture = "llama";
+};
+class ServedMemoryTest : public testing::TestWithParam<HeldCase> {};
+
+// What ranks say that they hold, and what a served company made them hold, on every rank.
+TEST_P(ServedMemoryTest, IsWhatRanksOfTheEngineHold) {
+  const HeldCase& c = GetParam();
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.gguf";
+  write_gguf({c.architecture, GgmlType::f32, false, false, c.mesh, 128, 256}, path);
+  const auto source = open_model(path);
+  const BlockChoice blocks = parse_block_choice(c.quantize);
+  const ContinuousOptions options{.kv_blocks = 64, .block_tokens = 4, .max_running = 16, .tokens_per_step = 64};
+  struct Held {
+    int64_t weights = 0, loading = 0, all = 0;
+  };
+  std::vector<Held> held(size_t(c.mesh.size()));
+  run_ranks(c.mesh.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const Mesh mesh(world, c.mesh);
+    ForwardModel model(rank.context, mesh, *source, c.dtype, blocks);
+    Held& mine = held[size_t(world.rank())];
+    mine.weights = rank.allocator.stats().live_bytes;
+    mine.loading = rank.allocator.stats().reserved_bytes - mine.weights;
+    rank.allocator.reset_peak();
+    with_engine(model, options, [&](Engine& engine) { answers_of(engine, company(16)); });
+    mine.all = rank.allocator.stats().peak_bytes;
+  });
+  for (int rank = 0; rank < c.mesh.size(); ++rank) {
+    ServedRank planned({.config = source->config(), .source = source.get(), .dtype = c.dtype, .blocks = blocks},
+                       c.mesh, rank, {.num_blocks = options.kv_blocks, .block_tokens = options.block_tokens}, true);
+    const std::array rows{AlikeRows{.sequences = options.max_running},
+                          AlikeRows{.sequences = 2, .rows = (options.tokens_per_step - options.max_running) / 2}};
+    planned.step(rows);
+    const ServedMemory m = planned.memory();
+    const Held& real = held[size_t(rank)];
+    EXPECT_EQ(m.weights, real.weights) << "rank " << rank;
+    EXPECT_LE(m.loading, real.loading) << "rank " << rank;  // other dtypes are read through fp32
+    EXPECT_NEAR(double(m.total() - m.loading), double(real.all), 0.01 * double(real.all)) << "rank " << rank;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Meshes, ServedMemoryTest,
+                         testing::Values(HeldCase{}, HeldCase{{.tp = 2}}, HeldCase{{.pp = 2}}, HeldCase{{}, "int8"},
+                                         HeldCase{{.tp = 2}, "int8"}, HeldCase{{.pp = 2}, "int8"},
+                                         HeldCase{{}, "nf4"}, HeldCase{{.tp = 2}, "nf4"}, HeldCase{{.pp = 2}, "nf4"},
+                                         HeldCase{{.pp = 2, .tp = 2}, "q8_0", DType::bf16, "qwen3"}),
+                         [](const auto& test) {
+                           const HeldCase& c = test.param;
+                           return fmt::format("{}_{}_{}", name_of_mesh(c.mesh), c.quantize, weft::name_of(c.dtype));
+                         });
+
+// A block of the cache is as large as the engine counts it.
+TEST(ServedRankTest, HoldsTheCacheThatTheEngineCounts) {
+  const ModelConfig config = config_of("llama");
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.tp = 4}, MeshShape{.pp = 2}}) {
+    int64_t bytes = 0;
+    for (int r = 0; r < mesh.size(); ++r) {
+      ServedRank rank({.config = config}, mesh, r, {.num_blocks = 1024, .block_tokens = 16});
+      const AlikeRows token{.first = 3};
+      rank.step({&token, 1});
+      bytes += rank.memory().cache;
+    }
+    EXPECT_EQ(bytes, 1024 * 16 * cache_bytes_of_token(config, mesh, DType::bf16)) << name_of_mesh(mesh);
+  }
+}
+
+// Attention of a token reads the keys and values of its text; products read their weights, as few bytes as they have.
+TEST(ServedRankTest, CountsWhatATokenReads) {
+  const ModelConfig config = config_of("llama");
+  const auto bytes_of = [&](Event::Kind kind, int64_t first, const char* quantize) {
+    ServedRank rank({.config = config, .blocks = parse_block_choice(quantize)}, {}, 0, {.num_blocks = 64});
+    const AlikeRows token{.first = first};
+    return sum(rank.step({&token, 1}), kind, &Event::bytes);
+  };
+  const double few = bytes_of(Event::Kind::attention, 99, "none"),
+               many = bytes_of(Event::Kind::attention, 199, "none");
+  EXPECT_EQ(many - few, 100.0 * double(cache_bytes_of_token(config, {}, DType::bf16)));
+  EXPECT_LT(bytes_of(Event::Kind::matmul, 99, "nf4"), 0.5 * bytes_of(Event::Kind::matmul, 99, "none"));
+}
+
+}  // namespace
+}  // namespace weft::plan
