@@ -1,8 +1,11 @@
 // weft bench attention: forward and backward of causal attention, as shares of the measured matmul peak; then a step
 // of serving, over the blocks of a pool and over keys that lie in one piece.
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "bench.h"
+#include "kv_dtype.h"
 #include "rank_resources.h"
 #include "weft/autograd/ops/attention.h"
 #include "weft/kernels/cpu/peak.h"
@@ -13,7 +16,9 @@ namespace {
 struct Options {
   std::string dtype = "fp32";
   int threads = 0, repeats = 10;
+  std::optional<RowFormat> kv;  // none: as q
   Output output;
+  RowFormat kv_format() const { return kv.value_or(RowFormat{parse_dtype(dtype)}); }
 };
 
 struct Layout {
@@ -74,7 +79,7 @@ struct StepTimes {
   double paged, plain;
 };
 
-StepTimes seconds_of(RankResources& rank, const Step& step, DType dtype, int repeats) {
+StepTimes seconds_of(RankResources& rank, const Step& step, DType dtype, const RowFormat& format, int repeats) {
   constexpr int64_t kBlockTokens = 16;
   Context& c = rank.context;
   const Layout& l = kServed;
@@ -90,8 +95,22 @@ StepTimes seconds_of(RankResources& rank, const Step& step, DType dtype, int rep
   for (int64_t i = 0; i < num_blocks; ++i) blocks.push_back(int32_t(i * 37 % num_blocks));  // 37: prime to it
   const PagedSequence sequence{0, int32_t(step.rows), int32_t(step.keys), blocks.data()};
   const float scale = 1 / std::sqrt(float(l.head_dim));
-  const PagedAttentionArgs paged{
-      .y = y, .q = q, .keys = keys, .values = values, .sequences = &sequence, .num_sequences = 1, .scale = scale};
+  const Tensor pool =
+      c.empty(format.dtype, {num_blocks, kBlockTokens, l.kv_heads, row_width(format.codes, l.head_dim)});
+  std::vector<int32_t> places(size_t(step.keys));
+  std::iota(places.begin(), places.end(), 0);
+  const Shape in_a_row{step.keys, l.kv_heads, l.head_dim};
+  c.kernels.place_rows(c.stream, pool, keys.reshape(in_a_row), places.data(), format.codes);
+  const Tensor second = c.empty(format.dtype, pool.shape());
+  std::memcpy(second.raw(), pool.raw(), pool.bytes());
+  const PagedAttentionArgs paged{.y = y,
+                                 .q = q,
+                                 .keys = pool,
+                                 .values = second,
+                                 .codes = format.codes,
+                                 .sequences = &sequence,
+                                 .num_sequences = 1,
+                                 .scale = scale};
   const AttentionSpan span{.q_end = int32_t(step.rows), .k_end = int32_t(step.keys)};
   const AttentionShape shape{.num_heads = int(l.heads),
                              .num_kv_heads = int(l.kv_heads),
@@ -99,7 +118,6 @@ StepTimes seconds_of(RankResources& rank, const Step& step, DType dtype, int rep
                              .spans = &span,
                              .num_spans = 1,
                              .scale = scale};
-  const Shape in_a_row{step.keys, l.kv_heads, l.head_dim};
   const AttentionArgs plain{
       .y = y, .q = q, .k = keys.reshape(in_a_row), .v = values.reshape(in_a_row), .shape = shape, .dropout = {}};
   return {median(time_calls(repeats, [&] { c.kernels.paged_attention(c.stream, paged); })),
@@ -116,10 +134,10 @@ nlohmann::json bench_steps(const Options& o, RankResources& rank) {
   o.output.text(fmt::format("{:>6} {:>6}  {:>10} {:>10} {:>12} {:>12} {:>10}", "rows", "keys", "paged ms", "plain ms",
                             "paged GF/s", "plain GF/s", "paged GB/s"));
   for (const Step& step : kSteps) {
-    const StepTimes t = seconds_of(rank, step, dtype, o.repeats);
+    const StepTimes t = seconds_of(rank, step, dtype, o.kv_format(), o.repeats);
     const double pairs = double(l.heads * step.rows) * double(2 * step.keys - step.rows + 1) / 2;
     const double flops = 4 * pairs * double(l.head_dim);
-    const double bytes = 2 * double(step.keys * l.kv_heads * l.head_dim) * double(size_of(dtype));
+    const double bytes = 2 * double(step.keys * l.kv_heads * o.kv_format().bytes(l.head_dim));
     rows.push_back({{"rows", step.rows},
                     {"keys", step.keys},
                     {"paged_s", t.paged},
@@ -172,6 +190,7 @@ void add_bench_attention(CLI::App& bench) {
   CLI::App* c =
       bench.add_subcommand("attention", "Causal attention; FLOPs count each visible pair once, as MFU does");
   c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
+  add_kv_dtype(*c, o->kv);
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")
       ->capture_default_str()

@@ -4,6 +4,7 @@
 
 #include "bench.h"
 #include "forward_ranks.h"
+#include "kv_dtype.h"
 #include "weft/kernels/cpu/peak.h"
 #include "weft/serve/step_runner.h"
 
@@ -14,6 +15,8 @@ constexpr int64_t kBlockTokens = 16;
 
 struct Options {
   ForwardOptions forward;
+  std::optional<RowFormat> kv;  // none: the model's own dtype
+  RowFormat kv_format(const ForwardModel& model) const { return kv.value_or(RowFormat{model.dtype()}); }
   std::vector<int64_t> sizes;  // sequences of a step, or tokens of a prompt
   int64_t context = 512;       // tokens before the ones that are timed
   int64_t chunk = 256;
@@ -24,11 +27,11 @@ struct Options {
 // Sequences of random tokens in a cache of their own.
 class Sequences {
  public:
-  Sequences(ForwardModel& model, int64_t count, int64_t tokens)
+  Sequences(ForwardModel& model, const RowFormat& format, int64_t count, int64_t tokens)
       : vocab_(model.config().vocab),
         count_(count),
         blocks_of_each_((tokens + kBlockTokens - 1) / kBlockTokens),
-        runner_(model, count * blocks_of_each_, kBlockTokens) {
+        runner_(model, count * blocks_of_each_, kBlockTokens, format) {
     for (int64_t i = 0; i < count * blocks_of_each_; ++i) blocks_.push_back(int32_t(i));
   }
   StepRunner& runner() { return runner_; }
@@ -64,8 +67,9 @@ int64_t weight_bytes(ForwardModel& model) {
 }
 
 // Runs body(sequences) on the rank that speaks; the others follow it.
-void with_sequences(ForwardModel& model, int64_t count, int64_t tokens, FunctionRef<void(Sequences&)> body) {
-  Sequences sequences(model, count, tokens);
+void with_sequences(const Options& o, ForwardModel& model, int64_t count, int64_t tokens,
+                    FunctionRef<void(Sequences&)> body) {
+  Sequences sequences(model, o.kv_format(model), count, tokens);
   if (!sequences.runner().is_speaker()) return sequences.runner().follow();
   body(sequences);
   sequences.runner().stop();
@@ -88,12 +92,12 @@ void decode(const Options& o, ForwardModel& model) {
                               "of memory"));
   nlohmann::json rows = nlohmann::json::array();
   for (const int64_t count : o.sizes)
-    with_sequences(model, count, last, [&](Sequences& sequences) {
+    with_sequences(o, model, count, last, [&](Sequences& sequences) {
       sequences.fill(o.context, std::max<int64_t>(o.chunk / count, 1));
       int64_t at = o.context;
       const double seconds = median(time_calls(o.repeats, [&] { sequences.step(at++, 1); }));
       const int64_t cache =
-          count * o.context * cache_bytes_of_token(model.config(), model.mesh().shape(), model.dtype());
+          count * o.context * cache_bytes_of_token(model.config(), model.mesh().shape(), o.kv_format(model));
       const double read = double(weights + cache) / seconds;
       rows.push_back({{"sequences", count}, {"step_s", seconds}, {"tokens_per_s", double(count) / seconds}});
       // Of a mesh, this rank knows its own weights alone; of experts a step reads some.
@@ -104,7 +108,11 @@ void decode(const Options& o, ForwardModel& model) {
                                     ? fmt::format("{:>12.1f} {:>8.1f}%", read * 1e-9, 100 * read / bandwidth)
                                     : ""));
     });
-  if (model.is_speaker()) o.output.json({{"bench", "decode"}, {"context", o.context}, {"rows", rows}});
+  if (model.is_speaker())
+    o.output.json({{"bench", "decode"},
+                   {"context", o.context},
+                   {"kv_dtype", kv_dtype_name(o.kv_format(model))},
+                   {"rows", rows}});
 }
 
 void prefill(const Options& o, ForwardModel& model) {
@@ -115,7 +123,7 @@ void prefill(const Options& o, ForwardModel& model) {
   nlohmann::json rows = nlohmann::json::array();
   for (const int64_t tokens : o.sizes) {
     check_context(model, tokens);
-    with_sequences(model, 1, tokens, [&](Sequences& sequences) {
+    with_sequences(o, model, 1, tokens, [&](Sequences& sequences) {
       const double seconds = median(time_calls(o.repeats, [&] { sequences.fill(tokens, o.chunk); }));
       // A third of a training step's: the forward pass; but the head reads one row of each chunk.
       const ModelConfig& c = model.config();
@@ -138,6 +146,7 @@ CLI::App& add_command(CLI::App& bench, const std::shared_ptr<Options>& o, const 
   CLI::App* c = bench.add_subcommand(name, what);
   o->sizes = std::move(usual);
   o->forward.add_to(*c);
+  add_kv_dtype(*c, o->kv);
   c->add_option(sizes, o->sizes, "Sizes, with commas between them")
       ->delimiter(',')
       ->capture_default_str()

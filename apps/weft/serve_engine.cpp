@@ -2,6 +2,7 @@
 #include "serve_engine.h"
 
 #include "find_chat_template.h"
+#include "kv_dtype.h"
 #include "serve_check.h"
 #include "weft/base/file.h"
 #include "weft/base/machine.h"
@@ -51,8 +52,10 @@ class DraftModel {
 };
 
 // Of a token, of the model on all ranks and of its draft.
-int64_t cache_bytes(const ForwardModel& model, const ForwardModel* draft) {
-  const auto of = [](const ForwardModel& m) { return cache_bytes_of_token(m.config(), m.mesh().shape(), m.dtype()); };
+int64_t cache_bytes(const ContinuousOptions& o, const ForwardModel& model, const ForwardModel* draft) {
+  const auto of = [&](const ForwardModel& m) {
+    return cache_bytes_of_token(m.config(), m.mesh().shape(), kv_format_of(o, m));
+  };
   return of(model) + (draft ? of(*draft) : 0);
 }
 
@@ -60,7 +63,7 @@ int64_t cache_bytes(const ForwardModel& model, const ForwardModel* draft) {
 // than whole contexts for all that run.
 int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const ForwardModel* draft) {
   const ModelConfig& config = model.config();
-  const int64_t block_tokens = o.engine.block_tokens, block = block_tokens * cache_bytes(model, draft);
+  const int64_t block_tokens = o.engine.block_tokens, block = block_tokens * cache_bytes(o.engine, model, draft);
   int64_t bytes = o.engine.kv_bytes;
   model.mesh().world().barrier();  // all have their weights
   if (bytes == 0) {
@@ -76,18 +79,23 @@ int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const Forward
   return *blocks.data<int64_t>();
 }
 
-void print_cache(const EngineOptions& o, const Engine& engine, int64_t bytes_of_token) {
+void print_cache(const EngineOptions& o, const Engine& engine, const RowFormat& format, int64_t bytes_of_token) {
   const EngineStats stats = engine.stats();
   const int64_t tokens = stats.kv_blocks * stats.kv_block_tokens, bytes = tokens * bytes_of_token;
   const std::string guesses = o.engine.most_guesses == 0 ? std::string()
                                                          : fmt::format(", up to {} guessed{}", o.engine.most_guesses,
                                                                        o.draft.empty() ? "" : " by " + o.draft);
-  o.output.text(fmt::format(
-      "weft: a cache of {} blocks of {} tokens: {} tokens, {}; up to {} requests at once, {} "
-      "tokens a step{}{}",
-      stats.kv_blocks, stats.kv_block_tokens, tokens, human_bytes(uint64_t(bytes)), engine.limits().max_running,
-      o.engine.tokens_per_step, o.without_prefixes ? ", prefixes are not kept" : "", guesses));
-  o.output.json({{"event", "cache"}, {"kv_blocks", stats.kv_blocks}, {"kv_tokens", tokens}, {"kv_bytes", bytes}});
+  o.output.text(
+      fmt::format("weft: a cache of {} blocks of {} tokens: {} tokens, {} in {}; up to {} requests at once, {} "
+                  "tokens a step{}{}",
+                  stats.kv_blocks, stats.kv_block_tokens, tokens, human_bytes(uint64_t(bytes)), kv_dtype_name(format),
+                  engine.limits().max_running, o.engine.tokens_per_step,
+                  o.without_prefixes ? ", prefixes are not kept" : "", guesses));
+  o.output.json({{"event", "cache"},
+                 {"kv_blocks", stats.kv_blocks},
+                 {"kv_tokens", tokens},
+                 {"kv_bytes", bytes},
+                 {"kv_dtype", kv_dtype_name(format)}});
 }
 
 void add_adapters(const EngineOptions& o, ForwardModel& model, const ModelSource& source,
@@ -116,7 +124,7 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
   add_adapters(o, model, source, options);
   ContinuousEngine engine(model, options);
   if (!engine.is_speaker()) return engine.run();
-  print_cache(o, engine, cache_bytes(model, options.draft));
+  print_cache(o, engine, kv_format_of(options, model), cache_bytes(options, model, options.draft));
   const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
   std::shared_ptr<const ChatTemplate> chat_template;
   if (auto found = find_chat_template(o.template_file, source, *tokenizer))
@@ -172,6 +180,7 @@ void EngineOptions::add_to(CLI::App& command) {
       .add_option("--kv-cache", engine.kv_bytes,
                   "Memory for keys and values over all ranks, as in 2GiB; else up to half of what is free")
       ->transform(CLI::AsSizeValue(true));
+  add_kv_dtype(command, engine.kv_format);
   add("--block-tokens", engine.block_tokens, 1, "Tokens of a block of that memory");
   add("--max-running", engine.max_running, 1, "Requests in one step; each then has at least a token of it");
   add("--tokens-per-step", engine.tokens_per_step, 1, "Tokens of one step, of prompts and answers together");

@@ -116,9 +116,11 @@ dir = "tuned"
 };
 
 TEST_F(ServeTest, AnswersOverHttpUntilItIsTold) {
-  ServedProgram served(program_, {program_.path("run"), "--served-model-name", "base", "--mesh", "tp=2"});
+  ServedProgram served(program_,
+                       {program_.path("run"), "--served-model-name", "base", "--mesh", "tp=2", "--kv-dtype", "int8"});
   const int port = served.port();
   ASSERT_GT(port, 0) << served.said();
+  EXPECT_NE(served.said().find("\"kv_dtype\":\"int8\""), std::string::npos) << served.said();
   EXPECT_EQ(get(port, "/v1/models")["data"][0]["id"], "base");
   EXPECT_EQ(text_of(port, "base"), text_of(port, "base"));
   EXPECT_EQ(post(port, "/v1/completions", {{"model", "nobody"}, {"prompt", {1}}}).status, 404);
@@ -151,6 +153,7 @@ TEST_F(ServeTest, ADraftHasTheTokensOfTheModel) {
   const Outcome o = program_.run("serve run --port 0 --draft nowhere --speculate 3");
   EXPECT_NE(o.status, 0);
   EXPECT_EQ(program_.run("serve run --draft run").status, 2) << "says how many tokens are guessed";
+  EXPECT_EQ(program_.run("serve run --kv-dtype int4").status, 2);
   EXPECT_EQ(program_.run("serve").status, 2);
   EXPECT_EQ(program_.run("serve run --model a=run").status, 2);
 }

@@ -77,9 +77,6 @@ TEST_F(TrainingCommandTest, ResumesBitByBit) {
 }
 
 TEST_F(TrainingCommandTest, RanksAreEqualWhetherThreadsOrProcesses) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the MPI library is not made for sanitizers";
-#endif
   if (weft.shell("command -v mpirun").status != 0) GTEST_SKIP() << "there is no mpirun";
   ASSERT_EQ(weft.run("train r.toml --log.dir=one").status, 0);
   for (const int ranks : {2, 4}) {

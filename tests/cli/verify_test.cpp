@@ -60,9 +60,6 @@ TEST_F(VerifyCommandTest, ImpossibleMeshesAreRefused) {
 }
 
 TEST_F(VerifyCommandTest, ProvesMeshesOfProcesses) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the MPI library is not made for sanitizers";
-#endif
   if (weft.shell("command -v mpirun").status != 0) GTEST_SKIP() << "there is no mpirun";
   for (const char* mesh : {"dp=2,tp=2,zero=3", "pp=2,tp=2,sequence_parallel=true", "cp=2,dp=2,cp_mode=ulysses",
                            "pp=4,schedule=interleaved,virtual_stages=1", "dp=4,hsdp=2,zero=2"}) {

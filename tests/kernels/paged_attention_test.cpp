@@ -11,6 +11,9 @@ struct Heads {
   int window = 0;
   float softcap = 0;
   int block_tokens = 16;
+  RowCodes codes = RowCodes::none;
+
+  RowFormat format() const { return codes == RowCodes::none ? RowFormat{pool} : RowFormat::of(codes); }
 };
 
 // Rows [begin, end) of a sequence, of which `end` keys are there by then.
@@ -32,8 +35,8 @@ class Pool {
     for (size_t i = blocks.size(); order && i-- > 1;) std::swap(blocks[i], blocks[philox_index(order, i) % (i + 1)]);
     for (int s = 0; s < kSequences; ++s)
       blocks_.emplace_back(blocks.begin() + s * each, blocks.begin() + (s + 1) * each);
-    keys_ = bench_.empty(h.pool, {all, h.block_tokens, h.kv_heads, h.dim});
-    values_ = bench_.empty(h.pool, {all, h.block_tokens, h.kv_heads, h.value_dim});
+    keys_ = bench_.empty(h.format().dtype, {all, h.block_tokens, h.kv_heads, row_width(h.codes, h.dim)});
+    values_ = bench_.empty(h.format().dtype, {all, h.block_tokens, h.kv_heads, row_width(h.codes, h.value_dim)});
     std::memset(keys_.raw(), 0xff, keys_.bytes());
     std::memset(values_.raw(), 0xff, values_.bytes());
   }
@@ -44,8 +47,8 @@ class Pool {
       rows.push_back(blocks_[size_t(sequence)][size_t(i / heads_.block_tokens)] * heads_.block_tokens +
                      i % heads_.block_tokens);
     for (const auto& [name, pool, dim] : {std::tuple{"k", keys_, heads_.dim}, {"v", values_, heads_.value_dim}})
-      kernels_.place_rows(bench_.stream, pool, rows_of(name, sequence, begin, end, heads_.kv_heads, dim),
-                          rows.data());
+      kernels_.place_rows(bench_.stream, pool, rows_of(name, sequence, begin, end, heads_.kv_heads, dim), rows.data(),
+                          heads_.codes);
   }
 
   // [T, N, value_dim] of all these rows together.
@@ -64,7 +67,7 @@ class Pool {
     const Tensor y = bench_.empty(heads_.type, {row, heads_.heads, heads_.value_dim});
     std::memset(y.raw(), 0xff, y.bytes());
     PagedAttentionArgs args{.y = y, .q = q, .keys = keys_, .values = values_, .sequences = sequences.data()};
-    args.num_sequences = int(sequences.size()), args.scale = 0.2f;
+    args.num_sequences = int(sequences.size()), args.scale = 0.2f, args.codes = heads_.codes;
     args.softcap = heads_.softcap, args.window = heads_.window;
     kernels_.paged_attention(bench_.stream, args);
     return y;
@@ -81,10 +84,6 @@ class Pool {
     return blocks_[size_t(sequence)][size_t(key / heads_.block_tokens)];
   }
 
- private:
-  static uint64_t philox_index(uint64_t seed, size_t i) {
-    return uint64_t(std::abs(philox_normal(seed, 1, uint64_t(i))) * 1e6);
-  }
   // Made once for all pools.
   Tensor rows_of(const char* name, int sequence, int32_t begin, int32_t end, int64_t heads, int64_t dim) {
     static Workbench bench;
@@ -96,6 +95,10 @@ class Pool {
     return all.slice_rows(begin, end - begin);
   }
 
+ private:
+  static uint64_t philox_index(uint64_t seed, size_t i) {
+    return uint64_t(std::abs(philox_normal(seed, 1, uint64_t(i))) * 1e6);
+  }
   const Kernels& kernels_;
   const Heads heads_;
   Workbench bench_;
@@ -143,6 +146,21 @@ std::vector<Heads> all_heads() {
   add("blocks_of_1", [](Heads& h) { h.block_tokens = 1; });
   add("blocks_of_64", [](Heads& h) { h.block_tokens = 64, h.pool = DType::bf16; });
   add("blocks_of_37", [](Heads& h) { h.block_tokens = 37; });
+  for (const RowCodes codes : {RowCodes::int8, RowCodes::fp8}) {
+    const auto add_codes = [&](const char* name, auto change) {
+      add("", change);
+      all.back().codes = codes;
+      all.back().name = fmt::format("{}{}", codes == RowCodes::int8 ? "int8" : "fp8", name);
+    };
+    add_codes("", [](Heads&) {});
+    add_codes("_dim_33", [](Heads& h) { h.dim = h.value_dim = 33, h.block_tokens = 37; });
+    add_codes("_dim_128", [](Heads& h) { h.dim = h.value_dim = 128, h.kv_heads = 4; });
+    add_codes("_cap_and_window", [](Heads& h) { h.softcap = 3, h.window = 70, h.block_tokens = 1; });
+    if (codes == RowCodes::fp8) continue;
+    add_codes("_of_bf16", [](Heads& h) { h.type = DType::bf16; });
+    add_codes("_one_for_all", [](Heads& h) { h.heads = 6, h.kv_heads = 1, h.dim = h.value_dim = 64; });
+    add_codes("_wider_values", [](Heads& h) { h.dim = 20, h.value_dim = 72; });
+  }
   return all;
 }
 
@@ -156,7 +174,8 @@ TEST_P(PagedAttentionTest, IsTheReferences) {
   const Heads& h = GetParam();
   Pool expected(reference_kernels(), h, 1, 9), actual(cpu_kernels(), h, 2, 9);
   for (const Rows& p : kMixed) expected.place(p.sequence, 0, p.end), actual.place(p.sequence, 0, p.end);
-  const ExpectedOutput output{h.name, expected.attend(kMixed), std::max(rounding_of(h.type), 3e-6)};
+  const ExpectedOutput output{h.name, expected.attend(kMixed),
+                              std::max(rounding_of(h.type), h.codes == RowCodes::none ? 3e-6 : 6e-6)};
   for (const int64_t target : compiled_targets()) {
     const OnTarget on_target(target);
     expect_output(hwy::TargetName(target), actual.attend(kMixed), output);
@@ -243,7 +262,7 @@ TEST(PlaceRowsTest, ConvertsRowsToTheirPlaces) {
         const Tensor converted = w.empty(pool_type, x.shape());
         reference_kernels().convert(w.stream, converted, x);
         const std::vector<int32_t> rows{4, 0, 3};
-        kernels->place_rows(w.stream, pool, x, rows.data());
+        kernels->place_rows(w.stream, pool, x, rows.data(), RowCodes::none);
         const std::vector<double> after = w.values(pool), placed = w.values(converted);
         for (size_t i = 0; i < after.size(); ++i) {
           const auto t = std::find(rows.begin(), rows.end(), int32_t(i / 10)) - rows.begin();
@@ -252,6 +271,135 @@ TEST(PlaceRowsTest, ConvertsRowsToTheirPlaces) {
       }
     }
   }
+}
+
+// Vectors of a head that are hard to round.
+std::vector<std::vector<double>> hard_vectors(int dim) {
+  std::vector<std::vector<double>> all;
+  const auto add = [&](auto value_at) {
+    all.emplace_back();
+    for (int i = 0; i < dim; ++i) all.back().push_back(value_at(i));
+  };
+  add([](int) { return 0.0; });
+  add([](int i) { return 1e-38 * i; });                                 // counts as zero
+  add([](int i) { return i % 2 ? -3e38 : 1e30; });                      // the largest that there are
+  add([](int i) { return (i == 0 ? 127.0 : double(i % 127) + 0.5); });  // ties of INT8
+  add([](int i) {
+    return i == 0 ? 448.0 : std::ldexp(double(i % 32) + 0.5, i % 9 - 10);
+  });  // and of FP8, below it too
+  add([](int i) { return i == 0 ? std::nan("") : 1.0; });
+  add([](int i) { return i == 0 ? HUGE_VAL : 1.0; });
+  return all;
+}
+
+struct Rounded {
+  const char* name;
+  RowCodes codes;
+  double relative, absolute;  // of the largest: |number - x| <= max(relative |x|, absolute largest)
+};
+class RowCodesTest : public testing::TestWithParam<Rounded> {
+ protected:
+  static double number(RowCodes codes, uint8_t code) {
+    return codes == RowCodes::int8 ? double(int8_t(code)) : double(float(Float8E4M3::from_bits(code)));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Codes, RowCodesTest,
+                         testing::Values(Rounded{"int8", RowCodes::int8, 0, 0.5 / 127},
+                                         Rounded{"fp8", RowCodes::fp8, 1.0 / 16, 0x1p-10 / 448}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// The same codes from both tables, as near to x as the formats allow.
+TEST_P(RowCodesTest, AreTheNearest) {
+  const auto& [name, codes, relative, absolute] = GetParam();
+  for (const int dim : {1, 7, 33, 64, 100}) {
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      Workbench w(2);
+      std::vector<std::vector<double>> vectors = hard_vectors(dim);
+      const std::vector<double> random = w.values(w.random(DType::f32, {7, dim}, "x"));
+      for (auto at = random.begin(); at != random.end(); at += dim) vectors.emplace_back(at, at + dim);
+      std::vector<double> flat;
+      for (const auto& v : vectors) flat.insert(flat.end(), v.begin(), v.end());
+      const auto tokens = int64_t(vectors.size() / 2);
+      const Tensor x = w.of(type, {tokens, 2, dim}, flat);
+      std::vector<int32_t> rows;
+      for (int64_t t = 0; t < tokens; ++t) rows.push_back(int32_t(tokens - t));  // place 0 stays as it is
+      const Tensor want = w.empty(DType::u8, {tokens + 1, 1, 2, dim + 4}), got = w.empty(DType::u8, want.shape());
+      std::memset(want.raw(), 0x5a, want.bytes());
+      reference_kernels().place_rows(w.stream, want, x, rows.data(), codes);
+      for (const int64_t target : compiled_targets()) {
+        const OnTarget on_target(target);
+        std::memset(got.raw(), 0x5a, got.bytes());
+        cpu_kernels().place_rows(w.stream, got, x, rows.data(), codes);
+        ASSERT_TRUE(bytes_of(got) == bytes_of(want)) << hwy::TargetName(target) << ", dim " << dim;
+      }
+      const std::vector<double> exact = w.values(x);
+      for (int64_t v = 0; v < 2 * tokens; ++v) {
+        const uint8_t* const row = want.data<uint8_t>() + (rows[size_t(v / 2)] * 2 + v % 2) * (dim + 4);
+        float scale = 0;
+        std::memcpy(&scale, row + dim, 4);
+        const auto at = exact.begin() + v * dim;
+        double largest = 0;
+        bool is_finite = true;
+        for (int i = 0; i < dim; ++i) largest = std::max(largest, std::abs(at[i])), is_finite &= std::isfinite(at[i]);
+        if (!is_finite) EXPECT_TRUE(std::isnan(scale));
+        for (int i = 0; i < dim && is_finite; ++i)
+          EXPECT_NEAR(double(scale) * number(codes, row[i]), at[i],
+                      std::max(relative * std::abs(at[i]), absolute * largest) * (1 + 1e-5) + 0x1p-100)
+              << "vector " << v << ", element " << i;
+      }
+    }
+  }
+}
+
+// A key whose elements are off by up to e_i moves a score by up to s = scale sum |q_i| e_i, so probabilities change
+// by factors of up to exp(2 s) and y by up to sum_j p_j ((exp(2 s) - 1) |v_j| + exp(2 s) e_j).
+TEST_P(RowCodesTest, AttentionIsAsNearAsTheRounding) {
+  const auto& [name, codes, relative, absolute] = GetParam();
+  Heads h{.name = name, .dim = 16, .value_dim = 16};
+  Pool coded(cpu_kernels(), [&, with = h]() mutable { return with.codes = codes, with; }()),
+      exact(reference_kernels(), h);
+  Workbench& w = exact.bench();
+  double worst = 0;
+  for (const Rows& row : {Rows{0, 0, 1}, {1, 69, 70}, {2, 1100, 1101}}) {
+    exact.place(row.sequence, 0, row.end), coded.place(row.sequence, 0, row.end);
+    const std::vector<double> want = w.values(exact.attend({row})), got = w.values(coded.attend({row}));
+    const std::vector<double> q = w.values(exact.rows_of("q", row.sequence, row.begin, row.end, h.heads, h.dim));
+    const std::vector<double> k = w.values(exact.rows_of("k", row.sequence, 0, row.end, h.kv_heads, h.dim));
+    const std::vector<double> v = w.values(exact.rows_of("v", row.sequence, 0, row.end, h.kv_heads, h.dim));
+    for (int head = 0; head < h.heads; ++head) {
+      const auto vector_of = [&](const std::vector<double>& x, int key) {
+        return std::span(x).subspan(size_t((key * h.kv_heads + head / 2) * h.dim), size_t(h.dim));
+      };
+      const auto rounding = [&](std::span<const double> x, size_t i) {
+        double largest = 0;
+        for (const double value : x) largest = std::max(largest, std::abs(value));
+        return std::max(relative * std::abs(x[i]), absolute * largest);
+      };
+      std::vector<double> p;
+      double most = 0, sum = 0;
+      for (int key = 0; key < row.end; ++key) {
+        double score = 0, off = 0;
+        for (size_t i = 0; i < size_t(h.dim); ++i) {
+          const double q_i = 0.2 * q[size_t(head * h.dim) + i];
+          score += q_i * vector_of(k, key)[i], off += std::abs(q_i) * rounding(vector_of(k, key), i);
+        }
+        p.push_back(std::exp(score));
+        sum += p.back(), most = std::max(most, off);
+      }
+      for (size_t i = 0; i < size_t(h.dim); ++i) {
+        double bound = 1e-5;
+        for (int key = 0; key < row.end; ++key)
+          bound += p[size_t(key)] / sum *
+                   ((std::exp(2 * most) - 1) * std::abs(vector_of(v, key)[i]) +
+                    std::exp(2 * most) * rounding(vector_of(v, key), i));
+        const size_t at = size_t(head * h.dim) + i;
+        ASSERT_NEAR(got[at], want[at], bound) << "row " << row.begin << ", head " << head;
+        worst = std::max(worst, std::abs(got[at] - want[at]));
+      }
+    }
+  }
+  RecordProperty("largest_difference", fmt::format("{:.5f}", worst));
+  EXPECT_GT(worst, 1e-4) << "nothing was rounded";
 }
 
 // Arguments that are right, to be spoilt one at a time.
@@ -281,9 +429,17 @@ TEST(PagedAttentionOfMetaTest, CountsWhatIsSeenOnce) {
   a.w.stream.cost = {};
   const std::vector<int32_t> rows{4, 0, 3};
   const Tensor pool = a.w.empty(DType::f16, {5, 4, 2, 8}), x = a.w.empty(DType::f32, {3, 2, 8});
-  meta_kernels().place_rows(a.w.stream, pool, x, rows.data());
+  meta_kernels().place_rows(a.w.stream, pool, x, rows.data(), RowCodes::none);
   EXPECT_EQ(a.w.stream.cost.flops, 0);
   EXPECT_EQ(a.w.stream.cost.bytes, 3 * 16 * (4 + 2));
+  a.w.stream.cost = {};
+  meta_kernels().place_rows(a.w.stream, a.w.empty(DType::u8, {5, 4, 2, 12}), x, rows.data(), RowCodes::fp8);
+  EXPECT_EQ(a.w.stream.cost.bytes, 3 * 2 * (8 * 4 + 12));
+  a.w.stream.cost = {};
+  a.args.window = 0, a.args.codes = RowCodes::int8;
+  a.args.keys = a.w.empty(DType::u8, {5, 4, 2, 12}), a.args.values = a.w.empty(DType::u8, {5, 4, 2, 20});
+  meta_kernels().paged_attention(a.w.stream, a.args);
+  EXPECT_EQ(a.w.stream.cost.bytes, 4 * 6 * (8 + 16) * 2 + (9 + 1) * 2 * (12 + 20));
 }
 
 struct Spoilt {
@@ -318,6 +474,17 @@ INSTANTIATE_TEST_SUITE_P(
                            [](Arguments& a) {
                              a.args.values = a.w.empty(DType::f32, {5, 4, 2, 16});
                            }},
+                    Spoilt{"numbers_for_codes", [](Arguments& a) { a.args.codes = RowCodes::int8; }},
+                    Spoilt{"codes_for_numbers",
+                           [](Arguments& a) {
+                             a.args.keys = a.w.empty(DType::u8, {5, 4, 2, 8});
+                             a.args.values = a.w.empty(DType::u8, {5, 4, 2, 16});
+                           }},
+                    Spoilt{"codes_without_scales",
+                           [](Arguments& a) {
+                             a.args.codes = RowCodes::fp8, a.args.keys = a.w.empty(DType::u8, {5, 4, 2, 8});
+                             a.args.values = a.w.empty(DType::u8, {5, 4, 2, 16});
+                           }},
                     Spoilt{
                         "uneven_heads",
                         [](Arguments& a) {
@@ -332,10 +499,16 @@ TEST(PlaceRowsTest, RefusesPlacesOutsideAndOtherRows) {
     Workbench w{1, Device::meta};
     const Tensor pool = w.empty(DType::f32, {3, 2, 5}), x = w.empty(DType::f32, {2, 5});
     const std::vector<int32_t> behind{0, 6}, below{-1, 0}, right{0, 1};
-    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, behind.data()), Error) << kernels->name;
-    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, below.data()), Error) << kernels->name;
-    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, nullptr), Error) << kernels->name;
-    EXPECT_THROW(kernels->place_rows(w.stream, pool, w.empty(DType::f32, {2, 4}), right.data()), Error);
+    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, behind.data(), RowCodes::none), Error) << kernels->name;
+    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, below.data(), RowCodes::none), Error) << kernels->name;
+    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, nullptr, RowCodes::none), Error) << kernels->name;
+    const auto place = [&](const Tensor& to, const Tensor& from, RowCodes codes) {
+      kernels->place_rows(w.stream, to, from, right.data(), codes);
+    };
+    EXPECT_THROW(place(pool, w.empty(DType::f32, {2, 4}), RowCodes::none), Error) << kernels->name;
+    EXPECT_THROW(place(pool, x, RowCodes::int8), Error) << kernels->name;
+    EXPECT_THROW(place(w.empty(DType::u8, {3, 2, 5}), x, RowCodes::int8), Error) << kernels->name;
+    EXPECT_THROW(place(w.empty(DType::u8, {3, 2, 9}), x, RowCodes::none), Error) << kernels->name;
   }
 }
 

@@ -1,23 +1,8 @@
 // The planner's choices on larger clusters, beside what common guides say.
-#include "weft/plan/search.h"
-
-#include <gtest/gtest.h>
+#include "plan/searches.h"
 
 namespace weft::plan {
 namespace {
-
-ModelConfig llama8b(int64_t context = 8192) {
-  ModelConfig m = family_defaults("llama");
-  m.layers = 32, m.hidden = 4096, m.heads = 32, m.kv_heads = 8, m.ffn = 14336, m.vocab = 128256;
-  m.context = context;
-  complete(m);
-  return m;
-}
-
-SearchResult search_for(const ModelConfig& model, const std::string& cluster, int64_t seq_len, int64_t batch) {
-  return search(
-      {.model = model, .seq_len = seq_len, .global_batch = batch, .cluster = parse_cluster(cluster), .num_full = 6});
-}
 
 TEST(SearchTest, TensorParallelismStaysInsideNodes) {
   ModelConfig m = llama8b(4096);

@@ -1,23 +1,8 @@
 // The planner's choices: what is ranked first, what does not fit, and the recipe that is written.
-#include "weft/plan/search.h"
-
-#include <gtest/gtest.h>
+#include "plan/searches.h"
 
 namespace weft::plan {
 namespace {
-
-ModelConfig llama8b(int64_t context = 8192) {
-  ModelConfig m = family_defaults("llama");
-  m.layers = 32, m.hidden = 4096, m.heads = 32, m.kv_heads = 8, m.ffn = 14336, m.vocab = 128256;
-  m.context = context;
-  complete(m);
-  return m;
-}
-
-SearchResult search_for(const ModelConfig& model, const std::string& cluster, int64_t seq_len, int64_t batch) {
-  return search(
-      {.model = model, .seq_len = seq_len, .global_batch = batch, .cluster = parse_cluster(cluster), .num_full = 6});
-}
 
 TEST(SearchTest, LayoutsAreRanked) {
   const SearchResult found = search_for(llama8b(), "4xh100-sxm", 2048, 8);

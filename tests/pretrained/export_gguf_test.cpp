@@ -5,10 +5,10 @@
 #include "pretrained/golden_models.h"
 #include "pretrained/model_on_ranks.h"
 #include "support/test_data.h"
-#include "weft/base/philox.h"
 #include "weft/formats/ggml_blocks.h"
 #include "weft/pretrained/gguf_model.h"
 #include "weft/pretrained/gguf_tokenizer.h"
+#include "weft/pretrained/random_model.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/text/readers/hf_tokenizer.h"
 #include "weft/text/readers/to_gguf_vocabulary.h"
@@ -26,23 +26,6 @@ Logits logits_of(const ModelSource& source, const std::vector<int32_t>& ids) {
   return logits_on(
       source.config(), {}, [&](ForwardModel& m) { m.load(source); }, ids);
 }
-
-// Values that are a function of their parameter's name, and weft's own tokenizer.
-class RandomSource final : public ModelSource {
- public:
-  explicit RandomSource(const ModelConfig& config)
-      : ModelSource("random", SourceKind::checkpoint, config), names_(names_of(config)) {}
-  const std::vector<ParamNames>& names() const override { return names_; }
-  std::unique_ptr<Tokenizer> tokenizer() const override { return std::make_unique<ByteTokenizer>(); }
-  std::optional<DType> dtype_of(const std::string&) const override { return DType::f32; }
-  void read(const std::string& param, int64_t first, std::span<float> out) const override {
-    const uint64_t seed = name_hash(param) + uint64_t(first);
-    for (size_t i = 0; i < out.size(); ++i) out[i] = float(((seed + i) * 0x9E3779B97F4A7C15) >> 40) * 0x1p-24f - 0.5f;
-  }
-
- private:
-  std::vector<ParamNames> names_;
-};
 
 ModelConfig small_config(int64_t hidden, int64_t ffn) {
   ModelConfig c = family_defaults("llama");
@@ -133,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(Types, ExportGgufTypeTest,
 TEST_P(ExportGgufTypeTest, MatricesAreRoundedAndVectorsAreNot) {
   const TemporaryFolder folder;
   const std::string path = folder / "model.gguf";
-  const RandomSource source(small_config(256, 512));
+  const std::unique_ptr<ModelSource> random = random_model("random", small_config(256, 512));
+  const ModelSource& source = *random;
   EXPECT_EQ(export_gguf(source, path, {.type = GetParam()}).notes.size(), 1u);  // of the tokenizer
   const auto file = open_model(path);
   for (const ParamNames& names : source.names()) {
@@ -152,7 +136,8 @@ TEST_P(ExportGgufTypeTest, MatricesAreRoundedAndVectorsAreNot) {
 
 TEST(ExportGgufUnevenTest, TakesATypeThatFitsAndSaysSo) {
   const TemporaryFolder folder;
-  const RandomSource source(small_config(96, 20));
+  const std::unique_ptr<ModelSource> random = random_model("random", small_config(96, 20));
+  const ModelSource& source = *random;
   const Exported exported = export_gguf(source, folder / "m.gguf", {.type = GgmlType::q4_k});
   const std::string notes = fmt::format("{}", fmt::join(exported.notes, "\n"));
   for (const char* words :
@@ -174,7 +159,8 @@ TEST(ExportGgufRouterTest, StaysSingle) {
 
 // A call of the file system fails, each in turn.
 TEST(ExportGgufFailureTest, LeavesNothingHalfWritten) {
-  const RandomSource source(small_config(32, 32));
+  const std::unique_ptr<ModelSource> random = random_model("random", small_config(32, 32));
+  const ModelSource& source = *random;
   for (const Fault fault : {Fault::eio, Fault::enospc}) {
     bool has_failed = true;
     for (int64_t n = 0; has_failed; ++n) {
@@ -196,7 +182,8 @@ TEST(ExportGgufFailureTest, LeavesNothingHalfWritten) {
 
 TEST(ExportGgufFailureTest, NeitherReplacesAFileNorWritesWhatBlocksCannotHold) {
   const TemporaryFolder folder;
-  const RandomSource source(small_config(32, 32));
+  const std::unique_ptr<ModelSource> random = random_model("random", small_config(32, 32));
+  const ModelSource& source = *random;
   export_gguf(source, folder / "m.gguf");
   EXPECT_THROW(export_gguf(source, folder / "m.gguf"), Error);
   EXPECT_THROW(parse_ggml_type("--dtype", "iq2_s"), UsageError);
@@ -248,7 +235,8 @@ TEST(ExportGgufTokenizerTest, GoesWithItsTemplateToAFileAndBack) {
 
 TEST(ExportGgufTokenizerTest, WeftsOwnIsKept) {
   const TemporaryFolder folder;
-  const RandomSource source(small_config(32, 32));
+  const std::unique_ptr<ModelSource> random = random_model("random", small_config(32, 32));
+  const ModelSource& source = *random;
   export_gguf(source, folder / "m.gguf");
   const GgufFile file(folder / "m.gguf");
   EXPECT_EQ(read_gguf_tokenizer(file)->name(), source.tokenizer()->name());

@@ -15,23 +15,6 @@ const std::vector<int32_t> kIds{3, 1, 4, 1, 5, 9, 2, 6, 5, 35, 8, 9, 7};
 // The most that rounding of activations to 8 bits may move a logit, as a part of the largest.
 constexpr double kTolerance = 0.02;
 
-Logits logits_of(const ModelSource& source, const BlockChoice& choice, const MeshShape& shape,
-                 const std::function<void(TestRank&, ForwardModel&)>& look = {}) {
-  Logits all;
-  run_ranks(shape.size(), [&](Communicator& world) {
-    TestRank rank(cpu_kernels());
-    const Mesh mesh(world, shape);
-    ForwardModel model(rank.context, mesh, source, DType::f32, choice);
-    add_logits(model, kIds, all);
-    if (look) look(rank, model);
-  });
-  return all;
-}
-
-double largest(const Logits& logits) {
-  return worst_difference(logits, Logits(logits.size(), std::vector(logits[0].size(), 0.0)));
-}
-
 // With tp=2 the cut of `ffn` is inside of a block.
 GgufCase case_of(const char* architecture, GgmlType type, bool is_tied, MeshShape mesh = {}) {
   const bool is_wide = info_of(type).block == 256;
@@ -64,7 +47,7 @@ TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
   const Logits want = logits_on(
       config_of(c), {}, [&](ForwardModel& m) { fill_as_written(m, c.type); }, kIds);
   std::atomic<int> num_held{0};
-  const Logits got = logits_of(*source, {.as_stored = true}, c.mesh, [&](TestRank& rank, ForwardModel& m) {
+  const Logits got = logits_of(*source, kIds, {.as_stored = true}, c.mesh, [&](TestRank& rank, ForwardModel& m) {
     int64_t bytes = 0;
     for (const Param* p : m.part().params()) {
       const bool is_product =
@@ -88,7 +71,7 @@ TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
   EXPECT_LE(difference, kTolerance * largest(want));
   EXPECT_GT(difference, 1e-5 * largest(want)) << "no activation was rounded: are blocks in use?";
   if (c.mesh.tp > 1) return;
-  EXPECT_EQ(worst_difference(got, logits_of(*source, {.as_stored = true}, {})), 0);
+  EXPECT_EQ(worst_difference(got, logits_of(*source, kIds, {.as_stored = true}, {})), 0);
 }
 
 TEST(PackedWeightsTest, AreHeldOnce) {
@@ -98,7 +81,7 @@ TEST(PackedWeightsTest, AreHeldOnce) {
   c.ffn = 512;
   write_gguf(c, path);
   const auto source = open_model(path);
-  const Logits got = logits_of(*source, {}, {}, [&](TestRank& rank, ForwardModel& m) {
+  const Logits got = logits_of(*source, kIds, {}, {}, [&](TestRank& rank, ForwardModel& m) {
     int64_t bytes = 0;
     for (Param* p : m.part().params()) {
       EXPECT_EQ(bool(p->value), p->readers != Param::Readers::products) << p->name;
@@ -142,7 +125,7 @@ TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
   const auto source = open_model(path);
   const BlockChoice choice{.as_stored = true, .others = type};
   std::map<std::string, std::vector<float>> whole;  // decoded
-  const Logits one = logits_of(*source, choice, {}, [&](TestRank&, ForwardModel& m) {
+  const Logits one = logits_of(*source, kIds, choice, {}, [&](TestRank&, ForwardModel& m) {
     for (const Param* p : m.part().params()) {
       if (!p->blocks()) continue;
       std::vector<float>& values = whole[p->name];
@@ -157,7 +140,7 @@ TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
     }
   });
   EXPECT_EQ(whole.size(), 15u);
-  const Logits two = logits_of(*source, choice, {.tp = 2}, [&](TestRank&, ForwardModel& m) {
+  const Logits two = logits_of(*source, kIds, choice, {.tp = 2}, [&](TestRank&, ForwardModel& m) {
     for (const Param* p : m.part().params()) {
       if (!p->blocks()) continue;
       const std::vector<float>& all = whole.at(p->name);

@@ -60,6 +60,20 @@ inline Logits logits_on(const ModelConfig& config, const MeshShape& shape, const
   return all;
 }
 
+// Of a model that is opened.
+inline Logits logits_of(const ModelSource& source, const std::vector<int32_t>& ids, const BlockChoice& choice,
+                        const MeshShape& shape, const std::function<void(TestRank&, ForwardModel&)>& look = {}) {
+  Logits all;
+  run_ranks(shape.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const Mesh mesh(world, shape);
+    ForwardModel model(rank.context, mesh, source, DType::f32, choice);
+    add_logits(model, ids, all);
+    if (look) look(rank, model);
+  });
+  return all;
+}
+
 inline std::vector<int32_t> greedy_on(const ModelConfig& config, const MeshShape& shape, const Fill& fill,
                                       const std::vector<int32_t>& prompt, int64_t count) {
   std::vector<int32_t> made;
@@ -84,6 +98,10 @@ inline double worst_difference(const Logits& a, const Logits& b) {
     }
   }
   return worst;
+}
+
+inline double largest(const Logits& logits) {
+  return worst_difference(logits, Logits(logits.size(), std::vector(logits[0].size(), 0.0)));
 }
 
 inline std::string name_of_mesh(const MeshShape& s) {

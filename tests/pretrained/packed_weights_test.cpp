@@ -87,23 +87,6 @@ struct Opened {
   std::unique_ptr<ModelSource> packed, plain;
 };
 
-Logits logits_of(const ModelSource& source, const BlockChoice& choice, const MeshShape& shape,
-                 const std::function<void(ForwardModel&)>& look = {}) {
-  Logits all;
-  run_ranks(shape.size(), [&](Communicator& world) {
-    TestRank rank(cpu_kernels());
-    const Mesh mesh(world, shape);
-    ForwardModel model(rank.context, mesh, source, DType::f32, choice);
-    add_logits(model, kIds, all);
-    if (look) look(model);
-  });
-  return all;
-}
-
-double largest(const Logits& logits) {
-  return worst_difference(logits, Logits(logits.size(), std::vector(logits[0].size(), 0.0)));
-}
-
 void expect_same_numbers(const ModelSource& is, const ModelSource& want) {
   for (const ParamNames& names : want.names()) {
     const auto size = size_t(names.shape.numel());
@@ -133,12 +116,12 @@ double tolerance_of(std::optional<BlockType> held) { return held && held != Bloc
 
 TEST_P(WeightsOfCodesTest, SayAboutWhatFloatsSay) {
   const Opened opened(model);
-  const Logits want = logits_of(*opened.plain, {}, {});
+  const Logits want = logits_of(*opened.plain, kIds, {}, {});
   const double size = largest(want);
-  EXPECT_LE(worst_difference(logits_of(*opened.packed, {}, {}), want), 1e-5 * size) << "decoded";
+  EXPECT_LE(worst_difference(logits_of(*opened.packed, kIds, {}, {}), want), 1e-5 * size) << "decoded";
   for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}}) {
     std::atomic<int> num_held{0};
-    const Logits got = logits_of(*opened.packed, {.as_stored = true}, mesh, [&](ForwardModel& m) {
+    const Logits got = logits_of(*opened.packed, kIds, {.as_stored = true}, mesh, [&](TestRank&, ForwardModel& m) {
       for (const Param* p : m.part().params()) {
         num_held += bool(p->blocks());
         if (p->blocks()) EXPECT_EQ(p->blocks().type, c.held) << p->name;
@@ -164,7 +147,7 @@ std::string message_of(PackedModel& model, const std::function<void(PackedModel&
   model.write(folder / "packed", true);
   try {
     const auto source = open_model(folder / "packed");
-    if (is_held) logits_of(*source, {.as_stored = true}, {});
+    if (is_held) logits_of(*source, kIds, {.as_stored = true}, {});
     return "";
   } catch (const Error& e) {
     return e.what();

@@ -10,16 +10,8 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kContext = 64, kRank = 3;
+constexpr int64_t kRank = 3;
 
-ModelConfig small_config(const std::string& family = "llama") {
-  ModelConfig m = family_defaults(family);
-  m.layers = 2, m.hidden = 32, m.heads = 4, m.kv_heads = 2, m.ffn = 48, m.vocab = kCompanyVocab, m.context = kContext;
-  if (family == "gpt2") m.kv_heads = 4;
-  m.init_std = 0.2f;
-  complete(m);
-  return m;
-}
 ModelConfig adapted_config(ModelConfig m) {
   m.lora = {.rank = kRank, .alpha = 6, .targets = lora_targets({"all-linear"})};
   complete(m);
@@ -83,20 +75,13 @@ std::vector<Request> mixed(size_t count, const std::vector<std::string>& adapter
   return requests;
 }
 
-struct OnMesh {
-  const char* name;
-  ModelConfig config;
-  MeshShape mesh;
-  DType dtype = DType::f32;
-};
-void PrintTo(const OnMesh& c, std::ostream* out) { *out << c.name; }
 class AdapterMeshTest : public testing::TestWithParam<OnMesh> {};
 
 TEST_P(AdapterMeshTest, MixedBatchesGiveTheBitsOfEachAlone) {
   const auto& [name, config, mesh, dtype] = GetParam();
   std::vector<Answer> want;
   with_adapters_on(
-      config, mesh, {.kv_blocks = kContext, .max_running = 1, .keeps_prefixes = false},
+      config, mesh, {.kv_blocks = kCompanyContext, .max_running = 1, .keeps_prefixes = false},
       [&](ContinuousEngine& engine) { want = answers_of(engine, mixed(24), 1); }, dtype);
   with_adapters_on(
       config, mesh, {.kv_blocks = 24, .block_tokens = 4, .tokens_per_step = 20, .most_guesses = 2},
@@ -111,7 +96,7 @@ TEST_P(AdapterMeshTest, EachAnswersAsTheAdaptedModel) {
   const auto& [name, config, mesh, dtype] = GetParam();
   for (const std::string adapter : {"a", "b"}) {
     std::vector<Answer> want, got, plain;
-    const ContinuousOptions options{.kv_blocks = kContext, .block_tokens = 4};
+    const ContinuousOptions options{.kv_blocks = kCompanyContext, .block_tokens = 4};
     on_ranks(adapted_config(config), mesh, cpu_kernels(), dtype, adapted_by(adapter), [&](ForwardModel& model) {
       with_engine(model, options, [&](Engine& engine) { want = answers_of(engine, company(12)); });
     });

@@ -1,4 +1,4 @@
-// Requests that an engine serves side by side, and what each is answered.
+// A small model, requests that an engine serves side by side, and what each is answered.
 #pragma once
 #include <deque>
 
@@ -6,7 +6,25 @@
 
 namespace weft {
 
-constexpr int64_t kCompanyVocab = 40;
+constexpr int64_t kCompanyVocab = 40, kCompanyContext = 64;
+
+inline ModelConfig small_config(const std::string& family = "llama") {
+  ModelConfig m = family_defaults(family);
+  m.layers = 2, m.hidden = 32, m.heads = 4, m.kv_heads = 2, m.ffn = 48;
+  m.vocab = kCompanyVocab, m.context = kCompanyContext;
+  if (family == "gpt2") m.kv_heads = 4;
+  m.init_std = 0.2f;
+  complete(m);
+  return m;
+}
+
+struct OnMesh {
+  const char* name;
+  ModelConfig config;
+  MeshShape mesh;
+  DType dtype = DType::f32;
+};
+inline void PrintTo(const OnMesh& c, std::ostream* out) { *out << c.name; }
 
 // Requests of many lengths, many of which begin alike; every third is sampled.
 inline std::vector<Request> company(size_t count) {

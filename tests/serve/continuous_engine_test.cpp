@@ -9,16 +9,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kVocab = kCompanyVocab, kContext = 64;
-
-ModelConfig small_config(const std::string& family = "llama") {
-  ModelConfig m = family_defaults(family);
-  m.layers = 2, m.hidden = 32, m.heads = 4, m.kv_heads = 2, m.ffn = 48, m.vocab = kVocab, m.context = kContext;
-  if (family == "gpt2") m.kv_heads = 4;
-  m.init_std = 0.2f;
-  complete(m);
-  return m;
-}
 ModelConfig expert_config() {
   ModelConfig m = small_config();
   m.experts = 4, m.experts_per_token = 2;
@@ -38,7 +28,7 @@ std::vector<Answer> answers_alone(const ModelConfig& config, size_t count, const
                                   DType dtype = DType::f32) {
   std::vector<Answer> answers;
   with_engine_on(
-      config, mesh, {.kv_blocks = kContext, .block_tokens = 16, .max_running = 1, .keeps_prefixes = false},
+      config, mesh, {.kv_blocks = kCompanyContext, .block_tokens = 16, .max_running = 1, .keeps_prefixes = false},
       [&](ContinuousEngine& engine) { answers = answers_of(engine, company(count), 1); }, dtype);
   return answers;
 }
@@ -81,13 +71,6 @@ INSTANTIATE_TEST_SUITE_P(
         Company{"TightWithoutPrefixes", {.kv_blocks = 18, .block_tokens = 4, .keeps_prefixes = false}, 0, true}),
     [](const auto& test) { return test.param.name; });
 
-struct OnMesh {
-  const char* name;
-  ModelConfig config;
-  MeshShape mesh;
-  DType dtype = DType::f32;
-};
-void PrintTo(const OnMesh& c, std::ostream* out) { *out << c.name; }
 class EngineMeshTest : public testing::TestWithParam<OnMesh> {};
 
 TEST_P(EngineMeshTest, GivesTheSameBitsInAnyCompany) {
@@ -184,7 +167,7 @@ TEST_F(ContinuousEngineTest, ObeysConstraintsAndBadWords) {
     other.bad_words = {{all[0]}};
     EXPECT_NE(ask(engine, std::move(other)).get().tokens[0], all[0]);
     Request impossible = greedy({5, 7}, 4);
-    for (int32_t t = 0; t < kVocab; ++t) impossible.bad_words.push_back({t});
+    for (int32_t t = 0; t < kCompanyVocab; ++t) impossible.bad_words.push_back({t});
     const Finish finish = ask(engine, std::move(impossible)).get().finish;
     EXPECT_EQ(finish.reason, FinishReason::error);
     EXPECT_FALSE(finish.error.empty());
@@ -279,7 +262,7 @@ TEST_F(ContinuousEngineTest, RefusesWhatCannotRunAndWhatIsTooMuch) {
   ContinuousEngine engine(model_, {.kv_blocks = 2, .block_tokens = 16, .max_waiting = 2});  // nobody runs it
   EXPECT_EQ(engine.limits().context, 32);                                                   // what the cache holds
   EXPECT_THROW(ask(engine, greedy({}, 3)), UsageError);
-  EXPECT_THROW(ask(engine, greedy({kVocab}, 3)), UsageError);
+  EXPECT_THROW(ask(engine, greedy({kCompanyVocab}, 3)), UsageError);
   EXPECT_THROW(ask(engine, greedy(std::vector<int32_t>(32, 1), 3)), UsageError);
   Request adapted = greedy({1}, 3);
   adapted.adapter = "nobody's";
@@ -421,8 +404,9 @@ TEST(ContinuousEngineContextTest, EndsWhereAnglesWouldDependOnTheLongestText) {
   const std::pair<RopeScaling, int64_t> cases[] = {
       {{.kind = Kind::dynamic, .factor = 2, .original_context = 32}, 32},
       {{.kind = Kind::longrope, .original_context = 32, .short_factors = ones, .long_factors = twos}, 32},
-      {{.kind = Kind::longrope, .original_context = 32, .short_factors = twos, .long_factors = twos}, kContext},
-      {{.kind = Kind::linear, .factor = 2, .original_context = 32}, kContext}};
+      {{.kind = Kind::longrope, .original_context = 32, .short_factors = twos, .long_factors = twos},
+       kCompanyContext},
+      {{.kind = Kind::linear, .factor = 2, .original_context = 32}, kCompanyContext}};
   for (const auto& [scaling, context] : cases) {
     ModelConfig config = small_config();
     config.rope_scaling = scaling;

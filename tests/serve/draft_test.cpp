@@ -10,9 +10,8 @@ namespace weft {
 namespace {
 
 ModelConfig config_of(int64_t hidden, int64_t vocab = kCompanyVocab) {
-  ModelConfig m = family_defaults("llama");
-  m.layers = 2, m.hidden = hidden, m.heads = 4, m.kv_heads = 2, m.ffn = 48, m.vocab = vocab, m.context = 64;
-  m.init_std = 0.2f;
+  ModelConfig m = small_config();
+  m.hidden = hidden, m.head_dim = 0, m.vocab = vocab;
   complete(m);
   return m;
 }

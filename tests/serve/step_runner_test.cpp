@@ -90,17 +90,18 @@ struct Cached {
   const char* name;
   ModelConfig config;
   MeshShape mesh;
+  RowFormat format = {};
 };
 void PrintTo(const Cached& c, std::ostream* out) { *out << c.name; }
 class CacheBytesTest : public testing::TestWithParam<Cached> {};
 
 TEST_P(CacheBytesTest, AreWhatTheRanksTake) {
-  const auto& [name, config, mesh] = GetParam();
-  constexpr int64_t kBlocks = 4096, kBlockTokens = 16;
+  const auto& [name, config, mesh, format] = GetParam();
+  constexpr int64_t kBlocks = 16384, kBlockTokens = 16;
   std::atomic<int64_t> taken{0};
   on_ranks(config, mesh, cpu_kernels(), DType::f32, kInitial, [&](ForwardModel& model) {
     const Allocator& allocator = model.context().stream.allocator();
-    StepRunner runner(model, kBlocks, kBlockTokens);
+    StepRunner runner(model, kBlocks, kBlockTokens, format);
     const int64_t before = allocator.stats().live_bytes;
     if (runner.is_speaker()) {
       const std::vector<int32_t> tokens{1}, blocks{0};
@@ -113,16 +114,18 @@ TEST_P(CacheBytesTest, AreWhatTheRanksTake) {
     }
     taken += allocator.stats().live_bytes - before;
   });
-  const double want = double(kBlocks * kBlockTokens * cache_bytes_of_token(config, mesh, DType::f32));
+  const double want = double(kBlocks * kBlockTokens * cache_bytes_of_token(config, mesh, format));
   EXPECT_NEAR(double(taken) / want, 1, 0.01);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, CacheBytesTest,
-                         testing::Values(Cached{"one", config_with(2), {}}, Cached{"tp2", config_with(2), {.tp = 2}},
-                                         Cached{"one_head_tp2", config_with(1), {.tp = 2}},
-                                         Cached{"pp2", config_with(4), {.pp = 2}},
-                                         Cached{"latent", latent_config(), {}}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Models, CacheBytesTest,
+    testing::Values(Cached{"one", config_with(2), {}}, Cached{"tp2", config_with(2), {.tp = 2}},
+                    Cached{"one_head_tp2", config_with(1), {.tp = 2}}, Cached{"pp2", config_with(4), {.pp = 2}},
+                    Cached{"latent", latent_config(), {}}, Cached{"bf16", config_with(2), {}, {DType::bf16}},
+                    Cached{"int8", config_with(2), {}, RowFormat::of(RowCodes::int8)},
+                    Cached{"latent_fp8_pp2", latent_config(), {.pp = 2}, RowFormat::of(RowCodes::fp8)}),
+    [](const auto& test) { return test.param.name; });
 
 TEST(StepRunnerTest, StepsOfAnswersAllocateNothing) {
   TestRank rank(cpu_kernels());

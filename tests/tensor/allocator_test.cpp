@@ -81,7 +81,7 @@ TEST(AllocatorTest, TheLimitHoldsForCachedBlocks) {
   EXPECT_LE(allocator.stats().reserved_bytes, 4096);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef WEFT_SANITIZED
 constexpr bool kIsSanitized = true;
 #else
 constexpr bool kIsSanitized = false;

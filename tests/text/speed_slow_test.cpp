@@ -8,10 +8,10 @@ namespace {
 
 constexpr size_t kMegabyte = 1 << 20;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-constexpr double kSlower = 20;
-#else
+#ifdef NDEBUG
 constexpr double kSlower = 1;
+#else
+constexpr double kSlower = 20;
 #endif
 
 // Of this thread, so that other work on the machine does not count.

@@ -15,6 +15,7 @@
 #include "weft/kernels/block_matrix.h"
 #include "weft/kernels/nf4.h"
 #include "weft/kernels/optimizer_args.h"
+#include "weft/kernels/row_codes.h"
 #include "weft/tensor/stream.h"
 #include "weft/tensor/tensor.h"
 
@@ -120,14 +121,17 @@ struct PagedSequence {
   const int32_t* blocks = nullptr;  // [num_keys / block_tokens, rounded up], host memory: where its keys lie in order
 };
 
-// Attention whose keys and values lie in blocks of a pool that many sequences share. A row of y is a function of its q
-// and of its sequence's keys and values, bit for bit: whatever other rows are computed with it, however many of its
+// Attention whose keys and values lie in blocks of a pool that many sequences share. A row of y is a function of its
+// q and of its sequence's keys and values, bit for bit: whatever other rows are computed with it, however many of its
 // own sequence, wherever the blocks lie and however large they are, and however many threads there are.
 // Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
 struct PagedAttentionArgs {
-  Tensor y;             // [T, N, D], or value_dim in place of D
-  Tensor q;             // [T, N, D]
-  Tensor keys, values;  // [blocks, block_tokens, K, D], or value_dim in place of values' D; any float dtype
+  Tensor y;  // [T, N, D], or value_dim in place of D
+  Tensor q;  // [T, N, D]
+  // [blocks, block_tokens, K, D], or value_dim in place of values' D; any float dtype. Of codes u8, each D wider by
+  // its scale.
+  Tensor keys, values;
+  RowCodes codes = RowCodes::none;           // of both
   const PagedSequence* sequences = nullptr;  // [num_sequences], host memory; their rows ascend and are all of T
   int num_sequences = 0;
   float scale = 0, softcap = 0;  // as in AttentionShape
@@ -249,8 +253,9 @@ struct Kernels {
                           const Tensor& part_lse);
   void (*paged_attention)(Stream&, const PagedAttentionArgs&);
   // pool[rows[t]] = x[t], in the dtype of the pool; rows [T] is host memory. pool and x agree behind the dims that
-  // count rows: pool [blocks, block_tokens, ...], x [T, ...].
-  void (*place_rows)(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows);
+  // count rows: pool [blocks, block_tokens, ...], x [T, ...]. As codes x is rounded vector by vector of its last dim,
+  // which is wider in the pool: nearest, ties to even, of x times the inverse of the CodeScale, all in f32.
+  void (*place_rows)(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes);
   void (*rope)(Stream&, const RopeArgs&);
   // y[T, N, A + B]: the first A elements of every head are shared[T, A], the others own[T, N, B].
   void (*join_heads)(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);

@@ -14,6 +14,12 @@ struct Op {
     if (!t) throw Error("{}: {} is missing, but is not optional", name, what);
     if (!is_float(t.dtype())) throw Error("{}: {} holds {}, but must hold floats", name, what, name_of(t.dtype()));
   }
+  // A pool of rows, of floats or of codes.
+  void pool(std::string_view what, const Tensor& t, RowCodes codes) const {
+    if (codes == RowCodes::none) return present(what, t);
+    if (!t) throw Error("{}: {} is missing, but is not optional", name, what);
+    dtype(what, t, DType::u8);
+  }
   void absent(std::string_view what, const Tensor& t, std::string_view reason) const {
     if (t) throw Error("{}: {} is given, but {}", name, what, reason);
   }
@@ -24,6 +30,9 @@ struct Op {
   }
   void shape(std::string_view what, const Tensor& t, const Shape& expected) const {
     present(what, t);
+    dims(what, t, expected);
+  }
+  void dims(std::string_view what, const Tensor& t, const Shape& expected) const {
     if (t.shape() != expected)
       throw Error("{}: {} is {}, but must be {}", name, what, t.shape().to_string(), expected.to_string());
   }
@@ -218,13 +227,17 @@ void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tenso
 void check_paged_attention(const PagedAttentionArgs& args) {
   const Op op{"paged_attention"};
   op.rank("q", args.q, 3);
-  op.rank("keys", args.keys, 4);
-  op.rank("values", args.values, 4);
+  op.rank("y", args.y, 3);
+  op.pool("keys", args.keys, args.codes);
+  op.pool("values", args.values, args.codes);
   const int64_t num_rows = args.q.dim(0), num_blocks = args.keys.dim(0), block_tokens = args.keys.dim(1);
-  op.shape("keys", args.keys, {num_blocks, block_tokens, args.keys.dim(2), args.q.dim(2)});
-  op.shape("values", args.values, {num_blocks, block_tokens, args.keys.dim(2), args.values.dim(3)});
+  const auto of_width = [&](int64_t dim) {
+    return Shape{num_blocks, block_tokens, args.keys.dim(2), row_width(args.codes, dim)};
+  };
+  op.dims("keys", args.keys, of_width(args.q.dim(2)));
+  op.dims("values", args.values, of_width(args.y.dim(2)));
   op.dtype("values", args.values, args.keys.dtype());
-  op.shape("y", args.y, {num_rows, args.q.dim(1), args.values.dim(3)});
+  op.shape("y", args.y, {num_rows, args.q.dim(1), args.y.dim(2)});
   op.dtype("y", args.y, args.q.dtype());
   op.that(block_tokens > 0, "a block has room for no token");
   check_heads_and_scores(op, shape_of(args));
@@ -243,11 +256,14 @@ void check_paged_attention(const PagedAttentionArgs& args) {
   if (row != num_rows) throw Error("{}: the sequences have {} rows, but q has {}", op.name, row, num_rows);
 }
 
-void check_place_rows(const Tensor& pool, const Tensor& x, const int32_t* rows) {
+void check_place_rows(const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
   const Op op{"place_rows"};
   op.present("x", x);
-  op.rank("pool", pool, x.shape().rank() + 1);
-  op.that(std::ranges::equal(pool.shape().dims().subspan(2), x.shape().dims().subspan(1)),
+  op.pool("pool", pool, codes);
+  op.that(pool.shape().rank() == x.shape().rank() + 1, "the pool must have a dim more than x");
+  Shape row = x.shape();
+  row[-1] = row_width(codes, row[-1]);
+  op.that(row.rank() > 1 && std::ranges::equal(pool.shape().dims().subspan(2), row.dims().subspan(1)),
           "rows of the pool are not like those of x");
   op.indices("rows", rows, x.dim(0), 0, pool.dim(0) * pool.dim(1));
 }

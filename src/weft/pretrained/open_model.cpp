@@ -10,6 +10,7 @@
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/model_source.h"
 #include "weft/pretrained/quantized_tensors.h"
+#include "weft/pretrained/random_model.h"
 #include "weft/pretrained/tokenizer_path.h"
 #include "weft/text/chat_template.h"
 #include "weft/text/tokenizer_files.h"
@@ -134,9 +135,16 @@ HfConfig read_hf_config(const std::string& folder) {
 
 bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
 
+// Of the preset that it names.
+std::optional<ModelConfig> random_config(const std::string& path) {
+  if (!path.starts_with(kRandomModelPrefix)) return {};
+  return preset(path.substr(kRandomModelPrefix.size()));
+}
+
 }  // namespace
 
 std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Check check) {
+  if (const auto config = random_config(path)) return random_model(path, *config);
   if (is_gguf(path)) return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path));
   if (is_hugging_face_folder(path)) return std::make_unique<HuggingFaceSource>(path, read_hf_config(path));
   return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check));
@@ -159,6 +167,7 @@ std::vector<int32_t> encode_prompt(const ModelSource& source, const Tokenizer& t
 }
 
 ModelConfig model_config_of(const std::string& path) {
+  if (const auto config = random_config(path)) return *config;
   if (is_gguf(path)) return read_gguf_model(GgufFile(path)).config;
   if (is_hugging_face_folder(path)) return read_hf_config(path).model;
   const Checkpoint checkpoint = Checkpoint::open(find_checkpoint(path), Checkpoint::Check::sizes);

@@ -4,14 +4,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "weft/base/ceil_div.h"
 #include "weft/kernels/block_layout.h"
 #include "weft/pretrained/packed_matrix.h"
 #include "weft/tensor/float8.h"
 
 namespace weft {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class ScaledMatrix final : public PackedMatrix {
  public:

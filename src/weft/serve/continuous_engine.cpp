@@ -9,7 +9,8 @@ namespace {
 
 int64_t num_blocks(const ForwardModel& model, const ContinuousOptions& o) {
   if (o.kv_blocks > 0) return o.kv_blocks;
-  const int64_t block = o.block_tokens * cache_bytes_of_token(model.config(), model.mesh().shape(), model.dtype());
+  const int64_t block =
+      o.block_tokens * cache_bytes_of_token(model.config(), model.mesh().shape(), kv_format_of(o, model));
   if (o.kv_bytes < block)
     throw UsageError("--kv-cache: a block of {} tokens takes {} bytes, more than the {} that are given",
                      o.block_tokens, block, o.kv_bytes);
@@ -27,7 +28,7 @@ int64_t longest_text(const ModelConfig& c) {
 std::unique_ptr<Draft> make_draft(const ForwardModel& model, const ContinuousOptions& o) {
   if (!o.draft) return nullptr;
   return std::make_unique<Draft>(*o.draft, model.config().vocab, num_blocks(model, o), o.block_tokens,
-                                 o.tokens_per_step);
+                                 kv_format_of(o, *o.draft), o.tokens_per_step);
 }
 
 std::function<void(std::span<const GuessWish>)> draft_guesses(Draft* draft) {
@@ -46,7 +47,8 @@ bool has(const std::vector<int32_t>& tokens, int32_t token) {
 ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions& options)
     : model_(model),
       options_(options),
-      runner_(model, num_blocks(model, options), options.block_tokens, options.load_adapter),
+      runner_(model, num_blocks(model, options), options.block_tokens, kv_format_of(options, model),
+              options.load_adapter),
       draft_(make_draft(model, options)),
       scheduler_({.pool = {.num_blocks = num_blocks(model, options),
                            .block_tokens = options.block_tokens,

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 
 #include "weft/serve/draft.h"
 #include "weft/serve/engine.h"
@@ -13,7 +14,8 @@ struct ContinuousOptions {
   int64_t kv_blocks = 0;  // 0: as many as kv_bytes hold
   int64_t kv_bytes = 0;   // over all ranks
   int64_t block_tokens = 16;
-  int64_t max_running = 64;  // at most tokens_per_step
+  std::optional<RowFormat> kv_format = {};  // none: numbers in the model's dtype; of the draft's cache too
+  int64_t max_running = 64;                 // at most tokens_per_step
   int64_t tokens_per_step = 256;
   int64_t max_waiting = 256;
   bool keeps_prefixes = true;
@@ -26,6 +28,11 @@ struct ContinuousOptions {
   std::vector<std::pair<std::string, std::string>> adapters = {};
   int64_t most_adapters = 64;  // at once, those that are leaving among them
 };
+
+// How the cache of a model holds keys and values.
+inline RowFormat kv_format_of(const ContinuousOptions& o, const ForwardModel& model) {
+  return o.kv_format.value_or(RowFormat{model.dtype()});
+}
 
 // What a request gets is a function of itself: of its prompt, its adapter, its options and its seed, and not of its
 // company, of how its prompt is cut, of prefixes found, of preemption or of guesses. A guess comes true when it is

@@ -6,11 +6,12 @@
 
 namespace weft {
 
-Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, int64_t tokens_per_step)
+Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
+             int64_t tokens_per_step)
     : model_(model),
       vocab_(vocab),
       tokens_per_step_(tokens_per_step),
-      runner_(model, num_blocks, block_tokens),
+      runner_(model, num_blocks, block_tokens, format),
       pool_({.num_blocks = num_blocks, .block_tokens = block_tokens, .keeps_prefixes = false}) {
   check(model.mesh().world().size() == 1, "a draft model is on one rank");
 }

@@ -16,7 +16,8 @@ namespace weft {
 class Draft {
  public:
   // vocab: of the large model. The draft is whole on one rank, that which speaks, and outlives this.
-  Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, int64_t tokens_per_step);
+  Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
+        int64_t tokens_per_step);
 
   // Writes the guesses of each, which has none. A sequence for which there is no room, or that knows tokens which the
   // draft does not, gets none.

@@ -6,16 +6,17 @@
 
 namespace weft {
 
-int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, DType dtype) {
+int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const RowFormat& format) {
   const int64_t tp = mesh.tp, heads = c.is_latent() ? c.heads : c.kv_heads;
   const int64_t on_all = tp * ((heads + tp - 1) / tp);  // of fewer heads than ranks every rank has one
-  return c.layers * on_all * (c.head_dim + c.values_dim()) * int64_t(size_of(dtype)) * mesh.dp();
+  return c.layers * on_all * (format.bytes(c.head_dim) + format.bytes(c.values_dim())) * mesh.dp();
 }
 
-StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, AdapterLoader adapters)
+StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
+                       AdapterLoader adapters)
     : model_(model),
       world_(model.mesh().world()),
-      cache_(model.context(), int(model.config().layers), num_blocks, block_tokens, model.dtype()),
+      cache_(model.context(), int(model.config().layers), num_blocks, block_tokens, format),
       adapters_(std::move(adapters)) {
   const MeshShape& shape = model.mesh().shape();
   if (shape.dp() != shape.ep)

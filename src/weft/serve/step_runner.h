@@ -11,13 +11,17 @@
 namespace weft {
 
 // Bytes that the keys and values of a token take, over all ranks of the mesh.
-int64_t cache_bytes_of_token(const ModelConfig& config, const MeshShape& mesh, DType dtype);
+int64_t cache_bytes_of_token(const ModelConfig& config, const MeshShape& mesh, const RowFormat& format);
 
 class StepRunner {
  public:
   // The model outlives the runner; every rank of its mesh has one. Throws UsageError for a mesh whose ranks would do
-  // the same work twice.
-  StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, AdapterLoader adapters = {});
+  // the same work twice. format: of keys and values.
+  StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
+             AdapterLoader adapters = {});
+  // Keys and values in the model's dtype.
+  StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens)
+      : StepRunner(model, num_blocks, block_tokens, {model.dtype()}) {}
 
   bool is_speaker() const { return model_.is_speaker(); }
   const PagedCache& cache() const { return cache_; }

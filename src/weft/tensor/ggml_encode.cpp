@@ -5,13 +5,10 @@
 
 #include "weft/tensor/dtype.h"
 #include "weft/tensor/ggml_block_layout.h"
-#include "weft/tensor/ggml_code_of.h"
+#include "weft/tensor/ggml_codes.h"
 
 namespace weft::ggml {
 namespace {
-
-// Of a scale that a half rounds to zero, zero: its reciprocal might not be finite.
-float inverse(float scale) { return std::abs(scale) < 1e-30f ? 0 : 1 / scale; }
 
 // The value of the largest magnitude, with its sign; the first of equals.
 float extreme_of(const float* x, int n) {

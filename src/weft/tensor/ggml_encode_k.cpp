@@ -4,7 +4,7 @@
 
 #include "weft/tensor/dtype.h"
 #include "weft/tensor/ggml_block_layout.h"
-#include "weft/tensor/ggml_code_of.h"
+#include "weft/tensor/ggml_codes.h"
 
 namespace weft::ggml {
 namespace {
@@ -12,7 +12,6 @@ namespace {
 constexpr int kElements = 256;
 
 float as_half(float x) { return Float16::from_bits(Float16::to_bits(x)); }
-float inverse(float scale) { return std::abs(scale) < 1e-30f ? 0 : 1 / scale; }
 
 // The sum of term(i), in lanes that a compiler can keep in one register.
 template <int kSize, class Term>

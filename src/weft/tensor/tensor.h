@@ -31,7 +31,8 @@ class Tensor {
     return n;
   }
 
-  void* raw() const { return buffer_->data + offset_; }
+  // Null on the meta device.
+  void* raw() const { return buffer_->data ? buffer_->data + offset_ : nullptr; }
   template <class T>
   T* data() const {
     check(dtype_of<T>() == dtype_, "tensor holds {}, read as {}", name_of(dtype_), name_of(dtype_of<T>()));

@@ -48,12 +48,14 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
     const PagedPlan& paged = *plan.paged;
     check(!context.tape, "attention over the blocks of a pool has no gradients");
     const auto& [keys, values] = paged.cache->layer(layer, k_in, v_in);
-    context.kernels.place_rows(context.stream, keys, k_in, paged.rows);
-    context.kernels.place_rows(context.stream, values, v_in, paged.rows);
+    const RowCodes codes = paged.cache->format().codes;
+    context.kernels.place_rows(context.stream, keys, k_in, paged.rows, codes);
+    context.kernels.place_rows(context.stream, values, v_in, paged.rows, codes);
     context.kernels.paged_attention(context.stream, {.y = y,
                                                      .q = q,
                                                      .keys = keys,
                                                      .values = values,
+                                                     .codes = codes,
                                                      .sequences = paged.sequences,
                                                      .num_sequences = paged.num_sequences,
                                                      .scale = rule.scale,

@@ -6,8 +6,11 @@ namespace weft {
 const std::array<Tensor, 2>& PagedCache::layer(int layer, const Tensor& k, const Tensor& v) {
   std::array<Tensor, 2>& pools = layers_[size_t(layer)];
   if (!pools[0]) {
-    pools[0] = context_.empty(dtype_, {num_blocks_, block_tokens_, k.dim(1), k.dim(2)});
-    pools[1] = context_.empty(dtype_, {num_blocks_, block_tokens_, v.dim(1), v.dim(2)});
+    const auto pool_of = [&](const Tensor& x) {
+      const int64_t width = row_width(format_.codes, x.dim(2));
+      return context_.empty(format_.dtype, {num_blocks_, block_tokens_, x.dim(1), width});
+    };
+    pools = {pool_of(k), pool_of(v)};
   }
   return pools;
 }

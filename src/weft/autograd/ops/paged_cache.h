@@ -1,6 +1,6 @@
-// PagedCache: keys and values of many sequences, layer by layer, in blocks of one pool. Which block belongs to whom is
-// the caller's business.
-// Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
+// PagedCache: keys and values of many sequences, layer by layer, in blocks of one pool. Which block belongs to whom
+// is the caller's business. Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with
+// PagedAttention", 2023.
 #pragma once
 #include <array>
 #include <vector>
@@ -13,29 +13,30 @@ class PagedCache {
  public:
   // Memory is taken layer by layer when a layer is first used: a rank has some layers of a model, and some heads of
   // each.
-  PagedCache(Context& context, int num_layers, int64_t num_blocks, int64_t block_tokens, DType dtype)
+  PagedCache(Context& context, int num_layers, int64_t num_blocks, int64_t block_tokens, const RowFormat& format)
       : context_(context),
         layers_(size_t(num_layers)),
         num_blocks_(num_blocks),
         block_tokens_(block_tokens),
-        dtype_(dtype) {}
+        format_(format) {}
 
   int64_t num_blocks() const { return num_blocks_; }
   int64_t block_tokens() const { return block_tokens_; }
-  DType dtype() const { return dtype_; }
+  const RowFormat& format() const { return format_; }
   int64_t bytes() const;  // held so far
-  // Keys and values of a layer, [blocks, block_tokens, K, D] each, for rows like k[T, K, D] and v[T, K, value D].
+  // Keys and values of a layer, [blocks, block_tokens, K, D] each, for rows like k[T, K, D] and v[T, K, value D]; of
+  // codes wider by their scales.
   const std::array<Tensor, 2>& layer(int layer, const Tensor& k, const Tensor& v);
 
  private:
   Context& context_;
   std::vector<std::array<Tensor, 2>> layers_;
   int64_t num_blocks_, block_tokens_;
-  DType dtype_;
+  RowFormat format_;
 };
 
-// The rows of a step: those of each sequence in turn, behind what the cache holds of it. All of it is host memory that
-// outlives the step.
+// The rows of a step: those of each sequence in turn, behind what the cache holds of it. All of it is host memory
+// that outlives the step.
 struct PagedPlan {
   PagedCache* cache = nullptr;
   const PagedSequence* sequences = nullptr;  // [num_sequences]

@@ -8,13 +8,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "weft/base/ceil_div.h"
 #include "weft/kernels/cpu/simd_targets.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::cpu {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // A span as seen by one key/value head; rows, lanes and keys are counted inside it. Comparisons of keys in f32 are
 // exact, since a sequence has at most shapes::kMaxKeys.

@@ -213,9 +213,11 @@ void convert(Stream& stream, const Tensor& y, const Tensor& x) {
   HWY_DYNAMIC_DISPATCH(convert)(stream, y, x);
 }
 
-void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows) {
-  shapes::check_place_rows(pool, x, rows);
-  if (x.numel() > 0) HWY_DYNAMIC_DISPATCH(place_rows)(stream, pool, x, rows);
+void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
+  shapes::check_place_rows(pool, x, rows, codes);
+  if (x.numel() == 0) return;
+  if (codes != RowCodes::none) return place_codes(stream, pool, x, rows, codes);
+  HWY_DYNAMIC_DISPATCH(place_rows)(stream, pool, x, rows);
 }
 
 void fill(Stream& stream, const Tensor& y, float value) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "weft/base/ceil_div.h"
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/matmul_blocks.h"
 #include "weft/kernels/cpu/matmul_kernels.h"
@@ -13,8 +14,6 @@ namespace {
 
 constexpr int64_t kMaxPackedChunk = 16 << 20;  // bytes of b packed at once when the caller has not packed it
 constexpr int64_t kPackStep = 512;             // steps of one packing task
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t num_steps(DType type, int64_t k) { return type == DType::bf16 ? ceil_div(k, 2) : k; }
 int64_t panel_words(DType type, int64_t k) { return num_steps(type, k) * kPanelCols; }

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <array>
 
+#include "weft/base/ceil_div.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::cpu {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Product {
   const MatmulArgs& args;

@@ -272,6 +272,20 @@ HWY_INLINE void transpose_8x8(const hn::Vec<U32x8> (&r)[8], hn::Vec<U32x8> (&out
   }
 }
 
+// Adds what kRows rows of two vectors of columns have summed to their columns of a tile.
+template <int kRows>
+HWY_INLINE void add_sums(const F32 (&sums)[kRows][2], float* tile) {
+  const F32Tag f;
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+      float* const total = tile + i * kPanelCols + v * int64_t(hn::Lanes(f));
+      hn::StoreU(hn::Add(hn::LoadU(f, total), sums[i][v]), f, total);
+    }
+  }
+}
+
 // Calls visit(std::integral_constant<BlockType, type>()) for a type whose math is that of codes.
 template <class Visit>
 HWY_INLINE void with_type(BlockType type, Visit&& visit) {

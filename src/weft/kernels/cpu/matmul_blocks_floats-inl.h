@@ -195,14 +195,7 @@ void many_float_rows_of(int64_t groups, const std::byte* panel, const std::byte*
           sums[i][1] = hn::MulAdd(value, b1, sums[i][1]);
         }
       }
-#pragma GCC unroll 12
-      for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 2
-        for (int v = 0; v < 2; ++v) {
-          float* const total = tile + i * kPanelCols + c + v * lanes;
-          hn::StoreU(hn::Add(hn::LoadU(f, total), sums[i][v]), f, total);
-        }
-      }
+      add_sums(sums, tile + c);
     }
   }
 }

@@ -30,19 +30,19 @@ void round_int8_row_of(const RoundCall& call, int64_t row, std::byte* out) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) most = hn::Max(most, magnitude_bits(x[v]));
   }
-  const RoundingScale scale(hn::GetLane(hn::MaxOfLanes(d, most)));
+  const CodeScale scale = scale_of(most);
   I32 sum = hn::Zero(d);
   for (int64_t first = 0; first < size; first += 32) {
     F32 x[kVectors];
     load_block(a, first - call.b->skip, call.b->cols, x);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      const I32 codes = scale.codes(x[v]);
+      const I32 codes = codes_of(scale, x[v]);
       store_codes(codes, out + first + v * int64_t(hn::Lanes(d)));
       sum = hn::Add(sum, codes);
     }
   }
-  const float by = scale.value();
+  const float by = scale.value;
   const int32_t term = -kInt8Offset * hn::GetLane(hn::SumOfLanes(d, sum));
   std::memcpy(out + size, &by, 4);
   std::memcpy(out + size + 4, &term, 4);

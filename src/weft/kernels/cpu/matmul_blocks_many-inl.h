@@ -133,14 +133,7 @@ void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, fl
           }
         }
       }
-#pragma GCC unroll 6
-      for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 2
-        for (int v = 0; v < 2; ++v) {
-          float* const total = tile + i * kPanelCols + c + v * lanes;
-          hn::StoreU(hn::Add(hn::LoadU(f, total), sums[i][v]), f, total);
-        }
-      }
+      add_sums(sums, tile + c);
     }
   }
 }

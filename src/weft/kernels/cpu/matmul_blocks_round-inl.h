@@ -1,7 +1,6 @@
 // Rounding of a row of activations to codes of 8 bits, for most types with a scale to each block of 32.
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "weft/kernels/cpu/matmul_blocks_codes-inl.h"
 
@@ -16,9 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
 constexpr int kVectors = 32 / (HWY_MAX_BYTES / 4);  // of a block
-
-// Below it a block counts as zero: the reciprocal of the scale might not be finite.
-constexpr float kLeast = 0x1p-100f;
 
 template <class T>
 HWY_INLINE void load_block(const T* a, int64_t first, int64_t cols, F32 (&x)[kVectors]) {
@@ -39,25 +35,15 @@ HWY_INLINE void load_block(const T* a, int64_t first, int64_t cols, F32 (&x)[kVe
 // Bits of magnitudes are in the order of numbers, with infinities and NaNs last.
 HWY_INLINE I32 magnitude_bits(F32 x) { return hn::BitCast(I32Tag(), hn::Abs(x)); }
 
-// What rounds numbers to codes of 8 bits, of which the largest magnitude has 127.
-struct RoundingScale {
-  float largest, inverse;  // 0: all codes are
-  bool is_finite;
+// Of numbers of which the largest magnitude has the code 127.
+HWY_INLINE CodeScale scale_of(I32 most) {
+  return {std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(I32Tag(), most))), 127};
+}
 
-  explicit RoundingScale(int32_t most_bits)
-      : largest(std::bit_cast<float>(most_bits)), is_finite(largest <= std::numeric_limits<float>::max()) {
-    inverse = is_finite && largest >= kLeast ? 127 / largest : 0;
-  }
-  // No number where one of a's is not.
-  float value() const {
-    if (!is_finite) return std::numeric_limits<float>::quiet_NaN();
-    return inverse == 0 ? 0 : largest / 127;
-  }
-  HWY_INLINE I32 codes(F32 x) const {
-    if (inverse == 0) return hn::Zero(I32Tag());
-    return hn::NearestInt(hn::Mul(x, hn::Set(F32Tag(), inverse)));
-  }
-};
+HWY_INLINE I32 codes_of(const CodeScale& scale, F32 x) {
+  if (scale.inverse == 0) return hn::Zero(I32Tag());
+  return hn::NearestInt(hn::Mul(x, hn::Set(F32Tag(), scale.inverse)));
+}
 
 HWY_INLINE void store_codes(I32 codes, std::byte* out) {
   const hn::Rebind<int8_t, F32Tag> d8;
@@ -70,17 +56,17 @@ HWY_INLINE float round_block(const F32 (&x)[kVectors], std::byte* out, int32_t (
   I32 most = hn::Zero(d);
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) most = hn::Max(most, magnitude_bits(x[v]));
-  const RoundingScale scale(hn::GetLane(hn::MaxOfLanes(d, most)));
+  const CodeScale scale = scale_of(most);
   I32 halves[2] = {hn::Zero(d), hn::Zero(d)};
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    const I32 codes = scale.codes(x[v]);
+    const I32 codes = codes_of(scale, x[v]);
     store_codes(codes, out + v * int64_t(hn::Lanes(d)));
     I32& half = halves[v / (kVectors / 2)];
     half = hn::Add(half, codes);
   }
   for (int h = 0; h < 2; ++h) sums[h] = hn::GetLane(hn::SumOfLanes(d, halves[h]));
-  return scale.value();
+  return scale.value;
 }
 
 template <class T, BlockType kType>

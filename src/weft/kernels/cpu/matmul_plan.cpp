@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "weft/base/ceil_div.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -10,9 +12,6 @@ constexpr int64_t kStepBlock = 512;          // a panel block is 64 KiB, streame
 constexpr int64_t kWholeABytes = 400 << 10;  // of an L2 of 1 MiB
 constexpr int64_t kWidePanels = 64;          // per work tile when sums stay in registers or L1
 constexpr int64_t kNarrowPanels = 32;        // when they go to L2: 96 x 1024 x 4 bytes
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Packing a row block costs about as much as multiplying it with 0.6 panels; bringing a panel as much as 0.3 tiles.
 double cost(int64_t strips, int64_t panels, int64_t strip_block, int64_t panel_block, int threads) {

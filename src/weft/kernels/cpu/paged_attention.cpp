@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/paged_attention.cpp"
 #include <hwy/foreach_target.h>
 
+#include "weft/kernels/cpu/attention_codes-inl.h"
 #include "weft/kernels/cpu/attention_tile-inl.h"
 #include "weft/kernels/cpu/cpu.h"
 
@@ -50,7 +51,7 @@ struct Call {
       : args(a),
         shape(shapes::shape_of(a)),
         q_stride(round_up(shape.head_dim, 16)),
-        k_rows(round_up(shape.head_dim, 32)),
+        k_rows(round_up(shape.head_dim, 64)),
         padded(round_up(shape.values_dim(), 16)),
         group(shape.num_heads / shape.num_kv_heads),
         scale2(a.scale * kLog2E) {}
@@ -160,12 +161,20 @@ HWY_INLINE void pack_keys(float* dst, const PoolRows<E>& rows, int64_t first, in
   });
 }
 
+template <class E>
+HWY_INLINE void prefetch(const PoolRows<E>& rows, int64_t first, int64_t count) {
+  if constexpr (kIsCode<E>)
+    prefetch_codes(rows, first, count);
+  else
+    prefetch_rows(rows, first, count);
+}
+
 // Packs a tile, and asks for the next one meanwhile.
 template <class E>
 HWY_NOINLINE void pack_tile(const Call& call, const State& t, int kv_head, int64_t num_keys, int next_head,
                             int64_t num_next) {
   const auto rows_of_pool = [&](const Tensor& pool, int dim, int head, const int32_t* at) {
-    return PoolRows<E>{pool.data<E>() + int64_t(head) * dim, at, pool.dim(2) * dim, dim};
+    return PoolRows<E>{static_cast<const E*>(pool.raw()) + head * pool.dim(3), at, pool.dim(2) * pool.dim(3), dim};
   };
   const int dim = call.shape.head_dim, value_dim = call.shape.values_dim();
   const auto k = rows_of_pool(call.args.keys, dim, kv_head, t.rows);
@@ -174,10 +183,16 @@ HWY_NOINLINE void pack_tile(const Call& call, const State& t, int kv_head, int64
   const auto next_v = rows_of_pool(call.args.values, value_dim, next_head, t.next);
   for (int64_t j = 0; j < num_keys; j += kWide) {
     const int64_t count = std::min<int64_t>(kWide, num_keys - j), ahead = std::clamp<int64_t>(num_next - j, 0, kWide);
-    prefetch_rows(next_k, j, ahead);
-    pack_keys<E>(t.k + j, k, j, count);
-    prefetch_rows(next_v, j, ahead);
-    pack_rows<FloatWords, E>(t.v + j * call.padded, v, j, count);
+    prefetch(next_k, j, ahead);
+    if constexpr (kIsCode<E>)
+      pack_key_codes<kTileKeys, E>(t.k + j, k, j, count);
+    else
+      pack_keys<E>(t.k + j, k, j, count);
+    prefetch(next_v, j, ahead);
+    if constexpr (kIsCode<E>)
+      pack_value_codes<E>(t.v + j * call.padded, v, j, count);
+    else
+      pack_rows<FloatWords, E>(t.v + j * call.padded, v, j, count);
   }
 }
 
@@ -376,6 +391,14 @@ void with_element(const Tensor& t, Body&& body) {
   return body(Float16());
 }
 
+// The same of the pool.
+template <class Body>
+void with_pool_element(const PagedAttentionArgs& args, Body&& body) {
+  if (args.codes == RowCodes::int8) return body(Int8Code());
+  if (args.codes == RowCodes::fp8) return body(Fp8Code());
+  with_element(args.keys, body);
+}
+
 // ---- tasks ----
 
 // How the work is cut, at the front of worker 0's scratch: where each sequence's tasks begin, and where the splits of
@@ -453,7 +476,7 @@ void run_task(const Call& call, const Plan& plan, const Task& task, const TilePl
     const TilePlace next = split + 1 < task.end_split
                                ? TilePlace{&task.sequence, first_key(call, task, split + 1), task.kv_head}
                                : after;
-    with_element(call.args.keys, [&](auto element) { run_split<decltype(element)>(call, task, split, next, t); });
+    with_pool_element(call.args, [&](auto element) { run_split<decltype(element)>(call, task, split, next, t); });
     if (!task.is_part) join(call, t, t.split, task.count);
   }
   if (!task.is_part) with_element(call.args.y, [&](auto element) { finish<decltype(element)>(call, task, t); });
@@ -513,7 +536,7 @@ HWY_EXPORT(paged_forward);
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   shapes::check_paged_attention(args);
   check_cpu_can(shapes::shape_of(args), args.q);
-  check_cpu_can(shapes::shape_of(args), args.keys);
+  if (args.codes == RowCodes::none) check_cpu_can(shapes::shape_of(args), args.keys);
   if (args.q.dim(1) == 0 || args.q.dim(0) == 0) return;
   HWY_DYNAMIC_DISPATCH(paged_forward)(stream, args);
 }

@@ -142,13 +142,14 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   }
   const double per_pair = 2.0 * (s.head_dim + s.values_dim()) + kSoftmaxFlops + cap_flops(s);
   count(stream, pairs * s.num_heads * per_pair, args.y, args.q);
-  stream.cost.bytes += keys * s.num_kv_heads * (s.head_dim + s.values_dim()) * double(size_of(args.keys.dtype()));
+  const RowFormat format{args.keys.dtype(), args.codes};
+  stream.cost.bytes += keys * s.num_kv_heads * double(format.bytes(s.head_dim) + format.bytes(s.values_dim()));
 }
 
-void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows) {
-  shapes::check_place_rows(pool, x, rows);
+void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
+  shapes::check_place_rows(pool, x, rows, codes);
   count(stream, 0, x);
-  stream.cost.bytes += elements(x) * double(size_of(pool.dtype()));
+  stream.cost.bytes += double(x.rows() * RowFormat{pool.dtype(), codes}.bytes(x.cols()));
 }
 
 void rope(Stream& stream, const RopeArgs& args) {

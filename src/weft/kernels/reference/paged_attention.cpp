@@ -1,13 +1,50 @@
 // Attention over keys in the blocks of a pool, and rows placed in one: gathered, then as without blocks.
+#include <cmath>
+#include <cstring>
+#include <span>
+
 #include "weft/kernels/reference/reference.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::reference {
 namespace {
 
+double number_of(RowCodes codes, uint8_t code) {
+  return codes == RowCodes::int8 ? double(int8_t(code)) : double(float(Float8E4M3::from_bits(code)));
+}
+
+uint8_t code_of(RowCodes codes, float x) {
+  return codes == RowCodes::int8 ? uint8_t(int8_t(std::nearbyint(x))) : Float8E4M3::from(x).bits;
+}
+
+// The numbers of a pool, of which a head has `dim`.
+std::vector<double> load_pool(const Tensor& pool, RowCodes codes, int64_t dim) {
+  if (codes == RowCodes::none) return load(pool);
+  std::vector<double> numbers;
+  numbers.reserve(size_t(pool.rows() * dim));
+  for (int64_t r = 0; r < pool.rows(); ++r) {
+    const uint8_t* const row = pool.data<uint8_t>() + r * pool.cols();
+    float scale = 0;
+    std::memcpy(&scale, row + dim, sizeof(scale));
+    for (int64_t i = 0; i < dim; ++i) numbers.push_back(number_of(codes, row[i]) * double(scale));
+  }
+  return numbers;
+}
+
+// A head's vector and its scale.
+void round_vector(RowCodes codes, std::span<const double> x, uint8_t* to) {
+  float largest = 0;  // no number where one of x is none
+  for (const double value : x)
+    if (const float magnitude = std::abs(float(value)); !(magnitude <= largest) && !std::isnan(largest))
+      largest = magnitude;
+  const CodeScale scale(largest, most_of(codes));
+  for (const double value : x) *to++ = scale.inverse == 0 ? 0 : code_of(codes, float(value) * scale.inverse);
+  std::memcpy(to, &scale.value, sizeof(scale.value));
+}
+
 // The rows of a sequence's keys or values in order, [num_keys, K, D].
-std::vector<double> gather(const std::vector<double>& pool, const Tensor& of, const PagedSequence& s) {
-  const int64_t block_tokens = of.dim(1), width = of.dim(2) * of.dim(3);
+std::vector<double> gather(const std::vector<double>& pool, int64_t block_tokens, int64_t width,
+                           const PagedSequence& s) {
   std::vector<double> rows;
   for (int64_t j = 0; j < s.num_keys; ++j) {
     const int64_t row = s.blocks[j / block_tokens] * block_tokens + j % block_tokens;
@@ -20,15 +57,18 @@ std::vector<double> gather(const std::vector<double>& pool, const Tensor& of, co
 
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   shapes::check_paged_attention(args);
-  const std::vector<double> keys = load(args.keys), values = load(args.values);
+  const int64_t block_tokens = args.keys.dim(1), num_heads = args.keys.dim(2);
+  const int64_t dim = args.q.dim(2), value_dim = args.y.dim(2);
+  const std::vector<double> keys = load_pool(args.keys, args.codes, dim);
+  const std::vector<double> values = load_pool(args.values, args.codes, value_dim);
   Allocator memory;
   for (int i = 0; i < args.num_sequences; ++i) {
     const PagedSequence& s = args.sequences[i];
     const int32_t rows = s.q_end - s.q_begin;
-    const Tensor k = memory.empty(DType::f64, {s.num_keys, args.keys.dim(2), args.keys.dim(3)});
-    const Tensor v = memory.empty(DType::f64, {s.num_keys, args.values.dim(2), args.values.dim(3)});
-    store(k, gather(keys, args.keys, s));
-    store(v, gather(values, args.values, s));
+    const Tensor k = memory.empty(DType::f64, {s.num_keys, num_heads, dim});
+    const Tensor v = memory.empty(DType::f64, {s.num_keys, num_heads, value_dim});
+    store(k, gather(keys, block_tokens, num_heads * dim, s));
+    store(v, gather(values, block_tokens, num_heads * value_dim, s));
     const Tensor q = memory.empty(DType::f64, {rows, args.q.dim(1), args.q.dim(2)});
     const Tensor y = memory.empty(DType::f64, {rows, args.y.dim(1), args.y.dim(2)});
     store(q, load(args.q.slice_rows(s.q_begin, rows)));
@@ -40,11 +80,18 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   }
 }
 
-void place_rows(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows) {
-  shapes::check_place_rows(pool, x, rows);
-  std::vector<double> all = load(pool);
+void place_rows(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
+  shapes::check_place_rows(pool, x, rows, codes);
   const std::vector<double> values = load(x);
   const int64_t num_rows = x.dim(0), width = num_rows ? x.numel() / num_rows : 0;
+  if (codes != RowCodes::none) {
+    const int64_t dim = x.cols(), heads = dim ? width / dim : 0;
+    for (int64_t i = 0; i < num_rows * heads; ++i)
+      round_vector(codes, std::span(values).subspan(size_t(i * dim), size_t(dim)),
+                   pool.data<uint8_t>() + (rows[i / heads] * heads + i % heads) * pool.cols());
+    return;
+  }
+  std::vector<double> all = load(pool);
   for (int64_t t = 0; t < num_rows; ++t)
     std::copy_n(values.begin() + t * width, width, all.begin() + rows[t] * width);
   store(pool, all);
