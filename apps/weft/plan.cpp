@@ -1,5 +1,6 @@
 // weft plan: which layout, how much memory, how fast and why, before anything is launched.
 #include "command.h"
+#include "kv_dtype.h"
 #include "mesh_options.h"
 #include "plan_import.h"
 #include "plan_serve.h"
@@ -108,6 +109,7 @@ void add_serve_options(CLI::App& c, ServePlanOptions& s) {
                "How weights may be held, the first that fits: as weft serve has it, several with commas; else all")
       ->delimiter(',')
       ->group("Serving");
+  add_kv_dtype(c, s.kv_format);
   add("--tokens-per-step", s.tokens_per_step, 1, "As of weft serve");
   add("--max-running", s.max_running, 1, "As of weft serve");
   add("--block-tokens", s.block_tokens, 1, "As of weft serve");

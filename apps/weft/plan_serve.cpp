@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "kv_dtype.h"
 #include "mesh_options.h"
 #include "rank_resources.h"
 #include "weft/pretrained/model_source.h"
@@ -144,6 +145,7 @@ std::string command_of(const ServeCandidate& c, const ServePlanOptions& o) {
     if (size > 1) mesh += fmt::format("{}{}={}", mesh.empty() ? " --mesh " : ",", axis, size);
   std::string text = fmt::format("weft serve {}{} --dtype {}", o.model, mesh, o.dtype);
   if (c.quantize != "auto") text += " --quantize " + c.quantize;
+  if (o.kv_format) text += " --kv-dtype " + kv_dtype_name(*o.kv_format);
   text += fmt::format(" --tokens-per-step {} --max-running {}", o.tokens_per_step, o.max_running);
   if (!o.draft.empty()) text += fmt::format(" --draft {} --speculate {}", o.draft, o.speculate);
   return text;
@@ -258,6 +260,7 @@ void plan_service(const ServePlanOptions& o, const Output& output) {
              .input_len = o.input_len,
              .output_len = o.output_len,
              .block_tokens = o.block_tokens,
+             .kv_format = o.kv_format,
              .tokens_per_step = o.tokens_per_step,
              .max_running = o.max_running};
   Opened draft;

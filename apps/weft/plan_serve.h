@@ -1,5 +1,7 @@
 // weft plan MODEL --for serve: what serving a model takes and gives, on which layout of a cluster.
 #pragma once
+#include <optional>
+
 #include "command.h"
 #include "weft/plan/serve_search.h"
 
@@ -13,6 +15,7 @@ struct ServePlanOptions {
   std::string target = "latency";
   std::vector<std::string> quantize;  // empty: all, the mildest that fits
   std::string draft;
+  std::optional<RowFormat> kv_format;  // none: as dtype
   int64_t input_len = 1024, output_len = 256, tokens_per_step = 2048, max_running = 256, block_tokens = 16;
   int64_t speculate = 4;
   double acceptance = 0.7, ttft_ms = 0, tpot_ms = 0;

@@ -30,6 +30,7 @@ Asked asked_of(const EngineOptions& o, const ModelSource& source) {
                .input_len = std::max<int64_t>(std::min<int64_t>(1024, context / 2), 1),
                .output_len = std::max<int64_t>(std::min<int64_t>(256, context / 4), 1),
                .block_tokens = o.engine.block_tokens,
+               .kv_format = o.engine.kv_format,
                .tokens_per_step = o.engine.tokens_per_step,
                .max_running = o.engine.max_running,
                .packs_weights = true,
@@ -56,8 +57,8 @@ ServedMemory memory_here(const ServeRequest& request, const MeshShape& mesh, int
 }
 
 int64_t blocks_asked(const EngineOptions& o, const ServeRequest& q, const MeshShape& mesh) {
-  int64_t token = cache_bytes_of_token(q.model.config, mesh, q.model.dtype);
-  if (q.draft) token += cache_bytes_of_token(q.draft->model.config, {}, q.draft->model.dtype);
+  int64_t token = cache_bytes_of_token(q.model.config, mesh, q.kv_format_of(q.model));
+  if (q.draft) token += cache_bytes_of_token(q.draft->model.config, {}, q.kv_format_of(q.draft->model));
   return std::max<int64_t>(o.engine.kv_bytes / (token * q.block_tokens), 1);
 }
 

@@ -101,7 +101,7 @@ TEST(ServedRankTest, HoldsTheCacheThatTheEngineCounts) {
       rank.step({&token, 1});
       bytes += rank.memory().cache;
     }
-    EXPECT_EQ(bytes, 1024 * 16 * cache_bytes_of_token(config, mesh, DType::bf16)) << name_of_mesh(mesh);
+    EXPECT_EQ(bytes, 1024 * 16 * cache_bytes_of_token(config, mesh, {DType::bf16})) << name_of_mesh(mesh);
   }
 }
 
@@ -115,7 +115,7 @@ TEST(ServedRankTest, CountsWhatATokenReads) {
   };
   const double few = bytes_of(Event::Kind::attention, 99, "none"),
                many = bytes_of(Event::Kind::attention, 199, "none");
-  EXPECT_EQ(many - few, 100.0 * double(cache_bytes_of_token(config, {}, DType::bf16)));
+  EXPECT_EQ(many - few, 100.0 * double(cache_bytes_of_token(config, {}, {DType::bf16})));
   EXPECT_LT(bytes_of(Event::Kind::matmul, 99, "nf4"), 0.5 * bytes_of(Event::Kind::matmul, 99, "none"));
 }
 

@@ -44,7 +44,7 @@ class Planner {
       : q_(request), costs_(request.cluster.hardware, mesh, request.stack) {
     plan_.mesh = mesh, plan_.replicas = replicas;
     // Enough blocks for one text: which blocks hold it makes no difference to a trace.
-    trace_cache_ = {.num_blocks = blocks_of(longest()), .block_tokens = q_.block_tokens};
+    trace_cache_ = {.num_blocks = blocks_of(longest()), .block_tokens = q_.block_tokens, .format = q_.kv_format};
     ranks_ = make_ranks(q_, mesh, trace_cache_);
   }
 
@@ -68,9 +68,10 @@ class Planner {
     const Hardware& h = q_.cluster.hardware;
     plan_.capacity_bytes = h.memory_bytes - h.reserved_bytes;
     plan_.stages = ranks_.memory(q_);
-    plan_.cache_bytes_per_token = cache_bytes_of_token(q_.model.config, plan_.mesh, q_.model.dtype);
+    plan_.cache_bytes_per_token = cache_bytes_of_token(q_.model.config, plan_.mesh, q_.kv_format_of(q_.model));
     if (q_.draft)
-      plan_.cache_bytes_per_token += cache_bytes_of_token(q_.draft->model.config, {}, q_.draft->model.dtype);
+      plan_.cache_bytes_per_token +=
+          cache_bytes_of_token(q_.draft->model.config, {}, q_.kv_format_of(q_.draft->model));
     double blocks = INFINITY;
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
       const ServedMemory& m = plan_.stages[i];
@@ -158,7 +159,9 @@ const ServeBatch& ServePlan::saturated() const {
 }
 
 std::vector<ServedMemory> serving_memory(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks) {
-  return make_ranks(request, mesh, {.num_blocks = num_blocks, .block_tokens = request.block_tokens}).memory(request);
+  return make_ranks(request, mesh,
+                    {.num_blocks = num_blocks, .block_tokens = request.block_tokens, .format = request.kv_format})
+      .memory(request);
 }
 
 ServePlan plan_serving(const ServeRequest& request, const MeshShape& mesh, int replicas) {

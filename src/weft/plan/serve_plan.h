@@ -23,10 +23,12 @@ struct ServeRequest {
   Stack stack;
   int64_t input_len = 1024, output_len = 256;  // tokens of a prompt and of its answer
   int64_t block_tokens = 16;                   // these as ContinuousOptions has them
+  std::optional<RowFormat> kv_format = {};
   int64_t tokens_per_step = 2048, max_running = 256;
   bool packs_weights = false;  // as the CPU's products like them
   std::optional<DraftModelPlan> draft;
   int64_t guesses_without_draft = 0;  // in one step, from what a text said before
+  RowFormat kv_format_of(const ServedModel& m) const { return kv_format.value_or(RowFormat{m.dtype}); }
   int64_t num_guesses() const { return draft ? draft->guesses : guesses_without_draft; }
 };
 

@@ -32,7 +32,7 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
       mesh_(*world_, mesh),
       model_(context_, mesh_, model.config, model.source, model.dtype, model.blocks),
       loaded_(loaded_in(allocator_)),
-      runner_(model_, cache.num_blocks, cache.block_tokens) {
+      runner_(model_, cache.num_blocks, cache.block_tokens, cache.format.value_or(RowFormat{model.dtype})) {
   allocator_.reset_peak();
 }
 

@@ -17,6 +17,7 @@ struct ServedModel {
 
 struct CacheShape {
   int64_t num_blocks = 1, block_tokens = 16;
+  std::optional<RowFormat> format = {};  // of keys and values; none: as the model's dtype
 };
 
 // Some of the rows of a step: of so many sequences alike.
