@@ -127,9 +127,7 @@ void check_memory(const EngineOptions& o, const ModelSource& source, const MeshS
   const auto gib = [](int64_t bytes) { return double(bytes) / kGib; };
   throw Error(
       "{} does not fit: weights {:.2f} GiB, the cache {:.2f}, the largest step {:.2f} and what loading leaves {:.2f} "
-      "are {:.2f} GiB more than "
-      "the "
-      "{:.2f} that are free; {}",
+      "are {:.2f} GiB more than the {:.2f} that are free; {}",
       source.path(), gib(need.weights), gib(need.cache), gib(need.step), gib(need.loading),
       gib(need.total() - available), gib(available), remedy(o, asked.request, mesh, available));
 }

@@ -159,9 +159,11 @@ const ServeBatch& ServePlan::saturated() const {
 }
 
 std::vector<ServedMemory> serving_memory(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks) {
-  return make_ranks(request, mesh,
-                    {.num_blocks = num_blocks, .block_tokens = request.block_tokens, .format = request.kv_format})
-      .memory(request);
+  std::vector<ServedMemory> ranks =
+      make_ranks(request, mesh, {.num_blocks = 1, .block_tokens = request.block_tokens, .format = request.kv_format})
+          .memory(request);
+  for (ServedMemory& m : ranks) m.cache *= num_blocks;
+  return ranks;
 }
 
 ServePlan plan_serving(const ServeRequest& request, const MeshShape& mesh, int replicas) {
