@@ -15,8 +15,8 @@ namespace {
 // The events of one text, one at a time.
 class Events {
  public:
-  Events(std::string_view text, const std::string& source) : source_(source) {
-    if (!yaml_parser_initialize(&parser_)) throw Error("{}: no memory for a YAML parser", source);
+  // Once the other constructor is done, the destructor runs even if this one throws.
+  Events(std::string_view text, const std::string& source) : Events(source) {
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
     next();
   }
@@ -47,6 +47,9 @@ class Events {
   [[noreturn]] void fail(std::string_view what) const { throw UsageError("{}, line {}: {}", source_, line(), what); }
 
  private:
+  explicit Events(const std::string& source) : source_(source) {
+    if (!yaml_parser_initialize(&parser_)) throw Error("{}: no memory for a YAML parser", source);
+  }
   // A text that refers to its own parts can mean far more than it holds.
   void refuse_references() const {
     const bool has_anchor = (type() == YAML_SCALAR_EVENT && event_.data.scalar.anchor) ||
