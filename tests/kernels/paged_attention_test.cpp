@@ -161,6 +161,10 @@ std::vector<Heads> all_heads() {
     add_codes("_one_for_all", [](Heads& h) { h.heads = 6, h.kv_heads = 1, h.dim = h.value_dim = 64; });
     add_codes("_wider_values", [](Heads& h) { h.dim = 20, h.value_dim = 72; });
   }
+#ifdef WEFT_THREAD_SANITIZED
+  // Threads share the work in the same way whatever the shapes: some of them show how.
+  std::erase_if(all, [n = 0](const Heads&) mutable { return n++ % 4 != 0; });
+#endif
   return all;
 }
 

@@ -37,7 +37,7 @@ TEST(RecipeTextTest, SearchedRecipesAreReadBack) {
   model.vocab = 128256, model.context = 8192;
   complete(model);
   const SearchResult found = search(
-      {.model = model, .seq_len = 4096, .global_batch = 64, .cluster = parse_cluster("16xa100-80"), .num_full = 3});
+      {.model = model, .seq_len = 4096, .global_batch = 8, .cluster = parse_cluster("4xa100-80"), .num_full = 3});
   ASSERT_FALSE(found.ranked.empty());
   for (Candidate c : found.ranked) {
     c.recipe.data.train = "a \"text\" # 1";
