@@ -70,7 +70,8 @@ class ModelSource {
 };
 
 // What a command's MODEL names: a weft checkpoint, a run folder (its newest valid checkpoint), the folder of a
-// Hugging Face model, a .gguf file, or "random:" and a preset (random_model.h). Throws Error saying what was found instead. check: of a checkpoint.
+// Hugging Face model, a .gguf file, or "random:" and a preset (random_model.h). Throws Error saying what was found
+// instead. check: of a checkpoint.
 std::unique_ptr<ModelSource> open_model(const std::string& path,
                                         Checkpoint::Check check = Checkpoint::Check::all_bytes);
 

@@ -138,7 +138,9 @@ bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
 // Of the preset that it names.
 std::optional<ModelConfig> random_config(const std::string& path) {
   if (!path.starts_with(kRandomModelPrefix)) return {};
-  return preset(path.substr(kRandomModelPrefix.size()));
+  ModelConfig config = preset(path.substr(kRandomModelPrefix.size()));
+  complete(config);
+  return config;
 }
 
 }  // namespace
