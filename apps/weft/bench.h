@@ -1,11 +1,11 @@
 // The measurements of `weft bench`, each beside the limit measured in the same run.
 #pragma once
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "command.h"
 #include "weft/base/function_ref.h"
+#include "weft/base/timing.h"
 
 namespace weft::app {
 
@@ -17,11 +17,6 @@ void add_bench_train(CLI::App& bench);
 void add_bench_steps(CLI::App& bench);  // decode and prefill
 void add_bench_serve(CLI::App& bench);
 
-inline double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
-
 // Seconds of each of `repeats` calls, after one that is not counted.
 inline std::vector<double> time_calls(int repeats, FunctionRef<void()> call) {
   call();
@@ -29,7 +24,7 @@ inline std::vector<double> time_calls(int repeats, FunctionRef<void()> call) {
   for (int i = 0; i < repeats; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     call();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    seconds.push_back(seconds_since(begin));
   }
   return seconds;
 }

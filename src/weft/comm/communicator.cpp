@@ -3,14 +3,13 @@
 
 #include <exception>
 
+#include "weft/base/timing.h"
 #include "weft/comm/comm_queue.h"
 
 namespace weft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 std::byte* bytes_of(const Tensor& t) { return t ? static_cast<std::byte*>(t.raw()) : nullptr; }
 
@@ -178,7 +177,8 @@ void Communicator::wait_for(uint32_t ticket) {
   const auto begin = Clock::now();
   if (queue_) queue_->wait(ticket);
   exposed_seconds_.fetch_add(seconds_since(begin), std::memory_order_relaxed);
-  if (observer_) observer_({CommOp::barrier, DType::u8, label_, queue_ ? 0 : int64_t(ticket), 0, true, begin, Clock::now(), true});
+  if (observer_)
+    observer_({CommOp::barrier, DType::u8, label_, queue_ ? 0 : int64_t(ticket), 0, true, begin, Clock::now(), true});
 }
 
 void Communicator::execute(const Collective& call, bool is_started) {
@@ -190,8 +190,9 @@ void Communicator::execute(const Collective& call, bool is_started) {
   seconds_.fetch_add(std::chrono::duration<double>(end - begin).count(), std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_relaxed);
   bytes_sent_.fetch_add(weft::bytes_sent(call, rank(), size()), std::memory_order_relaxed);
-  if (observer_) observer_({call.op, call.dtype, label_, call.sequence, int64_t(call.bytes), is_started, begin, end, false,
-                            call.peer, call.tag});
+  if (observer_)
+    observer_({call.op, call.dtype, label_, call.sequence, int64_t(call.bytes), is_started, begin, end, false,
+               call.peer, call.tag});
 }
 
 std::string Communicator::whereabouts(const Collective& call) const {

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
 #include "weft/base/machine.h"
+#include "weft/base/timing.h"
 #include "weft/comm/run_world.h"
 #include "weft/comm/single/single.h"
 #include "weft/kernels/cpu/peak.h"
@@ -23,13 +23,6 @@ namespace weft::plan {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + int64_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Between them they run the kernels of most recipes.
 Recipe probe_recipe(const std::string& family, Precision precision) {

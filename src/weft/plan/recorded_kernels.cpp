@@ -1,7 +1,7 @@
 // recorded_kernels: one wrapper for every entry of the table, made by the compiler.
 #include "weft/plan/recorded_kernels.h"
 
-#include <chrono>
+#include "weft/base/timing.h"
 
 namespace weft::plan {
 namespace {
@@ -59,7 +59,7 @@ struct Recorded<Member, kName> {
     };
     const auto finish = [&] {
       if (timed) {
-        event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        event.seconds = seconds_since(begin);
         stream.cost = {};
         (meta_kernels().*Member)(stream, args...);  // counts, and touches no data
       }

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "weft/base/error.h"
+#include "weft/base/timing.h"
 
 namespace weft::plan {
 namespace {
@@ -54,10 +54,9 @@ std::vector<ScalePoint> scaling(const SearchRequest& request, const ScalingOptio
       point.global_batch = std::max<int64_t>(1, request.global_batch * n / request.cluster.num_devices);
     points.push_back(std::move(point));
   }
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   for (const size_t i : from_coarse_to_fine(points.size())) {
-    if (std::chrono::duration<double>(Clock::now() - begin).count() > options.max_seconds)
+    if (seconds_since(begin) > options.max_seconds)
       points[i].why_not = "not planned: the time was over", points[i].is_left_out = true;
     else
       plan_point(request, points[i]);

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "weft/base/error.h"
+#include "weft/base/timing.h"
 #include "weft/tensor/allocator.h"
 
 #if defined(__x86_64__)
@@ -87,7 +88,7 @@ FlopLoop loop_for(DType) { return {fma_plain, 4 * kChains * 2.0}; }
 double seconds_of(FunctionRef<void()> work) {
   const auto start = Clock::now();
   work();
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return seconds_since(start);
 }
 
 constexpr int64_t kAhead = (32 << 10) / 8;  // words fetched into L2 before they are read

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "weft/base/philox.h"
+#include "weft/base/timing.h"
 #include "weft/text/utf8.h"
 
 namespace weft::api {
@@ -14,8 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostPending = 1 << 14;  // events that wait to be written
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Copies of an event's parts that outlive the call.
 struct CopiedLogProbs {

@@ -11,6 +11,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/base/philox.h"
+#include "weft/base/timing.h"
 
 namespace weft::bench {
 namespace {
@@ -37,8 +38,6 @@ HttpClient::Headers headers_of(const LoadOptions& o) {
 HttpClient connect(const LoadOptions& o) {
   return HttpClient(o.url.host, o.url.port, std::chrono::milliseconds(int64_t(o.timeout_s * 1000)));
 }
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Whether an event brings text: those with a role, a reason to finish or the usage do not.
 bool has_text(const json& choice) {
