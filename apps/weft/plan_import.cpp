@@ -4,14 +4,13 @@
 #include "weft/base/error.h"
 #include "weft/base/file.h"
 #include "weft/plan/hardware.h"
+#include "weft/plan/imports/config_entry.h"
 #include "weft/plan/imports/import.h"
 
 namespace weft::app {
 namespace {
 
 using plan::Import;
-
-constexpr uint64_t kMostBytes = 1 << 20;
 
 nlohmann::json to_json(const Import& import) {
   nlohmann::json keys = nlohmann::json::array(), implied = nlohmann::json::array(), open = nlohmann::json::array();
@@ -59,7 +58,7 @@ void show(const Import& import, const Output& output) {
 void plan_import(const ImportPlanOptions& o, const Output& output) {
   plan::ImportOptions options{.kind = plan::import_kind(o.from), .model = o.model, .data = o.data};
   if (!o.cluster.empty()) options.num_devices = plan::parse_cluster(o.cluster).num_devices;
-  const Import import = plan::import_config(read_file(o.file, kMostBytes), o.file, options);
+  const Import import = plan::import_config(read_file(o.file, plan::kMostConfigBytes), o.file, options);
   output.json(to_json(import));
   if (!output.is_json()) show(import, output);
   if (!import.refusal.empty()) throw UsageError("weft train would not take the recipe yet: {}", import.refusal);

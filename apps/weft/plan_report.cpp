@@ -26,11 +26,9 @@ void ReportOptions::add_to(CLI::App& command) {
 }
 
 void ReportOptions::write(plan::Report r) const {
-  plan::Candidate& best = r.layouts.front();
-  best.plan = plan_step(best.recipe, r.request->cluster, {.stack = r.request->stack, .has_spans = true});
   if (!beside.empty()) r.measured = plan::load_trace(beside);
   if (!svg.empty()) {
-    std::vector<plan::Timeline> drawn = {timeline_of(best.plan)};
+    std::vector<plan::Timeline> drawn = {timeline_of(r.layouts.front().plan)};
     if (r.measured) drawn.push_back(last_step_of(*r.measured));
     app::write(svg, draw_timelines(drawn, {.is_document = true}));
   }

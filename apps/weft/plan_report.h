@@ -12,7 +12,7 @@ struct ReportOptions {
 
   void add_to(CLI::App& command);
   bool is_asked() const { return !report.empty() || !svg.empty(); }
-  // The report without its curves, trace and plan of the first layout, which are filled in here.
+  // The report without its curves and trace, which are filled in here.
   void write(plan::Report report_of_plan) const;
   // A measured trace alone: where its time goes, and the files.
   void show_trace(const Output& output) const;

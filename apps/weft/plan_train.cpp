@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "mesh_options.h"
+#include "weft/base/ceil_div.h"
 #include "weft/base/file.h"
 #include "weft/base/json.h"
 #include "weft/plan/recipe_text.h"
@@ -31,7 +32,7 @@ ModelConfig model_of(const std::string& name) {
 int64_t usual_batch(int64_t seq_len, int num_devices) {
   constexpr int64_t kTokens = 1 << 20;
   const int64_t rows = std::max<int64_t>(kTokens / seq_len, 1);
-  return (rows + num_devices - 1) / num_devices * num_devices;
+  return round_up(rows, num_devices);
 }
 
 // What is planned, and the recipe that asks for it.
@@ -157,10 +158,10 @@ void finish(const TrainPlanOptions& o, const Asked& asked, std::vector<Candidate
   const SearchRequest& q = asked.search;
   const Recipe& chosen = layouts.front().recipe;
   if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, text_of(asked, chosen));
-  if (!o.timeline.empty()) {
-    const StepPlan p = plan_step(chosen, q.cluster, {.stack = q.stack, .has_spans = true});
-    write_file_atomically(FileSystem::real(), o.timeline, trace_json(timeline_of(p)));
-  }
+  if (o.timeline.empty() && !o.pictures.is_asked()) return;
+  StepPlan& drawn = layouts.front().plan;
+  drawn = plan_step(chosen, q.cluster, {.stack = q.stack, .has_spans = true});
+  if (!o.timeline.empty()) write_file_atomically(FileSystem::real(), o.timeline, trace_json(timeline_of(drawn)));
   if (!o.pictures.is_asked()) return;
   Report report{.model = o.model, .cluster = o.cluster, .request = q, .layouts = std::move(layouts)};
   report.num_layouts = num_layouts, report.num_fitting = num_fitting;

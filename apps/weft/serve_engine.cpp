@@ -4,6 +4,7 @@
 #include "find_chat_template.h"
 #include "kv_dtype.h"
 #include "serve_check.h"
+#include "weft/base/ceil_div.h"
 #include "weft/base/file.h"
 #include "weft/base/machine.h"
 #include "weft/comm/single/single.h"
@@ -67,7 +68,7 @@ int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const Forward
   int64_t bytes = o.engine.kv_bytes;
   model.mesh().world().barrier();  // all have their weights
   if (bytes == 0) {
-    const int64_t whole = (config.context + block_tokens - 1) / block_tokens * block * o.engine.max_running;
+    const int64_t whole = ceil_div(config.context, block_tokens) * block * o.engine.max_running;
     bytes = std::min(whole, describe_machine().available_bytes / (2 * o.num_models));
   }
   const Tensor blocks = model.context().empty(DType::i64, {1});

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/base/ceil_div.h"
 #include "weft/base/error.h"
 
 namespace weft::plan {
@@ -60,7 +61,7 @@ class Planner {
 
  private:
   int64_t longest() const { return q_.input_len + q_.output_len; }
-  int64_t blocks_of(int64_t tokens) const { return (tokens + q_.block_tokens - 1) / q_.block_tokens; }
+  int64_t blocks_of(int64_t tokens) const { return ceil_div(tokens, q_.block_tokens); }
   int64_t half_way() const { return q_.input_len + q_.output_len / 2; }
   int64_t guesses() const { return q_.num_guesses(); }
 

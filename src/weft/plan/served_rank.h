@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "weft/base/ceil_div.h"
 #include "weft/plan/recorded_kernels.h"
 #include "weft/serve/step_runner.h"
 
@@ -26,7 +27,7 @@ struct AlikeRows {
   int64_t rows = 1;    // of each
   int64_t first = 0;   // tokens of each that the cache holds already
   int64_t wanted = 1;  // rows of each whose logits are wanted, its last
-  int64_t num_blocks(int64_t block_tokens) const { return (first + rows + block_tokens - 1) / block_tokens; }
+  int64_t num_blocks(int64_t block_tokens) const { return ceil_div(first + rows, block_tokens); }
 };
 
 // Bytes.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "weft/base/ceil_div.h"
 #include "weft/serve/block_pool.h"
 #include "weft/serve/sequence.h"
 
@@ -81,7 +82,7 @@ class Scheduler {
   using Line = std::deque<std::unique_ptr<Sequence>>;
   static bool goes_before(const Sequence& a, const Sequence& b);
   static void insert(Line& line, std::unique_ptr<Sequence> sequence);
-  int64_t blocks_for(int64_t tokens) const { return (tokens + pool_.block_tokens() - 1) / pool_.block_tokens(); }
+  int64_t blocks_for(int64_t tokens) const { return ceil_div(tokens, pool_.block_tokens()); }
   std::span<const int32_t> tokens_of(const Sequence& sequence, int64_t block) const;
   int32_t parent_of(const Sequence& sequence, int64_t block);
   bool grow();

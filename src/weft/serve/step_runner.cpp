@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "weft/base/ceil_div.h"
+
 namespace weft {
 
 int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const RowFormat& format) {
   const int64_t tp = mesh.tp, heads = c.is_latent() ? c.heads : c.kv_heads;
-  const int64_t on_all = tp * ((heads + tp - 1) / tp);  // of fewer heads than ranks every rank has one
+  const int64_t on_all = round_up(heads, tp);  // of fewer heads than ranks every rank has one
   return c.layers * on_all * (format.bytes(c.head_dim) + format.bytes(c.values_dim())) * mesh.dp();
 }
 
@@ -37,7 +39,7 @@ void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> g
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
   ids_.insert(ids_.end(), guesses.begin(), guesses.end());
   for (int64_t row = end - num_wanted; row < end; ++row) wanted_.push_back(int32_t(row));
-  const auto held = blocks.first(size_t((keys + cache_.block_tokens() - 1) / cache_.block_tokens()));
+  const auto held = blocks.first(size_t(ceil_div(keys, cache_.block_tokens())));
   blocks_.insert(blocks_.end(), held.begin(), held.end());
 }
 

@@ -104,8 +104,7 @@ class Page {
     const auto& train = best.recipe.train;
     std::string lead = fmt::format(
         "The fastest layout that was found for {} devices is {}: a step of {} rows of {} tokens takes {}, which is "
-        "{} "
-        "tokens a second and {:.1f}% of what the devices can multiply. ",
+        "{} tokens a second and {:.1f}% of what the devices can multiply. ",
         devices, describe_layout(best.recipe), train.global_batch, train.seq_len, time_text(p.step_s),
         count_text(p.tokens_per_s), 100 * p.mfu);
     lead += p.fits() ? fmt::format("The fullest device holds {} of {}. ", bytes_text(double(p.peak_bytes())),
