@@ -45,7 +45,8 @@ class Operands {
   const std::vector<Output>& outputs() const { return outputs_; }
 
   void expect_guards_untouched() const {
-    for (const Tensor& whole : wholes_) {
+    for (const Tensor& guarded : wholes_) {
+      const Tensor whole = bench_.on_host(guarded);
       const auto* bytes = static_cast<const unsigned char*>(whole.raw());
       const size_t guard = size_t(kGuard) * size_of(whole.dtype());
       for (size_t i = 0; i < guard; ++i) {
@@ -58,17 +59,15 @@ class Operands {
  private:
   static constexpr int64_t kGuard = 37;  // elements; odd, so that nothing is aligned
 
-  Tensor guarded(DType type, Shape shape) {
-    const Tensor whole = bench_.empty(is_exact_ ? DType::f64 : type, {shape.numel() + 2 * kGuard});
+  // Without values every byte is 0xff.
+  Tensor guarded(DType type, Shape shape, const Tensor& values = {}) {
+    const Tensor whole = bench_.host.empty(is_exact_ ? DType::f64 : type, {shape.numel() + 2 * kGuard});
     std::memset(whole.raw(), 0xff, whole.bytes());
-    wholes_.push_back(whole);
-    return whole.slice_flat(kGuard, shape);
+    if (values) reference_kernels().convert(bench_.stream, whole.slice_flat(kGuard, shape), values);
+    wholes_.push_back(bench_.on_device(whole));
+    return wholes_.back().slice_flat(kGuard, shape);
   }
-  Tensor copied(DType type, const Tensor& values) {
-    const Tensor result = guarded(type, values.shape());
-    reference_kernels().convert(bench_.stream, result, values);
-    return result;
-  }
+  Tensor copied(DType type, const Tensor& values) { return guarded(type, values.shape(), values); }
   Tensor filled(DType type, std::string_view name, Shape shape) {
     return copied(type, bench_.random(type, shape, name));
   }

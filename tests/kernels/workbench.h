@@ -17,9 +17,23 @@ struct Workbench {
 
   Tensor empty(DType dtype, Shape shape) { return allocator.empty(dtype, shape); }
 
-  // Normal deviates, the same for the same name.
+  // The same bytes where the host can read them, and where the bench's kernels can.
+  Tensor on_host(const Tensor& x) {
+    if (x.device() == Device::cpu) return x;
+    const Tensor result = host.empty(x.dtype(), x.shape());
+    stream.copy(result, x);
+    return result;
+  }
+  Tensor on_device(const Tensor& x) {
+    if (x.device() == allocator.device()) return x;
+    const Tensor result = empty(x.dtype(), x.shape());
+    stream.copy(result, x);
+    return result;
+  }
+
+  // Normal deviates, the same for the same name. On the host.
   Tensor random(DType dtype, Shape shape, std::string_view name) {
-    const Tensor f64 = empty(DType::f64, shape), result = empty(dtype, shape);
+    const Tensor f64 = host.empty(DType::f64, shape), result = host.empty(dtype, shape);
     for (int64_t i = 0; i < f64.numel(); ++i)
       f64.data<double>()[i] = double(philox_normal(7, name_hash(name), uint64_t(i)));
     reference_kernels().convert(stream, result, f64);
@@ -27,7 +41,7 @@ struct Workbench {
   }
 
   Tensor of(DType dtype, Shape shape, const std::vector<double>& values) {
-    const Tensor f64 = empty(DType::f64, shape), result = empty(dtype, shape);
+    const Tensor f64 = host.empty(DType::f64, shape), result = host.empty(dtype, shape);
     std::copy(values.begin(), values.end(), f64.data<double>());
     reference_kernels().convert(stream, result, f64);
     return result;
@@ -41,13 +55,13 @@ struct Workbench {
   }
 
   std::vector<double> values(const Tensor& x) {
-    const Tensor f64 = empty(DType::f64, x.shape());
-    reference_kernels().convert(stream, f64, x);
+    const Tensor f64 = host.empty(DType::f64, x.shape());
+    reference_kernels().convert(stream, f64, on_host(x));
     return {f64.data<double>(), f64.data<double>() + f64.numel()};
   }
 
   ThreadTeam team;
-  Allocator allocator;
+  Allocator host, allocator;
   Stream stream;
 };
 

@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstdlib>
 
+#include "weft/tensor/cuda/cuda_device.h"
+
 namespace weft {
 namespace {
 
@@ -23,7 +25,8 @@ size_t round_up_to_class(size_t bytes) {
   return round_up(bytes, std::bit_floor(bytes - 1) / (bytes < kLarge ? 8 : 128));
 }
 
-std::byte* system_allocate(size_t bytes) {
+std::byte* system_allocate(Device device, size_t bytes) {
+  if (device == Device::cuda) return allocate_on_cuda(bytes);
   const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   void* data = std::aligned_alloc(alignment, round_up(bytes, alignment));
   if (data && alignment == kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // a refusal costs speed only
@@ -39,7 +42,7 @@ Allocator::~Allocator() {
 }
 
 void Allocator::free_block(Buffer& buffer) noexcept {
-  std::free(buffer.data);
+  device_ == Device::cuda ? free_on_cuda(buffer.data) : std::free(buffer.data);
   buffer.data = nullptr;
 }
 
@@ -68,14 +71,15 @@ void Allocator::add_block(size_t bytes, size_t rounded, SizeClass& size_class) {
   buffer.bytes = rounded;
   buffer.device = device_;
   buffer.owner = this;
-  if (device_ == Device::cpu) {
-    buffer.data = system_allocate(rounded);
+  if (device_ != Device::meta) {
+    buffer.data = system_allocate(device_, rounded);
+    if (!buffer.data && device_ == Device::cuda) free_cached(), buffer.data = system_allocate(device_, rounded);
     if (!buffer.data) {
       buffers_.pop_back();
       throw Error(
-          "out of memory: the system refused {} bytes while {} are in use; use a smaller micro_batch, "
+          "out of memory: the {} refused {} bytes while {} are in use; use a smaller micro_batch, "
           "recomputation, or more ranks",
-          bytes, stats_.live_bytes);
+          device_ == Device::cuda ? "device" : "system", bytes, stats_.live_bytes);
     }
   }
   ++size_class.num_blocks;
@@ -98,6 +102,7 @@ Tensor Allocator::empty(DType dtype, Shape shape) {
 Tensor Allocator::zeros(DType dtype, Shape shape) {
   Tensor t = empty(dtype, shape);
   if (device_ == Device::cpu) std::memset(t.raw(), 0, t.bytes());
+  if (device_ == Device::cuda) clear_on_cuda(static_cast<std::byte*>(t.raw()), t.bytes());
   return t;
 }
 

@@ -5,6 +5,7 @@
 
 #include "weft/base/thread_team.h"
 #include "weft/tensor/allocator.h"
+#include "weft/tensor/device_queue.h"
 
 namespace weft {
 
@@ -14,14 +15,27 @@ struct Cost {
   double bytes = 0;
 };
 
-// On the CPU work runs when it is called, on the team's threads. A stream belongs to one rank and one thread.
+// On the CPU work runs when it is called, on the team's threads; on another device it runs in the order of its queue. A
+// stream belongs to one rank and one thread.
 class Stream {
  public:
   Stream(ThreadTeam& team, Allocator& allocator)
-      : team_(team), allocator_(allocator), scratch_(size_t(team.size())) {}
+      : team_(team), allocator_(allocator), queue_(make_queue(allocator.device())), scratch_(size_t(team.size())) {}
 
   ThreadTeam& team() { return team_; }
   Allocator& allocator() { return allocator_; }
+  // Of the allocator's device. Throws Error on the CPU, which has none.
+  DeviceQueue& queue() {
+    check(queue_ != nullptr, "the CPU has no queue");
+    return *queue_;
+  }
+  // Until all work is done.
+  void wait() {
+    if (queue_) queue_->wait();
+  }
+  // to = from: of one size in bytes, on any two devices that hold bytes. Returns when `from` may change and, where `to`
+  // lies on the host, when it is done.
+  void copy(const Tensor& to, const Tensor& from);
 
   // Memory for one worker inside one kernel call, kept for the next; contents are undefined. 64-byte aligned.
   std::byte* scratch(int worker, size_t bytes) {
@@ -42,8 +56,11 @@ class Stream {
   Cost cost;
 
  private:
+  static std::unique_ptr<DeviceQueue> make_queue(Device device);  // null where work runs when it is called
+
   ThreadTeam& team_;
   Allocator& allocator_;
+  std::unique_ptr<DeviceQueue> queue_;
   Allocator scratch_memory_;
   std::vector<Tensor> scratch_;  // of each worker
 };

@@ -33,9 +33,11 @@ class Tensor {
 
   // Null on the meta device.
   void* raw() const { return buffer_->data ? buffer_->data + offset_ : nullptr; }
+  // For the host.
   template <class T>
   T* data() const {
     check(dtype_of<T>() == dtype_, "tensor holds {}, read as {}", name_of(dtype_), name_of(dtype_of<T>()));
+    check(device() != Device::cuda, "a tensor of {} on a device was read by the host", shape_.to_string());
     return static_cast<T*>(raw());
   }
 

@@ -1,0 +1,58 @@
+// launch: starts a kernel on a stream's device; what all sources of this folder include.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <utility>
+
+#include "weft/kernels/cuda/launch_shape.h"
+#include "weft/kernels/kernels.h"
+#include "weft/tensor/cuda/check_cuda.h"
+
+namespace weft::cuda {
+
+inline cudaStream_t queue_of(Stream& stream) { return static_cast<cudaStream_t>(stream.queue().handle()); }
+
+// Nothing is launched for a shape without blocks. Kernels use static __shared__ memory only, at most 48 KiB.
+template <class... Params, class... Args>
+void launch(Stream& stream, void (*kernel)(Params...), LaunchShape shape, Args&&... args) {
+  if (shape.num_blocks() == 0) return;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(shape.blocks_x, shape.blocks_y, shape.blocks_z);
+  config.blockDim = dim3(shape.threads);
+  config.stream = queue_of(stream);
+  check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch a kernel");
+}
+
+// An array of the host as device memory for the kernels of this call; null stays null.
+template <class T>
+const T* upload(Stream& stream, const T* host, int64_t count) {
+  return host ? static_cast<const T*>(stream.queue().upload(host, size_t(count) * sizeof(T))) : nullptr;
+}
+
+// A tensor's elements in device memory; null of an empty tensor.
+template <class T>
+T* device_data(const Tensor& t) {
+  if (!t) return nullptr;
+  check(t.dtype() == dtype_of<T>(), "tensor holds {}, read as {}", name_of(t.dtype()), name_of(dtype_of<T>()));
+  return static_cast<T*>(t.raw());
+}
+
+// work.operator()<T>() with the element type of `t`; the names of others are in the Error.
+template <class Work>
+void with_float(const char* op, const Tensor& t, Work&& work) {
+  switch (t.dtype()) {
+    case DType::f32: return work.template operator()<float>();
+    case DType::bf16: return work.template operator()<BFloat16>();
+    case DType::f16: return work.template operator()<Float16>();
+    default: throw Error("{}: the cuda kernels take f32, bf16 and f16, not {}", op, name_of(t.dtype()));
+  }
+}
+
+// The same for the ops that know f64 too.
+template <class Work>
+void with_any_float(const char* op, const Tensor& t, Work&& work) {
+  if (t.dtype() == DType::f64) return work.template operator()<double>();
+  with_float(op, t, work);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,33 @@
+// CUDA devices: which there are, their memory, and their queues. A build without CUDA has none and says so.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/tensor/device_queue.h"
+
+namespace weft {
+
+struct CudaDevice {
+  std::string name;
+  int64_t total_bytes = 0, free_bytes = 0;
+  int num_multiprocessors = 0;
+  int compute_capability = 0;  // 90 is 9.0
+};
+
+bool has_cuda();  // built with it
+// None where there is no driver or no card; `why`, if given, then says what is missing.
+std::vector<CudaDevice> cuda_devices(std::string* why = nullptr);
+
+// Of the calling thread, and of the tensors and queues that it makes from now on. Throws Error naming the devices.
+void use_cuda_device(int index);
+
+// 256-byte aligned; null when the device has no such block left. Of the calling thread's device.
+std::byte* allocate_on_cuda(size_t bytes);
+void free_on_cuda(std::byte* data) noexcept;
+void clear_on_cuda(std::byte* data, size_t bytes);  // to zeros, before all work that is queued later
+
+std::unique_ptr<DeviceQueue> make_cuda_queue();  // on the calling thread's device
+
+}  // namespace weft

@@ -1,0 +1,94 @@
+// CudaQueue: pinned segments in a ring.
+#include "weft/tensor/cuda/cuda_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "weft/base/ceil_div.h"
+#include "weft/tensor/cuda/check_cuda.h"
+
+namespace weft {
+
+CudaQueue::CudaQueue() {
+  // Ordered with the default stream, on which allocators clear what they hand out.
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamDefault), "make a stream");
+  for (Segment& s : ring_)
+    check_cuda(cudaEventCreateWithFlags(&s.left, cudaEventDisableTiming), "make an event");
+}
+
+CudaQueue::~CudaQueue() {
+  cudaStreamSynchronize(stream_);
+  for (Segment& s : ring_) {
+    free_memory(s);
+    cudaEventDestroy(s.left);
+  }
+  cudaStreamDestroy(stream_);
+}
+
+void CudaQueue::free_memory(Segment& s) noexcept {
+  cudaFreeHost(s.pinned);
+  cudaFree(s.device);
+  s.pinned = s.device = nullptr;
+  s.capacity = s.used = 0;
+}
+
+CudaQueue::Piece CudaQueue::take(size_t bytes) {
+  const size_t rounded = size_t(round_up(int64_t(bytes), 256));
+  if (ring_[newest_].used + rounded > ring_[newest_].capacity) {
+    Segment& full = ring_[newest_];
+    check_cuda(cudaEventRecord(full.left, stream_), "record an event");
+    full.was_left = true;
+    newest_ = (newest_ + 1) % kNumSegments;
+    Segment& next = ring_[newest_];
+    if (next.was_left) check_cuda(cudaEventSynchronize(next.left), "wait for an upload");
+    next.used = 0;
+    if (next.capacity < rounded) {
+      free_memory(next);
+      const size_t capacity = std::max(kSegmentBytes, rounded);
+      void *pinned = nullptr, *device = nullptr;
+      check_cuda(cudaMallocHost(&pinned, capacity), "pin memory of the host");
+      next.pinned = static_cast<std::byte*>(pinned);
+      check_cuda(cudaMalloc(&device, capacity), "allocate memory for uploads");
+      next.device = static_cast<std::byte*>(device);
+      next.capacity = capacity;
+    }
+  }
+  Segment& s = ring_[newest_];
+  const Piece piece{s.pinned + s.used, s.device + s.used};
+  s.used += rounded;
+  return piece;
+}
+
+void CudaQueue::copy_to_device(void* to, const void* from, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += kSegmentBytes) {
+    const size_t part = std::min(bytes - at, kSegmentBytes);
+    std::byte* const pinned = take(part).pinned;
+    std::memcpy(pinned, static_cast<const std::byte*>(from) + at, part);
+    check_cuda(cudaMemcpyAsync(static_cast<std::byte*>(to) + at, pinned, part, cudaMemcpyHostToDevice, stream_),
+               "copy to the device");
+  }
+}
+
+void CudaQueue::copy_to_host(void* to, const void* from, size_t bytes) {
+  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copy to the host");
+  wait();
+}
+
+void CudaQueue::copy_on_device(void* to, const void* from, size_t bytes) {
+  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copy on the device");
+}
+
+void CudaQueue::clear(void* to, size_t bytes) {
+  check_cuda(cudaMemsetAsync(to, 0, bytes, stream_), "clear memory");
+}
+
+const void* CudaQueue::upload(const void* from, size_t bytes) {
+  const Piece piece = take(bytes);
+  if (bytes) std::memcpy(piece.pinned, from, bytes);
+  check_cuda(cudaMemcpyAsync(piece.device, piece.pinned, bytes, cudaMemcpyHostToDevice, stream_), "upload");
+  return piece.device;
+}
+
+void CudaQueue::wait() { check_cuda(cudaStreamSynchronize(stream_), "finish what was queued"); }
+
+}  // namespace weft

@@ -1,0 +1,27 @@
+// DeviceQueue: the ordered queue of work on a device other than the CPU, and the ways between its memory and the host's.
+#pragma once
+#include <cstddef>
+
+namespace weft {
+
+// Belongs to one rank. Work is done in the order in which it is queued; what it reads and writes on the host is said
+// at each call. Throws Error with the device's words when the device refuses or has failed.
+class DeviceQueue {
+ public:
+  virtual ~DeviceQueue() = default;
+
+  virtual void* handle() const = 0;  // a cudaStream_t
+
+  virtual void copy_to_device(void* to, const void* from, size_t bytes) = 0;  // `from` may change when it returns
+  virtual void copy_to_host(void* to, const void* from, size_t bytes) = 0;    // returns when it is done
+  virtual void copy_on_device(void* to, const void* from, size_t bytes) = 0;
+  virtual void clear(void* to, size_t bytes) = 0;  // zeros
+
+  // Bytes of the host as device memory, 256-byte aligned, for work that is queued before 8 more MiB are uploaded.
+  virtual const void* upload(const void* from, size_t bytes) = 0;
+
+  // Until all that was queued is done; an error of the device shows here at the latest.
+  virtual void wait() = 0;
+};
+
+}  // namespace weft

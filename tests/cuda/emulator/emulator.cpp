@@ -1,0 +1,367 @@
+// The emulator: a block's threads as fibers, device memory that the host cannot touch, and streams that run at once.
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda_runtime.h"
+#include "weft/base/error.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(WEFT_ADDRESS_SANITIZED)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define EMULATED_ASAN 1
+#endif
+
+namespace emulated {
+namespace {
+
+constexpr size_t kStackBytes = 256 << 10;
+constexpr int kLanes = 32;
+
+// Where device memory lies: nobody but kernels and copies may look at it.
+class Arena {
+ public:
+  static Arena& instance() {
+    static Arena arena;
+    return arena;
+  }
+
+  void* allocate(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const size_t size = (std::max<size_t>(bytes, 1) + kGuard + 255) / 256 * 256;
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      const auto [offset, length] = *it;
+      if (length < size) continue;
+      free_.erase(it);
+      if (length > size) free_[offset + size] = length - size;
+      live_[offset] = size;
+      unpoison(offset, bytes);
+      return base_ + offset;
+    }
+    return nullptr;
+  }
+  void release(void* p) {
+    if (!p) return;
+    const std::lock_guard lock(mutex_);
+    const auto it = live_.find(size_t(static_cast<std::byte*>(p) - base_));
+    if (it == live_.end()) std::abort();  // freed twice, or never allocated
+    auto [offset, length] = *it;
+    live_.erase(it);
+    poison(offset, length);
+    auto next = free_.emplace(offset, length).first;
+    if (const auto after = std::next(next); after != free_.end() && offset + length == after->first)
+      next->second += after->second, free_.erase(after);
+    if (next != free_.begin())
+      if (const auto before = std::prev(next); before->first + before->second == next->first)
+        before->second += next->second, free_.erase(next);
+  }
+
+  // Device memory can be touched while one of these lives.
+  class Open {
+   public:
+    explicit Open(Arena& arena) : arena_(arena) { arena_.open(+1); }
+    ~Open() { arena_.open(-1); }
+    Open(const Open&) = delete;
+    Open& operator=(const Open&) = delete;
+
+   private:
+    Arena& arena_;
+  };
+
+ private:
+  static constexpr size_t kBytes = size_t(2) << 30, kGuard = 64;
+
+  Arena() {
+    base_ = static_cast<std::byte*>(mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    weft::check(base_ != MAP_FAILED, "no addresses for emulated device memory");
+    free_[0] = kBytes;
+    poison(0, kBytes);
+  }
+  void open(int change) {
+    const std::lock_guard lock(mutex_);
+    const bool was_open = num_open_ > 0;
+    num_open_ += change;
+    if (was_open != (num_open_ > 0)) mprotect(base_, kBytes, num_open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+  void poison([[maybe_unused]] size_t offset, [[maybe_unused]] size_t bytes) {
+#ifdef EMULATED_ASAN
+    ASAN_POISON_MEMORY_REGION(base_ + offset, bytes);
+#endif
+  }
+  void unpoison([[maybe_unused]] size_t offset, [[maybe_unused]] size_t bytes) {
+#ifdef EMULATED_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(base_ + offset, bytes);
+#endif
+  }
+
+  std::mutex mutex_;
+  std::byte* base_ = nullptr;
+  std::map<size_t, size_t> free_, live_;  // bytes by offset
+  int num_open_ = 0;
+};
+
+class Stack {
+ public:
+  Stack() {
+    p_ = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    weft::check(p_ != MAP_FAILED, "no memory for an emulated thread");
+  }
+  ~Stack() { munmap(p_, kStackBytes); }
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+  void* data() const { return p_; }
+
+ private:
+  void* p_;
+};
+
+struct Fiber {
+  enum class State : uint8_t { ready, at_block_barrier, at_warp_barrier, finished };
+  ucontext_t context;
+  Stack stack;
+  uint3 place;
+  State state = State::finished;
+  int index = 0;
+};
+
+struct Warp {
+  int live = 0, arrived = 0;
+  uint64_t given[kLanes] = {};
+  bool is_live[kLanes] = {};
+  alignas(16) std::byte memory[4096];
+};
+
+// What runs one block after another on one thread of the host.
+class Machine {
+ public:
+  static Machine& of_this_thread() {
+    static thread_local Machine machine;
+    return machine;
+  }
+
+  void run(dim3 grid, dim3 block, const std::function<void()>& body) {
+    const int threads = int(block.x * block.y * block.z);
+    weft::check(threads >= 1 && threads <= 1024, "a block of {} threads cannot be launched", threads);
+    weft::check(grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.y <= 65535 && grid.z <= 65535 && grid.x < 1u << 31,
+                "a grid of {} x {} x {} blocks cannot be launched", grid.x, grid.y, grid.z);
+    while (fibers_.size() < size_t(threads)) fibers_.push_back(std::make_unique<Fiber>());
+    body_ = &body, num_threads_ = threads;
+    for (unsigned z = 0; z < grid.z; ++z)
+      for (unsigned y = 0; y < grid.y; ++y)
+        for (unsigned x = 0; x < grid.x; ++x) run_block({x, y, z}, grid, block);
+  }
+
+  Fiber& current() { return *current_; }
+  Warp& warp() { return warps_[size_t(current_->index / kLanes)]; }
+
+  void wait(Fiber::State barrier) {
+    current_->state = barrier;
+    if (barrier == Fiber::State::at_warp_barrier) {
+      ++warp().arrived;
+      open_warp(current_->index / kLanes);
+    } else {
+      ++arrived_;
+      open_block();
+    }
+    if (current_->state != Fiber::State::ready) leave();
+  }
+
+  bool any = false, next_any = false;  // __syncthreads_or
+
+ private:
+  void run_block(uint3 at, dim3 grid, dim3 block) {
+    blockIdx = at, blockDim = block, gridDim = grid;
+    warps_.assign(size_t(num_threads_ + kLanes - 1) / kLanes, Warp());
+    live_ = num_threads_, arrived_ = 0, any = next_any = false;
+    for (int i = 0; i < num_threads_; ++i) {
+      Fiber& fiber = *fibers_[size_t(i)];
+      const unsigned t = unsigned(i);
+      fiber.place = {t % block.x, t / block.x % block.y, t / block.x / block.y};
+      fiber.index = i, fiber.state = Fiber::State::ready;
+      Warp& w = warps_[size_t(i / kLanes)];
+      ++w.live, w.is_live[i % kLanes] = true;
+      getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.data();
+      fiber.context.uc_stack.ss_size = kStackBytes;
+      fiber.context.uc_link = &scheduler_;
+      makecontext(&fiber.context, &Machine::begin, 0);
+    }
+    while (live_ > 0) {
+      bool has_moved = false;
+      is_backwards_ = !is_backwards_;  // a barrier that is missing shows whichever thread should wait
+      for (int turn = 0; turn < num_threads_; ++turn) {
+        Fiber& fiber = *fibers_[size_t(is_backwards_ ? num_threads_ - 1 - turn : turn)];
+        if (fiber.state != Fiber::State::ready) continue;
+        has_moved = true;
+        current_ = &fiber, threadIdx = fiber.place;
+        enter(fiber);
+      }
+      // Undefined on a GPU, where it hangs.
+      weft::check(has_moved, "{} threads of a block wait at barriers that others do not reach", live_);
+    }
+  }
+
+  static void begin() {
+    Machine& m = of_this_thread();
+#ifdef EMULATED_ASAN
+    __sanitizer_finish_switch_fiber(nullptr, &m.host_stack_, &m.host_bytes_);
+#endif
+    (*m.body_)();
+    m.finish();
+  }
+  void finish() {
+    Fiber& fiber = *current_;
+    fiber.state = Fiber::State::finished;
+    Warp& w = warp();
+    --w.live, w.is_live[fiber.index % kLanes] = false;
+    --live_;
+    open_warp(fiber.index / kLanes);
+    open_block();
+#ifdef EMULATED_ASAN
+    __sanitizer_start_switch_fiber(nullptr, host_stack_, host_bytes_);
+#endif
+    setcontext(&scheduler_);
+  }
+  void enter(Fiber& fiber) {
+#ifdef EMULATED_ASAN
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, fiber.stack.data(), kStackBytes);
+#endif
+    swapcontext(&scheduler_, &fiber.context);
+#ifdef EMULATED_ASAN
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+  }
+  void leave() {
+    Fiber& fiber = *current_;
+#ifdef EMULATED_ASAN
+    void* fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, host_stack_, host_bytes_);
+#endif
+    swapcontext(&fiber.context, &scheduler_);
+#ifdef EMULATED_ASAN
+    __sanitizer_finish_switch_fiber(fake, &host_stack_, &host_bytes_);
+#endif
+  }
+
+  void open_warp(int index) {
+    Warp& w = warps_[size_t(index)];
+    if (w.arrived == 0 || w.arrived < w.live) return;
+    w.arrived = 0;
+    release(index * kLanes, std::min(num_threads_, (index + 1) * kLanes), Fiber::State::at_warp_barrier);
+  }
+  void open_block() {
+    if (arrived_ == 0 || arrived_ < live_) return;
+    arrived_ = 0;
+    any = std::exchange(next_any, false);
+    release(0, num_threads_, Fiber::State::at_block_barrier);
+  }
+  void release(int begin, int end, Fiber::State barrier) {
+    for (int i = begin; i < end; ++i)
+      if (fibers_[size_t(i)]->state == barrier) fibers_[size_t(i)]->state = Fiber::State::ready;
+  }
+
+  ucontext_t scheduler_;
+  const void* host_stack_ = nullptr;
+  size_t host_bytes_ = 0;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Warp> warps_;
+  Fiber* current_ = nullptr;
+  const std::function<void()>* body_ = nullptr;
+  int num_threads_ = 0, live_ = 0, arrived_ = 0;
+  bool is_backwards_ = true;
+};
+
+}  // namespace
+
+int lane() { return Machine::of_this_thread().current().index % kLanes; }
+void sync_block() { Machine::of_this_thread().wait(Fiber::State::at_block_barrier); }
+void sync_warp() { Machine::of_this_thread().wait(Fiber::State::at_warp_barrier); }
+
+uint64_t exchange(uint64_t mine, int from_lane) {
+  Warp& w = Machine::of_this_thread().warp();
+  w.given[lane()] = mine;
+  sync_warp();
+  const uint64_t theirs = w.given[w.is_live[from_lane] ? from_lane : lane()];
+  sync_warp();
+  return theirs;
+}
+
+unsigned ballot(bool mine) {
+  Warp& w = Machine::of_this_thread().warp();
+  w.given[lane()] = mine;
+  sync_warp();
+  unsigned all = 0;
+  for (int i = 0; i < kLanes; ++i) all |= unsigned(w.is_live[i] && w.given[i]) << i;
+  sync_warp();
+  return all;
+}
+
+bool any_of_block(bool mine) {
+  Machine& m = Machine::of_this_thread();
+  if (mine) m.next_any = true;
+  sync_block();
+  const bool any = m.any;
+  sync_block();
+  return any;
+}
+
+void* warp_memory(size_t bytes) {
+  weft::check(bytes <= sizeof(Warp::memory), "a warp has no {} bytes", bytes);
+  return Machine::of_this_thread().warp().memory;
+}
+
+void run_grid(dim3 grid, dim3 block, const std::function<void()>& body) {
+  const Arena::Open open(Arena::instance());
+  Machine::of_this_thread().run(grid, block, body);
+}
+
+}  // namespace emulated
+
+namespace {
+using emulated::Arena;
+}
+
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  *p = {"emulated", size_t(2) << 30, 1, 9, 0};
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = size_t(2) << 30, cudaSuccess; }
+cudaError_t cudaMalloc(void** p, size_t bytes) {
+  *p = Arena::instance().allocate(bytes);
+  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFree(void* p) { return Arena::instance().release(p), cudaSuccess; }
+cudaError_t cudaMallocHost(void** p, size_t bytes) { return *p = std::malloc(bytes), cudaSuccess; }
+cudaError_t cudaFreeHost(void* p) { return std::free(p), cudaSuccess; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = nullptr, cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = nullptr, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  const Arena::Open open(Arena::instance());
+  if (bytes) std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* p, int value, size_t bytes) {
+  const Arena::Open open(Arena::instance());
+  std::memset(p, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t) { return cudaMemset(p, value, bytes); }
