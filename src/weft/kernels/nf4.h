@@ -69,8 +69,9 @@ class Layout {
     const int64_t at = whole_index(row, col), base = has_all_columns() ? 0 : row;
     return {base * row_blocks_ + at / kBlock - first_block(base), at % kBlock};
   }
-  // The same in numbers, for a device: element (row, col) here is element first + row * stride + col of the whole, in
-  // block (that / kBlock - block of its row's first) of the row's; row_blocks is 0 where all rows share theirs.
+  // The same in numbers, for kernels on a device: element (row, col) is element first + row * stride + col of the
+  // whole. A row's blocks begin with that of its first element, row_blocks behind those of the row before; 0: rows
+  // share them.
   struct Lines {
     int64_t first, stride, row_blocks;
   };

@@ -33,7 +33,7 @@ auto finish_kernel_of(Kind kind) {
   return finish_kernel<Kind::none, kWidth>;
 }
 
-bool are_aligned(const Finish& e, const Floats& product) {
+bool are_in_vectors(const Finish& e, const Floats& product) {
   for (const Floats& t : {product, e.y, e.bias, e.act, e.gate, e.up, e.pre, e.dgate})
     if (t.p && alignment_of(t.p) < kVectorBytes) return false;
   return true;
@@ -83,7 +83,7 @@ void DenseProduct::finish() {
   if (y_stays && !e.bias.p && !is_scratch) e.y = {};
   const Floats product = floats_of(product_);
   const int64_t count = args_.y.numel(), cols = args_.y.dim(1);
-  if (cols % 8 == 0 && are_aligned(e, product))
+  if (cols % 8 == 0 && are_in_vectors(e, product))
     launch(stream_, finish_kernel_of<8>(e.kind), over_elements(count, 8), e, product, count, cols);
   else
     launch(stream_, finish_kernel_of<1>(e.kind), over_elements(count), e, product, count, cols);

@@ -1,6 +1,7 @@
 // What becomes of the elements of a product before they are stored: bias, activations and gates.
 #pragma once
 #include "weft/kernels/cuda/activation.cuh"
+#include "weft/kernels/cuda/vectors.cuh"
 
 namespace weft::cuda {
 
@@ -39,66 +40,18 @@ inline Finish finish_of(const MatmulArgs& args) {
           .dgate = floats_of(e.dgate)};
 }
 
-__device__ __forceinline__ float bf16_low(unsigned two) { return __uint_as_float(two << 16); }
-__device__ __forceinline__ float bf16_high(unsigned two) { return __uint_as_float(two & 0xffff0000u); }
-__device__ __forceinline__ float f16_low(unsigned two) { return __half2float(__ushort_as_half((unsigned short)two)); }
-__device__ __forceinline__ float f16_high(unsigned two) {
-  return __half2float(__ushort_as_half((unsigned short)(two >> 16)));
-}
-template <class T>
-__device__ __forceinline__ unsigned two_of(float low, float high) {
-  T a, b;
-  store(&a, low);
-  store(&b, high);
-  return unsigned(a.bits) | unsigned(b.bits) << 16;
-}
-
 // Elements from `at` on: one, or eight, which then lie at a multiple of 16 bytes.
 template <int kWidth>
 __device__ __forceinline__ void load_floats(const Floats& t, int64_t at, float (&x)[kWidth]) {
-  if constexpr (kWidth == 1) {
-    x[0] = t.type == DType::f32    ? load(static_cast<const float*>(t.p) + at)
-           : t.type == DType::bf16 ? load(static_cast<const BFloat16*>(t.p) + at)
-                                   : load(static_cast<const Float16*>(t.p) + at);
-  } else {
-    static_assert(kWidth == 8);
-    if (t.type == DType::f32) {
-      const float4* const p = reinterpret_cast<const float4*>(static_cast<const float*>(t.p) + at);
-      const float4 a = p[0], b = p[1];
-      x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w, x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
-      return;
-    }
-    const uint4 v = *reinterpret_cast<const uint4*>(static_cast<const unsigned short*>(t.p) + at);
-    const unsigned words[4] = {v.x, v.y, v.z, v.w};
-    const bool is_bf16 = t.type == DType::bf16;
-    for (int i = 0; i < 4; ++i) {
-      x[2 * i] = is_bf16 ? bf16_low(words[i]) : f16_low(words[i]);
-      x[2 * i + 1] = is_bf16 ? bf16_high(words[i]) : f16_high(words[i]);
-    }
-  }
+  if (t.type == DType::f32) return load_n(x, static_cast<const float*>(t.p) + at);
+  if (t.type == DType::bf16) return load_n(x, static_cast<const BFloat16*>(t.p) + at);
+  load_n(x, static_cast<const Float16*>(t.p) + at);
 }
-
 template <int kWidth>
 __device__ __forceinline__ void store_floats(const Floats& t, int64_t at, const float (&x)[kWidth]) {
-  if constexpr (kWidth == 1) {
-    if (t.type == DType::f32) return store(static_cast<float*>(t.p) + at, x[0]);
-    if (t.type == DType::bf16) return store(static_cast<BFloat16*>(t.p) + at, x[0]);
-    store(static_cast<Float16*>(t.p) + at, x[0]);
-  } else {
-    static_assert(kWidth == 8);
-    if (t.type == DType::f32) {
-      float4* const p = reinterpret_cast<float4*>(static_cast<float*>(t.p) + at);
-      p[0] = make_float4(x[0], x[1], x[2], x[3]);
-      p[1] = make_float4(x[4], x[5], x[6], x[7]);
-      return;
-    }
-    unsigned words[4];
-    for (int i = 0; i < 4; ++i)
-      words[i] =
-          t.type == DType::bf16 ? two_of<BFloat16>(x[2 * i], x[2 * i + 1]) : two_of<Float16>(x[2 * i], x[2 * i + 1]);
-    *reinterpret_cast<uint4*>(static_cast<unsigned short*>(t.p) + at) =
-        make_uint4(words[0], words[1], words[2], words[3]);
-  }
+  if (t.type == DType::f32) return store_n(static_cast<float*>(t.p) + at, x);
+  if (t.type == DType::bf16) return store_n(static_cast<BFloat16*>(t.p) + at, x);
+  store_n(static_cast<Float16*>(t.p) + at, x);
 }
 
 // Finishes elements from `at` on, of columns from `col` on, whose products are x.

@@ -64,7 +64,7 @@ __global__ void widen_vectors(float* values, const T* a, int64_t k, int64_t skip
   if (chunk >= num_chunks) return;
   float x[kChunk];
   load_vector(a + chunk * kChunk / length * k, k, skip, chunk * kChunk % length, x);
-  store_floats({values, DType::f32}, chunk * kChunk, x);
+  store_n(values + chunk * kChunk, x);
 }
 
 // Elements before the first column and behind the last are none of this weight's, whatever they hold.
@@ -92,7 +92,7 @@ __device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, int
     for (int c = 0; c < kColumns; ++c) floats_of_columns(b, min(first_row + c, last_row), chunk, w[c]);
     for (int v = 0; v < kVectors; ++v) {
       float a[kChunk];
-      load_floats({const_cast<float*>(x.values), DType::f32}, min(v, m - 1) * x.length + chunk * kChunk, a);
+      load_n(a, x.values + min(v, m - 1) * x.length + chunk * kChunk);
       for (int c = 0; c < kColumns; ++c)
         for (int i = 0; i < kChunk; ++i) sums[v][c] = fmaf(a[i], w[c][i], sums[v][c]);
     }
@@ -117,10 +117,9 @@ __device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, int
 }
 
 // An element of y is summed in an order that depends on the weight's shape alone.
-template <class Matrix, int kVectors>
+template <class Matrix, int kVectors, int kColumns>
 __global__ void __launch_bounds__(kMostVectorThreads)
     multiply_vectors(Matrix b, Vectors x, Finish e, int m, int64_t n) {
-  constexpr int kColumns = columns_per_block(kVectors);
   constexpr int kSums = kVectors * kColumns;
   __shared__ float parts[kMostVectorThreads / kWarp][kSums];
   float sums[kVectors][kColumns] = {};
@@ -167,8 +166,8 @@ __global__ void decode_matrix(Floats out, Matrix b, int64_t first_row, int64_t r
 template <class Matrix, int kVectors>
 void launch_vectors(Stream& stream, const MatmulArgs& args, const Matrix& b, const Vectors& x) {
   const int64_t m = args.y.dim(0), n = args.y.dim(1);
-  launch(stream, multiply_vectors<Matrix, kVectors>, over_columns(n, ceil_div(b.skip + b.cols, kChunk), kVectors), b,
-         x, finish_of(args), int(m), n);
+  launch(stream, multiply_vectors<Matrix, kVectors, columns_per_block(kVectors)>,
+         over_columns(n, ceil_div(b.skip + b.cols, kChunk), kVectors), b, x, finish_of(args), int(m), n);
 }
 
 inline constexpr int64_t kMostVectors = 8;
