@@ -92,7 +92,7 @@ void DenseProduct::finish() {
 void matmul(Stream& stream, const MatmulArgs& args) {
   shapes::check_matmul(args);
   finish_of(args);  // checks its dtypes
-  with_float("matmul", args.a, []<class T>() {});
+  with_float("matmul", args.a, [&]<class T>() {});
   if (!args.blocks_b && !args.nf4_b && !args.b)
     throw Error("matmul: the cuda kernels have no packed layout: packed_matmul_b_bytes is 0, so b must be given");
   if (args.y.numel() == 0) return;

@@ -22,7 +22,7 @@ struct Finish {
 
 inline Floats floats_of(const Tensor& t) {
   if (!t) return {};
-  with_float("matmul", t, []<class T>() {});
+  with_float("matmul", t, [&]<class T>() {});
   return {t.raw(), t.dtype()};
 }
 
