@@ -7,6 +7,7 @@ namespace {
 template <class Format>
 struct BlockRows {
   static constexpr bool kIsFloat = Format::kIsFloat;
+  static constexpr int kMostVectors = 8;
   const uint8_t* blocks;
   int64_t row_bytes, cols, skip;
 
@@ -39,7 +40,7 @@ void multiply(Stream& stream, const MatmulArgs& args) {
         "blocks of type {} are not as the cuda kernels read them", int(b.type));
   using Rows = std::conditional_t<Format::kIsFloat, FloatRows<Format>, CodedRows<Format>>;
   const Rows rows{{static_cast<const uint8_t*>(b.blocks.raw()), b.row_bytes(), b.cols, b.skip}};
-  if (args.y.dim(0) <= kMostVectors)
+  if (args.y.dim(0) <= Rows::kMostVectors)
     multiply_few(stream, args, rows);
   else
     multiply_many(stream, args, rows, true);  // TF32 keeps more of f32 than the 8 bits that the contract allows

@@ -31,6 +31,7 @@ __device__ __forceinline__ unsigned code_at(const uint8_t* block, int64_t i) {
 template <bool kIsAligned>
 struct Nf4Rows {
   static constexpr bool kIsFloat = true;
+  static constexpr int kMostVectors = 4;  // with more, the sums of floats outweigh what is read
   const uint8_t* blocks;
   const float* scales;  // of groups, then the offset
   int64_t num_groups;
@@ -65,8 +66,6 @@ struct Nf4Rows {
   }
 };
 
-constexpr int64_t kMostNf4Vectors = 4;  // with more, the sums of floats outweigh what is read
-
 template <bool kIsAligned>
 void multiply(Stream& stream, const MatmulArgs& args) {
   const nf4::Matrix& b = args.nf4_b;
@@ -75,7 +74,7 @@ void multiply(Stream& stream, const MatmulArgs& args) {
                                  .num_groups = b.scales.numel() - 1,
                                  .lines = b.layout->lines(),
                                  .cols = b.layout->cols()};
-  if (args.y.dim(0) <= kMostNf4Vectors && args.transpose_b && !args.transpose_a)
+  if (args.y.dim(0) <= rows.kMostVectors && args.transpose_b && !args.transpose_a)
     multiply_few(stream, args, rows);
   else
     multiply_many(stream, args, rows, false);

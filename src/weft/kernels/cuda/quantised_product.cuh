@@ -3,6 +3,7 @@
 //
 // A weight is a Matrix, whose rows are cut into chunks of eight, counted from the element that is first in memory:
 //   kIsFloat, kHasMinus                  as the formats of block_formats.cuh
+//   kMostVectors                         rows of a that a thread takes at once, 4 or 8
 //   skip, cols                           column c is element skip + c of its row
 //   codes(row, chunk) or floats(row, chunk, x)
 #pragma once
@@ -170,9 +171,7 @@ void launch_vectors(Stream& stream, const MatmulArgs& args, const Matrix& b, con
          over_columns(n, ceil_div(b.skip + b.cols, kChunk), kVectors), b, x, finish_of(args), int(m), n);
 }
 
-inline constexpr int64_t kMostVectors = 8;
-
-// y of at most kMostVectors rows. b is [n, k] as it lies.
+// y of at most Matrix::kMostVectors rows. b is [n, k] as it lies.
 template <class Matrix>
 void multiply_few(Stream& stream, const MatmulArgs& args, const Matrix& b) {
   const int64_t m = args.y.dim(0), length = round_up(b.skip + b.cols, Vectors::kBlock), chunks = m * length / kChunk;
@@ -196,7 +195,7 @@ void multiply_few(Stream& stream, const MatmulArgs& args, const Matrix& b) {
   if (m == 1) return launch_vectors<Matrix, 1>(stream, args, b, x);
   if (m == 2) return launch_vectors<Matrix, 2>(stream, args, b, x);
   if (m <= 4) return launch_vectors<Matrix, 4>(stream, args, b, x);
-  launch_vectors<Matrix, kMostVectors>(stream, args, b, x);
+  launch_vectors<Matrix, Matrix::kMostVectors>(stream, args, b, x);
 }
 
 // b as [n, k] or [k, n], as transpose_b says.
