@@ -31,7 +31,8 @@ __device__ __forceinline__ unsigned code_at(const uint8_t* block, int64_t i) {
 template <bool kIsAligned>
 struct Nf4Rows {
   static constexpr bool kIsFloat = true;
-  static constexpr int kMostVectors = 4;  // with more, the sums of floats outweigh what is read
+  // With more, the sums of floats outweigh what is read; where chunks are in odd places, the registers end.
+  static constexpr int kMostVectors = kIsAligned ? 4 : 2;
   const uint8_t* blocks;
   const float* scales;  // of groups, then the offset
   int64_t num_groups;

@@ -3,7 +3,7 @@
 //
 // A weight is a Matrix, whose rows are cut into chunks of eight, counted from the element that is first in memory:
 //   kIsFloat, kHasMinus                  as the formats of block_formats.cuh
-//   kMostVectors                         rows of a that a thread takes at once, 4 or 8
+//   kMostVectors                         rows of a that a thread takes at once: 2, 4 or 8
 //   skip, cols                           column c is element skip + c of its row
 //   codes(row, chunk) or floats(row, chunk, x)
 #pragma once
@@ -194,8 +194,9 @@ void multiply_few(Stream& stream, const MatmulArgs& args, const Matrix& b) {
   });
   if (m == 1) return launch_vectors<Matrix, 1>(stream, args, b, x);
   if (m == 2) return launch_vectors<Matrix, 2>(stream, args, b, x);
-  if (m <= 4) return launch_vectors<Matrix, 4>(stream, args, b, x);
-  launch_vectors<Matrix, Matrix::kMostVectors>(stream, args, b, x);
+  if constexpr (Matrix::kMostVectors > 4)
+    if (m <= 4) return launch_vectors<Matrix, 4>(stream, args, b, x);
+  if constexpr (Matrix::kMostVectors > 2) launch_vectors<Matrix, Matrix::kMostVectors>(stream, args, b, x);
 }
 
 // b as [n, k] or [k, n], as transpose_b says.
