@@ -1,6 +1,8 @@
 // Products with NF4 weights on a device, whole and cut, against the reference; scales have the host's bits.
 #include "weft/kernels/nf4.h"
 
+#include <algorithm>
+
 #include "kernels/workbench.h"
 
 namespace weft {

@@ -1,4 +1,6 @@
 // Dense products on a device: epilogues of aligned tensors and of mixed dtypes, and products of nothing.
+#include <array>
+
 #include "kernels/workbench.h"
 
 namespace weft {
@@ -113,6 +115,9 @@ TEST(CudaMatmulTest, RefusesWhatItCannotDo) {
   EXPECT_EQ(cuda_kernels().packed_matmul_b_bytes(DType::bf16, 4, 4, true), 0u);
   EXPECT_THROW(cuda_kernels().pack_matmul_b(bench.stream, x, x, true), Error);
   EXPECT_THROW(matmul({.y = x, .a = x, .packed_b = x}), Error);
+  EXPECT_THROW(matmul({.y = x, .a = x, .b = bench.random(DType::bf16, {4, 4}, "b")}), Error);
+  const BlockMatrix mapped{.blocks = bench.host.empty(DType::u8, {4, 34}), .rows = 4, .cols = 4};
+  EXPECT_THROW(matmul({.y = x, .a = x, .transpose_b = true, .blocks_b = mapped}), Error);
   EXPECT_THROW(matmul({.y = wide, .a = wide, .b = wide}), Error);
   EXPECT_THROW(matmul({.y = x, .a = x, .b = x, .epilogue = {.kind = Kind::activate, .act = wide}}), Error);
 }

@@ -95,6 +95,9 @@ void matmul(Stream& stream, const MatmulArgs& args) {
   with_float("matmul", args.a, [&]<class T>() {});
   if (!args.blocks_b && !args.nf4_b && !args.b)
     throw Error("matmul: the cuda kernels have no packed layout: packed_matmul_b_bytes is 0, so b must be given");
+  for (const Tensor& weight : {args.b, args.blocks_b.blocks, args.nf4_b.blocks, args.nf4_b.scales})
+    check(!weight || weight.device() == args.y.device(),
+          "matmul: y is on a device and a weight is not; copy it there");
   if (args.y.numel() == 0) return;
   const int64_t k = args.a.dim(args.transpose_a ? 0 : 1);
   if (k > 0 && args.blocks_b) return matmul_blocks(stream, args);
