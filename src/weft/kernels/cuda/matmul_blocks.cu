@@ -11,23 +11,23 @@ struct BlockRows {
   const uint8_t* blocks;
   int64_t row_bytes, cols, skip;
 
-  __device__ const uint8_t* block(int64_t row, int64_t chunk) const {
-    return blocks + row * row_bytes + chunk / (Format::kElements / kChunk) * Format::kBytes;
+  __device__ const uint8_t* block(int64_t row, unsigned chunk) const {
+    return blocks + row * row_bytes + int64_t(chunk / (Format::kElements / kChunk)) * Format::kBytes;
   }
-  __device__ static int element(int64_t chunk) { return int(chunk % (Format::kElements / kChunk)) * kChunk; }
+  __device__ static int element(unsigned chunk) { return int(chunk % (Format::kElements / kChunk)) * kChunk; }
 };
 
 template <class Format>
 struct CodedRows : BlockRows<Format> {
   static constexpr bool kHasMinus = Format::kHasMinus;
-  __device__ Codes codes(int64_t row, int64_t chunk) const {
+  __device__ Codes codes(int64_t row, unsigned chunk) const {
     return Format::codes(this->block(row, chunk), this->element(chunk));
   }
 };
 
 template <class Format>
 struct FloatRows : BlockRows<Format> {
-  __device__ void floats(int64_t row, int64_t chunk, float (&x)[kChunk]) const {
+  __device__ void floats(int64_t row, unsigned chunk, float (&x)[kChunk]) const {
     Format::floats(this->block(row, chunk), this->element(chunk), x);
   }
 };

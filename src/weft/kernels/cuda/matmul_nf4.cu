@@ -22,7 +22,7 @@ constexpr ScaleTable make_scale_table() {
 }
 __device__ const ScaleTable kScaleTable = make_scale_table();
 
-__device__ __forceinline__ unsigned code_at(const uint8_t* block, int64_t i) {
+__device__ __forceinline__ unsigned code_at(const uint8_t* block, int i) {
   const unsigned both = __ldg(block + i / 2);
   return i % 2 ? both & 15 : both >> 4;
 }
@@ -40,21 +40,27 @@ struct Nf4Rows {
   int64_t cols;
   int64_t skip = 0;
 
-  __device__ void floats(int64_t row, int64_t chunk, float (&x)[kChunk]) const {
+  __device__ void floats(int64_t row, unsigned chunk, float (&x)[kChunk]) const {
     const int64_t line = lines.first + row * lines.stride;  // of the whole, which numbers elements through
-    const int64_t first = line + chunk * kChunk;
+    const int64_t first = line + int64_t(chunk) * kChunk;
     const int64_t first_block = (lines.row_blocks ? line : lines.first) / nf4::kBlock - row * lines.row_blocks;
+    const int64_t whole_block = first / nf4::kBlock;
+    const uint8_t* const block = blocks + (whole_block - first_block) * nf4::kBlockBytes;
+    const int offset = int(first % nf4::kBlock);
+    const float scale = scale_of(block, whole_block);
     if constexpr (kIsAligned) {
-      const uint8_t* const block = blocks + (first / nf4::kBlock - first_block) * nf4::kBlockBytes;
-      const unsigned codes = load_word(block + first % nf4::kBlock / 2);
-      const float scale = scale_of(block, first / nf4::kBlock);
+      const unsigned codes = load_word(block + offset / 2);
       for (int i = 0; i < kChunk; ++i)
         x[i] = __ldg(kNf4Values + (codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15)) * scale;
     } else {
+      const int count = int(min(int64_t(kChunk), cols - int64_t(chunk) * kChunk));
+      const bool has_next = offset + count > nf4::kBlock;
+      const float next_scale = has_next ? scale_of(block + nf4::kBlockBytes, whole_block + 1) : 0;
       for (int i = 0; i < kChunk; ++i) {
-        const int64_t at = min(first + i, line + cols - 1);  // others are behind the last column
-        const uint8_t* const block = blocks + (at / nf4::kBlock - first_block) * nf4::kBlockBytes;
-        x[i] = __ldg(kNf4Values + code_at(block, at % nf4::kBlock)) * scale_of(block, at / nf4::kBlock);
+        const int at = offset + min(i, count - 1);  // others are behind the last column
+        const bool is_next = at >= nf4::kBlock;
+        x[i] = __ldg(kNf4Values + code_at(block + (is_next ? nf4::kBlockBytes : 0), at % int(nf4::kBlock))) *
+               (is_next ? next_scale : scale);
       }
     }
   }

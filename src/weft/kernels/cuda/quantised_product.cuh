@@ -70,10 +70,10 @@ __global__ void widen_vectors(float* values, const T* a, int64_t k, int64_t skip
 
 // Elements before the first column and behind the last are none of this weight's, whatever they hold.
 template <class Matrix>
-__device__ __forceinline__ void floats_of_columns(const Matrix& b, int64_t row, int64_t chunk, float (&w)[kChunk]) {
+__device__ __forceinline__ void floats_of_columns(const Matrix& b, int64_t row, unsigned chunk, float (&w)[kChunk]) {
   if constexpr (Matrix::kIsFloat) {
     b.floats(row, chunk, w);
-    const int64_t first = chunk * kChunk - b.skip;
+    const int64_t first = int64_t(chunk) * kChunk - b.skip;
     if (first < 0 || first + kChunk > b.cols)
       for (int i = 0; i < kChunk; ++i)
         if (first + i < 0 || first + i >= b.cols) w[i] = 0;
@@ -87,13 +87,13 @@ __device__ __forceinline__ void floats_of_columns(const Matrix& b, int64_t row, 
 // What a thread adds to its sums for one chunk of a's rows and of a block's columns.
 template <class Matrix, int kVectors, int kColumns>
 __device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, int m, int64_t first_row,
-                                          int64_t last_row, int64_t chunk, float (&sums)[kVectors][kColumns]) {
+                                          int64_t last_row, unsigned chunk, float (&sums)[kVectors][kColumns]) {
   if constexpr (Matrix::kIsFloat) {
     float w[kColumns][kChunk];
     for (int c = 0; c < kColumns; ++c) floats_of_columns(b, min(first_row + c, last_row), chunk, w[c]);
     for (int v = 0; v < kVectors; ++v) {
       float a[kChunk];
-      load_n(a, x.values + min(v, m - 1) * x.length + chunk * kChunk);
+      load_n(a, x.values + min(v, m - 1) * x.length + int64_t(chunk) * kChunk);
       for (int c = 0; c < kColumns; ++c)
         for (int i = 0; i < kChunk; ++i) sums[v][c] = fmaf(a[i], w[c][i], sums[v][c]);
     }
@@ -101,7 +101,7 @@ __device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, int
     Codes w[kColumns];
     for (int c = 0; c < kColumns; ++c) w[c] = b.codes(min(first_row + c, last_row), chunk);
     for (int v = 0; v < kVectors; ++v) {
-      const int64_t at = min(v, m - 1) * x.length + chunk * kChunk;
+      const int64_t at = min(v, m - 1) * x.length + int64_t(chunk) * kChunk;
       const uint2 a = *reinterpret_cast<const uint2*>(x.codes + at);
       const float scale = x.scales[at / Vectors::kBlock];
       float sum_of_a = 0;
@@ -117,6 +117,33 @@ __device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, int
   }
 }
 
+template <int kLeft, int kSums>
+__device__ __forceinline__ void exchange_halves(float (&x)[kSums], int& mine, int mask) {
+  if constexpr (kLeft > 1) {
+    constexpr int kHalf = kLeft / 2;
+    const bool keeps_upper = threadIdx.x & unsigned(mask);
+    for (int i = 0; i < kHalf; ++i) {
+      const float given = keeps_upper ? x[i] : x[i + kHalf];
+      if (keeps_upper) x[i] = x[i + kHalf];
+      x[i] += __shfl_xor_sync(kAllLanes, given, mask);
+    }
+    if (keeps_upper) mine += kHalf;
+    exchange_halves<kHalf>(x, mine, mask / 2);
+  }
+}
+
+// The warp's sums of each of x: x[0] becomes that of the x whose number is returned. Half of what is left goes to a
+// lane that keeps that half, so that each lane adds few; lanes are joined in the same order however many sums there
+// are.
+template <int kSums>
+__device__ __forceinline__ int warp_sums(float (&x)[kSums]) {
+  static_assert(kSums <= kWarp && (kSums & (kSums - 1)) == 0);
+  int mine = 0;
+  exchange_halves<kSums>(x, mine, kWarp / 2);
+  for (int mask = kWarp / 2 / kSums; mask > 0; mask /= 2) x[0] += __shfl_xor_sync(kAllLanes, x[0], mask);
+  return mine;
+}
+
 // An element of y is summed in an order that depends on the weight's shape alone.
 template <class Matrix, int kVectors, int kColumns>
 __global__ void __launch_bounds__(kMostVectorThreads)
@@ -125,15 +152,13 @@ __global__ void __launch_bounds__(kMostVectorThreads)
   __shared__ float parts[kMostVectorThreads / kWarp][kSums];
   float sums[kVectors][kColumns] = {};
   const int64_t first_row = int64_t(blockIdx.x) * kColumns;  // of b, as it lies
-  const int64_t end = (b.skip + b.cols + kChunk - 1) / kChunk;
-  for (int64_t chunk = b.skip / kChunk + threadIdx.x; chunk < end; chunk += blockDim.x)
+  const auto end = unsigned((b.skip + b.cols + kChunk - 1) / kChunk);
+  for (unsigned chunk = unsigned(b.skip) / kChunk + threadIdx.x; chunk < end; chunk += blockDim.x)
     add_chunk(b, x, m, first_row, n - 1, chunk, sums);
-  const int warp = int(threadIdx.x) / kWarp, lane = int(threadIdx.x) % kWarp;
-  for (int v = 0; v < kVectors; ++v)
-    for (int c = 0; c < kColumns; ++c) {
-      const float sum = warp_sum(sums[v][c]);
-      if (lane == 0) parts[warp][v * kColumns + c] = sum;
-    }
+  float all[kSums];
+  for (int i = 0; i < kSums; ++i) all[i] = sums[i / kColumns][i % kColumns];
+  const int mine = warp_sums(all);
+  if (threadIdx.x % (kWarp / kSums) == 0) parts[threadIdx.x / kWarp][mine] = all[0];
   __syncthreads();
   if (int(threadIdx.x) >= kSums) return;
   float sum = 0;
@@ -149,10 +174,11 @@ __global__ void decode_matrix(Floats out, Matrix b, int64_t first_row, int64_t r
   const int64_t first_chunk = (b.skip + first_col) / kChunk;
   const int64_t row_chunks = (b.skip + first_col + cols + kChunk - 1) / kChunk - first_chunk;
   for (int64_t i = first_element(); i < rows * row_chunks; i += element_stride()) {
-    const int64_t row = i / row_chunks, chunk = first_chunk + i % row_chunks;
+    const int64_t row = i / row_chunks;
+    const auto chunk = unsigned(first_chunk + i % row_chunks);
     float w[kChunk];
     floats_of_columns(b, first_row + row, chunk, w);
-    const int64_t col = chunk * kChunk - b.skip - first_col;
+    const int64_t col = int64_t(chunk) * kChunk - b.skip - first_col;
     if constexpr (kIsAligned) {
       store_floats(out, row * cols + col, w);
     } else {
