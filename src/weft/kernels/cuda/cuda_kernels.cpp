@@ -6,6 +6,8 @@ namespace weft {
 const Kernels& cuda_kernels() {
   static constexpr Kernels table{
       .name = "cuda",
+      .attention = cuda::attention,
+      .attention_backward = cuda::attention_backward,
       .add = cuda::add,
       .accumulate = cuda::accumulate,
       .scale = cuda::scale,
