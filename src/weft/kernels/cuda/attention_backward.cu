@@ -60,7 +60,7 @@ __device__ __forceinline__ ScoreGradient gradient_of(const ScoreRule& rule, cons
   if (key < lane.begin || key >= lane.end) return {0, 0, 0};
   float slope = 0;
   const float p = __expf(score_of(rule, lane, key, product, &slope) - lane.lse);
-  const float factor = rule.dropout == 0 ? 1 : keeps(rule, lane, key) ? 1 / (1 - rule.dropout) : 0;
+  const float factor = dropout_factor(rule, lane, key);
   const float dscore = p * (factor * dp - lane.delta);
   return {p * factor, dscore, dscore * slope};
 }

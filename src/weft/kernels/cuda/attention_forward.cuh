@@ -71,7 +71,7 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
       WEFT_UNROLL
       for (int j = 0; j < kColsPerThread; ++j) {
         p[i][j] = __expf(p[i][j] - base), total[i] += p[i][j];
-        if (rule.dropout != 0 && !keeps(rule, lane, key + Tile::col(j))) p[i][j] = 0;
+        if (rule.dropout.p != 0) p[i][j] *= dropout_factor(rule, lane, key + Tile::col(j));
       }
     }
     if constexpr (Values::kIsCoded) {
@@ -102,7 +102,7 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
   WEFT_UNROLL
   for (int i = 0; i < kPerThread; ++i) {
     total[i] = row_sum(total[i]);
-    factors[i] = total[i] == 0 ? 0 : 1 / ((1 - rule.dropout) * total[i]);
+    factors[i] = total[i] == 0 ? 0 : 1 / total[i];
   }
   __syncthreads();  // lanes are there even where no key was
   const int64_t first_part = (int64_t(tile.slot) * call.num_kv_heads + kv_head) * Tile::kRows;

@@ -11,8 +11,7 @@ struct ScoreRule {
   int group;
   const float* bias;  // [N, 2 reach + 1], or null
   int reach;
-  float dropout;
-  uint64_t seed, stream;
+  DropoutFactors dropout;
   int first_head, total_heads;
 };
 
@@ -23,9 +22,7 @@ inline ScoreRule score_rule(const AttentionShape& s, const DropoutKey& dropout =
           .group = s.num_kv_heads ? s.num_heads / s.num_kv_heads : 1,
           .bias = device_data<float>(bias),
           .reach = bias ? int(bias.dim(1) / 2) : 0,
-          .dropout = dropout.p,
-          .seed = dropout.seed,
-          .stream = dropout.stream,
+          .dropout = DropoutFactors::of(dropout),
           .first_head = s.first_head,
           .total_heads = s.total_heads ? s.total_heads : s.num_heads};
 }
@@ -82,9 +79,9 @@ __device__ __forceinline__ float score_of(const ScoreRule& rule, const ScoreLane
   return score;
 }
 
-__device__ __forceinline__ bool keeps(const ScoreRule& rule, const ScoreLane& lane, int key) {
-  return rule.dropout == 0 ||
-         device_uniform(device_philox(rule.seed, lane.element + uint64_t(key), rule.stream).x) >= rule.dropout;
+// What dropout multiplies a probability with.
+__device__ __forceinline__ float dropout_factor(const ScoreRule& rule, const ScoreLane& lane, int key) {
+  return rule.dropout.p == 0 ? 1.0f : rule.dropout.at(lane.element + uint64_t(key));
 }
 
 }  // namespace weft::cuda

@@ -29,6 +29,10 @@ struct NativeOf<float> {
   using Type = float;
 };
 template <>
+struct NativeOf<double> {
+  using Type = double;
+};
+template <>
 struct NativeOf<BFloat16> {
   using Type = __nv_bfloat16;
 };

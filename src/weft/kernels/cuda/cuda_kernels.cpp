@@ -8,6 +8,7 @@ const Kernels& cuda_kernels() {
       .name = "cuda",
       .attention = cuda::attention,
       .attention_backward = cuda::attention_backward,
+      .paged_attention = cuda::paged_attention,
       .add = cuda::add,
       .accumulate = cuda::accumulate,
       .scale = cuda::scale,

@@ -1,10 +1,10 @@
-// Philox4x32-10 and dropout's choices on the device: the numbers of base/philox.h, bit for bit.
+// Philox4x32-10 in a kernel's hands, number for number that of base/philox.h, and what dropout makes of it.
 #pragma once
 #include "weft/kernels/cuda/values.cuh"
 
 namespace weft::cuda {
 
-__device__ __forceinline__ uint4 device_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
+__device__ __forceinline__ uint4 philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
   uint4 c = make_uint4(unsigned(counter_low), unsigned(counter_low >> 32), unsigned(counter_high),
                        unsigned(counter_high >> 32));
   unsigned k0 = unsigned(key), k1 = unsigned(key >> 32);
@@ -17,6 +17,17 @@ __device__ __forceinline__ uint4 device_philox(uint64_t key, uint64_t counter_lo
 }
 
 // Uniform in [0, 1), from the top 24 bits.
-__device__ __forceinline__ float device_uniform(unsigned bits) { return float(bits >> 8) * 0x1p-24f; }
+__device__ __forceinline__ float to_uniform(unsigned bits) { return float(bits >> 8) * 0x1p-24f; }
+
+// What dropout multiplies elements with.
+struct DropoutFactors {
+  uint64_t seed, stream;
+  float p, kept;  // kept: the factor of elements that stay
+
+  static DropoutFactors of(const DropoutKey& key) { return {key.seed, key.stream, key.p, 1 / (1 - key.p)}; }
+  __device__ __forceinline__ float at(uint64_t index) const {
+    return p == 0 || to_uniform(philox(seed, index, stream).x) >= p ? kept : 0.0f;
+  }
+};
 
 }  // namespace weft::cuda
