@@ -28,7 +28,7 @@ struct Rows {
 // Pools on the host and the device, NaN where nothing was placed, with room for sequences of kLongest keys.
 class Pool {
  public:
-  static constexpr int32_t kLongest = 1104, kSequences = 3;
+  static constexpr int32_t kLongest = 604, kSequences = 3;
 
   explicit Pool(const Heads& h, uint64_t order = 0) : heads_(h) {
     const int32_t each = (kLongest + h.block_tokens - 1) / h.block_tokens, all = each * kSequences;
@@ -132,7 +132,7 @@ std::vector<Heads> all_heads() {
   const auto tensor = [](Heads& h) { h.type = h.pool = DType::bf16; };
   add("alone", [](Heads& h) { h.heads = h.kv_heads = 1; });
   add("one_for_all", [&](Heads& h) { tensor(h), h.heads = 6, h.kv_heads = 1; });
-  add("group_of_70", [](Heads& h) { h.heads = 70, h.kv_heads = 1, h.dim = h.value_dim = 8; });
+  add("group_of_70", [](Heads& h) { h.window = 100, h.heads = 70, h.kv_heads = 1, h.dim = h.value_dim = 8; });
   add("dim_1", [](Heads& h) { h.dim = h.value_dim = 1; });
   add("dim_33", [&](Heads& h) { tensor(h), h.dim = h.value_dim = 33; });
   add("dim_128", [&](Heads& h) { tensor(h), h.dim = h.value_dim = 128; });
@@ -147,6 +147,7 @@ std::vector<Heads> all_heads() {
   for (const RowCodes codes : {RowCodes::int8, RowCodes::fp8})
     for (const DType type : {DType::f32, DType::bf16, DType::f16})
       for (const int dim : {33, 64}) {
+        if ((dim == 33) == (type == DType::bf16)) continue;
         add("", [&](Heads& h) { h.type = type, h.dim = h.value_dim = dim, h.codes = codes; });
         all.back().name =
             fmt::format("{}_{}_dim_{}", codes == RowCodes::int8 ? "int8" : "fp8", weft::name_of(type), dim);
@@ -161,7 +162,7 @@ TEST_P(CudaPagedAttentionTest, IsTheReferences) {
   const Heads& h = GetParam();
   Pool pool(h, 9);
   // Of one row, of few, and at the borders of tiles and splits.
-  const std::vector<Rows> mixed{{0, 0, 1}, {1, 60, 70}, {2, 1100, 1101}, {1, 500, 530}};
+  const std::vector<Rows> mixed{{0, 0, 1}, {1, 60, 70}, {2, 600, 601}, {1, 508, 516}};
   const std::vector<double> want = pool.bench().values(pool.attend(reference_kernels(), mixed)),
                             got = pool.bench().values(pool.attend(cuda_kernels(), mixed));
   const double rounding = h.type == DType::bf16 ? 0x1p-7 : h.type == DType::f16 ? 0x1p-10 : 3e-6;
@@ -172,7 +173,7 @@ TEST_P(CudaPagedAttentionTest, IsTheReferences) {
 
 TEST_P(CudaPagedAttentionTest, ARowIsTheSameInAnyCompany) {
   const Heads& h = GetParam();
-  const Rows early{0, 0, 33}, late{0, 505, 530};
+  const Rows early{0, 0, 20}, late{0, 508, 516};
   Pool whole(h);
   const Tensor first = whole.attend(cuda_kernels(), {early}), last = whole.attend(cuda_kernels(), {late});
   const auto expect_rows = [&](const std::string& how, const Tensor& y, int64_t row, const Rows& piece) {
@@ -181,16 +182,16 @@ TEST_P(CudaPagedAttentionTest, ARowIsTheSameInAnyCompany) {
               bytes_of(is_late ? last : first, piece.begin - (is_late ? late : early).begin, piece.end - piece.begin))
         << how << ", rows " << piece.begin << " to " << piece.end;
   };
-  for (const Rows& piece : {Rows{0, 0, 1}, {0, 31, 32}, {0, 9, 20}, {0, 505, 506}, {0, 511, 513}, {0, 514, 530}})
+  for (const Rows& piece : {Rows{0, 0, 1}, {0, 9, 20}, {0, 508, 509}, {0, 511, 513}})
     ASSERT_NO_FATAL_FAILURE(expect_rows("alone", whole.attend(cuda_kernels(), {piece}), 0, piece));
   for (const int block_tokens : {1, 64}) {
     Heads other = h;
     other.block_tokens = block_tokens;
     Pool pool(other, uint64_t(5 + block_tokens));
-    const Tensor y = pool.attend(cuda_kernels(), {{1, 30, 40}, {0, 512, 530}, {2, 1000, 1001}, {0, 5, 33}});
+    const Tensor y = pool.attend(cuda_kernels(), {{1, 30, 35}, {0, 512, 516}, {2, 600, 601}, {0, 5, 20}});
     const std::string how = fmt::format("blocks of {}", block_tokens);
-    ASSERT_NO_FATAL_FAILURE(expect_rows(how, y, 10, {0, 512, 530}));
-    ASSERT_NO_FATAL_FAILURE(expect_rows(how, y, 29, {0, 5, 33}));
+    ASSERT_NO_FATAL_FAILURE(expect_rows(how, y, 5, {0, 512, 516}));
+    ASSERT_NO_FATAL_FAILURE(expect_rows(how, y, 10, {0, 5, 20}));
   }
 }
 
