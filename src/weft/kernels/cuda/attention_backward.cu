@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kTileThreads) query_gradient_kernel(BackwardCa
     Tile::read(shared, sums, c, x);
     WEFT_UNROLL
     for (int i = 0; i < Tile::kPerThread; ++i)
-      if (Tile::row(i) < num_lanes) store_four(dq[tile.lane_begin + Tile::row(i)], col, dq.dim, x[i]);
+      if (Tile::row(i) < num_lanes) store_four(dq[tile.lane_begin + Tile::row(i)], col, dq.dim, x[i], dq.is_aligned);
   }
 }
 
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kTileThreads) key_gradient_kernel(BackwardCall
       Tile::read(shared, sums, c, x);
       WEFT_UNROLL
       for (int i = 0; i < Tile::kPerThread; ++i)
-        if (Tile::row(i) < num_keys) store_four(to[tile.key_begin + Tile::row(i)], col, to.dim, x[i]);
+        if (Tile::row(i) < num_keys) store_four(to[tile.key_begin + Tile::row(i)], col, to.dim, x[i], to.is_aligned);
     }
   };
   write(call.dk.from(0, kv_head), dk);

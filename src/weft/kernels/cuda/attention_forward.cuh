@@ -44,46 +44,49 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
   for (int key = tile.key_begin; key < tile.key_end; key += Tile::kCols) {
     const int count = min(Tile::kCols, tile.key_end - key);
     typename Tile::Product p;
-    Tile::multiply(shared, p, q, tile.lane_begin, num_lanes, keys, key, count);
-    if constexpr (Keys::kIsCoded) {
-      WEFT_UNROLL
-      for (int j = 0; j < kColsPerThread; ++j) {
-        const float scale = Tile::col(j) < count ? keys.scale(key + Tile::col(j)) : 0;
+    Tile::multiply(shared, p, q, tile.lane_begin, num_lanes, keys, key, count,
+                   q.dim > Tile::kKept || key == tile.key_begin);
+    if (Tile::warp_row() < num_lanes) {
+      if constexpr (Keys::kIsCoded) {
         WEFT_UNROLL
-        for (int i = 0; i < kPerThread; ++i) p[i][j] *= scale;
+        for (int j = 0; j < kColsPerThread; ++j) {
+          const float scale = Tile::col(j) < count ? keys.scale(key + Tile::col(j)) : 0;
+          WEFT_UNROLL
+          for (int i = 0; i < kPerThread; ++i) p[i][j] *= scale;
+        }
       }
-    }
-    float factors[kPerThread];
-    WEFT_UNROLL
-    for (int i = 0; i < kPerThread; ++i) {
-      const ScoreLane& lane = lanes[Tile::row(i)];
-      const int end = min(lane.end, tile.key_end);
-      float highest = most[i];
+      float factors[kPerThread];
       WEFT_UNROLL
-      for (int j = 0; j < kColsPerThread; ++j) {
-        const int at = key + Tile::col(j);
-        p[i][j] = at >= lane.begin && at < end ? score_of(rule, lane, at, p[i][j]) : -INFINITY;
-        highest = fmaxf(highest, p[i][j]);
-      }
-      highest = row_max(highest);
-      const float base = highest == -INFINITY ? 0 : highest;
-      factors[i] = __expf(most[i] - base), most[i] = highest, total[i] *= factors[i];
-      WEFT_UNROLL
-      for (int j = 0; j < kColsPerThread; ++j) {
-        p[i][j] = __expf(p[i][j] - base), total[i] += p[i][j];
-        if (rule.dropout.p != 0) p[i][j] *= dropout_factor(rule, lane, key + Tile::col(j));
-      }
-    }
-    if constexpr (Values::kIsCoded) {
-      WEFT_UNROLL
-      for (int j = 0; j < kColsPerThread; ++j) {
-        const float scale = Tile::col(j) < count ? values.scale(key + Tile::col(j)) : 0;
+      for (int i = 0; i < kPerThread; ++i) {
+        const ScoreLane& lane = lanes[Tile::row(i)];
+        const int end = min(lane.end, tile.key_end);
+        float highest = most[i];
         WEFT_UNROLL
-        for (int i = 0; i < kPerThread; ++i) p[i][j] = p[i][j] == 0 ? 0 : p[i][j] * scale;
+        for (int j = 0; j < kColsPerThread; ++j) {
+          const int at = key + Tile::col(j);
+          p[i][j] = at >= lane.begin && at < end ? score_of(rule, lane, at, p[i][j]) : -INFINITY;
+          highest = fmaxf(highest, p[i][j]);
+        }
+        highest = row_max(highest);
+        const float base = highest == -INFINITY ? 0 : highest;
+        factors[i] = __expf(most[i] - base), most[i] = highest, total[i] *= factors[i];
+        WEFT_UNROLL
+        for (int j = 0; j < kColsPerThread; ++j) {
+          p[i][j] = __expf(p[i][j] - base), total[i] += p[i][j];
+          if (rule.dropout.p != 0) p[i][j] *= dropout_factor(rule, lane, key + Tile::col(j));
+        }
       }
+      if constexpr (Values::kIsCoded) {
+        WEFT_UNROLL
+        for (int j = 0; j < kColsPerThread; ++j) {
+          const float scale = Tile::col(j) < count ? values.scale(key + Tile::col(j)) : 0;
+          WEFT_UNROLL
+          for (int i = 0; i < kPerThread; ++i) p[i][j] = p[i][j] == 0 ? 0 : p[i][j] * scale;
+        }
+      }
+      Tile::scale(shared, sums, factors);
+      Tile::stage(shared, p);
     }
-    Tile::scale(shared, sums, factors);
-    Tile::stage(shared, p);
     Tile::add_products(shared, sums, num_lanes, values, key, count, value_begin);
     if constexpr (Values::kIsGuarded) {
       // A value that is no number stood as 0: it must reach the lanes that see it, and no other.
@@ -120,9 +123,9 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
       WEFT_UNROLL
       for (int e = 0; e < 4; ++e) x[i][e] *= factors[i];
       if (tile.slot >= 0)
-        store_four(call.part_y + (first_part + row) * values.dim, col, values.dim, x[i]);
+        store_four(call.part_y + (first_part + row) * values.dim, col, values.dim, x[i], values.dim % 4 == 0);
       else
-        store_four(y[tile.lane_begin + row], col, values.dim, x[i]);
+        store_four(y[tile.lane_begin + row], col, values.dim, x[i], y.is_aligned);
     }
   }
   if (value_begin != 0 || Tile::row_thread() != 0) return;

@@ -117,6 +117,7 @@ struct TilePlace {
 template <int kCols_>
 struct PlainTile : TilePlace<32> {
   static constexpr int kRows = 32, kCols = kCols_, kColsPerThread = kCols / kRowThreads;
+  static constexpr int kKept = kChunk;  // columns of a that stay in shared memory
   using Place = TilePlace<kRows>;
   using Product = float[kPerThread][kColsPerThread];
   struct __align__(32) Shared {
@@ -129,19 +130,22 @@ struct PlainTile : TilePlace<32> {
     float x[kChunks][kPerThread][4];
   };
 
-  // product = a b^T of a_count rows from a_first on and b_count columns.
+  // product = a b^T of a_count rows from a_first on and b_count columns. Without loads_a, a is as in the call before
+  // and no wider than kKept.
   template <class A, class B>
   static __device__ __forceinline__ void multiply(Shared& sh, Product& product, const A& a, int64_t a_first,
-                                                  int a_count, const B& b, int64_t b_first, int b_count) {
+                                                  int a_count, const B& b, int64_t b_first, int b_count,
+                                                  bool loads_a = true) {
     WEFT_UNROLL
     for (int i = 0; i < kPerThread; ++i)
       for (int j = 0; j < kColsPerThread; ++j) product[i][j] = 0;
     for (int at = 0; at < a.dim; at += kChunk) {
       const int width = chunk_width(a.dim, at);
       __syncthreads();
-      a.template load_chunk<kRows>(sh.a, a_first, a_count, at, width);
+      if (loads_a) a.template load_chunk<kRows>(sh.a, a_first, a_count, at, width);
       b.template load_chunk<kCols>(sh.b, b_first, b_count, at, width);
       __syncthreads();
+      if (Place::warp_row() >= a_count) continue;
       for (int c = 0; c < width; c += 4) {
         float4 x[kPerThread];
         WEFT_UNROLL
@@ -182,8 +186,8 @@ struct PlainTile : TilePlace<32> {
   }
   // sums += what is staged times x's vectors [first, first + count), from column `begin` of them.
   template <int kChunks, class X>
-  static __device__ __forceinline__ void add_products(Shared& sh, Sums<kChunks>& sums, int, const X& x, int64_t first,
-                                                      int count, int begin) {
+  static __device__ __forceinline__ void add_products(Shared& sh, Sums<kChunks>& sums, int num_rows, const X& x,
+                                                      int64_t first, int count, int begin) {
     WEFT_UNROLL
     for (int c = 0; c < kChunks; ++c) {
       const int at = begin + c * kChunk;
@@ -192,7 +196,7 @@ struct PlainTile : TilePlace<32> {
       __syncthreads();
       x.template load_chunk<kCols>(sh.b, first, count, at, width);
       __syncthreads();
-      if (col >= width) continue;
+      if (col >= width || Place::warp_row() >= num_rows) continue;
       for (int k = 0; k < count; k += 4) {
         float4 p[kPerThread];
         WEFT_UNROLL
@@ -224,15 +228,15 @@ struct PlainTile : TilePlace<32> {
 template <class T, int kCols_>
 struct TensorTile : TilePlace<64> {
   static constexpr int kRows = 64, kCols = kCols_, kColsPerThread = kCols / kRowThreads;
-  static constexpr int kStride = kChunk + 8;
+  static constexpr int kKept = 2 * kChunk, kStride = kChunk + 8, kStagedStride = 2 * 68;
   using N = typename NativeOf<T>::Type;
   using Place = TilePlace<kRows>;
   using Product = float[kPerThread][kColsPerThread];
   struct __align__(32) Shared {
-    N a[kRows][kStride];
+    N a[kRows][kKept + 8];
     N b[kCols][kStride];
-    N staged[kRows][kCols + 8];
-    float rows[kRows][68];
+    float rows[kRows][68];  // f32 by row and column, and what is staged in their place
+    __device__ __forceinline__ N* staged(int row) { return reinterpret_cast<N*>(rows[row]); }
   };
   template <class Layout>
   using Left = nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, N, Layout>;
@@ -246,22 +250,27 @@ struct TensorTile : TilePlace<64> {
 
   template <class A, class B>
   static __device__ __forceinline__ void multiply(Shared& sh, Product& product, const A& a, int64_t a_first,
-                                                  int a_count, const B& b, int64_t b_first, int b_count) {
+                                                  int a_count, const B& b, int64_t b_first, int b_count,
+                                                  bool loads_a = true) {
     using namespace nvcuda::wmma;
     const int warp_row = Place::warp_row();
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i)
+      for (int j = 0; j < kColsPerThread; ++j) product[i][j] = 0;
     Sum sums[kCols / 16];
     WEFT_UNROLL
     for (int n = 0; n < kCols / 16; ++n) fill_fragment(sums[n], 0.0f);
     for (int at = 0; at < a.dim; at += kChunk) {
       const int width = chunk_width(a.dim, at);
       __syncthreads();
-      a.template load_chunk<kRows>(sh.a, a_first, a_count, at, width);
+      N* const kept = &sh.a[0][at % kKept];
+      if (loads_a) a.template load_chunk<kRows>(reinterpret_cast<N(*)[kKept + 8]>(kept), a_first, a_count, at, width);
       b.template load_chunk<kCols>(sh.b, b_first, b_count, at, width);
       __syncthreads();
       if (warp_row >= a_count) continue;
       for (int c = 0; c < width; c += 16) {
         Left<row_major> left;
-        load_matrix_sync(left, &sh.a[warp_row][c], kStride);
+        load_matrix_sync(left, kept + warp_row * (kKept + 8) + c, kKept + 8);
         WEFT_UNROLL
         for (int n = 0; n < kCols / 16; ++n) {
           if (n * 16 >= b_count) break;
@@ -271,6 +280,7 @@ struct TensorTile : TilePlace<64> {
         }
       }
     }
+    if (warp_row >= a_count) return;
     WEFT_UNROLL
     for (int n = 0; n < kCols / 16; ++n) store_matrix_sync(&sh.rows[warp_row][n * 16], sums[n], 68, mem_row_major);
     __syncwarp();
@@ -306,7 +316,7 @@ struct TensorTile : TilePlace<64> {
     __syncwarp();
     WEFT_UNROLL
     for (int i = 0; i < kPerThread; ++i)
-      for (int j = 0; j < kColsPerThread; ++j) put(&sh.staged[Place::row(i)][Place::col(j)], product[i][j]);
+      for (int j = 0; j < kColsPerThread; ++j) put(sh.staged(Place::row(i)) + Place::col(j), product[i][j]);
     __syncwarp();
   }
   template <int kChunks, class X>
@@ -327,7 +337,7 @@ struct TensorTile : TilePlace<64> {
       for (int k = 0; k < kCols; k += 16) {
         if (k >= count) break;
         Left<row_major> left;
-        load_matrix_sync(left, &sh.staged[warp_row][k], kCols + 8);
+        load_matrix_sync(left, sh.staged(warp_row) + k, kStagedStride);
         WEFT_UNROLL
         for (int n = 0; n < kChunk / 16; ++n) {
           if (n * 16 >= width) break;
@@ -367,7 +377,17 @@ struct TileOf<float, kCols> {
 
 // Four neighbouring elements of a row of `dim`, of which those from `dim` on are not there.
 template <class T>
-__device__ __forceinline__ void store_four(T* row, int col, int dim, const float (&values)[4]) {
+__device__ __forceinline__ void store_four(T* row, int col, int dim, const float (&values)[4], bool is_aligned) {
+  struct __align__(4 * sizeof(T)) Four {
+    T x[4];
+  };
+  if (is_aligned && col + 4 <= dim) {
+    Four four;
+    WEFT_UNROLL
+    for (int e = 0; e < 4; ++e) store(&four.x[e], values[e]);
+    *reinterpret_cast<Four*>(row + col) = four;
+    return;
+  }
   WEFT_UNROLL
   for (int e = 0; e < 4; ++e)
     if (col + e < dim) store(row + col + e, values[e]);
