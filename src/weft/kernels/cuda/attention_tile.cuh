@@ -1,0 +1,396 @@
+// Tiles of attention: products of vectors of heads that a block of four warps keeps in shared memory, chunk by chunk
+// of a head, in f32 by plain products and in 16 bits on tensor cores. Source: Dao, "FlashAttention-2", 2023.
+//
+// A tile is kRows x kCols: of lanes and keys, or of keys and lanes. 16 threads of a warp hold a row together, so that
+// sums and maxima over it are shuffles. Where dims, rows or columns end, zeros stand.
+#pragma once
+#include <mma.h>
+
+#include "weft/kernels/cuda/reduce.cuh"
+
+// Loops over what a thread holds in registers; other compilers than nvcc do not know the word.
+#ifdef __CUDACC__
+#define WEFT_UNROLL _Pragma("unroll")
+#else
+#define WEFT_UNROLL
+#endif
+
+namespace weft::cuda {
+
+constexpr int kTileThreads = 128;
+constexpr int kRowThreads = 16;  // that hold a row
+constexpr int kChunk = 64;       // columns of a head that are in shared memory at once
+
+// As nvcc names the types of elements.
+template <class T>
+struct NativeOf;
+template <>
+struct NativeOf<float> {
+  using Type = float;
+};
+template <>
+struct NativeOf<double> {
+  using Type = double;
+};
+template <>
+struct NativeOf<BFloat16> {
+  using Type = __nv_bfloat16;
+};
+template <>
+struct NativeOf<Float16> {
+  using Type = __half;
+};
+
+__device__ __forceinline__ void put(float* to, float x) { *to = x; }
+__device__ __forceinline__ void put(__nv_bfloat16* to, float x) { *to = __float2bfloat16_rn(x); }
+__device__ __forceinline__ void put(__half* to, float x) { *to = __float2half_rn(x); }
+
+__device__ __forceinline__ uint4 load16(const void* p) { return *static_cast<const uint4*>(p); }
+__device__ __forceinline__ void store16(void* p, uint4 x) { *static_cast<uint4*>(p) = x; }
+
+// The columns of a chunk that begins with `col`, as tensor cores take them.
+__device__ __forceinline__ int chunk_width(int dim, int col) { return min(kChunk, (dim - col + 15) / 16 * 16); }
+
+__device__ __forceinline__ float row_sum(float x) {
+  for (int mask = kRowThreads / 2; mask > 0; mask /= 2) x += __shfl_xor_sync(kAllLanes, x, mask);
+  return x;
+}
+__device__ __forceinline__ float row_max(float x) {
+  for (int mask = kRowThreads / 2; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, mask));
+  return x;
+}
+
+// The vectors of `group` neighbouring heads of a tensor [rows, heads, dim], row by row: lanes, or keys (group 1).
+template <class T>
+struct HeadRows {
+  static constexpr bool kIsCoded = false, kIsGuarded = false;
+  T* base;  // of row 0
+  int64_t row_stride;
+  int group, dim;
+  bool is_aligned;  // 16 bytes can be read at once
+
+  __device__ __forceinline__ T* operator[](int64_t i) const {
+    return group == 1 ? base + i * row_stride : base + i / group * row_stride + i % group * dim;
+  }
+  __device__ __forceinline__ HeadRows from(int64_t row, int head) const {
+    return {base + row * row_stride + int64_t(head) * group * dim, row_stride, group, dim, is_aligned};
+  }
+
+  // to[i][c] = element col + c of vector first + i, for i < kCount and c < width.
+  template <int kCount, int kStride, class N>
+  __device__ __forceinline__ void load_chunk(N (*to)[kStride], int64_t first, int count, int col, int width) const {
+    constexpr int kPer = 16 / int(sizeof(N)), kUnits = kChunk / kPer;
+    for (int unit = int(threadIdx.x); unit < kCount * kUnits; unit += kTileThreads) {
+      const int i = unit / kUnits, c = unit % kUnits * kPer;
+      if (c >= width) continue;
+      const int left = i < count ? dim - (col + c) : 0;
+      if (sizeof(N) == sizeof(T) && (is_aligned || left <= 0)) {
+        store16(&to[i][c], left > 0 ? load16((*this)[first + i] + col + c) : make_uint4(0, 0, 0, 0));
+      } else {
+        for (int e = 0; e < kPer; ++e) put(&to[i][c + e], e < left ? load((*this)[first + i] + col + c + e) : 0.0f);
+      }
+    }
+  }
+};
+
+template <class T>
+HeadRows<T> head_rows(const Tensor& t, int group) {
+  const int64_t dim = t.dim(2);
+  T* const base = device_data<std::remove_const_t<T>>(t);
+  return {base, t.dim(1) * dim, group, int(dim),
+          reinterpret_cast<uintptr_t>(base) % 16 == 0 && dim * int64_t(sizeof(T)) % 16 == 0};
+}
+
+// Where a thread stands in a tile: rows row(i) for i < kPerThread and columns col(j).
+template <int kRows>
+struct TilePlace {
+  static constexpr int kPerThread = kRows / 8;
+  static __device__ __forceinline__ int warp_row() { return int(threadIdx.x) / kWarp * (kRows / 4); }
+  static __device__ __forceinline__ int row(int i) {
+    return warp_row() + int(threadIdx.x) % kWarp / kRowThreads * kPerThread + i;
+  }
+  static __device__ __forceinline__ int row_thread() { return int(threadIdx.x) % kRowThreads; }
+  static __device__ __forceinline__ int col(int j) { return row_thread() + kRowThreads * j; }
+};
+
+// Plain products in f32.
+template <int kCols_>
+struct PlainTile : TilePlace<32> {
+  static constexpr int kRows = 32, kCols = kCols_, kColsPerThread = kCols / kRowThreads;
+  static constexpr int kKept = kChunk;  // columns of a that stay in shared memory
+  using Place = TilePlace<kRows>;
+  using Product = float[kPerThread][kColsPerThread];
+  struct __align__(32) Shared {
+    float a[kRows][kChunk + 4];
+    float b[kCols][kChunk + 4];
+    float rows[kRows][68];  // f32 by row and column
+  };
+  template <int kChunks>
+  struct Sums {
+    float x[kChunks][kPerThread][4];
+  };
+
+  // product = a b^T of a_count rows from a_first on and b_count columns. Without loads_a, a is as in the call before
+  // and no wider than kKept.
+  template <class A, class B>
+  static __device__ __forceinline__ void multiply(Shared& sh, Product& product, const A& a, int64_t a_first,
+                                                  int a_count, const B& b, int64_t b_first, int b_count,
+                                                  bool loads_a = true) {
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i)
+      for (int j = 0; j < kColsPerThread; ++j) product[i][j] = 0;
+    for (int at = 0; at < a.dim; at += kChunk) {
+      const int width = chunk_width(a.dim, at);
+      __syncthreads();
+      if (loads_a) a.template load_chunk<kRows>(sh.a, a_first, a_count, at, width);
+      b.template load_chunk<kCols>(sh.b, b_first, b_count, at, width);
+      __syncthreads();
+      if (Place::warp_row() >= a_count) continue;
+      for (int c = 0; c < width; c += 4) {
+        float4 x[kPerThread];
+        WEFT_UNROLL
+        for (int i = 0; i < kPerThread; ++i) x[i] = *reinterpret_cast<const float4*>(&sh.a[Place::row(i)][c]);
+        WEFT_UNROLL
+        for (int j = 0; j < kColsPerThread; ++j) {
+          const float4 z = *reinterpret_cast<const float4*>(&sh.b[Place::col(j)][c]);
+          WEFT_UNROLL
+          for (int i = 0; i < kPerThread; ++i)
+            product[i][j] += x[i].x * z.x + x[i].y * z.y + x[i].z * z.z + x[i].w * z.w;
+        }
+      }
+    }
+  }
+
+  template <int kChunks>
+  static __device__ __forceinline__ void clear(Sums<kChunks>& sums) {
+    WEFT_UNROLL
+    for (int c = 0; c < kChunks; ++c)
+      for (int i = 0; i < kPerThread; ++i)
+        for (int e = 0; e < 4; ++e) sums.x[c][i][e] = 0;
+  }
+  // Every row of the sums times its factor.
+  template <int kChunks>
+  static __device__ __forceinline__ void scale(Shared&, Sums<kChunks>& sums, const float (&factors)[kPerThread]) {
+    WEFT_UNROLL
+    for (int c = 0; c < kChunks; ++c)
+      for (int i = 0; i < kPerThread; ++i)
+        for (int e = 0; e < 4; ++e) sums.x[c][i][e] *= factors[i];
+  }
+  // Keeps a product for add_products.
+  static __device__ __forceinline__ void stage(Shared& sh, const Product& product) {
+    __syncwarp();
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i)
+      for (int j = 0; j < kColsPerThread; ++j) sh.rows[Place::row(i)][Place::col(j)] = product[i][j];
+    __syncwarp();
+  }
+  // sums += what is staged times x's vectors [first, first + count), from column `begin` of them.
+  template <int kChunks, class X>
+  static __device__ __forceinline__ void add_products(Shared& sh, Sums<kChunks>& sums, int num_rows, const X& x,
+                                                      int64_t first, int count, int begin) {
+    WEFT_UNROLL
+    for (int c = 0; c < kChunks; ++c) {
+      const int at = begin + c * kChunk;
+      if (at >= x.dim) break;
+      const int width = chunk_width(x.dim, at), col = Place::row_thread() * 4;
+      __syncthreads();
+      x.template load_chunk<kCols>(sh.b, first, count, at, width);
+      __syncthreads();
+      if (col >= width || Place::warp_row() >= num_rows) continue;
+      for (int k = 0; k < count; k += 4) {
+        float4 p[kPerThread];
+        WEFT_UNROLL
+        for (int i = 0; i < kPerThread; ++i) p[i] = *reinterpret_cast<const float4*>(&sh.rows[Place::row(i)][k]);
+        WEFT_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          const float4 z = *reinterpret_cast<const float4*>(&sh.b[k + e][col]);
+          WEFT_UNROLL
+          for (int i = 0; i < kPerThread; ++i) {
+            const float factor = e == 0 ? p[i].x : e == 1 ? p[i].y : e == 2 ? p[i].z : p[i].w;
+            sums.x[c][i][0] += factor * z.x, sums.x[c][i][1] += factor * z.y;
+            sums.x[c][i][2] += factor * z.z, sums.x[c][i][3] += factor * z.w;
+          }
+        }
+      }
+    }
+  }
+  // Columns c * kChunk + 4 row_thread() and the next three of this thread's rows.
+  template <int kChunks>
+  static __device__ __forceinline__ void read(Shared&, const Sums<kChunks>& sums, int c,
+                                              float (&values)[kPerThread][4]) {
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i)
+      for (int e = 0; e < 4; ++e) values[i][e] = sums.x[c][i][e];
+  }
+};
+
+// Tensor cores: 16-bit factors, sums in f32. A warp has 16 rows. What is staged is rounded to 16 bits.
+template <class T, int kCols_>
+struct TensorTile : TilePlace<64> {
+  static constexpr int kRows = 64, kCols = kCols_, kColsPerThread = kCols / kRowThreads;
+  static constexpr int kKept = 2 * kChunk, kStride = kChunk + 8, kStagedStride = 2 * 68;
+  using N = typename NativeOf<T>::Type;
+  using Place = TilePlace<kRows>;
+  using Product = float[kPerThread][kColsPerThread];
+  struct __align__(32) Shared {
+    N a[kRows][kKept + 8];
+    N b[kCols][kStride];
+    float rows[kRows][68];  // f32 by row and column, and what is staged in their place
+    __device__ __forceinline__ N* staged(int row) { return reinterpret_cast<N*>(rows[row]); }
+  };
+  template <class Layout>
+  using Left = nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, N, Layout>;
+  template <class Layout>
+  using Right = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 16, N, Layout>;
+  using Sum = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float>;
+  template <int kChunks>
+  struct Sums {
+    Sum x[kChunks * kChunk / 16];
+  };
+
+  template <class A, class B>
+  static __device__ __forceinline__ void multiply(Shared& sh, Product& product, const A& a, int64_t a_first,
+                                                  int a_count, const B& b, int64_t b_first, int b_count,
+                                                  bool loads_a = true) {
+    using namespace nvcuda::wmma;
+    const int warp_row = Place::warp_row();
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i)
+      for (int j = 0; j < kColsPerThread; ++j) product[i][j] = 0;
+    Sum sums[kCols / 16];
+    WEFT_UNROLL
+    for (int n = 0; n < kCols / 16; ++n) fill_fragment(sums[n], 0.0f);
+    for (int at = 0; at < a.dim; at += kChunk) {
+      const int width = chunk_width(a.dim, at);
+      __syncthreads();
+      N* const kept = &sh.a[0][at % kKept];
+      if (loads_a) a.template load_chunk<kRows>(reinterpret_cast<N(*)[kKept + 8]>(kept), a_first, a_count, at, width);
+      b.template load_chunk<kCols>(sh.b, b_first, b_count, at, width);
+      __syncthreads();
+      if (warp_row >= a_count) continue;
+      for (int c = 0; c < width; c += 16) {
+        Left<row_major> left;
+        load_matrix_sync(left, kept + warp_row * (kKept + 8) + c, kKept + 8);
+        WEFT_UNROLL
+        for (int n = 0; n < kCols / 16; ++n) {
+          if (n * 16 >= b_count) break;
+          Right<col_major> right;
+          load_matrix_sync(right, &sh.b[n * 16][c], kStride);
+          mma_sync(sums[n], left, right, sums[n]);
+        }
+      }
+    }
+    if (warp_row >= a_count) return;
+    WEFT_UNROLL
+    for (int n = 0; n < kCols / 16; ++n) store_matrix_sync(&sh.rows[warp_row][n * 16], sums[n], 68, mem_row_major);
+    __syncwarp();
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i)
+      for (int j = 0; j < kColsPerThread; ++j) product[i][j] = sh.rows[Place::row(i)][Place::col(j)];
+    __syncwarp();
+  }
+
+  template <int kChunks>
+  static __device__ __forceinline__ void clear(Sums<kChunks>& sums) {
+    WEFT_UNROLL
+    for (Sum& sum : sums.x) nvcuda::wmma::fill_fragment(sum, 0.0f);
+  }
+  // Which element of a fragment lies where is not known, but it is the same in all of them: the factors become one.
+  template <int kChunks>
+  static __device__ __forceinline__ void scale(Shared& sh, Sums<kChunks>& sums, const float (&factors)[kPerThread]) {
+    bool changes = false;
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i) changes |= factors[i] != 1;
+    if (!__any_sync(kAllLanes, changes)) return;
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i) sh.rows[Place::row(i)][Place::row_thread()] = factors[i];
+    __syncwarp();
+    Sum factor;
+    nvcuda::wmma::load_matrix_sync(factor, &sh.rows[Place::warp_row()][0], 68, nvcuda::wmma::mem_row_major);
+    WEFT_UNROLL
+    for (Sum& sum : sums.x)
+      for (int e = 0; e < Sum::num_elements; ++e) sum.x[e] *= factor.x[e];
+    __syncwarp();
+  }
+  static __device__ __forceinline__ void stage(Shared& sh, const Product& product) {
+    __syncwarp();
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i)
+      for (int j = 0; j < kColsPerThread; ++j) put(sh.staged(Place::row(i)) + Place::col(j), product[i][j]);
+    __syncwarp();
+  }
+  template <int kChunks, class X>
+  static __device__ __forceinline__ void add_products(Shared& sh, Sums<kChunks>& sums, int num_rows, const X& x,
+                                                      int64_t first, int count, int begin) {
+    using namespace nvcuda::wmma;
+    const int warp_row = Place::warp_row();
+    WEFT_UNROLL
+    for (int c = 0; c < kChunks; ++c) {
+      const int at = begin + c * kChunk;
+      if (at >= x.dim) break;
+      const int width = chunk_width(x.dim, at);
+      __syncthreads();
+      x.template load_chunk<kCols>(sh.b, first, count, at, width);
+      __syncthreads();
+      if (warp_row >= num_rows) continue;
+      WEFT_UNROLL
+      for (int k = 0; k < kCols; k += 16) {
+        if (k >= count) break;
+        Left<row_major> left;
+        load_matrix_sync(left, sh.staged(warp_row) + k, kStagedStride);
+        WEFT_UNROLL
+        for (int n = 0; n < kChunk / 16; ++n) {
+          if (n * 16 >= width) break;
+          Right<row_major> right;
+          load_matrix_sync(right, &sh.b[k][n * 16], kStride);
+          mma_sync(sums.x[c * (kChunk / 16) + n], left, right, sums.x[c * (kChunk / 16) + n]);
+        }
+      }
+    }
+  }
+  template <int kChunks>
+  static __device__ __forceinline__ void read(Shared& sh, const Sums<kChunks>& sums, int c,
+                                              float (&values)[kPerThread][4]) {
+    __syncwarp();
+    WEFT_UNROLL
+    for (int n = 0; n < kChunk / 16; ++n)
+      nvcuda::wmma::store_matrix_sync(&sh.rows[Place::warp_row()][n * 16], sums.x[c * (kChunk / 16) + n], 68,
+                                      nvcuda::wmma::mem_row_major);
+    __syncwarp();
+    WEFT_UNROLL
+    for (int i = 0; i < kPerThread; ++i) {
+      const float4 x = *reinterpret_cast<const float4*>(&sh.rows[Place::row(i)][Place::row_thread() * 4]);
+      values[i][0] = x.x, values[i][1] = x.y, values[i][2] = x.z, values[i][3] = x.w;
+    }
+    __syncwarp();
+  }
+};
+
+template <class T, int kCols>
+struct TileOf {
+  using Type = TensorTile<T, kCols>;
+};
+template <int kCols>
+struct TileOf<float, kCols> {
+  using Type = PlainTile<64>;
+};
+
+// Four neighbouring elements of a row of `dim`, of which those from `dim` on are not there.
+template <class T>
+__device__ __forceinline__ void store_four(T* row, int col, int dim, const float (&values)[4], bool is_aligned) {
+  struct __align__(4 * sizeof(T)) Four {
+    T x[4];
+  };
+  if (is_aligned && col + 4 <= dim) {
+    Four four;
+    WEFT_UNROLL
+    for (int e = 0; e < 4; ++e) store(&four.x[e], values[e]);
+    *reinterpret_cast<Four*>(row + col) = four;
+    return;
+  }
+  WEFT_UNROLL
+  for (int e = 0; e < 4; ++e)
+    if (col + e < dim) store(row + col + e, values[e]);
+}
+
+}  // namespace weft::cuda

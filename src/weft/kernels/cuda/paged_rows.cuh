@@ -1,0 +1,122 @@
+// Keys or values of a sequence in the blocks of a pool, as tiles of attention read them: numbers, or codes of 8 bits.
+#pragma once
+#include "weft/kernels/cuda/attention_plan.h"
+#include "weft/kernels/cuda/attention_tile.cuh"
+
+namespace weft::cuda {
+
+// A code's number without its scale: exact in every 16-bit float.
+template <RowCodes kCodes>
+__device__ __forceinline__ float number_of(unsigned code) {
+  if (kCodes == RowCodes::int8) return float(int(int8_t(code)));
+  // E4M3 as the exponent and mantissa of an f32, whose exponent is biased by 120 more.
+  const float magnitude = __uint_as_float((code & 0x7f) << 20) * 0x1p120f;
+  const float x = (code & 0x7f) == 0x7f ? NAN : magnitude;
+  return code & 0x80 ? -x : x;
+}
+
+// Exponents of infinities and of what is no number, in each element of a word.
+template <class N>
+__device__ __forceinline__ unsigned exponent_mask();
+template <>
+__device__ __forceinline__ unsigned exponent_mask<float>() {
+  return 0x7f800000u;
+}
+template <>
+__device__ __forceinline__ unsigned exponent_mask<__nv_bfloat16>() {
+  return 0x7f807f80u;
+}
+template <>
+__device__ __forceinline__ unsigned exponent_mask<__half>() {
+  return 0x7c007c00u;
+}
+template <class N>
+__device__ __forceinline__ bool is_finite(unsigned word) {
+  const unsigned mask = exponent_mask<N>(), found = word & mask;
+  if (sizeof(N) == 4) return found != mask;
+  return (found & 0xffffu) != (mask & 0xffffu) && found >> 16 != mask >> 16;
+}
+template <class N>
+__device__ __forceinline__ bool is_finite(uint4 words) {
+  return is_finite<N>(words.x) && is_finite<N>(words.y) && is_finite<N>(words.z) && is_finite<N>(words.w);
+}
+
+// Rows of one key/value head. Of values, is_guarded: what is no finite number stands as 0 and its key is remembered,
+// since 0 times it would reach lanes that do not see the key.
+template <class P, RowCodes kCodes, bool is_guarded>
+struct PagedRows {
+  static constexpr bool kIsCoded = kCodes != RowCodes::none, kIsGuarded = is_guarded;
+  const P* pool;  // of the head, in row 0
+  const int32_t* blocks;
+  int block_tokens;
+  int64_t row_stride;
+  int dim;
+  bool is_aligned;  // 16 bytes of numbers, or 4 of codes, can be read at once
+  int* bad;         // [kTileKeys] in shared memory: the last key at this place of a tile that was not finite
+
+  __device__ __forceinline__ const P* operator[](int64_t key) const {
+    const unsigned block = unsigned(key) / unsigned(block_tokens), inside = unsigned(key) % unsigned(block_tokens);
+    return pool + (int64_t(blocks[block]) * block_tokens + inside) * row_stride;
+  }
+  __device__ __forceinline__ PagedRows of(const int32_t* table, int head, int* bad_keys) const {
+    const int width = kIsCoded ? dim + 4 : dim;
+    return {pool + int64_t(head) * width, table, block_tokens, row_stride, dim, is_aligned, bad_keys};
+  }
+  __device__ __forceinline__ float scale(int64_t key) const {
+    const P* const at = (*this)[key] + dim;
+    unsigned bits = 0;
+    for (int i = 0; i < 4; ++i) bits |= unsigned(at[i]) << (8 * i);
+    return __uint_as_float(bits);
+  }
+  __device__ __forceinline__ bool is_bad(int64_t key) const { return bad[key % kTileKeys] == key; }
+
+  // As HeadRows does.
+  template <int kCount, int kStride, class N>
+  __device__ __forceinline__ void load_chunk(N (*to)[kStride], int64_t first, int count, int col, int width) const {
+    constexpr int kPer = 16 / int(sizeof(N)), kUnits = kChunk / kPer;
+    for (int unit = int(threadIdx.x); unit < kCount * kUnits; unit += kTileThreads) {
+      const int i = unit / kUnits, c = unit % kUnits * kPer;
+      if (c >= width) continue;
+      const int left = i < count ? dim - (col + c) : 0;
+      if (left <= 0) {
+        store16(&to[i][c], make_uint4(0, 0, 0, 0));
+        continue;
+      }
+      const P* const from = (*this)[first + i] + col + c;
+      if constexpr (kIsCoded) {
+        load_codes<kPer>(&to[i][c], from, left, first + i);
+      } else {
+        if constexpr (std::is_same_v<typename NativeOf<P>::Type, N>) {
+          const uint4 bits = is_aligned ? load16(from) : make_uint4(0, 0, 0, 0);
+          if (is_aligned && (!is_guarded || is_finite<N>(bits))) {
+            store16(&to[i][c], bits);
+            continue;
+          }
+        }
+        for (int e = 0; e < kPer; ++e) put_number(&to[i][c + e], e < left ? float(load(from + e)) : 0.0f, first + i);
+      }
+    }
+  }
+
+ private:
+  template <class N>
+  __device__ __forceinline__ void put_number(N* to, float x, int64_t key) const {
+    if (is_guarded && (__float_as_uint(x) & 0x7f800000u) == 0x7f800000u) x = 0, bad[key % kTileKeys] = int(key);
+    put(to, x);
+  }
+  template <int kPer, class N>
+  __device__ __forceinline__ void load_codes(N* to, const P* from, int left, int64_t key) const {
+    WEFT_UNROLL
+    for (int e = 0; e < kPer; e += 4) {
+      unsigned codes = 0;
+      if (is_aligned && e < left) codes = *reinterpret_cast<const unsigned*>(from + e);
+      WEFT_UNROLL
+      for (int b = 0; b < 4; ++b) {
+        const unsigned code = is_aligned ? codes >> (8 * b) & 0xff : e + b < left ? unsigned(from[e + b]) : 0u;
+        put_number(to + e + b, number_of<kCodes>(code), key);
+      }
+    }
+  }
+};
+
+}  // namespace weft::cuda
