@@ -52,7 +52,8 @@ void accumulate(Stream& stream, const Tensor& sum, const Tensor& x) {
 void scale(Stream& stream, const Tensor& y, const Tensor& x, float factor) {
   shapes::check_alike("scale", {{"y", y}, {"x", x}});
   with_float("scale", y, [&]<class T>() {
-    launch(stream, scale_kernel<T>, over_elements(y.numel()), device_data<T>(y), device_data<T>(x), factor, y.numel());
+    launch(stream, scale_kernel<T>, over_elements(y.numel()), device_data<T>(y), device_data<T>(x), factor,
+           y.numel());
   });
 }
 

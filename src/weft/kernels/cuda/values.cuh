@@ -12,7 +12,9 @@ __device__ __forceinline__ float load(const BFloat16* p) { return __uint_as_floa
 __device__ __forceinline__ float load(const Float16* p) { return __half2float(__ushort_as_half(p->bits)); }
 
 __device__ __forceinline__ void store(float* p, float x) { *p = x; }
-__device__ __forceinline__ void store(BFloat16* p, float x) { p->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
+__device__ __forceinline__ void store(BFloat16* p, float x) {
+  p->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
 __device__ __forceinline__ void store(Float16* p, float x) { p->bits = __half_as_ushort(__float2half_rn(x)); }
 
 // f64 tensors are converted and filled, and nothing else.
