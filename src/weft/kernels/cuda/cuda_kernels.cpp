@@ -6,6 +6,9 @@ namespace weft {
 const Kernels& cuda_kernels() {
   static constexpr Kernels table{
       .name = "cuda",
+      .rope = cuda::rope,
+      .norm = cuda::norm,
+      .norm_backward = cuda::norm_backward,
       .activation = cuda::activation,
       .activation_backward = cuda::activation_backward,
       .gated_activation = cuda::gated_activation,
@@ -13,11 +16,21 @@ const Kernels& cuda_kernels() {
       .softcap = cuda::softcap,
       .softcap_backward = cuda::softcap_backward,
       .dropout = cuda::dropout,
+      .embedding = cuda::embedding,
+      .embedding_backward = cuda::embedding_backward,
+      .cross_entropy = cuda::cross_entropy,
+      .cross_entropy_stats = cuda::cross_entropy_stats,
+      .cross_entropy_combine = cuda::cross_entropy_combine,
+      .cross_entropy_gradient = cuda::cross_entropy_gradient,
       .add = cuda::add,
       .accumulate = cuda::accumulate,
       .scale = cuda::scale,
       .convert = cuda::convert,
       .fill = cuda::fill,
+      .sum_rows = cuda::sum_rows,
+      .scale_columns = cuda::scale_columns,
+      .dot_columns = cuda::dot_columns,
+      .dot_rows = cuda::dot_rows,
   };
   return table;
 }
