@@ -6,7 +6,11 @@ namespace weft {
 const Kernels& cuda_kernels() {
   static constexpr Kernels table{
       .name = "cuda",
+      .attention_merge = cuda::attention_merge,
+      .place_rows = cuda::place_rows,
       .rope = cuda::rope,
+      .join_heads = cuda::join_heads,
+      .split_heads = cuda::split_heads,
       .norm = cuda::norm,
       .norm_backward = cuda::norm_backward,
       .activation = cuda::activation,
@@ -31,6 +35,10 @@ const Kernels& cuda_kernels() {
       .scale_columns = cuda::scale_columns,
       .dot_columns = cuda::dot_columns,
       .dot_rows = cuda::dot_rows,
+      .sum_of_squares = cuda::sum_of_squares,
+      .adamw = cuda::adamw,
+      .sgd = cuda::sgd,
+      .lion = cuda::lion,
   };
   return table;
 }
