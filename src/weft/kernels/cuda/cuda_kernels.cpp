@@ -26,6 +26,10 @@ const Kernels& cuda_kernels() {
       .cross_entropy_stats = cuda::cross_entropy_stats,
       .cross_entropy_combine = cuda::cross_entropy_combine,
       .cross_entropy_gradient = cuda::cross_entropy_gradient,
+      .route = cuda::route,
+      .route_backward = cuda::route_backward,
+      .combine_rows = cuda::combine_rows,
+      .combine_rows_backward = cuda::combine_rows_backward,
       .add = cuda::add,
       .accumulate = cuda::accumulate,
       .scale = cuda::scale,
@@ -37,8 +41,15 @@ const Kernels& cuda_kernels() {
       .dot_rows = cuda::dot_rows,
       .sum_of_squares = cuda::sum_of_squares,
       .adamw = cuda::adamw,
+      .adamw8 = cuda::adamw8,
       .sgd = cuda::sgd,
       .lion = cuda::lion,
+      .encode_blocks = cuda::encode_blocks,
+      .decode_blocks = cuda::decode_blocks,
+      .add_factor_sums = cuda::add_factor_sums,
+      .factor_moment = cuda::factor_moment,
+      .factored_squares = cuda::factored_squares,
+      .adafactor = cuda::adafactor,
   };
   return table;
 }
