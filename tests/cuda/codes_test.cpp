@@ -45,12 +45,11 @@ TEST_P(CudaBlockCodesTest, AreTheReferences) {
 
 TEST(CudaAdamW8, EqualsReference) {
   for (const int64_t count : {1, 256, 1025}) {
-    Workbench bench(1, Device::cuda);
-    const auto run = [&](const Kernels& kernels, bool is_host) {
-      Allocator& memory = is_host ? bench.host : bench.allocator;
+    const auto run = [&](const Kernels& kernels, Device device) {
+      Workbench bench(1, device);
+      Allocator& memory = bench.allocator;
       const auto there = [&](std::string_view name) {
-        const Tensor values = bench.random(DType::f32, {count}, name);
-        return is_host ? values : bench.on_device(values);
+        return bench.on_device(bench.random(DType::f32, {count}, name));
       };
       const int64_t blocks = block_codes::num_blocks(count);
       AdamW8Args args{.m = memory.zeros(DType::u8, {count}),
@@ -66,7 +65,7 @@ TEST(CudaAdamW8, EqualsReference) {
       }
       return std::pair(bench.values(args.adamw.master), bench.values(args.adamw.value));
     };
-    const auto want = run(reference_kernels(), true), got = run(cuda_kernels(), false);
+    const auto want = run(reference_kernels(), Device::cpu), got = run(cuda_kernels(), Device::cuda);
     int64_t differ = 0;
     for (size_t i = 0; i < want.first.size(); ++i) {
       differ += std::abs(got.first[i] - want.first[i]) > 1e-6 * (1 + std::abs(want.first[i]));
