@@ -6,10 +6,10 @@ PREFIX ?= /usr/local
 TEXT ?= $(lastword $(shell ls -d /usr/include/c++/[0-9]* 2>/dev/null | sort -V))
 SOURCES = $(shell git ls-files '*.h' '*.cpp')
 
-.PHONY: help dependencies build quickstart test asan tsan format tidy install clean
+.PHONY: help dependencies build quickstart test asan tsan cuda cuda-compiles format tidy install clean
 
 help: ## this list
-	@sed -n 's/^\([a-z ]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z -]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 dependencies: ## install what is missing (Debian packages), as root or through sudo
 	@tools/install-dependencies
@@ -31,6 +31,14 @@ asan tsan: ## the fast tests under AddressSanitizer and UBSan, or under ThreadSa
 	cmake --preset $@
 	cmake --build --preset $@ -j $(JOBS)
 	tools/without-aslr ctest --preset $@ -j $(JOBS)
+
+cuda: dependencies ## the program with the CUDA backend, where NVIDIA's toolkit is: build/cuda
+	cmake --preset cuda
+	cmake --build --preset cuda -j $(JOBS) --target weft_app
+
+cuda-compiles: ## the CUDA backend alone, for all targets
+	cmake --preset cuda
+	cmake --build --preset cuda -j $(JOBS) --target weft_cuda
 
 format: ## write every source file the house way
 	@tools/install-dependencies --dev

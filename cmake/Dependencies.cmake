@@ -9,6 +9,14 @@ find_path(BOOST_INCLUDE boost/beast/http/parser.hpp REQUIRED)  # libboost-dev
 if(WEFT_MPI)
   find_package(MPI COMPONENTS CXX)         # libopenmpi-dev
 endif()
+if(WEFT_CUDA)
+  enable_language(CUDA)                    # NVIDIA's toolkit, 12.8 or newer
+  find_package(CUDAToolkit 12.8 REQUIRED)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+endif()
 if(WEFT_TESTS)
   find_package(GTest REQUIRED)             # libgtest-dev
 endif()

@@ -7,6 +7,7 @@
 #include "weft/base/file.h"
 #include "weft/base/machine.h"
 #include "weft/kernels/cpu/peak.h"
+#include "weft/tensor/cuda/cuda_device.h"
 
 namespace weft::app {
 namespace {
@@ -29,6 +30,17 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
+nlohmann::json to_json(const std::vector<CudaDevice>& devices) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const CudaDevice& d : devices)
+    list.push_back({{"name", d.name},
+                    {"total_bytes", d.total_bytes},
+                    {"free_bytes", d.free_bytes},
+                    {"multiprocessors", d.num_multiprocessors},
+                    {"compute_capability", d.compute_capability}});
+  return list;
+}
+
 void doctor(const Options& o) {
   const Machine m = describe_machine();
   RankResources all;
@@ -38,7 +50,10 @@ void doctor(const Options& o) {
   const std::string mpirun = find_program("mpirun");
   std::vector<std::string> missing;
   if (mpirun.empty()) missing.emplace_back("mpirun: training on several machines needs it; install openmpi-bin");
+  std::string why_no_cuda;
+  const std::vector<CudaDevice> devices = cuda_devices(&why_no_cuda);
   if (m.gpus.empty()) missing.emplace_back("GPU: none is visible to the NVIDIA driver; weft computes on the CPU");
+  if (!why_no_cuda.empty()) missing.emplace_back("CUDA: " + why_no_cuda);
   if (std::find(m.isa.begin(), m.isa.end(), "avx2") == m.isa.end())
     missing.emplace_back("AVX2: this processor lacks it; matrix products will be slow");
 
@@ -55,6 +70,7 @@ void doctor(const Options& o) {
                  {"available_bytes", m.available_bytes},
                  {"isa", m.isa},
                  {"gpus", m.gpus},
+                 {"cuda", {{"built", has_cuda()}, {"devices", to_json(devices)}}},
                  {"peak_f32_flops", f32},
                  {"peak_bf16_flops", bf16},
                  {"read_bytes_per_s", bandwidth},
@@ -74,6 +90,10 @@ void doctor(const Options& o) {
   line("measured", fmt::format("fp32 {:.0f} GFLOP/s, bf16 {:.0f} GFLOP/s, memory {:.1f} GB/s", f32 / 1e9, bf16 / 1e9,
                                bandwidth / 1e9));
   line("gpus", m.gpus.empty() ? "none" : fmt::format("{}", fmt::join(m.gpus, ", ")));
+  for (const CudaDevice& d : devices)
+    line("cuda", fmt::format("{}, compute capability {}.{}, {} multiprocessors, {}, {} free", d.name,
+                             d.compute_capability / 10, d.compute_capability % 10, d.num_multiprocessors,
+                             human_bytes(uint64_t(d.total_bytes)), human_bytes(uint64_t(d.free_bytes))));
   line("mpi", mpirun.empty() ? "none" : mpirun);
   for (const std::string& what : missing) line("missing", what);
 }

@@ -10,11 +10,14 @@
 #include "command.h"
 #include "hosts.h"
 #include "mesh_options.h"
+#include "train_check.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/train/supervisor.h"
 
 namespace weft::app {
 namespace {
+
+constexpr const char* kAutoMesh = "auto";
 
 struct Options {
   std::string recipe, mesh;
@@ -70,12 +73,14 @@ void train(const Options& o, const std::vector<std::string>& overrides) {
   Toml toml = Toml::load(o.recipe);
   toml.apply(overrides);
   o.mesh_options.apply_to(toml);
-  MeshOptions::apply_spec(toml, o.mesh);
-  const Recipe recipe = read_recipe(toml);
+  if (o.mesh != kAutoMesh) MeshOptions::apply_spec(toml, o.mesh);
+  const Toml own = toml;
+  Recipe recipe = read_recipe(toml);
+  if (o.mesh == kAutoMesh) recipe = choose_mesh(own, recipe, o.output);
   if (o.supervisor.restarts > 0 || o.hosts.are_given()) return supervise(o, recipe);
   std::signal(SIGINT, stop_after_step);
   std::signal(SIGTERM, stop_after_step);
-  const RunReport r = weft::train(recipe, {.stop = &asked_to_stop});
+  const RunReport r = weft::train(recipe, {.stop = &asked_to_stop, .check = check_memory});
   if (!r.is_first_rank) return;  // of the processes of a launcher, one speaks
   o.output.json({{"first_step", r.first_step},
                  {"steps", r.steps},
@@ -101,7 +106,7 @@ void add_train(CLI::App& program) {
   const auto o = std::make_shared<Options>();
   CLI::App* c = program.add_subcommand("train", "Train a model as a recipe says");
   c->add_option("RECIPE", o->recipe, "A TOML file")->required();
-  c->add_option("--mesh", o->mesh, "Axes and sizes, as in dp=2,tp=2,pp=2");
+  c->add_option("--mesh", o->mesh, "Axes and sizes, as in dp=2,tp=2,pp=2; or auto: the fastest of this machine");
   o->mesh_options.add_to(*c);
   o->hosts.add_to(*c);
   SupervisorOptions& s = o->supervisor;

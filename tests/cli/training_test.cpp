@@ -29,6 +29,21 @@ class TrainingCommandTest : public testing::Test {
   Program weft;
 };
 
+TEST_F(TrainingCommandTest, WhatWillNotFitIsRefusedBeforeItIsAllocated) {
+  const Outcome out = weft.run("train r.toml --model.hidden=65536 --model.layers=64");
+  EXPECT_EQ(out.status, 1);
+  EXPECT_NE(out.err.find("the recipe does not fit: "), std::string::npos) << out.err;
+  EXPECT_NE(out.err.find(" GiB, "), std::string::npos) << out.err;
+  EXPECT_NE(out.err.find("more machines"), std::string::npos) << out.err;
+}
+
+TEST_F(TrainingCommandTest, TakesTheMeshThatThePlannerChooses) {
+  const Outcome train = weft.run("train r.toml --train.steps=2 --mesh auto --json");
+  ASSERT_EQ(train.status, 0) << train.err;
+  EXPECT_NE(train.err.find("--mesh auto: "), std::string::npos) << train.err;
+  EXPECT_EQ(nlohmann::json::parse(train.out)["steps"], 2);
+}
+
 TEST_F(TrainingCommandTest, TrainsEvaluatesAndGenerates) {
   const Outcome train = weft.run("train r.toml --train.steps=40 --mesh dp=2 --log.trace_steps=[2,3] --json");
   ASSERT_EQ(train.status, 0) << train.err;

@@ -50,6 +50,13 @@ TEST(ChatApiTest, StreamsTheSameText) {
   EXPECT_EQ(events.back(), "[DONE]");
 }
 
+TEST(ChatApiTest, RowsOfTheModelThatAreNoTokenSayNothing) {
+  TestServer server({.engine = {.answer = [](const Request&) { return std::vector<int32_t>{'a', 5000, 'b', 256}; }}});
+  const json reply = server.ask("/v1/chat/completions", chat_request("Hi"));
+  EXPECT_EQ(reply["choices"][0]["message"]["content"], "ab");
+  EXPECT_EQ(reply["usage"]["completion_tokens"], 4);
+}
+
 TEST(ChatApiTest, ContentPartsAndRolesReachTheTemplate) {
   TestServer server;
   json request = chat_request("x");

@@ -163,7 +163,7 @@ TEST(TokenizerJson, DecodesStepByStep) {
   EXPECT_EQ(decode({5, 0, 5, 0}), "a a");
   file.decoder = R"({"type":"BPEDecoder","suffix":"b"})";
   EXPECT_EQ(decode({3, 3}), "a a");
-  EXPECT_THROW(decode({10}), Error);
+  EXPECT_EQ(decode({10}), "") << "a row of the model that is no token";
   EXPECT_THROW(decode({-1}), Error);
 }
 

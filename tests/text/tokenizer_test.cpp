@@ -90,7 +90,7 @@ TEST(ByteTokenizer, EncodesEveryByte) {
   EXPECT_EQ(tokenizer.vocab_size(), 257);
   EXPECT_EQ(tokenizer.end_of_document(), 256);
   EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{65, 256, 66}), "AB");
-  EXPECT_THROW(tokenizer.decode(std::vector<int32_t>{257}), Error);
+  EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{257}), "") << "a row of the model that is no token";
   EXPECT_THROW(tokenizer.decode(std::vector<int32_t>{-1}), Error);
 }
 

@@ -8,8 +8,7 @@ class SpellingDecoder : public TokenDecoder {
  public:
   explicit SpellingDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
   void push(int32_t id, std::string& text) override {
-    check(id >= 0 && id < tokenizer_.vocab_size(), "{} tokenizer: id {} is outside the vocabulary of {}",
-          tokenizer_.name(), id, tokenizer_.vocab_size());
+    check(id >= 0, "{} tokenizer: no token has the id {}", tokenizer_.name(), id);
     text += tokenizer_.spelling(id);
   }
   void finish(std::string&) override {}

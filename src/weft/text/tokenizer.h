@@ -40,7 +40,8 @@ struct EncodeOptions {
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
-  // Appends the bytes that are certain now: a piece of a code point, perhaps, or nothing yet.
+  // Appends the bytes that are certain now: a piece of a code point, perhaps, or nothing yet. An id without a token
+  // gives nothing: models have more rows than their tokenizer has tokens, to fill up a multiple of 64.
   virtual void push(int32_t id, std::string& text) = 0;
   virtual void finish(std::string& text) = 0;  // appends what waited for more
 };

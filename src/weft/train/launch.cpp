@@ -96,7 +96,11 @@ RunReport train(Recipe recipe, RunOptions options) {
     shared = open_data(recipe, options.start);
     set_vocab(recipe, shared->tokenizer->vocab_size());
   };
-  if (!launched_by_mpi()) open(Checkpoint::Check::all_bytes);
+  const auto open_and_check = [&] {
+    open(Checkpoint::Check::all_bytes);
+    if (options.check) options.check(recipe);
+  };
+  if (!launched_by_mpi()) open_and_check();
   const auto run = [&](Communicator& world) {
     if (!launched_by_mpi()) {
       const RunReport mine = run_rank(recipe, *shared, world, options);
@@ -105,7 +109,7 @@ RunReport train(Recipe recipe, RunOptions options) {
     }
     {
       const Patience patience(world);
-      if (world.rank() == 0) open(Checkpoint::Check::all_bytes);
+      if (world.rank() == 0) open_and_check();
       world.barrier();
       if (world.rank() != 0) open(Checkpoint::Check::sizes);
     }

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "weft/comm/communicator.h"
@@ -29,6 +30,8 @@ struct RunOptions {
   const std::atomic<bool>* stop = nullptr;  // set from outside: save and end after the step under way
   const ModelSource* start = nullptr;       // the recipe's model_path, opened; null where it has none
   const ModelSource* teacher = nullptr;     // likewise of distill.teacher
+  // Of `train`: called once the recipe's model is complete and before any rank allocates; throws what forbids the run.
+  std::function<void(const Recipe&)> check;
 };
 
 // Collective over `world`; rank 0 writes the files and the progress, and its report is complete.

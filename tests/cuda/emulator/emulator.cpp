@@ -121,12 +121,16 @@ class Stack {
 };
 
 struct Fiber {
-  enum class State : uint8_t { ready, at_block_barrier, at_warp_barrier, finished };
   ucontext_t context;
   Stack stack;
-  uint3 place;
-  State state = State::finished;
+};
+
+// A thread of the block: begun on a fiber that is free, and on that one until it ends.
+struct Thread {
+  enum class State : uint8_t { not_begun, ready, at_block_barrier, at_warp_barrier, finished };
+  State state = State::not_begun;
   int index = 0;
+  Fiber* fiber = nullptr;
 };
 
 struct Warp {
@@ -149,26 +153,25 @@ class Machine {
     weft::check(threads >= 1 && threads <= 1024, "a block of {} threads cannot be launched", threads);
     weft::check(grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.y <= 65535 && grid.z <= 65535 && grid.x < 1u << 31,
                 "a grid of {} x {} x {} blocks cannot be launched", grid.x, grid.y, grid.z);
-    while (fibers_.size() < size_t(threads)) fibers_.push_back(std::make_unique<Fiber>());
     body_ = &body, num_threads_ = threads;
     for (unsigned z = 0; z < grid.z; ++z)
       for (unsigned y = 0; y < grid.y; ++y)
         for (unsigned x = 0; x < grid.x; ++x) run_block({x, y, z}, grid, block);
   }
 
-  Fiber& current() { return *current_; }
+  int lane() const { return current_->index % kLanes; }
   Warp& warp() { return warps_[size_t(current_->index / kLanes)]; }
 
-  void wait(Fiber::State barrier) {
+  void wait(Thread::State barrier) {
     current_->state = barrier;
-    if (barrier == Fiber::State::at_warp_barrier) {
+    if (barrier == Thread::State::at_warp_barrier) {
       ++warp().arrived;
       open_warp(current_->index / kLanes);
     } else {
       ++arrived_;
       open_block();
     }
-    if (current_->state != Fiber::State::ready) leave();
+    if (current_->state != Thread::State::ready) leave();
   }
 
   bool any = false, next_any = false;  // __syncthreads_or
@@ -178,54 +181,83 @@ class Machine {
     blockIdx = at, blockDim = block, gridDim = grid;
     warps_.assign(size_t(num_threads_ + kLanes - 1) / kLanes, Warp());
     live_ = num_threads_, arrived_ = 0, any = next_any = false;
+    threads_.assign(size_t(num_threads_), Thread());
     for (int i = 0; i < num_threads_; ++i) {
-      Fiber& fiber = *fibers_[size_t(i)];
-      const unsigned t = unsigned(i);
-      fiber.place = {t % block.x, t / block.x % block.y, t / block.x / block.y};
-      fiber.index = i, fiber.state = Fiber::State::ready;
+      threads_[size_t(i)].index = i;
       Warp& w = warps_[size_t(i / kLanes)];
       ++w.live, w.is_live[i % kLanes] = true;
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.data();
-      fiber.context.uc_stack.ss_size = kStackBytes;
-      fiber.context.uc_link = &scheduler_;
-      makecontext(&fiber.context, &Machine::begin, 0);
     }
     while (live_ > 0) {
       bool has_moved = false;
       is_backwards_ = !is_backwards_;  // a barrier that is missing shows whichever thread should wait
       for (int turn = 0; turn < num_threads_; ++turn) {
-        Fiber& fiber = *fibers_[size_t(is_backwards_ ? num_threads_ - 1 - turn : turn)];
-        if (fiber.state != Fiber::State::ready) continue;
+        Thread& thread = in_turn(turn);
+        if (thread.state != Thread::State::not_begun && thread.state != Thread::State::ready) continue;
         has_moved = true;
-        current_ = &fiber, threadIdx = fiber.place;
-        enter(fiber);
+        turn_ = turn;
+        if (thread.state == Thread::State::not_begun) prepare(thread);
+        become(thread);
+        enter(*thread.fiber);
+        if (current_->state == Thread::State::finished) free_.push_back(current_->fiber);
       }
       // Undefined on a GPU, where it hangs.
       weft::check(has_moved, "{} threads of a block wait at barriers that others do not reach", live_);
     }
   }
 
+  Thread& in_turn(int turn) { return threads_[size_t(is_backwards_ ? num_threads_ - 1 - turn : turn)]; }
+  void become(Thread& thread) {
+    const unsigned t = unsigned(thread.index);
+    current_ = &thread, thread.state = Thread::State::ready;
+    threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+  }
+  void prepare(Thread& thread) {
+    if (free_.empty()) free_.push_back(fibers_.emplace_back(std::make_unique<Fiber>()).get());
+    Fiber& fiber = *free_.back();
+    free_.pop_back();
+    thread.fiber = &fiber;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.data();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    fiber.context.uc_link = &scheduler_;
+    makecontext(&fiber.context, &Machine::begin, 0);
+  }
+
+  // A fiber whose thread has ended goes on with the next one that has not begun: only what waits costs a switch.
   static void begin() {
     Machine& m = of_this_thread();
 #ifdef EMULATED_ASAN
     __sanitizer_finish_switch_fiber(nullptr, &m.host_stack_, &m.host_bytes_);
 #endif
-    (*m.body_)();
-    m.finish();
+    for (bool goes_on = true; goes_on;) {
+      (*m.body_)();
+      m.finish();
+      goes_on = m.next_thread();
+    }
+#ifdef EMULATED_ASAN
+    __sanitizer_start_switch_fiber(nullptr, m.host_stack_, m.host_bytes_);
+#endif
+    setcontext(&m.scheduler_);
+  }
+  bool next_thread() {
+    for (int turn = turn_ + 1; turn < num_threads_; ++turn) {
+      Thread& next = in_turn(turn);
+      if (next.state != Thread::State::not_begun) continue;
+      next.fiber = current_->fiber;
+      turn_ = turn;
+      become(next);
+      return true;
+    }
+    return false;
   }
   void finish() {
-    Fiber& fiber = *current_;
-    fiber.state = Fiber::State::finished;
+    Thread& thread = *current_;
+    thread.state = Thread::State::finished;
     Warp& w = warp();
-    --w.live, w.is_live[fiber.index % kLanes] = false;
+    --w.live, w.is_live[thread.index % kLanes] = false;
     --live_;
-    open_warp(fiber.index / kLanes);
+    open_warp(thread.index / kLanes);
     open_block();
-#ifdef EMULATED_ASAN
-    __sanitizer_start_switch_fiber(nullptr, host_stack_, host_bytes_);
-#endif
-    setcontext(&scheduler_);
   }
   void enter(Fiber& fiber) {
 #ifdef EMULATED_ASAN
@@ -238,7 +270,7 @@ class Machine {
 #endif
   }
   void leave() {
-    Fiber& fiber = *current_;
+    Fiber& fiber = *current_->fiber;
 #ifdef EMULATED_ASAN
     void* fake = nullptr;
     __sanitizer_start_switch_fiber(&fake, host_stack_, host_bytes_);
@@ -253,25 +285,28 @@ class Machine {
     Warp& w = warps_[size_t(index)];
     if (w.arrived == 0 || w.arrived < w.live) return;
     w.arrived = 0;
-    release(index * kLanes, std::min(num_threads_, (index + 1) * kLanes), Fiber::State::at_warp_barrier);
+    release(index * kLanes, std::min(num_threads_, (index + 1) * kLanes), Thread::State::at_warp_barrier);
   }
   void open_block() {
     if (arrived_ == 0 || arrived_ < live_) return;
     arrived_ = 0;
     any = std::exchange(next_any, false);
-    release(0, num_threads_, Fiber::State::at_block_barrier);
+    release(0, num_threads_, Thread::State::at_block_barrier);
   }
-  void release(int begin, int end, Fiber::State barrier) {
+  void release(int begin, int end, Thread::State barrier) {
     for (int i = begin; i < end; ++i)
-      if (fibers_[size_t(i)]->state == barrier) fibers_[size_t(i)]->state = Fiber::State::ready;
+      if (threads_[size_t(i)].state == barrier) threads_[size_t(i)].state = Thread::State::ready;
   }
 
   ucontext_t scheduler_;
   const void* host_stack_ = nullptr;
   size_t host_bytes_ = 0;
   std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> free_;
+  std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  Fiber* current_ = nullptr;
+  Thread* current_ = nullptr;
+  int turn_ = 0;  // of the loop over threads
   const std::function<void()>* body_ = nullptr;
   int num_threads_ = 0, live_ = 0, arrived_ = 0;
   bool is_backwards_ = true;
@@ -279,9 +314,9 @@ class Machine {
 
 }  // namespace
 
-int lane() { return Machine::of_this_thread().current().index % kLanes; }
-void sync_block() { Machine::of_this_thread().wait(Fiber::State::at_block_barrier); }
-void sync_warp() { Machine::of_this_thread().wait(Fiber::State::at_warp_barrier); }
+int lane() { return Machine::of_this_thread().lane(); }
+void sync_block() { Machine::of_this_thread().wait(Thread::State::at_block_barrier); }
+void sync_warp() { Machine::of_this_thread().wait(Thread::State::at_warp_barrier); }
 
 uint64_t exchange(uint64_t mine, int from_lane) {
   Warp& w = Machine::of_this_thread().warp();

@@ -58,6 +58,16 @@ HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std:
   }
 }
 
+// Rows lie one behind the other, so that what is far enough ahead is read soon, whichever row it belongs to. Of codes of
+// 8 bits the processor fetches enough by itself.
+template <int64_t kBytes>
+HWY_INLINE void fetch_ahead(const std::byte* p) {
+  constexpr int64_t kAhead = 2048, kMostBytes = 160;
+  if (kBytes > kMostBytes) return;
+#pragma GCC unroll 8
+  for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(p + kAhead + at, 0, 3);
+}
+
 template <class Dot, BlockType kType, int kRows>
 void few_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64_t col, int cols, float* tile) {
   const F32x8 f;
@@ -74,7 +84,9 @@ void few_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64
         row.set(b, col + c + j);
         for (int64_t g = 0; g < groups; ++g) {
           Group group;
-          Blocks<kType>::unpack(row.group(g), group);
+          const std::byte* const from = row.group(g);
+          fetch_ahead<RowOfB<kType>::kGroupBytes>(from);
+          Blocks<kType>::unpack(from, group);
 #pragma GCC unroll 4
           for (int i = 0; i < kRows; ++i)
             sums[i] = add_group<Dot, kType>(group, layout, a + i * layout.bytes(), g, sums[i]);

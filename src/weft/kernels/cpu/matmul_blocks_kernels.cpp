@@ -107,12 +107,14 @@ HWY_AFTER_NAMESPACE();
 namespace weft::cpu {
 
 BlockIsa best_block_isa() {
+  static const BlockIsa best = [] {
 #if HWY_TARGETS & HWY_AVX3
-  if (hwy::SupportedTargets() & HWY_AVX3) {
-    return __builtin_cpu_supports("avx512vnni") ? BlockIsa::avx512_vnni : BlockIsa::avx512;
-  }
+    if (hwy::SupportedTargets() & HWY_AVX3)
+      return __builtin_cpu_supports("avx512vnni") ? BlockIsa::avx512_vnni : BlockIsa::avx512;
 #endif
-  return BlockIsa::avx2;
+    return BlockIsa::avx2;
+  }();
+  return best;
 }
 
 const BlockKernels& block_kernels(BlockIsa isa) {

@@ -18,6 +18,7 @@ void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
   const U32x8 d;
   const UnpackedPanel layout{groups};
   RowOfB<kType> rows[8];
+  const int64_t row_bytes = b.row_bytes();
   for (int c = 0; c < kPanelCols; c += 8) {
     for (int j = 0; j < 8; ++j) rows[j].set(b, col + std::min(c + j, cols - 1));  // what is too much is not used
     for (int64_t g = 0; g < groups; ++g) {
@@ -25,7 +26,12 @@ void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
       alignas(64) uint32_t scales[2][8][8];            // [which][column][block]
       for (int j = 0; j < 8; ++j) {
         Group group;
-        Blocks<kType>::unpack(rows[j].group(g), group);
+        const std::byte* const from = rows[j].group(g);
+        // Eight streams at a time are more than the processor fetches by itself: the rows that come next.
+#pragma GCC unroll 8
+        for (int64_t at = 0; at < RowOfB<kType>::kGroupBytes; at += 64)
+          __builtin_prefetch(from + 8 * row_bytes + at, 0, 2);
+        Blocks<kType>::unpack(from, group);
 #pragma GCC unroll 8
         for (int i = 0; i < kGroupBlocks; ++i) hn::Store(hn::BitCast(d, group.codes[i]), d, codes[i][j]);
         hn::Store(hn::BitCast(d, group.scales), d, scales[0][j]);

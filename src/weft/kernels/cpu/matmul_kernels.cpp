@@ -167,13 +167,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weft::cpu {
 
+// Asking the processor takes tens of microseconds in a virtual machine: it is done once.
 MatmulIsa best_matmul_isa() {
+  static const MatmulIsa best = [] {
 #if HWY_TARGETS & HWY_AVX3
-  if (hwy::SupportedTargets() & HWY_AVX3) {
-    return __builtin_cpu_supports("avx512bf16") ? MatmulIsa::avx512_bf16 : MatmulIsa::avx512;
-  }
+    if (hwy::SupportedTargets() & HWY_AVX3)
+      return __builtin_cpu_supports("avx512bf16") ? MatmulIsa::avx512_bf16 : MatmulIsa::avx512;
 #endif
-  return MatmulIsa::avx2;
+    return MatmulIsa::avx2;
+  }();
+  return best;
 }
 
 const MatmulKernels& matmul_kernels([[maybe_unused]] MatmulIsa isa) {

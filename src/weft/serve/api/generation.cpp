@@ -214,9 +214,13 @@ void Job::pump() {
     is_pumping_ = false;
   }
   if (is_overrun && !is_over_) return fail(ApiError(503, "the server cannot write as fast as it makes tokens"));
-  for (Event& event : events) {
-    if (is_over_) return;
-    if (event.answer < answers_.size()) handle(event);
+  try {
+    for (Event& event : events) {
+      if (is_over_) return;
+      if (event.answer < answers_.size()) handle(event);
+    }
+  } catch (const std::exception& e) {  // what is wrong with one request ends that one
+    fail(ApiError(500, e.what(), "engine_error"));
   }
 }
 

@@ -98,8 +98,7 @@ class PipelineTokenizer::Decoder : public TokenDecoder {
   }
 
   void push(int32_t id, std::string& text) override {
-    check(id >= 0 && id < tokenizer_.vocab_size(), "{} tokenizer: id {} is outside the vocabulary of {}",
-          tokenizer_.name(), id, tokenizer_.vocab_size());
+    check(id >= 0, "{} tokenizer: no token has the id {}", tokenizer_.name(), id);
     for (const auto& [token, as] : tokenizer_.parts_.decoded_as) {
       if (token == id) return put(as, 0, text);
     }

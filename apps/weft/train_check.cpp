@@ -1,0 +1,124 @@
+// train_check: one rank of each stage, run over meta memory.
+#include "train_check.h"
+
+#include <optional>
+
+#include "rank_resources.h"
+#include "weft/base/machine.h"
+#include "weft/comm/mpi/mpi.h"
+#include "weft/plan/machine_ranks.h"
+#include "weft/plan/recipe_text.h"
+#include "weft/plan/search.h"
+#include "weft/train/launch.h"
+
+namespace weft::app {
+namespace {
+
+using namespace plan;
+
+constexpr double kGib = double(1 << 30);
+
+struct Need {
+  int64_t total = 0, most = 0;  // of all ranks here, of the fullest
+  int ranks = 0;
+  MemorySplit split;  // of the fullest
+};
+
+Need need_of(const Recipe& recipe) {
+  const MeshShape& mesh = recipe.mesh.shape;
+  Need need{.ranks = launched_by_mpi() ? mpi_ranks_here() : mesh.size()};
+  int64_t sum = 0;
+  for (const StepTrace& stage : trace_stages(recipe, {.has_events = false, .packs_weights = true})) {
+    const int64_t peak = stage.peak.split.total();
+    sum += peak * (mesh.size() / mesh.pp);
+    if (peak > need.most) need.most = peak, need.split = stage.peak.split;
+  }
+  need.total = launched_by_mpi() ? need.most * need.ranks : sum;  // which stages are here only the launcher knows
+  return need;
+}
+
+// The mildest change with which it fits.
+std::string remedy(const Recipe& recipe, int64_t available) {
+  const auto fits = [&](const Recipe& changed) { return need_of(changed).total <= available; };
+  const auto with_smallest_batch = [](Recipe r) {
+    r.train.accumulation *= r.train.micro_batch, r.train.micro_batch = 1;
+    return r;
+  };
+  const auto with_recomputation = [](Recipe r) {
+    r.train.recompute = {.what = RecomputePolicy::What::block};
+    return r;
+  };
+  if (fits(with_recomputation(recipe))) return "mesh.recompute = \"block\" would fit";
+  if (fits(with_smallest_batch(recipe))) return "train.micro_batch = 1 would fit";
+  const Recipe least = with_smallest_batch(with_recomputation(recipe));
+  if (fits(least)) return "mesh.recompute = \"block\" with train.micro_batch = 1 would fit";
+  if (recipe.mesh.shape.dp() > 1 && recipe.mesh.zero != Zero::parameters) {
+    Recipe sharded = least;
+    sharded.mesh.zero = Zero::parameters;
+    if (fits(sharded)) return "mesh.zero = 3 with mesh.recompute = \"block\" and train.micro_batch = 1 would fit";
+  }
+  return "offload (mesh.offload_optimizer = \"disk\"), use more machines (mpirun) or a smaller model; `weft plan` "
+         "compares layouts";
+}
+
+}  // namespace
+
+void check_memory(const Recipe& recipe) {
+  const int64_t available = describe_machine().available_bytes;
+  const Need need = need_of(recipe);
+  if (need.total <= available) return;
+  const auto gib = [](int64_t bytes) { return double(bytes) / kGib; };
+  std::string parts;
+  for (int i = 0; i < kNumMemoryUses; ++i)
+    if (const int64_t bytes = need.split[MemoryUse(i)]; bytes > 0)
+      parts += fmt::format("{}{} {:.2f}", parts.empty() ? "" : ", ", name_of(MemoryUse(i)), gib(bytes));
+  throw Error(
+      "the recipe does not fit: {} {:.2f} GiB, {:.2f} more than the {:.2f} that are free (the fullest "
+      "{:.2f}: {}); {}",
+      need.ranks == 1 ? "1 rank needs" : fmt::format("{} ranks need", need.ranks), gib(need.total),
+      gib(need.total - available), gib(available), gib(need.most), parts, remedy(recipe, available));
+}
+
+Recipe choose_mesh(const Toml& own, const Recipe& recipe, const Output& output) {
+  if (launched_by_mpi())
+    throw UsageError("--mesh auto: mpirun has fixed the ranks; write the mesh, or leave mpirun out");
+  Recipe asked = recipe;
+  if (asked.model.vocab == 0) {
+    std::unique_ptr<ModelSource> start;
+    if (!asked.model_path.empty()) start = open_model(asked.model_path, Checkpoint::Check::sizes);
+    set_vocab(asked, open_data(asked, start.get()).tokenizer->vocab_size());
+  }
+  complete(asked.model);
+  const Machine machine = describe_machine();
+  const int cores = num_cores();
+  std::optional<Candidate> best, one;
+  for (int ranks = 1; ranks <= cores; ranks *= 2) {
+    SearchRequest q{.model = asked.model, .seq_len = asked.train.seq_len, .global_batch = asked.train.global_batch};
+    q.precision = asked.train.precision, q.optimizer = asked.optimizer;
+    q.cluster = machine_ranks(find_hardware("cpu-node"), cores, double(machine.available_bytes), ranks);
+    if (asked.preference.method != PreferenceMethod::none || !asked.distill.teacher.empty()) q.cp = 1;
+    SearchResult found;
+    try {
+      found = search(q);
+    } catch (const UsageError&) {  // so many ranks cannot cut it
+      continue;
+    }
+    if (found.ranked.empty()) continue;
+    const Candidate& c = found.ranked.front();
+    if (!one) one = c;
+    if (!best || c.plan.step_s < best->plan.step_s) best = c;
+  }
+  if (!best) {
+    check_memory(asked);
+    throw Error("--mesh auto: no layout of {} cores divides the batch and the model; write the mesh", cores);
+  }
+  output.text(fmt::format(
+      "weft: --mesh auto: {}, {:.3g} s a step planned{}", describe_layout(best->recipe), best->plan.step_s,
+      best->recipe.mesh.size() == one->recipe.mesh.size()
+          ? ""
+          : fmt::format(" beside {:.3g} s of {}", one->plan.step_s, describe_layout(one->recipe))));
+  Toml planned = Toml::parse(recipe_text_over(own, best->recipe), "the planned recipe");
+  return read_recipe(planned);
+}
+
+}  // namespace weft::app
