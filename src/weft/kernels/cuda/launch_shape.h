@@ -37,15 +37,15 @@ struct RowsShape {
   int64_t num_workers = 0;  // worker w has rows w, w + num_workers, ...
 };
 
-inline constexpr int64_t kAnyNumber = int64_t(1) << 40;  // of workers
+inline constexpr int64_t kAnyNumber = int64_t(1) << 30;  // of blocks
 
-// Of `chunks` to a row, as many as a thread takes in one go. Not more workers than `most_workers`.
-inline RowsShape over_long_rows(int64_t rows, int64_t chunks, int64_t most_workers = kAnyNumber) {
-  constexpr int64_t kWarpsOfBlock = 8, kMostBlocks = INT64_C(1) << 30;
+// Of `chunks` to a row, as many as a thread takes in one go. Not more blocks than `most_blocks`.
+inline RowsShape over_long_rows(int64_t rows, int64_t chunks, int64_t most_blocks = kAnyNumber) {
+  constexpr int64_t kWarpsOfBlock = 8;
   RowsShape shape;
   shape.is_warp = chunks <= 2 * kWarp;
   const int64_t of_block = shape.is_warp ? kWarpsOfBlock : 1;
-  const int64_t blocks = std::min({ceil_div(rows, of_block), ceil_div(most_workers, of_block), kMostBlocks});
+  const int64_t blocks = std::min(ceil_div(rows, of_block), most_blocks);
   shape.launch = shape.is_warp ? LaunchShape{.threads = unsigned(kWarpsOfBlock * kWarp)} : over_rows(1, chunks);
   shape.launch.blocks_x = unsigned(blocks);
   shape.num_workers = blocks * of_block;

@@ -164,7 +164,7 @@ void norm(Stream& stream, const NormArgs& args) {
 
 void norm_backward(Stream& stream, const NormBackwardArgs& args) {
   shapes::check_norm_backward(args);
-  constexpr int64_t kMostWorkers = 1024;  // a row of partial sums each
+  constexpr int64_t kMostBlocks = 528;  // a few to a multiprocessor; their workers have a row of partial sums each
   const int64_t rows = args.x.rows(), cols = args.x.cols();
   with_float("norm_backward", args.x, [&]<class T>() {
     NormBackward<T> a{.dx = device_data<T>(args.dx),
@@ -177,7 +177,7 @@ void norm_backward(Stream& stream, const NormBackwardArgs& args) {
                       .weight_offset = args.weight_offset,
                       .rows = rows,
                       .cols = cols};
-    with_rows<T>(rows, cols, are_aligned(args.dx, args.dy, args.dsum, args.x, args.weight), kMostWorkers,
+    with_rows<T>(rows, cols, are_aligned(args.dx, args.dy, args.dsum, args.x, args.weight), kMostBlocks,
                  [&]<int N, bool kIsWarp>(const RowsShape& shape) {
                    a.num_workers = shape.num_workers;
                    const Tensor dweights = args.dweight ? partial_sums(stream, shape.num_workers, cols) : Tensor();

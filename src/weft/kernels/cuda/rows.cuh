@@ -54,10 +54,10 @@ __device__ __forceinline__ void for_parts(const Worker<kIsWarp>& worker, int64_t
 
 // work.operator()<N, kIsWarp>(shape): vectors of N elements where rows and tensors lie so.
 template <class... T, class Work>
-void with_rows(int64_t rows, int64_t cols, bool is_aligned, int64_t most_workers, Work&& work) {
+void with_rows(int64_t rows, int64_t cols, bool is_aligned, int64_t most_blocks, Work&& work) {
   constexpr int N = kVector<T...>;
   const bool has_vectors = is_aligned && cols % N == 0;
-  const RowsShape shape = over_long_rows(rows, has_vectors ? cols / N : cols, most_workers);
+  const RowsShape shape = over_long_rows(rows, has_vectors ? cols / N : cols, most_blocks);
   if (has_vectors)
     shape.is_warp ? work.template operator()<N, true>(shape) : work.template operator()<N, false>(shape);
   else
