@@ -19,7 +19,7 @@ struct Norm {
 
 template <class T, int N, bool kIsWarp>
 __global__ void __launch_bounds__(512) norm_kernel(const Norm<T> a) {
-  constexpr int kHeld = 32 / N;  // parts of a row in registers
+  constexpr int kHeld = N == 1 ? 12 : 32 / N;  // parts of a row in registers
   const Worker<kIsWarp> worker;
   const int64_t row = worker.index, begin = row * a.cols;
   if (row >= a.rows) return;
@@ -86,7 +86,7 @@ struct NormBackward {
 // With n = (x - mean) rstd and g = dy weight:  dx = rstd (g - mean(g) - n mean(g n)); mean(g) only for layer.
 template <class T, int N, bool kIsWarp>
 __global__ void __launch_bounds__(512) norm_backward_kernel(const NormBackward<T> a) {
-  constexpr int kHeld = 16 / N;
+  constexpr int kHeld = N == 1 ? 6 : 16 / N;
   const Worker<kIsWarp> worker;
   float *const dweight = a.dweight + worker.index * a.cols, *const dbias = a.dbias + worker.index * a.cols;
   float held_n[kHeld][N], held_dy[kHeld][N], dweights[kHeld][N] = {}, dbiases[kHeld][N] = {};
