@@ -4,8 +4,9 @@
 
 namespace weft {
 
-// Every tensor lies at an odd offset between guards of NaNs, so that a kernel which reads or writes outside of it
-// shows. Outputs hold NaN. With is_exact every dtype becomes f64, but values stay those of the dtype asked for.
+// Every tensor lies between guards of NaNs, so that a kernel which reads or writes outside of it shows; at an odd
+// offset, unless the guards are of whole vectors. Outputs hold NaN. With is_exact every dtype becomes f64, but values
+// stay those of the dtype asked for.
 class Operands {
  public:
   struct Output {
@@ -13,7 +14,10 @@ class Operands {
     Tensor tensor;
   };
 
-  Operands(Workbench& bench, DType type, bool is_exact) : bench_(bench), type_(type), is_exact_(is_exact) {}
+  Operands(Workbench& bench, DType type, bool is_exact, int64_t guard = kOddGuard)
+      : bench_(bench), type_(type), is_exact_(is_exact), guard_(guard) {}
+
+  static constexpr int64_t kOddGuard = 37, kWholeGuard = 64;  // elements
 
   DType type() const { return type_; }
 
@@ -48,24 +52,22 @@ class Operands {
     for (const Tensor& guarded : wholes_) {
       const Tensor whole = bench_.on_host(guarded);
       const auto* bytes = static_cast<const unsigned char*>(whole.raw());
-      const size_t guard = size_t(kGuard) * size_of(whole.dtype());
+      const size_t guard = size_t(guard_) * size_of(whole.dtype());
       for (size_t i = 0; i < guard; ++i) {
-        ASSERT_EQ(bytes[i], 0xff) << "a kernel wrote before a tensor of " << whole.numel() - 2 * kGuard;
-        ASSERT_EQ(bytes[whole.bytes() - 1 - i], 0xff) << "a kernel wrote after " << whole.numel() - 2 * kGuard;
+        ASSERT_EQ(bytes[i], 0xff) << "a kernel wrote before a tensor of " << whole.numel() - 2 * guard_;
+        ASSERT_EQ(bytes[whole.bytes() - 1 - i], 0xff) << "a kernel wrote after " << whole.numel() - 2 * guard_;
       }
     }
   }
 
  private:
-  static constexpr int64_t kGuard = 37;  // elements; odd, so that nothing is aligned
-
   // Without values every byte is 0xff.
   Tensor guarded(DType type, Shape shape, const Tensor& values = {}) {
-    const Tensor whole = bench_.host.empty(is_exact_ ? DType::f64 : type, {shape.numel() + 2 * kGuard});
+    const Tensor whole = bench_.host.empty(is_exact_ ? DType::f64 : type, {shape.numel() + 2 * guard_});
     std::memset(whole.raw(), 0xff, whole.bytes());
-    if (values) reference_kernels().convert(bench_.stream, whole.slice_flat(kGuard, shape), values);
+    if (values) reference_kernels().convert(bench_.stream, whole.slice_flat(guard_, shape), values);
     wholes_.push_back(bench_.on_device(whole));
-    return wholes_.back().slice_flat(kGuard, shape);
+    return wholes_.back().slice_flat(guard_, shape);
   }
   Tensor copied(DType type, const Tensor& values) { return guarded(type, values.shape(), values); }
   Tensor filled(DType type, std::string_view name, Shape shape) {
@@ -75,6 +77,7 @@ class Operands {
   Workbench& bench_;
   DType type_;
   bool is_exact_;
+  int64_t guard_;
   std::vector<Tensor> wholes_;
   std::vector<Output> outputs_;
 };

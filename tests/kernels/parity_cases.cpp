@@ -454,9 +454,9 @@ const ParityCase& parity_case(std::string_view name) {
   throw Error("no case is named {}", name);
 }
 
-void expect_parity(const ParityCase& c, const Kernels& kernels, Workbench& bench, DType type) {
+void expect_parity(const ParityCase& c, const Kernels& kernels, Workbench& bench, DType type, int64_t guard) {
   Workbench host;
-  Operands exact(host, type, true), actual(bench, type, false), again(bench, type, false);
+  Operands exact(host, type, true, guard), actual(bench, type, false, guard), again(bench, type, false, guard);
   c.run(reference_kernels(), host.stream, exact);
   c.run(kernels, bench.stream, actual);
   c.run(kernels, bench.stream, again);

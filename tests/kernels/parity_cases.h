@@ -21,6 +21,6 @@ std::vector<std::string> names_of_parity_cases();
 const ParityCase& parity_case(std::string_view name);
 
 // Runs the case twice with the kernels of the bench's device; fails the test that called it.
-void expect_parity(const ParityCase&, const Kernels&, Workbench&, DType);
+void expect_parity(const ParityCase&, const Kernels&, Workbench&, DType, int64_t guard = Operands::kOddGuard);
 
 }  // namespace weft

@@ -56,7 +56,7 @@ void cross_entropy_combine(Stream&, const Tensor& losses, const Tensor& lse, con
 void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
                             int64_t first_column, float dlogits_scale);
 
-// experts.cu
+// route.cu, experts.cu
 void route(Stream&, const RouteArgs&);
 void route_backward(Stream&, const RouteBackwardArgs&);
 void combine_rows(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);

@@ -1,0 +1,43 @@
+// AdamW: one pass over parameters, gradients and moments, bound by memory.
+#include "weft/kernels/cuda/adamw.cuh"
+
+#include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/master.cuh"
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::cuda {
+namespace {
+
+template <class T>
+struct AdamW {
+  Master<T> master;
+  float *m, *v;
+  const float* grad;
+  AdamWRule rule;
+
+  template <int N>
+  __device__ void at(int64_t i) const {
+    float x[N], first[N], second[N];
+    load_n(x, grad + i);
+    load_n(first, m + i);
+    load_n(second, v + i);
+    for (int j = 0; j < N; ++j) x[j] = rule.update(x[j], first[j], second[j]);
+    store_n(m + i, first);
+    store_n(v + i, second);
+    master.step(i, x);
+  }
+};
+
+}  // namespace
+
+void adamw(Stream& stream, const AdamWArgs& args) {
+  shapes::check_adamw(args);
+  with_master("adamw", args, [&]<class T>(const Master<T>& master) {
+    const AdamW<T> op{master, device_data<float>(args.m), device_data<float>(args.v), device_data<float>(args.grad),
+                      AdamWRule::of(args)};
+    for_elements<T, float>(stream, op, args.master.numel(),
+                           are_aligned(args.master, args.value, args.m, args.v, args.grad));
+  });
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,87 @@
+// Rows of keys and values into a pool, as numbers or as codes of 8 bits with a scale to each head's vector.
+#include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/rows.cuh"
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::cuda {
+namespace {
+
+template <class P, class T, int N, bool kIsWarp>
+__global__ void place_rows_kernel(P* pool, const T* x, const int32_t* rows, int64_t num_rows, int64_t width) {
+  const Worker<kIsWarp> worker;
+  if (worker.index >= num_rows) return;
+  P* const to = pool + int64_t(rows[worker.index]) * width;
+  for (int64_t c = worker.rank * N; c < width; c += worker.size * N) {
+    float a[N];
+    load_n(a, x + worker.index * width + c);
+    store_n(to + c, a);
+  }
+}
+
+// To the nearest code, ties to even. What comes is at most the largest code, but for a rounding.
+__device__ __forceinline__ uint8_t int8_code(float x) { return uint8_t(__float2int_rn(x)); }
+__device__ __forceinline__ uint8_t fp8_code(float x) {
+  const unsigned sign = __float_as_uint(x) >> 24 & 0x80, bits = __float_as_uint(x) & 0x7fffffff;
+  // Exponents count from 2^-7 and not from 2^-127; below 2^-6 codes are multiples of 2^-9.
+  const float magnitude = fabsf(x);
+  if (magnitude < 0x1p-6f) return uint8_t(sign | unsigned(__float2int_rn(magnitude * 0x1p9f)));
+  return uint8_t(sign | (((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120 << 3)));
+}
+
+struct Vectors {
+  int64_t count, heads, dim, width;  // of a head's vector: in x, and in bytes in the pool
+};
+
+// As CodeScale; a warp to each vector.
+template <class T>
+__global__ void place_codes_kernel(uint8_t* pool, const T* x, const int32_t* rows, const Vectors v, bool is_int8,
+                                   float most) {
+  constexpr float kLeast = 0x1p-100f;
+  const Worker<true> worker;
+  if (worker.index >= v.count) return;
+  const T* const from = x + worker.index * v.dim;
+  uint8_t* const to = pool + (rows[worker.index / v.heads] * v.heads + worker.index % v.heads) * v.width;
+  float largest = 0;
+  bool is_finite = true;  // maxima lose NaNs
+  for (int64_t c = worker.rank; c < v.dim; c += worker.size) {
+    const float magnitude = fabsf(load(from + c));
+    largest = fmaxf(largest, magnitude);
+    is_finite = is_finite && magnitude < INFINITY;
+  }
+  largest = worker.max(largest);
+  is_finite = !__any_sync(kAllLanes, !is_finite);
+  const bool has_codes = is_finite && largest >= kLeast;
+  const float scale = has_codes ? largest / most : 0, inverse = has_codes ? most / largest : 0;
+  for (int64_t c = worker.rank; c < v.dim; c += worker.size) {
+    const float y = load(from + c) * inverse;
+    to[c] = !has_codes ? uint8_t(0) : is_int8 ? int8_code(y) : fp8_code(y);
+  }
+  constexpr unsigned kNoNumber = 0x7fc00000u;
+  const unsigned bits = is_finite ? __float_as_uint(scale) : kNoNumber;
+  if (worker.rank < 4) to[v.dim + worker.rank] = uint8_t(bits >> (8 * worker.rank));
+}
+
+}  // namespace
+
+void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
+  shapes::check_place_rows(pool, x, rows, codes);
+  if (x.numel() == 0) return;
+  const int64_t num_rows = x.dim(0), width = x.numel() / num_rows, dim = x.cols();
+  const int32_t* const rows_there = upload(stream, rows, num_rows);
+  with_float("place_rows", x, [&]<class T>() {
+    if (codes != RowCodes::none) {
+      const Vectors v{num_rows * (width / dim), width / dim, dim, pool.cols()};
+      return launch(stream, place_codes_kernel<T>, over_long_rows(v.count, 1).launch, device_data<uint8_t>(pool),
+                    device_data<T>(x), rows_there, v, codes == RowCodes::int8, most_of(codes));
+    }
+    with_float("place_rows", pool, [&]<class P>() {
+      with_rows<P, T>(num_rows, width, are_aligned(pool, x), kAnyNumber,
+                      [&]<int N, bool kIsWarp>(const RowsShape& shape) {
+                        launch(stream, place_rows_kernel<P, T, N, kIsWarp>, shape.launch, device_data<P>(pool),
+                               device_data<T>(x), rows_there, num_rows, width);
+                      });
+    });
+  });
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,112 @@
+// Codes of 8 bits that the cuda backend makes, of optimizer states and of rows of keys and values, are the
+// reference's.
+#include <cstring>
+
+#include "kernels/workbench.h"
+#include "weft/kernels/block_codes.h"
+
+namespace weft {
+namespace {
+
+std::vector<uint8_t> bytes_of(Workbench& bench, const Tensor& t) {
+  const Tensor host = bench.on_host(t);
+  const auto* const bytes = static_cast<const uint8_t*>(host.raw());
+  return {bytes, bytes + host.bytes()};
+}
+
+class CudaBlockCodesTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Signs, CudaBlockCodesTest, testing::Bool(),
+                         [](const auto& test) { return test.param ? "signed" : "unsigned"; });
+
+TEST_P(CudaBlockCodesTest, AreTheReferences) {
+  const bool is_signed = GetParam();
+  for (const int64_t count : {1, 256, 1025}) {
+    Workbench bench(1, Device::cuda);
+    const Tensor x = bench.random(DType::f32, {count}, "x");
+    for (int64_t i = 0; i < count; ++i) {
+      float& e = x.data<float>()[i];
+      e *= std::pow(10.0f, -float(i % 9));
+      if (!is_signed) e = std::abs(e);
+      if (i >= 256 && i < 512) e = 0;
+    }
+    const int64_t blocks = block_codes::num_blocks(count);
+    const Tensor codes = bench.empty(DType::u8, {count}), want = bench.host.empty(DType::u8, {count});
+    const Tensor scales = bench.empty(DType::f32, {blocks}), want_scales = bench.host.empty(DType::f32, {blocks});
+    reference_kernels().encode_blocks(bench.stream, want, want_scales, x, is_signed);
+    cuda_kernels().encode_blocks(bench.stream, codes, scales, bench.on_device(x), is_signed);
+    EXPECT_EQ(bytes_of(bench, codes), bytes_of(bench, want));
+    EXPECT_EQ(bytes_of(bench, scales), bytes_of(bench, want_scales));
+    const Tensor back = bench.empty(DType::f32, {count}), want_back = bench.host.empty(DType::f32, {count});
+    reference_kernels().decode_blocks(bench.stream, want_back, want, want_scales, is_signed);
+    cuda_kernels().decode_blocks(bench.stream, back, codes, scales, is_signed);
+    EXPECT_EQ(bench.values(back), bench.values(want_back));
+  }
+}
+
+TEST(CudaAdamW8, EqualsReference) {
+  for (const int64_t count : {1, 256, 1025}) {
+    const auto run = [&](const Kernels& kernels, Device device) {
+      Workbench bench(1, device);
+      Allocator& memory = bench.allocator;
+      const auto there = [&](std::string_view name) {
+        return bench.on_device(bench.random(DType::f32, {count}, name));
+      };
+      const int64_t blocks = block_codes::num_blocks(count);
+      AdamW8Args args{.m = memory.zeros(DType::u8, {count}),
+                      .v = memory.zeros(DType::u8, {count}),
+                      .m_scale = memory.zeros(DType::f32, {blocks}),
+                      .v_scale = memory.zeros(DType::f32, {blocks})};
+      args.adamw = {.master = there("master"), .value = memory.empty(DType::bf16, {count}), .grad = there("grad")};
+      args.adamw.grad_scale = 0.5f, args.adamw.lr = 0.01f, args.adamw.weight_decay = 0.1f;
+      for (int step = 1; step <= 3; ++step) {
+        args.adamw.bias_correction1 = 1 - std::pow(0.9f, float(step));
+        args.adamw.bias_correction2 = 1 - std::pow(0.999f, float(step));
+        kernels.adamw8(bench.stream, args);
+      }
+      return std::pair(bench.values(args.adamw.master), bench.values(args.adamw.value));
+    };
+    const auto want = run(reference_kernels(), Device::cpu), got = run(cuda_kernels(), Device::cuda);
+    int64_t differ = 0;
+    for (size_t i = 0; i < want.first.size(); ++i) {
+      differ += std::abs(got.first[i] - want.first[i]) > 1e-6 * (1 + std::abs(want.first[i]));
+      ASSERT_NEAR(got.first[i], want.first[i], 1e-3) << "a code of a neighbour may change an update by a little";
+      ASSERT_NEAR(got.second[i], got.first[i], std::abs(got.first[i]) / 256);
+    }
+    EXPECT_LE(double(differ), 1 + 1e-3 * double(count));
+  }
+}
+
+struct CodeCase {
+  const char* name;
+  RowCodes codes;
+};
+class CudaRowCodesTest : public testing::TestWithParam<CodeCase> {};
+INSTANTIATE_TEST_SUITE_P(Codes, CudaRowCodesTest,
+                         testing::Values(CodeCase{"int8", RowCodes::int8}, CodeCase{"fp8", RowCodes::fp8}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(CudaRowCodesTest, AreTheReferences) {
+  const RowCodes codes = GetParam().codes;
+  for (const int64_t dim : {1, 7, 33, 100})
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      Workbench bench(1, Device::cuda);
+      std::vector<double> values = bench.values(bench.random(DType::f32, {5, 2, dim}, "x"));
+      // Vectors of zeros, of very small numbers, of many magnitudes, with an infinity and with what is no number.
+      for (int64_t i = 0; i < dim; ++i) {
+        values[size_t(i)] = 0;
+        values[size_t(dim + i)] *= 0x1p-120;
+        values[size_t(2 * dim + i)] *= std::pow(2.0, -double(i % 20));
+      }
+      values[size_t(4 * dim - 1)] = -INFINITY, values[size_t(4 * dim)] = NAN;
+      const Tensor x = bench.of(type, {5, 2, dim}, values);
+      const std::vector<int32_t> rows = {7, 0, 5, 2, 4};
+      const Tensor want = bench.host.zeros(DType::u8, {4, 2, 2, dim + 4});
+      const Tensor got = bench.allocator.zeros(DType::u8, want.shape());
+      reference_kernels().place_rows(bench.stream, want, x, rows.data(), codes);
+      cuda_kernels().place_rows(bench.stream, got, bench.on_device(x), rows.data(), codes);
+      EXPECT_EQ(bytes_of(bench, got), bytes_of(bench, want)) << name_of(type) << ", dim " << dim;
+    }
+}
+
+}  // namespace
+}  // namespace weft
