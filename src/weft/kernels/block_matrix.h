@@ -45,7 +45,9 @@ inline constexpr int64_t kMostInt8Cols = 1 << 17;
 // A matrix [rows, cols] for a product; no blocks: none. A row begins with a block of its own; where columns of a
 // whole row are cut among ranks, its first `skip` elements and what follows its cols are others' and count as 0.
 struct BlockMatrix {
-  Tensor blocks;  // [rows, row_bytes()] u8, at any alignment
+  // [rows, row_bytes()] u8, at any alignment. In memory of the device whose kernels get it: blocks of a file that is
+  // mapped serve the CPU's as they lie, and are copied to a device first.
+  Tensor blocks;
   BlockType type = BlockType::q8_0;
   int64_t rows = 0, cols = 0;
   int64_t skip = 0;  // less than a block

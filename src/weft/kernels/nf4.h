@@ -69,6 +69,13 @@ class Layout {
     const int64_t at = whole_index(row, col), base = has_all_columns() ? 0 : row;
     return {base * row_blocks_ + at / kBlock - first_block(base), at % kBlock};
   }
+  // The same in numbers, for kernels on a device: element (row, col) is element first + row * stride + col of the
+  // whole. A row's blocks begin with that of its first element, row_blocks behind those of the row before; 0: rows
+  // share them.
+  struct Lines {
+    int64_t first, stride, row_blocks;
+  };
+  Lines lines() const { return {whole_index(0, 0), whole_cols_, has_all_columns() ? 0 : row_blocks_}; }
   // Calls visit(block, offset, first, count) for the runs of elements of blocks [begin, end) here that are neighbours
   // in the whole and inside one block: from `first` of the whole on, at `offset` of the block.
   void each_run(int64_t begin, int64_t end,

@@ -6,6 +6,9 @@ namespace weft {
 const Kernels& cuda_kernels() {
   static constexpr Kernels table{
       .name = "cuda",
+      .matmul = cuda::matmul,
+      .packed_matmul_b_bytes = cuda::packed_matmul_b_bytes,
+      .pack_matmul_b = cuda::pack_matmul_b,
       .attention_merge = cuda::attention_merge,
       .place_rows = cuda::place_rows,
       .rope = cuda::rope,

@@ -1,0 +1,162 @@
+// The blocks of a BlockMatrix in a kernel's hands: eight neighbours at once, as integers with a scale or as floats.
+#pragma once
+#include "weft/kernels/cuda/values.cuh"
+
+namespace weft::cuda {
+
+inline constexpr int kChunk = 8;  // elements that a thread takes at once; they share a scale in every format
+
+// Element i of a chunk is scale * (byte i of the codes, which are signed) - minus.
+struct Codes {
+  unsigned low, high;
+  float scale, minus;
+};
+
+struct Words {
+  unsigned low, high;
+};
+
+// Little-endian, at any alignment: aligned words around them are read, of which each holds a byte that is asked for.
+__device__ __forceinline__ Words load_words(const uint8_t* p) {
+  const unsigned offset = unsigned(reinterpret_cast<uintptr_t>(p) & 3);
+  const unsigned* const words = reinterpret_cast<const unsigned*>(p - offset);
+  const unsigned a = __ldg(words), b = __ldg(words + 1), c = __ldg(words + (offset ? 2 : 1));
+  return {__funnelshift_r(a, b, 8 * offset), __funnelshift_r(b, c, 8 * offset)};
+}
+__device__ __forceinline__ unsigned load_word(const uint8_t* p) {
+  const unsigned offset = unsigned(reinterpret_cast<uintptr_t>(p) & 3);
+  const unsigned* const words = reinterpret_cast<const unsigned*>(p - offset);
+  return __funnelshift_r(__ldg(words), __ldg(words + (offset ? 1 : 0)), 8 * offset);
+}
+__device__ __forceinline__ float load_float(const uint8_t* p) { return __uint_as_float(load_word(p)); }
+__device__ __forceinline__ float load_half(const uint8_t* p) {
+  return __half2float(__ushort_as_half((unsigned short)(__ldg(p) | unsigned(__ldg(p + 1)) << 8)));
+}
+
+// Halves of bytes, of eight bytes.
+__device__ __forceinline__ Words nibbles(const Words& bytes, int is_high) {
+  return {bytes.low >> (4 * is_high) & 0x0f0f0f0fu, bytes.high >> (4 * is_high) & 0x0f0f0f0fu};
+}
+// Of `e` and its neighbours where every 32 elements are in 16 bytes, the first 16 in their low halves.
+__device__ __forceinline__ Words nibbles_of_32(const uint8_t* q, int e) {
+  return nibbles(load_words(q + e / 32 * 16 + e % 16), e % 32 / 16);
+}
+
+__device__ __forceinline__ unsigned byte_of(const Words& words, int i) {
+  return (i < 4 ? words.low : words.high) >> (8 * (i % 4)) & 0xff;
+}
+
+__device__ const float kNf4Values[16] = {-1.0f,
+                                         -0.6961928009986877f,
+                                         -0.5250730514526367f,
+                                         -0.39491748809814453f,
+                                         -0.28444138169288635f,
+                                         -0.18477343022823334f,
+                                         -0.09105003625154495f,
+                                         0.0f,
+                                         0.07958029955625534f,
+                                         0.16093020141124725f,
+                                         0.24611230194568634f,
+                                         0.33791524171829224f,
+                                         0.44070982933044434f,
+                                         0.5626170039176941f,
+                                         0.7229568362236023f,
+                                         1.0f};
+
+// E4M3 has the bits of a float whose exponent is 120 less; those of small numbers are a small float's too.
+__device__ __forceinline__ float float_of_e4m3(unsigned bits) {
+  const float magnitude = __uint_as_float((bits & 0x7f) == 0x7f ? 0x7fc00000u : (bits & 0x7f) << 20) * 0x1p120f;
+  return bits & 0x80 ? -magnitude : magnitude;
+}
+
+// Each format: elements and bytes of a block, what its chunks are, and chunk [e, e + 8) of the block at p. The fields
+// are those of tensor/ggml_block_layout.h and kernels/block_layout.h.
+struct Q8_0Format {
+  static constexpr int kElements = 32, kBytes = 34;
+  static constexpr bool kIsFloat = false, kHasMinus = false;
+  __device__ static Codes codes(const uint8_t* p, int e) {
+    const Words q = load_words(p + 2 + e);
+    return {q.low, q.high, load_half(p), 0};
+  }
+};
+
+struct Q4_0Format {
+  static constexpr int kElements = 32, kBytes = 18;
+  static constexpr bool kIsFloat = false, kHasMinus = true;
+  __device__ static Codes codes(const uint8_t* p, int e) {
+    const Words q = nibbles_of_32(p + 2, e);
+    const float d = load_half(p);
+    return {q.low, q.high, d, 8 * d};
+  }
+};
+
+struct Q4_KFormat {
+  static constexpr int kElements = 256, kBytes = 144;
+  static constexpr bool kIsFloat = false, kHasMinus = true;
+  __device__ static Codes codes(const uint8_t* p, int e) {
+    const int j = e / 32;
+    const Words q = nibbles(load_words(p + 16 + e / 64 * 32 + e % 32), j % 2);
+    // See ggml::ScalesAndMinima.
+    const uint8_t* const s = p + 4;
+    const int first = __ldg(s + j), second = __ldg(s + (j < 4 ? j + 4 : j - 4));
+    const int both = j < 4 ? 0 : __ldg(s + j + 4);
+    const int scale = j < 4 ? first & 63 : (both & 15) | second >> 6 << 4;
+    const int minimum = j < 4 ? second & 63 : both >> 4 | first >> 6 << 4;
+    return {q.low, q.high, load_half(p) * float(scale), load_half(p + 2) * float(minimum)};
+  }
+};
+
+struct Q6_KFormat {
+  static constexpr int kElements = 256, kBytes = 210;
+  static constexpr bool kIsFloat = false, kHasMinus = true;
+  __device__ static Codes codes(const uint8_t* p, int e) {
+    const Words low = nibbles(load_words(p + e / 128 * 64 + e % 64), e % 128 / 64);
+    const Words high = load_words(p + 128 + e / 128 * 32 + e % 32);
+    const int shift = e % 128 / 32 * 2;
+    const float scale = load_half(p + 208) * float(int8_t(__ldg(p + 192 + e / 16)));
+    return {low.low | (high.low >> shift & 0x03030303u) << 4, low.high | (high.high >> shift & 0x03030303u) << 4,
+            scale, 32 * scale};
+  }
+};
+
+struct Int8Format {
+  static constexpr int kElements = 128, kBytes = 132;
+  static constexpr bool kIsFloat = false, kHasMinus = false;
+  __device__ static Codes codes(const uint8_t* p, int e) {
+    const Words q = load_words(p + 4 + e);
+    return {q.low, q.high, load_float(p), 0};
+  }
+};
+
+template <int kSize>
+struct W4Format {
+  static constexpr int kElements = kSize, kBytes = 4 + kSize / 2;
+  static constexpr bool kIsFloat = false, kHasMinus = true;
+  __device__ static Codes codes(const uint8_t* p, int e) {
+    const Words q = nibbles_of_32(p + 4, e);
+    const float scale = load_half(p);
+    return {q.low, q.high, scale, scale * float(__ldg(p + 2))};
+  }
+};
+
+struct Fp8Format {
+  static constexpr int kElements = 128, kBytes = 132;
+  static constexpr bool kIsFloat = true;
+  __device__ static void floats(const uint8_t* p, int e, float (&x)[kChunk]) {
+    const Words q = load_words(p + 4 + e);
+    const float scale = load_float(p);
+    for (int i = 0; i < kChunk; ++i) x[i] = scale * float_of_e4m3(byte_of(q, i));
+  }
+};
+
+struct Nf4Format {
+  static constexpr int kElements = 64, kBytes = 36;
+  static constexpr bool kIsFloat = true;
+  __device__ static void floats(const uint8_t* p, int e, float (&x)[kChunk]) {
+    const Words q = nibbles_of_32(p + 4, e);
+    const float scale = load_float(p);
+    for (int i = 0; i < kChunk; ++i) x[i] = scale * __ldg(kNf4Values + byte_of(q, i));
+  }
+};
+
+}  // namespace weft::cuda

@@ -1,0 +1,42 @@
+// gemm: the dense products under `matmul`, row-major; cuBLASLt does them, and where no GPU is the emulator's loops.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "weft/kernels/kernels.h"
+
+namespace weft::cuda {
+
+// y[m, n] = op(a)[m, k] op(b)[k, n], plus y with `accumulate`, plus a bias to each column: summed in f32, rounded
+// once. m, n and k are at least 1; not both a and b are transposed. Pointers are of the device, aligned to their
+// elements.
+struct Gemm {
+  DType type = DType::f32;    // of a and b: f32, bf16 or f16
+  DType y_type = DType::f32;  // f32, or that of a and b
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;  // a lies as [k, m], b as [n, k]
+  bool accumulate = false;
+  bool rounds_f32 = false;  // f32 operands may lose bits to TF32's 11
+  void* y = nullptr;        // rows of y_stride elements, of which n are written
+  int64_t y_stride = 0;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* bias = nullptr;  // [n] of y_type, aligned as adds_bias says; null: none
+};
+
+inline constexpr int64_t kVectorBytes = 16;  // of the widest loads and stores
+
+// Up to that of the widest loads, which is all that an algorithm may ask for.
+inline int64_t alignment_of(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  return std::min<int64_t>(int64_t(address & (~address + 1)), kVectorBytes);
+}
+
+// Whether a gemm into y adds the bias itself.
+inline bool adds_bias(DType y_type, DType bias_type, const void* bias) {
+  return bias_type == y_type && alignment_of(bias) == kVectorBytes;
+}
+
+void gemm(Stream& stream, const Gemm& product);
+
+}  // namespace weft::cuda

@@ -1,0 +1,151 @@
+// gemm by cuBLASLt. Source: NVIDIA, "cuBLAS Library", 13.1, "Using the cuBLASLt API".
+#include <cublasLt.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+
+#include "weft/kernels/cuda/algorithm_cache.h"
+#include "weft/kernels/cuda/column_major.h"
+#include "weft/kernels/cuda/launch.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int64_t kWorkspaceBytes = int64_t(32) << 20;  // what NVIDIA advises for Hopper
+constexpr size_t kMostAlgorithms = 4096;                // prompts have any number of rows
+constexpr int kMostDevices = 64;
+
+void check_blas(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Error("cuBLASLt could not {}: {}", what, cublasLtGetStatusString(status));
+}
+
+cudaDataType_t blas_type(DType type) {
+  switch (type) {
+    case DType::f32: return CUDA_R_32F;
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
+    default: throw Error("cuBLASLt: products are of f32, bf16 and f16, not of {}", name_of(type));
+  }
+}
+
+// How an Error names a product.
+std::string words_for(const Gemm& g) {
+  return fmt::format("multiply {} [{}, {}]{} by [{}, {}]{} into {} (rows {} apart{}{})", name_of(g.type), g.m, g.k,
+                     g.transpose_a ? " transposed" : "", g.k, g.n, g.transpose_b ? " transposed" : "",
+                     name_of(g.y_type), g.y_stride, g.accumulate ? ", accumulated" : "", g.bias ? ", with bias" : "");
+}
+
+class Layout {
+ public:
+  Layout(DType type, const ColumnMajorGemm::Matrix& m) {
+    check_blas(cublasLtMatrixLayoutInit(&layout_, blas_type(type), uint64_t(m.rows), uint64_t(m.cols), m.ld),
+               "describe a matrix");
+  }
+  cublasLtMatrixLayout_t get() { return &layout_; }
+
+ private:
+  cublasLtMatrixLayoutOpaque_t layout_;
+};
+
+// A product as cuBLASLt wants it described.
+class Description {
+ public:
+  Description(const Gemm& g, const ColumnMajorGemm& c)
+      : first(g.type, c.first), second(g.type, c.second), y(g.y_type, c.y) {
+    const bool is_rounded = g.rounds_f32 && g.type == DType::f32;
+    check_blas(
+        cublasLtMatmulDescInit(&product_, is_rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "describe a product");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, c.first.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, c.second.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (!g.bias) return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+  }
+  cublasLtMatmulDesc_t product() { return &product_; }
+
+  Layout first, second, y;
+
+ private:
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, T value) {
+    check_blas(cublasLtMatmulDescSetAttribute(&product_, attribute, &value, sizeof(value)), "describe a product");
+  }
+
+  cublasLtMatmulDescOpaque_t product_;
+};
+
+struct Algorithm {
+  cublasLtMatmulAlgo_t algorithm;
+  size_t workspace_bytes;
+};
+
+// cuBLASLt on one device, for all threads.
+class Blas {
+ public:
+  // Lives until the process ends: the driver may be gone before destructors of static objects run.
+  static Blas& of_this_device() {
+    static std::array<std::once_flag, kMostDevices> once;
+    static std::array<Blas*, kMostDevices> all{};
+    int device = 0;
+    check_cuda(cudaGetDevice(&device), "tell its device");
+    check(device < kMostDevices, "device {}, but cuBLASLt is kept for {} only", device, kMostDevices);
+    std::call_once(once[size_t(device)], [&] { all[size_t(device)] = new Blas; });
+    return *all[size_t(device)];
+  }
+
+  void multiply(Stream& stream, const Gemm& g) {
+    const ColumnMajorGemm c = column_major(g);
+    Description d(g, c);
+    const Algorithm chosen = algorithms_.get(AlgorithmKey(g), [&] { return choose(g, d); });
+    // Of one size whatever the product needs, so that one block serves all.
+    const Tensor workspace =
+        chosen.workspace_bytes ? stream.allocator().empty(DType::u8, {kWorkspaceBytes}) : Tensor();
+    const float alpha = 1, beta = g.accumulate ? 1 : 0;
+    const cublasStatus_t status =
+        cublasLtMatmul(handle_, d.product(), &alpha, c.first.data, d.first.get(), c.second.data, d.second.get(),
+                       &beta, g.y, d.y.get(), g.y, d.y.get(), &chosen.algorithm,
+                       workspace ? workspace.raw() : nullptr, chosen.workspace_bytes, queue_of(stream));
+    if (status != CUBLAS_STATUS_SUCCESS)
+      throw Error("cuBLASLt could not {}: {}", words_for(g), cublasLtGetStatusString(status));
+  }
+
+ private:
+  Blas() { check_blas(cublasLtCreate(&handle_), "start"); }
+
+  // Parts of a sum that were added up by different blocks are joined in f32 and in a fixed order, or not made at all.
+  Algorithm choose(const Gemm& g, Description& d) {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    check_blas(cublasLtMatmulPreferenceInit(&preference), "start a search");
+    const auto set = [&]<class T>(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+      check_blas(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
+                 "limit a search");
+    };
+    const auto alignment = [](const void* p) { return uint32_t(alignment_of(p)); };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(kWorkspaceBytes));
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(g.b));  // b comes first
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(g.a));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(g.y));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(g.y));
+    cublasLtMatmulHeuristicResult_t result{};
+    int found = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle_, d.product(), d.first.get(), d.second.get(), d.y.get(), d.y.get(), &preference, 1, &result, &found);
+    if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS)
+      throw Error("cuBLASLt knows no way to {}: {}", words_for(g),
+                  cublasLtGetStatusString(status != CUBLAS_STATUS_SUCCESS ? status : result.state));
+    return {result.algo, result.workspaceSize};
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  AlgorithmCache<Algorithm> algorithms_{kMostAlgorithms};
+};
+
+}  // namespace
+
+void gemm(Stream& stream, const Gemm& product) { Blas::of_this_device().multiply(stream, product); }
+
+}  // namespace weft::cuda

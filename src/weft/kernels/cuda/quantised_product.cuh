@@ -1,0 +1,247 @@
+// Products with a weight that is decoded on the way. Few rows: a block of threads to a few columns of y reads the
+// weight once, as it lies; memory bounds it. Many rows: the weight is decoded into scratch memory for cuBLASLt.
+//
+// A weight is a Matrix, whose rows are cut into chunks of eight, counted from the element that is first in memory:
+//   kIsFloat, kHasMinus                  as the formats of block_formats.cuh
+//   kMostVectors                         rows of a that a thread takes at once: 2, 4 or 8
+//   skip, cols                           column c is element skip + c of its row
+//   codes(row, chunk) or floats(row, chunk, x)
+#pragma once
+#include "weft/kernels/cuda/block_formats.cuh"
+#include "weft/kernels/cuda/matmul.h"
+#include "weft/kernels/cuda/matmul_epilogue.cuh"
+#include "weft/kernels/cuda/matmul_shape.h"
+#include "weft/kernels/cuda/reduce.cuh"
+
+namespace weft::cuda {
+
+// The rows of a beside the elements of a weight's row, zeros where these are others'. Integers are multiplied with
+// integers: a is rounded to 8 bits in blocks of 32, with a scale each.
+struct Vectors {
+  static constexpr int kBlock = 32;
+  const int8_t* codes;  // [m, length]
+  const float* scales;  // [m, length / 32]
+  const float* values;  // [m, length], instead of these
+  int64_t length;
+};
+
+template <class T>
+__device__ __forceinline__ void load_vector(const T* a, int64_t k, int64_t skip, int64_t at, float (&x)[kChunk]) {
+  for (int i = 0; i < kChunk; ++i) {
+    const int64_t col = at + i - skip;
+    x[i] = col >= 0 && col < k ? load(a + col) : 0.0f;
+  }
+}
+
+// Four neighbours of a warp share a block. What is no number makes a scale of none.
+template <class T>
+__global__ void round_vectors(int8_t* codes, float* scales, const T* a, int64_t k, int64_t skip, int64_t length,
+                              int64_t num_chunks) {
+  const int64_t chunk = first_element();
+  const int64_t row = chunk * kChunk / length, at = chunk * kChunk % length;
+  float x[kChunk] = {};
+  if (chunk < num_chunks) load_vector(a + row * k, k, skip, at, x);
+  unsigned bits = 0;  // of magnitudes, which they order
+  for (int i = 0; i < kChunk; ++i) bits = max(bits, __float_as_uint(x[i]) & 0x7fffffffu);
+  bits = max(bits, __shfl_xor_sync(kAllLanes, bits, 1));
+  bits = max(bits, __shfl_xor_sync(kAllLanes, bits, 2));
+  if (chunk >= num_chunks) return;
+  const float largest = __uint_as_float(bits);
+  const bool is_zero = largest < 0x1p-100f;  // the reciprocal might not be finite
+  const float inverse = is_zero ? 0.0f : 127 / largest;
+  unsigned words[2] = {0, 0};
+  for (int i = 0; i < kChunk; ++i) {
+    const int code = inverse > 0 ? __float2int_rn(x[i] * inverse) : 0;
+    words[i / 4] |= (unsigned(code) & 0xff) << (8 * (i % 4));
+  }
+  *reinterpret_cast<uint2*>(codes + chunk * kChunk) = make_uint2(words[0], words[1]);
+  if (at % Vectors::kBlock == 0) scales[chunk * kChunk / Vectors::kBlock] = is_zero ? 0.0f : largest / 127;
+}
+
+template <class T>
+__global__ void widen_vectors(float* values, const T* a, int64_t k, int64_t skip, int64_t length,
+                              int64_t num_chunks) {
+  const int64_t chunk = first_element();
+  if (chunk >= num_chunks) return;
+  float x[kChunk];
+  load_vector(a + chunk * kChunk / length * k, k, skip, chunk * kChunk % length, x);
+  store_n(values + chunk * kChunk, x);
+}
+
+// Elements before the first column and behind the last are none of this weight's, whatever they hold.
+template <class Matrix>
+__device__ __forceinline__ void floats_of_columns(const Matrix& b, int64_t row, unsigned chunk, float (&w)[kChunk]) {
+  if constexpr (Matrix::kIsFloat) {
+    b.floats(row, chunk, w);
+    const int64_t first = int64_t(chunk) * kChunk - b.skip;
+    if (first < 0 || first + kChunk > b.cols)
+      for (int i = 0; i < kChunk; ++i)
+        if (first + i < 0 || first + i >= b.cols) w[i] = 0;
+  } else {
+    const Codes c = b.codes(row, chunk);
+    const Words words = {c.low, c.high};
+    for (int i = 0; i < kChunk; ++i) w[i] = fmaf(c.scale, float(int8_t(byte_of(words, i))), -c.minus);
+  }
+}
+
+// What a thread adds to its sums for one chunk of a's rows and of a block's columns.
+template <class Matrix, int kVectors, int kColumns>
+__device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, int m, int64_t first_row,
+                                          int64_t last_row, unsigned chunk, float (&sums)[kVectors][kColumns]) {
+  if constexpr (Matrix::kIsFloat) {
+    float w[kColumns][kChunk];
+    for (int c = 0; c < kColumns; ++c) floats_of_columns(b, min(first_row + c, last_row), chunk, w[c]);
+    for (int v = 0; v < kVectors; ++v) {
+      float a[kChunk];
+      load_n(a, x.values + min(v, m - 1) * x.length + int64_t(chunk) * kChunk);
+      for (int c = 0; c < kColumns; ++c)
+        for (int i = 0; i < kChunk; ++i) sums[v][c] = fmaf(a[i], w[c][i], sums[v][c]);
+    }
+  } else {
+    Codes w[kColumns];
+    for (int c = 0; c < kColumns; ++c) w[c] = b.codes(min(first_row + c, last_row), chunk);
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = min(v, m - 1) * x.length + int64_t(chunk) * kChunk;
+      const uint2 a = *reinterpret_cast<const uint2*>(x.codes + at);
+      const float scale = x.scales[at / Vectors::kBlock];
+      float sum_of_a = 0;
+      if constexpr (Matrix::kHasMinus)
+        sum_of_a = float(__dp4a(int(a.x), 0x01010101, __dp4a(int(a.y), 0x01010101, 0)));
+      for (int c = 0; c < kColumns; ++c) {
+        const float dot = float(__dp4a(int(a.x), int(w[c].low), __dp4a(int(a.y), int(w[c].high), 0)));
+        float part = w[c].scale * dot;
+        if constexpr (Matrix::kHasMinus) part = fmaf(-w[c].minus, sum_of_a, part);
+        sums[v][c] = fmaf(scale, part, sums[v][c]);
+      }
+    }
+  }
+}
+
+template <int kLeft, int kSums>
+__device__ __forceinline__ void exchange_halves(float (&x)[kSums], int& mine, int mask) {
+  if constexpr (kLeft > 1) {
+    constexpr int kHalf = kLeft / 2;
+    const bool keeps_upper = threadIdx.x & unsigned(mask);
+    for (int i = 0; i < kHalf; ++i) {
+      const float given = keeps_upper ? x[i] : x[i + kHalf];
+      if (keeps_upper) x[i] = x[i + kHalf];
+      x[i] += __shfl_xor_sync(kAllLanes, given, mask);
+    }
+    if (keeps_upper) mine += kHalf;
+    exchange_halves<kHalf>(x, mine, mask / 2);
+  }
+}
+
+// The warp's sums of each of x: x[0] becomes that of the x whose number is returned. Half of what is left goes to a
+// lane that keeps that half, so that each lane adds few; lanes are joined in the same order however many sums there
+// are.
+template <int kSums>
+__device__ __forceinline__ int warp_sums(float (&x)[kSums]) {
+  static_assert(kSums <= kWarp && (kSums & (kSums - 1)) == 0);
+  int mine = 0;
+  exchange_halves<kSums>(x, mine, kWarp / 2);
+  for (int mask = kWarp / 2 / kSums; mask > 0; mask /= 2) x[0] += __shfl_xor_sync(kAllLanes, x[0], mask);
+  return mine;
+}
+
+// An element of y is summed in an order that depends on the weight's shape alone.
+template <class Matrix, int kVectors, int kColumns>
+__global__ void __launch_bounds__(kMostVectorThreads)
+    multiply_vectors(Matrix b, Vectors x, Finish e, int m, int64_t n) {
+  constexpr int kSums = kVectors * kColumns;
+  __shared__ float parts[kMostVectorThreads / kWarp][kSums];
+  float sums[kVectors][kColumns] = {};
+  const int64_t first_row = int64_t(blockIdx.x) * kColumns;  // of b, as it lies
+  const auto end = unsigned((b.skip + b.cols + kChunk - 1) / kChunk);
+  for (unsigned chunk = unsigned(b.skip) / kChunk + threadIdx.x; chunk < end; chunk += blockDim.x)
+    add_chunk(b, x, m, first_row, n - 1, chunk, sums);
+  float all[kSums];
+  for (int i = 0; i < kSums; ++i) all[i] = sums[i / kColumns][i % kColumns];
+  const int mine = warp_sums(all);
+  if (threadIdx.x % (kWarp / kSums) == 0) parts[threadIdx.x / kWarp][mine] = all[0];
+  __syncthreads();
+  if (int(threadIdx.x) >= kSums) return;
+  float sum = 0;
+  for (int w = 0; w < int(blockDim.x) / kWarp; ++w) sum += parts[w][threadIdx.x];
+  const int64_t row = int(threadIdx.x) / kColumns, col = first_row + int(threadIdx.x) % kColumns;
+  if (row < m && col < n) finish(e, row * n + col, col, sum);
+}
+
+// out[rows, cols]: rows [first_row, first_row + rows) of b, columns [first_col, first_col + cols).
+template <class Matrix, bool kIsAligned>
+__global__ void decode_matrix(Floats out, Matrix b, int64_t first_row, int64_t rows, int64_t first_col,
+                              int64_t cols) {
+  const int64_t first_chunk = (b.skip + first_col) / kChunk;
+  const int64_t row_chunks = (b.skip + first_col + cols + kChunk - 1) / kChunk - first_chunk;
+  for (int64_t i = first_element(); i < rows * row_chunks; i += element_stride()) {
+    const int64_t row = i / row_chunks;
+    const auto chunk = unsigned(first_chunk + i % row_chunks);
+    float w[kChunk];
+    floats_of_columns(b, first_row + row, chunk, w);
+    const int64_t col = int64_t(chunk) * kChunk - b.skip - first_col;
+    if constexpr (kIsAligned) {
+      store_floats(out, row * cols + col, w);
+    } else {
+      for (int j = 0; j < kChunk; ++j) {
+        const float one[1] = {w[j]};
+        if (col + j >= 0 && col + j < cols) store_floats(out, row * cols + col + j, one);
+      }
+    }
+  }
+}
+
+template <class Matrix, int kVectors>
+void launch_vectors(Stream& stream, const MatmulArgs& args, const Matrix& b, const Vectors& x) {
+  const int64_t m = args.y.dim(0), n = args.y.dim(1);
+  launch(stream, multiply_vectors<Matrix, kVectors, columns_per_block(kVectors)>,
+         over_columns(n, ceil_div(b.skip + b.cols, kChunk), kVectors), b, x, finish_of(args), int(m), n);
+}
+
+// y of at most Matrix::kMostVectors rows. b is [n, k] as it lies.
+template <class Matrix>
+void multiply_few(Stream& stream, const MatmulArgs& args, const Matrix& b) {
+  const int64_t m = args.y.dim(0), length = round_up(b.skip + b.cols, Vectors::kBlock), chunks = m * length / kChunk;
+  Vectors x{.length = length};
+  Tensor codes, scales, values;
+  const LaunchShape shape{.blocks_x = unsigned(ceil_div(chunks, 128)), .threads = 128};
+  with_float("matmul", args.a, [&]<class T>() {
+    if constexpr (Matrix::kIsFloat) {
+      values = stream.allocator().empty(DType::f32, {m, length});
+      launch(stream, widen_vectors<T>, shape, device_data<float>(values), device_data<T>(args.a), b.cols, b.skip,
+             length, chunks);
+      x.values = device_data<float>(values);
+    } else {
+      codes = stream.allocator().empty(DType::u8, {m, length});
+      scales = stream.allocator().empty(DType::f32, {m, length / Vectors::kBlock});
+      x.codes = static_cast<const int8_t*>(codes.raw()), x.scales = device_data<float>(scales);
+      launch(stream, round_vectors<T>, shape, static_cast<int8_t*>(codes.raw()), device_data<float>(scales),
+             device_data<T>(args.a), b.cols, b.skip, length, chunks);
+    }
+  });
+  if (m == 1) return launch_vectors<Matrix, 1>(stream, args, b, x);
+  if (m == 2) return launch_vectors<Matrix, 2>(stream, args, b, x);
+  if constexpr (Matrix::kMostVectors > 4)
+    if (m <= 4) return launch_vectors<Matrix, 4>(stream, args, b, x);
+  if constexpr (Matrix::kMostVectors > 2) launch_vectors<Matrix, Matrix::kMostVectors>(stream, args, b, x);
+}
+
+// b as [n, k] or [k, n], as transpose_b says.
+template <class Matrix>
+void multiply_many(Stream& stream, const MatmulArgs& args, const Matrix& b, bool rounds_f32) {
+  const int64_t n = args.y.dim(1), k = args.a.dim(args.transpose_a ? 0 : 1);
+  const int64_t step = columns_at_once(n, k, int64_t(size_of(args.a.dtype())));
+  const Tensor scratch = stream.allocator().empty(args.a.dtype(), {k * step});
+  DenseProduct product(stream, args);
+  for (int64_t col = 0; col < n; col += step) {
+    const int64_t columns = std::min(step, n - col);
+    const int64_t first_row = args.transpose_b ? col : 0, rows = args.transpose_b ? columns : k;
+    const int64_t first_col = args.transpose_b ? 0 : col, cols = args.transpose_b ? k : columns;
+    const bool is_aligned = cols % kChunk == 0 && (b.skip + first_col) % kChunk == 0;
+    launch(stream, is_aligned ? decode_matrix<Matrix, true> : decode_matrix<Matrix, false>,
+           over_elements(rows * cols, kChunk), floats_of(scratch), b, first_row, rows, first_col, cols);
+    product.multiply(col, columns, scratch.raw(), rounds_f32);
+  }
+  product.finish();
+}
+
+}  // namespace weft::cuda

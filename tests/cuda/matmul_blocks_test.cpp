@@ -1,0 +1,251 @@
+// Products with weights in quantised blocks on a device: against what rounded activations and decoded weights give in
+// double, the same bits for a row whatever is computed beside it, and epilogues.
+#include <cmath>
+#include <limits>
+
+#include "kernels/workbench.h"
+#include "weft/kernels/block_decode.h"
+#include "weft/kernels/cuda/matmul_shape.h"
+
+namespace weft {
+namespace {
+
+constexpr BlockType kTypes[] = {BlockType::q8_0,   BlockType::q4_0,    BlockType::q4_k,
+                                BlockType::q6_k,   BlockType::fp8,     BlockType::int8,
+                                BlockType::w4_g32, BlockType::w4_g128, BlockType::nf4};
+
+std::string_view name_of(BlockType type) {
+  constexpr std::string_view kNames[] = {"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "w4_g32", "w4_g128", "nf4"};
+  return kNames[size_t(type)];
+}
+
+bool rounds(BlockType type) { return type != BlockType::fp8 && type != BlockType::nf4; }
+
+struct Blocks {
+  BlockMatrix on_host, on_device;
+};
+
+// Blocks of any bytes, but for their scales, which are numbers of usual sizes with either sign, and what is no
+// number. Off alignment.
+Blocks random_blocks(Workbench& bench, BlockType type, int64_t rows, int64_t cols, int64_t skip) {
+  BlockMatrix b{.blocks = {}, .type = type, .rows = rows, .cols = cols, .skip = skip};
+  const Tensor whole = bench.host.empty(DType::u8, {rows * b.row_bytes() + 1});
+  b.blocks = whole.slice_flat(1, {rows, b.row_bytes()});
+  auto* const bytes = static_cast<uint8_t*>(b.blocks.raw());
+  bytes[-1] = 0xff;
+  for (int64_t i = 0; i < b.blocks.numel(); ++i) bytes[i] = uint8_t(philox(3, uint64_t(i))[0]);
+  const auto scale = [](int64_t seed) { return float(0.02 * philox_normal(3, name_hash("scales"), uint64_t(seed))); };
+  const auto set_half = [&](int64_t at, int64_t seed) {
+    const uint16_t half = Float16::to_bits(scale(seed));
+    std::memcpy(bytes + at, &half, 2);
+  };
+  for (int64_t i = 0; i < rows * b.row_blocks(); ++i) {
+    const int64_t at = i * block_bytes(type);
+    if (type == BlockType::fp8)
+      for (int64_t k = at + 4; k < at + 132; ++k)
+        if ((bytes[k] & 0x7f) == 0x7f) bytes[k] = 0;
+    if (type == BlockType::fp8 || type == BlockType::nf4 || type == BlockType::int8) {
+      const float s = scale(type == BlockType::int8 ? i / b.row_blocks() : i);
+      std::memcpy(bytes + at, &s, 4);
+      continue;
+    }
+    if (type == BlockType::w4_g32 || type == BlockType::w4_g128) bytes[at + 2] %= 17;
+    set_half(at + (type == BlockType::q6_k ? 208 : 0), 2 * i);
+    if (type == BlockType::q4_k) set_half(at + 2, 2 * i + 1);
+  }
+  BlockMatrix on_device = b;
+  on_device.blocks = bench.on_device(whole).slice_flat(1, {rows, b.row_bytes()});
+  return {b, on_device};
+}
+
+struct Size {
+  int64_t m, n, k, skip;
+};
+
+class CudaMatmulBlocks : public testing::TestWithParam<std::tuple<BlockType, Size, DType>> {};
+std::string case_name(const testing::TestParamInfo<CudaMatmulBlocks::ParamType>& test) {
+  const auto& [type, s, dtype] = test.param;
+  return fmt::format("{}_{}x{}x{}_skip{}_{}", name_of(type), s.m, s.n, s.k, s.skip, weft::name_of(dtype));
+}
+constexpr Size kSizes[] = {{1, 13, 256, 0}, {2, 5, 2304, 0}, {3, 9, 40, 0},  {8, 6, 300, 0},
+                           {1, 8, 480, 17}, {4, 7, 1, 5},    {9, 10, 96, 0}, {11, 7, 260, 31}};
+INSTANTIATE_TEST_SUITE_P(All, CudaMatmulBlocks,
+                         testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kSizes),
+                                          testing::Values(DType::f32, DType::bf16, DType::f16)),
+                         case_name);
+
+// Row by row in blocks of 32 from the first element of b's row: what rounding to 8 bits leaves.
+std::vector<double> rounded(const std::vector<double>& a, const Size& s) {
+  std::vector<double> result(a.size());
+  for (int64_t row = 0; row < s.m; ++row)
+    for (int64_t begin = -(s.skip % 32); begin < s.k; begin += 32) {
+      float largest = 0;
+      const int64_t from = row * s.k + std::max<int64_t>(0, begin), to = row * s.k + std::min(begin + 32, s.k);
+      for (int64_t i = from; i < to; ++i) largest = std::max(largest, std::abs(float(a[size_t(i)])));
+      for (int64_t i = from; i < to; ++i)
+        result[size_t(i)] = double(std::nearbyint(float(a[size_t(i)]) * (127 / largest))) * double(largest / 127);
+    }
+  return result;
+}
+
+TEST_P(CudaMatmulBlocks, EqualsDecodedWeights) {
+  const auto& [type, s, dtype] = GetParam();
+  Workbench bench(1, Device::cuda);
+  const Blocks b = random_blocks(bench, type, s.n, s.k, s.skip);
+  const Tensor a = bench.random(dtype, {s.m, s.k}, "a"), y = bench.empty(DType::f32, {s.m, s.n});
+  cuda_kernels().matmul(bench.stream,
+                        {.y = y, .a = bench.on_device(a), .transpose_b = true, .blocks_b = b.on_device});
+  const bool is_few = s.m <= 8;
+  const std::vector<double> given = bench.values(a), got = bench.values(y);
+  const std::vector<double> used = is_few && rounds(type) ? rounded(given, s) : given;
+  // Minima cancel what scales give: what is added up may be a few times the terms, and more where these are 0.
+  const double least = type == BlockType::w4_g32 || type == BlockType::w4_g128 ? 1e-7 : 1e-9;
+  const double part = is_few || dtype == DType::f32 ? 2e-5 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+  std::vector<float> values(size_t(s.k), 0.0f);
+  for (int64_t col = 0; col < s.n; ++col) {
+    decode_row(b.on_host, col, values.data());
+    for (int64_t row = 0; row < s.m; ++row) {
+      double want = 0, magnitude = 0;
+      for (int64_t k = 0; k < s.k; ++k) {
+        const double term = used[size_t(row * s.k + k)] * double(values[size_t(k)]);
+        want += term, magnitude += std::abs(term);
+      }
+      // Halves have a smallest number.
+      ASSERT_NEAR(got[size_t(row * s.n + col)], want, part * magnitude + least + (dtype == DType::f16 ? 1e-6 : 0))
+          << row << ", " << col;
+    }
+  }
+}
+
+class CudaMatmulBlocksOfType : public testing::TestWithParam<BlockType> {
+ protected:
+  Workbench bench{1, Device::cuda};
+};
+INSTANTIATE_TEST_SUITE_P(All, CudaMatmulBlocksOfType, testing::ValuesIn(kTypes),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+TEST_P(CudaMatmulBlocksOfType, RowsHaveTheSameBitsWhateverIsBesideThem) {
+  constexpr int64_t kM = 8, kN = 7, kK = 520;
+  const Blocks b = random_blocks(bench, GetParam(), kN, kK, 3);
+  const Tensor a = bench.random(DType::f32, {kM, kK}, "a");
+  const auto multiply = [&](const Tensor& rows) {
+    const Tensor y = bench.empty(DType::f32, {rows.dim(0), kN});
+    cuda_kernels().matmul(bench.stream,
+                          {.y = y, .a = bench.on_device(rows), .transpose_b = true, .blocks_b = b.on_device});
+    return bench.values(y);
+  };
+  const std::vector<double> all = multiply(a);
+  for (const auto& [first, m] : {std::pair{0, 1}, {5, 1}, {2, 2}, {1, 3}, {4, 4}, {3, 5}}) {
+    const std::vector<double> some = multiply(a.slice_rows(first, m));
+    for (size_t i = 0; i < some.size(); ++i) ASSERT_EQ(some[i], all[size_t(first * kN) + i]) << first << ", " << m;
+  }
+}
+
+// By one kernel for few rows, by cuBLASLt and another for many.
+TEST_P(CudaMatmulBlocksOfType, EpiloguesFinishTheProduct) {
+  constexpr int64_t kN = 13, kK = 72;
+  const Blocks b = random_blocks(bench, GetParam(), kN, kK, 0);
+  for (const int64_t m : {2, 9}) {
+    const auto input = [&](const char* name, Shape shape) {
+      return bench.on_device(bench.random(DType::bf16, shape, name));
+    };
+    const Tensor a = bench.on_device(bench.random(DType::f32, {m, kK}, "a")), gate = input("gate", {m, kN});
+    const Tensor bias = input("bias", {kN}), up = input("up", {m, kN});
+    const Tensor y = bench.empty(DType::f32, {m, kN}), other = bench.empty(DType::f32, {m, kN});
+    MatmulArgs args{.y = y, .a = a, .transpose_b = true, .blocks_b = b.on_device};
+    cuda_kernels().matmul(bench.stream, args);
+    const std::vector<double> product = bench.values(y), biases = bench.values(bias), gates = bench.values(gate),
+                              ups = bench.values(up);
+    const auto expect_close = [&](const Tensor& is, auto&& want) {
+      const std::vector<double> got = bench.values(is);
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want(i), 2e-6 * (1 + std::abs(want(i)) + std::abs(product[i]))) << i;
+    };
+    const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+    const auto sum = [&](size_t i) { return product[i] + biases[i % kN]; };
+
+    args.epilogue = {.kind = Epilogue::Kind::gated, .bias = bias, .act = other, .gate = gate};
+    cuda_kernels().matmul(bench.stream, args);
+    expect_close(y, sum);
+    expect_close(other, [&](size_t i) { return gates[i] * sigmoid(gates[i]) * sum(i); });
+    args.epilogue = {.kind = Epilogue::Kind::activate, .act = other};
+    cuda_kernels().matmul(bench.stream, args);
+    expect_close(other, [&](size_t i) { return product[i] * sigmoid(product[i]); });
+    args.epilogue = {};
+    args.accumulate = true;
+    cuda_kernels().matmul(bench.stream, args);
+    expect_close(y, [&](size_t i) { return 2 * product[i]; });
+    args.accumulate = false;
+    args.epilogue = {.kind = Epilogue::Kind::gated_backward, .gate = gate, .up = up, .dgate = other};
+    cuda_kernels().matmul(bench.stream, args);
+    expect_close(y, [&](size_t i) { return product[i] * gates[i] * sigmoid(gates[i]); });
+    expect_close(other, [&](size_t i) {
+      const double s = sigmoid(gates[i]);
+      return product[i] * ups[i] * s * (1 + gates[i] * (1 - s));
+    });
+    args.epilogue = {.kind = Epilogue::Kind::activate_backward, .f = Activation::relu, .pre = gate};
+    cuda_kernels().matmul(bench.stream, args);
+    expect_close(y, [&](size_t i) { return gates[i] > 0 ? product[i] : 0; });
+  }
+}
+
+TEST_P(CudaMatmulBlocksOfType, ZerosGiveZerosAndWhatIsNoNumberStaysInItsRow) {
+  constexpr int64_t kN = 5, kK = 512;
+  const Blocks b = random_blocks(bench, GetParam(), kN, kK, 0);
+  for (const int64_t m : {5, 9}) {
+    const Tensor a = bench.random(DType::f32, {m, kK}, "a"), y = bench.empty(DType::f32, {m, kN});
+    std::fill_n(a.data<float>(), kK, 0.0f);
+    std::fill_n(a.data<float>() + kK, kK, 1e-38f);
+    a.data<float>()[2 * kK + 77] = std::numeric_limits<float>::quiet_NaN();
+    a.data<float>()[3 * kK + 200] = -std::numeric_limits<float>::infinity();
+    cuda_kernels().matmul(bench.stream,
+                          {.y = y, .a = bench.on_device(a), .transpose_b = true, .blocks_b = b.on_device});
+    const std::vector<double> got = bench.values(y);
+    for (int64_t i = 0; i < m * kN; ++i) {
+      const double x = got[size_t(i)];
+      if (i < 2 * kN)
+        ASSERT_LE(std::abs(x), i < kN ? 0 : 1e-32);
+      else
+        ASSERT_EQ(std::isfinite(x), i >= 4 * kN) << "row " << i / kN << " of " << m;
+    }
+  }
+}
+
+TEST_P(CudaMatmulBlocksOfType, NeedNoMemoryOnceWarm) {
+  const Blocks b = random_blocks(bench, GetParam(), 6, 256, 0);
+  for (const int64_t m : {2, 9}) {
+    const MatmulArgs args{.y = bench.empty(DType::bf16, {m, 6}),
+                          .a = bench.on_device(bench.random(DType::bf16, {m, 256}, "a")),
+                          .transpose_b = true,
+                          .blocks_b = b.on_device};
+    cuda_kernels().matmul(bench.stream, args);
+    const int64_t calls = bench.allocator.stats().system_calls;
+    cuda_kernels().matmul(bench.stream, args);
+    EXPECT_EQ(bench.allocator.stats().system_calls, calls);
+  }
+}
+
+TEST(CudaMatmulShapeTest, ColumnsKeepThreadsBusy) {
+  struct Row {
+    int64_t columns, chunks;
+    int vectors;
+    unsigned blocks, threads;
+  };
+  for (const Row& r : {Row{4096, 512, 1, 2048, 128}, Row{4097, 512, 2, 2049, 128}, Row{4097, 512, 4, 1025, 128},
+                       Row{1, 1, 8, 1, 32}, Row{8, 1024, 8, 2, 256}, Row{8, 4000, 1, 4, 256}, Row{0, 4, 1, 0, 32}}) {
+    const cuda::LaunchShape shape = cuda::over_columns(r.columns, r.chunks, r.vectors);
+    EXPECT_EQ(shape.blocks_x, r.blocks) << r.columns;
+    EXPECT_EQ(shape.threads, r.threads) << r.chunks;
+  }
+}
+
+TEST(CudaMatmulShapeTest, ScratchMemoryHasALimit) {
+  EXPECT_EQ(cuda::columns_at_once(28672, 4096, 2), 28672);           // 224 MiB
+  EXPECT_EQ(cuda::columns_at_once(128256, 8192, 2), 16384);          // 256 MiB
+  EXPECT_EQ(cuda::columns_at_once(28672, 5000, 2), 26752);           // 255.1 MiB, and 209 times 128
+  EXPECT_EQ(cuda::columns_at_once(1000, int64_t(1) << 30, 4), 128);  // never none
+  EXPECT_EQ(cuda::columns_at_once(5, 3, 4), 5);
+}
+
+}  // namespace
+}  // namespace weft
