@@ -58,7 +58,7 @@ TEST_P(LaunchShapeTest, RowsHaveAWorkerEach) {
 TEST_P(LaunchShapeTest, ColumnSumsMeetEveryRowOnce) {
   const auto [rows, cols] = GetParam();
   for (const int per_thread : {1, 8}) {
-    const ColumnSumShape shape = over_columns(rows, cols, per_thread);
+    const ColumnSumShape shape = over_column_sums(rows, cols, per_thread);
     expect_launchable(shape.launch);
     EXPECT_GE(int64_t(shape.launch.blocks_x) * kWarp * per_thread, cols);
     EXPECT_EQ(shape.launch.blocks_y, shape.num_groups);

@@ -53,14 +53,14 @@ inline Tensor partial_sums(Stream& stream, int64_t count, int64_t cols) {
 // y[c] = or += the sum over rows of terms.at(row, c). N columns at a time: terms say whether they lie so.
 template <int N, class Terms>
 void sum_columns(Stream& stream, float* y, const Terms& terms, int64_t rows, int64_t cols, bool accumulate) {
-  const ColumnSumShape shape = over_columns(rows, cols, N);
+  const ColumnSumShape shape = over_column_sums(rows, cols, N);
   if (shape.num_groups == 1)
     return launch(stream, column_sums_kernel<N, Terms>, shape.launch, y, terms, rows, cols, shape.rows_per_group,
                   accumulate);
   const Tensor partial = partial_sums(stream, shape.num_groups, cols);
   launch(stream, column_sums_kernel<N, Terms>, shape.launch, device_data<float>(partial), terms, rows, cols,
          shape.rows_per_group, false);
-  LaunchShape last = over_columns(1, cols, 1).launch;
+  LaunchShape last = over_column_sums(1, cols, 1).launch;
   launch(stream, column_sums_kernel<1, ElementTerms<float>>, last, y,
          ElementTerms<float>{device_data<float>(partial), cols}, shape.num_groups, cols, shape.num_groups,
          accumulate);

@@ -60,7 +60,7 @@ struct ColumnSumShape {
   int64_t rows_per_group = 0, num_groups = 0;
 };
 
-inline ColumnSumShape over_columns(int64_t rows, int64_t cols, int per_thread) {
+inline ColumnSumShape over_column_sums(int64_t rows, int64_t cols, int per_thread) {
   constexpr int64_t kBlocks = 1024, kFewestRows = 8 * ColumnSumShape::kRowLanes, kMostGroups = 512;
   const int64_t tiles = ceil_div(cols, int64_t(kWarp) * per_thread);
   const int64_t wanted = std::clamp<int64_t>(kBlocks / std::max<int64_t>(tiles, 1), 1, kMostGroups);
