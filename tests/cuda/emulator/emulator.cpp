@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <csetjmp>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -10,12 +11,6 @@
 
 #include "cuda_runtime.h"
 #include "weft/base/error.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(WEFT_ADDRESS_SANITIZED)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#define EMULATED_ASAN 1
-#endif
 
 namespace emulated {
 namespace {
@@ -40,7 +35,6 @@ class Arena {
       free_.erase(it);
       if (length > size) free_[offset + size] = length - size;
       live_[offset] = size;
-      unpoison(offset, bytes);
       return base_ + offset;
     }
     return nullptr;
@@ -52,7 +46,6 @@ class Arena {
     if (it == live_.end()) std::abort();  // freed twice, or never allocated
     auto [offset, length] = *it;
     live_.erase(it);
-    poison(offset, length);
     auto next = free_.emplace(offset, length).first;
     if (const auto after = std::next(next); after != free_.end() && offset + length == after->first)
       next->second += after->second, free_.erase(after);
@@ -77,10 +70,10 @@ class Arena {
   static constexpr size_t kBytes = size_t(2) << 30, kGuard = 64;
 
   Arena() {
-    base_ = static_cast<std::byte*>(mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    base_ =
+        static_cast<std::byte*>(mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     weft::check(base_ != MAP_FAILED, "no addresses for emulated device memory");
     free_[0] = kBytes;
-    poison(0, kBytes);
   }
   void open(int change) {
     const std::lock_guard lock(mutex_);
@@ -88,17 +81,6 @@ class Arena {
     num_open_ += change;
     if (was_open != (num_open_ > 0)) mprotect(base_, kBytes, num_open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
   }
-  void poison([[maybe_unused]] size_t offset, [[maybe_unused]] size_t bytes) {
-#ifdef EMULATED_ASAN
-    ASAN_POISON_MEMORY_REGION(base_ + offset, bytes);
-#endif
-  }
-  void unpoison([[maybe_unused]] size_t offset, [[maybe_unused]] size_t bytes) {
-#ifdef EMULATED_ASAN
-    ASAN_UNPOISON_MEMORY_REGION(base_ + offset, bytes);
-#endif
-  }
-
   std::mutex mutex_;
   std::byte* base_ = nullptr;
   std::map<size_t, size_t> free_, live_;  // bytes by offset
@@ -120,9 +102,12 @@ class Stack {
   void* p_;
 };
 
+// Begun once by its context; after that it comes and goes by jumps, which ask the system for nothing.
 struct Fiber {
   ucontext_t context;
+  jmp_buf place;
   Stack stack;
+  bool has_begun = false;
 };
 
 // A thread of the block: begun on a fiber that is free, and on that one until it ends.
@@ -216,28 +201,21 @@ class Machine {
     Fiber& fiber = *free_.back();
     free_.pop_back();
     thread.fiber = &fiber;
+    if (fiber.has_begun) return;
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.data();
     fiber.context.uc_stack.ss_size = kStackBytes;
-    fiber.context.uc_link = &scheduler_;
     makecontext(&fiber.context, &Machine::begin, 0);
   }
 
   // A fiber whose thread has ended goes on with the next one that has not begun: only what waits costs a switch.
   static void begin() {
     Machine& m = of_this_thread();
-#ifdef EMULATED_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &m.host_stack_, &m.host_bytes_);
-#endif
-    for (bool goes_on = true; goes_on;) {
+    for (;;) {
       (*m.body_)();
       m.finish();
-      goes_on = m.next_thread();
+      if (!m.next_thread()) m.leave();
     }
-#ifdef EMULATED_ASAN
-    __sanitizer_start_switch_fiber(nullptr, m.host_stack_, m.host_bytes_);
-#endif
-    setcontext(&m.scheduler_);
   }
   bool next_thread() {
     for (int turn = turn_ + 1; turn < num_threads_; ++turn) {
@@ -260,25 +238,12 @@ class Machine {
     open_block();
   }
   void enter(Fiber& fiber) {
-#ifdef EMULATED_ASAN
-    void* fake = nullptr;
-    __sanitizer_start_switch_fiber(&fake, fiber.stack.data(), kStackBytes);
-#endif
-    swapcontext(&scheduler_, &fiber.context);
-#ifdef EMULATED_ASAN
-    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#endif
+    if (_setjmp(scheduler_) != 0) return;
+    if (std::exchange(fiber.has_begun, true)) _longjmp(fiber.place, 1);
+    setcontext(&fiber.context);
   }
   void leave() {
-    Fiber& fiber = *current_->fiber;
-#ifdef EMULATED_ASAN
-    void* fake = nullptr;
-    __sanitizer_start_switch_fiber(&fake, host_stack_, host_bytes_);
-#endif
-    swapcontext(&fiber.context, &scheduler_);
-#ifdef EMULATED_ASAN
-    __sanitizer_finish_switch_fiber(fake, &host_stack_, &host_bytes_);
-#endif
+    if (_setjmp(current_->fiber->place) == 0) _longjmp(scheduler_, 1);
   }
 
   void open_warp(int index) {
@@ -298,9 +263,7 @@ class Machine {
       if (threads_[size_t(i)].state == barrier) threads_[size_t(i)].state = Thread::State::ready;
   }
 
-  ucontext_t scheduler_;
-  const void* host_stack_ = nullptr;
-  size_t host_bytes_ = 0;
+  jmp_buf scheduler_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_;
   std::vector<Thread> threads_;
