@@ -128,10 +128,10 @@ __global__ void __launch_bounds__(kTileThreads) query_gradient_kernel(BackwardCa
     typename Tile::Product ds, dp;
     Tile::multiply(shared, dp, dy, tile.lane_begin, num_lanes, v, key, count);
     Tile::multiply(shared, ds, q, tile.lane_begin, num_lanes, k, key, count);
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < Tile::kPerThread; ++i) {
       const ScoreLane& lane = lanes[Tile::row(i)];
-      WEFT_UNROLL
+#pragma unroll
       for (int j = 0; j < Tile::kColsPerThread; ++j) {
         const ScoreGradient g = gradient_of(call.rule, lane, key + Tile::col(j), ds[i][j], dp[i][j]);
         ds[i][j] = g.product, dp[i][j] = g.dscore;
@@ -146,13 +146,13 @@ __global__ void __launch_bounds__(kTileThreads) query_gradient_kernel(BackwardCa
     Tile::add_products(shared, sums, num_lanes, k, key, count, col_begin);
   }
   const HeadRows<T> dq = call.dq.from(span.q_begin, kv_head);
-  WEFT_UNROLL
+#pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     const int col = col_begin + c * kChunk + Tile::row_thread() * 4;
     if (col_begin + c * kChunk >= dq.dim) break;
     float x[Tile::kPerThread][4];
     Tile::read(shared, sums, c, x);
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < Tile::kPerThread; ++i)
       if (Tile::row(i) < num_lanes) store_four(dq[tile.lane_begin + Tile::row(i)], col, dq.dim, x[i], dq.is_aligned);
   }
@@ -182,10 +182,10 @@ __global__ void __launch_bounds__(kTileThreads) key_gradient_kernel(BackwardCall
       typename Tile::Product p, ds;
       Tile::multiply(shared, ds, v, tile.key_begin, num_keys, dy, first, count);
       Tile::multiply(shared, p, k, tile.key_begin, num_keys, q, first, count);
-      WEFT_UNROLL
+#pragma unroll
       for (int j = 0; j < Tile::kColsPerThread; ++j) {
         const ScoreLane& lane = lanes[Tile::col(j)];
-        WEFT_UNROLL
+#pragma unroll
         for (int i = 0; i < Tile::kPerThread; ++i) {
           const int key = tile.key_begin + Tile::row(i) - span.k_begin;
           const ScoreGradient g = gradient_of(call.rule, lane, key, p[i][j], ds[i][j]);
@@ -199,13 +199,13 @@ __global__ void __launch_bounds__(kTileThreads) key_gradient_kernel(BackwardCall
     }
   }
   const auto write = [&](const HeadRows<T>& to, const auto& sums) {
-    WEFT_UNROLL
+#pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int col = col_begin + c * kChunk + Tile::row_thread() * 4;
       if (col_begin + c * kChunk >= to.dim) break;
       float x[Tile::kPerThread][4];
       Tile::read(shared, sums, c, x);
-      WEFT_UNROLL
+#pragma unroll
       for (int i = 0; i < Tile::kPerThread; ++i)
         if (Tile::row(i) < num_keys) store_four(to[tile.key_begin + Tile::row(i)], col, to.dim, x[i], to.is_aligned);
     }

@@ -37,7 +37,7 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
   const HeadRows<const T> q = call.q.from(span.q_begin, kv_head);
 
   float most[kPerThread], total[kPerThread];
-  WEFT_UNROLL
+#pragma unroll
   for (int i = 0; i < kPerThread; ++i) most[i] = -INFINITY, total[i] = 0;
   typename Tile::template Sums<kChunks> sums;
   Tile::clear(sums);
@@ -48,20 +48,20 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
                    q.dim > Tile::kKept || key == tile.key_begin);
     if (Tile::warp_row() < num_lanes) {
       if constexpr (Keys::kIsCoded) {
-        WEFT_UNROLL
+#pragma unroll
         for (int j = 0; j < kColsPerThread; ++j) {
           const float scale = Tile::col(j) < count ? keys.scale(key + Tile::col(j)) : 0;
-          WEFT_UNROLL
+#pragma unroll
           for (int i = 0; i < kPerThread; ++i) p[i][j] *= scale;
         }
       }
       float factors[kPerThread];
-      WEFT_UNROLL
+#pragma unroll
       for (int i = 0; i < kPerThread; ++i) {
         const ScoreLane& lane = lanes[Tile::row(i)];
         const int end = min(lane.end, tile.key_end);
         float highest = most[i];
-        WEFT_UNROLL
+#pragma unroll
         for (int j = 0; j < kColsPerThread; ++j) {
           const int at = key + Tile::col(j);
           p[i][j] = at >= lane.begin && at < end ? score_of(rule, lane, at, p[i][j]) : -INFINITY;
@@ -70,17 +70,17 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
         highest = row_max(highest);
         const float base = highest == -INFINITY ? 0 : highest;
         factors[i] = __expf(most[i] - base), most[i] = highest, total[i] *= factors[i];
-        WEFT_UNROLL
+#pragma unroll
         for (int j = 0; j < kColsPerThread; ++j) {
           p[i][j] = __expf(p[i][j] - base), total[i] += p[i][j];
           if (rule.dropout.p != 0) p[i][j] *= dropout_factor(rule, lane, key + Tile::col(j));
         }
       }
       if constexpr (Values::kIsCoded) {
-        WEFT_UNROLL
+#pragma unroll
         for (int j = 0; j < kColsPerThread; ++j) {
           const float scale = Tile::col(j) < count ? values.scale(key + Tile::col(j)) : 0;
-          WEFT_UNROLL
+#pragma unroll
           for (int i = 0; i < kPerThread; ++i) p[i][j] = p[i][j] == 0 ? 0 : p[i][j] * scale;
         }
       }
@@ -90,11 +90,11 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
     Tile::add_products(shared, sums, num_lanes, values, key, count, value_begin);
     if constexpr (Values::kIsGuarded) {
       // A value that is no number stood as 0: it must reach the lanes that see it, and no other.
-      WEFT_UNROLL
+#pragma unroll
       for (int j = 0; j < kColsPerThread; ++j) {
         const int at = key + Tile::col(j);
         if (!values.is_bad(at)) continue;
-        WEFT_UNROLL
+#pragma unroll
         for (int i = 0; i < kPerThread; ++i)
           if (at >= lanes[Tile::row(i)].begin && at < lanes[Tile::row(i)].end) total[i] = NAN;
       }
@@ -102,7 +102,7 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
   }
 
   float factors[kPerThread];
-  WEFT_UNROLL
+#pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
     total[i] = row_sum(total[i]);
     factors[i] = total[i] == 0 ? 0 : 1 / total[i];
@@ -110,17 +110,17 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
   __syncthreads();  // lanes are there even where no key was
   const int64_t first_part = (int64_t(tile.slot) * call.num_kv_heads + kv_head) * Tile::kRows;
   const HeadRows<T> y = call.y.from(span.q_begin, kv_head);
-  WEFT_UNROLL
+#pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     const int col = value_begin + c * kChunk + Tile::row_thread() * 4;
     if (value_begin + c * kChunk >= values.dim) break;
     float x[kPerThread][4];
     Tile::read(shared, sums, c, x);
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
       const int row = Tile::row(i);
       if (row >= num_lanes) continue;
-      WEFT_UNROLL
+#pragma unroll
       for (int e = 0; e < 4; ++e) x[i][e] *= factors[i];
       if (tile.slot >= 0)
         store_four(call.part_y + (first_part + row) * values.dim, col, values.dim, x[i], values.dim % 4 == 0);
@@ -129,7 +129,7 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
     }
   }
   if (value_begin != 0 || Tile::row_thread() != 0) return;
-  WEFT_UNROLL
+#pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
     const int row = Tile::row(i);
     if (row >= num_lanes) continue;

@@ -8,13 +8,6 @@
 
 #include "weft/kernels/cuda/reduce.cuh"
 
-// Loops over what a thread holds in registers; other compilers than nvcc do not know the word.
-#ifdef __CUDACC__
-#define WEFT_UNROLL _Pragma("unroll")
-#else
-#define WEFT_UNROLL
-#endif
-
 namespace weft::cuda {
 
 constexpr int kTileThreads = 128;
@@ -136,7 +129,7 @@ struct PlainTile : TilePlace<32> {
   static __device__ __forceinline__ void multiply(Shared& sh, Product& product, const A& a, int64_t a_first,
                                                   int a_count, const B& b, int64_t b_first, int b_count,
                                                   bool loads_a = true) {
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i)
       for (int j = 0; j < kColsPerThread; ++j) product[i][j] = 0;
     for (int at = 0; at < a.dim; at += kChunk) {
@@ -148,12 +141,12 @@ struct PlainTile : TilePlace<32> {
       if (Place::warp_row() >= a_count) continue;
       for (int c = 0; c < width; c += 4) {
         float4 x[kPerThread];
-        WEFT_UNROLL
+#pragma unroll
         for (int i = 0; i < kPerThread; ++i) x[i] = *reinterpret_cast<const float4*>(&sh.a[Place::row(i)][c]);
-        WEFT_UNROLL
+#pragma unroll
         for (int j = 0; j < kColsPerThread; ++j) {
           const float4 z = *reinterpret_cast<const float4*>(&sh.b[Place::col(j)][c]);
-          WEFT_UNROLL
+#pragma unroll
           for (int i = 0; i < kPerThread; ++i)
             product[i][j] += x[i].x * z.x + x[i].y * z.y + x[i].z * z.z + x[i].w * z.w;
         }
@@ -163,7 +156,7 @@ struct PlainTile : TilePlace<32> {
 
   template <int kChunks>
   static __device__ __forceinline__ void clear(Sums<kChunks>& sums) {
-    WEFT_UNROLL
+#pragma unroll
     for (int c = 0; c < kChunks; ++c)
       for (int i = 0; i < kPerThread; ++i)
         for (int e = 0; e < 4; ++e) sums.x[c][i][e] = 0;
@@ -171,7 +164,7 @@ struct PlainTile : TilePlace<32> {
   // Every row of the sums times its factor.
   template <int kChunks>
   static __device__ __forceinline__ void scale(Shared&, Sums<kChunks>& sums, const float (&factors)[kPerThread]) {
-    WEFT_UNROLL
+#pragma unroll
     for (int c = 0; c < kChunks; ++c)
       for (int i = 0; i < kPerThread; ++i)
         for (int e = 0; e < 4; ++e) sums.x[c][i][e] *= factors[i];
@@ -179,7 +172,7 @@ struct PlainTile : TilePlace<32> {
   // Keeps a product for add_products.
   static __device__ __forceinline__ void stage(Shared& sh, const Product& product) {
     __syncwarp();
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i)
       for (int j = 0; j < kColsPerThread; ++j) sh.rows[Place::row(i)][Place::col(j)] = product[i][j];
     __syncwarp();
@@ -188,7 +181,7 @@ struct PlainTile : TilePlace<32> {
   template <int kChunks, class X>
   static __device__ __forceinline__ void add_products(Shared& sh, Sums<kChunks>& sums, int num_rows, const X& x,
                                                       int64_t first, int count, int begin) {
-    WEFT_UNROLL
+#pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int at = begin + c * kChunk;
       if (at >= x.dim) break;
@@ -199,12 +192,12 @@ struct PlainTile : TilePlace<32> {
       if (col >= width || Place::warp_row() >= num_rows) continue;
       for (int k = 0; k < count; k += 4) {
         float4 p[kPerThread];
-        WEFT_UNROLL
+#pragma unroll
         for (int i = 0; i < kPerThread; ++i) p[i] = *reinterpret_cast<const float4*>(&sh.rows[Place::row(i)][k]);
-        WEFT_UNROLL
+#pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float4 z = *reinterpret_cast<const float4*>(&sh.b[k + e][col]);
-          WEFT_UNROLL
+#pragma unroll
           for (int i = 0; i < kPerThread; ++i) {
             const float factor = e == 0 ? p[i].x : e == 1 ? p[i].y : e == 2 ? p[i].z : p[i].w;
             sums.x[c][i][0] += factor * z.x, sums.x[c][i][1] += factor * z.y;
@@ -218,7 +211,7 @@ struct PlainTile : TilePlace<32> {
   template <int kChunks>
   static __device__ __forceinline__ void read(Shared&, const Sums<kChunks>& sums, int c,
                                               float (&values)[kPerThread][4]) {
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i)
       for (int e = 0; e < 4; ++e) values[i][e] = sums.x[c][i][e];
   }
@@ -254,11 +247,11 @@ struct TensorTile : TilePlace<64> {
                                                   bool loads_a = true) {
     using namespace nvcuda::wmma;
     const int warp_row = Place::warp_row();
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i)
       for (int j = 0; j < kColsPerThread; ++j) product[i][j] = 0;
     Sum sums[kCols / 16];
-    WEFT_UNROLL
+#pragma unroll
     for (int n = 0; n < kCols / 16; ++n) fill_fragment(sums[n], 0.0f);
     for (int at = 0; at < a.dim; at += kChunk) {
       const int width = chunk_width(a.dim, at);
@@ -271,7 +264,7 @@ struct TensorTile : TilePlace<64> {
       for (int c = 0; c < width; c += 16) {
         Left<row_major> left;
         load_matrix_sync(left, kept + warp_row * (kKept + 8) + c, kKept + 8);
-        WEFT_UNROLL
+#pragma unroll
         for (int n = 0; n < kCols / 16; ++n) {
           if (n * 16 >= b_count) break;
           Right<col_major> right;
@@ -281,10 +274,10 @@ struct TensorTile : TilePlace<64> {
       }
     }
     if (warp_row >= a_count) return;
-    WEFT_UNROLL
+#pragma unroll
     for (int n = 0; n < kCols / 16; ++n) store_matrix_sync(&sh.rows[warp_row][n * 16], sums[n], 68, mem_row_major);
     __syncwarp();
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i)
       for (int j = 0; j < kColsPerThread; ++j) product[i][j] = sh.rows[Place::row(i)][Place::col(j)];
     __syncwarp();
@@ -292,29 +285,29 @@ struct TensorTile : TilePlace<64> {
 
   template <int kChunks>
   static __device__ __forceinline__ void clear(Sums<kChunks>& sums) {
-    WEFT_UNROLL
+#pragma unroll
     for (Sum& sum : sums.x) nvcuda::wmma::fill_fragment(sum, 0.0f);
   }
   // Which element of a fragment lies where is not known, but it is the same in all of them: the factors become one.
   template <int kChunks>
   static __device__ __forceinline__ void scale(Shared& sh, Sums<kChunks>& sums, const float (&factors)[kPerThread]) {
     bool changes = false;
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i) changes |= factors[i] != 1;
     if (!__any_sync(kAllLanes, changes)) return;
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i) sh.rows[Place::row(i)][Place::row_thread()] = factors[i];
     __syncwarp();
     Sum factor;
     nvcuda::wmma::load_matrix_sync(factor, &sh.rows[Place::warp_row()][0], 68, nvcuda::wmma::mem_row_major);
-    WEFT_UNROLL
+#pragma unroll
     for (Sum& sum : sums.x)
       for (int e = 0; e < Sum::num_elements; ++e) sum.x[e] *= factor.x[e];
     __syncwarp();
   }
   static __device__ __forceinline__ void stage(Shared& sh, const Product& product) {
     __syncwarp();
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i)
       for (int j = 0; j < kColsPerThread; ++j) put(sh.staged(Place::row(i)) + Place::col(j), product[i][j]);
     __syncwarp();
@@ -324,7 +317,7 @@ struct TensorTile : TilePlace<64> {
                                                       int64_t first, int count, int begin) {
     using namespace nvcuda::wmma;
     const int warp_row = Place::warp_row();
-    WEFT_UNROLL
+#pragma unroll
     for (int c = 0; c < kChunks; ++c) {
       const int at = begin + c * kChunk;
       if (at >= x.dim) break;
@@ -333,12 +326,12 @@ struct TensorTile : TilePlace<64> {
       x.template load_chunk<kCols>(sh.b, first, count, at, width);
       __syncthreads();
       if (warp_row >= num_rows) continue;
-      WEFT_UNROLL
+#pragma unroll
       for (int k = 0; k < kCols; k += 16) {
         if (k >= count) break;
         Left<row_major> left;
         load_matrix_sync(left, sh.staged(warp_row) + k, kStagedStride);
-        WEFT_UNROLL
+#pragma unroll
         for (int n = 0; n < kChunk / 16; ++n) {
           if (n * 16 >= width) break;
           Right<row_major> right;
@@ -352,12 +345,12 @@ struct TensorTile : TilePlace<64> {
   static __device__ __forceinline__ void read(Shared& sh, const Sums<kChunks>& sums, int c,
                                               float (&values)[kPerThread][4]) {
     __syncwarp();
-    WEFT_UNROLL
+#pragma unroll
     for (int n = 0; n < kChunk / 16; ++n)
       nvcuda::wmma::store_matrix_sync(&sh.rows[Place::warp_row()][n * 16], sums.x[c * (kChunk / 16) + n], 68,
                                       nvcuda::wmma::mem_row_major);
     __syncwarp();
-    WEFT_UNROLL
+#pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
       const float4 x = *reinterpret_cast<const float4*>(&sh.rows[Place::row(i)][Place::row_thread() * 4]);
       values[i][0] = x.x, values[i][1] = x.y, values[i][2] = x.z, values[i][3] = x.w;
@@ -383,12 +376,12 @@ __device__ __forceinline__ void store_four(T* row, int col, int dim, const float
   };
   if (is_aligned && col + 4 <= dim) {
     Four four;
-    WEFT_UNROLL
+#pragma unroll
     for (int e = 0; e < 4; ++e) store(&four.x[e], values[e]);
     *reinterpret_cast<Four*>(row + col) = four;
     return;
   }
-  WEFT_UNROLL
+#pragma unroll
   for (int e = 0; e < 4; ++e)
     if (col + e < dim) store(row + col + e, values[e]);
 }

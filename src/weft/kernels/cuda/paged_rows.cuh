@@ -106,11 +106,11 @@ struct PagedRows {
   }
   template <int kPer, class N>
   __device__ __forceinline__ void load_codes(N* to, const P* from, int left, int64_t key) const {
-    WEFT_UNROLL
+#pragma unroll
     for (int e = 0; e < kPer; e += 4) {
       unsigned codes = 0;
       if (is_aligned && e < left) codes = *reinterpret_cast<const unsigned*>(from + e);
-      WEFT_UNROLL
+#pragma unroll
       for (int b = 0; b < 4; ++b) {
         const unsigned code = is_aligned ? codes >> (8 * b) & 0xff : e + b < left ? unsigned(from[e + b]) : 0u;
         put_number(to + e + b, number_of<kCodes>(code), key);
