@@ -36,8 +36,8 @@ cuda: dependencies ## the program with the CUDA backend, where NVIDIA's toolkit 
 	cmake --preset cuda
 	cmake --build --preset cuda -j $(JOBS) --target weft_app
 
-cuda-compiles: ## the CUDA backend alone, for all targets
-	cmake --preset cuda
+cuda-compiles: ## the CUDA backend alone, for all targets or for CUDA_TARGETS
+	cmake --preset cuda $(if $(CUDA_TARGETS),-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_TARGETS))
 	cmake --build --preset cuda -j $(JOBS) --target weft_cuda
 
 format: ## write every source file the house way
