@@ -32,9 +32,18 @@ RECIPE
   ${hosts:+--hosts "$hosts"} > "$work/out" 2> "$work/err" &
 job=$!
 
+# Each kill waits for a step drawn at random, the later the kill the further it may lie, so that none comes after the end;
+# one whose step has passed falls into the start or the recovery of the ranks.
+step() {
+  local reached
+  reached=$(tail -n 1 "$work/wild/metrics.jsonl" 2> /dev/null | grep -o '"step":[0-9]*' | cut -d: -f2)
+  echo "${reached:-0}"
+}
 killed=0
 while [ $killed -lt "$kills" ] && kill -0 $job 2> /dev/null; do
-  sleep 0.$((RANDOM % 9))$((RANDOM % 10))
+  goal=$((RANDOM * (killed + 1) * steps / (kills + 4) / 32768))
+  while [ "$(step)" -lt $goal ] && kill -0 $job 2> /dev/null; do sleep 0.01; done
+  sleep 0.0$((RANDOM % 10))
   mapfile -t ranks < <(pgrep -f "^$weft train $work/wild/supervised.toml")
   [ ${#ranks[@]} -gt 0 ] || continue
   kill -9 "${ranks[RANDOM % ${#ranks[@]}]}" 2> /dev/null && killed=$((killed + 1))
