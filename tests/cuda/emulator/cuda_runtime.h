@@ -57,6 +57,8 @@ bool any_of_block(bool mine);
 int lane();
 void* warp_memory(size_t bytes);  // of this thread's warp, at most 4 KiB
 
+void set_device_count(int count);
+
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& body);
 
 template <class T>
@@ -141,7 +143,7 @@ using std::max;
 using std::min;
 
 // ---- the runtime ----
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNoDevice = 100 };
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNoDevice = 100, cudaErrorNotReady = 600 };
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess ? "no error" : error == cudaErrorMemoryAllocation ? "out of memory" : "no device";
 }
@@ -176,6 +178,7 @@ inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cuda
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
