@@ -44,14 +44,8 @@ __device__ __forceinline__ void store16(void* p, uint4 x) { *static_cast<uint4*>
 // The columns of a chunk that begins with `col`, as tensor cores take them.
 __device__ __forceinline__ int chunk_width(int dim, int col) { return min(kChunk, (dim - col + 15) / 16 * 16); }
 
-__device__ __forceinline__ float row_sum(float x) {
-  for (int mask = kRowThreads / 2; mask > 0; mask /= 2) x += __shfl_xor_sync(kAllLanes, x, mask);
-  return x;
-}
-__device__ __forceinline__ float row_max(float x) {
-  for (int mask = kRowThreads / 2; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, mask));
-  return x;
-}
+__device__ __forceinline__ float row_sum(float x) { return lanes_reduce<kRowThreads, Plus>(x); }
+__device__ __forceinline__ float row_max(float x) { return lanes_reduce<kRowThreads, Larger>(x); }
 
 // The vectors of `group` neighbouring heads of a tensor [rows, heads, dim], row by row: lanes, or keys (group 1).
 template <class T>
