@@ -2,6 +2,7 @@
 #pragma once
 #include "weft/kernels/cuda/attention_plan.h"
 #include "weft/kernels/cuda/attention_tile.cuh"
+#include "weft/kernels/cuda/float8.cuh"
 
 namespace weft::cuda {
 
@@ -9,10 +10,7 @@ namespace weft::cuda {
 template <RowCodes kCodes>
 __device__ __forceinline__ float number_of(unsigned code) {
   if (kCodes == RowCodes::int8) return float(int(int8_t(code)));
-  // E4M3 as the exponent and mantissa of an f32, whose exponent is biased by 120 more.
-  const float magnitude = __uint_as_float((code & 0x7f) << 20) * 0x1p120f;
-  const float x = (code & 0x7f) == 0x7f ? NAN : magnitude;
-  return code & 0x80 ? -x : x;
+  return float_of_e4m3(code);
 }
 
 // Exponents of infinities and of what is no number, in each element of a word.
