@@ -1,14 +1,11 @@
 // NCCL: groups move tensors as the host's transports do, training is the same, and a failure ends the others.
-#include <numeric>
+#include <cstdlib>
 
 #include "support/rank.h"
 #include "train/mesh_cases.h"
 #include "weft/comm/nccl/nccl_transport.h"
+#include "weft/tensor/cuda/cuda_device.h"
 #include "weft/tensor/host_access.h"
-
-#ifdef WEFT_EMULATED_CUDA
-#include "cuda_runtime.h"
-#endif
 
 namespace weft {
 namespace {
@@ -16,17 +13,10 @@ namespace {
 class NcclTest : public testing::Test {
  protected:
   void SetUp() override {
-#ifdef WEFT_EMULATED_CUDA
-    emulated::set_device_count(8);
-#else
-    GTEST_SKIP() << "on cards: tools/gpu-check with several of them";
-#endif
+    ::setenv("WEFT_EMULATED_DEVICES", "8", 1);  // means something to the emulator alone
+    if (cuda_devices().size() < 8) GTEST_SKIP() << "this machine has " << cuda_devices().size() << " devices, not 8";
   }
-  void TearDown() override {
-#ifdef WEFT_EMULATED_CUDA
-    emulated::set_device_count(1);
-#endif
-  }
+  void TearDown() override { ::unsetenv("WEFT_EMULATED_DEVICES"); }
 };
 
 // Ranks with a device each.
