@@ -87,7 +87,8 @@ TEST_F(NcclTest, RowsGoWhereCountsSay) {
     const Tensor rows = filled(rank, DType::f32, is_first ? 6 : 2, is_first ? 0 : 10, 1);
     const Tensor arrived = rank.context.empty(DType::f32, {is_first ? 1 : 3, 2});
     world.all_to_all(arrived, out, rows.reshape({is_first ? 3 : 1, 2}), in);
-    EXPECT_EQ(values(rank, arrived), is_first ? (std::vector<float>{0, 1}) : (std::vector<float>{2, 3, 4, 5, 10, 11}));
+    EXPECT_EQ(values(rank, arrived),
+              is_first ? (std::vector<float>{0, 1}) : (std::vector<float>{2, 3, 4, 5, 10, 11}));
   });
 }
 

@@ -35,7 +35,7 @@ const OnMesh kCases[] = {{"llama", small_config(), {}},
 
 class CudaServingTest : public testing::TestWithParam<OnMesh> {};
 INSTANTIATE_TEST_SUITE_P(Meshes, CudaServingTest, testing::ValuesIn(kCases),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST_P(CudaServingTest, AnswersAsTheCpuDoes) {
   const ContinuousOptions options{.kv_blocks = 60, .block_tokens = 4, .max_running = 4, .tokens_per_step = 16};

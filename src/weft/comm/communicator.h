@@ -90,8 +90,8 @@ class Communicator {
   Pending start_all_gather(Tensor out, Tensor in);
   Pending start_reduce_scatter(Tensor out, Tensor in);
 
-  // Tensors on this stream's device may be given too; to groups split off later as well. It is the rank's, and outlives
-  // such calls. A collective call where the device is not the CPU.
+  // Tensors on this stream's device may be given too; to groups split off later as well. It is the rank's, and
+  // outlives such calls. A collective call where the device is not the CPU.
   void use_stream(Stream& stream);
 
   // What this rank does now, for the messages of ranks that wait for it in vain: at most 87 bytes, copied. Holds for
@@ -159,9 +159,7 @@ class Communicator {
   friend class Pending;
   Pending start(Collective call, Tensor out, Tensor in);
   void wait_for(uint32_t ticket, bool is_on_device);
-  bool is_queued_by_device(const Collective& call) const {
-    return call.is_on_device && device_->queues_calls();
-  }
+  bool is_queued_by_device(const Collective& call) const { return call.is_on_device && device_->queues_calls(); }
   template <class Run>
   void note(const Collective& call, bool is_started, Run&& run);
   void give_up() noexcept { is_given_up_.store(true); }

@@ -18,7 +18,8 @@ StagedBytes staged_bytes(const Collective& call, int rank, int size) {
     case CommOp::all_gather: return {bytes, all};
     case CommOp::reduce_scatter: return {all, bytes};
     case CommOp::all_to_all:
-      return {bytes, call.row_bytes * size_t(std::reduce(call.out_counts.begin(), call.out_counts.end(), int64_t(0)))};
+      return {bytes,
+              call.row_bytes * size_t(std::reduce(call.out_counts.begin(), call.out_counts.end(), int64_t(0)))};
     default: return {};  // the rest moves no tensors
   }
 }

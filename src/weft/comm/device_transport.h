@@ -29,8 +29,8 @@ class DeviceTransport {
   using OnHost = FunctionRef<void(const Collective&)>;
   virtual void run(const Collective& call, bool is_on_comm_thread, OnHost on_host) = 0;
 
-  // Calls that the device queues need no thread: they are started at once, and `wait` puts the rank's later work behind
-  // them. Tickets count from 1 in the order of the calls.
+  // Calls that the device queues need no thread: they are started at once, and `wait` puts the rank's later work
+  // behind them. Tickets count from 1 in the order of the calls.
   virtual bool queues_calls() const { return false; }
   virtual uint32_t start(const Collective& call);
   virtual void wait(uint32_t ticket);

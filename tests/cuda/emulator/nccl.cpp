@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/tensor/dtype.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// The part of NCCL that weft uses, among threads of one process: calls are over when they return, but for messages, which
-// are kept until they are received. Contract: NCCL's user guide, 2.28.
+// The part of NCCL that weft uses, among threads of one process: calls are over when they return, but for messages,
+// which are kept until they are received. Contract: NCCL's user guide, 2.28.
 #pragma once
 #include <cstddef>
 

@@ -1,4 +1,5 @@
-// The NCCL transport: a channel for a group's collectives, and messengers for the ranks that it exchanges messages with.
+// The NCCL transport: a channel for a group's collectives, and messengers for the ranks that it exchanges messages
+// with.
 #include "weft/comm/nccl/nccl_transport.h"
 
 #include <unistd.h>
@@ -14,8 +15,6 @@
 
 namespace weft {
 namespace {
-
-constexpr int kIdTag = 32000;  // of the message that opens a messenger
 
 class NcclTransport final : public DeviceTransport {
  public:
@@ -43,10 +42,13 @@ class NcclTransport final : public DeviceTransport {
     if (group_.size() == 1) return;
     if (call.op == CommOp::send || call.op == CommOp::recv) return open_messenger(call);
     if (channel_) return;
-    const Tensor id = stream_.host_memory().empty(DType::u8, {int64_t(sizeof(ncclUniqueId))});
-    if (group_.rank() == 0) write_new_id(id);
-    group_.broadcast(id, 0);
-    channel_ = std::make_unique<NcclChannel>(read_id(id), group_.rank(), group_.size());
+    ncclUniqueId id{};
+    const Tensor shared = stream_.host_memory().empty(DType::u8, {int64_t(sizeof id)});
+    if (group_.rank() == 0) check_nccl(ncclGetUniqueId(&id), "begin a group");
+    std::memcpy(shared.raw(), &id, sizeof id);
+    group_.broadcast(shared, 0);
+    std::memcpy(&id, shared.raw(), sizeof id);
+    channel_ = std::make_unique<NcclChannel>(id, group_.rank(), group_.size());
     channels_->add(*channel_);
   }
 
@@ -84,29 +86,11 @@ class NcclTransport final : public DeviceTransport {
 
   cudaStream_t own_stream() { return static_cast<cudaStream_t>(stream_.queue().handle()); }
 
-  static void write_new_id(const Tensor& to) {
-    ncclUniqueId id;
-    check_nccl(ncclGetUniqueId(&id), "begin a group");
-    std::memcpy(to.raw(), &id, sizeof id);
-  }
-  static ncclUniqueId read_id(const Tensor& from) {
-    ncclUniqueId id;
-    std::memcpy(&id, from.raw(), sizeof id);
-    return id;
-  }
-
   void open_messenger(const Collective& call) {
-    const bool is_sender = call.op == CommOp::send;
-    auto& messenger = messengers_[{call.peer, is_sender}];
-    if (messenger) return;
-    const Tensor id = stream_.host_memory().empty(DType::u8, {int64_t(sizeof(ncclUniqueId))});
-    if (is_sender) {
-      write_new_id(id);
-      group_.send(id, call.peer, kIdTag);
-    } else {
-      group_.recv(id, call.peer, kIdTag);
-    }
-    messenger = std::make_unique<NcclMessenger>(read_id(id), is_sender, device_, stream_, channels_);
+    auto& messenger = messengers_[{call.peer, call.op == CommOp::send}];
+    if (!messenger)
+      messenger =
+          std::make_unique<NcclMessenger>(group_, call.peer, call.op == CommOp::send, device_, stream_, channels_);
   }
 
   void to_oneself(const Collective& call, OnHost on_host) {
@@ -122,7 +106,7 @@ class NcclTransport final : public DeviceTransport {
   Stream& stream_;
   int device_;
   std::shared_ptr<NcclChannels> channels_;
-  std::unique_ptr<NcclChannel> channel_;  // made by the first collective
+  std::unique_ptr<NcclChannel> channel_;                                       // made by the first collective
   std::map<std::pair<int, bool>, std::unique_ptr<NcclMessenger>> messengers_;  // by peer and whether it is sent to
   std::array<cudaEvent_t, kEvents> done_{};
   cudaEvent_t ready_ = nullptr;

@@ -74,8 +74,9 @@ void CudaQueue::copy_to_host(void* to, const void* from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += kSegmentBytes) {
     const size_t part = std::min(bytes - at, kSegmentBytes);
     std::byte* const pinned = take(part).pinned;
-    check_cuda(cudaMemcpyAsync(pinned, static_cast<const std::byte*>(from) + at, part, cudaMemcpyDeviceToHost, stream_),
-               "copy to the host");
+    check_cuda(
+        cudaMemcpyAsync(pinned, static_cast<const std::byte*>(from) + at, part, cudaMemcpyDeviceToHost, stream_),
+        "copy to the host");
     wait();
     std::memcpy(static_cast<std::byte*>(to) + at, pinned, part);
   }
