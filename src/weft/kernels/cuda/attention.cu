@@ -7,8 +7,9 @@
 namespace weft::cuda {
 namespace {
 
+// Registers are shared by as many blocks as the sums of their chunks allow without spills.
 template <class T, int kChunks>
-__global__ void __launch_bounds__(kTileThreads)
+__global__ void __launch_bounds__(kTileThreads, kChunks == 1 ? 3 : 2)
     attention_kernel(ForwardCall<T> call, HeadRows<const T> k, HeadRows<const T> v) {
   const QueryTile tile = call.tiles[blockIdx.x / call.num_kv_heads];
   const AttentionSpan span = call.spans[tile.span];
