@@ -21,6 +21,13 @@ DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batc
   teacher_.load(teacher);
 }
 
+DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelConfig& teacher,
+                                   Trainer& trainer)
+    : recipe_(recipe),
+      batches_(batches),
+      teacher_(trainer.context(), trainer.mesh(), teacher, nullptr, recipe.dtype(), {}),
+      views_(size_t(recipe.train.accumulation)) {}
+
 void DistillObjective::begin_step(Trainer& trainer, int64_t step) {
   const TrainConfig& t = recipe_.train;
   Batch batch;
