@@ -50,7 +50,7 @@ TEST(PlanTest, PicturesAreOneFileEach) {
   ASSERT_EQ(view.status, 0) << view.err;
   expect_whole(weft.read_file("run.html"), false);
   expect_whole(weft.read_file("run.svg"), true);
-  EXPECT_EQ(weft.shell("ls").out, "plan.html\nplan.svg\nrun.html\nrun.svg\nstderr\nstep.json\nstdout\n");
+  EXPECT_EQ(weft.shell("LC_ALL=C ls").out, "plan.html\nplan.svg\nrun.html\nrun.svg\nstderr\nstdout\nstep.json\n");
 }
 
 // Of what does not fit, the report says what is missing and what comes nearest.
