@@ -9,7 +9,7 @@
 namespace weft::app {
 
 struct MeshOptions {
-  std::string zero, hsdp, schedule, virtual_stages, cp_mode, recompute, timeout;
+  std::string zero, hsdp, schedule, virtual_stages, cp_mode, recompute, device, timeout;
   bool sequence_parallel = false;
 
   void add_to(CLI::App& command) {
@@ -20,6 +20,7 @@ struct MeshOptions {
     command.add_flag("--sequence-parallel", sequence_parallel, "Cut tokens between tensor-parallel regions");
     command.add_option("--cp-mode", cp_mode, "Context parallelism: ring, ulysses or allgather");
     command.add_option("--recompute", recompute, "none, attention, mlp, block or every:N");
+    command.add_option("--device", device, "Of every rank: cpu or cuda");
     command.add_option("--timeout", timeout, "Seconds that a rank waits for the others");
   }
 
@@ -28,7 +29,7 @@ struct MeshOptions {
       if (!value.empty()) toml.apply(fmt::format("mesh.{}={}", key, value));
     };
     set("zero", zero), set("hsdp", hsdp), set("schedule", schedule), set("virtual_stages", virtual_stages);
-    set("cp_mode", cp_mode), set("recompute", recompute), set("timeout_s", timeout);
+    set("cp_mode", cp_mode), set("recompute", recompute), set("device", device), set("timeout_s", timeout);
     if (sequence_parallel) toml.apply("mesh.sequence_parallel=true");
   }
 

@@ -102,8 +102,10 @@ inline MeshCase on_one_rank(const MeshCase& c) {
           .steps = c.steps};
 }
 
-inline void expect_equal_to_one_rank(const MeshCase& c) {
+// The one rank is a CPU's.
+inline void expect_equal_to_one_rank(const MeshCase& c, Device device = Device::cpu) {
   Recipe one = recipe_of(on_one_rank(c)), recipe = recipe_of(c);
+  recipe.mesh.device = device;
   make_comparable(one, batches_of(one));
   recipe.optimizer = one.optimizer;
   const Difference d = difference(train_mesh(recipe, c.steps), train_mesh(one, c.steps));

@@ -2,6 +2,7 @@
 #include "weft/autograd/param.h"
 
 #include "weft/base/philox.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft {
 
@@ -66,10 +67,12 @@ void initialize(Context& context, const Param& param, uint64_t seed, const Tenso
     case Init::Kind::normal: break;
   }
   if (out.device() == Device::meta) return;
-  if (out.dtype() == DType::f64)
-    fill_normal(context, param, seed, out.data<double>(), first, out.numel());
-  else
-    fill_normal(context, param, seed, out.data<float>(), first, out.numel());
+  fill_on_host(context.stream, out, [&](const Tensor& host) {
+    if (out.dtype() == DType::f64)
+      fill_normal(context, param, seed, host.data<double>(), first, out.numel());
+    else
+      fill_normal(context, param, seed, host.data<float>(), first, out.numel());
+  });
 }
 
 }  // namespace weft

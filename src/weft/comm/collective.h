@@ -42,6 +42,7 @@ struct Collective {
   const std::byte* in = nullptr;
   size_t row_bytes = 0;  // all_to_all
   std::span<const int64_t> out_counts, in_counts;
+  bool is_on_device = false;  // `out` and `in`; transports see calls over memory of the host only
 };
 
 // "all_reduce of 4096 bytes f32"

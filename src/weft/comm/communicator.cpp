@@ -13,10 +13,6 @@ using Clock = std::chrono::steady_clock;
 
 std::byte* bytes_of(const Tensor& t) { return t ? static_cast<std::byte*>(t.raw()) : nullptr; }
 
-void check_host(CommOp op, const Tensor& t) {
-  check(!t || t.device() != Device::cuda, "{}: this group moves host memory, the tensor is on a device", name_of(op));
-}
-
 void check_reducible(CommOp op, DType dtype) {
   check(dtype != DType::u8 && dtype != DType::u16, "{} does not reduce {}; use f32, f64, bf16, f16, i32 or i64",
         name_of(op), name_of(dtype));
@@ -24,7 +20,6 @@ void check_reducible(CommOp op, DType dtype) {
 
 // `whole` holds `size` times `part`.
 void check_parts(CommOp op, const Tensor& whole, const Tensor& part, int size) {
-  check_host(op, whole), check_host(op, part);
   check(whole.dtype() == part.dtype() && whole.numel() == part.numel() * size,
         "{} over {} ranks: {} {} does not hold {} times {} {}", name_of(op), size, name_of(whole.dtype()),
         whole.shape().to_string(), size, name_of(part.dtype()), part.shape().to_string());
@@ -34,11 +29,13 @@ Collective call_of(CommOp op, const Tensor& out, const Tensor& in, size_t bytes)
   Collective call;
   call.op = op, call.dtype = in.dtype(), call.bytes = bytes;
   call.out = bytes_of(out), call.in = bytes_of(in);
+  call.is_on_device = in.device() == Device::cuda;
+  check((out.device() == Device::cuda) == call.is_on_device, "{} between a device and the host", name_of(op));
   return call;
 }
 
 Collective all_reduce_of(const Tensor& x, Reduction reduction) {
-  check_host(CommOp::all_reduce, x), check_reducible(CommOp::all_reduce, x.dtype());
+  check_reducible(CommOp::all_reduce, x.dtype());
   Collective call = call_of(CommOp::all_reduce, x, x, x.bytes());
   call.reduction = reduction;
   return call;
@@ -97,7 +94,6 @@ void Communicator::reduce_scatter(const Tensor& out, const Tensor& in) {
 }
 
 void Communicator::broadcast(const Tensor& x, int root) {
-  check_host(CommOp::broadcast, x);
   check(root >= 0 && root < size(), "broadcast from rank {} of {}", root, size());
   Collective call = call_of(CommOp::broadcast, x, x, x.bytes());
   call.peer = root;
@@ -106,7 +102,6 @@ void Communicator::broadcast(const Tensor& x, int root) {
 
 void Communicator::all_to_all(const Tensor& out, std::span<const int64_t> out_counts, const Tensor& in,
                               std::span<const int64_t> in_counts) {
-  check_host(CommOp::all_to_all, out), check_host(CommOp::all_to_all, in);
   Collective call = call_of(CommOp::all_to_all, out, in, in.bytes());
   call.row_bytes = row_bytes_of(in), call.out_counts = out_counts, call.in_counts = in_counts;
   check(out.dtype() == in.dtype() && row_bytes_of(out) == call.row_bytes, "all_to_all: rows of {} {} into {} {}",
@@ -118,7 +113,6 @@ void Communicator::all_to_all(const Tensor& out, std::span<const int64_t> out_co
 
 void Communicator::send(const Tensor& x, int to, int tag) {
   check(to >= 0 && to < size(), "send to rank {} of {}", to, size());
-  check_host(CommOp::send, x);
   Collective call = call_of(CommOp::send, x, x, x.bytes());
   call.peer = to, call.tag = tag;
   point_to_point(call);
@@ -126,7 +120,6 @@ void Communicator::send(const Tensor& x, int to, int tag) {
 
 void Communicator::recv(const Tensor& x, int from, int tag) {
   check(from >= 0 && from < size(), "recv from rank {} of {}", from, size());
-  check_host(CommOp::recv, x);
   Collective call = call_of(CommOp::recv, x, x, x.bytes());
   call.peer = from, call.tag = tag;
   point_to_point(call);
@@ -148,15 +141,30 @@ Pending Communicator::start_reduce_scatter(Tensor out, Tensor in) {
   return start(call, std::move(out), std::move(in));
 }
 
+void Communicator::pass_on_to(Communicator& group) const {
+  group.set_observer(observer_);
+  if (staging_) group.use_stream(staging_->stream());
+}
+
+void Communicator::check_reach(const Collective& call) const {
+  check(!call.is_on_device || staging_, "{} (group {}): the tensor is on a device, and the group knows of none",
+        name_of(call.op), label_);
+}
+
 void Communicator::collective(Collective call) {
+  check_reach(call);
   call.sequence = ++sequence_;
-  if (queue_ && !queue_->is_idle()) return wait_for(queue_->push(call));
+  if (queue_ && !queue_->is_idle()) {
+    if (call.is_on_device) staging_->prepare();
+    return wait_for(queue_->push(call));
+  }
   const auto begin = Clock::now();
   execute(call, false);
   exposed_seconds_.fetch_add(seconds_since(begin), std::memory_order_relaxed);
 }
 
 void Communicator::point_to_point(Collective call) {
+  check_reach(call);
   call.sequence = ++messages_;
   const auto begin = Clock::now();
   execute(call, false);
@@ -169,6 +177,8 @@ Pending Communicator::start(Collective call, Tensor out, Tensor in) {
     execute(call, true);
     return Pending(*this, uint32_t(call.sequence), std::move(out), std::move(in));
   }
+  check_reach(call);
+  if (call.is_on_device) staging_->prepare();
   if (!queue_) queue_ = std::make_unique<CommQueue>([this](const Collective& c) { execute(c, true); });
   return Pending(*this, queue_->push(call), std::move(out), std::move(in));
 }
@@ -184,7 +194,10 @@ void Communicator::wait_for(uint32_t ticket) {
 void Communicator::execute(const Collective& call, bool is_started) {
   const auto begin = Clock::now();
   if (own_progress_) own_progress_->enter(call, label_, is_started);
-  run(call);
+  if (call.is_on_device)
+    staging_->run(call, rank(), size(), is_started, [this](const Collective& staged) { run(staged); });
+  else
+    run(call);
   if (own_progress_) own_progress_->leave(is_started);
   const auto end = Clock::now();
   seconds_.fetch_add(std::chrono::duration<double>(end - begin).count(), std::memory_order_relaxed);

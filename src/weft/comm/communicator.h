@@ -11,6 +11,7 @@
 
 #include "weft/base/function_ref.h"
 #include "weft/comm/collective.h"
+#include "weft/comm/device_staging.h"
 #include "weft/comm/pending.h"
 #include "weft/comm/rank_progress.h"
 #include "weft/tensor/allocator.h"
@@ -89,6 +90,12 @@ class Communicator {
   Pending start_all_gather(Tensor out, Tensor in);
   Pending start_reduce_scatter(Tensor out, Tensor in);
 
+  // Tensors on this stream's device may be given too, and pass through host memory; to groups split off later as
+  // well. It is the rank's, and outlives such calls.
+  void use_stream(Stream& stream) {
+    if (stream.allocator().device() == Device::cuda) staging_ = std::make_unique<DeviceStaging>(stream);
+  }
+
   // What this rank does now, for the messages of ranks that wait for it in vain: at most 87 bytes, copied. Holds for
   // the rank, whichever of its groups is told. Takes some 20 ns. `step` is shown as it is; -1: none.
   void set_place(std::string_view what, int64_t step) noexcept {
@@ -138,7 +145,8 @@ class Communicator {
   // This rank has failed while a collective was started: what waits for other ranks must give up.
   bool is_given_up() const { return is_given_up_.load(std::memory_order_relaxed); }
 
-  const CommObserver& observer() const { return observer_; }
+  // To be called by split: what the group has from this one.
+  void pass_on_to(Communicator& group) const;
 
   // To be called by the constructor of each transport whose ranks can see each other's notes.
   void set_own_progress(RankProgress* progress) { own_progress_ = progress; }
@@ -153,6 +161,7 @@ class Communicator {
   void give_up() noexcept { is_given_up_.store(true); }
   void execute(const Collective& call, bool is_started);
   void point_to_point(Collective call);
+  void check_reach(const Collective& call) const;
 
   std::string label_;
   CommObserver observer_;
@@ -161,7 +170,8 @@ class Communicator {
   std::atomic<bool> is_given_up_{false};
   std::atomic<int64_t> calls_{0}, bytes_sent_{0};
   std::atomic<double> seconds_{0}, exposed_seconds_{0};
-  std::unique_ptr<CommQueue> queue_;  // made by the first start_*
+  std::unique_ptr<DeviceStaging> staging_;  // null: memory of the host only
+  std::unique_ptr<CommQueue> queue_;        // made by the first start_*
 };
 
 // Where all ranks of a job do together what may take some of them long, such as writing files.

@@ -351,5 +351,6 @@ const Kernels& reference_kernels();  // plain loops in double precision: the ora
 const Kernels& cpu_kernels();        // SIMD and threads
 const Kernels& meta_kernels();       // counts FLOPs and bytes into Stream::cost; touches no data
 const Kernels& cuda_kernels();
+const Kernels& kernels_of(Device device);
 
 }  // namespace weft

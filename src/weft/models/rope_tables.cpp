@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "weft/tensor/host_access.h"
+
 namespace weft {
 namespace {
 
@@ -53,7 +55,6 @@ void fill_row_of(const RopeTable& table, const std::vector<double>& frequencies,
 }
 
 void fill_row(const RopeTable& table, const std::vector<double>& frequencies, double factor, int64_t position) {
-  if (table.cos.device() != Device::cpu) return;
   if (table.cos.dtype() == DType::f64)
     fill_row_of<double>(table, frequencies, factor, position);
   else
@@ -94,7 +95,12 @@ void RopeTables::prepare(Context& context, DType wide) {
   const int64_t positions = config_.context, pairs = config_.turned_dim() / 2;
   const auto fill = [&](RopeTable& table, const std::vector<double>& frequencies, double factor) {
     table = {context.empty(wide, {positions, pairs}), context.empty(wide, {positions, pairs})};
-    for (int64_t p = 0; p < positions; ++p) fill_row(table, frequencies, factor, p);
+    if (table.cos.device() == Device::meta) return;
+    fill_on_host(context.stream, table.cos, [&](const Tensor& cos) {
+      fill_on_host(context.stream, table.sin, [&](const Tensor& sin) {
+        for (int64_t p = 0; p < positions; ++p) fill_row({cos, sin}, frequencies, factor, p);
+      });
+    });
   };
   fill(global_, rope_frequencies(config_, 0), config_.rope_scaling.rotation_factor(positions));
   if (has_local()) fill(local_, plain_frequencies(config_.local_rope_theta, config_.turned_dim()), 1);

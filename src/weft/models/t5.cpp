@@ -132,8 +132,8 @@ Tensor T5::Writing::logits(std::span<const int32_t> ids) {
     Past& past = layers_[i];
     const Var normed = layer.attention_norm(x);
     const DistanceAttention::KeysValues here = layer.attention.read(normed);
-    std::memcpy(past.own.keys.slice_rows(end - rows, rows).raw(), here.keys.raw(), here.keys.bytes());
-    std::memcpy(past.own.values.slice_rows(end - rows, rows).raw(), here.values.raw(), here.values.bytes());
+    context_.stream.copy(past.own.keys.slice_rows(end - rows, rows), here.keys);
+    context_.stream.copy(past.own.values.slice_rows(end - rows, rows), here.values);
     const DistanceAttention::KeysValues seen{past.own.keys.slice_rows(0, end), past.own.values.slice_rows(0, end)};
     x = x + layer.attention(normed, seen, {&before, 1}, distances_);
     const AttentionSpan all{.q_end = int32_t(rows), .k_end = int32_t(past.memory.keys.dim(0)), .causal = false};

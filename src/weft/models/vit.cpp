@@ -1,20 +1,24 @@
 // Vit: patches, layers, the class token.
 #include "weft/models/vit.h"
 
+#include "weft/tensor/host_access.h"
+
 namespace weft {
 
 Tensor cut_patches(Context& context, const PatchShape& s, DType dtype, std::span<const float> pixels) {
   check(int64_t(pixels.size()) == s.channels * s.image * s.image, "{} pixels, not {} x {} x {}", pixels.size(),
         s.channels, s.image, s.image);
   const Tensor wide = context.empty(DType::f32, {s.count(), s.numel()});
-  float* out = wide.data<float>();
-  for (int64_t row = 0; row < s.per_side(); ++row)
-    for (int64_t col = 0; col < s.per_side(); ++col)
-      for (int64_t c = 0; c < s.channels; ++c)
-        for (int64_t y = 0; y < s.patch; ++y) {
-          const int64_t line = (c * s.image + row * s.patch + y) * s.image;
-          out = std::copy_n(pixels.data() + line + col * s.patch, s.patch, out);
-        }
+  fill_on_host(context.stream, wide, [&](const Tensor& host) {
+    float* out = host.data<float>();
+    for (int64_t row = 0; row < s.per_side(); ++row)
+      for (int64_t col = 0; col < s.per_side(); ++col)
+        for (int64_t c = 0; c < s.channels; ++c)
+          for (int64_t y = 0; y < s.patch; ++y) {
+            const int64_t line = (c * s.image + row * s.patch + y) * s.image;
+            out = std::copy_n(pixels.data() + line + col * s.patch, s.patch, out);
+          }
+  });
   if (dtype == DType::f32) return wide;
   Tensor patches = context.empty(dtype, wide.shape());
   context.kernels.convert(context.stream, patches, wide);
@@ -31,8 +35,8 @@ Var PatchEmbedding::operator()(Context& context, std::span<const float> pixels) 
   const DType dtype = positions_.value.dtype();
   const Var patches = projection_(Var{cut_patches(context, shape_, dtype, pixels), &context});
   const Tensor tokens = context.empty(dtype, positions_.shape);
-  std::memcpy(tokens.slice_rows(0, 1).raw(), class_token_.value.raw(), class_token_.value.bytes());
-  std::memcpy(tokens.slice_rows(1, shape_.count()).raw(), patches.value.raw(), patches.value.bytes());
+  context.stream.copy(tokens.slice_rows(0, 1), class_token_.value);
+  context.stream.copy(tokens.slice_rows(1, shape_.count()), patches.value);
   context.kernels.add(context.stream, tokens, tokens, positions_.value);
   return {tokens, &context};
 }

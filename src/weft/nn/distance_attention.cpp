@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "weft/autograd/ops/reshape.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft {
 namespace {
@@ -65,16 +66,16 @@ Tensor spread_buckets(Context& context, const DistanceBuckets& buckets, const Te
   const Tensor given = context.empty(wide, values.shape());
   Tensor spread = context.empty(wide, {heads, width});
   context.kernels.convert(context.stream, given, values);
-  const auto fill = [&](auto element) {
-    using T = decltype(element);
-    for (int64_t h = 0; h < heads; ++h)
-      for (int64_t d = -reach; d <= reach; ++d)
-        spread.data<T>()[h * width + d + reach] = given.data<T>()[buckets.bucket_of(d) * heads + h];
-  };
-  if (wide == DType::f64)
-    fill(double());
-  else
-    fill(float());
+  const Tensor source = on_host(context.stream, given);
+  fill_on_host(context.stream, spread, [&](const Tensor& host) {
+    const auto fill = [&](auto element) {
+      using T = decltype(element);
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t d = -reach; d <= reach; ++d)
+          host.data<T>()[h * width + d + reach] = source.data<T>()[buckets.bucket_of(d) * heads + h];
+    };
+    wide == DType::f64 ? fill(double()) : fill(float());
+  });
   return spread;
 }
 

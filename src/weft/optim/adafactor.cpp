@@ -22,7 +22,7 @@ Adafactor::Adafactor(Context& context, std::vector<Owned> owned, const Adafactor
     num_items += int64_t(bucket.items.size());
     bucket.moments = o.new_state(context_, o.master.dtype(), {size});
   }
-  squares_ = context_.empty(DType::f64, {num_items});
+  squares_ = context_.stream.host_memory().empty(DType::f64, {num_items});
 }
 
 std::vector<Optimizer::State> Adafactor::states_of(std::string_view, const Shape& whole) const {
@@ -107,13 +107,11 @@ void Adafactor::update_moments(size_t bucket, float grad_scale) {
 void Adafactor::add_squares(size_t bucket, float grad_scale) {
   const int64_t n = int64_t(buckets_[bucket].items.size());
   const Tensor squares = squares_.slice_flat(buckets_[bucket].first_square, {n});
-  const bool is_real = squares.device() != Device::meta;
-  double* const sums = is_real ? squares.data<double>() : nullptr;
-  if (is_real) std::fill_n(sums, n, 0.0);
+  double* const sums = squares.data<double>();
+  std::fill_n(sums, n, 0.0);
   each_piece(bucket, grad_scale, [&](size_t k, const MatrixPiece& grad, const Piece& piece, int64_t) {
     if (!piece.param->placement.is_first_copy) return;
-    const double sum = context_.kernels.factored_squares(context_.stream, grad);
-    if (is_real) sums[k] += sum;
+    sums[k] += context_.kernels.factored_squares(context_.stream, grad);
   });
   owned_[bucket].shard->all_reduce(squares);
   owned_[bucket].tensor->all_reduce(squares);
@@ -124,8 +122,7 @@ void Adafactor::update_weights(size_t bucket, float lr, float grad_scale) {
   const int64_t first_square = buckets_[bucket].first_square;
   each_piece(bucket, grad_scale, [&](size_t k, const MatrixPiece& grad, const Piece& piece, int64_t begin) {
     const Matrices& m = buckets_[bucket].items[k].matrices;
-    const bool is_real = squares_.device() != Device::meta;
-    const double squares = is_real ? squares_.data<double>()[first_square + int64_t(k)] : 0;
+    const double squares = squares_.data<double>()[first_square + int64_t(k)];
     const double rms = std::sqrt(squares / double(m.count * m.whole_size()));
     const Piece part{piece.param, piece.first + begin, piece.offset + begin, grad.x.numel()};
     const PieceTensors t(o, part);

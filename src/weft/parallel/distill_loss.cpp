@@ -6,6 +6,7 @@
 
 #include "weft/autograd/ops/head_loss.h"
 #include "weft/parallel/vocab_chunk.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft {
 namespace {
@@ -77,12 +78,14 @@ struct DistillLossOp {
     k.dot_rows(context.stream, dots.slice_rows(0, 1).reshape({rows}), p, teacher_logits);
     k.dot_rows(context.stream, dots.slice_rows(1, 1).reshape({rows}), p, s);
     if (group) group->all_reduce(dots);
-    if (losses.device() != Device::meta) {
-      if (wide == DType::f64)
-        add_divergence<double>(begin, losses, dots, teacher_lse, student_lse);
-      else
-        add_divergence<float>(begin, losses, dots, teacher_lse, student_lse);
-    }
+    if (losses.device() != Device::meta)
+      change_on_host(context.stream, losses, [&](const Tensor& host) {
+        const auto read = [&](const Tensor& from) { return on_host(context.stream, from); };
+        if (wide == DType::f64)
+          add_divergence<double>(begin, host, read(dots), read(teacher_lse), read(student_lse));
+        else
+          add_divergence<float>(begin, host, read(dots), read(teacher_lse), read(student_lse));
+      });
     if (!wants_grad) return;
     const float factor = mix.alpha * t * grad_scale;
     to_probabilities(context, s, student_lse, begin, factor);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "weft/autograd/ops/narrow_products.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft {
 namespace {
@@ -15,7 +16,12 @@ Tensor row_of(const Tensor& x) { return x.reshape({1, x.numel()}); }
 void copy_rows(Context& context, const Param& weight, int64_t first, const Tensor& rows) {
   if (!weight.is_nf4())
     return context.kernels.convert(context.stream, rows, weight.value.slice_rows(first, rows.dim(0)));
-  if (rows.device() != Device::meta) weight.nf4().decode(first, rows.dim(0), 0, rows.dim(1), rows.data<float>());
+  if (rows.device() == Device::meta) return;
+  fill_on_host(context.stream, rows, [&](const Tensor& host) {
+    nf4::Matrix all = weight.nf4();
+    all.blocks = on_host(context.stream, all.blocks), all.scales = on_host(context.stream, all.scales);
+    all.decode(first, rows.dim(0), 0, rows.dim(1), host.data<float>());
+  });
 }
 
 // 1 / sqrt(x), and 0 of a row of zeros.
@@ -46,7 +52,9 @@ void DoraOp::find_norms(Context& context) {
   }
   if (inputs) inputs->all_reduce(inverse_norm);
   if (inverse_norm.device() == Device::meta) return;
-  wide == DType::f64 ? invert_roots<double>(inverse_norm) : invert_roots<float>(inverse_norm);
+  change_on_host(context.stream, inverse_norm, [&](const Tensor& host) {
+    wide == DType::f64 ? invert_roots<double>(host) : invert_roots<float>(host);
+  });
 }
 
 Tensor DoraOp::forward(Context& context, const Tensor& y, const Tensor& in) {

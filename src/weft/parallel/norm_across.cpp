@@ -6,21 +6,11 @@
 namespace weft {
 namespace {
 
-// Copies the columns of a cut between a matrix that has all and one that has these; tensors without data are left
-// alone.
-void copy_columns(const Tensor& whole, const Tensor& mine, const Cut& cut, bool is_to_whole) {
-  if (whole.device() != Device::cpu || cut.count == 0) return;
+// Copies the columns of a cut between a matrix that has all and one that has these.
+void copy_columns(Stream& stream, const Tensor& whole, const Tensor& mine, const Cut& cut, bool is_to_whole) {
   const size_t element = size_of(whole.dtype()), bytes = size_t(cut.count) * element;
-  auto* const all = static_cast<std::byte*>(whole.raw()) + size_t(cut.begin) * element;
-  auto* const some = static_cast<std::byte*>(mine.raw());
-  for (int64_t row = 0; row < mine.dim(0); ++row) {
-    std::byte* const in_all = all + size_t(row * cut.total) * element;
-    std::byte* const in_some = some + size_t(row) * bytes;
-    if (is_to_whole)
-      std::memcpy(in_all, in_some, bytes);
-    else
-      std::memcpy(in_some, in_all, bytes);
-  }
+  const RowsAt all{whole, size_t(cut.begin) * element, size_t(cut.total) * element}, some{mine, 0, bytes};
+  is_to_whole ? stream.copy_rows(all, some, mine.dim(0), bytes) : stream.copy_rows(some, all, mine.dim(0), bytes);
 }
 
 // The columns of all ranks; backward, the sum of what the ranks say of this rank's.
@@ -36,7 +26,7 @@ struct GatherColumnsOp {
   Tensor forward(Context& context, const Tensor& x) {
     whole = {x.dim(0), cut.total}, dtype = x.dtype();
     Tensor y = gradient_or_zeros(context, {}, dtype, whole);
-    if (is_first) copy_columns(y, x, cut, true);
+    if (is_first) copy_columns(context.stream, y, x, cut, true);
     group.all_reduce(y);
     return y;
   }
@@ -45,7 +35,7 @@ struct GatherColumnsOp {
     context.kernels.convert(context.stream, sum, gradient_or_zeros(context, dy, dtype, whole));
     group.all_reduce(sum);
     Tensor dx = gradient_or_zeros(context, {}, dtype, {whole[0], cut.count});
-    if (is_first) copy_columns(sum, dx, cut, false);
+    if (is_first) copy_columns(context.stream, sum, dx, cut, false);
     return dx;
   }
 };
@@ -56,12 +46,12 @@ struct TakeColumnsOp {
 
   Tensor forward(Context& context, const Tensor& x) {
     Tensor y = context.empty(x.dtype(), {x.dim(0), cut.count});
-    copy_columns(x, y, cut, false);
+    copy_columns(context.stream, x, y, cut, false);
     return y;
   }
   Tensor backward(Context& context, const Tensor& dy) {
     Tensor dx = gradient_or_zeros(context, {}, dy.dtype(), {dy.dim(0), cut.total});
-    copy_columns(dx, dy, cut, true);
+    copy_columns(context.stream, dx, dy, cut, true);
     return dx;
   }
 };

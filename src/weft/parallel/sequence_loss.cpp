@@ -6,6 +6,7 @@
 
 #include "weft/autograd/ops/head_loss.h"
 #include "weft/parallel/vocab_chunk.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft {
 namespace {
@@ -30,10 +31,11 @@ struct SequenceLossOp {
       const Tensor losses = context.empty(Context::wide(x.dtype()), {rows});
       chunk.logits(context, x, begin, rows);
       chunk.log_sums(context, rows, targets + begin, losses);
-      logps[sequence] -= sum(losses);
+      logps[sequence] -= sum(on_host(context.stream, losses));
     });
     const Tensor loss = context.empty(Context::wide(x.dtype()), {1});
-    if (x.device() != Device::meta) store(loss, rule(logps, dlogps));
+    if (x.device() != Device::meta)
+      fill_on_host(context.stream, loss, [&](const Tensor& host) { store(host, rule(logps, dlogps)); });
     if (!wants_grad) return loss;
     dx = context.empty_like(x);
     context.kernels.fill(context.stream, dx, 0);

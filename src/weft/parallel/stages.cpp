@@ -26,7 +26,7 @@ void Stages::send(const Var& x) const {
 
 int32_t Stages::share(Context& context, int32_t chosen) const {
   if (!ranks_) return chosen;
-  const Tensor t = context.empty(DType::i32, {1});
+  const Tensor t = context.stream.host_memory().empty(DType::i32, {1});
   *t.data<int32_t>() = chosen;
   ranks_->broadcast(t, count() - 1);
   return *t.data<int32_t>();

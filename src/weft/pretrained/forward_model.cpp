@@ -7,6 +7,7 @@
 #include "weft/parallel/gather_columns.h"
 #include "weft/pretrained/check_mesh.h"
 #include "weft/pretrained/decoder_parts.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft {
 ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype)
@@ -87,11 +88,8 @@ Tensor ForwardModel::logits(const Pass& pass, std::span<const int32_t> rows) {
     Var hidden = model_->forward(context_, pass, x, none);
     if (rows.empty()) return;
     chosen_hidden_ = part_of(chosen_, dtype_, {int64_t(rows.size()), config().hidden});
-    const bool has_data = chosen_hidden_.device() != Device::meta;
-    for (size_t i = 0; has_data && i < rows.size(); ++i) {
-      const Tensor row = hidden.value.slice_rows(rows[i], 1);
-      std::memcpy(chosen_hidden_.slice_rows(int64_t(i), 1).raw(), row.raw(), row.bytes());
-    }
+    for (size_t i = 0; i < rows.size(); ++i)
+      context_.stream.copy(chosen_hidden_.slice_rows(int64_t(i), 1), hidden.value.slice_rows(rows[i], 1));
     hidden.value = chosen_hidden_;
     result = logits_of(hidden);
   });
@@ -113,7 +111,7 @@ double ForwardModel::loss(const Pass& pass, const int32_t* targets) {
   double sum = 0;
   run(pass, [&](const Var& x, Brackets& none) {
     const Tensor loss = model_->loss(context_, pass, x, targets, 0, none).value;
-    if (mesh_.place().tp == 0) sum = double(*loss.data<float>());
+    if (mesh_.place().tp == 0) sum = double(*on_host(context_.stream, loss).data<float>());
   });
   return sum;
 }

@@ -8,6 +8,7 @@
 
 #include "weft/formats/ggml_blocks.h"
 #include "weft/kernels/block_layout.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft {
 namespace {
@@ -57,24 +58,26 @@ BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from,
   const int64_t row_bytes = p.whole[1] / block_elements(type) * block_bytes(type);  // where it lies in a file
   const int64_t first = p.begin[1] / block_elements(type) * block_bytes(type);
   const Shape shape{m.rows, m.row_bytes()};
-  if (!from.stored.bytes.empty() && from.rows.keeps_order() && m.row_bytes() == row_bytes) {
+  const bool is_near = context.stream.allocator().device() == Device::cpu;
+  if (is_near && !from.stored.bytes.empty() && from.rows.keeps_order() && m.row_bytes() == row_bytes) {
     const Bytes rows = from.stored.bytes.subspan(size_t(from.rows(p.begin[0]) * row_bytes), size_t(shape.numel()));
     m.blocks = {BufferRef(new BorrowedBuffer(rows)), DType::u8, shape};
     return m;
   }
   m.blocks = context.empty(DType::u8, shape);
-  auto* const out = static_cast<std::byte*>(m.blocks.raw());
-  if (from.stored.bytes.empty()) {
+  fill_on_host(context.stream, m.blocks, [&](const Tensor& host) {
+    auto* const out = static_cast<std::byte*>(host.raw());
     context.stream.team().parallel_for(m.rows, kRowsAtOnce, [&](int64_t begin, int64_t end, int) {
-      for (int64_t row = begin; row < end; ++row)
-        from.tensors->copy_blocks(*from.info, from.rows(p.begin[0] + row), p.begin[1] / block_elements(type),
-                                  {out + row * m.row_bytes(), size_t(m.row_bytes())});
+      for (int64_t row = begin; row < end; ++row) {
+        const std::span to(out + row * m.row_bytes(), size_t(m.row_bytes()));
+        const int64_t in_file = from.rows(p.begin[0] + row);
+        if (from.stored.bytes.empty())
+          from.tensors->copy_blocks(*from.info, in_file, p.begin[1] / block_elements(type), to);
+        else
+          std::memcpy(to.data(), from.stored.bytes.data() + in_file * row_bytes + first, to.size());
+      }
     });
-    return m;
-  }
-  for (int64_t row = 0; row < m.rows; ++row)
-    std::memcpy(out + row * m.row_bytes(), from.stored.bytes.data() + from.rows(p.begin[0] + row) * row_bytes + first,
-                size_t(m.row_bytes()));
+  });
   return m;
 }
 
@@ -99,25 +102,27 @@ BlockMatrix rounded_part(Context& context, const ModelSource& source, const Para
   const Placement& p = param.placement;
   BlockMatrix m = part_of(p, type);
   m.blocks = context.empty(DType::u8, {m.rows, m.row_bytes()});
-  auto* const out = static_cast<std::byte*>(m.blocks.raw());
   const bool has_scale_of_row = type == BlockType::fp8 || type == BlockType::int8;
   const int64_t width = m.row_blocks() * block_elements(type), first = p.begin[1] - m.skip, cols = p.whole[1];
   const int64_t read_first = has_scale_of_row ? 0 : first,
                 read_end = has_scale_of_row ? cols : std::min(first + width, cols);
-  context.stream.team().parallel_for(m.rows, kRowsAtOnce, [&](int64_t begin, int64_t end, int) {
-    std::vector<float> values(size_t(std::max(read_end, first + width) - read_first), 0.0f);
-    const std::span<float> of_file = std::span(values).first(size_t(read_end - read_first));
-    for (int64_t row = begin; row < end; ++row) {
-      source.read(param.name, (p.begin[0] + row) * cols + read_first, of_file);
-      float largest = 0;
-      for (const float x : of_file) {
-        if (!std::isfinite(x))
-          throw Error("{}: {} has an element that is no finite number", source.path(), param.name);
-        largest = std::max(largest, std::abs(x));
+  fill_on_host(context.stream, m.blocks, [&](const Tensor& host) {
+    auto* const out = static_cast<std::byte*>(host.raw());
+    context.stream.team().parallel_for(m.rows, kRowsAtOnce, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> values(size_t(std::max(read_end, first + width) - read_first), 0.0f);
+      const std::span<float> of_file = std::span(values).first(size_t(read_end - read_first));
+      for (int64_t row = begin; row < end; ++row) {
+        source.read(param.name, (p.begin[0] + row) * cols + read_first, of_file);
+        float largest = 0;
+        for (const float x : of_file) {
+          if (!std::isfinite(x))
+            throw Error("{}: {} has an element that is no finite number", source.path(), param.name);
+          largest = std::max(largest, std::abs(x));
+        }
+        round_to(type, std::span(values).subspan(size_t(first - read_first), size_t(width)), largest,
+                 {out + row * m.row_bytes(), size_t(m.row_bytes())});
       }
-      round_to(type, std::span(values).subspan(size_t(first - read_first), size_t(width)), largest,
-               {out + row * m.row_bytes(), size_t(m.row_bytes())});
-    }
+    });
   });
   return m;
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "weft/tensor/host_access.h"
+
 namespace weft {
 
 void read_values(Context& context, const Param& param, FunctionRef<void(int64_t, std::span<float>)> read) {
@@ -13,11 +15,12 @@ void read_values(Context& context, const Param& param, FunctionRef<void(int64_t,
       read(global, {out + (local - begin), size_t(n)});
     });
   };
-  if (param.value.dtype() == DType::f32) return read_runs(0, size, param.value.data<float>());
+  if (param.value.dtype() == DType::f32 && param.value.device() == Device::cpu)
+    return read_runs(0, size, param.value.data<float>());
   for (int64_t begin = 0; begin < size; begin += kElements) {
     const int64_t count = std::min(kElements, size - begin);
     const Tensor wide = context.empty(DType::f32, {count});
-    read_runs(begin, count, wide.data<float>());
+    fill_on_host(context.stream, wide, [&](const Tensor& host) { read_runs(begin, count, host.data<float>()); });
     context.kernels.convert(context.stream, param.value.slice_flat(begin, {count}), wide);
   }
 }

@@ -11,7 +11,7 @@ std::string AdapterStore::load(Communicator& world, Context& context, int32_t id
   } catch (const Error& e) {
     error = e.what();
   }
-  const Tensor failures = context.empty(DType::f32, {1});
+  const Tensor failures = context.stream.host_memory().empty(DType::f32, {1});
   *failures.data<float>() = error.empty() ? 0 : 1;
   world.all_reduce(failures);
   if (*failures.data<float>() == 0) {

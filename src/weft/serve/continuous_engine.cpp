@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/tensor/host_access.h"
+
 namespace weft {
 namespace {
 
@@ -215,7 +217,7 @@ void ContinuousEngine::compute_and_read() {
   }
   Tensor logits;
   try {
-    logits = runner_.run();
+    logits = on_host(model_.context().stream, runner_.run());
   } catch (const Error& e) {
     if (model_.mesh().world().size() > 1) throw;  // others may wait in the middle of the step
     for (const StepPart& part : parts_) end(*part.sequence, {.reason = FinishReason::error, .error = e.what()});

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "weft/tensor/host_access.h"
+
 namespace weft {
 
 Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
@@ -106,7 +108,7 @@ void Draft::compute_next() {
     const std::span last(&r.sequence->tokens.back(), 1);
     runner_.add(last, {}, r.sequence->size() - 1, r.known->blocks, 1);
   }
-  const Tensor logits = runner_.run();
+  const Tensor logits = on_host(model_.context().stream, runner_.run());
   ThreadTeam& team = model_.context().stream.team();
   rows_.resize(size_t(team.size())), allowed_.resize(size_t(team.size()));
   const int64_t own = model_.config().vocab, both = std::min(own, vocab_);

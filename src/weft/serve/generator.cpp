@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "weft/tensor/host_access.h"
+
 namespace weft {
 
 int32_t Generator::next(std::span<const int32_t> tokens, KvCache& cache, Sampler& sampler, uint64_t position) {
@@ -11,7 +13,7 @@ int32_t Generator::next(std::span<const int32_t> tokens, KvCache& cache, Sampler
   const Pass pass{.ids = tokens.data(),
                   .num_tokens = int64_t(tokens.size()),
                   .attention = {.positions = positions_.data(), .cache = &cache}};
-  const Tensor logits = model_.logits(pass, pass.num_tokens - 1, 1);
+  const Tensor logits = on_host(model_.context().stream, model_.logits(pass, pass.num_tokens - 1, 1));
   const int32_t token = logits ? sampler.choose({logits.data<float>(), size_t(logits.numel())}, position) : 0;
   return model_.share(token);
 }

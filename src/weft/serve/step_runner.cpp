@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "weft/base/ceil_div.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft {
 
@@ -53,7 +54,7 @@ void StepRunner::hidden(int64_t row, std::vector<float>& state) const {
   state.resize(size_t(model_.config().hidden));
   const Tensor wide = context.empty(DType::f32, {1, model_.config().hidden});
   context.kernels.convert(context.stream, wide, model_.chosen_hidden().slice_rows(row, 1));
-  std::copy_n(wide.data<float>(), state.size(), state.begin());
+  std::copy_n(on_host(context.stream, wide).data<float>(), state.size(), state.begin());
 }
 
 void StepRunner::stop() {
@@ -90,8 +91,9 @@ void StepRunner::follow() {
 
 void StepRunner::reserve(int64_t words) {
   if (message_ && message_.numel() >= words) return;
-  const Tensor old = std::exchange(message_, model_.context().empty(DType::i32, {std::max(words, 2 * kFirstWords)}));
-  if (old && old.device() != Device::meta) std::memcpy(message_.raw(), old.raw(), old.bytes());
+  const Tensor old = std::exchange(
+      message_, model_.context().stream.host_memory().empty(DType::i32, {std::max(words, 2 * kFirstWords)}));
+  if (old) std::memcpy(message_.raw(), old.raw(), old.bytes());
 }
 
 void StepRunner::broadcast(int64_t begin, int64_t end) {
@@ -113,7 +115,6 @@ void StepRunner::send(Order order) {
                   size_in(blocks_), size_in(folder_)};
   auto* to = static_cast<std::byte*>(message_.raw());
   const auto put = [&](const void* from, size_t count) {
-    if (!to) return;  // meta memory
     if (count > 0) std::memcpy(to, from, count);
     to += count;
   };

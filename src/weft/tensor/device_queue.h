@@ -1,4 +1,5 @@
-// DeviceQueue: the ordered queue of work on a device other than the CPU, and the ways between its memory and the host's.
+// DeviceQueue: the ordered queue of work on a device other than the CPU, and the ways between its memory and the
+// host's.
 #pragma once
 #include <cstddef>
 
@@ -15,6 +16,9 @@ class DeviceQueue {
   virtual void copy_to_device(void* to, const void* from, size_t bytes) = 0;  // `from` may change when it returns
   virtual void copy_to_host(void* to, const void* from, size_t bytes) = 0;    // returns when it is done
   virtual void copy_on_device(void* to, const void* from, size_t bytes) = 0;
+  // `rows` times `row_bytes`, each piece a pitch behind the one before.
+  virtual void copy_rows_on_device(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t row_bytes,
+                                   size_t rows) = 0;
   virtual void clear(void* to, size_t bytes) = 0;  // zeros
 
   // Bytes of the host as device memory, 256-byte aligned, for work that is queued before 8 more MiB are uploaded.

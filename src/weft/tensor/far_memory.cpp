@@ -1,11 +1,15 @@
 // FarMemory: the queue of transfers and its thread.
 #include "weft/tensor/far_memory.h"
 
+#include <algorithm>
 #include <chrono>
+
+#include "weft/tensor/cuda/cuda_device.h"
 
 namespace weft {
 
-FarMemory::FarMemory(std::unique_ptr<FarStore> store) : store_(std::move(store)) {
+FarMemory::FarMemory(std::unique_ptr<FarStore> store, Stream* stream) : store_(std::move(store)), stream_(stream) {
+  if (stream_) own_queue_ = make_cuda_queue();
   if (store_) thread_ = std::thread([this] { work(); });
 }
 
@@ -38,6 +42,7 @@ FarMemory::Ticket FarMemory::start_load(const Slot& slot, const Tensor& into) {
 FarMemory::Ticket FarMemory::start(const Slot& slot, const Tensor& t, bool is_store) {
   check(t.bytes() == slot.bytes, "a slot of {} bytes in far memory for a tensor of {}", slot.bytes, t.bytes());
   if (!store_) return 0;
+  if (stream_) stream_->wait();
   const Ticket ticket = started_ + 1;  // only this thread writes started_
   if (ticket > kCapacity) wait_until_done(ticket - kCapacity);
   {
@@ -65,6 +70,20 @@ void FarMemory::wait_until_done(Ticket ticket) noexcept {
   stats_.waited_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+void FarMemory::move(const Transfer& t) {
+  if (!own_queue_)
+    return t.is_store ? store_->write(t.slot, {t.data, t.bytes}) : store_->read(t.slot, {t.data, t.bytes});
+  staged_.resize(std::max(staged_.size(), t.bytes));
+  if (t.is_store) {
+    own_queue_->copy_to_host(staged_.data(), t.data, t.bytes);
+    store_->write(t.slot, {staged_.data(), t.bytes});
+  } else {
+    store_->read(t.slot, {staged_.data(), t.bytes});
+    own_queue_->copy_to_device(t.data, staged_.data(), t.bytes);
+    own_queue_->wait();
+  }
+}
+
 void FarMemory::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -75,10 +94,7 @@ void FarMemory::work() {
       lock.unlock();
       std::exception_ptr failure;
       try {
-        if (t.is_store)
-          store_->write(t.slot, {t.data, t.bytes});
-        else
-          store_->read(t.slot, {t.data, t.bytes});
+        move(t);
       } catch (...) {
         failure = std::current_exception();
       }

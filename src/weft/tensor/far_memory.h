@@ -9,9 +9,10 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "weft/base/file.h"
-#include "weft/tensor/tensor.h"
+#include "weft/tensor/stream.h"
 
 namespace weft {
 
@@ -41,7 +42,8 @@ struct FarStats {
 class FarMemory {
  public:
   // Without a store nothing is copied and no time passes, as over meta memory.
-  explicit FarMemory(std::unique_ptr<FarStore> store);
+  // stream: of the rank, when its tensors lie on a device; then transfers begin when what it has queued is done.
+  explicit FarMemory(std::unique_ptr<FarStore> store, Stream* stream = nullptr);
   ~FarMemory();  // after all that was started is done
   FarMemory(const FarMemory&) = delete;
   FarMemory& operator=(const FarMemory&) = delete;
@@ -73,8 +75,12 @@ class FarMemory {
   Ticket start(const Slot& slot, const Tensor& t, bool is_store);
   void wait_until_done(Ticket ticket) noexcept;
   void work();
+  void move(const Transfer& t);
 
   std::unique_ptr<FarStore> store_;
+  Stream* stream_;                          // null: tensors lie on the host
+  std::unique_ptr<DeviceQueue> own_queue_;  // of the thread, likewise
+  std::vector<std::byte> staged_;
   FarStats stats_;
   std::mutex mutex_;
   std::condition_variable started_signal_, done_signal_;

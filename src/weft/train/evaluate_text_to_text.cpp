@@ -1,6 +1,8 @@
 // TextToTextEvaluation: one pair after the other.
 #include "weft/train/evaluate_text_to_text.h"
 
+#include "weft/tensor/host_access.h"
+
 namespace weft {
 
 TextToText text_to_text_of(const InstructExample& example, const std::string& place) {
@@ -21,8 +23,9 @@ void TextToTextEvaluation::add(std::span<const int32_t> source, std::span<const 
   const DType wide = Context::wide(logits.dtype());
   const Tensor losses = context_.empty(wide, {int64_t(target.size())});
   context_.kernels.cross_entropy(context_.stream, losses, logits, target.data(), 0);
+  const Tensor host = on_host(context_.stream, losses);
   for (size_t i = 0; i < target.size(); ++i)
-    loss_sum_ += wide == DType::f64 ? losses.data<double>()[i] : double(losses.data<float>()[i]);
+    loss_sum_ += wide == DType::f64 ? host.data<double>()[i] : double(host.data<float>()[i]);
   num_targets_ += int64_t(target.size());
 }
 

@@ -9,14 +9,15 @@ FarMemories::FarMemories(Context& context, const MeshConfig& mesh, int rank)
   const auto is_wanted = [&](OffloadTo to) {
     return offload_.optimizer == to || offload_.parameters == to || offload_.activations == to;
   };
-  if (is_wanted(OffloadTo::host)) host_ = std::make_unique<FarMemory>(is_meta ? nullptr : make_host_store());
+  Stream* const stream = context.stream.allocator().device() == Device::cuda ? &context.stream : nullptr;
+  if (is_wanted(OffloadTo::host)) host_ = std::make_unique<FarMemory>(is_meta ? nullptr : make_host_store(), stream);
   if (is_wanted(OffloadTo::disk)) {
     std::unique_ptr<FarStore> store;
     if (!is_meta) {
       make_folders(FileSystem::real(), offload_.dir);
       store = make_disk_store(FileSystem::real(), join_path(offload_.dir, fmt::format("weft-rank-{}.far", rank)));
     }
-    disk_ = std::make_unique<FarMemory>(std::move(store));
+    disk_ = std::make_unique<FarMemory>(std::move(store), stream);
   }
   FarMemory* const activations = of(offload_.activations);
   if (!activations) return;

@@ -239,6 +239,7 @@ MeshConfig read_mesh(Toml& toml) {
   c.cp_mode = choose(toml, "mesh.cp_mode", ContextMode::ring, kContextModeNames);
   c.offload = read_offload(toml, c.zero);
   read_pipeline(toml, c);
+  c.device = choose(toml, "mesh.device", Device::cpu, kDeviceNames);
   c.timeout_s = toml.integer("mesh.timeout_s", c.timeout_s, 1, 1 << 20);
   return c;
 }

@@ -57,6 +57,7 @@ struct MeshConfig {
   OffloadConfig offload;
   int virtual_stages = 1;        // per rank of a pipeline
   std::string layers_per_stage;  // "6,6,5,5"; empty: placed so that the slowest stage is as fast as can be
+  Device device = Device::cpu;   // of every rank
   int64_t timeout_s = 30;        // how long a rank waits for others that show no sign of life
   int size() const { return shape.size(); }
 };

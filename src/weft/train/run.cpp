@@ -11,6 +11,7 @@
 #include "weft/data/packed_rows.h"
 #include "weft/data/pair_batches.h"
 #include "weft/kernels/cpu/peak.h"
+#include "weft/tensor/cuda/cuda_device.h"
 #include "weft/train/checkpoint_saver.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/metrics.h"
@@ -92,19 +93,16 @@ class Run {
         world_(world),
         options_(options),
         team_(options.threads),
+        allocator_(device_of(recipe, world)),
         stream_(team_, allocator_),
-        context_{.kernels = cpu_kernels(), .stream = stream_, .pulse = world.pulse()},
+        context_{.kernels = kernels_of(recipe.mesh.device), .stream = stream_, .pulse = world.pulse()},
         batches_(batches_for(recipe, dataset.train)),
         valid_(dataset.valid),
         trace_(world, context_),
         trainer_(context_, world, recipe, *batches_),
         saved_(trainer_, recipe, *dataset.tokenizer) {
     trainer_.observe_actions([this](const Action& action, bool is_begin) { trace_.record(action, is_begin); });
-    const Tensor peak = control_memory_.empty(DType::f64, {1});
-    world_.barrier();
-    *peak.data<double>() = cpu::measure_peak_flops(team_, recipe.dtype());
-    world_.all_reduce(peak);
-    peak_flops_ = *peak.data<double>();
+    find_peak_flops();
     peaks_ = control_memory_.empty(DType::i64, {world.size(), kShared});
     if (recipe.checkpoint.dir.empty()) return;
     store_.emplace(recipe.checkpoint.dir,
@@ -156,6 +154,25 @@ class Run {
   }
 
  private:
+  // The device of a rank becomes its thread's.
+  static Device device_of(const Recipe& recipe, const Communicator& world) {
+    if (recipe.mesh.device == Device::cuda) use_cuda_device(world.rank());
+    return recipe.mesh.device;
+  }
+
+  // Of all ranks.
+  void find_peak_flops() {
+    if (recipe_.mesh.device != Device::cpu) {
+      peak_flops_ = options_.device_peak_flops * world_.size();
+      return;
+    }
+    const Tensor peak = control_memory_.empty(DType::f64, {1});
+    world_.barrier();
+    *peak.data<double>() = cpu::measure_peak_flops(team_, recipe_.dtype());
+    world_.all_reduce(peak);
+    peak_flops_ = *peak.data<double>();
+  }
+
   void note(const std::string& text) {
     if (reporter_)
       reporter_->note(text);
@@ -304,6 +321,7 @@ class Run {
   }
 
   double mfu_of(double tokens_per_s) const {
+    if (peak_flops_ == 0) return 0;
     return tokens_per_s * recipe_.model.flops_per_token(recipe_.train.seq_len) / peak_flops_;
   }
   double hfu_factor() const {

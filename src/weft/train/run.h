@@ -27,10 +27,12 @@ struct RunReport {
 struct RunOptions {
   int threads = 1;                          // of this rank
   int64_t plain_every = 10;                 // steps between lines where standard error is no terminal
+  double device_peak_flops = 0;             // of the recipe's device and precision; 0: not known, and no MFU
   const std::atomic<bool>* stop = nullptr;  // set from outside: save and end after the step under way
   const ModelSource* start = nullptr;       // the recipe's model_path, opened; null where it has none
   const ModelSource* teacher = nullptr;     // likewise of distill.teacher
-  // Of `train`: called once the recipe's model is complete and before any rank allocates; throws what forbids the run.
+  // Of `train`: called once the recipe's model is complete and before any rank allocates; throws what forbids the
+  // run.
   std::function<void(const Recipe&)> check;
 };
 

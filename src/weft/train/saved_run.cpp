@@ -6,6 +6,7 @@
 
 #include "weft/models/model_json.h"
 #include "weft/parallel/data/near.h"
+#include "weft/train/host_visit.h"
 #include "weft/train/tensor_exchange.h"
 #include "weft/train/weights.h"
 
@@ -68,8 +69,10 @@ std::vector<SavedRun::Entry> SavedRun::optimizer_states() {
 }
 
 void SavedRun::visit(const Entry& e, bool is_written, Optimizer::VisitState visit) const {
-  if (e.state == kNf4Scales) return visit_nf4_scales(e.owned, e.param, visit);
-  if (!e.state.empty()) return trainer_.optimizer().visit_state(e.param, e.state, is_written, visit);
+  Stream& stream = trainer_.context().stream;
+  if (e.state == kNf4Scales) return visit_nf4_scales(stream, e.owned, e.param, visit);
+  if (!e.state.empty())
+    return trainer_.optimizer().visit_state(e.param, e.state, is_written, HostVisit{stream, is_written, visit});
   visit_weight(trainer_.context(), e.owned, e.param, is_written, visit);
 }
 

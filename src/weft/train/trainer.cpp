@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "weft/optim/grad_norm.h"
+#include "weft/tensor/host_access.h"
 #include "weft/train/magnitudes.h"
 #include "weft/train/make_optimizer.h"
 
@@ -42,7 +43,7 @@ class Trainer::PartStage final : public Stage {
     const auto& slot = evaluated_ ? *evaluated_ : t_.micro_batches_.get(t_.next_step_, micro_batch);
     if (!part_.part().has_head) return part_.forward(context, slot.pass, x, *brackets_);
     Var loss = loss_of(context, slot, x);
-    if (!t_.is_meta()) t_.loss_sum_ += double(*loss.value.data<float>());
+    if (!t_.is_meta()) t_.loss_sum_ += double(*on_host(context.stream, loss.value).data<float>());
     return loss;
   }
   void landed(int micro_batch) override { t_.micro_batches_.release(micro_batch); }
@@ -67,7 +68,12 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
     : context_(context),
       world_(world),
       recipe_(recipe),
-      mesh_(world, recipe.mesh.shape),
+      mesh_(
+          [&]() -> Communicator& {
+            world.use_stream(context.stream);
+            return world;
+          }(),
+          recipe.mesh.shape),
       schedule_(make_schedule({.kind = recipe.mesh.schedule,
                                .num_ranks = recipe.mesh.shape.pp,
                                .virtual_stages = recipe.mesh.virtual_stages,
@@ -106,8 +112,8 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
   for (const auto& part : model_.parts())
     for (RouterBias* b : part->router_biases()) router_biases_.push_back(b);
   if (!router_biases_.empty())
-    chosen_ = context_.empty(DType::i64, {int64_t(router_biases_.size()), recipe.model.experts});
-  scalar_ = context_.empty(DType::f64, {1});
+    chosen_ = context_.stream.host_memory().empty(DType::i64, {int64_t(router_biases_.size()), recipe.model.experts});
+  scalar_ = context_.stream.host_memory().empty(DType::f64, {1});
   loss_dy_ = context_.empty(DType::f32, {1});
   context_.kernels.fill(context_.stream, loss_dy_, 1);
   if (recipe.model.lora.is_dora) set_magnitudes(recipe, *this);
@@ -196,7 +202,7 @@ void Trainer::update_router_biases(bool was_updated) {
   }
   mesh_.data().all_reduce(chosen_);
   for (size_t i = 0; all && was_updated && i < router_biases_.size(); ++i)
-    router_biases_[i]->update({all + i * experts, experts}, double(recipe_.model.router_bias_rate));
+    router_biases_[i]->update(context_.stream, {all + i * experts, experts}, double(recipe_.model.router_bias_rate));
 }
 
 std::vector<Owned> Trainer::router_biases() const {
@@ -224,7 +230,7 @@ void Trainer::stop_not_finite(double loss) {
   const Param* const broken = data_parallel_->not_finite();
   const bool is_culprit = broken || !std::isfinite(loss_sum_);
   // The lowest rank with a broken number speaks; the others stop with it.
-  const Tensor first = context_.empty(DType::i64, {1});
+  const Tensor first = context_.stream.host_memory().empty(DType::i64, {1});
   *first.data<int64_t>() = is_culprit ? world_.rank() : world_.size();
   world_.all_reduce(first, Reduction::min);
   const int64_t culprit = *first.data<int64_t>();

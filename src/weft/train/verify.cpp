@@ -5,6 +5,8 @@
 
 #include "weft/comm/single/single.h"
 #include "weft/parallel/data/near.h"
+#include "weft/tensor/cuda/cuda_device.h"
+#include "weft/tensor/host_access.h"
 #include "weft/train/model_parts.h"
 #include "weft/train/trainer.h"
 #include "weft/train/weights.h"
@@ -65,7 +67,8 @@ void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run) {
   const auto owned = trainer.optimizer().owned();
   const NearInTurn in_turn(weights);
   WholeTensors whole(recipe, trainer.mesh(), owned);
-  const std::vector<Tensor> gradients = gradients_of(owned);
+  std::vector<Tensor> gradients = gradients_of(owned);
+  for (Tensor& t : gradients) t = on_host(trainer.context().stream, t);
   const bool keeps = trainer.mesh().world().rank() == 0;
   for (const auto& info : whole.all()) {
     const auto take = [&](const Tensor& t, std::vector<std::vector<float>>& into) {
@@ -83,10 +86,11 @@ void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run) {
 }
 
 TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communicator& world, int steps, int threads) {
+  if (recipe.mesh.device == Device::cuda) use_cuda_device(world.rank());
   ThreadTeam team(threads);
-  Allocator memory;
+  Allocator memory(recipe.mesh.device);
   Stream stream(team, memory);
-  Context context{.kernels = cpu_kernels(), .stream = stream, .pulse = world.pulse()};
+  Context context{.kernels = kernels_of(recipe.mesh.device), .stream = stream, .pulse = world.pulse()};
   Trainer trainer(context, world, recipe, batches);
   TrainedRun run;
   for (int i = 0; i < steps; ++i) {

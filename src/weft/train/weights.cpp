@@ -3,6 +3,7 @@
 
 #include "weft/parallel/data/near.h"
 #include "weft/parallel/data/nf4_pieces.h"
+#include "weft/train/host_visit.h"
 
 namespace weft {
 namespace {
@@ -23,14 +24,15 @@ void visit_values(Context& context, const Owned& o, const Piece& piece, bool is_
 }  // namespace
 
 void visit_weight(Context& context, std::span<const Owned> owned, std::string_view param, bool is_written,
-                  Optimizer::VisitState visit) {
+                  Optimizer::VisitState visit_host) {
+  const HostVisit visit{context.stream, is_written, visit_host};
   for (const Owned& o : owned)
     for (const Piece& piece : o.pieces) {
       if (piece.param->name != param) continue;
       const Near near(o, is_written ? Access::write : Access::read);
       if (piece.param->is_nf4()) {
         check(!is_written, "{} is held as NF4, and is written whole", param);
-        decode_nf4(o, piece, visit);
+        decode_nf4(context.stream, o, piece, visit);
       } else if (o.master)
         visit_piece(o, piece, o.master.slice_flat(piece.offset, {piece.count}), visit);
       else
@@ -55,13 +57,14 @@ void write_nf4(Context& context, std::span<const Owned> owned, std::string_view 
     }
 }
 
-void visit_nf4_scales(std::span<const Owned> owned, std::string_view param, Optimizer::VisitState visit) {
+void visit_nf4_scales(Stream& stream, std::span<const Owned> owned, std::string_view param,
+                      Optimizer::VisitState visit) {
   for (const Owned& o : owned)
     for (const Param* p : o.params) {
       if (p->name != param) continue;
       const Placement& at = p->placement;
       const bool is_first_part = at.begin[0] == 0 && at.begin[1] == 0 && at.is_first_copy;
-      visit(p->nf4_scales, 0, is_first_part && o.shard->rank() == 0 && o.is_counted);
+      visit(on_host(stream, p->nf4_scales), 0, is_first_part && o.shard->rank() == 0 && o.is_counted);
     }
 }
 

@@ -18,7 +18,8 @@ void write_nf4(Context& context, std::span<const Owned> owned, std::string_view 
                std::span<const float> scales = {});
 
 // What such a one was quantised with, once among all ranks.
-void visit_nf4_scales(std::span<const Owned> owned, std::string_view param, Optimizer::VisitState visit);
+void visit_nf4_scales(Stream& stream, std::span<const Owned> owned, std::string_view param,
+                      Optimizer::VisitState visit);
 
 // What is trained, then what is frozen.
 std::vector<Owned> all_weights(const Trainer& trainer);

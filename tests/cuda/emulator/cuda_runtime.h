@@ -1,6 +1,6 @@
-// The part of CUDA's runtime and of its C++ dialect that weft's kernels use, on the CPU: the sources of the backend are
-// compiled by the host's compiler against this header, and their kernels run, thread by thread, where no GPU is. The
-// threads of a block are fibers that change places at barriers and shuffles; what is left out does not compile.
+// The part of CUDA's runtime and of its C++ dialect that weft's kernels use, on the CPU: the sources of the backend
+// are compiled by the host's compiler against this header, and their kernels run, thread by thread, where no GPU is.
+// The threads of a block are fibers that change places at barriers and shuffles; what is left out does not compile.
 // Contracts: CUDA C++ Programming Guide, 13.0, and CUDA Runtime API.
 #pragma once
 #include <algorithm>
@@ -166,7 +166,12 @@ cudaError_t cudaFreeHost(void* p);
 
 using cudaStream_t = struct EmulatedStream*;
 using cudaEvent_t = struct EmulatedEvent*;
-enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice
+};
 inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
@@ -179,6 +184,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 // Streams run when they are called, so copies are made now.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemset(void* p, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream);
 

@@ -1,8 +1,6 @@
 // Attention: calls of the attention kernels, and the cache of past keys and values.
 #include "weft/autograd/ops/attention.h"
 
-#include <cstring>
-
 #include "weft/autograd/ops/paged_cache.h"
 
 namespace weft {
@@ -12,7 +10,7 @@ std::array<Tensor, 2> KvCache::append(int layer, const Tensor& k, const Tensor& 
   check(length_ + rows <= capacity_, "the key/value cache holds {} tokens, {} are needed", capacity_, length_ + rows);
   const auto store = [&](Tensor& cache, const Tensor& x) {
     if (!cache) cache = context_.empty(x.dtype(), {capacity_, x.dim(1), x.dim(2)});
-    std::memcpy(cache.slice_rows(length_, rows).raw(), x.raw(), x.bytes());
+    context_.stream.copy(cache.slice_rows(length_, rows), x);
     return cache.slice_rows(0, length_ + rows);
   };
   auto& [keys, values] = layers_[size_t(layer)];

@@ -24,10 +24,9 @@ MpiCommunicator::MpiCommunicator(MpiJob& job, MPI_Comm comm, std::vector<int> me
       members_(std::move(members)),
       sorted_members_(members_),
       options_(options),
-      wait_(
-          [this] { return watch(); }, [this] { check_alive(); }, [this] { job_.make_progress(); },
-          [this](const Collective& call) { return describe(call, this->label(), progress_of(rank_)); },
-          [this](const Collective& call) { return whereabouts(call); }) {
+      wait_([this] { return watch(); }, [this] { check_alive(); }, [this] { job_.make_progress(); },
+            [this](const Collective& call) { return describe(call, this->label(), progress_of(rank_)); },
+            [this](const Collective& call) { return whereabouts(call); }) {
   MPI_Comm_rank(comm_, &rank_);
   set_own_progress(job_.progress(job_.rank()));
   std::ranges::sort(sorted_members_);
@@ -57,14 +56,14 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key, std::st
   std::vector<int> members;
   for (const int r : place.members) members.push_back(members_[size_t(r)]);
   auto group = std::make_unique<MpiCommunicator>(job_, comm, std::move(members), label, options_);
-  group->set_observer(observer());
+  pass_on_to(*group);
   return group;
 }
 
 Tensor MpiCommunicator::allocate_shared(Allocator& allocator, DType dtype, Shape shape) {
   const size_t needed = std::max<size_t>(size_t(shape.numel()) * size_of(dtype), 1);
   const size_t bytes = (needed + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-  if (!team_) return allocator.empty(dtype, shape);
+  if (!team_ || allocator.device() != Device::cpu) return allocator.empty(dtype, shape);
   if (!all_ranks(job_.has_free_block(sorted_members_, bytes), bytes)) {
     const MpiWindow* const window = job_.make_window(comm_, members_, bytes);
     if (!window) return allocator.empty(dtype, shape);

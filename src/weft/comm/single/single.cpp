@@ -27,7 +27,7 @@ class SingleCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> split(int, int, std::string_view label) override {
     auto group = std::make_unique<SingleCommunicator>(label, job_);
-    group->set_observer(observer());
+    pass_on_to(*group);
     return group;
   }
 

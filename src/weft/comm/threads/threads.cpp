@@ -72,7 +72,7 @@ std::unique_ptr<Communicator> ThreadsCommunicator::split(int color, int key, std
   }
   barrier();
   auto communicator = std::make_unique<ThreadsCommunicator>(handed_over, place.rank);
-  communicator->set_observer(observer());
+  pass_on_to(*communicator);
   barrier();
   if (place.rank == 0) handed_over = nullptr;
   return communicator;

@@ -26,7 +26,7 @@ class TraceCommunicator final : public Communicator {
       ++size;
     }
     auto group = std::make_unique<TraceCommunicator>(rank, size, label);
-    group->set_observer(observer());
+    pass_on_to(*group);
     return group;
   }
   void abort(std::string_view) noexcept override {}

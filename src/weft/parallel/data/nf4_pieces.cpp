@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "weft/tensor/host_access.h"
+
 namespace weft {
 namespace {
 
-std::byte* bytes_of(const Owned& owned, const Piece& piece) {
-  return static_cast<std::byte*>(owned.values.raw()) + piece.offset;
+Tensor bytes_of(const Owned& owned, const Piece& piece) {
+  return owned.values.slice_flat(piece.offset, {piece.count});
 }
 
 }  // namespace
@@ -19,11 +21,14 @@ void encode_nf4(Context& context, const Owned& owned, Param& param, nf4::Encoder
   if (param.nf4_scales.device() == Device::meta) return;
   const nf4::Encoder encoder =
       scales.empty() ? nf4::Encoder(layout.whole_numel(), read) : nf4::Encoder(layout.whole_numel(), scales, read);
-  std::ranges::copy(encoder.scales(), param.nf4_scales.data<float>());
+  fill_on_host(context.stream, param.nf4_scales,
+               [&](const Tensor& host) { std::ranges::copy(encoder.scales(), host.data<float>()); });
   for (const Piece& piece : owned.pieces)
     if (piece.param == &param)
-      encoder.encode(layout, piece.first / nf4::kBlockBytes, (piece.first + piece.count) / nf4::kBlockBytes, read,
-                     bytes_of(owned, piece));
+      fill_on_host(context.stream, bytes_of(owned, piece), [&](const Tensor& host) {
+        encoder.encode(layout, piece.first / nf4::kBlockBytes, (piece.first + piece.count) / nf4::kBlockBytes, read,
+                       static_cast<std::byte*>(host.raw()));
+      });
 }
 
 void encode_initial(Context& context, const Owned& owned, Param& param, uint64_t seed) {
@@ -36,12 +41,14 @@ void encode_initial(Context& context, const Owned& owned, Param& param, uint64_t
   });
 }
 
-void decode_nf4(const Owned& owned, const Piece& piece, FunctionRef<void(const Tensor&, int64_t, bool)> visit) {
+void decode_nf4(Stream& stream, const Owned& owned, const Piece& piece,
+                FunctionRef<void(const Tensor&, int64_t, bool)> visit) {
   const Param& param = *piece.param;
   const nf4::Layout& layout = param.nf4_layout();
   const int64_t begin = piece.first / nf4::kBlockBytes, end = begin + piece.count / nf4::kBlockBytes;
   const bool is_counted = owned.is_counted && param.placement.is_first_copy;
-  const std::byte* const bytes = bytes_of(owned, piece);
+  const Tensor blocks = on_host(stream, bytes_of(owned, piece)), scales = on_host(stream, param.nf4_scales);
+  const auto* const bytes = static_cast<const std::byte*>(blocks.raw());
   constexpr int64_t kBlocks = 1 << 12;  // at a time
   Allocator memory;                     // not part of the training's figures
   const Tensor values = memory.empty(DType::f32, {kBlocks * nf4::kBlock});
@@ -54,7 +61,7 @@ void decode_nf4(const Owned& owned, const Piece& piece, FunctionRef<void(const T
     if (from != first + count || count + n > values.numel()) flush();
     if (count == 0) first = from;
     const std::byte* const at = bytes + (block - begin) * nf4::kBlockBytes;
-    nf4::decode_block(at, nf4::scale_of(at, layout.whole_block(block), param.nf4_scales), offset, n,
+    nf4::decode_block(at, nf4::scale_of(at, layout.whole_block(block), scales), offset, n,
                       values.data<float>() + count);
     count += n;
   });

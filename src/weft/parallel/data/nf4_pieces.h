@@ -14,7 +14,7 @@ void encode_nf4(Context& context, const Owned& owned, Param& param, nf4::Encoder
 void encode_initial(Context& context, const Owned& owned, Param& param, uint64_t seed);
 
 // Calls visit(here, first, is_counted) for the elements of a piece, decoded to f32, as Optimizer::VisitState.
-void decode_nf4(const Owned& owned, const Piece& piece,
+void decode_nf4(Stream& stream, const Owned& owned, const Piece& piece,
                 FunctionRef<void(const Tensor& here, int64_t first, bool is_counted)> visit);
 
 }  // namespace weft

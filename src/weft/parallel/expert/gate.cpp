@@ -1,6 +1,8 @@
 // Gate: the router's products, the choice, and the gradients of the losses that balance it.
 #include "weft/parallel/expert/gate.h"
 
+#include "weft/tensor/host_access.h"
+
 namespace weft {
 
 Tensor RouterOp::forward(Context& context, const Tensor& in) {
@@ -43,16 +45,18 @@ void RouterBias::allocate(Context& context, DType dtype) {
   context.kernels.fill(context.stream, bias.value, 0);
 }
 
-void RouterBias::update(std::span<const int64_t> all_chosen, double rate) {
+void RouterBias::update(Stream& stream, std::span<const int64_t> all_chosen, double rate) {
   int64_t total = 0;
   for (const int64_t n : all_chosen) total += n;
   const auto experts = int64_t(all_chosen.size());
-  with_wide(bias.value.dtype(), [&](auto element) {
-    auto* const b = bias.value.data<decltype(element)>();
-    for (int64_t e = 0; e < experts; ++e) {
-      const int64_t over = all_chosen[size_t(e)] * experts - total;
-      if (over != 0) b[e] += decltype(element)(over > 0 ? -rate : rate);
-    }
+  change_on_host(stream, bias.value, [&](const Tensor& host) {
+    with_wide(host.dtype(), [&](auto element) {
+      auto* const b = host.data<decltype(element)>();
+      for (int64_t e = 0; e < experts; ++e) {
+        const int64_t over = all_chosen[size_t(e)] * experts - total;
+        if (over != 0) b[e] += decltype(element)(over > 0 ? -rate : rate);
+      }
+    });
   });
 }
 
@@ -94,18 +98,23 @@ Tensor GateOp::balance_gradient(Context& context) const {
   const int64_t num_rows = route->num_rows();
   const Tensor gradient = context.empty(logits.dtype(), {num_rows, config.experts});
   context.kernels.fill(context.stream, gradient, 0);
-  const bool has_data = gradient.device() != Device::meta;
-  with_wide(gradient.dtype(), [&](auto element) {
-    auto* const counts = has_data ? gradient.data<decltype(element)>() : nullptr;
-    if (has_data) route->each_choice([&](int32_t row, int32_t expert) { ++counts[row * config.experts + expert]; });
+  if (gradient.device() == Device::meta) {
     if (rows) rows->all_reduce(gradient);
-    for (int64_t r = 0; has_data && r < num_rows; ++r) {
-      auto* const row = counts + r * config.experts;
-      double total = 0;
-      for (int64_t e = 0; e < config.experts; ++e) total += double(row[e]);
-      const double factor = double(config.balance_loss) * double(loss_scale) * double(config.experts) / total;
-      for (int64_t e = 0; e < config.experts; ++e) row[e] = decltype(element)(double(row[e]) * factor);
-    }
+    return gradient;
+  }
+  change_on_host(context.stream, gradient, [&](const Tensor& host) {
+    with_wide(host.dtype(), [&](auto element) {
+      auto* const counts = host.data<decltype(element)>();
+      route->each_choice([&](int32_t row, int32_t expert) { ++counts[row * config.experts + expert]; });
+      if (rows) rows->all_reduce(host);
+      for (int64_t r = 0; r < num_rows; ++r) {
+        auto* const row = counts + r * config.experts;
+        double total = 0;
+        for (int64_t e = 0; e < config.experts; ++e) total += double(row[e]);
+        const double factor = double(config.balance_loss) * double(loss_scale) * double(config.experts) / total;
+        for (int64_t e = 0; e < config.experts; ++e) row[e] = decltype(element)(double(row[e]) * factor);
+      }
+    });
   });
   return gradient;
 }

@@ -31,7 +31,7 @@ struct RouterBias {
   std::vector<int64_t> chosen;  // [E]: how often since the last update, by the tokens of this rank
 
   // chosen: summed over the ranks that saw other tokens.
-  void update(std::span<const int64_t> all_chosen, double rate);
+  void update(Stream& stream, std::span<const int64_t> all_chosen, double rate);
 };
 
 // What is added to the loss of every token, before it is divided by the number of targets:

@@ -33,9 +33,9 @@ void Route::drop_beyond(Context& context, double capacity_factor, Communicator* 
   constexpr int64_t kMostSpans = 2;  // of a row on one rank: its two chunks
   const int64_t size = group ? group->size() : 1, entry = 2 + num_experts_, entries = kMostSpans * num_rows_;
   check(int64_t(spans_.size()) <= entries, "{} runs of tokens in {} rows", spans_.size(), num_rows_);
-  const Tensor all = context.empty(DType::i64, {size, entries * entry});
+  const Tensor all = context.stream.host_memory().empty(DType::i64, {size, entries * entry});
   const Tensor mine = all.slice_rows(group ? group->rank() : 0, 1);
-  const bool has_data = all.device() != Device::meta;
+  const bool has_data = context.stream.allocator().device() != Device::meta;
   if (has_data) {
     std::fill_n(mine.data<int64_t>(), entries * entry, 0);
     for (size_t i = 0; i < spans_.size(); ++i) {
@@ -49,7 +49,8 @@ void Route::drop_beyond(Context& context, double capacity_factor, Communicator* 
   for (const Span& span : spans_) {
     taken_.assign(size_t(num_experts_), 0);
     int64_t choices = 0;  // of the whole row
-    for (const int64_t* other = all.data<int64_t>(); other < all.data<int64_t>() + size * entries * entry; other += entry) {
+    for (const int64_t* other = all.data<int64_t>(); other < all.data<int64_t>() + size * entries * entry;
+         other += entry) {
       if (other[0] != span.row + 1) continue;
       choices += std::accumulate(other + 2, other + entry, int64_t(0));
       for (int64_t e = 0; other[1] < span.first_token && e < num_experts_; ++e) taken_[size_t(e)] += other[2 + e];
@@ -89,10 +90,11 @@ void Route::exchange(Context& context, Communicator* group) {
     next_[size_t(r)] = cut.count;
     for (int64_t e = cut.begin; e < cut.begin + cut.count; ++e) sent_[size_t(r)] += counts_[size_t(e)];
   }
-  const Tensor mine = context.empty(DType::i64, {num_experts_}), arriving = context.empty(DType::i64, {size * here});
+  Allocator& host = context.stream.host_memory();
+  const Tensor mine = host.empty(DType::i64, {num_experts_}), arriving = host.empty(DType::i64, {size * here});
   taken_.assign(size_t(size * here), 0);
   row_tokens_.assign(size_t(size), here);  // what each rank tells this one
-  const bool has_data = mine.device() != Device::meta;
+  const bool has_data = context.stream.allocator().device() != Device::meta;
   if (has_data) std::copy(counts_.begin(), counts_.end(), mine.data<int64_t>());
   group->all_to_all(arriving, row_tokens_, mine, next_);
   // Without data every rank sends what this one does.

@@ -34,13 +34,11 @@ std::vector<CudaDevice> cuda_devices(std::string* why) {
   return devices;
 }
 
-void use_cuda_device(int index) {
+void use_cuda_device(int rank) {
   std::string why;
   const int count = int(cuda_devices(&why).size());
   if (count == 0) throw Error("{}", why.empty() ? "this machine has no CUDA device" : why);
-  if (index < 0 || index >= count)
-    throw Error("CUDA device {} was asked for, but this machine has {}, counted from 0", index, count);
-  check_cuda(cudaSetDevice(index), "choose a device");
+  check_cuda(cudaSetDevice(rank % count), "choose a device");
 }
 
 std::byte* allocate_on_cuda(size_t bytes) {

@@ -20,8 +20,9 @@ bool has_cuda();  // built with it
 // None where there is no driver or no card; `why`, if given, then says what is missing.
 std::vector<CudaDevice> cuda_devices(std::string* why = nullptr);
 
-// Of the calling thread, and of the tensors and queues that it makes from now on. Throws Error naming the devices.
-void use_cuda_device(int index);
+// Of the calling thread, and of the tensors and queues that it makes from now on: ranks take the machine's devices in
+// turn, and share them where there are fewer. Throws Error when there is none.
+void use_cuda_device(int rank);
 
 // 256-byte aligned; null when the device has no such block left. Of the calling thread's device.
 std::byte* allocate_on_cuda(size_t bytes);

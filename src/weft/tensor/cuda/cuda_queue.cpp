@@ -12,8 +12,7 @@ namespace weft {
 CudaQueue::CudaQueue() {
   // Ordered with the default stream, on which allocators clear what they hand out.
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamDefault), "make a stream");
-  for (Segment& s : ring_)
-    check_cuda(cudaEventCreateWithFlags(&s.left, cudaEventDisableTiming), "make an event");
+  for (Segment& s : ring_) check_cuda(cudaEventCreateWithFlags(&s.left, cudaEventDisableTiming), "make an event");
 }
 
 CudaQueue::~CudaQueue() {
@@ -78,9 +77,13 @@ void CudaQueue::copy_on_device(void* to, const void* from, size_t bytes) {
   check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copy on the device");
 }
 
-void CudaQueue::clear(void* to, size_t bytes) {
-  check_cuda(cudaMemsetAsync(to, 0, bytes, stream_), "clear memory");
+void CudaQueue::copy_rows_on_device(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t row_bytes,
+                                    size_t rows) {
+  check_cuda(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, row_bytes, rows, cudaMemcpyDeviceToDevice, stream_),
+             "copy rows on the device");
 }
+
+void CudaQueue::clear(void* to, size_t bytes) { check_cuda(cudaMemsetAsync(to, 0, bytes, stream_), "clear memory"); }
 
 const void* CudaQueue::upload(const void* from, size_t bytes) {
   const Piece piece = take(bytes);

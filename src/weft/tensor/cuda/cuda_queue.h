@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Uploads go through a ring of segments; a segment is used again when the work that was queued while it was the newest
-// is done.
+// Uploads go through a ring of segments; a segment is used again when the work that was queued while it was the
+// newest is done.
 class CudaQueue final : public DeviceQueue {
  public:
   CudaQueue();
@@ -21,6 +21,8 @@ class CudaQueue final : public DeviceQueue {
   void copy_to_device(void* to, const void* from, size_t bytes) override;
   void copy_to_host(void* to, const void* from, size_t bytes) override;
   void copy_on_device(void* to, const void* from, size_t bytes) override;
+  void copy_rows_on_device(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t row_bytes,
+                           size_t rows) override;
   void clear(void* to, size_t bytes) override;
   const void* upload(const void* from, size_t bytes) override;
   void wait() override;

@@ -1,0 +1,56 @@
+// DeviceStaging: in by one copy, out by another.
+#include "weft/comm/device_staging.h"
+
+#include <numeric>
+
+#include "weft/tensor/cuda/cuda_device.h"
+
+namespace weft {
+
+StagedBytes staged_bytes(const Collective& call, int rank, int size) {
+  const size_t bytes = call.bytes, all = bytes * size_t(size);
+  switch (call.op) {
+    case CommOp::all_reduce: return {bytes, bytes};
+    case CommOp::broadcast: return call.peer == rank ? StagedBytes{bytes, 0} : StagedBytes{0, bytes};
+    case CommOp::send: return {bytes, 0};
+    case CommOp::recv: return {0, bytes};
+    case CommOp::all_gather: return {bytes, all};
+    case CommOp::reduce_scatter: return {all, bytes};
+    case CommOp::all_to_all:
+      return {bytes,
+              call.row_bytes * size_t(std::reduce(call.out_counts.begin(), call.out_counts.end(), int64_t(0)))};
+    default: return {};  // the rest moves no tensors
+  }
+}
+
+DeviceStaging::DeviceStaging(Stream& stream) : stream_(stream) {}
+
+void DeviceStaging::prepare() {
+  if (!own_queue_) own_queue_ = make_cuda_queue();
+  stream_.wait();
+}
+
+void DeviceStaging::run(const Collective& call, int rank, int size, bool is_prepared,
+                        FunctionRef<void(const Collective&)> run) {
+  DeviceQueue& queue = is_prepared ? *own_queue_ : stream_.queue();
+  const StagedBytes bytes = staged_bytes(call, rank, size);
+  const bool is_in_place = call.in == call.out;
+  if (size == 1 && call.op != CommOp::send && call.op != CommOp::recv) {
+    if (!is_in_place) queue.copy_on_device(call.out, call.in, call.bytes);
+    if (is_prepared) queue.wait();
+    return;
+  }
+  const auto host = [&](size_t n) { return host_memory_.empty(DType::u8, {int64_t(n)}); };
+  const Tensor in = host(is_in_place ? std::max(bytes.in, bytes.out) : bytes.in);
+  const Tensor out = is_in_place ? in : host(bytes.out);
+  if (bytes.in > 0) queue.copy_to_host(in.raw(), call.in, bytes.in);
+  Collective staged = call;
+  staged.in = static_cast<std::byte*>(in.raw()), staged.out = static_cast<std::byte*>(out.raw());
+  staged.is_on_device = false;
+  run(staged);
+  if (bytes.out == 0) return;
+  queue.copy_to_device(call.out, out.raw(), bytes.out);
+  if (is_prepared) queue.wait();
+}
+
+}  // namespace weft
