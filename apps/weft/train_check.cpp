@@ -23,17 +23,22 @@ struct Need {
   StepTrace fullest;
 };
 
-// What a rank holds and what it offloads to the host are the same memory here.
-int64_t bytes_of(const StepTrace& stage) { return stage.peak.split.total() + stage.host_bytes; }
+// What of this machine's memory it takes: what is offloaded to the host and, unless it computes on a device, the
+// rest.
+StepTrace in_host_memory(const Recipe& recipe, StepTrace stage) {
+  if (recipe.mesh.device != Device::cpu) stage.peak.split = {};
+  return stage;
+}
 
 Need need_of(const Recipe& recipe, const ModelConfig* teacher) {
   const MeshShape& mesh = recipe.mesh.shape;
   Need need{.ranks = launched_by_mpi() ? mpi_ranks_here() : mesh.size()};
   int64_t sum = 0;
   for (const StepTrace& stage : trace_memory(recipe, {.packs_weights = true, .teacher = teacher})) {
-    const int64_t bytes = bytes_of(stage);
+    const StepTrace here = in_host_memory(recipe, stage);
+    const int64_t bytes = here.peak.split.total() + here.host_bytes;
     sum += bytes * (mesh.size() / mesh.pp);
-    if (bytes > need.most) need.most = bytes, need.fullest = stage;
+    if (bytes > need.most) need.most = bytes, need.fullest = here;
   }
   need.total = launched_by_mpi() ? need.most * need.ranks : sum;  // which stages are here only the launcher knows
   return need;
@@ -73,11 +78,11 @@ void check_memory(const Recipe& recipe) {
   const Need need = need_of(recipe, taught_by);
   if (need.total <= available) return;
   std::string parts;
-  for (int i = 0; i < kNumMemoryUses; ++i)
-    if (const int64_t bytes = need.fullest.peak.split[MemoryUse(i)]; bytes > 0)
-      parts += fmt::format("{}{} {:.2f}", parts.empty() ? "" : ", ", name_of(MemoryUse(i)), gib(bytes));
-  if (need.fullest.host_bytes > 0)
-    parts += fmt::format(", offloaded to the host {:.2f}", gib(need.fullest.host_bytes));
+  const auto add = [&](std::string_view name, int64_t bytes) {
+    if (bytes > 0) parts += fmt::format("{}{} {:.2f}", parts.empty() ? "" : ", ", name, gib(bytes));
+  };
+  for (int i = 0; i < kNumMemoryUses; ++i) add(name_of(MemoryUse(i)), need.fullest.peak.split[MemoryUse(i)]);
+  add("offloaded to the host", need.fullest.host_bytes);
   throw Error(
       "the recipe does not fit: {} {:.2f} GiB, {:.2f} more than the {:.2f} that are free (the fullest "
       "{:.2f}: {}); {}",
