@@ -16,6 +16,11 @@ if(WEFT_CUDA)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
+  find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})  # 2.18 or newer; without it ranks meet on the host
+  find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+  if(NCCL_INCLUDE AND NCCL_LIBRARY)
+    set(NCCL_FOUND ON)
+  endif()
 endif()
 if(WEFT_TESTS)
   find_package(GTest REQUIRED)             # libgtest-dev

@@ -86,10 +86,11 @@ std::optional<std::string> hear(Conversation& conversation) {
 // Every rank learns what one of them has; the others give nothing.
 std::vector<int32_t> share(ForwardModel& model, const std::vector<int32_t>& ids) {
   Communicator& world = model.mesh().world();
-  const Tensor count = model.context().empty(DType::i64, {1});
+  Allocator& memory = model.context().stream.host_memory();
+  const Tensor count = memory.empty(DType::i64, {1});
   *count.data<int64_t>() = int64_t(ids.size());
   world.all_reduce(count);
-  const Tensor all = model.context().empty(DType::i32, {*count.data<int64_t>()});
+  const Tensor all = memory.empty(DType::i32, {*count.data<int64_t>()});
   std::fill_n(all.data<int32_t>(), all.numel(), 0);
   std::ranges::copy(ids, all.data<int32_t>());
   world.all_reduce(all);

@@ -3,6 +3,7 @@
 
 #include "weft/base/file.h"
 #include "weft/base/json.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft::app {
 namespace {
@@ -43,6 +44,7 @@ nlohmann::json rows_of(Context& context, const Tensor& t) {
     wide = context.empty(DType::f32, t.shape());
     context.kernels.convert(context.stream, wide, t);
   }
+  wide = on_host(context.stream, wide);
   for (int64_t i = 0; i < wide.dim(0); ++i)
     rows.push_back(std::span<const float>(wide.data<float>() + i * wide.dim(1), size_t(wide.dim(1))));
   return rows;

@@ -12,8 +12,9 @@
 namespace weft::app {
 namespace {
 
-MeshConfig parse_mesh(const std::string& mesh) {
+MeshConfig parse_mesh(const std::string& mesh, const std::string& device) {
   Toml toml;
+  if (!device.empty()) toml.apply("mesh.device=" + device);
   MeshOptions::apply_spec(toml, mesh);
   MeshConfig config = read_mesh(toml);
   toml.reject_unknown();
@@ -29,7 +30,8 @@ void run_mesh(const ForwardOptions& options, const MeshConfig& config,
   const int threads = std::max(1, cores / config.size());
   run_world(config.size(),
             [&](Communicator& world) {
-              RankResources rank(threads);
+              RankResources rank(threads, config.device, world.rank());
+              world.use_stream(rank.stream);
               const Mesh mesh(world, config.shape);
               body(rank.context, mesh);
             },
@@ -48,11 +50,12 @@ void ForwardOptions::add_to(CLI::App& command) {
                   "Weights in blocks: auto, those that the model has in blocks; q8_0, q4_0, q4_k, q6_k, fp8, int8 or "
                   "nf4, others rounded to it too; none, all in --dtype")
       ->capture_default_str();
+  command.add_option("--device", device, "Of every rank: cpu or cuda");
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }
 
 void run_forward(const ForwardOptions& options, const ForwardBody& body, const ForwardPlan& plan) {
-  MeshConfig mesh_config = parse_mesh(plan && options.mesh == "auto" ? "" : options.mesh);
+  MeshConfig mesh_config = parse_mesh(plan && options.mesh == "auto" ? "" : options.mesh, options.device);
   const DType dtype = parse_dtype(options.dtype);
   const BlockChoice blocks = parse_block_choice(options.quantize);
   std::unique_ptr<ModelSource> source = open_model(options.model);
@@ -65,7 +68,7 @@ void run_forward(const ForwardOptions& options, const ForwardBody& body, const F
 }
 
 void run_encoder(const ForwardOptions& options, const EncoderBody& body) {
-  const MeshConfig mesh_config = parse_mesh(options.mesh);
+  const MeshConfig mesh_config = parse_mesh(options.mesh, options.device);
   if (!options.adapter.empty()) throw UsageError("--adapter: this kind of model runs without adapters: leave it out");
   const DType dtype = parse_dtype(options.dtype);
   run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) { body(context, {dtype, &mesh}); });

@@ -9,7 +9,7 @@
 namespace weft::app {
 
 struct ForwardOptions {
-  std::string model, adapter, mesh, dtype = "fp32", quantize = "auto";
+  std::string model, adapter, mesh, device, dtype = "fp32", quantize = "auto";
   int threads = 0;
   void add_to(CLI::App& command);
 };

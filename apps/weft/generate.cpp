@@ -6,6 +6,7 @@
 #include "forward_ranks.h"
 #include "weft/base/file.h"
 #include "weft/serve/generator.h"
+#include "weft/tensor/host_access.h"
 #include "weft/text/tokenizer_files.h"
 
 namespace weft::app {
@@ -107,7 +108,8 @@ void generate_by_t5(const Options& o, Context& context, const EncoderUse& use) {
   for (int64_t made = 0; made < o.generate.max_tokens; ++made) {
     if (const Tensor logits = writing.logits({&token, 1})) {
       context.kernels.convert(context.stream, wide, logits);
-      token = sampler.choose({wide.data<float>(), size_t(c.vocab)}, uint64_t(writing.length()));
+      token =
+          sampler.choose({on_host(context.stream, wide).data<float>(), size_t(c.vocab)}, uint64_t(writing.length()));
     }
     token = t5->stages().share(context, token);
     if (token == c.end_token) break;

@@ -3,6 +3,7 @@
 #include "encoder_logits.h"
 #include "forward_ranks.h"
 #include "weft/base/file.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft::app {
 namespace {
@@ -46,7 +47,7 @@ void logits(const Options& o) {
                     .num_tokens = int64_t(ids.size()),
                     .attention = {.positions = positions.data(), .spans = &whole, .num_spans = 1}};
     const Tensor result = model.logits(pass, 0, pass.num_tokens);
-    if (model.is_speaker()) print(o.output, ids, result);
+    if (model.is_speaker()) print(o.output, ids, on_host(model.context().stream, result));
   });
 }
 

@@ -1,22 +1,32 @@
-// RankResources: what one rank of a command computes with: threads, memory, a stream, the cpu kernels.
+// RankResources: what one rank of a command computes with: a device, threads, memory, a stream.
 #pragma once
 #include <string>
 
 #include "weft/autograd/context.h"
+#include "weft/tensor/cuda/cuda_device.h"
 
 namespace weft::app {
 
 int num_cores();  // that this process may use
 
 struct RankResources {
-  // threads: 0 takes all cores.
-  explicit RankResources(int threads = 0, const Kernels& kernels = cpu_kernels())
-      : team(threads > 0 ? threads : num_cores()), stream(team, allocator), context{kernels, stream} {}
+  // threads: 0 takes all cores. The calling thread's device is that of the rank from now on.
+  explicit RankResources(int threads = 0, Device device = Device::cpu, int rank = 0)
+      : team(threads > 0 ? threads : num_cores()),
+        allocator(chosen(device, rank)),
+        stream(team, allocator),
+        context{kernels_of(device), stream} {}
 
   ThreadTeam team;
   Allocator allocator;
   Stream stream;
   Context context;
+
+ private:
+  static Device chosen(Device device, int rank) {
+    if (device == Device::cuda) use_cuda_device(rank);
+    return device;
+  }
 };
 
 // "fp32", "bf16" or "fp16"; throws UsageError naming --dtype.

@@ -31,12 +31,19 @@ class DraftModel {
  public:
   DraftModel(const EngineOptions& o, ForwardModel& model, const ModelSource& source)
       : source_(open_model(o.draft)),
+        alone_(alone_on(model.context().stream)),
+        mesh_(*alone_, {}),
         model_(model.context(), mesh_, *source_, model.dtype(), parse_block_choice(o.forward.quantize)) {
     check_tokenizers(*source.tokenizer(), *source_->tokenizer(), o.draft);
   }
   ForwardModel& model() { return model_; }
 
  private:
+  static std::unique_ptr<Communicator> alone_on(Stream& stream) {
+    auto alone = make_single_communicator();
+    alone->use_stream(stream);
+    return alone;
+  }
   static void check_tokenizers(const Tokenizer& a, const Tokenizer& b, const std::string& path) {
     bool is_same = a.vocab_size() == b.vocab_size();
     for (int32_t id = 0; is_same && id < a.vocab_size(); ++id)
@@ -47,8 +54,8 @@ class DraftModel {
   }
 
   std::unique_ptr<ModelSource> source_;
-  const std::unique_ptr<Communicator> alone_ = make_single_communicator();
-  const Mesh mesh_{*alone_, {}};
+  const std::unique_ptr<Communicator> alone_;
+  const Mesh mesh_;
   ForwardModel model_;
 };
 
@@ -71,7 +78,7 @@ int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const Forward
     const int64_t whole = ceil_div(config.context, block_tokens) * block * o.engine.max_running;
     bytes = std::min(whole, describe_machine().available_bytes / (2 * o.num_models));
   }
-  const Tensor blocks = model.context().empty(DType::i64, {1});
+  const Tensor blocks = model.context().stream.host_memory().empty(DType::i64, {1});
   *blocks.data<int64_t>() = bytes / block;
   model.mesh().world().broadcast(blocks, model.speaker());
   if (*blocks.data<int64_t>() < 1)

@@ -94,6 +94,16 @@ TEST(GemmTest, AlignmentIsThatOfTheWidestLoadAtMost) {
   EXPECT_FALSE(adds_bias(DType::f32, DType::bf16, memory));
 }
 
+TEST(AlignmentTest, RowsAreAlignedWhereTheFirstIsAndTheyFillVectors) {
+  const auto are_aligned = [](int64_t offset, int64_t width, int64_t bytes) {
+    return are_rows_aligned(reinterpret_cast<const float*>(memory + offset), width, bytes);
+  };
+  EXPECT_TRUE(are_aligned(16, 4, 16));
+  EXPECT_FALSE(are_aligned(8, 4, 16));
+  EXPECT_FALSE(are_aligned(16, 6, 16));
+  EXPECT_TRUE(are_aligned(8, 6, 8));
+}
+
 struct Layout {
   const char* name;
   int64_t m, n, k, y_stride;

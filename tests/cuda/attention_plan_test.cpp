@@ -185,5 +185,14 @@ TEST(AttentionSplitTest, KeysAreCutOnlyWhereBlocksAreFew) {
   EXPECT_EQ(split(1, 4096, 0, 1), 1 << 30);
 }
 
+TEST(AttentionBlocksTest, AreThoseOfTilesAndHeads) {
+  const LaunchShape shape = over_tiles(5, 3, 2);
+  EXPECT_EQ(shape.blocks_x, 15u);
+  EXPECT_EQ(shape.blocks_y, 2u);
+  EXPECT_EQ(over_tiles(5, 0).num_blocks(), 0u);
+  EXPECT_EQ(over_tiles((size_t(1) << 27) - 1, 16).blocks_x, 2147483632u);
+  EXPECT_THROW(over_tiles(size_t(1) << 27, 16), Error);
+}
+
 }  // namespace
 }  // namespace weft::cuda

@@ -3,101 +3,45 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/workbench.h"
+#include "kernels/random_blocks.h"
 #include "weft/kernels/block_decode.h"
 #include "weft/kernels/cuda/matmul_shape.h"
 
 namespace weft {
 namespace {
 
-constexpr BlockType kTypes[] = {BlockType::q8_0,   BlockType::q4_0,    BlockType::q4_k,
-                                BlockType::q6_k,   BlockType::fp8,     BlockType::int8,
-                                BlockType::w4_g32, BlockType::w4_g128, BlockType::nf4};
-
-std::string_view name_of(BlockType type) {
-  constexpr std::string_view kNames[] = {"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "w4_g32", "w4_g128", "nf4"};
-  return kNames[size_t(type)];
-}
-
-bool rounds(BlockType type) { return type != BlockType::fp8 && type != BlockType::nf4; }
-
 struct Blocks {
   BlockMatrix on_host, on_device;
-};
 
-// Blocks of any bytes, but for their scales, which are numbers of usual sizes with either sign, and what is no
-// number. Off alignment.
-Blocks random_blocks(Workbench& bench, BlockType type, int64_t rows, int64_t cols, int64_t skip) {
-  BlockMatrix b{.blocks = {}, .type = type, .rows = rows, .cols = cols, .skip = skip};
-  const Tensor whole = bench.host.empty(DType::u8, {rows * b.row_bytes() + 1});
-  b.blocks = whole.slice_flat(1, {rows, b.row_bytes()});
-  auto* const bytes = static_cast<uint8_t*>(b.blocks.raw());
-  bytes[-1] = 0xff;
-  for (int64_t i = 0; i < b.blocks.numel(); ++i) bytes[i] = uint8_t(philox(3, uint64_t(i))[0]);
-  const auto scale = [](int64_t seed) { return float(0.02 * philox_normal(3, name_hash("scales"), uint64_t(seed))); };
-  const auto set_half = [&](int64_t at, int64_t seed) {
-    const uint16_t half = Float16::to_bits(scale(seed));
-    std::memcpy(bytes + at, &half, 2);
-  };
-  for (int64_t i = 0; i < rows * b.row_blocks(); ++i) {
-    const int64_t at = i * block_bytes(type);
-    if (type == BlockType::fp8)
-      for (int64_t k = at + 4; k < at + 132; ++k)
-        if ((bytes[k] & 0x7f) == 0x7f) bytes[k] = 0;
-    if (type == BlockType::fp8 || type == BlockType::nf4 || type == BlockType::int8) {
-      const float s = scale(type == BlockType::int8 ? i / b.row_blocks() : i);
-      std::memcpy(bytes + at, &s, 4);
-      continue;
-    }
-    if (type == BlockType::w4_g32 || type == BlockType::w4_g128) bytes[at + 2] %= 17;
-    set_half(at + (type == BlockType::q6_k ? 208 : 0), 2 * i);
-    if (type == BlockType::q4_k) set_half(at + 2, 2 * i + 1);
+  Blocks(Workbench& bench, BlockType type, int64_t rows, int64_t cols, int64_t skip)
+      : on_host(random_blocks(bench, type, rows, cols, skip)), on_device(on_host) {
+    on_device.blocks = bench.empty(DType::u8, {on_host.blocks.numel() + 1}).slice_flat(1, on_host.blocks.shape());
+    bench.stream.copy(on_device.blocks, on_host.blocks);
   }
-  BlockMatrix on_device = b;
-  on_device.blocks = bench.on_device(whole).slice_flat(1, {rows, b.row_bytes()});
-  return {b, on_device};
-}
-
-struct Size {
-  int64_t m, n, k, skip;
 };
 
-class CudaMatmulBlocks : public testing::TestWithParam<std::tuple<BlockType, Size, DType>> {};
+class CudaMatmulBlocks : public testing::TestWithParam<std::tuple<BlockType, BlockProduct, DType>> {};
 std::string case_name(const testing::TestParamInfo<CudaMatmulBlocks::ParamType>& test) {
-  const auto& [type, s, dtype] = test.param;
-  return fmt::format("{}_{}x{}x{}_skip{}_{}", name_of(type), s.m, s.n, s.k, s.skip, weft::name_of(dtype));
+  return std::apply([](auto&&... of) { return name_of(of...); }, test.param);
 }
-constexpr Size kSizes[] = {{1, 13, 256, 0}, {2, 5, 2304, 0}, {3, 9, 40, 0},  {8, 6, 300, 0},
-                           {1, 8, 480, 17}, {4, 7, 1, 5},    {9, 10, 96, 0}, {11, 7, 260, 31}};
+constexpr BlockProduct kProducts[] = {{1, 13, 256, 0}, {2, 5, 2304, 0}, {3, 9, 40, 0},  {8, 6, 300, 0},
+                                      {1, 8, 480, 17}, {4, 7, 1, 5},    {9, 10, 96, 0}, {11, 7, 260, 31}};
 INSTANTIATE_TEST_SUITE_P(All, CudaMatmulBlocks,
-                         testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kSizes),
+                         testing::Combine(testing::ValuesIn(kBlockTypes), testing::ValuesIn(kProducts),
                                           testing::Values(DType::f32, DType::bf16, DType::f16)),
                          case_name);
-
-// Row by row in blocks of 32 from the first element of b's row: what rounding to 8 bits leaves.
-std::vector<double> rounded(const std::vector<double>& a, const Size& s) {
-  std::vector<double> result(a.size());
-  for (int64_t row = 0; row < s.m; ++row)
-    for (int64_t begin = -(s.skip % 32); begin < s.k; begin += 32) {
-      float largest = 0;
-      const int64_t from = row * s.k + std::max<int64_t>(0, begin), to = row * s.k + std::min(begin + 32, s.k);
-      for (int64_t i = from; i < to; ++i) largest = std::max(largest, std::abs(float(a[size_t(i)])));
-      for (int64_t i = from; i < to; ++i)
-        result[size_t(i)] = double(std::nearbyint(float(a[size_t(i)]) * (127 / largest))) * double(largest / 127);
-    }
-  return result;
-}
 
 TEST_P(CudaMatmulBlocks, EqualsDecodedWeights) {
   const auto& [type, s, dtype] = GetParam();
   Workbench bench(1, Device::cuda);
-  const Blocks b = random_blocks(bench, type, s.n, s.k, s.skip);
+  const Blocks b(bench, type, s.n, s.k, s.skip);
   const Tensor a = bench.random(dtype, {s.m, s.k}, "a"), y = bench.empty(DType::f32, {s.m, s.n});
   cuda_kernels().matmul(bench.stream,
                         {.y = y, .a = bench.on_device(a), .transpose_b = true, .blocks_b = b.on_device});
   const bool is_few = s.m <= 8;
   const std::vector<double> given = bench.values(a), got = bench.values(y);
-  const std::vector<double> used = is_few && rounds(type) ? rounded(given, s) : given;
+  const std::vector<double> used =
+      is_few && rounds_activations(type) ? RoundedActivations(given, s, 32).values : given;
   // Minima cancel what scales give: what is added up may be a few times the terms, and more where these are 0.
   const double least = type == BlockType::w4_g32 || type == BlockType::w4_g128 ? 1e-7 : 1e-9;
   const double part = is_few || dtype == DType::f32 ? 2e-5 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
@@ -121,12 +65,12 @@ class CudaMatmulBlocksOfType : public testing::TestWithParam<BlockType> {
  protected:
   Workbench bench{1, Device::cuda};
 };
-INSTANTIATE_TEST_SUITE_P(All, CudaMatmulBlocksOfType, testing::ValuesIn(kTypes),
+INSTANTIATE_TEST_SUITE_P(All, CudaMatmulBlocksOfType, testing::ValuesIn(kBlockTypes),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 TEST_P(CudaMatmulBlocksOfType, RowsHaveTheSameBitsWhateverIsBesideThem) {
   constexpr int64_t kM = 8, kN = 7, kK = 520;
-  const Blocks b = random_blocks(bench, GetParam(), kN, kK, 3);
+  const Blocks b(bench, GetParam(), kN, kK, 3);
   const Tensor a = bench.random(DType::f32, {kM, kK}, "a");
   const auto multiply = [&](const Tensor& rows) {
     const Tensor y = bench.empty(DType::f32, {rows.dim(0), kN});
@@ -144,7 +88,7 @@ TEST_P(CudaMatmulBlocksOfType, RowsHaveTheSameBitsWhateverIsBesideThem) {
 // By one kernel for few rows, by cuBLASLt and another for many.
 TEST_P(CudaMatmulBlocksOfType, EpiloguesFinishTheProduct) {
   constexpr int64_t kN = 13, kK = 72;
-  const Blocks b = random_blocks(bench, GetParam(), kN, kK, 0);
+  const Blocks b(bench, GetParam(), kN, kK, 0);
   for (const int64_t m : {2, 9}) {
     const auto input = [&](const char* name, Shape shape) {
       return bench.on_device(bench.random(DType::bf16, shape, name));
@@ -191,7 +135,7 @@ TEST_P(CudaMatmulBlocksOfType, EpiloguesFinishTheProduct) {
 
 TEST_P(CudaMatmulBlocksOfType, ZerosGiveZerosAndWhatIsNoNumberStaysInItsRow) {
   constexpr int64_t kN = 5, kK = 512;
-  const Blocks b = random_blocks(bench, GetParam(), kN, kK, 0);
+  const Blocks b(bench, GetParam(), kN, kK, 0);
   for (const int64_t m : {5, 9}) {
     const Tensor a = bench.random(DType::f32, {m, kK}, "a"), y = bench.empty(DType::f32, {m, kN});
     std::fill_n(a.data<float>(), kK, 0.0f);
@@ -212,7 +156,7 @@ TEST_P(CudaMatmulBlocksOfType, ZerosGiveZerosAndWhatIsNoNumberStaysInItsRow) {
 }
 
 TEST_P(CudaMatmulBlocksOfType, NeedNoMemoryOnceWarm) {
-  const Blocks b = random_blocks(bench, GetParam(), 6, 256, 0);
+  const Blocks b(bench, GetParam(), 6, 256, 0);
   for (const int64_t m : {2, 9}) {
     const MatmulArgs args{.y = bench.empty(DType::bf16, {m, 6}),
                           .a = bench.on_device(bench.random(DType::bf16, {m, 256}, "a")),

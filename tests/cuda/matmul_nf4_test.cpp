@@ -97,7 +97,7 @@ TEST(CudaNf4ScaleTest, AllCodesStandForTheHostsScales) {
                                          .transpose_b = true,
                                          .nf4_b = {bench.on_device(blocks), bench.on_device(scales), &layout}});
     const std::vector<double> got = bench.values(y);
-    for (size_t code = 0; code < 256; ++code) ASSERT_EQ(got[code], double(nf4::scale_table()[code])) << code;
+    for (size_t code = 0; code < 256; ++code) ASSERT_EQ(got[code], double(nf4::kScaleTable[code])) << code;
   }
 }
 

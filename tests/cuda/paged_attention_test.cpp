@@ -1,119 +1,24 @@
 // Paged attention on the device: equal to the reference, and a row's bits are those it has alone, whatever is
 // computed beside it.
-#include <map>
 #include <set>
 
-#include "kernels/workbench.h"
+#include "kernels/paged_pool.h"
 
 namespace weft {
 namespace {
 
-struct Heads {
-  std::string name;
-  DType type = DType::f32, pool = DType::f32;
-  int heads = 4, kv_heads = 2, dim = 40, value_dim = 40;
-  int window = 0;
-  float softcap = 0;
-  int block_tokens = 16;
-  RowCodes codes = RowCodes::none;
+using Heads = PagedHeads;
+using Rows = PagedRange;
 
-  RowFormat format() const { return codes == RowCodes::none ? RowFormat{pool} : RowFormat::of(codes); }
-};
+constexpr int32_t kLongest = 604, kSequences = 3;
 
-// Rows [begin, end) of a sequence, of which `end` keys are there by then.
-struct Rows {
-  int sequence;
-  int32_t begin, end;
-};
-
-// Pools on the host and the device, NaN where nothing was placed, with room for sequences of kLongest keys.
-class Pool {
+// With all keys but the last in their places.
+class Pool : public PagedPool {
  public:
-  static constexpr int32_t kLongest = 604, kSequences = 3;
-
-  explicit Pool(const Heads& h, uint64_t order = 0) : heads_(h) {
-    const int32_t each = (kLongest + h.block_tokens - 1) / h.block_tokens, all = each * kSequences;
-    std::vector<int32_t> blocks(static_cast<size_t>(all));
-    for (int32_t i = 0; i < all; ++i) blocks[size_t(i)] = i;
-    for (size_t i = blocks.size(); order && i-- > 1;) std::swap(blocks[i], blocks[philox(order, i)[0] % (i + 1)]);
-    for (int s = 0; s < kSequences; ++s)
-      blocks_.emplace_back(blocks.begin() + s * each, blocks.begin() + (s + 1) * each);
-    keys_ = bench_.host.empty(h.format().dtype, {all, h.block_tokens, h.kv_heads, row_width(h.codes, h.dim)});
-    values_ = bench_.host.empty(h.format().dtype, {all, h.block_tokens, h.kv_heads, row_width(h.codes, h.value_dim)});
-    std::memset(keys_.raw(), 0xff, keys_.bytes());
-    std::memset(values_.raw(), 0xff, values_.bytes());
-    for (int s = 0; s < kSequences; ++s) place(s);
+  explicit Pool(const Heads& h, uint64_t order = 0) : PagedPool(h, kLongest, kSequences, 1, Device::cuda, order) {
+    for (int s = 0; s < kSequences; ++s) place(reference_kernels(), s, 0, kLongest - 1);
   }
-
-  // [T, N, value_dim] of all these rows together.
-  Tensor attend(const Kernels& kernels, const std::vector<Rows>& pieces) {
-    std::vector<PagedSequence> sequences;
-    int32_t row = 0;
-    for (const Rows& p : pieces) {
-      sequences.push_back({row, row + p.end - p.begin, p.end, blocks_[size_t(p.sequence)].data()});
-      row += p.end - p.begin;
-    }
-    const Tensor q = bench_.host.empty(heads_.type, {row, heads_.heads, heads_.dim});
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      const Tensor part = rows_of("q", pieces[i].sequence, pieces[i].begin, pieces[i].end, heads_.heads, heads_.dim);
-      std::memcpy(q.slice_rows(sequences[i].q_begin, part.dim(0)).raw(), part.raw(), part.bytes());
-    }
-    const Tensor y = bench_.host.empty(heads_.type, {row, heads_.heads, heads_.value_dim});
-    std::memset(y.raw(), 0xff, y.bytes());
-    PagedAttentionArgs args{.y = y, .q = q, .keys = keys_, .values = values_, .sequences = sequences.data()};
-    args.num_sequences = int(sequences.size()), args.scale = 0.2f, args.codes = heads_.codes;
-    args.softcap = heads_.softcap, args.window = heads_.window;
-    if (&kernels == &cuda_kernels()) {
-      if (!device_keys_) device_keys_ = bench_.on_device(keys_), device_values_ = bench_.on_device(values_);
-      args.y = bench_.on_device(y), args.q = bench_.on_device(q);
-      args.keys = device_keys_, args.values = device_values_;
-    }
-    kernels.paged_attention(bench_.stream, args);
-    return bench_.on_host(args.y);
-  }
-
-  Workbench& bench() { return bench_; }
-  // Element `at` of the first head's value of a key, before anything was attended to.
-  template <class T>
-  T& value(int sequence, int32_t key, int at) {
-    const int32_t block = blocks_[size_t(sequence)][size_t(key / heads_.block_tokens)];
-    const int64_t row = int64_t(block) * heads_.block_tokens + key % heads_.block_tokens;
-    return values_.data<T>()[row * heads_.kv_heads * row_width(heads_.codes, heads_.value_dim) + at];
-  }
-
- private:
-  // Made once for all pools.
-  Tensor rows_of(const char* name, int sequence, int32_t begin, int32_t end, int64_t heads, int64_t dim) {
-    static Workbench bench;
-    static std::map<std::string, Tensor> made;
-    const DType type = name[0] == 'q' ? heads_.type : DType::f32;
-    const std::string full = fmt::format("{}{}", name, sequence);
-    Tensor& all = made[fmt::format("{} {} {} {}", full, heads, dim, weft::name_of(type))];
-    if (!all) all = bench.random(type, {kLongest, heads, dim}, full);
-    return all.slice_rows(begin, end - begin);
-  }
-  void place(int sequence) {
-    std::vector<int32_t> rows;
-    for (int32_t i = 0; i < kLongest - 1; ++i)
-      rows.push_back(blocks_[size_t(sequence)][size_t(i / heads_.block_tokens)] * heads_.block_tokens +
-                     i % heads_.block_tokens);
-    for (const auto& [name, pool, dim] : {std::tuple{"k", keys_, heads_.dim}, {"v", values_, heads_.value_dim}})
-      reference_kernels().place_rows(bench_.stream, pool,
-                                     rows_of(name, sequence, 0, kLongest - 1, heads_.kv_heads, dim), rows.data(),
-                                     heads_.codes);
-  }
-
-  const Heads heads_;
-  Workbench bench_{1, Device::cuda};
-  std::vector<std::vector<int32_t>> blocks_;
-  Tensor keys_, values_, device_keys_, device_values_;
 };
-
-std::vector<std::byte> bytes_of(const Tensor& t, int64_t row, int64_t count) {
-  const Tensor part = t.slice_rows(row, count);
-  const auto* data = static_cast<const std::byte*>(part.raw());
-  return {data, data + part.bytes()};
-}
 
 class CudaPagedAttentionTest : public testing::TestWithParam<Heads> {};
 

@@ -1,6 +1,6 @@
 // SGD, Lion, Adafactor and 8-bit AdamW on the cpu against the reference.
 #include "cpu_everywhere.h"
-#include "weft/kernels/block_codes.h"
+#include "moments.h"
 #include "weft/kernels/cpu/cpu.h"
 
 namespace weft {
@@ -137,13 +137,7 @@ TEST(CpuOptimizersTest, BlocksEqualReference) {
   for (const int64_t count : kCounts)
     for (const bool is_signed : {false, true}) {
       Workbench bench(2);
-      const Tensor x = bench.random(DType::f32, {count}, "x");
-      for (int64_t i = 0; i < count; ++i) {
-        float& e = x.data<float>()[i];
-        e *= std::pow(10.0f, -float(i % 9));
-        if (!is_signed) e = std::abs(e);
-        if (i >= 256 && i < 512) e = 0;
-      }
+      const Tensor x = random_moments(bench, count, is_signed);
       const int64_t blocks = block_codes::num_blocks(count);
       const Tensor codes = bench.empty(DType::u8, {count}), want = bench.empty(DType::u8, {count});
       const Tensor scales = bench.empty(DType::f32, {blocks}), want_scales = bench.empty(DType::f32, {blocks});
@@ -168,39 +162,11 @@ TEST(CpuOptimizersTest, BlocksEqualReference) {
 TEST(CpuOptimizersTest, AdamW8EqualsReference) {
   for (const int64_t count : kCounts) {
     Workbench bench(2);
-    const int64_t blocks = block_codes::num_blocks(count);
-    const Tensor start = bench.random(DType::f32, {count}, "master"),
-                 grad = bench.random(DType::f32, {count}, "grad");
-    const auto run = [&](void (*adamw8)(Stream&, const AdamW8Args&)) {
-      AdamW8Args args{.m = bench.empty(DType::u8, {count}),
-                      .v = bench.empty(DType::u8, {count}),
-                      .m_scale = bench.allocator.zeros(DType::f32, {blocks}),
-                      .v_scale = bench.allocator.zeros(DType::f32, {blocks})};
-      args.adamw = {.master = bench.copy(start),
-                    .value = bench.empty(DType::bf16, {count}),
-                    .grad = grad,
-                    .grad_scale = 0.5f,
-                    .lr = 0.01f,
-                    .beta1 = 0.9f,
-                    .beta2 = 0.99f,
-                    .weight_decay = 0.1f};
-      for (int step = 1; step <= 3; ++step) {
-        args.adamw.bias_correction1 = 1 - std::pow(0.9f, float(step));
-        args.adamw.bias_correction2 = 1 - std::pow(0.99f, float(step));
-        adamw8(bench.stream, args);
-      }
-      return bench.values(args.adamw.master);
-    };
-    const std::vector<double> want = run(reference_kernels().adamw8);
+    const SteppedAdamW8 want(bench, reference_kernels().adamw8, count);
     for (const int64_t target : compiled_targets()) {
       const OnTarget on_target(target);
-      const std::vector<double> got = run(cpu::adamw8);
-      int64_t differ = 0;
-      for (size_t i = 0; i < want.size(); ++i) {
-        differ += std::abs(got[i] - want[i]) > 1e-6 * (1 + std::abs(want[i]));
-        ASSERT_NEAR(got[i], want[i], 1e-3) << "a code of a neighbour may change an update by a little";
-      }
-      EXPECT_LE(double(differ), 1e-3 * double(count)) << hwy::TargetName(target);
+      const SteppedAdamW8 got(bench, cpu::adamw8, count);
+      EXPECT_LE(double(got.num_that_differ(want)), 1e-3 * double(count)) << hwy::TargetName(target);
     }
   }
 }

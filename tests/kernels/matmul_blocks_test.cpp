@@ -5,24 +5,15 @@
 #include <cmath>
 #include <limits>
 
+#include "random_blocks.h"
 #include "weft/kernels/block_decode.h"
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/matmul_blocks.h"
-#include "workbench.h"
 
 namespace weft {
 namespace {
 
 using cpu::BlockIsa;
-
-constexpr BlockType kTypes[] = {BlockType::q8_0,   BlockType::q4_0,    BlockType::q4_k,
-                                BlockType::q6_k,   BlockType::fp8,     BlockType::int8,
-                                BlockType::w4_g32, BlockType::w4_g128, BlockType::nf4};
-
-std::string_view name_of(BlockType type) {
-  constexpr std::string_view kNames[] = {"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "w4_g32", "w4_g128", "nf4"};
-  return kNames[size_t(type)];
-}
 
 std::vector<BlockIsa> isas_here() {
   std::vector<BlockIsa> all;
@@ -31,72 +22,14 @@ std::vector<BlockIsa> isas_here() {
   return all;
 }
 
-// What becomes of activations: codes of 8 bits with a scale to 32 neighbours or to a row, or nothing.
-enum class Rounding { of_blocks, of_rows, none };
-Rounding rounding_of(BlockType type) {
-  if (type == BlockType::int8) return Rounding::of_rows;
-  return type == BlockType::fp8 || type == BlockType::nf4 ? Rounding::none : Rounding::of_blocks;
-}
-
-// Blocks of any bytes, but for their scales, which are numbers of usual sizes with either sign, and what is no
-// number.
-BlockMatrix random_blocks(Workbench& bench, BlockType type, int64_t rows, int64_t cols, int64_t skip) {
-  BlockMatrix b{.blocks = {}, .type = type, .rows = rows, .cols = cols, .skip = skip};
-  const Tensor whole = bench.empty(DType::u8, {rows * b.row_bytes() + 1});
-  b.blocks = whole.slice_flat(1, {rows, b.row_bytes()});  // off alignment
-  auto* const bytes = static_cast<uint8_t*>(b.blocks.raw());
-  for (int64_t i = 0; i < b.blocks.numel(); ++i) bytes[i] = uint8_t(philox(3, uint64_t(i))[0]);
-  const auto set_half = [&](int64_t at, int64_t seed) {
-    const uint16_t half = Float16::to_bits(float(0.02 * philox_normal(3, name_hash("scales"), uint64_t(seed))));
-    std::memcpy(bytes + at, &half, 2);
-  };
-  const auto set_float = [&](int64_t at, int64_t seed) {
-    const float scale = float(0.02 * philox_normal(3, name_hash("scales"), uint64_t(seed)));
-    std::memcpy(bytes + at, &scale, 4);
-  };
-  for (int64_t i = 0; i < rows * b.row_blocks(); ++i) {
-    const int64_t at = i * block_bytes(type);
-    if (type == BlockType::fp8)
-      for (int64_t k = at + 4; k < at + 132; ++k)
-        if ((bytes[k] & 0x7f) == 0x7f) bytes[k] = 0;
-    if (type == BlockType::fp8 || type == BlockType::nf4 || type == BlockType::int8) {
-      set_float(at, type == BlockType::int8 ? i / b.row_blocks() : i);
-      continue;
-    }
-    if (type == BlockType::w4_g32 || type == BlockType::w4_g128) bytes[at + 2] %= 17;
-    set_half(at + (type == BlockType::q6_k ? 208 : 0), 2 * i);
-    if (type == BlockType::q4_k) set_half(at + 2, 2 * i + 1);
-  }
-  return b;
-}
-
-struct Size {
-  int64_t m, n, k, skip;
-};
-
 // What a product must give, with activations rounded as cpu rounds them or left alone, and how far it may be off.
 struct Expected {
   std::vector<double> rounded, plain, magnitude, rounding;
 
-  Expected(const std::vector<double>& a, const BlockMatrix& b, const Size& s) {
-    std::vector<double> rounded_a(a.size()), error(a.size());
-    const Rounding kind = rounding_of(b.type);
-    const int64_t size = kind == Rounding::of_rows ? s.skip + s.k : 32;
-    if (kind == Rounding::none) rounded_a = a;
-    for (int64_t row = 0; row < s.m && kind != Rounding::none; ++row)
-      for (int64_t begin = -(s.skip % size); begin < s.k; begin += size) {
-        float largest = 0;
-        const auto each = [&](auto&& visit) {
-          for (int64_t k = std::max<int64_t>(0, begin); k < std::min(begin + size, s.k); ++k)
-            visit(size_t(row * s.k + k));
-        };
-        each([&](size_t i) { largest = std::max(largest, std::abs(float(a[i]))); });
-        const float scale = largest / 127, inverse = largest > 0 ? 127 / largest : 0;
-        each([&](size_t i) {
-          rounded_a[i] = double(std::nearbyint(float(a[i]) * inverse)) * double(scale);
-          error[i] = 0.5001 * double(scale);
-        });
-      }
+  Expected(const std::vector<double>& a, const BlockMatrix& b, const BlockProduct& s) {
+    // A row shares a scale where all blocks of a weight's row do.
+    RoundedActivations used(a, s, b.type == BlockType::int8 ? s.skip + s.k : 32);
+    if (!rounds_activations(b.type)) used.values = a, used.errors.assign(a.size(), 0);
     std::vector<float> values(static_cast<size_t>(s.k));
     for (auto* v : {&rounded, &plain, &magnitude, &rounding}) v->resize(size_t(s.m * s.n));
     for (int64_t col = 0; col < s.n; ++col) {
@@ -105,23 +38,23 @@ struct Expected {
         for (int64_t k = 0; k < s.k; ++k) {
           const auto at = size_t(row * s.n + col), i = size_t(row * s.k + k);
           const double w = double(values[size_t(k)]);
-          rounded[at] += rounded_a[i] * w, plain[at] += a[i] * w;
-          magnitude[at] += std::abs(rounded_a[i] * w), rounding[at] += error[i] * std::abs(w);
+          rounded[at] += used.values[i] * w, plain[at] += a[i] * w;
+          magnitude[at] += std::abs(used.values[i] * w), rounding[at] += used.errors[i] * std::abs(w);
         }
     }
   }
 };
 
-class MatmulBlocks : public testing::TestWithParam<std::tuple<BlockType, Size, DType>> {};
+class MatmulBlocks : public testing::TestWithParam<std::tuple<BlockType, BlockProduct, DType>> {};
 std::string case_name(const testing::TestParamInfo<MatmulBlocks::ParamType>& test) {
-  const auto& [type, s, dtype] = test.param;
-  return fmt::format("{}_{}x{}x{}_skip{}_{}", name_of(type), s.m, s.n, s.k, s.skip, weft::name_of(dtype));
+  return std::apply([](auto&&... of) { return name_of(of...); }, test.param);
 }
 
-constexpr Size kSizes[] = {{1, 70, 256, 0}, {2, 33, 512, 0}, {5, 31, 768, 0},  {33, 41, 1280, 0}, {3, 9, 40, 0},
-                           {4, 17, 300, 0}, {9, 40, 96, 0},  {1, 32, 480, 17}, {33, 7, 260, 31},  {8, 5, 1, 5}};
+constexpr BlockProduct kProducts[] = {{1, 70, 256, 0},  {2, 33, 512, 0}, {5, 31, 768, 0}, {33, 41, 1280, 0},
+                                      {3, 9, 40, 0},    {4, 17, 300, 0}, {9, 40, 96, 0},  {1, 32, 480, 17},
+                                      {33, 7, 260, 31}, {8, 5, 1, 5}};
 INSTANTIATE_TEST_SUITE_P(All, MatmulBlocks,
-                         testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kSizes),
+                         testing::Combine(testing::ValuesIn(kBlockTypes), testing::ValuesIn(kProducts),
                                           testing::Values(DType::f32, DType::bf16)),
                          case_name);
 
@@ -159,7 +92,7 @@ class MatmulBlocksOfType : public testing::TestWithParam<BlockType> {
  protected:
   Workbench bench{2};
 };
-INSTANTIATE_TEST_SUITE_P(All, MatmulBlocksOfType, testing::ValuesIn(kTypes),
+INSTANTIATE_TEST_SUITE_P(All, MatmulBlocksOfType, testing::ValuesIn(kBlockTypes),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 // A column that another rank holds does not count, whatever stands there.
@@ -265,7 +198,7 @@ TEST_P(MatmulBlocksOfType, ZerosGiveZerosAndWhatIsNoNumberStaysInItsRow) {
     for (int64_t i = 0; i < m * kN; ++i) {
       const float x = y.data<float>()[i];
       if (i < 2 * kN)
-        ASSERT_LE(std::abs(x), i < kN || rounding_of(GetParam()) != Rounding::none ? 0 : 1e-34f);
+        ASSERT_LE(std::abs(x), i < kN || rounds_activations(GetParam()) ? 0 : 1e-34f);
       else
         ASSERT_EQ(std::isfinite(x), i >= 4 * kN) << "row " << i / kN;
     }

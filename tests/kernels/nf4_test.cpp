@@ -70,7 +70,7 @@ std::vector<double> reference(const std::vector<float>& x) {
     double most = 0;
     for (size_t b = group; b < std::min(group + 256, largest.size()); ++b)
       most = std::max(most, std::abs(largest[b] - offset));
-    const double scale = nearest(nf4::scale_table(), (largest[block] - offset) / most) * most + offset;
+    const double scale = nearest(nf4::kScaleTable, (largest[block] - offset) / most) * most + offset;
     out[i] = nearest(nf4::kTable, double(x[i]) / largest[block]) * scale;
   }
   return out;
@@ -97,7 +97,7 @@ TEST(Nf4Test, TableIsTheNormalDistributionsQuantiles) {
 }
 
 TEST(Nf4Test, ScaleCodesAreEightBitsOfADynamicTree) {
-  const auto table = nf4::scale_table();
+  const auto& table = nf4::kScaleTable;
   EXPECT_TRUE(std::ranges::is_sorted(table));
   EXPECT_EQ(table[255], 1);
   EXPECT_NEAR(double(table[254]), 0.99296875, 1e-7);

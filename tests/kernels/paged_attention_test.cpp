@@ -1,119 +1,32 @@
 // Paged attention: equal to the reference, and a row's bits are those it has alone, whatever is computed beside it.
 #include "cpu_everywhere.h"
+#include "paged_pool.h"
 
 namespace weft {
 namespace {
 
-struct Heads {
-  std::string name;
-  DType type = DType::f32, pool = DType::f32;
-  int heads = 4, kv_heads = 2, dim = 40, value_dim = 40;
-  int window = 0;
-  float softcap = 0;
-  int block_tokens = 16;
-  RowCodes codes = RowCodes::none;
+using Heads = PagedHeads;
+using Rows = PagedRange;
 
-  RowFormat format() const { return codes == RowCodes::none ? RowFormat{pool} : RowFormat::of(codes); }
-};
+constexpr int32_t kLongest = 1104;
 
-// Rows [begin, end) of a sequence, of which `end` keys are there by then.
-struct Rows {
-  int sequence;
-  int32_t begin, end;
-};
-
-// A pool, NaN where nothing has been placed, with room for sequences of kLongest keys.
-class Pool {
+// Whose keys some kernels place and attend to.
+class Pool : public PagedPool {
  public:
-  static constexpr int32_t kLongest = 1104, kSequences = 4;
-
   Pool(const Kernels& kernels, const Heads& h, int threads = 1, uint64_t order = 0)
-      : kernels_(kernels), heads_(h), bench_(threads) {
-    const int32_t each = (kLongest + h.block_tokens - 1) / h.block_tokens, all = each * kSequences;
-    std::vector<int32_t> blocks(static_cast<size_t>(all));
-    for (int32_t i = 0; i < all; ++i) blocks[size_t(i)] = i;
-    for (size_t i = blocks.size(); order && i-- > 1;) std::swap(blocks[i], blocks[philox_index(order, i) % (i + 1)]);
-    for (int s = 0; s < kSequences; ++s)
-      blocks_.emplace_back(blocks.begin() + s * each, blocks.begin() + (s + 1) * each);
-    keys_ = bench_.empty(h.format().dtype, {all, h.block_tokens, h.kv_heads, row_width(h.codes, h.dim)});
-    values_ = bench_.empty(h.format().dtype, {all, h.block_tokens, h.kv_heads, row_width(h.codes, h.value_dim)});
-    std::memset(keys_.raw(), 0xff, keys_.bytes());
-    std::memset(values_.raw(), 0xff, values_.bytes());
-  }
+      : PagedPool(h, kLongest, 4, threads, Device::cpu, order), kernels_(kernels) {}
 
-  void place(int sequence, int32_t begin, int32_t end) {
-    std::vector<int32_t> rows;
-    for (int32_t i = begin; i < end; ++i)
-      rows.push_back(blocks_[size_t(sequence)][size_t(i / heads_.block_tokens)] * heads_.block_tokens +
-                     i % heads_.block_tokens);
-    for (const auto& [name, pool, dim] : {std::tuple{"k", keys_, heads_.dim}, {"v", values_, heads_.value_dim}})
-      kernels_.place_rows(bench_.stream, pool, rows_of(name, sequence, begin, end, heads_.kv_heads, dim), rows.data(),
-                          heads_.codes);
-  }
-
-  // [T, N, value_dim] of all these rows together.
-  Tensor attend(const std::vector<Rows>& pieces) {
-    std::vector<PagedSequence> sequences;
-    int32_t row = 0;
-    for (const Rows& p : pieces) {
-      sequences.push_back({row, row + p.end - p.begin, p.end, blocks_[size_t(p.sequence)].data()});
-      row += p.end - p.begin;
-    }
-    const Tensor q = bench_.empty(heads_.type, {row, heads_.heads, heads_.dim});
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      const Tensor part = rows_of("q", pieces[i].sequence, pieces[i].begin, pieces[i].end, heads_.heads, heads_.dim);
-      std::memcpy(q.slice_rows(sequences[i].q_begin, part.dim(0)).raw(), part.raw(), part.bytes());
-    }
-    const Tensor y = bench_.empty(heads_.type, {row, heads_.heads, heads_.value_dim});
-    std::memset(y.raw(), 0xff, y.bytes());
-    PagedAttentionArgs args{.y = y, .q = q, .keys = keys_, .values = values_, .sequences = sequences.data()};
-    args.num_sequences = int(sequences.size()), args.scale = 0.2f, args.codes = heads_.codes;
-    args.softcap = heads_.softcap, args.window = heads_.window;
-    kernels_.paged_attention(bench_.stream, args);
-    return y;
-  }
+  void place(int sequence, int32_t begin, int32_t end) { PagedPool::place(kernels_, sequence, begin, end); }
+  Tensor attend(const std::vector<Rows>& pieces) { return PagedPool::attend(kernels_, pieces); }
   // The same after placing their keys.
   Tensor serve(const std::vector<Rows>& pieces) {
     for (const Rows& p : pieces) place(p.sequence, p.begin, p.end);
     return attend(pieces);
   }
 
-  Workbench& bench() { return bench_; }
-  const Tensor& values() const { return values_; }
-  int32_t block(int sequence, int32_t key) const {
-    return blocks_[size_t(sequence)][size_t(key / heads_.block_tokens)];
-  }
-
-  // Made once for all pools.
-  Tensor rows_of(const char* name, int sequence, int32_t begin, int32_t end, int64_t heads, int64_t dim) {
-    static Workbench bench;
-    static std::map<std::string, Tensor> made;
-    const DType type = name[0] == 'q' ? heads_.type : DType::f32;
-    const std::string full = fmt::format("{}{}", name, sequence);
-    Tensor& all = made[fmt::format("{} {} {} {}", full, heads, dim, weft::name_of(type))];
-    if (!all) all = bench.random(type, {kLongest, heads, dim}, full);
-    return all.slice_rows(begin, end - begin);
-  }
-
  private:
-  static uint64_t philox_index(uint64_t seed, size_t i) {
-    return uint64_t(std::abs(philox_normal(seed, 1, uint64_t(i))) * 1e6);
-  }
   const Kernels& kernels_;
-  const Heads heads_;
-  Workbench bench_;
-  std::vector<std::vector<int32_t>> blocks_;
-  Tensor keys_, values_;
 };
-
-std::vector<std::byte> bytes_of(const Tensor& t) {
-  const auto* data = static_cast<const std::byte*>(t.raw());
-  return {data, data + t.bytes()};
-}
-
-std::vector<std::byte> bytes_of(const Tensor& t, int64_t row, int64_t count) {
-  return bytes_of(t.slice_rows(row, count));
-}
 
 class PagedAttentionTest : public testing::TestWithParam<Heads> {};
 
@@ -228,8 +141,7 @@ TEST(PagedAttentionOfCpuTest, KeysThatARowDoesNotSeeAreNothing) {
   const Heads h{.name = "f32", .block_tokens = 1};
   Pool pool(cpu_kernels(), h);
   const Tensor before = pool.serve({{0, 0, 100}});
-  float* value = pool.values().data<float>() + pool.block(0, 90) * h.kv_heads * h.value_dim;
-  value[3] = HUGE_VALF;
+  pool.value<float>(0, 90, 3) = HUGE_VALF;
   const Tensor after = pool.attend({{0, 0, 100}});
   EXPECT_EQ(bytes_of(before, 0, 90), bytes_of(after, 0, 90));
   EXPECT_NE(bytes_of(before, 90, 10), bytes_of(after, 90, 10));

@@ -6,8 +6,8 @@
 namespace weft {
 
 struct TestRank {
-  explicit TestRank(const Kernels& kernels, int threads = 1)
-      : team(threads), stream(team, allocator), context{kernels, stream} {}
+  explicit TestRank(const Kernels& kernels, int threads = 1, Device device = Device::cpu)
+      : team(threads), allocator(device), stream(team, allocator), context{kernels, stream} {}
 
   // A tensor of normal deviates, a function of `name`.
   Tensor normal(DType dtype, Shape shape, std::string_view name, double scale = 1) {

@@ -28,13 +28,28 @@ uint32_t CommQueue::push(const Collective& call) {
 
 void CommQueue::wait(uint32_t ticket) {
   wait_until_done(ticket);
+  throw_failure(ticket);
+}
+
+void CommQueue::wait(uint32_t ticket, FunctionRef<void()> look_around) {
+  constexpr std::chrono::milliseconds kLookAround{20};
+  done_signal_.wait(
+      true, [&] { return is_done(ticket); },
+      [&] {
+        look_around();
+        return kLookAround;
+      });
+  throw_failure(ticket);
+}
+
+void CommQueue::throw_failure(uint32_t ticket) {
   if (has_failed_.load(std::memory_order_acquire) && int32_t(ticket - failed_ticket_) >= 0)
     std::rethrow_exception(failure_);
 }
 
 void CommQueue::wait_until_done(uint32_t ticket) {
   done_signal_.wait(
-      true, [&] { return int32_t(done_.load() - ticket) >= 0; }, [] { return kIdle; });
+      true, [&] { return is_done(ticket); }, [] { return kIdle; });
 }
 
 void CommQueue::work() {

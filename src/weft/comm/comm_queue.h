@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "weft/base/function_ref.h"
 #include "weft/comm/collective.h"
 #include "weft/comm/signal.h"
 
@@ -24,6 +25,10 @@ class CommQueue {
 
   // Throws what the collective threw; when an earlier one failed, it was not run and this throws that failure.
   void wait(uint32_t ticket);
+  // The same; look_around is called now and then meanwhile, and may end it by what it throws.
+  void wait(uint32_t ticket, FunctionRef<void()> look_around);
+  // Of a ticket that it gave: whether the call was run, or not run because one has failed.
+  bool is_done(uint32_t ticket) const { return int32_t(done_.load(std::memory_order_acquire) - ticket) >= 0; }
 
   // Nothing is queued or running, and nothing has failed.
   bool is_idle() const {
@@ -35,6 +40,7 @@ class CommQueue {
   static constexpr uint32_t kCapacity = 256;
   void work();
   void wait_until_done(uint32_t ticket);
+  void throw_failure(uint32_t ticket);
 
   std::function<void(const Collective&)> run_;
   std::array<Collective, kCapacity> ring_;

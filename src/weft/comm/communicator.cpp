@@ -141,23 +141,25 @@ Pending Communicator::start_reduce_scatter(Tensor out, Tensor in) {
   return start(call, std::move(out), std::move(in));
 }
 
+void Communicator::use_stream(Stream& stream) {
+  if (stream.allocator().device() == Device::cuda) device_ = make_device_transport(*this, stream);
+}
+
 void Communicator::pass_on_to(Communicator& group) const {
   group.set_observer(observer_);
-  if (staging_) group.use_stream(staging_->stream());
+  if (device_) group.device_ = device_->for_group(group);
 }
 
 void Communicator::check_reach(const Collective& call) const {
-  check(!call.is_on_device || staging_, "{} (group {}): the tensor is on a device, and the group knows of none",
+  check(!call.is_on_device || device_, "{} (group {}): the tensor is on a device, and the group knows of none",
         name_of(call.op), label_);
 }
 
 void Communicator::collective(Collective call) {
   check_reach(call);
+  if (call.is_on_device) device_->prepare(call);
   call.sequence = ++sequence_;
-  if (queue_ && !queue_->is_idle()) {
-    if (call.is_on_device) staging_->prepare();
-    return wait_for(queue_->push(call));
-  }
+  if (queue_ && !queue_->is_idle() && !is_queued_by_device(call)) return wait_for(queue_->push(call), false);
   const auto begin = Clock::now();
   execute(call, false);
   exposed_seconds_.fetch_add(seconds_since(begin), std::memory_order_relaxed);
@@ -165,6 +167,7 @@ void Communicator::collective(Collective call) {
 
 void Communicator::point_to_point(Collective call) {
   check_reach(call);
+  if (call.is_on_device) device_->prepare(call);
   call.sequence = ++messages_;
   const auto begin = Clock::now();
   execute(call, false);
@@ -172,32 +175,46 @@ void Communicator::point_to_point(Collective call) {
 }
 
 Pending Communicator::start(Collective call, Tensor out, Tensor in) {
+  check_reach(call);
+  if (call.is_on_device) device_->prepare(call);
   call.sequence = ++sequence_;
   if (!has_thread()) {
     execute(call, true);
     return Pending(*this, uint32_t(call.sequence), std::move(out), std::move(in));
   }
-  check_reach(call);
-  if (call.is_on_device) staging_->prepare();
+  if (is_queued_by_device(call)) {
+    uint32_t ticket = 0;
+    note(call, true, [&] { ticket = device_->start(call); });
+    return Pending(*this, ticket, std::move(out), std::move(in));
+  }
   if (!queue_) queue_ = std::make_unique<CommQueue>([this](const Collective& c) { execute(c, true); });
   return Pending(*this, queue_->push(call), std::move(out), std::move(in));
 }
 
-void Communicator::wait_for(uint32_t ticket) {
+void Communicator::wait_for(uint32_t ticket, bool is_on_device) {
   const auto begin = Clock::now();
-  if (queue_) queue_->wait(ticket);
+  if (is_on_device && device_->queues_calls())
+    device_->wait(ticket);
+  else if (queue_)
+    queue_->wait(ticket);
   exposed_seconds_.fetch_add(seconds_since(begin), std::memory_order_relaxed);
   if (observer_)
     observer_({CommOp::barrier, DType::u8, label_, queue_ ? 0 : int64_t(ticket), 0, true, begin, Clock::now(), true});
 }
 
 void Communicator::execute(const Collective& call, bool is_started) {
+  note(call, is_started, [&] {
+    if (!call.is_on_device) return run(call);
+    device_->run(call, is_started, [this](const Collective& staged) { run(staged); });
+  });
+}
+
+// The rank's progress, its statistics and the observer learn of a call.
+template <class Run>
+void Communicator::note(const Collective& call, bool is_started, Run&& run_call) {
   const auto begin = Clock::now();
   if (own_progress_) own_progress_->enter(call, label_, is_started);
-  if (call.is_on_device)
-    staging_->run(call, rank(), size(), is_started, [this](const Collective& staged) { run(staged); });
-  else
-    run(call);
+  run_call();
   if (own_progress_) own_progress_->leave(is_started);
   const auto end = Clock::now();
   seconds_.fetch_add(std::chrono::duration<double>(end - begin).count(), std::memory_order_relaxed);
@@ -255,7 +272,7 @@ void Pending::wait() {
   if (!communicator_) return;
   Communicator& communicator = *std::exchange(communicator_, nullptr);
   const Tensor out = std::move(out_), in = std::move(in_);
-  communicator.wait_for(ticket_);
+  communicator.wait_for(ticket_, out && out.device() == Device::cuda);
 }
 
 void Pending::finish() noexcept {

@@ -11,7 +11,7 @@
 
 #include "weft/base/function_ref.h"
 #include "weft/comm/collective.h"
-#include "weft/comm/device_staging.h"
+#include "weft/comm/device_transport.h"
 #include "weft/comm/pending.h"
 #include "weft/comm/rank_progress.h"
 #include "weft/tensor/allocator.h"
@@ -90,11 +90,9 @@ class Communicator {
   Pending start_all_gather(Tensor out, Tensor in);
   Pending start_reduce_scatter(Tensor out, Tensor in);
 
-  // Tensors on this stream's device may be given too, and pass through host memory; to groups split off later as
-  // well. It is the rank's, and outlives such calls.
-  void use_stream(Stream& stream) {
-    if (stream.allocator().device() == Device::cuda) staging_ = std::make_unique<DeviceStaging>(stream);
-  }
+  // Tensors on this stream's device may be given too; to groups split off later as well. It is the rank's, and outlives
+  // such calls. A collective call where the device is not the CPU.
+  void use_stream(Stream& stream);
 
   // What this rank does now, for the messages of ranks that wait for it in vain: at most 87 bytes, copied. Holds for
   // the rank, whichever of its groups is told. Takes some 20 ns. `step` is shown as it is; -1: none.
@@ -108,6 +106,9 @@ class Communicator {
   void set_patient(bool is_patient) noexcept {
     if (own_progress_) own_progress_->set_patient(is_patient);
   }
+
+  // Throws AbortedError when the job has been ended; costs no call.
+  virtual void check_alive() const {}
 
   // Ends the whole job: every other rank's current or next call on any group throws AbortedError with `why`.
   virtual void abort(std::string_view why) noexcept = 0;
@@ -157,7 +158,12 @@ class Communicator {
  private:
   friend class Pending;
   Pending start(Collective call, Tensor out, Tensor in);
-  void wait_for(uint32_t ticket);
+  void wait_for(uint32_t ticket, bool is_on_device);
+  bool is_queued_by_device(const Collective& call) const {
+    return call.is_on_device && device_->queues_calls();
+  }
+  template <class Run>
+  void note(const Collective& call, bool is_started, Run&& run);
   void give_up() noexcept { is_given_up_.store(true); }
   void execute(const Collective& call, bool is_started);
   void point_to_point(Collective call);
@@ -170,8 +176,8 @@ class Communicator {
   std::atomic<bool> is_given_up_{false};
   std::atomic<int64_t> calls_{0}, bytes_sent_{0};
   std::atomic<double> seconds_{0}, exposed_seconds_{0};
-  std::unique_ptr<DeviceStaging> staging_;  // null: memory of the host only
-  std::unique_ptr<CommQueue> queue_;        // made by the first start_*
+  std::unique_ptr<DeviceTransport> device_;  // null: memory of the host only
+  std::unique_ptr<CommQueue> queue_;         // made by the first start_*
 };
 
 // Where all ranks of a job do together what may take some of them long, such as writing files.

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "weft/comm/communicator.h"
 #include "weft/tensor/cuda/cuda_device.h"
 
 namespace weft {
@@ -17,27 +18,23 @@ StagedBytes staged_bytes(const Collective& call, int rank, int size) {
     case CommOp::all_gather: return {bytes, all};
     case CommOp::reduce_scatter: return {all, bytes};
     case CommOp::all_to_all:
-      return {bytes,
-              call.row_bytes * size_t(std::reduce(call.out_counts.begin(), call.out_counts.end(), int64_t(0)))};
+      return {bytes, call.row_bytes * size_t(std::reduce(call.out_counts.begin(), call.out_counts.end(), int64_t(0)))};
     default: return {};  // the rest moves no tensors
   }
 }
 
-DeviceStaging::DeviceStaging(Stream& stream) : stream_(stream) {}
-
-void DeviceStaging::prepare() {
+void DeviceStaging::prepare(const Collective&) {
   if (!own_queue_) own_queue_ = make_cuda_queue();
   stream_.wait();
 }
 
-void DeviceStaging::run(const Collective& call, int rank, int size, bool is_prepared,
-                        FunctionRef<void(const Collective&)> run) {
-  DeviceQueue& queue = is_prepared ? *own_queue_ : stream_.queue();
-  const StagedBytes bytes = staged_bytes(call, rank, size);
+void DeviceStaging::run(const Collective& call, bool is_on_comm_thread, OnHost on_host) {
+  DeviceQueue& queue = is_on_comm_thread ? *own_queue_ : stream_.queue();
+  const StagedBytes bytes = staged_bytes(call, group_.rank(), group_.size());
   const bool is_in_place = call.in == call.out;
-  if (size == 1 && call.op != CommOp::send && call.op != CommOp::recv) {
+  if (group_.size() == 1 && call.op != CommOp::send && call.op != CommOp::recv) {
     if (!is_in_place) queue.copy_on_device(call.out, call.in, call.bytes);
-    if (is_prepared) queue.wait();
+    if (is_on_comm_thread) queue.wait();
     return;
   }
   const auto host = [&](size_t n) { return host_memory_.empty(DType::u8, {int64_t(n)}); };
@@ -47,10 +44,10 @@ void DeviceStaging::run(const Collective& call, int rank, int size, bool is_prep
   Collective staged = call;
   staged.in = static_cast<std::byte*>(in.raw()), staged.out = static_cast<std::byte*>(out.raw());
   staged.is_on_device = false;
-  run(staged);
+  on_host(staged);
   if (bytes.out == 0) return;
   queue.copy_to_device(call.out, out.raw(), bytes.out);
-  if (is_prepared) queue.wait();
+  if (is_on_comm_thread) queue.wait();
 }
 
 }  // namespace weft

@@ -1,15 +1,11 @@
-// DeviceStaging: the collectives of tensors on a device, through host memory, for transports that move only that.
+// DeviceStaging: tensors on a device go through host memory, over transports that move only that.
 #pragma once
-#include <memory>
-
-#include "weft/base/function_ref.h"
-#include "weft/comm/collective.h"
-#include "weft/tensor/stream.h"
+#include "weft/comm/device_transport.h"
 
 namespace weft {
 
-// Bytes of a call's `in` and `out` over `size` ranks, on a rank that gives or takes them: the root of a broadcast and
-// the sender only give, the others only take.
+// Bytes of a call's `in` and `out` over `size` ranks that this rank gives and takes: the root of a broadcast and the
+// sender only give, the others only take.
 struct StagedBytes {
   size_t in = 0, out = 0;
 };
@@ -17,19 +13,19 @@ StagedBytes staged_bytes(const Collective& call, int rank, int size);
 
 // Several ranks may share one device, which NCCL refuses. A call waits for what its rank has queued, so nothing
 // overlaps with the rank's kernels but the exchange itself.
-class DeviceStaging {
+class DeviceStaging final : public DeviceTransport {
  public:
-  explicit DeviceStaging(Stream& stream);  // of the rank; it outlives this
+  DeviceStaging(Communicator& group, Stream& stream) : group_(group), stream_(stream) {}
 
-  Stream& stream() { return stream_; }
-
-  // On the rank's thread, before a call goes to another one.
-  void prepare();
-
-  // `run` gets the same call over memory of the host. After `prepare` on any thread, else on the rank's.
-  void run(const Collective& call, int rank, int size, bool is_prepared, FunctionRef<void(const Collective&)> run);
+  Stream& stream() override { return stream_; }
+  std::unique_ptr<DeviceTransport> for_group(Communicator& group) override {
+    return std::make_unique<DeviceStaging>(group, stream_);
+  }
+  void prepare(const Collective& call) override;
+  void run(const Collective& call, bool is_on_comm_thread, OnHost on_host) override;
 
  private:
+  Communicator& group_;
   Stream& stream_;
   std::unique_ptr<DeviceQueue> own_queue_;  // of the communication thread
   Allocator host_memory_;

@@ -46,9 +46,10 @@ constexpr const Table& table(bool is_signed) { return is_signed ? kSigned : kUns
 inline constexpr std::array<float, kDecades> kEnds = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};
 inline constexpr std::array<float, kDecades> kFactors = {1e6f, 1e5f, 1e4f, 1e3f, 1e2f, 1e1f, 1};
 constexpr float kLeast = 1e-7f;
+constexpr float kSmallest = 1e-37f;  // of scales that are not 0
 
 // What x is multiplied with before it is encoded; a block of less than the smallest normal numbers is all zeros.
-inline float inverse_of(float scale) { return scale < 1e-37f ? 0.0f : 1 / scale; }
+inline float inverse_of(float scale) { return scale < kSmallest ? 0.0f : 1 / scale; }
 
 // The code of x, with |x| <= 1 but for rounding. Without a sign what is not zero does not become zero.
 inline uint8_t encode(float x, bool is_signed) {

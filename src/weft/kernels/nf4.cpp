@@ -9,26 +9,9 @@ namespace {
 
 constexpr int64_t kBlocksAtOnce = 1 << 12;  // read together
 
-std::array<float, 256> make_scale_table() {
-  constexpr int kDecades = 7;
-  std::array<float, 256> table{};
-  size_t n = 0;
-  for (int decade = 0; decade < kDecades; ++decade) {
-    const int intervals = 1 << decade;
-    const double end = std::pow(10.0, decade - (kDecades - 1));
-    for (int i = 0; i < intervals; ++i) {
-      const double middle = end * (0.1 + 0.9 * (i + 0.5) / intervals);
-      table[n++] = float(middle), table[n++] = float(-middle);
-    }
-  }
-  table[n++] = 0, table[n] = 1;
-  std::ranges::sort(table);
-  return table;
-}
-
 // The nearest of an ascending table.
 template <size_t N>
-uint8_t nearest(std::span<const float, N> table, float x) {
+uint8_t nearest(const std::array<float, N>& table, float x) {
   const auto above = std::ranges::lower_bound(table, x);
   if (above == table.begin()) return 0;
   const auto i = size_t(above - table.begin());
@@ -50,11 +33,6 @@ std::byte code_of(float x) {
 }
 
 }  // namespace
-
-std::span<const float, 256> scale_table() {
-  static const std::array<float, 256> table = make_scale_table();
-  return table;
-}
 
 Layout::Layout(const Shape& whole, int64_t first_row, int64_t rows, int64_t first_col, int64_t cols)
     : whole_rows_(whole[0]),
@@ -84,7 +62,7 @@ void Layout::each_run(int64_t begin, int64_t end, FunctionRef<void(int64_t, int6
 
 float scale_of(const std::byte* block, int64_t whole_block, const Tensor& scales) {
   const float* const s = scales.data<float>();
-  return scale_table()[size_t(block[kBlock / 2])] * s[whole_block / kBlocksPerGroup] + s[scales.numel() - 1];
+  return kScaleTable[size_t(block[kBlock / 2])] * s[whole_block / kBlocksPerGroup] + s[scales.numel() - 1];
 }
 
 void Matrix::decode(int64_t row, int64_t num_rows, int64_t col, int64_t num_cols, float* out) const {
@@ -147,13 +125,12 @@ void Encoder::find_largest(Read read) {
 
 // The nearest code, but of none below zero, which would turn a block's signs round.
 void Encoder::choose_codes() {
-  const auto table = scale_table();
   const float offset = scales_.back();
   codes_.resize(largest_.size());
   for (size_t b = 0; b < largest_.size(); ++b) {
     const float s = scales_[b / size_t(kBlocksPerGroup)];
-    uint8_t code = nearest(table, s > 0 ? (largest_[b] - offset) / s : 0.0f);
-    while (code < 255 && table[code] * s + offset < 0) ++code;
+    uint8_t code = nearest(kScaleTable, s > 0 ? (largest_[b] - offset) / s : 0.0f);
+    while (code < 255 && kScaleTable[code] * s + offset < 0) ++code;
     codes_[b] = code;
   }
 }

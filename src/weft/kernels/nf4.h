@@ -41,7 +41,21 @@ constexpr int64_t num_groups(int64_t n) { return (num_blocks(n) + kBlocksPerGrou
 
 // What the 256 codes of scales stand for, ascending: of each of seven decades below 1 the middles of 1, 2, 4, ...
 // intervals with both signs, 0 and 1. Source: Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2021.
-std::span<const float, 256> scale_table();
+inline constexpr std::array<float, 256> kScaleTable = [] {
+  constexpr double kEnds[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+  std::array<float, 256> table{};
+  size_t above = 128, below = 126;  // 127 is 0
+  int intervals = 1;
+  for (const double end : kEnds) {
+    for (int i = 0; i < intervals; ++i) {
+      const double middle = end * (0.1 + 0.9 * (i + 0.5) / intervals);
+      table[above++] = float(middle), table[below--] = float(-middle);
+    }
+    intervals *= 2;
+  }
+  table[255] = 1;
+  return table;
+}();
 
 // Which elements of a whole matrix are here, and which blocks hold them. Where all columns are here, one block
 // follows the other; else each row has as many blocks as the longest needs. A block that reaches over the edge of

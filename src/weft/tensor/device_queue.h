@@ -2,6 +2,8 @@
 // host's.
 #pragma once
 #include <cstddef>
+#include <functional>
+#include <utility>
 
 namespace weft {
 
@@ -24,8 +26,20 @@ class DeviceQueue {
   // Bytes of the host as device memory, 256-byte aligned, for work that is queued before 8 more MiB are uploaded.
   virtual const void* upload(const void* from, size_t bytes) = 0;
 
+  // Called now and then while wait() waits, which what it throws ends.
+  void set_watch(std::function<void()> watch) { watch_ = std::move(watch); }
+  void look_around() const {
+    if (watch_) watch_();
+  }
+
   // Until all that was queued is done; an error of the device shows here at the latest.
   virtual void wait() = 0;
+
+ protected:
+  bool is_watched() const { return bool(watch_); }
+
+ private:
+  std::function<void()> watch_;
 };
 
 }  // namespace weft

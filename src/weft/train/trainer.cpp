@@ -23,6 +23,12 @@ Wire wire_of(const Recipe& recipe) {
   return {recipe.dtype(), {tokens / (m.sequence_parallel ? m.shape.tp : 1), recipe.model.hidden}};
 }
 
+// The world, which moves the stream's tensors from now on.
+Communicator& reaching(Stream& stream, Communicator& world) {
+  world.use_stream(stream);
+  return world;
+}
+
 template <class T>
 std::vector<Stage*> pointers(const std::vector<std::unique_ptr<T>>& stages) {
   std::vector<Stage*> all;
@@ -43,7 +49,7 @@ class Trainer::PartStage final : public Stage {
     const auto& slot = evaluated_ ? *evaluated_ : t_.micro_batches_.get(t_.next_step_, micro_batch);
     if (!part_.part().has_head) return part_.forward(context, slot.pass, x, *brackets_);
     Var loss = loss_of(context, slot, x);
-    if (!t_.is_meta()) t_.loss_sum_ += double(*on_host(context.stream, loss.value).data<float>());
+    t_.losses_.push_back(loss.value);
     return loss;
   }
   void landed(int micro_batch) override { t_.micro_batches_.release(micro_batch); }
@@ -68,12 +74,7 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
     : context_(context),
       world_(world),
       recipe_(recipe),
-      mesh_(
-          [&]() -> Communicator& {
-            world.use_stream(context.stream);
-            return world;
-          }(),
-          recipe.mesh.shape),
+      mesh_(reaching(context.stream, world), recipe.mesh.shape),
       schedule_(make_schedule({.kind = recipe.mesh.schedule,
                                .num_ranks = recipe.mesh.shape.pp,
                                .virtual_stages = recipe.mesh.virtual_stages,
@@ -134,6 +135,7 @@ void Trainer::run_micro_batches(double grad_scale) {
   micro_batches_.set_loss_scale(grad_scale_);
   data_parallel_->begin(int(recipe_.train.accumulation));
   pipeline_.run(loss_dy_);
+  add_losses();
   world_.set_place("the end of the backward pass", next_step_ + 1);
   data_parallel_->finish();
 }
@@ -144,9 +146,17 @@ double Trainer::evaluate(const Batch& batch, bool uses_adapters) {
   for (const auto& stage : stages_) stage->evaluate_on(&slot);
   data_parallel_->begin(0);
   pipeline_.run_forward(model_.partition().tensor.tokens(slot.pass.num_tokens).count);
+  add_losses();
   data_parallel_->end_evaluation();
   for (const auto& stage : stages_) stage->evaluate_on(nullptr);
   return counts_loss() ? loss_sum_ : 0;
+}
+
+// At the end of the passes, so that none of them waits for what a device has queued.
+void Trainer::add_losses() {
+  for (const Tensor& loss : losses_)
+    if (!is_meta()) loss_sum_ += double(*on_host(context_.stream, loss).data<float>());
+  losses_.clear();
 }
 
 double Trainer::sum_over_ranks(double value) {

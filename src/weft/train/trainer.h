@@ -71,6 +71,7 @@ class Trainer {
   class PartStage;
   void note_place(const Action& action) noexcept;
   void run_micro_batches(double grad_scale);
+  void add_losses();
   double sum_over_ranks(double value);
   bool is_meta() const { return context_.stream.allocator().device() == Device::meta; }
   bool update(StepResult& result);
@@ -98,6 +99,7 @@ class Trainer {
   Tensor loss_dy_;  // [1] f32: the gradient of the loss is wanted
   int64_t next_step_ = 0;
   float grad_scale_ = 0;
+  std::vector<Tensor> losses_;  // of the passes under way: [1] each
   double loss_sum_ = 0;
   Objective* objective_ = nullptr;
   std::function<void(const Action&, bool)> observer_;

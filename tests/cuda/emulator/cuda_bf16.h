@@ -6,7 +6,6 @@
 struct __nv_bfloat16 {
   uint16_t bits = 0;
 };
-inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) { return {bits}; }
 inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
 inline __nv_bfloat16 __float2bfloat16_rn(float x) { return {weft::BFloat16(x).bits}; }
 inline float __bfloat162float(__nv_bfloat16 x) { return std::bit_cast<float>(uint32_t(x.bits) << 16); }

@@ -14,7 +14,6 @@
 
 #define __global__
 #define __device__
-#define __host__
 #define __constant__ static const
 #define __forceinline__ inline
 #define __launch_bounds__(...)
@@ -29,9 +28,6 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}  // NOLINT: as in CUDA
 };
-struct alignas(8) float2 {
-  float x, y;
-};
 struct alignas(16) float4 {
   float x, y, z, w;
 };
@@ -41,7 +37,6 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
-inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
@@ -52,8 +47,7 @@ void sync_block();
 void sync_warp();
 // Every lane gives 8 bytes and takes those of another lane, when all of the warp's live lanes have given theirs.
 uint64_t exchange(uint64_t mine, int from_lane);
-unsigned ballot(bool mine);
-bool any_of_block(bool mine);
+bool any_of_warp(bool mine);
 int lane();
 void* warp_memory(size_t bytes);  // of this thread's warp, at most 4 KiB
 
@@ -74,63 +68,28 @@ T shuffle(T mine, int from_lane) {
 // Of the thread that runs.
 inline thread_local uint3 threadIdx, blockIdx;
 inline thread_local dim3 blockDim, gridDim;
-inline constexpr int warpSize = 32;
 
 // ---- inside kernels ----
 inline void __syncthreads() { emulated::sync_block(); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emulated::sync_warp(); }
-inline int __syncthreads_or(int predicate) { return emulated::any_of_block(predicate != 0); }
-template <class T>
-T __shfl_sync(unsigned, T value, int lane) {
-  return emulated::shuffle(value, lane & 31);
-}
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return emulated::shuffle(value, emulated::lane() ^ mask);
 }
-template <class T>
-T __shfl_down_sync(unsigned, T value, unsigned delta) {
-  const int from = emulated::lane() + int(delta);
-  return emulated::shuffle(value, from < 32 ? from : emulated::lane());
-}
-template <class T>
-T __shfl_up_sync(unsigned, T value, unsigned delta) {
-  const int from = emulated::lane() - int(delta);
-  return emulated::shuffle(value, from >= 0 ? from : emulated::lane());
-}
-inline unsigned __ballot_sync(unsigned, int predicate) { return emulated::ballot(predicate != 0); }
-inline int __any_sync(unsigned, int predicate) { return emulated::ballot(predicate != 0) != 0; }
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __any_sync(unsigned, int predicate) { return emulated::any_of_warp(predicate != 0); }
 template <class T>
 T __ldg(const T* p) {
   return *p;
 }
-// Fibers of a block take turns at barriers only, so nothing comes between; blocks run one after another.
-template <class T>
-T atomicAdd(T* p, T x) {
-  const T before = *p;
-  *p = before + x;
-  return before;
-}
-inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
-inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((uint64_t(a) * b) >> 32); }
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return unsigned((uint64_t(high) << 32 | low) >> (shift & 31));
 }
-inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
-inline float __logf(float x) { return std::log(x); }
-inline float __fdividef(float a, float b) { return a / b; }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __frcp_rn(float a) { return 1 / a; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __fsqrt_rn(float a) { return std::sqrt(a); }
 inline int __float2int_rn(float x) { return int(std::nearbyint(x)); }
 // Sums of products of four signed bytes.
 inline int __dp4a(int a, int b, int c) {
@@ -141,9 +100,9 @@ using std::max;
 using std::min;
 
 // ---- the runtime ----
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNoDevice = 100 };
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
 inline const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error" : error == cudaErrorMemoryAllocation ? "out of memory" : "no device";
+  return error == cudaSuccess ? "no error" : "out of memory";
 }
 cudaError_t cudaGetLastError();
 
@@ -152,10 +111,8 @@ struct cudaDeviceProp {
   size_t totalGlobalMem;
   int multiProcessorCount, major, minor;
 };
-cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDeviceCount(int* count);  // 1, or what WEFT_EMULATED_DEVICES says
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
-cudaError_t cudaDriverGetVersion(int* version);
-cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
@@ -166,18 +123,13 @@ cudaError_t cudaFreeHost(void* p);
 
 using cudaStream_t = struct EmulatedStream*;
 using cudaEvent_t = struct EmulatedEvent*;
-enum cudaMemcpyKind {
-  cudaMemcpyHostToHost,
-  cudaMemcpyHostToDevice,
-  cudaMemcpyDeviceToHost,
-  cudaMemcpyDeviceToDevice
-};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
-cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
@@ -191,7 +143,6 @@ cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t strea
 
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
-  size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
 };
 template <class... Params, class... Args>

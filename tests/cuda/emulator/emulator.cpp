@@ -159,13 +159,11 @@ class Machine {
     if (current_->state != Thread::State::ready) leave();
   }
 
-  bool any = false, next_any = false;  // __syncthreads_or
-
  private:
   void run_block(uint3 at, dim3 grid, dim3 block) {
     blockIdx = at, blockDim = block, gridDim = grid;
     warps_.assign(size_t(num_threads_ + kLanes - 1) / kLanes, Warp());
-    live_ = num_threads_, arrived_ = 0, any = next_any = false;
+    live_ = num_threads_, arrived_ = 0;
     threads_.assign(size_t(num_threads_), Thread());
     for (int i = 0; i < num_threads_; ++i) {
       threads_[size_t(i)].index = i;
@@ -255,7 +253,6 @@ class Machine {
   void open_block() {
     if (arrived_ == 0 || arrived_ < live_) return;
     arrived_ = 0;
-    any = std::exchange(next_any, false);
     release(0, num_threads_, Thread::State::at_block_barrier);
   }
   void release(int begin, int end, Thread::State barrier) {
@@ -290,22 +287,13 @@ uint64_t exchange(uint64_t mine, int from_lane) {
   return theirs;
 }
 
-unsigned ballot(bool mine) {
+bool any_of_warp(bool mine) {
   Warp& w = Machine::of_this_thread().warp();
   w.given[lane()] = mine;
   sync_warp();
-  unsigned all = 0;
-  for (int i = 0; i < kLanes; ++i) all |= unsigned(w.is_live[i] && w.given[i]) << i;
+  bool any = false;
+  for (int i = 0; i < kLanes; ++i) any |= w.is_live[i] && w.given[i];
   sync_warp();
-  return all;
-}
-
-bool any_of_block(bool mine) {
-  Machine& m = Machine::of_this_thread();
-  if (mine) m.next_any = true;
-  sync_block();
-  const bool any = m.any;
-  sync_block();
   return any;
 }
 
@@ -326,15 +314,20 @@ using emulated::Arena;
 }
 
 cudaError_t cudaGetLastError() { return cudaSuccess; }
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+// One memory, whichever device a thread has chosen.
+static thread_local int chosen_device = 0;
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  const char* const asked = std::getenv("WEFT_EMULATED_DEVICES");
+  *count = asked ? std::atoi(asked) : 1;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {"emulated", size_t(2) << 30, 1, 9, 0};
   return cudaSuccess;
 }
-cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
-cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) { return chosen_device = device, cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) { return *device = chosen_device, cudaSuccess; }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = size_t(2) << 30, cudaSuccess; }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
   *p = Arena::instance().allocate(bytes);
@@ -346,8 +339,8 @@ cudaError_t cudaFreeHost(void* p) { return std::free(p), cudaSuccess; }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = nullptr, cudaSuccess; }
 cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = nullptr, cudaSuccess; }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }

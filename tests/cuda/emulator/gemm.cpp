@@ -28,15 +28,13 @@ void multiply_of(Stream& stream, const Gemm& g) {
   launch(stream, g.y_type == DType::f32 ? multiply<T, float> : multiply<T, T>, shape, g);
 }
 
-// What cuBLASLt may ask for.
-bool is_aligned(const void* p, DType type) { return reinterpret_cast<uintptr_t>(p) % size_of(type) == 0; }
-
 }  // namespace
 
 void gemm(Stream& stream, const Gemm& g) {
   check(g.m > 0 && g.n > 0 && g.k > 0 && g.y_stride >= g.n && !(g.transpose_a && g.transpose_b) &&
-            (g.y_type == DType::f32 || g.y_type == g.type) && is_aligned(g.a, g.type) && is_aligned(g.b, g.type) &&
-            is_aligned(g.y, g.y_type) && (!g.bias || alignment_of(g.bias) == kVectorBytes),
+            (g.y_type == DType::f32 || g.y_type == g.type) && is_aligned(g.a, int64_t(size_of(g.type))) &&
+            is_aligned(g.b, int64_t(size_of(g.type))) && is_aligned(g.y, int64_t(size_of(g.y_type))) &&
+            is_aligned(g.bias),
         "cuBLASLt would refuse a product of {} x {} x {}", g.m, g.n, g.k);
   switch (g.type) {
     case DType::f32: return multiply_of<float>(stream, g);

@@ -11,7 +11,7 @@ struct matrix_b {};
 struct accumulator {};
 struct row_major {};
 struct col_major {};
-enum layout_t { mem_row_major, mem_col_major };
+enum layout_t { mem_row_major };
 
 inline float wide(float x) { return x; }
 inline float wide(__half x) { return __half2float(x); }
@@ -42,17 +42,14 @@ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const T* p, unsigned
   load_tile(f, p, stride, f.is_col_major);
 }
 template <int M, int N, int K, class T>
-void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const T* p, unsigned stride, layout_t layout) {
-  load_tile(f, p, stride, layout == mem_col_major);
+void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const T* p, unsigned stride, layout_t) {
+  load_tile(f, p, stride, false);
 }
 template <int M, int N, int K, class T>
-void store_matrix_sync(T* p, const fragment<accumulator, M, N, K, T>& f, unsigned stride, layout_t layout) {
+void store_matrix_sync(T* p, const fragment<accumulator, M, N, K, T>& f, unsigned stride, layout_t) {
   emulated::sync_warp();
   if (emulated::lane() == 0)
-    for (int r = 0; r < M; ++r)
-      for (int c = 0; c < N; ++c)
-        (layout == mem_col_major ? p[size_t(c) * stride + size_t(r)] : p[size_t(r) * stride + size_t(c)]) =
-            f.x[r * N + c];
+    for (int r = 0; r < M; ++r) std::copy_n(f.x + r * N, N, p + size_t(r) * stride);
   emulated::sync_warp();
 }
 template <int M, int N, int K, class A, class LA, class LB>

@@ -2,6 +2,7 @@
 #include "weft/kernels/block_codes.h"
 #include "weft/kernels/cuda/adamw.cuh"
 #include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/device_table.cuh"
 #include "weft/kernels/cuda/master.cuh"
 #include "weft/kernels/cuda/reduce.cuh"
 #include "weft/kernels/shape_checks.h"
@@ -12,8 +13,8 @@ namespace {
 constexpr int kBlock = block_codes::kBlock, kDecades = block_codes::kDecades;
 
 // block_codes.h in a kernel's hands.
-__constant__ float kEnds[kDecades] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};
-__constant__ float kFactors[kDecades] = {1e6f, 1e5f, 1e4f, 1e3f, 1e2f, 1e1f, 1};
+__constant__ DeviceTable<float, kDecades> kEnds = device_table(block_codes::kEnds);
+__constant__ DeviceTable<float, kDecades> kFactors = device_table(block_codes::kFactors);
 
 struct Codes {
   uint8_t* codes;
@@ -24,18 +25,17 @@ struct Codes {
 
   // Every thread of the block takes part; a thread without an element gives 0.
   __device__ void encode(float x, int64_t block, bool has_element) const {
-    constexpr float kSmallest = 1e-37f, kLeast = 1e-7f;
-    const float largest = block_max(fabsf(x)), inverse = largest < kSmallest ? 0 : 1 / largest;
+    const float largest = block_max(fabsf(x)), inverse = largest < block_codes::kSmallest ? 0 : 1 / largest;
     if (threadIdx.x == 0) scales[block] = inverse > 0 ? largest : 0;
     if (!has_element) return;
     // Rounded after each step, as on the host.
     const float part = __fmul_rn(x, inverse), y = __fmul_rn(fabsf(part), top);
     int decade = kDecades - 1;
-    while (decade > 0 && y < kEnds[decade - 1]) --decade;
+    while (decade > 0 && y < kEnds.values[decade - 1]) --decade;
     const int n = (is_signed ? 1 : 2) << decade, first = n - (is_signed ? 0 : 1);
-    const float place = __fmul_rn(__fadd_rn(__fmul_rn(y, kFactors[decade]), -0.1f), __fdiv_rn(float(n), 0.9f));
+    const float place = __fmul_rn(__fadd_rn(__fmul_rn(y, kFactors.values[decade]), -0.1f), __fdiv_rn(float(n), 0.9f));
     int code = first + int(fminf(fmaxf(place, 0.0f), float(n - 1)));
-    if (is_signed ? y < kLeast : y == 0) code = 0;
+    if (is_signed ? y < block_codes::kLeast : y == 0) code = 0;
     codes[block * kBlock + threadIdx.x] = uint8_t(code == 0 || !is_signed || part >= 0 ? code : code + 128);
   }
   __device__ float decode(int64_t block) const { return table[codes[block * kBlock + threadIdx.x]] * scales[block]; }

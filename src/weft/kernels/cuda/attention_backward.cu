@@ -1,6 +1,5 @@
 // Attention backward: scores are computed anew from q, k and lse. One kernel walks over keys for dq, one over lanes
 // for dk and dv, so that no sum is shared by blocks. Source: Dao, "FlashAttention-2", 2023.
-#include "weft/kernels/cuda/attention_plan.h"
 #include "weft/kernels/cuda/attention_scores.cuh"
 #include "weft/kernels/cuda/attention_tile.cuh"
 #include "weft/kernels/cuda/cuda.h"
@@ -222,12 +221,6 @@ __global__ void sum_bias_parts_kernel(float* dbias, const float* parts, int64_t 
   }
 }
 
-LaunchShape shape_of(size_t tiles, int num_kv_heads, int64_t dim, int chunks) {
-  return {.blocks_x = unsigned(tiles * size_t(num_kv_heads)),
-          .blocks_y = unsigned(std::max<int64_t>(ceil_div(dim, int64_t(chunks) * kChunk), 1)),
-          .threads = kTileThreads};
-}
-
 template <class T>
 void run(Stream& stream, const AttentionBackwardArgs& args) {
   const AttentionShape& shape = args.shape;
@@ -262,24 +255,14 @@ void run(Stream& stream, const AttentionBackwardArgs& args) {
 
   launch(stream, delta_kernel<T>, over_elements(num_queries * shape.num_heads * kWarp), call);
   const int64_t dim = shape.head_dim, widest = std::max<int64_t>(dim, shape.values_dim());
-  const auto launch_queries = [&]<int kChunks>() {
-    launch(stream, query_gradient_kernel<T, kChunks>, shape_of(queries.tiles.size(), call.num_kv_heads, dim, kChunks),
-           call);
-  };
-  const auto launch_keys = [&]<int kChunks>() {
-    launch(stream, key_gradient_kernel<T, kChunks>, shape_of(keys.tiles.size(), call.num_kv_heads, widest, kChunks),
-           call);
-  };
-  if (dim <= kChunk)
-    launch_queries.template operator()<1>();
-  else if (dim <= 2 * kChunk)
-    launch_queries.template operator()<2>();
-  else
-    launch_queries.template operator()<4>();
-  if (widest <= kChunk)
-    launch_keys.template operator()<1>();
-  else
-    launch_keys.template operator()<2>();
+  with_chunks(dim, [&]<int kChunks>() {
+    launch(stream, query_gradient_kernel<T, kChunks>,
+           over_tiles(queries.tiles.size(), call.num_kv_heads, chunk_groups<kChunks>(dim)), call);
+  });
+  with_chunks<1, 2>(widest, [&]<int kChunks>() {
+    launch(stream, key_gradient_kernel<T, kChunks>,
+           over_tiles(keys.tiles.size(), call.num_kv_heads, chunk_groups<kChunks>(widest)), call);
+  });
   if (args.bias)
     launch(stream, sum_bias_parts_kernel, over_elements(args.dbias.numel()), device_data<float>(args.dbias),
            call.part_bias, args.dbias.numel(), int64_t(queries.tiles.size()));

@@ -1,6 +1,5 @@
 // The forward of attention over one tile of lanes and keys, wherever keys and values lie, and the joining of tiles.
 #pragma once
-#include "weft/kernels/cuda/attention_plan.h"
 #include "weft/kernels/cuda/attention_scores.cuh"
 #include "weft/kernels/cuda/attention_tile.cuh"
 
@@ -192,40 +191,19 @@ class ForwardPlan {
     part_lse_ = stream.allocator().empty(DType::f32, {vectors});
     call.part_y = device_data<float>(part_y_), call.part_lse = device_data<float>(part_lse_);
   }
-  LaunchShape tiles(int num_kv_heads, int value_groups) const {
-    return {.blocks_x = blocks(plan_.tiles.size(), num_kv_heads),
-            .blocks_y = unsigned(value_groups),
-            .threads = kTileThreads};
+  LaunchShape tiles(int num_kv_heads, int64_t value_groups) const {
+    return over_tiles(plan_.tiles.size(), num_kv_heads, value_groups);
   }
   void merge(Stream& stream, const ForwardCall<T>& call) const {
-    launch(stream, merge_tiles_kernel<T>,
-           {.blocks_x = blocks(plan_.merges.size(), call.num_kv_heads), .threads = kTileThreads}, call, tile_rows_);
+    launch(stream, merge_tiles_kernel<T>, over_tiles(plan_.merges.size(), call.num_kv_heads), call, tile_rows_);
   }
   const std::byte* device() const { return device_; }
 
  private:
-  static unsigned blocks(size_t tiles, int num_kv_heads) {
-    const uint64_t count = tiles * uint64_t(num_kv_heads);
-    check(count < uint64_t(1) << 31, "attention: {} blocks are too many", count);
-    return unsigned(count);
-  }
-
   const QueryPlan plan_;
   const int tile_rows_;
   const std::byte* device_ = nullptr;
   Tensor part_y_, part_lse_;
 };
-
-// work.operator()<kChunks>() with the chunks of a head's values that a block keeps sums of: at most 256 columns.
-template <class Work>
-void with_chunks(int64_t dim, Work&& work) {
-  if (dim <= kChunk) return work.template operator()<1>();
-  if (dim <= 2 * kChunk) return work.template operator()<2>();
-  work.template operator()<4>();
-}
-template <int kChunks>
-int chunk_groups(int64_t dim) {
-  return int(std::max<int64_t>(ceil_div(dim, kChunks * kChunk), 1));
-}
 
 }  // namespace weft::cuda

@@ -126,4 +126,10 @@ KeyPlan plan_keys(const AttentionShape& s, int64_t num_keys, int tile_keys) {
   return plan;
 }
 
+LaunchShape over_tiles(size_t tiles, int num_kv_heads, int64_t column_groups) {
+  const uint64_t blocks = tiles * uint64_t(num_kv_heads);
+  check(blocks < uint64_t(1) << 31, "attention: {} blocks are too many", blocks);
+  return {.blocks_x = unsigned(blocks), .blocks_y = unsigned(column_groups), .threads = kTileThreads};
+}
+
 }  // namespace weft::cuda

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "weft/base/ceil_div.h"
+#include "weft/kernels/cuda/launch_shape.h"
 #include "weft/kernels/kernels.h"
 
 namespace weft::cuda {
 
-inline constexpr int kTileKeys = 64;  // the first key of a tile is a multiple of it
+inline constexpr int kTileThreads = 128;  // of a block
+inline constexpr int kTileKeys = 64;      // the first key of a tile is a multiple of it
 
 // What one block, for each key/value head, computes of y: these lanes over these keys.
 struct QueryTile {
@@ -58,6 +60,10 @@ struct KeyPlan {
   std::vector<KeyItem> items;
 };
 KeyPlan plan_keys(const AttentionShape&, int64_t num_keys, int tile_keys);
+
+// A block to each tile of each key/value head, and to each group of columns that blocks share out. Throws Error where
+// these are more than a grid has.
+LaunchShape over_tiles(size_t tiles, int num_kv_heads, int64_t column_groups = 1);
 
 // Arrays that travel to the device in one piece.
 class PackedArrays {

@@ -6,11 +6,12 @@
 #pragma once
 #include <mma.h>
 
+#include "weft/kernels/cuda/alignment.h"
+#include "weft/kernels/cuda/attention_plan.h"
 #include "weft/kernels/cuda/reduce.cuh"
 
 namespace weft::cuda {
 
-constexpr int kTileThreads = 128;
 constexpr int kRowThreads = 16;  // that hold a row
 constexpr int kChunk = 64;       // columns of a head that are in shared memory at once
 
@@ -44,14 +45,8 @@ __device__ __forceinline__ void store16(void* p, uint4 x) { *static_cast<uint4*>
 // The columns of a chunk that begins with `col`, as tensor cores take them.
 __device__ __forceinline__ int chunk_width(int dim, int col) { return min(kChunk, (dim - col + 15) / 16 * 16); }
 
-__device__ __forceinline__ float row_sum(float x) {
-  for (int mask = kRowThreads / 2; mask > 0; mask /= 2) x += __shfl_xor_sync(kAllLanes, x, mask);
-  return x;
-}
-__device__ __forceinline__ float row_max(float x) {
-  for (int mask = kRowThreads / 2; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, mask));
-  return x;
-}
+__device__ __forceinline__ float row_sum(float x) { return lanes_reduce<kRowThreads, Plus>(x); }
+__device__ __forceinline__ float row_max(float x) { return lanes_reduce<kRowThreads, Larger>(x); }
 
 // The vectors of `group` neighbouring heads of a tensor [rows, heads, dim], row by row: lanes, or keys (group 1).
 template <class T>
@@ -69,20 +64,12 @@ struct HeadRows {
     return {base + row * row_stride + int64_t(head) * group * dim, row_stride, group, dim, is_aligned};
   }
 
-  // to[i][c] = element col + c of vector first + i, for i < kCount and c < width.
-  template <int kCount, int kStride, class N>
-  __device__ __forceinline__ void load_chunk(N (*to)[kStride], int64_t first, int count, int col, int width) const {
-    constexpr int kPer = 16 / int(sizeof(N)), kUnits = kChunk / kPer;
-    for (int unit = int(threadIdx.x); unit < kCount * kUnits; unit += kTileThreads) {
-      const int i = unit / kUnits, c = unit % kUnits * kPer;
-      if (c >= width) continue;
-      const int left = i < count ? dim - (col + c) : 0;
-      if (sizeof(N) == sizeof(T) && (is_aligned || left <= 0)) {
-        store16(&to[i][c], left > 0 ? load16((*this)[first + i] + col + c) : make_uint4(0, 0, 0, 0));
-      } else {
-        for (int e = 0; e < kPer; ++e) put(&to[i][c + e], e < left ? load((*this)[first + i] + col + c + e) : 0.0f);
-      }
-    }
+  // As load_chunk below asks for.
+  template <int kPer, class N>
+  __device__ __forceinline__ void load_unit(N* to, int64_t i, int col, int left) const {
+    const T* const from = (*this)[i] + col;
+    if (sizeof(N) == sizeof(T) && is_aligned) return store16(to, load16(from));
+    for (int e = 0; e < kPer; ++e) put(to + e, e < left ? load(from + e) : 0.0f);
   }
 };
 
@@ -90,8 +77,24 @@ template <class T>
 HeadRows<T> head_rows(const Tensor& t, int group) {
   const int64_t dim = t.dim(2);
   T* const base = device_data<std::remove_const_t<T>>(t);
-  return {base, t.dim(1) * dim, group, int(dim),
-          reinterpret_cast<uintptr_t>(base) % 16 == 0 && dim * int64_t(sizeof(T)) % 16 == 0};
+  return {base, t.dim(1) * dim, group, int(dim), are_rows_aligned(base, dim)};
+}
+
+// to[i][c] = element col + c of vector first + i of these rows, for i < kCount and c < width; 0 where there is none.
+// rows.load_unit<kPer>(to, i, c, left) loads elements c to c + kPer of vector i, of which `left`, at least 1, exist.
+template <int kCount, int kStride, class N, class Rows>
+__device__ __forceinline__ void load_chunk(N (*to)[kStride], const Rows& rows, int64_t first, int count, int col,
+                                           int width) {
+  constexpr int kPer = 16 / int(sizeof(N)), kUnits = kChunk / kPer;
+  for (int unit = int(threadIdx.x); unit < kCount * kUnits; unit += kTileThreads) {
+    const int i = unit / kUnits, c = unit % kUnits * kPer;
+    if (c >= width) continue;
+    const int left = i < count ? rows.dim - (col + c) : 0;
+    if (left > 0)
+      rows.template load_unit<kPer>(&to[i][c], first + i, col + c, left);
+    else
+      store16(&to[i][c], make_uint4(0, 0, 0, 0));
+  }
 }
 
 // Where a thread stands in a tile: rows row(i) for i < kPerThread and columns col(j).
@@ -135,8 +138,8 @@ struct PlainTile : TilePlace<32> {
     for (int at = 0; at < a.dim; at += kChunk) {
       const int width = chunk_width(a.dim, at);
       __syncthreads();
-      if (loads_a) a.template load_chunk<kRows>(sh.a, a_first, a_count, at, width);
-      b.template load_chunk<kCols>(sh.b, b_first, b_count, at, width);
+      if (loads_a) load_chunk<kRows>(sh.a, a, a_first, a_count, at, width);
+      load_chunk<kCols>(sh.b, b, b_first, b_count, at, width);
       __syncthreads();
       if (Place::warp_row() >= a_count) continue;
       for (int c = 0; c < width; c += 4) {
@@ -187,7 +190,7 @@ struct PlainTile : TilePlace<32> {
       if (at >= x.dim) break;
       const int width = chunk_width(x.dim, at), col = Place::row_thread() * 4;
       __syncthreads();
-      x.template load_chunk<kCols>(sh.b, first, count, at, width);
+      load_chunk<kCols>(sh.b, x, first, count, at, width);
       __syncthreads();
       if (col >= width || Place::warp_row() >= num_rows) continue;
       for (int k = 0; k < count; k += 4) {
@@ -257,8 +260,8 @@ struct TensorTile : TilePlace<64> {
       const int width = chunk_width(a.dim, at);
       __syncthreads();
       N* const kept = &sh.a[0][at % kKept];
-      if (loads_a) a.template load_chunk<kRows>(reinterpret_cast<N(*)[kKept + 8]>(kept), a_first, a_count, at, width);
-      b.template load_chunk<kCols>(sh.b, b_first, b_count, at, width);
+      if (loads_a) load_chunk<kRows>(reinterpret_cast<N(*)[kKept + 8]>(kept), a, a_first, a_count, at, width);
+      load_chunk<kCols>(sh.b, b, b_first, b_count, at, width);
       __syncthreads();
       if (warp_row >= a_count) continue;
       for (int c = 0; c < width; c += 16) {
@@ -323,7 +326,7 @@ struct TensorTile : TilePlace<64> {
       if (at >= x.dim) break;
       const int width = chunk_width(x.dim, at);
       __syncthreads();
-      x.template load_chunk<kCols>(sh.b, first, count, at, width);
+      load_chunk<kCols>(sh.b, x, first, count, at, width);
       __syncthreads();
       if (warp_row >= num_rows) continue;
 #pragma unroll
@@ -384,6 +387,19 @@ __device__ __forceinline__ void store_four(T* row, int col, int dim, const float
 #pragma unroll
   for (int e = 0; e < 4; ++e)
     if (col + e < dim) store(row + col + e, values[e]);
+}
+
+// work.operator()<kChunks>() with the chunks of a head that a block keeps sums of: the fewest that are all of `dim`
+// columns, or kMost.
+template <int kChunks = 1, int kMost = 4, class Work>
+void with_chunks(int64_t dim, Work&& work) {
+  if constexpr (kChunks < kMost)
+    if (dim > kChunks * kChunk) return with_chunks<2 * kChunks, kMost>(dim, work);
+  work.template operator()<kChunks>();
+}
+template <int kChunks>
+int64_t chunk_groups(int64_t dim) {
+  return std::max<int64_t>(ceil_div(dim, int64_t(kChunks) * kChunk), 1);
 }
 
 }  // namespace weft::cuda

@@ -1,6 +1,8 @@
 // The blocks of a BlockMatrix in a kernel's hands: eight neighbours at once, as integers with a scale or as floats.
 #pragma once
-#include "weft/kernels/cuda/values.cuh"
+#include "weft/kernels/cuda/device_table.cuh"
+#include "weft/kernels/cuda/float8.cuh"
+#include "weft/kernels/nf4.h"
 
 namespace weft::cuda {
 
@@ -46,28 +48,7 @@ __device__ __forceinline__ unsigned byte_of(const Words& words, int i) {
   return (i < 4 ? words.low : words.high) >> (8 * (i % 4)) & 0xff;
 }
 
-__device__ const float kNf4Values[16] = {-1.0f,
-                                         -0.6961928009986877f,
-                                         -0.5250730514526367f,
-                                         -0.39491748809814453f,
-                                         -0.28444138169288635f,
-                                         -0.18477343022823334f,
-                                         -0.09105003625154495f,
-                                         0.0f,
-                                         0.07958029955625534f,
-                                         0.16093020141124725f,
-                                         0.24611230194568634f,
-                                         0.33791524171829224f,
-                                         0.44070982933044434f,
-                                         0.5626170039176941f,
-                                         0.7229568362236023f,
-                                         1.0f};
-
-// E4M3 has the bits of a float whose exponent is 120 less; those of small numbers are a small float's too.
-__device__ __forceinline__ float float_of_e4m3(unsigned bits) {
-  const float magnitude = __uint_as_float((bits & 0x7f) == 0x7f ? 0x7fc00000u : (bits & 0x7f) << 20) * 0x1p120f;
-  return bits & 0x80 ? -magnitude : magnitude;
-}
+__device__ const DeviceTable<float, 16> kNf4Table = device_table(nf4::kTable);
 
 // Each format: elements and bytes of a block, what its chunks are, and chunk [e, e + 8) of the block at p. The fields
 // are those of tensor/ggml_block_layout.h and kernels/block_layout.h.
@@ -155,7 +136,7 @@ struct Nf4Format {
   __device__ static void floats(const uint8_t* p, int e, float (&x)[kChunk]) {
     const Words q = nibbles_of_32(p + 4, e);
     const float scale = load_float(p);
-    for (int i = 0; i < kChunk; ++i) x[i] = scale * __ldg(kNf4Values + byte_of(q, i));
+    for (int i = 0; i < kChunk; ++i) x[i] = scale * __ldg(kNf4Table.values + byte_of(q, i));
   }
 };
 

@@ -49,15 +49,21 @@ __global__ void dot_rows_kernel(float* y, const ProductTerms<T> terms, int64_t r
   if (worker.rank == 0) y[worker.index] = sum;
 }
 
+// y = or += the sums of terms over rows, whole vectors of T at a time where they lie so.
+template <class T, class Terms>
+void sum_terms(Stream& stream, const Tensor& y, const Terms& terms, int64_t rows, bool is_aligned, bool accumulate) {
+  const bool has_vectors = is_aligned && terms.cols % kVector<T> == 0;
+  const auto sum = has_vectors ? sum_columns<kVector<T>, Terms> : sum_columns<1, Terms>;
+  sum(stream, device_data<float>(y), terms, rows, terms.cols, accumulate);
+}
+
 }  // namespace
 
 void sum_rows(Stream& stream, const Tensor& y, const Tensor& x, bool accumulate) {
   shapes::check_sum_rows(y, x);
   with_float("sum_rows", x, [&]<class T>() {
     const ElementTerms<T> terms{device_data<T>(x), x.cols()};
-    const bool has_vectors = are_aligned(x) && x.cols() % kVector<T> == 0;
-    const auto sum = has_vectors ? sum_columns<kVector<T>, ElementTerms<T>> : sum_columns<1, ElementTerms<T>>;
-    sum(stream, device_data<float>(y), terms, x.rows(), x.cols(), accumulate);
+    sum_terms<T>(stream, y, terms, x.rows(), are_aligned(x), accumulate);
   });
 }
 
@@ -76,9 +82,7 @@ void dot_columns(Stream& stream, const Tensor& y, const Tensor& a, const Tensor&
   shapes::check_dot_columns(y, a, b);
   with_float("dot_columns", a, [&]<class T>() {
     const ProductTerms<T> terms{device_data<T>(a), device_data<T>(b), a.cols()};
-    const bool has_vectors = are_aligned(a, b) && a.cols() % kVector<T> == 0;
-    const auto sum = has_vectors ? sum_columns<kVector<T>, ProductTerms<T>> : sum_columns<1, ProductTerms<T>>;
-    sum(stream, device_data<float>(y), terms, a.rows(), a.cols(), accumulate);
+    sum_terms<T>(stream, y, terms, a.rows(), are_aligned(a, b), accumulate);
   });
 }
 

@@ -1,8 +1,8 @@
 // gemm: the dense products under `matmul`, row-major; cuBLASLt does them, and where no GPU is the emulator's loops.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 
+#include "weft/kernels/cuda/alignment.h"
 #include "weft/kernels/kernels.h"
 
 namespace weft::cuda {
@@ -24,17 +24,9 @@ struct Gemm {
   const void* bias = nullptr;  // [n] of y_type, aligned as adds_bias says; null: none
 };
 
-inline constexpr int64_t kVectorBytes = 16;  // of the widest loads and stores
-
-// Up to that of the widest loads, which is all that an algorithm may ask for.
-inline int64_t alignment_of(const void* p) {
-  const auto address = reinterpret_cast<uintptr_t>(p);
-  return std::min<int64_t>(int64_t(address & (~address + 1)), kVectorBytes);
-}
-
 // Whether a gemm into y adds the bias itself.
 inline bool adds_bias(DType y_type, DType bias_type, const void* bias) {
-  return bias_type == y_type && alignment_of(bias) == kVectorBytes;
+  return bias_type == y_type && is_aligned(bias);
 }
 
 void gemm(Stream& stream, const Gemm& product);

@@ -35,7 +35,7 @@ auto finish_kernel_of(Kind kind) {
 
 bool are_in_vectors(const Finish& e, const Floats& product) {
   for (const Floats& t : {product, e.y, e.bias, e.act, e.gate, e.up, e.pre, e.dgate})
-    if (t.p && alignment_of(t.p) < kVectorBytes) return false;
+    if (!is_aligned(t.p)) return false;
   return true;
 }
 

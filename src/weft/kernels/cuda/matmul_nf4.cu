@@ -4,23 +4,7 @@
 namespace weft::cuda {
 namespace {
 
-// What the codes of scales stand for: nf4::scale_table() as the device has it.
-struct ScaleTable {
-  float values[256];
-};
-constexpr ScaleTable make_scale_table() {
-  ScaleTable table{};
-  const double ends[7] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
-  int above = 128, below = 126;  // 127 is 0
-  for (int decade = 0; decade < 7; ++decade)
-    for (int i = 0; i < 1 << decade; ++i) {
-      const double middle = ends[decade] * (0.1 + 0.9 * (i + 0.5) / (1 << decade));
-      table.values[above++] = float(middle), table.values[below--] = float(-middle);
-    }
-  table.values[255] = 1;
-  return table;
-}
-__device__ const ScaleTable kScaleTable = make_scale_table();
+__device__ const DeviceTable<float, 256> kScaleTable = device_table(nf4::kScaleTable);
 
 __device__ __forceinline__ unsigned code_at(const uint8_t* block, int i) {
   const unsigned both = __ldg(block + i / 2);
@@ -51,7 +35,7 @@ struct Nf4Rows {
     if constexpr (kIsAligned) {
       const unsigned codes = load_word(block + offset / 2);
       for (int i = 0; i < kChunk; ++i)
-        x[i] = __ldg(kNf4Values + (codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15)) * scale;
+        x[i] = __ldg(kNf4Table.values + (codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15)) * scale;
     } else {
       const int count = int(min(int64_t(kChunk), cols - int64_t(chunk) * kChunk));
       const bool has_next = offset + count > nf4::kBlock;
@@ -59,7 +43,7 @@ struct Nf4Rows {
       for (int i = 0; i < kChunk; ++i) {
         const int at = offset + min(i, count - 1);  // others are behind the last column
         const bool is_next = at >= nf4::kBlock;
-        x[i] = __ldg(kNf4Values + code_at(block + (is_next ? nf4::kBlockBytes : 0), at % int(nf4::kBlock))) *
+        x[i] = __ldg(kNf4Table.values + code_at(block + (is_next ? nf4::kBlockBytes : 0), at % int(nf4::kBlock))) *
                (is_next ? next_scale : scale);
       }
     }

@@ -32,14 +32,12 @@ template <class P, RowCodes kCodes, bool is_guarded>
 PagedRows<P, kCodes, is_guarded> paged_rows(const Tensor& pool, int64_t dim) {
   const P* const base = device_data<P>(pool);
   const bool is_coded = kCodes != RowCodes::none;
-  const auto address = reinterpret_cast<uintptr_t>(base);
   return {.pool = base,
           .blocks = nullptr,
           .block_tokens = int(pool.dim(1)),
           .row_stride = pool.dim(2) * pool.dim(3),
           .dim = int(dim),
-          .is_aligned =
-              is_coded ? address % 4 == 0 && dim % 4 == 0 : address % 16 == 0 && dim * int64_t(sizeof(P)) % 16 == 0,
+          .is_aligned = are_rows_aligned(base, dim, is_coded ? 4 : kVectorBytes),
           .bad = nullptr};
 }
 
@@ -71,15 +69,13 @@ void run(Stream& stream, const PagedAttentionArgs& args) {
                               reinterpret_cast<const int32_t*>(plan.device() + starts_at)};
   using Keys = PagedRows<P, kCodes, false>;
   using Values = PagedRows<P, kCodes, true>;
-  const auto launch_tiles = [&]<int kChunks>() {
+  // Sums of four chunks leave few registers to tensor cores.
+  with_chunks<uses_tensor_cores ? 2 : 4>(shape.values_dim(), [&]<int kChunks>() {
     launch(stream, paged_attention_kernel<Tile, kChunks, T, Keys, Values>,
            plan.tiles(shape.num_kv_heads, chunk_groups<kChunks>(shape.values_dim())), call,
            paged_rows<P, kCodes, false>(args.keys, shape.head_dim),
            paged_rows<P, kCodes, true>(args.values, shape.values_dim()), on_device);
-  };
-  if constexpr (uses_tensor_cores)  // sums of four chunks leave few registers
-    if (shape.values_dim() <= 2 * kChunk) launch_tiles.template operator()<2>();
-  if (!uses_tensor_cores || shape.values_dim() > 2 * kChunk) launch_tiles.template operator()<4>();
+  });
   plan.merge(stream, call);
 }
 

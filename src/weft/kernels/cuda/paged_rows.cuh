@@ -1,7 +1,7 @@
 // Keys or values of a sequence in the blocks of a pool, as tiles of attention read them: numbers, or codes of 8 bits.
 #pragma once
-#include "weft/kernels/cuda/attention_plan.h"
 #include "weft/kernels/cuda/attention_tile.cuh"
+#include "weft/kernels/cuda/float8.cuh"
 
 namespace weft::cuda {
 
@@ -9,10 +9,7 @@ namespace weft::cuda {
 template <RowCodes kCodes>
 __device__ __forceinline__ float number_of(unsigned code) {
   if (kCodes == RowCodes::int8) return float(int(int8_t(code)));
-  // E4M3 as the exponent and mantissa of an f32, whose exponent is biased by 120 more.
-  const float magnitude = __uint_as_float((code & 0x7f) << 20) * 0x1p120f;
-  const float x = (code & 0x7f) == 0x7f ? NAN : magnitude;
-  return code & 0x80 ? -x : x;
+  return float_of_e4m3(code);
 }
 
 // Exponents of infinities and of what is no number, in each element of a word.
@@ -70,31 +67,17 @@ struct PagedRows {
   }
   __device__ __forceinline__ bool is_bad(int64_t key) const { return bad[key % kTileKeys] == key; }
 
-  // As HeadRows does.
-  template <int kCount, int kStride, class N>
-  __device__ __forceinline__ void load_chunk(N (*to)[kStride], int64_t first, int count, int col, int width) const {
-    constexpr int kPer = 16 / int(sizeof(N)), kUnits = kChunk / kPer;
-    for (int unit = int(threadIdx.x); unit < kCount * kUnits; unit += kTileThreads) {
-      const int i = unit / kUnits, c = unit % kUnits * kPer;
-      if (c >= width) continue;
-      const int left = i < count ? dim - (col + c) : 0;
-      if (left <= 0) {
-        store16(&to[i][c], make_uint4(0, 0, 0, 0));
-        continue;
+  template <int kPer, class N>
+  __device__ __forceinline__ void load_unit(N* to, int64_t key, int col, int left) const {
+    const P* const from = (*this)[key] + col;
+    if constexpr (kIsCoded) {
+      load_codes<kPer>(to, from, left, key);
+    } else {
+      if constexpr (std::is_same_v<typename NativeOf<P>::Type, N>) {
+        const uint4 bits = is_aligned ? load16(from) : make_uint4(0, 0, 0, 0);
+        if (is_aligned && (!is_guarded || is_finite<N>(bits))) return store16(to, bits);
       }
-      const P* const from = (*this)[first + i] + col + c;
-      if constexpr (kIsCoded) {
-        load_codes<kPer>(&to[i][c], from, left, first + i);
-      } else {
-        if constexpr (std::is_same_v<typename NativeOf<P>::Type, N>) {
-          const uint4 bits = is_aligned ? load16(from) : make_uint4(0, 0, 0, 0);
-          if (is_aligned && (!is_guarded || is_finite<N>(bits))) {
-            store16(&to[i][c], bits);
-            continue;
-          }
-        }
-        for (int e = 0; e < kPer; ++e) put_number(&to[i][c + e], e < left ? float(load(from + e)) : 0.0f, first + i);
-      }
+      for (int e = 0; e < kPer; ++e) put_number(to + e, e < left ? float(load(from + e)) : 0.0f, key);
     }
   }
 

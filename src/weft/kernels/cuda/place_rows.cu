@@ -1,5 +1,6 @@
 // Rows of keys and values into a pool, as numbers or as codes of 8 bits with a scale to each head's vector.
 #include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/float8.cuh"
 #include "weft/kernels/cuda/rows.cuh"
 #include "weft/kernels/shape_checks.h"
 
@@ -16,16 +17,6 @@ __global__ void place_rows_kernel(P* pool, const T* x, const int32_t* rows, int6
     load_n(a, x + worker.index * width + c);
     store_n(to + c, a);
   }
-}
-
-// To the nearest code, ties to even. What comes is at most the largest code, but for a rounding.
-__device__ __forceinline__ uint8_t int8_code(float x) { return uint8_t(__float2int_rn(x)); }
-__device__ __forceinline__ uint8_t fp8_code(float x) {
-  const unsigned sign = __float_as_uint(x) >> 24 & 0x80, bits = __float_as_uint(x) & 0x7fffffff;
-  // Exponents count from 2^-7 and not from 2^-127; below 2^-6 codes are multiples of 2^-9.
-  const float magnitude = fabsf(x);
-  if (magnitude < 0x1p-6f) return uint8_t(sign | unsigned(__float2int_rn(magnitude * 0x1p9f)));
-  return uint8_t(sign | (((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120 << 3)));
 }
 
 struct Vectors {
@@ -54,7 +45,7 @@ __global__ void place_codes_kernel(uint8_t* pool, const T* x, const int32_t* row
   const float scale = has_codes ? largest / most : 0, inverse = has_codes ? most / largest : 0;
   for (int64_t c = worker.rank; c < v.dim; c += worker.size) {
     const float y = load(from + c) * inverse;
-    to[c] = !has_codes ? uint8_t(0) : is_int8 ? int8_code(y) : fp8_code(y);
+    to[c] = !has_codes ? uint8_t(0) : is_int8 ? uint8_t(__float2int_rn(y)) : e4m3_of(y);
   }
   constexpr unsigned kNoNumber = 0x7fc00000u;
   const unsigned bits = is_finite ? __float_as_uint(scale) : kNoNumber;

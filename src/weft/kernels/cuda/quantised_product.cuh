@@ -140,7 +140,7 @@ __device__ __forceinline__ int warp_sums(float (&x)[kSums]) {
   static_assert(kSums <= kWarp && (kSums & (kSums - 1)) == 0);
   int mine = 0;
   exchange_halves<kSums>(x, mine, kWarp / 2);
-  for (int mask = kWarp / 2 / kSums; mask > 0; mask /= 2) x[0] += __shfl_xor_sync(kAllLanes, x[0], mask);
+  x[0] = lanes_reduce<kWarp / kSums, Plus>(x[0]);
   return mine;
 }
 

@@ -1,5 +1,6 @@
 // Vectors: the elements that a thread takes in one go, 16 bytes at a time where tensors lie so, and loops over them.
 #pragma once
+#include "weft/kernels/cuda/alignment.h"
 #include "weft/kernels/cuda/values.cuh"
 
 namespace weft::cuda {
@@ -52,7 +53,7 @@ __device__ __forceinline__ void store_n(T* p, const float (&x)[N]) {
 // Whether all of the tensors, and so all of their vectors, lie at 16-byte addresses; empty tensors do.
 template <class... Tensors>
 bool are_aligned(const Tensors&... tensors) {
-  return ((!tensors || reinterpret_cast<uintptr_t>(tensors.raw()) % 16 == 0) && ...);
+  return ((!tensors || is_aligned(tensors.raw())) && ...);
 }
 
 template <int N, class Op>

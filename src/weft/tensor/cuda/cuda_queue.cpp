@@ -2,7 +2,9 @@
 #include "weft/tensor/cuda/cuda_queue.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "weft/base/ceil_div.h"
 #include "weft/tensor/cuda/check_cuda.h"
@@ -69,8 +71,14 @@ void CudaQueue::copy_to_device(void* to, const void* from, size_t bytes) {
 }
 
 void CudaQueue::copy_to_host(void* to, const void* from, size_t bytes) {
-  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copy to the host");
-  wait();
+  for (size_t at = 0; at < bytes; at += kSegmentBytes) {
+    const size_t part = std::min(bytes - at, kSegmentBytes);
+    std::byte* const pinned = take(part).pinned;
+    check_cuda(cudaMemcpyAsync(pinned, static_cast<const std::byte*>(from) + at, part, cudaMemcpyDeviceToHost, stream_),
+               "copy to the host");
+    wait();
+    std::memcpy(static_cast<std::byte*>(to) + at, pinned, part);
+  }
 }
 
 void CudaQueue::copy_on_device(void* to, const void* from, size_t bytes) {
@@ -92,6 +100,22 @@ const void* CudaQueue::upload(const void* from, size_t bytes) {
   return piece.device;
 }
 
-void CudaQueue::wait() { check_cuda(cudaStreamSynchronize(stream_), "finish what was queued"); }
+void CudaQueue::wait() {
+  constexpr const char* kWhat = "finish what was queued";
+  if (!is_watched()) return check_cuda(cudaStreamSynchronize(stream_), kWhat);
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kLookAround{20};
+  constexpr std::chrono::microseconds kSpin{200}, kNap{50};
+  const auto begin = Clock::now();
+  for (auto looked = begin;;) {
+    const cudaError_t status = cudaStreamQuery(stream_);
+    if (status != cudaErrorNotReady) return check_cuda(status, kWhat);
+    const auto now = Clock::now();
+    if (now - begin > kSpin) std::this_thread::sleep_for(kNap);
+    if (now - looked < kLookAround) continue;
+    look_around();
+    looked = now;
+  }
+}
 
 }  // namespace weft

@@ -1,0 +1,169 @@
+// The NCCL transport: a channel for a group's collectives, and messengers for the ranks that it exchanges messages with.
+#include "weft/comm/nccl/nccl_transport.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+
+#include "weft/base/philox.h"
+#include "weft/comm/communicator.h"
+#include "weft/comm/nccl/nccl_messenger.h"
+#include "weft/tensor/cuda/check_cuda.h"
+
+namespace weft {
+namespace {
+
+constexpr int kIdTag = 32000;  // of the message that opens a messenger
+
+class NcclTransport final : public DeviceTransport {
+ public:
+  NcclTransport(Communicator& group, Stream& stream, int device, std::shared_ptr<NcclChannels> channels)
+      : group_(group), stream_(stream), device_(device), channels_(std::move(channels)) {
+    for (cudaEvent_t& event : done_)
+      check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+    check_cuda(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), "make an event");
+  }
+  ~NcclTransport() override {
+    if (std::uncaught_exceptions() > 0) channels_->abort();
+    if (channel_) channels_->remove(*channel_);
+    messengers_.clear();
+    channel_.reset();
+    for (cudaEvent_t event : done_) cudaEventDestroy(event);
+    cudaEventDestroy(ready_);
+  }
+
+  Stream& stream() override { return stream_; }
+  std::unique_ptr<DeviceTransport> for_group(Communicator& group) override {
+    return std::make_unique<NcclTransport>(group, stream_, device_, channels_);
+  }
+
+  void prepare(const Collective& call) override {
+    if (group_.size() == 1) return;
+    if (call.op == CommOp::send || call.op == CommOp::recv) return open_messenger(call);
+    if (channel_) return;
+    const Tensor id = stream_.host_memory().empty(DType::u8, {int64_t(sizeof(ncclUniqueId))});
+    if (group_.rank() == 0) write_new_id(id);
+    group_.broadcast(id, 0);
+    channel_ = std::make_unique<NcclChannel>(read_id(id), group_.rank(), group_.size());
+    channels_->add(*channel_);
+  }
+
+  void run(const Collective& call, bool, OnHost on_host) override {
+    if (call.op == CommOp::send && group_.size() > 1) return messengers_.at({call.peer, true})->send(call);
+    if (call.op == CommOp::recv && group_.size() > 1) return messengers_.at({call.peer, false})->recv(call);
+    if (call.op == CommOp::send || call.op == CommOp::recv) return to_oneself(call, on_host);
+    wait(start(call));
+  }
+
+  bool queues_calls() const override { return true; }
+
+  uint32_t start(const Collective& call) override {
+    const uint32_t ticket = ++started_;
+    cudaEvent_t done = done_[ticket % kEvents];
+    if (group_.size() == 1) {
+      if (call.in != call.out) stream_.queue().copy_on_device(call.out, call.in, call.bytes);
+      check_cuda(cudaEventRecord(done, own_stream()), "record an event");
+      return ticket;
+    }
+    check_cuda(cudaEventRecord(ready_, own_stream()), "record an event");
+    check_cuda(cudaStreamWaitEvent(channel_->stream(), ready_, 0), "wait for an event");
+    channel_->queue(call, group_.rank(), group_.size());
+    check_cuda(cudaEventRecord(done, channel_->stream()), "record an event");
+    return ticket;
+  }
+
+  // Events are recorded in order on one stream, so one that was recorded again since stands for this call too.
+  void wait(uint32_t ticket) override {
+    check_cuda(cudaStreamWaitEvent(own_stream(), done_[ticket % kEvents], 0), "wait for an event");
+  }
+
+ private:
+  static constexpr size_t kEvents = 256;
+
+  cudaStream_t own_stream() { return static_cast<cudaStream_t>(stream_.queue().handle()); }
+
+  static void write_new_id(const Tensor& to) {
+    ncclUniqueId id;
+    check_nccl(ncclGetUniqueId(&id), "begin a group");
+    std::memcpy(to.raw(), &id, sizeof id);
+  }
+  static ncclUniqueId read_id(const Tensor& from) {
+    ncclUniqueId id;
+    std::memcpy(&id, from.raw(), sizeof id);
+    return id;
+  }
+
+  void open_messenger(const Collective& call) {
+    const bool is_sender = call.op == CommOp::send;
+    auto& messenger = messengers_[{call.peer, is_sender}];
+    if (messenger) return;
+    const Tensor id = stream_.host_memory().empty(DType::u8, {int64_t(sizeof(ncclUniqueId))});
+    if (is_sender) {
+      write_new_id(id);
+      group_.send(id, call.peer, kIdTag);
+    } else {
+      group_.recv(id, call.peer, kIdTag);
+    }
+    messenger = std::make_unique<NcclMessenger>(read_id(id), is_sender, device_, stream_, channels_);
+  }
+
+  void to_oneself(const Collective& call, OnHost on_host) {
+    const Tensor host = stream_.host_memory().empty(DType::u8, {int64_t(call.bytes)});
+    if (call.op == CommOp::send) stream_.queue().copy_to_host(host.raw(), call.in, call.bytes);
+    Collective staged = call;
+    staged.in = staged.out = static_cast<std::byte*>(host.raw()), staged.is_on_device = false;
+    on_host(staged);
+    if (call.op == CommOp::recv) stream_.queue().copy_to_device(call.out, host.raw(), call.bytes);
+  }
+
+  Communicator& group_;
+  Stream& stream_;
+  int device_;
+  std::shared_ptr<NcclChannels> channels_;
+  std::unique_ptr<NcclChannel> channel_;  // made by the first collective
+  std::map<std::pair<int, bool>, std::unique_ptr<NcclMessenger>> messengers_;  // by peer and whether it is sent to
+  std::array<cudaEvent_t, kEvents> done_{};
+  cudaEvent_t ready_ = nullptr;
+  uint32_t started_ = 0;
+};
+
+// Whether every rank of the world has a device of its own.
+bool have_own_devices(Communicator& world, Stream& stream, int device) {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  const Tensor all = stream.host_memory().empty(DType::i64, {world.size(), 2});
+  const Tensor mine = all.slice_rows(world.rank(), 1);
+  mine.data<int64_t>()[0] = int64_t(name_hash(name)), mine.data<int64_t>()[1] = device;
+  world.all_gather(all, mine);
+  const auto* const places = reinterpret_cast<const std::array<int64_t, 2>*>(all.data<int64_t>());
+  for (int a = 0; a < world.size(); ++a)
+    for (int b = 0; b < a; ++b)
+      if (places[a] == places[b]) return false;
+  return true;
+}
+
+}  // namespace
+
+bool has_nccl() { return true; }
+
+std::unique_ptr<DeviceTransport> make_nccl_transport(Communicator& world, Stream& stream) {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "say which device is in use");
+  if (world.size() == 1 || !have_own_devices(world, stream, device)) return nullptr;
+  auto channels = std::make_shared<NcclChannels>();
+  // A rank that waits for its device learns that another has failed, and ends what the device waits for.
+  stream.queue().set_watch([&world, channels] {
+    try {
+      world.check_alive();
+      channels->check_alive();
+    } catch (...) {
+      channels->abort();
+      throw;
+    }
+  });
+  return std::make_unique<NcclTransport>(world, stream, device, std::move(channels));
+}
+
+}  // namespace weft

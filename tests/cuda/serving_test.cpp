@@ -1,0 +1,67 @@
+// Serving on devices: the tokens of a rank on the CPU, on any mesh of ranks that share a device.
+#include "serve/company.h"
+#include "support/rank.h"
+#include "weft/comm/threads/run_ranks.h"
+#include "weft/serve/generator.h"
+
+namespace weft {
+namespace {
+
+// What requests of all lengths are answered in each other's company.
+std::vector<Answer> answers_on(Device device, const OnMesh& on, const ContinuousOptions& options) {
+  std::vector<Answer> answers;
+  run_ranks(on.mesh.size(), [&](Communicator& world) {
+    TestRank rank(kernels_of(device), 1, device);
+    world.use_stream(rank.stream);
+    const Mesh mesh(world, on.mesh);
+    ForwardModel model(rank.context, mesh, on.config, on.dtype);
+    model.part().initialize(rank.context, 11);
+    with_engine(model, options, [&](ContinuousEngine& engine) { answers = answers_of(engine, company(6)); });
+  });
+  return answers;
+}
+
+ModelConfig experts_config() {
+  ModelConfig m = small_config();
+  m.experts = 4, m.experts_per_token = 2, m.expert_ffn = 24;
+  complete(m);
+  return m;
+}
+
+const OnMesh kCases[] = {{"llama", small_config(), {}},
+                         {"gpt2_tp2", small_config("gpt2"), {.tp = 2}},
+                         {"llama_pp2", small_config(), {.pp = 2}},
+                         {"experts_ep2", experts_config(), {.shard = 2, .ep = 2}}};
+
+class CudaServingTest : public testing::TestWithParam<OnMesh> {};
+INSTANTIATE_TEST_SUITE_P(Meshes, CudaServingTest, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(CudaServingTest, AnswersAsTheCpuDoes) {
+  const ContinuousOptions options{.kv_blocks = 60, .block_tokens = 4, .max_running = 4, .tokens_per_step = 16};
+  OnMesh one = GetParam();
+  one.mesh = {};
+  const auto want = answers_on(Device::cpu, one, options), got = answers_on(Device::cuda, GetParam(), options);
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i].tokens, want[i].tokens) << "request " << i;
+  }
+}
+
+TEST(CudaGeneratorTest, WritesAsTheCpuDoes) {
+  std::vector<int32_t> written[2];
+  for (const Device device : {Device::cpu, Device::cuda})
+    run_ranks(1, [&](Communicator& world) {
+      TestRank rank(kernels_of(device), 1, device);
+      world.use_stream(rank.stream);
+      const Mesh mesh(world, {});
+      ForwardModel model(rank.context, mesh, small_config(), DType::f32);
+      model.part().initialize(rank.context, 11);
+      Generator(model).generate(std::vector<int32_t>{5, 7, 11}, {.max_tokens = 12, .sampling = {.temperature = 0}},
+                                [&](int32_t token) { written[size_t(device)].push_back(token); });
+    });
+  EXPECT_EQ(written[1], written[0]);
+}
+
+}  // namespace
+}  // namespace weft
