@@ -32,8 +32,7 @@ void refuse_unknown_command(CLI::App& program, const std::string& word) {
   std::vector<std::string> known;
   for (const CLI::App* command : program.get_subcommands({})) known.push_back(command->get_name());
   if (std::find(known.begin(), known.end(), word) != known.end()) return;
-  throw UsageError("{} is not a command; did you mean {}? There are {}", word, nearest(word, known),
-                   fmt::join(known, ", "));
+  throw UsageError("{} is not a command: there are {}{}", word, fmt::join(known, ", "), did_you_mean(word, known));
 }
 
 int run(int argc, char** argv) {

@@ -6,6 +6,7 @@
 #include "kv_dtype.h"
 #include "mesh_options.h"
 #include "rank_resources.h"
+#include "weft/base/units.h"
 #include "weft/pretrained/model_source.h"
 #include "weft/train/recipe.h"
 
@@ -13,9 +14,6 @@ namespace weft::app {
 namespace {
 
 using namespace plan;
-
-constexpr double kGib = double(1 << 30);
-double gib(double bytes) { return bytes / kGib; }
 
 // What is planned, with the files that say which weights are in blocks; a preset and a configuration alone have none.
 struct Opened {
@@ -110,8 +108,7 @@ void show_memory(const ServePlan& p, const Output& output) {
   const ServedMemory& m = p.stages[size_t(p.fullest)];
   output.text(
       fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: weights {:.2f}, keys and values {:.2f}, a step {:.2f}",
-                  gib(double(m.total())), gib(p.capacity_bytes), p.fullest, gib(double(m.weights)),
-                  gib(double(m.cache)), gib(double(m.step))));
+                  gib(m.total()), gib(p.capacity_bytes), p.fullest, gib(m.weights), gib(m.cache), gib(m.step)));
   output.text(fmt::format("  cache   {} bytes a token of a replica; room for {} tokens, {} answers at a time",
                           p.cache_bytes_per_token, p.cache_tokens, p.sequences));
 }

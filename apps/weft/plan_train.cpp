@@ -8,6 +8,7 @@
 #include "weft/base/ceil_div.h"
 #include "weft/base/file.h"
 #include "weft/base/json.h"
+#include "weft/base/units.h"
 #include "weft/plan/recipe_text.h"
 #include "weft/plan/validate.h"
 #include "weft/plan/write_trace.h"
@@ -18,8 +19,6 @@ namespace weft::app {
 namespace {
 
 using namespace plan;
-
-constexpr double kGib = double(1 << 30);
 
 bool is_recipe(const std::string& model) { return model.ends_with(".toml"); }
 
@@ -46,22 +45,19 @@ Asked asked_for(const TrainPlanOptions& o) {
   Asked asked;
   SearchRequest& q = asked.search;
   Recipe& r = asked.recipe;
-  q.cluster = parse_cluster(o.cluster);
-  q.stack.has_fp8 = o.has_fp8;
   if (is_recipe(o.model)) {
     asked.own = Toml::load(o.model);
     Toml toml = *asked.own;
     r = read_recipe(toml);
-    q.model = r.model, q.optimizer = r.optimizer;
-    q.seq_len = r.train.seq_len, q.global_batch = r.train.global_batch, q.precision = r.train.precision;
-    // Answers that are compared, and what a teacher reads, lie on one rank.
-    if (r.preference.method != PreferenceMethod::none || !r.distill.teacher.empty()) q.cp = 1;
+    q = search_request(r);
   } else {
     q.model = model_of(o.model);
     if (std::filesystem::exists(o.model)) r.model_path = o.model;
     r.data.train = o.data;
     q.precision = Precision(std::ranges::find(kPrecisionNames, o.precision) - kPrecisionNames);
   }
+  q.cluster = parse_cluster(o.cluster);
+  q.stack.has_fp8 = o.has_fp8;
   if (o.seq_len > 0) q.seq_len = o.seq_len;
   if (q.seq_len == 0) q.seq_len = std::min<int64_t>(q.model.context > 0 ? q.model.context : 4096, 8192);
   if (q.model.context < q.seq_len) q.model.context = q.seq_len;
@@ -138,10 +134,9 @@ void show(const Candidate& c, const Output& output) {
   output.text(fmt::format("  bound   {}", p.bound()));
   std::string split;
   for (int i = 0; i < kNumMemoryUses; ++i)
-    split += fmt::format("{}{} {:.2f}", i == 0 ? "" : ", ", name_of(MemoryUse(i)),
-                         double(peak.split[MemoryUse(i)]) / kGib);
-  output.text(fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: {}; most at {}", double(p.peak_bytes()) / kGib,
-                          p.capacity_bytes / kGib, p.fullest, split, peak.where));
+    split += fmt::format("{}{} {:.2f}", i == 0 ? "" : ", ", name_of(MemoryUse(i)), gib(peak.split[MemoryUse(i)]));
+  output.text(fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: {}; most at {}", gib(p.peak_bytes()),
+                          gib(p.capacity_bytes), p.fullest, split, peak.where));
 }
 
 std::string text_of(const Asked& asked, Recipe planned) {
@@ -152,20 +147,19 @@ std::string text_of(const Asked& asked, Recipe planned) {
                                           describe_layout(planned)));
 }
 
-// The files. layouts: the chosen one first.
-void finish(const TrainPlanOptions& o, const Asked& asked, std::vector<Candidate> layouts, int num_layouts = 0,
-            int num_fitting = 0) {
-  const SearchRequest& q = asked.search;
-  const Recipe& chosen = layouts.front().recipe;
-  if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, text_of(asked, chosen));
+// The pictures of the report's first layout, and of the others what they are compared by.
+void draw(const TrainPlanOptions& o, const SearchRequest& q, Report report) {
   if (o.timeline.empty() && !o.pictures.is_asked()) return;
-  StepPlan& drawn = layouts.front().plan;
-  drawn = plan_step(chosen, q.cluster, {.stack = q.stack, .has_spans = true});
-  if (!o.timeline.empty()) write_file_atomically(FileSystem::real(), o.timeline, trace_json(timeline_of(drawn)));
+  Candidate& first = report.layouts.front();
+  first.plan = plan_step(first.recipe, q.cluster, {.stack = q.stack, .has_spans = true});
+  if (!o.timeline.empty()) write_file_atomically(FileSystem::real(), o.timeline, trace_json(timeline_of(first.plan)));
   if (!o.pictures.is_asked()) return;
-  Report report{.model = o.model, .cluster = o.cluster, .request = q, .layouts = std::move(layouts)};
-  report.num_layouts = num_layouts, report.num_fitting = num_fitting;
+  report.model = o.model, report.cluster = o.cluster, report.request = q;
   o.pictures.write(std::move(report));
+}
+
+void write_recipe(const TrainPlanOptions& o, const Asked& asked, const Recipe& chosen) {
+  if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, text_of(asked, chosen));
 }
 
 // The one layout that was asked for.
@@ -193,12 +187,13 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
   c.plan = plan_step(c.recipe, q.cluster, {.stack = q.stack});
   output.json(to_json(c));
   if (!output.is_json()) show(c, output);
-  finish(o, asked, {c});
+  write_recipe(o, asked, c.recipe);
+  const std::string remedy =
+      "use recomputation, a smaller micro-batch, or more devices (weft plan without --mesh searches)";
+  draw(o, q, {.layouts = {c}, .remedy = remedy});
   if (!c.plan.fits())
-    throw Error(
-        "it does not fit: {:.1f} GiB are missing on stage {}; use recomputation, a smaller micro-batch, or "
-        "more devices (weft plan without --mesh searches)",
-        c.plan.missing_bytes() / kGib, c.plan.fullest);
+    throw Error("it does not fit: {:.1f} GiB are missing on stage {}; {}", gib(c.plan.missing_bytes()),
+                c.plan.fullest, remedy);
 }
 
 }  // namespace
@@ -218,9 +213,10 @@ void plan_training(const TrainPlanOptions& o, const Output& output) {
                  {"missing_bytes", found.nearest_missing_bytes},
                  {"nearest", to_json(nearest)},
                  {"devices_that_fit", found.devices_that_fit}});
+    draw(o, q, {.layouts = {nearest}, .num_layouts = found.num_layouts, .remedy = more});
     throw Error("no layout of {} x {} fits: the nearest, {}, misses {:.1f} GiB on a device; {}",
                 q.cluster.num_devices, q.cluster.hardware.name, describe_layout(nearest.recipe),
-                found.nearest_missing_bytes / kGib, more);
+                gib(found.nearest_missing_bytes), more);
   }
   nlohmann::json ranked = nlohmann::json::array();
   for (const Candidate& c : found.ranked) ranked.push_back(to_json(c));
@@ -238,11 +234,12 @@ void plan_training(const TrainPlanOptions& o, const Output& output) {
     output.text(explain_layout(found.ranked.front().recipe));
     for (size_t i = 1; i < found.ranked.size() && int(i) < o.top; ++i) {
       const Candidate& c = found.ranked[i];
-      output.text(fmt::format("{}. {:.4g} s, {:.1f} GiB  {}: {}", i + 1, c.plan.step_s,
-                              double(c.plan.peak_bytes()) / kGib, describe_layout(c.recipe), c.loses));
+      output.text(fmt::format("{}. {:.4g} s, {:.1f} GiB  {}: {}", i + 1, c.plan.step_s, gib(c.plan.peak_bytes()),
+                              describe_layout(c.recipe), c.loses));
     }
   }
-  finish(o, asked, found.ranked, found.num_layouts, found.num_fitting);
+  write_recipe(o, asked, found.ranked.front().recipe);
+  draw(o, q, {.layouts = found.ranked, .num_layouts = found.num_layouts, .num_fitting = found.num_fitting});
 }
 
 void validate_runs(const std::string& path, const Output& output) {

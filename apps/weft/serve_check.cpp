@@ -3,6 +3,7 @@
 
 #include "rank_resources.h"
 #include "weft/base/machine.h"
+#include "weft/base/units.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/plan/machine_ranks.h"
 #include "weft/plan/serve_search.h"
@@ -11,8 +12,6 @@ namespace weft::app {
 namespace {
 
 using namespace plan;
-
-constexpr double kGib = double(1 << 30);
 
 // A server's options as the planner has them.
 struct Asked {
@@ -89,34 +88,25 @@ MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
   Asked asked = asked_of(o, source);
   const Machine machine = describe_machine();
   const int cores = o.forward.threads > 0 ? o.forward.threads : num_cores();
-  struct Best {
-    MeshShape mesh;
-    double token_s = 0;
-    std::string text;
+  const auto token_s = [](const ServeCandidate& c) { return c.plan.batches.front().step.step_s; };
+  const auto [best, fewest] = choose_ranks(
+      cores, double(machine.available_bytes),
+      [&](const Cluster& ranks) {
+        asked.request.cluster = ranks;
+        return search_serving({.serve = asked.request, .quantize = {o.forward.quantize}, .is_one_replica = true})
+            .ranked;
+      },
+      token_s);
+  const auto text = [&](const ServeCandidate& c) {
+    return fmt::format("{}: {:.3g} ms a token ({})", describe_layout(c.plan), 1e3 * token_s(c),
+                       c.plan.batches.front().step.bound());
   };
-  std::optional<Best> best, one;
-  for (int ranks = 1; ranks <= cores; ranks *= 2) {
-    asked.request.cluster = machine_ranks(find_hardware("cpu-node"), cores, double(machine.available_bytes), ranks);
-    ServeSearchResult found;
-    try {
-      found = search_serving({.serve = asked.request, .quantize = {o.forward.quantize}, .is_one_replica = true});
-    } catch (const UsageError&) {  // so many ranks cannot cut it
-      continue;
-    }
-    if (found.ranked.empty()) continue;
-    const ServePlan& p = found.ranked.front().plan;
-    const ServeTime& t = p.batches.front().step;
-    const Best it{p.mesh, t.step_s,
-                  fmt::format("{}: {:.3g} ms a token ({})", describe_layout(p), 1e3 * t.step_s, t.bound())};
-    if (!one) one = it;
-    if (!best || it.token_s < best->token_s) best = it;
-  }
-  const bool is_one = !best || best->mesh.size() == 1;
-  const std::string ranks = is_one ? fmt::format("one rank with all {} cores", cores) : best->text;
+  const bool is_one = !best || best->plan.mesh.size() == 1;
+  const std::string ranks = is_one ? fmt::format("one rank with all {} cores", cores) : text(*best);
   o.output.text(fmt::format("weft: --mesh auto: {}{}", ranks,
                             is_one ? "; more ranks would share the same cores and memory, and wait for each other"
-                                   : ", beside " + one->text));
-  return best ? best->mesh : MeshShape{};
+                                   : ", beside " + text(*fewest)));
+  return best ? best->plan.mesh : MeshShape{};
 }
 
 void check_memory(const EngineOptions& o, const ModelSource& source, const MeshShape& mesh) {
@@ -124,7 +114,6 @@ void check_memory(const EngineOptions& o, const ModelSource& source, const MeshS
   const int64_t available = describe_machine().available_bytes;
   const ServedMemory need = memory_here(asked.request, mesh, blocks_asked(o, asked.request, mesh));
   if (need.total() <= available) return;
-  const auto gib = [](int64_t bytes) { return double(bytes) / kGib; };
   throw Error(
       "{} does not fit: weights {:.2f} GiB, the cache {:.2f}, the largest step {:.2f} and what loading leaves {:.2f} "
       "are {:.2f} GiB more than the {:.2f} that are free; {}",

@@ -5,6 +5,7 @@
 
 #include "rank_resources.h"
 #include "weft/base/machine.h"
+#include "weft/base/units.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/plan/machine_ranks.h"
 #include "weft/plan/recipe_text.h"
@@ -16,30 +17,36 @@ namespace {
 
 using namespace plan;
 
-constexpr double kGib = double(1 << 30);
-
 struct Need {
   int64_t total = 0, most = 0;  // of all ranks here, of the fullest
   int ranks = 0;
-  MemorySplit split;  // of the fullest
+  StepTrace fullest;
 };
 
-Need need_of(const Recipe& recipe) {
+// What of this machine's memory it takes: what is offloaded to the host and, unless it computes on a device, the
+// rest.
+StepTrace in_host_memory(const Recipe& recipe, StepTrace stage) {
+  if (recipe.mesh.device != Device::cpu) stage.peak.split = {};
+  return stage;
+}
+
+Need need_of(const Recipe& recipe, const ModelConfig* teacher) {
   const MeshShape& mesh = recipe.mesh.shape;
   Need need{.ranks = launched_by_mpi() ? mpi_ranks_here() : mesh.size()};
   int64_t sum = 0;
-  for (const StepTrace& stage : trace_stages(recipe, {.has_events = false, .packs_weights = true})) {
-    const int64_t peak = stage.peak.split.total();
-    sum += peak * (mesh.size() / mesh.pp);
-    if (peak > need.most) need.most = peak, need.split = stage.peak.split;
+  for (const StepTrace& stage : trace_memory(recipe, {.packs_weights = true, .teacher = teacher})) {
+    const StepTrace here = in_host_memory(recipe, stage);
+    const int64_t bytes = here.peak.split.total() + here.host_bytes;
+    sum += bytes * (mesh.size() / mesh.pp);
+    if (bytes > need.most) need.most = bytes, need.fullest = here;
   }
   need.total = launched_by_mpi() ? need.most * need.ranks : sum;  // which stages are here only the launcher knows
   return need;
 }
 
 // The mildest change with which it fits.
-std::string remedy(const Recipe& recipe, int64_t available) {
-  const auto fits = [&](const Recipe& changed) { return need_of(changed).total <= available; };
+std::string remedy(const Recipe& recipe, const ModelConfig* teacher, int64_t available) {
+  const auto fits = [&](const Recipe& changed) { return need_of(changed, teacher).total <= available; };
   const auto with_smallest_batch = [](Recipe r) {
     r.train.accumulation *= r.train.micro_batch, r.train.micro_batch = 1;
     return r;
@@ -65,18 +72,22 @@ std::string remedy(const Recipe& recipe, int64_t available) {
 
 void check_memory(const Recipe& recipe) {
   const int64_t available = describe_machine().available_bytes;
-  const Need need = need_of(recipe);
+  std::optional<ModelConfig> teacher;
+  if (!recipe.distill.teacher.empty()) teacher = model_config_of(recipe.distill.teacher);
+  const ModelConfig* const taught_by = teacher ? &*teacher : nullptr;
+  const Need need = need_of(recipe, taught_by);
   if (need.total <= available) return;
-  const auto gib = [](int64_t bytes) { return double(bytes) / kGib; };
   std::string parts;
-  for (int i = 0; i < kNumMemoryUses; ++i)
-    if (const int64_t bytes = need.split[MemoryUse(i)]; bytes > 0)
-      parts += fmt::format("{}{} {:.2f}", parts.empty() ? "" : ", ", name_of(MemoryUse(i)), gib(bytes));
+  const auto add = [&](std::string_view name, int64_t bytes) {
+    if (bytes > 0) parts += fmt::format("{}{} {:.2f}", parts.empty() ? "" : ", ", name, gib(bytes));
+  };
+  for (int i = 0; i < kNumMemoryUses; ++i) add(name_of(MemoryUse(i)), need.fullest.peak.split[MemoryUse(i)]);
+  add("offloaded to the host", need.fullest.host_bytes);
   throw Error(
       "the recipe does not fit: {} {:.2f} GiB, {:.2f} more than the {:.2f} that are free (the fullest "
       "{:.2f}: {}); {}",
       need.ranks == 1 ? "1 rank needs" : fmt::format("{} ranks need", need.ranks), gib(need.total),
-      gib(need.total - available), gib(available), gib(need.most), parts, remedy(recipe, available));
+      gib(need.total - available), gib(available), gib(need.most), parts, remedy(recipe, taught_by, available));
 }
 
 Recipe choose_mesh(const Toml& own, const Recipe& recipe, const Output& output) {
@@ -91,23 +102,14 @@ Recipe choose_mesh(const Toml& own, const Recipe& recipe, const Output& output) 
   complete(asked.model);
   const Machine machine = describe_machine();
   const int cores = num_cores();
-  std::optional<Candidate> best, one;
-  for (int ranks = 1; ranks <= cores; ranks *= 2) {
-    SearchRequest q{.model = asked.model, .seq_len = asked.train.seq_len, .global_batch = asked.train.global_batch};
-    q.precision = asked.train.precision, q.optimizer = asked.optimizer;
-    q.cluster = machine_ranks(find_hardware("cpu-node"), cores, double(machine.available_bytes), ranks);
-    if (asked.preference.method != PreferenceMethod::none || !asked.distill.teacher.empty()) q.cp = 1;
-    SearchResult found;
-    try {
-      found = search(q);
-    } catch (const UsageError&) {  // so many ranks cannot cut it
-      continue;
-    }
-    if (found.ranked.empty()) continue;
-    const Candidate& c = found.ranked.front();
-    if (!one) one = c;
-    if (!best || c.plan.step_s < best->plan.step_s) best = c;
-  }
+  SearchRequest q = search_request(asked);
+  const auto [best, one] = choose_ranks(
+      cores, double(machine.available_bytes),
+      [&](const Cluster& ranks) {
+        q.cluster = ranks;
+        return search(q).ranked;
+      },
+      [](const Candidate& c) { return c.plan.step_s; });
   if (!best) {
     check_memory(asked);
     throw Error("--mesh auto: no layout of {} cores divides the batch and the model; write the mesh", cores);

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "support/xml_problem.h"
 
 namespace weft {
 namespace {
@@ -24,6 +25,51 @@ TEST(PlanTest, APlannedRecipeTrainsOnWhatItsUserWrote) {
        {"zero = 2\n", "dp = 2\n", "[lora]\nrank = 2\n", "lr = 0.003\n", "every = 3\n", "steps = 6\n"})
     EXPECT_NE(planned.find(line), std::string::npos) << line << planned;
   EXPECT_EQ(weft.run("train out.toml").status, 0);
+}
+
+// One file that is whole by itself.
+void expect_whole(const std::string& page, bool is_svg) {
+  EXPECT_EQ(xml_problem(page), "");
+  EXPECT_NE(page.find(is_svg ? "<svg" : "<!DOCTYPE html>"), std::string::npos);
+  std::string own = page;
+  const std::string space = "xmlns=\"http://www.w3.org/2000/svg\"";  // a name, which nothing loads
+  if (is_svg) own.erase(own.find(space), space.size());
+  for (const char* outside : {"http:", "https:", "src=", "href=", "url(", "@import"})
+    EXPECT_EQ(own.find(outside), std::string::npos) << outside;
+}
+
+TEST(PlanTest, PicturesAreOneFileEach) {
+  const Program weft;
+  const Outcome plan = weft.run(
+      "plan llama-1b --cluster 8xh100-sxm --seq-len 2048 --global-batch 64 --mesh pp=2,dp=4,zero=1 "
+      "--report plan.html --svg plan.svg --scaling-time 0 --timeline step.json");
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  expect_whole(weft.read_file("plan.html"), false);
+  expect_whole(weft.read_file("plan.svg"), true);
+  const Outcome view = weft.run("plan --view step.json --report run.html --svg run.svg");
+  ASSERT_EQ(view.status, 0) << view.err;
+  expect_whole(weft.read_file("run.html"), false);
+  expect_whole(weft.read_file("run.svg"), true);
+  EXPECT_EQ(weft.shell("LC_ALL=C ls").out, "plan.html\nplan.svg\nrun.html\nrun.svg\nstderr\nstdout\nstep.json\n");
+}
+
+// Of what does not fit, the report says what is missing and what comes nearest.
+TEST(PlanTest, ReportsOfWhatDoesNotFit) {
+  const Program weft;
+  const std::string plan = "plan llama-7b --seq-len 2048 --global-batch 8 --scaling-time 0 --report ";
+  const Outcome none = weft.run(plan + "none.html --cluster 1xrtx4090 --recipe none.toml");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("devices would do"), std::string::npos) << none.err;
+  const std::string page = weft.read_file("none.html");
+  expect_whole(page, false);
+  for (const char* words : {"Nothing fits 1xrtx4090. The nearest layout is",
+                            "GiB are missing. What would do: ", " devices would do.", "the nearest; it does not fit"})
+    EXPECT_NE(page.find(words), std::string::npos) << words;
+  EXPECT_EQ(weft.read_file("none.toml"), "") << "a recipe that cannot run";
+  const Outcome one = weft.run(plan + "one.html --cluster 2xrtx4090 --mesh dp=2");
+  EXPECT_EQ(one.status, 1);
+  for (const char* words : {"This layout of 2xrtx4090 does not fit: ", "GiB are missing. What would do: "})
+    EXPECT_NE(weft.read_file("one.html").find(words), std::string::npos) << words;
 }
 
 TEST(PlanTest, ImportsSayWhatBecomesOfEachKey) {

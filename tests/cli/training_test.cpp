@@ -35,6 +35,10 @@ TEST_F(TrainingCommandTest, WhatWillNotFitIsRefusedBeforeItIsAllocated) {
   EXPECT_NE(out.err.find("the recipe does not fit: "), std::string::npos) << out.err;
   EXPECT_NE(out.err.find(" GiB, "), std::string::npos) << out.err;
   EXPECT_NE(out.err.find("more machines"), std::string::npos) << out.err;
+  EXPECT_EQ(out.err.find("offloaded to the host"), std::string::npos) << out.err;
+  const Outcome moved = weft.run("train r.toml --model.hidden=65536 --model.layers=64 --mesh.offload_optimizer=host");
+  EXPECT_EQ(moved.status, 1);
+  EXPECT_NE(moved.err.find("offloaded to the host "), std::string::npos) << moved.err;
 }
 
 TEST_F(TrainingCommandTest, TakesTheMeshThatThePlannerChooses) {
@@ -142,8 +146,9 @@ TEST_F(TrainingCommandTest, ChatsOnAnyMesh) {
   ASSERT_EQ(weft.run("train r.toml").status, 0);
   weft.write("t.jinja", "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}\n{% endfor %}a:");
   const auto chat = [&](const std::string& options) {
-    return weft.shell(fmt::format("printf 'for\\n\\nsum\\n/clear\\nfor\\n' | {} chat run --temperature 0 --max-tokens 8 {}",
-                                  WEFT_PROGRAM, options));
+    return weft.shell(
+        fmt::format("printf 'for\\n\\nsum\\n/clear\\nfor\\n' | {} chat run --temperature 0 --max-tokens 8 {}",
+                    WEFT_PROGRAM, options));
   };
   const Outcome one = chat("--template t.jinja --json"), many = chat("--template t.jinja --json --mesh tp=2,pp=2");
   ASSERT_EQ(one.status, 0) << one.err;

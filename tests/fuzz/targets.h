@@ -15,5 +15,6 @@ void fuzz_config(Bytes input);     // config.json
 void fuzz_tokenizer(Bytes input);  // tokenizer.json, and texts to and fro
 void fuzz_import(Bytes input);     // another program's configuration: JSON, YAML or a script
 void fuzz_jinja(Bytes input);      // a template, rendered
+void fuzz_trace(Bytes input);      // a measured trace.json, drawn
 
 }  // namespace weft

@@ -1,4 +1,5 @@
 // The catalogue, how it is read, and what the cost model makes of it, beside published measurements.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "weft/base/error.h"
@@ -65,7 +66,10 @@ TEST(HardwareTest, MistakesAreNamed) {
   EXPECT_NE(with("tile = [128, 128]", "tile = [128]").find("matmul.tile"), std::string::npos);
   EXPECT_NE(with("bf16 = [989, 0.8]", "bf16 = [989, 8]").find("matmul.bf16"), std::string::npos);
   EXPECT_NE(with("devices = 8", "devices = 8\ncolour = 3").find("node.colour"), std::string::npos);
-  EXPECT_NE(message_of([] { find_hardware("h100-sx"); }).find("h100-sxm"), std::string::npos);
+  const std::string list = fmt::format("there are {}, or write a .toml file", fmt::join(hardware_names(), ", "));
+  EXPECT_EQ(message_of([] { find_hardware("h100-sx"); }),
+            "the hardware \"h100-sx\" is not known: " + list + "; did you mean h100-sxm?");
+  EXPECT_EQ(message_of([] { find_hardware("abacus"); }), "the hardware \"abacus\" is not known: " + list);
   EXPECT_NE(message_of([] { parse_cluster("0xh100-sxm"); }).find("64xh100-sxm"), std::string::npos);
 }
 

@@ -1,11 +1,14 @@
 // Other programs' configurations: every key is accounted for, and the recipe is what it says.
 #include "weft/plan/imports/import.h"
 
+#include <map>
+#include <regex>
 #include <set>
 
 #include "weft/base/excerpt.h"
 #include "weft/base/file.h"
 #include "weft/plan/imports/config_entry.h"
+#include "weft/plan/imports/translation.h"
 #include "weft/train/recipe.h"
 
 namespace weft::plan {
@@ -178,6 +181,88 @@ TEST_P(ImportTest, TheRecipeSaysTheSame) {
   EXPECT_NO_THROW(read_recipe(toml));
   for (const std::string& key : GetParam().open)
     EXPECT_TRUE(std::ranges::any_of(import.open, [&](const OpenKey& k) { return k.key == key; })) << key;
+}
+
+// Every "section.key" of a recipe that a text names.
+std::vector<std::string> recipe_keys_in(const std::string& text) {
+  static const std::regex kKey(R"(\b(?:model|data|train|optimizer|mesh|checkpoint|log|lora)\.[a-z][a-z_]*)");
+  std::vector<std::string> keys;
+  for (std::sregex_iterator it(text.begin(), text.end(), kKey), end; it != end; ++it) keys.push_back(it->str());
+  return keys;
+}
+
+bool is_recipe_key(const Import& import, const std::string& key) {
+  Toml toml = Toml::parse(import.recipe, "imported.toml");
+  toml.apply({fmt::format("--{}=1", key)});
+  try {
+    read_recipe(toml);
+  } catch (const Error& e) {  // or the value is refused
+    return std::string(e.what()).find(key + " is not a key") == std::string::npos;
+  }
+  return true;
+}
+
+// A key that is taken says as which of the recipe's; one that is open, which to write or why nothing is known; every
+// other one says why. What names a key of the recipe names one that is there.
+TEST_P(ImportTest, EveryKeyIsAnsweredWithAReason) {
+  const Import import = import_file(GetParam().file);
+  std::map<std::string, bool> is_key;
+  for (const ImportedKey& k : import.keys) {
+    const std::string answer = fmt::format("{} = {}: {}: {}", k.key, k.value, name_of(k.fate), k.says);
+    const std::vector<std::string> named = recipe_keys_in(k.says);
+    switch (k.fate) {
+      case Fate::taken: EXPECT_FALSE(named.empty() || k.says.find(" = ") == std::string::npos) << answer; break;
+      case Fate::open:
+        EXPECT_TRUE(!named.empty() || k.says.ends_with("write its value into the file") || k.key.starts_with('$'))
+            << answer << ": which key is to be written?";
+        break;
+      case Fate::same: EXPECT_FALSE(k.says.empty()) << answer; break;
+      case Fate::not_needed:
+      case Fate::no_counterpart:
+      case Fate::unknown:
+        EXPECT_TRUE(!named.empty() || std::ranges::count(k.says, ' ') >= 2) << answer << ": that is no reason";
+        EXPECT_FALSE(k.says.ends_with(' ') || k.says.ends_with(':')) << answer;
+        break;
+    }
+    for (const std::string& key : named) {
+      if (!is_key.contains(key)) is_key[key] = is_recipe_key(import, key);
+      EXPECT_TRUE(is_key[key] || k.key.find(key) != k.key.npos) << answer << ": a recipe has no " << key;
+    }
+  }
+  for (const OpenKey& k : import.open) EXPECT_FALSE(k.says.empty()) << k.key;
+  for (const ImpliedKey& k : import.implied) EXPECT_FALSE(k.says.empty()) << k.key;
+}
+
+// The same of the tables as a whole, of which no file has every key.
+TEST(ImportTableTest, EveryRuleHasAReason) {
+  const Import import = import_file("megatron_llama.args");
+  std::map<std::string, bool> is_key;
+  for (const Format& format :
+       {deepspeed_format(), megatron_format(), nanotron_format(), picotron_format(), accelerate_format()})
+    for (const Rule& rule : format.rules) {
+      const std::string text(rule.text), answer = fmt::format("{}: {}: {}", format.name, rule.pattern, text);
+      EXPECT_FALSE(text.empty() && !rule.take) << answer;
+      const std::vector<std::string> named = recipe_keys_in(text);
+      if (rule.fate == Fate::taken) EXPECT_TRUE(!named.empty() || (text.empty() && rule.take)) << answer;
+      if (rule.fate == Fate::not_needed || rule.fate == Fate::no_counterpart)
+        EXPECT_TRUE(!named.empty() || std::ranges::count(text, ' ') >= 2) << answer;
+      for (const std::string& key : named) {
+        if (!is_key.contains(key)) is_key[key] = is_recipe_key(import, key);
+        EXPECT_TRUE(is_key[key]) << answer << ": a recipe has no " << key;
+      }
+    }
+}
+
+TEST(ImportTest, WhatHasNoValueOfItsOwnSaysWhy) {
+  const Import import = import_text(R"({"train_batch_size": 8, "something_of_tomorrow": 1,
+    "fp16": {"enabled": true, "loss_scale": "auto"}, "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto"}},
+    "zero_optimization": {"stage": 1, "reduce_bucket_size": "auto"}})");
+  const ImportedKey* const tomorrow = find(import, "something_of_tomorrow");
+  EXPECT_EQ(tomorrow->fate, Fate::unknown);
+  EXPECT_NE(tomorrow->says.find("none of the keys"), std::string::npos) << tomorrow->says;
+  EXPECT_EQ(find(import, "scheduler.params.warmup_min_lr")->says, "warm-up begins at 0");
+  EXPECT_EQ(find(import, "fp16.loss_scale")->says, "another file sets it: write its value into the file");
+  EXPECT_EQ(find(import, "zero_optimization.reduce_bucket_size")->fate, Fate::not_needed);
 }
 
 TEST(ImportTest, UnknownKeysAreNamed) {

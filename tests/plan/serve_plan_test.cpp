@@ -97,6 +97,18 @@ TEST(ServePlanTest, OneAnswerIsBoundByItsWeights) {
   EXPECT_NE(p.prefill.bound().find("computing"), std::string::npos) << p.prefill.bound();
 }
 
+// Products in fp8 cast their operands; a single token's still wait for weights, and a prompt's for the cores.
+TEST(ServePlanTest, OneAnswerIsBoundByItsWeightsInFp8Too) {
+  ServeRequest q = request_for(model());
+  q.stack.has_fp8 = true;
+  for (const char* weights : {"none", "fp8"}) {
+    q.model.blocks = parse_block_choice(weights);
+    const ServePlan p = plan_of(q);
+    EXPECT_TRUE(p.batches[0].step.bound().starts_with("reading weights")) << weights << p.batches[0].step.bound();
+    EXPECT_TRUE(p.prefill.bound().starts_with("computing")) << weights << p.prefill.bound();
+  }
+}
+
 struct Rounded {
   const char* quantize;
   double bits;

@@ -15,8 +15,8 @@ std::vector<const Family*> families() {
 }
 
 [[noreturn]] void refuse(const char* key, const std::string& name, const std::vector<std::string>& known) {
-  throw UsageError("model.{} = \"{}\" is not known; did you mean \"{}\"? There are {}", key, name,
-                   nearest(name, known), fmt::join(known, ", "));
+  throw UsageError("model.{} = \"{}\" is not known: there are {}{}", key, name, fmt::join(known, ", "),
+                   did_you_mean(name, known));
 }
 
 }  // namespace

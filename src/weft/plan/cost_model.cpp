@@ -86,13 +86,19 @@ double CostModel::matmul_s(double m, double n, double k, MatmulType type, double
   return std::max(best, memory_s(bytes));
 }
 
+bool CostModel::is_fp8(const Event& e) const {
+  return e.kind == Event::Kind::matmul && stack_.has_fp8 && e.dtype != DType::f32 &&
+         hardware_.peak(MatmulType::fp8) > 0;
+}
+
+// The kernel before also writes its result in 8 bits, as it is and transposed (NVIDIA Transformer Engine).
+double CostModel::casts_s(const Event& e) const { return is_fp8(e) ? memory_s(2.0 * e.m * e.k) : 0; }
+
 double CostModel::kernel_s(const Event& e) const {
   switch (e.kind) {
     case Event::Kind::matmul: {
-      const bool is_fp8 = stack_.has_fp8 && e.dtype != DType::f32 && hardware_.peak(MatmulType::fp8) > 0;
-      const double seconds = matmul_s(e.m, e.n, e.k, is_fp8 ? MatmulType::fp8 : type_of(e.dtype), e.bytes);
-      // The kernel before also writes its result in 8 bits, as it is and transposed (NVIDIA Transformer Engine).
-      return is_fp8 ? seconds + memory_s(2.0 * e.m * e.k) : seconds;
+      const MatmulType type = is_fp8(e) ? MatmulType::fp8 : type_of(e.dtype);
+      return matmul_s(e.m, e.n, e.k, type, e.bytes) + casts_s(e);
     }
     case Event::Kind::attention: {
       const double share = e.is_backward ? hardware_.attention_backward : hardware_.attention_forward;

@@ -31,8 +31,8 @@ class CostModel {
 
   // A kernel, alone on the device, without what follows its end.
   double kernel_s(const Event& event) const;
-  // What of that its main memory traffic alone would take.
-  double traffic_s(const Event& event) const { return memory_s(event.bytes); }
+  // What of that its main memory traffic alone would take, that of casting operands included.
+  double traffic_s(const Event& event) const { return memory_s(event.bytes) + casts_s(event); }
   // A collective of the group, started by all at once. Bytes as in Collective::bytes.
   double collective_s(CommOp op, double bytes, Axis axis) const;
   // From the start of a send to its arrival at the neighbour along the axis.
@@ -50,6 +50,8 @@ class CostModel {
   double matmul_s(double m, double n, double k, MatmulType type, double bytes) const;
 
  private:
+  bool is_fp8(const Event& event) const;
+  double casts_s(const Event& event) const;
   double memory_s(double bytes) const { return bytes / (hardware_.memory_bytes_per_s * hardware_.memory_reached); }
 
   Hardware hardware_;

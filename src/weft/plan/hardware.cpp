@@ -5,13 +5,14 @@
 
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
+#include "weft/base/units.h"
 #include "weft/plan/catalogue.h"
 
 namespace weft::plan {
 namespace {
 
 constexpr std::array<std::string_view, kNumMatmulTypes> kTypeNames = {"fp32", "bf16", "fp16", "fp8"};
-constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6, kGibi = double(1 << 30), kMebi = double(1 << 20);
+constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;
 
 // A figure that must be there.
 double figure(Toml& toml, const std::string& key, double min, double max) {
@@ -138,8 +139,8 @@ std::string_view hardware_text(std::string_view name) {
   for (const CatalogueEntry& e : catalogue())
     if (e.name == name) return e.text;
   const std::vector<std::string> names = hardware_names();
-  throw UsageError("the hardware \"{}\" is not known; did you mean \"{}\"? There are {}, or write a .toml file", name,
-                   nearest(std::string(name), names), fmt::join(names, ", "));
+  throw UsageError("the hardware \"{}\" is not known: there are {}, or write a .toml file{}", name,
+                   fmt::join(names, ", "), did_you_mean(name, names));
 }
 
 Hardware find_hardware(const std::string& name) {

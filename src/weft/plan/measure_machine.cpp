@@ -11,6 +11,7 @@
 
 #include "weft/base/machine.h"
 #include "weft/base/timing.h"
+#include "weft/base/units.h"
 #include "weft/comm/run_world.h"
 #include "weft/comm/single/single.h"
 #include "weft/kernels/cpu/peak.h"
@@ -308,14 +309,13 @@ class MachineMeasurement {
 Hardware measure_machine(const MeasureOptions& options) { return MachineMeasurement(options).measure(); }
 
 std::string hardware_toml(const Hardware& h) {
-  constexpr double kGibi = double(1 << 30);
   std::string out = fmt::format("# {}. Measured by weft plan --measure.\nname = \"{}\"\ndescription = \"{}\"\n",
                                 h.description, h.name, h.description);
   const auto add = [&]<class... Args>(fmt::format_string<Args...> text, Args&&... args) {
     fmt::format_to(std::back_inserter(out), text, std::forward<Args>(args)...);
   };
   add("\n[memory]             # of the machine, which its ranks share\ngib = {:.5g}\nreserved_gib = {:.5g}\n",
-      h.memory_bytes / kGibi, h.reserved_bytes / kGibi);
+      gib(h.memory_bytes), gib(h.reserved_bytes));
   add("gb_s = {:.5g}\nreached = {:.4g}\n", h.memory_bytes_per_s / 1e9, h.memory_reached);
   add("\n[device]\ncores = {}\nlaunch_us = {:.4g}   # from the end of a kernel to the work of the next\n", h.cores,
       h.launch_s * 1e6);
@@ -328,7 +328,7 @@ std::string hardware_toml(const Hardware& h) {
   add("\n[attention]\nforward = {:.4g}\nbackward = {:.4g}\n", h.attention_forward, h.attention_backward);
   const auto link = [&](const Link& l) {
     add("gb_s = {:.4g}\nreached = {:.4g}\nlatency_us = {:.4g}\nhalf_mib = {:.4g}\n", l.bytes_per_s / 1e9, l.reached,
-        l.latency_s * 1e6, l.half_bytes / (1 << 20));
+        l.latency_s * 1e6, l.half_bytes / kMebi);
   };
   add("\n[node]\ndevices = {}\n", h.devices_per_node);
   link(h.node);

@@ -12,10 +12,10 @@ MemoryWatch::MemoryWatch(Allocator& allocator, RecordedStream& stream, const Mem
     : allocator_(allocator),
       stream_(stream),
       live_(state),
-      peak_(state),
+      peak_{.split = state, .bytes = state.total()},
       samples_(samples),
       live_bytes_(state.total()) {
-  peak_bytes_ = live_bytes_;
+  peaks_.emplace(peak_.moment.kind(), peak_);
   sample();
   allocator_.set_observer(this);
 }
@@ -60,11 +60,11 @@ void MemoryWatch::allocated(const Buffer& buffer) noexcept {
   live_[use] += int64_t(buffer.bytes);
   live_bytes_ += int64_t(buffer.bytes);
   sample();
-  if (live_bytes_ <= peak_bytes_) return;
-  peak_bytes_ = live_bytes_, peak_ = live_;
-  peak_op_ = ops_.empty() ? Op{} : ops_.back();
-  peak_action_ = action_, peak_has_action_ = has_action_;
-  peak_event_ = stream_.num_events();
+  const Peak here{now(), live_, live_bytes_, stream_.num_events()};
+  if (const auto [of_kind, is_first] = peaks_.try_emplace(here.moment.kind(), here);
+      !is_first && here.bytes > of_kind->second.bytes)
+    of_kind->second = here;
+  if (here.bytes > peak_.bytes) peak_ = here;
 }
 
 // What was there before the watch is state: such a block that is taken again comes back as something else.
@@ -76,17 +76,28 @@ void MemoryWatch::released(const Buffer& buffer) noexcept {
   sample();
 }
 
-MemoryPeak MemoryWatch::peak() const {
+std::string MemoryWatch::Moment::describe(bool with_micro_batch) const {
   std::string where;
-  if (peak_op_.name == "optimizer")
+  if (op.name == "optimizer")
     where = "the optimizer's update";
-  else if (!peak_op_.name.empty())
-    where = fmt::format("{} of {}", weft::name_of(peak_op_.phase), peak_op_.name);
-  if (peak_has_action_)
-    where += fmt::format("{}{}", where.empty() ? "" : " in ", describe(peak_action_));
-  else if (where.empty())
-    where = peak_event_ > 0 ? "the end of the step" : "all of the step";
-  return {peak_, where, peak_event_};
+  else if (!op.name.empty())
+    where = fmt::format("{} of {}", weft::name_of(op.phase), op.name);
+  if (has_action)
+    where += fmt::format("{}{}", where.empty() ? "" : " in ",
+                         with_micro_batch ? weft::describe(action) : std::string(weft::name_of(action.kind)));
+  return where;
+}
+
+MemoryPeak MemoryWatch::described(const Peak& peak) const {
+  std::string where = peak.moment.describe(true);
+  if (where.empty()) where = peak.event > 0 ? "the end of the step" : "all of the step";
+  return {peak.split, where, peak.event, peak.moment.describe(false)};
+}
+
+std::vector<MemoryPeak> MemoryWatch::peaks() const {
+  std::vector<MemoryPeak> all;
+  for (const auto& [kind, peak] : peaks_) all.push_back(described(peak));
+  return all;
 }
 
 }  // namespace weft::plan

@@ -1,5 +1,7 @@
 // MemoryWatch: follows every block of a rank's memory and keeps what was held for which use when it held most.
 #pragma once
+#include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "weft/autograd/context.h"
@@ -17,7 +19,8 @@ class MemoryWatch final : public AllocationObserver, public OpObserver {
   ~MemoryWatch() override { allocator_.set_observer(nullptr); }
 
   void set_action(const Action* action);  // null: between actions
-  MemoryPeak peak() const;
+  MemoryPeak peak() const { return described(peak_); }
+  std::vector<MemoryPeak> peaks() const;  // of each kind
 
   void allocated(const Buffer& buffer) noexcept override;
   void released(const Buffer& buffer) noexcept override;
@@ -29,19 +32,36 @@ class MemoryWatch final : public AllocationObserver, public OpObserver {
     std::string_view name;
     Phase phase;
   };
+  using Kind = std::tuple<std::string_view, Phase, bool, ActionKind>;
+  // When memory is taken: in an op, in an action, in both or in neither.
+  struct Moment {
+    Op op;
+    Action action;
+    bool has_action = false;
+    std::string describe(bool with_micro_batch) const;
+    Kind kind() const { return {op.name, op.phase, has_action, has_action ? action.kind : ActionKind()}; }
+  };
+  struct Peak {
+    Moment moment;
+    MemorySplit split;
+    int64_t bytes = 0, event = 0;
+  };
+  Moment now() const { return {ops_.empty() ? Op{} : ops_.back(), action_, has_action_}; }
+  MemoryPeak described(const Peak& peak) const;
   MemoryUse use_of_now() const;
   void sample();
 
   Allocator& allocator_;
   RecordedStream& stream_;
-  MemorySplit live_, peak_;
+  MemorySplit live_;
+  Peak peak_;
+  std::map<Kind, Peak> peaks_;
   std::vector<MemorySample>* samples_;
   std::unordered_map<const Buffer*, MemoryUse> uses_;
   std::vector<Op> ops_;
-  Op peak_op_;
-  Action action_, peak_action_;
-  bool has_action_ = false, peak_has_action_ = false;
-  int64_t live_bytes_, peak_bytes_, peak_event_ = 0;
+  Action action_;
+  bool has_action_ = false;
+  int64_t live_bytes_;
 };
 
 }  // namespace weft::plan

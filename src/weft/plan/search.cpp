@@ -198,6 +198,14 @@ std::string explain_layout(const Recipe& recipe) {
   return text + "each term is explained in docs/parallelism.md.";
 }
 
+SearchRequest search_request(const Recipe& recipe) {
+  SearchRequest q{.model = recipe.model, .seq_len = recipe.train.seq_len, .global_batch = recipe.train.global_batch};
+  q.precision = recipe.train.precision, q.optimizer = recipe.optimizer;
+  // Answers that are compared, and what a teacher reads, lie on one rank.
+  if (recipe.preference.method != PreferenceMethod::none || !recipe.distill.teacher.empty()) q.cp = 1;
+  return q;
+}
+
 SearchResult search(const SearchRequest& request) {
   RoughRanking rough = rank_roughly(request, request.cluster.num_devices);
   if (!rough.least)

@@ -20,6 +20,9 @@ struct SearchRequest {
   int max_times = 16;  // where nothing fits: as many times the devices are tried
 };
 
+// As the recipe has it, its cluster to be filled in; zeros where the recipe says nothing.
+SearchRequest search_request(const Recipe& recipe);
+
 struct Candidate {
   Recipe recipe;
   // Of a model of one and two layers, continued to all of them: good enough to order thousands of layouts.

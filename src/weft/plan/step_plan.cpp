@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weft/plan/continued_step.h"
+
 namespace weft::plan {
 namespace {
 
@@ -25,11 +27,9 @@ MemoryCurve curve_of(const StepTrace& trace, const std::vector<double>& event_s,
   return curve;
 }
 
-Played play(Recipe recipe, int64_t accumulation, const CostModel& costs, bool has_spans) {
-  recipe.train.accumulation = accumulation;
-  recipe.train.global_batch = recipe.train.micro_batch * recipe.mesh.shape.dp() * accumulation;
+Played play(const Recipe& recipe, const CostModel& costs, bool has_spans) {
   Played p;
-  p.accumulation = accumulation;
+  p.accumulation = recipe.train.accumulation;
   p.traces = trace_stages(recipe, {.has_memory = has_spans, .packs_weights = costs.is_shared()});
   p.simulation = simulate(p.traces, costs, has_spans);
   for (size_t r = 0; r < p.traces.size(); ++r) {
@@ -40,34 +40,24 @@ Played play(Recipe recipe, int64_t accumulation, const CostModel& costs, bool ha
   return p;
 }
 
-// later + (later - earlier) * steps, for every part.
-double continued(double later, double earlier, double steps) { return later + (later - earlier) * steps; }
-void continue_split(TimeSplit& later, const TimeSplit& earlier, double steps) {
-  const auto go = [&](double TimeSplit::*part) { later.*part = continued(later.*part, earlier.*part, steps); };
+void go_on(const ContinuedStep& step, TimeSplit& later, const TimeSplit& earlier) {
   for (double TimeSplit::*part : {&TimeSplit::matmul_s, &TimeSplit::attention_s, &TimeSplit::memory_s,
                                   &TimeSplit::update_s, &TimeSplit::bubble_s, &TimeSplit::idle_s})
-    go(part);
+    later.*part = step(later.*part, earlier.*part);
   for (size_t i = 0; i < later.exposed_s.size(); ++i)
-    later.exposed_s[i] = continued(later.exposed_s[i], earlier.exposed_s[i], steps);
-}
-void continue_split(MemorySplit& later, const MemorySplit& earlier, double steps) {
-  for (size_t i = 0; i < later.bytes.size(); ++i)
-    later.bytes[i] = int64_t(continued(double(later.bytes[i]), double(earlier.bytes[i]), steps));
+    later.exposed_s[i] = step(later.exposed_s[i], earlier.exposed_s[i]);
 }
 
 Played play_all(const Recipe& recipe, const CostModel& costs, bool has_spans) {
-  const int64_t all = recipe.train.accumulation, stages = recipe.mesh.shape.pp;
-  const int64_t step = std::max<int64_t>(stages, 2);
-  const int64_t few = 2 * step + all % step;  // full pipelines, and as many left over as in the whole step
-  if (all <= few + step) return play(recipe, all, costs, has_spans);
-  const Played earlier = play(recipe, few, costs, false);
-  Played later = play(recipe, few + step, costs, has_spans);
-  const double steps = double(all - few - step) / double(step);
+  const ContinuedStep step(recipe);
+  if (step.is_whole()) return play(recipe, costs, has_spans);
+  const Played earlier = play(with_accumulation(recipe, step.earlier), costs, false);
+  Played later = play(with_accumulation(recipe, step.later), costs, has_spans);
   Simulation& s = later.simulation;
-  s.step_s = continued(s.step_s, earlier.simulation.step_s, steps);
+  s.step_s = step(s.step_s, earlier.simulation.step_s);
   for (size_t r = 0; r < s.ranks.size(); ++r) {
-    continue_split(s.ranks[r], earlier.simulation.ranks[r], steps);
-    continue_split(later.traces[r].peak.split, earlier.traces[r].peak.split, steps);
+    go_on(step, s.ranks[r], earlier.simulation.ranks[r]);
+    step.go_on(later.traces[r], earlier.traces[r]);
   }
   return later;
 }

@@ -70,6 +70,7 @@ struct MemoryPeak {
   MemorySplit split;
   std::string where;  // "backward of linear in backward stage 0 micro-batch 3"
   int64_t event = 0;  // how many events came before
+  std::string kind;   // where, without the micro-batch: "backward of linear in backward"
 };
 
 // What a rank held at most between an event and the next.
@@ -81,8 +82,10 @@ struct MemorySample {
 struct StepTrace {
   std::vector<Event> events;
   MemoryPeak peak;
+  std::vector<MemoryPeak> peaks;     // of each kind, to be continued: what is highest in longer steps may be another
   std::vector<MemorySample> memory;  // when asked for
   int64_t state_bytes = 0;           // held between steps
+  int64_t host_bytes = 0;            // beside these, on the host, where the recipe offloads to it
 };
 
 }  // namespace weft::plan

@@ -6,9 +6,10 @@
 namespace weft::plan {
 
 struct TraceOptions {
-  bool has_events = true;      // false: memory only
-  bool has_memory = false;     // what is held over time, too
-  bool packs_weights = false;  // count the copies of weights that the CPU's matrix products keep
+  bool has_events = true;                // false: memory only
+  bool has_memory = false;               // what is held over time, too
+  bool packs_weights = false;            // count the copies of weights that the CPU's matrix products keep
+  const ModelConfig* teacher = nullptr;  // of distill.teacher; null: it is left out
 };
 
 // The second step of the trainer, which is as all later ones. The recipe's model must be complete. Nothing is
@@ -18,6 +19,10 @@ StepTrace trace_step(const Recipe& recipe, int rank, const TraceOptions& options
 
 // Of every stage of the pipeline: its first rank.
 std::vector<StepTrace> trace_stages(const Recipe& recipe, const TraceOptions& options = {});
+
+// The same without events, of a step that is not played whole (ContinuedStep): as quick with many micro-batches as
+// with few.
+std::vector<StepTrace> trace_memory(const Recipe& recipe, TraceOptions options = {});
 
 // A world rank of that stage.
 int first_rank_of_stage(const MeshShape& shape, int pp);

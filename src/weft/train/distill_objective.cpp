@@ -5,6 +5,18 @@
 #include "weft/train/pass_of.h"
 
 namespace weft {
+namespace {
+
+void check_teacher(const Recipe& recipe, const ModelConfig& teacher) {
+  if (teacher.vocab != recipe.model.vocab)
+    throw UsageError("distill.teacher = \"{}\" has {} tokens, the model {}: they must speak the same ones",
+                     recipe.distill.teacher, teacher.vocab, recipe.model.vocab);
+  if (teacher.context < recipe.train.seq_len)
+    throw UsageError("distill.teacher = \"{}\" reads {} tokens at once: write at most that as train.seq_len",
+                     recipe.distill.teacher, teacher.context);
+}
+
+}  // namespace
 
 DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelSource& teacher,
                                    Trainer& trainer)
@@ -12,13 +24,17 @@ DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batc
       batches_(batches),
       teacher_(trainer.context(), trainer.mesh(), teacher.config(), recipe.dtype()),
       views_(size_t(recipe.train.accumulation)) {
-  if (teacher.config().vocab != recipe.model.vocab)
-    throw UsageError("distill.teacher = \"{}\" has {} tokens, the model {}: they must speak the same ones",
-                     recipe.distill.teacher, teacher.config().vocab, recipe.model.vocab);
-  if (teacher.config().context < recipe.train.seq_len)
-    throw UsageError("distill.teacher = \"{}\" reads {} tokens at once: write at most that as train.seq_len",
-                     recipe.distill.teacher, teacher.config().context);
+  check_teacher(recipe, teacher.config());
   teacher_.load(teacher);
+}
+
+DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelConfig& teacher,
+                                   Trainer& trainer)
+    : recipe_(recipe),
+      batches_(batches),
+      teacher_(trainer.context(), trainer.mesh(), teacher, nullptr, recipe.dtype(), {}),
+      views_(size_t(recipe.train.accumulation)) {
+  check_teacher(recipe, teacher);
 }
 
 void DistillObjective::begin_step(Trainer& trainer, int64_t step) {

@@ -14,6 +14,8 @@ class DistillObjective final : public Objective {
  public:
   // Throws UsageError when the teacher has another vocabulary or cannot be cut so. Collective.
   DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelSource& teacher, Trainer& trainer);
+  // Memory as that of the one before, without values: for plans, over meta memory.
+  DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelConfig& teacher, Trainer& trainer);
 
   void begin_step(Trainer& trainer, int64_t step) override;
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,

@@ -20,6 +20,7 @@ class FarMemories {
   FarMemory* optimizer() { return of(offload_.optimizer); }
   FarMemory* parameters() { return of(offload_.parameters); }
   FarStats stats() const;  // of all
+  int64_t host_bytes() const { return host_ ? host_->stats().reserved_bytes : 0; }
 
  private:
   FarMemory* of(OffloadTo to) {

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "weft/base/file.h"
-#include "weft/parallel/sequence_loss.h"
 
 namespace weft {
 
@@ -37,16 +36,21 @@ double PreferenceObjective::rule(int64_t step, int64_t first_row, std::span<cons
   return sum;
 }
 
-Var PreferenceObjective::loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
-                              float grad_scale, Brackets& brackets) {
-  const SequenceRule rule = [&](std::span<const double> logps, std::span<double> dlogps) {
-    return this->rule(slot.pass.step, slot.first_row, logps, dlogps);
-  };
+Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
+                 const SequenceRule& rule, float grad_scale, Brackets& brackets) {
   return part.result(context, slot.pass, x, brackets,
                      [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
                        return sequence_loss(partition.tensor, weight, softcap, slot.batch.targets.data(),
                                             slot.batch.sequence_starts, rule, grad_scale, hidden);
                      });
+}
+
+Var PreferenceObjective::loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
+                              float grad_scale, Brackets& brackets) {
+  const SequenceRule rule = [&](std::span<const double> logps, std::span<double> dlogps) {
+    return this->rule(slot.pass.step, slot.first_row, logps, dlogps);
+  };
+  return answers_loss(context, part, slot, x, rule, grad_scale, brackets);
 }
 
 Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
@@ -55,11 +59,7 @@ Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBa
     measured_.assign(logps.begin(), logps.end());
     return 0.0;
   };
-  return part.result(context, slot.pass, x, brackets,
-                     [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
-                       return sequence_loss(partition.tensor, weight, softcap, slot.batch.targets.data(),
-                                            slot.batch.sequence_starts, keep, 0, hidden);
-                     });
+  return answers_loss(context, part, slot, x, keep, 0, brackets);
 }
 
 std::vector<double> PreferenceObjective::measure(Trainer& trainer, int64_t count, bool uses_adapters,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "weft/data/pair_batches.h"
+#include "weft/parallel/sequence_loss.h"
 #include "weft/train/trainer.h"
 
 namespace weft {
@@ -41,6 +42,11 @@ class PreferenceObjective final : public Objective {
   std::vector<double> measured_;   // of the last evaluation
   double kl_ = 0, token_weight_ = 0;
 };
+
+// The part of a decoder's pass behind its blocks that PreferenceObjective's losses are: log-probabilities of the
+// slot's sequences, and what the rule makes of them.
+Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
+                 const SequenceRule& rule, float grad_scale, Brackets& brackets);
 
 // Keeps the reference of a run in a file beside its other ones, so that it survives a restart.
 void save_reference(const PreferenceObjective& objective, const std::string& path);

@@ -57,6 +57,7 @@ class Trainer {
   LossScaler& loss_scaler() { return scaler_; }
   const LossScaler& loss_scaler() const { return scaler_; }
   FarStats far_stats() const { return far_.stats(); }
+  int64_t host_bytes() const { return far_.host_bytes(); }  // of these, on the host
   // Told about every action of a pipeline, as it begins and as it ends.
   void observe_actions(std::function<void(const Action&, bool is_begin)> observer) {
     observer_ = std::move(observer);

@@ -63,7 +63,7 @@ void take_peak(Translation& t, const ConfigEntry& entry, std::string_view target
 }
 void take_lr(Translation& t, const ConfigEntry& entry, std::string_view target) {
   if (t.number("scheduler.params.warmup_max_lr"))
-    return t.say(Fate::not_needed, "scheduler.params.warmup_max_lr counts");
+    return t.say(Fate::not_needed, "optimizer.lr is scheduler.params.warmup_max_lr");
   t.put(target, t.number_of(entry));
 }
 void take_scheduler(Translation& t, const ConfigEntry& entry, std::string_view target) {
@@ -141,11 +141,11 @@ constexpr Rule kRules[] = {
     same("optimizer.params.fused", "one kernel updates all"),
     same("optimizer.params.bias_correction", "moments are corrected"),
     no_counterpart("optimizer.params.**", "weft's optimizers have no such option"),
-    same("optimizer.legacy_fusion"),
+    same("optimizer.legacy_fusion", "one kernel updates all"),
     same("zero_allow_untested_optimizer", "every optimizer runs on every mesh"),
     not_needed("zero_force_ds_cpu_optimizer", "the optimizer computes where the weights are"),
     taken("scheduler.type", "optimizer.schedule", take_scheduler),
-    taken("scheduler.params.warmup_min_lr", "", take_min_lr),
+    {"scheduler.params.warmup_min_lr", Fate::no_counterpart, "warm-up begins at 0", take_min_lr},
     taken("scheduler.params.warmup_max_lr", "optimizer.lr", take_peak),
     whole("scheduler.params.warmup_num_steps", "optimizer.warmup"),
     same("scheduler.params.warmup_min_ratio", "warm-up begins at 0"),
@@ -180,11 +180,11 @@ constexpr Rule kRules[] = {
     same("zero_optimization.reduce_scatter", "with ZeRO gradients are reduced to their owners"),
     same("zero_optimization.allgather_partitions", "new values are gathered"),
     same("zero_optimization.round_robin_gradients", "owners are balanced by size"),
-    same("zero_optimization.use_multi_rank_bucket_allreduce"),
+    same("zero_optimization.use_multi_rank_bucket_allreduce", "with ZeRO gradients are reduced to their owners"),
     same("zero_optimization.load_from_fp32_weights", "masters are fp32"),
     same("zero_optimization.elastic_checkpoint", "checkpoints are read by any mesh"),
-    same("zero_optimization.ignore_unused_parameters"),
-    same("zero_optimization.memory_efficient_linear"),
+    same("zero_optimization.ignore_unused_parameters", "gradients of weights that nothing reached are zeros"),
+    same("zero_optimization.memory_efficient_linear", "a linear layer saves its input alone"),
     same("zero_optimization.stage3_gather_16bit_weights_on_model_save", "weft convert writes whole models"),
     same("zero_optimization.stage3_gather_fp16_weights_on_model_save", "weft convert writes whole models"),
     not_needed("zero_optimization.reduce_bucket_size", kOwnBuckets),
@@ -236,7 +236,7 @@ constexpr Rule kRules[] = {
     same("prescale_gradients", "sums of gradients are kept in fp32"),
     same("gradient_predivide_factor", "sums of gradients are kept in fp32"),
     no_counterpart("sparse_gradients", "gradients of the embedding are dense"),
-    same("disable_allgather"),
+    same("disable_allgather", "new values are gathered as mesh.zero says"),
     same("dataloader_drop_last", "rows are dealt out whole"),
     not_needed("steps_per_print", "every step is printed and written"),
     not_needed("wall_clock_breakdown", "metrics.jsonl and log.trace_steps have it"),

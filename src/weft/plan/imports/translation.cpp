@@ -32,7 +32,8 @@ bool matches(std::string_view pattern, std::string_view key) {
 
 // A feature that is switched off asks for nothing.
 bool is_off(const ConfigEntry& entry) {
-  return flag_of(entry) == false || entry.text == "none" || entry.text == "None" || entry.text.empty();
+  return flag_of(entry) == false || entry.text == "no" || entry.text == "none" || entry.text == "None" ||
+         entry.text == "[]" || entry.text.empty();
 }
 
 std::string as_toml(const Toml::Value& value) {
@@ -168,10 +169,12 @@ ImportedKey Translation::translate(const ConfigEntry& entry, std::span<const Rul
     else if (entry.key.starts_with('$'))
       say(Fate::open, "a variable that the file does not assign: arguments in it are not seen");
     else
-      say(Fate::unknown, near.empty() ? "" : fmt::format("did you mean {}?", near));
+      say(Fate::unknown, near.empty()
+                             ? "none of the keys of its program that weft knows; nothing in the recipe comes of it"
+                             : fmt::format("did you mean {}?", near));
     return std::move(current_);
   }
-  const std::string hint = rule->fate == Fate::taken ? fmt::format("write {}", rule->text) : std::string(rule->text);
+  const std::string hint = rule->text.empty() ? "write its value into the file" : fmt::format("write {}", rule->text);
   const size_t dot = entry.key.rfind('.');
   const std::string enabled = dot == entry.key.npos ? "" : entry.key.substr(0, dot) + ".enabled";
   const ConfigEntry* section = enabled.empty() || entry.key == enabled ? nullptr : find(enabled);
@@ -179,12 +182,13 @@ ImportedKey Translation::translate(const ConfigEntry& entry, std::span<const Rul
     say(Fate::not_needed, "its section is switched off");
   } else if (!entry.value) {
     say(Fate::same, "not set");
-  } else if (entry.text == "auto") {
+  } else if (entry.text == "auto" && rule->fate == Fate::taken) {
     say(Fate::open, fmt::format("another file sets it: {}", hint));
   } else if (!entry.is_resolved && rule->fate == Fate::taken) {
     say(Fate::open, fmt::format("the file does not assign the variable: {}", hint));
-    open(rule->text, fmt::format("{} {} stands in the file", entry.key, excerpt(entry.text, 60)));
-  } else if (rule->take) {
+    if (!rule->text.empty())
+      open(rule->text, fmt::format("{} {} stands in the file", entry.key, excerpt(entry.text, 60)));
+  } else if (rule->take && entry.text != "auto") {
     rule->take(*this, entry, rule->text);
   } else if (rule->fate == Fate::no_counterpart && is_off(entry)) {
     say(Fate::same, "off");

@@ -120,7 +120,7 @@ constexpr Rule text(std::string_view pattern, std::string_view target) {
 constexpr Rule taken(std::string_view pattern, std::string_view target, Take take) {
   return {pattern, Fate::taken, target, take};
 }
-constexpr Rule same(std::string_view pattern, std::string_view why = "") { return {pattern, Fate::same, why}; }
+constexpr Rule same(std::string_view pattern, std::string_view why) { return {pattern, Fate::same, why}; }
 constexpr Rule not_needed(std::string_view pattern, std::string_view why) { return {pattern, Fate::not_needed, why}; }
 constexpr Rule no_counterpart(std::string_view pattern, std::string_view why) {
   return {pattern, Fate::no_counterpart, why};

@@ -102,15 +102,26 @@ class Page {
     const StepPlan& p = best.plan;
     const int devices = best.recipe.mesh.size();
     const auto& train = best.recipe.train;
-    std::string lead = fmt::format(
-        "The fastest layout that was found for {} devices is {}: a step of {} rows of {} tokens takes {}, which is "
-        "{} tokens a second and {:.1f}% of what the devices can multiply. ",
-        devices, describe_layout(best.recipe), train.global_batch, train.seq_len, time_text(p.step_s),
-        count_text(p.tokens_per_s), 100 * p.mfu);
-    lead += p.fits() ? fmt::format("The fullest device holds {} of {}. ", bytes_text(double(p.peak_bytes())),
-                                   bytes_text(p.capacity_bytes))
-                     : fmt::format("It does not fit: {} are missing. ", bytes_text(p.missing_bytes()));
-    paragraph(lead + fmt::format("What bounds it: {}.", p.bound()), "lead");
+    if (p.fits())
+      paragraph(
+          fmt::format(
+              "The fastest layout that was found for {} devices is {}: a step of {} rows of {} tokens takes {}, "
+              "which is {} tokens a second and {:.1f}% of what the devices can multiply. The fullest device "
+              "holds {} of {}. What bounds it: {}.",
+              devices, describe_layout(best.recipe), train.global_batch, train.seq_len, time_text(p.step_s),
+              count_text(p.tokens_per_s), 100 * p.mfu, bytes_text(double(p.peak_bytes())),
+              bytes_text(p.capacity_bytes), p.bound()),
+          "lead");
+    else
+      paragraph(fmt::format(
+                    "{} {}. The fullest device, on stage {}, would hold {} of {}: {} are missing. What would do: {}. "
+                    "If it fitted, a step of {} rows of {} tokens would take {}.",
+                    r_.num_layouts > 0 ? fmt::format("Nothing fits {}. The nearest layout is", r_.cluster)
+                                       : fmt::format("This layout of {} does not fit:", r_.cluster),
+                    describe_layout(best.recipe), p.fullest, bytes_text(double(p.peak_bytes())),
+                    bytes_text(p.capacity_bytes), bytes_text(p.missing_bytes()), r_.remedy, train.global_batch,
+                    train.seq_len, time_text(p.step_s)),
+                "lead");
     paragraph(explain_layout(best.recipe), "soft");
     out_ += "<div class=\"cards\">\n";
     card(time_text(p.step_s), "a step");
@@ -156,7 +167,7 @@ class Page {
       cell(fmt::format("{:.1f}%", 100 * p.mfu), p.mfu);
       cell(fmt::format("{:.1f}%", 100 * p.bubble), p.bubble);
       cell(bytes_text(double(p.peak_bytes())), double(p.peak_bytes()));
-      cell(i == 0 ? "the choice" : c.loses, {}, true);
+      cell(i > 0 ? c.loses : p.fits() ? "the choice" : "the nearest; it does not fit", {}, true);
       out_ += "</tr>\n";
     }
     out_ += "</tbody></table></div>\n";

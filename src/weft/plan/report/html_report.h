@@ -13,8 +13,9 @@ namespace weft::plan {
 struct Report {
   std::string model, cluster;  // as the user called them: not trusted
   std::optional<SearchRequest> request;
-  std::vector<Candidate> layouts;  // the first is the choice, and its plan has spans
-  int num_layouts = 0, num_fitting = 0;
+  std::vector<Candidate> layouts;  // the first is the choice, or where nothing fits the nearest; its plan has spans
+  int num_layouts = 0, num_fitting = 0;  // of a search
+  std::string remedy;                    // where nothing fits: what would do
   std::vector<ScalePoint> same_batch, grown_batch;
   std::optional<Timeline> measured;
 };
