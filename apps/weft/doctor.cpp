@@ -6,6 +6,7 @@
 #include "rank_resources.h"
 #include "weft/base/file.h"
 #include "weft/base/machine.h"
+#include "weft/comm/nccl/nccl_transport.h"
 #include "weft/kernels/cpu/peak.h"
 #include "weft/tensor/cuda/cuda_device.h"
 
@@ -54,6 +55,8 @@ void doctor(const Options& o) {
   const std::vector<CudaDevice> devices = cuda_devices(&why_no_cuda);
   if (m.gpus.empty()) missing.emplace_back("GPU: none is visible to the NVIDIA driver; weft computes on the CPU");
   if (!why_no_cuda.empty()) missing.emplace_back("CUDA: " + why_no_cuda);
+  if (devices.size() > 1 && !has_nccl())
+    missing.emplace_back("NCCL: devices talk through host memory; install libnccl-dev and build again");
   if (std::find(m.isa.begin(), m.isa.end(), "avx2") == m.isa.end())
     missing.emplace_back("AVX2: this processor lacks it; matrix products will be slow");
 
@@ -70,7 +73,7 @@ void doctor(const Options& o) {
                  {"available_bytes", m.available_bytes},
                  {"isa", m.isa},
                  {"gpus", m.gpus},
-                 {"cuda", {{"built", has_cuda()}, {"devices", to_json(devices)}}},
+                 {"cuda", {{"built", has_cuda()}, {"nccl", has_nccl()}, {"devices", to_json(devices)}}},
                  {"peak_f32_flops", f32},
                  {"peak_bf16_flops", bf16},
                  {"read_bytes_per_s", bandwidth},
