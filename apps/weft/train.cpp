@@ -12,6 +12,8 @@
 #include "mesh_options.h"
 #include "train_check.h"
 #include "weft/comm/mpi/mpi.h"
+#include "weft/plan/device_hardware.h"
+#include "weft/tensor/cuda/cuda_device.h"
 #include "weft/train/supervisor.h"
 
 namespace weft::app {
@@ -49,9 +51,11 @@ std::atomic<int> signal_to_pass_on{0};
 // Runs the resolved recipe as processes of its own, again when they fail.
 void supervise(const Options& o, const Recipe& recipe) {
   if (launched_by_mpi())
-    throw UsageError("--restarts, --hosts and --hostfile are for weft itself, which then starts mpirun: leave mpirun out");
+    throw UsageError(
+        "--restarts, --hosts and --hostfile are for weft itself, which then starts mpirun: leave mpirun out");
   if (recipe.checkpoint.dir.empty() && o.supervisor.restarts > 0)
-    throw UsageError("--restarts {}: there would be nothing to restart from; write checkpoint.dir", o.supervisor.restarts);
+    throw UsageError("--restarts {}: there would be nothing to restart from; write checkpoint.dir",
+                     o.supervisor.restarts);
   const std::string file = join_path(recipe.log.dir, "supervised.toml");
   make_folders(FileSystem::real(), recipe.log.dir);
   write_file_atomically(FileSystem::real(), file, recipe.text);
@@ -69,6 +73,18 @@ void supervise(const Options& o, const Recipe& recipe) {
   throw Error("training did not end: {}", status.describe());
 }
 
+// Of a rank's device at the recipe's precision, as the catalogue has it; 0 where it has none.
+double device_peak_flops(const Recipe& recipe) {
+  if (recipe.mesh.device == Device::cpu) return 0;
+  const std::vector<CudaDevice> devices = cuda_devices();
+  if (devices.empty()) return 0;
+  const auto hardware = plan::hardware_of_device(devices.front().name, double(devices.front().total_bytes));
+  const plan::MatmulType type = recipe.train.precision == Precision::fp32   ? plan::MatmulType::fp32
+                                : recipe.train.precision == Precision::bf16 ? plan::MatmulType::bf16
+                                                                            : plan::MatmulType::fp16;
+  return hardware ? hardware->peak(type) : 0;
+}
+
 void train(const Options& o, const std::vector<std::string>& overrides) {
   Toml toml = Toml::load(o.recipe);
   toml.apply(overrides);
@@ -80,7 +96,8 @@ void train(const Options& o, const std::vector<std::string>& overrides) {
   if (o.supervisor.restarts > 0 || o.hosts.are_given()) return supervise(o, recipe);
   std::signal(SIGINT, stop_after_step);
   std::signal(SIGTERM, stop_after_step);
-  const RunReport r = weft::train(recipe, {.stop = &asked_to_stop, .check = check_memory});
+  const RunReport r = weft::train(
+      recipe, {.device_peak_flops = device_peak_flops(recipe), .stop = &asked_to_stop, .check = check_memory});
   if (!r.is_first_rank) return;  // of the processes of a launcher, one speaks
   o.output.json({{"first_step", r.first_step},
                  {"steps", r.steps},
@@ -112,10 +129,12 @@ void add_train(CLI::App& program) {
   SupervisorOptions& s = o->supervisor;
   c->add_option("--restarts", s.restarts, "Restart a dead or hung job at most so often, from its newest checkpoint")
       ->check(CLI::Range(0, 1 << 20));
-  c->add_option("--give-up-after", s.give_up_after, "Failures in a row without a new checkpoint that end all restarts")
+  c->add_option("--give-up-after", s.give_up_after,
+                "Failures in a row without a new checkpoint that end all restarts")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  c->add_option("--hang-after", s.hang_after_s, "Seconds without a step after which a job is taken for hung; 0: never")
+  c->add_option("--hang-after", s.hang_after_s,
+                "Seconds without a step after which a job is taken for hung; 0: never")
       ->capture_default_str();
   c->add_option("--restart-pause", s.first_pause_s, "Seconds before a restart, doubled while no checkpoint is new")
       ->capture_default_str();

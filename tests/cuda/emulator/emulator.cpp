@@ -3,6 +3,7 @@
 #include <ucontext.h>
 
 #include <csetjmp>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -328,6 +329,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
 }
 cudaError_t cudaSetDevice(int device) { return chosen_device = device, cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = chosen_device, cudaSuccess; }
+cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
+  std::snprintf(id, size_t(length), "0000:%02x:00.0", device);
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = size_t(2) << 30, cudaSuccess; }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
   *p = Arena::instance().allocate(bytes);

@@ -115,11 +115,12 @@ class NcclTransport final : public DeviceTransport {
 
 // Whether every rank of the world has a device of its own.
 bool have_own_devices(Communicator& world, Stream& stream, int device) {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
+  char host[256] = {}, bus[64] = {};  // the device's number means nothing to a process that sees others
+  ::gethostname(host, sizeof host - 1);
+  check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "say where a device is");
   const Tensor all = stream.host_memory().empty(DType::i64, {world.size(), 2});
   const Tensor mine = all.slice_rows(world.rank(), 1);
-  mine.data<int64_t>()[0] = int64_t(name_hash(name)), mine.data<int64_t>()[1] = device;
+  mine.data<int64_t>()[0] = int64_t(name_hash(host)), mine.data<int64_t>()[1] = int64_t(name_hash(bus));
   world.all_gather(all, mine);
   const auto* const places = reinterpret_cast<const std::array<int64_t, 2>*>(all.data<int64_t>());
   for (int a = 0; a < world.size(); ++a)
