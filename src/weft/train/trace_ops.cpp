@@ -70,7 +70,7 @@ void TraceOps::write(const std::string& path) {
     else
       world_.recv(t, from, kTag);
   };
-  Allocator& memory = context_.stream.allocator();
+  Allocator& memory = context_.stream.host_memory();
   const Tensor origin = memory.empty(DType::i64, {1});
   *origin.data<int64_t>() = tracer_.first_ns();
   world_.all_reduce(origin, Reduction::min);
