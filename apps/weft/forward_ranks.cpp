@@ -54,6 +54,10 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }
 
+Device device_of(const ForwardOptions& options) {
+  return parse_mesh(options.mesh == "auto" ? "" : options.mesh, options.device).device;
+}
+
 void run_forward(const ForwardOptions& options, const ForwardBody& body, const ForwardPlan& plan) {
   MeshConfig mesh_config = parse_mesh(plan && options.mesh == "auto" ? "" : options.mesh, options.device);
   const DType dtype = parse_dtype(options.dtype);

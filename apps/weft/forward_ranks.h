@@ -14,6 +14,9 @@ struct ForwardOptions {
   void add_to(CLI::App& command);
 };
 
+// Of every rank, as --device or --mesh says.
+Device device_of(const ForwardOptions& options);
+
 // Opens the model and calls body on every rank of the mesh, where ranks run; `source` is shared by all. `plan` is
 // called before, with nothing allocated yet; it gives the mesh where --mesh is "auto".
 using ForwardBody = std::function<void(ForwardModel& model, const ModelSource& source)>;

@@ -1,11 +1,24 @@
 // RankResources: how many cores there are, and names of dtypes.
 #include "rank_resources.h"
 
+#include <algorithm>
+
+#include "weft/base/ceil_div.h"
+#include "weft/base/machine.h"
 #include "weft/train/launch.h"
 
 namespace weft::app {
 
 int num_cores() { return usable_cores(); }
+
+int64_t available_bytes(Device device, int ranks) {
+  if (device == Device::cpu) return describe_machine().available_bytes;
+  std::string why;
+  const std::vector<CudaDevice> devices = cuda_devices(&why);
+  if (devices.empty()) throw Error("{}", why.empty() ? "this machine has no CUDA device" : why);
+  const int64_t least = std::ranges::min(devices, {}, &CudaDevice::free_bytes).free_bytes;
+  return least / ceil_div(ranks, int(devices.size())) * ranks;
+}
 
 DType parse_dtype(const std::string& name) {
   if (name == "fp32" || name == "f32") return DType::f32;

@@ -111,7 +111,7 @@ MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
 
 void check_memory(const EngineOptions& o, const ModelSource& source, const MeshShape& mesh) {
   const Asked asked = asked_of(o, source);
-  const int64_t available = describe_machine().available_bytes;
+  const int64_t available = available_bytes(device_of(o.forward), mesh.size());
   const ServedMemory need = memory_here(asked.request, mesh, blocks_asked(o, asked.request, mesh));
   if (need.total() <= available) return;
   throw Error(

@@ -3,10 +3,10 @@
 
 #include "find_chat_template.h"
 #include "kv_dtype.h"
+#include "rank_resources.h"
 #include "serve_check.h"
 #include "weft/base/ceil_div.h"
 #include "weft/base/file.h"
-#include "weft/base/machine.h"
 #include "weft/comm/single/single.h"
 #include "weft/pretrained/peft.h"
 #include "weft/serve/constrain/constraint_factory.h"
@@ -76,7 +76,9 @@ int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const Forward
   model.mesh().world().barrier();  // all have their weights
   if (bytes == 0) {
     const int64_t whole = ceil_div(config.context, block_tokens) * block * o.engine.max_running;
-    bytes = std::min(whole, describe_machine().available_bytes / (2 * o.num_models));
+    const int ranks = model.mesh().world().size();
+    const int64_t free = available_bytes(model.context().stream.allocator().device(), ranks);
+    bytes = std::min(whole, free / (2 * o.num_models));
   }
   const Tensor blocks = model.context().stream.host_memory().empty(DType::i64, {1});
   *blocks.data<int64_t>() = bytes / block;

@@ -23,19 +23,20 @@ struct Need {
   StepTrace fullest;
 };
 
-// What of this machine's memory it takes: what is offloaded to the host and, unless it computes on a device, the
-// rest.
-StepTrace in_host_memory(const Recipe& recipe, StepTrace stage) {
-  if (recipe.mesh.device != Device::cpu) stage.peak.split = {};
+// What of a memory it takes: a device has what is computed there, the host what is offloaded to it and, where ranks
+// compute on its cores, the rest.
+StepTrace part_in(Device memory, const Recipe& recipe, StepTrace stage) {
+  if (memory != recipe.mesh.device) stage.peak.split = {};
+  if (memory != Device::cpu) stage.host_bytes = 0;
   return stage;
 }
 
-Need need_of(const Recipe& recipe, const ModelConfig* teacher) {
+Need need_of(const Recipe& recipe, const ModelConfig* teacher, Device memory) {
   const MeshShape& mesh = recipe.mesh.shape;
   Need need{.ranks = launched_by_mpi() ? mpi_ranks_here() : mesh.size()};
   int64_t sum = 0;
-  for (const StepTrace& stage : trace_memory(recipe, {.packs_weights = true, .teacher = teacher})) {
-    const StepTrace here = in_host_memory(recipe, stage);
+  for (const StepTrace& stage : trace_memory(recipe, {.packs_weights = memory == Device::cpu, .teacher = teacher})) {
+    const StepTrace here = part_in(memory, recipe, stage);
     const int64_t bytes = here.peak.split.total() + here.host_bytes;
     sum += bytes * (mesh.size() / mesh.pp);
     if (bytes > need.most) need.most = bytes, need.fullest = here;
@@ -45,8 +46,8 @@ Need need_of(const Recipe& recipe, const ModelConfig* teacher) {
 }
 
 // The mildest change with which it fits.
-std::string remedy(const Recipe& recipe, const ModelConfig* teacher, int64_t available) {
-  const auto fits = [&](const Recipe& changed) { return need_of(changed, teacher).total <= available; };
+std::string remedy(const Recipe& recipe, const ModelConfig* teacher, Device memory, int64_t available) {
+  const auto fits = [&](const Recipe& changed) { return need_of(changed, teacher, memory).total <= available; };
   const auto with_smallest_batch = [](Recipe r) {
     r.train.accumulation *= r.train.micro_batch, r.train.micro_batch = 1;
     return r;
@@ -68,14 +69,9 @@ std::string remedy(const Recipe& recipe, const ModelConfig* teacher, int64_t ava
          "compares layouts";
 }
 
-}  // namespace
-
-void check_memory(const Recipe& recipe) {
-  const int64_t available = describe_machine().available_bytes;
-  std::optional<ModelConfig> teacher;
-  if (!recipe.distill.teacher.empty()) teacher = model_config_of(recipe.distill.teacher);
-  const ModelConfig* const taught_by = teacher ? &*teacher : nullptr;
-  const Need need = need_of(recipe, taught_by);
+void check_memory(const Recipe& recipe, const ModelConfig* teacher, Device memory) {
+  const Need need = need_of(recipe, teacher, memory);
+  const int64_t available = available_bytes(memory, need.ranks);
   if (need.total <= available) return;
   std::string parts;
   const auto add = [&](std::string_view name, int64_t bytes) {
@@ -84,10 +80,21 @@ void check_memory(const Recipe& recipe) {
   for (int i = 0; i < kNumMemoryUses; ++i) add(name_of(MemoryUse(i)), need.fullest.peak.split[MemoryUse(i)]);
   add("offloaded to the host", need.fullest.host_bytes);
   throw Error(
-      "the recipe does not fit: {} {:.2f} GiB, {:.2f} more than the {:.2f} that are free (the fullest "
+      "the recipe does not fit: {} {:.2f} GiB, {:.2f} more than the {:.2f} that are free{} (the fullest "
       "{:.2f}: {}); {}",
       need.ranks == 1 ? "1 rank needs" : fmt::format("{} ranks need", need.ranks), gib(need.total),
-      gib(need.total - available), gib(available), gib(need.most), parts, remedy(recipe, taught_by, available));
+      gib(need.total - available), gib(available), memory == Device::cpu ? "" : " on this machine's devices",
+      gib(need.most), parts, remedy(recipe, teacher, memory, available));
+}
+
+}  // namespace
+
+void check_memory(const Recipe& recipe) {
+  std::optional<ModelConfig> teacher;
+  if (!recipe.distill.teacher.empty()) teacher = model_config_of(recipe.distill.teacher);
+  const ModelConfig* const taught_by = teacher ? &*teacher : nullptr;
+  check_memory(recipe, taught_by, Device::cpu);
+  if (recipe.mesh.device != Device::cpu) check_memory(recipe, taught_by, recipe.mesh.device);
 }
 
 Recipe choose_mesh(const Toml& own, const Recipe& recipe, const Output& output) {

@@ -1,5 +1,6 @@
 // Failing well: one clear sentence that names the culprit and the remedy, and exit status 2 or 1.
 #include "cli/program.h"
+#include "weft/tensor/cuda/cuda_device.h"
 
 namespace weft {
 namespace {
@@ -32,6 +33,7 @@ const Mistake kMistakes[] = {
     {"small_vocabulary", "train r.toml --model.vocab=100", 2, {"model.vocab", "100", "257"}},
     {"other_axes", "train r.toml --mesh qp=2", 2, {"mesh.qp"}},
     {"unknown_precision", "train r.toml --train.precision=fp8", 2, {"train.precision", "fp8", "bf16"}},
+    {"unknown_device", "train r.toml --device tpu", 2, {"mesh.device", "tpu", "cuda"}},
     {"bad_beta", "train r.toml --optimizer.betas=[0.9,1.5]", 2, {"optimizer.betas"}},
     {"missing_model", "generate nowhere --prompt x", 1, {"nowhere"}},
     {"model_is_a_file", "eval text.txt --data text.txt", 1, {"text.txt"}},
@@ -52,6 +54,18 @@ TEST_P(FailuresTest, SaysWhatAndWhatToDo) {
   for (const char* word : GetParam().says) EXPECT_NE(o.err.find(word), std::string::npos) << word << " in: " << o.err;
   EXPECT_EQ(o.err.find("terminate called"), std::string::npos) << o.err;
   EXPECT_LE(std::count(o.err.begin(), o.err.end(), '\n'), 6) << o.err;
+}
+
+TEST(DeviceFailuresTest, SayWhatIsMissing) {
+  if (!cuda_devices().empty()) GTEST_SKIP() << "this machine has a device";
+  const Program weft;
+  weft.write("r.toml", sample_recipe());
+  weft.write("text.txt", sample_text());
+  for (const char* command : {"train r.toml --device cuda", "verify r.toml --mesh dp=2 --device cuda"}) {
+    const Outcome o = weft.run(command);
+    EXPECT_EQ(o.status, 1) << command;
+    EXPECT_NE(o.err.find("CUDA"), std::string::npos) << o.err;
+  }
 }
 
 }  // namespace
