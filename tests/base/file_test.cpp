@@ -5,18 +5,10 @@
 
 #include "base/faulty_file_system.h"
 #include "base/temporary_folder.h"
+#include "support/message_of.h"
 
 namespace weft {
 namespace {
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(File, AtomicWriteIsReadBackAndReplaces) {
   const TemporaryFolder folder;

@@ -5,19 +5,11 @@
 
 #include <random>
 
+#include "support/message_of.h"
 #include "weft/base/error.h"
 
 namespace weft {
 namespace {
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 std::string nested(int depth, std::string_view open, std::string_view close) {
   std::string text;

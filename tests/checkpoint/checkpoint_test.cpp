@@ -4,18 +4,10 @@
 #include "base/faulty_file_system.h"
 #include "base/temporary_folder.h"
 #include "checkpoint/sample_checkpoint.h"
+#include "support/message_of.h"
 
 namespace weft {
 namespace {
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

@@ -5,6 +5,7 @@
 
 #include "base/temporary_folder.h"
 #include "formats/gguf_bytes.h"
+#include "support/message_of.h"
 #include "support/test_data.h"
 #include "weft/formats/safetensors.h"
 
@@ -20,16 +21,6 @@ std::string open_error(const std::string& path, std::string_view content) {
     return e.what();
   }
   return "opened";
-}
-
-template <class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // One key of each type and two tensors.
@@ -95,25 +86,25 @@ TEST(Gguf, AccessorsNameTheKey) {
   write_file_atomically(FileSystem::real(), folder / "a", valid_file());
   const GgufFile file(folder / "a");
   const std::string at = folder / "a" + ": key ";
-  EXPECT_EQ(error_of([&] { file.at("yess"); }), folder / "a" + " has no key 'yess'; did you mean yes?");
-  EXPECT_EQ(error_of([&] { file.at("yes").integer(); }), at + "'yes' must be an integer, but is a bool");
-  EXPECT_EQ(error_of([&] { file.at("yes").number(); }), at + "'yes' must be a number, but is a bool");
-  EXPECT_EQ(error_of([&] { file.at("u8").boolean(); }), at + "'u8' must be a bool, but is a u8");
-  EXPECT_EQ(error_of([&] { file.at("words").string(); }), at + "'words' must be a string, but is an array");
-  EXPECT_EQ(error_of([&] { file.at("name").strings(); }), at + "'name' must be an array, but is a string");
-  EXPECT_EQ(error_of([&] { file.at("words").integers(); }),
+  EXPECT_EQ(message_of([&] { file.at("yess"); }), folder / "a" + " has no key 'yess'; did you mean yes?");
+  EXPECT_EQ(message_of([&] { file.at("yes").integer(); }), at + "'yes' must be an integer, but is a bool");
+  EXPECT_EQ(message_of([&] { file.at("yes").number(); }), at + "'yes' must be a number, but is a bool");
+  EXPECT_EQ(message_of([&] { file.at("u8").boolean(); }), at + "'u8' must be a bool, but is a u8");
+  EXPECT_EQ(message_of([&] { file.at("words").string(); }), at + "'words' must be a string, but is an array");
+  EXPECT_EQ(message_of([&] { file.at("name").strings(); }), at + "'name' must be an array, but is a string");
+  EXPECT_EQ(message_of([&] { file.at("words").integers(); }),
             at + "'words': each element must be an integer, but is a string");
-  EXPECT_EQ(error_of([&] { file.at("u8").integer(0, 99); }), at + "'u8' is 200, but must be from 0 to 99");
-  EXPECT_EQ(error_of([&] { file.at("u64").integer(); }),
+  EXPECT_EQ(message_of([&] { file.at("u8").integer(0, 99); }), at + "'u8' is 200, but must be from 0 to 99");
+  EXPECT_EQ(message_of([&] { file.at("u64").integer(); }),
             at + "'u64' is 18446744073709551615, more than 63 bits hold");
-  EXPECT_EQ(error_of([&] { file.tensor("blcks"); }), folder / "a" + " has no tensor 'blcks'; did you mean blocks?");
+  EXPECT_EQ(message_of([&] { file.tensor("blcks"); }), folder / "a" + " has no tensor 'blcks'; did you mean blocks?");
   EXPECT_EQ(file.find_tensor("blcks"), nullptr);
   EXPECT_EQ(file.integer_or("absent", 7), 7);
   EXPECT_EQ(file.integer_or("u8", 7), 200);
   EXPECT_EQ(file.number_or("absent", 0.5), 0.5);
   EXPECT_EQ(file.boolean_or("yes", false), true);
   EXPECT_EQ(file.string_or("absent", "none"), "none");
-  EXPECT_EQ(error_of([&] { file.integer_or("yes", 7); }), at + "'yes' must be an integer, but is a bool");
+  EXPECT_EQ(message_of([&] { file.integer_or("yes", 7); }), at + "'yes' must be an integer, but is a bool");
 }
 
 struct Attack {

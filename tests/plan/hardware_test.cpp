@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "support/message_of.h"
 #include "weft/base/error.h"
 #include "weft/plan/cost_model.h"
 
@@ -42,21 +43,12 @@ TEST(HardwareTest, HasWhatWasAskedFor) {
     EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
 }
 
-std::string message_of(auto&& call) {
-  try {
-    call();
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "";
-}
-
 TEST(HardwareTest, MistakesAreNamed) {
   const std::string text(hardware_text("h100-sxm"));
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
     changed.replace(changed.find(from), from.size(), to);
-    return message_of([&] {
+    return message_of<UsageError>([&] {
       Toml toml = Toml::parse(changed, "mine.toml");
       read_hardware(toml);
     });
@@ -67,10 +59,10 @@ TEST(HardwareTest, MistakesAreNamed) {
   EXPECT_NE(with("bf16 = [989, 0.8]", "bf16 = [989, 8]").find("matmul.bf16"), std::string::npos);
   EXPECT_NE(with("devices = 8", "devices = 8\ncolour = 3").find("node.colour"), std::string::npos);
   const std::string list = fmt::format("there are {}, or write a .toml file", fmt::join(hardware_names(), ", "));
-  EXPECT_EQ(message_of([] { find_hardware("h100-sx"); }),
+  EXPECT_EQ(message_of<UsageError>([] { find_hardware("h100-sx"); }),
             "the hardware \"h100-sx\" is not known: " + list + "; did you mean h100-sxm?");
-  EXPECT_EQ(message_of([] { find_hardware("abacus"); }), "the hardware \"abacus\" is not known: " + list);
-  EXPECT_NE(message_of([] { parse_cluster("0xh100-sxm"); }).find("64xh100-sxm"), std::string::npos);
+  EXPECT_EQ(message_of<UsageError>([] { find_hardware("abacus"); }), "the hardware \"abacus\" is not known: " + list);
+  EXPECT_NE(message_of<UsageError>([] { parse_cluster("0xh100-sxm"); }).find("64xh100-sxm"), std::string::npos);
 }
 
 TEST(HardwareTest, ClustersAreCounted) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/temporary_folder.h"
+#include "support/message_of.h"
 #include "weft/base/json.h"
 
 namespace weft {
@@ -23,16 +24,6 @@ Value chat(std::initializer_list<std::pair<std::string, std::string>> messages) 
   std::vector<Value> list;
   for (const auto& [role, content] : messages) list.push_back(Value::dict({{"role", role}, {"content", content}}));
   return Value::list(std::move(list));
-}
-
-template <class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(ChatTemplate, ConversationsGiveWhatJinja2Gives) {
@@ -69,7 +60,7 @@ TEST(ChatTemplate, IsLoadedFromAFolder) {
   const TemporaryFolder folder;
   const ChatInput input{.messages = chat({{"user", "Hi"}})};
   EXPECT_FALSE(ChatTemplate::exists_in(folder.path()));
-  EXPECT_NE(error_of([&] { ChatTemplate::load(folder.path()); }).find("has no chat template"), std::string::npos);
+  EXPECT_NE(message_of([&] { ChatTemplate::load(folder.path()); }).find("has no chat template"), std::string::npos);
 
   const auto write = [&](std::string_view name, std::string_view text) {
     write_file_atomically(FileSystem::real(), folder / name, text);
@@ -91,16 +82,16 @@ TEST(ChatTemplate, IsLoadedFromAFolder) {
   EXPECT_EQ(ChatTemplate::load(folder.path()).render(with_tools), "tools1");
 
   write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": ""}]})");
-  EXPECT_NE(error_of([&] { ChatTemplate::load(folder.path()); }).find("has no chat template"), std::string::npos);
+  EXPECT_NE(message_of([&] { ChatTemplate::load(folder.path()); }).find("has no chat template"), std::string::npos);
   write("tokenizer_config.json", R"({"chat_template": 7})");
-  EXPECT_NE(error_of([&] { ChatTemplate::load(folder.path()); }).find("chat_template must be"), std::string::npos);
+  EXPECT_NE(message_of([&] { ChatTemplate::load(folder.path()); }).find("chat_template must be"), std::string::npos);
 
   write("tokenizer_config.json", R"({"eos_token": "</s>", "chat_template": "old"})");
   write("chat_template.jinja", "new\n{{ messages[0].content ~ eos_token }}\n");
   EXPECT_EQ(ChatTemplate::load(folder.path()).render(input), "new\nHi</s>");
   write("chat_template.jinja", "\n{% if %}");
-  EXPECT_EQ(error_of([&] { ChatTemplate::load(folder.path()); }).find(folder / "chat_template.jinja" + ", line 2: "),
-            0u);
+  EXPECT_EQ(
+      message_of([&] { ChatTemplate::load(folder.path()); }).find(folder / "chat_template.jinja" + ", line 2: "), 0u);
 }
 
 TEST(ChatTemplate, VariablesOfTheCallWin) {
@@ -156,8 +147,9 @@ TEST(ChatTemplate, RefusesToGuessWhereAnswersAre) {
             (std::vector<std::string>{"<think>\nhm\n</think>\n\nA<|im_end|>\n"}));
   const Value twice =
       chat({{"user", "Q"}, {"assistant", "<think>\nhm\n</think>\n\nA"}, {"user", "R"}, {"assistant", "B"}});
-  EXPECT_NE(error_of([&] { parsed.render_with_answers({.messages = twice}); }).find("message 2 is written otherwise"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { parsed.render_with_answers({.messages = twice}); }).find("message 2 is written otherwise"),
+      std::string::npos);
 }
 
 TEST(ChatTemplate, LargeConversationsAreRendered) {
