@@ -3,7 +3,6 @@
 
 #include <numeric>
 
-#include "weft/comm/communicator.h"
 #include "weft/tensor/cuda/cuda_device.h"
 
 namespace weft {
@@ -24,20 +23,22 @@ StagedBytes staged_bytes(const Collective& call, int rank, int size) {
   }
 }
 
-void DeviceStaging::prepare(const Collective&) {
+uint32_t DeviceStaging::start(const Collective& call) {
+  if (call.in != call.out) stream_.queue().copy_on_device(call.out, call.in, call.bytes);
+  return 0;
+}
+
+void DeviceStaging::prepare(const Collective& call) {
+  if (is_alone_in(call)) return;
   if (!own_queue_) own_queue_ = make_cuda_queue();
   stream_.wait();
 }
 
 void DeviceStaging::run(const Collective& call, bool is_on_comm_thread, OnHost on_host) {
+  if (is_alone_in(call)) return void(start(call));
   DeviceQueue& queue = is_on_comm_thread ? *own_queue_ : stream_.queue();
   const StagedBytes bytes = staged_bytes(call, group_.rank(), group_.size());
   const bool is_in_place = call.in == call.out;
-  if (group_.size() == 1 && call.op != CommOp::send && call.op != CommOp::recv) {
-    if (!is_in_place) queue.copy_on_device(call.out, call.in, call.bytes);
-    if (is_on_comm_thread) queue.wait();
-    return;
-  }
   const auto host = [&](size_t n) { return host_memory_.empty(DType::u8, {int64_t(n)}); };
   const Tensor in = host(is_in_place ? std::max(bytes.in, bytes.out) : bytes.in);
   const Tensor out = is_in_place ? in : host(bytes.out);

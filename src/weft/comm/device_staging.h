@@ -1,5 +1,6 @@
 // DeviceStaging: tensors on a device go through host memory, over transports that move only that.
 #pragma once
+#include "weft/comm/communicator.h"
 #include "weft/comm/device_transport.h"
 
 namespace weft {
@@ -12,7 +13,8 @@ struct StagedBytes {
 StagedBytes staged_bytes(const Collective& call, int rank, int size);
 
 // Several ranks may share one device, which NCCL refuses. A call waits for what its rank has queued, so nothing
-// overlaps with the rank's kernels but the exchange itself.
+// overlaps with the rank's kernels but the exchange itself. Collectives of a group of one are copies on the device,
+// which its rank's stream queues.
 class DeviceStaging final : public DeviceTransport {
  public:
   DeviceStaging(Communicator& group, Stream& stream) : group_(group), stream_(stream) {}
@@ -23,8 +25,14 @@ class DeviceStaging final : public DeviceTransport {
   }
   void prepare(const Collective& call) override;
   void run(const Collective& call, bool is_on_comm_thread, OnHost on_host) override;
+  bool queues_calls() const override { return group_.size() == 1; }
+  uint32_t start(const Collective& call) override;
+  void wait(uint32_t) override {}  // the rank's stream is in order
 
  private:
+  bool is_alone_in(const Collective& call) const {
+    return group_.size() == 1 && call.op != CommOp::send && call.op != CommOp::recv;
+  }
   Communicator& group_;
   Stream& stream_;
   std::unique_ptr<DeviceQueue> own_queue_;  // of the communication thread

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "weft/base/philox.h"
-#include "weft/comm/communicator.h"
+#include "weft/comm/device_staging.h"
 #include "weft/comm/nccl/nccl_messenger.h"
 #include "weft/tensor/cuda/check_cuda.h"
 
@@ -35,11 +35,11 @@ class NcclTransport final : public DeviceTransport {
 
   Stream& stream() override { return stream_; }
   std::unique_ptr<DeviceTransport> for_group(Communicator& group) override {
+    if (group.size() == 1) return std::make_unique<DeviceStaging>(group, stream_);
     return std::make_unique<NcclTransport>(group, stream_, device_, channels_);
   }
 
   void prepare(const Collective& call) override {
-    if (group_.size() == 1) return;
     if (call.op == CommOp::send || call.op == CommOp::recv) return open_messenger(call);
     if (channel_) return;
     ncclUniqueId id{};
@@ -52,10 +52,9 @@ class NcclTransport final : public DeviceTransport {
     channels_->add(*channel_);
   }
 
-  void run(const Collective& call, bool, OnHost on_host) override {
-    if (call.op == CommOp::send && group_.size() > 1) return messengers_.at({call.peer, true})->send(call);
-    if (call.op == CommOp::recv && group_.size() > 1) return messengers_.at({call.peer, false})->recv(call);
-    if (call.op == CommOp::send || call.op == CommOp::recv) return to_oneself(call, on_host);
+  void run(const Collective& call, bool, OnHost) override {
+    if (call.op == CommOp::send) return messengers_.at({call.peer, true})->send(call);
+    if (call.op == CommOp::recv) return messengers_.at({call.peer, false})->recv(call);
     wait(start(call));
   }
 
@@ -64,11 +63,6 @@ class NcclTransport final : public DeviceTransport {
   uint32_t start(const Collective& call) override {
     const uint32_t ticket = ++started_;
     cudaEvent_t done = done_[ticket % kEvents];
-    if (group_.size() == 1) {
-      if (call.in != call.out) stream_.queue().copy_on_device(call.out, call.in, call.bytes);
-      check_cuda(cudaEventRecord(done, own_stream()), "record an event");
-      return ticket;
-    }
     check_cuda(cudaEventRecord(ready_, own_stream()), "record an event");
     check_cuda(cudaStreamWaitEvent(channel_->stream(), ready_, 0), "wait for an event");
     channel_->queue(call, group_.rank(), group_.size());
@@ -91,15 +85,6 @@ class NcclTransport final : public DeviceTransport {
     if (!messenger)
       messenger =
           std::make_unique<NcclMessenger>(group_, call.peer, call.op == CommOp::send, device_, stream_, channels_);
-  }
-
-  void to_oneself(const Collective& call, OnHost on_host) {
-    const Tensor host = stream_.host_memory().empty(DType::u8, {int64_t(call.bytes)});
-    if (call.op == CommOp::send) stream_.queue().copy_to_host(host.raw(), call.in, call.bytes);
-    Collective staged = call;
-    staged.in = staged.out = static_cast<std::byte*>(host.raw()), staged.is_on_device = false;
-    on_host(staged);
-    if (call.op == CommOp::recv) stream_.queue().copy_to_device(call.out, host.raw(), call.bytes);
   }
 
   Communicator& group_;
