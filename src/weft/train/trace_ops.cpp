@@ -6,27 +6,46 @@
 namespace weft {
 
 TraceOps::TraceOps(Communicator& world, Context& context) : world_(world), context_(context), tracer_(world.rank()) {
-  begun_ns_.reserve(16);
+  begun_.reserve(16);
   world.set_observer([this](const CommEvent& event) { record(event); });
 }
 
 void TraceOps::start() {
   tracer_.start();
+  if (!timer_) timer_ = make_timer(context_.stream);
+  if (timer_) on_device_.clear(), timer_->start();
   context_.observer = this;
 }
 
 void TraceOps::stop() {
   context_.observer = nullptr;
+  if (timer_) {
+    const std::vector<int64_t> times = timer_->stop();
+    for (DeviceSpan& span : on_device_) {
+      span.event.begin_ns = times[size_t(span.begin)], span.event.end_ns = times[size_t(span.end)];
+      tracer_.record(span.event);
+    }
+  }
   tracer_.stop();
 }
 
-void TraceOps::begin(std::string_view, Phase) { begun_ns_.push_back(Tracer::now_ns()); }
+void TraceOps::record(TraceEvent event, const Moment& begin) {
+  const Moment end = now();
+  if (timer_) {
+    on_device_.push_back({event, begin.mark, end.mark});
+    event.track = TraceTrack::host;
+  }
+  event.begin_ns = begin.ns, event.end_ns = end.ns;
+  tracer_.record(event);
+}
+
+void TraceOps::begin(std::string_view, Phase) { begun_.push_back(now()); }
 
 void TraceOps::end(std::string_view op, Phase phase) {
-  TraceEvent event{.name = op, .begin_ns = begun_ns_.back(), .end_ns = Tracer::now_ns()};
+  TraceEvent event{.name = op};
   event.add({.key = "phase", .text = name_of(phase)});
-  tracer_.record(event);
-  begun_ns_.pop_back();
+  record(event, begun_.back());
+  begun_.pop_back();
 }
 
 void TraceOps::record(const CommEvent& e) {
@@ -35,7 +54,9 @@ void TraceOps::record(const CommEvent& e) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
   };
   TraceEvent event{.name = e.is_wait ? kWaitName : name_of(e.op),
-                   .track = e.is_wait ? TraceTrack::compute : TraceTrack::communication,
+                   .track = !e.is_wait ? TraceTrack::communication
+                            : timer_   ? TraceTrack::host
+                                       : TraceTrack::compute,
                    .begin_ns = ns(e.begin),
                    .end_ns = ns(e.end)};
   event.add({.key = "group", .text = tracer_.intern(std::string(e.group))});
@@ -50,16 +71,13 @@ void TraceOps::record(const CommEvent& e) {
 void TraceOps::record(const Action& action, bool is_begin) {
   if (!tracer_.is_recording()) return;
   if (is_begin) {
-    action_begun_ns_ = Tracer::now_ns();
+    action_begun_ = now();
     return;
   }
-  TraceEvent event{.name = name_of(action.kind),
-                   .track = TraceTrack::pipeline,
-                   .begin_ns = action_begun_ns_,
-                   .end_ns = Tracer::now_ns()};
+  TraceEvent event{.name = name_of(action.kind), .track = TraceTrack::pipeline};
   event.add({.key = "stage", .number = double(action.stage)});
   event.add({.key = "micro_batch", .number = double(action.micro_batch)});
-  tracer_.record(event);
+  record(event, action_begun_);
 }
 
 void TraceOps::write(const std::string& path) {
