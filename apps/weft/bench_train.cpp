@@ -92,7 +92,6 @@ struct Measured {
 
 Measured measure(const Options& o, const Recipe& recipe, Communicator& world, int threads) {
   RankResources rank(threads, recipe.mesh.device, world.rank());
-  world.use_stream(rank.stream);
   const SyntheticBatches batches = batches_of(recipe);
   Trainer trainer(rank.context, world, recipe, batches);
   OpProfile profile(rank.stream);

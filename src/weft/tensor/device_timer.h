@@ -15,11 +15,20 @@ class DeviceTimer {
 
   // Forgets all marks; returns when the queue is empty, which is the moment that times count from.
   virtual void start() = 0;
-  // The place in the queue behind what was queued before; counts from 0 since start().
-  virtual int64_t mark() = 0;
+  // Between start and stop.
+  virtual bool is_running() const = 0;
+  // The place in the queue behind what was queued before; counts from 0 since start(). Of another queue of the device,
+  // whose handle is given, what is marked is done before the rank's own queue is empty.
+  virtual int64_t mark(void* queue = nullptr) = 0;
   // When the device came to each mark, in nanoseconds of std::chrono::steady_clock, when all that was queued is done;
   // marks are forgotten. The device's clock tells times apart to about half a microsecond.
   virtual std::vector<int64_t> stop() = 0;
+};
+
+// Two marks of a timer, of the beginning and the end of something; none.
+struct DeviceMarks {
+  int64_t begin = -1, end = -1;
+  bool are_set() const { return begin >= 0; }
 };
 
 // Null where work is done when it is called, and the host's clock is enough. `stream` outlives the timer.

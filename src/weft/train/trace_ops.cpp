@@ -5,14 +5,14 @@
 
 namespace weft {
 
-TraceOps::TraceOps(Communicator& world, Context& context) : world_(world), context_(context), tracer_(world.rank()) {
+TraceOps::TraceOps(Communicator& world, Context& context)
+    : world_(world), context_(context), tracer_(world.rank()), timer_(make_timer(context.stream)) {
   begun_.reserve(16);
-  world.set_observer([this](const CommEvent& event) { record(event); });
+  world.set_observer([this](const CommEvent& event) { record(event); }, timer_.get());
 }
 
 void TraceOps::start() {
   tracer_.start();
-  if (!timer_) timer_ = make_timer(context_.stream);
   if (timer_) on_device_.clear(), timer_->start();
   context_.observer = this;
 }
@@ -22,7 +22,7 @@ void TraceOps::stop() {
   if (timer_) {
     const std::vector<int64_t> times = timer_->stop();
     for (DeviceSpan& span : on_device_) {
-      span.event.begin_ns = times[size_t(span.begin)], span.event.end_ns = times[size_t(span.end)];
+      span.event.begin_ns = times[size_t(span.marks.begin)], span.event.end_ns = times[size_t(span.marks.end)];
       tracer_.record(span.event);
     }
   }
@@ -32,7 +32,7 @@ void TraceOps::stop() {
 void TraceOps::record(TraceEvent event, const Moment& begin) {
   const Moment end = now();
   if (timer_) {
-    on_device_.push_back({event, begin.mark, end.mark});
+    on_device_.push_back({event, {begin.mark, end.mark}});
     event.track = TraceTrack::host;
   }
   event.begin_ns = begin.ns, event.end_ns = end.ns;
@@ -53,10 +53,11 @@ void TraceOps::record(const CommEvent& e) {
   const auto ns = [](std::chrono::steady_clock::time_point t) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
   };
+  const bool is_of_host = timer_ && !e.marks.are_set();
   TraceEvent event{.name = e.is_wait ? kWaitName : name_of(e.op),
-                   .track = !e.is_wait ? TraceTrack::communication
-                            : timer_   ? TraceTrack::host
-                                       : TraceTrack::compute,
+                   .track = !e.is_wait   ? TraceTrack::communication
+                            : is_of_host ? TraceTrack::host
+                                         : TraceTrack::compute,
                    .begin_ns = ns(e.begin),
                    .end_ns = ns(e.end)};
   event.add({.key = "group", .text = tracer_.intern(std::string(e.group))});
@@ -65,7 +66,10 @@ void TraceOps::record(const CommEvent& e) {
     event.add({.key = "sequence", .number = double(e.sequence)});
     event.add({.key = "started", .number = double(e.is_started)});
   }
-  tracer_.record(event);
+  if (e.marks.are_set())
+    on_device_.push_back({event, e.marks});
+  else
+    tracer_.record(event);
 }
 
 void TraceOps::record(const Action& action, bool is_begin) {

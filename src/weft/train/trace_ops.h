@@ -39,7 +39,7 @@ class TraceOps final : public OpObserver {
   };
   struct DeviceSpan {
     TraceEvent event;
-    int64_t begin, end;  // marks
+    DeviceMarks marks;
   };
   Moment now() { return {Tracer::now_ns(), timer_ ? timer_->mark() : 0}; }
   void record(TraceEvent event, const Moment& begin);  // which ends now
@@ -48,7 +48,7 @@ class TraceOps final : public OpObserver {
   Communicator& world_;
   Context& context_;
   Tracer tracer_;
-  std::unique_ptr<DeviceTimer> timer_;  // from the first start on, of a rank on a device
+  std::unique_ptr<DeviceTimer> timer_;  // null on the CPU
   std::vector<DeviceSpan> on_device_;   // since start
   Moment action_begun_;
   std::vector<Moment> begun_;  // of the ops that run now, outermost first

@@ -36,11 +36,12 @@ void CudaTimer::start() {
   check_cuda(cudaEventRecord(origin_, stream()), "record an event");
   queue_.wait();
   origin_ns_ = before + (now_ns() - before) / 2;  // wrong by less than the microseconds that an empty queue takes
+  is_running_ = true;
 }
 
-int64_t CudaTimer::mark() {
+int64_t CudaTimer::mark(void* queue) {
   if (used_ == events_.size()) events_.push_back(make_event());
-  check_cuda(cudaEventRecord(events_[used_], stream()), "record an event");
+  check_cuda(cudaEventRecord(events_[used_], queue ? static_cast<cudaStream_t>(queue) : stream()), "record an event");
   return int64_t(used_++);
 }
 
@@ -52,7 +53,7 @@ std::vector<int64_t> CudaTimer::stop() {
     check_cuda(cudaEventElapsedTime(&ms, origin_, events_[i]), "tell the time of an event");
     times[i] = origin_ns_ + std::llround(double(ms) * 1e6);
   }
-  used_ = 0;
+  used_ = 0, is_running_ = false;
   return times;
 }
 

@@ -15,7 +15,8 @@ class CudaTimer final : public DeviceTimer {
   CudaTimer& operator=(const CudaTimer&) = delete;
 
   void start() override;
-  int64_t mark() override;
+  bool is_running() const override { return is_running_; }
+  int64_t mark(void* queue) override;
   std::vector<int64_t> stop() override;
 
  private:
@@ -26,6 +27,7 @@ class CudaTimer final : public DeviceTimer {
   int64_t origin_ns_ = 0;
   std::vector<cudaEvent_t> events_;  // as many as there were marks at most
   size_t used_ = 0;
+  bool is_running_ = false;
 };
 
 }  // namespace weft
