@@ -1,5 +1,8 @@
 // A whole run on devices: data, evaluation, trace and checkpoints; its second half on the CPU gives what an
 // undisturbed run on the CPU gives.
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <map>
