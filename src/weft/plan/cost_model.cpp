@@ -31,11 +31,11 @@ Line line_of(const MeshShape& s, Axis axis) {
   return {1, 1};
 }
 
-MatmulType type_of(DType dtype) {
+}  // namespace
+
+MatmulType matmul_type_of(DType dtype) {
   return dtype == DType::bf16 ? MatmulType::bf16 : dtype == DType::f16 ? MatmulType::fp16 : MatmulType::fp32;
 }
-
-}  // namespace
 
 GroupPlace group_place(const MeshShape& shape, Axis axis, int devices_per_node) {
   const Line line = line_of(shape, axis);
@@ -97,12 +97,12 @@ double CostModel::casts_s(const Event& e) const { return is_fp8(e) ? memory_s(2.
 double CostModel::kernel_s(const Event& e) const {
   switch (e.kind) {
     case Event::Kind::matmul: {
-      const MatmulType type = is_fp8(e) ? MatmulType::fp8 : type_of(e.dtype);
+      const MatmulType type = is_fp8(e) ? MatmulType::fp8 : matmul_type_of(e.dtype);
       return matmul_s(e.m, e.n, e.k, type, e.bytes) + casts_s(e);
     }
     case Event::Kind::attention: {
       const double share = e.is_backward ? hardware_.attention_backward : hardware_.attention_forward;
-      const MatmulType type = type_of(e.dtype);
+      const MatmulType type = matmul_type_of(e.dtype);
       const double peak = hardware_.peak(hardware_.peak(type) > 0 ? type : MatmulType::fp32);
       // Heads narrower than 128 leave half of the matrix units' work undone (FlashAttention-2, figures 4 to 6).
       const double narrow = std::min(1.0, 0.55 + 0.45 * e.k / 128.0);
