@@ -84,9 +84,10 @@ void run_forward(const ForwardOptions& options, const ForwardBody& body, const F
   std::unique_ptr<ModelSource> source = open_model(options.model);
   if (!options.adapter.empty()) source = open_adapted(std::move(source), options.adapter);
   const DType dtype = dtype_of(options, *source);
-  if (plan) plan(*source, mesh_config.shape);
+  FarLayers far;
+  if (plan) plan(*source, mesh_config.shape, far);
   run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) {
-    ForwardModel model(context, mesh, *source, dtype, blocks);
+    ForwardModel model(context, mesh, *source, dtype, blocks, far);
     body(model, *source);
   });
 }

@@ -23,9 +23,9 @@ DType dtype_of(const ForwardOptions& options, const ModelSource& source);
 Device device_of(const ForwardOptions& options);
 
 // Opens the model and calls body on every rank of the mesh, where ranks run; `source` is shared by all. `plan` is
-// called before, with nothing allocated yet; it gives the mesh where --mesh is "auto".
+// called before, with nothing allocated yet; it gives the mesh where --mesh is "auto", and which layers are far.
 using ForwardBody = std::function<void(ForwardModel& model, const ModelSource& source)>;
-using ForwardPlan = std::function<void(const ModelSource& source, MeshShape& mesh)>;
+using ForwardPlan = std::function<void(const ModelSource& source, MeshShape& mesh, FarLayers& far)>;
 void run_forward(const ForwardOptions& options, const ForwardBody& body, const ForwardPlan& plan = {});
 
 // The same for a model that is no decoder, which body opens; there is a mesh.

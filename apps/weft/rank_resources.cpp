@@ -11,13 +11,14 @@ namespace weft::app {
 
 int num_cores() { return usable_cores(); }
 
-int64_t available_bytes(Device device, int ranks) {
-  if (device == Device::cpu) return describe_machine().available_bytes;
+int64_t available_bytes(Device device, int ranks, int64_t limit) {
+  const auto limited = [limit](int64_t free) { return limit > 0 ? std::min(free, limit) : free; };
+  if (device == Device::cpu) return limited(describe_machine().available_bytes);
   std::string why;
   const std::vector<CudaDevice> devices = cuda_devices(&why);
   if (devices.empty()) throw Error("{}", why.empty() ? "this machine has no CUDA device" : why);
   const int64_t least = std::ranges::min(devices, {}, &CudaDevice::free_bytes).free_bytes;
-  return least / ceil_div(ranks, int(devices.size())) * ranks;
+  return limited(least) / ceil_div(ranks, int(devices.size())) * ranks;
 }
 
 DType parse_dtype(const std::string& name) {

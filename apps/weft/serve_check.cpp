@@ -2,6 +2,7 @@
 #include "serve_check.h"
 
 #include "rank_resources.h"
+#include "weft/base/ceil_div.h"
 #include "weft/base/machine.h"
 #include "weft/base/units.h"
 #include "weft/comm/mpi/mpi.h"
@@ -55,16 +56,45 @@ ServedMemory memory_here(const ServeRequest& request, const MeshShape& mesh, int
   return sum;
 }
 
-int64_t blocks_asked(const EngineOptions& o, const ServeRequest& q, const MeshShape& mesh) {
+// Of a token, with its draft's.
+int64_t bytes_of_token(const ServeRequest& q, const MeshShape& mesh) {
   int64_t token = cache_bytes_of_token(q.model.config, mesh, q.kv_format_of(q.model));
   if (q.draft) token += cache_bytes_of_token(q.draft->model.config, {}, q.kv_format_of(q.draft->model));
-  return std::max<int64_t>(o.engine.kv_bytes / (token * q.block_tokens), 1);
+  return token;
+}
+
+ServedMemory memory_with(const ServeRequest& q, const MeshShape& mesh, int64_t kv_bytes) {
+  return memory_here(q, mesh, std::max<int64_t>(kv_bytes / (bytes_of_token(q, mesh) * q.block_tokens), 1));
+}
+
+// Where the memory is limited or layers may be far: whole contexts for all that run, or as much as is left, but room
+// for one whole context.
+int64_t choose_cache(const EngineOptions& o, const ServeRequest& q, const MeshShape& mesh, int64_t available) {
+  const int64_t one = ceil_div(q.model.config.context, q.block_tokens) * q.block_tokens * bytes_of_token(q, mesh);
+  const int64_t least = o.device_map == "auto" ? one : 0;
+  return std::clamp(available - memory_with(q, mesh, 0).total(), least, std::max(one * o.engine.max_running, least));
+}
+
+// The fewest layers of each stage with which the rest fits; none when even all are too few.
+std::optional<int64_t> choose_far_layers(ServeRequest q, const MeshShape& mesh, int64_t kv_bytes, int64_t available) {
+  const auto fits = [&](int64_t layers) {
+    q.model.far_layers = layers;
+    return memory_with(q, mesh, kv_bytes).total() <= available;
+  };
+  int64_t low = 0, high = q.model.config.layers / mesh.pp;
+  if (fits(low)) return low;
+  if (!fits(high)) return {};
+  while (high - low > 1) {  // more than the two that are near at a time take less memory with each layer
+    const int64_t middle = (low + high) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high;
 }
 
 // The mildest change with which it fits.
 std::string remedy(const EngineOptions& o, ServeRequest q, const MeshShape& mesh, int64_t available) {
   const auto fits = [&](const ServeRequest& request) {
-    return memory_here(request, mesh, blocks_asked(o, request, mesh)).total() <= available;
+    return memory_with(request, mesh, o.engine.kv_bytes).total() <= available;
   };
   if (const ServedMemory least = memory_here(q, mesh, 1); o.engine.kv_bytes > 0 && least.total() <= available)
     return fmt::format("lower --kv-cache to {}MiB", (available - least.total() + least.cache) >> 20);
@@ -110,16 +140,37 @@ MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
   return best ? best->plan.mesh : MeshShape{};
 }
 
-void check_memory(const EngineOptions& o, const ModelSource& source, const MeshShape& mesh) {
-  const Asked asked = asked_of(o, source);
-  const int64_t available = available_bytes(device_of(o.forward), mesh.size());
-  const ServedMemory need = memory_here(asked.request, mesh, blocks_asked(o, asked.request, mesh));
-  if (need.total() <= available) return;
+MemoryChoice choose_memory(const EngineOptions& o, const ModelSource& source, const MeshShape& mesh) {
+  Asked asked = asked_of(o, source);
+  ServeRequest& q = asked.request;
+  const int64_t available = available_bytes(device_of(o.forward), mesh.size(), o.memory_limit / o.num_models);
+  const bool may_be_far = o.device_map == "auto";
+  MemoryChoice choice{.kv_bytes = o.engine.kv_bytes};
+  if (choice.kv_bytes == 0 && (o.memory_limit > 0 || may_be_far))
+    choice.kv_bytes = choose_cache(o, q, mesh, available);
+  const ServedMemory need = memory_with(q, mesh, choice.kv_bytes);
+  if (need.total() <= available) return choice;
+  if (const auto far = may_be_far ? choose_far_layers(q, mesh, choice.kv_bytes, available) : std::nullopt) {
+    choice.far_layers = *far;
+    q.model.far_layers = *far;
+    const int64_t moved = need.weights - memory_with(q, mesh, choice.kv_bytes).weights;
+    const bool is_device = device_of(o.forward) != Device::cpu;
+    o.output.text(
+        fmt::format("weft: --device-map auto: {} of {} layers do not fit in the {:.2f} GiB there are: {:.2f} GiB of "
+                    "their weights "
+                    "are read anew for each step from {}",
+                    *far * mesh.pp, q.model.config.layers, gib(available), gib(moved),
+                    is_device ? "the host's memory" : "a file in " + o.far_folder));
+    o.output.json({{"event", "device_map"}, {"far_layers", *far * mesh.pp}, {"far_bytes", moved}});
+    return choice;
+  }
   throw Error(
       "{} does not fit: weights {:.2f} GiB, the cache {:.2f}, the largest step {:.2f} and what loading leaves {:.2f} "
-      "are {:.2f} GiB more than the {:.2f} that are free; {}",
+      "are {:.2f} GiB more than the {:.2f} that are {}; {}{}",
       source.path(), gib(need.weights), gib(need.cache), gib(need.step), gib(need.loading),
-      gib(need.total() - available), gib(available), remedy(o, asked.request, mesh, available));
+      gib(need.total() - available), gib(available), o.memory_limit > 0 ? "allowed" : "free",
+      remedy(o, q, mesh, available),
+      may_be_far ? "" : "; --device-map auto would read layers that do not fit anew for each step");
 }
 
 }  // namespace weft::app

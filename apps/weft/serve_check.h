@@ -8,8 +8,12 @@ namespace weft::app {
 // `--mesh auto`: the ranks of this machine on which an answer's token takes least time, and what is said about it.
 MeshShape choose_mesh(const EngineOptions& options, const ModelSource& source);
 
-// Throws Error with the shortage and the remedy when weights, the largest step and the cache need more memory than is
-// free on this machine.
-void check_memory(const EngineOptions& options, const ModelSource& source, const MeshShape& mesh);
+struct MemoryChoice {
+  int64_t kv_bytes = 0;    // of the cache, over all ranks; 0: what is free once there are weights
+  int64_t far_layers = 0;  // of each stage
+};
+// What is in memory, and what is said about it. Throws Error with the shortage and the remedy when weights, the
+// largest step and the cache need more than is free on this machine or than --memory-limit says.
+MemoryChoice choose_memory(const EngineOptions& options, const ModelSource& source, const MeshShape& mesh);
 
 }  // namespace weft::app

@@ -168,12 +168,15 @@ api::ServedModel ModelText::served_by(Engine& engine) {
 void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker) {
   if (!options.draft.empty() && options.engine.most_guesses == 0)
     throw UsageError("--draft {}: say how many tokens it guesses, as in --speculate 4", options.draft);
+  EngineOptions chosen = options;
   run_forward(
       options.forward,
-      [&](ForwardModel& model, const ModelSource& source) { serve_on_rank(options, model, source, on_speaker); },
-      [&](const ModelSource& source, MeshShape& mesh) {
+      [&](ForwardModel& model, const ModelSource& source) { serve_on_rank(chosen, model, source, on_speaker); },
+      [&](const ModelSource& source, MeshShape& mesh, FarLayers& far) {
         if (options.forward.mesh == "auto") mesh = choose_mesh(options, source);
-        check_memory(options, source, mesh);
+        const MemoryChoice choice = choose_memory(options, source, mesh);
+        chosen.engine.kv_bytes = choice.kv_bytes;
+        far = {.count = choice.far_layers, .folder = options.far_folder};
       });
 }
 
@@ -197,6 +200,19 @@ void EngineOptions::add_to(CLI::App& command) {
       .add_option("--kv-cache", engine.kv_bytes,
                   "Memory for keys and values over all ranks, as in 2GiB; else up to half of what is free")
       ->transform(CLI::AsSizeValue(true));
+  command
+      .add_option("--memory-limit", memory_limit,
+                  "Memory to use, as in 16GiB: of each device, or of this machine; else what is free")
+      ->transform(CLI::AsSizeValue(true));
+  command
+      .add_option(
+          "--device-map", device_map,
+          "near, all weights in memory; or auto, layers that do not fit are read anew for each step: from the "
+          "host's memory to a device, from a file on a CPU")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"near", "auto"}));
+  command.add_option("--far-dir", far_folder, "The folder for that file, which nobody else sees")
+      ->capture_default_str();
   add_kv_dtype(command, engine.kv_format);
   add("--block-tokens", engine.block_tokens, 1, "Tokens of a block of that memory");
   add("--max-running", engine.max_running, 1, "Requests in one step; each then has at least a token of it");

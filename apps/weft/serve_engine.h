@@ -19,6 +19,8 @@ struct EngineOptions {
   std::vector<std::string> adapters;  // "name=folder"
   std::string adapter_folder, draft;
   bool without_prefixes = false;
+  int64_t memory_limit = 0;  // bytes of a device, or of this machine; 0: what is free
+  std::string device_map = "near", far_folder = ".";
   int num_models = 1;  // that share the memory of this machine, replicas among them
   Output output;
   void add_to(CLI::App& command);

@@ -214,6 +214,26 @@ TEST_F(ServeTest, RefusesWhatDoesNotFitBeforeItIsAllocated) {
   EXPECT_NE(o.err.find("lower --kv-cache to"), std::string::npos) << o.err;
 }
 
+TEST_F(ServeTest, LayersThatDoNotFitAreFar) {
+  const std::vector<std::string> asked{program_.path("run"), "--served-model-name", "run"};
+  std::string text;
+  {
+    ServedProgram near(program_, asked);
+    ASSERT_GT(near.port(), 0) << near.said();
+    text = text_of(near.port(), "run");
+  }
+  std::vector<std::string> limited = asked;
+  for (const char* word : {"--memory-limit", "1300KiB", "--far-dir"}) limited.emplace_back(word);
+  limited.push_back(program_.path("far"));
+  EXPECT_EQ(program_.run("serve run --port 0 --kv-cache 1MiB --memory-limit 1300KiB").status, 1);
+  limited.insert(limited.end(), {"--device-map", "auto"});
+  ServedProgram far(program_, limited);
+  ASSERT_GT(far.port(), 0) << far.said();
+  EXPECT_NE(far.said().find("layers do not fit"), std::string::npos) << far.said();
+  EXPECT_EQ(text_of(far.port(), "run"), text);
+  EXPECT_EQ(far.stop(), 0) << far.said();
+}
+
 TEST_F(ServeTest, TakesThePlannersMesh) {
   ServedProgram server(program_, {program_.path("run"), "--mesh", "auto"});
   ASSERT_GT(server.port(), 0) << server.said();

@@ -40,6 +40,7 @@ struct HeldCase {
   const char* quantize = "none";
   DType dtype = DType::f32;
   const char* architecture = "llama";
+  int64_t far = 0;  // layers of each stage
 };
 class ServedMemoryTest : public testing::TestWithParam<HeldCase> {};
 
@@ -59,7 +60,7 @@ TEST_P(ServedMemoryTest, IsWhatRanksOfTheEngineHold) {
   run_ranks(c.mesh.size(), [&](Communicator& world) {
     TestRank rank(cpu_kernels());
     const Mesh mesh(world, c.mesh);
-    ForwardModel model(rank.context, mesh, *source, c.dtype, blocks);
+    ForwardModel model(rank.context, mesh, *source, c.dtype, blocks, {.count = c.far, .folder = folder.path()});
     Held& mine = held[size_t(world.rank())];
     mine.weights = rank.allocator.stats().live_bytes;
     mine.loading = rank.allocator.stats().reserved_bytes - mine.weights;
@@ -68,8 +69,9 @@ TEST_P(ServedMemoryTest, IsWhatRanksOfTheEngineHold) {
     mine.all = rank.allocator.stats().peak_bytes;
   });
   for (int rank = 0; rank < c.mesh.size(); ++rank) {
-    ServedRank planned({.config = source->config(), .source = source.get(), .dtype = c.dtype, .blocks = blocks},
-                       c.mesh, rank, {.num_blocks = options.kv_blocks, .block_tokens = options.block_tokens}, true);
+    ServedRank planned(
+        {.config = source->config(), .source = source.get(), .dtype = c.dtype, .blocks = blocks, .far_layers = c.far},
+        c.mesh, rank, {.num_blocks = options.kv_blocks, .block_tokens = options.block_tokens}, true);
     const std::array rows{AlikeRows{.sequences = options.max_running},
                           AlikeRows{.sequences = 2, .rows = (options.tokens_per_step - options.max_running) / 2}};
     planned.step(rows);
@@ -84,10 +86,14 @@ INSTANTIATE_TEST_SUITE_P(Meshes, ServedMemoryTest,
                          testing::Values(HeldCase{}, HeldCase{{.tp = 2}}, HeldCase{{.pp = 2}}, HeldCase{{}, "int8"},
                                          HeldCase{{.tp = 2}, "int8"}, HeldCase{{.pp = 2}, "int8"},
                                          HeldCase{{}, "nf4"}, HeldCase{{.tp = 2}, "nf4"}, HeldCase{{.pp = 2}, "nf4"},
-                                         HeldCase{{.pp = 2, .tp = 2}, "q8_0", DType::bf16, "qwen3"}),
+                                         HeldCase{{.pp = 2, .tp = 2}, "q8_0", DType::bf16, "qwen3"},
+                                         HeldCase{{}, "none", DType::f32, "llama", 2},
+                                         HeldCase{{.tp = 2}, "int8", DType::bf16, "llama", 2},
+                                         HeldCase{{.pp = 2}, "none", DType::bf16, "llama", 1}),
                          [](const auto& test) {
                            const HeldCase& c = test.param;
-                           return fmt::format("{}_{}_{}", name_of_mesh(c.mesh), c.quantize, weft::name_of(c.dtype));
+                           return fmt::format("{}_{}_{}{}", name_of_mesh(c.mesh), c.quantize, weft::name_of(c.dtype),
+                                              c.far > 0 ? "_far" : "");
                          });
 
 // A block of the cache is as large as the engine counts it.

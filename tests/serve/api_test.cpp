@@ -127,6 +127,41 @@ TEST(ChatApiTest, ToolChoiceForcesOrForbids) {
   EXPECT_EQ(bytes_as_text(server.engine.last_request().prompt).find("tools:"), std::string::npos);
 }
 
+// Keeps what is asked for, and refuses schemas of some type.
+struct RecordingForms : api::ConstraintFactory {
+  std::unique_ptr<TokenConstraint> make(const api::OutputForm& form) override {
+    for (const std::string& schema : form.schemas)
+      if (schema.find("strange") != std::string::npos) throw UsageError("a strange schema");
+    forms.push_back(form);
+    return nullptr;
+  }
+  std::vector<api::OutputForm> forms;
+};
+
+TEST(ChatApiTest, CallsThatAModelBeginsHaveTheFormOfTheTools) {
+  RecordingForms forms;
+  TestServer server({.engine = {.answer = saying("Hello.")}, .api = {}, .adapter_folder = {}, .constraints = &forms});
+  const auto asked = [&](const char* parameters, const json& more) {
+    forms.forms.clear();
+    json request = chat_request("Go");
+    request["tools"] = {
+        {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", json::parse(parameters)}}}}};
+    request.update(more);
+    EXPECT_EQ(server.ask("/v1/chat/completions", request)["choices"][0]["message"]["content"], "Hello.");
+    return forms.forms.empty() ? std::optional<api::OutputForm>() : forms.forms.back();
+  };
+  const auto form = asked(R"({"type": "object"})", {{"parallel_tool_calls", false}});
+  ASSERT_TRUE(form);
+  EXPECT_EQ(form->trigger, "<tool_call>");
+  EXPECT_EQ(form->choices, std::vector<std::string>{"f"});
+  EXPECT_FALSE(form->is_parallel);
+  EXPECT_FALSE(asked(R"({"type": "strange"})", json::object()));
+  EXPECT_FALSE(asked(R"({"type": "object"})", {{"tool_choice", "none"}}));
+  const auto whole = asked(R"({"type": "object"})", {{"response_format", {{"type", "json_object"}}}});
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->kind, api::OutputForm::Kind::json_object);
+}
+
 TEST(ChatApiTest, StopStringsEndTheTextAndAreNamed) {
   TestServer server;
   for (const json& stop : {json("wor"), json::array({"xyz", "wor"})}) {

@@ -148,6 +148,63 @@ TEST(ConstraintTest, RewindForgetsTheLastTokens) {
   }
 }
 
+// Against the text that came: what is behind the first trigger has the form, byte by byte.
+TEST(ConstraintTest, IsFreeUntilItsTrigger) {
+  ConstraintFactory factory(kTokens, kTokens.vocab_size(), {kEnd});
+  const Form form{.kind = FormKind::regex, .text = "[abc]{0,9}red", .choices = {}};
+  Form triggered = form;
+  triggered.trigger = "aab";
+  const std::vector<uint32_t> all(filled(*factory.make(form)).size(), 0xFFFFFFFF);
+  const auto expected = [&](const std::string& text) {
+    const size_t at = text.find(triggered.trigger);
+    if (at == std::string::npos) return all;
+    const auto inner = factory.make(form);
+    for (const char byte : text.substr(at + triggered.trigger.size())) inner->accept(uint8_t(byte));
+    return filled(*inner);
+  };
+  std::vector<int32_t> tokens;  // "ab", "abc", "a" and the bytes a, b
+  for (int32_t id = 0; id < kTokens.vocab_size(); ++id)
+    for (const char* piece : {"a", "b", "ab", "abc"})
+      if (kTokens.spelling(id) == piece) tokens.push_back(id);
+  std::mt19937 random(9);
+  int num_triggered = 0;
+  for (int round = 0; round < 30; ++round) {
+    const auto constraint = factory.make(triggered);
+    std::vector<std::string> texts{""};
+    for (int step = 0; step < 40; ++step) {
+      const std::vector<uint32_t> mask = filled(*constraint);
+      ASSERT_EQ(mask, expected(texts.back())) << texts.back();
+      num_triggered += mask != all;
+      const int32_t token = tokens[random() % tokens.size()];
+      if (random() % 3 == 0 || !is_allowed(mask, token)) {
+        const size_t n = random() % texts.size();
+        constraint->rewind(int64_t(n));
+        texts.resize(texts.size() - n);
+      } else {
+        constraint->accept(token);
+        texts.push_back(texts.back() + kTokens.spelling(token));
+      }
+    }
+  }
+  EXPECT_GT(num_triggered, 100);
+}
+
+TEST(ConstraintTest, StaysFreeWhereATokenGoesOnOtherwise) {
+  ConstraintFactory factory(kTokens, kTokens.vocab_size(), {kEnd});
+  Form form{.kind = FormKind::choice, .text = {}, .choices = {"12"}};
+  form.trigger = "ab";
+  const auto constraint = factory.make(form);
+  const auto accept = [&](std::string_view text) {
+    for (int32_t id = 256; id < kTokens.vocab_size(); ++id)
+      if (kTokens.spelling(id) == text) return constraint->accept(id);
+  };
+  accept("abc");
+  EXPECT_TRUE(is_allowed(filled(*constraint), '3'));
+  accept("ab");
+  EXPECT_FALSE(is_allowed(filled(*constraint), '3'));
+  EXPECT_TRUE(is_allowed(filled(*constraint), '1'));
+}
+
 TEST(ConstraintTest, BehindTheEndComesTheEnd) {
   ConstraintFactory factory(kTokens, kTokens.vocab_size(), {kEnd});
   const auto constraint = factory.make({.kind = FormKind::choice, .text = {}, .choices = {"12"}});

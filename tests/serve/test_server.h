@@ -23,6 +23,7 @@ struct TestSetup {
   http::ServerOptions server{.port = 0};
   api::ApiOptions api;
   std::string adapter_folder;
+  api::ConstraintFactory* constraints = nullptr;
 };
 
 class TestServer {
@@ -34,6 +35,7 @@ class TestServer {
               .tokenizer = &tokenizer,
               .chat_template = std::make_shared<ChatTemplate>(kTestTemplate, "the test's template"),
               .end_tokens = {ByteTokenizer::kEndOfDocument},
+              .constraints = setup.constraints,
               .adapter_folder = setup.adapter_folder}},
             std::move(setup.api)),
         server((setup.server.port = 0, setup.server), api) {

@@ -71,6 +71,12 @@ class Param {
     return p.tensor;
   }
   void value_changed() { ++version_; }
+  // The value and what products read, where they are: for whoever keeps their bytes elsewhere between two uses.
+  template <class Visit>
+  void each_memory(const Visit& visit) {
+    for (Tensor* t : {&value, &blocks_.blocks, &packed_[0].tensor, &packed_[1].tensor})
+      if (*t) visit(*t);
+  }
   // Gives the value's memory back, with what was packed of it.
   void drop_value() {
     value = {};

@@ -30,7 +30,7 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
     : kernels_(kernels_of(packs_weights)),
       world_(observed_world(rank, mesh.size(), stream_)),
       mesh_(*world_, mesh),
-      model_(context_, mesh_, model.config, model.source, model.dtype, model.blocks),
+      model_(context_, mesh_, model.config, model.source, model.dtype, model.blocks, {.count = model.far_layers}),
       loaded_(loaded_in(allocator_)),
       runner_(model_, cache.num_blocks, cache.block_tokens, cache.format.value_or(RowFormat{model.dtype})) {
   allocator_.reset_peak();

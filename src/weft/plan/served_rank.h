@@ -14,6 +14,7 @@ struct ServedModel {
   const ModelSource* source = nullptr;  // what it has in blocks stays in them where `blocks` says so; null: nothing
   DType dtype = DType::bf16;
   BlockChoice blocks = {};
+  int64_t far_layers = 0;  // of each stage: their weights come from beyond the rank's memory, two at a time
 };
 
 struct CacheShape {

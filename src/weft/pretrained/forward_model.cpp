@@ -17,21 +17,41 @@ ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelConfig
 }
 
 ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype,
-                           const BlockChoice& choice)
+                           const BlockChoice& choice, const FarLayers& far)
     : context_(context), mesh_(mesh), stages_(mesh.pp(), dtype), dtype_(dtype) {
   make(source.config());
-  hold_blocks(context, source, *model_, choice);
-  model_->allocate(context, dtype);
-  load(source);
+  fill(
+      far, [&](std::span<Param* const> params) { hold_blocks(context, source, params, choice); },
+      [&](std::span<Param* const> params) { load_values(context, source, params); });
+  for (RouterBias* b : model_->router_biases()) load_value(context, source, b->bias);
 }
 
 ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, const ModelSource* source,
-                           DType dtype, const BlockChoice& choice)
+                           DType dtype, const BlockChoice& choice, const FarLayers& far)
     : context_(context), mesh_(mesh), stages_(mesh.pp(), dtype), dtype_(dtype) {
   make(config);
-  hold_block_shapes(context, source, *model_, choice);
-  model_->allocate(context, dtype);
-  hold_packed();
+  fill(
+      far, [&](std::span<Param* const> params) { hold_block_shapes(context, source, params, choice); },
+      [](std::span<Param* const>) {});
+}
+
+// Layer by layer, so that what loading takes beside the weights is that of one layer.
+void ForwardModel::fill(const FarLayers& far, FillGroup hold, FillGroup load) {
+  model_->prepare(context_, dtype_);
+  const std::vector<std::vector<Param*>> groups = model_->param_groups();
+  const size_t first = model_->embedding() ? 1 : 0, end = groups.size() - (has_result() ? 1 : 0);  // of the layers
+  const auto layers = int64_t(end - first);
+  check(far.count <= layers, "{} far layers of {}", far.count, layers);
+  if (far.count > 0) far_ = std::make_unique<FarWeights>(context_, far, mesh_.world().rank());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    hold(groups[g]);
+    for (Param* p : groups[g])
+      if (!p->is_only_blocks()) p->value = context_.empty(dtype_, p->shape);
+    load(groups[g]);
+    for (Param* p : groups[g]) p->hold_packed(context_);
+    if (far_ && g >= first && g < end && far.has(int64_t(g - first), layers)) far_->add(g, groups[g]);
+  }
+  if (far_) far_->start();
 }
 
 void ForwardModel::make(const ModelConfig& config) {
@@ -45,18 +65,13 @@ void ForwardModel::make(const ModelConfig& config) {
 
 void ForwardModel::load(const ModelSource& source) {
   load_values(context_, source, *model_);
-  hold_packed();
-}
-
-void ForwardModel::hold_packed() {
   for (Param* p : model_->params()) p->hold_packed(context_);
 }
 
-void ForwardModel::run(const Pass& pass, FunctionRef<void(const Var& x, Brackets& none)> finish) {
-  Brackets none;
+void ForwardModel::run(const Pass& pass, FunctionRef<void(const Var& x)> finish) {
   const Var x = stages_.receive(context_, {pass.num_tokens, config().hidden});
-  if (has_result()) return finish(x, none);
-  stages_.send(model_->forward(context_, pass, x, none));
+  if (has_result()) return finish(x);
+  stages_.send(model_->forward(context_, pass, x, brackets()));
 }
 
 // A tensor that is kept for the next call, which may need less of it.
@@ -74,8 +89,8 @@ Tensor ForwardModel::logits_of(const Var& hidden) {
 
 Tensor ForwardModel::logits(const Pass& pass, int64_t first, int64_t count) {
   Tensor result;
-  run(pass, [&](const Var& x, Brackets& none) {
-    Var hidden = model_->forward(context_, pass, x, none);
+  run(pass, [&](const Var& x) {
+    Var hidden = model_->forward(context_, pass, x, brackets());
     hidden.value = hidden.value.slice_rows(first, count);
     result = logits_of(hidden);
   });
@@ -84,8 +99,8 @@ Tensor ForwardModel::logits(const Pass& pass, int64_t first, int64_t count) {
 
 Tensor ForwardModel::logits(const Pass& pass, std::span<const int32_t> rows) {
   Tensor result;
-  run(pass, [&](const Var& x, Brackets& none) {
-    Var hidden = model_->forward(context_, pass, x, none);
+  run(pass, [&](const Var& x) {
+    Var hidden = model_->forward(context_, pass, x, brackets());
     if (rows.empty()) return;
     chosen_hidden_ = part_of(chosen_, dtype_, {int64_t(rows.size()), config().hidden});
     for (size_t i = 0; i < rows.size(); ++i)
@@ -98,19 +113,20 @@ Tensor ForwardModel::logits(const Pass& pass, std::span<const int32_t> rows) {
 
 ForwardModel::BeforeHead ForwardModel::before_head(const Pass& pass) {
   BeforeHead result;
-  run(pass, [&](const Var& x, Brackets& none) {
-    model_->result(context_, pass, x, none, [&](const Partition&, Param& weight, float softcap, const Var& hidden) {
-      result = {hidden.value, &weight, softcap};
-      return hidden;
-    });
+  run(pass, [&](const Var& x) {
+    model_->result(context_, pass, x, brackets(),
+                   [&](const Partition&, Param& weight, float softcap, const Var& hidden) {
+                     result = {hidden.value, &weight, softcap};
+                     return hidden;
+                   });
   });
   return result;
 }
 
 double ForwardModel::loss(const Pass& pass, const int32_t* targets) {
   double sum = 0;
-  run(pass, [&](const Var& x, Brackets& none) {
-    const Tensor loss = model_->loss(context_, pass, x, targets, 0, none).value;
+  run(pass, [&](const Var& x) {
+    const Tensor loss = model_->loss(context_, pass, x, targets, 0, brackets()).value;
     if (mesh_.place().tp == 0) sum = double(*on_host(context_.stream, loss).data<float>());
   });
   return sum;

@@ -5,6 +5,7 @@
 #include "weft/base/function_ref.h"
 #include "weft/parallel/mesh.h"
 #include "weft/parallel/stages.h"
+#include "weft/pretrained/far_weights.h"
 #include "weft/pretrained/held_blocks.h"
 #include "weft/pretrained/model_source.h"
 
@@ -18,10 +19,11 @@ class ForwardModel {
   // mesh outlive this.
   ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype);
   // Parameters have their values: in blocks where `choice` says so, else in `dtype`. The source outlives this.
-  ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype, const BlockChoice& choice);
+  ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype, const BlockChoice& choice,
+               const FarLayers& far = {});
   // Memory as that of the one before, without values: for plans, over meta memory. No source: see hold_block_shapes.
   ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, const ModelSource* source, DType dtype,
-               const BlockChoice& choice);
+               const BlockChoice& choice, const FarLayers& far = {});
   // Reads this rank's part of the parameters, once: what only products read is held as they read it.
   void load(const ModelSource& source);
 
@@ -29,6 +31,7 @@ class ForwardModel {
   Decoder& part() { return *model_; }
   const Mesh& mesh() const { return mesh_; }
   Context& context() { return context_; }
+  FarStats far_stats() const { return far_ ? far_->stats() : FarStats{}; }
   DType dtype() const { return dtype_; }  // of parameters, and of what passes between layers
   // Ranks of the last stage have what comes of a pass.
   bool has_result() const { return stages_.is_last(); }
@@ -57,9 +60,11 @@ class ForwardModel {
 
  private:
   void make(const ModelConfig& config);
-  void hold_packed();
+  using FillGroup = FunctionRef<void(std::span<Param* const> params)>;
+  void fill(const FarLayers& far, FillGroup hold, FillGroup load);
+  Brackets& brackets() { return far_ ? *far_ : no_brackets_; }
   // Takes a pass from the stage before this one to the next; the last stage has `finish` go on instead.
-  void run(const Pass& pass, FunctionRef<void(const Var& x, Brackets& none)> finish);
+  void run(const Pass& pass, FunctionRef<void(const Var& x)> finish);
   Tensor logits_of(const Var& hidden);
   Tensor part_of(Tensor& kept, DType dtype, Shape shape);
 
@@ -68,8 +73,10 @@ class ForwardModel {
   Stages stages_;
   DType dtype_;
   std::unique_ptr<Decoder> model_;
-  Tensor chosen_, logits_;  // kept, so that a step of serving takes no memory
-  Tensor chosen_hidden_;    // of chosen_, what the last call needed
+  Brackets no_brackets_;
+  std::unique_ptr<FarWeights> far_;  // null: all are near
+  Tensor chosen_, logits_;           // kept, so that a step of serving takes no memory
+  Tensor chosen_hidden_;             // of chosen_, what the last call needed
 };
 
 }  // namespace weft

@@ -147,8 +147,9 @@ std::optional<GgmlType> ggml_type_of(BlockType type) {
   return std::ranges::find(kTypes, type, [](const Named& n) { return n.type; })->ggml;
 }
 
-void hold_blocks(Context& context, const ModelSource& source, Decoder& model, const BlockChoice& choice) {
-  for (Param* param : model.params()) {
+void hold_blocks(Context& context, const ModelSource& source, std::span<Param* const> params,
+                 const BlockChoice& choice) {
+  for (Param* param : params) {
     if (!can_be_in_blocks(*param)) continue;
     if (const auto stored = choice.as_stored ? source.blocks_of(param->name) : std::nullopt)
       param->hold_in_blocks(stored_part(context, *stored, param->placement));
@@ -157,8 +158,9 @@ void hold_blocks(Context& context, const ModelSource& source, Decoder& model, co
   }
 }
 
-void hold_block_shapes(Context& context, const ModelSource* source, Decoder& model, const BlockChoice& choice) {
-  for (Param* param : model.params()) {
+void hold_block_shapes(Context& context, const ModelSource* source, std::span<Param* const> params,
+                       const BlockChoice& choice) {
+  for (Param* param : params) {
     if (!can_be_in_blocks(*param)) continue;
     const auto stored = choice.as_stored && source ? source->blocks_of(param->name) : std::nullopt;
     if (!stored && !choice.others) continue;

@@ -1,6 +1,7 @@
 // Held blocks: weights of a model that only runs forward, kept in quantised blocks that products read as they lie.
 #pragma once
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "weft/formats/ggml_type.h"
@@ -21,12 +22,14 @@ std::optional<BlockType> block_type_named(std::string_view name);  // "q8_0", "w
 std::optional<GgmlType> ggml_type_of(BlockType type);              // none: no GGUF file has it
 
 // Weights are rounded to fp8 and int8 with a scale to each row of the whole, to the others with one to a block.
-// Gives this rank's part of each weight that products read its blocks, where the choice says so. Blocks of whole rows
-// in the order of the file stay where they are, in the source's mapping, which must outlive the model; a part of the
-// columns, rows in another order, and what a file has in other pieces, are copied.
-void hold_blocks(Context& context, const ModelSource& source, Decoder& model, const BlockChoice& choice);
-// The same memory without what is in it, for plans: no file is read. What the source has in blocks is counted as held,
-// which a mapping need not be. No source: nothing is stored in blocks.
-void hold_block_shapes(Context& context, const ModelSource* source, Decoder& model, const BlockChoice& choice);
+// Gives this rank's part of each of these weights that products read its blocks, where the choice says so. Blocks of
+// whole rows in the order of the file stay where they are, in the source's mapping, which must outlive the model; a
+// part of the columns, rows in another order, and what a file has in other pieces, are copied.
+void hold_blocks(Context& context, const ModelSource& source, std::span<Param* const> params,
+                 const BlockChoice& choice);
+// The same memory without what is in it, for plans: no file is read. What the source has in blocks is counted as
+// held, which a mapping need not be. No source: nothing is stored in blocks.
+void hold_block_shapes(Context& context, const ModelSource* source, std::span<Param* const> params,
+                       const BlockChoice& choice);
 
 }  // namespace weft

@@ -89,12 +89,16 @@ void load_value(Context& context, const ModelSource& source, const Param& param)
   read_values(context, param, [&](int64_t first, std::span<float> out) { source.read(param.name, first, out); });
 }
 
-void load_values(Context& context, const ModelSource& source, Decoder& model) {
-  for (Param* p : model.params()) {
+void load_values(Context& context, const ModelSource& source, std::span<Param* const> params) {
+  for (Param* p : params) {
     if (p->is_only_blocks()) continue;
     load_value(context, source, *p);
     p->value_changed();
   }
+}
+
+void load_values(Context& context, const ModelSource& source, Decoder& model) {
+  load_values(context, source, model.params());
   for (RouterBias* b : model.router_biases()) load_value(context, source, b->bias);
 }
 

@@ -1,6 +1,7 @@
 // ModelSource: an opened model: its configuration, its tokenizer, and any part of its parameters.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 
 #include "weft/models/decoder.h"
@@ -94,8 +95,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& model_or_tokenizer)
 // Reads this rank's part of a parameter, which has its memory.
 void load_value(Context& context, const ModelSource& source, const Param& param);
 
-// Reads this rank's part of every parameter and router bias; they must have their memory, unless they are held in
+// Reads this rank's part of every one of these parameters; they must have their memory, unless they are held in
 // blocks alone, which is left as it is.
+void load_values(Context& context, const ModelSource& source, std::span<Param* const> params);
+// Of the whole model, with the biases of routers.
 void load_values(Context& context, const ModelSource& source, Decoder& model);
 
 }  // namespace weft

@@ -59,6 +59,12 @@ class Tensor {
     check(begin >= 0 && begin + shape.numel() <= numel(), "{} from {} of {}", shape.to_string(), begin, numel());
     return {buffer_, dtype_, shape, offset_ + size_t(begin) * size_of(dtype_)};
   }
+  // Elements of any kind in the same memory, from one of its bytes on.
+  Tensor view_bytes(size_t offset, DType dtype, Shape shape) const {
+    check(offset + size_t(shape.numel()) * size_of(dtype) <= bytes(), "{} {} from byte {} of {}", name_of(dtype),
+          shape.to_string(), offset, bytes());
+    return {buffer_, dtype, shape, offset_ + offset};
+  }
   // True when no other handle refers to the buffer.
   bool is_unique() const { return buffer_->references.load(std::memory_order_acquire) == 1; }
   bool shares_buffer_with(const Tensor& other) const {

@@ -76,6 +76,21 @@ OutputForm calls_of(const ordered_json& tools, const ToolChoice& choice, const S
   return form;
 }
 
+// A call that a model begins by itself has the form of one of these tools. Where that cannot be said of them, calls
+// are read as they come.
+std::optional<OutputForm> free_calls_of(const ordered_json& tools, const ToolChoice& choice, const ServedModel& model,
+                                        const ApiLimits& limits) {
+  if (model.tool_format != ToolFormat::hermes || !model.constraints) return {};
+  try {
+    OutputForm form = calls_of(tools, choice, model, limits);
+    form.trigger = tool_markers(model.tool_format).front();
+    model.constraints->make(form);
+    return form;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 void normalize(ordered_json& messages) {
@@ -120,6 +135,8 @@ void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLim
       plan.forced_beginning =
           model.constraints ? marker_before(model.tool_format) : forced_beginning(model.tool_format, choice.name);
       if (model.constraints) plan.form = std::move(form);
+    } else if (!plan.form) {
+      plan.form = free_calls_of(conversation.tools, choice, model, limits);
     }
   } else if (choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named) {
     throw ApiError(400, "tool_choice demands a call, and there are no tools", {}, "tool_choice");

@@ -22,6 +22,8 @@ struct OutputForm {
   std::vector<std::string> schemas = {};
   ToolFormat tool_format = ToolFormat::hermes;
   bool is_parallel = false;
+  // The form is that of what comes behind this text, if it ever comes; until then the answer is free. Empty: of all.
+  std::string trigger = {};
 };
 
 class ConstraintFactory {

@@ -1,6 +1,7 @@
 // ConstraintFactory: a constraint is a Matcher with the states that it came by, to go back to.
 #include "weft/serve/constrain/constraint_factory.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "weft/base/error.h"
@@ -9,6 +10,7 @@
 #include "weft/serve/constrain/json_text.h"
 #include "weft/serve/constrain/regex_grammar.h"
 #include "weft/serve/constrain/tool_call_grammar.h"
+#include "weft/serve/constrain/triggered_constraint.h"
 
 namespace weft::constrain {
 
@@ -29,22 +31,24 @@ class GrammarConstraint : public TokenConstraint {
     past_.front().mark = matcher_.mark();
   }
 
+  // What has come already; false when it cannot go on to have the form.
+  bool begin_with(std::string_view said) {
+    if (!step(past_.back().state, said)) return false;
+    past_.back().mark = matcher_.mark();
+    return true;
+  }
+
   void fill(std::span<uint32_t> allowed) override {
     masks_->fill(matcher_, past_.back().state, form_->number, allowed);
   }
 
   void accept(int32_t token) override {
-    Matcher::State state = past_.back().state, next;
+    Matcher::State state = past_.back().state;
     if (masks_->is_end(token)) {
       state.clear();  // where a model goes on behind its end, nothing but the end follows
     } else {
       const std::string_view bytes = masks_->bytes(token);
-      bool is_open = !bytes.empty();
-      for (size_t i = 0; i < bytes.size() && is_open; ++i) {
-        is_open = matcher_.step(state, uint8_t(bytes[i]), next);
-        std::swap(state, next);
-      }
-      check(is_open, "token {} is not allowed here", token);
+      check(!bytes.empty() && step(state, bytes), "token {} is not allowed here", token);
     }
     past_.push_back({std::move(state), matcher_.mark()});
   }
@@ -61,6 +65,14 @@ class GrammarConstraint : public TokenConstraint {
     Matcher::State state;
     size_t mark = 0;  // of the matcher, then
   };
+  bool step(Matcher::State& state, std::string_view bytes) {
+    Matcher::State next;
+    for (const char byte : bytes) {
+      if (!matcher_.step(state, uint8_t(byte), next)) return false;
+      std::swap(state, next);
+    }
+    return true;
+  }
   const std::shared_ptr<const CompiledForm> form_;
   const std::shared_ptr<TokenMasks> masks_;
   Matcher matcher_;
@@ -74,7 +86,7 @@ std::string key_of(const api::OutputForm& form) {
     key += fmt::format("{}:", texts->size());
     for (const std::string& text : *texts) key += fmt::format("{}:{}", text.size(), text);
   }
-  return key + fmt::format("{}:{}", int(form.tool_format), form.is_parallel);
+  return key + fmt::format("{}:{}:{}", int(form.tool_format), form.is_parallel, form.trigger);
 }
 
 Element element_of(GrammarBuilder& builder, const api::OutputForm& form) {
@@ -101,7 +113,10 @@ Grammar grammar_of(const api::OutputForm& form) {
 }
 
 ConstraintFactory::ConstraintFactory(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens)
-    : masks_(std::make_shared<TokenMasks>(tokenizer, vocab, std::move(end_tokens))), compiled_(kMostForms) {}
+    : masks_(std::make_shared<TokenMasks>(tokenizer, vocab, std::move(end_tokens))), compiled_(kMostForms) {
+  for (const std::string& marker : api::tool_markers(api::ToolFormat::hermes))
+    if (const auto id = tokenizer.find(marker)) markers_.emplace_back(marker, *id);
+}
 
 std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& form) {
   if (!masks_->has_ends())
@@ -113,7 +128,14 @@ std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& 
     compiled = std::make_shared<const CompiledForm>(CompiledForm{grammar_of(form), ++count});
     if (key.size() <= kMostKey) compiled_.put(key, compiled);
   }
-  return std::make_unique<GrammarConstraint>(compiled, masks_);
+  if (form.trigger.empty()) return std::make_unique<GrammarConstraint>(compiled, masks_);
+  const auto marker = std::ranges::find(markers_, form.trigger, &std::pair<std::string, int32_t>::first);
+  const auto begin = [compiled, masks = masks_](std::string_view said) -> std::unique_ptr<TokenConstraint> {
+    auto constraint = std::make_unique<GrammarConstraint>(compiled, masks);
+    return constraint->begin_with(said) ? std::move(constraint) : nullptr;
+  };
+  return std::make_unique<TriggeredConstraint>(
+      form.trigger, marker == markers_.end() ? std::nullopt : std::optional(marker->second), masks_, begin);
 }
 
 }  // namespace weft::constrain

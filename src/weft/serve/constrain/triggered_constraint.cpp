@@ -1,0 +1,64 @@
+// TriggeredConstraint: the trigger is looked for byte by byte (Knuth, Morris, Pratt, 1977).
+#include "weft/serve/constrain/triggered_constraint.h"
+
+#include <algorithm>
+
+#include "weft/base/error.h"
+
+namespace weft::constrain {
+
+TriggeredConstraint::TriggeredConstraint(std::string trigger, std::optional<int32_t> marker,
+                                         std::shared_ptr<const TokenMasks> masks, Begin begin)
+    : trigger_(std::move(trigger)),
+      marker_(marker),
+      masks_(std::move(masks)),
+      begin_(std::move(begin)),
+      borders_(trigger_.size(), 0) {
+  check(!trigger_.empty(), "a trigger has at least one byte");
+  for (size_t i = 1, k = 0; i < trigger_.size(); ++i) {
+    while (k > 0 && trigger_[i] != trigger_[k]) k = borders_[k - 1];
+    if (trigger_[i] == trigger_[k]) ++k;
+    borders_[i] = k;
+  }
+}
+
+void TriggeredConstraint::fill(std::span<uint32_t> allowed) {
+  if (form_) return form_->fill(allowed);
+  std::ranges::fill(allowed, ~uint32_t(0));
+}
+
+void TriggeredConstraint::accept(int32_t token) {
+  if (form_) {
+    form_->accept(token);
+    ++num_in_form_;
+    return;
+  }
+  if (token == marker_) {
+    matched_.push_back(0);
+    form_ = begin_({});
+    return;
+  }
+  size_t matched = matched_.back();
+  const std::string_view bytes = masks_->bytes(token);
+  for (size_t i = 0; i < bytes.size() && !form_; ++i) {
+    while (matched > 0 && bytes[i] != trigger_[matched]) matched = borders_[matched - 1];
+    if (bytes[i] == trigger_[matched]) ++matched;
+    if (matched < trigger_.size()) continue;
+    form_ = begin_(bytes.substr(i + 1));
+    matched = 0;
+  }
+  matched_.push_back(matched);
+}
+
+void TriggeredConstraint::rewind(int64_t num_tokens) {
+  const int64_t in_form = std::min(num_tokens, num_in_form_);
+  if (in_form > 0) form_->rewind(in_form);
+  num_in_form_ -= in_form;
+  if (num_tokens == in_form) return;
+  form_.reset();
+  check(size_t(num_tokens - in_form) < matched_.size(), "{} tokens to forget of {}", num_tokens,
+        int64_t(matched_.size()) - 1 + in_form);
+  matched_.resize(matched_.size() - size_t(num_tokens - in_form));
+}
+
+}  // namespace weft::constrain
