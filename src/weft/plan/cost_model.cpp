@@ -36,10 +36,6 @@ MatmulType type_of(DType dtype) {
   return dtype == DType::bf16 ? MatmulType::bf16 : dtype == DType::f16 ? MatmulType::fp16 : MatmulType::fp32;
 }
 
-// Bytes of a cross-entropy in fp32 over whole logits, forward and backward (cast, log-softmax, its gradient, cast
-// back), by those of one that reads and writes 16-bit logits once.
-constexpr double kWholeLogits = 7;
-
 }  // namespace
 
 GroupPlace group_place(const MeshShape& shape, Axis axis, int devices_per_node) {
@@ -147,7 +143,7 @@ double CostModel::kernel_s(const Event& e) const {
     case Event::Kind::memory: {
       const auto named = hardware_.kernel_bytes_per_s.find(e.name);
       if (named != hardware_.kernel_bytes_per_s.end()) return e.bytes / named->second;
-      if (stack_.whole_logits > 0 && e.name.starts_with("cross_entropy")) return memory_s(e.bytes * kWholeLogits);
+      if (stack_.whole_logits > 0 && e.name.starts_with("cross_entropy")) return memory_s(e.bytes * stack_.logits);
       return memory_s(e.bytes) * stack_.small_kernels;
     }
     default: return 0;
@@ -202,8 +198,11 @@ double CostModel::exposed_s(const Event& e) const {
     return collective_s(e.op, e.bytes / shape_.tp, e.axis) +
            collective_s(CommOp::all_gather, e.bytes / shape_.tp, Axis::tp);
   const double seconds = collective_s(e);
-  if (e.axis != Axis::tp || !stack_.has_tp_overlap) return seconds;
-  return seconds * std::min(1.0, 1.0 / shape_.tp + slowdown(e.axis));
+  if (e.axis != Axis::tp) return seconds;
+  if (stack_.has_tp_overlap) return seconds * std::min(1.0, 1.0 / shape_.tp + slowdown(e.axis));
+  // all_gather_tensor and reduce_scatter_tensor of PyTorch along another dimension than the first: chunks are copied.
+  const bool is_apart = e.op == CommOp::all_gather || e.op == CommOp::reduce_scatter;
+  return seconds + (stack_.has_tp_copies && is_apart ? memory_s(2 * shape_.tp * e.bytes) : 0);
 }
 
 double CostModel::collective_s(const Event& e) const {

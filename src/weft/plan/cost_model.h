@@ -17,6 +17,8 @@ struct Stack {
   bool has_balanced_context = true;   // false: ring attention over parts of the row in order; the last sees all keys
   bool has_epilogues = true;          // false: activations are kernels of their own
   int whole_logits = 0;               // columns of logits on a rank, where those of a micro-batch are made at once
+  double logits = 7;                  // times the bytes of their cross-entropy there
+  bool has_tp_copies = false;         // of rows gathered or summed over tp, whose parts lie apart in a micro-batch
   bool has_tp_overlap = false;        // collectives of tp run beside parts of the products that they belong to
   bool has_16bit_gradients = false;   // those that ranks add up
   bool has_sharded_dispatch = false;  // experts' tokens leave from parts of the rows, and are gathered over tp there
@@ -45,9 +47,10 @@ class CostModel {
   double traffic_s(const Event& event) const { return memory_s(event.bytes) + casts_s(event); }
   // A collective of the group, started by all at once. Bytes as in Collective::bytes.
   double collective_s(CommOp op, double bytes, Axis axis) const;
-  // What of a collective that blocks is waited for.
-  double exposed_s(const Event& event) const;
+  // The same of an event, with what the stack sums in 16 bits.
   double collective_s(const Event& event) const;
+  // What of one that blocks is waited for.
+  double exposed_s(const Event& event) const;
   // From the start of a send to its arrival at the neighbour along the axis.
   double message_s(double bytes, Axis axis) const;
   // What a kernel takes longer while a collective of that group runs.

@@ -82,7 +82,8 @@ double measured_seconds(const Fields& f, const MeasuredRun& run) {
   const double flops = double(t.global_batch) * paper_flops(run.recipe.model, t.seq_len);
   if (const double tflops = f.number("measured_tflops_per_gpu", 0); tflops > 0) {
     if (const auto ratio = f.noted("tflops_vs_6N+12Lhs=")) return flops * *ratio / (tflops * 1e12 * devices);
-    if (f.note("HARDWARE FLOPs")) return flops * 4 / 3 / (tflops * 1e12 * devices);
+    if (f.note("HARDWARE FLOPs") || (f.note("HFU-type") && f.text("recompute") == "full"))
+      return flops * 4 / 3 / (tflops * 1e12 * devices);
     return 0;
   }
   if (const double mfu = f.number("measured_mfu_pct", 0); mfu > 0) {
@@ -95,6 +96,11 @@ double measured_seconds(const Fields& f, const MeasuredRun& run) {
 // How a program computes attention.
 enum class Attention : uint8_t { scores_in_memory, flash_triton, flash2, newest };
 
+// Cross-entropy over whole logits. PyTorch: cast to fp32, log-softmax, its gradient from one that is filled with
+// zeros, cast back: 36 bytes. Megatron-LM's vocab_parallel_cross_entropy: cast, maximum, difference, exponential,
+// sum, quotient, product with the gradient, cast back: 52. Compiled or in part fused: 28.
+constexpr double kTorchLogits = 9, kMegatronLogits = 13, kFusedLogits = 7;
+
 // What programs are documented to do. The first whose text stands in the column `source`.
 struct Program {
   std::string_view text;
@@ -102,20 +108,23 @@ struct Program {
   double small_kernels = 1;  // times the bytes of norms, rotations, residuals and activations
   bool overlaps_tp = false;
   bool has_16bit_gradients = false;
+  double logits = kTorchLogits;  // times the bytes of 16-bit logits, read and written once
 };
 // Kernels of PyTorch, one for each norm and activation, and casts beside them; or several for each, in fp32.
 constexpr double kSingle = 1.3, kEager = 2;
 constexpr Program kPrograms[] = {
-    {"utomodel", Attention::newest},
-    {"utoModel", Attention::newest},
-    {"maxtext", Attention::newest},
-    {"paxml", Attention::newest},
-    {"NVIDIA/", Attention::newest, 1, true},  // Transformer Engine: cuDNN's attention, Userbuffers
-    {"NVIDIA-NeMo", Attention::newest, 1, true},
-    {"NeMo", Attention::newest, 1, true},
-    {"Megatron-Bridge", Attention::newest, 1, true},
-    {"Megatron-LM", Attention::scores_in_memory},
-    {"bigscience", Attention::scores_in_memory},
+    {"utomodel", Attention::newest, 1, false, false, kFusedLogits},
+    {"utoModel", Attention::newest, 1, false, false, kFusedLogits},
+    {"maxtext", Attention::newest, 1, false, false, kFusedLogits},
+    {"paxml", Attention::newest, 1, false, false, kFusedLogits},
+    {"NVIDIA/", Attention::newest, 1, true, false,
+     kFusedLogits},  // Transformer Engine: cuDNN's attention, Userbuffers
+    {"NVIDIA-NeMo", Attention::newest, 1, true, false, kFusedLogits},
+    {"NeMo", Attention::newest, 1, true, false, kFusedLogits},
+    {"Megatron-Bridge", Attention::newest, 1, true, false, kFusedLogits},
+    {"Megatron-LM", Attention::scores_in_memory, 1, false, false, kMegatronLogits},
+    {"bigscience", Attention::scores_in_memory, 1, false, false, kMegatronLogits},
+    {"Zero Bubble", Attention::flash2, 1, false, false, kMegatronLogits},
     {"mosaicml", Attention::flash_triton, kSingle},
     {"InternEvo", Attention::flash2, 1, false, true},
     {"nanotron", Attention::flash2, kSingle},
@@ -169,6 +178,8 @@ Stack stack_of(const Fields& f, const MeasuredRun& run) {
   s.has_16bit_gradients = program.has_16bit_gradients || f.note("MP mode PURE");
   s.has_sharded_dispatch = program.overlaps_tp;
   s.whole_logits = int(run.recipe.model.vocab / mesh.shape.tp);
+  s.logits = program.logits;
+  s.has_tp_copies = program.text.empty() && run.recipe.train.micro_batch > 1;
   s.has_tp_overlap = (program.overlaps_tp && mesh.sequence_parallel && run.recipe.model.experts == 0) ||
                      f.note("async TP (overlapped)") || f.note("AsyncTP") || f.note("async TP;");
   s.has_balanced_context = f.text("source").find("torchtitan") == std::string::npos;
