@@ -1,7 +1,31 @@
 // weft bench: how near this machine's limits the parts and the whole come.
 #include "bench.h"
 
+#include "weft/tensor/device_timer.h"
+
 namespace weft::app {
+
+std::vector<double> time_calls(Stream& stream, int repeats, FunctionRef<void()> call) {
+  const auto timer = make_timer(stream);
+  if (!timer) return time_calls(repeats, call);
+  call();
+  timer->start();
+  for (int i = 0; i < repeats; ++i) timer->mark(), call(), timer->mark();
+  const std::vector<int64_t> times = timer->stop();
+  std::vector<double> seconds;
+  for (size_t i = 0; i < times.size(); i += 2) seconds.push_back(double(times[i + 1] - times[i]) * 1e-9);
+  return seconds;
+}
+
+std::string percent_of(double value, double limit) {
+  return limit > 0 ? fmt::format("{:.1f}%", 100 * value / limit) : "-";
+}
+
+std::string giga(double value, int decimals) {
+  return value > 0 ? fmt::format("{:.{}f}", value * 1e-9, decimals) : "-";
+}
+
+nlohmann::json known(double value) { return value > 0 ? nlohmann::json(value) : nlohmann::json(); }
 
 void add_bench(CLI::App& program) {
   CLI::App* bench = program.add_subcommand("bench", "Measure the parts and the whole against this machine's limits");

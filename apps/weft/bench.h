@@ -6,6 +6,7 @@
 #include "command.h"
 #include "weft/base/function_ref.h"
 #include "weft/base/timing.h"
+#include "weft/tensor/stream.h"
 
 namespace weft::app {
 
@@ -28,5 +29,14 @@ inline std::vector<double> time_calls(int repeats, FunctionRef<void()> call) {
   }
   return seconds;
 }
+
+// The same for work that a stream does: on a device, what the device took, without waiting between the calls.
+std::vector<double> time_calls(Stream& stream, int repeats, FunctionRef<void()> call);
+
+// Of a limit that may not be known, which is then 0: the share as "41.5%" or "-", the limit, and as JSON null
+// for what is 0.
+std::string percent_of(double value, double limit);
+std::string giga(double value, int decimals);  // billions; "-" of 0
+nlohmann::json known(double value);
 
 }  // namespace weft::app

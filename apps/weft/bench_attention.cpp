@@ -1,20 +1,20 @@
 // weft bench attention: forward and backward of causal attention, as shares of the measured matmul peak; then a step
 // of serving, over the blocks of a pool and over keys that lie in one piece.
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "bench.h"
 #include "kv_dtype.h"
-#include "rank_resources.h"
+#include "limits.h"
 #include "weft/autograd/ops/attention.h"
-#include "weft/kernels/cpu/peak.h"
+#include "weft/base/ceil_div.h"
 
 namespace weft::app {
 namespace {
 
 struct Options {
-  std::string dtype = "fp32";
+  std::string dtype = "fp32", device = "cpu";
+  std::vector<int64_t> shape;  // of a Layout; empty: the table
   int threads = 0, repeats = 10;
   std::optional<RowFormat> kv;  // none: as q
   Output output;
@@ -64,14 +64,15 @@ Times seconds_of(RankResources& rank, const Layout& l, DType dtype, int repeats)
                                        .v = v,
                                        .shape = shape,
                                        .dropout = {}};
-  return {median(time_calls(repeats, [&] { k.attention(c.stream, forward); })),
-          median(time_calls(repeats, [&] { k.attention_backward(c.stream, backward); }))};
+  return {median(time_calls(c.stream, repeats, [&] { k.attention(c.stream, forward); })),
+          median(time_calls(c.stream, repeats, [&] { k.attention_backward(c.stream, backward); }))};
 }
 
 // One sequence in a step of serving.
 struct Step {
   int64_t rows, keys;
 };
+constexpr int64_t kBlockTokens = 16;  // divides keys
 constexpr Step kSteps[] = {{1, 4096}, {512, 2048}};
 constexpr Layout kServed{.sequences = 1, .tokens = 0, .heads = 32, .kv_heads = 8, .head_dim = 128};
 
@@ -79,10 +80,9 @@ struct StepTimes {
   double paged, plain;
 };
 
-StepTimes seconds_of(RankResources& rank, const Step& step, DType dtype, const RowFormat& format, int repeats) {
-  constexpr int64_t kBlockTokens = 16;
+StepTimes seconds_of(RankResources& rank, const Layout& l, const Step& step, DType dtype, const RowFormat& format,
+                     int repeats) {
   Context& c = rank.context;
-  const Layout& l = kServed;
   const auto tensor = [&](Shape shape) {
     Tensor t = c.empty(dtype, shape);
     c.kernels.fill(c.stream, t, 0.1f);
@@ -92,7 +92,8 @@ StepTimes seconds_of(RankResources& rank, const Step& step, DType dtype, const R
   const Tensor q = tensor({step.rows, l.heads, l.head_dim}), y = tensor({step.rows, l.heads, l.head_dim});
   const Tensor keys = tensor({num_blocks, kBlockTokens, l.kv_heads, l.head_dim}), values = tensor(keys.shape());
   std::vector<int32_t> blocks;
-  for (int64_t i = 0; i < num_blocks; ++i) blocks.push_back(int32_t(i * 37 % num_blocks));  // 37: prime to it
+  const int64_t apart = std::gcd(num_blocks, 37) == 1 ? 37 : 41;  // prime to their number
+  for (int64_t i = 0; i < num_blocks; ++i) blocks.push_back(int32_t(i * apart % num_blocks));
   const PagedSequence sequence{0, int32_t(step.rows), int32_t(step.keys), blocks.data()};
   const float scale = 1 / std::sqrt(float(l.head_dim));
   const Tensor pool =
@@ -102,7 +103,7 @@ StepTimes seconds_of(RankResources& rank, const Step& step, DType dtype, const R
   const Shape in_a_row{step.keys, l.kv_heads, l.head_dim};
   c.kernels.place_rows(c.stream, pool, keys.reshape(in_a_row), places.data(), format.codes);
   const Tensor second = c.empty(format.dtype, pool.shape());
-  std::memcpy(second.raw(), pool.raw(), pool.bytes());
+  c.stream.copy(second, pool);
   const PagedAttentionArgs paged{.y = y,
                                  .q = q,
                                  .keys = pool,
@@ -120,21 +121,20 @@ StepTimes seconds_of(RankResources& rank, const Step& step, DType dtype, const R
                              .scale = scale};
   const AttentionArgs plain{
       .y = y, .q = q, .k = keys.reshape(in_a_row), .v = values.reshape(in_a_row), .shape = shape, .dropout = {}};
-  return {median(time_calls(repeats, [&] { c.kernels.paged_attention(c.stream, paged); })),
-          median(time_calls(repeats, [&] { c.kernels.attention(c.stream, plain); }))};
+  return {median(time_calls(c.stream, repeats, [&] { c.kernels.paged_attention(c.stream, paged); })),
+          median(time_calls(c.stream, repeats, [&] { c.kernels.attention(c.stream, plain); }))};
 }
 
-nlohmann::json bench_steps(const Options& o, RankResources& rank) {
-  const Layout& l = kServed;
+nlohmann::json bench_steps(const Options& o, RankResources& rank, const Layout& l, std::span<const Step> steps) {
   const DType dtype = parse_dtype(o.dtype);
   nlohmann::json rows = nlohmann::json::array();
-  const double bandwidth = cpu::measure_read_bandwidth(rank.team);
-  o.output.text(fmt::format("\nServing, {} heads, {} of keys and values, dim {}; memory is read at {:.1f} GB/s",
-                            l.heads, l.kv_heads, l.head_dim, bandwidth * 1e-9));
+  const double bandwidth = read_bandwidth(rank.stream);
+  o.output.text(fmt::format("\nServing, {} heads, {} of keys and values, dim {}{}", l.heads, l.kv_heads, l.head_dim,
+                            bandwidth > 0 ? fmt::format("; memory is read at {:.1f} GB/s", bandwidth * 1e-9) : ""));
   o.output.text(fmt::format("{:>6} {:>6}  {:>10} {:>10} {:>12} {:>12} {:>10}", "rows", "keys", "paged ms", "plain ms",
                             "paged GF/s", "plain GF/s", "paged GB/s"));
-  for (const Step& step : kSteps) {
-    const StepTimes t = seconds_of(rank, step, dtype, o.kv_format(), o.repeats);
+  for (const Step& step : steps) {
+    const StepTimes t = seconds_of(rank, l, step, dtype, o.kv_format(), o.repeats);
     const double pairs = double(l.heads * step.rows) * double(2 * step.keys - step.rows + 1) / 2;
     const double flops = 4 * pairs * double(l.head_dim);
     const double bytes = 2 * double(step.keys * l.kv_heads * o.kv_format().bytes(l.head_dim));
@@ -144,7 +144,7 @@ nlohmann::json bench_steps(const Options& o, RankResources& rank) {
                     {"plain_s", t.plain},
                     {"flops", flops},
                     {"bytes", bytes},
-                    {"read_bandwidth", bandwidth}});
+                    {"read_bandwidth", known(bandwidth)}});
     o.output.text(fmt::format("{:>6} {:>6}  {:>10.3f} {:>10.3f} {:>12.1f} {:>12.1f} {:>10.1f}", step.rows, step.keys,
                               t.paged * 1e3, t.plain * 1e3, flops / t.paged * 1e-9, flops / t.plain * 1e-9,
                               bytes / t.paged * 1e-9));
@@ -153,18 +153,26 @@ nlohmann::json bench_steps(const Options& o, RankResources& rank) {
 }
 
 void bench_attention(const Options& o) {
-  RankResources rank(o.threads);
+  RankResources rank(o.threads, parse_device(o.device));
+  std::vector<Layout> layouts(std::begin(kTable), std::end(kTable));
+  std::vector<Step> steps(std::begin(kSteps), std::end(kSteps));
+  if (!o.shape.empty()) {
+    if (o.shape[2] % o.shape[3] != 0)
+      throw UsageError("--shape: {} heads cannot share {} of keys and values", o.shape[2], o.shape[3]);
+    layouts = {{o.shape[0], o.shape[1], o.shape[2], o.shape[3], o.shape[4]}};
+    steps = {{1, round_up(o.shape[1], kBlockTokens)}};
+  }
   const DType dtype = parse_dtype(o.dtype);
   nlohmann::json rows = nlohmann::json::array();
   o.output.text(fmt::format("{:>4} {:>6} {:>6} {:>4} {:>4}  {:>10} {:>10} {:>9} {:>9}", "seqs", "tokens", "heads",
                             "kv", "dim", "forward ms", "back ms", "forward", "backward"));
-  for (const Layout& l : kTable) {
-    const double peak = cpu::measure_peak_flops(rank.team, dtype);
+  for (const Layout& l : layouts) {
+    const double peak = peak_flops(rank.stream, dtype);
     const Times t = seconds_of(rank, l, dtype, o.repeats);
     // Visible pairs, each once: two products forward, five backward (one of them the scores again).
     const double pairs = double(l.sequences * l.heads) * double(l.tokens) * double(l.tokens + 1) / 2;
-    const double forward = 4 * pairs * double(l.head_dim) / t.forward / peak;
-    const double backward = 8 * pairs * double(l.head_dim) / t.backward / peak;
+    const double forward = 4 * pairs * double(l.head_dim) / t.forward;
+    const double backward = 8 * pairs * double(l.head_dim) / t.backward;
     rows.push_back({{"sequences", l.sequences},
                     {"tokens", l.tokens},
                     {"heads", l.heads},
@@ -172,15 +180,19 @@ void bench_attention(const Options& o) {
                     {"head_dim", l.head_dim},
                     {"forward_s", t.forward},
                     {"backward_s", t.backward},
-                    {"forward_share", forward},
-                    {"backward_share", backward}});
-    o.output.text(fmt::format("{:>4} {:>6} {:>6} {:>4} {:>4}  {:>10.3f} {:>10.3f} {:>8.1f}% {:>8.1f}%", l.sequences,
-                              l.tokens, l.heads, l.kv_heads, l.head_dim, t.forward * 1e3, t.backward * 1e3,
-                              100 * forward, 100 * backward));
+                    {"forward_share", known(peak > 0 ? forward / peak : 0)},
+                    {"backward_share", known(peak > 0 ? backward / peak : 0)}});
+    o.output.text(fmt::format("{:>4} {:>6} {:>6} {:>4} {:>4}  {:>10.3f} {:>10.3f} {:>9} {:>9}", l.sequences, l.tokens,
+                              l.heads, l.kv_heads, l.head_dim, t.forward * 1e3, t.backward * 1e3,
+                              percent_of(forward, peak), percent_of(backward, peak)));
   }
-  const nlohmann::json steps = bench_steps(o, rank);
-  o.output.json(
-      {{"bench", "attention"}, {"dtype", o.dtype}, {"threads", rank.team.size()}, {"rows", rows}, {"steps", steps}});
+  const nlohmann::json served = bench_steps(o, rank, o.shape.empty() ? kServed : layouts.front(), steps);
+  o.output.json({{"bench", "attention"},
+                 {"dtype", o.dtype},
+                 {"device", o.device},
+                 {"threads", rank.team.size()},
+                 {"rows", rows},
+                 {"steps", served}});
 }
 
 }  // namespace
@@ -189,8 +201,13 @@ void add_bench_attention(CLI::App& bench) {
   const auto o = std::make_shared<Options>();
   CLI::App* c =
       bench.add_subcommand("attention", "Causal attention; FLOPs count each visible pair once, as MFU does");
+  c->add_option("--shape", o->shape, "Sequences,tokens,heads,heads of keys,dim; a step of serving is of as many keys")
+      ->delimiter(',')
+      ->expected(5)
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
   c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
   add_kv_dtype(*c, o->kv);
+  c->add_option("--device", o->device, "cpu or cuda")->capture_default_str();
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")
       ->capture_default_str()

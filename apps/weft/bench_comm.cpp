@@ -8,10 +8,10 @@ namespace {
 
 struct Options {
   int ranks = 2, repeats = 0;
+  std::string device = "cpu";
+  std::vector<int64_t> sizes{1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 26};
   Output output;
 };
-
-constexpr int64_t kSizes[] = {1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 26};
 
 // One operation on `bytes`: what every rank holds before or after, whichever is more, as nccl-tests count.
 // bus_factor: of the bandwidth that the busiest link sees, for n ranks.
@@ -46,7 +46,9 @@ const Operation kOperations[] = {
 };
 
 void measure(const Options& o, Communicator& world) {
-  Allocator memory;
+  RankResources rank(1, parse_device(o.device), world.rank());
+  world.use_stream(rank.stream);
+  Allocator& memory = rank.allocator;
   nlohmann::json rows = nlohmann::json::array();
   const bool speaks = world.rank() == 0;
   const double n = double(world.size());
@@ -54,16 +56,17 @@ void measure(const Options& o, Communicator& world) {
     o.output.text(fmt::format("{:<15} {:>10} {:>12} {:>12} {:>12} {:>12}", "", "bytes", "median us", "min us",
                               "algbw GB/s", "busbw GB/s"));
   for (const Operation& op : kOperations)
-    for (const int64_t size : kSizes) {
-      const int64_t part_size = size / 4 / world.size();
+    for (const int64_t size : o.sizes) {
+      const int64_t part_size = std::max<int64_t>(size / 4 / world.size(), 1);
       const int64_t bytes = part_size * world.size() * 4;
       const Tensor whole = world.allocate_shared(memory, DType::f32, {part_size * world.size()});
       const Tensor part = memory.zeros(DType::f32, {part_size}), other = memory.empty(DType::f32, whole.shape());
-      std::fill_n(whole.data<float>(), whole.numel(), 1.0f);
+      rank.context.kernels.fill(rank.stream, whole, 1.0f);
       const int repeats = o.repeats > 0 ? o.repeats : int(std::clamp<int64_t>((int64_t(1) << 29) / size, 9, 1000));
       const std::vector<double> seconds = time_calls(repeats, [&] {
         world.barrier();
         op.run(world, whole, part, other);
+        rank.stream.wait();
       });
       if (!speaks) continue;
       const double middle = median(seconds), least = *std::min_element(seconds.begin(), seconds.end());
@@ -78,7 +81,11 @@ void measure(const Options& o, Communicator& world) {
                                 least * 1e6, algorithm / 1e9, bus / 1e9));
     }
   if (speaks)
-    o.output.json({{"bench", "comm"}, {"transport", world.name()}, {"ranks", world.size()}, {"rows", rows}});
+    o.output.json({{"bench", "comm"},
+                   {"transport", world.name()},
+                   {"device", o.device},
+                   {"ranks", world.size()},
+                   {"rows", rows}});
 }
 
 }  // namespace
@@ -89,6 +96,11 @@ void add_bench_comm(CLI::App& bench) {
   c->add_option("--ranks", o->ranks, "Ranks as threads; under mpirun, its processes")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
+  c->add_option("--device", o->device, "Of every rank: cpu or cuda")->capture_default_str();
+  c->add_option("--sizes", o->sizes, "Bytes, with commas between them")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t(4), int64_t(1) << 34));
   c->add_option("--repeats", o->repeats, "Timed calls a size; 0: as many as make sense");
   o->output.add_option(*c);
   c->footer("Example: weft bench comm --ranks 2");

@@ -1,19 +1,17 @@
 // weft bench matmul: the three products of a linear layer, as shares of the measured peak.
-#include <atomic>
-#include <numeric>
 #include <span>
 
 #include "bench.h"
-#include "rank_resources.h"
-#include "weft/kernels/cpu/peak.h"
+#include "limits.h"
 #include "weft/pretrained/held_blocks.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft::app {
 namespace {
 
 struct Options {
   std::vector<int64_t> shape;  // M, K, N; empty: the table
-  std::string dtype = "fp32", blocks;
+  std::string dtype = "fp32", blocks, device = "cpu";
   int threads = 0, repeats = 20;
   Output output;
 };
@@ -57,21 +55,7 @@ double seconds_of(RankResources& rank, const Product& p, Form form, DType dtype,
     args = {.y = x, .a = y, .b = w, .packed_b = packed, .epilogue = {}};
   else
     args = {.y = dw, .a = y, .b = x, .transpose_a = true, .packed_b = {}, .epilogue = {}};
-  return median(time_calls(repeats, [&] { k.matmul(c.stream, args); }));
-}
-
-// What the threads read from main memory: the limit of products with few rows.
-double read_bytes_per_second(RankResources& rank) {
-  constexpr int64_t kBytes = 256 << 20, kPart = 1 << 20;
-  const Tensor all = rank.context.empty(DType::u8, {kBytes});
-  std::memset(all.raw(), 1, kBytes);
-  std::atomic<uint64_t> sum{0};
-  const auto* const words = static_cast<const uint64_t*>(all.raw());
-  return double(kBytes) / median(time_calls(5, [&] {
-           rank.team.parallel_for(kBytes / kPart, 1, [&](int64_t begin, int64_t, int) {
-             sum += std::accumulate(words + begin * kPart / 8, words + (begin + 1) * kPart / 8, uint64_t(0));
-           });
-         }));
+  return median(time_calls(c.stream, repeats, [&] { k.matmul(c.stream, args); }));
 }
 
 // The product with a weight in blocks. Several weights take turns where one would stay in the caches.
@@ -81,10 +65,10 @@ double seconds_of_blocks(RankResources& rank, const Product& p, BlockType type, 
   BlockMatrix b{.blocks = {}, .type = type, .rows = p.n, .cols = p.k};
   const int64_t one = p.n * b.row_bytes(), count = std::clamp<int64_t>(kBytes / one, 1, repeats);
   const Tensor all = c.empty(DType::u8, {count, one}), x = c.empty(dtype, {p.m, p.k}), y = c.empty(dtype, {p.m, p.n});
-  std::memset(all.raw(), 0x11, all.bytes());
+  fill_on_host(c.stream, all, [](const Tensor& host) { std::memset(host.raw(), 0x11, host.bytes()); });
   c.kernels.fill(c.stream, x, 0.5f);
   int64_t turn = 0;
-  return median(time_calls(repeats, [&] {
+  return median(time_calls(c.stream, repeats, [&] {
     b.blocks = all.slice_flat(turn++ % count * one, {p.n, b.row_bytes()});
     c.kernels.matmul(c.stream, {.y = y, .a = x, .transpose_b = true, .blocks_b = b});
   }));
@@ -96,7 +80,7 @@ void bench_blocks(const Options& o, RankResources& rank, std::span<const Product
   nlohmann::json rows = nlohmann::json::array();
   o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:>9} {:>7} {:>7}", "M", "K", "N", "GFLOP/s", "GB/s", "read"));
   for (const Product& p : products) {
-    const double read = read_bytes_per_second(rank);
+    const double read = read_bandwidth(rank.stream);
     const double seconds = seconds_of_blocks(rank, p, type, dtype, o.repeats);
     const double flops = 2.0 * double(p.m) * double(p.k) * double(p.n) / seconds;
     const double bytes =
@@ -107,15 +91,19 @@ void bench_blocks(const Options& o, RankResources& rank, std::span<const Product
                     {"seconds", seconds},
                     {"flops_per_s", flops},
                     {"bytes_per_s", bytes},
-                    {"read_bytes_per_s", read}});
-    o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:>9.0f} {:>7.1f} {:>7.1f}", p.m, p.k, p.n, flops / 1e9,
-                              bytes / 1e9, read / 1e9));
+                    {"read_bytes_per_s", known(read)}});
+    o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:>9.0f} {:>7.1f} {:>7}", p.m, p.k, p.n, flops / 1e9, bytes / 1e9,
+                              giga(read, 1)));
   }
-  o.output.json({{"bench", "matmul"}, {"blocks", o.blocks}, {"threads", rank.team.size()}, {"rows", rows}});
+  o.output.json({{"bench", "matmul"},
+                 {"blocks", o.blocks},
+                 {"device", o.device},
+                 {"threads", rank.team.size()},
+                 {"rows", rows}});
 }
 
 void bench_matmul(const Options& o) {
-  RankResources rank(o.threads);
+  RankResources rank(o.threads, parse_device(o.device));
   const DType dtype = parse_dtype(o.dtype);
   std::vector<Product> products(std::begin(kTable), std::end(kTable));
   if (!o.shape.empty()) products = {{o.shape[0], o.shape[1], o.shape[2]}};
@@ -126,7 +114,7 @@ void bench_matmul(const Options& o) {
   for (const Product& p : products)
     for (const auto& [form, name] : kForms) {
       // The probe runs beside every row: the machine's speed drifts.
-      const double peak = cpu::measure_peak_flops(rank.team, dtype);
+      const double peak = peak_flops(rank.stream, dtype);
       const double seconds = seconds_of(rank, p, form, dtype, o.repeats);
       const double flops = 2.0 * double(p.m) * double(p.k) * double(p.n) / seconds;
       rows.push_back({{"m", p.m},
@@ -135,12 +123,13 @@ void bench_matmul(const Options& o) {
                       {"form", name},
                       {"seconds", seconds},
                       {"flops_per_s", flops},
-                      {"peak_flops_per_s", peak},
-                      {"share", flops / peak}});
-      o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:<10} {:>9.0f} {:>8.0f} {:>6.1f}%", p.m, p.k, p.n, name,
-                                flops / 1e9, peak / 1e9, 100 * flops / peak));
+                      {"peak_flops_per_s", known(peak)},
+                      {"share", known(peak > 0 ? flops / peak : 0)}});
+      o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:<10} {:>9.0f} {:>8} {:>7}", p.m, p.k, p.n, name, flops / 1e9,
+                                giga(peak, 0), percent_of(flops, peak)));
     }
-  o.output.json({{"bench", "matmul"}, {"dtype", o.dtype}, {"threads", rank.team.size()}, {"rows", rows}});
+  o.output.json(
+      {{"bench", "matmul"}, {"dtype", o.dtype}, {"device", o.device}, {"threads", rank.team.size()}, {"rows", rows}});
 }
 
 }  // namespace
@@ -157,6 +146,7 @@ void add_bench_matmul(CLI::App& bench) {
                 "Weights in blocks: q8_0, q4_0, q4_k, q6_k, fp8, int8, nf4, w4_g32 or w4_g128 (GPTQ's and AWQ's of "
                 "32 and of 128 inputs); the product y = x wT alone")
       ->check(CLI::IsMember({"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "nf4", "w4_g32", "w4_g128"}));
+  c->add_option("--device", o->device, "cpu or cuda")->capture_default_str();
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")
       ->capture_default_str()

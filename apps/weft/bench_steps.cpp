@@ -5,7 +5,7 @@
 #include "bench.h"
 #include "forward_ranks.h"
 #include "kv_dtype.h"
-#include "weft/kernels/cpu/peak.h"
+#include "limits.h"
 #include "weft/serve/step_runner.h"
 
 namespace weft::app {
@@ -85,7 +85,7 @@ void decode(const Options& o, ForwardModel& model) {
   const int64_t last = o.context + o.repeats + 1;
   check_context(model, last);
   const bool is_alone = model.mesh().world().size() == 1;
-  const double bandwidth = is_alone ? cpu::measure_read_bandwidth(model.context().stream.team()) : 0;
+  const double bandwidth = is_alone ? read_bandwidth(model.context().stream) : 0;
   const int64_t weights = weight_bytes(model);
   if (model.is_speaker())
     o.output.text(fmt::format("{:>9} {:>10} {:>10} {:>12} {:>9}", "sequences", "ms a step", "tokens/s", "GB/s read",
@@ -102,10 +102,10 @@ void decode(const Options& o, ForwardModel& model) {
       rows.push_back({{"sequences", count}, {"step_s", seconds}, {"tokens_per_s", double(count) / seconds}});
       // Of a mesh, this rank knows its own weights alone; of experts a step reads some.
       if (is_alone && model.config().experts == 0)
-        rows.back().update({{"read_bytes_per_s", read}, {"read_bandwidth", bandwidth}});
+        rows.back().update({{"read_bytes_per_s", read}, {"read_bandwidth", known(bandwidth)}});
       o.output.text(fmt::format("{:>9} {:>10.3f} {:>10.1f} {}", count, seconds * 1e3, double(count) / seconds,
                                 rows.back().contains("read_bandwidth")
-                                    ? fmt::format("{:>12.1f} {:>8.1f}%", read * 1e-9, 100 * read / bandwidth)
+                                    ? fmt::format("{:>12.1f} {:>9}", read * 1e-9, percent_of(read, bandwidth))
                                     : ""));
     });
   if (model.is_speaker())
@@ -117,7 +117,7 @@ void decode(const Options& o, ForwardModel& model) {
 
 void prefill(const Options& o, ForwardModel& model) {
   const bool is_alone = model.mesh().world().size() == 1;
-  const double peak = is_alone ? cpu::measure_peak_flops(model.context().stream.team(), model.dtype()) : 0;
+  const double peak = is_alone ? peak_flops(model.context().stream, model.dtype()) : 0;
   if (model.is_speaker())
     o.output.text(fmt::format("{:>7} {:>10} {:>10} {:>9} {:>8}", "tokens", "ms", "tokens/s", "GFLOP/s", "of peak"));
   nlohmann::json rows = nlohmann::json::array();
@@ -131,10 +131,10 @@ void prefill(const Options& o, ForwardModel& model) {
       const double chunks = double((tokens + o.chunk - 1) / o.chunk);
       const double flops = (c.flops_per_token(tokens) / 3 - head) * double(tokens) + head * chunks;
       rows.push_back({{"tokens", tokens}, {"s", seconds}, {"tokens_per_s", double(tokens) / seconds}});
-      if (is_alone) rows.back().update({{"flops_per_s", flops / seconds}, {"peak_flops", peak}});
+      if (is_alone) rows.back().update({{"flops_per_s", flops / seconds}, {"peak_flops", known(peak)}});
       o.output.text(fmt::format(
           "{:>7} {:>10.2f} {:>10.1f} {}", tokens, seconds * 1e3, double(tokens) / seconds,
-          is_alone ? fmt::format("{:>9.1f} {:>7.1f}%", flops / seconds * 1e-9, 100 * flops / seconds / peak) : ""));
+          is_alone ? fmt::format("{:>9.1f} {:>8}", flops / seconds * 1e-9, percent_of(flops / seconds, peak)) : ""));
     });
   }
   if (model.is_speaker()) o.output.json({{"bench", "prefill"}, {"chunk", o.chunk}, {"rows", rows}});

@@ -2,21 +2,21 @@
 #include <cmath>
 
 #include "bench.h"
+#include "limits.h"
 #include "mesh_options.h"
-#include "rank_resources.h"
 #include "weft/base/file.h"
 #include "weft/comm/run_world.h"
 #include "weft/comm/trace/trace.h"
-#include "weft/kernels/cpu/peak.h"
 #include "weft/train/launch.h"
 #include "weft/train/op_profile.h"
+#include "weft/train/recipe_names.h"
 #include "weft/train/trainer.h"
 
 namespace weft::app {
 namespace {
 
 struct Options {
-  std::string shape = "gpt", precision = "fp32", mesh;
+  std::string shape = "gpt", precision = "fp32", mesh, device;
   int threads = 0, steps = 10;
   int64_t batch = 0, micro_batches = 1;
   bool by_op = false;
@@ -38,14 +38,19 @@ Recipe recipe_of(const Options& o) {
   } else if (o.shape == "gpt2-124m") {
     m = preset("gpt2-124m");
     r.train.seq_len = 64, r.train.global_batch = 4;
+  } else if (o.shape == "tiny") {
+    m = family_defaults("llama");
+    m.layers = 2, m.heads = 4, m.hidden = 32, m.ffn = 96, m.vocab = 65;
+    r.train.seq_len = 32, r.train.global_batch = 4;
   } else {
-    throw UsageError("--shape {}: write gpt, llama or gpt2-124m", o.shape);
+    throw UsageError("--shape {}: write gpt, llama, gpt2-124m or tiny", o.shape);
   }
   if (m.context == 0) m.context = r.train.seq_len;
   complete(m);
   r.train.steps = o.steps + 1;
   if (o.batch > 0) r.train.global_batch = o.batch;
   Toml toml;
+  if (!o.device.empty()) toml.apply("mesh.device=" + o.device);
   MeshOptions::apply_spec(toml, o.mesh);
   r.mesh = read_mesh(toml);
   r.train.recompute = read_recompute(toml);
@@ -86,17 +91,17 @@ struct Measured {
 };
 
 Measured measure(const Options& o, const Recipe& recipe, Communicator& world, int threads) {
-  RankResources rank(threads);
+  RankResources rank(threads, recipe.mesh.device, world.rank());
   const SyntheticBatches batches = batches_of(recipe);
   Trainer trainer(rank.context, world, recipe, batches);
   OpProfile profile(rank.stream);
   if (o.by_op) rank.context.observer = &profile;
   Measured m;
-  const Tensor sum = rank.context.empty(DType::f64, {1});
+  const Tensor sum = rank.stream.host_memory().empty(DType::f64, {1});
   std::vector<double> peaks;
   const auto probe = [&] {
     world.barrier();
-    *sum.data<double>() = cpu::measure_peak_flops(rank.team, recipe.dtype());
+    *sum.data<double>() = peak_flops(rank.stream, recipe.dtype(), world.size());
     world.all_reduce(sum);
     peaks.push_back(*sum.data<double>());
   };
@@ -105,7 +110,10 @@ Measured measure(const Options& o, const Recipe& recipe, Communicator& world, in
   profile.reset();
   const double exposed = trainer.mesh().exposed_seconds();
   double waited = 0;
-  const std::vector<double> seconds = time_calls(o.steps - 1, [&] { waited += trainer.step().waited_s; });
+  const std::vector<double> seconds = time_calls(o.steps - 1, [&] {
+    waited += trainer.step().waited_s;
+    rank.stream.wait();
+  });
   m.exposed_s = (trainer.mesh().exposed_seconds() - exposed) / double(o.steps);
   m.waited_s = waited / double(o.steps);
   probe();
@@ -136,11 +144,11 @@ void print_ops(const Options& o, const Recipe& recipe, const Measured& m, nlohma
                     {"seconds", seconds},
                     {"share", e.seconds / total},
                     {"flops", flops},
-                    {"of_peak", flops / seconds / rank_peak},
+                    {"of_peak", rank_peak > 0 ? nlohmann::json(flops / seconds / rank_peak) : nlohmann::json()},
                     {"bytes_per_s", bytes / seconds}});
-    o.output.text(fmt::format("  {:<18} {:<9} {:>8.2f} ms {:>6.1f}% of the step {:>6.1f}% of peak {:>7.1f} GB/s",
-                              e.op, name_of(e.phase), seconds * 1e3, 100 * e.seconds / total,
-                              100 * flops / seconds / rank_peak, bytes / seconds / 1e9));
+    o.output.text(fmt::format("  {:<18} {:<9} {:>8.2f} ms {:>6.1f}% of the step {:>7} of peak {:>7.1f} GB/s", e.op,
+                              name_of(e.phase), seconds * 1e3, 100 * e.seconds / total,
+                              percent_of(flops / seconds, rank_peak), bytes / seconds / 1e9));
   }
 }
 
@@ -151,27 +159,30 @@ void bench_train(const Options& o) {
     const Measured m = measure(o, recipe, world, threads);
     if (world.rank() != 0) return;
     const double tokens = double(recipe.train.global_batch * recipe.train.seq_len);
-    const double mfu = recipe.model.flops_per_token(recipe.train.seq_len) * tokens / m.step_s / m.peak_flops;
-    o.output.text(
-        fmt::format("{} {}{}{}: {} rank(s) of {} thread(s) ({}): median {:.1f} ms, min {:.1f} ms, {:.0f} tokens/s, "
-                    "MFU {:.1f}% of "
-                    "{:.0f} GFLOP/s, peak {} + {} scratch a rank, {:.2f} ms in communication",
-                    o.shape, o.precision, o.mesh.empty() ? "" : " ", o.mesh, world.size(), threads, world.name(),
-                    m.step_s * 1e3, m.min_s * 1e3, tokens / m.step_s, 100 * mfu, m.peak_flops / 1e9,
-                    human_bytes(uint64_t(m.peak_bytes)), human_bytes(uint64_t(m.scratch_bytes)), m.exposed_s * 1e3));
+    const double flops = recipe.model.flops_per_token(recipe.train.seq_len) * tokens / m.step_s;
+    o.output.text(fmt::format(
+        "{} {}{}{}: {} rank(s) of {} thread(s) ({}): median {:.1f} ms, min {:.1f} ms, {:.0f} tokens/s, "
+        "{}peak {} + {} scratch a rank, {:.2f} ms in communication",
+        o.shape, o.precision, o.mesh.empty() ? "" : " ", o.mesh, world.size(), threads, world.name(), m.step_s * 1e3,
+        m.min_s * 1e3, tokens / m.step_s,
+        m.peak_flops > 0
+            ? fmt::format("MFU {} of {:.0f} GFLOP/s, ", percent_of(flops, m.peak_flops), m.peak_flops / 1e9)
+            : "",
+        human_bytes(uint64_t(m.peak_bytes)), human_bytes(uint64_t(m.scratch_bytes)), m.exposed_s * 1e3));
     nlohmann::json rows = nlohmann::json::array();
     if (o.by_op) print_ops(o, recipe, m, rows);
     o.output.json({{"bench", "train"},
                    {"shape", o.shape},
                    {"precision", o.precision},
                    {"mesh", o.mesh},
+                   {"device", kDeviceNames[size_t(recipe.mesh.device)]},
                    {"ranks", world.size()},
                    {"threads", threads},
                    {"step_ms", m.step_s * 1e3},
                    {"min_ms", m.min_s * 1e3},
                    {"tokens_per_s", tokens / m.step_s},
-                   {"mfu", mfu},
-                   {"peak_flops_per_s", m.peak_flops},
+                   {"mfu", known(m.peak_flops > 0 ? flops / m.peak_flops : 0)},
+                   {"peak_flops_per_s", known(m.peak_flops)},
                    {"peak_bytes", m.peak_bytes},
                    {"comm_ms", m.exposed_s * 1e3},
                    {"pipeline_wait_ms", m.waited_s * 1e3},
@@ -184,13 +195,15 @@ void bench_train(const Options& o) {
 void add_bench_train(CLI::App& bench) {
   const auto o = std::make_shared<Options>();
   CLI::App* c = bench.add_subcommand("train", "Whole training steps of fixed shapes, on made-up tokens");
-  c->add_option("--shape", o->shape, "gpt, llama or gpt2-124m")->capture_default_str();
+  c->add_option("--shape", o->shape, "gpt, llama, gpt2-124m, or tiny, which shows that all works")
+      ->capture_default_str();
   c->add_option("--precision", o->precision, "fp32, bf16 or fp16")->capture_default_str();
   c->add_option("--mesh", o->mesh, "Axes and sizes, and other keys of [mesh], as in dp=2,zero=1; default: one rank");
   c->add_option("--batch", o->batch, "Rows of a step; 0: the shape's own");
   c->add_option("--micro-batches", o->micro_batches, "Of each data-parallel rank, in a step")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
+  c->add_option("--device", o->device, "Of every rank: cpu or cuda");
   c->add_option("--threads", o->threads, "Threads a rank; 0: the cores shared out");
   c->add_option("--steps", o->steps, "Timed steps; the median is shown")
       ->capture_default_str()

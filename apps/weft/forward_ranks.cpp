@@ -23,6 +23,10 @@ MeshConfig parse_mesh(const std::string& mesh, const std::string& device) {
   return config;
 }
 
+MeshConfig mesh_of(const ForwardOptions& options) {
+  return parse_mesh(options.mesh == "auto" ? "" : options.mesh, options.device);
+}
+
 // Calls body on every rank, where ranks run.
 void run_mesh(const ForwardOptions& options, const MeshConfig& config,
               const std::function<void(Context& context, const Mesh& mesh)>& body) {
@@ -30,7 +34,7 @@ void run_mesh(const ForwardOptions& options, const MeshConfig& config,
   const int threads = std::max(1, cores / config.size());
   run_world(config.size(),
             [&](Communicator& world) {
-              RankResources rank(threads, config.device, world.rank());
+              RankResources rank(threads, config.device, options.replica * config.size() + world.rank());
               world.use_stream(rank.stream);
               const Mesh mesh(world, config.shape);
               body(rank.context, mesh);
@@ -44,7 +48,8 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("MODEL", model, "A Hugging Face folder, a weft checkpoint or a run folder")->required();
   command.add_option("--adapter", adapter, "A PEFT folder: adapters to use beside the model");
   command.add_option("--mesh", mesh, "Axes and sizes, as in tp=2,pp=2,ep=2; weft serve takes auto too");
-  command.add_option("--dtype", dtype, "fp32, bf16 or fp16")->capture_default_str();
+  command.add_option("--dtype", dtype, "fp32, bf16, fp16, or auto: as the model's files have it")
+      ->capture_default_str();
   command
       .add_option("--quantize", quantize,
                   "Weights in blocks: auto, those that the model has in blocks; q8_0, q4_0, q4_k, q6_k, fp8, int8 or "
@@ -54,16 +59,31 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }
 
-Device device_of(const ForwardOptions& options) {
-  return parse_mesh(options.mesh == "auto" ? "" : options.mesh, options.device).device;
+int replicas_of(const ForwardOptions& options) {
+  const MeshShape shape = mesh_of(options).shape;
+  return shape.ep > 0 && shape.dp() % shape.ep == 0 ? shape.dp() / shape.ep : 1;
 }
 
+DType dtype_of(const ForwardOptions& options, const ModelSource& source) {
+  if (options.dtype != "auto") return parse_dtype(options.dtype);
+  DType found = DType::f32;
+  for (const ParamNames& names : source.names()) {
+    if (source.blocks_of(names.param)) return DType::f32;
+    const DType stored = source.dtype_of(names.param).value_or(DType::f32);
+    if (found == DType::f32 && (stored == DType::bf16 || stored == DType::f16)) found = stored;
+  }
+  return found;
+}
+
+Device device_of(const ForwardOptions& options) { return mesh_of(options).device; }
+
 void run_forward(const ForwardOptions& options, const ForwardBody& body, const ForwardPlan& plan) {
-  MeshConfig mesh_config = parse_mesh(plan && options.mesh == "auto" ? "" : options.mesh, options.device);
-  const DType dtype = parse_dtype(options.dtype);
+  MeshConfig mesh_config = plan ? mesh_of(options) : parse_mesh(options.mesh, options.device);
+  if (options.replicas > 1) mesh_config.shape.replicate = 1, mesh_config.shape.shard = mesh_config.shape.ep;
   const BlockChoice blocks = parse_block_choice(options.quantize);
   std::unique_ptr<ModelSource> source = open_model(options.model);
   if (!options.adapter.empty()) source = open_adapted(std::move(source), options.adapter);
+  const DType dtype = dtype_of(options, *source);
   if (plan) plan(*source, mesh_config.shape);
   run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) {
     ForwardModel model(context, mesh, *source, dtype, blocks);

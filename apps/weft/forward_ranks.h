@@ -11,9 +11,14 @@ namespace weft::app {
 struct ForwardOptions {
   std::string model, adapter, mesh, device, dtype = "fp32", quantize = "auto";
   int threads = 0;
+  int replica = 0, replicas = 1;  // of the mesh's dp, each replica is run by itself, on devices of its own
   void add_to(CLI::App& command);
 };
 
+// How many replicas of the whole model the mesh has; ranks of ep, which share one, are not among them.
+int replicas_of(const ForwardOptions& options);
+// What the model computes in. "auto": in 16 bits where its files have a matrix so and none in blocks; else in fp32.
+DType dtype_of(const ForwardOptions& options, const ModelSource& source);
 // Of every rank, as --device or --mesh says.
 Device device_of(const ForwardOptions& options);
 

@@ -154,8 +154,12 @@ void inspect_trace(const Options& o) {
   std::map<std::string, GroupTime> groups;
   for (const auto& event : trace.contains("traceEvents") ? trace["traceEvents"] : trace) {
     if (!event.is_object() || event.value("ph", "") != "X") continue;
-    auto& [count, micros] = by_name[event.value("name", "?")];
-    ++count, micros += event.value("dur", 0.0);
+    const std::string name = event.value("name", "?");
+    // What a host queued its device did, and has a span of that.
+    if (event.value("cat", "") != name_of(TraceTrack::host) || name == TraceOps::kWaitName) {
+      auto& [count, micros] = by_name[name];
+      ++count, micros += event.value("dur", 0.0);
+    }
     add_to_groups(event, groups);
   }
   nlohmann::json spans = nlohmann::json::array();

@@ -27,4 +27,10 @@ DType parse_dtype(const std::string& name) {
   throw UsageError("--dtype {}: write fp32, bf16 or fp16", name);
 }
 
+Device parse_device(const std::string& name) {
+  if (name == "cpu") return Device::cpu;
+  if (name == "cuda") return Device::cuda;
+  throw UsageError("--device {}: write cpu or cuda", name);
+}
+
 }  // namespace weft::app

@@ -36,4 +36,7 @@ int64_t available_bytes(Device device, int ranks);
 // "fp32", "bf16" or "fp16"; throws UsageError naming --dtype.
 DType parse_dtype(const std::string& name);
 
+// "cpu" or "cuda"; throws UsageError naming --device.
+Device parse_device(const std::string& name);
+
 }  // namespace weft::app

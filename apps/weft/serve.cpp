@@ -1,12 +1,13 @@
 // weft serve: one or several models behind the APIs of OpenAI and Anthropic.
 #include <pthread.h>
 
+#include <atomic>
 #include <csignal>
 #include <future>
 #include <thread>
 
+#include "engine_host.h"
 #include "rank_resources.h"
-#include "serve_engine.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/serve/api/api.h"
 #include "weft/serve/http/server.h"
@@ -21,6 +22,7 @@ struct Options {
   api::ApiLimits limits;
   std::string key_file;
   int drain_seconds = 30;
+  int most_loaded = 0, idle_seconds = 0;
 };
 
 // SIGTERM and SIGINT, waited for on a thread of its own; a second one ends the program at once.
@@ -46,68 +48,28 @@ class StopSignals {
   sigset_t from_outside_, waited_for_;
 };
 
-// A model beside the first: it has an engine and a thread of its own.
-class Neighbour {
+// What the thread that started it all waits for.
+class Ending {
  public:
-  explicit Neighbour(EngineOptions options)
-      : options_(std::move(options)), thread_([this] {
-          try {
-            run_engine(options_, [this](ContinuousEngine& engine, const api::ServedModel& model) {
-              engine_ = &engine;
-              model_.set_value(model);
-              run(engine, model.name);
-              is_released_.get_future().wait();  // nobody points to the model any more
-            });
-          } catch (...) {
-            if (!engine_) model_.set_exception(std::current_exception());
-          }
-        }) {}
-  ~Neighbour() {
-    if (is_waiting_) model_.get_future().wait();
-    if (engine_) engine_->stop();
-    is_released_.set_value();
-    thread_.join();
+  void set() {
+    if (!is_set_.exchange(true)) promise_.set_value();
   }
-  Neighbour(const Neighbour&) = delete;
-
-  // Waits until it can be asked; throws what is wrong with it.
-  api::ServedModel model() {
-    is_waiting_ = false;
-    return model_.get_future().get();
+  void fail(const std::string& error) {
+    if (!is_set_.exchange(true)) promise_.set_exception(std::make_exception_ptr(Error("{}", error)));
   }
+  void wait() { promise_.get_future().get(); }
 
  private:
-  // Where it fails its requests are refused, and the other models go on.
-  void run(ContinuousEngine& engine, const std::string& name) const {
-    try {
-      engine.run();
-    } catch (const std::exception& e) {
-      options_.output.text(fmt::format("weft: {} ended: {}", name, e.what()));
-    }
-  }
-
-  EngineOptions options_;
-  std::promise<api::ServedModel> model_;
-  std::promise<void> is_released_;
-  ContinuousEngine* engine_ = nullptr;
-  bool is_waiting_ = true;
-  std::thread thread_;
+  std::atomic<bool> is_set_{false};
+  std::promise<void> promise_;
 };
 
-std::vector<api::ServedModel> with_neighbours(const api::ServedModel& first,
-                                              const std::vector<std::unique_ptr<Neighbour>>& neighbours) {
-  std::vector<api::ServedModel> all{first};
-  for (const auto& one : neighbours) {
-    all.push_back(one->model());
-    for (size_t i = 0; i + 1 < all.size(); ++i)
-      if (all[i].name == all.back().name) throw UsageError("two models are called {}", all[i].name);
-  }
-  return all;
-}
-
-// On the rank that speaks of the first model.
-void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& engine,
-                     const std::vector<api::ServedModel>& models) {
+// `run` returns after `stop` was called, or throws why the server ends.
+void serve_over_http(const Options& o, StopSignals& signals, const std::vector<api::ServedModel>& models,
+                     const std::function<void()>& run, const std::function<void()>& stop) {
+  for (size_t i = 0; i < models.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (models[i].name == models[k].name) throw UsageError("two models are called {}", models[i].name);
   const Output& output = o.model.output;
   api::Api api(models, {.keys = o.key_file.empty() ? api::ApiKeys() : api::ApiKeys::load(o.key_file),
                         .only_local_hosts = http::is_loopback(o.server.host),
@@ -120,7 +82,7 @@ void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& e
     output.text("weft: finishing what is under way; a second signal stops at once");
     const int64_t cut = server.drain(std::chrono::seconds(o.drain_seconds));
     for (const api::ServedModel& model : models) model.engine->drain(std::chrono::milliseconds(0));
-    engine.stop();
+    stop();
     output.text(fmt::format("weft: stopped; {} answers were cut", cut));
   });
   api.set_ready();
@@ -132,7 +94,7 @@ void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& e
                             o.key_file.empty() ? "no key needed" : "a key is needed"));
   output.json({{"event", "ready"}, {"model", models.front().name}, {"url", url}, {"port", server.port()}});
   try {
-    engine.run();
+    run();
   } catch (...) {
     StopSignals::wake(stopper);
     stopper.join();
@@ -145,20 +107,90 @@ void serve_over_http(const Options& o, StopSignals& signals, ContinuousEngine& e
 std::vector<EngineOptions> all_models(const Options& o) {
   if (o.models.empty() == o.model.forward.model.empty())
     throw UsageError("serve: name one MODEL, or several as --model NAME=FOLDER");
+  if (o.idle_seconds > 0 && o.most_loaded == 0)
+    throw UsageError("--idle-seconds: say how many there may be with --max-loaded");
+  if (o.models.empty() && o.most_loaded > 0)
+    throw UsageError("--max-loaded: name the models with --model NAME=FOLDER");
   if (o.models.empty()) return {o.model};
   std::vector<EngineOptions> all;
   const int count = int(o.models.size());
-  if (count > 1 && launched_by_mpi())
+  if ((count > 1 || o.most_loaded > 0) && launched_by_mpi())
     throw UsageError("--model: where a launcher starts the ranks there is one model: start more servers");
   for (const std::string& text : o.models) {
     EngineOptions& one = all.emplace_back(o.model);
     std::tie(one.name, one.forward.model) = split_name("--model", text);
-    one.num_models = count;
-    if (one.forward.threads == 0 && count > 1) one.forward.threads = std::max(1, num_cores() / count);
+    one.num_models = o.most_loaded > 0 ? std::min(count, o.most_loaded) : count;
+    if (one.forward.threads == 0) one.forward.threads = std::max(1, num_cores() / one.num_models);
     if (all.size() > 1)
       one.adapters.clear(), one.adapter_folder.clear(), one.draft.clear(), one.forward.adapter.clear();
   }
   return all;
+}
+
+// The ranks are processes: this one's is served on this thread.
+void serve_launched(const Options& o, StopSignals& signals, const EngineOptions& model) {
+  run_engine(model, [&](ContinuousEngine& engine, const ModelSource& source) {
+    ModelText text(model, source);
+    serve_over_http(
+        o, signals, {text.served_by(engine)}, [&] { engine.run(); }, [&] { engine.stop(); });
+  });
+}
+
+// All models from the start to the end. When the first fails the server ends; where another one does, its requests
+// are refused and the others go on.
+void serve_all(const Options& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
+  Ending ending;
+  std::vector<std::unique_ptr<HostedModel>> hosted;
+  std::vector<std::unique_ptr<ModelText>> texts;
+  std::vector<api::ServedModel> served;
+  for (const EngineOptions& model : models) {
+    const auto on_failure = [&o, &ending, &model, is_first = hosted.empty()](const std::string& error) {
+      if (is_first) return ending.fail(error);
+      o.model.output.text(fmt::format("weft: {} ended: {}", model.name, error));
+    };
+    hosted.push_back(std::make_unique<HostedModel>(model, on_failure));
+    texts.push_back(std::make_unique<ModelText>(model, hosted.back()->source()));
+    served.push_back(texts.back()->served_by(hosted.back()->engine()));
+  }
+  serve_over_http(
+      o, signals, served, [&] { ending.wait(); }, [&] { ending.set(); });
+}
+
+std::vector<std::string> adapter_names(const EngineOptions& model) {
+  std::vector<std::string> names;
+  for (const std::string& text : model.adapters) names.push_back(split_name("--lora", text).first);
+  return names;
+}
+
+// Models that come when a request names them.
+void serve_on_demand(const Options& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
+  const Output& output = o.model.output;
+  const auto log = [&](const std::string& line) { output.text("weft: " + line); };
+  std::vector<std::unique_ptr<ModelSource>> sources;
+  std::vector<std::unique_ptr<ModelText>> texts;
+  std::vector<api::ServedModel> served;
+  EnginePool pool(
+      {.most_loaded = size_t(o.most_loaded), .most_idle = std::chrono::seconds(o.idle_seconds), .log = log});
+  for (const EngineOptions& model : models) {
+    if (!model.adapter_folder.empty())
+      throw UsageError("--lora-dir and --max-loaded exclude each other: name adapters with --lora");
+    sources.push_back(open_model(model.forward.model, Checkpoint::Check::sizes));
+    const ModelSource& source = *sources.back();
+    texts.push_back(std::make_unique<ModelText>(model, source));
+    const int replicas = replicas_of(model.forward);
+    const EngineLimits limits{.vocab = source.config().vocab,
+                              .context = source.config().context,
+                              .max_running = model.engine.max_running * replicas,
+                              .max_waiting = model.engine.max_waiting * replicas};
+    const auto load = [&model, log] {
+      const auto on_failure = [&model, log](const std::string& error) { log(model.name + " ended: " + error); };
+      return std::make_unique<HostedModel>(model, on_failure);
+    };
+    served.push_back(texts.back()->served_by(pool.add(model.name, limits, adapter_names(model), load)));
+  }
+  Ending ending;
+  serve_over_http(
+      o, signals, served, [&] { ending.wait(); }, [&] { ending.set(); });
 }
 
 void serve(const Options& o) {
@@ -167,11 +199,9 @@ void serve(const Options& o) {
                      o.server.host);
   StopSignals signals;
   const std::vector<EngineOptions> models = all_models(o);
-  run_engine(models.front(), [&](ContinuousEngine& engine, const api::ServedModel& first) {
-    std::vector<std::unique_ptr<Neighbour>> neighbours;
-    for (size_t i = 1; i < models.size(); ++i) neighbours.push_back(std::make_unique<Neighbour>(models[i]));
-    serve_over_http(o, signals, engine, with_neighbours(first, neighbours));
-  });
+  if (launched_by_mpi()) return serve_launched(o, signals, models.front());
+  if (o.most_loaded > 0) return serve_on_demand(o, signals, models);
+  serve_all(o, signals, models);
 }
 
 }  // namespace
@@ -185,6 +215,16 @@ void add_serve(CLI::App& program) {
   c->add_option("--model", o->models,
                 "NAME=FOLDER, several times: models behind one address, instead of MODEL; requests name theirs")
       ->allow_extra_args(false);
+  c->add_option(
+       "--max-loaded", o->most_loaded,
+       "So many of the named models at once: each comes when it is asked for, and the longest unused leaves; "
+       "0: all, from the start")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 10));
+  c->add_option("--idle-seconds", o->idle_seconds,
+                "With --max-loaded: a model that nobody asked for so long leaves; 0: when its room is needed")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 30));
   c->add_option("--host", o->server.host, "The address to listen on; others than this machine's own need keys")
       ->capture_default_str();
   c->add_option("--port", o->server.port, "0: any that is free")->capture_default_str();

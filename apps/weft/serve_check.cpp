@@ -22,7 +22,7 @@ struct Asked {
 Asked asked_of(const EngineOptions& o, const ModelSource& source) {
   Asked a;
   const BlockChoice blocks = parse_block_choice(o.forward.quantize);
-  const DType dtype = parse_dtype(o.forward.dtype);
+  const DType dtype = dtype_of(o.forward, source);
   const int64_t context = source.config().context;
   a.request = {.model = {.config = source.config(), .source = &source, .dtype = dtype, .blocks = blocks},
                .cluster = {},
@@ -68,12 +68,13 @@ std::string remedy(const EngineOptions& o, ServeRequest q, const MeshShape& mesh
   };
   if (const ServedMemory least = memory_here(q, mesh, 1); o.engine.kv_bytes > 0 && least.total() <= available)
     return fmt::format("lower --kv-cache to {}MiB", (available - least.total() + least.cache) >> 20);
-  if (q.model.dtype == DType::f32) {
+  const DType before = q.model.dtype;
+  if (before == DType::f32) {
     q.model.dtype = DType::bf16;
     if (q.draft) q.draft->model.dtype = DType::bf16;
     if (fits(q)) return "--dtype bf16 would fit";
   }
-  const std::string dtype = o.forward.dtype == "fp32" ? " --dtype bf16" : "";
+  const std::string dtype = before == DType::f32 ? " --dtype bf16" : "";
   for (const char* quantize : {"q8_0", "int8", "q6_k", "q4_k"}) {
     q.model.blocks = parse_block_choice(quantize);
     if (q.draft) q.draft->model.blocks = q.model.blocks;

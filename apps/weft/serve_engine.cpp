@@ -9,7 +9,6 @@
 #include "weft/base/file.h"
 #include "weft/comm/single/single.h"
 #include "weft/pretrained/peft.h"
-#include "weft/serve/constrain/constraint_factory.h"
 
 namespace weft::app {
 namespace {
@@ -135,19 +134,7 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
   ContinuousEngine engine(model, options);
   if (!engine.is_speaker()) return engine.run();
   print_cache(o, engine, kv_format_of(options, model), cache_bytes(options, model, options.draft));
-  const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
-  std::shared_ptr<const ChatTemplate> chat_template;
-  if (auto found = find_chat_template(o.template_file, source, *tokenizer))
-    chat_template = std::make_shared<ChatTemplate>(std::move(*found));
-  constrain::ConstraintFactory constraints(*tokenizer, engine.limits().vocab, stop_tokens(source, *tokenizer));
-  on_speaker(engine, {.name = name_of(o, source),
-                      .engine = &engine,
-                      .tokenizer = tokenizer.get(),
-                      .chat_template = chat_template,
-                      .tool_format = tool_format_of(o, chat_template.get()),
-                      .end_tokens = stop_tokens(source, *tokenizer),
-                      .constraints = &constraints,
-                      .adapter_folder = o.adapter_folder});
+  on_speaker(engine, source);
 }
 
 }  // namespace
@@ -157,6 +144,25 @@ std::pair<std::string, std::string> split_name(const char* option, const std::st
   if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
     throw UsageError("{} {}: write NAME=FOLDER", option, text);
   return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokenizer_(source.tokenizer()) {
+  if (auto found = find_chat_template(o.template_file, source, *tokenizer_))
+    model_.chat_template = std::make_shared<ChatTemplate>(std::move(*found));
+  model_.name = name_of(o, source);
+  model_.tokenizer = tokenizer_.get();
+  model_.tool_format = tool_format_of(o, model_.chat_template.get());
+  model_.end_tokens = stop_tokens(source, *tokenizer_);
+  constraints_ =
+      std::make_unique<constrain::ConstraintFactory>(*tokenizer_, source.config().vocab, model_.end_tokens);
+  model_.constraints = constraints_.get();
+  model_.adapter_folder = o.adapter_folder;
+}
+
+api::ServedModel ModelText::served_by(Engine& engine) {
+  api::ServedModel model = model_;
+  model.engine = &engine;
+  return model;
 }
 
 void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker) {
@@ -172,6 +178,7 @@ void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker) {
 }
 
 void EngineOptions::add_to(CLI::App& command) {
+  forward.dtype = "auto";
   forward.add_to(command);
   const auto add = [&](const char* option, int64_t& value, int64_t least, const char* what) {
     command.add_option(option, value, what)->capture_default_str()->check(CLI::Range(least, int64_t(1) << 20));

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "forward_ranks.h"
 #include "weft/serve/api/served_model.h"
+#include "weft/serve/constrain/constraint_factory.h"
 #include "weft/serve/continuous_engine.h"
 
 namespace weft::app {
@@ -18,7 +19,7 @@ struct EngineOptions {
   std::vector<std::string> adapters;  // "name=folder"
   std::string adapter_folder, draft;
   bool without_prefixes = false;
-  int num_models = 1;  // that share the memory of this machine
+  int num_models = 1;  // that share the memory of this machine, replicas among them
   Output output;
   void add_to(CLI::App& command);
 };
@@ -26,9 +27,23 @@ struct EngineOptions {
 // "name=folder", as `option` has it. Throws UsageError.
 std::pair<std::string, std::string> split_name(const char* option, const std::string& text);
 
+// What the API needs of a model beside an engine.
+class ModelText {
+ public:
+  // The source outlives this.
+  ModelText(const EngineOptions& options, const ModelSource& source);
+  // Outlived by this and the engine.
+  api::ServedModel served_by(Engine& engine);
+
+ private:
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<constrain::ConstraintFactory> constraints_;
+  api::ServedModel model_;
+};
+
 // Serves on every rank of the mesh. on_speaker is called on the rank that speaks; it runs the engine, and the others
 // serve until that stops.
-using OnSpeaker = std::function<void(ContinuousEngine& engine, const api::ServedModel& model)>;
+using OnSpeaker = std::function<void(ContinuousEngine& engine, const ModelSource& source)>;
 void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker);
 
 }  // namespace weft::app

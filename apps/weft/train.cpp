@@ -9,11 +9,10 @@
 
 #include "command.h"
 #include "hosts.h"
+#include "limits.h"
 #include "mesh_options.h"
 #include "train_check.h"
 #include "weft/comm/mpi/mpi.h"
-#include "weft/plan/device_hardware.h"
-#include "weft/tensor/cuda/cuda_device.h"
 #include "weft/train/supervisor.h"
 
 namespace weft::app {
@@ -73,18 +72,6 @@ void supervise(const Options& o, const Recipe& recipe) {
   throw Error("training did not end: {}", status.describe());
 }
 
-// Of a rank's device at the recipe's precision, as the catalogue has it; 0 where it has none.
-double device_peak_flops(const Recipe& recipe) {
-  if (recipe.mesh.device == Device::cpu) return 0;
-  const std::vector<CudaDevice> devices = cuda_devices();
-  if (devices.empty()) return 0;
-  const auto hardware = plan::hardware_of_device(devices.front().name, double(devices.front().total_bytes));
-  const plan::MatmulType type = recipe.train.precision == Precision::fp32   ? plan::MatmulType::fp32
-                                : recipe.train.precision == Precision::bf16 ? plan::MatmulType::bf16
-                                                                            : plan::MatmulType::fp16;
-  return hardware ? hardware->peak(type) : 0;
-}
-
 void train(const Options& o, const std::vector<std::string>& overrides) {
   Toml toml = Toml::load(o.recipe);
   toml.apply(overrides);
@@ -96,8 +83,8 @@ void train(const Options& o, const std::vector<std::string>& overrides) {
   if (o.supervisor.restarts > 0 || o.hosts.are_given()) return supervise(o, recipe);
   std::signal(SIGINT, stop_after_step);
   std::signal(SIGTERM, stop_after_step);
-  const RunReport r = weft::train(
-      recipe, {.device_peak_flops = device_peak_flops(recipe), .stop = &asked_to_stop, .check = check_memory});
+  const double peak = recipe.mesh.device == Device::cpu ? 0 : device_peak_flops(recipe.dtype());
+  const RunReport r = weft::train(recipe, {.device_peak_flops = peak, .stop = &asked_to_stop, .check = check_memory});
   if (!r.is_first_rank) return;  // of the processes of a launcher, one speaks
   o.output.json({{"first_step", r.first_step},
                  {"steps", r.steps},

@@ -40,6 +40,8 @@ const Mistake kMistakes[] = {
     {"bad_temperature", "generate nowhere --prompt x --temperature -1", 2, {"temperature -1"}},
     {"nothing_to_inspect", "inspect nowhere", 2, {"nowhere"}},
     {"unknown_shape", "bench train --shape gpt5", 2, {"gpt5"}},
+    {"bench_of_unknown_device", "bench matmul --device tpu", 2, {"--device", "tpu", "cuda"}},
+    {"heads_not_shared", "bench attention --shape 1,8,4,3,16", 2, {"--shape", "4", "3"}},
     {"log_dir_is_a_file", "train r.toml --log.dir=text.txt", 1, {"text.txt"}},
 };
 INSTANTIATE_TEST_SUITE_P(Mistakes, FailuresTest, testing::ValuesIn(kMistakes), mistake_name);
@@ -61,7 +63,9 @@ TEST(DeviceFailuresTest, SayWhatIsMissing) {
   const Program weft;
   weft.write("r.toml", sample_recipe());
   weft.write("text.txt", sample_text());
-  for (const char* command : {"train r.toml --device cuda", "verify r.toml --mesh dp=2 --device cuda"}) {
+  for (const char* command :
+       {"train r.toml --device cuda", "verify r.toml --mesh dp=2 --device cuda", "bench matmul --device cuda",
+        "bench attention --device cuda", "bench train --mesh dp=2 --device cuda"}) {
     const Outcome o = weft.run(command);
     EXPECT_EQ(o.status, 1) << command;
     EXPECT_NE(o.err.find("CUDA"), std::string::npos) << o.err;

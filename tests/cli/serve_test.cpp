@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -24,6 +26,7 @@ class ServedProgram {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    std::filesystem::remove(out_);  // what another one said
     process_ = ::fork();
     if (process_ == 0) {
       const int out = ::open(out_.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
@@ -147,6 +150,52 @@ TEST_F(ServeTest, SeveralModelsAndAdaptersHaveOneAddress) {
   EXPECT_EQ(post(port, "/v1/unload_lora_adapter", {{"lora_name", "again"}}).status, 200);
   EXPECT_EQ(post(port, "/v1/completions", {{"model", "again"}, {"prompt", "x"}}).status, 404);
   EXPECT_EQ(served.stop(), 0) << served.said();
+}
+
+TEST_F(ServeTest, ReplicasShareTheRequests) {
+  ServedProgram one(program_, {program_.path("run"), "--served-model-name", "run"});
+  ASSERT_GT(one.port(), 0) << one.said();
+  const std::string text = text_of(one.port(), "run");
+  EXPECT_EQ(one.stop(), 0) << one.said();
+  ServedProgram two(program_, {program_.path("run"), "--served-model-name", "run", "--mesh", "dp=2,tp=2",
+                               "--lora-dir", program_.path("adapters")});
+  const int port = two.port();
+  ASSERT_GT(port, 0) << two.said();
+  std::vector<std::future<std::string>> texts;
+  for (int i = 0; i < 8; ++i) texts.push_back(std::async(std::launch::async, [&] { return text_of(port, "run"); }));
+  for (auto& one_text : texts) EXPECT_EQ(one_text.get(), text);
+  EXPECT_EQ(post(port, "/v1/load_lora_adapter", {{"lora_name", "law"}}).status, 200);
+  EXPECT_NE(text_of(port, "law"), text);
+  EXPECT_EQ(two.stop(), 0) << two.said();
+}
+
+TEST_F(ServeTest, AutoIsWhatTheModelIsStoredIn) {
+  ASSERT_EQ(program_.run("convert run half --dtype bf16").status, 0);
+  const auto logits = [&](const std::string& arguments) {
+    const Outcome o = program_.run("logits " + arguments + " --ids 1,2,3");
+    EXPECT_EQ(o.status, 0) << o.err;
+    return o.out;
+  };
+  EXPECT_EQ(logits("run --dtype auto"), logits("run --dtype fp32"));
+  EXPECT_EQ(logits("half --dtype auto"), logits("half --dtype bf16"));
+  EXPECT_NE(logits("half --dtype auto"), logits("half --dtype fp32"));
+}
+
+TEST_F(ServeTest, ModelsComeWhenTheyAreAskedFor) {
+  ServedProgram served(program_,
+                       {"--model", "base=" + program_.path("run"), "--model", "tuned=" + program_.path("tuned"),
+                        "--max-loaded", "1", "--lora", "law=" + program_.path("adapters/law")});
+  const int port = served.port();
+  ASSERT_GT(port, 0) << served.said();
+  EXPECT_EQ(served.said().find("is loaded"), std::string::npos) << served.said();
+  const std::string base = text_of(port, "base"), tuned = text_of(port, "tuned");
+  EXPECT_NE(base, tuned);
+  EXPECT_NE(served.said().find("weft: base is unloaded"), std::string::npos) << served.said();
+  EXPECT_EQ(text_of(port, "law"), tuned);
+  EXPECT_EQ(text_of(port, "base"), base);
+  EXPECT_EQ(served.stop(), 0) << served.said();
+  EXPECT_EQ(program_.run("serve run --max-loaded 1").status, 2);
+  EXPECT_EQ(program_.run("serve --model a=run --idle-seconds 1").status, 2);
 }
 
 TEST_F(ServeTest, ADraftHasTheTokensOfTheModel) {

@@ -1,6 +1,7 @@
 // Where missing ranks were last seen: what messages say of it, and that notes are read whole while they are written.
 #include "weft/comm/rank_progress.h"
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -12,14 +13,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
+std::atomic<bool> has_given_up{false};  // some rank of the run
+
 // Of a run in which some rank must fail.
 std::string message_of(int size, const std::function<void(Communicator&, Allocator&)>& body,
-                       milliseconds timeout = milliseconds(200)) {
+                       milliseconds timeout = milliseconds(1000)) {
+  has_given_up = false;
   try {
     run_ranks(size,
               [&](Communicator& c) {
                 Allocator allocator;
-                body(c, allocator);
+                try {
+                  body(c, allocator);
+                } catch (...) {
+                  has_given_up = true;
+                  throw;
+                }
               },
               {.timeout = timeout});
   } catch (const Error& error) {
@@ -33,7 +42,9 @@ void expect_text(const std::string& message, const std::string& text) {
 }
 
 // Keeps a rank busy outside of all calls until the others have given up.
-void dawdle() { std::this_thread::sleep_for(milliseconds(700)); }
+void dawdle() {
+  for (int i = 0; i < 20'000 && !has_given_up; ++i) std::this_thread::sleep_for(milliseconds(1));
+}
 
 TEST(WatchdogTest, NamesCallGroupStepAndWhereTheMissingRanksAre) {
   const std::string message = message_of(4, [](Communicator& c, Allocator& allocator) {
@@ -50,7 +61,7 @@ TEST(WatchdogTest, NamesCallGroupStepAndWhereTheMissingRanksAre) {
   });
   expect_text(
       message,
-      "all_reduce of 4096 bytes f32 (group dp, call 2, step 12): rank 1 did not come within 0.2 s; rank 1 has "
+      "all_reduce of 4096 bytes f32 (group dp, call 2, step 12): rank 1 did not come within 1 s; rank 1 has "
       "made 1 calls and was last seen in \"backward stage 0 micro-batch 2\" of step 12, after all_reduce of "
       "4096 bytes f32 (group dp, call 1); every rank of a group must make the same calls");
 }
@@ -74,7 +85,7 @@ TEST(WatchdogTest, NamesTheSenderOfAMessageThatDoesNotCome) {
   });
   expect_text(
       message,
-      "recv from rank 1, tag 3, of 64 bytes f32 (group world, call 1, step 7): nothing came within 0.2 s; rank 1 "
+      "recv from rank 1, tag 3, of 64 bytes f32 (group world, call 1, step 7): nothing came within 1 s; rank 1 "
       "was last seen in \"forward stage 0 micro-batch 1\" of step 7");
 }
 
@@ -102,7 +113,7 @@ TEST(WatchdogTest, WaitsForWhoeverShowsSignsOfLife) {
       [](Communicator& c, Allocator& allocator) {
         const Tensor x = allocator.zeros(DType::f32, {16});
         if (c.rank() == 0) {
-          for (int beat = 0; beat < 20; ++beat) {
+          for (int beat = 0; beat < 40; ++beat) {
             std::this_thread::sleep_for(milliseconds(30));
             c.pulse()->fetch_add(1);
           }
@@ -115,7 +126,7 @@ TEST(WatchdogTest, WaitsForWhoeverShowsSignsOfLife) {
         }
         c.barrier();
       },
-      milliseconds(150));
+      milliseconds(500));
   EXPECT_EQ(message, "no error");
 }
 
@@ -124,7 +135,7 @@ TEST(WatchdogTest, APatientRankWaitsWithoutALimit) {
       2,
       [](Communicator& c, Allocator&) {
         const Patience patience(c);
-        if (c.rank() == 1) dawdle();
+        if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(700));
         c.barrier();
       },
       milliseconds(50));

@@ -184,6 +184,20 @@ TEST(MemoryCurveTest, ReachesThePeak) {
   }
 }
 
+// Where time goes is asked of the device; what its host does stays beside it.
+TEST(ReadTraceTest, KeepsTheHostOfADevice) {
+  constexpr const char* kEvent = R"({"ph":"X","pid":0,"tid":3,"ts":0,"name":"matmul","args":{"phase":"forward"},)";
+  for (const char* category : {"host", "other"}) {
+    const std::string json =
+        fmt::format(R"([{0}"cat":"{1}","dur":5000}},{0}"cat":"compute","dur":2000}}])", kEvent, category);
+    const Timeline t = read_trace(json, "device.json");
+    ASSERT_EQ(t.spans.size(), 2u);
+    EXPECT_EQ(t.spans[0].track, TraceTrack::host);
+    EXPECT_EQ(t.spans[1].track, TraceTrack::compute);
+    EXPECT_DOUBLE_EQ(seconds_by_kind(t)[0][size_t(SpanKind::forward)], 2e-3);
+  }
+}
+
 // What is planned and written is read back as it was.
 TEST(ReadTraceTest, ReadsAPlannedStep) {
   const Timeline t = timeline_of(small_report().layouts.front().plan);

@@ -56,6 +56,17 @@ TEST(Tracer, WritesATrackPerRank) {
   EXPECT_LE(events["matmul"]["ts"].get<double>() + events["matmul"]["dur"].get<double>(), step_end);
 }
 
+TEST(Tracer, ShowsAHostOfADevice) {
+  Tracer tracer(0, 10);
+  tracer.start();
+  tracer.span("matmul", TraceTrack::host).end();
+  const nlohmann::json events = write_and_parse({&tracer});
+  ASSERT_EQ(events.size(), 6u);  // the rank, four tracks, the span
+  EXPECT_EQ(events[4]["args"]["name"], "host");
+  EXPECT_EQ(events[5]["cat"], "host");
+  EXPECT_EQ(events[5]["tid"], events[4]["tid"]);
+}
+
 TEST(Tracer, KeepsNothingWhileStopped) {
   Tracer tracer(0, 10);
   tracer.span("before").end();

@@ -142,12 +142,19 @@ Pending Communicator::start_reduce_scatter(Tensor out, Tensor in) {
 }
 
 void Communicator::use_stream(Stream& stream) {
-  if (stream.allocator().device() == Device::cuda) device_ = make_device_transport(*this, stream);
+  if (stream.allocator().device() != Device::cuda) return;
+  device_ = make_device_transport(*this, stream);
+  device_->set_timer(timer_);
+}
+
+void Communicator::set_observer(CommObserver observer, DeviceTimer* timer) {
+  observer_ = std::move(observer), timer_ = timer;
+  if (device_) device_->set_timer(timer);
 }
 
 void Communicator::pass_on_to(Communicator& group) const {
-  group.set_observer(observer_);
   if (device_) group.device_ = device_->for_group(group);
+  group.set_observer(observer_, timer_);
 }
 
 void Communicator::check_reach(const Collective& call) const {
@@ -193,13 +200,15 @@ Pending Communicator::start(Collective call, Tensor out, Tensor in) {
 
 void Communicator::wait_for(uint32_t ticket, bool is_on_device) {
   const auto begin = Clock::now();
+  DeviceMarks marks;
   if (is_on_device && device_->queues_calls())
-    device_->wait(ticket);
+    device_->wait(ticket), marks = device_->take_marks();
   else if (queue_)
     queue_->wait(ticket);
   exposed_seconds_.fetch_add(seconds_since(begin), std::memory_order_relaxed);
   if (observer_)
-    observer_({CommOp::barrier, DType::u8, label_, queue_ ? 0 : int64_t(ticket), 0, true, begin, Clock::now(), true});
+    observer_({CommOp::barrier, DType::u8, label_, queue_ ? 0 : int64_t(ticket), 0, true, begin, Clock::now(), true,
+               0, 0, marks});
 }
 
 void Communicator::execute(const Collective& call, bool is_started) {
@@ -222,7 +231,7 @@ void Communicator::note(const Collective& call, bool is_started, Run&& run_call)
   bytes_sent_.fetch_add(weft::bytes_sent(call, rank(), size()), std::memory_order_relaxed);
   if (observer_)
     observer_({call.op, call.dtype, label_, call.sequence, int64_t(call.bytes), is_started, begin, end, false,
-               call.peer, call.tag});
+               call.peer, call.tag, is_queued_by_device(call) ? device_->take_marks() : DeviceMarks()});
 }
 
 std::string Communicator::whereabouts(const Collective& call) const {

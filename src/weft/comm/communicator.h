@@ -15,6 +15,7 @@
 #include "weft/comm/pending.h"
 #include "weft/comm/rank_progress.h"
 #include "weft/tensor/allocator.h"
+#include "weft/tensor/device_timer.h"
 #include "weft/tensor/tensor.h"
 
 namespace weft {
@@ -34,6 +35,9 @@ struct CommEvent {
   // where no thread runs it, else 0.
   bool is_wait = false;
   int peer = 0, tag = 0;  // as in Collective
+  // Where the device queues calls and a timer runs, its marks of what the device did; `begin` and `end` are of
+  // queuing.
+  DeviceMarks marks = {};
 };
 using CommObserver = std::function<void(const CommEvent&)>;  // called on the thread that ran the call
 
@@ -122,8 +126,8 @@ class Communicator {
   };
   Stats stats() const;
 
-  // Groups that are split off later inherit it. To be set while nothing is started.
-  void set_observer(CommObserver observer) { observer_ = std::move(observer); }
+  // Groups that are split off later inherit both. To be set while nothing is started. The timer is the rank's.
+  void set_observer(CommObserver observer, DeviceTimer* timer = nullptr);
 
  protected:
   explicit Communicator(std::string_view label);
@@ -169,6 +173,7 @@ class Communicator {
 
   std::string label_;
   CommObserver observer_;
+  DeviceTimer* timer_ = nullptr;
   RankProgress* own_progress_ = nullptr;
   int64_t sequence_ = 0, messages_ = 0;
   std::atomic<bool> is_given_up_{false};

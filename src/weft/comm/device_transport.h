@@ -2,9 +2,11 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "weft/base/function_ref.h"
 #include "weft/comm/collective.h"
+#include "weft/tensor/device_timer.h"
 #include "weft/tensor/stream.h"
 
 namespace weft {
@@ -34,6 +36,25 @@ class DeviceTransport {
   virtual bool queues_calls() const { return false; }
   virtual uint32_t start(const Collective& call);
   virtual void wait(uint32_t ticket);
+
+  // While the timer runs, calls that the device queues and waits for them leave marks of what the device did; null:
+  // never. It is used on the rank's own thread alone.
+  void set_timer(DeviceTimer* timer) { timer_ = timer; }
+  DeviceMarks take_marks() { return std::exchange(marks_, {}); }  // of the last such call
+
+ protected:
+  // Work that `queue_work` queues, between two marks in that queue; null: the rank's own.
+  template <class QueueWork>
+  void timed(void* queue, QueueWork&& queue_work) {
+    if (!timer_ || !timer_->is_running()) return queue_work();
+    const int64_t begin = timer_->mark(queue);
+    queue_work();
+    marks_ = {begin, timer_->mark(queue)};
+  }
+
+ private:
+  DeviceTimer* timer_ = nullptr;
+  DeviceMarks marks_;
 };
 
 // NCCL where this program has it and every rank of the world has a device of its own, else through host memory. All

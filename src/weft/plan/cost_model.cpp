@@ -32,11 +32,11 @@ Line line_of(const MeshShape& s, Axis axis) {
   return {1, 1};
 }
 
-MatmulType type_of(DType dtype) {
+}  // namespace
+
+MatmulType matmul_type_of(DType dtype) {
   return dtype == DType::bf16 ? MatmulType::bf16 : dtype == DType::f16 ? MatmulType::fp16 : MatmulType::fp32;
 }
-
-}  // namespace
 
 GroupPlace group_place(const MeshShape& shape, Axis axis, int devices_per_node) {
   const Line line = line_of(shape, axis);
@@ -102,13 +102,13 @@ double CostModel::casts_s(const Event& e) const {
 double CostModel::head_matmul_s(const Event& e) const {
   constexpr double kMany = 16;
   const double rows = e.is_weight_gradient ? 1 : kMany, depth = e.is_weight_gradient ? kMany : 1;
-  return matmul_s(e.m * rows, e.n, e.k * depth, type_of(e.dtype), e.bytes) / kMany;
+  return matmul_s(e.m * rows, e.n, e.k * depth, matmul_type_of(e.dtype), e.bytes) / kMany;
 }
 
 double CostModel::attention_s(const Event& e) const {
   const double share =
       (e.is_backward ? hardware_.attention_backward : hardware_.attention_forward) * stack_.attention;
-  const MatmulType type = type_of(e.dtype);
+  const MatmulType type = matmul_type_of(e.dtype);
   const double peak = hardware_.peak(hardware_.peak(type) > 0 ? type : MatmulType::fp32);
   // Heads narrower than 128 leave half of the matrix units' work undone (FlashAttention-2, figures 4 to 6).
   const double narrow = stack_.has_narrow_heads ? std::min(1.0, 0.55 + 0.45 * e.k / 128.0) : 1;
@@ -134,7 +134,7 @@ double CostModel::kernel_s(const Event& e) const {
     case Event::Kind::matmul: {
       if (const int head = stack_.whole_logits; head > 0 && (e.m == head || e.n == head || e.k == head))
         return head_matmul_s(e);
-      const MatmulType type = is_fp8(e) ? MatmulType::fp8 : type_of(e.dtype);
+      const MatmulType type = is_fp8(e) ? MatmulType::fp8 : matmul_type_of(e.dtype);
       const double seconds = matmul_s(e.m, e.n, e.k, type, e.bytes) + casts_s(e);
       if (stack_.has_epilogues || e.fused_bytes == 0) return seconds;
       return seconds + memory_s(e.fused_bytes) * stack_.small_kernels + launch_s();

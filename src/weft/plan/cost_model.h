@@ -6,6 +6,9 @@
 
 namespace weft::plan {
 
+// As which the operands of a product of tensors of `dtype` are multiplied.
+MatmulType matmul_type_of(DType dtype);
+
 // What the software on the devices does, apart from the program that is traced.
 struct Stack {
   bool has_fp8 = false;               // matrix products of blocks run in fp8, their operands cast before

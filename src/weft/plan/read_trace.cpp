@@ -152,10 +152,9 @@ class TraceReader {
   }
 
   static TraceTrack track_of(const Event& e) {
-    if (e.category == "compute") return TraceTrack::compute;
-    if (e.category == "communication") return TraceTrack::communication;
-    if (e.category == "pipeline") return TraceTrack::pipeline;
-    return e.tid == 1 ? TraceTrack::communication : e.tid == 2 ? TraceTrack::pipeline : TraceTrack::compute;
+    for (int track = 0; track < kNumTraceTracks; ++track)
+      if (e.category == weft::name_of(TraceTrack(track))) return TraceTrack(track);
+    return e.tid > 0 && e.tid < kNumTraceTracks ? TraceTrack(int(e.tid)) : TraceTrack::compute;
   }
 
   static SpanKind kind_of_event(const Event& e, TraceTrack track) {

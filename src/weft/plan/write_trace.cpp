@@ -1,7 +1,6 @@
 // write_trace: an event for each span.
 #include "weft/plan/write_trace.h"
 
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "weft/base/json.h"
@@ -9,11 +8,9 @@
 namespace weft::plan {
 namespace {
 
-constexpr std::array<const char*, kNumTraceTracks> kTrackNames = {"compute", "communication", "pipeline"};
-
 nlohmann::json event_of(const Span& s) {
   nlohmann::json e = {
-      {"ph", "X"},           {"name", s.name},        {"cat", kTrackNames[size_t(s.track)]}, {"pid", s.rank},
+      {"ph", "X"},           {"name", s.name},        {"cat", name_of(s.track)},           {"pid", s.rank},
       {"tid", int(s.track)}, {"ts", s.begin_s * 1e6}, {"dur", (s.end_s - s.begin_s) * 1e6}};
   nlohmann::json& args = e["args"] = nlohmann::json::object();
   if (s.stage >= 0) args["stage"] = s.stage;

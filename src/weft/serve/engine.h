@@ -1,5 +1,6 @@
 // Engine: continues many prompts at once. It thinks in tokens; text, protocols and connections are the layer above.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -45,6 +46,25 @@ struct EngineStats {
   int64_t preemptions_total = 0;
   int64_t drafted_tokens_total = 0, accepted_tokens_total = 0;  // of speculation
   int64_t steps_total = 0;
+
+  // What stays of an engine that is no more.
+  EngineStats past() const {
+    EngineStats totals = *this;
+    totals.running = totals.waiting = totals.swapped = 0;
+    totals.kv_blocks = totals.kv_blocks_used = totals.kv_tokens_used = 0;
+    return totals;
+  }
+  // Of engines beside each other, or one after the other, whose blocks are alike.
+  EngineStats& operator+=(const EngineStats& o) {
+    running += o.running, waiting += o.waiting, swapped += o.swapped;
+    kv_blocks += o.kv_blocks, kv_blocks_used += o.kv_blocks_used, kv_tokens_used += o.kv_tokens_used;
+    kv_block_tokens = std::max(kv_block_tokens, o.kv_block_tokens);
+    prompt_tokens_total += o.prompt_tokens_total, cached_tokens_total += o.cached_tokens_total;
+    generated_tokens_total += o.generated_tokens_total, preemptions_total += o.preemptions_total;
+    drafted_tokens_total += o.drafted_tokens_total, accepted_tokens_total += o.accepted_tokens_total;
+    steps_total += o.steps_total;
+    return *this;
+  }
 };
 
 // Every method may be called from any thread and returns soon, except drain.

@@ -24,7 +24,8 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
   const MeshShape& shape = model.mesh().shape();
   if (shape.dp() != shape.ep)
     throw UsageError(
-        "--mesh dp={}: its ranks would all do the same work; serve with tp, pp and ep, or start more servers",
+        "--mesh dp={}: replicas are engines of one process: where a launcher starts the ranks serve with tp, pp and "
+        "ep, and start more servers",
         shape.dp());
   reserve(kFirstWords);
   blocks_.reserve(size_t(num_blocks));  // more are told only where many share some

@@ -14,8 +14,6 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kNumTraceTracks> kTrackNames = {"compute", "communication", "pipeline"};
-
 std::string quoted(std::string_view text) { return to_json_text(nlohmann::json(std::string(text))); }
 
 void append_meta(std::string& out, std::string_view what, int rank, int track, std::string_view key,
@@ -26,10 +24,9 @@ void append_meta(std::string& out, std::string_view what, int rank, int track, s
 
 void append_event(std::string& out, const TraceEvent& event, int rank, int64_t origin_ns) {
   const auto to = std::back_inserter(out);
-  const std::string_view track = kTrackNames[size_t(event.track)];
   fmt::format_to(to, R"(,{}{{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})", '\n',
-                 quoted(event.name), track, rank, int(event.track), double(event.begin_ns - origin_ns) * 1e-3,
-                 double(event.end_ns - event.begin_ns) * 1e-3);
+                 quoted(event.name), name_of(event.track), rank, int(event.track),
+                 double(event.begin_ns - origin_ns) * 1e-3, double(event.end_ns - event.begin_ns) * 1e-3);
   if (event.num_args > 0) {
     out += ",\"args\":{";
     for (size_t i = 0; i < event.num_args; ++i) {
@@ -49,6 +46,11 @@ void append_event(std::string& out, const TraceEvent& event, int rank, int64_t o
 }
 
 }  // namespace
+
+std::string_view name_of(TraceTrack track) {
+  constexpr std::array<std::string_view, kNumTraceTracks> kNames = {"compute", "communication", "pipeline", "host"};
+  return kNames[size_t(track)];
+}
 
 void Tracer::start() {
   events_.resize(size_t(capacity_));
@@ -83,11 +85,14 @@ int64_t Tracer::first_ns() const {
 std::string Tracer::to_json(int64_t origin_ns) const {
   std::string out;
   append_meta(out, "process_name", rank_, 0, "name", fmt::format("rank {}", rank_));
+  const std::span events(events_.data(), size_t(num_events()));
+  const bool has_host = std::ranges::find(events, TraceTrack::host, &TraceEvent::track) != events.end();
   for (int track = 0; track < kNumTraceTracks; ++track) {
+    if (TraceTrack(track) == TraceTrack::host && !has_host) continue;
     out += ",\n";
-    append_meta(out, "thread_name", rank_, track, "name", kTrackNames[size_t(track)]);
+    append_meta(out, "thread_name", rank_, track, "name", name_of(TraceTrack(track)));
   }
-  for (int64_t i = 0; i < num_events(); ++i) append_event(out, events_[size_t(i)], rank_, origin_ns);
+  for (const TraceEvent& event : events) append_event(out, event, rank_, origin_ns);
   if (num_dropped() > 0) {
     out += ",\n";
     append_meta(out, "process_labels", rank_, 0, "labels", fmt::format("{} more events did not fit", num_dropped()));

@@ -16,8 +16,14 @@
 namespace weft {
 
 // A line of a rank's part of the picture. Spans of one track must nest or follow each other.
-enum class TraceTrack : uint8_t { compute, communication, pipeline };
-inline constexpr int kNumTraceTracks = 3;
+enum class TraceTrack : uint8_t {
+  compute,  // of a rank on a device: when the device computed
+  communication,
+  pipeline,
+  host,  // of a rank on a device: when its host queued the same, and when it waited; empty on the CPU
+};
+inline constexpr int kNumTraceTracks = 4;
+std::string_view name_of(TraceTrack track);
 
 // Names, keys and texts are kept as they are: literals, or what Tracer::intern returned.
 struct TraceArg {

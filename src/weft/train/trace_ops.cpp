@@ -5,28 +5,47 @@
 
 namespace weft {
 
-TraceOps::TraceOps(Communicator& world, Context& context) : world_(world), context_(context), tracer_(world.rank()) {
-  begun_ns_.reserve(16);
-  world.set_observer([this](const CommEvent& event) { record(event); });
+TraceOps::TraceOps(Communicator& world, Context& context)
+    : world_(world), context_(context), tracer_(world.rank()), timer_(make_timer(context.stream)) {
+  begun_.reserve(16);
+  world.set_observer([this](const CommEvent& event) { record(event); }, timer_.get());
 }
 
 void TraceOps::start() {
   tracer_.start();
+  if (timer_) on_device_.clear(), timer_->start();
   context_.observer = this;
 }
 
 void TraceOps::stop() {
   context_.observer = nullptr;
+  if (timer_) {
+    const std::vector<int64_t> times = timer_->stop();
+    for (DeviceSpan& span : on_device_) {
+      span.event.begin_ns = times[size_t(span.marks.begin)], span.event.end_ns = times[size_t(span.marks.end)];
+      tracer_.record(span.event);
+    }
+  }
   tracer_.stop();
 }
 
-void TraceOps::begin(std::string_view, Phase) { begun_ns_.push_back(Tracer::now_ns()); }
+void TraceOps::record(TraceEvent event, const Moment& begin) {
+  const Moment end = now();
+  if (timer_) {
+    on_device_.push_back({event, {begin.mark, end.mark}});
+    event.track = TraceTrack::host;
+  }
+  event.begin_ns = begin.ns, event.end_ns = end.ns;
+  tracer_.record(event);
+}
+
+void TraceOps::begin(std::string_view, Phase) { begun_.push_back(now()); }
 
 void TraceOps::end(std::string_view op, Phase phase) {
-  TraceEvent event{.name = op, .begin_ns = begun_ns_.back(), .end_ns = Tracer::now_ns()};
+  TraceEvent event{.name = op};
   event.add({.key = "phase", .text = name_of(phase)});
-  tracer_.record(event);
-  begun_ns_.pop_back();
+  record(event, begun_.back());
+  begun_.pop_back();
 }
 
 void TraceOps::record(const CommEvent& e) {
@@ -34,8 +53,11 @@ void TraceOps::record(const CommEvent& e) {
   const auto ns = [](std::chrono::steady_clock::time_point t) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
   };
+  const bool is_of_host = timer_ && !e.marks.are_set();
   TraceEvent event{.name = e.is_wait ? kWaitName : name_of(e.op),
-                   .track = e.is_wait ? TraceTrack::compute : TraceTrack::communication,
+                   .track = !e.is_wait   ? TraceTrack::communication
+                            : is_of_host ? TraceTrack::host
+                                         : TraceTrack::compute,
                    .begin_ns = ns(e.begin),
                    .end_ns = ns(e.end)};
   event.add({.key = "group", .text = tracer_.intern(std::string(e.group))});
@@ -44,22 +66,22 @@ void TraceOps::record(const CommEvent& e) {
     event.add({.key = "sequence", .number = double(e.sequence)});
     event.add({.key = "started", .number = double(e.is_started)});
   }
-  tracer_.record(event);
+  if (e.marks.are_set())
+    on_device_.push_back({event, e.marks});
+  else
+    tracer_.record(event);
 }
 
 void TraceOps::record(const Action& action, bool is_begin) {
   if (!tracer_.is_recording()) return;
   if (is_begin) {
-    action_begun_ns_ = Tracer::now_ns();
+    action_begun_ = now();
     return;
   }
-  TraceEvent event{.name = name_of(action.kind),
-                   .track = TraceTrack::pipeline,
-                   .begin_ns = action_begun_ns_,
-                   .end_ns = Tracer::now_ns()};
+  TraceEvent event{.name = name_of(action.kind), .track = TraceTrack::pipeline};
   event.add({.key = "stage", .number = double(action.stage)});
   event.add({.key = "micro_batch", .number = double(action.micro_batch)});
-  tracer_.record(event);
+  record(event, action_begun_);
 }
 
 void TraceOps::write(const std::string& path) {

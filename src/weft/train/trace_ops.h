@@ -1,4 +1,5 @@
-// TraceOps: the trace of one run: every op and every collective of this rank, and the file of all ranks.
+// TraceOps: the trace of one run: every op and every collective of this rank, and the file of all ranks. On a device
+// ops and actions are shown when the device did them, and on a line of its own when the host queued them.
 #pragma once
 #include <string>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "weft/autograd/context.h"
 #include "weft/comm/communicator.h"
 #include "weft/parallel/pipeline/schedule.h"
+#include "weft/tensor/device_timer.h"
 #include "weft/train/trace.h"
 
 namespace weft {
@@ -15,6 +17,7 @@ class TraceOps final : public OpObserver {
   // Observes `world` and the groups split from it later; between start and stop also the context's ops.
   TraceOps(Communicator& world, Context& context);
 
+  // On a device both wait for what is queued, and nothing between them does.
   void start();
   void stop();
   // Collective: rank 0 gathers all ranks' events and writes them.
@@ -30,13 +33,25 @@ class TraceOps final : public OpObserver {
   void end(std::string_view op, Phase phase) override;
 
  private:
+  // A moment of the host, and its place in the device's queue.
+  struct Moment {
+    int64_t ns = 0, mark = 0;
+  };
+  struct DeviceSpan {
+    TraceEvent event;
+    DeviceMarks marks;
+  };
+  Moment now() { return {Tracer::now_ns(), timer_ ? timer_->mark() : 0}; }
+  void record(TraceEvent event, const Moment& begin);  // which ends now
   void record(const CommEvent& event);
 
   Communicator& world_;
   Context& context_;
   Tracer tracer_;
-  int64_t action_begun_ns_ = 0;
-  std::vector<int64_t> begun_ns_;  // of the ops that run now, outermost first
+  std::unique_ptr<DeviceTimer> timer_;  // null on the CPU
+  std::vector<DeviceSpan> on_device_;   // since start
+  Moment action_begun_;
+  std::vector<Moment> begun_;  // of the ops that run now, outermost first
 };
 
 }  // namespace weft

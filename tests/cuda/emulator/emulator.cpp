@@ -2,6 +2,8 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <atomic>
+#include <chrono>
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
@@ -324,7 +326,9 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
-  *p = {"emulated", size_t(2) << 30, 1, 9, 0};
+  const char* const asked = std::getenv("WEFT_EMULATED_NAME");
+  *p = {"", size_t(2) << 30, 1, 9, 0};
+  std::snprintf(p->name, sizeof(p->name), "%s", asked ? asked : "emulated");
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) { return chosen_device = device, cudaSuccess; }
@@ -346,9 +350,25 @@ cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = nullptr, cudaSuccess; }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+struct EmulatedEvent {
+  unsigned flags;
+  std::atomic<int64_t> ns{-1};  // when it was recorded last, which is when all before it was done
+};
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return *event = new EmulatedEvent{flags}, cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  event->ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  for (const EmulatedEvent* event : {begin, end})
+    if (event->ns < 0 || (event->flags & cudaEventDisableTiming)) return cudaErrorInvalidResourceHandle;
+  *ms = float(double(end->ns - begin->ns) * 1e-6);
+  return cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
   const Arena::Open open(Arena::instance());

@@ -55,7 +55,7 @@ class NcclTransport final : public DeviceTransport {
   void run(const Collective& call, bool, OnHost) override {
     if (call.op == CommOp::send) return messengers_.at({call.peer, true})->send(call);
     if (call.op == CommOp::recv) return messengers_.at({call.peer, false})->recv(call);
-    wait(start(call));
+    put_behind(start(call));
   }
 
   bool queues_calls() const override { return true; }
@@ -65,18 +65,23 @@ class NcclTransport final : public DeviceTransport {
     cudaEvent_t done = done_[ticket % kEvents];
     check_cuda(cudaEventRecord(ready_, own_stream()), "record an event");
     check_cuda(cudaStreamWaitEvent(channel_->stream(), ready_, 0), "wait for an event");
-    channel_->queue(call, group_.rank(), group_.size());
+    timed(channel_->stream(), [&] { channel_->queue(call, group_.rank(), group_.size()); });
     check_cuda(cudaEventRecord(done, channel_->stream()), "record an event");
     return ticket;
   }
 
-  // Events are recorded in order on one stream, so one that was recorded again since stands for this call too.
   void wait(uint32_t ticket) override {
-    check_cuda(cudaStreamWaitEvent(own_stream(), done_[ticket % kEvents], 0), "wait for an event");
+    timed(own_stream(), [&] { put_behind(ticket); });
   }
 
  private:
   static constexpr size_t kEvents = 256;
+
+  // The rank's later work. Events are recorded in order on one stream, so one that was recorded again since stands
+  // for this call too.
+  void put_behind(uint32_t ticket) {
+    check_cuda(cudaStreamWaitEvent(own_stream(), done_[ticket % kEvents], 0), "wait for an event");
+  }
 
   cudaStream_t own_stream() { return static_cast<cudaStream_t>(stream_.queue().handle()); }
 

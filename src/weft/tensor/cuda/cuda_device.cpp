@@ -3,6 +3,7 @@
 
 #include "weft/tensor/cuda/check_cuda.h"
 #include "weft/tensor/cuda/cuda_queue.h"
+#include "weft/tensor/cuda/cuda_timer.h"
 
 namespace weft {
 
@@ -53,5 +54,6 @@ void free_on_cuda(std::byte* data) noexcept { cudaFree(data); }
 void clear_on_cuda(std::byte* data, size_t bytes) { check_cuda(cudaMemset(data, 0, bytes), "clear memory"); }
 
 std::unique_ptr<DeviceQueue> make_cuda_queue() { return std::make_unique<CudaQueue>(); }
+std::unique_ptr<DeviceTimer> make_cuda_timer(DeviceQueue& queue) { return std::make_unique<CudaTimer>(queue); }
 
 }  // namespace weft

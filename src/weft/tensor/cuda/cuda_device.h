@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/tensor/device_queue.h"
+#include "weft/tensor/device_timer.h"
 
 namespace weft {
 
@@ -29,6 +30,7 @@ std::byte* allocate_on_cuda(size_t bytes);
 void free_on_cuda(std::byte* data) noexcept;
 void clear_on_cuda(std::byte* data, size_t bytes);  // to zeros, before all work that is queued later
 
-std::unique_ptr<DeviceQueue> make_cuda_queue();  // on the calling thread's device
+std::unique_ptr<DeviceQueue> make_cuda_queue();                    // on the calling thread's device
+std::unique_ptr<DeviceTimer> make_cuda_timer(DeviceQueue& queue);  // of such a queue, which outlives it
 
 }  // namespace weft

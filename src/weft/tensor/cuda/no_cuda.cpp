@@ -6,7 +6,8 @@ namespace weft {
 namespace {
 
 constexpr const char* kWhy =
-    "this program was built without CUDA: configure it with `cmake --preset cuda` on a machine with the CUDA toolkit, "
+    "this program was built without CUDA: configure it with `cmake --preset cuda` on a machine with the CUDA "
+    "toolkit, "
     "or choose the cpu device";
 
 }  // namespace
@@ -21,5 +22,6 @@ std::byte* allocate_on_cuda(size_t) { throw Error(std::string(kWhy)); }
 void free_on_cuda(std::byte*) noexcept {}
 void clear_on_cuda(std::byte*, size_t) { throw Error(std::string(kWhy)); }
 std::unique_ptr<DeviceQueue> make_cuda_queue() { throw Error(std::string(kWhy)); }
+std::unique_ptr<DeviceTimer> make_cuda_timer(DeviceQueue&) { throw Error(std::string(kWhy)); }
 
 }  // namespace weft
