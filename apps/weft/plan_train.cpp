@@ -75,13 +75,17 @@ nlohmann::json to_json(const MemorySplit& split) {
   return json;
 }
 
+nlohmann::json to_json(const TimeSplit& time) {
+  nlohmann::json exposed = nlohmann::json::object();
+  for (int axis = 0; axis < kNumAxes; ++axis)
+    if (time.exposed_s[size_t(axis)] > 0) exposed[std::string(name_of(Axis(axis)))] = time.exposed_s[size_t(axis)];
+  return {{"matmul_s", time.matmul_s}, {"attention_s", time.attention_s},          {"memory_bound_s", time.memory_s},
+          {"update_s", time.update_s}, {"waiting_s", time.bubble_s + time.idle_s}, {"exposed_s", exposed}};
+}
+
 nlohmann::json to_json(const Candidate& c) {
   const StepPlan& p = c.plan;
   const MemoryPeak& peak = p.memory[size_t(p.fullest)];
-  nlohmann::json exposed;
-  for (int axis = 0; axis < kNumAxes; ++axis)
-    if (p.time.exposed_s[size_t(axis)] > 0)
-      exposed[std::string(name_of(Axis(axis)))] = p.time.exposed_s[size_t(axis)];
   nlohmann::json stages = nlohmann::json::array();
   for (const MemoryPeak& stage : p.memory) stages.push_back(stage.split.total());
   const MeshShape& s = c.recipe.mesh.shape;
@@ -106,7 +110,7 @@ nlohmann::json to_json(const Candidate& c) {
           {"attention_s", p.time.attention_s},
           {"memory_bound_s", p.time.memory_s},
           {"update_s", p.time.update_s},
-          {"exposed_s", exposed},
+          {"exposed_s", to_json(p.time)["exposed_s"]},
           {"bound", p.bound()},
           {"peak_bytes", p.peak_bytes()},
           {"peak_bytes_by_stage", stages},
@@ -254,7 +258,8 @@ void validate_runs(const std::string& path, const Output& output) {
                     {"source", r.source},
                     {"measured_s", r.measured_s},
                     {"predicted_s", r.predicted_s},
-                    {"error", r.error()}});
+                    {"error", r.error()},
+                    {"time", to_json(r.time)}});
   for (const ReadRun& r : v.left_out) left_out.push_back({{"id", r.id}, {"why", r.why_not}});
   for (const std::string& source : v.sources()) sources[source] = summary(summarise(v.runs, source));
   output.json({{"runs", runs}, {"left_out", left_out}, {"sources", sources}, {"all", summary(summarise(v.runs))}});

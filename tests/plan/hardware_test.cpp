@@ -129,5 +129,93 @@ TEST(CostModelTest, GroupsAreWhereTheMeshPutsThem) {
             2 * costs.collective_s(CommOp::all_reduce, 1e8, Axis::tp));
 }
 
+// What programs do otherwise than weft, on an H100 with tp=4, in bytes and FLOPs that are easy to count.
+class StackTest : public testing::Test {
+ protected:
+  const Hardware hardware_ = find_hardware("h100-sxm");
+  const MeshShape shape_{.shard = 8, .cp = 2, .tp = 4, .ep = 8};
+  double memory_s(double bytes) const { return bytes / (hardware_.memory_bytes_per_s * hardware_.memory_reached); }
+  CostModel with(const Stack& stack) const { return {hardware_, shape_, stack}; }
+};
+
+TEST_F(StackTest, ScoresInMemoryArePassesOverTheSame) {
+  const CostModel costs = with({.has_fused_attention = false});
+  const double pairs = 1e10, d = 128;  // visible ones; masked ones are as many
+  Event e{.kind = Event::Kind::attention, .dtype = DType::bf16, .k = int32_t(d), .flops = 4 * d * pairs};
+  const double products = 2 * e.flops / (989e12 * 0.5);
+  EXPECT_NEAR(costs.kernel_s(e), products + memory_s(2 * pairs * 2 * 8), 1e-6);
+  e.is_backward = true, e.flops = 10 * d * pairs;
+  EXPECT_NEAR(costs.kernel_s(e), 2 * products + memory_s(2 * pairs * 2 * 10), 1e-6);
+  const CostModel again = with({.has_fused_attention = false, .recomputes_scores = true});
+  EXPECT_NEAR(again.kernel_s(e), 3 * products + memory_s(2 * pairs * 2 * 18), 1e-6);
+}
+
+TEST_F(StackTest, PartsOfARowInOrderWaitForTheLast) {
+  const Event e{.kind = Event::Kind::attention, .dtype = DType::bf16, .k = 128, .flops = 1e12};
+  EXPECT_NEAR(with({.has_balanced_context = false}).kernel_s(e) / with({}).kernel_s(e), 1.5, 1e-9);
+  EXPECT_NEAR(with({.visible = 0.1}).kernel_s(e) / with({}).kernel_s(e), 0.1, 1e-9);
+}
+
+TEST_F(StackTest, ActivationsAreKernelsOfTheirOwn) {
+  const Event e{.kind = Event::Kind::matmul,
+                .dtype = DType::bf16,
+                .m = 4096,
+                .n = 4096,
+                .k = 4096,
+                .bytes = 1e8,
+                .fused_bytes = 1e9};
+  const CostModel apart = with({.has_epilogues = false, .small_kernels = 2});
+  EXPECT_NEAR(apart.kernel_s(e) - with({}).kernel_s(e), memory_s(2e9) + apart.launch_s(), 1e-9);
+}
+
+TEST_F(StackTest, OperandsOfWeightGradientsAreCastAlready) {
+  Event e{.kind = Event::Kind::matmul, .dtype = DType::bf16, .m = 4096, .n = 4096, .k = 4096};
+  const double casts = with({.has_fp8 = true}).traffic_s(e);
+  EXPECT_NEAR(casts, memory_s(2.0 * 4096 * 4096), 1e-12);
+  e.is_weight_gradient = true;
+  EXPECT_EQ(with({.has_fp8 = true}).traffic_s(e), 0);
+}
+
+TEST_F(StackTest, WholeLogitsAreTallProductsAndWideLosses) {
+  const Event gradient{.kind = Event::Kind::matmul,
+                       .dtype = DType::bf16,
+                       .is_weight_gradient = true,
+                       .m = 32064,
+                       .n = 4096,
+                       .k = 256,
+                       .bytes = 1.05e9};
+  const CostModel whole = with({.whole_logits = 32064});
+  EXPECT_LT(whole.kernel_s(gradient), 0.7 * with({}).kernel_s(gradient));
+  const Event loss{.kind = Event::Kind::memory, .bytes = 1e9, .name = "cross_entropy"};
+  EXPECT_NEAR(whole.kernel_s(loss) / with({}).kernel_s(loss), 7, 1e-9);
+}
+
+TEST_F(StackTest, CollectivesOfTpHideOrAreCopied) {
+  const Event e{.kind = Event::Kind::collective, .axis = Axis::tp, .op = CommOp::all_gather, .bytes = 1e8};
+  const double seconds = with({}).collective_s(e);
+  EXPECT_EQ(with({}).exposed_s(e), seconds);
+  EXPECT_NEAR(with({.has_tp_overlap = true}).exposed_s(e), seconds * (0.25 + 0.20), 1e-12);
+  EXPECT_NEAR(with({.has_tp_copies = true}).exposed_s(e), seconds + memory_s(2 * 4 * 1e8), 1e-12);
+}
+
+TEST_F(StackTest, ExpertsTokensLeaveInParts) {
+  const Event e{.kind = Event::Kind::collective, .axis = Axis::ep, .op = CommOp::all_to_all, .bytes = 1e8};
+  const double whole = with({}).exposed_s(e), parts = with({.has_sharded_dispatch = true}).exposed_s(e);
+  const CostModel costs = with({});
+  EXPECT_NEAR(parts,
+              costs.collective_s(CommOp::all_to_all, 2.5e7, Axis::ep) +
+                  costs.collective_s(CommOp::all_gather, 2.5e7, Axis::tp),
+              1e-12);
+  EXPECT_LT(parts, whole / 2);
+}
+
+TEST_F(StackTest, GradientsAreSummedIn16Bits) {
+  Event e{.kind = Event::Kind::start, .axis = Axis::shard, .op = CommOp::reduce_scatter, .bytes = 1e9};
+  const CostModel narrow = with({.has_16bit_gradients = true});
+  EXPECT_NEAR(narrow.collective_s(e), with({}).collective_s(CommOp::reduce_scatter, 5e8, Axis::shard), 1e-12);
+  e.op = CommOp::all_gather;  // of weights
+  EXPECT_EQ(narrow.collective_s(e), with({}).collective_s(e));
+}
+
 }  // namespace
 }  // namespace weft::plan

@@ -20,7 +20,9 @@ TEST(PublishedRunsTest, ArePredicted) {
   const ErrorSummary all = summarise(v.runs);
   fmt::print("all          {:>4} runs: median {:.1f}%, 90th percentile {:.1f}%; {} left out\n", all.count,
              100 * all.median, 100 * all.p90, v.left_out.size());
-  EXPECT_GT(all.count, 400);
+  EXPECT_GT(all.count, 550);
+  EXPECT_LE(all.median, 0.08);
+  EXPECT_LE(all.p90, 0.20);
 }
 
 }  // namespace

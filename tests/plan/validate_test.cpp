@@ -53,6 +53,63 @@ TEST(ValidateTest, RowsThatCannotBeComparedSayWhy) {
   EXPECT_NE(why("1,1,128", "1,1,127").find("global_batch"), std::string::npos);
 }
 
+// The example with other words in it.
+MeasuredRun run_with(std::initializer_list<std::pair<std::string, std::string>> changes) {
+  std::string row = kRow;
+  for (const auto& [from, to] : changes) row.replace(row.find(from), from.size(), to);
+  const ReadRun read = read_run(rows_of(row).at(0));
+  EXPECT_TRUE(read.run) << read.why_not;
+  return read.run.value_or(MeasuredRun{});
+}
+
+TEST(ValidateTest, ProgramsDoWhatTheyAreDocumentedToDo) {
+  const Stack nemo = run_with({{",s,m,", ",github:NVIDIA/x,m,"}}).stack;
+  const Stack mosaic = run_with({{",s,m,", ",github:mosaicml/x,m,"}}).stack;
+  EXPECT_TRUE(nemo.has_tp_overlap && nemo.has_sharded_dispatch && nemo.has_fused_attention);
+  EXPECT_FALSE(mosaic.has_tp_overlap || mosaic.has_sharded_dispatch);
+  EXPECT_GT(nemo.attention, 2 * mosaic.attention);  // FlashAttention-3 and Triton's first, on Hopper
+  EXPECT_EQ(nemo.whole_logits, 128256 / 4);
+  const Stack eager = run_with({{"a, note", "compile off"}}).stack;
+  EXPECT_GT(eager.small_kernels, mosaic.small_kernels);
+  EXPECT_TRUE(run_with({{"bf16,4.0", "fp8,4.0"}}).stack.has_fp8);
+  EXPECT_FALSE(run_with({{"bf16,4.0", "fp8,4.0"}, {"a, note", "float8 rowwise"}}).stack.has_fp8);
+  EXPECT_LT(run_with({{"a, note", "full SFT"}}).stack.visible, 0.1);
+}
+
+TEST(ValidateTest, AttentionBeforeFlashAttentionKeepsScores) {
+  const auto is_fused = [](const char* source, const char* gpu) {
+    return run_with({{",s,m,", fmt::format(",{},m,", source)}, {"H100-SXM", gpu}}).stack.has_fused_attention;
+  };
+  EXPECT_FALSE(is_fused("Megatron-LM SC21 Table 1", "A100-80"));
+  EXPECT_TRUE(is_fused("Megatron-LM", "H100-SXM"));
+  EXPECT_FALSE(is_fused("Korthikanti arXiv:2205.05198", "A100-80"));
+  EXPECT_TRUE(is_fused("Zero Bubble arXiv:2401.10241", "A100-80"));
+  EXPECT_FALSE(is_fused("any", "V100-32"));
+}
+
+TEST(ValidateTest, NotesSayWhichPortsGroupsAndSchedules) {
+  const auto network = [](const char* note) {
+    return run_with({{"a, note", note}}).cluster.hardware.network.bytes_per_s;
+  };
+  EXPECT_DOUBLE_EQ(network("4x100G RoCE/node"), 6.25e9);
+  EXPECT_DOUBLE_EQ(network("A100 with 1600 Gbps node-node interconnect"), 25e9);
+  EXPECT_DOUBLE_EQ(network("GBS 4x, 8x8 mesh"), find_hardware("h100-sxm").network.bytes_per_s);
+  const MeshShape within = run_with({{"a, note", "zero1 within 4 GPUs"}}).recipe.mesh.shape;
+  EXPECT_EQ(within.replicate, 2);
+  EXPECT_EQ(within.shard, 4);
+  EXPECT_EQ(run_with({{"a, note", "schedule ZB-1p"}}).recipe.mesh.schedule, ScheduleKind::zb_h1);
+  EXPECT_EQ(run_with({{",1,,1,1,128", ",1,,3,1,128"}}).recipe.mesh.zero, Zero::gradients);  // with a pipeline
+}
+
+TEST(ValidateTest, LinksThatSpanNodesAreOneNode) {
+  const auto links = [](const char* gpu) {
+    return run_with({{"H100-SXM,64,8", fmt::format("{},64,4", gpu)}}).cluster.hardware.devices_per_node;
+  };
+  EXPECT_EQ(links("H200"), 4);
+  EXPECT_EQ(links("GB200"), 72);
+  EXPECT_EQ(links("GB300"), 72);
+}
+
 TEST(ValidateTest, ErrorsAreSummarised) {
   std::vector<ValidatedRun> runs;
   for (const double predicted : {0.9, 1.0, 1.1, 1.5}) runs.push_back({"x", "s", 1.0, predicted});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace weft::plan {
 namespace {
@@ -91,30 +92,58 @@ bool CostModel::is_fp8(const Event& e) const {
          hardware_.peak(MatmulType::fp8) > 0;
 }
 
-// The kernel before also writes its result in 8 bits, as it is and transposed (NVIDIA Transformer Engine).
-double CostModel::casts_s(const Event& e) const { return is_fp8(e) ? memory_s(2.0 * e.m * e.k) : 0; }
+// The kernel before also writes its result in 8 bits, as it is and transposed, which the gradients of weights take
+// (NVIDIA Transformer Engine).
+double CostModel::casts_s(const Event& e) const {
+  return is_fp8(e) && !e.is_weight_gradient ? memory_s(2.0 * e.m * e.k) : 0;
+}
+
+// A product with the logits of a few rows, as a share of that of all rows.
+double CostModel::head_matmul_s(const Event& e) const {
+  constexpr double kMany = 16;
+  const double rows = e.is_weight_gradient ? 1 : kMany, depth = e.is_weight_gradient ? kMany : 1;
+  return matmul_s(e.m * rows, e.n, e.k * depth, matmul_type_of(e.dtype), e.bytes) / kMany;
+}
+
+double CostModel::attention_s(const Event& e) const {
+  const double share =
+      (e.is_backward ? hardware_.attention_backward : hardware_.attention_forward) * stack_.attention;
+  const MatmulType type = matmul_type_of(e.dtype);
+  const double peak = hardware_.peak(hardware_.peak(type) > 0 ? type : MatmulType::fp32);
+  // Heads narrower than 128 leave half of the matrix units' work undone (FlashAttention-2, figures 4 to 6).
+  const double narrow = stack_.has_narrow_heads ? std::min(1.0, 0.55 + 0.45 * e.k / 128.0) : 1;
+  if (stack_.has_fused_attention) {
+    // Parts of a row in order: of n ranks the last has 2 - 1/n times the pairs of all on average (Brandon et al.,
+    // "Striped Attention", 2023).
+    const double most = stack_.has_balanced_context ? 1 : 2 - 1.0 / shape_.cp;
+    return std::max(most * stack_.visible * e.flops / (peak * share * narrow), memory_s(e.bytes));
+  }
+  // Two products, backward four: those of masked pairs, too. Operands whose rows do not begin at multiples of 16
+  // bytes are read in smaller pieces (NVIDIA, "Matrix Multiplication Background", 2023).
+  const double pieces = 8.0 / std::gcd(std::max(e.k, 1), 8);
+  // Forward's two are two fifths of what fused backward counts.
+  const double again = stack_.recomputes_scores && e.is_backward ? 2.0 / 5 : 0;
+  const double products = e.flops * (e.is_backward ? 4.0 / 5 + again : 1) * 2 * pieces / (peak * 0.5);
+  // Scores: written by the product, read and written by mask, softmax and dropout, read by the next product.
+  const double scores = e.flops / (e.is_backward ? 10.0 : 4.0) / std::max(e.k, 1) * 2;
+  return products + memory_s(scores * size_of(e.dtype) * (!e.is_backward ? 8 : again > 0 ? 18 : 10));
+}
 
 double CostModel::kernel_s(const Event& e) const {
   switch (e.kind) {
     case Event::Kind::matmul: {
+      if (const int head = stack_.whole_logits; head > 0 && (e.m == head || e.n == head || e.k == head))
+        return head_matmul_s(e);
       const MatmulType type = is_fp8(e) ? MatmulType::fp8 : matmul_type_of(e.dtype);
-      return matmul_s(e.m, e.n, e.k, type, e.bytes) + casts_s(e);
+      const double seconds = matmul_s(e.m, e.n, e.k, type, e.bytes) + casts_s(e);
+      if (stack_.has_epilogues || e.fused_bytes == 0) return seconds;
+      return seconds + memory_s(e.fused_bytes) * stack_.small_kernels + launch_s();
     }
-    case Event::Kind::attention: {
-      const double share = e.is_backward ? hardware_.attention_backward : hardware_.attention_forward;
-      const MatmulType type = matmul_type_of(e.dtype);
-      const double peak = hardware_.peak(hardware_.peak(type) > 0 ? type : MatmulType::fp32);
-      // Heads narrower than 128 leave half of the matrix units' work undone (FlashAttention-2, figures 4 to 6).
-      const double narrow = std::min(1.0, 0.55 + 0.45 * e.k / 128.0);
-      const double seconds = std::max(e.flops / (peak * share * narrow), memory_s(e.bytes));
-      if (stack_.has_fused_attention) return seconds;
-      // Scores: written by the product, read and written by mask, softmax and dropout, read by the next product.
-      const double scores = e.flops / (4.0 * std::max(e.k, 1)) * 2;  // causal halves are computed all the same
-      return seconds * 2 * share / 0.5 + memory_s(scores * size_of(e.dtype) * (e.is_backward ? 10 : 8));
-    }
+    case Event::Kind::attention: return attention_s(e);
     case Event::Kind::memory: {
       const auto named = hardware_.kernel_bytes_per_s.find(e.name);
       if (named != hardware_.kernel_bytes_per_s.end()) return e.bytes / named->second;
+      if (stack_.whole_logits > 0 && e.name.starts_with("cross_entropy")) return memory_s(e.bytes * stack_.logits);
       return memory_s(e.bytes) * stack_.small_kernels;
     }
     default: return 0;
@@ -155,9 +184,35 @@ double CostModel::collective_s(CommOp op, double bytes, Axis axis) const {
       return latency + far.latency_s * std::log2(n) + std::max(sent / rate, far_share / far_rate);
     }
     rate = std::min(rate, far_rate * place.per_node);
-    latency += far.latency_s * passes * (nodes < 16 ? nodes - 1 : 15 + std::log2(nodes / 16));
+    // Many nodes are a tree for an all-reduce; all-gathers and reduce-scatters stay rings (NCCL up to 2.22).
+    const bool is_ring = op == CommOp::all_gather || op == CommOp::reduce_scatter;
+    if (is_ring) latency = near.latency_s * (n - nodes);
+    latency += far.latency_s * passes * (is_ring || nodes < 16 ? nodes - 1 : 15 + std::log2(nodes / 16));
   }
   return latency + (sent > 0 ? sent / rate : 0);
+}
+
+// Products are cut into as many parts as the group has ranks; the collective of one runs beside the product of the
+// next, and slows it down. Source: Wang et al., "Overlap Communication with Dependent Computation via Decomposition",
+// ASPLOS 2023; NVIDIA Transformer Engine's Userbuffers and PyTorch's async TP.
+double CostModel::exposed_s(const Event& e) const {
+  // Each rank of tp sends its part of the rows; those of a group gather what they got (Megatron-Core's dispatcher).
+  if (stack_.has_sharded_dispatch && e.axis == Axis::ep && e.op == CommOp::all_to_all && shape_.tp > 1)
+    return collective_s(e.op, e.bytes / shape_.tp, e.axis) +
+           collective_s(CommOp::all_gather, e.bytes / shape_.tp, Axis::tp);
+  const double seconds = collective_s(e);
+  if (e.axis != Axis::tp) return seconds;
+  if (stack_.has_tp_overlap) return seconds * std::min(1.0, 1.0 / shape_.tp + slowdown(e.axis));
+  // all_gather_tensor and reduce_scatter_tensor of PyTorch along another dimension than the first: chunks are copied.
+  const bool is_apart = e.op == CommOp::all_gather || e.op == CommOp::reduce_scatter;
+  return seconds + (stack_.has_tp_copies && is_apart ? memory_s(2 * shape_.tp * e.bytes) : 0);
+}
+
+double CostModel::collective_s(const Event& e) const {
+  const bool is_sum = e.op == CommOp::all_reduce || e.op == CommOp::reduce_scatter;
+  const bool is_data = e.axis == Axis::shard || e.axis == Axis::replicate || e.axis == Axis::data;
+  const bool is_narrow = stack_.has_16bit_gradients && is_sum && is_data && e.dtype == DType::f32;
+  return collective_s(e.op, e.bytes * (is_narrow ? 0.5 : 1), e.axis);
 }
 
 double CostModel::message_s(double bytes, Axis axis) const {

@@ -11,13 +11,25 @@ MatmulType matmul_type_of(DType dtype);
 
 // What the software on the devices does, apart from the program that is traced.
 struct Stack {
-  bool has_fp8 = false;             // matrix products of blocks run in fp8, their operands cast before
-  bool has_fused_attention = true;  // false: scores are written to memory and read again
-  double small_kernels = 1;         // times the bytes of kernels bound by memory: programs that fuse less than weft
-  double launch = 1;                // times the launches, likewise
-  double step_overhead_s = 0;       // of a step, on the host
-  double link_slowdown = 0.20;      // of kernels while a collective inside a node runs: it takes cores
-  double network_slowdown = 0.05;   // and while one between nodes does. Calculon (SC'23) has 0.15 and 0.02
+  bool has_fp8 = false;               // matrix products of blocks run in fp8, their operands cast before
+  bool has_fused_attention = true;    // false: scores are written to memory and read again
+  bool recomputes_scores = false;     // and these are computed again before their gradients
+  double attention = 1;               // times the shares of Hardware::attention_forward and _backward
+  bool has_narrow_heads = true;       // heads narrower than 128 take more than their share
+  double visible = 1;                 // share of the pairs of a row that packed documents leave
+  bool has_balanced_context = true;   // false: ring attention over parts of the row in order; the last sees all keys
+  bool has_epilogues = true;          // false: activations are kernels of their own
+  int whole_logits = 0;               // columns of logits on a rank, where those of a micro-batch are made at once
+  double logits = 7;                  // times the bytes of their cross-entropy there
+  bool has_tp_copies = false;         // of rows gathered or summed over tp, whose parts lie apart in a micro-batch
+  bool has_tp_overlap = false;        // collectives of tp run beside parts of the products that they belong to
+  bool has_16bit_gradients = false;   // those that ranks add up
+  bool has_sharded_dispatch = false;  // experts' tokens leave from parts of the rows, and are gathered over tp there
+  double small_kernels = 1;           // times the bytes of kernels bound by memory: programs that fuse less than weft
+  double launch = 1;                  // times the launches, likewise
+  double step_overhead_s = 0;         // of a step, on the host
+  double link_slowdown = 0.20;        // of kernels while a collective inside a node runs: it takes cores
+  double network_slowdown = 0.05;     // and while one between nodes does. Calculon (SC'23) has 0.15 and 0.02
 };
 
 // Where the ranks of a group stand.
@@ -38,6 +50,10 @@ class CostModel {
   double traffic_s(const Event& event) const { return memory_s(event.bytes) + casts_s(event); }
   // A collective of the group, started by all at once. Bytes as in Collective::bytes.
   double collective_s(CommOp op, double bytes, Axis axis) const;
+  // The same of an event, with what the stack sums in 16 bits.
+  double collective_s(const Event& event) const;
+  // What of one that blocks is waited for.
+  double exposed_s(const Event& event) const;
   // From the start of a send to its arrival at the neighbour along the axis.
   double message_s(double bytes, Axis axis) const;
   // What a kernel takes longer while a collective of that group runs.
@@ -55,6 +71,8 @@ class CostModel {
  private:
   bool is_fp8(const Event& event) const;
   double casts_s(const Event& event) const;
+  double attention_s(const Event& event) const;
+  double head_matmul_s(const Event& event) const;
   double memory_s(double bytes) const { return bytes / (hardware_.memory_bytes_per_s * hardware_.memory_reached); }
 
   Hardware hardware_;

@@ -17,11 +17,26 @@ struct Name {
 template <class... Args>
 void describe(Event&, const Args&...) {}
 
+// What an epilogue reads and writes where it is a kernel of its own.
+double fused_bytes(const MatmulArgs& args) {
+  const double y = double(args.y.bytes());
+  switch (args.epilogue.kind) {
+    case Epilogue::Kind::none: return 0;
+    case Epilogue::Kind::activate: return 2 * y;
+    case Epilogue::Kind::gated:
+    case Epilogue::Kind::activate_backward: return 3 * y;
+    case Epilogue::Kind::gated_backward: return 5 * y;
+  }
+  return 0;
+}
+
 void describe(Event& e, const MatmulArgs& args) {
   e.kind = Event::Kind::matmul;
   e.dtype = args.a.dtype();
   e.m = int32_t(args.y.rows()), e.n = int32_t(args.y.cols());
   e.k = int32_t(args.a.dim(args.transpose_a ? 0 : 1));
+  e.is_weight_gradient = args.transpose_a;
+  e.fused_bytes = fused_bytes(args);
 }
 void describe(Event& e, const AttentionArgs& args) {
   e.kind = Event::Kind::attention;

@@ -77,7 +77,7 @@ class Player {
         case Event::Kind::memory: kernel(index, r, split, e); break;
         case Event::Kind::collective: {
           if (e.axis == Axis::ends && !meet(index, r, e)) return;
-          const double seconds = costs_.collective_s(e.op, e.bytes, e.axis);
+          const double seconds = costs_.exposed_s(e);
           Stream& s = r.streams[size_t(e.axis)];
           const double end = std::max(r.now, s.free_at) + seconds;
           split.exposed_s[size_t(e.axis)] += end - r.now;
@@ -88,7 +88,7 @@ class Player {
           break;
         }
         case Event::Kind::start: {
-          const double seconds = costs_.collective_s(e.op, e.bytes, e.axis);
+          const double seconds = costs_.collective_s(e);
           Stream& s = r.streams[size_t(e.axis)];
           const double begin = std::max(r.now, s.free_at);
           s.free_at = begin + seconds;

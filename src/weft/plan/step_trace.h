@@ -38,12 +38,14 @@ struct Event {
   ActionKind action = ActionKind::forward;
   DType dtype = DType::f32;  // of the operands
   bool is_backward = false;
+  bool is_weight_gradient = false;                       // a product over the tokens
   OpObserver::Phase phase = OpObserver::Phase::forward;  // of the op that a kernel belongs to
   int32_t m = 0, n = 0, k = 0;
   int32_t peer = 0, tag = 0;   // along the axis; action: the stage and the micro-batch
   int64_t sequence = 0;        // of a collective in its group
   double flops = 0;            // of a kernel
   double bytes = 0;            // main memory traffic of a kernel; of a collective as in Collective::bytes
+  double fused_bytes = 0;      // of a product: what its epilogue would move as a kernel of its own
   double seconds = 0;          // measured; 0 where it was not run
   std::string_view name = "";  // of the kernel; lives as long as the program
 };

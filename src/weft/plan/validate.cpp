@@ -38,13 +38,12 @@ struct Fields {
 struct Named {
   std::string_view column, hardware;
 };
-constexpr Named kDevices[] = {{"V100-SXM", "v100-sxm"}, {"V100-32", "v100-sxm"},
-                              {"A100-40", "a100-40"},   {"A100-80", "a100-80"},
-                              {"A800-80", "a800-80"},   {"H100-SXM", "h100-sxm"},
-                              {"H800", "h800"},         {"H200", "h200"},
-                              {"B200", "b200"},         {"GB200", "gb200"},
-                              {"MI300X", "mi300x"},     {"L40S", "l40s"},
-                              {"RTX4090", "rtx4090"},   {"H100-96GB-HBM2e-500W", "h100-96gb-500w"}};
+constexpr Named kDevices[] = {
+    {"V100-SXM", "v100-sxm"}, {"V100-32", "v100-sxm"}, {"A100-40", "a100-40"},
+    {"A100-80", "a100-80"},   {"A800-80", "a800-80"},  {"H100-SXM", "h100-sxm"},
+    {"H800", "h800"},         {"H200", "h200"},        {"B200", "b200"},
+    {"GB200", "gb200"},       {"GB300", "gb300"},      {"MI300X", "mi300x"},
+    {"L40S", "l40s"},         {"RTX4090", "rtx4090"},  {"H100-96GB-HBM2e-500W", "h100-96gb-500w"}};
 
 ModelConfig model_of(const Fields& f, int64_t seq) {
   const bool is_gated = f.integer("gated_mlp", 1) != 0;
@@ -83,7 +82,8 @@ double measured_seconds(const Fields& f, const MeasuredRun& run) {
   const double flops = double(t.global_batch) * paper_flops(run.recipe.model, t.seq_len);
   if (const double tflops = f.number("measured_tflops_per_gpu", 0); tflops > 0) {
     if (const auto ratio = f.noted("tflops_vs_6N+12Lhs=")) return flops * *ratio / (tflops * 1e12 * devices);
-    if (f.note("HARDWARE FLOPs")) return flops * 4 / 3 / (tflops * 1e12 * devices);
+    if (f.note("HARDWARE FLOPs") || (f.note("HFU-type") && f.text("recompute") == "full"))
+      return flops * 4 / 3 / (tflops * 1e12 * devices);
     return 0;
   }
   if (const double mfu = f.number("measured_mfu_pct", 0); mfu > 0) {
@@ -93,6 +93,119 @@ double measured_seconds(const Fields& f, const MeasuredRun& run) {
   return 0;
 }
 
+// How a program computes attention.
+enum class Attention : uint8_t { scores_in_memory, flash_triton, flash2, newest };
+
+// Cross-entropy over whole logits. PyTorch: cast to fp32, log-softmax, its gradient from one that is filled with
+// zeros, cast back: 36 bytes. Megatron-LM's vocab_parallel_cross_entropy: cast, maximum, difference, exponential,
+// sum, quotient, product with the gradient, cast back: 52. Compiled or in part fused: 28.
+constexpr double kTorchLogits = 9, kMegatronLogits = 13, kFusedLogits = 7;
+
+// What programs are documented to do. The first whose text stands in the column `source`.
+struct Program {
+  std::string_view text;
+  Attention attention;
+  double small_kernels = 1;  // times the bytes of norms, rotations, residuals and activations
+  bool overlaps_tp = false;
+  bool has_16bit_gradients = false;
+  double logits = kTorchLogits;  // times the bytes of 16-bit logits, read and written once
+};
+// Kernels of PyTorch, one for each norm and activation, and casts beside them; or several for each, in fp32.
+constexpr double kSingle = 1.3, kEager = 2;
+constexpr Program kPrograms[] = {
+    {"utomodel", Attention::newest, 1, false, false, kFusedLogits},
+    {"utoModel", Attention::newest, 1, false, false, kFusedLogits},
+    {"maxtext", Attention::newest, 1, false, false, kFusedLogits},
+    {"paxml", Attention::newest, 1, false, false, kFusedLogits},
+    {"NVIDIA/", Attention::newest, 1, true, false,
+     kFusedLogits},  // Transformer Engine: cuDNN's attention, Userbuffers
+    {"NVIDIA-NeMo", Attention::newest, 1, true, false, kFusedLogits},
+    {"NeMo", Attention::newest, 1, true, false, kFusedLogits},
+    {"Megatron-Bridge", Attention::newest, 1, true, false, kFusedLogits},
+    {"Megatron-LM", Attention::scores_in_memory, 1, false, false, kMegatronLogits},
+    {"bigscience", Attention::scores_in_memory, 1, false, false, kMegatronLogits},
+    {"Zero Bubble", Attention::flash2, 1, false, false, kMegatronLogits},
+    {"mosaicml", Attention::flash_triton, kSingle},
+    {"InternEvo", Attention::flash2, 1, false, true},
+    {"nanotron", Attention::flash2, kSingle},
+    {"", Attention::flash2},
+};
+
+// Before Dao et al., "FlashAttention", arXiv:2205.14135; of V100, which it does not know; and what a program did on
+// A100 it does on later devices with fused kernels.
+Attention attention_kind(const Fields& f, const Program& program, const Hardware& hardware) {
+  const std::string& source = f.text("source");
+  if (hardware.name.starts_with("v100")) return Attention::scores_in_memory;
+  if (const size_t at = source.find("arXiv:"); at != std::string::npos)
+    if (std::strtod(source.c_str() + at + 6, nullptr) < 2205.14) return Attention::scores_in_memory;
+  const bool is_ampere = hardware.name.starts_with("a");
+  if (program.attention == Attention::scores_in_memory && !is_ampere) return Attention::newest;
+  return program.attention;
+}
+
+// Share of the catalogue's attention, which is that of FlashAttention-2 on A100 and between 2 and 3 on Hopper.
+// Sources: Dao, "FlashAttention-2", 2023, figures 4 to 7 (Triton's to 0.75 of it on A100, where H100 runs it without
+// its own instructions); Shah et al., "FlashAttention-3", 2024, figures 5 and 6 (1.5 to 2 times FlashAttention-2;
+// cuDNN as 3).
+double attention_of(Attention attention, const Hardware& hardware) {
+  const bool is_hopper = hardware.name.starts_with("h");
+  switch (attention) {
+    case Attention::flash_triton: return is_hopper ? 0.55 : 0.8;
+    case Attention::flash2: return is_hopper ? 0.9 : 1;
+    case Attention::newest: return is_hopper ? 1.45 : 1;
+    case Attention::scores_in_memory: return 1;
+  }
+  return 1;
+}
+
+Stack stack_of(const Fields& f, const MeasuredRun& run) {
+  const auto& program = *std::ranges::find_if(
+      kPrograms, [&](const Program& p) { return f.text("source").find(p.text) != std::string::npos; });
+  const MeshConfig& mesh = run.recipe.mesh;
+  Stack s;
+  // Products of rows with a scale each were no faster than 16-bit ones (torchtitan's table of both, 2025).
+  s.has_fp8 = f.text("precision").find("fp8") != std::string::npos && !f.note("rowwise");
+  // Programs of PyTorch launch more and smaller kernels than weft, and have work on the host in every step.
+  s.launch = 1.5, s.step_overhead_s = 0.04;
+  const bool is_eager = f.note("eager") || f.note("compile off") || f.note("no compile");
+  s.small_kernels = is_eager ? kEager : program.small_kernels;
+  const Attention attention = attention_kind(f, program, run.cluster.hardware);
+  s.has_fused_attention = attention != Attention::scores_in_memory;
+  s.recomputes_scores = !s.has_fused_attention && f.text("recompute") == "selective";
+  s.attention = attention_of(attention, run.cluster.hardware);
+  s.has_narrow_heads = attention != Attention::flash_triton;
+  s.has_epilogues = false;
+  s.has_16bit_gradients = program.has_16bit_gradients || f.note("MP mode PURE");
+  s.has_sharded_dispatch = program.overlaps_tp;
+  s.whole_logits = int(run.recipe.model.vocab / mesh.shape.tp);
+  s.logits = program.logits;
+  s.has_tp_copies = program.text.empty() && run.recipe.train.micro_batch > 1;
+  s.has_tp_overlap = (program.overlaps_tp && mesh.sequence_parallel && run.recipe.model.experts == 0) ||
+                     f.note("async TP (overlapped)") || f.note("AsyncTP") || f.note("async TP;");
+  s.has_balanced_context = f.text("source").find("torchtitan") == std::string::npos;
+  // Tuning on packed answers: documents of a few hundred tokens.
+  if (f.note("SFT") || f.note("LoRA") || f.note("packed 4096")) s.visible = 0.05;
+  return s;
+}
+
+// "4x100G RoCE/node", "8xHDR200", "1600 Gbps node-node": what a device has of its node's ports.
+void set_network(const Fields& f, Hardware& h) {
+  double gbit = 0;
+  const std::string& notes = f.text("notes");
+  for (size_t x = notes.find('x'); x != std::string::npos && gbit == 0; x = notes.find('x', x + 1)) {
+    if (x == 0 || !std::isdigit(static_cast<unsigned char>(notes[x - 1]))) continue;
+    char* end = nullptr;
+    const double each = std::strtod(notes.c_str() + x + 1, &end);
+    if (each >= 10 && *end == 'G') gbit = (notes[x - 1] - '0') * each;
+  }
+  if (const size_t at = notes.find(" Gbps node"); at != std::string::npos)
+    gbit = std::strtod(notes.c_str() + notes.rfind(' ', at - 1), nullptr);
+  if (gbit == 0) return;
+  const double bytes_per_s = gbit * 1e9 / 8 / h.devices_per_node;
+  h.network.half_bytes *= bytes_per_s / h.network.bytes_per_s;  // latency takes as long
+  h.network.bytes_per_s = bytes_per_s;
+}
+
 void set_mesh(const Fields& f, Recipe& r) {
   MeshConfig& m = r.mesh;
   m.shape = {.pp = int(f.integer("pp", 1)),
@@ -100,13 +213,18 @@ void set_mesh(const Fields& f, Recipe& r) {
              .cp = int(f.integer("cp", 1)),
              .tp = int(f.integer("tp", 1)),
              .ep = int(f.integer("ep", 1))};
+  if (const auto within = f.noted("zero1 within "); within && *within > 0 && m.shape.shard % int(*within) == 0)
+    m.shape.replicate = m.shape.shard / int(*within), m.shape.shard = int(*within);
   m.zero = Zero(std::clamp<int64_t>(f.integer("zero", 0), 0, 3));
   m.sequence_parallel = m.shape.tp > 1 && f.integer("sequence_parallel", 0) == 1;
   if (m.shape.cp > 1) m.cp_mode = ContextMode::ring;
   if (m.shape.pp == 1) return;
+  // FSDP of PyTorch keeps weights between the micro-batches of a pipeline.
+  if (m.zero == Zero::parameters) m.zero = Zero::gradients;
   m.virtual_stages = int(f.integer("vpp", 1));
   m.schedule = m.virtual_stages > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
-  if (f.note("schedule ZB")) m.schedule = ScheduleKind::zbv, m.virtual_stages = 2;
+  if (f.note("schedule ZB-1p")) m.schedule = ScheduleKind::zb_h1;
+  if (f.note("schedule ZB-2p")) m.schedule = ScheduleKind::zbv, m.virtual_stages = 2;
 }
 
 MeasuredRun run_of(const Fields& f) {
@@ -116,7 +234,10 @@ MeasuredRun run_of(const Fields& f) {
   const auto device = std::ranges::find(kDevices, f.text("gpu"), &Named::column);
   if (device == std::end(kDevices)) throw UsageError("gpu \"{}\" is not in the catalogue", f.text("gpu"));
   run.cluster.hardware = find_hardware(std::string(device->hardware));
-  run.cluster.hardware.devices_per_node = int(f.integer("gpus_per_node", run.cluster.hardware.devices_per_node));
+  // Nodes that share a switch of links are one: "node" of the catalogue is what the links reach.
+  constexpr int kLinksOfOneNode = 8;
+  int& per_node = run.cluster.hardware.devices_per_node;
+  if (per_node <= kLinksOfOneNode) per_node = int(f.integer("gpus_per_node", per_node));
   run.cluster.num_devices = int(f.integer("n_gpus", 0));
   Recipe& r = run.recipe;
   TrainConfig& t = r.train;
@@ -132,11 +253,6 @@ MeasuredRun run_of(const Fields& f) {
   if (f.integer("heads", 0) == 0) throw UsageError("heads are not known");
   const std::string& precision = f.text("precision");
   t.precision = precision == "fp16" ? Precision::fp16 : precision == "fp32" ? Precision::fp32 : Precision::bf16;
-  run.stack.has_fp8 = precision == "fp8";
-  // Programs of PyTorch launch more and smaller kernels than weft, and have work on the host in every step.
-  run.stack.launch = 1.5, run.stack.step_overhead_s = 0.04;
-  // Megatron-LM before FlashAttention.
-  run.stack.has_fused_attention = run.source != "sc21" && run.source != "bs";
   if (f.text("recompute") == "full") t.recompute.what = RecomputePolicy::What::block;
   // PyTorch and XLA with FSDP recompute every second product and what lies between; Megatron only attention's scores.
   const bool is_fsdp = f.integer("zero", 0) == 3;
@@ -146,6 +262,8 @@ MeasuredRun run_of(const Fields& f) {
   if (shape.size() != run.cluster.num_devices)
     throw UsageError("the mesh has {} ranks, the run {}", shape.size(), run.cluster.num_devices);
   r.model = model_of(f, t.seq_len);
+  run.stack = stack_of(f, run);
+  set_network(f, run.cluster.hardware);
   if (r.model.experts > 0 && (shape.shard * shape.cp) % shape.ep != 0) throw UsageError("ep does not divide dp x cp");
   t.accumulation = t.global_batch / (t.micro_batch * shape.dp());
   if (t.accumulation * t.micro_batch * shape.dp() != t.global_batch)
@@ -203,7 +321,7 @@ Validation validate(const std::vector<CsvRow>& rows) {
       const MeasuredRun& run = *read.run;
       try {
         const StepPlan plan = plan_step(run.recipe, run.cluster, {.stack = run.stack});
-        v.runs.push_back({run.id, run.source, run.measured_s, plan.step_s});
+        v.runs.push_back({run.id, run.source, run.measured_s, plan.step_s, plan.time});
         continue;
       } catch (const Error& e) {  // weft does not run this
         read.why_not = e.what();

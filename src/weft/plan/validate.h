@@ -26,6 +26,7 @@ ReadRun read_run(const CsvRow& row);
 struct ValidatedRun {
   std::string id, source;
   double measured_s = 0, predicted_s = 0;
+  TimeSplit time{};  // of the predicted step, of the slowest stage
   double error() const { return predicted_s / measured_s - 1; }
 };
 struct ErrorSummary {
