@@ -215,22 +215,28 @@ TEST_F(ServeTest, RefusesWhatDoesNotFitBeforeItIsAllocated) {
 }
 
 TEST_F(ServeTest, LayersThatDoNotFitAreFar) {
-  const std::vector<std::string> asked{program_.path("run"), "--served-model-name", "run"};
+  const Outcome o = program_.run(
+      "train base.toml --model.layers=8 --model.hidden=128 --model.ffn=256 --log.dir=deep --train.steps=3");
+  ASSERT_EQ(o.status, 0) << o.err;
+  const std::vector<std::string> asked{program_.path("deep"), "--served-model-name", "deep", "--tokens-per-step",
+                                       "16"};
   std::string text;
   {
     ServedProgram near(program_, asked);
     ASSERT_GT(near.port(), 0) << near.said();
-    text = text_of(near.port(), "run");
+    text = text_of(near.port(), "deep");
   }
+  const std::string limit = "5MiB";
+  const Outcome refused =
+      program_.run("serve deep --port 0 --kv-cache 1MiB --tokens-per-step 16 --memory-limit " + limit);
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("--device-map auto"), std::string::npos) << refused.err;
   std::vector<std::string> limited = asked;
-  for (const char* word : {"--memory-limit", "1300KiB", "--far-dir"}) limited.emplace_back(word);
-  limited.push_back(program_.path("far"));
-  EXPECT_EQ(program_.run("serve run --port 0 --kv-cache 1MiB --memory-limit 1300KiB").status, 1);
-  limited.insert(limited.end(), {"--device-map", "auto"});
+  limited.insert(limited.end(), {"--memory-limit", limit, "--device-map", "auto", "--far-dir", program_.path("far")});
   ServedProgram far(program_, limited);
   ASSERT_GT(far.port(), 0) << far.said();
-  EXPECT_NE(far.said().find("layers do not fit"), std::string::npos) << far.said();
-  EXPECT_EQ(text_of(far.port(), "run"), text);
+  EXPECT_NE(far.said().find("of 8 layers do not fit"), std::string::npos) << far.said();
+  EXPECT_EQ(text_of(far.port(), "deep"), text);
   EXPECT_EQ(far.stop(), 0) << far.said();
 }
 

@@ -6,15 +6,6 @@ namespace {
 
 using nlohmann::json;
 
-json chat_request(const std::string& text) {
-  return {{"model", "test-model"}, {"messages", {{{"role", "user"}, {"content", text}}}}};
-}
-std::string bytes_as_text(const std::vector<int32_t>& tokens) {
-  std::string text;
-  for (const int32_t t : tokens) text += char(t);
-  return text;
-}
-
 TEST(ChatApiTest, AnswersInFull) {
   TestServer server;
   const json reply = server.ask("/v1/chat/completions", chat_request("Hi"));
@@ -79,87 +70,6 @@ TEST(ChatApiTest, LogprobsNameTokensAndAlternatives) {
   ASSERT_EQ(content[0]["top_logprobs"].size(), 2u);
   EXPECT_EQ(content[0]["top_logprobs"][0]["logprob"], content[0]["logprob"]);
   EXPECT_EQ(content[0]["top_logprobs"][1]["token"], "I");
-}
-
-TEST(ChatApiTest, ToolCallsAreParsedWholeAndStreamed) {
-  TestServer server(
-      {.engine = {
-           .answer = saying(
-               "Yes.<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>")}});
-  json request = chat_request("Weather?");
-  request["tools"] = {
-      {{"type", "function"}, {"function", {{"name", "weather"}, {"parameters", {{"type", "object"}}}}}}};
-  const json choice = server.ask("/v1/chat/completions", request)["choices"][0];
-  EXPECT_EQ(choice["finish_reason"], "tool_calls");
-  EXPECT_EQ(choice["message"]["content"], "Yes.");
-  ASSERT_EQ(choice["message"]["tool_calls"].size(), 1u);
-  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "weather");
-  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["arguments"], R"({"city":"Ulm"})");
-  EXPECT_NE(bytes_as_text(server.engine.last_request().prompt).find("tools: [{"), std::string::npos);
-
-  request["stream"] = true;
-  json calls = json::array();
-  std::string reason;
-  for (const json& event : server.stream("/v1/chat/completions", request)) {
-    if (event.is_string()) continue;
-    const json& c = event["choices"][0];
-    for (const json& call : c["delta"].value("tool_calls", json::array())) calls.push_back(call);
-    if (c["finish_reason"].is_string()) reason = c["finish_reason"];
-  }
-  ASSERT_EQ(calls.size(), 1u);
-  EXPECT_EQ(calls[0]["index"], 0);
-  EXPECT_EQ(calls[0]["function"]["name"], "weather");
-  EXPECT_EQ(reason, "tool_calls");
-}
-
-TEST(ChatApiTest, ToolChoiceForcesOrForbids) {
-  TestServer server({.engine = {.answer = saying("{\"x\": 1}}\n</tool_call>")}});
-  json request = chat_request("Go");
-  request["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
-  request["tool_choice"] = {{"type", "function"}, {"function", {{"name", "f"}}}};
-  const json call = server.ask("/v1/chat/completions", request)["choices"][0]["message"]["tool_calls"][0]["function"];
-  EXPECT_EQ(call["name"], "f");
-  EXPECT_EQ(call["arguments"], R"({"x":1})");
-  EXPECT_TRUE(
-      bytes_as_text(server.engine.last_request().prompt).ends_with("<tool_call>\n{\"name\": \"f\", \"arguments\": "));
-  request["tool_choice"] = "none";
-  EXPECT_FALSE(server.ask("/v1/chat/completions", request)["choices"][0]["message"].contains("tool_calls"));
-  EXPECT_EQ(bytes_as_text(server.engine.last_request().prompt).find("tools:"), std::string::npos);
-}
-
-// Keeps what is asked for, and refuses schemas of some type.
-struct RecordingForms : api::ConstraintFactory {
-  std::unique_ptr<TokenConstraint> make(const api::OutputForm& form) override {
-    for (const std::string& schema : form.schemas)
-      if (schema.find("strange") != std::string::npos) throw UsageError("a strange schema");
-    forms.push_back(form);
-    return nullptr;
-  }
-  std::vector<api::OutputForm> forms;
-};
-
-TEST(ChatApiTest, CallsThatAModelBeginsHaveTheFormOfTheTools) {
-  RecordingForms forms;
-  TestServer server({.engine = {.answer = saying("Hello.")}, .api = {}, .adapter_folder = {}, .constraints = &forms});
-  const auto asked = [&](const char* parameters, const json& more) {
-    forms.forms.clear();
-    json request = chat_request("Go");
-    request["tools"] = {
-        {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", json::parse(parameters)}}}}};
-    request.update(more);
-    EXPECT_EQ(server.ask("/v1/chat/completions", request)["choices"][0]["message"]["content"], "Hello.");
-    return forms.forms.empty() ? std::optional<api::OutputForm>() : forms.forms.back();
-  };
-  const auto form = asked(R"({"type": "object"})", {{"parallel_tool_calls", false}});
-  ASSERT_TRUE(form);
-  EXPECT_EQ(form->trigger, "<tool_call>");
-  EXPECT_EQ(form->choices, std::vector<std::string>{"f"});
-  EXPECT_FALSE(form->is_parallel);
-  EXPECT_FALSE(asked(R"({"type": "strange"})", json::object()));
-  EXPECT_FALSE(asked(R"({"type": "object"})", {{"tool_choice", "none"}}));
-  const auto whole = asked(R"({"type": "object"})", {{"response_format", {{"type", "json_object"}}}});
-  ASSERT_TRUE(whole);
-  EXPECT_EQ(whole->kind, api::OutputForm::Kind::json_object);
 }
 
 TEST(ChatApiTest, StopStringsEndTheTextAndAreNamed) {

@@ -3,6 +3,8 @@
 
 #include "base/temporary_folder.h"
 #include "serve/company.h"
+#include "support/rank.h"
+#include "weft/comm/threads/run_ranks.h"
 #include "weft/pretrained/random_model.h"
 
 namespace weft {
@@ -70,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                     FarCase{.name = "experts_ep2", .far = 6, .mesh = {.shard = 2, .ep = 2}, .experts = 4}),
     [](const auto& test) { return test.param.name; });
 
-TEST(FarWeightsTest, AStepThatFailedIsFollowedByAWholeOne) {
+TEST(FarStepTest, AStepThatFailedIsFollowedByAWholeOne) {
   const TemporaryFolder folder;
   TestRank rank(cpu_kernels());
   std::vector<std::unique_ptr<Param>> params;

@@ -72,6 +72,15 @@ class TestServer {
   http::Server server;
 };
 
+inline nlohmann::json chat_request(const std::string& text) {
+  return {{"model", "test-model"}, {"messages", {{{"role", "user"}, {"content", text}}}}};
+}
+inline std::string bytes_as_text(const std::vector<int32_t>& tokens) {
+  std::string text;
+  for (const int32_t t : tokens) text += char(t);
+  return text;
+}
+
 // Whether `is_true` becomes so in time.
 template <class F>
 bool becomes_true(F is_true, std::chrono::milliseconds patience) {
