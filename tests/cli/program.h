@@ -1,6 +1,7 @@
 // Program: runs the built `weft` as a user would and keeps what it says.
 #pragma once
 #include <sys/wait.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <fstream>
@@ -75,6 +76,21 @@ every = 3
 [log]
 dir = "run"
 )";
+}
+
+// The lines of metrics.jsonl without what is measured, which depends on chance as a whole for checkpoints.
+inline std::vector<std::string> losses_of(const Program& weft, const std::string& run) {
+  std::vector<std::string> lines;
+  std::istringstream text(weft.read_file(run + "/metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json.contains("checkpoint_s")) continue;
+    lines.push_back(json.contains("eval_loss")
+                        ? fmt::format("{} eval {}", json["step"].dump(), json["eval_loss"].dump())
+                        : fmt::format("{} {} {} {}", json["step"].dump(), json["loss"].dump(),
+                                      json["grad_norm"].dump(), json["lr"].dump()));
+  }
+  return lines;
 }
 
 }  // namespace weft

@@ -12,20 +12,7 @@ class TrainingCommandTest : public testing::Test {
     weft.write("r.toml", sample_recipe());
     weft.write("text.txt", sample_text());
   }
-  // The lines of metrics.jsonl without what is measured, which depends on chance as a whole for checkpoints.
-  std::vector<std::string> losses(const std::string& run) const {
-    std::vector<std::string> lines;
-    std::istringstream text(weft.read_file(run + "/metrics.jsonl"));
-    for (std::string line; std::getline(text, line);) {
-      const auto json = nlohmann::json::parse(line);
-      if (json.contains("checkpoint_s")) continue;
-      lines.push_back(json.contains("eval_loss")
-                          ? fmt::format("{} eval {}", json["step"].dump(), json["eval_loss"].dump())
-                          : fmt::format("{} {} {} {}", json["step"].dump(), json["loss"].dump(),
-                                        json["grad_norm"].dump(), json["lr"].dump()));
-    }
-    return lines;
-  }
+  std::vector<std::string> losses(const std::string& run) const { return losses_of(weft, run); }
   Program weft;
 };
 
@@ -93,29 +80,6 @@ TEST_F(TrainingCommandTest, ResumesBitByBit) {
                   .status,
               0)
         << file;
-}
-
-TEST_F(TrainingCommandTest, RanksAreEqualWhetherThreadsOrProcesses) {
-  if (weft.shell("command -v mpirun").status != 0) GTEST_SKIP() << "there is no mpirun";
-  ASSERT_EQ(weft.run("train r.toml --log.dir=one").status, 0);
-  for (const int ranks : {2, 4}) {
-    const std::string mesh = fmt::format("--mesh dp={0} --log.dir=threads{0}", ranks);
-    ASSERT_EQ(weft.run("train r.toml " + mesh).status, 0);
-    const Outcome mpi =
-        weft.shell(fmt::format("mpirun --oversubscribe -n {0} {1} train r.toml --mesh dp={0} "
-                               "--log.dir=mpi{0} --json",
-                               ranks, WEFT_PROGRAM));
-    ASSERT_EQ(mpi.status, 0) << mpi.err;
-    EXPECT_EQ(std::count(mpi.out.begin(), mpi.out.end(), '\n'), 1) << "one rank speaks: " << mpi.out;
-    // Sums are in rank order on both, so the bits are the same; one rank sums in another order.
-    EXPECT_EQ(losses(fmt::format("mpi{}", ranks)), losses(fmt::format("threads{}", ranks)));
-    const auto loss_of = [&](const std::string& line) { return std::stod(line.substr(line.find(' ') + 1)); };
-    EXPECT_NEAR(loss_of(losses(fmt::format("mpi{}", ranks))[2]), loss_of(losses("one")[2]), 1e-4);
-  }
-  const Outcome wrong =
-      weft.shell(fmt::format("mpirun --oversubscribe -n 2 {} train r.toml --mesh dp=4", WEFT_PROGRAM));
-  EXPECT_NE(wrong.status, 0);
-  EXPECT_NE(wrong.err.find("4 ranks"), std::string::npos) << wrong.err;
 }
 
 TEST_F(TrainingCommandTest, ADamagedCheckpointIsNamedAndTheOlderOneUsed) {

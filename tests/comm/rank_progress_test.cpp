@@ -17,7 +17,7 @@ std::atomic<bool> has_given_up{false};  // some rank of the run
 
 // Of a run in which some rank must fail.
 std::string message_of(int size, const std::function<void(Communicator&, Allocator&)>& body,
-                       milliseconds timeout = milliseconds(1000)) {
+                       milliseconds timeout = milliseconds(600)) {
   has_given_up = false;
   try {
     run_ranks(size,
@@ -61,7 +61,7 @@ TEST(WatchdogTest, NamesCallGroupStepAndWhereTheMissingRanksAre) {
   });
   expect_text(
       message,
-      "all_reduce of 4096 bytes f32 (group dp, call 2, step 12): rank 1 did not come within 1 s; rank 1 has "
+      "all_reduce of 4096 bytes f32 (group dp, call 2, step 12): rank 1 did not come within 0.6 s; rank 1 has "
       "made 1 calls and was last seen in \"backward stage 0 micro-batch 2\" of step 12, after all_reduce of "
       "4096 bytes f32 (group dp, call 1); every rank of a group must make the same calls");
 }
@@ -85,7 +85,7 @@ TEST(WatchdogTest, NamesTheSenderOfAMessageThatDoesNotCome) {
   });
   expect_text(
       message,
-      "recv from rank 1, tag 3, of 64 bytes f32 (group world, call 1, step 7): nothing came within 1 s; rank 1 "
+      "recv from rank 1, tag 3, of 64 bytes f32 (group world, call 1, step 7): nothing came within 0.6 s; rank 1 "
       "was last seen in \"forward stage 0 micro-batch 1\" of step 7");
 }
 
