@@ -19,5 +19,20 @@ TEST(SearchTest, LongTextsAreCut) {
   EXPECT_GT(s.cp, 1) << describe_layout(found.ranked.front().recipe);
 }
 
+// Guides: an 8B model on 2 to 4 devices is a matter of FSDP. On two, whole layers leave no room beside what is
+// sharded.
+TEST(SearchTest, AnEightBillionModelOnFourDevicesIsShardedData) {
+  for (const int64_t batch : {16, 64}) {
+    const SearchResult found = search_for(llama8b(4096), "4xa100-80", 4096, batch);
+    ASSERT_GE(found.ranked.size(), 2u);
+    const auto is_fsdp = [](const Candidate& c) {
+      return c.recipe.mesh.zero == Zero::parameters && c.recipe.mesh.shape.dp() == 4;
+    };
+    const auto first = std::ranges::find_if(found.ranked, is_fsdp);
+    ASSERT_LT(first - found.ranked.begin(), 2) << describe_layout(found.ranked.front().recipe);
+    EXPECT_LT(first->plan.step_s, 1.01 * found.ranked.front().plan.step_s);
+  }
+}
+
 }  // namespace
 }  // namespace weft::plan

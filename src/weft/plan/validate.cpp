@@ -5,35 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "weft/base/error.h"
+#include "weft/plan/published_program.h"
 
 namespace weft::plan {
 namespace {
-
-// The fields of a row; a number that is not there is `otherwise`.
-struct Fields {
-  const CsvRow& row;
-  const std::string& text(const char* key) const {
-    const auto found = row.find(key);
-    if (found == row.end()) throw UsageError("column {} is missing: see docs/planning.md", key);
-    return found->second;
-  }
-  double number(const char* key, double otherwise) const {
-    const std::string& field = text(key);
-    return field.empty() ? otherwise : std::strtod(field.c_str(), nullptr);
-  }
-  int64_t integer(const char* key, int64_t otherwise) const {
-    return int64_t(std::llround(number(key, double(otherwise))));
-  }
-  bool note(std::string_view part) const { return text("notes").find(part) != std::string::npos; }
-  // The number behind "tflops_vs_6N+12Lhs=" and the like.
-  std::optional<double> noted(std::string_view name) const {
-    const std::string& notes = text("notes");
-    const size_t at = notes.find(name);
-    if (at == std::string::npos) return std::nullopt;
-    return std::strtod(notes.c_str() + at + name.size(), nullptr);
-  }
-};
 
 struct Named {
   std::string_view column, hardware;
@@ -45,7 +20,7 @@ constexpr Named kDevices[] = {
     {"GB200", "gb200"},       {"GB300", "gb300"},      {"MI300X", "mi300x"},
     {"L40S", "l40s"},         {"RTX4090", "rtx4090"},  {"H100-96GB-HBM2e-500W", "h100-96gb-500w"}};
 
-ModelConfig model_of(const Fields& f, int64_t seq) {
+ModelConfig model_of(const PublishedRow& f, int64_t seq) {
   const bool is_gated = f.integer("gated_mlp", 1) != 0;
   ModelConfig m = family_defaults(is_gated ? "llama" : "gpt2");
   m.layers = f.integer("layers", 0), m.hidden = f.integer("hidden", 0), m.heads = f.integer("heads", 0);
@@ -73,7 +48,7 @@ double paper_flops(const ModelConfig& m, int64_t seq) {
 }
 
 // Seconds of a step, from whichever figure was printed.
-double measured_seconds(const Fields& f, const MeasuredRun& run) {
+double measured_seconds(const PublishedRow& f, const MeasuredRun& run) {
   if (const double s = f.number("measured_step_s", 0); s > 0) return s;
   const auto& t = run.recipe.train;
   const double devices = run.recipe.mesh.size();
@@ -93,103 +68,8 @@ double measured_seconds(const Fields& f, const MeasuredRun& run) {
   return 0;
 }
 
-// How a program computes attention.
-enum class Attention : uint8_t { scores_in_memory, flash_triton, flash2, newest };
-
-// Cross-entropy over whole logits. PyTorch: cast to fp32, log-softmax, its gradient from one that is filled with
-// zeros, cast back: 36 bytes. Megatron-LM's vocab_parallel_cross_entropy: cast, maximum, difference, exponential,
-// sum, quotient, product with the gradient, cast back: 52. Compiled or in part fused: 28.
-constexpr double kTorchLogits = 9, kMegatronLogits = 13, kFusedLogits = 7;
-
-// What programs are documented to do. The first whose text stands in the column `source`.
-struct Program {
-  std::string_view text;
-  Attention attention;
-  double small_kernels = 1;  // times the bytes of norms, rotations, residuals and activations
-  bool overlaps_tp = false;
-  bool has_16bit_gradients = false;
-  double logits = kTorchLogits;  // times the bytes of 16-bit logits, read and written once
-};
-// Kernels of PyTorch, one for each norm and activation, and casts beside them; or several for each, in fp32.
-constexpr double kSingle = 1.3, kEager = 2;
-constexpr Program kPrograms[] = {
-    {"utomodel", Attention::newest, 1, false, false, kFusedLogits},
-    {"utoModel", Attention::newest, 1, false, false, kFusedLogits},
-    {"maxtext", Attention::newest, 1, false, false, kFusedLogits},
-    {"paxml", Attention::newest, 1, false, false, kFusedLogits},
-    {"NVIDIA/", Attention::newest, 1, true, false,
-     kFusedLogits},  // Transformer Engine: cuDNN's attention, Userbuffers
-    {"NVIDIA-NeMo", Attention::newest, 1, true, false, kFusedLogits},
-    {"NeMo", Attention::newest, 1, true, false, kFusedLogits},
-    {"Megatron-Bridge", Attention::newest, 1, true, false, kFusedLogits},
-    {"Megatron-LM", Attention::scores_in_memory, 1, false, false, kMegatronLogits},
-    {"bigscience", Attention::scores_in_memory, 1, false, false, kMegatronLogits},
-    {"Zero Bubble", Attention::flash2, 1, false, false, kMegatronLogits},
-    {"mosaicml", Attention::flash_triton, kSingle},
-    {"InternEvo", Attention::flash2, 1, false, true},
-    {"nanotron", Attention::flash2, kSingle},
-    {"", Attention::flash2},
-};
-
-// Before Dao et al., "FlashAttention", arXiv:2205.14135; of V100, which it does not know; and what a program did on
-// A100 it does on later devices with fused kernels.
-Attention attention_kind(const Fields& f, const Program& program, const Hardware& hardware) {
-  const std::string& source = f.text("source");
-  if (hardware.name.starts_with("v100")) return Attention::scores_in_memory;
-  if (const size_t at = source.find("arXiv:"); at != std::string::npos)
-    if (std::strtod(source.c_str() + at + 6, nullptr) < 2205.14) return Attention::scores_in_memory;
-  const bool is_ampere = hardware.name.starts_with("a");
-  if (program.attention == Attention::scores_in_memory && !is_ampere) return Attention::newest;
-  return program.attention;
-}
-
-// Share of the catalogue's attention, which is that of FlashAttention-2 on A100 and between 2 and 3 on Hopper.
-// Sources: Dao, "FlashAttention-2", 2023, figures 4 to 7 (Triton's to 0.75 of it on A100, where H100 runs it without
-// its own instructions); Shah et al., "FlashAttention-3", 2024, figures 5 and 6 (1.5 to 2 times FlashAttention-2;
-// cuDNN as 3).
-double attention_of(Attention attention, const Hardware& hardware) {
-  const bool is_hopper = hardware.name.starts_with("h");
-  switch (attention) {
-    case Attention::flash_triton: return is_hopper ? 0.55 : 0.8;
-    case Attention::flash2: return is_hopper ? 0.9 : 1;
-    case Attention::newest: return is_hopper ? 1.45 : 1;
-    case Attention::scores_in_memory: return 1;
-  }
-  return 1;
-}
-
-Stack stack_of(const Fields& f, const MeasuredRun& run) {
-  const auto& program = *std::ranges::find_if(
-      kPrograms, [&](const Program& p) { return f.text("source").find(p.text) != std::string::npos; });
-  const MeshConfig& mesh = run.recipe.mesh;
-  Stack s;
-  // Products of rows with a scale each were no faster than 16-bit ones (torchtitan's table of both, 2025).
-  s.has_fp8 = f.text("precision").find("fp8") != std::string::npos && !f.note("rowwise");
-  // Programs of PyTorch launch more and smaller kernels than weft, and have work on the host in every step.
-  s.launch = 1.5, s.step_overhead_s = 0.04;
-  const bool is_eager = f.note("eager") || f.note("compile off") || f.note("no compile");
-  s.small_kernels = is_eager ? kEager : program.small_kernels;
-  const Attention attention = attention_kind(f, program, run.cluster.hardware);
-  s.has_fused_attention = attention != Attention::scores_in_memory;
-  s.recomputes_scores = !s.has_fused_attention && f.text("recompute") == "selective";
-  s.attention = attention_of(attention, run.cluster.hardware);
-  s.has_narrow_heads = attention != Attention::flash_triton;
-  s.has_epilogues = false;
-  s.has_16bit_gradients = program.has_16bit_gradients || f.note("MP mode PURE");
-  s.has_sharded_dispatch = program.overlaps_tp;
-  s.whole_logits = int(run.recipe.model.vocab / mesh.shape.tp);
-  s.logits = program.logits;
-  s.has_tp_copies = program.text.empty() && run.recipe.train.micro_batch > 1;
-  s.has_tp_overlap = (program.overlaps_tp && mesh.sequence_parallel && run.recipe.model.experts == 0) ||
-                     f.note("async TP (overlapped)") || f.note("AsyncTP") || f.note("async TP;");
-  s.has_balanced_context = f.text("source").find("torchtitan") == std::string::npos;
-  // Tuning on packed answers: documents of a few hundred tokens.
-  if (f.note("SFT") || f.note("LoRA") || f.note("packed 4096")) s.visible = 0.05;
-  return s;
-}
-
 // "4x100G RoCE/node", "8xHDR200", "1600 Gbps node-node": what a device has of its node's ports.
-void set_network(const Fields& f, Hardware& h) {
+void set_network(const PublishedRow& f, Hardware& h) {
   double gbit = 0;
   const std::string& notes = f.text("notes");
   for (size_t x = notes.find('x'); x != std::string::npos && gbit == 0; x = notes.find('x', x + 1)) {
@@ -206,7 +86,7 @@ void set_network(const Fields& f, Hardware& h) {
   h.network.bytes_per_s = bytes_per_s;
 }
 
-void set_mesh(const Fields& f, Recipe& r) {
+void set_mesh(const PublishedRow& f, Recipe& r) {
   MeshConfig& m = r.mesh;
   m.shape = {.pp = int(f.integer("pp", 1)),
              .shard = int(f.integer("dp", 1)),
@@ -227,7 +107,7 @@ void set_mesh(const Fields& f, Recipe& r) {
   if (f.note("schedule ZB-2p")) m.schedule = ScheduleKind::zbv, m.virtual_stages = 2;
 }
 
-MeasuredRun run_of(const Fields& f) {
+MeasuredRun run_of(const PublishedRow& f) {
   MeasuredRun run;
   run.id = f.text("id");
   run.source = run.id.substr(0, run.id.rfind('-'));
@@ -262,7 +142,7 @@ MeasuredRun run_of(const Fields& f) {
   if (shape.size() != run.cluster.num_devices)
     throw UsageError("the mesh has {} ranks, the run {}", shape.size(), run.cluster.num_devices);
   r.model = model_of(f, t.seq_len);
-  run.stack = stack_of(f, run);
+  run.stack = stack_of_program(f, r, run.cluster.hardware);
   set_network(f, run.cluster.hardware);
   if (r.model.experts > 0 && (shape.shard * shape.cp) % shape.ep != 0) throw UsageError("ep does not divide dp x cp");
   t.accumulation = t.global_batch / (t.micro_batch * shape.dp());
@@ -285,7 +165,7 @@ double quantile(std::vector<double> values, double q) {
 }  // namespace
 
 ReadRun read_run(const CsvRow& row) {
-  const Fields fields{row};
+  const PublishedRow fields{row};
   ReadRun read{.run = {}, .id = fields.text("id"), .why_not = {}};
   try {
     read.run = run_of(fields);
