@@ -45,7 +45,7 @@ HostedModel::HostedModel(const EngineOptions& options, const EngineHost::OnFailu
   for (int i = 0; i < count; ++i) {
     EngineOptions one = options;
     one.forward.replica = i, one.forward.replicas = count;
-    one.num_models *= count;
+    if (device_of(one.forward) == Device::cpu) one.num_models *= count;  // else each has devices of its own
     if (count > 1)
       one.forward.threads = std::max(1, (one.forward.threads > 0 ? one.forward.threads : num_cores()) / count);
     hosts_.push_back(std::make_unique<EngineHost>(std::move(one), [this, on_failure](const std::string& error) {

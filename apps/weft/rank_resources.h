@@ -29,9 +29,10 @@ struct RankResources {
   }
 };
 
-// Free bytes for `ranks` ranks together: of this machine's main memory, or of the devices that they take in turn; of
-// either no more than `limit`, if there is one. Throws Error saying what is missing where there is no such device.
-int64_t available_bytes(Device device, int ranks, int64_t limit = 0);
+// Free bytes for `ranks` ranks together: of this machine's main memory, or of the devices that they take in turn
+// from the first rank's on; of either no more than `limit`, if there is one. Throws Error saying what is missing
+// where there is no such device.
+int64_t available_bytes(Device device, int ranks, int64_t limit = 0, int first_rank = 0);
 
 // "fp32", "bf16" or "fp16"; throws UsageError naming --dtype.
 DType parse_dtype(const std::string& name);

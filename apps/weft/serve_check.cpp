@@ -143,7 +143,8 @@ MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
 MemoryChoice choose_memory(const EngineOptions& o, const ModelSource& source, const MeshShape& mesh) {
   Asked asked = asked_of(o, source);
   ServeRequest& q = asked.request;
-  const int64_t available = available_bytes(device_of(o.forward), mesh.size(), o.memory_limit / o.num_models);
+  const int64_t available = available_bytes(device_of(o.forward), mesh.size(), o.memory_limit / o.num_models,
+                                            o.forward.replica * mesh.size());
   const bool may_be_far = o.device_map == "auto";
   MemoryChoice choice{.kv_bytes = o.engine.kv_bytes};
   if (choice.kv_bytes == 0 && (o.memory_limit > 0 || may_be_far))

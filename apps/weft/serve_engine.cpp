@@ -76,7 +76,8 @@ int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const Forward
   if (bytes == 0) {
     const int64_t whole = ceil_div(config.context, block_tokens) * block * o.engine.max_running;
     const int ranks = model.mesh().world().size();
-    const int64_t free = available_bytes(model.context().stream.allocator().device(), ranks);
+    const int64_t free =
+        available_bytes(model.context().stream.allocator().device(), ranks, 0, o.forward.replica * ranks);
     bytes = std::min(whole, free / (2 * o.num_models));
   }
   const Tensor blocks = model.context().stream.host_memory().empty(DType::i64, {1});
