@@ -21,6 +21,8 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
   # Clang warns of what libstdc++ 12 does in its own headers, where our code makes it do so.
   target_compile_options(weft_options INTERFACE -Wno-deprecated-declarations)
+  set(PRECOMPILED_BY_CLANG <chrono> <condition_variable> <deque> <limits> <numeric> <set> <sstream> <stdexcept>
+                           <unordered_map> <nlohmann/json.hpp>)
 endif()
 if(WEFT_FUZZ)
   target_compile_options(weft_options INTERFACE -fsanitize=fuzzer-no-link)

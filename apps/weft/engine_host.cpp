@@ -24,8 +24,8 @@ EngineHost::~EngineHost() {
 
 void EngineHost::run(const EngineOptions& options, const OnFailure& on_failure) {
   try {
-    run_engine(options, [&](ContinuousEngine& engine, const ModelSource& source) {
-      engine_ = &engine, source_ = &source;
+    run_engine(options, [&](ContinuousEngine& engine, const ModelSource&) {
+      engine_ = &engine;
       can_be_asked_.set_value();
       try {
         engine.run();

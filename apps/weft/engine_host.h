@@ -21,14 +21,12 @@ class EngineHost {
   EngineHost(const EngineHost&) = delete;
 
   ContinuousEngine& engine() { return *engine_; }
-  const ModelSource& source() const { return *source_; }
 
  private:
   void run(const EngineOptions& options, const OnFailure& on_failure);
 
   std::promise<void> can_be_asked_, is_released_;
   ContinuousEngine* engine_ = nullptr;
-  const ModelSource* source_ = nullptr;
   std::thread thread_;
 };
 
@@ -40,7 +38,6 @@ class HostedModel : public EnginePool::Loaded {
 
   Engine& engine() override { return together_ ? *together_ : static_cast<Engine&>(hosts_.front()->engine()); }
   bool is_alive() const override { return !has_failed_; }
-  const ModelSource& source() const { return hosts_.front()->source(); }
 
  private:
   std::atomic<bool> has_failed_{false};

@@ -79,6 +79,9 @@ Device device_of(const ForwardOptions& options) { return mesh_of(options).device
 
 void run_forward(const ForwardOptions& options, const ForwardBody& body, const ForwardPlan& plan) {
   MeshConfig mesh_config = plan ? mesh_of(options) : parse_mesh(options.mesh, options.device);
+  if (!plan && mesh_config.shape.cp > 1)
+    throw UsageError("--mesh cp={}: tokens are spread over ranks by weft serve and weft train: cut by tp, pp and ep",
+                     mesh_config.shape.cp);
   if (options.replicas > 1) mesh_config.shape.replicate = 1, mesh_config.shape.shard = mesh_config.shape.ep;
   const BlockChoice blocks = parse_block_choice(options.quantize);
   std::unique_ptr<ModelSource> source = open_model(options.model);

@@ -50,6 +50,7 @@ Asked asked_for(const TrainPlanOptions& o) {
     Toml toml = *asked.own;
     r = read_recipe(toml);
     q = search_request(r);
+    q.teacher = teacher_of(r);
   } else {
     q.model = model_of(o.model);
     if (std::filesystem::exists(o.model)) r.model_path = o.model;
@@ -118,6 +119,7 @@ nlohmann::json to_json(const Candidate& c) {
           {"peak_where", peak.where},
           {"peak_stage", p.fullest},
           {"capacity_bytes", p.capacity_bytes},
+          {"host_bytes_by_stage", p.host_bytes},
           {"fits", p.fits()},
           {"loses", c.loses}};
 }
@@ -141,6 +143,9 @@ void show(const Candidate& c, const Output& output) {
     split += fmt::format("{}{} {:.2f}", i == 0 ? "" : ", ", name_of(MemoryUse(i)), gib(peak.split[MemoryUse(i)]));
   output.text(fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: {}; most at {}", gib(p.peak_bytes()),
                           gib(p.capacity_bytes), p.fullest, split, peak.where));
+  if (p.most_host_bytes() > 0)
+    output.text(fmt::format("  host    {:.2f} GiB of a rank are offloaded{}", gib(p.most_host_bytes()),
+                            p.host_capacity_bytes > 0 ? fmt::format(", of {:.2f}", gib(p.host_capacity_bytes)) : ""));
 }
 
 std::string text_of(const Asked& asked, Recipe planned) {
@@ -155,7 +160,8 @@ std::string text_of(const Asked& asked, Recipe planned) {
 void draw(const TrainPlanOptions& o, const SearchRequest& q, Report report) {
   if (o.timeline.empty() && !o.pictures.is_asked()) return;
   Candidate& first = report.layouts.front();
-  first.plan = plan_step(first.recipe, q.cluster, {.stack = q.stack, .has_spans = true});
+  first.plan = plan_step(first.recipe, q.cluster,
+                         {.stack = q.stack, .has_spans = true, .teacher = q.teacher ? &*q.teacher : nullptr});
   if (!o.timeline.empty()) write_file_atomically(FileSystem::real(), o.timeline, trace_json(timeline_of(first.plan)));
   if (!o.pictures.is_asked()) return;
   report.model = o.model, report.cluster = o.cluster, report.request = q;
@@ -179,6 +185,7 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
     c.recipe.mesh = read_mesh(toml);
     c.recipe.train.recompute = read_recompute(toml);
     c.recipe.model = q.model, c.recipe.optimizer = q.optimizer;
+    c.recipe.preference = q.preference, c.recipe.distill = q.distill;
     TrainConfig& t = c.recipe.train;
     t.steps = 1000, t.seq_len = q.seq_len, t.global_batch = q.global_batch, t.precision = q.precision;
     t.micro_batch = toml.integer("mesh.micro_batch", 1, 1);
@@ -188,13 +195,18 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
       throw UsageError("--global-batch {} is not a multiple of micro_batch x dp = {}", q.global_batch, rows);
     t.accumulation = q.global_batch / rows;
   }
-  c.plan = plan_step(c.recipe, q.cluster, {.stack = q.stack});
+  c.plan = plan_step(c.recipe, q.cluster, {.stack = q.stack, .teacher = q.teacher ? &*q.teacher : nullptr});
   output.json(to_json(c));
   if (!output.is_json()) show(c, output);
   write_recipe(o, asked, c.recipe);
   const std::string remedy =
       "use recomputation, a smaller micro-batch, or more devices (weft plan without --mesh searches)";
   draw(o, q, {.layouts = {c}, .remedy = remedy});
+  if (c.plan.missing_host_bytes() > 0)
+    throw Error(
+        "it does not fit: of what a rank offloads, {:.1f} GiB find no room on the host ({:.1f} of a node's "
+        "{:.1f} are a device's); offload less, or to the disk",
+        gib(c.plan.missing_host_bytes()), gib(c.plan.host_capacity_bytes), gib(q.cluster.hardware.host_bytes));
   if (!c.plan.fits())
     throw Error("it does not fit: {:.1f} GiB are missing on stage {}; {}", gib(c.plan.missing_bytes()),
                 c.plan.fullest, remedy);

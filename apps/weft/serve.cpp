@@ -127,12 +127,20 @@ std::vector<EngineOptions> all_models(const Options& o) {
   return all;
 }
 
+// What talking with a model takes, found before its weights are read.
+struct OpenedText {
+  explicit OpenedText(const EngineOptions& model)
+      : source(open_model(model.forward.model, Checkpoint::Check::sizes)), text(model, *source) {}
+  const std::unique_ptr<ModelSource> source;
+  ModelText text;
+};
+
 // The ranks are processes: this one's is served on this thread.
 void serve_launched(const Options& o, StopSignals& signals, const EngineOptions& model) {
-  run_engine(model, [&](ContinuousEngine& engine, const ModelSource& source) {
-    ModelText text(model, source);
+  OpenedText opened(model);
+  run_engine(model, [&](ContinuousEngine& engine, const ModelSource&) {
     serve_over_http(
-        o, signals, {text.served_by(engine)}, [&] { engine.run(); }, [&] { engine.stop(); });
+        o, signals, {opened.text.served_by(engine)}, [&] { engine.run(); }, [&] { engine.stop(); });
   });
 }
 
@@ -141,16 +149,16 @@ void serve_launched(const Options& o, StopSignals& signals, const EngineOptions&
 void serve_all(const Options& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
   Ending ending;
   std::vector<std::unique_ptr<HostedModel>> hosted;
-  std::vector<std::unique_ptr<ModelText>> texts;
+  std::vector<std::unique_ptr<OpenedText>> opened;
   std::vector<api::ServedModel> served;
+  for (const EngineOptions& model : models) opened.push_back(std::make_unique<OpenedText>(model));
   for (const EngineOptions& model : models) {
     const auto on_failure = [&o, &ending, &model, is_first = hosted.empty()](const std::string& error) {
       if (is_first) return ending.fail(error);
       o.model.output.text(fmt::format("weft: {} ended: {}", model.name, error));
     };
     hosted.push_back(std::make_unique<HostedModel>(model, on_failure));
-    texts.push_back(std::make_unique<ModelText>(model, hosted.back()->source()));
-    served.push_back(texts.back()->served_by(hosted.back()->engine()));
+    served.push_back(opened[served.size()]->text.served_by(hosted.back()->engine()));
   }
   serve_over_http(
       o, signals, served, [&] { ending.wait(); }, [&] { ending.set(); });
@@ -166,17 +174,15 @@ std::vector<std::string> adapter_names(const EngineOptions& model) {
 void serve_on_demand(const Options& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
   const Output& output = o.model.output;
   const auto log = [&](const std::string& line) { output.text("weft: " + line); };
-  std::vector<std::unique_ptr<ModelSource>> sources;
-  std::vector<std::unique_ptr<ModelText>> texts;
+  std::vector<std::unique_ptr<OpenedText>> opened;
   std::vector<api::ServedModel> served;
   EnginePool pool(
       {.most_loaded = size_t(o.most_loaded), .most_idle = std::chrono::seconds(o.idle_seconds), .log = log});
   for (const EngineOptions& model : models) {
     if (!model.adapter_folder.empty())
       throw UsageError("--lora-dir and --max-loaded exclude each other: name adapters with --lora");
-    sources.push_back(open_model(model.forward.model, Checkpoint::Check::sizes));
-    const ModelSource& source = *sources.back();
-    texts.push_back(std::make_unique<ModelText>(model, source));
+    opened.push_back(std::make_unique<OpenedText>(model));
+    const ModelSource& source = *opened.back()->source;
     const int replicas = replicas_of(model.forward);
     const EngineLimits limits{.vocab = source.config().vocab,
                               .context = source.config().context,
@@ -186,7 +192,7 @@ void serve_on_demand(const Options& o, StopSignals& signals, const std::vector<E
       const auto on_failure = [&model, log](const std::string& error) { log(model.name + " ended: " + error); };
       return std::make_unique<HostedModel>(model, on_failure);
     };
-    served.push_back(texts.back()->served_by(pool.add(model.name, limits, adapter_names(model), load)));
+    served.push_back(opened.back()->text.served_by(pool.add(model.name, limits, adapter_names(model), load)));
   }
   Ending ending;
   serve_over_http(

@@ -89,21 +89,25 @@ int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const Forward
   return *blocks.data<int64_t>();
 }
 
-void print_cache(const EngineOptions& o, const Engine& engine, const RowFormat& format, int64_t bytes_of_token) {
+void print_cache(const EngineOptions& o, const Engine& engine, const ForwardModel& model, const RowFormat& format,
+                 int64_t bytes_of_token) {
   const EngineStats stats = engine.stats();
   const int64_t tokens = stats.kv_blocks * stats.kv_block_tokens, bytes = tokens * bytes_of_token;
   const std::string guesses = o.engine.most_guesses == 0 ? std::string()
                                                          : fmt::format(", up to {} guessed{}", o.engine.most_guesses,
                                                                        o.draft.empty() ? "" : " by " + o.draft);
+  const int cp = model.mesh().shape().cp;
+  const std::string spread = cp == 1 ? std::string() : fmt::format(", {} on each of {} ranks", tokens / cp, cp);
   o.output.text(
-      fmt::format("weft: a cache of {} blocks of {} tokens: {} tokens, {} in {}; up to {} requests at once, {} "
+      fmt::format("weft: a cache of {} blocks of {} tokens: {} tokens{}, {} in {}; up to {} requests at once, {} "
                   "tokens a step{}{}",
-                  stats.kv_blocks, stats.kv_block_tokens, tokens, human_bytes(uint64_t(bytes)), kv_dtype_name(format),
-                  engine.limits().max_running, o.engine.tokens_per_step,
+                  stats.kv_blocks, stats.kv_block_tokens, tokens, spread, human_bytes(uint64_t(bytes)),
+                  kv_dtype_name(format), engine.limits().max_running, o.engine.tokens_per_step,
                   o.without_prefixes ? ", prefixes are not kept" : "", guesses));
   o.output.json({{"event", "cache"},
                  {"kv_blocks", stats.kv_blocks},
                  {"kv_tokens", tokens},
+                 {"kv_tokens_of_rank", tokens / cp},
                  {"kv_bytes", bytes},
                  {"kv_dtype", kv_dtype_name(format)}});
 }
@@ -134,7 +138,7 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
   add_adapters(o, model, source, options);
   ContinuousEngine engine(model, options);
   if (!engine.is_speaker()) return engine.run();
-  print_cache(o, engine, kv_format_of(options, model), cache_bytes(options, model, options.draft));
+  print_cache(o, engine, model, kv_format_of(options, model), cache_bytes(options, model, options.draft));
   on_speaker(engine, source);
 }
 

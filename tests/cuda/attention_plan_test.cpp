@@ -194,5 +194,29 @@ TEST(AttentionBlocksTest, AreThoseOfTilesAndHeads) {
   EXPECT_THROW(over_tiles(size_t(1) << 27, 16), Error);
 }
 
+TEST(PackedArraysTest, ArraysThatGrowALittleKeepTheirRoom) {
+  for (const auto& [bytes, room] : {std::pair<size_t, size_t>{0, 256},
+                                    {1, 256},
+                                    {256, 256},
+                                    {257, 512},
+                                    {1024, 1024},
+                                    {1025, 1280},
+                                    {2047, 2048},
+                                    {2048, 2048},
+                                    {2049, 2560},
+                                    {100000, 114688}})
+    EXPECT_EQ(packed_room(bytes), room) << bytes;
+  PackedArrays small, large;
+  for (PackedArrays* arrays : {&small, &large}) {
+    const std::vector<int32_t> numbers(arrays == &small ? 70 : 100, 3);
+    EXPECT_EQ(arrays->add(numbers), 0u);
+    EXPECT_EQ(arrays->add(std::vector<int32_t>{1, 2}), 512u);
+  }
+  EXPECT_EQ(small.size(), large.size());
+  const std::vector<int32_t> got(reinterpret_cast<const int32_t*>(large.data() + 512),
+                                 reinterpret_cast<const int32_t*>(large.data() + 520));
+  EXPECT_EQ(got, (std::vector<int32_t>{1, 2}));
+}
+
 }  // namespace
 }  // namespace weft::cuda

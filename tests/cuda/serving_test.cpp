@@ -1,14 +1,18 @@
 // Serving on devices: the tokens of a rank on the CPU, on any mesh of ranks that share a device.
+#include <cstdlib>
+
 #include "serve/company.h"
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/serve/generator.h"
+#include "weft/tensor/cuda/cuda_queue.h"
 
 namespace weft {
 namespace {
 
-// What requests of all lengths are answered in each other's company.
-std::vector<Answer> answers_on(Device device, const OnMesh& on, const ContinuousOptions& options) {
+// What requests of all lengths are answered in each other's company. launched: graphs, by rank 0.
+std::vector<Answer> answers_on(Device device, const OnMesh& on, const ContinuousOptions& options,
+                               int64_t* launched = nullptr) {
   std::vector<Answer> answers;
   run_ranks(on.mesh.size(), [&](Communicator& world) {
     TestRank rank(kernels_of(device), 1, device);
@@ -17,6 +21,8 @@ std::vector<Answer> answers_on(Device device, const OnMesh& on, const Continuous
     ForwardModel model(rank.context, mesh, on.config, on.dtype);
     model.part().initialize(rank.context, 11);
     with_engine(model, options, [&](ContinuousEngine& engine) { answers = answers_of(engine, company(6)); });
+    if (launched && world.rank() == 0)
+      *launched = static_cast<CudaQueue&>(rank.stream.queue()).steps().stats().launched;
   });
   return answers;
 }
@@ -48,8 +54,22 @@ TEST_P(CudaServingTest, AnswersAsTheCpuDoes) {
   }
 }
 
+// Steps of one row to a sequence are graphs, on any mesh; the bits are those of steps without.
+TEST_P(CudaServingTest, GraphsGiveTheBitsOfStepsWithoutThem) {
+  const ContinuousOptions options{.kv_blocks = 60, .block_tokens = 4, .max_running = 3, .tokens_per_step = 16};
+  int64_t launched = 0, without = 0;
+  const auto got = answers_on(Device::cuda, GetParam(), options, &launched);
+  setenv("WEFT_EMULATED_NO_GRAPHS", "instantiate", 1);
+  const auto want = answers_on(Device::cuda, GetParam(), options, &without);
+  unsetenv("WEFT_EMULATED_NO_GRAPHS");
+  EXPECT_EQ(got, want);
+  EXPECT_GT(launched, 10);
+  EXPECT_EQ(without, 0);
+}
+
 TEST(CudaGeneratorTest, WritesAsTheCpuDoes) {
   std::vector<int32_t> written[2];
+  int64_t launched = 0;
   for (const Device device : {Device::cpu, Device::cuda})
     run_ranks(1, [&](Communicator& world) {
       TestRank rank(kernels_of(device), 1, device);
@@ -59,8 +79,10 @@ TEST(CudaGeneratorTest, WritesAsTheCpuDoes) {
       model.part().initialize(rank.context, 11);
       Generator(model).generate(std::vector<int32_t>{5, 7, 11}, {.max_tokens = 12, .sampling = {.temperature = 0}},
                                 [&](int32_t token) { written[size_t(device)].push_back(token); });
+      if (device == Device::cuda) launched = static_cast<CudaQueue&>(rank.stream.queue()).steps().stats().launched;
     });
   EXPECT_EQ(written[1], written[0]);
+  EXPECT_GT(launched, 10);  // graphs
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "weft/plan/cost_model.h"
+#include "weft/plan/simulate.h"
 
 namespace weft::plan {
 namespace {
@@ -16,7 +16,8 @@ Hardware two_cores() {
   h.half_depth = 16, h.launch_s = 2e-6, h.devices_per_node = 4;
   h.node = {.bytes_per_s = 4e9, .latency_s = 5e-6}, h.network = {.bytes_per_s = 1e9, .latency_s = 50e-6};
   h.kernel_bytes_per_s = {{"norm", 8e9}, {"rope", 12e9}};
-  h.sharing = {{1, 1, 1, 2e-6, 20e9, 0}, {2, 0.5, 0.6, 1e-6, 4e9, 5e-6}, {4, 0.25, 0.25, 4e-6, 2e9, 40e-6}};
+  h.sharing = {
+      {1, 1, 1, 1, 2e-6, 20e9, 0}, {2, 0.5, 0.6, 0.75, 1e-6, 4e9, 5e-6}, {4, 0.25, 0.25, 0.75, 4e-6, 2e9, 40e-6}};
   return h;
 }
 
@@ -36,6 +37,29 @@ TEST(SharedHardwareTest, RanksShareOneMachine) {
   EXPECT_DOUBLE_EQ(parse_cluster("2xh100-sxm").hardware.of_ranks(2).sustained, find_hardware("h100-sxm").sustained);
 }
 
+TEST(SharedHardwareTest, RanksThatWaitLeaveTheirCores) {
+  const Hardware h = two_cores();
+  EXPECT_DOUBLE_EQ(h.relief(2, 2), 1);
+  EXPECT_DOUBLE_EQ(h.relief(2, 1), 1.5);  // alone a rank of one core runs at 0.75
+  EXPECT_DOUBLE_EQ(h.relief(4, 3), 4.0 / 3);
+  EXPECT_DOUBLE_EQ(h.relief(4, 2), 2);
+  EXPECT_DOUBLE_EQ(h.relief(4, 1), 3);  // not 4: of one core
+  EXPECT_DOUBLE_EQ(find_hardware("h100-sxm").relief(8, 1), 1);
+  // A stage that waits: 3 s at the speed of one that is alone, then the other one's second.
+  Hardware slow = h;
+  slow.memory_bytes_per_s = slow.memory_reached = 1, slow.kernel_bytes_per_s = {{"norm", 1}};
+  for (Sharing& s : slow.sharing) s.launch_s = s.link_latency_s = 0, s.link_bytes_per_s = 1e18;
+  const CostModel costs(slow, {.pp = 2});
+  const auto norm = [](double bytes) { return Event{.kind = Event::Kind::memory, .bytes = bytes, .name = "norm"}; };
+  const Event sent{.kind = Event::Kind::send, .axis = Axis::pp, .peer = 1, .tag = 7};
+  const Event taken{.kind = Event::Kind::recv, .axis = Axis::pp, .peer = 0, .tag = 7};
+  const std::vector<StepTrace> traces = {{.events = {norm(3), sent}, .peak = {}},
+                                         {.events = {taken, norm(1.5)}, .peak = {}}};
+  EXPECT_DOUBLE_EQ(simulate(traces, costs).step_s, (3 + 1.5) / 0.75);
+  const std::vector<StepTrace> beside = {{.events = {norm(3)}, .peak = {}}, {.events = {norm(3)}, .peak = {}}};
+  EXPECT_DOUBLE_EQ(simulate(beside, costs).step_s, 3 / 0.5);
+}
+
 TEST(SharedHardwareTest, ProductsAndNamedKernelsTakeWhatWasMeasured) {
   const CostModel alone(two_cores(), {}), pair(two_cores(), {.shard = 2});
   const Event product{.kind = Event::Kind::matmul, .m = 256, .n = 512, .k = 1024};
@@ -49,11 +73,13 @@ TEST(SharedHardwareTest, ProductsAndNamedKernelsTakeWhatWasMeasured) {
 }
 
 TEST(SharedHardwareTest, IsReadBackAsWritten) {
-  const Hardware h = two_cores();
+  Hardware h = two_cores();
+  h.host_bytes = h.memory_bytes;
   Toml toml = Toml::parse(hardware_toml(h), "mine.toml");
   const Hardware read = read_hardware(toml);
   EXPECT_EQ(hardware_toml(read), hardware_toml(h));
   EXPECT_EQ(read.sharing.size(), 3u);
+  EXPECT_EQ(read.host_bytes, h.host_bytes);
   EXPECT_DOUBLE_EQ(read.of_ranks(4).launch_s, 4e-6);
 }
 

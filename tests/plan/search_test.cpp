@@ -1,5 +1,6 @@
 // The planner's choices: what is ranked first, and what does not fit.
 #include "plan/searches.h"
+#include "train/training_setup.h"
 
 namespace weft::plan {
 namespace {
@@ -22,6 +23,54 @@ TEST(SearchTest, WhatDoesNotFitSaysHowMuchIsMissing) {
   ASSERT_TRUE(found.nearest);
   EXPECT_GT(found.nearest_missing_bytes, 1e9);
   EXPECT_GT(found.devices_that_fit, 1);
+}
+
+TEST(SearchTest, ATeacherTakesMemoryAndTime) {
+  SearchRequest q{
+      .model = llama8b(), .seq_len = 2048, .global_batch = 8, .cluster = parse_cluster("8xh100-sxm"), .num_full = 2};
+  const SearchResult without = search(q);
+  q.distill.teacher = "a-folder";
+  q.teacher = llama8b();
+  q.teacher->layers *= 2;
+  complete(*q.teacher);
+  const SearchResult with = search(q);
+  ASSERT_FALSE(without.ranked.empty());
+  ASSERT_FALSE(with.ranked.empty());
+  EXPECT_LT(with.num_fitting, without.num_fitting);
+  // Twice the layers, forward only: two thirds as much again.
+  const double more = with.ranked.front().plan.step_s / without.ranked.front().plan.step_s;
+  EXPECT_GT(more, 1.5);
+  EXPECT_LT(more, 2.5);
+  q.teacher->vocab += 1;
+  try {
+    search(q);
+    ADD_FAILURE() << "models of different vocabularies";
+  } catch (const UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("tokens"), std::string::npos) << e.what();
+  }
+}
+
+TEST(StepPlanTest, WhatIsOffloadedNeedsRoomOnTheHost) {
+  Recipe r = small_recipe("llama", Precision::bf16, 1);
+  r.mesh.shape.shard = 2, r.mesh.zero = Zero::optimizer, r.mesh.offload.optimizer = OffloadTo::host;
+  r.train.global_batch = 2 * r.train.micro_batch * r.train.accumulation;
+  complete(r.model);
+  Cluster cluster = parse_cluster("2xh100-sxm");
+  const StepPlan free = plan_step(r, cluster);
+  ASSERT_GT(free.most_host_bytes(), 0);
+  EXPECT_TRUE(free.fits());
+  const double needed = double(free.most_host_bytes()) * cluster.hardware.devices_per_node;
+  cluster.hardware.host_bytes = needed;
+  EXPECT_TRUE(plan_step(r, cluster).fits());
+  cluster.hardware.host_bytes = needed / 2;
+  const StepPlan tight = plan_step(r, cluster);
+  EXPECT_FALSE(tight.fits());
+  EXPECT_DOUBLE_EQ(tight.missing_host_bytes(), double(free.most_host_bytes()) / 2);
+  // Ranks on cores have one memory for both.
+  cluster.hardware.sharing = {{}, {.ranks = 2, .link_bytes_per_s = 1e9}};
+  const StepPlan shared = plan_step(r, cluster);
+  EXPECT_DOUBLE_EQ(shared.capacity_bytes, (cluster.hardware.memory_bytes - cluster.hardware.reserved_bytes) / 2 -
+                                              double(shared.host_bytes[0]));
 }
 
 }  // namespace

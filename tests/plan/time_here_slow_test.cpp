@@ -70,30 +70,29 @@ std::vector<MeshCase> cases() {
   return all;
 }
 
+// The quickest of the steps of half a second: the machine while nothing else slows it down.
 double measured_step_s(const Recipe& recipe) {
-  double result = 0;
+  double result = INFINITY;
   run_world(recipe.mesh.size(), [&](Communicator& world) {
     TestRank rank(cpu_kernels(), std::max(1, usable_cores() / world.size()));
     const SyntheticBatches batches = batches_of(recipe);
     Trainer trainer(rank.context, world, recipe, batches);
     trainer.step(), trainer.step();
-    std::vector<double> seconds;
     const auto begin = std::chrono::steady_clock::now();
-    for (double all = 0; seconds.size() < 5 || (all < 0.5 && seconds.size() < 15);) {
+    double all = 0;
+    for (int steps = 0; steps < 4 || all < 0.5; ++steps) {
       world.barrier();
       const auto step = std::chrono::steady_clock::now();
       trainer.step();
       world.barrier();
       const auto now = std::chrono::steady_clock::now();
-      seconds.push_back(std::chrono::duration<double>(now - step).count());
+      if (world.rank() == 0) result = std::min(result, std::chrono::duration<double>(now - step).count());
       all = std::chrono::duration<double>(now - begin).count();
       const Tensor same = rank.context.empty(DType::f64, {1});  // ranks agree when to stop
       *same.data<double>() = all;
       world.all_reduce(same, Reduction::max);
       all = *same.data<double>();
     }
-    std::ranges::sort(seconds);
-    if (world.rank() == 0) result = seconds[seconds.size() / 2];
   });
   return result;
 }
@@ -102,20 +101,26 @@ TEST(TimeHereTest, StepsTakeWhatIsPlanned) {
   if (!std::getenv("WEFT_TIME_HERE")) GTEST_SKIP() << "takes minutes of a quiet machine: set WEFT_TIME_HERE=1";
   Cluster cluster{.hardware = measure_machine(), .num_devices = 1};
   fmt::print("{}", hardware_toml(cluster.hardware));
-  std::vector<double> errors;
-  for (const MeshCase& c : cases()) {
+  const std::vector<MeshCase> meshes = cases();
+  std::vector<double> measured(meshes.size(), INFINITY), errors;
+  constexpr int kRounds = 3;  // a while in which the machine is slow then spoils no mesh
+  for (int round = 0; round < kRounds; ++round)
+    for (size_t i = 0; i < meshes.size(); ++i)
+      measured[i] = std::min(measured[i], measured_step_s(recipe_of(meshes[i])));
+  for (size_t i = 0; i < meshes.size(); ++i) {
+    const MeshCase& c = meshes[i];
     const Recipe recipe = recipe_of(c);
     cluster.num_devices = recipe.mesh.size();
-    const double planned = plan_step(recipe, cluster).step_s, measured = measured_step_s(recipe);
-    errors.push_back(std::abs(planned / measured - 1));
+    const double planned = plan_step(recipe, cluster).step_s, error = planned / measured[i] - 1;
+    errors.push_back(std::abs(error));
     fmt::print("{:<6} {:>4} {:<26} planned {:>8.2f} ms, measured {:>8.2f} ms, {:>+6.1f}%\n", c.family, c.hidden,
-               c.name, planned * 1e3, measured * 1e3, 100 * (planned / measured - 1));
+               c.name, planned * 1e3, measured[i] * 1e3, 100 * error);
   }
   std::ranges::sort(errors);
   const double median = errors[errors.size() / 2];
   fmt::print("{} meshes: median error {:.1f}%, 90th percentile {:.1f}%\n", errors.size(), 100 * median,
              100 * errors[errors.size() * 9 / 10]);
-  EXPECT_LE(median, 0.15);
+  EXPECT_LE(median, 0.08);
 }
 
 }  // namespace

@@ -56,7 +56,6 @@ TEST(ForwardModelMeshTest, RefusesWhatTheModelCannotFill) {
   EXPECT_THROW(logits_on(config, {.pp = 3}, kInitial, ids), UsageError);
   EXPECT_THROW(logits_on(config, {.tp = 5}, kInitial, ids), UsageError);
   EXPECT_THROW(logits_on(config, {.shard = 2, .ep = 2}, kInitial, ids), UsageError);
-  EXPECT_THROW(logits_on(config, {.cp = 2}, kInitial, ids), UsageError);
 }
 
 }  // namespace

@@ -128,6 +128,7 @@ TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
   const Logits one = logits_of(*source, kIds, choice, {}, [&](TestRank&, ForwardModel& m) {
     for (const Param* p : m.part().params()) {
       if (!p->blocks()) continue;
+      EXPECT_EQ(p->blocks().has_row_scales, type == BlockType::fp8) << p->name;
       std::vector<float>& values = whole[p->name];
       values.resize(size_t(p->shape.numel()));
       for (int64_t r = 0; r < p->shape[0]; ++r) decode_row(p->blocks(), r, values.data() + r * p->shape[1]);

@@ -124,7 +124,11 @@ TEST_P(WeightsOfCodesTest, SayAboutWhatFloatsSay) {
     const Logits got = logits_of(*opened.packed, kIds, {.as_stored = true}, mesh, [&](TestRank&, ForwardModel& m) {
       for (const Param* p : m.part().params()) {
         num_held += bool(p->blocks());
-        if (p->blocks()) EXPECT_EQ(p->blocks().type, c.held) << p->name;
+        if (!p->blocks()) continue;
+        EXPECT_EQ(p->blocks().type, c.held) << p->name;
+        const bool is_of_rows =
+            c.held == BlockType::fp8 && (std::string_view(c.name) != "fp8_blocks" || p->blocks().row_blocks() == 1);
+        EXPECT_EQ(p->blocks().has_row_scales, is_of_rows) << p->name;
       }
     });
     EXPECT_EQ(num_held, c.held ? 14 * mesh.tp : 0);

@@ -205,6 +205,32 @@ TEST(ConstraintTest, StaysFreeWhereATokenGoesOnOtherwise) {
   EXPECT_TRUE(is_allowed(filled(*constraint), '1'));
 }
 
+TEST(ConstraintTest, CallsThatMistralBeginsHaveTheirForm) {
+  ConstraintFactory factory(kTokens, kTokens.vocab_size(), {kEnd});
+  Form form{.kind = FormKind::tool_calls, .text = {}, .choices = {"sum"}};
+  form.schemas = {R"({"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]})"};
+  form.tool_format = api::ToolFormat::mistral;
+  form.trigger = api::call_trigger(form.tool_format, kTokens);
+  EXPECT_EQ(form.trigger, "[TOOL_CALLS]");
+  EXPECT_EQ(api::call_trigger(api::ToolFormat::llama, kTokens), "");
+  for (const std::string space : {"", " "}) {
+    const auto constraint = factory.make(form);
+    const auto accept = [&](std::string_view text) {
+      for (const char byte : text) {
+        ASSERT_TRUE(is_allowed(filled(*constraint), uint8_t(byte))) << byte << " of " << text;
+        constraint->accept(uint8_t(byte));
+      }
+    };
+    accept("Let me see. {\"name\": 1} [TOOL_CALLS]");
+    EXPECT_FALSE(is_allowed(filled(*constraint), '{'));  // a list
+    accept(space + "[{\"name\": \"");
+    EXPECT_FALSE(is_allowed(filled(*constraint), 't'));
+    accept("sum\", \"arguments\": {\"x\": 12}}]");
+    EXPECT_TRUE(is_allowed(filled(*constraint), kEnd));
+    EXPECT_FALSE(is_allowed(filled(*constraint), ' '));
+  }
+}
+
 TEST(ConstraintTest, BehindTheEndComesTheEnd) {
   ConstraintFactory factory(kTokens, kTokens.vocab_size(), {kEnd});
   const auto constraint = factory.make({.kind = FormKind::choice, .text = {}, .choices = {"12"}});

@@ -87,7 +87,11 @@ INSTANTIATE_TEST_SUITE_P(
                     OnMesh{"pp2tp2", small_config(), {.pp = 2, .tp = 2}}, OnMesh{"gpt2", small_config("gpt2"), {}},
                     OnMesh{"bf16", small_config(), {}, DType::bf16},
                     OnMesh{"fp16_tp2", small_config(), {.tp = 2}, DType::f16}, OnMesh{"experts", expert_config(), {}},
-                    OnMesh{"ep2", expert_config(), {.shard = 2, .ep = 2}}),
+                    OnMesh{"ep2", expert_config(), {.shard = 2, .ep = 2}}, OnMesh{"cp2", small_config(), {.cp = 2}},
+                    OnMesh{"cp2_bf16", small_config(), {.cp = 2}, DType::bf16},
+                    OnMesh{"cp2_experts", expert_config(), {.cp = 2}},
+                    OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}},
+                    OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}}),
     [](const auto& test) { return test.param.name; });
 
 class ContinuousEngineTest : public testing::Test {

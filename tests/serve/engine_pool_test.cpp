@@ -3,8 +3,8 @@
 
 #include <atomic>
 
-#include "serve/fake_engine.h"
 #include "serve/recorder.h"
+#include "serve/test_server.h"
 
 namespace weft {
 namespace {
@@ -119,8 +119,35 @@ TEST(EnginePoolTest, WhatCannotBeLoadedIsToldAndTriedAgain) {
   const Heard heard = ask(a, asking()).get();
   EXPECT_EQ(heard.finish.reason, FinishReason::error);
   EXPECT_EQ(heard.finish.error, "a cannot be loaded: no weights at all");
+  EXPECT_GT(heard.finish.retry_after_s, 0);
   models.is_broken = false;
   EXPECT_EQ(text_of(ask(a, asking()).get()), "text");
+}
+
+TEST(EnginePoolTest, AClientIsToldWhenToTryAgain) {
+  Models models;
+  models.is_broken = true;
+  EnginePool pool({});
+  const ByteTokenizer tokenizer;
+  api::Api api({{.name = "a",
+                 .engine = &pool.add("a", kLimits, {}, models.named("text")),
+                 .tokenizer = &tokenizer,
+                 .chat_template = nullptr,
+                 .end_tokens = {ByteTokenizer::kEndOfDocument}}},
+               {});
+  http::Server server({.port = 0}, api);
+  api.set_ready();
+  const auto ask_over_http = [&] {
+    bench::HttpClient client("127.0.0.1", server.port(), std::chrono::seconds(20));
+    return client.request("POST", "/v1/completions", R"({"model": "a", "prompt": "x", "max_tokens": 8})");
+  };
+  const bench::HttpResult refused = ask_over_http();
+  EXPECT_EQ(refused.status, 503) << refused.body;
+  EXPECT_EQ(refused.header("retry-after"), "5");
+  EXPECT_NE(refused.body.find("a cannot be loaded: no weights at all"), std::string::npos) << refused.body;
+  models.is_broken = false;
+  const bench::HttpResult answered = ask_over_http();
+  EXPECT_EQ(answered.status, 200) << answered.body;
 }
 
 TEST(EnginePoolTest, WhatHasFailedIsLoadedAnew) {

@@ -1,9 +1,12 @@
 // FarWeights: layers whose weights are read anew for each step give the bits that near ones give, in less memory.
 #include "weft/pretrained/far_weights.h"
 
+#include <unistd.h>
+
 #include "base/temporary_folder.h"
 #include "serve/company.h"
 #include "support/rank.h"
+#include "weft/comm/single/single.h"
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/pretrained/random_model.h"
 
@@ -71,6 +74,41 @@ INSTANTIATE_TEST_SUITE_P(
                     FarCase{.name = "experts", .far = 6, .experts = 4},
                     FarCase{.name = "experts_ep2", .far = 6, .mesh = {.shard = 2, .ep = 2}, .experts = 4}),
     [](const auto& test) { return test.param.name; });
+
+// The file has no name, but an open file can be cut by its number.
+int cut_files_of(const std::string& folder) {
+  int count = 0;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(file.path(), error);
+    if (!error && target.starts_with(folder)) count += ::truncate(file.path().c_str(), 0) == 0;
+  }
+  return count;
+}
+
+TEST(FarLayersTest, AnEngineEndsWhenTheyComeNoMore) {
+  const TemporaryFolder folder;
+  ModelConfig config = small_config();
+  config.layers = 4;
+  complete(config);
+  const auto source = random_model("random:small", config);
+  TestRank rank(cpu_kernels());
+  const auto alone = make_single_communicator();
+  const Mesh mesh(*alone, {});
+  ForwardModel model(rank.context, mesh, *source, DType::f32, parse_block_choice("none"),
+                     {.count = 4, .folder = folder.path()});
+  Heard failed;
+  EXPECT_THROW(with_engine(model, {.kv_blocks = 64},
+                           [&](Engine& engine) {
+                             EXPECT_EQ(ask(engine, greedy({1, 2}, 3)).get().finish.reason, FinishReason::length);
+                             ASSERT_EQ(cut_files_of(folder.path()), 1);
+                             failed = ask(engine, greedy({1, 2}, 20)).get();
+                             EXPECT_THROW(ask(engine, greedy({1, 2}, 3)), Busy);
+                           }),
+               Error);
+  EXPECT_EQ(failed.finish.reason, FinishReason::error);
+  EXPECT_TRUE(model.has_failed());
+}
 
 TEST(FarStepTest, AStepThatFailedIsFollowedByAWholeOne) {
   const TemporaryFolder folder;

@@ -52,7 +52,7 @@ constexpr RowFormat kInt8 = RowFormat::of(RowCodes::int8), kFp8 = RowFormat::of(
 INSTANTIATE_TEST_SUITE_P(Formats, KvFormatTest,
                          testing::Values(KvCase{"fp32", {}}, KvCase{"bf16", {DType::bf16}}, KvCase{"int8", kInt8},
                                          KvCase{"fp8", kFp8}, KvCase{"int8_tp2", kInt8, {.tp = 2}},
-                                         KvCase{"fp8_pp2", kFp8, {.pp = 2}}),
+                                         KvCase{"fp8_pp2", kFp8, {.pp = 2}}, KvCase{"int8_cp2", kInt8, {.cp = 2}}),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

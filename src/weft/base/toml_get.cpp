@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -32,7 +32,7 @@ std::string to_toml(double value) {
 }
 std::string to_toml(bool value) { return value ? "true" : "false"; }
 std::string to_toml(int64_t value) { return fmt::format("{}", value); }
-std::string to_toml(const std::string& value) { return quoted(value); }
+std::string to_toml(const std::string& value) { return in_quotes(value); }
 
 std::string to_toml(const Toml::Scalar& value) {
   return std::visit([](const auto& x) { return to_toml(x); }, value);
@@ -198,7 +198,7 @@ std::string Toml::choice(std::string_view key, std::string otherwise, std::span<
   std::vector<std::string> names(choices.begin(), choices.end());
   if (std::find(names.begin(), names.end(), value) != names.end()) return value;
   std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + quoted(name);
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + in_quotes(name);
   reject(key, fmt::format("one of {}{}", list, did_you_mean(value, names)));
 }
 

@@ -49,6 +49,7 @@ struct BlockMatrix {
   // mapped serve the CPU's as they lie, and are copied to a device first.
   Tensor blocks;
   BlockType type = BlockType::q8_0;
+  bool has_row_scales = false;  // known: all blocks of a row have one scale; of fp8, where products depend on it
   int64_t rows = 0, cols = 0;
   int64_t skip = 0;  // less than a block
 

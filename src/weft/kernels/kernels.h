@@ -53,7 +53,8 @@ struct MatmulArgs {
   Tensor packed_b;          // optional: what pack_matmul_b made of b, in the dtype of a
   nf4::Matrix nf4_b = {};   // instead of b and packed_b: as b lies, in the dtype of a when it is decoded
   // Instead of b and packed_b, [N, K] with transpose_b and without transpose_a. The backend may round a to 8 bits in
-  // blocks of 32 with a scale each, beside int8 with a scale to a row; a row of y depends on that row of a alone.
+  // blocks of 32 with a scale each, beside int8 with a scale to a row, and beside fp8 to E4M3 in blocks of 128 or
+  // with a scale to a row; a row of y depends on that row of a alone.
   BlockMatrix blocks_b = {};
   Epilogue epilogue;
 };

@@ -1,9 +1,13 @@
 // attend: the choice between one rank and several.
 #include "weft/nn/attend.h"
 
+#include "weft/parallel/context/spread_attention.h"
+
 namespace weft {
 
 Var attend(const AttentionLayer& layer, const Pass& pass, const Var& q, const Var& k, const Var& v) {
+  if (const PagedPlan* const paged = pass.attention.paged; paged && paged->spread)
+    return {spread_attention(*q.context, *paged, layer.number, layer.rule, q.value, k.value, v.value), q.context};
   const DropoutKey dropout = pass.dropout_key(layer.dropout, layer.dropout_site);
   if (!pass.context_plan)
     return apply(*q.context,

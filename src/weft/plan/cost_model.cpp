@@ -52,6 +52,9 @@ CostModel::CostModel(const Hardware& hardware, const MeshShape& shape, const Sta
       is_shared_(hardware.is_shared()) {
   for (int axis = 0; axis < kNumAxes; ++axis)
     places_[size_t(axis)] = group_place(shape, Axis(axis), hardware.devices_per_node);
+  if (is_shared_ && shape.pp > 1 && shape.size() <= hardware.devices_per_node)
+    for (int stages = 0; stages <= shape.pp; ++stages)
+      reliefs_.push_back(hardware.relief(shape.size(), stages * (shape.size() / shape.pp)));
 }
 
 // The result is cut into tiles, of which as many are computed at a time as there are cores; the last wave is not

@@ -59,6 +59,9 @@ class CostModel {
   // What a kernel takes longer while a collective of that group runs.
   double slowdown(Axis axis) const;
   const GroupPlace& place(Axis axis) const { return places_[size_t(axis)]; }
+  // How many times as fast kernels run while ranks of `stages` stages of the pipeline do, beside while all do: ranks
+  // of one machine leave their cores to the others when they wait.
+  double relief(int stages) const { return reliefs_.empty() ? 1 : reliefs_[size_t(stages)]; }
   // From the end of a kernel to the beginning of the next.
   double launch_s() const { return hardware_.launch_s * stack_.launch; }
   double step_overhead_s() const { return stack_.step_overhead_s; }
@@ -80,6 +83,7 @@ class CostModel {
   Stack stack_;
   std::array<GroupPlace, kNumAxes> places_;
   bool is_shared_;
+  std::vector<double> reliefs_;  // by stages; empty: a device is its rank's alone
 };
 
 }  // namespace weft::plan

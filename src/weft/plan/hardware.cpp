@@ -49,6 +49,7 @@ std::vector<Sharing> read_sharing(Toml& toml) {
     }
   };
   column("sharing.speed", &Sharing::speed, 1, false);
+  column("sharing.alone", &Sharing::alone, 1, false);
   column("sharing.memory", &Sharing::memory, 1, false);
   column("sharing.launch_us", &Sharing::launch_s, kMicro, true);
   column("sharing.gb_s", &Sharing::link_bytes_per_s, kGiga, false);
@@ -59,8 +60,7 @@ std::vector<Sharing> read_sharing(Toml& toml) {
 }  // namespace
 
 // Between two measured numbers of ranks: along the logarithm. Beyond the last, ranks take turns.
-Hardware Hardware::of_ranks(int ranks) const {
-  if (!is_shared()) return *this;
+Sharing Hardware::sharing_of(int ranks) const {
   size_t above = 0;
   while (above < sharing.size() && sharing[above].ranks < ranks) ++above;
   const Sharing& hi = sharing[std::min(above, sharing.size() - 1)];
@@ -69,17 +69,35 @@ Hardware Hardware::of_ranks(int ranks) const {
       lo.ranks == hi.ranks ? 0 : std::log(double(ranks) / lo.ranks) / std::log(double(hi.ranks) / lo.ranks);
   const double turns = std::max(1.0, double(ranks) / hi.ranks);
   const auto at = [&](double Sharing::*member) { return std::lerp(lo.*member, hi.*member, part); };
+  return {.ranks = ranks,
+          .speed = at(&Sharing::speed) / turns,
+          .memory = at(&Sharing::memory) / turns,
+          .alone = at(&Sharing::alone),
+          .launch_s = at(&Sharing::launch_s) * turns,
+          .link_bytes_per_s = at(&Sharing::link_bytes_per_s) / turns,
+          .link_latency_s = at(&Sharing::link_latency_s) * turns};
+}
+
+Hardware Hardware::of_ranks(int ranks) const {
+  if (!is_shared()) return *this;
+  const Sharing s = sharing_of(ranks);
   Hardware one = *this;
   one.sharing = {};
   one.memory_bytes /= ranks, one.reserved_bytes /= ranks;
-  one.memory_bytes_per_s *= at(&Sharing::memory) / turns;
-  one.sustained *= at(&Sharing::speed) / turns;
-  one.attention_forward *= at(&Sharing::speed) / turns, one.attention_backward *= at(&Sharing::speed) / turns;
-  for (auto& [kernel, rate] : one.kernel_bytes_per_s) rate *= at(&Sharing::speed) / turns;
-  one.launch_s = at(&Sharing::launch_s) * turns;
-  one.node.bytes_per_s = at(&Sharing::link_bytes_per_s) / turns,
-  one.node.latency_s = at(&Sharing::link_latency_s) * turns;
+  one.memory_bytes_per_s *= s.memory;
+  one.sustained *= s.speed;
+  one.attention_forward *= s.speed, one.attention_backward *= s.speed;
+  for (auto& [kernel, rate] : one.kernel_bytes_per_s) rate *= s.speed;
+  one.launch_s = s.launch_s;
+  one.node.bytes_per_s = s.link_bytes_per_s, one.node.latency_s = s.link_latency_s;
   return one;
+}
+
+// The machine does as much as when all ranks run, but no rank more than it does alone.
+double Hardware::relief(int ranks, int active) const {
+  if (!is_shared() || active >= ranks) return 1;
+  const Sharing s = sharing_of(ranks);
+  return std::max(1.0, std::min(s.alone / s.speed, double(ranks) / std::max(active, 1)));
 }
 
 std::string_view name_of(MatmulType type) { return kTypeNames[size_t(type)]; }
@@ -113,6 +131,7 @@ Hardware read_hardware(Toml& toml) {
   h.attention_forward = figure(toml, "attention.forward", 0.01, 1);
   h.attention_backward = figure(toml, "attention.backward", 0.01, 1);
   h.devices_per_node = int(toml.integer("node.devices", 1, 1, 1 << 12));
+  if (toml.has("node.host_gib")) h.host_bytes = kGibi * figure(toml, "node.host_gib", 0.1, 1e6);
   h.node = read_link(toml, "node");
   h.network = read_link(toml, "network");
   if (toml.has_section("kernels")) {

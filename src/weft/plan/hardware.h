@@ -26,7 +26,9 @@ struct Link {
 // Where devices are ranks on the cores of one machine: what one of them has while so many run.
 struct Sharing {
   int ranks = 1;
-  double speed = 1, memory = 1;  // beside one rank alone: of products, attention and named kernels; of bandwidth
+  // Beside one rank that has all: of products, attention and named kernels; of bandwidth.
+  double speed = 1, memory = 1;
+  double alone = 1;  // speed of one of them while the others wait
   double launch_s = 0;
   double link_bytes_per_s = 0, link_latency_s = 0;  // in Link's sense
 };
@@ -47,6 +49,7 @@ struct Hardware {
   double sustained = 1;                                      // of that, what is left in whole steps
   double attention_forward = 0.4, attention_backward = 0.3;  // share of the 16-bit peak, FLOPs of visible pairs
   int devices_per_node = 1;
+  double host_bytes = 0;  // main memory of a node, for what its devices offload; 0: not said
   Link node, network;
   // What named kernels move in a second, where computing bounds them: on CPUs, most. Others: the memory's bandwidth.
   std::map<std::string, double, std::less<>> kernel_bytes_per_s;
@@ -55,12 +58,20 @@ struct Hardware {
   bool is_shared() const { return !sharing.empty(); }
   // One of so many ranks of one machine, as a device of its own. The same where nothing is shared.
   Hardware of_ranks(int ranks) const;
+  // How many times as fast kernels of one of so many ranks run while `active` of them do, beside while all do.
+  double relief(int ranks, int active) const;
 
   double peak(MatmulType type) const { return peak_flops[size_t(type)]; }
+
+ private:
+  Sharing sharing_of(int ranks) const;
 };
 
 // Strict: an unknown key, a missing or an impossible figure is a UsageError that names file, line and key.
 Hardware read_hardware(Toml& toml);
+
+// What read_hardware reads back, of hardware that was measured.
+std::string hardware_toml(const Hardware& hardware);
 
 // The catalogue that the program carries.
 std::vector<std::string> hardware_names();

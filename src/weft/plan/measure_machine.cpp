@@ -2,16 +2,15 @@
 #include "weft/plan/measure_machine.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <barrier>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "weft/base/machine.h"
 #include "weft/base/timing.h"
-#include "weft/base/units.h"
 #include "weft/comm/run_world.h"
 #include "weft/comm/single/single.h"
 #include "weft/kernels/cpu/peak.h"
@@ -40,14 +39,26 @@ Recipe probe_recipe(const std::string& family, Precision precision) {
   return r;
 }
 
-// A step of a rank alone in its world, kernel by kernel: medians over steps.
+// A step of a rank alone in its world, kernel by kernel. Everything is the least of many steps: what else runs on the
+// machine, or on the host of a virtual one, only ever makes it longer, and comes and goes.
 struct TimedStep {
   std::vector<Event> events;
-  double step_s = 0;
-  double kernels_s() const {
-    return std::accumulate(events.begin(), events.end(), 0.0, [](double s, const Event& e) { return s + e.seconds; });
-  }
+  double kernels_s = INFINITY;  // of a step, together
+  double gaps_s = INFINITY;     // between kernels
 };
+
+double seconds_of(const std::vector<Event>& events) {
+  return std::accumulate(events.begin(), events.end(), 0.0, [](double s, const Event& e) { return s + e.seconds; });
+}
+
+void keep_least(TimedStep& least, const TimedStep& other) {
+  if (least.events.empty()) least.events = other.events;
+  check(least.events.size() == other.events.size(), "steps of a rank differ");
+  for (size_t e = 0; e < least.events.size(); ++e)
+    least.events[e].seconds = std::min(least.events[e].seconds, other.events[e].seconds);
+  least.kernels_s = std::min(least.kernels_s, other.kernels_s);
+  least.gaps_s = std::min(least.gaps_s, other.gaps_s);
+}
 
 TimedStep timed_step(const Recipe& recipe, ThreadTeam& team, int repeats, const std::function<void()>& meet) {
   TimedStep timed;
@@ -61,34 +72,29 @@ TimedStep timed_step(const Recipe& recipe, ThreadTeam& team, int repeats, const 
                                  int32_t(recipe.model.vocab), 1);
   Trainer trainer(context, *world, recipe, batches);
   trainer.step(), trainer.step();
-  std::vector<std::vector<double>> seconds;
-  std::vector<double> steps;
   for (int i = 0; i < repeats; ++i) {
     meet();
     events.clear();
     stream.set_recording(true);
     const Clock::time_point begin = Clock::now();
     trainer.step();
-    steps.push_back(seconds_since(begin));
+    const double gaps_s = seconds_since(begin) - seconds_of(events);
+    meet();  // a step is over when the slowest is done
     stream.set_recording(false);
-    if (seconds.empty()) seconds.resize(events.size()), timed.events = events;
-    check(events.size() == seconds.size(), "steps of a rank differ");
-    for (size_t e = 0; e < events.size(); ++e) seconds[e].push_back(events[e].seconds);
+    keep_least(timed, {.events = events, .kernels_s = seconds_since(begin) - gaps_s, .gaps_s = gaps_s});
   }
-  for (size_t e = 0; e < seconds.size(); ++e) timed.events[e].seconds = median(seconds[e]);
-  timed.step_s = median(steps);
   return timed;
 }
 
-// Beside each other, as threads that share the machine: what the first of them saw. The first recipe's events, then
-// the second's, and so on.
-std::vector<TimedStep> timed_beside(int ranks, std::span<const Recipe> recipes, int repeats) {
+// Beside each other, as ranks of so many threads that share the machine: what the first of them saw, recipe by
+// recipe.
+std::vector<TimedStep> timed_beside(int ranks, int threads_each, std::span<const Recipe> recipes, int repeats) {
   std::vector<TimedStep> first;
   std::barrier together(ranks);
   std::vector<std::exception_ptr> failures{size_t(ranks)};
   const auto body = [&](int rank) {
     try {
-      ThreadTeam team(std::max(1, usable_cores() / ranks));
+      ThreadTeam team(threads_each);
       for (const Recipe& recipe : recipes) {
         TimedStep timed = timed_step(recipe, team, repeats, [&] { together.arrive_and_wait(); });
         if (rank == 0) first.push_back(std::move(timed));
@@ -161,6 +167,7 @@ ThreadLink measure_link(int ranks, int repeats) {
   return link;
 }
 
+bool is_kernel(const Event&) { return true; }
 bool is_bound_by_memory(const Event& e) { return e.kind == Event::Kind::memory; }
 
 // Seconds of a kernel that does next to nothing.
@@ -187,21 +194,39 @@ class MachineMeasurement {
                                          probe_recipe("llama", Precision::bf16)};
     ThreadTeam all(usable_cores());
     describe(all);
-    std::vector<TimedStep> alone;
-    for (const int ranks : o_.ranks) {
-      say(fmt::format("steps of {} rank{} at once", ranks, ranks == 1 ? "" : "s"));
-      std::vector<TimedStep> steps = timed_beside(ranks, recipes, o_.repeats);
-      if (ranks == 1) {
-        products(all, steps);
-        alone = steps;
+    // In rounds, so that a while in which the machine is slow spoils nothing.
+    for (int round = 0; round < o_.rounds; ++round) {
+      say(fmt::format("steps of 1 rank and of more at once, round {} of {}", round + 1, o_.rounds));
+      for (const int ranks : o_.ranks) {
+        time(ranks, ranks, recipes);
+        time(1, ranks, recipes);
       }
+    }
+    for (auto& [key, steps] : timed_)
+      for (TimedStep& step : steps) {
+        // A step's kernels are not all at their quickest in one step.
+        const double whole = step.kernels_s / seconds_of(step.events);
+        for (Event& e : step.events) e.seconds *= whole;
+      }
+    const std::vector<TimedStep>& whole = timed_.at({1, threads_of(1)});
+    products(all, whole);
+    for (const int ranks : o_.ranks) {
+      const std::vector<TimedStep>& steps = timed_.at({ranks, threads_of(ranks)});
       Sharing s{.ranks = ranks, .launch_s = launch_of(steps)};
-      s.speed = sum(alone, [](const Event&) { return true; }) / sum(steps, [](const Event&) { return true; });
-      s.memory = sum(alone, is_bound_by_memory) / sum(steps, is_bound_by_memory);
+      double seconds = sum(steps, is_kernel);
+      if (ranks > usable_cores() && ranks > 1) {
+        // They take turns, between kernels as in them: what a turn costs is of no kernel's end.
+        const double measured = s.launch_s;
+        s.launch_s = std::min(measured, h_.sharing.back().launch_s * ranks / h_.sharing.back().ranks);
+        seconds += (measured - s.launch_s) * num_events(steps);
+      }
+      s.speed = sum(whole, is_kernel) / seconds;
+      s.memory = sum(whole, is_bound_by_memory) / sum(steps, is_bound_by_memory);
+      s.alone = std::max(s.speed, sum(whole, is_kernel) / sum(timed_.at({1, threads_of(ranks)}), is_kernel));
       s.link_bytes_per_s = h_.memory_bytes_per_s, s.link_latency_s = 0;
       if (ranks > 1) {
         say(fmt::format("collectives of {} ranks", ranks));
-        const ThreadLink link = measure_link(ranks, 5 * o_.repeats);
+        const ThreadLink link = measure_link(ranks, o_.rounds * o_.repeats);
         s.link_bytes_per_s = link.bytes_per_s, s.link_latency_s = link.latency_s;
       }
       h_.sharing.push_back(s);
@@ -216,6 +241,19 @@ class MachineMeasurement {
  private:
   void say(const std::string& what) const {
     if (o_.progress) o_.progress(what);
+  }
+
+  static int threads_of(int ranks) { return std::max(1, usable_cores() / ranks); }
+
+  // So many at once, each with the threads that one of `ranks` has.
+  void time(int at_once, int ranks, std::span<const Recipe> recipes) {
+    const std::pair key{at_once, threads_of(ranks)};
+    if (last_timed_ == key) return;  // as of the rank that has all cores
+    last_timed_ = key;
+    std::vector<TimedStep> steps = timed_beside(key.first, key.second, recipes, o_.repeats);
+    std::vector<TimedStep>& least = timed_[key];
+    least.resize(steps.size());
+    for (size_t i = 0; i < steps.size(); ++i) keep_least(least[i], steps[i]);
   }
 
   void describe(ThreadTeam& all) {
@@ -284,10 +322,15 @@ class MachineMeasurement {
 
   // From the end of a kernel to the beginning of the next, and what a kernel takes before it does something.
   double launch_of(const std::vector<TimedStep>& steps) const {
-    double gaps = 0, count = 0;
-    for (const TimedStep& step : steps)
-      gaps += std::max(0.0, step.step_s - step.kernels_s()), count += double(step.events.size());
-    return gaps / count + empty_s_;
+    double gaps = 0;
+    for (const TimedStep& step : steps) gaps += std::max(0.0, step.gaps_s);
+    return gaps / num_events(steps) + empty_s_;
+  }
+
+  static double num_events(const std::vector<TimedStep>& steps) {
+    double count = 0;
+    for (const TimedStep& step : steps) count += double(step.events.size());
+    return count;
   }
 
   template <class Wanted>
@@ -301,61 +344,13 @@ class MachineMeasurement {
 
   const MeasureOptions& o_;
   Hardware h_;
+  std::map<std::pair<int, int>, std::vector<TimedStep>> timed_;  // by ranks at once and threads of each; by recipe
+  std::pair<int, int> last_timed_;
   double empty_s_ = 0;
 };
 
 }  // namespace
 
 Hardware measure_machine(const MeasureOptions& options) { return MachineMeasurement(options).measure(); }
-
-std::string hardware_toml(const Hardware& h) {
-  std::string out = fmt::format("# {}. Measured by weft plan --measure.\nname = \"{}\"\ndescription = \"{}\"\n",
-                                h.description, h.name, h.description);
-  const auto add = [&]<class... Args>(fmt::format_string<Args...> text, Args&&... args) {
-    fmt::format_to(std::back_inserter(out), text, std::forward<Args>(args)...);
-  };
-  add("\n[memory]             # of the machine, which its ranks share\ngib = {:.5g}\nreserved_gib = {:.5g}\n",
-      gib(h.memory_bytes), gib(h.reserved_bytes));
-  add("gb_s = {:.5g}\nreached = {:.4g}\n", h.memory_bytes_per_s / 1e9, h.memory_reached);
-  add("\n[device]\ncores = {}\nlaunch_us = {:.4g}   # from the end of a kernel to the work of the next\n", h.cores,
-      h.launch_s * 1e6);
-  add("\n[matmul]             # all cores: TFLOP/s of independent multiply-adds, and the share that products reach\n"
-      "tile = [{}, {}]\nsustained = {:.4g}\nhalf_depth = {:.4g}\n",
-      h.tile_m, h.tile_n, h.sustained, h.half_depth);
-  for (int i = 0; i < kNumMatmulTypes; ++i)
-    if (h.peak_flops[size_t(i)] > 0)
-      add("{} = [{:.5g}, {:.4g}]\n", name_of(MatmulType(i)), h.peak_flops[size_t(i)] / 1e12, h.reached[size_t(i)]);
-  add("\n[attention]\nforward = {:.4g}\nbackward = {:.4g}\n", h.attention_forward, h.attention_backward);
-  const auto link = [&](const Link& l) {
-    add("gb_s = {:.4g}\nreached = {:.4g}\nlatency_us = {:.4g}\nhalf_mib = {:.4g}\n", l.bytes_per_s / 1e9, l.reached,
-        l.latency_s * 1e6, l.half_bytes / kMebi);
-  };
-  add("\n[node]\ndevices = {}\n", h.devices_per_node);
-  link(h.node);
-  out += "\n[network]            # not measured: 10 Gb/s\n";
-  link(h.network);
-  if (!h.kernel_bytes_per_s.empty()) {
-    std::vector<std::string> names;
-    std::vector<double> rates;
-    for (const auto& [name, rate] : h.kernel_bytes_per_s)
-      names.push_back(fmt::format("\"{}\"", name)), rates.push_back(rate / 1e9);
-    add("\n[kernels]            # what each moves in a second, all cores\nnames = [{}]\ngb_s = [{:.4g}]\n",
-        fmt::join(names, ", "), fmt::join(rates, ", "));
-  }
-  if (!h.is_shared()) return out;
-  const auto column = [&](std::string_view key, double Sharing::*member, double unit) {
-    std::vector<double> values;
-    for (const Sharing& s : h.sharing) values.push_back(s.*member / unit);
-    add("{} = [{:.4g}]\n", key, fmt::join(values, ", "));
-  };
-  std::vector<int> ranks;
-  for (const Sharing& s : h.sharing) ranks.push_back(s.ranks);
-  add("\n[sharing]            # what one of so many ranks has, beside one rank alone\nranks = [{}]\n",
-      fmt::join(ranks, ", "));
-  column("speed", &Sharing::speed, 1), column("memory", &Sharing::memory, 1);
-  column("launch_us", &Sharing::launch_s, 1e-6);
-  column("gb_s", &Sharing::link_bytes_per_s, 1e9), column("latency_us", &Sharing::link_latency_s, 1e-6);
-  return out;
-}
 
 }  // namespace weft::plan

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace weft::plan {
 namespace {
@@ -59,12 +60,17 @@ RoughPlanner::Probe RoughPlanner::measure(const Recipe& recipe) const {
   r.mesh.layers_per_stage = {};
   const CostModel costs(cluster_.hardware, r.mesh.shape, stack_);
   double seconds[2][2], peak[2] = {}, state[2] = {};
+  std::optional<ModelConfig> teacher = teacher_;
   for (int layers = 0; layers < 2; ++layers)
     for (int batches = 0; batches < 2; ++batches) {
       r.model.layers = layers + 1 + r.model.first_dense_layers;
       r.train.accumulation = batches + 2;
       r.train.global_batch = r.train.micro_batch * r.mesh.shape.dp() * r.train.accumulation;
-      const std::vector<StepTrace> traces = {trace_step(r, 0)};
+      // A teacher grows with the model.
+      if (teacher)
+        teacher->layers = std::max<int64_t>(
+            1, std::llround(double(teacher_->layers) * double(r.model.layers) / double(recipe.model.layers)));
+      const std::vector<StepTrace> traces = {trace_step(r, 0, {.teacher = teacher ? &*teacher : nullptr})};
       seconds[layers][batches] = simulate(traces, costs).step_s;
       peak[layers] = double(traces[0].peak.split.total()), state[layers] = double(traces[0].state_bytes);
     }

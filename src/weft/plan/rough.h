@@ -1,6 +1,7 @@
 // RoughPlanner: the time and memory of a layout from steps of a model of one and two layers, continued to all layers.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 
 #include "weft/plan/step_plan.h"
@@ -14,7 +15,8 @@ struct Rough {
 // What layers cost is the same whatever the pipeline, so layouts that differ in the rest share small traces.
 class RoughPlanner {
  public:
-  RoughPlanner(const Cluster& cluster, const Stack& stack) : cluster_(cluster), stack_(stack) {}
+  RoughPlanner(const Cluster& cluster, const Stack& stack, const std::optional<ModelConfig>& teacher = {})
+      : cluster_(cluster), stack_(stack), teacher_(teacher) {}
   Rough estimate(const Recipe& recipe);
 
  private:
@@ -29,6 +31,7 @@ class RoughPlanner {
 
   Cluster cluster_;
   Stack stack_;
+  std::optional<ModelConfig> teacher_;
   std::map<std::string, Probe> probes_;
 };
 

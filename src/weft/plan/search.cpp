@@ -98,7 +98,7 @@ class Layouts {
                .accumulation = q_.global_batch / shape.dp() / micro,
                .precision = q_.precision,
                .recompute = {what}};
-    r.optimizer = q_.optimizer;
+    r.optimizer = q_.optimizer, r.preference = q_.preference, r.distill = q_.distill;
     r.mesh.shape = shape;
     r.mesh.zero = zero;
     r.mesh.sequence_parallel = shape.tp > 1;
@@ -137,11 +137,12 @@ struct RoughRanking {
   std::vector<Candidate> fitting;  // the fastest first
   std::optional<Candidate> least;  // of all, that which needs least memory
   int num_layouts = 0;
+  std::string why_not;  // of the first layout that is impossible
 };
 
 RoughRanking rank_roughly(const SearchRequest& request, int num_devices) {
   RoughRanking ranking;
-  RoughPlanner planner(request.cluster, request.stack);
+  RoughPlanner planner(request.cluster, request.stack, request.teacher);
   const Hardware& machine = request.cluster.hardware;
   const Hardware device = machine.of_ranks(std::min(num_devices, machine.devices_per_node));
   const double capacity = device.memory_bytes - device.reserved_bytes;
@@ -150,7 +151,8 @@ RoughRanking rank_roughly(const SearchRequest& request, int num_devices) {
     try {
       const Rough rough = planner.estimate(recipe);
       c.rough_step_s = rough.step_s, c.rough_peak_bytes = rough.peak_bytes;
-    } catch (const UsageError&) {  // an impossible shape, such as heads that do not divide
+    } catch (const UsageError& e) {  // an impossible shape, such as heads that do not divide
+      if (ranking.why_not.empty()) ranking.why_not = fmt::format(" ({})", e.what());
       continue;
     }
     c.recipe = std::move(recipe);
@@ -201,6 +203,7 @@ std::string explain_layout(const Recipe& recipe) {
 SearchRequest search_request(const Recipe& recipe) {
   SearchRequest q{.model = recipe.model, .seq_len = recipe.train.seq_len, .global_batch = recipe.train.global_batch};
   q.precision = recipe.train.precision, q.optimizer = recipe.optimizer;
+  q.preference = recipe.preference, q.distill = recipe.distill;
   // Answers that are compared, and what a teacher reads, lie on one rank.
   if (recipe.preference.method != PreferenceMethod::none || !recipe.distill.teacher.empty()) q.cp = 1;
   return q;
@@ -211,10 +214,10 @@ SearchResult search(const SearchRequest& request) {
   if (!rough.least)
     throw UsageError(
         "no layout of {} devices divides a batch of {} rows and a model of {} heads: change --global-batch or the "
-        "number of devices",
-        request.cluster.num_devices, request.global_batch, request.model.heads);
+        "number of devices{}",
+        request.cluster.num_devices, request.global_batch, request.model.heads, rough.why_not);
   SearchResult result{.ranked = {}, .num_layouts = rough.num_layouts, .num_fitting = int(rough.fitting.size())};
-  const PlanOptions options{.stack = request.stack};
+  const PlanOptions options{.stack = request.stack, .teacher = request.teacher ? &*request.teacher : nullptr};
   std::map<std::string, int> of_mesh;  // so that the runners-up are other ideas
   int num_planned = 0;
   for (Candidate& c : rough.fitting) {

@@ -1,6 +1,7 @@
 // search: all layouts of a number of devices, ranked by the time of a step, with why the others lose.
 #pragma once
 #include <functional>
+#include <optional>
 
 #include "weft/plan/step_plan.h"
 
@@ -14,6 +15,9 @@ struct SearchRequest {
   OptimizerConfig optimizer;
   Cluster cluster;
   Stack stack;
+  PreferenceConfig preference;
+  DistillConfig distill;
+  std::optional<ModelConfig> teacher;  // of distill.teacher, complete
   // 0, or the only value that is tried.
   int tp = 0, pp = 0, cp = 0, ep = 0;
   int num_full = 12;   // layouts of which the whole step is traced, the most promising first

@@ -39,11 +39,13 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
 StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
   std::vector<int32_t> tokens, blocks;
   runner_.clear();
+  int64_t next = 0;
   for (const AlikeRows& r : rows) {
-    tokens.resize(size_t(r.rows), 0), blocks.resize(size_t(r.num_blocks(runner_.cache().block_tokens())));
-    for (size_t i = 0; i < blocks.size(); ++i)  // which blocks they are makes no difference here
-      blocks[i] = int32_t(int64_t(i) % runner_.cache().num_blocks());
-    for (int64_t i = 0; i < r.sequences; ++i) runner_.add(tokens, {}, r.first, blocks, r.wanted);
+    tokens.resize(size_t(r.rows), 0), blocks.resize(size_t(r.num_blocks(runner_.block_tokens())));
+    for (int64_t i = 0; i < r.sequences; ++i) {
+      for (int32_t& block : blocks) block = int32_t(next++ % runner_.cache().num_blocks());
+      runner_.add(tokens, {}, r.first, blocks, r.wanted);
+    }
   }
   events_.clear();
   stream_.set_recording(true);

@@ -1,4 +1,5 @@
-// simulate: every rank goes on until it waits for a message that is not sent yet; in turn, until all are done.
+// simulate: every rank goes on until it waits for a message that is not sent yet; in turn, until all are done. Where
+// ranks share cores, the one that is furthest behind goes on, so that it is known who else runs.
 #include "weft/plan/simulate.h"
 
 #include <algorithm>
@@ -20,18 +21,10 @@ class Player {
   }
 
   Simulation play() {
-    bool is_done = false;
-    while (!is_done) {
-      bool has_moved = false;
-      is_done = true;
-      for (size_t r = 0; r < ranks_.size(); ++r) {
-        const size_t before = ranks_[r].next;
-        advance(r);
-        has_moved |= ranks_[r].next != before;
-        is_done &= ranks_[r].next == traces_[r].events.size();
-      }
-      check(has_moved || is_done, "stages wait for each other for ever");
-    }
+    if (costs_.is_shared())
+      play_in_order_of_time();
+    else
+      play_in_turn();
     for (size_t r = 0; r < ranks_.size(); ++r) {
       end_work(r);
       ranks_[r].now += costs_.step_overhead_s(), result_.ranks[r].update_s += costs_.step_overhead_s();
@@ -50,6 +43,8 @@ class Player {
   struct Rank {
     size_t next = 0;
     double now = 0;
+    double idle_until = 0;    // since it last ran
+    bool is_blocked = false;  // by a message that is not sent yet
     std::array<Stream, kNumAxes> streams;
     std::array<double, kNumAxes> busy{};
     bool is_in_action = false;
@@ -58,16 +53,72 @@ class Player {
     Span work{.begin_s = 0, .end_s = -1};  // kernels of one kind that follow each other, not yet among the spans
   };
 
+  bool is_done(size_t r) const { return ranks_[r].next == traces_[r].events.size(); }
+
+  void play_in_turn() {
+    bool are_done = false;
+    while (!are_done) {
+      bool has_moved = false;
+      are_done = true;
+      for (size_t r = 0; r < ranks_.size(); ++r) {
+        has_moved |= advance(r, traces_[r].events.size());
+        are_done &= is_done(r);
+      }
+      check(has_moved || are_done, "stages wait for each other for ever");
+    }
+  }
+
+  void play_in_order_of_time() {
+    for (;;) {
+      size_t first = ranks_.size();
+      bool are_done = true;
+      for (size_t r = 0; r < ranks_.size(); ++r) {
+        are_done &= is_done(r);
+        if (!ranks_[r].is_blocked && !is_done(r) && (first == ranks_.size() || goes_before(r, first))) first = r;
+      }
+      if (are_done) return;
+      check(first < ranks_.size(), "stages wait for each other for ever");
+      if (advance(first, 1))
+        for (Rank& r : ranks_) r.is_blocked = false;
+      else
+        ranks_[first].is_blocked = true;
+    }
+  }
+
+  // Of two at the same time one that may have to wait: the other's kernel then has its cores.
+  bool goes_before(size_t a, size_t b) const {
+    const auto order = [&](size_t r) {
+      return std::pair{ranks_[r].now, traces_[r].events[ranks_[r].next].kind != Event::Kind::recv};
+    };
+    return order(a) < order(b);
+  }
+
+  // Stages of which a rank runs at that time.
+  int num_running(double now) const {
+    int count = 0;
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      count += !ranks_[r].is_blocked && !is_done(r) && now >= ranks_[r].idle_until;
+    return count;
+  }
+
   // Messages of a pair of stages: where one goes, and what it says. Numbers fit by far.
   static uint64_t key_of(size_t from, size_t to, int tag) {
     return uint64_t(from) << 48 | uint64_t(to) << 32 | uint64_t(uint32_t(tag));
   }
 
-  void advance(size_t index) {
+  // So many events at most, up to one that has to wait; whether it moved.
+  bool advance(size_t index, size_t most) {
+    const size_t before = ranks_[index].next;
+    play_events(index, most);
+    return ranks_[index].next != before;
+  }
+
+  void play_events(size_t index, size_t most) {
     Rank& r = ranks_[index];
     TimeSplit& split = result_.ranks[index];
     const std::vector<Event>& events = traces_[index].events;
-    for (; r.next < events.size(); ++r.next) {
+    const size_t last = r.next + std::min(most, events.size() - r.next);
+    for (; r.next < last; ++r.next) {
       const Event& e = events[r.next];
       // A rank that had to wait comes here again; what it waits for begins when it came first.
       if (has_spans_ && result_.event_s[index].size() == r.next) result_.event_s[index].push_back(r.now);
@@ -127,7 +178,7 @@ class Player {
           if (found == arrivals_.end()) return;
           if (found->second > r.now) {
             split.bubble_s += found->second - r.now;
-            r.now = found->second;
+            r.now = r.idle_until = found->second;
           }
           arrivals_.erase(found);
           break;
@@ -157,6 +208,7 @@ class Player {
 
   void kernel(size_t index, Rank& r, TimeSplit& split, const Event& e) {
     double seconds = costs_.kernel_s(e);
+    if (costs_.is_shared()) seconds /= costs_.relief(num_running(r.now));
     for (size_t axis = 0; axis < kNumAxes; ++axis) {
       const double left = r.streams[axis].free_at - r.now;
       if (left > 0) seconds += std::min(left, seconds) * costs_.slowdown(Axis(axis));
@@ -203,7 +255,7 @@ class Player {
     if (found == arrivals_.end()) return false;
     if (found->second > r.now) {
       result_.ranks[index].bubble_s += found->second - r.now;
-      r.now = found->second;
+      r.now = r.idle_until = found->second;
     }
     return true;
   }

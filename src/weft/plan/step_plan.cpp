@@ -27,10 +27,10 @@ MemoryCurve curve_of(const StepTrace& trace, const std::vector<double>& event_s,
   return curve;
 }
 
-Played play(const Recipe& recipe, const CostModel& costs, bool has_spans) {
+Played play(const Recipe& recipe, const CostModel& costs, bool has_spans, const ModelConfig* teacher) {
   Played p;
   p.accumulation = recipe.train.accumulation;
-  p.traces = trace_stages(recipe, {.has_memory = has_spans, .packs_weights = costs.is_shared()});
+  p.traces = trace_stages(recipe, {.has_memory = has_spans, .packs_weights = costs.is_shared(), .teacher = teacher});
   p.simulation = simulate(p.traces, costs, has_spans);
   for (size_t r = 0; r < p.traces.size(); ++r) {
     StepTrace& t = p.traces[r];
@@ -48,11 +48,11 @@ void go_on(const ContinuedStep& step, TimeSplit& later, const TimeSplit& earlier
     later.exposed_s[i] = step(later.exposed_s[i], earlier.exposed_s[i]);
 }
 
-Played play_all(const Recipe& recipe, const CostModel& costs, bool has_spans) {
+Played play_all(const Recipe& recipe, const CostModel& costs, const PlanOptions& o) {
   const ContinuedStep step(recipe);
-  if (step.is_whole()) return play(recipe, costs, has_spans);
-  const Played earlier = play(with_accumulation(recipe, step.earlier), costs, false);
-  Played later = play(with_accumulation(recipe, step.later), costs, has_spans);
+  if (step.is_whole()) return play(recipe, costs, o.has_spans, o.teacher);
+  const Played earlier = play(with_accumulation(recipe, step.earlier), costs, false, o.teacher);
+  Played later = play(with_accumulation(recipe, step.later), costs, o.has_spans, o.teacher);
   Simulation& s = later.simulation;
   s.step_s = step(s.step_s, earlier.simulation.step_s);
   for (size_t r = 0; r < s.ranks.size(); ++r) {
@@ -72,13 +72,19 @@ MatmulType matmul_type(Precision precision) {
 
 StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptions& options) {
   const CostModel costs(cluster.hardware, recipe.mesh.shape, options.stack);
-  Played played = play_all(recipe, costs, options.has_spans);
+  Played played = play_all(recipe, costs, options);
   StepPlan plan;
-  plan.capacity_bytes = costs.hardware().memory_bytes - costs.hardware().reserved_bytes;
+  const double own_bytes = costs.hardware().memory_bytes - costs.hardware().reserved_bytes;
+  plan.capacity_bytes = own_bytes;
+  // Where ranks compute on the host's cores, what is offloaded to it takes from the same memory.
+  const bool is_host = costs.is_shared();
+  if (!is_host) plan.host_capacity_bytes = cluster.hardware.host_bytes / cluster.hardware.devices_per_node;
   for (StepTrace& t : played.traces) {
     if (t.peak.split.total() > (plan.memory.empty() ? -1 : plan.peak_bytes())) plan.fullest = int(plan.memory.size());
     plan.memory.push_back(std::move(t.peak));
     plan.state_bytes.push_back(t.state_bytes);
+    plan.host_bytes.push_back(t.host_bytes);
+    if (is_host) plan.capacity_bytes = std::min(plan.capacity_bytes, own_bytes - double(t.host_bytes));
   }
   const Simulation& s = played.simulation;
   plan.step_s = s.step_s;

@@ -1,5 +1,7 @@
 // plan_step: what a step of a recipe takes on a cluster: memory of every stage, time, and what bounds it.
 #pragma once
+#include <algorithm>
+
 #include "weft/plan/simulate.h"
 #include "weft/plan/trace_step.h"
 
@@ -19,8 +21,10 @@ struct MemoryCurve {
 struct StepPlan {
   std::vector<MemoryPeak> memory;    // of the first rank of each stage
   std::vector<int64_t> state_bytes;  // likewise
+  std::vector<int64_t> host_bytes;   // likewise: what the recipe offloads to the host
   int fullest = 0;                   // the stage that holds most
   double capacity_bytes = 0;         // of a device, without what is reserved
+  double host_capacity_bytes = 0;    // what of the host's memory is a rank's; 0: not said
   double step_s = 0;
   int slowest = 0;    // the stage that works longest
   TimeSplit time;     // of that stage
@@ -34,8 +38,12 @@ struct StepPlan {
   int64_t num_played = 0;           // micro-batches of that step
 
   int64_t peak_bytes() const { return memory[size_t(fullest)].split.total(); }
-  bool fits() const { return double(peak_bytes()) <= capacity_bytes; }
+  int64_t most_host_bytes() const { return *std::ranges::max_element(host_bytes); }
+  bool fits() const { return missing_bytes() <= 0 && missing_host_bytes() <= 0; }
   double missing_bytes() const { return double(peak_bytes()) - capacity_bytes; }
+  double missing_host_bytes() const {
+    return host_capacity_bytes > 0 ? double(most_host_bytes()) - host_capacity_bytes : 0;
+  }
   // "compute: matrix products take 71% of the step": the largest part and what it is.
   std::string bound() const;
 };
@@ -43,6 +51,7 @@ struct StepPlan {
 struct PlanOptions {
   Stack stack;
   bool has_spans = false;
+  const ModelConfig* teacher = nullptr;  // of distill.teacher, complete
 };
 
 // Steps with many micro-batches are played with fewer, twice, and continued: what one more takes is constant once the

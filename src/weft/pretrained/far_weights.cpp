@@ -15,7 +15,7 @@ constexpr int64_t kAlignment = 64;
 std::unique_ptr<FarMemory> make_memory(Context& context, const FarLayers& layers, int rank) {
   switch (context.stream.allocator().device()) {
     case Device::meta: return std::make_unique<FarMemory>(nullptr);
-    case Device::cuda: return std::make_unique<FarMemory>(make_host_store(), &context.stream);
+    case Device::cuda: return std::make_unique<FarMemory>(make_host_store(HostBlock::Pages::pinned), &context.stream);
     case Device::cpu: break;
   }
   make_folders(FileSystem::real(), layers.folder);

@@ -37,6 +37,7 @@ class FarWeights : public Brackets {
   Var leave(size_t group, const Var& x) override;
 
   FarStats stats() const { return memory_->stats(); }
+  bool has_failed() const { return memory_->has_failed(); }  // no layer comes any more
 
  private:
   struct Piece {

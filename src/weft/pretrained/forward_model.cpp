@@ -56,7 +56,8 @@ void ForwardModel::fill(const FarLayers& far, FillGroup hold, FillGroup load) {
 
 void ForwardModel::make(const ModelConfig& config) {
   const MeshShape& shape = mesh_.shape();
-  check_mesh(shape, {.layers = config.layers, .heads = config.heads, .experts = config.experts});
+  check_mesh(shape,
+             {.layers = config.layers, .heads = config.heads, .experts = config.experts, .cuts_context = true});
   constexpr int64_t kUsualTokens = 2048;
   const std::vector<DecoderPart> stages =
       decoder_parts(config, std::min(config.context, kUsualTokens), "", {.num_ranks = shape.pp});
@@ -97,14 +98,26 @@ Tensor ForwardModel::logits(const Pass& pass, int64_t first, int64_t count) {
   return result;
 }
 
+// Of rows that other ranks along cp have, zeros are added to what they give.
+void ForwardModel::choose(const Tensor& hidden, std::span<const int32_t> rows) {
+  chosen_hidden_ = part_of(chosen_, dtype_, {int64_t(rows.size()), config().hidden});
+  const bool is_spread = mesh_.shape().cp > 1;
+  if (is_spread) context_.kernels.fill(context_.stream, chosen_hidden_, 0);
+  const int64_t first = hidden.dim(0) * mesh_.place().cp;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t row = rows[i] - first;
+    if (row >= 0 && row < hidden.dim(0))
+      context_.stream.copy(chosen_hidden_.slice_rows(int64_t(i), 1), hidden.slice_rows(row, 1));
+  }
+  if (is_spread) mesh_.cp().all_reduce(chosen_hidden_);
+}
+
 Tensor ForwardModel::logits(const Pass& pass, std::span<const int32_t> rows) {
   Tensor result;
   run(pass, [&](const Var& x) {
     Var hidden = model_->forward(context_, pass, x, brackets());
     if (rows.empty()) return;
-    chosen_hidden_ = part_of(chosen_, dtype_, {int64_t(rows.size()), config().hidden});
-    for (size_t i = 0; i < rows.size(); ++i)
-      context_.stream.copy(chosen_hidden_.slice_rows(int64_t(i), 1), hidden.value.slice_rows(rows[i], 1));
+    choose(hidden.value, rows);
     hidden.value = chosen_hidden_;
     result = logits_of(hidden);
   });

@@ -12,7 +12,8 @@
 namespace weft {
 
 // Stages along pp pass the residual stream on; ranks along tp and ep hold parts of layers. All ranks of a stage and
-// of those it passes to give the same tokens; ranks along dp need not, but make the same calls. Calls are collective.
+// of those it passes to give the same tokens; ranks along dp and cp need not, but make the same calls. Calls are
+// collective.
 class ForwardModel {
  public:
   // Parameters have memory but no values. Throws UsageError when the mesh cannot hold the model. The context and the
@@ -32,7 +33,8 @@ class ForwardModel {
   const Mesh& mesh() const { return mesh_; }
   Context& context() { return context_; }
   FarStats far_stats() const { return far_ ? far_->stats() : FarStats{}; }
-  DType dtype() const { return dtype_; }  // of parameters, and of what passes between layers
+  bool has_failed() const { return far_ && far_->has_failed(); }  // every further call will
+  DType dtype() const { return dtype_; }                          // of parameters, and of what passes between layers
   // Ranks of the last stage have what comes of a pass.
   bool has_result() const { return stages_.is_last(); }
   // Of these, one, and its rank in the world.
@@ -43,6 +45,7 @@ class ForwardModel {
   // the last stage, empty on the others. Valid until the next call.
   Tensor logits(const Pass& pass, int64_t first, int64_t count);
   // The same of chosen rows, which all ranks choose alike; of no rows an empty tensor.
+  // Over cp the pass has an even part of the rows, in order, and `rows` are counted among those of all ranks.
   Tensor logits(const Pass& pass, std::span<const int32_t> rows);
   // What the head read for these rows, [rows, H], after the last norm; valid as long.
   const Tensor& chosen_hidden() const { return chosen_hidden_; }
@@ -65,6 +68,7 @@ class ForwardModel {
   Brackets& brackets() { return far_ ? *far_ : no_brackets_; }
   // Takes a pass from the stage before this one to the next; the last stage has `finish` go on instead.
   void run(const Pass& pass, FunctionRef<void(const Var& x)> finish);
+  void choose(const Tensor& hidden, std::span<const int32_t> rows);
   Tensor logits_of(const Var& hidden);
   Tensor part_of(Tensor& kept, DType dtype, Shape shape);
 

@@ -52,6 +52,15 @@ bool can_be_in_blocks(const Param& param) { return param.readers != Param::Reade
 
 constexpr int64_t kRowsAtOnce = 16;
 
+// Whether the blocks of fp8 in `rows`, each of `row_bytes`, have one scale to a row.
+bool have_row_scales(std::span<const std::byte> rows, size_t row_bytes) {
+  constexpr size_t kBytes = sizeof(blocks::Fp8), kScale = sizeof(float);
+  for (size_t row = 0; row < rows.size(); row += row_bytes)
+    for (size_t at = row + kBytes; at < row + row_bytes; at += kBytes)
+      if (std::memcmp(&rows[at], &rows[row], kScale) != 0) return false;
+  return true;
+}
+
 BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from, const Placement& p) {
   const BlockType type = from.stored.type;
   BlockMatrix m = part_of(p, type);
@@ -77,6 +86,7 @@ BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from,
           std::memcpy(to.data(), from.stored.bytes.data() + in_file * row_bytes + first, to.size());
       }
     });
+    if (type == BlockType::fp8) m.has_row_scales = have_row_scales({out, host.bytes()}, size_t(m.row_bytes()));
   });
   return m;
 }
@@ -103,6 +113,7 @@ BlockMatrix rounded_part(Context& context, const ModelSource& source, const Para
   BlockMatrix m = part_of(p, type);
   m.blocks = context.empty(DType::u8, {m.rows, m.row_bytes()});
   const bool has_scale_of_row = type == BlockType::fp8 || type == BlockType::int8;
+  m.has_row_scales = type == BlockType::fp8;
   const int64_t width = m.row_blocks() * block_elements(type), first = p.begin[1] - m.skip, cols = p.whole[1];
   const int64_t read_first = has_scale_of_row ? 0 : first,
                 read_end = has_scale_of_row ? cols : std::min(first + width, cols);

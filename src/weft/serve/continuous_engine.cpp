@@ -219,7 +219,8 @@ void ContinuousEngine::compute_and_read() {
   try {
     logits = on_host(model_.context().stream, runner_.run());
   } catch (const Error& e) {
-    if (model_.mesh().world().size() > 1) throw;  // others may wait in the middle of the step
+    // Others may wait in the middle of the step, or every further one would fail.
+    if (model_.mesh().world().size() > 1 || model_.has_failed()) throw;
     for (const StepPart& part : parts_) end(*part.sequence, {.reason = FinishReason::error, .error = e.what()});
     return;
   }

@@ -38,7 +38,7 @@ inline RowFormat kv_format_of(const ContinuousOptions& o, const ForwardModel& mo
 // company, of how its prompt is cut, of prefixes found, of preemption or of guesses. A guess comes true when it is
 // the very token that is chosen in its place, so guessing changes nothing but the number of steps; this is exact
 // whatever the sampling. When a step fails on a model of one rank, its requests end with the error and the others go
-// on; on a mesh all end with it, and run() throws.
+// on; on a mesh, and where layers beyond memory come no more, all end with it, and run() throws.
 class ContinuousEngine : public Engine {
  public:
   // Every rank of the model's mesh makes one with the same options and runs it. The model outlives the engine. Throws

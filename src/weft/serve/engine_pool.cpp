@@ -7,6 +7,11 @@
 #include "weft/serve/watched_sink.h"
 
 namespace weft {
+namespace {
+
+constexpr double kRetryAfterLoad = 5;  // seconds, when a model could not be loaded
+
+}  // namespace
 
 class EnginePool::Member : public Engine {
  public:
@@ -280,6 +285,7 @@ void EnginePool::load(Member& member, Lock& lock) {
   for (Member::Waiting& next : waiting) {
     const std::shared_ptr<RequestSink> sink = next.sink;
     Finish refusal{.reason = FinishReason::error, .error = error};
+    if (!member.loaded_) refusal.retry_after_s = kRetryAfterLoad;
     if (!member.loaded_ || member.open_.at(next.id).is_cancelled) {
       if (member.loaded_) refusal.reason = FinishReason::cancelled;
       member.open_.erase(next.id);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/tensor/host_access.h"
+#include "weft/tensor/repeated_step.h"
 
 namespace weft {
 
@@ -13,7 +14,12 @@ int32_t Generator::next(std::span<const int32_t> tokens, KvCache& cache, Sampler
   const Pass pass{.ids = tokens.data(),
                   .num_tokens = int64_t(tokens.size()),
                   .attention = {.positions = positions_.data(), .cache = &cache}};
-  const Tensor logits = on_host(model_.context().stream, model_.logits(pass, pass.num_tokens - 1, 1));
+  Stream& stream = model_.context().stream;
+  const auto compute = [&] {
+    const RepeatedStep step(stream, this, pass.num_tokens == 1 ? 1 : 0);
+    return model_.logits(pass, pass.num_tokens - 1, 1);
+  };
+  const Tensor logits = on_host(stream, compute());
   const int32_t token = logits ? sampler.choose({logits.data<float>(), size_t(logits.numel())}, position) : 0;
   return model_.share(token);
 }

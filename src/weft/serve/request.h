@@ -72,6 +72,7 @@ struct Finish {
   FinishReason reason = FinishReason::stop;
   std::optional<int32_t> stop_token;  // the one that ended it, which no TokenEvent told
   std::string error;                  // one sentence that a client may read
+  double retry_after_s = 0;           // of an error: when it is worth trying again; 0: it is not known to pass
   Usage usage;
   RequestTimes times;
 };

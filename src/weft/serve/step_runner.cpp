@@ -6,6 +6,7 @@
 
 #include "weft/base/ceil_div.h"
 #include "weft/tensor/host_access.h"
+#include "weft/tensor/repeated_step.h"
 
 namespace weft {
 
@@ -19,14 +20,23 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
                        AdapterLoader adapters)
     : model_(model),
       world_(model.mesh().world()),
-      cache_(model.context(), int(model.config().layers), num_blocks, block_tokens, format),
+      cache_(model.context(), int(model.config().layers), num_blocks, ceil_div(block_tokens, model.mesh().shape().cp),
+             format),
       adapters_(std::move(adapters)) {
   const MeshShape& shape = model.mesh().shape();
+  if (shape.cp > 1 && shape.ep > 1)
+    throw UsageError("--mesh cp={},ep={}: served models are cut by one of the two: leave ep or cp out", shape.cp,
+                     shape.ep);
   if (shape.dp() != shape.ep)
     throw UsageError(
         "--mesh dp={}: replicas are engines of one process: where a launcher starts the ranks serve with tp, pp and "
         "ep, and start more servers",
         shape.dp());
+  if (block_tokens % shape.cp != 0)
+    throw UsageError("--block-tokens {}: each block is spread over the {} ranks of cp: write a multiple of that",
+                     block_tokens, shape.cp);
+  if (shape.cp > 1)
+    spread_.emplace(SpreadPlan{model.mesh().cp(), {}, std::vector<std::vector<int32_t>>(size_t(shape.cp))});
   reserve(kFirstWords);
   blocks_.reserve(size_t(num_blocks));  // more are told only where many share some
 }
@@ -41,7 +51,7 @@ void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> g
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
   ids_.insert(ids_.end(), guesses.begin(), guesses.end());
   for (int64_t row = end - num_wanted; row < end; ++row) wanted_.push_back(int32_t(row));
-  const auto held = blocks.first(size_t(ceil_div(keys, cache_.block_tokens())));
+  const auto held = blocks.first(size_t(ceil_div(keys, block_tokens())));
   blocks_.insert(blocks_.end(), held.begin(), held.end());
 }
 
@@ -149,32 +159,81 @@ StepRunner::Order StepRunner::receive() {
   return head.order;
 }
 
+// Of the step's rows each rank along cp computes an even part; the last ones may get rows that are of no sequence.
 Tensor StepRunner::compute() {
-  const auto block_tokens = int32_t(cache_.block_tokens());
-  positions_.resize(ids_.size()), places_.resize(ids_.size());
+  const Mesh& mesh = model_.mesh();
+  const int64_t cp = mesh.shape().cp, rows_here = ceil_div(int64_t(ids_.size()), cp);
+  const int64_t first = rows_here * mesh.place().cp;
+  ids_.resize(size_t(rows_here * cp), 0);
+  positions_.assign(ids_.size(), 0), places_.assign(ids_.size(), kElsewhere);
   paged_.clear(), adapted_.clear();
   for (const Rows& rows : sequences_) {
     const int32_t* const blocks = blocks_.data() + rows.first_block;
-    paged_.push_back({.q_begin = rows.begin, .q_end = rows.end, .num_keys = rows.num_keys, .blocks = blocks});
-    if (const LoraSet* const set = adapters_.find(rows.adapter)) {
-      const auto ends_here = [&](const LoraRows& r) { return r.set == set && r.begin + r.count == rows.begin; };
-      if (adapted_.empty() || !ends_here(adapted_.back())) adapted_.push_back({set, rows.begin, 0});
-      adapted_.back().count = rows.end - adapted_.back().begin;
-    }
     for (int32_t row = rows.begin; row < rows.end; ++row) {
-      const int32_t position = rows.num_keys - (rows.end - row);
-      positions_[size_t(row)] = position;
-      places_[size_t(row)] = blocks[position / block_tokens] * block_tokens + position % block_tokens;
+      positions_[size_t(row)] = rows.num_keys - (rows.end - row);
+      places_[size_t(row)] = place_of(blocks, positions_[size_t(row)]);
+    }
+    const auto begin = int32_t(std::max<int64_t>(rows.begin - first, 0));
+    const auto end = int32_t(std::min<int64_t>(rows.end - first, rows_here));
+    if (begin >= end) continue;
+    const auto keys = int32_t(rows.num_keys - (rows.end - first - end));
+    paged_.push_back({.q_begin = begin, .q_end = end, .num_keys = keys, .blocks = blocks});
+    if (const LoraSet* const set = adapters_.find(rows.adapter)) {
+      const auto ends_here = [&](const LoraRows& r) { return r.set == set && r.begin + r.count == begin; };
+      if (adapted_.empty() || !ends_here(adapted_.back())) adapted_.push_back({set, begin, 0});
+      adapted_.back().count = end - adapted_.back().begin;
     }
   }
-  const PagedPlan plan{
-      .cache = &cache_, .sequences = paged_.data(), .num_sequences = int(paged_.size()), .rows = places_.data()};
+  if (spread_) plan_blocks(rows_here);
+  const PagedPlan plan{.cache = &cache_,
+                       .sequences = paged_.data(),
+                       .num_sequences = int(paged_.size()),
+                       .rows = places_.data(),
+                       .spread = spread_ ? &*spread_ : nullptr};
   const std::span<const LoraRows> adapted = adapted_;
-  const Pass pass{.ids = ids_.data(),
-                  .num_tokens = int64_t(ids_.size()),
-                  .attention = {.positions = positions_.data(), .paged = &plan},
+  const Pass pass{.ids = ids_.data() + first,
+                  .num_tokens = rows_here,
+                  .attention = {.positions = positions_.data() + first, .paged = &plan},
                   .lora = adapters_.takes_any() ? &adapted : nullptr};
+  // Steps in which every sequence has one row are alike where as many have one.
+  const bool is_alike = ids_.size() == sequences_.size() && adapted_.empty();
+  const RepeatedStep step(model_.context().stream, this, is_alike ? int64_t(ids_.size()) : 0);
   return model_.logits(pass, wanted_);
+}
+
+// Where the key of a position goes in this rank's cache.
+int32_t StepRunner::place_of(const int32_t* blocks, int32_t position) const {
+  const auto tokens_here = int32_t(cache_.block_tokens()), of_block = int32_t(block_tokens());
+  const int32_t in_block = position % of_block;
+  if (in_block / tokens_here != model_.mesh().place().cp) return kElsewhere;
+  return blocks[position / of_block] * tokens_here + in_block % tokens_here;
+}
+
+// Which blocks the rows of each rank need; this rank's sequences then name theirs by their place among them.
+void StepRunner::plan_blocks(int64_t rows_here) {
+  spread_->places.assign(places_.begin(), places_.end());
+  needed_blocks_.clear();
+  needed_at_.resize(size_t(cache_.num_blocks()), kElsewhere);
+  std::vector<size_t> begins;
+  const int here = model_.mesh().place().cp;
+  for (int r = 0; r < model_.mesh().shape().cp; ++r) {
+    std::vector<int32_t>& needed = spread_->needed[size_t(r)];
+    needed.clear();
+    for (const Rows& rows : sequences_) {
+      const int64_t end = std::min<int64_t>(rows.end, rows_here * (r + 1));
+      if (std::max<int64_t>(rows.begin, rows_here * r) >= end) continue;
+      if (r == here) begins.push_back(needed_blocks_.size());
+      const int64_t count = ceil_div(rows.num_keys - (rows.end - end), block_tokens());
+      for (int64_t i = 0; i < count; ++i) {
+        const int32_t block = blocks_[size_t(rows.first_block + i)];
+        int32_t& at = needed_at_[size_t(block)];
+        if (at == kElsewhere) at = int32_t(needed.size()), needed.push_back(block);
+        if (r == here) needed_blocks_.push_back(at);
+      }
+    }
+    for (const int32_t block : needed) needed_at_[size_t(block)] = kElsewhere;
+  }
+  for (size_t i = 0; i < paged_.size(); ++i) paged_[i].blocks = needed_blocks_.data() + begins[i];
 }
 
 }  // namespace weft

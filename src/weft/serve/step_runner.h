@@ -1,10 +1,11 @@
 // StepRunner: one step of serving on every rank of a mesh, over a paged cache. The speaker says what is computed, the
 // others follow.
 #pragma once
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "weft/autograd/ops/paged_cache.h"
+#include "weft/parallel/context/spread_attention.h"
 #include "weft/pretrained/forward_model.h"
 #include "weft/serve/adapter_store.h"
 
@@ -24,7 +25,9 @@ class StepRunner {
       : StepRunner(model, num_blocks, block_tokens, {model.dtype()}) {}
 
   bool is_speaker() const { return model_.is_speaker(); }
+  // This rank's: of each block the run of tokens that is its share, where cp spreads them.
   const PagedCache& cache() const { return cache_; }
+  int64_t block_tokens() const { return cache_.block_tokens() * model_.mesh().shape().cp; }
   // Other ranks: does what the speaker says until he says stop. Sleeps while he says nothing, without a limit.
   void follow();
 
@@ -59,6 +62,7 @@ class StepRunner {
     int32_t tokens, wanted, sequences, blocks, folder;
   };
   static constexpr int64_t kFirstWords = 1024;  // of a message that go at once
+  static constexpr int32_t kElsewhere = -1;     // the place of a key that another rank holds
   struct Rows {
     int32_t begin, end, num_keys, first_block, adapter;
   };
@@ -67,6 +71,8 @@ class StepRunner {
   void reserve(int64_t words);
   void broadcast(int64_t begin, int64_t end);
   Tensor compute();
+  int32_t place_of(const int32_t* blocks, int32_t position) const;
+  void plan_blocks(int64_t rows_here);
 
   ForwardModel& model_;
   Communicator& world_;
@@ -79,6 +85,9 @@ class StepRunner {
   std::vector<int32_t> positions_, places_;
   std::vector<PagedSequence> paged_;
   std::vector<LoraRows> adapted_;
+  // Where the cache is spread along cp: of this rank's sequences, and where among the needed ones each block is.
+  std::optional<SpreadPlan> spread_;
+  std::vector<int32_t> needed_blocks_, needed_at_;
   Tensor message_;
 };
 

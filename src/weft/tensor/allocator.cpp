@@ -33,6 +33,11 @@ std::byte* system_allocate(Device device, size_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
+// Of a device's free blocks the one that lies lowest comes first, so that a step that asks for what the step before
+// it asked for gets the same addresses, and may be queued as the same graph. On the host it is the one that was used
+// last, which is in cache.
+constexpr auto kLowestLast = [](const Buffer* a, const Buffer* b) { return a->data > b->data; };
+
 }  // namespace
 
 Allocator::Allocator(Device device, int64_t limit_bytes) : device_(device), limit_bytes_(limit_bytes) {}
@@ -51,6 +56,7 @@ BufferRef Allocator::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   SizeClass& size_class = classes_[rounded];
   if (size_class.free.empty()) add_block(bytes, rounded, size_class);
+  if (device_ == Device::cuda) std::ranges::pop_heap(size_class.free, kLowestLast);
   Buffer* buffer = size_class.free.back();
   size_class.free.pop_back();
   stats_.live_bytes += int64_t(rounded);
@@ -83,7 +89,7 @@ void Allocator::add_block(size_t bytes, size_t rounded, SizeClass& size_class) {
     }
   }
   ++size_class.num_blocks;
-  size_class.free.push_back(&buffer);
+  put_back(buffer, size_class);
   stats_.reserved_bytes += int64_t(rounded);
   ++stats_.system_calls;
 }
@@ -92,7 +98,12 @@ void Allocator::release(Buffer& buffer) noexcept {
   const std::lock_guard lock(mutex_);
   stats_.live_bytes -= int64_t(buffer.bytes);
   if (observer_) observer_->released(buffer);
-  classes_.find(buffer.bytes)->second.free.push_back(&buffer);
+  put_back(buffer, classes_.find(buffer.bytes)->second);
+}
+
+void Allocator::put_back(Buffer& buffer, SizeClass& size_class) noexcept {
+  size_class.free.push_back(&buffer);
+  if (device_ == Device::cuda) std::ranges::push_heap(size_class.free, kLowestLast);
 }
 
 Tensor Allocator::empty(DType dtype, Shape shape) {

@@ -18,8 +18,8 @@ struct AllocatorStats {
   int64_t system_calls = 0;    // how often the system was asked: constant in a steady state
 };
 
-// Told about every block that becomes live and every one that no longer is, while the allocator is locked: it must not
-// call back.
+// Told about every block that becomes live and every one that no longer is, while the allocator is locked: it must
+// not call back.
 class AllocationObserver {
  public:
   virtual ~AllocationObserver() = default;
@@ -50,7 +50,7 @@ class Allocator final : public BufferOwner {
   AllocatorStats stats() const;
   void reset_peak();
   void set_observer(AllocationObserver* observer) { observer_ = observer; }  // null: nobody; it outlives its use
-  void trim();  // gives cached blocks back to the system
+  void trim();                                                               // gives cached blocks back to the system
 
  private:
   void release(Buffer& buffer) noexcept override;
@@ -62,6 +62,7 @@ class Allocator final : public BufferOwner {
     size_t num_blocks = 0;  // free or live
   };
   void add_block(size_t bytes, size_t rounded, SizeClass& size_class);
+  void put_back(Buffer& buffer, SizeClass& size_class) noexcept;
   void free_cached();
 
   Device device_;

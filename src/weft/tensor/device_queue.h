@@ -2,6 +2,7 @@
 // host's.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -34,6 +35,17 @@ class DeviceQueue {
 
   // Until all that was queued is done; an error of the device shows here at the latest.
   virtual void wait() = 0;
+
+  // Between the device and pinned memory of the host, which is left alone until wait().
+  virtual void start_copy_to_device(void* to, const void* pinned, size_t bytes) = 0;
+  virtual void start_copy_to_host(void* pinned, const void* from, size_t bytes) = 0;
+  // What is queued here from now on begins when all that `other` was given so far is done. Called by other's thread.
+  virtual void follow(const DeviceQueue& other) = 0;
+
+  // Between these is a step like others of this key: what is queued may be held back until more of it is known to be
+  // the same. Whoever asks for handle() sees all of it queued. Steps do not nest; has_failed: an exception ended it.
+  virtual void begin_step(uint64_t key) = 0;
+  virtual void end_step(bool has_failed) = 0;
 
  protected:
   bool is_watched() const { return bool(watch_); }

@@ -42,7 +42,7 @@ FarMemory::Ticket FarMemory::start_load(const Slot& slot, const Tensor& into) {
 FarMemory::Ticket FarMemory::start(const Slot& slot, const Tensor& t, bool is_store) {
   check(t.bytes() == slot.bytes, "a slot of {} bytes in far memory for a tensor of {}", slot.bytes, t.bytes());
   if (!store_) return 0;
-  if (stream_) stream_->wait();
+  if (stream_) own_queue_->follow(stream_->queue());
   const Ticket ticket = started_ + 1;  // only this thread writes started_
   if (ticket > kCapacity) wait_until_done(ticket - kCapacity);
   {
@@ -73,15 +73,30 @@ void FarMemory::wait_until_done(Ticket ticket) noexcept {
 void FarMemory::move(const Transfer& t) {
   if (!own_queue_)
     return t.is_store ? store_->write(t.slot, {t.data, t.bytes}) : store_->read(t.slot, {t.data, t.bytes});
-  staged_.resize(std::max(staged_.size(), t.bytes));
+  if (const HostBlock* const slot = store_->memory(t.slot))
+    return t.is_store ? copy_to(*slot, t) : copy_from(*slot, t);
+  if (staged_.bytes() < t.bytes) staged_ = {}, staged_ = HostBlock(t.bytes, HostBlock::Pages::pinned);
   if (t.is_store) {
-    own_queue_->copy_to_host(staged_.data(), t.data, t.bytes);
+    copy_to(staged_, t);
     store_->write(t.slot, {staged_.data(), t.bytes});
   } else {
     store_->read(t.slot, {staged_.data(), t.bytes});
-    own_queue_->copy_to_device(t.data, staged_.data(), t.bytes);
-    own_queue_->wait();
+    copy_from(staged_, t);
   }
+}
+
+void FarMemory::copy_to(const HostBlock& host, const Transfer& t) {
+  if (!host.is_pinned()) return own_queue_->copy_to_host(host.data(), t.data, t.bytes);
+  own_queue_->start_copy_to_host(host.data(), t.data, t.bytes);
+  own_queue_->wait();
+}
+
+void FarMemory::copy_from(const HostBlock& host, const Transfer& t) {
+  if (host.is_pinned())
+    own_queue_->start_copy_to_device(t.data, host.data(), t.bytes);
+  else
+    own_queue_->copy_to_device(t.data, host.data(), t.bytes);
+  own_queue_->wait();
 }
 
 void FarMemory::work() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "weft/base/file.h"
+#include "weft/tensor/host_block.h"
 #include "weft/tensor/stream.h"
 
 namespace weft {
@@ -23,9 +24,12 @@ class FarStore {
   virtual size_t reserve(size_t bytes) = 0;  // a new slot, of zeros
   virtual void write(size_t slot, Bytes all) = 0;
   virtual void read(size_t slot, std::span<std::byte> all) = 0;
+  // The slot itself, where it lies in the host's memory; else null.
+  virtual const HostBlock* memory(size_t /*slot*/) const { return nullptr; }
 };
 
-std::unique_ptr<FarStore> make_host_store();
+// pinned: for tensors of a device, which are copied to and from slots without passing through other memory.
+std::unique_ptr<FarStore> make_host_store(HostBlock::Pages pages = HostBlock::Pages::any);
 // A file of this path, without a name once it is there. Blocks are read past the page cache where the file system can
 // do that, and compared with the checksums of what was written. Throws Error naming the file when the disk is full or
 // gives back other bytes.
@@ -42,7 +46,8 @@ struct FarStats {
 class FarMemory {
  public:
   // Without a store nothing is copied and no time passes, as over meta memory.
-  // stream: of the rank, when its tensors lie on a device; then transfers begin when what it has queued is done.
+  // stream: of the rank, when its tensors lie on a device; then transfers begin when what it has queued is done, for
+  // which it does not wait.
   explicit FarMemory(std::unique_ptr<FarStore> store, Stream* stream = nullptr);
   ~FarMemory();  // after all that was started is done
   FarMemory(const FarMemory&) = delete;
@@ -62,6 +67,10 @@ class FarMemory {
   void wait(Ticket ticket);
   void wait_for_all() noexcept;  // and leave it to the next wait() to say what failed
 
+  bool has_failed() const {
+    const std::lock_guard lock(mutex_);
+    return failure_ != nullptr;
+  }
   FarStats stats() const { return stats_; }
 
  private:
@@ -76,13 +85,16 @@ class FarMemory {
   void wait_until_done(Ticket ticket) noexcept;
   void work();
   void move(const Transfer& t);
+  // Between the device and memory of the host; returns when it is done.
+  void copy_to(const HostBlock& host, const Transfer& t);
+  void copy_from(const HostBlock& host, const Transfer& t);
 
   std::unique_ptr<FarStore> store_;
   Stream* stream_;                          // null: tensors lie on the host
   std::unique_ptr<DeviceQueue> own_queue_;  // of the thread, likewise
-  std::vector<std::byte> staged_;
+  HostBlock staged_;                        // what passes between the device and a store that is no memory
   FarStats stats_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable started_signal_, done_signal_;
   std::array<Transfer, kCapacity> ring_;
   Ticket started_ = 0, done_ = 0;

@@ -1,8 +1,10 @@
 // The stores of far memory: the host's memory, and a file.
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <vector>
 
 #include "weft/base/checksum.h"
-#include "weft/tensor/allocator.h"
 #include "weft/tensor/far_memory.h"
 
 namespace weft {
@@ -10,18 +12,28 @@ namespace {
 
 class HostStore final : public FarStore {
  public:
+  explicit HostStore(HostBlock::Pages pages) : pages_(pages) {}
+
   size_t reserve(size_t bytes) override {
-    slots_.push_back(memory_.zeros(DType::u8, {int64_t(bytes)}));
+    const HostBlock& slot = slots_.emplace_back(bytes, pages_);
+    std::memset(slot.data(), 0, bytes);
+    if (pages_ == HostBlock::Pages::pinned && bytes > 0 && !slot.is_pinned()) {
+      fmt::print(stderr,
+                 "weft: the system pins no more memory of the host (ulimit -l): what is offloaded from now on moves "
+                 "slower\n");
+      pages_ = HostBlock::Pages::any;
+    }
     return slots_.size() - 1;
   }
-  void write(size_t slot, Bytes all) override { std::memcpy(slots_[slot].raw(), all.data(), all.size()); }
+  void write(size_t slot, Bytes all) override { std::memcpy(slots_[slot].data(), all.data(), all.size()); }
   void read(size_t slot, std::span<std::byte> all) override {
-    std::memcpy(all.data(), slots_[slot].raw(), all.size());
+    std::memcpy(all.data(), slots_[slot].data(), all.size());
   }
+  const HostBlock* memory(size_t slot) const override { return &slots_[slot]; }
 
  private:
-  Allocator memory_;
-  std::vector<Tensor> slots_;
+  HostBlock::Pages pages_;
+  std::vector<HostBlock> slots_;
 };
 
 // Slots are whole blocks of the file, which pass through a piece of memory that is aligned as direct I/O wants it.
@@ -96,7 +108,7 @@ class DiskStore final : public FarStore {
 
 }  // namespace
 
-std::unique_ptr<FarStore> make_host_store() { return std::make_unique<HostStore>(); }
+std::unique_ptr<FarStore> make_host_store(HostBlock::Pages pages) { return std::make_unique<HostStore>(pages); }
 
 std::unique_ptr<FarStore> make_disk_store(FileSystem& fs, const std::string& path) {
   return std::make_unique<DiskStore>(fs, path);

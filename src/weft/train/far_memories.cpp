@@ -10,7 +10,9 @@ FarMemories::FarMemories(Context& context, const MeshConfig& mesh, int rank)
     return offload_.optimizer == to || offload_.parameters == to || offload_.activations == to;
   };
   Stream* const stream = context.stream.allocator().device() == Device::cuda ? &context.stream : nullptr;
-  if (is_wanted(OffloadTo::host)) host_ = std::make_unique<FarMemory>(is_meta ? nullptr : make_host_store(), stream);
+  const auto pages = stream ? HostBlock::Pages::pinned : HostBlock::Pages::any;
+  if (is_wanted(OffloadTo::host))
+    host_ = std::make_unique<FarMemory>(is_meta ? nullptr : make_host_store(pages), stream);
   if (is_wanted(OffloadTo::disk)) {
     std::unique_ptr<FarStore> store;
     if (!is_meta) {

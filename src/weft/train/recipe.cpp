@@ -298,6 +298,11 @@ Recipe read_recipe(Toml& toml) {
   return r;
 }
 
+std::optional<ModelConfig> teacher_of(const Recipe& recipe) {
+  if (recipe.distill.teacher.empty()) return {};
+  return model_config_of(recipe.distill.teacher);
+}
+
 void set_vocab(Recipe& recipe, int64_t tokenizer_vocab) {
   ModelConfig& m = recipe.model;
   if (m.vocab == 0) m.vocab = tokenizer_vocab;

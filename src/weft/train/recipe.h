@@ -1,6 +1,7 @@
 // Recipe: everything a training run is told, as typed values; read from TOML and checked before anything is
 // allocated.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -109,6 +110,9 @@ RecomputePolicy read_recompute(Toml& toml);
 
 // Throws UsageError for an unknown key, a wrong type, a contradiction or an impossible shape.
 Recipe read_recipe(Toml& toml);
+
+// The model that distill.teacher names; nothing where there is none.
+std::optional<ModelConfig> teacher_of(const Recipe& recipe);
 
 // Sets what only the tokenizer knows, and checks the model's shape as a whole.
 void set_vocab(Recipe& recipe, int64_t tokenizer_vocab);

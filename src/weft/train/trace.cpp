@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-std::string quoted(std::string_view text) { return to_json_text(nlohmann::json(std::string(text))); }
+std::string in_quotes(std::string_view text) { return to_json_text(nlohmann::json(std::string(text))); }
 
 void append_meta(std::string& out, std::string_view what, int rank, int track, std::string_view key,
                  std::string_view value) {
@@ -25,15 +25,15 @@ void append_meta(std::string& out, std::string_view what, int rank, int track, s
 void append_event(std::string& out, const TraceEvent& event, int rank, int64_t origin_ns) {
   const auto to = std::back_inserter(out);
   fmt::format_to(to, R"(,{}{{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})", '\n',
-                 quoted(event.name), name_of(event.track), rank, int(event.track),
+                 in_quotes(event.name), name_of(event.track), rank, int(event.track),
                  double(event.begin_ns - origin_ns) * 1e-3, double(event.end_ns - event.begin_ns) * 1e-3);
   if (event.num_args > 0) {
     out += ",\"args\":{";
     for (size_t i = 0; i < event.num_args; ++i) {
       const TraceArg& arg = event.args[i];
-      fmt::format_to(to, "{}{}:", i == 0 ? "" : ",", quoted(arg.key));
+      fmt::format_to(to, "{}{}:", i == 0 ? "" : ",", in_quotes(arg.key));
       if (!arg.text.empty()) {
-        out += quoted(arg.text);
+        out += in_quotes(arg.text);
       } else if (std::isfinite(arg.number)) {
         fmt::format_to(to, "{}", arg.number);
       } else {

@@ -51,6 +51,10 @@ bool any_of_warp(bool mine);
 int lane();
 void* warp_memory(size_t bytes);  // of this thread's warp, at most 4 KiB
 
+// How many asynchronous copies so far were to or from memory of the host that is not pinned: on a card the host
+// waits.
+int64_t num_pageable_copies();
+
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& body);
 
 template <class T>
@@ -104,12 +108,15 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidResourceHandle = 400,
-  cudaErrorNotReady = 600
+  cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901
 };
 inline const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess                      ? "no error"
-         : error == cudaErrorInvalidResourceHandle ? "invalid resource handle"
-                                                   : "out of memory";
+  return error == cudaSuccess                         ? "no error"
+         : error == cudaErrorInvalidResourceHandle    ? "invalid resource handle"
+         : error >= cudaErrorStreamCaptureUnsupported ? "operation not permitted when stream is capturing"
+                                                      : "out of memory";
 }
 cudaError_t cudaGetLastError();
 
@@ -120,6 +127,9 @@ struct cudaDeviceProp {
 };
 cudaError_t cudaGetDeviceCount(int* count);                                   // 1, or what WEFT_EMULATED_DEVICES says
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);  // its name: WEFT_EMULATED_NAME
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
+// 9.0, or what WEFT_EMULATED_CAPABILITY says: 89 is 8.9
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device);
@@ -127,6 +137,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** p, size_t bytes);
 cudaError_t cudaFree(void* p);
 cudaError_t cudaMallocHost(void** p, size_t bytes);
+// Pinned memory; that of cudaHostAlloc is refused beyond WEFT_EMULATED_PINNED_BYTES in all.
+inline constexpr unsigned cudaHostAllocPortable = 1;
+cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* p);
 
 using cudaStream_t = struct EmulatedStream*;
@@ -151,6 +164,23 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 cudaError_t cudaMemset(void* p, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream);
 
+// Graphs: a capture records what is queued on its stream, in order, and a launch does it as it was recorded. While a
+// thread captures, it may not allocate nor wait for that stream; what it does all the same makes the capture invalid.
+using cudaGraph_t = struct EmulatedGraph*;
+using cudaGraphExec_t = struct EmulatedGraph*;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal };
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+// Refused while WEFT_EMULATED_NO_GRAPHS is set.
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);  // refused as long as it is "launch"
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+namespace emulated {
+// Does the work, or records it where the stream captures.
+cudaError_t queue(cudaStream_t stream, std::function<void()> work);
+}  // namespace emulated
+
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   cudaStream_t stream = nullptr;
@@ -158,6 +188,7 @@ struct cudaLaunchConfig_t {
 template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...), Args&&... args) {
   const std::tuple<Params...> params(std::forward<Args>(args)...);
-  emulated::run_grid(config->gridDim, config->blockDim, [&] { std::apply(kernel, params); });
-  return cudaSuccess;
+  return emulated::queue(config->stream, [grid = config->gridDim, block = config->blockDim, kernel, params] {
+    emulated::run_grid(grid, block, [&] { std::apply(kernel, params); });
+  });
 }

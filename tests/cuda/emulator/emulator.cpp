@@ -1,94 +1,19 @@
-// The emulator: a block's threads as fibers, device memory that the host cannot touch, and streams that run at once.
+// The emulator of kernels: a block's threads as fibers.
 #include <sys/mman.h>
 #include <ucontext.h>
 
-#include <atomic>
-#include <chrono>
 #include <csetjmp>
-#include <cstdio>
-#include <cstdlib>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "arena.h"
 #include "cuda_runtime.h"
-#include "weft/base/error.h"
 
 namespace emulated {
 namespace {
 
 constexpr size_t kStackBytes = 256 << 10;
 constexpr int kLanes = 32;
-
-// Where device memory lies: nobody but kernels and copies may look at it.
-class Arena {
- public:
-  static Arena& instance() {
-    static Arena arena;
-    return arena;
-  }
-
-  void* allocate(size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    const size_t size = (std::max<size_t>(bytes, 1) + kGuard + 255) / 256 * 256;
-    for (auto it = free_.begin(); it != free_.end(); ++it) {
-      const auto [offset, length] = *it;
-      if (length < size) continue;
-      free_.erase(it);
-      if (length > size) free_[offset + size] = length - size;
-      live_[offset] = size;
-      return base_ + offset;
-    }
-    return nullptr;
-  }
-  void release(void* p) {
-    if (!p) return;
-    const std::lock_guard lock(mutex_);
-    const auto it = live_.find(size_t(static_cast<std::byte*>(p) - base_));
-    if (it == live_.end()) std::abort();  // freed twice, or never allocated
-    auto [offset, length] = *it;
-    live_.erase(it);
-    auto next = free_.emplace(offset, length).first;
-    if (const auto after = std::next(next); after != free_.end() && offset + length == after->first)
-      next->second += after->second, free_.erase(after);
-    if (next != free_.begin())
-      if (const auto before = std::prev(next); before->first + before->second == next->first)
-        before->second += next->second, free_.erase(next);
-  }
-
-  // Device memory can be touched while one of these lives.
-  class Open {
-   public:
-    explicit Open(Arena& arena) : arena_(arena) { arena_.open(+1); }
-    ~Open() { arena_.open(-1); }
-    Open(const Open&) = delete;
-    Open& operator=(const Open&) = delete;
-
-   private:
-    Arena& arena_;
-  };
-
- private:
-  static constexpr size_t kBytes = size_t(2) << 30, kGuard = 64;
-
-  Arena() {
-    base_ =
-        static_cast<std::byte*>(mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    weft::check(base_ != MAP_FAILED, "no addresses for emulated device memory");
-    free_[0] = kBytes;
-  }
-  void open(int change) {
-    const std::lock_guard lock(mutex_);
-    const bool was_open = num_open_ > 0;
-    num_open_ += change;
-    if (was_open != (num_open_ > 0)) mprotect(base_, kBytes, num_open_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
-  }
-  std::mutex mutex_;
-  std::byte* base_ = nullptr;
-  std::map<size_t, size_t> free_, live_;  // bytes by offset
-  int num_open_ = 0;
-};
 
 class Stack {
  public:
@@ -311,80 +236,3 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& body) {
 }
 
 }  // namespace emulated
-
-namespace {
-using emulated::Arena;
-}
-
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-// One memory, whichever device a thread has chosen.
-static thread_local int chosen_device = 0;
-
-cudaError_t cudaGetDeviceCount(int* count) {
-  const char* const asked = std::getenv("WEFT_EMULATED_DEVICES");
-  *count = asked ? std::atoi(asked) : 1;
-  return cudaSuccess;
-}
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
-  const char* const asked = std::getenv("WEFT_EMULATED_NAME");
-  *p = {"", size_t(2) << 30, 1, 9, 0};
-  std::snprintf(p->name, sizeof(p->name), "%s", asked ? asked : "emulated");
-  return cudaSuccess;
-}
-cudaError_t cudaSetDevice(int device) { return chosen_device = device, cudaSuccess; }
-cudaError_t cudaGetDevice(int* device) { return *device = chosen_device, cudaSuccess; }
-cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  std::snprintf(id, size_t(length), "0000:%02x:00.0", device);
-  return cudaSuccess;
-}
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = size_t(2) << 30, cudaSuccess; }
-cudaError_t cudaMalloc(void** p, size_t bytes) {
-  *p = Arena::instance().allocate(bytes);
-  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-cudaError_t cudaFree(void* p) { return Arena::instance().release(p), cudaSuccess; }
-cudaError_t cudaMallocHost(void** p, size_t bytes) { return *p = std::malloc(bytes), cudaSuccess; }
-cudaError_t cudaFreeHost(void* p) { return std::free(p), cudaSuccess; }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return *stream = nullptr, cudaSuccess; }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-struct EmulatedEvent {
-  unsigned flags;
-  std::atomic<int64_t> ns{-1};  // when it was recorded last, which is when all before it was done
-};
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  return *event = new EmulatedEvent{flags}, cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  event->ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-  return cudaSuccess;
-}
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
-  for (const EmulatedEvent* event : {begin, end})
-    if (event->ns < 0 || (event->flags & cudaEventDisableTiming)) return cudaErrorInvalidResourceHandle;
-  *ms = float(double(end->ns - begin->ns) * 1e-6);
-  return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  const Arena::Open open(Arena::instance());
-  if (bytes) std::memmove(to, from, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
-  for (size_t row = 0; row < height; ++row)
-    cudaMemcpyAsync(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width,
-                    kind, stream);
-  return cudaSuccess;
-}
-cudaError_t cudaMemset(void* p, int value, size_t bytes) {
-  const Arena::Open open(Arena::instance());
-  std::memset(p, value, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t) { return cudaMemset(p, value, bytes); }

@@ -1,7 +1,10 @@
 // gemm on the CPU, in the place of cuBLASLt: a thread of the emulator to each element.
 #include "weft/kernels/cuda/gemm.h"
 
+#include <cstdlib>
+
 #include "weft/kernels/cuda/values.cuh"
+#include "weft/tensor/float8.h"
 
 namespace weft::cuda {
 namespace {
@@ -28,9 +31,52 @@ void multiply_of(Stream& stream, const Gemm& g) {
   launch(stream, g.y_type == DType::f32 ? multiply<T, float> : multiply<T, T>, shape, g);
 }
 
+// Sums of 128 products are scaled before they are added, as Hopper does.
+template <class Y>
+void multiply_codes(Gemm g) {
+  const int64_t i = first_element();
+  if (i >= g.m * g.n) return;
+  const int64_t row = i / g.n, col = i % g.n;
+  const uint8_t *const a = static_cast<const uint8_t*>(g.a) + row * g.k, *const b = static_cast<const uint8_t*>(g.b) +
+                                                                                    col * g.k;
+  float sum = 0;
+  for (int64_t begin = 0; begin < g.k; begin += 128) {
+    float part = 0;
+    for (int64_t k = begin; k < std::min(begin + 128, g.k); ++k)
+      part += float(Float8E4M3::from_bits(a[k])) * float(Float8E4M3::from_bits(b[k]));
+    if (g.scales == CodeScales::blocks)
+      part *= g.a_scales[begin / 128 * g.m + row] * g.b_scales[begin / 128 * g.n + col];
+    sum += part;
+  }
+  store(static_cast<Y*>(g.y) + row * g.y_stride + col, sum);
+}
+
+void gemm_of_codes(Stream& stream, const Gemm& g) {
+  const bool has_blocks = g.scales == CodeScales::blocks;
+  check(can_gemm(g) && g.transpose_b && !g.transpose_a && !g.bias && !g.accumulate &&
+            g.k % (has_blocks ? 128 : 16) == 0 && g.n % 16 == 0 && g.y_stride % 16 == 0 &&
+            g.m % (has_blocks ? 4 : 1) == 0 && is_aligned(g.a) && is_aligned(g.b) && is_aligned(g.y) &&
+            (!has_blocks || (is_aligned(g.a_scales) && is_aligned(g.b_scales))),
+        "cuBLASLt would refuse a product of codes, {} x {} x {}", g.m, g.n, g.k);
+  const LaunchShape shape{.blocks_x = unsigned(ceil_div(g.m * g.n, 64)), .threads = 64};
+  switch (g.y_type) {
+    case DType::bf16: return launch(stream, multiply_codes<BFloat16>, shape, g);
+    case DType::f16: return launch(stream, multiply_codes<Float16>, shape, g);
+    default: return launch(stream, multiply_codes<float>, shape, g);
+  }
+}
+
 }  // namespace
 
+bool can_gemm(const Gemm& g) {
+  const int capability = compute_capability();
+  const char* const asked = std::getenv("WEFT_EMULATED_BLAS_WITHOUT_CODES");
+  return g.scales == CodeScales::none ||
+         (!asked && (g.scales == CodeScales::one ? capability >= 89 : capability == 90));
+}
+
 void gemm(Stream& stream, const Gemm& g) {
+  if (g.scales != CodeScales::none) return gemm_of_codes(stream, g);
   check(g.m > 0 && g.n > 0 && g.k > 0 && g.y_stride >= g.n && !(g.transpose_a && g.transpose_b) &&
             (g.y_type == DType::f32 || g.y_type == g.type) && is_aligned(g.a, int64_t(size_of(g.type))) &&
             is_aligned(g.b, int64_t(size_of(g.type))) && is_aligned(g.y, int64_t(size_of(g.y_type))) &&

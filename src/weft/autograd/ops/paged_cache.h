@@ -35,6 +35,8 @@ class PagedCache {
   RowFormat format_;
 };
 
+struct SpreadPlan;
+
 // The rows of a step: those of each sequence in turn, behind what the cache holds of it. All of it is host memory
 // that outlives the step.
 struct PagedPlan {
@@ -42,6 +44,7 @@ struct PagedPlan {
   const PagedSequence* sequences = nullptr;  // [num_sequences]
   int num_sequences = 0;
   const int32_t* rows = nullptr;  // [T]: where the key of a row goes: block * block_tokens + its place in the block
+  const SpreadPlan* spread = nullptr;  // where ranks share a cache (parallel/context/spread_attention.h); else null
 };
 
 }  // namespace weft

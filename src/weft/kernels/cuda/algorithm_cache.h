@@ -14,6 +14,7 @@ struct AlgorithmKey {
   int64_t m, n, k, y_stride;
   DType type, y_type;
   bool transpose_a, transpose_b, rounds_f32, has_bias;
+  CodeScales scales;
   int64_t y_alignment, a_alignment, b_alignment;
 
   explicit AlgorithmKey(const Gemm& g)
@@ -27,6 +28,7 @@ struct AlgorithmKey {
         transpose_b(g.transpose_b),
         rounds_f32(g.rounds_f32),
         has_bias(g.bias != nullptr),
+        scales(g.scales),
         y_alignment(alignment_of(g.y)),
         a_alignment(alignment_of(g.a)),
         b_alignment(alignment_of(g.b)) {}
@@ -41,7 +43,7 @@ struct AlgorithmKeyHash {
       mix(uint64_t(x));
     mix(uint64_t(key.type) | uint64_t(key.y_type) << 8);
     mix(uint64_t(key.transpose_a) | uint64_t(key.transpose_b) << 1 | uint64_t(key.rounds_f32) << 2 |
-        uint64_t(key.has_bias) << 3);
+        uint64_t(key.has_bias) << 3 | uint64_t(key.scales) << 4);
     return size_t(hash);
   }
 };

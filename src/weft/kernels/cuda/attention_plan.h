@@ -4,6 +4,7 @@
 // sees a run of its span's keys that neither begins nor ends before that of the lane before it. Lanes and keys are
 // counted inside their span.
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -65,6 +66,14 @@ KeyPlan plan_keys(const AttentionShape&, int64_t num_keys, int tile_keys);
 // these are more than a grid has.
 LaunchShape over_tiles(size_t tiles, int num_kv_heads, int64_t column_groups = 1);
 
+// Of an array of so many bytes: grows in steps of an eighth to a quarter, at multiples of 256, so that arrays that
+// grow by a few elements from one step to the next lie where they lay, and graphs of these steps hold (ADR 0019).
+constexpr size_t packed_room(size_t bytes) {
+  constexpr size_t kLeast = 256;
+  const size_t step = std::max(kLeast, std::bit_floor(bytes) / 4);
+  return std::max(kLeast, (bytes + step - 1) / step * step);
+}
+
 // Arrays that travel to the device in one piece.
 class PackedArrays {
  public:
@@ -74,7 +83,7 @@ class PackedArrays {
     const size_t at = bytes_.size();
     const auto* const from = reinterpret_cast<const std::byte*>(values.data());
     bytes_.insert(bytes_.end(), from, from + values.size_bytes());
-    bytes_.resize(size_t(round_up(int64_t(bytes_.size()), 16)));
+    bytes_.resize(at + packed_room(values.size_bytes()));
     return at;
   }
   template <class T>

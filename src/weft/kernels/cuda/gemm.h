@@ -7,6 +7,13 @@
 
 namespace weft::cuda {
 
+// What elements of 8 bits, in E4M3, are multiplied with.
+enum class CodeScales : uint8_t {
+  none,    // a and b are no codes
+  one,     // 1
+  blocks,  // a scale to every 128 neighbours along k, of a and of b
+};
+
 // y[m, n] = op(a)[m, k] op(b)[k, n], plus y with `accumulate`, plus a bias to each column: summed in f32, rounded
 // once. m, n and k are at least 1; not both a and b are transposed. Pointers are of the device, aligned to their
 // elements.
@@ -22,6 +29,13 @@ struct Gemm {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* bias = nullptr;  // [n] of y_type, aligned as adds_bias says; null: none
+
+  // Codes, of which `type` is not asked: b lies as [n, k], a as [m, k], there is no bias and no `accumulate`.
+  // Pointers are at multiples of 16 bytes; k, n and y_stride are multiples of 16; of `blocks` m is one of 4 and k of
+  // 128.
+  CodeScales scales = CodeScales::none;
+  const float* a_scales = nullptr;  // [k / 128, m]: of blocks
+  const float* b_scales = nullptr;  // [k / 128, n]
 };
 
 // Whether a gemm into y adds the bias itself.
@@ -30,5 +44,8 @@ inline bool adds_bias(DType y_type, DType bias_type, const void* bias) {
 }
 
 void gemm(Stream& stream, const Gemm& product);
+
+// Whether this device and this version of the library have a way; all products that are not of codes have one.
+bool can_gemm(const Gemm& product);
 
 }  // namespace weft::cuda

@@ -30,17 +30,22 @@ cudaDataType_t blas_type(DType type) {
   }
 }
 
+cudaDataType_t operand_type(const Gemm& g) {
+  return g.scales == CodeScales::none ? blas_type(g.type) : CUDA_R_8F_E4M3;
+}
+
 // How an Error names a product.
 std::string words_for(const Gemm& g) {
-  return fmt::format("multiply {} [{}, {}]{} by [{}, {}]{} into {} (rows {} apart{}{})", name_of(g.type), g.m, g.k,
+  return fmt::format("multiply {} [{}, {}]{} by [{}, {}]{} into {} (rows {} apart{}{})",
+                     g.scales == CodeScales::none ? name_of(g.type) : "e4m3", g.m, g.k,
                      g.transpose_a ? " transposed" : "", g.k, g.n, g.transpose_b ? " transposed" : "",
                      name_of(g.y_type), g.y_stride, g.accumulate ? ", accumulated" : "", g.bias ? ", with bias" : "");
 }
 
 class Layout {
  public:
-  Layout(DType type, const ColumnMajorGemm::Matrix& m) {
-    check_blas(cublasLtMatrixLayoutInit(&layout_, blas_type(type), uint64_t(m.rows), uint64_t(m.cols), m.ld),
+  Layout(cudaDataType_t type, const ColumnMajorGemm::Matrix& m) {
+    check_blas(cublasLtMatrixLayoutInit(&layout_, type, uint64_t(m.rows), uint64_t(m.cols), m.ld),
                "describe a matrix");
   }
   cublasLtMatrixLayout_t get() { return &layout_; }
@@ -53,13 +58,20 @@ class Layout {
 class Description {
  public:
   Description(const Gemm& g, const ColumnMajorGemm& c)
-      : first(g.type, c.first), second(g.type, c.second), y(g.y_type, c.y) {
-    const bool is_rounded = g.rounds_f32 && g.type == DType::f32;
+      : first(operand_type(g), c.first), second(operand_type(g), c.second), y(blas_type(g.y_type), c.y) {
+    const bool is_rounded = g.scales == CodeScales::none && g.rounds_f32 && g.type == DType::f32;
     check_blas(
         cublasLtMatmulDescInit(&product_, is_rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "describe a product");
     set(CUBLASLT_MATMUL_DESC_TRANSA, c.first.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, c.second.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (g.scales == CodeScales::blocks) {  // without pointers scales are 1
+      constexpr int32_t kBlocks = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, kBlocks);
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, kBlocks);
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(g.b_scales));  // b comes first
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(g.a_scales));
+    }
     if (!g.bias) return;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
@@ -80,6 +92,8 @@ class Description {
 struct Algorithm {
   cublasLtMatmulAlgo_t algorithm;
   size_t workspace_bytes;
+  cublasStatus_t status;  // of the search
+  bool is_known;
 };
 
 // cuBLASLt on one device, for all threads.
@@ -96,24 +110,46 @@ class Blas {
     return *all[size_t(device)];
   }
 
+  bool knows(const Gemm& g) {
+    Description d(g, column_major(g));
+    return algorithm(g, d).is_known;
+  }
+
   void multiply(Stream& stream, const Gemm& g) {
     const ColumnMajorGemm c = column_major(g);
     Description d(g, c);
-    const Algorithm chosen = algorithms_.get(AlgorithmKey(g), [&] { return choose(g, d); });
+    const Algorithm chosen = algorithm(g, d);
+    if (!chosen.is_known)
+      throw Error("cuBLASLt knows no way to {}: {}", words_for(g), cublasLtGetStatusString(chosen.status));
     // Of one size whatever the product needs, so that one block serves all.
     const Tensor workspace =
         chosen.workspace_bytes ? stream.allocator().empty(DType::u8, {kWorkspaceBytes}) : Tensor();
+    CudaQueue& queue = queue_of(stream);
+    const auto issue = [this, g, chosen, scratch = workspace ? workspace.raw() : nullptr](cudaStream_t on) {
+      multiply(on, g, chosen, scratch);
+    };
+    if (!queue.steps().is_in_step()) return issue(queue.stream());
+    queue.steps().description().add(this).add(g).add(workspace ? workspace.raw() : nullptr);
+    queue.steps().add(issue);
+  }
+
+ private:
+  void multiply(cudaStream_t on, const Gemm& g, const Algorithm& chosen, void* workspace) {
+    const ColumnMajorGemm c = column_major(g);
+    Description d(g, c);
     const float alpha = 1, beta = g.accumulate ? 1 : 0;
-    const cublasStatus_t status =
-        cublasLtMatmul(handle_, d.product(), &alpha, c.first.data, d.first.get(), c.second.data, d.second.get(),
-                       &beta, g.y, d.y.get(), g.y, d.y.get(), &chosen.algorithm,
-                       workspace ? workspace.raw() : nullptr, chosen.workspace_bytes, queue_of(stream));
+    const cublasStatus_t status = cublasLtMatmul(handle_, d.product(), &alpha, c.first.data, d.first.get(),
+                                                 c.second.data, d.second.get(), &beta, g.y, d.y.get(), g.y, d.y.get(),
+                                                 &chosen.algorithm, workspace, chosen.workspace_bytes, on);
     if (status != CUBLAS_STATUS_SUCCESS)
       throw Error("cuBLASLt could not {}: {}", words_for(g), cublasLtGetStatusString(status));
   }
 
- private:
   Blas() { check_blas(cublasLtCreate(&handle_), "start"); }
+
+  Algorithm algorithm(const Gemm& g, Description& d) {
+    return algorithms_.get(AlgorithmKey(g), [&] { return choose(g, d); });
+  }
 
   // Parts of a sum that were added up by different blocks are joined in f32 and in a fixed order, or not made at all.
   Algorithm choose(const Gemm& g, Description& d) {
@@ -134,10 +170,8 @@ class Blas {
     int found = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle_, d.product(), d.first.get(), d.second.get(), d.y.get(), d.y.get(), &preference, 1, &result, &found);
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS)
-      throw Error("cuBLASLt knows no way to {}: {}", words_for(g),
-                  cublasLtGetStatusString(status != CUBLAS_STATUS_SUCCESS ? status : result.state));
-    return {result.algo, result.workspaceSize};
+    const cublasStatus_t what = status != CUBLAS_STATUS_SUCCESS ? status : result.state;
+    return {result.algo, result.workspaceSize, what, found > 0 && what == CUBLAS_STATUS_SUCCESS};
   }
 
   cublasLtHandle_t handle_ = nullptr;
@@ -147,5 +181,9 @@ class Blas {
 }  // namespace
 
 void gemm(Stream& stream, const Gemm& product) { Blas::of_this_device().multiply(stream, product); }
+
+bool can_gemm(const Gemm& product) {
+  return product.scales == CodeScales::none || Blas::of_this_device().knows(product);
+}
 
 }  // namespace weft::cuda

@@ -2,25 +2,49 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <tuple>
 #include <utility>
 
 #include "weft/kernels/cuda/launch_shape.h"
 #include "weft/kernels/kernels.h"
 #include "weft/tensor/cuda/check_cuda.h"
+#include "weft/tensor/cuda/cuda_queue.h"
 
 namespace weft::cuda {
 
-inline cudaStream_t queue_of(Stream& stream) { return static_cast<cudaStream_t>(stream.queue().handle()); }
+inline CudaQueue& queue_of(Stream& stream) { return static_cast<CudaQueue&>(stream.queue()); }
+
+// Of the calling thread's device: 90 is 9.0.
+inline int compute_capability() {
+  int device = 0, major = 0, minor = 0;
+  check_cuda(cudaGetDevice(&device), "tell its device");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "tell its capability");
+  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "tell its capability");
+  return 10 * major + minor;
+}
+
+template <class... Params, class... Args>
+void launch_on(cudaStream_t stream, void (*kernel)(Params...), const LaunchShape& shape, Args&&... args) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(shape.blocks_x, shape.blocks_y, shape.blocks_z);
+  config.blockDim = dim3(shape.threads);
+  config.stream = stream;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch a kernel");
+}
 
 // Nothing is launched for a shape without blocks. Kernels use static __shared__ memory only, at most 48 KiB.
 template <class... Params, class... Args>
 void launch(Stream& stream, void (*kernel)(Params...), LaunchShape shape, Args&&... args) {
   if (shape.num_blocks() == 0) return;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(shape.blocks_x, shape.blocks_y, shape.blocks_z);
-  config.blockDim = dim3(shape.threads);
-  config.stream = queue_of(stream);
-  check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch a kernel");
+  CudaQueue& queue = queue_of(stream);
+  StepGraphs& steps = queue.steps();
+  if (!steps.is_in_step()) return launch_on(queue.stream(), kernel, shape, std::forward<Args>(args)...);
+  const std::tuple<Params...> params(std::forward<Args>(args)...);
+  OpBytes& description = steps.description().add(kernel).add(shape);
+  std::apply([&](const auto&... p) { (description.add(p), ...); }, params);
+  steps.add([kernel, shape, params](cudaStream_t on) {
+    std::apply([&](const auto&... p) { launch_on(on, kernel, shape, p...); }, params);
+  });
 }
 
 // An array of the host as device memory for the kernels of this call; null stays null.

@@ -13,11 +13,14 @@ using Kind = Epilogue::Kind;
 
 // Memory bounds it: every tensor of the epilogue is read or written once.
 template <Kind kKind, int kWidth>
-__global__ void finish_kernel(Finish e, Floats product, int64_t count, int64_t cols) {
+__global__ void finish_kernel(Finish e, Floats product, OuterScales scales, int64_t count, int64_t cols) {
   for (int64_t i = first_element() * kWidth; i < count; i += element_stride() * kWidth) {
+    const int64_t col = i % cols;
     float x[kWidth];
     load_floats(product, i, x);
-    finish_as<kKind>(e, i, i % cols, x);
+    if (scales.rows)
+      for (int j = 0; j < kWidth; ++j) x[j] *= scales.rows[i / cols] * scales.cols[col + j];
+    finish_as<kKind>(e, i, col, x);
   }
 }
 
@@ -73,20 +76,23 @@ void DenseProduct::clear() {
   gemm_adds_bias_ = false;
 }
 
-void DenseProduct::finish() {
-  Finish e = finish_of(args_);
-  e.accumulate = false;
-  if (gemm_adds_bias_) e.bias = {};
-  const bool is_scratch = product_.raw() != args_.y.raw();
+void DenseProduct::finish() { finish_product(stream_, args_, product_, {}, gemm_adds_bias_); }
+
+void finish_product(Stream& stream, const MatmulArgs& args, const Tensor& product, const OuterScales& scales,
+                    bool has_bias) {
+  Finish e = finish_of(args);
+  const bool is_scratch = product.raw() != args.y.raw();
+  e.accumulate = args.accumulate && is_scratch;
+  if (has_bias) e.bias = {};
   if (e.kind == Kind::none && !e.bias.p && !is_scratch) return;
   const bool y_stays = e.kind == Kind::activate || e.kind == Kind::gated;
   if (y_stays && !e.bias.p && !is_scratch) e.y = {};
-  const Floats product = floats_of(product_);
-  const int64_t count = args_.y.numel(), cols = args_.y.dim(1);
-  if (cols % 8 == 0 && are_in_vectors(e, product))
-    launch(stream_, finish_kernel_of<8>(e.kind), over_elements(count, 8), e, product, count, cols);
+  const Floats sums = floats_of(product);
+  const int64_t count = args.y.numel(), cols = args.y.dim(1);
+  if (cols % 8 == 0 && are_in_vectors(e, sums))
+    launch(stream, finish_kernel_of<8>(e.kind), over_elements(count, 8), e, sums, scales, count, cols);
   else
-    launch(stream_, finish_kernel_of<1>(e.kind), over_elements(count), e, product, count, cols);
+    launch(stream, finish_kernel_of<1>(e.kind), over_elements(count), e, sums, scales, count, cols);
 }
 
 void matmul(Stream& stream, const MatmulArgs& args) {

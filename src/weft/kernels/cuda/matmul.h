@@ -4,6 +4,15 @@
 
 namespace weft::cuda {
 
+// Scales of the rows and columns of a product that has none yet; null: it has.
+struct OuterScales {
+  const float *rows = nullptr, *cols = nullptr;
+};
+
+// What `product`, y or at least as many rows in f32, still lacks of y.
+void finish_product(Stream& stream, const MatmulArgs& args, const Tensor& product, const OuterScales& scales = {},
+                    bool has_bias = false);
+
 // A product of many rows on its way to y: cuBLASLt multiplies, then one pass over the elements does what it cannot.
 // y of 16 bits is rounded before activations and gates, but not before a bias.
 class DenseProduct {
@@ -25,5 +34,8 @@ class DenseProduct {
 // matmul_nf4.cu, matmul_blocks.cu: args.nf4_b and args.blocks_b; no dim is 0.
 void matmul_nf4(Stream& stream, const MatmulArgs& args);
 void matmul_blocks(Stream& stream, const MatmulArgs& args);
+
+// matmul_float8.cu: args.blocks_b where it is of fp8 and its product can be one of codes. False: nothing was done.
+bool matmul_float8(Stream& stream, const MatmulArgs& args);
 
 }  // namespace weft::cuda

@@ -42,7 +42,7 @@ void multiply(Stream& stream, const MatmulArgs& args) {
   const Rows rows{{static_cast<const uint8_t*>(b.blocks.raw()), b.row_bytes(), b.cols, b.skip}};
   if (args.y.dim(0) <= Rows::kMostVectors)
     multiply_few(stream, args, rows);
-  else
+  else if (b.type != BlockType::fp8 || !matmul_float8(stream, args))
     multiply_many(stream, args, rows, true);  // TF32 keeps more of f32 than the 8 bits that the contract allows
 }
 

@@ -65,4 +65,11 @@ ApiError to_api_error(const std::exception& error) {
   return {500, "the server could not answer this request; its log may say why", "internal_error"};
 }
 
+ApiError to_api_error(const Finish& finish) {
+  if (finish.retry_after_s == 0) return {500, finish.error, "engine_error"};
+  ApiError result(503, finish.error, "model_unavailable");
+  result.retry_after_s = finish.retry_after_s;
+  return result;
+}
+
 }  // namespace weft::api

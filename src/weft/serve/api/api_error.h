@@ -4,6 +4,7 @@
 
 #include "weft/base/error.h"
 #include "weft/serve/http/message.h"
+#include "weft/serve/request.h"
 
 namespace weft::api {
 
@@ -29,5 +30,7 @@ http::Reply error_reply(const ApiError& error, Dialect dialect);
 
 // What an exception means to the client: its own mistakes are named, ours are not explained.
 ApiError to_api_error(const std::exception& error);
+// Of a request that ended with an error: 503 where it may pass, else 500.
+ApiError to_api_error(const Finish& finish);
 
 }  // namespace weft::api

@@ -80,10 +80,11 @@ OutputForm calls_of(const ordered_json& tools, const ToolChoice& choice, const S
 // are read as they come.
 std::optional<OutputForm> free_calls_of(const ordered_json& tools, const ToolChoice& choice, const ServedModel& model,
                                         const ApiLimits& limits) {
-  if (model.tool_format != ToolFormat::hermes || !model.constraints) return {};
+  const std::string trigger = call_trigger(model.tool_format, *model.tokenizer);
+  if (trigger.empty() || !model.constraints) return {};
   try {
     OutputForm form = calls_of(tools, choice, model, limits);
-    form.trigger = tool_markers(model.tool_format).front();
+    form.trigger = trigger;
     model.constraints->make(form);
     return form;
   } catch (const Error&) {

@@ -310,7 +310,7 @@ void Job::finish(Answer& answer, const Finish& finish, Piece piece) {
                      .max_tokens = progress_.plan.max_tokens});
   if (!is_stopped && (finish.reason == FinishReason::error || finish.reason == FinishReason::cancelled)) {
     return fail(finish.reason == FinishReason::error
-                    ? ApiError(500, finish.error, "engine_error")
+                    ? to_api_error(finish)
                     : ApiError(503, "the server is shutting down; try again soon", "shutting_down"));
   }
   choice.reason = is_stopped ? FinishReason::stop : finish.reason;

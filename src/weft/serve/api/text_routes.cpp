@@ -85,7 +85,7 @@ class EmbeddingJob {
     if (is_over_) return;
     const bool is_fine = finish.reason == FinishReason::stop || finish.reason == FinishReason::length;
     is_over_ = !is_fine || ++num_done_ == vectors_.size();
-    if (!is_fine) return exchange_->reply(error_reply(ApiError(500, finish.error), Dialect::openai));
+    if (!is_fine) return exchange_->reply(error_reply(to_api_error(finish), Dialect::openai));
     if (is_over_) exchange_->reply({.body = reply_json()});
   }
 

@@ -108,6 +108,15 @@ std::string forced_beginning(ToolFormat format, const std::string& name) {
                      name.empty() ? "{\"name\": \"" : call_beginning(format, name));
 }
 
+std::string call_trigger(ToolFormat format, const Tokenizer& tokenizer) {
+  switch (format) {
+    case ToolFormat::hermes: return std::string(kOpen);
+    case ToolFormat::llama: return {};
+    case ToolFormat::mistral: break;
+  }
+  return tokenizer.find(kArgs) ? std::string() : std::string(kMistral);
+}
+
 std::vector<std::string> tool_markers(ToolFormat format) {
   switch (format) {
     case ToolFormat::hermes: return {std::string(kOpen), std::string(kClose)};

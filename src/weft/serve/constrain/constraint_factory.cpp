@@ -114,8 +114,9 @@ Grammar grammar_of(const api::OutputForm& form) {
 
 ConstraintFactory::ConstraintFactory(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens)
     : masks_(std::make_shared<TokenMasks>(tokenizer, vocab, std::move(end_tokens))), compiled_(kMostForms) {
-  for (const std::string& marker : api::tool_markers(api::ToolFormat::hermes))
-    if (const auto id = tokenizer.find(marker)) markers_.emplace_back(marker, *id);
+  for (const api::ToolFormat format : {api::ToolFormat::hermes, api::ToolFormat::mistral})
+    for (const std::string& marker : api::tool_markers(format))
+      if (const auto id = tokenizer.find(marker)) markers_.emplace_back(marker, *id);
 }
 
 std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& form) {

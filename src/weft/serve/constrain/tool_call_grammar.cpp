@@ -39,8 +39,9 @@ Element tool_calls_element(GrammarBuilder& builder, const api::OutputForm& form)
   const Sequence more = form.is_parallel
                             ? Sequence{builder.repeat(builder.literal(around.between) + one, 0, kMostCalls - 1)}
                             : Sequence();
-  // A model that begins a call by itself may go on in a new line or not.
-  const Sequence space = form.trigger.empty() ? Sequence() : Sequence{builder.repeat(builder.literal("\n"), 0, 1)};
+  // A model that begins a call by itself may go on in a new line, or behind a space, or not.
+  const char* const between = form.tool_format == api::ToolFormat::hermes ? "\n" : " ";
+  const Sequence space = form.trigger.empty() ? Sequence() : Sequence{builder.repeat(builder.literal(between), 0, 1)};
   return builder.one_of({space + builder.literal(around.first) + one + more + builder.literal(around.last)});
 }
 

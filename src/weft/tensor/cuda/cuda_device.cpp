@@ -49,9 +49,25 @@ std::byte* allocate_on_cuda(size_t bytes) {
   return nullptr;
 }
 
-void free_on_cuda(std::byte* data) noexcept { cudaFree(data); }
+void free_on_cuda(std::byte* data) noexcept {
+  StepGraphs::flush_this_thread();
+  cudaFree(data);
+}
 
-void clear_on_cuda(std::byte* data, size_t bytes) { check_cuda(cudaMemset(data, 0, bytes), "clear memory"); }
+void clear_on_cuda(std::byte* data, size_t bytes) {
+  StepGraphs::flush_this_thread();
+  check_cuda(cudaMemset(data, 0, bytes), "clear memory");
+}
+
+std::byte* allocate_pinned(size_t bytes) {
+  void* data = nullptr;
+  // For all devices of the process, whose ranks may come to share it.
+  if (cudaHostAlloc(&data, bytes, cudaHostAllocPortable) == cudaSuccess) return static_cast<std::byte*>(data);
+  cudaGetLastError();  // else the next call would report it
+  return nullptr;
+}
+
+void free_pinned(std::byte* data) noexcept { cudaFreeHost(data); }
 
 std::unique_ptr<DeviceQueue> make_cuda_queue() { return std::make_unique<CudaQueue>(); }
 std::unique_ptr<DeviceTimer> make_cuda_timer(DeviceQueue& queue) { return std::make_unique<CudaTimer>(queue); }

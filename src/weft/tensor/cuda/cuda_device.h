@@ -30,6 +30,11 @@ std::byte* allocate_on_cuda(size_t bytes);
 void free_on_cuda(std::byte* data) noexcept;
 void clear_on_cuda(std::byte* data, size_t bytes);  // to zeros, before all work that is queued later
 
+// Memory of the host that copies reach at the full speed of the bus and without the host's help, page-aligned; null
+// when the system pins no more.
+std::byte* allocate_pinned(size_t bytes);
+void free_pinned(std::byte* data) noexcept;
+
 std::unique_ptr<DeviceQueue> make_cuda_queue();                    // on the calling thread's device
 std::unique_ptr<DeviceTimer> make_cuda_timer(DeviceQueue& queue);  // of such a queue, which outlives it
 

@@ -10,19 +10,29 @@
 #include "weft/tensor/cuda/check_cuda.h"
 
 namespace weft {
+namespace {
+
+// What records of steps call copies; no kernel has such an address.
+enum class Work : uint64_t { copy = 2, copy_rows, clear };
+
+}  // namespace
 
 CudaQueue::CudaQueue() {
   // Ordered with the default stream, on which allocators clear what they hand out.
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamDefault), "make a stream");
+  check_cuda(cudaEventCreateWithFlags(&followed_, cudaEventDisableTiming), "make an event");
   for (Segment& s : ring_) check_cuda(cudaEventCreateWithFlags(&s.left, cudaEventDisableTiming), "make an event");
+  steps_ = std::make_unique<StepGraphs>(stream_);
 }
 
 CudaQueue::~CudaQueue() {
   cudaStreamSynchronize(stream_);
+  steps_.reset();
   for (Segment& s : ring_) {
     free_memory(s);
     cudaEventDestroy(s.left);
   }
+  cudaEventDestroy(followed_);
   cudaStreamDestroy(stream_);
 }
 
@@ -61,6 +71,7 @@ CudaQueue::Piece CudaQueue::take(size_t bytes) {
 }
 
 void CudaQueue::copy_to_device(void* to, const void* from, size_t bytes) {
+  steps_->flush();
   for (size_t at = 0; at < bytes; at += kSegmentBytes) {
     const size_t part = std::min(bytes - at, kSegmentBytes);
     std::byte* const pinned = take(part).pinned;
@@ -71,6 +82,7 @@ void CudaQueue::copy_to_device(void* to, const void* from, size_t bytes) {
 }
 
 void CudaQueue::copy_to_host(void* to, const void* from, size_t bytes) {
+  steps_->flush();
   for (size_t at = 0; at < bytes; at += kSegmentBytes) {
     const size_t part = std::min(bytes - at, kSegmentBytes);
     std::byte* const pinned = take(part).pinned;
@@ -83,26 +95,54 @@ void CudaQueue::copy_to_host(void* to, const void* from, size_t bytes) {
 }
 
 void CudaQueue::copy_on_device(void* to, const void* from, size_t bytes) {
-  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copy on the device");
+  const auto copy = [=](cudaStream_t stream) {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copy on the device");
+  };
+  add(copy, Work::copy, to, from, bytes);
 }
 
 void CudaQueue::copy_rows_on_device(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t row_bytes,
                                     size_t rows) {
-  check_cuda(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, row_bytes, rows, cudaMemcpyDeviceToDevice, stream_),
-             "copy rows on the device");
+  const auto copy = [=](cudaStream_t stream) {
+    check_cuda(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, row_bytes, rows, cudaMemcpyDeviceToDevice, stream),
+               "copy rows on the device");
+  };
+  add(copy, Work::copy_rows, to, to_pitch, from, from_pitch, row_bytes, rows);
 }
 
-void CudaQueue::clear(void* to, size_t bytes) { check_cuda(cudaMemsetAsync(to, 0, bytes, stream_), "clear memory"); }
+void CudaQueue::clear(void* to, size_t bytes) {
+  const auto clear = [=](cudaStream_t stream) { check_cuda(cudaMemsetAsync(to, 0, bytes, stream), "clear memory"); };
+  add(clear, Work::clear, to, bytes);
+}
 
 const void* CudaQueue::upload(const void* from, size_t bytes) {
+  if (steps_->is_in_step())
+    if (const void* const recorded = steps_->upload(from, bytes)) return recorded;
   const Piece piece = take(bytes);
   if (bytes) std::memcpy(piece.pinned, from, bytes);
   check_cuda(cudaMemcpyAsync(piece.device, piece.pinned, bytes, cudaMemcpyHostToDevice, stream_), "upload");
   return piece.device;
 }
 
+void CudaQueue::start_copy_to_device(void* to, const void* pinned, size_t bytes) {
+  steps_->flush();
+  check_cuda(cudaMemcpyAsync(to, pinned, bytes, cudaMemcpyHostToDevice, stream_), "copy to the device");
+}
+
+void CudaQueue::start_copy_to_host(void* pinned, const void* from, size_t bytes) {
+  steps_->flush();
+  check_cuda(cudaMemcpyAsync(pinned, from, bytes, cudaMemcpyDeviceToHost, stream_), "copy to the host");
+}
+
+void CudaQueue::follow(const DeviceQueue& other) {
+  steps_->flush();
+  check_cuda(cudaEventRecord(followed_, static_cast<cudaStream_t>(other.handle())), "record an event");
+  check_cuda(cudaStreamWaitEvent(stream_, followed_, 0), "wait for another stream");
+}
+
 void CudaQueue::wait() {
   constexpr const char* kWhat = "finish what was queued";
+  steps_->flush();
   if (!is_watched()) return check_cuda(cudaStreamSynchronize(stream_), kWhat);
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kLookAround{20};

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "weft/tensor/cuda/step_graphs.h"
 #include "weft/tensor/device_queue.h"
 
 namespace weft {
@@ -17,7 +18,14 @@ class CudaQueue final : public DeviceQueue {
   CudaQueue(const CudaQueue&) = delete;
   CudaQueue& operator=(const CudaQueue&) = delete;
 
-  void* handle() const override { return stream_; }
+  void* handle() const override {
+    steps_->flush();
+    return stream_;
+  }
+  // For work that can be held back and queued by a graph.
+  StepGraphs& steps() { return *steps_; }
+  cudaStream_t stream() const { return stream_; }  // outside of steps
+
   void copy_to_device(void* to, const void* from, size_t bytes) override;
   void copy_to_host(void* to, const void* from, size_t bytes) override;
   void copy_on_device(void* to, const void* from, size_t bytes) override;
@@ -26,6 +34,11 @@ class CudaQueue final : public DeviceQueue {
   void clear(void* to, size_t bytes) override;
   const void* upload(const void* from, size_t bytes) override;
   void wait() override;
+  void start_copy_to_device(void* to, const void* pinned, size_t bytes) override;
+  void start_copy_to_host(void* pinned, const void* from, size_t bytes) override;
+  void follow(const DeviceQueue& other) override;
+  void begin_step(uint64_t key) override { steps_->begin(key); }
+  void end_step(bool has_failed) override { has_failed ? steps_->drop() : steps_->end(); }
 
  private:
   static constexpr size_t kSegmentBytes = size_t(2) << 20;
@@ -40,12 +53,22 @@ class CudaQueue final : public DeviceQueue {
   struct Piece {
     std::byte *pinned, *device;
   };
+  // Queues what is told by these numbers, of which the first says what it is.
+  template <class Issue, class... Numbers>
+  void add(const Issue& issue, const Numbers&... numbers) {
+    if (!steps_->is_in_step()) return issue(stream_);
+    OpBytes& description = steps_->description();
+    (description.add(numbers), ...);
+    steps_->add(issue);
+  }
   Piece take(size_t bytes);
   void free_memory(Segment& segment) noexcept;
 
   cudaStream_t stream_ = nullptr;
+  cudaEvent_t followed_ = nullptr;  // recorded in the queue that is followed
   std::array<Segment, kNumSegments> ring_;
   size_t newest_ = 0;
+  std::unique_ptr<StepGraphs> steps_;
 };
 
 }  // namespace weft

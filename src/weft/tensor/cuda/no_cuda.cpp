@@ -21,6 +21,8 @@ void use_cuda_device(int) { throw Error(std::string(kWhy)); }
 std::byte* allocate_on_cuda(size_t) { throw Error(std::string(kWhy)); }
 void free_on_cuda(std::byte*) noexcept {}
 void clear_on_cuda(std::byte*, size_t) { throw Error(std::string(kWhy)); }
+std::byte* allocate_pinned(size_t) { throw Error(std::string(kWhy)); }
+void free_pinned(std::byte*) noexcept {}
 std::unique_ptr<DeviceQueue> make_cuda_queue() { throw Error(std::string(kWhy)); }
 std::unique_ptr<DeviceTimer> make_cuda_timer(DeviceQueue&) { throw Error(std::string(kWhy)); }
 

@@ -22,7 +22,7 @@ std::string escape_of(char32_t c, char quote) {
   return fmt::format("\\U{:08x}", uint32_t(c));
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   const bool has_single = text.find('\'') != text.npos, has_double = text.find('"') != text.npos;
   const char quote = has_single && !has_double ? '"' : '\'';
   std::string result(1, quote);
@@ -40,7 +40,7 @@ void require_size(const std::string& text, uint64_t max_bytes) {
 void append_repr(const Value& value, std::string& text, uint64_t max_bytes) {
   require_size(text, max_bytes);
   if (value.is_text()) {
-    text += quoted(value.text());
+    text += in_quotes(value.text());
   } else if (value.is_list()) {
     const auto& items = value.items();
     text += value.is_tuple() ? '(' : '[';

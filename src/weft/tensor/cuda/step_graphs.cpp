@@ -1,0 +1,263 @@
+// StepGraphs: records of steps, and graphs of their segments.
+#include "weft/tensor/cuda/step_graphs.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "weft/base/ceil_div.h"
+#include "weft/tensor/cuda/check_cuda.h"
+
+namespace weft {
+namespace {
+
+constexpr uint64_t kUploadTag = 1;  // no kernel has this address
+
+// What an op is, whatever it is given: the first word of its bytes.
+bool are_alike(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  return a.size() >= sizeof(uint64_t) && b.size() >= sizeof(uint64_t) &&
+         std::memcmp(a.data(), b.data(), sizeof(uint64_t)) == 0;
+}
+
+// Of a graph, which needs it no more.
+void destroy(cudaGraphExec_t& graph) {
+  if (graph) cudaGraphExecDestroy(graph);
+  graph = nullptr;
+}
+
+}  // namespace
+
+// The record of a key's steps.
+struct StepGraphs::Plan {
+  explicit Plan(uint64_t key_) : key(key_) {
+    void *on_host = nullptr, *on_device = nullptr;
+    check_cuda(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "make an event");
+    check_cuda(cudaMallocHost(&on_host, kUploadBytes), "pin memory of the host");
+    pinned = static_cast<std::byte*>(on_host);
+    check_cuda(cudaMalloc(&on_device, kUploadBytes), "allocate memory for uploads");
+    device = static_cast<std::byte*>(on_device);
+  }
+  ~Plan() {
+    if (was_run) cudaEventSynchronize(done);
+    for (Segment& s : segments) destroy(s.graph);
+    cudaFree(device);
+    cudaFreeHost(pinned);
+    if (done) cudaEventDestroy(done);
+  }
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  uint64_t key;
+  std::vector<Op> ops, before;  // before: those that a new record replaces
+  size_t before_at = 0;         // index of the first of these
+  std::vector<Segment> segments;
+  std::byte *pinned = nullptr, *device = nullptr;
+  cudaEvent_t done = nullptr;  // the last step of this key
+  bool was_run = false;
+};
+
+namespace {
+thread_local StepGraphs* of_this_thread = nullptr;
+}  // namespace
+
+StepGraphs::StepGraphs(cudaStream_t stream) : stream_(stream) {}
+
+StepGraphs::~StepGraphs() {
+  plans_.clear();
+  if (capturing_) cudaStreamDestroy(capturing_);
+}
+
+void StepGraphs::flush_this_thread() noexcept {
+  if (!of_this_thread) return;
+  try {
+    of_this_thread->flush();
+  } catch (const Error&) {  // the device has failed, and says so again
+  }
+}
+
+StepGraphs::Plan* StepGraphs::plan_of(uint64_t key) {
+  const auto found = std::ranges::find(plans_, key, [](const auto& plan) { return plan->key; });
+  if (found != plans_.end()) {
+    plans_.splice(plans_.begin(), plans_, found);
+  } else {
+    if (plans_.size() >= kMostPlans) plans_.pop_back();
+    plans_.push_front(std::make_unique<Plan>(key));
+  }
+  return plans_.front().get();
+}
+
+void StepGraphs::begin(uint64_t key) {
+  check(!plan_, "a step began within another");
+  if (has_given_up_) return;
+  Plan* const plan = plan_of(key);
+  // What graphs and uploads read may change when they have read it.
+  if (plan->was_run) check_cuda(cudaEventSynchronize(plan->done), "wait for a step");
+  plan_ = plan, at_ = 0, segment_ = 0;
+  is_recording_ = plan->ops.empty();
+  of_this_thread = this;
+}
+
+void StepGraphs::end() {
+  if (!plan_) return;
+  flush();
+  Plan& plan = *std::exchange(plan_, nullptr);
+  of_this_thread = nullptr;
+  plan.before.clear();
+  plan.was_run = true;
+  check_cuda(cudaEventRecord(plan.done, stream_), "record an event");
+  if (has_given_up_) plans_.clear();
+}
+
+void StepGraphs::drop() noexcept {
+  if (!plan_) return;
+  Plan* const plan = std::exchange(plan_, nullptr);
+  of_this_thread = nullptr;
+  cudaStreamSynchronize(stream_);
+  plans_.remove_if([&](const auto& p) { return p.get() == plan; });
+}
+
+bool StepGraphs::is_apart() const {
+  return !is_recording_ && at_ < plan_->ops.size() && plan_->ops[at_].is_apart() &&
+         are_alike(plan_->ops[at_].bytes, description_.bytes());
+}
+
+// An op that changes from step to step has a segment of its own, so that nothing is held back before it.
+void StepGraphs::pass_apart() { ++at_, ++segment_, ++stats_.issued; }
+
+bool StepGraphs::is_as_recorded() {
+  if (is_recording_) return false;
+  if (at_ == plan_->ops.size() || plan_->ops[at_].bytes != description_.bytes()) return cut(true), false;
+  if (++at_ == plan_->segments[segment_].end) finish_segment();
+  return true;
+}
+
+// The record ends where the next op would be, what was held back is queued, and the step goes on as a new record.
+void StepGraphs::cut(bool has_changed) {
+  Plan& plan = *plan_;
+  is_recording_ = true;
+  if (segment_ < plan.segments.size()) {
+    Segment& s = plan.segments[segment_];
+    for (size_t i = segment_; i < plan.segments.size(); ++i) destroy(plan.segments[i].graph);
+    plan.segments.resize(segment_ + (s.begin < at_ ? 1 : 0));
+    if (s.begin < at_) {
+      Segment& rest = plan.segments.back();
+      rest.end = at_, rest.is_closed = true;
+      issue(rest);
+    }
+  }
+  plan.before.assign(std::make_move_iterator(plan.ops.begin() + int64_t(at_)),
+                     std::make_move_iterator(plan.ops.end()));
+  plan.before_at = at_;
+  plan.ops.resize(at_);
+  if (has_changed && !plan.before.empty()) ++plan.before.front().changes;
+}
+
+StepGraphs::Op& StepGraphs::new_op(bool has_room) {
+  Plan& plan = *plan_;
+  Op op{.bytes = description_.bytes(), .issue = {}, .slot = 0, .changes = 0};
+  const size_t i = at_ - plan.before_at;
+  if (at_ >= plan.before_at && i < plan.before.size() && are_alike(plan.before[i].bytes, op.bytes))
+    op.changes = plan.before[i].changes;
+  if (!has_room) op.changes = kMostChanges;
+  const bool is_new_segment = plan.segments.empty() || plan.segments.back().is_closed || op.is_apart() ||
+                              plan.segments.back().end - plan.segments.back().begin >= kMostOps;
+  if (is_new_segment) plan.segments.push_back({at_, at_, false, nullptr});
+  plan.segments.back().is_closed = op.is_apart();
+  plan.segments.back().end = ++at_;
+  ++stats_.issued;
+  return plan.ops.emplace_back(std::move(op));
+}
+
+void StepGraphs::record(Issue issue) {
+  Op& op = new_op();
+  op.issue = std::move(issue);
+  op.issue(stream_);
+}
+
+const void* StepGraphs::upload(const void* from, size_t bytes) {
+  description().add(kUploadTag).add(bytes);
+  if (is_apart()) return pass_apart(), nullptr;
+  Plan& plan = *plan_;
+  const bool is_recorded = !is_recording_ && at_ < plan.ops.size() && plan.ops[at_].bytes == description_.bytes();
+  if (is_recorded) {
+    const size_t slot = plan.ops[at_].slot;
+    if (bytes) std::memcpy(plan.pinned + slot, from, bytes);
+    is_as_recorded();
+    return plan.device + slot;
+  }
+  if (!is_recording_) cut(true);
+  size_t slot = 0;
+  for (const Op& op : plan.ops) slot = std::max(slot, op.slot_end);
+  const size_t end = slot + size_t(round_up(int64_t(bytes), 256));
+  Op& op = new_op(end <= kUploadBytes);
+  if (op.is_apart()) return nullptr;  // what is told its address will not be the same either
+  op.slot = slot, op.slot_end = end;
+  op.issue = [to = plan.device + slot, pinned = plan.pinned + slot, bytes](cudaStream_t stream) {
+    check_cuda(cudaMemcpyAsync(to, pinned, bytes, cudaMemcpyHostToDevice, stream), "upload");
+  };
+  if (bytes) std::memcpy(plan.pinned + slot, from, bytes);
+  op.issue(stream_);
+  return plan.device + slot;
+}
+
+void StepGraphs::flush() {
+  if (!plan_) return;
+  if (is_recording_) {
+    if (!plan_->segments.empty()) plan_->segments.back().is_closed = true;
+  } else if (segment_ < plan_->segments.size() && plan_->segments[segment_].begin < at_) {
+    cut(false);
+  }
+}
+
+void StepGraphs::issue(const Segment& s) {
+  for (size_t i = s.begin; i < s.end; ++i) plan_->ops[i].issue(stream_);
+  stats_.issued += int64_t(s.end - s.begin);
+}
+
+// All of the segment is as recorded.
+void StepGraphs::finish_segment() {
+  Segment& s = plan_->segments[segment_++];
+  if (!s.graph && s.end - s.begin >= kFewestOps && !has_given_up_) s.graph = capture(s);
+  if (!s.graph) return issue(s);
+  if (const cudaError_t status = cudaGraphLaunch(s.graph, stream_); status != cudaSuccess) {
+    give_up("launch a graph", status);
+    return issue(s);
+  }
+  ++stats_.launched;
+}
+
+// Null when it cannot be had.
+cudaGraphExec_t StepGraphs::capture(const Segment& s) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  // Other work of the device is ordered with streams as they are made by default, which a capture forbids.
+  cudaError_t status = capturing_ ? cudaSuccess : cudaStreamCreateWithFlags(&capturing_, cudaStreamNonBlocking);
+  if (status == cudaSuccess) status = cudaStreamBeginCapture(capturing_, cudaStreamCaptureModeThreadLocal);
+  if (status != cudaSuccess) return give_up("begin a graph", status), nullptr;
+  bool is_complete = true;
+  try {
+    for (size_t i = s.begin; i < s.end; ++i) plan_->ops[i].issue(capturing_);
+  } catch (const Error&) {
+    is_complete = false;
+  }
+  status = cudaStreamEndCapture(capturing_, &graph);
+  if (status == cudaSuccess && is_complete) status = cudaGraphInstantiate(&ready, graph, 0);
+  if (graph) cudaGraphDestroy(graph);
+  if (status != cudaSuccess || !is_complete) return destroy(ready), give_up("make a graph", status), nullptr;
+  ++stats_.captured;
+  return ready;
+}
+
+void StepGraphs::give_up(const char* what, cudaError_t status) {
+  cudaGetLastError();  // else the next call would report it
+  if (std::exchange(has_given_up_, true)) return;
+  fmt::print(stderr, "weft: CUDA could not {} ({}): steps are queued without graphs from now on\n", what,
+             cudaGetErrorString(status));
+}
+
+StepGraphs::Stats StepGraphs::stats() const {
+  Stats s = stats_;
+  s.plans = int64_t(plans_.size());
+  return s;
+}
+
+}  // namespace weft
