@@ -1,9 +1,7 @@
 // OpBytes: what a piece of work is, as bytes that are equal exactly where the work is the same.
 #pragma once
-#include <cstddef>
-#include <cstring>
+#include <string>
 #include <type_traits>
-#include <vector>
 
 namespace weft {
 
@@ -16,14 +14,13 @@ class OpBytes {
   OpBytes& add(T value) {
     static_assert(std::is_trivially_copyable_v<T>);
     __builtin_clear_padding(&value);
-    const auto* const from = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), from, from + sizeof(T));
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
     return *this;
   }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
+  const std::string& bytes() const { return bytes_; }
 
  private:
-  std::vector<std::byte> bytes_;
+  std::string bytes_;
 };
 
 }  // namespace weft

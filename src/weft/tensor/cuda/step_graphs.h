@@ -68,7 +68,7 @@ class StepGraphs {
   static constexpr int kMostChanges = 3;  // after which an op is left out of graphs
   using Issue = std::function<void(cudaStream_t)>;
   struct Op {
-    std::vector<std::byte> bytes;
+    std::string bytes;
     Issue issue;
     size_t slot = 0, slot_end = 0;  // of an upload
     int changes = 0;                // how often it was not as recorded
