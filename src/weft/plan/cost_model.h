@@ -26,10 +26,10 @@ struct Stack {
   bool has_16bit_gradients = false;   // those that ranks add up
   bool has_sharded_dispatch = false;  // experts' tokens leave from parts of the rows, and are gathered over tp there
   double small_kernels = 1;           // times the bytes of kernels bound by memory: programs that fuse less than weft
-  double launch = 1;                  // times the launches, likewise
   double step_overhead_s = 0;         // of a step, on the host
-  double link_slowdown = 0.20;        // of kernels while a collective inside a node runs: it takes cores
-  double network_slowdown = 0.05;     // and while one between nodes does. Calculon (SC'23) has 0.15 and 0.02
+  // Of kernels while a collective inside a node runs, which takes cores, and while one between nodes does. Source:
+  // Isaev et al., "Calculon", SC 2023, processor usage of its networks.
+  double link_slowdown = 0.15, network_slowdown = 0.02;
 };
 
 // Where the ranks of a group stand.
@@ -63,7 +63,7 @@ class CostModel {
   // of one machine leave their cores to the others when they wait.
   double relief(int stages) const { return reliefs_.empty() ? 1 : reliefs_[size_t(stages)]; }
   // From the end of a kernel to the beginning of the next.
-  double launch_s() const { return hardware_.launch_s * stack_.launch; }
+  double launch_s() const { return hardware_.launch_s; }
   double step_overhead_s() const { return stack_.step_overhead_s; }
   const Hardware& hardware() const { return hardware_; }  // of one rank
   bool is_shared() const { return is_shared_; }
