@@ -24,7 +24,8 @@ p{margin:0 0 10px;max-width:78ch}.lead{font-size:17px}.soft{color:var(--soft)}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13.5px}
 caption{text-align:left;color:var(--soft);padding:0 0 6px}
 th,td{padding:5px 9px;border-bottom:1px solid var(--line);text-align:right;vertical-align:top;font-variant-numeric:tabular-nums}
-th{position:sticky;top:0;background:var(--ground);white-space:nowrap}th:first-child,td:first-child,.left{text-align:left}
+th{position:sticky;top:0;background:var(--ground);white-space:nowrap}td{white-space:nowrap}
+th:first-child,td:first-child,.left{text-align:left;white-space:normal}
 tr.choice td{background:var(--tint);font-weight:600}th button{font:inherit;color:inherit;background:none;border:0;padding:0;cursor:pointer}
 th[aria-sort=ascending] button::after{content:" \25B2"}th[aria-sort=descending] button::after{content:" \25BC"}
 figure{margin:10px 0 0}figcaption{color:var(--soft);font-size:13px;margin:4px 0 0}
@@ -91,9 +92,12 @@ class Page {
     if (is_left) out_ += " class=\"left\"";
     out_ += fmt::format(">{}</td>", escaped(text));
   }
+  // The first and the last column hold words, the others figures.
   void head(std::initializer_list<std::string_view> names) {
     out_ += "<thead><tr>";
-    for (const std::string_view name : names) out_ += fmt::format("<th scope=\"col\">{}</th>", escaped(name));
+    for (const std::string_view& name : names)
+      out_ += fmt::format("<th scope=\"col\"{}>{}</th>", &name == names.end() - 1 ? " class=\"left\"" : "",
+                          escaped(name));
     out_ += "</tr></thead>\n<tbody>\n";
   }
 
