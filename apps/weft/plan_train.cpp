@@ -9,6 +9,7 @@
 #include "weft/base/file.h"
 #include "weft/base/json.h"
 #include "weft/base/units.h"
+#include "weft/plan/published_choice.h"
 #include "weft/plan/recipe_text.h"
 #include "weft/plan/validate.h"
 #include "weft/plan/write_trace.h"
@@ -274,7 +275,16 @@ void validate_runs(const std::string& path, const Output& output) {
                     {"time", to_json(r.time)}});
   for (const ReadRun& r : v.left_out) left_out.push_back({{"id", r.id}, {"why", r.why_not}});
   for (const std::string& source : v.sources()) sources[source] = summary(summarise(v.runs, source));
-  output.json({{"runs", runs}, {"left_out", left_out}, {"sources", sources}, {"all", summary(summarise(v.runs))}});
+  const std::vector<PublishedChoice> choices = published_choices(v.runs);
+  nlohmann::json chosen = nlohmann::json::array();
+  for (const PublishedChoice& c : choices)
+    chosen.push_back(
+        {{"task", c.task}, {"layout", c.layout}, {"layouts", c.layouts}, {"place", c.place}, {"loss", c.loss}});
+  output.json({{"runs", runs},
+               {"left_out", left_out},
+               {"sources", sources},
+               {"all", summary(summarise(v.runs))},
+               {"choices", chosen}});
   if (output.is_json()) return;
   const auto line = [&](const std::string& name, const ErrorSummary& s) {
     output.text(
@@ -283,6 +293,13 @@ void validate_runs(const std::string& path, const Output& output) {
   };
   for (const std::string& source : v.sources()) line(source, summarise(v.runs, source));
   line("all", summarise(v.runs));
+  const auto among = [&](int place) {
+    return std::ranges::count_if(choices, [&](const PublishedChoice& c) { return c.place <= place; });
+  };
+  output.text(
+      fmt::format("choice: of {} models that were measured in three or more layouts on the same devices, the layout "
+                  "ranked first was the fastest of {}, among the two fastest of {}",
+                  choices.size(), among(1), among(2)));
   output.text(fmt::format("{} runs are left out; --json says which and why", v.left_out.size()));
 }
 

@@ -6,6 +6,8 @@
 #include <cstdlib>
 
 #include "weft/plan/published_program.h"
+#include "weft/plan/search.h"
+#include "weft/train/recipe_names.h"
 
 namespace weft::plan {
 namespace {
@@ -154,6 +156,16 @@ MeasuredRun run_of(const PublishedRow& f) {
   return run;
 }
 
+std::string task_of(const MeasuredRun& run) {
+  const ModelConfig& m = run.recipe.model;
+  const TrainConfig& t = run.recipe.train;
+  const std::string experts = m.experts > 0 ? fmt::format(" experts {} of {}", m.experts_per_token, m.experts) : "";
+  return fmt::format("{}: {} layers of {}, {} heads, ffn {}{}, {} x {} tokens in {} on {} x {}", run.source, m.layers,
+                     m.hidden, m.heads, m.ffn, experts, t.global_batch, t.seq_len,
+                     run.stack.has_fp8 ? "fp8" : kPrecisionNames[size_t(t.precision)], run.cluster.num_devices,
+                     run.cluster.hardware.name);
+}
+
 double quantile(std::vector<double> values, double q) {
   std::ranges::sort(values);
   const double at = q * double(values.size() - 1);
@@ -201,7 +213,8 @@ Validation validate(const std::vector<CsvRow>& rows) {
       const MeasuredRun& run = *read.run;
       try {
         const StepPlan plan = plan_step(run.recipe, run.cluster, {.stack = run.stack});
-        v.runs.push_back({run.id, run.source, run.measured_s, plan.step_s, plan.time});
+        v.runs.push_back(
+            {run.id, run.source, run.measured_s, plan.step_s, plan.time, task_of(run), describe_layout(run.recipe)});
         continue;
       } catch (const Error& e) {  // weft does not run this
         read.why_not = e.what();

@@ -26,7 +26,8 @@ ReadRun read_run(const CsvRow& row);
 struct ValidatedRun {
   std::string id, source;
   double measured_s = 0, predicted_s = 0;
-  TimeSplit time{};  // of the predicted step, of the slowest stage
+  TimeSplit time{};          // of the predicted step, of the slowest stage
+  std::string task, layout;  // what was trained on which devices, and how
   double error() const { return predicted_s / measured_s - 1; }
 };
 struct ErrorSummary {
