@@ -1,9 +1,11 @@
 // Every published run of the shared table, by source; skipped where the table is not there.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/test_data.h"
 #include "weft/base/file.h"
-#include "weft/plan/validate.h"
+#include "weft/plan/published_choice.h"
 
 namespace weft::plan {
 namespace {
@@ -23,6 +25,11 @@ TEST(PublishedRunsTest, ArePredicted) {
   EXPECT_GT(all.count, 550);
   EXPECT_LE(all.median, 0.08);
   EXPECT_LE(all.p90, 0.20);
+  const std::vector<PublishedChoice> choices = published_choices(v.runs);
+  const auto among_two = std::ranges::count_if(choices, [](const PublishedChoice& c) { return c.place <= 2; });
+  fmt::print("the first choice is among the two fastest layouts of {} of {} models\n", among_two, choices.size());
+  EXPECT_GE(choices.size(), 25u);
+  EXPECT_GE(double(among_two), 0.9 * double(choices.size()));
 }
 
 }  // namespace

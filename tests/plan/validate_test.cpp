@@ -1,5 +1,6 @@
 // Tables of published runs: how they are read, and what errors are made of.
 #include "weft/plan/validate.h"
+#include "weft/plan/published_choice.h"
 
 #include <gtest/gtest.h>
 
@@ -108,6 +109,41 @@ TEST(ValidateTest, LinksThatSpanNodesAreOneNode) {
   EXPECT_EQ(links("H200"), 4);
   EXPECT_EQ(links("GB200"), 72);
   EXPECT_EQ(links("GB300"), 72);
+}
+
+// Five matrices of a layer and two more, each of its size, through a ring of the whole group or of a node.
+TEST(ValidateTest, OwnersBroadcastMatricesAfterTheUpdate) {
+  const auto overhead = [](const char* source, const char* note) {
+    return run_with({{",s,m,", fmt::format(",{},m,", source)},
+                     {"a, note", note},
+                     {"64,8,8,4,2,1,1,,", "64,8,64,1,1,1,1,1,"}})
+        .stack.step_overhead_s;
+  };
+  const double none = overhead("github:other", ""), whole = overhead("github:InternLM/InternEvo", ""),
+               node = overhead("github:InternLM/InternEvo", "zero1 within 8 GPUs");
+  const double bytes = 2 * 8.03e9, h100_node = 450e9 * 0.78, ports = 8 * 50e9 * 0.78;
+  EXPECT_NEAR(node - none, bytes / h100_node, 0.25 * bytes / h100_node);
+  EXPECT_GT(whole - none, bytes / ports);
+  EXPECT_LT(whole - none, 2 * bytes / ports);
+}
+
+// The first choice of a task is the layout that is predicted fastest; a layout's fastest run counts, whatever
+// was predicted for its others.
+TEST(ValidateTest, ChoicesStandWhereTheyWereMeasured) {
+  const auto run = [](const char* task, const char* layout, double measured, double predicted) {
+    ValidatedRun r{"id", "s", measured, predicted};
+    r.task = task, r.layout = layout;
+    return r;
+  };
+  const std::vector<ValidatedRun> runs = {run("a", "x", 3.0, 1.0), run("a", "x", 2.0, 1.1), run("a", "y", 1.0, 1.2),
+                                          run("a", "z", 4.0, 1.3), run("b", "x", 1.0, 1.0), run("b", "y", 1.0, 1.0)};
+  const std::vector<PublishedChoice> choices = published_choices(runs);
+  ASSERT_EQ(choices.size(), 1u);  // b has two layouts only
+  EXPECT_EQ(choices[0].layout, "x");
+  EXPECT_EQ(choices[0].layouts, 3);
+  EXPECT_EQ(choices[0].place, 2);
+  EXPECT_NEAR(choices[0].loss, 1.0, 1e-12);
+  EXPECT_EQ(published_choices(runs, 2).size(), 2u);
 }
 
 TEST(ValidateTest, ErrorsAreSummarised) {

@@ -187,8 +187,8 @@ double CostModel::collective_s(CommOp op, double bytes, Axis axis) const {
       return latency + far.latency_s * std::log2(n) + std::max(sent / rate, far_share / far_rate);
     }
     rate = std::min(rate, far_rate * place.per_node);
-    // Many nodes are a tree for an all-reduce; all-gathers and reduce-scatters stay rings (NCCL up to 2.22).
-    const bool is_ring = op == CommOp::all_gather || op == CommOp::reduce_scatter;
+    // Many nodes are a tree for an all-reduce; the others stay rings (NCCL up to 2.22).
+    const bool is_ring = op != CommOp::all_reduce;
     if (is_ring) latency = near.latency_s * (n - nodes);
     latency += far.latency_s * passes * (is_ring || nodes < 16 ? nodes - 1 : 15 + std::log2(nodes / 16));
   }

@@ -21,7 +21,8 @@ struct Program {
   double small_kernels = 1;  // times the bytes of norms, rotations, residuals and activations
   bool overlaps_tp = false;
   bool has_16bit_gradients = false;
-  double logits = kTorchLogits;  // times the bytes of 16-bit logits, read and written once
+  double logits = kTorchLogits;     // times the bytes of 16-bit logits, read and written once
+  bool has_owned_matrices = false;  // ZeRO-1: each whole matrix is one rank's, who broadcasts it after the update
 };
 // Data, logging and what waits for the device between two steps; the one figure without a source.
 constexpr double kHostSeconds = 0.04;
@@ -41,7 +42,7 @@ constexpr Program kPrograms[] = {
     {"bigscience", Attention::scores_in_memory, 1, false, false, kMegatronLogits},
     {"Zero Bubble", Attention::flash2, 1, false, false, kMegatronLogits},
     {"mosaicml", Attention::flash_triton, kSingle},
-    {"InternEvo", Attention::flash2, 1, false, true},
+    {"InternEvo", Attention::flash2, 1, false, true, kTorchLogits, true},  // its hybrid_zero_optim.py
     {"nanotron", Attention::flash2, kSingle},
     {"", Attention::flash2},
 };
@@ -74,6 +75,15 @@ double attention_of(Attention attention, const Hardware& hardware) {
   return 1;
 }
 
+// Broadcasts one after the other, with nothing beside them.
+double owner_broadcasts_s(const Recipe& recipe, const Hardware& hardware) {
+  constexpr double kMatricesOfLayer = 5;  // queries with keys and values, output, gate, up, down
+  const MeshShape& shape = recipe.mesh.shape;
+  const double matrices = (kMatricesOfLayer * double(recipe.model.layers) + 2) / shape.pp;
+  const double bytes = 2.0 * double(recipe.model.num_params()) / (shape.tp * shape.pp);
+  return matrices * CostModel(hardware, shape).collective_s(CommOp::broadcast, bytes / matrices, Axis::shard);
+}
+
 }  // namespace
 
 Stack stack_of_program(const PublishedRow& f, const Recipe& recipe, const Hardware& hardware) {
@@ -84,6 +94,8 @@ Stack stack_of_program(const PublishedRow& f, const Recipe& recipe, const Hardwa
   // Products of rows with a scale each were no faster than 16-bit ones (torchtitan's table of both, 2025).
   s.has_fp8 = f.text("precision").find("fp8") != std::string::npos && !f.note("rowwise");
   s.step_overhead_s = kHostSeconds;
+  if (program.has_owned_matrices && mesh.zero == Zero::optimizer)
+    s.step_overhead_s += owner_broadcasts_s(recipe, hardware);
   const bool is_eager = f.note("eager") || f.note("compile off") || f.note("no compile");
   s.small_kernels = is_eager ? kEager : program.small_kernels;
   const Attention attention = attention_kind(f, program, hardware);

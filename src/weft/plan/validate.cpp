@@ -144,8 +144,8 @@ MeasuredRun run_of(const PublishedRow& f) {
   if (shape.size() != run.cluster.num_devices)
     throw UsageError("the mesh has {} ranks, the run {}", shape.size(), run.cluster.num_devices);
   r.model = model_of(f, t.seq_len);
-  run.stack = stack_of_program(f, r, run.cluster.hardware);
   set_network(f, run.cluster.hardware);
+  run.stack = stack_of_program(f, r, run.cluster.hardware);
   if (r.model.experts > 0 && (shape.shard * shape.cp) % shape.ep != 0) throw UsageError("ep does not divide dp x cp");
   t.accumulation = t.global_batch / (t.micro_batch * shape.dp());
   if (t.accumulation * t.micro_batch * shape.dp() != t.global_batch)
