@@ -33,6 +33,12 @@ struct MeshOptions {
     if (sequence_parallel) toml.apply("mesh.sequence_parallel=true");
   }
 
+  bool is_any_given() const {
+    Toml toml;
+    apply_to(toml);
+    return toml.has_section("mesh");
+  }
+
   // "dp=2,tp=2" as mesh.dp=2 and mesh.tp=2; any other key of [mesh] may stand there too.
   static void apply_spec(Toml& toml, const std::string& mesh) {
     for (size_t begin = 0; begin < mesh.size();) {

@@ -19,7 +19,6 @@ struct Options {
   ServePlanOptions serve;
   std::string purpose = "train";
   std::string validate, hardware, import, from, out;
-  MeshOptions mesh_options;
   int micro_batches = 8;
   std::vector<double> costs = {1, 1, 1, 0};
   bool shows_schedule = false, measures = false;
@@ -28,7 +27,7 @@ struct Options {
 
 void show_schedule(const Options& o) {
   Toml toml;
-  o.mesh_options.apply_to(toml);
+  o.train.mesh_options.apply_to(toml);
   MeshOptions::apply_spec(toml, o.train.mesh.empty() ? "pp=4" : o.train.mesh);
   const MeshConfig mesh = read_mesh(toml);
   read_recompute(toml);
@@ -80,6 +79,8 @@ void plan(const Options& o) {
         "name a model and a cluster, as in weft plan llama-1b --cluster 64xh100-sxm [--for serve]; hardware: {}",
         fmt::join(plan::hardware_names(), ", "));
   if (o.purpose == "train") return plan_training(o.train, o.output);
+  if (o.train.mesh_options.is_any_given())
+    throw UsageError("--zero, --recompute and the like are of training: leave them out with --for serve");
   ServePlanOptions serve = o.serve;
   serve.model = o.train.model, serve.cluster = o.train.cluster, serve.mesh = o.train.mesh, serve.top = o.train.top;
   serve.dtype = o.train.precision, serve.has_fp8 = o.train.has_fp8;
@@ -155,7 +156,7 @@ void add_plan(CLI::App& program) {
   c->add_flag("--show-schedule", o->shows_schedule, "Draw in which order the ranks of a pipeline work");
   c->add_option("--mesh", t.mesh,
                 "Only this layout, as in dp=8,tp=4,zero=1,micro_batch=2; \"recipe\": the recipe's own");
-  o->mesh_options.add_to(*c);
+  o->train.mesh_options.add_to(*c);
   c->add_option("--micro-batches", o->micro_batches, "Of a step")->capture_default_str()->check(CLI::Range(1, 4096));
   c->add_option("--costs", o->costs, "Of a forward, the input half and the weight half of a backward, and a message")
       ->expected(4)

@@ -182,6 +182,7 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
     set_vocab(c.recipe, c.recipe.model.vocab);
   } else {
     Toml toml;
+    o.mesh_options.apply_to(toml);
     MeshOptions::apply_spec(toml, o.mesh);
     c.recipe.mesh = read_mesh(toml);
     c.recipe.train.recompute = read_recompute(toml);
@@ -219,6 +220,8 @@ void plan_training(const TrainPlanOptions& o, const Output& output) {
   if (!o.pictures.beside.empty() && !o.pictures.is_asked())
     throw UsageError("--beside {}: write where the picture goes, with --report or --svg", o.pictures.beside);
   const Asked asked = asked_for(o);
+  if (o.mesh_options.is_any_given() && (o.mesh.empty() || (asked.own && o.mesh == "recipe")))
+    throw UsageError("--zero, --recompute and the like belong to one layout: name it, as in --mesh dp=2,tp=2");
   if (!o.mesh.empty()) return plan_one(o, asked, output);
   const SearchRequest& q = asked.search;
   const SearchResult found = search(q);

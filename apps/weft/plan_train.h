@@ -1,14 +1,16 @@
 // weft plan MODEL: the layouts of a training run on a cluster, and published runs beside what is predicted for them.
 #pragma once
+#include "mesh_options.h"
 #include "plan_report.h"
 #include "weft/plan/search.h"
 
 namespace weft::app {
 
 struct TrainPlanOptions {
-  std::string model;    // a preset, a model's folder or file, or a recipe (.toml)
-  std::string cluster;  // "64xh100-sxm"
-  std::string mesh;     // "": search
+  std::string model;         // a preset, a model's folder or file, or a recipe (.toml)
+  std::string cluster;       // "64xh100-sxm"
+  std::string mesh;          // "": search
+  MeshOptions mesh_options;  // beside `mesh`
   int64_t seq_len = 0, global_batch = 0;
   std::string precision = "bf16";
   bool has_fp8 = false;

@@ -471,7 +471,7 @@ void expect_parity(const ParityCase& c, const Kernels& kernels, Workbench& bench
     for (size_t j = 0; j < expected.size(); ++j) {
       if (expected[j] == got[j]) continue;  // infinities too
       ASSERT_NEAR(got[j], expected[j], relative * std::abs(expected[j]) + absolute)
-          << name << ", element " << j << " of " << tensor.shape().to_string();
+          << name << ", element " << j << " of " << fmt::format("{}", tensor.shape());
     }
     const Tensor first = bench.on_host(tensor), second = bench.on_host(again.outputs()[i].tensor);
     ASSERT_EQ(std::memcmp(first.raw(), second.raw(), first.bytes()), 0) << name << " differs between two runs";

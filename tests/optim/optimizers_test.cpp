@@ -210,8 +210,8 @@ TEST(OrthogonalizeTest, BringsSingularValuesNearOne) {
     orthogonalize(rank.context, x, 10);
     // The trace of the Gram matrix is the sum of the squared singular values.
     const double mean = rank.context.kernels.sum_of_squares(rank.stream, x) / double(std::min(shape[0], shape[1]));
-    EXPECT_GT(mean, 0.6) << shape.to_string();
-    EXPECT_LT(mean, 1.4) << shape.to_string();
+    EXPECT_GT(mean, 0.6) << fmt::format("{}", shape);
+    EXPECT_LT(mean, 1.4) << fmt::format("{}", shape);
   }
 }
 

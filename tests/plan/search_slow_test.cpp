@@ -34,5 +34,27 @@ TEST(SearchTest, AnEightBillionModelOnFourDevicesIsShardedData) {
   }
 }
 
+// Eight devices and fewer texts than that: data parallelism leaves half of them idle, and recomputes to fit.
+TEST(SearchTest, FewLongTextsTakeLessThanHalfTheTimeOfShardedData) {
+  ModelConfig qwen3 = family_defaults("qwen3");
+  qwen3.layers = 36, qwen3.hidden = 4096, qwen3.heads = 32, qwen3.kv_heads = 8, qwen3.head_dim = 128;
+  qwen3.ffn = 12288, qwen3.vocab = 151936, qwen3.context = 32768;
+  complete(qwen3);
+  constexpr int64_t kRows = 4;
+  const SearchResult found = search_for(qwen3, "8xh100-sxm", 32768, kRows);
+  ASSERT_FALSE(found.ranked.empty());
+  Recipe plain;
+  plain.model = qwen3;
+  plain.train = {.steps = 1, .seq_len = 32768, .global_batch = kRows, .micro_batch = 1, .accumulation = 1};
+  plain.train.precision = Precision::bf16, plain.train.recompute.what = RecomputePolicy::What::block;
+  plain.mesh.shape.shard = kRows;
+  const Cluster rows_of_them = parse_cluster("4xh100-sxm");
+  EXPECT_FALSE(plan_step(plain, rows_of_them).fits());
+  plain.mesh.zero = Zero::parameters;
+  const StepPlan sharded = plan_step(plain, rows_of_them);
+  ASSERT_TRUE(sharded.fits());
+  EXPECT_LT(found.ranked.front().plan.step_s, 0.5 * sharded.step_s) << describe_layout(found.ranked.front().recipe);
+}
+
 }  // namespace
 }  // namespace weft::plan

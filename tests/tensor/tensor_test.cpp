@@ -13,9 +13,9 @@ TEST(ShapeTest, SizesAndIndices) {
   EXPECT_EQ(shape[0], 2);
   EXPECT_EQ(shape[-1], 4);
   EXPECT_EQ(shape[-3], 2);
-  EXPECT_EQ(shape.to_string(), "[2, 3, 4]");
+  EXPECT_EQ(fmt::format("{}", shape), "[2, 3, 4]");
   EXPECT_EQ(Shape{}.numel(), 1);
-  EXPECT_EQ(Shape{}.to_string(), "[]");
+  EXPECT_EQ(fmt::format("{}", Shape{}), "[]");
   EXPECT_EQ((Shape{5, 0}).numel(), 0);
 }
 

@@ -13,7 +13,7 @@ void Param::hold_as_nf4() {
 
 void Param::hold_in_blocks(BlockMatrix blocks) {
   check(readers != Readers::any, "{} is read by more than products, and cannot be held in blocks", name);
-  check(shape == Shape{blocks.rows, blocks.cols}, "{} is {}, but its blocks are [{}, {}]", name, shape.to_string(),
+  check(shape == Shape{blocks.rows, blocks.cols}, "{} is {}, but its blocks are [{}, {}]", name, shape,
         blocks.rows, blocks.cols);
   const Tensor rows = readers == Readers::products_and_rows ? value : Tensor{};
   drop_value();

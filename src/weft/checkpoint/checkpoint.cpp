@@ -155,7 +155,7 @@ void Checkpoint::load(std::string_view group, std::span<const NamedTensor> into,
     check(tensor && tensor.device() == Device::cpu, "tensor '{}' must be on the CPU to be loaded", name);
     if (stored->shape != tensor.shape()) {
       throw Error("checkpoint {}: {} tensor '{}' has shape {}, but the model expects {}", path_, group, name,
-                  stored->shape.to_string(), tensor.shape().to_string());
+                  stored->shape, tensor.shape());
     }
     if (stored->dtype != tensor.dtype()) {
       throw Error("checkpoint {}: {} tensor '{}' is {}, but {} is expected", path_, group, name,

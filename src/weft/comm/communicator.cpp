@@ -22,7 +22,7 @@ void check_reducible(CommOp op, DType dtype) {
 void check_parts(CommOp op, const Tensor& whole, const Tensor& part, int size) {
   check(whole.dtype() == part.dtype() && whole.numel() == part.numel() * size,
         "{} over {} ranks: {} {} does not hold {} times {} {}", name_of(op), size, name_of(whole.dtype()),
-        whole.shape().to_string(), size, name_of(part.dtype()), part.shape().to_string());
+        whole.shape(), size, name_of(part.dtype()), part.shape());
 }
 
 Collective call_of(CommOp op, const Tensor& out, const Tensor& in, size_t bytes) {
@@ -66,8 +66,7 @@ void check_counts(const char* name, const Tensor& t, std::span<const int64_t> co
     check(count >= 0, "all_to_all: a count of {} rows of {}", count, name);
     rows += count;
   }
-  check(rows == t.dim(0), "all_to_all: the counts of {} add up to {} rows, the tensor is {}", name, rows,
-        t.shape().to_string());
+  check(rows == t.dim(0), "all_to_all: the counts of {} add up to {} rows, the tensor is {}", name, rows, t.shape());
 }
 
 }  // namespace
@@ -105,7 +104,7 @@ void Communicator::all_to_all(const Tensor& out, std::span<const int64_t> out_co
   Collective call = call_of(CommOp::all_to_all, out, in, in.bytes());
   call.row_bytes = row_bytes_of(in), call.out_counts = out_counts, call.in_counts = in_counts;
   check(out.dtype() == in.dtype() && row_bytes_of(out) == call.row_bytes, "all_to_all: rows of {} {} into {} {}",
-        name_of(in.dtype()), in.shape().to_string(), name_of(out.dtype()), out.shape().to_string());
+        name_of(in.dtype()), in.shape(), name_of(out.dtype()), out.shape());
   check_counts("out", out, out_counts, size());
   check_counts("in", in, in_counts, size());
   collective(call);

@@ -25,7 +25,7 @@ void check_info(const GgufInfo& info) {
   const int64_t row = info.shape.rank() == 0 ? 1 : info.shape[-1];
   if (row % type.block != 0) {
     throw Error("tensor '{}' of shape {} cannot be stored as {}: its rows must be a multiple of {} long", info.name,
-                info.shape.to_string(), type.name, type.block);
+                info.shape, type.name, type.block);
   }
   if (info.name.empty() || info.name.size() > kMaxWrittenNameBytes) {
     throw Error("the tensor name '{}' cannot be stored in a GGUF file: it must have 1 to {} bytes", info.name,

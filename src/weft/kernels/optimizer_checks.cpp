@@ -8,8 +8,7 @@ namespace {
 void check_dtype(std::string_view op, std::string_view what, const Tensor& t, DType dtype, int64_t count) {
   if (!t || t.dtype() != dtype || t.numel() != count)
     throw Error("{}: {} is {}, but must hold {} of {}", op, what,
-                t ? fmt::format("{} {}", name_of(t.dtype()), t.shape().to_string()) : "missing", count,
-                name_of(dtype));
+                t ? fmt::format("{} {}", name_of(t.dtype()), t.shape()) : "missing", count, name_of(dtype));
 }
 
 // A master in f32 or f64 and what is as it is; the value is of any float dtype.
@@ -18,7 +17,7 @@ void check_state(std::string_view op, const Tensor& master, const Tensor& value,
     throw Error("{}: master must hold f32 or f64", op);
   for (const auto& [name, t] : like) check_dtype(op, name, t, master.dtype(), master.numel());
   if (value && (!is_float(value.dtype()) || value.numel() != master.numel()))
-    throw Error("{}: value is {} {}, but must hold {} floats", op, name_of(value.dtype()), value.shape().to_string(),
+    throw Error("{}: value is {} {}, but must hold {} floats", op, name_of(value.dtype()), value.shape(),
                 master.numel());
 }
 

@@ -25,16 +25,14 @@ struct Op {
   }
   void rank(std::string_view what, const Tensor& t, int rank) const {
     present(what, t);
-    if (t.shape().rank() != rank)
-      throw Error("{}: {} is {}, but must have {} dims", name, what, t.shape().to_string(), rank);
+    if (t.shape().rank() != rank) throw Error("{}: {} is {}, but must have {} dims", name, what, t.shape(), rank);
   }
   void shape(std::string_view what, const Tensor& t, const Shape& expected) const {
     present(what, t);
     dims(what, t, expected);
   }
   void dims(std::string_view what, const Tensor& t, const Shape& expected) const {
-    if (t.shape() != expected)
-      throw Error("{}: {} is {}, but must be {}", name, what, t.shape().to_string(), expected.to_string());
+    if (t.shape() != expected) throw Error("{}: {} is {}, but must be {}", name, what, t.shape(), expected);
   }
   void dtype(std::string_view what, const Tensor& t, DType expected) const {
     if (t.dtype() != expected)
@@ -47,8 +45,7 @@ struct Op {
   // A vector of `count` elements, of any rank: statistics of rows may keep the shape of the rows.
   void count(std::string_view what, const Tensor& t, int64_t count) const {
     present(what, t);
-    if (t.numel() != count)
-      throw Error("{}: {} is {}, but must have {} elements", name, what, t.shape().to_string(), count);
+    if (t.numel() != count) throw Error("{}: {} is {}, but must have {} elements", name, what, t.shape(), count);
   }
   // Statistics, losses and gradients of parameters: f64 beside f64, else f32.
   void statistic(std::string_view what, const Tensor& t, int64_t num_elements, const Tensor& x) const {
@@ -147,8 +144,8 @@ void check_position_bias(const Op& op, const Tensor& bias, const Tensor& q, cons
   op.rank("bias", bias, 2);
   op.statistic("bias", bias, bias.numel(), q);
   if (bias.dim(0) != s.num_heads || bias.dim(1) % 2 == 0)
-    throw Error("{}: bias is {}, but must have {} rows and an odd number of columns", op.name,
-                bias.shape().to_string(), s.num_heads);
+    throw Error("{}: bias is {}, but must have {} rows and an odd number of columns", op.name, bias.shape(),
+                s.num_heads);
 }
 
 void check_output(const Op& op, std::string_view what, const Tensor& t, const Tensor& q, const AttentionShape& s) {

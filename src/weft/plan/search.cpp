@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "weft/base/error.h"
+#include "weft/base/thread_team.h"
 #include "weft/plan/rough.h"
+#include "weft/train/launch.h"
 
 namespace weft::plan {
 namespace {
@@ -219,15 +221,20 @@ SearchResult search(const SearchRequest& request) {
   SearchResult result{.ranked = {}, .num_layouts = rough.num_layouts, .num_fitting = int(rough.fitting.size())};
   const PlanOptions options{.stack = request.stack, .teacher = request.teacher ? &*request.teacher : nullptr};
   std::map<std::string, int> of_mesh;  // so that the runners-up are other ideas
-  int num_planned = 0;
+  std::vector<Candidate*> promising;
   for (Candidate& c : rough.fitting) {
     const MeshShape& s = c.recipe.mesh.shape;
-    if (num_planned == request.num_full) break;
-    if (++of_mesh[fmt::format("{} {} {} {}", s.tp, s.pp, s.cp, s.ep)] > 2) continue;
-    c.plan = plan_step(c.recipe, request.cluster, options);
-    ++num_planned;
-    if (c.plan.fits()) result.ranked.push_back(std::move(c));
+    if (int(promising.size()) == request.num_full) break;
+    if (++of_mesh[fmt::format("{} {} {} {}", s.tp, s.pp, s.cp, s.ep)] <= 2) promising.push_back(&c);
   }
+  const auto count = int64_t(promising.size());
+  ThreadTeam(int(std::clamp<int64_t>(count, 1, usable_cores())))
+      .parallel_for(count, 1, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i)
+          promising[size_t(i)]->plan = plan_step(promising[size_t(i)]->recipe, request.cluster, options);
+      });
+  for (Candidate* c : promising)
+    if (c->plan.fits()) result.ranked.push_back(std::move(*c));
   std::ranges::stable_sort(result.ranked, {}, [](const Candidate& c) { return c.plan.step_s; });
   for (Candidate& c : result.ranked) c.loses = loss_of(c.plan, result.ranked.front().plan);
   if (!result.ranked.empty()) {

@@ -65,7 +65,7 @@ std::optional<DType> ModelSource::dtype_of(const std::string& param) const {
 void ModelSource::read(const std::string& param, int64_t first, std::span<float> out) const {
   const auto& [names, stored] = find_bound(param);
   check(first >= 0 && first + int64_t(out.size()) <= names->shape.numel(), "{} elements from {} of {} {}", out.size(),
-        first, param, names->shape.to_string());
+        first, param, names->shape);
   names->each_run(
       first, int64_t(out.size()), [&](size_t tensor, int64_t stored_first, int64_t step, int64_t at, int64_t count) {
         tensors_->read(*stored[tensor], stored_first, step, out.subspan(size_t(at - first), size_t(count)));

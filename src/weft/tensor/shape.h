@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
-#include <string>
 
 #include "weft/base/error.h"
 
@@ -32,7 +31,6 @@ class Shape {
   }
   std::span<const int64_t> dims() const { return {dims_.data(), size_t(rank_)}; }
   bool operator==(const Shape&) const = default;
-  std::string to_string() const;  // "[2, 3]"
 
  private:
   std::array<int64_t, kMaxRank> dims_{};
@@ -40,3 +38,12 @@ class Shape {
 };
 
 }  // namespace weft
+
+// "[2, 3]". Checks are given shapes as they are, so that nothing is written before one fails.
+template <>
+struct fmt::formatter<weft::Shape> {
+  constexpr auto parse(format_parse_context& context) { return context.begin(); }
+  auto format(const weft::Shape& shape, format_context& context) const {
+    return fmt::format_to(context.out(), "[{}]", fmt::join(shape.dims(), ", "));
+  }
+};

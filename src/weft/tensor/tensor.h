@@ -37,18 +37,18 @@ class Tensor {
   template <class T>
   T* data() const {
     check(dtype_of<T>() == dtype_, "tensor holds {}, read as {}", name_of(dtype_), name_of(dtype_of<T>()));
-    check(device() != Device::cuda, "a tensor of {} on a device was read by the host", shape_.to_string());
+    check(device() != Device::cuda, "a tensor of {} on a device was read by the host", shape_);
     return static_cast<T*>(raw());
   }
 
   // The same bytes under another shape of the same size.
   Tensor reshape(Shape shape) const {
-    check(shape.numel() == numel(), "cannot reshape {} to {}", shape_.to_string(), shape.to_string());
+    check(shape.numel() == numel(), "cannot reshape {} to {}", shape_, shape);
     return {buffer_, dtype_, shape, offset_};
   }
   // Rows [begin, begin + count) of dim 0, sharing the bytes.
   Tensor slice_rows(int64_t begin, int64_t count) const {
-    check(begin >= 0 && count >= 0 && begin + count <= dim(0), "rows {}+{} of {}", begin, count, shape_.to_string());
+    check(begin >= 0 && count >= 0 && begin + count <= dim(0), "rows {}+{} of {}", begin, count, shape_);
     Shape shape = shape_;
     shape[0] = count;
     const size_t row = dim(0) ? bytes() / size_t(dim(0)) : 0;
@@ -56,13 +56,13 @@ class Tensor {
   }
   // `count` elements from `begin` as a tensor of one dim, or of `shape`.
   Tensor slice_flat(int64_t begin, Shape shape) const {
-    check(begin >= 0 && begin + shape.numel() <= numel(), "{} from {} of {}", shape.to_string(), begin, numel());
+    check(begin >= 0 && begin + shape.numel() <= numel(), "{} from {} of {}", shape, begin, numel());
     return {buffer_, dtype_, shape, offset_ + size_t(begin) * size_of(dtype_)};
   }
   // Elements of any kind in the same memory, from one of its bytes on.
   Tensor view_bytes(size_t offset, DType dtype, Shape shape) const {
     check(offset + size_t(shape.numel()) * size_of(dtype) <= bytes(), "{} {} from byte {} of {}", name_of(dtype),
-          shape.to_string(), offset, bytes());
+          shape, offset, bytes());
     return {buffer_, dtype, shape, offset_ + offset};
   }
   // True when no other handle refers to the buffer.

@@ -110,7 +110,7 @@ void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const 
     if (!t) throw Error("{} has no tensor {}: model or optimizer are not the recipe's", checkpoint.path(), e.name);
     if (t->shape != e.shape || t->dtype != DType::f32)
       throw Error("{}: {} is {} {}, the recipe's model needs f32 {}", checkpoint.path(), e.name, name_of(t->dtype),
-                  t->shape.to_string(), e.shape.to_string());
+                  t->shape, e.shape);
     // The file's bytes need not be aligned.
     std::vector<float> values(size_t(t->shape.numel()));
     std::memcpy(values.data(), t->bytes.data(), t->bytes.size());

@@ -14,7 +14,7 @@ Var context_attention(const Var& q, const Var& k, const Var& v, const ContextCal
         "the layout is that of rank {} of {}, the group has rank {} of {}", layout.rank(), layout.size(),
         group.rank(), group.size());
   check(q.value.dim(0) == layout.num_tokens(), "the layout holds {} tokens, q is {}", layout.num_tokens(),
-        q.value.shape().to_string());
+        q.value.shape());
   switch (call.parallel.mode) {
     case ContextMode::ring: return apply(*q.context, RingAttentionOp{call}, q, k, v);
     case ContextMode::ulysses: return apply(*q.context, UlyssesAttentionOp{call}, q, k, v);

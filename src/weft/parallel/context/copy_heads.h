@@ -14,7 +14,7 @@ struct HeadsAt {
 inline void copy_heads(Stream& stream, HeadsAt to, HeadsAt from, int64_t tokens, int64_t heads) {
   const Tensor &dst = to.tensor, &src = from.tensor;
   check(dst.dtype() == src.dtype() && dst.dim(2) == src.dim(2), "heads of {} {} do not fit in {} {}",
-        name_of(src.dtype()), src.shape().to_string(), name_of(dst.dtype()), dst.shape().to_string());
+        name_of(src.dtype()), src.shape(), name_of(dst.dtype()), dst.shape());
   const size_t vector = size_t(dst.dim(2)) * size_of(dst.dtype());
   const auto rows_of = [&](const HeadsAt& at) {
     const size_t token = size_t(at.tensor.dim(1)) * vector;

@@ -71,7 +71,7 @@ FoundParams find_params(const StoredTensors& stored, const EncoderNames& names, 
       throw Error("{} has no tensor {}, which its configuration needs", stored.path(), fmt::join(candidates, " or "));
     if (const Shape& whole = param->placement.whole; !is_of_shape(*info, whole))
       throw Error("{}: tensor {} has another shape than {}, which the configuration needs", stored.path(),
-                  info->to_text(), whole.to_string());
+                  info->to_text(), whole);
     found.emplace(param->name, info);
     used.insert(info);
   }
