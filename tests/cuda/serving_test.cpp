@@ -4,22 +4,27 @@
 #include "serve/company.h"
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
+#include "weft/pretrained/random_model.h"
 #include "weft/serve/generator.h"
 #include "weft/tensor/cuda/cuda_queue.h"
 
 namespace weft {
 namespace {
 
+struct Case : OnMesh {
+  std::optional<BlockType> rounded = {};  // that weights are rounded to
+};
+
 // What requests of all lengths are answered in each other's company. launched: graphs, by rank 0.
-std::vector<Answer> answers_on(Device device, const OnMesh& on, const ContinuousOptions& options,
+std::vector<Answer> answers_on(Device device, const Case& on, const ContinuousOptions& options,
                                int64_t* launched = nullptr) {
   std::vector<Answer> answers;
+  const auto source = random_model("random:small", on.config);
   run_ranks(on.mesh.size(), [&](Communicator& world) {
     TestRank rank(kernels_of(device), 1, device);
     world.use_stream(rank.stream);
     const Mesh mesh(world, on.mesh);
-    ForwardModel model(rank.context, mesh, on.config, on.dtype);
-    model.part().initialize(rank.context, 11);
+    ForwardModel model(rank.context, mesh, *source, on.dtype, {.others = on.rounded});
     with_engine(model, options, [&](ContinuousEngine& engine) { answers = answers_of(engine, company(6)); });
     if (launched && world.rank() == 0)
       *launched = static_cast<CudaQueue&>(rank.stream.queue()).steps().stats().launched;
@@ -34,18 +39,20 @@ ModelConfig experts_config() {
   return m;
 }
 
-const OnMesh kCases[] = {{"llama", small_config(), {}},
-                         {"gpt2_tp2", small_config("gpt2"), {.tp = 2}},
-                         {"llama_pp2", small_config(), {.pp = 2}},
-                         {"experts_ep2", experts_config(), {.shard = 2, .ep = 2}}};
+const Case kCases[] = {{{"llama", small_config(), {}}},
+                       {{"gpt2_tp2", small_config("gpt2"), {.tp = 2}}},
+                       {{"llama_pp2", small_config(), {.pp = 2}}},
+                       {{"experts_ep2", experts_config(), {.shard = 2, .ep = 2}}},
+                       {{"experts_in_blocks", experts_config(), {}}, BlockType::nf4},
+                       {{"experts_in_blocks_ep2", experts_config(), {.shard = 2, .ep = 2}}, BlockType::nf4}};
 
-class CudaServingTest : public testing::TestWithParam<OnMesh> {};
+class CudaServingTest : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Meshes, CudaServingTest, testing::ValuesIn(kCases),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST_P(CudaServingTest, AnswersAsTheCpuDoes) {
   const ContinuousOptions options{.kv_blocks = 60, .block_tokens = 4, .max_running = 4, .tokens_per_step = 16};
-  OnMesh one = GetParam();
+  Case one = GetParam();
   one.mesh = {};
   const auto want = answers_on(Device::cpu, one, options), got = answers_on(Device::cuda, GetParam(), options);
   ASSERT_EQ(got.size(), want.size());

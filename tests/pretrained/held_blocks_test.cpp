@@ -20,6 +20,12 @@ GgufCase case_of(const char* architecture, GgmlType type, bool is_tied, MeshShap
   const bool is_wide = info_of(type).block == 256;
   return {architecture, type, false, is_tied, mesh, is_wide ? 256 : 64, is_wide ? 256 : 96};
 }
+GgufCase experts_of(const char* architecture, GgmlType type, MeshShape mesh = {}) {
+  GgufCase c = case_of(architecture, type, false, mesh);
+  c.has_experts = true;
+  if (c.ffn == 256) c.expert_ffn = 256;
+  return c;
+}
 
 class HeldBlocksTest : public testing::TestWithParam<GgufCase> {};
 const GgufCase kCases[] = {
@@ -31,11 +37,16 @@ const GgufCase kCases[] = {
     case_of("llama", GgmlType::q4_k, true, {.tp = 2}),
     case_of("llama", GgmlType::q4_k, true, {.pp = 2}),
     case_of("llama", GgmlType::q6_k, false, {.pp = 2, .tp = 2}),
+    experts_of("llama", GgmlType::q8_0),
+    experts_of("qwen3moe", GgmlType::q4_0, {.tp = 2}),
+    experts_of("qwen3moe", GgmlType::q4_k, {.shard = 2, .ep = 2}),
+    experts_of("llama", GgmlType::q6_k, {.pp = 2, .shard = 2, .ep = 2}),
+    experts_of("qwen3moe", GgmlType::q8_0, {.shard = 2, .tp = 2, .ep = 2}),
 };
 INSTANTIATE_TEST_SUITE_P(Files, HeldBlocksTest, testing::ValuesIn(kCases), [](const auto& test) {
   const GgufCase& c = test.param;
-  return fmt::format("{}{}_{}_{}", c.architecture, c.is_tied ? "_tied" : "", weft::name_of(c.type),
-                     name_of_mesh(c.mesh));
+  return fmt::format("{}{}{}_{}_{}", c.architecture, c.is_tied ? "_tied" : "", c.has_experts ? "_experts" : "",
+                     weft::name_of(c.type), name_of_mesh(c.mesh));
 });
 
 TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
@@ -50,18 +61,23 @@ TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
   const Logits got = logits_of(*source, kIds, {.as_stored = true}, c.mesh, [&](TestRank& rank, ForwardModel& m) {
     int64_t bytes = 0;
     for (const Param* p : m.part().params()) {
-      const bool is_product =
-          p->shape.rank() == 2 && (!p->name.starts_with("embedding") || p->readers == Param::Readers::products);
+      const bool is_product = p->shape.rank() > 1 && !p->name.ends_with("router.weight") &&
+                              (!p->name.starts_with("embedding") || p->readers == Param::Readers::products);
       EXPECT_EQ(p->is_only_blocks(), is_product) << p->name;
       EXPECT_EQ(bool(p->value), !is_product) << p->name;
       num_held += is_product;
       if (p->value) bytes += int64_t(p->value.bytes());
-      // What is cut by columns or in another order is copied; the rest stays in the file.
+      // What is cut by columns or inside of experts or in another order is copied; the rest stays in the file.
       const Placement& place = p->placement;
       const bool is_copied =
-          place.shape[-1] != place.whole[-1] ||
+          place.shape[-1] != place.whole[-1] || (place.shape.rank() == 3 && place.shape[1] != place.whole[1]) ||
           (c.architecture == "llama" && (p->name.find("query") + p->name.find("key") != 2 * std::string::npos));
-      if (p->blocks() && is_copied) bytes += int64_t(p->blocks().blocks.bytes());
+      if (!p->blocks()) continue;
+      const Tensor& blocks = p->blocks().blocks;
+      if (is_copied) bytes += int64_t(blocks.bytes());
+      const Bytes file = source->blocks_of(p->name)->stored.at(0).bytes;
+      const auto* const at = static_cast<const std::byte*>(blocks.raw());
+      EXPECT_EQ(at >= file.data() && at + blocks.bytes() <= file.data() + file.size(), !is_copied) << p->name;
     }
     constexpr int64_t kOther = 160 << 10;  // rotary tables, logits and what the allocator rounds up
     EXPECT_LE(rank.allocator.stats().live_bytes, bytes + bytes / 8 + kOther);

@@ -51,7 +51,7 @@ struct GgufCase {
   GgmlType type;
   bool has_experts, is_tied;
   MeshShape mesh = {};
-  int64_t hidden = 64, ffn = 96;
+  int64_t hidden = 64, ffn = 96, expert_ffn = 32;
 };
 
 inline ModelConfig config_of(const GgufCase& c) {
@@ -61,7 +61,7 @@ inline ModelConfig config_of(const GgufCase& c) {
   m.norm_eps = 1e-6f, m.rope_theta = 5000;
   m.tie_embeddings = c.is_tied;
   m.qk_norm = c.architecture != "llama";
-  if (c.has_experts) m.experts = 3, m.experts_per_token = 2, m.expert_ffn = 32;
+  if (c.has_experts) m.experts = 3, m.experts_per_token = 2, m.expert_ffn = c.expert_ffn;
   complete(m);
   return m;
 }

@@ -1,5 +1,5 @@
-// A small Llama in a Hugging Face folder with weights as codes, packed by the formats' published layouts, and the
-// same model with the numbers that the codes stand for.
+// A small Llama or Mixtral in a Hugging Face folder with weights as codes, packed by the formats' published layouts,
+// and the same model with the numbers that the codes stand for.
 #pragma once
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -165,11 +165,12 @@ struct PackedModel {
   nlohmann::json config;
   std::vector<RawTensor> packed, plain;
 
-  PackedModel(const nlohmann::json& quantization, const Pack& pack) {
+  PackedModel(const nlohmann::json& quantization, const Pack& pack, int experts = 0) {
     config = {{"model_type", "llama"},       {"vocab_size", kVocab},         {"hidden_size", kHidden},
               {"intermediate_size", kFfn},   {"num_hidden_layers", kLayers}, {"num_attention_heads", 4},
               {"num_key_value_heads", 2},    {"rms_norm_eps", 1e-5},         {"max_position_embeddings", 64},
               {"tie_word_embeddings", false}};
+    if (experts > 0) config.update({{"model_type", "mixtral"}, {"num_local_experts", experts}});
     const auto add_plain = [&](const std::string& name, std::vector<int64_t> dims) {
       const bool is_norm = dims.size() == 1;
       std::vector<float> values(size_t(is_norm ? dims[0] : dims[0] * dims[1]));
@@ -190,8 +191,16 @@ struct PackedModel {
       add_plain(layer + "post_attention_layernorm.weight", {kHidden});
       add(layer + "self_attn.q_proj", kHidden, kHidden), add(layer + "self_attn.k_proj", kHidden / 2, kHidden);
       add(layer + "self_attn.v_proj", kHidden / 2, kHidden), add(layer + "self_attn.o_proj", kHidden, kHidden);
-      add(layer + "mlp.gate_proj", kFfn, kHidden), add(layer + "mlp.up_proj", kFfn, kHidden);
-      add(layer + "mlp.down_proj", kHidden, kFfn);
+      if (experts == 0) {
+        add(layer + "mlp.gate_proj", kFfn, kHidden), add(layer + "mlp.up_proj", kFfn, kHidden);
+        add(layer + "mlp.down_proj", kHidden, kFfn);
+        continue;
+      }
+      add_plain(layer + "block_sparse_moe.gate.weight", {experts, kHidden});
+      for (int e = 0; e < experts; ++e) {
+        const std::string expert = fmt::format("{}block_sparse_moe.experts.{}.", layer, e);
+        add(expert + "w1", kFfn, kHidden), add(expert + "w3", kFfn, kHidden), add(expert + "w2", kHidden, kFfn);
+      }
     }
     add_plain("model.norm.weight", {kHidden});
     add_plain("lm_head.weight", {kVocab, kHidden});

@@ -72,7 +72,10 @@ INSTANTIATE_TEST_SUITE_P(
                     FarCase{.name = "bf16", .far = 4, .dtype = DType::bf16},
                     FarCase{.name = "nf4_tp2", .far = 6, .mesh = {.tp = 2}, .quantize = "nf4"},
                     FarCase{.name = "experts", .far = 6, .experts = 4},
-                    FarCase{.name = "experts_ep2", .far = 6, .mesh = {.shard = 2, .ep = 2}, .experts = 4}),
+                    FarCase{.name = "experts_ep2", .far = 6, .mesh = {.shard = 2, .ep = 2}, .experts = 4},
+                    FarCase{.name = "experts_in_q8_0", .far = 6, .quantize = "q8_0", .experts = 4},
+                    FarCase{
+                        .name = "experts_in_nf4_tp2", .far = 4, .mesh = {.tp = 2}, .quantize = "nf4", .experts = 4}),
     [](const auto& test) { return test.param.name; });
 
 // The file has no name, but an open file can be cut by its number.

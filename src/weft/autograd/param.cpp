@@ -13,8 +13,8 @@ void Param::hold_as_nf4() {
 
 void Param::hold_in_blocks(BlockMatrix blocks) {
   check(readers != Readers::any, "{} is read by more than products, and cannot be held in blocks", name);
-  check(shape == Shape{blocks.rows, blocks.cols}, "{} is {}, but its blocks are [{}, {}]", name, shape,
-        blocks.rows, blocks.cols);
+  check(shape[-1] == blocks.cols && shape.numel() == blocks.rows * blocks.cols,
+        "{} is {}, but its blocks are [{}, {}]", name, shape, blocks.rows, blocks.cols);
   const Tensor rows = readers == Readers::products_and_rows ? value : Tensor{};
   drop_value();
   value = rows;
@@ -34,7 +34,7 @@ size_t Param::product_bytes(Context& context) {
 }
 
 void Param::pack(Context& context, Packed& p, bool transpose_b) {
-  if (nf4_ || blocks_) return;
+  if (nf4_ || blocks_ || shape.rank() > 2) return;  // of experts few are used: packing them does not pay
   const int64_t k = transpose_b ? shape[1] : shape[0], n = transpose_b ? shape[0] : shape[1];
   const size_t bytes = context.kernels.packed_matmul_b_bytes(value.dtype(), k, n, transpose_b);
   if (bytes == 0) return;

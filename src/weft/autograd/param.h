@@ -43,8 +43,8 @@ class Param {
   nf4::Matrix nf4() const { return nf4_ ? nf4::Matrix{value, nf4_scales, &*nf4_} : nf4::Matrix{}; }
   Tensor nf4_scales;  // of the whole weight, on every rank; see nf4::Matrix
 
-  // What reads the value: one that products y = x wT alone read may be held in blocks of GGUF's, which they read as
-  // they lie; beside one of which rows are looked up too, blocks are what products read.
+  // What reads the value: one that products y = x wT alone read may be held in blocks, which they read as they lie,
+  // of experts [E, N, K] as E N rows; beside one of which rows are looked up too, blocks are what products read.
   enum class Readers : uint8_t { any, products, products_and_rows };
   Readers readers = Readers::any;
   void hold_in_blocks(BlockMatrix blocks);  // frozen from now on; the value goes where only products read it

@@ -42,10 +42,25 @@ struct BorrowedBuffer final : Buffer, BufferOwner {
   ~BorrowedBuffer() = default;
 };
 
+// Rows are those of the last dim: of a matrix [N, K], or of experts' [E, N, K] one behind the other.
+int64_t first_col(const Placement& p) { return p.begin[size_t(p.shape.rank() - 1)]; }
+
+// Where row `row` of a rank's part is in the whole.
+int64_t row_in_whole(const Placement& p, int64_t row) {
+  if (p.shape.rank() == 2) return p.begin[0] + row;
+  return (p.begin[0] + row / p.shape[1]) * p.whole[1] + p.begin[1] + row % p.shape[1];
+}
+// Whether the rows of a rank's part are neighbours in the whole.
+bool has_neighbours(const Placement& p) { return p.shape.rank() == 2 || p.shape[1] == p.whole[1]; }
+
 // The shape of a rank's part.
 BlockMatrix part_of(const Placement& p, BlockType type) {
-  return {
-      .blocks = {}, .type = type, .rows = p.shape[0], .cols = p.shape[1], .skip = p.begin[1] % block_elements(type)};
+  const int64_t cols = p.shape[-1];
+  return {.blocks = {},
+          .type = type,
+          .rows = p.shape.numel() / cols,
+          .cols = cols,
+          .skip = first_col(p) % block_elements(type)};
 }
 
 bool can_be_in_blocks(const Param& param) { return param.readers != Param::Readers::any && !param.is_nf4(); }
@@ -62,14 +77,15 @@ bool have_row_scales(std::span<const std::byte> rows, size_t row_bytes) {
 }
 
 BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from, const Placement& p) {
-  const BlockType type = from.stored.type;
+  const BlockType type = from.type;
   BlockMatrix m = part_of(p, type);
-  const int64_t row_bytes = p.whole[1] / block_elements(type) * block_bytes(type);  // where it lies in a file
-  const int64_t first = p.begin[1] / block_elements(type) * block_bytes(type);
+  const int64_t row_bytes = p.whole[-1] / block_elements(type) * block_bytes(type);  // where it lies in a file
+  const int64_t first = first_col(p) / block_elements(type);                         // block of a row
   const Shape shape{m.rows, m.row_bytes()};
   const bool is_near = context.stream.allocator().device() == Device::cpu;
-  if (is_near && !from.stored.bytes.empty() && from.rows.keeps_order() && m.row_bytes() == row_bytes) {
-    const Bytes rows = from.stored.bytes.subspan(size_t(from.rows(p.begin[0]) * row_bytes), size_t(shape.numel()));
+  const Bytes only = from.stored.size() == 1 ? from.stored[0].bytes : Bytes{};
+  if (is_near && !only.empty() && from.rows.keeps_order() && has_neighbours(p) && m.row_bytes() == row_bytes) {
+    const Bytes rows = only.subspan(size_t(from.rows(row_in_whole(p, 0)) * row_bytes), size_t(shape.numel()));
     m.blocks = {BufferRef(new BorrowedBuffer(rows)), DType::u8, shape};
     return m;
   }
@@ -79,11 +95,13 @@ BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from,
     context.stream.team().parallel_for(m.rows, kRowsAtOnce, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
         const std::span to(out + row * m.row_bytes(), size_t(m.row_bytes()));
-        const int64_t in_file = from.rows(p.begin[0] + row);
-        if (from.stored.bytes.empty())
-          from.tensors->copy_blocks(*from.info, in_file, p.begin[1] / block_elements(type), to);
+        const int64_t in_whole = row_in_whole(p, row);
+        const auto& [bytes, info] = from.stored[size_t(in_whole / from.rows_of_each)];
+        const int64_t in_file = from.rows(in_whole % from.rows_of_each);
+        if (bytes.empty())
+          from.tensors->copy_blocks(*info, in_file, first, to);
         else
-          std::memcpy(to.data(), from.stored.bytes.data() + in_file * row_bytes + first, to.size());
+          std::memcpy(to.data(), bytes.data() + in_file * row_bytes + first * block_bytes(type), to.size());
       }
     });
     if (type == BlockType::fp8) m.has_row_scales = have_row_scales({out, host.bytes()}, size_t(m.row_bytes()));
@@ -114,7 +132,7 @@ BlockMatrix rounded_part(Context& context, const ModelSource& source, const Para
   m.blocks = context.empty(DType::u8, {m.rows, m.row_bytes()});
   const bool has_scale_of_row = type == BlockType::fp8 || type == BlockType::int8;
   m.has_row_scales = type == BlockType::fp8;
-  const int64_t width = m.row_blocks() * block_elements(type), first = p.begin[1] - m.skip, cols = p.whole[1];
+  const int64_t width = m.row_blocks() * block_elements(type), first = first_col(p) - m.skip, cols = p.whole[-1];
   const int64_t read_first = has_scale_of_row ? 0 : first,
                 read_end = has_scale_of_row ? cols : std::min(first + width, cols);
   fill_on_host(context.stream, m.blocks, [&](const Tensor& host) {
@@ -123,7 +141,7 @@ BlockMatrix rounded_part(Context& context, const ModelSource& source, const Para
       std::vector<float> values(size_t(std::max(read_end, first + width) - read_first), 0.0f);
       const std::span<float> of_file = std::span(values).first(size_t(read_end - read_first));
       for (int64_t row = begin; row < end; ++row) {
-        source.read(param.name, (p.begin[0] + row) * cols + read_first, of_file);
+        source.read(param.name, row_in_whole(p, row) * cols + read_first, of_file);
         float largest = 0;
         for (const float x : of_file) {
           if (!std::isfinite(x))
@@ -175,7 +193,7 @@ void hold_block_shapes(Context& context, const ModelSource* source, std::span<Pa
     if (!can_be_in_blocks(*param)) continue;
     const auto stored = choice.as_stored && source ? source->blocks_of(param->name) : std::nullopt;
     if (!stored && !choice.others) continue;
-    BlockMatrix m = part_of(param->placement, stored ? stored->stored.type : *choice.others);
+    BlockMatrix m = part_of(param->placement, stored ? stored->type : *choice.others);
     m.blocks = context.empty(DType::u8, {m.rows, m.row_bytes()});
     param->hold_in_blocks(std::move(m));
   }

@@ -23,8 +23,9 @@ std::optional<GgmlType> ggml_type_of(BlockType type);              // none: no G
 
 // Weights are rounded to fp8 and int8 with a scale to each row of the whole, to the others with one to a block.
 // Gives this rank's part of each of these weights that products read its blocks, where the choice says so. Blocks of
-// whole rows in the order of the file stay where they are, in the source's mapping, which must outlive the model; a
-// part of the columns, rows in another order, and what a file has in other pieces, are copied.
+// whole rows in the order of the file stay where they are, in the source's mapping, which must outlive the model, and
+// so do those of whole experts that lie together; parts of columns and of experts, rows in another order, and what a
+// file has in other pieces, are copied.
 void hold_blocks(Context& context, const ModelSource& source, std::span<Param* const> params,
                  const BlockChoice& choice);
 // The same memory without what is in it, for plans: no file is read. What the source has in blocks is counted as

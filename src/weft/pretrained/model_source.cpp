@@ -78,11 +78,16 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   const auto found = bound_.find(param);
   if (found == bound_.end()) return {};
   const auto& [names, stored] = found->second;
-  if (names->shape.rank() != 2 || stored.size() != 1 || names->is_transposed || names->added != 0) return {};
-  const std::optional<StoredBlocks> blocks = tensors_->blocks(*stored.front());
-  if (!blocks) return {};
-  if (!blocks->bytes.empty() && names->num_cols() % block_elements(blocks->type) != 0) return {};
-  return RowsOfBlocks{*blocks, names->rows, tensors_.get(), stored.front()};
+  if (names->shape.rank() < 2 || names->is_transposed || names->added != 0) return {};
+  RowsOfBlocks all{{}, {}, names->num_rows(), names->rows, tensors_.get()};
+  for (const StoredInfo* info : stored) {
+    const std::optional<StoredBlocks> blocks = tensors_->blocks(*info);
+    if (!blocks || (!all.stored.empty() && blocks->type != all.type)) return {};
+    if (!blocks->bytes.empty() && names->num_cols() % block_elements(blocks->type) != 0) return {};
+    all.type = blocks->type;
+    all.stored.push_back({blocks->bytes, info});
+  }
+  return all;
 }
 
 void load_value(Context& context, const ModelSource& source, const Param& param) {

@@ -37,12 +37,18 @@ class ModelSource {
   // Elements [first, first + out.size()) of a parameter or of a router's bias, as one rank would have it, row by row.
   virtual void read(const std::string& param, int64_t first, std::span<float> out) const;
 
-  // A matrix of which each row is a row of one stored matrix in blocks; nothing where it is stored otherwise.
+  // A matrix, or experts' one behind the other, of which each row is a row of a stored matrix in blocks; nothing
+  // where it is stored otherwise.
   struct RowsOfBlocks {
-    StoredBlocks stored;
-    RowMap rows;
+    struct Matrix {
+      Bytes bytes;  // as StoredBlocks has them
+      const StoredInfo* info;
+    };
+    BlockType type;
+    std::vector<Matrix> stored;  // one, or one for each expert
+    int64_t rows_of_each;        // of the parameter's
+    RowMap rows;                 // of one stored matrix
     const StoredTensors* tensors;
-    const StoredInfo* info;
   };
   virtual std::optional<RowsOfBlocks> blocks_of(const std::string& param) const;
 

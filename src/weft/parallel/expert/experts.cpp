@@ -10,6 +10,15 @@ Tensor slice(const Tensor& all, int64_t expert) {
   return all.slice_flat(expert * rows * cols, {rows, cols});
 }
 
+// One expert's rows of blocks, where all are held so.
+BlockMatrix blocks_of(const Param& weight, int64_t expert) {
+  BlockMatrix m = weight.blocks();
+  if (!m) return m;
+  m.rows = weight.shape[1];
+  m.blocks = m.blocks.slice_rows(expert * m.rows, m.rows);
+  return m;
+}
+
 }  // namespace
 
 Tensor ExpertsOp::forward(Context& context, const Tensor& in) {
@@ -19,9 +28,12 @@ Tensor ExpertsOp::forward(Context& context, const Tensor& in) {
   u = context.empty(x.dtype(), {rows, ffn}), act = context.empty(x.dtype(), {rows, ffn});
   Tensor y = context.empty_like(x);
   const auto product = [&](const Tensor& out, const Tensor& a, const Param& weight, int64_t e, Epilogue epilogue) {
-    context.kernels.matmul(
-        context.stream,
-        {.y = out, .a = a, .b = slice(weight.value, e), .transpose_b = true, .epilogue = std::move(epilogue)});
+    context.kernels.matmul(context.stream, {.y = out,
+                                            .a = a,
+                                            .b = weight.value ? slice(weight.value, e) : Tensor{},
+                                            .transpose_b = true,
+                                            .blocks_b = blocks_of(weight, e),
+                                            .epilogue = std::move(epilogue)});
   };
   each([&](int64_t e, int64_t begin, int64_t n) {
     const Tensor xs = x.slice_rows(begin, n), acts = act.slice_rows(begin, n);
