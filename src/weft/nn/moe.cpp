@@ -34,8 +34,11 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
           Init::normal(c.init_std)),
       down_(name + ".experts.down.weight", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition),
             Init::normal(c.output_init_std)) {
-  if (c.is_gated) gate_.emplace(name + ".experts.gate.weight", up_.placement, Init::normal(c.init_std));
-  for (Param* p : {gate_ ? &*gate_ : &up_, &up_, &down_}) p->readers = Param::Readers::products;
+  up_.readers = down_.readers = Param::Readers::products;
+  if (c.is_gated) {
+    gate_.emplace(name + ".experts.gate.weight", up_.placement, Init::normal(c.init_std));
+    gate_->readers = Param::Readers::products;
+  }
   if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
   if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
 }
