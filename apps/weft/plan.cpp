@@ -136,10 +136,11 @@ void add_plan(CLI::App& program) {
   c->add_option("--cluster", t.cluster, "Devices and hardware, as in 64xh100-sxm or 16xmachine.toml");
   c->add_option("--seq-len", t.seq_len, "Tokens of a row")->check(CLI::PositiveNumber);
   c->add_option("--global-batch", t.global_batch, "Rows of a step, over all devices")->check(CLI::PositiveNumber);
-  c->add_option("--precision", t.precision, "bf16, fp16 or fp32")
-      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}))
+  c->add_option("--precision", t.precision, "bf16, fp8, fp16 or fp32")
+      ->check(CLI::IsMember({"bf16", "fp8", "fp16", "fp32"}))
       ->capture_default_str();
-  c->add_flag("--fp8", t.has_fp8, "What if the matrix products of blocks ran in fp8");
+  c->add_flag("--fp8", t.has_fp8,
+              "What if the matrix products of blocks ran in fp8, as in other programs; weft's own: --precision fp8");
   c->add_option("--top", t.top, "Layouts to show")->capture_default_str();
   c->add_option("--recipe", t.recipe, "Write the recipe of the first layout to this file");
   c->add_option("--data", t.data, "What the recipe trains on")->capture_default_str();

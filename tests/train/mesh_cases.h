@@ -2,6 +2,7 @@
 #pragma once
 #include "base/temporary_folder.h"
 #include "train/training_setup.h"
+#include "weft/train/recipe_names.h"
 #include "weft/train/verify.h"
 
 namespace weft {
@@ -38,7 +39,7 @@ inline std::string name_of(const MeshCase& c) {
                                  c.experts > 0 ? "_moe"
                                  : c.tie       ? "_tied"
                                                : "",
-                                 c.precision == Precision::fp32 ? "fp32" : "bf16");
+                                 kPrecisionNames[int(c.precision)]);
   const auto add = [&](const char* what, int64_t n, int64_t usual) {
     if (n != usual) name += fmt::format("_{}{}", what, n);
   };

@@ -34,7 +34,7 @@ size_t Param::product_bytes(Context& context) {
 }
 
 void Param::pack(Context& context, Packed& p, bool transpose_b) {
-  if (nf4_ || blocks_ || shape.rank() > 2) return;  // of experts few are used: packing them does not pay
+  if (nf4_ || blocks_ || in_float8 || shape.rank() > 2) return;  // of experts few are used: packing them does not pay
   const int64_t k = transpose_b ? shape[1] : shape[0], n = transpose_b ? shape[0] : shape[1];
   const size_t bytes = context.kernels.packed_matmul_b_bytes(value.dtype(), k, n, transpose_b);
   if (bytes == 0) return;

@@ -31,6 +31,9 @@ class Param {
   const Shape shape;  // of what this rank holds
   const Init init;
   bool trainable = true;
+  // The three products of a layer's weight may be in fp8, those of heads, routers and adapters may not; and whether
+  // they are. See MatmulArgs::float8.
+  bool may_be_float8 = false, in_float8 = false;
   bool decays() const { return shape.rank() >= 2; }  // weight decay is for matrices, not for biases and norms
 
   Tensor value;  // in the compute dtype, or blocks of NF4 (u8); after writing it call value_changed()
@@ -61,7 +64,7 @@ class Param {
   bool accumulate_next() { return std::exchange(has_grad_, true); }
 
   // The value in the layout that matrix products like as their right-hand side, made when first asked for after a
-  // change; empty where the backend wants none.
+  // change; empty where the backend wants none, and of products in fp8, which round along other dims.
   const Tensor& packed(Context& context, bool transpose_b) {
     Packed& p = packed_[transpose_b];
     if (p.version != version_) {

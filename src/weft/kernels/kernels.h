@@ -50,8 +50,12 @@ struct MatmulArgs {
   bool transpose_a = false;  // transpose_a && transpose_b is not supported
   bool transpose_b = false;
   bool accumulate = false;  // y += ab, rounded once; only with Epilogue::Kind::none and no bias
-  Tensor packed_b;          // optional: what pack_matmul_b made of b, in the dtype of a
-  nf4::Matrix nf4_b = {};   // instead of b and packed_b: as b lies, in the dtype of a when it is decoded
+  // Beside a and b of bf16, without packed_b, nf4_b and blocks_b: both are rounded to E4M3 first, in groups of 128
+  // neighbours along K with a scale each (kernels/float8_groups.h). Codes times scales are exact in bf16, so this is
+  // the product of bf16 operands that lie on that grid, summed in f32 or wider, whatever multiplies them.
+  bool float8 = false;
+  Tensor packed_b;         // optional: what pack_matmul_b made of b, in the dtype of a
+  nf4::Matrix nf4_b = {};  // instead of b and packed_b: as b lies, in the dtype of a when it is decoded
   // Instead of b and packed_b, [N, K] with transpose_b and without transpose_a. The backend may round a to 8 bits in
   // blocks of 32 with a scale each, beside int8 with a scale to a row, and beside fp8 to E4M3 in blocks of 128 or
   // with a scale to a row; a row of y depends on that row of a alone.

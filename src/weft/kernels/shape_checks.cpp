@@ -184,6 +184,10 @@ void check_matmul(const MatmulArgs& args) {
     op.dtype("b", args.b, args.a.dtype());
   }
   if (args.y.dtype() != DType::f32) op.dtype("y", args.y, args.a.dtype());
+  if (args.float8) {
+    op.that(args.b && !args.packed_b && !args.nf4_b && !args.blocks_b, "float8 rounds b, which must be given plain");
+    op.dtype("a", args.a, DType::bf16);
+  }
   check_epilogue(op, args);
 }
 

@@ -51,6 +51,10 @@ void Decoder::allocate(Context& context, DType dtype) {
   prepare(context, dtype);
 }
 
+void Decoder::multiply_in_float8() {
+  for (const auto& block : blocks_) block->each_param([](Param& p) { p.in_float8 = p.may_be_float8; });
+}
+
 void Decoder::prepare(Context& context, DType dtype) {
   for (RouterBias* b : router_biases()) b->allocate(context, dtype);
   for (const auto& block : blocks_) block->each_norm([&](Norm& n) { n.prepare(context, dtype); });

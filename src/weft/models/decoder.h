@@ -31,6 +31,8 @@ class Decoder {
 
   const ModelConfig& config() const { return config_; }
   const DecoderPart& part() const { return part_; }
+  // The products of layers' weights, from now on.
+  void multiply_in_float8();
   void set_recompute(RecomputePolicy policy) { recompute_ = policy; }
 
   // Gives every parameter memory for its value in `dtype` (not for its gradient) unless it is held in blocks alone,

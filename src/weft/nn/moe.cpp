@@ -1,6 +1,8 @@
 // Moe: router, dispatch, experts, combine.
 #include "weft/nn/moe.h"
 
+#include <vector>
+
 #include "weft/autograd/ops/add.h"
 #include "weft/parallel/expert/dispatch.h"
 #include "weft/parallel/expert/experts.h"
@@ -34,11 +36,10 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
           Init::normal(c.init_std)),
       down_(name + ".experts.down.weight", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition),
             Init::normal(c.output_init_std)) {
-  up_.readers = down_.readers = Param::Readers::products;
-  if (c.is_gated) {
-    gate_.emplace(name + ".experts.gate.weight", up_.placement, Init::normal(c.init_std));
-    gate_->readers = Param::Readers::products;
-  }
+  std::vector<Param*> stacks = {&up_, &down_};
+  if (c.is_gated)
+    stacks.push_back(&gate_.emplace(name + ".experts.gate.weight", up_.placement, Init::normal(c.init_std)));
+  for (Param* p : stacks) p->readers = Param::Readers::products, p->may_be_float8 = true;
   if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
   if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
 }

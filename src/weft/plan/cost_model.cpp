@@ -32,6 +32,11 @@ Line line_of(const MeshShape& s, Axis axis) {
   return {1, 1};
 }
 
+// Of the kernels that round a product's operands from 16 bits to 8.
+double float8_bytes(const Event& e) { return e.is_float8 ? 3.0 * (double(e.m) + e.n) * e.k : 0; }
+// Of the product itself.
+double product_bytes(const Event& e) { return e.bytes - float8_bytes(e); }
+
 }  // namespace
 
 MatmulType matmul_type_of(DType dtype) {
@@ -91,15 +96,19 @@ double CostModel::matmul_s(double m, double n, double k, MatmulType type, double
 }
 
 bool CostModel::is_fp8(const Event& e) const {
-  return e.kind == Event::Kind::matmul && stack_.has_fp8 && e.dtype != DType::f32 &&
+  return e.kind == Event::Kind::matmul && (e.is_float8 || stack_.has_fp8) && e.dtype != DType::f32 &&
          hardware_.peak(MatmulType::fp8) > 0;
 }
 
-// The kernel before also writes its result in 8 bits, as it is and transposed, which the gradients of weights take
+// weft's own products in fp8 read operands of 16 bits and write codes first. Elsewhere the kernel before also writes
+// its result in 8 bits, as it is and transposed, which the gradients of weights take
 // (NVIDIA Transformer Engine).
 double CostModel::casts_s(const Event& e) const {
+  if (e.is_float8) return memory_s(float8_bytes(e));
   return is_fp8(e) && !e.is_weight_gradient ? memory_s(2.0 * e.m * e.k) : 0;
 }
+
+double CostModel::traffic_s(const Event& e) const { return memory_s(product_bytes(e)) + casts_s(e); }
 
 // A product with the logits of a few rows, as a share of that of all rows.
 double CostModel::head_matmul_s(const Event& e) const {
@@ -138,7 +147,7 @@ double CostModel::kernel_s(const Event& e) const {
       if (const int head = stack_.whole_logits; head > 0 && (e.m == head || e.n == head || e.k == head))
         return head_matmul_s(e);
       const MatmulType type = is_fp8(e) ? MatmulType::fp8 : matmul_type_of(e.dtype);
-      const double seconds = matmul_s(e.m, e.n, e.k, type, e.bytes) + casts_s(e);
+      const double seconds = matmul_s(e.m, e.n, e.k, type, product_bytes(e)) + casts_s(e);
       if (stack_.has_epilogues || e.fused_bytes == 0) return seconds;
       return seconds + memory_s(e.fused_bytes) * stack_.small_kernels + launch_s();
     }

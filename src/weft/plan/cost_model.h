@@ -47,7 +47,7 @@ class CostModel {
   // A kernel, alone on the device, without what follows its end.
   double kernel_s(const Event& event) const;
   // What of that its main memory traffic alone would take, that of casting operands included.
-  double traffic_s(const Event& event) const { return memory_s(event.bytes) + casts_s(event); }
+  double traffic_s(const Event& event) const;
   // A collective of the group, started by all at once. Bytes as in Collective::bytes.
   double collective_s(CommOp op, double bytes, Axis axis) const;
   // The same of an event, with what the stack sums in 16 bits.

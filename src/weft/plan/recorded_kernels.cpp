@@ -35,7 +35,7 @@ void describe(Event& e, const MatmulArgs& args) {
   e.dtype = args.a.dtype();
   e.m = int32_t(args.y.rows()), e.n = int32_t(args.y.cols());
   e.k = int32_t(args.a.dim(args.transpose_a ? 0 : 1));
-  e.is_weight_gradient = args.transpose_a;
+  e.is_weight_gradient = args.transpose_a, e.is_float8 = args.float8;
   e.fused_bytes = fused_bytes(args);
 }
 void describe(Event& e, const AttentionArgs& args) {

@@ -65,9 +65,9 @@ Played play_all(const Recipe& recipe, const CostModel& costs, const PlanOptions&
 }  // namespace
 
 MatmulType matmul_type(Precision precision) {
-  return precision == Precision::bf16   ? MatmulType::bf16
+  return precision == Precision::fp32   ? MatmulType::fp32
          : precision == Precision::fp16 ? MatmulType::fp16
-                                        : MatmulType::fp32;
+                                        : MatmulType::bf16;
 }
 
 StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptions& options) {

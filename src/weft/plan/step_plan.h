@@ -58,7 +58,7 @@ struct PlanOptions {
 // pipeline is full. The recipe's model must be complete.
 StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptions& options = {});
 
-// The kind of matrix product a recipe's precision asks for.
+// By whose peak a recipe's use of its devices is told; of fp8 that of bf16, in which attention and the head are.
 MatmulType matmul_type(Precision precision);
 
 }  // namespace weft::plan

@@ -42,6 +42,7 @@ struct Event {
   OpObserver::Phase phase = OpObserver::Phase::forward;  // of the op that a kernel belongs to
   int32_t m = 0, n = 0, k = 0;
   int32_t peer = 0, tag = 0;   // along the axis; action: the stage and the micro-batch
+  bool is_float8 = false;      // MatmulArgs::float8
   int64_t sequence = 0;        // of a collective in its group
   double flops = 0;            // of a kernel
   double bytes = 0;            // main memory traffic of a kernel; of a collective as in Collective::bytes

@@ -30,6 +30,7 @@ ModelParts::ModelParts(const Recipe& recipe, const Mesh& mesh, const Schedule& s
     Param* const embedding = parts_.empty() ? nullptr : parts_.front()->embedding();
     parts_.push_back(std::make_unique<Decoder>(recipe.model, partition_, all[size_t(s)], embedding));
     parts_.back()->set_recompute(recipe.train.recompute);
+    if (recipe.train.precision == Precision::fp8) parts_.back()->multiply_in_float8();
     choose_trained(recipe, *parts_.back());
     const bool has_both = all[size_t(s)].has_head && parts_.front()->embedding();
     if (has_both && recipe.model.tie_embeddings) shared_group_ = 0;

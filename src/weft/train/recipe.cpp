@@ -246,8 +246,8 @@ MeshConfig read_mesh(Toml& toml) {
 
 DType Recipe::dtype() const {
   return train.precision == Precision::fp32   ? DType::f32
-         : train.precision == Precision::bf16 ? DType::bf16
-                                              : DType::f16;
+         : train.precision == Precision::fp16 ? DType::f16
+                                              : DType::bf16;
 }
 
 Recipe read_recipe(Toml& toml) {
@@ -275,6 +275,8 @@ Recipe read_recipe(Toml& toml) {
   if (!r.lora_path.empty() && r.model_path.empty())
     toml.reject("lora.path", "adapters go on beside the model that they are for: write model.path too");
   read_lora(toml, r.model, r.lora_path);
+  if (r.train.precision == Precision::fp8 && r.model.lora.base == BaseFormat::nf4)
+    toml.reject("lora.quantize", "products with NF4 are not in fp8: write \"none\", or train.precision = \"bf16\"");
   check_seq_len(toml, r.model, r.train.seq_len);
   check_experts(toml, r.model, r.mesh.shape);
   r.data = read_data(toml, !r.model_path.empty());

@@ -16,7 +16,8 @@
 
 namespace weft {
 
-enum class Precision : uint8_t { fp32, bf16, fp16 };
+// fp8: as bf16, but that products of layers' weights round their operands to E4M3 (MatmulArgs::float8).
+enum class Precision : uint8_t { fp32, bf16, fp16, fp8 };
 enum class OnNotFinite : uint8_t { stop, skip };
 
 struct DataConfig {

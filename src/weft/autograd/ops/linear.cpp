@@ -20,6 +20,7 @@ Tensor linear_forward(Context& context, const Tensor& x, const LinearWeights& w,
                                           .a = as_matrix(x),
                                           .b = w.weight->value,
                                           .transpose_b = true,
+                                          .float8 = w.weight->in_float8,
                                           .packed_b = w.weight->packed(context, true),
                                           .nf4_b = w.weight->nf4(),
                                           .blocks_b = w.weight->blocks(),
@@ -33,6 +34,7 @@ void linear_backward_input(Context& context, const Tensor& dx, const Tensor& dy,
                                           .a = as_matrix(dy),
                                           .b = w.weight->value,
                                           .accumulate = accumulate,
+                                          .float8 = w.weight->in_float8,
                                           .packed_b = w.weight->packed(context, false),
                                           .nf4_b = w.weight->nf4(),
                                           .epilogue = std::move(epilogue)});
@@ -44,7 +46,8 @@ void linear_backward_weight(Context& context, const Tensor& dy, const Tensor& x,
                                             .a = as_matrix(dy),
                                             .b = as_matrix(x),
                                             .transpose_a = true,
-                                            .accumulate = w.weight->accumulate_next()});
+                                            .accumulate = w.weight->accumulate_next(),
+                                            .float8 = w.weight->in_float8});
   if (w.bias && w.bias->trainable)
     context.kernels.sum_rows(context.stream, w.bias->grad, as_matrix(dy), w.bias->accumulate_next());
 }

@@ -268,6 +268,14 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
 }
 
 void matmul(Stream& stream, const MatmulArgs& args) {
+  if (args.float8) {
+    shapes::check_matmul(args);
+    MatmulArgs rounded = args;
+    rounded.a = on_float8_grid(stream, args.a, args.transpose_a);
+    rounded.b = on_float8_grid(stream, args.b, !args.transpose_b);
+    rounded.float8 = false;
+    return matmul_with(stream, rounded, best_matmul_isa());
+  }
   if (args.blocks_b)
     matmul_blocks_with(stream, args, best_block_isa());
   else

@@ -28,6 +28,7 @@ constexpr double kEncodeFlops = 10;
 constexpr double kAdamW8Flops = kAdamWFlops + 2 + 2 * kEncodeFlops;
 constexpr double kSgdFlops = 7;
 constexpr double kLionFlops = 12;
+constexpr double kFloat8Flops = 6;
 
 // Adds to the stream's cost. An empty tensor has no bytes; one that is read and written is named twice.
 template <class... Tensors>
@@ -55,6 +56,13 @@ const Tensor& bytes_of_b(const MatmulArgs& args) {
   return args.b ? args.b : args.packed_b;
 }
 
+// Operands are rounded before the product, which reads what was made of them.
+void count_float8(Stream& stream, const MatmulArgs& args) {
+  const Tensor a = stream.allocator().empty(args.a.dtype(), args.a.shape());
+  const Tensor b = stream.allocator().empty(args.b.dtype(), args.b.shape());
+  count(stream, kFloat8Flops * (elements(a) + elements(b)), a, b, args.a, args.b);
+}
+
 void matmul(Stream& stream, const MatmulArgs& args) {
   shapes::check_matmul(args);
   const Epilogue& e = args.epilogue;
@@ -62,6 +70,7 @@ void matmul(Stream& stream, const MatmulArgs& args) {
   const double per_element = 2 * k + (e.bias ? 1 : 0) + epilogue_flops(e.kind);
   count(stream, elements(args.y) * per_element, args.y, args.a, bytes_of_b(args), e.bias);
   if (args.accumulate) count(stream, 0, args.y);
+  if (args.float8) count_float8(stream, args);
   switch (e.kind) {
     case Epilogue::Kind::none: return;
     case Epilogue::Kind::activate: return count(stream, 0, e.act);

@@ -1,7 +1,11 @@
 // Matrix products with their epilogues.
+#include <span>
+
 #include "weft/kernels/block_decode.h"
+#include "weft/kernels/float8_groups.h"
 #include "weft/kernels/reference/reference.h"
 #include "weft/kernels/shape_checks.h"
+#include "weft/tensor/float8.h"
 
 namespace weft::reference {
 namespace {
@@ -11,6 +15,25 @@ std::vector<double> transposed(const std::vector<double>& x, size_t rows, size_t
   for (size_t r = 0; r < rows; ++r)
     for (size_t c = 0; c < cols; ++c) y[c * rows + r] = x[r * cols + c];
   return y;
+}
+
+// Rows of [rows, K] on the grid of float8_groups.h.
+void round_to_float8(std::vector<double>& x, size_t k) {
+  constexpr auto kGroup = size_t(float8_groups::kGroup);
+  for (size_t row = 0; row < x.size(); row += std::max(k, size_t(1)))
+    for (size_t begin = 0; begin < k; begin += kGroup) {
+      const std::span group(x.data() + row + begin, std::min(kGroup, k - begin));
+      double largest = 0;
+      bool is_finite = true;
+      for (const double v : group) largest = std::max(largest, std::abs(v)), is_finite &= std::isfinite(v);
+      int exponent = -117;
+      while (is_finite && largest > std::ldexp(double(Float8E4M3::kLargest), exponent)) ++exponent;
+      for (double& v : group) {
+        const auto code = Float8E4M3::from(float(std::ldexp(v, -exponent)));
+        v = is_finite ? std::ldexp(double(float(code)), exponent) : NAN;
+        if (std::abs(v) >= 0x1p128) v = std::copysign(INFINITY, v);
+      }
+    }
 }
 
 // y[M, N] += a[M, K] b[K, N]
@@ -77,7 +100,14 @@ void matmul(Stream&, const MatmulArgs& args) {
   const auto m = size_t(args.y.dim(0)), n = size_t(args.y.dim(1)), k = size_t(args.a.dim(args.transpose_a ? 0 : 1));
   std::vector<double> a = load(args.a), b = load_b(args);
   if (args.transpose_a) a = transposed(a, k, m);
-  if (args.transpose_b) b = transposed(b, n, k);
+  if (args.float8) {
+    if (!args.transpose_b) b = transposed(b, k, n);
+    round_to_float8(a, k);
+    round_to_float8(b, k);
+    b = transposed(b, n, k);
+  } else if (args.transpose_b) {
+    b = transposed(b, n, k);
+  }
   std::vector<double> y = args.accumulate ? load(args.y) : std::vector<double>(m * n, 0.0);
   add_product(y, a, b, m, n, k);
   const std::vector<double> bias = load_or(args.epilogue.bias, int64_t(n), 0.0);

@@ -32,6 +32,7 @@ Tensor ExpertsOp::forward(Context& context, const Tensor& in) {
                                             .a = a,
                                             .b = weight.value ? slice(weight.value, e) : Tensor{},
                                             .transpose_b = true,
+                                            .float8 = weight.in_float8,
                                             .blocks_b = blocks_of(weight, e),
                                             .epilogue = std::move(epilogue)});
   };
@@ -52,9 +53,12 @@ void ExpertsOp::expert_backward(Context& context, const Tensor& dx, const Tensor
                                 int64_t n) {
   const auto product = [&](const Tensor& out, const Tensor& a, const Param& weight, bool accumulate,
                            Epilogue epilogue) {
-    context.kernels.matmul(
-        context.stream,
-        {.y = out, .a = a, .b = slice(weight.value, e), .accumulate = accumulate, .epilogue = std::move(epilogue)});
+    context.kernels.matmul(context.stream, {.y = out,
+                                            .a = a,
+                                            .b = slice(weight.value, e),
+                                            .accumulate = accumulate,
+                                            .float8 = weight.in_float8,
+                                            .epilogue = std::move(epilogue)});
   };
   const auto rows = [&](const Tensor& t) { return t.slice_rows(begin, n); };
   if (!w.gate) {
@@ -91,7 +95,8 @@ void ExpertsOp::backward_weight(Context& context, const Tensor& dy, int part) {
                                               .a = d.slice_rows(begin, n),
                                               .b = in.slice_rows(begin, n),
                                               .transpose_a = true,
-                                              .accumulate = accumulate});
+                                              .accumulate = accumulate,
+                                              .float8 = weight->in_float8});
     else if (!accumulate)
       context.kernels.fill(context.stream, grad, 0);
   }
