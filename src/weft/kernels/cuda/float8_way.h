@@ -5,6 +5,7 @@
 
 #include "weft/base/ceil_div.h"
 #include "weft/kernels/block_matrix.h"
+#include "weft/kernels/cuda/launch_shape.h"
 
 namespace weft::cuda {
 
@@ -48,6 +49,36 @@ inline Float8Shape float8_shape(Float8Way way, const BlockMatrix& b, int64_t m, 
   s.columns = std::min(b.rows, std::max(kMostBytes / s.length / kStep, int64_t(1)) * kStep);
   s.is_in_place = way == Float8Way::block_scales && s.rows == m && !has_more;
   return s;
+}
+
+// ---- both operands rounded in groups of 128 (MatmulArgs::float8) ----
+
+// Whether the library takes their codes and scales; elsewhere they are multiplied as bf16.
+inline bool multiplies_codes(int compute_capability, int64_t n) { return compute_capability == 90 && n % 16 == 0; }
+
+struct RoundedShape {
+  int64_t rows = 0;          // of a, with rows of zeros up to a multiple of 4
+  int64_t length = 0;        // of a line along k, with zeros up to a multiple of 128
+  bool is_in_place = false;  // the library writes y itself
+};
+
+// has_more: y gets more than the product, before it is rounded.
+inline RoundedShape rounded_shape(int64_t m, int64_t k, bool has_more) {
+  const int64_t rows = round_up(m, int64_t(4));
+  return {rows, round_up(k, Float8Shape::kBlock), rows == m && !has_more};
+}
+
+// A warp to each group of lines that lie one after the other.
+inline LaunchShape rounding_across(int64_t lines, int64_t length) {
+  constexpr int64_t kWarps = 4;
+  return {.blocks_x = unsigned(ceil_div(lines * (length / Float8Shape::kBlock), kWarps)),
+          .threads = unsigned(kWarps * kWarp)};
+}
+// A block to 32 lines that lie side by side, for each group.
+inline LaunchShape rounding_down(int64_t lines, int64_t length) {
+  return {.blocks_x = unsigned(ceil_div(lines, int64_t(kWarp))),
+          .blocks_y = unsigned(length / Float8Shape::kBlock),
+          .threads = 8 * kWarp};
 }
 
 }  // namespace weft::cuda

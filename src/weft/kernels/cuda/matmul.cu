@@ -108,6 +108,7 @@ void matmul(Stream& stream, const MatmulArgs& args) {
   const int64_t k = args.a.dim(args.transpose_a ? 0 : 1);
   if (k > 0 && args.blocks_b) return matmul_blocks(stream, args);
   if (k > 0 && args.nf4_b) return matmul_nf4(stream, args);
+  if (k > 0 && args.float8) return matmul_rounded(stream, args);
   DenseProduct product(stream, args);
   if (k == 0)
     product.clear();

@@ -35,6 +35,9 @@ class DenseProduct {
 void matmul_nf4(Stream& stream, const MatmulArgs& args);
 void matmul_blocks(Stream& stream, const MatmulArgs& args);
 
+// matmul_rounded.cu: args.float8; no dim is 0.
+void matmul_rounded(Stream& stream, const MatmulArgs& args);
+
 // matmul_float8.cu: args.blocks_b where it is of fp8 and its product can be one of codes. False: nothing was done.
 bool matmul_float8(Stream& stream, const MatmulArgs& args);
 
