@@ -177,8 +177,8 @@ TEST_P(Float8ProductTest, EdgesOfTheRange) {
 INSTANTIATE_TEST_SUITE_P(Tables, Float8ProductTest,
                          testing::Combine(testing::ValuesIn(kCases),
                                           testing::Values(&cpu_kernels(), &reference_kernels())),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}", std::get<1>(info.param)->name, std::get<0>(info.param).name);
+                         [](const auto& test) {
+                           return fmt::format("{}_{}", std::get<1>(test.param)->name, std::get<0>(test.param).name);
                          });
 
 TEST(Float8ProductTest, TakesPlainOperandsOfBf16) {

@@ -32,10 +32,10 @@ Line line_of(const MeshShape& s, Axis axis) {
   return {1, 1};
 }
 
-// Of the kernels that round a product's operands from 16 bits to 8.
-double float8_bytes(const Event& e) { return e.is_float8 ? 3.0 * (double(e.m) + e.n) * e.k : 0; }
-// Of the product itself.
-double product_bytes(const Event& e) { return e.bytes - float8_bytes(e); }
+// Elements that a product rounds to 8 bits first.
+double rounded_elements(const Event& e) { return e.is_float8 ? (double(e.m) + e.n) * e.k : 0; }
+// Of the product itself: its event also has reading and writing 16 bits of each of those.
+double product_bytes(const Event& e) { return e.bytes - 4 * rounded_elements(e); }
 
 }  // namespace
 
@@ -100,11 +100,11 @@ bool CostModel::is_fp8(const Event& e) const {
          hardware_.peak(MatmulType::fp8) > 0;
 }
 
-// weft's own products in fp8 read operands of 16 bits and write codes first. Elsewhere the kernel before also writes
-// its result in 8 bits, as it is and transposed, which the gradients of weights take
-// (NVIDIA Transformer Engine).
+// weft's own products in fp8 read operands of 16 bits and write codes first, or 16 bits where cards have no fp8.
+// Elsewhere the kernel before also writes its result in 8 bits, as it is and transposed, which the gradients of
+// weights take (NVIDIA Transformer Engine).
 double CostModel::casts_s(const Event& e) const {
-  if (e.is_float8) return memory_s(float8_bytes(e));
+  if (e.is_float8) return memory_s((is_fp8(e) ? 3 : 4) * rounded_elements(e));
   return is_fp8(e) && !e.is_weight_gradient ? memory_s(2.0 * e.m * e.k) : 0;
 }
 
