@@ -33,6 +33,7 @@ const Mistake kMistakes[] = {
     {"small_vocabulary", "train r.toml --model.vocab=100", 2, {"model.vocab", "100", "257"}},
     {"other_axes", "train r.toml --mesh qp=2", 2, {"mesh.qp"}},
     {"unknown_precision", "train r.toml --train.precision=fp4", 2, {"train.precision", "fp4", "bf16"}},
+    {"fp8_of_nf4", "train r.toml --train.precision=fp8 --lora.quantize=nf4", 2, {"lora.quantize", "fp8", "bf16"}},
     {"unknown_device", "train r.toml --device tpu", 2, {"mesh.device", "tpu", "cuda"}},
     {"bad_beta", "train r.toml --optimizer.betas=[0.9,1.5]", 2, {"optimizer.betas"}},
     {"missing_model", "generate nowhere --prompt x", 1, {"nowhere"}},

@@ -104,16 +104,18 @@ inline MeshCase on_one_rank(const MeshCase& c) {
 }
 
 // The one rank is a CPU's.
-inline void expect_equal_to_one_rank(const MeshCase& c, Device device = Device::cpu) {
+inline void expect_equal_to_one_rank(const MeshCase& c, Device device, double tolerance) {
   Recipe one = recipe_of(on_one_rank(c)), recipe = recipe_of(c);
   recipe.mesh.device = device;
   make_comparable(one, batches_of(one));
   recipe.optimizer = one.optimizer;
   const Difference d = difference(train_mesh(recipe, c.steps), train_mesh(one, c.steps));
-  const double tolerance = tolerance_of(c.precision);
   EXPECT_LE(d.loss, tolerance);
   EXPECT_LE(d.gradient, tolerance) << d.gradient_name;
   EXPECT_LE(d.weight, tolerance) << d.weight_name;
+}
+inline void expect_equal_to_one_rank(const MeshCase& c, Device device = Device::cpu) {
+  expect_equal_to_one_rank(c, device, tolerance_of(c.precision));
 }
 
 }  // namespace weft

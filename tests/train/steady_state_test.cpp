@@ -25,6 +25,8 @@ constexpr Case kCases[] = {
     {"llama", Precision::bf16, 1, 0},
     {"llama", Precision::fp32, 2, 0},
     {"gpt2", Precision::bf16, 2, 1},
+    {"llama", Precision::fp8, 1, 0},
+    {"gpt2", Precision::fp8, 2, 1},
     {"llama", Precision::fp32, 1, 1},
     {"llama", Precision::fp16, 1, 0},
     {"llama", Precision::bf16, 1, 0, OptimizerKind::adamw8bit},

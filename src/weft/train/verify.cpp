@@ -131,6 +131,11 @@ Difference difference(const TrainedRun& got, const TrainedRun& want) {
   return d;
 }
 
-double tolerance_of(Precision precision) { return precision == Precision::fp32 ? 1e-5 : 2e-2; }
+double tolerance_of(Precision precision) {
+  // Sums that round otherwise tip a number over to the next code, which is up to 1/8 further. Twice the worst of 22
+  // meshes of small models: 0.095, of a gradient's element at tp = 2.
+  constexpr double kFloat8 = 0.2;
+  return precision == Precision::fp32 ? 1e-5 : precision == Precision::fp8 ? kFloat8 : 2e-2;
+}
 
 }  // namespace weft

@@ -42,7 +42,7 @@ struct Difference {
 // largest of all tensors where that is more: a gradient that is zero but for rounding differs by all of itself.
 Difference difference(const TrainedRun& got, const TrainedRun& one_rank);
 
-// What a precision allows: 1e-5 for fp32, 2e-2 for bf16 and fp16.
+// What a precision allows: 1e-5 for fp32, 2e-2 for bf16 and fp16, 0.2 for fp8.
 double tolerance_of(Precision precision);
 
 }  // namespace weft

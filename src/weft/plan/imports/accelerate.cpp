@@ -8,7 +8,7 @@ constexpr std::string_view kLauncher = "weft starts its ranks itself, or under m
 constexpr std::string_view kWrapping = "weft shards block by block";
 constexpr std::string_view kTpu = "weft has no TPU backend";
 constexpr std::string_view kCompiled = "kernels are compiled already";
-constexpr std::string_view kNoFp8 = "weft computes in bf16, fp16 or fp32; weft plan --fp8 says what it would gain";
+constexpr std::string_view kFp8 = "weft's fp8 is E4M3 in groups of 128 in all products, without a history of scales";
 
 int64_t version(const Translation& t) { return t.whole_or("fsdp_config.fsdp_version", 1); }
 
@@ -26,8 +26,8 @@ void take_kind(Translation& t, const ConfigEntry& entry, std::string_view) {
 void take_precision(Translation& t, const ConfigEntry& entry, std::string_view target) {
   const std::string name = flag_of(entry) == false ? "no" : t.text_of(entry);
   if (name == "fp8") {
-    t.put(target, std::string("bf16"));
-    return t.add(kNoFp8);
+    t.put(target, name);
+    return t.add(kFp8);
   }
   if (name != "no" && name != "bf16" && name != "fp16") t.reject(entry, "no, bf16, fp16 or fp8");
   t.put(target, name == "no" ? std::string("fp32") : name);
@@ -129,7 +129,7 @@ constexpr Rule kRules[] = {
     not_needed("dynamo_config.**", kCompiled),
     not_needed("dynamo_backend", kCompiled),
     no_counterpart("ipex_config.**", kCompiled),
-    no_counterpart("fp8_config.**", kNoFp8),
+    no_counterpart("fp8_config.**", kFp8),
     flag("fp16", "train.precision"),
 
     same("fsdp_config.fsdp_version", "the other keys say what is sharded"),

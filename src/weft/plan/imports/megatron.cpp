@@ -10,7 +10,8 @@ using namespace megatron;
 constexpr std::string_view kLauncher = "weft starts its ranks itself, or under mpirun and srun; see --hosts";
 constexpr std::string_view kFused = "weft's kernels are fused where that is faster";
 constexpr std::string_view kOwnScale = "the loss scale begins and moves by itself";
-constexpr std::string_view kNoFp8 = "weft computes in bf16, fp16 or fp32; weft plan --fp8 says what it would gain";
+constexpr std::string_view kNoFp4 = "weft computes in bf16, fp8, fp16 or fp32";
+constexpr std::string_view kAllLayers = "train.precision = \"fp8\" is for the products of all layers";
 constexpr std::string_view kLogs = "metrics.jsonl, TensorBoard and log.trace_steps have it";
 constexpr std::string_view kNoWandb = "weft writes metrics.jsonl and TensorBoard files: see [log]";
 constexpr std::string_view kCheckpoints = "checkpoints are whole, checked, and read by any mesh";
@@ -87,9 +88,10 @@ constexpr Rule kRules[] = {
     no_counterpart("fp32-residual-connection", "the residual stream is of train.precision"),
     not_needed("apply-query-key-layer-scaling", "softmax is computed in fp32"),
     same("fp16-lm-cross-entropy", "the loss is computed in fp32"),
-    no_counterpart("fp8*", kNoFp8),
-    no_counterpart("fp4*", kNoFp8),
-    no_counterpart("first-last-layers-bf16", kNoFp8),
+    taken("fp8-format", "train.precision", take_fp8_format),
+    no_counterpart("fp8*", kOneFp8),
+    no_counterpart("fp4*", kNoFp4),
+    no_counterpart("first-last-layers-bf16", kAllLayers),
     not_needed("loss-scale", kOwnScale),
     not_needed("initial-loss-scale", kOwnScale),
     not_needed("min-loss-scale", kOwnScale),

@@ -21,7 +21,14 @@ void set_geglu(Translation& t, const ConfigEntry& entry, std::string_view target
 }
 void set_precision(Translation& t, const ConfigEntry& entry, std::string_view target) {
   if (!t.flag_of(entry)) return t.say(Fate::same, "off");
+  if (t.find("fp8-format")) return t.say(Fate::same, "train.precision = \"fp8\" is beside bf16, as fp8-format says");
   t.put(target, normal(entry.key));
+}
+void take_fp8_format(Translation& t, const ConfigEntry& entry, std::string_view target) {
+  const std::string format = t.text_of(entry);
+  if (format != "e4m3" && format != "hybrid") t.reject(entry, "e4m3 or hybrid");
+  t.put(target, std::string("fp8"));
+  t.add(kOneFp8);
 }
 
 constexpr Words kPositions = {{{"rope", "rope"}, {"learned_absolute", "learned"}}};
