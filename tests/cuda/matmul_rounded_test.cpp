@@ -113,7 +113,7 @@ TEST_P(CudaMatmulRounded, WhatIsNoNumberShowsInItsRow) {
   const auto at = [&](int64_t row, int64_t i) -> BFloat16& {
     return a.data<BFloat16>()[c().transpose_a ? i * m + row : row * k + i];
   };
-  for (int64_t i = 0; i < k; ++i) at(0, i) = BFloat16(0), at(1, i) = BFloat16(1e-38f);
+  for (int64_t i = 0; i < k; ++i) at(0, i) = BFloat16(0), at(1, i) = BFloat16(1e-40f);
   at(2, 77) = BFloat16(std::numeric_limits<float>::quiet_NaN());
   at(3, 299) = BFloat16(-std::numeric_limits<float>::infinity());
   const Tensor y = bench.empty(DType::f32, {m, n});

@@ -36,6 +36,10 @@ TEST_F(MetaTest, Matmul) {
   meta.matmul(stream, {.y = f32({8, 6}), .a = a, .b = b, .accumulate = true});
   expect_cost("accumulate", flops, 2 * 4 * kM * kN + 2 * (kM * kK + kK * kN));
 
+  // Operands are read, written as they were rounded, and read again.
+  meta.matmul(stream, {.y = y, .a = a, .b = b, .float8 = true});
+  expect_cost("float8", flops + 6 * (kM * kK + kK * kN), bytes + 2 * 2 * (kM * kK + kK * kN));
+
   using Kind = Epilogue::Kind;
   const double element_bytes = 2 * kM * kN;
   meta.matmul(stream, {.y = y, .a = a, .b = b, .epilogue = {.bias = bf16({6})}});

@@ -176,6 +176,16 @@ TEST_F(StackTest, OperandsOfWeightGradientsAreCastAlready) {
   EXPECT_EQ(with({.has_fp8 = true}).traffic_s(e), 0);
 }
 
+TEST_F(StackTest, OperandsOfOwnFp8ProductsAreRoundedFirst) {
+  constexpr double kM = 4096, kN = 2048, kK = 1024;
+  Event e{.kind = Event::Kind::matmul, .dtype = DType::bf16, .m = 4096, .n = 2048, .k = 1024};
+  e.bytes = 2 * (kM * kN + kM * kK + kK * kN);
+  const double plain_s = with({}).traffic_s(e);
+  e.is_float8 = true, e.bytes += 4 * (kM * kK + kK * kN);
+  EXPECT_NEAR(with({}).traffic_s(e) - plain_s, memory_s(3 * (kM * kK + kK * kN)), 1e-12);
+  EXPECT_EQ(with({.has_fp8 = true}).kernel_s(e), with({}).kernel_s(e));
+}
+
 TEST_F(StackTest, WholeLogitsAreTallProductsAndWideLosses) {
   const Event gradient{.kind = Event::Kind::matmul,
                        .dtype = DType::bf16,

@@ -84,7 +84,7 @@ std::vector<Case> cases() {
        {"family = \"llama\"", "kv_heads = 8", "rope_scaling = \"llama3\"", "rope_theta = 500000.0", "bias = false",
         "tie_embeddings = false", "activation = \"swiglu\"", "steps = 10000", "warmup = 100", "cp = 2",
         "cp_mode = \"ulysses\"", "sequence_parallel = true", "zero = 1", "recompute = \"block\"", "timeout_s = 600",
-        "betas = [0.9, 0.95]", "weight_decay = 0.1"},
+        "precision = \"fp8\"", "betas = [0.9, 0.95]", "weight_decay = 0.1"},
        {},
        {"mesh.dp"}},
       {"megatron_mixture.sh",
