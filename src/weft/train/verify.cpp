@@ -132,8 +132,8 @@ Difference difference(const TrainedRun& got, const TrainedRun& want) {
 }
 
 double tolerance_of(Precision precision) {
-  // Sums that round otherwise tip a number over to the next code, which is up to 1/8 further. Twice the worst of 22
-  // meshes of small models: 0.095, of a gradient's element at tp = 2.
+  // Sums that round otherwise tip a number over to the next code, which is up to 1/8 further. Twice the worst of 21
+  // runs of small models: 0.095, of a gradient's element at tp = 2.
   constexpr double kFloat8 = 0.2;
   return precision == Precision::fp32 ? 1e-5 : precision == Precision::fp8 ? kFloat8 : 2e-2;
 }
