@@ -276,7 +276,8 @@ Recipe read_recipe(Toml& toml) {
     toml.reject("lora.path", "adapters go on beside the model that they are for: write model.path too");
   read_lora(toml, r.model, r.lora_path);
   if (r.train.precision == Precision::fp8 && r.model.lora.base == BaseFormat::nf4)
-    toml.reject("lora.quantize", "products with NF4 are not in fp8: write \"none\", or train.precision = \"bf16\"");
+    toml.reject("lora.quantize",
+                "\"none\" beside fp8, which has no products with NF4; or write train.precision = \"bf16\"");
   check_seq_len(toml, r.model, r.train.seq_len);
   check_experts(toml, r.model, r.mesh.shape);
   r.data = read_data(toml, !r.model_path.empty());
