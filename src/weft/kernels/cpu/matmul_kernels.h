@@ -102,10 +102,10 @@ enum class MatmulIsa : uint8_t { avx2, avx512, avx512_bf16 };
 MatmulIsa best_matmul_isa();  // of this machine
 const MatmulKernels& matmul_kernels(MatmulIsa);
 
-// cpu::matmul with a chosen instruction set, for tests: the machine must have it.
 // float8_grid.cpp: x [R, C] of bf16 on the grid of float8_groups.h, in groups along C, or along R.
 Tensor on_float8_grid(Stream&, const Tensor& x, bool groups_run_down);
 
+// cpu::matmul with a chosen instruction set, for tests: the machine must have it.
 void matmul_with(Stream&, const MatmulArgs&, MatmulIsa);
 
 }  // namespace weft::cpu
