@@ -27,8 +27,7 @@ void Stream::copy_rows(RowsAt to, RowsAt from, int64_t rows, size_t row_bytes) {
   if (rows == 0 || row_bytes == 0 || to.tensor.device() == Device::meta) return;
   const auto end_of = [&](const RowsAt& at) { return at.offset + size_t(rows - 1) * at.pitch + row_bytes; };
   check(end_of(to) <= to.tensor.bytes() && end_of(from) <= from.tensor.bytes(),
-        "{} rows of {} bytes do not lie in {} and {}", rows, row_bytes, to.tensor.shape(),
-        from.tensor.shape());
+        "{} rows of {} bytes do not lie in {} and {}", rows, row_bytes, to.tensor.shape(), from.tensor.shape());
   auto* const out = static_cast<std::byte*>(to.tensor.raw()) + to.offset;
   const auto* const in = static_cast<const std::byte*>(from.tensor.raw()) + from.offset;
   if (queue_) return queue_->copy_rows_on_device(out, to.pitch, in, from.pitch, row_bytes, size_t(rows));

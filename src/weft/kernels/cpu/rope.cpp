@@ -66,8 +66,7 @@ void rope(Stream& stream, const RopeArgs& args) {
         "rope on the CPU takes f32, bf16 or f16, not {}", name_of(type));
   check(args.x.shape().rank() == 3 && args.cos.shape().rank() == 2 && args.cos.shape() == args.sin.shape() &&
             2 * args.cos.dim(1) <= args.x.dim(2),
-        "rope: tables of {} and {} do not fit x of {}", args.cos.shape(), args.sin.shape(),
-        args.x.shape());
+        "rope: tables of {} and {} do not fit x of {}", args.cos.shape(), args.sin.shape(), args.x.shape());
   for (int64_t t = 0; t < args.x.dim(0); ++t) {
     check(args.positions[t] >= 0 && args.positions[t] < args.cos.dim(0), "rope: position {} of {}", args.positions[t],
           args.cos.dim(0));
