@@ -141,6 +141,10 @@ void add_plan(CLI::App& program) {
       ->capture_default_str();
   c->add_flag("--fp8", t.has_fp8,
               "What if the matrix products of blocks ran in fp8, as in other programs; weft's own: --precision fp8");
+  c->add_option("--rank-by", t.rank_by,
+                "time of a step, cost (device-hours of a token, fewer devices tried too), or memory of a device")
+      ->check(CLI::IsMember({"time", "cost", "memory"}))
+      ->capture_default_str();
   c->add_option("--top", t.top, "Layouts to show")->capture_default_str();
   c->add_option("--recipe", t.recipe, "Write the recipe of the first layout to this file");
   c->add_option("--data", t.data, "What the recipe trains on")->capture_default_str();

@@ -11,6 +11,7 @@
 #include "weft/base/units.h"
 #include "weft/plan/published_choice.h"
 #include "weft/plan/recipe_text.h"
+#include "weft/plan/scaling.h"
 #include "weft/plan/validate.h"
 #include "weft/plan/write_trace.h"
 #include "weft/pretrained/model_source.h"
@@ -59,6 +60,7 @@ Asked asked_for(const TrainPlanOptions& o) {
     q.precision = Precision(std::ranges::find(kPrecisionNames, o.precision) - kPrecisionNames);
   }
   q.cluster = parse_cluster(o.cluster);
+  q.rank_by = RankBy(std::ranges::find(kRankByNames, o.rank_by) - kRankByNames);
   q.stack.has_fp8 = o.has_fp8;
   if (o.seq_len > 0) q.seq_len = o.seq_len;
   if (q.seq_len == 0) q.seq_len = std::min<int64_t>(q.model.context > 0 ? q.model.context : 4096, 8192);
@@ -105,6 +107,7 @@ nlohmann::json to_json(const Candidate& c) {
           {"micro_batch", c.recipe.train.micro_batch},
           {"step_s", p.step_s},
           {"tokens_per_s", p.tokens_per_s},
+          {"device_hours_per_billion_tokens", 1e9 * c.device_hours_per_token()},
           {"mfu", p.mfu},
           {"mfu_whole_attention", p.mfu_whole},
           {"bubble", p.bubble},
@@ -138,6 +141,7 @@ void show(const Candidate& c, const Output& output) {
       "{:.0f}%, bubble {:.0f}%",
       share(t.matmul_s), share(t.attention_s), share(t.memory_s), share(t.update_s), share(t.exposed_total()),
       share(t.bubble_s + t.idle_s)));
+  output.text(fmt::format("  cost    {:.4g} device-hours a billion tokens", 1e9 * c.device_hours_per_token()));
   output.text(fmt::format("  bound   {}", p.bound()));
   std::string split;
   for (int i = 0; i < kNumMemoryUses; ++i)
@@ -167,6 +171,14 @@ void draw(const TrainPlanOptions& o, const SearchRequest& q, Report report) {
   if (!o.pictures.is_asked()) return;
   report.model = o.model, report.cluster = o.cluster, report.request = q;
   o.pictures.write(std::move(report));
+}
+
+// What the next size up changes, with the same batch.
+void show_next(const Candidate& best, const ScalePoint& next, const Output& output) {
+  if (!next.is_planned()) return output.text(fmt::format("  twice   {} devices: {}", next.num_devices, next.why_not));
+  output.text(fmt::format("  twice   {} devices: {}, {:.4g} s a step, {:.0f}% of the tokens of a device",
+                          next.num_devices, next.layout, next.step_s,
+                          100 * next.tokens_per_s_a_device() * best.recipe.mesh.size() / best.plan.tokens_per_s));
 }
 
 void write_recipe(const TrainPlanOptions& o, const Asked& asked, const Recipe& chosen) {
@@ -238,28 +250,41 @@ void plan_training(const TrainPlanOptions& o, const Output& output) {
                 q.cluster.num_devices, q.cluster.hardware.name, describe_layout(nearest.recipe),
                 gib(found.nearest_missing_bytes), more);
   }
-  nlohmann::json ranked = nlohmann::json::array();
+  nlohmann::json ranked = nlohmann::json::array(), dominated = nlohmann::json::array();
   for (const Candidate& c : found.ranked) ranked.push_back(to_json(c));
+  for (const Candidate& c : found.dominated) dominated.push_back(to_json(c));
+  std::vector<Candidate> all = found.ranked;
+  all.insert(all.end(), found.dominated.begin(), found.dominated.end());
+  const ScalePoint next = scale_point(q, 2 * q.cluster.num_devices, q.global_batch);
+  nlohmann::json twice = {{"devices", next.num_devices}};
+  if (next.is_planned())
+    twice.update({{"layout", next.layout}, {"step_s", next.step_s}, {"tokens_per_s", next.tokens_per_s}});
+  else
+    twice["why_not"] = next.why_not;
   output.json({{"fits", true},
+               {"twice", twice},
                {"num_layouts", found.num_layouts},
                {"num_fitting", found.num_fitting},
                {"seq_len", q.seq_len},
                {"global_batch", q.global_batch},
-               {"ranked", ranked}});
+               {"ranked", ranked},
+               {"dominated", dominated}});
   if (!output.is_json()) {
     output.text(fmt::format("{} layouts of {} x {}, of which {} fit; {} rows of {} tokens a step", found.num_layouts,
                             q.cluster.num_devices, q.cluster.hardware.name, found.num_fitting, q.global_batch,
                             q.seq_len));
     show(found.ranked.front(), output);
+    show_next(found.ranked.front(), next, output);
     output.text(explain_layout(found.ranked.front().recipe));
-    for (size_t i = 1; i < found.ranked.size() && int(i) < o.top; ++i) {
-      const Candidate& c = found.ranked[i];
+    for (size_t i = 1; i < all.size() && int(i) < o.top; ++i) {
+      const Candidate& c = all[i];
+      if (i == found.ranked.size()) output.text("Slower, and in memory no better, than one of these:");
       output.text(fmt::format("{}. {:.4g} s, {:.1f} GiB  {}: {}", i + 1, c.plan.step_s, gib(c.plan.peak_bytes()),
                               describe_layout(c.recipe), c.loses));
     }
   }
   write_recipe(o, asked, found.ranked.front().recipe);
-  draw(o, q, {.layouts = found.ranked, .num_layouts = found.num_layouts, .num_fitting = found.num_fitting});
+  draw(o, q, {.layouts = all, .num_layouts = found.num_layouts, .num_fitting = found.num_fitting});
 }
 
 void validate_runs(const std::string& path, const Output& output) {

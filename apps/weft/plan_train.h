@@ -14,6 +14,7 @@ struct TrainPlanOptions {
   int64_t seq_len = 0, global_batch = 0;
   std::string precision = "bf16";
   bool has_fp8 = false;
+  std::string rank_by = "time";
   int top = 5;
   std::string recipe, timeline, data = "data.txt";  // files
   ReportOptions pictures;

@@ -17,6 +17,41 @@ TEST(SearchTest, LayoutsAreRanked) {
   }
 }
 
+TEST(SearchTest, RankedLayoutsAreBetterInSomethingThanAllOthers) {
+  ModelConfig small = llama8b(2048);
+  small.layers = 4;
+  const SearchResult found = search_for(small, "8xh100-sxm", 2048, 16);
+  ASSERT_GT(found.ranked.size(), 1u);
+  ASSERT_FALSE(found.dominated.empty());
+  const auto beats = [](const Candidate& a, const Candidate& b) {
+    return a.plan.step_s <= b.plan.step_s && a.plan.peak_bytes() <= b.plan.peak_bytes();
+  };
+  for (const Candidate& c : found.ranked)
+    EXPECT_EQ(std::ranges::count_if(found.ranked, [&](const Candidate& other) { return beats(other, c); }), 1);
+  for (const Candidate& c : found.dominated) {
+    EXPECT_TRUE(std::ranges::any_of(found.ranked, [&](const Candidate& other) { return beats(other, c); }));
+    EXPECT_FALSE(c.loses.empty());
+  }
+}
+
+TEST(SearchTest, LayoutsAreRankedByWhatIsAskedFor) {
+  const auto ranked_by = [](RankBy by) {
+    SearchRequest q{.model = llama8b(2048), .seq_len = 2048, .global_batch = 16};
+    q.model.layers = 2, q.cluster = parse_cluster("4xa100-80");
+    q.rank_by = by, q.num_full = 4;
+    return search(q).ranked;
+  };
+  const std::vector<Candidate> fast = ranked_by(RankBy::time), cheap = ranked_by(RankBy::cost),
+                               small = ranked_by(RankBy::memory);
+  ASSERT_FALSE(fast.empty() || cheap.empty() || small.empty());
+  EXPECT_EQ(fast[0].recipe.mesh.size(), 4);
+  EXPECT_LT(fast[0].plan.step_s, small[0].plan.step_s);
+  EXPECT_LT(small[0].plan.peak_bytes(), fast[0].plan.peak_bytes());
+  // One device waits for nobody.
+  EXPECT_EQ(cheap[0].recipe.mesh.size(), 1);
+  EXPECT_LT(cheap[0].device_hours_per_token(), fast[0].device_hours_per_token());
+}
+
 TEST(SearchTest, WhatDoesNotFitSaysHowMuchIsMissing) {
   const SearchResult found = search_for(llama8b(), "1xh100-sxm", 2048, 8);
   EXPECT_TRUE(found.ranked.empty());

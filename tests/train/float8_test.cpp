@@ -6,19 +6,6 @@
 namespace weft {
 namespace {
 
-// The batch of step 0 at every step, which is learnt by heart.
-class FixedBatches final : public BatchSource {
- public:
-  explicit FixedBatches(const Recipe& recipe) : batches_(batches_of(recipe)) {}
-  void fill(int64_t, int32_t first_row, int32_t rows, Batch& batch) const override {
-    batches_.fill(0, first_row, rows, batch);
-  }
-  int64_t num_targets(int64_t step) const override { return batches_.num_targets(step); }
-
- private:
-  SyntheticBatches batches_;
-};
-
 std::vector<double> losses_of(Recipe recipe, int steps) {
   recipe.optimizer.schedule.lr = 1e-2;
   const FixedBatches batches(recipe);

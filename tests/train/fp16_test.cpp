@@ -8,19 +8,6 @@
 namespace weft {
 namespace {
 
-// The batch of step 0 at every step.
-class FixedBatches final : public BatchSource {
- public:
-  explicit FixedBatches(const Recipe& recipe) : batches_(batches_of(recipe)) {}
-  void fill(int64_t, int32_t first_row, int32_t rows, Batch& batch) const override {
-    batches_.fill(0, first_row, rows, batch);
-  }
-  int64_t num_targets(int64_t step) const override { return batches_.num_targets(step); }
-
- private:
-  SyntheticBatches batches_;
-};
-
 // One rank that trains on a fixed batch.
 struct OneRank {
   OneRank(const std::string& family, Precision precision, OnNotFinite on_not_finite = OnNotFinite::stop)

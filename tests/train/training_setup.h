@@ -83,6 +83,19 @@ inline TrainedRun take_steps(const Recipe& recipe, Trainer& trainer, int steps) 
   return run;
 }
 
+// The batch of step 0 at every step, which is learnt by heart.
+class FixedBatches final : public BatchSource {
+ public:
+  explicit FixedBatches(const Recipe& recipe) : batches_(batches_of(recipe)) {}
+  void fill(int64_t, int32_t first_row, int32_t rows, Batch& batch) const override {
+    batches_.fill(0, first_row, rows, batch);
+  }
+  int64_t num_targets(int64_t step) const override { return batches_.num_targets(step); }
+
+ private:
+  SyntheticBatches batches_;
+};
+
 // The run of a recipe whose ranks are threads.
 inline TrainedRun train_mesh(const Recipe& recipe, int steps, int threads = 1) {
   const SyntheticBatches batches = batches_of(recipe);

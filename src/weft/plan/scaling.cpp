@@ -11,7 +11,9 @@
 namespace weft::plan {
 namespace {
 
+// By time, whatever the request ranks by.
 void plan_point(SearchRequest request, ScalePoint& point) {
+  request.rank_by = RankBy::time;
   request.cluster.num_devices = point.num_devices;
   request.global_batch = point.global_batch;
   request.num_full = 2, request.max_times = 1;
@@ -45,6 +47,12 @@ std::vector<size_t> from_coarse_to_fine(size_t count) {
 }
 
 }  // namespace
+
+ScalePoint scale_point(const SearchRequest& request, int num_devices, int64_t global_batch) {
+  ScalePoint point{.num_devices = num_devices, .global_batch = global_batch};
+  plan_point(request, point);
+  return point;
+}
 
 std::vector<ScalePoint> scaling(const SearchRequest& request, const ScalingOptions& options) {
   std::vector<ScalePoint> points;

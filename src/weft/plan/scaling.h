@@ -22,6 +22,9 @@ struct ScalingOptions {
   double max_seconds = 30;  // of the search; what is not planned by then is left out, the ends first to be planned
 };
 
+// One size alone.
+ScalePoint scale_point(const SearchRequest& request, int num_devices, int64_t global_batch);
+
 // The request's own cluster gives the kind of device and the batch beside its number of devices.
 std::vector<ScalePoint> scaling(const SearchRequest& request, const ScalingOptions& options = {});
 

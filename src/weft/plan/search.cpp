@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 #include "weft/base/error.h"
 #include "weft/base/thread_team.h"
+#include "weft/base/units.h"
 #include "weft/plan/rough.h"
 #include "weft/train/launch.h"
 
@@ -122,8 +126,30 @@ class Layouts {
   std::vector<Recipe> all_;
 };
 
+// What a ranking compares.
+double value_of(const Candidate& c, RankBy by) {
+  switch (by) {
+    case RankBy::time: return c.plan.step_s;
+    case RankBy::cost: return c.device_hours_per_token();
+    case RankBy::memory: return double(c.plan.peak_bytes());
+  }
+  return 0;
+}
+// The same of what is known before its step is traced; the batch is the same for all.
+double rough_value_of(const Candidate& c, RankBy by) {
+  if (by == RankBy::memory) return c.rough_peak_bytes;
+  return c.rough_step_s * (by == RankBy::cost ? c.recipe.mesh.size() : 1);
+}
+
+// Whether a is as good as b in all that people choose by, and better in something.
+bool dominates(const Candidate& a, const Candidate& b) {
+  const std::array of_a = {a.plan.step_s, double(a.plan.peak_bytes()), double(a.recipe.mesh.size())};
+  const std::array of_b = {b.plan.step_s, double(b.plan.peak_bytes()), double(b.recipe.mesh.size())};
+  return of_a != of_b && std::ranges::equal(of_a, of_b, std::less_equal<>{});
+}
+
 // The part of the step that grew most, in words.
-std::string loss_of(const StepPlan& it, const StepPlan& best) {
+std::string lost_time(const StepPlan& it, const StepPlan& best) {
   std::vector<std::pair<double, std::string>> parts = {
       {it.time.compute() - best.time.compute(), "computing: smaller or repeated kernels"},
       {it.time.bubble_s + it.time.idle_s - best.time.bubble_s - best.time.idle_s, "the pipeline's bubble"},
@@ -135,12 +161,31 @@ std::string loss_of(const StepPlan& it, const StepPlan& best) {
   return fmt::format("{:+.1f}% of time: {:+.3g} s {}", 100 * (it.step_s / best.step_s - 1), most.first, most.second);
 }
 
+std::string loss_of(const Candidate& it, const Candidate& best, RankBy by) {
+  switch (by) {
+    case RankBy::time: return lost_time(it.plan, best.plan);
+    case RankBy::cost:
+      return fmt::format("{:+.1f}% of device-hours, {} devices",
+                         100 * (it.device_hours_per_token() / best.device_hours_per_token() - 1),
+                         it.recipe.mesh.size());
+    case RankBy::memory:
+      return fmt::format("{:+.2f} GiB on the fullest device, {:+.1f}% of time",
+                         gib(it.plan.peak_bytes() - best.plan.peak_bytes()),
+                         100 * (it.plan.step_s / best.plan.step_s - 1));
+  }
+  return {};
+}
+
 struct RoughRanking {
-  std::vector<Candidate> fitting;  // the fastest first
+  std::vector<Candidate> fitting;  // the best first
   std::optional<Candidate> least;  // of all, that which needs least memory
   int num_layouts = 0;
   std::string why_not;  // of the first layout that is impossible
 };
+
+void sort_roughly(std::vector<Candidate>& candidates, RankBy by) {
+  std::ranges::stable_sort(candidates, {}, [by](const Candidate& c) { return rough_value_of(c, by); });
+}
 
 RoughRanking rank_roughly(const SearchRequest& request, int num_devices) {
   RoughRanking ranking;
@@ -162,7 +207,21 @@ RoughRanking rank_roughly(const SearchRequest& request, int num_devices) {
     if (!ranking.least || c.rough_peak_bytes < ranking.least->rough_peak_bytes) ranking.least = c;
     if (c.rough_peak_bytes <= capacity) ranking.fitting.push_back(std::move(c));
   }
-  std::ranges::stable_sort(ranking.fitting, {}, &Candidate::rough_step_s);
+  sort_roughly(ranking.fitting, request.rank_by);
+  return ranking;
+}
+
+// Of a cluster, and where fewer devices may cost less, of halves of it.
+RoughRanking rank_roughly(const SearchRequest& request) {
+  const int all = request.cluster.num_devices;
+  RoughRanking ranking = rank_roughly(request, all);
+  if (request.rank_by != RankBy::cost) return ranking;
+  for (int devices = all / 2; devices > 0 && all % devices == 0; devices /= 2) {
+    RoughRanking fewer = rank_roughly(request, devices);
+    ranking.num_layouts += fewer.num_layouts;
+    std::ranges::move(fewer.fitting, std::back_inserter(ranking.fitting));
+  }
+  sort_roughly(ranking.fitting, request.rank_by);
   return ranking;
 }
 
@@ -212,7 +271,7 @@ SearchRequest search_request(const Recipe& recipe) {
 }
 
 SearchResult search(const SearchRequest& request) {
-  RoughRanking rough = rank_roughly(request, request.cluster.num_devices);
+  RoughRanking rough = rank_roughly(request);
   if (!rough.least)
     throw UsageError(
         "no layout of {} devices divides a batch of {} rows and a model of {} heads: change --global-batch or the "
@@ -222,25 +281,31 @@ SearchResult search(const SearchRequest& request) {
   const PlanOptions options{.stack = request.stack, .teacher = request.teacher ? &*request.teacher : nullptr};
   std::map<std::string, int> of_mesh;  // so that the runners-up are other ideas
   std::vector<Candidate*> promising;
+  std::map<int, int> of_size;
   for (Candidate& c : rough.fitting) {
     const MeshShape& s = c.recipe.mesh.shape;
-    if (int(promising.size()) == request.num_full) break;
-    if (++of_mesh[fmt::format("{} {} {} {}", s.tp, s.pp, s.cp, s.ep)] <= 2) promising.push_back(&c);
+    // Of fewer devices than asked for, the best alone.
+    if (of_size[s.size()] == (s.size() == request.cluster.num_devices ? request.num_full : 2)) continue;
+    if (++of_mesh[fmt::format("{} {} {} {} {}", s.size(), s.tp, s.pp, s.cp, s.ep)] > 2) continue;
+    promising.push_back(&c), ++of_size[s.size()];
   }
   const auto count = int64_t(promising.size());
   ThreadTeam(int(std::clamp<int64_t>(count, 1, usable_cores())))
       .parallel_for(count, 1, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i)
-          promising[size_t(i)]->plan = plan_step(promising[size_t(i)]->recipe, request.cluster, options);
+        for (int64_t i = begin; i < end; ++i) {
+          Candidate& c = *promising[size_t(i)];
+          c.plan = plan_step(c.recipe, {request.cluster.hardware, c.recipe.mesh.size()}, options);
+        }
       });
-  for (Candidate* c : promising)
-    if (c->plan.fits()) result.ranked.push_back(std::move(*c));
-  std::ranges::stable_sort(result.ranked, {}, [](const Candidate& c) { return c.plan.step_s; });
-  for (Candidate& c : result.ranked) c.loses = loss_of(c.plan, result.ranked.front().plan);
-  if (!result.ranked.empty()) {
-    result.ranked.front().loses.clear();
-    return result;
+  std::erase_if(promising, [](const Candidate* c) { return !c->plan.fits(); });
+  std::ranges::stable_sort(promising, {}, [&](const Candidate* c) { return value_of(*c, request.rank_by); });
+  for (Candidate* c : promising) {
+    if (c != promising.front()) c->loses = loss_of(*c, *promising.front(), request.rank_by);
+    const bool is_beaten =
+        std::ranges::any_of(promising, [&](const Candidate* other) { return dominates(*other, *c); });
+    (is_beaten && c != promising.front() ? result.dominated : result.ranked).push_back(*c);
   }
+  if (!result.ranked.empty()) return result;
   result.nearest = std::move(rough.least);
   result.nearest->plan = plan_step(result.nearest->recipe, request.cluster, options);
   if (result.nearest->plan.fits()) {  // the rough figures were too high

@@ -1,4 +1,4 @@
-// search: all layouts of a number of devices, ranked by the time of a step, with why the others lose.
+// search: all layouts of a number of devices, ranked by time, cost or memory, with why the others lose.
 #pragma once
 #include <functional>
 #include <optional>
@@ -6,6 +6,11 @@
 #include "weft/plan/step_plan.h"
 
 namespace weft::plan {
+
+// By the time of a step; by the device-hours of a token, for which fewer devices are tried too; by what the fullest
+// device holds.
+enum class RankBy : uint8_t { time, cost, memory };
+inline constexpr std::string_view kRankByNames[] = {"time", "cost", "memory"};
 
 struct SearchRequest {
   ModelConfig model;  // complete
@@ -18,6 +23,7 @@ struct SearchRequest {
   PreferenceConfig preference;
   DistillConfig distill;
   std::optional<ModelConfig> teacher;  // of distill.teacher, complete
+  RankBy rank_by = RankBy::time;
   // 0, or the only value that is tried.
   int tp = 0, pp = 0, cp = 0, ep = 0;
   int num_full = 12;   // layouts of which the whole step is traced, the most promising first
@@ -31,12 +37,15 @@ struct Candidate {
   Recipe recipe;
   // Of a model of one and two layers, continued to all of them: good enough to order thousands of layouts.
   double rough_step_s = 0, rough_peak_bytes = 0;
-  StepPlan plan;      // of those whose whole step was traced
+  StepPlan plan;  // of those whose whole step was traced
+  double device_hours_per_token() const { return recipe.mesh.size() / plan.tokens_per_s / 3600; }
   std::string loses;  // what it loses on, beside the first
 };
 
 struct SearchResult {
-  std::vector<Candidate> ranked;     // that fit; the first is the choice
+  std::vector<Candidate>
+      ranked;  // that fit, and that no other beats in time, memory and devices; the first is the choice
+  std::vector<Candidate> dominated;  // that another of `ranked` beats in all of these, ranked likewise
   int num_layouts = 0;               // looked at
   int num_fitting = 0;               // of these, by the rough figures
   std::optional<Candidate> nearest;  // where nothing fits: the layout that misses least

@@ -115,17 +115,23 @@ class EnginePool::Member : public Engine {
 
   // To the loaded engine. What it throws leaves nothing behind.
   void send(Waiting w, Lock& lock) {
-    ++num_sent_;
+    ++num_sent_, ++num_answering_;
     with_engine(lock, [&](Engine& engine) {
       const auto over = [this, id = w.id] {
         const Lock finished(pool_.mutex_);
         forget(id);
       };
+      // Before anybody hears of the end, so that who asks next finds this one used before.
+      const auto ending = [this] {
+        const Lock finishing(pool_.mutex_);
+        --num_answering_;
+        last_used_ = Clock::now();
+      };
       RequestId sent = 0;
       try {
-        sent = engine.submit(std::move(w.request), std::make_unique<WatchedSink>(std::move(w.sink), over));
+        sent = engine.submit(std::move(w.request), std::make_unique<WatchedSink>(std::move(w.sink), over, ending));
       } catch (...) {
-        over();
+        ending(), over();
         throw;
       }
       bool is_cancelled = false;
@@ -142,7 +148,6 @@ class EnginePool::Member : public Engine {
   void forget(RequestId id) {
     open_.erase(id);
     --num_sent_;
-    last_used_ = Clock::now();
     pool_.changed_.notify_all();
   }
 
@@ -157,6 +162,7 @@ class EnginePool::Member : public Engine {
   std::map<RequestId, Open> open_;
   RequestId last_id_ = 0;
   int64_t num_sent_ = 0;             // open requests that the loaded engine has or is about to get
+  int64_t num_answering_ = 0;        // of these, whose end nobody has heard of
   mutable int64_t num_callers_ = 0;  // that are inside it
   std::unique_ptr<Loaded> loaded_;
   bool is_leaving_ = false, is_draining_ = false;
@@ -196,10 +202,10 @@ EnginePool::Member* EnginePool::next_wanted() const {
   return next;
 }
 
-// Of those that are there; one without requests before one that has some.
+// Of those that are there; one that answers nothing before one that does.
 EnginePool::Member* EnginePool::longest_unused(bool is_idle_only) const {
   Member* longest = nullptr;
-  const auto key = [](const Member& m) { return std::pair(m.num_sent_ > 0, m.last_used_); };
+  const auto key = [](const Member& m) { return std::pair(m.num_answering_ > 0, m.last_used_); };
   for (const auto& m : members_)
     if (m->loaded_ && (!is_idle_only || m->num_sent_ == 0) && (!longest || key(*m) < key(*longest)))
       longest = m.get();
