@@ -37,18 +37,18 @@ TEST(SearchTest, RankedLayoutsAreBetterInSomethingThanAllOthers) {
 TEST(SearchTest, LayoutsAreRankedByWhatIsAskedFor) {
   const auto ranked_by = [](RankBy by) {
     SearchRequest q{.model = llama8b(2048), .seq_len = 2048, .global_batch = 16};
-    q.model.layers = 2, q.cluster = parse_cluster("4xa100-80");
-    q.rank_by = by, q.num_full = 4;
+    q.model.layers = 2, q.cluster = parse_cluster("16xa100-80");
+    q.rank_by = by, q.num_full = 2;
     return search(q).ranked;
   };
   const std::vector<Candidate> fast = ranked_by(RankBy::time), cheap = ranked_by(RankBy::cost),
                                small = ranked_by(RankBy::memory);
   ASSERT_FALSE(fast.empty() || cheap.empty() || small.empty());
-  EXPECT_EQ(fast[0].recipe.mesh.size(), 4);
+  EXPECT_EQ(fast[0].recipe.mesh.size(), 16);
   EXPECT_LT(fast[0].plan.step_s, small[0].plan.step_s);
   EXPECT_LT(small[0].plan.peak_bytes(), fast[0].plan.peak_bytes());
-  // One device waits for nobody.
-  EXPECT_EQ(cheap[0].recipe.mesh.size(), 1);
+  // One node's links cost less than the network's.
+  EXPECT_LT(cheap[0].recipe.mesh.size(), 16);
   EXPECT_LT(cheap[0].device_hours_per_token(), fast[0].device_hours_per_token());
 }
 
