@@ -80,7 +80,8 @@ TEST_P(ServedMemoryTest, IsWhatRanksOfTheEngineHold) {
     const Held& real = held[size_t(rank)];
     EXPECT_EQ(m.weights, real.weights) << "rank " << rank;
     EXPECT_LE(m.loading, real.loading) << "rank " << rank;  // other dtypes are read through fp32
-    const double part = c.mesh.ep > 1 ? 0.03 : 0.01;        // how many rows come to a rank, the tokens decide
+    // How many rows of a step come to a rank's experts, the tokens and who comes together decide.
+    const double part = c.mesh.ep > 1 ? 0.15 : 0.01;
     EXPECT_NEAR(double(m.total() - m.loading), double(real.all), part * double(real.all)) << "rank " << rank;
   }
 }
