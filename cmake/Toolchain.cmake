@@ -18,6 +18,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
   # GCC 12 takes "text" + std::string for an overflow (GCC bugs 105329 and 105651).
   target_compile_options(weft_options INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_UNITY_BUILD)
+  # Of types in anonymous namespaces, where the file is included by the one that is compiled.
+  target_compile_options(weft_options INTERFACE -Wno-subobject-linkage)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
   # Clang warns of what libstdc++ 12 does in its own headers, where our code makes it do so.
   target_compile_options(weft_options INTERFACE -Wno-deprecated-declarations)

@@ -7,7 +7,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct AdapterCommand {
   std::string model, folder, base;
   Output output;
 };
@@ -19,7 +19,7 @@ std::string base_of(const ModelSource& model) {
   return Toml::parse(checkpoint.read(kRecipeName), model.path()).find<std::string>("model.path").value_or("");
 }
 
-void adapter(const Options& o) {
+void adapter(const AdapterCommand& o) {
   const std::unique_ptr<ModelSource> model = open_model(o.model);
   const std::string base = o.base.empty() ? base_of(*model) : o.base;
   write_peft(*model, base, o.folder);
@@ -32,7 +32,7 @@ void adapter(const Options& o) {
 }  // namespace
 
 void add_adapter(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<AdapterCommand>();
   CLI::App* c = program.add_subcommand("adapter", "Write the adapters of a fine-tuned model as a PEFT folder");
   c->add_option("MODEL", o->model, "A checkpoint or run folder of training with [lora]")->required();
   c->add_option("DIR", o->folder, "A new folder")->required();

@@ -12,7 +12,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct BenchAttentionCommand {
   std::string dtype = "fp32", device = "cpu";
   std::vector<int64_t> shape;  // of a Layout; empty: the table
   int threads = 0, repeats = 10;
@@ -24,7 +24,7 @@ struct Options {
 struct Layout {
   int64_t sequences, tokens, heads, kv_heads, head_dim;
 };
-constexpr Layout kTable[] = {
+constexpr Layout kLayouts[] = {
     {12, 256, 6, 6, 64}, {4, 512, 8, 8, 64}, {4, 64, 12, 12, 64}, {12, 64, 4, 4, 32}, {1, 4096, 8, 2, 128}};
 
 struct Times {
@@ -125,7 +125,8 @@ StepTimes seconds_of(RankResources& rank, const Layout& l, const Step& step, DTy
           median(time_calls(c.stream, repeats, [&] { c.kernels.attention(c.stream, plain); }))};
 }
 
-nlohmann::json bench_steps(const Options& o, RankResources& rank, const Layout& l, std::span<const Step> steps) {
+nlohmann::json bench_steps(const BenchAttentionCommand& o, RankResources& rank, const Layout& l,
+                           std::span<const Step> steps) {
   const DType dtype = parse_dtype(o.dtype);
   nlohmann::json rows = nlohmann::json::array();
   const double bandwidth = read_bandwidth(rank.stream);
@@ -152,9 +153,9 @@ nlohmann::json bench_steps(const Options& o, RankResources& rank, const Layout& 
   return rows;
 }
 
-void bench_attention(const Options& o) {
+void bench_attention(const BenchAttentionCommand& o) {
   RankResources rank(o.threads, parse_device(o.device));
-  std::vector<Layout> layouts(std::begin(kTable), std::end(kTable));
+  std::vector<Layout> layouts(std::begin(kLayouts), std::end(kLayouts));
   std::vector<Step> steps(std::begin(kSteps), std::end(kSteps));
   if (!o.shape.empty()) {
     if (o.shape[2] % o.shape[3] != 0)
@@ -198,7 +199,7 @@ void bench_attention(const Options& o) {
 }  // namespace
 
 void add_bench_attention(CLI::App& bench) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<BenchAttentionCommand>();
   CLI::App* c =
       bench.add_subcommand("attention", "Causal attention; FLOPs count each visible pair once, as MFU does");
   c->add_option("--shape", o->shape, "Sequences,tokens,heads,heads of keys,dim; a step of serving is of as many keys")

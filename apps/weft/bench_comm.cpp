@@ -6,7 +6,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct BenchCommCommand {
   int ranks = 2, repeats = 0;
   std::string device = "cpu";
   std::vector<int64_t> sizes{1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 26};
@@ -45,7 +45,7 @@ const Operation kOperations[] = {
      }},
 };
 
-void measure(const Options& o, Communicator& world) {
+void measure(const BenchCommCommand& o, Communicator& world) {
   RankResources rank(1, parse_device(o.device), world.rank());
   world.use_stream(rank.stream);
   Allocator& memory = rank.allocator;
@@ -91,7 +91,7 @@ void measure(const Options& o, Communicator& world) {
 }  // namespace
 
 void add_bench_comm(CLI::App& bench) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<BenchCommCommand>();
   CLI::App* c = bench.add_subcommand("comm", "Collectives of fp32 between ranks, each call behind a barrier");
   c->add_option("--ranks", o->ranks, "Ranks as threads; under mpirun, its processes")
       ->capture_default_str()

@@ -9,7 +9,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct BenchMatmulCommand {
   std::vector<int64_t> shape;  // M, K, N; empty: the table
   std::string dtype = "fp32", blocks, device = "cpu";
   int threads = 0, repeats = 20;
@@ -20,9 +20,9 @@ struct Product {
   int64_t m, k, n;
 };
 // Tokens x in x out: layers of the models that docs/benchmarks/ measures, and squares.
-constexpr Product kTable[] = {{512, 512, 512},    {512, 2048, 2048}, {512, 4096, 4096}, {3072, 384, 1536},
-                              {3072, 384, 384},   {2048, 512, 1376}, {2048, 512, 512},  {512, 512, 32000},
-                              {2048, 2048, 2048}, {256, 768, 3072},  {1, 4096, 4096}};
+constexpr Product kProducts[] = {{512, 512, 512},    {512, 2048, 2048}, {512, 4096, 4096}, {3072, 384, 1536},
+                                 {3072, 384, 384},   {2048, 512, 1376}, {2048, 512, 512},  {512, 512, 32000},
+                                 {2048, 2048, 2048}, {256, 768, 3072},  {1, 4096, 4096}};
 
 enum class Form { forward, input_grad, weight_grad };
 constexpr std::pair<Form, const char*> kForms[] = {
@@ -74,7 +74,7 @@ double seconds_of_blocks(RankResources& rank, const Product& p, BlockType type, 
   }));
 }
 
-void bench_blocks(const Options& o, RankResources& rank, std::span<const Product> products) {
+void bench_blocks(const BenchMatmulCommand& o, RankResources& rank, std::span<const Product> products) {
   const BlockType type = *block_type_named(o.blocks);
   const DType dtype = parse_dtype(o.dtype);
   nlohmann::json rows = nlohmann::json::array();
@@ -102,10 +102,10 @@ void bench_blocks(const Options& o, RankResources& rank, std::span<const Product
                  {"rows", rows}});
 }
 
-void bench_matmul(const Options& o) {
+void bench_matmul(const BenchMatmulCommand& o) {
   RankResources rank(o.threads, parse_device(o.device));
   const DType dtype = parse_dtype(o.dtype);
-  std::vector<Product> products(std::begin(kTable), std::end(kTable));
+  std::vector<Product> products(std::begin(kProducts), std::end(kProducts));
   if (!o.shape.empty()) products = {{o.shape[0], o.shape[1], o.shape[2]}};
   if (!o.blocks.empty()) return bench_blocks(o, rank, products);
   nlohmann::json rows = nlohmann::json::array();
@@ -135,7 +135,7 @@ void bench_matmul(const Options& o) {
 }  // namespace
 
 void add_bench_matmul(CLI::App& bench) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<BenchMatmulCommand>();
   CLI::App* c = bench.add_subcommand("matmul", "The three products of a linear layer");
   c->add_option("--shape", o->shape, "M,K,N: tokens, inputs, outputs")
       ->delimiter(',')

@@ -6,7 +6,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct BenchServeCommand {
   weft::bench::LoadOptions load;
   std::string url = "http://127.0.0.1:8000/v1";
   double good_first_ms = 0, good_token_ms = 0, good_total_ms = 0;
@@ -20,7 +20,7 @@ nlohmann::json json_of(const weft::bench::Percentiles& p) {
           {"p95", p.p95 * kMs},   {"p99", p.p99 * kMs}, {"max", p.most * kMs}};
 }
 
-void print(const Options& o, const weft::bench::LoadResult& r) {
+void print(const BenchServeCommand& o, const weft::bench::LoadResult& r) {
   const double requests_per_s = double(r.complete) / r.seconds, good_per_s = double(r.good) / r.seconds;
   const double tokens_per_s = double(r.completion_tokens) / r.seconds;
   const double all_tokens_per_s = double(r.completion_tokens + r.prompt_tokens) / r.seconds;
@@ -59,7 +59,7 @@ void print(const Options& o, const weft::bench::LoadResult& r) {
   line("to the end", r.total_s);
 }
 
-void bench_serve(Options& o) {
+void bench_serve(BenchServeCommand& o) {
   o.load.url = weft::bench::parse_url(o.url);
   o.load.good_first_token_s = o.good_first_ms / kMs;
   o.load.good_token_s = o.good_token_ms / kMs;
@@ -72,7 +72,7 @@ void bench_serve(Options& o) {
 }  // namespace
 
 void add_bench_serve(CLI::App& bench) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<BenchServeCommand>();
   CLI::App* c = bench.add_subcommand("serve", "Latency and throughput of any server of OpenAI's API");
   auto& load = o->load;
   const auto positive = CLI::Range(int64_t(1), int64_t(1) << 24);

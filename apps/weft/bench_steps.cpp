@@ -11,9 +11,9 @@
 namespace weft::app {
 namespace {
 
-constexpr int64_t kBlockTokens = 16;
+constexpr int64_t kTokensOfBlock = 16;
 
-struct Options {
+struct BenchStepsCommand {
   ForwardOptions forward;
   std::optional<RowFormat> kv;  // none: the model's own dtype
   RowFormat kv_format(const ForwardModel& model) const { return kv.value_or(RowFormat{model.dtype()}); }
@@ -30,8 +30,8 @@ class Sequences {
   Sequences(ForwardModel& model, const RowFormat& format, int64_t count, int64_t tokens)
       : vocab_(model.config().vocab),
         count_(count),
-        blocks_of_each_((tokens + kBlockTokens - 1) / kBlockTokens),
-        runner_(model, count * blocks_of_each_, kBlockTokens, format) {
+        blocks_of_each_((tokens + kTokensOfBlock - 1) / kTokensOfBlock),
+        runner_(model, count * blocks_of_each_, kTokensOfBlock, format) {
     for (int64_t i = 0; i < count * blocks_of_each_; ++i) blocks_.push_back(int32_t(i));
   }
   StepRunner& runner() { return runner_; }
@@ -67,7 +67,7 @@ int64_t weight_bytes(ForwardModel& model) {
 }
 
 // Runs body(sequences) on the rank that speaks; the others follow it.
-void with_sequences(const Options& o, ForwardModel& model, int64_t count, int64_t tokens,
+void with_sequences(const BenchStepsCommand& o, ForwardModel& model, int64_t count, int64_t tokens,
                     FunctionRef<void(Sequences&)> body) {
   Sequences sequences(model, o.kv_format(model), count, tokens);
   if (!sequences.runner().is_speaker()) return sequences.runner().follow();
@@ -81,7 +81,7 @@ void check_context(const ForwardModel& model, int64_t tokens) {
                      model.config().context);
 }
 
-void decode(const Options& o, ForwardModel& model) {
+void decode(const BenchStepsCommand& o, ForwardModel& model) {
   const int64_t last = o.context + o.repeats + 1;
   check_context(model, last);
   const bool is_alone = model.mesh().world().size() == 1;
@@ -115,7 +115,7 @@ void decode(const Options& o, ForwardModel& model) {
                    {"rows", rows}});
 }
 
-void prefill(const Options& o, ForwardModel& model) {
+void prefill(const BenchStepsCommand& o, ForwardModel& model) {
   const bool is_alone = model.mesh().world().size() == 1;
   const double peak = is_alone ? peak_flops(model.context().stream, model.dtype()) : 0;
   if (model.is_speaker())
@@ -140,9 +140,9 @@ void prefill(const Options& o, ForwardModel& model) {
   if (model.is_speaker()) o.output.json({{"bench", "prefill"}, {"chunk", o.chunk}, {"rows", rows}});
 }
 
-CLI::App& add_command(CLI::App& bench, const std::shared_ptr<Options>& o, const char* name, const char* what,
-                      const char* sizes, std::vector<int64_t> usual,
-                      void (*run)(const Options&, ForwardModel& model)) {
+CLI::App& add_command(CLI::App& bench, const std::shared_ptr<BenchStepsCommand>& o, const char* name,
+                      const char* what, const char* sizes, std::vector<int64_t> usual,
+                      void (*run)(const BenchStepsCommand&, ForwardModel& model)) {
   CLI::App* c = bench.add_subcommand(name, what);
   o->sizes = std::move(usual);
   o->forward.add_to(*c);
@@ -166,7 +166,7 @@ CLI::App& add_command(CLI::App& bench, const std::shared_ptr<Options>& o, const 
 }  // namespace
 
 void add_bench_steps(CLI::App& bench) {
-  const auto d = std::make_shared<Options>(), p = std::make_shared<Options>();
+  const auto d = std::make_shared<BenchStepsCommand>(), p = std::make_shared<BenchStepsCommand>();
   CLI::App& c =
       add_command(bench, d, "decode", "A token more for each of some sequences", "--sequences", {1, 4, 16}, decode);
   c.add_option("--context", d->context, "Tokens that each sequence has before")

@@ -15,7 +15,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct BenchTrainCommand {
   std::string shape = "gpt", precision = "fp32", mesh, device;
   int threads = 0, steps = 10;
   int64_t batch = 0, micro_batches = 1;
@@ -24,7 +24,7 @@ struct Options {
 };
 
 // The shapes that docs/benchmarks/ compares with other programs.
-Recipe recipe_of(const Options& o) {
+Recipe recipe_of(const BenchTrainCommand& o) {
   Recipe r;
   ModelConfig& m = r.model;
   if (o.shape == "gpt") {
@@ -90,7 +90,7 @@ struct Measured {
   std::vector<OpProfile::Entry> ops;
 };
 
-Measured measure(const Options& o, const Recipe& recipe, Communicator& world, int threads) {
+Measured measure(const BenchTrainCommand& o, const Recipe& recipe, Communicator& world, int threads) {
   RankResources rank(threads, recipe.mesh.device, world.rank());
   const SyntheticBatches batches = batches_of(recipe);
   Trainer trainer(rank.context, world, recipe, batches);
@@ -126,7 +126,7 @@ Measured measure(const Options& o, const Recipe& recipe, Communicator& world, in
   return m;
 }
 
-void print_ops(const Options& o, const Recipe& recipe, const Measured& m, nlohmann::json& rows) {
+void print_ops(const BenchTrainCommand& o, const Recipe& recipe, const Measured& m, nlohmann::json& rows) {
   ThreadTeam team(1);
   Allocator memory(Device::meta);
   Stream stream(team, memory);
@@ -152,7 +152,7 @@ void print_ops(const Options& o, const Recipe& recipe, const Measured& m, nlohma
   }
 }
 
-void bench_train(const Options& o) {
+void bench_train(const BenchTrainCommand& o) {
   const Recipe recipe = recipe_of(o);
   const int threads = o.threads > 0 ? o.threads : std::max(1, usable_cores() / recipe.mesh.size());
   run_world(recipe.mesh.size(), [&](Communicator& world) {
@@ -193,7 +193,7 @@ void bench_train(const Options& o) {
 }  // namespace
 
 void add_bench_train(CLI::App& bench) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<BenchTrainCommand>();
   CLI::App* c = bench.add_subcommand("train", "Whole training steps of fixed shapes, on made-up tokens");
   c->add_option("--shape", o->shape, "gpt, llama, gpt2-124m, or tiny, which shows that all works")
       ->capture_default_str();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostLineBytes = size_t(1) << 20;
 
-struct Options {
+struct ChatCommand {
   ForwardOptions forward;
   std::string system, template_file;
   GenerateOptions generate;
@@ -25,7 +25,7 @@ struct Options {
 // What was said so far; on the one rank that reads and writes.
 class Conversation {
  public:
-  Conversation(const Options& o, const ModelSource& source)
+  Conversation(const ChatCommand& o, const ModelSource& source)
       : tokenizer_(source.tokenizer()),
         template_(find_chat_template(o.template_file, source, *tokenizer_)),
         system_(o.system) {
@@ -97,7 +97,7 @@ std::vector<int32_t> share(ForwardModel& model, const std::vector<int32_t>& ids)
   return {all.data<int32_t>(), all.data<int32_t>() + all.numel()};
 }
 
-void answer(const Options& o, ForwardModel& model, const std::vector<int32_t>& prompt,
+void answer(const ChatCommand& o, ForwardModel& model, const std::vector<int32_t>& prompt,
             const std::vector<int32_t>& stops, Conversation* conversation) {
   std::optional<StreamDecoder> decoder;
   if (conversation) decoder.emplace(conversation->tokenizer());
@@ -120,7 +120,7 @@ void answer(const Options& o, ForwardModel& model, const std::vector<int32_t>& p
   o.output.json({{"answer", text}, {"prompt_tokens", prompt.size()}, {"generated_tokens", made}});
 }
 
-void chat_on_rank(const Options& o, ForwardModel& model, const ModelSource& source) {
+void chat_on_rank(const ChatCommand& o, ForwardModel& model, const ModelSource& source) {
   std::optional<Conversation> conversation;
   if (model.is_speaker()) conversation.emplace(o, source);
   const std::vector<int32_t> stops =
@@ -140,7 +140,7 @@ void chat_on_rank(const Options& o, ForwardModel& model, const ModelSource& sour
   }
 }
 
-void chat(const Options& o) {
+void chat(const ChatCommand& o) {
   check_sampling(o.generate.sampling);
   run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source) { chat_on_rank(o, model, source); });
 }
@@ -148,7 +148,7 @@ void chat(const Options& o) {
 }  // namespace
 
 void add_chat(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ChatCommand>();
   o->generate.sampling.temperature = 0.7f;
   CLI::App* c =
       program.add_subcommand("chat", "Talk with a model: a line for you, an answer from it; /clear begins anew");

@@ -10,14 +10,14 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct ConvertCommand {
   std::string source, adapter, target, form, dtype, mesh;
   Output output;
 };
 
 constexpr std::string_view kHuggingFace = "hugging-face", kCheckpoint = "checkpoint", kGguf = "gguf";
 
-std::string form_of(const Options& o) {
+std::string form_of(const ConvertCommand& o) {
   const bool is_file = o.target.ends_with(".gguf");  // by which models are opened again
   const std::string form = !o.form.empty() ? o.form : std::string(is_file ? kGguf : kHuggingFace);
   if (form != kHuggingFace && form != kCheckpoint && form != kGguf)
@@ -26,7 +26,7 @@ std::string form_of(const Options& o) {
   return form;
 }
 
-Exported export_as(const std::string& form, const ModelSource& source, const Options& o) {
+Exported export_as(const std::string& form, const ModelSource& source, const ConvertCommand& o) {
   if (form == kGguf) {
     GgufExportOptions options;
     if (!o.dtype.empty()) options.type = parse_ggml_type("--dtype", o.dtype);
@@ -40,7 +40,7 @@ Exported export_as(const std::string& form, const ModelSource& source, const Opt
   return export_checkpoint(source, o.target);
 }
 
-void convert(const Options& o) {
+void convert(const ConvertCommand& o) {
   Toml mesh;
   MeshOptions::apply_spec(mesh, o.mesh);
   read_mesh(mesh);
@@ -66,7 +66,7 @@ void convert(const Options& o) {
 }  // namespace
 
 void add_convert(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ConvertCommand>();
   CLI::App* c =
       program.add_subcommand("convert", "A model as a Hugging Face folder, a GGUF file or a weft checkpoint");
   c->add_option("SRC", o->source, "A Hugging Face folder, a weft checkpoint or run folder, or a .gguf file")

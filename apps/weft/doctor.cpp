@@ -13,7 +13,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct DoctorCommand {
   Output output;
 };
 
@@ -42,7 +42,7 @@ nlohmann::json to_json(const std::vector<CudaDevice>& devices) {
   return list;
 }
 
-void doctor(const Options& o) {
+void doctor(const DoctorCommand& o) {
   const Machine m = describe_machine();
   RankResources all;
   const double f32 = cpu::measure_peak_flops(all.team, DType::f32),
@@ -104,7 +104,7 @@ void doctor(const Options& o) {
 }  // namespace
 
 void add_doctor(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<DoctorCommand>();
   CLI::App* c = program.add_subcommand("doctor", "What this machine has, what it measures at, and what is missing");
   o->output.add_option(*c);
   c->footer("Example: weft doctor --json");

@@ -13,7 +13,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct EvalCommand {
   ForwardOptions forward;
   std::string data, cache_dir;
   int64_t seq_len = 0, rows = 0;
@@ -21,7 +21,7 @@ struct Options {
   Output output;
 };
 
-void print(const Options& o, const EvalResult& r, int64_t source_bytes, const std::string& model) {
+void print(const EvalCommand& o, const EvalResult& r, int64_t source_bytes, const std::string& model) {
   const double bits_per_byte =
       r.loss * double(r.num_targets) / std::numbers::ln2 / double(std::max<int64_t>(source_bytes, 1));
   o.output.json({{"loss", r.loss},
@@ -35,7 +35,7 @@ void print(const Options& o, const EvalResult& r, int64_t source_bytes, const st
                               std::exp(r.loss), bits_per_byte, r.num_targets));
 }
 
-void eval_decoder(const Options& o) {
+void eval_decoder(const EvalCommand& o) {
   const std::string cache =
       o.cache_dir.empty() ? (std::filesystem::temp_directory_path() / "weft-tokens").string() : o.cache_dir;
   make_folders(FileSystem::real(), cache);
@@ -62,7 +62,7 @@ void eval_decoder(const Options& o) {
   });
 }
 
-void eval_text_to_text(const Options& o) {
+void eval_text_to_text(const EvalCommand& o) {
   if (o.seq_len > 0 || o.rows > 0 || o.documents)
     throw UsageError(
         "--seq-len, --rows and --documents cut a text into windows, and the model reads examples whole: "
@@ -93,7 +93,7 @@ void eval_text_to_text(const Options& o) {
   });
 }
 
-void eval(const Options& o) {
+void eval(const EvalCommand& o) {
   const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
   if (kind == EncoderKind::t5) return eval_text_to_text(o);
   if (kind)
@@ -105,7 +105,7 @@ void eval(const Options& o) {
 }  // namespace
 
 void add_eval(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<EvalCommand>();
   CLI::App* c = program.add_subcommand("eval", "Mean loss, perplexity and bits per byte of a model on a text");
   o->forward.add_to(*c);
   c->add_option(

@@ -12,14 +12,14 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct GenerateCommand {
   ForwardOptions forward;
   std::string prompt, prompt_file, ids;
   GenerateOptions generate;
   Output output;
 };
 
-std::string read_prompt(const Options& o) {
+std::string read_prompt(const GenerateCommand& o) {
   constexpr uint64_t kMostBytes = uint64_t(64) << 20;
   return o.prompt_file.empty() ? o.prompt : read_file(o.prompt_file, kMostBytes);
 }
@@ -71,7 +71,7 @@ class Transcript {
   std::vector<int32_t> ids_;
 };
 
-void generate_on_rank(const Options& o, ForwardModel& model, const ModelSource& source) {
+void generate_on_rank(const GenerateCommand& o, ForwardModel& model, const ModelSource& source) {
   const bool has_ids = !o.ids.empty();
   const std::unique_ptr<Tokenizer> tokenizer = has_ids ? nullptr : source.tokenizer();
   const std::string prompt = read_prompt(o);
@@ -89,7 +89,7 @@ void generate_on_rank(const Options& o, ForwardModel& model, const ModelSource& 
 }
 
 // T5 reads the prompt and writes another text.
-void generate_by_t5(const Options& o, Context& context, const EncoderUse& use) {
+void generate_by_t5(const GenerateCommand& o, Context& context, const EncoderUse& use) {
   const auto t5 = open_t5(context, o.forward.model, use);
   const T5Config& c = t5->config();
   const bool has_ids = !o.ids.empty();
@@ -119,7 +119,7 @@ void generate_by_t5(const Options& o, Context& context, const EncoderUse& use) {
   if (use.mesh->is_speaker()) transcript.end(ids.size(), seconds);
 }
 
-void generate(const Options& o) {
+void generate(const GenerateCommand& o) {
   check_sampling(o.generate.sampling);
   if (o.generate.max_tokens < 0) throw UsageError("--max-tokens {}: write 0 or more", o.generate.max_tokens);
   const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
@@ -133,7 +133,7 @@ void generate(const Options& o) {
 }  // namespace
 
 void add_generate(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<GenerateCommand>();
   CLI::App* c = program.add_subcommand("generate", "Continue a prompt");
   o->forward.add_to(*c);
   auto* prompt = c->add_option("--prompt", o->prompt, "The text to continue");

@@ -16,7 +16,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct InspectCommand {
   std::string path;
   Output output;
 };
@@ -40,7 +40,7 @@ int64_t total_elements(const nlohmann::json& tensors) {
   return sum;
 }
 
-void inspect_checkpoint(const Options& o) {
+void inspect_checkpoint(const InspectCommand& o) {
   const std::string path = find_checkpoint(o.path);
   const CheckpointReport report = verify_checkpoint(path);
   if (!report.is_valid()) {
@@ -70,7 +70,7 @@ void inspect_checkpoint(const Options& o) {
                               t["shape"].dump()));
 }
 
-void inspect_tokens(const Options& o) {
+void inspect_tokens(const InspectCommand& o) {
   const TokenFile file(o.path);
   file.verify();
   const size_t num_documents = file.document_starts().size();
@@ -90,7 +90,7 @@ void inspect_tokens(const Options& o) {
 }
 
 // What the recipe's model is, and what each rank will need, before anything is allocated.
-void inspect_recipe(const Options& o) {
+void inspect_recipe(const InspectCommand& o) {
   Toml toml = Toml::load(o.path);
   Recipe recipe = read_recipe(toml);
   if (recipe.model.vocab == 0 && recipe.data.tokenizer == "byte")
@@ -147,7 +147,7 @@ void add_to_groups(const nlohmann::json& event, std::map<std::string, GroupTime>
   if (is_started) group.started += us;
 }
 
-void inspect_trace(const Options& o) {
+void inspect_trace(const InspectCommand& o) {
   constexpr uint64_t kMostBytes = uint64_t(1) << 30;
   const nlohmann::json trace = parse_json(read_file(o.path, kMostBytes), o.path, {.max_bytes = kMostBytes});
   std::map<std::string, std::pair<int64_t, double>> by_name;
@@ -184,7 +184,7 @@ void inspect_trace(const Options& o) {
     o.output.text(fmt::format("{:<24} {:>8} times {:>12.1f} us", name, sum.first, sum.second));
 }
 
-void inspect(const Options& o) {
+void inspect(const InspectCommand& o) {
   if (is_saved_model(o.path)) return inspect_model(o.path, o.output);
   if (std::filesystem::is_directory(o.path)) return inspect_checkpoint(o);
   if (!exists(FileSystem::real(), o.path))
@@ -204,7 +204,7 @@ void inspect(const Options& o) {
 }  // namespace
 
 void add_inspect(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<InspectCommand>();
   CLI::App* c = program.add_subcommand("inspect", "What a model, checkpoint, token file, recipe or trace holds");
   c->add_option("PATH", o->path, "The file or folder")->required();
   o->output.add_option(*c);

@@ -8,7 +8,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct LogitsCommand {
   ForwardOptions forward;
   std::string ids, ids_file, decoder_ids, pixels_file;
   Output output;
@@ -26,7 +26,7 @@ void print(const Output& output, const std::vector<int32_t>& ids, const Tensor& 
   output.json({{"ids", ids}, {"logits", rows}});
 }
 
-void logits(const Options& o) {
+void logits(const LogitsCommand& o) {
   constexpr uint64_t kMostBytes = uint64_t(64) << 20;
   const bool is_file = !o.ids_file.empty();
   const std::string text = is_file ? read_file(o.ids_file, kMostBytes) : o.ids;
@@ -54,7 +54,7 @@ void logits(const Options& o) {
 }  // namespace
 
 void add_logits(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<LogitsCommand>();
   CLI::App* c =
       program.add_subcommand("logits", "Logits of every position, for comparing with another implementation");
   o->forward.add_to(*c);

@@ -14,7 +14,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct PlanCommand {
   TrainPlanOptions train;
   ServePlanOptions serve;
   std::string purpose = "train";
@@ -25,7 +25,7 @@ struct Options {
   Output output;
 };
 
-void show_schedule(const Options& o) {
+void show_schedule(const PlanCommand& o) {
   Toml toml;
   o.train.mesh_options.apply_to(toml);
   MeshOptions::apply_spec(toml, o.train.mesh.empty() ? "pp=4" : o.train.mesh);
@@ -52,7 +52,7 @@ void show_schedule(const Options& o) {
   if (!o.output.is_json()) o.output.text(draw(schedule, costs));
 }
 
-void measure(const Options& o) {
+void measure(const PlanCommand& o) {
   const auto progress = [](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); };
   const std::string text = hardware_toml(plan::measure_machine({.progress = progress}));
   if (o.out.empty()) return o.output.text(text);
@@ -60,7 +60,7 @@ void measure(const Options& o) {
   o.output.text(fmt::format("{} is written: weft plan MODEL --cluster 2x{}", o.out, o.out));
 }
 
-void plan(const Options& o) {
+void plan(const PlanCommand& o) {
   if (o.measures) return measure(o);
   if (o.shows_schedule) return show_schedule(o);
   if (!o.validate.empty()) return validate_runs(o.validate, o.output);
@@ -125,7 +125,7 @@ void add_serve_options(CLI::App& c, ServePlanOptions& s) {
 }  // namespace
 
 void add_plan(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<PlanCommand>();
   CLI::App* c =
       program.add_subcommand("plan", "Which layout, how much memory, how fast and why, before anything runs");
   TrainPlanOptions& t = o->train;

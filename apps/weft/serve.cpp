@@ -15,7 +15,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct ServeCommand {
   EngineOptions model;              // the first
   std::vector<std::string> models;  // "name=folder" of each, where they are named
   http::ServerOptions server;
@@ -65,7 +65,7 @@ class Ending {
 };
 
 // `run` returns after `stop` was called, or throws why the server ends.
-void serve_over_http(const Options& o, StopSignals& signals, const std::vector<api::ServedModel>& models,
+void serve_over_http(const ServeCommand& o, StopSignals& signals, const std::vector<api::ServedModel>& models,
                      const std::function<void()>& run, const std::function<void()>& stop) {
   for (size_t i = 0; i < models.size(); ++i)
     for (size_t k = 0; k < i; ++k)
@@ -104,7 +104,7 @@ void serve_over_http(const Options& o, StopSignals& signals, const std::vector<a
 }
 
 // What --model says, or the one MODEL.
-std::vector<EngineOptions> all_models(const Options& o) {
+std::vector<EngineOptions> all_models(const ServeCommand& o) {
   if (o.models.empty() == o.model.forward.model.empty())
     throw UsageError("serve: name one MODEL, or several as --model NAME=FOLDER");
   if (o.idle_seconds > 0 && o.most_loaded == 0)
@@ -136,7 +136,7 @@ struct OpenedText {
 };
 
 // The ranks are processes: this one's is served on this thread.
-void serve_launched(const Options& o, StopSignals& signals, const EngineOptions& model) {
+void serve_launched(const ServeCommand& o, StopSignals& signals, const EngineOptions& model) {
   OpenedText opened(model);
   run_engine(model, [&](ContinuousEngine& engine, const ModelSource&) {
     serve_over_http(
@@ -146,7 +146,7 @@ void serve_launched(const Options& o, StopSignals& signals, const EngineOptions&
 
 // All models from the start to the end. When the first fails the server ends; where another one does, its requests
 // are refused and the others go on.
-void serve_all(const Options& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
+void serve_all(const ServeCommand& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
   Ending ending;
   std::vector<std::unique_ptr<HostedModel>> hosted;
   std::vector<std::unique_ptr<OpenedText>> opened;
@@ -171,7 +171,7 @@ std::vector<std::string> adapter_names(const EngineOptions& model) {
 }
 
 // Models that come when a request names them.
-void serve_on_demand(const Options& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
+void serve_on_demand(const ServeCommand& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
   const Output& output = o.model.output;
   const auto log = [&](const std::string& line) { output.text("weft: " + line); };
   std::vector<std::unique_ptr<OpenedText>> opened;
@@ -199,7 +199,7 @@ void serve_on_demand(const Options& o, StopSignals& signals, const std::vector<E
       o, signals, served, [&] { ending.wait(); }, [&] { ending.set(); });
 }
 
-void serve(const Options& o) {
+void serve(const ServeCommand& o) {
   if (o.key_file.empty() && !http::is_loopback(o.server.host))
     throw UsageError("--host {} can be reached from other machines: name a file with keys with --api-key-file",
                      o.server.host);
@@ -213,7 +213,7 @@ void serve(const Options& o) {
 }  // namespace
 
 void add_serve(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ServeCommand>();
   o->server.max_body_bytes = o->limits.json.max_bytes;
   CLI::App* c = program.add_subcommand("serve", "Serve models over HTTP, by the APIs of OpenAI and Anthropic");
   o->model.add_to(*c);

@@ -15,13 +15,13 @@ namespace {
 using namespace plan;
 
 // A server's options as the planner has them.
-struct Asked {
+struct AskedServer {
   std::unique_ptr<ModelSource> draft_source;
   ServeRequest request;
 };
 
-Asked asked_of(const EngineOptions& o, const ModelSource& source) {
-  Asked a;
+AskedServer asked_of(const EngineOptions& o, const ModelSource& source) {
+  AskedServer a;
   const BlockChoice blocks = parse_block_choice(o.forward.quantize);
   const DType dtype = dtype_of(o.forward, source);
   const int64_t context = source.config().context;
@@ -116,7 +116,7 @@ std::string remedy(const EngineOptions& o, ServeRequest q, const MeshShape& mesh
 }  // namespace
 
 MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
-  Asked asked = asked_of(o, source);
+  AskedServer asked = asked_of(o, source);
   const Machine machine = describe_machine();
   const int cores = o.forward.threads > 0 ? o.forward.threads : num_cores();
   const auto token_s = [](const ServeCandidate& c) { return c.plan.batches.front().step.step_s; };
@@ -141,7 +141,7 @@ MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
 }
 
 MemoryChoice choose_memory(const EngineOptions& o, const ModelSource& source, const MeshShape& mesh) {
-  Asked asked = asked_of(o, source);
+  AskedServer asked = asked_of(o, source);
   ServeRequest& q = asked.request;
   const int64_t available = available_bytes(device_of(o.forward), mesh.size(), o.memory_limit / o.num_models,
                                             o.forward.replica * mesh.size());

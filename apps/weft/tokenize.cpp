@@ -14,7 +14,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct TokenizeCommand {
   std::string model;
   bool wants_ids = false, decodes = false, is_plain = false, adds_special = false;
   BpeTraining training;  // vocab_size 0: none is wanted
@@ -51,7 +51,7 @@ std::vector<int32_t> parse_ids(std::string_view text, int32_t vocab_size) {
   return ids;
 }
 
-void print_decoded(const Options& o, const Tokenizer& tokenizer) {
+void print_decoded(const TokenizeCommand& o, const Tokenizer& tokenizer) {
   const std::vector<int32_t> ids = parse_ids(read_standard_input(), tokenizer.vocab_size());
   const std::string text = tokenizer.decode(ids, !o.is_plain);
   if (o.output.is_json())
@@ -59,7 +59,7 @@ void print_decoded(const Options& o, const Tokenizer& tokenizer) {
   fmt::print("{}", text);
 }
 
-void print_encoded(const Options& o, const Tokenizer& tokenizer) {
+void print_encoded(const TokenizeCommand& o, const Tokenizer& tokenizer) {
   const std::vector<int32_t> ids =
       tokenizer.encode(read_standard_input(), {.add_special = o.adds_special, .parse_special = !o.is_plain});
   o.output.json({{"ids", ids}, {"num_tokens", ids.size()}, {"tokenizer", tokenizer.name()}});
@@ -82,7 +82,7 @@ std::string pattern_named(const std::string& name) {
 }
 
 // Writes the new tokenizer to the file that the command names.
-void train_bpe(const Options& o) {
+void train_bpe(const TokenizeCommand& o) {
   FileSystem& fs = FileSystem::real();
   if (exists(fs, o.model)) throw UsageError("{} exists already: name a new file for the tokenizer", o.model);
   BpeTraining training = o.training;
@@ -111,7 +111,7 @@ void train_bpe(const Options& o) {
                             size < training.vocab_size ? "; the text gave no more merges" : ""));
 }
 
-void tokenize(const Options& o) {
+void tokenize(const TokenizeCommand& o) {
   if (o.training.vocab_size != 0) return train_bpe(o);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(o.model);
   if (o.decodes)
@@ -123,7 +123,7 @@ void tokenize(const Options& o) {
 }  // namespace
 
 void add_tokenize(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<TokenizeCommand>();
   CLI::App* c = program.add_subcommand("tokenize", "Text on standard input to token ids, and back");
   c->add_option("MODEL_OR_TOKENIZER", o->model,
                 "A model or checkpoint folder, a tokenizer (tokenizer.json, SentencePiece .model, NAME.tiktoken, "

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kAutoMesh = "auto";
 
-struct Options {
+struct TrainCommand {
   std::string recipe, mesh;
   MeshOptions mesh_options;
   Hosts hosts;
@@ -48,7 +48,7 @@ nlohmann::json number_or_null(double x) { return std::isfinite(x) ? nlohmann::js
 std::atomic<int> signal_to_pass_on{0};
 
 // Runs the resolved recipe as processes of its own, again when they fail.
-void supervise(const Options& o, const Recipe& recipe) {
+void supervise(const TrainCommand& o, const Recipe& recipe) {
   if (launched_by_mpi())
     throw UsageError(
         "--restarts, --hosts and --hostfile are for weft itself, which then starts mpirun: leave mpirun out");
@@ -72,7 +72,7 @@ void supervise(const Options& o, const Recipe& recipe) {
   throw Error("training did not end: {}", status.describe());
 }
 
-void train(const Options& o, const std::vector<std::string>& overrides) {
+void train(const TrainCommand& o, const std::vector<std::string>& overrides) {
   Toml toml = Toml::load(o.recipe);
   toml.apply(overrides);
   o.mesh_options.apply_to(toml);
@@ -107,7 +107,7 @@ void train(const Options& o, const std::vector<std::string>& overrides) {
 }  // namespace
 
 void add_train(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<TrainCommand>();
   CLI::App* c = program.add_subcommand("train", "Train a model as a recipe says");
   c->add_option("RECIPE", o->recipe, "A TOML file")->required();
   c->add_option("--mesh", o->mesh, "Axes and sizes, as in dp=2,tp=2,pp=2; or auto: the fastest of this machine");

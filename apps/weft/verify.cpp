@@ -13,7 +13,7 @@
 namespace weft::app {
 namespace {
 
-struct Options {
+struct VerifyCommand {
   std::string recipe;
   std::vector<std::string> meshes;
   MeshOptions mesh;
@@ -22,7 +22,7 @@ struct Options {
   Output output;
 };
 
-Recipe recipe_of(const Options& o, const std::vector<std::string>& overrides, const std::string& mesh) {
+Recipe recipe_of(const VerifyCommand& o, const std::vector<std::string>& overrides, const std::string& mesh) {
   Toml toml = Toml::load(o.recipe);
   toml.apply(overrides);
   o.mesh.apply_to(toml);
@@ -63,7 +63,7 @@ void print_row(const Output& output, const std::string& mesh, const TrainedRun& 
       human_bytes(uint64_t(peak)), sent.empty() ? "nothing" : sent));
 }
 
-void verify(const Options& o, const std::vector<std::string>& overrides) {
+void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
   if (launched_by_mpi() && o.meshes.size() > 1)
     throw UsageError("a launcher's processes form one mesh: give one --mesh");
   Recipe one = on_one_rank(recipe_of(o, overrides, o.meshes[0]));
@@ -112,7 +112,7 @@ void verify(const Options& o, const std::vector<std::string>& overrides) {
 }  // namespace
 
 void add_verify(CLI::App& program) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<VerifyCommand>();
   CLI::App* c =
       program.add_subcommand("verify", "Prove meshes equal to one rank: loss, every gradient, updated weights");
   c->add_option("RECIPE", o->recipe, "A TOML file")->required();

@@ -13,6 +13,11 @@ struct Cut {
   bool is_whole() const { return count == total; }
 };
 
+// The elements of `units`, each of which has `size`: of heads, say.
+inline Cut elements_of(const Cut& units, int64_t size) {
+  return {units.begin * size, units.count * size, units.total * size};
+}
+
 // The part of `total` that belongs to `part` of `parts`: sizes differ by at most one, the larger ones come first.
 inline Cut even_cut(int64_t total, int part, int parts) {
   const int64_t small = total / parts, larger = total % parts;

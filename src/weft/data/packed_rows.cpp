@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kPackPurpose = name_hash("data.pack"), kEpochPurpose = name_hash("data.packed_epoch");
+constexpr uint64_t kPackPurpose = name_hash("data.pack"), kPackedEpochPurpose = name_hash("data.packed_epoch");
 constexpr size_t kOpenRows = 64;  // that an example may go into
 
 uint64_t key_of(uint64_t seed, uint64_t index, uint64_t purpose) {
@@ -120,7 +120,7 @@ PackedBatches::PackedBatches(TokenPart part, const BatchOptions& options)
 
 int64_t PackedBatches::row_of(int64_t step, int32_t row) const {
   const int64_t sample = step * options_.global_batch + row, epoch = sample / rows_.num_rows();
-  const Permutation shuffled(uint64_t(rows_.num_rows()), key_of(options_.seed, uint64_t(epoch), kEpochPurpose));
+  const Permutation shuffled(uint64_t(rows_.num_rows()), key_of(options_.seed, uint64_t(epoch), kPackedEpochPurpose));
   return int64_t(shuffled(uint64_t(sample % rows_.num_rows())));
 }
 

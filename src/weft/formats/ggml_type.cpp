@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 // Elements and bytes of a block, as ggml's public headers lay them out.
-constexpr GgmlTypeInfo kTypes[] = {
+constexpr GgmlTypeInfo kGgmlTypes[] = {
     {GgmlType::f32, "F32", 1, 4, DType::f32},
     {GgmlType::f16, "F16", 1, 2, DType::f16},
     {GgmlType::q4_0, "Q4_0", 32, 18, {}},
@@ -46,7 +46,7 @@ constexpr GgmlTypeInfo kTypes[] = {
 }  // namespace
 
 const GgmlTypeInfo* find_ggml_type(uint32_t number) {
-  for (const GgmlTypeInfo& info : kTypes) {
+  for (const GgmlTypeInfo& info : kGgmlTypes) {
     if (uint32_t(info.type) == number) return &info;
   }
   return nullptr;

@@ -11,14 +11,14 @@ struct TypeRow {
   std::string_view name, phrase;
   uint64_t bytes;
 };
-constexpr TypeRow kTypes[] = {
+constexpr TypeRow kValueTypes[] = {
     {"u8", "a u8", 1},         {"i8", "an i8", 1},       {"u16", "a u16", 2},  {"i16", "an i16", 2},
     {"u32", "a u32", 4},       {"i32", "an i32", 4},     {"f32", "an f32", 4}, {"bool", "a bool", 1},
     {"string", "a string", 0}, {"array", "an array", 0}, {"u64", "a u64", 8},  {"i64", "an i64", 8},
     {"f64", "an f64", 8},
 };
 
-const TypeRow& row_of(GgufType type) { return kTypes[size_t(type)]; }
+const TypeRow& row_of(GgufType type) { return kValueTypes[size_t(type)]; }
 
 void check_booleans(Bytes bytes, const std::string& where) {
   for (const std::byte b : bytes) {
@@ -54,7 +54,7 @@ std::string_view name_of(GgufType type) { return row_of(type).name; }
 uint64_t gguf::fixed_size(GgufType type) { return row_of(type).bytes; }
 
 GgufType gguf::checked_type(uint32_t number, const std::string& where) {
-  if (number >= std::size(kTypes)) throw Error("{} has the unknown type {}", where, number);
+  if (number >= std::size(kValueTypes)) throw Error("{} has the unknown type {}", where, number);
   return GgufType(number);
 }
 

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kMaxBytes = 64 << 20, kMaxOperations = 2 << 20;  // about 35 for each tensor
-constexpr uint64_t kMaxNameBytes = 1024;
+constexpr uint64_t kMaxGlobalBytes = 1024;
 
 }  // namespace
 
@@ -56,7 +56,7 @@ class PickleMachine {
   }
   std::string_view line() {
     const std::string_view rest = text_of(bytes_).substr(at_);
-    const size_t end = rest.substr(0, kMaxNameBytes).find('\n');
+    const size_t end = rest.substr(0, kMaxGlobalBytes).find('\n');
     if (end == rest.npos) fail("a name has no end");
     at_ += end + 1;
     return rest.substr(0, end);
@@ -225,7 +225,7 @@ class PickleMachine {
   }
 
   void push_global(std::string_view module, std::string_view name) {
-    if (module.size() + name.size() > kMaxNameBytes) fail("the name of a global is too long");
+    if (module.size() + name.size() > kMaxGlobalBytes) fail("the name of a global is too long");
     const std::string& global = pickle_.names_.emplace_back(fmt::format("{} {}", module, name));
     if (!is_allowed_(global)) {
       throw Error(

@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 constexpr size_t kMaxTensors = 1 << 20;
-constexpr size_t kMaxRank = 16;
+constexpr size_t kMaxDims = 16;
 constexpr std::string_view kMetadataKey = "__metadata__";
 
 struct DTypeRow {
@@ -64,8 +64,8 @@ SafetensorsEntry parse_entry(const std::string& source, const std::string& name,
   const Json &dtype = field("dtype"), &shape = field("shape"), &offsets = field("data_offsets");
   const DTypeRow* row = dtype.is_string() ? find_dtype(dtype.get_ref<const std::string&>()) : nullptr;
   if (!row) throw Error("{} has the dtype {}, which weft cannot read", where, clipped(to_json_text(dtype)));
-  if (!shape.is_array() || shape.size() > kMaxRank)
-    throw Error("{}: shape must have at most {} dims", where, kMaxRank);
+  if (!shape.is_array() || shape.size() > kMaxDims)
+    throw Error("{}: shape must have at most {} dims", where, kMaxDims);
   if (!offsets.is_array() || offsets.size() != 2) throw Error("{}: data_offsets must be [begin, end]", where);
 
   SafetensorsEntry entry{.name = name, .dtype_name = std::string(row->name)};

@@ -12,13 +12,13 @@
 namespace weft {
 namespace {
 
-constexpr int kMaxDepth = 16;            // dicts and lists inside each other
-constexpr size_t kMaxTensors = 1 << 17;  // the largest models have some ten thousand
-constexpr size_t kMaxNameBytes = 1 << 12;
+constexpr int kMaxDepth = 16;                  // dicts and lists inside each other
+constexpr size_t kMaxTensorsOfFile = 1 << 17;  // the largest models have some ten thousand
+constexpr size_t kMaxKeyBytes = 1 << 12;
 constexpr uint64_t kMaxNamesBytes =
     64 << 20;  // of all names together: a pickle can say a long key once, and use it often
 constexpr uint64_t kMaxVisits = 1 << 20;
-constexpr size_t kMaxRank = 16;
+constexpr size_t kMaxRankOfFile = 16;
 
 struct StorageRow {
   std::string_view global, dtype_name;
@@ -60,7 +60,7 @@ const std::vector<PickleValue>* arguments_of(const PickleValue& value, std::stri
 
 // A part of a name; cut where the name is refused anyway.
 std::string key_text(const PickleValue& key) {
-  if (const auto* text = std::get_if<std::string_view>(&key)) return std::string(text->substr(0, kMaxNameBytes + 1));
+  if (const auto* text = std::get_if<std::string_view>(&key)) return std::string(text->substr(0, kMaxKeyBytes + 1));
   if (const auto* number = std::get_if<int64_t>(&key)) return fmt::format("{}", *number);
   return "?";
 }
@@ -119,8 +119,8 @@ class TorchReader {
 
   void read(const PickleValue& value, const std::string& name, int depth) {
     if (++visits_ > kMaxVisits) throw Error("{}: the pickle holds more than {} objects", file_.path(), kMaxVisits);
-    if (name.size() > kMaxNameBytes) {
-      throw Error("{}: the name '{}...' has more than {} bytes", file_.path(), excerpt(name), kMaxNameBytes);
+    if (name.size() > kMaxKeyBytes) {
+      throw Error("{}: the name '{}...' has more than {} bytes", file_.path(), excerpt(name), kMaxKeyBytes);
     }
     if (depth > kMaxDepth)
       throw Error("{}: '{}' is nested deeper than {} levels", file_.path(), excerpt(name), kMaxDepth);
@@ -175,7 +175,7 @@ class TorchReader {
     if (const auto* size = arguments_of(value, kSize)) {
       tuple = size->empty() ? nullptr : node_of(size->front(), PickleNode::Kind::tuple);
     }
-    if (!tuple || tuple->items.size() > kMaxRank) fail(name, "its shape is no tuple of at most 16 dims");
+    if (!tuple || tuple->items.size() > kMaxRankOfFile) fail(name, "its shape is no tuple of at most 16 dims");
     std::vector<int64_t> integers;
     for (const PickleValue& item : tuple->items) integers.push_back(int64_t(unsigned_of(item, name)));
     return integers;
@@ -187,7 +187,8 @@ class TorchReader {
     if (arguments.size() > 6 && !std::holds_alternative<PickleNone>(arguments[6])) {
       fail(name, "it is a view that negates or conjugates what it shows: save a clone of it");
     }
-    if (file_.entries_.size() >= kMaxTensors) throw Error("{}: more than {} tensors", file_.path(), kMaxTensors);
+    if (file_.entries_.size() >= kMaxTensorsOfFile)
+      throw Error("{}: more than {} tensors", file_.path(), kMaxTensorsOfFile);
     if ((names_bytes_ += name.size()) > kMaxNamesBytes) {
       throw Error("{}: the names of its tensors have more than {} bytes", file_.path(), kMaxNamesBytes);
     }

@@ -7,16 +7,12 @@
 namespace weft {
 namespace {
 
-Cut elements(const Cut& heads, int64_t head_dim) {
-  return {heads.begin * head_dim, heads.count * head_dim, heads.total * head_dim};
-}
-
 LinearConfig query_config(const AttentionConfig& c, const HeadCut& cut) {
   return {.in = c.hidden,
           .out = c.heads * c.head_dim,
           .has_bias = c.has_qkv_bias,
           .init_std = c.init_std,
-          .out_cut = elements(cut.heads, c.head_dim),
+          .out_cut = elements_of(cut.heads, c.head_dim),
           .adapter = adapter_of(c.lora, LoraTarget::query),
           .base = c.lora.base};
 }
@@ -26,7 +22,7 @@ LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut, LoraTarget
           .out = c.kv_heads * c.head_dim,
           .has_bias = c.has_qkv_bias,
           .init_std = c.init_std,
-          .out_cut = elements(cut.kv_heads, c.head_dim),
+          .out_cut = elements_of(cut.kv_heads, c.head_dim),
           .is_shared = cut.is_kv_shared,
           .is_first_holder = cut.is_first_holder,
           .adapter = adapter_of(c.lora, target),
@@ -37,7 +33,7 @@ LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const T
           .out = c.hidden,
           .has_bias = c.has_output_bias,
           .init_std = c.output_init_std,
-          .in_cut = elements(cut.heads, c.head_dim),
+          .in_cut = elements_of(cut.heads, c.head_dim),
           .is_first = tensor.rank() == 0,
           .adapter = adapter_of(c.lora, LoraTarget::output, tensor.size() > 1 ? &tensor.group() : nullptr),
           .base = c.lora.base};
@@ -68,7 +64,7 @@ Var Attention::place(const Var& x, const Cut& heads, bool is_first_holder, std::
                      const Pass& pass) {
   Var y = x;
   if (config_.has_norm_across)
-    y = norm_across(tensor_, elements(heads, config_.head_dim), is_first_holder, y,
+    y = norm_across(tensor_, elements_of(heads, config_.head_dim), is_first_holder, y,
                     [&](const Var& all) { return (*head_norm)(all); });
   y = reshape(y, {pass.num_tokens, heads.count, config_.head_dim});
   if (config_.has_head_norm) y = (*head_norm)(y);

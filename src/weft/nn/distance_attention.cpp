@@ -9,15 +9,13 @@
 namespace weft {
 namespace {
 
-Cut elements(const Cut& heads, int64_t head_dim) {
-  return {heads.begin * head_dim, heads.count * head_dim, heads.total * head_dim};
-}
 LinearConfig inwards(const DistanceAttentionConfig& c, const Cut& heads) {
   return {
-      .in = c.hidden, .out = c.heads * c.head_dim, .init_std = c.init_std, .out_cut = elements(heads, c.head_dim)};
+      .in = c.hidden, .out = c.heads * c.head_dim, .init_std = c.init_std, .out_cut = elements_of(heads, c.head_dim)};
 }
 LinearConfig outwards(const DistanceAttentionConfig& c, const Cut& heads) {
-  return {.in = c.heads * c.head_dim, .out = c.hidden, .init_std = c.init_std, .in_cut = elements(heads, c.head_dim)};
+  return {
+      .in = c.heads * c.head_dim, .out = c.hidden, .init_std = c.init_std, .in_cut = elements_of(heads, c.head_dim)};
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 namespace weft {
 namespace {
 
-Cut elements(const Cut& heads, int64_t dim) { return {heads.begin * dim, heads.count * dim, heads.total * dim}; }
-
 // A projection that every rank of the tensor group computes whole.
 LinearConfig shared(int64_t in, int64_t out, const LatentAttentionConfig& c, const TensorParallel& t) {
   return {.in = in,
@@ -24,7 +22,7 @@ LinearConfig to_heads(int64_t in, int64_t per_head, const LatentAttentionConfig&
   return {.in = in,
           .out = c.heads * per_head,
           .init_std = c.init_std,
-          .out_cut = elements(heads, per_head),
+          .out_cut = elements_of(heads, per_head),
           .base = c.lora.base};
 }
 LinearConfig from_heads(const LatentAttentionConfig& c, const Cut& heads, const TensorParallel& t) {
@@ -32,7 +30,7 @@ LinearConfig from_heads(const LatentAttentionConfig& c, const Cut& heads, const 
           .out = c.hidden,
           .has_bias = c.has_output_bias,
           .init_std = c.output_init_std,
-          .in_cut = elements(heads, c.value_dim),
+          .in_cut = elements_of(heads, c.value_dim),
           .is_first = t.rank() == 0,
           .adapter = adapter_of(c.lora, LoraTarget::output, t.size() > 1 ? &t.group() : nullptr),
           .base = c.lora.base};

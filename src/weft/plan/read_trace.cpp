@@ -14,7 +14,6 @@
 namespace weft::plan {
 namespace {
 
-using Json = nlohmann::json;
 using Phase = OpObserver::Phase;
 
 // Also the interface that nlohmann::json::sax_parse calls.
@@ -80,13 +79,13 @@ class TraceReader {
     }
     return true;
   }
-  bool number_integer(Json::number_integer_t value) { return number(double(value)); }
-  bool number_unsigned(Json::number_unsigned_t value) { return number(double(value)); }
-  bool number_float(Json::number_float_t value, const std::string&) { return number(value); }
+  bool number_integer(nlohmann::json::number_integer_t value) { return number(double(value)); }
+  bool number_unsigned(nlohmann::json::number_unsigned_t value) { return number(double(value)); }
+  bool number_float(nlohmann::json::number_float_t value, const std::string&) { return number(value); }
   bool boolean(bool) { return true; }
   bool null() { return true; }
-  bool binary(Json::binary_t&) { return true; }
-  bool parse_error(size_t at, const std::string&, const Json::exception&) {
+  bool binary(nlohmann::json::binary_t&) { return true; }
+  bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) {
     refuse(fmt::format("it is not JSON at byte {}", at));
   }
 
@@ -222,7 +221,7 @@ Timeline read_trace(std::string_view json, const std::string& source, const Trac
     throw Error("{} is not a trace that can be drawn: it has {} bytes, more than {}", source, json.size(),
                 limits.max_bytes);
   TraceReader reader(source, limits);
-  Json::sax_parse(json.begin(), json.end(), &reader);
+  nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   return reader.finish();
 }
 

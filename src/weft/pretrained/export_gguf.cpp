@@ -47,7 +47,7 @@ bool stays_single(const AssembledTensor& tensor) {
          tensor.name == "position_embd.weight";
 }
 
-std::string pattern_of(const std::string& name) {
+std::string layer_pattern_of(const std::string& name) {
   std::string pattern;
   for (const char c : name)
     if (!std::isdigit(static_cast<unsigned char>(c)))
@@ -68,7 +68,8 @@ std::vector<GgufInfo> infos_of(const ModelSource& source, const std::vector<Asse
     const GgmlType type = fitting(asked, t.dims.back());
     if (type != asked) {
       std::vector<std::string>& names = uneven[type];
-      if (const std::string p = pattern_of(t.name); std::ranges::find(names, p) == names.end()) names.push_back(p);
+      if (const std::string p = layer_pattern_of(t.name); std::ranges::find(names, p) == names.end())
+        names.push_back(p);
     }
     infos.push_back({t.name, type, Shape(std::span<const int64_t>(t.dims))});
   }

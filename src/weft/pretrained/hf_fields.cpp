@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMostOfAnything = int64_t(1) << 24;
+constexpr int64_t kMostOfField = int64_t(1) << 24;
 constexpr double kLargest = 1e12;
 
 double finite(const JsonView& at, const char* key) {
@@ -27,14 +27,14 @@ void HfFields::size(const char* key, int64_t& value) {
   if (to_)
     (*to_)[key] = value;
   else
-    value = from_->at(key).integer(0, kMostOfAnything);
+    value = from_->at(key).integer(0, kMostOfField);
 }
 
 void HfFields::size(const char* key, int64_t& value, int64_t otherwise) {
   if (to_)
     (*to_)[key] = value;
   else
-    value = from_->has(key) ? from_->at(key).integer(0, kMostOfAnything) : otherwise;
+    value = from_->has(key) ? from_->at(key).integer(0, kMostOfField) : otherwise;
 }
 
 void HfFields::number(const char* key, float& value, double otherwise) {

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kWeight = ".weight", kCodes = ".qweight";
+constexpr std::string_view kPlainWeight = ".weight", kCodes = ".qweight";
 // Beside codes of 8 bits; the last three are of activations, which weft rounds by what they are.
 constexpr std::string_view kBesideScaled[] = {".weight_scale", ".weight_scale_inv", ".input_scale",
                                               ".activation_scale", ".output_scale"};
@@ -24,7 +24,7 @@ class QuantizedTensors final : public StoredTensors {
     std::vector<StoredInfo> all;
     for (const StoredInfo& info : files_->all()) {
       const bool is_codes =
-          is_scaled ? info.name.ends_with(kWeight) && (info.dtype_name == "F8_E4M3" || info.dtype_name == "I8")
+          is_scaled ? info.name.ends_with(kPlainWeight) && (info.dtype_name == "F8_E4M3" || info.dtype_name == "I8")
                     : info.name.ends_with(kCodes);
       if (!is_codes) continue;
       const std::string base = info.name.substr(0, info.name.rfind('.'));
@@ -34,7 +34,7 @@ class QuantizedTensors final : public StoredTensors {
       for (const std::string_view suffix : is_scaled ? std::span<const std::string_view>(kBesideScaled)
                                                      : std::span<const std::string_view>(kBesideGrouped))
         parts.insert(base + std::string(suffix));
-      const std::string name = base + std::string(kWeight);
+      const std::string name = base + std::string(kPlainWeight);
       all.push_back({name,
                      is_scaled ? info.dtype_name + " with scales" : "of 4 bits in groups",
                      {matrix->rows(), matrix->cols()}});

@@ -7,8 +7,9 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMost = int64_t(1) << 40;
-constexpr std::array<std::string_view, 6> kNames = {"adamw", "adamw8bit", "adafactor", "lion", "sgd", "muon"};
+constexpr int64_t kLongestSchedule = int64_t(1) << 40;
+constexpr std::array<std::string_view, 6> kOptimizerNames = {"adamw", "adamw8bit", "adafactor",
+                                                             "lion",  "sgd",       "muon"};
 
 // What only some optimizers have.
 struct OwnKey {
@@ -41,9 +42,9 @@ LrSchedule read_schedule(Toml& toml, int64_t steps, double lr) {
             : decay == "linear" ? Decay::linear
             : decay == "wsd"    ? Decay::wsd
                                 : Decay::constant;
-  s.warmup = toml.integer("optimizer.warmup", std::min<int64_t>(100, steps / 10), 0, kMost);
+  s.warmup = toml.integer("optimizer.warmup", std::min<int64_t>(100, steps / 10), 0, kLongestSchedule);
   if (s.decay == Decay::wsd)
-    s.decay_steps = toml.integer("optimizer.decay_steps", steps / 5, 0, kMost);
+    s.decay_steps = toml.integer("optimizer.decay_steps", steps / 5, 0, kLongestSchedule);
   else
     toml.allow("optimizer.decay_steps");
   return s;
@@ -113,8 +114,8 @@ double default_lr(OptimizerKind kind) {
 
 OptimizerConfig read_optimizer(Toml& toml, int64_t steps) {
   OptimizerConfig c;
-  const std::string name = toml.choice("optimizer.name", "adamw", kNames);
-  c.kind = OptimizerKind(std::find(kNames.begin(), kNames.end(), name) - kNames.begin());
+  const std::string name = toml.choice("optimizer.name", "adamw", kOptimizerNames);
+  c.kind = OptimizerKind(std::find(kOptimizerNames.begin(), kOptimizerNames.end(), name) - kOptimizerNames.begin());
   reject_keys_of_others(toml, name);
   c.schedule = read_schedule(toml, steps, default_lr(c.kind));
   read_options(toml, c);

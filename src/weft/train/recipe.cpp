@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kMost = int64_t(1) << 40;
+constexpr int64_t kMostSteps = int64_t(1) << 40;
 
 // Reads the keys of [model] over what a family, a preset or a saved model says.
 class ModelReader {
@@ -169,13 +169,13 @@ void settle_batch(Toml& toml, TrainConfig& t, int dp, int pp) {
 
 TrainConfig read_train(Toml& toml, const MeshShape& mesh) {
   TrainConfig t;
-  t.steps = toml.integer("train.steps", 1000, 0, kMost);
+  t.steps = toml.integer("train.steps", 1000, 0, kMostSteps);
   t.seq_len = toml.integer("train.seq_len", 256, 1, 1 << 24);
   settle_batch(toml, t, mesh.dp(), mesh.pp);
   t.seed = uint64_t(toml.integer("train.seed", int64_t(t.seed), 0));
   t.precision = choose(toml, "train.precision", Precision::fp32, kPrecisionNames);
-  t.eval_every = toml.integer("train.eval_every", 0, 0, kMost);
-  t.eval_batches = toml.integer("train.eval_batches", 0, 0, kMost);
+  t.eval_every = toml.integer("train.eval_every", 0, 0, kMostSteps);
+  t.eval_batches = toml.integer("train.eval_batches", 0, 0, kMostSteps);
   t.on_not_finite =
       toml.choice("train.on_not_finite", "stop", {"stop", "skip"}) == "stop" ? OnNotFinite::stop : OnNotFinite::skip;
   return t;
@@ -291,8 +291,8 @@ Recipe read_recipe(Toml& toml) {
   if (!r.log.trace_steps.empty() && (r.log.trace_steps.size() != 2 || r.log.trace_steps[0] > r.log.trace_steps[1]))
     toml.reject("log.trace_steps", "the first and the last step to trace, as [10, 12]");
   r.checkpoint.dir = toml.get<std::string>("checkpoint.dir", r.log.dir + "/checkpoints");
-  r.checkpoint.every = toml.integer("checkpoint.every", 0, 0, kMost);
-  r.checkpoint.keep = toml.integer("checkpoint.keep", 3, 0, kMost);
+  r.checkpoint.every = toml.integer("checkpoint.every", 0, 0, kMostSteps);
+  r.checkpoint.keep = toml.integer("checkpoint.keep", 3, 0, kMostSteps);
   r.checkpoint.is_async = toml.get("checkpoint.async", true);
   r.checkpoint.resume = toml.get<std::string>("checkpoint.resume", "auto");
   r.data.cache_dir = toml.get<std::string>("data.cache_dir", r.log.dir + "/data");

@@ -1,13 +1,9 @@
 // Linear: the three matrix products of a weight.
 #include "weft/autograd/ops/linear.h"
 
+#include "weft/autograd/ops/narrow_products.h"
+
 namespace weft {
-namespace {
-
-// [..., C] as a matrix [rows, C].
-Tensor as_matrix(const Tensor& x) { return x.reshape({x.rows(), x.cols()}); }
-
-}  // namespace
 
 Tensor linear_forward(Context& context, const Tensor& x, const LinearWeights& w, Epilogue epilogue) {
   check(x.cols() == w.weight->shape[1], "{}: the input has {} features, the weight expects {}", w.weight->name,

@@ -6,7 +6,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string text_of(const ordered_json& content, size_t index) {
+std::string content_text(const ordered_json& content, size_t index) {
   if (content.is_null()) return {};
   if (content.is_string()) return content.get<std::string>();
   const ApiError wrong(
@@ -103,7 +103,7 @@ void normalize(ordered_json& messages) {
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
       throw ApiError(400, fmt::format("messages[{}]: write an object with a role and a content", i), {}, "messages");
     if (message["role"] == "developer") message["role"] = "system";
-    message["content"] = text_of(message.contains("content") ? message["content"] : ordered_json(), i);
+    message["content"] = content_text(message.contains("content") ? message["content"] : ordered_json(), i);
     if (!message.contains("tool_calls")) continue;
     if (message["tool_calls"].is_array() && !message["tool_calls"].empty())
       open_arguments(message["tool_calls"], limits);

@@ -100,7 +100,7 @@ void read_prompts(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   }
 }
 
-void read_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+void read_completion_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   if (body.has("logprobs")) {
     const JsonView value = body["logprobs"];
     if (value.is_bool())
@@ -134,7 +134,7 @@ void completions(Context& context, const http::Request& request, const ExchangeP
     context.choose_model(body, plan);
     read_parameters(body, request.body, context.limits(), plan);
     read_prompts(body, context.limits(), plan);
-    read_logprobs(body, context.limits(), plan);
+    read_completion_logprobs(body, context.limits(), plan);
     read_best_of(body, context.limits(), plan);
     if (!body.string_or("suffix", "").empty())
       throw ApiError(400, "suffix: this model does not fill in the middle", "unsupported", "suffix");

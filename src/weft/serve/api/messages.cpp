@@ -135,7 +135,7 @@ void add_message(const ordered_json& message, ordered_json& messages) {
   if (!plain["content"].empty() || plain.contains("tool_calls")) messages.push_back(std::move(plain));
 }
 
-Conversation conversation_of(const http::Request& request, const ApiLimits& limits) {
+Conversation conversation_of_messages(const http::Request& request, const ApiLimits& limits) {
   const ordered_json body = parse_ordered_json(request.body, "the request", limits.json);
   Conversation result;
   if (const ordered_json& system = member(body, "system"); !system.is_null())
@@ -153,7 +153,7 @@ Conversation conversation_of(const http::Request& request, const ApiLimits& limi
   return result;
 }
 
-ToolChoice tool_choice_of(const JsonView& body) {
+ToolChoice tool_choice_of_messages(const JsonView& body) {
   using Kind = ToolChoice::Kind;
   if (!body.has("tool_choice")) return {};
   const std::string type = body["tool_choice"].at("type").string();
@@ -170,7 +170,8 @@ void plan_messages(Context& context, const http::Request& request, const JsonVie
   read_parameters(body, request.body, context.limits(), plan);
   plan.n = plan.best_of = 1;
   read_stops(body, "stop_sequences", context.limits(), plan);
-  plan_chat(conversation_of(request, context.limits()), tool_choice_of(body), context.limits(), plan);
+  plan_chat(conversation_of_messages(request, context.limits()), tool_choice_of_messages(body), context.limits(),
+            plan);
 }
 
 }  // namespace

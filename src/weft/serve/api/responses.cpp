@@ -173,7 +173,7 @@ void add_item(ordered_json& item, ordered_json& messages) {
   }  // others, such as reasoning, are nothing that templates know
 }
 
-Conversation conversation_of(ordered_json body) {
+Conversation conversation_of_response(ordered_json body) {
   Conversation result;
   if (const ordered_json instructions = take(body, "instructions"); instructions.is_string())
     result.messages.push_back({{"role", "system"}, {"content", instructions}});
@@ -197,7 +197,7 @@ Conversation conversation_of(ordered_json body) {
   return result;
 }
 
-ToolChoice tool_choice_of(const JsonView& body) {
+ToolChoice tool_choice_of_response(const JsonView& body) {
   using Kind = ToolChoice::Kind;
   const bool is_parallel = body.boolean_or("parallel_tool_calls", true);
   if (!body.has("tool_choice")) return {Kind::automatic, {}, is_parallel};
@@ -223,8 +223,8 @@ void responses(Context& context, const http::Request& request, const ExchangePoi
     context.choose_model(body, plan);
     read_parameters(body, request.body, context.limits(), plan);
     plan.n = plan.best_of = 1;
-    plan_chat(conversation_of(parse_ordered_json(request.body, "the request", context.limits().json)),
-              tool_choice_of(body), context.limits(), plan);
+    plan_chat(conversation_of_response(parse_ordered_json(request.body, "the request", context.limits().json)),
+              tool_choice_of_response(body), context.limits(), plan);
     if (body.has("max_output_tokens")) asked = body["max_output_tokens"].integer(1, INT32_MAX);
     fit_to_context(asked, plan);
     if (body.has("tools")) tools = body["tools"].raw();

@@ -39,22 +39,22 @@ std::optional<ordered_json> read(std::string_view text) {
 }
 
 // {"name": ..., "arguments" or "parameters": {...}}
-std::optional<ToolCall> call_of(const ordered_json& json) {
-  if (!json.is_object() || !json.contains("name") || !json["name"].is_string()) return {};
+std::optional<ToolCall> call_of(const ordered_json& value) {
+  if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) return {};
   for (const char* key : {"arguments", "parameters"}) {
-    if (!json.contains(key)) continue;
-    const ordered_json& arguments = json[key];
+    if (!value.contains(key)) continue;
+    const ordered_json& arguments = value[key];
     const bool is_text = arguments.is_string();  // some models write the object as a string
-    return ToolCall{json["name"].get<std::string>(), is_text ? arguments.get<std::string>() : arguments.dump()};
+    return ToolCall{value["name"].get<std::string>(), is_text ? arguments.get<std::string>() : arguments.dump()};
   }
-  return ToolCall{json["name"].get<std::string>(), "{}"};
+  return ToolCall{value["name"].get<std::string>(), "{}"};
 }
 
 bool take_calls(std::string_view text, std::vector<ToolCall>& calls) {
-  const std::optional<ordered_json> json = read(trimmed(text));
-  if (!json) return false;
+  const std::optional<ordered_json> value = read(trimmed(text));
+  if (!value) return false;
   std::vector<ToolCall> found;
-  for (const ordered_json& item : json->is_array() ? *json : ordered_json::array({*json})) {
+  for (const ordered_json& item : value->is_array() ? *value : ordered_json::array({*value})) {
     const std::optional<ToolCall> call = call_of(item);
     if (!call) return false;
     found.push_back(*call);

@@ -7,8 +7,6 @@
 
 namespace weft::constrain {
 
-using Kind = Element::Kind;
-
 RuleId GrammarBuilder::add_rule(std::string name) {
   if (rules_.size() >= limits_.rules) throw UsageError("the form is too large: over {} rules", limits_.rules);
   rules_.push_back({std::move(name), {}});
@@ -24,7 +22,7 @@ void GrammarBuilder::add_alternative(RuleId rule, const Sequence& sequence) {
 Element GrammarBuilder::bytes(const ByteSet& set) {
   const auto [entry, is_new] = set_index_.try_emplace(set, uint32_t(sets_.size()));
   if (is_new) sets_.push_back(set);
-  return {Kind::bytes, entry->second};
+  return {Element::Kind::bytes, entry->second};
 }
 
 Element GrammarBuilder::code_points(const CodePoints& set) {
@@ -148,8 +146,8 @@ std::vector<bool> GrammarBuilder::satisfied(bool with_bytes) const {
     for (const Sequence& sequence : rules_[id].alternatives) {
       Waiting waiting{.rule = id};
       for (const Element& e : sequence) {
-        if (e.kind == Kind::rule) waits_for[e.index].push_back(alternatives.size());
-        waiting.missing += e.kind == Kind::rule || !with_bytes || sets_[e.index].none();
+        if (e.kind == Element::Kind::rule) waits_for[e.index].push_back(alternatives.size());
+        waiting.missing += e.kind == Element::Kind::rule || !with_bytes || sets_[e.index].none();
       }
       if (waiting.missing == 0) settle(id);
       alternatives.push_back(waiting);
@@ -169,7 +167,7 @@ void GrammarBuilder::drop_unmatchable(const std::vector<bool>& is_productive) {
   for (Rule& rule : rules_) {
     std::erase_if(rule.alternatives, [&](const Sequence& sequence) {
       return std::any_of(sequence.begin(), sequence.end(), [&](const Element& e) {
-        return e.kind == Kind::rule ? !is_productive[e.index] : sets_[e.index].none();
+        return e.kind == Element::Kind::rule ? !is_productive[e.index] : sets_[e.index].none();
       });
     });
   }
@@ -186,7 +184,7 @@ void GrammarBuilder::refuse_left_recursion() const {
   std::vector<std::vector<Edge>> edges(rules_.size());
   for (RuleId id = 0; id < rules_.size(); ++id) {
     for (const Sequence& sequence : rules_[id].alternatives) {
-      for (size_t i = 0; i < sequence.size() && sequence[i].kind == Kind::rule; ++i) {
+      for (size_t i = 0; i < sequence.size() && sequence[i].kind == Element::Kind::rule; ++i) {
         edges[id].push_back({sequence[i].index, i + 1 < sequence.size()});
         if (!is_nullable[sequence[i].index]) break;
       }

@@ -8,7 +8,7 @@
 namespace weft::constrain {
 namespace {
 
-constexpr int kDeepest = 200;
+constexpr int kDeepestRegexGroup = 200;
 
 const CodePoints kDigits{{'0', '9'}};
 const CodePoints kWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -78,7 +78,7 @@ class RegexParser {
   }
 
   Element group(int depth) {
-    if (depth >= kDeepest) fail("groups are nested too deep");
+    if (depth >= kDeepestRegexGroup) fail("groups are nested too deep");
     cursor_.skip(1);
     if (cursor_.eat("?")) {
       for (const char* look : {"=", "!", "<=", "<!"}) {

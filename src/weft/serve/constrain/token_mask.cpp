@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kLongestToken = 1024;   // a longer one is never allowed
 constexpr uint64_t kMostWork = 1 << 25;  // of a matcher, for one mask
-constexpr size_t kMostKey = 2048;        // a state that takes more numbers is not remembered
+constexpr size_t kLongestState = 2048;   // a state that takes more numbers is not remembered
 constexpr size_t kMaskBytes = 64 << 20;  // of all masks that are remembered
 
 // The states that one walk meets, numbered, with the steps between them as they were tried.
@@ -134,7 +134,7 @@ bool TokenMasks::is_end(int32_t token) const {
 void TokenMasks::fill(Matcher& matcher, const Matcher::State& state, uint64_t grammar, std::span<uint32_t> allowed) {
   check(allowed.size() * 32 >= size_t(vocab_), "{} words of allowed tokens for {} tokens", allowed.size(), vocab_);
   std::vector<uint32_t> numbers{uint32_t(grammar), uint32_t(grammar >> 32)};
-  const bool is_remembered = matcher.append_key(state, kMostKey, numbers);
+  const bool is_remembered = matcher.append_key(state, kLongestState, numbers);
   std::string key;
   std::shared_ptr<const Mask> mask;
   if (is_remembered) {

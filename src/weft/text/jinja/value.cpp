@@ -213,7 +213,8 @@ bool equal(const Value& a, const Value& b) {
   if (a.is_text()) return a.text() == b.text();
   if (a.is_list()) {
     const auto &x = a.items(), &y = b.items();
-    return a.is_tuple() == b.is_tuple() && x.size() == y.size() && std::equal(x.begin(), x.end(), y.begin(), equal);
+    return a.is_tuple() == b.is_tuple() && x.size() == y.size() &&
+           std::equal(x.begin(), x.end(), y.begin(), [](const Value& l, const Value& r) { return equal(l, r); });
   }
   if (a.is_dict()) return equal_dicts(a.dict(), b.dict());
   return !a.is_object() || &a.object() == &b.object();

@@ -8,8 +8,8 @@
 namespace weft::hf {
 
 void Part::refuse(std::string_view kind) const {
-  throw Error("{}: {} is the {} \"{}\", which weft does not know; use a tokenizer without it, or a newer weft", origin,
-              json.path(), kind, type());
+  throw Error("{}: {} is the {} \"{}\", which weft does not know; use a tokenizer without it, or a newer weft",
+              origin, json.path(), kind, type());
 }
 
 void Part::only(std::initializer_list<std::string_view> known) const {
@@ -53,7 +53,7 @@ std::unique_ptr<Normalizer> read_precompiled(const Part& part) {
   return precompiled_normalizer(*map, part.origin);
 }
 
-std::unique_ptr<Normalizer> read_sequence(const Part& part) {
+std::unique_ptr<Normalizer> read_normalizers(const Part& part) {
   part.only({"normalizers"});
   const JsonView list = part.json.at("normalizers");
   std::vector<std::unique_ptr<Normalizer>> parts;
@@ -66,7 +66,7 @@ std::unique_ptr<Normalizer> read_sequence(const Part& part) {
 std::unique_ptr<Normalizer> read_normalizer(const Part& part) {
   if (part.json.is_null()) return nullptr;
   const std::string type = part.type();
-  if (type == "Sequence") return read_sequence(part);
+  if (type == "Sequence") return read_normalizers(part);
   if (type == "Replace") return read_replace(part);
   if (type == "BertNormalizer") return read_bert(part);
   if (type == "Precompiled") return read_precompiled(part);

@@ -48,7 +48,7 @@ std::unique_ptr<PreTokenizer> read_delimiter(const Part& part) {
   return delimiter_pre_tokenizer(first_code_point(text).value);
 }
 
-std::unique_ptr<PreTokenizer> read_sequence(const Part& part) {
+std::unique_ptr<PreTokenizer> read_pre_tokenizers(const Part& part) {
   part.only({"pretokenizers"});
   const JsonView list = part.json.at("pretokenizers");
   std::vector<std::unique_ptr<PreTokenizer>> parts;
@@ -61,7 +61,7 @@ std::unique_ptr<PreTokenizer> read_sequence(const Part& part) {
 std::unique_ptr<PreTokenizer> read_pre_tokenizer(const Part& part) {
   if (part.json.is_null()) return nullptr;
   const std::string type = part.type();
-  if (type == "Sequence") return read_sequence(part);
+  if (type == "Sequence") return read_pre_tokenizers(part);
   if (type == "Split") return read_split(part);
   if (type == "Metaspace") return read_metaspace(part);
   if (type == "CharDelimiterSplit") return read_delimiter(part);

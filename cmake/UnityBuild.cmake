@@ -1,0 +1,35 @@
+# With CMAKE_UNITY_BUILD, which the presets release and tsan set, files of a folder are compiled some at a time: most of
+# what a file costs is reading headers and making the same templates anew. The preset asan compiles each by itself, which
+# shows a missing include.
+
+# Puts the sources of `target` that lie in one folder into groups of at most `most` files; those whose path matches one of
+# the further arguments stay by themselves.
+function(weft_unite target most)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  foreach(regex ${ARGN})
+    list(FILTER sources EXCLUDE REGEX "${regex}")
+  endforeach()
+  list(SORT sources)
+  set(folders)
+  foreach(source ${sources})
+    get_filename_component(path "${source}" ABSOLUTE)
+    cmake_path(GET path PARENT_PATH folder)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    string(MAKE_C_IDENTIFIER "${folder}" folder)
+    list(APPEND folders ${folder})
+    list(APPEND files_of_${folder} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder ${folders})
+    list(LENGTH files_of_${folder} count)
+    math(EXPR num_groups "(${count} + ${most} - 1) / ${most}")
+    set(index 0)
+    foreach(source ${files_of_${folder}})
+      math(EXPR group "${index} * ${num_groups} / ${count}")
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
+      math(EXPR index "${index} + 1")
+    endforeach()
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+endfunction()
