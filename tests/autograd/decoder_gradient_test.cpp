@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-struct Case {
+struct DecoderCase {
   const char* name;
   const char* family;
   bool bias, tied, qk_norm;
@@ -16,9 +16,9 @@ struct Case {
   int64_t lora_rank = 0;  // of adapters beside every projection
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+std::string case_name(const testing::TestParamInfo<DecoderCase>& info) { return info.param.name; }
 
-class DecoderGradientTest : public testing::TestWithParam<Case> {
+class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
  protected:
   static constexpr int64_t kTokens = 11;
   const std::vector<int32_t> ids{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}, targets{1, 4, 1, 5, 9, 2, -1, 5, 3, 5, 8};
@@ -28,7 +28,7 @@ class DecoderGradientTest : public testing::TestWithParam<Case> {
   const std::vector<TokenSpan> tokens{{.begin = 0, .count = kTokens, .first_token = 0}};
 
   ModelConfig config() const {
-    const Case& c = GetParam();
+    const DecoderCase& c = GetParam();
     ModelConfig m = family_defaults(c.family);
     m.layers = 2, m.hidden = 12, m.heads = 3, m.head_dim = 4, m.ffn = 10, m.vocab = 13, m.context = 8;
     m.kv_heads = m.norm == NormKind::rms ? 1 : 3;
@@ -111,7 +111,7 @@ TEST_P(DecoderGradientTest, EqualsCentralDifferences) {
   }
 }
 
-constexpr Case kCases[] = {
+constexpr DecoderCase kDecoderCases[] = {
     {"llama", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"llama_tied_qk_norm", "llama", false, true, true, 0, "swiglu", 0, WeightGrads::now},
     {"llama_recompute", "llama", false, false, true, 0.2f, "geglu", 1, WeightGrads::now},
@@ -124,7 +124,7 @@ constexpr Case kCases[] = {
     {"llama_lora_dropout_recompute", "llama", false, false, false, 0.3f, "swiglu", 1, WeightGrads::later, 2},
     {"gpt2_lora_dropout", "gpt2", true, true, false, 0.3f, "gelu_tanh", 0, WeightGrads::later, 2},
 };
-INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kCases), case_name);
+INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kDecoderCases), case_name);
 
 // The same bits whether activations are kept or computed again, and whether weight gradients are made at once or
 // later.

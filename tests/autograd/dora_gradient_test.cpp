@@ -5,45 +5,45 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kTokens = 5, kIn = 7, kOut = 6, kRank = 2;
-constexpr double kScale = 1.5;
+constexpr int64_t kDoraTokens = 5, kDoraIn = 7, kDoraOut = 6, kDoraRank = 2;
+constexpr double kDoraScale = 1.5;
 
 struct Layer {
   explicit Layer(TestRank& rank)
-      : weight("w", Shape{kOut, kIn}, Init::zeros()),
-        a("w.lora_a", Shape{kRank, kIn}, Init::zeros()),
-        b("w.lora_b", Shape{kOut, kRank}, Init::zeros()),
-        magnitude("w.lora_magnitude", Shape{kOut}, Init::zeros()) {
+      : weight("w", Shape{kDoraOut, kDoraIn}, Init::zeros()),
+        a("w.lora_a", Shape{kDoraRank, kDoraIn}, Init::zeros()),
+        b("w.lora_b", Shape{kDoraOut, kDoraRank}, Init::zeros()),
+        magnitude("w.lora_magnitude", Shape{kDoraOut}, Init::zeros()) {
     for (Param* p : {&weight, &a, &b, &magnitude}) {
       p->value = rank.normal(DType::f64, p->shape, p->name);
       p->grad = rank.context.empty(DType::f64, p->shape);
     }
     weight.trainable = false;
-    x = rank.normal(DType::f64, {kTokens, kIn}, "x");
-    dy = rank.normal(DType::f64, {kTokens, kOut}, "dy");
+    x = rank.normal(DType::f64, {kDoraTokens, kDoraIn}, "x");
+    dy = rank.normal(DType::f64, {kDoraTokens, kDoraOut}, "dy");
   }
 
   static double at(const Tensor& t, int64_t row, int64_t col) { return t.data<double>()[row * t.dim(1) + col]; }
   double adapted(int64_t o, int64_t i) const {
     double sum = at(weight.value, o, i);
-    for (int64_t r = 0; r < kRank; ++r) sum += kScale * at(b.value, o, r) * at(a.value, r, i);
+    for (int64_t r = 0; r < kDoraRank; ++r) sum += kDoraScale * at(b.value, o, r) * at(a.value, r, i);
     return sum;
   }
   std::vector<double> norms() const {
     std::vector<double> all;
-    for (int64_t o = 0; o < kOut; ++o) {
+    for (int64_t o = 0; o < kDoraOut; ++o) {
       double squares = 0;
-      for (int64_t i = 0; i < kIn; ++i) squares += adapted(o, i) * adapted(o, i);
+      for (int64_t i = 0; i < kDoraIn; ++i) squares += adapted(o, i) * adapted(o, i);
       all.push_back(std::sqrt(squares));
     }
     return all;
   }
   std::vector<double> outputs(const std::vector<double>& norm) const {
     std::vector<double> y;
-    for (int64_t t = 0; t < kTokens; ++t)
-      for (int64_t o = 0; o < kOut; ++o) {
+    for (int64_t t = 0; t < kDoraTokens; ++t)
+      for (int64_t o = 0; o < kDoraOut; ++o) {
         double sum = 0;
-        for (int64_t i = 0; i < kIn; ++i) sum += at(x, t, i) * adapted(o, i);
+        for (int64_t i = 0; i < kDoraIn; ++i) sum += at(x, t, i) * adapted(o, i);
         y.push_back(sum * magnitude.value.data<double>()[o] / norm[size_t(o)]);
       }
     return y;
@@ -62,9 +62,9 @@ struct Layer {
 TEST(DoraGradientTest, EqualsCentralDifferencesWithFixedLengths) {
   TestRank rank(reference_kernels());
   Layer l(rank);
-  Tensor base = rank.context.empty(DType::f64, {kTokens, kOut});
+  Tensor base = rank.context.empty(DType::f64, {kDoraTokens, kDoraOut});
   rank.context.kernels.matmul(rank.stream, {.y = base, .a = l.x, .b = l.weight.value, .transpose_b = true});
-  DoraOp op{l.weight, l.a, l.b, l.magnitude, float(kScale), {}, nullptr};
+  DoraOp op{l.weight, l.a, l.b, l.magnitude, float(kDoraScale), {}, nullptr};
   const Tensor y = op.forward(rank.context, base, l.x);
   const std::vector<double> norm = l.norms(), want = l.outputs(norm);
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(y.data<double>()[i], want[i], 1e-12);
@@ -72,7 +72,7 @@ TEST(DoraGradientTest, EqualsCentralDifferencesWithFixedLengths) {
   const std::array<Tensor, 2> d = op.backward(rank.context, l.dy);
   op.backward_weight(rank.context, l.dy);
   // What reaches x by way of y = x wᵀ comes with the layer's own backward.
-  Tensor dx = rank.context.empty(DType::f64, {kTokens, kIn});
+  Tensor dx = rank.context.empty(DType::f64, {kDoraTokens, kDoraIn});
   rank.context.kernels.matmul(rank.stream, {.y = dx, .a = d[0], .b = l.weight.value});
   rank.context.kernels.add(rank.stream, dx, dx, d[1]);
 
@@ -95,19 +95,19 @@ TEST(DoraGradientTest, EqualsCentralDifferencesWithFixedLengths) {
   expect_slopes(l.x, dx, "x");
 
   // A second micro-batch adds to the first.
-  const std::vector<double> once(l.magnitude.grad.data<double>(), l.magnitude.grad.data<double>() + kOut);
+  const std::vector<double> once(l.magnitude.grad.data<double>(), l.magnitude.grad.data<double>() + kDoraOut);
   op.backward_weight(rank.context, l.dy);
-  for (int64_t o = 0; o < kOut; ++o) EXPECT_NEAR(l.magnitude.grad.data<double>()[o], 2 * once[size_t(o)], 1e-12);
+  for (int64_t o = 0; o < kDoraOut; ++o) EXPECT_NEAR(l.magnitude.grad.data<double>()[o], 2 * once[size_t(o)], 1e-12);
 }
 
 TEST(DoraGradientTest, AFrozenBiasIsAddedToEveryRow) {
   TestRank rank(reference_kernels());
-  Param bias("bias", Shape{kOut}, Init::zeros());
-  bias.value = rank.normal(DType::f64, {kOut}, "bias");
-  const Tensor x = rank.normal(DType::f64, {kTokens, kOut}, "y");
+  Param bias("bias", Shape{kDoraOut}, Init::zeros());
+  bias.value = rank.normal(DType::f64, {kDoraOut}, "bias");
+  const Tensor x = rank.normal(DType::f64, {kDoraTokens, kDoraOut}, "y");
   const Tensor y = FrozenBiasOp{bias}.forward(rank.context, x);
   for (int64_t i = 0; i < y.numel(); ++i)
-    EXPECT_DOUBLE_EQ(y.data<double>()[i], x.data<double>()[i] + bias.value.data<double>()[i % kOut]);
+    EXPECT_DOUBLE_EQ(y.data<double>()[i], x.data<double>()[i] + bias.value.data<double>()[i % kDoraOut]);
 }
 
 }  // namespace

@@ -35,13 +35,13 @@ void give_gradient(Context& context, Param& p) {
   p.clear_grad();
 }
 
-struct Case {
+struct MoeCase {
   const char* name;
   void (*change)(ModelConfig&);
   bool recomputes = false;
   WeightGrads when = WeightGrads::now;
 };
-const Case kCases[] = {
+const MoeCase kMoeCases[] = {
     {"mixtral", [](ModelConfig&) {}},
     {"qwen", [](ModelConfig& m) { m.norm_topk = false, m.experts = 6, m.experts_per_token = 3, m.dropout = 0.2f; }},
     {"deepseek",
@@ -53,7 +53,7 @@ const Case kCases[] = {
     {"recompute_later", [](ModelConfig& m) { m.shared_experts = 1; }, true, WeightGrads::later},
 };
 
-class MoeGradientTest : public testing::TestWithParam<Case> {
+class MoeGradientTest : public testing::TestWithParam<MoeCase> {
  protected:
   static constexpr int64_t kTokens = 12;
   const std::vector<int32_t> ids{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8}, targets{1, 4, 1, 5, 9, 2, -1, 5, 3, 5, 8, 7};
@@ -82,7 +82,7 @@ class MoeGradientTest : public testing::TestWithParam<Case> {
             .tokens = tokens};
   }
 };
-INSTANTIATE_TEST_SUITE_P(Models, MoeGradientTest, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Models, MoeGradientTest, testing::ValuesIn(kMoeCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(MoeGradientTest, OfADecoderEqualsDifferences) {

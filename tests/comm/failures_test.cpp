@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "comm/expect_text.h"
 #include "weft/comm/single/single.h"
 #include "weft/comm/threads/run_ranks.h"
 
@@ -10,10 +11,6 @@ namespace weft {
 namespace {
 
 using std::chrono::milliseconds;
-
-void expect_text(const std::string& message, const std::string& text) {
-  EXPECT_NE(message.find(text), std::string::npos) << message << "\ndoes not contain\n" << text;
-}
 
 std::string message_of(const std::function<void()>& body) {
   try {
@@ -218,8 +215,7 @@ TEST(TimeoutTest, NamesTheCallAndTheMissingRanks) {
                 "made 1 calls and was last seen inside barrier (group world, call 4); rank 3 has made 1 calls and ");
   } else {
     expect_text(message, "barrier (group world, call");
-    expect_text(message,
-                "ranks 0, 2 did not come within 1 s; rank 0 has made 3 calls and was last seen inside all_");
+    expect_text(message, "ranks 0, 2 did not come within 1 s; rank 0 has made 3 calls and was last seen inside all_");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "comm/expect_text.h"
 #include "weft/base/error.h"
 #include "weft/comm/threads/run_ranks.h"
 
@@ -16,7 +17,7 @@ using std::chrono::milliseconds;
 std::atomic<bool> has_given_up{false};  // some rank of the run
 
 // Of a run in which some rank must fail.
-std::string message_of(int size, const std::function<void(Communicator&, Allocator&)>& body,
+std::string failure_of(int size, const std::function<void(Communicator&, Allocator&)>& body,
                        milliseconds timeout = milliseconds(600)) {
   has_given_up = false;
   try {
@@ -37,17 +38,13 @@ std::string message_of(int size, const std::function<void(Communicator&, Allocat
   return "no error";
 }
 
-void expect_text(const std::string& message, const std::string& text) {
-  EXPECT_NE(message.find(text), std::string::npos) << message << "\ndoes not contain\n" << text;
-}
-
 // Keeps a rank busy outside of all calls until the others have given up.
 void dawdle() {
   for (int i = 0; i < 20'000 && !has_given_up; ++i) std::this_thread::sleep_for(milliseconds(1));
 }
 
 TEST(WatchdogTest, NamesCallGroupStepAndWhereTheMissingRanksAre) {
-  const std::string message = message_of(4, [](Communicator& c, Allocator& allocator) {
+  const std::string message = failure_of(4, [](Communicator& c, Allocator& allocator) {
     const Tensor x = allocator.zeros(DType::f32, {1024});
     const auto dp = c.split(0, c.rank(), "dp");
     dp->all_reduce(x);
@@ -67,7 +64,7 @@ TEST(WatchdogTest, NamesCallGroupStepAndWhereTheMissingRanksAre) {
 }
 
 TEST(WatchdogTest, NamesRanksOfSmallerGroupsAsTheJobDoes) {
-  const std::string message = message_of(4, [](Communicator& c, Allocator&) {
+  const std::string message = failure_of(4, [](Communicator& c, Allocator&) {
     const auto pair = c.split(c.rank() % 2, c.rank(), "pair");  // ranks 0, 2 and 1, 3
     if (c.rank() == 3) dawdle();
     if (c.rank() == 1) pair->barrier();
@@ -78,7 +75,7 @@ TEST(WatchdogTest, NamesRanksOfSmallerGroupsAsTheJobDoes) {
 }
 
 TEST(WatchdogTest, NamesTheSenderOfAMessageThatDoesNotCome) {
-  const std::string message = message_of(2, [](Communicator& c, Allocator& allocator) {
+  const std::string message = failure_of(2, [](Communicator& c, Allocator& allocator) {
     c.set_place("pipeline", 7);
     if (c.rank() == 1) c.set_place("forward stage 0 micro-batch 1", 7), dawdle();
     if (c.rank() == 0) c.recv(allocator.zeros(DType::f32, {16}), 1, 3);
@@ -91,7 +88,7 @@ TEST(WatchdogTest, NamesTheSenderOfAMessageThatDoesNotCome) {
 
 TEST(WatchdogTest, DoesNotWaitForASenderThatHasLeft) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::string message = message_of(
+  const std::string message = failure_of(
       2,
       [](Communicator& c, Allocator& allocator) {
         const Tensor x = allocator.zeros(DType::f32, {16});
@@ -108,7 +105,7 @@ TEST(WatchdogTest, DoesNotWaitForASenderThatHasLeft) {
 
 // A rank that is only slow beats its pulse; whoever waits for it, and whoever waits for those, goes on waiting.
 TEST(WatchdogTest, WaitsForWhoeverShowsSignsOfLife) {
-  const std::string message = message_of(
+  const std::string message = failure_of(
       3,
       [](Communicator& c, Allocator& allocator) {
         const Tensor x = allocator.zeros(DType::f32, {16});
@@ -131,7 +128,7 @@ TEST(WatchdogTest, WaitsForWhoeverShowsSignsOfLife) {
 }
 
 TEST(WatchdogTest, APatientRankWaitsWithoutALimit) {
-  const std::string message = message_of(
+  const std::string message = failure_of(
       2,
       [](Communicator& c, Allocator&) {
         const Patience patience(c);
@@ -143,7 +140,7 @@ TEST(WatchdogTest, APatientRankWaitsWithoutALimit) {
 }
 
 TEST(WatchdogTest, NamesAStartedCollectiveUnderWay) {
-  const std::string message = message_of(2, [](Communicator& c, Allocator& allocator) {
+  const std::string message = failure_of(2, [](Communicator& c, Allocator& allocator) {
     const Tensor x = allocator.zeros(DType::f32, {1024});
     const auto dp = c.split(0, c.rank(), "dp");
     if (c.rank() == 0) c.recv(x, 1, 0);

@@ -12,14 +12,14 @@
 namespace weft::cuda {
 namespace {
 
-struct Case {
+struct PlanCase {
   std::string name;
   std::vector<AttentionSpan> spans;
   int64_t num_queries, num_keys;
   int group = 1, window = 0;
 };
 
-std::vector<Case> cases() {
+std::vector<PlanCase> plan_cases() {
   const auto packed = [](const std::vector<int32_t>& q, const std::vector<int32_t>& k, bool causal) {
     return spans_of(q, k, causal);
   };
@@ -57,10 +57,10 @@ std::vector<Case> cases() {
   };
 }
 
-class AttentionPlanTest : public testing::TestWithParam<Case> {
+class AttentionPlanTest : public testing::TestWithParam<PlanCase> {
  protected:
   AttentionShape shape() const {
-    const Case& c = GetParam();
+    const PlanCase& c = GetParam();
     return {.num_heads = 2 * c.group,
             .num_kv_heads = 2,
             .head_dim = 8,
@@ -71,7 +71,7 @@ class AttentionPlanTest : public testing::TestWithParam<Case> {
   }
   // Of every row of q, counted by head of a group, the keys of the tensor that it sees.
   std::map<std::pair<int64_t, int64_t>, int> visible_pairs() const {
-    const Case& c = GetParam();
+    const PlanCase& c = GetParam();
     std::map<std::pair<int64_t, int64_t>, int> pairs;
     for (const AttentionSpan& a : c.spans)
       for (int64_t lane = 0; lane < int64_t(a.q_end - a.q_begin) * c.group; ++lane) {
@@ -82,11 +82,11 @@ class AttentionPlanTest : public testing::TestWithParam<Case> {
     return pairs;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Shapes, AttentionPlanTest, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionPlanTest, testing::ValuesIn(plan_cases()),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(AttentionPlanTest, QueryTilesAreAllPairsOnce) {
-  const Case& c = GetParam();
+  const PlanCase& c = GetParam();
   for (const int tile_lanes : {32, 64})
     for (const int32_t split : {64, 256, 1 << 30}) {
       const QueryPlan plan = plan_queries(shape(), c.num_queries, tile_lanes, split);
@@ -131,7 +131,7 @@ TEST_P(AttentionPlanTest, QueryTilesAreAllPairsOnce) {
 }
 
 TEST_P(AttentionPlanTest, KeyTilesAreAllPairsOnce) {
-  const Case& c = GetParam();
+  const PlanCase& c = GetParam();
   for (const int tile_keys : {32, 64}) {
     const KeyPlan plan = plan_keys(shape(), c.num_keys, tile_keys);
     auto left = visible_pairs();

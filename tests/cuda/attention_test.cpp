@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-struct Case {
+struct DeviceAttention {
   std::string name;
   int heads, kv_heads, dim;
   std::vector<AttentionSpan> spans;
@@ -18,7 +18,7 @@ struct Case {
   int values_dim() const { return value_dim ? value_dim : dim; }
 };
 
-std::vector<Case> cases() {
+std::vector<DeviceAttention> device_attentions() {
   const auto packed = [](const std::vector<int32_t>& starts, bool causal = true) {
     return spans_of(starts, starts, causal, 77);
   };
@@ -27,7 +27,7 @@ std::vector<Case> cases() {
                                           {.q_begin = 55, .q_end = 57, .k_begin = 30, .k_end = 32}};
   const std::vector<AttentionSpan> behind{
       {.q_begin = 0, .q_end = 40, .k_begin = 0, .k_end = 64, .causal = false, .first_key = 9, .lead = 30}};
-  std::vector<Case> all{
+  std::vector<DeviceAttention> all{
       {"aligned", 4, 2, 32, packed({0, 30, 75}), 75, 75},
       {"dim_100", 2, 1, 100, packed({0, 40}), 40, 40},
       {"dim_192_128", 2, 2, 192, packed({0, 35}), 35, 35, DType::f32, 128},
@@ -55,7 +55,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-class CudaAttentionTest : public testing::TestWithParam<Case> {
+class CudaAttentionTest : public testing::TestWithParam<DeviceAttention> {
  protected:
   struct Results {
     std::vector<std::string> names;
@@ -63,7 +63,7 @@ class CudaAttentionTest : public testing::TestWithParam<Case> {
   };
   // Of values in the case's dtype, computed in f64 when is_exact.
   Results results(Workbench& bench, const Kernels& kernels, bool is_exact) {
-    const Case& c = GetParam();
+    const DeviceAttention& c = GetParam();
     const auto in = [&](DType type, Shape shape, const char* name) {
       const Tensor x = bench.random(type, shape, name);
       if (!is_exact) return bench.on_device(x);
@@ -109,7 +109,7 @@ class CudaAttentionTest : public testing::TestWithParam<Case> {
     return r;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Cases, CudaAttentionTest, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cases, CudaAttentionTest, testing::ValuesIn(device_attentions()),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(CudaAttentionTest, IsTheReferences) {

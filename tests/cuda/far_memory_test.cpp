@@ -15,13 +15,13 @@ namespace {
 
 constexpr int64_t kSizes[] = {1, 63, 4096, (2 << 20) + 5};  // queues carry pieces of 2 MiB
 
-struct Case {
+struct StoreCase {
   const char* name;
   bool is_disk;
   const char* pinned_bytes;  // that the system grants; null: any number
   bool is_pinned;            // all of it
 };
-class CudaFarMemory : public testing::TestWithParam<Case> {
+class CudaFarMemory : public testing::TestWithParam<StoreCase> {
  protected:
   void SetUp() override {
     if (GetParam().pinned_bytes) setenv("WEFT_EMULATED_PINNED_BYTES", GetParam().pinned_bytes, 1);
@@ -44,10 +44,11 @@ class CudaFarMemory : public testing::TestWithParam<Case> {
   Workbench bench_{1, Device::cuda};
 };
 INSTANTIATE_TEST_SUITE_P(Stores, CudaFarMemory,
-                         testing::Values(Case{"host", false, nullptr, true}, Case{"disk", true, nullptr, true},
-                                         Case{"host_of_little_pinned_memory", false, "5000", false},
-                                         Case{"host_without_pinned_memory", false, "0", false},
-                                         Case{"disk_without_pinned_memory", true, "0", false}),
+                         testing::Values(StoreCase{"host", false, nullptr, true},
+                                         StoreCase{"disk", true, nullptr, true},
+                                         StoreCase{"host_of_little_pinned_memory", false, "5000", false},
+                                         StoreCase{"host_without_pinned_memory", false, "0", false},
+                                         StoreCase{"disk_without_pinned_memory", true, "0", false}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(CudaFarMemory, GivesBackWhatWasStored) {

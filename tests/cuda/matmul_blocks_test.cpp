@@ -21,7 +21,7 @@ struct Blocks {
 };
 
 class CudaMatmulBlocks : public testing::TestWithParam<std::tuple<BlockType, BlockProduct, DType>> {};
-std::string case_name(const testing::TestParamInfo<CudaMatmulBlocks::ParamType>& test) {
+std::string blocks_case_name(const testing::TestParamInfo<CudaMatmulBlocks::ParamType>& test) {
   return std::apply([](auto&&... of) { return name_of(of...); }, test.param);
 }
 constexpr BlockProduct kProducts[] = {{1, 13, 256, 0}, {2, 5, 2304, 0}, {3, 9, 40, 0},  {8, 6, 300, 0},
@@ -29,7 +29,7 @@ constexpr BlockProduct kProducts[] = {{1, 13, 256, 0}, {2, 5, 2304, 0}, {3, 9, 4
 INSTANTIATE_TEST_SUITE_P(All, CudaMatmulBlocks,
                          testing::Combine(testing::ValuesIn(kBlockTypes), testing::ValuesIn(kProducts),
                                           testing::Values(DType::f32, DType::bf16, DType::f16)),
-                         case_name);
+                         blocks_case_name);
 
 TEST_P(CudaMatmulBlocks, EqualsDecodedWeights) {
   const auto& [type, s, dtype] = GetParam();

@@ -111,7 +111,7 @@ struct Card {
   bool has_codes() const { return capability == 90 || (capability >= 89 && has_row_scales); }
 };
 class CudaMatmulFloat8 : public testing::TestWithParam<std::tuple<Card, BlockProduct, DType>> {};
-std::string case_name(const testing::TestParamInfo<CudaMatmulFloat8::ParamType>& test) {
+std::string float8_case_name(const testing::TestParamInfo<CudaMatmulFloat8::ParamType>& test) {
   const auto& [card, p, dtype] = test.param;
   return fmt::format("{}_{}x{}x{}_skip{}_{}", card.name, p.m, p.n, p.k, p.skip, name_of(dtype));
 }
@@ -124,7 +124,7 @@ constexpr BlockProduct kFloat8Products[] = {{12, 32, 256, 0}, {9, 16, 300, 0}, {
 INSTANTIATE_TEST_SUITE_P(All, CudaMatmulFloat8,
                          testing::Combine(testing::ValuesIn(kCards), testing::ValuesIn(kFloat8Products),
                                           testing::Values(DType::f32, DType::bf16, DType::f16)),
-                         case_name);
+                         float8_case_name);
 
 TEST_P(CudaMatmulFloat8, EqualsRoundedActivationsAndDecodedWeights) {
   const auto& [card, p, dtype] = GetParam();

@@ -9,12 +9,12 @@ namespace weft {
 namespace {
 
 // A quantised weight of [rows, cols] or a part of it, on the host and on the device.
-struct Part {
+struct Nf4Part {
   int64_t rows, cols, first_row, num_rows, first_col, num_cols;
 };
 
 struct Quantized {
-  Quantized(Workbench& bench, const Part& p)
+  Quantized(Workbench& bench, const Nf4Part& p)
       : layout(Shape{p.rows, p.cols}, p.first_row, p.num_rows, p.first_col, p.num_cols) {
     std::vector<float> values(size_t(p.rows * p.cols));
     for (size_t i = 0; i < values.size(); ++i) values[i] = float(0.02 * philox_normal(3, name_hash("nf4"), i));
@@ -40,7 +40,7 @@ struct ProductCase {
   DType dtype;
   bool transpose_b;
   int64_t m;
-  Part part;
+  Nf4Part part;
 };
 class CudaNf4Test : public testing::TestWithParam<ProductCase> {};
 INSTANTIATE_TEST_SUITE_P(

@@ -28,19 +28,19 @@ TEST(RoundedShapeTest, IsWhatTheLibraryTakes) {
   EXPECT_EQ(cuda::rounding_down(33, 384).blocks_y, 3u);
 }
 
-struct Case {
+struct RoundedForm {
   const char* name;
   bool transpose_a, transpose_b;
 };
-constexpr Case kCases[] = {
+constexpr RoundedForm kRoundedForms[] = {
     {"forward", false, true}, {"input_gradient", false, false}, {"weight_gradient", true, false}};
 
-class CudaMatmulRounded : public testing::TestWithParam<std::tuple<Case, int>> {
+class CudaMatmulRounded : public testing::TestWithParam<std::tuple<RoundedForm, int>> {
  protected:
   // Of a GPU that multiplies codes, and of one that does not.
   void SetUp() override { setenv("WEFT_EMULATED_CAPABILITY", std::to_string(std::get<1>(GetParam())).c_str(), 1); }
   void TearDown() override { unsetenv("WEFT_EMULATED_CAPABILITY"); }
-  Case c() const { return std::get<0>(GetParam()); }
+  RoundedForm c() const { return std::get<0>(GetParam()); }
 
   // Sizes of groups differ, so that a scale in the wrong place shows.
   Tensor operand(Workbench& bench, const char* name, int64_t lines, int64_t k, bool runs_down) {
@@ -53,7 +53,8 @@ class CudaMatmulRounded : public testing::TestWithParam<std::tuple<Case, int>> {
     return x;
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, CudaMatmulRounded, testing::Combine(testing::ValuesIn(kCases), testing::Values(90, 80)),
+INSTANTIATE_TEST_SUITE_P(All, CudaMatmulRounded,
+                         testing::Combine(testing::ValuesIn(kRoundedForms), testing::Values(90, 80)),
                          [](const auto& test) {
                            return fmt::format("{}_on_{}", std::get<0>(test.param).name, std::get<1>(test.param));
                          });

@@ -28,7 +28,7 @@ constexpr Types kTypes[] = {{"f32", DType::f32, DType::f32, DType::f32, DType::f
                             {"bf16_with_f32_bias", DType::bf16, DType::bf16, DType::f32, DType::bf16},
                             {"bf16_into_f32", DType::bf16, DType::f32, DType::bf16, DType::f16},
                             {"f16_into_f32_without_bias", DType::f16, DType::f32, DType::u8, DType::bf16}};
-std::string case_name(const testing::TestParamInfo<CudaEpilogueTest::ParamType>& test) {
+std::string epilogue_case_name(const testing::TestParamInfo<CudaEpilogueTest::ParamType>& test) {
   const auto& [kind, types, s] = test.param;
   return fmt::format("{}_{}_{}x{}x{}", name_of(kind), types.name, s.m, s.n, s.k);
 }
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaEpilogueTest,
                                                           Kind::activate_backward, Kind::gated_backward),
                                           testing::ValuesIn(kTypes),
                                           testing::Values(Size{3, 40, 9}, Size{5, 13, 7}, Size{2, 16, 0})),
-                         case_name);
+                         epilogue_case_name);
 
 TEST_P(CudaEpilogueTest, EqualsReference) {
   const auto& [kind, types, s] = GetParam();

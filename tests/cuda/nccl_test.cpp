@@ -138,7 +138,7 @@ TEST_F(NcclTest, AFailureEndsThoseThatWait) {
 }
 
 class NcclTrainingTest : public NcclTest, public testing::WithParamInterface<MeshCase> {};
-const MeshCase kCases[] = {
+const MeshCase kNcclCases[] = {
     {.shape = {.shard = 2}, .zero = Zero::gradients, .accumulation = 2},
     {.shape = {.replicate = 2, .shard = 2}, .zero = Zero::parameters},
     {.shape = {.tp = 2}, .sequence_parallel = true},
@@ -147,8 +147,7 @@ const MeshCase kCases[] = {
     {.shape = {.shard = 2, .ep = 2}, .experts = 4},
     {.shape = {.pp = 2, .shard = 2, .tp = 2}, .zero = Zero::gradients, .accumulation = 2},
 };
-std::string case_name(const testing::TestParamInfo<MeshCase>& info) { return name_of(info.param); }
-INSTANTIATE_TEST_SUITE_P(Meshes, NcclTrainingTest, testing::ValuesIn(kCases), case_name);
+INSTANTIATE_TEST_SUITE_P(Meshes, NcclTrainingTest, testing::ValuesIn(kNcclCases), mesh_case_name);
 
 TEST_P(NcclTrainingTest, EqualsOneRankOfTheCpu) { expect_equal_to_one_rank(GetParam(), Device::cuda); }
 

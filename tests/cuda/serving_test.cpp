@@ -11,14 +11,14 @@
 namespace weft {
 namespace {
 
-struct Case : OnMesh {
+struct ServingCase : OnMesh {
   std::optional<BlockType> rounded = {};  // that weights are rounded to
 };
 
 // What requests of all lengths are answered in each other's company. launched: graphs, by rank 0.
-std::vector<Answer> answers_on(Device device, const Case& on, const ContinuousOptions& options,
-                               int64_t* launched = nullptr) {
-  std::vector<Answer> answers;
+std::vector<ServedAnswer> answers_on(Device device, const ServingCase& on, const ContinuousOptions& options,
+                                     int64_t* launched = nullptr) {
+  std::vector<ServedAnswer> answers;
   const auto source = random_model("random:small", on.config);
   run_ranks(on.mesh.size(), [&](Communicator& world) {
     TestRank rank(kernels_of(device), 1, device);
@@ -39,20 +39,21 @@ ModelConfig experts_config() {
   return m;
 }
 
-const Case kCases[] = {{{"llama", small_config(), {}}},
-                       {{"gpt2_tp2", small_config("gpt2"), {.tp = 2}}},
-                       {{"llama_pp2", small_config(), {.pp = 2}}},
-                       {{"experts_ep2", experts_config(), {.shard = 2, .ep = 2}}},
-                       {{"experts_in_blocks", experts_config(), {}}, BlockType::nf4},
-                       {{"experts_in_blocks_ep2", experts_config(), {.shard = 2, .ep = 2}}, BlockType::nf4}};
+const ServingCase kServingCases[] = {
+    {{"llama", small_config(), {}}},
+    {{"gpt2_tp2", small_config("gpt2"), {.tp = 2}}},
+    {{"llama_pp2", small_config(), {.pp = 2}}},
+    {{"experts_ep2", experts_config(), {.shard = 2, .ep = 2}}},
+    {{"experts_in_blocks", experts_config(), {}}, BlockType::nf4},
+    {{"experts_in_blocks_ep2", experts_config(), {.shard = 2, .ep = 2}}, BlockType::nf4}};
 
-class CudaServingTest : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Meshes, CudaServingTest, testing::ValuesIn(kCases),
+class CudaServingTest : public testing::TestWithParam<ServingCase> {};
+INSTANTIATE_TEST_SUITE_P(Meshes, CudaServingTest, testing::ValuesIn(kServingCases),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST_P(CudaServingTest, AnswersAsTheCpuDoes) {
   const ContinuousOptions options{.kv_blocks = 60, .block_tokens = 4, .max_running = 4, .tokens_per_step = 16};
-  Case one = GetParam();
+  ServingCase one = GetParam();
   one.mesh = {};
   const auto want = answers_on(Device::cpu, one, options), got = answers_on(Device::cuda, GetParam(), options);
   ASSERT_EQ(got.size(), want.size());

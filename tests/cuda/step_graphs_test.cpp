@@ -96,21 +96,21 @@ class Steps {
   std::map<int64_t, Tensor> results_;
 };
 
-struct Case {
+struct StepCase {
   const char* name;
   Oddity (*of_step)(int64_t step);
   int64_t most_issued;  // of the last ten steps
 };
-class StepGraphsTest : public testing::TestWithParam<Case> {};
+class StepGraphsTest : public testing::TestWithParam<StepCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Steps, StepGraphsTest,
-    testing::Values(Case{"alike", [](int64_t) { return Oddity{}; }, 0},
-                    Case{"read_in_the_middle", [](int64_t) { return Oddity{.reads_in_the_middle = true}; }, 40},
-                    Case{"a_new_factor_each", [](int64_t) { return Oddity{.has_a_new_factor = true}; }, 10},
-                    Case{"longer_now_and_then", [](int64_t s) { return Oddity{.is_longer = s % 5 == 0}; }, 120},
-                    Case{"large_uploads", [](int64_t) { return Oddity{.has_a_large_upload = true}; }, 60},
-                    Case{"memory_cleared", [](int64_t) { return Oddity{.clears_memory = true}; }, 60},
-                    Case{"memory_given_back", [](int64_t s) { return Oddity{.trims_memory = s % 6 == 3}; }, 160}),
+    testing::Values(StepCase{"alike", [](int64_t) { return Oddity{}; }, 0},
+                    StepCase{"read_in_the_middle", [](int64_t) { return Oddity{.reads_in_the_middle = true}; }, 40},
+                    StepCase{"a_new_factor_each", [](int64_t) { return Oddity{.has_a_new_factor = true}; }, 10},
+                    StepCase{"longer_now_and_then", [](int64_t s) { return Oddity{.is_longer = s % 5 == 0}; }, 120},
+                    StepCase{"large_uploads", [](int64_t) { return Oddity{.has_a_large_upload = true}; }, 60},
+                    StepCase{"memory_cleared", [](int64_t) { return Oddity{.clears_memory = true}; }, 60},
+                    StepCase{"memory_given_back", [](int64_t s) { return Oddity{.trims_memory = s % 6 == 3}; }, 160}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(StepGraphsTest, GiveTheSameBits) {

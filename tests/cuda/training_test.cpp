@@ -8,7 +8,7 @@ namespace {
 const LoraConfig kLora{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
 const LoraConfig kDoraNf4{.rank = 3, .alpha = 24, .targets = 0x79, .base = BaseFormat::nf4, .is_dora = true};
 
-const MeshCase kCases[] = {
+const MeshCase kTrainingCases[] = {
     {},
     {.family = "gpt2", .accumulation = 2, .dropout = 0.2f, .tie = true},
     {.precision = Precision::bf16},
@@ -42,8 +42,7 @@ const MeshCase kCases[] = {
 };
 
 class CudaTrainingTest : public testing::TestWithParam<MeshCase> {};
-std::string case_name(const testing::TestParamInfo<MeshCase>& info) { return name_of(info.param); }
-INSTANTIATE_TEST_SUITE_P(Meshes, CudaTrainingTest, testing::ValuesIn(kCases), case_name);
+INSTANTIATE_TEST_SUITE_P(Meshes, CudaTrainingTest, testing::ValuesIn(kTrainingCases), mesh_case_name);
 
 TEST_P(CudaTrainingTest, EqualsOneRankOfTheCpu) { expect_equal_to_one_rank(GetParam(), Device::cuda); }
 

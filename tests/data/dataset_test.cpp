@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "base/faulty_file_system.h"
+#include "data/ignore_progress.h"
 #include "data/temp_folder.h"
 #include "weft/text/byte_tokenizer.h"
 
 namespace weft {
 namespace {
-
-constexpr auto ignore = [](int64_t, int64_t) {};
 
 std::string text_of(const Dataset& dataset, const TokenPart& part) {
   std::vector<int32_t> ids(size_t(part.size()));
@@ -26,7 +25,7 @@ std::string text_of(const Dataset& dataset, const TokenPart& part) {
   return text;
 }
 
-Dataset open(const DatasetOptions& options, TextProgress progress = ignore) {
+Dataset open(const DatasetOptions& options, TextProgress progress = ignore_progress) {
   return open_dataset(FileSystem::real(), options, progress);
 }
 
@@ -128,8 +127,9 @@ TEST_F(DatasetTest, OpensATokenFileAsItIs) {
   const Dataset second = open(options(first.train.file->path()));
   EXPECT_EQ(text_of(second, second.train), "héllo");
   EXPECT_EQ(second.tokenizer->name(), "char");
-  EXPECT_THROW(open_tokens(FileSystem::real(), first.train.file->path(), ByteTokenizer(), cache(), "--data", ignore),
-               UsageError);
+  EXPECT_THROW(
+      open_tokens(FileSystem::real(), first.train.file->path(), ByteTokenizer(), cache(), "--data", ignore_progress),
+      UsageError);
 }
 
 TEST_F(DatasetTest, ReadsATokenizerFromAFile) {
@@ -179,7 +179,7 @@ TEST_F(DatasetTest, LeavesNothingHalfWrittenWhenACallFails) {
       std::filesystem::remove_all(cache());
       FaultyFileSystem faulty(fault, nth);
       try {
-        open_dataset(faulty, wanted, ignore);
+        open_dataset(faulty, wanted, ignore_progress);
       } catch (const Error& error) {
         ++failed;
       }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "data/ignore_progress.h"
 #include "data/temp_folder.h"
 #include "support/test_data.h"
 #include "weft/base/json.h"
@@ -13,8 +14,6 @@
 
 namespace weft {
 namespace {
-
-constexpr auto ignore = [](int64_t, int64_t) {};
 
 // "user:hi|assistant!:hello", where ! marks what is learned.
 std::string shown(const InstructExample& example) {
@@ -111,7 +110,7 @@ class PackedTest : public testing::Test {
     dataset_ = open_dataset(
         FileSystem::real(),
         {.train = path, .valid_fraction = valid_fraction, .tokenizer = "byte", .cache_dir = folder_.path("cache")},
-        ignore);
+        ignore_progress);
     return dataset_.train;
   }
   TempFolder folder_;
@@ -207,7 +206,7 @@ TEST_F(PackedTest, TextStaysTextWhereTheFormatSaysSo) {
   const std::string path = folder_.write("x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n");
   const Dataset text = open_dataset(
       FileSystem::real(), {.train = path, .valid_fraction = 0, .cache_dir = folder_.path("cache"), .format = "text"},
-      ignore);
+      ignore_progress);
   EXPECT_FALSE(text.train.file->has_examples());
   EXPECT_EQ(text.train.size(), int64_t(std::filesystem::file_size(path)));
 }
@@ -225,9 +224,9 @@ TEST_P(RealInstructTest, IsReadCompletely) {
   const std::string path = test_data(std::string("instruct/") + GetParam().file);
   if (path.empty()) GTEST_SKIP() << no_test_data("instruct");
   const TempFolder folder;
-  const Dataset data =
-      open_dataset(FileSystem::real(),
-                   {.train = path, .valid_fraction = 0, .tokenizer = "byte", .cache_dir = folder.path()}, ignore);
+  const Dataset data = open_dataset(
+      FileSystem::real(), {.train = path, .valid_fraction = 0, .tokenizer = "byte", .cache_dir = folder.path()},
+      ignore_progress);
   const PackedRows rows(data.train, 1 << 15, 1);
   EXPECT_EQ(rows.summary().cut, 0);
   EXPECT_EQ(rows.summary().examples, int64_t(data.train.file->document_starts().size()));

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/temporary_folder.h"
+#include "formats/attack.h"
 #include "formats/gguf_bytes.h"
 #include "support/message_of.h"
 #include "support/test_data.h"
@@ -12,7 +13,7 @@
 namespace weft {
 namespace {
 
-std::string open_error(const std::string& path, std::string_view content) {
+std::string gguf_error(const std::string& path, std::string_view content) {
   write_file_atomically(FileSystem::real(), path, content);
   try {
     const GgufFile file(path);
@@ -24,7 +25,7 @@ std::string open_error(const std::string& path, std::string_view content) {
 }
 
 // One key of each type and two tensors.
-std::string valid_file(uint32_t version = 3) {
+std::string valid_gguf(uint32_t version = 3) {
   GgufBytes file(2, 15, version);
   file.key("u8", GgufType::u8, uint8_t(200)).key("i8", GgufType::i8, int8_t(-100));
   file.key("u16", GgufType::u16, uint16_t(60000)).key("i16", GgufType::i16, int16_t(-30000));
@@ -45,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, GgufVersionTest, testing::Values(2, 3));
 
 TEST_P(GgufVersionTest, EveryTypeOfValueIsRead) {
   const TemporaryFolder folder;
-  write_file_atomically(FileSystem::real(), folder / "a", valid_file(GetParam()));
+  write_file_atomically(FileSystem::real(), folder / "a", valid_gguf(GetParam()));
   const GgufFile file(folder / "a");
   EXPECT_EQ(file.version(), GetParam());
   EXPECT_EQ(file.at("u8").integer(), 200);
@@ -83,7 +84,7 @@ TEST_P(GgufVersionTest, EveryTypeOfValueIsRead) {
 
 TEST(Gguf, AccessorsNameTheKey) {
   const TemporaryFolder folder;
-  write_file_atomically(FileSystem::real(), folder / "a", valid_file());
+  write_file_atomically(FileSystem::real(), folder / "a", valid_gguf());
   const GgufFile file(folder / "a");
   const std::string at = folder / "a" + ": key ";
   EXPECT_EQ(message_of([&] { file.at("yess"); }), folder / "a" + " has no key 'yess'; did you mean yes?");
@@ -107,25 +108,22 @@ TEST(Gguf, AccessorsNameTheKey) {
   EXPECT_EQ(message_of([&] { file.integer_or("yes", 7); }), at + "'yes' must be an integer, but is a bool");
 }
 
-struct Attack {
-  std::string name, content, message;
-};
-Attack attack(std::string name, const GgufBytes& file, std::string message) {
+Attack gguf_attack(std::string name, const GgufBytes& file, std::string message) {
   return {std::move(name), file.bytes(), std::move(message)};
 }
 // A key alone, and a tensor alone with 32 bytes of data.
 Attack key_attack(std::string name, GgufBytes key, std::string message) {
-  return attack(std::move(name), GgufBytes(0, 1).raw(key.bytes()).data(32), std::move(message));
+  return gguf_attack(std::move(name), GgufBytes(0, 1).raw(key.bytes()).data(32), std::move(message));
 }
-Attack tensor_attack(std::string name, std::vector<uint64_t> dims, GgmlType type, uint64_t offset,
-                     std::string message) {
-  return attack(std::move(name), GgufBytes(1, 0).tensor("a", std::move(dims), type, offset).data(32),
-                std::move(message));
+Attack gguf_tensor_attack(std::string name, std::vector<uint64_t> dims, GgmlType type, uint64_t offset,
+                          std::string message) {
+  return gguf_attack(std::move(name), GgufBytes(1, 0).tensor("a", std::move(dims), type, offset).data(32),
+                     std::move(message));
 }
 GgufBytes two_tensors(uint64_t first, uint64_t second) {
   return GgufBytes(2, 0).tensor("a", {8}, GgmlType::f32, first).tensor("b", {9}, GgmlType::f32, second).data(128);
 }
-GgufBytes nested(int depth) {
+GgufBytes nested_arrays(int depth) {
   GgufBytes key;
   key.key("k", GgufType::array);
   for (int i = 1; i < depth; ++i) key.array(GgufType::array, 1);
@@ -134,7 +132,7 @@ GgufBytes nested(int depth) {
 GgufBytes array_of(GgufType type, uint64_t count) { return GgufBytes().key("k", GgufType::array).array(type, count); }
 GgufBytes alignment(uint32_t value) { return GgufBytes().key("general.alignment", GgufType::u32, value); }
 
-const uint64_t kHuge = uint64_t(1) << 62;
+const uint64_t kHugeCount = uint64_t(1) << 62;
 const std::string kLong(70'000, 'k');
 
 class GgufAttackTest : public testing::TestWithParam<Attack> {};
@@ -142,14 +140,16 @@ INSTANTIATE_TEST_SUITE_P(
     Headers, GgufAttackTest,
     testing::Values(
         Attack{"Empty", "", "not a GGUF file"}, Attack{"OtherMagic", "GGML\3", "not a GGUF file"},
-        Attack{"MagicOnly", "GGUF", "ends within the version"}, attack("Version1", GgufBytes(0, 0, 1), "version 1"),
-        attack("Version4", GgufBytes(0, 0, 4), "version 4"), attack("Version0", GgufBytes(0, 0, 0), "version 0"),
-        attack("BigEndian", GgufBytes(0, 0, 3u << 24), "big-endian"),
-        attack("ManyTensors", GgufBytes((1 << 20) + 1, 0), "the number of tensors is 1048577; at most"),
-        attack("AllTensors", GgufBytes(UINT64_MAX, 0), "the number of tensors is"),
-        attack("TensorsBeyondFile", GgufBytes(1000, 0), "more than 24 bytes can hold"),
-        attack("ManyKeys", GgufBytes(0, 1 << 17), "the number of keys is 131072; at most"),
-        attack("KeysBeyondFile", GgufBytes(0, 50), "more than 24 bytes can hold"),
+        Attack{"MagicOnly", "GGUF", "ends within the version"},
+        gguf_attack("Version1", GgufBytes(0, 0, 1), "version 1"),
+        gguf_attack("Version4", GgufBytes(0, 0, 4), "version 4"),
+        gguf_attack("Version0", GgufBytes(0, 0, 0), "version 0"),
+        gguf_attack("BigEndian", GgufBytes(0, 0, 3u << 24), "big-endian"),
+        gguf_attack("ManyTensors", GgufBytes((1 << 20) + 1, 0), "the number of tensors is 1048577; at most"),
+        gguf_attack("AllTensors", GgufBytes(UINT64_MAX, 0), "the number of tensors is"),
+        gguf_attack("TensorsBeyondFile", GgufBytes(1000, 0), "more than 24 bytes can hold"),
+        gguf_attack("ManyKeys", GgufBytes(0, 1 << 17), "the number of keys is 131072; at most"),
+        gguf_attack("KeysBeyondFile", GgufBytes(0, 50), "more than 24 bytes can hold"),
         key_attack("EmptyKey", GgufBytes().key("", GgufType::u8, uint8_t(1)), "a key has no name"),
         key_attack("ControlInKey", GgufBytes().key("a\x1b[2J", GgufType::u8, uint8_t(1)), "'a?[2J' has a control"),
         key_attack("LongKey", GgufBytes().key(kLong, GgufType::u8, uint8_t(1)), "65535 are allowed"),
@@ -157,50 +157,51 @@ INSTANTIATE_TEST_SUITE_P(
         key_attack("KeyBeyondFile", GgufBytes().number(uint64_t(2000)).raw("abcdefghijk"), "only 64 follow"),
         key_attack("UnknownType", GgufBytes().string("k").number(uint32_t(13)), "key 'k' has the unknown type 13"),
         key_attack("Boolean2", GgufBytes().key("k", GgufType::boolean, uint8_t(2)), "key 'k' holds 2"),
-        key_attack("StringHuge", GgufBytes().key("k", GgufType::string, kHuge), "key 'k' would have"),
+        key_attack("StringHuge", GgufBytes().key("k", GgufType::string, kHugeCount), "key 'k' would have"),
         key_attack("StringWraps", GgufBytes().key("k", GgufType::string, UINT64_MAX - 7), "key 'k' would have"),
         key_attack("StringBeyondFile", GgufBytes().key("k", GgufType::string, uint64_t(500)), "follow: the file is"),
-        key_attack("ArrayHuge", array_of(GgufType::u64, kHuge), "4611686018427387904 elements, but only"),
+        key_attack("ArrayHuge", array_of(GgufType::u64, kHugeCount), "4611686018427387904 elements, but only"),
         key_attack("ArrayWraps", array_of(GgufType::u64, (UINT64_MAX / 8) + 2), "elements, but only"),
-        key_attack("ArrayOfStringsHuge", array_of(GgufType::string, kHuge), "elements, but only"),
-        key_attack("ArrayOfArraysHuge", array_of(GgufType::array, kHuge), "elements, but only"),
+        key_attack("ArrayOfStringsHuge", array_of(GgufType::string, kHugeCount), "elements, but only"),
+        key_attack("ArrayOfArraysHuge", array_of(GgufType::array, kHugeCount), "elements, but only"),
         key_attack("ArrayOfUnknownType", array_of(GgufType(77), 1), "the unknown type 77"),
         key_attack("ArrayOfBooleans", array_of(GgufType::boolean, 1).raw("x"), "where only 0 and 1"),
         key_attack("StringInArrayBeyondFile", array_of(GgufType::string, 1).number(uint64_t(400)), "would have 400"),
-        key_attack("Deep", nested(5), "nested deeper than 4 levels"),
-        key_attack("VeryDeep", nested(100'000), "nested deeper than 4 levels"),
-        attack("DuplicateKey",
-               GgufBytes(0, 2).key("k", GgufType::u8, uint8_t(1)).key("k", GgufType::u32, uint32_t(1)).data(0),
-               "the key 'k' appears twice"),
+        key_attack("Deep", nested_arrays(5), "nested deeper than 4 levels"),
+        key_attack("VeryDeep", nested_arrays(100'000), "nested deeper than 4 levels"),
+        gguf_attack("DuplicateKey",
+                    GgufBytes(0, 2).key("k", GgufType::u8, uint8_t(1)).key("k", GgufType::u32, uint32_t(1)).data(0),
+                    "the key 'k' appears twice"),
         key_attack("Alignment0", alignment(0), "general.alignment' is 0, but must be from 1"),
         key_attack("Alignment24", alignment(24), "must be a power of two"),
         key_attack("AlignmentHuge", alignment(0x80000000), "must be from 1 to 1048576"),
         key_attack("AlignmentString", GgufBytes().string_key("general.alignment", "32"), "must be an integer"),
-        attack("DuplicateTensor",
-               GgufBytes(2, 0).tensor("a", {1}, GgmlType::f32, 0).tensor("a", {1}, GgmlType::f32, 32).data(64),
-               "the tensor 'a' appears twice"),
-        attack("LongName", GgufBytes(1, 0).tensor(kLong, {1}, GgmlType::f32, 0).data(32), "1024 are allowed"),
-        attack("EmptyName", GgufBytes(1, 0).tensor("", {1}, GgmlType::f32, 0).data(32), "a tensor has no name"),
-        attack("UnknownTensorType", GgufBytes(1, 0).tensor("a", {1}, 36u, 0).data(32), "unknown ggml type 36"),
-        tensor_attack("FiveDims", {1, 1, 1, 1, 1}, GgmlType::f32, 0, "has 5 dims"),
-        tensor_attack("PartOfABlock", {33}, GgmlType::q4_0, 0, "rows of 33 elements, but Q4_0 comes in blocks of 32"),
-        tensor_attack("RowsOfHalfBlocks", {128, 2}, GgmlType::q4_k, 0, "blocks of 256"),
-        tensor_attack("DimAbove63Bits", {uint64_t(1) << 63}, GgmlType::i8, 0, "63 bits"),
-        tensor_attack("DimsWrap", {uint64_t(1) << 32, uint64_t(1) << 32}, GgmlType::i8, 0, "63 bits"),
-        tensor_attack("BytesWrap", {kHuge}, GgmlType::f32, 0, "63 bits"),
-        tensor_attack("ZeroHidesOverflow", {kHuge, kHuge, 0}, GgmlType::f32, 0, "63 bits"),
-        tensor_attack("Unaligned", {1}, GgmlType::f32, 4, "which is no multiple of 32"),
-        tensor_attack("BeyondFile", {9}, GgmlType::f32, 0, "the file holds only 32 bytes of data"),
-        tensor_attack("OffsetBeyondFile", {1}, GgmlType::f32, 64, "it was cut short"),
-        tensor_attack("OffsetWraps", {8}, GgmlType::f32, UINT64_MAX - 31, "it was cut short"),
-        attack("NoData", GgufBytes(1, 0).tensor("a", {1}, GgmlType::f32, 0), "the file holds only 0 bytes"),
-        attack("Overlap", two_tensors(32, 0), "tensor 'a' begins at byte 32 of the data, but the one before"),
-        attack("SamePlace", two_tensors(0, 0), "they overlap")),
+        gguf_attack("DuplicateTensor",
+                    GgufBytes(2, 0).tensor("a", {1}, GgmlType::f32, 0).tensor("a", {1}, GgmlType::f32, 32).data(64),
+                    "the tensor 'a' appears twice"),
+        gguf_attack("LongName", GgufBytes(1, 0).tensor(kLong, {1}, GgmlType::f32, 0).data(32), "1024 are allowed"),
+        gguf_attack("EmptyName", GgufBytes(1, 0).tensor("", {1}, GgmlType::f32, 0).data(32), "a tensor has no name"),
+        gguf_attack("UnknownTensorType", GgufBytes(1, 0).tensor("a", {1}, 36u, 0).data(32), "unknown ggml type 36"),
+        gguf_tensor_attack("FiveDims", {1, 1, 1, 1, 1}, GgmlType::f32, 0, "has 5 dims"),
+        gguf_tensor_attack("PartOfABlock", {33}, GgmlType::q4_0, 0,
+                           "rows of 33 elements, but Q4_0 comes in blocks of 32"),
+        gguf_tensor_attack("RowsOfHalfBlocks", {128, 2}, GgmlType::q4_k, 0, "blocks of 256"),
+        gguf_tensor_attack("DimAbove63Bits", {uint64_t(1) << 63}, GgmlType::i8, 0, "63 bits"),
+        gguf_tensor_attack("DimsWrap", {uint64_t(1) << 32, uint64_t(1) << 32}, GgmlType::i8, 0, "63 bits"),
+        gguf_tensor_attack("BytesWrap", {kHugeCount}, GgmlType::f32, 0, "63 bits"),
+        gguf_tensor_attack("ZeroHidesOverflow", {kHugeCount, kHugeCount, 0}, GgmlType::f32, 0, "63 bits"),
+        gguf_tensor_attack("Unaligned", {1}, GgmlType::f32, 4, "which is no multiple of 32"),
+        gguf_tensor_attack("BeyondFile", {9}, GgmlType::f32, 0, "the file holds only 32 bytes of data"),
+        gguf_tensor_attack("OffsetBeyondFile", {1}, GgmlType::f32, 64, "it was cut short"),
+        gguf_tensor_attack("OffsetWraps", {8}, GgmlType::f32, UINT64_MAX - 31, "it was cut short"),
+        gguf_attack("NoData", GgufBytes(1, 0).tensor("a", {1}, GgmlType::f32, 0), "the file holds only 0 bytes"),
+        gguf_attack("Overlap", two_tensors(32, 0), "tensor 'a' begins at byte 32 of the data, but the one before"),
+        gguf_attack("SamePlace", two_tensors(0, 0), "they overlap")),
     [](const auto& test) { return test.param.name; });
 
 TEST_P(GgufAttackTest, IsRefusedByName) {
   const TemporaryFolder folder;
-  const std::string message = open_error(folder / "evil", GetParam().content);
+  const std::string message = gguf_error(folder / "evil", GetParam().content);
   EXPECT_TRUE(message.find(folder / "evil") != std::string::npos) << message;
   EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
   EXPECT_LT(message.size(), 700u) << "no attacker's text at length in messages";
@@ -208,9 +209,9 @@ TEST_P(GgufAttackTest, IsRefusedByName) {
 
 TEST(Gguf, OddButValidFilesAreRead) {
   const TemporaryFolder folder;
-  const auto opens = [&](const GgufBytes& file) { return open_error(folder / "a", file.bytes()); };
+  const auto opens = [&](const GgufBytes& file) { return gguf_error(folder / "a", file.bytes()); };
   EXPECT_EQ(opens(GgufBytes(0, 0)), "opened") << "neither keys nor tensors";
-  EXPECT_EQ(opens(GgufBytes(0, 1).raw(nested(4).bytes())), "opened");
+  EXPECT_EQ(opens(GgufBytes(0, 1).raw(nested_arrays(4).bytes())), "opened");
   EXPECT_EQ(opens(GgufBytes(1, 0).tensor("none", {0, 7}, GgmlType::f32, 0)), "opened") << "no data at all";
   EXPECT_EQ(opens(GgufBytes(1, 0).tensor("scalar", {}, GgmlType::f32, 0).data(4)), "opened");
   EXPECT_EQ(opens(two_tensors(64, 0)), "opened") << "in another order";
@@ -221,16 +222,16 @@ TEST(Gguf, OddButValidFilesAreRead) {
 
 TEST(Gguf, EveryTruncationIsRefused) {
   const TemporaryFolder folder;
-  const std::string whole = valid_file();
-  ASSERT_EQ(open_error(folder / "a", whole), "opened");
+  const std::string whole = valid_gguf();
+  ASSERT_EQ(gguf_error(folder / "a", whole), "opened");
   for (size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_NE(open_error(folder / "a", std::string_view(whole).substr(0, size)), "opened") << size;
+    EXPECT_NE(gguf_error(folder / "a", std::string_view(whole).substr(0, size)), "opened") << size;
   }
 }
 
 TEST(Gguf, MutatedHeadersNeverCrash) {
   const TemporaryFolder folder;
-  const std::string whole = valid_file();
+  const std::string whole = valid_gguf();
   std::mt19937 random(5);
   int opened = 0;
   for (int i = 0; i < 4000; ++i) {
@@ -239,7 +240,7 @@ TEST(Gguf, MutatedHeadersNeverCrash) {
       const size_t at = random() % text.size();
       text[at] = random() % 2 ? char(random()) : "\0\1\2\3\xff\x7f\x80"[random() % 7];
     }
-    opened += open_error(folder / "a", text) == "opened";
+    opened += gguf_error(folder / "a", text) == "opened";
   }
   EXPECT_GT(opened, 0);
   EXPECT_LT(opened, 4000);

@@ -37,11 +37,11 @@ std::string random_bytes(size_t n, uint32_t seed = 1) {
   return bytes;
 }
 
-const std::vector<GgufInfo> kInfos = {{"odd", GgmlType::i8, {3}},
-                                      {"none", GgmlType::f32, {0, 5}},
-                                      {"blocks", GgmlType::q4_k, {2, 256}},
-                                      {"scalar", GgmlType::f64, {}},
-                                      {"wide", GgmlType::bf16, {2, 3, 1, 5}}};
+const std::vector<GgufInfo> kGgufInfos = {{"odd", GgmlType::i8, {3}},
+                                          {"none", GgmlType::f32, {0, 5}},
+                                          {"blocks", GgmlType::q4_k, {2, 256}},
+                                          {"scalar", GgmlType::f64, {}},
+                                          {"wide", GgmlType::bf16, {2, 3, 1, 5}}};
 
 uint64_t total_bytes(const std::vector<GgufInfo>& infos) {
   uint64_t bytes = 0;
@@ -56,8 +56,8 @@ TEST_P(GgufAlignmentTest, WhatIsWrittenIsReadBack) {
   const TemporaryFolder folder;
   GgufMetadata metadata = all_types();
   if (GetParam() != 0) metadata.set<uint32_t>("general.alignment", GetParam());
-  const std::string data = random_bytes(total_bytes(kInfos));
-  GgufWriter writer(FileSystem::real(), folder / "a", kInfos, metadata);
+  const std::string data = random_bytes(total_bytes(kGgufInfos));
+  GgufWriter writer(FileSystem::real(), folder / "a", kGgufInfos, metadata);
   for (size_t at = 0; at < data.size(); at += 7) writer.write(bytes_of(std::string_view(data).substr(at, 7)));
   writer.finish();
 
@@ -80,9 +80,9 @@ TEST_P(GgufAlignmentTest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(file.at("types").size(), 0u);
   EXPECT_EQ(file.at("words").strings(), (std::vector<std::string_view>{"a", "", "\xe2\x96\x81the"}));
 
-  ASSERT_EQ(file.tensors().size(), kInfos.size());
+  ASSERT_EQ(file.tensors().size(), kGgufInfos.size());
   std::string read;
-  for (const GgufInfo& info : kInfos) {
+  for (const GgufInfo& info : kGgufInfos) {
     const GgufTensor& tensor = file.tensor(info.name);
     EXPECT_EQ(tensor.type, info.type) << info.name;
     EXPECT_EQ(tensor.shape(), info.shape) << info.name;
@@ -149,8 +149,8 @@ TEST(GgufWriter, RefusesWhatTheFormatCannotHoldBeforeThereIsAFile) {
 TEST(GgufWriter, EveryFailingCallIsAnError) {
   const auto write_with = [](FileSystem& fs) {
     const TemporaryFolder folder;
-    GgufWriter writer(fs, folder / "a", kInfos, all_types());
-    writer.write(bytes_of(random_bytes(total_bytes(kInfos))));
+    GgufWriter writer(fs, folder / "a", kGgufInfos, all_types());
+    writer.write(bytes_of(random_bytes(total_bytes(kGgufInfos))));
     writer.finish();
   };
   FaultyFileSystem counting;

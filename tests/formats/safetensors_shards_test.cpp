@@ -5,20 +5,21 @@
 
 #include "base/faulty_file_system.h"
 #include "base/temporary_folder.h"
+#include "formats/attack.h"
 #include "weft/base/json.h"
 
 namespace weft {
 namespace {
 
-const std::vector<SafetensorsInfo> kInfos = {{"wte", DType::f32, {5, 2}},                               // 40 bytes
-                                             {"none", DType::f32, {0}},   {"h.0.w", DType::bf16, {6}},  // 12
-                                             {"h.0.b", DType::u8, {3}},                                 // 3
-                                             {"h.1.w", DType::bf16, {6}},                               // 12
-                                             {"last", DType::u8, {0, 1}}};
+const std::vector<SafetensorsInfo> kWeights = {{"wte", DType::f32, {5, 2}},                               // 40 bytes
+                                               {"none", DType::f32, {0}},   {"h.0.w", DType::bf16, {6}},  // 12
+                                               {"h.0.b", DType::u8, {3}},                                 // 3
+                                               {"h.1.w", DType::bf16, {6}},                               // 12
+                                               {"last", DType::u8, {0, 1}}};
 const std::string kData = "The quick brown fox jumps over the lazy dog; then it does so again.";  // 67 bytes
 
 void write_model(FileSystem& fs, const std::string& folder, uint64_t max_shard_bytes, size_t piece = 1000) {
-  SafetensorsShardsWriter writer(fs, folder, kInfos, {{"format", "pt"}}, max_shard_bytes);
+  SafetensorsShardsWriter writer(fs, folder, kWeights, {{"format", "pt"}}, max_shard_bytes);
   for (size_t at = 0; at < kData.size(); at += piece) {
     writer.write(bytes_of(std::string_view(kData).substr(at, piece)));
   }
@@ -49,15 +50,15 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ShardSizeTest,
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(ShardSizeTest, WhatIsWrittenIsReadBack) {
-  EXPECT_EQ(assign_shards(kInfos, GetParam().max_bytes), GetParam().shards);
+  EXPECT_EQ(assign_shards(kWeights, GetParam().max_bytes), GetParam().shards);
   for (const size_t piece : {1, 7, 1000}) {
     const TemporaryFolder folder;
     write_model(FileSystem::real(), folder.path(), GetParam().max_bytes, piece);
     const SafetensorsShards model(folder.path());
     EXPECT_EQ(model.files().size(), GetParam().shards.back() + 1);
-    EXPECT_EQ(model.entries().size(), kInfos.size());
+    EXPECT_EQ(model.entries().size(), kWeights.size());
     std::string read;
-    for (const SafetensorsInfo& info : kInfos) {
+    for (const SafetensorsInfo& info : kWeights) {
       EXPECT_EQ(model.at(info.name).dtype(), info.dtype);
       EXPECT_EQ(model.at(info.name).shape(), info.shape);
       read += text_of(model.bytes(model.at(info.name)));
@@ -79,9 +80,9 @@ TEST(SafetensorsShards, NamesAndIndexAreThoseOfHuggingFace) {
   const auto index = parse_json(read_file(folder / "model.safetensors.index.json", 10'000), "index");
   EXPECT_EQ(index["metadata"]["total_size"], 67);
   EXPECT_EQ(index["weight_map"]["h.1.w"], "model-00002-of-00002.safetensors");
-  EXPECT_EQ(index["weight_map"].size(), kInfos.size());
+  EXPECT_EQ(index["weight_map"].size(), kWeights.size());
   // The index and a single file can be named themselves.
-  EXPECT_EQ(SafetensorsShards(folder / "model.safetensors.index.json").entries().size(), kInfos.size());
+  EXPECT_EQ(SafetensorsShards(folder / "model.safetensors.index.json").entries().size(), kWeights.size());
   EXPECT_EQ(SafetensorsShards(folder / "model-00001-of-00002.safetensors").entries().size(), 2u);
 }
 
@@ -95,9 +96,6 @@ TEST(SafetensorsShards, AMissingTensorIsNamed) {
   EXPECT_NE(error_of([&] { SafetensorsShards(folder / "absent"); }).find("has neither"), std::string::npos);
 }
 
-struct Attack {
-  std::string name, index, message;
-};
 std::string index_of(std::string_view weight_map) { return fmt::format(R"({{"weight_map": {}}})", weight_map); }
 
 class ShardIndexTest : public testing::TestWithParam<Attack> {};
@@ -130,7 +128,7 @@ TEST_P(ShardIndexTest, IsRefusedByName) {
     writer.write(bytes_of("xy"));
     writer.finish();
   }
-  write_file_atomically(FileSystem::real(), folder / std::string(kSafetensorsNames.index), GetParam().index);
+  write_file_atomically(FileSystem::real(), folder / std::string(kSafetensorsNames.index), GetParam().content);
   const std::string message = error_of([&] { SafetensorsShards model(folder.path()); });
   EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
   EXPECT_NE(message.find(folder.path()), std::string::npos) << message;
@@ -147,7 +145,7 @@ TEST(SafetensorsShardsWriter, KeepsOffOtherModels) {
 
 TEST(SafetensorsShardsWriter, HoldsTheCallerToTheList) {
   const TemporaryFolder folder;
-  SafetensorsShardsWriter writer(FileSystem::real(), folder.path(), kInfos, {}, 40);
+  SafetensorsShardsWriter writer(FileSystem::real(), folder.path(), kWeights, {}, 40);
   writer.write(bytes_of(std::string_view(kData).substr(0, 30)));
   EXPECT_THROW(writer.finish(), Error);
   writer.write(bytes_of(std::string_view(kData).substr(30)));
@@ -170,7 +168,7 @@ TEST(SafetensorsShardsWriter, AFailureLeavesNoHalfModel) {
       const std::string message = error_of([&] {
         const SafetensorsShards model(folder.path());
         std::string read;
-        for (const SafetensorsInfo& info : kInfos) read += text_of(model.bytes(model.at(info.name)));
+        for (const SafetensorsInfo& info : kWeights) read += text_of(model.bytes(model.at(info.name)));
         EXPECT_EQ(read, kData) << n;
       });
       const bool is_absent = message.find("has neither") != std::string::npos;

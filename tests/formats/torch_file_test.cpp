@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/temporary_folder.h"
+#include "formats/attack.h"
 #include "formats/zip_bytes.h"
 #include "weft/formats/safetensors_shards.h"
 
@@ -129,14 +130,14 @@ std::string integers(const std::vector<int64_t>& values) {
 std::string storage(std::string_view type, std::string_view key, int64_t numel) {
   return tuple({text("storage"), global("torch", type), text(key), text("cpu"), integer(numel)}) + "Q";
 }
-std::string tensor(const std::string& stored, int64_t offset, const std::string& dims, const std::string& strides,
-                   const std::string& metadata = "") {
+std::string rebuilt_tensor(const std::string& stored, int64_t offset, const std::string& dims,
+                           const std::string& strides, const std::string& metadata = "") {
   const std::string hooks = global("collections", "OrderedDict") + ")R";
   return global("torch._utils", "_rebuild_tensor_v2") +
          tuple({stored, integer(offset), dims, strides, "\x89", hooks, metadata}) + "R";
 }
 const std::string kStorage = storage("FloatStorage", "0", 6);
-std::string valid_tensor() { return tensor(kStorage, 0, integers({2, 3}), integers({3, 1})); }
+std::string valid_tensor() { return rebuilt_tensor(kStorage, 0, integers({2, 3}), integers({3, 1})); }
 std::string dict(const std::vector<std::string>& items) {
   std::string bytes = "}(";
   for (const std::string& item : items) bytes += item;
@@ -153,7 +154,7 @@ std::string archive(std::string_view pickled) {
   return zip.bytes();
 }
 
-std::string open_error(const std::string& path, std::string_view content) {
+std::string torch_error(const std::string& path, std::string_view content) {
   write_file_atomically(FileSystem::real(), path, content);
   try {
     const TorchFile file(path);
@@ -168,7 +169,7 @@ TEST(TorchFile, WhatIsNoTensorIsPassedOver) {
   const TemporaryFolder folder;
   const std::string ordered = global("collections", "OrderedDict");
   const auto names_in = [&](const std::string& pickled) {
-    EXPECT_EQ(open_error(folder / "a.bin", archive(pickled)), "opened");
+    EXPECT_EQ(torch_error(folder / "a.bin", archive(pickled)), "opened");
     const TorchFile file(folder / "a.bin");
     std::string names;
     for (const TorchEntry& entry : file.entries()) names += entry.name + ";";
@@ -182,22 +183,20 @@ TEST(TorchFile, WhatIsNoTensorIsPassedOver) {
   EXPECT_EQ(names_in(pickle(ordered + ")R(" + text("w") + valid_tensor() + "u" + dict({}) + "b")), "w;") << "BUILD";
   EXPECT_EQ(names_in(pickle(ordered + tuple({"](" + tuple({text("w"), valid_tensor()}) + "e"}) + "R")), "w;");
   EXPECT_EQ(names_in(state_dict(
-                tensor(kStorage, 0, global("torch", "Size") + tuple({integers({6})}) + "R", integers({1})))),
+                rebuilt_tensor(kStorage, 0, global("torch", "Size") + tuple({integers({6})}) + "R", integers({1})))),
             "w;");
 }
 
-struct Attack {
-  std::string name, content, message;
-};
-Attack attack(std::string name, const std::string& pickled, std::string message) {
+Attack pickle_attack(std::string name, const std::string& pickled, std::string message) {
   return {std::move(name), archive(pickled), std::move(message)};
 }
-Attack tensor_attack(std::string name, int64_t offset, const std::vector<int64_t>& dims,
-                     const std::vector<int64_t>& strides, std::string message) {
-  return attack(std::move(name), state_dict(tensor(kStorage, offset, integers(dims), integers(strides))),
-                std::move(message));
+Attack torch_tensor_attack(std::string name, int64_t offset, const std::vector<int64_t>& dims,
+                           const std::vector<int64_t>& strides, std::string message) {
+  return pickle_attack(std::move(name),
+                       state_dict(rebuilt_tensor(kStorage, offset, integers(dims), integers(strides))),
+                       std::move(message));
 }
-std::string nested(int depth) {
+std::string nested_lists(int depth) {
   std::string bytes, end;
   for (int i = 0; i < depth; ++i) bytes += "](", end += "e";
   return bytes + valid_tensor() + end;
@@ -233,7 +232,7 @@ std::string long_names(size_t key_bytes, size_t count) {
       dict({text(std::string(key_bytes, 'k')), valid_tensor() + "q\1" + "0](" + repeated("h\1", count) + "e"}));
 }
 
-const int64_t kHuge = int64_t(1) << 62;
+const int64_t kHugeNumel = int64_t(1) << 62;
 class TorchAttackTest : public testing::TestWithParam<Attack> {};
 INSTANTIATE_TEST_SUITE_P(
     Files, TorchAttackTest,
@@ -241,89 +240,105 @@ INSTANTIATE_TEST_SUITE_P(
         Attack{"NotAZip", "\x80\x02\x8a\nl\xfc\x9c", "is not in the zip format of PyTorch 1.6"},
         Attack{"WithoutPickle", without_pickle(), "is an archive without data.pkl"},
         Attack{"BigEndian", big_endian(), "big-endian"},
-        attack("System", state_dict(global("os", "system") + tuple({text("true")}) + "R"),
-               "asks for os.system, which"),
-        attack("Eval", state_dict(global("builtins", "eval") + tuple({text("1")}) + "R"), "asks for builtins.eval"),
-        attack("UnusedGlobal", state_dict(global("posix", "system") + "0N"), "asks for posix.system"),
-        attack("StackGlobal", state_dict(text("os") + text("popen") + "\x93"), "asks for os.popen"),
-        attack("OtherOfTorch", state_dict(global("torch.hub", "load") + ")R"), "asks for torch.hub.load"),
-        attack("ControlInGlobal", state_dict(global("a\x1b[2J", "b")), "asks for a?[2J.b"),
-        attack("StackGlobalOfNumbers", state_dict("K\1K\1\x93"), "the name of a global is no text"),
-        attack("NewObject", state_dict(global("torch", "Size") + ")\x81"), "operation 0x81"),
-        attack("Instance", state_dict("(i__main__\nA\n"), "operation 0x69"),
-        attack("Reduce", state_dict("K\1)R"), "a call has no function"),
-        attack("ReduceByList", state_dict(global("torch", "Size") + "]R"), "a call has no function or no arguments"),
-        attack("Extension", state_dict("\x82\1"), "operation 0x82"), attack("Empty", "", "it was cut short"),
-        attack("NoStop", "N", "it was cut short"), attack("NothingAtStop", ".", "0 values on its stack"),
-        attack("MuchAtStop", "NN.", "2 values on its stack"), attack("OpenMark", "(N.", "values on its stack"),
-        attack("Protocol", "\x80\x09N.", "protocol 9"), attack("Underflow", "0.", "its stack is empty"),
-        attack("UnderflowBelowMark", "N(0.", "its stack is empty"), attack("NoMark", "t.", "a mark is missing"),
-        attack("Memo", "h\7.", "refers to value 7"), attack("AppendToNumber", "K\1Na.", "what is no list"),
-        attack("SetInList", "]NNs.", "what is no dict"), attack("OddDict", "}(Nu.", "a key without a value"),
-        attack("OddDictFromMark", "(Nd.", "a key without a value"),
-        attack("TextBeyond", "X\xff\xff\xff\x7f", "it was cut short"),
-        attack("TextWraps", "\x8d\xff\xff\xff\xff\xff\xff\xff\xff", "it was cut short"),
-        attack("LongLong", "\x8a\x09" + std::string(9, '\1') + ".", "an integer has 9 bytes"),
-        attack("NameWithoutEnd", "c" + std::string(5000, 'a'), "a name has no end"),
-        attack("BuildOnNumber", "K\1Nb.", "what is no dict"),
-        attack("ManyOperations", repeated("N0", 2'000'000) + "N.", "more than 2097152 operations"),
-        attack("DeepLists", state_dict(nested(100)), "nested deeper than 16 levels"),
-        attack("SelfContaining", pickle(self_containing()), "nested deeper than 16"),
-        attack("SharedLists", pickle(shared_lists()), "more than 1048576 objects"),
-        attack("ParameterWithoutTensor", state_dict(global("torch._utils", "_rebuild_parameter") + ")R"),
-               "a parameter without a tensor"),
-        attack("TensorWithoutArguments", state_dict(global("torch._utils", "_rebuild_tensor_v2") + ")R"),
-               "not complete"),
-        attack("NoStorage", state_dict(tensor("N", 0, integers({1}), integers({1}))), "it has no storage"),
-        attack("StorageOfNumbers",
-               state_dict(tensor(integers({1, 2, 3, 4, 5}) + "Q", 0, integers({1}), integers({1}))),
-               "its storage has no known type"),
-        attack("MissingStorage", state_dict(tensor(storage("FloatStorage", "9", 6), 0, integers({1}), integers({1}))),
-               "the archive has no storage '9'"),
-        attack("StorageOutside",
-               state_dict(tensor(storage("FloatStorage", "../byteorder", 6), 0, integers({1}), integers({1}))),
-               "the archive has no storage '../byteorder'"),
-        attack("StorageSize", state_dict(tensor(storage("FloatStorage", "0", 7), 0, integers({1}), integers({1}))),
-               "its storage of 7 F32 has 24 bytes"),
-        attack("StorageType", state_dict(tensor(storage("DoubleStorage", "0", 6), 0, integers({1}), integers({1}))),
-               "its storage of 6 F64 has 24 bytes"),
-        attack("StorageNegative",
-               state_dict(tensor(storage("FloatStorage", "0", -1), 0, integers({1}), integers({1}))),
-               "no integer of at least 0"),
-        attack("StorageHuge",
-               state_dict(tensor(storage("FloatStorage", "0", kHuge), 0, integers({1}), integers({1}))),
-               "has 24 bytes"),
-        attack("ShapeOfText", state_dict(tensor(kStorage, 0, text("6"), integers({1}))), "its shape is no tuple"),
-        attack("DimOfText", state_dict(tensor(kStorage, 0, tuple({text("6")}), integers({1}))),
-               "no integer of at least 0"),
-        attack("NegatedView",
-               state_dict(tensor(kStorage, 0, integers({6}), integers({1}), dict({text("neg"), "\x88"}))),
-               "a view that negates or conjugates"),
-        tensor_attack("ManyDims", 0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17, 1), "at most 16 dims"),
-        tensor_attack("FewStrides", 0, {2, 3}, {3}, "not as many strides as dims"),
-        tensor_attack("NegativeDim", 0, {-1}, {1}, "no integer of at least 0"),
-        tensor_attack("NegativeStride", 5, {6}, {-1}, "no integer of at least 0"),
-        tensor_attack("NegativeOffset", -1, {1}, {1}, "no integer of at least 0"),
-        tensor_attack("BeyondStorage", 0, {7}, {1}, "not all inside its storage, which has 6"),
-        tensor_attack("OffsetBeyond", 6, {1}, {1}, "not all inside"),
-        tensor_attack("OffsetOfEmptyBeyond", 7, {0}, {1}, "not all inside"),
-        tensor_attack("StrideBeyond", 0, {2, 3}, {4, 1}, "not all inside"),
-        tensor_attack("Expanded", 0, {kHuge / 2}, {0}, "not all inside"),
-        tensor_attack("ExpandedABit", 0, {7}, {0}, "not all inside"),
-        tensor_attack("DimsWrap", 0, {kHuge, 4}, {0, 1}, "not all inside"),
-        tensor_attack("StridesWrap", 0, {5}, {kHuge}, "not all inside"),
-        tensor_attack("SumWraps", 5, {2, 2}, {INT64_MAX, INT64_MAX}, "not all inside"),
-        tensor_attack("ZeroHidesOverflow", 0, {kHuge, kHuge, 0}, {1, 1, 1}, "not all inside"),
-        attack("LongName", long_names(5000, 1), "has more than 4096 bytes"),
-        attack("LongNames", long_names(4000, 20'000), "the names of its tensors have more than 67108864 bytes"),
-        attack("ManyTensors", long_names(1, 200'000), "more than 131072 tensors"),
-        attack("NameTwice", pickle(dict({text("w"), valid_tensor(), text("w"), valid_tensor()})),
-               "it appears twice")),
+        pickle_attack("System", state_dict(global("os", "system") + tuple({text("true")}) + "R"),
+                      "asks for os.system, which"),
+        pickle_attack("Eval", state_dict(global("builtins", "eval") + tuple({text("1")}) + "R"),
+                      "asks for builtins.eval"),
+        pickle_attack("UnusedGlobal", state_dict(global("posix", "system") + "0N"), "asks for posix.system"),
+        pickle_attack("StackGlobal", state_dict(text("os") + text("popen") + "\x93"), "asks for os.popen"),
+        pickle_attack("OtherOfTorch", state_dict(global("torch.hub", "load") + ")R"), "asks for torch.hub.load"),
+        pickle_attack("ControlInGlobal", state_dict(global("a\x1b[2J", "b")), "asks for a?[2J.b"),
+        pickle_attack("StackGlobalOfNumbers", state_dict("K\1K\1\x93"), "the name of a global is no text"),
+        pickle_attack("NewObject", state_dict(global("torch", "Size") + ")\x81"), "operation 0x81"),
+        pickle_attack("Instance", state_dict("(i__main__\nA\n"), "operation 0x69"),
+        pickle_attack("Reduce", state_dict("K\1)R"), "a call has no function"),
+        pickle_attack("ReduceByList", state_dict(global("torch", "Size") + "]R"),
+                      "a call has no function or no arguments"),
+        pickle_attack("Extension", state_dict("\x82\1"), "operation 0x82"),
+        pickle_attack("Empty", "", "it was cut short"), pickle_attack("NoStop", "N", "it was cut short"),
+        pickle_attack("NothingAtStop", ".", "0 values on its stack"),
+        pickle_attack("MuchAtStop", "NN.", "2 values on its stack"),
+        pickle_attack("OpenMark", "(N.", "values on its stack"),
+        pickle_attack("Protocol", "\x80\x09N.", "protocol 9"), pickle_attack("Underflow", "0.", "its stack is empty"),
+        pickle_attack("UnderflowBelowMark", "N(0.", "its stack is empty"),
+        pickle_attack("NoMark", "t.", "a mark is missing"), pickle_attack("Memo", "h\7.", "refers to value 7"),
+        pickle_attack("AppendToNumber", "K\1Na.", "what is no list"),
+        pickle_attack("SetInList", "]NNs.", "what is no dict"),
+        pickle_attack("OddDict", "}(Nu.", "a key without a value"),
+        pickle_attack("OddDictFromMark", "(Nd.", "a key without a value"),
+        pickle_attack("TextBeyond", "X\xff\xff\xff\x7f", "it was cut short"),
+        pickle_attack("TextWraps", "\x8d\xff\xff\xff\xff\xff\xff\xff\xff", "it was cut short"),
+        pickle_attack("LongLong", "\x8a\x09" + std::string(9, '\1') + ".", "an integer has 9 bytes"),
+        pickle_attack("NameWithoutEnd", "c" + std::string(5000, 'a'), "a name has no end"),
+        pickle_attack("BuildOnNumber", "K\1Nb.", "what is no dict"),
+        pickle_attack("ManyOperations", repeated("N0", 2'000'000) + "N.", "more than 2097152 operations"),
+        pickle_attack("DeepLists", state_dict(nested_lists(100)), "nested deeper than 16 levels"),
+        pickle_attack("SelfContaining", pickle(self_containing()), "nested deeper than 16"),
+        pickle_attack("SharedLists", pickle(shared_lists()), "more than 1048576 objects"),
+        pickle_attack("ParameterWithoutTensor", state_dict(global("torch._utils", "_rebuild_parameter") + ")R"),
+                      "a parameter without a tensor"),
+        pickle_attack("TensorWithoutArguments", state_dict(global("torch._utils", "_rebuild_tensor_v2") + ")R"),
+                      "not complete"),
+        pickle_attack("NoStorage", state_dict(rebuilt_tensor("N", 0, integers({1}), integers({1}))),
+                      "it has no storage"),
+        pickle_attack("StorageOfNumbers",
+                      state_dict(rebuilt_tensor(integers({1, 2, 3, 4, 5}) + "Q", 0, integers({1}), integers({1}))),
+                      "its storage has no known type"),
+        pickle_attack("MissingStorage",
+                      state_dict(rebuilt_tensor(storage("FloatStorage", "9", 6), 0, integers({1}), integers({1}))),
+                      "the archive has no storage '9'"),
+        pickle_attack("StorageOutside",
+                      state_dict(rebuilt_tensor(storage("FloatStorage", "../byteorder", 6), 0, integers({1}),
+                                                integers({1}))),
+                      "the archive has no storage '../byteorder'"),
+        pickle_attack("StorageSize",
+                      state_dict(rebuilt_tensor(storage("FloatStorage", "0", 7), 0, integers({1}), integers({1}))),
+                      "its storage of 7 F32 has 24 bytes"),
+        pickle_attack("StorageType",
+                      state_dict(rebuilt_tensor(storage("DoubleStorage", "0", 6), 0, integers({1}), integers({1}))),
+                      "its storage of 6 F64 has 24 bytes"),
+        pickle_attack("StorageNegative",
+                      state_dict(rebuilt_tensor(storage("FloatStorage", "0", -1), 0, integers({1}), integers({1}))),
+                      "no integer of at least 0"),
+        pickle_attack("StorageHuge",
+                      state_dict(rebuilt_tensor(storage("FloatStorage", "0", kHugeNumel), 0, integers({1}),
+                                                integers({1}))),
+                      "has 24 bytes"),
+        pickle_attack("ShapeOfText", state_dict(rebuilt_tensor(kStorage, 0, text("6"), integers({1}))),
+                      "its shape is no tuple"),
+        pickle_attack("DimOfText", state_dict(rebuilt_tensor(kStorage, 0, tuple({text("6")}), integers({1}))),
+                      "no integer of at least 0"),
+        pickle_attack("NegatedView",
+                      state_dict(rebuilt_tensor(kStorage, 0, integers({6}), integers({1}),
+                                                dict({text("neg"), "\x88"}))),
+                      "a view that negates or conjugates"),
+        torch_tensor_attack("ManyDims", 0, std::vector<int64_t>(17, 1), std::vector<int64_t>(17, 1),
+                            "at most 16 dims"),
+        torch_tensor_attack("FewStrides", 0, {2, 3}, {3}, "not as many strides as dims"),
+        torch_tensor_attack("NegativeDim", 0, {-1}, {1}, "no integer of at least 0"),
+        torch_tensor_attack("NegativeStride", 5, {6}, {-1}, "no integer of at least 0"),
+        torch_tensor_attack("NegativeOffset", -1, {1}, {1}, "no integer of at least 0"),
+        torch_tensor_attack("BeyondStorage", 0, {7}, {1}, "not all inside its storage, which has 6"),
+        torch_tensor_attack("OffsetBeyond", 6, {1}, {1}, "not all inside"),
+        torch_tensor_attack("OffsetOfEmptyBeyond", 7, {0}, {1}, "not all inside"),
+        torch_tensor_attack("StrideBeyond", 0, {2, 3}, {4, 1}, "not all inside"),
+        torch_tensor_attack("Expanded", 0, {kHugeNumel / 2}, {0}, "not all inside"),
+        torch_tensor_attack("ExpandedABit", 0, {7}, {0}, "not all inside"),
+        torch_tensor_attack("DimsWrap", 0, {kHugeNumel, 4}, {0, 1}, "not all inside"),
+        torch_tensor_attack("StridesWrap", 0, {5}, {kHugeNumel}, "not all inside"),
+        torch_tensor_attack("SumWraps", 5, {2, 2}, {INT64_MAX, INT64_MAX}, "not all inside"),
+        torch_tensor_attack("ZeroHidesOverflow", 0, {kHugeNumel, kHugeNumel, 0}, {1, 1, 1}, "not all inside"),
+        pickle_attack("LongName", long_names(5000, 1), "has more than 4096 bytes"),
+        pickle_attack("LongNames", long_names(4000, 20'000),
+                      "the names of its tensors have more than 67108864 bytes"),
+        pickle_attack("ManyTensors", long_names(1, 200'000), "more than 131072 tensors"),
+        pickle_attack("NameTwice", pickle(dict({text("w"), valid_tensor(), text("w"), valid_tensor()})),
+                      "it appears twice")),
     [](const auto& test) { return test.param.name; });
 
 TEST_P(TorchAttackTest, IsRefusedByName) {
   const TemporaryFolder folder;
-  const std::string message = open_error(folder / "evil.bin", GetParam().content);
+  const std::string message = torch_error(folder / "evil.bin", GetParam().content);
   EXPECT_NE(message.find(folder / "evil.bin"), std::string::npos) << message;
   EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
   EXPECT_LT(message.size(), 500u);
@@ -337,7 +352,7 @@ TEST(TorchFile, MutationsNeverCrash) {
   for (int i = 0; i < 4000; ++i) {
     std::string content = whole;
     for (uint32_t edits = 1 + random() % 3; edits > 0; --edits) content[random() % content.size()] = char(random());
-    opened += open_error(folder / "a.bin", content) == "opened";
+    opened += torch_error(folder / "a.bin", content) == "opened";
   }
   EXPECT_GT(opened, 0);
   EXPECT_LT(opened, 4000);

@@ -4,12 +4,13 @@
 #include <random>
 
 #include "base/temporary_folder.h"
+#include "formats/attack.h"
 #include "formats/zip_bytes.h"
 
 namespace weft {
 namespace {
 
-std::string open_error(const std::string& path, std::string_view content) {
+std::string zip_error(const std::string& path, std::string_view content) {
   write_file_atomically(FileSystem::real(), path, content);
   try {
     const ZipFile file(path);
@@ -36,19 +37,16 @@ TEST(ZipFile, EntriesAreReadWithAndWithoutZip64) {
   const TemporaryFolder folder;
   for (const std::string& content : {two_entries().bytes(), two_entries().bytes("a comment"), two_entries().bytes64(),
                                      two_entries({.zip64 = true}).bytes(), two_entries({.zip64 = true}).bytes64()}) {
-    ASSERT_EQ(open_error(folder / "a.zip", content), "opened");
+    ASSERT_EQ(zip_error(folder / "a.zip", content), "opened");
     const ZipFile file(folder / "a.zip");
     ASSERT_EQ(file.entries().size(), 2u);
     EXPECT_EQ(text_of(file.bytes(*file.find("a"))), "first");
     EXPECT_EQ(text_of(file.bytes(*file.find("b/data.pkl"))), "pickle");
     EXPECT_EQ(file.find("b"), nullptr);
   }
-  EXPECT_EQ(open_error(folder / "a.zip", ZipBytes().bytes()), "opened") << "an archive of nothing";
+  EXPECT_EQ(zip_error(folder / "a.zip", ZipBytes().bytes()), "opened") << "an archive of nothing";
 }
 
-struct Attack {
-  std::string name, content, message;
-};
 std::string with(std::string content, size_t at, char byte) {
   content[at] = byte;
   return content;
@@ -67,7 +65,7 @@ std::string overlapping() {
   return zip.bytes();
 }
 // The second entry lies in the content of the first.
-std::string nested() {
+std::string nested_entries() {
   ZipBytes inner;
   inner.add("c", "xx");
   const std::string local = inner.bytes().substr(0, 30 + 1 + 2);
@@ -98,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
         Attack{"OffsetWraps", two_entries({.more_offset = -100, .zip64 = true}).bytes(), "but the file has"},
         Attack{"Duplicate", duplicate(), "the entry 'a' appears twice"},
         Attack{"SamePlace", overlapping(), "appears twice"},
-        Attack{"Nested", nested(), "the entries 'a' and 'c' overlap"},
+        Attack{"Nested", nested_entries(), "the entries 'a' and 'c' overlap"},
         Attack{"Directory64Beyond", two_entries().bytes64(2, kDirectoryBytes, UINT64_MAX - 50, kEnd),
                "the directory of the archive"},
         Attack{"Directory64Elsewhere", two_entries().bytes64(2, kDirectoryBytes, 3, kEnd),
@@ -123,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(ZipAttackTest, IsRefusedByName) {
   const TemporaryFolder folder;
-  const std::string message = open_error(folder / "evil", GetParam().content);
+  const std::string message = zip_error(folder / "evil", GetParam().content);
   EXPECT_NE(message.find(folder / "evil"), std::string::npos) << message;
   EXPECT_NE(message.find(GetParam().message), std::string::npos) << message;
 }
@@ -132,14 +130,14 @@ TEST(ZipFile, DamageNeverCrashes) {
   const TemporaryFolder folder;
   for (const std::string& whole : {two_entries().bytes("c"), two_entries({.zip64 = true}).bytes64()}) {
     for (size_t size = 0; size < whole.size(); ++size) {
-      EXPECT_NE(open_error(folder / "a", std::string_view(whole).substr(0, size)), "opened") << size;
+      EXPECT_NE(zip_error(folder / "a", std::string_view(whole).substr(0, size)), "opened") << size;
     }
     std::mt19937 random(2);
     for (int i = 0; i < 3000; ++i) {
       std::string text = whole;
       for (uint32_t edits = 1 + random() % 3; edits > 0; --edits)
         text[random() % text.size()] = char(random() % 5 ? random() : 255);
-      open_error(folder / "a", text);
+      zip_error(folder / "a", text);
     }
   }
 }

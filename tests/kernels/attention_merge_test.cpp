@@ -4,14 +4,14 @@
 namespace weft {
 namespace {
 
-struct Path {
+struct MergePath {
   const char* name;
   const Kernels& (*table)();
   DType dtype;
   double tolerance;  // of results of order 1
 };
 
-class AttentionMergeTest : public testing::TestWithParam<Path> {
+class AttentionMergeTest : public testing::TestWithParam<MergePath> {
  protected:
   static constexpr int64_t kQueries = 50, kKeys = 70;
   static constexpr int kHeads = 4, kKvHeads = 2, kDim = 16;
@@ -54,11 +54,11 @@ class AttentionMergeTest : public testing::TestWithParam<Path> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Paths, AttentionMergeTest,
-                         testing::Values(Path{"reference_f64", reference_kernels, DType::f64, 1e-13},
-                                         Path{"reference_bf16", reference_kernels, DType::bf16, 3e-2},
-                                         Path{"cpu_f32", cpu_kernels, DType::f32, 1e-5},
-                                         Path{"cpu_bf16", cpu_kernels, DType::bf16, 5e-2},
-                                         Path{"cpu_f16", cpu_kernels, DType::f16, 6e-3}),
+                         testing::Values(MergePath{"reference_f64", reference_kernels, DType::f64, 1e-13},
+                                         MergePath{"reference_bf16", reference_kernels, DType::bf16, 3e-2},
+                                         MergePath{"cpu_f32", cpu_kernels, DType::f32, 1e-5},
+                                         MergePath{"cpu_bf16", cpu_kernels, DType::bf16, 5e-2},
+                                         MergePath{"cpu_f16", cpu_kernels, DType::f16, 6e-3}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(AttentionMergeTest, PartsMakeTheWhole) {

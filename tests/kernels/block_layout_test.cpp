@@ -56,7 +56,8 @@ std::vector<float> some_values(int count) {
 }
 
 template <class Block>
-void expect_near(const Block& block, const std::vector<float>& values, const std::function<float(float)>& step) {
+void expect_decodes_near(const Block& block, const std::vector<float>& values,
+                         const std::function<float(float)>& step) {
   std::vector<float> decoded(values.size());
   block.decode(decoded.data());
   for (size_t i = 0; i < values.size(); ++i)
@@ -67,8 +68,8 @@ TEST(BlockLayoutTest, RoundsToWhatIsNear) {
   const std::vector<float> values = some_values(128);
   float largest = 0;
   for (const float x : values) largest = std::max(largest, std::abs(x));
-  expect_near(blocks::Int8::encode(values.data(), largest), values, [&](float) { return largest / 127; });
-  expect_near(blocks::Fp8::encode(values.data(), largest), values, [&](float x) {
+  expect_decodes_near(blocks::Int8::encode(values.data(), largest), values, [&](float) { return largest / 127; });
+  expect_decodes_near(blocks::Fp8::encode(values.data(), largest), values, [&](float x) {
     const float unit = largest / 448;
     return std::max(std::exp2(std::floor(std::log2(std::abs(x) / unit * 1.07f)) - 3), 0x1p-9f) * unit;
   });

@@ -5,8 +5,6 @@
 namespace weft {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 class CpuCrossEntropyTest : public testing::TestWithParam<std::tuple<int64_t, int64_t, DType>> {};
 INSTANTIATE_TEST_SUITE_P(All, CpuCrossEntropyTest,
                          testing::Combine(testing::Values(0, 1, 17), testing::Values(1, 7, 63, 64, 65, 1000, 4099),

@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 using cpu::MatmulIsa;
-using Kind = Epilogue::Kind;
+using EpilogueKind = Epilogue::Kind;
 
 struct Bench {
   explicit Bench(int threads = 1) : team(threads), stream(team, allocator) {}
@@ -67,17 +67,17 @@ double slope(Activation f, double x) {
 }
 
 // ab in double, and the sum of |a||b| which scales its rounding errors.
-struct Expected {
+struct PlainProduct {
   std::vector<double> sum, size;
 };
 
-Expected multiply(const MatmulArgs& args, int64_t m, int64_t n, int64_t k) {
+PlainProduct multiply(const MatmulArgs& args, int64_t m, int64_t n, int64_t k) {
   std::vector<double> a(size_t(m * k)), b(size_t(k * n));
   for (int64_t i = 0; i < m; ++i)
     for (int64_t l = 0; l < k; ++l) a[size_t(i * k + l)] = value(args.a, args.transpose_a ? l * m + i : i * k + l);
   for (int64_t l = 0; l < k; ++l)
     for (int64_t j = 0; j < n; ++j) b[size_t(l * n + j)] = value(args.b, args.transpose_b ? j * k + l : l * n + j);
-  Expected e{std::vector<double>(size_t(m * n)), std::vector<double>(size_t(m * n))};
+  PlainProduct e{std::vector<double>(size_t(m * n)), std::vector<double>(size_t(m * n))};
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t l = 0; l < k; ++l) {
       const double x = a[size_t(i * k + l)];
@@ -91,7 +91,7 @@ Expected multiply(const MatmulArgs& args, int64_t m, int64_t n, int64_t k) {
 }
 
 // `size` scales the error of f32 sums; storing in bf16 adds 2^-8 of the value, in f16 2^-11.
-void expect_close(const Tensor& t, int64_t i, double expected, double size, const char* what) {
+void expect_element(const Tensor& t, int64_t i, double expected, double size, const char* what) {
   const double rounding = t.dtype() == DType::bf16 ? 0.00391 : t.dtype() == DType::f16 ? 0.00049 : 0;
   ASSERT_NEAR(value(t, i), expected, 2e-6 * size + rounding * std::abs(expected) + 1e-6) << what << " at " << i;
 }
@@ -132,16 +132,16 @@ TEST_P(MatmulTest, EqualsPlainLoopsInEveryForm) {
       args.accumulate = accumulate;
       if (form.packed) args.packed_b = bench.pack(args.b, form.transpose_b);
       cpu::matmul_with(bench.stream, args, isa);
-      const Expected e = multiply(args, m, n, k);
+      const PlainProduct e = multiply(args, m, n, k);
       for (int64_t i = 0; i < m * n; ++i) {
         const double old = accumulate ? value(before, i) : 0;
-        expect_close(args.y, i, e.sum[size_t(i)] + old, e.size[size_t(i)] + std::abs(old), "y");
+        expect_element(args.y, i, e.sum[size_t(i)] + old, e.size[size_t(i)] + std::abs(old), "y");
       }
     }
   }
 }
 
-std::string name_of_case(const testing::TestParamInfo<MatmulTest::ParamType>& info) {
+std::string matmul_case_name(const testing::TestParamInfo<MatmulTest::ParamType>& info) {
   const auto [isa, type, y_type, size] = info.param;
   return fmt::format("{}_{}_to_{}_{}x{}x{}", kIsaNames[int(isa)], name(type), name(y_type), size.m, size.n, size.k);
 }
@@ -154,20 +154,20 @@ INSTANTIATE_TEST_SUITE_P(F32, MatmulTest,
                          testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512),
                                           testing::Values(DType::f32), testing::Values(DType::f32),
                                           testing::ValuesIn(kSizes)),
-                         name_of_case);
+                         matmul_case_name);
 INSTANTIATE_TEST_SUITE_P(Bf16, MatmulTest,
                          testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512, MatmulIsa::avx512_bf16),
                                           testing::Values(DType::bf16), testing::Values(DType::bf16, DType::f32),
                                           testing::ValuesIn(kSizes)),
-                         name_of_case);
+                         matmul_case_name);
 
 INSTANTIATE_TEST_SUITE_P(F16, MatmulTest,
                          testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512),
                                           testing::Values(DType::f16), testing::Values(DType::f16, DType::f32),
                                           testing::ValuesIn(kSizes)),
-                         name_of_case);
+                         matmul_case_name);
 
-class EpilogueTest : public testing::TestWithParam<std::tuple<MatmulIsa, DType, Kind, Activation>> {};
+class EpilogueTest : public testing::TestWithParam<std::tuple<MatmulIsa, DType, EpilogueKind, Activation>> {};
 
 TEST_P(EpilogueTest, EqualsPlainLoops) {
   const auto [isa, type, kind, f] = GetParam();
@@ -185,24 +185,26 @@ TEST_P(EpilogueTest, EqualsPlainLoops) {
       e.kind = kind;
       e.f = f;
       if (with_bias) e.bias = bench.random(type, {n}, 4);
-      e.act = kind == Kind::activate || kind == Kind::gated ? bench.random(type, {m, n}, 5) : Tensor();
-      e.gate = kind == Kind::gated || kind == Kind::gated_backward ? bench.random(type, {m, n}, 6) : Tensor();
-      e.up = kind == Kind::gated_backward ? bench.random(type, {m, n}, 7) : Tensor();
-      e.pre = kind == Kind::activate_backward ? bench.random(type, {m, n}, 8) : Tensor();
-      e.dgate = kind == Kind::gated_backward ? bench.random(type, {m, n}, 9) : Tensor();
+      e.act =
+          kind == EpilogueKind::activate || kind == EpilogueKind::gated ? bench.random(type, {m, n}, 5) : Tensor();
+      e.gate = kind == EpilogueKind::gated || kind == EpilogueKind::gated_backward ? bench.random(type, {m, n}, 6)
+                                                                                   : Tensor();
+      e.up = kind == EpilogueKind::gated_backward ? bench.random(type, {m, n}, 7) : Tensor();
+      e.pre = kind == EpilogueKind::activate_backward ? bench.random(type, {m, n}, 8) : Tensor();
+      e.dgate = kind == EpilogueKind::gated_backward ? bench.random(type, {m, n}, 9) : Tensor();
       cpu::matmul_with(bench.stream, args, isa);
-      const Expected expected = multiply(args, m, n, k);
+      const PlainProduct expected = multiply(args, m, n, k);
       for (int64_t i = 0; i < m * n; ++i) {
         const double ab = expected.sum[size_t(i)] + (with_bias ? value(e.bias, i % n) : 0);
         const double scale = 5 * (expected.size[size_t(i)] + 2);
-        const double y = kind == Kind::activate_backward ? ab * slope(f, value(e.pre, i))
-                         : kind == Kind::gated_backward  ? ab * activate(f, value(e.gate, i))
-                                                         : ab;
-        expect_close(args.y, i, y, scale, "y");
-        if (kind == Kind::activate) expect_close(e.act, i, activate(f, ab), scale, "act");
-        if (kind == Kind::gated) expect_close(e.act, i, activate(f, value(e.gate, i)) * ab, scale, "act");
-        if (kind == Kind::gated_backward)
-          expect_close(e.dgate, i, ab * value(e.up, i) * slope(f, value(e.gate, i)), scale, "dgate");
+        const double y = kind == EpilogueKind::activate_backward ? ab * slope(f, value(e.pre, i))
+                         : kind == EpilogueKind::gated_backward  ? ab * activate(f, value(e.gate, i))
+                                                                 : ab;
+        expect_element(args.y, i, y, scale, "y");
+        if (kind == EpilogueKind::activate) expect_element(e.act, i, activate(f, ab), scale, "act");
+        if (kind == EpilogueKind::gated) expect_element(e.act, i, activate(f, value(e.gate, i)) * ab, scale, "act");
+        if (kind == EpilogueKind::gated_backward)
+          expect_element(e.dgate, i, ab * value(e.up, i) * slope(f, value(e.gate, i)), scale, "dgate");
       }
     }
   }
@@ -215,14 +217,14 @@ std::string name_of_epilogue(const testing::TestParamInfo<EpilogueTest::ParamTyp
   return fmt::format("{}_{}_{}_{}", kIsaNames[int(isa)], name(type), kKinds[int(kind)], kActivations[int(f)]);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EpilogueTest,
-                         testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512_bf16),
-                                          testing::Values(DType::f32, DType::bf16, DType::f16),
-                                          testing::Values(Kind::none, Kind::activate, Kind::gated,
-                                                          Kind::activate_backward, Kind::gated_backward),
-                                          testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
-                                                          Activation::silu)),
-                         name_of_epilogue);
+INSTANTIATE_TEST_SUITE_P(
+    All, EpilogueTest,
+    testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512_bf16),
+                     testing::Values(DType::f32, DType::bf16, DType::f16),
+                     testing::Values(EpilogueKind::none, EpilogueKind::activate, EpilogueKind::gated,
+                                     EpilogueKind::activate_backward, EpilogueKind::gated_backward),
+                     testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu)),
+    name_of_epilogue);
 
 class MatmulBits : public testing::TestWithParam<DType> {};
 

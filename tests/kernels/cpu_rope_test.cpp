@@ -9,11 +9,11 @@
 namespace weft {
 namespace {
 
-struct Case {
+struct RopeCase {
   int tokens, heads, dim, half;  // the first 2 * half elements of a head turn
 };
 
-class CpuRope : public testing::TestWithParam<std::tuple<Case, DType, bool>> {
+class CpuRope : public testing::TestWithParam<std::tuple<RopeCase, DType, bool>> {
  protected:
   static constexpr int kPositions = 50;
 
@@ -95,8 +95,9 @@ TEST_P(CpuRope, RefusesAPositionOutsideTheTables) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CpuRope,
-                         testing::Combine(testing::Values(Case{33, 2, 64, 32}, Case{70, 3, 128, 64}, Case{5, 1, 2, 1},
-                                                          Case{9, 2, 80, 20}, Case{200, 4, 37, 11}),
+                         testing::Combine(testing::Values(RopeCase{33, 2, 64, 32}, RopeCase{70, 3, 128, 64},
+                                                          RopeCase{5, 1, 2, 1}, RopeCase{9, 2, 80, 20},
+                                                          RopeCase{200, 4, 37, 11}),
                                           testing::Values(DType::f32, DType::bf16, DType::f16), testing::Bool()));
 
 }  // namespace

@@ -5,8 +5,6 @@
 namespace weft {
 namespace {
 
-const Kernels& reference = reference_kernels();
-
 TEST(ReferenceRoute, TakesTheFirstOfEqualsAndTheBiasForTheChoiceOnly) {
   Workbench w;
   const Tensor logits = w.of(DType::f64, {2, 4}, {0, 1, 1, 0, 2, 0, 0, 0});
@@ -15,12 +13,12 @@ TEST(ReferenceRoute, TakesTheFirstOfEqualsAndTheBiasForTheChoiceOnly) {
   std::vector<int32_t> experts(4);
   RouteArgs args{.scores = scores, .weights = weights, .experts = experts.data(), .logits = logits};
   args.rule = {.gate = RouterGate::softmax, .normalises = true, .scale = 3};
-  reference.route(w.stream, args);
+  reference_kernels().route(w.stream, args);
   EXPECT_EQ(experts, (std::vector<int32_t>{1, 2, 0, 1}));
   const double e = std::exp(2.0);
   expect_near("weights", w.values(weights), std::vector<double>{1.5, 1.5, 3 * e / (e + 1), 3 / (e + 1)}, 1e-12);
   args.bias = bias, args.rule = {.gate = RouterGate::sigmoid, .normalises = false, .scale = 2};
-  reference.route(w.stream, args);
+  reference_kernels().route(w.stream, args);
   EXPECT_EQ(experts, (std::vector<int32_t>{3, 1, 3, 0}));
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   expect_near("weights", w.values(weights), std::vector<double>{1, 2 * sigmoid(1), 1, 2 * sigmoid(2)}, 1e-12);
@@ -33,13 +31,13 @@ TEST(ReferenceRoute, TakesExpertsOfTheBestGroups) {
   std::vector<int32_t> experts(2);
   RouteArgs args{.scores = scores, .weights = weights, .experts = experts.data(), .logits = logits};
   args.rule = {.gate = RouterGate::softmax, .groups = 3, .groups_per_token = 1};
-  reference.route(w.stream, args);
+  reference_kernels().route(w.stream, args);
   EXPECT_EQ(experts, (std::vector<int32_t>{0, 1}));  // the group of the best expert
   args.rule.gate = RouterGate::sigmoid;
-  reference.route(w.stream, args);
+  reference_kernels().route(w.stream, args);
   EXPECT_EQ(experts, (std::vector<int32_t>{2, 3}));  // the group of the two best
   args.rule.groups_per_token = 2;
-  reference.route(w.stream, args);
+  reference_kernels().route(w.stream, args);
   EXPECT_EQ(experts, (std::vector<int32_t>{2, 3}));  // the groups of 2, 3 and of 4, 5
 }
 
@@ -81,7 +79,8 @@ TEST_P(RouteTest, ReferenceGradientEqualsDifferences) {
   std::vector<int32_t> experts(kTokens * kPerToken), rows{0, 0, 1, 1, 0, 1, 1};
   constexpr float kZScale = 0.25f;
   const auto loss = [&] {
-    reference.route(w.stream, {.scores = scores,
+    reference_kernels().route(w.stream,
+                              {.scores = scores,
                                .weights = weights,
                                .experts = experts.data(),
                                .logits = logits,
@@ -101,16 +100,16 @@ TEST_P(RouteTest, ReferenceGradientEqualsDifferences) {
   };
   loss();
   const Tensor dlogits = w.empty(DType::f64, logits.shape());
-  reference.route_backward(w.stream, {.dlogits = dlogits,
-                                      .dweights = dweights,
-                                      .logits = logits,
-                                      .scores = scores,
-                                      .experts = experts.data(),
-                                      .k = kPerToken,
-                                      .balance = balance,
-                                      .rows = rows.data(),
-                                      .z_scale = kZScale,
-                                      .rule = rule()});
+  reference_kernels().route_backward(w.stream, {.dlogits = dlogits,
+                                                .dweights = dweights,
+                                                .logits = logits,
+                                                .scores = scores,
+                                                .experts = experts.data(),
+                                                .k = kPerToken,
+                                                .balance = balance,
+                                                .rows = rows.data(),
+                                                .z_scale = kZScale,
+                                                .rule = rule()});
   expect_gradient("dlogits", logits, dlogits, loss);
 }
 
@@ -126,12 +125,12 @@ TEST_P(RouteTest, CpuEqualsReference) {
     const Tensor dlogits = w.empty(DType::f32, logits.shape());
     std::vector<int32_t> chosen(size_t(tokens * k)), rows(static_cast<size_t>(tokens));
     for (size_t t = 0; t < rows.size(); ++t) rows[t] = int32_t(t % 3);
-    reference.route(w.stream, {.scores = scores,
-                               .weights = weights,
-                               .experts = chosen.data(),
-                               .logits = logits,
-                               .bias = bias,
-                               .rule = rule()});
+    reference_kernels().route(w.stream, {.scores = scores,
+                                         .weights = weights,
+                                         .experts = chosen.data(),
+                                         .logits = logits,
+                                         .bias = bias,
+                                         .rule = rule()});
     expect_everywhere({{"scores", scores, 1e-6}, {"weights", weights, 1e-5}},
                       [&](Stream& stream, const std::vector<Tensor>& out) {
                         std::vector<int32_t> got(chosen.size());
@@ -146,7 +145,7 @@ TEST_P(RouteTest, CpuEqualsReference) {
     RouteBackwardArgs args{.dlogits = dlogits, .logits = logits, .scores = scores, .experts = chosen.data()};
     args.dweights = dweights, args.k = int(k), args.balance = balance, args.rows = rows.data();
     args.z_scale = 0.3f, args.rule = rule();
-    reference.route_backward(w.stream, args);
+    reference_kernels().route_backward(w.stream, args);
     expect_everywhere({{"dlogits", dlogits, 1e-5}}, [&](Stream& stream, const std::vector<Tensor>& out) {
       RouteBackwardArgs here = args;
       here.dlogits = out[0];
@@ -185,12 +184,12 @@ TEST_P(CombineTest, CpuEqualsReference) {
     const Tensor weights = w.random(DType::f32, {tokens, k}, "weights"), y = w.empty(dtype, dy.shape());
     const Tensor dx = w.empty(dtype, x.shape()), dweights = w.empty(DType::f32, weights.shape());
     for (const Tensor& factors : {Tensor(), weights}) {
-      reference.combine_rows(w.stream, y, x, copies, factors);
+      reference_kernels().combine_rows(w.stream, y, x, copies, factors);
       expect_everywhere({{"y", y, 2 * rounding_of(dtype)}}, [&](Stream& stream, const std::vector<Tensor>& out) {
         cpu::combine_rows(stream, out[0], x, copies, factors);
       });
     }
-    reference.combine_rows_backward(w.stream, dx, dweights, dy, x, copies, weights);
+    reference_kernels().combine_rows_backward(w.stream, dx, dweights, dy, x, copies, weights);
     expect_everywhere({{"dx", dx, rounding_of(dtype)}, {"dweights", dweights, 1e-4}},
                       [&](Stream& stream, const std::vector<Tensor>& out) {
                         cpu::combine_rows_backward(stream, out[0], out[1], dy, x, copies, weights);
@@ -205,9 +204,9 @@ TEST(ReferenceCombine, GradientEqualsDifferences) {
   const Tensor x = w.random(DType::f64, {5, 4}, "x"), weights = w.random(DType::f64, {3, 2}, "weights");
   const Tensor dy = w.random(DType::f64, {3, 4}, "dy"), y = w.empty(DType::f64, dy.shape());
   const Tensor dx = w.empty(DType::f64, x.shape()), dweights = w.empty(DType::f64, weights.shape());
-  reference.combine_rows_backward(w.stream, dx, dweights, dy, x, copies, weights);
+  reference_kernels().combine_rows_backward(w.stream, dx, dweights, dy, x, copies, weights);
   const auto loss = [&] {
-    reference.combine_rows(w.stream, y, x, copies, weights);
+    reference_kernels().combine_rows(w.stream, y, x, copies, weights);
     return dot(y, dy);
   };
   expect_gradient("dx", x, dx, loss);

@@ -7,6 +7,7 @@
 #include "support/rank.h"
 #include "weft/kernels/kernels.h"
 #include "weft/tensor/float8.h"
+#include "workbench.h"
 
 namespace weft {
 namespace {
@@ -74,17 +75,17 @@ Matrix identity(int64_t n) {
   return m;
 }
 
-struct Case {
+struct ProductForm {
   const char* name;
   bool transpose_a, transpose_b;
 };
 // y = x wT, dx = dy w, dw = dyT x.
-constexpr Case kCases[] = {
+constexpr ProductForm kProductForms[] = {
     {"forward", false, true}, {"input_gradient", false, false}, {"weight_gradient", true, false}};
 
-class Float8ProductTest : public testing::TestWithParam<std::tuple<Case, const Kernels*>> {
+class Float8ProductTest : public testing::TestWithParam<std::tuple<ProductForm, const Kernels*>> {
  protected:
-  Case c() const { return std::get<0>(GetParam()); }
+  ProductForm c() const { return std::get<0>(GetParam()); }
   bool a_runs_along_rows() const { return !c().transpose_a; }
   bool b_runs_along_rows() const { return c().transpose_b; }
   // y in f32.
@@ -158,7 +159,6 @@ TEST_P(Float8ProductTest, EdgesOfTheRange) {
     Matrix want{1, 1, {double(float(BFloat16(float(line[i]))))}};
     EXPECT_EQ(one(line[i]), float(want.rounded(true).at[0])) << line[i];
   }
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const double bad : {kInfinity, -kInfinity, std::nan("")}) {
     const int64_t k = 200;
     Matrix a = c().transpose_a ? random_matrix("a", k, 2) : random_matrix("a", 2, k);
@@ -175,7 +175,7 @@ TEST_P(Float8ProductTest, EdgesOfTheRange) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, Float8ProductTest,
-                         testing::Combine(testing::ValuesIn(kCases),
+                         testing::Combine(testing::ValuesIn(kProductForms),
                                           testing::Values(&cpu_kernels(), &reference_kernels())),
                          [](const auto& test) {
                            return fmt::format("{}_{}", std::get<1>(test.param)->name, std::get<0>(test.param).name);

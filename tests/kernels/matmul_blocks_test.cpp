@@ -23,10 +23,10 @@ std::vector<BlockIsa> isas_here() {
 }
 
 // What a product must give, with activations rounded as cpu rounds them or left alone, and how far it may be off.
-struct Expected {
+struct ExpectedProduct {
   std::vector<double> rounded, plain, magnitude, rounding;
 
-  Expected(const std::vector<double>& a, const BlockMatrix& b, const BlockProduct& s) {
+  ExpectedProduct(const std::vector<double>& a, const BlockMatrix& b, const BlockProduct& s) {
     // A row shares a scale where all blocks of a weight's row do.
     RoundedActivations used(a, s, b.type == BlockType::int8 ? s.skip + s.k : 32);
     if (!rounds_activations(b.type)) used.values = a, used.errors.assign(a.size(), 0);
@@ -63,7 +63,7 @@ TEST_P(MatmulBlocks, EqualsRoundedActivationsTimesDecodedWeights) {
   Workbench bench(2);
   const BlockMatrix b = random_blocks(bench, type, s.n, s.k, s.skip);
   const Tensor a = bench.random(dtype, {s.m, s.k}, "a");
-  const Expected expected(bench.values(a), b, s);
+  const ExpectedProduct expected(bench.values(a), b, s);
   const double least = type == BlockType::w4_g32 || type == BlockType::w4_g128 ? 0.1 : 1e-3;
   for (const BlockIsa isa : isas_here()) {
     const Tensor y = bench.empty(DType::f32, {s.m, s.n});
@@ -83,7 +83,7 @@ TEST_P(MatmulBlocks, ReferenceDecodes) {
   const BlockMatrix b = random_blocks(bench, type, s.n, s.k, s.skip);
   const Tensor a = bench.random(dtype, {s.m, s.k}, "a"), y = bench.empty(DType::f32, {s.m, s.n});
   reference_kernels().matmul(bench.stream, {.y = y, .a = a, .transpose_b = true, .blocks_b = b});
-  const Expected expected(bench.values(a), b, s);
+  const ExpectedProduct expected(bench.values(a), b, s);
   for (size_t i = 0; i < expected.plain.size(); ++i)
     ASSERT_NEAR(double(y.data<float>()[i]), expected.plain[i], 1e-6 * (1e-3 + expected.magnitude[i])) << i;
 }

@@ -55,7 +55,7 @@ TEST_F(MetaTest, Matmul) {
   expect_cost("gated_backward", flops + 23 * kM * kN, bytes + 3 * element_bytes);
 }
 
-struct AttentionCase {
+struct CountedAttention {
   std::string name;
   std::vector<int32_t> q_start, k_start;
   bool causal;
@@ -63,20 +63,20 @@ struct AttentionCase {
   int window = 0;
 };
 
-class MetaAttentionTest : public MetaTest, public testing::WithParamInterface<AttentionCase> {};
+class MetaAttentionTest : public MetaTest, public testing::WithParamInterface<CountedAttention> {};
 INSTANTIATE_TEST_SUITE_P(Cases, MetaAttentionTest,
-                         testing::Values(AttentionCase{"Full", {0, 4}, {0, 4}, false, 16},
-                                         AttentionCase{"Causal", {0, 4}, {0, 4}, true, 10},
-                                         AttentionCase{"Documents", {0, 1, 4}, {0, 1, 4}, true, 1 + 6},
-                                         AttentionCase{"Decode", {0, 1, 2}, {0, 9, 11}, true, 9 + 2},
-                                         AttentionCase{"Chunk", {0, 3}, {0, 7}, true, 5 + 6 + 7},
-                                         AttentionCase{"FewKeys", {0, 4}, {0, 2}, true, 1 + 2},
-                                         AttentionCase{"Window", {0, 5}, {0, 7}, true, 5 * 3, 3}),
+                         testing::Values(CountedAttention{"Full", {0, 4}, {0, 4}, false, 16},
+                                         CountedAttention{"Causal", {0, 4}, {0, 4}, true, 10},
+                                         CountedAttention{"Documents", {0, 1, 4}, {0, 1, 4}, true, 1 + 6},
+                                         CountedAttention{"Decode", {0, 1, 2}, {0, 9, 11}, true, 9 + 2},
+                                         CountedAttention{"Chunk", {0, 3}, {0, 7}, true, 5 + 6 + 7},
+                                         CountedAttention{"FewKeys", {0, 4}, {0, 2}, true, 1 + 2},
+                                         CountedAttention{"Window", {0, 5}, {0, 7}, true, 5 * 3, 3}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(MetaAttentionTest, CountsVisiblePairsOnce) {
   constexpr int kHeads = 6, kKvHeads = 2, kDim = 8;
-  const AttentionCase& c = GetParam();
+  const CountedAttention& c = GetParam();
   const int64_t queries = c.q_start.back(), keys = c.k_start.back();
   const Tensor q = bf16({queries, kHeads, kDim}), k = bf16({keys + 5, kKvHeads, kDim}), lse = f32({kHeads, queries});
   const std::vector<AttentionSpan> spans = spans_of(c.q_start, c.k_start, c.causal);

@@ -50,7 +50,7 @@ struct Quantized {
 nf4::Layout whole(int64_t rows, int64_t cols) { return {Shape{rows, cols}, 0, rows, 0, cols}; }
 
 // The quantisation once more, in double and by exhaustive search: which value each element must decode to.
-std::vector<double> reference(const std::vector<float>& x) {
+std::vector<double> plain_nf4(const std::vector<float>& x) {
   const auto nearest = [](std::span<const float> table, double v) {
     double best = table[0];
     for (const float t : table)
@@ -110,7 +110,7 @@ TEST(Nf4Test, DecodesToTheReference) {
   for (const int64_t cols : {64, 100, 1024}) {
     const std::vector<float> x = normal_values(40 * cols);
     const std::vector<float> got = Quantized(x, whole(40, cols)).decoded();
-    const std::vector<double> want = reference(x);
+    const std::vector<double> want = plain_nf4(x);
     for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(double(got[i]), want[i], 1e-6 * 0.1) << i;
   }
 }

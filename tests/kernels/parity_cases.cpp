@@ -104,7 +104,7 @@ void add_epilogue_cases(std::vector<ParityCase>& cases) {
 }
 
 // ---- attention ----
-struct AttentionCase {
+struct ParityAttention {
   std::string name;
   int num_heads, num_kv_heads, head_dim;
   std::vector<int32_t> q_start, k_start;
@@ -114,7 +114,7 @@ struct AttentionCase {
   float softcap = 0;
 };
 
-void run_attention(const AttentionCase& c, const Kernels& kernels, Stream& stream, Operands& o) {
+void run_attention(const ParityAttention& c, const Kernels& kernels, Stream& stream, Operands& o) {
   const int64_t queries = c.q_start.back(), keys = c.k_start.back();
   const int value_dim = c.value_dim ? c.value_dim : c.head_dim;
   const Shape q_shape{queries, c.num_heads, c.head_dim}, k_shape{keys, c.num_kv_heads, c.head_dim};
@@ -148,25 +148,25 @@ void run_attention(const AttentionCase& c, const Kernels& kernels, Stream& strea
 }
 
 void add_attention_cases(std::vector<ParityCase>& cases) {
-  for (const AttentionCase& c : {
-           AttentionCase{"one_token", 1, 1, 8, {0, 1}, {0, 1}},
-           AttentionCase{"causal", 2, 2, 16, {0, 33}, {0, 33}},
-           AttentionCase{"full", 2, 2, 16, {0, 33}, {0, 33}, false},
-           AttentionCase{"shared_keys", 6, 2, 64, {0, 70}, {0, 70}},
-           AttentionCase{"long", 2, 1, 32, {0, 300}, {0, 300}},
-           AttentionCase{"odd_head_dim", 3, 1, 20, {0, 45}, {0, 45}},
-           AttentionCase{"wide_head", 2, 1, 128, {0, 67}, {0, 67}},
-           AttentionCase{"documents", 4, 2, 32, {0, 1, 40, 40, 57, 130}, {0, 1, 40, 40, 57, 130}},
-           AttentionCase{"documents_full", 4, 4, 32, {0, 5, 40, 97}, {0, 5, 40, 97}, false},
-           AttentionCase{"decode", 8, 2, 64, {0, 1, 2, 3}, {0, 90, 91, 230}},
-           AttentionCase{"chunk", 4, 2, 32, {0, 20, 57}, {0, 75, 200}},
-           AttentionCase{"few_keys", 2, 2, 16, {0, 40}, {0, 23}},
-           AttentionCase{"cross", 2, 1, 16, {0, 20, 41}, {0, 3, 77}, false},
-           AttentionCase{"dropout", 4, 2, 32, {0, 30, 90}, {0, 30, 90}, true, 0.2f},
-           AttentionCase{"window", 4, 2, 32, {0, 30, 190}, {0, 30, 190}, true, 0, 17},
-           AttentionCase{"window_decode", 4, 2, 32, {0, 1, 3}, {0, 90, 230}, true, 0, 17},
-           AttentionCase{"narrow_values", 4, 4, 48, {0, 80}, {0, 80}, true, 0, 0, 32},
-           AttentionCase{"softcap", 4, 2, 32, {0, 80}, {0, 80}, true, 0, 0, 0, 1.5f},
+  for (const ParityAttention& c : {
+           ParityAttention{"one_token", 1, 1, 8, {0, 1}, {0, 1}},
+           ParityAttention{"causal", 2, 2, 16, {0, 33}, {0, 33}},
+           ParityAttention{"full", 2, 2, 16, {0, 33}, {0, 33}, false},
+           ParityAttention{"shared_keys", 6, 2, 64, {0, 70}, {0, 70}},
+           ParityAttention{"long", 2, 1, 32, {0, 300}, {0, 300}},
+           ParityAttention{"odd_head_dim", 3, 1, 20, {0, 45}, {0, 45}},
+           ParityAttention{"wide_head", 2, 1, 128, {0, 67}, {0, 67}},
+           ParityAttention{"documents", 4, 2, 32, {0, 1, 40, 40, 57, 130}, {0, 1, 40, 40, 57, 130}},
+           ParityAttention{"documents_full", 4, 4, 32, {0, 5, 40, 97}, {0, 5, 40, 97}, false},
+           ParityAttention{"decode", 8, 2, 64, {0, 1, 2, 3}, {0, 90, 91, 230}},
+           ParityAttention{"chunk", 4, 2, 32, {0, 20, 57}, {0, 75, 200}},
+           ParityAttention{"few_keys", 2, 2, 16, {0, 40}, {0, 23}},
+           ParityAttention{"cross", 2, 1, 16, {0, 20, 41}, {0, 3, 77}, false},
+           ParityAttention{"dropout", 4, 2, 32, {0, 30, 90}, {0, 30, 90}, true, 0.2f},
+           ParityAttention{"window", 4, 2, 32, {0, 30, 190}, {0, 30, 190}, true, 0, 17},
+           ParityAttention{"window_decode", 4, 2, 32, {0, 1, 3}, {0, 90, 230}, true, 0, 17},
+           ParityAttention{"narrow_values", 4, 4, 48, {0, 80}, {0, 80}, true, 0, 0, 32},
+           ParityAttention{"softcap", 4, 2, 32, {0, 80}, {0, 80}, true, 0, 0, 0, 1.5f},
        })
     // Probabilities, and y before the backward, are rounded to bf16.
     cases.push_back({"attention_" + c.name,
@@ -419,7 +419,7 @@ std::vector<ParityCase> make_cases() {
 }
 
 // What rounding the exact result to a dtype may change, in parts of it.
-double rounding_of(DType type) {
+double stored_rounding(DType type) {
   switch (type) {
     case DType::bf16: return 0x1p-8;
     case DType::f16: return 0x1p-11;
@@ -467,7 +467,7 @@ void expect_parity(const ParityCase& c, const Kernels& kernels, Workbench& bench
   for (size_t i = 0; i < exact.outputs().size(); ++i) {
     const auto& [name, tensor] = actual.outputs()[i];
     const std::vector<double> expected = host.values(exact.outputs()[i].tensor), got = bench.values(tensor);
-    const double absolute = noise * largest_of(expected), relative = rounding_of(tensor.dtype());
+    const double absolute = noise * largest_of(expected), relative = stored_rounding(tensor.dtype());
     for (size_t j = 0; j < expected.size(); ++j) {
       if (expected[j] == got[j]) continue;  // infinities too
       ASSERT_NEAR(got[j], expected[j], relative * std::abs(expected[j]) + absolute)

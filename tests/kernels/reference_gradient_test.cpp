@@ -6,10 +6,8 @@ namespace weft {
 namespace {
 
 constexpr DType kType = DType::f64;
-const Kernels& reference = reference_kernels();
-
 // ---- attention ----
-struct AttentionCase {
+struct AttentionGradient {
   std::string name;
   int num_heads, num_kv_heads, head_dim;
   std::vector<int32_t> q_start, k_start;
@@ -19,7 +17,7 @@ struct AttentionCase {
   float softcap = 0;
 };
 
-void expect_attention_gradients(const AttentionCase& c, bool has_bias) {
+void expect_attention_gradients(const AttentionGradient& c, bool has_bias) {
   Workbench w;
   const int64_t queries = c.q_start.back(), keys = c.k_start.back() + 1;  // the last key row belongs to no sequence
   const Tensor q = w.random(kType, {queries, c.num_heads, c.head_dim}, "q");
@@ -42,68 +40,68 @@ void expect_attention_gradients(const AttentionCase& c, bool has_bias) {
   const Tensor dbias = has_bias ? w.empty(kType, bias.shape()) : Tensor{};
   const DropoutKey dropout{.p = c.dropout, .seed = 3, .stream = 5};
   const auto forward = [&] {
-    reference.attention(
+    reference_kernels().attention(
         w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout, .bias = bias});
     return dot(y, dy);
   };
   forward();
   const Tensor dq = w.empty(kType, q.shape()), dk = w.empty(kType, k.shape()), dv = w.empty(kType, v.shape());
-  reference.attention_backward(w.stream, {.dq = dq,
-                                          .dk = dk,
-                                          .dv = dv,
-                                          .dy = dy,
-                                          .y = w.copy(y),
-                                          .lse = w.copy(lse),
-                                          .q = q,
-                                          .k = k,
-                                          .v = v,
-                                          .shape = shape,
-                                          .dropout = dropout,
-                                          .bias = bias,
-                                          .dbias = dbias});
+  reference_kernels().attention_backward(w.stream, {.dq = dq,
+                                                    .dk = dk,
+                                                    .dv = dv,
+                                                    .dy = dy,
+                                                    .y = w.copy(y),
+                                                    .lse = w.copy(lse),
+                                                    .q = q,
+                                                    .k = k,
+                                                    .v = v,
+                                                    .shape = shape,
+                                                    .dropout = dropout,
+                                                    .bias = bias,
+                                                    .dbias = dbias});
   expect_gradient("dq", q, dq, forward);
   expect_gradient("dk", k, dk, forward);
   expect_gradient("dv", v, dv, forward);
   if (has_bias) expect_gradient("dbias", bias, dbias, forward);
 }
 
-class AttentionGradientTest : public testing::TestWithParam<AttentionCase> {};
+class AttentionGradientTest : public testing::TestWithParam<AttentionGradient> {};
 
 TEST_P(AttentionGradientTest, EqualsDifferences) { expect_attention_gradients(GetParam(), false); }
 TEST_P(AttentionGradientTest, EqualsDifferencesWithABiasByDistance) { expect_attention_gradients(GetParam(), true); }
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, AttentionGradientTest,
-    testing::Values(AttentionCase{"OneHeadFull", 1, 1, 4, {0, 5}, {0, 5}, false, 0},
-                    AttentionCase{"Causal", 2, 2, 3, {0, 6}, {0, 6}, true, 0},
-                    AttentionCase{"SharedKeys", 4, 2, 4, {0, 5}, {0, 5}, true, 0},
-                    AttentionCase{"OneKeyHead", 3, 1, 2, {0, 4}, {0, 4}, true, 0},
-                    AttentionCase{"Documents", 2, 1, 4, {0, 3, 3, 4, 9}, {0, 3, 3, 4, 9}, true, 0},
-                    AttentionCase{"DocumentsFull", 2, 1, 4, {0, 3, 4, 8}, {0, 3, 4, 8}, false, 0},
-                    AttentionCase{"MoreKeysThanQueries", 2, 1, 4, {0, 2, 4}, {0, 5, 8}, true, 0},
-                    AttentionCase{"MoreQueriesThanKeys", 2, 2, 4, {0, 5}, {0, 3}, true, 0},
-                    AttentionCase{"CrossFull", 2, 2, 4, {0, 2, 5}, {0, 3, 4}, false, 0},
-                    AttentionCase{"Dropout", 4, 2, 4, {0, 3, 7}, {0, 3, 7}, true, 0.3f},
-                    AttentionCase{"Window", 2, 1, 4, {0, 6, 9}, {0, 8, 9}, true, 0, 3},
-                    AttentionCase{"WindowDropout", 2, 1, 4, {0, 7}, {0, 7}, true, 0.3f, 3},
-                    AttentionCase{"Cap", 2, 1, 4, {0, 6}, {0, 6}, true, 0, 0, 0, 0.8f},
-                    AttentionCase{"CapWindow", 2, 1, 4, {0, 6}, {0, 6}, true, 0, 2, 0, 1.3f},
-                    AttentionCase{"NarrowValues", 2, 1, 4, {0, 6}, {0, 6}, true, 0, 0, 3},
-                    AttentionCase{"WideValues", 2, 2, 3, {0, 6}, {0, 6}, true, 0, 4, 5, 2}),
+    testing::Values(AttentionGradient{"OneHeadFull", 1, 1, 4, {0, 5}, {0, 5}, false, 0},
+                    AttentionGradient{"Causal", 2, 2, 3, {0, 6}, {0, 6}, true, 0},
+                    AttentionGradient{"SharedKeys", 4, 2, 4, {0, 5}, {0, 5}, true, 0},
+                    AttentionGradient{"OneKeyHead", 3, 1, 2, {0, 4}, {0, 4}, true, 0},
+                    AttentionGradient{"Documents", 2, 1, 4, {0, 3, 3, 4, 9}, {0, 3, 3, 4, 9}, true, 0},
+                    AttentionGradient{"DocumentsFull", 2, 1, 4, {0, 3, 4, 8}, {0, 3, 4, 8}, false, 0},
+                    AttentionGradient{"MoreKeysThanQueries", 2, 1, 4, {0, 2, 4}, {0, 5, 8}, true, 0},
+                    AttentionGradient{"MoreQueriesThanKeys", 2, 2, 4, {0, 5}, {0, 3}, true, 0},
+                    AttentionGradient{"CrossFull", 2, 2, 4, {0, 2, 5}, {0, 3, 4}, false, 0},
+                    AttentionGradient{"Dropout", 4, 2, 4, {0, 3, 7}, {0, 3, 7}, true, 0.3f},
+                    AttentionGradient{"Window", 2, 1, 4, {0, 6, 9}, {0, 8, 9}, true, 0, 3},
+                    AttentionGradient{"WindowDropout", 2, 1, 4, {0, 7}, {0, 7}, true, 0.3f, 3},
+                    AttentionGradient{"Cap", 2, 1, 4, {0, 6}, {0, 6}, true, 0, 0, 0, 0.8f},
+                    AttentionGradient{"CapWindow", 2, 1, 4, {0, 6}, {0, 6}, true, 0, 2, 0, 1.3f},
+                    AttentionGradient{"NarrowValues", 2, 1, 4, {0, 6}, {0, 6}, true, 0, 0, 3},
+                    AttentionGradient{"WideValues", 2, 2, 3, {0, 6}, {0, 6}, true, 0, 4, 5, 2}),
     [](const auto& test) { return test.param.name; });
 
 // ---- norms ----
-struct NormCase {
+struct NormGradient {
   std::string name;
   NormKind kind;
   bool has_residual, has_bias;
   float weight_offset = 0;
 };
 
-class NormGradientTest : public testing::TestWithParam<NormCase> {};
+class NormGradientTest : public testing::TestWithParam<NormGradient> {};
 
 TEST_P(NormGradientTest, EqualsDifferences) {
-  const NormCase& c = GetParam();
+  const NormGradient& c = GetParam();
   Workbench w;
   const Shape shape{3, 7};
   NormArgs args{.kind = c.kind, .y = w.empty(kType, shape), .rstd = w.empty(kType, {3}), .eps = 1e-2f};
@@ -115,7 +113,7 @@ TEST_P(NormGradientTest, EqualsDifferences) {
   if (c.has_bias) args.bias = w.random(kType, {7}, "bias");
   const Tensor dy = w.random(kType, shape, "dy"), dsum = w.random(kType, shape, "dsum");
   const auto forward = [&] {
-    reference.norm(w.stream, args);
+    reference_kernels().norm(w.stream, args);
     return dot(args.y, dy) + (c.has_residual ? dot(args.sum, dsum) : 0);
   };
   forward();
@@ -128,7 +126,7 @@ TEST_P(NormGradientTest, EqualsDifferences) {
   back.rstd = w.copy(args.rstd);
   if (args.mean) back.mean = w.copy(args.mean);
   back.weight_offset = c.weight_offset;
-  reference.norm_backward(w.stream, back);
+  reference_kernels().norm_backward(w.stream, back);
   expect_gradient("dx", args.x, back.dx, forward);
   if (c.has_residual) expect_gradient("dresidual", args.residual, back.dx, forward);
   expect_gradient("dweight", args.weight, back.dweight, forward);
@@ -136,7 +134,7 @@ TEST_P(NormGradientTest, EqualsDifferences) {
 }
 
 TEST_P(NormGradientTest, AccumulatesAndWorksInPlace) {
-  const NormCase& c = GetParam();
+  const NormGradient& c = GetParam();
   Workbench w;
   const Shape shape{3, 7};
   NormBackwardArgs args{.kind = c.kind, .accumulate = false, .dsum = w.random(kType, shape, "dsum")};
@@ -144,11 +142,11 @@ TEST_P(NormGradientTest, AccumulatesAndWorksInPlace) {
   args.mean = w.random(kType, {3}, "mean"), args.rstd = w.random(kType, {3}, "rstd");
   args.weight = w.random(kType, {7}, "weight");
   args.dweight = w.empty(kType, {7}), args.dbias = w.empty(kType, {7});
-  reference.norm_backward(w.stream, args);
+  reference_kernels().norm_backward(w.stream, args);
   const std::vector<double> dx = w.values(args.dx), dweight = w.values(args.dweight), dbias = w.values(args.dbias);
   args.accumulate = true;
   args.dx = args.dsum;
-  reference.norm_backward(w.stream, args);
+  reference_kernels().norm_backward(w.stream, args);
   expect_near("dx in place of dsum", w.values(args.dx), dx, 1e-14);
   for (size_t i = 0; i < 7; ++i) {
     EXPECT_NEAR(args.dweight.data<double>()[i], 2 * dweight[i], 1e-13);
@@ -157,14 +155,14 @@ TEST_P(NormGradientTest, AccumulatesAndWorksInPlace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, NormGradientTest,
-                         testing::Values(NormCase{"Rms", NormKind::rms, false, false},
-                                         NormCase{"RmsResidual", NormKind::rms, true, false},
-                                         NormCase{"RmsBias", NormKind::rms, false, true},
-                                         NormCase{"Layer", NormKind::layer, false, true},
-                                         NormCase{"LayerResidual", NormKind::layer, true, true},
-                                         NormCase{"LayerNoBias", NormKind::layer, false, false},
-                                         NormCase{"RmsOffset", NormKind::rms, true, false, 1},
-                                         NormCase{"LayerOffset", NormKind::layer, false, true, 1}),
+                         testing::Values(NormGradient{"Rms", NormKind::rms, false, false},
+                                         NormGradient{"RmsResidual", NormKind::rms, true, false},
+                                         NormGradient{"RmsBias", NormKind::rms, false, true},
+                                         NormGradient{"Layer", NormKind::layer, false, true},
+                                         NormGradient{"LayerResidual", NormKind::layer, true, true},
+                                         NormGradient{"LayerNoBias", NormKind::layer, false, false},
+                                         NormGradient{"RmsOffset", NormKind::rms, true, false, 1},
+                                         NormGradient{"LayerOffset", NormKind::layer, false, true, 1}),
                          [](const auto& test) { return test.param.name; });
 
 // ---- activations, and the products that end in them ----
@@ -178,9 +176,9 @@ TEST_P(ActivationGradientTest, EqualsDifferences) {
   Workbench w;
   const Tensor x = w.random(kType, {4, 9}, "x"), dy = w.random(kType, {4, 9}, "dy");
   const Tensor y = w.empty(kType, {4, 9}), dx = w.empty(kType, {4, 9});
-  reference.activation_backward(w.stream, dx, dy, x, GetParam());
+  reference_kernels().activation_backward(w.stream, dx, dy, x, GetParam());
   expect_gradient("dx", x, dx, [&] {
-    reference.activation(w.stream, y, x, GetParam());
+    reference_kernels().activation(w.stream, y, x, GetParam());
     return dot(y, dy);
   });
 }
@@ -189,10 +187,10 @@ TEST(SoftcapGradientTest, EqualsDifferences) {
   Workbench w;
   const Tensor x = w.random(kType, {4, 9}, "x"), dy = w.random(kType, {4, 9}, "dy");
   const Tensor y = w.empty(kType, {4, 9}), dx = w.empty(kType, {4, 9});
-  reference.softcap(w.stream, y, x, 0.7f);
-  reference.softcap_backward(w.stream, dx, dy, w.copy(y), 0.7f);
+  reference_kernels().softcap(w.stream, y, x, 0.7f);
+  reference_kernels().softcap_backward(w.stream, dx, dy, w.copy(y), 0.7f);
   expect_gradient("dx", x, dx, [&] {
-    reference.softcap(w.stream, y, x, 0.7f);
+    reference_kernels().softcap(w.stream, y, x, 0.7f);
     return dot(y, dy);
   });
 }
@@ -203,10 +201,10 @@ TEST(HeadsGradientTest, EqualsDifferences) {
   const Tensor y = w.empty(kType, {3, 4, 7}), dy = w.random(kType, y.shape(), "dy");
   const Tensor dshared = w.empty(kType, shared.shape()), down = w.empty(kType, own.shape());
   const auto forward = [&] {
-    reference.join_heads(w.stream, y, shared, own);
+    reference_kernels().join_heads(w.stream, y, shared, own);
     return dot(y, dy);
   };
-  reference.split_heads(w.stream, dshared, down, dy);
+  reference_kernels().split_heads(w.stream, dshared, down, dy);
   expect_gradient("dshared", shared, dshared, forward);
   expect_gradient("down", own, down, forward);
 }
@@ -217,9 +215,9 @@ TEST_P(ActivationGradientTest, GatedEqualsDifferences) {
   const Tensor gate = w.random(kType, shape, "gate"), up = w.random(kType, shape, "up");
   const Tensor dy = w.random(kType, shape, "dy"), y = w.empty(kType, shape);
   const Tensor dgate = w.empty(kType, shape), dup = w.empty(kType, shape);
-  reference.gated_activation_backward(w.stream, dgate, dup, dy, gate, up, GetParam());
+  reference_kernels().gated_activation_backward(w.stream, dgate, dup, dy, gate, up, GetParam());
   const auto forward = [&] {
-    reference.gated_activation(w.stream, y, gate, up, GetParam());
+    reference_kernels().gated_activation(w.stream, y, gate, up, GetParam());
     return dot(y, dy);
   };
   expect_gradient("dgate", gate, dgate, forward);
@@ -236,28 +234,28 @@ TEST_P(ActivationGradientTest, EpiloguesEqualSeparateKernels) {
   const Tensor pre = w.random(kType, shape, "pre"), up = w.random(kType, shape, "up");
   const Tensor expected = w.empty(kType, shape), expected2 = w.empty(kType, shape);
   const auto matmul = [&](const Tensor& to, Epilogue e) {
-    reference.matmul(w.stream, {.y = to, .a = a, .b = b, .epilogue = std::move(e)});
+    reference_kernels().matmul(w.stream, {.y = to, .a = a, .b = b, .epilogue = std::move(e)});
   };
   using Kind = Epilogue::Kind;
   matmul(product, {.bias = bias});
 
   matmul(y, {.kind = Kind::activate, .f = GetParam(), .bias = bias, .act = out});
-  reference.activation(w.stream, expected, product, GetParam());
+  reference_kernels().activation(w.stream, expected, product, GetParam());
   expect_near("activate: y", w.values(y), w.values(product), 1e-14);
   expect_near("activate: act", w.values(out), w.values(expected), 1e-14);
 
   matmul(y, {.kind = Kind::gated, .f = GetParam(), .bias = bias, .act = out, .gate = pre});
-  reference.gated_activation(w.stream, expected, pre, product, GetParam());
+  reference_kernels().gated_activation(w.stream, expected, pre, product, GetParam());
   expect_near("gated: y", w.values(y), w.values(product), 1e-14);
   expect_near("gated: act", w.values(out), w.values(expected), 1e-14);
 
   matmul(product, {});
   matmul(y, {.kind = Kind::activate_backward, .f = GetParam(), .pre = pre});
-  reference.activation_backward(w.stream, expected, product, pre, GetParam());
+  reference_kernels().activation_backward(w.stream, expected, product, pre, GetParam());
   expect_near("activate_backward", w.values(y), w.values(expected), 1e-14);
 
   matmul(y, {.kind = Kind::gated_backward, .f = GetParam(), .gate = pre, .up = up, .dgate = out});
-  reference.gated_activation_backward(w.stream, expected2, expected, product, pre, up, GetParam());
+  reference_kernels().gated_activation_backward(w.stream, expected2, expected, product, pre, up, GetParam());
   expect_near("gated_backward: dup", w.values(y), w.values(expected), 1e-14);
   expect_near("gated_backward: dgate", w.values(out), w.values(expected2), 1e-14);
 }
@@ -267,10 +265,10 @@ TEST(ReferenceGradientTest, MatmulByTransposedMatmuls) {
   Workbench w;
   const Tensor a = w.random(kType, {4, 3}, "a"), b = w.random(kType, {5, 3}, "b"), dy = w.random(kType, {4, 5}, "dy");
   const Tensor y = w.empty(kType, {4, 5}), da = w.empty(kType, {4, 3}), db = w.empty(kType, {5, 3});
-  reference.matmul(w.stream, {.y = da, .a = dy, .b = b});
-  reference.matmul(w.stream, {.y = db, .a = dy, .b = a, .transpose_a = true});
+  reference_kernels().matmul(w.stream, {.y = da, .a = dy, .b = b});
+  reference_kernels().matmul(w.stream, {.y = db, .a = dy, .b = a, .transpose_a = true});
   const auto forward = [&] {
-    reference.matmul(w.stream, {.y = y, .a = a, .b = b, .transpose_b = true});
+    reference_kernels().matmul(w.stream, {.y = y, .a = a, .b = b, .transpose_b = true});
     return dot(y, dy);
   };
   expect_gradient("da", a, da, forward);
@@ -281,9 +279,9 @@ TEST(ReferenceGradientTest, SumRowsIsTheGradientOfABias) {
   Workbench w;
   const Tensor a = w.random(kType, {4, 3}, "a"), b = w.random(kType, {3, 5}, "b"), dy = w.random(kType, {4, 5}, "dy");
   const Tensor bias = w.random(kType, {5}, "bias"), dbias = w.empty(kType, {5}), y = w.empty(kType, {4, 5});
-  reference.sum_rows(w.stream, dbias, dy, false);
+  reference_kernels().sum_rows(w.stream, dbias, dy, false);
   expect_gradient("dbias", bias, dbias, [&] {
-    reference.matmul(w.stream, {.y = y, .a = a, .b = b, .epilogue = {.bias = bias}});
+    reference_kernels().matmul(w.stream, {.y = y, .a = a, .b = b, .epilogue = {.bias = bias}});
     return dot(y, dy);
   });
 }
@@ -299,8 +297,8 @@ TEST(ReferenceGradientTest, RopeByItsInverse) {
   const Tensor x = w.random(kType, {3, 2, 5}, "x"), dy = w.random(kType, {3, 2, 5}, "dy");
   const auto rotated = [&](const Tensor& t, bool inverse) {
     const Tensor result = w.copy(t);
-    reference.rope(w.stream,
-                   {.x = result, .cos = cos, .sin = sin, .positions = positions.data(), .inverse = inverse});
+    reference_kernels().rope(
+        w.stream, {.x = result, .cos = cos, .sin = sin, .positions = positions.data(), .inverse = inverse});
     return result;
   };
   expect_near("there and back", w.values(rotated(rotated(x, false), true)), w.values(x), 1e-14);
@@ -313,16 +311,16 @@ TEST(ReferenceGradientTest, EmbeddingOfTokensAndPositions) {
   const Tensor table = w.random(kType, {5, 3}, "table"), position_table = w.random(kType, {2, 3}, "position_table");
   const Tensor y = w.empty(kType, {4, 3}), dy = w.random(kType, {4, 3}, "dy");
   const Tensor dtable = w.allocator.zeros(kType, {5, 3}), dpositions = w.allocator.zeros(kType, {2, 3});
-  reference.embedding_backward(w.stream, dtable, dy, ids.data());
-  reference.embedding_backward(w.stream, dpositions, dy, positions.data());
+  reference_kernels().embedding_backward(w.stream, dtable, dy, ids.data());
+  reference_kernels().embedding_backward(w.stream, dpositions, dy, positions.data());
   const auto forward = [&] {
-    reference.embedding(w.stream, y, table, ids.data(), position_table, positions.data());
+    reference_kernels().embedding(w.stream, y, table, ids.data(), position_table, positions.data());
     return dot(y, dy);
   };
   expect_gradient("dtable", table, dtable, forward);
   expect_gradient("dposition_table", position_table, dpositions, forward);
   const std::vector<double> once = w.values(dtable);
-  reference.embedding_backward(w.stream, dtable, dy, ids.data());
+  reference_kernels().embedding_backward(w.stream, dtable, dy, ids.data());
   for (size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(dtable.data<double>()[i], 2 * once[i], 1e-14);
 }
 
@@ -331,11 +329,11 @@ TEST(ReferenceGradientTest, CrossEntropy) {
   const std::vector<int32_t> targets{4, -1, 0, 2};
   const Tensor logits = w.random(kType, {4, 5}, "logits"), losses = w.empty(kType, {4});
   const Tensor dlogits = w.copy(logits);
-  reference.cross_entropy(w.stream, losses, dlogits, targets.data(), 0.25f);
+  reference_kernels().cross_entropy(w.stream, losses, dlogits, targets.data(), 0.25f);
   EXPECT_EQ(losses.data<double>()[1], 0);
   for (int i = 5; i < 10; ++i) EXPECT_EQ(dlogits.data<double>()[i], 0);
   expect_gradient("dlogits", logits, dlogits, [&] {
-    reference.cross_entropy(w.stream, losses, logits, targets.data(), 0);
+    reference_kernels().cross_entropy(w.stream, losses, logits, targets.data(), 0);
     double sum = 0;
     for (int i = 0; i < 4; ++i) sum += losses.data<double>()[i];
     return 0.25 * sum;
@@ -347,9 +345,9 @@ TEST(ReferenceGradientTest, DropoutIsItsOwnBackward) {
   const DropoutKey key{.p = 0.4f, .seed = 1, .stream = 2, .first = 77};
   const Tensor x = w.random(kType, {5, 9}, "x"), dy = w.random(kType, {5, 9}, "dy");
   const Tensor y = w.empty(kType, {5, 9}), dx = w.empty(kType, {5, 9});
-  reference.dropout(w.stream, dx, dy, key);
+  reference_kernels().dropout(w.stream, dx, dy, key);
   expect_gradient("dx", x, dx, [&] {
-    reference.dropout(w.stream, y, x, key);
+    reference_kernels().dropout(w.stream, y, x, key);
     return dot(y, dy);
   });
 }

@@ -1,14 +1,9 @@
 // Reference kernels: known values, rounding to every dtype, and messages for misuse.
-#include <limits>
-
 #include "support/attention_spans.h"
 #include "workbench.h"
 
 namespace weft {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const Kernels& reference = reference_kernels();
 
 // Known-answer vectors of the Random123 distribution (Salmon et al., 2011).
 TEST(PhiloxTest, KnownAnswers) {
@@ -41,7 +36,7 @@ TEST(ReferenceValuesTest, Activations) {
            ActivationValue{Activation::gelu_quick, 1, 0.845795765932821},
        }) {
     const Tensor y = w.empty(DType::f64, {1});
-    reference.activation(w.stream, y, w.vector({c.x}), c.f);
+    reference_kernels().activation(w.stream, y, w.vector({c.x}), c.f);
     EXPECT_NEAR(*y.data<double>(), c.y, 1e-14) << "f " << int(c.f) << " of " << c.x;
   }
 }
@@ -54,11 +49,11 @@ TEST(ReferenceValuesTest, MatmulOfEveryTransposeAccumulates) {
   const Tensor a_plain = w.of(DType::f64, {2, 3}, a), a_t = w.of(DType::f64, {3, 2}, a_transposed);
   const Tensor b_plain = w.of(DType::f64, {3, 2}, b), b_t = w.of(DType::f64, {2, 3}, b_transposed);
   const std::vector<double> expected{5, 11, 14, 23};
-  reference.matmul(w.stream, {.y = y, .a = a_plain, .b = b_plain, .accumulate = true});
+  reference_kernels().matmul(w.stream, {.y = y, .a = a_plain, .b = b_plain, .accumulate = true});
   expect_near("accumulated", w.values(y), std::vector<double>{105, 211, 314, 423}, 0);
-  reference.matmul(w.stream, {.y = y, .a = a_t, .b = b_plain, .transpose_a = true});
+  reference_kernels().matmul(w.stream, {.y = y, .a = a_t, .b = b_plain, .transpose_a = true});
   expect_near("transpose_a", w.values(y), expected, 0);
-  reference.matmul(w.stream, {.y = y, .a = a_plain, .b = b_t, .transpose_b = true});
+  reference_kernels().matmul(w.stream, {.y = y, .a = a_plain, .b = b_t, .transpose_b = true});
   expect_near("transpose_b", w.values(y), expected, 0);
 }
 
@@ -70,7 +65,7 @@ TEST(ReferenceValuesTest, AttentionAveragesValuesOfEqualScores) {
   const Tensor q = w.of(DType::f64, {2, 1, 1}, {0, 0}), k = w.random(DType::f64, {5, 1, 1}, "k");
   const Tensor v = w.of(DType::f64, {5, 1, 1}, {1000, 1, 3, 8, 1000});
   const Tensor y = w.empty(DType::f64, {2, 1, 1}), lse = w.empty(DType::f64, {1, 2});
-  reference.attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape});
+  reference_kernels().attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape});
   expect_near("y", w.values(y), std::vector<double>{2, 4}, 1e-14);
   expect_near("lse", w.values(lse), std::vector<double>{std::log(2), std::log(3)}, 1e-14);
 }
@@ -82,7 +77,7 @@ TEST(ReferenceValuesTest, AttentionWithoutKeysIsZero) {
       .num_heads = 1, .num_kv_heads = 1, .head_dim = 2, .spans = spans.data(), .num_spans = 1, .scale = 1};
   const Tensor q = w.random(DType::f64, {3, 1, 2}, "q"), k = w.random(DType::f64, {2, 1, 2}, "k");
   const Tensor y = w.empty(DType::f64, {3, 1, 2}), lse = w.empty(DType::f64, {1, 3});
-  reference.attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = k, .shape = shape});
+  reference_kernels().attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = k, .shape = shape});
   EXPECT_EQ(y.data<double>()[0], 0);
   EXPECT_EQ(y.data<double>()[1], 0);
   EXPECT_EQ(lse.data<double>()[0], -kInfinity);
@@ -93,8 +88,8 @@ TEST(ReferenceValuesTest, DropoutKeepsWhatPhiloxSays) {
   constexpr int64_t kCount = 20000;
   const DropoutKey key{.p = 0.25f, .seed = 11, .stream = 4, .first = uint64_t(1) << 33};
   const Tensor x = w.empty(DType::f64, {kCount}), y = w.empty(DType::f64, {kCount});
-  reference.fill(w.stream, x, 3);
-  reference.dropout(w.stream, y, x, key);
+  reference_kernels().fill(w.stream, x, 3);
+  reference_kernels().dropout(w.stream, y, x, key);
   int64_t kept = 0;
   for (int64_t i = 0; i < kCount; ++i) {
     const bool is_kept = to_uniform(philox(11, (uint64_t(1) << 33) + uint64_t(i), 4)[0]) >= 0.25f;
@@ -102,7 +97,7 @@ TEST(ReferenceValuesTest, DropoutKeepsWhatPhiloxSays) {
     kept += is_kept;
   }
   EXPECT_NEAR(double(kept) / double(kCount), 0.75, 4 * std::sqrt(0.75 * 0.25 / double(kCount)));
-  reference.dropout(w.stream, y, x, {.p = 0});
+  reference_kernels().dropout(w.stream, y, x, {.p = 0});
   EXPECT_EQ(w.values(y), w.values(x));
 }
 
@@ -114,19 +109,19 @@ TEST(ReferenceValuesTest, AdamW) {
   const Tensor value = w.empty(DType::bf16, {1});
   for (int step = 1; step <= 3; ++step) {
     const double g = 0.3 * step, c1 = 1 - std::pow(0.5, step), c2 = 1 - std::pow(0.75, step);
-    reference.adamw(w.stream, {.master = master,
-                               .value = value,
-                               .m = m_state,
-                               .v = v_state,
-                               .grad = w.vector({g * 8}),
-                               .grad_scale = 0.125f,
-                               .lr = 0.0625f,
-                               .beta1 = 0.5f,
-                               .beta2 = 0.75f,
-                               .eps = 0.03125f,
-                               .weight_decay = 0.25f,
-                               .bias_correction1 = float(c1),
-                               .bias_correction2 = float(c2)});
+    reference_kernels().adamw(w.stream, {.master = master,
+                                         .value = value,
+                                         .m = m_state,
+                                         .v = v_state,
+                                         .grad = w.vector({g * 8}),
+                                         .grad_scale = 0.125f,
+                                         .lr = 0.0625f,
+                                         .beta1 = 0.5f,
+                                         .beta2 = 0.75f,
+                                         .eps = 0.03125f,
+                                         .weight_decay = 0.25f,
+                                         .bias_correction1 = float(c1),
+                                         .bias_correction2 = float(c2)});
     m = 0.5 * m + 0.5 * g;
     v = 0.75 * v + 0.25 * g * g;
     p = p - 0.0625 * (m / c1 / (std::sqrt(v / c2) + 0.03125) + 0.25 * p);
@@ -137,18 +132,18 @@ TEST(ReferenceValuesTest, AdamW) {
 
 TEST(ReferenceValuesTest, SumsOfSquares) {
   Workbench w;
-  EXPECT_EQ(reference.sum_of_squares(w.stream, w.vector({1, 2, -3})), 14);
+  EXPECT_EQ(reference_kernels().sum_of_squares(w.stream, w.vector({1, 2, -3})), 14);
   const Tensor large = w.of(DType::f32, {2}, {3e38, 3e38});
-  EXPECT_TRUE(std::isfinite(reference.sum_of_squares(w.stream, large)));
-  EXPECT_FALSE(std::isfinite(reference.sum_of_squares(w.stream, w.vector({1, kInfinity}))));
-  EXPECT_FALSE(std::isfinite(reference.sum_of_squares(w.stream, w.vector({1, NAN}))));
+  EXPECT_TRUE(std::isfinite(reference_kernels().sum_of_squares(w.stream, large)));
+  EXPECT_FALSE(std::isfinite(reference_kernels().sum_of_squares(w.stream, w.vector({1, kInfinity}))));
+  EXPECT_FALSE(std::isfinite(reference_kernels().sum_of_squares(w.stream, w.vector({1, NAN}))));
 }
 
 TEST(ReferenceValuesTest, CrossEntropyOfLargeLogitsIsFinite) {
   Workbench w;
   const std::vector<int32_t> targets{0, 1};
   const Tensor logits = w.of(DType::f64, {2, 3}, {9000, 0, 0, 9000, 0, 0}), losses = w.empty(DType::f64, {2});
-  reference.cross_entropy(w.stream, losses, logits, targets.data(), 1);
+  reference_kernels().cross_entropy(w.stream, losses, logits, targets.data(), 1);
   expect_near("losses", w.values(losses), std::vector<double>{0, 9000}, 0);
   expect_near("dlogits", w.values(logits), std::vector<double>{0, 0, 0, 1, -1, 0}, 0);
 }
@@ -183,30 +178,30 @@ TEST(ReferenceMisuseTest, ShapesAndDtypes) {
   const Tensor f32 = w.random(DType::f32, {2, 3}, "x"), bf16 = w.random(DType::bf16, {2, 3}, "x");
   const Tensor wide = w.random(DType::f32, {2, 4}, "x"), ints = w.empty(DType::i32, {2, 3});
   const std::vector<int32_t> ids{0, 7};
-  expect_error("add: b is [2, 4], but must be [2, 3]", [&] { reference.add(w.stream, f32, f32, wide); });
-  expect_error("add: b holds bf16, but must hold f32", [&] { reference.add(w.stream, f32, f32, bf16); });
-  expect_error("add: y is missing", [&] { reference.add(w.stream, {}, f32, f32); });
-  expect_error("fill: y holds i32", [&] { reference.fill(w.stream, ints, 1); });
+  expect_error("add: b is [2, 4], but must be [2, 3]", [&] { reference_kernels().add(w.stream, f32, f32, wide); });
+  expect_error("add: b holds bf16, but must hold f32", [&] { reference_kernels().add(w.stream, f32, f32, bf16); });
+  expect_error("add: y is missing", [&] { reference_kernels().add(w.stream, {}, f32, f32); });
+  expect_error("fill: y holds i32", [&] { reference_kernels().fill(w.stream, ints, 1); });
   expect_error("matmul: b is [2, 4], but must be [3, 3]",
-               [&] { reference.matmul(w.stream, {.y = f32, .a = f32, .b = wide}); });
+               [&] { reference_kernels().matmul(w.stream, {.y = f32, .a = f32, .b = wide}); });
   expect_error("matmul: gate is missing", [&] {
-    reference.matmul(w.stream, {.y = w.empty(DType::f32, {2, 4}),
-                                .a = w.empty(DType::f32, {2, 2}),
-                                .b = wide,
-                                .epilogue = {.kind = Epilogue::Kind::gated, .act = wide}});
+    reference_kernels().matmul(w.stream, {.y = w.empty(DType::f32, {2, 4}),
+                                          .a = w.empty(DType::f32, {2, 2}),
+                                          .b = wide,
+                                          .epilogue = {.kind = Epilogue::Kind::gated, .act = wide}});
   });
   expect_error("embedding: ids[1] is 7, but must be in [0, 2)", [&] {
-    reference.embedding(w.stream, w.empty(DType::f32, {2, 3}), f32, ids.data(), {}, nullptr);
+    reference_kernels().embedding(w.stream, w.empty(DType::f32, {2, 3}), f32, ids.data(), {}, nullptr);
   });
   expect_error("cross_entropy: targets[1] is 7, but must be in [-1, 3)",
-               [&] { reference.cross_entropy(w.stream, w.empty(DType::f32, {2}), f32, ids.data(), 0); });
+               [&] { reference_kernels().cross_entropy(w.stream, w.empty(DType::f32, {2}), f32, ids.data(), 0); });
   expect_error("rms norm: rstd holds f64, but must hold f32", [&] {
-    reference.norm(w.stream,
-                   {.y = f32, .rstd = w.empty(DType::f64, {2}), .x = f32, .weight = w.empty(DType::f32, {3})});
+    reference_kernels().norm(
+        w.stream, {.y = f32, .rstd = w.empty(DType::f64, {2}), .x = f32, .weight = w.empty(DType::f32, {3})});
   });
   expect_error("memory of the CPU", [&] {
     Workbench meta(1, Device::meta);
-    reference.fill(w.stream, meta.empty(DType::f32, {2}), 1);
+    reference_kernels().fill(w.stream, meta.empty(DType::f32, {2}), 1);
   });
 }
 
@@ -215,16 +210,16 @@ TEST(ReferenceMisuseTest, AttentionStarts) {
   const Tensor q = w.random(DType::f32, {4, 2, 3}, "q"), y = w.empty(DType::f32, {4, 2, 3});
   const auto run = [&](std::vector<AttentionSpan> spans, int num_kv_heads = 2) {
     const Tensor k = w.random(DType::f32, {4, num_kv_heads, 3}, "k");
-    reference.attention(w.stream, {.y = y,
-                                   .q = q,
-                                   .k = k,
-                                   .v = k,
-                                   .shape = {.num_heads = 2,
-                                             .num_kv_heads = num_kv_heads,
-                                             .head_dim = 3,
-                                             .spans = spans.data(),
-                                             .num_spans = int(spans.size()),
-                                             .scale = 1}});
+    reference_kernels().attention(w.stream, {.y = y,
+                                             .q = q,
+                                             .k = k,
+                                             .v = k,
+                                             .shape = {.num_heads = 2,
+                                                       .num_kv_heads = num_kv_heads,
+                                                       .head_dim = 3,
+                                                       .spans = spans.data(),
+                                                       .num_spans = int(spans.size()),
+                                                       .scale = 1}});
   };
   EXPECT_NO_THROW(run({{0, 4, 0, 4}}));
   EXPECT_NO_THROW(run({}));

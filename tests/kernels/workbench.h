@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -10,6 +11,8 @@
 #include "weft/kernels/kernels.h"
 
 namespace weft {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Workbench {
   explicit Workbench(int num_threads = 1, Device device = Device::cpu)

@@ -8,22 +8,23 @@
 namespace weft::plan {
 namespace {
 
-struct Case {
+struct DeviceCase {
   const char *device, *hardware;  // hardware: empty where none is meant
   double gib;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.device; }
+void PrintTo(const DeviceCase& c, std::ostream* out) { *out << c.device; }
 
-class DeviceHardwareTest : public testing::TestWithParam<Case> {};
+class DeviceHardwareTest : public testing::TestWithParam<DeviceCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Devices, DeviceHardwareTest,
-    testing::Values(Case{"NVIDIA H100 80GB HBM3", "h100-sxm", 79.1}, Case{"NVIDIA H200", "h200", 139.8},
-                    Case{"NVIDIA A100-SXM4-40GB", "a100-40", 39.4}, Case{"NVIDIA A100-SXM4-80GB", "a100-80", 79.3},
-                    Case{"NVIDIA GeForce RTX 4090", "rtx4090", 23.6}, Case{"NVIDIA GeForce RTX 4090 D", "", 23.6},
-                    Case{"NVIDIA L40S", "l40s", 44.4}, Case{"NVIDIA L4", "", 22.5},
-                    Case{"Tesla V100-SXM2-32GB", "v100-sxm", 31.7}, Case{"NVIDIA B200", "b200", 178.4},
-                    Case{"NVIDIA GB200", "gb200", 184}, Case{"NVIDIA GH200 480GB", "", 94.5},
-                    Case{"NVIDIA GeForce GTX 1080", "", 8}));
+    testing::Values(DeviceCase{"NVIDIA H100 80GB HBM3", "h100-sxm", 79.1}, DeviceCase{"NVIDIA H200", "h200", 139.8},
+                    DeviceCase{"NVIDIA A100-SXM4-40GB", "a100-40", 39.4},
+                    DeviceCase{"NVIDIA A100-SXM4-80GB", "a100-80", 79.3},
+                    DeviceCase{"NVIDIA GeForce RTX 4090", "rtx4090", 23.6},
+                    DeviceCase{"NVIDIA GeForce RTX 4090 D", "", 23.6}, DeviceCase{"NVIDIA L40S", "l40s", 44.4},
+                    DeviceCase{"NVIDIA L4", "", 22.5}, DeviceCase{"Tesla V100-SXM2-32GB", "v100-sxm", 31.7},
+                    DeviceCase{"NVIDIA B200", "b200", 178.4}, DeviceCase{"NVIDIA GB200", "gb200", 184},
+                    DeviceCase{"NVIDIA GH200 480GB", "", 94.5}, DeviceCase{"NVIDIA GeForce GTX 1080", "", 8}));
 
 TEST_P(DeviceHardwareTest, IsFoundByName) {
   const auto found = hardware_of_device(GetParam().device, GetParam().gib * kGibi);

@@ -36,7 +36,7 @@ std::string message_of(const std::string& text, std::optional<ImportKind> kind =
   return "";
 }
 
-struct Case {
+struct ImportCase {
   std::string file;
   ImportKind kind;
   size_t num_keys;
@@ -45,7 +45,7 @@ struct Case {
   std::vector<std::string> open;     // keys of the recipe
 };
 
-std::vector<Case> cases() {
+std::vector<ImportCase> cases() {
   return {
       {"deepspeed_zero3_offload.json",
        ImportKind::deepspeed,
@@ -153,7 +153,7 @@ std::vector<Case> cases() {
   };
 }
 
-class ImportTest : public testing::TestWithParam<Case> {};
+class ImportTest : public testing::TestWithParam<ImportCase> {};
 INSTANTIATE_TEST_SUITE_P(Files, ImportTest, testing::ValuesIn(cases()), [](const auto& test) {
   std::string name = test.param.file;
   std::ranges::replace(name, '.', '_');

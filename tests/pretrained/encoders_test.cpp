@@ -11,8 +11,6 @@
 namespace weft {
 namespace {
 
-constexpr double kExact = 1e-5, kSingle = 3e-5;
-
 Logits rows_of(const Tensor& t) {
   Logits rows(size_t(t.dim(0)), std::vector<double>(size_t(t.dim(1))));
   for (int64_t i = 0; i < t.numel(); ++i)
@@ -220,14 +218,14 @@ TEST_P(CutEncodersTest, T5WritesInPieces) {
   });
 }
 
-struct Refusal {
+struct EncoderRefusal {
   const char* name;
   const char* model;
   MeshShape mesh;
   const char* says;
 };
-class EncoderRefusalTest : public testing::TestWithParam<Refusal> {};
-const Refusal kRefusals[] = {
+class EncoderRefusalTest : public testing::TestWithParam<EncoderRefusal> {};
+const EncoderRefusal kRefusals[] = {
     {"heads", "bert", {.tp = 5}, "4 attention heads"},
     {"layers", "bert", {.pp = 3}, "2 layers"},
     {"layers_of_images", "vit", {.pp = 3}, "2 layers"},

@@ -4,6 +4,7 @@
 #include "base/faulty_file_system.h"
 #include "pretrained/golden_models.h"
 #include "pretrained/model_on_ranks.h"
+#include "pretrained/source_values.h"
 #include "support/test_data.h"
 #include "weft/formats/ggml_blocks.h"
 #include "weft/pretrained/gguf_model.h"
@@ -15,12 +16,6 @@
 
 namespace weft {
 namespace {
-
-std::vector<float> values_of(const ModelSource& source, const ParamNames& names) {
-  std::vector<float> values(size_t(names.shape.numel()));
-  source.read(names.param, 0, values);
-  return values;
-}
 
 Logits logits_of(const ModelSource& source, const std::vector<int32_t>& ids) {
   return logits_on(

@@ -2,15 +2,10 @@
 #include "weft/pretrained/export.h"
 
 #include "pretrained/golden_models.h"
+#include "pretrained/source_values.h"
 
 namespace weft {
 namespace {
-
-std::vector<float> values_of(const ModelSource& source, const ParamNames& names) {
-  std::vector<float> values(size_t(names.shape.numel()));
-  source.read(names.param, 0, values);
-  return values;
-}
 
 void expect_same_tensors(const ModelSource& a, const ModelSource& b) {
   ASSERT_EQ(a.names().size(), b.names().size());

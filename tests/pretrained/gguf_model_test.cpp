@@ -23,7 +23,7 @@ TEST_P(GgufModelTest, SaysWhatItsWeightsSay) {
   EXPECT_LT(worst_difference(got, want), 1e-5);
 }
 
-const GgufCase kCases[] = {
+const GgufCase kGgufCases[] = {
     {"llama", GgmlType::f32, false, false},
     {"llama", GgmlType::f16, false, true, {.tp = 2}},
     {"llama", GgmlType::q8_0, false, false, {.pp = 2}},
@@ -32,7 +32,7 @@ const GgufCase kCases[] = {
     {"qwen3", GgmlType::q8_0, false, false, {.tp = 2}},
     {"qwen3moe", GgmlType::f32, true, false, {.shard = 2, .tp = 2, .ep = 2}},
 };
-INSTANTIATE_TEST_SUITE_P(Files, GgufModelTest, testing::ValuesIn(kCases), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Files, GgufModelTest, testing::ValuesIn(kGgufCases), [](const auto& test) {
   const GgufCase& c = test.param;
   return fmt::format("{}{}{}_{}_{}", c.architecture, c.has_experts ? "_experts" : "", c.is_tied ? "_tied" : "",
                      weft::name_of(c.type), name_of_mesh(c.mesh));

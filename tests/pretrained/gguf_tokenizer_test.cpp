@@ -19,21 +19,22 @@ std::string read_whole(const std::string& path) {
   return text.str();
 }
 
-struct Case {
+struct VocabularyCase {
   const char* name;
   bool keeps_text;  // decoding gives back what was encoded
 };
 
-class GgufTokenizer : public testing::TestWithParam<Case> {
+class GgufTokenizer : public testing::TestWithParam<VocabularyCase> {
  protected:
   std::string path() const {
     return test_data(std::string("tokenizers/llama.cpp/ggml-vocab-") + GetParam().name + ".gguf");
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, GgufTokenizer,
-                         testing::Values(Case{"bert-bge", false}, Case{"deepseek-coder", true}, Case{"falcon", true},
-                                         Case{"gpt-2", true}, Case{"llama-spm", true}, Case{"phi-3", true},
-                                         Case{"starcoder", true}),
+                         testing::Values(VocabularyCase{"bert-bge", false}, VocabularyCase{"deepseek-coder", true},
+                                         VocabularyCase{"falcon", true}, VocabularyCase{"gpt-2", true},
+                                         VocabularyCase{"llama-spm", true}, VocabularyCase{"phi-3", true},
+                                         VocabularyCase{"starcoder", true}),
                          [](const auto& test) {
                            std::string name = test.param.name;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -7,6 +7,9 @@
 
 namespace weft {
 
+// The library computes norms and angles in fp32, also where it is told float64.
+constexpr double kExact = 1e-5, kSingle = 3e-5;
+
 // Element i of a tensor: the i-th number of SplitMix64 (Steele et al., 2014) that begins at the name's FNV-1a hash,
 // as 24 bits of a uniform number in [-1/2, 1/2). Vectors are half of that, and weights of norms one more.
 inline std::vector<float> golden_values(const std::string& name, const std::vector<int64_t>& dims) {

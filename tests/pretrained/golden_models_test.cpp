@@ -6,9 +6,6 @@
 namespace weft {
 namespace {
 
-// The library computes norms and angles in fp32, also where it is told float64.
-constexpr double kExact = 1e-5, kSingle = 3e-5;
-
 class GoldenModelsTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Models, GoldenModelsTest, testing::ValuesIn(GoldenModel::all()),
                          [](const auto& test) { return test.param; });

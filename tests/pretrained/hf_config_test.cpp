@@ -13,7 +13,7 @@ nlohmann::json sample(const std::string& name) {
   return {};
 }
 
-std::string message_of(const nlohmann::json& json) {
+std::string config_error(const nlohmann::json& json) {
   try {
     parse_hf_config(json.dump(), "folder/config.json");
   } catch (const UsageError& e) {
@@ -56,7 +56,7 @@ TEST_P(HfConfigMistakeTest, IsNamed) {
     else
       json[item.key()] = item.value();
   }
-  const std::string message = message_of(json);
+  const std::string message = config_error(json);
   EXPECT_FALSE(message.starts_with("a usage error")) << message;
   EXPECT_NE(message.find("folder/config.json"), std::string::npos) << message;
   for (const char* word : GetParam().words) EXPECT_NE(message.find(word), std::string::npos) << message;

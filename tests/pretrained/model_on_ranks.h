@@ -10,6 +10,9 @@ namespace weft {
 
 using Logits = std::vector<std::vector<double>>;  // [T][V]
 
+// Of models with at least 36 tokens.
+inline const std::vector<int32_t> kSomeIds{3, 1, 4, 1, 5, 9, 2, 6, 5, 35, 8, 9, 7};
+
 // A causal pass over one sequence from its beginning; `ids` outlives it.
 struct WholePass {
   explicit WholePass(const std::vector<int32_t>& ids) : positions(ids.size()) {
@@ -27,6 +30,10 @@ struct WholePass {
 
 // fill: gives the parameters their values.
 using Fill = std::function<void(ForwardModel&)>;
+
+inline Fill initial_values(uint64_t seed) {
+  return [seed](ForwardModel& m) { m.part().initialize(m.context(), seed); };
+}
 
 inline void on_ranks(const ModelConfig& config, const MeshShape& shape, const Kernels& kernels, DType dtype,
                      const Fill& fill, const std::function<void(ForwardModel&)>& body) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kContext = 96;
 
-struct Model {
+struct PagedModel {
   const char* name;
   const char* family;
   void (*change)(ModelConfig&);
@@ -16,7 +16,7 @@ struct Model {
   double tolerance = 1e-4;  // of logits, as a part of the largest, against keys and values in f32
 };
 
-ModelConfig config_of(const Model& model) {
+ModelConfig paged_config(const PagedModel& model) {
   ModelConfig c = family_defaults(model.family);
   c.layers = 2, c.hidden = 48, c.heads = 4, c.head_dim = 12, c.ffn = 80, c.vocab = 53, c.context = kContext;
   c.init_std = 0.2f;
@@ -26,7 +26,7 @@ ModelConfig config_of(const Model& model) {
 }
 
 constexpr RowFormat kInt8 = RowFormat::of(RowCodes::int8), kFp8 = RowFormat::of(RowCodes::fp8);
-constexpr Model kModels[] = {
+constexpr PagedModel kModels[] = {
     {"llama", "llama", [](ModelConfig& c) { c.kv_heads = 2; }},
     {"llama_bf16", "llama", [](ModelConfig& c) { c.kv_heads = 2; }, {DType::bf16}, 0.015},
     {"llama_int8", "llama", [](ModelConfig& c) { c.kv_heads = 2; }, kInt8, 0.04},
@@ -110,84 +110,84 @@ class Served {
   std::vector<std::vector<float>> logits_[3];
 };
 
-struct Case {
-  Model model;
+struct PagedCase {
+  PagedModel model;
   MeshShape mesh;
 };
 
-class PagedModelTest : public testing::TestWithParam<Case> {};
-
-const Fill kInitial = [](ForwardModel& m) { m.part().initialize(m.context(), 5); };
+class PagedModelTest : public testing::TestWithParam<PagedCase> {};
 
 TEST_P(PagedModelTest, ASequenceIsTheSameInAnyCompany) {
   constexpr int32_t kTokens = 70;
   const RowFormat& format = GetParam().model.format;
-  on_ranks(
-      config_of(GetParam().model), GetParam().mesh, cpu_kernels(), DType::f32, kInitial, [&](ForwardModel& model) {
-        Served whole(model, 16, format);
-        whole.step({{0, 0, kTokens}});
-        const auto expect_same = [&](const char* how, const Served& other) {
-          ASSERT_EQ(other.logits(0).size(), whole.logits(0).size()) << how;
-          for (size_t t = 0; t < whole.logits(0).size(); ++t)
-            ASSERT_EQ(other.logits(0)[t], whole.logits(0)[t]) << how << ", token " << t;
-        };
-        for (const int64_t block_tokens : {1, 8, 64}) {
-          Served chunks(model, block_tokens, format), company(model, block_tokens, format);
-          for (int32_t at = 0; at < kTokens; at += 3) chunks.step({{0, at, std::min(at + 3, kTokens)}});
-          expect_same("in chunks of 3", chunks);
-          company.step({{1, 0, 20}});
-          for (int32_t at = 0; at < kTokens; ++at)
-            company.step({{2, at, at + 1}, {0, at, at + 1}, {1, 20 + at, 21 + at}});
-          expect_same("token by token in company", company);
-        }
+  on_ranks(paged_config(GetParam().model), GetParam().mesh, cpu_kernels(), DType::f32, initial_values(5),
+           [&](ForwardModel& model) {
+             Served whole(model, 16, format);
+             whole.step({{0, 0, kTokens}});
+             const auto expect_same = [&](const char* how, const Served& other) {
+               ASSERT_EQ(other.logits(0).size(), whole.logits(0).size()) << how;
+               for (size_t t = 0; t < whole.logits(0).size(); ++t)
+                 ASSERT_EQ(other.logits(0)[t], whole.logits(0)[t]) << how << ", token " << t;
+             };
+             for (const int64_t block_tokens : {1, 8, 64}) {
+               Served chunks(model, block_tokens, format), company(model, block_tokens, format);
+               for (int32_t at = 0; at < kTokens; at += 3) chunks.step({{0, at, std::min(at + 3, kTokens)}});
+               expect_same("in chunks of 3", chunks);
+               company.step({{1, 0, 20}});
+               for (int32_t at = 0; at < kTokens; ++at)
+                 company.step({{2, at, at + 1}, {0, at, at + 1}, {1, 20 + at, 21 + at}});
+               expect_same("token by token in company", company);
+             }
 
-        const std::vector<int32_t> ids = tokens_of(0, kTokens);
-        KvCache cache(model.context(), int(model.config().layers), kContext);
-        std::vector<int32_t> positions(ids.size());
-        for (size_t i = 0; i < ids.size(); ++i) positions[i] = int32_t(i);
-        const Pass pass{
-            .ids = ids.data(), .num_tokens = kTokens, .attention = {.positions = positions.data(), .cache = &cache}};
-        const Tensor logits = model.logits(pass, 0, kTokens);
-        if (!model.has_result()) return;
-        ASSERT_EQ(whole.logits(0).size(), ids.size());
-        double largest = 0, worst = 0;
-        for (int64_t i = 0; i < logits.numel(); ++i) {
-          const double here = double(whole.logits(0)[size_t(i / logits.dim(1))][size_t(i % logits.dim(1))]);
-          largest = std::max(largest, std::abs(here));
-          worst = std::max(worst, std::abs(here - double(logits.data<float>()[i])));
-        }
-        RecordProperty("largest_difference", fmt::format("{:.6f} of {:.3f}", worst, largest));
-        EXPECT_LE(worst, GetParam().model.tolerance * largest);
-        if (format != RowFormat()) EXPECT_GT(worst, 1e-4 * largest) << "no key was rounded";
-        EXPECT_GT(largest, 0.1) << "logits that are all alike test nothing";
-      });
+             const std::vector<int32_t> ids = tokens_of(0, kTokens);
+             KvCache cache(model.context(), int(model.config().layers), kContext);
+             std::vector<int32_t> positions(ids.size());
+             for (size_t i = 0; i < ids.size(); ++i) positions[i] = int32_t(i);
+             const Pass pass{.ids = ids.data(),
+                             .num_tokens = kTokens,
+                             .attention = {.positions = positions.data(), .cache = &cache}};
+             const Tensor logits = model.logits(pass, 0, kTokens);
+             if (!model.has_result()) return;
+             ASSERT_EQ(whole.logits(0).size(), ids.size());
+             double largest = 0, worst = 0;
+             for (int64_t i = 0; i < logits.numel(); ++i) {
+               const double here = double(whole.logits(0)[size_t(i / logits.dim(1))][size_t(i % logits.dim(1))]);
+               largest = std::max(largest, std::abs(here));
+               worst = std::max(worst, std::abs(here - double(logits.data<float>()[i])));
+             }
+             RecordProperty("largest_difference", fmt::format("{:.6f} of {:.3f}", worst, largest));
+             EXPECT_LE(worst, GetParam().model.tolerance * largest);
+             if (format != RowFormat()) EXPECT_GT(worst, 1e-4 * largest) << "no key was rounded";
+             EXPECT_GT(largest, 0.1) << "logits that are all alike test nothing";
+           });
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
-  for (const Model& model : kModels)
+std::vector<PagedCase> paged_cases() {
+  std::vector<PagedCase> all;
+  for (const PagedModel& model : kModels)
     for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}}) all.push_back({model, mesh});
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PagedModelTest, testing::ValuesIn(cases()), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Models, PagedModelTest, testing::ValuesIn(paged_cases()), [](const auto& test) {
   return fmt::format("{}_{}", test.param.model.name, name_of_mesh(test.param.mesh));
 });
 
 // No rows are chosen, yet the pass is made: its keys are there afterwards.
 TEST(RowsOfAPassTest, MayBeNone) {
-  on_ranks(config_of(kModels[0]), {.pp = 2}, cpu_kernels(), DType::f32, kInitial, [&](ForwardModel& model) {
-    const std::vector<int32_t> ids{3, 1, 4};
-    const WholePass whole(ids);
-    EXPECT_FALSE(model.logits(whole.pass, std::span<const int32_t>()));
-    EXPECT_EQ(bool(model.logits(whole.pass, 0, 3)), model.has_result());
-  });
+  on_ranks(paged_config(kModels[0]), {.pp = 2}, cpu_kernels(), DType::f32, initial_values(5),
+           [&](ForwardModel& model) {
+             const std::vector<int32_t> ids{3, 1, 4};
+             const WholePass whole(ids);
+             EXPECT_FALSE(model.logits(whole.pass, std::span<const int32_t>()));
+             EXPECT_EQ(bool(model.logits(whole.pass, 0, 3)), model.has_result());
+           });
 }
 
 TEST(SpeakerTest, IsTheOneRankThatSaysSo) {
   for (const MeshShape& mesh : {MeshShape{}, MeshShape{.pp = 2, .tp = 2}, MeshShape{.pp = 2, .shard = 2}}) {
     std::atomic<int> speakers = 0;
-    on_ranks(config_of(kModels[0]), mesh, cpu_kernels(), DType::f32, kInitial, [&](ForwardModel& model) {
+    on_ranks(paged_config(kModels[0]), mesh, cpu_kernels(), DType::f32, initial_values(5), [&](ForwardModel& model) {
       const bool speaks = model.has_result() && model.mesh().place().tp == 0 && model.mesh().data_rank() == 0;
       EXPECT_EQ(model.is_speaker(), speaks);
       if (speaks) ++speakers;

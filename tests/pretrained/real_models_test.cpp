@@ -9,12 +9,12 @@
 namespace weft {
 namespace {
 
-struct Case {
+struct TinyCase {
   const char* model;
   MeshShape mesh;
 };
 
-std::string name_of(const Case& c) { return fmt::format("{}_{}", c.model, name_of_mesh(c.mesh)); }
+std::string name_of(const TinyCase& c) { return fmt::format("{}_{}", c.model, name_of_mesh(c.mesh)); }
 
 // A folder as Hugging Face lays it out, of files that lie side by side.
 class Folder {
@@ -40,7 +40,7 @@ class Folder {
   nlohmann::json logits_;
 };
 
-class TinyModelsTest : public testing::TestWithParam<Case> {};
+class TinyModelsTest : public testing::TestWithParam<TinyCase> {};
 
 TEST_P(TinyModelsTest, GiveTheirLogits) {
   const std::string weights = std::string(GetParam().model) + ".safetensors";
@@ -56,8 +56,8 @@ TEST_P(TinyModelsTest, GiveTheirLogits) {
   }
 }
 
-std::vector<Case> tiny_cases() {
-  std::vector<Case> cases;
+std::vector<TinyCase> tiny_cases() {
+  std::vector<TinyCase> cases;
   for (const char* model : {"tiny_llama", "tiny_gpt2", "tiny_qwen3"})
     for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}, MeshShape{.pp = 2, .tp = 2}})
       cases.push_back({model, mesh});

@@ -79,7 +79,7 @@ class AdapterMeshTest : public testing::TestWithParam<OnMesh> {};
 
 TEST_P(AdapterMeshTest, MixedBatchesGiveTheBitsOfEachAlone) {
   const auto& [name, config, mesh, dtype] = GetParam();
-  std::vector<Answer> want;
+  std::vector<ServedAnswer> want;
   with_adapters_on(
       config, mesh, {.kv_blocks = kCompanyContext, .max_running = 1, .keeps_prefixes = false},
       [&](ContinuousEngine& engine) { want = answers_of(engine, mixed(24), 1); }, dtype);
@@ -95,7 +95,7 @@ TEST_P(AdapterMeshTest, MixedBatchesGiveTheBitsOfEachAlone) {
 TEST_P(AdapterMeshTest, EachAnswersAsTheAdaptedModel) {
   const auto& [name, config, mesh, dtype] = GetParam();
   for (const std::string adapter : {"a", "b"}) {
-    std::vector<Answer> want, got, plain;
+    std::vector<ServedAnswer> want, got, plain;
     const ContinuousOptions options{.kv_blocks = kCompanyContext, .block_tokens = 4};
     on_ranks(adapted_config(config), mesh, cpu_kernels(), dtype, adapted_by(adapter), [&](ForwardModel& model) {
       with_engine(model, options, [&](Engine& engine) { want = answers_of(engine, company(12)); });

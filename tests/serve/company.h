@@ -41,16 +41,16 @@ inline std::vector<Request> company(size_t count) {
   return requests;
 }
 
-struct Answer {
+struct ServedAnswer {
   std::vector<int32_t> tokens;
   std::vector<Heard::Scored> scores;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const ServedAnswer&) const = default;
 };
-inline void PrintTo(const Answer& a, std::ostream* out) { *out << fmt::format("{}", fmt::join(a.tokens, " ")); }
+inline void PrintTo(const ServedAnswer& a, std::ostream* out) { *out << fmt::format("{}", fmt::join(a.tokens, " ")); }
 
 // `concurrency` at a time; 0: all at once.
-inline std::vector<Answer> answers_of(Engine& engine, std::vector<Request> requests, size_t concurrency = 0) {
-  std::vector<Answer> answers;
+inline std::vector<ServedAnswer> answers_of(Engine& engine, std::vector<Request> requests, size_t concurrency = 0) {
+  std::vector<ServedAnswer> answers;
   std::deque<std::future<Heard>> open;
   const auto collect = [&] {
     const Heard heard = open.front().get();

@@ -2,8 +2,8 @@
 // text.
 #include "weft/serve/continuous_engine.h"
 
-#include "pretrained/model_on_ranks.h"
 #include "serve/company.h"
+#include "serve/engine_on_mesh.h"
 #include "weft/comm/single/single.h"
 
 namespace weft {
@@ -15,18 +15,10 @@ ModelConfig expert_config() {
   complete(m);
   return m;
 }
-const Fill kInitial = [](ForwardModel& m) { m.part().initialize(m.context(), 11); };
-
-void with_engine_on(const ModelConfig& config, const MeshShape& mesh, const ContinuousOptions& options,
-                    const std::function<void(ContinuousEngine&)>& clients, DType dtype = DType::f32) {
-  on_ranks(config, mesh, cpu_kernels(), dtype, kInitial,
-           [&](ForwardModel& model) { with_engine(model, options, clients); });
-}
-
 // One after the other, each prompt whole, nothing shared.
-std::vector<Answer> answers_alone(const ModelConfig& config, size_t count, const MeshShape& mesh = {},
-                                  DType dtype = DType::f32) {
-  std::vector<Answer> answers;
+std::vector<ServedAnswer> answers_alone(const ModelConfig& config, size_t count, const MeshShape& mesh = {},
+                                        DType dtype = DType::f32) {
+  std::vector<ServedAnswer> answers;
   with_engine_on(
       config, mesh, {.kv_blocks = kCompanyContext, .block_tokens = 16, .max_running = 1, .keeps_prefixes = false},
       [&](ContinuousEngine& engine) { answers = answers_of(engine, company(count), 1); }, dtype);
@@ -43,7 +35,7 @@ class CompanyTest : public testing::TestWithParam<Company> {};
 
 TEST_P(CompanyTest, GivesTheSameBits) {
   constexpr size_t kRequests = 64;
-  static const std::vector<Answer> want = answers_alone(small_config(), kRequests);
+  static const std::vector<ServedAnswer> want = answers_alone(small_config(), kRequests);
   with_engine_on(small_config(), {}, GetParam().options, [&](ContinuousEngine& engine) {
     EXPECT_EQ(answers_of(engine, company(kRequests), GetParam().concurrency), want);
     const EngineStats stats = engine.stats();
@@ -75,7 +67,7 @@ class EngineMeshTest : public testing::TestWithParam<OnMesh> {};
 
 TEST_P(EngineMeshTest, GivesTheSameBitsInAnyCompany) {
   const auto& [name, config, mesh, dtype] = GetParam();
-  const std::vector<Answer> want = answers_alone(config, 20, mesh, dtype);
+  const std::vector<ServedAnswer> want = answers_alone(config, 20, mesh, dtype);
   with_engine_on(
       config, mesh, {.kv_blocks = 24, .block_tokens = 4, .tokens_per_step = 20},
       [&](ContinuousEngine& engine) { EXPECT_EQ(answers_of(engine, company(20)), want); }, dtype);
@@ -96,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class ContinuousEngineTest : public testing::Test {
  protected:
-  ContinuousEngineTest() { kInitial(model_); }
+  ContinuousEngineTest() { initial_values(11)(model_); }
 
   TestRank rank_{cpu_kernels(), 2};
   const std::unique_ptr<Communicator> alone_ = make_single_communicator();
@@ -322,7 +314,7 @@ TEST_F(ContinuousEngineTest, AFailedStepEndsItsRequestsAndNoOthers) {
   };
   TestRank rank(kernels);
   ForwardModel model(rank.context, mesh_, small_config(), DType::f32);
-  kInitial(model);
+  initial_values(11)(model);
   with_engine(model, {.kv_blocks = 8, .block_tokens = 4}, [&](Engine& engine) {
     const std::vector<int32_t> prompt{1, 2, 3, 4, 5, 6};
     const std::vector<int32_t> want = ask(engine, greedy(prompt, 6)).get().tokens;
@@ -345,7 +337,7 @@ TEST(ContinuousEngineMeshTest, AFailureOnAMeshEndsEverything) {
       TestRank rank(kernels);
       const Mesh mesh(world, {.tp = 2});
       ForwardModel model(rank.context, mesh, small_config(), DType::f32);
-      kInitial(model);
+      initial_values(11)(model);
       ContinuousEngine engine(model, {.kv_blocks = 8});
       if (engine.is_speaker()) one = ask(engine, greedy({1, 2}, 9));
       engine.run();

@@ -53,7 +53,7 @@ EngineStats serve(const DraftCase& c, bool has_draft, const std::function<void(C
 
 TEST_P(DraftTest, AnswersAreTheSame) {
   const DraftCase& c = GetParam();
-  std::vector<Answer> want, got;
+  std::vector<ServedAnswer> want, got;
   const EngineStats alone = serve(c, false, [&](Engine& engine) { want = answers_of(engine, company(24)); });
   const EngineStats helped = serve(c, true, [&](Engine& engine) { got = answers_of(engine, company(24)); });
   EXPECT_EQ(got, want);

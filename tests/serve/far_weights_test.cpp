@@ -34,7 +34,7 @@ TEST_P(FarWeightsTest, GivesTheBitsOfNearOnes) {
   complete(config);
   const auto source = random_model("random:small", config);
   struct Result {
-    std::vector<Answer> answers;
+    std::vector<ServedAnswer> answers;
     int64_t live = 0, loaded = 0;  // bytes, of all ranks
   };
   const auto serve = [&](int64_t far) {

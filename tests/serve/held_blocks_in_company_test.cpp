@@ -19,7 +19,7 @@ TEST_P(HeldBlocksInCompanyTest, GivesTheSameBits) {
   write_gguf(c, path);
   const auto source = open_model(path);
   const auto serve = [&](const MeshShape& shape, const ContinuousOptions& options, size_t concurrency) {
-    std::vector<Answer> answers;
+    std::vector<ServedAnswer> answers;
     run_ranks(shape.size(), [&](Communicator& world) {
       TestRank rank(cpu_kernels());
       const Mesh mesh(world, shape);
@@ -28,7 +28,8 @@ TEST_P(HeldBlocksInCompanyTest, GivesTheSameBits) {
     });
     return answers;
   };
-  const std::vector<Answer> alone = serve(c.mesh, {.kv_blocks = 8, .max_running = 1, .keeps_prefixes = false}, 1);
+  const std::vector<ServedAnswer> alone =
+      serve(c.mesh, {.kv_blocks = 8, .max_running = 1, .keeps_prefixes = false}, 1);
   if (c.mesh.ep > 1 && c.mesh.tp == 1) EXPECT_EQ(serve({}, {.kv_blocks = 64, .block_tokens = 4}, 0), alone);
   EXPECT_EQ(serve(c.mesh, {.kv_blocks = 64, .block_tokens = 4}, 0), alone);
   EXPECT_EQ(serve(c.mesh, {.kv_blocks = 16, .block_tokens = 4, .tokens_per_step = 6}, 0), alone);

@@ -16,8 +16,8 @@ void PrintTo(const KvCase& c, std::ostream* out) { *out << c.name; }
 class KvFormatTest : public testing::TestWithParam<KvCase> {
  protected:
   // Answers to a company of requests, and what the engine counted.
-  std::pair<std::vector<Answer>, EngineStats> serve(ContinuousOptions options, size_t concurrency) const {
-    std::pair<std::vector<Answer>, EngineStats> result;
+  std::pair<std::vector<ServedAnswer>, EngineStats> serve(ContinuousOptions options, size_t concurrency) const {
+    std::pair<std::vector<ServedAnswer>, EngineStats> result;
     options.kv_format = GetParam().format;
     const Fill initial = [](ForwardModel& m) { m.part().initialize(m.context(), 11); };
     on_ranks(small_config(), GetParam().mesh, cpu_kernels(), DType::f32, initial, [&](ForwardModel& model) {

@@ -78,34 +78,34 @@ Distribution reference(std::vector<float> logits, const SamplingOptions& o, cons
   return p;
 }
 
-struct Case {
+struct SamplerCase {
   const char* name;
   SamplingOptions options;
 };
 
-class SamplerAgainstFormulas : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Options, SamplerAgainstFormulas,
-                         testing::Values(Case{"Plain", {.temperature = 1}}, Case{"Warm", {.temperature = 2.5}},
-                                         Case{"Cold", {.temperature = 0.3}},
-                                         Case{"TopK", {.temperature = 1, .top_k = 5}},
-                                         Case{"TopP", {.temperature = 1.5, .top_p = 0.7}},
-                                         Case{"MinP", {.temperature = 2, .min_p = 0.1}},
-                                         Case{"Typical", {.temperature = 1.5, .typical_p = 0.6}},
-                                         Case{"Presence", {.temperature = 1, .presence_penalty = 1.5}},
-                                         Case{"Frequency", {.temperature = 1, .frequency_penalty = -1}},
-                                         Case{"Repetition", {.temperature = 1, .repetition_penalty = 1.8}},
-                                         Case{"Bias", {.temperature = 1, .logit_bias = {{3, 4.0f}, {7, -6.0f}}}},
-                                         Case{"All",
-                                              {.temperature = 1.7,
-                                               .top_k = 12,
-                                               .top_p = 0.9,
-                                               .min_p = 0.02,
-                                               .typical_p = 0.95,
-                                               .presence_penalty = 0.5,
-                                               .frequency_penalty = 0.4,
-                                               .repetition_penalty = 1.3,
-                                               .logit_bias = {{1, 2.0f}}}}),
-                         [](const auto& test) { return test.param.name; });
+class SamplerAgainstFormulas : public testing::TestWithParam<SamplerCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Options, SamplerAgainstFormulas,
+    testing::Values(SamplerCase{"Plain", {.temperature = 1}}, SamplerCase{"Warm", {.temperature = 2.5}},
+                    SamplerCase{"Cold", {.temperature = 0.3}}, SamplerCase{"TopK", {.temperature = 1, .top_k = 5}},
+                    SamplerCase{"TopP", {.temperature = 1.5, .top_p = 0.7}},
+                    SamplerCase{"MinP", {.temperature = 2, .min_p = 0.1}},
+                    SamplerCase{"Typical", {.temperature = 1.5, .typical_p = 0.6}},
+                    SamplerCase{"Presence", {.temperature = 1, .presence_penalty = 1.5}},
+                    SamplerCase{"Frequency", {.temperature = 1, .frequency_penalty = -1}},
+                    SamplerCase{"Repetition", {.temperature = 1, .repetition_penalty = 1.8}},
+                    SamplerCase{"Bias", {.temperature = 1, .logit_bias = {{3, 4.0f}, {7, -6.0f}}}},
+                    SamplerCase{"All",
+                                {.temperature = 1.7,
+                                 .top_k = 12,
+                                 .top_p = 0.9,
+                                 .min_p = 0.02,
+                                 .typical_p = 0.95,
+                                 .presence_penalty = 0.5,
+                                 .frequency_penalty = 0.4,
+                                 .repetition_penalty = 1.3,
+                                 .logit_bias = {{1, 2.0f}}}}),
+    [](const auto& test) { return test.param.name; });
 
 TEST_P(SamplerAgainstFormulas, DrawsFromTheirDistribution) {
   constexpr size_t kVocab = 24, kDraws = 40000;

@@ -1,24 +1,16 @@
 // Context parallelism in serving: a cache that is spread over ranks gives the bits that the mesh without cp gives,
 // whatever is found, preempted or longer than any rank's share.
-#include "pretrained/model_on_ranks.h"
 #include "serve/company.h"
+#include "serve/engine_on_mesh.h"
 
 namespace weft {
 namespace {
-
-const Fill kInitial = [](ForwardModel& m) { m.part().initialize(m.context(), 11); };
 
 ModelConfig changed(const std::string& family, const std::function<void(ModelConfig&)>& change) {
   ModelConfig m = small_config(family);
   change(m);
   complete(m);
   return m;
-}
-
-void with_engine_on(const ModelConfig& config, const MeshShape& mesh, const ContinuousOptions& options,
-                    const std::function<void(ContinuousEngine&)>& clients) {
-  on_ranks(config, mesh, cpu_kernels(), DType::f32, kInitial,
-           [&](ForwardModel& model) { with_engine(model, options, clients); });
 }
 
 MeshShape without_cp(MeshShape mesh) {
@@ -39,7 +31,7 @@ class SpreadCacheTest : public testing::TestWithParam<Spread> {};
 TEST_P(SpreadCacheTest, GivesTheBitsOfTheMeshWithoutIt) {
   const Spread& c = GetParam();
   constexpr size_t kRequests = 24;
-  std::vector<Answer> want;
+  std::vector<ServedAnswer> want;
   with_engine_on(c.config, without_cp(c.mesh), {.kv_blocks = 256},
                  [&](ContinuousEngine& engine) { want = answers_of(engine, company(kRequests)); });
   const int64_t tight = 72 / c.block_tokens;

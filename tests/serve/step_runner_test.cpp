@@ -25,12 +25,10 @@ ModelConfig latent_config() {
   complete(m);
   return m;
 }
-const Fill kInitial = [](ForwardModel& m) { m.part().initialize(m.context(), 11); };
-
 // Many sequences in blocks of one token, so that a step takes more than one message.
 std::vector<float> logits_of_a_long_step(const MeshShape& mesh) {
   std::vector<float> result;
-  on_ranks(config_with(2), mesh, cpu_kernels(), DType::f32, kInitial, [&](ForwardModel& model) {
+  on_ranks(config_with(2), mesh, cpu_kernels(), DType::f32, initial_values(11), [&](ForwardModel& model) {
     constexpr int32_t kSequences = 40, kTokens = 50;
     StepRunner runner(model, kSequences * kTokens, 1);
     if (!runner.is_speaker()) return runner.follow();
@@ -67,7 +65,7 @@ TEST(StepRunnerTest, FollowersSleepLongerThanTheTimeout) {
               TestRank rank(cpu_kernels());
               const Mesh mesh(world, {.tp = 2});
               ForwardModel model(rank.context, mesh, config_with(2), DType::f32);
-              kInitial(model);
+              initial_values(11)(model);
               StepRunner runner(model, 4, 16);
               if (!runner.is_speaker()) {
                 const double before = cpu_seconds();
@@ -99,7 +97,7 @@ TEST_P(CacheBytesTest, AreWhatTheRanksTake) {
   const auto& [name, config, mesh, format] = GetParam();
   constexpr int64_t kBlocks = 16384, kBlockTokens = 16;
   std::atomic<int64_t> taken{0}, most_taken{0};
-  on_ranks(config, mesh, cpu_kernels(), DType::f32, kInitial, [&](ForwardModel& model) {
+  on_ranks(config, mesh, cpu_kernels(), DType::f32, initial_values(11), [&](ForwardModel& model) {
     const Allocator& allocator = model.context().stream.allocator();
     StepRunner runner(model, kBlocks, kBlockTokens, format);
     const int64_t before = allocator.stats().live_bytes;
@@ -136,7 +134,7 @@ TEST(StepRunnerTest, StepsOfAnswersAllocateNothing) {
   const auto alone = make_single_communicator();
   const Mesh mesh(*alone, {});
   ForwardModel model(rank.context, mesh, config_with(2), DType::f32);
-  kInitial(model);
+  initial_values(11)(model);
   const BlockPoolOptions pool{.num_blocks = 64, .block_tokens = 4};
   StepRunner runner(model, pool.num_blocks, pool.block_tokens);
   Scheduler scheduler({.pool = pool});

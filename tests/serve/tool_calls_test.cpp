@@ -4,70 +4,74 @@
 namespace weft::api {
 namespace {
 
-struct Case {
+struct ToolCallCase {
   const char* name;
   ToolFormat format;
   std::string text, content;
   std::vector<std::pair<std::string, std::string>> calls;
 };
 
-class ToolCalls : public testing::TestWithParam<Case> {};
+class ToolCalls : public testing::TestWithParam<ToolCallCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Formats, ToolCalls,
     testing::Values(
-        Case{"HermesOne",
-             ToolFormat::hermes,
-             "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>",
-             "",
-             {{"f", R"({"x":1})"}}},
-        Case{"HermesBehindText",
-             ToolFormat::hermes,
-             "Let me see. <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
-             "Let me see.",
-             {{"f", "{}"}}},
-        Case{"HermesTwo",
-             ToolFormat::hermes,
-             "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"b\", "
-             "\"arguments\": {\"s\": \"</x>\"}}\n</tool_call>",
-             "",
-             {{"a", "{}"}, {"b", R"({"s":"</x>"})"}}},
-        Case{"HermesUnclosed",
-             ToolFormat::hermes,
-             "<tool_call>{\"name\": \"f\", \"arguments\": {}}",
-             "",
-             {{"f", "{}"}}},
-        Case{"HermesBroken", ToolFormat::hermes, "<tool_call>{oops</tool_call>", "<tool_call>{oops</tool_call>", {}},
-        Case{"HermesPlain", ToolFormat::hermes, "1 < 2 and <tool is no call", "1 < 2 and <tool is no call", {}},
-        Case{
+        ToolCallCase{"HermesOne",
+                     ToolFormat::hermes,
+                     "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>",
+                     "",
+                     {{"f", R"({"x":1})"}}},
+        ToolCallCase{"HermesBehindText",
+                     ToolFormat::hermes,
+                     "Let me see. <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
+                     "Let me see.",
+                     {{"f", "{}"}}},
+        ToolCallCase{
+            "HermesTwo",
+            ToolFormat::hermes,
+            "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"b\", "
+            "\"arguments\": {\"s\": \"</x>\"}}\n</tool_call>",
+            "",
+            {{"a", "{}"}, {"b", R"({"s":"</x>"})"}}},
+        ToolCallCase{"HermesUnclosed",
+                     ToolFormat::hermes,
+                     "<tool_call>{\"name\": \"f\", \"arguments\": {}}",
+                     "",
+                     {{"f", "{}"}}},
+        ToolCallCase{
+            "HermesBroken", ToolFormat::hermes, "<tool_call>{oops</tool_call>", "<tool_call>{oops</tool_call>", {}},
+        ToolCallCase{
+            "HermesPlain", ToolFormat::hermes, "1 < 2 and <tool is no call", "1 < 2 and <tool is no call", {}},
+        ToolCallCase{
             "LlamaOne", ToolFormat::llama, R"({"name": "f", "parameters": {"x": "y"}})", "", {{"f", R"({"x":"y"})"}}},
-        Case{"LlamaTagged", ToolFormat::llama, R"(<|python_tag|>{"name": "f", "parameters": {}})", "", {{"f", "{}"}}},
-        Case{"LlamaTwo",
-             ToolFormat::llama,
-             R"({"name": "a", "parameters": {"t": "x;y"}}; {"name": "b", "parameters": {}})",
-             "",
-             {{"a", R"({"t":"x;y"})"}, {"b", "{}"}}},
-        Case{"LlamaText", ToolFormat::llama, "It is sunny; {really}.", "It is sunny; {really}.", {}},
-        Case{"LlamaOtherJson", ToolFormat::llama, R"({"temperature": 20})", R"({"temperature": 20})", {}},
-        Case{"MistralList",
-             ToolFormat::mistral,
-             R"([TOOL_CALLS][{"name": "a", "arguments": {"x": 1}}, {"name": "b", "arguments": {}}])",
-             "",
-             {{"a", R"({"x":1})"}, {"b", "{}"}}},
-        Case{"MistralArgs",
-             ToolFormat::mistral,
-             R"([TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g[ARGS]{})",
-             "",
-             {{"f", R"({"x": 1})"}, {"g", "{}"}}},
-        Case{"MistralBehindText",
-             ToolFormat::mistral,
-             R"(So: [TOOL_CALLS][{"name": "a", "arguments": {}}])",
-             "So: ",
-             {{"a", "{}"}}},
-        Case{"MistralText", ToolFormat::mistral, "see [TOOL_BOX]", "see [TOOL_BOX]", {}}),
+        ToolCallCase{
+            "LlamaTagged", ToolFormat::llama, R"(<|python_tag|>{"name": "f", "parameters": {}})", "", {{"f", "{}"}}},
+        ToolCallCase{"LlamaTwo",
+                     ToolFormat::llama,
+                     R"({"name": "a", "parameters": {"t": "x;y"}}; {"name": "b", "parameters": {}})",
+                     "",
+                     {{"a", R"({"t":"x;y"})"}, {"b", "{}"}}},
+        ToolCallCase{"LlamaText", ToolFormat::llama, "It is sunny; {really}.", "It is sunny; {really}.", {}},
+        ToolCallCase{"LlamaOtherJson", ToolFormat::llama, R"({"temperature": 20})", R"({"temperature": 20})", {}},
+        ToolCallCase{"MistralList",
+                     ToolFormat::mistral,
+                     R"([TOOL_CALLS][{"name": "a", "arguments": {"x": 1}}, {"name": "b", "arguments": {}}])",
+                     "",
+                     {{"a", R"({"x":1})"}, {"b", "{}"}}},
+        ToolCallCase{"MistralArgs",
+                     ToolFormat::mistral,
+                     R"([TOOL_CALLS]f[ARGS]{"x": 1}[TOOL_CALLS]g[ARGS]{})",
+                     "",
+                     {{"f", R"({"x": 1})"}, {"g", "{}"}}},
+        ToolCallCase{"MistralBehindText",
+                     ToolFormat::mistral,
+                     R"(So: [TOOL_CALLS][{"name": "a", "arguments": {}}])",
+                     "So: ",
+                     {{"a", "{}"}}},
+        ToolCallCase{"MistralText", ToolFormat::mistral, "see [TOOL_BOX]", "see [TOOL_BOX]", {}}),
     [](const auto& test) { return test.param.name; });
 
 TEST_P(ToolCalls, AreParsedHoweverTheTextIsParted) {
-  const Case& c = GetParam();
+  const ToolCallCase& c = GetParam();
   for (const size_t step : {size_t(1), size_t(3), size_t(7), c.text.size()}) {
     ToolCallParser parser(c.format);
     std::string content;

@@ -8,37 +8,39 @@
 namespace weft {
 namespace {
 
-struct Case {
+struct RegexCase {
   const char *name, *pattern, *text;
   std::vector<std::string> matches;  // '^' stands for an empty one
 };
 
-class RegexMatches : public testing::TestWithParam<Case> {};
+class RegexMatches : public testing::TestWithParam<RegexCase> {};
 INSTANTIATE_TEST_SUITE_P(
     All, RegexMatches,
     testing::Values(
-        Case{"SpaceAtLineEnds", R"(\s+$)", "a  \nb  ", {"  ", "  "}}, Case{"LineBegins", "^b", "ab\nbb", {"b"}},
-        Case{"Words", R"(\w+)", "a\u0301b_\u203F1\u00B2\u2160\u200D\u24B6", {"a\u0301b_\u203F1\u00B2\u2160"}},
-        Case{"Spaces",
-             R"(\s)",
-             "a\u180Eb\u0085c\u200Bd\x1C"
-             "e\u2028f\uFEFF",
-             {"\u0085", "\u2028"}},
-        Case{"SpacesInAClass", R"([^\s\p{L}]+)", "a 12\u00B2 b\u0085", {"12\u00B2"}},
-        Case{"NoSpaces", R"(\S+)", "ab c\u0085d", {"ab", "c", "d"}}, Case{"NoWords", R"(\W+)", "a-+b\u203Fc", {"-+"}},
-        Case{"Digits", R"(\d)", "1\u0663\u00B2\u2160", {"1", "\u0663"}},
-        Case{"IgnoresCase", "(?i:'s)", "a'sb'Sc'\u017F", {"'s", "'S", "'\u017F"}},
-        Case{"CodePoints", R"([\u4e00-\u9fa5]+)", "a\u4E00\u4E01b", {"\u4E00\u4E01"}},
-        Case{"EmptyOnes", "(?=b)", "abcb", {"^", "^"}},
-        Case{"EmptyOnesNotBehindOthers", "x*", "abxc", {"^", "^", "x", "^"}},
-        Case{"BracketInAClass", R"([\[\]]+|[]x]+|[^]a]+)", "[]]xab", {"[]]", "x", "b"}},
-        Case{"InvalidBytesEndTheText",
-             "a+$",
-             "aa\xFF"
-             "a\xE2\x82"
-             "b",
-             {"aa", "a"}},
-        Case{"PosixClasses", "[[:punct:]]+", "a,.b", {",."}}),
+        RegexCase{"SpaceAtLineEnds", R"(\s+$)", "a  \nb  ", {"  ", "  "}},
+        RegexCase{"LineBegins", "^b", "ab\nbb", {"b"}},
+        RegexCase{"Words", R"(\w+)", "a\u0301b_\u203F1\u00B2\u2160\u200D\u24B6", {"a\u0301b_\u203F1\u00B2\u2160"}},
+        RegexCase{"Spaces",
+                  R"(\s)",
+                  "a\u180Eb\u0085c\u200Bd\x1C"
+                  "e\u2028f\uFEFF",
+                  {"\u0085", "\u2028"}},
+        RegexCase{"SpacesInAClass", R"([^\s\p{L}]+)", "a 12\u00B2 b\u0085", {"12\u00B2"}},
+        RegexCase{"NoSpaces", R"(\S+)", "ab c\u0085d", {"ab", "c", "d"}},
+        RegexCase{"NoWords", R"(\W+)", "a-+b\u203Fc", {"-+"}},
+        RegexCase{"Digits", R"(\d)", "1\u0663\u00B2\u2160", {"1", "\u0663"}},
+        RegexCase{"IgnoresCase", "(?i:'s)", "a'sb'Sc'\u017F", {"'s", "'S", "'\u017F"}},
+        RegexCase{"CodePoints", R"([\u4e00-\u9fa5]+)", "a\u4E00\u4E01b", {"\u4E00\u4E01"}},
+        RegexCase{"EmptyOnes", "(?=b)", "abcb", {"^", "^"}},
+        RegexCase{"EmptyOnesNotBehindOthers", "x*", "abxc", {"^", "^", "x", "^"}},
+        RegexCase{"BracketInAClass", R"([\[\]]+|[]x]+|[^]a]+)", "[]]xab", {"[]]", "x", "b"}},
+        RegexCase{"InvalidBytesEndTheText",
+                  "a+$",
+                  "aa\xFF"
+                  "a\xE2\x82"
+                  "b",
+                  {"aa", "a"}},
+        RegexCase{"PosixClasses", "[[:punct:]]+", "a,.b", {",."}}),
     [](const auto& test) { return test.param.name; });
 TEST_P(RegexMatches, AreThese) {
   const Regex regex(GetParam().pattern, "test");

@@ -8,12 +8,12 @@
 namespace weft {
 namespace {
 
-constexpr int32_t kRows = 2, kSeqLen = 12, kVocab = 19;
+constexpr int32_t kBatchRows = 2, kBatchSeqLen = 12, kBatchVocab = 19;
 constexpr int64_t kFirstToken = 240;
 
 ModelConfig config_of(const std::string& family) {
   ModelConfig m = family_defaults(family);
-  m.layers = 2, m.hidden = 16, m.heads = 4, m.ffn = 12, m.vocab = kVocab, m.context = kSeqLen;
+  m.layers = 2, m.hidden = 16, m.heads = 4, m.ffn = 12, m.vocab = kBatchVocab, m.context = kBatchSeqLen;
   m.kv_heads = m.norm == NormKind::rms ? 2 : 4;
   m.dropout = 0.2f, m.init_std = 0.3f;
   complete(m);
@@ -23,13 +23,13 @@ ModelConfig config_of(const std::string& family) {
 // Two rows in four documents; a document's last token predicts nothing.
 Batch sample_batch() {
   Batch batch;
-  batch.reset(kRows, kSeqLen);
+  batch.reset(kBatchRows, kBatchSeqLen);
   batch.sequence_starts = {0, 4, 12, 19, 24};
   for (size_t s = 0; s + 1 < batch.sequence_starts.size(); ++s) {
     const int32_t begin = batch.sequence_starts[s], end = batch.sequence_starts[s + 1];
     for (int32_t t = begin; t < end; ++t) {
-      batch.ids[size_t(t)] = (t * 7 + 3) % kVocab, batch.positions[size_t(t)] = t - begin;
-      batch.targets[size_t(t)] = t + 1 == end ? -1 : (t * 7 + 10) % kVocab;
+      batch.ids[size_t(t)] = (t * 7 + 3) % kBatchVocab, batch.positions[size_t(t)] = t - begin;
+      batch.targets[size_t(t)] = t + 1 == end ? -1 : (t * 7 + 10) % kBatchVocab;
     }
     batch.num_targets += end - begin - 1;
   }
@@ -41,13 +41,13 @@ struct Gradients {
   std::vector<std::vector<double>> of_params;
 };
 
-struct Case {
+struct ContextCase {
   std::string family;
   ContextMode mode;
   int size, recompute_every;
 };
 
-Gradients run(const Case& c, TestRank& rank, Communicator& group, Pass pass, const int32_t* targets) {
+Gradients run(const ContextCase& c, TestRank& rank, Communicator& group, Pass pass, const int32_t* targets) {
   pass.is_training = true, pass.seed = 9, pass.step = 4;
   Decoder model(config_of(c.family));
   if (c.recompute_every > 0) model.set_recompute({RecomputePolicy::What::block, c.recompute_every});
@@ -76,22 +76,23 @@ Gradients run(const Case& c, TestRank& rank, Communicator& group, Pass pass, con
   return result;
 }
 
-class ContextBatchTest : public testing::TestWithParam<Case> {};
+class ContextBatchTest : public testing::TestWithParam<ContextCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Cases, ContextBatchTest,
-    testing::Values(Case{"gpt2", ContextMode::ring, 2, 0}, Case{"llama", ContextMode::ring, 3, 1},
-                    Case{"gpt2", ContextMode::ulysses, 3, 1}, Case{"llama", ContextMode::ulysses, 2, 0},
-                    Case{"gpt2", ContextMode::allgather, 2, 1}, Case{"llama", ContextMode::allgather, 3, 0}),
+    testing::Values(ContextCase{"gpt2", ContextMode::ring, 2, 0}, ContextCase{"llama", ContextMode::ring, 3, 1},
+                    ContextCase{"gpt2", ContextMode::ulysses, 3, 1}, ContextCase{"llama", ContextMode::ulysses, 2, 0},
+                    ContextCase{"gpt2", ContextMode::allgather, 2, 1},
+                    ContextCase{"llama", ContextMode::allgather, 3, 0}),
     [](const auto& test) { return fmt::format("{}_{}_{}", test.param.family, test.param.size, test.index); });
 
 TEST_P(ContextBatchTest, EqualsOneRank) {
-  const Case& c = GetParam();
+  const ContextCase& c = GetParam();
   const Batch whole = sample_batch();
   Gradients want, got;
   run_ranks(1, [&](Communicator& group) {
     TestRank rank(reference_kernels());
     std::vector<AttentionSpan> spans;
-    const TokenSpan tokens{0, kRows * kSeqLen, kFirstToken};
+    const TokenSpan tokens{0, kBatchRows * kBatchSeqLen, kFirstToken};
     Pass pass = pass_of(whole, kFirstToken, spans);
     pass.tokens = {&tokens, 1};
     want = run({c.family, c.mode, 1, 0}, rank, group, pass, whole.targets.data());
@@ -99,7 +100,7 @@ TEST_P(ContextBatchTest, EqualsOneRank) {
   run_ranks(c.size, [&](Communicator& group) {
     TestRank rank(reference_kernels());
     ContextParallel parallel{group, c.mode};
-    ContextPlan plan({kRows, kSeqLen, group.rank(), group.size()});
+    ContextPlan plan({kBatchRows, kBatchSeqLen, group.rank(), group.size()});
     plan.build(whole.sequence_starts, kFirstToken);
     Batch part;
     take_part(whole, plan.layout(), part);
@@ -126,7 +127,7 @@ TEST(TakePartTest, PartsHoldEveryTargetOnce) {
   int64_t num_targets = 0;
   std::vector<int32_t> ids(whole.ids.size(), -1);
   for (int r = 0; r < 3; ++r) {
-    const ContextLayout layout(kRows, kSeqLen, r, 3);
+    const ContextLayout layout(kBatchRows, kBatchSeqLen, r, 3);
     Batch part;
     take_part(whole, layout, part);
     num_targets += part.num_targets;

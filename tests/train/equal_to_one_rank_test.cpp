@@ -8,12 +8,11 @@ namespace {
 const LoraConfig kLora{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
 const LoraConfig kLoraDropout{.rank = 3, .alpha = 24, .dropout = 0.2f, .targets = 0x79};
 
-const LoraConfig kNf4{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .base = BaseFormat::nf4};
 const LoraConfig kDora{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .is_dora = true};
 const LoraConfig kDoraNf4{
     .rank = 3, .alpha = 24, .dropout = 0.2f, .targets = 0x79, .base = BaseFormat::nf4, .is_dora = true};
 
-const MeshCase kCases[] = {
+const MeshCase kMeshCases[] = {
     {.family = "gpt2", .shape = {.shard = 2}, .steps = 10},
     {.family = "gpt2", .shape = {.shard = 4}, .steps = 10},
     {.shape = {.shard = 2}, .steps = 10},
@@ -103,26 +102,26 @@ const MeshCase kCases[] = {
      .dropout = 0.2f,
      .lora = kLoraDropout},
     {.shape = {.shard = 2, .tp = 2}, .zero = Zero::optimizer, .precision = Precision::bf16, .lora = kLora},
-    {.shape = {.shard = 2}, .lora = kNf4},
-    {.shape = {.tp = 2}, .lora = kNf4},
-    {.family = "gpt2", .shape = {.tp = 2}, .sequence_parallel = true, .tie = true, .lora = kNf4},
-    {.shape = {.tp = 3}, .lora = kNf4},
-    {.shape = {.tp = 8}, .lora = kNf4},
-    {.shape = {.pp = 2}, .schedule = ScheduleKind::zb_h1, .accumulation = 4, .lora = kNf4},
-    {.shape = {.shard = 4}, .zero = Zero::parameters, .accumulation = 2, .lora = kNf4},
-    {.shape = {.replicate = 2, .shard = 2}, .zero = Zero::parameters, .lora = kNf4},
+    {.shape = {.shard = 2}, .lora = kNf4Adapters},
+    {.shape = {.tp = 2}, .lora = kNf4Adapters},
+    {.family = "gpt2", .shape = {.tp = 2}, .sequence_parallel = true, .tie = true, .lora = kNf4Adapters},
+    {.shape = {.tp = 3}, .lora = kNf4Adapters},
+    {.shape = {.tp = 8}, .lora = kNf4Adapters},
+    {.shape = {.pp = 2}, .schedule = ScheduleKind::zb_h1, .accumulation = 4, .lora = kNf4Adapters},
+    {.shape = {.shard = 4}, .zero = Zero::parameters, .accumulation = 2, .lora = kNf4Adapters},
+    {.shape = {.replicate = 2, .shard = 2}, .zero = Zero::parameters, .lora = kNf4Adapters},
     {.shape = {.shard = 2},
      .zero = Zero::parameters,
      .offload_optimizer = OffloadTo::host,
      .offload_parameters = OffloadTo::host,
-     .lora = kNf4},
+     .lora = kNf4Adapters},
     {.shape = {.pp = 2, .shard = 2, .tp = 2},
      .zero = Zero::gradients,
      .sequence_parallel = true,
      .accumulation = 4,
      .recompute = {RecomputePolicy::What::block},
-     .lora = kNf4},
-    {.shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .precision = Precision::bf16, .lora = kNf4},
+     .lora = kNf4Adapters},
+    {.shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .precision = Precision::bf16, .lora = kNf4Adapters},
     {.shape = {.shard = 2}, .lora = kDora},
     {.shape = {.tp = 2}, .sequence_parallel = true, .lora = kDora},
     {.family = "gpt2", .shape = {.tp = 2}, .tie = true, .lora = kDora},
@@ -137,8 +136,7 @@ const MeshCase kCases[] = {
 };
 
 class EqualToOneRankTest : public testing::TestWithParam<MeshCase> {};
-std::string case_name(const testing::TestParamInfo<MeshCase>& info) { return name_of(info.param); }
-INSTANTIATE_TEST_SUITE_P(Meshes, EqualToOneRankTest, testing::ValuesIn(kCases), case_name);
+INSTANTIATE_TEST_SUITE_P(Meshes, EqualToOneRankTest, testing::ValuesIn(kMeshCases), mesh_case_name);
 
 TEST_P(EqualToOneRankTest, LossGradientsAndWeights) { expect_equal_to_one_rank(GetParam()); }
 

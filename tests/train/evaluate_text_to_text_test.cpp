@@ -11,7 +11,7 @@ namespace {
 struct Pair {
   std::vector<int32_t> source, target;
 };
-const std::vector<Pair> kPairs{{{3, 5, 2, 1}, {4, 4, 9, 1}}, {{7, 1}, {1}}, {{2, 2, 2, 8, 11, 1}, {12, 6, 1}}};
+const std::vector<Pair> kTextPairs{{{3, 5, 2, 1}, {4, 4, 9, 1}}, {{7, 1}, {1}}, {{2, 2, 2, 8, 11, 1}, {12, 6, 1}}};
 
 // From the whole logits of one rank, in float64.
 EvalResult expected(const std::string& folder) {
@@ -19,7 +19,7 @@ EvalResult expected(const std::string& folder) {
   const auto t5 = open_t5(rank.context, folder, {DType::f64});
   double sum = 0;
   int64_t count = 0;
-  for (const Pair& pair : kPairs) {
+  for (const Pair& pair : kTextPairs) {
     std::vector<int32_t> before{0};
     before.insert(before.end(), pair.target.begin(), pair.target.end() - 1);
     const Tensor logits = t5->logits(rank.context, before, t5->encode(rank.context, pair.source));
@@ -50,7 +50,7 @@ TEST_P(TextToTextTest, IsWhatTheLogitsSay) {
     const Mesh mesh(world, shape);
     const auto t5 = open_t5(rank.context, golden.path(), {DType::f32, &mesh});
     TextToTextEvaluation evaluation(rank.context, mesh, *t5);
-    for (const Pair& pair : kPairs) evaluation.add(pair.source, pair.target);
+    for (const Pair& pair : kTextPairs) evaluation.add(pair.source, pair.target);
     const EvalResult got = evaluation.finish();
     EXPECT_EQ(got.num_targets, want.num_targets);
     EXPECT_NEAR(got.loss, want.loss, 1e-5);

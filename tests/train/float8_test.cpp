@@ -33,9 +33,9 @@ TEST_P(Float8FamilyTest, LearnsAsBf16Does) {
 struct Counts {
   int products = 0, in_float8 = 0;
 };
-thread_local Counts counts;
+thread_local Counts product_counts;
 void counted_matmul(Stream& stream, const MatmulArgs& args) {
-  ++counts.products, counts.in_float8 += args.float8;
+  ++product_counts.products, product_counts.in_float8 += args.float8;
   cpu_kernels().matmul(stream, args);
 }
 
@@ -69,10 +69,10 @@ TEST_P(Float8ProductsTest, AreThoseOfLayers) {
   const auto world = make_single_communicator();
   const SyntheticBatches batches = batches_of(recipe);
   Trainer trainer(rank.context, *world, recipe, batches);
-  counts = {};
+  product_counts = {};
   trainer.step();
-  EXPECT_EQ(counts.products, c.products);
-  EXPECT_EQ(counts.in_float8, c.in_float8);
+  EXPECT_EQ(product_counts.products, c.products);
+  EXPECT_EQ(product_counts.in_float8, c.in_float8);
 }
 
 // A mesh, and what of one rank's results it keeps: all but the order of sums in f32, or less where sums in bf16 round
@@ -84,7 +84,7 @@ struct Float8Mesh {
 };
 constexpr double kSums = 1e-5;
 const double kCodes = tolerance_of(Precision::fp8);
-const Float8Mesh kMeshes[] = {
+const Float8Mesh kFloat8Meshes[] = {
     {{.shape = {.shard = 2}}, kSums},
     {{.shape = {.shard = 4}, .zero = Zero::parameters, .accumulation = 2}, kSums},
     {{.shape = {.replicate = 2, .shard = 2}, .zero = Zero::optimizer}, kSums},
@@ -117,7 +117,7 @@ MeshCase in_float8(MeshCase c) {
 }
 
 class Float8MeshTest : public testing::TestWithParam<Float8Mesh> {};
-INSTANTIATE_TEST_SUITE_P(Meshes, Float8MeshTest, testing::ValuesIn(kMeshes),
+INSTANTIATE_TEST_SUITE_P(Meshes, Float8MeshTest, testing::ValuesIn(kFloat8Meshes),
                          [](const auto& test) { return name_of(in_float8(test.param.mesh)); });
 
 TEST_P(Float8MeshTest, EqualToOneRank) {

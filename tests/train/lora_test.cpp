@@ -160,7 +160,7 @@ TEST(LoraTest, ResumesOnAnotherMesh) {
   EXPECT_EQ(open_model(folder.path())->config().lora, kEverywhere);
 }
 
-Recipe read(const std::string& text) {
+Recipe recipe_in(const std::string& text) {
   Toml toml = Toml::parse(text, "r.toml");
   return read_recipe(toml);
 }
@@ -168,14 +168,14 @@ Recipe read(const std::string& text) {
 TEST(LoraTest, RecipesSayWhichAdapters) {
   const std::string rest =
       "[data]\ntrain = \"x\"\n[train]\nseq_len = 8\nglobal_batch = 2\n[model]\nlayers = 1\nhidden = 8\nheads = 2\n";
-  const LoraConfig lora = read(rest + "[lora]\nrank = 4\ntargets = [\"q\", \"o\"]\ndropout = 0.5\n").model.lora;
+  const LoraConfig lora = recipe_in(rest + "[lora]\nrank = 4\ntargets = [\"q\", \"o\"]\ndropout = 0.5\n").model.lora;
   EXPECT_EQ(lora.rank, 4);
   EXPECT_EQ(lora.scale(), 2);
   EXPECT_EQ(lora.dropout, 0.5f);
   EXPECT_EQ(lora_target_names(lora), (std::vector<std::string>{"q", "o"}));
-  EXPECT_EQ(read(rest).model.lora.rank, 0);
+  EXPECT_EQ(recipe_in(rest).model.lora.rank, 0);
   for (const char* wrong : {"[lora]\ntargets = [\"query\"]\n", "[lora]\nrank = 0\n", "[lora]\nranks = 4\n"})
-    EXPECT_THROW(read(rest + wrong), UsageError) << wrong;
+    EXPECT_THROW(recipe_in(rest + wrong), UsageError) << wrong;
 }
 
 TEST(LoraTest, ASavedModelSaysItsShapeItself) {
@@ -185,12 +185,12 @@ TEST(LoraTest, ASavedModelSaysItsShapeItself) {
   const std::string path = saved_model(recipe, folder.path());
   const std::string text =
       fmt::format("[data]\ntrain = \"x\"\n[train]\nseq_len = 8\nglobal_batch = 2\n[model]\npath = \"{}\"\n", path);
-  const Recipe read_back = read(text);
+  const Recipe read_back = recipe_in(text);
   EXPECT_EQ(read_back.model.hidden, recipe.model.hidden);
   EXPECT_EQ(read_back.model.lora, kEverywhere);
   EXPECT_EQ(read_back.data.tokenizer, kTokenizerOfModel);
-  EXPECT_THROW(read(text + "layers = 3\n"), UsageError);
-  EXPECT_THROW(read(text + "[lora]\nrank = 2\n"), UsageError);
+  EXPECT_THROW(recipe_in(text + "layers = 3\n"), UsageError);
+  EXPECT_THROW(recipe_in(text + "[lora]\nrank = 2\n"), UsageError);
 }
 
 }  // namespace

@@ -27,6 +27,9 @@ struct MeshCase {
   int steps = 3;
 };
 
+// Beside every projection.
+inline const LoraConfig kNf4Adapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .base = BaseFormat::nf4};
+
 inline const TemporaryFolder& offload_folder() {
   static const TemporaryFolder folder;
   return folder;
@@ -63,6 +66,8 @@ inline std::string name_of(const MeshCase& c) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
+
+inline std::string mesh_case_name(const testing::TestParamInfo<MeshCase>& info) { return name_of(info.param); }
 
 inline Recipe recipe_of(const MeshCase& c) {
   Recipe r = small_recipe(c.family, c.precision, c.shape.dp(), c.accumulation, 8);

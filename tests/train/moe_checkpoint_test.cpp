@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-Recipe recipe_on(const MeshShape& mesh, int64_t accumulation, Zero zero) {
+Recipe moe_recipe_on(const MeshShape& mesh, int64_t accumulation, Zero zero) {
   Recipe r = small_recipe("llama", Precision::fp32, mesh.dp(), accumulation);
   r.model.experts = 5, r.model.expert_ffn = 8, r.model.router_bias_rate = 0.01f;
   complete(r.model);
@@ -53,12 +53,12 @@ Went go_on(const Recipe& recipe, const std::string& folder, int steps) {
 
 TEST(MoeCheckpointTest, GoesOnOnAnotherMesh) {
   const TemporaryFolder one, many;
-  const Recipe alone = recipe_on({}, 1, Zero::none);
+  const Recipe alone = moe_recipe_on({}, 1, Zero::none);
   const Went begun = go_on(alone, one.path(), 4), done = go_on(alone, one.path(), 3);
   EXPECT_NE(begun.biases, done.biases);
   EXPECT_EQ(done.biases.size(), 2u);
-  const Went first = go_on(recipe_on({.pp = 2, .shard = 2, .ep = 2}, 2, Zero::none), many.path(), 4);
-  const Went second = go_on(recipe_on({.shard = 4, .tp = 2, .ep = 2}, 1, Zero::parameters), many.path(), 3);
+  const Went first = go_on(moe_recipe_on({.pp = 2, .shard = 2, .ep = 2}, 2, Zero::none), many.path(), 4);
+  const Went second = go_on(moe_recipe_on({.shard = 4, .tp = 2, .ep = 2}, 1, Zero::parameters), many.path(), 3);
   for (size_t i = 0; i < begun.losses.size(); ++i) EXPECT_NEAR(first.losses[i], begun.losses[i], 1e-4);
   for (size_t i = 0; i < done.losses.size(); ++i) EXPECT_NEAR(second.losses[i], done.losses[i], 1e-4);
   EXPECT_EQ(first.biases[0], begun.biases[0]);

@@ -4,7 +4,7 @@
 namespace weft {
 namespace {
 
-struct Case {
+struct MoeCase {
   const char* name;
   int dp = 1, cp = 1, tp = 1, pp = 1, ep = 1;
   bool sequence_parallel = false;
@@ -17,7 +17,7 @@ struct Case {
   void (*change)(Recipe&) = [](Recipe&) {};
 };
 
-Recipe recipe_of(const Case& c, bool is_one_rank) {
+Recipe moe_recipe(const MoeCase& c, bool is_one_rank) {
   const int dp = is_one_rank ? 1 : c.dp;
   Recipe r = small_recipe("llama", c.precision, dp, is_one_rank ? 1 : c.accumulation);
   ModelConfig& m = r.model;
@@ -49,7 +49,7 @@ void uneven_experts(Recipe& r) { r.model.experts = 7, r.model.experts_per_token 
 void capacity(Recipe& r) { r.model.capacity_factor = 0.8f; }
 void gelu_experts(Recipe& r) { set_activation(r.model, "gelu"); }
 
-const Case kCases[] = {
+const MoeCase kMoeCases[] = {
     {.name = "dp2", .dp = 2},
     {.name = "acc2", .accumulation = 2},
     {.name = "tp2", .tp = 2},
@@ -93,12 +93,12 @@ const Case kCases[] = {
     {.name = "dp2_ep2_tp2_bf16", .dp = 2, .tp = 2, .ep = 2, .precision = Precision::bf16, .change = deepseek},
 };
 
-class MoeEqualToOneRankTest : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Meshes, MoeEqualToOneRankTest, testing::ValuesIn(kCases),
+class MoeEqualToOneRankTest : public testing::TestWithParam<MoeCase> {};
+INSTANTIATE_TEST_SUITE_P(Meshes, MoeEqualToOneRankTest, testing::ValuesIn(kMoeCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(MoeEqualToOneRankTest, AfterThreeSteps) {
-  Recipe one = recipe_of(GetParam(), true), recipe = recipe_of(GetParam(), false);
+  Recipe one = moe_recipe(GetParam(), true), recipe = moe_recipe(GetParam(), false);
   for (Recipe* r : {&one, &recipe}) {
     // A choice that is all but a tie falls either way when bf16 rounds differently: there every expert is chosen.
     if (GetParam().precision == Precision::bf16) r->model.experts_per_token = r->model.experts;

@@ -11,11 +11,11 @@ namespace {
 
 enum class What { optimizer, parameters, activations, all };
 
-struct Case {
+struct OffloadCase {
   const char* name;
   MeshCase mesh;
 };
-const Case kMeshes[] = {
+const OffloadCase kOffloadCases[] = {
     {"one_rank", {.accumulation = 2, .recompute = {RecomputePolicy::What::block}}},
     {"dp2_zero1", {.shape = {.shard = 2}, .zero = Zero::optimizer, .recompute = {RecomputePolicy::What::block, 2}}},
     {"dp2_zero3",
@@ -37,7 +37,7 @@ const Case kMeshes[] = {
       .accumulation = 2,
       .recompute = {RecomputePolicy::What::block}}},
 };
-using Setup = std::tuple<Case, What, OffloadTo, Precision>;
+using Setup = std::tuple<OffloadCase, What, OffloadTo, Precision>;
 
 MeshCase offloaded(MeshCase c, What what, OffloadTo to) {
   if (what == What::optimizer || what == What::all) c.offload_optimizer = to;
@@ -48,19 +48,19 @@ MeshCase offloaded(MeshCase c, What what, OffloadTo to) {
 }
 
 class OffloadTest : public testing::TestWithParam<Setup> {};
-std::string case_name(const testing::TestParamInfo<Setup>& setup) {
+std::string offload_case_name(const testing::TestParamInfo<Setup>& setup) {
   const auto& [mesh, what, to, precision] = setup.param;
   constexpr const char* kWhat[] = {"optimizer", "parameters", "activations", "all"};
   return fmt::format("{}_{}_{}_{}", mesh.name, kWhat[int(what)], to == OffloadTo::host ? "host" : "disk",
                      precision == Precision::fp32 ? "fp32" : "bf16");
 }
 INSTANTIATE_TEST_SUITE_P(Meshes, OffloadTest,
-                         testing::Combine(testing::ValuesIn(kMeshes),
+                         testing::Combine(testing::ValuesIn(kOffloadCases),
                                           testing::Values(What::optimizer, What::parameters, What::activations,
                                                           What::all),
                                           testing::Values(OffloadTo::host, OffloadTo::disk),
                                           testing::Values(Precision::fp32, Precision::bf16)),
-                         case_name);
+                         offload_case_name);
 
 TEST_P(OffloadTest, ChangesNoBit) {
   const auto& [c, what, to, precision] = GetParam();
@@ -246,7 +246,7 @@ TEST(OffloadCheckpointTest, AreThoseOfANearRun) {
   }
 }
 
-void expect_refused(const std::string& text, const std::string& what) {
+void expect_recipe_refused(const std::string& text, const std::string& what) {
   Toml toml = Toml::parse("[data]\ntrain = \"x\"\n[train]\nglobal_batch = 4\n" + text, "test.toml");
   try {
     read_recipe(toml);
@@ -257,9 +257,9 @@ void expect_refused(const std::string& text, const std::string& what) {
 }
 
 TEST(OffloadRecipeTest, SaysWhatIsImpossible) {
-  expect_refused("[mesh]\noffload_parameters = \"host\"", "mesh.zero = 3");
-  expect_refused("[mesh]\noffload_activations = \"disk\"", "mesh.recompute = \"block\"");
-  expect_refused("[mesh]\noffload_optimizer = \"tape\"", "mesh.offload_optimizer");
+  expect_recipe_refused("[mesh]\noffload_parameters = \"host\"", "mesh.zero = 3");
+  expect_recipe_refused("[mesh]\noffload_activations = \"disk\"", "mesh.recompute = \"block\"");
+  expect_recipe_refused("[mesh]\noffload_optimizer = \"tape\"", "mesh.offload_optimizer");
 }
 
 TEST(OffloadRecipeTest, ReadsWhatGoesWhere) {

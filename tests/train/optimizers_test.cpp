@@ -17,7 +17,7 @@ std::string name_of(OptimizerKind kind) {
   return kNames[size_t(kind)];
 }
 
-Recipe recipe_of(OptimizerKind kind, const MeshShape& shape, Zero zero, int64_t accumulation = 1) {
+Recipe optimizer_recipe(OptimizerKind kind, const MeshShape& shape, Zero zero, int64_t accumulation = 1) {
   Recipe r = small_recipe("llama", Precision::fp32, shape.dp(), accumulation, 8);
   if (kind == adamw8bit) r.model.hidden = 64, r.model.ffn = 96;  // matrices large enough for 8 bits
   r.mesh.shape = shape, r.mesh.zero = zero;
@@ -45,7 +45,7 @@ class SameBatch final : public BatchSource {
 };
 
 TEST_P(OptimizerKindTest, LossFalls) {
-  Recipe recipe = recipe_of(GetParam(), {}, Zero::none);
+  Recipe recipe = optimizer_recipe(GetParam(), {}, Zero::none);
   OptimizerConfig& c = recipe.optimizer;
   const LrSchedule schedule = c.schedule;
   c = {.kind = GetParam(), .schedule = schedule};  // as a recipe has it, with sign and small epsilon
@@ -59,14 +59,14 @@ TEST_P(OptimizerKindTest, LossFalls) {
   EXPECT_LT(last, 0.75 * first) << first << " to " << last;
 }
 
-struct MeshCase {
+struct OptimizerMesh {
   OptimizerKind kind;
   MeshShape shape;
   Zero zero = Zero::none;
   int64_t accumulation = 1;
 };
-std::vector<MeshCase> mesh_cases() {
-  std::vector<MeshCase> cases;
+std::vector<OptimizerMesh> mesh_cases() {
+  std::vector<OptimizerMesh> cases;
   for (const OptimizerKind kind : kKinds) {
     cases.push_back({kind, {.shard = 2}, Zero::none});
     cases.push_back({kind, {.shard = 2}, Zero::optimizer});
@@ -79,7 +79,7 @@ std::vector<MeshCase> mesh_cases() {
   }
   return cases;
 }
-class OptimizerMeshTest : public testing::TestWithParam<MeshCase> {};
+class OptimizerMeshTest : public testing::TestWithParam<OptimizerMesh> {};
 INSTANTIATE_TEST_SUITE_P(All, OptimizerMeshTest, testing::ValuesIn(mesh_cases()), [](const auto& test) {
   const MeshShape& s = test.param.shape;
   return fmt::format("{}_pp{}r{}s{}tp{}_zero{}", name_of(test.param.kind), s.pp, s.replicate, s.shard, s.tp,
@@ -87,9 +87,9 @@ INSTANTIATE_TEST_SUITE_P(All, OptimizerMeshTest, testing::ValuesIn(mesh_cases())
 });
 
 TEST_P(OptimizerMeshTest, EqualsOneRank) {
-  const MeshCase& c = GetParam();
-  const TrainedRun want = train_mesh(recipe_of(c.kind, {}, Zero::none), 3);
-  const TrainedRun got = train_mesh(recipe_of(c.kind, c.shape, c.zero, c.accumulation), 3);
+  const OptimizerMesh& c = GetParam();
+  const TrainedRun want = train_mesh(optimizer_recipe(c.kind, {}, Zero::none), 3);
+  const TrainedRun got = train_mesh(optimizer_recipe(c.kind, c.shape, c.zero, c.accumulation), 3);
   const Difference d = difference(got, want);
   // A rounding error at the border of two codes of 8 bits becomes the distance between them, and tensor parallelism
   // cuts other blocks.
@@ -101,7 +101,8 @@ TEST_P(OptimizerMeshTest, EqualsOneRank) {
 
 // Lion's sign turns over where rounding does; elsewhere weights are the same.
 TEST(LionTest, SignsEqualOneRankBesideFew) {
-  Recipe one = recipe_of(lion, {}, Zero::none), mesh = recipe_of(lion, {.shard = 2, .tp = 2}, Zero::parameters);
+  Recipe one = optimizer_recipe(lion, {}, Zero::none),
+         mesh = optimizer_recipe(lion, {.shard = 2, .tp = 2}, Zero::parameters);
   one.optimizer.lion.softness = mesh.optimizer.lion.softness = 0;
   const TrainedRun want = train_mesh(one, 3), got = train_mesh(mesh, 3);
   size_t differ = 0, all = 0;
@@ -151,7 +152,7 @@ Resumed resume(const Recipe& recipe, const Recipe& other) {
 
 TEST_P(OptimizerKindTest, GoesOnBitwise) {
   for (const MeshShape& shape : {MeshShape{}, MeshShape{.shard = 2, .tp = 2}}) {
-    const Recipe recipe = recipe_of(GetParam(), shape, shape.shard > 1 ? Zero::parameters : Zero::none);
+    const Recipe recipe = optimizer_recipe(GetParam(), shape, shape.shard > 1 ? Zero::parameters : Zero::none);
     const auto [whole, resumed] = resume(recipe, recipe);
     EXPECT_EQ(resumed.losses, whole.losses);
     EXPECT_EQ(resumed.weights, whole.weights);
@@ -159,8 +160,8 @@ TEST_P(OptimizerKindTest, GoesOnBitwise) {
 }
 
 TEST_P(OptimizerKindTest, GoesOnOnAnotherMesh) {
-  const auto [whole, resumed] = resume(recipe_of(GetParam(), {.shard = 2, .tp = 2}, Zero::parameters),
-                                       recipe_of(GetParam(), {.pp = 2}, Zero::none, 2));
+  const auto [whole, resumed] = resume(optimizer_recipe(GetParam(), {.shard = 2, .tp = 2}, Zero::parameters),
+                                       optimizer_recipe(GetParam(), {.pp = 2}, Zero::none, 2));
   for (size_t i = 0; i < whole.losses.size(); ++i)
     EXPECT_NEAR(resumed.losses[i], whole.losses[i], (GetParam() == adamw8bit ? 1e-3 : 1e-5) * whole.losses[i]);
 }

@@ -10,7 +10,6 @@
 namespace weft {
 namespace {
 
-const LoraConfig kNf4{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .base = BaseFormat::nf4};
 const LoraConfig kPlain{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
 
 Recipe wide_recipe(const LoraConfig& lora) {
@@ -22,7 +21,7 @@ Recipe wide_recipe(const LoraConfig& lora) {
 
 TEST(QloraTest, BaseTakesAtMostSixTenthsOfAByte) {
   for (const MeshShape shape : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.shard = 2}, MeshShape{.pp = 2}}) {
-    Recipe r = wide_recipe(kNf4);
+    Recipe r = wide_recipe(kNf4Adapters);
     r.mesh.shape = shape;
     r.mesh.zero = shape.shard > 1 ? Zero::parameters : Zero::none;
     r.train.micro_batch = r.train.global_batch / r.mesh.shape.dp();
@@ -36,7 +35,8 @@ TEST(QloraTest, BaseTakesAtMostSixTenthsOfAByte) {
 
 // What a rank holds for training falls by all that these weights took: values and packed copies.
 TEST(QloraTest, NothingElseOfTheBaseIsHeld) {
-  const MemoryEstimate nf4 = estimate_memory(wide_recipe(kNf4), 0), plain = estimate_memory(wide_recipe(kPlain), 0);
+  const MemoryEstimate nf4 = estimate_memory(wide_recipe(kNf4Adapters), 0),
+                       plain = estimate_memory(wide_recipe(kPlain), 0);
   EXPECT_GE(plain.state_bytes - nf4.state_bytes, int64_t((2 - 0.6) * double(nf4.nf4.weights)));
 }
 
@@ -86,7 +86,7 @@ Trained train(Recipe recipe, const std::string& folder, const ModelSource* start
 TEST(QloraTest, ResumesWithTheSameBits) {
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     const TemporaryFolder folder;
-    Recipe recipe = recipe_of({.precision = precision, .lora = kNf4});
+    Recipe recipe = recipe_of({.precision = precision, .lora = kNf4Adapters});
     const Trained first = train(recipe, folder.path()), second = train(recipe, folder.path());
     // The same eight steps unbroken.
     const TemporaryFolder other;
@@ -109,7 +109,7 @@ TEST(QloraTest, ResumesWithTheSameBits) {
 // The saved model is what the quantised one decodes to: as the base of plain adapters it gives the same losses.
 TEST(QloraTest, EqualsTrainingBesideTheDecodedWeights) {
   const TemporaryFolder folder;
-  Recipe nf4 = recipe_of({.lora = kNf4});
+  Recipe nf4 = recipe_of({.lora = kNf4Adapters});
   train(nf4, folder.path());
   const std::unique_ptr<ModelSource> source = open_model(folder.path());
   Recipe plain = nf4;
@@ -127,8 +127,8 @@ TEST(QloraTest, EqualsTrainingBesideTheDecodedWeights) {
 
 TEST(QloraTest, ResumesOnAnotherMesh) {
   const TemporaryFolder folder;
-  const Recipe one = recipe_of({.lora = kNf4});
-  const Recipe other = recipe_of({.shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .lora = kNf4});
+  const Recipe one = recipe_of({.lora = kNf4Adapters});
+  const Recipe other = recipe_of({.shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .lora = kNf4Adapters});
   train(one, folder.path());
   const TemporaryFolder copy;
   train(one, copy.path());

@@ -22,12 +22,15 @@ struct PairCase {
   On a, b;
 };
 
-const PairCase kPairs[] = {
+const PairCase kMeshPairs[] = {
     {"dp2_to_one", false, {.mesh = {.shard = 2}}, {}},
     {"one_to_zero3", false, {}, {.mesh = {.shard = 4}, .zero = Zero::parameters}},
     {"zero3_to_tp2", false, {.mesh = {.shard = 4}, .zero = Zero::parameters}, {.mesh = {.tp = 2}}},
     {"tp3_to_pp2", false, {.mesh = {.tp = 3}}, {.mesh = {.pp = 2}, .accumulation = 4}},
-    {"pp2_to_dp4_zero1", false, {.mesh = {.pp = 2}, .accumulation = 2}, {.mesh = {.shard = 4}, .zero = Zero::optimizer}},
+    {"pp2_to_dp4_zero1",
+     false,
+     {.mesh = {.pp = 2}, .accumulation = 2},
+     {.mesh = {.shard = 4}, .zero = Zero::optimizer}},
     {"zb_h1_to_gpipe",
      false,
      {.mesh = {.pp = 2, .shard = 2}, .schedule = ScheduleKind::zb_h1, .accumulation = 4},
@@ -40,15 +43,21 @@ const PairCase kPairs[] = {
      {.mesh = {.tp = 3}}},
     {"experts_ep2_to_one", true, {.mesh = {.shard = 2, .ep = 2}}, {}},
     {"experts_one_to_ep4", true, {}, {.mesh = {.shard = 4, .ep = 4}, .zero = Zero::parameters}},
-    {"experts_tp2_to_pp2_ep2", true, {.mesh = {.tp = 2}}, {.mesh = {.pp = 2, .shard = 2, .ep = 2}, .accumulation = 2}},
-    {"experts_ep2_cp2_to_tp2", true, {.mesh = {.shard = 2, .cp = 2, .ep = 4}}, {.mesh = {.shard = 2, .tp = 2, .ep = 2}}},
+    {"experts_tp2_to_pp2_ep2",
+     true,
+     {.mesh = {.tp = 2}},
+     {.mesh = {.pp = 2, .shard = 2, .ep = 2}, .accumulation = 2}},
+    {"experts_ep2_cp2_to_tp2",
+     true,
+     {.mesh = {.shard = 2, .cp = 2, .ep = 4}},
+     {.mesh = {.shard = 2, .tp = 2, .ep = 2}}},
     {"experts_zero2_to_zero3",
      true,
      {.mesh = {.shard = 2}, .zero = Zero::gradients},
      {.mesh = {.replicate = 2, .shard = 2, .ep = 2}, .zero = Zero::parameters}},
 };
 
-Recipe recipe_on(const On& on, bool has_experts) {
+Recipe resumed_recipe(const On& on, bool has_experts) {
   Recipe r = small_recipe("llama", Precision::fp32, on.mesh.dp(), on.accumulation);
   if (has_experts) r.model.experts = 5, r.model.expert_ffn = 8, r.model.router_bias_rate = 0.01f;
   complete(r.model);
@@ -79,13 +88,13 @@ std::vector<double> train_ten(const Recipe& recipe, const std::string& folder) {
 }
 
 class ResumeTest : public testing::TestWithParam<PairCase> {};
-INSTANTIATE_TEST_SUITE_P(Pairs, ResumeTest, testing::ValuesIn(kPairs),
+INSTANTIATE_TEST_SUITE_P(Pairs, ResumeTest, testing::ValuesIn(kMeshPairs),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(ResumeTest, GoesOnAsIfItHadNeverStopped) {
   const auto& [name, has_experts, a, b] = GetParam();
   const TemporaryFolder unbroken, moved, stayed;
-  const Recipe on_a = recipe_on(a, has_experts), on_b = recipe_on(b, has_experts);
+  const Recipe on_a = resumed_recipe(a, has_experts), on_b = resumed_recipe(b, has_experts);
 
   train_ten(on_a, unbroken.path());
   const std::vector<double> here = train_ten(on_a, unbroken.path());

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-struct Case {
+struct SteadyCase {
   const char* family;
   Precision precision;
   int dp;
@@ -19,8 +19,8 @@ struct Case {
   OffloadTo offload = OffloadTo::none;  // of all that can be
 };
 
-class SteadyStateTest : public testing::TestWithParam<Case> {};
-constexpr Case kCases[] = {
+class SteadyStateTest : public testing::TestWithParam<SteadyCase> {};
+constexpr SteadyCase kSteadyCases[] = {
     {"gpt2", Precision::fp32, 1, 0},
     {"llama", Precision::bf16, 1, 0},
     {"llama", Precision::fp32, 2, 0},
@@ -62,10 +62,10 @@ constexpr Case kCases[] = {
      .optimizer = OptimizerKind::muon,
      .zero = Zero::parameters,
      .offload = OffloadTo::host}};
-INSTANTIATE_TEST_SUITE_P(Recipes, SteadyStateTest, testing::ValuesIn(kCases));
+INSTANTIATE_TEST_SUITE_P(Recipes, SteadyStateTest, testing::ValuesIn(kSteadyCases));
 
 TEST_P(SteadyStateTest, AllocatesNothingAndPeaksWhereTheEstimateSays) {
-  const Case& c = GetParam();
+  const SteadyCase& c = GetParam();
   Recipe recipe = small_recipe(c.family, c.precision, c.dp, 2);
   recipe.model.experts = c.experts, recipe.model.aux_loss = 0.1f, recipe.model.router_bias_rate = 0.01f;
   complete(recipe.model);
