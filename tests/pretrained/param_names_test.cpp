@@ -56,11 +56,11 @@ TEST(RowMapTest, FindsRowsOfGroupsAndTurnedPairs) {
     for (int64_t r = 0; r < n; ++r) all.push_back(map(r));
     return all;
   };
-  using Rows = std::vector<int64_t>;
-  EXPECT_EQ(rows({.first = 3}, 3), (Rows{3, 4, 5}));
-  EXPECT_EQ(rows({.run = 2, .runs = 2, .stride = 8}, 8), (Rows{0, 1, 2, 3, 8, 9, 10, 11}));
-  EXPECT_EQ(rows({.first = 4, .run = 2, .stride = 8}, 4), (Rows{4, 5, 12, 13}));
-  EXPECT_EQ(rows({.run = 6, .stride = 6, .turned_at = 2, .turned = 4}, 6), (Rows{2, 4, 3, 5, 0, 1}));
+  using RowNumbers = std::vector<int64_t>;
+  EXPECT_EQ(rows({.first = 3}, 3), (RowNumbers{3, 4, 5}));
+  EXPECT_EQ(rows({.run = 2, .runs = 2, .stride = 8}, 8), (RowNumbers{0, 1, 2, 3, 8, 9, 10, 11}));
+  EXPECT_EQ(rows({.first = 4, .run = 2, .stride = 8}, 4), (RowNumbers{4, 5, 12, 13}));
+  EXPECT_EQ(rows({.run = 6, .stride = 6, .turned_at = 2, .turned = 4}, 6), (RowNumbers{2, 4, 3, 5, 0, 1}));
 }
 
 TEST(PatternTest, NumbersStandForMarks) {
