@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-constexpr double kStep = 1e-6;
+constexpr double kMoeStep = 1e-6;
 
 // The gradient of `loss` with respect to w, at some places.
 void expect_differences(Param* param, const std::string& name, const Tensor& w, const Tensor& gradient,
@@ -24,7 +24,7 @@ void expect_differences(Param* param, const std::string& name, const Tensor& w, 
       if (param) param->value_changed();
       return loss();
     };
-    const double numeric = (loss_at(before + kStep) - loss_at(before - kStep)) / (2 * kStep);
+    const double numeric = (loss_at(before + kMoeStep) - loss_at(before - kMoeStep)) / (2 * kMoeStep);
     loss_at(before);
     EXPECT_NEAR(gradient.data<double>()[i], numeric, 2e-6 * std::max(1.0, largest)) << name << "[" << i << "]";
   }

@@ -6,9 +6,9 @@
 namespace weft {
 namespace {
 
-using Kind = Epilogue::Kind;
+using EpilogueKind = Epilogue::Kind;
 
-std::string_view name_of(Kind kind) {
+std::string_view name_of(EpilogueKind kind) {
   constexpr std::string_view kNames[] = {"none", "activate", "gated", "activate_backward", "gated_backward"};
   return kNames[size_t(kind)];
 }
@@ -20,7 +20,7 @@ struct Types {
 struct Size {
   int64_t m, n, k;
 };
-class CudaEpilogueTest : public testing::TestWithParam<std::tuple<Kind, Types, Size>> {};
+class CudaEpilogueTest : public testing::TestWithParam<std::tuple<EpilogueKind, Types, Size>> {};
 // cuBLASLt adds a bias of y's dtype to aligned columns, a pass over the elements any other.
 constexpr Types kTypes[] = {{"f32", DType::f32, DType::f32, DType::f32, DType::f32},
                             {"bf16", DType::bf16, DType::bf16, DType::bf16, DType::bf16},
@@ -33,8 +33,9 @@ std::string epilogue_case_name(const testing::TestParamInfo<CudaEpilogueTest::Pa
   return fmt::format("{}_{}_{}x{}x{}", name_of(kind), types.name, s.m, s.n, s.k);
 }
 INSTANTIATE_TEST_SUITE_P(All, CudaEpilogueTest,
-                         testing::Combine(testing::Values(Kind::none, Kind::activate, Kind::gated,
-                                                          Kind::activate_backward, Kind::gated_backward),
+                         testing::Combine(testing::Values(EpilogueKind::none, EpilogueKind::activate,
+                                                          EpilogueKind::gated, EpilogueKind::activate_backward,
+                                                          EpilogueKind::gated_backward),
                                           testing::ValuesIn(kTypes),
                                           testing::Values(Size{3, 40, 9}, Size{5, 13, 7}, Size{2, 16, 0})),
                          epilogue_case_name);
@@ -57,10 +58,11 @@ TEST_P(CudaEpilogueTest, EqualsReference) {
     Epilogue& e = args.epilogue;
     e.kind = kind, e.f = Activation::gelu;
     if (types.bias != DType::u8) e.bias = make(to, types.bias, "bias", {s.n});
-    if (kind == Kind::activate || kind == Kind::gated) e.act = out(types.other);
-    if (kind == Kind::gated || kind == Kind::gated_backward) e.gate = make(to, types.other, "gate", y);
-    if (kind == Kind::activate_backward) e.pre = make(to, types.other, "pre", y);
-    if (kind == Kind::gated_backward) e.up = make(to, types.other, "up", y), e.dgate = out(types.other);
+    if (kind == EpilogueKind::activate || kind == EpilogueKind::gated) e.act = out(types.other);
+    if (kind == EpilogueKind::gated || kind == EpilogueKind::gated_backward)
+      e.gate = make(to, types.other, "gate", y);
+    if (kind == EpilogueKind::activate_backward) e.pre = make(to, types.other, "pre", y);
+    if (kind == EpilogueKind::gated_backward) e.up = make(to, types.other, "up", y), e.dgate = out(types.other);
     kernels.matmul(to.stream, args);
     return std::array{args.y, e.act, e.dgate};
   };
@@ -72,7 +74,8 @@ TEST_P(CudaEpilogueTest, EqualsReference) {
     for (const double x : should) largest = std::max(largest, std::abs(x));
     // y of 16 bits may be rounded before what follows; not before a bias.
     const bool is_16 = types.y != DType::f32 || (i > 0 && types.other != DType::f32);
-    const bool is_rounded_twice = i > 0 || kind == Kind::activate_backward || kind == Kind::gated_backward;
+    const bool is_rounded_twice =
+        i > 0 || kind == EpilogueKind::activate_backward || kind == EpilogueKind::gated_backward;
     for (size_t j = 0; j < is.size(); ++j)
       ASSERT_NEAR(is[j], should[j],
                   1e-5 * largest + (is_16 ? 0x1p-8 * std::abs(should[j]) : 0) +
@@ -119,7 +122,7 @@ TEST(CudaMatmulTest, RefusesWhatItCannotDo) {
   const BlockMatrix mapped{.blocks = bench.host.empty(DType::u8, {4, 34}), .rows = 4, .cols = 4};
   EXPECT_THROW(matmul({.y = x, .a = x, .transpose_b = true, .blocks_b = mapped}), Error);
   EXPECT_THROW(matmul({.y = wide, .a = wide, .b = wide}), Error);
-  EXPECT_THROW(matmul({.y = x, .a = x, .b = x, .epilogue = {.kind = Kind::activate, .act = wide}}), Error);
+  EXPECT_THROW(matmul({.y = x, .a = x, .b = x, .epilogue = {.kind = EpilogueKind::activate, .act = wide}}), Error);
 }
 
 }  // namespace

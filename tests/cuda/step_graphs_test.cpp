@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kRows = 50, kCols = 24;
+constexpr int64_t kGraphRows = 50, kGraphCols = 24;
 
 // What may be odd about a step.
 struct Oddity {
@@ -34,8 +34,8 @@ class Steps {
 
   std::vector<double> run(int64_t step, int64_t rows, const Oddity& odd = {}) {
     std::vector<int32_t> ids(static_cast<size_t>(rows));
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = int32_t((step * 7 + int64_t(i) * 11) % kRows);
-    if (!results_.count(rows)) results_[rows] = bench_.empty(DType::f32, {rows, kCols});
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = int32_t((step * 7 + int64_t(i) * 11) % kGraphRows);
+    if (!results_.count(rows)) results_[rows] = bench_.empty(DType::f32, {rows, kGraphCols});
     const Tensor result = results_[rows];
     {
       const RepeatedStep in_this_scope(bench_.stream, this, in_graphs_ ? rows : 0);
@@ -48,7 +48,7 @@ class Steps {
   Workbench& bench() { return bench_; }
 
  private:
-  Tensor temporary(int64_t rows) { return bench_.empty(DType::f32, {rows, kCols}); }
+  Tensor temporary(int64_t rows) { return bench_.empty(DType::f32, {rows, kGraphCols}); }
 
   void compute(const Tensor& result, const std::vector<int32_t>& ids, int64_t step, const Oddity& odd) {
     const Kernels& k = cuda_kernels();
@@ -65,12 +65,12 @@ class Steps {
       k.add(stream, sum, y, x);
       y = {};
       if (odd.clears_memory && layer == 2) {
-        const Tensor zeros = bench_.allocator.zeros(DType::f32, {rows, kCols});  // where y was
+        const Tensor zeros = bench_.allocator.zeros(DType::f32, {rows, kGraphCols});  // where y was
         k.add(stream, sum, sum, zeros);
       }
       if (odd.trims_memory && layer == 2) {
         bench_.allocator.trim();
-        (void)bench_.allocator.zeros(DType::f32, {rows, kCols});
+        (void)bench_.allocator.zeros(DType::f32, {rows, kGraphCols});
       }
       k.softcap(stream, sum, sum, 30);
       x = temporary(rows);
@@ -92,7 +92,7 @@ class Steps {
 
   bool in_graphs_;
   Workbench bench_{1, Device::cuda};
-  Tensor table_ = bench_.on_device(bench_.random(DType::f32, {kRows, kCols}, "table"));
+  Tensor table_ = bench_.on_device(bench_.random(DType::f32, {kGraphRows, kGraphCols}, "table"));
   std::map<int64_t, Tensor> results_;
 };
 
@@ -151,7 +151,7 @@ TEST(StepGraphsOfQueueTest, OtherAddressesAreOtherWork) {
   Tensor held;
   for (int64_t step = 0; step < 24; ++step) {
     // Lies where a step's first tensor would.
-    if (step % 6 == 3) held = graphs.bench().empty(DType::f32, {2, kCols});
+    if (step % 6 == 3) held = graphs.bench().empty(DType::f32, {2, kGraphCols});
     if (step % 6 == 5) held = {};
     if (held) cuda_kernels().fill(graphs.bench().stream, held, 7);
     ASSERT_EQ(graphs.run(step, 2), plain.run(step, 2)) << "step " << step;

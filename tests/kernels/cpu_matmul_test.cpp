@@ -212,9 +212,9 @@ TEST_P(EpilogueTest, EqualsPlainLoops) {
 
 std::string name_of_epilogue(const testing::TestParamInfo<EpilogueTest::ParamType>& info) {
   constexpr const char* kKinds[] = {"none", "activate", "gated", "activate_backward", "gated_backward"};
-  constexpr const char* kActivations[] = {"gelu", "gelu_tanh", "relu", "silu"};
+  constexpr const char* kActivationNames[] = {"gelu", "gelu_tanh", "relu", "silu"};
   const auto [isa, type, kind, f] = info.param;
-  return fmt::format("{}_{}_{}_{}", kIsaNames[int(isa)], name(type), kKinds[int(kind)], kActivations[int(f)]);
+  return fmt::format("{}_{}_{}_{}", kIsaNames[int(isa)], name(type), kKinds[int(kind)], kActivationNames[int(f)]);
 }
 
 INSTANTIATE_TEST_SUITE_P(

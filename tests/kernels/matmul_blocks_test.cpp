@@ -217,13 +217,13 @@ TEST_P(MatmulBlocksOfType, NeedNoMemoryOnceWarm) {
 }
 
 TEST_P(MatmulBlocksOfType, MetaCountsBlocks) {
-  Workbench meta(1, Device::meta);
+  Workbench meta_bench(1, Device::meta);
   BlockMatrix b{.blocks = {}, .type = GetParam(), .rows = 6, .cols = 512};
-  b.blocks = meta.empty(DType::u8, {b.rows, b.row_bytes()});
-  const Tensor a = meta.empty(DType::bf16, {8, 512}), y = meta.empty(DType::f32, {8, 6});
-  meta_kernels().matmul(meta.stream, {.y = y, .a = a, .transpose_b = true, .blocks_b = b});
-  EXPECT_EQ(meta.stream.cost.flops, 2.0 * 8 * 6 * 512);
-  EXPECT_EQ(meta.stream.cost.bytes,
+  b.blocks = meta_bench.empty(DType::u8, {b.rows, b.row_bytes()});
+  const Tensor a = meta_bench.empty(DType::bf16, {8, 512}), y = meta_bench.empty(DType::f32, {8, 6});
+  meta_kernels().matmul(meta_bench.stream, {.y = y, .a = a, .transpose_b = true, .blocks_b = b});
+  EXPECT_EQ(meta_bench.stream.cost.flops, 2.0 * 8 * 6 * 512);
+  EXPECT_EQ(meta_bench.stream.cost.bytes,
             4.0 * 8 * 6 + 2.0 * 8 * 512 + double(6 * 512 / block_elements(GetParam()) * block_bytes(GetParam())));
 }
 

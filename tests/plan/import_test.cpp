@@ -27,7 +27,7 @@ const ImportedKey* find(const Import& import, const std::string& key) {
     if (k.key == key) return &k;
   return nullptr;
 }
-std::string message_of(const std::string& text, std::optional<ImportKind> kind = {}) {
+std::string refusal_of(const std::string& text, std::optional<ImportKind> kind = {}) {
   try {
     import_text(text, kind);
   } catch (const UsageError& e) {
@@ -340,7 +340,7 @@ TEST(ImportTest, WhatIsNotReadIsRefused) {
       {std::string(2 << 20, ' '), "larger"},
   };
   for (const auto& r : refused) {
-    const std::string message = message_of(r.text, r.kind);
+    const std::string message = refusal_of(r.text, r.kind);
     EXPECT_NE(message.find(r.what), std::string::npos) << excerpt(r.text) << "\n" << message;
     EXPECT_TRUE(message.starts_with("theirs")) << message;
   }
@@ -350,7 +350,7 @@ TEST(ImportTest, WhatIsNotReadIsRefused) {
 TEST(ImportTest, GrowingVariablesAreRefused) {
   std::string script = "A0=xxxxxxxxxxxxxxxx\n";
   for (int i = 1; i < 40; ++i) script += fmt::format("A{}=$A{}$A{}\n", i, i - 1, i - 1);
-  EXPECT_NE(message_of(script + "run --num-layers $A39\n", ImportKind::megatron), "");
+  EXPECT_NE(refusal_of(script + "run --num-layers $A39\n", ImportKind::megatron), "");
 }
 
 }  // namespace

@@ -178,13 +178,13 @@ TEST(ServePlanTest, RefusesTextsLongerThanTheContext) {
   EXPECT_THROW(plan_of(q), UsageError);
 }
 
-ServeSearchRequest search_for(const ModelConfig& config, const std::string& cluster, ServeTarget target) {
+ServeSearchRequest serving_of(const ModelConfig& config, const std::string& cluster, ServeTarget target) {
   return {.serve = request_for(config, cluster), .quantize = {"auto", "int8", "q4_k"}, .target = target};
 }
 
 TEST(ServeSearchTest, LatencyCutsLayersAndThroughputMakesReplicas) {
-  const ServeSearchResult fast = search_serving(search_for(model(), "4xh100-sxm", ServeTarget::latency));
-  const ServeSearchResult many = search_serving(search_for(model(), "4xh100-sxm", ServeTarget::throughput));
+  const ServeSearchResult fast = search_serving(serving_of(model(), "4xh100-sxm", ServeTarget::latency));
+  const ServeSearchResult many = search_serving(serving_of(model(), "4xh100-sxm", ServeTarget::throughput));
   ASSERT_FALSE(fast.ranked.empty() || many.ranked.empty());
   EXPECT_GT(fast.ranked[0].plan.mesh.tp, 1);
   EXPECT_EQ(many.ranked[0].plan.replicas, 4);
@@ -197,7 +197,7 @@ TEST(ServeSearchTest, LatencyCutsLayersAndThroughputMakesReplicas) {
 }
 
 TEST(ServeSearchTest, WhatDoesNotFitIsRoundedAndSaysSo) {
-  const ServeSearchResult found = search_serving(search_for(model(64), "1xrtx4090", ServeTarget::latency));
+  const ServeSearchResult found = search_serving(serving_of(model(64), "1xrtx4090", ServeTarget::latency));
   ASSERT_FALSE(found.ranked.empty());
   EXPECT_EQ(found.ranked[0].quantize, "int8");
   ASSERT_TRUE(found.nearest);
@@ -207,7 +207,7 @@ TEST(ServeSearchTest, WhatDoesNotFitIsRoundedAndSaysSo) {
 }
 
 TEST(ServeSearchTest, LimitsCountAndWhatKeepsNoneIsNamed) {
-  ServeSearchRequest q = search_for(model(), "1xh100-sxm", ServeTarget::throughput);
+  ServeSearchRequest q = serving_of(model(), "1xh100-sxm", ServeTarget::throughput);
   q.quantize = {"auto"};
   const ServeSearchResult free = search_serving(q);
   q.tpot_limit_s = free.ranked[0].plan.batches[2].loaded.step_s;
