@@ -1,7 +1,6 @@
 # What weft is built on; every name is a Debian 12 package (docs/adr/0005-dependencies.md says why each).
 include(${CMAKE_CURRENT_LIST_DIR}/LibraryDependencies.cmake)
 
-find_package(tomlplusplus REQUIRED)        # libtomlplusplus-dev
 find_path(JSON_INCLUDE nlohmann/json.hpp REQUIRED)             # nlohmann-json3-dev
 find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)                  # libcli11-dev
 find_path(BOOST_INCLUDE boost/beast/http/parser.hpp REQUIRED)  # libboost-dev

@@ -10,6 +10,7 @@ pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)       # libyaml-dev
 find_package(ICU REQUIRED COMPONENTS uc)   # libicu-dev
 find_package(Protobuf REQUIRED)            # libprotobuf-dev, protobuf-compiler
 find_package(OpenSSL REQUIRED)             # libssl-dev
+find_package(tomlplusplus REQUIRED)        # libtomlplusplus-dev
 
 if(WEFT_LINKS_MPI)
   find_package(MPI REQUIRED COMPONENTS CXX)   # libopenmpi-dev
