@@ -54,6 +54,9 @@ class GgufTensors final : public StoredTensors {
       done += size_t(count);
     }
   }
+  std::optional<Bytes> bytes(const StoredInfo& info) const override {
+    return info.dtype ? std::optional(file_.bytes(file_.tensor(info.name))) : std::nullopt;
+  }
   std::optional<StoredBlocks> blocks(const StoredInfo& info) const override {
     const GgufTensor& tensor = file_.tensor(info.name);
     for (const BlockType type : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q6_k})

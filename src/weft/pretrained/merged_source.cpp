@@ -33,6 +33,9 @@ class MergedSource final : public ModelSource {
   std::vector<int32_t> end_tokens() const override { return adapted_->end_tokens(); }
   std::optional<DType> dtype_of(const std::string& param) const override { return adapted_->dtype_of(param); }
 
+  std::optional<StoredValues> values_of(const std::string& param) const override {
+    return widths_.contains(param) ? std::nullopt : adapted_->values_of(param);
+  }
   void read(const std::string& param, int64_t first, std::span<float> out) const override {
     const auto width = widths_.find(param);
     if (width == widths_.end()) return adapted_->read(param, first, out);

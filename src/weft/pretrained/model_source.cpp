@@ -74,6 +74,33 @@ void ModelSource::read(const std::string& param, int64_t first, std::span<float>
     for (float& x : out) x -= names->added;
 }
 
+void ModelSource::StoredValues::copy(int64_t first, std::span<std::byte> out) const {
+  const size_t size = size_of(dtype);
+  names->each_run(first, int64_t(out.size() / size),
+                  [&](size_t tensor, int64_t stored_first, int64_t step, int64_t at, int64_t count) {
+                    const std::byte* from = stored[tensor] + size_t(stored_first) * size;
+                    std::byte* to = out.data() + size_t(at - first) * size;
+                    if (step == 1) return void(std::memcpy(to, from, size_t(count) * size));
+                    for (int64_t i = 0; i < count; ++i, from += size_t(step) * size, to += size)
+                      std::memcpy(to, from, size);
+                  });
+}
+
+std::optional<ModelSource::StoredValues> ModelSource::values_of(const std::string& param) const {
+  const auto found = bound_.find(param);
+  if (found == bound_.end()) return {};
+  const auto& [names, stored] = found->second;
+  const std::optional<DType> dtype = stored.front()->dtype;
+  if (names->added != 0 || !dtype || !is_float(*dtype)) return {};
+  StoredValues all{names, *dtype, {}};
+  for (const StoredInfo* info : stored) {
+    const std::optional<Bytes> bytes = tensors_->bytes(*info);
+    if (info->dtype != dtype || !bytes || bytes->size() != size_t(info->numel()) * size_of(*dtype)) return {};
+    all.stored.push_back(bytes->data());
+  }
+  return all;
+}
+
 std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::string& param) const {
   const auto found = bound_.find(param);
   if (found == bound_.end()) return {};
@@ -91,6 +118,10 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
 }
 
 void load_value(Context& context, const ModelSource& source, const Param& param) {
+  const auto stored = source.values_of(param.name);
+  if (stored && stored->dtype == param.value.dtype()) {
+    return copy_values(context, param, [&](int64_t first, std::span<std::byte> out) { stored->copy(first, out); });
+  }
   read_values(context, param, [&](int64_t first, std::span<float> out) { source.read(param.name, first, out); });
 }
 

@@ -37,6 +37,16 @@ class ModelSource {
   // Elements [first, first + out.size()) of a parameter or of a router's bias, as one rank would have it, row by row.
   virtual void read(const std::string& param, int64_t first, std::span<float> out) const;
 
+  // A parameter as its files hold it: each stored tensor in one piece, of elements of one dtype.
+  struct StoredValues {
+    const ParamNames* names;
+    DType dtype;
+    std::vector<const std::byte*> stored;
+    // Elements from `first` on, counted as read() does, as many as `out` has room for.
+    void copy(int64_t first, std::span<std::byte> out) const;
+  };
+  virtual std::optional<StoredValues> values_of(const std::string& param) const;
+
   // A matrix, or experts' one behind the other, of which each row is a row of a stored matrix in blocks; nothing
   // where it is stored otherwise.
   struct RowsOfBlocks {

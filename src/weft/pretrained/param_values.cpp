@@ -1,4 +1,4 @@
-// read_values: run by run of what a rank holds.
+// read_values, copy_values: run by run of what a rank holds.
 #include "weft/pretrained/param_values.h"
 
 #include <algorithm>
@@ -6,13 +6,18 @@
 #include "weft/tensor/host_access.h"
 
 namespace weft {
+namespace {
+constexpr int64_t kElementsOfTask = 1 << 16;
+}
 
 void read_values(Context& context, const Param& param, FunctionRef<void(int64_t, std::span<float>)> read) {
   constexpr int64_t kElements = 1 << 20;
   const int64_t size = param.shape.numel();
   const auto read_runs = [&](int64_t begin, int64_t count, float* out) {
-    param.placement.each_run(begin, count, [&](int64_t local, int64_t global, int64_t n) {
-      read(global, {out + (local - begin), size_t(n)});
+    context.stream.team().parallel_for(count, kElementsOfTask, [&](int64_t first, int64_t last, int) {
+      param.placement.each_run(begin + first, last - first, [&](int64_t local, int64_t global, int64_t n) {
+        read(global, {out + (local - begin), size_t(n)});
+      });
     });
   };
   if (param.value.dtype() == DType::f32 && param.value.device() == Device::cpu)
@@ -23,6 +28,18 @@ void read_values(Context& context, const Param& param, FunctionRef<void(int64_t,
     fill_on_host(context.stream, wide, [&](const Tensor& host) { read_runs(begin, count, host.data<float>()); });
     context.kernels.convert(context.stream, param.value.slice_flat(begin, {count}), wide);
   }
+}
+
+void copy_values(Context& context, const Param& param, FunctionRef<void(int64_t, std::span<std::byte>)> copy) {
+  const size_t size = size_of(param.value.dtype());
+  fill_on_host(context.stream, param.value, [&](const Tensor& host) {
+    auto* const out = static_cast<std::byte*>(host.raw());
+    context.stream.team().parallel_for(param.shape.numel(), kElementsOfTask, [&](int64_t begin, int64_t end, int) {
+      param.placement.each_run(begin, end - begin, [&](int64_t local, int64_t global, int64_t n) {
+        copy(global, {out + size_t(local) * size, size_t(n) * size});
+      });
+    });
+  });
 }
 
 }  // namespace weft

@@ -105,6 +105,9 @@ class AdaptedSource final : public ModelSource {
   std::optional<RowsOfBlocks> blocks_of(const std::string& param) const override {
     return is_adapter(param) ? std::nullopt : base_->blocks_of(param);
   }
+  std::optional<StoredValues> values_of(const std::string& param) const override {
+    return is_adapter(param) ? ModelSource::values_of(param) : base_->values_of(param);
+  }
   std::optional<std::string> chat_template() const override { return base_->chat_template(); }
   void read(const std::string& param, int64_t first, std::span<float> out) const override {
     is_adapter(param) ? ModelSource::read(param, first, out) : base_->read(param, first, out);

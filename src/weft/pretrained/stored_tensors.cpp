@@ -71,12 +71,16 @@ class TorchTensors final : public StoredTensors {
     const TorchEntry& entry = files_.at(info.name);
     const DType dtype = entry.dtype();
     if (!is_float(dtype)) throw Error("{}: tensor {} holds no weights", path(), info.to_text());
-    const auto copy = in_order_.find(&entry);
-    const Bytes bytes = copy == in_order_.end() ? files_.file_of(entry).bytes(entry) : Bytes(copy->second);
-    read_floats(dtype, bytes, first, stride, out);
+    read_floats(dtype, bytes_of(entry), first, stride, out);
   }
+  std::optional<Bytes> bytes(const StoredInfo& info) const override { return bytes_of(files_.at(info.name)); }
 
  private:
+  Bytes bytes_of(const TorchEntry& entry) const {
+    const auto copy = in_order_.find(&entry);
+    return copy == in_order_.end() ? files_.file_of(entry).bytes(entry) : Bytes(copy->second);
+  }
+
   TorchShards files_;
   std::unordered_map<const TorchEntry*, std::vector<std::byte>> in_order_;  // of tensors that lie otherwise
 };

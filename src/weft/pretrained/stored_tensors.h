@@ -41,7 +41,7 @@ class StoredTensors {
   virtual std::optional<StoredBlocks> blocks(const StoredInfo&) const { return {}; }
   // Blocks of a row of such a tensor, from `first` on, as many as `out` has room for.
   virtual void copy_blocks(const StoredInfo& info, int64_t row, int64_t first, std::span<std::byte> out) const;
-  // The tensor as it lies in its file, where it lies in one piece whose layout is known without knowing its dtype.
+  // The tensor's elements, row by row, where they lie so in one piece.
   virtual std::optional<Bytes> bytes(const StoredInfo&) const { return {}; }
 
  protected:
