@@ -58,12 +58,11 @@ HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std:
   }
 }
 
-// Rows lie one behind the other, so that what is far enough ahead is read soon, whichever row it belongs to. Of codes of
-// 8 bits the processor fetches enough by itself.
+// Rows lie one behind the other, so that what is far enough ahead is read soon, whichever row it belongs to. The
+// processor's own fetching ends where pages do.
 template <int64_t kBytes>
 HWY_INLINE void fetch_ahead(const std::byte* p) {
-  constexpr int64_t kAhead = 2048, kMostBytes = 160;
-  if (kBytes > kMostBytes) return;
+  constexpr int64_t kAhead = 4096;
 #pragma GCC unroll 8
   for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(p + kAhead + at, 0, 3);
 }
