@@ -39,7 +39,8 @@ std::vector<std::string> Hosts::launch(int num_ranks, const std::vector<std::str
   if (!hosts_.empty()) {
     const int places = count_places(hosts_);
     if (places != num_ranks)
-      throw UsageError("--hosts {} has room for {} ranks, the mesh has {}: make them equal", hosts_, places, num_ranks);
+      throw UsageError("--hosts {} has room for {} ranks, the mesh has {}: make them equal", hosts_, places,
+                       num_ranks);
     words.insert(words.end(), {"--host", hosts_});
   } else {
     words.insert(words.end(), {"--hostfile", hostfile_});

@@ -1,5 +1,5 @@
-// The bubble of each schedule as the executor leaves it, beside the formula: stages sleep instead of computing, so that
-// any number of ranks works at its own pace on whatever cores there are.
+// The bubble of each schedule as the executor leaves it, beside the formula: stages sleep instead of computing, so
+// that any number of ranks works at its own pace on whatever cores there are.
 #include <chrono>
 #include <thread>
 
@@ -77,9 +77,9 @@ struct BubbleCase {
 };
 class PipelineBubbleTest : public testing::TestWithParam<BubbleCase> {};
 constexpr BubbleCase kCases[] = {
-    {ScheduleKind::gpipe, 2},       {ScheduleKind::gpipe, 4}, {ScheduleKind::one_f_one_b, 2},
+    {ScheduleKind::gpipe, 2},       {ScheduleKind::gpipe, 4},       {ScheduleKind::one_f_one_b, 2},
     {ScheduleKind::one_f_one_b, 4}, {ScheduleKind::interleaved, 2}, {ScheduleKind::interleaved, 4},
-    {ScheduleKind::zb_h1, 2},       {ScheduleKind::zb_h1, 4}, {ScheduleKind::zbv, 2},
+    {ScheduleKind::zb_h1, 2},       {ScheduleKind::zb_h1, 4},       {ScheduleKind::zbv, 2},
     {ScheduleKind::zbv, 4},
 };
 std::string case_name(const testing::TestParamInfo<BubbleCase>& c) {
@@ -89,8 +89,9 @@ std::string case_name(const testing::TestParamInfo<BubbleCase>& c) {
 }
 INSTANTIATE_TEST_SUITE_P(Schedules, PipelineBubbleTest, testing::ValuesIn(kCases), case_name);
 
-// By hand on a quiet machine (--gtest_also_run_disabled_tests): every disturbance by another process makes a step longer,
-// so the calmest of some steps is the executor's own. pipeline_time_test.cpp says the same without a real clock.
+// By hand on a quiet machine (--gtest_also_run_disabled_tests): every disturbance by another process makes a step
+// longer, so the calmest of some steps is the executor's own. pipeline_time_test.cpp says the same without a real
+// clock.
 TEST_P(PipelineBubbleTest, DISABLED_IsWhatTheFormulaSaysWithinFivePercent) {
   const auto [kind, ranks] = GetParam();
   const PipelineShape shape{.kind = kind,
@@ -101,7 +102,8 @@ TEST_P(PipelineBubbleTest, DISABLED_IsWhatTheFormulaSaysWithinFivePercent) {
   constexpr int kMostTries = 8;
   double least = 1;
   for (int i = 0; i < kMostTries && least > 1.05 * formula; ++i) least = std::min(least, measure_bubble(shape));
-  fmt::print("{} pp={}: bubble {:.2f}%, the formula says {:.2f}%\n", name_of(kind), ranks, 100 * least, 100 * formula);
+  fmt::print("{} pp={}: bubble {:.2f}%, the formula says {:.2f}%\n", name_of(kind), ranks, 100 * least,
+             100 * formula);
   EXPECT_NEAR(least, formula, 0.05 * formula);
 }
 

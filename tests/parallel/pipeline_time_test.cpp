@@ -1,5 +1,5 @@
-// The bubble of each schedule by a clock that only work and messages move: the executor, its messages and their order as
-// they are, and no chance in it.
+// The bubble of each schedule by a clock that only work and messages move: the executor, its messages and their order
+// as they are, and no chance in it.
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/parallel/pipeline/check_schedule.h"
@@ -8,8 +8,8 @@
 namespace weft {
 namespace {
 
-// What crosses a boundary between stages is the time at which its sender was done with it. Each part of a stage's work
-// begins when its rank is free and its message there, and takes one unit.
+// What crosses a boundary between stages is the time at which its sender was done with it. Each part of a stage's
+// work begins when its rank is free and its message there, and takes one unit.
 struct ClockOp {
   static constexpr std::string_view kName = "clock";
   double* now;    // of the rank

@@ -5,8 +5,8 @@
 #include "base/faulty_file_system.h"
 #include "base/temporary_folder.h"
 #include "train/training_setup.h"
-#include "weft/text/byte_tokenizer.h"
 #include "weft/comm/single/single.h"
+#include "weft/text/byte_tokenizer.h"
 #include "weft/train/tensor_exchange.h"
 
 namespace weft {

@@ -89,9 +89,7 @@ TEST_F(SupervisorTest, PassesASignalOnAndThenIsDone) {
   EXPECT_EQ(runs(), 1);
 }
 
-TEST(ChildProcessTest, NamesAProgramThatIsNotThere) {
-  EXPECT_THROW(ChildProcess({"/nonexistent/program"}), Error);
-}
+TEST(ChildProcessTest, NamesAProgramThatIsNotThere) { EXPECT_THROW(ChildProcess({"/nonexistent/program"}), Error); }
 
 }  // namespace
 }  // namespace weft

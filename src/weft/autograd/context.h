@@ -26,7 +26,7 @@ struct Context {
   Stream& stream;
   Tape* tape = nullptr;  // null: nothing is recorded, as in evaluation and serving
   OpObserver* observer = nullptr;
-  SavedInputs* saved_inputs = nullptr;  // where recomputed functions leave their inputs; null: in the tape
+  SavedInputs* saved_inputs = nullptr;     // where recomputed functions leave their inputs; null: in the tape
   std::atomic<uint64_t>* pulse = nullptr;  // counts the ops, where somebody watches that this rank is alive
 
   Tensor empty(DType dtype, Shape shape) { return stream.allocator().empty(dtype, shape); }

@@ -9,9 +9,9 @@
 
 namespace weft {
 
-// The wait is hopeless once no rank that this one can see has shown a sign of life for `timeout`: whoever is only slow
-// goes on making calls and running ops, and whoever waits for him waits for somebody alive. Ranks of other machines
-// cannot be seen; for them the timeout is that of one wait. A patient rank never gives up.
+// The wait is hopeless once no rank that this one can see has shown a sign of life for `timeout`: whoever is only
+// slow goes on making calls and running ops, and whoever waits for him waits for somebody alive. Ranks of other
+// machines cannot be seen; for them the timeout is that of one wait. A patient rank never gives up.
 class Watch {
  public:
   using Clock = Signal::Clock;

@@ -17,8 +17,8 @@ class DeviceTimer {
   virtual void start() = 0;
   // Between start and stop.
   virtual bool is_running() const = 0;
-  // The place in the queue behind what was queued before; counts from 0 since start(). Of another queue of the device,
-  // whose handle is given, what is marked is done before the rank's own queue is empty.
+  // The place in the queue behind what was queued before; counts from 0 since start(). Of another queue of the
+  // device, whose handle is given, what is marked is done before the rank's own queue is empty.
   virtual int64_t mark(void* queue = nullptr) = 0;
   // When the device came to each mark, in nanoseconds of std::chrono::steady_clock, when all that was queued is done;
   // marks are forgotten. The device's clock tells times apart to about half a microsecond.

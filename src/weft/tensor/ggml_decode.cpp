@@ -1,7 +1,7 @@
 // Decoding ggml's blocks. Every product here is exact in fp32 (11 bits of d, at most 7 of a scale, 5 of a code), so
 // that a compiler that fuses multiplication and addition gives the same bits.
-#include "weft/tensor/ggml_block_layout.h"
 #include "weft/tensor/dtype.h"
+#include "weft/tensor/ggml_block_layout.h"
 
 namespace weft::ggml {
 namespace {

@@ -25,8 +25,7 @@ std::string base64_of(std::string_view bytes) {
   for (size_t at = 0; at < bytes.size(); at += 3) {
     uint32_t group = 0;
     for (size_t i = 0; i < 3; ++i) group = group << 8 | (at + i < bytes.size() ? uint8_t(bytes[at + i]) : 0u);
-    for (size_t i = 0; i < 4; ++i)
-      text += i <= bytes.size() - at ? kDigits[group >> (18 - 6 * i) & 63] : '=';
+    for (size_t i = 0; i < 4; ++i) text += i <= bytes.size() - at ? kDigits[group >> (18 - 6 * i) & 63] : '=';
   }
   return text;
 }

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 constexpr size_t kMostPatternBytes = 1 << 16;
-constexpr uint32_t kMostSteps = 20'000'000;     // of backtracking in one search, beside those the text's length needs
+constexpr uint32_t kMostSteps = 20'000'000;  // of backtracking in one search, beside those the text's length needs
 constexpr uint32_t kMostHeapKibibytes = 1 << 18;
 
 // What Oniguruma means by \s and \w, to be written inside a class: White_Space; letters, marks, numbers, connectors.
@@ -139,9 +139,9 @@ Regex::Regex(std::string_view pattern, std::string_view origin) : pattern_(patte
   const std::string translated = translate_pattern(pattern, origin);
   int error = 0;
   PCRE2_SIZE place = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &place,
-                                   nullptr);
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
   if (!code) throw Error("{}: the regular expression \"{}\" is not one: {}", origin, pattern, message_of(error));
   auto owned = std::make_unique<Code>(code);
   owned->is_jit = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
@@ -166,8 +166,7 @@ struct RegexMatcher::State {
   pcre2_match_context* context;
 };
 
-RegexMatcher::RegexMatcher(const Regex& regex)
-    : regex_(regex), state_(std::make_unique<State>(regex.code_->pcre)) {
+RegexMatcher::RegexMatcher(const Regex& regex) : regex_(regex), state_(std::make_unique<State>(regex.code_->pcre)) {
   check(state_->data && state_->context, "no memory for matching a regular expression");
   pcre2_set_heap_limit(state_->context, kMostHeapKibibytes);
 }

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// Written in the syntax that tokenizer files use (Oniguruma's, as Hugging Face does): \s and \w are Unicode's, ^ and $
-// match at lines. What PCRE2 would read otherwise is translated or refused. Immutable and safe to share.
+// Written in the syntax that tokenizer files use (Oniguruma's, as Hugging Face does): \s and \w are Unicode's, ^ and
+// $ match at lines. What PCRE2 would read otherwise is translated or refused. Immutable and safe to share.
 class Regex {
  public:
   // Throws Error that names `origin` and the pattern when it cannot be used.

@@ -51,8 +51,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  virtual std::string_view name() const = 0;      // its kind: "bpe", "char", ...
-  virtual int32_t vocab_size() const = 0;         // the largest id + 1
+  virtual std::string_view name() const = 0;  // its kind: "bpe", "char", ...
+  virtual int32_t vocab_size() const = 0;     // the largest id + 1
   // The tokens that stand before and behind a document. Plain text encodes to neither.
   virtual std::optional<int32_t> begin_of_document() const { return std::nullopt; }
   virtual std::optional<int32_t> end_of_document() const = 0;
@@ -79,7 +79,8 @@ class Tokenizer {
   uint64_t fingerprint() const;  // XXH3 of to_json()
 };
 
-// From to_json()'s text, or that of a Hugging Face tokenizer.json; `origin` is the file or checkpoint that errors name.
+// From to_json()'s text, or that of a Hugging Face tokenizer.json; `origin` is the file or checkpoint that errors
+// name.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json, std::string_view origin);
 
 // Decodes a token at a time into valid UTF-8: a code point split among tokens is held back until it is complete, and

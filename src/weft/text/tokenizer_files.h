@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// A tokenizer.json of Hugging Face or weft, a SentencePiece model, NAME.tiktoken of a known NAME, GPT-2's encoder.json
-// or vocab.bpe (with the other beside it), or a folder with one of these. tokenizer_config.json and
+// A tokenizer.json of Hugging Face or weft, a SentencePiece model, NAME.tiktoken of a known NAME, GPT-2's
+// encoder.json or vocab.bpe (with the other beside it), or a folder with one of these. tokenizer_config.json and
 // special_tokens_map.json beside it say which control tokens begin and end a document.
 std::unique_ptr<Tokenizer> open_tokenizer(FileSystem& fs, const std::string& path);
 

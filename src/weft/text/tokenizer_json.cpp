@@ -36,12 +36,11 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text, std::string_vi
   if (json.is_object() && json.has("model")) return read_hf_tokenizer(text, origin);
   const std::string type = json.is_object() && json["type"].is_string() ? json["type"].string() : "";
   using Parse = std::unique_ptr<Tokenizer> (*)(const JsonView&, std::string_view);
-  static constexpr std::pair<std::string_view, Parse> kTypes[] = {
-      {"byte", parse_byte},
-      {"char", parse_char},
-      {"huggingface", parse_hf_tokenizer},
-      {"sentencepiece", parse_sentencepiece_tokenizer},
-      {"tiktoken", parse_tiktoken_tokenizer}};
+  static constexpr std::pair<std::string_view, Parse> kTypes[] = {{"byte", parse_byte},
+                                                                  {"char", parse_char},
+                                                                  {"huggingface", parse_hf_tokenizer},
+                                                                  {"sentencepiece", parse_sentencepiece_tokenizer},
+                                                                  {"tiktoken", parse_tiktoken_tokenizer}};
   for (const auto& [name, parse] : kTypes) {
     if (name != type) continue;
     if (json.at("version").integer() != 1)

@@ -26,8 +26,8 @@ class CheckpointSaver {
   bool is_busy() const { return writer_.has_value(); }
   // Whether this rank has nothing left to write, or cannot: then finish() will not wait for it.
   bool is_written() const { return is_written_.load(); }
-  // Collective: waits for all ranks, then makes the checkpoint durable and visible. Returns its path on rank 0; throws
-  // the Error with which any rank failed, there.
+  // Collective: waits for all ranks, then makes the checkpoint durable and visible. Returns its path on rank 0;
+  // throws the Error with which any rank failed, there.
   std::string finish();
 
  private:

@@ -20,7 +20,7 @@ struct RunSnapshot {
   uint64_t all_bytes = 0;  // of the tensors of all ranks
   // Not counted with the training's memory. Before the tensors, which it must outlive.
   std::unique_ptr<Allocator> memory = std::make_unique<Allocator>();
-  std::vector<File> tensor_files;                         // this rank's
+  std::vector<File> tensor_files;                          // this rank's
   std::vector<std::pair<std::string, std::string>> texts;  // name and content
 };
 

@@ -10,9 +10,9 @@
 namespace weft {
 
 struct SupervisorOptions {
-  int restarts = 0;                             // at most
-  int give_up_after = 3;                        // failures in a row without a new checkpoint: a crash loop
-  double hang_after_s = 1800;                   // without a new line in metrics.jsonl, once there was one
+  int restarts = 0;                                // at most
+  int give_up_after = 3;                           // failures in a row without a new checkpoint: a crash loop
+  double hang_after_s = 1800;                      // without a new line in metrics.jsonl, once there was one
   double first_pause_s = 1, longest_pause_s = 60;  // before a restart; doubled while no checkpoint is new
   std::string checkpoint_dir;
   std::string log_dir;  // metrics.jsonl is looked at; restarts.jsonl gets a line for each restart

@@ -14,7 +14,7 @@ struct TokenSpan {
 // x[rows, H], of which row 0 is token `first_row` of those that the spans list.
 struct DropoutOp {
   static constexpr std::string_view kName = "dropout";
-  DropoutKey key;  // `first` is left to the op
+  DropoutKey key;                    // `first` is left to the op
   std::span<const TokenSpan> spans;  // ascending and without gaps; host memory that outlives the tape
   int64_t first_row = 0;
 

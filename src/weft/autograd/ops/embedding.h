@@ -16,8 +16,8 @@ struct EmbeddingOp {
 
   Tensor forward(Context& context) {
     Tensor y = context.empty(table.value.dtype(), {num_tokens, table.shape[1]});
-    context.kernels.embedding(context.stream, y, table.value, rows(), position_table ? position_table->value : Tensor{},
-                              positions);
+    context.kernels.embedding(context.stream, y, table.value, rows(),
+                              position_table ? position_table->value : Tensor{}, positions);
     return y;
   }
   void backward_weight(Context& context, const Tensor& dy) {

@@ -27,8 +27,8 @@ constexpr int kMostAcquainted = 64;  // ranks that tell each other one by one wh
 
 }  // namespace
 
-MpiWait::MpiWait(std::function<Watch()> watch, std::function<void()> check_alive,
-                 std::function<void()> make_progress, std::function<std::string(const Collective&)> what,
+MpiWait::MpiWait(std::function<Watch()> watch, std::function<void()> check_alive, std::function<void()> make_progress,
+                 std::function<std::string(const Collective&)> what,
                  std::function<std::string(const Collective&)> whereabouts)
     : watch_(std::move(watch)),
       check_alive_(std::move(check_alive)),

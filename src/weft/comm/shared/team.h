@@ -17,7 +17,7 @@ class TeamHost {
   virtual Location locate(const std::byte* data, size_t bytes) const = 0;
   virtual std::byte* resolve(int rank, Location location) const = 0;  // valid on this rank
   virtual const RankProgress* progress_of(int rank) const = 0;        // null: not known
-  virtual Watch watch() const = 0;  // of a wait that begins now
+  virtual Watch watch() const = 0;                                    // of a wait that begins now
   // Throws AbortedError when this rank should stop waiting.
   virtual void check_alive() const = 0;
   // Called before a wait goes to sleep; returns for how long it may.
@@ -45,7 +45,8 @@ class SharedMemoryTeam {
   bool travels_in_board(const Collective& call) const;
   bool all_visible(const Collective& call) const;
 
-  // Counts this rank in; returns which generation to wait for, or nothing when it was the last and has woken the others.
+  // Counts this rank in; returns which generation to wait for, or nothing when it was the last and has woken the
+  // others.
   std::optional<uint64_t> arrive();
   // Waits for every rank. Until the last one arrives a rank may leave by an exception: nobody touches its tensors.
   void meet(const Collective& call);

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// Rank `rank` of `size`. Its statistics and its observer say what a real rank would have sent. Tensors are left as they are, so only
-// meta tensors make sense in it.
+// Rank `rank` of `size`. Its statistics and its observer say what a real rank would have sent. Tensors are left as
+// they are, so only meta tensors make sense in it.
 std::unique_ptr<Communicator> make_trace_communicator(int rank, int size, std::string_view label = "world");
 
 }  // namespace weft

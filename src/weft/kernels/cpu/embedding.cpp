@@ -72,8 +72,8 @@ namespace weft::cpu {
 HWY_EXPORT(embedding_with_positions);
 HWY_EXPORT(embedding_backward);
 
-void embedding(Stream& stream, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
-               const int32_t* positions) {
+void embedding(Stream& stream, const Tensor& y, const Tensor& table, const TableRows& ids,
+               const Tensor& position_table, const int32_t* positions) {
   shapes::check_embedding(y, table, ids, position_table, positions);
   if (position_table)
     return HWY_DYNAMIC_DISPATCH(embedding_with_positions)(stream, y, table, ids, position_table, positions);

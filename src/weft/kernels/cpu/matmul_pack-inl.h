@@ -131,8 +131,8 @@ HWY_INLINE auto load_up_to(D d, const std::byte* p, int64_t left) {
   return hn::Load(d, some);
 }
 
-// Words of a tile's rows at one place of K, from where they stand side by side: at `even`, and for pairs at `odd` too,
-// which may be absent. A whole vector is read when there are `left` rows enough.
+// Words of a tile's rows at one place of K, from where they stand side by side: at `even`, and for pairs at `odd`
+// too, which may be absent. A whole vector is read when there are `left` rows enough.
 template <DotKind kKind>
 HWY_INLINE auto words_side_by_side(const std::byte* even, const std::byte* odd, int64_t left) {
   const hn::ScalableTag<uint32_t> d;

@@ -73,8 +73,8 @@ void read_stop_tokens(const JsonView& body, const ApiLimits& limits, Plan& plan)
   }
 }
 
-// The text that says the form; of a schema, its JSON as the request has it, since the order of its properties is that of
-// the answer's.
+// The text that says the form; of a schema, its JSON as the request has it, since the order of its properties is that
+// of the answer's.
 class FormReader {
  public:
   FormReader(std::string_view request, const ApiLimits& limits) : request_(request), limits_(limits) {}
@@ -107,9 +107,9 @@ std::optional<OutputForm> form_of(const JsonView& body, const FormReader& reader
     const std::string type = format.string_or("type", "text");
     if (type == "json_object") return OutputForm{.kind = Kind::json_object};
     if (type == "json_schema")
-      return OutputForm{.kind = Kind::json_schema,
-                        .text = reader.schema({"response_format", "json_schema", "schema"},
-                                              format.at("json_schema").at("schema"))};
+      return OutputForm{
+          .kind = Kind::json_schema,
+          .text = reader.schema({"response_format", "json_schema", "schema"}, format.at("json_schema").at("schema"))};
     if (type != "text")
       throw ApiError(400, "response_format.type: write text, json_object or json_schema", {}, "response_format");
   }

@@ -29,7 +29,8 @@ class AddedTokens {
   AddedTokens(std::vector<AddedToken> tokens, const Normalizer* normalizer, std::string_view origin);
 
   enum class Which { raw, normalized };
-  // Calls visit(begin, end, id) for the stretches of `text` in order: added tokens, and what lies between them (id -1).
+  // Calls visit(begin, end, id) for the stretches of `text` in order: added tokens, and what lies between them (id
+  // -1).
   void split(std::string_view text, Which which, bool parse_special,
              FunctionRef<void(size_t begin, size_t end, int32_t id)> visit) const;
 
@@ -48,7 +49,7 @@ class AddedTokens {
   std::unordered_map<int32_t, size_t> by_id_;
   std::unordered_map<std::string, size_t> by_content_;
   size_t longest_ = 0;
-  bool takes_spaces_ = false;           // some token does: lstrip, rstrip
+  bool takes_spaces_ = false;            // some token does: lstrip, rstrip
   bool spans_normalized_space_ = false;  // some token holds white space that the normalizer may have made
 };
 

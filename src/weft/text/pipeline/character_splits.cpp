@@ -11,8 +11,7 @@ namespace {
 template <class Is>
 class CharacterSplit : public PreTokenizer {
  public:
-  CharacterSplit(Is is, SplitBehavior behavior, Divides divides)
-      : is_(is), behavior_(behavior), divides_(divides) {}
+  CharacterSplit(Is is, SplitBehavior behavior, Divides divides) : is_(is), behavior_(behavior), divides_(divides) {}
 
   void apply(Pieces& pieces) const override {
     std::vector<Span> out;

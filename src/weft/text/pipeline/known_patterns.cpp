@@ -8,11 +8,11 @@ std::span<const KnownPattern> known_patterns() {
   static constexpr Divides kNewlines{.keeps = true, .behind_newline = true};
   static constexpr Divides kRuns{.keeps = true};
   static constexpr KnownPattern kPatterns[] = {
-      {kGpt2Pattern, kWords},          {kCl100kPattern, kWords},      {kO200kPattern, kWords},
-      {kCl100kDigitPattern, kWords},   {kTekkenPattern, kWords},      {kQwen35Pattern, kWords},
-      {kDeepSeekWordsPattern, kWords}, {kNewlinePattern, kNewlines},
-      {kDigitPattern, kRuns},          {kDigitsPattern, kRuns},       {kThreeDigitsPattern, kRuns},
-      {kUpToThreeDigits, kRuns},       {kCjkKanaPattern, kRuns},      {kFalconSignsPattern, kRuns},
+      {kGpt2Pattern, kWords},          {kCl100kPattern, kWords},     {kO200kPattern, kWords},
+      {kCl100kDigitPattern, kWords},   {kTekkenPattern, kWords},     {kQwen35Pattern, kWords},
+      {kDeepSeekWordsPattern, kWords}, {kNewlinePattern, kNewlines}, {kDigitPattern, kRuns},
+      {kDigitsPattern, kRuns},         {kThreeDigitsPattern, kRuns}, {kUpToThreeDigits, kRuns},
+      {kCjkKanaPattern, kRuns},        {kFalconSignsPattern, kRuns},
   };
   return kPatterns;
 }

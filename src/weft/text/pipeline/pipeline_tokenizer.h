@@ -1,4 +1,5 @@
-// PipelineTokenizer: a tokenizer of parts: added tokens, normalizer, pre-tokenizer, model, what is put around, decoder.
+// PipelineTokenizer: a tokenizer of parts: added tokens, normalizer, pre-tokenizer, model, what is put around,
+// decoder.
 #pragma once
 #include "weft/text/pipeline/added_tokens.h"
 #include "weft/text/pipeline/decode_steps.h"

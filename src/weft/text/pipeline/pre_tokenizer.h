@@ -11,8 +11,8 @@
 namespace weft {
 
 // Where a longer text may be divided so that its parts, cut on their own, give the pieces of the whole: before a ' '
-// that follows something other than white space, and behind a single '\n' between something other than white space and
-// a letter or digit.
+// that follows something other than white space, and behind a single '\n' between something other than white space
+// and a letter or digit.
 struct Divides {
   bool keeps = false;  // no piece depends on what lies across such a place, whether or not it is cut there
   bool before_space = false, behind_newline = false;  // it is always cut there

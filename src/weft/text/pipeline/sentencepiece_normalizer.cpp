@@ -20,7 +20,8 @@ SentencePieceNormalizer::SentencePieceNormalizer(const SentencePieceNormalizing&
 }
 
 SentencePieceNormalizer::Step SentencePieceNormalizer::next(std::string_view rest) const {
-  if (const size_t length = untouched_.longest_prefix(rest).length; length > 0) return {rest.substr(0, length), length};
+  if (const size_t length = untouched_.longest_prefix(rest).length; length > 0)
+    return {rest.substr(0, length), length};
   if (const auto replacement = map_.longest(rest); replacement.length > 0)
     return {replacement.text, replacement.length};
   const Utf8CodePoint c = read_utf8(rest);

@@ -113,9 +113,9 @@ std::vector<uint32_t> ranks_of_scores(const std::vector<std::optional<float>>& s
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   std::vector<uint32_t> ranks;
   for (const std::optional<float> score : scores) {
-    ranks.push_back(!score ? SpelledBpe::kNoMerge
-                           : uint32_t(std::lower_bound(sorted.begin(), sorted.end(), *score, std::greater<>()) -
-                                      sorted.begin()));
+    ranks.push_back(
+        !score ? SpelledBpe::kNoMerge
+               : uint32_t(std::lower_bound(sorted.begin(), sorted.end(), *score, std::greater<>()) - sorted.begin()));
   }
   return ranks;
 }

@@ -15,8 +15,8 @@ class SubwordModel {
   virtual ~SubwordModel() = default;
   virtual std::string_view name() const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
-  // Appends the ids of `piece`, in time linear in its length but for a logarithm. Throws Error when the vocabulary has
-  // no token for a character and none for what is unknown.
+  // Appends the ids of `piece`, in time linear in its length but for a logarithm. Throws Error when the vocabulary
+  // has no token for a character and none for what is unknown.
   virtual void encode(std::string_view piece, std::vector<int32_t>& ids) const = 0;
 };
 

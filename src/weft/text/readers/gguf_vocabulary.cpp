@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/text/limits.h"
-#include "weft/text/readers/byte_level_json.h"
 #include "weft/text/readers/added_token_json.h"
+#include "weft/text/readers/byte_level_json.h"
 #include "weft/text/readers/hf_tokenizer.h"
 #include "weft/text/readers/sentencepiece.h"
 #include "weft/text/utf8.h"
@@ -69,8 +69,9 @@ std::unique_ptr<Tokenizer> make_byte_level(const GgufVocabulary& v, std::string_
     throw Error("{}: it does not say how text is cut (no tokenizer.ggml.pre); convert the model again", origin);
   const std::optional<GgufPreTokenizer> pre = gguf_pre_tokenizer(v.pre);
   if (!pre)
-    throw Error("{}: text is cut by the pre-tokenizer \"{}\", which weft does not know; use the model's tokenizer.json",
-                origin, v.pre);
+    throw Error(
+        "{}: text is cut by the pre-tokenizer \"{}\", which weft does not know; use the model's tokenizer.json",
+        origin, v.pre);
   ByteLevelBpe parts{.added = added_of(v), .ignore_merges = pre->ignore_merges};
   for (const std::string_view pattern : pre->patterns) parts.patterns.emplace_back(pattern);
   for (size_t id = 0; id < v.tokens.size(); ++id) add_token(parts.vocabulary, v.tokens[id], id, origin);

@@ -162,8 +162,7 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, std::string
   while (fields.next()) {
     switch (fields.number()) {
       case ModelField::kPieces:
-        if (model.pieces.size() == size_t(kMostTokens))
-          throw Error("{}: more than {} pieces", origin, kMostTokens);
+        if (model.pieces.size() == size_t(kMostTokens)) throw Error("{}: more than {} pieces", origin, kMostTokens);
         model.pieces.push_back(parse_piece(fields.bytes(), origin));
         break;
       case ModelField::kTrainer: parse_trainer(fields.bytes(), origin, model); break;
@@ -186,7 +185,8 @@ std::string serialize(const SentencePieceModel& model) {
     }
     const std::string trainer = message([&](CodedOutputStream& inner) {
       WireFormatLite::WriteEnum(TrainerField::kKind, int(model.kind), &inner);
-      WireFormatLite::WriteBool(TrainerField::kWhitespaceAsSuffix, model.normalizing.treat_whitespace_as_suffix, &inner);
+      WireFormatLite::WriteBool(TrainerField::kWhitespaceAsSuffix, model.normalizing.treat_whitespace_as_suffix,
+                                &inner);
       WireFormatLite::WriteBool(TrainerField::kByteFallback, model.byte_fallback, &inner);
       WireFormatLite::WriteInt32(TrainerField::kUnknown, model.unknown, &inner);
       WireFormatLite::WriteInt32(TrainerField::kBegin, model.begin, &inner);

@@ -21,7 +21,7 @@ struct SentencePieceModel {
   std::vector<Piece> pieces;  // by id
   Kind kind = Kind::unigram;
   bool byte_fallback = false;
-  int32_t unknown = 0, begin = 1, end = 2;   // ids; -1: there is none
+  int32_t unknown = 0, begin = 1, end = 2;      // ids; -1: there is none
   std::string unknown_text = " \xE2\x81\x87 ";  // what the unknown piece is decoded to
   SentencePieceNormalizing normalizing;
   std::string character_map;  // empty: characters stay as they are

@@ -24,7 +24,8 @@ struct TiktokenScheme {
 std::optional<TiktokenScheme> tiktoken_scheme(std::string_view name, int32_t num_tokens);
 std::string tiktoken_scheme_names();  // "cl100k_base, o200k_base, ..."
 
-std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const TiktokenScheme& scheme, std::string_view origin);
+std::unique_ptr<Tokenizer> read_tiktoken(std::string_view text, const TiktokenScheme& scheme,
+                                         std::string_view origin);
 int32_t count_tiktoken_lines(std::string_view text);
 
 // From to_json() of such a tokenizer.

@@ -19,8 +19,9 @@ bool only_begins_tokens(std::string_view mark, const Vocabulary& vocabulary) {
 
 }  // namespace
 
-std::unique_ptr<PreTokenizer> with_word_starts(std::unique_ptr<PreTokenizer> pre_tokenizer, const Normalizer* normalizer,
-                                               const SubwordModel& model, bool keeps_whole_pieces) {
+std::unique_ptr<PreTokenizer> with_word_starts(std::unique_ptr<PreTokenizer> pre_tokenizer,
+                                               const Normalizer* normalizer, const SubwordModel& model,
+                                               bool keeps_whole_pieces) {
   if (keeps_whole_pieces || !normalizer || model.name() == "wordpiece") return pre_tokenizer;
   std::string probe = "x y";
   normalizer->apply(probe, {.at_start = false, .continues = true});

@@ -8,10 +8,11 @@
 
 namespace weft {
 
-// `pre_tokenizer` (null: none), with a step behind it that cuts before spaces, when the normalizer (may be null) writes
-// these as U+2581 and no token holds that mark behind something else: then no token and no merge reaches across.
-// `keeps_whole_pieces`: a piece that is a token stays one, so pieces must not change.
-std::unique_ptr<PreTokenizer> with_word_starts(std::unique_ptr<PreTokenizer> pre_tokenizer, const Normalizer* normalizer,
-                                               const SubwordModel& model, bool keeps_whole_pieces);
+// `pre_tokenizer` (null: none), with a step behind it that cuts before spaces, when the normalizer (may be null)
+// writes these as U+2581 and no token holds that mark behind something else: then no token and no merge reaches
+// across. `keeps_whole_pieces`: a piece that is a token stays one, so pieces must not change.
+std::unique_ptr<PreTokenizer> with_word_starts(std::unique_ptr<PreTokenizer> pre_tokenizer,
+                                               const Normalizer* normalizer, const SubwordModel& model,
+                                               bool keeps_whole_pieces);
 
 }  // namespace weft
