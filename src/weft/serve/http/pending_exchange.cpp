@@ -7,17 +7,16 @@ namespace weft::http {
 
 PendingExchange::PendingExchange(WorkQueue& workers, std::function<void()> tell, size_t max_unsent_bytes,
                                  bool keep_alive, bool may_chunk)
-    : strand_(workers.make_strand()),
-      tell_(std::move(tell)),
+    : tell_(std::move(tell)),
       max_unsent_bytes_(max_unsent_bytes),
       keep_alive_(keep_alive),
-      may_chunk_(may_chunk) {}
+      may_chunk_(may_chunk),
+      strand_(workers.make_strand()) {}
 
 // The limit is for streams: a whole reply is in memory anyway.
 void PendingExchange::put(std::string_view bytes, bool is_last) {
   // Called and destroyed without the lock: they may hold the last reference to what locks it.
   std::function<void()> told, done;
-  bool must_tell = false;
   {
     const std::lock_guard lock(mutex_);
     if (is_complete_ || is_gone_) return;
@@ -30,9 +29,9 @@ void PendingExchange::put(std::string_view bytes, bool is_last) {
     } else if (is_last) {
       done = std::exchange(when_gone_, nullptr);
     }
-    must_tell = !std::exchange(is_told_, true);
+    if (is_complete_ || is_gone_) strand_ = nullptr;
+    if (!std::exchange(is_told_, true)) tell_();
   }
-  if (must_tell) tell_();
   if (told) told();
 }
 
@@ -55,10 +54,9 @@ void PendingExchange::write(std::string_view bytes) {
 
 void PendingExchange::end_stream() { put(may_chunk_ ? "0\r\n\r\n" : "", true); }
 
-// Under the lock, so that nothing is posted once the server, and with it the threads, may be gone.
 void PendingExchange::post(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
-  if (!is_gone_) strand_(std::move(work));
+  if (strand_) strand_(std::move(work));
 }
 
 void PendingExchange::when_gone(std::function<void()> told) {
@@ -84,6 +82,7 @@ void PendingExchange::client_is_gone() {
   {
     const std::lock_guard lock(mutex_);
     is_gone_ = true;
+    strand_ = nullptr;
     unsent_.clear();
     if (!is_complete_) told = std::exchange(when_gone_, nullptr);
   }

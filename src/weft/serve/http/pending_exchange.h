@@ -42,12 +42,14 @@ class PendingExchange : public Exchange {
  private:
   void put(std::string_view bytes, bool is_last);
 
-  const WorkQueue::Strand strand_;
   const std::function<void()> tell_;
   const size_t max_unsent_bytes_;
   const bool keep_alive_, may_chunk_;
 
+  // What belongs to the server is called under the lock, and let go with the last bytes or the client: whoever still
+  // holds this exchange then may outlive the server.
   std::mutex mutex_;
+  WorkQueue::Strand strand_;
   std::string unsent_;
   bool is_stream_ = false, is_complete_ = false, is_gone_ = false, is_overrun_ = false, is_told_ = false;
   std::function<void()> when_gone_;
