@@ -18,12 +18,12 @@ namespace {
 struct BenchTrainCommand {
   std::string shape = "gpt", precision = "fp32", mesh, device;
   int threads = 0, steps = 10;
-  int64_t batch = 0, micro_batches = 1;
+  int64_t batch = 0, micro_batches = 1, seq_len = 0;
   bool by_op = false;
   Output output;
 };
 
-// The shapes that docs/benchmarks/ compares with other programs.
+// The shapes that docs/benchmarks/ compares with other programs, and presets.
 Recipe recipe_of(const BenchTrainCommand& o) {
   Recipe r;
   ModelConfig& m = r.model;
@@ -35,17 +35,16 @@ Recipe recipe_of(const BenchTrainCommand& o) {
     m = family_defaults("llama");
     m.layers = 8, m.heads = 8, m.hidden = 512, m.ffn = 1376, m.vocab = 32000;
     r.train.seq_len = 512, r.train.global_batch = 4;
-  } else if (o.shape == "gpt2-124m") {
-    m = preset("gpt2-124m");
-    r.train.seq_len = 64, r.train.global_batch = 4;
   } else if (o.shape == "tiny") {
     m = family_defaults("llama");
     m.layers = 2, m.heads = 4, m.hidden = 32, m.ffn = 96, m.vocab = 65;
     r.train.seq_len = 32, r.train.global_batch = 4;
   } else {
-    throw UsageError("--shape {}: write gpt, llama, gpt2-124m or tiny", o.shape);
+    m = preset(o.shape);
+    r.train.seq_len = std::min<int64_t>(m.context, 1024), r.train.global_batch = 4;
   }
-  if (m.context == 0) m.context = r.train.seq_len;
+  if (o.seq_len > 0) r.train.seq_len = o.seq_len;
+  m.context = std::max(m.context, r.train.seq_len);
   complete(m);
   r.train.steps = o.steps + 1;
   if (o.batch > 0) r.train.global_batch = o.batch;
@@ -60,10 +59,7 @@ Recipe recipe_of(const BenchTrainCommand& o) {
     throw UsageError("{} rows do not divide by dp {} x {} micro-batches: write another --batch", r.train.global_batch,
                      r.mesh.shape.dp(), o.micro_batches);
   r.train.micro_batch = r.train.global_batch / parts, r.train.accumulation = o.micro_batches;
-  const DType dtype = parse_dtype(o.precision);
-  r.train.precision = dtype == DType::f32    ? Precision::fp32
-                      : dtype == DType::bf16 ? Precision::bf16
-                                             : Precision::fp16;
+  r.train.precision = Precision(std::ranges::find(kPrecisionNames, o.precision) - std::begin(kPrecisionNames));
   r.optimizer.schedule = {.decay = Decay::constant, .lr = 1e-4, .steps = r.train.steps};
   return r;
 }
@@ -173,6 +169,7 @@ void bench_train(const BenchTrainCommand& o) {
     if (o.by_op) print_ops(o, recipe, m, rows);
     o.output.json({{"bench", "train"},
                    {"shape", o.shape},
+                   {"seq_len", recipe.train.seq_len},
                    {"precision", o.precision},
                    {"mesh", o.mesh},
                    {"device", kDeviceNames[size_t(recipe.mesh.device)]},
@@ -195,9 +192,15 @@ void bench_train(const BenchTrainCommand& o) {
 void add_bench_train(CLI::App& bench) {
   const auto o = std::make_shared<BenchTrainCommand>();
   CLI::App* c = bench.add_subcommand("train", "Whole training steps of fixed shapes, on made-up tokens");
-  c->add_option("--shape", o->shape, "gpt, llama, gpt2-124m, or tiny, which shows that all works")
+  c->add_option(
+       "--shape", o->shape,
+       fmt::format("gpt, llama, tiny, which shows that all works, or a preset: {}", fmt::join(preset_names(), ", ")))
       ->capture_default_str();
-  c->add_option("--precision", o->precision, "fp32, bf16 or fp16")->capture_default_str();
+  c->add_option("--precision", o->precision)
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kPrecisionNames), std::end(kPrecisionNames))));
+  c->add_option("--seq-len", o->seq_len, "Tokens of a row; 0: the shape's own, of presets up to 1024")
+      ->check(CLI::Range(0, 1 << 24));
   c->add_option("--mesh", o->mesh, "Axes and sizes, and other keys of [mesh], as in dp=2,zero=1; default: one rank");
   c->add_option("--batch", o->batch, "Rows of a step; 0: the shape's own");
   c->add_option("--micro-batches", o->micro_batches, "Of each data-parallel rank, in a step")

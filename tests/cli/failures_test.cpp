@@ -41,6 +41,7 @@ const Mistake kMistakes[] = {
     {"bad_temperature", "generate nowhere --prompt x --temperature -1", 2, {"temperature -1"}},
     {"nothing_to_inspect", "inspect nowhere", 2, {"nowhere"}},
     {"unknown_shape", "bench train --shape gpt5", 2, {"gpt5"}},
+    {"bench_in_unknown_precision", "bench train --precision fp4", 2, {"--precision", "fp4", "fp8"}},
     {"bench_of_unknown_device", "bench matmul --device tpu", 2, {"--device", "tpu", "cuda"}},
     {"heads_not_shared", "bench attention --shape 1,8,4,3,16", 2, {"--shape", "4", "3"}},
     {"log_dir_is_a_file", "train r.toml --log.dir=text.txt", 1, {"text.txt"}},

@@ -35,6 +35,19 @@ TEST_F(TrainingCommandTest, TakesTheMeshThatThePlannerChooses) {
   EXPECT_EQ(nlohmann::json::parse(train.out)["steps"], 2);
 }
 
+TEST_F(TrainingCommandTest, MeasuresStepsInAnyPrecision) {
+  for (const char* precision : {"fp32", "bf16", "fp16", "fp8"}) {
+    const Outcome out = weft.run(
+        fmt::format("bench train --shape tiny --seq-len 16 --steps 2 --threads 1 --precision {} --json", precision));
+    ASSERT_EQ(out.status, 0) << out.err;
+    const auto report = nlohmann::json::parse(out.out);
+    EXPECT_EQ(report["precision"], precision);
+    EXPECT_EQ(report["seq_len"], 16);
+    const double step_s = report["step_ms"].get<double>() / 1e3;
+    EXPECT_NEAR(report["tokens_per_s"].get<double>(), 4 * 16 / step_s, 1e-3 * 4 * 16 / step_s);
+  }
+}
+
 TEST_F(TrainingCommandTest, TrainsEvaluatesAndGenerates) {
   const Outcome train = weft.run("train r.toml --train.steps=40 --mesh dp=2 --log.trace_steps=[2,3] --json");
   ASSERT_EQ(train.status, 0) << train.err;

@@ -54,6 +54,7 @@ using Presets = std::vector<std::pair<std::string, ModelConfig>>;
 const Presets& llama_presets() {
   static const Presets presets{{"llama-1b", shape({22, 2048, 32, 4, 5632, 32000, 2048}, 1e4, false)},
                                {"llama-3.2-1b", shape({16, 2048, 32, 8, 8192, 128256, 8192}, 5e5, true)},
+                               {"llama-3.2-3b", shape({28, 3072, 24, 8, 8192, 128256, 8192}, 5e5, true)},
                                {"llama-3-8b", shape({32, 4096, 32, 8, 14336, 128256, 8192}, 5e5, false)},
                                {"llama-7b", shape({32, 4096, 32, 32, 11008, 32000, 2048}, 1e4, false)}};
   return presets;

@@ -1,4 +1,5 @@
 // The blocks of each type as unsigned codes and scales, and integer dot products of codes.
+#include <array>
 #include <cstring>
 
 #include "hwy/highway.h"
@@ -15,15 +16,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-// ---- 32 bytes: a block of codes, or eight numbers that belong to a group's blocks ----
+// ---- codes of one block of 32, or of two neighbours where vectors are that wide; eight numbers of a group's blocks
+// ----
 
+constexpr int kTogether = HWY_MAX_BYTES / 32;  // blocks to a vector of codes
+
+using CodesTag = hn::ScalableTag<uint8_t>;
 using U8x32 = hn::FixedTag<uint8_t, 32>;
-using I8x32 = hn::FixedTag<int8_t, 32>;
 using U32x8 = hn::FixedTag<uint32_t, 8>;
 using I32x8 = hn::FixedTag<int32_t, 8>;
 using F32x8 = hn::FixedTag<float, 8>;
-using Codes = hn::Vec<U8x32>;
-using Dots = hn::Vec<I32x8>;
+using Codes = hn::Vec<CodesTag>;
+using Ints = hn::Vec<I32x8>;
 using Scales = hn::Vec<F32x8>;
 
 using I32Tag = hn::ScalableTag<int32_t>;
@@ -52,7 +56,7 @@ HWY_INLINE __m512i pairs_of(__m512i codes, __m512i a) {
 struct DotVnni {
   template <bool kIsWide, class DI, class VU>
   static HWY_INLINE hn::Vec<DI> add(DI, hn::Vec<DI> sum, VU codes, VU a) {
-    asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(codes.raw), "v"(a.raw));
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(codes.raw), "vm"(a.raw));
     return sum;
   }
 };
@@ -85,12 +89,43 @@ HWY_INLINE Scales half_everywhere(const std::byte* p) {
   return hn::PromoteTo(F32x8(), hn::BitCast(hn::Rebind<hwy::float16_t, F32x8>(), bits));
 }
 
+#if HWY_TARGET == HWY_AVX3
+// Halves kStride bytes apart, each kRepeats times, from two vectors: as many as lie within one, and as many behind them.
+template <int kStride, int kRepeats>
+HWY_INLINE auto halves_near(const std::byte* p) {
+  constexpr int kHalf = kRepeats == 1 && kStride > 20 ? 2 : 4 / kRepeats;  // in one vector
+  const hn::FixedTag<uint16_t, 32> d;
+  alignas(64) static constexpr auto kPlaces = [] {
+    std::array<uint16_t, 32> places{};
+    for (int i = 0; i < 8; ++i) {
+      const int at = i / kRepeats % (2 * kHalf);
+      places[size_t(i)] = uint16_t(at % kHalf * (kStride / 2) + (at < kHalf ? 0 : 32));
+    }
+    return places;
+  }();
+  const auto load = [&](int64_t at) { return hn::LoadU(d, reinterpret_cast<const uint16_t*>(p + at)); };
+  hn::Vec<decltype(d)> found;
+  found.raw = _mm512_permutex2var_epi16(load(0).raw, hn::Load(d, kPlaces.data()).raw, load(kHalf * kStride).raw);
+  return hn::LowerHalf(hn::LowerHalf(found));
+}
+#endif
+
 // Of blocks kStride bytes apart, each kRepeats times.
 template <int kStride, int kRepeats = 1>
 HWY_INLINE Scales eight_halves(const std::byte* p) {
+  const hn::Rebind<uint16_t, F32x8> d16;
+#if HWY_TARGET == HWY_AVX3
+  hn::Vec<decltype(d16)> bits = halves_near<kStride, kRepeats>(p);
+  if constexpr (kRepeats == 1 && kStride > 20) {
+    const hn::FixedTag<uint64_t, 2> d64;
+    const auto rest = halves_near<kStride, kRepeats>(p + 4 * kStride);
+    bits = hn::BitCast(d16, hn::InterleaveLower(d64, hn::BitCast(d64, bits), hn::BitCast(d64, rest)));
+  }
+#else
   const auto at = [p](int i) { return read<int16_t>(p + i / kRepeats * kStride); };
-  hn::Vec<hn::Rebind<uint16_t, F32x8>> bits;
+  hn::Vec<decltype(d16)> bits;
   bits.raw = _mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
+#endif
   return hn::PromoteTo(F32x8(), hn::BitCast(hn::Rebind<hwy::float16_t, F32x8>(), bits));
 }
 
@@ -100,26 +135,64 @@ HWY_INLINE Scales bytes_as_floats(uint64_t bytes) {
   return hn::ConvertTo(F32x8(), hn::PromoteTo(I32x8(), eight));
 }
 
-HWY_INLINE Codes load_codes(const std::byte* p) { return hn::LoadU(U8x32(), reinterpret_cast<const uint8_t*>(p)); }
-HWY_INLINE Codes low_bits(Codes x, uint8_t mask) { return hn::And(x, hn::Set(U8x32(), mask)); }
-// Bits move between bytes: mask them afterwards.
-template <int kBits>
-HWY_INLINE Codes shifted(Codes x) {
-  const hn::FixedTag<uint16_t, 16> d;
-  if constexpr (kBits >= 0) return hn::BitCast(U8x32(), hn::ShiftRight<kBits>(hn::BitCast(d, x)));
-  return hn::BitCast(U8x32(), hn::ShiftLeft<(kBits < 0 ? -kBits : 0)>(hn::BitCast(d, x)));
+HWY_INLINE Codes low_bits(Codes x, uint8_t mask) { return hn::And(x, hn::Set(CodesTag(), mask)); }
+// The first half of a vector of two blocks by kFirst bits, the second by kSecond. Bits move between bytes: mask them
+// afterwards.
+template <int kFirst, int kSecond>
+HWY_INLINE auto by_halves() {
+  constexpr uint32_t a = kFirst, b = kSecond;
+  alignas(64) static constexpr uint32_t kBits[16] = {a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b};
+  return hn::Load(hn::Repartition<uint32_t, CodesTag>(), kBits);
+}
+template <int kFirst, int kSecond = kFirst>
+HWY_INLINE Codes shifted_right(Codes x) {
+  const auto words = hn::BitCast(hn::Repartition<uint32_t, CodesTag>(), x);
+  if constexpr (kFirst == kSecond) return hn::BitCast(CodesTag(), hn::ShiftRight<kFirst>(words));
+  return hn::BitCast(CodesTag(), hn::Shr(words, by_halves<kFirst, kSecond>()));
+}
+template <int kFirst, int kSecond = kFirst>
+HWY_INLINE Codes shifted_left(Codes x) {
+  const auto words = hn::BitCast(hn::Repartition<uint32_t, CodesTag>(), x);
+  if constexpr (kFirst == kSecond) return hn::BitCast(CodesTag(), hn::ShiftLeft<kFirst>(words));
+  return hn::BitCast(CodesTag(), hn::Shl(words, by_halves<kFirst, kSecond>()));
 }
 
-// 32 codes of 4 bits: the low halves of 16 bytes, then their high halves.
+HWY_INLINE Codes together([[maybe_unused]] hn::Vec<U8x32> first, [[maybe_unused]] hn::Vec<U8x32> second) {
+#if HWY_MAX_BYTES >= 64
+  return hn::Combine(CodesTag(), second, first);
+#else
+  return first;
+#endif
+}
+HWY_INLINE hn::Vec<U8x32> load_32(const std::byte* p) {
+  return hn::LoadU(U8x32(), reinterpret_cast<const uint8_t*>(p));
+}
+
+// 32 codes of a block, and where two are in a vector those kStride bytes behind them.
+template <int kStride = 32>
+HWY_INLINE Codes load_codes(const std::byte* p) {
+  if constexpr (kStride == 32) return hn::LoadU(CodesTag(), reinterpret_cast<const uint8_t*>(p));
+  return together(load_32(p), load_32(kTogether > 1 ? p + kStride : p));
+}
+// The same codes twice where two blocks are in a vector.
+HWY_INLINE Codes load_for_both(const std::byte* p) {
+  const auto codes = load_32(p);
+  return together(codes, codes);
+}
+// Of 32 codes of 4 bits: the low halves of 16 bytes, then their high halves.
+template <int kStride>
 HWY_INLINE Codes load_nibbles(const std::byte* p) {
-  const U32x8 d32;
-  const auto shift = hn::And(hn::Iota(d32, 0), hn::Set(d32, 4));  // by 4 in the upper half
-  const auto both = hn::BitCast(d32, hn::LoadDup128(U8x32(), reinterpret_cast<const uint8_t*>(p)));
-  return low_bits(hn::BitCast(U8x32(), hn::Shr(both, shift)), 15);
+  const hn::Repartition<uint32_t, CodesTag> d32;
+  const auto load = [](const std::byte* from) {
+    return hn::LoadDup128(U8x32(), reinterpret_cast<const uint8_t*>(from));
+  };
+  const auto shift = hn::And(hn::Iota(d32, 0), hn::Set(d32, 4));  // by 4 in every second 16 bytes
+  const auto both = hn::BitCast(d32, together(load(p), load(kTogether > 1 ? p + kStride : p)));
+  return low_bits(hn::BitCast(CodesTag(), hn::Shr(both, shift)), 15);
 }
 
 struct Group {
-  Codes codes[kGroupBlocks];
+  Codes codes[kGroupBlocks / kTogether];
   Scales scales, second;  // second: of the blocks' second halves (Q6_K), or minus the minima (Q4_K, W4)
 };
 
@@ -132,7 +205,8 @@ struct Blocks<BlockType::q8_0> {
   static constexpr int kOffset = 128;  // codes are stored as signed
   static HWY_INLINE void unpack(const std::byte* p, Group& g) {
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) g.codes[i] = hn::Xor(load_codes(p + 34 * i + 2), hn::Set(U8x32(), 0x80));
+    for (int i = 0; i < kGroupBlocks; i += kTogether)
+      g.codes[i / kTogether] = hn::Xor(load_codes<34>(p + 34 * i + 2), hn::Set(CodesTag(), 0x80));
     g.scales = eight_halves<34>(p);
   }
 };
@@ -143,7 +217,7 @@ struct Blocks<BlockType::q4_0> {
   static constexpr int kOffset = 8;
   static HWY_INLINE void unpack(const std::byte* p, Group& g) {
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) g.codes[i] = load_nibbles(p + 18 * i + 2);
+    for (int i = 0; i < kGroupBlocks; i += kTogether) g.codes[i / kTogether] = load_nibbles<18>(p + 18 * i + 2);
     g.scales = eight_halves<18>(p);
   }
 };
@@ -162,9 +236,13 @@ struct Blocks<BlockType::q4_k> {
     g.second = hn::Neg(hn::Mul(half_everywhere(p + 2), bytes_as_floats(minima)));
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      const Codes q = load_codes(p + 16 + 32 * i);
-      g.codes[2 * i] = low_bits(q, 15);
-      g.codes[2 * i + 1] = low_bits(shifted<4>(q), 15);
+      const Codes q = load_for_both(p + 16 + 32 * i);
+      if constexpr (kTogether == 2) {
+        g.codes[i] = low_bits(shifted_right<0, 4>(q), 15);
+      } else {
+        g.codes[2 * i] = low_bits(q, 15);
+        g.codes[2 * i + 1] = low_bits(shifted_right<4>(q), 15);
+      }
     }
   }
 };
@@ -177,13 +255,19 @@ struct Blocks<BlockType::q6_k> {
   static HWY_INLINE void unpack(const std::byte* p, Group& g) {
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
-      const Codes low0 = load_codes(p + 64 * h), low1 = load_codes(p + 64 * h + 32);
-      const Codes high = load_codes(p + 128 + 32 * h);
-      Codes* const codes = g.codes + 4 * h;
-      codes[0] = hn::Or(low_bits(low0, 15), low_bits(shifted<-4>(high), 0x30));
-      codes[1] = hn::Or(low_bits(low1, 15), low_bits(shifted<-2>(high), 0x30));
-      codes[2] = hn::Or(low_bits(shifted<4>(low0), 15), low_bits(high, 0x30));
-      codes[3] = hn::Or(low_bits(shifted<4>(low1), 15), low_bits(shifted<2>(high), 0x30));
+      const Codes low = load_codes(p + 64 * h), high = load_for_both(p + 128 + 32 * h);
+      Codes* const codes = g.codes + kGroupBlocks / kTogether / 2 * h;
+      const auto join = [](Codes lows, Codes highs) { return hn::Or(low_bits(lows, 15), low_bits(highs, 0x30)); };
+      if constexpr (kTogether == 2) {
+        codes[0] = join(low, shifted_left<4, 2>(high));
+        codes[1] = join(shifted_right<4>(low), shifted_right<0, 2>(high));
+      } else {
+        const Codes low1 = load_codes(p + 64 * h + 32);
+        codes[0] = join(low, shifted_left<4>(high));
+        codes[1] = join(low1, shifted_left<2>(high));
+        codes[2] = join(shifted_right<4>(low), high);
+        codes[3] = join(shifted_right<4>(low1), shifted_right<2>(high));
+      }
     }
     const auto halves = hn::LoadU(hn::Rebind<int16_t, I32x8>(), reinterpret_cast<const int16_t*>(p + 192));
     const auto both = hn::PromoteTo(I32x8(), halves);
@@ -204,9 +288,10 @@ struct W4Blocks {
   static HWY_INLINE void unpack(const std::byte* p, Group& g) {
     uint64_t zeros = 0;
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < kGroupBlocks; ++i) {
       const std::byte* const block = p + i / kParts * kBytes;
-      g.codes[i] = load_nibbles(block + 4 + i % kParts * 16);
+      if (i % kTogether == 0)
+        g.codes[i / kTogether] = load_nibbles < kParts == 1 ? kBytes : 16 > (block + 4 + i % kParts * 16);
       zeros |= uint64_t(read<uint8_t>(block + 2)) << 8 * i;
     }
     g.scales = eight_halves<kBytes, kParts>(p);
@@ -224,6 +309,15 @@ template <BlockType kType>
 constexpr bool kHasSecondHalves = kType == BlockType::q6_k;
 template <BlockType kType>
 constexpr bool kHasMinima = kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
+
+// The codes of one of the blocks in a vector.
+HWY_INLINE hn::Vec<U8x32> block_of(Codes codes, [[maybe_unused]] int which) {
+#if HWY_MAX_BYTES >= 64
+  return which == 0 ? hn::LowerHalf(codes) : hn::UpperHalf(U8x32(), codes);
+#else
+  return codes;
+#endif
+}
 
 // The groups of a row of b, the last of which may be cut short: it is completed with blocks of zeros.
 template <BlockType kType>

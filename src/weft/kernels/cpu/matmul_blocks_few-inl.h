@@ -11,42 +11,51 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-// The sums of four lanes each of eight vectors: of their lower halves and of their upper ones.
-HWY_INLINE void sum_quads(const Dots (&x)[8], Dots& lower, Dots& upper) {
-  const I32x8 d;
-  const hn::FixedTag<int64_t, 4> d64;
-  Dots quads[2];
+// Of the products of each of eight blocks, four neighbours in a lane: the sums of the lower half of its lanes, and of
+// the upper.
+HWY_INLINE void sum_quads(const I32 (&x)[kGroupBlocks / kTogether], Ints& lower, Ints& upper) {
+  const I32Tag d;
+  const hn::Repartition<int64_t, I32Tag> d64;
+  I32 quads[2 / kTogether];
 #pragma GCC unroll 2
-  for (int h = 0; h < 2; ++h) {
-    const Dots* const y = x + 4 * h;
-    const Dots a = hn::Add(hn::InterleaveLower(d, y[0], y[1]), hn::InterleaveUpper(d, y[0], y[1]));
-    const Dots b = hn::Add(hn::InterleaveLower(d, y[2], y[3]), hn::InterleaveUpper(d, y[2], y[3]));
+  for (int h = 0; h < 2 / kTogether; ++h) {
+    const I32* const y = x + 4 * h;
+    const I32 a = hn::Add(hn::InterleaveLower(d, y[0], y[1]), hn::InterleaveUpper(d, y[0], y[1]));
+    const I32 b = hn::Add(hn::InterleaveLower(d, y[2], y[3]), hn::InterleaveUpper(d, y[2], y[3]));
     const auto a64 = hn::BitCast(d64, a), b64 = hn::BitCast(d64, b);
     quads[h] = hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, a64, b64)),
                        hn::BitCast(d, hn::InterleaveUpper(d64, a64, b64)));
   }
+#if HWY_MAX_BYTES >= 64
+  // Blocks 0, 2, 4, 6 in the first 8 lanes, lower halves first; then the others.
+  alignas(64) static constexpr int32_t kLower[16] = {0, 8, 1, 9, 2, 10, 3, 11},
+                                       kUpper[16] = {4, 12, 5, 13, 6, 14, 7, 15};
+  lower = hn::LowerHalf(hn::TableLookupLanes(quads[0], hn::SetTableIndices(d, kLower)));
+  upper = hn::LowerHalf(hn::TableLookupLanes(quads[0], hn::SetTableIndices(d, kUpper)));
+#else
   lower = hn::ConcatLowerLower(d, quads[1], quads[0]);
   upper = hn::ConcatUpperUpper(d, quads[1], quads[0]);
+#endif
 }
 
-HWY_INLINE Dots load_ints(const std::byte* p) { return hn::LoadU(I32x8(), reinterpret_cast<const int32_t*>(p)); }
+HWY_INLINE Ints load_ints(const std::byte* p) { return hn::LoadU(I32x8(), reinterpret_cast<const int32_t*>(p)); }
 HWY_INLINE Scales load_floats(const std::byte* p) { return hn::LoadU(F32x8(), reinterpret_cast<const float*>(p)); }
 
 template <class Dot, BlockType kType>
 HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std::byte* a, int64_t group, Scales sum) {
-  const I32x8 d;
+  const I32Tag d;
   const F32x8 f;
-  Dots dots[kGroupBlocks];
+  I32 dots[kGroupBlocks / kTogether];
 #pragma GCC unroll 8
-  for (int i = 0; i < kGroupBlocks; ++i)
+  for (int i = 0; i < kGroupBlocks / kTogether; ++i)
     dots[i] = Dot::template add<kIsWide<kType>>(d, hn::Zero(d), g.codes[i],
-                                                load_codes(a + (group * kGroupBlocks + i) * 32));
-  Dots lower, upper;
+                                                load_codes(a + (group * kGroupBlocks + i * kTogether) * 32));
+  Ints lower, upper;
   sum_quads(dots, lower, upper);
   const int64_t at = group * kGroupBlocks * 4;
   const Scales scales = load_floats(a + layout.scales() + at);
   const std::byte* const terms = a + layout.terms() + at;
-  const auto plus = [&](Dots x, Scales by) { return hn::MulAdd(hn::ConvertTo(f, x), hn::Mul(scales, by), sum); };
+  const auto plus = [&](Ints x, Scales by) { return hn::MulAdd(hn::ConvertTo(f, x), hn::Mul(scales, by), sum); };
   if constexpr (kHasSecondHalves<kType>) {
     sum = plus(hn::Add(lower, load_ints(terms)), g.scales);
     return plus(hn::Add(upper, load_ints(a + layout.second_terms() + at)), g.second);

@@ -105,8 +105,7 @@ inline void unpack_int8(const BlockMatrix& b, int64_t groups, int64_t col, int c
       const int64_t block = at / kInt8Block, inside = block * kInt8Bytes + 4 + at % kInt8Block;
       hn::Vec<U32x8> lines[8], columns[8];
 #pragma GCC unroll 8
-      for (int j = 0; j < 8; ++j)
-        lines[j] = block < blocks ? hn::BitCast(d, load_codes(rows[j] + inside)) : hn::Zero(d);
+      for (int j = 0; j < 8; ++j) lines[j] = block < blocks ? hn::BitCast(d, load_32(rows[j] + inside)) : hn::Zero(d);
       transpose_8x8(lines, columns);
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) hn::StoreU(hn::Xor(columns[i], offset), d, words + (at / 4 + i) * kPanelCols + c);

@@ -33,7 +33,8 @@ void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
           __builtin_prefetch(from + 8 * row_bytes + at, 0, 2);
         Blocks<kType>::unpack(from, group);
 #pragma GCC unroll 8
-        for (int i = 0; i < kGroupBlocks; ++i) hn::Store(hn::BitCast(d, group.codes[i]), d, codes[i][j]);
+        for (int i = 0; i < kGroupBlocks; ++i)
+          hn::Store(hn::BitCast(d, block_of(group.codes[i / kTogether], i % kTogether)), d, codes[i][j]);
         hn::Store(hn::BitCast(d, group.scales), d, scales[0][j]);
         if constexpr (kHasMinima<kType> || kHasSecondHalves<kType>)
           hn::Store(hn::BitCast(d, group.second), d, scales[1][j]);
