@@ -90,7 +90,8 @@ HWY_INLINE Scales half_everywhere(const std::byte* p) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Halves kStride bytes apart, each kRepeats times, from two vectors: as many as lie within one, and as many behind them.
+// Halves kStride bytes apart, each kRepeats times, from two vectors: as many as lie within one, and as many behind
+// them.
 template <int kStride, int kRepeats>
 HWY_INLINE auto halves_near(const std::byte* p) {
   constexpr int kHalf = kRepeats == 1 && kStride > 20 ? 2 : 4 / kRepeats;  // in one vector

@@ -23,8 +23,8 @@ class Exchange {
   virtual void write(std::string_view bytes) = 0;
   virtual void end_stream() = 0;
 
-  // Runs `work` soon on a worker thread; of one exchange, one after the other and in order. Drops it once the answer is
-  // complete or the client gone.
+  // Runs `work` soon on a worker thread; of one exchange, one after the other and in order. Drops it once the answer
+  // is complete or the client gone.
   virtual void post(std::function<void()> work) = 0;
 
   // `told` is called once, from any thread, when the client is gone before the end: at once if it is already. It must
