@@ -10,6 +10,8 @@
 
 namespace weft::app {
 
+constexpr int64_t kBlockTokens = 16;  // of a paged cache
+
 // Each adds its command below `weft bench`.
 void add_bench_matmul(CLI::App& bench);
 void add_bench_attention(CLI::App& bench);

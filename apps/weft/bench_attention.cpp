@@ -72,7 +72,6 @@ Times seconds_of(RankResources& rank, const Layout& l, DType dtype, int repeats)
 struct Step {
   int64_t rows, keys;
 };
-constexpr int64_t kBlockTokens = 16;  // divides keys
 constexpr Step kSteps[] = {{1, 4096}, {512, 2048}};
 constexpr Layout kServed{.sequences = 1, .tokens = 0, .heads = 32, .kv_heads = 8, .head_dim = 128};
 

@@ -11,8 +11,6 @@
 namespace weft::app {
 namespace {
 
-constexpr int64_t kTokensOfBlock = 16;
-
 struct BenchStepsCommand {
   ForwardOptions forward;
   std::optional<RowFormat> kv;  // none: the model's own dtype
@@ -30,8 +28,8 @@ class Sequences {
   Sequences(ForwardModel& model, const RowFormat& format, int64_t count, int64_t tokens)
       : vocab_(model.config().vocab),
         count_(count),
-        blocks_of_each_((tokens + kTokensOfBlock - 1) / kTokensOfBlock),
-        runner_(model, count * blocks_of_each_, kTokensOfBlock, format) {
+        blocks_of_each_((tokens + kBlockTokens - 1) / kBlockTokens),
+        runner_(model, count * blocks_of_each_, kBlockTokens, format) {
     for (int64_t i = 0; i < count * blocks_of_each_; ++i) blocks_.push_back(int32_t(i));
   }
   StepRunner& runner() { return runner_; }

@@ -6,6 +6,7 @@
 #include "base/temporary_folder.h"
 #include "formats/attack.h"
 #include "formats/gguf_bytes.h"
+#include "formats/opening_error.h"
 #include "support/message_of.h"
 #include "support/test_data.h"
 #include "weft/formats/safetensors.h"
@@ -14,14 +15,10 @@ namespace weft {
 namespace {
 
 std::string gguf_error(const std::string& path, std::string_view content) {
-  write_file_atomically(FileSystem::real(), path, content);
-  try {
+  return opening_error(path, content, [&] {
     const GgufFile file(path);
     for (const GgufTensor& tensor : file.tensors()) (void)file.bytes(tensor);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "opened";
+  });
 }
 
 // One key of each type and two tensors.

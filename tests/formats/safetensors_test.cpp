@@ -6,6 +6,7 @@
 #include "base/faulty_file_system.h"
 #include "base/temporary_folder.h"
 #include "formats/attack.h"
+#include "formats/opening_error.h"
 
 namespace weft {
 namespace {
@@ -18,14 +19,10 @@ std::string file_of(std::string_view header, size_t data_bytes) {
 }
 
 std::string safetensors_error(const std::string& path, std::string_view content) {
-  write_file_atomically(FileSystem::real(), path, content);
-  try {
+  return opening_error(path, content, [&] {
     const SafetensorsFile file(path);
     for (const SafetensorsEntry& entry : file.entries()) (void)file.bytes(entry);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "opened";
+  });
 }
 
 TEST(Safetensors, WhatIsWrittenIsReadBack) {

@@ -6,6 +6,7 @@
 
 #include "base/temporary_folder.h"
 #include "formats/attack.h"
+#include "formats/opening_error.h"
 #include "formats/zip_bytes.h"
 #include "weft/formats/safetensors_shards.h"
 
@@ -155,14 +156,10 @@ std::string archive(std::string_view pickled) {
 }
 
 std::string torch_error(const std::string& path, std::string_view content) {
-  write_file_atomically(FileSystem::real(), path, content);
-  try {
+  return opening_error(path, content, [&] {
     const TorchFile file(path);
     for (const TorchEntry& entry : file.entries()) (void)read_bytes(file, entry.name);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "opened";
+  });
 }
 
 TEST(TorchFile, WhatIsNoTensorIsPassedOver) {

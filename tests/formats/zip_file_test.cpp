@@ -5,20 +5,17 @@
 
 #include "base/temporary_folder.h"
 #include "formats/attack.h"
+#include "formats/opening_error.h"
 #include "formats/zip_bytes.h"
 
 namespace weft {
 namespace {
 
 std::string zip_error(const std::string& path, std::string_view content) {
-  write_file_atomically(FileSystem::real(), path, content);
-  try {
+  return opening_error(path, content, [&] {
     const ZipFile file(path);
     for (const ZipEntry& entry : file.entries()) (void)file.bytes(entry);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "opened";
+  });
 }
 
 ZipBytes two_entries(ZipBytes::Change change = {}) {

@@ -7,17 +7,24 @@
 
 namespace weft {
 namespace {
-constexpr int64_t kElementsOfTask = 1 << 16;
+
+// Calls visit(local, global, count) for runs of elements [begin, begin + count) of what a rank holds, on all threads.
+template <class Visit>
+void each_run_at_once(Context& context, const Param& param, int64_t begin, int64_t count, const Visit& visit) {
+  constexpr int64_t kElementsOfTask = 1 << 16;
+  context.stream.team().parallel_for(count, kElementsOfTask, [&](int64_t first, int64_t last, int) {
+    param.placement.each_run(begin + first, last - first, visit);
+  });
 }
+
+}  // namespace
 
 void read_values(Context& context, const Param& param, FunctionRef<void(int64_t, std::span<float>)> read) {
   constexpr int64_t kElements = 1 << 20;
   const int64_t size = param.shape.numel();
   const auto read_runs = [&](int64_t begin, int64_t count, float* out) {
-    context.stream.team().parallel_for(count, kElementsOfTask, [&](int64_t first, int64_t last, int) {
-      param.placement.each_run(begin + first, last - first, [&](int64_t local, int64_t global, int64_t n) {
-        read(global, {out + (local - begin), size_t(n)});
-      });
+    each_run_at_once(context, param, begin, count, [&](int64_t local, int64_t global, int64_t n) {
+      read(global, {out + (local - begin), size_t(n)});
     });
   };
   if (param.value.dtype() == DType::f32 && param.value.device() == Device::cpu)
@@ -34,10 +41,8 @@ void copy_values(Context& context, const Param& param, FunctionRef<void(int64_t,
   const size_t size = size_of(param.value.dtype());
   fill_on_host(context.stream, param.value, [&](const Tensor& host) {
     auto* const out = static_cast<std::byte*>(host.raw());
-    context.stream.team().parallel_for(param.shape.numel(), kElementsOfTask, [&](int64_t begin, int64_t end, int) {
-      param.placement.each_run(begin, end - begin, [&](int64_t local, int64_t global, int64_t n) {
-        copy(global, {out + size_t(local) * size, size_t(n) * size});
-      });
+    each_run_at_once(context, param, 0, param.shape.numel(), [&](int64_t local, int64_t global, int64_t n) {
+      copy(global, {out + size_t(local) * size, size_t(n) * size});
     });
   });
 }

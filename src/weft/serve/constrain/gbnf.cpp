@@ -12,8 +12,6 @@
 namespace weft::constrain {
 namespace {
 
-constexpr int kDeepestGroup = 200;
-
 bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
@@ -105,7 +103,7 @@ class GbnfParser {
     if (cursor_.eat("[")) return Sequence{builder_.code_points(bracketed())};
     if (cursor_.eat(".")) return Sequence{builder_.code_points(complement({}))};
     if (cursor_.eat("(")) {
-      if (depth >= kDeepestGroup) fail("groups are nested too deep");
+      if (depth >= kDeepest) fail("groups are nested too deep");
       skip_space(true);
       const Element inside = alternatives(depth + 1);
       skip_space(true);

@@ -25,6 +25,7 @@ struct GrammarLimits {
 };
 
 constexpr int64_t kUnbounded = -1;
+constexpr int kDeepest = 200;  // of what a form is written in: groups or schemas inside each other
 
 // Every call throws UsageError when a limit is passed.
 class GrammarBuilder {

@@ -15,7 +15,7 @@
 namespace weft::constrain {
 namespace {
 
-constexpr int kDeepestSchema = 200, kMostSchemas = 1 << 14;
+constexpr int kMostSchemas = 1 << 14;
 constexpr int64_t kMostBound = 999'999'999'999'999'999;
 
 std::string dump(const Schema& value) { return value.dump(-1, ' ', false, Schema::error_handler_t::replace); }
@@ -46,7 +46,7 @@ class SchemaCompiler {
   SchemaCompiler(GrammarBuilder& builder, const Schema& root) : builder_(builder), json_(builder), root_(root) {}
 
   Element compile(const Schema& schema, const std::string& path) {
-    if (++depth_ > kDeepestSchema)
+    if (++depth_ > kDeepest)
       throw UsageError("{}: the schema is nested too deep, or a $ref with keywords beside it leads to itself", path);
     if (++num_schemas_ > kMostSchemas) throw UsageError("the schema holds over {} schemas", kMostSchemas);
     const Element element = compile_one(schema, path);
@@ -131,7 +131,7 @@ class SchemaCompiler {
       // What a reference leads to is joined; an allOf inside is joined with it.
       Schema one = part;
       for (int i = 0; one.is_object() && (one.contains("$ref") || one.contains("allOf")); ++i) {
-        if (i > kDeepestSchema) fail(path, "an allOf leads to itself");
+        if (i > kDeepest) fail(path, "an allOf leads to itself");
         if (one.contains("$ref")) {
           const Schema& to = target(pointer_of(one, path), path);
           one.erase("$ref");

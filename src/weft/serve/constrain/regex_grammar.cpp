@@ -8,8 +8,6 @@
 namespace weft::constrain {
 namespace {
 
-constexpr int kDeepestRegexGroup = 200;
-
 const CodePoints kDigits{{'0', '9'}};
 const CodePoints kWord{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 const CodePoints kSpace{{'\t', '\r'}, {' ', ' '}};
@@ -78,7 +76,7 @@ class RegexParser {
   }
 
   Element group(int depth) {
-    if (depth >= kDeepestRegexGroup) fail("groups are nested too deep");
+    if (depth >= kDeepest) fail("groups are nested too deep");
     cursor_.skip(1);
     if (cursor_.eat("?")) {
       for (const char* look : {"=", "!", "<=", "<!"}) {
