@@ -1,8 +1,11 @@
 // ThreadTeam: every worker runs, chunks cover the range once, exceptions reach the caller.
 #include "weft/base/thread_team.h"
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 namespace weft {
 namespace {
@@ -17,14 +20,42 @@ TEST_P(ThreadTeamTest, RunsEveryWorkerOncePerRound) {
   EXPECT_EQ(rounds, std::vector<int>(size_t(GetParam()), 500));
 }
 
-TEST_P(ThreadTeamTest, ParallelForCoversTheRangeOnce) {
+TEST_P(ThreadTeamTest, ChunksCoverTheRangeOnce) {
   ThreadTeam team(GetParam());
-  for (const int64_t count : {0, 1, 7, 64, 1000}) {
-    std::vector<int> hits(size_t(count), 0);
-    team.parallel_for(count, 7, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) ++hits[size_t(i)];
-    });
-    EXPECT_EQ(hits, std::vector<int>(size_t(count), 1));
+  for (const auto parallel : {&ThreadTeam::parallel_for, &ThreadTeam::parallel_runs}) {
+    for (const int64_t count : {0, 1, 7, 64, 1000}) {
+      std::vector<int> hits(size_t(count), 0);
+      (team.*parallel)(count, 7, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) ++hits[size_t(i)];
+      });
+      EXPECT_EQ(hits, std::vector<int>(size_t(count), 1));
+    }
+  }
+}
+
+// Worker 0 holds its first chunk until all others are done: they must be taken from its end. Nobody goes on before it
+// has that chunk.
+TEST_P(ThreadTeamTest, AWorkerKeepsToItsNeighboursAndOthersTakeWhatItLeaves) {
+  const int size = GetParam();
+  constexpr int64_t kChunks = 64;
+  ThreadTeam team(size);
+  std::atomic<int64_t> done{0};
+  std::atomic<bool> has_begun{false};
+  std::vector<std::vector<int64_t>> taken(static_cast<size_t>(size));
+  team.parallel_runs(kChunks, 1, [&](int64_t begin, int64_t, int worker) {
+    taken[size_t(worker)].push_back(begin);
+    if (begin == 0) has_begun = true;
+    while (!has_begun || (size > 1 && begin == 0 && done < kChunks - 1)) std::this_thread::yield();
+    ++done;
+  });
+  EXPECT_EQ(done, kChunks);
+  EXPECT_EQ(taken[0].size(), size == 1 ? size_t(kChunks) : 1u);
+  for (int worker = 1; worker < size; ++worker) {
+    const std::vector<int64_t>& mine = taken[size_t(worker)];
+    const int64_t first = kChunks * worker / size, end = kChunks * (worker + 1) / size;
+    const auto is_own = [&](int64_t chunk) { return first <= chunk && chunk < end; };
+    EXPECT_TRUE(std::is_partitioned(mine.begin(), mine.end(), is_own));
+    EXPECT_TRUE(std::is_sorted(mine.begin(), std::partition_point(mine.begin(), mine.end(), is_own)));
   }
 }
 

@@ -1,10 +1,15 @@
-// ThreadTeam: rounds are announced by a generation counter and closed by a count of unfinished workers.
+// ThreadTeam: rounds are announced by a generation counter and closed by a count of unfinished workers. What is left
+// of a worker's share of chunks is one word, of which its owner takes the first and others the last.
 #include "weft/base/thread_team.h"
 
 #include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <limits>
+
+#include "weft/base/ceil_div.h"
+#include "weft/base/error.h"
 
 namespace weft {
 namespace {
@@ -27,6 +32,23 @@ void wait_while_equal(std::atomic<T>& value, T old) {
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
 
+// [0, length) in chunks of `grain`, the last one shorter.
+class Chunks {
+ public:
+  using Body = FunctionRef<void(int64_t begin, int64_t end, int worker)>;
+  Chunks(int64_t length, int64_t grain) : length_(length), grain_(grain), count_(ceil_div(length, grain)) {}
+  int64_t count() const { return count_; }
+  void run(int64_t chunk, int worker, const Body& body) const {
+    body(chunk * grain_, std::min(length_, (chunk + 1) * grain_), worker);
+  }
+  void run_all(const Body& body) const {
+    for (int64_t chunk = 0; chunk < count_; ++chunk) run(chunk, 0, body);
+  }
+
+ private:
+  int64_t length_, grain_, count_;
+};
+
 void pin_this_thread(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -36,7 +58,7 @@ void pin_this_thread(int cpu) {
 
 }  // namespace
 
-ThreadTeam::ThreadTeam(int size, std::vector<int> cpus) : size_(std::max(size, 1)) {
+ThreadTeam::ThreadTeam(int size, std::vector<int> cpus) : size_(std::max(size, 1)), shares_(size_t(size_)) {
   if (!cpus.empty()) pin_this_thread(cpus[0]);
   for (int worker = 1; worker < size_; ++worker) {
     const int cpu = worker < int(cpus.size()) ? cpus[worker] : -1;
@@ -87,18 +109,50 @@ void ThreadTeam::run(FunctionRef<void(int)> body) {
 }
 
 void ThreadTeam::parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body) {
-  const int64_t chunks = (count + grain - 1) / grain;
-  const auto run_chunk = [&](int64_t chunk, int worker) {
-    body(chunk * grain, std::min(count, (chunk + 1) * grain), worker);
-  };
-  if (size_ == 1 || chunks <= 1) {
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) run_chunk(chunk, 0);
-    return;
-  }
+  const Chunks chunks(count, grain);
+  if (size_ == 1 || chunks.count() <= 1) return chunks.run_all(body);
   std::atomic<int64_t> next{0};
   run([&](int worker) {
-    for (int64_t chunk; (chunk = next.fetch_add(1, std::memory_order_relaxed)) < chunks;) run_chunk(chunk, worker);
+    for (int64_t chunk; (chunk = next.fetch_add(1, std::memory_order_relaxed)) < chunks.count();)
+      chunks.run(chunk, worker, body);
   });
+}
+
+void ThreadTeam::parallel_runs(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body) {
+  const Chunks chunks(count, grain);
+  if (size_ == 1 || chunks.count() <= 1) return chunks.run_all(body);
+  check(chunks.count() <= std::numeric_limits<uint32_t>::max(), "parallel_runs: {} chunks are too many",
+        chunks.count());
+  for (int i = 0; i < size_; ++i)
+    shares_[size_t(i)].set(chunks.count() * i / size_, chunks.count() * (i + 1) / size_);
+  run([&](int worker) {
+    int64_t first = 0, end = 0;
+    const auto run_taken = [&] {
+      for (int64_t chunk = first; chunk < end; ++chunk) chunks.run(chunk, worker, body);
+    };
+    while (shares_[size_t(worker)].take_front(first, end)) run_taken();
+    for (int i = worker + 1; i < worker + size_; ++i) {
+      while (shares_[size_t(i % size_)].take_back(first, end)) run_taken();
+    }
+  });
+}
+
+void ThreadTeam::Share::set(int64_t begin, int64_t end) {
+  left_.store(uint64_t(begin) | uint64_t(end) << 32, std::memory_order_relaxed);
+}
+
+// A quarter of what is left: taking holds the loads up that are under way, so it should be rare, and what is taken
+// last should be little.
+bool ThreadTeam::Share::take(bool from_front, int64_t& first, int64_t& end) {
+  uint64_t left = left_.load(std::memory_order_relaxed), now = 0;
+  do {
+    const auto begin = int64_t(uint32_t(left)), stop = int64_t(left >> 32),
+               count = ceil_div(stop - begin, int64_t(4));
+    if (count <= 0) return false;
+    first = from_front ? begin : stop - count, end = first + count;
+    now = from_front ? left + uint64_t(count) : left - (uint64_t(count) << 32);
+  } while (!left_.compare_exchange_weak(left, now, std::memory_order_relaxed));
+  return true;
 }
 
 }  // namespace weft

@@ -26,12 +26,31 @@ class ThreadTeam {
   // Runs body(worker) once on every worker; returns when all are done and rethrows the first exception.
   void run(FunctionRef<void(int worker)> body);
 
-  // Cuts [0, count) into chunks of `grain` which idle workers take in turn; body(begin, end, worker).
+  // Cuts [0, count) into chunks of `grain` which idle workers take in their order; body(begin, end, worker).
   // Chunk borders do not depend on the number of workers, so results that are a function of the chunk are bitwise
   // the same for any team.
   void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
 
+  // The same for work that is bound by reading memory: a worker has a run of neighbouring chunks, so that what the
+  // processor fetches ahead is its own, and takes from the ends of the others' runs when it has done them (Blumofe
+  // and Leiserson, "Scheduling Multithreaded Computations by Work Stealing", 1999). No chunk may wait for another.
+  void parallel_runs(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
+
  private:
+  // The chunks [begin, end) that are left of a worker's run.
+  class alignas(64) Share {
+   public:
+    void set(int64_t begin, int64_t end);  // each below 2^32
+    // Takes [first, end) of them; false when none is left.
+    bool take_front(int64_t& first, int64_t& end) { return take(true, first, end); }
+    bool take_back(int64_t& first, int64_t& end) { return take(false, first, end); }
+
+   private:
+    bool take(bool from_front, int64_t& first, int64_t& end);
+
+    std::atomic<uint64_t> left_{0};  // begin in the lower half, end in the upper
+  };
+
   void work(int worker);
   void run_body(int worker);
 
@@ -40,6 +59,7 @@ class ThreadTeam {
   std::atomic<int> unfinished_{0};       // workers still inside the round
   std::atomic<bool> stop_{false};
   const FunctionRef<void(int)>* body_ = nullptr;
+  std::vector<Share> shares_;  // of each worker
   std::mutex error_mutex_;
   std::exception_ptr error_;
   std::vector<std::thread> threads_;

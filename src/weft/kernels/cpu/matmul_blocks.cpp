@@ -11,6 +11,8 @@
 namespace weft::cpu {
 namespace {
 
+constexpr int64_t kFewCols = 16;  // of a task with few rows: nobody waits long for the last one
+
 struct Product {
   const MatmulArgs& args;
   const BlockKernels& kernels;
@@ -72,9 +74,10 @@ void matmul_blocks_with(Stream& stream, const MatmulArgs& args, BlockIsa isa) {
   for (p.first_row = 0; p.first_row < m; p.first_row += p.rows) {
     p.rows = std::min(m - p.first_row, kMostRoundedRows);
     p.round(team);
-    team.parallel_for(ceil_div(n, kPanelCols), 1, [&](int64_t task, int64_t, int worker) {
-      const int64_t col = task * kPanelCols;
-      const int cols = int(std::min<int64_t>(kPanelCols, n - col));
+    const int64_t task_cols = p.is_few ? kFewCols : kPanelCols;
+    team.parallel_runs(ceil_div(n, task_cols), 1, [&](int64_t task, int64_t, int worker) {
+      const int64_t col = task * task_cols;
+      const int cols = int(std::min<int64_t>(task_cols, n - col));
       std::byte* const mine = stream.scratch(worker, 0);
       auto* const tile = reinterpret_cast<float*>(mine);
       if (p.is_few)

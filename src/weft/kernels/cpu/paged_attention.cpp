@@ -169,18 +169,25 @@ HWY_INLINE void prefetch(const PoolRows<E>& rows, int64_t first, int64_t count) 
     prefetch_rows(rows, first, count);
 }
 
+// The keys and values of a head at the rows `at` of the pool.
+template <class E>
+struct TileRows {
+  PoolRows<E> k, v;
+
+  TileRows(const Call& call, int head, const int32_t* at)
+      : k(rows_of(call.args.keys, call.shape.head_dim, head, at)),
+        v(rows_of(call.args.values, call.shape.values_dim(), head, at)) {}
+  static PoolRows<E> rows_of(const Tensor& pool, int dim, int head, const int32_t* at) {
+    return {static_cast<const E*>(pool.raw()) + head * pool.dim(3), at, pool.dim(2) * pool.dim(3), dim};
+  }
+};
+
 // Packs a tile, and asks for the next one meanwhile.
 template <class E>
 HWY_NOINLINE void pack_tile(const Call& call, const State& t, int kv_head, int64_t num_keys, int next_head,
                             int64_t num_next) {
-  const auto rows_of_pool = [&](const Tensor& pool, int dim, int head, const int32_t* at) {
-    return PoolRows<E>{static_cast<const E*>(pool.raw()) + head * pool.dim(3), at, pool.dim(2) * pool.dim(3), dim};
-  };
-  const int dim = call.shape.head_dim, value_dim = call.shape.values_dim();
-  const auto k = rows_of_pool(call.args.keys, dim, kv_head, t.rows);
-  const auto v = rows_of_pool(call.args.values, value_dim, kv_head, t.rows);
-  const auto next_k = rows_of_pool(call.args.keys, dim, next_head, t.next);
-  const auto next_v = rows_of_pool(call.args.values, value_dim, next_head, t.next);
+  const auto [k, v] = TileRows<E>(call, kv_head, t.rows);
+  const auto [next_k, next_v] = TileRows<E>(call, next_head, t.next);
   for (int64_t j = 0; j < num_keys; j += kWide) {
     const int64_t count = std::min<int64_t>(kWide, num_keys - j), ahead = std::clamp<int64_t>(num_next - j, 0, kWide);
     prefetch(next_k, j, ahead);
@@ -313,7 +320,11 @@ void run_split(const Call& call, const Task& task, int64_t split, const TilePlac
   t.split.clear(task.count, call.padded);
   const int64_t begin = first_key(call, task, split);
   const int64_t end = std::min<int64_t>((split + 1) * kSplitKeys, t.limit[task.count - 1]);
-  find_rows(call, task.sequence, begin, std::clamp<int64_t>(end - begin, 0, kTileKeys), t.rows);
+  const int64_t num_first = std::clamp<int64_t>(end - begin, 0, kTileKeys);
+  find_rows(call, task.sequence, begin, num_first, t.rows);
+  const TileRows<E> first(call, task.kv_head, t.rows);
+  prefetch(first.k, 0, num_first);
+  prefetch(first.v, 0, num_first);
   for (int64_t key = begin; key < end; key += kTileKeys) {
     const int64_t num_keys = std::min<int64_t>(kTileKeys, end - key);
     const TilePlace next = key + num_keys < end ? TilePlace{&task.sequence, key + num_keys, task.kv_head} : after;
