@@ -60,7 +60,7 @@ class Sequences {
 int64_t weight_bytes(ForwardModel& model) {
   size_t bytes = 0;
   for (Param* p : model.part().params())
-    if (p->readers != Param::Readers::any) bytes += p->product_bytes(model.context());
+    if (p->is_multiplied()) bytes += p->product_bytes(model.context());
   return int64_t(bytes);
 }
 

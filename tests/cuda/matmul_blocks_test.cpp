@@ -1,5 +1,6 @@
 // Products with weights in quantised blocks on a device: against what rounded activations and decoded weights give in
 // double, the same bits for a row whatever is computed beside it, and epilogues.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -67,6 +68,30 @@ class CudaMatmulBlocksOfType : public testing::TestWithParam<BlockType> {
 };
 INSTANTIATE_TEST_SUITE_P(All, CudaMatmulBlocksOfType, testing::ValuesIn(kBlockTypes),
                          [](const auto& test) { return std::string(name_of(test.param)); });
+
+TEST_P(CudaMatmulBlocksOfType, RowsOfATableAreDecoded) {
+  const std::vector<int32_t> ids = {4, 9, 4, 0, 12, 5, 4};
+  const TableRows part(ids.data(), 4, 13);  // rows 4 to 9 of 13
+  for (const auto [cols, skip] : {std::pair<int64_t, int64_t>{512, 0}, {261, 17}}) {
+    const Blocks table(bench, GetParam(), 6, cols, skip);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor y = bench.empty(dtype, {7, cols});
+      cuda_kernels().embedding_of_blocks(bench.stream, y, table.on_device, part);
+      const std::vector<double> got = bench.values(y);
+      std::vector<float> row(size_t(cols), 0.0f);
+      for (size_t t = 0; t < ids.size(); ++t) {
+        const int64_t here = part.row(int64_t(t), 6);
+        std::ranges::fill(row, 0.0f);
+        if (here >= 0) decode_row(table.on_host, here, row.data());
+        for (size_t c = 0; c < row.size(); ++c) {
+          const double want = double(row[c]);  // a difference of two terms is rounded once or twice
+          ASSERT_NEAR(got[t * row.size() + c], want, (dtype == DType::f32 ? 1e-6 : 0x1p-8) * (std::abs(want) + 1))
+              << t << ", " << c;
+        }
+      }
+    }
+  }
+}
 
 TEST_P(CudaMatmulBlocksOfType, RowsHaveTheSameBitsWhateverIsBesideThem) {
   constexpr int64_t kM = 8, kN = 7, kK = 520;

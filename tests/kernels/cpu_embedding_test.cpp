@@ -1,5 +1,6 @@
 // Embedding on the cpu: rows, rows with positions, and the gradient of the table, against the reference.
 #include "cpu_everywhere.h"
+#include "random_blocks.h"
 #include "weft/kernels/cpu/cpu.h"
 
 namespace weft {
@@ -58,12 +59,36 @@ TEST_P(CpuEmbeddingTest, BackwardEqualsReference) {
   });
 }
 
+class EmbeddingOfBlocksTest : public testing::TestWithParam<BlockType> {};
+INSTANTIATE_TEST_SUITE_P(Types, EmbeddingOfBlocksTest, testing::ValuesIn(kBlockTypes),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+// Rows 4 to 9 of a table of 13, of whole blocks and of parts of them.
+TEST_P(EmbeddingOfBlocksTest, EqualsReference) {
+  Workbench bench;
+  const std::vector<int32_t> ids = {4, 9, 4, 0, 12, 5, 4};
+  const TableRows part(ids.data(), 4, 13);
+  for (const auto [cols, skip] : {std::pair<int64_t, int64_t>{512, 0}, {300, 0}, {261, 17}}) {
+    const BlockMatrix table = random_blocks(bench, GetParam(), 6, cols, skip);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      const Tensor y = bench.empty(dtype, {7, cols});
+      reference_kernels().embedding_of_blocks(bench.stream, y, table, part);
+      expect_everywhere({{"y", y}}, [&](Stream& stream, const std::vector<Tensor>& out) {
+        cpu::embedding_of_blocks(stream, out[0], table, part);
+      });
+    }
+  }
+}
+
 TEST(CpuEmbedding, NamesAnIdOutsideOfTheTable) {
   Workbench bench;
   const Tensor table = bench.random(DType::f32, {4, 8}, "table"), y = bench.empty(DType::f32, {2, 8});
   const int32_t ids[] = {1, 4};
   EXPECT_THROW(cpu::embedding(bench.stream, y, table, ids, {}, nullptr), Error);
   EXPECT_THROW(cpu::embedding_backward(bench.stream, table, y, ids), Error);
+  const BlockMatrix blocks = random_blocks(bench, BlockType::q8_0, 4, 8, 0);
+  EXPECT_THROW(cpu::embedding_of_blocks(bench.stream, y, blocks, ids), Error);
+  EXPECT_THROW(cpu::embedding_of_blocks(bench.stream, bench.empty(DType::f32, {2, 9}), blocks, ids), Error);
 }
 
 }  // namespace

@@ -59,11 +59,10 @@ TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
   const Logits got = logits_of(*source, kSomeIds, {.as_stored = true}, c.mesh, [&](TestRank& rank, ForwardModel& m) {
     int64_t bytes = 0;
     for (const Param* p : m.part().params()) {
-      const bool is_product = p->shape.rank() > 1 && !p->name.ends_with("router.weight") &&
-                              (!p->name.starts_with("embedding") || p->readers == Param::Readers::products);
-      EXPECT_EQ(p->is_only_blocks(), is_product) << p->name;
-      EXPECT_EQ(bool(p->value), !is_product) << p->name;
-      num_held += is_product;
+      const bool is_held = p->shape.rank() > 1 && !p->name.ends_with("router.weight");
+      EXPECT_EQ(p->is_only_blocks(), is_held) << p->name;
+      EXPECT_EQ(bool(p->value), !is_held) << p->name;
+      num_held += is_held;
       if (p->value) bytes += int64_t(p->value.bytes());
       if (!p->blocks()) continue;
       // What is cut between the blocks of a row or inside of experts, or in another order, is copied; the rest stays

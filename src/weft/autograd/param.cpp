@@ -11,13 +11,14 @@ void Param::hold_as_nf4() {
   nf4_.emplace(placement.whole, placement.begin[0], shape[0], placement.begin[1], shape[1]);
 }
 
-void Param::hold_in_blocks(BlockMatrix blocks) {
-  check(readers != Readers::any, "{} is read by more than products, and cannot be held in blocks", name);
+void Param::hold_in_blocks(BlockMatrix blocks, bool keeps_rows) {
+  check(readers != Readers::any, "{} is read by more than products and lookups, and cannot be held in blocks", name);
   check(shape[-1] == blocks.cols && shape.numel() == blocks.rows * blocks.cols,
         "{} is {}, but its blocks are [{}, {}]", name, shape, blocks.rows, blocks.cols);
-  const Tensor rows = readers == Readers::products_and_rows ? value : Tensor{};
+  const Tensor rows = keeps_rows ? value : Tensor{};
   drop_value();
   value = rows;
+  keeps_rows_ = keeps_rows;
   blocks_ = std::move(blocks);
   trainable = false;
 }

@@ -46,13 +46,16 @@ class Param {
   nf4::Matrix nf4() const { return nf4_ ? nf4::Matrix{value, nf4_scales, &*nf4_} : nf4::Matrix{}; }
   Tensor nf4_scales;  // of the whole weight, on every rank; see nf4::Matrix
 
-  // What reads the value: one that products y = x wT alone read may be held in blocks, which they read as they lie,
-  // of experts [E, N, K] as E N rows; beside one of which rows are looked up too, blocks are what products read.
-  enum class Readers : uint8_t { any, products, products_and_rows };
+  // What reads the value: one that only products y = x wT and lookups of rows read may be held in blocks, which they
+  // read as they lie, of experts [E, N, K] as E N rows.
+  enum class Readers : uint8_t { any, products, rows, products_and_rows };
   Readers readers = Readers::any;
-  void hold_in_blocks(BlockMatrix blocks);  // frozen from now on; the value goes where only products read it
+  bool is_multiplied() const { return readers == Readers::products || readers == Readers::products_and_rows; }
+  bool has_rows_read() const { return readers == Readers::rows || readers == Readers::products_and_rows; }
+  // Frozen from now on. The value goes, or with `keeps_rows` stays as that of which rows are looked up.
+  void hold_in_blocks(BlockMatrix blocks, bool keeps_rows = false);
   const BlockMatrix& blocks() const { return blocks_; }
-  bool is_only_blocks() const { return blocks_ && readers == Readers::products; }
+  bool is_only_blocks() const { return blocks_ && !keeps_rows_; }
   // Frozen from now on. Where only products y = x wT read it and the backend packs what they read, the value goes.
   void hold_packed(Context& context);
   // Of what products read.
@@ -97,6 +100,7 @@ class Param {
 
   std::optional<nf4::Layout> nf4_;
   BlockMatrix blocks_;
+  bool keeps_rows_ = false;  // beside blocks_
   bool has_grad_ = false;
   uint64_t version_ = 1;
   Packed packed_[2];

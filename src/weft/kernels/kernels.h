@@ -284,6 +284,8 @@ struct Kernels {
   // y[t] = table[ids[t]] + (position_table ? position_table[positions[t]] : 0)
   void (*embedding)(Stream&, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                     const int32_t* positions);
+  // The same of a table in blocks.
+  void (*embedding_of_blocks)(Stream&, const Tensor& y, const BlockMatrix& table, const TableRows& ids);
   // dtable[ids[t]] += dy[t], in the order of t
   void (*embedding_backward)(Stream&, const Tensor& dtable, const Tensor& dy, const TableRows& ids);
   // losses[t] = -log softmax(logits[t])[targets[t]]; a target of -1 is ignored: loss 0, gradient 0.

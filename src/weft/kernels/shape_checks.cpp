@@ -79,15 +79,20 @@ void check_epilogue(const Op& op, const MatmulArgs& args) {
   }
 }
 
+void check_block_matrix(const Op& op, std::string_view name, const BlockMatrix& b, int64_t rows, int64_t cols) {
+  if (b.rows != rows || b.cols != cols)
+    throw Error("{}: {} is [{}, {}], but must be [{}, {}]", op.name, name, b.rows, b.cols, rows, cols);
+  if (b.skip < 0 || b.skip >= block_elements(b.type))
+    throw Error("{}: {} skips a whole block or less than nothing", op.name, name);
+  if (b.blocks.dtype() != DType::u8 || b.blocks.numel() != b.rows * b.row_bytes())
+    throw Error("{}: the blocks of {} are not rows of so many blocks", op.name, name);
+}
+
 void check_blocks_b(const Op& op, const MatmulArgs& args, int64_t n, int64_t k) {
   const BlockMatrix& b = args.blocks_b;
   op.that(args.transpose_b && !args.transpose_a, "blocks_b is multiplied as b transposed, with a as it is");
   op.that(!args.packed_b && !args.nf4_b, "blocks_b takes the place of packed_b and nf4_b");
-  if (b.rows != n || b.cols != k)
-    throw Error("{}: blocks_b is [{}, {}], but must be [{}, {}]", op.name, b.rows, b.cols, n, k);
-  op.that(b.skip >= 0 && b.skip < block_elements(b.type), "blocks_b skips a whole block or less than nothing");
-  op.that(b.blocks.dtype() == DType::u8 && b.blocks.numel() == b.rows * b.row_bytes(),
-          "blocks_b.blocks are not rows of so many blocks");
+  check_block_matrix(op, "blocks_b", b, n, k);
   if (b.type == BlockType::int8 && b.cols > kMostInt8Cols)
     throw Error("{}: an int8 matrix of {} columns, but {} are the most", op.name, b.cols, kMostInt8Cols);
 }
@@ -342,6 +347,13 @@ void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids,
   op.shape("position_table", position_table, {position_table.dim(0), y.dim(1)});
   op.dtype("position_table", position_table, y.dtype());
   op.indices("positions", positions, y.dim(0), 0, position_table.dim(0));
+}
+
+void check_embedding_of_blocks(const Tensor& y, const BlockMatrix& table, const TableRows& ids) {
+  const Op op{"embedding_of_blocks"};
+  op.rank("y", y, 2);
+  check_block_matrix(op, "table", table, table.rows, y.dim(1));
+  op.indices("ids", ids.ids, y.dim(0), 0, ids.total ? ids.total : table.rows);
 }
 
 void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const TableRows& ids) {

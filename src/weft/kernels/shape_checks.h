@@ -21,6 +21,7 @@ void check_norm_backward(const NormBackwardArgs&);
 void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey&);
 void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                      const int32_t* positions);
+void check_embedding_of_blocks(const Tensor& y, const BlockMatrix& table, const TableRows& ids);
 void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const TableRows& ids);
 void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32_t* targets);
 void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const int32_t* targets,

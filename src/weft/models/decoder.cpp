@@ -19,6 +19,7 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
   table.is_tied = c.tie_embeddings && part_.is_tied_elsewhere;
   if (part_.has_embedding) {
     embedding_.emplace("embedding.weight", table, Init::normal(c.init_std));
+    embedding_->readers = Param::Readers::rows;
     if (c.position == PositionKind::learned)
       position_.emplace("position.weight", partition_.tensor.replicated_inside({c.context, c.hidden}),
                         Init::normal(c.init_std));
@@ -56,6 +57,7 @@ void Decoder::multiply_in_float8() {
 }
 
 void Decoder::prepare(Context& context, DType dtype) {
+  dtype_ = dtype;
   for (RouterBias* b : router_biases()) b->allocate(context, dtype);
   for (const auto& block : blocks_) block->each_norm([&](Norm& n) { n.prepare(context, dtype); });
   if (final_norm_) final_norm_->prepare(context, dtype);
@@ -65,7 +67,7 @@ void Decoder::prepare(Context& context, DType dtype) {
 Var Decoder::embed(Context& context, const Pass& pass) {
   const bool is_first = partition_.tensor.rank() == 0;  // of those whose parts make the sum
   Var x = apply(context, EmbeddingOp{*embedding_, position_ && is_first ? &*position_ : nullptr, pass.ids,
-                                     pass.attention.positions, pass.num_tokens});
+                                     pass.attention.positions, pass.num_tokens, dtype_});
   if (config_.embedding_scale != 1) x = apply(context, ScaleOp{config_.embedding_scale}, x);
   return pass.dropout(partition_.tensor.leave(x), config_.dropout, embedding_dropout_site_,
                       partition_.tensor.tokens(pass.num_tokens).begin);

@@ -73,6 +73,7 @@ class Decoder {
   Partition partition_;
   DecoderPart part_;
   RecomputePolicy recompute_;
+  DType dtype_ = DType::f32;
   uint64_t embedding_dropout_site_;
   RopeTables rope_;
   std::optional<Param> embedding_;  // [V, H]

@@ -182,8 +182,8 @@ void hold_blocks(Context& context, const ModelSource& source, std::span<Param* c
     if (!can_be_in_blocks(*param)) continue;
     if (const auto stored = choice.as_stored ? source.blocks_of(param->name) : std::nullopt)
       param->hold_in_blocks(stored_part(context, *stored, param->placement));
-    else if (choice.others)
-      param->hold_in_blocks(rounded_part(context, source, *param, *choice.others));
+    else if (choice.others && param->is_multiplied())
+      param->hold_in_blocks(rounded_part(context, source, *param, *choice.others), param->has_rows_read());
   }
 }
 
@@ -192,10 +192,10 @@ void hold_block_shapes(Context& context, const ModelSource* source, std::span<Pa
   for (Param* param : params) {
     if (!can_be_in_blocks(*param)) continue;
     const auto stored = choice.as_stored && source ? source->blocks_of(param->name) : std::nullopt;
-    if (!stored && !choice.others) continue;
+    if (!stored && (!choice.others || !param->is_multiplied())) continue;
     BlockMatrix m = part_of(param->placement, stored ? stored->type : *choice.others);
     m.blocks = context.empty(DType::u8, {m.rows, m.row_bytes()});
-    param->hold_in_blocks(std::move(m));
+    param->hold_in_blocks(std::move(m), !stored && param->has_rows_read());
   }
 }
 

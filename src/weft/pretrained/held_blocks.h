@@ -21,6 +21,7 @@ BlockChoice parse_block_choice(std::string_view text);
 std::optional<BlockType> block_type_named(std::string_view name);  // "q8_0", "w4_g128"
 std::optional<GgmlType> ggml_type_of(BlockType type);              // none: no GGUF file has it
 
+// Rows of an embedding are looked up in blocks where these are as stored; rounded ones only products read.
 // Weights are rounded to fp8 and int8 with a scale to each row of the whole, to the others with one to a block.
 // Gives this rank's part of each of these weights that products read its blocks, where the choice says so. Blocks of
 // whole rows in the order of the file stay where they are, in the source's mapping, which must outlive the model, and

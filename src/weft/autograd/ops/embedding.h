@@ -13,8 +13,10 @@ struct EmbeddingOp {
   const int32_t* ids;        // [T], host memory that outlives the backward
   const int32_t* positions;  // [T]
   int64_t num_tokens;
+  DType dtype = DType::f32;  // of the result, where the table is held in blocks
 
   Tensor forward(Context& context) {
+    if (table.is_only_blocks()) return from_blocks(context);
     Tensor y = context.empty(table.value.dtype(), {num_tokens, table.shape[1]});
     context.kernels.embedding(context.stream, y, table.value, rows(),
                               position_table ? position_table->value : Tensor{}, positions);
@@ -27,6 +29,16 @@ struct EmbeddingOp {
 
  private:
   TableRows rows() const { return {ids, table.placement.begin[0], table.placement.whole[0]}; }
+
+  Tensor from_blocks(Context& context) {
+    const Tensor y = context.empty(dtype, {num_tokens, table.shape[1]});
+    context.kernels.embedding_of_blocks(context.stream, y, table.blocks(), rows());
+    if (!position_table) return y;
+    const Tensor places = context.empty(dtype, y.shape());
+    context.kernels.embedding(context.stream, places, position_table->value, positions, {}, nullptr);
+    context.kernels.add(context.stream, y, y, places);
+    return y;
+  }
 
   static void scatter(Context& context, Param& param, const Tensor& dy, const TableRows& rows) {
     if (!param.trainable) return;

@@ -46,6 +46,7 @@ void dropout(Stream&, const Tensor& y, const Tensor& x, const DropoutKey&);
 // embedding.cpp
 void embedding(Stream&, const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                const int32_t* positions);
+void embedding_of_blocks(Stream&, const Tensor& y, const BlockMatrix& table, const TableRows& ids);
 void embedding_backward(Stream&, const Tensor& dtable, const Tensor& dy, const TableRows& ids);
 
 // cross_entropy.cpp

@@ -27,6 +27,7 @@ const Kernels& cpu_kernels() {
       .softcap_backward = cpu::softcap_backward,
       .dropout = cpu::dropout,
       .embedding = cpu::embedding,
+      .embedding_of_blocks = cpu::embedding_of_blocks,
       .embedding_backward = cpu::embedding_backward,
       .cross_entropy = cpu::cross_entropy,
       .cross_entropy_stats = cpu::cross_entropy_stats,

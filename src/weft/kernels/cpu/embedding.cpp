@@ -1,9 +1,12 @@
 // Rows of a table chosen by ids, and the sum of their gradients.
+#include <algorithm>
+
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/embedding.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "weft/kernels/block_decode.h"
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/simd_chunks.h"
 #include "weft/kernels/cpu/simd_loop-inl.h"
@@ -88,6 +91,29 @@ void embedding(Stream& stream, const Tensor& y, const Tensor& table, const Table
       else
         std::memcpy(out + size_t(t) * row, rows + size_t(id) * row, row);
     }
+  });
+}
+
+void embedding_of_blocks(Stream& stream, const Tensor& y, const BlockMatrix& table, const TableRows& ids) {
+  shapes::check_embedding_of_blocks(y, table, ids);
+  const int64_t cols = y.cols();
+  with_dtype("embedding_of_blocks", y, [&](auto element) {
+    using T = decltype(element);
+    T* const out = y.data<T>();
+    stream.team().parallel_for(
+        y.rows(), rows_per_chunk(cols * int64_t(sizeof(float))), [&](int64_t begin, int64_t end, int worker) {
+          auto* const decoded = reinterpret_cast<float*>(stream.scratch(worker, size_t(cols) * sizeof(float)));
+          for (int64_t t = begin; t < end; ++t) {
+            const int64_t row = ids.row(t, table.rows);
+            if (row < 0)
+              std::fill_n(out + t * cols, cols, T(0.0f));
+            else if constexpr (std::is_same_v<T, float>)
+              decode_row(table, row, out + t * cols);
+            else
+              decode_row(table, row, decoded),
+                  std::transform(decoded, decoded + cols, out + t * cols, [](float x) { return T(x); });
+          }
+        });
   });
 }
 

@@ -140,4 +140,21 @@ struct Nf4Format {
   }
 };
 
+// A chunk of row `row` of a matrix, whose members are those that quantised_product.cuh names.
+// Elements before the first column and behind the last are none of this weight's, whatever they hold.
+template <class Matrix>
+__device__ __forceinline__ void floats_of_columns(const Matrix& b, int64_t row, unsigned chunk, float (&w)[kChunk]) {
+  if constexpr (Matrix::kIsFloat) {
+    b.floats(row, chunk, w);
+    const int64_t first = int64_t(chunk) * kChunk - b.skip;
+    if (first < 0 || first + kChunk > b.cols)
+      for (int i = 0; i < kChunk; ++i)
+        if (first + i < 0 || first + i >= b.cols) w[i] = 0;
+  } else {
+    const Codes c = b.codes(row, chunk);
+    const Words words = {c.low, c.high};
+    for (int i = 0; i < kChunk; ++i) w[i] = fmaf(c.scale, float(int8_t(byte_of(words, i))), -c.minus);
+  }
+}
+
 }  // namespace weft::cuda

@@ -27,6 +27,7 @@ const Kernels& cuda_kernels() {
       .softcap_backward = cuda::softcap_backward,
       .dropout = cuda::dropout,
       .embedding = cuda::embedding,
+      .embedding_of_blocks = cuda::embedding_of_blocks,
       .embedding_backward = cuda::embedding_backward,
       .cross_entropy = cuda::cross_entropy,
       .cross_entropy_stats = cuda::cross_entropy_stats,

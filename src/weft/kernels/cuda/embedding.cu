@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "weft/kernels/cuda/block_rows.cuh"
 #include "weft/kernels/cuda/cuda.h"
 #include "weft/kernels/cuda/rows.cuh"
 #include "weft/kernels/cuda/token_lists.h"
@@ -31,6 +32,21 @@ __global__ void embedding_kernel(const Embedding<T> a) {
     if (a.position_table) load_n(position, a.position_table + int64_t(a.positions[t]) * a.cols + c);
     for (int i = 0; i < N; ++i) x[i] += position[i];
     store_n(a.y + t * a.cols + c, x);
+  }
+}
+
+// A chunk of a row to each thread; rows have `chunks` of them.
+template <class T, class Rows>
+__global__ void embedding_of_blocks_kernel(T* y, const Rows table, const int32_t* ids, int64_t first,
+                                           int64_t table_rows, int64_t tokens, int64_t chunks) {
+  for (int64_t i = first_element(); i < tokens * chunks; i += element_stride()) {
+    const int64_t t = i / chunks, row = ids[t] - first;
+    const auto chunk = unsigned(i % chunks);
+    float x[kChunk] = {};
+    if (row >= 0 && row < table_rows) floats_of_columns(table, row, chunk, x);
+    const int64_t col = int64_t(chunk) * kChunk - table.skip;
+    for (int j = 0; j < kChunk; ++j)
+      if (col + j >= 0 && col + j < table.cols) store(y + t * table.cols + col + j, x[j]);
   }
 }
 
@@ -75,6 +91,19 @@ void embedding(Stream& stream, const Tensor& y, const Tensor& table, const Table
                  [&]<int N, bool kIsWarp>(const RowsShape& shape) {
                    launch(stream, embedding_kernel<T, N, kIsWarp>, shape.launch, a);
                  });
+  });
+}
+
+void embedding_of_blocks(Stream& stream, const Tensor& y, const BlockMatrix& table, const TableRows& ids) {
+  shapes::check_embedding_of_blocks(y, table, ids);
+  const int64_t tokens = y.dim(0), chunks = ceil_div(table.skip + table.cols, int64_t(kChunk));
+  if (y.numel() == 0) return;
+  const int32_t* const ids_there = upload(stream, ids.ids, tokens);
+  with_float("embedding_of_blocks", y, [&]<class T>() {
+    with_block_rows(table, [&]<class Rows>(const Rows& rows) {
+      launch(stream, embedding_of_blocks_kernel<T, Rows>, over_elements(tokens * chunks, 1), device_data<T>(y), rows,
+             ids_there, ids.first, table.rows, tokens, chunks);
+    });
   });
 }
 

@@ -68,22 +68,6 @@ __global__ void widen_vectors(float* values, const T* a, int64_t k, int64_t skip
   store_n(values + chunk * kChunk, x);
 }
 
-// Elements before the first column and behind the last are none of this weight's, whatever they hold.
-template <class Matrix>
-__device__ __forceinline__ void floats_of_columns(const Matrix& b, int64_t row, unsigned chunk, float (&w)[kChunk]) {
-  if constexpr (Matrix::kIsFloat) {
-    b.floats(row, chunk, w);
-    const int64_t first = int64_t(chunk) * kChunk - b.skip;
-    if (first < 0 || first + kChunk > b.cols)
-      for (int i = 0; i < kChunk; ++i)
-        if (first + i < 0 || first + i >= b.cols) w[i] = 0;
-  } else {
-    const Codes c = b.codes(row, chunk);
-    const Words words = {c.low, c.high};
-    for (int i = 0; i < kChunk; ++i) w[i] = fmaf(c.scale, float(int8_t(byte_of(words, i))), -c.minus);
-  }
-}
-
 // What a thread adds to its sums for one chunk of a's rows and of a block's columns.
 template <class Matrix, int kVectors, int kColumns>
 __device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, int m, int64_t first_row,

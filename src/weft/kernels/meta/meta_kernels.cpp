@@ -242,6 +242,12 @@ void embedding(Stream& stream, const Tensor& y, const Tensor& table, const Table
   if (position_table) count(stream, 0, y);
 }
 
+void embedding_of_blocks(Stream& stream, const Tensor& y, const BlockMatrix& table, const TableRows& ids) {
+  shapes::check_embedding_of_blocks(y, table, ids);
+  count(stream, elements(y), y);
+  stream.cost.bytes += double(y.dim(0)) * double(table.row_bytes());
+}
+
 void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
   shapes::check_embedding_backward(dtable, dy, ids);
   count(stream, elements(dy), dy);
@@ -433,6 +439,7 @@ const Kernels& meta_kernels() {
       .softcap_backward = softcap_backward,
       .dropout = dropout,
       .embedding = embedding,
+      .embedding_of_blocks = embedding_of_blocks,
       .embedding_backward = embedding_backward,
       .cross_entropy = cross_entropy,
       .cross_entropy_stats = cross_entropy_stats,

@@ -27,6 +27,7 @@ const Kernels& reference_kernels() {
       .softcap_backward = reference::softcap_backward,
       .dropout = reference::dropout,
       .embedding = reference::embedding,
+      .embedding_of_blocks = reference::embedding_of_blocks,
       .embedding_backward = reference::embedding_backward,
       .cross_entropy = reference::cross_entropy,
       .cross_entropy_stats = reference::cross_entropy_stats,
