@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMatmulBlocksOfType, testing::ValuesIn(kBlockTy
 TEST_P(CudaMatmulBlocksOfType, RowsOfATableAreDecoded) {
   const std::vector<int32_t> ids = {4, 9, 4, 0, 12, 5, 4};
   const TableRows part(ids.data(), 4, 13);  // rows 4 to 9 of 13
-  for (const auto [cols, skip] : {std::pair<int64_t, int64_t>{512, 0}, {261, 17}}) {
+  for (const auto& [cols, skip] : {std::pair<int64_t, int64_t>{512, 0}, {261, 17}}) {
     const Blocks table(bench, GetParam(), 6, cols, skip);
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const Tensor y = bench.empty(dtype, {7, cols});

@@ -68,7 +68,7 @@ TEST_P(EmbeddingOfBlocksTest, EqualsReference) {
   Workbench bench;
   const std::vector<int32_t> ids = {4, 9, 4, 0, 12, 5, 4};
   const TableRows part(ids.data(), 4, 13);
-  for (const auto [cols, skip] : {std::pair<int64_t, int64_t>{512, 0}, {300, 0}, {261, 17}}) {
+  for (const auto& [cols, skip] : {std::pair<int64_t, int64_t>{512, 0}, {300, 0}, {261, 17}}) {
     const BlockMatrix table = random_blocks(bench, GetParam(), 6, cols, skip);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       const Tensor y = bench.empty(dtype, {7, cols});

@@ -42,6 +42,29 @@ void embedding_with_positions(Stream& stream, const Tensor& y, const Tensor& tab
   });
 }
 
+void embedding_of_blocks(Stream& stream, const Tensor& y, const BlockMatrix& table, const TableRows& ids) {
+  const int64_t cols = y.cols();
+  with_dtype("embedding_of_blocks", y, [&](auto element) {
+    using T = decltype(element);
+    T* const out = y.data<T>();
+    stream.team().parallel_for(
+        y.rows(), rows_per_chunk(cols * int64_t(sizeof(float))), [&](int64_t begin, int64_t end, int worker) {
+          auto* const decoded = reinterpret_cast<float*>(stream.scratch(worker, size_t(cols) * sizeof(float)));
+          for (int64_t t = begin; t < end; ++t) {
+            const int64_t row = ids.row(t, table.rows);
+            if (row < 0) {
+              std::fill_n(out + t * cols, cols, T(0.0f));
+            } else if constexpr (std::is_same_v<T, float>) {
+              decode_row(table, row, out + t * cols);
+            } else {
+              decode_row(table, row, decoded);
+              std::transform(decoded, decoded + cols, out + t * cols, [](float x) { return T(x); });
+            }
+          }
+        });
+  });
+}
+
 // Each worker sums a range of columns, walking all tokens in order: no two write to one element, and how the columns
 // are cut does not change a sum.
 void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
@@ -73,6 +96,7 @@ HWY_AFTER_NAMESPACE();
 namespace weft::cpu {
 
 HWY_EXPORT(embedding_with_positions);
+HWY_EXPORT(embedding_of_blocks);
 HWY_EXPORT(embedding_backward);
 
 void embedding(Stream& stream, const Tensor& y, const Tensor& table, const TableRows& ids,
@@ -96,25 +120,7 @@ void embedding(Stream& stream, const Tensor& y, const Tensor& table, const Table
 
 void embedding_of_blocks(Stream& stream, const Tensor& y, const BlockMatrix& table, const TableRows& ids) {
   shapes::check_embedding_of_blocks(y, table, ids);
-  const int64_t cols = y.cols();
-  with_dtype("embedding_of_blocks", y, [&](auto element) {
-    using T = decltype(element);
-    T* const out = y.data<T>();
-    stream.team().parallel_for(
-        y.rows(), rows_per_chunk(cols * int64_t(sizeof(float))), [&](int64_t begin, int64_t end, int worker) {
-          auto* const decoded = reinterpret_cast<float*>(stream.scratch(worker, size_t(cols) * sizeof(float)));
-          for (int64_t t = begin; t < end; ++t) {
-            const int64_t row = ids.row(t, table.rows);
-            if (row < 0)
-              std::fill_n(out + t * cols, cols, T(0.0f));
-            else if constexpr (std::is_same_v<T, float>)
-              decode_row(table, row, out + t * cols);
-            else
-              decode_row(table, row, decoded),
-                  std::transform(decoded, decoded + cols, out + t * cols, [](float x) { return T(x); });
-          }
-        });
-  });
+  HWY_DYNAMIC_DISPATCH(embedding_of_blocks)(stream, y, table, ids);
 }
 
 void embedding_backward(Stream& stream, const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
