@@ -36,15 +36,25 @@ struct Product {
   }
 
   void multiply_few(int64_t col, int cols, float* tile) const {
-    kernels.few_rows(args.blocks_b, groups, rounded, int(rows), col, cols, tile);
-    epilogue(call, tile, 0, col, int(rows), cols);
+    const int64_t passes = ceil_div(rows, kMostFewRows);  // over columns that stay in the caches
+    for (int64_t pass = 0; pass < passes; ++pass) {
+      const int64_t first = rows * pass / passes, count = rows * (pass + 1) / passes - first;
+      kernels.few_rows(args.blocks_b, groups, rounded + first * row_bytes, int(count), col, cols, tile);
+      epilogue(call, tile, first, col, int(count), cols);
+    }
   }
 
   void multiply_many(int64_t col, int cols, std::byte* panel, float* tile) const {
-    kernels.unpack(args.blocks_b, groups, col, cols, panel);
+    const BlockMatrix& b = args.blocks_b;
+    kernels.unpack(b, groups, col, cols, panel);
+    const auto* const next = static_cast<const std::byte*>(b.blocks.raw()) + (col + cols) * b.row_bytes();
+    const int64_t lines = std::min<int64_t>(b.rows - col - cols, kPanelCols) * b.row_bytes() / 64;
+    const int64_t tile_rows = kernels.tile_rows(b.type);
     for (int64_t i = 0, count = 0; i < rows; i += count) {
-      count = std::min<int64_t>(kernels.tile_rows(args.blocks_b.type), rows - i);
-      kernels.many_rows(args.blocks_b.type, groups, panel, rounded + i * row_bytes, int(count), tile);
+      count = std::min(tile_rows, rows - i);
+      const int64_t first = lines * i / rows, end = lines * (i + count) / rows;
+      kernels.many_rows(b.type, groups, panel, rounded + i * row_bytes, int(count), tile,
+                        {next + first * 64, end - first});
       epilogue(call, tile, first_row + i, col, int(count), cols);
     }
   }
@@ -63,7 +73,7 @@ void matmul_blocks_with(Stream& stream, const MatmulArgs& args, BlockIsa isa) {
             .call = epilogue_call(args),
             .groups = groups,
             .row_bytes = rounded_row_bytes(type, groups),
-            .is_few = m <= kMostFewRows};
+            .is_few = m < rows_worth_a_panel(type)};
   if (m == 0 || n == 0) return;
   ThreadTeam& team = stream.team();
   const int64_t tile_bytes = kMaxTileRows * kPanelCols * 4, one_panel = p.is_few ? 0 : panel_bytes(type, groups);

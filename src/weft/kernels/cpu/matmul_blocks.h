@@ -15,7 +15,7 @@ namespace weft::cpu {
 inline constexpr int64_t kGroupBlocks = 8;  // of 32 codes: a group is a block of the K family, or eight others
 inline constexpr int64_t kGroupElements = 32 * kGroupBlocks;
 inline constexpr int64_t kFloatLanes = 16;        // of sums of floats
-inline constexpr int64_t kMostFewRows = 4;        // with more, unpacking a panel pays
+inline constexpr int64_t kMostFewRows = 4;        // at once
 inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near while panels pass
 
 // A row of a, rounded: 32 codes of each block, then a scale of each, then two terms of each. What codes of b are
@@ -39,6 +39,17 @@ struct UnpackedPanel {
   constexpr int64_t second_scales() const { return scales() + 4 * kPanelCols * blocks(); }
   constexpr int64_t bytes() const { return second_scales() + 4 * kPanelCols * blocks(); }
 };
+
+// With more rows of a, unpacking a panel pays: of few bits soon, since they take long to unpack for each row.
+constexpr int64_t rows_worth_a_panel(BlockType type) {
+  switch (type) {
+    case BlockType::q4_0:
+    case BlockType::q4_k:
+    case BlockType::w4_g32:
+    case BlockType::w4_g128: return kMostFewRows + 1;
+    default: return 2 * kMostFewRows + 1;
+  }
+}
 
 enum class BlockMath : uint8_t { codes, int8, floats };
 constexpr BlockMath math_of(BlockType type) {
@@ -75,6 +86,12 @@ struct RoundCall {
   bool lane_by_lane = false;
 };
 
+// What a tile brings into the caches while it multiplies, which alone leaves memory idle: lines of 64 bytes.
+struct LinesAhead {
+  const std::byte* from = nullptr;
+  int64_t count = 0;
+};
+
 struct BlockKernels {
   int (*tile_rows)(BlockType) = nullptr;  // the most rows that many_rows takes
   // Rounds one row.
@@ -84,8 +101,8 @@ struct BlockKernels {
                    float* tile) = nullptr;
   void (*unpack)(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) = nullptr;
   // tile[rows, kPanelCols] = a times an unpacked panel, where a is rounded lane by lane.
-  void (*many_rows)(BlockType, int64_t groups, const std::byte* panel, const std::byte* a, int rows,
-                    float* tile) = nullptr;
+  void (*many_rows)(BlockType, int64_t groups, const std::byte* panel, const std::byte* a, int rows, float* tile,
+                    const LinesAhead&) = nullptr;
 };
 
 // The instruction sets a product can use, best last.

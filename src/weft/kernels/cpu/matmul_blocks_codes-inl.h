@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "hwy/highway.h"
+#include "weft/base/ceil_div.h"
 #include "weft/kernels/cpu/matmul_blocks.h"
 #include "weft/kernels/cpu/simd_math-inl.h"
 
@@ -343,11 +344,29 @@ class RowOfB {
   std::byte last_[kGroupBytes];
 };
 
-// out[i][j] = in[j][i] for 8 x 8 words.
-HWY_INLINE void transpose_8x8(const hn::Vec<U32x8> (&r)[8], hn::Vec<U32x8> (&out)[8]) {
-  const U32x8 d;
-  const hn::FixedTag<uint64_t, 4> d64;
-  hn::Vec<U32x8> quads[2][4];  // word i of rows 0 to 3 and of 4 to 7, and in the upper half word 4 + i
+// Of every 256 bits the lower half of `first`'s and that of `second`'s, or the upper ones.
+template <bool kIsUpper, class V>
+HWY_INLINE V halves_of(V first, V second) {
+  const hn::DFromV<V> d;
+  if constexpr (hn::MaxLanes(d) * sizeof(hn::TFromV<V>) <= 32) {
+    return kIsUpper ? hn::ConcatUpperUpper(d, second, first) : hn::ConcatLowerLower(d, second, first);
+  } else {
+#if HWY_MAX_BYTES >= 64
+    constexpr long long k = kIsUpper ? 2 : 0;  // NOLINT: what the intrinsic takes
+    V both;
+    both.raw = _mm512_permutex2var_epi64(
+        first.raw, _mm512_setr_epi64(k, k + 1, k + 8, k + 9, k + 4, k + 5, k + 12, k + 13), second.raw);
+    return both;
+#endif
+  }
+}
+
+// out[i][j] = in[j][i] for 8 x 8 words, of every 256 bits of the vectors.
+template <class V>
+HWY_INLINE void transpose_8x8(const V (&r)[8], V (&out)[8]) {
+  const hn::DFromV<V> d;
+  const hn::RepartitionToWide<decltype(d)> d64;
+  V quads[2][4];  // word i of rows 0 to 3 and of 4 to 7, and in the upper half word 4 + i
 #pragma GCC unroll 2
   for (int h = 0; h < 2; ++h) {
     const auto* const x = r + 4 * h;
@@ -362,10 +381,24 @@ HWY_INLINE void transpose_8x8(const hn::Vec<U32x8> (&r)[8], hn::Vec<U32x8> (&out
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    out[i] = hn::ConcatLowerLower(d, quads[1][i], quads[0][i]);
-    out[4 + i] = hn::ConcatUpperUpper(d, quads[1][i], quads[0][i]);
+    out[i] = halves_of<false>(quads[0][i], quads[1][i]);
+    out[4 + i] = halves_of<true>(quads[0][i], quads[1][i]);
   }
 }
+
+// Brings lines in, some at each of `steps`. Inlined, since GCC removes calls of functions that only prefetch.
+class Fetcher {
+ public:
+  HWY_INLINE Fetcher(const LinesAhead& ahead, int64_t steps)
+      : at_(ahead.from), end_(ahead.from + ahead.count * 64), each_(ceil_div(ahead.count, steps)) {}
+  HWY_INLINE void step() {
+    for (int64_t i = 0; i < each_ && at_ < end_; ++i, at_ += 64) __builtin_prefetch(at_, 0, 2);
+  }
+
+ private:
+  const std::byte *at_, *end_;
+  int64_t each_;
+};
 
 // Adds what kRows rows of two vectors of columns have summed to their columns of a tile.
 template <int kRows>

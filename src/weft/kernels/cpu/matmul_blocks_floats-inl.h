@@ -172,11 +172,13 @@ void unpack_floats(const BlockMatrix& b, int64_t groups, int64_t col, int cols, 
 constexpr int kFloatTileRows = HWY_MAX_BYTES >= 64 ? 12 : 4;
 
 template <int kRows>
-void many_float_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile) {
+void many_float_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile,
+                        const LinesAhead& ahead) {
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
   const int64_t steps = groups * kGroupElements / kFloatLanes;
   const int64_t stride = rounded_row_bytes(BlockType::fp8, groups) / 4;
+  Fetcher fetcher(ahead, steps * kFloatLanes);
   std::fill_n(tile, kRows * kPanelCols, 0.0f);
   for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {
     for (int64_t lane = 0; lane < kFloatLanes; ++lane) {
@@ -187,6 +189,7 @@ void many_float_rows_of(int64_t groups, const std::byte* panel, const std::byte*
       for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = hn::Zero(f);
 #pragma GCC unroll 1
       for (int64_t step = 0; step < steps; ++step, b += kPanelCols, ++x) {
+        fetcher.step();
         const F32 b0 = hn::LoadU(f, b), b1 = hn::LoadU(f, b + lanes);
 #pragma GCC unroll 12
         for (int i = 0; i < kRows; ++i) {

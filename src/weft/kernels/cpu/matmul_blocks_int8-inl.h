@@ -116,12 +116,14 @@ inline void unpack_int8(const BlockMatrix& b, int64_t groups, int64_t col, int c
 constexpr int kInt8TileRows = HWY_MAX_BYTES >= 64 ? 12 : 4;
 
 template <class Dot, int kRows>
-void many_int8_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile) {
+void many_int8_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile,
+                       const LinesAhead& ahead) {
   const I32Tag d;
   const F32Tag f;
   const hn::Repartition<uint8_t, I32Tag> d8;
   const auto lanes = int64_t(hn::Lanes(d));
   const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockType::int8, groups);
+  Fetcher fetcher(ahead, size / 4);
   for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {
     const std::byte* b = panel + c * 4;
     I32 sums[kRows][2];
@@ -129,6 +131,7 @@ void many_int8_rows_of(int64_t groups, const std::byte* panel, const std::byte* 
     for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = hn::Set(d, read<int32_t>(a + i * stride + size + 4));
 #pragma GCC unroll 1
     for (int64_t k = 0; k < size; k += 4, b += kPanelCols * 4) {
+      fetcher.step();
       const auto b0 = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(b));
       const auto b1 = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(b + lanes * 4));
 #pragma GCC unroll 12

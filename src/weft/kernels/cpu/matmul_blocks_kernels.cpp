@@ -60,18 +60,20 @@ void few_rows(const BlockMatrix& b, int64_t groups, const std::byte* a, int rows
 }
 
 template <class Dot>
-void many_rows(BlockType type, int64_t groups, const std::byte* panel, const std::byte* a, int rows, float* tile) {
+void many_rows(BlockType type, int64_t groups, const std::byte* panel, const std::byte* a, int rows, float* tile,
+               const LinesAhead& ahead) {
   switch (math_of(type)) {
     case BlockMath::floats:
       return with_rows<kFloatTileRows>(
-          rows, [&](auto n) { many_float_rows_of<decltype(n)::value>(groups, panel, a, tile); });
+          rows, [&](auto n) { many_float_rows_of<decltype(n)::value>(groups, panel, a, tile, ahead); });
     case BlockMath::int8:
       return with_rows<kInt8TileRows>(
-          rows, [&](auto n) { many_int8_rows_of<Dot, decltype(n)::value>(groups, panel, a, tile); });
+          rows, [&](auto n) { many_int8_rows_of<Dot, decltype(n)::value>(groups, panel, a, tile, ahead); });
     case BlockMath::codes:
       with_type(type, [&](auto t) {
-        with_rows<kTileRows>(
-            rows, [&](auto n) { many_rows_of<Dot, decltype(t)::value, decltype(n)::value>(groups, panel, a, tile); });
+        with_rows<kTileRows>(rows, [&](auto n) {
+          many_rows_of<Dot, decltype(t)::value, decltype(n)::value>(groups, panel, a, tile, ahead);
+        });
       });
   }
 }

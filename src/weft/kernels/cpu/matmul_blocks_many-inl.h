@@ -13,46 +13,56 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
+// Of eight columns words [column][word], and those of a second block behind them where there are 16 to a column: word
+// i of all columns to out + i * stride, and of the second block `behind` bytes further.
+template <int kWords>
+HWY_INLINE void store_columns(const uint32_t (&in)[8][kWords], std::byte* out, int64_t stride, int64_t behind) {
+  const hn::FixedTag<uint32_t, kWords> d;
+  const U32x8 d8;
+  hn::Vec<decltype(d)> lines[8], columns[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) lines[i] = hn::Load(d, in[i]);
+  transpose_8x8(lines, columns);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    auto* const to = reinterpret_cast<uint32_t*>(out + i * stride);
+    if constexpr (kWords == 8) {
+      hn::StoreU(columns[i], d8, to);
+    } else {
+      hn::StoreU(hn::LowerHalf(columns[i]), d8, to);
+      hn::StoreU(hn::UpperHalf(d8, columns[i]), d8, reinterpret_cast<uint32_t*>(out + behind + i * stride));
+    }
+  }
+}
+
 template <BlockType kType>
 void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
   const U32x8 d;
   const UnpackedPanel layout{groups};
-  RowOfB<kType> rows[8];
-  const int64_t row_bytes = b.row_bytes();
-  for (int c = 0; c < kPanelCols; c += 8) {
-    for (int j = 0; j < 8; ++j) rows[j].set(b, col + std::min(c + j, cols - 1));  // what is too much is not used
-    for (int64_t g = 0; g < groups; ++g) {
-      alignas(64) uint32_t codes[kGroupBlocks][8][8];  // [block][column][four codes each]
-      alignas(64) uint32_t scales[2][8][8];            // [which][column][block]
+  RowOfB<kType> rows[kPanelCols];
+  for (int j = 0; j < kPanelCols; ++j) rows[j].set(b, col + std::min(j, cols - 1));  // what is too much is not used
+  for (int64_t g = 0; g < groups; ++g) {
+    for (int c = 0; c < kPanelCols; c += 8) {
+      alignas(64) uint32_t codes[kGroupBlocks / kTogether][8][8 * kTogether];  // [vector][column][four codes each]
+      alignas(64) uint32_t scales[2][8][8];                                    // [which][column][block]
       for (int j = 0; j < 8; ++j) {
         Group group;
-        const std::byte* const from = rows[j].group(g);
-        // Eight streams at a time are more than the processor fetches by itself: the rows that come next.
+        Blocks<kType>::unpack(rows[c + j].group(g), group);
 #pragma GCC unroll 8
-        for (int64_t at = 0; at < RowOfB<kType>::kGroupBytes; at += 64)
-          __builtin_prefetch(from + 8 * row_bytes + at, 0, 2);
-        Blocks<kType>::unpack(from, group);
-#pragma GCC unroll 8
-        for (int i = 0; i < kGroupBlocks; ++i)
-          hn::Store(hn::BitCast(d, block_of(group.codes[i / kTogether], i % kTogether)), d, codes[i][j]);
+        for (int i = 0; i < kGroupBlocks / kTogether; ++i)
+          hn::Store(group.codes[i], CodesTag(), reinterpret_cast<uint8_t*>(codes[i][j]));
         hn::Store(hn::BitCast(d, group.scales), d, scales[0][j]);
         if constexpr (kHasMinima<kType> || kHasSecondHalves<kType>)
           hn::Store(hn::BitCast(d, group.second), d, scales[1][j]);
       }
-      const auto turn = [&](const uint32_t(&in)[8][8], std::byte* out, int64_t stride) HWY_ATTR {
-        hn::Vec<U32x8> lines[8], columns[8];
-#pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) lines[i] = hn::Load(d, in[i]);
-        transpose_8x8(lines, columns);
-#pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) hn::StoreU(columns[i], d, reinterpret_cast<uint32_t*>(out + i * stride) + c);
-      };
-      for (int lane = 0; lane < kGroupBlocks; ++lane)
-        turn(codes[lane], panel + (lane * groups + g) * 32 * kPanelCols, 4 * kPanelCols);
+      for (int i = 0; i < kGroupBlocks / kTogether; ++i) {
+        std::byte* const first = panel + (i * kTogether * groups + g) * 32 * kPanelCols;
+        store_columns(codes[i], first + c * 4, 4 * kPanelCols, groups * 32 * kPanelCols);
+      }
       const int64_t lane_bytes = groups * kPanelCols * 4;
-      turn(scales[0], panel + layout.scales() + g * kPanelCols * 4, lane_bytes);
+      store_columns(scales[0], panel + layout.scales() + (g * kPanelCols + c) * 4, lane_bytes, 0);
       if constexpr (kHasMinima<kType> || kHasSecondHalves<kType>)
-        turn(scales[1], panel + layout.second_scales() + g * kPanelCols * 4, lane_bytes);
+        store_columns(scales[1], panel + layout.second_scales() + (g * kPanelCols + c) * 4, lane_bytes, 0);
     }
   }
 }
@@ -105,12 +115,13 @@ HWY_INLINE void add_part(const std::byte* codes, const std::byte* scales, const 
 }
 
 template <class Dot, BlockType kType, int kRows>
-void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile) {
+void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile, const LinesAhead& ahead) {
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
   const UnpackedPanel b{groups};
   const RoundedRow row{groups};
   const int64_t stride = row.bytes();
+  Fetcher fetcher(ahead, b.blocks());
   std::fill_n(tile, kRows * kPanelCols, 0.0f);
   for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {
     for (int64_t block = 0; block < b.blocks();) {
@@ -119,6 +130,7 @@ void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, fl
       for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = hn::Zero(f);
 #pragma GCC unroll 1
       for (int64_t g = 0; g < groups; ++g, ++block) {
+        fetcher.step();
         const std::byte* const codes = panel + block * 32 * kPanelCols + c * 4;
         const std::byte* const scales = panel + b.scales() + (block * kPanelCols + c) * 4;
         const std::byte* const second = panel + b.second_scales() + (block * kPanelCols + c) * 4;
