@@ -156,8 +156,9 @@ CLI::App& add_command(CLI::App& bench, const std::shared_ptr<BenchStepsCommand>&
       ->capture_default_str()
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
   o->output.add_option(*c);
-  c->callback(
-      [o, run] { run_forward(o->forward, [&](ForwardModel& model, const ModelSource&) { run(*o, model); }); });
+  c->callback([o, run] {
+    run_forward(o->forward, [&](ForwardModel& model, const ModelSource&, Communicator&) { run(*o, model); });
+  });
   return *c;
 }
 

@@ -142,7 +142,8 @@ void chat_on_rank(const ChatCommand& o, ForwardModel& model, const ModelSource& 
 
 void chat(const ChatCommand& o) {
   check_sampling(o.generate.sampling);
-  run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source) { chat_on_rank(o, model, source); });
+  run_forward(o.forward,
+              [&](ForwardModel& model, const ModelSource& source, Communicator&) { chat_on_rank(o, model, source); });
 }
 
 }  // namespace

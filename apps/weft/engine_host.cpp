@@ -24,11 +24,11 @@ EngineHost::~EngineHost() {
 
 void EngineHost::run(const EngineOptions& options, const OnFailure& on_failure) {
   try {
-    run_engine(options, [&](ContinuousEngine& engine, const ModelSource&) {
-      engine_ = &engine;
+    run_engine(options, [&](Speaker& speaker) {
+      engine_ = &speaker.engine;
       can_be_asked_.set_value();
       try {
-        engine.run();
+        engine_->run();
       } catch (const std::exception& e) {
         on_failure(e.what());
       }

@@ -39,7 +39,7 @@ void eval_decoder(const EvalCommand& o) {
   const std::string cache =
       o.cache_dir.empty() ? (std::filesystem::temp_directory_path() / "weft-tokens").string() : o.cache_dir;
   make_folders(FileSystem::real(), cache);
-  run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source) {
+  run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source, Communicator&) {
     const int64_t context_length = model.config().context;
     const int64_t seq_len = o.seq_len > 0 ? o.seq_len : context_length;
     if (seq_len > context_length)

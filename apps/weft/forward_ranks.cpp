@@ -5,8 +5,10 @@
 
 #include "mesh_options.h"
 #include "rank_resources.h"
+#include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
 #include "weft/pretrained/peft.h"
+#include "weft/train/launch.h"
 #include "weft/train/recipe.h"
 
 namespace weft::app {
@@ -29,15 +31,17 @@ MeshConfig mesh_of(const ForwardOptions& options) {
 
 // Calls body on every rank, where ranks run.
 void run_mesh(const ForwardOptions& options, const MeshConfig& config,
-              const std::function<void(Context& context, const Mesh& mesh)>& body) {
-  const int cores = options.threads > 0 ? options.threads : num_cores();
-  const int threads = std::max(1, cores / config.size());
-  run_world(config.size(),
-            [&](Communicator& world) {
-              RankResources rank(threads, config.device, options.replica * config.size() + world.rank());
-              world.use_stream(rank.stream);
-              const Mesh mesh(world, config.shape);
-              body(rank.context, mesh);
+              const std::function<void(Context& context, const Mesh& mesh, Communicator& job)>& body) {
+  const int size = config.size(), ranks = launched_by_mpi() ? size * options.replicas : size;
+  const int threads = options.threads > 0 ? std::max(1, options.threads / ranks) : threads_of_a_rank(ranks);
+  run_world(ranks,
+            [&](Communicator& job) {
+              RankResources rank(threads, config.device, options.replica * size + job.rank());
+              job.use_stream(rank.stream);
+              std::unique_ptr<Communicator> part;
+              if (ranks > size) part = job.split(job.rank() / size, job.rank(), "replica");
+              const Mesh mesh(part ? *part : job, config.shape);
+              body(rank.context, mesh, job);
             },
             {.timeout = std::chrono::seconds(config.timeout_s)});
 }
@@ -89,9 +93,9 @@ void run_forward(const ForwardOptions& options, const ForwardBody& body, const F
   const DType dtype = dtype_of(options, *source);
   FarLayers far;
   if (plan) plan(*source, mesh_config.shape, far);
-  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) {
+  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh, Communicator& job) {
     ForwardModel model(context, mesh, *source, dtype, blocks, far);
-    body(model, *source);
+    body(model, *source, job);
   });
 }
 
@@ -99,7 +103,9 @@ void run_encoder(const ForwardOptions& options, const EncoderBody& body) {
   const MeshConfig mesh_config = parse_mesh(options.mesh, options.device);
   if (!options.adapter.empty()) throw UsageError("--adapter: this kind of model runs without adapters: leave it out");
   const DType dtype = parse_dtype(options.dtype);
-  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh) { body(context, {dtype, &mesh}); });
+  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh, Communicator&) {
+    body(context, {dtype, &mesh});
+  });
 }
 
 std::vector<int32_t> parse_ids(const std::string& text, const char* option, int64_t vocab) {

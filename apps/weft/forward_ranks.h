@@ -11,7 +11,9 @@ namespace weft::app {
 struct ForwardOptions {
   std::string model, adapter, mesh, device, dtype = "fp32", quantize = "auto";
   int threads = 0;
-  int replica = 0, replicas = 1;  // of the mesh's dp, each replica is run by itself, on devices of its own
+  // Of the mesh's dp, each replica is run by itself, on devices of its own; where a launcher started the ranks, each
+  // on ranks of its own, and `replica` is 0.
+  int replica = 0, replicas = 1;
   void add_to(CLI::App& command);
 };
 
@@ -24,7 +26,8 @@ Device device_of(const ForwardOptions& options);
 
 // Opens the model and calls body on every rank of the mesh, where ranks run; `source` is shared by all. `plan` is
 // called before, with nothing allocated yet; it gives the mesh where --mesh is "auto", and which layers are far.
-using ForwardBody = std::function<void(ForwardModel& model, const ModelSource& source)>;
+// job: the model's ranks; where a launcher started those of several replicas, of all of them, one after the other.
+using ForwardBody = std::function<void(ForwardModel& model, const ModelSource& source, Communicator& job)>;
 using ForwardPlan = std::function<void(const ModelSource& source, MeshShape& mesh, FarLayers& far)>;
 void run_forward(const ForwardOptions& options, const ForwardBody& body, const ForwardPlan& plan = {});
 

@@ -127,7 +127,9 @@ void generate(const GenerateCommand& o) {
     return run_encoder(o.forward, [&](Context& context, const EncoderUse& use) { generate_by_t5(o, context, use); });
   if (kind)
     throw UsageError("{} is a model that writes no texts: weft logits shows what it computes", o.forward.model);
-  run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source) { generate_on_rank(o, model, source); });
+  run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source, Communicator&) {
+    generate_on_rank(o, model, source);
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine_host.h"
+#include "launched_replicas.h"
 #include "rank_resources.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/serve/api/api.h"
@@ -135,12 +136,15 @@ struct OpenedText {
   ModelText text;
 };
 
-// The ranks are processes: this one's is served on this thread.
-void serve_launched(const ServeCommand& o, StopSignals& signals, const EngineOptions& model) {
+// The ranks are processes: this one's is served on this thread. The first replica's speaker listens for all of them.
+void serve_launched(const ServeCommand& o, StopSignals& signals, EngineOptions model) {
   OpenedText opened(model);
-  run_engine(model, [&](ContinuousEngine& engine, const ModelSource&) {
+  model.forward.replicas = replicas_of(model.forward);
+  run_engine(model, [&](Speaker& speaker) {
+    if (speaker.place.replica > 0) return serve_replica(speaker, opened.text.served_by(speaker.engine).constraints);
+    LaunchedReplicas replicas(speaker, [&](const std::string& line) { o.model.output.text("weft: " + line); });
     serve_over_http(
-        o, signals, {opened.text.served_by(engine)}, [&] { engine.run(); }, [&] { engine.stop(); });
+        o, signals, {opened.text.served_by(replicas.engine())}, [&] { replicas.run(); }, [&] { replicas.stop(); });
   });
 }
 

@@ -43,17 +43,17 @@ AskedServer asked_of(const EngineOptions& o, const ModelSource& source) {
   return a;
 }
 
-// Of all ranks in this process.
-ServedMemory memory_here(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks) {
-  const bool is_alone = launched_by_mpi();
-  ServedMemory sum;
+// Of all ranks of a replica. Where a launcher has spread them over machines, as if all were like the one that needs
+// the most.
+ServedMemory memory_of_replica(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks) {
+  const bool is_spread = launched_by_mpi() && mpi_ranks_here() < mesh.size();
+  const int64_t ranks = mesh.size() / mesh.pp;
+  ServedMemory sum, largest;
   for (const ServedMemory& m : serving_memory(request, mesh, num_blocks)) {
-    const int64_t ranks = is_alone ? 1 : mesh.size() / mesh.pp;
-    if (is_alone && m.total() <= sum.total()) continue;
-    if (is_alone) sum = {};
     sum = add(sum, m, ranks);
+    if (m.total() > largest.total()) largest = m;
   }
-  return sum;
+  return is_spread ? add({}, largest, mesh.size()) : sum;
 }
 
 // Of a token, with its draft's.
@@ -64,7 +64,7 @@ int64_t bytes_of_token(const ServeRequest& q, const MeshShape& mesh) {
 }
 
 ServedMemory memory_with(const ServeRequest& q, const MeshShape& mesh, int64_t kv_bytes) {
-  return memory_here(q, mesh, std::max<int64_t>(kv_bytes / (bytes_of_token(q, mesh) * q.block_tokens), 1));
+  return memory_of_replica(q, mesh, std::max<int64_t>(kv_bytes / (bytes_of_token(q, mesh) * q.block_tokens), 1));
 }
 
 // Where the memory is limited or layers may be far: whole contexts for all that run, or as much as is left, but room
@@ -96,7 +96,7 @@ std::string remedy(const EngineOptions& o, ServeRequest q, const MeshShape& mesh
   const auto fits = [&](const ServeRequest& request) {
     return memory_with(request, mesh, o.engine.kv_bytes).total() <= available;
   };
-  if (const ServedMemory least = memory_here(q, mesh, 1); o.engine.kv_bytes > 0 && least.total() <= available)
+  if (const ServedMemory least = memory_of_replica(q, mesh, 1); o.engine.kv_bytes > 0 && least.total() <= available)
     return fmt::format("lower --kv-cache to {}MiB", (available - least.total() + least.cache) >> 20);
   const DType before = q.model.dtype;
   if (before == DType::f32) {
@@ -114,6 +114,12 @@ std::string remedy(const EngineOptions& o, ServeRequest q, const MeshShape& mesh
 }
 
 }  // namespace
+
+int64_t available_to_replica(const EngineOptions& o, int ranks, int first_rank, int64_t limit) {
+  if (!launched_by_mpi()) return available_bytes(device_of(o.forward), ranks, limit, first_rank);
+  const int here = mpi_ranks_here();  // of all replicas; they take their memory at the same time
+  return available_bytes(device_of(o.forward), here, limit) / here * ranks;
+}
 
 MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
   AskedServer asked = asked_of(o, source);
@@ -143,8 +149,8 @@ MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
 MemoryChoice choose_memory(const EngineOptions& o, const ModelSource& source, const MeshShape& mesh) {
   AskedServer asked = asked_of(o, source);
   ServeRequest& q = asked.request;
-  const int64_t available = available_bytes(device_of(o.forward), mesh.size(), o.memory_limit / o.num_models,
-                                            o.forward.replica * mesh.size());
+  const int64_t available =
+      available_to_replica(o, mesh.size(), o.forward.replica * mesh.size(), o.memory_limit / o.num_models);
   const bool may_be_far = o.device_map == "auto";
   MemoryChoice choice{.kv_bytes = o.engine.kv_bytes};
   if (choice.kv_bytes == 0 && (o.memory_limit > 0 || may_be_far))

@@ -8,6 +8,10 @@ namespace weft::app {
 // `--mesh auto`: the ranks of this machine on which an answer's token takes least time, and what is said about it.
 MeshShape choose_mesh(const EngineOptions& options, const ModelSource& source);
 
+// Free bytes for all ranks of one replica, whose first is rank `first_rank` of the devices; no more than `limit` of a
+// device or this machine, if there is one. A launcher's ranks on this machine share it evenly.
+int64_t available_to_replica(const EngineOptions& options, int ranks, int first_rank, int64_t limit = 0);
+
 struct MemoryChoice {
   int64_t kv_bytes = 0;    // of the cache, over all ranks; 0: what is free once there are weights
   int64_t far_layers = 0;  // of each stage

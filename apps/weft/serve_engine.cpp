@@ -66,23 +66,25 @@ int64_t cache_bytes(const ContinuousOptions& o, const ForwardModel& model, const
   return of(model) + (draft ? of(*draft) : 0);
 }
 
-// How many blocks the cache has on all ranks alike: what was asked for, or half of the free memory where that is less
-// than whole contexts for all that run.
-int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const ForwardModel* draft) {
+// How many blocks the cache has on all ranks of the job alike: what was asked for, or half of the free memory where
+// that is less than whole contexts for all that run.
+int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const ForwardModel* draft, Communicator& job) {
   const ModelConfig& config = model.config();
   const int64_t block_tokens = o.engine.block_tokens, block = block_tokens * cache_bytes(o.engine, model, draft);
   int64_t bytes = o.engine.kv_bytes;
-  model.mesh().world().barrier();  // all have their weights
+  {
+    const Patience while_others_read_weights(job);
+    job.barrier();
+  }
   if (bytes == 0) {
     const int64_t whole = ceil_div(config.context, block_tokens) * block * o.engine.max_running;
     const int ranks = model.mesh().world().size();
-    const int64_t free =
-        available_bytes(model.context().stream.allocator().device(), ranks, 0, o.forward.replica * ranks);
+    const int64_t free = available_to_replica(o, ranks, o.forward.replica * ranks);
     bytes = std::min(whole, free / (2 * o.num_models));
   }
   const Tensor blocks = model.context().stream.host_memory().empty(DType::i64, {1});
   *blocks.data<int64_t>() = bytes / block;
-  model.mesh().world().broadcast(blocks, model.speaker());
+  job.all_reduce(blocks, Reduction::min);
   if (*blocks.data<int64_t>() < 1)
     throw UsageError("--kv-cache {}: a block of {} tokens takes {}; give more or lower --block-tokens",
                      human_bytes(uint64_t(bytes)), block_tokens, human_bytes(uint64_t(block)));
@@ -125,7 +127,7 @@ void add_adapters(const EngineOptions& o, ForwardModel& model, const ModelSource
   }
 }
 
-void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSource& source,
+void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSource& source, Communicator& job,
                    const OnSpeaker& on_speaker) {
   ContinuousOptions options = o.engine;
   std::unique_ptr<DraftModel> draft;
@@ -133,13 +135,23 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
     draft = std::make_unique<DraftModel>(o, model, source);
     options.draft = &draft->model();
   }
-  options.kv_blocks = choose_blocks(o, model, options.draft);
+  options.kv_blocks = choose_blocks(o, model, options.draft, job);
   options.keeps_prefixes = !o.without_prefixes;
   add_adapters(o, model, source, options);
   ContinuousEngine engine(model, options);
+  const int ranks = model.mesh().world().size();
+  Speaker speaker{.engine = engine,
+                  .place = {.replica = job.rank() / ranks,
+                            .replicas = job.size() / ranks,
+                            .is_speaker = engine.is_speaker(),
+                            .front = model.speaker()},
+                  .is_alone = ranks == 1,
+                  .sockets = {}};
+  if (job.size() > ranks) speaker.sockets = remote::meet(job, speaker.place);
   if (!engine.is_speaker()) return engine.run();
-  print_cache(o, engine, model, kv_format_of(options, model), cache_bytes(options, model, options.draft));
-  on_speaker(engine, source);
+  if (speaker.place.replica == 0)
+    print_cache(o, engine, model, kv_format_of(options, model), cache_bytes(options, model, options.draft));
+  on_speaker(speaker);
 }
 
 }  // namespace
@@ -176,7 +188,9 @@ void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker) {
   EngineOptions chosen = options;
   run_forward(
       options.forward,
-      [&](ForwardModel& model, const ModelSource& source) { serve_on_rank(chosen, model, source, on_speaker); },
+      [&](ForwardModel& model, const ModelSource& source, Communicator& job) {
+        serve_on_rank(chosen, model, source, job, on_speaker);
+      },
       [&](const ModelSource& source, MeshShape& mesh, FarLayers& far) {
         if (options.forward.mesh == "auto") mesh = choose_mesh(options, source);
         const MemoryChoice choice = choose_memory(options, source, mesh);

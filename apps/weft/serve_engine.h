@@ -9,6 +9,7 @@
 #include "weft/serve/api/served_model.h"
 #include "weft/serve/constrain/constraint_factory.h"
 #include "weft/serve/continuous_engine.h"
+#include "weft/serve/remote/meeting.h"
 
 namespace weft::app {
 
@@ -43,9 +44,17 @@ class ModelText {
   api::ServedModel model_;
 };
 
-// Serves on every rank of the mesh. on_speaker is called on the rank that speaks; it runs the engine, and the others
-// serve until that stops.
-using OnSpeaker = std::function<void(ContinuousEngine& engine, const ModelSource& source)>;
+// The rank of a replica that speaks.
+struct Speaker {
+  ContinuousEngine& engine;
+  remote::ReplicaPlace place;
+  bool is_alone;                        // the only rank of its replica
+  std::vector<remote::Socket> sockets;  // to other replicas of the job, as remote::meet gives them
+};
+
+// Serves on every rank of the mesh. on_speaker is called on the rank that speaks, of each replica; it runs the
+// engine, and the others serve until that stops.
+using OnSpeaker = std::function<void(Speaker& speaker)>;
 void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker);
 
 }  // namespace weft::app

@@ -1,6 +1,6 @@
 #!/bin/bash
-# One training job across two "machines": network namespaces joined by a bridge. Then the same with the link cut in the
-# midst: the watchdog must end the job and say who waits for whom. Needs root and iproute2; exits 77 where it cannot run.
+# One training job across two "machines": network namespaces joined by a bridge. Then its model is served by a replica on
+# each, behind one address. Then training with the link cut in the midst: the watchdog must end the job and say who waits for whom. Needs root and iproute2; exits 77 where it cannot run.
 # Usage: two_machines.sh WEFT TEXT_FOLDER
 set -u
 weft=$(realpath "$1") text=$(realpath "$2")
@@ -61,6 +61,18 @@ loss() { sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$1"; }
 echo "loss on two machines $(loss "$work/two.json"), on one rank $(loss "$work/one.json")"
 awk -v a="$(loss "$work/two.json")" -v b="$(loss "$work/one.json")" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d <= 1e-5 * b) }' ||
   { echo "they differ"; exit 1; }
+
+echo "== two machines serve one model"
+launch serve "$work/two" --mesh dp=2 --port 8000 --kv-cache 1MiB --json > "$work/serve.log" 2>&1 &
+job=$!
+for _ in $(seq 300); do grep -q '"ready"' "$work/serve.log" && break; sleep 0.1; done
+ip netns exec $first "$weft" bench serve --url http://127.0.0.1:8000/v1 --requests 16 --concurrency 8 --input-tokens 8 \
+  --output-tokens 8 --json > "$work/load.json" || { cat "$work/serve.log"; exit 1; }
+grep -q '"complete":16' "$work/load.json" || { cat "$work/load.json"; exit 1; }
+for process in $(ip netns pids $first); do
+  [ "$(readlink /proc/$process/exe)" = "$weft" ] && kill -TERM $process
+done
+wait $job || { echo "the server did not end as told"; cat "$work/serve.log"; exit 1; }
 
 echo "== the link is cut"
 launch train "$work/recipe.toml" --train.steps=100000 --log.dir="$work/cut" --timeout 5 > "$work/cut.log" 2>&1 &

@@ -95,6 +95,9 @@ class Engine {
 
   virtual EngineStats stats() const = 0;
 
+  // False: it has failed, apart from others that can go on, and refuses every request.
+  virtual bool is_alive() const { return true; }
+
   // Takes no more requests and waits until those it has are finished. After `patience` the rest is cancelled.
   virtual void drain(std::chrono::milliseconds patience) = 0;
 };

@@ -33,8 +33,16 @@ ReplicatedEngine::ReplicatedEngine(std::vector<Engine*> replicas)
   for (size_t i = 0; i < replicas_.size(); ++i) open_.push_back(std::make_shared<std::atomic<int64_t>>(0));
 }
 
+std::vector<Engine*> ReplicatedEngine::alive() const {
+  std::vector<Engine*> alive;
+  for (Engine* one : replicas_)
+    if (one->is_alive()) alive.push_back(one);
+  if (alive.empty()) alive.push_back(replicas_.front());
+  return alive;
+}
+
 size_t ReplicatedEngine::choose(const Request& request) {
-  const auto open = [&](size_t i) { return open_[i]->load(); };
+  const auto open = [&](size_t i) { return replicas_[i]->is_alive() ? open_[i]->load() : INT64_MAX / 2; };
   size_t least = 0;
   for (size_t i = 1; i < replicas_.size(); ++i)
     if (open(i) < open(least)) least = i;
@@ -68,7 +76,8 @@ void ReplicatedEngine::load_adapter(const std::string& name, const std::string& 
     std::string error;
   };
   const auto answers = std::make_shared<Answers>();
-  answers->missing = replicas_.size();
+  const std::vector<Engine*> engines = alive();
+  answers->missing = engines.size();
   const auto one_told = [this, answers, name, told](const std::string& error) {
     {
       const std::lock_guard lock(answers->mutex);
@@ -78,10 +87,10 @@ void ReplicatedEngine::load_adapter(const std::string& name, const std::string& 
     if (!answers->error.empty()) unload_adapter(name);
     told(answers->error);
   };
-  replicas_.front()->load_adapter(name, folder, one_told);
-  for (size_t i = 1; i < replicas_.size(); ++i) {
+  engines.front()->load_adapter(name, folder, one_told);
+  for (size_t i = 1; i < engines.size(); ++i) {
     try {
-      replicas_[i]->load_adapter(name, folder, one_told);
+      engines[i]->load_adapter(name, folder, one_told);
     } catch (const Error& e) {  // as when it is about to stop
       one_told(e.what());
     }
@@ -95,9 +104,10 @@ bool ReplicatedEngine::unload_adapter(const std::string& name) {
 }
 
 std::vector<std::string> ReplicatedEngine::adapters() const {
-  std::vector<std::string> names = replicas_.front()->adapters();
-  for (size_t i = 1; i < replicas_.size(); ++i) {
-    const std::vector<std::string> those = replicas_[i]->adapters();
+  const std::vector<Engine*> engines = alive();
+  std::vector<std::string> names = engines.front()->adapters();
+  for (size_t i = 1; i < engines.size(); ++i) {
+    const std::vector<std::string> those = engines[i]->adapters();
     std::erase_if(names, [&](const std::string& name) { return std::ranges::find(those, name) == those.end(); });
   }
   return names;

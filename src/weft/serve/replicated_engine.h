@@ -10,6 +10,7 @@ namespace weft {
 
 // A request goes to the engine that has the fewest open ones, or to the one that last had a prompt that begins alike,
 // whose cache knows that beginning, as long as it is not much busier. What is answered does not depend on the choice.
+// Those that have failed get none.
 class ReplicatedEngine : public Engine {
  public:
   // At least one, alike in their limits and adapters; they outlive this.
@@ -28,6 +29,7 @@ class ReplicatedEngine : public Engine {
  private:
   using Count = std::shared_ptr<std::atomic<int64_t>>;
   size_t choose(const Request& request);
+  std::vector<Engine*> alive() const;  // the first where none is
 
   const std::vector<Engine*> replicas_;
   EngineLimits limits_;

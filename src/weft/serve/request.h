@@ -12,6 +12,10 @@
 
 namespace weft {
 
+namespace api {
+struct OutputForm;
+}
+
 // Which tokens may come next, for output that must have a form. Belongs to one request and is used by one thread at a
 // time. It begins after the prompt.
 class TokenConstraint {
@@ -22,6 +26,8 @@ class TokenConstraint {
   virtual void fill(std::span<uint32_t> allowed) = 0;
   virtual void accept(int32_t token) = 0;       // it was allowed
   virtual void rewind(int64_t num_tokens) = 0;  // forgets the last accepted ones: guesses that did not come true
+  // What it was made from, so that another process can make it; null: this one cannot be told.
+  virtual const api::OutputForm* form() const { return nullptr; }
 };
 
 // Stop strings, echo and n belong to the layer above: it sees text, knows the prompt, and submits n requests.

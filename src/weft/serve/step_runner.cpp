@@ -28,10 +28,8 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
     throw UsageError("--mesh cp={},ep={}: served models are cut by one of the two: leave ep or cp out", shape.cp,
                      shape.ep);
   if (shape.dp() != shape.ep)
-    throw UsageError(
-        "--mesh dp={}: replicas are engines of one process: where a launcher starts the ranks serve with tp, pp and "
-        "ep, and start more servers",
-        shape.dp());
+    throw UsageError("--mesh dp={}: each replica has an engine of its own, as weft serve gives it: leave dp out",
+                     shape.dp());
   if (block_tokens % shape.cp != 0)
     throw UsageError("--block-tokens {}: each block is spread over the {} ranks of cp: write a multiple of that",
                      block_tokens, shape.cp);

@@ -72,16 +72,15 @@ int usable_cores() {
   return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
-// A rank's share of the machine; where the launcher has bound each rank to cores, all of those.
-static int threads_of_a_rank(const Recipe& recipe) {
+int threads_of_a_rank(int num_ranks) {
   const int cores = usable_cores();
-  if (!launched_by_mpi()) return std::max(1, cores / recipe.mesh.size());
+  if (!launched_by_mpi()) return std::max(1, cores / num_ranks);
   const bool is_bound = cores < int(std::thread::hardware_concurrency());
   return is_bound ? cores : std::max(1, cores / mpi_ranks_here());
 }
 
 RunReport train(Recipe recipe, RunOptions options) {
-  options.threads = threads_of_a_rank(recipe);
+  options.threads = threads_of_a_rank(recipe.mesh.size());
   RunReport report;
   // Ranks that are threads share one data set and one opened model; ranks that are processes each open what the first
   // one has built and checked.

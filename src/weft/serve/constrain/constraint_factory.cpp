@@ -15,6 +15,7 @@
 namespace weft::constrain {
 
 struct CompiledForm {
+  api::OutputForm form;
   Grammar grammar;
   uint64_t number;
 };
@@ -59,6 +60,8 @@ class GrammarConstraint : public TokenConstraint {
     past_.resize(past_.size() - size_t(num_tokens));
     matcher_.release(past_.back().mark);
   }
+
+  const api::OutputForm* form() const override { return &form_->form; }
 
  private:
   struct Moment {
@@ -126,7 +129,7 @@ std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& 
   const std::string key = key_of(form);
   std::shared_ptr<const CompiledForm> compiled = compiled_.find(key);
   if (!compiled) {
-    compiled = std::make_shared<const CompiledForm>(CompiledForm{grammar_of(form), ++count});
+    compiled = std::make_shared<const CompiledForm>(CompiledForm{form, grammar_of(form), ++count});
     if (key.size() <= kMostKey) compiled_.put(key, compiled);
   }
   if (form.trigger.empty()) return std::make_unique<GrammarConstraint>(compiled, masks_);
@@ -136,7 +139,8 @@ std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& 
     return constraint->begin_with(said) ? std::move(constraint) : nullptr;
   };
   return std::make_unique<TriggeredConstraint>(
-      form.trigger, marker == markers_.end() ? std::nullopt : std::optional(marker->second), masks_, begin);
+      std::shared_ptr<const api::OutputForm>(compiled, &compiled->form),
+      marker == markers_.end() ? std::nullopt : std::optional(marker->second), masks_, begin);
 }
 
 }  // namespace weft::constrain

@@ -7,9 +7,10 @@
 
 namespace weft::constrain {
 
-TriggeredConstraint::TriggeredConstraint(std::string trigger, std::optional<int32_t> marker,
+TriggeredConstraint::TriggeredConstraint(std::shared_ptr<const api::OutputForm> form, std::optional<int32_t> marker,
                                          std::shared_ptr<const TokenMasks> masks, Begin begin)
-    : trigger_(std::move(trigger)),
+    : whole_(std::move(form)),
+      trigger_(whole_->trigger),
       marker_(marker),
       masks_(std::move(masks)),
       begin_(std::move(begin)),

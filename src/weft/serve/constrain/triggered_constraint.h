@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/serve/api/served_model.h"
 #include "weft/serve/constrain/token_mask.h"
 #include "weft/serve/request.h"
 
@@ -15,17 +16,19 @@ class TriggeredConstraint : public TokenConstraint {
  public:
   // begin: the constraint of what comes behind the trigger, of which `said` has come in the same token; null when
   // that cannot go on to have the form: then the answer stays free. marker: the control token that is spelled as the
-  // trigger, if there is one.
+  // form's trigger, if there is one.
   using Begin = std::function<std::unique_ptr<TokenConstraint>(std::string_view said)>;
-  TriggeredConstraint(std::string trigger, std::optional<int32_t> marker, std::shared_ptr<const TokenMasks> masks,
-                      Begin begin);
+  TriggeredConstraint(std::shared_ptr<const api::OutputForm> form, std::optional<int32_t> marker,
+                      std::shared_ptr<const TokenMasks> masks, Begin begin);
 
   void fill(std::span<uint32_t> allowed) override;
   void accept(int32_t token) override;
   void rewind(int64_t num_tokens) override;
+  const api::OutputForm* form() const override { return whole_.get(); }
 
  private:
-  const std::string trigger_;
+  const std::shared_ptr<const api::OutputForm> whole_;
+  const std::string& trigger_;
   const std::optional<int32_t> marker_;
   const std::shared_ptr<const TokenMasks> masks_;
   const Begin begin_;
