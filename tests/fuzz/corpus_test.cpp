@@ -26,7 +26,8 @@ INSTANTIATE_TEST_SUITE_P(Targets, FuzzCorpusTest,
                                          Target{"tokenizer", fuzz_tokenizer},
                                          Target{"import", fuzz_import, {"tests/plan/data/imports"}},
                                          Target{"jinja", fuzz_jinja, {"tests/text/data/chat_templates"}},
-                                         Target{"trace", fuzz_trace}, Target{"form", fuzz_form}),
+                                         Target{"trace", fuzz_trace}, Target{"form", fuzz_form},
+                                         Target{"message", fuzz_message}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(FuzzCorpusTest, EveryFileIsReadOrRefused) {

@@ -17,5 +17,6 @@ void fuzz_import(Bytes input);     // another program's configuration: JSON, YAM
 void fuzz_jinja(Bytes input);      // a template, rendered
 void fuzz_trace(Bytes input);      // a measured trace.json, drawn
 void fuzz_form(Bytes input);       // a schema, expression, grammar or tool of a request, compiled and followed
+void fuzz_message(Bytes input);    // a message between replicas
 
 }  // namespace weft
