@@ -212,7 +212,6 @@ TEST(ConstraintTest, CallsThatMistralBeginsHaveTheirForm) {
   form.tool_format = api::ToolFormat::mistral;
   form.trigger = api::call_trigger(form.tool_format, kTokens);
   EXPECT_EQ(form.trigger, "[TOOL_CALLS]");
-  EXPECT_EQ(api::call_trigger(api::ToolFormat::llama, kTokens), "");
   for (const std::string space : {"", " "}) {
     const auto constraint = factory.make(form);
     const auto accept = [&](std::string_view text) {
@@ -229,6 +228,54 @@ TEST(ConstraintTest, CallsThatMistralBeginsHaveTheirForm) {
     EXPECT_TRUE(is_allowed(filled(*constraint), kEnd));
     EXPECT_FALSE(is_allowed(filled(*constraint), ' '));
   }
+}
+
+Form llama_calls() {
+  Form form{.kind = FormKind::tool_calls, .text = {}, .choices = {"sum"}};
+  form.schemas = {R"({"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]})"};
+  form.tool_format = api::ToolFormat::llama;
+  form.trigger = api::call_trigger(form.tool_format, kTokens);
+  form.is_whole_answer = api::is_whole_answer(form.tool_format);
+  return form;
+}
+
+TEST(ConstraintTest, AnAnswerOfLlamaThatBeginsAsACallIsOne) {
+  ConstraintFactory factory(kTokens, kTokens.vocab_size(), {kEnd});
+  for (const std::string space : {"", " ", "\n\n"}) {
+    const auto constraint = factory.make(llama_calls());
+    const auto accept = [&](std::string_view text) {
+      for (const char byte : text) {
+        ASSERT_TRUE(is_allowed(filled(*constraint), uint8_t(byte))) << byte << " of " << text;
+        constraint->accept(uint8_t(byte));
+      }
+    };
+    accept(space + "{");
+    EXPECT_FALSE(is_allowed(filled(*constraint), ' '));
+    accept("\"name\": \"");
+    EXPECT_FALSE(is_allowed(filled(*constraint), 't'));
+    accept("sum\", \"parameters\": {\"x\": 1");
+    EXPECT_FALSE(is_allowed(filled(*constraint), '"'));
+    accept("2}}");
+    EXPECT_TRUE(is_allowed(filled(*constraint), kEnd));
+    EXPECT_FALSE(is_allowed(filled(*constraint), ' '));
+  }
+}
+
+TEST(ConstraintTest, AnAnswerOfLlamaThatBeginsOtherwiseIsFree) {
+  ConstraintFactory factory(kTokens, kTokens.vocab_size(), {kEnd});
+  const auto constraint = factory.make(llama_calls());
+  for (const char byte : std::string(" As JSON: {\"t")) {
+    ASSERT_TRUE(is_allowed(filled(*constraint), uint8_t(byte))) << byte;
+    constraint->accept(uint8_t(byte));
+  }
+  EXPECT_TRUE(is_allowed(filled(*constraint), kEnd));
+  // Back before the first letter it is open again.
+  constraint->rewind(13);
+  constraint->accept('{');
+  EXPECT_TRUE(is_allowed(filled(*constraint), '"'));
+  EXPECT_FALSE(is_allowed(filled(*constraint), 'x'));
+  constraint->rewind(1);
+  EXPECT_TRUE(is_allowed(filled(*constraint), 'x'));
 }
 
 TEST(ConstraintTest, BehindTheEndComesTheEnd) {
