@@ -15,6 +15,7 @@
 namespace weft::constrain {
 namespace {
 
+constexpr size_t kLongestKnown = 512;
 constexpr int kMostSchemas = 1 << 14, kMostAutomata = 256;
 
 std::string dump(const Schema& value) { return value.dump(-1, ' ', false, Schema::error_handler_t::replace); }
@@ -50,7 +51,10 @@ Element SchemaCompiler::compile(const Schema& schema, const std::string& path) {
     throw UsageError("{}: the schema is nested too deep, or a $ref with keywords beside it leads to itself",
                      excerpt(path));
   if (++work_.num_schemas > kMostSchemas) throw UsageError("the schema holds over {} schemas", kMostSchemas);
-  const Element element = compile_one(schema, path);
+  const std::string text = dump(schema);
+  const auto known = text.size() <= kLongestKnown ? known_.find(text) : known_.end();
+  const Element element = known == known_.end() ? compile_one(schema, path) : known->second;
+  if (text.size() <= kLongestKnown) known_.emplace(text, element);
   --depth_;
   return element;
 }
@@ -225,17 +229,33 @@ Element SchemaCompiler::of_type(const std::string& type, const Schema& schema, c
     std::erase_if(words, [&](const std::string& word) { return none_of.has(Schema::parse(word)); });
     return builder_.one_of_texts(words);
   }
+  if (type == "integer" || type == "number") return numbers(schema, type == "integer", path);
   const bool is_in_part = std::any_of(none_of.values.begin(), none_of.values.end(),
                                       [&](const Schema& value) { return is_of_type(value, type); });
   if (is_in_part) {
     if (schema.contains("type")) fail(path, fmt::format("not with values of type {} is not supported", type));
     return builder_.one_of({});  // values of other types will do
   }
-  if (type == "object") return object(schema, path);
-  if (type == "array") return array(schema, path);
-  NumberText numbers(builder_);
-  const NumberBounds range = bounds(schema, path);
-  return type == "integer" ? numbers.integer(range) : numbers.number(range);
+  return type == "object" ? object(schema, path) : array(schema, path);
+}
+
+// Those between the numbers that are forbidden.
+Element SchemaCompiler::numbers(const Schema& schema, bool is_integer, const std::string& path) {
+  std::vector<Schema> gaps;
+  for (const Schema& value : forbidden(schema, path).values) {
+    if (value.is_number()) gaps.push_back(value);
+  }
+  std::sort(gaps.begin(), gaps.end());
+  std::vector<Sequence> ways;
+  for (size_t i = 0; i <= gaps.size(); ++i) {
+    Schema between = schema;
+    if (i > 0) between = merge_schemas(between, {{"exclusiveMinimum", gaps[i - 1]}}, path);
+    if (i < gaps.size()) between = merge_schemas(between, {{"exclusiveMaximum", gaps[i]}}, path);
+    const NumberBounds range = bounds(between, path);
+    NumberText text(builder_);
+    ways.push_back({is_integer ? text.integer(range) : text.number(range)});
+  }
+  return builder_.one_of(ways);
 }
 
 int64_t SchemaCompiler::count(const Schema& schema, const char* keyword, int64_t otherwise,
@@ -254,7 +274,6 @@ SchemaCompiler::Counts SchemaCompiler::counts(const Schema& schema, const char* 
   if (result.min > builder_.limits().repeats)
     fail(path, fmt::format("{} counts to {}, and {} are allowed", min, result.min, builder_.limits().repeats));
   result.max = std::min(result.max, builder_.limits().repeats);
-  if (!result.allows(result.min)) fail(path, fmt::format("{} is more than {}", min, max));
   return result;
 }
 
@@ -271,6 +290,7 @@ std::vector<std::string> SchemaCompiler::patterns(const Schema& schema, const st
 
 Element SchemaCompiler::string(const Schema& schema, const std::string& path) {
   const Counts lengths = counts(schema, "minLength", "maxLength", path);
+  if (!lengths.allows(lengths.min)) return builder_.one_of({});
   const std::vector<std::string> expressions = patterns(schema, path);
   const bool has_lengths = lengths.min > 0 || lengths.max != kUnbounded;
   const bool has_format = schema.contains("format") && schema["format"].is_string();

@@ -62,6 +62,7 @@ class SchemaCompiler {
   std::vector<std::string> patterns(const Schema& schema, const std::string& path) const;
   void count_automaton();
   TextAutomaton texts_of(const Schema& schema, const std::string& path);
+  Element numbers(const Schema& schema, bool is_integer, const std::string& path);
   NumberBounds bounds(const Schema& schema, const std::string& path);
 
   // schema_objects.cpp
@@ -83,6 +84,8 @@ class SchemaCompiler {
   const Schema& root_;
   Work& work_;
   std::map<std::string, RuleId> references_;
+  std::map<std::string, Element>
+      known_;  // small schemas by their text: what conditions combine comes again and again
   int depth_ = 0;
 };
 

@@ -117,6 +117,7 @@ Element SchemaCompiler::object(const Schema& schema, const std::string& path) {
   };
   const Schema properties = map_of("properties"), patterns = map_of("patternProperties");
   const Counts limits = counts(schema, "minProperties", "maxProperties", path);
+  if (!limits.allows(limits.min)) return builder_.one_of({});
   const bool is_open = patterns.empty() && std::all_of(properties.begin(), properties.end(),
                                                        [](const Schema& one) { return one == false; });
   const Schema more = schema.contains("additionalProperties") ? schema["additionalProperties"] : Schema(is_open);
@@ -236,6 +237,7 @@ Element SchemaCompiler::array(const Schema& schema, const std::string& path) {
   const Schema& prefix = schema.contains("prefixItems") ? schema["prefixItems"] : none;
   if (!prefix.is_array()) fail(path, "prefixItems is a list");
   const Counts limits = counts(schema, "minItems", "maxItems", path);
+  if (!limits.allows(limits.min)) return builder_.one_of({});
   const auto [min, max] = limits;
   const int64_t num_prefix = int64_t(prefix.size());
   const Schema items = schema.contains("items") ? schema["items"] : Schema(num_prefix == 0 || min > num_prefix);
