@@ -295,7 +295,10 @@ Element SchemaCompiler::string(const Schema& schema, const std::string& path) {
   const bool has_lengths = lengths.min > 0 || lengths.max != kUnbounded;
   const bool has_format = schema.contains("format") && schema["format"].is_string();
   const char* const format = has_format ? regex_of_format(schema["format"].get<std::string>()) : nullptr;
-  const size_t num_others = expressions.size() + size_t(has_lengths) + size_t(schema.contains("not"));
+  const Forbidden none_of = forbidden(schema, path);
+  const bool forbids = !none_of.patterns.empty() || std::any_of(none_of.values.begin(), none_of.values.end(),
+                                                                [](const Schema& v) { return v.is_string(); });
+  const size_t num_others = expressions.size() + size_t(has_lengths) + size_t(forbids);
   if (format && num_others == 0) return json_.string_of(format, false);
   if (format) {
     Schema all = schema;
@@ -306,7 +309,7 @@ Element SchemaCompiler::string(const Schema& schema, const std::string& path) {
     } catch (const UsageError&) {  // too much at once: the format is an annotation
     }
   }
-  if (schema.contains("not") || num_others > 1) return json_.string_of(texts_of(schema, path));
+  if (forbids || num_others > 1) return json_.string_of(texts_of(schema, path));
   if (!expressions.empty()) return json_.string_of(expressions.front(), true);
   return json_.string(lengths.min, lengths.max);
 }
