@@ -8,15 +8,7 @@ namespace weft::constrain {
 using Form = api::OutputForm;
 using FormKind = api::OutputForm::Kind;
 
-inline bool accepts(const Grammar& grammar, std::string_view text) {
-  Matcher matcher(grammar);
-  Matcher::State state = matcher.start(), next;
-  for (const char c : text) {
-    if (!matcher.step(state, uint8_t(c), next)) return false;
-    std::swap(state, next);
-  }
-  return Matcher::may_end(state);
-}
+inline bool accepts(const Grammar& grammar, std::string_view text) { return matches(grammar, text); }
 inline bool accepts(const Form& form, std::string_view text) { return accepts(grammar_of(form), text); }
 
 // What a form is refused with; empty when it is not.

@@ -20,8 +20,9 @@ namespace {
 // Tokens that mean what they spell; the last one ends a text, the one before it is a control token.
 class ListTokenizer : public Tokenizer {
  public:
-  explicit ListTokenizer(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
-    tokens_.push_back("<control>");
+  explicit ListTokenizer(std::vector<std::string> tokens, const char* control = "<control>")
+      : tokens_(std::move(tokens)) {
+    tokens_.push_back(control);
     tokens_.push_back("<end>");
   }
   using Tokenizer::encode;
@@ -33,7 +34,9 @@ class ListTokenizer : public Tokenizer {
     return std::make_unique<SpellingDecoder>(*this);
   }
   std::string spelling(int32_t id) const override { return tokens_[size_t(id)]; }
-  std::optional<int32_t> find(std::string_view) const override { return {}; }
+  std::optional<int32_t> find(std::string_view text) const override {
+    return text == tokens_[size_t(vocab_size() - 2)] ? std::optional(vocab_size() - 2) : std::nullopt;
+  }
   bool is_special(int32_t id) const override { return id >= vocab_size() - 2; }
   size_t cut(std::string_view text) const override { return text.size(); }
   std::string to_json() const override { return "{}"; }
@@ -212,7 +215,6 @@ TEST(ConstraintTest, CallsThatMistralBeginsHaveTheirForm) {
   form.tool_format = api::ToolFormat::mistral;
   form.trigger = api::call_trigger(form.tool_format, kTokens);
   EXPECT_EQ(form.trigger, "[TOOL_CALLS]");
-  EXPECT_EQ(api::call_trigger(api::ToolFormat::llama, kTokens), "");
   for (const std::string space : {"", " "}) {
     const auto constraint = factory.make(form);
     const auto accept = [&](std::string_view text) {
@@ -229,6 +231,71 @@ TEST(ConstraintTest, CallsThatMistralBeginsHaveTheirForm) {
     EXPECT_TRUE(is_allowed(filled(*constraint), kEnd));
     EXPECT_FALSE(is_allowed(filled(*constraint), ' '));
   }
+}
+
+Form llama_calls() {
+  Form form{.kind = FormKind::tool_calls, .text = {}, .choices = {"sum"}};
+  form.schemas = {R"({"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]})"};
+  form.tool_format = api::ToolFormat::llama;
+  form.trigger = api::call_trigger(form.tool_format, kTokens);
+  form.is_whole_answer = api::is_whole_answer(form.tool_format);
+  return form;
+}
+
+TEST(ConstraintTest, AnAnswerOfLlamaThatBeginsAsACallIsOne) {
+  ConstraintFactory factory(kTokens, kTokens.vocab_size(), {kEnd});
+  for (const std::string space : {"", " ", "\n\n"}) {
+    const auto constraint = factory.make(llama_calls());
+    const auto accept = [&](std::string_view text) {
+      for (const char byte : text) {
+        ASSERT_TRUE(is_allowed(filled(*constraint), uint8_t(byte))) << byte << " of " << text;
+        constraint->accept(uint8_t(byte));
+      }
+    };
+    accept(space + "{");
+    EXPECT_FALSE(is_allowed(filled(*constraint), ' '));
+    accept("\"name\": \"");
+    EXPECT_FALSE(is_allowed(filled(*constraint), 't'));
+    accept("sum\", \"parameters\": {\"x\": 1");
+    EXPECT_FALSE(is_allowed(filled(*constraint), '"'));
+    accept("2}}");
+    EXPECT_TRUE(is_allowed(filled(*constraint), kEnd));
+    EXPECT_FALSE(is_allowed(filled(*constraint), ' '));
+  }
+}
+
+TEST(ConstraintTest, AnAnswerOfLlamaThatBeginsOtherwiseIsFree) {
+  ConstraintFactory factory(kTokens, kTokens.vocab_size(), {kEnd});
+  const auto constraint = factory.make(llama_calls());
+  for (const char byte : std::string(" As JSON: {\"t")) {
+    ASSERT_TRUE(is_allowed(filled(*constraint), uint8_t(byte))) << byte;
+    constraint->accept(uint8_t(byte));
+  }
+  EXPECT_TRUE(is_allowed(filled(*constraint), kEnd));
+  // Back before the first letter it is open again.
+  constraint->rewind(13);
+  constraint->accept('{');
+  EXPECT_TRUE(is_allowed(filled(*constraint), '"'));
+  EXPECT_FALSE(is_allowed(filled(*constraint), 'x'));
+  constraint->rewind(1);
+  EXPECT_TRUE(is_allowed(filled(*constraint), 'x'));
+}
+
+TEST(ConstraintTest, BehindThePythonTagAnAnswerOfLlamaBegins) {
+  const ListTokenizer tokens(small_vocabulary(), "<|python_tag|>");
+  const int32_t tag = *tokens.find("<|python_tag|>");
+  ConstraintFactory factory(tokens, tokens.vocab_size(), {kEnd});
+  const auto call = factory.make(llama_calls()), code = factory.make(llama_calls());
+  for (const auto& constraint : {call.get(), code.get()}) constraint->accept(tag);
+  call->accept('{');
+  EXPECT_FALSE(is_allowed(filled(*call), 'x'));
+  for (const char byte : std::string("f({")) code->accept(byte);
+  EXPECT_TRUE(is_allowed(filled(*code), 'x'));
+  call->rewind(2);
+  call->accept('I');
+  call->accept(tag);
+  call->accept('{');
+  EXPECT_FALSE(is_allowed(filled(*call), 'x'));
 }
 
 TEST(ConstraintTest, BehindTheEndComesTheEnd) {

@@ -169,7 +169,7 @@ TEST_P(DemandedCallsTest, NeedATool) {
     const json messages = {{{"role", "user"}, {"content", "x"}}};
     const json unknown = {{"type", "function"}, {"function", {{"name", "nobody"}}}};
     json odd = kTools;
-    odd[0]["function"]["parameters"]["not"] = json::object();
+    odd[0]["function"]["parameters"]["unevaluatedProperties"] = false;
     for (const json& body : {json({{"messages", messages}, {"tool_choice", "required"}}),
                              json({{"messages", messages}, {"tool_choice", unknown}, {"tools", kTools}}),
                              json({{"messages", messages}, {"tool_choice", "required"}, {"tools", odd}}),

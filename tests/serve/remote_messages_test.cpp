@@ -23,8 +23,8 @@ auto fields_of(const Request& x) {
       fields_of(sampling));
 }
 auto fields_of(const api::OutputForm& x) {
-  const auto& [kind, text, choices, schemas, format, is_parallel, trigger] = x;
-  return std::tie(kind, text, choices, schemas, format, is_parallel, trigger);
+  const auto& [kind, text, choices, schemas, format, is_parallel, trigger, is_whole_answer] = x;
+  return std::tie(kind, text, choices, schemas, format, is_parallel, trigger, is_whole_answer);
 }
 auto fields_of(const EngineLimits& x) {
   const auto& [a, b, c, d] = x;
@@ -78,7 +78,8 @@ api::OutputForm full_form() {
           .schemas = {"{}", "{\"type\": \"object\"}"},
           .tool_format = api::ToolFormat::mistral,
           .is_parallel = true,
-          .trigger = "[TOOL_CALLS]"};
+          .trigger = "[TOOL_CALLS]",
+          .is_whole_answer = true};
 }
 Finish full_finish() {
   return {.reason = FinishReason::error,

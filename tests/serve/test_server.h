@@ -24,6 +24,7 @@ struct TestSetup {
   api::ApiOptions api;
   std::string adapter_folder;
   api::ConstraintFactory* constraints = nullptr;
+  api::ToolFormat tool_format = api::ToolFormat::hermes;
 };
 
 class TestServer {
@@ -34,6 +35,7 @@ class TestServer {
               .engine = &engine,
               .tokenizer = &tokenizer,
               .chat_template = std::make_shared<ChatTemplate>(kTestTemplate, "the test's template"),
+              .tool_format = setup.tool_format,
               .end_tokens = {ByteTokenizer::kEndOfDocument},
               .constraints = setup.constraints,
               .adapter_folder = setup.adapter_folder}},

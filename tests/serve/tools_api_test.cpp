@@ -6,6 +6,17 @@ namespace {
 
 using nlohmann::json;
 
+// Keeps what is asked for, and refuses schemas of some type.
+struct RecordingForms : api::ConstraintFactory {
+  std::unique_ptr<TokenConstraint> make(const api::OutputForm& form) override {
+    for (const std::string& schema : form.schemas)
+      if (schema.find("strange") != std::string::npos) throw UsageError("a strange schema");
+    forms.push_back(form);
+    return nullptr;
+  }
+  std::vector<api::OutputForm> forms;
+};
+
 TEST(ToolsApiTest, ToolCallsAreParsedWholeAndStreamed) {
   TestServer server(
       {.engine = {
@@ -37,6 +48,33 @@ TEST(ToolsApiTest, ToolCallsAreParsedWholeAndStreamed) {
   EXPECT_EQ(reason, "tool_calls");
 }
 
+TEST(ToolsApiTest, CallsOfLlamaAreStreamed) {
+  RecordingForms forms;
+  TestSetup setup{.engine = {.answer = saying("{\"name\": \"weather\", \"parameters\": {\"city\": \"Ulm\"}}")}};
+  setup.constraints = &forms;
+  setup.tool_format = api::ToolFormat::llama;
+  TestServer server(std::move(setup));
+  json request = chat_request("Weather?");
+  request["tools"] = {
+      {{"type", "function"}, {"function", {{"name", "weather"}, {"parameters", {{"type", "object"}}}}}}};
+  request["stream"] = true;
+  std::string content, reason;
+  json calls = json::array();
+  for (const json& event : server.stream("/v1/chat/completions", request)) {
+    if (event.is_string()) continue;
+    const json& choice = event["choices"][0];
+    content += choice["delta"].value("content", "");
+    for (const json& call : choice["delta"].value("tool_calls", json::array())) calls.push_back(call["function"]);
+    if (choice["finish_reason"].is_string()) reason = choice["finish_reason"];
+  }
+  EXPECT_EQ(content, "");
+  EXPECT_EQ(calls, json::parse(R"([{"name": "weather", "arguments": "{\"city\":\"Ulm\"}"}])"));
+  EXPECT_EQ(reason, "tool_calls");
+  ASSERT_FALSE(forms.forms.empty());
+  EXPECT_EQ(forms.forms.back().trigger, "{");
+  EXPECT_TRUE(forms.forms.back().is_whole_answer);
+}
+
 TEST(ToolsApiTest, ToolChoiceForcesOrForbids) {
   TestServer server({.engine = {.answer = saying("{\"x\": 1}}\n</tool_call>")}});
   json request = chat_request("Go");
@@ -51,17 +89,6 @@ TEST(ToolsApiTest, ToolChoiceForcesOrForbids) {
   EXPECT_FALSE(server.ask("/v1/chat/completions", request)["choices"][0]["message"].contains("tool_calls"));
   EXPECT_EQ(bytes_as_text(server.engine.last_request().prompt).find("tools:"), std::string::npos);
 }
-
-// Keeps what is asked for, and refuses schemas of some type.
-struct RecordingForms : api::ConstraintFactory {
-  std::unique_ptr<TokenConstraint> make(const api::OutputForm& form) override {
-    for (const std::string& schema : form.schemas)
-      if (schema.find("strange") != std::string::npos) throw UsageError("a strange schema");
-    forms.push_back(form);
-    return nullptr;
-  }
-  std::vector<api::OutputForm> forms;
-};
 
 TEST(ToolsApiTest, CallsThatAModelBeginsHaveTheFormOfTheTools) {
   RecordingForms forms;

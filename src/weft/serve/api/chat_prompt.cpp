@@ -85,6 +85,7 @@ std::optional<OutputForm> free_calls_of(const ordered_json& tools, const ToolCho
   try {
     OutputForm form = calls_of(tools, choice, model, limits);
     form.trigger = trigger;
+    form.is_whole_answer = is_whole_answer(model.tool_format);
     model.constraints->make(form);
     return form;
   } catch (const Error&) {

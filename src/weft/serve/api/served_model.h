@@ -24,6 +24,7 @@ struct OutputForm {
   bool is_parallel = false;
   // The form is that of what comes behind this text, if it ever comes; until then the answer is free. Empty: of all.
   std::string trigger = {};
+  bool is_whole_answer = false;  // the trigger is the form's beginning, and counts only where the answer begins
 };
 
 class ConstraintFactory {

@@ -111,11 +111,13 @@ std::string forced_beginning(ToolFormat format, const std::string& name) {
 std::string call_trigger(ToolFormat format, const Tokenizer& tokenizer) {
   switch (format) {
     case ToolFormat::hermes: return std::string(kOpen);
-    case ToolFormat::llama: return {};
+    case ToolFormat::llama: return "{";
     case ToolFormat::mistral: break;
   }
   return tokenizer.find(kArgs) ? std::string() : std::string(kMistral);
 }
+
+bool is_whole_answer(ToolFormat format) { return format == ToolFormat::llama; }
 
 std::vector<std::string> tool_markers(ToolFormat format) {
   switch (format) {

@@ -33,10 +33,12 @@ std::string forced_beginning(ToolFormat format, const std::string& name);
 std::string call_beginning(ToolFormat format, const std::string& name);
 // What stands before the first call, outside of its JSON; pushed likewise where the rest is constrained.
 std::string marker_before(ToolFormat format);
-// What a model that speaks so writes before the JSON of calls that it makes by itself. Empty where that is not sure
-// before the call is there: Llama's is any JSON, and later models of Mistral write [ARGS], which is a token of
-// theirs.
+// What a model that speaks so writes before the JSON of calls that it makes by itself; of Llama's it is their first
+// character, and of the answer. Empty where that is not sure before the call is there: later models of Mistral write
+// [ARGS], which is a token of theirs.
 std::string call_trigger(ToolFormat format, const Tokenizer& tokenizer);
+// Whether calls are the whole answer, perhaps behind a control token.
+bool is_whole_answer(ToolFormat format);
 // The spellings of control tokens that the parser wants to see.
 std::vector<std::string> tool_markers(ToolFormat format);
 

@@ -89,7 +89,8 @@ std::string key_of(const api::OutputForm& form) {
     key += fmt::format("{}:", texts->size());
     for (const std::string& text : *texts) key += fmt::format("{}:{}", text.size(), text);
   }
-  return key + fmt::format("{}:{}:{}", int(form.tool_format), form.is_parallel, form.trigger);
+  return key + fmt::format("{}:{}:{}", int(form.tool_format), form.is_parallel, form.trigger) +
+         (form.is_whole_answer ? "!" : "");
 }
 
 Element element_of(GrammarBuilder& builder, const api::OutputForm& form) {
@@ -117,7 +118,7 @@ Grammar grammar_of(const api::OutputForm& form) {
 
 ConstraintFactory::ConstraintFactory(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens)
     : masks_(std::make_shared<TokenMasks>(tokenizer, vocab, std::move(end_tokens))), compiled_(kMostForms) {
-  for (const api::ToolFormat format : {api::ToolFormat::hermes, api::ToolFormat::mistral})
+  for (const api::ToolFormat format : {api::ToolFormat::hermes, api::ToolFormat::llama, api::ToolFormat::mistral})
     for (const std::string& marker : api::tool_markers(format))
       if (const auto id = tokenizer.find(marker)) markers_.emplace_back(marker, *id);
 }
@@ -133,7 +134,8 @@ std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& 
     if (key.size() <= kMostKey) compiled_.put(key, compiled);
   }
   if (form.trigger.empty()) return std::make_unique<GrammarConstraint>(compiled, masks_);
-  const auto marker = std::ranges::find(markers_, form.trigger, &std::pair<std::string, int32_t>::first);
+  const std::string spelled = form.is_whole_answer ? api::tool_markers(form.tool_format).front() : form.trigger;
+  const auto marker = std::ranges::find(markers_, spelled, &std::pair<std::string, int32_t>::first);
   const auto begin = [compiled, masks = masks_](std::string_view said) -> std::unique_ptr<TokenConstraint> {
     auto constraint = std::make_unique<GrammarConstraint>(compiled, masks);
     return constraint->begin_with(said) ? std::move(constraint) : nullptr;

@@ -24,6 +24,7 @@ class Grammar {
  public:
   const Element& element(uint32_t position) const { return elements_[position]; }
   const ByteSet& set(uint32_t index) const { return sets_[index]; }
+  size_t num_sets() const { return sets_.size(); }
   // The positions where the alternatives of a rule begin.
   std::span<const uint32_t> alternatives(RuleId rule) const {
     return std::span(alternatives_)

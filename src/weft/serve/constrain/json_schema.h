@@ -6,12 +6,17 @@
 
 namespace weft::constrain {
 
-// A text that is matched is valid; not every valid text is matched: properties come in the order of the schema, those
-// that additionalProperties allows behind them, in keys without escapes. Where there are `properties` and no
-// additionalProperties, or prefixItems and no `items`, no others come; oneOf is read as anyOf; maxLength and maxItems
-// are at most GrammarLimits::repeats. White space and digits are bounded (JsonText).
+// A text that is matched is valid; not every valid text is matched: properties come in the order of the schema, and
+// behind them those of patternProperties and additionalProperties, in keys that escape nothing but what they must.
+// Where there are `properties` or patternProperties and no additionalProperties, or prefixItems and no `items`, no
+// others come; items that must differ come in the order of their enum; keywords of one type without `type` are those
+// of this type alone. Maxima of counts are at most GrammarLimits::repeats. White space and digits are bounded
+// (JsonText, NumberText). The one looser reading: oneOf is anyOf.
 //
-// Throws UsageError that names the place and the keyword when one is not supported that would change what is valid.
+// What draft 2020-12 says of pattern, lengths and names at once, and of multiples, is a TextAutomaton; if, not and
+// dependents become anyOf (schema_negate.h); formats that regex_of_format() does not have are annotations, as are
+// those that make it too large. Throws UsageError that names the place and the keyword when one is not supported that
+// would change what is valid.
 Element json_schema_element(GrammarBuilder& builder, std::string_view schema);
 
 }  // namespace weft::constrain

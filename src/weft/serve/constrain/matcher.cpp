@@ -132,4 +132,14 @@ bool Matcher::append_key(const State& state, size_t most, std::vector<uint32_t>&
   return key.size() - before <= 2 * most;
 }
 
+bool matches(const Grammar& grammar, std::string_view text) {
+  Matcher matcher(grammar);
+  Matcher::State state = matcher.start(), next;
+  for (const char c : text) {
+    if (!matcher.step(state, uint8_t(c), next)) return false;
+    std::swap(state, next);
+  }
+  return Matcher::may_end(state);
+}
+
 }  // namespace weft::constrain

@@ -1,6 +1,7 @@
 // Matcher: which ways through a grammar the bytes so far leave open, all at once.
 #pragma once
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "weft/serve/constrain/grammar.h"
@@ -52,5 +53,8 @@ class Matcher {
   uint64_t epoch_ = 0, work_ = 0;
   State start_;
 };
+
+// Whether the grammar matches the whole text.
+bool matches(const Grammar& grammar, std::string_view text);
 
 }  // namespace weft::constrain

@@ -9,6 +9,8 @@
 namespace weft::constrain {
 namespace {
 
+constexpr size_t kMostWays = 256;  // of two lists of schemas that are joined
+
 Schema both(const Schema& a, const Schema& b) { return {{"allOf", Schema::array({a, b})}}; }
 
 bool contains(const Schema& list, const Schema& value) {
@@ -37,26 +39,36 @@ Schema common(const Schema& a, const Schema& b) {
 }
 
 Schema joined(const std::string& key, const Schema& a, const Schema& b, const std::string& path) {
-  static const std::set<std::string> lower = {"minimum", "exclusiveMinimum", "minLength", "minItems"};
-  static const std::set<std::string> upper = {"maximum", "exclusiveMaximum", "maxLength", "maxItems"};
+  static const std::set<std::string> lower = {"minimum",  "exclusiveMinimum", "minLength",
+                                              "minItems", "minProperties",    "minContains"};
+  static const std::set<std::string> upper = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
+                                              "maxProperties"};
   if (lower.contains(key) && a.is_number() && b.is_number()) return std::max(a, b);
   if (upper.contains(key) && a.is_number() && b.is_number()) return std::min(a, b);
   if (key == "type") return common_types(a, b);
   if (key == "enum") return common(a, b);
   if (key == "const") return Schema();  // they differ; see merge_schemas
-  if (key == "items" || key == "additionalProperties") return both(a, b);
+  if (key == "items" || key == "additionalProperties" || key == "propertyNames") return both(a, b);
+  if (key == "uniqueItems") return true;
+  if (key == "not") return {{"anyOf", Schema::array({a, b})}};
   Schema result = a;
+  if (key == "pattern") {
+    result = as_list(a);
+    for (const Schema& one : as_list(b)) result.push_back(one);
+    return result;
+  }
   if (key == "required" && a.is_array() && b.is_array()) {
     for (const Schema& name : b) {
       if (!contains(a, name)) result.push_back(name);
     }
     return result;
   }
-  if (key == "properties" && a.is_object() && b.is_object()) {
+  if ((key == "properties" || key == "patternProperties") && a.is_object() && b.is_object()) {
     for (const auto& [name, schema] : b.items()) result[name] = a.contains(name) ? both(a[name], schema) : schema;
     return result;
   }
   if ((key == "anyOf" || key == "oneOf") && a.is_array() && b.is_array()) {
+    if (a.size() * b.size() > kMostWays) throw UsageError("{}: joined, {} has over {} schemas", path, key, kMostWays);
     result = Schema::array();
     for (const Schema& one : a) {
       for (const Schema& other : b) result.push_back(both(one, other));
@@ -66,42 +78,47 @@ Schema joined(const std::string& key, const Schema& a, const Schema& b, const st
   throw UsageError("{}: two schemas with {} cannot be joined", path, key);
 }
 
-// A schema's additionalProperties rule over what only the other one declares.
-void check_properties(const Schema& closed, const Schema& other, const std::string& path) {
-  if (!closed.contains("additionalProperties") || closed["additionalProperties"] == true) return;
-  if (!other.contains("properties") || !other["properties"].is_object()) return;
-  for (const auto& [name, schema] : other["properties"].items()) {
-    if (!closed.contains("properties") || !closed["properties"].contains(name))
-      throw UsageError("{}: additionalProperties beside a schema with other properties is not supported", path);
+// `other` with its properties that `closed` does not declare under the additionalProperties of that one; also those
+// that its patterns have, which asks for more than it does.
+Schema within(const Schema& closed, Schema other) {
+  if (!closed.contains("additionalProperties") || closed["additionalProperties"] == true) return other;
+  const Schema& more = closed["additionalProperties"];
+  for (const char* key : {"properties", "patternProperties"}) {
+    if (!other.contains(key) || !other[key].is_object()) continue;
+    for (const auto& [name, schema] : other[key].items()) {
+      if (closed.contains(key) && closed[key].contains(name)) continue;
+      schema = more == false ? more : both(schema, more);
+    }
   }
+  return other;
 }
 
 }  // namespace
 
 bool is_annotation(const std::string& keyword) {
   static const std::set<std::string> words = {
-      "title",          "description", "default", "examples", "example", "deprecated",  "readOnly",
-      "writeOnly",      "$schema",     "$id",     "$comment", "$defs",   "$anchor",     "contentMediaType",
-      "definitions",    "strict",      "id",      "format",   "name",    "$vocabulary", "discriminator",
-      "contentEncoding"};
+      "title",           "description", "default",      "examples", "example", "deprecated",  "readOnly",
+      "writeOnly",       "$schema",     "$id",          "$comment", "$defs",   "$anchor",     "contentMediaType",
+      "definitions",     "strict",      "id",           "format",   "name",    "$vocabulary", "discriminator",
+      "contentEncoding", "nullable",    "externalDocs", "xml"};
   return words.contains(keyword) || keyword.starts_with("x-");
 }
 
-Schema merge_schemas(Schema a, const Schema& b, const std::string& path) {
+Schema merge_schemas(const Schema& a, const Schema& b, const std::string& path) {
   if (b.is_boolean()) return b.get<bool>() ? a : b;
   if (a.is_boolean()) return a.get<bool>() ? b : a;
   if (!a.is_object() || !b.is_object()) throw UsageError("{}: a schema is an object, true or false", path);
-  check_properties(a, b, path);
-  check_properties(b, a, path);
-  for (const auto& [key, value] : b.items()) {
-    if (!a.contains(key))
-      a[key] = value;
-    else if (a[key] != value && key == "const")
+  Schema result = within(b, a);
+  const Schema other = within(a, b);
+  for (const auto& [key, value] : other.items()) {
+    if (!result.contains(key))
+      result[key] = value;
+    else if (result[key] != value && key == "const")
       return false;
-    else if (a[key] != value && !is_annotation(key))
-      a[key] = joined(key, a[key], value, path);
+    else if (result[key] != value && !is_annotation(key))
+      result[key] = joined(key, result[key], value, path);
   }
-  return a;
+  return result;
 }
 
 }  // namespace weft::constrain

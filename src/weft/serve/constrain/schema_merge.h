@@ -11,6 +11,6 @@ using Schema = nlohmann::ordered_json;
 bool is_annotation(const std::string& keyword);
 
 // What is valid under both. Throws UsageError, naming `path`, for keywords that cannot be joined.
-Schema merge_schemas(Schema a, const Schema& b, const std::string& path);
+Schema merge_schemas(const Schema& a, const Schema& b, const std::string& path);
 
 }  // namespace weft::constrain

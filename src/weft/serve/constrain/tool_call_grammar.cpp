@@ -41,7 +41,9 @@ Element tool_calls_element(GrammarBuilder& builder, const api::OutputForm& form)
                             : Sequence();
   // A model that begins a call by itself may go on in a new line, or behind a space, or not.
   const char* const between = form.tool_format == api::ToolFormat::hermes ? "\n" : " ";
-  const Sequence space = form.trigger.empty() ? Sequence() : Sequence{builder.repeat(builder.literal(between), 0, 1)};
+  const Sequence space = form.trigger.empty() || form.is_whole_answer
+                             ? Sequence()
+                             : Sequence{builder.repeat(builder.literal(between), 0, 1)};
   return builder.one_of({space + builder.literal(around.first) + one + more + builder.literal(around.last)});
 }
 

@@ -11,6 +11,7 @@ TriggeredConstraint::TriggeredConstraint(std::shared_ptr<const api::OutputForm> 
                                          std::shared_ptr<const TokenMasks> masks, Begin begin)
     : whole_(std::move(form)),
       trigger_(whole_->trigger),
+      is_opening_(whole_->is_whole_answer),
       marker_(marker),
       masks_(std::move(masks)),
       begin_(std::move(begin)),
@@ -36,19 +37,29 @@ void TriggeredConstraint::accept(int32_t token) {
   }
   if (token == marker_) {
     matched_.push_back(0);
-    form_ = begin_({});
+    if (!is_opening_) form_ = begin_({});
     return;
   }
   size_t matched = matched_.back();
   const std::string_view bytes = masks_->bytes(token);
   for (size_t i = 0; i < bytes.size() && !form_; ++i) {
-    while (matched > 0 && bytes[i] != trigger_[matched]) matched = borders_[matched - 1];
-    if (bytes[i] == trigger_[matched]) ++matched;
-    if (matched < trigger_.size()) continue;
-    form_ = begin_(bytes.substr(i + 1));
-    matched = 0;
+    matched = next(matched, bytes[i]);
+    if (matched != trigger_.size()) continue;
+    const std::string said = fmt::format("{}{}", is_opening_ ? trigger_ : "", bytes.substr(i + 1));
+    form_ = begin_(said);
+    matched = is_opening_ ? kNeverMore : 0;
   }
   matched_.push_back(matched);
+}
+
+size_t TriggeredConstraint::next(size_t matched, char byte) const {
+  if (is_opening_) {
+    const bool is_space = byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
+    if (matched == 0 && is_space) return 0;
+    return matched != kNeverMore && byte == trigger_[matched] ? matched + 1 : kNeverMore;
+  }
+  while (matched > 0 && byte != trigger_[matched]) matched = borders_[matched - 1];
+  return byte == trigger_[matched] ? matched + 1 : matched;
 }
 
 void TriggeredConstraint::rewind(int64_t num_tokens) {

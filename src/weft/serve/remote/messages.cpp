@@ -189,8 +189,8 @@ void name_fields(Io& io, Field<Io, Request>& x) {
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, api::OutputForm>& x) {
-  auto& [kind, text, choices, schemas, tool_format, is_parallel, trigger] = x;
-  io(kind, text, choices, schemas, tool_format, is_parallel, trigger);
+  auto& [kind, text, choices, schemas, tool_format, is_parallel, trigger, is_whole_answer] = x;
+  io(kind, text, choices, schemas, tool_format, is_parallel, trigger, is_whole_answer);
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, EngineLimits>& x) {
