@@ -75,7 +75,7 @@ nlohmann::json to_json(const ServePlan& p) {
                            {"tokens_per_step", s.tokens_per_step},
                            {"gain", s.gain}});
   nlohmann::json json = {{"layout", describe_layout(p)},
-                         {"mesh", {{"tp", p.mesh.tp}, {"pp", p.mesh.pp}, {"ep", p.mesh.ep}}},
+                         {"mesh", {{"tp", p.mesh.tp}, {"pp", p.mesh.pp}, {"cp", p.mesh.cp}, {"ep", p.mesh.ep}}},
                          {"replicas", p.replicas},
                          {"fits", p.fits()},
                          {"missing_bytes", p.missing_bytes},
@@ -138,7 +138,7 @@ void show(const ServeCandidate& c, const ServePlanOptions& o, const Output& outp
 std::string command_of(const ServeCandidate& c, const ServePlanOptions& o) {
   const MeshShape& s = c.plan.mesh;
   std::string mesh;
-  for (const auto& [axis, size] : {std::pair("tp", s.tp), {"pp", s.pp}, {"ep", s.ep}})
+  for (const auto& [axis, size] : {std::pair("tp", s.tp), {"pp", s.pp}, {"cp", s.cp}, {"ep", s.ep}})
     if (size > 1) mesh += fmt::format("{}{}={}", mesh.empty() ? " --mesh " : ",", axis, size);
   std::string text = fmt::format("weft serve {}{} --dtype {}", o.model, mesh, o.dtype);
   if (c.quantize != "auto") text += " --quantize " + c.quantize;
@@ -226,7 +226,6 @@ void plan_one(const ServePlanOptions& o, const ServeSearchRequest& q, const Outp
   MeshShape shape = read_mesh(toml).shape;
   toml.reject_unknown();
   const int replicas = shape.dp();
-  if (shape.cp > 1) throw UsageError("--mesh cp={}: serving cuts a model with tp, pp and ep", shape.cp);
   shape.replicate = 1, shape.shard = shape.ep;
   if (shape.size() * replicas != q.serve.cluster.num_devices)
     throw UsageError("--mesh {}: {} replicas of {} devices are not the {} of --cluster", o.mesh, replicas,

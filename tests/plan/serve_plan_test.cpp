@@ -61,6 +61,21 @@ TEST(ServePlanTest, StagesShareMemoryAndAddMessages) {
   EXPECT_LT(t.step_s, 1.2 * one.batches[0].step.step_s);
 }
 
+// Each has all weights and 1 / cp of the keys; a token of an answer is computed on one of them, which gets the
+// others' keys.
+TEST(ServePlanTest, RanksAlongContextShareTheCacheAndThePrompt) {
+  ServeRequest q = request_for(model());
+  q.input_len = 7000;
+  const ServePlan one = plan_of(q), two = plan_of(q, {.cp = 2});
+  EXPECT_EQ(two.stages[0].weights, one.stages[0].weights);
+  EXPECT_EQ(two.cache_bytes_per_token, one.cache_bytes_per_token);
+  EXPECT_NEAR(double(two.cache_tokens), 2 * double(one.cache_tokens), 0.05 * double(one.cache_tokens));
+  EXPECT_LT(two.ttft_s, 0.8 * one.ttft_s);
+  EXPECT_GT(two.ttft_s, 0.5 * one.ttft_s);  // of causal attention the last rank has more than half
+  EXPECT_GT(two.batches[0].step.links_s[size_t(Axis::cp)], 0);
+  EXPECT_GT(two.batches[0].step.step_s, one.batches[0].step.step_s);
+}
+
 TEST(ServePlanTest, LargerBatchesGiveMoreTokensToEachOfWhomLess) {
   const ServePlan p = plan_of(request_for(model()));
   ASSERT_GT(p.batches.size(), 4u);
@@ -204,6 +219,25 @@ TEST(ServeSearchTest, WhatDoesNotFitIsRoundedAndSaysSo) {
   EXPECT_EQ(found.nearest->quantize, "auto");
   EXPECT_GT(found.nearest->plan.missing_bytes, 0);
   EXPECT_EQ(found.devices_that_fit, 2);
+}
+
+// One answer's cache has no room on one device, and every rank of tp has the only head of keys. Stages share the
+// layers, but only ranks along cp share the reading of the prompt.
+TEST(ServeSearchTest, ALongPromptIsSpread) {
+  ModelConfig m = family_defaults("llama");
+  m.layers = 16, m.hidden = 1024, m.heads = 8, m.kv_heads = 1, m.ffn = 2816, m.vocab = 32000, m.context = 3 << 20;
+  complete(m);
+  ServeSearchRequest q = serving_of(m, "2xrtx4090", ServeTarget::latency);
+  q.quantize = {"auto"};
+  q.serve.input_len = m.context - 256, q.serve.max_running = 1;
+  const ServeSearchResult any = search_serving(q);
+  ASSERT_FALSE(any.ranked.empty());
+  EXPECT_EQ(any.ranked[0].plan.mesh.pp, 2);
+  q.ttft_limit_s = 0.8 * any.ranked[0].plan.ttft_s;
+  const ServeSearchResult soon = search_serving(q);
+  ASSERT_FALSE(soon.ranked.empty());
+  EXPECT_EQ(soon.ranked[0].plan.mesh.cp, 2);
+  EXPECT_EQ(describe_layout(soon.ranked[0].plan), "cp=2");
 }
 
 TEST(ServeSearchTest, LimitsCountAndWhatKeepsNoneIsNamed) {

@@ -10,10 +10,13 @@
 namespace weft::plan {
 namespace {
 
-struct Ranks {
-  std::vector<std::unique_ptr<ServedRank>> stages, draft;  // one or none
+using Stages = std::vector<std::unique_ptr<ServedRank>>;
 
-  // Runs the largest step.
+struct Ranks {
+  std::vector<Stages> along_context;  // with cp the first ranks and the last, which have most rows and most keys
+  Stages draft;                       // one or none
+
+  // Of the largest step.
   std::vector<ServedMemory> memory(const ServeRequest& q) const {
     const int64_t each = 1 + q.num_guesses();
     const int64_t running = std::min(q.max_running, std::max<int64_t>(q.tokens_per_step / each, 1));
@@ -22,19 +25,36 @@ struct Ranks {
     const int64_t whole = q.model.config.context;
     if (left >= whole) rows.push_back({.sequences = left / whole, .rows = whole});
     if (left % whole > 0) rows.push_back({.rows = left % whole});
-    trace_step(stages, rows);
     std::vector<ServedMemory> all;
-    for (const auto& stage : stages) all.push_back(stage->memory());
+    for (const Stages& stages : along_context) {
+      trace_step(stages, rows);
+      all.resize(stages.size());
+      for (size_t i = 0; i < stages.size(); ++i)
+        all[i] =
+            std::max(all[i], stages[i]->memory(), [](const auto& a, const auto& b) { return a.total() < b.total(); });
+    }
     if (draft.empty()) return all;
     rows.front() = {.sequences = running};
     trace_step(draft, rows);
     all.back() = add(all.back(), draft.front()->memory());
     return all;
   }
+
+  // Of the ranks that take longest.
+  ServeTime time(std::span<const AlikeRows> rows, const CostModel& costs) const {
+    ServeTime longest;
+    for (const Stages& stages : along_context) {
+      const ServeTime time = time_of(trace_step(stages, rows), costs);
+      if (time.step_s > longest.step_s) longest = time;
+    }
+    return longest;
+  }
 };
 
 Ranks make_ranks(const ServeRequest& q, const MeshShape& mesh, const CacheShape& cache) {
-  Ranks ranks{.stages = serve_stages(q.model, mesh, cache, q.packs_weights), .draft = {}};
+  Ranks ranks;
+  ranks.along_context.push_back(serve_stages(q.model, mesh, cache, q.packs_weights));
+  if (mesh.cp > 1) ranks.along_context.push_back(serve_stages(q.model, mesh, cache, q.packs_weights, mesh.cp - 1));
   if (q.draft) ranks.draft = serve_stages(q.draft->model, {}, cache, q.packs_weights);
   return ranks;
 }
@@ -93,7 +113,7 @@ class Planner {
     const std::vector<AlikeRows> some(rows);
     return time(some);
   }
-  ServeTime time(std::span<const AlikeRows> rows) const { return time_of(trace_step(ranks_.stages, rows), costs_); }
+  ServeTime time(std::span<const AlikeRows> rows) const { return ranks_.time(rows, costs_); }
 
   // In pieces of tokens_per_step rows; only the last one's last row is wanted.
   void read_prompt() {

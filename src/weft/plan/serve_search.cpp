@@ -12,14 +12,22 @@ namespace {
 
 constexpr int kMostStages = 16;  // they work in turn, so that more of them than memory asks for only cost
 
+// Sizes of cp and ep, of which one is 1.
+std::vector<std::pair<int, int>> cuts_of_rows(const ServeSearchRequest& q) {
+  std::vector<std::pair<int, int>> cuts{{1, 1}};
+  for (int ep = 2; ep <= q.serve.model.config.experts; ep *= 2) cuts.emplace_back(1, ep);
+  for (int cp = 2; q.serve.block_tokens % cp == 0; cp *= 2) cuts.emplace_back(cp, 1);
+  return cuts;
+}
+
 std::vector<MeshShape> meshes(const ServeSearchRequest& q, int num_devices) {
   const ModelConfig& m = q.serve.model.config;
   const int per_node = std::max(q.serve.cluster.hardware.devices_per_node, 1);
   std::vector<MeshShape> all;
   for (int tp = 1; tp <= std::min<int64_t>(m.heads, per_node); tp *= 2)
     for (int pp = 1; pp <= std::min<int64_t>(m.layers, kMostStages); ++pp)
-      for (int ep = 1; ep <= std::max<int64_t>(m.experts, 1); ep *= 2) {
-        const MeshShape shape{.pp = pp, .shard = ep, .tp = tp, .ep = ep};
+      for (const auto& [cp, ep] : cuts_of_rows(q)) {
+        const MeshShape shape{.pp = pp, .shard = ep, .cp = cp, .tp = tp, .ep = ep};
         if (shape.size() > num_devices || num_devices % shape.size() != 0) continue;
         if (q.is_one_replica && shape.size() != num_devices) continue;
         if (m.heads % tp != 0 || m.ffn % tp != 0 || (ep > 1 && m.experts % ep != 0)) continue;
@@ -125,7 +133,7 @@ std::string describe_layout(const ServePlan& p) {
   const auto add = [&](const char* name, int value) {
     if (value != 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
   };
-  add("tp", p.mesh.tp), add("pp", p.mesh.pp), add("ep", p.mesh.ep);
+  add("tp", p.mesh.tp), add("pp", p.mesh.pp), add("cp", p.mesh.cp), add("ep", p.mesh.ep);
   if (text.empty()) text = "one device";
   return p.replicas == 1 ? text : fmt::format("{} x {}", p.replicas, text);
 }

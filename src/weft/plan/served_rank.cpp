@@ -71,10 +71,11 @@ ServedMemory add(const ServedMemory& a, const ServedMemory& b, int64_t times) {
 }
 
 std::vector<std::unique_ptr<ServedRank>> serve_stages(const ServedModel& model, const MeshShape& mesh,
-                                                      const CacheShape& cache, bool packs_weights) {
+                                                      const CacheShape& cache, bool packs_weights, int context) {
   std::vector<std::unique_ptr<ServedRank>> stages;
   for (int pp = 0; pp < mesh.pp; ++pp)
-    stages.push_back(std::make_unique<ServedRank>(model, mesh, mesh.size() / mesh.pp * pp, cache, packs_weights));
+    stages.push_back(std::make_unique<ServedRank>(model, mesh, mesh.size() / mesh.pp * pp + context * mesh.tp, cache,
+                                                  packs_weights));
   return stages;
 }
 

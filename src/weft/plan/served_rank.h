@@ -69,9 +69,11 @@ class ServedRank {
   StepRunner runner_;
 };
 
-// The first rank of each stage of the pipeline; the others of a stage do the same at the same time.
+// The first rank of each stage of the pipeline, or its first of place `context` along cp. Others of a stage do the
+// same at the same time, but for those along cp: each has other rows, which look at more or fewer keys.
 std::vector<std::unique_ptr<ServedRank>> serve_stages(const ServedModel& model, const MeshShape& mesh,
-                                                      const CacheShape& cache, bool packs_weights = false);
+                                                      const CacheShape& cache, bool packs_weights = false,
+                                                      int context = 0);
 // The same step on each of them.
 std::vector<StepTrace> trace_step(std::span<const std::unique_ptr<ServedRank>> stages,
                                   std::span<const AlikeRows> rows);
