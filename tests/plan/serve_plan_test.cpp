@@ -225,19 +225,23 @@ TEST(ServeSearchTest, WhatDoesNotFitIsRoundedAndSaysSo) {
 // layers, but only ranks along cp share the reading of the prompt.
 TEST(ServeSearchTest, ALongPromptIsSpread) {
   ModelConfig m = family_defaults("llama");
-  m.layers = 16, m.hidden = 1024, m.heads = 8, m.kv_heads = 1, m.ffn = 2816, m.vocab = 32000, m.context = 3 << 20;
+  m.layers = 16, m.hidden = 1024, m.heads = 8, m.kv_heads = 1, m.ffn = 2816, m.vocab = 32000, m.context = 1 << 18;
   complete(m);
   ServeSearchRequest q = serving_of(m, "2xrtx4090", ServeTarget::latency);
   q.quantize = {"auto"};
   q.serve.input_len = m.context - 256, q.serve.max_running = 1;
+  q.serve.cluster.hardware.memory_bytes = 2.2e9, q.serve.cluster.hardware.reserved_bytes = 0;
   const ServeSearchResult any = search_serving(q);
   ASSERT_FALSE(any.ranked.empty());
   EXPECT_EQ(any.ranked[0].plan.mesh.pp, 2);
-  q.ttft_limit_s = 0.8 * any.ranked[0].plan.ttft_s;
+  q.ttft_limit_s = 0.9 * any.ranked[0].plan.ttft_s;
   const ServeSearchResult soon = search_serving(q);
   ASSERT_FALSE(soon.ranked.empty());
   EXPECT_EQ(soon.ranked[0].plan.mesh.cp, 2);
   EXPECT_EQ(describe_layout(soon.ranked[0].plan), "cp=2");
+  // Of short texts nothing is to be shared out.
+  q.ttft_limit_s = 0, q.serve.input_len = 256;
+  for (const ServeCandidate& c : search_serving(q).ranked) EXPECT_EQ(c.plan.mesh.cp, 1);
 }
 
 TEST(ServeSearchTest, LimitsCountAndWhatKeepsNoneIsNamed) {

@@ -116,7 +116,7 @@ inline std::string name_of_mesh(const MeshShape& s) {
   const auto add = [&](const char* axis, int size) {
     if (size > 1) name += fmt::format("{}{}", axis, size);
   };
-  add("pp", s.pp), add("dp", s.dp()), add("tp", s.tp), add("ep", s.ep);
+  add("pp", s.pp), add("dp", s.dp()), add("cp", s.cp), add("tp", s.tp), add("ep", s.ep);
   return name.empty() ? "one" : name;
 }
 

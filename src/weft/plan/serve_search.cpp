@@ -12,11 +12,19 @@ namespace {
 
 constexpr int kMostStages = 16;  // they work in turn, so that more of them than memory asks for only cost
 
+// Whether the keys and values of one text take much of a device. Shorter ones replicas serve as well as ranks along
+// cp.
+bool has_long_texts(const ServeRequest& q) {
+  constexpr double kMuch = 0.1;
+  const int64_t token = cache_bytes_of_token(q.model.config, {}, q.kv_format_of(q.model));
+  return double(token) * double(q.input_len + q.output_len) > kMuch * q.cluster.hardware.memory_bytes;
+}
+
 // Sizes of cp and ep, of which one is 1.
 std::vector<std::pair<int, int>> cuts_of_rows(const ServeSearchRequest& q) {
   std::vector<std::pair<int, int>> cuts{{1, 1}};
   for (int ep = 2; ep <= q.serve.model.config.experts; ep *= 2) cuts.emplace_back(1, ep);
-  for (int cp = 2; q.serve.block_tokens % cp == 0; cp *= 2) cuts.emplace_back(cp, 1);
+  for (int cp = 2; has_long_texts(q.serve) && q.serve.block_tokens % cp == 0; cp *= 2) cuts.emplace_back(cp, 1);
   return cuts;
 }
 
