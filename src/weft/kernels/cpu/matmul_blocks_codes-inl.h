@@ -193,11 +193,59 @@ HWY_INLINE Codes load_nibbles(const std::byte* p) {
   return low_bits(hn::BitCast(CodesTag(), hn::Shr(both, shift)), 15);
 }
 
-struct Group {
-  Codes codes[kGroupBlocks / kTogether];
-  Scales scales, second;  // second: of the blocks' second halves (Q6_K), or minus the minima (Q4_K, W4)
-};
+// ---- words of 32 bits of as many rows as a vector has lanes ----
 
+constexpr int kWordRows = HWY_MAX_BYTES / 4;
+using WordRows = const std::byte* [kWordRows];
+using U32Tag = hn::ScalableTag<uint32_t>;
+using Words = hn::Vec<U32Tag>;
+
+// words[i] = word i of the 16 bytes at `at` of all rows.
+HWY_INLINE void load_words(const WordRows& rows, int64_t at, Words (&words)[4]) {
+  const U32Tag d;
+  const hn::RepartitionToWide<U32Tag> d64;
+  const auto load = [&](int row) {
+    return hn::LoadU(hn::FixedTag<uint32_t, 4>(), reinterpret_cast<const uint32_t*>(rows[row] + at));
+  };
+  Words lines[4];  // row i, then 4 + i, 8 + i and 12 + i
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+#if HWY_MAX_BYTES >= 64
+    auto line = _mm512_inserti32x4(_mm512_castsi128_si512(load(i).raw), load(4 + i).raw, 1);
+    line = _mm512_inserti32x4(line, load(8 + i).raw, 2);
+    lines[i].raw = _mm512_inserti32x4(line, load(12 + i).raw, 3);
+#else
+    lines[i] = hn::Combine(d, load(4 + i), load(i));
+#endif
+  }
+  const auto lo01 = hn::BitCast(d64, hn::InterleaveLower(d, lines[0], lines[1]));
+  const auto hi01 = hn::BitCast(d64, hn::InterleaveUpper(d, lines[0], lines[1]));
+  const auto lo23 = hn::BitCast(d64, hn::InterleaveLower(d, lines[2], lines[3]));
+  const auto hi23 = hn::BitCast(d64, hn::InterleaveUpper(d, lines[2], lines[3]));
+  words[0] = hn::BitCast(d, hn::InterleaveLower(d64, lo01, lo23));
+  words[1] = hn::BitCast(d, hn::InterleaveUpper(d64, lo01, lo23));
+  words[2] = hn::BitCast(d, hn::InterleaveLower(d64, hi01, hi23));
+  words[3] = hn::BitCast(d, hn::InterleaveUpper(d64, hi01, hi23));
+}
+
+HWY_INLINE Words mask_bytes(Words x, uint32_t mask) { return hn::And(x, hn::Set(U32Tag(), mask * 0x01010101u)); }
+
+// 16 bytes of codes of 4 bits: put(0, word, their low halves), put(1, word, their high halves).
+template <class Put>
+HWY_INLINE void put_nibbles(const WordRows& rows, int64_t at, Put&& put) {
+  Words words[4];
+  load_words(rows, at, words);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    put(0, i, mask_bytes(words[i], 15));
+    put(1, i, mask_bytes(hn::ShiftRight<4>(words[i]), 15));
+  }
+}
+
+// Of each type: the codes of a group's blocks, one row's as vectors of kTogether blocks, or those of kWordRows rows as
+// words, put(block, word, codes); and the scales of a row's blocks, with second: those of the second halves (Q6_K), or
+// minus the minima (Q4_K, W4).
+using GroupCodes = Codes[kGroupBlocks / kTogether];
 template <BlockType kType>
 struct Blocks;
 
@@ -205,23 +253,39 @@ template <>
 struct Blocks<BlockType::q8_0> {
   static constexpr int64_t kGroupBytes = 8 * 34;
   static constexpr int kOffset = 128;  // codes are stored as signed
-  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& codes) {
 #pragma GCC unroll 8
     for (int i = 0; i < kGroupBlocks; i += kTogether)
-      g.codes[i / kTogether] = hn::Xor(load_codes<34>(p + 34 * i + 2), hn::Set(CodesTag(), 0x80));
-    g.scales = eight_halves<34>(p);
+      codes[i / kTogether] = hn::Xor(load_codes<34>(p + 34 * i + 2), hn::Set(CodesTag(), 0x80));
   }
+  template <class Put>
+  static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
+    Words words[4];
+#pragma GCC unroll 16
+    for (int i = 0; i < 2 * kGroupBlocks; ++i) {
+      load_words(rows, i / 2 * 34 + 2 + i % 2 * 16, words);
+#pragma GCC unroll 4
+      for (int w = 0; w < 4; ++w) put(i / 2, i % 2 * 4 + w, hn::Xor(words[w], hn::Set(U32Tag(), 0x80808080u)));
+    }
+  }
+  static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales&) { first = eight_halves<34>(p); }
 };
 
 template <>
 struct Blocks<BlockType::q4_0> {
   static constexpr int64_t kGroupBytes = 8 * 18;
   static constexpr int kOffset = 8;
-  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& codes) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kGroupBlocks; i += kTogether) g.codes[i / kTogether] = load_nibbles<18>(p + 18 * i + 2);
-    g.scales = eight_halves<18>(p);
+    for (int i = 0; i < kGroupBlocks; i += kTogether) codes[i / kTogether] = load_nibbles<18>(p + 18 * i + 2);
   }
+  template <class Put>
+  static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroupBlocks; ++i)
+      put_nibbles(rows, 18 * i + 2, [&](int high, int word, Words x) { put(i, 4 * high + word, x); });
+  }
+  static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales&) { first = eight_halves<18>(p); }
 };
 
 template <>
@@ -229,23 +293,32 @@ struct Blocks<BlockType::q4_k> {
   static constexpr int64_t kGroupBytes = 144;
   static constexpr int kOffset = 0;
 
-  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+  static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales& second) {
     const auto u0 = read<uint32_t>(p + 4), u1 = read<uint32_t>(p + 8), u2 = read<uint32_t>(p + 12);
     const auto both = [](uint32_t low, uint32_t high) { return uint64_t(low) | uint64_t(high) << 32; };
     const uint64_t scales = both(u0 & 0x3f3f3f3f, (u2 & 0x0f0f0f0f) | (u0 >> 6 & 0x03030303) << 4);
     const uint64_t minima = both(u1 & 0x3f3f3f3f, (u2 >> 4 & 0x0f0f0f0f) | (u1 >> 6 & 0x03030303) << 4);
-    g.scales = hn::Mul(half_everywhere(p), bytes_as_floats(scales));
-    g.second = hn::Neg(hn::Mul(half_everywhere(p + 2), bytes_as_floats(minima)));
+    first = hn::Mul(half_everywhere(p), bytes_as_floats(scales));
+    second = hn::Neg(hn::Mul(half_everywhere(p + 2), bytes_as_floats(minima)));
+  }
+  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& codes) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const Codes q = load_for_both(p + 16 + 32 * i);
       if constexpr (kTogether == 2) {
-        g.codes[i] = low_bits(shifted_right<0, 4>(q), 15);
+        codes[i] = low_bits(shifted_right<0, 4>(q), 15);
       } else {
-        g.codes[2 * i] = low_bits(q, 15);
-        g.codes[2 * i + 1] = low_bits(shifted_right<4>(q), 15);
+        codes[2 * i] = low_bits(q, 15);
+        codes[2 * i + 1] = low_bits(shifted_right<4>(q), 15);
       }
     }
+  }
+  template <class Put>
+  static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroupBlocks; ++i)
+      put_nibbles(rows, 16 + 16 * i,
+                  [&](int high, int word, Words x) { put(i / 2 * 2 + high, i % 2 * 4 + word, x); });
   }
 };
 
@@ -254,11 +327,11 @@ struct Blocks<BlockType::q6_k> {
   static constexpr int64_t kGroupBytes = 210;
   static constexpr int kOffset = 32;
 
-  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& all) {
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       const Codes low = load_codes(p + 64 * h), high = load_for_both(p + 128 + 32 * h);
-      Codes* const codes = g.codes + kGroupBlocks / kTogether / 2 * h;
+      Codes* const codes = all + kGroupBlocks / kTogether / 2 * h;
       const auto join = [](Codes lows, Codes highs) { return hn::Or(low_bits(lows, 15), low_bits(highs, 0x30)); };
       if constexpr (kTogether == 2) {
         codes[0] = join(low, shifted_left<4, 2>(high));
@@ -271,11 +344,32 @@ struct Blocks<BlockType::q6_k> {
         codes[3] = join(shifted_right<4>(low1), shifted_right<2>(high));
       }
     }
+  }
+  template <class Put>
+  static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
+    const auto join = [](Words lows, Words highs) { return hn::Or(mask_bytes(lows, 15), mask_bytes(highs, 0x30)); };
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      Words low[4], low1[4], high[4];
+      load_words(rows, 64 * (i / 2) + 16 * (i % 2), low);
+      load_words(rows, 64 * (i / 2) + 16 * (i % 2) + 32, low1);
+      load_words(rows, 128 + 16 * i, high);
+#pragma GCC unroll 4
+      for (int w = 0; w < 4; ++w) {
+        const int block = i / 2 * 4, word = i % 2 * 4 + w;
+        put(block, word, join(low[w], hn::ShiftLeft<4>(high[w])));
+        put(block + 1, word, join(low1[w], hn::ShiftLeft<2>(high[w])));
+        put(block + 2, word, join(hn::ShiftRight<4>(low[w]), high[w]));
+        put(block + 3, word, join(hn::ShiftRight<4>(low1[w]), hn::ShiftRight<2>(high[w])));
+      }
+    }
+  }
+  static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales& second) {
     const auto halves = hn::LoadU(hn::Rebind<int16_t, I32x8>(), reinterpret_cast<const int16_t*>(p + 192));
     const auto both = hn::PromoteTo(I32x8(), halves);
     const Scales d = half_everywhere(p + 208);
-    g.scales = hn::Mul(d, hn::ConvertTo(F32x8(), hn::ShiftRight<24>(hn::ShiftLeft<24>(both))));
-    g.second = hn::Mul(d, hn::ConvertTo(F32x8(), hn::ShiftRight<8>(both)));
+    first = hn::Mul(d, hn::ConvertTo(F32x8(), hn::ShiftRight<24>(hn::ShiftLeft<24>(both))));
+    second = hn::Mul(d, hn::ConvertTo(F32x8(), hn::ShiftRight<8>(both)));
   }
 };
 
@@ -287,17 +381,25 @@ struct W4Blocks {
   static constexpr int64_t kGroupBytes = kGroupBlocks / kParts * kBytes;
   static constexpr int kOffset = 0;
 
-  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+  // Where the 16 bytes of 32 codes are.
+  static constexpr int64_t at(int i) { return int64_t(i) / kParts * kBytes + 4 + i % kParts * 16; }
+
+  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& codes) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroupBlocks; i += kTogether) codes[i / kTogether] = load_nibbles<at(1) - at(0)>(p + at(i));
+  }
+  template <class Put>
+  static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroupBlocks; ++i)
+      put_nibbles(rows, at(i), [&](int high, int word, Words x) { put(i, 4 * high + word, x); });
+  }
+  static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales& second) {
     uint64_t zeros = 0;
 #pragma GCC unroll 8
-    for (int i = 0; i < kGroupBlocks; ++i) {
-      const std::byte* const block = p + i / kParts * kBytes;
-      if (i % kTogether == 0)
-        g.codes[i / kTogether] = load_nibbles < kParts == 1 ? kBytes : 16 > (block + 4 + i % kParts * 16);
-      zeros |= uint64_t(read<uint8_t>(block + 2)) << 8 * i;
-    }
-    g.scales = eight_halves<kBytes, kParts>(p);
-    g.second = hn::Neg(hn::Mul(g.scales, bytes_as_floats(zeros)));
+    for (int i = 0; i < kGroupBlocks; ++i) zeros |= uint64_t(read<uint8_t>(p + i / kParts * kBytes + 2)) << 8 * i;
+    first = eight_halves<kBytes, kParts>(p);
+    second = hn::Neg(hn::Mul(first, bytes_as_floats(zeros)));
   }
 };
 template <>

@@ -41,6 +41,11 @@ HWY_INLINE void sum_quads(const I32 (&x)[kGroupBlocks / kTogether], Ints& lower,
 HWY_INLINE Ints load_ints(const std::byte* p) { return hn::LoadU(I32x8(), reinterpret_cast<const int32_t*>(p)); }
 HWY_INLINE Scales load_floats(const std::byte* p) { return hn::LoadU(F32x8(), reinterpret_cast<const float*>(p)); }
 
+struct Group {
+  GroupCodes codes;
+  Scales scales, second;
+};
+
 template <class Dot, BlockType kType>
 HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std::byte* a, int64_t group, Scales sum) {
   const I32Tag d;
@@ -94,7 +99,8 @@ void few_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64
           Group group;
           const std::byte* const from = row.group(g);
           fetch_ahead<RowOfB<kType>::kGroupBytes>(from);
-          Blocks<kType>::unpack(from, group);
+          Blocks<kType>::unpack(from, group.codes);
+          Blocks<kType>::scales_of(from, group.scales, group.second);
 #pragma GCC unroll 4
           for (int i = 0; i < kRows; ++i)
             sums[i] = add_group<Dot, kType>(group, layout, a + i * layout.bytes(), g, sums[i]);

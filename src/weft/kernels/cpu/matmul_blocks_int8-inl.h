@@ -90,25 +90,22 @@ void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, 
 
 // kPanelCols rows of b: codes as [word][column][4] u8, then a scale of each column.
 inline void unpack_int8(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
-  const U32x8 d;
-  const int64_t size = groups * kGroupElements, blocks = b.row_blocks(), row_bytes = b.row_bytes();
+  const U32Tag d;
+  const int64_t size = groups * kGroupElements, filled = b.row_blocks() * kInt8Block, row_bytes = b.row_bytes();
   const auto* const from = static_cast<const std::byte*>(b.blocks.raw());
-  auto* const words = reinterpret_cast<uint32_t*>(panel);
-  const auto offset = hn::BitCast(d, hn::Set(U8x32(), kInt8Offset));
-  for (int c = 0; c < kPanelCols; c += 8) {
-    const std::byte* rows[8];
-    for (int j = 0; j < 8; ++j) {
+  auto* const out = reinterpret_cast<uint32_t*>(panel);
+  const auto offset = hn::Set(d, kInt8Offset * 0x01010101u);
+  for (int c = 0; c < kPanelCols; c += kWordRows) {
+    WordRows rows;
+    for (int j = 0; j < kWordRows; ++j) {
       rows[j] = from + (col + std::min(c + j, cols - 1)) * row_bytes;  // what is too much is not used
       std::memcpy(panel + size * kPanelCols + (c + j) * 4, rows[j], 4);
     }
-    for (int64_t at = 0; at < size; at += 32) {
-      const int64_t block = at / kInt8Block, inside = block * kInt8Bytes + 4 + at % kInt8Block;
-      hn::Vec<U32x8> lines[8], columns[8];
-#pragma GCC unroll 8
-      for (int j = 0; j < 8; ++j) lines[j] = block < blocks ? hn::BitCast(d, load_32(rows[j] + inside)) : hn::Zero(d);
-      transpose_8x8(lines, columns);
-#pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) hn::StoreU(hn::Xor(columns[i], offset), d, words + (at / 4 + i) * kPanelCols + c);
+    for (int64_t at = 0; at < size; at += 16) {
+      Words words[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+      if (at < filled) load_words(rows, at / kInt8Block * kInt8Bytes + 4 + at % kInt8Block, words);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) hn::StoreU(hn::Xor(words[i], offset), d, out + (at / 4 + i) * kPanelCols + c);
     }
   }
 }

@@ -13,56 +13,48 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-// Of eight columns words [column][word], and those of a second block behind them where there are 16 to a column: word
-// i of all columns to out + i * stride, and of the second block `behind` bytes further.
-template <int kWords>
-HWY_INLINE void store_columns(const uint32_t (&in)[8][kWords], std::byte* out, int64_t stride, int64_t behind) {
-  const hn::FixedTag<uint32_t, kWords> d;
-  const U32x8 d8;
-  hn::Vec<decltype(d)> lines[8], columns[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) lines[i] = hn::Load(d, in[i]);
-  transpose_8x8(lines, columns);
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    auto* const to = reinterpret_cast<uint32_t*>(out + i * stride);
-    if constexpr (kWords == 8) {
-      hn::StoreU(columns[i], d8, to);
-    } else {
-      hn::StoreU(hn::LowerHalf(columns[i]), d8, to);
-      hn::StoreU(hn::UpperHalf(d8, columns[i]), d8, reinterpret_cast<uint32_t*>(out + behind + i * stride));
-    }
+// Numbers of a group's eight blocks, [row][block], to out + block * stride.
+HWY_INLINE void store_scales(const std::byte* numbers, std::byte* out, int64_t stride) {
+  const U32Tag d;
+  WordRows rows;
+  for (int j = 0; j < kWordRows; ++j) rows[j] = numbers + j * kGroupBlocks * 4;
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    Words words[4];
+    load_words(rows, half * 16, words);
+#pragma GCC unroll 4
+    for (int w = 0; w < 4; ++w) hn::StoreU(words[w], d, reinterpret_cast<uint32_t*>(out + (half * 4 + w) * stride));
   }
 }
 
 template <BlockType kType>
 void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
-  const U32x8 d;
+  constexpr bool kHasSecond = kHasMinima<kType> || kHasSecondHalves<kType>;
+  const U32Tag d;
+  const F32x8 f;
   const UnpackedPanel layout{groups};
-  RowOfB<kType> rows[kPanelCols];
-  for (int j = 0; j < kPanelCols; ++j) rows[j].set(b, col + std::min(j, cols - 1));  // what is too much is not used
+  const int64_t lane_codes = groups * 32 * kPanelCols, lane_scales = groups * 4 * kPanelCols;
+  RowOfB<kType> columns[kPanelCols];
+  for (int j = 0; j < kPanelCols; ++j) columns[j].set(b, col + std::min(j, cols - 1));  // what is too much is not used
   for (int64_t g = 0; g < groups; ++g) {
-    for (int c = 0; c < kPanelCols; c += 8) {
-      alignas(64) uint32_t codes[kGroupBlocks / kTogether][8][8 * kTogether];  // [vector][column][four codes each]
-      alignas(64) uint32_t scales[2][8][8];                                    // [which][column][block]
-      for (int j = 0; j < 8; ++j) {
-        Group group;
-        Blocks<kType>::unpack(rows[c + j].group(g), group);
-#pragma GCC unroll 8
-        for (int i = 0; i < kGroupBlocks / kTogether; ++i)
-          hn::Store(group.codes[i], CodesTag(), reinterpret_cast<uint8_t*>(codes[i][j]));
-        hn::Store(hn::BitCast(d, group.scales), d, scales[0][j]);
-        if constexpr (kHasMinima<kType> || kHasSecondHalves<kType>)
-          hn::Store(hn::BitCast(d, group.second), d, scales[1][j]);
+    for (int c = 0; c < kPanelCols; c += kWordRows) {
+      WordRows rows;
+      alignas(64) float scales[2][kWordRows][kGroupBlocks];
+      for (int j = 0; j < kWordRows; ++j) {
+        rows[j] = columns[c + j].group(g);
+        Scales first, second = hn::Zero(f);
+        Blocks<kType>::scales_of(rows[j], first, second);
+        hn::Store(first, f, scales[0][j]);
+        if constexpr (kHasSecond) hn::Store(second, f, scales[1][j]);
       }
-      for (int i = 0; i < kGroupBlocks / kTogether; ++i) {
-        std::byte* const first = panel + (i * kTogether * groups + g) * 32 * kPanelCols;
-        store_columns(codes[i], first + c * 4, 4 * kPanelCols, groups * 32 * kPanelCols);
-      }
-      const int64_t lane_bytes = groups * kPanelCols * 4;
-      store_columns(scales[0], panel + layout.scales() + (g * kPanelCols + c) * 4, lane_bytes, 0);
-      if constexpr (kHasMinima<kType> || kHasSecondHalves<kType>)
-        store_columns(scales[1], panel + layout.second_scales() + (g * kPanelCols + c) * 4, lane_bytes, 0);
+      std::byte* const codes = panel + (g * 32 * kPanelCols + c * 4);
+      Blocks<kType>::unpack_words(rows, [&](int block, int word, Words x) {
+        hn::StoreU(x, d, reinterpret_cast<uint32_t*>(codes + block * lane_codes + word * kPanelCols * 4));
+      });
+      const int64_t at = (g * kPanelCols + c) * 4;
+      store_scales(reinterpret_cast<const std::byte*>(scales[0]), panel + layout.scales() + at, lane_scales);
+      if constexpr (kHasSecond)
+        store_scales(reinterpret_cast<const std::byte*>(scales[1]), panel + layout.second_scales() + at, lane_scales);
     }
   }
 }
