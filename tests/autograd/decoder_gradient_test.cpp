@@ -14,6 +14,7 @@ struct DecoderCase {
   int recompute_every;
   WeightGrads when;
   int64_t lora_rank = 0;  // of adapters beside every projection
+  int64_t experts = 0;
 };
 
 std::string case_name(const testing::TestParamInfo<DecoderCase>& info) { return info.param.name; }
@@ -35,6 +36,7 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     m.bias = c.bias, m.tie_embeddings = c.tied, m.qk_norm = c.qk_norm, m.dropout = c.dropout;
     set_activation(m, c.activation);
     m.init_std = 0.3f;
+    if (c.experts > 0) m.experts = c.experts, m.experts_per_token = 2, m.expert_ffn = 6, m.shared_experts = 1;
     if (c.lora_rank > 0)
       m.lora = {.rank = c.lora_rank, .alpha = 5, .dropout = c.dropout, .targets = lora_targets({"all-linear"})};
     complete(m);
@@ -123,6 +125,9 @@ constexpr DecoderCase kDecoderCases[] = {
     {"llama_lora", "llama", false, false, true, 0, "swiglu", 0, WeightGrads::now, 3},
     {"llama_lora_dropout_recompute", "llama", false, false, false, 0.3f, "swiglu", 1, WeightGrads::later, 2},
     {"gpt2_lora_dropout", "gpt2", true, true, false, 0.3f, "gelu_tanh", 0, WeightGrads::later, 2},
+    {"experts", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now, 0, 4},
+    {"experts_lora", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now, 2, 4},
+    {"experts_lora_recompute", "llama", false, false, false, 0, "relu", 1, WeightGrads::later, 3, 4},
 };
 INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kDecoderCases), case_name);
 

@@ -137,8 +137,9 @@ TEST_P(RealPeftTest, AnAdapterOfAllRowsSaysWhatTheAdaptedModelSays) {
     Logits got;
     const auto run = [&](ForwardModel& model) {
       const auto set = load_lora_set(model.context(), *plain, model.part(), model.dtype(), folder);
-      const LoraRows all{set.get(), 0, int64_t(ids.size())};
-      const std::span<const LoraRows> rows(&all, 1);
+      const RowAdapters::Run all{0, 0, int64_t(ids.size())};
+      const LoraSet* const sets[] = {set.get()};
+      const RowAdapters rows{{&all, 1}, sets};
       WholePass whole(ids);
       whole.pass.lora = &rows;
       add_logits(model, whole, got);

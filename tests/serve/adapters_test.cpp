@@ -47,7 +47,7 @@ AdapterLoader loader_of(ForwardModel& model) {
     auto set = std::make_unique<LoraSet>();
     const float scale = adapted_config(small_config()).lora.scale();
     for (const Param* p : model.part().params()) {
-      if (!p->name.starts_with("layers.") || p->shape.rank() != 2) continue;
+      if (!p->name.starts_with("layers.") || p->shape.rank() < 2 || p->name.ends_with("router.weight")) continue;
       LoraSet::Factors& f = set->add(*p, p->name.substr(0, p->name.rfind('.')), kRank, scale);
       for (Param* factor : {&f.a, &f.b}) {
         factor->value = model.context().empty(model.dtype(), factor->shape);
@@ -112,13 +112,15 @@ TEST_P(AdapterMeshTest, EachAnswersAsTheAdaptedModel) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, AdapterMeshTest,
-                         testing::Values(OnMesh{"one", small_config(), {}}, OnMesh{"tp2", small_config(), {.tp = 2}},
-                                         OnMesh{"pp2", small_config(), {.pp = 2}},
-                                         OnMesh{"pp2tp2", small_config(), {.pp = 2, .tp = 2}},
-                                         OnMesh{"gpt2", small_config("gpt2"), {}},
-                                         OnMesh{"bf16", small_config(), {}, DType::bf16}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, AdapterMeshTest,
+    testing::Values(OnMesh{"one", small_config(), {}}, OnMesh{"tp2", small_config(), {.tp = 2}},
+                    OnMesh{"pp2", small_config(), {.pp = 2}}, OnMesh{"pp2tp2", small_config(), {.pp = 2, .tp = 2}},
+                    OnMesh{"gpt2", small_config("gpt2"), {}}, OnMesh{"bf16", small_config(), {}, DType::bf16},
+                    OnMesh{"experts", expert_config(), {}}, OnMesh{"experts_tp2", expert_config(), {.tp = 2}},
+                    OnMesh{"experts_cp2", expert_config(), {.cp = 2}},
+                    OnMesh{"experts_ep2", expert_config(), {.shard = 2, .ep = 2}}),
+    [](const auto& test) { return test.param.name; });
 
 // The greedy answer and how many tokens of its prompt were found.
 std::pair<std::vector<int32_t>, int64_t> ask_adapter(Engine& engine, const std::string& adapter, int64_t tokens = 8) {

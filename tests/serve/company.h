@@ -18,6 +18,13 @@ inline ModelConfig small_config(const std::string& family = "llama") {
   return m;
 }
 
+inline ModelConfig expert_config() {
+  ModelConfig m = small_config();
+  m.experts = 4, m.experts_per_token = 2;
+  complete(m);
+  return m;
+}
+
 struct OnMesh {
   const char* name;
   ModelConfig config;

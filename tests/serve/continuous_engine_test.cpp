@@ -9,12 +9,6 @@
 namespace weft {
 namespace {
 
-ModelConfig expert_config() {
-  ModelConfig m = small_config();
-  m.experts = 4, m.experts_per_token = 2;
-  complete(m);
-  return m;
-}
 // One after the other, each prompt whole, nothing shared.
 std::vector<ServedAnswer> answers_alone(const ModelConfig& config, size_t count, const MeshShape& mesh = {},
                                         DType dtype = DType::f32) {

@@ -88,6 +88,38 @@ TEST(LoraTest, CountsWhatAdaptersCost) {
   EXPECT_GT(c.flops_per_token(1024), 0.65 * full);
 }
 
+TEST(LoraTest, CountsAdaptersOfExperts) {
+  Recipe recipe = small_recipe("llama", Precision::fp32, 1);
+  ModelConfig& m = recipe.model;
+  m.layers = 3, m.first_dense_layers = 1, m.experts = 6, m.experts_per_token = 2, m.expert_ffn = 24;
+  m.shared_experts = 2, m.router = RouterGate::sigmoid;
+  complete(m);
+  const int64_t all = count_params(recipe).all;
+  m.lora = kEverywhere;
+  complete(m);
+  const ParamCount count = count_params(recipe);
+  EXPECT_EQ(count.trained, m.num_adapter_params());
+  EXPECT_EQ(count.all - count.trained, all);
+  // A token passes through two of the six, so that more experts of the same size cost it the router's rows only.
+  ModelConfig more = m;
+  more.experts = 12;
+  complete(more);
+  const double router = 2.0 * 2 * 6 * double(m.hidden) * 2;  // forward and what reaches the inputs, two layers
+  EXPECT_NEAR(more.flops_per_token(64) - m.flops_per_token(64), router, 1e-6 * router);
+}
+
+TEST(LoraTest, AdaptersOfExpertsHaveNoDropoutAndNoLengths) {
+  ModelConfig m = small_recipe("llama", Precision::fp32, 1).model;
+  m.experts = 4, m.experts_per_token = 2;
+  for (LoraConfig wrong : {LoraConfig{.rank = 4, .dropout = 0.1f}, LoraConfig{.rank = 4, .is_dora = true}}) {
+    wrong.targets = lora_targets({"q", "up"});
+    m.lora = wrong;
+    EXPECT_THROW(complete(m), UsageError);
+    m.lora.targets = lora_targets({"q"});
+    EXPECT_NO_THROW(complete(m));
+  }
+}
+
 struct StartCase {
   const char* name;
   MeshShape mesh;

@@ -47,6 +47,13 @@ void qwen(Recipe& r) { r.model.qk_norm = true, r.model.norm_topk = false, r.mode
 void idle_experts(Recipe& r) { r.model.experts = 64, r.model.experts_per_token = 1, r.model.expert_ffn = 8; }
 void uneven_experts(Recipe& r) { r.model.experts = 7, r.model.experts_per_token = 3; }
 void capacity(Recipe& r) { r.model.capacity_factor = 0.8f; }
+// Beside every projection, also of experts and of those that see all tokens.
+void adapters(Recipe& r) {
+  r.model.shared_experts = 1;
+  r.model.lora = {.rank = 4, .alpha = 32, .targets = 0x7f};
+}
+void uneven_adapters(Recipe& r) { uneven_experts(r), adapters(r); }
+void gelu_adapters(Recipe& r) { set_activation(r.model, "gelu"), adapters(r); }
 void gelu_experts(Recipe& r) { set_activation(r.model, "gelu"); }
 
 const MoeCase kMoeCases[] = {
@@ -89,6 +96,33 @@ const MoeCase kMoeCases[] = {
      .sequence_parallel = true,
      .zero = Zero::parameters,
      .change = deepseek},
+    {.name = "acc2_adapters", .accumulation = 2, .change = adapters},
+    {.name = "tp2_adapters", .tp = 2, .change = adapters},
+    {.name = "tp4_sp_adapters", .tp = 4, .sequence_parallel = true, .change = gelu_adapters},
+    {.name = "dp2_ep2_adapters", .dp = 2, .ep = 2, .change = adapters},
+    {.name = "dp4_ep4_uneven_adapters", .dp = 4, .ep = 4, .change = uneven_adapters},
+    {.name = "dp2_ep2_tp2_recompute_adapters", .dp = 2, .tp = 2, .ep = 2, .recomputes = true, .change = adapters},
+    {.name = "dp4_ep2_zero3_adapters", .dp = 4, .ep = 2, .zero = Zero::parameters, .change = adapters},
+    {.name = "dp2_ep2_pp2_zero_bubble_adapters",
+     .dp = 2,
+     .pp = 2,
+     .ep = 2,
+     .accumulation = 4,
+     .schedule = ScheduleKind::zb_h1,
+     .change = adapters},
+    {.name = "dp2_cp2_tp2_ep2_zero2_adapters",
+     .dp = 2,
+     .cp = 2,
+     .tp = 2,
+     .ep = 2,
+     .zero = Zero::gradients,
+     .change = adapters},
+    {.name = "dp2_ep2_tp2_bf16_adapters",
+     .dp = 2,
+     .tp = 2,
+     .ep = 2,
+     .precision = Precision::bf16,
+     .change = adapters},
     {.name = "dp2_ep2_bf16", .dp = 2, .ep = 2, .precision = Precision::bf16},
     {.name = "dp2_ep2_tp2_bf16", .dp = 2, .tp = 2, .ep = 2, .precision = Precision::bf16, .change = deepseek},
 };

@@ -86,7 +86,8 @@ MoeConfig moe_config(const ModelConfig& c) {
           .is_gated = c.is_gated,
           .dropout = c.dropout,
           .init_std = c.init_std,
-          .output_init_std = output_init_std(c)};
+          .output_init_std = output_init_std(c),
+          .lora = c.lora};
 }
 
 }  // namespace

@@ -105,8 +105,13 @@ void complete_adapters(ModelConfig& c) {
   if (c.lora.targets == 0)
     throw UsageError("lora.targets names no projection that the model has: write [\"q\", \"v\"]");
   const bool adapts_mlp = c.lora.has(LoraTarget::gate) || c.lora.has(LoraTarget::up) || c.lora.has(LoraTarget::down);
-  if (c.experts > 0 && adapts_mlp)
-    throw UsageError("lora.targets: experts can have no adapters yet; write some of q, k, v, o");
+  if (c.experts > 0 && adapts_mlp && c.lora.dropout > 0)
+    throw UsageError("lora.dropout = {}: adapters of experts have none: write 0, or targets among q, k, v and o",
+                     c.lora.dropout);
+  if (c.experts > 0 && adapts_mlp && c.lora.is_dora)
+    throw UsageError(
+        "lora.dora: adapters of experts train no lengths of rows: leave it out, or write targets among q, "
+        "k, v and o");
   const bool adapts_inputs =
       c.lora.has(LoraTarget::query) || c.lora.has(LoraTarget::key) || c.lora.has(LoraTarget::value);
   if (c.is_latent() && adapts_inputs)
@@ -210,8 +215,11 @@ namespace {
 
 constexpr double kPerMultiplyAdd = 2;
 
-// Inputs and outputs of a projection that an adapter may stand beside.
-int64_t inputs_and_outputs(const ModelConfig& c, LoraTarget target) {
+constexpr LoraTarget kLoraTargets[] = {LoraTarget::query, LoraTarget::key, LoraTarget::value, LoraTarget::output,
+                                       LoraTarget::gate,  LoraTarget::up,  LoraTarget::down};
+
+// Inputs and outputs of a projection that an adapter may stand beside; of a feed-forward part of this width.
+int64_t inputs_and_outputs(const ModelConfig& c, LoraTarget target, int64_t ffn) {
   const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   switch (target) {
     case LoraTarget::query:
@@ -220,14 +228,31 @@ int64_t inputs_and_outputs(const ModelConfig& c, LoraTarget target) {
     case LoraTarget::value: return c.hidden + kv;
     case LoraTarget::gate:
     case LoraTarget::up:
-    case LoraTarget::down: return c.hidden + c.ffn;
+    case LoraTarget::down: return c.hidden + ffn;
   }
   return 0;
 }
 
-int64_t outputs(const ModelConfig& c, LoraTarget target) {
+// Of one adapter.
+int64_t adapter_params(const ModelConfig& c, LoraTarget target, int64_t ffn) {
+  const int64_t sizes = inputs_and_outputs(c, target, ffn);
   const bool is_inwards = target != LoraTarget::output && target != LoraTarget::down;
-  return is_inwards ? inputs_and_outputs(c, target) - c.hidden : c.hidden;
+  return c.lora.rank * sizes + (c.lora.is_dora ? (is_inwards ? sizes - c.hidden : c.hidden) : 0);
+}
+
+// Of one layer, of whose experts so many count.
+int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
+  int64_t sum = 0;
+  for (const LoraTarget target : kLoraTargets) {
+    if (!c.lora.has(target)) continue;
+    const bool is_mlp = target == LoraTarget::gate || target == LoraTarget::up || target == LoraTarget::down;
+    if (!is_mlp || !c.has_experts(layer))
+      sum += adapter_params(c, target, c.ffn);
+    else
+      sum += experts * adapter_params(c, target, c.expert_ffn) +
+             (c.shared_experts > 0 ? adapter_params(c, target, c.shared_experts * c.expert_ffn) : 0);
+  }
+  return sum;
 }
 
 // Multiply-adds of one token in one layer's forward pass.
@@ -266,22 +291,20 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
 
 int64_t ModelConfig::num_adapter_params() const {
   int64_t sum = 0;
-  for (const LoraTarget target : {LoraTarget::query, LoraTarget::key, LoraTarget::value, LoraTarget::output,
-                                  LoraTarget::gate, LoraTarget::up, LoraTarget::down})
-    if (lora.has(target))
-      sum += layers * (lora.rank * inputs_and_outputs(*this, target) + (lora.is_dora ? outputs(*this, target) : 0));
+  for (int64_t i = 0; i < layers; ++i) sum += adapter_params(*this, i, experts);
   return sum;
 }
 
 double ModelConfig::flops_per_token(int64_t seq_len) const {
-  double sum = double(hidden) * double(vocab), scores = 0;
+  double sum = double(hidden) * double(vocab), scores = 0, adapters = 0;
   for (int64_t i = 0; i < layers; ++i) {
     const LayerWork layer = layer_work(*this, i, seq_len);
     sum += layer.attention + layer.mlp, scores += layer.scores;
+    adapters += double(adapter_params(*this, i, experts_per_token));
   }
   constexpr double kForwardAndBackward = 3;
   double all = kForwardAndBackward * sum;
-  if (lora.rank > 0) all += kForwardAndBackward * double(num_adapter_params()) - (sum - scores);
+  if (lora.rank > 0) all += kForwardAndBackward * adapters - (sum - scores);
   return kPerMultiplyAdd * all;
 }
 

@@ -8,23 +8,6 @@
 namespace weft {
 namespace {
 
-// [r, I]: complete here where inputs are cut, else every rank's outputs add to its gradient.
-Placement a_placement(int64_t rank, const Placement& linear, bool is_sum) {
-  Placement p = lora_factor({rank, linear.whole[1]}, linear, 1);
-  if (is_sum) return p;
-  p.is_partial = linear.is_partial || linear.shape[0] != linear.whole[0];
-  p.is_first_copy = linear.begin[0] == 0 && linear.is_first_copy;
-  return p;
-}
-
-// [O, r]: as the weight's rows, and in a sum every rank's inputs add to its gradient.
-Placement b_placement(int64_t rank, const Placement& linear, bool is_sum, bool is_first) {
-  Placement p = lora_factor({linear.whole[0], rank}, linear, 0);
-  p.is_partial = linear.is_partial || is_sum;
-  p.is_first_copy = is_sum ? is_first : linear.is_first_copy;
-  return p;
-}
-
 // [O]: as the rows of b, whose gradient is as partial.
 Placement magnitude_placement(const Placement& linear, bool is_sum, bool is_first) {
   Placement p(Shape{linear.whole[0]});
@@ -34,24 +17,48 @@ Placement magnitude_placement(const Placement& linear, bool is_sum, bool is_firs
   return p;
 }
 
-// As wide as the uniform distribution of the common implementations, U(-1/sqrt(I), 1/sqrt(I)).
-float a_std(int64_t inputs) { return 1 / std::sqrt(3 * float(inputs)); }
-
 }  // namespace
 
-Placement lora_factor(const Shape& whole, const Placement& linear, int dim) {
-  Placement p(whole);
-  p.cut(dim, {linear.begin[size_t(dim)], linear.shape[dim], linear.whole[dim]});
+LoraPlacements lora_placements(int64_t rank, const Placement& linear) {
+  const int out = linear.whole.rank() - 2, in = out + 1;
+  LoraPlacements p{linear.whole, linear.whole};
+  p.a.whole[out] = p.a.shape[out] = p.b.whole[in] = p.b.shape[in] = rank;
+  const auto cut_as_linear = [&](Placement& factor, int dim) {
+    factor.cut(dim, {linear.begin[size_t(dim)], linear.shape[dim], linear.whole[dim]});
+  };
+  cut_as_linear(p.a, in), cut_as_linear(p.b, out);
+  for (Placement* factor : {&p.a, &p.b}) {
+    if (out > 0) cut_as_linear(*factor, 0);
+    factor->is_expert = linear.is_expert;
+  }
   return p;
+}
+
+// a is complete where inputs are cut, else every rank's outputs add to its gradient; b is as the weight's rows, and
+// in a sum every rank's inputs add to its gradient.
+LoraPlacements trained_lora_placements(int64_t rank, const Placement& linear, bool is_sum, bool is_first) {
+  const int out = linear.whole.rank() - 2;
+  LoraPlacements p = lora_placements(rank, linear);
+  if (!is_sum) {
+    p.a.is_partial = linear.is_partial || linear.shape[out] != linear.whole[out];
+    p.a.is_first_copy = linear.begin[size_t(out)] == 0 && linear.is_first_copy;
+  }
+  p.b.is_partial = linear.is_partial || is_sum;
+  p.b.is_first_copy = is_sum ? is_first : linear.is_first_copy;
+  return p;
+}
+
+Init lora_a_init(const Placement& linear) {
+  return Init::normal(1 / std::sqrt(3 * float(linear.whole[linear.whole.rank() - 1])));
 }
 
 Lora::Lora(const std::string& name, const AdapterConfig& c, Param& weight, bool is_sum, bool is_first)
     : config_(c),
       dropout_site_(name_hash(name + ".lora")),
       weight_(weight),
-      a_(name + ".lora_a", a_placement(c.rank, weight.placement, is_sum),
-         Init::normal(a_std(weight.placement.whole[1]))),
-      b_(name + ".lora_b", b_placement(c.rank, weight.placement, is_sum, is_first), Init::zeros()) {
+      a_(name + ".lora_a", trained_lora_placements(c.rank, weight.placement, is_sum, is_first).a,
+         lora_a_init(weight.placement)),
+      b_(name + ".lora_b", trained_lora_placements(c.rank, weight.placement, is_sum, is_first).b, Init::zeros()) {
   if (c.is_dora)
     magnitude_.emplace(name + ".lora_magnitude", magnitude_placement(weight.placement, is_sum, is_first),
                        Init::ones());

@@ -20,8 +20,19 @@ inline AdapterConfig adapter_of(const LoraConfig& c, LoraTarget target, Communic
   return {.rank = c.rank, .scale = c.scale(), .dropout = c.dropout, .is_dora = c.is_dora, .inputs = inputs};
 }
 
-// Of a factor beside a weight that is placed as `linear`: cut along `dim` as that is.
-Placement lora_factor(const Shape& whole, const Placement& linear, int dim);
+// The factors beside a weight [O, I], or a stack of experts' [E, O, I], that is placed as `linear`: a [r, I] or
+// [E, r, I], b [O, r] or [E, O, r], cut as that is.
+struct LoraPlacements {
+  Placement a, b;
+};
+LoraPlacements lora_placements(int64_t rank, const Placement& linear);
+// With what their gradients are. is_sum: this rank makes a part of a sum, and is_first says whether it is the first
+// of those who do.
+LoraPlacements trained_lora_placements(int64_t rank, const Placement& linear, bool is_sum, bool is_first);
+
+// How factors start: b at zero, and a as wide as the uniform distribution of the common implementations,
+// U(-1/sqrt(I), 1/sqrt(I)).
+Init lora_a_init(const Placement& linear);
 
 // Where the layer's inputs are cut so is `a`, where its outputs are so is `b`; the other factor is held by every rank
 // of the tensor group, each of which sees a part of its gradient. The sum over ranks at the end of a region is that
@@ -29,8 +40,7 @@ Placement lora_factor(const Shape& whole, const Placement& linear, int dim);
 // squares.
 class Lora {
  public:
-  // weight: the layer's, [O, I]. is_sum: this rank makes a part of a sum, and is_first says whether it is the first
-  // of those who do. The weight outlives this.
+  // weight: the layer's, [O, I], which outlives this. is_sum, is_first: see trained_lora_placements.
   Lora(const std::string& name, const AdapterConfig& config, Param& weight, bool is_sum, bool is_first);
 
   // Of y = x wᵀ, to which a bias is added only afterwards where rows have trained lengths; y is written where nobody

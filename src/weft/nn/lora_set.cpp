@@ -3,15 +3,14 @@
 
 #include "weft/autograd/ops/narrow_products.h"
 #include "weft/nn/lora.h"
+#include "weft/parallel/expert/expert_products.h"
 
 namespace weft {
 
 LoraSet::Factors& LoraSet::add(const Param& weight, const std::string& name, int64_t rank, float scale) {
-  const Placement& p = weight.placement;
+  const LoraPlacements p = lora_placements(rank, weight.placement);
   auto& factors = factors_[&weight];
-  factors.reset(new Factors{.a = {name + ".lora_a", lora_factor({rank, p.whole[1]}, p, 1), {}},
-                            .b = {name + ".lora_b", lora_factor({p.whole[0], rank}, p, 0), {}},
-                            .scale = scale});
+  factors.reset(new Factors{.a = {name + ".lora_a", p.a, {}}, .b = {name + ".lora_b", p.b, {}}, .scale = scale});
   factors->a.trainable = factors->b.trainable = false;
   return *factors;
 }
@@ -21,21 +20,40 @@ LoraSet::Factors* LoraSet::find(const Param& weight) const {
   return found == factors_.end() ? nullptr : found->second.get();
 }
 
-Var add_lora_rows(std::span<const LoraRows> rows, const Param& weight, Var y, const Var& x) {
+Var add_lora_rows(const RowAdapters& adapters, const Param& weight, Var y, const Var& x) {
   Context& context = *x.context;
   check(!context.tape, "adapters of single rows are for passes without a tape");
-  for (const LoraRows& r : rows) {
-    LoraSet::Factors* const f = r.set->find(weight);
+  for (const RowAdapters::Run& run : adapters.runs) {
+    LoraSet::Factors* const f = adapters.sets[size_t(run.set)]->find(weight);
     if (!f) continue;
-    const Tensor h = times_transposed(context, as_matrix(x.value).slice_rows(r.begin, r.count), f->a);
+    const Tensor h = times_transposed(context, as_matrix(x.value).slice_rows(run.begin, run.count), f->a);
     context.kernels.scale(context.stream, h, h, f->scale);
-    context.kernels.matmul(context.stream, {.y = as_matrix(y.value).slice_rows(r.begin, r.count),
+    context.kernels.matmul(context.stream, {.y = as_matrix(y.value).slice_rows(run.begin, run.count),
                                             .a = h,
                                             .b = f->b.value,
                                             .transpose_b = true,
                                             .accumulate = true,
                                             .packed_b = f->b.packed(context, true)});
   }
+  return y;
+}
+
+Var add_expert_lora_rows(const RowAdapters& adapters, std::span<const int32_t> set_of_rows, const Route& route,
+                         const Param& weight, Var y, const Var& x) {
+  Context& context = *x.context;
+  check(!context.tape, "adapters of single rows are for passes without a tape");
+  each_expert(route, [&](int64_t e, int64_t begin, int64_t n) {
+    for (int64_t i = begin, end = begin; i < begin + n; i = end) {
+      const int32_t set = set_of_rows[size_t(i)];
+      while (end < begin + n && set_of_rows[size_t(end)] == set) ++end;
+      LoraSet::Factors* const f = set >= 0 ? adapters.sets[size_t(set)]->find(weight) : nullptr;
+      if (!f) continue;
+      const Tensor h = context.empty(x.value.dtype(), {end - i, f->a.shape[1]});
+      ExpertProduct{f->a, e}(context, h, x.value.slice_rows(i, end - i));
+      context.kernels.scale(context.stream, h, h, f->scale);
+      ExpertProduct{f->b, e, false, true}(context, y.value.slice_rows(i, end - i), h);
+    }
+  });
   return y;
 }
 

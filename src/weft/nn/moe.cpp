@@ -1,8 +1,10 @@
 // Moe: router, dispatch, experts, combine.
 #include "weft/nn/moe.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/add.h"
 #include "weft/parallel/expert/dispatch.h"
 #include "weft/parallel/expert/experts.h"
@@ -32,16 +34,36 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
       dropout_site_(name_hash(name)),
       router_(name + ".router.weight", tensor_.replicated_inside({c.gate.experts, c.hidden}),
               Init::normal(c.init_std)),
-      up_(name + ".experts.up.weight", expert_weight({c.gate.experts, c.ffn, c.hidden}, 1, partition),
-          Init::normal(c.init_std)),
-      down_(name + ".experts.down.weight", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition),
-            Init::normal(c.output_init_std)) {
-  std::vector<Param*> stacks = {&up_, &down_};
+      up_(name + ".experts.up", expert_weight({c.gate.experts, c.ffn, c.hidden}, 1, partition), c.init_std,
+          adapter_of(c.lora, LoraTarget::up), false, true),
+      down_(name + ".experts.down", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition), c.output_init_std,
+            adapter_of(c.lora, LoraTarget::down), tensor_.size() > 1, tensor_.rank() == 0) {
   if (c.is_gated)
-    stacks.push_back(&gate_.emplace(name + ".experts.gate.weight", up_.placement, Init::normal(c.init_std)));
-  for (Param* p : stacks) p->readers = Param::Readers::products, p->may_be_float8 = true;
+    gate_.emplace(name + ".experts.gate", up_.weight().placement, c.init_std, adapter_of(c.lora, LoraTarget::gate),
+                  false, true);
+  is_adapted_ = up_.has_adapter() || down_.has_adapter() || (gate_ && gate_->has_adapter());
   if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
   if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
+}
+
+Var Moe::feed_forward(const Var& rows, const RouteRef& route, const Pass& pass) {
+  Context& context = *rows.context;
+  if (!is_adapted_ && !pass.lora)
+    return apply(
+        context,
+        ExpertsOp{{gate_ ? &gate_->weight() : nullptr, &up_.weight(), &down_.weight(), config_.activation}, route},
+        rows);
+  ExpertRows on_the_way{route};
+  if (pass.lora && !pass.lora->sets.empty()) {
+    std::vector<int32_t> set_of_tokens(size_t(pass.num_tokens), -1);
+    for (const RowAdapters::Run& run : pass.lora->runs)
+      std::fill_n(set_of_tokens.begin() + run.begin, run.count, run.set);
+    route->carry(context, experts_, set_of_tokens, on_the_way.sets);
+  }
+  const Var inner =
+      gate_ ? gated_activation((*gate_)(rows, on_the_way, pass), up_(rows, on_the_way, pass), config_.activation)
+            : activation(up_(rows, on_the_way, pass), config_.activation);
+  return down_(inner, on_the_way, pass);
 }
 
 Var Moe::operator()(const Var& residual, const Pass& pass) {
@@ -61,8 +83,7 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0},
                             apply(context, RouterOp{router_}, x));
   const Var rows = apply(context, DispatchOp{experts_, route}, x);
-  const ExpertWeights experts{gate_ ? &*gate_ : nullptr, &up_, &down_, config_.activation};
-  Var y = apply(context, CombineOp{experts_, route}, apply(context, ExpertsOp{experts, route}, rows), weights);
+  Var y = apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weights);
   if (shared_) y = y + shared_->inside(x, pass);
   return pass.dropout(tensor_.leave(y), config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }

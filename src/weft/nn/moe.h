@@ -1,5 +1,6 @@
 // Moe: a feed-forward layer of experts, of which a router gives each token a few; beside them, experts that see all.
 #pragma once
+#include "weft/nn/expert_linear.h"
 #include "weft/nn/mlp.h"
 #include "weft/parallel/expert/gate.h"
 
@@ -13,6 +14,7 @@ struct MoeConfig {
   Activation activation = Activation::silu;
   bool is_gated = true;
   float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;
+  LoraConfig lora = {};  // without dropout
 };
 
 class Moe {
@@ -25,21 +27,24 @@ class Moe {
 
   void each_param(auto&& visit) {
     visit(router_);
-    if (gate_) visit(*gate_);
-    visit(up_);
-    visit(down_);
+    if (gate_) gate_->each_param(visit);
+    up_.each_param(visit);
+    down_.each_param(visit);
     if (shared_) shared_->each_param(visit);
   }
 
  private:
+  Var feed_forward(const Var& rows, const RouteRef& route, const Pass& pass);
+
   MoeConfig config_;
   TensorParallel tensor_;
   Communicator* experts_;  // null: this rank has all
   Communicator* rows_;
   uint64_t dropout_site_;
-  Param router_;               // [E, H]
-  std::optional<Param> gate_;  // [E, F, H]
-  Param up_, down_;            // [E, F, H], [E, H, F]
+  Param router_;                      // [E, H]
+  std::optional<ExpertLinear> gate_;  // [E, F, H]
+  ExpertLinear up_, down_;            // [E, F, H], [E, H, F]
+  bool is_adapted_;                   // some projection of the experts has adapters
   std::optional<Mlp> shared_;
   std::optional<RouterBias> bias_;
   std::vector<std::unique_ptr<Route>> routes_;  // of the passes that are under way

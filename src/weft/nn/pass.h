@@ -20,7 +20,7 @@ struct Pass {
   bool uses_adapters = true;  // false: the model without them
   // Adapters that belong to rows and not to the model; null where it is never asked for any. With none of them a row
   // may have other bits than with null.
-  const std::span<const LoraRows>* lora = nullptr;
+  const RowAdapters* lora = nullptr;
   uint64_t seed = 0;
   int64_t step = 0;
   float loss_scale = 0;               // what a loss that a layer adds for a token is multiplied with

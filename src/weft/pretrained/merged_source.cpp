@@ -24,6 +24,8 @@ class MergedSource final : public ModelSource {
       if (const size_t end = names.param.rfind(".lora_a"); end != std::string::npos && is_adapter(names.param))
         widths_.emplace(names.param.substr(0, end) + ".weight", names.num_cols());
     }
+    for (const ParamNames& names : names_)
+      if (names.shape.rank() == 3) expert_rows_.emplace(names.param, names.shape[1]);
   }
   const std::vector<ParamNames>& names() const override { return names_; }
   const StoredTensors& tensors() const override { return adapted_->tensors(); }
@@ -49,13 +51,13 @@ class MergedSource final : public ModelSource {
   }
 
  private:
-  // The factor [r, I] of a weight; that of the last one is kept.
-  std::shared_ptr<const std::vector<float>> factor_of(const std::string& linear, int64_t in) const {
+  // The factor [r, I] of a weight, or of that of one expert; the last one is kept.
+  std::shared_ptr<const std::vector<float>> factor_of(const std::string& linear, int64_t expert, int64_t in) const {
     const std::lock_guard lock(mutex_);
-    if (linear != last_linear_) {
+    if (linear != last_linear_ || expert != last_expert_) {
       auto factor = std::make_shared<std::vector<float>>(size_t(lora_.rank * in));
-      adapted_->read(linear + ".lora_a", 0, *factor);
-      last_linear_ = linear, last_factor_ = std::move(factor);
+      adapted_->read(linear + ".lora_a", expert * lora_.rank * in, *factor);
+      last_linear_ = linear, last_expert_ = expert, last_factor_ = std::move(factor);
     }
     return last_factor_;
   }
@@ -63,7 +65,8 @@ class MergedSource final : public ModelSource {
   void read_row(const std::string& param, int64_t o, std::span<float> row) const {
     const int64_t in = int64_t(row.size());
     const std::string linear = param.substr(0, param.rfind('.'));
-    const auto a = factor_of(linear, in);
+    const auto rows = expert_rows_.find(param);
+    const auto a = factor_of(linear, rows == expert_rows_.end() ? 0 : o / rows->second, in);
     std::vector<float> b(size_t(lora_.rank));
     adapted_->read(linear + ".lora_b", o * lora_.rank, b);
     adapted_->read(param, o * in, row);
@@ -83,9 +86,11 @@ class MergedSource final : public ModelSource {
   std::unique_ptr<ModelSource> adapted_;
   LoraConfig lora_;
   std::vector<ParamNames> names_;
-  std::unordered_map<std::string, int64_t> widths_;  // of adapted weights: I
+  std::unordered_map<std::string, int64_t> widths_;       // of adapted weights: I
+  std::unordered_map<std::string, int64_t> expert_rows_;  // of experts' weights [E, O, I]: O
   mutable std::mutex mutex_;
   mutable std::string last_linear_;
+  mutable int64_t last_expert_ = 0;
   mutable std::shared_ptr<const std::vector<float>> last_factor_;
 };
 

@@ -18,8 +18,9 @@ constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
 struct Module {
   std::string_view name, target;
 };
-constexpr Module kModules[] = {{"q_proj", "q"},       {"k_proj", "k"},   {"v_proj", "v"},      {"o_proj", "o"},
-                               {"gate_proj", "gate"}, {"up_proj", "up"}, {"down_proj", "down"}};
+constexpr Module kModules[] = {{"q_proj", "q"},       {"k_proj", "k"},   {"v_proj", "v"},       {"o_proj", "o"},
+                               {"gate_proj", "gate"}, {"up_proj", "up"}, {"down_proj", "down"}, {"w1", "gate"},
+                               {"w3", "up"},          {"w2", "down"}};  // of experts
 
 std::vector<std::string> targets_of(const JsonView& modules, const std::string& source) {
   if (modules.is_string() && modules.string() == "all-linear") return {"all-linear"};
@@ -52,16 +53,22 @@ void refuse_others(const JsonView& json, const std::string& source) {
     }
 }
 
-// "model.layers.0.self_attn.q_proj.weight" -> "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
-std::string peft_name(const ParamNames& base, std::string_view adapter_param) {
-  const bool is_plain = base.stored.size() == 1 && base.rows.keeps_order() && base.rows.total == 0;
-  if (!is_plain || !base.stored[0].ends_with(kWeight))
-    throw Error("{} is a part of {}, beside which PEFT has no adapter of its own", base.param, base.stored[0]);
-  const std::string_view module = std::string_view(base.stored[0]).substr(0, base.stored[0].size() - kWeight.size());
+// "model.layers.0.self_attn.q_proj.weight" -> "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", and
+// so for each expert whose projection is a tensor of its own.
+std::vector<std::string> peft_names(const ParamNames& base, std::string_view adapter_param) {
+  const size_t matrices = base.shape.rank() == 3 ? size_t(base.shape[0]) : 1;
+  const bool is_plain = base.stored.size() == matrices && base.rows.keeps_order() && base.rows.total == 0;
   const std::string_view suffix = adapter_param.ends_with(".lora_a")   ? "lora_A.weight"
                                   : adapter_param.ends_with(".lora_b") ? "lora_B.weight"
                                                                        : "lora_magnitude_vector";
-  return fmt::format("{}{}.{}", kPrefix, module, suffix);
+  std::vector<std::string> names;
+  for (const std::string& stored : base.stored) {
+    if (!is_plain || !stored.ends_with(kWeight))
+      throw Error("{} is a part of {}, beside which PEFT has no adapter of its own", base.param, stored);
+    const std::string_view module = std::string_view(stored).substr(0, stored.size() - kWeight.size());
+    names.push_back(fmt::format("{}{}.{}", kPrefix, module, suffix));
+  }
+  return names;
 }
 
 // Of the adapters that `config` says, beside parameters that are stored under the names of `base`.
@@ -72,7 +79,7 @@ std::vector<ParamNames> adapter_names(const ModelConfig& config, const std::vect
   for (ParamNames& names : names_of(config)) {
     if (!is_adapter(names.param)) continue;
     const std::string linear = names.param.substr(0, names.param.rfind('.'));
-    names.stored = {peft_name(*weights.at(linear + std::string(kWeight)), names.param)};
+    names.stored = peft_names(*weights.at(linear + std::string(kWeight)), names.param);
     all.push_back(std::move(names));
   }
   return all;
@@ -204,7 +211,11 @@ void write_peft(const ModelSource& model, const std::string& base, const std::st
   if (lora.rank == 0) throw Error("{} has no adapters", model.path());
   const std::vector<ParamNames> adapters = adapter_names(model.config(), hf_names(model.config()));
   std::vector<SafetensorsInfo> infos;
-  for (const ParamNames& names : adapters) infos.push_back({names.stored[0], DType::f32, names.shape});
+  for (const ParamNames& names : adapters) {
+    const bool is_stack = names.shape.rank() == 3;  // of experts
+    const Shape shape = is_stack ? Shape{names.shape[1], names.shape[2]} : names.shape;
+    for (const std::string& stored : names.stored) infos.push_back({stored, DType::f32, shape});
+  }
   make_folders(fs, folder);
   SafetensorsWriter writer(fs, join_path(folder, kPeftWeightsName), infos, {{"format", "pt"}});
   std::vector<float> values;

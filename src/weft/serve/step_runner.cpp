@@ -157,6 +157,15 @@ StepRunner::Order StepRunner::receive() {
   return head.order;
 }
 
+// The place of an adapter among those of the step, or -1 for the model itself.
+int32_t StepRunner::set_of(int32_t adapter) {
+  const LoraSet* const set = adapters_.find(adapter);
+  if (!set) return -1;
+  const auto found = std::ranges::find(sets_, set);
+  if (found == sets_.end()) return sets_.push_back(set), int32_t(sets_.size()) - 1;
+  return int32_t(found - sets_.begin());
+}
+
 // Of the step's rows each rank along cp computes an even part; the last ones may get rows that are of no sequence.
 Tensor StepRunner::compute() {
   const Mesh& mesh = model_.mesh();
@@ -164,8 +173,9 @@ Tensor StepRunner::compute() {
   const int64_t first = rows_here * mesh.place().cp;
   ids_.resize(size_t(rows_here * cp), 0);
   positions_.assign(ids_.size(), 0), places_.assign(ids_.size(), kElsewhere);
-  paged_.clear(), adapted_.clear();
+  paged_.clear(), adapted_.clear(), sets_.clear();
   for (const Rows& rows : sequences_) {
+    const int32_t set = set_of(rows.adapter);
     const int32_t* const blocks = blocks_.data() + rows.first_block;
     for (int32_t row = rows.begin; row < rows.end; ++row) {
       positions_[size_t(row)] = rows.num_keys - (rows.end - row);
@@ -176,11 +186,10 @@ Tensor StepRunner::compute() {
     if (begin >= end) continue;
     const auto keys = int32_t(rows.num_keys - (rows.end - first - end));
     paged_.push_back({.q_begin = begin, .q_end = end, .num_keys = keys, .blocks = blocks});
-    if (const LoraSet* const set = adapters_.find(rows.adapter)) {
-      const auto ends_here = [&](const LoraRows& r) { return r.set == set && r.begin + r.count == begin; };
-      if (adapted_.empty() || !ends_here(adapted_.back())) adapted_.push_back({set, begin, 0});
-      adapted_.back().count = end - adapted_.back().begin;
-    }
+    if (set < 0) continue;
+    const auto ends_here = [&](const RowAdapters::Run& r) { return r.set == set && r.begin + r.count == begin; };
+    if (adapted_.empty() || !ends_here(adapted_.back())) adapted_.push_back({set, begin, 0});
+    adapted_.back().count = end - adapted_.back().begin;
   }
   if (spread_) plan_blocks(rows_here);
   const PagedPlan plan{.cache = &cache_,
@@ -188,13 +197,13 @@ Tensor StepRunner::compute() {
                        .num_sequences = int(paged_.size()),
                        .rows = places_.data(),
                        .spread = spread_ ? &*spread_ : nullptr};
-  const std::span<const LoraRows> adapted = adapted_;
+  const RowAdapters adapted{adapted_, sets_};
   const Pass pass{.ids = ids_.data() + first,
                   .num_tokens = rows_here,
                   .attention = {.positions = positions_.data() + first, .paged = &plan},
                   .lora = adapters_.takes_any() ? &adapted : nullptr};
   // Steps in which every sequence has one row are alike where as many have one.
-  const bool is_alike = ids_.size() == sequences_.size() && adapted_.empty();
+  const bool is_alike = ids_.size() == sequences_.size() && sets_.empty();
   const RepeatedStep step(model_.context().stream, this, is_alike ? int64_t(ids_.size()) : 0);
   return model_.logits(pass, wanted_);
 }

@@ -71,6 +71,7 @@ class StepRunner {
   void reserve(int64_t words);
   void broadcast(int64_t begin, int64_t end);
   Tensor compute();
+  int32_t set_of(int32_t adapter);
   int32_t place_of(const int32_t* blocks, int32_t position) const;
   void plan_blocks(int64_t rows_here);
 
@@ -84,7 +85,8 @@ class StepRunner {
   // What follows from it.
   std::vector<int32_t> positions_, places_;
   std::vector<PagedSequence> paged_;
-  std::vector<LoraRows> adapted_;
+  std::vector<RowAdapters::Run> adapted_;
+  std::vector<const LoraSet*> sets_;  // those that the step needs, on any rank
   // Where the cache is spread along cp: of this rank's sequences, and where among the needed ones each block is.
   std::optional<SpreadPlan> spread_;
   std::vector<int32_t> needed_blocks_, needed_at_;

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// E and F of this rank; every expert is a slice.
+// E and F of this rank; every expert is a slice. Without adapters: see expert_linear.h.
 struct ExpertWeights {
   Param* gate;  // [E, F, H], or null: y = down(f(up(x)))
   Param* up;    // [E, F, H]
@@ -28,12 +28,6 @@ struct ExpertsOp {
 
  private:
   void expert_backward(Context& context, const Tensor& dx, const Tensor& dy, int64_t e, int64_t begin, int64_t n);
-  // Calls body(expert, first row, rows) for the experts that have any.
-  void each(auto&& body) const {
-    const std::span<const int64_t> starts = route->starts();
-    for (size_t e = 0; e + 1 < starts.size(); ++e)
-      if (starts[e + 1] > starts[e]) body(int64_t(e), starts[e], starts[e + 1] - starts[e]);
-  }
 };
 
 }  // namespace weft

@@ -106,6 +106,21 @@ void Route::exchange(Context& context, Communicator* group) {
   order_by_expert(taken_);
 }
 
+void Route::carry(Context& context, Communicator* group, std::span<const int32_t> of_tokens,
+                  std::vector<int32_t>& of_rows) const {
+  of_rows.resize(size_t(num_here()));
+  if (!group) {
+    for (size_t i = 0; i < of_rows.size(); ++i) of_rows[i] = of_tokens[size_t(tokens_[i])];
+    return;
+  }
+  Allocator& host = context.stream.host_memory();
+  const Tensor leaving = host.empty(DType::i64, {int64_t(tokens_.size())}),
+               here = host.empty(DType::i64, {num_here()});
+  for (size_t i = 0; i < tokens_.size(); ++i) leaving.data<int64_t>()[i] = of_tokens[size_t(tokens_[i])];
+  group->all_to_all(here, received_, leaving, sent_);
+  for (size_t i = 0; i < of_rows.size(); ++i) of_rows[i] = int32_t(here.data<int64_t>()[arrived_[i]]);
+}
+
 // counts: [ranks, experts here], of received rows.
 void Route::order_by_expert(std::span<const int64_t> counts) {
   const size_t ranks = std::max<size_t>(received_.size(), 1), here = counts.size() / ranks;

@@ -27,6 +27,10 @@ class Route {
   // Tells the ranks of the group, which hold an even cut of the experts each, how many rows come. A collective call.
   void exchange(Context& context, Communicator* group);
 
+  // of_rows[row] = of_tokens[its token], of the rows of this rank's experts. A collective call.
+  void carry(Context& context, Communicator* group, std::span<const int32_t> of_tokens,
+             std::vector<int32_t>& of_rows) const;
+
   int64_t num_experts() const { return num_experts_; }
   int64_t num_rows() const { return num_rows_; }                   // of the batch
   const int32_t* rows() const { return rows_.data(); }             // [T]: of each token, from 0

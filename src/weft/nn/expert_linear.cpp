@@ -1,0 +1,26 @@
+// ExpertLinear: the forward pass.
+#include "weft/nn/expert_linear.h"
+
+#include "weft/parallel/expert/expert_linear.h"
+
+namespace weft {
+
+ExpertLinear::ExpertLinear(const std::string& name, const Placement& placement, float init_std,
+                           const AdapterConfig& adapter, bool is_sum, bool is_first)
+    : scale_(adapter.scale), weight_(name + ".weight", placement, Init::normal(init_std)) {
+  weight_.readers = Param::Readers::products, weight_.may_be_float8 = true;
+  if (adapter.rank == 0) return;
+  const LoraPlacements p = trained_lora_placements(adapter.rank, placement, is_sum, is_first);
+  a_.emplace(name + ".lora_a", p.a, lora_a_init(placement));
+  b_.emplace(name + ".lora_b", p.b, Init::zeros());
+}
+
+Var ExpertLinear::operator()(const Var& x, const ExpertRows& rows, const Pass& pass) {
+  Context& context = *x.context;
+  Var y = apply(context, ExpertLinearOp{weight_, rows.route}, x);
+  if (a_ && pass.uses_adapters) y = apply(context, ExpertLoraOp{*a_, *b_, scale_, rows.route}, y, x);
+  if (!rows.sets.empty()) y = add_expert_lora_rows(*pass.lora, rows.sets, *rows.route, weight_, std::move(y), x);
+  return y;
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// Products of rows that are ordered by expert, each expert's with its own matrix of a stack.
+#pragma once
+#include "weft/autograd/param.h"
+#include "weft/parallel/expert/route.h"
+
+namespace weft {
+
+// The matrix of one of a stack's experts, [E, N, K].
+Tensor expert_slice(const Tensor& stack, int64_t expert);
+
+// Calls body(expert, first row, rows) for this rank's experts that have any rows.
+void each_expert(const Route& route, auto&& body) {
+  const std::span<const int64_t> starts = route.starts();
+  for (size_t e = 0; e + 1 < starts.size(); ++e)
+    if (starts[e + 1] > starts[e]) body(int64_t(e), starts[e], starts[e + 1] - starts[e]);
+}
+
+// One expert's product: y = a wᵀ, or a w in a backward pass; added to y, and with an epilogue.
+struct ExpertProduct {
+  const Param& weight;
+  int64_t expert;
+  bool is_backward = false, accumulate = false;
+
+  void operator()(Context& context, const Tensor& y, const Tensor& a, Epilogue epilogue = {}) const;
+};
+
+// weight.grad += dyᵀ x of each expert's rows, unless it is frozen. Experts without rows get zeros where nothing was
+// yet.
+void add_expert_gradients(Context& context, const Route& route, Param& weight, const Tensor& dy, const Tensor& x);
+
+}  // namespace weft
