@@ -242,9 +242,9 @@ HWY_INLINE void put_nibbles(const WordRows& rows, int64_t at, Put&& put) {
   }
 }
 
-// Of each type: the codes of a group's blocks, one row's as vectors of kTogether blocks, or those of kWordRows rows as
-// words, put(block, word, codes); and the scales of a row's blocks, with second: those of the second halves (Q6_K), or
-// minus the minima (Q4_K, W4).
+// Of each type: the codes of a group's blocks, one row's as vectors of kTogether blocks, or those of kWordRows rows
+// as words, put(block, word, codes); and the scales of a row's blocks, with second: those of the second halves
+// (Q6_K), or minus the minima (Q4_K, W4).
 using GroupCodes = Codes[kGroupBlocks / kTogether];
 template <BlockType kType>
 struct Blocks;

@@ -35,7 +35,8 @@ void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
   const UnpackedPanel layout{groups};
   const int64_t lane_codes = groups * 32 * kPanelCols, lane_scales = groups * 4 * kPanelCols;
   RowOfB<kType> columns[kPanelCols];
-  for (int j = 0; j < kPanelCols; ++j) columns[j].set(b, col + std::min(j, cols - 1));  // what is too much is not used
+  for (int j = 0; j < kPanelCols; ++j)
+    columns[j].set(b, col + std::min(j, cols - 1));  // what is too much is not used
   for (int64_t g = 0; g < groups; ++g) {
     for (int c = 0; c < kPanelCols; c += kWordRows) {
       WordRows rows;
