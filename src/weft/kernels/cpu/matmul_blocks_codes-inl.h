@@ -1,6 +1,8 @@
 // The blocks of each type as unsigned codes and scales, and integer dot products of codes.
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "weft/base/ceil_div.h"
@@ -91,44 +93,64 @@ HWY_INLINE Scales half_everywhere(const std::byte* p) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Halves kStride bytes apart, each kRepeats times, from two vectors: as many as lie within one, and as many behind
-// them.
-template <int kStride, int kRepeats>
-HWY_INLINE auto halves_near(const std::byte* p) {
-  constexpr int kHalf = kRepeats == 1 && kStride > 20 ? 2 : 4 / kRepeats;  // in one vector
-  const hn::FixedTag<uint16_t, 32> d;
+using Line = hn::Vec<hn::FixedTag<uint16_t, 32>>;
+
+// 64 bytes, kept in a register: a compiler would read them again for each use, and what reaches over two lines of the
+// cache takes two reads.
+HWY_INLINE Line load_line(const std::byte* p) {
+  Line line = hn::LoadU(hn::FixedTag<uint16_t, 32>(), reinterpret_cast<const uint16_t*>(p));
+  asm("" : "+v"(line.raw));
+  return line;
+}
+
+// Words at the byte offsets that OffsetOf gives for each lane, from the line at kFirst and that at kSecond.
+template <int kFirst, int kSecond, class OffsetOf>
+HWY_INLINE Line gather_words(Line first, Line second, OffsetOf) {
   alignas(64) static constexpr auto kPlaces = [] {
     std::array<uint16_t, 32> places{};
-    for (int i = 0; i < 8; ++i) {
-      const int at = i / kRepeats % (2 * kHalf);
-      places[size_t(i)] = uint16_t(at % kHalf * (kStride / 2) + (at < kHalf ? 0 : 32));
+    for (int i = 0; i < 32; ++i) {
+      const int offset = OffsetOf()(i);
+      places[size_t(i)] = uint16_t(offset + 2 <= kFirst + 64 ? (offset - kFirst) / 2 : 32 + (offset - kSecond) / 2);
     }
     return places;
   }();
-  const auto load = [&](int64_t at) { return hn::LoadU(d, reinterpret_cast<const uint16_t*>(p + at)); };
-  hn::Vec<decltype(d)> found;
-  found.raw = _mm512_permutex2var_epi16(load(0).raw, hn::Load(d, kPlaces.data()).raw, load(kHalf * kStride).raw);
-  return hn::LowerHalf(hn::LowerHalf(found));
+  const auto places = hn::Load(hn::FixedTag<uint16_t, 32>(), kPlaces.data());
+  Line words;
+  words.raw = _mm512_permutex2var_epi16(first.raw, places.raw, second.raw);
+  return words;
+}
+
+// The first eight words as halves.
+HWY_INLINE Scales halves_of(Line words) {
+  const auto eight = hn::LowerHalf(hn::LowerHalf(words));
+  return hn::PromoteTo(F32x8(), hn::BitCast(hn::Rebind<hwy::float16_t, F32x8>(), eight));
 }
 #endif
 
 // Of blocks kStride bytes apart, each kRepeats times.
 template <int kStride, int kRepeats = 1>
 HWY_INLINE Scales eight_halves(const std::byte* p) {
-  const hn::Rebind<uint16_t, F32x8> d16;
 #if HWY_TARGET == HWY_AVX3
-  hn::Vec<decltype(d16)> bits = halves_near<kStride, kRepeats>(p);
-  if constexpr (kRepeats == 1 && kStride > 20) {
-    const hn::FixedTag<uint64_t, 2> d64;
-    const auto rest = halves_near<kStride, kRepeats>(p + 4 * kStride);
-    bits = hn::BitCast(d16, hn::InterleaveLower(d64, hn::BitCast(d64, bits), hn::BitCast(d64, rest)));
+  constexpr int kTake = kRepeats == 1 && kStride > 20 ? 4 : 8;  // at once
+  const auto some = [p]<int kBegin>(std::integral_constant<int, kBegin>) HWY_ATTR {
+    constexpr int kFirst = kBegin * kStride, kEnd = (kBegin + kTake - 1) / kRepeats * kStride + 2;
+    constexpr int kSecond = std::max(kFirst + 64, kEnd - 64);
+    constexpr auto kOffset = [](int i) { return (kBegin + i % kTake) / kRepeats * kStride; };
+    return gather_words<kFirst, kSecond>(load_line(p + kFirst), load_line(p + kSecond), kOffset);
+  };
+  Line words = some(std::integral_constant<int, 0>());
+  if constexpr (kTake == 4) {
+    const hn::FixedTag<uint64_t, 8> d64;
+    const auto rest = hn::BitCast(d64, some(std::integral_constant<int, 4>()));
+    words = hn::BitCast(hn::FixedTag<uint16_t, 32>(), hn::InterleaveLower(d64, hn::BitCast(d64, words), rest));
   }
+  return halves_of(words);
 #else
   const auto at = [p](int i) { return read<int16_t>(p + i / kRepeats * kStride); };
-  hn::Vec<decltype(d16)> bits;
+  hn::Vec<hn::Rebind<uint16_t, F32x8>> bits;
   bits.raw = _mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
-#endif
   return hn::PromoteTo(F32x8(), hn::BitCast(hn::Rebind<hwy::float16_t, F32x8>(), bits));
+#endif
 }
 
 HWY_INLINE Scales bytes_as_floats(uint64_t bytes) {
@@ -181,16 +203,38 @@ HWY_INLINE Codes load_for_both(const std::byte* p) {
   const auto codes = load_32(p);
   return together(codes, codes);
 }
-// Of 32 codes of 4 bits: the low halves of 16 bytes, then their high halves.
-template <int kStride>
-HWY_INLINE Codes load_nibbles(const std::byte* p) {
-  const hn::Repartition<uint32_t, CodesTag> d32;
-  const auto load = [](const std::byte* from) {
-    return hn::LoadDup128(U8x32(), reinterpret_cast<const uint8_t*>(from));
-  };
-  const auto shift = hn::And(hn::Iota(d32, 0), hn::Set(d32, 4));  // by 4 in every second 16 bytes
-  const auto both = hn::BitCast(d32, together(load(p), load(kTogether > 1 ? p + kStride : p)));
-  return low_bits(hn::BitCast(CodesTag(), hn::Shr(both, shift)), 15);
+
+// ---- blocks of 4-bit codes in pairs of vectors: the first and the second halves of as many blocks as a vector has
+// parts of 16 bytes, so that a part of both vectors' products is of one block ----
+
+constexpr int kParts = HWY_MAX_BYTES / 16;
+constexpr int kPairs = kGroupBlocks / kParts;
+
+// Which block of a group part `part` of a pair is of: neighbours, or in Q4_K, where bytes have codes of two blocks,
+// every second one of the first pairs' and those between them of the others.
+template <BlockType kType>
+constexpr int block_of_part(int pair, int part) {
+  if (kType != BlockType::q4_k) return pair * kParts + part;
+  constexpr int kHalf = kPairs / 2;
+  return pair % kHalf * 2 * kParts + 2 * part + pair / kHalf;
+}
+
+// The parts of 16 bytes at even places of two vectors, or those at odd ones.
+template <int kFirst>
+HWY_INLINE Codes every_second_part(Codes a, Codes b) {
+#if HWY_MAX_BYTES >= 64
+  Codes parts;
+  parts.raw = _mm512_shuffle_i64x2(a.raw, b.raw, kFirst == 0 ? 0x88 : 0xdd);
+  return parts;
+#else
+  return kFirst == 0 ? hn::ConcatLowerLower(CodesTag(), b, a) : hn::ConcatUpperUpper(CodesTag(), b, a);
+#endif
+}
+
+// The codes of kParts blocks whose 16 bytes have those of the first half below those of the second.
+HWY_INLINE void split_nibbles(Codes both, Codes* pair) {
+  pair[0] = low_bits(both, 15);
+  pair[1] = low_bits(shifted_right<4>(both), 15);
 }
 
 // ---- words of 32 bits of as many rows as a vector has lanes ----
@@ -242,10 +286,39 @@ HWY_INLINE void put_nibbles(const WordRows& rows, int64_t at, Put&& put) {
   }
 }
 
-// Of each type: the codes of a group's blocks, one row's as vectors of kTogether blocks, or those of kWordRows rows
-// as words, put(block, word, codes); and the scales of a row's blocks, with second: those of the second halves
-// (Q6_K), or minus the minima (Q4_K, W4).
-using GroupCodes = Codes[kGroupBlocks / kTogether];
+// Of each type: the codes of a group's blocks, one row's as vectors of kTogether blocks or as pairs of vectors, or
+// those of kWordRows rows as words, put(block, word, codes); and the scales of a row's blocks, with second: those of
+// the second halves (Q6_K), or minus the minima (Q4_K, W4).
+struct Group {
+  Codes codes[kGroupBlocks / kTogether];
+  Scales scales, second;  // second: of the blocks' second halves (Q6_K), or the minima (Q4_K, W4)
+};
+
+// Eight blocks kStride bytes apart, of which the first kSkip bytes begin with a scale and the others are 32 codes.
+template <int kStride, int kSkip>
+HWY_INLINE void unpack_nibbles(const std::byte* p, Group& g) {
+#if HWY_MAX_BYTES >= 64
+  constexpr int kLast = kGroupBlocks * kStride - 64;
+  static_assert(kStride == kSkip + 16 && 3 * kStride + kSkip + 16 <= 128 && 5 * kStride + kSkip + 16 <= 128);
+  const Line first = load_line(p), middle = load_line(p + 64), last = load_line(p + kLast);
+  const auto pair = [](Line words, Codes* codes) { split_nibbles(hn::BitCast(CodesTag(), words), codes); };
+  pair(gather_words<0, 64>(first, middle, [](int i) { return i / 8 * kStride + kSkip + i % 8 * 2; }), g.codes);
+  pair(gather_words<64, kLast>(middle, last, [](int i) { return (4 + i / 8) * kStride + kSkip + i % 8 * 2; }),
+       g.codes + 2);
+  Line scales = gather_words<0, 64>(first, middle, [](int i) { return i % 8 * kStride; });
+  if constexpr (7 * kStride + 2 > 128)  // the last one is not in the first two
+    scales = gather_words<0, kLast>(scales, last, [](int i) { return i % 8 == 7 ? 7 * kStride : i % 8 * 2; });
+  g.scales = halves_of(scales);
+#else
+  const auto load = [p](int i) {
+    return hn::LoadU(hn::FixedTag<uint8_t, 16>(), reinterpret_cast<const uint8_t*>(p + i * kStride + kSkip));
+  };
+#pragma GCC unroll 4
+  for (int i = 0; i < kGroupBlocks; i += 2) split_nibbles(hn::Combine(CodesTag(), load(i + 1), load(i)), g.codes + i);
+  g.scales = eight_halves<kStride>(p);
+#endif
+}
+
 template <BlockType kType>
 struct Blocks;
 
@@ -253,10 +326,11 @@ template <>
 struct Blocks<BlockType::q8_0> {
   static constexpr int64_t kGroupBytes = 8 * 34;
   static constexpr int kOffset = 128;  // codes are stored as signed
-  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& codes) {
+  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
 #pragma GCC unroll 8
     for (int i = 0; i < kGroupBlocks; i += kTogether)
-      codes[i / kTogether] = hn::Xor(load_codes<34>(p + 34 * i + 2), hn::Set(CodesTag(), 0x80));
+      g.codes[i / kTogether] = hn::Xor(load_codes<34>(p + 34 * i + 2), hn::Set(CodesTag(), 0x80));
+    scales_of(p, g.scales, g.second);
   }
   template <class Put>
   static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
@@ -275,10 +349,7 @@ template <>
 struct Blocks<BlockType::q4_0> {
   static constexpr int64_t kGroupBytes = 8 * 18;
   static constexpr int kOffset = 8;
-  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& codes) {
-#pragma GCC unroll 8
-    for (int i = 0; i < kGroupBlocks; i += kTogether) codes[i / kTogether] = load_nibbles<18>(p + 18 * i + 2);
-  }
+  static HWY_INLINE void unpack(const std::byte* p, Group& g) { unpack_nibbles<18, 2>(p, g); }
   template <class Put>
   static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
 #pragma GCC unroll 8
@@ -294,24 +365,49 @@ struct Blocks<BlockType::q4_k> {
   static constexpr int kOffset = 0;
 
   static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales& second) {
+#if HWY_TARGET == HWY_AVX3
+    const hn::FixedTag<uint32_t, 4> d4;
+    const hn::ScalableTag<float> d;
+    alignas(16) static constexpr uint32_t kLow[4] = {0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f},
+                                          kHigh[4] = {0, 0x30303030, 0, 0x30303030}, kShift[4] = {0, 0, 0, 4},
+                                          kFirst[4] = {1, 3, 2, 3}, kSecond[4] = {1, 1, 2, 2};
+    const auto x = hn::LoadU(d4, reinterpret_cast<const uint32_t*>(p));  // d and dmin, then 12 bytes of 6-bit numbers
+    const auto a = hn::TableLookupLanes(x, hn::SetTableIndices(d4, kFirst)),
+               b = hn::TableLookupLanes(x, hn::SetTableIndices(d4, kSecond));
+    const auto low = hn::And(hn::Shr(a, hn::Load(d4, kShift)), hn::Load(d4, kLow));
+    const auto high = hn::And(hn::ShiftRight<2>(b), hn::Load(d4, kHigh));
+    const auto bytes = hn::BitCast(hn::FixedTag<uint8_t, 16>(), hn::Or(low, high));
+    alignas(32) static constexpr uint8_t kBoth[32] = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1,
+                                                      2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3};
+    const auto both = hn::TableLookupBytes(
+        hn::BitCast(U8x32(), hn::Set(hn::FixedTag<uint32_t, 8>(), read<uint32_t>(p))), hn::Load(U8x32(), kBoth));
+    const auto by = hn::PromoteTo(d, hn::BitCast(hn::FixedTag<hwy::float16_t, 16>(), both));
+    const auto all = hn::Mul(by, hn::ConvertTo(d, hn::PromoteTo(I32Tag(), bytes)));
+    first = hn::LowerHalf(all);
+    second = hn::UpperHalf(F32x8(), all);
+#else
     const auto u0 = read<uint32_t>(p + 4), u1 = read<uint32_t>(p + 8), u2 = read<uint32_t>(p + 12);
     const auto both = [](uint32_t low, uint32_t high) { return uint64_t(low) | uint64_t(high) << 32; };
     const uint64_t scales = both(u0 & 0x3f3f3f3f, (u2 & 0x0f0f0f0f) | (u0 >> 6 & 0x03030303) << 4);
     const uint64_t minima = both(u1 & 0x3f3f3f3f, (u2 >> 4 & 0x0f0f0f0f) | (u1 >> 6 & 0x03030303) << 4);
     first = hn::Mul(half_everywhere(p), bytes_as_floats(scales));
-    second = hn::Neg(hn::Mul(half_everywhere(p + 2), bytes_as_floats(minima)));
+    second = hn::Mul(half_everywhere(p + 2), bytes_as_floats(minima));
+#endif
   }
-  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& codes) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const Codes q = load_for_both(p + 16 + 32 * i);
-      if constexpr (kTogether == 2) {
-        codes[i] = low_bits(shifted_right<0, 4>(q), 15);
-      } else {
-        codes[2 * i] = low_bits(q, 15);
-        codes[2 * i + 1] = low_bits(shifted_right<4>(q), 15);
+  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+#pragma GCC unroll 2
+    for (int i = 0; i < kPairs / 2; ++i) {
+      const std::byte* const q = p + 16 + 32 * kParts * i;
+      Codes q0 = load_codes(q), q1 = load_codes(q + 16 * kParts);
+      asm("" : "+v"(q0.raw), "+v"(q1.raw));  // see load_line
+      const Codes halves[2] = {every_second_part<0>(q0, q1), every_second_part<1>(q0, q1)};
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) {
+        g.codes[2 * i + h] = low_bits(halves[h], 15);
+        g.codes[kPairs + 2 * i + h] = low_bits(shifted_right<4>(halves[h]), 15);
       }
     }
+    scales_of(p, g.scales, g.second);
   }
   template <class Put>
   static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
@@ -327,11 +423,11 @@ struct Blocks<BlockType::q6_k> {
   static constexpr int64_t kGroupBytes = 210;
   static constexpr int kOffset = 32;
 
-  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& all) {
+  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       const Codes low = load_codes(p + 64 * h), high = load_for_both(p + 128 + 32 * h);
-      Codes* const codes = all + kGroupBlocks / kTogether / 2 * h;
+      Codes* const codes = g.codes + kGroupBlocks / kTogether / 2 * h;
       const auto join = [](Codes lows, Codes highs) { return hn::Or(low_bits(lows, 15), low_bits(highs, 0x30)); };
       if constexpr (kTogether == 2) {
         codes[0] = join(low, shifted_left<4, 2>(high));
@@ -344,6 +440,7 @@ struct Blocks<BlockType::q6_k> {
         codes[3] = join(shifted_right<4>(low1), shifted_right<2>(high));
       }
     }
+    scales_of(p, g.scales, g.second);
   }
   template <class Put>
   static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
@@ -376,17 +473,23 @@ struct Blocks<BlockType::q6_k> {
 // A scale as a half, a zero as a byte, another byte, then codes; minus the minimum is minus the scale times the zero.
 template <int kSize>
 struct W4Blocks {
-  static constexpr int kParts = kSize / 32;  // of 32 codes, to a block
+  static constexpr int kRuns = kSize / 32;  // of 32 codes, to a block
   static constexpr int kBytes = 4 + kSize / 2;
-  static constexpr int64_t kGroupBytes = kGroupBlocks / kParts * kBytes;
+  static constexpr int64_t kGroupBytes = kGroupBlocks / kRuns * kBytes;
   static constexpr int kOffset = 0;
 
   // Where the 16 bytes of 32 codes are.
-  static constexpr int64_t at(int i) { return int64_t(i) / kParts * kBytes + 4 + i % kParts * 16; }
+  static constexpr int64_t at(int i) { return int64_t(i) / kRuns * kBytes + 4 + i % kRuns * 16; }
 
-  static HWY_INLINE void unpack(const std::byte* p, GroupCodes& codes) {
-#pragma GCC unroll 8
-    for (int i = 0; i < kGroupBlocks; i += kTogether) codes[i / kTogether] = load_nibbles<at(1) - at(0)>(p + at(i));
+  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+    if constexpr (kRuns == 1) {
+      unpack_nibbles<kBytes, 4>(p, g);
+    } else {  // runs follow each other
+#pragma GCC unroll 4
+      for (int i = 0; i < kPairs; ++i) split_nibbles(load_codes(p + at(i * kParts)), g.codes + 2 * i);
+      g.scales = eight_halves<kBytes, kRuns>(p);
+    }
+    g.second = minima(p, g.scales);
   }
   template <class Put>
   static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
@@ -395,11 +498,16 @@ struct W4Blocks {
       put_nibbles(rows, at(i), [&](int high, int word, Words x) { put(i, 4 * high + word, x); });
   }
   static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales& second) {
+    first = eight_halves<kBytes, kRuns>(p);
+    second = minima(p, first);
+  }
+
+ private:
+  static HWY_INLINE Scales minima(const std::byte* p, Scales scales) {
     uint64_t zeros = 0;
 #pragma GCC unroll 8
-    for (int i = 0; i < kGroupBlocks; ++i) zeros |= uint64_t(read<uint8_t>(p + i / kParts * kBytes + 2)) << 8 * i;
-    first = eight_halves<kBytes, kParts>(p);
-    second = hn::Neg(hn::Mul(first, bytes_as_floats(zeros)));
+    for (int i = 0; i < kGroupBlocks; ++i) zeros |= uint64_t(read<uint8_t>(p + i / kRuns * kBytes + 2)) << 8 * i;
+    return hn::Mul(scales, bytes_as_floats(zeros));
   }
 };
 template <>
@@ -411,6 +519,9 @@ template <BlockType kType>
 constexpr bool kIsWide = kType == BlockType::q8_0;
 template <BlockType kType>
 constexpr bool kHasSecondHalves = kType == BlockType::q6_k;
+template <BlockType kType>
+constexpr bool kIsInPairs =
+    kType == BlockType::q4_0 || kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 template <BlockType kType>
 constexpr bool kHasMinima = kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 

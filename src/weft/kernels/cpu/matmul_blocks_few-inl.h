@@ -38,35 +38,70 @@ HWY_INLINE void sum_quads(const I32 (&x)[kGroupBlocks / kTogether], Ints& lower,
 #endif
 }
 
+// Of the products of pairs, which parts they are of: the sum of each block.
+template <BlockType kType>
+HWY_INLINE Ints sum_parts(const I32 (&x)[kPairs]) {
+  const I32Tag d;
+  const hn::Repartition<int64_t, I32Tag> d64;
+  const auto add_neighbours = [&](I32 a, I32 b) {
+    return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  };
+  // Four sums to a part: of pairs 0 and 1 twice, or of all four.
+  I32 sums = add_neighbours(x[0], x[1]);
+  if constexpr (kPairs == 2) {
+    sums = hn::Add(sums, hn::Shuffle1032(sums));
+  } else {
+    const auto lo = hn::BitCast(d64, sums), hi = hn::BitCast(d64, add_neighbours(x[2], x[3]));
+    sums =
+        hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, lo, hi)), hn::BitCast(d, hn::InterleaveUpper(d64, lo, hi)));
+  }
+  alignas(64) static constexpr auto kPlaces = [] {
+    std::array<int32_t, kParts * 4> places{};
+    for (int pair = 0; pair < kPairs; ++pair)
+      for (int part = 0; part < kParts; ++part)
+        places[size_t(block_of_part<kType>(pair, part))] = int32_t(4 * part + pair);
+    return places;
+  }();
+  const I32 ordered = hn::TableLookupLanes(sums, hn::SetTableIndices(d, kPlaces.data()));
+#if HWY_MAX_BYTES >= 64
+  return hn::LowerHalf(ordered);
+#else
+  return ordered;
+#endif
+}
+
 HWY_INLINE Ints load_ints(const std::byte* p) { return hn::LoadU(I32x8(), reinterpret_cast<const int32_t*>(p)); }
 HWY_INLINE Scales load_floats(const std::byte* p) { return hn::LoadU(F32x8(), reinterpret_cast<const float*>(p)); }
-
-struct Group {
-  GroupCodes codes;
-  Scales scales, second;
-};
 
 template <class Dot, BlockType kType>
 HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std::byte* a, int64_t group, Scales sum) {
   const I32Tag d;
   const F32x8 f;
-  I32 dots[kGroupBlocks / kTogether];
-#pragma GCC unroll 8
-  for (int i = 0; i < kGroupBlocks / kTogether; ++i)
-    dots[i] = Dot::template add<kIsWide<kType>>(d, hn::Zero(d), g.codes[i],
-                                                load_codes(a + (group * kGroupBlocks + i * kTogether) * 32));
-  Ints lower, upper;
-  sum_quads(dots, lower, upper);
+  const auto add = [&](I32 to, int i) {
+    return Dot::template add<kIsWide<kType>>(d, to, g.codes[i],
+                                             load_codes(a + (group * kGroupBlocks + i * kTogether) * 32));
+  };
   const int64_t at = group * kGroupBlocks * 4;
   const Scales scales = load_floats(a + layout.scales() + at);
   const std::byte* const terms = a + layout.terms() + at;
   const auto plus = [&](Ints x, Scales by) { return hn::MulAdd(hn::ConvertTo(f, x), hn::Mul(scales, by), sum); };
+  if constexpr (kIsInPairs<kType>) {
+    I32 pairs[kPairs];
+#pragma GCC unroll 4
+    for (int i = 0; i < kPairs; ++i) pairs[i] = add(add(hn::Zero(d), 2 * i), 2 * i + 1);
+    const Ints dots = sum_parts<kType>(pairs);
+    if constexpr (!kHasMinima<kType>) return plus(hn::Add(dots, load_ints(terms)), g.scales);
+    sum = plus(dots, g.scales);
+    return hn::NegMulAdd(load_floats(terms), g.second, sum);
+  }
+  I32 dots[kGroupBlocks / kTogether];
+#pragma GCC unroll 8
+  for (int i = 0; i < kGroupBlocks / kTogether; ++i) dots[i] = add(hn::Zero(d), i);
+  Ints lower, upper;
+  sum_quads(dots, lower, upper);
   if constexpr (kHasSecondHalves<kType>) {
     sum = plus(hn::Add(lower, load_ints(terms)), g.scales);
     return plus(hn::Add(upper, load_ints(a + layout.second_terms() + at)), g.second);
-  } else if constexpr (kHasMinima<kType>) {
-    sum = plus(hn::Add(lower, upper), g.scales);
-    return hn::MulAdd(load_floats(terms), g.second, sum);
   } else {
     return plus(hn::Add(hn::Add(lower, upper), load_ints(terms)), g.scales);
   }
@@ -76,7 +111,7 @@ HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std:
 // processor's own fetching ends where pages do.
 template <int64_t kBytes>
 HWY_INLINE void fetch_ahead(const std::byte* p) {
-  constexpr int64_t kAhead = 4096;
+  constexpr int64_t kAhead = 8192;
 #pragma GCC unroll 8
   for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(p + kAhead + at, 0, 3);
 }
@@ -99,8 +134,7 @@ void few_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64
           Group group;
           const std::byte* const from = row.group(g);
           fetch_ahead<RowOfB<kType>::kGroupBytes>(from);
-          Blocks<kType>::unpack(from, group.codes);
-          Blocks<kType>::scales_of(from, group.scales, group.second);
+          Blocks<kType>::unpack(from, group);
 #pragma GCC unroll 4
           for (int i = 0; i < kRows; ++i)
             sums[i] = add_group<Dot, kType>(group, layout, a + i * layout.bytes(), g, sums[i]);

@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-constexpr int kParts = int(kFloatLanes) / (HWY_MAX_BYTES / 4);  // vectors of the lanes' sums
+constexpr int kFloatParts = int(kFloatLanes) / (HWY_MAX_BYTES / 4);  // vectors of the lanes' sums
 
 template <BlockType kType>
 struct FloatBlocks;
@@ -107,24 +107,24 @@ void few_float_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a,
   const int64_t stride = rounded_row_bytes(kType, groups) / 4;
   const auto* from = static_cast<const std::byte*>(b.blocks.raw()) + col * row_bytes;
   for (int c = 0; c < cols; ++c) {
-    F32 sums[kRows][kParts];
+    F32 sums[kRows][kFloatParts];
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
-      for (int part = 0; part < kParts; ++part) sums[i][part] = hn::Zero(f);
+      for (int part = 0; part < kFloatParts; ++part) sums[i][part] = hn::Zero(f);
     const auto* x = reinterpret_cast<const float*>(a);
 #pragma GCC unroll 1
     for (int64_t block = 0; block < blocks; ++block, from += Of::kBytes, x += Of::kSize)
       Of::each(
           from, [&](int first, F32 w) HWY_ATTR __attribute__((always_inline)) {
-            const int part = first / int(lanes) % kParts;
+            const int part = first / int(lanes) % kFloatParts;
 #pragma GCC unroll 4
             for (int i = 0; i < kRows; ++i)
               sums[i][part] = hn::MulAdd(hn::LoadU(f, x + i * stride + first), w, sums[i][part]);
           });
     for (int i = 0; i < kRows; ++i) {
       alignas(64) float all[kFloatLanes];
-      for (int part = 0; part < kParts; ++part) hn::Store(sums[i][part], f, all + part * lanes);
+      for (int part = 0; part < kFloatParts; ++part) hn::Store(sums[i][part], f, all + part * lanes);
       float total = 0;
       for (const float lane : all) total += lane;
       tile[i * kPanelCols + c] = total;

@@ -141,7 +141,7 @@ void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, fl
           for (int i = 0; i < kRows; ++i) {
             const F32 term = hn::Set(f, read<float>(terms + i * stride));
 #pragma GCC unroll 2
-            for (int v = 0; v < 2; ++v) sums[i][v] = hn::MulAdd(term, by[v], sums[i][v]);
+            for (int v = 0; v < 2; ++v) sums[i][v] = hn::NegMulAdd(term, by[v], sums[i][v]);
           }
         }
       }

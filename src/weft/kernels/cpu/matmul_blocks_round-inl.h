@@ -50,8 +50,9 @@ HWY_INLINE void store_codes(I32 codes, std::byte* out) {
   hn::StoreU(hn::DemoteTo(d8, codes), d8, reinterpret_cast<int8_t*>(out));
 }
 
-// Codes and their sums over the first and the second half; gives the scale.
-HWY_INLINE float round_block(const F32 (&x)[kVectors], std::byte* out, int32_t (&sums)[2]) {
+// Codes and their sums over the first and the second half, the latter `behind` bytes behind the former; gives the
+// scale.
+HWY_INLINE float round_block(const F32 (&x)[kVectors], std::byte* out, int64_t behind, int32_t (&sums)[2]) {
   const I32Tag d;
   I32 most = hn::Zero(d);
 #pragma GCC unroll 4
@@ -61,13 +62,23 @@ HWY_INLINE float round_block(const F32 (&x)[kVectors], std::byte* out, int32_t (
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     const I32 codes = codes_of(scale, x[v]);
-    store_codes(codes, out + v * int64_t(hn::Lanes(d)));
-    I32& half = halves[v / (kVectors / 2)];
-    half = hn::Add(half, codes);
+    constexpr int kOfHalf = kVectors / 2;
+    store_codes(codes, out + v / kOfHalf * behind + v % kOfHalf * int64_t(hn::Lanes(d)));
+    halves[v / kOfHalf] = hn::Add(halves[v / kOfHalf], codes);
   }
   for (int h = 0; h < 2; ++h) sums[h] = hn::GetLane(hn::SumOfLanes(d, halves[h]));
   return scale.value;
 }
+
+// Where codes of a block begin in its group, in the order of pairs.
+template <BlockType kType>
+constexpr std::array<int64_t, kGroupBlocks> kPairPlaces = [] {
+  std::array<int64_t, kGroupBlocks> places{};
+  for (int pair = 0; pair < kPairs; ++pair)
+    for (int part = 0; part < kParts; ++part)
+      places[size_t(block_of_part<kType>(pair, part))] = (2 * pair * kParts + part) * 16;
+  return places;
+}();
 
 template <class T, BlockType kType>
 void round_row_of(const RoundCall& call, int64_t row, std::byte* out) {
@@ -80,7 +91,10 @@ void round_row_of(const RoundCall& call, int64_t row, std::byte* out) {
     F32 x[kVectors];
     load_block(a, block * 32 - call.b->skip, call.b->cols, x);
     int32_t sums[2];
-    const float scale = round_block(x, out + at * 32, sums);
+    const bool is_in_pairs = kIsInPairs<kType> && !call.lane_by_lane;
+    std::byte* const codes =
+        out + (is_in_pairs ? group * kGroupElements + kPairPlaces<kType>[size_t(lane)] : at * 32);
+    const float scale = round_block(x, codes, is_in_pairs ? HWY_MAX_BYTES : 16, sums);
     const auto put = [&](int64_t where, auto value) { std::memcpy(out + where + at * 4, &value, 4); };
     put(layout.scales(), scale);
     if constexpr (kHasMinima<kType>)
