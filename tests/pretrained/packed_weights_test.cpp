@@ -204,20 +204,26 @@ TEST(FilesOfCodesTest, WhatIsWrongIsRefused) {
   const auto nothing = [](PackedModel&) {};
   const json fp8 = {{"quant_method", "fp8"}};
   const PackedRefusal table[] = {
-      {"\"bitsandbytes\" is not supported",
+      {"\"torchao\" is not supported", {{"quant_method", "torchao"}}, four, nothing},
+      {"has no tensor model.layers.0.self_attn.q_proj.weight",
        {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}},
        four,
        nothing},
-      {"bits = 3 is not supported", gptq(128), four, set("bits", 3)},
+      {"bits = 5 is not supported", gptq(128), four, set("bits", 5)},
+      {"scales", gptq(128), four, set("bits", 8)},
+      {"pack_dtype = int16", gptq(128), four, set("pack_dtype", "int16")},
       {"bits = 8 is not supported", awq(128), four, set("bits", 8)},
       {"group_size = 0", gptq(128), four, set("group_size", 0)},
       {"group_size", gptq(128), four, set("group_size", -7)},
       {"checkpoint_format = marlin", gptq(128), four, set("checkpoint_format", "marlin")},
       {"version = gemv", awq(128), four, set("version", "gemv")},
       {"zero_point = false", awq(128), four, set("zero_point", false)},
-      {"format = pack-quantized", compressed("pack-quantized", {{"num_bits", 8}}), eight, nothing},
-      {"num_bits = 4", compressed("int-quantized", {{"num_bits", 4}}), eight, nothing},
-      {"symmetric = false", compressed("int-quantized", {{"num_bits", 8}, {"symmetric", false}}), eight, nothing},
+      {"format = marlin-24", compressed("marlin-24", {{"num_bits", 4}}), eight, nothing},
+      {"num_bits = 9", compressed("pack-quantized", {{"num_bits", 9}}), eight, nothing},
+      {"num_bits = 4", compressed("float-quantized", {{"num_bits", 4}}), eight, nothing},
+      {"strategy = block",
+       compressed("pack-quantized", {{"num_bits", 4}, {"strategy", "block"}, {"block_structure", {128, 128}}}), eight,
+       nothing},
       {"strategy = token", compressed("int-quantized", {{"num_bits", 8}, {"strategy", "token"}}), eight, nothing},
       {"weight_block_size", fp8, eight, set("weight_block_size", {128})},
       {"fmt = e5m2", fp8, eight, set("fmt", "e5m2")},
@@ -248,10 +254,9 @@ TEST(FilesOfCodesTest, WhatIsWrongIsRefused) {
        }},
       {"code that is no number", fp8, eight,
        [&](PackedModel& m) { m.tensor(q + ".weight").bytes[77] = std::byte(0xff); }, true},
-      {"zeros beside its scales", fp8, eight,
+      {"zeros of another shape", fp8, eight,
        [&](PackedModel& m) {
-         m.packed.push_back(raw(q + ".weight_zero_point", "I8", {PackedModel::kHidden, 1},
-                                std::vector<int8_t>(PackedModel::kHidden, 0)));
+         m.packed.push_back(raw(q + ".weight_zero_point", "I8", {2, 1}, std::vector<int8_t>(2, 1)));
        }},
       {"there twice", gptq(128), four,
        [&](PackedModel& m) {

@@ -111,9 +111,9 @@ struct GroupedFormat {
   Packed operator()(const std::string& base, int64_t rows, int64_t cols) const {
     const int64_t size = group < 0 ? cols : group, groups = (cols + size - 1) / size;
     const auto code = [&](int64_t row, int64_t col) { return draw(base, row * cols + col) % 16; };
-    // Of GPTQ's first format 1 to 16.
-    const auto zero = [&](int64_t row, int64_t g) {
-      return 5 + draw(base + "zero", row * groups + g) % 6 + (row == 3 && zeros_less_one ? 6 : 0);
+    // 0 borrows from its neighbour in GPTQ's first format.
+    const auto zero = [&](int64_t row, int64_t g) -> uint32_t {
+      return row % 8 == 3 ? 0 : row % 8 == 4 ? 15 : 5 + draw(base + "zero", row * groups + g) % 6;
     };
     const auto group_of = [&](int64_t col) { return acts_in_order ? (col * 7 + col / size) % groups : col / size; };
     std::vector<float> scales;
@@ -122,8 +122,7 @@ struct GroupedFormat {
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t col = 0; col < cols; ++col) {
         const int64_t g = group_of(col);
-        p.values.push_back(scales[size_t(g * rows + row)] *
-                           float(int(code(row, col)) - int(std::min(zero(row, g), is_awq ? 15u : 16u))));
+        p.values.push_back(scales[size_t(g * rows + row)] * float(int(code(row, col)) - int(zero(row, g))));
       }
     constexpr int kAwqOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};  // of AutoAWQ's pack_intweight
     const auto of_outputs = [&](auto&& element, int64_t lines) {
@@ -143,9 +142,9 @@ struct GroupedFormat {
       for (int64_t col = 0; col < cols; ++col)
         for (int64_t row = 0; row < rows; ++row) codes[size_t(col / 8 * rows + row)] |= code(row, col) << col % 8 * 4;
     }
-    const auto zeros = of_outputs(
-        [&](int64_t row, int64_t g) { return std::min(zero(row, g), is_awq ? 15u : 16u) - (zeros_less_one ? 1 : 0); },
-        groups);
+    std::vector<uint32_t> zeros = of_outputs(zero, groups);
+    if (zeros_less_one)
+      for (uint32_t& word : zeros) word -= 0x11111111;
     const std::vector<int64_t> code_dims = is_awq ? std::vector{cols, rows / 8} : std::vector{cols / 8, rows};
     p.tensors = {raw(base + ".qweight", "I32", code_dims, codes),
                  raw(base + ".qzeros", "I32", {groups, rows / 8}, zeros),

@@ -1,51 +1,84 @@
-// Grouped matrices: codes of 4 bits with a scale and a zero for each output and group of inputs, eight in a word of
-// 32 bits. Sources: Frantar et al., "GPTQ", 2022, as AutoGPTQ stores it; Lin et al., "AWQ", 2023, as AutoAWQ stores
-// it.
+// Grouped matrices: codes of a few bits in words of 32, with a scale and a zero for each output and group of inputs.
+// Sources: Frantar et al., "GPTQ", 2022, as AutoGPTQ and GPTQModel store it; Lin et al., "AWQ", 2023, as AutoAWQ
+// stores it; compressed-tensors' pack-quantized.
 #include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "weft/base/ceil_div.h"
 #include "weft/kernels/block_layout.h"
 #include "weft/pretrained/packed_matrix.h"
+#include "weft/tensor/ggml_block_layout.h"
 
 namespace weft {
 namespace {
 
 // Where AWQ has the codes of eight neighbours in a word.
 constexpr std::array<int, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
+int64_t awq_place(int64_t i) { return i / 8 * 8 + kAwqPlaces[size_t(i % 8)]; }
+
+int64_t words_of(int64_t codes, int64_t bits) { return ceil_div(codes * bits, int64_t(32)); }
+
+// Lines of codes, each a stream of bits, lowest first, through words `word_stride` apart.
+struct CodeLines {
+  Bytes words;
+  int64_t line_stride = 0, word_stride = 0;
+  int bits = 4;
+  bool is_less_one = false;  // of zeros: stored minus one
+
+  int at(int64_t line, int64_t i) const {
+    const int64_t bit = i * bits, shift = bit % 32;
+    const int64_t place = line * line_stride + bit / 32 * word_stride;
+    uint64_t window = load(place);
+    if (shift + bits > 32) window |= uint64_t(load(place + word_stride)) << 32;
+    const auto mask = (uint64_t(1) << bits) - 1;
+    const auto code = int(window >> shift & mask);
+    return is_less_one && !has_whole_codes() ? int((uint64_t(code) + 1) & mask) : code;
+  }
+
+ private:
+  bool has_whole_codes() const { return 32 % bits == 0; }
+  // GPTQModel takes one from all codes of a word at once, so that a zero of 0 borrows from its neighbour.
+  uint32_t load(int64_t place) const {
+    const auto word = load_le<uint32_t>(words.data() + 4 * place);
+    return is_less_one && has_whole_codes() ? word + 0xffffffffu / ((1u << bits) - 1) : word;
+  }
+};
 
 // x = scale (code - zero) of element [row, col], where `group` is that of col:
-//   GPTQ  qweight [cols / 8, rows], eight neighbours of a column of words' inputs, first lowest
-//   AWQ   qweight [cols, rows / 8], eight neighbouring outputs, in AWQ's order
-//   both  scales [groups, rows], qzeros [groups, rows / 8] as eight neighbouring outputs, in their orders
+//   GPTQ                qweight [words of cols, rows], scales [groups, rows], qzeros [groups, words of rows]
+//   AWQ                 qweight [cols, words of rows], the others as GPTQ; words have AWQ's order
+//   compressed-tensors  weight_packed [rows, words of cols], weight_scale [rows, groups] or [1], weight_zero_point
+//                       [words of rows, groups]
+struct GroupedParts {
+  int64_t rows = 0, cols = 0, group = 0;
+  CodeLines codes;                     // a line is a row; AWQ: a column
+  std::optional<CodeLines> zeros;      // a line is a group; none: the middle of the codes
+  const StoredInfo* scales = nullptr;  // element [row, group] is at row * row_stride + group * group_stride
+  int64_t row_stride = 0, group_stride = 0;
+  const StoredInfo* groups = nullptr;  // of each input; null: neighbours
+  bool is_awq = false;
+};
+
 class GroupedMatrix final : public PackedMatrix {
  public:
-  struct Parts {
-    const StoredInfo &codes, &scales, &zeros;
-    const StoredInfo* groups;  // of each input; null: neighbours
-  };
-
-  GroupedMatrix(const StoredTensors& files, const Parts& parts, int64_t rows, int64_t cols, const HfQuantization& how)
-      : PackedMatrix(rows, cols),
+  GroupedMatrix(const StoredTensors& files, const GroupedParts& parts)
+      : PackedMatrix(parts.rows, parts.cols),
         files_(files),
-        is_awq_(how.kind == HfQuantization::Kind::awq),
-        zeros_less_one_(how.zeros_less_one),
-        group_(how.group > 0 ? how.group : cols),
-        num_groups_((cols + group_ - 1) / group_),
-        codes_(*files.bytes(parts.codes)),
-        zeros_(*files.bytes(parts.zeros)),
-        scales_(parts.scales) {
-    if (parts.groups) read_groups(*parts.groups);
+        p_(parts),
+        num_groups_(ceil_div(parts.cols, parts.group)) {
+    if (p_.groups) read_groups(*p_.groups);
     block_type_ = find_block_type();
   }
 
   void read(int64_t row, int64_t first, std::span<float> out) const override {
     std::vector<float> scales(static_cast<size_t>(num_groups_));
+    read_scales(row, scales);
     std::vector<int> zeros(scales.size());
-    read_row_of_groups(row, scales, zeros);
+    for (size_t g = 0; g < zeros.size(); ++g) zeros[g] = zero(row, int64_t(g));
     for (size_t i = 0; i < out.size(); ++i) {
       const int64_t col = first + int64_t(i);
-      const auto g = size_t(groups_.empty() ? col / group_ : groups_[size_t(col)]);
+      const auto g = size_t(groups_.empty() ? col / p_.group : groups_[size_t(col)]);
       out[i] = scales[g] * float(code(row, col) - zeros[g]);
     }
   }
@@ -53,8 +86,11 @@ class GroupedMatrix final : public PackedMatrix {
   std::optional<BlockType> block_type() const override { return block_type_; }
 
   void copy_blocks(int64_t row, int64_t first, std::span<std::byte> out) const override {
-    block_type_ == BlockType::w4_g128 ? copy<blocks::W4<128>>(row, first, out)
-                                      : copy<blocks::W4<32>>(row, first, out);
+    switch (*block_type_) {
+      case BlockType::w4_g128: return copy<blocks::W4<128>>(row, first, out);
+      case BlockType::w4_g32: return copy<blocks::W4<32>>(row, first, out);
+      default: return copy<ggml::Q8_0>(row, first, out);
+    }
   }
 
  private:
@@ -66,102 +102,195 @@ class GroupedMatrix final : public PackedMatrix {
       groups_[i] = load_le<int32_t>(bytes.data() + 4 * i);
       if (groups_[i] < 0 || groups_[i] >= num_groups_)
         throw Error("{}: tensor {} names group {} of {}", files_.path(), info.to_text(), groups_[i], num_groups_);
-      are_neighbours &= groups_[i] == int64_t(i) / group_;
+      are_neighbours &= groups_[i] == int64_t(i) / p_.group;
     }
     if (are_neighbours) groups_.clear();
   }
 
   std::optional<BlockType> find_block_type() const {
-    if (!groups_.empty() || !scales_are_halves()) return {};
-    if (num_groups_ == 1 || group_ % 128 == 0) return BlockType::w4_g128;
-    return group_ % 32 == 0 ? std::optional(BlockType::w4_g32) : std::nullopt;
+    const bool is_one = num_groups_ == 1;
+    if (!groups_.empty() || (!is_one && p_.group % 32 != 0) || !scales_are_halves()) return {};
+    if (p_.codes.bits > 4) return fits_bytes() ? std::optional(BlockType::q8_0) : std::nullopt;
+    return is_one || p_.group % 128 == 0 ? BlockType::w4_g128 : BlockType::w4_g32;
   }
 
   bool scales_are_halves() const {
-    if (scales_.dtype == DType::f16) return true;
-    std::vector<float> some(static_cast<size_t>(rows()));
-    for (int64_t g = 0; g < num_groups_; ++g) {
-      files_.read(scales_, g * rows(), 1, some);
+    if (p_.scales->dtype == DType::f16) return true;
+    std::vector<float> some(static_cast<size_t>(num_groups_));
+    for (int64_t row = 0; row < rows(); ++row) {
+      read_scales(row, some);
       if (!std::ranges::all_of(some, [](float x) { return Float16::from_bits(Float16::to_bits(x)) == x; }))
         return false;
     }
     return true;
   }
 
-  static int nibble(Bytes words, int64_t word, int64_t place) {
-    return int(load_le<uint32_t>(words.data() + 4 * word) >> 4 * place & 15);
+  // Whether every code less its zero is an integer of 8 bits.
+  bool fits_bytes() const {
+    const int largest = (1 << p_.codes.bits) - 1;
+    if (!p_.zeros) return true;
+    for (int64_t g = 0; g < num_groups_; ++g)
+      for (int64_t row = 0; row < rows(); ++row)
+        if (const int z = zero(row, g); z > 128 || largest - z > 127) return false;
+    return true;
   }
-  // Of eight neighbouring outputs.
-  int64_t place(int64_t row) const { return is_awq_ ? kAwqPlaces[size_t(row % 8)] : row % 8; }
 
   int code(int64_t row, int64_t col) const {
-    if (is_awq_) return nibble(codes_, col * (rows() / 8) + row / 8, place(row));
-    return nibble(codes_, col / 8 * rows() + row, col % 8);
+    return p_.is_awq ? p_.codes.at(col, awq_place(row)) : p_.codes.at(row, col);
   }
   int zero(int64_t row, int64_t group) const {
-    return nibble(zeros_, group * (rows() / 8) + row / 8, place(row)) + (zeros_less_one_ ? 1 : 0);
+    if (!p_.zeros) return 1 << (p_.codes.bits - 1);
+    return p_.zeros->at(group, p_.is_awq ? awq_place(row) : row);
   }
-  void read_row_of_groups(int64_t row, std::span<float> scales, std::span<int> zeros) const {
-    files_.read(scales_, row, rows(), scales);
-    for (size_t g = 0; g < zeros.size(); ++g) zeros[g] = zero(row, int64_t(g));
+  void read_scales(int64_t row, std::span<float> scales) const {
+    files_.read(*p_.scales, row * p_.row_stride, p_.group_stride, scales);
+  }
+
+  static void set(ggml::Q8_0& block, int i, int code, int zero) { block.q[size_t(i)] = int8_t(code - zero); }
+  template <int kElements>
+  static void set(blocks::W4<kElements>& block, int i, int code, int) {
+    block.set(i, code);
   }
 
   template <class Block>
   void copy(int64_t row, int64_t first, std::span<std::byte> out) const {
     for (size_t at = 0; at < out.size(); at += sizeof(Block), ++first) {
-      const int64_t col = first * Block::kSize, group = std::min(col, cols() - 1) / group_;
+      const int64_t col = first * Block::kSize, group = std::min(col, cols() - 1) / p_.group;
       float scale = 0;
-      files_.read(scales_, group * rows() + row, 1, {&scale, 1});
-      Block block{.scale = Float16::to_bits(scale), .zero = uint8_t(zero(row, group)), .unused = 0, .q = {}};
-      for (int i = 0; i < std::min<int64_t>(Block::kSize, cols() - col); ++i) block.set(i, code(row, col + i));
+      files_.read(*p_.scales, row * p_.row_stride + group * p_.group_stride, 1, {&scale, 1});
+      const int its_zero = zero(row, group);
+      Block block{};
+      if constexpr (std::is_same_v<Block, ggml::Q8_0>)
+        block.d = Float16::to_bits(scale);
+      else
+        block.scale = Float16::to_bits(scale), block.zero = uint8_t(its_zero);
+      for (int i = 0; i < std::min<int64_t>(Block::kSize, cols() - col); ++i)
+        set(block, i, code(row, col + i), its_zero);
       std::memcpy(out.data() + at, &block, sizeof(Block));
     }
   }
 
   const StoredTensors& files_;
-  bool is_awq_, zeros_less_one_;
-  int64_t group_, num_groups_;
-  Bytes codes_, zeros_;
-  const StoredInfo& scales_;
+  GroupedParts p_;
+  int64_t num_groups_;
   std::vector<int32_t> groups_;  // of each input; empty: neighbours
   std::optional<BlockType> block_type_;
 };
+
+constexpr int64_t kMostOfDim = int64_t(1) << 31;
 
 // A tensor that must be there, with these dims and one of these dtypes.
 const StoredInfo& find_part(const StoredTensors& files, const std::string& name, const std::vector<int64_t>& dims,
                             std::initializer_list<std::string_view> dtype_names) {
   const StoredInfo* const info = files.find(name);
-  if (!info) throw Error("{} has no tensor {}, which codes of 4 bits need", files.path(), name);
+  if (!info) throw Error("{} has no tensor {}, which codes in words need", files.path(), name);
   if (info->dims != dims || std::ranges::find(dtype_names, info->dtype_name) == dtype_names.end())
     throw Error("{}: tensor {} is not [{}] of {}", files.path(), info->to_text(), fmt::join(dims, ", "),
                 fmt::join(dtype_names, ", "));
   return *info;
 }
 
+const StoredInfo& find_codes(const StoredTensors& files, const std::string& name) {
+  const StoredInfo& codes = *files.find(name);
+  if (codes.dims.size() != 2 || codes.dtype != DType::i32 || codes.numel() == 0 || codes.dims[0] > kMostOfDim ||
+      codes.dims[1] > kMostOfDim)
+    throw Error("{}: tensor {} is no matrix of words with codes", files.path(), codes.to_text());
+  if (!files.bytes(codes))
+    throw Error("{}: tensor {} is of codes, which weft reads from safetensors alone", files.path(), codes.to_text());
+  return codes;
+}
+
+// Columns of a matrix at `name`, which is there; 0: it has another shape.
+int64_t columns(const StoredTensors& files, const std::string& name) {
+  const StoredInfo* const info = files.find(name);
+  if (!info) throw Error("{} has no tensor {}, which codes in words need", files.path(), name);
+  return info->dims.size() == 2 && info->dims[1] <= kMostOfDim ? info->dims[1] : 0;
+}
+
+// Inputs of a group, where `groups` share `cols`; 0: none.
+int64_t even_group(int64_t cols, int64_t groups) { return groups > 0 && cols % groups == 0 ? cols / groups : 0; }
+
+// Where bits and groups are the weight's own, its tensors' shapes say them.
+void find_own(const StoredTensors& files, const StoredInfo& codes, const std::string& base, HfQuantization& how) {
+  const int64_t rows = codes.dims[1];
+  const auto can_be = [](int64_t bits) { return bits == 2 || bits == 3 || bits == 4 || bits == 8; };
+  how.bits = columns(files, base + ".qzeros") * 32 / rows;
+  const StoredInfo* const scales = files.find(base + ".scales");
+  if (can_be(how.bits) && scales && !scales->dims.empty())
+    how.group = even_group(codes.dims[0] * 32 / how.bits, scales->dims[0]);
+  if (!can_be(how.bits) || how.group == 0)
+    throw Error("{}: tensor {} has zeros and scales of other shapes beside it", files.path(), codes.to_text());
+}
+
 }  // namespace
 
 std::unique_ptr<PackedMatrix> grouped_matrix(const StoredTensors& files, const std::string& base,
-                                             const HfQuantization& how) {
-  const StoredInfo& codes = *files.find(base + ".qweight");
-  const bool is_awq = how.kind == HfQuantization::Kind::awq;
-  constexpr int64_t kMost = int64_t(1) << 31;
-  if (codes.dims.size() != 2 || codes.dtype != DType::i32 || codes.numel() == 0 || codes.dims[0] > kMost ||
-      codes.dims[1] > kMost)
-    throw Error("{}: tensor {} is no matrix of words with codes of 4 bits", files.path(), codes.to_text());
-  if (!files.bytes(codes))
-    throw Error("{}: tensor {} is of 4 bits, which weft reads from safetensors alone", files.path(), codes.to_text());
-  const int64_t rows = is_awq ? codes.dims[1] * 8 : codes.dims[1], cols = is_awq ? codes.dims[0] : codes.dims[0] * 8;
-  if (rows % 8 != 0)
-    throw Error("{}: tensor {} has {} outputs, which are no whole words of zeros", files.path(), codes.to_text(),
-                rows);
-  const int64_t group = how.group > 0 ? how.group : cols, groups = (cols + group - 1) / group;
-  const StoredInfo& scales = find_part(files, base + ".scales", {groups, rows}, {"F16", "BF16", "F32"});
-  const StoredInfo& zeros = find_part(files, base + ".qzeros", {groups, rows / 8}, {"I32"});
-  const std::string order = base + ".g_idx";
-  const StoredInfo* const of_inputs =
-      !is_awq && files.find(order) ? &find_part(files, order, {cols}, {"I32"}) : nullptr;
-  return std::make_unique<GroupedMatrix>(files, GroupedMatrix::Parts{codes, scales, zeros, of_inputs}, rows, cols,
-                                         how);
+                                             const HfQuantization& of_all) {
+  HfQuantization how = of_all;
+  const StoredInfo& codes = find_codes(files, base + ".qweight");
+  GroupedParts p{.is_awq = how.kind == HfQuantization::Kind::awq};
+  if (how.varies) find_own(files, codes, base, how);
+  const int64_t bits = how.bits;
+  p.rows = p.is_awq ? codes.dims[1] * 8 : codes.dims[1];
+  p.cols = p.is_awq ? codes.dims[0] : codes.dims[0] * 32 / bits;
+  if (p.rows * bits % 32 != 0 || (!p.is_awq && codes.dims[0] * 32 % bits != 0))
+    throw Error("{}: tensor {} has {} outputs and words that are no whole words of codes of {} bits", files.path(),
+                codes.to_text(), p.rows, bits);
+  p.group = how.group > 0 ? how.group : p.cols;
+  const int64_t groups = ceil_div(p.cols, p.group), words = words_of(p.rows, bits);
+  p.codes = {.words = *files.bytes(codes),
+             .line_stride = p.is_awq ? words : 1,
+             .word_stride = p.is_awq ? 1 : p.rows,
+             .bits = int(bits)};
+  p.scales = &find_part(files, base + ".scales", {groups, p.rows}, {"F16", "BF16", "F32"});
+  p.row_stride = 1, p.group_stride = p.rows;
+  p.zeros = {.words = *files.bytes(find_part(files, base + ".qzeros", {groups, words}, {"I32"})),
+             .line_stride = words,
+             .word_stride = 1,
+             .bits = int(bits),
+             .is_less_one = how.zeros_less_one};
+  if (const std::string order = base + ".g_idx"; !p.is_awq && files.find(order))
+    p.groups = &find_part(files, order, {p.cols}, {"I32"});
+  return std::make_unique<GroupedMatrix>(files, p);
+}
+
+std::unique_ptr<PackedMatrix> words_matrix(const StoredTensors& files, const std::string& base,
+                                           const HfQuantization& how) {
+  const StoredInfo& codes = find_codes(files, base + ".weight_packed");
+  const auto refuse = [&](std::string_view what) {
+    throw Error("{}: tensor {} {}", files.path(), codes.to_text(), what);
+  };
+  const StoredInfo& shape = find_part(files, base + ".weight_shape", {2}, {"I64", "I32"});
+  const Bytes sides = *files.bytes(shape);
+  const auto side = [&](size_t i) -> int64_t {
+    if (shape.dtype_name == "I64") return load_le<int64_t>(sides.data() + 8 * i);
+    return load_le<int32_t>(sides.data() + 4 * i);
+  };
+  GroupedParts p{.rows = side(0), .cols = side(1)};
+  if (p.rows != codes.dims[0] || p.cols < 32 || p.cols > kMostOfDim)
+    refuse("does not have the rows of weight_shape, or has fewer than 32 columns");
+  int64_t bits = how.bits;
+  if (how.varies)
+    for (bits = 2; bits < 8 && words_of(p.cols, bits) < codes.dims[1];) ++bits;
+  if (words_of(p.cols, bits) != codes.dims[1])
+    refuse(fmt::format("has not the words of {} codes of {} bits each", p.cols, bits));
+  p.scales = files.find(base + ".weight_scale");
+  if (!p.scales || !p.scales->dtype || !is_float(*p.scales->dtype)) refuse("has no weight_scale of floats beside it");
+  const bool is_one = p.scales->numel() == 1;
+  const int64_t groups = is_one ? 1 : columns(files, p.scales->name);
+  p.group = how.varies ? even_group(p.cols, groups) : how.group > 0 ? how.group : p.cols;
+  if (p.group == 0 || ceil_div(p.cols, p.group) != groups) refuse("has scales of another shape beside it");
+  if (!is_one) p.scales = &find_part(files, p.scales->name, {p.rows, groups}, {"F16", "BF16", "F32"});
+  p.row_stride = is_one ? 0 : groups, p.group_stride = 1;
+  p.codes = {.words = *files.bytes(codes), .line_stride = codes.dims[1], .word_stride = 1, .bits = int(bits)};
+  if (const std::string zeros = base + ".weight_zero_point"; files.find(zeros))
+    p.zeros = {.words = *files.bytes(find_part(files, zeros, {words_of(p.rows, bits), groups}, {"I32"})),
+               .line_stride = 1,
+               .word_stride = groups,
+               .bits = int(bits)};
+  if (const std::string order = base + ".weight_g_idx"; files.find(order))
+    p.groups = &find_part(files, order, {p.cols}, {"I32"});
+  return std::make_unique<GroupedMatrix>(files, p);
 }
 
 }  // namespace weft

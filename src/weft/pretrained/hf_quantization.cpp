@@ -21,24 +21,30 @@ int64_t group_of(const JsonView& json) {
   return std::max<int64_t>(group, 0);
 }
 
-void check_four_bits(const JsonView& json) {
+int64_t bits_of(const JsonView& json, std::initializer_list<int64_t> known) {
   const int64_t bits = json.at("bits").integer();
-  if (bits != 4) refuse(json, "bits", std::to_string(bits), "only 4 is");
+  if (std::ranges::find(known, bits) == known.end())
+    refuse(json, "bits", std::to_string(bits), fmt::format("{} can be read", fmt::join(known, ", ")));
+  return bits;
 }
 
 HfQuantization parse_gptq(const JsonView& json) {
-  check_four_bits(json);
   const std::string format = json.string_or("checkpoint_format", "gptq");
   if (format != "gptq" && format != "gptq_v2") refuse(json, "checkpoint_format", format, "gptq and gptq_v2 are");
-  return {.kind = HfQuantization::Kind::gptq, .group = group_of(json), .zeros_less_one = format == "gptq"};
+  if (const std::string words = json.string_or("pack_dtype", "int32"); words != "int32")
+    refuse(json, "pack_dtype", words, "only int32 is");
+  return {.kind = HfQuantization::Kind::gptq,
+          .bits = bits_of(json, {2, 3, 4, 8}),
+          .group = group_of(json),
+          .varies = json["dynamic"].is_object() && json["dynamic"].size() > 0,
+          .zeros_less_one = format == "gptq"};
 }
 
 HfQuantization parse_awq(const JsonView& json) {
-  check_four_bits(json);
-  const std::string version = json.string_or("version", "gemm");
+  const std::string version = json.string_or("version", json.string_or("format", "gemm"));
   if (version != "gemm" && version != "GEMM") refuse(json, "version", version, "only gemm is");
   if (!json.boolean_or("zero_point", true)) refuse(json, "zero_point", "false", "only true is");
-  return {.kind = HfQuantization::Kind::awq, .group = group_of(json)};
+  return {.kind = HfQuantization::Kind::awq, .bits = bits_of(json, {4}), .group = group_of(json)};
 }
 
 void set_blocks(const JsonView& json, const char* key, HfQuantization& q) {
@@ -57,40 +63,69 @@ HfQuantization parse_fp8(const JsonView& json) {
   return q;
 }
 
-HfQuantization parse_weights(const JsonView& weights) {
+// Formats of compressed-tensors.
+constexpr std::string_view kInWords = "pack-quantized", kIntegers = "int-quantized", kMixed = "mixed-precision";
+constexpr std::string_view kCodesOfEight[] = {"float-quantized", "naive-quantized", "mxfp8-quantized"};
+
+HfQuantization parse_weights(const JsonView& weights, std::string_view format) {
   HfQuantization q;
+  const bool is_in_words = format == kInWords;
   const int64_t bits = weights.integer_or("num_bits", 8);
-  if (bits != 8) refuse(weights, "num_bits", std::to_string(bits), "only 8 is");
-  if (!weights.boolean_or("symmetric", true)) refuse(weights, "symmetric", "false", "only true is");
+  // Integers of fewer bits lie in bytes all the same.
+  const int64_t least = is_in_words ? 2 : format == kIntegers ? 1 : 8;
+  if (bits < least || bits > 8)
+    refuse(weights, "num_bits", std::to_string(bits),
+           least == 8 ? std::string("only 8 is") : fmt::format("{} to 8 are", least));
+  q.bits = bits;
   const std::string strategy = weights.string_or("strategy", "tensor");
   if (strategy == "group") {
-    q.block_rows = 1, q.block_cols = weights.at("group_size").integer(1, kMostGroup);
-  } else if (strategy == "block") {
+    q.group = weights.at("group_size").integer(1, kMostGroup);
+    if (!is_in_words) q.block_rows = 1, q.block_cols = q.group;
+  } else if (strategy == "block" && !is_in_words) {
     set_blocks(weights, "block_structure", q);
   } else if (strategy != "tensor" && strategy != "channel") {
-    refuse(weights, "strategy", strategy, "tensor, channel, group and block are");
+    refuse(weights, "strategy", strategy,
+           is_in_words ? "tensor, channel and group are" : "tensor, channel, group and block are");
   }
   return q;
 }
 
+void check_format(const JsonView& json, std::string_view format) {
+  if (format == kInWords || format == kIntegers ||
+      std::ranges::find(kCodesOfEight, format) != std::end(kCodesOfEight))
+    return;
+  refuse(json, "format", format,
+         fmt::format("{}, {}, {} and {} are", fmt::join(kCodesOfEight, ", "), kIntegers, kInWords, kMixed));
+}
+
 HfQuantization parse_compressed(const JsonView& json) {
   const std::string format = json.string_or("format", "naive-quantized");
-  if (format != "float-quantized" && format != "int-quantized" && format != "naive-quantized")
-    refuse(json, "format", format, "float-quantized, int-quantized and naive-quantized are");
+  if (format != kMixed) check_format(json, format);
   if (const std::string sparsity =
           json["sparsity_config"].is_object() ? json["sparsity_config"].string_or("format", "dense") : "dense";
       sparsity != "dense")
     refuse(json, "sparsity_config.format", sparsity, "only dense is");
   const JsonView groups = json.at("config_groups");
-  HfQuantization q;
-  bool is_first = true;
+  HfQuantization all;
+  bool is_first = true, has_blocks = false;
   for (const std::string& name : groups.keys()) {
-    const HfQuantization other = parse_weights(groups.at(name).at("weights"));
-    if (!is_first && (other.block_rows != q.block_rows || other.block_cols != q.block_cols))
-      refuse(json, "config_groups", name, "groups that share scales otherwise than others are not");
-    q = other, is_first = false;
+    const JsonView group = groups.at(name);
+    const std::string its = group.string_or("format", format);
+    check_format(group, its);
+    const HfQuantization q = parse_weights(group.at("weights"), its);
+    if (!is_first) all.varies |= its == kInWords || q.bits != all.bits || q.group != all.group;
+    if (its != kInWords) {
+      if (has_blocks && (q.block_rows != all.block_rows || q.block_cols != all.block_cols))
+        refuse(json, "config_groups", name, "groups that share scales otherwise than others are not");
+      all.block_rows = q.block_rows, all.block_cols = q.block_cols, has_blocks = true;
+    }
+    all.bits = q.bits, all.group = q.group, is_first = false;
   }
-  return q;
+  return all;
+}
+
+HfQuantization parse_bitsandbytes(const JsonView&) {
+  return {.kind = HfQuantization::Kind::bitsandbytes};  // the rest stands beside each weight
 }
 
 struct Method {
@@ -101,7 +136,8 @@ constexpr Method kMethods[] = {{"fp8", parse_fp8},
                                {"fbgemm_fp8", [](const JsonView&) { return HfQuantization{}; }},
                                {"compressed-tensors", parse_compressed},
                                {"gptq", parse_gptq},
-                               {"awq", parse_awq}};
+                               {"awq", parse_awq},
+                               {"bitsandbytes", parse_bitsandbytes}};
 
 }  // namespace
 

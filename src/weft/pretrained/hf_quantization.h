@@ -7,12 +7,18 @@
 namespace weft {
 
 struct HfQuantization {
-  // scaled: codes of 8 bits (F8_E4M3 or I8) in `weight`, beside them `weight_scale` or `weight_scale_inv`.
-  // gptq, awq: codes of 4 bits in `qweight`, with `scales` and `qzeros` of groups of inputs.
-  enum class Kind : uint8_t { scaled, gptq, awq };
+  // scaled: codes of 8 bits (F8_E4M3 or I8) in `weight`, beside them `weight_scale` or `weight_scale_inv`; or codes
+  // of
+  //   `bits` bits in `weight_packed`, with `weight_scale` and perhaps `weight_zero_point`.
+  // gptq, awq: codes of `bits` bits in `qweight`, with `scales` and `qzeros` of groups of inputs.
+  // bitsandbytes: codes of 4 bits in `weight`, with `weight.absmax` of blocks and `weight.quant_map`; or of 8 bits
+  //   with `SCB` of rows.
+  enum class Kind : uint8_t { scaled, gptq, awq, bitsandbytes };
   Kind kind = Kind::scaled;
   int64_t block_rows = 0, block_cols = 0;  // that share a scale; 0: one to a row or to a matrix
+  int64_t bits = 4;                        // of codes in words
   int64_t group = 0;                       // inputs that share a scale and a zero; 0: all
+  bool varies = false;                     // bits and groups are each weight's own, as the shapes of its tensors say
   bool zeros_less_one = false;             // zeros are stored minus one
 };
 

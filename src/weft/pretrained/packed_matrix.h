@@ -31,11 +31,17 @@ class PackedMatrix {
   int64_t rows_, cols_;
 };
 
-// Both throw Error naming the tensor that is missing or has another shape or dtype. `files` outlives the result.
-// base: what names have before ".weight" or ".qweight".
+// All throw Error naming the tensor that is missing or has another shape or dtype. `files` outlives the result.
+// base: what names have before ".weight", ".weight_packed" or ".qweight".
 std::unique_ptr<PackedMatrix> scaled_matrix(const StoredTensors& files, const std::string& base,
                                             const HfQuantization& how);
+// Of GPTQ and AWQ.
 std::unique_ptr<PackedMatrix> grouped_matrix(const StoredTensors& files, const std::string& base,
                                              const HfQuantization& how);
+// Of compressed-tensors' pack-quantized.
+std::unique_ptr<PackedMatrix> words_matrix(const StoredTensors& files, const std::string& base,
+                                           const HfQuantization& how);
+// Of bitsandbytes in 4 bits.
+std::unique_ptr<PackedMatrix> table_matrix(const StoredTensors& files, const std::string& base);
 
 }  // namespace weft

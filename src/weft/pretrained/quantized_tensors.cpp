@@ -10,38 +10,76 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kPlainWeight = ".weight", kCodes = ".qweight";
-// Beside codes of 8 bits; the last three are of activations, which weft rounds by what they are.
-constexpr std::string_view kBesideScaled[] = {".weight_scale", ".weight_scale_inv", ".input_scale",
-                                              ".activation_scale", ".output_scale"};
+constexpr std::string_view kPlainWeight = ".weight";
+// Beside codes of 8 bits; those behind the zeros are of activations, which weft rounds by what they are.
+constexpr std::string_view kBesideScaled[] = {".weight_scale",     ".weight_scale_inv",  ".SCB",
+                                              ".weight_format",    ".weight_zero_point", ".input_scale",
+                                              ".input_zero_point", ".activation_scale",  ".output_scale",
+                                              ".output_zero_point"};
 constexpr std::string_view kBesideGrouped[] = {".scales", ".qzeros", ".g_idx"};
+constexpr std::string_view kBesideWords[] = {".weight_scale", ".weight_shape",     ".weight_zero_point",
+                                             ".weight_g_idx", ".input_scale",      ".input_zero_point",
+                                             ".output_scale", ".output_zero_point"};
+constexpr std::string_view kBesideTable[] = {".weight.absmax",
+                                             ".weight.quant_map",
+                                             ".weight.nested_absmax",
+                                             ".weight.nested_quant_map",
+                                             ".weight.quant_state.bitsandbytes__nf4",
+                                             ".weight.quant_state.bitsandbytes__fp4"};
+// Of attention, for a cache of 8 bits; weft's has scales of its own.
+constexpr std::string_view kOfCaches[] = {".self_attn.q_scale",      ".self_attn.k_scale",
+                                          ".self_attn.v_scale",      ".self_attn.q_zero_point",
+                                          ".self_attn.k_zero_point", ".self_attn.v_zero_point"};
+
+// A way in which codes lie, by the end of their tensor's name, with what lies beside them.
+struct Way {
+  std::string_view codes;
+  std::span<const std::string_view> beside;
+  std::unique_ptr<PackedMatrix> (*open)(const StoredTensors&, const std::string& base, const HfQuantization&);
+};
+constexpr Way kScaledWay{kPlainWeight, kBesideScaled, scaled_matrix};
+constexpr Way kWordsWay{".weight_packed", kBesideWords, words_matrix};
+constexpr Way kGroupedWay{".qweight", kBesideGrouped, grouped_matrix};
+constexpr Way kTableWay{kPlainWeight, kBesideTable,
+                        [](const StoredTensors& files, const std::string& base, const HfQuantization&) {
+                          return table_matrix(files, base);
+                        }};
+
+// Null: no codes.
+const Way* way_of(const StoredTensors& files, const StoredInfo& info, HfQuantization::Kind kind) {
+  using Kind = HfQuantization::Kind;
+  const bool is_weight = info.name.ends_with(kPlainWeight), is_integer = info.dtype_name == "I8";
+  switch (kind) {
+    case Kind::gptq:
+    case Kind::awq: return info.name.ends_with(kGroupedWay.codes) ? &kGroupedWay : nullptr;
+    case Kind::bitsandbytes:
+      if (is_weight && files.find(info.name + ".absmax")) return &kTableWay;
+      return is_weight && is_integer ? &kScaledWay : nullptr;
+    case Kind::scaled: break;
+  }
+  if (info.name.ends_with(kWordsWay.codes)) return &kWordsWay;
+  return is_weight && (is_integer || info.dtype_name == "F8_E4M3") ? &kScaledWay : nullptr;
+}
 
 class QuantizedTensors final : public StoredTensors {
  public:
   QuantizedTensors(std::unique_ptr<StoredTensors> files, const HfQuantization& how) : files_(std::move(files)) {
-    const bool is_scaled = how.kind == HfQuantization::Kind::scaled;
     std::unordered_set<std::string> parts;
     std::vector<StoredInfo> all;
     for (const StoredInfo& info : files_->all()) {
-      const bool is_codes =
-          is_scaled ? info.name.ends_with(kPlainWeight) && (info.dtype_name == "F8_E4M3" || info.dtype_name == "I8")
-                    : info.name.ends_with(kCodes);
-      if (!is_codes) continue;
-      const std::string base = info.name.substr(0, info.name.rfind('.'));
-      std::unique_ptr<PackedMatrix> matrix =
-          is_scaled ? scaled_matrix(*files_, base, how) : grouped_matrix(*files_, base, how);
+      const Way* const way = way_of(*files_, info, how.kind);
+      if (!way) continue;
+      const std::string base = info.name.substr(0, info.name.size() - way->codes.size());
+      std::unique_ptr<PackedMatrix> matrix = way->open(*files_, base, how);
       parts.insert(info.name);
-      for (const std::string_view suffix : is_scaled ? std::span<const std::string_view>(kBesideScaled)
-                                                     : std::span<const std::string_view>(kBesideGrouped))
-        parts.insert(base + std::string(suffix));
+      for (const std::string_view suffix : way->beside) parts.insert(base + std::string(suffix));
       const std::string name = base + std::string(kPlainWeight);
-      all.push_back({name,
-                     is_scaled ? info.dtype_name + " with scales" : "of 4 bits in groups",
-                     {matrix->rows(), matrix->cols()}});
-      matrices_.emplace(name, std::move(matrix));
+      all.push_back({name, info.dtype_name + " codes", {matrix->rows(), matrix->cols()}});
+      if (!matrices_.emplace(name, std::move(matrix)).second)
+        throw Error("{}: tensor {} is there twice, as codes of two kinds", path(), name);
     }
     for (const StoredInfo& info : files_->all()) {
-      if (parts.contains(info.name)) continue;
+      if (parts.contains(info.name) || is_of_cache(info.name)) continue;
       if (matrices_.contains(info.name))
         throw Error("{}: tensor {} is there twice, with and without codes", path(), info.to_text());
       all.push_back(info);
@@ -73,6 +111,9 @@ class QuantizedTensors final : public StoredTensors {
   }
 
  private:
+  static bool is_of_cache(std::string_view name) {
+    return std::ranges::any_of(kOfCaches, [&](std::string_view end) { return name.ends_with(end); });
+  }
   const PackedMatrix* matrix_of(const StoredInfo& info) const {
     const auto found = matrices_.find(info.name);
     return found == matrices_.end() ? nullptr : found->second.get();

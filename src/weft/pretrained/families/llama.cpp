@@ -72,7 +72,8 @@ void mixtral_fields(HfFields& f, ModelConfig& c) {
 
 void qwen3_moe_fields(HfFields& f, ModelConfig& c) {
   qwen3_fields(f, c);
-  f.size("num_experts", c.experts, 128);
+  // Transformers 5 writes it as Mixtral's.
+  f.size(f.has("num_local_experts") ? "num_local_experts" : "num_experts", c.experts, 128);
   f.size("num_experts_per_tok", c.experts_per_token, 8);
   f.size("moe_intermediate_size", c.expert_ffn, 768);
   f.flag("norm_topk_prob", c.norm_topk, false);
