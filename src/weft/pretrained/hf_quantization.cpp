@@ -124,6 +124,19 @@ HfQuantization parse_compressed(const JsonView& json) {
   return all;
 }
 
+// AutoRound writes the formats of others under its own name.
+HfQuantization parse_auto_round(const JsonView& json) {
+  const std::string packing = json.string_or("packing_format", "");
+  const bool is_awq = packing == "auto_round:auto_awq";
+  if (!is_awq && packing != "auto_round:auto_gptq")
+    refuse(json, "packing_format", packing, "auto_round:auto_gptq and auto_round:auto_awq are");
+  HfQuantization q = is_awq ? parse_awq(json) : parse_gptq(json);
+  if (is_awq && json["extra_config"].is_object())
+    refuse(json, "extra_config", "an object", "only one way for all weights is");
+  q.varies |= json["extra_config"].is_object();
+  return q;
+}
+
 HfQuantization parse_bitsandbytes(const JsonView&) {
   return {.kind = HfQuantization::Kind::bitsandbytes};  // the rest stands beside each weight
 }
@@ -137,6 +150,7 @@ constexpr Method kMethods[] = {{"fp8", parse_fp8},
                                {"compressed-tensors", parse_compressed},
                                {"gptq", parse_gptq},
                                {"awq", parse_awq},
+                               {"auto-round", parse_auto_round},
                                {"bitsandbytes", parse_bitsandbytes}};
 
 }  // namespace

@@ -3,7 +3,7 @@
 
     write_quantized.py TOOL OUT [--hidden N] [--layers N] [--every N] [--only NAME]
 
-TOOL is one of llmcompressor, bitsandbytes, transformers, gptqmodel and autoawq; each may need an environment of its
+TOOL is one of llmcompressor, older_compressed_tensors, bitsandbytes, transformers, gptqmodel and autoawq; each may need an environment of its
 own. OUT gets a folder for each way: config.json and model.safetensors as the tool wrote them, and expected.safetensors:
   ids         the prompt
   logits      those of transformers in fp32, with the weights that the tool decodes in fp32
@@ -200,6 +200,53 @@ def llmcompressor():
             print("FAILED", name, type(e), e, flush=True)
 
 
+# ---- compressed-tensors until it had no orders of inputs (0.9.4), by its compressor alone
+
+
+def older_compressed_tensors():
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationConfig, QuantizationScheme
+    from compressed_tensors.quantization.lifecycle.forward import dequantize
+    from compressed_tensors.quantization.utils import calculate_qparams
+
+    torch.manual_seed(5)
+    for name, symmetric in {"ct_g_idx": True, "ct_g_idx_asym": False}.items():
+        folder = folder_of(name)
+        if not folder:
+            continue
+        weights = QuantizationArgs(num_bits=4, strategy="group", group_size=32, symmetric=symmetric, actorder="group")
+        random_model(torch.bfloat16).save_pretrained(folder)
+        state, schemes = {}, {}
+        for key, value in stored(folder).items():
+            state[key] = value
+            if not key.endswith("_proj.weight"):
+                continue
+            base = key[:-len("weight")]
+            schemes[base[:-1]] = weights
+            order = (torch.randperm(value.shape[1]) // 32).to(torch.int32)
+            parts = [value[:, order == g] for g in range(value.shape[1] // 32)]
+            scale, zero = calculate_qparams(torch.stack([p.amin(1) for p in parts], 1), torch.stack([p.amax(1) for p in parts], 1), weights)
+            state.update({base + "weight_scale": scale.to(torch.bfloat16), base + "weight_zero_point": zero.to(torch.int8),
+                          base + "weight_g_idx": order})
+        compressor = BaseCompressor.load_from_registry("pack-quantized")
+        decoded = {}
+        for base, args_of in schemes.items():
+            from compressed_tensors.quantization.lifecycle.forward import quantize
+            part = {k: state[f"{base}.{k}"] for k in ("weight_scale", "weight_zero_point", "weight_g_idx")}
+            codes = quantize(x=state[base + ".weight"], scale=part["weight_scale"], zero_point=part["weight_zero_point"],
+                             g_idx=part["weight_g_idx"], args=args_of, dtype=torch.int8)
+            decoded[base + ".weight"] = dequantize(codes, part["weight_scale"].float(), zero_point=part["weight_zero_point"],
+                                                   g_idx=part["weight_g_idx"], args=args_of)
+        packed = compressor.compress(state, names_to_scheme=schemes)
+        save_file({k: v.contiguous() for k, v in packed.items()}, f"{folder}/model.safetensors", {"format": "pt"})
+        config = json.load(open(f"{folder}/config.json"))
+        quantization = QuantizationConfig(config_groups={"group_0": QuantizationScheme(targets=["Linear"], weights=weights)},
+                                          format="pack-quantized", quantization_status="compressed", ignore=["lm_head"])
+        config["quantization_config"] = json.loads(quantization.model_dump_json())
+        json.dump(config, open(f"{folder}/config.json", "w"))
+        saved(folder, decoded)
+
+
 # ---- bitsandbytes, through transformers
 
 
@@ -387,7 +434,7 @@ def transformers():
 def main():
     global args
     parser = argparse.ArgumentParser()
-    parser.add_argument("tool", choices=["llmcompressor", "bitsandbytes", "transformers", "gptqmodel", "autoawq"])
+    parser.add_argument("tool", choices=["llmcompressor", "bitsandbytes", "transformers", "gptqmodel", "autoawq", "older_compressed_tensors"])
     parser.add_argument("out")
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--ffn", type=float, default=0.5)
