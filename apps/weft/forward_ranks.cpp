@@ -63,6 +63,8 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }
 
+int ranks_of(const ForwardOptions& options) { return mesh_of(options).size(); }
+
 int replicas_of(const ForwardOptions& options) {
   const MeshShape shape = mesh_of(options).shape;
   return shape.ep > 0 && shape.dp() % shape.ep == 0 ? shape.dp() / shape.ep : 1;

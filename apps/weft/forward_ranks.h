@@ -17,6 +17,8 @@ struct ForwardOptions {
   void add_to(CLI::App& command);
 };
 
+// Ranks of the mesh, those of all replicas.
+int ranks_of(const ForwardOptions& options);
 // How many replicas of the whole model the mesh has; ranks of ep, which share one, are not among them.
 int replicas_of(const ForwardOptions& options);
 // What the model computes in. "auto": in 16 bits where its files have a matrix so and none in blocks; else in fp32.

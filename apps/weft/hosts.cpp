@@ -3,9 +3,13 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
+#include <fstream>
 
+#include "weft/base/child_process.h"
 #include "weft/base/error.h"
+#include "weft/comm/mpi/mpi.h"
 
 namespace weft::app {
 namespace {
@@ -25,6 +29,21 @@ int count_places(const std::string& hosts) {
   }
   if (places > (1 << 24)) throw UsageError("--hosts {}: that are too many ranks", hosts);
   return int(places);
+}
+
+// The words of this process's command line but for the program, and those that say where it runs.
+std::vector<std::string> own_words() {
+  std::ifstream line("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  std::string word;
+  std::getline(line, word, '\0');  // the program
+  while (std::getline(line, word, '\0')) {
+    if (word == "--hosts" || word == "--hostfile")
+      std::getline(line, word, '\0');
+    else if (!word.starts_with("--hosts=") && !word.starts_with("--hostfile="))
+      words.push_back(word);
+  }
+  return words;
 }
 
 }  // namespace
@@ -48,6 +67,27 @@ std::vector<std::string> Hosts::launch(int num_ranks, const std::vector<std::str
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   words.insert(words.end(), command.begin(), command.end());
   return words;
+}
+
+void Hosts::run_own_command(int num_ranks) const {
+  if (launched_by_mpi())
+    throw UsageError("--hosts and --hostfile are for weft itself, which then starts mpirun: leave mpirun out");
+  std::vector<std::string> command = own_words();
+  command.insert(command.begin(), own_program());
+  ChildProcess launcher(launch(num_ranks, command));
+  static std::atomic<int> num_signals{0};
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { ++num_signals; });
+  std::optional<ExitStatus> status;
+  for (int told = 0; !status; status = launcher.wait(std::chrono::milliseconds(50))) {
+    if (told == num_signals) continue;
+    if (++told == 1)
+      ::kill(launcher.pid(), kStopRanks);
+    else
+      launcher.signal(SIGTERM);
+  }
+  if (status->is_success()) return;
+  if (status->code == 2) throw UsageError("the ranks refused the command, as said above");
+  throw Error("the job on {} ended with {}", hosts_.empty() ? hostfile_ : hosts_, status->describe());
 }
 
 }  // namespace weft::app

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine_host.h"
+#include "hosts.h"
 #include "launched_replicas.h"
 #include "rank_resources.h"
 #include "weft/comm/mpi/mpi.h"
@@ -17,7 +18,8 @@ namespace weft::app {
 namespace {
 
 struct ServeCommand {
-  EngineOptions model;              // the first
+  EngineOptions model;  // the first
+  Hosts hosts;
   std::vector<std::string> models;  // "name=folder" of each, where they are named
   http::ServerOptions server;
   api::ApiLimits limits;
@@ -26,12 +28,13 @@ struct ServeCommand {
   int most_loaded = 0, idle_seconds = 0;
 };
 
-// SIGTERM and SIGINT, waited for on a thread of its own; a second one ends the program at once.
+// SIGTERM, SIGINT and what --hosts makes of them, waited for on a thread of its own; a second one ends the program at
+// once.
 class StopSignals {
  public:
   StopSignals() {
     ::sigemptyset(&from_outside_);
-    for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&from_outside_, signal);
+    for (const int signal : {SIGTERM, SIGINT, kStopRanks}) ::sigaddset(&from_outside_, signal);
     waited_for_ = from_outside_;
     ::sigaddset(&waited_for_, kWake);
     ::pthread_sigmask(SIG_BLOCK, &waited_for_, nullptr);
@@ -203,12 +206,21 @@ void serve_on_demand(const ServeCommand& o, StopSignals& signals, const std::vec
       o, signals, served, [&] { ending.wait(); }, [&] { ending.set(); });
 }
 
+void serve_on_hosts(const ServeCommand& o, const std::vector<EngineOptions>& models) {
+  const ForwardOptions& forward = models.front().forward;
+  if (models.size() > 1 || o.most_loaded > 0)
+    throw UsageError("--hosts: ranks on several machines serve one model: start more servers");
+  if (forward.mesh == "auto") throw UsageError("--hosts: write the mesh, as in --mesh dp=2,tp=4");
+  o.hosts.run_own_command(ranks_of(forward));
+}
+
 void serve(const ServeCommand& o) {
   if (o.key_file.empty() && !http::is_loopback(o.server.host))
     throw UsageError("--host {} can be reached from other machines: name a file with keys with --api-key-file",
                      o.server.host);
-  StopSignals signals;
   const std::vector<EngineOptions> models = all_models(o);
+  if (o.hosts.are_given()) return serve_on_hosts(o, models);
+  StopSignals signals;
   if (launched_by_mpi()) return serve_launched(o, signals, models.front());
   if (o.most_loaded > 0) return serve_on_demand(o, signals, models);
   serve_all(o, signals, models);
@@ -222,6 +234,7 @@ void add_serve(CLI::App& program) {
   CLI::App* c = program.add_subcommand("serve", "Serve models over HTTP, by the APIs of OpenAI and Anthropic");
   o->model.add_to(*c);
   c->get_option("MODEL")->required(false);
+  o->hosts.add_to(*c);
   c->add_option("--model", o->models,
                 "NAME=FOLDER, several times: models behind one address, instead of MODEL; requests name theirs")
       ->allow_extra_args(false);

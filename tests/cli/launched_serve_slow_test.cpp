@@ -70,6 +70,28 @@ TEST_P(LaunchedServeTest, ReplicasOfAJobAnswerAsOneRank) {
   EXPECT_EQ(job.stop(c.speaker), 0) << job.said();
 }
 
+TEST_F(ServeTest, StartsItsRanksOnHosts) {
+  if (program_.shell("command -v mpirun").status != 0) GTEST_SKIP() << "there is no mpirun";
+  const std::vector<std::string> model{program_.path("run"), "--served-model-name", "run"};
+  ServedProgram one(program_, model);
+  ASSERT_GT(one.port(), 0) << one.said();
+  const std::string want = text_of(one.port(), "run", "It is");
+  EXPECT_EQ(one.stop(), 0) << one.said();
+  std::vector<std::string> spread = model;
+  spread.insert(spread.end(), {"--mesh", "tp=2", "--hosts", "localhost:2"});
+  ServedProgram job(program_, spread);
+  ASSERT_GT(job.port(), 0) << job.said();
+  EXPECT_EQ(text_of(job.port(), "run", "It is"), want);
+  // A request under way when the launcher gets the signal is answered.
+  std::future<std::string> last =
+      std::async(std::launch::async, [port = job.port()] { return text_of(port, "run", "And so"); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(job.stop(), 0) << job.said();
+  EXPECT_NE(last.get(), "");
+  for (const char* wrong : {"--mesh tp=2 --hosts localhost:3", "--mesh auto --hosts localhost:2"})
+    EXPECT_EQ(program_.run(fmt::format("serve {} {}", program_.path("run"), wrong)).status, 2) << wrong;
+}
+
 INSTANTIATE_TEST_SUITE_P(Meshes, LaunchedServeTest,
                          testing::Values(Launched{"Dp2", "dp=2", 2}, Launched{"Dp2Tp2", "dp=2,tp=2", 4},
                                          Launched{"Dp2Pp2", "dp=2,pp=2", 4, 1}),
