@@ -13,12 +13,13 @@
 namespace weft::app {
 namespace {
 
-api::ToolFormat tool_format_of(const EngineOptions& o, const ChatTemplate* chat_template) {
+api::ToolFormat tool_format_of(const EngineOptions& o, const ChatTemplate* chat_template,
+                               const Tokenizer& tokenizer) {
   if (!o.tool_format.empty()) {
     if (const auto format = api::parse_tool_format(o.tool_format)) return *format;
-    throw UsageError("--tool-format {}: write hermes, llama or mistral", o.tool_format);
+    throw UsageError("--tool-format {}: write one of {}", o.tool_format, api::tool_format_names());
   }
-  return chat_template ? api::detect_tool_format(*chat_template) : api::ToolFormat::hermes;
+  return chat_template ? api::detect_tool_format(*chat_template, &tokenizer) : api::ToolFormat::hermes;
 }
 
 std::string name_of(const EngineOptions& o, const ModelSource& source) {
@@ -168,7 +169,7 @@ ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokeni
     model_.chat_template = std::make_shared<ChatTemplate>(std::move(*found));
   model_.name = name_of(o, source);
   model_.tokenizer = tokenizer_.get();
-  model_.tool_format = tool_format_of(o, model_.chat_template.get());
+  model_.tool_format = tool_format_of(o, model_.chat_template.get(), *tokenizer_);
   model_.end_tokens = stop_tokens(source, *tokenizer_);
   constraints_ =
       std::make_unique<constrain::ConstraintFactory>(*tokenizer_, source.config().vocab, model_.end_tokens);
@@ -207,8 +208,9 @@ void EngineOptions::add_to(CLI::App& command) {
   };
   command.add_option("--served-model-name", name, "What clients call the model; else its folder's name");
   command.add_option("--chat-template", template_file, "A file with a chat template; else the model's own");
-  command.add_option("--tool-format", tool_format,
-                     "hermes, llama or mistral; else as the chat template writes calls");
+  command.add_option(
+      "--tool-format", tool_format,
+      "How the model writes tool calls: " + api::tool_format_names() + "; else as its chat template does");
   command
       .add_option("--lora", adapters, "NAME=FOLDER, several times: adapters (PEFT) that requests name as their model")
       ->allow_extra_args(false);

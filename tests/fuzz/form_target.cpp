@@ -1,4 +1,5 @@
-// A form that a request asks its answer to have: compiled, and followed by a text that the form itself allows.
+// A form that a request asks its answer to have: compiled, and followed by a text that the form itself allows. Or an
+// answer that is read for tool calls.
 #include <cstdlib>
 
 #include "fuzz/memory_file.h"
@@ -18,7 +19,11 @@ api::OutputForm form_of(std::string_view text) {
   const std::string_view kind = text.substr(0, end), rest = text.substr(std::min(end + 1, text.size()));
   if (kind == "schema") return {.kind = Kind::json_schema, .text = std::string(rest)};
   if (kind == "regex") return {.kind = Kind::regex, .text = std::string(rest)};
-  if (kind == "tool") return {.kind = Kind::tool_calls, .choices = {"f"}, .schemas = {std::string(rest)}};
+  if (kind == "tool" || kind == "tags")
+    return {.kind = Kind::tool_calls,
+            .choices = {"f"},
+            .schemas = {std::string(rest)},
+            .tool_format = kind == "tags" ? api::ToolFormat::qwen3_coder : api::ToolFormat::hermes};
   return {.kind = Kind::grammar, .text = std::string(rest)};
 }
 
@@ -42,10 +47,36 @@ void follow(Matcher& matcher, Bytes input) {
   }
 }
 
+// The calls of an answer, of the family that its first line names behind "calls ": the same however it is parted.
+void read_calls(std::string_view text) {
+  const size_t end = std::min(text.find('\n'), text.size());
+  const auto format = api::parse_tool_format(text.substr(0, end));
+  if (!format) return;
+  text.remove_prefix(std::min(end + 1, text.size()));
+  const auto read = [&](size_t step) {
+    api::ToolCallParser parser(*format);
+    std::string content, calls;
+    const auto take = [&](const api::ToolCallParser::Output& output) {
+      content += output.content;
+      for (const api::ToolCall& call : output.calls)
+        calls += call.name + '\0' + call.arguments + '\0' + call.id + '\0';
+    };
+    for (size_t at = 0; at < text.size(); at += step) take(parser.push(text.substr(at, step)));
+    take(parser.finish());
+    return content + '\0' + calls;
+  };
+  const std::string whole = read(text.size() + 1);
+  for (const size_t step : {size_t(1), size_t(7)}) {
+    if (read(step) != whole) std::abort();
+  }
+}
+
 }  // namespace
 
 void fuzz_form(Bytes input) {
   if (input.empty()) return;
+  if (constexpr std::string_view kCalls = "calls "; text_of(input).starts_with(kCalls))
+    return read_calls(text_of(input).substr(kCalls.size()));
   expect_errors_only([&] {
     const constrain::Grammar grammar = constrain::grammar_of(form_of(text_of(input)));
     Matcher matcher(grammar);

@@ -213,7 +213,7 @@ TEST(ConstraintTest, CallsThatMistralBeginsHaveTheirForm) {
   Form form{.kind = FormKind::tool_calls, .text = {}, .choices = {"sum"}};
   form.schemas = {R"({"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]})"};
   form.tool_format = api::ToolFormat::mistral;
-  form.trigger = api::call_trigger(form.tool_format, kTokens);
+  form.trigger = api::call_trigger(form.tool_format);
   EXPECT_EQ(form.trigger, "[TOOL_CALLS]");
   for (const std::string space : {"", " "}) {
     const auto constraint = factory.make(form);
@@ -237,8 +237,8 @@ Form llama_calls() {
   Form form{.kind = FormKind::tool_calls, .text = {}, .choices = {"sum"}};
   form.schemas = {R"({"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]})"};
   form.tool_format = api::ToolFormat::llama;
-  form.trigger = api::call_trigger(form.tool_format, kTokens);
-  form.is_whole_answer = api::is_whole_answer(form.tool_format);
+  form.trigger = api::call_trigger(form.tool_format);
+  form.is_whole_answer = api::tool_family(form.tool_format).is_whole_answer;
   return form;
 }
 

@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
         ToolCallCase{"MistralBehindText",
                      ToolFormat::mistral,
                      R"(So: [TOOL_CALLS][{"name": "a", "arguments": {}}])",
-                     "So: ",
+                     "So:",
                      {{"a", "{}"}}},
         ToolCallCase{"MistralText", ToolFormat::mistral, "see [TOOL_BOX]", "see [TOOL_BOX]", {}}),
     [](const auto& test) { return test.param.name; });
@@ -91,21 +91,6 @@ TEST(ToolCallParserTest, TextComesAtOnce) {
   ToolCallParser parser(ToolFormat::hermes);
   EXPECT_EQ(parser.push("Hello <").content, "Hello");
   EXPECT_EQ(parser.push("b>").content, " <b>");
-}
-
-TEST(ToolCallParserTest, AForcedCallBeginsAsItsFormatDoes) {
-  for (const ToolFormat format : {ToolFormat::hermes, ToolFormat::llama, ToolFormat::mistral}) {
-    ToolCallParser parser(format);
-    EXPECT_EQ(parser.push(forced_beginning(format, "f")).content, "");
-    const char* const rest = format == ToolFormat::hermes    ? "{\"x\": 2}}\n</tool_call>"
-                             : format == ToolFormat::mistral ? "{\"x\": 2}}]"
-                                                             : "{\"x\": 2}}";
-    ToolCallParser::Output output = parser.push(rest);
-    if (output.calls.empty()) output = parser.finish();
-    ASSERT_EQ(output.calls.size(), 1u);
-    EXPECT_EQ(output.calls[0].name, "f");
-    EXPECT_EQ(output.calls[0].arguments, R"({"x":2})");
-  }
 }
 
 TEST(ToolFormatTest, IsSeenInWhatTheTemplateWrites) {

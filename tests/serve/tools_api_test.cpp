@@ -114,5 +114,66 @@ TEST(ToolsApiTest, CallsThatAModelBeginsHaveTheFormOfTheTools) {
   EXPECT_EQ(whole->kind, api::OutputForm::Kind::json_object);
 }
 
+const json kDays = {
+    {"type", "function"},
+    {"function",
+     {{"name", "days"},
+      {"parameters",
+       {{"type", "object"}, {"properties", {{"n", {{"type", "integer"}}}, {"of", {{"type", "string"}}}}}}}}}};
+
+TEST(ToolsApiTest, ArgumentsBetweenTagsAreOfTheTypesOfTheTool) {
+  TestSetup setup{.engine = {.answer = saying("So.\n<tool_call>\n<function=days>\n<parameter=n>\n3\n</parameter>\n"
+                                              "<parameter=of>\n7\n</parameter>\n</function>\n</tool_call>")}};
+  setup.tool_format = api::ToolFormat::qwen3_coder;
+  TestServer server(std::move(setup));
+  json request = chat_request("How many?");
+  request["tools"] = {kDays};
+  const json message = server.ask("/v1/chat/completions", request)["choices"][0]["message"];
+  EXPECT_EQ(message["content"], "So.");
+  EXPECT_EQ(message["tool_calls"][0]["function"],
+            json::parse(R"({"name": "days", "arguments": "{\"n\":3,\"of\":\"7\"}"})"));
+  request["max_tokens"] = 200;
+  request["tools"] = {{{"name", "days"}, {"input_schema", kDays["function"]["parameters"]}}};
+  const json content = server.ask("/v1/messages", request)["content"];
+  EXPECT_EQ(content[1]["input"], json::parse(R"({"n": 3, "of": "7"})"));
+  const json items = server.ask(
+      "/v1/responses",
+      {{"model", "test-model"},
+       {"input", "How many?"},
+       {"tools",
+        {{{"type", "function"}, {"name", "days"}, {"parameters", kDays["function"]["parameters"]}}}}})["output"];
+  EXPECT_EQ(items[1]["arguments"], R"({"n":3,"of":"7"})");
+}
+
+TEST(ToolsApiTest, CallsKeepTheIdsThatTheModelWrites) {
+  TestSetup setup{.engine = {.answer = saying("<|tool_calls_section_begin|><|tool_call_begin|>functions.days:4"
+                                              "<|tool_call_argument_begin|>{\"n\": 1}<|tool_call_end|>"
+                                              "<|tool_calls_section_end|>")}};
+  setup.tool_format = api::ToolFormat::kimi_k2;
+  TestServer server(std::move(setup));
+  json request = chat_request("Go");
+  request["tools"] = {kDays};
+  const json call = server.ask("/v1/chat/completions", request)["choices"][0]["message"]["tool_calls"][0];
+  EXPECT_EQ(call["id"], "functions.days:4");
+  EXPECT_EQ(call["function"]["name"], "days");
+}
+
+TEST(ToolsApiTest, AnswersInPartsAreReadWithAndWithoutTools) {
+  RecordingForms forms;
+  TestSetup setup{
+      .engine = {.answer = saying("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
+                                  "<|message|>Hello.")}};
+  setup.constraints = &forms;
+  setup.tool_format = api::ToolFormat::harmony;
+  TestServer server(std::move(setup));
+  json request = chat_request("Go");
+  EXPECT_EQ(server.ask("/v1/chat/completions", request)["choices"][0]["message"]["content"], "Hello.");
+  EXPECT_TRUE(forms.forms.empty());
+  request["tools"] = {kDays};
+  EXPECT_EQ(server.ask("/v1/chat/completions", request)["choices"][0]["message"]["content"], "Hello.");
+  ASSERT_FALSE(forms.forms.empty());
+  EXPECT_TRUE(forms.forms.back().may_be_text);
+}
+
 }  // namespace
 }  // namespace weft

@@ -80,17 +80,75 @@ OutputForm calls_of(const ordered_json& tools, const ToolChoice& choice, const S
 // are read as they come.
 std::optional<OutputForm> free_calls_of(const ordered_json& tools, const ToolChoice& choice, const ServedModel& model,
                                         const ApiLimits& limits) {
-  const std::string trigger = call_trigger(model.tool_format, *model.tokenizer);
-  if (trigger.empty() || !model.constraints) return {};
+  if (!model.constraints) return {};
   try {
     OutputForm form = calls_of(tools, choice, model, limits);
-    form.trigger = trigger;
-    form.is_whole_answer = is_whole_answer(model.tool_format);
+    form.trigger = call_trigger(model.tool_format);
+    form.is_whole_answer = tool_family(model.tool_format).is_whole_answer;
+    form.may_be_text = form.trigger.empty();
     model.constraints->make(form);
     return form;
   } catch (const Error&) {
     return {};
   }
+}
+
+// The tools' schemas, which say what arguments are that are not written as JSON.
+std::shared_ptr<const ToolSchemas> schemas_of(const ordered_json& tools) {
+  auto schemas = std::make_shared<ToolSchemas>();
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const ordered_json& tool = tools[i];
+    if (!tool.is_object() || !tool.contains("function") || !tool["function"].is_object()) continue;
+    const ordered_json& function = tool["function"];
+    if (!function.contains("name") || !function["name"].is_string() || !function.contains("parameters")) continue;
+    schemas->emplace(function["name"].get<std::string>(), function["parameters"].dump());
+  }
+  return schemas;
+}
+
+void read_tools(const ordered_json& tools, const ToolChoice& choice, const ApiLimits& limits, Plan& plan) {
+  const ServedModel& model = *plan.model;
+  if (tool_family(model.tool_format).style == CallStyle::tagged) plan.tools = schemas_of(tools);
+  plan.one_call = !choice.is_parallel || choice.kind == ToolChoice::Kind::named;
+  if (choice.kind != ToolChoice::Kind::automatic) {
+    OutputForm form = calls_of(tools, choice, model, limits);
+    plan.forced_beginning =
+        model.constraints ? marker_before(model.tool_format) : forced_beginning(model.tool_format, choice.name);
+    if (model.constraints) plan.form = std::move(form);
+  } else if (!plan.form) {
+    plan.form = free_calls_of(tools, choice, model, limits);
+  }
+}
+
+// Calls are parsed out of the answers, for which the parser must see the control tokens of their family.
+void read_calls(Plan& plan) {
+  plan.reads_tools = true;
+  for (const std::string& marker : tool_markers(plan.model->tool_format)) {
+    if (const auto id = plan.model->tokenizer->find(marker)) plan.text.kept_special.push_back(*id);
+  }
+}
+
+// Templates take the arguments of earlier calls as an object, or as its text.
+std::string render(const ChatTemplate& chat_template, ChatInput input, ordered_json messages) {
+  input.messages = jinja::Value::from_json(messages);
+  try {
+    return chat_template.render(input);
+  } catch (const Error&) {
+    bool is_changed = false;
+    for (ordered_json& message : messages) {
+      if (!message.contains("tool_calls")) continue;
+      for (ordered_json& call : message["tool_calls"]) {
+        if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+        ordered_json& function = call["function"];
+        if (!function.contains("arguments") || !function["arguments"].is_object()) continue;
+        function["arguments"] = function["arguments"].dump();
+        is_changed = true;
+      }
+    }
+    if (!is_changed) throw;
+  }
+  input.messages = jinja::Value::from_json(messages);
+  return chat_template.render(input);
 }
 
 }  // namespace
@@ -124,22 +182,13 @@ void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLim
     throw ApiError(400,
                    fmt::format("tools: there are {}, and {} are allowed", conversation.tools.size(), limits.tools),
                    {}, "tools");
-  ChatInput input{.messages = jinja::Value::from_json(conversation.messages), .add_generation_prompt = true};
+  ChatInput input{.messages = {}, .add_generation_prompt = true};
+  const ToolFamily& family = tool_family(model.tool_format);
+  // Of answers that are framed, also text is read out of its frame; not where another form is asked for.
+  if ((has_tools && choice.kind != ToolChoice::Kind::none) || (family.is_framed && !plan.form)) read_calls(plan);
   if (has_tools && choice.kind != ToolChoice::Kind::none) {
     input.tools = jinja::Value::from_json(conversation.tools);
-    plan.reads_tools = true;
-    for (const std::string& marker : tool_markers(model.tool_format)) {
-      if (const auto id = model.tokenizer->find(marker)) plan.text.kept_special.push_back(*id);
-    }
-    plan.one_call = !choice.is_parallel || choice.kind == ToolChoice::Kind::named;
-    if (choice.kind != ToolChoice::Kind::automatic) {
-      OutputForm form = calls_of(conversation.tools, choice, model, limits);
-      plan.forced_beginning =
-          model.constraints ? marker_before(model.tool_format) : forced_beginning(model.tool_format, choice.name);
-      if (model.constraints) plan.form = std::move(form);
-    } else if (!plan.form) {
-      plan.form = free_calls_of(conversation.tools, choice, model, limits);
-    }
+    read_tools(conversation.tools, choice, limits, plan);
   } else if (choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named) {
     throw ApiError(400, "tool_choice demands a call, and there are no tools", {}, "tool_choice");
   }
@@ -147,7 +196,11 @@ void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLim
     for (const auto& [name, value] : conversation.template_variables.items())
       input.variables.emplace_back(name, jinja::Value::from_json(value));
   }
-  const std::string text = model.chat_template->render(input) + plan.forced_beginning;
+  std::string text = render(*model.chat_template, std::move(input), std::move(conversation.messages));
+  // Where the template ends with the mark of a header, the parser has yet to see it.
+  const bool has_mark = family.is_framed && text.ends_with(family.mark);
+  if (has_mark && !plan.forced_beginning.starts_with(family.mark)) plan.forced_beginning.insert(0, family.mark);
+  text += plan.forced_beginning.substr(has_mark ? std::string_view(family.mark).size() : 0);
   plan.prompts = {model.tokenizer->encode(text, {.parse_special = true})};
 }
 

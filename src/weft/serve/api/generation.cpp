@@ -130,7 +130,7 @@ void Job::add_answer(int64_t prompt, int64_t index) {
   answers_.back()->choice.index = index;
   answers_.back()->choice.prompt = prompt;
   if (!p.reads_tools) return;
-  answers_.back()->tools.emplace(p.model->tool_format);
+  answers_.back()->tools.emplace(p.model->tool_format, p.tools);
   answers_.back()->tools->push(p.forced_beginning);
 }
 
@@ -279,7 +279,10 @@ void Job::add_text(Answer& answer, std::string_view text, bool is_last, Piece& p
   const auto take = [&](ToolCallParser::Output output) {
     piece.content += output.content;
     if (progress_.plan.one_call) output.calls.resize(std::min(output.calls.size(), 1 - before - piece.calls.size()));
-    for (ToolCall& call : output.calls) piece.calls.push_back({"call_" + random_id().substr(0, 24), std::move(call)});
+    for (ToolCall& call : output.calls) {
+      std::string id = call.id.empty() ? "call_" + random_id().substr(0, 24) : call.id;
+      piece.calls.push_back({std::move(id), std::move(call)});
+    }
   };
   take(answer.tools->push(text));
   if (is_last) take(answer.tools->finish());

@@ -33,9 +33,10 @@ struct Plan {
   std::string user;
 
   TextOptions text;
-  bool reads_tools = false;      // calls are parsed out of the answers
+  bool reads_tools = false;  // calls are parsed out of the answers
+  std::shared_ptr<const ToolSchemas> tools = {};
   bool one_call = false;         // only the first of them is told
-  std::string forced_beginning;  // of each answer; the prompts end with its tokens
+  std::string forced_beginning;  // of each answer; the prompts end with it
   int64_t n = 1, best_of = 1;    // for each prompt: how many answers are told, and made
   bool echo = false;             // each answer begins with its prompt
   bool stream = false;

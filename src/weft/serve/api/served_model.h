@@ -25,6 +25,8 @@ struct OutputForm {
   // The form is that of what comes behind this text, if it ever comes; until then the answer is free. Empty: of all.
   std::string trigger = {};
   bool is_whole_answer = false;  // the trigger is the form's beginning, and counts only where the answer begins
+  // Of Kind::tool_calls without a trigger: the form of a whole answer that may also be, or begin as, text.
+  bool may_be_text = false;
 };
 
 class ConstraintFactory {

@@ -1,9 +1,12 @@
-// ToolCallParser: markers are found across pieces of text; JSON is read with limits.
+// ToolCallParser: a state machine over the text that is held; markers are found across pieces of text, and JSON by
+// its brackets before it is read with limits.
 #include "weft/serve/api/tool_calls.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "weft/base/error.h"
 #include "weft/base/json.h"
 
 namespace weft::api {
@@ -11,10 +14,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
-constexpr std::string_view kPython = "<|python_tag|>";
-constexpr std::string_view kMistral = "[TOOL_CALLS]", kArgs = "[ARGS]";
 constexpr JsonLimits kLimits{.max_bytes = 1 << 20, .max_depth = 64, .max_values = 1 << 16};
+constexpr size_t kLongestHeader = 512;  // a longer name is none
 constexpr std::string_view kSpace = " \t\r\n";
 
 std::string_view trimmed(std::string_view text) {
@@ -23,6 +24,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+// How many bytes at the end of `text` may be the beginning of `marker`.
 size_t overlap(std::string_view text, std::string_view marker) {
   for (size_t n = std::min(text.size(), marker.size() - 1); n > 0; --n) {
     if (text.ends_with(marker.substr(0, n))) return n;
@@ -40,205 +42,346 @@ std::optional<ordered_json> read(std::string_view text) {
 
 // {"name": ..., "arguments" or "parameters": {...}}
 std::optional<ToolCall> call_of(const ordered_json& value) {
-  if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) return {};
-  for (const char* key : {"arguments", "parameters"}) {
-    if (!value.contains(key)) continue;
-    const ordered_json& arguments = value[key];
-    const bool is_text = arguments.is_string();  // some models write the object as a string
-    return ToolCall{value["name"].get<std::string>(), is_text ? arguments.get<std::string>() : arguments.dump()};
+  for (const char* name : {"name", "tool_name"}) {
+    if (!value.contains(name) || !value[name].is_string()) continue;
+    for (const char* key : {"arguments", "parameters"}) {
+      if (!value.contains(key)) continue;
+      const ordered_json& arguments = value[key];
+      const bool is_text = arguments.is_string();  // some models write the object as a string
+      return ToolCall{value[name].get<std::string>(), is_text ? arguments.get<std::string>() : arguments.dump(), {}};
+    }
+    return ToolCall{value[name].get<std::string>(), "{}"};
   }
-  return ToolCall{value["name"].get<std::string>(), "{}"};
+  return {};
 }
 
-bool take_calls(std::string_view text, std::vector<ToolCall>& calls) {
-  const std::optional<ordered_json> value = read(trimmed(text));
-  if (!value) return false;
-  std::vector<ToolCall> found;
-  for (const ordered_json& item : value->is_array() ? *value : ordered_json::array({*value})) {
-    const std::optional<ToolCall> call = call_of(item);
-    if (!call) return false;
-    found.push_back(*call);
-  }
-  calls.insert(calls.end(), found.begin(), found.end());
-  return !found.empty();
+bool is_of_json(char c) {
+  return std::string_view("{}[]:,\" \t\r\n0123456789+-.eEtrufalsn").find(c) != std::string_view::npos;
 }
 
 }  // namespace
 
-std::optional<ToolFormat> parse_tool_format(std::string_view name) {
-  if (name == "hermes") return ToolFormat::hermes;
-  if (name == "llama") return ToolFormat::llama;
-  if (name == "mistral") return ToolFormat::mistral;
-  return {};
-}
+// Models of Mistral write calls in two ways, which begin alike: either is read.
+ToolCallParser::ToolCallParser(ToolFormat format, std::shared_ptr<const ToolSchemas> tools)
+    : family_(tool_family(format == ToolFormat::mistral ? ToolFormat::mistral_args : format)),
+      pieces_(pieces_of(family_)),
+      tools_(std::move(tools)) {}
 
-ToolFormat detect_tool_format(const ChatTemplate& chat_template) {
-  const auto value = [](const char* text) { return jinja::Value::from_json(ordered_json::parse(text)); };
-  try {
-    const std::string text =
-        chat_template.render({.messages = value(R"([{"role": "user", "content": "?"},
-             {"role": "assistant", "content": "", "tool_calls": [{"id": "call00001", "type": "function",
-              "function": {"name": "f", "arguments": {"x": 1}}}]}])"),
-                              .tools = value(R"([{"type": "function", "function": {"name": "f", "description": "",
-              "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}}])")});
-    if (text.find(kMistral) != std::string::npos) return ToolFormat::mistral;
-    if (text.find(kOpen) != std::string::npos) return ToolFormat::hermes;
-    if (text.find("\"parameters\": {\"x\"") != std::string::npos) return ToolFormat::llama;
-  } catch (const Error&) {  // the template does not know of tools
+ToolCallParser::Pieces ToolCallParser::pieces_of(const ToolFamily& family) {
+  Pieces pieces;
+  if (*family.mark) pieces.marks.emplace_back(family.mark);
+  if (*family.part_begin) pieces.marks.emplace_back(family.part_begin);
+  pieces.part_end = family.part_end;
+  if (family.style == CallStyle::object) return pieces;
+  // A header that is read by itself is all that stands between the markers around it.
+  std::string_view open = trimmed(family.open), middle = family.middle;
+  if (family.read_header) {
+    open = open.substr(0, open.rfind('>') + 1);
+    if (const size_t marker = middle.rfind("<|"); marker != std::string_view::npos) middle.remove_prefix(marker);
   }
-  return ToolFormat::hermes;
-}
-
-std::string marker_before(ToolFormat format) {
-  switch (format) {
-    case ToolFormat::hermes: return fmt::format("{}\n", kOpen);
-    case ToolFormat::llama: return {};
-    case ToolFormat::mistral: break;
-  }
-  return std::string(kMistral);
-}
-
-std::string call_beginning(ToolFormat format, const std::string& name) {
-  return fmt::format("{{\"name\": {}, \"{}\": ", ordered_json(name).dump(),
-                     format == ToolFormat::llama ? "parameters" : "arguments");
-}
-
-std::string forced_beginning(ToolFormat format, const std::string& name) {
-  return fmt::format("{}{}{}", marker_before(format), format == ToolFormat::mistral ? "[" : "",
-                     name.empty() ? "{\"name\": \"" : call_beginning(format, name));
-}
-
-std::string call_trigger(ToolFormat format, const Tokenizer& tokenizer) {
-  switch (format) {
-    case ToolFormat::hermes: return std::string(kOpen);
-    case ToolFormat::llama: return "{";
-    case ToolFormat::mistral: break;
-  }
-  return tokenizer.find(kArgs) ? std::string() : std::string(kMistral);
-}
-
-bool is_whole_answer(ToolFormat format) { return format == ToolFormat::llama; }
-
-std::vector<std::string> tool_markers(ToolFormat format) {
-  switch (format) {
-    case ToolFormat::hermes: return {std::string(kOpen), std::string(kClose)};
-    case ToolFormat::llama: return {std::string(kPython)};
-    case ToolFormat::mistral: break;
-  }
-  return {std::string(kMistral), std::string(kArgs)};
+  const std::string_view inner = trimmed(middle);
+  pieces.opening = open;
+  pieces.middle = inner.empty() ? middle : inner;
+  if (family.style == CallStyle::named) return pieces;
+  const std::string_view between = trimmed(family.value_open);
+  const size_t line = between.find('\n');
+  pieces.key_close = between.substr(0, line);
+  if (line != std::string_view::npos) pieces.value_open = between.substr(line + 1);
+  pieces.value_close = trimmed(family.value_close);
+  pieces.strips_lines = family.value_close[0] == '\n';
+  return pieces;
 }
 
 ToolCallParser::Output ToolCallParser::push(std::string_view text) {
   Output output;
   held_ += text;
-  format_ == ToolFormat::hermes ? take_hermes(output, false) : take_whole(output, false);
+  run(output, false);
   return output;
 }
 
 ToolCallParser::Output ToolCallParser::finish() {
   Output output;
-  format_ == ToolFormat::hermes ? take_hermes(output, true) : take_whole(output, true);
+  if (family_.is_whole_answer && (state_ != State::text || begins_whole_answer(true)))
+    take_whole_answer(output);
+  else
+    run(output, true);
   return output;
 }
 
-void ToolCallParser::take_hermes(Output& output, bool is_last) {
+void ToolCallParser::run(Output& output, bool is_last) {
   for (;;) {
-    const std::string_view marker = is_inside_ ? kClose : kOpen;
-    const size_t at = held_.find(marker);
-    if (at == std::string::npos) break;
-    const std::string before = held_.substr(0, at);
-    held_.erase(0, at + marker.size());
-    if (!is_inside_)
-      output.content += before.substr(0, before.find_last_not_of(kSpace) + 1);
-    else if (!take_calls(before, output.calls))
-      output.content += fmt::format("{}{}{}", kOpen, before, kClose);
-    has_calls_ = has_calls_ || is_inside_;
-    is_inside_ = !is_inside_;
+    if (family_.is_whole_answer && state_ != State::text && !is_last) return;
+    Step result = step(output, is_last);
+    if (result == Step::more && is_last && state_ != State::text) result = Step::broken;
+    if (result == Step::more) return;
+    if (result == Step::broken) give_up(output);
   }
-  if (is_inside_) {
-    // The end token may come instead of the closing marker.
-    if (is_last && !take_calls(held_, output.calls)) output.content += std::string(kOpen) + held_;
-    if (is_last) held_.clear();
+}
+
+ToolCallParser::Step ToolCallParser::step(Output& output, bool is_last) {
+  switch (state_) {
+    case State::text: return read_text(output, is_last);
+    case State::gap: return read_gap(is_last);
+    case State::header: return read_header();
+    case State::json: return read_json(output);
+    case State::key: return read_key(output, is_last);
+    case State::value: break;
+  }
+  return read_value();
+}
+
+// Calls that are the whole answer are told when it is there: one thing more, and they are none.
+void ToolCallParser::take_whole_answer(Output& output) {
+  const std::string all = held_;
+  Output calls;
+  begin_calls(0);
+  run(calls, true);
+  if (calls.calls.empty() || !trimmed(calls.content).empty())
+    output.content += all;
+  else
+    output.calls.insert(output.calls.end(), calls.calls.begin(), calls.calls.end());
+}
+
+bool ToolCallParser::begins_whole_answer(bool is_last) {
+  const std::string_view text = trimmed(held_), tag = family_.markers.front();
+  if (has_content_) return false;
+  if (!is_last && text.size() < tag.size() && tag.starts_with(text)) return false;  // it may yet
+  return text.starts_with('{') || text.starts_with(tag);
+}
+
+ToolCallParser::Step ToolCallParser::read_text(Output& output, bool is_last) {
+  if (family_.is_whole_answer) {
+    if (begins_whole_answer(is_last)) {
+      begin_calls(0);
+      return Step::on;
+    }
+    const bool may_begin =
+        !has_content_ && !is_last && std::string_view(family_.markers.front()).starts_with(trimmed(held_));
+    if (!may_begin) tell_text(output, held_.size());
+    return Step::more;
+  }
+  size_t mark = std::string::npos, mark_end = 0, certain = held_.size();
+  for (const std::string& one : pieces_.marks) {
+    const size_t at = held_.find(one);
+    if (at < mark) mark = at, mark_end = at + one.size();
+    if (!is_last) certain = std::min(certain, held_.size() - overlap(held_, one));
+  }
+  if (!pieces_.part_end.empty()) {
+    const size_t end = held_.find(pieces_.part_end);
+    if (end < mark) {
+      tell_text(output, end);
+      held_.erase(0, pieces_.part_end.size());
+      is_silent_ = true;
+      return Step::on;
+    }
+    if (!is_last) certain = std::min(certain, held_.size() - overlap(held_, pieces_.part_end));
+  }
+  // Space before a call is no content; whether one follows shows later.
+  const size_t end = std::min(mark, certain);
+  const size_t text_end = end == 0 ? 0 : held_.find_last_not_of(kSpace, end - 1) + 1;
+  if (mark != std::string::npos) {
+    tell_text(output, text_end);
+    begin_calls(mark_end - text_end);
+    return Step::on;
+  }
+  const bool is_dropped = is_last && has_calls_ && text_end == 0;
+  tell_text(output, is_last && !is_dropped ? held_.size() : text_end);
+  if (is_dropped) held_.clear();
+  return Step::more;
+}
+
+void ToolCallParser::tell_text(Output& output, size_t size) {
+  const std::string_view text = std::string_view(held_).substr(0, size);
+  has_content_ = has_content_ || !trimmed(text).empty();
+  if (!is_silent_) output.content += text;
+  held_.erase(0, size);
+}
+
+void ToolCallParser::begin_calls(size_t mark_end) {
+  mark_end_ = resume_ = at_ = begin_ = mark_end;
+  num_calls_ = 0;
+  state_ = family_.is_framed ? State::header : State::gap;
+}
+
+void ToolCallParser::skip_spaces() { at_ = std::min(held_.find_first_not_of(kSpace, at_), held_.size()); }
+
+// on: it is there; broken: it is not.
+ToolCallParser::Step ToolCallParser::look_for(std::string_view piece, bool is_last) const {
+  const std::string_view rest = std::string_view(held_).substr(at_);
+  if (rest.starts_with(piece)) return Step::on;
+  return !is_last && piece.starts_with(rest) ? Step::more : Step::broken;
+}
+
+// Between calls: to where the next one begins.
+ToolCallParser::Step ToolCallParser::read_gap(bool is_last) {
+  skip_spaces();
+  if (at_ == held_.size()) return Step::more;
+  bool may_follow = false;
+  const auto finds = [&](std::string_view piece) {
+    const Step found = look_for(piece, is_last);
+    may_follow = may_follow || found == Step::more;
+    return found == Step::on;
+  };
+  for (const std::string& mark : pieces_.marks) {
+    if (num_calls_ == 0 || !finds(mark)) continue;
+    held_.erase(0, at_);
+    begin_calls(mark.size());
+    return Step::on;
+  }
+  if (may_follow) return Step::more;
+  for (const char* piece : family_.around) {
+    if (!finds(piece)) continue;
+    resume_ = at_ += std::string_view(piece).size();
+    return Step::on;
+  }
+  if (may_follow) return Step::more;
+  const bool has_opening = !pieces_.opening.empty();
+  if (held_[at_] == '{' && (family_.style == CallStyle::object || !has_opening)) {
+    header_ = {}, begin_ = at_;
+    state_ = State::json;
+    return Step::on;
+  }
+  if (family_.style == CallStyle::object || family_.is_framed || (!has_opening && num_calls_ > 0))
+    return Step::broken;
+  const Step found = look_for(pieces_.opening, is_last);
+  if (found != Step::on) return found;
+  begin_ = at_ += pieces_.opening.size();
+  state_ = State::header;
+  return Step::on;
+}
+
+ToolCallParser::Step ToolCallParser::read_header() {
+  size_t end = std::string::npos, next = 0;
+  if (family_.style == CallStyle::tagged && family_.is_loose) {  // to the end of the line, which may be missing
+    end = held_.find_first_of("\n<", at_);
+    next = end;
+  } else {
+    const size_t from = at_ - std::min(at_ - begin_, pieces_.middle.size() - 1);
+    end = held_.find(pieces_.middle, from);
+    next = end + pieces_.middle.size();
+  }
+  if (std::min(end, held_.size()) - begin_ > kLongestHeader) return Step::broken;
+  at_ = held_.size();
+  if (end == std::string::npos) return Step::more;
+  const std::string_view text = std::string_view(held_).substr(begin_, end - begin_);
+  header_ = family_.read_header ? family_.read_header(text) : CallHeader{.name = std::string(trimmed(text))};
+  at_ = begin_ = next;
+  is_silent_ = header_.kind == CallHeader::Kind::thought;
+  if (header_.kind != CallHeader::Kind::call) {
+    held_.erase(0, next);
+    at_ = 0;
+    state_ = State::text;
+    return Step::on;
+  }
+  if (header_.name.empty()) return Step::broken;
+  arguments_.clear();
+  state_ = family_.style == CallStyle::tagged ? State::key : State::json;
+  return Step::on;
+}
+
+ToolCallParser::Step ToolCallParser::read_json(Output& output) {
+  if (at_ == begin_) {
+    skip_spaces();
+    begin_ = at_;
+    if (at_ == held_.size()) return Step::more;
+    if (held_[at_] != '{') return Step::broken;
+    depth_ = 0, is_in_string_ = is_escaped_ = false;
+  }
+  bool is_complete = false;
+  for (; at_ < held_.size() && !is_complete; ++at_) {
+    const char c = held_[at_];
+    if (is_in_string_) {
+      is_in_string_ = is_escaped_ || c != '"';
+      is_escaped_ = !is_escaped_ && c == '\\';
+      continue;
+    }
+    if (!is_of_json(c)) return Step::broken;
+    is_in_string_ = c == '"';
+    if (c == '{' || c == '[') ++depth_;
+    if (c == '}' || c == ']') is_complete = --depth_ == 0;
+  }
+  if (at_ - begin_ > kLimits.max_bytes) return Step::broken;
+  if (!is_complete) return Step::more;
+  const std::string text = held_.substr(begin_, at_ - begin_);
+  const std::optional<ordered_json> value = read(text);
+  if (!value) return Step::broken;
+  std::optional<ToolCall> call = ToolCall{header_.name, text, header_.id};
+  if (header_.name.empty()) call = call_of(*value);
+  if (!call) return Step::broken;
+  take_call(output, std::move(*call));
+  return Step::on;
+}
+
+ToolCallParser::Step ToolCallParser::read_key(Output& output, bool is_last) {
+  skip_spaces();
+  bool may_follow = at_ == held_.size(), is_closed = false;
+  for (const char* piece : family_.around) {
+    const Step found = look_for(piece, is_last);
+    is_closed = is_closed || found == Step::on;
+    may_follow = may_follow || found == Step::more;
+  }
+  if (is_closed) {
+    const auto schema = tools_ ? tools_->find(header_.name) : ToolSchemas::const_iterator();
+    const bool is_known = tools_ && schema != tools_->end();
+    take_call(output, {header_.name, json_of_arguments(arguments_, is_known ? schema->second : ""), header_.id});
+    return Step::on;
+  }
+  const Step found = look_for(family_.key_open, is_last);
+  if (found != Step::on) return may_follow ? Step::more : found;
+  const size_t key = at_ + std::string_view(family_.key_open).size();
+  const size_t end = held_.find(pieces_.key_close, key);
+  if (std::min(end, held_.size()) - key > kLongestHeader) return Step::broken;
+  if (end == std::string::npos) return Step::more;
+  size_t value = end + pieces_.key_close.size();
+  if (!pieces_.value_open.empty()) {
+    value = std::min(held_.find_first_not_of(kSpace, value), held_.size());
+    const std::string_view rest = std::string_view(held_).substr(value);
+    if (!rest.starts_with(pieces_.value_open))
+      return std::string_view(pieces_.value_open).starts_with(rest) ? Step::more : Step::broken;
+    value += pieces_.value_open.size();
+  }
+  arguments_.emplace_back(trimmed(std::string_view(held_).substr(key, end - key)), std::string());
+  at_ = begin_ = value;
+  state_ = State::value;
+  return Step::on;
+}
+
+ToolCallParser::Step ToolCallParser::read_value() {
+  const size_t from = at_ - std::min(at_ - begin_, pieces_.value_close.size() - 1);
+  const size_t end = held_.find(pieces_.value_close, from);
+  at_ = held_.size();
+  if (std::min(end, at_) > kLimits.max_bytes) return Step::broken;
+  if (end == std::string::npos) return Step::more;
+  std::string_view text = std::string_view(held_).substr(begin_, end - begin_);
+  if (pieces_.strips_lines) {
+    if (text.starts_with('\n')) text.remove_prefix(1);
+    if (text.ends_with('\n')) text.remove_suffix(1);
+  }
+  arguments_.back().second = text;
+  at_ = end + pieces_.value_close.size();
+  state_ = State::key;
+  return Step::on;
+}
+
+void ToolCallParser::take_call(Output& output, ToolCall call) {
+  output.calls.push_back(std::move(call));
+  has_calls_ = true;
+  ++num_calls_;
+  held_.erase(0, at_);
+  at_ = resume_ = 0;
+  state_ = State::gap;
+}
+
+// What was held is text: the mark for certain, and what follows it may be more than that.
+void ToolCallParser::give_up(Output& output) {
+  state_ = State::text;
+  at_ = 0;
+  if (num_calls_ > 0) {
+    held_.erase(0, resume_);
     return;
   }
-  size_t certain = is_last ? held_.size() : held_.size() - overlap(held_, kOpen);
-  // Space before a call is no content; whether one follows shows later.
-  const size_t text_end = held_.find_last_not_of(kSpace, certain - 1) + 1;
-  if (!is_last || (has_calls_ && text_end == 0)) certain = std::min(certain, text_end);
-  output.content += held_.substr(0, certain);
-  held_.erase(0, certain);
-}
-
-// Calls of these formats last until the end of the answer.
-void ToolCallParser::take_whole(Output& output, bool is_last) {
-  if (!is_inside_) {
-    const Split split = format_ == ToolFormat::llama ? split_llama(is_last) : split_mistral(is_last);
-    const std::string content = held_.substr(0, split.content_bytes);
-    held_.erase(0, split.content_bytes);
-    is_inside_ = split.is_call;
-    const bool is_blank = trimmed(content).empty();
-    has_content_ = has_content_ || !is_blank;
-    if (!is_blank || !is_inside_) output.content += content;
-  }
-  if (!is_inside_ || !is_last) return;
-  if (!(format_ == ToolFormat::llama ? take_llama(held_, output) : take_mistral(held_, output)))
-    output.content += held_;
-  held_.clear();
-}
-
-ToolCallParser::Split ToolCallParser::split_llama(bool is_last) const {
-  const std::string_view text = trimmed(held_);
-  if (!has_content_ && (text.starts_with('{') || text.starts_with(kPython))) return {.is_call = true};
-  const bool is_open = !has_content_ && !is_last && kPython.starts_with(text);
-  return {.content_bytes = is_open ? 0 : held_.size()};
-}
-
-ToolCallParser::Split ToolCallParser::split_mistral(bool is_last) const {
-  const size_t marker = held_.find(kMistral);
-  if (marker != std::string::npos) return {.content_bytes = marker, .is_call = true};
-  return {.content_bytes = held_.size() - (is_last ? 0 : overlap(held_, kMistral))};
-}
-
-bool ToolCallParser::take_llama(std::string_view text, Output& output) const {
-  text = trimmed(text);
-  if (text.starts_with(kPython)) text.remove_prefix(kPython.size());
-  // Several calls are parted by semicolons, which may also stand inside a string.
-  std::vector<ToolCall> calls;
-  for (size_t begin = 0; begin < text.size();) {
-    size_t end = begin;
-    bool is_call = false;
-    while (!is_call && end < text.size()) {
-      end = std::min(text.find(';', end + 1), text.size());
-      is_call = take_calls(text.substr(begin, end - begin), calls);
-    }
-    if (!is_call) return false;
-    begin = end + 1;
-  }
-  output.calls.insert(output.calls.end(), calls.begin(), calls.end());
-  return !calls.empty();
-}
-
-bool ToolCallParser::take_mistral(std::string_view text, Output& output) const {
-  text = trimmed(text);
-  std::vector<ToolCall> calls;
-  while (text.starts_with(kMistral)) {
-    text = trimmed(text.substr(kMistral.size()));
-    const size_t end = std::min(text.find(kMistral), text.size());
-    const std::string_view one = text.substr(0, end);
-    const size_t args = one.find(kArgs);
-    const size_t brace = one.find('{');
-    if (args != std::string_view::npos && args < brace) {
-      const std::string_view arguments = trimmed(one.substr(args + kArgs.size()));
-      if (!read(arguments)) return false;
-      calls.push_back({std::string(trimmed(one.substr(0, args))), std::string(arguments)});
-    } else if (!take_calls(one, calls)) {
-      return false;
-    }
-    text = trimmed(text.substr(end));
-  }
-  if (calls.empty() || !text.empty()) return false;
-  output.calls.insert(output.calls.end(), calls.begin(), calls.end());
-  return true;
+  if (family_.is_whole_answer) has_content_ = true;
+  tell_text(output, mark_end_);
 }
 
 }  // namespace weft::api

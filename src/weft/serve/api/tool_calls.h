@@ -1,50 +1,31 @@
-// Tool calls: how the common chat templates write them, parsed out of an answer while it comes.
+// Tool calls, parsed out of an answer while it comes, as its family writes them.
 #pragma once
 #include <cstdint>
-#include <optional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "weft/text/chat_template.h"
-#include "weft/text/tokenizer.h"
+#include "weft/serve/api/tool_arguments.h"
+#include "weft/serve/api/tool_families.h"
 
 namespace weft::api {
-
-// hermes: <tool_call>{"name": ..., "arguments": {...}}</tool_call>, as of Qwen.
-// llama: the whole answer is {"name": ..., "parameters": {...}}, perhaps behind <|python_tag|>.
-// mistral: [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...], or [TOOL_CALLS]NAME[ARGS]{...} in later ones.
-enum class ToolFormat : uint8_t { hermes, llama, mistral };
-
-// "hermes", "llama", "mistral"; nothing for another word.
-std::optional<ToolFormat> parse_tool_format(std::string_view name);
-// Which of them a template writes calls in.
-ToolFormat detect_tool_format(const ChatTemplate& chat_template);
 
 struct ToolCall {
   std::string name;
   std::string arguments;  // JSON
+  std::string id = {};    // as the model wrote it, since it wants to read it so; empty: it wrote none
 };
 
-// How an answer begins that must call a tool; of `name` when it is not empty. To be put behind the prompt and pushed
-// into the parser.
-std::string forced_beginning(ToolFormat format, const std::string& name);
-// The beginning of a call of `name`, up to its arguments.
-std::string call_beginning(ToolFormat format, const std::string& name);
-// What stands before the first call, outside of its JSON; pushed likewise where the rest is constrained.
-std::string marker_before(ToolFormat format);
-// What a model that speaks so writes before the JSON of calls that it makes by itself; of Llama's it is their first
-// character, and of the answer. Empty where that is not sure before the call is there: later models of Mistral write
-// [ARGS], which is a token of theirs.
-std::string call_trigger(ToolFormat format, const Tokenizer& tokenizer);
-// Whether calls are the whole answer, perhaps behind a control token.
-bool is_whole_answer(ToolFormat format);
-// The spellings of control tokens that the parser wants to see.
-std::vector<std::string> tool_markers(ToolFormat format);
+using ToolSchemas = std::map<std::string, std::string>;  // of the parameters of the tools, by their names
 
+// What comes out does not depend on how the text is parted, but for when it comes: text at once, a call when it is
+// complete. No text is read twice but what was taken for a call and is none.
 class ToolCallParser {
  public:
-  explicit ToolCallParser(ToolFormat format) : format_(format) {}
+  // tools: what arguments between tags are; null: nothing is known of them.
+  explicit ToolCallParser(ToolFormat format, std::shared_ptr<const ToolSchemas> tools = nullptr);
 
   struct Output {
     std::string content;  // text for people
@@ -54,21 +35,49 @@ class ToolCallParser {
   Output finish();  // what looked like a call and is none becomes content
 
  private:
-  struct Split {
-    size_t content_bytes = 0;
-    bool is_call = false;  // what follows them
+  enum class State : uint8_t { text, gap, header, json, key, value };
+  enum class Step : uint8_t { on, more, broken };
+  // What is looked for, of the family's row.
+  struct Pieces {
+    std::vector<std::string> marks;
+    std::string opening, middle, key_close, value_open, value_close, part_end;
+    bool strips_lines = false;  // a value begins and ends with the end of a line that is not its own
   };
-  Split split_llama(bool is_last) const;
-  Split split_mistral(bool is_last) const;
-  void take_hermes(Output& output, bool is_last);
-  void take_whole(Output& output, bool is_last);
-  bool take_llama(std::string_view text, Output& output) const;
-  bool take_mistral(std::string_view text, Output& output) const;
+  static Pieces pieces_of(const ToolFamily& family);
 
-  ToolFormat format_;
-  std::string held_;
-  bool is_inside_ = false;  // of a call
+  void run(Output& output, bool is_last);
+  Step step(Output& output, bool is_last);
+  Step read_text(Output& output, bool is_last);
+  Step read_gap(bool is_last);
+  Step read_header();
+  Step read_json(Output& output);
+  Step read_key(Output& output, bool is_last);
+  Step read_value();
+  bool begins_whole_answer(bool is_last);
+  void take_whole_answer(Output& output);
+  void tell_text(Output& output, size_t size);
+  void begin_calls(size_t mark_end);
+  void take_call(Output& output, ToolCall call);
+  void give_up(Output& output);
+  Step look_for(std::string_view piece, bool is_last) const;  // at at_
+  void skip_spaces();
+
+  const ToolFamily& family_;
+  const Pieces pieces_;
+  const std::shared_ptr<const ToolSchemas> tools_;
+  State state_ = State::text;
+  std::string held_;      // what is not told yet
+  size_t at_ = 0;         // how far it was read
+  size_t begin_ = 0;      // where the header, the JSON or the value began
+  size_t mark_end_ = 0;   // behind the mark before these calls
+  size_t resume_ = 0;     // behind the last call, and what closes it
+  size_t num_calls_ = 0;  // behind this mark
+  int depth_ = 0;         // of the JSON
+  bool is_in_string_ = false, is_escaped_ = false;
+  CallHeader header_;
+  TaggedArguments arguments_;
   bool has_content_ = false, has_calls_ = false;
+  bool is_silent_ = false;  // until the next mark
 };
 
 }  // namespace weft::api

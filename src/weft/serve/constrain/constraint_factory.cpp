@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 
 #include "weft/base/error.h"
 #include "weft/serve/constrain/gbnf.h"
@@ -90,7 +91,7 @@ std::string key_of(const api::OutputForm& form) {
     for (const std::string& text : *texts) key += fmt::format("{}:{}", text.size(), text);
   }
   return key + fmt::format("{}:{}:{}", int(form.tool_format), form.is_parallel, form.trigger) +
-         (form.is_whole_answer ? "!" : "");
+         (form.is_whole_answer ? "!" : "") + (form.may_be_text ? "?" : "");
 }
 
 Element element_of(GrammarBuilder& builder, const api::OutputForm& form) {
@@ -117,10 +118,17 @@ Grammar grammar_of(const api::OutputForm& form) {
 }
 
 ConstraintFactory::ConstraintFactory(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens)
-    : masks_(std::make_shared<TokenMasks>(tokenizer, vocab, std::move(end_tokens))), compiled_(kMostForms) {
-  for (const api::ToolFormat format : {api::ToolFormat::hermes, api::ToolFormat::llama, api::ToolFormat::mistral})
-    for (const std::string& marker : api::tool_markers(format))
-      if (const auto id = tokenizer.find(marker)) markers_.emplace_back(marker, *id);
+    : compiled_(kMostForms) {
+  std::map<int32_t, std::string> control;
+  for (const api::ToolFamily& family : api::tool_families()) {
+    for (const char* marker : family.markers) {
+      const std::optional<int32_t> id = tokenizer.find(marker);
+      if (!id) continue;
+      markers_.emplace_back(marker, *id);
+      if (tokenizer.is_special(*id)) control.emplace(*id, fmt::format("{}{}", kControlByte, marker));
+    }
+  }
+  masks_ = std::make_shared<TokenMasks>(tokenizer, vocab, std::move(end_tokens), control);
 }
 
 std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& form) {
@@ -134,7 +142,8 @@ std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& 
     if (key.size() <= kMostKey) compiled_.put(key, compiled);
   }
   if (form.trigger.empty()) return std::make_unique<GrammarConstraint>(compiled, masks_);
-  const std::string spelled = form.is_whole_answer ? api::tool_markers(form.tool_format).front() : form.trigger;
+  const api::ToolFamily& family = api::tool_family(form.tool_format);
+  const std::string spelled = form.is_whole_answer ? family.markers.front() : form.trigger;
   const auto marker = std::ranges::find(markers_, spelled, &std::pair<std::string, int32_t>::first);
   const auto begin = [compiled, masks = masks_](std::string_view said) -> std::unique_ptr<TokenConstraint> {
     auto constraint = std::make_unique<GrammarConstraint>(compiled, masks);

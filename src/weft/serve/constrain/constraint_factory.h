@@ -20,7 +20,7 @@ class ConstraintFactory : public api::ConstraintFactory {
   const TokenMasks& masks() const { return *masks_; }
 
  private:
-  const std::shared_ptr<TokenMasks> masks_;
+  std::shared_ptr<TokenMasks> masks_;
   std::vector<std::pair<std::string, int32_t>> markers_;  // of tool calls, with their tokens
   LruCache<std::shared_ptr<const CompiledForm>> compiled_;
 };

@@ -386,16 +386,32 @@ NumberBounds SchemaCompiler::bounds(const Schema& schema, const std::string& pat
   return bounds;
 }
 
-Element json_schema_element(GrammarBuilder& builder, std::string_view schema) {
+namespace {
+
+Element compiled(GrammarBuilder& builder, std::string_view schema,
+                 const std::function<Element(SchemaCompiler&, const Schema&)>& compile) {
   try {
     const Schema root = with_plain_references(parse_ordered_json(schema, "the schema"));
     SchemaCompiler::Work work;
-    return SchemaCompiler(builder, root, work).compile(root, "#");
+    SchemaCompiler compiler(builder, root, work);
+    return compile(compiler, root);
   } catch (const UsageError&) {
     throw;
   } catch (const Error& e) {
     throw UsageError("{}", e.what());  // no JSON
   }
+}
+
+}  // namespace
+
+Element json_schema_element(GrammarBuilder& builder, std::string_view schema) {
+  return compiled(builder, schema,
+                  [](SchemaCompiler& compiler, const Schema& root) { return compiler.compile(root, "#"); });
+}
+
+Element tagged_schema_element(GrammarBuilder& builder, std::string_view schema, const TaggedForm& form) {
+  return compiled(builder, schema,
+                  [&](SchemaCompiler& compiler, const Schema& root) { return compiler.tagged(root, form, "#"); });
 }
 
 }  // namespace weft::constrain

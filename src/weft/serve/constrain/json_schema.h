@@ -19,4 +19,8 @@ namespace weft::constrain {
 // would change what is valid.
 Element json_schema_element(GrammarBuilder& builder, std::string_view schema);
 
+// The same of an object whose members stand between tags: see SchemaCompiler::tagged().
+struct TaggedForm;
+Element tagged_schema_element(GrammarBuilder& builder, std::string_view schema, const TaggedForm& form);
+
 }  // namespace weft::constrain

@@ -14,6 +14,13 @@
 
 namespace weft::constrain {
 
+// How the arguments of a call are written that are no JSON object: open NAME middle VALUE close, one behind the
+// other.
+struct TaggedForm {
+  Sequence open, middle, close;
+  std::string stop;  // no value that is a text has it
+};
+
 // References become rules, so that schemas may hold themselves; the rest is expanded where it stands.
 class SchemaCompiler {
  public:
@@ -25,6 +32,9 @@ class SchemaCompiler {
       : builder_(builder), json_(builder), root_(root), work_(work) {}
 
   Element compile(const Schema& schema, const std::string& path);
+  // The arguments of a tool with these parameters, in their order: texts as they are, other values as JSON. Throws
+  // UsageError also for keywords that bind several of them.
+  Element tagged(const Schema& schema, const TaggedForm& form, const std::string& path);
 
  private:
   // How many things there are to be; max may be kUnbounded.
@@ -74,6 +84,10 @@ class SchemaCompiler {
   Element array(const Schema& schema, const std::string& path);
   Element different_values(const Schema& items, const Counts& counts, const std::string& path);
   Element containing(const Schema& schema, const Schema& items, const Counts& counts, const std::string& path);
+  // schema_tagged.cpp
+  Element tagged_value(const Schema& schema, const TaggedForm& form, const std::string& path);
+  Element plain_text(const Schema& schema, const TaggedForm& form, const std::string& path);
+
   // Members in this order, each at most once; end: what may follow when there were n, a number that stops growing
   // where it no longer matters.
   Element in_order(const std::vector<Member>& members, const Counts& counts,
@@ -85,7 +99,8 @@ class SchemaCompiler {
   Work& work_;
   std::map<std::string, RuleId> references_;
   std::map<std::string, Element>
-      known_;  // small schemas by their text: what conditions combine comes again and again
+      known_;                        // small schemas by their text: what conditions combine comes again and again
+  std::optional<Element> any_text_;  // of plain_text()
   int depth_ = 0;
 };
 

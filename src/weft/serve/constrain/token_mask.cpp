@@ -109,11 +109,14 @@ TokenTrie::TokenTrie(std::span<const std::string> bytes) {
   leave(0);
 }
 
-TokenMasks::TokenMasks(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens)
+TokenMasks::TokenMasks(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens,
+                       const std::map<int32_t, std::string>& control)
     : vocab_(vocab),
       end_tokens_(std::move(end_tokens)),
       bytes_([&] {
         std::vector<std::string> bytes = token_bytes(tokenizer);
+        for (std::string& text : bytes) std::replace(text.begin(), text.end(), char(0xFF), char(0xFE));
+        for (const auto& [id, text] : control) bytes[size_t(id)] = text;
         bytes.resize(std::min(bytes.size(), size_t(vocab)));
         for (const int32_t end : end_tokens_) {
           if (size_t(end) < bytes.size()) bytes[size_t(end)].clear();

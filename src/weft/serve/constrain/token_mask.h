@@ -1,6 +1,7 @@
 // TokenMasks: which tokens of a vocabulary may come next, where a Matcher tells which bytes may.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,8 +43,10 @@ class TokenTrie {
 // Of one vocabulary, for every grammar; may be used by many threads.
 class TokenMasks {
  public:
-  // vocab: of the model, which may have more ids than the tokenizer.
-  TokenMasks(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens);
+  // vocab: of the model, which may have more ids than the tokenizer. control: control tokens that forms may ask for,
+  // by bytes that begin with one no text has, 0xFF; in tokens that are text it becomes another such byte.
+  TokenMasks(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens,
+             const std::map<int32_t, std::string>& control = {});
 
   // Writes all words. The end tokens are allowed where the state may end, or nothing can follow. `grammar` is the
   // number of the matcher's grammar. Throws Error when the grammar is too ambiguous to do this in reasonable time.

@@ -24,7 +24,7 @@ constexpr api::OutputForm::Kind last_of() {
 }
 template <>
 constexpr api::ToolFormat last_of() {
-  return api::ToolFormat::mistral;
+  return api::ToolFormat::llama;
 }
 
 template <class T>
@@ -189,8 +189,8 @@ void name_fields(Io& io, Field<Io, Request>& x) {
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, api::OutputForm>& x) {
-  auto& [kind, text, choices, schemas, tool_format, is_parallel, trigger, is_whole_answer] = x;
-  io(kind, text, choices, schemas, tool_format, is_parallel, trigger, is_whole_answer);
+  auto& [kind, text, choices, schemas, tool_format, is_parallel, trigger, is_whole_answer, may_be_text] = x;
+  io(kind, text, choices, schemas, tool_format, is_parallel, trigger, is_whole_answer, may_be_text);
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, EngineLimits>& x) {
