@@ -23,8 +23,8 @@ std::string_view without_spaces(std::string_view text) {
 CallHeader kimi_header(std::string_view header) {
   header = without_spaces(header);
   CallHeader call{.id = std::string(header)};
-  constexpr std::string_view kSpace = "functions.";
-  if (header.starts_with(kSpace)) header.remove_prefix(kSpace.size());
+  constexpr std::string_view kOfFunctions = "functions.";
+  if (header.starts_with(kOfFunctions)) header.remove_prefix(kOfFunctions.size());
   call.name = header.substr(0, header.rfind(':'));
   return call;
 }
