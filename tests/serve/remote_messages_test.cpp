@@ -23,8 +23,8 @@ auto fields_of(const Request& x) {
       fields_of(sampling));
 }
 auto fields_of(const api::OutputForm& x) {
-  const auto& [kind, text, choices, schemas, format, is_parallel, trigger, is_whole_answer] = x;
-  return std::tie(kind, text, choices, schemas, format, is_parallel, trigger, is_whole_answer);
+  const auto& [kind, text, choices, schemas, format, is_parallel, trigger, is_whole_answer, may_be_text] = x;
+  return std::tie(kind, text, choices, schemas, format, is_parallel, trigger, is_whole_answer, may_be_text);
 }
 auto fields_of(const EngineLimits& x) {
   const auto& [a, b, c, d] = x;
