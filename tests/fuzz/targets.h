@@ -16,7 +16,7 @@ void fuzz_tokenizer(Bytes input);  // tokenizer.json, and texts to and fro
 void fuzz_import(Bytes input);     // another program's configuration: JSON, YAML or a script
 void fuzz_jinja(Bytes input);      // a template, rendered
 void fuzz_trace(Bytes input);      // a measured trace.json, drawn
-void fuzz_form(Bytes input);       // a schema, expression, grammar or tool of a request, compiled and followed
+void fuzz_form(Bytes input);       // a form of a request, compiled and followed; an answer's calls
 void fuzz_message(Bytes input);    // a message between replicas
 
 }  // namespace weft

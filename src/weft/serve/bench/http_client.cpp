@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 
@@ -89,7 +90,9 @@ void HttpClient::send(std::string_view method, std::string_view path, std::strin
 
 bool HttpClient::fill() {
   char chunk[16384];
-  const ssize_t n = ::recv(fd_, chunk, sizeof chunk, 0);
+  ssize_t n = 0;
+  do n = ::recv(fd_, chunk, sizeof chunk, 0);
+  while (n < 0 && errno == EINTR);  // a process that was stopped and goes on
   if (n < 0) throw Error("{} does not answer", host_);
   in_.append(chunk, size_t(n));
   return n > 0;
