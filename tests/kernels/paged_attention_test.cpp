@@ -1,6 +1,7 @@
 // Paged attention: equal to the reference, and a row's bits are those it has alone, whatever is computed beside it.
 #include "cpu_everywhere.h"
 #include "paged_pool.h"
+#include "weft/kernels/cpu/attention.h"
 
 namespace weft {
 namespace {
@@ -59,6 +60,15 @@ std::vector<Heads> all_heads() {
   add("blocks_of_1", [](Heads& h) { h.block_tokens = 1; });
   add("blocks_of_64", [](Heads& h) { h.block_tokens = 64, h.pool = DType::bf16; });
   add("blocks_of_37", [](Heads& h) { h.block_tokens = 37; });
+  const auto add_bf16 = [&](const char* name, auto change) {
+    add(name, change);
+    all.back().type = all.back().pool = DType::bf16;
+  };
+  add_bf16("bf16_dim_33", [](Heads& h) { h.dim = h.value_dim = 33; });
+  add_bf16("bf16_dim_1", [](Heads& h) { h.dim = h.value_dim = 1, h.block_tokens = 37; });
+  add_bf16("bf16_one_for_all", [](Heads& h) { h.heads = 6, h.kv_heads = 1, h.dim = h.value_dim = 128; });
+  add_bf16("bf16_window_51", [](Heads& h) { h.window = 51; });
+  add_bf16("bf16_window_1", [](Heads& h) { h.window = 1, h.kv_heads = 4; });
   for (const RowCodes codes : {RowCodes::int8, RowCodes::fp8}) {
     const auto add_codes = [&](const char* name, auto change) {
       add("", change);
@@ -137,14 +147,41 @@ TEST_P(PagedAttentionTest, ARowIsTheSameInAnyCompany) {
 }
 
 // What later keys hold, even if it is no number, is nothing to the rows before them.
-TEST(PagedAttentionOfCpuTest, KeysThatARowDoesNotSeeAreNothing) {
-  const Heads h{.name = "f32", .block_tokens = 1};
+template <class T>
+void expect_nothing_of_unseen_keys(const Heads& h, int32_t key) {
   Pool pool(cpu_kernels(), h);
   const Tensor before = pool.serve({{0, 0, 100}});
-  pool.value<float>(0, 90, 3) = HUGE_VALF;
+  pool.value<T>(0, key, 3) = T(HUGE_VALF);
   const Tensor after = pool.attend({{0, 0, 100}});
-  EXPECT_EQ(bytes_of(before, 0, 90), bytes_of(after, 0, 90));
-  EXPECT_NE(bytes_of(before, 90, 10), bytes_of(after, 90, 10));
+  const int32_t last = h.window > 0 ? std::min(key + h.window, 100) : 100;  // behind the rows that see it
+  EXPECT_EQ(bytes_of(before, 0, key), bytes_of(after, 0, key)) << h.name << " " << key;
+  EXPECT_EQ(bytes_of(before, last, 100 - last), bytes_of(after, last, 100 - last)) << h.name << " " << key;
+  for (int32_t row = key; row < last; ++row)
+    EXPECT_NE(bytes_of(before, row, 1), bytes_of(after, row, 1)) << h.name << " " << key << " " << row;
+}
+
+TEST(PagedAttentionOfCpuTest, KeysThatARowDoesNotSeeAreNothing) {
+  for (const int64_t target : compiled_targets()) {
+    const OnTarget on_target(target);
+    for (const int window : {0, 1, 6, 7}) {
+      for (const int32_t key : {0, 63, 64, 90, 91}) {
+        expect_nothing_of_unseen_keys<float>({.name = "f32", .window = window, .block_tokens = 1}, key);
+        expect_nothing_of_unseen_keys<BFloat16>(
+            {.name = "bf16", .type = DType::bf16, .pool = DType::bf16, .window = window, .block_tokens = 1}, key);
+      }
+    }
+  }
+}
+
+TEST(PagedAttentionOfCpuTest, IsTheReferencesWithoutDotProductsOfBf16) {
+  Kernels plain = cpu_kernels();
+  plain.paged_attention = [](Stream& stream, const PagedAttentionArgs& args) {
+    cpu::paged_attention(stream, args, {.use_bf16_dot = false});
+  };
+  const Heads h{.name = "bf16", .type = DType::bf16, .pool = DType::bf16};
+  Pool expected(reference_kernels(), h, 1, 9), actual(plain, h, 2, 9);
+  for (const Rows& p : kMixed) expected.place(p.sequence, 0, p.end), actual.place(p.sequence, 0, p.end);
+  expect_output("floats", actual.attend(kMixed), {h.name, expected.attend(kMixed), rounding_of(h.type)});
 }
 
 TEST(PagedAttentionOfCpuTest, MayHaveNothingToDo) {

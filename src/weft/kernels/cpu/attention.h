@@ -1,4 +1,4 @@
-// Attention on the CPU with its choices spelled out, for tests; everyone else calls the two of cpu.h.
+// Attention on the CPU with its choices spelled out, for tests; everyone else calls those of cpu.h.
 #pragma once
 #include "weft/kernels/cpu/cpu.h"
 
@@ -10,5 +10,6 @@ struct AttentionOptions {
 
 void attention(Stream&, const AttentionArgs&, AttentionOptions);
 void attention_backward(Stream&, const AttentionBackwardArgs&, AttentionOptions);
+void paged_attention(Stream&, const PagedAttentionArgs&, AttentionOptions);
 
 }  // namespace weft::cpu

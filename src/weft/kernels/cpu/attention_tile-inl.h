@@ -40,7 +40,6 @@ struct FloatWords {
 };
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-#define WEFT_ATTENTION_HAS_BF16_DOT 1
 // AVX512_BF16 is no Highway target of its own, hence assembly; used only after asking the CPU.
 struct Bf16Words {
   static constexpr int kPerWord = 2;
@@ -353,8 +352,8 @@ HWY_INLINE void pack_rows(float* dst, const Rows& rows, int64_t first, int64_t c
 
 // dst[j][e] = the word of elements e of rows first + j * kPerWord and the next; rows past count, up to a multiple of
 // kRows, are 0.
-template <class Op, class E>
-HWY_INLINE void pack_pairs(float* dst, RowView<const E> rows, int64_t first, int64_t count) {
+template <class Op, class E, class Rows>
+HWY_INLINE void pack_pairs(float* dst, const Rows& rows, int64_t first, int64_t count) {
   const int64_t dim = rows.dim, padded_dim = round_up(dim, 16);
   for (int64_t j = 0; j < count; j += Op::kPerWord, dst += padded_dim) {
     const E *even = rows[first + j], *odd = j + 1 < count ? rows[first + j + 1] : even;

@@ -5,6 +5,7 @@
 // tiles and splits that are counted from its first key. A lane, which is one head of one row, has a softmax of its
 // own: it takes the tiles of a split in their order and then joins the splits in theirs, whichever tasks these belong
 // to. Lanes only share the loads of a tile. A tile or key that a lane does not see leaves its state alone.
+#include "weft/kernels/cpu/attention.h"
 #include "weft/kernels/cpu/attention_plan.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -43,14 +44,13 @@ struct PoolRows {
 struct Call {
   const PagedAttentionArgs& args;
   AttentionShape shape;
-  int64_t q_stride, k_rows, padded;  // padded: of values
+  int64_t k_rows, padded;  // padded: of values
   int group;
   float scale2;  // to exponents of 2
 
   explicit Call(const PagedAttentionArgs& a)
       : args(a),
         shape(shapes::shape_of(a)),
-        q_stride(round_up(shape.head_dim, 16)),
         k_rows(round_up(shape.head_dim, 64)),
         padded(round_up(shape.values_dim(), 16)),
         group(shape.num_heads / shape.num_kv_heads),
@@ -90,8 +90,8 @@ struct Softmax {
 
 // A worker's memory.
 struct State {
-  float *q, *k, *v;        // lanes; columns of keys, [k_rows][kTileKeys]; rows of values
-  float* p;                // [kBlockLanes][kTileKeys]: scores, then probabilities
+  float *q, *k, *v;        // words of lanes; columns of words of keys, [k_rows][kTileKeys]; words of values
+  float* p;                // [kBlockLanes][kTileKeys]: scores, then words of probabilities
   int32_t *start, *limit;  // of lanes
   int32_t *rows, *next;    // of the pool, for the tile at hand and the one after it
   Softmax split, all;      // over a split, and over those before it
@@ -99,7 +99,8 @@ struct State {
 
   static State make(Arena& a, const Call& call) {
     State t;
-    t.q = a.take<float>(kTaskLanes * call.q_stride), t.k = a.take<float>(call.k_rows * kTileKeys);
+    t.q = a.take<float>(kTaskLanes * words_of<FloatWords>(call.shape.head_dim)),
+    t.k = a.take<float>(call.k_rows * kTileKeys);
     t.v = a.take<float>(kTileKeys * call.padded), t.p = a.take<float>(kBlockLanes * kTileKeys);
     t.start = a.take<int32_t>(kTaskLanes), t.limit = a.take<int32_t>(kTaskLanes);
     t.rows = a.take<int32_t>(kTileKeys), t.next = a.take<int32_t>(kTileKeys);
@@ -136,21 +137,22 @@ void find_rows(const Call& call, const PagedSequence& s, int64_t key, int64_t co
   }
 }
 
-// dst[e][j] = element e of row first + j, for j < kWide; past count the last row again.
-template <class E>
+// dst[w][j] = word w of row first + j, for j < kWide; past count the last row again.
+template <class Op, class E>
 HWY_INLINE void pack_keys(float* dst, const PoolRows<E>& rows, int64_t first, int64_t count) {
-  using Op = std::conditional_t<std::is_same_v<E, BFloat16>, PairWords, FloatWords>;
+  using Moved = std::conditional_t<std::is_same_v<E, BFloat16>, PairWords, FloatWords>;
+  constexpr int kSplit = Moved::kPerWord / Op::kPerWord;  // words that one which is moved becomes
   const E* row[kWide];
   for (int i = 0; i < kWide; ++i) row[i] = rows[first + std::min<int64_t>(i, count - 1)];
-  for_each_vector<Op>(rows.dim, [&](int64_t w, auto tail) HWY_ATTR {
+  for_each_vector<Moved>(rows.dim, [&](int64_t w, auto tail) HWY_ATTR {
     V x[kWide];
     HWY_UNROLL(16)
-    for (int i = 0; i < kWide; ++i) x[i] = load_words<Op, tail.value>(row[i], w * Op::kPerWord, rows.dim);
+    for (int i = 0; i < kWide; ++i) x[i] = load_words<Moved, tail.value>(row[i], w * Moved::kPerWord, rows.dim);
     transpose(x);
-    float* out = dst + w * Op::kPerWord * kTileKeys;
+    float* out = dst + w * kSplit * kTileKeys;
     HWY_UNROLL(16)
     for (int i = 0; i < kWide; ++i) {
-      if constexpr (Op::kPerWord == 1) {
+      if constexpr (kSplit == 1) {
         hn::StoreU(x[i], df, out + i * kTileKeys);
       } else {
         const VU pair = hn::BitCast(du, x[i]);
@@ -183,7 +185,7 @@ struct TileRows {
 };
 
 // Packs a tile, and asks for the next one meanwhile.
-template <class E>
+template <class Op, class E>
 HWY_NOINLINE void pack_tile(const Call& call, const State& t, int kv_head, int64_t num_keys, int next_head,
                             int64_t num_next) {
   const auto [k, v] = TileRows<E>(call, kv_head, t.rows);
@@ -194,19 +196,19 @@ HWY_NOINLINE void pack_tile(const Call& call, const State& t, int kv_head, int64
     if constexpr (kIsCode<E>)
       pack_key_codes<kTileKeys, E>(t.k + j, k, j, count);
     else
-      pack_keys<E>(t.k + j, k, j, count);
+      pack_keys<Op, E>(t.k + j, k, j, count);
     prefetch(next_v, j, ahead);
     if constexpr (kIsCode<E>)
       pack_value_codes<E>(t.v + j * call.padded, v, j, count);
     else
-      pack_rows<FloatWords, E>(t.v + j * call.padded, v, j, count);
+      pack_pairs<Op, E>(t.v + j / Op::kPerWord * call.padded, v, j, count);
   }
 }
 
 // ---- lanes against a tile ----
 
 // p = the scores of kLanes lanes, not yet scaled.
-template <int kLanes>
+template <class Op, int kLanes>
 HWY_INLINE void score_tile(const Call& call, const State& t, int64_t lane, int64_t num_keys) {
   constexpr int kCols = kLanes <= 2 ? 4 : 2;  // one or two lanes alone would wait for each addition
   for (int64_t j = 0; j < num_keys; j += kCols * kWide) {
@@ -216,8 +218,8 @@ HWY_INLINE void score_tile(const Call& call, const State& t, int64_t lane, int64
       HWY_UNROLL(8)
       for (int r = 0; r < kLanes; ++r) acc[c][r] = hn::Zero(df);
     }
-    multiply<FloatWords, kCols>(t.q + lane * call.q_stride, call.q_stride, 1, t.k + j, kTileKeys, call.shape.head_dim,
-                                acc);
+    const int64_t stride = words_of<Op>(call.shape.head_dim), words = ceil_div(call.shape.head_dim, Op::kPerWord);
+    multiply<Op, kCols>(t.q + lane * stride, stride, 1, t.k + j, kTileKeys, words, acc);
     HWY_UNROLL(4)
     for (int c = 0; c < kCols; ++c) {
       HWY_UNROLL(8)
@@ -226,7 +228,19 @@ HWY_INLINE void score_tile(const Call& call, const State& t, int64_t lane, int64
   }
 }
 
-// Scores of a tile's keys [begin, end) to probabilities, and the lane's sums to their new maximum.
+// Probabilities to words, in their place.
+template <class Op>
+HWY_INLINE void to_words(float* p, int64_t num_keys) {
+  if constexpr (Op::kPerWord == 2) {
+    const int64_t filled = round_up(num_keys, kWide);
+    if (filled % (2 * kWide) != 0) hn::StoreU(hn::Zero(df), df, p + filled);
+    for (int64_t j = 0; j < num_keys; j += 2 * kWide)
+      hn::StoreU(Op::round(hn::LoadU(df, p + j), hn::LoadU(df, p + j + kWide)), df, p + j / 2);
+  }
+}
+
+// Scores of a tile's keys [begin, end) to words of probabilities, and the lane's sums to their new maximum.
+template <class Op>
 HWY_NOINLINE void softmax_tile(const Call& call, const State& t, int64_t lane, float* p, int64_t begin, int64_t end,
                                int64_t num_keys) {
   // A loop of its own: as a branch of the next one GCC 12 makes code of it, at -O3, that leaves the scores uncapped.
@@ -250,6 +264,7 @@ HWY_NOINLINE void softmax_tile(const Call& call, const State& t, int64_t lane, f
     hn::StoreU(probability, df, p + j);
     sum = hn::Add(sum, probability);
   }
+  to_words<Op>(p, num_keys);
   const V alpha = exp2<FloatWords>(hn::MulSub(hn::Set(df, t.split.maximum[lane]), scale, shift));
   t.split.sum[lane] = std::fma(t.split.sum[lane], hn::GetLane(alpha), hn::GetLane(hn::SumOfLanes(df, sum)));
   t.split.maximum[lane] = hn::GetLane(maximum);
@@ -258,8 +273,8 @@ HWY_NOINLINE void softmax_tile(const Call& call, const State& t, int64_t lane, f
   for (int64_t e = 0; e < call.padded; e += kWide) hn::StoreU(hn::Mul(hn::LoadU(df, o + e), alpha), df, o + e);
 }
 
-// o += p v of kLanes lanes, for a tile's keys [begin, end).
-template <int kLanes>
+// o += p v of kLanes lanes, for words [begin, end) of a tile's keys.
+template <class Op, int kLanes>
 HWY_INLINE void add_values(const Call& call, const State& t, int64_t lane, const float* p, int64_t begin,
                            int64_t end) {
   const auto add = [&]<int kCols>(int64_t e) HWY_ATTR {
@@ -270,8 +285,7 @@ HWY_INLINE void add_values(const Call& call, const State& t, int64_t lane, const
       HWY_UNROLL(8)
       for (int r = 0; r < kLanes; ++r) acc[c][r] = hn::LoadU(df, o + r * call.padded + c * kWide);
     }
-    multiply<FloatWords, kCols>(p + begin, kTileKeys, 1, t.v + begin * call.padded + e, call.padded, end - begin,
-                                acc);
+    multiply<Op, kCols>(p + begin, kTileKeys, 1, t.v + begin * call.padded + e, call.padded, end - begin, acc);
     HWY_UNROLL(4)
     for (int c = 0; c < kCols; ++c) {
       HWY_UNROLL(8)
@@ -284,7 +298,34 @@ HWY_INLINE void add_values(const Call& call, const State& t, int64_t lane, const
   for (; e < call.padded; e += kWide) add.template operator()<1>(e);
 }
 
-template <int kLanes>
+// The same of a word's first or second key alone: the other one's value may be no number, which 0 does not hide.
+template <class Op>
+HWY_INLINE void add_half_word(const Call& call, const State& t, int64_t lane, const float* p, int64_t word,
+                              bool is_first) {
+  float* const o = t.split.o + lane * call.padded;
+  const float* const v = t.v + word * call.padded;
+  const VU keep = hn::Set(du, is_first ? 0xffffu : 0xffff0000u);
+  for (int64_t e = 0; e < call.padded; e += kWide) {
+    const V values = hn::BitCast(df, hn::And(keep, hn::BitCast(du, hn::LoadU(df, v + e))));
+    hn::StoreU(Op::mul_add(hn::Set(df, p[word]), values, hn::LoadU(df, o + e)), df, o + e);
+  }
+}
+
+// Those of words [first, last) that a lane sees, of whose keys it sees [begin, end).
+template <class Op>
+HWY_INLINE void add_own_values(const Call& call, const State& t, int64_t lane, const float* p, int64_t first,
+                               int64_t last, int64_t begin, int64_t end) {
+  if constexpr (Op::kPerWord == 2) {
+    if (first < last && 2 * first < begin) add_half_word<Op>(call, t, lane, p, first++, false);
+    const bool has_half = first < last && 2 * last > end;
+    add_values<Op, 1>(call, t, lane, p, first, last - has_half);
+    if (has_half) add_half_word<Op>(call, t, lane, p, last - 1, true);
+  } else {
+    add_values<Op, 1>(call, t, lane, p, first, last);
+  }
+}
+
+template <class Op, int kLanes>
 HWY_NOINLINE void lanes_tile(const Call& call, const State& t, int64_t lane, int64_t key, int64_t num_keys) {
   int64_t begin[kLanes], end[kLanes];
   bool is_seen = false;
@@ -294,18 +335,22 @@ HWY_NOINLINE void lanes_tile(const Call& call, const State& t, int64_t lane, int
     is_seen |= begin[r] < end[r];
   }
   if (!is_seen) return;
-  score_tile<kLanes>(call, t, lane, num_keys);
+  score_tile<Op, kLanes>(call, t, lane, num_keys);
   for (int r = 0; r < kLanes; ++r) {
-    if (begin[r] < end[r]) softmax_tile(call, t, lane + r, t.p + r * kTileKeys, begin[r], end[r], num_keys);
+    if (begin[r] < end[r]) softmax_tile<Op>(call, t, lane + r, t.p + r * kTileKeys, begin[r], end[r], num_keys);
   }
-  // All lanes at once where all of them see a key, else lane by lane: 0 times a value need not be 0.
-  const int64_t first = *std::max_element(begin, begin + kLanes), last = *std::min_element(end, end + kLanes);
+  // All lanes at once where all of them see a word's keys, else lane by lane: 0 times a value need not be 0.
+  constexpr int64_t kPer = Op::kPerWord;
+  const int64_t first = ceil_div(*std::max_element(begin, begin + kLanes), kPer);
+  const int64_t last = *std::min_element(end, end + kLanes) / kPer;
   const bool has_common = first < last;
-  for (int r = 0; r < kLanes; ++r)
-    add_values<1>(call, t, lane + r, t.p + r * kTileKeys, begin[r], has_common ? first : end[r]);
+  const auto add_own = [&](int r, int64_t from, int64_t to) HWY_ATTR {
+    if (begin[r] < end[r]) add_own_values<Op>(call, t, lane + r, t.p + r * kTileKeys, from, to, begin[r], end[r]);
+  };
+  for (int r = 0; r < kLanes; ++r) add_own(r, begin[r] / kPer, has_common ? first : ceil_div(end[r], kPer));
   if (!has_common) return;
-  add_values<kLanes>(call, t, lane, t.p, first, last);
-  for (int r = 0; r < kLanes; ++r) add_values<1>(call, t, lane + r, t.p + r * kTileKeys, last, end[r]);
+  add_values<Op, kLanes>(call, t, lane, t.p, first, last);
+  for (int r = 0; r < kLanes; ++r) add_own(r, last, ceil_div(end[r], kPer));
 }
 
 // ---- splits ----
@@ -315,7 +360,7 @@ int64_t first_key(const Call& call, const Task& task, int64_t split) {
 }
 
 // t.split = the task's lanes over the keys of one split. `after`: the tile that is wanted next.
-template <class E>
+template <class Op, class E>
 void run_split(const Call& call, const Task& task, int64_t split, const TilePlace& after, State t) {
   t.split.clear(task.count, call.padded);
   const int64_t begin = first_key(call, task, split);
@@ -330,13 +375,13 @@ void run_split(const Call& call, const Task& task, int64_t split, const TilePlac
     const TilePlace next = key + num_keys < end ? TilePlace{&task.sequence, key + num_keys, task.kv_head} : after;
     const int64_t num_next = next.sequence ? std::min<int64_t>(kTileKeys, next.sequence->num_keys - next.key) : 0;
     if (num_next > 0) find_rows(call, *next.sequence, next.key, num_next, t.next);
-    pack_tile<E>(call, t, task.kv_head, num_keys, next.kv_head, num_next);
+    pack_tile<Op, E>(call, t, task.kv_head, num_keys, next.kv_head, num_next);
     std::swap(t.rows, t.next);
     int64_t lane = 0;
     for (; lane + kBlockLanes <= task.count; lane += kBlockLanes)
-      lanes_tile<kBlockLanes>(call, t, lane, key, num_keys);
-    for (; lane + 4 <= task.count; lane += 4) lanes_tile<4>(call, t, lane, key, num_keys);
-    for (; lane < task.count; ++lane) lanes_tile<1>(call, t, lane, key, num_keys);
+      lanes_tile<Op, kBlockLanes>(call, t, lane, key, num_keys);
+    for (; lane + 4 <= task.count; lane += 4) lanes_tile<Op, 4>(call, t, lane, key, num_keys);
+    for (; lane < task.count; ++lane) lanes_tile<Op, 1>(call, t, lane, key, num_keys);
   }
 }
 
@@ -384,10 +429,9 @@ void finish(const Call& call, const Task& task, const State& t) {
   }
 }
 
-template <class E>
+template <class Op, class E>
 void set_lanes(const Call& call, const Task& task, const State& t) {
-  pack_rows<FloatWords, E>(t.q, lanes_of<const E>(call, call.args.q, task, call.shape.head_dim), task.first,
-                           task.count);
+  pack_rows<Op, E>(t.q, lanes_of<const E>(call, call.args.q, task, call.shape.head_dim), task.first, task.count);
   for (int64_t i = 0; i < task.count; ++i) {
     t.start[i] = int32_t(call.start(task.sequence, task.first + i));
     t.limit[i] = int32_t(call.limit(task.sequence, task.first + i));
@@ -477,8 +521,18 @@ Task task_at(const Call& call, const Plan& plan, int64_t index) {
   return task;
 }
 
+// Calls body(element of the queries, element of the pool); what is multiplied two at a time is bf16 on both sides.
+template <class Op, class Body>
+void with_elements(const PagedAttentionArgs& args, Body&& body) {
+  if constexpr (Op::kPerWord == 2)
+    body(BFloat16(), BFloat16());
+  else
+    with_element(args.q, [&](auto q) { with_pool_element(args, [&](auto pool) { body(q, pool); }); });
+}
+
+template <class Op>
 void run_task(const Call& call, const Plan& plan, const Task& task, const TilePlace& after, State t) {
-  with_element(call.args.q, [&](auto element) { set_lanes<decltype(element)>(call, task, t); });
+  with_elements<Op>(call.args, [&](auto q, auto) { set_lanes<Op, decltype(q)>(call, task, t); });
   if (task.is_part)
     t.split = plan.slot(call, task.index, task.split - call.first_split(task.sequence, 0), task.kv_head);
   else
@@ -487,7 +541,7 @@ void run_task(const Call& call, const Plan& plan, const Task& task, const TilePl
     const TilePlace next = split + 1 < task.end_split
                                ? TilePlace{&task.sequence, first_key(call, task, split + 1), task.kv_head}
                                : after;
-    with_pool_element(call.args, [&](auto element) { run_split<decltype(element)>(call, task, split, next, t); });
+    with_elements<Op>(call.args, [&](auto, auto e) { run_split<Op, decltype(e)>(call, task, split, next, t); });
     if (!task.is_part) join(call, t, t.split, task.count);
   }
   if (!task.is_part) with_element(call.args.y, [&](auto element) { finish<decltype(element)>(call, task, t); });
@@ -502,7 +556,8 @@ void join_slots(const Call& call, const Plan& plan, int64_t sequence, int kv_hea
   with_element(call.args.y, [&](auto element) { finish<decltype(element)>(call, task, t); });
 }
 
-void paged_forward(Stream& stream, const PagedAttentionArgs& args) {
+template <class Op>
+void run(Stream& stream, const PagedAttentionArgs& args) {
   const Call call(args);
   const double share = Plan::share(call, stream.team().size());
   const int64_t n = args.num_sequences, num_kv = call.shape.num_kv_heads;
@@ -524,7 +579,7 @@ void paged_forward(Stream& stream, const PagedAttentionArgs& args) {
         const Task next = task_at(call, plan, later);
         after = {&next.sequence, first_key(call, next, next.split), next.kv_head};
       }
-      run_task(call, plan, task_at(call, plan, i), after, state(worker));
+      run_task<Op>(call, plan, task_at(call, plan, i), after, state(worker));
     }
   });
   if (plan.slots[n] == 0) return;
@@ -533,6 +588,15 @@ void paged_forward(Stream& stream, const PagedAttentionArgs& args) {
       if (plan.is_cut(i / num_kv)) join_slots(call, plan, i / num_kv, int(i % num_kv), state(worker));
     }
   });
+}
+
+void paged_forward(Stream& stream, const PagedAttentionArgs& args, [[maybe_unused]] bool use_bf16_dot) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  const bool is_bf16 =
+      args.codes == RowCodes::none && args.q.dtype() == DType::bf16 && args.keys.dtype() == DType::bf16;
+  if (use_bf16_dot && is_bf16 && __builtin_cpu_supports("avx512bf16")) return run<Bf16Words>(stream, args);
+#endif
+  run<FloatWords>(stream, args);
 }
 
 }  // namespace
@@ -544,12 +608,16 @@ namespace weft::cpu {
 
 HWY_EXPORT(paged_forward);
 
-void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
+void paged_attention(Stream& stream, const PagedAttentionArgs& args, AttentionOptions options) {
   shapes::check_paged_attention(args);
   check_cpu_can(shapes::shape_of(args), args.q);
   if (args.codes == RowCodes::none) check_cpu_can(shapes::shape_of(args), args.keys);
   if (args.q.dim(1) == 0 || args.q.dim(0) == 0) return;
-  HWY_DYNAMIC_DISPATCH(paged_forward)(stream, args);
+  HWY_DYNAMIC_DISPATCH(paged_forward)(stream, args, options.use_bf16_dot);
+}
+
+void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
+  paged_attention(stream, args, AttentionOptions{});
 }
 
 }  // namespace weft::cpu
