@@ -171,6 +171,8 @@ TEST(QuantizedWordsTest, WhatIsWrongIsRefused) {
       {"has no weight_scale", "ct_w4a16_asym", "weight_scale", rename},
       {"scales of another shape", "ct_w4a16_asym", "weight_scale", turn},
       {"weight_zero_point", "ct_w4a16_asym", "weight_zero_point", turn},
+      {"has no weight_zero_point", "ct_w4a16_asym", "weight_zero_point", rename},
+      {"has no weight_zero_point", "ct_w8a8_asym", "weight_zero_point", rename},
       {"zeros of another shape", "ct_w8a8_asym", "weight_zero_point", [](RawTensor& t) { t.dtype = "U8"; }},
       {"has neither quant_state", "bnb_nf4_double", "weight.quant_state.bitsandbytes__nf4", rename},
       {"bitsandbytes__nf4, line", "bnb_nf4_double", "weight.quant_state.bitsandbytes__nf4", set(0, 'x')},

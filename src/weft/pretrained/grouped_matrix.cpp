@@ -283,7 +283,10 @@ std::unique_ptr<PackedMatrix> words_matrix(const StoredTensors& files, const std
   if (!is_one) p.scales = &find_part(files, p.scales->name, {p.rows, groups}, {"F16", "BF16", "F32"});
   p.row_stride = is_one ? 0 : groups, p.group_stride = 1;
   p.codes = {.words = *files.bytes(codes), .line_stride = codes.dims[1], .word_stride = 1, .bits = int(bits)};
-  if (const std::string zeros = base + ".weight_zero_point"; files.find(zeros))
+  const std::string zeros = base + ".weight_zero_point";
+  if (how.has_zeros && !files.find(zeros))
+    refuse("has no weight_zero_point beside it, which symmetric = false needs");
+  if (files.find(zeros))
     p.zeros = {.words = *files.bytes(find_part(files, zeros, {words_of(p.rows, bits), groups}, {"I32"})),
                .line_stride = 1,
                .word_stride = groups,

@@ -77,6 +77,7 @@ HfQuantization parse_weights(const JsonView& weights, std::string_view format) {
     refuse(weights, "num_bits", std::to_string(bits),
            least == 8 ? std::string("only 8 is") : fmt::format("{} to 8 are", least));
   q.bits = bits;
+  q.has_zeros = !weights.boolean_or("symmetric", true);
   const std::string strategy = weights.string_or("strategy", "tensor");
   if (strategy == "group") {
     q.group = weights.at("group_size").integer(1, kMostGroup);
@@ -119,6 +120,7 @@ HfQuantization parse_compressed(const JsonView& json) {
         refuse(json, "config_groups", name, "groups that share scales otherwise than others are not");
       all.block_rows = q.block_rows, all.block_cols = q.block_cols, has_blocks = true;
     }
+    all.has_zeros = q.has_zeros && (is_first || all.has_zeros);
     all.bits = q.bits, all.group = q.group, is_first = false;
   }
   return all;

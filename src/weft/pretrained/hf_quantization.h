@@ -20,6 +20,7 @@ struct HfQuantization {
   int64_t group = 0;                       // inputs that share a scale and a zero; 0: all
   bool varies = false;                     // bits and groups are each weight's own, as the shapes of its tensors say
   bool zeros_less_one = false;             // zeros are stored minus one
+  bool has_zeros = false;                  // of compressed-tensors: every quantised weight has them
 };
 
 // Throws Error naming the file, the key and what weft can read instead.

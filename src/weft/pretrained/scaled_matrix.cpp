@@ -133,7 +133,9 @@ std::unique_ptr<PackedMatrix> scaled_matrix(const StoredTensors& files, const st
   if (!is_power_of_two(*scales) && (!scales->dtype || !is_float(*scales->dtype)))
     throw Error("{}: tensor {} holds no scales", files.path(), scales->to_text());
   if (!files.bytes(codes)) refuse("is of 8 bits, which weft reads from safetensors alone");
-  return std::make_unique<ScaledMatrix>(files, codes, *scales, files.find(base + ".weight_zero_point"), how);
+  const StoredInfo* const zeros = files.find(base + ".weight_zero_point");
+  if (how.has_zeros && !zeros) refuse("has no weight_zero_point beside it, which symmetric = false needs");
+  return std::make_unique<ScaledMatrix>(files, codes, *scales, zeros, how);
 }
 
 }  // namespace weft

@@ -20,7 +20,8 @@ inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near whi
 
 // A row of a, rounded: 32 codes of each block, then a scale of each, then two terms of each. What codes of b are
 // stored without is in the terms: minus their offset times the sum of a's codes as i32 (of Q6_K of each half), or the
-// sum of a's rounded values as f32 (Q4_K). Blocks are in their order, or lane by lane.
+// sum of a's rounded values as f32 (Q4_K). Blocks are in their order, or lane by lane. For few rows of 4-bit weights a group's
+// codes are in the order of its pairs of vectors.
 struct RoundedRow {
   int64_t groups;
   constexpr int64_t blocks() const { return kGroupBlocks * groups; }
@@ -31,7 +32,7 @@ struct RoundedRow {
 };
 
 // kPanelCols rows of b, which are columns of y: codes as [block, lane by lane][8][column][4] u8, then scales as
-// [block][column] f32; then those of the second halves of Q6_K, or minus the minima of Q4_K.
+// [block][column] f32; then those of the second halves of Q6_K, or the minima of Q4_K.
 struct UnpackedPanel {
   int64_t groups;
   constexpr int64_t blocks() const { return kGroupBlocks * groups; }

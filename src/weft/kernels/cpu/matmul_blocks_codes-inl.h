@@ -286,9 +286,7 @@ HWY_INLINE void put_nibbles(const WordRows& rows, int64_t at, Put&& put) {
   }
 }
 
-// Of each type: the codes of a group's blocks, one row's as vectors of kTogether blocks or as pairs of vectors, or
-// those of kWordRows rows as words, put(block, word, codes); and the scales of a row's blocks, with second: those of
-// the second halves (Q6_K), or minus the minima (Q4_K, W4).
+// Of one row: codes as vectors of kTogether blocks or, where kIsInPairs, as pairs of vectors.
 struct Group {
   Codes codes[kGroupBlocks / kTogether];
   Scales scales, second;  // second: of the blocks' second halves (Q6_K), or the minima (Q4_K, W4)
@@ -319,6 +317,7 @@ HWY_INLINE void unpack_nibbles(const std::byte* p, Group& g) {
 #endif
 }
 
+// Of each type: a group of one row, its scales alone, and the codes of kWordRows rows as put(block, word, codes).
 template <BlockType kType>
 struct Blocks;
 
