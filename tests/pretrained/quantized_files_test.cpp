@@ -2,6 +2,7 @@
 // decode them to, transformers' logits, and damage.
 #include <atomic>
 
+#include "base/temporary_folder.h"
 #include "pretrained/sample_packed.h"
 #include "weft/pretrained/stored_tensors.h"
 
