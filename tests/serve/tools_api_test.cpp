@@ -127,7 +127,7 @@ TEST(ToolsApiTest, ArgumentsBetweenTagsAreOfTheTypesOfTheTool) {
   setup.tool_format = api::ToolFormat::qwen3_coder;
   TestServer server(std::move(setup));
   json request = chat_request("How many?");
-  request["tools"] = {kDays};
+  request["tools"] = json::array({kDays});
   const json message = server.ask("/v1/chat/completions", request)["choices"][0]["message"];
   EXPECT_EQ(message["content"], "So.");
   EXPECT_EQ(message["tool_calls"][0]["function"],
@@ -152,7 +152,7 @@ TEST(ToolsApiTest, CallsKeepTheIdsThatTheModelWrites) {
   setup.tool_format = api::ToolFormat::kimi_k2;
   TestServer server(std::move(setup));
   json request = chat_request("Go");
-  request["tools"] = {kDays};
+  request["tools"] = json::array({kDays});
   const json call = server.ask("/v1/chat/completions", request)["choices"][0]["message"]["tool_calls"][0];
   EXPECT_EQ(call["id"], "functions.days:4");
   EXPECT_EQ(call["function"]["name"], "days");
@@ -169,7 +169,7 @@ TEST(ToolsApiTest, AnswersInPartsAreReadWithAndWithoutTools) {
   json request = chat_request("Go");
   EXPECT_EQ(server.ask("/v1/chat/completions", request)["choices"][0]["message"]["content"], "Hello.");
   EXPECT_TRUE(forms.forms.empty());
-  request["tools"] = {kDays};
+  request["tools"] = json::array({kDays});
   EXPECT_EQ(server.ask("/v1/chat/completions", request)["choices"][0]["message"]["content"], "Hello.");
   ASSERT_FALSE(forms.forms.empty());
   EXPECT_TRUE(forms.forms.back().may_be_text);
