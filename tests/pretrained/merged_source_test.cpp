@@ -1,8 +1,8 @@
 // A model with its adapters merged says what it says with them beside it, and can be exported.
 #include "weft/pretrained/merged_source.h"
 
+#include "pretrained/adapted_logits.h"
 #include "pretrained/golden_models.h"
-#include "pretrained/model_on_ranks.h"
 #include "weft/base/philox.h"
 #include "weft/pretrained/export.h"
 #include "weft/pretrained/peft.h"
@@ -82,15 +82,7 @@ TEST_P(MergedSourceTest, AnAdapterOfRowsOnMeshesSaysTheSame) {
     Logits got;
     on_ranks(
         base->config(), mesh, cpu_kernels(), DType::f32, [&](ForwardModel& m) { m.load(*base); },
-        [&](ForwardModel& model) {
-          const auto set = load_lora_set(model.context(), *base, model.part(), model.dtype(), folder_.path());
-          const RowAdapters::Run all{0, 0, int64_t(ids.size())};
-          const LoraSet* const sets[] = {set.get()};
-          const RowAdapters rows{{&all, 1}, sets};
-          WholePass whole(ids);
-          whole.pass.lora = &rows;
-          add_logits(model, whole, got);
-        });
+        [&](ForwardModel& model) { add_adapted_logits(model, *base, folder_.path(), ids, got); });
     EXPECT_LT(worst_difference(got, beside), 3e-5) << name_of_mesh(mesh);
   }
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/temporary_folder.h"
-#include "pretrained/model_on_ranks.h"
+#include "pretrained/adapted_logits.h"
 #include "support/test_data.h"
 #include "weft/formats/safetensors.h"
 
@@ -135,15 +135,7 @@ TEST_P(RealPeftTest, AnAdapterOfAllRowsSaysWhatTheAdaptedModelSays) {
   const std::vector<int32_t> ids{1, 5, 9, 3, 7, 100, 4};
   for (const MeshShape& mesh : {MeshShape{}, MeshShape{.pp = 2, .tp = 2}}) {
     Logits got;
-    const auto run = [&](ForwardModel& model) {
-      const auto set = load_lora_set(model.context(), *plain, model.part(), model.dtype(), folder);
-      const RowAdapters::Run all{0, 0, int64_t(ids.size())};
-      const LoraSet* const sets[] = {set.get()};
-      const RowAdapters rows{{&all, 1}, sets};
-      WholePass whole(ids);
-      whole.pass.lora = &rows;
-      add_logits(model, whole, got);
-    };
+    const auto run = [&](ForwardModel& model) { add_adapted_logits(model, *plain, folder, ids, got); };
     const auto load = [&](ForwardModel& m) { m.load(*plain); };
     if (GetParam()) {
       EXPECT_THROW(on_ranks(plain->config(), mesh, cpu_kernels(), DType::f32, load, run), Error);

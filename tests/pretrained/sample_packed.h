@@ -38,6 +38,24 @@ RawTensor raw(std::string name, const char* dtype, std::vector<int64_t> dims, co
   return t;
 }
 
+// Of the model in a folder: a row of every parameter, and a block where it is held in such. False: Error was thrown.
+inline bool can_be_read(const std::string& folder) {
+  try {
+    const auto source = open_model(folder);
+    for (const ParamNames& names : source->names()) {
+      std::vector<float> row(size_t(names.num_cols()));
+      source->read(names.param, names.shape.numel() - names.num_cols(), row);
+      const auto blocks = source->blocks_of(names.param);
+      if (!blocks) continue;
+      std::vector<std::byte> out(size_t(block_bytes(blocks->type)));
+      blocks->tensors->copy_blocks(*blocks->stored.front().info, 0, 0, out);
+    }
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // Numbers that a name and an index say.
 inline uint32_t draw(const std::string& name, int64_t i) { return philox(name_hash(name), uint64_t(i))[0]; }
 

@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/serve/api/trimmed.h"
 
 namespace weft::api {
 namespace {
@@ -84,19 +85,13 @@ class AllowedTypes {
   bool is_any_ = false;
 };
 
-std::string_view without_spaces_around(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 std::string text_as_json(const std::string& text) {
   return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 std::string value_as_json(const std::string& text, const AllowedTypes& types) {
   if (types.only_text()) return text_as_json(text);
-  std::string word(without_spaces_around(text));
+  std::string word(trimmed(text));
   // Some templates write these words as Python does, and models learn it.
   if (word == "True") word = "true";
   if (word == "False") word = "false";

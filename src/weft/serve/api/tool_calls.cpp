@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/serve/api/trimmed.h"
 
 namespace weft::api {
 namespace {
@@ -16,13 +17,6 @@ using nlohmann::ordered_json;
 
 constexpr JsonLimits kLimits{.max_bytes = 1 << 20, .max_depth = 64, .max_values = 1 << 16};
 constexpr size_t kLongestHeader = 512;  // a longer name is none
-constexpr std::string_view kSpace = " \t\r\n";
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
 
 // How many bytes at the end of `text` may be the beginning of `marker`.
 size_t overlap(std::string_view text, std::string_view marker) {

@@ -7,21 +7,16 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/serve/api/trimmed.h"
 
 namespace weft::api {
 namespace {
 
 using nlohmann::ordered_json;
 
-std::string_view without_spaces(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 // functions.NAME:INDEX, all of which is the id.
 CallHeader kimi_header(std::string_view header) {
-  header = without_spaces(header);
+  header = trimmed(header);
   CallHeader call{.id = std::string(header)};
   constexpr std::string_view kOfFunctions = "functions.";
   if (header.starts_with(kOfFunctions)) header.remove_prefix(kOfFunctions.size());
@@ -33,14 +28,14 @@ CallHeader kimi_header(std::string_view header) {
 CallHeader mistral_header(std::string_view header) {
   constexpr std::string_view kId = "[CALL_ID]";
   const size_t at = header.find(kId);
-  CallHeader call{.name = std::string(without_spaces(header.substr(0, at)))};
-  if (at != std::string_view::npos) call.id = without_spaces(header.substr(at + kId.size()));
+  CallHeader call{.name = std::string(trimmed(header.substr(0, at)))};
+  if (at != std::string_view::npos) call.id = trimmed(header.substr(at + kId.size()));
   return call;
 }
 
 // RECIPIENT, of which "all" is the reader.
 CallHeader functionary_header(std::string_view header) {
-  const std::string_view name = without_spaces(header);
+  const std::string_view name = trimmed(header);
   return {.kind = name == "all" ? CallHeader::Kind::text : CallHeader::Kind::call, .name = std::string(name)};
 }
 
@@ -49,11 +44,11 @@ CallHeader harmony_header(std::string_view header) {
   constexpr std::string_view kTo = "to=functions.", kChannel = "<|channel|>";
   if (const size_t to = header.find(kTo); to != std::string_view::npos) {
     const std::string_view name = header.substr(to + kTo.size());
-    return {.name = std::string(without_spaces(name.substr(0, std::min(name.find("<|"), name.find(" json")))))};
+    return {.name = std::string(trimmed(name.substr(0, std::min(name.find("<|"), name.find(" json")))))};
   }
   const size_t channel = header.rfind(kChannel);
   if (channel != std::string_view::npos) header.remove_prefix(channel + kChannel.size());
-  const bool is_thought = without_spaces(header).starts_with("analysis");
+  const bool is_thought = trimmed(header).starts_with("analysis");
   return {.kind = is_thought ? CallHeader::Kind::thought : CallHeader::Kind::text};
 }
 
