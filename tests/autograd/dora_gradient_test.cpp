@@ -105,6 +105,7 @@ TEST(DoraGradientTest, AFrozenBiasIsAddedToEveryRow) {
   Param bias("bias", Shape{kDoraOut}, Init::zeros());
   bias.value = rank.normal(DType::f64, {kDoraOut}, "bias");
   const Tensor x = rank.normal(DType::f64, {kDoraTokens, kDoraOut}, "y");
+  const Tensor read_elsewhere = x;  // or it would be written
   const Tensor y = FrozenBiasOp{bias}.forward(rank.context, x);
   for (int64_t i = 0; i < y.numel(); ++i)
     EXPECT_DOUBLE_EQ(y.data<double>()[i], x.data<double>()[i] + bias.value.data<double>()[i % kDoraOut]);

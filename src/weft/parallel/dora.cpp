@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "weft/autograd/ops/narrow_products.h"
+#include "weft/autograd/ops/own.h"
 #include "weft/tensor/host_access.h"
 
 namespace weft {
@@ -96,11 +97,7 @@ void DoraOp::backward_weight(Context& context, const Tensor& dy) {
 }
 
 Tensor FrozenBiasOp::forward(Context& context, const Tensor& y) {
-  Tensor sum = y;
-  if (!y.is_unique()) {
-    sum = context.empty_like(y);
-    context.kernels.convert(context.stream, sum, y);
-  }
+  Tensor sum = own(context, y);
   const Tensor ones = context.empty(y.dtype(), {y.rows(), 1});
   context.kernels.fill(context.stream, ones, 1);
   context.kernels.matmul(context.stream,

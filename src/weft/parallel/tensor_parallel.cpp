@@ -1,18 +1,11 @@
 // TensorParallel: the conjugate collectives around a region.
 #include "weft/parallel/tensor_parallel.h"
 
+#include "weft/autograd/ops/own.h"
 #include "weft/parallel/gradient_or_zeros.h"
 
 namespace weft {
 namespace {
-
-// The tensor itself, to be written, unless somebody else reads it too; then a copy.
-Tensor own(Context& context, const Tensor& x) {
-  if (x.is_unique()) return x;
-  Tensor copy = context.empty_like(x);
-  context.kernels.convert(context.stream, copy, x);
-  return copy;
-}
 
 // A collective of the backward pass, which other work hides until its gradient is asked for.
 struct StartedBackward {

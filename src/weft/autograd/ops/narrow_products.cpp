@@ -1,6 +1,8 @@
 // Narrow products: the calls of matmul.
 #include "weft/autograd/ops/narrow_products.h"
 
+#include "weft/autograd/ops/own.h"
+
 namespace weft {
 
 Tensor times_transposed(Context& context, const Tensor& x, Param& w) {
@@ -19,11 +21,7 @@ Tensor times(Context& context, const Tensor& dy, Param& w) {
 }
 
 Tensor plus_times_transposed(Context& context, const Tensor& y, const Tensor& x, Param& w) {
-  Tensor sum = y;
-  if (!y.is_unique()) {
-    sum = context.empty_like(y);
-    context.kernels.convert(context.stream, sum, y);
-  }
+  Tensor sum = own(context, y);
   context.kernels.matmul(context.stream, {.y = as_matrix(sum),
                                           .a = x,
                                           .b = w.value,

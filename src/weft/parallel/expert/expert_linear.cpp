@@ -1,6 +1,8 @@
 // Expert linear: a product for each expert that has rows, and two narrow ones.
 #include "weft/parallel/expert/expert_linear.h"
 
+#include "weft/autograd/ops/own.h"
+
 namespace weft {
 namespace {
 
@@ -32,11 +34,7 @@ Tensor ExpertLoraOp::forward(Context& context, const Tensor& y, const Tensor& in
   h = context.empty(x.dtype(), {x.dim(0), a.shape[1]});
   products(context, *route, a, h, x, false);
   context.kernels.scale(context.stream, h, h, scale);
-  Tensor sum = y;
-  if (!y.is_unique()) {
-    sum = context.empty_like(y);
-    context.kernels.convert(context.stream, sum, y);
-  }
+  Tensor sum = own(context, y);
   products(context, *route, b, sum, h, false, true);
   return sum;
 }
