@@ -96,7 +96,7 @@ void expect_element(const Tensor& t, int64_t i, double expected, double size, co
   ASSERT_NEAR(value(t, i), expected, 2e-6 * size + rounding * std::abs(expected) + 1e-6) << what << " at " << i;
 }
 
-constexpr const char* kIsaNames[] = {"avx2", "avx512", "avx512bf16"};
+constexpr const char* kIsaNames[] = {"avx2", "avx512", "avx512bf16", "amx"};
 
 bool has(MatmulIsa isa) { return isa <= cpu::best_matmul_isa(); }
 
@@ -156,7 +156,8 @@ INSTANTIATE_TEST_SUITE_P(F32, MatmulTest,
                                           testing::ValuesIn(kSizes)),
                          matmul_case_name);
 INSTANTIATE_TEST_SUITE_P(Bf16, MatmulTest,
-                         testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512, MatmulIsa::avx512_bf16),
+                         testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512, MatmulIsa::avx512_bf16,
+                                                          MatmulIsa::amx),
                                           testing::Values(DType::bf16), testing::Values(DType::bf16, DType::f32),
                                           testing::ValuesIn(kSizes)),
                          matmul_case_name);
@@ -219,7 +220,7 @@ std::string name_of_epilogue(const testing::TestParamInfo<EpilogueTest::ParamTyp
 
 INSTANTIATE_TEST_SUITE_P(
     All, EpilogueTest,
-    testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512_bf16),
+    testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512_bf16, MatmulIsa::amx),
                      testing::Values(DType::f32, DType::bf16, DType::f16),
                      testing::Values(EpilogueKind::none, EpilogueKind::activate, EpilogueKind::gated,
                                      EpilogueKind::activate_backward, EpilogueKind::gated_backward),

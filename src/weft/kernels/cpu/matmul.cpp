@@ -32,6 +32,7 @@ struct Product {
   DType type;
   DotKind kind;
   int64_t m, n, k;
+  int tile_rows;
   MatmulPlan plan{};
   const TileKernel* tiles;
   EpilogueKernel epilogue;
@@ -81,6 +82,7 @@ Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
           .m = args.y.dim(0),
           .n = args.y.dim(1),
           .k = args.a.dim(args.transpose_a ? 0 : 1),
+          .tile_rows = kernels.tile_rows(kind),
           .tiles = kernels.tiles(kind),
           .epilogue = kernels.epilogue(e.kind, e.f),
           .call = call,
@@ -130,7 +132,7 @@ class TileWorker {
                         .rows = rows_,
                         .k = k0,
                         .num_k = std::min(p_.plan.step_block * per_step, p_.k - k0)};
-    p_.kernels.pack_a(p_.kind, p_.args.transpose_a, from, to, p_.kernels.tile_rows);
+    p_.kernels.pack_a(p_.kind, p_.args.transpose_a, from, to, p_.tile_rows);
   }
 
   // Adds one step block of one panel to `sums` [rows, kPanelCols], or finishes y when it is the last.
@@ -141,9 +143,9 @@ class TileWorker {
     const int vector = p_.kernels.vector_cols;
     TileCall call;
     call.steps = std::min(plan.step_block, plan.steps - step);
-    const int64_t words = call.steps * (p_.kind == DotKind::bf16_as_f32 ? 2 : 1);
+    const int64_t words = packed_words(p_.kind, call.steps);
     // While this block of the panel is multiplied, the next one comes closer, a part with each tile.
-    const int64_t parts = ceil_div(rows_, p_.kernels.tile_rows) * ceil_div(cols, 2 * vector);
+    const int64_t parts = ceil_div(rows_, p_.tile_rows) * ceil_div(cols, 2 * vector);
     const int64_t block_words = (plan.whole_a ? call.steps : plan.steps) * kPanelCols;
     const std::byte* next = packed_b_ + (((panel - first_panel_) * plan.steps + step) * kPanelCols + block_words) * 4;
     call.ahead_bytes = kPanelCols * 4 / parts;
@@ -153,7 +155,7 @@ class TileWorker {
       call.b = packed_b_ + (((panel - first_panel_) * plan.steps + step) * kPanelCols + col) * 4;
       int64_t tile = 0;
       for (int64_t row = 0; row < rows_; row += tile_rows_) {
-        tile_rows_ = next_tile_rows(rows_ - row, p_.kernels.tile_rows);
+        tile_rows_ = next_tile_rows(rows_ - row, p_.tile_rows);
         call.a = a + tile_offset(row, tile++, words) * 4;
         call.ahead = next + part++ * call.ahead_bytes * call.steps;
         finish(call, block, row, panel * kPanelCols + col, int(std::min<int64_t>(cols - col, 2 * vector)), vectors,
@@ -240,7 +242,7 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
   if (p.m == 0 || p.n == 0) return;
   ThreadTeam& team = stream.team();
   check(team.size() <= kMaxWorkers, "matmul: a team has at most {} threads, not {}", kMaxWorkers, team.size());
-  p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, p.kernels.tile_rows, team.size());
+  p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, p.tile_rows, team.size());
 
   const int64_t panels = ceil_div(p.n, kPanelCols), panel_bytes = panel_words(p.type, p.k) * 4;
   int64_t chunk = panels;

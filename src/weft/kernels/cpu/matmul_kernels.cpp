@@ -1,6 +1,9 @@
 // Micro-kernels of the matrix product: a tile of up to 12 rows by two vectors, held in registers over a block of K.
 #include "weft/kernels/cpu/matmul_kernels.h"
 
+#include <algorithm>
+
+#include "weft/kernels/cpu/amx.h"
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/matmul_kernels.cpp"
@@ -8,6 +11,7 @@
 #include "hwy/highway.h"
 #include "weft/kernels/cpu/matmul_epilogue-inl.h"
 #include "weft/kernels/cpu/matmul_pack-inl.h"
+#include "weft/kernels/cpu/matmul_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
@@ -135,7 +139,7 @@ void tile(const TileCall& call) {
 }
 
 struct TileTable {
-  TileKernel kernels[kMaxTileRows * 2] = {};
+  TileKernel kernels[kTileRows * 2] = {};
 };
 
 template <class Dot, int... kIndex>
@@ -149,11 +153,14 @@ constexpr TileTable kTiles = make_table<Dot>(std::make_integer_sequence<int, 2 *
 const TileKernel* tiles(DotKind kind) {
 #if HWY_TARGET == HWY_AVX3
   if (kind == DotKind::bf16_pairs) return kTiles<DotBf16Pairs>.kernels;
+  if (kind == DotKind::bf16_tiles) return kRegisterTiles.kernels;
 #endif
   return kind == DotKind::bf16_as_f32 ? kTiles<DotBf16AsF32>.kernels : kTiles<DotF32>.kernels;
 }
 
-constexpr MatmulKernels kKernels{.tile_rows = kTileRows,
+inline int tile_rows(DotKind kind) { return kind == DotKind::bf16_tiles ? kRegisterTileRows : kTileRows; }
+
+constexpr MatmulKernels kKernels{.tile_rows = tile_rows,
                                  .vector_cols = HWY_MAX_BYTES / 4,
                                  .bf16_kind = DotKind::bf16_as_f32,
                                  .tiles = tiles,
@@ -171,8 +178,10 @@ namespace weft::cpu {
 MatmulIsa best_matmul_isa() {
   static const MatmulIsa best = [] {
 #if HWY_TARGETS & HWY_AVX3
-    if (hwy::SupportedTargets() & HWY_AVX3)
+    if (hwy::SupportedTargets() & HWY_AVX3) {
+      if (amx::can_use()) return MatmulIsa::amx;
       return __builtin_cpu_supports("avx512bf16") ? MatmulIsa::avx512_bf16 : MatmulIsa::avx512;
+    }
 #endif
     return MatmulIsa::avx2;
   }();
@@ -181,11 +190,13 @@ MatmulIsa best_matmul_isa() {
 
 const MatmulKernels& matmul_kernels([[maybe_unused]] MatmulIsa isa) {
 #if HWY_TARGETS & HWY_AVX3
-  static constexpr MatmulKernels with_pairs = [] {
+  static constexpr auto with = [](DotKind bf16_kind) {
     MatmulKernels kernels = N_AVX3::kKernels;
-    kernels.bf16_kind = DotKind::bf16_pairs;
+    kernels.bf16_kind = bf16_kind;
     return kernels;
-  }();
+  };
+  static constexpr MatmulKernels with_pairs = with(DotKind::bf16_pairs), with_tiles = with(DotKind::bf16_tiles);
+  if (isa == MatmulIsa::amx) return with_tiles;
   if (isa == MatmulIsa::avx512_bf16) return with_pairs;
   if (isa == MatmulIsa::avx512) return N_AVX3::kKernels;
 #endif

@@ -13,11 +13,12 @@
 namespace weft::cpu {
 
 inline constexpr int kPanelCols = 32;
-inline constexpr int kMaxTileRows = 12;
+inline constexpr int kMaxTileRows = 32;
 
 // A block of a is packed tile by tile, [tile][word][rows of the tile], so that a tile reads one stream: at every step
 // the words of its rows, side by side. Words are f32, or bf16 pairs; those of a bf16 widened to f32 are two a step.
-// Behind each tile is room for what whole vectors write too much.
+// Behind each tile is room for what whole vectors write too much. For tile registers it is [tile][16
+// words][rows][word]: what a register holds lies together.
 inline constexpr int64_t kTilePad = 16;        // words
 inline constexpr int64_t kMostBlockRows = 96;  // of a that share a panel brought to L2
 
@@ -35,7 +36,14 @@ enum class DotKind : uint8_t {
   bf16_pairs,   // the machine's bf16 dot product; a packed as pairs
   bf16_as_f32,  // a packed as f32, b widened in registers: for machines without a bf16 dot product
   f16_as_f32,   // both packed as f32
+  bf16_tiles,   // the machine's products of tile registers; a packed as pairs
 };
+
+// Words of a row of a in a packed block of `steps`; those past its end are zero.
+constexpr int64_t packed_words(DotKind kind, int64_t steps) {
+  if (kind == DotKind::bf16_as_f32) return 2 * steps;
+  return kind == DotKind::bf16_tiles ? (steps + 15) / 16 * 16 : steps;
+}
 
 // One tile: out = a b + add over `steps`. Rows and column vectors are fixed by the kernel.
 struct TileCall {
@@ -78,8 +86,8 @@ struct BlockOfA {
 };
 
 struct MatmulKernels {
-  int tile_rows = 0;    // the most rows of a tile
-  int vector_cols = 0;  // columns of one vector; a tile has one or two
+  int (*tile_rows)(DotKind) = nullptr;  // the most rows of a tile
+  int vector_cols = 0;                  // columns of one vector; a tile has one or two
   DotKind bf16_kind = DotKind::bf16_as_f32;
 
   // tiles(kind)[(rows - 1) * 2 + vectors - 1]
@@ -97,7 +105,7 @@ void pack_nf4_panels(ThreadTeam& team, const MatmulKernels& kernels, DType type,
                      bool transpose_b, int64_t panel_begin, int64_t panel_end, std::byte* packed);
 
 // The instruction sets a product can use, best last. Each includes those before it.
-enum class MatmulIsa : uint8_t { avx2, avx512, avx512_bf16 };
+enum class MatmulIsa : uint8_t { avx2, avx512, avx512_bf16, amx };
 
 MatmulIsa best_matmul_isa();  // of this machine
 const MatmulKernels& matmul_kernels(MatmulIsa);

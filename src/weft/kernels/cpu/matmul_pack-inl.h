@@ -74,7 +74,8 @@ constexpr int64_t kWords = 16;  // of a row, packed at a time
 
 // Words [word, word + kWords) of a row of a block, as f32 or as pairs; those past its end are zero.
 HWY_INLINE void copy_words(DotKind kind, const std::byte* row, int64_t num_k, int64_t word, uint32_t* out) {
-  const int64_t per_word = kind == DotKind::bf16_pairs ? 2 : 1, size = kind == DotKind::f32 ? 4 : 2;
+  const int64_t per_word = kind == DotKind::bf16_pairs || kind == DotKind::bf16_tiles ? 2 : 1,
+                size = kind == DotKind::f32 ? 4 : 2;
   const int64_t k = word * per_word, have = std::clamp<int64_t>(num_k - k, 0, kWords * per_word);
   const std::byte* const from = row + k * size;
   if (have < kWords * per_word) std::memset(out, 0, kWords * 4);
@@ -107,8 +108,16 @@ HWY_INLINE void pack_tile_of_rows(DotKind kind, const std::byte* a, int64_t row_
 }
 
 HWY_INLINE int64_t words_of(DotKind kind, int64_t num_k) {
-  if (kind == DotKind::bf16_pairs) return (num_k + 1) / 2;
-  return kind == DotKind::bf16_as_f32 ? (num_k + 1) / 2 * 2 : num_k;
+  return packed_words(kind, kind == DotKind::f32 || kind == DotKind::f16_as_f32 ? num_k : (num_k + 1) / 2);
+}
+
+// For tile registers rows stay rows.
+HWY_INLINE void pack_rows_for_tiles(const std::byte* a, int64_t row_bytes, int64_t rows, int64_t num_k, int64_t words,
+                                    uint32_t* out) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t word = 0; word < words; word += kWords)
+      copy_words(DotKind::bf16_tiles, a + row * row_bytes, num_k, word, out + word * rows + row * kWords);
+  }
 }
 
 HWY_INLINE void pack_a_rows(DotKind kind, const BlockOfA& block, uint32_t* packed, int tile_rows) {
@@ -117,8 +126,12 @@ HWY_INLINE void pack_a_rows(DotKind kind, const BlockOfA& block, uint32_t* packe
   int64_t tile = 0;
   for (int64_t row = 0, rows = 0; row < block.rows; row += rows) {
     rows = next_tile_rows(block.rows - row, tile_rows);
-    pack_tile_of_rows(kind, a + row * block.ld * size, block.ld * size, rows, block.num_k, words,
-                      packed + tile_offset(row, tile++, words));
+    const std::byte* const from = a + row * block.ld * size;
+    uint32_t* const to = packed + tile_offset(row, tile++, words);
+    if (kind == DotKind::bf16_tiles)
+      pack_rows_for_tiles(from, block.ld * size, rows, block.num_k, words, to);
+    else
+      pack_tile_of_rows(kind, from, block.ld * size, rows, block.num_k, words, to);
   }
 }
 
@@ -140,7 +153,7 @@ HWY_INLINE auto words_side_by_side(const std::byte* even, const std::byte* odd, 
   const auto load16 = [&](const std::byte* p) { return hn::PromoteTo(d, load_up_to(d16, p, left)); };
   if constexpr (kKind == DotKind::f32) {
     return load_up_to(d, even, left);
-  } else if constexpr (kKind == DotKind::bf16_pairs) {
+  } else if constexpr (kKind == DotKind::bf16_pairs || kKind == DotKind::bf16_tiles) {
     const auto low = load16(even);
     return odd ? hn::Or(low, hn::ShiftLeft<16>(load16(odd))) : low;
   } else if constexpr (kKind == DotKind::bf16_as_f32) {
@@ -177,12 +190,45 @@ HWY_INLINE void pack_a_columns(const BlockOfA& block, uint32_t* packed, int tile
   }
 }
 
+// The same for tile registers, whose rows are those of a: 16 words of 16 rows are turned at a time.
+HWY_INLINE void pack_columns_for_tiles(const BlockOfA& block, uint32_t* packed, int tile_rows) {
+  const hn::ScalableTag<uint32_t> d;
+  const int64_t words = words_of(DotKind::bf16_tiles, block.num_k), row_bytes = block.ld * 2;
+  const auto* first = static_cast<const std::byte*>(block.a) + (block.k * block.ld + block.row) * 2;
+  for (int64_t word = 0; word < words; word += kWords) {
+    for (int64_t k = 2 * word + 2 * kWords; k < std::min(block.num_k, 2 * word + 4 * kWords); ++k)
+      fetch(first + k * row_bytes, block.rows * 2);
+    int64_t tile = 0;
+    for (int64_t row = 0, rows = 0; row < block.rows; row += rows) {
+      rows = next_tile_rows(block.rows - row, tile_rows);
+      uint32_t* const out = packed + tile_offset(row, tile++, words) + word * rows;
+      for (int64_t r = 0; r < rows; r += kWords) {
+        alignas(64) uint32_t columns[kWords][kWords], turned[kWords][kWords];
+        for (int64_t w = 0; w < kWords; ++w) {
+          const int64_t k = 2 * (word + w);
+          const std::byte* const even = first + k * row_bytes + (row + r) * 2;
+          for (int64_t i = 0; i < kWords; i += int64_t(hn::Lanes(d)))
+            hn::Store(k < block.num_k ? words_side_by_side<DotKind::bf16_tiles>(
+                                            even + 2 * i, k + 1 < block.num_k ? even + row_bytes + 2 * i : nullptr,
+                                            std::max<int64_t>(0, block.rows - row - r - i))
+                                      : hn::Zero(d),
+                      d, columns[w] + i);
+        }
+        for (int64_t w = 0; w < kWords; w += 4)
+          for (int64_t i = 0; i < kWords; i += 4) transpose_4x4(columns[w] + i, kWords, turned[i] + w, kWords);
+        std::memcpy(out + r * kWords, turned, size_t(std::min(kWords, rows - r)) * kWords * 4);
+      }
+    }
+  }
+}
+
 HWY_INLINE void pack_a_columns(DotKind kind, const BlockOfA& block, uint32_t* packed, int tile_rows) {
   switch (kind) {
     case DotKind::f32: return pack_a_columns<DotKind::f32>(block, packed, tile_rows);
     case DotKind::bf16_pairs: return pack_a_columns<DotKind::bf16_pairs>(block, packed, tile_rows);
     case DotKind::bf16_as_f32: return pack_a_columns<DotKind::bf16_as_f32>(block, packed, tile_rows);
     case DotKind::f16_as_f32: return pack_a_columns<DotKind::f16_as_f32>(block, packed, tile_rows);
+    case DotKind::bf16_tiles: return pack_columns_for_tiles(block, packed, tile_rows);
   }
 }
 

@@ -30,8 +30,8 @@ MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, int ti
 
   const int64_t strips = ceil_div(m, tile_rows), panels = ceil_div(n, kPanelCols);
   const int64_t most_strips = std::min(strips, kMostBlockRows / tile_rows);
-  const int64_t word_bytes = kind == DotKind::bf16_as_f32 ? 8 : 4;
-  plan.whole_a = most_strips * tile_rows * steps * word_bytes <= kWholeABytes || strips == 1;
+  const int64_t row_bytes = packed_words(kind, steps) * 4;
+  plan.whole_a = most_strips * tile_rows * row_bytes <= kWholeABytes || strips == 1;
   const int64_t most_panels = plan.whole_a ? kWidePanels : kNarrowPanels;
 
   double best = 0;
@@ -52,7 +52,7 @@ MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, int ti
   plan.num_panel_blocks = ceil_div(panels, plan.panel_block);
 
   const int64_t rows = std::min(m, plan.row_block);
-  const int64_t words = plan.step_block * word_bytes / 4;
+  const int64_t words = packed_words(kind, plan.step_block);
   plan.a_block_bytes = round_up((rows * words + (ceil_div(rows, tile_rows) + 1) * kTilePad) * 4, 64);
   plan.a_bytes = round_up(plan.a_block_bytes * (plan.whole_a ? plan.num_step_blocks : 1), 64);
   plan.sums_bytes = plan.num_step_blocks == 1 ? 0 : rows * kPanelCols * 4 * (plan.whole_a ? 1 : plan.panel_block);

@@ -1,0 +1,64 @@
+// Intel's Advanced Matrix Extensions: eight tile registers of 16 rows of 64 bytes, and products of two of them.
+//
+// As instructions and not as intrinsics, because the compiler inlines no function of one target into one of another.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::cpu::amx {
+
+inline constexpr int kRows = 16, kRowBytes = 64, kTileBytes = kRows * kRowBytes;
+
+// Whether this machine has tiles with products of bf16 and of int8, and the system lets this process use them: asked
+// for once, for all its threads.
+bool can_use();
+
+// What LDTILECFG reads: how many rows and bytes of a row each register has.
+struct alignas(64) Shapes {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+
+  constexpr void set(int tile, int tile_rows, int bytes) {
+    rows[tile] = uint8_t(tile_rows), row_bytes[tile] = uint16_t(bytes);
+  }
+};
+static_assert(sizeof(Shapes) == 64);
+
+#if defined(__x86_64__)
+
+inline void configure(const Shapes& shapes) { asm volatile("ldtilecfg %0" : : "m"(shapes) : "memory"); }
+
+// Gives the registers back: a thread without contents there is switched sooner.
+inline void release() { asm volatile("tilerelease" : : : "memory"); }
+
+template <int kTile>
+[[gnu::always_inline]] inline void zero() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+}
+
+template <int kTile>
+[[gnu::always_inline]] inline void load(const void* from, int64_t stride) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(kTile) : "memory");
+}
+
+template <int kTile>
+[[gnu::always_inline]] inline void store(void* to, int64_t stride) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(kTile) : "memory");
+}
+
+// c += a b: c [M][N] of f32, a [M][K/2] of pairs of bf16, b [K/2][N] of pairs.
+template <int kC, int kA, int kB>
+[[gnu::always_inline]] inline void dot_bf16() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+}
+
+// c += a b: c [M][N] of i32, a [M][K/4] of four i8, b [K/4][N] of four u8.
+template <int kC, int kA, int kB>
+[[gnu::always_inline]] inline void dot_int8_uint8() {
+  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+}
+
+#endif
+
+}  // namespace weft::cpu::amx
