@@ -17,7 +17,7 @@ using cpu::BlockIsa;
 
 std::vector<BlockIsa> isas_here() {
   std::vector<BlockIsa> all;
-  for (const BlockIsa isa : {BlockIsa::avx2, BlockIsa::avx512, BlockIsa::avx512_vnni})
+  for (const BlockIsa isa : {BlockIsa::avx2, BlockIsa::avx512, BlockIsa::avx512_vnni, BlockIsa::amx})
     if (isa <= cpu::best_block_isa()) all.push_back(isa);
   return all;
 }

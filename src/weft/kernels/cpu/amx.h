@@ -27,10 +27,21 @@ static_assert(sizeof(Shapes) == 64);
 
 #if defined(__x86_64__)
 
-inline void configure(const Shapes& shapes) { asm volatile("ldtilecfg %0" : : "m"(shapes) : "memory"); }
+inline constinit thread_local const Shapes* in_use = nullptr;
+
+// Gives the registers these shapes, which takes as long as some products: only where they have others.
+inline void use(const Shapes& shapes) {
+  if (in_use == &shapes) return;
+  asm volatile("ldtilecfg %0" : : "m"(shapes) : "memory");
+  in_use = &shapes;
+}
 
 // Gives the registers back: a thread without contents there is switched sooner.
-inline void release() { asm volatile("tilerelease" : : : "memory"); }
+inline void release() {
+  if (!in_use) return;
+  asm volatile("tilerelease" : : : "memory");
+  in_use = nullptr;
+}
 
 template <int kTile>
 [[gnu::always_inline]] inline void zero() {
@@ -53,11 +64,15 @@ template <int kC, int kA, int kB>
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
 }
 
-// c += a b: c [M][N] of i32, a [M][K/4] of four i8, b [K/4][N] of four u8.
+// c += a b: c [M][N] of i32, a [M][K/4] of four i8, b [K/4][N] of four.
 template <int kC, int kA, int kB>
-[[gnu::always_inline]] inline void dot_int8_uint8() {
-  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
+[[gnu::always_inline]] inline void dot_int8() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kC), "i"(kA), "i"(kB));
 }
+
+#else
+
+inline void release() {}
 
 #endif
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "weft/base/ceil_div.h"
+#include "weft/kernels/cpu/amx.h"
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/matmul_blocks.h"
 #include "weft/kernels/cpu/matmul_kernels.h"
@@ -220,6 +221,7 @@ void multiply_panels(ThreadTeam& team, const Product& p, const std::byte* packed
     if (begin == end) return;
     TileWorker(p, packed_b, panel_begin, scratch[worker])
         .run(tile % plan.num_row_blocks * plan.row_block, begin, end);
+    if (p.kind == DotKind::bf16_tiles) amx::release();
   });
 }
 

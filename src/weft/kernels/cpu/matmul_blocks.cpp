@@ -6,6 +6,7 @@
 #include <array>
 
 #include "weft/base/ceil_div.h"
+#include "weft/kernels/cpu/amx.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::cpu {
@@ -57,6 +58,7 @@ struct Product {
                         {next + first * 64, end - first});
       epilogue(call, tile, first_row + i, col, int(count), cols);
     }
+    amx::release();
   }
 };
 

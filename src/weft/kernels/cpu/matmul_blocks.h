@@ -20,8 +20,8 @@ inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near whi
 
 // A row of a, rounded: 32 codes of each block, then a scale of each, then two terms of each. What codes of b are
 // stored without is in the terms: minus their offset times the sum of a's codes as i32 (of Q6_K of each half), or the
-// sum of a's rounded values as f32 (Q4_K). Blocks are in their order, or lane by lane. For few rows of 4-bit weights a group's
-// codes are in the order of its pairs of vectors.
+// sum of a's rounded values as f32 (Q4_K). Blocks are in their order, or lane by lane. For few rows of 4-bit weights
+// a group's codes are in the order of its pairs of vectors.
 struct RoundedRow {
   int64_t groups;
   constexpr int64_t blocks() const { return kGroupBlocks * groups; }
@@ -100,6 +100,7 @@ struct BlockKernels {
   // tile[rows, kPanelCols] = a times columns [col, col + cols) for at most kMostFewRows rounded rows of a.
   void (*few_rows)(const BlockMatrix& b, int64_t groups, const std::byte* a, int rows, int64_t col, int cols,
                    float* tile) = nullptr;
+  // What many_rows takes: codes unsigned, or signed where they go to tile registers.
   void (*unpack)(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) = nullptr;
   // tile[rows, kPanelCols] = a times an unpacked panel, where a is rounded lane by lane.
   void (*many_rows)(BlockType, int64_t groups, const std::byte* panel, const std::byte* a, int rows, float* tile,
@@ -107,7 +108,7 @@ struct BlockKernels {
 };
 
 // The instruction sets a product can use, best last.
-enum class BlockIsa : uint8_t { avx2, avx512, avx512_vnni };
+enum class BlockIsa : uint8_t { avx2, avx512, avx512_vnni, amx };
 
 BlockIsa best_block_isa();  // of this machine
 const BlockKernels& block_kernels(BlockIsa);

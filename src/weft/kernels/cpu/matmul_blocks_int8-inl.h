@@ -88,13 +88,14 @@ void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, 
   }
 }
 
-// kPanelCols rows of b: codes as [word][column][4] u8, then a scale of each column.
-inline void unpack_int8(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
+// kPanelCols rows of b: codes as [word][column][4], then a scale of each column.
+template <bool kIsSigned>
+void unpack_int8(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
   const U32Tag d;
   const int64_t size = groups * kGroupElements, filled = b.row_blocks() * kInt8Block, row_bytes = b.row_bytes();
   const auto* const from = static_cast<const std::byte*>(b.blocks.raw());
   auto* const out = reinterpret_cast<uint32_t*>(panel);
-  const auto offset = hn::Set(d, kInt8Offset * 0x01010101u);
+  const auto offset = hn::Set(d, kIsSigned ? 0 : kInt8Offset * 0x01010101u);
   for (int c = 0; c < kPanelCols; c += kWordRows) {
     WordRows rows;
     for (int j = 0; j < kWordRows; ++j) {

@@ -10,6 +10,7 @@
 #include "weft/kernels/cpu/matmul_blocks_int8-inl.h"
 #include "weft/kernels/cpu/matmul_blocks_many-inl.h"
 #include "weft/kernels/cpu/matmul_blocks_round-inl.h"
+#include "weft/kernels/cpu/matmul_blocks_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
@@ -30,11 +31,12 @@ void round_row(const RoundCall& call, int64_t row, std::byte* out) {
   round_row_as<Float16>(call, row, out);
 }
 
+template <bool kIsSigned>
 void unpack(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
   if (b.type == BlockType::fp8) return unpack_floats<BlockType::fp8>(b, groups, col, cols, panel);
   if (b.type == BlockType::nf4) return unpack_floats<BlockType::nf4>(b, groups, col, cols, panel);
-  if (b.type == BlockType::int8) return unpack_int8(b, groups, col, cols, panel);
-  with_type(b.type, [&](auto type) { unpack_panel<decltype(type)::value>(b, groups, col, cols, panel); });
+  if (b.type == BlockType::int8) return unpack_int8<kIsSigned>(b, groups, col, cols, panel);
+  with_type(b.type, [&](auto type) { unpack_panel<decltype(type)::value, kIsSigned>(b, groups, col, cols, panel); });
 }
 
 // Calls body(std::integral_constant<int, rows>()).
@@ -91,11 +93,45 @@ template <class Dot>
 constexpr BlockKernels kKernelsWith{.tile_rows = tile_rows,
                                     .round_row = round_row,
                                     .few_rows = few_rows<Dot>,
-                                    .unpack = unpack,
+                                    .unpack = unpack<false>,
                                     .many_rows = many_rows<Dot>};
+
+#if HWY_TARGET == HWY_AVX3
+int tile_rows_in_registers(BlockType type) {
+  switch (math_of(type)) {
+    case BlockMath::floats: return kFloatTileRows;
+    case BlockMath::int8: return 2 * kTilesRows;
+    case BlockMath::codes: break;
+  }
+  return kTilesRows;
+}
+
+void many_rows_in_registers(BlockType type, int64_t groups, const std::byte* panel, const std::byte* a, int rows,
+                            float* tile, const LinesAhead& ahead) {
+  switch (math_of(type)) {
+    case BlockMath::floats: return many_rows<DotVnni>(type, groups, panel, a, rows, tile, ahead);
+    case BlockMath::int8:
+      return with_rows<2 * kTilesRows>(
+          rows, [&](auto n) { many_int8_rows_in_tiles<decltype(n)::value>(groups, panel, a, tile, ahead); });
+    case BlockMath::codes:
+      with_type(type, [&](auto t) {
+        with_rows<kTilesRows>(rows, [&](auto n) {
+          many_rows_in_tiles<decltype(t)::value, decltype(n)::value>(groups, panel, a, tile, ahead);
+        });
+      });
+  }
+}
+
+constexpr BlockKernels kKernelsInRegisters{.tile_rows = tile_rows_in_registers,
+                                           .round_row = round_row,
+                                           .few_rows = few_rows<DotVnni>,
+                                           .unpack = unpack<true>,
+                                           .many_rows = many_rows_in_registers};
+#endif
 
 inline const BlockKernels& kernels_of(BlockIsa isa) {
 #if HWY_TARGET == HWY_AVX3
+  if (isa == BlockIsa::amx) return kKernelsInRegisters;
   if (isa == BlockIsa::avx512_vnni) return kKernelsWith<DotVnni>;
 #endif
   static_cast<void>(isa);
@@ -111,8 +147,10 @@ namespace weft::cpu {
 BlockIsa best_block_isa() {
   static const BlockIsa best = [] {
 #if HWY_TARGETS & HWY_AVX3
-    if (hwy::SupportedTargets() & HWY_AVX3)
-      return __builtin_cpu_supports("avx512vnni") ? BlockIsa::avx512_vnni : BlockIsa::avx512;
+    if (hwy::SupportedTargets() & HWY_AVX3) {
+      if (!__builtin_cpu_supports("avx512vnni")) return BlockIsa::avx512;
+      return amx::can_use() ? BlockIsa::amx : BlockIsa::avx512_vnni;
+    }
 #endif
     return BlockIsa::avx2;
   }();

@@ -27,10 +27,12 @@ HWY_INLINE void store_scales(const std::byte* numbers, std::byte* out, int64_t s
   }
 }
 
-template <BlockType kType>
+// kIsSigned: codes less their offset.
+template <BlockType kType, bool kIsSigned>
 void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
   constexpr bool kHasSecond = kHasMinima<kType> || kHasSecondHalves<kType>;
   const U32Tag d;
+  [[maybe_unused]] const hn::Repartition<uint8_t, U32Tag> d8;
   const F32x8 f;
   const UnpackedPanel layout{groups};
   const int64_t lane_codes = groups * 32 * kPanelCols, lane_scales = groups * 4 * kPanelCols;
@@ -49,7 +51,9 @@ void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
         if constexpr (kHasSecond) hn::Store(second, f, scales[1][j]);
       }
       std::byte* const codes = panel + (g * 32 * kPanelCols + c * 4);
-      Blocks<kType>::unpack_words(rows, [&](int block, int word, Words x) {
+      Blocks<kType>::unpack_words(rows, [&](int block, int word, Words x) HWY_ATTR {
+        if constexpr (kIsSigned && Blocks<kType>::kOffset != 0)
+          x = hn::BitCast(d, hn::Sub(hn::BitCast(d8, x), hn::Set(d8, uint8_t(Blocks<kType>::kOffset))));
         hn::StoreU(x, d, reinterpret_cast<uint32_t*>(codes + block * lane_codes + word * kPanelCols * 4));
       });
       const int64_t at = (g * kPanelCols + c) * 4;

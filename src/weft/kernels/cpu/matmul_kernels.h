@@ -19,8 +19,7 @@ inline constexpr int kMaxTileRows = 32;
 // the words of its rows, side by side. Words are f32, or bf16 pairs; those of a bf16 widened to f32 are two a step.
 // Behind each tile is room for what whole vectors write too much. For tile registers it is [tile][16
 // words][rows][word]: what a register holds lies together.
-inline constexpr int64_t kTilePad = 16;        // words
-inline constexpr int64_t kMostBlockRows = 96;  // of a that share a panel brought to L2
+inline constexpr int64_t kTilePad = 16;  // words
 
 // Rows of the next tile when `left` remain: two last tiles share evenly what one cannot hold well.
 inline int next_tile_rows(int64_t left, int most) {

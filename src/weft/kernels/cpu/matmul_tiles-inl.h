@@ -56,7 +56,7 @@ template <int kRows, int kVecs>
 void register_tile(const TileCall& call) {
   constexpr bool kHasLower = kRows > amx::kRows;
   constexpr int64_t kStepBytes = kPanelCols * 4, kStepsTogether = amx::kRowBytes / 4;
-  amx::configure(kShapesOf<kRows>);
+  amx::use(kShapesOf<kRows>);
   const int64_t add_bytes = call.add_stride * 4, out_bytes = call.out_stride * 4;
   if (call.add) {
     amx::load<0>(call.add, add_bytes);
@@ -89,7 +89,6 @@ void register_tile(const TileCall& call) {
   if constexpr (kVecs == 2) amx::store<1>(call.out + 16, out_bytes);
   if constexpr (kHasLower) amx::store<2>(call.out + amx::kRows * call.out_stride, out_bytes);
   if constexpr (kHasLower && kVecs == 2) amx::store<3>(call.out + amx::kRows * call.out_stride + 16, out_bytes);
-  amx::release();
 }
 
 struct RegisterTileTable {

@@ -6,6 +6,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/timing.h"
+#include "weft/kernels/cpu/amx.h"
 #include "weft/tensor/allocator.h"
 
 #if defined(__x86_64__)
@@ -66,7 +67,27 @@ __attribute__((target("avx512f,avx512bf16"))) float dot_bf16(int64_t iterations)
   return _mm512_cvtss_f32(all);
 }
 
+// Four products of whole tile registers, of which each waits for none of the others.
+float dot_tiles(int64_t iterations) {
+  static constexpr amx::Shapes kShapes = [] {
+    amx::Shapes shapes;
+    for (int tile = 0; tile < 8; ++tile) shapes.set(tile, amx::kRows, amx::kRowBytes);
+    return shapes;
+  }();
+  alignas(64) float sums[amx::kTileBytes / 4] = {};
+  amx::use(kShapes);
+  amx::zero<0>(), amx::zero<1>(), amx::zero<2>(), amx::zero<3>();
+  amx::load<4>(sums, amx::kRowBytes), amx::load<5>(sums, amx::kRowBytes);
+  for (int64_t i = 0; i < iterations; ++i)
+    amx::dot_bf16<0, 4, 5>(), amx::dot_bf16<1, 4, 5>(), amx::dot_bf16<2, 4, 5>(), amx::dot_bf16<3, 4, 5>();
+  amx::store<0>(sums, amx::kRowBytes);
+  amx::release();
+  return sums[0];
+}
+constexpr double kFlopsOfTiles = 4 * 2.0 * amx::kRows * amx::kRows * 32;
+
 FlopLoop loop_for(DType type) {
+  if (type == DType::bf16 && amx::can_use()) return {dot_tiles, kFlopsOfTiles};
   if (type == DType::bf16 && __builtin_cpu_supports("avx512bf16")) return {dot_bf16, 2 * kChains * 64.0};
   if (__builtin_cpu_supports("avx512f")) return {fma_avx512, kChains * 32.0};
   return {fma_avx2, kChains * 16.0};
@@ -114,7 +135,7 @@ double measure_peak_flops(ThreadTeam& team, DType type) {
   check(type == DType::f32 || type == DType::bf16 || type == DType::f16, "peak: {} has no matrix products on CPUs",
         name_of(type));
   const FlopLoop loop = loop_for(type);
-  constexpr int64_t kIterations = 200'000;  // a millisecond or so
+  constexpr int64_t kIterations = 200'000;  // some milliseconds
   constexpr int kRounds = 60;
   double best = 1e30;
   for (int round = 0; round < kRounds; ++round) {
