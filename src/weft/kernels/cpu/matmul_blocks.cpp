@@ -25,10 +25,18 @@ struct Product {
   bool is_few = false;
 
   void round(ThreadTeam& team) const {
-    const RoundCall round{
-        .a = args.a.raw(), .dtype = args.a.dtype(), .b = &args.blocks_b, .groups = groups, .lane_by_lane = !is_few};
+    const bool is_together = !is_few && math_of(args.blocks_b.type) == BlockMath::codes;
+    const RoundCall round{.a = args.a.raw(),
+                          .dtype = args.a.dtype(),
+                          .b = &args.blocks_b,
+                          .groups = groups,
+                          .lane_by_lane = !is_few,
+                          .together = is_together ? kernels.together : 1};
     const auto some = [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i) kernels.round_row(round, first_row + i, rounded + i * row_bytes);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t place = i % round.together;
+        kernels.round_row(round, first_row + i, int(place), rounded + (i - place) * row_bytes);
+      }
     };
     if (is_few)
       some(0, rows, 0);
@@ -79,7 +87,7 @@ void matmul_blocks_with(Stream& stream, const MatmulArgs& args, BlockIsa isa) {
   if (m == 0 || n == 0) return;
   ThreadTeam& team = stream.team();
   const int64_t tile_bytes = kMaxTileRows * kPanelCols * 4, one_panel = p.is_few ? 0 : panel_bytes(type, groups);
-  const int64_t rounded_bytes = std::min(m, kMostRoundedRows) * p.row_bytes;
+  const int64_t rounded_bytes = round_up(std::min(m, kMostRoundedRows), p.kernels.together) * p.row_bytes;
   for (int i = 0; i < team.size(); ++i)
     stream.scratch(i, size_t(tile_bytes + one_panel + (i == 0 ? rounded_bytes : 0)));
   p.rounded = stream.scratch(0, 0) + tile_bytes + one_panel;

@@ -22,13 +22,17 @@ inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near whi
 // stored without is in the terms: minus their offset times the sum of a's codes as i32 (of Q6_K of each half), or the
 // sum of a's rounded values as f32 (Q4_K). Blocks are in their order, or lane by lane. For few rows of 4-bit weights
 // a group's codes are in the order of its pairs of vectors.
+//
+// Rows `together` share one place: the codes of each block of all of them stand side by side, and so do scales and
+// terms.
 struct RoundedRow {
   int64_t groups;
+  int64_t together = 1;
   constexpr int64_t blocks() const { return kGroupBlocks * groups; }
-  constexpr int64_t scales() const { return 32 * blocks(); }  // offsets in bytes
-  constexpr int64_t terms() const { return scales() + 4 * blocks(); }
-  constexpr int64_t second_terms() const { return terms() + 4 * blocks(); }
-  constexpr int64_t bytes() const { return second_terms() + 4 * blocks(); }
+  constexpr int64_t scales() const { return 32 * blocks() * together; }  // offsets in bytes
+  constexpr int64_t terms() const { return scales() + 4 * blocks() * together; }
+  constexpr int64_t second_terms() const { return terms() + 4 * blocks() * together; }
+  constexpr int64_t bytes() const { return second_terms() / together + 4 * blocks(); }  // of one row
 };
 
 // kPanelCols rows of b, which are columns of y: codes as [block, lane by lane][8][column][4] u8, then scales as
@@ -85,6 +89,7 @@ struct RoundCall {
   const BlockMatrix* b = nullptr;  // whose blocks a is aligned to
   int64_t groups = 0;
   bool lane_by_lane = false;
+  int together = 1;  // rows of codes
 };
 
 // What a tile brings into the caches while it multiplies, which alone leaves memory idle: lines of 64 bytes.
@@ -95,8 +100,9 @@ struct LinesAhead {
 
 struct BlockKernels {
   int (*tile_rows)(BlockType) = nullptr;  // the most rows that many_rows takes
-  // Rounds one row.
-  void (*round_row)(const RoundCall&, int64_t row, std::byte* out) = nullptr;
+  int together = 1;                       // rounded rows of codes, where many_rows takes them
+  // Rounds one row, the place-th of those together at out.
+  void (*round_row)(const RoundCall&, int64_t row, int place, std::byte* out) = nullptr;
   // tile[rows, kPanelCols] = a times columns [col, col + cols) for at most kMostFewRows rounded rows of a.
   void (*few_rows)(const BlockMatrix& b, int64_t groups, const std::byte* a, int rows, int64_t col, int cols,
                    float* tile) = nullptr;

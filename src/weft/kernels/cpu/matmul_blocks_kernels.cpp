@@ -16,19 +16,20 @@ HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
 template <class T>
-void round_row_as(const RoundCall& call, int64_t row, std::byte* out) {
+void round_row_as(const RoundCall& call, int64_t row, int place, std::byte* out) {
   switch (math_of(call.b->type)) {
     case BlockMath::floats: return widen_row_of<T>(call, row, out);
     case BlockMath::int8: return round_int8_row_of<T>(call, row, out);
     case BlockMath::codes:
-      with_type(call.b->type, [&](auto type) HWY_ATTR { round_row_of<T, decltype(type)::value>(call, row, out); });
+      with_type(call.b->type,
+                [&](auto type) HWY_ATTR { round_row_of<T, decltype(type)::value>(call, row, place, out); });
   }
 }
 
-void round_row(const RoundCall& call, int64_t row, std::byte* out) {
-  if (call.dtype == DType::f32) return round_row_as<float>(call, row, out);
-  if (call.dtype == DType::bf16) return round_row_as<BFloat16>(call, row, out);
-  round_row_as<Float16>(call, row, out);
+void round_row(const RoundCall& call, int64_t row, int place, std::byte* out) {
+  if (call.dtype == DType::f32) return round_row_as<float>(call, row, place, out);
+  if (call.dtype == DType::bf16) return round_row_as<BFloat16>(call, row, place, out);
+  round_row_as<Float16>(call, row, place, out);
 }
 
 template <bool kIsSigned>
@@ -123,6 +124,7 @@ void many_rows_in_registers(BlockType type, int64_t groups, const std::byte* pan
 }
 
 constexpr BlockKernels kKernelsInRegisters{.tile_rows = tile_rows_in_registers,
+                                           .together = kTilesRows,
                                            .round_row = round_row,
                                            .few_rows = few_rows<DotVnni>,
                                            .unpack = unpack<true>,

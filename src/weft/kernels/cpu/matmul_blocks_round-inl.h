@@ -81,13 +81,13 @@ constexpr std::array<int64_t, kGroupBlocks> kPairPlaces = [] {
 }();
 
 template <class T, BlockType kType>
-void round_row_of(const RoundCall& call, int64_t row, std::byte* out) {
+void round_row_of(const RoundCall& call, int64_t row, int place, std::byte* out) {
   constexpr int kOffset = Blocks<kType>::kOffset;
-  const RoundedRow layout{call.groups};
+  const RoundedRow layout{call.groups, call.together};
   const T* const a = static_cast<const T*>(call.a) + row * call.b->cols;
   for (int64_t block = 0; block < layout.blocks(); ++block) {
     const int64_t lane = block % kGroupBlocks, group = block / kGroupBlocks;
-    const int64_t at = call.lane_by_lane ? lane * call.groups + group : block;
+    const int64_t at = (call.lane_by_lane ? lane * call.groups + group : block) * call.together + place;
     F32 x[kVectors];
     load_block(a, block * 32 - call.b->skip, call.b->cols, x);
     int32_t sums[2];

@@ -36,11 +36,12 @@ constexpr amx::Shapes kDotShapes = [] {
 
 // The dot products of a block's codes, or of a half of them, to out [kRows][16].
 template <int kRegister>
-HWY_INLINE void dot_codes(const std::byte* a, int64_t stride, const std::byte* codes, int32_t* out) {
+HWY_INLINE void dot_codes(const std::byte* a, const std::byte* codes, int32_t* out) {
+  constexpr int kA = 4 + kRegister % 2, kB = 6 + kRegister % 2;
   amx::zero<kRegister>();
-  amx::load<4 + kRegister % 2>(a, stride);
-  amx::load<6 + kRegister % 2>(codes, kPanelCols * 4);
-  amx::dot_int8<kRegister, 4 + kRegister % 2, 6 + kRegister % 2>();
+  amx::load<kA>(a, 32);
+  amx::load<kB>(codes, kPanelCols * 4);
+  amx::dot_int8<kRegister, kA, kB>();
   amx::store<kRegister>(out, amx::kRowBytes);
 }
 
@@ -52,8 +53,7 @@ void many_rows_in_tiles(int64_t groups, const std::byte* panel, const std::byte*
   const I32Tag d;
   const F32Tag f;
   const UnpackedPanel b{groups};
-  const RoundedRow row{groups};
-  const int64_t stride = row.bytes();
+  const RoundedRow row{groups, kTilesRows};
   Fetcher fetcher(ahead, 2 * b.blocks());
   amx::use(kDotShapes<kRows, kBytes>);
   std::fill_n(tile, kRows * kPanelCols, 0.0f);
@@ -62,9 +62,9 @@ void many_rows_in_tiles(int64_t groups, const std::byte* panel, const std::byte*
     // Of block `block` to dots[kPlace].
     const auto multiply = [&]<int kPlace>(std::integral_constant<int, kPlace>, int64_t block) HWY_ATTR {
       const std::byte* const codes = panel + block * 32 * kPanelCols + c * 4;
-      dot_codes<kPlace * 2>(a + block * 32, stride, codes, dots[kPlace][0]);
-      if constexpr (kHalves == 2)
-        dot_codes<kPlace * 2 + 1>(a + block * 32 + 16, stride, codes + 16 * kPanelCols, dots[kPlace][1]);
+      const std::byte* const rows = a + block * 32 * kTilesRows;
+      dot_codes<kPlace>(rows, codes, dots[kPlace][0]);
+      if constexpr (kHalves == 2) dot_codes<2 + kPlace>(rows + 16, codes + 16 * kPanelCols, dots[kPlace][1]);
     };
     const std::integral_constant<int, 0> even;
     const std::integral_constant<int, 1> odd;
@@ -79,14 +79,15 @@ void many_rows_in_tiles(int64_t groups, const std::byte* panel, const std::byte*
         if (block + 1 < b.blocks()) block % 2 ? multiply(even, block + 1) : multiply(odd, block + 1);
         const std::byte* const scales = panel + b.scales() + (block * kPanelCols + c) * 4;
         const std::byte* const second = panel + b.second_scales() + (block * kPanelCols + c) * 4;
-        const std::byte* const a_scales = a + row.scales() + block * 4;
+        const std::byte* const a_scales = a + row.scales() + block * 4 * kTilesRows;
+        [[maybe_unused]] const std::byte* const terms = a + row.terms() + block * 4 * kTilesRows;
         const F32 by = hn::LoadU(f, reinterpret_cast<const float*>(scales));
         F32 by_second;
         if constexpr (kHalves == 2 || kHasMinima<kType>)
           by_second = hn::LoadU(f, reinterpret_cast<const float*>(second));
 #pragma GCC unroll 16
         for (int i = 0; i < kRows; ++i) {
-          const F32 scale = hn::Set(f, read<float>(a_scales + i * stride));
+          const F32 scale = hn::Set(f, read<float>(a_scales + i * 4));
           const auto add = [&](int half, F32 factor) HWY_ATTR {
             const I32 dot = hn::Load(d, dots[block % 2][half] + i * amx::kRows);
             sums[i] = hn::MulAdd(hn::ConvertTo(f, dot), hn::Mul(scale, factor), sums[i]);
@@ -94,8 +95,7 @@ void many_rows_in_tiles(int64_t groups, const std::byte* panel, const std::byte*
           add(0, by);
           if constexpr (kHalves == 2) add(1, by_second);
           if constexpr (kHasMinima<kType>)
-            sums[i] =
-                hn::NegMulAdd(hn::Set(f, read<float>(a + row.terms() + block * 4 + i * stride)), by_second, sums[i]);
+            sums[i] = hn::NegMulAdd(hn::Set(f, read<float>(terms + i * 4)), by_second, sums[i]);
         }
       }
 #pragma GCC unroll 16
