@@ -18,17 +18,15 @@ struct Target {
 };
 
 class FuzzCorpusTest : public testing::TestWithParam<Target> {};
-INSTANTIATE_TEST_SUITE_P(Targets, FuzzCorpusTest,
-                         testing::Values(Target{"safetensors", fuzz_safetensors},
-                                         Target{"shard_index", fuzz_shard_index}, Target{"gguf", fuzz_gguf},
-                                         Target{"torch", fuzz_torch, {"tests/formats/data/torch"}},
-                                         Target{"blocks", fuzz_blocks}, Target{"config", fuzz_config},
-                                         Target{"tokenizer", fuzz_tokenizer},
-                                         Target{"import", fuzz_import, {"tests/plan/data/imports"}},
-                                         Target{"jinja", fuzz_jinja, {"tests/text/data/chat_templates"}},
-                                         Target{"trace", fuzz_trace}, Target{"form", fuzz_form},
-                                         Target{"message", fuzz_message}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Targets, FuzzCorpusTest,
+    testing::Values(Target{"safetensors", fuzz_safetensors}, Target{"shard_index", fuzz_shard_index},
+                    Target{"gguf", fuzz_gguf}, Target{"torch", fuzz_torch, {"tests/formats/data/torch"}},
+                    Target{"blocks", fuzz_blocks}, Target{"config", fuzz_config}, Target{"quantized", fuzz_quantized},
+                    Target{"tokenizer", fuzz_tokenizer}, Target{"import", fuzz_import, {"tests/plan/data/imports"}},
+                    Target{"jinja", fuzz_jinja, {"tests/text/data/chat_templates"}}, Target{"trace", fuzz_trace},
+                    Target{"form", fuzz_form}, Target{"message", fuzz_message}),
+    [](const auto& test) { return test.param.name; });
 
 TEST_P(FuzzCorpusTest, EveryFileIsReadOrRefused) {
   std::vector<fs::path> folders = {kRoot / "tests/fuzz/corpus" / GetParam().name};

@@ -12,6 +12,7 @@ void fuzz_gguf(Bytes input);
 void fuzz_torch(Bytes input);
 void fuzz_blocks(Bytes input);     // quantised blocks, decoded and encoded
 void fuzz_config(Bytes input);     // config.json
+void fuzz_quantized(Bytes input);  // config.json and the codes of a matrix
 void fuzz_tokenizer(Bytes input);  // tokenizer.json, and texts to and fro
 void fuzz_import(Bytes input);     // another program's configuration: JSON, YAML or a script
 void fuzz_jinja(Bytes input);      // a template, rendered

@@ -28,6 +28,9 @@ json gptq(int64_t group, const char* format = "gptq", bool acts = false) {
 json awq(int64_t group) {
   return {{"quant_method", "awq"}, {"bits", 4}, {"group_size", group}, {"version", "gemm"}, {"zero_point", true}};
 }
+const json kNvFloat4 = {
+    {"num_bits", 4}, {"type", "float"}, {"strategy", "tensor_group"}, {"group_size", 16}, {"symmetric", true}};
+const json kMxFloat4 = {{"num_bits", 4}, {"type", "float"}, {"strategy", "group"}, {"group_size", 32}};
 
 struct PackedCase {
   const char* name;
@@ -80,6 +83,28 @@ const std::vector<PackedCase>& packed_cases() {
       {"gptq_acts", gptq(64, "gptq", true), GroupedFormat{.group = 64, .acts_in_order = true}, {}},
       {"awq_128", awq(128), GroupedFormat{.is_awq = true, .zeros_less_one = false}, BlockType::w4_g128},
       {"awq_32", awq(32), GroupedFormat{.is_awq = true, .group = 32, .zeros_less_one = false}, BlockType::w4_g32},
+      {"nvfp4", compressed("nvfp4-pack-quantized", kNvFloat4), Float4Format{}, {}},
+      {"nvfp4_experts", compressed("nvfp4-pack-quantized", kNvFloat4), Float4Format{}, {}, 2},
+      {"mxfp4", compressed("mxfp4-pack-quantized", kMxFloat4), Float4Format{.has_powers_of_two = true},
+       BlockType::q8_0},
+      {"mxfp4_no_halves",
+       compressed("mxfp4-pack-quantized", kMxFloat4),
+       Float4Format{.has_powers_of_two = true, .spread = 40},
+       {}},
+      {"mxfp4_experts", compressed("mxfp4-pack-quantized", kMxFloat4), Float4Format{.has_powers_of_two = true},
+       BlockType::q8_0, 2},
+      {"modelopt_nvfp4",
+       {{"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}},
+       Float4Format{.is_modelopt = true},
+       {}},
+      {"modelopt_mxfp4",
+       {{"quant_method", "modelopt"}, {"quant_algo", "W4A8_MXFP4_FP8"}},
+       Float4Format{.is_modelopt = true, .has_powers_of_two = true},
+       BlockType::q8_0},
+      {"modelopt_fp8",
+       {{"quant_method", "modelopt"}, {"quant_algo", "FP8"}},
+       ScaledFormat{.has_input_scale = true, .dims = Dims::scalar},
+       BlockType::fp8},
       {"fp8_blocks_of_experts", blocks, ScaledFormat{true, 128, 128, "weight_scale_inv"}, BlockType::fp8, 3},
       {"fp8_experts_of_small_blocks", small, ScaledFormat{true, 64, 48, "weight_scale_inv"}, {}, 2},
       {"int8_experts", compressed("int-quantized", {{"num_bits", 8}, {"strategy", "tensor"}}),
@@ -205,6 +230,12 @@ struct PackedRefusal {
 TEST(FilesOfCodesTest, WhatIsWrongIsRefused) {
   const PackedModel of_four({}, GroupedFormat{}), in_order({}, GroupedFormat{.has_order = true});
   const PackedModel of_eight({}, ScaledFormat{.block_rows = 1, .dims = Dims::column});
+  const PackedModel of_floats({}, Float4Format{}), of_powers({}, Float4Format{.has_powers_of_two = true});
+  const json nv = compressed("nvfp4-pack-quantized", kNvFloat4), mx = compressed("mxfp4-pack-quantized", kMxFloat4);
+  const auto set_weights = [](const char* key, json value) {
+    return [=](PackedModel& m) { m.quantization()["config_groups"]["group_0"]["weights"][key] = value; };
+  };
+  const PackedModel* const floats = &of_floats;
   const PackedModel* const four = &of_four;
   const PackedModel* const eight = &of_eight;
   const std::string q = "model.layers.0.self_attn.q_proj";
@@ -236,6 +267,46 @@ TEST(FilesOfCodesTest, WhatIsWrongIsRefused) {
       {"strategy = block",
        compressed("pack-quantized", {{"num_bits", 4}, {"strategy", "block"}, {"block_structure", {128, 128}}}), eight,
        nothing},
+      {"group_size = 32", nv, floats, set_weights("group_size", 32)},
+      {"group_size = 16", mx, &of_powers, set_weights("group_size", 16)},
+      {"symmetric = false", nv, floats, set_weights("symmetric", false)},
+      {"type = int", nv, floats, set_weights("type", "int")},
+      {"num_bits = 8", mx, &of_powers, set_weights("num_bits", 8)},
+      {"transform_config", nv, floats, set("transform_config", {{"config_groups", {{"u", 1}}}})},
+      {"quant_algo = NVFP4_AWQ is not supported",
+       {{"quant_method", "modelopt"}, {"quant_algo", "NVFP4_AWQ"}},
+       floats,
+       nothing},
+      {"quantized_layers.b.quant_algo = W4A16_AWQ",
+       {{"quant_method", "modelopt"},
+        {"quant_algo", "MIXED_PRECISION"},
+        {"quantized_layers", {{"a", {{"quant_algo", "FP8"}}}, {"b", {{"quant_algo", "W4A16_AWQ"}}}}}},
+       floats,
+       nothing},
+      {"no matrix of words", compressed("pack-quantized", {{"num_bits", 4}}), floats, nothing},
+      {"has no scale of the whole", nv, floats,
+       [&](PackedModel& m) { m.tensor(q + ".weight_global_scale").name = q + ".input_scale"; }},
+      {"no finite positive number", nv, floats,
+       [&](PackedModel& m) {
+         const float zero = 0;
+         std::memcpy(m.tensor(q + ".weight_global_scale").bytes.data(), &zero, 4);
+       }},
+      {"is not one number", nv, floats, [&](PackedModel& m) { m.tensor(q + ".weight_global_scale").dtype = "I32"; }},
+      {"has no weight_scale", nv, floats, [&](PackedModel& m) { m.tensor(q + ".weight_scale").name = q + ".scale"; }},
+      {"scales of another shape", nv, floats,
+       [&](PackedModel& m) {
+         RawTensor& t = m.tensor(q + ".weight_scale");
+         t.dims = {t.dims[1], t.dims[0]};
+       }},
+      {"scales of another shape", nv, floats,
+       [&](PackedModel& m) { m.tensor(q + ".weight_scale").dtype = "F8_E8M0"; }},
+      {"F8_E4M3 (NVFP4)", nv, floats, [&](PackedModel& m) { m.tensor(q + ".weight_scale").dtype = "I8"; }},
+      {"has powers of two and", mx, &of_powers,
+       [&](PackedModel& m) { m.packed.push_back(raw(q + ".weight_global_scale", "F32", {1}, std::vector{1.0f})); }},
+      {"no finite number", mx, &of_powers,
+       [&](PackedModel& m) { m.tensor(q + ".weight_scale").bytes[5] = std::byte(255); }, true},
+      {"no finite number", gptq(128), four,
+       [&](PackedModel& m) { m.tensor(q + ".scales").bytes[9] = std::byte(0x7e); }, true},
       {"strategy = token", compressed("int-quantized", {{"num_bits", 8}, {"strategy", "token"}}), eight, nothing},
       {"weight_block_size", fp8, eight, set("weight_block_size", {128})},
       {"fmt = e5m2", fp8, eight, set("fmt", "e5m2")},

@@ -21,6 +21,8 @@ std::vector<QuantizedFile> quantized_files() {
           {"bnb_nf4_double", BlockType::nf4, 6},
           {"ct_fp8_kv", BlockType::fp8},
           {"ct_mixed", BlockType::fp8, 4},
+          {"ct_mxfp4", BlockType::q8_0},
+          {"ct_nvfp4_mixed", BlockType::fp8, 4},
           {"ct_w4a16_experts", BlockType::w4_g32, 6},
           {"ct_w4a16_asym", BlockType::w4_g32, 6},
           {"ct_w8a8_asym", {}},
@@ -28,7 +30,8 @@ std::vector<QuantizedFile> quantized_files() {
           {"gptq_3", BlockType::w4_g32, 6},
           {"gptq_8", BlockType::q8_0},
           {"gptq_desc_act_asym", BlockType::w4_g128, 1},
-          {"gptq_dynamic", BlockType::q8_0, 3}};
+          {"gptq_dynamic", BlockType::q8_0, 3},
+          {"modelopt_nvfp4_kv", {}}};
 }
 
 struct ExpectedOfTool {
@@ -148,6 +151,26 @@ TEST(QuantizedWordsTest, InputsAreOfTheGroupsThatTheirOrderNames) {
   EXPECT_NE(values(*by_order), values(*open_model(golden)));
   EXPECT_FALSE(by_order->tensors().blocks(*by_order->tensors().find(base + "weight")));
   EXPECT_TRUE(by_groups->tensors().blocks(*by_groups->tensors().find(base + "weight")));
+}
+
+// Its versions before 0.29 wrote hf_quant_config.json alone.
+TEST(ModelOptTest, IsReadByTheFileThatItWritesBesideTheConfiguration) {
+  const std::string golden = fmt::format("{}/tests/pretrained/golden_quantized/modelopt_nvfp4_kv", WEFT_SOURCE_DIR);
+  const TemporaryFolder folder;
+  std::filesystem::copy(golden + "/model.safetensors", folder.path());
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(golden + "/config.json"));
+  config.erase("quantization_config");
+  std::ofstream(folder / "config.json") << config;
+  EXPECT_THROW(open_model(folder.path()), Error);
+  std::ofstream(folder / "hf_quant_config.json")
+      << R"({"producer": {"name": "modelopt", "version": "0.23.0"}, "quantization": {"quant_algo": "NVFP4",)"
+      << R"( "kv_cache_quant_algo": "FP8", "group_size": 16, "exclude_modules": ["lm_head"]}})";
+  const auto source = open_model(folder.path()), want = open_model(golden);
+  for (const ParamNames& names : want->names()) {
+    std::vector<float> a(size_t(names.shape.numel())), b(a.size());
+    source->read(names.param, 0, a), want->read(names.param, 0, b);
+    EXPECT_EQ(a, b) << names.param;
+  }
 }
 
 struct WordsRefusal {

@@ -117,6 +117,50 @@ struct ScaledFormat {
   }
 };
 
+// Floats of 4 bits in pairs, as compressed-tensors or ModelOpt stores them.
+struct Float4Format {
+  bool is_modelopt = false;
+  bool has_powers_of_two = false;  // MXFP4, else NVFP4
+  int spread = 8;                  // of the exponents of powers of two
+
+  Packed operator()(const std::string& base, int64_t rows, int64_t cols) const {
+    static constexpr float kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    const int64_t group = has_powers_of_two ? 32 : 16, groups = cols / group;
+    const float of_whole = has_powers_of_two ? 1 : is_modelopt ? 0x1.8p-14f : 0x1.8p13f;
+    std::vector<uint8_t> scales, codes;
+    std::vector<float> sizes;
+    for (int64_t i = 0; i < rows * groups; ++i) {
+      const uint32_t drawn = draw(base + "scale", i);
+      if (has_powers_of_two) {
+        scales.push_back(uint8_t(123 - int(drawn % uint32_t(spread))));
+        sizes.push_back(std::ldexp(1.0f, scales.back() - 127));
+      } else {
+        scales.push_back(uint8_t(0x50 + drawn % 32));
+        const float its = std::ldexp(float(8 + scales.back() % 8), scales.back() / 8 - 10);
+        sizes.push_back(is_modelopt ? its * of_whole : its / of_whole);
+      }
+    }
+    Packed p;
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      const uint32_t code = draw(base, i) % 16;
+      if (i % 2 == 0)
+        codes.push_back(uint8_t(code));
+      else
+        codes.back() |= uint8_t(code << 4);
+      p.values.push_back(sizes[size_t(i / group)] * kMagnitudes[code % 8] * (code < 8 ? 1.0f : -1.0f));
+    }
+    p.tensors = {raw(base + (is_modelopt ? ".weight" : ".weight_packed"), "U8", {rows, cols / 2}, codes),
+                 raw(base + ".weight_scale", has_powers_of_two ? "U8" : "F8_E4M3", {rows, groups}, scales)};
+    if (has_powers_of_two) return p;
+    const std::vector<int64_t> one = is_modelopt ? std::vector<int64_t>{} : std::vector<int64_t>{1};
+    const std::string whole = is_modelopt ? ".weight_scale_2" : ".weight_global_scale";
+    p.tensors.push_back(raw(base + whole, "F32", one, std::vector{of_whole}));
+    p.tensors.push_back(
+        raw(base + (is_modelopt ? ".input_scale" : ".input_global_scale"), "F32", one, std::vector{0.5f}));
+    return p;
+  }
+};
+
 // Codes of 4 bits, as AutoGPTQ or AutoAWQ stores them.
 struct GroupedFormat {
   bool is_awq = false;

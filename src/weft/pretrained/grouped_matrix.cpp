@@ -3,6 +3,7 @@
 // stores it; compressed-tensors' pack-quantized.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "weft/base/ceil_div.h"
@@ -142,8 +143,10 @@ class GroupedMatrix final : public PackedMatrix {
     if (!p_.zeros) return 1 << (p_.codes.bits - 1);
     return p_.zeros->at(group, p_.is_awq ? awq_place(row) : row);
   }
-  void read_scales(int64_t row, std::span<float> scales) const {
-    files_.read(*p_.scales, row * p_.row_stride, p_.group_stride, scales);
+  void read_scales(int64_t row, std::span<float> scales, int64_t first = 0) const {
+    files_.read(*p_.scales, row * p_.row_stride + first * p_.group_stride, p_.group_stride, scales);
+    if (!std::ranges::all_of(scales, [](float x) { return std::isfinite(x); }))
+      throw Error("{}: tensor {} has a scale that is no finite number", files_.path(), p_.scales->to_text());
   }
 
   static void set(ggml::Q8_0& block, int i, int code, int zero) { block.q[size_t(i)] = int8_t(code - zero); }
@@ -157,7 +160,7 @@ class GroupedMatrix final : public PackedMatrix {
     for (size_t at = 0; at < out.size(); at += sizeof(Block), ++first) {
       const int64_t col = first * Block::kSize, group = std::min(col, cols() - 1) / p_.group;
       float scale = 0;
-      files_.read(*p_.scales, row * p_.row_stride + group * p_.group_stride, 1, {&scale, 1});
+      read_scales(row, {&scale, 1}, group);
       const int its_zero = zero(row, group);
       Block block{};
       if constexpr (std::is_same_v<Block, ggml::Q8_0>)

@@ -65,6 +65,7 @@ HfQuantization parse_fp8(const JsonView& json) {
 
 // Formats of compressed-tensors.
 constexpr std::string_view kInWords = "pack-quantized", kIntegers = "int-quantized", kMixed = "mixed-precision";
+constexpr std::string_view kNvFloat4 = "nvfp4-pack-quantized", kMxFloat4 = "mxfp4-pack-quantized";
 constexpr std::string_view kCodesOfEight[] = {"float-quantized", "naive-quantized", "mxfp8-quantized"};
 
 HfQuantization parse_weights(const JsonView& weights, std::string_view format) {
@@ -91,12 +92,27 @@ HfQuantization parse_weights(const JsonView& weights, std::string_view format) {
   return q;
 }
 
+bool is_float4(std::string_view format) { return format == kNvFloat4 || format == kMxFloat4; }
+
+// Of codes that are floats of 4 bits only one way is defined.
+void check_float4(const JsonView& weights, std::string_view format) {
+  const int64_t group = format == kNvFloat4 ? 16 : 32;
+  if (const int64_t bits = weights.integer_or("num_bits", 4); bits != 4)
+    refuse(weights, "num_bits", std::to_string(bits), "only 4 is");
+  if (const std::string type = weights.string_or("type", "float"); type != "float")
+    refuse(weights, "type", type, "only float is");
+  if (!weights.boolean_or("symmetric", true)) refuse(weights, "symmetric", "false", "only true is");
+  if (const int64_t its = weights.integer_or("group_size", group); its != group)
+    refuse(weights, "group_size", std::to_string(its), fmt::format("only {} is", group));
+}
+
 void check_format(const JsonView& json, std::string_view format) {
-  if (format == kInWords || format == kIntegers ||
+  if (format == kInWords || format == kIntegers || is_float4(format) ||
       std::ranges::find(kCodesOfEight, format) != std::end(kCodesOfEight))
     return;
   refuse(json, "format", format,
-         fmt::format("{}, {}, {} and {} are", fmt::join(kCodesOfEight, ", "), kIntegers, kInWords, kMixed));
+         fmt::format("{}, {}, {}, {}, {} and {} are", fmt::join(kCodesOfEight, ", "), kIntegers, kInWords, kNvFloat4,
+                     kMxFloat4, kMixed));
 }
 
 HfQuantization parse_compressed(const JsonView& json) {
@@ -106,6 +122,8 @@ HfQuantization parse_compressed(const JsonView& json) {
           json["sparsity_config"].is_object() ? json["sparsity_config"].string_or("format", "dense") : "dense";
       sparsity != "dense")
     refuse(json, "sparsity_config.format", sparsity, "only dense is");
+  if (const JsonView turned = json["transform_config"]; turned.is_object() && turned.size() > 0)
+    refuse(json, "transform_config", "an object", "only an empty one is, since weights are in turned bases");
   const JsonView groups = json.at("config_groups");
   HfQuantization all;
   bool is_first = true, has_blocks = false;
@@ -113,6 +131,11 @@ HfQuantization parse_compressed(const JsonView& json) {
     const JsonView group = groups.at(name);
     const std::string its = group.string_or("format", format);
     check_format(group, its);
+    if (is_float4(its)) {
+      check_float4(group.at("weights"), its);
+      all.has_float4 = true;
+      continue;
+    }
     const HfQuantization q = parse_weights(group.at("weights"), its);
     if (!is_first) all.varies |= its == kInWords || q.bits != all.bits || q.group != all.group;
     if (its != kInWords) {
@@ -139,6 +162,37 @@ HfQuantization parse_auto_round(const JsonView& json) {
   return q;
 }
 
+// What ModelOpt calls the ways of a weight; the rest stands beside each.
+void add_algorithm(const JsonView& json, HfQuantization& q) {
+  constexpr std::string_view kFloat4[] = {"NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "W4A8_MXFP4_FP8"};
+  constexpr std::string_view kFloat8[] = {"FP8", "FP8_PER_CHANNEL_PER_TOKEN"};
+  constexpr std::string_view kMxFloat8 = "MXFP8";
+  const std::string name = json.at("quant_algo").string();
+  if (std::ranges::find(kFloat4, name) != std::end(kFloat4)) {
+    q.has_float4 = true;
+  } else if (name == kMxFloat8) {
+    q.block_rows = 1, q.block_cols = 32;
+  } else if (std::ranges::find(kFloat8, name) == std::end(kFloat8)) {
+    refuse(json, "quant_algo", name,
+           fmt::format("{}, {}, {} and MIXED_PRECISION of these are", fmt::join(kFloat4, ", "),
+                       fmt::join(kFloat8, ", "), kMxFloat8));
+  }
+}
+
+HfQuantization parse_modelopt(const JsonView& json) {
+  // As config.json has it, or as hf_quant_config.json does.
+  const JsonView all = json["quantization"].is_object() ? json["quantization"] : json;
+  HfQuantization q;
+  if (!all.has("quant_algo")) return q;  // of a cache alone
+  if (all.at("quant_algo").string() != "MIXED_PRECISION") {
+    add_algorithm(all, q);
+    return q;
+  }
+  const JsonView layers = all.at("quantized_layers");
+  for (const std::string& name : layers.keys()) add_algorithm(layers.at(name), q);
+  return q;
+}
+
 HfQuantization parse_bitsandbytes(const JsonView&) {
   return {.kind = HfQuantization::Kind::bitsandbytes};  // the rest stands beside each weight
 }
@@ -153,12 +207,15 @@ constexpr Method kMethods[] = {{"fp8", parse_fp8},
                                {"gptq", parse_gptq},
                                {"awq", parse_awq},
                                {"auto-round", parse_auto_round},
-                               {"bitsandbytes", parse_bitsandbytes}};
+                               {"bitsandbytes", parse_bitsandbytes},
+                               {"modelopt", parse_modelopt}};
 
 }  // namespace
 
 HfQuantization parse_hf_quantization(const JsonView& json) {
-  const std::string name = json.string_or("quant_method", "");
+  const JsonView producer = json["producer"];
+  const std::string name =
+      json.string_or("quant_method", producer.is_object() ? producer.string_or("name", "") : std::string());
   std::vector<std::string_view> known;
   for (const Method& m : kMethods) {
     if (m.name == name) return m.parse(json);

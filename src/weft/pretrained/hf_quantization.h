@@ -9,7 +9,8 @@ namespace weft {
 struct HfQuantization {
   // scaled: codes of 8 bits (F8_E4M3 or I8) in `weight`, beside them `weight_scale` or `weight_scale_inv`; or codes
   // of
-  //   `bits` bits in `weight_packed`, with `weight_scale` and perhaps `weight_zero_point`.
+  //   `bits` bits in `weight_packed`, with `weight_scale` and perhaps `weight_zero_point`; or pairs of floats of 4
+  //   bits in either, with `weight_scale` and perhaps one of the whole.
   // gptq, awq: codes of `bits` bits in `qweight`, with `scales` and `qzeros` of groups of inputs.
   // bitsandbytes: codes of 4 bits in `weight`, with `weight.absmax` of blocks and `weight.quant_map`; or of 8 bits
   //   with `SCB` of rows.
@@ -21,9 +22,11 @@ struct HfQuantization {
   bool varies = false;                     // bits and groups are each weight's own, as the shapes of its tensors say
   bool zeros_less_one = false;             // zeros are stored minus one
   bool has_zeros = false;                  // of compressed-tensors: every quantised weight has them
+  bool has_float4 = false;                 // bytes of a weight are two codes of 4 bits
 };
 
-// Throws Error naming the file, the key and what weft can read instead.
+// Of config.json, or of what ModelOpt writes beside it or alone, hf_quant_config.json. Throws Error naming the file,
+// the key and what weft can read instead.
 HfQuantization parse_hf_quantization(const JsonView& json);
 
 }  // namespace weft

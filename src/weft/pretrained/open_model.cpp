@@ -129,8 +129,13 @@ HfConfig read_hf_config(const std::string& folder) {
   if (const auto kind = encoder_kind(folder))
     throw UsageError("{} is a model that is no decoder, which this needs: weft logits runs it{}", folder,
                      kind == EncoderKind::t5 ? ", and so do weft generate and weft eval" : "");
-  const JsonDocument config = read_config_json(folder);
-  return parse_hf_config(config.root());
+  const JsonDocument json = read_config_json(folder);
+  HfConfig config = parse_hf_config(json.root());
+  // Where earlier versions of ModelOpt say how they quantised.
+  const std::string file = join_path(folder, "hf_quant_config.json");
+  if (!config.quantization && exists(FileSystem::real(), file))
+    config.quantization = parse_hf_quantization(JsonDocument::parse(read_file(file, kMostConfigBytes), file).root());
+  return config;
 }
 
 bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }

@@ -41,6 +41,9 @@ std::unique_ptr<PackedMatrix> grouped_matrix(const StoredTensors& files, const s
 // Of compressed-tensors' pack-quantized.
 std::unique_ptr<PackedMatrix> words_matrix(const StoredTensors& files, const std::string& base,
                                            const HfQuantization& how);
+// Of compressed-tensors' nvfp4-pack-quantized and mxfp4-pack-quantized, and of ModelOpt.
+std::unique_ptr<PackedMatrix> float4_matrix(const StoredTensors& files, const std::string& base,
+                                            const HfQuantization& how);
 // Of bitsandbytes in 4 bits.
 std::unique_ptr<PackedMatrix> table_matrix(const StoredTensors& files, const std::string& base);
 

@@ -20,6 +20,8 @@ constexpr std::string_view kBesideGrouped[] = {".scales", ".qzeros", ".g_idx"};
 constexpr std::string_view kBesideWords[] = {".weight_scale", ".weight_shape",     ".weight_zero_point",
                                              ".weight_g_idx", ".input_scale",      ".input_zero_point",
                                              ".output_scale", ".output_zero_point"};
+constexpr std::string_view kBesideFloat4[] = {".weight_scale", ".weight_global_scale", ".weight_scale_2",
+                                              ".input_scale",  ".input_global_scale",  ".output_scale"};
 constexpr std::string_view kBesideTable[] = {".weight.absmax",
                                              ".weight.quant_map",
                                              ".weight.nested_absmax",
@@ -27,9 +29,9 @@ constexpr std::string_view kBesideTable[] = {".weight.absmax",
                                              ".weight.quant_state.bitsandbytes__nf4",
                                              ".weight.quant_state.bitsandbytes__fp4"};
 // Of attention, for a cache of 8 bits; weft's has scales of its own.
-constexpr std::string_view kOfCaches[] = {".self_attn.q_scale",      ".self_attn.k_scale",
-                                          ".self_attn.v_scale",      ".self_attn.q_zero_point",
-                                          ".self_attn.k_zero_point", ".self_attn.v_zero_point"};
+constexpr std::string_view kOfCaches[] = {
+    ".self_attn.q_scale",      ".self_attn.k_scale",      ".self_attn.v_scale", ".self_attn.q_zero_point",
+    ".self_attn.k_zero_point", ".self_attn.v_zero_point", ".k_proj.k_scale",    ".v_proj.v_scale"};
 
 // A way in which codes lie, by the end of their tensor's name, with what lies beside them.
 struct Way {
@@ -39,6 +41,8 @@ struct Way {
 };
 constexpr Way kScaledWay{kPlainWeight, kBesideScaled, scaled_matrix};
 constexpr Way kWordsWay{".weight_packed", kBesideWords, words_matrix};
+constexpr Way kFloat4Way{".weight_packed", kBesideFloat4, float4_matrix};
+constexpr Way kPlainFloat4Way{kPlainWeight, kBesideFloat4, float4_matrix};
 constexpr Way kGroupedWay{".qweight", kBesideGrouped, grouped_matrix};
 constexpr Way kTableWay{kPlainWeight, kBesideTable,
                         [](const StoredTensors& files, const std::string& base, const HfQuantization&) {
@@ -46,10 +50,10 @@ constexpr Way kTableWay{kPlainWeight, kBesideTable,
                         }};
 
 // Null: no codes.
-const Way* way_of(const StoredTensors& files, const StoredInfo& info, HfQuantization::Kind kind) {
+const Way* way_of(const StoredTensors& files, const StoredInfo& info, const HfQuantization& how) {
   using Kind = HfQuantization::Kind;
   const bool is_weight = info.name.ends_with(kPlainWeight), is_integer = info.dtype_name == "I8";
-  switch (kind) {
+  switch (how.kind) {
     case Kind::gptq:
     case Kind::awq: return info.name.ends_with(kGroupedWay.codes) ? &kGroupedWay : nullptr;
     case Kind::bitsandbytes:
@@ -57,7 +61,9 @@ const Way* way_of(const StoredTensors& files, const StoredInfo& info, HfQuantiza
       return is_weight && is_integer ? &kScaledWay : nullptr;
     case Kind::scaled: break;
   }
-  if (info.name.ends_with(kWordsWay.codes)) return &kWordsWay;
+  const bool has_pairs = how.has_float4 && info.dtype_name == "U8";
+  if (info.name.ends_with(kWordsWay.codes)) return has_pairs ? &kFloat4Way : &kWordsWay;
+  if (is_weight && has_pairs) return &kPlainFloat4Way;
   return is_weight && (is_integer || info.dtype_name == "F8_E4M3") ? &kScaledWay : nullptr;
 }
 
@@ -67,7 +73,7 @@ class QuantizedTensors final : public StoredTensors {
     std::unordered_set<std::string> parts;
     std::vector<StoredInfo> all;
     for (const StoredInfo& info : files_->all()) {
-      const Way* const way = way_of(*files_, info, how.kind);
+      const Way* const way = way_of(*files_, info, how);
       if (!way) continue;
       const std::string base = info.name.substr(0, info.name.size() - way->codes.size());
       std::unique_ptr<PackedMatrix> matrix = way->open(*files_, base, how);

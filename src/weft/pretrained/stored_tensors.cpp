@@ -14,24 +14,6 @@ void read_as(const std::byte* from, int64_t stride, std::span<float> out, Conver
   for (size_t i = 0; i < out.size(); ++i) out[i] = convert(load_le<Bits>(from + i * size_t(stride) * sizeof(Bits)));
 }
 
-// The file's bytes need not be aligned.
-void read_floats(DType dtype, Bytes bytes, int64_t first, int64_t stride, std::span<float> out) {
-  const std::byte* const from = bytes.data() + size_t(first) * size_of(dtype);
-  if (dtype == DType::f32 && stride == 1) {
-    std::memcpy(out.data(), from, out.size_bytes());
-    return;
-  }
-  switch (dtype) {
-    case DType::f64:
-      return read_as<uint64_t>(from, stride, out, [](uint64_t u) { return float(std::bit_cast<double>(u)); });
-    case DType::f32: return read_as<uint32_t>(from, stride, out, [](uint32_t u) { return std::bit_cast<float>(u); });
-    case DType::bf16:
-      return read_as<uint16_t>(from, stride, out, [](uint16_t u) { return std::bit_cast<float>(uint32_t(u) << 16); });
-    case DType::f16: return read_as<uint16_t>(from, stride, out, [](uint16_t u) { return Float16::from_bits(u); });
-    default: check(false, "{} holds no weights", name_of(dtype));
-  }
-}
-
 class SafetensorsTensors final : public StoredTensors {
  public:
   explicit SafetensorsTensors(const std::string& path) : files_(path) {
@@ -107,6 +89,23 @@ class CheckpointTensors final : public StoredTensors {
 };
 
 }  // namespace
+
+void read_floats(DType dtype, Bytes bytes, int64_t first, int64_t stride, std::span<float> out) {
+  const std::byte* const from = bytes.data() + size_t(first) * size_of(dtype);
+  if (dtype == DType::f32 && stride == 1) {
+    std::memcpy(out.data(), from, out.size_bytes());
+    return;
+  }
+  switch (dtype) {
+    case DType::f64:
+      return read_as<uint64_t>(from, stride, out, [](uint64_t u) { return float(std::bit_cast<double>(u)); });
+    case DType::f32: return read_as<uint32_t>(from, stride, out, [](uint32_t u) { return std::bit_cast<float>(u); });
+    case DType::bf16:
+      return read_as<uint16_t>(from, stride, out, [](uint16_t u) { return std::bit_cast<float>(uint32_t(u) << 16); });
+    case DType::f16: return read_as<uint16_t>(from, stride, out, [](uint16_t u) { return Float16::from_bits(u); });
+    default: check(false, "{} holds no weights", name_of(dtype));
+  }
+}
 
 int64_t StoredInfo::numel() const {
   int64_t n = 1;

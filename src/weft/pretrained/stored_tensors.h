@@ -51,6 +51,9 @@ class StoredTensors {
   std::vector<StoredInfo> all_;
 };
 
+// Elements first, first + stride, ... of the bytes of floats, which need not be aligned.
+void read_floats(DType dtype, Bytes bytes, int64_t first, int64_t stride, std::span<float> out);
+
 // A .safetensors file, an index of several, or a folder with one of them.
 std::unique_ptr<StoredTensors> open_safetensors(const std::string& path);
 // The weights of a folder: of safetensors, or where it has none of PyTorch's own format (.bin), single or in shards.

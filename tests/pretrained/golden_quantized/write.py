@@ -3,8 +3,8 @@
 
     write_quantized.py TOOL OUT [--hidden N] [--layers N] [--every N] [--only NAME]
 
-TOOL is one of llmcompressor, older_compressed_tensors, bitsandbytes, transformers, gptqmodel and autoawq; each may need an environment of its
-own. OUT gets a folder for each way: config.json and model.safetensors as the tool wrote them, and expected.safetensors:
+TOOL is one of llmcompressor, modelopt, older_compressed_tensors, bitsandbytes, transformers, gptqmodel and autoawq; each may need an
+environment of its own. OUT gets a folder for each way: config.json and model.safetensors as the tool wrote them, and expected.safetensors:
   ids         the prompt
   logits      those of transformers in fp32, with the weights that the tool decodes in fp32
   stride, every.NAME  each so many-th element of the decoded weight NAME
@@ -114,7 +114,8 @@ def folder_of(name):
 def llmcompressor():
     from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
     from compressed_tensors.compressors.mx_utils import decompress_mx_scale
-    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme, preset_name_to_scheme
     from compressed_tensors.quantization.lifecycle.forward import dequantize
     from datasets import Dataset
     from llmcompressor import oneshot
@@ -150,6 +151,13 @@ def llmcompressor():
         "ct_mixed": (QuantizationModifier, dict(config_groups={
             "group_0": QuantizationScheme(targets=["re:.*self_attn.*"], weights=QuantizationArgs(num_bits=8, type="float", strategy="channel"), input_activations=QuantizationArgs(**dynamic, type="float")),
             "group_1": QuantizationScheme(targets=["re:.*mlp.*"], weights=QuantizationArgs(num_bits=4, strategy="group", group_size=32))})),
+        "ct_nvfp4": (QuantizationModifier, dict(scheme="NVFP4")),
+        "ct_nvfp4a16": (QuantizationModifier, dict(scheme="NVFP4A16")),
+        "ct_mxfp4": (QuantizationModifier, dict(scheme="MXFP4A16")),
+        "ct_nvfp4_mixed": (QuantizationModifier, dict(config_groups={
+            "group_0": QuantizationScheme(targets=["re:.*self_attn.*"], weights=QuantizationArgs(num_bits=8, type="float", strategy="channel"), input_activations=QuantizationArgs(**dynamic, type="float")),
+            "group_1": QuantizationScheme(targets=["re:.*mlp.*"], **preset_name_to_scheme("NVFP4A16", ["re:.*mlp.*"]).model_dump(include={"weights"}))})),
+        "ct_nvfp4_experts": (QuantizationModifier, dict(scheme="NVFP4A16")),
         "ct_w4a16_experts": (QuantizationModifier, dict(config_groups=scheme(dict(num_bits=4, strategy="group", group_size=32)))),
         "ct_fp8_experts": (QuantizationModifier, dict(scheme="FP8_DYNAMIC")),
     }
@@ -177,11 +185,14 @@ def llmcompressor():
                 base = key[:-len("weight_scale")]
                 packed = base + "weight_packed" in tensors
                 groups = q["config_groups"].values()
-                group = next((g for g in groups if (g.get("format") or q["format"]) == "pack-quantized" and packed
-                              or (g.get("format") or q["format"]) != "pack-quantized" and not packed))
+                group = next(g for g in groups if (g.get("format") or q["format"]).endswith("pack-quantized") == packed)
                 wargs = QuantizationArgs(**{k: v for k, v in group["weights"].items() if k != "observer_kwargs"})
                 zero = tensors.get(base + "weight_zero_point")
-                if packed:
+                pairs = packed and tensors[base + "weight_packed"].dtype == torch.uint8
+                if pairs:
+                    rows, half = tensors[base + "weight_packed"].shape
+                    codes = unpack_fp4_from_uint8(tensors[base + "weight_packed"], rows, 2 * half, torch.float32)
+                elif packed:
                     shape = torch.Size(tensors[base + "weight_shape"].tolist())
                     codes = unpack_from_int32(tensors[base + "weight_packed"], wargs.num_bits, shape)
                     if zero is not None:
@@ -192,7 +203,60 @@ def llmcompressor():
                     scale = decompress_mx_scale(scale)
                 g_idx = tensors.get(base + "weight_g_idx")
                 decoded[base + "weight"] = dequantize(codes, scale.float(), zero_point=zero, args=wargs, dtype=torch.float32,
-                                                      **({"g_idx": g_idx} if g_idx is not None else {}))
+                                                      **({"g_idx": g_idx} if g_idx is not None else {}),
+                                                      **({"global_scale": tensors.get(base + "weight_global_scale")} if pairs else {}))
+            saved(folder, decoded, kind)
+        except Exception as e:
+            import traceback
+            traceback.print_exc()
+            print("FAILED", name, type(e), e, flush=True)
+
+
+# ---- NVIDIA's ModelOpt
+
+
+def modelopt():
+    import modelopt.torch.quantization as mtq
+    from modelopt.torch.export import export_hf_checkpoint
+    from modelopt.torch.quantization.qtensor import MXFP4QTensor, MXFP8QTensor, NVFP4QTensor
+
+    torch.manual_seed(5)
+    batches = torch.randint(3, 32, (16, 24))
+    with_cache = mtq.update_quant_cfg_with_kv_cache_quant(mtq.NVFP4_DEFAULT_CFG, mtq.FP8_KV_CFG["quant_cfg"])
+    plan = {"modelopt_nvfp4": mtq.NVFP4_DEFAULT_CFG, "modelopt_nvfp4_kv": with_cache, "modelopt_nvfp4a16": mtq.W4A16_NVFP4_CFG,
+            "modelopt_w4a8_nvfp4": mtq.W4A8_NVFP4_FP8_CFG, "modelopt_w4a8_mxfp4": mtq.W4A8_MXFP4_FP8_CFG,
+            "modelopt_fp8": mtq.FP8_DEFAULT_CFG, "modelopt_mxfp8": mtq.MXFP8_DEFAULT_CFG, "modelopt_nvfp4_experts": mtq.NVFP4_DEFAULT_CFG}
+    for name, options in plan.items():
+        folder = folder_of(name)
+        if not folder:
+            continue
+        kind = "qwen3_moe" if name.endswith("experts") else "llama"
+        try:
+            source = folder + ".float"
+            random_model(torch.bfloat16, kind).save_pretrained(source)
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16)
+            model = mtq.quantize(model, options, lambda m: [m(row[None]) for row in batches])
+            with torch.no_grad():
+                export_hf_checkpoint(model, dtype=torch.bfloat16, export_dir=folder)
+            shutil.rmtree(source)
+            tensors, decoded = stored(folder), {}
+            for key, scale in tensors.items():
+                if not key.endswith(".weight_scale"):
+                    continue
+                base = key[:-len("weight_scale")]
+                codes = tensors[base + "weight"]
+                rows, half = codes.shape
+                if codes.dtype == torch.uint8 and scale.dtype == torch.uint8:
+                    tensor = MXFP4QTensor(torch.Size([rows, 2 * half]), torch.float32, codes)
+                    decoded[base + "weight"] = tensor.dequantize(scale=scale, block_sizes={-1: 32})
+                elif codes.dtype == torch.uint8:
+                    tensor = NVFP4QTensor(torch.Size([rows, 2 * half]), torch.float32, codes)
+                    decoded[base + "weight"] = tensor.dequantize(scale=scale, double_scale=tensors[base + "weight_scale_2"],
+                                                                 block_sizes={-1: 2 * half // scale.shape[-1]})
+                elif scale.dtype == torch.uint8:
+                    decoded[base + "weight"] = MXFP8QTensor(codes.shape, torch.float32, codes).dequantize(scale=scale)
+                else:
+                    decoded[base + "weight"] = codes.float() * scale.float()
             saved(folder, decoded, kind)
         except Exception as e:
             import traceback
@@ -434,7 +498,7 @@ def transformers():
 def main():
     global args
     parser = argparse.ArgumentParser()
-    parser.add_argument("tool", choices=["llmcompressor", "bitsandbytes", "transformers", "gptqmodel", "autoawq", "older_compressed_tensors"])
+    parser.add_argument("tool", choices=["llmcompressor", "modelopt", "bitsandbytes", "transformers", "gptqmodel", "autoawq", "older_compressed_tensors"])
     parser.add_argument("out")
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--ffn", type=float, default=0.5)
