@@ -115,6 +115,16 @@ void check_format(const JsonView& json, std::string_view format) {
                      kMxFloat4, kMixed));
 }
 
+// Where weights are turned the model stays what it is; weft turns no activations.
+void refuse_turned_activations(const JsonView& groups) {
+  for (const std::string& name : groups.keys()) {
+    const JsonView applied = groups.at(name).at("apply");
+    for (int64_t i = 0; i < applied.size(); ++i)
+      if (const std::string location = applied.at(i).at("location").string(); !location.starts_with("weight_"))
+        refuse(applied.at(i), "location", location, "only weight_input and weight_output are");
+  }
+}
+
 HfQuantization parse_compressed(const JsonView& json) {
   const std::string format = json.string_or("format", "naive-quantized");
   if (format != kMixed) check_format(json, format);
@@ -122,8 +132,8 @@ HfQuantization parse_compressed(const JsonView& json) {
           json["sparsity_config"].is_object() ? json["sparsity_config"].string_or("format", "dense") : "dense";
       sparsity != "dense")
     refuse(json, "sparsity_config.format", sparsity, "only dense is");
-  if (const JsonView turned = json["transform_config"]; turned.is_object() && turned.size() > 0)
-    refuse(json, "transform_config", "an object", "only an empty one is, since weights are in turned bases");
+  if (const JsonView turns = json["transform_config"]; turns.is_object() && turns["config_groups"].is_object())
+    refuse_turned_activations(turns["config_groups"]);
   const JsonView groups = json.at("config_groups");
   HfQuantization all;
   bool is_first = true, has_blocks = false;
