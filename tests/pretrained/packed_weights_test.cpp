@@ -25,9 +25,15 @@ json gptq(int64_t group, const char* format = "gptq", bool acts = false) {
           {"checkpoint_format", format},
           {"desc_act", acts}};
 }
-json awq(int64_t group) {
-  return {{"quant_method", "awq"}, {"bits", 4}, {"group_size", group}, {"version", "gemm"}, {"zero_point", true}};
+json awq(int64_t group, const char* version = "gemm") {
+  return {{"quant_method", "awq"}, {"bits", 4}, {"group_size", group}, {"version", version}, {"zero_point", true}};
 }
+json planar(int bits) {
+  json q = gptq(128, "gptq_p");
+  q["bits"] = bits;
+  return q;
+}
+
 const json kNvFloat4 = {
     {"num_bits", 4}, {"type", "float"}, {"strategy", "tensor_group"}, {"group_size", 16}, {"symmetric", true}};
 const json kMxFloat4 = {{"num_bits", 4}, {"type", "float"}, {"strategy", "group"}, {"group_size", 32}};
@@ -83,6 +89,14 @@ const std::vector<PackedCase>& packed_cases() {
       {"gptq_acts", gptq(64, "gptq", true), GroupedFormat{.group = 64, .acts_in_order = true}, {}},
       {"awq_128", awq(128), GroupedFormat{.is_awq = true, .zeros_less_one = false}, BlockType::w4_g128},
       {"awq_32", awq(32), GroupedFormat{.is_awq = true, .group = 32, .zeros_less_one = false}, BlockType::w4_g32},
+      {"awq_gemv", awq(128, "gemv"), GroupedFormat{.is_awq = true, .is_gemv = true}, BlockType::w4_g128},
+      {"awq_gemv_32", awq(32, "gemv"), GroupedFormat{.is_awq = true, .group = 32, .is_gemv = true},
+       BlockType::w4_g32},
+      {"gptq_p_3", planar(3), PlanarFormat{.bits = 3}, BlockType::w4_g128},
+      {"gptq_p_4", planar(4), PlanarFormat{.bits = 4}, BlockType::w4_g128},
+      {"gptq_p_5", planar(5), PlanarFormat{.bits = 5}, BlockType::q8_0},
+      {"gptq_p_6", planar(6), PlanarFormat{.bits = 6}, BlockType::q8_0},
+      {"gptq_p_7", planar(7), PlanarFormat{.bits = 7}, BlockType::q8_0},
       {"nvfp4", compressed("nvfp4-pack-quantized", kNvFloat4), Float4Format{}, {}},
       {"nvfp4_experts", compressed("nvfp4-pack-quantized", kNvFloat4), Float4Format{}, {}, 2},
       {"mxfp4", compressed("mxfp4-pack-quantized", kMxFloat4), Float4Format{.has_powers_of_two = true},
@@ -230,6 +244,8 @@ struct PackedRefusal {
 TEST(FilesOfCodesTest, WhatIsWrongIsRefused) {
   const PackedModel of_four({}, GroupedFormat{}), in_order({}, GroupedFormat{.has_order = true});
   const PackedModel of_eight({}, ScaledFormat{.block_rows = 1, .dims = Dims::column});
+  const PackedModel in_planes({}, PlanarFormat{.bits = 6});
+  const PackedModel in_lines({}, GroupedFormat{.is_awq = true, .is_gemv = true});
   const PackedModel of_floats({}, Float4Format{}), of_powers({}, Float4Format{.has_powers_of_two = true});
   const json nv = compressed("nvfp4-pack-quantized", kNvFloat4), mx = compressed("mxfp4-pack-quantized", kMxFloat4);
   const auto set_weights = [](const char* key, json value) {
@@ -259,7 +275,18 @@ TEST(FilesOfCodesTest, WhatIsWrongIsRefused) {
       {"group_size = 0", gptq(128), four, set("group_size", 0)},
       {"group_size", gptq(128), four, set("group_size", -7)},
       {"checkpoint_format = marlin", gptq(128), four, set("checkpoint_format", "marlin")},
-      {"version = gemv", awq(128), four, set("version", "gemv")},
+      {"version = marlin", awq(128), four, set("version", "marlin")},
+      {"fewer zeros beside it", awq(1, "gemv"), &in_lines, nothing},
+      {"q_proj.scales", awq(128, "gemv"), &in_lines,
+       [&](PackedModel& m) {
+         RawTensor& t = m.tensor(q + ".scales");
+         t.dims = {t.dims[1], t.dims[0]};
+       }},
+      {"no whole words of codes of 6 bits", planar(6), &in_planes,
+       [&](PackedModel& m) {
+         m.tensor(q + ".qweight").dims = {192, 16};
+       }},
+      {"bits = 9 is not supported", planar(9), &in_planes, nothing},
       {"zero_point = false", awq(128), four, set("zero_point", false)},
       {"format = marlin-24", compressed("marlin-24", {{"num_bits", 4}}), eight, nothing},
       {"num_bits = 9", compressed("pack-quantized", {{"num_bits", 9}}), eight, nothing},

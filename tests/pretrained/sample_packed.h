@@ -169,6 +169,7 @@ struct GroupedFormat {
   bool acts_in_order = false;  // inputs belong to groups in another order
   bool has_order = false;
   const char* scale_dtype = "F16";
+  bool is_gemv = false;  // of AWQ: lines are of outputs
 
   Packed operator()(const std::string& base, int64_t rows, int64_t cols) const {
     const int64_t size = group < 0 ? cols : group, groups = (cols + size - 1) / size;
@@ -186,6 +187,23 @@ struct GroupedFormat {
         const int64_t g = group_of(col);
         p.values.push_back(scales[size_t(g * rows + row)] * float(int(code(row, col)) - int(zero(row, g))));
       }
+    if (is_gemv) {
+      const int64_t words = ((groups + 7) / 8 + 3) / 4 * 4;  // padded as of groups of 32
+      std::vector<uint32_t> lines(size_t(rows * cols / 8), 0), zero_lines(size_t(rows * words), 0);
+      std::vector<float> wide(size_t(rows * words * 8), 0.0f);
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t col = 0; col < cols; ++col)
+          lines[size_t((row * cols + col) / 8)] |= code(row, col) << col % 8 * 4;
+        for (int64_t g = 0; g < groups; ++g) {
+          zero_lines[size_t(row * words + g / 8)] |= zero(row, g) << g % 8 * 4;
+          wide[size_t(row * words * 8 + g)] = scales[size_t(g * rows + row)];
+        }
+      }
+      p.tensors = {raw(base + ".qweight", "I32", {rows, cols / 8}, lines),
+                   raw(base + ".qzeros", "I32", {rows, words}, zero_lines),
+                   raw_scales(base + ".scales", scale_dtype, {rows, words * 8}, wide)};
+      return p;
+    }
     constexpr int kAwqOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};  // of AutoAWQ's pack_intweight
     const auto of_outputs = [&](auto&& element, int64_t lines) {
       std::vector<uint32_t> words(size_t(lines * rows / 8), 0);
@@ -216,6 +234,49 @@ struct GroupedFormat {
       for (int64_t col = 0; col < cols; ++col) order.push_back(int32_t(group_of(col)));
       p.tensors.push_back(raw(base + ".g_idx", "I32", {cols}, order));
     }
+    return p;
+  }
+};
+
+// Codes of 2 to 8 bits in planes, as GPTQModel stores them in its format gptq_p.
+struct PlanarFormat {
+  int bits = 7;
+  int64_t group = 128;
+
+  // Sets code `i` of a line; word: its words, by their index.
+  void set(int64_t i, uint32_t code, const std::function<uint32_t&(int64_t)>& word) const {
+    static const std::map<int, std::vector<int>> kPlanes = {{2, {2}},    {3, {2, 1}}, {4, {4}},      {5, {4, 1}},
+                                                            {6, {4, 2}}, {8, {8}},    {7, {4, 2, 1}}};
+    int64_t at = i / 32 * bits;
+    for (const int width : kPlanes.at(bits)) {
+      const int64_t codes_of_word = 32 / width;
+      word(at + i % 32 / codes_of_word) |= (code & ((1u << width) - 1)) << i % 32 % codes_of_word * width;
+      code >>= width, at += width;
+    }
+  }
+
+  Packed operator()(const std::string& base, int64_t rows, int64_t cols) const {
+    const int64_t groups = cols / group, words = rows * bits / 32;
+    std::vector<uint32_t> codes(size_t(cols * bits / 32 * rows), 0), zeros(size_t(groups * words), 0);
+    std::vector<float> scales;
+    for (int64_t i = 0; i < groups * rows; ++i) scales.push_back(draw_scale(base + "scale", i, 0x1p-9f));
+    const auto zero = [&](int64_t row, int64_t g) {
+      return (1u << (bits - 1)) - 3 + draw(base + "zero", row * groups + g) % 3;
+    };
+    Packed p;
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t col = 0; col < cols; ++col) {
+        const uint32_t code = draw(base, row * cols + col) % (1u << bits);
+        set(col, code, [&](int64_t at) -> uint32_t& { return codes[size_t(at * rows + row)]; });
+        const int64_t g = col / group;
+        p.values.push_back(scales[size_t(g * rows + row)] * float(int(code) - int(zero(row, g))));
+      }
+    for (int64_t g = 0; g < groups; ++g)
+      for (int64_t row = 0; row < rows; ++row)
+        set(row, zero(row, g), [&](int64_t at) -> uint32_t& { return zeros[size_t(g * words + at)]; });
+    p.tensors = {raw(base + ".qweight", "I32", {cols * bits / 32, rows}, codes),
+                 raw(base + ".qzeros", "I32", {groups, words}, zeros),
+                 raw_scales(base + ".scales", "F16", {groups, rows}, scales)};
     return p;
   }
 };

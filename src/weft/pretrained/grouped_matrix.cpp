@@ -20,14 +20,17 @@ int64_t awq_place(int64_t i) { return i / 8 * 8 + kAwqPlaces[size_t(i % 8)]; }
 
 int64_t words_of(int64_t codes, int64_t bits) { return ceil_div(codes * bits, int64_t(32)); }
 
-// Lines of codes, each a stream of bits, lowest first, through words `word_stride` apart.
+// Lines of codes, each a stream of bits, lowest first, through words `word_stride` apart; or in planes: of every 32
+// codes the low 4, 2 or 8 bits each, then the bits above these.
 struct CodeLines {
   Bytes words;
   int64_t line_stride = 0, word_stride = 0;
   int bits = 4;
   bool is_less_one = false;  // of zeros: stored minus one
+  bool is_planar = false;
 
   int at(int64_t line, int64_t i) const {
+    if (is_planar) return planar_at(line, i);
     const int64_t bit = i * bits, shift = bit % 32;
     const int64_t place = line * line_stride + bit / 32 * word_stride;
     uint64_t window = load(place);
@@ -38,6 +41,18 @@ struct CodeLines {
   }
 
  private:
+  int planar_at(int64_t line, int64_t i) const {
+    int64_t word = i / 32 * bits;
+    int code = 0, offset = 0;
+    for (const int width : {8, 4, 2, 1}) {
+      if ((bits & width) == 0) continue;
+      const int64_t bit = i % 32 * width;
+      const uint32_t plane = load(line * line_stride + (word + bit / 32) * word_stride);
+      code |= int(plane >> bit % 32 & ((1u << width) - 1)) << offset;
+      word += width, offset += width;
+    }
+    return code;
+  }
   bool has_whole_codes() const { return 32 % bits == 0; }
   // GPTQModel takes one from all codes of a word at once, so that a zero of 0 borrows from its neighbour.
   uint32_t load(int64_t place) const {
@@ -48,17 +63,19 @@ struct CodeLines {
 
 // x = scale (code - zero) of element [row, col], where `group` is that of col:
 //   GPTQ                qweight [words of cols, rows], scales [groups, rows], qzeros [groups, words of rows]
-//   AWQ                 qweight [cols, words of rows], the others as GPTQ; words have AWQ's order
+//   AWQ, gemm           qweight [cols, words of rows], the others as GPTQ; words have AWQ's order
+//   AWQ, gemv           qweight [rows, words of cols], scales [rows, 8 words], qzeros [rows, words of groups or more]
 //   compressed-tensors  weight_packed [rows, words of cols], weight_scale [rows, groups] or [1], weight_zero_point
 //                       [words of rows, groups]
 struct GroupedParts {
   int64_t rows = 0, cols = 0, group = 0;
   CodeLines codes;                     // a line is a row; AWQ: a column
-  std::optional<CodeLines> zeros;      // a line is a group; none: the middle of the codes
+  std::optional<CodeLines> zeros;      // a line is a group; AWQ, gemv: a row; none: the middle of the codes
   const StoredInfo* scales = nullptr;  // element [row, group] is at row * row_stride + group * group_stride
   int64_t row_stride = 0, group_stride = 0;
   const StoredInfo* groups = nullptr;  // of each input; null: neighbours
-  bool is_awq = false;
+  bool is_awq = false;                 // gemm
+  bool is_gemv = false;                // of AWQ
 };
 
 class GroupedMatrix final : public PackedMatrix {
@@ -141,6 +158,7 @@ class GroupedMatrix final : public PackedMatrix {
   }
   int zero(int64_t row, int64_t group) const {
     if (!p_.zeros) return 1 << (p_.codes.bits - 1);
+    if (p_.is_gemv) return p_.zeros->at(row, group);
     return p_.zeros->at(group, p_.is_awq ? awq_place(row) : row);
   }
   void read_scales(int64_t row, std::span<float> scales, int64_t first = 0) const {
@@ -216,7 +234,9 @@ int64_t even_group(int64_t cols, int64_t groups) { return groups > 0 && cols % g
 // Where bits and groups are the weight's own, its tensors' shapes say them.
 void find_own(const StoredTensors& files, const StoredInfo& codes, const std::string& base, HfQuantization& how) {
   const int64_t rows = codes.dims[1];
-  const auto can_be = [](int64_t bits) { return bits == 2 || bits == 3 || bits == 4 || bits == 8; };
+  const auto can_be = [&](int64_t bits) {
+    return bits == 2 || bits == 3 || bits == 4 || bits == 8 || (how.is_planar && bits > 4 && bits < 8);
+  };
   how.bits = columns(files, base + ".qzeros") * 32 / rows;
   const StoredInfo* const scales = files.find(base + ".scales");
   if (can_be(how.bits) && scales && !scales->dims.empty())
@@ -225,10 +245,28 @@ void find_own(const StoredTensors& files, const StoredInfo& codes, const std::st
     throw Error("{}: tensor {} has zeros and scales of other shapes beside it", files.path(), codes.to_text());
 }
 
+std::unique_ptr<PackedMatrix> gemv_matrix(const StoredTensors& files, const std::string& base,
+                                          const HfQuantization& how) {
+  const StoredInfo& codes = find_codes(files, base + ".qweight");
+  GroupedParts p{.rows = codes.dims[0], .cols = codes.dims[1] * 8, .is_gemv = true};
+  p.group = how.group > 0 ? how.group : p.cols;
+  const int64_t words = columns(files, base + ".qzeros");
+  if (words < words_of(ceil_div(p.cols, p.group), how.bits))
+    throw Error("{}: tensor {} has fewer zeros beside it than groups of inputs", files.path(), codes.to_text());
+  p.codes = {.words = *files.bytes(codes), .line_stride = codes.dims[1], .word_stride = 1};
+  p.scales = &find_part(files, base + ".scales", {p.rows, 8 * words}, {"F16", "BF16", "F32"});
+  p.row_stride = 8 * words, p.group_stride = 1;
+  p.zeros = {.words = *files.bytes(find_part(files, base + ".qzeros", {p.rows, words}, {"I32"})),
+             .line_stride = words,
+             .word_stride = 1};
+  return std::make_unique<GroupedMatrix>(files, p);
+}
+
 }  // namespace
 
 std::unique_ptr<PackedMatrix> grouped_matrix(const StoredTensors& files, const std::string& base,
                                              const HfQuantization& of_all) {
+  if (of_all.has_lines_of_outputs) return gemv_matrix(files, base, of_all);
   HfQuantization how = of_all;
   const StoredInfo& codes = find_codes(files, base + ".qweight");
   GroupedParts p{.is_awq = how.kind == HfQuantization::Kind::awq};
@@ -236,7 +274,9 @@ std::unique_ptr<PackedMatrix> grouped_matrix(const StoredTensors& files, const s
   const int64_t bits = how.bits;
   p.rows = p.is_awq ? codes.dims[1] * 8 : codes.dims[1];
   p.cols = p.is_awq ? codes.dims[0] : codes.dims[0] * 32 / bits;
-  if (p.rows * bits % 32 != 0 || (!p.is_awq && codes.dims[0] * 32 % bits != 0))
+  const bool has_planes = how.is_planar && 32 % bits != 0;  // of 32 codes each
+  if (p.rows * bits % 32 != 0 || (!p.is_awq && codes.dims[0] * 32 % bits != 0) ||
+      (has_planes && (p.rows % 32 != 0 || codes.dims[0] % bits != 0)))
     throw Error("{}: tensor {} has {} outputs and words that are no whole words of codes of {} bits", files.path(),
                 codes.to_text(), p.rows, bits);
   p.group = how.group > 0 ? how.group : p.cols;
@@ -244,14 +284,16 @@ std::unique_ptr<PackedMatrix> grouped_matrix(const StoredTensors& files, const s
   p.codes = {.words = *files.bytes(codes),
              .line_stride = p.is_awq ? words : 1,
              .word_stride = p.is_awq ? 1 : p.rows,
-             .bits = int(bits)};
+             .bits = int(bits),
+             .is_planar = how.is_planar};
   p.scales = &find_part(files, base + ".scales", {groups, p.rows}, {"F16", "BF16", "F32"});
   p.row_stride = 1, p.group_stride = p.rows;
   p.zeros = {.words = *files.bytes(find_part(files, base + ".qzeros", {groups, words}, {"I32"})),
              .line_stride = words,
              .word_stride = 1,
              .bits = int(bits),
-             .is_less_one = how.zeros_less_one};
+             .is_less_one = how.zeros_less_one,
+             .is_planar = how.is_planar};
   if (const std::string order = base + ".g_idx"; !p.is_awq && files.find(order))
     p.groups = &find_part(files, order, {p.cols}, {"I32"});
   return std::make_unique<GroupedMatrix>(files, p);

@@ -30,21 +30,28 @@ int64_t bits_of(const JsonView& json, std::initializer_list<int64_t> known) {
 
 HfQuantization parse_gptq(const JsonView& json) {
   const std::string format = json.string_or("checkpoint_format", "gptq");
-  if (format != "gptq" && format != "gptq_v2") refuse(json, "checkpoint_format", format, "gptq and gptq_v2 are");
+  const bool is_planar = format == "gptq_p";
+  if (format != "gptq" && format != "gptq_v2" && !is_planar)
+    refuse(json, "checkpoint_format", format, "gptq, gptq_v2 and gptq_p are");
   if (const std::string words = json.string_or("pack_dtype", "int32"); words != "int32")
     refuse(json, "pack_dtype", words, "only int32 is");
   return {.kind = HfQuantization::Kind::gptq,
-          .bits = bits_of(json, {2, 3, 4, 8}),
+          .bits = is_planar ? bits_of(json, {2, 3, 4, 5, 6, 7, 8}) : bits_of(json, {2, 3, 4, 8}),
           .group = group_of(json),
           .varies = json["dynamic"].is_object() && json["dynamic"].size() > 0,
-          .zeros_less_one = format == "gptq"};
+          .zeros_less_one = format == "gptq",
+          .is_planar = is_planar};
 }
 
 HfQuantization parse_awq(const JsonView& json) {
   const std::string version = json.string_or("version", json.string_or("format", "gemm"));
-  if (version != "gemm" && version != "GEMM") refuse(json, "version", version, "only gemm is");
+  const bool is_gemv = version == "gemv" || version == "GEMV";
+  if (!is_gemv && version != "gemm" && version != "GEMM") refuse(json, "version", version, "gemm and gemv are");
   if (!json.boolean_or("zero_point", true)) refuse(json, "zero_point", "false", "only true is");
-  return {.kind = HfQuantization::Kind::awq, .bits = bits_of(json, {4}), .group = group_of(json)};
+  return {.kind = HfQuantization::Kind::awq,
+          .bits = bits_of(json, {4}),
+          .group = group_of(json),
+          .has_lines_of_outputs = is_gemv};
 }
 
 void set_blocks(const JsonView& json, const char* key, HfQuantization& q) {

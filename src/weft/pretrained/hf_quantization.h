@@ -21,6 +21,8 @@ struct HfQuantization {
   int64_t group = 0;                       // inputs that share a scale and a zero; 0: all
   bool varies = false;                     // bits and groups are each weight's own, as the shapes of its tensors say
   bool zeros_less_one = false;             // zeros are stored minus one
+  bool is_planar = false;                  // of GPTQ: codes are parted into planes of 4, 2 and 1 bits
+  bool has_lines_of_outputs = false;       // of AWQ: version gemv
   bool has_zeros = false;                  // of compressed-tensors: every quantised weight has them
   bool has_float4 = false;                 // bytes of a weight are two codes of 4 bits
 };
