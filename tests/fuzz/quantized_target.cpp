@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"

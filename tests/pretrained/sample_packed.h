@@ -2,6 +2,7 @@
 // and the same model with the numbers that the codes stand for.
 #pragma once
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "pretrained/model_on_ranks.h"
