@@ -22,6 +22,19 @@ api::ToolFormat tool_format_of(const EngineOptions& o, const ChatTemplate* chat_
   return chat_template ? api::detect_tool_format(*chat_template, &tokenizer) : api::ToolFormat::hermes;
 }
 
+api::ReasoningFormat reasoning_format_of(const EngineOptions& o, const ChatTemplate* chat_template,
+                                         const Tokenizer& tokenizer, api::ToolFormat tools) {
+  using Format = api::ReasoningFormat;
+  if (o.reasoning_format == "auto")
+    return chat_template ? api::detect_reasoning_format(*chat_template, &tokenizer, tools) : Format::none;
+  const auto format = api::parse_reasoning_format(o.reasoning_format);
+  if (!format)
+    throw UsageError("--reasoning-format {}: write auto, {}", o.reasoning_format, api::reasoning_format_names());
+  if (format == Format::harmony && tools != api::ToolFormat::harmony)
+    throw UsageError("--reasoning-format harmony: it needs --tool-format harmony, whose parts it is one of");
+  return *format;
+}
+
 std::string name_of(const EngineOptions& o, const ModelSource& source) {
   return o.name.empty() ? file_name_of(source.path()) : o.name;
 }
@@ -170,6 +183,7 @@ ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokeni
   model_.name = name_of(o, source);
   model_.tokenizer = tokenizer_.get();
   model_.tool_format = tool_format_of(o, model_.chat_template.get(), *tokenizer_);
+  model_.reasoning_format = reasoning_format_of(o, model_.chat_template.get(), *tokenizer_, model_.tool_format);
   model_.end_tokens = stop_tokens(source, *tokenizer_);
   constraints_ =
       std::make_unique<constrain::ConstraintFactory>(*tokenizer_, source.config().vocab, model_.end_tokens);
@@ -211,6 +225,12 @@ void EngineOptions::add_to(CLI::App& command) {
   command.add_option(
       "--tool-format", tool_format,
       "How the model writes tool calls: " + api::tool_format_names() + "; else as its chat template does");
+  command
+      .add_option("--reasoning-format", reasoning_format,
+                  "Between which marks the model thinks, to be told apart from what it answers: auto, as its chat "
+                  "template does, " +
+                      api::reasoning_format_names())
+      ->capture_default_str();
   command
       .add_option("--lora", adapters, "NAME=FOLDER, several times: adapters (PEFT) that requests name as their model")
       ->allow_extra_args(false);

@@ -23,8 +23,10 @@ auto fields_of(const Request& x) {
       fields_of(sampling));
 }
 auto fields_of(const api::OutputForm& x) {
-  const auto& [kind, text, choices, schemas, format, is_parallel, trigger, is_whole_answer, may_be_text] = x;
-  return std::tie(kind, text, choices, schemas, format, is_parallel, trigger, is_whole_answer, may_be_text);
+  const auto& [kind, text, choices, schemas, format, is_parallel, has_marker, reasoning_format, reasoning, trigger,
+               is_whole_answer, may_be_text] = x;
+  return std::tie(kind, text, choices, schemas, format, is_parallel, has_marker, reasoning_format, reasoning, trigger,
+                  is_whole_answer, may_be_text);
 }
 auto fields_of(const EngineLimits& x) {
   const auto& [a, b, c, d] = x;
@@ -78,6 +80,9 @@ api::OutputForm full_form() {
           .schemas = {"{}", "{\"type\": \"object\"}"},
           .tool_format = api::ToolFormat::mistral,
           .is_parallel = true,
+          .has_marker = true,
+          .reasoning_format = api::ReasoningFormat::command,
+          .reasoning = api::ReasoningPlace::inside,
           .trigger = "[TOOL_CALLS]",
           .is_whole_answer = true};
 }

@@ -10,13 +10,18 @@
 
 namespace weft {
 
-// Roles in angle brackets, and tools as their JSON.
+// Roles in angle brackets, and tools as their JSON. What an assistant thought, and whether the next answer begins so,
+// stands between the marks of Qwen's models.
 inline constexpr std::string_view kTestTemplate =
     "{% if tools %}tools: {{ tools | tojson }}{{ '\\n' }}{% endif %}"
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+    "{% for m in messages %}<{{ m.role }}>"
+    "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"
     "{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": "
     "{{ c.function.arguments | tojson }}}</tool_call>{% endfor %}{% endif %}{{ '\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}";
+    "{% if add_generation_prompt %}<assistant>{% if opens %}<think>\n{% endif %}"
+    "{% if reasoning_effort %}[{{ reasoning_effort }}]{% endif %}"
+    "{% if enable_thinking is defined and not enable_thinking and not opens %}<think>\n\n</think>\n\n{% endif %}"
+    "{% endif %}";
 
 struct TestSetup {
   FakeOptions engine{.answer = saying("Hello, world.")};
@@ -25,6 +30,7 @@ struct TestSetup {
   std::string adapter_folder;
   api::ConstraintFactory* constraints = nullptr;
   api::ToolFormat tool_format = api::ToolFormat::hermes;
+  api::ReasoningFormat reasoning_format = api::ReasoningFormat::none;
 };
 
 class TestServer {
@@ -36,6 +42,7 @@ class TestServer {
               .tokenizer = &tokenizer,
               .chat_template = std::make_shared<ChatTemplate>(kTestTemplate, "the test's template"),
               .tool_format = setup.tool_format,
+              .reasoning_format = setup.reasoning_format,
               .end_tokens = {ByteTokenizer::kEndOfDocument},
               .constraints = setup.constraints,
               .adapter_folder = setup.adapter_folder}},

@@ -1,6 +1,7 @@
 // Text as it comes: whole characters, stop strings wherever tokens part them, and the bytes of single tokens.
 #include "weft/serve/text_stream.h"
 
+#include "weft/serve/stop_finder.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/text/utf8.h"
 
@@ -10,11 +11,12 @@ namespace {
 const ByteTokenizer kBytes;
 
 // What a stream of single bytes gives, piece by piece.
-std::vector<std::string> pieces(const std::string& text, TextOptions options) {
-  TextStream stream(kBytes, std::move(options));
+std::vector<std::string> pieces(const std::string& text, StopOptions options) {
+  TextStream stream(kBytes, {});
+  StopFinder stops(std::move(options));
   std::vector<std::string> out;
-  for (const char c : text) out.push_back(stream.push(uint8_t(c)));
-  out.push_back(stream.finish());
+  for (const char c : text) out.push_back(stops.push(stream.push(uint8_t(c))));
+  out.push_back(stops.push(stream.finish()) + stops.finish());
   return out;
 }
 std::string joined(const std::vector<std::string>& parts) {
@@ -46,26 +48,26 @@ INSTANTIATE_TEST_SUITE_P(Cases, StopStrings,
 
 TEST_P(StopStrings, EndTheTextBeforeThem) {
   const StopCase& c = GetParam();
-  EXPECT_EQ(joined(pieces(c.text, {.stop = c.stop})), c.want);
-  TextStream stream(kBytes, {.stop = c.stop});
-  for (const char byte : c.text) stream.push(uint8_t(byte));
-  EXPECT_EQ(stream.is_stopped(), c.is_stopped);
-  if (c.is_stopped) EXPECT_EQ(stream.push('x') + stream.finish(), "") << "nothing comes after the end";
+  EXPECT_EQ(joined(pieces(c.text, {.texts = c.stop})), c.want);
+  StopFinder stops({.texts = c.stop});
+  stops.push(c.text);
+  EXPECT_EQ(stops.is_stopped(), c.is_stopped);
+  if (c.is_stopped) EXPECT_EQ(stops.push("x") + stops.finish(), "") << "nothing comes after the end";
 }
 
 TEST(TextStreamTest, IncludesTheStopWhenAsked) {
-  EXPECT_EQ(joined(pieces("abcdef", {.stop = {"cd"}, .include_stop = true})), "abcd");
+  EXPECT_EQ(joined(pieces("abcdef", {.texts = {"cd"}, .is_included = true})), "abcd");
 }
 
 TEST(TextStreamTest, TellsTextAsSoonAsItIsCertain) {
-  const std::vector<std::string> got = pieces("ab", {.stop = {"xyz"}});
+  const std::vector<std::string> got = pieces("ab", {.texts = {"xyz"}});
   EXPECT_EQ(got, (std::vector<std::string>{"a", "b", ""}));
-  EXPECT_EQ(pieces("axyb", {.stop = {"xyz"}}), (std::vector<std::string>{"a", "", "", "xyb", ""}));
+  EXPECT_EQ(pieces("axyb", {.texts = {"xyz"}}), (std::vector<std::string>{"a", "", "", "xyb", ""}));
 }
 
 TEST(TextStreamTest, NeverBreaksACharacter) {
   const std::string text = "\xE2\x82\xAC \xF0\x9F\x98\x80 \xFF \xE2\x82";  // the last ones are not UTF-8
-  for (const std::string& piece : pieces(text, {.stop = {"stop"}}))
+  for (const std::string& piece : pieces(text, {.texts = {"stop"}}))
     EXPECT_EQ(valid_utf8_prefix(piece), piece.size()) << piece;
   EXPECT_EQ(joined(pieces(text, {})), replace_invalid_utf8(text));
 }

@@ -1,4 +1,4 @@
-// TextStream: tokens to text as they come, never a broken character, ended by stop strings wherever tokens part them.
+// TextStream: tokens to text as they come, never a broken character.
 #pragma once
 #include <optional>
 #include <span>
@@ -10,8 +10,6 @@
 namespace weft {
 
 struct TextOptions {
-  std::vector<std::string> stop;      // the text ends before the first of these that appears
-  bool include_stop = false;          // or behind it
   bool keep_special = false;          // control tokens appear as they are spelled
   std::vector<int32_t> kept_special;  // or only these, for a parser that looks for them
 };
@@ -21,22 +19,13 @@ class TextStream {
   // `before`: the tokens that the text continues, on which a first space may depend. The tokenizer outlives this.
   TextStream(const Tokenizer& tokenizer, TextOptions options, std::span<const int32_t> before = {});
 
-  // What became certain: complete characters that cannot be part of a stop string. Nothing after the end.
-  std::string push(int32_t token);
-  std::string finish();  // what was held back
-
-  bool is_stopped() const { return stop_.has_value(); }
-  // The stop string that ended it.
-  const std::optional<std::string>& stop() const { return stop_; }
+  std::string push(int32_t token);  // the characters that became complete
+  std::string finish();             // what was held back
 
  private:
-  std::string take(bool is_last);
-
   const Tokenizer& tokenizer_;
-  TextOptions options_;
+  const TextOptions options_;
   StreamDecoder decoder_;
-  std::string held_;
-  std::optional<std::string> stop_;
 };
 
 // The bytes of single tokens as they stand in a text, for lists of log probabilities.

@@ -19,15 +19,20 @@ class ChatForm : public ReplyForm {
     return text;
   }
   std::string piece(const Progress& p, const Choice& choice, const Piece& piece) override {
+    std::string text;
     json delta = json::object();
-    if (!piece.content.empty() || piece.calls.empty()) delta["content"] = piece.content;
+    add_reasoning(piece.reasoning, delta);
+    // Clients that look at a chunk's content first would miss what stands beside it.
+    const bool has_more = !piece.content.empty() || !piece.calls.empty();
+    if (!delta.empty() && has_more) text = event(p, choice.index, std::exchange(delta, json::object()), nullptr);
+    if (!piece.content.empty() || (piece.calls.empty() && delta.empty())) delta["content"] = piece.content;
     for (size_t i = 0; i < piece.calls.size(); ++i) {
       json call = tool_call_json(piece.calls[i]);
       call["index"] = piece.first_call + i;
       delta["tool_calls"].push_back(std::move(call));
     }
     const json log_probs = p.plan.logprobs ? chat_logprobs(piece.tokens) : json(nullptr);
-    return event(p, choice.index, std::move(delta), nullptr, log_probs);
+    return text + event(p, choice.index, std::move(delta), nullptr, log_probs);
   }
   std::string finished(const Progress& p, const Choice& choice) override {
     return event(p, choice.index, json::object(), finish_reason(choice));
@@ -36,7 +41,7 @@ class ChatForm : public ReplyForm {
     std::string text;
     if (p.plan.stream_usage) {
       json chunk = frame(p, "chat.completion.chunk", json::array());
-      chunk["usage"] = usage_json(p.usage);
+      chunk["usage"] = usage_json(p);
       text = sse_event(to_json_text(chunk));
     }
     return text + sse_event("[DONE]");
@@ -48,6 +53,7 @@ class ChatForm : public ReplyForm {
       json message = {{"role", "assistant"},
                       {"content", is_only_calls ? json(nullptr) : json(choice.content)},
                       {"refusal", nullptr}};
+      add_reasoning(choice.reasoning, message);
       for (const NamedCall& call : choice.calls) message["tool_calls"].push_back(tool_call_json(call));
       choices.push_back({{"index", choice.index},
                          {"message", std::move(message)},
@@ -56,12 +62,17 @@ class ChatForm : public ReplyForm {
                          {"logprobs", p.plan.logprobs ? chat_logprobs(choice.tokens) : json(nullptr)}});
     }
     json reply = frame(p, "chat.completion", std::move(choices));
-    reply["usage"] = usage_json(p.usage);
+    reply["usage"] = usage_json(p);
     if (p.plan.prompt_logprobs) reply["prompt_logprobs"] = prompt_logprobs_json(p.choices.front().prompt_tokens);
     return to_json_text(reply);
   }
 
  private:
+  // Under both names: DeepSeek's and llama-server's, which most clients read, and that of later vLLM and OpenRouter,
+  // which others do. Those that know both take one.
+  static void add_reasoning(const std::string& text, json& message) {
+    if (!text.empty()) message["reasoning_content"] = message["reasoning"] = text;
+  }
   static json frame(const Progress& p, const char* object, json choices) {
     return {{"id", "chatcmpl-" + p.id},
             {"object", object},
@@ -104,10 +115,13 @@ void read_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan) {
     plan.prompt_logprobs = int32_t(body["prompt_logprobs"].integer(0, limits.top_logprobs));
 }
 
-Conversation conversation_of(const http::Request& request, const ApiLimits& limits) {
+Conversation conversation_of(const http::Request& request, const JsonView& view, const ApiLimits& limits) {
   ordered_json body = parse_ordered_json(request.body, "the request", limits.json);
   const auto take = [&](const char* key) { return body.contains(key) ? std::move(body[key]) : ordered_json(); };
-  return {.messages = take("messages"), .tools = take("tools"), .template_variables = take("chat_template_kwargs")};
+  return {.messages = take("messages"),
+          .tools = take("tools"),
+          .template_variables = take("chat_template_kwargs"),
+          .thinking = read_thinking(view)};
 }
 
 }  // namespace
@@ -120,7 +134,7 @@ void chat_completions(Context& context, const http::Request& request, const Exch
     context.choose_model(body, plan);
     read_parameters(body, request.body, context.limits(), plan);
     read_logprobs(body, context.limits(), plan);
-    plan_chat(conversation_of(request, context.limits()), tool_choice_of(body), context.limits(), plan);
+    plan_chat(conversation_of(request, body, context.limits()), tool_choice_of(body), context.limits(), plan);
     std::optional<int64_t> asked;
     for (const char* key : {"max_tokens", "max_completion_tokens"}) {
       if (body.has(key)) asked = body[key].integer(1, INT32_MAX);

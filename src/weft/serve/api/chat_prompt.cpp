@@ -1,6 +1,8 @@
 // Chat prompts: messages are made plain, then the model's template is rendered.
 #include "weft/serve/api/chat_prompt.h"
 
+#include "weft/serve/api/earlier_reasoning.h"
+
 namespace weft::api {
 namespace {
 
@@ -76,16 +78,24 @@ OutputForm calls_of(const ordered_json& tools, const ToolChoice& choice, const S
   return form;
 }
 
+void set_reasoning(const Plan& plan, OutputForm& form) {
+  if (plan.reasoning == ReasoningPlace::outside) return;
+  form.reasoning_format = plan.model->reasoning_format;
+  form.reasoning = plan.reasoning;
+}
+
 // A call that a model begins by itself has the form of one of these tools. Where that cannot be said of them, calls
 // are read as they come.
-std::optional<OutputForm> free_calls_of(const ordered_json& tools, const ToolChoice& choice, const ServedModel& model,
+std::optional<OutputForm> free_calls_of(const ordered_json& tools, const ToolChoice& choice, const Plan& plan,
                                         const ApiLimits& limits) {
+  const ServedModel& model = *plan.model;
   if (!model.constraints) return {};
   try {
     OutputForm form = calls_of(tools, choice, model, limits);
     form.trigger = call_trigger(model.tool_format);
     form.is_whole_answer = tool_family(model.tool_format).is_whole_answer;
     form.may_be_text = form.trigger.empty();
+    if (!form.may_be_text) set_reasoning(plan, form);
     model.constraints->make(form);
     return form;
   } catch (const Error&) {
@@ -106,30 +116,71 @@ std::shared_ptr<const ToolSchemas> schemas_of(const ordered_json& tools) {
   return schemas;
 }
 
-void read_tools(const ordered_json& tools, const ToolChoice& choice, const ApiLimits& limits, Plan& plan) {
+// The answer begins with its content: what the prompt began ends there.
+void end_reasoning(Plan& plan, std::string& prompt) {
+  const ReasoningFamily& family = reasoning_family(plan.model->reasoning_format);
+  if (plan.reasoning == ReasoningPlace::inside)
+    prompt += prompt.ends_with('\n') ? fmt::format("\n{}\n\n", family.close) : family.close;
+  plan.reasoning = ReasoningPlace::outside;
+}
+
+void read_tools(const ordered_json& tools, const ToolChoice& choice, const ApiLimits& limits, Plan& plan,
+                std::string& prompt) {
   const ServedModel& model = *plan.model;
   if (tool_family(model.tool_format).style == CallStyle::tagged) plan.tools = schemas_of(tools);
   plan.one_call = !choice.is_parallel || choice.kind == ToolChoice::Kind::named;
-  if (choice.kind != ToolChoice::Kind::automatic) {
-    OutputForm form = calls_of(tools, choice, model, limits);
-    plan.forced_beginning =
-        model.constraints ? marker_before(model.tool_format) : forced_beginning(model.tool_format, choice.name);
-    if (model.constraints) plan.form = std::move(form);
-  } else if (!plan.form) {
-    plan.form = free_calls_of(tools, choice, model, limits);
+  if (choice.kind == ToolChoice::Kind::automatic) {
+    if (!plan.form) plan.form = free_calls_of(tools, choice, plan, limits);
+    return;
   }
+  OutputForm form = calls_of(tools, choice, model, limits);
+  if (!model.constraints) {
+    end_reasoning(plan, prompt);
+    plan.forced_beginning = forced_beginning(model.tool_format, choice.name);
+    return;
+  }
+  form.has_marker = plan.reasoning != ReasoningPlace::outside;
+  set_reasoning(plan, form);
+  if (!form.has_marker) plan.forced_beginning = marker_before(model.tool_format);
+  plan.form = std::move(form);
 }
 
-// Calls are parsed out of the answers, for which the parser must see the control tokens of their family.
+// What is looked for in the answers may be control tokens, which then are shown to the parsers.
+void keep_tokens(const std::vector<std::string>& spellings, Plan& plan) {
+  for (const std::string& spelling : spellings) {
+    if (const auto id = plan.model->tokenizer->find(spelling)) plan.text.kept_special.push_back(*id);
+  }
+}
 void read_calls(Plan& plan) {
   plan.reads_tools = true;
-  for (const std::string& marker : tool_markers(plan.model->tool_format)) {
-    if (const auto id = plan.model->tokenizer->find(marker)) plan.text.kept_special.push_back(*id);
+  keep_tokens(tool_markers(plan.model->tool_format), plan);
+}
+
+void read_reasoning(const Conversation& conversation, Plan& plan, std::string& prompt) {
+  const ReasoningFormat format = plan.model->reasoning_format;
+  const bool is_off = conversation.thinking.is_on == false || turn_off_thinking(conversation.template_variables);
+  plan.tells_reasoning = conversation.thinking.is_told && format != ReasoningFormat::none;
+  plan.reasoning = reasoning_place(format, prompt);
+  // Other answers in parts have no place for it.
+  if (tool_family(plan.model->tool_format).is_framed && format != ReasoningFormat::harmony)
+    plan.reasoning = ReasoningPlace::outside;
+  // Of models that always think the template begins it even so.
+  if (is_off && plan.reasoning == ReasoningPlace::inside) end_reasoning(plan, prompt);
+  if (plan.reasoning != ReasoningPlace::outside)
+    keep_tokens({reasoning_family(format).open, reasoning_family(format).close}, plan);
+}
+
+void add_variables(const Conversation& conversation, ReasoningFormat format, ChatInput& input) {
+  const ordered_json& own = conversation.template_variables;
+  for (auto& [name, value] : thinking_variables(conversation.thinking, format)) {
+    if (!own.is_object() || !own.contains(name)) input.variables.emplace_back(name, value);
   }
+  if (!own.is_object()) return;
+  for (const auto& [name, value] : own.items()) input.variables.emplace_back(name, jinja::Value::from_json(value));
 }
 
 // Templates take the arguments of earlier calls as an object, or as its text.
-std::string render(const ChatTemplate& chat_template, ChatInput input, ordered_json messages) {
+std::string render_calls(const ChatTemplate& chat_template, ChatInput input, ordered_json messages) {
   input.messages = jinja::Value::from_json(messages);
   try {
     return chat_template.render(input);
@@ -149,6 +200,19 @@ std::string render(const ChatTemplate& chat_template, ChatInput input, ordered_j
   }
   input.messages = jinja::Value::from_json(messages);
   return chat_template.render(input);
+}
+
+// Some take earlier reasoning as a part of the content; older ones of these families know texts only.
+std::string render(const ServedModel& model, const ChatInput& input, const ordered_json& messages) {
+  ordered_json with_parts = messages;
+  if (reasoning_family(model.reasoning_format).has_blocks) put_reasoning_in_contents(with_parts);
+  if (with_parts != messages) {
+    try {
+      return render_calls(*model.chat_template, input, std::move(with_parts));
+    } catch (const Error&) {
+    }
+  }
+  return render_calls(*model.chat_template, input, messages);
 }
 
 }  // namespace
@@ -176,27 +240,27 @@ void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLim
   if (!model.chat_template)
     throw ApiError(400, fmt::format("{} has no chat template: it continues texts, by /v1/completions", model.name),
                    "no_chat_template", "model");
+  name_reasoning(conversation.messages, model.reasoning_format);
   normalize(conversation.messages);
   const bool has_tools = conversation.tools.is_array() && !conversation.tools.empty();
   if (has_tools && int64_t(conversation.tools.size()) > limits.tools)
     throw ApiError(400,
                    fmt::format("tools: there are {}, and {} are allowed", conversation.tools.size(), limits.tools),
                    {}, "tools");
-  ChatInput input{.messages = {}, .add_generation_prompt = true};
-  const ToolFamily& family = tool_family(model.tool_format);
-  // Of answers that are framed, also text is read out of its frame; not where another form is asked for.
-  if ((has_tools && choice.kind != ToolChoice::Kind::none) || (family.is_framed && !plan.form)) read_calls(plan);
-  if (has_tools && choice.kind != ToolChoice::Kind::none) {
-    input.tools = jinja::Value::from_json(conversation.tools);
-    read_tools(conversation.tools, choice, limits, plan);
-  } else if (choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named) {
+  const bool offers_tools = has_tools && choice.kind != ToolChoice::Kind::none;
+  if (!has_tools && (choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named))
     throw ApiError(400, "tool_choice demands a call, and there are no tools", {}, "tool_choice");
-  }
-  if (conversation.template_variables.is_object()) {
-    for (const auto& [name, value] : conversation.template_variables.items())
-      input.variables.emplace_back(name, jinja::Value::from_json(value));
-  }
-  std::string text = render(*model.chat_template, std::move(input), std::move(conversation.messages));
+  ChatInput input{.messages = {}, .add_generation_prompt = true};
+  if (offers_tools) input.tools = jinja::Value::from_json(conversation.tools);
+  add_variables(conversation, model.reasoning_format, input);
+  std::string text = render(model, input, conversation.messages);
+  read_reasoning(conversation, plan, text);
+  if (plan.form) set_reasoning(plan, *plan.form);
+  const ToolFamily& family = tool_family(model.tool_format);
+  // Of answers that are framed, also text is read out of its frame; where another form is asked for, if it has one.
+  const bool has_frame = model.reasoning_format == ReasoningFormat::harmony || !plan.form;
+  if (offers_tools || (family.is_framed && has_frame)) read_calls(plan);
+  if (offers_tools) read_tools(conversation.tools, choice, limits, plan, text);
   // Where the template ends with the mark of a header, the parser has yet to see it.
   const bool has_mark = family.is_framed && text.ends_with(family.mark);
   if (has_mark && !plan.forced_beginning.starts_with(family.mark)) plan.forced_beginning.insert(0, family.mark);

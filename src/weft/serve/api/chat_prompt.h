@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/serve/api/parameters.h"
+#include "weft/serve/api/thinking_choice.h"
 
 namespace weft::api {
 
@@ -11,6 +12,7 @@ struct Conversation {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   nlohmann::ordered_json tools;               // null: none
   nlohmann::ordered_json template_variables;  // an object, or null
+  ThinkingChoice thinking = {};
 };
 
 // Contents become plain text, arguments of tool calls objects, "developer" "system". Throws ApiError naming the
@@ -25,8 +27,9 @@ struct ToolChoice {
   bool is_parallel = true;  // several calls in one answer
 };
 
-// Sets the plan's one prompt, and how its answers are read when there are tools. Where the model has constraints, a
-// call that is demanded is one of these tools with arguments of its schema. Throws Error when the model has no
+// Sets the plan's one prompt, and how its answers are read: what the model thinks, then calls when there are tools.
+// Where the model has constraints, a call that is demanded is one of these tools with arguments of its schema; as
+// every form, behind what the model thinks. Throws Error when the model has no
 // chat template, or the template refuses the conversation.
 void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLimits& limits, Plan& plan);
 

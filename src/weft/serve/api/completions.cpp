@@ -28,7 +28,7 @@ class CompletionForm : public ReplyForm {
     std::string text;
     if (p.plan.stream_usage) {
       json chunk = frame(p, json::array());
-      chunk["usage"] = usage_json(p.usage);
+      chunk["usage"] = usage_json(p);
       text = sse_event(to_json_text(chunk));
     }
     return text + sse_event("[DONE]");
@@ -45,7 +45,7 @@ class CompletionForm : public ReplyForm {
       choices.push_back(std::move(entry));
     }
     json reply = frame(p, std::move(choices));
-    reply["usage"] = usage_json(p.usage);
+    reply["usage"] = usage_json(p);
     return to_json_text(reply);
   }
 

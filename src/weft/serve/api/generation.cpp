@@ -7,6 +7,7 @@
 
 #include "weft/base/philox.h"
 #include "weft/base/timing.h"
+#include "weft/serve/api/reasoning_parser.h"
 #include "weft/text/utf8.h"
 
 namespace weft::api {
@@ -45,9 +46,13 @@ struct Answer {
   Choice choice;
   TextStream text;
   TokenSpeller speller;
+  StopFinder stops;
+  std::optional<ReasoningParser> reasoning;
   std::optional<ToolCallParser> tools;
   RequestId id = 0;
   std::optional<Clock::time_point> last_token;
+
+  bool is_thinking() const { return (reasoning && reasoning->is_inside()) || (tools && tools->is_thinking()); }
 };
 
 class Job : public std::enable_shared_from_this<Job> {
@@ -65,7 +70,9 @@ class Job : public std::enable_shared_from_this<Job> {
   void take_prompt(Answer& answer, const Event& event);
   void take_tokens(Answer& answer, const Event& event);
   void finish(Answer& answer, const Finish& finish, Piece piece);
-  void add_text(Answer& answer, std::string_view text, bool is_last, Piece& piece) const;
+  void add_text(Answer& answer, std::string text, bool is_last, Piece& piece) const;
+  void add_reasoning(std::string_view text, Piece& piece) const;
+  std::string take_calls(Answer& answer, std::string_view text, bool is_last, Piece& piece) const;
   void tell(Answer& answer, Piece piece);
   void choose_best();
   void end();
@@ -125,10 +132,13 @@ void Job::add_answer(int64_t prompt, int64_t index) {
   const Plan& p = progress_.plan;
   const Tokenizer& tokenizer = *p.model->tokenizer;
   const auto& before = p.prompts[size_t(prompt)];
-  answers_.push_back(std::make_unique<Answer>(
-      Answer{.text = TextStream(tokenizer, p.text, before), .speller = TokenSpeller(tokenizer, before)}));
+  answers_.push_back(std::make_unique<Answer>(Answer{.text = TextStream(tokenizer, p.text, before),
+                                                     .speller = TokenSpeller(tokenizer, before),
+                                                     .stops = StopFinder(p.stops)}));
   answers_.back()->choice.index = index;
   answers_.back()->choice.prompt = prompt;
+  if (p.reasoning != ReasoningPlace::outside && *reasoning_family(p.model->reasoning_format).open)
+    answers_.back()->reasoning.emplace(p.model->reasoning_format, p.reasoning);
   if (!p.reads_tools) return;
   answers_.back()->tools.emplace(p.model->tool_format, p.tools);
   answers_.back()->tools->push(p.forced_beginning);
@@ -252,13 +262,15 @@ void Job::take_tokens(Answer& answer, const Event& event) {
   const Plan& p = progress_.plan;
   Piece piece;
   for (const auto& [token, log_probs] : event.tokens) {
-    if (answer.text.is_stopped()) break;
+    if (answer.stops.is_stopped()) break;
     ++answer.choice.num_tokens;
     if (log_probs.own.token >= 0) answer.choice.log_prob += double(log_probs.own.log_prob);
     if (p.logprobs && log_probs.own.token >= 0) piece.tokens.push_back(record(answer.speller, log_probs));
     answer.speller.advance(token);
+    const bool was_thinking = answer.is_thinking();
     add_text(answer, answer.text.push(token), false, piece);
-    if (answer.text.is_stopped()) engine().cancel(answer.id);
+    if (was_thinking && answer.is_thinking()) ++answer.choice.num_reasoning_tokens;
+    if (answer.stops.is_stopped()) engine().cancel(answer.id);
   }
   if (!answer.last_token)
     metrics_.first_token(p.model->name, std::chrono::duration<double>(event.at - begin_).count());
@@ -269,15 +281,42 @@ void Job::take_tokens(Answer& answer, const Event& event) {
   tell(answer, std::move(piece));
 }
 
-void Job::add_text(Answer& answer, std::string_view text, bool is_last, Piece& piece) const {
-  if (!answer.tools) {
-    piece.content += text;
-    return;
+// Stop strings are those of the content, so that what a model thinks does not end its answer. Of answers in parts the
+// parser of calls finds the content; of others it must not see what comes behind the stop.
+void Job::add_text(Answer& answer, std::string text, bool is_last, Piece& piece) const {
+  if (answer.reasoning) {
+    ReasoningParser::Output output = answer.reasoning->push(text);
+    add_reasoning(output.reasoning, piece);
+    text = std::move(output.content);
+    if (is_last) {
+      output = answer.reasoning->finish();
+      add_reasoning(output.reasoning, piece);
+      text += output.content;
+    }
   }
+  const auto stop = [&] {
+    text = answer.stops.push(text);
+    if (is_last) text += answer.stops.finish();
+  };
+  const bool is_framed = answer.tools && tool_family(progress_.plan.model->tool_format).is_framed;
+  if (!is_framed) stop();
+  if (answer.tools) text = take_calls(answer, text, is_last, piece);
+  if (is_framed) stop();
+  piece.content += text;
+}
+
+void Job::add_reasoning(std::string_view text, Piece& piece) const {
+  if (progress_.plan.tells_reasoning) piece.reasoning += text;
+}
+
+// What is content beside them.
+std::string Job::take_calls(Answer& answer, std::string_view text, bool is_last, Piece& piece) const {
   const size_t before = answer.choice.calls.size();
   if (piece.calls.empty()) piece.first_call = before;
+  std::string content;
   const auto take = [&](ToolCallParser::Output output) {
-    piece.content += output.content;
+    content += output.content;
+    add_reasoning(output.reasoning, piece);
     if (progress_.plan.one_call) output.calls.resize(std::min(output.calls.size(), 1 - before - piece.calls.size()));
     for (ToolCall& call : output.calls) {
       std::string id = call.id.empty() ? "call_" + random_id().substr(0, 24) : call.id;
@@ -286,11 +325,13 @@ void Job::add_text(Answer& answer, std::string_view text, bool is_last, Piece& p
   };
   take(answer.tools->push(text));
   if (is_last) take(answer.tools->finish());
+  return content;
 }
 
 void Job::tell(Answer& answer, Piece piece) {
   Choice& choice = answer.choice;
   if (piece.empty()) return;
+  choice.reasoning += piece.reasoning;
   choice.content += piece.content;
   choice.calls.insert(choice.calls.end(), piece.calls.begin(), piece.calls.end());
   if (progress_.plan.stream)
@@ -302,8 +343,8 @@ void Job::tell(Answer& answer, Piece piece) {
 void Job::finish(Answer& answer, const Finish& finish, Piece piece) {
   Choice& choice = answer.choice;
   if (choice.is_done) return;
-  choice.stop = answer.text.stop();
-  const bool is_stopped = answer.text.is_stopped();
+  choice.stop = answer.stops.stop();
+  const bool is_stopped = answer.stops.is_stopped();
   metrics_.finished({.model = progress_.plan.model->name,
                      .reason = is_stopped ? FinishReason::stop : finish.reason,
                      .usage = finish.usage,
@@ -321,6 +362,7 @@ void Job::finish(Answer& answer, const Finish& finish, Piece piece) {
   add_text(answer, answer.text.finish(), true, piece);
   tell(answer, std::move(piece));
   progress_.usage.completion_tokens += choice.num_tokens + (finish.stop_token && !is_stopped ? 1 : 0);
+  progress_.reasoning_tokens += choice.num_reasoning_tokens;
   progress_.usage.cached_tokens += finish.usage.cached_tokens;
   if (progress_.plan.stream) exchange_->write(form_->finished(progress_, choice));
   if (++num_done_ == answers_.size()) end();

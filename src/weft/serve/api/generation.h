@@ -12,6 +12,7 @@
 #include "weft/serve/api/served_model.h"
 #include "weft/serve/api/tool_calls.h"
 #include "weft/serve/http/handler.h"
+#include "weft/serve/stop_finder.h"
 #include "weft/serve/text_stream.h"
 
 namespace weft::api {
@@ -33,7 +34,11 @@ struct Plan {
   std::string user;
 
   TextOptions text;
-  bool reads_tools = false;  // calls are parsed out of the answers
+  StopOptions stops;  // of the content, where reasoning is told apart
+  // What the model thinks is parsed out of the answers, which begin there.
+  ReasoningPlace reasoning = ReasoningPlace::outside;
+  bool tells_reasoning = true;  // to the client
+  bool reads_tools = false;     // calls are parsed out of the answers
   std::shared_ptr<const ToolSchemas> tools = {};
   bool one_call = false;         // only the first of them is told
   std::string forced_beginning;  // of each answer; the prompts end with it
@@ -63,19 +68,20 @@ struct NamedCall {
 
 // What an answer grew by.
 struct Piece {
+  std::string reasoning;  // before the content
   std::string content;
   std::vector<NamedCall> calls;
   size_t first_call = 0;            // how many calls there were before
   std::vector<TokenRecord> tokens;  // with logprobs
-  bool empty() const { return content.empty() && calls.empty() && tokens.empty(); }
+  bool empty() const { return reasoning.empty() && content.empty() && calls.empty() && tokens.empty(); }
 };
 
 struct Choice {
   int64_t index = 0, prompt = 0;
-  std::string content;
+  std::string reasoning, content;
   std::vector<NamedCall> calls;
   std::vector<TokenRecord> tokens, prompt_tokens;  // where asked for
-  int64_t num_tokens = 0;
+  int64_t num_tokens = 0, num_reasoning_tokens = 0;
   FinishReason reason = FinishReason::stop;
   std::optional<std::string> stop;  // the stop string that ended it
   bool is_done = false;
@@ -89,6 +95,7 @@ struct Progress {
   int64_t created = 0;
   std::vector<Choice> choices;  // of each prompt plan.n, at the end
   Usage usage;                  // all choices together
+  int64_t reasoning_tokens = 0;
 };
 
 // Writes what happens in the form of one protocol; bodies of events are complete, with their empty line.

@@ -40,6 +40,9 @@ json message_json(const Progress& p, json content) {
           {"stop_sequence", nullptr},      {"usage", usage_of(p.usage)}};
 }
 
+// Clients keep a thinking block only with a signature, and send both back; here nothing depends on it.
+std::string signature(const Progress& p) { return "weft-" + p.id; }
+
 class MessagesForm : public ReplyForm {
  public:
   Dialect dialect() const override { return Dialect::anthropic; }
@@ -48,22 +51,25 @@ class MessagesForm : public ReplyForm {
     return event({{"type", "message_start"}, {"message", message_json(p, json::array())}}) +
            event({{"type", "ping"}});
   }
-  std::string piece(const Progress&, const Choice&, const Piece& piece) override {
+  std::string piece(const Progress& p, const Choice&, const Piece& piece) override {
     std::string text;
+    if (!piece.reasoning.empty()) {
+      text += begin_block(p, Open::thinking, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
+      text += delta({{"type", "thinking_delta"}, {"thinking", piece.reasoning}});
+    }
     if (!piece.content.empty()) {
-      if (!is_text_open_) text += open({{"type", "text"}, {"text", ""}});
-      is_text_open_ = true;
+      text += begin_block(p, Open::text, {{"type", "text"}, {"text", ""}});
       text += delta({{"type", "text_delta"}, {"text", piece.content}});
     }
     for (const NamedCall& call : piece.calls) {
-      text += close_text();
+      text += end_block(p);
       text += open({{"type", "tool_use"}, {"id", call.id}, {"name", call.call.name}, {"input", json::object()}});
       text += delta({{"type", "input_json_delta"}, {"partial_json", call.call.arguments}});
       text += close();
     }
     return text;
   }
-  std::string finished(const Progress&, const Choice&) override { return close_text(); }
+  std::string finished(const Progress& p, const Choice&) override { return end_block(p); }
   static std::string finished_as(const Choice& choice, const Usage& usage) {
     return event({{"type", "message_delta"},
                   {"delta",
@@ -77,7 +83,9 @@ class MessagesForm : public ReplyForm {
   std::string whole(const Progress& p) override {
     const Choice& choice = p.choices.front();
     json content = json::array();
-    if (!choice.content.empty() || choice.calls.empty())
+    if (!choice.reasoning.empty())
+      content.push_back({{"type", "thinking"}, {"thinking", choice.reasoning}, {"signature", signature(p)}});
+    if (!choice.content.empty() || (choice.calls.empty() && choice.reasoning.empty()))
       content.push_back({{"type", "text"}, {"text", choice.content}});
     for (const NamedCall& call : choice.calls)
       content.push_back(
@@ -89,6 +97,7 @@ class MessagesForm : public ReplyForm {
   }
 
  private:
+  enum class Open : uint8_t { nothing, thinking, text };
   static std::string event(const json& body) {
     return sse_event(to_json_text(body), body["type"].get<std::string>());
   }
@@ -99,10 +108,21 @@ class MessagesForm : public ReplyForm {
     return event({{"type", "content_block_delta"}, {"index", index_}, {"delta", std::move(change)}});
   }
   std::string close() { return event({{"type", "content_block_stop"}, {"index", index_++}}); }
-  std::string close_text() { return std::exchange(is_text_open_, false) ? close() : std::string(); }
+  std::string begin_block(const Progress& p, Open what, json block) {
+    if (open_ == what) return {};
+    std::string text = end_block(p);
+    open_ = what;
+    return text += open(std::move(block));
+  }
+  std::string end_block(const Progress& p) {
+    const Open was = std::exchange(open_, Open::nothing);
+    std::string text;
+    if (was == Open::thinking) text += delta({{"type", "signature_delta"}, {"signature", signature(p)}});
+    return was == Open::nothing ? text : text += close();
+  }
 
   int64_t index_ = 0;  // of the content block
-  bool is_text_open_ = false;
+  Open open_ = Open::nothing;
 };
 
 const ordered_json& member(const ordered_json& object, const char* key) {
@@ -128,16 +148,18 @@ void add_message(const ordered_json& message, ordered_json& messages) {
     } else if (type == "tool_result") {
       messages.push_back(
           {{"role", "tool"}, {"tool_call_id", member(block, "tool_use_id")}, {"content", member(block, "content")}});
-    } else if (type != "thinking" && type != "redacted_thinking") {
-      plain["content"].push_back(block);
+    } else {
+      plain["content"].push_back(block);  // thinking too, which every route takes in this form
     }
   }
   if (!plain["content"].empty() || plain.contains("tool_calls")) messages.push_back(std::move(plain));
 }
 
-Conversation conversation_of_messages(const http::Request& request, const ApiLimits& limits) {
+Conversation conversation_of_messages(const http::Request& request, const JsonView& view, const ApiLimits& limits) {
   const ordered_json body = parse_ordered_json(request.body, "the request", limits.json);
   Conversation result;
+  result.thinking = read_thinking(view);
+  result.template_variables = member(body, "chat_template_kwargs");
   if (const ordered_json& system = member(body, "system"); !system.is_null())
     result.messages.push_back({{"role", "system"}, {"content", system}});
   const ordered_json& messages = member(body, "messages");
@@ -170,8 +192,8 @@ void plan_messages(Context& context, const http::Request& request, const JsonVie
   read_parameters(body, request.body, context.limits(), plan);
   plan.n = plan.best_of = 1;
   read_stops(body, "stop_sequences", context.limits(), plan);
-  plan_chat(conversation_of_messages(request, context.limits()), tool_choice_of_messages(body), context.limits(),
-            plan);
+  plan_chat(conversation_of_messages(request, body, context.limits()), tool_choice_of_messages(body),
+            context.limits(), plan);
 }
 
 }  // namespace

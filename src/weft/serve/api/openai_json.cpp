@@ -7,11 +7,13 @@ namespace weft::api {
 
 using nlohmann::json;
 
-json usage_json(const Usage& u) {
+json usage_json(const Progress& progress) {
+  const Usage& u = progress.usage;
   return {{"prompt_tokens", u.prompt_tokens},
           {"completion_tokens", u.completion_tokens},
           {"total_tokens", u.prompt_tokens + u.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", std::min(u.cached_tokens, u.prompt_tokens)}}}};
+          {"prompt_tokens_details", {{"cached_tokens", std::min(u.cached_tokens, u.prompt_tokens)}}},
+          {"completion_tokens_details", {{"reasoning_tokens", progress.reasoning_tokens}}}};
 }
 
 std::string finish_reason(const Choice& choice) {

@@ -6,7 +6,7 @@
 
 namespace weft::api {
 
-nlohmann::json usage_json(const Usage& usage);
+nlohmann::json usage_json(const Progress& progress);
 std::string finish_reason(const Choice& choice);  // "stop", "length", "tool_calls"
 nlohmann::json tool_call_json(const NamedCall& call);
 // {"content": [{"token", "bytes", "logprob", "top_logprobs"}]}

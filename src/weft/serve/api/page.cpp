@@ -12,7 +12,7 @@ constexpr std::string_view kPage = R"html(<!doctype html>
   header { display: flex; gap: 1rem; align-items: baseline; flex-wrap: wrap; }
   h1 { font-size: 1.2rem; margin: 0; } small { color: #666; }
   #talk { min-height: 50vh; margin: 1rem 0; } .said { white-space: pre-wrap; padding: .6rem .8rem; border-radius: .5rem; margin: .5rem 0; }
-  .user { background: #eef3fa; } .assistant { background: #f6f6f4; } .error { background: #fbe9e7; }
+  details { color: #888; font-size: .9rem; white-space: pre-wrap; } .user { background: #eef3fa; } .assistant { background: #f6f6f4; } .error { background: #fbe9e7; }
   form { display: flex; gap: .5rem; } textarea { flex: 1; font: inherit; padding: .5rem; }
   input, select, button { font: inherit; padding: .2rem .5rem; }
   @media (prefers-color-scheme: dark) { body { background: #1b1b1b; color: #ddd; } .user { background: #22303f; }
@@ -50,7 +50,7 @@ async function send() {
   if (running) { running.abort(); return; }
   if (!text) return;
   $('text').value = ''; show('user', text); talk.push({role: 'user', content: text});
-  const out = show('assistant', ''); let said = '';
+  const out = show('assistant', ''); let said = '', thought = '', box = null;
   running = new AbortController(); $('send').textContent = 'Stop';
   try {
     const r = await fetch('/v1/chat/completions', {method: 'POST', headers: headers(), signal: running.signal,
@@ -63,11 +63,16 @@ async function send() {
       for (const e of events) {
         if (!e.startsWith('data: ') || e === 'data: [DONE]') continue;
         const j = JSON.parse(e.slice(6)); if (j.error) throw new Error(j.error.message);
-        const d = j.choices[0] && j.choices[0].delta; if (d && d.content) { said += d.content; out.textContent = said; }
+        const d = j.choices[0] && j.choices[0].delta; if (!d) continue;
+        if (d.reasoning_content) {
+          if (!box) { box = document.createElement('details'); box.append(Object.assign(document.createElement('summary'), {textContent: 'Thoughts'}), ''); out.before(box); }
+          thought += d.reasoning_content; box.lastChild.textContent = thought;
+        }
+        if (d.content) { said += d.content; out.textContent = said; }
       }
     }
   } catch (e) { if (e.name !== 'AbortError') show('error', e.message); }
-  if (said) talk.push({role: 'assistant', content: said});
+  if (said) talk.push(Object.assign({role: 'assistant', content: said}, thought ? {reasoning_content: thought} : {}));
   running = null; $('send').textContent = 'Send';
 }
 $('form').onsubmit = e => { e.preventDefault(); send(); };

@@ -156,11 +156,11 @@ void read_stops(const JsonView& body, const char* key, const ApiLimits& limits, 
   if (!body.has(key)) return;
   const JsonView stop = body[key];
   const auto add = [&](const std::string& text) {
-    if (int64_t(text.size()) > limits.stop_bytes || int64_t(plan.text.stop.size()) >= limits.stops)
+    if (int64_t(text.size()) > limits.stop_bytes || int64_t(plan.stops.texts.size()) >= limits.stops)
       throw ApiError(
           400, fmt::format("{}: at most {} texts of {} bytes are allowed", key, limits.stops, limits.stop_bytes), {},
           key);
-    plan.text.stop.push_back(text);
+    plan.stops.texts.push_back(text);
   };
   if (stop.is_string()) return add(stop.string());
   for (int64_t i = 0; i < stop.size(); ++i) add(stop.at(i).string());
@@ -170,7 +170,7 @@ void read_parameters(const JsonView& body, std::string_view request, const ApiLi
   read_sampling(body, limits, plan);
   read_stops(body, "stop", limits, plan);
   read_stop_tokens(body, limits, plan);
-  plan.text.include_stop = body.boolean_or("include_stop_str_in_output", false);
+  plan.stops.is_included = body.boolean_or("include_stop_str_in_output", false);
   plan.text.keep_special = !body.boolean_or("skip_special_tokens", true);
   plan.min_tokens = body.integer_or("min_tokens", 0, 0, kMost);
   plan.priority = int32_t(body.integer_or("priority", 0, INT32_MIN, INT32_MAX));

@@ -24,6 +24,16 @@ json call_item(const NamedCall& call, const std::string& arguments, const char* 
           {"call_id", call.id},    {"name", call.call.name},  {"arguments", arguments}};
 }
 std::string message_id(const Progress& p) { return "msg_" + p.id; }
+std::string reasoning_id(const Progress& p) { return "rs_" + p.id; }
+json reasoning_part(const std::string& text) { return {{"type", "reasoning_text"}, {"text", text}}; }
+// The text itself stands in the content; a summary is of models whose thoughts are hidden.
+json reasoning_item(const Progress& p, json content, const char* status) {
+  return {{"id", reasoning_id(p)},
+          {"type", "reasoning"},
+          {"status", status},
+          {"summary", json::array()},
+          {"content", std::move(content)}};
+}
 
 class ResponsesForm : public ReplyForm {
  public:
@@ -37,19 +47,24 @@ class ResponsesForm : public ReplyForm {
   }
   std::string piece(const Progress& p, const Choice&, const Piece& piece) override {
     std::string text;
+    if (!piece.reasoning.empty()) {
+      text += open_item(p, Open::reasoning);
+      text_ += piece.reasoning;
+      text += event("response.reasoning_text.delta", at_part(p, {{"delta", piece.reasoning}}));
+    }
     if (!piece.content.empty()) {
-      text += open_text(p);
+      text += open_item(p, Open::text);
       text_ += piece.content;
       text +=
           event("response.output_text.delta", at_part(p, {{"delta", piece.content}, {"logprobs", json::array()}}));
     }
     for (const NamedCall& call : piece.calls) {
-      text += close_text(p);
+      text += close_item(p);
       text += call_events(call);
     }
     return text;
   }
-  std::string finished(const Progress& p, const Choice&) override { return close_text(p); }
+  std::string finished(const Progress& p, const Choice&) override { return close_item(p); }
   std::string end(const Progress& p) override {
     const bool is_cut = p.choices.front().reason == FinishReason::length;
     return event(is_cut ? "response.incomplete" : "response.completed", {{"response", complete(p, output_)}});
@@ -57,40 +72,53 @@ class ResponsesForm : public ReplyForm {
   std::string whole(const Progress& p) override {
     const Choice& choice = p.choices.front();
     json output = json::array();
-    if (!choice.content.empty() || choice.calls.empty())
+    if (!choice.reasoning.empty())
+      output.push_back(reasoning_item(p, json::array({reasoning_part(choice.reasoning)}), "completed"));
+    if (!choice.content.empty() || (choice.calls.empty() && choice.reasoning.empty()))
       output.push_back(message_item(message_id(p), json::array({text_part(choice.content)}), "completed"));
     for (const NamedCall& call : choice.calls) output.push_back(call_item(call, call.call.arguments, "completed"));
     return to_json_text(complete(p, std::move(output)));
   }
 
  private:
+  enum class Open : uint8_t { nothing, reasoning, text };
   std::string event(const std::string& type, json body) {
     body["type"] = type;
     body["sequence_number"] = sequence_++;
     return sse_event(to_json_text(body), type);
   }
   json at_part(const Progress& p, json body) const {
-    body["item_id"] = message_id(p);
+    body["item_id"] = open_ == Open::reasoning ? reasoning_id(p) : message_id(p);
     body["output_index"] = output_.size();
     body["content_index"] = 0;
     return body;
   }
 
-  std::string open_text(const Progress& p) {
-    if (std::exchange(is_text_open_, true)) return {};
-    std::string text = event(
-        "response.output_item.added",
-        {{"output_index", output_.size()}, {"item", message_item(message_id(p), json::array(), "in_progress")}});
-    return text += event("response.content_part.added", at_part(p, {{"part", text_part("")}}));
+  json open_part() const { return open_ == Open::reasoning ? reasoning_part(text_) : text_part(text_); }
+  json item(const Progress& p, json content, const char* status) const {
+    return open_ == Open::reasoning ? reasoning_item(p, std::move(content), status)
+                                    : message_item(message_id(p), std::move(content), status);
   }
-  std::string close_text(const Progress& p) {
-    if (!std::exchange(is_text_open_, false)) return {};
-    const json item = message_item(message_id(p), json::array({text_part(text_)}), "completed");
-    std::string text = event("response.output_text.done", at_part(p, {{"text", text_}, {"logprobs", json::array()}}));
-    text += event("response.content_part.done", at_part(p, {{"part", text_part(text_)}}));
-    text += event("response.output_item.done", {{"output_index", output_.size()}, {"item", item}});
-    output_.push_back(item);
+  std::string open_item(const Progress& p, Open what) {
+    if (open_ == what) return {};
+    std::string text = close_item(p);
+    open_ = what;
+    text += event("response.output_item.added",
+                  {{"output_index", output_.size()}, {"item", item(p, json::array(), "in_progress")}});
+    return text += event("response.content_part.added", at_part(p, {{"part", open_part()}}));
+  }
+  std::string close_item(const Progress& p) {
+    if (open_ == Open::nothing) return {};
+    json done = {{"text", text_}};
+    if (open_ == Open::text) done["logprobs"] = json::array();
+    std::string text = event(open_ == Open::text ? "response.output_text.done" : "response.reasoning_text.done",
+                             at_part(p, std::move(done)));
+    text += event("response.content_part.done", at_part(p, {{"part", open_part()}}));
+    const json whole = item(p, json::array({open_part()}), "completed");
+    text += event("response.output_item.done", {{"output_index", output_.size()}, {"item", whole}});
+    output_.push_back(whole);
     text_.clear();
+    open_ = Open::nothing;
     return text;
   }
   std::string call_events(const NamedCall& call) {
@@ -140,7 +168,7 @@ class ResponsesForm : public ReplyForm {
         {"input_tokens", p.usage.prompt_tokens},
         {"input_tokens_details", {{"cached_tokens", std::min(p.usage.cached_tokens, p.usage.prompt_tokens)}}},
         {"output_tokens", p.usage.completion_tokens},
-        {"output_tokens_details", {{"reasoning_tokens", 0}}},
+        {"output_tokens_details", {{"reasoning_tokens", p.reasoning_tokens}}},
         {"total_tokens", p.usage.prompt_tokens + p.usage.completion_tokens}};
     return response;
   }
@@ -150,40 +178,73 @@ class ResponsesForm : public ReplyForm {
   int64_t sequence_ = 0;
   json output_ = json::array();  // items that are complete
   std::string text_;             // of the item that is open
-  bool is_text_open_ = false;
+  Open open_ = Open::nothing;
 };
 
 ordered_json take(ordered_json& object, const char* key) {
   return object.is_object() && object.contains(key) ? object[key] : ordered_json();
 }
 
-// Items of the input as messages: calls of tools and their results have forms of their own here.
-void add_item(ordered_json& item, ordered_json& messages) {
-  const ordered_json type = take(item, "type");
-  if (type == "function_call") {
-    const ordered_json call = {{"id", take(item, "call_id")},
-                               {"type", "function"},
-                               {"function", {{"name", take(item, "name")}, {"arguments", take(item, "arguments")}}}};
-    messages.push_back({{"role", "assistant"}, {"content", nullptr}, {"tool_calls", ordered_json::array({call})}});
-  } else if (type == "function_call_output") {
-    messages.push_back(
-        {{"role", "tool"}, {"tool_call_id", take(item, "call_id")}, {"content", take(item, "output")}});
-  } else if (type.is_null() || type == "message") {
-    messages.push_back({{"role", take(item, "role")}, {"content", take(item, "content")}});
-  }  // others, such as reasoning, are nothing that templates know
+std::string reasoning_of(ordered_json& item) {
+  for (const char* key : {"content", "summary"}) {
+    std::string text;
+    for (ordered_json& part : take(item, key)) {
+      const ordered_json one = take(part, "text");
+      if (one.is_string()) text += one.get_ref<const std::string&>();
+    }
+    if (!text.empty()) return text;
+  }
+  return {};
 }
 
-Conversation conversation_of_response(ordered_json body) {
+// Items of the input as messages: calls of tools and their results have forms of their own here, and what was thought
+// before a message or a call is a part of it.
+class ItemReader {
+ public:
+  explicit ItemReader(ordered_json& messages) : messages_(messages) {}
+
+  void add(ordered_json& item) {
+    const ordered_json type = take(item, "type");
+    if (type == "reasoning") {
+      reasoning_ = reasoning_of(item);
+    } else if (type == "function_call") {
+      const ordered_json call = {
+          {"id", take(item, "call_id")},
+          {"type", "function"},
+          {"function", {{"name", take(item, "name")}, {"arguments", take(item, "arguments")}}}};
+      add_message({{"role", "assistant"}, {"content", nullptr}, {"tool_calls", ordered_json::array({call})}});
+    } else if (type == "function_call_output") {
+      add_message({{"role", "tool"}, {"tool_call_id", take(item, "call_id")}, {"content", take(item, "output")}});
+    } else if (type.is_null() || type == "message") {
+      add_message({{"role", take(item, "role")}, {"content", take(item, "content")}});
+    }  // others are nothing that templates know
+  }
+
+ private:
+  void add_message(ordered_json message) {
+    const std::string reasoning = std::exchange(reasoning_, {});
+    if (!reasoning.empty() && message["role"] == "assistant") message["reasoning_content"] = reasoning;
+    messages_.push_back(std::move(message));
+  }
+
+  ordered_json& messages_;
+  std::string reasoning_;
+};
+
+Conversation conversation_of_response(ordered_json body, const JsonView& view) {
   Conversation result;
+  result.thinking = read_thinking(view);
+  result.template_variables = take(body, "chat_template_kwargs");
   if (const ordered_json instructions = take(body, "instructions"); instructions.is_string())
     result.messages.push_back({{"role", "system"}, {"content", instructions}});
   ordered_json input = take(body, "input");
   if (input.is_string())
     result.messages.push_back({{"role", "user"}, {"content", input}});
-  else if (input.is_array())
-    for (ordered_json& item : input) add_item(item, result.messages);
-  else
+  else if (!input.is_array())
     throw ApiError(400, "input: write a text or a list of items", {}, "input");
+  ItemReader items(result.messages);
+  if (input.is_array())
+    for (ordered_json& item : input) items.add(item);
   ordered_json tools = take(body, "tools");
   for (ordered_json& tool : tools) {
     if (take(tool, "type") != "function")
@@ -223,7 +284,7 @@ void responses(Context& context, const http::Request& request, const ExchangePoi
     context.choose_model(body, plan);
     read_parameters(body, request.body, context.limits(), plan);
     plan.n = plan.best_of = 1;
-    plan_chat(conversation_of_response(parse_ordered_json(request.body, "the request", context.limits().json)),
+    plan_chat(conversation_of_response(parse_ordered_json(request.body, "the request", context.limits().json), body),
               tool_choice_of_response(body), context.limits(), plan);
     if (body.has("max_output_tokens")) asked = body["max_output_tokens"].integer(1, INT32_MAX);
     fit_to_context(asked, plan);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/serve/api/reasoning_families.h"
 #include "weft/serve/api/tool_calls.h"
 #include "weft/serve/engine.h"
 #include "weft/text/chat_template.h"
@@ -18,10 +19,14 @@ struct OutputForm {
   Kind kind;
   std::string text = {};                  // the schema as JSON, the expression or the grammar
   std::vector<std::string> choices = {};  // of Kind::choice; of Kind::tool_calls the names of the tools
-  // Of Kind::tool_calls: a call, or several, of these tools, behind marker_before(); a schema for each.
+  // Of Kind::tool_calls: a call, or several, of these tools; a schema for each. Behind marker_before(), or with it.
   std::vector<std::string> schemas = {};
   ToolFormat tool_format = ToolFormat::hermes;
   bool is_parallel = false;
+  bool has_marker = false;
+  // What the model thinks comes first, and is free; the form, or what is said of its trigger, is of what follows.
+  ReasoningFormat reasoning_format = ReasoningFormat::none;
+  ReasoningPlace reasoning = ReasoningPlace::outside;
   // The form is that of what comes behind this text, if it ever comes; until then the answer is free. Empty: of all.
   std::string trigger = {};
   bool is_whole_answer = false;  // the trigger is the form's beginning, and counts only where the answer begins
@@ -43,6 +48,7 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: a model that only continues texts
   ToolFormat tool_format = ToolFormat::hermes;
+  ReasoningFormat reasoning_format = ReasoningFormat::none;
   std::vector<int32_t> end_tokens;           // each ends an answer
   ConstraintFactory* constraints = nullptr;  // null: output of a given form is not offered
   std::string adapter_folder = {};           // adapters below it may be loaded by name; empty: none may

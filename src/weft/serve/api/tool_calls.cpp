@@ -9,6 +9,7 @@
 #include "weft/base/error.h"
 #include "weft/base/json.h"
 #include "weft/serve/api/trimmed.h"
+#include "weft/serve/stop_finder.h"
 
 namespace weft::api {
 namespace {
@@ -17,14 +18,6 @@ using nlohmann::ordered_json;
 
 constexpr JsonLimits kLimits{.max_bytes = 1 << 20, .max_depth = 64, .max_values = 1 << 16};
 constexpr size_t kLongestHeader = 512;  // a longer name is none
-
-// How many bytes at the end of `text` may be the beginning of `marker`.
-size_t overlap(std::string_view text, std::string_view marker) {
-  for (size_t n = std::min(text.size(), marker.size() - 1); n > 0; --n) {
-    if (text.ends_with(marker.substr(0, n))) return n;
-  }
-  return 0;
-}
 
 std::optional<ordered_json> read(std::string_view text) {
   try {
@@ -165,7 +158,7 @@ ToolCallParser::Step ToolCallParser::read_text(Output& output, bool is_last) {
     if (end < mark) {
       tell_text(output, end);
       held_.erase(0, pieces_.part_end.size());
-      is_silent_ = true;
+      is_silent_ = true, is_thought_ = false;
       return Step::on;
     }
     if (!is_last) certain = std::min(certain, held_.size() - overlap(held_, pieces_.part_end));
@@ -187,7 +180,10 @@ ToolCallParser::Step ToolCallParser::read_text(Output& output, bool is_last) {
 void ToolCallParser::tell_text(Output& output, size_t size) {
   const std::string_view text = std::string_view(held_).substr(0, size);
   has_content_ = has_content_ || !trimmed(text).empty();
-  if (!is_silent_) output.content += text;
+  if (is_thought_)
+    output.reasoning += text;
+  else if (!is_silent_)
+    output.content += text;
   held_.erase(0, size);
 }
 
@@ -260,7 +256,7 @@ ToolCallParser::Step ToolCallParser::read_header() {
   const std::string_view text = std::string_view(held_).substr(begin_, end - begin_);
   header_ = family_.read_header ? family_.read_header(text) : CallHeader{.name = std::string(trimmed(text))};
   at_ = begin_ = next;
-  is_silent_ = header_.kind == CallHeader::Kind::thought;
+  is_silent_ = false, is_thought_ = header_.kind == CallHeader::Kind::thought;
   if (header_.kind != CallHeader::Kind::call) {
     held_.erase(0, next);
     at_ = 0;

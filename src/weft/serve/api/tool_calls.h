@@ -28,11 +28,14 @@ class ToolCallParser {
   explicit ToolCallParser(ToolFormat format, std::shared_ptr<const ToolSchemas> tools = nullptr);
 
   struct Output {
-    std::string content;  // text for people
+    std::string content;    // text for people
+    std::string reasoning;  // of families whose answers are made of parts
     std::vector<ToolCall> calls;
   };
   Output push(std::string_view text);
   Output finish();  // what looked like a call and is none becomes content
+
+  bool is_thinking() const { return is_thought_ && state_ == State::text; }
 
  private:
   enum class State : uint8_t { text, gap, header, json, key, value };
@@ -77,7 +80,7 @@ class ToolCallParser {
   CallHeader header_;
   TaggedArguments arguments_;
   bool has_content_ = false, has_calls_ = false;
-  bool is_silent_ = false;  // until the next mark
+  bool is_silent_ = false, is_thought_ = false;  // until the next mark
 };
 
 }  // namespace weft::api

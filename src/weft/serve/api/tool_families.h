@@ -48,7 +48,7 @@ enum class CallStyle : uint8_t {
   tagged,  // NAME, then each argument between tags: texts as they are, the rest as JSON
 };
 
-// What stands where the calls would: text, or words that nobody is shown.
+// What stands where the calls would: text, or thoughts.
 struct CallHeader {
   enum class Kind : uint8_t { call, text, thought };
   Kind kind = Kind::call;

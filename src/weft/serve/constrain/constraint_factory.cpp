@@ -6,9 +6,11 @@
 #include <map>
 
 #include "weft/base/error.h"
+#include "weft/serve/constrain/control_marks.h"
 #include "weft/serve/constrain/gbnf.h"
 #include "weft/serve/constrain/json_schema.h"
 #include "weft/serve/constrain/json_text.h"
+#include "weft/serve/constrain/reasoning_grammar.h"
 #include "weft/serve/constrain/regex_grammar.h"
 #include "weft/serve/constrain/tool_call_grammar.h"
 #include "weft/serve/constrain/triggered_constraint.h"
@@ -91,7 +93,8 @@ std::string key_of(const api::OutputForm& form) {
     for (const std::string& text : *texts) key += fmt::format("{}:{}", text.size(), text);
   }
   return key + fmt::format("{}:{}:{}", int(form.tool_format), form.is_parallel, form.trigger) +
-         (form.is_whole_answer ? "!" : "") + (form.may_be_text ? "?" : "");
+         (form.is_whole_answer ? "!" : "") + (form.may_be_text ? "?" : "") + (form.has_marker ? "#" : "") +
+         fmt::format(":{}:{}", int(form.reasoning_format), int(form.reasoning));
 }
 
 Element element_of(GrammarBuilder& builder, const api::OutputForm& form) {
@@ -99,6 +102,7 @@ Element element_of(GrammarBuilder& builder, const api::OutputForm& form) {
   switch (form.kind) {
     case Kind::json_object: return JsonText(builder).object();
     case Kind::json_schema: return json_schema_element(builder, form.text);
+    case Kind::grammar: return gbnf_element(builder, form.text);
     case Kind::regex: return regex_element(builder, form.text);
     case Kind::tool_calls: return tool_calls_element(builder, form);
     default: break;
@@ -110,24 +114,27 @@ Element element_of(GrammarBuilder& builder, const api::OutputForm& form) {
 }  // namespace
 
 Grammar grammar_of(const api::OutputForm& form) {
-  if (form.kind == api::OutputForm::Kind::grammar) return parse_gbnf(form.text);
   GrammarBuilder builder;
   const RuleId root = builder.add_rule("root");
-  builder.add_alternative(root, {element_of(builder, form)});
+  // With a trigger it is that which waits for the end of the thoughts.
+  const Sequence before = form.trigger.empty() ? reasoning_before(builder, form) : Sequence();
+  builder.add_alternative(root, before + Sequence{element_of(builder, form)});
   return std::move(builder).finish(root);
 }
 
 ConstraintFactory::ConstraintFactory(const Tokenizer& tokenizer, int64_t vocab, std::vector<int32_t> end_tokens)
     : compiled_(kMostForms) {
   std::map<int32_t, std::string> control;
-  for (const api::ToolFamily& family : api::tool_families()) {
-    for (const char* marker : family.markers) {
-      const std::optional<int32_t> id = tokenizer.find(marker);
-      if (!id) continue;
-      markers_.emplace_back(marker, *id);
-      if (tokenizer.is_special(*id)) control.emplace(*id, fmt::format("{}{}", kControlByte, marker));
-    }
-  }
+  const auto add = [&](std::string_view marker) {
+    const std::optional<int32_t> id = tokenizer.find(marker);
+    if (marker.empty() || !id) return;
+    markers_.emplace_back(marker, *id);
+    if (tokenizer.is_special(*id)) control.emplace(*id, fmt::format("{}{}", kControlByte, marker));
+  };
+  for (const api::ToolFamily& family : api::tool_families())
+    for (const char* marker : family.markers) add(marker);
+  for (const api::ReasoningFamily& family : api::reasoning_families())
+    for (const char* mark : {family.open, family.close, family.behind}) add(mark);
   masks_ = std::make_shared<TokenMasks>(tokenizer, vocab, std::move(end_tokens), control);
 }
 
@@ -143,15 +150,20 @@ std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& 
   }
   if (form.trigger.empty()) return std::make_unique<GrammarConstraint>(compiled, masks_);
   const api::ToolFamily& family = api::tool_family(form.tool_format);
-  const std::string spelled = form.is_whole_answer ? family.markers.front() : form.trigger;
-  const auto marker = std::ranges::find(markers_, spelled, &std::pair<std::string, int32_t>::first);
+  const api::ReasoningFamily& thoughts = api::reasoning_family(form.reasoning_format);
+  const auto token_of = [&](std::string_view spelling) {
+    const auto marker = std::ranges::find(markers_, spelling, &std::pair<std::string, int32_t>::first);
+    return marker == markers_.end() ? std::nullopt : std::optional(marker->second);
+  };
+  const MarkTokens tokens{.marker = token_of(form.is_whole_answer ? family.markers.front() : form.trigger),
+                          .open = token_of(thoughts.open),
+                          .close = token_of(thoughts.close)};
   const auto begin = [compiled, masks = masks_](std::string_view said) -> std::unique_ptr<TokenConstraint> {
     auto constraint = std::make_unique<GrammarConstraint>(compiled, masks);
     return constraint->begin_with(said) ? std::move(constraint) : nullptr;
   };
-  return std::make_unique<TriggeredConstraint>(
-      std::shared_ptr<const api::OutputForm>(compiled, &compiled->form),
-      marker == markers_.end() ? std::nullopt : std::optional(marker->second), masks_, begin);
+  return std::make_unique<TriggeredConstraint>(std::shared_ptr<const api::OutputForm>(compiled, &compiled->form),
+                                               tokens, masks_, begin);
 }
 
 }  // namespace weft::constrain

@@ -18,16 +18,16 @@ bool is_name_character(char c) {
 
 class GbnfParser {
  public:
-  explicit GbnfParser(std::string_view text) : cursor_(text) {}
+  GbnfParser(GrammarBuilder& builder, std::string_view text) : builder_(builder), cursor_(text) {}
 
-  Grammar parse() {
+  Element parse() {
     for (skip_space(true); !cursor_.is_at_end(); skip_space(true)) parse_rule();
     for (const auto& [name, rule] : rules_) {
       if (!is_written_.contains(name)) throw UsageError("the grammar has no rule {}", excerpt(name, 60));
     }
     const auto root = rules_.find("root");
     if (root == rules_.end()) throw UsageError("the grammar has no rule root, where it begins");
-    return std::move(builder_).finish(root->second);
+    return GrammarBuilder::rule(root->second);
   }
 
  private:
@@ -162,7 +162,7 @@ class GbnfParser {
     return is_negated ? complement(set) : set;
   }
 
-  GrammarBuilder builder_;
+  GrammarBuilder& builder_;
   Cursor cursor_;
   std::map<std::string, RuleId> rules_;
   std::set<std::string> is_written_;
@@ -170,6 +170,6 @@ class GbnfParser {
 
 }  // namespace
 
-Grammar parse_gbnf(std::string_view text) { return GbnfParser(text).parse(); }
+Element gbnf_element(GrammarBuilder& builder, std::string_view text) { return GbnfParser(builder, text).parse(); }
 
 }  // namespace weft::constrain

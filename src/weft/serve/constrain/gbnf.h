@@ -2,7 +2,7 @@
 #pragma once
 #include <string_view>
 
-#include "weft/serve/constrain/grammar.h"
+#include "weft/serve/constrain/grammar_builder.h"
 
 namespace weft::constrain {
 
@@ -10,6 +10,6 @@ namespace weft::constrain {
 // \uHHHH \UHHHHHHHH, the dot for any character, (groups), alternatives with |, the quantifiers * + ? {m} {m,} {m,n},
 // and comments from # to the end of the line. A rule goes on in the next line inside parentheses and after ::= or |.
 // Throws UsageError with the line.
-Grammar parse_gbnf(std::string_view text);
+Element gbnf_element(GrammarBuilder& builder, std::string_view text);
 
 }  // namespace weft::constrain

@@ -182,4 +182,12 @@ Element regex_element(GrammarBuilder& builder, std::string_view expression, cons
   return RegexParser(builder, expression, options).parse();
 }
 
+std::string escaped_regex(std::string_view text) {
+  std::string expression;
+  for (const char c : text)
+    expression +=
+        fmt::format("{}{}", std::string_view(".*+?()[]{}|^$\\/").find(c) == std::string_view::npos ? "" : "\\", c);
+  return expression;
+}
+
 }  // namespace weft::constrain

@@ -1,6 +1,7 @@
 // Regular expressions as grammars.
 #pragma once
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "weft/serve/constrain/grammar_builder.h"
@@ -18,5 +19,8 @@ struct RegexOptions {
 // alternatives, quantifiers (lazy ones too, which match the same), ^ and $ at the ends. Throws UsageError that names
 // what else there is: lookaround, backreferences, flags, word boundaries, properties.
 Element regex_element(GrammarBuilder& builder, std::string_view expression, const RegexOptions& options = {});
+
+// An expression that matches `text`.
+std::string escaped_regex(std::string_view text);
 
 }  // namespace weft::constrain

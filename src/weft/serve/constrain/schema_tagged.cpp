@@ -3,6 +3,7 @@
 #include <set>
 
 #include "weft/base/error.h"
+#include "weft/serve/constrain/regex_grammar.h"
 #include "weft/serve/constrain/schema_compiler.h"
 #include "weft/serve/constrain/schema_formats.h"
 
@@ -21,14 +22,6 @@ bool fits_in_tag(const std::string& name) {
 bool is_any_text(const Schema& schema) {
   return std::none_of(std::begin(kTextKeywords), std::end(kTextKeywords),
                       [&](const char* keyword) { return schema.contains(keyword); });
-}
-
-std::string escaped(std::string_view text) {
-  std::string expression;
-  for (const char c : text)
-    expression +=
-        fmt::format("{}{}", std::string_view(".*+?()[]{}|^$\\/").find(c) == std::string_view::npos ? "" : "\\", c);
-  return expression;
 }
 
 }  // namespace
@@ -121,7 +114,7 @@ Element SchemaCompiler::plain_text(const Schema& schema, const TaggedForm& form,
   }
   const bool is_any = is_any_text(all);
   if (is_any && any_text_) return *any_text_;
-  const TextAutomaton texts = texts_of(all, path) - TextAutomaton::of_regex(escaped(form.stop));
+  const TextAutomaton texts = texts_of(all, path) - TextAutomaton::of_regex(escaped_regex(form.stop));
   const Element element = texts.element(builder_, none);
   if (is_any) any_text_ = element;
   return element;

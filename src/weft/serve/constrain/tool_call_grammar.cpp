@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
+#include "weft/serve/constrain/control_marks.h"
 #include "weft/serve/constrain/json_schema.h"
 #include "weft/serve/constrain/schema_compiler.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int64_t kMostCalls = 16;
 constexpr int64_t kMostDigits = 3;  // of a call's number
+constexpr const char* kHarmonyMarks = "<\\|(channel|start|message|end)\\|>";
 
 class CallGrammar {
  public:
@@ -35,22 +37,22 @@ class CallGrammar {
     return all + text(family_.end);
   }
 
+  Sequence marked_calls() { return text(api::marker_before(form_.tool_format)) + calls(); }
+
   Sequence answer_of_harmony() {
-    const Sequence said{free_text("<\\|(channel|start|message|end)\\|>")};
+    const Sequence said{text_without(builder_, kHarmonyMarks)};
     const Sequence channel = text("<|channel|>"), message = text("<|message|>");
-    const Element aside = builder_.one_of({builder_.literal("analysis"), builder_.literal("commentary")});
-    const Sequence aside_first = channel + Sequence{aside} + message + said + text("<|end|><|start|>assistant");
     std::vector<Sequence> ways{channel + builder_.literal("final") + message + said};
     ways.push_back(channel + one_call());
     for (size_t i = 0; i < form_.choices.size(); ++i)
       ways.push_back(builder_.literal(" to=functions.") + named(i) + text("<|channel|>commentary ") +
                      Sequence{builder_.optional(text("<|constrain|>"))} + builder_.literal("json") + message +
                      Sequence{arguments(i)});
-    return {builder_.repeat(aside_first, 0, kUnbounded), builder_.one_of(ways)};
+    return {harmony_asides(builder_), builder_.one_of(ways)};
   }
 
   Sequence answer_of_functionary() {
-    const Sequence said = builder_.literal("all\n") + Sequence{free_text(">>>")};
+    const Sequence said = builder_.literal("all\n") + Sequence{text_without(builder_, ">>>")};
     return {builder_.one_of({said, said + builder_.literal(">>>") + calls(), calls()})};
   }
 
@@ -62,10 +64,8 @@ class CallGrammar {
       const auto marker = std::find_if(family_.markers.begin(), family_.markers.end(),
                                        [&](std::string_view one) { return row.starts_with(one); });
       if (marker != family_.markers.end()) {
-        const std::string_view spelling = *marker;
-        const std::string control = fmt::format("{}{}", kControlByte, spelling);
-        all.push_back(builder_.one_of({builder_.literal(spelling), builder_.literal(control)}));
-        row.remove_prefix(spelling.size());
+        all.push_back(mark_element(builder_, *marker));
+        row.remove_prefix(std::string_view(*marker).size());
         continue;
       }
       const Sequence byte = builder_.literal(row.substr(0, 1));
@@ -119,11 +119,6 @@ class CallGrammar {
     return {*one_call_};
   }
 
-  Element free_text(std::string_view without) {
-    const TextAutomaton texts = TextAutomaton::all() - TextAutomaton::of_regex(without);
-    return texts.element(builder_, [](uint8_t) { return std::vector<Sequence>(); });
-  }
-
   GrammarBuilder& builder_;
   const api::OutputForm& form_;
   const api::ToolFamily& family_;
@@ -134,7 +129,7 @@ class CallGrammar {
 
 Element tool_calls_element(GrammarBuilder& builder, const api::OutputForm& form) {
   CallGrammar grammar(builder, form);
-  if (!form.may_be_text) return builder.one_of({grammar.calls()});
+  if (!form.may_be_text) return builder.one_of({form.has_marker ? grammar.marked_calls() : grammar.calls()});
   switch (form.tool_format) {
     case api::ToolFormat::harmony: return builder.one_of({grammar.answer_of_harmony()});
     case api::ToolFormat::functionary_v32: return builder.one_of({grammar.answer_of_functionary()});
@@ -142,6 +137,15 @@ Element tool_calls_element(GrammarBuilder& builder, const api::OutputForm& form)
   }
   throw UsageError("the calls of {} begin with a mark: their form is that of what follows it",
                    api::tool_family(form.tool_format).name);
+}
+
+Element harmony_asides(GrammarBuilder& builder) {
+  const auto mark = [&](const char* spelling) { return mark_element(builder, spelling); };
+  const Element channel = builder.one_of({builder.literal("analysis"), builder.literal("commentary")});
+  const Sequence aside{mark("<|channel|>"), channel,
+                       mark("<|message|>"), text_without(builder, kHarmonyMarks),
+                       mark("<|end|>"),     mark("<|start|>")};
+  return builder.repeat(aside + builder.literal("assistant"), 0, kUnbounded);
 }
 
 }  // namespace weft::constrain

@@ -5,13 +5,14 @@
 
 namespace weft::constrain {
 
-// Before the spelling of a control token, where that may stand for the text: no text has this byte, and TokenMasks
-// begin the bytes of such tokens with it.
-constexpr char kControlByte = char(0xFF);
-
-// What follows marker_before(), or the trigger: calls with arguments of their tools' schemas, spaced as templates
-// space them; of a parallel form up to 16 of them. What the family's markers spell may be written by control tokens.
-// Of a form that may be text, the whole answer. Throws UsageError naming the tool whose schema is not supported.
+// What follows marker_before(), or the trigger, or of a form with the marker both: calls with arguments of their
+// tools' schemas, spaced as templates space them; of a parallel form up to 16 of them. What the family's markers
+// spell may be written by control tokens. Of a form that may be text, the whole answer. Throws UsageError naming the
+// tool whose schema is not supported.
 Element tool_calls_element(GrammarBuilder& builder, const api::OutputForm& form);
+
+// The parts of an answer in harmony that are thoughts or comments: any number of them, each up to where the next part
+// begins.
+Element harmony_asides(GrammarBuilder& builder);
 
 }  // namespace weft::constrain

@@ -26,6 +26,14 @@ template <>
 constexpr api::ToolFormat last_of() {
   return api::ToolFormat::llama;
 }
+template <>
+constexpr api::ReasoningFormat last_of() {
+  return api::ReasoningFormat::think;
+}
+template <>
+constexpr api::ReasoningPlace last_of() {
+  return api::ReasoningPlace::inside;
+}
 
 template <class T>
 constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
@@ -189,8 +197,10 @@ void name_fields(Io& io, Field<Io, Request>& x) {
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, api::OutputForm>& x) {
-  auto& [kind, text, choices, schemas, tool_format, is_parallel, trigger, is_whole_answer, may_be_text] = x;
-  io(kind, text, choices, schemas, tool_format, is_parallel, trigger, is_whole_answer, may_be_text);
+  auto& [kind, text, choices, schemas, tool_format, is_parallel, has_marker, reasoning_format, reasoning, trigger,
+         is_whole_answer, may_be_text] = x;
+  io(kind, text, choices, schemas, tool_format, is_parallel, has_marker, reasoning_format, reasoning, trigger,
+     is_whole_answer, may_be_text);
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, EngineLimits>& x) {
