@@ -47,6 +47,11 @@ inline std::string jinja_of(const std::string& before, const std::string& call, 
          "{% for c in m.tool_calls %}" + call + "{% endfor %}" + after + "{% endif %}{% endfor %}";
 }
 
+inline std::string python_calls(const std::string& between) {
+  return std::string("weather(city=\"Ulm\", days=2)") + between + "time(zone=" + kZone +
+         ", note=" + nlohmann::json(kNote).dump() + ")";
+}
+
 inline std::vector<ToolSample> tool_samples() {
   const std::string w = kWeather, t = time_arguments(), zone = kZone, note = kNote;
   const std::string name = "{{ c.function.name }}", json = "{{ c.function.arguments | tojson }}";
@@ -56,11 +61,21 @@ inline std::vector<ToolSample> tool_samples() {
   const std::string of_json = "{\"name\": \"" + name + "\", \"arguments\": " + json + "}";
   const std::string list =
       "[{\"name\": \"weather\", \"arguments\": " + w + "}, {\"name\": \"time\", \"arguments\": " + t + "}]";
+  const std::string in_python =
+      name + "({% for k, v in c.function.arguments | items %}{{ k }}={{ v | tojson }}{% endfor %})";
   const std::string value = "{{ v if v is string else v | tojson }}";
   return {
       {ToolFormat::harmony, "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" + w,
        jinja_of("", "<|start|>assistant to=functions." + name + "<|channel|>commentary json<|message|>" + json,
                 "<|call|>")},
+      {ToolFormat::deepseek_v32,
+       "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n"
+       "<｜DSML｜parameter name=\"city\" string=\"true\">Ulm</｜DSML｜parameter>\n"
+       "<｜DSML｜parameter name=\"days\" string=\"false\">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+       "<｜DSML｜invoke name=\"time\">\n<｜DSML｜parameter name=\"zone\" string=\"false\">" +
+           zone + "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"note\" string=\"true\">" + note +
+           "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+       "{% for m in messages %}<｜{{ m.role }}｜>{{ m.content }}{% endfor %}", true},
       {ToolFormat::deepseek_v3,
        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n" + w +
            "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>time\n```json\n" + t +
@@ -143,6 +158,11 @@ inline std::vector<ToolSample> tool_samples() {
       {ToolFormat::hunyuan, "<tool_calls>" + list + "</tool_calls>",
        jinja_of("<tool_calls>[", of_json, "]</tool_calls>")},
       {ToolFormat::nemotron, "<TOOLCALL>" + list + "</TOOLCALL>", jinja_of("<TOOLCALL>[", of_json, "]</TOOLCALL>")},
+      {ToolFormat::lfm2, "<|tool_call_start|>[" + python_calls(", ") + "]<|tool_call_end|>",
+       jinja_of("<|tool_call_start|>[", in_python, "]<|tool_call_end|>")},
+      {ToolFormat::gemma, "```tool_code\n" + python_calls("\n") + "\n```",
+       jinja_of("```tool_code\n", in_python + "\n", "```")},
+      {ToolFormat::pythonic, "[" + python_calls(", ") + "]", jinja_of("[", in_python, "]")},
       {ToolFormat::mistral_args, "[TOOL_CALLS]weather[ARGS]" + w + "[TOOL_CALLS]time[ARGS]" + t,
        jinja_of("", "[TOOL_CALLS]" + name + "[CALL_ID]{{ c.id }}[ARGS]" + json, "")},
       {ToolFormat::mistral, "[TOOL_CALLS]" + list, jinja_of("[TOOL_CALLS] [", of_json, "]")},

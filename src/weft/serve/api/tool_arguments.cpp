@@ -101,15 +101,21 @@ std::string value_as_json(const std::string& text, const AllowedTypes& types) {
   return word;
 }
 
+std::string told_as_json(const std::string& text, bool is_text) {
+  const std::string word(trimmed(text));
+  return is_text || !read_json(word) ? text_as_json(text) : word;
+}
+
 }  // namespace
 
 std::string json_of_arguments(const TaggedArguments& arguments, std::string_view schema) {
   const ordered_json root = read_json(schema).value_or(ordered_json());
   const bool has_properties = root.is_object() && root.contains("properties") && root["properties"].is_object();
   std::vector<std::pair<std::string, std::string>> members;
-  for (const auto& [name, text] : arguments) {
+  for (const auto& [name, text, is_text] : arguments) {
     const bool is_known = has_properties && root["properties"].contains(name);
-    const std::string value = value_as_json(text, {root, is_known ? root["properties"][name] : ordered_json()});
+    const ordered_json own = is_known ? root["properties"][name] : ordered_json();
+    const std::string value = is_text ? told_as_json(text, *is_text) : value_as_json(text, {root, own});
     const auto same = std::find_if(members.begin(), members.end(), [&](const auto& m) { return m.first == name; });
     if (same == members.end())
       members.emplace_back(name, value);

@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/serve/api/python_arguments.h"
 #include "weft/serve/api/trimmed.h"
 #include "weft/serve/stop_finder.h"
 
@@ -69,11 +70,17 @@ ToolCallParser::Pieces ToolCallParser::pieces_of(const ToolFamily& family) {
   const std::string_view inner = trimmed(middle);
   pieces.opening = open;
   pieces.middle = inner.empty() ? middle : inner;
-  if (family.style == CallStyle::named) return pieces;
+  if (family.style != CallStyle::tagged) return pieces;
   const std::string_view between = trimmed(family.value_open);
   const size_t line = between.find('\n');
   pieces.key_close = between.substr(0, line);
   if (line != std::string_view::npos) pieces.value_open = between.substr(line + 1);
+  if (const std::string_view other = family.json_open; !other.empty()) {  // what both begin with closes the key
+    const size_t alike = size_t(std::ranges::mismatch(between, other).in1 - between.begin());
+    pieces.key_close = between.substr(0, alike);
+    pieces.value_open = between.substr(alike);
+    pieces.json_open = other.substr(alike);
+  }
   pieces.value_close = trimmed(family.value_close);
   pieces.strips_lines = family.value_close[0] == '\n';
   return pieces;
@@ -108,9 +115,10 @@ void ToolCallParser::run(Output& output, bool is_last) {
 ToolCallParser::Step ToolCallParser::step(Output& output, bool is_last) {
   switch (state_) {
     case State::text: return read_text(output, is_last);
-    case State::gap: return read_gap(is_last);
+    case State::gap: return read_gap(output, is_last);
     case State::header: return read_header();
     case State::json: return read_json(output);
+    case State::python: return read_python(output);
     case State::key: return read_key(output, is_last);
     case State::value: break;
   }
@@ -133,7 +141,7 @@ bool ToolCallParser::begins_whole_answer(bool is_last) {
   const std::string_view text = trimmed(held_), tag = family_.markers.front();
   if (has_content_) return false;
   if (!is_last && text.size() < tag.size() && tag.starts_with(text)) return false;  // it may yet
-  return text.starts_with('{') || text.starts_with(tag);
+  return text.starts_with(family_.style == CallStyle::python ? '[' : '{') || text.starts_with(tag);
 }
 
 ToolCallParser::Step ToolCallParser::read_text(Output& output, bool is_last) {
@@ -203,7 +211,7 @@ ToolCallParser::Step ToolCallParser::look_for(std::string_view piece, bool is_la
 }
 
 // Between calls: to where the next one begins.
-ToolCallParser::Step ToolCallParser::read_gap(bool is_last) {
+ToolCallParser::Step ToolCallParser::read_gap(Output& output, bool is_last) {
   skip_spaces();
   if (at_ == held_.size()) return Step::more;
   bool may_follow = false;
@@ -222,6 +230,9 @@ ToolCallParser::Step ToolCallParser::read_gap(bool is_last) {
   for (const char* piece : family_.around) {
     if (!finds(piece)) continue;
     resume_ = at_ += std::string_view(piece).size();
+    // Behind their end no names are calls, as other words may look like.
+    const bool is_end = std::string_view(piece).size() > 1 && std::string_view(family_.end).ends_with(piece);
+    if (family_.style == CallStyle::python && is_end && num_calls_ > 0) give_up(output);
     return Step::on;
   }
   if (may_follow) return Step::more;
@@ -231,7 +242,8 @@ ToolCallParser::Step ToolCallParser::read_gap(bool is_last) {
     state_ = State::json;
     return Step::on;
   }
-  if (family_.style == CallStyle::object || family_.is_framed || (!has_opening && num_calls_ > 0))
+  const bool needs_opening = family_.style != CallStyle::python;
+  if (family_.style == CallStyle::object || family_.is_framed || (needs_opening && !has_opening && num_calls_ > 0))
     return Step::broken;
   const Step found = look_for(pieces_.opening, is_last);
   if (found != Step::on) return found;
@@ -265,7 +277,35 @@ ToolCallParser::Step ToolCallParser::read_header() {
   }
   if (header_.name.empty()) return Step::broken;
   arguments_.clear();
-  state_ = family_.style == CallStyle::tagged ? State::key : State::json;
+  depth_ = 1, is_in_string_ = is_escaped_ = false;
+  state_ = family_.style == CallStyle::tagged   ? State::key
+           : family_.style == CallStyle::python ? State::python
+                                                : State::json;
+  return Step::on;
+}
+
+// To the parenthesis that closes the one before begin_.
+ToolCallParser::Step ToolCallParser::read_python(Output& output) {
+  bool is_complete = false;
+  for (; at_ < held_.size() && !is_complete; ++at_) {
+    const char c = held_[at_];
+    if (is_in_string_) {
+      is_in_string_ = is_escaped_ || c != quote_;
+      is_escaped_ = !is_escaped_ && c == '\\';
+      continue;
+    }
+    is_in_string_ = c == '"' || c == '\'';
+    quote_ = c;
+    if (c == '(' || c == '[' || c == '{') ++depth_;
+    if (c == ')' || c == ']' || c == '}') is_complete = --depth_ == 0;
+  }
+  if (at_ - begin_ > kLimits.max_bytes) return Step::broken;
+  if (!is_complete) return Step::more;
+  if (held_[at_ - 1] != ')') return Step::broken;
+  std::optional<std::string> json =
+      json_of_python_arguments(std::string_view(held_).substr(begin_, at_ - 1 - begin_));
+  if (!json) return Step::broken;
+  take_call(output, {header_.name, std::move(*json), header_.id});
   return Step::on;
 }
 
@@ -323,14 +363,19 @@ ToolCallParser::Step ToolCallParser::read_key(Output& output, bool is_last) {
   if (std::min(end, held_.size()) - key > kLongestHeader) return Step::broken;
   if (end == std::string::npos) return Step::more;
   size_t value = end + pieces_.key_close.size();
+  std::optional<bool> is_text;
   if (!pieces_.value_open.empty()) {
     value = std::min(held_.find_first_not_of(kSpace, value), held_.size());
     const std::string_view rest = std::string_view(held_).substr(value);
-    if (!rest.starts_with(pieces_.value_open))
-      return std::string_view(pieces_.value_open).starts_with(rest) ? Step::more : Step::broken;
-    value += pieces_.value_open.size();
+    const bool is_json = !pieces_.json_open.empty() && rest.starts_with(pieces_.json_open);
+    if (!is_json && !rest.starts_with(pieces_.value_open)) {
+      const auto may_be = [&](std::string_view piece) { return piece.starts_with(rest); };
+      return may_be(pieces_.value_open) || may_be(pieces_.json_open) ? Step::more : Step::broken;
+    }
+    if (!pieces_.json_open.empty()) is_text = !is_json;
+    value += (is_json ? pieces_.json_open : pieces_.value_open).size();
   }
-  arguments_.emplace_back(trimmed(std::string_view(held_).substr(key, end - key)), std::string());
+  arguments_.push_back({std::string(trimmed(std::string_view(held_).substr(key, end - key))), {}, is_text});
   at_ = begin_ = value;
   state_ = State::value;
   return Step::on;
@@ -347,7 +392,7 @@ ToolCallParser::Step ToolCallParser::read_value() {
     if (text.starts_with('\n')) text.remove_prefix(1);
     if (text.ends_with('\n')) text.remove_suffix(1);
   }
-  arguments_.back().second = text;
+  arguments_.back().text = text;
   at_ = end + pieces_.value_close.size();
   state_ = State::key;
   return Step::on;

@@ -38,12 +38,12 @@ class ToolCallParser {
   bool is_thinking() const { return is_thought_ && state_ == State::text; }
 
  private:
-  enum class State : uint8_t { text, gap, header, json, key, value };
+  enum class State : uint8_t { text, gap, header, json, python, key, value };
   enum class Step : uint8_t { on, more, broken };
   // What is looked for, of the family's row.
   struct Pieces {
     std::vector<std::string> marks;
-    std::string opening, middle, key_close, value_open, value_close, part_end;
+    std::string opening, middle, key_close, value_open, json_open, value_close, part_end;
     bool strips_lines = false;  // a value begins and ends with the end of a line that is not its own
   };
   static Pieces pieces_of(const ToolFamily& family);
@@ -51,9 +51,10 @@ class ToolCallParser {
   void run(Output& output, bool is_last);
   Step step(Output& output, bool is_last);
   Step read_text(Output& output, bool is_last);
-  Step read_gap(bool is_last);
+  Step read_gap(Output& output, bool is_last);
   Step read_header();
   Step read_json(Output& output);
+  Step read_python(Output& output);
   Step read_key(Output& output, bool is_last);
   Step read_value();
   bool begins_whole_answer(bool is_last);
@@ -75,8 +76,9 @@ class ToolCallParser {
   size_t mark_end_ = 0;   // behind the mark before these calls
   size_t resume_ = 0;     // behind the last call, and what closes it
   size_t num_calls_ = 0;  // behind this mark
-  int depth_ = 0;         // of the JSON
+  int depth_ = 0;         // of the JSON or Python
   bool is_in_string_ = false, is_escaped_ = false;
+  char quote_ = '\0';  // that ends the string
   CallHeader header_;
   TaggedArguments arguments_;
   bool has_content_ = false, has_calls_ = false;

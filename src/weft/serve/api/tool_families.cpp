@@ -7,6 +7,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/serve/api/python_arguments.h"
 #include "weft/serve/api/trimmed.h"
 
 namespace weft::api {
@@ -52,6 +53,33 @@ CallHeader harmony_header(std::string_view header) {
   return {.kind = is_thought ? CallHeader::Kind::thought : CallHeader::Kind::text};
 }
 
+CallHeader python_header(std::string_view header) {
+  const std::string_view name = trimmed(header);
+  return {.name = is_python_name(name, true) ? std::string(name) : ""};
+}
+
+// Calls in Python, as a list or each in a line.
+constexpr ToolFamily python_family(ToolFormat format, const char* name, TextList signs, const char* token,
+                                   const char* mark, const char* behind, const char* between, const char* end,
+                                   TextList markers, TextList around) {
+  return {.format = format,
+          .name = name,
+          .signs = signs,
+          .token = token,
+          .style = CallStyle::python,
+          .mark = mark,
+          .behind = behind,
+          .open = "",
+          .middle = "(",
+          .close = ")",
+          .between = between,
+          .end = end,
+          .markers = markers,
+          .around = around,
+          .is_whole_answer = !*mark,
+          .read_header = python_header};
+}
+
 // Where a call is {"name": NAME, "arguments": {...}}, and a list of them has `around`.
 constexpr ToolFamily json_family(ToolFormat format, const char* name, TextList signs, const char* token,
                                  const char* mark, const char* behind, const char* close, const char* between,
@@ -92,6 +120,24 @@ constexpr ToolFamily kFamilies[] = {
      .is_framed = true,
      .part_begin = "<|start|>",
      .part_end = "<|end|>"},
+    {.format = ToolFormat::deepseek_v32,
+     .name = "deepseek_v32",
+     .signs = {"<｜DSML｜invoke"},
+     .token = "｜DSML｜",
+     .style = CallStyle::tagged,
+     .mark = "<｜DSML｜function_calls>",
+     .behind = "\n",
+     .open = "<｜DSML｜invoke name=\"",
+     .middle = "\">\n",
+     .close = "</｜DSML｜invoke>\n",
+     .between = "",
+     .end = "</｜DSML｜function_calls>",
+     .key_open = "<｜DSML｜parameter name=\"",
+     .value_open = "\" string=\"true\">",
+     .value_close = "</｜DSML｜parameter>\n",
+     .json_open = "\" string=\"false\">",
+     .markers = {"｜DSML｜"},
+     .around = {"</｜DSML｜invoke>", "</｜DSML｜function_calls>"}},
     {.format = ToolFormat::deepseek_v3,
      .name = "deepseek_v3",
      .signs = {"<｜tool▁sep｜>", "```json"},
@@ -263,6 +309,13 @@ constexpr ToolFamily kFamilies[] = {
                 "]</tool_calls>", {"<tool_calls>", "</tool_calls>"}, {"[", ",", "]", "</tool_calls>"}),
     json_family(ToolFormat::nemotron, "nemotron", {"<TOOLCALL>"}, nullptr, "<TOOLCALL>", "[", "}", ", ",
                 "]</TOOLCALL>", {"<TOOLCALL>", "</TOOLCALL>"}, {"[", ",", "]", "</TOOLCALL>"}),
+    python_family(ToolFormat::lfm2, "lfm2", {"<|tool_call_start|>"}, "<|tool_call_start|>", "<|tool_call_start|>",
+                  "[", ", ", "]<|tool_call_end|>", {"<|tool_call_start|>", "<|tool_call_end|>"},
+                  {"[", ",", "]", "<|tool_call_end|>"}),
+    python_family(ToolFormat::gemma, "gemma", {"```tool_code"}, nullptr, "```tool_code", "\n", "\n", "\n```", {},
+                  {"[", ",", "]", "```"}),
+    python_family(ToolFormat::pythonic, "pythonic", {"[f(x=1)]"}, "<|python_start|>", "", "[", ", ", "]",
+                  {"<|python_start|>", "<|python_end|>"}, {"[", ",", "]", "<|python_start|>", "<|python_end|>"}),
     {.format = ToolFormat::mistral_args,
      .name = "mistral_args",
      .signs = {"[TOOL_CALLS]", "[ARGS]"},
@@ -386,7 +439,8 @@ std::string forced_beginning(ToolFormat format, const std::string& name) {
 std::string call_trigger(ToolFormat format) {
   const ToolFamily& family = tool_family(format);
   if (family.is_framed) return {};
-  return family.is_whole_answer ? "{" : family.mark;
+  if (!family.is_whole_answer) return family.mark;
+  return family.style == CallStyle::python ? "[" : "{";
 }
 
 std::vector<std::string> tool_markers(ToolFormat format) {

@@ -19,6 +19,7 @@ namespace weft::api {
 // In the order in which templates are asked for their signs; each has its row in the table.
 enum class ToolFormat : uint8_t {
   harmony,
+  deepseek_v32,
   deepseek_v3,
   deepseek_v31,
   kimi_k2,
@@ -35,6 +36,9 @@ enum class ToolFormat : uint8_t {
   minimax_m1,
   hunyuan,
   nemotron,
+  lfm2,
+  gemma,
+  pythonic,
   mistral_args,
   mistral,
   hermes,
@@ -46,6 +50,7 @@ enum class CallStyle : uint8_t {
   object,  // {"name": NAME, "arguments": JSON}: a member of the JSON holds the name
   named,   // NAME, then the arguments as JSON
   tagged,  // NAME, then each argument between tags: texts as they are, the rest as JSON
+  python,  // NAME(KEY=VALUE, ...), the values literals of Python
 };
 
 // What stands where the calls would: text, or thoughts.
@@ -85,6 +90,7 @@ struct ToolFamily {
   const char *mark, *behind, *open, *middle, *close, *between, *end;
   // Of CallStyle::tagged, around the name and the value of an argument.
   const char *key_open = "", *value_open = "", *value_close = "";
+  const char* json_open = "";  // before values that are no texts, where the tags tell them apart
   // What may also be a control token of the tokenizer; the mark first where it is one.
   TextList markers = {};
   // What the parser passes over between calls, besides white space.
@@ -114,8 +120,8 @@ ToolFormat detect_tool_format(const ChatTemplate& chat_template, const Tokenizer
 std::string forced_beginning(ToolFormat format, const std::string& name);
 // What stands before the first call where its form is constrained; pushed likewise.
 std::string marker_before(ToolFormat format);
-// What a model that speaks so writes before the calls that it makes by itself; of Llama's it is their first
-// character, and of the answer. Empty where the form is that of the whole answer, of which the calls are parts.
+// What a model that speaks so writes before the calls that it makes by itself; where calls are the whole answer it is
+// their first character. Empty where the form is that of the whole answer, of which the calls are parts.
 std::string call_trigger(ToolFormat format);
 // The spellings of control tokens that the parser wants to see.
 std::vector<std::string> tool_markers(ToolFormat format);

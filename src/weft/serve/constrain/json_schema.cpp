@@ -227,7 +227,9 @@ Element SchemaCompiler::of_type(const std::string& type, const Schema& schema, c
   if (type == "boolean") words = {"true", "false"};
   if (!words.empty()) {
     std::erase_if(words, [&](const std::string& word) { return none_of.has(Schema::parse(word)); });
-    return builder_.one_of_texts(words);
+    std::vector<Sequence> ways;
+    for (const std::string& word : words) ways.push_back({json_.word(word)});
+    return builder_.one_of(ways);
   }
   if (type == "integer" || type == "number") return numbers(schema, type == "integer", path);
   const bool is_in_part = std::any_of(none_of.values.begin(), none_of.values.end(),

@@ -31,7 +31,14 @@ Element JsonText::space() { return rule_named("space", space_, &JsonText::make_s
 void JsonText::make_value(RuleId rule) {
   for (const Element& one : {object(), array(), string(0, kUnbounded), NumberText(builder_).number({})})
     builder_.add_alternative(rule, {one});
-  for (const char* word : {"true", "false", "null"}) builder_.add_alternative(rule, builder_.literal(word));
+  for (const char* one : {"true", "false", "null"}) builder_.add_alternative(rule, {word(one)});
+}
+
+Element JsonText::word(std::string_view json) {
+  const char* const python = json == "true" ? "True" : json == "false" ? "False" : "None";
+  std::vector<Sequence> ways{builder_.literal(json)};
+  if (has_python_words_) ways.push_back(builder_.literal(python));
+  return builder_.one_of(ways);
 }
 
 Sequence JsonText::punctuation(char c) { return builder_.literal(std::string_view(&c, 1)) + Sequence{space()}; }

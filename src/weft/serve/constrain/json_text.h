@@ -22,6 +22,9 @@ class JsonText {
   Element string(int64_t min, int64_t max);  // of so many code points; max kUnbounded
   Element string_of(std::string_view regex, bool searches);
   Element string_of(const TextAutomaton& texts);  // escaped where that must be
+  // true, false or null; once it is asked for, also as Python has it.
+  Element word(std::string_view json);
+  void write_python_words() { has_python_words_ = true; }
   Element space();
   Sequence punctuation(char c);  // with white space behind it
 
@@ -37,6 +40,7 @@ class JsonText {
   void make_space(RuleId rule);
 
   GrammarBuilder& builder_;
+  bool has_python_words_ = false;
   std::optional<Element> value_, object_, array_, character_, space_;
 };
 

@@ -18,7 +18,10 @@ namespace weft::constrain {
 // other.
 struct TaggedForm {
   Sequence open, middle, close;
-  std::string stop;  // no value that is a text has it
+  std::string stop = {};      // no value that is a text has it
+  Sequence json_middle = {};  // before values that are no texts, where that differs
+  Sequence separator = {};    // between arguments
+  bool is_python = false;     // texts are quoted too, and words are Python's
 };
 
 // References become rules, so that schemas may hold themselves; the rest is expanded where it stands.
@@ -86,6 +89,8 @@ class SchemaCompiler {
   Element containing(const Schema& schema, const Schema& items, const Counts& counts, const std::string& path);
   // schema_tagged.cpp
   Element tagged_value(const Schema& schema, const TaggedForm& form, const std::string& path);
+  Element marked_value(const Schema& schema, const TaggedForm& form, const std::string& path);
+  Element separated(const std::vector<Member>& arguments, const Sequence& more, const Sequence& separator);
   Element plain_text(const Schema& schema, const TaggedForm& form, const std::string& path);
 
   // Members in this order, each at most once; end: what may follow when there were n, a number that stops growing

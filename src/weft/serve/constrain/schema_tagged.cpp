@@ -3,6 +3,7 @@
 #include <set>
 
 #include "weft/base/error.h"
+#include "weft/serve/api/python_arguments.h"
 #include "weft/serve/constrain/regex_grammar.h"
 #include "weft/serve/constrain/schema_compiler.h"
 #include "weft/serve/constrain/schema_formats.h"
@@ -15,7 +16,8 @@ constexpr int64_t kLongestName = 64;
 constexpr const char* kTextKeywords[] = {"pattern", "minLength", "maxLength", "not"};
 
 // That begins and ends tags, or a line.
-bool fits_in_tag(const std::string& name) {
+bool fits(const std::string& name, const TaggedForm& form) {
+  if (form.is_python) return api::is_python_name(name, false);
   return !name.empty() && name.find_first_of("<>\"\n") == std::string::npos;
 }
 
@@ -50,25 +52,80 @@ Element SchemaCompiler::tagged(const Schema& given, const TaggedForm& form, cons
     if (required.insert(name.get<std::string>()).second && !properties.contains(name.get<std::string>()))
       declared.emplace_back(name.get<std::string>(), Schema(true));
   }
-  Sequence all;
+  if (form.is_python) json_.write_python_words();
+  const auto argument = [&](const Sequence& name, const Schema& one, const std::string& where) {
+    if (form.is_python) return name + form.middle + Sequence{compile(one, where)};
+    if (!form.json_middle.empty()) return form.open + name + Sequence{marked_value(one, form, where)} + form.close;
+    return form.open + name + form.middle + Sequence{tagged_value(one, form, where)} + form.close;
+  };
+  std::vector<Member> arguments;
   for (const auto& [name, one] : declared) {
     if (one == false && !required.contains(name)) continue;
-    if (!fits_in_tag(name)) fail(path, fmt::format("the name '{}' does not fit in the tags of this model", name));
-    const Sequence argument = form.open + builder_.literal(name) + form.middle +
-                              Sequence{tagged_value(one, form, fmt::format("{}/properties/{}", path, name))} +
-                              form.close;
-    all = all + (required.contains(name) ? argument : Sequence{builder_.optional(argument)});
+    if (!fits(name, form)) fail(path, fmt::format("the name '{}' does not fit in the calls of this model", name));
+    arguments.push_back({argument(builder_.literal(name), one, fmt::format("{}/properties/{}", path, name)),
+                         required.contains(name)});
   }
   const Schema more =
       schema.contains("additionalProperties") ? schema["additionalProperties"] : Schema(declared.empty());
+  Sequence other;
   if (more != false) {
-    const Element letter = builder_.code_points({{'-', '-'}, {'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}});
-    const Sequence argument = form.open + Sequence{builder_.repeat({letter}, 1, kLongestName)} + form.middle +
-                              Sequence{tagged_value(more, form, fmt::format("{}/additionalProperties", path))} +
-                              form.close;
-    all.push_back(builder_.repeat(argument, 0, kMostOthers));
+    const CodePoints begins{{'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    CodePoints goes_on{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    if (!form.is_python) goes_on.insert(goes_on.begin(), {'-', '-'});
+    const Element first = builder_.code_points(form.is_python ? begins : goes_on);
+    const Sequence name{first, builder_.repeat({builder_.code_points(goes_on)}, 0, kLongestName - 1)};
+    other = argument(name, more, fmt::format("{}/additionalProperties", path));
   }
-  return builder_.one_of({all});
+  return separated(arguments, other, form.separator);
+}
+
+// In this order, those that are required and any of the rest, then up to 64 others where there are some.
+Element SchemaCompiler::separated(const std::vector<Member>& arguments, const Sequence& more,
+                                  const Sequence& separator) {
+  Sequence later, first;  // what may follow when an argument came, and when none did
+  if (!more.empty()) {
+    later = {builder_.repeat(separator + more, 0, kMostOthers)};
+    first = {builder_.optional(more + later)};
+  }
+  for (size_t i = arguments.size(); i-- > 0;) {
+    const Sequence with = arguments[i].text + later;
+    first = {arguments[i].is_required ? builder_.one_of({with}) : builder_.one_of({with, first})};
+    later = {arguments[i].is_required ? builder_.one_of({separator + with})
+                                      : builder_.one_of({separator + with, later})};
+  }
+  return builder_.one_of({first});
+}
+
+// Behind tags that say whether the value is a text: as it is, or as JSON.
+Element SchemaCompiler::marked_value(const Schema& given, const TaggedForm& form, const std::string& path) {
+  const Schema schema = flattened(given, path);
+  const auto text = [&](const Schema& one) { return form.middle + Sequence{tagged_value(one, form, path)}; };
+  const auto json = [&](const Schema& one) { return form.json_middle + Sequence{compile(one, path)}; };
+  if (!schema.is_object()) return builder_.one_of({schema == true ? text(schema) : json(schema), json(schema)});
+  if (schema.contains("anyOf") || schema.contains("oneOf")) return builder_.one_of({json(schema)});
+  if (schema.contains("enum") || schema.contains("const")) {
+    Schema texts = Schema::array(), others = Schema::array();
+    for (const Schema& value : values_of(schema, path)) (value.is_string() ? texts : others).push_back(value);
+    std::vector<Sequence> ways;
+    if (!texts.empty()) ways.push_back(text({{"enum", texts}}));
+    if (!others.empty()) ways.push_back(json({{"enum", others}}));
+    return builder_.one_of(ways);
+  }
+  std::vector<std::string> others = types(schema, path);
+  const size_t num_types = others.size();
+  std::erase(others, "string");
+  std::vector<Sequence> ways;
+  if (others.size() < num_types) {
+    Schema texts = schema;
+    texts["type"] = "string";
+    ways.push_back(text(texts));
+  }
+  if (!others.empty()) {
+    Schema rest = schema;
+    rest["type"] = others;
+    ways.push_back(json(rest));
+  }
+  return builder_.one_of(ways);
 }
 
 Element SchemaCompiler::tagged_value(const Schema& given, const TaggedForm& form, const std::string& path) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
+#include "weft/serve/api/python_arguments.h"
 #include "weft/serve/constrain/control_marks.h"
 #include "weft/serve/constrain/json_schema.h"
 #include "weft/serve/constrain/schema_compiler.h"
@@ -86,16 +87,24 @@ class CallGrammar {
     if (name.empty() || name.find_first_of("<>\n[") != std::string::npos)
       throw UsageError("tool {}: this model cannot write its name, which has one of <, >, [ or the end of a line",
                        name);
+    if (family_.style == api::CallStyle::python && !api::is_python_name(name, true))
+      throw UsageError("tool {}: this model cannot write its name, which is none that Python has", name);
     return builder_.literal(name);
   }
 
   Element arguments(size_t tool) {
     try {
+      if (family_.style == api::CallStyle::python) {
+        const TaggedForm names{
+            .open = {}, .middle = text("="), .close = {}, .separator = text(", "), .is_python = true};
+        return tagged_schema_element(builder_, form_.schemas[tool], names);
+      }
       if (family_.style != api::CallStyle::tagged) return json_schema_element(builder_, form_.schemas[tool]);
       const TaggedForm tags{.open = text(family_.key_open),
                             .middle = text(family_.value_open),
                             .close = text(family_.value_close),
-                            .stop = stop()};
+                            .stop = stop(),
+                            .json_middle = text(family_.json_open)};
       return tagged_schema_element(builder_, form_.schemas[tool], tags);
     } catch (const UsageError& e) {
       throw UsageError("tool {}: {}", form_.choices[tool], e.what());

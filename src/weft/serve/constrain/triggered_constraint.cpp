@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
+#include "weft/serve/constrain/control_marks.h"
 
 namespace weft::constrain {
 
@@ -79,6 +80,7 @@ bool TriggeredConstraint::take_control(int32_t token, Place& place) {
 void TriggeredConstraint::take(std::string_view bytes, size_t at, Place& place) {
   for (; at < bytes.size() && !form_; ++at) {
     const char byte = bytes[at];
+    if (byte == kControlByte) continue;  // of a control token, which may be a part of what is looked for
     if (place.phase == Phase::before_thoughts) {
       const size_t was = place.matched;
       place.matched = open_.next_at_start(was, byte);
