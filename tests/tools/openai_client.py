@@ -1,4 +1,4 @@
-# The official client of OpenAI's API against a server whose model says a fixed text; see tests/serve/openai_client_test.cpp.
+# The official client of OpenAI's API against servers whose models say a fixed text, the second behind thoughts; see tests/serve/openai_client_test.cpp.
 import sys
 
 import openai
@@ -38,6 +38,20 @@ with client.responses.stream(model="test-model", input="Hi") as stream:
     for _ in stream:
         pass
     assert stream.get_final_response().output_text == says
+
+thinking = openai.OpenAI(base_url=sys.argv[2], api_key="any", max_retries=0)
+reply = thinking.chat.completions.create(model="test-model", messages=messages)
+assert reply.choices[0].message.reasoning_content == "Hm." and reply.choices[0].message.content == says, reply
+assert reply.usage.completion_tokens_details.reasoning_tokens > 0, reply
+reply = thinking.responses.create(model="test-model", input="Hi")
+assert [item.type for item in reply.output] == ["reasoning", "message"] and reply.output_text == says, reply
+assert reply.output[0].content[0].text == "Hm.", reply
+with thinking.responses.stream(model="test-model", input="Hi") as stream:
+    thought = "".join(event.delta for event in stream if event.type == "response.reasoning_text.delta")
+    assert thought == "Hm.", thought
+    assert stream.get_final_response().output_text == says
+again = thinking.responses.create(model="test-model", input=[{"role": "user", "content": "Hi"}, *reply.output])
+assert again.output_text == says
 
 for call, error in [
     (lambda: client.chat.completions.create(model="other", messages=messages), openai.NotFoundError),
