@@ -1,9 +1,10 @@
 // A form that a request asks its answer to have: compiled, and followed by a text that the form itself allows. Or an
-// answer that is read for tool calls.
+// answer that is read for tool calls, or for what its model thinks.
 #include <cstdlib>
 
 #include "fuzz/memory_file.h"
 #include "fuzz/targets.h"
+#include "weft/serve/api/reasoning_parser.h"
 #include "weft/serve/constrain/constraint_factory.h"
 #include "weft/serve/constrain/matcher.h"
 
@@ -71,10 +72,37 @@ void read_calls(std::string_view text) {
   }
 }
 
+// What a model thinks, of the family that the first line names behind "thoughts "; likewise.
+void read_thoughts(std::string_view text) {
+  const size_t end = std::min(text.find('\n'), text.size());
+  const auto format = api::parse_reasoning_format(text.substr(0, end));
+  if (!format || !*api::reasoning_family(*format).open) return;
+  text.remove_prefix(std::min(end + 1, text.size()));
+  for (const auto place : {api::ReasoningPlace::before, api::ReasoningPlace::inside}) {
+    const auto read = [&](size_t step) {
+      api::ReasoningParser parser(*format, place);
+      std::string reasoning, content;
+      const auto take = [&](const api::ReasoningParser::Output& output) {
+        reasoning += output.reasoning;
+        content += output.content;
+      };
+      for (size_t at = 0; at < text.size(); at += step) take(parser.push(text.substr(at, step)));
+      take(parser.finish());
+      return reasoning + '\0' + content;
+    };
+    const std::string whole = read(text.size() + 1);
+    for (const size_t step : {size_t(1), size_t(7)}) {
+      if (read(step) != whole) std::abort();
+    }
+  }
+}
+
 }  // namespace
 
 void fuzz_form(Bytes input) {
   if (input.empty()) return;
+  if (constexpr std::string_view kThoughts = "thoughts "; text_of(input).starts_with(kThoughts))
+    return read_thoughts(text_of(input).substr(kThoughts.size()));
   if (constexpr std::string_view kCalls = "calls "; text_of(input).starts_with(kCalls))
     return read_calls(text_of(input).substr(kCalls.size()));
   expect_errors_only([&] {

@@ -259,6 +259,23 @@ TEST(ReasoningFormTest, MarksMayBeControlTokensAndThoughtsEndBeforeTheAnswerDoes
   EXPECT_TRUE(may_come(mask_of(*constraint, tokenizer), end));
 }
 
+TEST(ReasoningFormTest, LongThoughtsCostNoMoreThanShortOnes) {
+  const MarkedTokenizer tokenizer({});
+  constrain::ConstraintFactory factory(tokenizer, tokenizer.vocab_size(), {*tokenizer.end_of_document()});
+  const auto constraint = factory.make(yes_or_no(Format::think, Place::inside));
+  const auto say = [&](const std::string& text) {
+    for (const int32_t token : tokenizer.encode(text)) {
+      ASSERT_TRUE(may_come(mask_of(*constraint, tokenizer), token));
+      constraint->accept(token);
+    }
+  };
+  say("a < b </thin> \xC3\xBC ");
+  const size_t masks = factory.masks().num_cached();
+  for (int i = 0; i < 500; ++i) say("a < b </thin> \xC3\xBC ");
+  EXPECT_EQ(factory.masks().num_cached(), masks);
+  say("</think>yes");
+}
+
 TEST(ReasoningFormTest, ACallAmongThoughtsIsNone) {
   for (const bool is_token : {true, false}) {
     const MarkedTokenizer tokenizer(is_token ? std::vector<std::string>{"<think>", "</think>", "<tool_call>"}
