@@ -12,10 +12,9 @@
 #define WEFT_KERNELS_CPU_MATMUL_BLOCKS_TILES_INL_H_
 #endif
 
+#if HWY_TARGET == HWY_AVX3
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
-
-#if HWY_TARGET == HWY_AVX3
 
 constexpr int kTilesRows = amx::kRows;  // of a tile of products with codes; INT8 has two of them
 
@@ -150,9 +149,8 @@ void many_int8_rows_in_tiles(int64_t groups, const std::byte* panel, const std::
   }
 }
 
-#endif
-
 }  // namespace weft::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #endif  // include guard

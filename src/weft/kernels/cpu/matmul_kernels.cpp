@@ -158,7 +158,12 @@ const TileKernel* tiles(DotKind kind) {
   return kind == DotKind::bf16_as_f32 ? kTiles<DotBf16AsF32>.kernels : kTiles<DotF32>.kernels;
 }
 
-inline int tile_rows(DotKind kind) { return kind == DotKind::bf16_tiles ? kRegisterTileRows : kTileRows; }
+inline int tile_rows([[maybe_unused]] DotKind kind) {
+#if HWY_TARGET == HWY_AVX3
+  if (kind == DotKind::bf16_tiles) return kRegisterTileRows;
+#endif
+  return kTileRows;
+}
 
 constexpr MatmulKernels kKernels{.tile_rows = tile_rows,
                                  .vector_cols = HWY_MAX_BYTES / 4,

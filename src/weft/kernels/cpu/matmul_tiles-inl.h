@@ -13,12 +13,12 @@
 #define WEFT_KERNELS_CPU_MATMUL_TILES_INL_H_
 #endif
 
+#if HWY_TARGET == HWY_AVX3
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
 constexpr int kRegisterTileRows = 2 * amx::kRows;
-
-#if HWY_TARGET == HWY_AVX3
+static_assert(kRegisterTileRows <= kMaxTileRows);
 
 // Registers 0 to 3 hold sums [upper or lower rows][vector], 4 and 5 rows of a, 6 and 7 columns of b.
 template <int kRows>
@@ -103,9 +103,8 @@ constexpr RegisterTileTable make_register_tiles(std::integer_sequence<int, kInde
 constexpr RegisterTileTable kRegisterTiles =
     make_register_tiles(std::make_integer_sequence<int, 2 * kRegisterTileRows>());
 
-#endif
-
 }  // namespace weft::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#endif
 
 #endif  // include guard
