@@ -5,8 +5,10 @@
 
 #include "mesh_options.h"
 #include "rank_resources.h"
+#include "weft/base/machine.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
+#include "weft/pretrained/held_blocks.h"
 #include "weft/pretrained/peft.h"
 #include "weft/train/launch.h"
 #include "weft/train/recipe.h"
@@ -46,6 +48,13 @@ void run_mesh(const ForwardOptions& options, const MeshConfig& config,
             {.timeout = std::chrono::seconds(config.timeout_s)});
 }
 
+// Whether half of what is free holds copies of `bytes` on every rank, which is more than any mesh makes.
+bool has_room_for_copies(int64_t bytes, const MeshConfig& config) {
+  if (config.device != Device::cpu || bytes == 0) return false;
+  const int ranks = launched_by_mpi() ? mpi_ranks_here() : config.size();
+  return bytes <= describe_machine().available_bytes / 2 / ranks;
+}
+
 }  // namespace
 
 void ForwardOptions::add_to(CLI::App& command) {
@@ -59,6 +68,10 @@ void ForwardOptions::add_to(CLI::App& command) {
                   "Weights in blocks: auto, those that the model has in blocks; q8_0, q4_0, q4_k, q6_k, fp8, int8 or "
                   "nf4, others rounded to it too; none, all in --dtype")
       ->capture_default_str();
+  command.add_flag(
+      "--in-place", in_place,
+      "Leave weights that files have in blocks where they are mapped, shared with other processes; else they "
+      "are copied to huge pages, which are read faster, where half of the free memory holds them");
   command.add_option("--device", device, "Of every rank: cpu or cuda");
   command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
 }
@@ -89,12 +102,14 @@ void run_forward(const ForwardOptions& options, const ForwardBody& body, const F
     throw UsageError("--mesh cp={}: tokens are spread over ranks by weft serve and weft train: cut by tp, pp and ep",
                      mesh_config.shape.cp);
   if (options.replicas > 1) mesh_config.shape.replicate = 1, mesh_config.shape.shard = mesh_config.shape.ep;
-  const BlockChoice blocks = parse_block_choice(options.quantize);
   std::unique_ptr<ModelSource> source = open_model(options.model);
   if (!options.adapter.empty()) source = open_adapted(std::move(source), options.adapter);
   const DType dtype = dtype_of(options, *source);
   FarLayers far;
   if (plan) plan(*source, mesh_config.shape, far);
+  BlockChoice blocks = parse_block_choice(options.quantize);
+  blocks.copies_mapped = !options.in_place && far.count == 0 &&
+                         has_room_for_copies(mapped_block_bytes(*source, blocks) * options.replicas, mesh_config);
   run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh, Communicator& job) {
     ForwardModel model(context, mesh, *source, dtype, blocks, far);
     body(model, *source, job);

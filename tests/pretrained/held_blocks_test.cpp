@@ -90,6 +90,29 @@ TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
   EXPECT_EQ(worst_difference(got, logits_of(*source, kSomeIds, {.as_stored = true}, {})), 0);
 }
 
+TEST_P(HeldBlocksTest, AreTheSameWhenCopiedOutOfTheMapping) {
+  const GgufCase& c = GetParam();
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.gguf";
+  write_gguf(c, path);
+  const auto source = open_model(path);
+  const BlockChoice copied{.as_stored = true, .copies_mapped = true};
+  const Logits got = logits_of(*source, kSomeIds, copied, c.mesh, [&](TestRank& rank, ForwardModel& m) {
+    int64_t bytes = 0;
+    for (const Param* p : m.part().params()) {
+      if (!p->blocks()) continue;
+      const Tensor& blocks = p->blocks().blocks;
+      bytes += int64_t(blocks.bytes());
+      const Bytes file = source->blocks_of(p->name)->stored.at(0).bytes;
+      const auto* const at = static_cast<const std::byte*>(blocks.raw());
+      EXPECT_FALSE(at >= file.data() && at < file.data() + file.size()) << p->name;
+    }
+    EXPECT_GE(rank.allocator.stats().live_bytes, bytes);
+    if (c.mesh.size() == 1) EXPECT_LE(bytes, mapped_block_bytes(*source, copied));
+  });
+  EXPECT_EQ(worst_difference(got, logits_of(*source, kSomeIds, {.as_stored = true}, c.mesh)), 0);
+}
+
 TEST(PackedWeightsTest, AreHeldOnce) {
   const TemporaryFolder folder;
   const std::string path = folder / "model.gguf";

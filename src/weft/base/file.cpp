@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -174,6 +175,12 @@ Bytes MappedFile::range(uint64_t offset, uint64_t size, std::string_view what) c
                 what, size, offset, size_);
   }
   return *found;
+}
+
+void forget_mapped(Bytes bytes) {
+  const auto page = uintptr_t(::sysconf(_SC_PAGESIZE)), address = uintptr_t(bytes.data());
+  const uintptr_t first = (address + page - 1) / page * page, end = (address + bytes.size()) / page * page;
+  if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);  // NOLINT
 }
 
 std::string read_file(const std::string& path, uint64_t max_bytes, FileSystem& fs) {

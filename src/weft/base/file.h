@@ -126,6 +126,9 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// Of a mapped file: takes these bytes, which nobody reads soon, out of the process's resident set.
+void forget_mapped(Bytes bytes);
+
 // The whole file; Error when it is longer than `max_bytes`.
 std::string read_file(const std::string& path, uint64_t max_bytes, FileSystem& fs = FileSystem::real());
 

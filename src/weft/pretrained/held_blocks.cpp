@@ -76,7 +76,8 @@ bool have_row_scales(std::span<const std::byte> rows, size_t row_bytes) {
   return true;
 }
 
-BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from, const Placement& p) {
+BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from, const Placement& p,
+                        bool copies_mapped) {
   const BlockType type = from.type;
   BlockMatrix m = part_of(p, type);
   const int64_t row_bytes = p.whole[-1] / block_elements(type) * block_bytes(type);  // where it lies in a file
@@ -84,8 +85,10 @@ BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from,
   const Shape shape{m.rows, m.row_bytes()};
   const bool is_near = context.stream.allocator().device() == Device::cpu;
   const Bytes only = from.stored.size() == 1 ? from.stored[0].bytes : Bytes{};
-  if (is_near && !only.empty() && from.rows.keeps_order() && has_neighbours(p) && m.row_bytes() == row_bytes) {
-    const Bytes rows = only.subspan(size_t(from.rows(row_in_whole(p, 0)) * row_bytes), size_t(shape.numel()));
+  Bytes rows;  // which can stay where they are
+  if (is_near && !only.empty() && from.rows.keeps_order() && has_neighbours(p) && m.row_bytes() == row_bytes)
+    rows = only.subspan(size_t(from.rows(row_in_whole(p, 0)) * row_bytes), size_t(shape.numel()));
+  if (!rows.empty() && !copies_mapped) {
     m.blocks = {BufferRef(new BorrowedBuffer(rows)), DType::u8, shape};
     return m;
   }
@@ -106,6 +109,7 @@ BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from,
     });
     if (type == BlockType::fp8) m.has_row_scales = have_row_scales({out, host.bytes()}, size_t(m.row_bytes()));
   });
+  forget_mapped(rows);
   return m;
 }
 
@@ -181,10 +185,19 @@ void hold_blocks(Context& context, const ModelSource& source, std::span<Param* c
   for (Param* param : params) {
     if (!can_be_in_blocks(*param)) continue;
     if (const auto stored = choice.as_stored ? source.blocks_of(param->name) : std::nullopt)
-      param->hold_in_blocks(stored_part(context, *stored, param->placement));
+      param->hold_in_blocks(stored_part(context, *stored, param->placement, choice.copies_mapped));
     else if (choice.others && param->is_multiplied())
       param->hold_in_blocks(rounded_part(context, source, *param, *choice.others), param->has_rows_read());
   }
+}
+
+int64_t mapped_block_bytes(const ModelSource& source, const BlockChoice& choice) {
+  int64_t bytes = 0;
+  if (!choice.as_stored) return bytes;
+  for (const ParamNames& names : source.names())
+    if (const auto stored = source.blocks_of(names.param))
+      for (const ModelSource::RowsOfBlocks::Matrix& matrix : stored->stored) bytes += int64_t(matrix.bytes.size());
+  return bytes;
 }
 
 void hold_block_shapes(Context& context, const ModelSource* source, std::span<Param* const> params,
