@@ -25,7 +25,15 @@ GgufCase experts_of(const char* architecture, GgmlType type, MeshShape mesh = {}
   return c;
 }
 
-class HeldBlocksTest : public testing::TestWithParam<GgufCase> {};
+class HeldBlocksTest : public testing::TestWithParam<GgufCase> {
+ protected:
+  static std::unique_ptr<ModelSource> written(const std::string& path) {
+    write_gguf(GetParam(), path);
+    return open_model(path);
+  }
+  const TemporaryFolder folder;
+  const std::unique_ptr<ModelSource> source = written(folder / "model.gguf");
+};
 const GgufCase kHeldCases[] = {
     case_of("llama", GgmlType::q8_0, false),
     case_of("llama", GgmlType::q4_0, true),
@@ -49,10 +57,6 @@ INSTANTIATE_TEST_SUITE_P(Files, HeldBlocksTest, testing::ValuesIn(kHeldCases), [
 
 TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
   const GgufCase& c = GetParam();
-  const TemporaryFolder folder;
-  const std::string path = folder / "model.gguf";
-  write_gguf(c, path);
-  const auto source = open_model(path);
   const Logits want = logits_on(
       config_of(c), {}, [&](ForwardModel& m) { fill_as_written(m, c.type); }, kSomeIds);
   std::atomic<int> num_held{0};
@@ -92,10 +96,6 @@ TEST_P(HeldBlocksTest, SayAboutWhatDecodedWeightsSay) {
 
 TEST_P(HeldBlocksTest, AreTheSameWhenCopiedOutOfTheMapping) {
   const GgufCase& c = GetParam();
-  const TemporaryFolder folder;
-  const std::string path = folder / "model.gguf";
-  write_gguf(c, path);
-  const auto source = open_model(path);
   const BlockChoice copied{.as_stored = true, .copies_mapped = true};
   const Logits got = logits_of(*source, kSomeIds, copied, c.mesh, [&](TestRank& rank, ForwardModel& m) {
     int64_t bytes = 0;
