@@ -5,7 +5,6 @@
 
 #include "mesh_options.h"
 #include "rank_resources.h"
-#include "weft/base/machine.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
 #include "weft/pretrained/held_blocks.h"
@@ -52,7 +51,7 @@ void run_mesh(const ForwardOptions& options, const MeshConfig& config,
 bool has_room_for_copies(int64_t bytes, const MeshConfig& config) {
   if (config.device != Device::cpu || bytes == 0) return false;
   const int ranks = launched_by_mpi() ? mpi_ranks_here() : config.size();
-  return bytes <= describe_machine().available_bytes / 2 / ranks;
+  return bytes <= available_bytes(config.device, ranks) / 2 / ranks;
 }
 
 }  // namespace

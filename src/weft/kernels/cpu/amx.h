@@ -25,6 +25,21 @@ struct alignas(64) Shapes {
 };
 static_assert(sizeof(Shapes) == 64);
 
+// Of a product of up to 32 rows: registers 0 to 3 hold sums [upper or lower rows][columns], 4 and 5 rows of a, of
+// `a_bytes` each, 6 and 7 columns of b. With 16 rows at most, the lower ones are as the upper.
+constexpr Shapes product_shapes(int num_rows, int a_bytes) {
+  Shapes shapes;
+  const int upper = num_rows < kRows ? num_rows : kRows, lower = num_rows > kRows ? num_rows - kRows : upper;
+  for (int v = 0; v < 2; ++v) {
+    shapes.set(v, upper, kRowBytes);
+    shapes.set(2 + v, lower, kRowBytes);
+    shapes.set(6 + v, a_bytes / 4, kRowBytes);
+  }
+  shapes.set(4, upper, a_bytes);
+  shapes.set(5, lower, a_bytes);
+  return shapes;
+}
+
 #if defined(__x86_64__)
 
 inline constinit thread_local const Shapes* in_use = nullptr;

@@ -18,20 +18,8 @@ namespace weft::cpu::HWY_NAMESPACE {
 
 constexpr int kTilesRows = amx::kRows;  // of a tile of products with codes; INT8 has two of them
 
-// Registers 0 to 3 hold dot products, 4 and 5 rows of a, 6 and 7 columns of b; kBytes of each row of a.
 template <int kRows, int kBytes>
-constexpr amx::Shapes kDotShapes = [] {
-  amx::Shapes shapes;
-  const int upper = std::min(kRows, amx::kRows), lower = kRows - upper;
-  for (int v = 0; v < 2; ++v) {
-    shapes.set(v, upper, amx::kRowBytes);
-    shapes.set(2 + v, lower > 0 ? lower : upper, amx::kRowBytes);
-    shapes.set(6 + v, kBytes / 4, amx::kRowBytes);
-  }
-  shapes.set(4, upper, kBytes);
-  shapes.set(5, lower > 0 ? lower : upper, kBytes);
-  return shapes;
-}();
+constexpr amx::Shapes kDotShapes = amx::product_shapes(kRows, kBytes);
 
 // The dot products of a block's codes, or of a half of them, to out [kRows][16].
 template <int kRegister>

@@ -20,20 +20,8 @@ namespace weft::cpu::HWY_NAMESPACE {
 constexpr int kRegisterTileRows = 2 * amx::kRows;
 static_assert(kRegisterTileRows <= kMaxTileRows);
 
-// Registers 0 to 3 hold sums [upper or lower rows][vector], 4 and 5 rows of a, 6 and 7 columns of b.
 template <int kRows>
-constexpr amx::Shapes kShapesOf = [] {
-  amx::Shapes shapes;
-  const int upper = std::min(kRows, amx::kRows), lower = kRows - upper;
-  for (int v = 0; v < 2; ++v) {
-    shapes.set(v, upper, amx::kRowBytes);
-    if (lower > 0) shapes.set(2 + v, lower, amx::kRowBytes);
-    shapes.set(6 + v, amx::kRows, amx::kRowBytes);
-  }
-  shapes.set(4, upper, amx::kRowBytes);
-  if (lower > 0) shapes.set(5, lower, amx::kRowBytes);
-  return shapes;
-}();
+constexpr amx::Shapes kShapesOf = amx::product_shapes(kRows, amx::kRowBytes);
 
 // Sixteen steps: a [rows][16 words], b with its rows `stride` bytes apart.
 template <bool kHasLower, int kVecs>
