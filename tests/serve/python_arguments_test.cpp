@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "serve/constrained.h"
+#include "serve/tool_call_cases.h"
 #include "weft/serve/api/tool_calls.h"
 
 namespace weft::api {
@@ -60,75 +61,54 @@ TEST_P(PythonArguments, AreReadAsJson) {
   if (read) EXPECT_EQ(json::parse(*read, nullptr, false), json::parse(*c.want)) << *read;
 }
 
-struct PythonAnswer {
-  const char* name;
-  ToolFormat format;
-  std::string text, content;
-  std::vector<std::pair<std::string, std::string>> calls;
-};
-class PythonCalls : public testing::TestWithParam<PythonAnswer> {};
+class PythonCalls : public testing::TestWithParam<ToolCallCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Table, PythonCalls,
     testing::Values(
-        PythonAnswer{"Llama4",
+        ToolCallCase{"Llama4",
                      ToolFormat::pythonic,
                      "[f(a=1), g.h(b='x(]')]",
                      "",
                      {{"f", R"({"a": 1})"}, {"g.h", R"({"b": "x(]"})"}}},
-        PythonAnswer{"Llama4Marked", ToolFormat::pythonic, "<|python_start|>[f()]<|python_end|>", "", {{"f", "{}"}}},
-        PythonAnswer{"Llama4List", ToolFormat::pythonic, "[1, 2, (3)]", "[1, 2, (3)]", {}},
-        PythonAnswer{"Llama4Link", ToolFormat::pythonic, "[see](https://x.y) so.", "[see](https://x.y) so.", {}},
-        PythonAnswer{"Llama4More", ToolFormat::pythonic, "[f(a=1)] would do.", "[f(a=1)] would do.", {}},
-        PythonAnswer{"Llama4Text", ToolFormat::pythonic, "So: [f(a=1)]", "So: [f(a=1)]", {}},
-        PythonAnswer{"Lfm2",
+        ToolCallCase{"Llama4Marked", ToolFormat::pythonic, "<|python_start|>[f()]<|python_end|>", "", {{"f", "{}"}}},
+        ToolCallCase{"Llama4List", ToolFormat::pythonic, "[1, 2, (3)]", "[1, 2, (3)]", {}},
+        ToolCallCase{"Llama4Link", ToolFormat::pythonic, "[see](https://x.y) so.", "[see](https://x.y) so.", {}},
+        ToolCallCase{"Llama4More", ToolFormat::pythonic, "[f(a=1)] would do.", "[f(a=1)] would do.", {}},
+        ToolCallCase{"Llama4Text", ToolFormat::pythonic, "So: [f(a=1)]", "So: [f(a=1)]", {}},
+        ToolCallCase{"Lfm2",
                      ToolFormat::lfm2,
                      "So: <|tool_call_start|>[f(a=1)]<|tool_call_end|>Wait (now=1).",
                      "So:Wait (now=1).",
                      {{"f", R"({"a": 1})"}}},
-        PythonAnswer{"Lfm2Json",
+        ToolCallCase{"Lfm2Json",
                      ToolFormat::lfm2,
                      "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {}}]<|tool_call_end|>",
                      "",
                      {{"f", "{}"}}},
-        PythonAnswer{"Lfm2Positional",
+        ToolCallCase{"Lfm2Positional",
                      ToolFormat::lfm2,
                      "<|tool_call_start|>[f(1)]<|tool_call_end|>",
                      "<|tool_call_start|>[f(1)]<|tool_call_end|>",
                      {}},
-        PythonAnswer{"Gemma",
+        ToolCallCase{"Gemma",
                      ToolFormat::gemma,
                      "So:\n```tool_code\nf(a=True)\ng()\n```",
                      "So:",
                      {{"f", R"({"a": true})"}, {"g", "{}"}}},
-        PythonAnswer{"GemmaList",
+        ToolCallCase{"GemmaList",
                      ToolFormat::gemma,
                      "```tool_code\n[f(a=1), g()]\n```",
                      "",
                      {{"f", R"({"a": 1})"}, {"g", "{}"}}},
-        PythonAnswer{"GemmaOtherCode",
+        ToolCallCase{"GemmaOtherCode",
                      ToolFormat::gemma,
                      "```tool_code\nprint(f(a=1))\n```",
                      "```tool_code\nprint(f(a=1))\n```",
                      {}},
-        PythonAnswer{"GemmaFence", ToolFormat::gemma, "```python\nf(a=1)\n```", "```python\nf(a=1)\n```", {}}),
+        ToolCallCase{"GemmaFence", ToolFormat::gemma, "```python\nf(a=1)\n```", "```python\nf(a=1)\n```", {}}),
     [](const auto& test) { return test.param.name; });
 
-TEST_P(PythonCalls, AreReadHoweverTheTextIsParted) {
-  const PythonAnswer& c = GetParam();
-  for (const size_t step : {size_t(1), size_t(4), c.text.size()}) {
-    ToolCallParser parser(c.format);
-    std::string content;
-    std::vector<std::pair<std::string, std::string>> calls;
-    const auto take = [&](const ToolCallParser::Output& output) {
-      content += output.content;
-      for (const ToolCall& call : output.calls) calls.emplace_back(call.name, call.arguments);
-    };
-    for (size_t at = 0; at < c.text.size(); at += step) take(parser.push(std::string_view(c.text).substr(at, step)));
-    take(parser.finish());
-    EXPECT_EQ(content, c.content) << "in steps of " << step;
-    EXPECT_EQ(calls, c.calls) << "in steps of " << step;
-  }
-}
+TEST_P(PythonCalls, AreReadHoweverTheTextIsParted) { expect_read_however_parted(GetParam()); }
 
 TEST(PythonGrammarTest, FollowsTheSchema) {
   OutputForm form{.kind = OutputForm::Kind::tool_calls, .choices = {"f"}};

@@ -1,15 +1,10 @@
 // Tool calls in the formats of common templates, wherever the text is parted.
 #include "weft/serve/api/tool_calls.h"
 
+#include "serve/tool_call_cases.h"
+
 namespace weft::api {
 namespace {
-
-struct ToolCallCase {
-  const char* name;
-  ToolFormat format;
-  std::string text, content;
-  std::vector<std::pair<std::string, std::string>> calls;
-};
 
 class ToolCalls : public testing::TestWithParam<ToolCallCase> {};
 INSTANTIATE_TEST_SUITE_P(
@@ -70,22 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
         ToolCallCase{"MistralText", ToolFormat::mistral, "see [TOOL_BOX]", "see [TOOL_BOX]", {}}),
     [](const auto& test) { return test.param.name; });
 
-TEST_P(ToolCalls, AreParsedHoweverTheTextIsParted) {
-  const ToolCallCase& c = GetParam();
-  for (const size_t step : {size_t(1), size_t(3), size_t(7), c.text.size()}) {
-    ToolCallParser parser(c.format);
-    std::string content;
-    std::vector<std::pair<std::string, std::string>> calls;
-    const auto take = [&](const ToolCallParser::Output& output) {
-      content += output.content;
-      for (const ToolCall& call : output.calls) calls.emplace_back(call.name, call.arguments);
-    };
-    for (size_t at = 0; at < c.text.size(); at += step) take(parser.push(std::string_view(c.text).substr(at, step)));
-    take(parser.finish());
-    EXPECT_EQ(content, c.content) << "in steps of " << step;
-    EXPECT_EQ(calls, c.calls) << "in steps of " << step;
-  }
-}
+TEST_P(ToolCalls, AreParsedHoweverTheTextIsParted) { expect_read_however_parted(GetParam()); }
 
 TEST(ToolCallParserTest, TextComesAtOnce) {
   ToolCallParser parser(ToolFormat::hermes);
