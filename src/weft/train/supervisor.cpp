@@ -55,8 +55,8 @@ struct Ended {
 };
 
 Ended run_once(const std::vector<std::string>& command, const SupervisorOptions& o) {
+  FileWatch metrics(join_path(o.log_dir, "metrics.jsonl"));  // first: the job may write before this returns
   ChildProcess job(command);
-  FileWatch metrics(join_path(o.log_dir, "metrics.jsonl"));
   std::optional<Clock::time_point> last_step;
   bool was_asked = false;
   for (;;) {
