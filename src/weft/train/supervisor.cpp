@@ -55,7 +55,7 @@ struct Ended {
 };
 
 Ended run_once(const std::vector<std::string>& command, const SupervisorOptions& o) {
-  FileWatch metrics(join_path(o.log_dir, "metrics.jsonl"));  // first: the job may write before this returns
+  FileWatch metrics(join_path(o.log_dir, "metrics.jsonl"));  // before the job, which may write at once
   ChildProcess job(command);
   std::optional<Clock::time_point> last_step;
   bool was_asked = false;
