@@ -1,5 +1,5 @@
 // Products of few rows with weights in blocks: the lanes of a column are those of a vector.
-#include "weft/kernels/cpu/matmul_blocks_codes-inl.h"
+#include "weft/kernels/cpu/matmul_blocks_types-inl.h"
 
 #if defined(WEFT_KERNELS_CPU_MATMUL_BLOCKS_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEFT_KERNELS_CPU_MATMUL_BLOCKS_FEW_INL_H_

@@ -1,7 +1,7 @@
 // Products of many rows with weights in blocks: the codes of 32 columns side by side.
 #include <algorithm>
 
-#include "weft/kernels/cpu/matmul_blocks_codes-inl.h"
+#include "weft/kernels/cpu/matmul_blocks_types-inl.h"
 
 #if defined(WEFT_KERNELS_CPU_MATMUL_BLOCKS_MANY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEFT_KERNELS_CPU_MATMUL_BLOCKS_MANY_INL_H_

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "weft/kernels/cpu/matmul_blocks_codes-inl.h"
+#include "weft/kernels/cpu/matmul_blocks_types-inl.h"
 
 #if defined(WEFT_KERNELS_CPU_MATMUL_BLOCKS_ROUND_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEFT_KERNELS_CPU_MATMUL_BLOCKS_ROUND_INL_H_
