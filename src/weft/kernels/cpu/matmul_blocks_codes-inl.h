@@ -1,4 +1,4 @@
-// Codes and scales of blocks in vectors, and integer dot products of codes.
+// What products with weights in blocks share: codes and scales in vectors, words of many rows, integer dot products.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -209,15 +209,6 @@ HWY_INLINE Codes load_for_both(const std::byte* p) {
 
 constexpr int kParts = HWY_MAX_BYTES / 16;
 constexpr int kPairs = kGroupBlocks / kParts;
-
-// Which block of a group part `part` of a pair is of: neighbours, or in Q4_K, where bytes have codes of two blocks,
-// every second one of the first pairs' and those between them of the others.
-template <BlockType kType>
-constexpr int block_of_part(int pair, int part) {
-  if (kType != BlockType::q4_k) return pair * kParts + part;
-  constexpr int kHalf = kPairs / 2;
-  return pair % kHalf * 2 * kParts + 2 * part + pair / kHalf;
-}
 
 // The parts of 16 bytes at even places of two vectors, or those at odd ones.
 template <int kFirst>

@@ -252,13 +252,13 @@ constexpr bool kIsInPairs =
 template <BlockType kType>
 constexpr bool kHasMinima = kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 
-// The codes of one of the blocks in a vector.
-HWY_INLINE hn::Vec<U8x32> block_of(Codes codes, [[maybe_unused]] int which) {
-#if HWY_MAX_BYTES >= 64
-  return which == 0 ? hn::LowerHalf(codes) : hn::UpperHalf(U8x32(), codes);
-#else
-  return codes;
-#endif
+// Which block of a group part `part` of a pair is of: neighbours, or in Q4_K, where bytes have codes of two blocks,
+// every second one of the first pairs' and those between them of the others.
+template <BlockType kType>
+constexpr int block_of_part(int pair, int part) {
+  if (kType != BlockType::q4_k) return pair * kParts + part;
+  constexpr int kHalf = kPairs / 2;
+  return pair % kHalf * 2 * kParts + 2 * part + pair / kHalf;
 }
 
 // The groups of a row of b, the last of which may be cut short: it is completed with blocks of zeros.
