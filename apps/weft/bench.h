@@ -20,15 +20,17 @@ void add_bench_train(CLI::App& bench);
 void add_bench_steps(CLI::App& bench);  // decode and prefill
 void add_bench_serve(CLI::App& bench);
 
+inline double seconds_of_call(FunctionRef<void()> call) {
+  const auto begin = std::chrono::steady_clock::now();
+  call();
+  return seconds_since(begin);
+}
+
 // Seconds of each of `repeats` calls, after one that is not counted.
 inline std::vector<double> time_calls(int repeats, FunctionRef<void()> call) {
   call();
   std::vector<double> seconds;
-  for (int i = 0; i < repeats; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    call();
-    seconds.push_back(seconds_since(begin));
-  }
+  for (int i = 0; i < repeats; ++i) seconds.push_back(seconds_of_call(call));
   return seconds;
 }
 

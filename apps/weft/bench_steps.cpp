@@ -83,7 +83,8 @@ void decode(const BenchStepsCommand& o, ForwardModel& model) {
   const int64_t last = o.context + o.repeats + 1;
   check_context(model, last);
   const bool is_alone = model.mesh().world().size() == 1;
-  const double bandwidth = is_alone ? read_bandwidth(model.context().stream) : 0;
+  std::optional<ReadLimit> limit;
+  if (is_alone) limit.emplace(model.context().stream);
   const int64_t weights = weight_bytes(model);
   if (model.is_speaker())
     o.output.text(fmt::format("{:>9} {:>10} {:>10} {:>12} {:>9}", "sequences", "ms a step", "tokens/s", "GB/s read",
@@ -92,18 +93,25 @@ void decode(const BenchStepsCommand& o, ForwardModel& model) {
   for (const int64_t count : o.sizes)
     with_sequences(o, model, count, last, [&](Sequences& sequences) {
       sequences.fill(o.context, std::max<int64_t>(o.chunk / count, 1));
-      int64_t at = o.context;
-      const double seconds = median(time_calls(o.repeats, [&] { sequences.step(at++, 1); }));
       const int64_t cache =
           count * o.context * cache_bytes_of_token(model.config(), model.mesh().shape(), o.kv_format(model));
+      std::vector<double> steps, limits, shares;  // a share is of the memory just before its step
+      int64_t at = o.context;
+      sequences.step(at++, 1);
+      for (int i = 0; i < o.repeats; ++i) {
+        limits.push_back(limit ? limit->measure() : 0);
+        steps.push_back(seconds_of_call([&] { sequences.step(at++, 1); }));
+        shares.push_back(limits.back() > 0 ? double(weights + cache) / steps.back() / limits.back() : 0);
+      }
+      const double seconds = median(steps), bandwidth = median(limits), share = median(shares);
       const double read = double(weights + cache) / seconds;
       rows.push_back({{"sequences", count}, {"step_s", seconds}, {"tokens_per_s", double(count) / seconds}});
       // Of a mesh, this rank knows its own weights alone; of experts a step reads some.
       if (is_alone && model.config().experts == 0)
-        rows.back().update({{"read_bytes_per_s", read}, {"read_bandwidth", known(bandwidth)}});
+        rows.back().update({{"read_bytes_per_s", read}, {"read_bandwidth", known(bandwidth)}, {"share_of_bandwidth", known(share)}});
       o.output.text(fmt::format("{:>9} {:>10.3f} {:>10.1f} {}", count, seconds * 1e3, double(count) / seconds,
                                 rows.back().contains("read_bandwidth")
-                                    ? fmt::format("{:>12.1f} {:>9}", read * 1e-9, percent_of(read, bandwidth))
+                                    ? fmt::format("{:>12.1f} {:>9}", read * 1e-9, percent_of(share, bandwidth > 0 ? 1 : 0))
                                     : ""));
     });
   if (model.is_speaker())

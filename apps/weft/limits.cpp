@@ -1,7 +1,6 @@
 // Limits: the probes of the CPU, and the catalogue by the device's name.
 #include "limits.h"
 
-#include "weft/kernels/cpu/peak.h"
 #include "weft/plan/cost_model.h"
 #include "weft/plan/device_hardware.h"
 
@@ -30,6 +29,13 @@ double read_bandwidth(Stream& stream, int ranks) {
   if (is_on_host(stream)) return cpu::measure_read_bandwidth(stream.team());
   const auto hardware = hardware_here();
   return hardware ? hardware->memory_bytes_per_s * share_of(ranks) : 0;
+}
+
+ReadLimit::ReadLimit(Stream& stream) {
+  if (is_on_host(stream))
+    probe_.emplace(stream.team());
+  else
+    of_device_ = read_bandwidth(stream);
 }
 
 double device_peak_flops(DType dtype) {

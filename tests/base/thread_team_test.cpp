@@ -12,6 +12,9 @@
 namespace weft {
 namespace {
 
+// Nothing that exists.
+constexpr auto kReads = [](int64_t i) { return reinterpret_cast<const void*>(i * 4096); };
+
 class ThreadTeamTest : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, testing::Values(1, 2, 3, 8));
 
@@ -24,14 +27,15 @@ TEST_P(ThreadTeamTest, RunsEveryWorkerOncePerRound) {
 
 TEST_P(ThreadTeamTest, ChunksCoverTheRangeOnce) {
   ThreadTeam team(GetParam());
-  for (const auto parallel : {&ThreadTeam::parallel_for, &ThreadTeam::parallel_runs}) {
-    for (const int64_t count : {0, 1, 7, 64, 1000}) {
-      std::vector<int> hits(size_t(count), 0);
-      (team.*parallel)(count, 7, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) ++hits[size_t(i)];
-      });
-      EXPECT_EQ(hits, std::vector<int>(size_t(count), 1));
-    }
+  for (const int64_t count : {0, 1, 7, 64, 1000}) {
+    std::vector<int> hits(size_t(count), 0);
+    const auto hit = [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) ++hits[size_t(i)];
+    };
+    team.parallel_for(count, 7, hit);
+    EXPECT_EQ(hits, std::vector<int>(size_t(count), 1));
+    for (int turn = 0; turn < 3; ++turn) team.parallel_runs(count, 7, hit, kReads);
+    EXPECT_EQ(hits, std::vector<int>(size_t(count), 4));
   }
 }
 
@@ -45,12 +49,13 @@ TEST_P(ThreadTeamTest, AWorkerKeepsToItsNeighboursAndOthersTakeWhatItLeaves) {
   std::atomic<int64_t> done{0};
   std::atomic<bool> has_begun{false};
   std::vector<std::vector<int64_t>> taken(static_cast<size_t>(size));
-  team.parallel_runs(kChunks, 1, [&](int64_t begin, int64_t, int worker) {
+  const auto run = [&](int64_t begin, int64_t, int worker) {
     taken[size_t(worker)].push_back(begin);
     if (begin == 0) has_begun = true;
     while (!has_begun || (size > 1 && begin == 0 && done < kChunks - held)) std::this_thread::yield();
     ++done;
-  });
+  };
+  team.parallel_runs(kChunks, 1, run, kReads);
   EXPECT_EQ(done, kChunks);
   EXPECT_EQ(taken[0].size(), size == 1 ? size_t(kChunks) : size_t(held));
   for (int worker = 1; worker < size; ++worker) {

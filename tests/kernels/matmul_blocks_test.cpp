@@ -67,7 +67,8 @@ TEST_P(MatmulBlocks, EqualsRoundedActivationsTimesDecodedWeights) {
   const double least = type == BlockType::w4_g32 || type == BlockType::w4_g128 ? 0.1 : 1e-3;
   for (const BlockIsa isa : isas_here()) {
     const Tensor y = bench.empty(DType::f32, {s.m, s.n});
-    cpu::matmul_blocks_with(bench.stream, {.y = y, .a = a, .transpose_b = true, .blocks_b = b}, isa);
+    const MatmulArgs product{.y = y, .a = a, .transpose_b = true, .blocks_b = b};
+    cpu::matmul_blocks_with(bench.stream, {&product, 1}, isa);
     for (size_t i = 0; i < expected.plain.size(); ++i) {
       const auto got = double(y.data<float>()[i]);
       // Minima cancel what scales give: what is added up may be a few times the terms, and more where these are 0.
@@ -123,7 +124,8 @@ TEST_P(MatmulBlocksOfType, RowsHaveTheSameBitsWhateverIsBesideThem) {
   for (const BlockIsa isa : isas_here()) {
     const auto multiply = [&](const Tensor& y, const Tensor& rows, const BlockMatrix& blocks, int threads) {
       Workbench other(threads);
-      cpu::matmul_blocks_with(other.stream, {.y = y, .a = rows, .transpose_b = true, .blocks_b = blocks}, isa);
+      const MatmulArgs product{.y = y, .a = rows, .transpose_b = true, .blocks_b = blocks};
+      cpu::matmul_blocks_with(other.stream, {&product, 1}, isa);
     };
     multiply(all, a, b, 2);
     for (const auto& [m, threads] : {std::pair{1, 1}, {1, 3}, {2, 2}, {5, 1}, {8, 2}, {9, 3}, {33, 1}}) {

@@ -22,12 +22,12 @@ void pause_cpu() {
 #endif
 }
 
-// Waits until value differs from `old`, spinning first.
-template <class T>
-void wait_while_equal(std::atomic<T>& value, T old) {
+// Waits until value differs from `old`, spinning first. meanwhile() does a little and gives false when all is done.
+template <class T, class Meanwhile>
+void wait_while_equal(std::atomic<T>& value, T old, Meanwhile&& meanwhile) {
   for (int i = 0; i < kSpins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
-    pause_cpu();
+    if (!meanwhile()) pause_cpu();
   }
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
@@ -58,7 +58,8 @@ void pin_this_thread(int cpu) {
 
 }  // namespace
 
-ThreadTeam::ThreadTeam(int size, std::vector<int> cpus) : size_(std::max(size, 1)), shares_(size_t(size_)) {
+ThreadTeam::ThreadTeam(int size, std::vector<int> cpus)
+    : size_(std::max(size, 1)), shares_(size_t(size_)), read_order_(size_) {
   if (!cpus.empty()) pin_this_thread(cpus[0]);
   for (int worker = 1; worker < size_; ++worker) {
     const int cpu = worker < int(cpus.size()) ? cpus[worker] : -1;
@@ -78,11 +79,13 @@ ThreadTeam::~ThreadTeam() {
 
 void ThreadTeam::work(int worker) {
   uint32_t seen = 0;
+  Fetch fetch;
   for (;;) {
-    wait_while_equal(generation_, seen);
+    wait_while_equal(generation_, seen, [&] { return fetch.step(); });
     ++seen;
     if (stop_.load(std::memory_order_relaxed)) return;
     run_body(worker);
+    fetch.set(read_rounds_, next_reads_ ? next_reads_[worker] : nullptr);
     if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
   }
 }
@@ -103,7 +106,8 @@ void ThreadTeam::run(FunctionRef<void(int)> body) {
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   run_body(0);
-  for (int left; (left = unfinished_.load(std::memory_order_acquire)) != 0;) wait_while_equal(unfinished_, left);
+  for (int left; (left = unfinished_.load(std::memory_order_acquire)) != 0;)
+    wait_while_equal(unfinished_, left, [] { return false; });
   body_ = nullptr;
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
@@ -118,13 +122,16 @@ void ThreadTeam::parallel_for(int64_t count, int64_t grain, FunctionRef<void(int
   });
 }
 
-void ThreadTeam::parallel_runs(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body) {
+void ThreadTeam::parallel_runs(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t, int)> body,
+                               FunctionRef<const void*(int64_t)> reads) {
   const Chunks chunks(count, grain);
   if (size_ == 1 || chunks.count() <= 1) return chunks.run_all(body);
   check(chunks.count() <= std::numeric_limits<uint32_t>::max(), "parallel_runs: {} chunks are too many",
         chunks.count());
-  for (int i = 0; i < size_; ++i)
-    shares_[size_t(i)].set(chunks.count() * i / size_, chunks.count() * (i + 1) / size_);
+  const auto first_of = [&](int worker) { return chunks.count() * worker / size_; };
+  for (int i = 0; i < size_; ++i) shares_[size_t(i)].set(first_of(i), first_of(i + 1));
+  next_reads_ = read_order_.begin([&](int worker) { return reads(first_of(worker) * grain); });
+  ++read_rounds_;
   run([&](int worker) {
     int64_t first = 0, end = 0;
     const auto run_taken = [&] {
@@ -135,6 +142,18 @@ void ThreadTeam::parallel_runs(int64_t count, int64_t grain, FunctionRef<void(in
       while (shares_[size_t(i % size_)].take_back(first, end)) run_taken();
     }
   });
+}
+
+void ThreadTeam::Fetch::set(uint64_t round, const std::byte* from) {
+  if (std::exchange(round_, round) == round) return;
+  constexpr int64_t kBytes = 192 << 10;  // what a core reads in some microseconds, and its second cache holds
+  at_ = from, end_ = from ? from + kBytes : nullptr;
+}
+
+bool ThreadTeam::Fetch::step() {
+  if (at_ == end_) return false;
+  for (const std::byte* const end = at_ + 128; at_ != end; at_ += 64) __builtin_prefetch(at_, 0, 2);
+  return true;
 }
 
 void ThreadTeam::Share::set(int64_t begin, int64_t end) {

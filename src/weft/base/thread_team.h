@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/base/function_ref.h"
+#include "weft/base/read_order.h"
 
 namespace weft {
 
@@ -34,7 +35,10 @@ class ThreadTeam {
   // The same for work that is bound by reading memory: a worker has a run of neighbouring chunks, so that what the
   // processor fetches ahead is its own, and takes from the ends of the others' runs when it has done them (Blumofe
   // and Leiserson, "Scheduling Multithreaded Computations by Work Stealing", 1999). No chunk may wait for another.
-  void parallel_runs(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end, int worker)> body);
+  // reads(i): where the memory that element i reads begins. Workers that wait fetch the beginning of what they read
+  // in the next such round the last time, so that memory is not idle between rounds.
+  void parallel_runs(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end, int worker)> body,
+                     FunctionRef<const void*(int64_t)> reads);
 
  private:
   // The chunks [begin, end) that are left of a worker's run.
@@ -51,6 +55,19 @@ class ThreadTeam {
     std::atomic<uint64_t> left_{0};  // begin in the lower half, end in the upper
   };
 
+  // What a worker fetches while it waits.
+  class Fetch {
+   public:
+    // Begins anew where this is another round's.
+    void set(uint64_t round, const std::byte* from);
+    // Some lines more; false when enough was fetched.
+    bool step();
+
+   private:
+    uint64_t round_ = 0;
+    const std::byte *at_ = nullptr, *end_ = nullptr;
+  };
+
   void work(int worker);
   void run_body(int worker);
 
@@ -60,6 +77,9 @@ class ThreadTeam {
   std::atomic<bool> stop_{false};
   const FunctionRef<void(int)>* body_ = nullptr;
   std::vector<Share> shares_;  // of each worker
+  ReadOrder read_order_;
+  const std::byte* const* next_reads_ = nullptr;  // of each worker; null: not known
+  uint64_t read_rounds_ = 0;                      // those that say what they read
   std::mutex error_mutex_;
   std::exception_ptr error_;
   std::vector<std::thread> threads_;

@@ -56,6 +56,7 @@ struct BlockMatrix {
   explicit operator bool() const { return bool(blocks); }
   int64_t row_blocks() const { return (skip + cols + block_elements(type) - 1) / block_elements(type); }
   int64_t row_bytes() const { return row_blocks() * block_bytes(type); }
+  const std::byte* row(int64_t i) const { return static_cast<const std::byte*>(blocks.raw()) + i * row_bytes(); }
 };
 
 }  // namespace weft

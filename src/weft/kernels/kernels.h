@@ -10,6 +10,7 @@
 //  - results are bitwise reproducible for the same inputs and the same number of threads.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "weft/kernels/block_matrix.h"
@@ -62,6 +63,8 @@ struct MatmulArgs {
   BlockMatrix blocks_b = {};
   Epilogue epilogue;
 };
+
+inline constexpr size_t kMostMatmulsOfOneA = 4;
 
 // Query rows [q_begin, q_end) attend to key rows [k_begin, k_end) and to no others. With `causal`, the last query row
 // sees all of these keys, the one before it all but the last, and so on. With a window of W, a query row sees no key
@@ -244,6 +247,10 @@ struct Kernels {
 
   // ---- matrix products ----
   void (*matmul)(Stream&, const MatmulArgs&);
+  // At most kMostMatmulsOfOneA products of one a, none of them transpose_a: with the bits of matmul of each in their
+  // order, so that a gated epilogue's `gate` may be the y of the product before. The backend may read a once, and do
+  // all of them together.
+  void (*matmuls_of_one_a)(Stream&, std::span<const MatmulArgs>);
   // The layout matmul likes b in; packing once serves many calls. Bytes are 0 when packing brings nothing.
   size_t (*packed_matmul_b_bytes)(DType, int64_t k, int64_t n, bool transpose_b);
   void (*pack_matmul_b)(Stream&, const Tensor& packed, const Tensor& b, bool transpose_b);
@@ -352,6 +359,12 @@ struct Kernels {
   double (*factored_squares)(Stream&, const MatrixPiece&);
   void (*adafactor)(Stream&, const AdafactorArgs&);
 };
+
+// matmuls_of_one_a of a table that gains nothing by doing them together.
+template <auto kMatmul>
+void matmul_each(Stream& stream, std::span<const MatmulArgs> products) {
+  for (const MatmulArgs& product : products) kMatmul(stream, product);
+}
 
 // The tables. Each throws Error saying what to install or configure when it was not built.
 const Kernels& reference_kernels();  // plain loops in double precision: the oracle

@@ -34,9 +34,9 @@ struct CodeScale {
   float value = 0;    // no number where the largest is infinite or none itself
   float inverse = 0;  // 0: all codes are
 
+  static constexpr float kLeast = 0x1p-100f;  // below it numbers count as zero: the reciprocal might not be finite
+
   CodeScale(float largest, float most) {
-    // Below it numbers count as zero: the reciprocal might not be finite.
-    constexpr float kLeast = 0x1p-100f;
     const bool is_finite = largest <= std::numeric_limits<float>::max();
     if (!is_finite) value = std::numeric_limits<float>::quiet_NaN();
     if (is_finite && largest >= kLeast) value = largest / most, inverse = most / largest;

@@ -196,6 +196,17 @@ void check_matmul(const MatmulArgs& args) {
   check_epilogue(op, args);
 }
 
+void check_matmuls_of_one_a(std::span<const MatmulArgs> products) {
+  const Op op{"matmuls_of_one_a"};
+  op.that(!products.empty() && products.size() <= kMostMatmulsOfOneA, "so many products are not made at once");
+  for (const MatmulArgs& product : products) {
+    check_matmul(product);
+    op.that(product.a.raw() == products[0].a.raw() && product.a.shape() == products[0].a.shape(),
+            "products have one a");
+    op.that(!product.transpose_a, "a is not transposed");
+  }
+}
+
 void check_attention(const AttentionArgs& args) {
   const Op op{"attention"};
   check_qkv(op, args.q, args.k, args.v, args.shape);

@@ -8,6 +8,7 @@ namespace weft::shapes {
 
 // Each throws Error "op: tensor is ..., but must be ...". Host arrays of ids and spans are read; tensors are not.
 void check_matmul(const MatmulArgs&);
+void check_matmuls_of_one_a(std::span<const MatmulArgs>);
 void check_attention(const AttentionArgs&);
 void check_attention_backward(const AttentionBackwardArgs&);
 void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);

@@ -47,10 +47,12 @@ struct GatedFeedForwardOp {
 
   Tensor forward(Context& context, const Tensor& in) {
     x = in;
-    g = linear_forward(context, x, gate);
-    act = context.empty_like(g);
-    u = linear_forward(context, x, up,
-                       {.kind = Epilogue::Kind::gated, .f = f, .act = matrix(act), .gate = matrix(g)});
+    g = linear_output(context, x, gate), act = context.empty_like(g), u = linear_output(context, x, up);
+    const std::array products{
+        linear_product(context, g, x, gate),
+        linear_product(context, u, x, up,
+                       {.kind = Epilogue::Kind::gated, .f = f, .act = matrix(act), .gate = matrix(g)})};
+    context.kernels.matmuls_of_one_a(context.stream, products);
     return linear_forward(context, act, down);
   }
   Tensor backward(Context& context, const Tensor& dy) {

@@ -5,22 +5,31 @@
 
 namespace weft {
 
-Tensor linear_forward(Context& context, const Tensor& x, const LinearWeights& w, Epilogue epilogue) {
+Tensor linear_output(Context& context, const Tensor& x, const LinearWeights& w) {
   check(x.cols() == w.weight->shape[1], "{}: the input has {} features, the weight expects {}", w.weight->name,
         x.cols(), w.weight->shape[1]);
   Shape shape = x.shape();
   shape[-1] = w.weight->shape[0];
-  Tensor y = context.empty(x.dtype(), shape);
+  return context.empty(x.dtype(), shape);
+}
+
+MatmulArgs linear_product(Context& context, const Tensor& y, const Tensor& x, const LinearWeights& w,
+                          Epilogue epilogue) {
   if (w.bias) epilogue.bias = w.bias->value;
-  context.kernels.matmul(context.stream, {.y = as_matrix(y),
-                                          .a = as_matrix(x),
-                                          .b = w.weight->value,
-                                          .transpose_b = true,
-                                          .float8 = w.weight->in_float8,
-                                          .packed_b = w.weight->packed(context, true),
-                                          .nf4_b = w.weight->nf4(),
-                                          .blocks_b = w.weight->blocks(),
-                                          .epilogue = std::move(epilogue)});
+  return {.y = as_matrix(y),
+          .a = as_matrix(x),
+          .b = w.weight->value,
+          .transpose_b = true,
+          .float8 = w.weight->in_float8,
+          .packed_b = w.weight->packed(context, true),
+          .nf4_b = w.weight->nf4(),
+          .blocks_b = w.weight->blocks(),
+          .epilogue = std::move(epilogue)};
+}
+
+Tensor linear_forward(Context& context, const Tensor& x, const LinearWeights& w, Epilogue epilogue) {
+  Tensor y = linear_output(context, x, w);
+  context.kernels.matmul(context.stream, linear_product(context, y, x, w, std::move(epilogue)));
   return y;
 }
 

@@ -12,6 +12,9 @@ struct LinearWeights {
 
 // x[..., I] -> y[..., O]
 Tensor linear_forward(Context&, const Tensor& x, const LinearWeights&, Epilogue epilogue = {});
+// The parts of it, for products that are made together: y without its values, and what makes them.
+Tensor linear_output(Context&, const Tensor& x, const LinearWeights&);
+MatmulArgs linear_product(Context&, const Tensor& y, const Tensor& x, const LinearWeights&, Epilogue epilogue = {});
 // dx[..., I] (+)= dy[..., O] w
 void linear_backward_input(Context&, const Tensor& dx, const Tensor& dy, const LinearWeights&, bool accumulate,
                            Epilogue epilogue = {});
@@ -38,6 +41,7 @@ struct LinearOp {
 // M weights of one input: the input's gradient is summed inside the matrix products.
 template <size_t M>
 struct LinearsOp {
+  static_assert(M <= kMostMatmulsOfOneA);
   static constexpr std::string_view kName = "linear";
   std::array<LinearWeights, M> w;
   Tensor x = {};
@@ -45,7 +49,12 @@ struct LinearsOp {
   std::array<Tensor, M> forward(Context& context, const Tensor& in) {
     x = in;
     std::array<Tensor, M> y;
-    for (size_t i = 0; i < M; ++i) y[i] = linear_forward(context, x, w[i]);
+    std::array<MatmulArgs, M> products;
+    for (size_t i = 0; i < M; ++i) {
+      y[i] = linear_output(context, x, w[i]);
+      products[i] = linear_product(context, y[i], x, w[i]);
+    }
+    context.kernels.matmuls_of_one_a(context.stream, products);
     return y;
   }
   Tensor backward(Context& context, const std::array<Tensor, M>& dy) {

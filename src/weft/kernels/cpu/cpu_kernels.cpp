@@ -7,6 +7,7 @@ const Kernels& cpu_kernels() {
   static constexpr Kernels table{
       .name = "cpu",
       .matmul = cpu::matmul,
+      .matmuls_of_one_a = cpu::matmuls_of_one_a,
       .packed_matmul_b_bytes = cpu::packed_matmul_b_bytes,
       .pack_matmul_b = cpu::pack_matmul_b,
       .attention = cpu::attention,

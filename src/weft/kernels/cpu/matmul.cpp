@@ -1,9 +1,11 @@
 // Matrix products: b in panels, a packed block by block into L2, tiles of y finished by their epilogue in L1.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "weft/base/ceil_div.h"
 #include "weft/kernels/cpu/amx.h"
+#include "weft/kernels/cpu/column_tasks.h"
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/matmul_blocks.h"
 #include "weft/kernels/cpu/matmul_kernels.h"
@@ -75,6 +77,10 @@ Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
   shapes::check_matmul(args);
   const Epilogue& e = args.epilogue;
   const DotKind kind = kind_of(args.a.dtype(), kernels);
+  if (args.packed_b) {
+    const size_t bytes = packed_matmul_b_bytes(args.a.dtype(), args.a.dim(args.transpose_a ? 0 : 1), args.y.dim(1), true);
+    check(args.packed_b.bytes() == bytes, "matmul: packed_b has {} bytes, not {}", args.packed_b.bytes(), bytes);
+  }
   const EpilogueCall call = epilogue_call(args);
   return {.args = args,
           .kernels = kernels,
@@ -104,15 +110,10 @@ class TileWorker {
 
   void run(int64_t row, int64_t panel_begin, int64_t panel_end) {
     const MatmulPlan& plan = p_.plan;
-    row_ = row;
-    rows_ = std::min(plan.row_block, p_.m - row);
+    take_rows(row);
     if (plan.whole_a) {
-      for (int64_t block = 0; block < plan.num_step_blocks; ++block) pack_a(block, a_ + block * plan.a_block_bytes);
-      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-        for (int64_t block = 0; block < plan.num_step_blocks; ++block) {
-          multiply(block, a_ + block * plan.a_block_bytes, panel, sums_);
-        }
-      }
+      pack_all_of_a();
+      for (int64_t panel = panel_begin; panel < panel_end; ++panel) multiply_panel(a_, panel);
       return;
     }
     for (int64_t block = 0; block < plan.num_step_blocks; ++block) {
@@ -123,7 +124,31 @@ class TileWorker {
     }
   }
 
+  // Of all rows, where they are packed whole: what run does, in two parts.
+  void pack_first() {
+    take_rows(0);
+    pack_all_of_a();
+  }
+  void run_packed(const std::byte* packed_a, int64_t panel) {
+    take_rows(0);
+    multiply_panel(packed_a, panel);
+  }
+
  private:
+  void take_rows(int64_t row) {
+    row_ = row;
+    rows_ = std::min(p_.plan.row_block, p_.m - row);
+  }
+
+  void pack_all_of_a() {
+    for (int64_t block = 0; block < p_.plan.num_step_blocks; ++block) pack_a(block, a_ + block * p_.plan.a_block_bytes);
+  }
+
+  void multiply_panel(const std::byte* a, int64_t panel) {
+    for (int64_t block = 0; block < p_.plan.num_step_blocks; ++block)
+      multiply(block, a + block * p_.plan.a_block_bytes, panel, sums_);
+  }
+
   void pack_a(int64_t block, std::byte* to) {
     const int64_t per_step = p_.type == DType::bf16 ? 2 : 1;
     const int64_t k0 = block * p_.plan.step_block * per_step;
@@ -237,6 +262,28 @@ void pack_panels(ThreadTeam& team, const MatmulKernels& kernels, const Tensor& b
 
 constexpr int kMaxWorkers = 256;
 
+void plan(Product& p, const ThreadTeam& team) {
+  p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, p.tile_rows, team.size());
+}
+
+bool is_packed(const MatmulArgs& p) { return p.packed_b && !p.transpose_a && !p.float8 && !p.blocks_b && !p.nf4_b; }
+
+// Each worker a run of neighbouring panels, which are read as one stream.
+void multiply_few(Stream& stream, std::span<const std::optional<Product>> products, std::span<const MatmulArgs> all,
+                  const std::byte* packed_a) {
+  const ColumnTasks tasks(all, kPanelCols);
+  const auto packed_b = [&](size_t i) { return static_cast<const std::byte*>(all[i].packed_b.raw()); };
+  const auto run = [&](int64_t task, int64_t, int worker) {
+    const auto [i, col, cols] = tasks[task];
+    TileWorker(*products[i], packed_b(i), 0, stream.scratch(worker, 0)).run_packed(packed_a, col / kPanelCols);
+    if (products[i]->kind == DotKind::bf16_tiles) amx::release();
+  };
+  stream.team().parallel_runs(tasks.count(), 1, run, [&](int64_t task) {
+    const auto columns = tasks[task];
+    return packed_b(columns.product) + columns.first / kPanelCols * panel_words(products[0]->type, products[0]->k) * 4;
+  });
+}
+
 }  // namespace
 
 void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
@@ -244,7 +291,7 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
   if (p.m == 0 || p.n == 0) return;
   ThreadTeam& team = stream.team();
   check(team.size() <= kMaxWorkers, "matmul: a team has at most {} threads, not {}", kMaxWorkers, team.size());
-  p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, p.tile_rows, team.size());
+  plan(p, team);
 
   const int64_t panels = ceil_div(p.n, kPanelCols), panel_bytes = panel_words(p.type, p.k) * 4;
   int64_t chunk = panels;
@@ -254,11 +301,8 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
   for (int i = 0; i < team.size(); ++i) {
     scratch[i] = stream.scratch(i, size_t(p.plan.scratch_bytes() + (i == 0 ? shared_bytes : 0)));
   }
-  if (args.packed_b) {
-    check(int64_t(args.packed_b.bytes()) == panels * panel_bytes, "matmul: packed_b has {} bytes, not {}",
-          args.packed_b.bytes(), panels * panel_bytes);
-    return multiply_panels(team, p, static_cast<std::byte*>(args.packed_b.raw()), 0, panels, scratch);
-  }
+  if (args.packed_b)
+    return multiply_panels(team, p, static_cast<const std::byte*>(args.packed_b.raw()), 0, panels, scratch);
   std::byte* packed = scratch[0];
   scratch[0] += shared_bytes;
   for (int64_t begin = 0; begin < panels; begin += chunk) {
@@ -271,6 +315,29 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
   }
 }
 
+// Packs a once for all workers. What is packed of it depends on it and on K alone.
+bool few_rows_with(Stream& stream, std::span<const MatmulArgs> all, MatmulIsa isa) {
+  if (!std::ranges::all_of(all, is_packed)) return false;
+  shapes::check_matmuls_of_one_a(all);
+  const auto has_few = [](const MatmulArgs& p) { return p.y.numel() > 0 && p.y.dim(0) <= kMaxTileRows; };
+  if (!std::ranges::all_of(all, has_few)) return false;
+  std::array<std::optional<Product>, kMostMatmulsOfOneA> products;
+  int64_t scratch_bytes = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    plan(products[i].emplace(resolve(all[i], matmul_kernels(isa))), stream.team());
+    if (products[i]->plan.num_row_blocks != 1 || !products[i]->plan.whole_a) return false;
+    scratch_bytes = std::max(scratch_bytes, products[i]->plan.scratch_bytes());
+  }
+  for (int i = 0; i < stream.team().size(); ++i) stream.scratch(i, size_t(scratch_bytes * (i == 0 ? 2 : 1)));
+  std::byte* const packed_a = stream.scratch(0, 0) + scratch_bytes;
+  TileWorker(*products[0], nullptr, 0, packed_a).pack_first();
+  for (size_t i = 0, count = 0; i < all.size(); i += count) {
+    count = count_together(all.subspan(i));
+    multiply_few(stream, std::span(products).subspan(i, count), all.subspan(i, count), packed_a);
+  }
+  return true;
+}
+
 void matmul(Stream& stream, const MatmulArgs& args) {
   if (args.float8) {
     shapes::check_matmul(args);
@@ -280,10 +347,14 @@ void matmul(Stream& stream, const MatmulArgs& args) {
     rounded.float8 = false;
     return matmul_with(stream, rounded, best_matmul_isa());
   }
-  if (args.blocks_b)
-    matmul_blocks_with(stream, args, best_block_isa());
-  else
-    matmul_with(stream, args, best_matmul_isa());
+  if (args.blocks_b) return matmul_blocks_with(stream, {&args, 1}, best_block_isa());
+  if (!few_rows_with(stream, {&args, 1}, best_matmul_isa())) matmul_with(stream, args, best_matmul_isa());
+}
+
+void matmuls_of_one_a(Stream& stream, std::span<const MatmulArgs> products) {
+  if (std::ranges::all_of(products, [](const MatmulArgs& p) { return bool(p.blocks_b); }))
+    return matmul_blocks_with(stream, products, best_block_isa());
+  if (!few_rows_with(stream, products, best_matmul_isa())) matmul_each<matmul>(stream, products);
 }
 
 size_t packed_matmul_b_bytes(DType type, int64_t k, int64_t n, bool) {

@@ -7,105 +7,171 @@
 
 #include "weft/base/ceil_div.h"
 #include "weft/kernels/cpu/amx.h"
+#include "weft/kernels/cpu/column_tasks.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::cpu {
 namespace {
 
-constexpr int64_t kFewCols = 16;  // of a task with few rows: nobody waits long for the last one
+static const int64_t kFewCols = getenv("FEWC") ? atoi(getenv("FEWC")) : 16;  // of a task with few rows: nobody waits long for the last one
+
+// Rows of a that are rounded together.
+struct RowsOfA {
+  int64_t first = 0, count = 0;
+};
 
 struct Product {
-  const MatmulArgs& args;
-  const BlockKernels& kernels;
-  EpilogueKernel epilogue;
-  EpilogueCall call;
+  const MatmulArgs* args = nullptr;
+  const BlockKernels* kernels = nullptr;
+  EpilogueKernel epilogue = nullptr;
+  EpilogueCall call = {};
   int64_t groups = 0, row_bytes = 0;  // of a rounded row of a
-  int64_t first_row = 0, rows = 0;    // of a, that are rounded together
-  std::byte* rounded = nullptr;
   bool is_few = false;
+  std::byte* rounded = nullptr;
 
-  void round(ThreadTeam& team) const {
-    const bool is_together = !is_few && math_of(args.blocks_b.type) == BlockMath::codes;
-    const RoundCall round{.a = args.a.raw(),
-                          .dtype = args.a.dtype(),
-                          .b = &args.blocks_b,
+  Product() = default;
+  Product(const MatmulArgs& product, const BlockKernels& block_kernels)
+      : args(&product),
+        kernels(&block_kernels),
+        epilogue(matmul_kernels(best_matmul_isa()).epilogue(product.epilogue.kind, product.epilogue.f)),
+        call(epilogue_call(product)),
+        groups(ceil_div(b().row_blocks() * block_elements(b().type), kGroupElements)),
+        row_bytes(rounded_row_bytes(b().type, groups)),
+        is_few(product.a.dim(0) < rows_worth_a_panel(b().type)) {}
+
+  const BlockMatrix& b() const { return args->blocks_b; }
+  int64_t panel_bytes() const { return is_few ? 0 : cpu::panel_bytes(b().type, groups); }
+  int64_t rounded_bytes(int64_t rows) const { return round_up(rows, kernels->together) * row_bytes; }
+  bool rounds_like(const Product& other) const {
+    return b().type == other.b().type && b().cols == other.b().cols && b().skip == other.b().skip;
+  }
+
+  void round(ThreadTeam& team, RowsOfA rows) const {
+    const bool is_together = !is_few && math_of(b().type) == BlockMath::codes;
+    const RoundCall round{.a = args->a.raw(),
+                          .dtype = args->a.dtype(),
+                          .b = &b(),
                           .groups = groups,
                           .lane_by_lane = !is_few,
-                          .together = is_together ? kernels.together : 1};
+                          .together = is_together ? kernels->together : 1};
     const auto some = [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t place = i % round.together;
-        kernels.round_row(round, first_row + i, int(place), rounded + (i - place) * row_bytes);
+        kernels->round_row(round, rows.first + i, int(place), rounded + (i - place) * row_bytes);
       }
     };
     if (is_few)
-      some(0, rows, 0);
+      some(0, rows.count, 0);
     else
-      team.parallel_for(rows, kMostFewRows, some);
+      team.parallel_for(rows.count, kMostFewRows, some);
   }
 
-  void multiply_few(int64_t col, int cols, float* tile) const {
-    const int64_t passes = ceil_div(rows, kMostFewRows);  // over columns that stay in the caches
+  void multiply(RowsOfA rows, int64_t col, int cols, std::byte* panel, float* tile) const {
+    if (is_few)
+      multiply_few(rows, col, cols, tile);
+    else
+      multiply_many(rows, col, cols, panel, tile);
+  }
+
+ private:
+  void multiply_few(RowsOfA rows, int64_t col, int cols, float* tile) const {
+    const int64_t passes = ceil_div(rows.count, kMostFewRows);  // over columns that stay in the caches
     for (int64_t pass = 0; pass < passes; ++pass) {
-      const int64_t first = rows * pass / passes, count = rows * (pass + 1) / passes - first;
-      kernels.few_rows(args.blocks_b, groups, rounded + first * row_bytes, int(count), col, cols, tile);
-      epilogue(call, tile, first, col, int(count), cols);
+      const int64_t first = rows.count * pass / passes, count = rows.count * (pass + 1) / passes - first;
+      kernels->few_rows(b(), groups, rounded + first * row_bytes, int(count), col, cols, tile);
+      epilogue(call, tile, rows.first + first, col, int(count), cols);
     }
   }
 
-  void multiply_many(int64_t col, int cols, std::byte* panel, float* tile) const {
-    const BlockMatrix& b = args.blocks_b;
-    kernels.unpack(b, groups, col, cols, panel);
-    const auto* const next = static_cast<const std::byte*>(b.blocks.raw()) + (col + cols) * b.row_bytes();
-    const int64_t lines = std::min<int64_t>(b.rows - col - cols, kPanelCols) * b.row_bytes() / 64;
-    const int64_t tile_rows = kernels.tile_rows(b.type);
-    for (int64_t i = 0, count = 0; i < rows; i += count) {
-      count = std::min(tile_rows, rows - i);
-      const int64_t first = lines * i / rows, end = lines * (i + count) / rows;
-      kernels.many_rows(b.type, groups, panel, rounded + i * row_bytes, int(count), tile,
-                        {next + first * 64, end - first});
-      epilogue(call, tile, first_row + i, col, int(count), cols);
+  void multiply_many(RowsOfA rows, int64_t col, int cols, std::byte* panel, float* tile) const {
+    kernels->unpack(b(), groups, col, cols, panel);
+    const std::byte* const next = b().row(col + cols);
+    const int64_t lines = std::min<int64_t>(b().rows - col - cols, kPanelCols) * b().row_bytes() / 64;
+    const int64_t tile_rows = kernels->tile_rows(b().type);
+    for (int64_t i = 0, count = 0; i < rows.count; i += count) {
+      count = std::min(tile_rows, rows.count - i);
+      const int64_t first = lines * i / rows.count, end = lines * (i + count) / rows.count;
+      kernels->many_rows(b().type, groups, panel, rounded + i * row_bytes, int(count), tile,
+                         {next + first * 64, end - first});
+      epilogue(call, tile, rows.first + i, col, int(count), cols);
     }
     amx::release();
   }
 };
 
-}  // namespace
+// Products of one a, with the places of what threads share and of what is each one's own.
+class Products {
+ public:
+  Products(std::span<const MatmulArgs> all, const BlockKernels& kernels) : args_(all) {
+    shapes::check_matmuls_of_one_a(all);
+    for (size_t i = 0; i < all.size(); ++i) products_[i] = Product(all[i], kernels);
+  }
 
-void matmul_blocks_with(Stream& stream, const MatmulArgs& args, BlockIsa isa) {
-  shapes::check_matmul(args);
-  const int64_t m = args.y.dim(0), n = args.y.dim(1);
-  const BlockType type = args.blocks_b.type;
-  const int64_t groups = ceil_div(args.blocks_b.row_blocks() * block_elements(type), kGroupElements);
-  Product p{.args = args,
-            .kernels = block_kernels(isa),
-            .epilogue = matmul_kernels(best_matmul_isa()).epilogue(args.epilogue.kind, args.epilogue.f),
-            .call = epilogue_call(args),
-            .groups = groups,
-            .row_bytes = rounded_row_bytes(type, groups),
-            .is_few = m < rows_worth_a_panel(type)};
-  if (m == 0 || n == 0) return;
-  ThreadTeam& team = stream.team();
-  const int64_t tile_bytes = kMaxTileRows * kPanelCols * 4, one_panel = p.is_few ? 0 : panel_bytes(type, groups);
-  const int64_t rounded_bytes = round_up(std::min(m, kMostRoundedRows), p.kernels.together) * p.row_bytes;
-  for (int i = 0; i < team.size(); ++i)
-    stream.scratch(i, size_t(tile_bytes + one_panel + (i == 0 ? rounded_bytes : 0)));
-  p.rounded = stream.scratch(0, 0) + tile_bytes + one_panel;
-  for (p.first_row = 0; p.first_row < m; p.first_row += p.rows) {
-    p.rows = std::min(m - p.first_row, kMostRoundedRows);
-    p.round(team);
-    const int64_t task_cols = p.is_few ? kFewCols : kPanelCols;
-    team.parallel_runs(ceil_div(n, task_cols), 1, [&](int64_t task, int64_t, int worker) {
-      const int64_t col = task * task_cols;
-      const int cols = int(std::min<int64_t>(task_cols, n - col));
+  void run(Stream& stream) {
+    const int64_t m = args_[0].a.dim(0);
+    reserve(stream, std::min(m, kMostRoundedRows));
+    RowsOfA rows;
+    for (rows.first = 0; rows.first < m; rows.first += rows.count) {
+      rows.count = std::min(m - rows.first, kMostRoundedRows);
+      for (size_t i = 0; i < args_.size(); ++i)
+        if (!rounded_before(i)) products_[i].round(stream.team(), rows);
+      for (size_t i = 0, count = 0; i < args_.size(); i += count) {
+        count = count_together(args_.subspan(i));
+        multiply(stream, rows, i, count);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kTileBytes = kMaxTileRows * kPanelCols * 4;
+
+  void multiply(Stream& stream, RowsOfA rows, size_t first, size_t count) const {
+    const std::span products = std::span(products_).subspan(first, count);
+    const bool are_few = std::ranges::all_of(products, &Product::is_few);
+    const ColumnTasks tasks(args_.subspan(first, count), are_few ? kFewCols : kPanelCols);
+    const auto run = [&](int64_t task, int64_t, int worker) {
+      const auto [i, col, cols] = tasks[task];
       std::byte* const mine = stream.scratch(worker, 0);
-      auto* const tile = reinterpret_cast<float*>(mine);
-      if (p.is_few)
-        p.multiply_few(col, cols, tile);
-      else
-        p.multiply_many(col, cols, mine + tile_bytes, tile);
+      products[i].multiply(rows, col, cols, mine + kTileBytes, reinterpret_cast<float*>(mine));
+    };
+    stream.team().parallel_runs(tasks.count(), 1, run, [&](int64_t task) {
+      const auto columns = tasks[task];
+      return products[columns.product].b().row(columns.first);
     });
   }
+
+  // The product before that needs the same rounded rows, or null.
+  const Product* rounded_before(size_t i) const {
+    const auto end = products_.begin() + int64_t(i);
+    const auto found = std::find_if(products_.begin(), end, [&](const Product& p) { return p.rounds_like(*end); });
+    return found == end ? nullptr : &*found;
+  }
+
+  // Of each worker a tile and a panel; of the first also the rounded rows.
+  void reserve(Stream& stream, int64_t rows) {
+    int64_t panel = 0, rounded = 0;
+    for (size_t i = 0; i < args_.size(); ++i) {
+      panel = std::max(panel, products_[i].panel_bytes());
+      if (!rounded_before(i)) rounded += products_[i].rounded_bytes(rows);
+    }
+    for (int worker = 0; worker < stream.team().size(); ++worker)
+      stream.scratch(worker, size_t(kTileBytes + panel + (worker == 0 ? rounded : 0)));
+    std::byte* next = stream.scratch(0, 0) + kTileBytes + panel;
+    for (size_t i = 0; i < args_.size(); ++i) {
+      const Product* const before = rounded_before(i);
+      products_[i].rounded = before ? before->rounded : next;
+      if (!before) next += products_[i].rounded_bytes(rows);
+    }
+  }
+
+  std::span<const MatmulArgs> args_;
+  std::array<Product, kMostMatmulsOfOneA> products_;
+};
+
+}  // namespace
+
+void matmul_blocks_with(Stream& stream, std::span<const MatmulArgs> products, BlockIsa isa) {
+  Products(products, block_kernels(isa)).run(stream);
 }
 
 }  // namespace weft::cpu

@@ -119,7 +119,8 @@ enum class BlockIsa : uint8_t { avx2, avx512, avx512_vnni, amx };
 BlockIsa best_block_isa();  // of this machine
 const BlockKernels& block_kernels(BlockIsa);
 
-// y = a times args.blocks_b with a chosen instruction set, which the machine must have; matmul chooses the best.
-void matmul_blocks_with(Stream&, const MatmulArgs&, BlockIsa);
+// Products of one a with their blocks_b, as matmuls_of_one_a, with a chosen instruction set, which the machine must
+// have; matmul chooses the best.
+void matmul_blocks_with(Stream&, std::span<const MatmulArgs>, BlockIsa);
 
 }  // namespace weft::cpu

@@ -37,7 +37,7 @@ void round_int8_row_of(const RoundCall& call, int64_t row, std::byte* out) {
     load_block(a, first - call.b->skip, call.b->cols, x);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      const I32 codes = codes_of(scale, x[v]);
+      const I32 codes = codes_of(scale.inverse, x[v]);
       store_codes(codes, out + first + v * int64_t(hn::Lanes(d)));
       sum = hn::Add(sum, codes);
     }

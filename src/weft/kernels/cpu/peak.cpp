@@ -149,25 +149,35 @@ double measure_peak_flops(ThreadTeam& team, DType type) {
   return loop.flops_per_iteration * double(kIterations) * team.size() / best;
 }
 
+namespace {
+constexpr int64_t kWords = (256 << 20) / 8, kGrain = (1 << 20) / 8;
+}  // namespace
+
+ReadProbe::ReadProbe(ThreadTeam& team) : team_(team), words_(memory_.empty(DType::i64, {kWords + kAhead})) {
+  auto* const words = static_cast<uint64_t*>(words_.raw());
+  team_.parallel_for(kWords, kGrain, [&](int64_t begin, int64_t end, int) {
+    std::fill(words + begin, words + end, uint64_t(begin));
+  });
+  pass();
+}
+
+double ReadProbe::pass() {
+  const auto* const words = static_cast<const uint64_t*>(words_.raw());
+  const double seconds = seconds_of([&] {
+    team_.parallel_for(kWords, kGrain, [&](int64_t begin, int64_t end, int) {
+      volatile uint64_t sink = sum_words(words + begin, end - begin);
+      (void)sink;
+    });
+  });
+  return double(kWords) * 8 / seconds;
+}
+
 double measure_read_bandwidth(ThreadTeam& team) {
-  constexpr int64_t kWords = (256 << 20) / 8;
-  constexpr int64_t kGrain = (1 << 20) / 8;
-  constexpr int kRounds = 8;
-  Allocator memory;  // which asks for huge pages
-  const Tensor all = memory.empty(DType::i64, {kWords + kAhead});
-  auto* words = static_cast<uint64_t*>(all.raw());
-  team.parallel_for(kWords, kGrain,
-                    [&](int64_t begin, int64_t end, int) { std::fill(words + begin, words + end, uint64_t(begin)); });
-  double best = 1e30;
-  for (int round = 0; round < kRounds; ++round) {
-    best = std::min(best, seconds_of([&] {
-                      team.parallel_for(kWords, kGrain, [&](int64_t begin, int64_t end, int) {
-                        volatile uint64_t sink = sum_words(words + begin, end - begin);
-                        (void)sink;
-                      });
-                    }));
-  }
-  return double(kWords) * 8 / best;
+  constexpr int kPasses = 8;
+  ReadProbe probe(team);
+  double best = 0;
+  for (int i = 0; i < kPasses; ++i) best = std::max(best, probe.pass());
+  return best;
 }
 
 }  // namespace weft::cpu

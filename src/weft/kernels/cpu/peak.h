@@ -1,7 +1,7 @@
 // Peak: what this machine's cores reach at best, measured: the denominators of every efficiency.
 #pragma once
 #include "weft/base/thread_team.h"
-#include "weft/tensor/dtype.h"
+#include "weft/tensor/allocator.h"
 
 namespace weft::cpu {
 
@@ -10,7 +10,19 @@ namespace weft::cpu {
 // f32 otherwise. About 0.1 s.
 double measure_peak_flops(ThreadTeam& team, DType type);
 
-// Bytes/s at which the team's threads together read memory far larger than the caches. About 0.2 s and 256 MiB.
+// 256 MiB, which is far more than the caches hold, for a team's threads to read together.
+class ReadProbe {
+ public:
+  explicit ReadProbe(ThreadTeam& team);
+  double pass();  // bytes/s of reading it once: some milliseconds
+
+ private:
+  ThreadTeam& team_;
+  Allocator memory_;  // which asks for huge pages
+  Tensor words_;
+};
+
+// The most of some passes. About 0.2 s.
 double measure_read_bandwidth(ThreadTeam& team);
 
 }  // namespace weft::cpu

@@ -419,6 +419,7 @@ const Kernels& meta_kernels() {
   static constexpr Kernels table{
       .name = "meta",
       .matmul = matmul,
+      .matmuls_of_one_a = matmul_each<matmul>,
       .packed_matmul_b_bytes = packed_matmul_b_bytes,
       .pack_matmul_b = pack_matmul_b,
       .attention = attention,

@@ -7,6 +7,7 @@ const Kernels& reference_kernels() {
   static constexpr Kernels table{
       .name = "reference",
       .matmul = reference::matmul,
+      .matmuls_of_one_a = matmul_each<reference::matmul>,
       .packed_matmul_b_bytes = reference::packed_matmul_b_bytes,
       .pack_matmul_b = reference::pack_matmul_b,
       .attention = reference::attention,

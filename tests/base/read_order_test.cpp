@@ -1,0 +1,45 @@
+// ReadOrder: what came after a round is what is expected after it the next time.
+#include "weft/base/read_order.h"
+
+#include <array>
+
+namespace weft {
+namespace {
+
+// Rounds of two workers, each of which reads a half of some bytes.
+struct Rounds {
+  ReadOrder order{2};
+  std::array<std::byte, 64> memory{};
+
+  // Where the second worker is expected to begin after the round that reads from `at` on; -1: not known.
+  int64_t begin(int64_t at) {
+    const auto* const next =
+        order.begin([&](int worker) -> const void* { return memory.data() + at + 4 * int64_t(worker); });
+    return next ? next[1] - memory.data() : -1;
+  }
+};
+
+TEST(ReadOrderTest, LearnsWhatFollows) {
+  Rounds rounds;
+  for (const int64_t at : {0, 16, 32}) EXPECT_EQ(rounds.begin(at), -1);
+  EXPECT_EQ(rounds.begin(0), 20);
+  EXPECT_EQ(rounds.begin(16), 36);
+  EXPECT_EQ(rounds.begin(32), 4);
+}
+
+TEST(ReadOrderTest, ForgetsWhatDoesNotFollowAnyMore) {
+  Rounds rounds;
+  for (const int64_t at : {0, 16, 0, 48}) rounds.begin(at);
+  EXPECT_EQ(rounds.begin(0), 52);
+}
+
+TEST(ReadOrderTest, HoldsSoManyRoundsAtMost) {
+  ReadOrder order(2);
+  static std::array<std::byte, 100'000> memory;
+  for (int turn = 0; turn < 2; ++turn)
+    for (size_t at = 0; at + 8 < memory.size(); ++at)
+      order.begin([&](int worker) -> const void* { return &memory[at + size_t(worker)]; });
+}
+
+}  // namespace
+}  // namespace weft
