@@ -36,11 +36,13 @@ struct RoundedRow {
 };
 
 // kPanelCols rows of b, which are columns of y: codes as [block, lane by lane][8][column][4] u8, then scales as
-// [block][column] f32; then those of the second halves of Q6_K, or the minima of Q4_K.
+// [block][column] f32; then those of the second halves of Q6_K, or the minima of Q4_K. Codes of 4 bits may stay two to
+// a byte, [block, lane by lane][4][column][4], word i below word 4 + i: half as much to write and to read again.
 struct UnpackedPanel {
   int64_t groups;
+  int64_t code_bytes = 32;  // of a block of one column
   constexpr int64_t blocks() const { return kGroupBlocks * groups; }
-  constexpr int64_t scales() const { return 32 * kPanelCols * blocks(); }  // offsets in bytes
+  constexpr int64_t scales() const { return code_bytes * kPanelCols * blocks(); }  // offsets in bytes
   constexpr int64_t second_scales() const { return scales() + 4 * kPanelCols * blocks(); }
   constexpr int64_t bytes() const { return second_scales() + 4 * kPanelCols * blocks(); }
 };
@@ -73,7 +75,7 @@ constexpr int64_t rounded_row_bytes(BlockType type, int64_t groups) {
   return RoundedRow{groups}.bytes();
 }
 
-// kPanelCols rows of b: an UnpackedPanel; or codes with a scale of each column; or floats.
+// The most that kPanelCols rows of b take: an UnpackedPanel; or codes with a scale of each column; or floats.
 constexpr int64_t panel_bytes(BlockType type, int64_t groups) {
   switch (math_of(type)) {
     case BlockMath::int8: return (groups * kGroupElements + 4) * kPanelCols;

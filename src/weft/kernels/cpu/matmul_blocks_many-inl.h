@@ -13,6 +13,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
+// Of a block of one column in a panel that vectors multiply.
+template <BlockType kType>
+constexpr int64_t kBytesOfCodes = kHasNibbles<kType> ? 16 : 32;
+
 // Numbers of a group's eight blocks, [row][block], to out + block * stride.
 HWY_INLINE void store_scales(const std::byte* numbers, std::byte* out, int64_t stride) {
   const U32Tag d;
@@ -27,15 +31,16 @@ HWY_INLINE void store_scales(const std::byte* numbers, std::byte* out, int64_t s
   }
 }
 
-// kIsSigned: codes less their offset.
+// kIsSigned: codes less their offset, one to a byte. Else as many_rows_of takes them, two to a byte where they are so.
 template <BlockType kType, bool kIsSigned>
 void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
   constexpr bool kHasSecond = kHasMinima<kType> || kHasSecondHalves<kType>;
+  constexpr int64_t kCodeBytes = kIsSigned ? 32 : kBytesOfCodes<kType>;
   const U32Tag d;
   [[maybe_unused]] const hn::Repartition<uint8_t, U32Tag> d8;
   const F32x8 f;
-  const UnpackedPanel layout{groups};
-  const int64_t lane_codes = groups * 32 * kPanelCols, lane_scales = groups * 4 * kPanelCols;
+  const UnpackedPanel layout{groups, kCodeBytes};
+  const int64_t lane_codes = groups * kCodeBytes * kPanelCols, lane_scales = groups * 4 * kPanelCols;
   RowOfB<kType> columns[kPanelCols];
   for (int j = 0; j < kPanelCols; ++j)
     columns[j].set(b, col + std::min(j, cols - 1));  // what is too much is not used
@@ -50,12 +55,23 @@ void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
         hn::Store(first, f, scales[0][j]);
         if constexpr (kHasSecond) hn::Store(second, f, scales[1][j]);
       }
-      std::byte* const codes = panel + (g * 32 * kPanelCols + c * 4);
-      Blocks<kType>::unpack_words(rows, [&](int block, int word, Words x) HWY_ATTR {
+      std::byte* const codes = panel + (g * kCodeBytes * kPanelCols + c * 4);
+      const auto put = [&](int block, int word, Words x) HWY_ATTR {
         if constexpr (kIsSigned && Blocks<kType>::kOffset != 0)
           x = hn::BitCast(d, hn::Sub(hn::BitCast(d8, x), hn::Set(d8, uint8_t(Blocks<kType>::kOffset))));
         hn::StoreU(x, d, reinterpret_cast<uint32_t*>(codes + block * lane_codes + word * kPanelCols * 4));
-      });
+      };
+      if constexpr (kCodeBytes == 16) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kGroupBlocks; ++i) {
+          Words words[4];
+          load_words(rows, Blocks<kType>::at(i), words);
+#pragma GCC unroll 4
+          for (int w = 0; w < 4; ++w) put(i, w, words[w]);
+        }
+      } else {
+        Blocks<kType>::unpack_words(rows, put);
+      }
       const int64_t at = (g * kPanelCols + c) * 4;
       store_scales(reinterpret_cast<const std::byte*>(scales[0]), panel + layout.scales() + at, lane_scales);
       if constexpr (kHasSecond)
@@ -72,17 +88,40 @@ template <class Dot, BlockType kType, int kRows>
 HWY_INLINE void add_words(const std::byte* codes, const std::byte* a, int64_t stride, I32 (&sums)[kRows][2]) {
   const I32Tag d;
   const hn::Repartition<uint8_t, I32Tag> d8;
-#pragma GCC unroll 8
-  for (int word = 0; word < (kHasSecondHalves<kType> ? 4 : 8); ++word) {
-    hn::Vec<decltype(d8)> column[2];
+  using Columns = hn::Vec<decltype(d8)>[2];
+  const auto load = [&](int word, Columns& columns) HWY_ATTR {
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v)
-      column[v] = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(codes + word * kPanelCols * 4) + v * hn::Lanes(d8));
+      columns[v] = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(codes + word * kPanelCols * 4) + v * hn::Lanes(d8));
+  };
+  const auto add = [&](int word, const Columns& columns) HWY_ATTR {
 #pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
       const auto x = hn::BitCast(d8, hn::Set(d, read<int32_t>(a + i * stride + word * 4)));
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) sums[i][v] = Dot::template add<kIsWide<kType>>(d, sums[i][v], column[v], x);
+      for (int v = 0; v < 2; ++v) sums[i][v] = Dot::template add<kIsWide<kType>>(d, sums[i][v], columns[v], x);
+    }
+  };
+  if constexpr (kBytesOfCodes<kType> == 16) {
+    const auto mask = hn::Set(d8, 15);
+#pragma GCC unroll 4
+    for (int word = 0; word < 4; ++word) {
+      Columns both, half;
+      load(word, both);
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) half[v] = hn::And(both[v], mask);
+      add(word, half);
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v)
+        half[v] = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d, both[v]))), mask);
+      add(4 + word, half);
+    }
+  } else {
+#pragma GCC unroll 8
+    for (int word = 0; word < (kHasSecondHalves<kType> ? 4 : 8); ++word) {
+      Columns columns;
+      load(word, columns);
+      add(word, columns);
     }
   }
 }
@@ -115,7 +154,8 @@ template <class Dot, BlockType kType, int kRows>
 void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile, const LinesAhead& ahead) {
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
-  const UnpackedPanel b{groups};
+  constexpr int64_t kCodeBytes = kBytesOfCodes<kType>;
+  const UnpackedPanel b{groups, kCodeBytes};
   const RoundedRow row{groups};
   const int64_t stride = row.bytes();
   Fetcher fetcher(ahead, b.blocks());
@@ -128,7 +168,7 @@ void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, fl
 #pragma GCC unroll 1
       for (int64_t g = 0; g < groups; ++g, ++block) {
         fetcher.step();
-        const std::byte* const codes = panel + block * 32 * kPanelCols + c * 4;
+        const std::byte* const codes = panel + block * kCodeBytes * kPanelCols + c * 4;
         const std::byte* const scales = panel + b.scales() + (block * kPanelCols + c) * 4;
         const std::byte* const second = panel + b.second_scales() + (block * kPanelCols + c) * 4;
         const std::byte* const terms = a + row.terms() + block * 4;

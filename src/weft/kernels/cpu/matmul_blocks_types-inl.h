@@ -76,12 +76,13 @@ template <>
 struct Blocks<BlockType::q4_0> {
   static constexpr int64_t kGroupBytes = 8 * 18;
   static constexpr int kOffset = 8;
+  static constexpr int64_t at(int i) { return 18 * i + 2; }  // where the 16 bytes of 32 codes are
   static HWY_INLINE void unpack(const std::byte* p, Group& g) { unpack_nibbles<18, 2>(p, g); }
   template <class Put>
   static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
 #pragma GCC unroll 8
     for (int i = 0; i < kGroupBlocks; ++i)
-      put_nibbles(rows, 18 * i + 2, [&](int high, int word, Words x) { put(i, 4 * high + word, x); });
+      put_nibbles(rows, at(i), [&](int high, int word, Words x) { put(i, 4 * high + word, x); });
   }
   static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales&) { first = eight_halves<18>(p); }
 };
@@ -249,6 +250,10 @@ constexpr bool kHasSecondHalves = kType == BlockType::q6_k;
 template <BlockType kType>
 constexpr bool kIsInPairs =
     kType == BlockType::q4_0 || kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
+// 16 bytes have the codes of a block's first half below those of its second.
+template <BlockType kType>
+constexpr bool kHasNibbles =
+    kType == BlockType::q4_0 || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 template <BlockType kType>
 constexpr bool kHasMinima = kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 
