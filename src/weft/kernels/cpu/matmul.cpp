@@ -100,8 +100,11 @@ Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
 // The work of one thread on one tile of y.
 class TileWorker {
  public:
-  TileWorker(const Product& p, const std::byte* packed_b, int64_t first_panel, std::byte* scratch)
+  // packed_a: all of a, row block by row block; null: it packs what it needs.
+  TileWorker(const Product& p, const std::byte* packed_a, const std::byte* packed_b, int64_t first_panel,
+             std::byte* scratch)
       : p_(p),
+        packed_a_(packed_a),
         packed_b_(packed_b),
         first_panel_(first_panel),
         a_(scratch),
@@ -111,42 +114,35 @@ class TileWorker {
   void run(int64_t row, int64_t panel_begin, int64_t panel_end) {
     const MatmulPlan& plan = p_.plan;
     take_rows(row);
+    const std::byte* a = packed_a_ ? packed_a_ + row / plan.row_block * plan.row_block_bytes() : a_;
     if (plan.whole_a) {
-      pack_all_of_a();
-      for (int64_t panel = panel_begin; panel < panel_end; ++panel) multiply_panel(a_, panel);
+      for (int64_t block = 0; !packed_a_ && block < plan.num_step_blocks; ++block)
+        pack_a(block, a_ + block * plan.a_block_bytes);
+      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+        for (int64_t block = 0; block < plan.num_step_blocks; ++block)
+          multiply(block, a + block * plan.a_block_bytes, panel, sums_);
+      }
       return;
     }
     for (int64_t block = 0; block < plan.num_step_blocks; ++block) {
-      pack_a(block, a_);
-      for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-        multiply(block, a_, panel, sums_ + (panel - panel_begin) * rows_ * kPanelCols);
-      }
+      if (!packed_a_) pack_a(block, a_);
+      for (int64_t panel = panel_begin; panel < panel_end; ++panel)
+        multiply(block, a, panel, sums_ + (panel - panel_begin) * rows_ * kPanelCols);
+      if (packed_a_) a += plan.a_block_bytes;
     }
   }
 
-  // Of all rows, where they are packed whole: what run does, in two parts.
-  void pack_first() {
-    take_rows(0);
-    pack_all_of_a();
-  }
-  void run_packed(const std::byte* packed_a, int64_t panel) {
-    take_rows(0);
-    multiply_panel(packed_a, panel);
+  // A step block of a row block, to where run expects it of packed_a.
+  void pack(int64_t row, int64_t block, std::byte* packed_a) {
+    take_rows(row);
+    const MatmulPlan& plan = p_.plan;
+    pack_a(block, packed_a + row / plan.row_block * plan.row_block_bytes() + block * plan.a_block_bytes);
   }
 
  private:
   void take_rows(int64_t row) {
     row_ = row;
     rows_ = std::min(p_.plan.row_block, p_.m - row);
-  }
-
-  void pack_all_of_a() {
-    for (int64_t block = 0; block < p_.plan.num_step_blocks; ++block) pack_a(block, a_ + block * p_.plan.a_block_bytes);
-  }
-
-  void multiply_panel(const std::byte* a, int64_t panel) {
-    for (int64_t block = 0; block < p_.plan.num_step_blocks; ++block)
-      multiply(block, a + block * p_.plan.a_block_bytes, panel, sums_);
   }
 
   void pack_a(int64_t block, std::byte* to) {
@@ -219,6 +215,7 @@ class TileWorker {
   }
 
   const Product& p_;
+  const std::byte* packed_a_;
   const std::byte* packed_b_;
   int64_t first_panel_;
   std::byte* a_;
@@ -230,8 +227,8 @@ class TileWorker {
 
 // All tiles of the columns whose panels are packed at packed_b. The last tile of each thread is cut into parts, so
 // that a thread which was held up leaves some of its own to the others.
-void multiply_panels(ThreadTeam& team, const Product& p, const std::byte* packed_b, int64_t panel_begin,
-                     int64_t panel_end, std::byte* const* scratch) {
+void multiply_panels(ThreadTeam& team, const Product& p, const std::byte* packed_a, const std::byte* packed_b,
+                     int64_t panel_begin, int64_t panel_end, std::byte* const* scratch) {
   constexpr int64_t kParts = 4;
   const MatmulPlan& plan = p.plan;
   const int64_t tiles = ceil_div(panel_end - panel_begin, plan.panel_block) * plan.num_row_blocks;
@@ -244,7 +241,7 @@ void multiply_panels(ThreadTeam& team, const Product& p, const std::byte* packed
     const int64_t panels = std::min(panel_end - panel, plan.panel_block);
     const int64_t begin = panel + panels * part / parts, end = panel + panels * (part + 1) / parts;
     if (begin == end) return;
-    TileWorker(p, packed_b, panel_begin, scratch[worker])
+    TileWorker(p, packed_a, packed_b, panel_begin, scratch[worker])
         .run(tile % plan.num_row_blocks * plan.row_block, begin, end);
     if (p.kind == DotKind::bf16_tiles) amx::release();
   });
@@ -262,35 +259,103 @@ void pack_panels(ThreadTeam& team, const MatmulKernels& kernels, const Tensor& b
 
 constexpr int kMaxWorkers = 256;
 
-void plan(Product& p, const ThreadTeam& team) {
-  p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, p.tile_rows, team.size());
+void plan(Product& p, const ThreadTeam& team, int64_t row_block = 0) {
+  p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, p.tile_rows, team.size(), row_block);
 }
 
 bool is_packed(const MatmulArgs& p) { return p.packed_b && !p.transpose_a && !p.float8 && !p.blocks_b && !p.nf4_b; }
 
-// Each worker a run of neighbouring panels, which are read as one stream.
-void multiply_few(Stream& stream, std::span<const std::optional<Product>> products, std::span<const MatmulArgs> all,
-                  const std::byte* packed_a) {
-  const ColumnTasks tasks(all, kPanelCols);
-  const auto packed_b = [&](size_t i) { return static_cast<const std::byte*>(all[i].packed_b.raw()); };
-  const auto run = [&](int64_t task, int64_t, int worker) {
-    const auto [i, col, cols] = tasks[task];
-    TileWorker(*products[i], packed_b(i), 0, stream.scratch(worker, 0)).run_packed(packed_a, col / kPanelCols);
-    if (products[i]->kind == DotKind::bf16_tiles) amx::release();
-  };
-  stream.team().parallel_runs(tasks.count(), 1, run, [&](int64_t task) {
-    const auto columns = tasks[task];
-    return packed_b(columns.product) + columns.first / kPanelCols * panel_words(products[0]->type, products[0]->k) * 4;
-  });
-}
+// Products of one a with packed b, planned alike, which share what is packed of a.
+class PackedProducts {
+ public:
+  // Empty where they are others, or where a is so large that each task should pack what it needs.
+  static std::optional<PackedProducts> of(std::span<const MatmulArgs> all, const MatmulKernels& kernels,
+                                          const ThreadTeam& team) {
+    if (!std::ranges::all_of(all, is_packed)) return std::nullopt;
+    shapes::check_matmuls_of_one_a(all);
+    if (!std::ranges::all_of(all, [](const MatmulArgs& p) { return p.y.numel() > 0; })) return std::nullopt;
+    PackedProducts made(all);
+    for (size_t i = 0; i < all.size(); ++i)
+      plan(made.products_[i].emplace(resolve(all[i], kernels)), team, i == 0 ? 0 : made.plan_of(0).row_block);
+    return made.packed_bytes() <= kMostPackedBytes ? std::optional(made) : std::nullopt;
+  }
+
+  void run(Stream& stream) const {
+    ThreadTeam& team = stream.team();
+    int64_t each = 0;
+    for (size_t i = 0; i < all_.size(); ++i) each = std::max(each, plan_of(i).scratch_bytes());
+    std::byte* scratch[kMaxWorkers];
+    for (int i = 0; i < team.size(); ++i)
+      scratch[i] = stream.scratch(i, size_t(each + (i == 0 ? packed_bytes() : 0)));
+    std::byte* const packed_a = scratch[0] + each;
+    pack(team, packed_a);
+    if (are_few())
+      for (size_t i = 0, count = 0; i < all_.size(); i += count) {
+        count = count_together(all_.subspan(i));
+        multiply_few(team, i, count, packed_a, scratch);
+      }
+    else
+      for (size_t i = 0; i < all_.size(); ++i)
+        multiply_panels(team, *products_[i], packed_a, packed_b(i), 0, ceil_div(products_[i]->n, kPanelCols), scratch);
+  }
+
+ private:
+  static constexpr int64_t kMostPackedBytes = 8 << 20;  // some caches hold it, and many tasks read it
+
+  explicit PackedProducts(std::span<const MatmulArgs> all) : all_(all) {}
+
+  const MatmulPlan& plan_of(size_t i) const { return products_[i]->plan; }
+  const std::byte* packed_b(size_t i) const { return static_cast<const std::byte*>(all_[i].packed_b.raw()); }
+  int64_t packed_bytes() const { return plan_of(0).num_row_blocks * plan_of(0).row_block_bytes(); }
+  bool are_few() const {
+    return products_[0]->m <= kMaxTileRows && plan_of(0).num_row_blocks == 1 && plan_of(0).whole_a;
+  }
+
+  // What is packed of a depends on it and on K alone.
+  void pack(ThreadTeam& team, std::byte* packed_a) const {
+    const MatmulPlan& plan = plan_of(0);
+    const auto some = [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i)
+        TileWorker(*products_[0], nullptr, nullptr, 0, nullptr)
+            .pack(i / plan.num_step_blocks * plan.row_block, i % plan.num_step_blocks, packed_a);
+    };
+    const int64_t count = plan.num_row_blocks * plan.num_step_blocks;
+    if (are_few())
+      some(0, count, 0);
+    else
+      team.parallel_for(count, 1, some);
+  }
+
+  // Each worker a run of neighbouring panels, which are read as one stream.
+  void multiply_few(ThreadTeam& team, size_t first, size_t count, const std::byte* packed_a,
+                    std::byte* const* scratch) const {
+    const ColumnTasks tasks(all_.subspan(first, count), kPanelCols);
+    const auto run = [&](int64_t task, int64_t, int worker) {
+      const auto columns = tasks[task];
+      const size_t i = first + columns.product;
+      const int64_t panel = columns.first / kPanelCols;
+      TileWorker(*products_[i], packed_a, packed_b(i), 0, scratch[worker]).run(0, panel, panel + 1);
+      if (products_[i]->kind == DotKind::bf16_tiles) amx::release();
+    };
+    const int64_t panel_bytes = panel_words(products_[0]->type, products_[0]->k) * 4;
+    team.parallel_runs(tasks.count(), 1, run, [&](int64_t task) {
+      const auto columns = tasks[task];
+      return packed_b(first + columns.product) + columns.first / kPanelCols * panel_bytes;
+    });
+  }
+
+  std::span<const MatmulArgs> all_;
+  std::array<std::optional<Product>, kMostMatmulsOfOneA> products_;
+};
 
 }  // namespace
 
 void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
-  Product p = resolve(args, matmul_kernels(isa));
-  if (p.m == 0 || p.n == 0) return;
   ThreadTeam& team = stream.team();
   check(team.size() <= kMaxWorkers, "matmul: a team has at most {} threads, not {}", kMaxWorkers, team.size());
+  if (const auto packed = PackedProducts::of({&args, 1}, matmul_kernels(isa), team)) return packed->run(stream);
+  Product p = resolve(args, matmul_kernels(isa));
+  if (p.m == 0 || p.n == 0) return;
   plan(p, team);
 
   const int64_t panels = ceil_div(p.n, kPanelCols), panel_bytes = panel_words(p.type, p.k) * 4;
@@ -302,7 +367,7 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
     scratch[i] = stream.scratch(i, size_t(p.plan.scratch_bytes() + (i == 0 ? shared_bytes : 0)));
   }
   if (args.packed_b)
-    return multiply_panels(team, p, static_cast<const std::byte*>(args.packed_b.raw()), 0, panels, scratch);
+    return multiply_panels(team, p, nullptr, static_cast<const std::byte*>(args.packed_b.raw()), 0, panels, scratch);
   std::byte* packed = scratch[0];
   scratch[0] += shared_bytes;
   for (int64_t begin = 0; begin < panels; begin += chunk) {
@@ -311,31 +376,8 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
       pack_nf4_panels(team, p.kernels, p.type, args.nf4_b, args.transpose_b, begin, end, packed);
     else
       pack_panels(team, p.kernels, args.b, args.transpose_b, p.k, p.n, begin, end, packed);
-    multiply_panels(team, p, packed, begin, end, scratch);
+    multiply_panels(team, p, nullptr, packed, begin, end, scratch);
   }
-}
-
-// Packs a once for all workers. What is packed of it depends on it and on K alone.
-bool few_rows_with(Stream& stream, std::span<const MatmulArgs> all, MatmulIsa isa) {
-  if (!std::ranges::all_of(all, is_packed)) return false;
-  shapes::check_matmuls_of_one_a(all);
-  const auto has_few = [](const MatmulArgs& p) { return p.y.numel() > 0 && p.y.dim(0) <= kMaxTileRows; };
-  if (!std::ranges::all_of(all, has_few)) return false;
-  std::array<std::optional<Product>, kMostMatmulsOfOneA> products;
-  int64_t scratch_bytes = 0;
-  for (size_t i = 0; i < all.size(); ++i) {
-    plan(products[i].emplace(resolve(all[i], matmul_kernels(isa))), stream.team());
-    if (products[i]->plan.num_row_blocks != 1 || !products[i]->plan.whole_a) return false;
-    scratch_bytes = std::max(scratch_bytes, products[i]->plan.scratch_bytes());
-  }
-  for (int i = 0; i < stream.team().size(); ++i) stream.scratch(i, size_t(scratch_bytes * (i == 0 ? 2 : 1)));
-  std::byte* const packed_a = stream.scratch(0, 0) + scratch_bytes;
-  TileWorker(*products[0], nullptr, 0, packed_a).pack_first();
-  for (size_t i = 0, count = 0; i < all.size(); i += count) {
-    count = count_together(all.subspan(i));
-    multiply_few(stream, std::span(products).subspan(i, count), all.subspan(i, count), packed_a);
-  }
-  return true;
 }
 
 void matmul(Stream& stream, const MatmulArgs& args) {
@@ -347,14 +389,17 @@ void matmul(Stream& stream, const MatmulArgs& args) {
     rounded.float8 = false;
     return matmul_with(stream, rounded, best_matmul_isa());
   }
-  if (args.blocks_b) return matmul_blocks_with(stream, {&args, 1}, best_block_isa());
-  if (!few_rows_with(stream, {&args, 1}, best_matmul_isa())) matmul_with(stream, args, best_matmul_isa());
+  if (args.blocks_b)
+    matmul_blocks_with(stream, {&args, 1}, best_block_isa());
+  else
+    matmul_with(stream, args, best_matmul_isa());
 }
 
 void matmuls_of_one_a(Stream& stream, std::span<const MatmulArgs> products) {
   if (std::ranges::all_of(products, [](const MatmulArgs& p) { return bool(p.blocks_b); }))
     return matmul_blocks_with(stream, products, best_block_isa());
-  if (!few_rows_with(stream, products, best_matmul_isa())) matmul_each<matmul>(stream, products);
+  const auto packed = PackedProducts::of(products, matmul_kernels(best_matmul_isa()), stream.team());
+  packed ? packed->run(stream) : matmul_each<matmul>(stream, products);
 }
 
 size_t packed_matmul_b_bytes(DType type, int64_t k, int64_t n, bool) {

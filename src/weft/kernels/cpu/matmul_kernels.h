@@ -112,9 +112,7 @@ const MatmulKernels& matmul_kernels(MatmulIsa);
 // float8_grid.cpp: x [R, C] of bf16 on the grid of float8_groups.h, in groups along C, or along R.
 Tensor on_float8_grid(Stream&, const Tensor& x, bool groups_run_down);
 
-// cpu::matmul with a chosen instruction set, for tests: the machine must have it. The second makes products of few
-// rows of one a with packed_b, each worker a run of their panels; false where they are others.
+// cpu::matmul with a chosen instruction set, for tests: the machine must have it.
 void matmul_with(Stream&, const MatmulArgs&, MatmulIsa);
-bool few_rows_with(Stream&, std::span<const MatmulArgs>, MatmulIsa);
 
 }  // namespace weft::cpu

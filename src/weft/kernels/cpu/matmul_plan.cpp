@@ -34,7 +34,8 @@ double cost(const BlockSizes& sizes, int64_t strips, int64_t panels, int64_t str
 
 }  // namespace
 
-MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, int tile_rows, int threads) {
+MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, int tile_rows, int threads,
+                       int64_t row_block) {
   MatmulPlan plan;
   plan.steps = steps;
   const bool is_tiles = kind == DotKind::bf16_tiles;
@@ -52,7 +53,9 @@ MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, int ti
 
   double best = 0;
   int64_t strip_block = 0;
-  for (int64_t s = most_strips; s >= std::max<int64_t>(1, most_strips - most_strips / 3); --s) {
+  const int64_t given = row_block / tile_rows, first_strips = given ? given : most_strips;
+  const int64_t last_strips = given ? given : std::max<int64_t>(1, most_strips - most_strips / 3);
+  for (int64_t s = first_strips; s >= last_strips; --s) {
     const int64_t first = ceil_div(panels, most_panels);
     for (int64_t count = first; count <= std::min(panels, first + 4 * threads); ++count) {
       const int64_t p = ceil_div(panels, count);

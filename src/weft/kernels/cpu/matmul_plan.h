@@ -15,9 +15,12 @@ struct MatmulPlan {
   bool whole_a = true;        // a row block of a stays packed for all of K; else panels are swept once per step block
   int64_t a_block_bytes = 0;  // one step block
   int64_t a_bytes = 0, sums_bytes = 0;
+  int64_t row_block_bytes() const { return num_step_blocks * a_block_bytes; }  // packed whole
   int64_t scratch_bytes() const { return a_bytes + sums_bytes + kMaxTileRows * kPanelCols * 4; }
 };
 
-MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, int tile_rows, int threads);
+// row_block: of a product of the same m and steps, whose packed a this one shares; 0: what suits it best.
+MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t steps, DotKind kind, int tile_rows, int threads,
+                       int64_t row_block = 0);
 
 }  // namespace weft::cpu
