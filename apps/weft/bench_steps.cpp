@@ -151,6 +151,7 @@ CLI::App& add_command(CLI::App& bench, const std::shared_ptr<BenchStepsCommand>&
                       void (*run)(const BenchStepsCommand&, ForwardModel& model)) {
   CLI::App* c = bench.add_subcommand(name, what);
   o->sizes = std::move(usual);
+  o->forward.dtype = "auto";  // as weft serve has it
   o->forward.add_to(*c);
   add_kv_dtype(*c, o->kv);
   c->add_option(sizes, o->sizes, "Sizes, with commas between them")
