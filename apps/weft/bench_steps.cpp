@@ -82,9 +82,10 @@ void check_context(const ForwardModel& model, int64_t tokens) {
 void decode(const BenchStepsCommand& o, ForwardModel& model) {
   const int64_t last = o.context + o.repeats + 1;
   check_context(model, last);
-  const bool is_alone = model.mesh().world().size() == 1;
+  // Of a mesh, this rank knows its own weights alone; of experts a step reads some.
+  const bool knows_bytes = model.mesh().world().size() == 1 && model.config().experts == 0;
   std::optional<ReadLimit> limit;
-  if (is_alone) limit.emplace(model.context().stream);
+  if (knows_bytes) limit.emplace(model.context().stream);
   const int64_t weights = weight_bytes(model);
   if (model.is_speaker())
     o.output.text(fmt::format("{:>9} {:>10} {:>10} {:>12} {:>9}", "sequences", "ms a step", "tokens/s", "GB/s read",
@@ -106,13 +107,12 @@ void decode(const BenchStepsCommand& o, ForwardModel& model) {
       const double seconds = median(steps), bandwidth = median(limits), share = median(shares);
       const double read = double(weights + cache) / seconds;
       rows.push_back({{"sequences", count}, {"step_s", seconds}, {"tokens_per_s", double(count) / seconds}});
-      // Of a mesh, this rank knows its own weights alone; of experts a step reads some.
-      if (is_alone && model.config().experts == 0)
-        rows.back().update({{"read_bytes_per_s", read}, {"read_bandwidth", known(bandwidth)}, {"share_of_bandwidth", known(share)}});
-      o.output.text(fmt::format("{:>9} {:>10.3f} {:>10.1f} {}", count, seconds * 1e3, double(count) / seconds,
-                                rows.back().contains("read_bandwidth")
-                                    ? fmt::format("{:>12.1f} {:>9}", read * 1e-9, percent_of(share, bandwidth > 0 ? 1 : 0))
-                                    : ""));
+      if (knows_bytes)
+        rows.back().update(
+            {{"read_bytes_per_s", read}, {"read_bandwidth", known(bandwidth)}, {"share_of_bandwidth", known(share)}});
+      o.output.text(fmt::format(
+          "{:>9} {:>10.3f} {:>10.1f} {}", count, seconds * 1e3, double(count) / seconds,
+          knows_bytes ? fmt::format("{:>12.1f} {:>9}", read * 1e-9, percent_of(share * bandwidth, bandwidth)) : ""));
     });
   if (model.is_speaker())
     o.output.json({{"bench", "decode"},

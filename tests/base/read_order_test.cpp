@@ -36,9 +36,13 @@ TEST(ReadOrderTest, ForgetsWhatDoesNotFollowAnyMore) {
 TEST(ReadOrderTest, HoldsSoManyRoundsAtMost) {
   ReadOrder order(2);
   static std::array<std::byte, 100'000> memory;
-  for (int turn = 0; turn < 2; ++turn)
-    for (size_t at = 0; at + 8 < memory.size(); ++at)
-      order.begin([&](int worker) -> const void* { return &memory[at + size_t(worker)]; });
+  const auto begin = [&](size_t at) {
+    return order.begin([&](int worker) -> const void* { return &memory[at + size_t(worker)]; });
+  };
+  begin(0), begin(1);
+  EXPECT_NE(begin(0), nullptr);
+  for (size_t at = 0; at + 8 < memory.size(); ++at) begin(at);
+  EXPECT_EQ(begin(0), nullptr);
 }
 
 }  // namespace

@@ -98,5 +98,15 @@ TEST(MatmulsOfOneARefused, WhatIsNotOfOneA) {
   EXPECT_THROW(cpu_kernels().matmuls_of_one_a(bench.stream, many), Error);
 }
 
+TEST(MatmulsOfOneARefused, MoreThreadsThanThereAreScratchesFor) {
+  Workbench bench(257);
+  MatmulArgs product{.y = bench.empty(DType::f32, {3, 8}),
+                     .a = bench.random(DType::f32, {3, 32}, "a"),
+                     .b = bench.random(DType::f32, {8, 32}, "b"),
+                     .transpose_b = true};
+  product.packed_b = bench.empty(DType::u8, {int64_t(cpu_kernels().packed_matmul_b_bytes(DType::f32, 32, 8, true))});
+  EXPECT_THROW(cpu_kernels().matmuls_of_one_a(bench.stream, {&product, 1}), Error);
+}
+
 }  // namespace
 }  // namespace weft

@@ -78,7 +78,8 @@ Product resolve(const MatmulArgs& args, const MatmulKernels& kernels) {
   const Epilogue& e = args.epilogue;
   const DotKind kind = kind_of(args.a.dtype(), kernels);
   if (args.packed_b) {
-    const size_t bytes = packed_matmul_b_bytes(args.a.dtype(), args.a.dim(args.transpose_a ? 0 : 1), args.y.dim(1), true);
+    const size_t bytes =
+        packed_matmul_b_bytes(args.a.dtype(), args.a.dim(args.transpose_a ? 0 : 1), args.y.dim(1), true);
     check(args.packed_b.bytes() == bytes, "matmul: packed_b has {} bytes, not {}", args.packed_b.bytes(), bytes);
   }
   const EpilogueCall call = epilogue_call(args);
@@ -257,7 +258,19 @@ void pack_panels(ThreadTeam& team, const MatmulKernels& kernels, const Tensor& b
   });
 }
 
-constexpr int kMaxWorkers = 256;
+// Scratch of each worker, of which the first has some for all of them behind its own.
+struct WorkerScratch {
+  static constexpr int kMostWorkers = 256;
+  std::byte* of[kMostWorkers];
+  std::byte* shared;
+
+  WorkerScratch(Stream& stream, int64_t each, int64_t shared_bytes) {
+    const int workers = stream.team().size();
+    check(workers <= kMostWorkers, "matmul: a team has at most {} threads, not {}", kMostWorkers, workers);
+    for (int i = 0; i < workers; ++i) of[i] = stream.scratch(i, size_t(each + (i == 0 ? shared_bytes : 0)));
+    shared = of[0] + each;
+  }
+};
 
 void plan(Product& p, const ThreadTeam& team, int64_t row_block = 0) {
   p.plan = plan_matmul(p.m, p.n, num_steps(p.type, p.k), p.kind, p.tile_rows, team.size(), row_block);
@@ -268,45 +281,41 @@ bool is_packed(const MatmulArgs& p) { return p.packed_b && !p.transpose_a && !p.
 // Products of one a with packed b, planned alike, which share what is packed of a.
 class PackedProducts {
  public:
-  // Empty where they are others, or where a is so large that each task should pack what it needs.
-  static std::optional<PackedProducts> of(std::span<const MatmulArgs> all, const MatmulKernels& kernels,
-                                          const ThreadTeam& team) {
-    if (!std::ranges::all_of(all, is_packed)) return std::nullopt;
+  // False where they are others, or where a is so large that each task should pack what it needs.
+  static bool are(std::span<const MatmulArgs> all) {
+    return std::ranges::all_of(
+        all, [](const MatmulArgs& p) { return is_packed(p) && p.y.numel() > 0 && p.a.bytes() <= kMostBytesOfA; });
+  }
+
+  PackedProducts(std::span<const MatmulArgs> all, const MatmulKernels& kernels, const ThreadTeam& team) : all_(all) {
     shapes::check_matmuls_of_one_a(all);
-    if (!std::ranges::all_of(all, [](const MatmulArgs& p) { return p.y.numel() > 0; })) return std::nullopt;
-    PackedProducts made(all);
     for (size_t i = 0; i < all.size(); ++i)
-      plan(made.products_[i].emplace(resolve(all[i], kernels)), team, i == 0 ? 0 : made.plan_of(0).row_block);
-    return made.packed_bytes() <= kMostPackedBytes ? std::optional(made) : std::nullopt;
+      plan(products_[i].emplace(resolve(all[i], kernels)), team, i == 0 ? 0 : plan_of(0).row_block);
   }
 
   void run(Stream& stream) const {
     ThreadTeam& team = stream.team();
     int64_t each = 0;
     for (size_t i = 0; i < all_.size(); ++i) each = std::max(each, plan_of(i).scratch_bytes());
-    std::byte* scratch[kMaxWorkers];
-    for (int i = 0; i < team.size(); ++i)
-      scratch[i] = stream.scratch(i, size_t(each + (i == 0 ? packed_bytes() : 0)));
-    std::byte* const packed_a = scratch[0] + each;
-    pack(team, packed_a);
-    if (are_few())
-      for (size_t i = 0, count = 0; i < all_.size(); i += count) {
-        count = count_together(all_.subspan(i));
-        multiply_few(team, i, count, packed_a, scratch);
-      }
-    else
+    const WorkerScratch scratch(stream, each, plan_of(0).num_row_blocks * plan_of(0).row_block_bytes());
+    pack(team, scratch.shared);
+    if (!are_few()) {
       for (size_t i = 0; i < all_.size(); ++i)
-        multiply_panels(team, *products_[i], packed_a, packed_b(i), 0, ceil_div(products_[i]->n, kPanelCols), scratch);
+        multiply_panels(team, *products_[i], scratch.shared, packed_b(i), 0, ceil_div(products_[i]->n, kPanelCols),
+                        scratch.of);
+      return;
+    }
+    for (size_t i = 0, count = 0; i < all_.size(); i += count) {
+      count = count_together(all_.subspan(i));
+      multiply_few(team, i, count, scratch);
+    }
   }
 
  private:
-  static constexpr int64_t kMostPackedBytes = 8 << 20;  // some caches hold it, and many tasks read it
-
-  explicit PackedProducts(std::span<const MatmulArgs> all) : all_(all) {}
+  static constexpr size_t kMostBytesOfA = 8 << 20;  // some caches hold it, and many tasks read it
 
   const MatmulPlan& plan_of(size_t i) const { return products_[i]->plan; }
   const std::byte* packed_b(size_t i) const { return static_cast<const std::byte*>(all_[i].packed_b.raw()); }
-  int64_t packed_bytes() const { return plan_of(0).num_row_blocks * plan_of(0).row_block_bytes(); }
   bool are_few() const {
     return products_[0]->m <= kMaxTileRows && plan_of(0).num_row_blocks == 1 && plan_of(0).whole_a;
   }
@@ -327,14 +336,13 @@ class PackedProducts {
   }
 
   // Each worker a run of neighbouring panels, which are read as one stream.
-  void multiply_few(ThreadTeam& team, size_t first, size_t count, const std::byte* packed_a,
-                    std::byte* const* scratch) const {
+  void multiply_few(ThreadTeam& team, size_t first, size_t count, const WorkerScratch& scratch) const {
     const ColumnTasks tasks(all_.subspan(first, count), kPanelCols);
     const auto run = [&](int64_t task, int64_t, int worker) {
       const auto columns = tasks[task];
       const size_t i = first + columns.product;
       const int64_t panel = columns.first / kPanelCols;
-      TileWorker(*products_[i], packed_a, packed_b(i), 0, scratch[worker]).run(0, panel, panel + 1);
+      TileWorker(*products_[i], scratch.shared, packed_b(i), 0, scratch.of[worker]).run(0, panel, panel + 1);
       if (products_[i]->kind == DotKind::bf16_tiles) amx::release();
     };
     const int64_t panel_bytes = panel_words(products_[0]->type, products_[0]->k) * 4;
@@ -352,8 +360,7 @@ class PackedProducts {
 
 void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
   ThreadTeam& team = stream.team();
-  check(team.size() <= kMaxWorkers, "matmul: a team has at most {} threads, not {}", kMaxWorkers, team.size());
-  if (const auto packed = PackedProducts::of({&args, 1}, matmul_kernels(isa), team)) return packed->run(stream);
+  if (PackedProducts::are({&args, 1})) return PackedProducts({&args, 1}, matmul_kernels(isa), team).run(stream);
   Product p = resolve(args, matmul_kernels(isa));
   if (p.m == 0 || p.n == 0) return;
   plan(p, team);
@@ -361,22 +368,17 @@ void matmul_with(Stream& stream, const MatmulArgs& args, MatmulIsa isa) {
   const int64_t panels = ceil_div(p.n, kPanelCols), panel_bytes = panel_words(p.type, p.k) * 4;
   int64_t chunk = panels;
   if (!args.packed_b && panel_bytes) chunk = std::clamp<int64_t>(kMaxPackedChunk / panel_bytes, 1, panels);
-  const int64_t shared_bytes = args.packed_b ? 0 : chunk * panel_bytes;
-  std::byte* scratch[kMaxWorkers];
-  for (int i = 0; i < team.size(); ++i) {
-    scratch[i] = stream.scratch(i, size_t(p.plan.scratch_bytes() + (i == 0 ? shared_bytes : 0)));
-  }
+  const WorkerScratch scratch(stream, p.plan.scratch_bytes(), args.packed_b ? 0 : chunk * panel_bytes);
   if (args.packed_b)
-    return multiply_panels(team, p, nullptr, static_cast<const std::byte*>(args.packed_b.raw()), 0, panels, scratch);
-  std::byte* packed = scratch[0];
-  scratch[0] += shared_bytes;
+    return multiply_panels(team, p, nullptr, static_cast<const std::byte*>(args.packed_b.raw()), 0, panels,
+                           scratch.of);
   for (int64_t begin = 0; begin < panels; begin += chunk) {
     const int64_t end = std::min(panels, begin + chunk);
     if (args.nf4_b)
-      pack_nf4_panels(team, p.kernels, p.type, args.nf4_b, args.transpose_b, begin, end, packed);
+      pack_nf4_panels(team, p.kernels, p.type, args.nf4_b, args.transpose_b, begin, end, scratch.shared);
     else
-      pack_panels(team, p.kernels, args.b, args.transpose_b, p.k, p.n, begin, end, packed);
-    multiply_panels(team, p, nullptr, packed, begin, end, scratch);
+      pack_panels(team, p.kernels, args.b, args.transpose_b, p.k, p.n, begin, end, scratch.shared);
+    multiply_panels(team, p, nullptr, scratch.shared, begin, end, scratch.of);
   }
 }
 
@@ -398,8 +400,9 @@ void matmul(Stream& stream, const MatmulArgs& args) {
 void matmuls_of_one_a(Stream& stream, std::span<const MatmulArgs> products) {
   if (std::ranges::all_of(products, [](const MatmulArgs& p) { return bool(p.blocks_b); }))
     return matmul_blocks_with(stream, products, best_block_isa());
-  const auto packed = PackedProducts::of(products, matmul_kernels(best_matmul_isa()), stream.team());
-  packed ? packed->run(stream) : matmul_each<matmul>(stream, products);
+  if (PackedProducts::are(products))
+    return PackedProducts(products, matmul_kernels(best_matmul_isa()), stream.team()).run(stream);
+  matmul_each<matmul>(stream, products);
 }
 
 size_t packed_matmul_b_bytes(DType type, int64_t k, int64_t n, bool) {

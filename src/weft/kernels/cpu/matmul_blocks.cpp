@@ -13,7 +13,8 @@
 namespace weft::cpu {
 namespace {
 
-static const int64_t kFewCols = getenv("FEWC") ? atoi(getenv("FEWC")) : 16;  // of a task with few rows: nobody waits long for the last one
+static const int64_t kFewCols =
+    getenv("FEWC") ? atoi(getenv("FEWC")) : 16;  // of a task with few rows: nobody waits long for the last one
 
 // Rows of a that are rounded together.
 struct RowsOfA {

@@ -36,8 +36,8 @@ struct RoundedRow {
 };
 
 // kPanelCols rows of b, which are columns of y: codes as [block, lane by lane][8][column][4] u8, then scales as
-// [block][column] f32; then those of the second halves of Q6_K, or the minima of Q4_K. Codes of 4 bits may stay two to
-// a byte, [block, lane by lane][4][column][4], word i below word 4 + i: half as much to write and to read again.
+// [block][column] f32; then those of the second halves of Q6_K, or the minima of Q4_K. Codes of 4 bits may stay two
+// to a byte, [block, lane by lane][4][column][4], word i below word 4 + i: half as much to write and to read again.
 struct UnpackedPanel {
   int64_t groups;
   int64_t code_bytes = 32;  // of a block of one column

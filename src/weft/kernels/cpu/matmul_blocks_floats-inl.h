@@ -103,9 +103,9 @@ void few_float_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a,
   using Of = FloatBlocks<kType>;
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
-  const int64_t row_bytes = b.row_bytes(), blocks = b.row_blocks();
+  const int64_t blocks = b.row_blocks();
   const int64_t stride = rounded_row_bytes(kType, groups) / 4;
-  const auto* from = static_cast<const std::byte*>(b.blocks.raw()) + col * row_bytes;
+  const auto* from = b.row(col);
   for (int c = 0; c < cols; ++c) {
     F32 sums[kRows][kFloatParts];
 #pragma GCC unroll 4

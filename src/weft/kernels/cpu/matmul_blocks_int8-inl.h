@@ -58,8 +58,8 @@ void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, 
   const auto bytes = int64_t(hn::Lanes(d8));
   const auto offset = hn::Set(d8, kInt8Offset);
   const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockType::int8, groups),
-                row_bytes = b.row_bytes(), blocks = b.row_blocks();
-  const auto* from = static_cast<const std::byte*>(b.blocks.raw()) + col * row_bytes;
+                blocks = b.row_blocks();
+  const auto* from = b.row(col);
   for (int c = 0; c < cols; ++c) {
     I32 sums[kRows][2];
 #pragma GCC unroll 4

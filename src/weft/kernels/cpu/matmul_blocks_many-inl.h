@@ -31,7 +31,8 @@ HWY_INLINE void store_scales(const std::byte* numbers, std::byte* out, int64_t s
   }
 }
 
-// kIsSigned: codes less their offset, one to a byte. Else as many_rows_of takes them, two to a byte where they are so.
+// kIsSigned: codes less their offset, one to a byte. Else as many_rows_of takes them, two to a byte where they are
+// so.
 template <BlockType kType, bool kIsSigned>
 void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
   constexpr bool kHasSecond = kHasMinima<kType> || kHasSecondHalves<kType>;

@@ -81,7 +81,8 @@ struct GroupScales {
 #pragma GCC unroll 4
       for (int v = 1; v < kVectors; ++v) magnitudes[i] = hn::Max(magnitudes[i], magnitude_bits(x[i][v]));
     }
-    const Scales largest = hn::BitCast(f, fold_lanes(magnitudes, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); }));
+    const Scales largest =
+        hn::BitCast(f, fold_lanes(magnitudes, [](auto a, auto b) HWY_ATTR { return hn::Max(a, b); }));
     const auto is_finite = hn::Le(largest, hn::Set(f, std::numeric_limits<float>::max()));
     const auto counts = hn::And(is_finite, hn::Ge(largest, hn::Set(f, CodeScale::kLeast)));
     const Scales value = hn::IfThenElseZero(counts, hn::Div(largest, hn::Set(f, most)));
@@ -103,7 +104,8 @@ constexpr std::array<int64_t, kGroupBlocks> kPairPlaces = [] {
 // The scales of a group's blocks and their terms, to where at(offset, block) says. halves: sums of codes, which the
 // lanes of a block's first and second half have.
 template <BlockType kType, class At>
-HWY_INLINE void put_numbers(const float* scales, const I32 (&halves)[2][kGroupBlocks], const RoundedRow& layout, At at) {
+HWY_INLINE void put_numbers(const float* scales, const I32 (&halves)[2][kGroupBlocks], const RoundedRow& layout,
+                            At at) {
   constexpr int kOffset = Blocks<kType>::kOffset;
   const auto add = [](auto a, auto b) HWY_ATTR { return hn::Add(a, b); };
   const auto put = [&](int64_t offset, const auto* numbers) HWY_ATTR {

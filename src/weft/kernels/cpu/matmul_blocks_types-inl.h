@@ -247,13 +247,11 @@ template <BlockType kType>
 constexpr bool kIsWide = kType == BlockType::q8_0;
 template <BlockType kType>
 constexpr bool kHasSecondHalves = kType == BlockType::q6_k;
-template <BlockType kType>
-constexpr bool kIsInPairs =
-    kType == BlockType::q4_0 || kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 // 16 bytes have the codes of a block's first half below those of its second.
 template <BlockType kType>
-constexpr bool kHasNibbles =
-    kType == BlockType::q4_0 || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
+constexpr bool kHasNibbles = kType == BlockType::q4_0 || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
+template <BlockType kType>
+constexpr bool kIsInPairs = kHasNibbles<kType> || kType == BlockType::q4_k;
 template <BlockType kType>
 constexpr bool kHasMinima = kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 
@@ -274,7 +272,7 @@ class RowOfB {
 
   HWY_INLINE void set(const BlockMatrix& b, int64_t row) {
     const int64_t bytes = b.row_bytes();
-    row_ = static_cast<const std::byte*>(b.blocks.raw()) + row * bytes;
+    row_ = b.row(row);
     whole_ = bytes / kGroupBytes;
     if (const int64_t rest = bytes - whole_ * kGroupBytes; rest > 0) {
       std::memset(last_, 0, sizeof(last_));

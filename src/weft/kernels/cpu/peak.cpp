@@ -113,6 +113,7 @@ double seconds_of(FunctionRef<void()> work) {
 }
 
 constexpr int64_t kAhead = (32 << 10) / 8;  // words fetched into L2 before they are read
+constexpr int64_t kWords = (256 << 20) / 8, kGrain = (1 << 20) / 8;
 
 #if defined(__x86_64__)
 __attribute__((target("avx2")))
@@ -148,10 +149,6 @@ double measure_peak_flops(ThreadTeam& team, DType type) {
   }
   return loop.flops_per_iteration * double(kIterations) * team.size() / best;
 }
-
-namespace {
-constexpr int64_t kWords = (256 << 20) / 8, kGrain = (1 << 20) / 8;
-}  // namespace
 
 ReadProbe::ReadProbe(ThreadTeam& team) : team_(team), words_(memory_.empty(DType::i64, {kWords + kAhead})) {
   auto* const words = static_cast<uint64_t*>(words_.raw());
