@@ -2,6 +2,7 @@
 // whatever sequences go with it and however its blocks lie; and near those over a cache of its own.
 #include "pretrained/model_on_ranks.h"
 #include "weft/autograd/ops/paged_cache.h"
+#include "weft/nn/wanted_rows.h"
 
 namespace weft {
 namespace {
@@ -40,6 +41,11 @@ constexpr PagedModel kModels[] = {
      [](ModelConfig& c) {
        c.kv_heads = 1, c.window = 10, c.global_every = 2, c.attention_softcap = 4, c.qk_norm = true;
      }},
+    {"post", "llama", [](ModelConfig& c) { c.block = BlockKind::post; }},
+    {"both", "llama", [](ModelConfig& c) { c.block = BlockKind::both; }},
+    {"parallel", "llama", [](ModelConfig& c) { c.block = BlockKind::parallel; }},
+    {"parallel_shared", "llama", [](ModelConfig& c) { c.block = BlockKind::parallel_shared; }},
+    {"of_sums", "llama", [](ModelConfig& c) { c.block = BlockKind::of_sums, c.qk_norm_across = true; }},
     {"latent_fp8", "llama",
      [](ModelConfig& c) { c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16; }, kFp8, 0.2},
 };
@@ -64,8 +70,9 @@ class Served {
         cache_(model.context(), int(model.config().layers), 3 * kContext, block_tokens, format),
         block_tokens_(int32_t(block_tokens)) {}
 
-  // The logits of all rows, behind those of the sequences before.
-  void step(const std::vector<Rows>& pieces) {
+  // The logits of rows, behind those of the sequences before: of all of them, or in the order of the pass of those
+  // that `is_wanted` names by their place in it.
+  void step(const std::vector<Rows>& pieces, const std::function<bool(int32_t row)>& is_wanted = {}) {
     std::vector<int32_t> ids, positions, places, chosen;
     std::vector<PagedSequence> sequences;
     std::vector<std::pair<int, size_t>> owners;
@@ -75,9 +82,11 @@ class Served {
       for (int32_t i = p.begin; i < p.end; ++i) {
         ids.push_back(all[size_t(i)]), positions.push_back(i);
         places.push_back(block(p.sequence, i / block_tokens_) * block_tokens_ + i % block_tokens_);
-        // Chosen from the last to the first.
-        chosen.insert(chosen.begin(), int32_t(ids.size()) - 1);
-        owners.insert(owners.begin(), {p.sequence, size_t(i)});
+        const auto row = int32_t(ids.size()) - 1;
+        if (is_wanted && !is_wanted(row)) continue;
+        // All of them are chosen from the last to the first.
+        chosen.insert(is_wanted ? chosen.end() : chosen.begin(), row);
+        owners.insert(is_wanted ? owners.end() : owners.begin(), {p.sequence, size_t(i)});
       }
       sequences.push_back({first, int32_t(ids.size()), p.end, blocks_[p.sequence].data()});
     }
@@ -172,6 +181,68 @@ std::vector<PagedCase> paged_cases() {
 INSTANTIATE_TEST_SUITE_P(Models, PagedModelTest, testing::ValuesIn(paged_cases()), [](const auto& test) {
   return fmt::format("{}_{}", test.param.model.name, name_of_mesh(test.param.mesh));
 });
+
+// The last layer then computes little but these rows, and keeps the keys and values of all.
+TEST_P(PagedModelTest, RowsThatAreAskedForAreThoseOfAll) {
+  const RowFormat& format = GetParam().model.format;
+  on_ranks(paged_config(GetParam().model), GetParam().mesh, cpu_kernels(), DType::f32, initial_values(5),
+           [&](ForwardModel& model) {
+             Served all(model, 8, format), some(model, 8, format);
+             const std::function<bool(int32_t)> askers[] = {
+                 [](int32_t row) { return row == 39; },                            // one sequence's last
+                 [](int32_t) { return false; },                                    // none
+                 [](int32_t row) { return row < 3 || row == 19 || row % 7 > 4; },  // runs that cross sequences
+                 [](int32_t row) { return row > 5; },                              // all but the first
+             };
+             int32_t at = 0;
+             for (const auto& is_wanted : askers) {
+               const auto piece = [at](int s, int32_t n) { return Rows{s, at * n, (at + 1) * n}; };
+               const std::vector<Rows> pieces{piece(0, 20), piece(1, 7), piece(2, 13)};
+               all.step(pieces), some.step(pieces, is_wanted);
+               ++at;
+               for (int s = 0; s < 3; ++s)
+                 for (size_t t = 0; t < some.logits(s).size(); ++t)
+                   if (!some.logits(s)[t].empty()) ASSERT_EQ(some.logits(s)[t], all.logits(s)[t]) << s << ' ' << t;
+             }
+             if (!model.has_result()) return;
+             EXPECT_EQ(some.logits(2)[12].size(), 53u);  // row 39 of the first step
+             EXPECT_TRUE(some.logits(0)[19].empty());
+           });
+}
+
+// Two runs of rows, the first in two sequences and two adapters.
+TEST(WantedRowsTest, AreSequencesAndAdaptersOfTheirOwn) {
+  const int32_t positions[]{4, 5, 6, 0, 1, 2, 3, 9}, blocks[]{7, 8, 9};
+  const PagedSequence sequences[]{{0, 3, 7, blocks}, {3, 7, 4, blocks + 1}, {7, 8, 10, blocks + 2}};
+  const PagedPlan plan{.sequences = sequences, .num_sequences = 3};
+  const RowAdapters::Run runs[]{{0, 0, 2}, {1, 2, 4}, {0, 7, 1}};
+  const RowAdapters adapters{runs, {}};
+  const Pass pass{.num_tokens = 8, .attention = {.positions = positions, .paged = &plan}, .lora = &adapters};
+  WantedRows wanted;
+  wanted.choose(pass, std::vector<int32_t>{1, 2, 3, 6, 7});
+
+  const Pass& narrow = wanted.pass();
+  EXPECT_EQ(narrow.num_tokens, 5);
+  EXPECT_EQ(std::vector(narrow.attention.positions, narrow.attention.positions + 5),
+            (std::vector<int32_t>{5, 6, 0, 3, 9}));
+  std::vector<std::array<int32_t, 3>> got;
+  const PagedPlan& paged = *narrow.attention.paged;
+  for (int i = 0; i < paged.num_sequences; ++i)
+    got.push_back({paged.sequences[i].q_begin, paged.sequences[i].q_end, paged.sequences[i].num_keys});
+  EXPECT_EQ(got, (std::vector<std::array<int32_t, 3>>{{0, 2, 7}, {2, 3, 1}, {3, 4, 4}, {4, 5, 10}}));
+  EXPECT_EQ(paged.sequences[3].blocks, blocks + 2);
+  std::vector<std::array<int64_t, 3>> adapted;
+  for (const RowAdapters::Run& r : narrow.lora->runs) adapted.push_back({r.set, r.begin, r.count});
+  EXPECT_EQ(adapted, (std::vector<std::array<int64_t, 3>>{{0, 0, 1}, {1, 1, 2}, {0, 4, 1}}));
+
+  TestRank rank(cpu_kernels());
+  const Tensor x = rank.context.empty(DType::f32, {8, 2});
+  for (int i = 0; i < 16; ++i) x.data<float>()[i] = float(i);
+  const Tensor y = wanted.of({x, &rank.context}).value;
+  ASSERT_EQ(y.shape(), Shape({5, 2}));
+  EXPECT_EQ(std::vector(y.data<float>(), y.data<float>() + 10),
+            (std::vector<float>{2, 3, 4, 5, 6, 7, 12, 13, 14, 15}));
+}
 
 // No rows are chosen, yet the pass is made: its keys are there afterwards.
 TEST(RowsOfAPassTest, MayBeNone) {

@@ -124,41 +124,42 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
     mlp_.emplace(name + ".mlp", mlp_config(c), partition);
 }
 
-Var Block::operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed) {
+Var Block::operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed, const WantedRows* wanted) {
   using What = RecomputePolicy::What;
+  const auto given = [wanted](const Var& rows) { return wanted ? wanted->of(rows) : rows; };
   const auto attention = [&](const Var& in) {
-    if (!x.context->tape || recomputed != What::attention) return attend(in, pass);
-    return recompute([this, &pass](const Var& again) { return attend(again, pass); }, in);
+    if (!x.context->tape || recomputed != What::attention) return attend(in, pass, wanted);
+    return recompute([this, &pass](const Var& again) { return attend(again, pass, nullptr); }, in);
   };
   const auto mlp = [&](const Var& in) {
-    if (!x.context->tape || recomputed != What::mlp) return feed_forward(in, pass);
+    if (!x.context->tape || recomputed != What::mlp) return feed_forward(in, wanted ? wanted->pass() : pass);
     return recompute([this, &pass](const Var& again) { return feed_forward(again, pass); }, in);
   };
   switch (kind_) {
     case BlockKind::pre: {
       const auto [residual, normed] = attention_norm_->branch(x);
-      const auto [sum, normed_sum] = mlp_norm_->add(residual, attention(normed));
+      const auto [sum, normed_sum] = mlp_norm_->add(given(residual), attention(normed));
       return sum + mlp(normed_sum);
     }
     case BlockKind::post: {
-      const Var sum = x + (*attention_post_norm_)(attention(x));
+      const Var sum = given(x) + (*attention_post_norm_)(attention(x));
       return sum + (*mlp_post_norm_)(mlp(sum));
     }
     case BlockKind::both: {
       const auto [residual, normed] = attention_norm_->branch(x);
-      const auto [sum, normed_sum] = mlp_norm_->add(residual, (*attention_post_norm_)(attention(normed)));
+      const auto [sum, normed_sum] = mlp_norm_->add(given(residual), (*attention_post_norm_)(attention(normed)));
       return sum + (*mlp_post_norm_)(mlp(normed_sum));
     }
     case BlockKind::parallel: {
-      const Var a = attention((*attention_norm_)(x)), m = mlp((*mlp_norm_)(x));
-      return x + (a + m);
+      const Var a = attention((*attention_norm_)(x)), rows = given(x), m = mlp((*mlp_norm_)(rows));
+      return rows + (a + m);
     }
     case BlockKind::parallel_shared: {
       const auto [residual, normed] = attention_norm_->branch(x);
-      return residual + (attention(normed) + mlp(normed));
+      return given(residual) + (attention(normed) + mlp(given(normed)));
     }
     case BlockKind::of_sums: {
-      const Var sum = (*attention_post_norm_)(x + attention(x));
+      const Var sum = (*attention_post_norm_)(given(x) + attention(x));
       return (*mlp_post_norm_)(sum + mlp(sum));
     }
   }

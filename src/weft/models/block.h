@@ -17,8 +17,10 @@ class Block {
   Block(const std::string& name, int layer, const ModelConfig& config, const RopeTables& rope,
         const Partition& partition);
 
-  // recomputed: which of its two parts; the whole block is the caller's to recompute.
-  Var operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed);
+  // recomputed: which of its two parts; the whole block is the caller's to recompute. wanted: of the last layer, the
+  // rows that it gives; null: all.
+  Var operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed,
+                 const WantedRows* wanted = nullptr);
 
   void each_param(auto&& visit) {
     each_norm_of(attention_norm_, attention_post_norm_, [&](Norm& n) { n.each_param(visit); });
@@ -39,8 +41,8 @@ class Block {
     if (before) visit(*before);
     if (after) visit(*after);
   }
-  Var attend(const Var& x, const Pass& pass) {
-    return latent_attention_ ? (*latent_attention_)(x, pass) : (*attention_)(x, pass);
+  Var attend(const Var& x, const Pass& pass, const WantedRows* wanted) {
+    return latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted);
   }
   Var feed_forward(const Var& x, const Pass& pass) { return moe_ ? (*moe_)(x, pass) : (*mlp_)(x, pass); }
 

@@ -89,10 +89,11 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
       x = recompute([&block, &pass](const Var& again) { return block(again, pass, RecomputePolicy::What::nothing); },
                     x);
     else
-      x = block(x, pass, what);
+      x = block(x, pass, what, final_norm_ && &each == &blocks_.back() ? pass.wanted : nullptr);
     x = brackets.leave(group++, x);
   }
   if (pass.attention.cache) pass.attention.cache->advance(pass.num_tokens);
+  if (pass.wanted && final_norm_ && blocks_.empty()) x = pass.wanted->of(x);
   return final_norm_ ? (*final_norm_)(brackets.enter(group, x)) : x;
 }
 

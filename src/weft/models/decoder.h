@@ -44,7 +44,7 @@ class Decoder {
   void initialize(Context& context, uint64_t seed);
 
   // The residual stream [rows, H], from what the part before gave, or from the ids: after the last norm on the part
-  // with the head.
+  // with the head, of the rows that are wanted.
   Var forward(Context& context, const Pass& pass, const Var& x, Brackets& brackets);
   Var hidden(Context& context, const Pass& pass, Brackets& brackets) { return forward(context, pass, {}, brackets); }
   // The sum of the cross-entropies of `targets` (-1 ignored); see HeadLossOp for grad_scale.

@@ -72,16 +72,25 @@ Var Attention::place(const Var& x, const Cut& heads, bool is_first_holder, std::
   return y;
 }
 
-Var Attention::operator()(const Var& residual, const Pass& pass) {
+std::array<Var, 3> Attention::project(const Var& x, const Pass& pass, const WantedRows* wanted) {
+  if (!wanted) {
+    auto [q, k, v] = linears(x, query_.weights(), key_.weights(), value_.weights());
+    return {query_.adapt(std::move(q), x, pass), key_.adapt(std::move(k), x, pass),
+            value_.adapt(std::move(v), x, pass)};
+  }
+  auto [k, v] = linears(x, key_.weights(), value_.weights());
+  return {query_(wanted->of(x), wanted->pass()), key_.adapt(std::move(k), x, pass),
+          value_.adapt(std::move(v), x, pass)};
+}
+
+Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
   const int64_t heads = cut_.heads.count, kv_heads = cut_.kv_heads.count;
-  const Var x = tensor_.enter(residual);
-  auto qkv = linears(x, query_.weights(), key_.weights(), value_.weights());
-  const Var q = query_.adapt(std::move(qkv[0]), x, pass), k = key_.adapt(std::move(qkv[1]), x, pass),
-            v = value_.adapt(std::move(qkv[2]), x, pass);
-  const Var y = attend(layer_, pass, place(q, cut_.heads, true, query_norm_, pass),
+  const Pass& asked = wanted ? wanted->pass() : pass;
+  const auto [q, k, v] = project(tensor_.enter(residual), pass, wanted);
+  const Var y = attend(layer_, asked, place(q, cut_.heads, true, query_norm_, asked),
                        place(k, cut_.kv_heads, cut_.is_first_holder, key_norm_, pass),
                        reshape(v, {pass.num_tokens, kv_heads, config_.head_dim}));
-  const Var out = tensor_.leave(output_(reshape(y, {pass.num_tokens, heads * config_.head_dim}), pass));
+  const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.head_dim}), asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 

@@ -6,6 +6,7 @@
 #include "weft/nn/attend.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/norm.h"
+#include "weft/nn/wanted_rows.h"
 #include "weft/parallel/partition.h"
 
 namespace weft {
@@ -27,8 +28,8 @@ class Attention {
   Attention(const std::string& name, int layer, const AttentionConfig& config, const RopeTable* rope,
             const Partition& partition);
 
-  // x[rows, H] of the residual stream -> [rows, H], without the residual
-  Var operator()(const Var& x, const Pass& pass);
+  // x[rows, H] of the residual stream -> [rows, H], without the residual; where `wanted` is given, of these rows.
+  Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr);
 
   void each_param(auto&& visit) {
     for (Linear* l : {&query_, &key_, &value_, &output_}) l->each_param(visit);
@@ -36,6 +37,8 @@ class Attention {
   }
 
  private:
+  // Queries, keys and values of x, queries of the wanted rows.
+  std::array<Var, 3> project(const Var& x, const Pass& pass, const WantedRows* wanted);
   // [T, heads * D] -> [T, heads, D], normalised and rotated as the model wants
   Var place(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& norm, const Pass& pass);
 

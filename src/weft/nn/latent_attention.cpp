@@ -60,26 +60,34 @@ LatentAttention::LatentAttention(const std::string& name, int layer, const Laten
   query_norm_.emplace(name + ".query_norm", tensor_.replicated_inside({c.query_rank}), norm_config(c));
 }
 
-LatentAttention::Inputs LatentAttention::project(const Var& x) {
+LatentAttention::Inputs LatentAttention::project(const Var& x, const WantedRows* wanted) {
   const LinearWeights first = query_down_ ? query_down_->weights() : query_.weights();
-  const auto [q, latent, rotary] = linears(x, first, latent_.weights(), key_rotary_.weights());
-  return {query_down_ ? linear((*query_norm_)(q), query_.weights()) : q, latent_norm_(latent), rotary};
+  const auto inputs = [&](const Var& q, const Var& latent, const Var& rotary) -> Inputs {
+    return {query_down_ ? linear((*query_norm_)(q), query_.weights()) : q, latent_norm_(latent), rotary};
+  };
+  if (!wanted) {
+    const auto [q, latent, rotary] = linears(x, first, latent_.weights(), key_rotary_.weights());
+    return inputs(q, latent, rotary);
+  }
+  const auto [latent, rotary] = linears(x, latent_.weights(), key_rotary_.weights());
+  return inputs(linear(wanted->of(x), first), latent, rotary);
 }
 
 Var LatentAttention::rotate(const Var& x, const Pass& pass) const {
   return apply(*x.context, RopeOp{rope_, pass.attention.positions}, x);
 }
 
-Var LatentAttention::operator()(const Var& residual, const Pass& pass) {
+Var LatentAttention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
+  const Pass& asked = wanted ? wanted->pass() : pass;
   const int64_t tokens = pass.num_tokens, heads = heads_.count;
-  const Inputs in = project(tensor_.enter(residual));
-  const Var q = rotate(reshape(in.q, {tokens, heads, config_.head_dim}), pass);
+  const Inputs in = project(tensor_.enter(residual), wanted);
+  const Var q = rotate(reshape(in.q, {asked.num_tokens, heads, config_.head_dim}), asked);
   const Var rotary = rotate(reshape(in.rotary, {tokens, 1, config_.rotary_dim}), pass);
   const auto [key, value] = linears(in.latent, key_.weights(), value_.weights());
   const Var k = apply(*residual.context, JoinHeadsOp{}, reshape(rotary, {tokens, config_.rotary_dim}),
                       reshape(key, {tokens, heads, config_.head_dim - config_.rotary_dim}));
-  const Var y = attend(layer_, pass, q, k, reshape(value, {tokens, heads, config_.value_dim}));
-  const Var out = tensor_.leave(output_(reshape(y, {tokens, heads * config_.value_dim}), pass));
+  const Var y = attend(layer_, asked, q, k, reshape(value, {tokens, heads, config_.value_dim}));
+  const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.value_dim}), asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(tokens).begin);
 }
 

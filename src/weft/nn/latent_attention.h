@@ -31,8 +31,8 @@ class LatentAttention {
   LatentAttention(const std::string& name, int layer, const LatentAttentionConfig& config, const RopeTable& rope,
                   const Partition& partition);
 
-  // x[rows, H] of the residual stream -> [rows, H], without the residual
-  Var operator()(const Var& x, const Pass& pass);
+  // x[rows, H] of the residual stream -> [rows, H], without the residual; where `wanted` is given, of these rows.
+  Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr);
 
   void each_param(auto&& visit) {
     if (query_down_) query_down_->each_param(visit), query_norm_->each_param(visit);
@@ -47,9 +47,9 @@ class LatentAttention {
 
  private:
   struct Inputs {
-    Var q, latent, rotary;  // [T, heads * D], [T, kv_rank], [T, rotary_dim]
+    Var q, latent, rotary;  // [T, heads * D], of the wanted rows; [T, kv_rank], [T, rotary_dim]
   };
-  Inputs project(const Var& x);
+  Inputs project(const Var& x, const WantedRows* wanted);
   Var rotate(const Var& x, const Pass& pass) const;  // [T, heads, D]
 
   LatentAttentionConfig config_;

@@ -8,6 +8,8 @@
 
 namespace weft {
 
+class WantedRows;
+
 struct Pass {
   const int32_t* ids = nullptr;  // [T], host memory that outlives the tape
   int64_t num_tokens = 0;
@@ -21,6 +23,7 @@ struct Pass {
   // Adapters that belong to rows and not to the model; null where it is never asked for any. With none of them a row
   // may have other bits than with null.
   const RowAdapters* lora = nullptr;
+  const WantedRows* wanted = nullptr;  // the rows whose results are asked for; null: all
   uint64_t seed = 0;
   int64_t step = 0;
   float loss_scale = 0;               // what a loss that a layer adds for a token is multiplied with

@@ -112,12 +112,29 @@ void ForwardModel::choose(const Tensor& hidden, std::span<const int32_t> rows) {
   if (is_spread) mesh_.cp().all_reduce(chosen_hidden_);
 }
 
-Tensor ForwardModel::logits(const Pass& pass, std::span<const int32_t> rows) {
+// Which rows the last layer is to give, or null: all. Where nothing is asked for, one all the same, so that nothing
+// has to bear with no rows.
+const WantedRows* ForwardModel::narrow(const Pass& pass, std::span<const int32_t> rows) {
+  const PagedPlan* const paged = pass.attention.paged;
+  const bool is_rising = std::ranges::adjacent_find(rows, std::ranges::greater_equal{}) == rows.end();
+  if (!has_result() || !paged || paged->spread || !is_rising || int64_t(rows.size()) == pass.num_tokens)
+    return nullptr;
+  const auto last = int32_t(pass.num_tokens - 1);
+  wanted_.choose(pass, rows.empty() ? std::span(&last, 1) : rows);
+  return &wanted_;
+}
+
+Tensor ForwardModel::logits(const Pass& whole, std::span<const int32_t> rows) {
+  Pass pass = whole;
+  pass.wanted = narrow(whole, rows);
   Tensor result;
   run(pass, [&](const Var& x) {
     Var hidden = model_->forward(context_, pass, x, brackets());
     if (rows.empty()) return;
-    choose(hidden.value, rows);
+    if (pass.wanted)
+      chosen_hidden_ = hidden.value;
+    else
+      choose(hidden.value, rows);
     hidden.value = chosen_hidden_;
     result = logits_of(hidden);
   });

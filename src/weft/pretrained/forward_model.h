@@ -44,8 +44,9 @@ class ForwardModel {
   // Logits [count, V], fp32 (fp64 beside fp64), of rows [first, first + count) of the pass: the same on all ranks of
   // the last stage, empty on the others. Valid until the next call.
   Tensor logits(const Pass& pass, int64_t first, int64_t count);
-  // The same of chosen rows, which all ranks choose alike; of no rows an empty tensor.
-  // Over cp the pass has an even part of the rows, in order, and `rows` are counted among those of all ranks.
+  // The same of chosen rows, which all ranks choose alike; of no rows an empty tensor. Where a pass over a paged
+  // cache chooses rows in rising order, the last layer computes little else. Over cp the pass has an even part of the
+  // rows, in order, and `rows` are counted among those of all ranks.
   Tensor logits(const Pass& pass, std::span<const int32_t> rows);
   // What the head read for these rows, [rows, H], after the last norm; valid as long.
   const Tensor& chosen_hidden() const { return chosen_hidden_; }
@@ -68,6 +69,7 @@ class ForwardModel {
   Brackets& brackets() { return far_ ? *far_ : no_brackets_; }
   // Takes a pass from the stage before this one to the next; the last stage has `finish` go on instead.
   void run(const Pass& pass, FunctionRef<void(const Var& x)> finish);
+  const WantedRows* narrow(const Pass& pass, std::span<const int32_t> rows);
   void choose(const Tensor& hidden, std::span<const int32_t> rows);
   Tensor logits_of(const Var& hidden);
   Tensor part_of(Tensor& kept, DType dtype, Shape shape);
@@ -79,8 +81,9 @@ class ForwardModel {
   std::unique_ptr<Decoder> model_;
   Brackets no_brackets_;
   std::unique_ptr<FarWeights> far_;  // null: all are near
-  Tensor chosen_, logits_;           // kept, so that a step of serving takes no memory
-  Tensor chosen_hidden_;             // of chosen_, what the last call needed
+  WantedRows wanted_;
+  Tensor chosen_, logits_;  // kept, so that a step of serving takes no memory
+  Tensor chosen_hidden_;    // of chosen_, what the last call needed
 };
 
 }  // namespace weft
