@@ -131,11 +131,7 @@ void prefill(const BenchStepsCommand& o, ForwardModel& model) {
     check_context(model, tokens);
     with_sequences(o, model, 1, tokens, [&](Sequences& sequences) {
       const double seconds = median(time_calls(o.repeats, [&] { sequences.fill(tokens, o.chunk); }));
-      // A third of a training step's: the forward pass; but the head reads one row of each chunk.
-      const ModelConfig& c = model.config();
-      const double head = 2.0 * double(c.hidden) * double(c.vocab);
-      const double chunks = double((tokens + o.chunk - 1) / o.chunk);
-      const double flops = (c.flops_per_token(tokens) / 3 - head) * double(tokens) + head * chunks;
+      const double flops = model.config().prompt_flops(tokens, ceil_div(tokens, o.chunk));
       rows.push_back({{"tokens", tokens}, {"s", seconds}, {"tokens_per_s", double(tokens) / seconds}});
       if (is_alone) rows.back().update({{"flops_per_s", flops / seconds}, {"peak_flops", known(peak)}});
       o.output.text(fmt::format(

@@ -41,6 +41,21 @@ TEST(ExpertsConfigTest, PublishedShapesHaveTheirPublishedSizes) {
   EXPECT_NEAR(qwen.flops_per_token(1) / 6, 3.0e9, 0.1e9);
 }
 
+// Token by token a prompt costs a third of as much training; in one step the last layer and the head are left out but
+// for keys and values and one row.
+TEST(PromptFlopsTest, LeaveOutWhatNobodyAsksFor) {
+  ModelConfig c = preset("llama-1b");
+  complete(c);
+  const int64_t n = 512;
+  const double whole = c.flops_per_token(n) / 3 * double(n);
+  EXPECT_NEAR(c.prompt_flops(n, n), whole, 1e-9 * whole);
+  const double head = double(c.hidden * c.vocab);
+  const double square = double(c.hidden * c.hidden), mlp = 3.0 * double(c.hidden * c.ffn);
+  const double scores = 2.0 * double(c.hidden) * double(n + 1) / 2;
+  const double left_out = 2 * double(n - 1) * (head + 2 * square + mlp + scores);
+  EXPECT_NEAR(c.prompt_flops(n, 1), whole - left_out, 1e-9 * whole);
+}
+
 TEST(ExpertsConfigTest, SurvivesJson) {
   const ModelConfig c = small();
   const std::string text = to_json(c);

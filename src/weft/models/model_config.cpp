@@ -261,13 +261,16 @@ struct LayerWork {
   double scores;  // of attention: what has no weights
 };
 
-// Of the matrices, biases and norms apart.
+// Of the matrices that make keys and values; biases and norms apart.
+double key_projections(const ModelConfig& c) {
+  const double h = double(c.hidden), rank = double(c.kv_rank);
+  if (!c.is_latent()) return h * 2 * double(c.kv_heads * c.head_dim);
+  return h * (rank + double(c.rotary_dim)) + rank * double(c.heads * (c.head_dim - c.rotary_dim + c.values_dim()));
+}
+
 double projections(const ModelConfig& c) {
-  const double h = double(c.hidden), q = double(c.heads * c.head_dim), kv = double(c.kv_heads * c.head_dim);
-  if (!c.is_latent()) return h * (2 * q + 2 * kv);
-  const double rank = double(c.kv_rank), query_rank = double(c.query_rank), out = double(c.heads * c.values_dim());
-  return (query_rank > 0 ? query_rank * (h + q) : h * q) + h * (rank + double(c.rotary_dim)) +
-         rank * double(c.heads * (c.head_dim - c.rotary_dim + c.values_dim())) + out * h;
+  const double h = double(c.hidden), q = double(c.heads * c.head_dim), query_rank = double(c.query_rank);
+  return key_projections(c) + (query_rank > 0 ? query_rank * (h + q) : h * q) + double(c.heads * c.values_dim()) * h;
 }
 
 // The keys that a token sees on average.
@@ -306,6 +309,17 @@ double ModelConfig::flops_per_token(int64_t seq_len) const {
   double all = kForwardAndBackward * sum;
   if (lora.rank > 0) all += kForwardAndBackward * adapters - (sum - scores);
   return kPerMultiplyAdd * all;
+}
+
+double ModelConfig::prompt_flops(int64_t tokens, int64_t steps) const {
+  double of_all = 0, of_last = double(hidden) * double(vocab);  // rows of a step
+  for (int64_t i = 0; i < layers; ++i) {
+    const LayerWork layer = layer_work(*this, i, tokens);
+    const double keys = key_projections(*this), rest = layer.attention + layer.mlp - keys;
+    of_all += keys;
+    (i < layers - 1 ? of_all : of_last) += rest;
+  }
+  return kPerMultiplyAdd * (of_all * double(tokens) + of_last * double(steps));
 }
 
 double ModelConfig::recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const {

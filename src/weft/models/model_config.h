@@ -134,7 +134,10 @@ struct ModelConfig {
   // causal; a table look-up costs none. Beside adapters, weights have no gradient. Source: Narayanan et al., 2021,
   // without recomputation.
   double flops_per_token(int64_t seq_len) const;
-  // What recomputation adds to that.
+  // FLOPs of reading a prompt in so many steps, each of which asks for the logits of its last row: the head and, but
+  // for keys and values, the last layer are computed of these rows alone.
+  double prompt_flops(int64_t tokens, int64_t steps) const;
+  // What recomputation adds to flops_per_token.
   double recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const;
 };
 
