@@ -13,8 +13,6 @@
 #include <charconv>
 #include <cstring>
 
-#include "weft/base/error.h"
-
 namespace weft::bench {
 
 Url parse_url(std::string_view text) {
@@ -75,7 +73,7 @@ void HttpClient::close() {
 void HttpClient::send_raw(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (n <= 0) throw Error("{} closed the connection", host_);
+    if (n <= 0) throw Closed("{} closed the connection", host_);
     bytes.remove_prefix(size_t(n));
   }
 }
@@ -93,6 +91,7 @@ bool HttpClient::fill() {
   ssize_t n = 0;
   do n = ::recv(fd_, chunk, sizeof chunk, 0);
   while (n < 0 && errno == EINTR);  // a process that was stopped and goes on
+  if (n < 0 && errno == ECONNRESET) throw Closed("{} broke the connection", host_);
   if (n < 0) throw Error("{} does not answer", host_);
   in_.append(chunk, size_t(n));
   return n > 0;
@@ -101,7 +100,7 @@ bool HttpClient::fill() {
 std::string HttpClient::read_line() {
   size_t end;
   while ((end = in_.find("\r\n")) == std::string::npos) {
-    if (!fill()) throw Error("{} closed the connection", host_);
+    if (!fill()) throw Closed("{} closed the connection", host_);
   }
   std::string line = in_.substr(0, end);
   in_.erase(0, end + 2);
@@ -110,7 +109,7 @@ std::string HttpClient::read_line() {
 
 std::string HttpClient::read_bytes(size_t count) {
   while (in_.size() < count) {
-    if (!fill()) throw Error("{} closed the connection", host_);
+    if (!fill()) throw Closed("{} closed the connection", host_);
   }
   std::string bytes = in_.substr(0, count);
   in_.erase(0, count);

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "weft/base/error.h"
+
 namespace weft::bench {
 
 // "http://HOST:PORT/BASE", taken apart.
@@ -28,6 +30,12 @@ struct HttpResult {
 // Throws Error when the server cannot be reached, breaks the connection or lets a timeout pass.
 class HttpClient {
  public:
+  // The server closed the connection.
+  class Closed final : public Error {
+   public:
+    using Error::Error;
+  };
+
   HttpClient(const std::string& host, uint16_t port, std::chrono::milliseconds timeout = std::chrono::minutes(10));
   ~HttpClient();
   HttpClient(HttpClient&& other) noexcept;

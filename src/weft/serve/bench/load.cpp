@@ -78,6 +78,7 @@ void read_stream(HttpClient& client, Clock::time_point arrival, Sample& sample) 
 Sample send_one(const LoadOptions& o, const std::string& body, Clock::time_point arrival,
                 std::optional<HttpClient>& client) {
   Sample sample;
+  const bool is_kept = client.has_value();
   try {
     if (!client) client.emplace(connect(o));
     client->send("POST", o.url.path + (o.is_chat ? "/chat/completions" : "/completions"), body, headers_of(o));
@@ -91,7 +92,12 @@ Sample send_one(const LoadOptions& o, const std::string& body, Clock::time_point
       sample.error = fmt::format("status {}", head.status);
     }
     if (head.header("connection") == "close") client.reset();
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    // A server may close a connection that it has answered on, at any time. Source: RFC 9112, 9.3.1.
+    if (is_kept && sample.status == 0 && dynamic_cast<const HttpClient::Closed*>(&e)) {
+      client.reset();
+      return send_one(o, body, arrival, client);
+    }
     sample.error = sample.status == 0 ? "no answer" : "the connection broke";
     sample.is_complete = false;
     client.reset();
