@@ -17,16 +17,22 @@ using cpu::BlockIsa;
 
 std::vector<BlockIsa> isas_here() {
   std::vector<BlockIsa> all;
-  for (const BlockIsa isa : {BlockIsa::avx2, BlockIsa::avx512, BlockIsa::avx512_vnni, BlockIsa::amx})
+  for (const BlockIsa isa :
+       {BlockIsa::avx2, BlockIsa::avx512, BlockIsa::avx512_vnni, BlockIsa::avx512_bf16, BlockIsa::amx})
     if (isa <= cpu::best_block_isa()) all.push_back(isa);
   return all;
+}
+
+bool rounds_weights(BlockIsa isa, BlockType type, DType of_a) {
+  return cpu::block_kernels(isa, type, of_a).math == cpu::BlockMath::pairs;
 }
 
 // What a product must give, with activations rounded as cpu rounds them or left alone, and how far it may be off.
 struct ExpectedProduct {
   std::vector<double> rounded, plain, magnitude, rounding;
 
-  ExpectedProduct(const std::vector<double>& a, const BlockMatrix& b, const BlockProduct& s) {
+  ExpectedProduct(const std::vector<double>& a, const BlockMatrix& b, const BlockProduct& s,
+                  bool rounds_weights = false) {
     // A row shares a scale where all blocks of a weight's row do.
     RoundedActivations used(a, s, b.type == BlockType::int8 ? s.skip + s.k : 32);
     if (!rounds_activations(b.type)) used.values = a, used.errors.assign(a.size(), 0);
@@ -38,8 +44,10 @@ struct ExpectedProduct {
         for (int64_t k = 0; k < s.k; ++k) {
           const auto at = size_t(row * s.n + col), i = size_t(row * s.k + k);
           const double w = double(values[size_t(k)]);
-          rounded[at] += used.values[i] * w, plain[at] += a[i] * w;
-          magnitude[at] += std::abs(used.values[i] * w), rounding[at] += used.errors[i] * std::abs(w);
+          const double used_w = rounds_weights ? double(float(BFloat16(values[size_t(k)]))) : w;
+          rounded[at] += used.values[i] * used_w, plain[at] += a[i] * w;
+          magnitude[at] += std::abs(used.values[i] * w);
+          rounding[at] += used.errors[i] * std::abs(w) + std::abs(used.values[i] * (used_w - w));
         }
     }
   }
@@ -63,9 +71,10 @@ TEST_P(MatmulBlocks, EqualsRoundedActivationsTimesDecodedWeights) {
   Workbench bench(2);
   const BlockMatrix b = random_blocks(bench, type, s.n, s.k, s.skip);
   const Tensor a = bench.random(dtype, {s.m, s.k}, "a");
-  const ExpectedProduct expected(bench.values(a), b, s);
+  const ExpectedProduct with_floats(bench.values(a), b, s), with_pairs(bench.values(a), b, s, true);
   const double least = type == BlockType::w4_g32 || type == BlockType::w4_g128 ? 0.1 : 1e-3;
   for (const BlockIsa isa : isas_here()) {
+    const ExpectedProduct& expected = rounds_weights(isa, type, dtype) ? with_pairs : with_floats;
     const Tensor y = bench.empty(DType::f32, {s.m, s.n});
     const MatmulArgs product{.y = y, .a = a, .transpose_b = true, .blocks_b = b};
     cpu::matmul_blocks_with(bench.stream, {&product, 1}, isa);
@@ -87,6 +96,17 @@ TEST_P(MatmulBlocks, ReferenceDecodes) {
   const ExpectedProduct expected(bench.values(a), b, s);
   for (size_t i = 0; i < expected.plain.size(); ++i)
     ASSERT_NEAR(double(y.data<float>()[i]), expected.plain[i], 1e-6 * (1e-3 + expected.magnitude[i])) << i;
+}
+
+// Of types whose codes stand for floats, on machines that have the products.
+TEST(MatmulBlocksTest, PairsOfBf16AreMultipliedWhereTheMachineCan) {
+  for (const BlockType type : kBlockTypes) {
+    const bool are_floats = type == BlockType::fp8 || type == BlockType::nf4;
+    EXPECT_EQ(rounds_weights(cpu::BlockIsa::avx512_vnni, type, DType::bf16), false);
+    if (cpu::best_block_isa() < cpu::BlockIsa::avx512_bf16) continue;
+    EXPECT_EQ(rounds_weights(cpu::BlockIsa::avx512_bf16, type, DType::bf16), are_floats) << name_of(type);
+    EXPECT_FALSE(rounds_weights(cpu::BlockIsa::avx512_bf16, type, DType::f32)) << name_of(type);
+  }
 }
 
 class MatmulBlocksOfType : public testing::TestWithParam<BlockType> {
@@ -120,15 +140,18 @@ TEST_P(MatmulBlocksOfType, CutColumnsAddUpToTheWhole) {
 TEST_P(MatmulBlocksOfType, RowsHaveTheSameBitsWhateverIsBesideThem) {
   constexpr int64_t kM = 530, kN = 67, kK = 800;
   const BlockMatrix b = random_blocks(bench, GetParam(), kN, kK, 3);
-  const Tensor a = bench.random(DType::f32, {kM, kK}, "a"), all = bench.empty(DType::f32, {kM, kN});
+  const Tensor wide = bench.random(DType::f32, {kM, kK}, "a"), narrow = bench.random(DType::bf16, {kM, kK}, "a");
+  const Tensor all = bench.empty(DType::f32, {kM, kN});
   for (const BlockIsa isa : isas_here()) {
+    const Tensor& a = rounds_weights(isa, GetParam(), DType::bf16) ? narrow : wide;
     const auto multiply = [&](const Tensor& y, const Tensor& rows, const BlockMatrix& blocks, int threads) {
       Workbench other(threads);
       const MatmulArgs product{.y = y, .a = rows, .transpose_b = true, .blocks_b = blocks};
       cpu::matmul_blocks_with(other.stream, {&product, 1}, isa);
     };
     multiply(all, a, b, 2);
-    for (const auto& [m, threads] : {std::pair{1, 1}, {1, 3}, {2, 2}, {5, 1}, {8, 2}, {9, 3}, {33, 1}}) {
+    for (const auto& [m, threads] :
+         {std::pair{1, 1}, {1, 3}, {2, 2}, {5, 1}, {8, 2}, {9, 3}, {33, 1}, {48, 2}, {49, 1}}) {
       for (const int64_t first : {int64_t(0), int64_t(7), kM - m}) {
         const Tensor y = bench.empty(DType::f32, {m, kN});
         multiply(y, a.slice_rows(first, m), b, threads);
@@ -139,7 +162,7 @@ TEST_P(MatmulBlocksOfType, RowsHaveTheSameBitsWhateverIsBesideThem) {
     // Columns [20, 61) alone.
     BlockMatrix some = b;
     some.rows = 41, some.blocks = b.blocks.slice_rows(20, some.rows);
-    for (const int64_t m : {1, 6, 40}) {
+    for (const int64_t m : {1, 6, 40, 70}) {
       const Tensor y = bench.empty(DType::f32, {m, some.rows});
       multiply(y, a.slice_rows(0, m), some, 2);
       for (int64_t row = 0; row < m; ++row)

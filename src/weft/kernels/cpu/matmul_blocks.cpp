@@ -13,8 +13,8 @@
 namespace weft::cpu {
 namespace {
 
-static const int64_t kFewCols =
-    getenv("FEWC") ? atoi(getenv("FEWC")) : 16;  // of a task with few rows: nobody waits long for the last one
+constexpr int64_t kFewCols = 16;         // of a task with few rows: nobody waits long for the last one
+constexpr int64_t kRowsOfOneThread = 8;  // are rounded before others have begun
 
 // Rows of a that are rounded together.
 struct RowsOfA {
@@ -31,37 +31,36 @@ struct Product {
   std::byte* rounded = nullptr;
 
   Product() = default;
-  Product(const MatmulArgs& product, const BlockKernels& block_kernels)
+  Product(const MatmulArgs& product, BlockIsa isa)
       : args(&product),
-        kernels(&block_kernels),
+        kernels(&block_kernels(isa, product.blocks_b.type, product.a.dtype())),
         epilogue(matmul_kernels(best_matmul_isa()).epilogue(product.epilogue.kind, product.epilogue.f)),
         call(epilogue_call(product)),
         groups(ceil_div(b().row_blocks() * block_elements(b().type), kGroupElements)),
-        row_bytes(rounded_row_bytes(b().type, groups)),
-        is_few(product.a.dim(0) < rows_worth_a_panel(b().type)) {}
+        row_bytes(rounded_row_bytes(kernels->math, groups)),
+        is_few(product.a.dim(0) < rows_worth_a_panel(kernels->math, b().type)) {}
 
   const BlockMatrix& b() const { return args->blocks_b; }
-  int64_t panel_bytes() const { return is_few ? 0 : cpu::panel_bytes(b().type, groups); }
+  int64_t panel_bytes() const { return is_few ? 0 : cpu::panel_bytes(kernels->math, groups); }
   int64_t rounded_bytes(int64_t rows) const { return round_up(rows, kernels->together) * row_bytes; }
   bool rounds_like(const Product& other) const {
     return b().type == other.b().type && b().cols == other.b().cols && b().skip == other.b().skip;
   }
 
   void round(ThreadTeam& team, RowsOfA rows) const {
-    const bool is_together = !is_few && math_of(b().type) == BlockMath::codes;
     const RoundCall round{.a = args->a.raw(),
                           .dtype = args->a.dtype(),
                           .b = &b(),
                           .groups = groups,
                           .lane_by_lane = !is_few,
-                          .together = is_together ? kernels->together : 1};
+                          .together = is_few ? 1 : kernels->together};
     const auto some = [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t place = i % round.together;
         kernels->round_row(round, rows.first + i, int(place), rounded + (i - place) * row_bytes);
       }
     };
-    if (is_few)
+    if (is_few && rows.count <= kRowsOfOneThread)
       some(0, rows.count, 0);
     else
       team.parallel_for(rows.count, kMostFewRows, some);
@@ -76,7 +75,7 @@ struct Product {
 
  private:
   void multiply_few(RowsOfA rows, int64_t col, int cols, float* tile) const {
-    const int64_t passes = ceil_div(rows.count, kMostFewRows);  // over columns that stay in the caches
+    const int64_t passes = ceil_div(rows.count, int64_t(kernels->few));  // over columns that stay in the caches
     for (int64_t pass = 0; pass < passes; ++pass) {
       const int64_t first = rows.count * pass / passes, count = rows.count * (pass + 1) / passes - first;
       kernels->few_rows(b(), groups, rounded + first * row_bytes, int(count), col, cols, tile);
@@ -88,7 +87,7 @@ struct Product {
     kernels->unpack(b(), groups, col, cols, panel);
     const std::byte* const next = b().row(col + cols);
     const int64_t lines = std::min<int64_t>(b().rows - col - cols, kPanelCols) * b().row_bytes() / 64;
-    const int64_t tile_rows = kernels->tile_rows(b().type);
+    const int64_t tile_rows = kernels->tile_rows;
     for (int64_t i = 0, count = 0; i < rows.count; i += count) {
       count = std::min(tile_rows, rows.count - i);
       const int64_t first = lines * i / rows.count, end = lines * (i + count) / rows.count;
@@ -103,9 +102,9 @@ struct Product {
 // Products of one a, with the places of what threads share and of what is each one's own.
 class Products {
  public:
-  Products(std::span<const MatmulArgs> all, const BlockKernels& kernels) : args_(all) {
+  Products(std::span<const MatmulArgs> all, BlockIsa isa) : args_(all) {
     shapes::check_matmuls_of_one_a(all);
-    for (size_t i = 0; i < all.size(); ++i) products_[i] = Product(all[i], kernels);
+    for (size_t i = 0; i < all.size(); ++i) products_[i] = Product(all[i], isa);
   }
 
   void run(Stream& stream) {
@@ -172,7 +171,7 @@ class Products {
 }  // namespace
 
 void matmul_blocks_with(Stream& stream, std::span<const MatmulArgs> products, BlockIsa isa) {
-  Products(products, block_kernels(isa)).run(stream);
+  Products(products, isa).run(stream);
 }
 
 }  // namespace weft::cpu

@@ -5,8 +5,9 @@
 // the order of i, and then the lanes in their order. Few rows of a hold the lanes of a column in one vector; many
 // rows go from lane to lane with columns in vectors: the same operations on every element, so the same bits.
 //
-// INT8 has one scale to a row on both sides, so that the whole sum is of integers. FP8 and NF4 are multiplied as
-// floats with a as it is, in kFloatLanes lanes in the same way.
+// INT8 has one scale to a row on both sides, so that the whole sum is of integers. FP8 and NF4 are multiplied with a
+// as it is, in kFloatLanes lanes in the same way: as floats, or, where a is bf16 and the machine multiplies pairs of
+// these, rounded to bf16.
 #pragma once
 #include "weft/kernels/cpu/matmul_kernels.h"
 
@@ -15,7 +16,7 @@ namespace weft::cpu {
 inline constexpr int64_t kGroupBlocks = 8;  // of 32 codes: a group is a block of the K family, or eight others
 inline constexpr int64_t kGroupElements = 32 * kGroupBlocks;
 inline constexpr int64_t kFloatLanes = 16;        // of sums of floats
-inline constexpr int64_t kMostFewRows = 4;        // at once
+inline constexpr int64_t kMostFewRows = 4;        // of codes or floats at once
 inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near while panels pass
 
 // A row of a, rounded: 32 codes of each block, then a scale of each, then two terms of each. What codes of b are
@@ -47,8 +48,11 @@ struct UnpackedPanel {
   constexpr int64_t bytes() const { return second_scales() + 4 * kPanelCols * blocks(); }
 };
 
+enum class BlockMath : uint8_t { codes, int8, floats, pairs };
+
 // With more rows of a, unpacking a panel pays: of few bits soon, since they take long to unpack for each row.
-constexpr int64_t rows_worth_a_panel(BlockType type) {
+constexpr int64_t rows_worth_a_panel(BlockMath math, BlockType type) {
+  if (math == BlockMath::pairs) return type == BlockType::nf4 ? 49 : 33;
   switch (type) {
     case BlockType::q4_0:
     case BlockType::q4_k:
@@ -58,28 +62,25 @@ constexpr int64_t rows_worth_a_panel(BlockType type) {
   }
 }
 
-enum class BlockMath : uint8_t { codes, int8, floats };
-constexpr BlockMath math_of(BlockType type) {
-  if (type == BlockType::int8) return BlockMath::int8;
-  return type == BlockType::fp8 || type == BlockType::nf4 ? BlockMath::floats : BlockMath::codes;
-}
-
-// A row of a: a RoundedRow; or codes with their scale and term; or floats. The latter two end with what keeps a
-// tile's rows out of each other's place in the caches.
-constexpr int64_t rounded_row_bytes(BlockType type, int64_t groups) {
-  switch (math_of(type)) {
+// A row of a: a RoundedRow; or codes with their scale and term; or floats; or pairs. The latter three end with what
+// keeps a tile's rows out of each other's place in the caches.
+constexpr int64_t rounded_row_bytes(BlockMath math, int64_t groups) {
+  switch (math) {
     case BlockMath::int8: return groups * kGroupElements + 64;
     case BlockMath::floats: return groups * kGroupElements * 4 + 64;
+    case BlockMath::pairs: return groups * kGroupElements * 2 + 64;
     case BlockMath::codes: break;
   }
   return RoundedRow{groups}.bytes();
 }
 
-// The most that kPanelCols rows of b take: an UnpackedPanel; or codes with a scale of each column; or floats.
-constexpr int64_t panel_bytes(BlockType type, int64_t groups) {
-  switch (math_of(type)) {
+// The most that kPanelCols rows of b take: an UnpackedPanel; or codes with a scale of each column; or floats or
+// pairs.
+constexpr int64_t panel_bytes(BlockMath math, int64_t groups) {
+  switch (math) {
     case BlockMath::int8: return (groups * kGroupElements + 4) * kPanelCols;
     case BlockMath::floats: return groups * kGroupElements * kPanelCols * 4;
+    case BlockMath::pairs: return groups * kGroupElements * kPanelCols * 2;
     case BlockMath::codes: break;
   }
   return UnpackedPanel{groups}.bytes();
@@ -101,11 +102,13 @@ struct LinesAhead {
 };
 
 struct BlockKernels {
-  int (*tile_rows)(BlockType) = nullptr;  // the most rows that many_rows takes
-  int together = 1;                       // rounded rows of codes, where many_rows takes them
+  BlockMath math = BlockMath::codes;
+  int few = 0;        // the most rows that few_rows takes
+  int tile_rows = 0;  // and many_rows
+  int together = 1;   // rounded rows, where many_rows takes them
   // Rounds one row, the place-th of those together at out.
   void (*round_row)(const RoundCall&, int64_t row, int place, std::byte* out) = nullptr;
-  // tile[rows, kPanelCols] = a times columns [col, col + cols) for at most kMostFewRows rounded rows of a.
+  // tile[rows, kPanelCols] = a times columns [col, col + cols) for rounded rows of a.
   void (*few_rows)(const BlockMatrix& b, int64_t groups, const std::byte* a, int rows, int64_t col, int cols,
                    float* tile) = nullptr;
   // What many_rows takes: codes unsigned, or signed where they go to tile registers.
@@ -116,10 +119,11 @@ struct BlockKernels {
 };
 
 // The instruction sets a product can use, best last.
-enum class BlockIsa : uint8_t { avx2, avx512, avx512_vnni, amx };
+enum class BlockIsa : uint8_t { avx2, avx512, avx512_vnni, avx512_bf16, amx };
 
 BlockIsa best_block_isa();  // of this machine
-const BlockKernels& block_kernels(BlockIsa);
+// For activations of a dtype.
+const BlockKernels& block_kernels(BlockIsa, BlockType, DType of_a);
 
 // Products of one a with their blocks_b, as matmuls_of_one_a, with a chosen instruction set, which the machine must
 // have; matmul chooses the best.

@@ -1,4 +1,4 @@
-// Products with weights in blocks whose codes stand for floats: FP8 and NF4. Activations stay as they are.
+// Products with weights in blocks whose codes stand for floats, FP8 and NF4, as floats. Activations stay as they are.
 #include <algorithm>
 
 #include "weft/kernels/cpu/matmul_blocks_round-inl.h"
@@ -104,7 +104,7 @@ void few_float_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a,
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
   const int64_t blocks = b.row_blocks();
-  const int64_t stride = rounded_row_bytes(kType, groups) / 4;
+  const int64_t stride = rounded_row_bytes(BlockMath::floats, groups) / 4;
   const auto* from = b.row(col);
   for (int c = 0; c < cols; ++c) {
     F32 sums[kRows][kFloatParts];
@@ -134,7 +134,7 @@ void few_float_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a,
 
 // kPanelCols rows of b as floats: [lane][step][column].
 template <BlockType kType>
-void unpack_floats(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
+void unpack_floats_of(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
   using Of = FloatBlocks<kType>;
   const F32Tag f;
   const U32x8 d;
@@ -177,7 +177,7 @@ void many_float_rows_of(int64_t groups, const std::byte* panel, const std::byte*
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
   const int64_t steps = groups * kGroupElements / kFloatLanes;
-  const int64_t stride = rounded_row_bytes(BlockType::fp8, groups) / 4;
+  const int64_t stride = rounded_row_bytes(BlockMath::floats, groups) / 4;
   Fetcher fetcher(ahead, steps * kFloatLanes);
   std::fill_n(tile, kRows * kPanelCols, 0.0f);
   for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {

@@ -57,7 +57,7 @@ void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, 
   const hn::Repartition<uint8_t, I32Tag> d8;
   const auto bytes = int64_t(hn::Lanes(d8));
   const auto offset = hn::Set(d8, kInt8Offset);
-  const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockType::int8, groups),
+  const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockMath::int8, groups),
                 blocks = b.row_blocks();
   const auto* from = b.row(col);
   for (int c = 0; c < cols; ++c) {
@@ -120,7 +120,7 @@ void many_int8_rows_of(int64_t groups, const std::byte* panel, const std::byte* 
   const F32Tag f;
   const hn::Repartition<uint8_t, I32Tag> d8;
   const auto lanes = int64_t(hn::Lanes(d));
-  const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockType::int8, groups);
+  const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockMath::int8, groups);
   Fetcher fetcher(ahead, size / 4);
   for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {
     const std::byte* b = panel + c * 4;

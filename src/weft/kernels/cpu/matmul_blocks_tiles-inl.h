@@ -101,7 +101,7 @@ void many_int8_rows_in_tiles(int64_t groups, const std::byte* panel, const std::
   constexpr bool kHasLower = kRows > amx::kRows;
   const I32Tag d;
   const F32Tag f;
-  const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockType::int8, groups);
+  const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockMath::int8, groups);
   Fetcher fetcher(ahead, size / amx::kRowBytes);
   amx::use(kDotShapes<kRows, amx::kRowBytes>);
   amx::zero<0>(), amx::zero<1>(), amx::zero<2>(), amx::zero<3>();
