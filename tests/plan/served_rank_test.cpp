@@ -83,7 +83,11 @@ TEST_P(ServedMemoryTest, IsWhatRanksOfTheEngineHold) {
     // How many rows of a step come to a rank's experts, the tokens and who comes together decide, and the latter also
     // how many blocks a rank's rows look at.
     const double part = c.mesh.ep * c.mesh.cp > 1 ? 0.15 : 0.01;
-    EXPECT_NEAR(double(m.total() - m.loading), double(real.all), part * double(real.all)) << "rank " << rank;
+    const auto planned_bytes = double(m.total() - m.loading), real_bytes = double(real.all);
+    EXPECT_GE(planned_bytes, real_bytes * (1 - part)) << "rank " << rank;
+    // A last stage of one layer computes little but what is asked for: as much as was planned no step asked.
+    const bool is_last_layer = c.mesh.pp == source->config().layers && rank >= c.mesh.size() - c.mesh.tp;
+    EXPECT_LE(planned_bytes, real_bytes * (1 + (is_last_layer ? 0.05 : part))) << "rank " << rank;
   }
 }
 INSTANTIATE_TEST_SUITE_P(Meshes, ServedMemoryTest,

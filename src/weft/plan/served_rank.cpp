@@ -33,6 +33,11 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
       model_(context_, mesh_, model.config, model.source, model.dtype, model.blocks, {.count = model.far_layers}),
       loaded_(loaded_in(allocator_)),
       runner_(model_, cache.num_blocks, cache.block_tokens, cache.format.value_or(RowFormat{model.dtype})) {
+  // Layers take their part of the cache with the first row that they see, and the largest step is a later one.
+  const int32_t token = 0, block = 0;
+  runner_.clear();
+  runner_.add({&token, 1}, {}, 0, {&block, 1}, 1);
+  runner_.run();
   allocator_.reset_peak();
 }
 
