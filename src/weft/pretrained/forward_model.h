@@ -83,7 +83,7 @@ class ForwardModel {
   std::unique_ptr<FarWeights> far_;  // null: all are near
   WantedRows wanted_;
   Tensor chosen_, logits_;  // kept, so that a step of serving takes no memory
-  Tensor chosen_hidden_;    // of chosen_, what the last call needed
+  Tensor chosen_hidden_;    // of the last call
 };
 
 }  // namespace weft
