@@ -39,7 +39,7 @@ struct Linked {
                  [this](const std::string& error) { failure.set_value(error); });
   }
   ~Linked() {
-    here->stop();
+    if (here) here->stop();
     if (server) EXPECT_NO_THROW(server->finish());
   }
   std::optional<ReplicaServer> server;
@@ -278,6 +278,19 @@ TEST_F(RemoteEngineTest, AFailureEndsItsRequestsAndOthersGoOn) {
   both.load_adapter("law", "folder", [&](const std::string& e) { error = e; });
   EXPECT_EQ(error, "");
   both.drain(0ms);
+}
+
+// One that failed waits to be told that the job ends, however soon the other end is gone then.
+TEST(RemoteEngineStopTest, ReachesAReplicaThatHasFailed) {
+  for (int i = 0; i < 200; ++i) {
+    FakeEngine there{slow()};
+    Linked linked{there};
+    linked.server->tell_failure("the disk is full");
+    linked.failure.get_future().wait();
+    linked.here.reset();
+    ASSERT_NO_THROW(linked.server->finish()) << "round " << i;
+    linked.server.reset();
+  }
 }
 
 TEST_F(RemoteEngineTest, AProcessThatIsGoneIsAFailure) {

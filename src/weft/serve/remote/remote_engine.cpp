@@ -38,6 +38,7 @@ RemoteEngine::~RemoteEngine() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kPatienceWithEnd, [&] { return is_over_; });
   }
+  channel_->finish();  // one that failed was over before it was told to stop
   channel_->cut();
   listener_.join();
 }
