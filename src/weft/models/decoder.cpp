@@ -4,6 +4,7 @@
 #include "weft/autograd/ops/embedding.h"
 #include "weft/autograd/ops/scale.h"
 #include "weft/autograd/recompute.h"
+#include "weft/nn/wanted_rows.h"
 #include "weft/parallel/head_loss.h"
 
 namespace weft {

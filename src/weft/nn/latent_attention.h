@@ -7,6 +7,7 @@
 #include "weft/nn/attend.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/norm.h"
+#include "weft/nn/wanted_rows.h"
 #include "weft/parallel/partition.h"
 
 namespace weft {

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "weft/base/function_ref.h"
+#include "weft/nn/wanted_rows.h"
 #include "weft/parallel/mesh.h"
 #include "weft/parallel/stages.h"
 #include "weft/pretrained/far_weights.h"
