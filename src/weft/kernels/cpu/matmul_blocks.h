@@ -118,7 +118,7 @@ struct BlockKernels {
                     const LinesAhead&) = nullptr;
 };
 
-// The instruction sets a product can use, best last.
+// The instruction sets a product can use, best last. Each includes those before it.
 enum class BlockIsa : uint8_t { avx2, avx512, avx512_vnni, avx512_bf16, amx };
 
 BlockIsa best_block_isa();  // of this machine

@@ -171,13 +171,21 @@ void unpack_floats_of(const BlockMatrix& b, int64_t groups, int64_t col, int col
 
 constexpr int kFloatTileRows = HWY_MAX_BYTES >= 64 ? 12 : 4;
 
-template <int kRows>
-void many_float_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile,
-                        const LinesAhead& ahead) {
+// What many_word_rows_of multiplies: a float of a with one of b.
+struct FloatWord {
+  static constexpr BlockMath kMath = BlockMath::floats;
+  static constexpr int kElements = 1;
+  static HWY_INLINE F32 add(F32 sum, F32 x, F32 w) { return hn::MulAdd(x, w, sum); }
+};
+
+// Words of 4 bytes, lane by lane on both sides.
+template <class Word, int kRows>
+void many_word_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile,
+                       const LinesAhead& ahead) {
   const F32Tag f;
   const auto lanes = int64_t(hn::Lanes(f));
-  const int64_t steps = groups * kGroupElements / kFloatLanes;
-  const int64_t stride = rounded_row_bytes(BlockMath::floats, groups) / 4;
+  const int64_t steps = groups * kGroupElements / Word::kElements / kFloatLanes;
+  const int64_t stride = rounded_row_bytes(Word::kMath, groups) / 4;
   Fetcher fetcher(ahead, steps * kFloatLanes);
   std::fill_n(tile, kRows * kPanelCols, 0.0f);
   for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {
@@ -194,8 +202,8 @@ void many_float_rows_of(int64_t groups, const std::byte* panel, const std::byte*
 #pragma GCC unroll 12
         for (int i = 0; i < kRows; ++i) {
           const F32 value = hn::Set(f, x[i * stride]);
-          sums[i][0] = hn::MulAdd(value, b0, sums[i][0]);
-          sums[i][1] = hn::MulAdd(value, b1, sums[i][1]);
+          sums[i][0] = Word::add(sums[i][0], value, b0);
+          sums[i][1] = Word::add(sums[i][1], value, b1);
         }
       }
       add_sums(sums, tile + c);

@@ -133,8 +133,8 @@ void unpack_floats(const BlockMatrix& b, int64_t groups, int64_t col, int cols, 
 
 void many_float_rows(BlockType, int64_t groups, const std::byte* panel, const std::byte* a, int rows, float* tile,
                      const LinesAhead& ahead) {
-  with_rows<kFloatTileRows>(rows,
-                            [&](auto n) { many_float_rows_of<decltype(n)::value>(groups, panel, a, tile, ahead); });
+  with_rows<kFloatTileRows>(
+      rows, [&](auto n) { many_word_rows_of<FloatWord, decltype(n)::value>(groups, panel, a, tile, ahead); });
 }
 
 constexpr BlockKernels kFloatKernels{.math = BlockMath::floats,
@@ -167,13 +167,13 @@ void unpack_pairs(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
 
 void many_pair_rows(BlockType, int64_t groups, const std::byte* panel, const std::byte* a, int rows, float* tile,
                     const LinesAhead& ahead) {
-  with_rows<kPairTileRows>(rows,
-                           [&](auto n) { many_pair_rows_of<decltype(n)::value>(groups, panel, a, tile, ahead); });
+  with_rows<kFloatTileRows>(
+      rows, [&](auto n) { many_word_rows_of<PairWord, decltype(n)::value>(groups, panel, a, tile, ahead); });
 }
 
 constexpr BlockKernels kPairKernels{.math = BlockMath::pairs,
                                     .few = kMostFewPairRows,
-                                    .tile_rows = kPairTileRows,
+                                    .tile_rows = kFloatTileRows,
                                     .round_row = pair_row,
                                     .few_rows = few_pair_rows,
                                     .unpack = unpack_pairs,
@@ -240,8 +240,8 @@ BlockIsa best_block_isa() {
 #if HWY_TARGETS & HWY_AVX3
     if (hwy::SupportedTargets() & HWY_AVX3) {
       if (!__builtin_cpu_supports("avx512vnni")) return BlockIsa::avx512;
-      if (amx::can_use()) return BlockIsa::amx;
-      return __builtin_cpu_supports("avx512bf16") ? BlockIsa::avx512_bf16 : BlockIsa::avx512_vnni;
+      if (!__builtin_cpu_supports("avx512bf16")) return BlockIsa::avx512_vnni;
+      return amx::can_use() ? BlockIsa::amx : BlockIsa::avx512_bf16;
     }
 #endif
     return BlockIsa::avx2;

@@ -201,36 +201,12 @@ void unpack_pairs_of(const BlockMatrix& b, int64_t groups, int64_t col, int cols
   }
 }
 
-constexpr int kPairTileRows = 12;
-
-template <int kRows>
-void many_pair_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, float* tile,
-                       const LinesAhead& ahead) {
-  const F32Tag f;
-  const int64_t steps = groups * kGroupElements / 2 / kPairLanes;
-  const int64_t stride = rounded_row_bytes(BlockMath::pairs, groups) / 4;
-  Fetcher fetcher(ahead, steps * kPairLanes);
-  std::fill_n(tile, kRows * kPanelCols, 0.0f);
-  for (int64_t lane = 0; lane < kPairLanes; ++lane) {
-    const auto* b = reinterpret_cast<const float*>(panel) + lane * steps * kPanelCols;
-    const auto* x = reinterpret_cast<const float*>(a) + lane * steps;
-    F32 sums[kRows][2];
-#pragma GCC unroll 12
-    for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = hn::Zero(f);
-#pragma GCC unroll 1
-    for (int64_t step = 0; step < steps; ++step, b += kPanelCols, ++x) {
-      fetcher.step();
-      const F32 b0 = hn::LoadU(f, b), b1 = hn::LoadU(f, b + kPanelCols / 2);
-#pragma GCC unroll 12
-      for (int i = 0; i < kRows; ++i) {
-        const F32 pair = hn::Set(f, x[i * stride]);
-        sums[i][0] = add_pairs(sums[i][0], pair, b0);
-        sums[i][1] = add_pairs(sums[i][1], pair, b1);
-      }
-    }
-    add_sums(sums, tile);
-  }
-}
+// What many_word_rows_of multiplies: a pair of a with one of b.
+struct PairWord {
+  static constexpr BlockMath kMath = BlockMath::pairs;
+  static constexpr int kElements = 2;
+  static HWY_INLINE F32 add(F32 sum, F32 x, F32 w) { return add_pairs(sum, x, w); }
+};
 
 }  // namespace weft::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
