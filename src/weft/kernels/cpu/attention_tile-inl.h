@@ -56,15 +56,36 @@ struct Bf16Words {
   // Word i holds lane i of both.
   static HWY_INLINE V round_pairs(V even, V odd) {
     const VU index = hn::Or(hn::Iota(du, 0), hn::Add(hn::ShiftLeft<16>(hn::Iota(du, 0)), hn::Set(du, 16u << 16)));
-    return V{_mm512_castsi512_ps(_mm512_permutexvar_epi16(index.raw, _mm512_castps_si512(round(even, odd).raw)))};
+    return reordered(round(even, odd), index);
+  }
+  // Words i and i + 8 hold lanes i and i + 8 of `low` and of `high`.
+  static HWY_INLINE V round_halves(V low, V high) {
+    const VU lane = hn::Iota(du, 0), first = hn::Add(lane, hn::And(lane, hn::Set(du, 8u)));
+    return reordered(round(low, high), hn::Or(first, hn::ShiftLeft<16>(hn::Add(first, hn::Set(du, 8u)))));
+  }
+  // Word i holds element i, or i + 16, of `low` and of `high`.
+  static HWY_INLINE V interleave_lower(V low, V high) { return interleave(low, high, 0); }
+  static HWY_INLINE V interleave_upper(V low, V high) { return interleave(low, high, 16); }
+  static HWY_INLINE V interleave(V low, V high, uint32_t first) {
+    const VU at = hn::Iota(du, first), index = hn::Or(at, hn::ShiftLeft<16>(hn::Add(at, hn::Set(du, 32u))));
+    const auto words = [](V x) { return _mm512_castps_si512(x.raw); };
+    return V{_mm512_castsi512_ps(_mm512_permutex2var_epi16(words(low), index.raw, words(high)))};
+  }
+  static HWY_INLINE V reordered(V words, VU index) {
+    return V{_mm512_castsi512_ps(_mm512_permutexvar_epi16(index.raw, _mm512_castps_si512(words.raw)))};
   }
 };
 #endif
 
-// acc[c][r] += sum over i < k of a[r * a_row + i * a_k] * b[i * b_k + c * kWide + lane], in the order of i.
-template <class Op, int kCols, int kCount = kRows>
+struct Nothing {
+  HWY_INLINE void operator()() const {}
+};
+
+// acc[c][r] += sum over i < k of a[r * a_row + i * a_k] * b[i * b_k + c * kWide + lane], in the order of i. Calls
+// meanwhile() for each of them.
+template <class Op, int kCols, int kCount = kRows, class Meanwhile = Nothing>
 HWY_INLINE void multiply(const float* HWY_RESTRICT a, int64_t a_row, int64_t a_k, const float* HWY_RESTRICT b,
-                         int64_t b_k, int64_t k, V (*acc)[kCount]) {
+                         int64_t b_k, int64_t k, V (*acc)[kCount], Meanwhile&& meanwhile = {}) {
   V sum[kCols][kCount];
   HWY_UNROLL(4)
   for (int c = 0; c < kCols; ++c) {
@@ -72,6 +93,7 @@ HWY_INLINE void multiply(const float* HWY_RESTRICT a, int64_t a_row, int64_t a_k
     for (int r = 0; r < kCount; ++r) sum[c][r] = acc[c][r];
   }
   for (int64_t i = 0; i < k; ++i, a += a_k, b += b_k) {
+    meanwhile();
     V column[kCols];
     HWY_UNROLL(4)
     for (int c = 0; c < kCols; ++c) column[c] = hn::LoadU(df, b + c * kWide);
@@ -357,16 +379,19 @@ HWY_INLINE void pack_pairs(float* dst, const Rows& rows, int64_t first, int64_t 
   const int64_t dim = rows.dim, padded_dim = round_up(dim, 16);
   for (int64_t j = 0; j < count; j += Op::kPerWord, dst += padded_dim) {
     const E *even = rows[first + j], *odd = j + 1 < count ? rows[first + j + 1] : even;
-    const VU keep = hn::Set(du, j + 1 < count ? ~0u : 0u);
-    for_each_vector<FloatWords>(dim, [&](int64_t e, auto tail) HWY_ATTR {
-      const V low = load_words<FloatWords, tail.value>(even, e, dim);
-      if constexpr (Op::kPerWord == 1) {
-        hn::StoreU(low, df, dst + e);
-      } else {
-        const VU high = hn::And(keep, hn::BitCast(du, load_words<FloatWords, tail.value>(odd, e, dim)));
-        hn::StoreU(hn::BitCast(df, hn::Or(hn::ShiftRight<16>(hn::BitCast(du, low)), high)), df, dst + e);
-      }
-    });
+    if constexpr (Op::kPerWord == 1) {
+      for_each_vector<Op>(dim, [&](int64_t e, auto tail)
+                                   HWY_ATTR { hn::StoreU(load_words<Op, tail.value>(even, e, dim), df, dst + e); });
+    } else {
+      const VU keep = hn::Set(du, j + 1 < count ? ~0u : 0u);
+      for_each_vector<Op>(dim, [&](int64_t w, auto tail) HWY_ATTR {
+        const int64_t e = 2 * w;
+        const V low = load_words<Op, tail.value>(even, e, dim), high = load_words<Op, tail.value>(odd, e, dim);
+        const V kept = hn::BitCast(df, hn::And(keep, hn::BitCast(du, high)));
+        hn::StoreU(Op::interleave_lower(low, kept), df, dst + e);
+        if (!tail.value || e + kWide < padded_dim) hn::StoreU(Op::interleave_upper(low, kept), df, dst + e + kWide);
+      });
+    }
   }
   const int64_t rest = (round_up(count, kRows) - round_up(count, Op::kPerWord)) / Op::kPerWord;
   std::memset(dst, 0, size_t(rest * padded_dim) * sizeof(float));

@@ -13,7 +13,7 @@
 #include <hwy/foreach_target.h>
 
 #include "weft/kernels/cpu/cpu.h"
-#include "weft/kernels/cpu/paged_attention_tile-inl.h"
+#include "weft/kernels/cpu/paged_attention_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
@@ -42,23 +42,15 @@ void run_split(const Call& call, const Task& task, int64_t split, const TilePlac
   t.split.clear(task.count, call.padded);
   const int64_t begin = first_key(call, task, split);
   const int64_t end = std::min<int64_t>((split + 1) * kSplitKeys, t.limit[task.count - 1]);
-  const int64_t num_first = std::clamp<int64_t>(end - begin, 0, kTileKeys);
-  find_rows(call, task.sequence, begin, num_first, t.rows);
-  const TileRows<E> first(call, task.kv_head, t.rows);
-  prefetch(first.k, 0, num_first);
-  prefetch(first.v, 0, num_first);
   for (int64_t key = begin; key < end; key += kTileKeys) {
     const int64_t num_keys = std::min<int64_t>(kTileKeys, end - key);
+    find_rows(call, task.sequence, key, num_keys, t.rows);
+    pack_tile<Op, E>(call, t, task.kv_head, num_keys);
     const TilePlace next = key + num_keys < end ? TilePlace{&task.sequence, key + num_keys, task.kv_head} : after;
-    const int64_t num_next = next.sequence ? std::min<int64_t>(kTileKeys, next.sequence->num_keys - next.key) : 0;
-    if (num_next > 0) find_rows(call, *next.sequence, next.key, num_next, t.next);
-    pack_tile<Op, E>(call, t, task.kv_head, num_keys, next.kv_head, num_next);
-    std::swap(t.rows, t.next);
-    int64_t lane = 0;
-    for (; lane + kBlockLanes <= task.count; lane += kBlockLanes)
-      lanes_tile<Op, kBlockLanes>(call, t, lane, key, num_keys);
-    for (; lane + 4 <= task.count; lane += 4) lanes_tile<Op, 4>(call, t, lane, key, num_keys);
-    for (; lane < task.count; ++lane) lanes_tile<Op, 1>(call, t, lane, key, num_keys);
+    RowsAhead ahead = rows_ahead(call, next, t);
+    for (int64_t lane = 0; lane < task.count; lane += kBlockLanes)
+      block_tile<Op>(call, t, lane, task.count - lane, key, num_keys, ahead);
+    ahead.rest();
   }
 }
 
@@ -108,10 +100,11 @@ void finish(const Call& call, const Task& task, const State& t) {
 
 template <class Op, class E>
 void set_lanes(const Call& call, const Task& task, const State& t) {
-  pack_rows<Op, E>(t.q, lanes_of<const E>(call, call.args.q, task, call.shape.head_dim), task.first, task.count);
-  for (int64_t i = 0; i < task.count; ++i) {
-    t.start[i] = int32_t(call.start(task.sequence, task.first + i));
-    t.limit[i] = int32_t(call.limit(task.sequence, task.first + i));
+  pack_lanes<Op>(t.q, lanes_of<const E>(call, call.args.q, task, call.shape.head_dim), task.first, task.count);
+  for (int64_t i = 0; i < round_up(task.count, kBlockLanes); ++i) {  // past the last lane it stands again
+    const int64_t lane = task.first + std::min(i, task.count - 1);
+    t.start[i] = int32_t(call.start(task.sequence, lane));
+    t.limit[i] = int32_t(call.limit(task.sequence, lane));
   }
 }
 
@@ -207,6 +200,10 @@ void with_elements(const PagedAttentionArgs& args, Body&& body) {
     with_element(args.q, [&](auto q) { with_pool_element(args, [&](auto pool) { body(q, pool); }); });
 }
 
+TilePlace place_of(const Call& call, const Task& task) {
+  return {&task.sequence, first_key(call, task, task.split), task.kv_head};
+}
+
 template <class Op>
 void run_task(const Call& call, const Plan& plan, const Task& task, const TilePlace& after, State t) {
   with_elements<Op>(call.args, [&](auto q, auto) { set_lanes<Op, decltype(q)>(call, task, t); });
@@ -249,14 +246,16 @@ void run(Stream& stream, const PagedAttentionArgs& args) {
     Arena arena(worker == 0 ? base + counted.used() : stream.scratch(worker, own.used()));
     return State::make(arena, call);
   };
-  stream.team().parallel_for(plan.tasks[n], 1, [&](int64_t begin, int64_t end, int worker) {
+  const int workers = stream.team().size();
+  const int64_t grain = std::clamp<int64_t>(plan.tasks[n] / (kTasksPerWorker * workers), 1, num_kv);
+  stream.team().parallel_for(plan.tasks[n], grain, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; ++i) {
-      TilePlace after;
-      if (const int64_t later = i + stream.team().size(); later < plan.tasks[n]) {  // likely this worker's next
-        const Task next = task_at(call, plan, later);
-        after = {&next.sequence, first_key(call, next, next.split), next.kv_head};
-      }
-      run_task<Op>(call, plan, task_at(call, plan, i), after, state(worker));
+      const State t = state(worker);
+      const int64_t later = i + 1 < end ? i + 1 : i + 1 + (workers - 1) * grain;  // likely its next
+      const TilePlace after = later < plan.tasks[n] ? place_of(call, task_at(call, plan, later)) : TilePlace();
+      const Task task = task_at(call, plan, i);
+      if (i == begin) rows_ahead(call, place_of(call, task), t).rest();
+      run_task<Op>(call, plan, task, after, t);
     }
   });
   if (plan.slots[n] == 0) return;
