@@ -108,13 +108,13 @@ HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std:
 }
 
 // Rows lie one behind the other, so that what is far enough ahead is read soon, whichever row it belongs to. The
-// processor's own fetching ends where pages do. Past the second cache, which keeps what the small kernels between
-// products need: a step reads a weight once.
+// processor's own fetching ends where pages do. Into the second cache, which waits for more lines at once than the
+// first one can: 24 lines of the first keep one core of a Zen 4 at 20 GB/s.
 template <int64_t kBytes>
 HWY_INLINE void fetch_ahead(const std::byte* p) {
   constexpr int64_t kAhead = 8192;
 #pragma GCC unroll 8
-  for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(p + kAhead + at, 0, 0);
+  for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(p + kAhead + at, 0, 2);
 }
 
 template <class Dot, BlockType kType, int kRows>
