@@ -167,10 +167,12 @@ class TileWorker {
     TileCall call;
     call.steps = std::min(plan.step_block, plan.steps - step);
     const int64_t words = packed_words(p_.kind, call.steps);
-    // While this block of the panel is multiplied, the next one comes closer, a part with each tile.
+    // While this block of the panel is multiplied, the next one comes closer, a part with each tile. One tile alone
+    // is bound by memory.
     const int64_t parts = ceil_div(rows_, p_.tile_rows) * ceil_div(cols, 2 * vector);
-    const int64_t block_words = (plan.whole_a ? call.steps : plan.steps) * kPanelCols;
-    const std::byte* next = packed_b_ + (((panel - first_panel_) * plan.steps + step) * kPanelCols + block_words) * 4;
+    const int64_t block_bytes = (plan.whole_a ? call.steps : plan.steps) * kPanelCols * 4;
+    const std::byte* next = packed_b_ + ((panel - first_panel_) * plan.steps + step) * kPanelCols * 4 +
+                            (parts == 1 && plan.whole_a ? kNearAhead : block_bytes);
     call.ahead_bytes = kPanelCols * 4 / parts;
     int64_t part = 0;
     for (int64_t col = 0; col < cols; col += 2 * vector) {

@@ -43,6 +43,14 @@ HWY_INLINE T read(const std::byte* p) {
   return value;
 }
 
+// Into the second cache, which waits for more lines at once than the first one can: 24 lines of the first keep one
+// core of a Zen 4 at 20 GB/s.
+template <int64_t kBytes>
+HWY_INLINE void fetch(const std::byte* p) {
+#pragma GCC unroll 8
+  for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(p + at, 0, 2);
+}
+
 // ---- dot products: every lane of 32 bits adds four products of codes (u8) and of a (i8) ----
 
 HWY_INLINE __m256i pairs_of(__m256i codes, __m256i a) {

@@ -107,16 +107,6 @@ HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std:
   }
 }
 
-// Rows lie one behind the other, so that what is far enough ahead is read soon, whichever row it belongs to. The
-// processor's own fetching ends where pages do. Into the second cache, which waits for more lines at once than the
-// first one can: 24 lines of the first keep one core of a Zen 4 at 20 GB/s.
-template <int64_t kBytes>
-HWY_INLINE void fetch_ahead(const std::byte* p) {
-  constexpr int64_t kAhead = 8192;
-#pragma GCC unroll 8
-  for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(p + kAhead + at, 0, 2);
-}
-
 template <class Dot, BlockType kType, int kRows>
 void few_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64_t col, int cols, float* tile) {
   const F32x8 f;
@@ -134,7 +124,9 @@ void few_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, int64
         for (int64_t g = 0; g < groups; ++g) {
           Group group;
           const std::byte* const from = row.group(g);
-          fetch_ahead<RowOfB<kType>::kGroupBytes>(from);
+          // Rows lie one behind the other, so that what is far enough ahead is read soon, whichever row it belongs
+          // to. The processor's own fetching ends where pages do.
+          fetch<RowOfB<kType>::kGroupBytes>(from + kNearAhead);
           Blocks<kType>::unpack(from, group);
 #pragma GCC unroll 4
           for (int i = 0; i < kRows; ++i)

@@ -141,9 +141,10 @@ void few_pair_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, 
 #pragma GCC unroll 16
     for (F32& sum : sums) sum = hn::Zero(f);
     const auto* x = reinterpret_cast<const float*>(a);
-    for (int64_t block = 0; block < blocks; ++block) {
-#pragma GCC unroll 4
-      for (int j = 0; j < kCols; ++j) fetch_ahead<Of::kBytes>(from[j]);
+    // The next rows, which lie behind these, one after the other, and soon enough for the last of them.
+    const std::byte* next = b.row(col + c) + kCols * b.row_bytes() + kNearAhead;
+    for (int64_t block = 0; block < blocks; ++block, next += kCols * Of::kBytes) {
+      fetch<kCols * Of::kBytes>(next);
 #pragma GCC unroll 2
       for (int part = 0; part < Of::kSize / kPartElements; ++part, x += kPartElements / 2) {
         F32 w[kCols][2];

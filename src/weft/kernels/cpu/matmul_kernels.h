@@ -14,6 +14,9 @@ namespace weft::cpu {
 
 inline constexpr int kPanelCols = 32;
 inline constexpr int kMaxTileRows = 32;
+// How far ahead of a product that is bound by memory its weights are fetched. Further than 10 KiB a Zen 4's own
+// fetching and this disturb each other; nearer than 5 KiB codes of few bits wait.
+inline constexpr int64_t kNearAhead = 6 << 10;
 
 // A block of a is packed tile by tile, [tile][word][rows of the tile], so that a tile reads one stream: at every step
 // the words of its rows, side by side. Words are f32, or bf16 pairs; those of a bf16 widened to f32 are two a step.
