@@ -50,14 +50,11 @@ struct UnpackedPanel {
 
 enum class BlockMath : uint8_t { codes, int8, floats, pairs };
 
-// With more rows of a, unpacking a panel pays: of few bits soon, since they take long to unpack for each row.
+// With as many rows of a, unpacking a panel pays: of blocks soon, which take long to unpack for each row.
 constexpr int64_t rows_worth_a_panel(BlockMath math, BlockType type) {
-  if (math == BlockMath::pairs) return type == BlockType::nf4 ? 49 : 33;
-  switch (type) {
-    case BlockType::q4_0:
-    case BlockType::q4_k:
-    case BlockType::w4_g32:
-    case BlockType::w4_g128: return kMostFewRows + 1;
+  switch (math) {
+    case BlockMath::codes: return kMostFewRows + 1;
+    case BlockMath::pairs: return type == BlockType::nf4 ? 49 : 33;
     default: return 2 * kMostFewRows + 1;
   }
 }
