@@ -2,10 +2,6 @@
 // ends.
 #include "weft/serve/remote/meeting.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -22,13 +18,15 @@
 
 #include "weft/base/checksum.h"
 #include "weft/base/error.h"
+#include "weft/serve/remote/address.h"
 
 namespace weft::remote {
 namespace {
 
+using namespace std::chrono_literals;
 using MeetingClock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatienceToMeet{60};
-constexpr int kAnswerSeconds = 5;  // what one connection may take to be made, and to prove itself
+constexpr std::chrono::seconds kAnswerTime{5};  // what one connection may take to be made, and to prove itself
 constexpr size_t kMostAddresses = 16;
 
 using Random = std::array<unsigned char, 32>;
@@ -36,7 +34,7 @@ using Proof = std::array<unsigned char, 32>;
 
 struct Invitation {
   uint32_t port = 0, num_addresses = 0;
-  std::array<in_addr, kMostAddresses> addresses{};
+  std::array<Address, kMostAddresses> addresses{};
   Random secret{};
 };
 static_assert(sizeof(Invitation) % sizeof(int32_t) == 0);
@@ -51,12 +49,6 @@ struct Reply {
   Random random{};
   Proof proof{};
 };
-
-std::string address_text(const in_addr& address, uint32_t port) {
-  std::array<char, INET_ADDRSTRLEN> text{};
-  ::inet_ntop(AF_INET, &address, text.data(), text.size());
-  return fmt::format("{}:{}", text.data(), port);
-}
 
 Random random_bytes() {
   Random bytes;
@@ -88,12 +80,6 @@ bool receive_all(const Socket& socket, T& x) {
   return ::recv(socket.fd(), &x, sizeof x, MSG_WAITALL) == ssize_t(sizeof x);
 }
 
-void limit_waits(const Socket& socket, int seconds) {
-  const timeval limit{seconds, 0};
-  ::setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  ::setsockopt(socket.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-}
-
 bool is_one_machine(Communicator& job, Allocator& memory) {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
@@ -105,39 +91,12 @@ bool is_one_machine(Communicator& job, Allocator& memory) {
   return std::ranges::all_of(names, [&](int64_t one) { return one == names.front(); });
 }
 
-// Where other machines may reach this one.
-std::vector<in_addr> own_addresses() {
-  std::vector<in_addr> found;
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) throw Error("the addresses of this machine: {}", std::strerror(errno));
-  for (const ifaddrs* one = all; one && found.size() < kMostAddresses; one = one->ifa_next) {
-    const bool is_up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
-    if (!is_up || !one->ifa_addr || one->ifa_addr->sa_family != AF_INET) continue;
-    sockaddr_in address{};
-    std::memcpy(&address, one->ifa_addr, sizeof address);
-    found.push_back(address.sin_addr);
-  }
-  ::freeifaddrs(all);
-  if (found.empty()) throw Error("this machine has no IPv4 address at which other replicas could reach it");
-  return found;
-}
-
 Socket listen_for_replicas(bool is_local, int count, Invitation& invitation) {
-  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(is_local ? INADDR_LOOPBACK : INADDR_ANY);
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  if (socket.fd() < 0 || ::bind(socket.fd(), any, size) != 0 || ::listen(socket.fd(), count) != 0 ||
-      ::getsockname(socket.fd(), any, &size) != 0)
-    throw Error("cannot listen for other replicas: {}", std::strerror(errno));
-  const std::vector<in_addr> addresses = is_local ? std::vector{address.sin_addr} : own_addresses();
-  invitation.port = ntohs(address.sin_port);
+  const std::vector<Address> addresses = is_local ? std::vector{Address::loopback()} : own_addresses(kMostAddresses);
   invitation.num_addresses = uint32_t(addresses.size());
   std::ranges::copy(addresses, invitation.addresses.begin());
   invitation.secret = random_bytes();
-  return socket;
+  return is_local ? listen_at(addresses[0], count, invitation.port) : listen_everywhere(count, invitation.port);
 }
 
 Invitation share(Communicator& job, int front, const Invitation& invitation, Allocator& memory) {
@@ -151,7 +110,7 @@ Invitation share(Communicator& job, int front, const Invitation& invitation, All
 
 // A replica that has proven itself, or nothing: a stranger.
 int admit(const Socket& socket, const Random& secret) {
-  limit_waits(socket, kAnswerSeconds);
+  limit_waits(socket, kAnswerTime);
   Greeting greeting;
   const std::array<char, 8> magic = greeting.magic;
   if (!receive_all(socket, greeting) || greeting.magic != magic) return -1;
@@ -160,7 +119,7 @@ int admit(const Socket& socket, const Random& secret) {
   Proof proof{};
   if (!send_all(socket, reply) || !receive_all(socket, proof)) return -1;
   if (!is_same_proof(proof, proof_of(secret, kReplica, greeting, reply.random))) return -1;
-  limit_waits(socket, 0);
+  limit_waits(socket, 0s);
   return int(std::min<uint32_t>(greeting.replica, INT32_MAX));
 }
 
@@ -183,32 +142,29 @@ std::vector<Socket> await_replicas(const Socket& listener, const Random& secret,
   return sockets;
 }
 
-// Connected, and the other end is the front; else what is wrong.
-std::string connect_to(const Socket& socket, const Invitation& invitation, const in_addr& at, int replica) {
-  limit_waits(socket, kAnswerSeconds);  // of connect too
-  sockaddr_in address{};
-  address.sin_family = AF_INET, address.sin_addr = at, address.sin_port = htons(uint16_t(invitation.port));
-  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return std::strerror(errno);
+// To one that has proven to be the front. Throws Error with what is wrong.
+Socket connect_to_front(const Invitation& invitation, const Address& at, int replica) {
+  Socket socket = connect_to(at, invitation.port, kAnswerTime);
   Greeting greeting;
   greeting.replica = uint32_t(replica), greeting.random = random_bytes();
   Reply reply;
-  if (!send_all(socket, greeting) || !receive_all(socket, reply)) return "no answer";
+  if (!send_all(socket, greeting) || !receive_all(socket, reply)) throw Error("no answer");
   if (!is_same_proof(reply.proof, proof_of(invitation.secret, kFront, greeting, reply.random)))
-    return "another program listens there";
-  if (!send_all(socket, proof_of(invitation.secret, kReplica, greeting, reply.random))) return "no answer";
-  limit_waits(socket, 0);
-  return {};
+    throw Error("another program listens there");
+  if (!send_all(socket, proof_of(invitation.secret, kReplica, greeting, reply.random))) throw Error("no answer");
+  limit_waits(socket, 0s);
+  return socket;
 }
 
 Socket find_front(const Invitation& invitation, int replica) {
   std::string tried;
   for (uint32_t i = 0; i < std::min<uint32_t>(invitation.num_addresses, kMostAddresses); ++i) {
-    const in_addr& at = invitation.addresses[i];
-    Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const std::string wrong = connect_to(socket, invitation, at, replica);
-    if (wrong.empty()) return socket;
-    tried += fmt::format("{}{}: {}", tried.empty() ? "" : ", ", address_text(at, invitation.port), wrong);
+    const Address& at = invitation.addresses[i];
+    try {
+      return connect_to_front(invitation, at, replica);
+    } catch (const Error& e) {
+      tried += fmt::format("{}{}: {}", tried.empty() ? "" : ", ", at.with(invitation.port), e.what());
+    }
   }
   throw Error("replica {} cannot reach the one that listens ({}): open the ports between the machines", replica,
               tried);

@@ -16,9 +16,9 @@ struct ReplicaPlace {
 
 // A collective call of all ranks of the job. The front gets a socket to each other replica, in order; the speaker of
 // another replica one to the front; the rest get none. The front listens until all have come, on this machine's own
-// address where the job has one machine, else on all of its IPv4 addresses; both ends prove that they know a random
-// secret that only the job's ranks were told. What is said afterwards is neither signed nor encrypted, as what ranks
-// say to each other is not. Throws Error naming who did not come, or could not.
+// address where the job has one machine, else on all of its addresses, IPv4 and IPv6; both ends prove that they know
+// a random secret that only the job's ranks were told. What is said afterwards is neither signed nor encrypted, as
+// what ranks say to each other is not. Throws Error naming who did not come, or could not.
 std::vector<Socket> meet(Communicator& job, const ReplicaPlace& place);
 
 }  // namespace weft::remote
