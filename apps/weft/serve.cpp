@@ -10,6 +10,7 @@
 #include "hosts.h"
 #include "launched_replicas.h"
 #include "rank_resources.h"
+#include "weft/base/authority.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/serve/api/api.h"
 #include "weft/serve/http/server.h"
@@ -91,7 +92,7 @@ void serve_over_http(const ServeCommand& o, StopSignals& signals, const std::vec
   });
   api.set_ready();
   const std::string url =
-      fmt::format("{}://{}:{}", o.server.tls_cert.empty() ? "http" : "https", o.server.host, server.port());
+      fmt::format("{}://{}", o.server.tls_cert.empty() ? "http" : "https", authority(o.server.host, server.port()));
   for (const api::ServedModel& model : models)
     output.text(fmt::format("weft: serving {} at {}; {} tokens of context, {}", model.name, url,
                             model.engine->limits().context,

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "serve/test_server.h"
+#include "weft/base/authority.h"
 
 namespace weft::bench {
 namespace {
@@ -121,12 +122,21 @@ TEST(LoadTest, MeasuresAServer) {
   }
 }
 
+TEST(UrlTest, HasBracketsAroundIpv6) {
+  EXPECT_EQ(authority("example", 80), "example:80");
+  EXPECT_EQ(authority("127.0.0.1", 8000), "127.0.0.1:8000");
+  EXPECT_EQ(authority("fd00::2", 8000), "[fd00::2]:8000");
+}
+
 TEST(UrlTest, IsTakenApart) {
   const Url url = parse_url("http://example:8001/v1/");
   EXPECT_EQ(url.host, "example");
   EXPECT_EQ(url.port, 8001);
   EXPECT_EQ(url.path, "/v1");
   EXPECT_EQ(parse_url("http://example").port, 80);
+  EXPECT_EQ(parse_url("http://[::1]:8001/v1").host, "::1");
+  EXPECT_EQ(parse_url("http://[::1]:8001/v1").port, 8001);
+  EXPECT_EQ(parse_url("http://[fd00::2]").host, "fd00::2");
   EXPECT_THROW(parse_url("https://example"), UsageError);
   EXPECT_THROW(parse_url("http://example:x"), UsageError);
 }

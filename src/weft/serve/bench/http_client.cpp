@@ -13,6 +13,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "weft/base/authority.h"
+
 namespace weft::bench {
 
 Url parse_url(std::string_view text) {
@@ -20,16 +22,17 @@ Url parse_url(std::string_view text) {
   if (!text.starts_with(kScheme)) throw UsageError("{}: write http://HOST:PORT", text);
   text.remove_prefix(kScheme.size());
   const size_t slash = std::min(text.find('/'), text.size());
-  std::string_view authority = text.substr(0, slash);
+  std::string_view host = text.substr(0, slash);
   Url url{.path = std::string(text.substr(slash))};
   while (url.path.ends_with('/')) url.path.pop_back();
-  if (const size_t colon = authority.rfind(':'); colon != std::string_view::npos && !authority.ends_with(']')) {
-    const std::string_view port = authority.substr(colon + 1);
+  if (const size_t colon = host.rfind(':'); colon != std::string_view::npos && !host.ends_with(']')) {
+    const std::string_view port = host.substr(colon + 1);
     const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), url.port);
     if (error != std::errc() || end != port.data() + port.size()) throw UsageError("{} is no port", port);
-    authority = authority.substr(0, colon);
+    host = host.substr(0, colon);
   }
-  url.host = authority;
+  const bool is_v6 = host.starts_with('[') && host.ends_with(']');
+  url.host = is_v6 ? host.substr(1, host.size() - 2) : host;
   return url;
 }
 
@@ -41,7 +44,7 @@ std::string_view HttpResult::header(std::string_view lower_case_name) const {
 }
 
 HttpClient::HttpClient(const std::string& host, uint16_t port, std::chrono::milliseconds timeout)
-    : host_(fmt::format("{}:{}", host, port)) {
+    : host_(authority(host, port)) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)

@@ -14,7 +14,7 @@ namespace weft::bench {
 
 // "http://HOST:PORT/BASE", taken apart.
 struct Url {
-  std::string host, path;  // path: without a '/' at its end
+  std::string host, path;  // without the brackets of IPv6; without a '/' at its end
   uint16_t port = 80;
 };
 // Throws UsageError for anything but http.

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "weft/base/authority.h"
 #include "weft/base/error.h"
 
 namespace weft::remote {
@@ -82,13 +83,10 @@ in_addr Address::v4() const {
 
 std::string Address::with(uint32_t port) const {
   std::array<char, INET6_ADDRSTRLEN> text{};
-  if (is_v4()) {
-    const in_addr address = v4();
-    ::inet_ntop(AF_INET, &address, text.data(), text.size());
-    return fmt::format("{}:{}", text.data(), port);
-  }
-  ::inet_ntop(AF_INET6, &v6_, text.data(), text.size());
-  return fmt::format("[{}]:{}", text.data(), port);
+  const in_addr mapped = v4();
+  ::inet_ntop(is_v4() ? AF_INET : AF_INET6, is_v4() ? static_cast<const void*>(&mapped) : &v6_, text.data(),
+              text.size());
+  return authority(text.data(), port);
 }
 
 std::vector<Address> own_addresses(size_t most) {
