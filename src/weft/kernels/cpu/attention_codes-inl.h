@@ -6,7 +6,7 @@
 #define WEFT_ATTENTION_CODES_INL_H_
 #endif
 
-#include "weft/kernels/cpu/attention_tile-inl.h"
+#include "weft/kernels/cpu/attention_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {

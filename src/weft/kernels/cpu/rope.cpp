@@ -5,7 +5,7 @@
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/rope.cpp"
 #include <hwy/foreach_target.h>
 
-#include "weft/kernels/cpu/attention_tile-inl.h"
+#include "weft/kernels/cpu/attention_rows-inl.h"
 #include "weft/kernels/cpu/cpu.h"
 
 HWY_BEFORE_NAMESPACE();
