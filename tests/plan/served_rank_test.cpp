@@ -47,16 +47,13 @@ class ServedMemoryTest : public testing::TestWithParam<HeldCase> {};
 
 // Every request is there before the first step, so that the largest step is the same however fast clients are.
 void serve_at_once(ForwardModel& model, const ContinuousOptions& options, std::vector<Request> requests) {
-  ContinuousEngine engine(model, options);
-  if (!engine.is_speaker()) return engine.run();
   std::vector<std::future<Heard>> open;
-  for (Request& request : requests) open.push_back(ask(engine, std::move(request)));
-  auto done = std::async(std::launch::async, [&] {
+  const auto hear_all = [&](Engine&) {
     for (auto& heard : open) EXPECT_EQ(heard.get().finish.reason, FinishReason::length);
-    engine.stop();
+  };
+  with_engine(model, options, hear_all, [&](Engine& engine) {
+    for (Request& request : requests) open.push_back(ask(engine, std::move(request)));
   });
-  engine.run();
-  done.get();
 }
 
 // What ranks say that they hold, and what a served company made them hold, on every rank.

@@ -4,9 +4,6 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <array>
-
 #include "weft/base/error.h"
 
 namespace weft::remote {
@@ -84,10 +81,14 @@ TEST(AddressTest, FindsNoMoreAddressesThanAskedForAndNoneOfOneLink) {
 }
 
 TEST(AddressTest, SaysWhyItDoesNotConnect) {
-  uint32_t port = 0;
-  { const Socket gone = listen_at(Address::loopback(), 1, port); }
+  const Socket silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // has a port, and does not listen there
+  sockaddr_in name{};
+  name.sin_family = AF_INET, name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof name;
+  ASSERT_EQ(::bind(silent.fd(), reinterpret_cast<sockaddr*>(&name), size), 0);
+  ASSERT_EQ(::getsockname(silent.fd(), reinterpret_cast<sockaddr*>(&name), &size), 0);
   try {
-    connect_to(Address::loopback(), port, 5s);
+    connect_to(Address::loopback(), ntohs(name.sin_port), 5s);
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "Connection refused");
