@@ -145,6 +145,40 @@ TEST(SchedulerTest, CutsPromptsIntoPiecesBesideTokensUnderWay) {
   EXPECT_EQ(s.finished, (std::vector<RequestId>{2}));
 }
 
+// A prompt of a thousand tokens, alone and beside an answer.
+struct PieceCase {
+  int64_t tokens_per_step, good_rows, beside_an_answer;
+};
+class PieceTest : public testing::TestWithParam<PieceCase> {};
+
+TEST_P(PieceTest, AStepWithAnswersIsFilledUpToAGoodOne) {
+  const PieceCase& c = GetParam();
+  Simulation s(
+      {.pool = {.num_blocks = 400, .block_tokens = 4}, .max_running = 4, .tokens_per_step = c.tokens_per_step});
+  s.scheduler.set_good_rows(c.good_rows);
+  s.add({count_from(0, c.tokens_per_step), 3});
+  s.add({count_from(2000, 1000), 1});
+  EXPECT_EQ(s.step(), (Rows{{1, 0, c.tokens_per_step}}));
+  EXPECT_EQ(s.step(), (Rows{{1, c.tokens_per_step, 1}, {2, 0, c.beside_an_answer}}));
+  s.step();
+  EXPECT_EQ(s.step(), (Rows{{2, 2 * c.beside_an_answer, c.tokens_per_step}}));
+  s.run();
+}
+
+INSTANTIATE_TEST_SUITE_P(Pieces, PieceTest,
+                         testing::Values(PieceCase{256, 0, 64}, PieceCase{256, 30, 64}, PieceCase{256, 101, 100},
+                                         PieceCase{256, 5000, 255}, PieceCase{48, 0, 47}, PieceCase{48, 5000, 47}));
+
+TEST(SchedulerTest, PromptsWaitForTheirTurnBesideAnswers) {
+  Simulation s({.pool = {.num_blocks = 400, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 256});
+  s.add({count_from(0, 4), 50});
+  s.step();
+  for (int i = 0; i < 3; ++i) s.add({count_from(1000 * (i + 1), 50), 2});
+  EXPECT_EQ(s.step(), (Rows{{1, 4, 1}, {2, 0, 50}, {3, 0, 14}}));
+  EXPECT_EQ(s.scheduler.num_waiting(), 1);  // its blocks are not taken before it has rows
+  EXPECT_EQ(s.step(), (Rows{{1, 5, 1}, {2, 50, 1}, {3, 14, 36}, {4, 0, 28}}));
+}
+
 TEST(SchedulerTest, AdmitsByPriorityThenArrivalUpToTheLimit) {
   Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 2, .tokens_per_step = 64});
   for (const int32_t priority : {1, 1, 0, -1})

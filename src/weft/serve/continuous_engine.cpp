@@ -193,6 +193,7 @@ bool ContinuousEngine::take() {
 }
 
 void ContinuousEngine::step() {
+  scheduler_.set_good_rows(cost_.good_rows());
   const std::span<const StepPart> plan = scheduler_.plan();
   parts_.assign(plan.begin(), plan.end());
   if (runner_.takes_adapters())  // rows of one adapter are computed together
@@ -226,9 +227,19 @@ void ContinuousEngine::compute_and_read() {
   }
   scheduler_.commit();
   ++totals_.steps_total;
-  if (!logits) return;  // all prompts are under way, none at its end
+  if (!logits) {  // all prompts are under way, none at its end
+    is_behind_ = true;
+    return;
+  }
+  if (!std::exchange(is_behind_, false)) learn_cost(seconds(Clock::now() - now));
   choose_all(logits.data<float>());
   for (size_t i = 0; i < parts_.size(); ++i) read(parts_[i], chosen_[i]);
+}
+
+void ContinuousEngine::learn_cost(double seconds) {
+  int64_t rows = 0;
+  for (const StepPart& part : parts_) rows += part.count + int64_t(part.sequence->guesses.size());
+  cost_.learn(rows, seconds);
 }
 
 // The next token of each sequence that is computed to its end, on all threads.

@@ -7,6 +7,7 @@
 
 #include "weft/serve/draft.h"
 #include "weft/serve/engine.h"
+#include "weft/serve/step_cost.h"
 
 namespace weft {
 
@@ -89,6 +90,7 @@ class ContinuousEngine : public Engine {
   bool take();
   void step();
   void compute_and_read();
+  void learn_cost(double seconds);  // of the step that was computed
   // What comes of a part of a step.
   struct Chosen {
     const float* logits = nullptr;  // [num_wanted, V]
@@ -115,6 +117,8 @@ class ContinuousEngine : public Engine {
   StepRunner runner_;
   std::unique_ptr<Draft> draft_;
   Scheduler scheduler_;
+  StepCost cost_;
+  bool is_behind_ = false;  // a device may still be at the step before, since nobody waited for it
   EngineLimits limits_;
 
   // Of the engine's thread.

@@ -112,12 +112,21 @@ bool Scheduler::make_room() {
   return true;
 }
 
+// Of a step, beside the answers in it.
+int64_t Scheduler::prompt_rows(int64_t num_answers) const {
+  const int64_t left = options_.tokens_per_step - num_answers;
+  if (num_answers == 0) return left;
+  return std::min(left, std::max(good_rows_ - num_answers, kFewestPromptRows));
+}
+
 // Whether a step has rows left beside those that go before it.
 bool Scheduler::has_rows_for(const Sequence& sequence) const {
-  int64_t left = options_.tokens_per_step;
-  for (const auto& s : running_)
-    if (s->request.priority <= sequence.request.priority) left -= s->remaining();
-  return left > 0;
+  int64_t answers = 0, prompts = 0;
+  for (const auto& s : running_) {
+    if (s->request.priority > sequence.request.priority) continue;
+    s->remaining() == 1 ? ++answers : prompts += s->remaining();
+  }
+  return prompts < prompt_rows(answers);
 }
 
 void Scheduler::admit() {
@@ -136,21 +145,22 @@ void Scheduler::admit() {
 std::span<const StepPart> Scheduler::plan() {
   if (!grow()) admit();
   parts_.clear();
-  int64_t left = options_.tokens_per_step;
-  const auto add_part = [&](Sequence& s) {
-    const int64_t count = std::min(s.remaining(), left), end = s.num_computed + count;
-    if (count == 0) return;
+  const auto add_part = [&](Sequence& s, int64_t most) {
+    const int64_t count = std::min(s.remaining(), most), end = s.num_computed + count;
+    if (count == 0) return count;
     parts_.push_back({.sequence = &s,
                       .first = s.num_computed,
                       .count = count,
                       .first_wanted = std::clamp(s.first_wanted(), s.num_computed, end)});
-    left -= count;
+    return count;
   };
+  int64_t answers = 0, prompts = 0;
   for (const auto& s : running_)
-    if (s->remaining() == 1) add_part(*s);
+    if (s->remaining() == 1) answers += add_part(*s, options_.tokens_per_step - answers);
+  const int64_t most = prompt_rows(answers);
   for (const auto& s : running_)
-    if (s->remaining() > 1) add_part(*s);
-  guess(left);
+    if (s->remaining() > 1) prompts += add_part(*s, most - prompts);
+  guess(options_.tokens_per_step - answers - prompts);
   return parts_;
 }
 

@@ -37,9 +37,9 @@ struct StepPart {
 
 // Sequences wait in the order of their priority, then their turn, and run until they are removed. One is admitted
 // when the blocks of all its tokens fit, and then goes in pieces beside those that take a token a step, which come
-// first. When blocks run out, the last in that order loses its own and waits again; what was computed of it stays
-// known to the pool as long as nobody needs the blocks. A waiting sequence takes the place of running ones of a
-// larger priority number.
+// first: where there are any, pieces take no more rows together than make a good step. When blocks run out, the last
+// in that order loses its own and waits again; what was computed of it stays known to the pool as long as nobody
+// needs the blocks. A waiting sequence takes the place of running ones of a larger priority number.
 //
 // Rows that nobody else wants in a step are for guesses of what the answers say next. Which of them came true is told
 // by accept(); blocks that held only others are given back.
@@ -56,6 +56,9 @@ class Scheduler {
 
   // Puts it in the queue. It has at most most_tokens() until it is removed.
   void add(std::unique_ptr<Sequence> sequence);
+  // What a step with answers is filled up to with prompts, though these get kFewestPromptRows at least.
+  void set_good_rows(int64_t rows) { good_rows_ = rows; }
+  static constexpr int64_t kFewestPromptRows = 64;
   // The next step, to be followed by commit(); empty when nothing runs. Valid until the next call of anything.
   std::span<const StepPart> plan();
   // The cache now holds what the plan said. Tokens may be appended to sequences whose rows were all computed.
@@ -87,6 +90,7 @@ class Scheduler {
   int32_t parent_of(const Sequence& sequence, int64_t block);
   bool grow();
   void admit();
+  int64_t prompt_rows(int64_t num_answers) const;
   bool has_rows_for(const Sequence& sequence) const;
   bool make_room();
   bool try_admit(Sequence& sequence);
@@ -106,6 +110,7 @@ class Scheduler {
   uint64_t clock_ = 0;
   std::map<std::string, uint64_t> ends_;  // of the last sequence of each user
   int64_t num_preemptions_ = 0;
+  int64_t good_rows_ = 0;
 };
 
 }  // namespace weft
