@@ -150,6 +150,47 @@ TEST_P(Nf4CutTest, HasTheValuesOfTheWhole) {
   EXPECT_EQ(elements, c.num_rows * c.num_cols);
 }
 
+struct StackCase {
+  const char* name;
+  Shape whole, here;
+  std::array<int64_t, 3> first;
+};
+class Nf4StackTest : public testing::TestWithParam<StackCase> {};
+INSTANTIATE_TEST_SUITE_P(Cuts, Nf4StackTest,
+                         testing::Values(StackCase{"all", {3, 8, 64}, {3, 8, 64}, {0, 0, 0}},
+                                         StackCase{"members_share_blocks", {3, 5, 24}, {3, 5, 24}, {0, 0, 0}},
+                                         StackCase{"some_members", {5, 5, 24}, {2, 5, 24}, {3, 0, 0}},
+                                         StackCase{"rows_of_each", {4, 8, 128}, {2, 4, 128}, {1, 4, 0}},
+                                         StackCase{"odd_rows_of_each", {4, 7, 24}, {3, 3, 24}, {1, 2, 0}},
+                                         StackCase{"columns_of_each", {4, 6, 128}, {2, 6, 64}, {2, 0, 64}},
+                                         StackCase{"odd_columns_of_each", {4, 6, 70}, {4, 6, 33}, {0, 0, 37}},
+                                         StackCase{"no_rows", {4, 6, 64}, {4, 0, 64}, {0, 6, 0}},
+                                         StackCase{"no_columns", {4, 6, 64}, {4, 6, 0}, {0, 0, 64}},
+                                         StackCase{"no_members", {4, 6, 64}, {0, 6, 64}, {4, 0, 0}}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(Nf4StackTest, EachMemberHasTheValuesOfTheWhole) {
+  const StackCase& c = GetParam();
+  const int64_t rows = c.here[1], cols = c.here[2];
+  const std::vector<float> x = normal_values(c.whole.numel()),
+                           all = Quantized(x, whole(c.whole[0] * c.whole[1], c.whole[2])).decoded();
+  const Quantized here(x, nf4::Layout::of_stack(c.whole, c.here, c.first));
+  int64_t elements = 0;
+  here.layout.each_run(0, here.layout.blocks(), [&](int64_t, int64_t, int64_t, int64_t n) { elements += n; });
+  EXPECT_EQ(elements, c.here.numel());  // runs name every element once
+  for (int64_t e = 0; e < c.here[0]; ++e) {
+    const nf4::Layout one = here.layout.part(e * rows, rows);
+    const int64_t begin = here.layout.first_block_of(e * rows) * nf4::kBlockBytes;
+    const nf4::Matrix member{here.matrix.blocks.slice_flat(begin, {one.bytes()}), here.matrix.scales, &one};
+    std::vector<float> got(size_t(rows * cols));
+    member.decode(0, rows, 0, cols, got.data());
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t k = 0; k < cols; ++k)
+        ASSERT_EQ(got[size_t(r * cols + k)],
+                  all[size_t(((c.first[0] + e) * c.whole[1] + c.first[1] + r) * c.whole[2] + c.first[2] + k)]);
+  }
+}
+
 TEST(Nf4Test, DecodedValuesAndScalesGiveTheSameBitsAgain) {
   std::vector<float> x = normal_values(300 * 128);
   std::fill_n(x.begin() + 640, 64, 0.0f);  // a block of zeros

@@ -72,5 +72,21 @@ TEST(MoeCheckpointTest, GoesOnOnAnotherMesh) {
   EXPECT_EQ(biases_of(loaded.router_biases()), done.biases);
 }
 
+// Codes come from what is saved beside their scales, whatever part of the experts a rank had and has.
+TEST(MoeCheckpointTest, ExpertsOfFourBitsKeepTheirCodes) {
+  const auto recipe_on = [](const MeshShape& mesh, int64_t accumulation, Zero zero) {
+    Recipe r = moe_recipe_on(mesh, accumulation, zero);
+    r.model.lora = {.rank = 4, .alpha = 32, .targets = 0x7f, .base = BaseFormat::nf4};
+    return r;
+  };
+  const TemporaryFolder one, many;
+  const Recipe alone = recipe_on({}, 1, Zero::none);
+  const Went begun = go_on(alone, one.path(), 4), done = go_on(alone, one.path(), 3);
+  const Went first = go_on(recipe_on({.pp = 2, .shard = 2, .tp = 3, .ep = 2}, 2, Zero::none), many.path(), 4);
+  const Went second = go_on(recipe_on({.shard = 4, .tp = 2, .ep = 2}, 1, Zero::parameters), many.path(), 3);
+  for (size_t i = 0; i < begun.losses.size(); ++i) EXPECT_NEAR(first.losses[i], begun.losses[i], 1e-5);
+  for (size_t i = 0; i < done.losses.size(); ++i) EXPECT_NEAR(second.losses[i], done.losses[i], 1e-5);
+}
+
 }  // namespace
 }  // namespace weft

@@ -52,6 +52,13 @@ void adapters(Recipe& r) {
   r.model.shared_experts = 1;
   r.model.lora = {.rank = 4, .alpha = 32, .targets = 0x7f};
 }
+void quantised(Recipe& r) { adapters(r), r.model.lora.base = BaseFormat::nf4; }
+void uneven_quantised(Recipe& r) { uneven_experts(r), quantised(r); }
+// Experts without adapters, all three projections in one op.
+void quantised_experts(Recipe& r) {
+  quantised(r);
+  r.model.lora.targets = lora_targets({"q", "v"});
+}
 void uneven_adapters(Recipe& r) { uneven_experts(r), adapters(r); }
 void gelu_adapters(Recipe& r) { set_activation(r.model, "gelu"), adapters(r); }
 void gelu_experts(Recipe& r) { set_activation(r.model, "gelu"); }
@@ -123,6 +130,31 @@ const MoeCase kMoeCases[] = {
      .ep = 2,
      .precision = Precision::bf16,
      .change = adapters},
+    {.name = "acc2_quantised", .accumulation = 2, .change = quantised},
+    {.name = "tp2_quantised", .tp = 2, .change = quantised},
+    {.name = "tp3_quantised_experts", .tp = 3, .change = quantised_experts},
+    {.name = "dp4_ep4_uneven_quantised", .dp = 4, .ep = 4, .change = uneven_quantised},
+    {.name = "dp2_ep2_tp2_recompute_quantised", .dp = 2, .tp = 2, .ep = 2, .recomputes = true, .change = quantised},
+    {.name = "dp4_ep2_zero3_quantised", .dp = 4, .ep = 2, .zero = Zero::parameters, .change = quantised},
+    {.name = "dp4_ep2_tp2_zero3_quantised_experts",
+     .dp = 4,
+     .tp = 2,
+     .ep = 2,
+     .zero = Zero::parameters,
+     .change = quantised_experts},
+    {.name = "dp2_ep2_pp2_zero_bubble_quantised",
+     .dp = 2,
+     .pp = 2,
+     .ep = 2,
+     .accumulation = 4,
+     .schedule = ScheduleKind::zb_h1,
+     .change = quantised},
+    {.name = "dp2_ep2_tp2_bf16_quantised",
+     .dp = 2,
+     .tp = 2,
+     .ep = 2,
+     .precision = Precision::bf16,
+     .change = quantised},
     {.name = "dp2_ep2_bf16", .dp = 2, .ep = 2, .precision = Precision::bf16},
     {.name = "dp2_ep2_tp2_bf16", .dp = 2, .tp = 2, .ep = 2, .precision = Precision::bf16, .change = deepseek},
 };

@@ -33,6 +33,22 @@ TEST(QloraTest, BaseTakesAtMostSixTenthsOfAByte) {
   }
 }
 
+TEST(QloraTest, ExpertsTakeAsLittle) {
+  for (const MeshShape shape : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.shard = 2, .ep = 2}}) {
+    Recipe r = wide_recipe(kNf4Adapters);
+    r.model.experts = 4, r.model.expert_ffn = 128;
+    complete(r.model);
+    r.mesh.shape = shape;
+    r.train.micro_batch = r.train.global_batch / r.mesh.shape.dp();
+    Nf4Held all;
+    for (const MemoryEstimate& rank : estimate_memory(r))
+      all.weights += rank.nf4.weights, all.bytes += rank.nf4.bytes;
+    const int64_t attention = 256 * 256 * 2 + 256 * 128 * 2, experts = 4 * 3 * 256 * 128;
+    EXPECT_EQ(all.weights, 2 * (attention * shape.shard + experts));  // ranks along ep have attention each
+    EXPECT_LE(double(all.bytes), 0.6 * double(all.weights));
+  }
+}
+
 // What a rank holds for training falls by all that these weights took: values and packed copies.
 TEST(QloraTest, NothingElseOfTheBaseIsHeld) {
   const MemoryEstimate nf4 = estimate_memory(wide_recipe(kNf4Adapters), 0),

@@ -7,8 +7,20 @@
 namespace weft {
 
 void Param::hold_as_nf4() {
-  check(shape.rank() == 2, "{} is no matrix, and only those are held as NF4", name);
-  nf4_.emplace(placement.whole, placement.begin[0], shape[0], placement.begin[1], shape[1]);
+  check(shape.rank() == 2 || shape.rank() == 3, "{} is no matrix and no stack of them, which are held as NF4", name);
+  if (shape.rank() == 2) {
+    nf4_.emplace(placement.whole, placement.begin[0], shape[0], placement.begin[1], shape[1]);
+    return;
+  }
+  nf4_.emplace(nf4::Layout::of_stack(placement.whole, shape, placement.begin));
+  for (int64_t i = 0; i < shape[0]; ++i) nf4_stack_.push_back(nf4_->part(i * shape[1], shape[1]));
+}
+
+nf4::Matrix Param::nf4_of_stack(int64_t i) const {
+  if (!nf4_) return {};
+  const nf4::Layout& one = nf4_stack_[size_t(i)];
+  const int64_t first = nf4_->first_block_of(i * shape[1]);
+  return {value.slice_flat(first * nf4::kBlockBytes, {one.bytes()}), nf4_scales, &one};
 }
 
 void Param::hold_in_blocks(BlockMatrix blocks, bool keeps_rows) {

@@ -39,12 +39,13 @@ class Param {
   Tensor value;  // in the compute dtype, or blocks of NF4 (u8); after writing it call value_changed()
   Tensor grad;   // f32 (f64 beside f64), given by whoever trains; contents count only while has_grad()
 
-  // A frozen matrix may be held as NF4: products decode it tile by tile.
+  // A frozen matrix, or a stack of them [E, N, K], may be held as NF4: products decode it tile by tile.
   void hold_as_nf4();
   bool is_nf4() const { return nf4_.has_value(); }
   const nf4::Layout& nf4_layout() const { return *nf4_; }
   nf4::Matrix nf4() const { return nf4_ ? nf4::Matrix{value, nf4_scales, &*nf4_} : nf4::Matrix{}; }
-  Tensor nf4_scales;  // of the whole weight, on every rank; see nf4::Matrix
+  nf4::Matrix nf4_of_stack(int64_t i) const;  // one of a stack, [N, K]
+  Tensor nf4_scales;                          // of the whole weight, on every rank; see nf4::Matrix
 
   // What reads the value: one that only products y = x wT and lookups of rows read may be held in blocks, which they
   // read as they lie, of experts [E, N, K] as E N rows.
@@ -99,6 +100,7 @@ class Param {
   void pack(Context& context, Packed& p, bool transpose_b);
 
   std::optional<nf4::Layout> nf4_;
+  std::vector<nf4::Layout> nf4_stack_;  // of the matrices of a stack
   BlockMatrix blocks_;
   bool keeps_rows_ = false;  // beside blocks_
   bool has_grad_ = false;

@@ -40,21 +40,43 @@ Layout::Layout(const Shape& whole, int64_t first_row, int64_t rows, int64_t firs
       first_row_(first_row),
       rows_(rows),
       first_col_(first_col),
-      cols_(cols) {
-  if (rows == 0 || cols == 0)
+      cols_(cols),
+      run_rows_(rows),
+      shares_blocks_(cols == whole_cols_) {
+  count_row_blocks();
+}
+
+Layout Layout::of_stack(const Shape& whole, const Shape& here, std::span<const int64_t> first) {
+  const int64_t rows = whole[1];
+  Layout l({whole[0] * rows, whole[2]}, first[0] * rows + first[1], here[0] * here[1], first[2], here[2]);
+  if (here[1] == rows) return l;
+  l.run_rows_ = here[1], l.run_stride_ = rows, l.shares_blocks_ = false;
+  l.count_row_blocks();
+  return l;
+}
+
+Layout Layout::part(int64_t row, int64_t rows) const {
+  Layout l = *this;
+  l.first_row_ = whole_row(row), l.rows_ = l.run_rows_ = rows;
+  l.count_row_blocks();
+  return l;
+}
+
+void Layout::count_row_blocks() {
+  if (rows_ == 0 || cols_ == 0)
     row_blocks_ = 0;
-  else if (has_all_columns())
-    row_blocks_ = num_blocks(whole_index(rows, 0)) - first_block(0);
+  else if (shares_blocks_)
+    row_blocks_ = num_blocks(whole_index(rows_, 0)) - first_block(0);
   else if (whole_cols_ % kBlock == 0)
-    row_blocks_ = num_blocks(first_col + cols) - first_col / kBlock;
+    row_blocks_ = num_blocks(first_col_ + cols_) - first_col_ / kBlock;
   else
-    row_blocks_ = num_blocks(kBlock - 1 + cols);  // wherever in its first block a row begins
+    row_blocks_ = num_blocks(kBlock - 1 + cols_);  // wherever in its first block a row begins
 }
 
 void Layout::each_run(int64_t begin, int64_t end, FunctionRef<void(int64_t, int64_t, int64_t, int64_t)> visit) const {
   for (int64_t block = begin; block < end; ++block) {
-    const int64_t row = has_all_columns() ? 0 : block / row_blocks_, start = whole_block(block) * kBlock;
-    const int64_t last = has_all_columns() ? whole_index(rows_, 0) : whole_index(row, cols_);
+    const int64_t row = shares_blocks_ ? 0 : block / row_blocks_, start = whole_block(block) * kBlock;
+    const int64_t last = shares_blocks_ ? whole_index(rows_, 0) : whole_index(row, cols_);
     const int64_t from = std::max(start, whole_index(row, 0)), to = std::min(start + kBlock, last);
     if (from < to) visit(block, from - start, from, to - from);
   }

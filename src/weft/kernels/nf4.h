@@ -57,22 +57,27 @@ inline constexpr std::array<float, 256> kScaleTable = [] {
   return table;
 }();
 
-// Which elements of a whole matrix are here, and which blocks hold them. Where all columns are here, one block
-// follows the other; else each row has as many blocks as the longest needs. A block that reaches over the edge of
-// what is here is here whole, so that codes do not depend on how a weight is cut.
+// Which elements of a whole matrix are here, and which blocks hold them. Where all that lies between the first and
+// the last element is here, one block follows the other; else each row has as many blocks as the longest needs. A
+// block that reaches over the edge of what is here is here whole, so that codes do not depend on how a weight is cut.
 class Layout {
  public:
   Layout(const Shape& whole, int64_t first_row, int64_t rows, int64_t first_col, int64_t cols);
+  // A box of a stack of matrices [E, N, K], whose rows follow one another: here[0] times here[1] rows.
+  static Layout of_stack(const Shape& whole, const Shape& here, std::span<const int64_t> first);
+  // Rows of what is here, of one matrix of a stack; its blocks are some of those here, from first_block_of(row) on.
+  Layout part(int64_t row, int64_t rows) const;
+  int64_t first_block_of(int64_t row) const { return place(row, 0).block; }
 
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
-  int64_t blocks() const { return has_all_columns() ? row_blocks_ : rows_ * row_blocks_; }
+  int64_t blocks() const { return shares_blocks_ ? row_blocks_ : rows_ * row_blocks_; }
   int64_t bytes() const { return blocks() * kBlockBytes; }
   int64_t whole_numel() const { return whole_rows_ * whole_cols_; }
 
   // Of a block here: its number in the whole.
   int64_t whole_block(int64_t block) const {
-    const int64_t row = has_all_columns() ? 0 : block / row_blocks_;
+    const int64_t row = shares_blocks_ ? 0 : block / row_blocks_;
     return first_block(row) + block - row * row_blocks_;
   }
   // Where element (row, col) of what is here lies.
@@ -80,28 +85,33 @@ class Layout {
     int64_t block, offset;
   };
   Place place(int64_t row, int64_t col) const {
-    const int64_t at = whole_index(row, col), base = has_all_columns() ? 0 : row;
+    const int64_t at = whole_index(row, col), base = shares_blocks_ ? 0 : row;
     return {base * row_blocks_ + at / kBlock - first_block(base), at % kBlock};
   }
-  // The same in numbers, for kernels on a device: element (row, col) is element first + row * stride + col of the
-  // whole. A row's blocks begin with that of its first element, row_blocks behind those of the row before; 0: rows
-  // share them.
+  // The same in numbers, for kernels on a device, of one matrix: element (row, col) is element first + row * stride +
+  // col of the whole. A row's blocks begin with that of its first element, row_blocks behind those of the row before;
+  // 0: rows share them.
   struct Lines {
     int64_t first, stride, row_blocks;
   };
-  Lines lines() const { return {whole_index(0, 0), whole_cols_, has_all_columns() ? 0 : row_blocks_}; }
+  Lines lines() const { return {whole_index(0, 0), whole_cols_, shares_blocks_ ? 0 : row_blocks_}; }
   // Calls visit(block, offset, first, count) for the runs of elements of blocks [begin, end) here that are neighbours
   // in the whole and inside one block: from `first` of the whole on, at `offset` of the block.
   void each_run(int64_t begin, int64_t end,
                 FunctionRef<void(int64_t block, int64_t offset, int64_t first, int64_t count)> visit) const;
 
  private:
-  bool has_all_columns() const { return cols_ == whole_cols_; }
-  int64_t whole_index(int64_t row, int64_t col) const { return (first_row_ + row) * whole_cols_ + first_col_ + col; }
+  void count_row_blocks();
+  int64_t whole_row(int64_t row) const {
+    return first_row_ + (run_rows_ == rows_ ? row : row / run_rows_ * run_stride_ + row % run_rows_);
+  }
+  int64_t whole_index(int64_t row, int64_t col) const { return whole_row(row) * whole_cols_ + first_col_ + col; }
   int64_t first_block(int64_t row) const { return whole_index(row, 0) / kBlock; }
 
   int64_t whole_rows_, whole_cols_, first_row_, rows_, first_col_, cols_;
-  int64_t row_blocks_;  // of a row; of all rows where all columns are here
+  int64_t run_rows_, run_stride_ = 0;  // rows are runs of neighbours, each run_stride_ behind the one before
+  bool shares_blocks_;                 // rows do
+  int64_t row_blocks_ = 0;             // of a row; of all rows where they share blocks
 };
 
 // Of a block, which is the whole's `whole_block`-th. scales: as Matrix::scales.

@@ -5,9 +5,10 @@
 
 namespace weft {
 
-ExpertLinear::ExpertLinear(const std::string& name, const Placement& placement, float init_std,
+ExpertLinear::ExpertLinear(const std::string& name, const Placement& placement, float init_std, BaseFormat base,
                            const AdapterConfig& adapter, bool is_sum, bool is_first)
     : scale_(adapter.scale), weight_(name + ".weight", placement, Init::normal(init_std)) {
+  if (base == BaseFormat::nf4) weight_.hold_as_nf4();
   weight_.readers = Param::Readers::products, weight_.may_be_float8 = true;
   if (adapter.rank == 0) return;
   const LoraPlacements p = trained_lora_placements(adapter.rank, placement, is_sum, is_first);

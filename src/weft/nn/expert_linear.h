@@ -18,8 +18,8 @@ struct ExpertRows {
 class ExpertLinear {
  public:
   // placement: of the weight [E, O, I]. is_sum, is_first: see trained_lora_placements.
-  ExpertLinear(const std::string& name, const Placement& placement, float init_std, const AdapterConfig& adapter,
-               bool is_sum, bool is_first);
+  ExpertLinear(const std::string& name, const Placement& placement, float init_std, BaseFormat base,
+               const AdapterConfig& adapter, bool is_sum, bool is_first);
 
   // x[R, I] ordered by expert -> [R, O]
   Var operator()(const Var& x, const ExpertRows& rows, const Pass& pass);

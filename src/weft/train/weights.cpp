@@ -1,6 +1,8 @@
 // visit_weight: masters as they are, narrower values through a buffer.
 #include "weft/train/weights.h"
 
+#include <algorithm>
+
 #include "weft/parallel/data/near.h"
 #include "weft/parallel/data/nf4_pieces.h"
 #include "weft/train/host_visit.h"
@@ -63,7 +65,7 @@ void visit_nf4_scales(Stream& stream, std::span<const Owned> owned, std::string_
     for (const Param* p : o.params) {
       if (p->name != param) continue;
       const Placement& at = p->placement;
-      const bool is_first_part = at.begin[0] == 0 && at.begin[1] == 0 && at.is_first_copy;
+      const bool is_first_part = std::ranges::all_of(at.begin, [](int64_t b) { return b == 0; }) && at.is_first_copy;
       visit(on_host(stream, p->nf4_scales), 0, is_first_part && o.shard->rank() == 0 && o.is_counted);
     }
 }

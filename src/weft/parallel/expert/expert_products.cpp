@@ -21,14 +21,16 @@ Tensor expert_slice(const Tensor& stack, int64_t expert) {
 }
 
 void ExpertProduct::operator()(Context& context, const Tensor& y, const Tensor& a, Epilogue epilogue) const {
-  context.kernels.matmul(context.stream, {.y = y,
-                                          .a = a,
-                                          .b = weight.value ? expert_slice(weight.value, expert) : Tensor{},
-                                          .transpose_b = !is_backward,
-                                          .accumulate = accumulate,
-                                          .float8 = weight.in_float8,
-                                          .blocks_b = blocks_of(weight, expert),
-                                          .epilogue = std::move(epilogue)});
+  context.kernels.matmul(context.stream,
+                         {.y = y,
+                          .a = a,
+                          .b = weight.value && !weight.is_nf4() ? expert_slice(weight.value, expert) : Tensor{},
+                          .transpose_b = !is_backward,
+                          .accumulate = accumulate,
+                          .float8 = weight.in_float8,
+                          .nf4_b = weight.nf4_of_stack(expert),
+                          .blocks_b = blocks_of(weight, expert),
+                          .epilogue = std::move(epilogue)});
 }
 
 void add_expert_gradients(Context& context, const Route& route, Param& weight, const Tensor& dy, const Tensor& x) {
