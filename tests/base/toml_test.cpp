@@ -152,6 +152,8 @@ TEST(Toml, RangesAndChoices) {
   Toml toml = Toml::parse("[a]\nn = 0\nx = nan\nmode = \"consine\"\n", "a.toml");
   EXPECT_EQ(mistake([&] { toml.integer("a.n", 1, 1); }), "a.toml:2: a.n = 0 must be at least 1");
   EXPECT_EQ(mistake([&] { toml.integer("a.n", 1, 1, 9); }), "a.toml:2: a.n = 0 must be from 1 to 9");
+  EXPECT_EQ(mistake([&] { toml.reject("a.n", "it must divide 4"); }), "a.toml:2: a.n = 0: it must divide 4");
+  EXPECT_EQ(mistake([&] { toml.reject("a.absent", "write it too"); }), "a.toml: a.absent: write it too");
   EXPECT_EQ(mistake([&] { toml.number("a.x", 1, 0, 1); }), "a.toml:3: a.x = nan must be from 0 to 1");
   EXPECT_EQ(mistake([&] {
               toml.choice("a.mode", "cosine", {"cosine", "linear"});

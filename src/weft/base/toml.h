@@ -61,8 +61,9 @@ class Toml {
   void allow(std::string_view key);
   void reject_unknown() const;
 
-  // For a value that is well-typed but impossible: "tiny.toml:3: train.steps = 0 ...". Never returns.
-  [[noreturn]] void reject(std::string_view key, std::string_view what_to_write) const;
+  // For a value that is well-typed but impossible: "tiny.toml:3: mesh.tp = 3: it must divide ...". Never returns.
+  // why: a sentence of its own, which says what to write.
+  [[noreturn]] void reject(std::string_view key, std::string_view why) const;
 
   // The recipe as resolved: what was given, and the defaults that were asked for, in the order of asking.
   std::string to_text() const;
@@ -77,6 +78,7 @@ class Toml {
   const Entry* ask(std::string_view key);
   template <class T>
   T convert(std::string_view key, const Entry& entry) const;
+  [[noreturn]] void demand(std::string_view key, std::string_view what) const;  // "... must be at least 1"
   void set(const std::string& key, Entry entry);
   std::string where(const Entry& entry) const;
   std::vector<std::string> unknown() const;

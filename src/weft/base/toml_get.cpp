@@ -166,7 +166,7 @@ template <>
 std::optional<int> Toml::find<int>(std::string_view key) {
   const auto value = find<int64_t>(key);
   if (!value) return {};
-  if (*value < INT32_MIN || *value > INT32_MAX) reject(key, fmt::format("from {} to {}", INT32_MIN, INT32_MAX));
+  if (*value < INT32_MIN || *value > INT32_MAX) demand(key, fmt::format("from {} to {}", INT32_MIN, INT32_MAX));
   return int(*value);
 }
 template <>
@@ -184,13 +184,13 @@ int Toml::require<int>(std::string_view key) {
 int64_t Toml::integer(std::string_view key, int64_t otherwise, int64_t min, int64_t max) {
   const auto value = get<int64_t>(key, otherwise);
   if (value >= min && value <= max) return value;
-  reject(key, max == INT64_MAX ? fmt::format("at least {}", min) : fmt::format("from {} to {}", min, max));
+  demand(key, max == INT64_MAX ? fmt::format("at least {}", min) : fmt::format("from {} to {}", min, max));
 }
 
 double Toml::number(std::string_view key, double otherwise, double min, double max) {
   const auto value = get<double>(key, otherwise);
   if (value >= min && value <= max) return value;  // not true of a NaN
-  reject(key, fmt::format("from {} to {}", min, max));
+  demand(key, fmt::format("from {} to {}", min, max));
 }
 
 std::string Toml::choice(std::string_view key, std::string otherwise, std::span<const std::string_view> choices) {
@@ -199,15 +199,21 @@ std::string Toml::choice(std::string_view key, std::string otherwise, std::span<
   if (std::find(names.begin(), names.end(), value) != names.end()) return value;
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + in_quotes(name);
-  reject(key, fmt::format("one of {}{}", list, did_you_mean(value, names)));
+  demand(key, fmt::format("one of {}{}", list, did_you_mean(value, names)));
 }
 
 void Toml::allow(std::string_view key) { ask(key); }
 
-void Toml::reject(std::string_view key, std::string_view what_to_write) const {
+void Toml::reject(std::string_view key, std::string_view why) const {
   const auto found = entries_.find(key);
-  if (found == entries_.end()) throw UsageError("{}: {} must be {}", source_, key, what_to_write);
-  throw UsageError("{}: {} = {} must be {}", where(found->second), key, to_toml(found->second.value), what_to_write);
+  if (found == entries_.end()) throw UsageError("{}: {}: {}", source_, key, why);
+  throw UsageError("{}: {} = {}: {}", where(found->second), key, to_toml(found->second.value), why);
+}
+
+void Toml::demand(std::string_view key, std::string_view what) const {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) throw UsageError("{}: {} must be {}", source_, key, what);
+  throw UsageError("{}: {} = {} must be {}", where(found->second), key, to_toml(found->second.value), what);
 }
 
 std::vector<std::string> Toml::unknown() const {

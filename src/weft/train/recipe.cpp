@@ -289,7 +289,7 @@ Recipe read_recipe(Toml& toml) {
   r.log.tensorboard = toml.get<bool>("log.tensorboard", true);
   r.log.trace_steps = toml.get<std::vector<int64_t>>("log.trace_steps", {});
   if (!r.log.trace_steps.empty() && (r.log.trace_steps.size() != 2 || r.log.trace_steps[0] > r.log.trace_steps[1]))
-    toml.reject("log.trace_steps", "the first and the last step to trace, as [10, 12]");
+    toml.reject("log.trace_steps", "write the first and the last step to trace, as [10, 12]");
   r.checkpoint.dir = toml.get<std::string>("checkpoint.dir", r.log.dir + "/checkpoints");
   r.checkpoint.every = toml.integer("checkpoint.every", 0, 0, kMostSteps);
   r.checkpoint.keep = toml.integer("checkpoint.keep", 3, 0, kMostSteps);
