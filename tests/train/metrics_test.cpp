@@ -47,13 +47,16 @@ TEST(MetricsFile, WritesTheKeysOfTheContract) {
   const TempFolder folder;
   MetricsFile file(FileSystem::real(), folder.path("metrics.jsonl"), -1);
   file.write(example(10));
-  file.write_eval(10, 2.5);
+  file.write_eval(10, {2.5});
+  file.write_eval(10, {0.5, Validation::Preference{0.75, 1.25}});
   const auto lines = lines_of(folder.path("metrics.jsonl"));  // without closing the file: lines are flushed
-  ASSERT_EQ(lines.size(), 2u);
+  ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0], nlohmann::json::parse(R"({"step":10,"loss":3.25,"grad_norm":0.9,"lr":0.001,"tokens":655360,
       "tokens_per_s":12345.5,"step_s":0.53,"mfu":0.41,"hfu":0.5,"peak_bytes":[1000,2000],"comm_s":0.01,
       "bubble":0.0})"));
   EXPECT_EQ(lines[1], nlohmann::json::parse(R"({"step":10,"eval_loss":2.5})"));
+  EXPECT_EQ(lines[2],
+            nlohmann::json::parse(R"({"step":10,"eval_loss":0.5,"eval_accuracy":0.75,"eval_margin":1.25})"));
 }
 
 TEST(MetricsFile, WritesNullForWhatIsNotFinite) {
@@ -82,7 +85,7 @@ TEST(MetricsFile, ResumesWithEachStepOnce) {
     MetricsFile file(FileSystem::real(), path, -1);
     for (int64_t step = 1; step <= 7; ++step) {
       file.write(example(step));
-      if (step % 2 == 0) file.write_eval(step, 1);
+      if (step % 2 == 0) file.write_eval(step, {1});
     }
   }
   {

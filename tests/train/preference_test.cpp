@@ -97,7 +97,7 @@ TrainedRun train_preferences(Recipe recipe, int steps) {
     TestRank rank(cpu_kernels());
     const auto batches = batches_for(recipe, data.train);
     Trainer trainer(rank.context, world, recipe, *batches);
-    const auto objective = make_objective(recipe, *batches, nullptr, trainer);
+    const auto objective = make_objective(recipe, *batches, nullptr, nullptr, trainer);
     trainer.set_objective(objective.get());
     TrainedRun mine = take_steps(recipe, trainer, steps);
     if (world.rank() == 0) run = std::move(mine);
@@ -152,6 +152,81 @@ TEST_P(PreferenceMeshTest, EqualsOneRank) {
   EXPECT_LE(d.weight, 1e-5) << d.weight_name;
 }
 
+// ---- what is not trained ----
+
+struct Validated {
+  std::vector<double> losses;           // of steps
+  std::vector<Validation> validations;  // before each step
+};
+
+// Steps over all pairs at once, which are those that are validated too.
+Validated train_and_validate(Recipe recipe, int steps) {
+  const TemporaryFolder folder;
+  recipe.data.train = recipe.data.valid =
+      pairs_file(folder.path(), recipe.preference.method == PreferenceMethod::kto);
+  recipe.data.cache_dir = folder.path() + "/cache", recipe.data.valid_fraction = 0;
+  recipe.log.dir = folder.path();
+  recipe.train.global_batch = 12, recipe.train.micro_batch = 2;
+  recipe.train.accumulation = 6 / recipe.mesh.shape.dp();
+  const Dataset data = open_data(recipe);
+  Validated result;
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const auto batches = batches_for(recipe, data.train), valid = batches_for(recipe, data.valid);
+    Trainer trainer(rank.context, world, recipe, *batches);
+    const auto objective = make_objective(recipe, *batches, valid.get(), nullptr, trainer);
+    trainer.set_objective(objective.get());
+    Validated mine;
+    for (int i = 0; i < steps; ++i) {
+      mine.validations.push_back(objective->validate(trainer).value());
+      mine.losses.push_back(trainer.step().loss);
+    }
+    if (world.rank() == 0) result = std::move(mine);
+  });
+  return result;
+}
+
+class PreferenceValidationTest : public testing::TestWithParam<PreferenceMethod> {};
+INSTANTIATE_TEST_SUITE_P(Methods, PreferenceValidationTest, testing::Values(kDpo, kOrpo, kKto));
+
+// On any mesh.
+TEST_P(PreferenceValidationTest, IsTheLossOfAStepOverTheSamePairs) {
+  std::vector<Validated> runs;
+  for (const MeshCase& mesh : {MeshCase{}, MeshCase{.shape = {.pp = 2, .shard = 3, .tp = 2}, .lora = {}}}) {
+    Recipe recipe = preference_recipe(mesh, GetParam());
+    recipe.optimizer.adamw.eps = 1e-4, recipe.optimizer.schedule.lr = 3e-3;
+    runs.push_back(train_and_validate(recipe, 6));
+    for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(runs.back().validations[i].loss, runs.back().losses[i], 1e-5) << i;
+  }
+  const Validation &one = runs[0].validations.back(), &other = runs[1].validations.back();
+  EXPECT_LT(runs[0].losses.back(), 0.9 * runs[0].losses.front());
+  EXPECT_NEAR(one.loss, other.loss, 1e-4);
+  ASSERT_EQ(one.preference.has_value(), GetParam() != kKto);
+  if (!one.preference) return;
+  EXPECT_NEAR(one.preference->margin, other.preference->margin, 1e-4);
+  EXPECT_EQ(one.preference->accuracy, other.preference->accuracy);
+}
+
+// Nothing is preferred at first; in the end the right answers are, by as much as the loss says.
+TEST(PreferenceTest, AccuracyAndMarginOfPairs) {
+  Recipe recipe = preference_recipe({}, kDpo);
+  recipe.optimizer.adamw.eps = 1e-8, recipe.optimizer.schedule.lr = 3e-3;
+  const Validated run = train_and_validate(recipe, 30);
+  EXPECT_NEAR(run.validations.front().loss, std::log(2), 1e-6);
+  EXPECT_NEAR(run.validations.front().preference->margin, 0, 1e-6);
+  const Validation& end = run.validations.back();
+  EXPECT_EQ(end.preference->accuracy, 1);
+  EXPECT_GE(end.loss, -std::log(sigmoid(end.preference->margin)) - 1e-9);  // by Jensen's inequality
+  EXPECT_LT(end.loss, 0.2);
+}
+
+TEST(PreferenceLossTest, RewardsAreThoseOfTheLosses) {
+  const Answer a{-12, -14, 6};
+  EXPECT_DOUBLE_EQ(reward({.method = kDpo, .beta = 0.3}, a), 0.3 * 2);
+  EXPECT_DOUBLE_EQ(reward({.method = kKto, .beta = 0.3}, a), 0.3 * 2);
+  EXPECT_DOUBLE_EQ(reward({.method = kOrpo, .beta = 0.3}, a), 0.3 * -2);
+}
+
 // At the start the model is its own reference.
 TEST(PreferenceTest, FirstDpoLossIsThatOfACoinAndFalls) {
   Recipe recipe = preference_recipe({}, kDpo);
@@ -174,6 +249,10 @@ TEST(PreferenceTest, RecipesSayHow) {
   EXPECT_EQ(r.preference.desirable_weight, 2);
   EXPECT_EQ(r.data.valid_fraction, 0);
   EXPECT_THROW(read(train + "[preference]\nmethod = \"ppo\"\n"), UsageError);
+  const std::string part =
+      "[data]\ntrain = \"x\"\nvalid_fraction = 0.1\n[model]\nlayers = 1\nhidden = 8\nheads = 2\n";
+  Toml cut_off = Toml::parse(part + train + "[preference]\n", "r.toml");
+  EXPECT_THROW(read_recipe(cut_off), UsageError);
   EXPECT_THROW(read(train + "[preference]\nmethod = \"orpo\"\ndesirable_weight = 2\n"), UsageError);
   EXPECT_THROW(read("[train]\nseq_len = 9\nglobal_batch = 2\n[preference]\n"), UsageError);
   EXPECT_THROW(read(train + "[preference]\n[distill]\nteacher = \"x\"\n"), UsageError);

@@ -79,10 +79,14 @@ void MetricsFile::write(const StepMetrics& m) {
   end_line(line_, *file_);
 }
 
-void MetricsFile::write_eval(int64_t step, double eval_loss) {
+void MetricsFile::write_eval(int64_t step, const Validation& v) {
   line_.clear();
   fmt::format_to(std::back_inserter(line_), "{}{}", kLineStart, step);
-  add_number(line_, "eval_loss", eval_loss);
+  add_number(line_, "eval_loss", v.loss);
+  if (v.preference) {
+    add_number(line_, "eval_accuracy", v.preference->accuracy);
+    add_number(line_, "eval_margin", v.preference->margin);
+  }
   end_line(line_, *file_);
 }
 

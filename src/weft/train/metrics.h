@@ -8,6 +8,7 @@
 #include <string>
 
 #include "weft/base/file.h"
+#include "weft/train/validation.h"
 
 namespace weft {
 
@@ -33,7 +34,7 @@ class MetricsFile {
 
   // One write a line, so that a reader sees whole lines and a crash loses none.
   void write(const StepMetrics& metrics);
-  void write_eval(int64_t step, double eval_loss);
+  void write_eval(int64_t step, const Validation& validation);
   // blocked_s: how long training stood still for it; seconds: until it could be loaded.
   void write_checkpoint(int64_t step, double blocked_s, double seconds);
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "weft/models/decoder.h"
 #include "weft/train/micro_batches.h"
+#include "weft/train/validation.h"
 
 namespace weft {
 
@@ -21,6 +22,8 @@ class Objective {
                        Brackets& brackets) {
     return part.loss(context, slot.pass, x, slot.batch.targets.data(), 0, brackets);
   }
+  // Where it has validation data of its own, which are no text. Collective; every rank gets the same.
+  virtual std::optional<Validation> validate(Trainer&) { return {}; }
 };
 
 }  // namespace weft

@@ -9,10 +9,10 @@ namespace weft {
 namespace {
 
 // Without adapters the reference is the model as training began, which a run that goes on no longer has.
-void find_reference(const Recipe& recipe, const PairBatches& batches, Trainer& trainer,
-                    PreferenceObjective& objective) {
-  if (!recipe.preference.needs_reference()) return;
-  const std::string path = join_path(recipe.log.dir, "reference.f64");
+void find_reference(const Recipe& recipe, Trainer& trainer, PreferenceObjective& objective, ReferredPairs& pairs,
+                    const char* file) {
+  if (!recipe.preference.needs_reference() || !pairs.batches) return;
+  const std::string path = join_path(recipe.log.dir, file);
   const bool goes_on = trainer.next_step() > 0 && recipe.model.lora.rank == 0;
   if (goes_on) {
     if (!exists(FileSystem::real(), path))
@@ -20,10 +20,10 @@ void find_reference(const Recipe& recipe, const PairBatches& batches, Trainer& t
           "{} is missing, and the reference cannot be measured again after steps of training: start anew in "
           "another log.dir",
           path);
-    return load_reference(objective, path, batches.num_pairs());
+    return load_reference(pairs, path);
   }
-  objective.measure_reference(trainer);
-  if (trainer.mesh().world().rank() == 0) save_reference(objective, path);
+  objective.measure_reference(trainer, pairs);
+  if (trainer.mesh().world().rank() == 0) save_reference(pairs, path);
 }
 
 }  // namespace
@@ -38,13 +38,15 @@ std::unique_ptr<BatchSource> batches_for(const Recipe& recipe, TokenPart part) {
   return make_batches(std::move(part), options);
 }
 
-std::unique_ptr<Objective> make_objective(const Recipe& recipe, const BatchSource& batches,
+std::unique_ptr<Objective> make_objective(const Recipe& recipe, const BatchSource& batches, const BatchSource* valid,
                                           const ModelSource* teacher, Trainer& trainer) {
   if (recipe.preference.method != PreferenceMethod::none) {
-    const auto& pairs = dynamic_cast<const PairBatches&>(batches);
-    auto objective = std::make_unique<PreferenceObjective>(recipe.preference, pairs, recipe.train);
+    auto objective =
+        std::make_unique<PreferenceObjective>(recipe.preference, dynamic_cast<const PairBatches&>(batches),
+                                              dynamic_cast<const PairBatches*>(valid), recipe.train);
     trainer.set_objective(objective.get());  // which measures
-    find_reference(recipe, pairs, trainer, *objective);
+    find_reference(recipe, trainer, *objective, objective->pairs(), "reference.f64");
+    find_reference(recipe, trainer, *objective, objective->valid(), "reference_valid.f64");
     return objective;
   }
   if (!recipe.distill.teacher.empty()) return std::make_unique<DistillObjective>(recipe, batches, *teacher, trainer);

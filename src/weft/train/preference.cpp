@@ -22,6 +22,11 @@ LogOdds log_odds(double mean) {
 
 }  // namespace
 
+double reward(const PreferenceConfig& config, const Answer& answer) {
+  const bool has_reference = config.needs_reference();
+  return config.beta * (has_reference ? answer.logp - answer.reference : answer.logp / double(answer.tokens));
+}
+
 PairLoss dpo_loss(const PreferenceConfig& c, const Answer& chosen, const Answer& rejected) {
   const double z = c.beta * ((chosen.logp - chosen.reference) - (rejected.logp - rejected.reference));
   const double right = 1 - c.label_smoothing, wrong = c.label_smoothing;

@@ -23,6 +23,10 @@ struct Answer {
   int64_t tokens = 0;
 };
 
+// What training raises for preferred answers: beta times the log-ratio, or for ORPO times the mean log-probability of
+// a token.
+double reward(const PreferenceConfig& config, const Answer& answer);
+
 // A loss and its derivatives by the model's log-probabilities of both answers.
 struct PairLoss {
   double loss = 0, dchosen = 0, drejected = 0;

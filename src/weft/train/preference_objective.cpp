@@ -8,28 +8,32 @@
 
 namespace weft {
 
-Answer PreferenceObjective::answer(int64_t pair, size_t half, double logp) const {
-  const double reference = reference_.empty() ? 0 : reference_[size_t(pair) * 2 + half];
-  return {.logp = logp, .reference = reference, .tokens = batches_.pair(pair).targets[half]};
+Answer ReferredPairs::answer(int64_t pair, size_t half, double logp) const {
+  const double by_reference = reference.empty() ? 0 : reference[size_t(pair) * 2 + half];
+  return {.logp = logp, .reference = by_reference, .tokens = batches->pair(pair).targets[half]};
+}
+
+PairLoss PreferenceObjective::pair_loss(const ReferredPairs& pairs, int64_t pair, std::span<const double> logps,
+                                        const Company& c) const {
+  const Answer first = pairs.answer(pair, 0, logps[0]), second = pairs.answer(pair, 1, logps[1]);
+  switch (config_.method) {
+    case PreferenceMethod::none:
+    case PreferenceMethod::dpo: break;
+    case PreferenceMethod::orpo: return orpo_loss(config_, first, second, c.token_weight);
+    case PreferenceMethod::kto: {
+      const AnswerLoss one = kto_loss(config_, first, pairs.batches->pair(pair).is_desirable, c.kl);
+      return {one.loss, one.dlogp, 0};
+    }
+  }
+  return dpo_loss(config_, first, second);
 }
 
 double PreferenceObjective::rule(int64_t step, int64_t first_row, std::span<const double> logps,
                                  std::span<double> dlogps) const {
   double sum = 0;
   for (size_t row = 0; 2 * row < logps.size(); ++row) {
-    const int64_t pair = batches_.index_of(step, first_row + int64_t(row));
-    const Answer first = answer(pair, 0, logps[2 * row]), second = answer(pair, 1, logps[2 * row + 1]);
-    PairLoss loss;
-    switch (config_.method) {
-      case PreferenceMethod::none:
-      case PreferenceMethod::dpo: loss = dpo_loss(config_, first, second); break;
-      case PreferenceMethod::orpo: loss = orpo_loss(config_, first, second, token_weight_); break;
-      case PreferenceMethod::kto: {
-        const AnswerLoss one = kto_loss(config_, first, batches_.pair(pair).is_desirable, kl_);
-        loss = {one.loss, one.dlogp, 0};
-        break;
-      }
-    }
+    const int64_t pair = pairs_.batches->index_of(step, first_row + int64_t(row));
+    const PairLoss loss = pair_loss(pairs_, pair, logps.subspan(2 * row, 2), company_);
     sum += loss.loss;
     if (!dlogps.empty()) dlogps[2 * row] = loss.dchosen, dlogps[2 * row + 1] = loss.drejected;
   }
@@ -84,45 +88,82 @@ std::vector<double> PreferenceObjective::measure(Trainer& trainer, int64_t count
   return {logps, logps + all.numel()};
 }
 
-void PreferenceObjective::measure_reference(Trainer& trainer) {
-  reference_ = measure(trainer, batches_.num_pairs(), false, [&](int64_t first, Batch& batch) {
-    batches_.fill_in_order(first, int32_t(train_.micro_batch), batch);
+std::vector<double> PreferenceObjective::measure_in_order(Trainer& trainer, const PairBatches& pairs, int64_t count,
+                                                          bool uses_adapters) {
+  return measure(trainer, count, uses_adapters, [&](int64_t first, Batch& batch) {
+    pairs.fill_in_order(first, int32_t(train_.micro_batch), batch);
   });
+}
+
+void PreferenceObjective::measure_reference(Trainer& trainer, ReferredPairs& pairs) {
+  pairs.reference = measure_in_order(trainer, *pairs.batches, pairs.batches->num_pairs(), false);
+}
+
+double PreferenceObjective::mean_log_ratio(const ReferredPairs& pairs, int64_t count, std::span<const double> logps,
+                                           FunctionRef<int64_t(int64_t)> pair_of) const {
+  double sum = 0;
+  for (int64_t row = 0; row < count; ++row)
+    sum += logps[size_t(2 * row + 1)] - pairs.answer(pair_of(row), 1, 0).reference;
+  return std::max(0.0, sum / double(count));
+}
+
+double PreferenceObjective::token_weight(const ReferredPairs& pairs, int64_t count,
+                                         FunctionRef<int64_t(int64_t)> pair_of) const {
+  int64_t tokens = 0;
+  for (int64_t row = 0; row < count; ++row) tokens += pairs.batches->pair(pair_of(row)).targets[0];
+  return double(count) / double(std::max<int64_t>(tokens, 1));
 }
 
 void PreferenceObjective::begin_step(Trainer& trainer, int64_t step) {
   const int64_t rows = train_.global_batch;
-  if (config_.method == PreferenceMethod::orpo) {
-    int64_t tokens = 0;
-    for (int64_t row = 0; row < rows; ++row) tokens += batches_.pair(batches_.index_of(step, row)).targets[0];
-    token_weight_ = double(rows) / double(std::max<int64_t>(tokens, 1));
-  }
+  const auto pair_of = [&](int64_t row) { return pairs_.batches->index_of(step, row); };
+  if (config_.method == PreferenceMethod::orpo) company_.token_weight = token_weight(pairs_, rows, pair_of);
   if (config_.method != PreferenceMethod::kto) return;
   const std::vector<double> logps = measure(trainer, rows, true, [&](int64_t first, Batch& batch) {
-    batches_.fill(step, int32_t(first), int32_t(train_.micro_batch), batch);
+    pairs_.batches->fill(step, int32_t(first), int32_t(train_.micro_batch), batch);
   });
-  double sum = 0;
-  for (int64_t row = 0; row < rows; ++row)
-    sum += logps[size_t(2 * row + 1)] - answer(batches_.index_of(step, row), 1, 0).reference;
-  kl_ = std::max(0.0, sum / double(rows));
+  company_.kl = mean_log_ratio(pairs_, rows, logps, pair_of);
 }
 
-void save_reference(const PreferenceObjective& objective, const std::string& path) {
-  const std::vector<double>& values = objective.reference();
+std::optional<Validation> PreferenceObjective::validate(Trainer& trainer) {
+  if (!valid_.batches) return {};
+  const int64_t all = valid_.batches->num_pairs(), at_once = train_.micro_batch * trainer.mesh().shape().dp();
+  const int64_t count = train_.eval_batches > 0 ? std::min(all, train_.eval_batches * at_once) : all;
+  const std::vector<double> logps = measure_in_order(trainer, *valid_.batches, count, true);
+  const auto pair_of = [](int64_t row) { return row; };
+  const Company company{mean_log_ratio(valid_, count, logps, pair_of), token_weight(valid_, count, pair_of)};
+  double loss = 0, margins = 0;
+  int64_t in_order = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::span<const double> both = std::span(logps).subspan(size_t(2 * i), 2);
+    const double margin =
+        reward(config_, valid_.answer(i, 0, both[0])) - reward(config_, valid_.answer(i, 1, both[1]));
+    loss += pair_loss(valid_, i, both, company).loss;
+    margins += margin, in_order += margin > 0;
+  }
+  const auto n = double(count);
+  Validation v{loss / n};
+  if (config_.method != PreferenceMethod::kto)
+    v.preference = {double(in_order) / n, margins / n};  // there the second answer is to another prompt
+  return v;
+}
+
+void save_reference(const ReferredPairs& pairs, const std::string& path) {
+  const std::vector<double>& values = pairs.reference;
   std::string bytes(values.size() * sizeof(double), '\0');
   std::memcpy(bytes.data(), values.data(), bytes.size());
   write_file_atomically(FileSystem::real(), path, bytes);
 }
 
-void load_reference(PreferenceObjective& objective, const std::string& path, int64_t pairs) {
+void load_reference(ReferredPairs& pairs, const std::string& path) {
   const std::string bytes = read_file(path, uint64_t(1) << 32);
-  std::vector<double> values(size_t(pairs) * 2);
+  std::vector<double> values(size_t(pairs.batches->num_pairs()) * 2);
   if (bytes.size() != values.size() * sizeof(double))
     throw Error(
         "{} holds {} bytes, not two numbers for each of {} pairs: the data are not those that training began with",
-        path, bytes.size(), pairs);
+        path, bytes.size(), pairs.batches->num_pairs());
   std::memcpy(values.data(), bytes.data(), bytes.size());
-  objective.set_reference(std::move(values));
+  pairs.reference = std::move(values);
 }
 
 }  // namespace weft

@@ -9,38 +9,56 @@
 
 namespace weft {
 
+// Pairs, and the reference's log-probabilities of both answers of each, in the order of the file.
+struct ReferredPairs {
+  const PairBatches* batches = nullptr;
+  std::vector<double> reference = {};  // [pairs, 2]; empty where the method needs none
+
+  Answer answer(int64_t pair, size_t half, double logp) const;
+};
+
 // The reference is the trainer's model without its adapters, or, where it has none, as it is when it is measured.
-// Batches and configuration outlive this.
+// Batches and configuration outlive this. valid: null where there are none.
 class PreferenceObjective final : public Objective {
  public:
-  PreferenceObjective(const PreferenceConfig& config, const PairBatches& batches, const TrainConfig& train)
-      : config_(config), batches_(batches), train_(train) {}
+  PreferenceObjective(const PreferenceConfig& config, const PairBatches& batches, const PairBatches* valid,
+                      const TrainConfig& train)
+      : config_(config), train_(train), pairs_{&batches}, valid_{valid} {}
 
-  // Measures the reference's log-probabilities of every pair. Collective, as all that follow.
-  void measure_reference(Trainer& trainer);
-  // Of every pair both answers, in the order of the file; to be kept for a run that goes on with other weights.
-  const std::vector<double>& reference() const { return reference_; }
-  void set_reference(std::vector<double> reference) { reference_ = std::move(reference); }
+  // Those that are trained and those that are not, whose references are to be measured or read before the first step.
+  ReferredPairs& pairs() { return pairs_; }
+  ReferredPairs& valid() { return valid_; }
+  // Measures the reference's log-probabilities. Collective, as all that follow.
+  void measure_reference(Trainer& trainer, ReferredPairs& pairs);
 
   void begin_step(Trainer& trainer, int64_t step) override;
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
            Brackets& brackets) override;
   Var evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
                Brackets& brackets) override;
+  std::optional<Validation> validate(Trainer& trainer) override;
 
  private:
+  // What the loss of a pair takes from the others of its batch.
+  struct Company {
+    double kl = 0, token_weight = 0;
+  };
+  PairLoss pair_loss(const ReferredPairs& pairs, int64_t pair, std::span<const double> logps, const Company& c) const;
   double rule(int64_t step, int64_t first_row, std::span<const double> logps, std::span<double> dlogps) const;
-  Answer answer(int64_t pair, size_t half, double logp) const;
+  // logps: of `count` rows, of which pair_of says which pair they are.
+  double mean_log_ratio(const ReferredPairs& pairs, int64_t count, std::span<const double> logps,
+                        FunctionRef<int64_t(int64_t row)> pair_of) const;
+  double token_weight(const ReferredPairs& pairs, int64_t count, FunctionRef<int64_t(int64_t row)> pair_of) const;
   // The log-probabilities of this rank's share of `count` rows, put together: [count, 2].
   std::vector<double> measure(Trainer& trainer, int64_t count, bool uses_adapters,
                               FunctionRef<void(int64_t first_row, Batch& batch)> fill);
+  std::vector<double> measure_in_order(Trainer& trainer, const PairBatches& pairs, int64_t count, bool uses_adapters);
 
   const PreferenceConfig& config_;
-  const PairBatches& batches_;
   const TrainConfig& train_;
-  std::vector<double> reference_;  // [pairs, 2]
-  std::vector<double> measured_;   // of the last evaluation
-  double kl_ = 0, token_weight_ = 0;
+  ReferredPairs pairs_, valid_;
+  std::vector<double> measured_;  // of the last evaluation
+  Company company_;               // of the step
 };
 
 // The part of a decoder's pass behind its blocks that PreferenceObjective's losses are: log-probabilities of the
@@ -48,9 +66,9 @@ class PreferenceObjective final : public Objective {
 Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
                  const SequenceRule& rule, float grad_scale, Brackets& brackets);
 
-// Keeps the reference of a run in a file beside its other ones, so that it survives a restart.
-void save_reference(const PreferenceObjective& objective, const std::string& path);
+// Keeps a reference of a run in a file beside its other ones, so that it survives a restart.
+void save_reference(const ReferredPairs& pairs, const std::string& path);
 // Throws Error naming the file when it is of another number of pairs.
-void load_reference(PreferenceObjective& objective, const std::string& path, int64_t pairs);
+void load_reference(ReferredPairs& pairs, const std::string& path);
 
 }  // namespace weft

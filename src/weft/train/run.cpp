@@ -64,13 +64,18 @@ class Reporter {
                     .eta_s = per_step * double(recipe_.train.steps - m.step)},
                    now);
   }
-  void eval(int64_t step, double loss) {
-    metrics_.write_eval(step, loss);
-    if (tensorboard_) {
-      const Scalar scalar{"eval/loss", float(loss)};
-      tensorboard_->write(step, {&scalar, 1});
+  void eval(int64_t step, const Validation& v) {
+    metrics_.write_eval(step, v);
+    std::vector<Scalar> scalars = {{"eval/loss", float(v.loss)}};
+    std::string order;
+    if (v.preference) {
+      scalars.push_back({"eval/accuracy", float(v.preference->accuracy)});
+      scalars.push_back({"eval/margin", float(v.preference->margin)});
+      order = fmt::format(", {:.1f}% of pairs in order, margin {:.3f}", 100 * v.preference->accuracy,
+                          v.preference->margin);
     }
-    progress_.note(fmt::format("step {}: validation loss {:.4f}", step, loss));
+    if (tensorboard_) tensorboard_->write(step, scalars);
+    progress_.note(fmt::format("step {}: validation loss {:.4f}{}", step, v.loss, order));
   }
   void checkpoint(int64_t step, double blocked_s, double seconds) {
     metrics_.write_checkpoint(step, blocked_s, seconds);
@@ -120,7 +125,9 @@ class Run {
     }
     {
       const Patience patience(world_);
-      objective_ = make_objective(recipe_, *batches_, options_.teacher, trainer_);
+      if (recipe_.preference.method != PreferenceMethod::none && valid_.size() > 0)
+        valid_pairs_ = batches_for(recipe_, valid_);
+      objective_ = make_objective(recipe_, *batches_, valid_pairs_.get(), options_.teacher, trainer_);
       trainer_.set_objective(objective_.get());
     }
     if (world_.rank() == 0) reporter_.emplace(recipe_, trainer_.next_step(), options_.plain_every);
@@ -273,19 +280,26 @@ class Run {
     if (valid_.size() < 2 || step == evaluated_step_ || report_.was_interrupted) return;
     if (!is_end && (every == 0 || step % every != 0)) return;
     evaluated_step_ = step;
+    const Validation v = validate();
+    report_.eval_loss = v.loss;
+    if (reporter_) reporter_->eval(step, v);
+  }
+
+  Validation validate() {
+    if (objective_)
+      if (const auto own = objective_->validate(trainer_)) return *own;
     const Mesh& mesh = trainer_.mesh();
-    report_.eval_loss = evaluate({.world = world_,
-                                  .index = mesh.data_rank(),
-                                  .count = mesh.shape().dp(),
-                                  .counts_targets = trainer_.counts_loss() && mesh.place().cp == 0},
-                                 valid_,
-                                 {.seq_len = recipe_.train.seq_len,
-                                  .rows = recipe_.train.micro_batch,
-                                  .documents = recipe_.data.documents,
-                                  .max_batches = recipe_.train.eval_batches},
-                                 [this](const Batch& batch) { return trainer_.evaluate(batch); })
-                            .loss;
-    if (reporter_) reporter_->eval(step, report_.eval_loss);
+    return {evaluate({.world = world_,
+                      .index = mesh.data_rank(),
+                      .count = mesh.shape().dp(),
+                      .counts_targets = trainer_.counts_loss() && mesh.place().cp == 0},
+                     valid_,
+                     {.seq_len = recipe_.train.seq_len,
+                      .rows = recipe_.train.micro_batch,
+                      .documents = recipe_.data.documents,
+                      .max_batches = recipe_.train.eval_batches},
+                     [this](const Batch& batch) { return trainer_.evaluate(batch); })
+                .loss};
   }
 
   void save_if_due(bool is_end) {
@@ -339,7 +353,8 @@ class Run {
   Stream stream_;
   Context context_;
   std::unique_ptr<BatchSource> batches_;
-  std::unique_ptr<Objective> objective_;  // null: the next token
+  std::unique_ptr<BatchSource> valid_pairs_;  // of preferences
+  std::unique_ptr<Objective> objective_;      // null: the next token
   TokenPart valid_;
   TraceOps trace_;  // before the trainer, whose groups it observes too
   Trainer trainer_;
