@@ -248,6 +248,8 @@ TEST(PreferenceTest, RecipesSayHow) {
   EXPECT_EQ(r.preference.beta, 0.2);
   EXPECT_EQ(r.preference.desirable_weight, 2);
   EXPECT_EQ(r.data.valid_fraction, 0);
+  Toml resolved = Toml::parse(r.text, "recipe.toml");  // as a run keeps it
+  EXPECT_EQ(read_recipe(resolved).data.valid_fraction, 0);
   EXPECT_THROW(read(train + "[preference]\nmethod = \"ppo\"\n"), UsageError);
   const std::string part =
       "[data]\ntrain = \"x\"\nvalid_fraction = 0.1\n[model]\nlayers = 1\nhidden = 8\nheads = 2\n";

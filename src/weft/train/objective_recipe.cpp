@@ -21,9 +21,8 @@ void read_preference(Toml& toml, Recipe& recipe) {
     toml.reject("mesh.cp", "answers that are compared lie on one rank: write 1 beside [preference]");
   if (recipe.train.seq_len % 2 != 0)
     toml.reject("train.seq_len", "a row has two answers, a half each: write an even number");
-  if (toml.has("data.valid_fraction") && recipe.data.valid_fraction > 0)
+  if (recipe.data.valid_fraction > 0)
     toml.reject("data.valid_fraction", "pairs are not cut off data.train: write 0, and others in data.valid");
-  recipe.data.valid_fraction = 0;
 }
 
 void read_distill(Toml& toml, Recipe& recipe) {

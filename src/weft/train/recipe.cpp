@@ -133,7 +133,8 @@ DataConfig read_data(Toml& toml, bool has_model) {
   DataConfig c;
   c.train = toml.require<std::string>("data.train");
   c.valid = toml.get<std::string>("data.valid", "");
-  c.valid_fraction = toml.number("data.valid_fraction", c.valid.empty() ? 0.1 : 0.0, 0, 0.9);
+  const bool has_part = c.valid.empty() && !toml.has_section("preference");  // pairs are not cut off
+  c.valid_fraction = toml.number("data.valid_fraction", has_part ? 0.1 : 0.0, 0, 0.9);
   c.tokenizer = toml.get<std::string>("data.tokenizer", has_model ? kTokenizerOfModel : c.tokenizer);
   if (c.tokenizer == kTokenizerOfModel && !has_model)
     toml.reject("data.tokenizer", "there is no saved model whose tokenizer it could be: write model.path too");
