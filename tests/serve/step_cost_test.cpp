@@ -14,10 +14,10 @@ namespace {
 int64_t good_rows(const std::function<double(double rows)>& seconds, double noise = 0, int num_steps = 400) {
   StepCost cost;
   std::mt19937 random(3);
-  std::normal_distribution<double> error(1, noise);
+  std::normal_distribution<double> error;
   for (int i = 0; i < num_steps; ++i) {
     const int64_t answers = 4 + i % 13, rows = i % 5 ? answers : answers + 64;
-    cost.learn(rows, seconds(double(rows)) * (noise > 0 ? error(random) : 1));
+    cost.learn(rows, seconds(double(rows)) * (1 + noise * error(random)));
   }
   return cost.good_rows();
 }
