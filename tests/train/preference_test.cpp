@@ -85,24 +85,31 @@ std::string pairs_file(const std::string& folder, bool is_labelled) {
   return path;
 }
 
-// Some steps of preference training of a small model on the recipe's mesh.
-TrainedRun train_preferences(Recipe recipe, int steps) {
+// Preference training of a small model on the recipe's mesh, over pairs that are validated too. Calls
+// body(trainer, objective) on every rank; what it gives on the first is the result.
+template <class Body>
+auto on_pairs(Recipe recipe, Body body) {
   const TemporaryFolder folder;
-  recipe.data.train = pairs_file(folder.path(), recipe.preference.method == PreferenceMethod::kto);
+  recipe.data.train = recipe.data.valid =
+      pairs_file(folder.path(), recipe.preference.method == PreferenceMethod::kto);
   recipe.data.cache_dir = folder.path() + "/cache", recipe.data.valid_fraction = 0;
   recipe.log.dir = folder.path();
   const Dataset data = open_data(recipe);
-  TrainedRun run;
+  std::invoke_result_t<Body, Trainer&, Objective&> result;
   run_ranks(recipe.mesh.size(), [&](Communicator& world) {
     TestRank rank(cpu_kernels());
-    const auto batches = batches_for(recipe, data.train);
+    const auto batches = batches_for(recipe, data.train), valid = batches_for(recipe, data.valid);
     Trainer trainer(rank.context, world, recipe, *batches);
-    const auto objective = make_objective(recipe, *batches, nullptr, nullptr, trainer);
+    const auto objective = make_objective(recipe, *batches, valid.get(), nullptr, trainer);
     trainer.set_objective(objective.get());
-    TrainedRun mine = take_steps(recipe, trainer, steps);
-    if (world.rank() == 0) run = std::move(mine);
+    auto mine = body(trainer, *objective);
+    if (world.rank() == 0) result = std::move(mine);
   });
-  return run;
+  return result;
+}
+
+TrainedRun train_preferences(const Recipe& recipe, int steps) {
+  return on_pairs(recipe, [&](Trainer& trainer, Objective&) { return take_steps(recipe, trainer, steps); });
 }
 
 struct PreferenceCase {
@@ -159,31 +166,18 @@ struct Validated {
   std::vector<Validation> validations;  // before each step
 };
 
-// Steps over all pairs at once, which are those that are validated too.
+// Steps over all pairs at once, so that what is validated is what a step sees.
 Validated train_and_validate(Recipe recipe, int steps) {
-  const TemporaryFolder folder;
-  recipe.data.train = recipe.data.valid =
-      pairs_file(folder.path(), recipe.preference.method == PreferenceMethod::kto);
-  recipe.data.cache_dir = folder.path() + "/cache", recipe.data.valid_fraction = 0;
-  recipe.log.dir = folder.path();
   recipe.train.global_batch = 12, recipe.train.micro_batch = 2;
   recipe.train.accumulation = 6 / recipe.mesh.shape.dp();
-  const Dataset data = open_data(recipe);
-  Validated result;
-  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
-    TestRank rank(cpu_kernels());
-    const auto batches = batches_for(recipe, data.train), valid = batches_for(recipe, data.valid);
-    Trainer trainer(rank.context, world, recipe, *batches);
-    const auto objective = make_objective(recipe, *batches, valid.get(), nullptr, trainer);
-    trainer.set_objective(objective.get());
+  return on_pairs(recipe, [&](Trainer& trainer, Objective& objective) {
     Validated mine;
     for (int i = 0; i < steps; ++i) {
-      mine.validations.push_back(objective->validate(trainer).value());
+      mine.validations.push_back(objective.validate(trainer).value());
       mine.losses.push_back(trainer.step().loss);
     }
-    if (world.rank() == 0) result = std::move(mine);
+    return mine;
   });
-  return result;
 }
 
 class PreferenceValidationTest : public testing::TestWithParam<PreferenceMethod> {};

@@ -19,15 +19,19 @@ Recipe wide_recipe(const LoraConfig& lora) {
   return r;
 }
 
+Nf4Held held_on_all_ranks(const Recipe& r) {
+  Nf4Held all;
+  for (const MemoryEstimate& rank : estimate_memory(r)) all.weights += rank.nf4.weights, all.bytes += rank.nf4.bytes;
+  return all;
+}
+
 TEST(QloraTest, BaseTakesAtMostSixTenthsOfAByte) {
   for (const MeshShape shape : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.shard = 2}, MeshShape{.pp = 2}}) {
     Recipe r = wide_recipe(kNf4Adapters);
     r.mesh.shape = shape;
     r.mesh.zero = shape.shard > 1 ? Zero::parameters : Zero::none;
     r.train.micro_batch = r.train.global_batch / r.mesh.shape.dp();
-    Nf4Held all;
-    for (const MemoryEstimate& rank : estimate_memory(r))
-      all.weights += rank.nf4.weights, all.bytes += rank.nf4.bytes;
+    const Nf4Held all = held_on_all_ranks(r);
     EXPECT_EQ(all.weights, 2 * (256 * 256 * 2 + 256 * 128 * 2 + 3 * 256 * 512));
     EXPECT_LE(double(all.bytes), 0.6 * double(all.weights));
   }
@@ -40,9 +44,7 @@ TEST(QloraTest, ExpertsTakeAsLittle) {
     complete(r.model);
     r.mesh.shape = shape;
     r.train.micro_batch = r.train.global_batch / r.mesh.shape.dp();
-    Nf4Held all;
-    for (const MemoryEstimate& rank : estimate_memory(r))
-      all.weights += rank.nf4.weights, all.bytes += rank.nf4.bytes;
+    const Nf4Held all = held_on_all_ranks(r);
     const int64_t attention = 256 * 256 * 2 + 256 * 128 * 2, experts = 4 * 3 * 256 * 128;
     EXPECT_EQ(all.weights, 2 * (attention * shape.shard + experts));  // ranks along ep have attention each
     EXPECT_LE(double(all.bytes), 0.6 * double(all.weights));

@@ -78,6 +78,7 @@ class Toml {
   const Entry* ask(std::string_view key);
   template <class T>
   T convert(std::string_view key, const Entry& entry) const;
+  std::string as_given(std::string_view key) const;                             // "tiny.toml:3: mesh.tp = 3"
   [[noreturn]] void demand(std::string_view key, std::string_view what) const;  // "... must be at least 1"
   void set(const std::string& key, Entry entry);
   std::string where(const Entry& entry) const;

@@ -204,16 +204,18 @@ std::string Toml::choice(std::string_view key, std::string otherwise, std::span<
 
 void Toml::allow(std::string_view key) { ask(key); }
 
-void Toml::reject(std::string_view key, std::string_view why) const {
+std::string Toml::as_given(std::string_view key) const {
   const auto found = entries_.find(key);
-  if (found == entries_.end()) throw UsageError("{}: {}: {}", source_, key, why);
-  throw UsageError("{}: {} = {}: {}", where(found->second), key, to_toml(found->second.value), why);
+  if (found == entries_.end()) return fmt::format("{}: {}", source_, key);
+  return fmt::format("{}: {} = {}", where(found->second), key, to_toml(found->second.value));
+}
+
+void Toml::reject(std::string_view key, std::string_view why) const {
+  throw UsageError("{}: {}", as_given(key), why);
 }
 
 void Toml::demand(std::string_view key, std::string_view what) const {
-  const auto found = entries_.find(key);
-  if (found == entries_.end()) throw UsageError("{}: {} must be {}", source_, key, what);
-  throw UsageError("{}: {} = {} must be {}", where(found->second), key, to_toml(found->second.value), what);
+  throw UsageError("{} must be {}", as_given(key), what);
 }
 
 std::vector<std::string> Toml::unknown() const {

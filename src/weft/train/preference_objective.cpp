@@ -99,30 +99,32 @@ void PreferenceObjective::measure_reference(Trainer& trainer, ReferredPairs& pai
   pairs.reference = measure_in_order(trainer, *pairs.batches, pairs.batches->num_pairs(), false);
 }
 
-double PreferenceObjective::mean_log_ratio(const ReferredPairs& pairs, int64_t count, std::span<const double> logps,
-                                           FunctionRef<int64_t(int64_t)> pair_of) const {
-  double sum = 0;
-  for (int64_t row = 0; row < count; ++row)
-    sum += logps[size_t(2 * row + 1)] - pairs.answer(pair_of(row), 1, 0).reference;
-  return std::max(0.0, sum / double(count));
-}
-
-double PreferenceObjective::token_weight(const ReferredPairs& pairs, int64_t count,
-                                         FunctionRef<int64_t(int64_t)> pair_of) const {
-  int64_t tokens = 0;
-  for (int64_t row = 0; row < count; ++row) tokens += pairs.batches->pair(pair_of(row)).targets[0];
-  return double(count) / double(std::max<int64_t>(tokens, 1));
+PreferenceObjective::Company PreferenceObjective::company_of(const ReferredPairs& pairs, int64_t count,
+                                                             std::span<const double> logps,
+                                                             FunctionRef<int64_t(int64_t)> pair_of) const {
+  Company c;
+  if (config_.method == PreferenceMethod::orpo) {
+    int64_t tokens = 0;
+    for (int64_t row = 0; row < count; ++row) tokens += pairs.batches->pair(pair_of(row)).targets[0];
+    c.token_weight = double(count) / double(std::max<int64_t>(tokens, 1));
+  }
+  if (config_.method == PreferenceMethod::kto) {
+    double sum = 0;
+    for (int64_t row = 0; row < count; ++row)
+      sum += logps[size_t(2 * row + 1)] - pairs.answer(pair_of(row), 1, 0).reference;
+    c.kl = std::max(0.0, sum / double(count));
+  }
+  return c;
 }
 
 void PreferenceObjective::begin_step(Trainer& trainer, int64_t step) {
   const int64_t rows = train_.global_batch;
-  const auto pair_of = [&](int64_t row) { return pairs_.batches->index_of(step, row); };
-  if (config_.method == PreferenceMethod::orpo) company_.token_weight = token_weight(pairs_, rows, pair_of);
-  if (config_.method != PreferenceMethod::kto) return;
-  const std::vector<double> logps = measure(trainer, rows, true, [&](int64_t first, Batch& batch) {
-    pairs_.batches->fill(step, int32_t(first), int32_t(train_.micro_batch), batch);
-  });
-  company_.kl = mean_log_ratio(pairs_, rows, logps, pair_of);
+  std::vector<double> logps;
+  if (config_.method == PreferenceMethod::kto)
+    logps = measure(trainer, rows, true, [&](int64_t first, Batch& batch) {
+      pairs_.batches->fill(step, int32_t(first), int32_t(train_.micro_batch), batch);
+    });
+  company_ = company_of(pairs_, rows, logps, [&](int64_t row) { return pairs_.batches->index_of(step, row); });
 }
 
 std::optional<Validation> PreferenceObjective::validate(Trainer& trainer) {
@@ -130,8 +132,7 @@ std::optional<Validation> PreferenceObjective::validate(Trainer& trainer) {
   const int64_t all = valid_.batches->num_pairs(), at_once = train_.micro_batch * trainer.mesh().shape().dp();
   const int64_t count = train_.eval_batches > 0 ? std::min(all, train_.eval_batches * at_once) : all;
   const std::vector<double> logps = measure_in_order(trainer, *valid_.batches, count, true);
-  const auto pair_of = [](int64_t row) { return row; };
-  const Company company{mean_log_ratio(valid_, count, logps, pair_of), token_weight(valid_, count, pair_of)};
+  const Company company = company_of(valid_, count, logps, [](int64_t row) { return row; });
   double loss = 0, margins = 0;
   int64_t in_order = 0;
   for (int64_t i = 0; i < count; ++i) {

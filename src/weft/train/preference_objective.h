@@ -45,10 +45,9 @@ class PreferenceObjective final : public Objective {
   };
   PairLoss pair_loss(const ReferredPairs& pairs, int64_t pair, std::span<const double> logps, const Company& c) const;
   double rule(int64_t step, int64_t first_row, std::span<const double> logps, std::span<double> dlogps) const;
-  // logps: of `count` rows, of which pair_of says which pair they are.
-  double mean_log_ratio(const ReferredPairs& pairs, int64_t count, std::span<const double> logps,
-                        FunctionRef<int64_t(int64_t row)> pair_of) const;
-  double token_weight(const ReferredPairs& pairs, int64_t count, FunctionRef<int64_t(int64_t row)> pair_of) const;
+  // Of `count` rows, of which pair_of says which pair they are. logps: theirs, which KTO asks for.
+  Company company_of(const ReferredPairs& pairs, int64_t count, std::span<const double> logps,
+                     FunctionRef<int64_t(int64_t row)> pair_of) const;
   // The log-probabilities of this rank's share of `count` rows, put together: [count, 2].
   std::vector<double> measure(Trainer& trainer, int64_t count, bool uses_adapters,
                               FunctionRef<void(int64_t first_row, Batch& batch)> fill);
