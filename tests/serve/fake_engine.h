@@ -28,6 +28,12 @@ inline std::function<std::vector<int32_t>(const Request&)> saying(std::string te
   };
 }
 
+// Requests that have not ended, of one moment: some go from waiting to running at any time.
+inline int64_t open_of(const Engine& engine) {
+  const EngineStats stats = engine.stats();
+  return stats.running + stats.waiting;
+}
+
 class FakeEngine : public Engine {
  public:
   explicit FakeEngine(FakeOptions options) : options_(std::move(options)), thread_([this] { run(); }) {}

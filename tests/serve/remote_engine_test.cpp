@@ -185,10 +185,10 @@ TEST_F(RemoteEngineTest, CountsWhatIsDoneThere) {
   EXPECT_EQ(stats.kv_blocks, 4096);
   heard.clear();
   for (int i = 0; i < 5; ++i) submit(forever({1}));
-  EXPECT_EQ(engine.stats().running + engine.stats().waiting, 5);
+  EXPECT_EQ(open_of(engine), 5);
   engine.drain(0ms);
   for (auto& one : heard) EXPECT_EQ(one.get().finish.reason, FinishReason::cancelled);
-  EXPECT_EQ(engine.stats().running + engine.stats().waiting, 0);
+  EXPECT_EQ(open_of(engine), 0);
   EXPECT_THROW(submit(greedy({1}, 1)), Busy);
 }
 

@@ -21,8 +21,6 @@ struct ReplicatedEngineTest : testing::Test {
   }
 };
 
-int64_t open_of(const Engine& engine) { return engine.stats().running + engine.stats().waiting; }
-
 TEST_F(ReplicatedEngineTest, SharesRequestsOut) {
   std::vector<RequestId> ids;
   for (int32_t i = 0; i < 20; ++i) ids.push_back(submit(forever({i})));
@@ -56,6 +54,7 @@ TEST_F(ReplicatedEngineTest, GivesBackRoomWhenRequestsEnd) {
     for (int32_t i = 0; i < 6; ++i) submit(greedy({round * 100 + i}, 3));
     for (auto& one : heard) EXPECT_EQ(one.get().tokens.size(), 3u);
     heard.clear();
+    EXPECT_EQ(open_of(first) + open_of(second), 0);
   }
   EXPECT_EQ(first.stats().generated_tokens_total, second.stats().generated_tokens_total);
   EXPECT_EQ(engine.stats().generated_tokens_total, 3 * 6 * 3);
