@@ -20,6 +20,7 @@ if(WEFT_CUDA)
   if(NCCL_INCLUDE AND NCCL_LIBRARY)
     set(NCCL_FOUND ON)
   endif()
+  include(${CMAKE_CURRENT_LIST_DIR}/Cudnn.cmake)  # without it attention is ours alone
 endif()
 if(WEFT_TESTS)
   find_package(GTest REQUIRED)             # libgtest-dev

@@ -1,8 +1,7 @@
 // Attention over spans of packed sequences: a block has a tile of lanes and walks over the keys that they see, with a
 // running maximum and sum for each lane. Sources: Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
 #include "weft/kernels/cuda/attention_forward.cuh"
-#include "weft/kernels/cuda/cuda.h"
-#include "weft/kernels/shape_checks.h"
+#include "weft/kernels/cuda/attention_ways.h"
 
 namespace weft::cuda {
 namespace {
@@ -21,8 +20,7 @@ __global__ void __launch_bounds__(kTileThreads, kChunks == 1 ? 3 : 2)
 
 }  // namespace
 
-void attention(Stream& stream, const AttentionArgs& args) {
-  shapes::check_attention(args);
+void tiled_attention(Stream& stream, const AttentionArgs& args) {
   const AttentionShape& shape = args.shape;
   with_float("attention", args.q, [&]<class T>() {
     constexpr int kRows = TileOf<T, kTileKeys>::Type::kRows;

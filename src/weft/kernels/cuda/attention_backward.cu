@@ -2,8 +2,7 @@
 // for dk and dv, so that no sum is shared by blocks. Source: Dao, "FlashAttention-2", 2023.
 #include "weft/kernels/cuda/attention_scores.cuh"
 #include "weft/kernels/cuda/attention_tile.cuh"
-#include "weft/kernels/cuda/cuda.h"
-#include "weft/kernels/shape_checks.h"
+#include "weft/kernels/cuda/attention_ways.h"
 
 namespace weft::cuda {
 namespace {
@@ -270,8 +269,7 @@ void run(Stream& stream, const AttentionBackwardArgs& args) {
 
 }  // namespace
 
-void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
-  shapes::check_attention_backward(args);
+void tiled_attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   with_float("attention_backward", args.q, [&]<class T>() { run<T>(stream, args); });
 }
 

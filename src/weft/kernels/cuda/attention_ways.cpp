@@ -1,0 +1,19 @@
+// Attention of the cuda table: by a fused plan where one is trusted, else by tiles.
+#include "weft/kernels/cuda/attention_ways.h"
+
+#include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::cuda {
+
+void attention(Stream& stream, const AttentionArgs& args) {
+  shapes::check_attention(args);
+  if (!fused_attention(stream, args)) tiled_attention(stream, args);
+}
+
+void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
+  shapes::check_attention_backward(args);
+  if (!fused_attention_backward(stream, args)) tiled_attention_backward(stream, args);
+}
+
+}  // namespace weft::cuda
