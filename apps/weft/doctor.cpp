@@ -57,28 +57,32 @@ void doctor(const DoctorCommand& o) {
   if (!why_no_cuda.empty()) missing.emplace_back("CUDA: " + why_no_cuda);
   if (devices.size() > 1 && !has_nccl())
     missing.emplace_back("NCCL: devices talk through host memory; install libnccl-dev and build again");
+  if (!devices.empty() && !has_cudnn())
+    missing.emplace_back(
+        "cuDNN: attention is by slower kernels of our own; install cuDNN 9.10 or newer and build again");
   if (std::find(m.isa.begin(), m.isa.end(), "avx2") == m.isa.end())
     missing.emplace_back("AVX2: this processor lacks it; matrix products will be slow");
 
-  o.output.json({{"host", m.host},
-                 {"cpu", m.cpu},
-                 {"packages", m.packages},
-                 {"numa_nodes", m.numa_nodes},
-                 {"cores", m.cores},
-                 {"usable_threads", m.usable_threads},
-                 {"l1d_bytes", m.l1d_bytes},
-                 {"l2_bytes", m.l2_bytes},
-                 {"l3_bytes", m.l3_bytes},
-                 {"memory_bytes", m.memory_bytes},
-                 {"available_bytes", m.available_bytes},
-                 {"isa", m.isa},
-                 {"gpus", m.gpus},
-                 {"cuda", {{"built", has_cuda()}, {"nccl", has_nccl()}, {"devices", to_json(devices)}}},
-                 {"peak_f32_flops", f32},
-                 {"peak_bf16_flops", bf16},
-                 {"read_bytes_per_s", bandwidth},
-                 {"mpirun", mpirun},
-                 {"missing", missing}});
+  o.output.json(
+      {{"host", m.host},
+       {"cpu", m.cpu},
+       {"packages", m.packages},
+       {"numa_nodes", m.numa_nodes},
+       {"cores", m.cores},
+       {"usable_threads", m.usable_threads},
+       {"l1d_bytes", m.l1d_bytes},
+       {"l2_bytes", m.l2_bytes},
+       {"l3_bytes", m.l3_bytes},
+       {"memory_bytes", m.memory_bytes},
+       {"available_bytes", m.available_bytes},
+       {"isa", m.isa},
+       {"gpus", m.gpus},
+       {"cuda", {{"built", has_cuda()}, {"nccl", has_nccl()}, {"cudnn", has_cudnn()}, {"devices", to_json(devices)}}},
+       {"peak_f32_flops", f32},
+       {"peak_bf16_flops", bf16},
+       {"read_bytes_per_s", bandwidth},
+       {"mpirun", mpirun},
+       {"missing", missing}});
   if (o.output.is_json()) return;
   const auto line = [&](const char* what, const std::string& value) {
     o.output.text(fmt::format("{:<10} {}", what, value));

@@ -371,6 +371,7 @@ const Kernels& reference_kernels();  // plain loops in double precision: the ora
 const Kernels& cpu_kernels();        // SIMD and threads
 const Kernels& meta_kernels();       // counts FLOPs and bytes into Stream::cost; touches no data
 const Kernels& cuda_kernels();
+bool has_cudnn();  // whether the cuda table may use fused kernels of cuDNN; else all of attention is its own
 const Kernels& kernels_of(Device device);
 
 }  // namespace weft

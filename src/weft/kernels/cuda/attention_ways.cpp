@@ -17,3 +17,9 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
 }
 
 }  // namespace weft::cuda
+
+namespace weft {
+
+bool has_cudnn() { return cuda::has_fused_plans(); }
+
+}  // namespace weft

@@ -109,7 +109,8 @@ void run(Stream& stream, const FusedKey& key, const FusedPlan& plan, const Atten
       const int64_t query = s * key.queries, key_row = s * key.keys, head = kv * group;
       const auto of_q = [&](const Tensor& t) { return from(t, key.is_ragged ? 0 : query, key.row_heads, head); };
       const auto of_k = [&](const Tensor& t) { return from(t, key.is_ragged ? 0 : key_row, key.row_kv_heads, kv); };
-      FusedCall call{.q = of_q(x.q), .k = of_k(x.k), .v = of_k(x.v), .y = of_q(x.y), .dy = of_q(x.dy)};
+      FusedCall call;
+      call.q = of_q(x.q), call.k = of_k(x.k), call.v = of_k(x.v), call.y = of_q(x.y), call.dy = of_q(x.dy);
       call.dq = of_q(x.dq), call.dk = of_k(x.dk), call.dv = of_k(x.dv);
       call.lse = device_data<float>(x.lse) + head * key.lse_stride + (key.is_ragged ? 0 : query);
       call.row_sums = own ? reinterpret_cast<float*>(scratch + workspace_bytes) : nullptr;

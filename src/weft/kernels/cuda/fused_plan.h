@@ -25,14 +25,14 @@ struct FusedKey {
 
 // Device memory, from the first head that is computed on; what a plan does not need is null.
 struct FusedCall {
-  const void *q, *k, *v, *y, *dy;
-  const float* lse;
-  void *dq, *dk, *dv;
-  const int32_t *q_begin, *k_begin, *lse_begin;  // ragged: [sequences + 1], in elements
-  const int32_t *num_queries, *num_keys;         // ragged: [sequences]; none: 0
-  float* row_sums;                               // backward: [sequences, heads, queries]
-  void* workspace;                               // of workspace_bytes()
-  float scale;
+  const void *q = nullptr, *k = nullptr, *v = nullptr, *y = nullptr, *dy = nullptr;
+  const float* lse = nullptr;
+  void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  const int32_t *q_begin = nullptr, *k_begin = nullptr, *lse_begin = nullptr;  // ragged: [sequences + 1], in elements
+  const int32_t *num_queries = nullptr, *num_keys = nullptr;  // ragged: [sequences]; 0: there is no such sequence
+  float* row_sums = nullptr;                                  // backward: [sequences, heads, queries]
+  void* workspace = nullptr;                                  // of workspace_bytes()
+  float scale = 1;
 };
 
 class FusedPlan {

@@ -1,7 +1,7 @@
 // FusedPlan by cuDNN: plans of a device, and what runs them.
 #include <array>
 #include <limits>
-#include <mutex>
+#include <map>
 
 #include "weft/kernels/cuda/fused_graph_cudnn.h"
 #include "weft/tensor/cuda/check_cuda.h"
@@ -11,17 +11,14 @@ namespace {
 
 constexpr size_t kOldestVersion = 91000;  // 9.10: devices are described apart, and masks may be infinite
 
-// A thread's, since a handle has one stream at a time. Lives until the process ends: the driver may be gone before
-// destructors of a thread run.
+// A thread's for its device, since a handle has one stream at a time. Lives until the process ends: the driver may be
+// gone before destructors of a thread run.
 cudnnHandle_t handle_of_this_thread() {
-  thread_local cudnnHandle_t handle = nullptr;
-  thread_local int of_device = -1;
+  thread_local std::map<int, cudnnHandle_t> handles;
   int device = 0;
   check_cuda(cudaGetDevice(&device), "tell its device");
-  if (device != of_device) {
-    check_cudnn(cudnnCreate(&handle), "start");
-    of_device = device;
-  }
+  cudnnHandle_t& handle = handles[device];
+  if (!handle) check_cudnn(cudnnCreate(&handle), "start");
   return handle;
 }
 

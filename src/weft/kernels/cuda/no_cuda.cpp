@@ -10,4 +10,6 @@ const Kernels& cuda_kernels() {
       "or choose the cpu backend");
 }
 
+bool has_cudnn() { return false; }
+
 }  // namespace weft
