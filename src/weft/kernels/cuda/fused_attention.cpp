@@ -88,7 +88,7 @@ class RaggedRows {
 };
 
 struct Operands {
-  Tensor q, k, v, y, lse, dy, dq, dk, dv;
+  Tensor q{}, k{}, v{}, y{}, lse{}, dy{}, dq{}, dk{}, dv{};
 };
 
 // All sequences and heads, as many at a time as the plan takes.
