@@ -230,6 +230,42 @@ TEST(PreferenceTest, FirstDpoLossIsThatOfACoinAndFalls) {
   EXPECT_LT(run.losses.back(), 0.2);
 }
 
+// What a run keeps beside its checkpoints goes on with the same pairs alone, however many others there are.
+TEST(PreferenceTest, AReferenceIsOfItsPairs) {
+  const TemporaryFolder folder;
+  const auto pairs_of = [&](const std::string& name, const std::string& chosen, int64_t seq_len) {
+    const TemporaryFolder data;
+    Recipe recipe = preference_recipe({}, kDpo);
+    recipe.train.seq_len = seq_len;
+    recipe.data.train = data.path() + "/" + name, recipe.data.cache_dir = folder.path() + "/" + name;
+    std::string text;
+    for (const std::string& good : {chosen, std::string("long enough")})
+      text += fmt::format("{{\"prompt\": \"p\", \"chosen\": \"{}\", \"rejected\": \"bad\"}}\n", good);
+    write_file_atomically(FileSystem::real(), recipe.data.train, std::string_view(text));
+    auto batches = batches_for(recipe, open_data(recipe).train);
+    return std::unique_ptr<PairBatches>(dynamic_cast<PairBatches*>(batches.release()));
+  };
+  const auto pairs = pairs_of("a.jsonl", "good", 64), same = pairs_of("b.jsonl", "good", 128);
+  const auto other = pairs_of("c.jsonl", "gold", 64), cut = pairs_of("d.jsonl", "good", 16);
+  const std::string path = folder.path() + "/reference.f64";
+  save_reference({pairs.get(), {-1, -2, -3.5, -4}}, path);
+  ReferredPairs read{same.get()};
+  load_reference(read, path);
+  EXPECT_EQ(read.reference, (std::vector<double>{-1, -2, -3.5, -4}));
+  for (const PairBatches* const wrong : {other.get(), cut.get()}) {
+    ReferredPairs refused{wrong};
+    EXPECT_EQ(wrong->num_pairs(), 2);
+    try {
+      load_reference(refused, path);
+      FAIL() << "taken";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("reference.f64 is of other pairs than these 2"), std::string::npos)
+          << e.what();
+    }
+    EXPECT_TRUE(refused.reference.empty());
+  }
+}
+
 TEST(PreferenceTest, RecipesSayHow) {
   const std::string rest = "[data]\ntrain = \"x\"\n[model]\nlayers = 1\nhidden = 8\nheads = 2\n";
   const auto read = [&](const std::string& text) {

@@ -14,8 +14,9 @@ PairBatches::PairBatches(TokenPart part, const BatchOptions& options) : part_(st
   check(options.seq_len > 1 && options.seq_len % 2 == 0, "pairs in rows of {} tokens", options.seq_len);
   const std::span<const uint64_t> starts = part_.file->document_starts();
   check(starts.size() % 2 == 0, "{} has {} documents, which are no pairs", part_.file->path(), starts.size());
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> is_learned;
+  std::vector<int32_t> ids[2];
+  std::vector<uint8_t> is_learned[2];
+  Digester digester;
   for (size_t i = 0; i + 1 < starts.size(); i += 2) {
     Pair pair{};
     bool is_cut = false;
@@ -25,16 +26,23 @@ PairBatches::PairBatches(TokenPart part, const BatchOptions& options) : part_(st
       const int64_t end = document + 1 < starts.size() ? int64_t(starts[document + 1]) : part_.file->num_tokens();
       const auto tokens = int32_t(std::min<int64_t>(end - begin, int64_t(options.seq_len / 2) + 1));
       is_cut |= tokens < end - begin;
-      ids.resize(size_t(tokens)), is_learned.resize(size_t(tokens));
-      part_.file->read(begin, ids, is_learned);
+      ids[half].resize(size_t(tokens)), is_learned[half].resize(size_t(tokens));
+      part_.file->read(begin, ids[half], is_learned[half]);
       pair.begin[half] = begin, pair.tokens[half] = tokens;
-      pair.targets[half] = std::accumulate(is_learned.begin() + 1, is_learned.end(), int32_t(0));
-      if (half == 1) pair.is_desirable = is_learned[0] != 0;
+      pair.targets[half] = std::accumulate(is_learned[half].begin() + 1, is_learned[half].end(), int32_t(0));
+      if (half == 1) pair.is_desirable = is_learned[half][0] != 0;
     }
     const bool is_usable = pair.targets[0] > 0 && pair.targets[1] > 0;
     (is_usable ? num_cut_ : num_left_out_) += is_usable ? is_cut : 1;
-    if (is_usable) pairs_.push_back(pair);
+    if (!is_usable) continue;
+    pairs_.push_back(pair);
+    digester.update(std::as_bytes(std::span(pair.tokens)));
+    for (size_t half = 0; half < 2; ++half) {
+      digester.update(std::as_bytes(std::span(ids[half])));
+      digester.update(std::as_bytes(std::span(is_learned[half])));
+    }
   }
+  content_ = digester.finish();
   if (pairs_.empty())
     throw UsageError("{} has no two answers within {} tokens each: write a larger train.seq_len, or give other data",
                      part_.file->path(), options.seq_len / 2);

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "weft/base/checksum.h"
 #include "weft/data/batches.h"
 
 namespace weft {
@@ -32,6 +33,8 @@ class PairBatches final : public BatchSource {
   int64_t index_of(int64_t step, int64_t row) const;
   // Pairs [first, first + rows) in the file's order; rows past the last are padding.
   void fill_in_order(int64_t first, int32_t rows, Batch& batch) const;
+  // Of all pairs as they are cut: equal where rows are.
+  const Digest& content() const { return content_; }
   int64_t num_cut() const { return num_cut_; }
   int64_t num_left_out() const { return num_left_out_; }
 
@@ -42,6 +45,7 @@ class PairBatches final : public BatchSource {
   BatchOptions options_;
   std::vector<Pair> pairs_;
   int64_t num_cut_ = 0, num_left_out_ = 0;
+  Digest content_;
 };
 
 }  // namespace weft

@@ -150,20 +150,25 @@ std::optional<Validation> PreferenceObjective::validate(Trainer& trainer) {
 }
 
 void save_reference(const ReferredPairs& pairs, const std::string& path) {
-  const std::vector<double>& values = pairs.reference;
-  std::string bytes(values.size() * sizeof(double), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  const Digest content = pairs.batches->content();
+  std::string bytes(content.value.begin(), content.value.end());
+  const std::span<const std::byte> values = std::as_bytes(std::span(pairs.reference));
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size());
   write_file_atomically(FileSystem::real(), path, bytes);
 }
 
 void load_reference(ReferredPairs& pairs, const std::string& path) {
   const std::string bytes = read_file(path, uint64_t(1) << 32);
+  Digest content;
   std::vector<double> values(size_t(pairs.batches->num_pairs()) * 2);
-  if (bytes.size() != values.size() * sizeof(double))
+  const size_t head = content.value.size();
+  if (bytes.size() == head + values.size() * sizeof(double)) std::memcpy(content.value.data(), bytes.data(), head);
+  if (content != pairs.batches->content())
     throw Error(
-        "{} holds {} bytes, not two numbers for each of {} pairs: the data are not those that training began with",
-        path, bytes.size(), pairs.batches->num_pairs());
-  std::memcpy(values.data(), bytes.data(), bytes.size());
+        "{} is of other pairs than these {}, or was cut elsewhere: go on with the data and the train.seq_len that "
+        "training began with, or start anew in another log.dir",
+        path, pairs.batches->num_pairs());
+  std::memcpy(values.data(), bytes.data() + head, values.size() * sizeof(double));
   pairs.reference = std::move(values);
 }
 

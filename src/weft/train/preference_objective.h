@@ -67,7 +67,7 @@ Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot
 
 // Keeps a reference of a run in a file beside its other ones, so that it survives a restart.
 void save_reference(const ReferredPairs& pairs, const std::string& path);
-// Throws Error naming the file when it is of another number of pairs.
+// Throws Error naming the file when it is of other pairs.
 void load_reference(ReferredPairs& pairs, const std::string& path);
 
 }  // namespace weft
