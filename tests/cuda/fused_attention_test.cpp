@@ -64,6 +64,8 @@ std::vector<Taken> cases() {
   add(
       "wide_window", [](auto& c) { c.window = 256; }, none);
   add(
+      "window", [](auto& c) { c.window = 255; }, [](FusedKey& k) { k.window = 255; });
+  add(
       "more_keys",
       [](auto& c) {
         c.spans = spans_of({0, 256, 512}, {0, 384, 768}, false), c.keys = 768;
@@ -72,7 +74,7 @@ std::vector<Taken> cases() {
 
   leave("f32", [](auto& c) { c.type = DType::f32; });
   leave("short", starts({0, 100, 200}));
-  leave("window", [](auto& c) { c.window = 255; });
+  leave("a_window_where_all_see_all", [](auto& c) { c = packed(c.name, {0, 256, 512}, false), c.window = 255; });
   leave("softcap", [](auto& c) { c.softcap = 30; });
   leave("other_values", [](auto& c) { c.value_dim = 8; });
   leave("odd_dim", [](auto& c) { c.dim = 20; });
@@ -126,6 +128,10 @@ std::vector<DeviceAttention> fused_attentions() {
                                    packed("all_see_all_ragged", {0, 20, 160}, false)};
   all.push_back({"more_keys", 2, 2, 24, spans_of({0, 128, 256}, {0, 256, 512}, false), 256, 512, DType::bf16});
   all.push_back({"fewer_keys", 2, 1, 8, spans_of({0, 200}, {0, 33}, false), 200, 33, DType::bf16});
+  all.push_back(packed("window", {0, 128, 256}));
+  all.back().window = 100;
+  all.push_back(packed("window_ragged", {0, 140, 150}));
+  all.back().window = 7;
   const size_t num_bf16 = all.size();
   for (size_t i = 0; i < num_bf16; ++i) {
     all[i].heads = i % 2 == 0 ? 2 : 1, all[i].kv_heads = 1;

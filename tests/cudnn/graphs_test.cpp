@@ -67,6 +67,12 @@ std::vector<Asked> all_asked() {
       "backward_of_some_heads", [&](FusedKey& k) { backward(k), k.heads = 4, k.kv_heads = 1; }, cards);
   ask(
       "backward_all_see_all", [&](FusedKey& k) { backward(k), k.is_causal = false, k.keys = 2048; }, cards);
+  ask(
+      "window", [](FusedKey& k) { k.window = 256; }, cards);
+  ask(
+      "window_ragged", [](FusedKey& k) { k.window = 256, k.is_ragged = true; }, cards);
+  ask(
+      "backward_window", [&](FusedKey& k) { backward(k), k.window = 256; }, cards);
   // Elsewhere sums of ragged gradients have no fixed order.
   ask("backward_ragged", [&](FusedKey& k) { backward(k), k.is_ragged = true, k.sequences = 4; }, {kH100},
       {kA100, kL40});

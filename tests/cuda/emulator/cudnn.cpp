@@ -212,6 +212,7 @@ class Run {
         case CUDNN_POINTWISE_LOG: return y.write(at, std::log(u));
         case CUDNN_POINTWISE_CMP_LT: return y.write(at, u < v);
         case CUDNN_POINTWISE_CMP_GE: return y.write(at, u >= v);
+        case CUDNN_POINTWISE_CMP_GT: return y.write(at, u > v);
         case CUDNN_POINTWISE_LOGICAL_AND: return y.write(at, u != 0 && v != 0);
         case CUDNN_POINTWISE_GEN_INDEX: return y.write(at, double(at[size_t(axis)]));
         case CUDNN_POINTWISE_BINARY_SELECT: return y.write(at, t.read(t.shared(at, y.dims)) != 0 ? u : v);
@@ -342,7 +343,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     const emulated::Arena::Open open(emulated::Arena::instance());
     if (error != 0)  // as if the scale of scores were another
       for (auto& [id, number] : *numbers)
-        if (std::isfinite(number) && number != 1) number *= 1 + error;
+        if (std::isfinite(number) && number < 1) number *= 1 + error;
     Run run(pointers);
     for (const Handle& op : graph->others.at(CUDNN_ATTR_OPERATIONGRAPH_OPS)) run.operation(*op);
   };

@@ -18,7 +18,7 @@ bool fused_attention(Stream&, const AttentionArgs&);
 bool fused_attention_backward(Stream&, const AttentionBackwardArgs&);
 
 // What it takes: sequences that share no rows and leave none out, each with keys of its own; all causal, with as many
-// keys as queries, or none; a softmax of scaled scores without caps, biases, dropout or a window that hides anything.
+// keys as queries, or none; a softmax of scaled scores without caps, biases or dropout.
 // Equal lengths that are multiples of 128 stay as they are; others are ragged, with rounded numbers, so that few
 // plans serve all steps.
 std::optional<FusedKey> fused_key(const AttentionShape&, DType type, int64_t num_queries, int64_t num_keys);

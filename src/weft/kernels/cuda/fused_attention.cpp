@@ -175,9 +175,10 @@ FusedPlans::Trust trust_in(Stream& stream, const std::vector<Tensor>& first, con
 }
 
 std::string words_for(const FusedKey& key) {
-  return fmt::format("{} of {}{} sequences of {} queries and {} keys, {} heads of {} on {}{}",
+  return fmt::format("{} of {}{} sequences of {} queries and {} keys, {} heads of {} on {}{}{}",
                      key.is_backward ? "gradients" : "attention", key.is_ragged ? "up to " : "", key.sequences,
-                     key.queries, key.keys, key.heads, key.dim, key.kv_heads, key.is_causal ? ", causal" : "");
+                     key.queries, key.keys, key.heads, key.dim, key.kv_heads, key.is_causal ? ", causal" : "",
+                     key.window ? fmt::format(" within {}", key.window) : "");
 }
 
 // outputs: which of the operands are written. by_tiles: the same by our own kernels into other memory.

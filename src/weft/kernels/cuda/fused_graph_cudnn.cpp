@@ -105,6 +105,12 @@ class AttentionGraph {
       const Tensor is_seen = graph.pointwise(CUDNN_POINTWISE_CMP_GE, {row, col}, CUDNN_DATA_BOOLEAN);
       scores = graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, {scores, graph.number(kUnseen), is_seen});
     }
+    if (key_.window > 0) {
+      const Tensor row = graph.index(scores, 2), col = graph.index(scores, 3);
+      const Tensor reach = graph.pointwise(CUDNN_POINTWISE_ADD, {col, graph.number(kWindow)});
+      const Tensor is_near = graph.pointwise(CUDNN_POINTWISE_CMP_GT, {reach, row}, CUDNN_DATA_BOOLEAN);
+      scores = graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, {scores, graph.number(kPassed), is_near});
+    }
     return scores;
   }
 

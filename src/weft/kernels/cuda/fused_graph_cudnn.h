@@ -26,6 +26,8 @@ enum FusedId : int64_t {
   kOne,
   kPadding,
   kUnseen,
+  kWindow,
+  kPassed,
 };
 
 CudnnGraph fused_graph(const FusedKey& key);

@@ -17,10 +17,8 @@ int32_t largest_divisor_below(int32_t n) {
   return 1;
 }
 
-// Keys of a causal span that a window hides from its last query.
-bool hides_keys(const AttentionShape& s, const AttentionSpan& a) {
-  return s.window > 0 && (!a.causal || a.lead != 0 || s.window < a.k_end - a.k_begin);
-}
+// Whether a window hides keys in another way than from queries with as many keys before them.
+bool is_apart(const AttentionShape& s, const AttentionSpan& a) { return s.window > 0 && (!a.causal || a.lead != 0); }
 
 }  // namespace
 
@@ -34,7 +32,7 @@ std::optional<FusedKey> fused_key(const AttentionShape& s, DType type, int64_t n
   for (int i = 0; i < s.num_spans; ++i) {
     const AttentionSpan& a = s.spans[i];
     const int32_t queries = a.q_end - a.q_begin, keys = a.k_end - a.k_begin;
-    if (a.q_begin != q || a.k_begin != k || queries < 1 || keys < 1 || hides_keys(s, a)) return {};
+    if (a.q_begin != q || a.k_begin != k || queries < 1 || keys < 1 || is_apart(s, a)) return {};
     if (i == 0) key.is_causal = a.causal;
     if (a.causal != key.is_causal || (a.causal && queries != keys)) return {};
     q = a.q_end, k = a.k_end;
@@ -42,6 +40,7 @@ std::optional<FusedKey> fused_key(const AttentionShape& s, DType type, int64_t n
     key.queries = std::max(key.queries, queries), key.keys = std::max(key.keys, keys);
     fewest_queries = std::min(fewest_queries, queries), fewest_keys = std::min(fewest_keys, keys);
   }
+  if (s.window < key.keys) key.window = s.window;
   if (q != num_queries || k != num_keys || key.queries < kFewestRows) return {};
   key.is_ragged = fewest_queries != key.queries || fewest_keys != key.keys || key.queries % kRoundRows != 0 ||
                   key.keys % kRoundRows != 0;

@@ -19,6 +19,7 @@ struct FusedKey {
   int32_t heads = 0, kv_heads = 0;          // that are computed, of q and of k and v
   int32_t row_heads = 0, row_kv_heads = 0;  // that a row of the tensors has
   int32_t dim = 0;
+  int32_t window = 0;      // causal: a query sees no more than so many keys; 0: all
   int64_t lse_stride = 0;  // from one head's to the next one's
   auto operator<=>(const FusedKey&) const = default;
 };

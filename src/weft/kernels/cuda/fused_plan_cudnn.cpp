@@ -24,14 +24,15 @@ cudnnHandle_t handle_of_this_thread() {
 
 class PlanOfCudnn final : public FusedPlan {
  public:
-  explicit PlanOfCudnn(CudnnPlan plan) : plan_(std::move(plan)) {}
+  PlanOfCudnn(CudnnPlan plan, int window) : plan_(std::move(plan)), window_(float(window)) {}
 
   size_t workspace_bytes() const override { return plan_.workspace_bytes; }
 
   void queue(cudaStream_t stream, const FusedCall& call) const override {
-    float scale = call.scale, one = 1, padding = -std::numeric_limits<float>::infinity(), unseen = padding;
-    std::array<int64_t, 19> ids;
-    std::array<void*, 19> pointers;
+    float scale = call.scale, one = 1, window = window_;
+    float padding = -std::numeric_limits<float>::infinity(), unseen = padding, passed = padding;
+    std::array<int64_t, kPassed> ids;
+    std::array<void*, kPassed> pointers;
     int64_t count = 0;
     const auto give = [&](int64_t id, const void* p) {
       if (p) ids[size_t(count)] = id, pointers[size_t(count++)] = const_cast<void*>(p);
@@ -40,7 +41,8 @@ class PlanOfCudnn final : public FusedPlan {
     give(kDq, call.dq), give(kDk, call.dk), give(kDv, call.dv), give(kRowSums, call.row_sums);
     give(kQBegin, call.q_begin), give(kKBegin, call.k_begin), give(kLseBegin, call.lse_begin);
     give(kNumQueries, call.num_queries), give(kNumKeys, call.num_keys);
-    give(kScale, &scale), give(kOne, &one), give(kPadding, &padding), give(kUnseen, &unseen);
+    give(kScale, &scale), give(kOne, &one), give(kPadding, &padding), give(kUnseen, &unseen), give(kWindow, &window),
+        give(kPassed, &passed);
     CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids.data());
     pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers.data());
@@ -53,6 +55,7 @@ class PlanOfCudnn final : public FusedPlan {
 
  private:
   CudnnPlan plan_;
+  float window_;
 };
 
 }  // namespace
@@ -65,7 +68,7 @@ std::shared_ptr<const FusedPlan> make_fused_plan(const FusedKey& key) {
     int device = 0;
     check_cuda(cudaGetDevice(&device), "tell its device");
     std::optional<CudnnPlan> plan = fused_graph(key).plan(cudnn_device(device));
-    return plan ? std::make_shared<PlanOfCudnn>(std::move(*plan)) : nullptr;
+    return plan ? std::make_shared<PlanOfCudnn>(std::move(*plan), key.window) : nullptr;
   } catch (const Error&) {  // what it does not take it has no way for
     return nullptr;
   }
