@@ -105,35 +105,36 @@ CudnnGraph::Tensor CudnnGraph::matmul(Tensor a, Tensor b, const Sizes& sizes, cu
   return c;
 }
 
-CudnnGraph::Tensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, std::span<const Tensor> inputs,
-                                         cudnnDataType_t type, std::optional<Tensor> into) {
+void CudnnGraph::add_pointwise(CudnnDescriptor math, std::span<const Tensor> inputs, Tensor y) {
   constexpr cudnnBackendAttributeName_t kInputs[] = {CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
                                                      CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
                                                      CUDNN_ATTR_OPERATION_POINTWISE_TDESC};
-  const Tensor y = into ? *into : intermediate(type, packed(tensors_[inputs[0]].layout.dims));
-  CudnnDescriptor math(CUDNN_BACKEND_POINTWISE_DESCRIPTOR), op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  const bool is_of_truth = tensors_[y].type == CUDNN_DATA_BOOLEAN;
-  math.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
-  math.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, is_of_truth ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT);
   math.finish("describe an operation");
+  CudnnDescriptor op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, math);
   for (size_t i = 0; i < inputs.size(); ++i) op.set(kInputs[i], tensors_[inputs[i]].descriptor);
   op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[y].descriptor);
   add_operation(std::move(op), "describe an operation");
+}
+
+CudnnGraph::Tensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, std::span<const Tensor> inputs,
+                                         cudnnDataType_t type, std::optional<Tensor> into) {
+  const Tensor y = into ? *into : intermediate(type, packed(tensors_[inputs[0]].layout.dims));
+  const bool is_of_truth = tensors_[y].type == CUDNN_DATA_BOOLEAN;
+  CudnnDescriptor math(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  math.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+  math.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, is_of_truth ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT);
+  add_pointwise(std::move(math), inputs, y);
   return y;
 }
 
 CudnnGraph::Tensor CudnnGraph::index(Tensor like, int64_t dim) {
   const Tensor y = intermediate(CUDNN_DATA_INT32, packed(tensors_[like].layout.dims));
-  CudnnDescriptor math(CUDNN_BACKEND_POINTWISE_DESCRIPTOR), op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  CudnnDescriptor math(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   math.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_GEN_INDEX);
   math.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_INT32);
   math.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, dim);
-  math.finish("describe an index");
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, math);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[like].descriptor);
-  op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[y].descriptor);
-  add_operation(std::move(op), "describe an index");
+  add_pointwise(std::move(math), std::span(&like, 1), y);
   return y;
 }
 

@@ -96,6 +96,7 @@ class CudnnGraph {
              std::optional<Tensor> ragged);
   Tensor intermediate(cudnnDataType_t type, const Layout& layout, std::optional<Tensor> ragged = {});
   void add_operation(CudnnDescriptor operation, const char* what);
+  void add_pointwise(CudnnDescriptor math, std::span<const Tensor> inputs, Tensor y);
 
   std::vector<Node> tensors_;
   std::vector<CudnnDescriptor> operations_;

@@ -10,11 +10,10 @@
 #include "weft/kernels/cuda/attention_plan.h"
 #include "weft/kernels/cuda/attention_ways.h"
 #include "weft/kernels/cuda/launch.h"
+#include "weft/kernels/cuda/per_device.h"
 
 namespace weft::cuda {
 namespace {
-
-constexpr int kMostDevices = 64;
 
 // What is known about the plans of a device, for all threads.
 class FusedPlans {
@@ -24,17 +23,6 @@ class FusedPlans {
     std::shared_ptr<const FusedPlan> plan;
     Trust trust = Trust::unknown;
   };
-
-  // Lives until the process ends: the driver may be gone before destructors of static objects run.
-  static FusedPlans& of_this_device() {
-    static std::array<std::once_flag, kMostDevices> once;
-    static std::array<FusedPlans*, kMostDevices> all{};
-    int device = 0;
-    check_cuda(cudaGetDevice(&device), "tell its device");
-    check(device < kMostDevices, "device {}, but fused plans are kept for {} only", device, kMostDevices);
-    std::call_once(once[size_t(device)], [&] { all[size_t(device)] = new FusedPlans; });
-    return *all[size_t(device)];
-  }
 
   Known of(const FusedKey& key) {
     const std::lock_guard lock(mutex_);
@@ -214,7 +202,7 @@ template <class ByTiles>
 bool run_trusted(Stream& stream, const FusedKey& key, const AttentionShape& shape, const Operands& operands,
                  const std::vector<Tensor Operands::*>& outputs, const ByTiles& by_tiles) {
   using Trust = FusedPlans::Trust;
-  FusedPlans& plans = FusedPlans::of_this_device();
+  FusedPlans& plans = of_this_device<FusedPlans>();
   const FusedPlans::Known known = plans.of(key);
   if (known.trust == Trust::refused) return false;
   if (known.trust == Trust::given) return run(stream, key, *known.plan, shape, operands), true;

@@ -3,18 +3,17 @@
 
 #include <array>
 #include <memory>
-#include <mutex>
 
 #include "weft/kernels/cuda/algorithm_cache.h"
 #include "weft/kernels/cuda/column_major.h"
 #include "weft/kernels/cuda/launch.h"
+#include "weft/kernels/cuda/per_device.h"
 
 namespace weft::cuda {
 namespace {
 
 constexpr int64_t kWorkspaceBytes = int64_t(32) << 20;  // what NVIDIA advises for Hopper
 constexpr size_t kMostAlgorithms = 4096;                // prompts have any number of rows
-constexpr int kMostDevices = 64;
 
 void check_blas(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS)
@@ -99,16 +98,7 @@ struct Algorithm {
 // cuBLASLt on one device, for all threads.
 class Blas {
  public:
-  // Lives until the process ends: the driver may be gone before destructors of static objects run.
-  static Blas& of_this_device() {
-    static std::array<std::once_flag, kMostDevices> once;
-    static std::array<Blas*, kMostDevices> all{};
-    int device = 0;
-    check_cuda(cudaGetDevice(&device), "tell its device");
-    check(device < kMostDevices, "device {}, but cuBLASLt is kept for {} only", device, kMostDevices);
-    std::call_once(once[size_t(device)], [&] { all[size_t(device)] = new Blas; });
-    return *all[size_t(device)];
-  }
+  Blas() { check_blas(cublasLtCreate(&handle_), "start"); }
 
   bool knows(const Gemm& g) {
     Description d(g, column_major(g));
@@ -145,8 +135,6 @@ class Blas {
       throw Error("cuBLASLt could not {}: {}", words_for(g), cublasLtGetStatusString(status));
   }
 
-  Blas() { check_blas(cublasLtCreate(&handle_), "start"); }
-
   Algorithm algorithm(const Gemm& g, Description& d) {
     return algorithms_.get(AlgorithmKey(g), [&] { return choose(g, d); });
   }
@@ -180,10 +168,10 @@ class Blas {
 
 }  // namespace
 
-void gemm(Stream& stream, const Gemm& product) { Blas::of_this_device().multiply(stream, product); }
+void gemm(Stream& stream, const Gemm& product) { of_this_device<Blas>().multiply(stream, product); }
 
 bool can_gemm(const Gemm& product) {
-  return product.scales == CodeScales::none || Blas::of_this_device().knows(product);
+  return product.scales == CodeScales::none || of_this_device<Blas>().knows(product);
 }
 
 }  // namespace weft::cuda
