@@ -44,7 +44,7 @@ class ClosingServer {
           "no port");
     port = ntohs(address.sin_port);
     thread_ = std::thread([this] {
-      for (int peer; (peer = ::accept(fd_, nullptr, nullptr)) >= 0; ::close(peer), ++connections) answer(peer);
+      for (int peer; (peer = ::accept(fd_, nullptr, nullptr)) >= 0; ::close(peer)) ++connections, answer(peer);
     });
   }
   ~ClosingServer() {
