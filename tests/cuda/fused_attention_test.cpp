@@ -32,7 +32,8 @@ struct Taken {
 
 std::vector<Taken> cases() {
   FusedKey key{.is_causal = true, .type = DType::bf16, .sequences = 2, .queries = 256, .keys = 256};
-  key.heads = key.row_heads = 4, key.kv_heads = key.row_kv_heads = 2, key.dim = 16, key.lse_stride = 512;
+  key.heads = key.row_heads = 4, key.kv_heads = key.row_kv_heads = 2, key.dim = key.value_dim = 16,
+  key.lse_stride = 512;
   std::vector<Taken> all{{packed("even", {0, 256, 512}), key}};
   const auto add = [&](const std::string& name, const auto& change, auto&& change_key) {
     Taken one{packed(name, {0, 256, 512}), key};
@@ -72,12 +73,15 @@ std::vector<Taken> cases() {
       },
       [](FusedKey& k) { k.is_causal = false, k.keys = 384; });
 
+  add(
+      "other_values", [](auto& c) { c.value_dim = 8; }, [](FusedKey& k) { k.value_dim = 8; });
+
   leave("f32", [](auto& c) { c.type = DType::f32; });
   leave("short", starts({0, 100, 200}));
   leave("a_window_where_all_see_all", [](auto& c) { c = packed(c.name, {0, 256, 512}, false), c.window = 255; });
   leave("softcap", [](auto& c) { c.softcap = 30; });
-  leave("other_values", [](auto& c) { c.value_dim = 8; });
   leave("odd_dim", [](auto& c) { c.dim = 20; });
+  leave("odd_value_dim", [](auto& c) { c.value_dim = 20; });
   leave("a_gap", [](auto& c) { c.spans[1].q_begin = c.spans[1].k_begin = 257; });
   leave("shared_keys", [](auto& c) { c.spans[1].k_begin = 0, c.spans[1].k_end = 256, c.keys = 256; });
   leave("rows_left_over", [](auto& c) { c.queries = c.keys = 600; });
@@ -98,7 +102,7 @@ TEST_P(FusedKeyTest, TakesTrainingsUsualCases) { EXPECT_EQ(key_of(GetParam().att
 
 TEST(FusedBackwardKeyTest, CutsToTheWorkspace) {
   FusedKey key{.is_causal = true, .sequences = 6, .queries = 1024, .keys = 1024, .heads = 8, .kv_heads = 4};
-  key.row_heads = 8, key.row_kv_heads = 4, key.dim = 64;
+  key.row_heads = 8, key.row_kv_heads = 4, key.dim = key.value_dim = 64;
   // Of a head of a sequence: 2 MiB of scores, and 256 KiB of gradients of keys.
   const auto cut = [&](double mib) { return cuda::fused_backward_key(key, int64_t(mib * double(1 << 20))); };
   const auto part = [&](double mib) { return std::pair(cut(mib)->sequences, cut(mib)->kv_heads); };
@@ -132,6 +136,10 @@ std::vector<DeviceAttention> fused_attentions() {
   all.back().window = 100;
   all.push_back(packed("window_ragged", {0, 140, 150}));
   all.back().window = 7;
+  all.push_back(packed("other_values", {0, 128, 256}));
+  all.back().value_dim = 24;
+  all.push_back(packed("other_values_ragged", {0, 140, 150}));
+  all.back().value_dim = 8;
   const size_t num_bf16 = all.size();
   for (size_t i = 0; i < num_bf16; ++i) {
     all[i].heads = i % 2 == 0 ? 2 : 1, all[i].kv_heads = 1;

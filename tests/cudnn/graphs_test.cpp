@@ -37,7 +37,8 @@ struct Asked {
 
 std::vector<Asked> all_asked() {
   FusedKey key{.is_causal = true, .type = DType::bf16, .sequences = 4, .queries = 1024, .keys = 1024};
-  key.heads = key.row_heads = 32, key.kv_heads = key.row_kv_heads = 8, key.dim = 128, key.lse_stride = 4096;
+  key.heads = key.row_heads = 32, key.kv_heads = key.row_kv_heads = 8, key.dim = key.value_dim = 128,
+  key.lse_stride = 4096;
   const std::vector<Card> cards{kA100, kL40, kH100, kB200};
   std::vector<Asked> all;
   const auto ask = [&](const std::string& name, const auto& change, std::vector<Card> takes,
@@ -52,9 +53,9 @@ std::vector<Asked> all_asked() {
   ask(
       "f16", [](FusedKey& k) { k.type = DType::f16; }, cards);
   ask(
-      "dim_64", [](FusedKey& k) { k.dim = 64; }, cards);
+      "dim_64", [](FusedKey& k) { k.dim = k.value_dim = 64; }, cards);
   ask(
-      "dim_80", [](FusedKey& k) { k.dim = 80; }, cards);
+      "dim_80", [](FusedKey& k) { k.dim = k.value_dim = 80; }, cards);
   ask(
       "all_see_all", [](FusedKey& k) { k.is_causal = false, k.keys = 2048; }, cards);
   ask(
@@ -62,7 +63,8 @@ std::vector<Asked> all_asked() {
   ask(
       "backward", [&](FusedKey& k) { backward(k); }, cards);
   ask(
-      "backward_of_gpt2", [&](FusedKey& k) { backward(k), k.dim = 64, k.heads = k.kv_heads = 12; }, cards);
+      "backward_of_gpt2", [&](FusedKey& k) { backward(k), k.dim = k.value_dim = 64, k.heads = k.kv_heads = 12; },
+      cards);
   ask(
       "backward_of_some_heads", [&](FusedKey& k) { backward(k), k.heads = 4, k.kv_heads = 1; }, cards);
   ask(
@@ -73,10 +75,12 @@ std::vector<Asked> all_asked() {
       "window_ragged", [](FusedKey& k) { k.window = 256, k.is_ragged = true; }, cards);
   ask(
       "backward_window", [&](FusedKey& k) { backward(k), k.window = 256; }, cards);
+  ask("latent", [](FusedKey& k) { k.dim = 192, k.kv_heads = k.row_kv_heads = 32; }, {kH100, kB200});
+  ask("backward_latent", [&](FusedKey& k) { backward(k), k.dim = 192, k.kv_heads = k.row_kv_heads = 32; }, {kH100});
   // Elsewhere sums of ragged gradients have no fixed order.
   ask("backward_ragged", [&](FusedKey& k) { backward(k), k.is_ragged = true, k.sequences = 4; }, {kH100},
       {kA100, kL40});
-  ask("backward_dim_256", [&](FusedKey& k) { backward(k), k.dim = 256; }, {kH100}, {kA100, kL40});
+  ask("backward_dim_256", [&](FusedKey& k) { backward(k), k.dim = k.value_dim = 256; }, {kH100}, {kA100, kL40});
   return all;
 }
 

@@ -53,13 +53,14 @@ CudnnGraph::Layout CudnnGraph::packed(std::array<int64_t, 4> dims) {
 
 CudnnGraph::Tensor CudnnGraph::add(int64_t id, cudnnDataType_t type, const Layout& layout, bool is_virtual,
                                    bool is_number, std::optional<Tensor> ragged) {
-  constexpr int64_t kAlignment = 16;
+  // Single floats are read one by one, wherever a head's begin.
+  const int64_t alignment = type == CUDNN_DATA_FLOAT && !is_virtual ? 4 : 16;
   CudnnDescriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
   d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
   d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, layout.dims.data());
   d.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, layout.strides.data());
-  d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, kAlignment);
+  d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
   d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, is_virtual);
   d.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, is_number);
   if (ragged) d.set(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, tensors_[*ragged].descriptor);

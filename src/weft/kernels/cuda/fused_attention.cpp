@@ -48,9 +48,10 @@ class RaggedRows {
  public:
   RaggedRows(Stream& stream, const FusedKey& key, const AttentionShape& shape) {
     if (!key.is_ragged) return;
-    std::vector<int32_t> q, k, lse, queries, keys;
+    std::vector<int32_t> q, k, v, y, lse, queries, keys;
     const auto begin = [&](int32_t q_row, int32_t k_row) {
       q.push_back(q_row * key.row_heads * key.dim), k.push_back(k_row * key.row_kv_heads * key.dim);
+      y.push_back(q_row * key.row_heads * key.value_dim), v.push_back(k_row * key.row_kv_heads * key.value_dim);
       lse.push_back(q_row);
     };
     for (int i = 0; i < shape.num_spans; ++i) {
@@ -62,17 +63,18 @@ class RaggedRows {
     while (q.size() <= size_t(key.sequences)) begin(last.q_end, last.k_end);
     queries.resize(size_t(key.sequences)), keys.resize(size_t(key.sequences));
     PackedArrays packed;
-    const size_t at[] = {packed.add(q), packed.add(k), packed.add(lse), packed.add(queries), packed.add(keys)};
+    const size_t at[] = {packed.add(q),   packed.add(k),       packed.add(v),   packed.add(y),
+                         packed.add(lse), packed.add(queries), packed.add(keys)};
     const std::byte* const device = upload(stream, packed.data(), int64_t(packed.size()));
     for (size_t i = 0; i < arrays_.size(); ++i) arrays_[i] = reinterpret_cast<const int32_t*>(device + at[i]);
   }
   void give(FusedCall& call) const {
-    call.q_begin = arrays_[0], call.k_begin = arrays_[1], call.lse_begin = arrays_[2];
-    call.num_queries = arrays_[3], call.num_keys = arrays_[4];
+    call.q_begin = arrays_[0], call.k_begin = arrays_[1], call.v_begin = arrays_[2], call.y_begin = arrays_[3];
+    call.lse_begin = arrays_[4], call.num_queries = arrays_[5], call.num_keys = arrays_[6];
   }
 
  private:
-  std::array<const int32_t*, 5> arrays_{};
+  std::array<const int32_t*, 7> arrays_{};
 };
 
 struct Operands {
@@ -90,7 +92,7 @@ void run(Stream& stream, const FusedKey& key, const FusedPlan& plan, const Atten
   const int64_t element = int64_t(size_of(key.type)), group = key.heads / key.kv_heads;
   const int64_t all_sequences = key.is_ragged ? key.sequences : shape.num_spans;
   const auto from = [&](const Tensor& t, int64_t row, int64_t row_heads, int64_t head) -> std::byte* {
-    return t ? static_cast<std::byte*>(t.raw()) + (row * row_heads + head) * key.dim * element : nullptr;
+    return t ? static_cast<std::byte*>(t.raw()) + (row * row_heads + head) * t.dim(2) * element : nullptr;
   };
   for (int64_t s = 0; s < all_sequences; s += key.sequences) {
     for (int64_t kv = 0; kv < key.row_kv_heads; kv += key.kv_heads) {
@@ -163,10 +165,10 @@ FusedPlans::Trust trust_in(Stream& stream, const std::vector<Tensor>& first, con
 }
 
 std::string words_for(const FusedKey& key) {
-  return fmt::format("{} of {}{} sequences of {} queries and {} keys, {} heads of {} on {}{}{}",
+  return fmt::format("{} of {}{} sequences of {} queries and {} keys, {} heads of {} and {} on {}{}{}",
                      key.is_backward ? "gradients" : "attention", key.is_ragged ? "up to " : "", key.sequences,
-                     key.queries, key.keys, key.heads, key.dim, key.kv_heads, key.is_causal ? ", causal" : "",
-                     key.window ? fmt::format(" within {}", key.window) : "");
+                     key.queries, key.keys, key.heads, key.dim, key.value_dim, key.kv_heads,
+                     key.is_causal ? ", causal" : "", key.window ? fmt::format(" within {}", key.window) : "");
 }
 
 // outputs: which of the operands are written. by_tiles: the same by our own kernels into other memory.

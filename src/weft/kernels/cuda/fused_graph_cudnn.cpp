@@ -16,12 +16,13 @@ class AttentionGraph {
       return graph.memory(id, CUDNN_DATA_INT32, CudnnGraph::packed({count, 1, 1, 1}));
     };
     q_begin_ = numbers(kQBegin, key.sequences + 1), k_begin_ = numbers(kKBegin, key.sequences + 1);
+    v_begin_ = numbers(kVBegin, key.sequences + 1), y_begin_ = numbers(kYBegin, key.sequences + 1);
     lse_begin_ = numbers(kLseBegin, key.sequences + 1);
     num_queries_ = numbers(kNumQueries, key.sequences), num_keys_ = numbers(kNumKeys, key.sequences);
   }
 
   void forward() {
-    const Tensor q = query_rows(kQ), k = turned_key_rows(kK), v = key_rows(kV), y = query_rows(kY);
+    const Tensor q = query_rows(kQ), k = key_rows(kK, true), v = key_rows(kV), y = output_rows(kY);
     const Tensor scores = masked(scaled_scores(q, k), {});
     const Tensor most = graph.reduce(CUDNN_REDUCE_TENSOR_MAX, scores, rows());
     const Tensor terms = exp(graph.pointwise(CUDNN_POINTWISE_SUB, {scores, most}));
@@ -34,8 +35,8 @@ class AttentionGraph {
 
   // Without a sum of dq in memory that several blocks add to: dq's product is then made in a fixed order.
   void backward() {
-    const Tensor q = query_rows(kQ), k = turned_key_rows(kK), v = turned_key_rows(kV), y = query_rows(kY);
-    const Tensor dy = query_rows(kDy), lse = row_numbers();
+    const Tensor q = query_rows(kQ), k = key_rows(kK, true), v = key_rows(kV, true), y = output_rows(kY);
+    const Tensor dy = output_rows(kDy), lse = row_numbers();
     const Tensor per_row =
         graph.reduce(CUDNN_REDUCE_TENSOR_ADD, graph.pointwise(CUDNN_POINTWISE_MUL, {dy, y}), rows());
     const Tensor row_sums = graph.memory(kRowSums, CUDNN_DATA_FLOAT, CudnnGraph::packed(rows()));
@@ -61,22 +62,23 @@ class AttentionGraph {
  private:
   std::array<int64_t, 4> rows() const { return {key_.sequences, key_.heads, key_.queries, 1}; }
 
-  CudnnGraph::Layout layout(int64_t heads, int64_t row_heads, int64_t count) const {
-    const int64_t row = row_heads * key_.dim;
-    return {{key_.sequences, heads, count, key_.dim}, {count * row, key_.dim, row, 1}};
+  CudnnGraph::Layout layout(int64_t heads, int64_t row_heads, int64_t count, int64_t dim) const {
+    const int64_t row = row_heads * dim;
+    return {{key_.sequences, heads, count, dim}, {count * row, dim, row, 1}};
   }
+  // q and dq; y and dy.
   Tensor query_rows(int64_t id) {
-    return graph.memory(id, io_, layout(key_.heads, key_.row_heads, key_.queries), q_begin_);
+    return graph.memory(id, io_, layout(key_.heads, key_.row_heads, key_.queries, key_.dim), q_begin_);
   }
-  Tensor key_rows(int64_t id) {
-    return graph.memory(id, io_, layout(key_.kv_heads, key_.row_kv_heads, key_.keys), k_begin_);
+  Tensor output_rows(int64_t id) {
+    return graph.memory(id, io_, layout(key_.heads, key_.row_heads, key_.queries, key_.value_dim), y_begin_);
   }
-  // As [dim, keys].
-  Tensor turned_key_rows(int64_t id) {
-    CudnnGraph::Layout l = layout(key_.kv_heads, key_.row_kv_heads, key_.keys);
-    std::swap(l.dims[2], l.dims[3]);
-    std::swap(l.strides[2], l.strides[3]);
-    return graph.memory(id, io_, l, k_begin_);
+  // k and dk, v and dv; turned: as [dim, keys].
+  Tensor key_rows(int64_t id, bool is_turned = false) {
+    const bool is_value = id == kV || id == kDv;
+    CudnnGraph::Layout l = layout(key_.kv_heads, key_.row_kv_heads, key_.keys, is_value ? key_.value_dim : key_.dim);
+    if (is_turned) std::swap(l.dims[2], l.dims[3]), std::swap(l.strides[2], l.strides[3]);
+    return graph.memory(id, io_, l, is_value ? v_begin_ : k_begin_);
   }
   Tensor row_numbers() {
     return graph.memory(kLse, CUDNN_DATA_FLOAT, {rows(), {key_.queries, key_.lse_stride, 1, 1}}, lse_begin_);
@@ -121,13 +123,13 @@ class AttentionGraph {
   }
   void join_heads(Tensor of_each, int64_t id) {
     if (key_.heads == key_.kv_heads) return;
-    const Tensor into = key_rows(id);
-    graph.reduce(CUDNN_REDUCE_TENSOR_ADD, of_each, {key_.sequences, key_.kv_heads, key_.keys, key_.dim}, into);
+    const int64_t dim = id == kDv ? key_.value_dim : key_.dim;
+    graph.reduce(CUDNN_REDUCE_TENSOR_ADD, of_each, {key_.sequences, key_.kv_heads, key_.keys, dim}, key_rows(id));
   }
 
   const FusedKey key_;
   const cudnnDataType_t io_;
-  std::optional<Tensor> q_begin_, k_begin_, lse_begin_, num_queries_, num_keys_;
+  std::optional<Tensor> q_begin_, k_begin_, v_begin_, y_begin_, lse_begin_, num_queries_, num_keys_;
 };
 
 }  // namespace

@@ -19,6 +19,8 @@ enum FusedId : int64_t {
   kRowSums,
   kQBegin,
   kKBegin,
+  kVBegin,
+  kYBegin,
   kLseBegin,
   kNumQueries,
   kNumKeys,

@@ -23,11 +23,13 @@ bool is_apart(const AttentionShape& s, const AttentionSpan& a) { return s.window
 }  // namespace
 
 std::optional<FusedKey> fused_key(const AttentionShape& s, DType type, int64_t num_queries, int64_t num_keys) {
-  const bool is_plain = s.softcap == 0 && s.values_dim() == s.head_dim && s.head_dim % 8 == 0 && s.num_kv_heads > 0 &&
+  const bool is_plain = s.softcap == 0 && s.head_dim % 8 == 0 && s.values_dim() % 8 == 0 && s.num_kv_heads > 0 &&
                         s.num_heads % s.num_kv_heads == 0;
   if (!is_plain || (type != DType::bf16 && type != DType::f16)) return {};
   FusedKey key{.type = type, .heads = s.num_heads, .kv_heads = s.num_kv_heads};
-  key.row_heads = s.num_heads, key.row_kv_heads = s.num_kv_heads, key.dim = s.head_dim, key.lse_stride = num_queries;
+  key.row_heads = s.num_heads, key.row_kv_heads = s.num_kv_heads, key.dim = s.head_dim,
+  key.value_dim = s.values_dim();
+  key.lse_stride = num_queries;
   int32_t q = 0, k = 0, fewest_queries = INT32_MAX, fewest_keys = INT32_MAX;
   for (int i = 0; i < s.num_spans; ++i) {
     const AttentionSpan& a = s.spans[i];
@@ -45,7 +47,8 @@ std::optional<FusedKey> fused_key(const AttentionShape& s, DType type, int64_t n
   key.is_ragged = fewest_queries != key.queries || fewest_keys != key.keys || key.queries % kRoundRows != 0 ||
                   key.keys % kRoundRows != 0;
   if (!key.is_ragged) return key;
-  const int64_t widest = std::max(num_queries * s.num_heads, num_keys * s.num_kv_heads) * s.head_dim;
+  const int64_t widest =
+      std::max(num_queries * s.num_heads, num_keys * s.num_kv_heads) * std::max(key.dim, key.value_dim);
   if (widest > INT32_MAX) return {};  // what is ragged begins at offsets of 32 bits
   const auto rounded = [](int32_t n) { return int32_t(std::bit_ceil(uint32_t(n))); };
   key.sequences = rounded(key.sequences);
@@ -59,7 +62,7 @@ std::optional<FusedKey> fused_backward_key(FusedKey key, int64_t workspace_bytes
   // plans.
   const auto needs = [&] {
     const int64_t group = key.heads / key.kv_heads, rows = int64_t(key.sequences) * key.heads;
-    const int64_t of_heads = group > 1 ? 2 * rows * key.keys * key.dim * 2 : 0;
+    const int64_t of_heads = group > 1 ? rows * key.keys * (key.dim + key.value_dim) * 2 : 0;
     return rows * round_up(key.queries, kRoundRows) * round_up(key.keys, kRoundRows) * 2 + of_heads;
   };
   while (needs() > workspace_bytes) {

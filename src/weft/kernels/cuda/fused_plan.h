@@ -18,9 +18,9 @@ struct FusedKey {
   int32_t queries = 0, keys = 0;
   int32_t heads = 0, kv_heads = 0;          // that are computed, of q and of k and v
   int32_t row_heads = 0, row_kv_heads = 0;  // that a row of the tensors has
-  int32_t dim = 0;
-  int32_t window = 0;      // causal: a query sees no more than so many keys; 0: all
-  int64_t lse_stride = 0;  // from one head's to the next one's
+  int32_t dim = 0, value_dim = 0;           // of a head of q and k, and of v and y
+  int32_t window = 0;                       // causal: a query sees no more than so many keys; 0: all
+  int64_t lse_stride = 0;                   // from one head's to the next one's
   auto operator<=>(const FusedKey&) const = default;
 };
 
@@ -29,7 +29,8 @@ struct FusedCall {
   const void *q = nullptr, *k = nullptr, *v = nullptr, *y = nullptr, *dy = nullptr;
   const float* lse = nullptr;
   void *dq = nullptr, *dk = nullptr, *dv = nullptr;
-  const int32_t *q_begin = nullptr, *k_begin = nullptr, *lse_begin = nullptr;  // ragged: [sequences + 1], in elements
+  const int32_t *q_begin = nullptr, *k_begin = nullptr, *v_begin = nullptr, *y_begin = nullptr;
+  const int32_t* lse_begin = nullptr;                         // these, ragged: [sequences + 1], in elements
   const int32_t *num_queries = nullptr, *num_keys = nullptr;  // ragged: [sequences]; 0: there is no such sequence
   float* row_sums = nullptr;                                  // backward: [sequences, heads, queries]
   void* workspace = nullptr;                                  // of workspace_bytes()

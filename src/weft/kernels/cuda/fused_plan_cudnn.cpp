@@ -39,7 +39,8 @@ class PlanOfCudnn final : public FusedPlan {
     };
     give(kQ, call.q), give(kK, call.k), give(kV, call.v), give(kY, call.y), give(kLse, call.lse), give(kDy, call.dy);
     give(kDq, call.dq), give(kDk, call.dk), give(kDv, call.dv), give(kRowSums, call.row_sums);
-    give(kQBegin, call.q_begin), give(kKBegin, call.k_begin), give(kLseBegin, call.lse_begin);
+    give(kQBegin, call.q_begin), give(kKBegin, call.k_begin), give(kVBegin, call.v_begin),
+        give(kYBegin, call.y_begin), give(kLseBegin, call.lse_begin);
     give(kNumQueries, call.num_queries), give(kNumKeys, call.num_keys);
     give(kScale, &scale), give(kOne, &one), give(kPadding, &padding), give(kUnseen, &unseen), give(kWindow, &window),
         give(kPassed, &passed);
