@@ -5,6 +5,7 @@
 #include "weft/comm/single/single.h"
 #include "weft/parallel/distill_loss.h"
 #include "weft/train/distill_objective.h"
+#include "weft/train/memory_estimate.h"
 
 namespace weft {
 namespace {
@@ -129,6 +130,28 @@ TEST_P(DistillMeshTest, EqualsOneRank) {
   EXPECT_LE(d.loss, 1e-5);
   EXPECT_LE(d.gradient, 1e-5) << d.gradient_name;
   EXPECT_LE(d.weight, 1e-5) << d.weight_name;
+}
+
+// The teacher's weights and what it leaves for the loss are counted, on every rank.
+TEST_P(DistillMeshTest, TakesWhatTheEstimateSays) {
+  const TemporaryFolder folder;
+  const std::unique_ptr<ModelSource> teacher = open_model(saved_teacher(folder.path()));
+  Recipe recipe = recipe_of(GetParam().mesh);
+  const std::vector<MemoryEstimate> alone = estimate_memory(recipe);
+  recipe.distill.teacher = teacher->path();
+  const std::vector<MemoryEstimate> estimates = estimate_memory(recipe);
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const SyntheticBatches batches = batches_of(recipe);
+    Trainer trainer(rank.context, world, recipe, batches);
+    DistillObjective objective(recipe, batches, *teacher, trainer);
+    trainer.set_objective(&objective);
+    for (int i = 0; i < 3; ++i) trainer.step();
+    const MemoryEstimate& estimate = estimates[size_t(world.rank())];
+    EXPECT_EQ(rank.allocator.stats().live_bytes, estimate.state_bytes);
+    EXPECT_EQ(rank.allocator.stats().peak_bytes, estimate.peak_bytes);
+    EXPECT_GT(estimate.state_bytes, alone[size_t(world.rank())].state_bytes);
+  });
 }
 
 TEST(DistillTest, TheTeacherMustSpeakTheSameTokens) {

@@ -6,6 +6,7 @@
 #include "weft/base/toml.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/train/launch.h"
+#include "weft/train/memory_estimate.h"
 #include "weft/train/objectives.h"
 #include "weft/train/preference_objective.h"
 
@@ -264,6 +265,19 @@ TEST(PreferenceTest, AReferenceIsOfItsPairs) {
     }
     EXPECT_TRUE(refused.reference.empty());
   }
+}
+
+TEST_P(PreferenceMeshTest, TakesWhatTheEstimateSays) {
+  const Recipe recipe = preference_recipe(GetParam().mesh, GetParam().method);
+  const std::vector<MemoryEstimate> estimates = estimate_memory(recipe);
+  on_pairs(recipe, [&](Trainer& trainer, Objective&) {
+    for (int i = 0; i < 3; ++i) trainer.step();
+    const AllocatorStats stats = trainer.context().stream.allocator().stats();
+    const MemoryEstimate& estimate = estimates[size_t(trainer.mesh().world().rank())];
+    EXPECT_EQ(stats.live_bytes, estimate.state_bytes);
+    EXPECT_EQ(stats.peak_bytes, estimate.peak_bytes);
+    return 0;
+  });
 }
 
 TEST(PreferenceTest, RecipesSayHow) {

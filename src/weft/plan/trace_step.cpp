@@ -4,51 +4,10 @@
 #include "weft/comm/trace/trace.h"
 #include "weft/plan/continued_step.h"
 #include "weft/plan/memory_watch.h"
-#include "weft/train/distill_objective.h"
-#include "weft/train/preference_objective.h"
+#include "weft/train/counted_objective.h"
 
 namespace weft::plan {
 namespace {
-
-// Rows that are all alike, of one or more sequences, and cost nothing to make.
-class EqualRows final : public BatchSource {
- public:
-  EqualRows(int64_t seq_len, int64_t global_batch, int32_t sequences)
-      : seq_len_(int32_t(seq_len)), sequence_len_(seq_len_ / sequences), num_targets_(seq_len * global_batch) {}
-
-  void fill(int64_t, int32_t, int32_t rows, Batch& batch) const override {
-    if (batch.rows == rows && batch.seq_len == seq_len_) return;
-    batch.reset(rows, seq_len_);
-    std::fill(batch.ids.begin(), batch.ids.end(), 0);
-    std::fill(batch.targets.begin(), batch.targets.end(), 0);
-    for (size_t i = 0; i < batch.positions.size(); ++i) batch.positions[i] = int32_t(i) % sequence_len_;
-    for (int32_t start = 0; start <= rows * seq_len_; start += sequence_len_) batch.sequence_starts.push_back(start);
-    batch.num_targets = int64_t(rows) * seq_len_;
-  }
-  int64_t num_targets(int64_t) const override { return num_targets_; }
-
- private:
-  int32_t seq_len_, sequence_len_;
-  int64_t num_targets_;
-};
-
-// Answers that are compared. The reference is the model itself, asked before the first step: what that takes is less
-// than what a step does.
-class EqualPairs final : public Objective {
- public:
-  Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
-           Brackets& brackets) override {
-    const auto nothing = [](std::span<const double>, std::span<double>) { return 0.0; };
-    return answers_loss(context, part, slot, x, nothing, grad_scale, brackets);
-  }
-};
-
-std::unique_ptr<Objective> objective_of(const Recipe& recipe, const EqualRows& rows, const ModelConfig* teacher,
-                                        Trainer& trainer) {
-  if (recipe.preference.method != PreferenceMethod::none) return std::make_unique<EqualPairs>();
-  if (teacher) return std::make_unique<DistillObjective>(recipe, rows, *teacher, trainer);
-  return nullptr;
-}
 
 // What is live after the trainer was made, by use.
 MemorySplit state_of(Trainer& trainer, Zero zero, int64_t live_bytes) {
@@ -79,11 +38,10 @@ StepTrace trace_step(const Recipe& recipe, int rank, const TraceOptions& options
   Context context{.kernels = kernels, .stream = stream};
   const auto world = make_trace_communicator(rank, recipe.mesh.size());
   world->set_observer([&](const CommEvent& event) { record(stream, event); });
-  const bool has_pairs = recipe.preference.method != PreferenceMethod::none;
-  const EqualRows batches(recipe.train.seq_len, recipe.train.global_batch, has_pairs ? 2 : 1);
+  const EqualRows batches(recipe);
   Trainer trainer(context, *world, recipe, batches);
   MemorySplit state = state_of(trainer, recipe.mesh.zero, memory.stats().live_bytes);
-  const std::unique_ptr<Objective> objective = objective_of(recipe, batches, options.teacher, trainer);
+  const std::unique_ptr<Objective> objective = counted_objective(recipe, batches, options.teacher, trainer);
   trainer.set_objective(objective.get());
   const int64_t made = memory.stats().live_bytes;
   state[MemoryUse::weights] += made - state.total();  // a teacher's

@@ -2,11 +2,11 @@
 #include "weft/train/memory_estimate.h"
 
 #include "weft/comm/trace/trace.h"
-#include "weft/train/trainer.h"
+#include "weft/train/counted_objective.h"
 
 namespace weft {
 
-MemoryEstimate estimate_memory(const Recipe& recipe, int rank) {
+MemoryEstimate estimate_memory(const Recipe& recipe, int rank, const ModelConfig* teacher) {
   // The copies of weights that matrix products like are those of the backend that will run.
   Kernels kernels = meta_kernels();
   kernels.packed_matmul_b_bytes = cpu_kernels().packed_matmul_b_bytes;
@@ -15,9 +15,10 @@ MemoryEstimate estimate_memory(const Recipe& recipe, int rank) {
   Stream stream(team, memory);
   Context context{kernels, stream};
   const auto world = make_trace_communicator(rank, recipe.mesh.size());
-  const SyntheticBatches batches(int32_t(recipe.train.seq_len), int32_t(recipe.train.global_batch),
-                                 int32_t(recipe.model.vocab), recipe.train.seed);
+  const EqualRows batches(recipe);
   Trainer trainer(context, *world, recipe, batches);
+  const std::unique_ptr<Objective> objective = counted_objective(recipe, batches, teacher, trainer);
+  trainer.set_objective(objective.get());
   trainer.step();
   trainer.step();
   return {
@@ -27,6 +28,7 @@ MemoryEstimate estimate_memory(const Recipe& recipe, int rank) {
 std::vector<MemoryEstimate> estimate_memory(const Recipe& recipe) {
   const MeshShape& mesh = recipe.mesh.shape;
   std::vector<MemoryEstimate> all(size_t(mesh.size()));
+  const std::optional<ModelConfig> teacher = teacher_of(recipe);
   // Data- and context-parallel ranks of one stage and one part of the weights hold as much as each other, but for
   // optimizers that keep more of some parameters than of others, where these are sharded.
   const OptimizerKind kind = recipe.optimizer.kind;
@@ -35,7 +37,7 @@ std::vector<MemoryEstimate> estimate_memory(const Recipe& recipe) {
   const int stage = mesh.size() / mesh.pp, stride = is_even ? mesh.tp : stage;
   for (int pp = 0; pp < mesh.pp; ++pp)
     for (int first = pp * stage; first < pp * stage + stride; ++first) {
-      const MemoryEstimate estimate = estimate_memory(recipe, first);
+      const MemoryEstimate estimate = estimate_memory(recipe, first, teacher ? &*teacher : nullptr);
       for (int rank = first; rank < (pp + 1) * stage; rank += stride) all[size_t(rank)] = estimate;
     }
   return all;

@@ -8,15 +8,16 @@
 namespace weft {
 
 struct MemoryEstimate {
-  int64_t state_bytes = 0;  // weights, their packed copies, gradients, optimizer state, rotary tables
+  int64_t state_bytes =
+      0;  // weights, a teacher's too, their packed copies, gradients, optimizer state, rotary tables
   Nf4Held nf4;
   int64_t peak_bytes = 0;  // the most at once: what AllocatorStats::peak_bytes of a run will say
 };
 
 // Of one rank of the recipe's mesh. The recipe's model must be complete. Runs the trainer over meta kernels and meta
 // memory: the allocator's figures are those of the real run, byte for byte, because it is the same program. Kernels'
-// scratch is not part of them.
-MemoryEstimate estimate_memory(const Recipe& recipe, int rank);
+// scratch is not part of them. teacher: what teacher_of says.
+MemoryEstimate estimate_memory(const Recipe& recipe, int rank, const ModelConfig* teacher = nullptr);
 // Of every rank.
 std::vector<MemoryEstimate> estimate_memory(const Recipe& recipe);
 
