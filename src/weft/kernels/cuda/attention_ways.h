@@ -12,8 +12,8 @@ void tiled_attention(Stream&, const AttentionArgs&);
 void tiled_attention_backward(Stream&, const AttentionBackwardArgs&);
 
 // False where nothing was done: cuDNN is not there, has no way that is the same in every run, or does not take the
-// case. What a plan gives is compared with what the tiles give, once, before it is trusted; where they differ, that
-// is said, and the plan is not used.
+// case. Before a plan is used for the first time, what it makes of noise is compared with what the tiles make of it;
+// where they differ, that is said, and the plan is not used.
 bool fused_attention(Stream&, const AttentionArgs&);
 bool fused_attention_backward(Stream&, const AttentionBackwardArgs&);
 

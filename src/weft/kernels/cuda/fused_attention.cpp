@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <mutex>
 
+#include "weft/base/philox.h"
 #include "weft/kernels/cuda/attention_plan.h"
 #include "weft/kernels/cuda/attention_ways.h"
 #include "weft/kernels/cuda/launch.h"
@@ -18,7 +20,7 @@ namespace {
 // What is known about the plans of a device, for all threads.
 class FusedPlans {
  public:
-  enum class Trust { unknown, given, refused };
+  enum class Trust { unknown, given, refused };  // as long as nobody has tried it, it is unknown
   struct Known {
     std::shared_ptr<const FusedPlan> plan;
     Trust trust = Trust::unknown;
@@ -33,9 +35,10 @@ class FusedPlans {
     }
     return at->second;
   }
-  void set(const FusedKey& key, Trust trust) {
+  // Whether it was not known before.
+  bool set(const FusedKey& key, Trust trust) {
     const std::lock_guard lock(mutex_);
-    known_[key].trust = trust;
+    return std::exchange(known_[key].trust, trust) == Trust::unknown;
   }
 
  private:
@@ -80,6 +83,7 @@ class RaggedRows {
 struct Operands {
   Tensor q{}, k{}, v{}, y{}, lse{}, dy{}, dq{}, dk{}, dv{};
 };
+using Outputs = std::vector<Tensor Operands::*>;
 
 // All sequences and heads, as many at a time as the plan takes.
 void run(Stream& stream, const FusedKey& key, const FusedPlan& plan, const AttentionShape& shape, const Operands& x) {
@@ -111,6 +115,27 @@ void run(Stream& stream, const FusedKey& key, const FusedPlan& plan, const Atten
   }
 }
 
+// ---- how a plan comes to be trusted ----
+
+// Normal deviates, repeated where there are many: scores of them are some above and some below zero, as those of a
+// model at its first step are not.
+Tensor noise_like(Stream& stream, const Tensor& t, std::string_view name) {
+  constexpr int64_t kPeriod = 524287;  // a prime: no two rows are alike
+  const int64_t count = std::min(t.numel(), kPeriod);
+  std::vector<uint16_t> bits(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto x = float(1.4 * philox_normal(1, name_hash(name), uint64_t(i)));
+    bits[size_t(i)] =
+        t.dtype() == DType::bf16 ? std::bit_cast<uint16_t>(BFloat16(x)) : std::bit_cast<uint16_t>(Float16(x));
+  }
+  const Tensor noise = stream.allocator().empty(t.dtype(), t.shape());
+  auto* const to = static_cast<std::byte*>(noise.raw());
+  stream.queue().copy_to_device(to, bits.data(), size_t(count) * 2);
+  for (size_t done = size_t(count) * 2; done < noise.bytes(); done += std::min(done, noise.bytes() - done))
+    stream.queue().copy_on_device(to + done, to, std::min(done, noise.bytes() - done));
+  return noise;
+}
+
 std::vector<float> on_host(Stream& stream, const Tensor& t) {
   std::vector<std::byte> bytes(t.bytes());
   stream.queue().copy_to_host(bytes.data(), t.raw(), bytes.size());
@@ -128,40 +153,39 @@ std::vector<float> on_host(Stream& stream, const Tensor& t) {
   return values;
 }
 
-struct Distance {
-  double most = 0, of_most = 0;  // the largest difference, the largest value that was expected
-  double squares = 0, of_squares = 0;
-  bool is_number = true;
-};
-
-Distance distance_of(const std::vector<float>& actual, const std::vector<float>& expected) {
-  Distance d;
+// Both round to the type; between, sums are made in other orders.
+bool are_near(const std::vector<float>& actual, const std::vector<float>& expected, DType type) {
+  const double noise = type == DType::bf16 ? 0x1p-6 : 0x1p-8;
+  double most = 0, of_most = 0, squares = 0, of_squares = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     const double want = expected[i], difference = std::abs(double(actual[i]) - want);
-    if (!std::isfinite(actual[i]) || !std::isfinite(want)) d.is_number = false;
-    d.most = std::max(d.most, difference), d.of_most = std::max(d.of_most, std::abs(want));
-    d.squares += difference * difference, d.of_squares += want * want;
+    if (!std::isfinite(difference)) return false;
+    most = std::max(most, difference), of_most = std::max(of_most, std::abs(want));
+    squares += difference * difference, of_squares += want * want;
   }
-  return d;
+  return most <= 4 * noise * of_most && squares <= noise * noise * of_squares;
 }
 
-FusedPlans::Trust trust_in(Stream& stream, const std::vector<Tensor>& first, const std::vector<Tensor>& second,
-                           const std::vector<Tensor>& expected, DType type) {
-  // Both round to the type; between, sums are made in other orders.
-  const double noise = type == DType::bf16 ? 0x1p-6 : 0x1p-8;
-  bool is_telling = false;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const std::vector<float> actual = on_host(stream, first[i]), want = on_host(stream, expected[i]);
-    const Distance d = distance_of(actual, want);
-    if (!d.is_number) {  // a run that has failed already says nothing of a plan
-      if (std::ranges::all_of(want, [](float x) { return std::isfinite(x); })) return FusedPlans::Trust::refused;
-      return FusedPlans::Trust::unknown;
-    }
-    const bool is_near = d.most <= 4 * noise * d.of_most && d.squares <= noise * noise * d.of_squares;
-    if (!is_near || on_host(stream, second[i]) != actual) return FusedPlans::Trust::refused;
-    is_telling |= d.of_most > 0;
-  }
-  return is_telling ? FusedPlans::Trust::given : FusedPlans::Trust::unknown;
+// The same in two runs, and near what the tiles make of it. `trial` has inputs; outputs: what is written.
+template <class ByTiles>
+bool is_right(Stream& stream, const FusedKey& key, const FusedPlan& plan, const AttentionShape& shape,
+              const Operands& trial, const Outputs& outputs, const ByTiles& by_tiles) {
+  const auto written_by = [&](const auto& work) {
+    Operands x = trial;
+    for (const auto output : outputs)
+      x.*output = stream.allocator().empty((trial.*output).dtype(), (trial.*output).shape());
+    work(x);
+    std::vector<std::vector<float>> all;
+    for (const auto output : outputs) all.push_back(on_host(stream, x.*output));
+    return all;
+  };
+  const auto by_plan = [&](const Operands& x) { run(stream, key, plan, shape, x); };
+  const auto first = written_by(by_plan);
+  if (first != written_by(by_plan)) return false;
+  const auto expected = written_by(by_tiles);
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (!are_near(first[i], expected[i], key.type)) return false;
+  return true;
 }
 
 std::string words_for(const FusedKey& key) {
@@ -171,51 +195,35 @@ std::string words_for(const FusedKey& key) {
                      key.is_causal ? ", causal" : "", key.window ? fmt::format(" within {}", key.window) : "");
 }
 
-// outputs: which of the operands are written. by_tiles: the same by our own kernels into other memory.
-template <class ByTiles>
-FusedPlans::Trust try_out(Stream& stream, const FusedKey& key, const FusedPlan& plan, const AttentionShape& shape,
-                          const Operands& operands, const std::vector<Tensor Operands::*>& outputs,
-                          const ByTiles& by_tiles) {
-  const auto elsewhere = [&] {
-    Operands other = operands;
-    for (const auto output : outputs) {
-      const Tensor& t = operands.*output;
-      other.*output = stream.allocator().empty(t.dtype(), t.shape());
-    }
-    return other;
-  };
-  const auto written = [&](const Operands& x) {
-    std::vector<Tensor> all;
-    for (const auto output : outputs) all.push_back(x.*output);
-    return all;
-  };
-  try {
-    const Operands again = elsewhere(), expected = elsewhere();
-    run(stream, key, plan, shape, operands);
-    run(stream, key, plan, shape, again);
-    by_tiles(expected);
-    return trust_in(stream, written(operands), written(again), written(expected), key.type);
-  } catch (const Error&) {  // it does not run, or the memory to compare is not there
-    return FusedPlans::Trust::refused;
-  }
-}
-
-template <class ByTiles>
+// try_out: whether a plan is right.
+template <class TryOut>
 bool run_trusted(Stream& stream, const FusedKey& key, const AttentionShape& shape, const Operands& operands,
-                 const std::vector<Tensor Operands::*>& outputs, const ByTiles& by_tiles) {
+                 const TryOut& try_out) {
   using Trust = FusedPlans::Trust;
   FusedPlans& plans = of_this_device<FusedPlans>();
   const FusedPlans::Known known = plans.of(key);
-  if (known.trust == Trust::refused) return false;
-  if (known.trust == Trust::given) return run(stream, key, *known.plan, shape, operands), true;
-  const Trust trust = try_out(stream, key, *known.plan, shape, operands, outputs, by_tiles);
-  plans.set(key, trust);
-  if (trust == Trust::refused)
-    fmt::print(stderr,
-               "weft: cuDNN's plan for {} does not run, or differs from weft's own kernel or from itself: weft's own "
-               "is used\n",
-               words_for(key));
-  return trust == Trust::given;
+  Trust trust = known.trust;
+  if (trust == Trust::unknown) {
+    bool is_right = false;
+    try {
+      is_right = try_out(*known.plan);
+    } catch (const Error&) {  // it does not run, or the memory to compare is not there
+    }
+    trust = is_right ? Trust::given : Trust::refused;
+    if (plans.set(key, trust) && !is_right)
+      fmt::print(stderr,
+                 "weft: cuDNN's plan for {} does not run, or differs from weft's own kernel or from itself: weft's "
+                 "own is used\n",
+                 words_for(key));
+  }
+  if (trust == Trust::refused) return false;
+  run(stream, key, *known.plan, shape, operands);
+  return true;
+}
+
+void forward_by_tiles(Stream& stream, const AttentionShape& shape, const Operands& x) {
+  tiled_attention(stream,
+                  {.y = x.y, .lse = x.lse, .q = x.q, .k = x.k, .v = x.v, .shape = shape, .dropout = {}, .bias = {}});
 }
 
 }  // namespace
@@ -226,10 +234,12 @@ bool fused_attention(Stream& stream, const AttentionArgs& args) {
   if (!key) return false;
   Operands operands{.q = args.q, .k = args.k, .v = args.v, .y = args.y, .lse = args.lse};
   if (!operands.lse) operands.lse = stream.allocator().empty(DType::f32, {args.q.dim(1), args.q.dim(0)});
-  return run_trusted(stream, *key, args.shape, operands, {&Operands::y, &Operands::lse}, [&](const Operands& into) {
-    AttentionArgs own = args;
-    own.y = into.y, own.lse = into.lse;
-    tiled_attention(stream, own);
+  return run_trusted(stream, *key, args.shape, operands, [&](const FusedPlan& plan) {
+    Operands trial = operands;
+    trial.q = noise_like(stream, args.q, "q"), trial.k = noise_like(stream, args.k, "k");
+    trial.v = noise_like(stream, args.v, "v");
+    return is_right(stream, *key, plan, args.shape, trial, {&Operands::y, &Operands::lse},
+                    [&](const Operands& x) { forward_by_tiles(stream, args.shape, x); });
   });
 }
 
@@ -247,12 +257,21 @@ bool fused_attention_backward(Stream& stream, const AttentionBackwardArgs& args)
                           .dq = args.dq,
                           .dk = args.dk,
                           .dv = args.dv};
-  return run_trusted(stream, *key, args.shape, operands, {&Operands::dq, &Operands::dk, &Operands::dv},
-                     [&](const Operands& into) {
-                       AttentionBackwardArgs own = args;
-                       own.dq = into.dq, own.dk = into.dk, own.dv = into.dv;
-                       tiled_attention_backward(stream, own);
-                     });
+  return run_trusted(stream, *key, args.shape, operands, [&](const FusedPlan& plan) {
+    Operands trial = operands;
+    trial.q = noise_like(stream, args.q, "q"), trial.k = noise_like(stream, args.k, "k");
+    trial.v = noise_like(stream, args.v, "v"), trial.dy = noise_like(stream, args.dy, "dy");
+    trial.y = stream.allocator().empty(args.y.dtype(), args.y.shape());
+    trial.lse = stream.allocator().empty(DType::f32, args.lse.shape());
+    forward_by_tiles(stream, args.shape, trial);
+    return is_right(stream, *key, plan, args.shape, trial, {&Operands::dq, &Operands::dk, &Operands::dv},
+                    [&](const Operands& x) {
+                      AttentionBackwardArgs own = args;
+                      own.dq = x.dq, own.dk = x.dk, own.dv = x.dv, own.dy = x.dy, own.y = x.y, own.lse = x.lse;
+                      own.q = x.q, own.k = x.k, own.v = x.v;
+                      tiled_attention_backward(stream, own);
+                    });
+  });
 }
 
 }  // namespace weft::cuda
