@@ -145,8 +145,9 @@ TEST(PlannedMemoryTest, CountsAnswersThatAreCompared) {
   recipe.model.vocab = 0;
   set_vocab(recipe, data.tokenizer->vocab_size());
   const auto batches = batches_for(recipe, data.train);
-  const Taken taken = taken_by(recipe, *batches,
-                               [&](Trainer& trainer) { return make_objective(recipe, *batches, nullptr, nullptr, trainer); });
+  const Taken taken = taken_by(recipe, *batches, [&](Trainer& trainer) {
+    return make_objective(recipe, *batches, nullptr, nullptr, trainer);
+  });
   EXPECT_EQ(predicted(recipe).peak.split.total(), taken.peak);
 }
 
