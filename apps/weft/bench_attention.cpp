@@ -8,6 +8,7 @@
 #include "limits.h"
 #include "weft/autograd/ops/attention.h"
 #include "weft/base/ceil_div.h"
+#include "weft/kernels/without_cudnn.h"
 
 namespace weft::app {
 namespace {
@@ -31,9 +32,8 @@ struct Times {
   double forward, backward;
 };
 
-Times seconds_of(RankResources& rank, const Layout& l, DType dtype, int repeats) {
+Times seconds_of(RankResources& rank, const Kernels& k, const Layout& l, DType dtype, int repeats) {
   Context& c = rank.context;
-  const Kernels& k = c.kernels;
   const int64_t total = l.sequences * l.tokens;
   const auto tensor = [&](int64_t heads) {
     Tensor t = c.empty(dtype, {total, heads, l.head_dim});
@@ -163,28 +163,35 @@ void bench_attention(const BenchAttentionCommand& o) {
     steps = {{1, round_up(o.shape[1], kBlockTokens)}};
   }
   const DType dtype = parse_dtype(o.dtype);
+  const bool has_both = rank.allocator.device() == Device::cuda && has_cudnn();
   nlohmann::json rows = nlohmann::json::array();
   o.output.text(fmt::format("{:>4} {:>6} {:>6} {:>4} {:>4}  {:>10} {:>10} {:>9} {:>9}", "seqs", "tokens", "heads",
                             "kv", "dim", "forward ms", "back ms", "forward", "backward"));
   for (const Layout& l : layouts) {
     const double peak = peak_flops(rank.stream, dtype);
-    const Times t = seconds_of(rank, l, dtype, o.repeats);
     // Visible pairs, each once: two products forward, five backward (one of them the scores again).
     const double pairs = double(l.sequences * l.heads) * double(l.tokens) * double(l.tokens + 1) / 2;
-    const double forward = 4 * pairs * double(l.head_dim) / t.forward;
-    const double backward = 8 * pairs * double(l.head_dim) / t.backward;
-    rows.push_back({{"sequences", l.sequences},
-                    {"tokens", l.tokens},
-                    {"heads", l.heads},
-                    {"kv_heads", l.kv_heads},
-                    {"head_dim", l.head_dim},
-                    {"forward_s", t.forward},
-                    {"backward_s", t.backward},
-                    {"forward_share", known(peak > 0 ? forward / peak : 0)},
-                    {"backward_share", known(peak > 0 ? backward / peak : 0)}});
-    o.output.text(fmt::format("{:>4} {:>6} {:>6} {:>4} {:>4}  {:>10.3f} {:>10.3f} {:>9} {:>9}", l.sequences, l.tokens,
-                              l.heads, l.kv_heads, l.head_dim, t.forward * 1e3, t.backward * 1e3,
-                              percent_of(forward, peak), percent_of(backward, peak)));
+    const auto measure = [&](const Kernels& kernels, const char* by) {
+      const Times t = seconds_of(rank, kernels, l, dtype, o.repeats);
+      const double forward = 4 * pairs * double(l.head_dim) / t.forward;
+      const double backward = 8 * pairs * double(l.head_dim) / t.backward;
+      rows.push_back({{"sequences", l.sequences},
+                      {"tokens", l.tokens},
+                      {"heads", l.heads},
+                      {"kv_heads", l.kv_heads},
+                      {"head_dim", l.head_dim},
+                      {"by", by},
+                      {"forward_s", t.forward},
+                      {"backward_s", t.backward},
+                      {"forward_share", known(peak > 0 ? forward / peak : 0)},
+                      {"backward_share", known(peak > 0 ? backward / peak : 0)}});
+      o.output.text(fmt::format("{:>4} {:>6} {:>6} {:>4} {:>4}  {:>10.3f} {:>10.3f} {:>9} {:>9}{}", l.sequences,
+                                l.tokens, l.heads, l.kv_heads, l.head_dim, t.forward * 1e3, t.backward * 1e3,
+                                percent_of(forward, peak), percent_of(backward, peak),
+                                has_both ? fmt::format("  {}", by) : ""));
+    };
+    measure(rank.context.kernels, has_both ? "cuDNN where it applies" : "weft");
+    if (has_both) measure(cuda_kernels_without_cudnn(), "weft");
   }
   const nlohmann::json served = bench_steps(o, rank, o.shape.empty() ? kServed : layouts.front(), steps);
   o.output.json({{"bench", "attention"},

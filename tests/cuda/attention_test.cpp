@@ -1,6 +1,7 @@
 // Attention's kernels beside the reference where the parity cases do not look: aligned tensors, f16, wide and odd
 // heads, spans that share keys, gaps, parts of a layer's heads, long rows that are cut, and gradients of a bias.
 #include "cuda/device_attention.h"
+#include "weft/kernels/without_cudnn.h"
 
 namespace weft {
 namespace {
@@ -49,9 +50,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, CudaAttentionTest, testing::ValuesIn(device_atte
 TEST_P(CudaAttentionTest, IsTheReferences) {
   Workbench host, device(1, Device::cuda);
   const AttentionResults expected = attention_results(GetParam(), host, reference_kernels(), true);
-  const AttentionResults actual = attention_results(GetParam(), device, cuda_kernels(), false);
+  const AttentionResults actual = attention_results(GetParam(), device, cuda_kernels_without_cudnn(), false);
   expect_near(GetParam(), expected, actual);
-  EXPECT_EQ(attention_results(GetParam(), device, cuda_kernels(), false).values, actual.values)
+  EXPECT_EQ(attention_results(GetParam(), device, cuda_kernels_without_cudnn(), false).values, actual.values)
       << "another run gives other bits";
 }
 

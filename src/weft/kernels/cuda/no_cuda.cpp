@@ -1,5 +1,5 @@
 // The cuda table of a build without CUDA: says what to do instead.
-#include "weft/kernels/kernels.h"
+#include "weft/kernels/without_cudnn.h"
 
 namespace weft {
 
@@ -11,5 +11,7 @@ const Kernels& cuda_kernels() {
 }
 
 bool has_cudnn() { return false; }
+
+const Kernels& cuda_kernels_without_cudnn() { return cuda_kernels(); }
 
 }  // namespace weft
