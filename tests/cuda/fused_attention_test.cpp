@@ -193,6 +193,21 @@ TEST_P(FailingPlanTest, IsSaidAndNotUsed) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+TEST(FusedAttentionTest, ALibraryThatFailsIsSaidAndNotUsed) {
+  Workbench device(1, Device::cuda);
+  const DeviceAttention c{"", 1, 1, 56, spans_of({0, 128}, {0, 128}, true), 128, 128, DType::bf16};
+  const AttentionResults own = attention_results(c, device, cuda_kernels(), false);
+  const OfferedCudnn offered("broken");
+  if (!cuda::has_fused_plans()) GTEST_SKIP() << "no emulated cuDNN";
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(attention_results(c, device, cuda_kernels(), false).values, own.values);
+  EXPECT_EQ(attention_results(c, device, cuda_kernels(), false).values, own.values);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+  EXPECT_NE(said.find("no plan for attention of 1 sequences of"), std::string::npos) << said;
+  EXPECT_NE(said.find("cuDNN could not make a descriptor: refused"), std::string::npos) << said;
+}
+
 // What proves that the cases above are not the tiles': a plan that was trusted goes on when it turns wrong.
 TEST(FusedAttentionTest, APlanIsTriedOnce) {
   Workbench device(1, Device::cuda);

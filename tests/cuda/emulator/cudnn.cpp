@@ -6,9 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "arena.h"
@@ -81,7 +79,6 @@ class Run {
 
  private:
   struct View {
-    const EmulatedDescriptor* d;
     Dims dims, strides;
     cudnnDataType_t type;
     std::byte* memory = nullptr;  // null: an intermediate result
@@ -133,7 +130,7 @@ class Run {
 
   View view(const EmulatedDescriptor* d) {
     weft::check(d != nullptr, "cudnn: an operation lacks a tensor");
-    View v{d, d->dims(CUDNN_ATTR_TENSOR_DIMENSIONS), d->dims(CUDNN_ATTR_TENSOR_STRIDES),
+    View v{d->dims(CUDNN_ATTR_TENSOR_DIMENSIONS), d->dims(CUDNN_ATTR_TENSOR_STRIDES),
            d->get<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE)};
     if (d->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL)) {
       std::vector<double>& values = intermediate_[d];
@@ -261,6 +258,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* h) { return *h = new EmulatedHandle, CU
 cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s) { return h->stream = s, CUDNN_STATUS_SUCCESS; }
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* d) {
+  if (asked() == "broken") return CUDNN_STATUS_EXECUTION_FAILED;
   auto made = std::make_shared<EmulatedDescriptor>();
   made->type = type;
   *d = new Handle(std::move(made));

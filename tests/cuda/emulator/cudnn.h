@@ -1,5 +1,6 @@
 // Emulated cuDNN: as much of its backend's interface as weft uses. Offered while WEFT_EMULATED_CUDNN is set: to
-// "right", or to how it fails: "wrong", "unsteady" (other bits in every run), "refuses" (to run).
+// "right", or to how it fails: "wrong", "unsteady" (other bits in every run), "refuses" (to run),
+// "broken" (makes nothing).
 #pragma once
 #include <cuda_runtime.h>
 
@@ -108,7 +109,6 @@ enum cudnnBackendAttributeName_t {
   CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION
 };
 
-struct EmulatedDescriptor;
 using cudnnBackendDescriptor_t = void*;
 using cudnnHandle_t = struct EmulatedHandle*;
 

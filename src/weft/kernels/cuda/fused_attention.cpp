@@ -17,6 +17,13 @@
 namespace weft::cuda {
 namespace {
 
+std::string words_for(const FusedKey& key) {
+  return fmt::format("{} of {}{} sequences of {} queries and {} keys, {} heads of {} and {} on {}{}{}",
+                     key.is_backward ? "gradients" : "attention", key.is_ragged ? "up to " : "", key.sequences,
+                     key.queries, key.keys, key.heads, key.dim, key.value_dim, key.kv_heads,
+                     key.is_causal ? ", causal" : "", key.window ? fmt::format(" within {}", key.window) : "");
+}
+
 // What is known about the plans of a device, for all threads.
 class FusedPlans {
  public:
@@ -29,10 +36,13 @@ class FusedPlans {
   Known of(const FusedKey& key) {
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = known_.try_emplace(key);
-    if (is_new) {
+    if (!is_new) return at->second;
+    try {
       at->second.plan = make_fused_plan(key);
-      if (!at->second.plan) at->second.trust = Trust::refused;
+    } catch (const Error& e) {  // as when a part of the library is missing
+      fmt::print(stderr, "weft: no plan for {}, so weft's own kernel is used: {}\n", words_for(key), e.what());
     }
+    if (!at->second.plan) at->second.trust = Trust::refused;
     return at->second;
   }
   // Whether it was not known before.
@@ -186,13 +196,6 @@ bool is_right(Stream& stream, const FusedKey& key, const FusedPlan& plan, const 
   for (size_t i = 0; i < expected.size(); ++i)
     if (!are_near(first[i], expected[i], key.type)) return false;
   return true;
-}
-
-std::string words_for(const FusedKey& key) {
-  return fmt::format("{} of {}{} sequences of {} queries and {} keys, {} heads of {} and {} on {}{}{}",
-                     key.is_backward ? "gradients" : "attention", key.is_ragged ? "up to " : "", key.sequences,
-                     key.queries, key.keys, key.heads, key.dim, key.value_dim, key.kv_heads,
-                     key.is_causal ? ", causal" : "", key.window ? fmt::format(" within {}", key.window) : "");
 }
 
 // try_out: whether a plan is right.

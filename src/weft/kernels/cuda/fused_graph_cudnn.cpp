@@ -40,6 +40,7 @@ class AttentionGraph {
     const Tensor per_row =
         graph.reduce(CUDNN_REDUCE_TENSOR_ADD, graph.pointwise(CUDNN_POINTWISE_MUL, {dy, y}), rows());
     const Tensor row_sums = graph.memory(kRowSums, CUDNN_DATA_FLOAT, CudnnGraph::packed(rows()));
+    // Where dropout would scale: without this product plans take more than twice the workspace.
     graph.pointwise(CUDNN_POINTWISE_MUL, {per_row, graph.number(kOne)}, CUDNN_DATA_FLOAT, row_sums);
 
     const Tensor scale = graph.number(kScale);

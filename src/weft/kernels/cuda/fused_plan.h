@@ -45,7 +45,7 @@ class FusedPlan {
 };
 
 // For the calling thread's device; null where cuDNN is missing, too old, or has no way whose results are the same in
-// every run.
+// every run. Throws Error where the library fails.
 std::shared_ptr<const FusedPlan> make_fused_plan(const FusedKey& key);
 
 // Asked before plans are: false where none would be made.

@@ -65,14 +65,10 @@ bool has_fused_plans() { return cudnnGetVersion() >= kOldestVersion; }
 
 std::shared_ptr<const FusedPlan> make_fused_plan(const FusedKey& key) {
   if (!has_fused_plans()) return nullptr;
-  try {
-    int device = 0;
-    check_cuda(cudaGetDevice(&device), "tell its device");
-    std::optional<CudnnPlan> plan = fused_graph(key).plan(cudnn_device(device));
-    return plan ? std::make_shared<PlanOfCudnn>(std::move(*plan), key.window) : nullptr;
-  } catch (const Error&) {  // what it does not take it has no way for
-    return nullptr;
-  }
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "tell its device");
+  std::optional<CudnnPlan> plan = fused_graph(key).plan(cudnn_device(device));
+  return plan ? std::make_shared<PlanOfCudnn>(std::move(*plan), key.window) : nullptr;
 }
 
 }  // namespace weft::cuda
