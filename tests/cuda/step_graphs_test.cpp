@@ -20,7 +20,9 @@ constexpr int64_t kGraphRows = 50, kGraphCols = 24;
 struct Oddity {
   bool reads_in_the_middle = false;  // the host does, a number that it gives to what comes next
   bool has_a_new_factor = false;     // a kernel's argument
+  bool has_new_factors = false;      // an argument of a kernel in each layer
   bool is_longer = false;            // one op more
+  int64_t more_ops = 0;
   bool has_a_large_upload = false;
   bool clears_memory = false;  // that was given back within the step
   bool trims_memory = false;
@@ -60,6 +62,7 @@ class Steps {
       Tensor y = temporary(rows);
       k.scale(stream, y, x, 0.5f + float(layer));
       if (odd.throws && layer == 1) throw Error("a step that fails");
+      if (odd.has_new_factors) k.scale(stream, y, y, 1 + 0.125f * float(step));
       if (odd.is_longer && layer == 1) k.add(stream, y, y, x);
       const Tensor sum = temporary(rows);
       k.add(stream, sum, y, x);
@@ -86,7 +89,7 @@ class Steps {
       k.add(stream, x, x, first);
     }
     if (odd.has_a_new_factor) k.scale(stream, x, x, float(step));
-    for (int i = 0; i < 5; ++i) k.softcap(stream, x, x, 40 + float(i));
+    for (int64_t i = 0; i < 5 + odd.more_ops; ++i) k.softcap(stream, x, x, 40 + float(i));
     k.scale(stream, result, x, 2);
   }
 
@@ -144,6 +147,32 @@ TEST(StepGraphsOfQueueTest, NumbersOfRowsHaveGraphsOfTheirOwnUpToALimit) {
   const int64_t before = graphs.stats().captured;
   for (int64_t step = 0; step < 3; ++step) ASSERT_EQ(graphs.run(step, 1), plain.run(step, 1));
   EXPECT_GT(graphs.stats().captured, before);  // it had gone
+}
+
+TEST(StepGraphsOfQueueTest, NumbersThatChangeByThemselvesAreLeftOutTogether) {
+  Steps plain(false), graphs(true);
+  constexpr Oddity kNewFactors{.has_new_factors = true};
+  int64_t issued = 0, launched = 0;
+  for (int64_t step = 1; step <= 9; ++step) {
+    if (step == 7) issued = graphs.stats().issued, launched = graphs.stats().launched;
+    ASSERT_EQ(graphs.run(step, 3, kNewFactors), plain.run(step, 3, kNewFactors)) << "step " << step;
+  }
+  EXPECT_EQ(graphs.stats().launched - launched, 3 * 4);    // between one layer's factor and the next one's
+  EXPECT_LE(graphs.stats().issued - issued, 3 * (4 + 3));  // the factors, and too few before the first of them
+}
+
+TEST(StepGraphsOfQueueTest, StepsOfVeryManyAreGraphsUpToALimit) {
+  Steps plain(false), graphs(true);
+  constexpr auto kMost = int64_t(StepGraphs::kMostOpsOfStep);
+  constexpr Oddity kMany{.more_ops = kMost};
+  int64_t issued = 0, launched = 0;
+  for (int64_t step = 1; step <= 3; ++step) {
+    if (step == 3) issued = graphs.stats().issued, launched = graphs.stats().launched;
+    ASSERT_EQ(graphs.run(step, 1, kMany), plain.run(step, 1, kMany)) << "step " << step;
+  }
+  EXPECT_EQ(graphs.stats().launched - launched, kMost / int64_t(StepGraphs::kMostOps));
+  EXPECT_GT(graphs.stats().issued - issued, 0);
+  EXPECT_LT(graphs.stats().issued - issued, 100);
 }
 
 TEST(StepGraphsOfQueueTest, OtherAddressesAreOtherWork) {

@@ -1,6 +1,9 @@
 // Training on devices: any mesh of ranks that share one gives what one rank on the CPU gives, and offload and
 // checkpoints reach what lies there.
+#include <cstdlib>
+
 #include "train/mesh_cases.h"
+#include "weft/tensor/cuda/cuda_queue.h"
 
 namespace weft {
 namespace {
@@ -45,6 +48,49 @@ class CudaTrainingTest : public testing::TestWithParam<MeshCase> {};
 INSTANTIATE_TEST_SUITE_P(Meshes, CudaTrainingTest, testing::ValuesIn(kTrainingCases), mesh_case_name);
 
 TEST_P(CudaTrainingTest, EqualsOneRankOfTheCpu) { expect_equal_to_one_rank(GetParam(), Device::cuda); }
+
+// Some steps, and how many graphs rank 0 launched in the last one.
+struct GraphedRun {
+  TrainedRun run;
+  int64_t launched = 0;
+};
+GraphedRun graphed_run(const Recipe& recipe, int steps) {
+  const SyntheticBatches batches = batches_of(recipe);
+  GraphedRun graphed;
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+    TestRank rank(kernels_of(Device::cuda), 1, Device::cuda);
+    Trainer trainer(rank.context, world, recipe, batches);
+    const StepGraphs& graphs = static_cast<CudaQueue&>(rank.stream.queue()).steps();
+    TrainedRun run = take_steps(recipe, trainer, steps - 1);
+    const int64_t before = graphs.stats().launched;
+    run.losses.push_back(trainer.step().loss);
+    const int64_t launched = graphs.stats().launched - before;
+    add_tensors(recipe, trainer, run);
+    if (world.rank() == 0) graphed = {std::move(run), launched};
+  });
+  return graphed;
+}
+
+class CudaTrainingGraphs : public testing::TestWithParam<MeshCase> {};
+INSTANTIATE_TEST_SUITE_P(Meshes, CudaTrainingGraphs,
+                         testing::Values(MeshCase{.family = "gpt2", .accumulation = 2, .dropout = 0.2f},
+                                         kTrainingCases[6], kTrainingCases[7], kTrainingCases[8], kTrainingCases[18]),
+                         mesh_case_name);
+
+// Forward and backward passes, on any mesh; the bits are those of steps without.
+TEST_P(CudaTrainingGraphs, GiveTheBitsOfStepsWithoutThem) {
+  Recipe recipe = recipe_of(GetParam());
+  recipe.model.layers = 2 * recipe.mesh.shape.pp;
+  recipe.mesh.device = Device::cuda;
+  const GraphedRun got = graphed_run(recipe, 6);
+  setenv("WEFT_EMULATED_NO_GRAPHS", "instantiate", 1);
+  const GraphedRun want = graphed_run(recipe, 6);
+  unsetenv("WEFT_EMULATED_NO_GRAPHS");
+  EXPECT_EQ(got.run.losses, want.run.losses);
+  EXPECT_EQ(got.run.weights, want.run.weights);
+  EXPECT_GT(got.launched, 0);
+  EXPECT_EQ(want.launched, 0);
+}
 
 }  // namespace
 }  // namespace weft

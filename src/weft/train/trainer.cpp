@@ -7,6 +7,7 @@
 
 #include "weft/optim/grad_norm.h"
 #include "weft/tensor/host_access.h"
+#include "weft/tensor/repeated_step.h"
 #include "weft/train/magnitudes.h"
 #include "weft/train/make_optimizer.h"
 
@@ -132,6 +133,7 @@ void Trainer::note_place(const Action& action) noexcept {
 
 void Trainer::run_micro_batches(double grad_scale) {
   grad_scale_ = float(grad_scale), loss_sum_ = 0;
+  const RepeatedStep step(context_.stream, this, recipe_.train.global_batch);
   micro_batches_.set_loss_scale(grad_scale_);
   data_parallel_->begin(int(recipe_.train.accumulation));
   pipeline_.run(loss_dy_);

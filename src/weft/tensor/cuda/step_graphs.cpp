@@ -116,6 +116,8 @@ void StepGraphs::drop() noexcept {
   plans_.remove_if([&](const auto& p) { return p.get() == plan; });
 }
 
+bool StepGraphs::is_beyond() const { return at_ == kMostOpsOfStep; }
+
 bool StepGraphs::is_apart() const {
   return !is_recording_ && at_ < plan_->ops.size() && plan_->ops[at_].is_apart() &&
          are_alike(plan_->ops[at_].bytes, description_.bytes());
@@ -149,15 +151,20 @@ void StepGraphs::cut(bool has_changed) {
                      std::make_move_iterator(plan.ops.end()));
   plan.before_at = at_;
   plan.ops.resize(at_);
-  if (has_changed && !plan.before.empty()) ++plan.before.front().changes;
+  was_same_ = may_count_ = has_changed;
 }
 
+// An op that differs where the one before it did not changes by itself, with others of its kind behind it: where an
+// address differs, all that follow do.
 StepGraphs::Op& StepGraphs::new_op(bool has_room) {
   Plan& plan = *plan_;
   Op op{.bytes = description_.bytes(), .issue = {}, .slot = 0, .changes = 0};
   const size_t i = at_ - plan.before_at;
-  if (at_ >= plan.before_at && i < plan.before.size() && are_alike(plan.before[i].bytes, op.bytes))
-    op.changes = plan.before[i].changes;
+  const Op* const before = at_ >= plan.before_at && i < plan.before.size() ? &plan.before[i] : nullptr;
+  const bool is_same = before && before->bytes == op.bytes, is_known = before && are_alike(before->bytes, op.bytes);
+  const bool counts = !is_same && is_known && may_count_ && (was_same_ || are_alike(plan.ops.back().bytes, op.bytes));
+  if (is_known) op.changes = before->changes + (counts ? 1 : 0);
+  was_same_ = is_same, may_count_ = is_same || counts;
   if (!has_room) op.changes = kMostChanges;
   const bool is_new_segment = plan.segments.empty() || plan.segments.back().is_closed || op.is_apart() ||
                               plan.segments.back().end - plan.segments.back().begin >= kMostOps;
@@ -175,6 +182,7 @@ void StepGraphs::record(Issue issue) {
 }
 
 const void* StepGraphs::upload(const void* from, size_t bytes) {
+  if (is_beyond()) return nullptr;
   description().add(kUploadTag).add(bytes);
   if (is_apart()) return pass_apart(), nullptr;
   Plan& plan = *plan_;

@@ -40,7 +40,9 @@ class StepGraphs {
   }
   template <class Issue>
   void add(const Issue& issue) {
-    if (is_apart())
+    if (is_beyond())
+      issue(stream_), ++stats_.issued;
+    else if (is_apart())
       pass_apart(), issue(stream_);
     else if (!is_as_recorded())
       record(issue);
@@ -63,6 +65,8 @@ class StepGraphs {
   static constexpr size_t kUploadBytes = size_t(1) << 20;  // of a step, on the host and on the device
   // Short enough that a card begins while the host compares what comes next; shorter than the fewest, no graph pays.
   static constexpr size_t kMostOps = 64, kFewestOps = 4;
+  // Of a step; what comes after them is queued one by one. Steps of more have kernels that hide how they are queued.
+  static constexpr size_t kMostOpsOfStep = size_t(1) << 14;
 
  private:
   static constexpr int kMostChanges = 3;  // after which an op is left out of graphs
@@ -82,6 +86,7 @@ class StepGraphs {
   struct Plan;
 
   Plan* plan_of(uint64_t key);
+  bool is_beyond() const;
   bool is_as_recorded();
   bool is_apart() const;
   void pass_apart();
@@ -100,6 +105,8 @@ class StepGraphs {
   size_t at_ = 0;                           // its next op
   size_t segment_ = 0;                      // which that one is in, while the record is compared
   bool is_recording_ = false;
+  // While a record is replaced: the op before this one was as in the old one; or it was not, by itself.
+  bool was_same_ = false, may_count_ = false;
   bool has_given_up_ = false;
   OpBytes description_;
   Stats stats_;
