@@ -53,18 +53,23 @@ HWY_INLINE void fetch(const std::byte* p) {
 
 // ---- dot products: every lane of 32 bits adds four products of codes (u8) and of a (i8) ----
 
-HWY_INLINE __m256i pairs_of(__m256i codes, __m256i a) {
-  return _mm256_madd_epi16(_mm256_maddubs_epi16(codes, a), _mm256_set1_epi16(1));
+using I16Tag = hn::Repartition<int16_t, CodesTag>;
+using I16 = hn::Vec<I16Tag>;
+
+// A sum, now: a compiler that orders many sums anew has no registers for all of their terms.
+template <class V>
+HWY_INLINE V add_now(V a, V b) {
+  V sum = hn::Add(a, b);
+  asm("" : "+v"(sum.raw));
+  return sum;
 }
 
 #if HWY_TARGET == HWY_AVX3
-HWY_INLINE __m512i pairs_of(__m512i codes, __m512i a) {
-  return _mm512_madd_epi16(_mm512_maddubs_epi16(codes, a), _mm512_set1_epi16(1));
-}
-
 // The dot product of an extension of this target, asked for at run time. As an instruction and not as an intrinsic,
 // because the compiler inlines no function of one target into one of another.
 struct DotVnni {
+  static constexpr bool kSumsShorts = false, kWideIsSigned = false;
+
   template <bool kIsWide, class DI, class VU>
   static HWY_INLINE hn::Vec<DI> add(DI, hn::Vec<DI> sum, VU codes, VU a) {
     asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(codes.raw), "vm"(a.raw));
@@ -73,25 +78,54 @@ struct DotVnni {
 };
 #endif
 
-// In two steps, of which the first saturates at 16 bits: codes of more than 7 bits are halved before.
+// In two steps, of which the first makes 16 bits of two products and saturates. Codes of 8 bits are too large for it
+// and are taken as signed: their magnitudes times a with their signs. Of smaller codes 16 bits hold more than two
+// products, so that several vectors share the second step.
 struct DotPairs {
-  template <bool kIsWide, class DI, class VU>
-  static HWY_INLINE hn::Vec<DI> add(DI, hn::Vec<DI> sum, VU codes, VU a) {
-    hn::Vec<DI> dot;
-    if constexpr (kIsWide) {
-      const hn::Repartition<uint8_t, DI> d8;
-      const VU half = hn::And(hn::BitCast(d8, hn::ShiftRight<1>(hn::BitCast(hn::Repartition<uint16_t, DI>(), codes))),
-                              hn::Set(d8, 0x7f));
-      dot.raw = pairs_of(hn::Sub(codes, half).raw, a.raw);
-      hn::Vec<DI> rest;
-      rest.raw = pairs_of(half.raw, a.raw);
-      dot = hn::Add(dot, rest);
-    } else {
-      dot.raw = pairs_of(codes.raw, a.raw);
-    }
-    return hn::Add(sum, dot);
+  static constexpr bool kSumsShorts = true, kWideIsSigned = true;
+
+  static HWY_INLINE I16 shorts(Codes codes, Codes a) {
+    I16 sums;
+#if HWY_MAX_BYTES >= 64
+    sums.raw = _mm512_maddubs_epi16(codes.raw, a.raw);
+#else
+    sums.raw = _mm256_maddubs_epi16(codes.raw, a.raw);
+#endif
+    return sums;
+  }
+  static HWY_INLINE I32 widened(I16 sums) {
+    const I16 ones = hn::Set(I16Tag(), int16_t(1));
+    I32 both;
+#if HWY_MAX_BYTES >= 64
+    both.raw = _mm512_madd_epi16(sums.raw, ones.raw);
+#else
+    both.raw = _mm256_madd_epi16(sums.raw, ones.raw);
+#endif
+    return both;
+  }
+
+  template <bool kIsWide>
+  static HWY_INLINE I32 add(I32Tag, I32 sum, Codes codes, Codes a) {
+    if constexpr (!kIsWide) return add_now(sum, widened(shorts(codes, a)));
+    const hn::Repartition<int8_t, CodesTag> d8;
+    Codes with_signs;
+#if HWY_MAX_BYTES >= 64
+    with_signs.raw = _mm512_mask_sub_epi8(a.raw, _mm512_movepi8_mask(codes.raw), _mm512_setzero_si512(), a.raw);
+#else
+    with_signs.raw = _mm256_sign_epi8(a.raw, codes.raw);
+#endif
+    const Codes magnitudes = hn::BitCast(CodesTag(), hn::Abs(hn::BitCast(d8, codes)));
+    return add_now(sum, widened(shorts(magnitudes, with_signs)));
   }
 };
+
+// As a Dot takes codes of 8 bits, which are stored as signed.
+template <class Dot, class V>
+HWY_INLINE V wide_codes(V stored) {
+  if constexpr (Dot::kWideIsSigned) return stored;
+  const hn::Repartition<uint8_t, hn::DFromV<V>> d8;
+  return hn::BitCast(hn::DFromV<V>(), hn::Xor(hn::BitCast(d8, stored), hn::Set(d8, 0x80)));
+}
 
 // ---- b: a group of eight blocks as unsigned codes and scales ----
 
@@ -341,14 +375,14 @@ class Fetcher {
   int64_t each_;
 };
 
-// Adds what kRows rows of two vectors of columns have summed to their columns of a tile.
-template <int kRows>
-HWY_INLINE void add_sums(const F32 (&sums)[kRows][2], float* tile) {
+// Adds what kRows rows of kVs vectors of columns have summed to their columns of a tile.
+template <int kRows, int kVs>
+HWY_INLINE void add_sums(const F32 (&sums)[kRows][kVs], float* tile) {
   const F32Tag f;
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) {
+    for (int v = 0; v < kVs; ++v) {
       float* const total = tile + i * kPanelCols + v * int64_t(hn::Lanes(f));
       hn::StoreU(hn::Add(hn::LoadU(f, total), sums[i][v]), f, total);
     }

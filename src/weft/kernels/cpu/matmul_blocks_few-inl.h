@@ -77,9 +77,10 @@ template <class Dot, BlockType kType>
 HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std::byte* a, int64_t group, Scales sum) {
   const I32Tag d;
   const F32x8 f;
-  const auto add = [&](I32 to, int i) {
-    return Dot::template add<kIsWide<kType>>(d, to, g.codes[i],
-                                             load_codes(a + (group * kGroupBlocks + i * kTogether) * 32));
+  const auto a_codes = [&](int i) HWY_ATTR { return load_codes(a + (group * kGroupBlocks + i * kTogether) * 32); };
+  const auto add = [&](I32 to, int i) HWY_ATTR {
+    const Codes codes = kIsWide<kType> ? wide_codes<Dot>(g.codes[i]) : g.codes[i];
+    return Dot::template add<kIsWide<kType>>(d, to, codes, a_codes(i));
   };
   const int64_t at = group * kGroupBlocks * 4;
   const Scales scales = load_floats(a + layout.scales() + at);
@@ -88,7 +89,13 @@ HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std:
   if constexpr (kIsInPairs<kType>) {
     I32 pairs[kPairs];
 #pragma GCC unroll 4
-    for (int i = 0; i < kPairs; ++i) pairs[i] = add(add(hn::Zero(d), 2 * i), 2 * i + 1);
+    for (int i = 0; i < 2 * kPairs; i += 2) {
+      if constexpr (Dot::kSumsShorts)
+        pairs[i / 2] =
+            Dot::widened(hn::Add(Dot::shorts(g.codes[i], a_codes(i)), Dot::shorts(g.codes[i + 1], a_codes(i + 1))));
+      else
+        pairs[i / 2] = add(add(hn::Zero(d), i), i + 1);
+    }
     const Ints dots = sum_parts<kType>(pairs);
     if constexpr (!kHasMinima<kType>) return plus(hn::Add(dots, load_ints(terms)), g.scales);
     sum = plus(dots, g.scales);
@@ -103,7 +110,8 @@ HWY_INLINE Scales add_group(const Group& g, const RoundedRow& layout, const std:
     sum = plus(hn::Add(lower, load_ints(terms)), g.scales);
     return plus(hn::Add(upper, load_ints(a + layout.second_terms() + at)), g.second);
   } else {
-    return plus(hn::Add(hn::Add(lower, upper), load_ints(terms)), g.scales);
+    const Ints both = hn::Add(lower, upper);
+    return plus(kIsWide<kType> && Dot::kWideIsSigned ? both : hn::Add(both, load_ints(terms)), g.scales);
   }
 }
 

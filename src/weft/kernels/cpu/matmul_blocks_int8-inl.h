@@ -56,7 +56,6 @@ void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, 
   const I32Tag d;
   const hn::Repartition<uint8_t, I32Tag> d8;
   const auto bytes = int64_t(hn::Lanes(d8));
-  const auto offset = hn::Set(d8, kInt8Offset);
   const int64_t size = groups * kGroupElements, stride = rounded_row_bytes(BlockMath::int8, groups),
                 blocks = b.row_blocks();
   const auto* from = b.row(col);
@@ -70,7 +69,7 @@ void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, 
     for (int64_t block = 0; block < blocks; ++block, from += kInt8Bytes, x += kInt8Block) {
 #pragma GCC unroll 4
       for (int64_t at = 0; at < kInt8Block; at += bytes) {
-        const auto codes = hn::Xor(hn::LoadU(d8, reinterpret_cast<const uint8_t*>(from + 4 + at)), offset);
+        const auto codes = wide_codes<Dot>(hn::LoadU(d8, reinterpret_cast<const uint8_t*>(from + 4 + at)));
 #pragma GCC unroll 4
         for (int i = 0; i < kRows; ++i) {
           I32& sum = sums[i][at / bytes % 2];
@@ -81,8 +80,8 @@ void few_int8_rows_of(const BlockMatrix& b, int64_t groups, const std::byte* a, 
     }
     for (int i = 0; i < kRows; ++i) {
       const std::byte* const behind = a + i * stride + size;
-      const auto sum =
-          uint32_t(hn::GetLane(hn::SumOfLanes(d, hn::Add(sums[i][0], sums[i][1])))) + read<uint32_t>(behind + 4);
+      const auto sum = uint32_t(hn::GetLane(hn::SumOfLanes(d, hn::Add(sums[i][0], sums[i][1])))) +
+                       (Dot::kWideIsSigned ? 0 : read<uint32_t>(behind + 4));
       tile[i * kPanelCols + c] = int8_result(int32_t(sum), read<float>(behind), scale);
     }
   }
@@ -126,7 +125,9 @@ void many_int8_rows_of(int64_t groups, const std::byte* panel, const std::byte* 
     const std::byte* b = panel + c * 4;
     I32 sums[kRows][2];
 #pragma GCC unroll 12
-    for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = hn::Set(d, read<int32_t>(a + i * stride + size + 4));
+    for (int i = 0; i < kRows; ++i)
+      sums[i][0] = sums[i][1] =
+          Dot::kWideIsSigned ? hn::Zero(d) : hn::Set(d, read<int32_t>(a + i * stride + size + 4));
 #pragma GCC unroll 1
     for (int64_t k = 0; k < size; k += 4, b += kPanelCols * 4) {
       fetcher.step();

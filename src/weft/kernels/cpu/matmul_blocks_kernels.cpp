@@ -59,9 +59,11 @@ void few_rows(const BlockMatrix& b, int64_t groups, const std::byte* a, int rows
   });
 }
 
-template <bool kIsSigned>
+template <bool kInTiles, bool kWideIsSigned>
 void unpack(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
-  with_type(b.type, [&](auto type) { unpack_panel<decltype(type)::value, kIsSigned>(b, groups, col, cols, panel); });
+  with_type(b.type, [&](auto type) {
+    unpack_panel<decltype(type)::value, kInTiles, kWideIsSigned>(b, groups, col, cols, panel);
+  });
 }
 
 template <class Dot>
@@ -80,7 +82,7 @@ constexpr BlockKernels kCodeKernels{.math = BlockMath::codes,
                                     .tile_rows = kTileRows,
                                     .round_row = round_codes,
                                     .few_rows = few_rows<Dot>,
-                                    .unpack = unpack<false>,
+                                    .unpack = unpack<false, Dot::kWideIsSigned>,
                                     .many_rows = many_rows<Dot>};
 
 // ---- codes with a scale to each row ----
@@ -109,7 +111,7 @@ constexpr BlockKernels kInt8Kernels{.math = BlockMath::int8,
                                     .tile_rows = kInt8TileRows,
                                     .round_row = round_int8,
                                     .few_rows = few_int8_rows<Dot>,
-                                    .unpack = unpack_int8<false>,
+                                    .unpack = unpack_int8<Dot::kWideIsSigned>,
                                     .many_rows = many_int8_rows<Dot>};
 
 // ---- floats ----
@@ -202,7 +204,7 @@ constexpr BlockKernels kCodeKernelsInRegisters{.math = BlockMath::codes,
                                                .together = kTilesRows,
                                                .round_row = round_codes,
                                                .few_rows = few_rows<DotVnni>,
-                                               .unpack = unpack<true>,
+                                               .unpack = unpack<true, true>,
                                                .many_rows = many_rows_in_registers};
 
 constexpr BlockKernels kInt8KernelsInRegisters{.math = BlockMath::int8,

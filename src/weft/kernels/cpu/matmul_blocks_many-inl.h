@@ -31,12 +31,16 @@ HWY_INLINE void store_scales(const std::byte* numbers, std::byte* out, int64_t s
   }
 }
 
-// kIsSigned: codes less their offset, one to a byte. Else as many_rows_of takes them, two to a byte where they are
-// so.
-template <BlockType kType, bool kIsSigned>
+// kInTiles: codes less their offset, one to a byte. Else as many_rows_of takes them: two to a byte where they are so,
+// and those of 8 bits signed if kWideIsSigned.
+template <BlockType kType, bool kInTiles, bool kWideIsSigned>
 void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
   constexpr bool kHasSecond = kHasMinima<kType> || kHasSecondHalves<kType>;
-  constexpr int64_t kCodeBytes = kIsSigned ? 32 : kBytesOfCodes<kType>;
+  constexpr int64_t kCodeBytes = kInTiles ? 32 : kBytesOfCodes<kType>;
+  // From codes as they come, which are unsigned but for wide ones.
+  constexpr uint8_t kLess = kIsWide<kType> ? (kInTiles || kWideIsSigned ? 0 : 0x80)
+                            : kInTiles     ? Blocks<kType>::kOffset
+                                           : 0;
   const U32Tag d;
   [[maybe_unused]] const hn::Repartition<uint8_t, U32Tag> d8;
   const F32x8 f;
@@ -58,8 +62,7 @@ void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
       }
       std::byte* const codes = panel + (g * kCodeBytes * kPanelCols + c * 4);
       const auto put = [&](int block, int word, Words x) HWY_ATTR {
-        if constexpr (kIsSigned && Blocks<kType>::kOffset != 0)
-          x = hn::BitCast(d, hn::Sub(hn::BitCast(d8, x), hn::Set(d8, uint8_t(Blocks<kType>::kOffset))));
+        if constexpr (kLess != 0) x = hn::BitCast(d, hn::Sub(hn::BitCast(d8, x), hn::Set(d8, kLess)));
         hn::StoreU(x, d, reinterpret_cast<uint32_t*>(codes + block * lane_codes + word * kPanelCols * 4));
       };
       if constexpr (kCodeBytes == 16) {
@@ -82,25 +85,44 @@ void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, s
 }
 
 // 24 registers of 32, or 8 of 16, hold sums of integers and of floats.
-constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 6 : 2;
+constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 6 : 4, kTileVectors = HWY_MAX_BYTES >= 64 ? 2 : 1;
+
+// As many words of codes as 16 bits hold the sums of two products of, before they are widened.
+template <BlockType kType>
+constexpr int kShortWords = kType == BlockType::q6_k ? 2 : 8;
 
 // A block's codes, or a half of them, times those of kRows rows.
 template <class Dot, BlockType kType, int kRows>
-HWY_INLINE void add_words(const std::byte* codes, const std::byte* a, int64_t stride, I32 (&sums)[kRows][2]) {
+HWY_INLINE void add_words(const std::byte* codes, const std::byte* a, int64_t stride,
+                          I32 (&sums)[kRows][kTileVectors]) {
   const I32Tag d;
   const hn::Repartition<uint8_t, I32Tag> d8;
-  using Columns = hn::Vec<decltype(d8)>[2];
+  constexpr int kWords = kHasSecondHalves<kType> ? 4 : 8;
+  constexpr bool kSumsShorts = Dot::kSumsShorts && !kIsWide<kType>;
+  using Columns = Codes[kTileVectors];
+  [[maybe_unused]] I16 shorts[kRows][kTileVectors];
   const auto load = [&](int word, Columns& columns) HWY_ATTR {
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v)
+    for (int v = 0; v < kTileVectors; ++v)
       columns[v] = hn::LoadU(d8, reinterpret_cast<const uint8_t*>(codes + word * kPanelCols * 4) + v * hn::Lanes(d8));
   };
-  const auto add = [&](int word, const Columns& columns) HWY_ATTR {
+  // Words in any order, the n-th of them.
+  const auto add = [&](int n, int word, const Columns& columns) HWY_ATTR {
+    [[maybe_unused]] const bool is_first = n % kShortWords<kType> == 0,
+                                is_last = n % kShortWords<kType> == kShortWords<kType> - 1 || n == kWords - 1;
 #pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
       const auto x = hn::BitCast(d8, hn::Set(d, read<int32_t>(a + i * stride + word * 4)));
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) sums[i][v] = Dot::template add<kIsWide<kType>>(d, sums[i][v], columns[v], x);
+      for (int v = 0; v < kTileVectors; ++v) {
+        if constexpr (kSumsShorts) {
+          const I16 some = Dot::shorts(columns[v], x);
+          shorts[i][v] = is_first ? some : add_now(shorts[i][v], some);
+          if (is_last) sums[i][v] = add_now(sums[i][v], Dot::widened(shorts[i][v]));
+        } else {
+          sums[i][v] = Dot::template add<kIsWide<kType>>(d, sums[i][v], columns[v], x);
+        }
+      }
     }
   };
   if constexpr (kBytesOfCodes<kType> == 16) {
@@ -110,19 +132,19 @@ HWY_INLINE void add_words(const std::byte* codes, const std::byte* a, int64_t st
       Columns both, half;
       load(word, both);
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) half[v] = hn::And(both[v], mask);
-      add(word, half);
+      for (int v = 0; v < kTileVectors; ++v) half[v] = hn::And(both[v], mask);
+      add(2 * word, word, half);
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v)
+      for (int v = 0; v < kTileVectors; ++v)
         half[v] = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d, both[v]))), mask);
-      add(4 + word, half);
+      add(2 * word + 1, 4 + word, half);
     }
   } else {
 #pragma GCC unroll 8
-    for (int word = 0; word < (kHasSecondHalves<kType> ? 4 : 8); ++word) {
+    for (int word = 0; word < kWords; ++word) {
       Columns columns;
       load(word, columns);
-      add(word, columns);
+      add(word, word, columns);
     }
   }
 }
@@ -130,23 +152,27 @@ HWY_INLINE void add_words(const std::byte* codes, const std::byte* a, int64_t st
 // Adds what a block's codes, or a half of them, contribute.
 template <class Dot, BlockType kType, int kRows>
 HWY_INLINE void add_part(const std::byte* codes, const std::byte* scales, const std::byte* a, const std::byte* terms,
-                         const std::byte* a_scales, int64_t stride, F32 (&sums)[kRows][2]) {
+                         const std::byte* a_scales, int64_t stride, F32 (&sums)[kRows][kTileVectors]) {
   const I32Tag d;
   const F32Tag f;
-  I32 dots[kRows][2];
+  constexpr bool kHasTerm = !kHasMinima<kType> && !(kIsWide<kType> && Dot::kWideIsSigned);
+  I32 dots[kRows][kTileVectors];
 #pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
-    dots[i][0] = dots[i][1] = kHasMinima<kType> ? hn::Zero(d) : hn::Set(d, read<int32_t>(terms + i * stride));
+    const I32 begin = kHasTerm ? hn::Set(d, read<int32_t>(terms + i * stride)) : hn::Zero(d);
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileVectors; ++v) dots[i][v] = begin;
   }
   add_words<Dot, kType>(codes, a, stride, dots);
-  F32 by[2];
+  F32 by[kTileVectors];
 #pragma GCC unroll 2
-  for (int v = 0; v < 2; ++v) by[v] = hn::LoadU(f, reinterpret_cast<const float*>(scales) + v * hn::Lanes(f));
+  for (int v = 0; v < kTileVectors; ++v)
+    by[v] = hn::LoadU(f, reinterpret_cast<const float*>(scales) + v * hn::Lanes(f));
 #pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
     const F32 scale = hn::Set(f, read<float>(a_scales + i * stride));
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v)
+    for (int v = 0; v < kTileVectors; ++v)
       sums[i][v] = hn::MulAdd(hn::ConvertTo(f, dots[i][v]), hn::Mul(scale, by[v]), sums[i][v]);
   }
 }
@@ -161,11 +187,13 @@ void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, fl
   const int64_t stride = row.bytes();
   Fetcher fetcher(ahead, b.blocks());
   std::fill_n(tile, kRows * kPanelCols, 0.0f);
-  for (int64_t c = 0; c < kPanelCols; c += 2 * lanes) {
+  for (int64_t c = 0; c < kPanelCols; c += kTileVectors * lanes) {
     for (int64_t block = 0; block < b.blocks();) {
-      F32 sums[kRows][2];
+      F32 sums[kRows][kTileVectors];
 #pragma GCC unroll 6
-      for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = hn::Zero(f);
+      for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < kTileVectors; ++v) sums[i][v] = hn::Zero(f);
 #pragma GCC unroll 1
       for (int64_t g = 0; g < groups; ++g, ++block) {
         fetcher.step();
@@ -179,14 +207,15 @@ void many_rows_of(int64_t groups, const std::byte* panel, const std::byte* a, fl
           add_part<Dot, kType, kRows>(codes + 16 * kPanelCols, second, a + block * 32 + 16,
                                       a + row.second_terms() + block * 4, a_scales, stride, sums);
         } else if constexpr (kHasMinima<kType>) {
-          F32 by[2];
+          F32 by[kTileVectors];
 #pragma GCC unroll 2
-          for (int v = 0; v < 2; ++v) by[v] = hn::LoadU(f, reinterpret_cast<const float*>(second) + v * lanes);
+          for (int v = 0; v < kTileVectors; ++v)
+            by[v] = hn::LoadU(f, reinterpret_cast<const float*>(second) + v * lanes);
 #pragma GCC unroll 6
           for (int i = 0; i < kRows; ++i) {
             const F32 term = hn::Set(f, read<float>(terms + i * stride));
 #pragma GCC unroll 2
-            for (int v = 0; v < 2; ++v) sums[i][v] = hn::NegMulAdd(term, by[v], sums[i][v]);
+            for (int v = 0; v < kTileVectors; ++v) sums[i][v] = hn::NegMulAdd(term, by[v], sums[i][v]);
           }
         }
       }

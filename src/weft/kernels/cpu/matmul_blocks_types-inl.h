@@ -14,7 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-// Of one row: codes as vectors of kTogether blocks or, where kIsInPairs, as pairs of vectors.
+// Of one row: codes (of 8 bits as they are stored) as vectors of kTogether blocks or, where kIsInPairs, as pairs of
+// vectors.
 struct Group {
   Codes codes[kGroupBlocks / kTogether];
   Scales scales, second;  // second: of the blocks' second halves (Q6_K), or the minima (Q4_K, W4)
@@ -55,8 +56,7 @@ struct Blocks<BlockType::q8_0> {
   static constexpr int kOffset = 128;  // codes are stored as signed
   static HWY_INLINE void unpack(const std::byte* p, Group& g) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kGroupBlocks; i += kTogether)
-      g.codes[i / kTogether] = hn::Xor(load_codes<34>(p + 34 * i + 2), hn::Set(CodesTag(), 0x80));
+    for (int i = 0; i < kGroupBlocks; i += kTogether) g.codes[i / kTogether] = load_codes<34>(p + 34 * i + 2);
     scales_of(p, g.scales, g.second);
   }
   template <class Put>
@@ -66,7 +66,7 @@ struct Blocks<BlockType::q8_0> {
     for (int i = 0; i < 2 * kGroupBlocks; ++i) {
       load_words(rows, i / 2 * 34 + 2 + i % 2 * 16, words);
 #pragma GCC unroll 4
-      for (int w = 0; w < 4; ++w) put(i / 2, i % 2 * 4 + w, hn::Xor(words[w], hn::Set(U32Tag(), 0x80808080u)));
+      for (int w = 0; w < 4; ++w) put(i / 2, i % 2 * 4 + w, words[w]);
     }
   }
   static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales&) { first = eight_halves<34>(p); }
