@@ -17,9 +17,9 @@ using cpu::BlockIsa;
 
 std::vector<BlockIsa> isas_here() {
   std::vector<BlockIsa> all;
-  for (const BlockIsa isa :
-       {BlockIsa::avx2, BlockIsa::avx512, BlockIsa::avx512_vnni, BlockIsa::avx512_bf16, BlockIsa::amx})
-    if (isa <= cpu::best_block_isa()) all.push_back(isa);
+  for (const BlockIsa isa : {BlockIsa::avx2, BlockIsa::avx2_vnni, BlockIsa::avx512, BlockIsa::avx512_vnni,
+                             BlockIsa::avx512_bf16, BlockIsa::amx})
+    if (cpu::can_use(isa)) all.push_back(isa);
   return all;
 }
 

@@ -115,10 +115,12 @@ struct BlockKernels {
                     const LinesAhead&) = nullptr;
 };
 
-// The instruction sets a product can use, best last. Each includes those before it.
-enum class BlockIsa : uint8_t { avx2, avx512, avx512_vnni, avx512_bf16, amx };
+// The instruction sets a product can use, best last. avx2_vnni: AVX-VNNI, which desktops have without AVX-512. Those
+// from avx512 on include each other.
+enum class BlockIsa : uint8_t { avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, amx };
 
-BlockIsa best_block_isa();  // of this machine
+bool can_use(BlockIsa);     // on this machine
+BlockIsa best_block_isa();  // of those
 // For activations of a dtype.
 const BlockKernels& block_kernels(BlockIsa, BlockType, DType of_a);
 

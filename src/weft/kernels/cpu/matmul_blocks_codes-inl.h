@@ -64,7 +64,6 @@ HWY_INLINE V add_now(V a, V b) {
   return sum;
 }
 
-#if HWY_TARGET == HWY_AVX3
 // The dot product of an extension of this target, asked for at run time. As an instruction and not as an intrinsic,
 // because the compiler inlines no function of one target into one of another.
 struct DotVnni {
@@ -72,11 +71,14 @@ struct DotVnni {
 
   template <bool kIsWide, class DI, class VU>
   static HWY_INLINE hn::Vec<DI> add(DI, hn::Vec<DI> sum, VU codes, VU a) {
+#if HWY_TARGET == HWY_AVX3
     asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(codes.raw), "vm"(a.raw));
+#else
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(codes.raw), "xm"(a.raw));
+#endif
     return sum;
   }
 };
-#endif
 
 // In two steps, of which the first makes 16 bits of two products and saturates. Codes of 8 bits are too large for it
 // and are taken as signed: their magnitudes times a with their signs. Of smaller codes 16 bits hold more than two

@@ -226,8 +226,11 @@ inline const BlockKernels& kernels_of(BlockIsa isa, BlockType type, DType of_a) 
   if (isa == BlockIsa::amx) return is_int8 ? kInt8KernelsInRegisters : kCodeKernelsInRegisters;
   if (isa >= BlockIsa::avx512_vnni) return is_int8 ? kInt8Kernels<DotVnni> : kCodeKernels<DotVnni>;
 #endif
-  static_cast<void>(isa), static_cast<void>(of_a);
+  static_cast<void>(of_a);
   if (are_floats) return kFloatKernels;
+#if HWY_TARGET == HWY_AVX2
+  if (isa == BlockIsa::avx2_vnni) return is_int8 ? kInt8Kernels<DotVnni> : kCodeKernels<DotVnni>;
+#endif
   return is_int8 ? kInt8Kernels<DotPairs> : kCodeKernels<DotPairs>;
 }
 
@@ -237,23 +240,35 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weft::cpu {
 
+bool can_use(BlockIsa isa) {
+#if HWY_TARGETS & HWY_AVX3
+  const bool has_avx512 = hwy::SupportedTargets() & HWY_AVX3;
+#else
+  const bool has_avx512 = false;
+#endif
+  switch (isa) {
+    case BlockIsa::avx2: return true;
+    case BlockIsa::avx2_vnni: return __builtin_cpu_supports("avxvnni");
+    case BlockIsa::avx512: return has_avx512;
+    case BlockIsa::avx512_vnni: return has_avx512 && __builtin_cpu_supports("avx512vnni");
+    case BlockIsa::avx512_bf16: return can_use(BlockIsa::avx512_vnni) && __builtin_cpu_supports("avx512bf16");
+    case BlockIsa::amx: return can_use(BlockIsa::avx512_bf16) && amx::can_use();
+  }
+  return false;
+}
+
 BlockIsa best_block_isa() {
   static const BlockIsa best = [] {
-#if HWY_TARGETS & HWY_AVX3
-    if (hwy::SupportedTargets() & HWY_AVX3) {
-      if (!__builtin_cpu_supports("avx512vnni")) return BlockIsa::avx512;
-      if (!__builtin_cpu_supports("avx512bf16")) return BlockIsa::avx512_vnni;
-      return amx::can_use() ? BlockIsa::amx : BlockIsa::avx512_bf16;
-    }
-#endif
-    return BlockIsa::avx2;
+    BlockIsa isa = BlockIsa::amx;
+    while (!can_use(isa)) isa = BlockIsa(int(isa) - 1);
+    return isa;
   }();
   return best;
 }
 
 const BlockKernels& block_kernels(BlockIsa isa, BlockType type, DType of_a) {
 #if HWY_TARGETS & HWY_AVX3
-  if (isa != BlockIsa::avx2) return N_AVX3::kernels_of(isa, type, of_a);
+  if (isa >= BlockIsa::avx512) return N_AVX3::kernels_of(isa, type, of_a);
 #endif
   return N_AVX2::kernels_of(isa, type, of_a);
 }
