@@ -39,13 +39,19 @@ struct StepGraphs::Plan {
   }
   ~Plan() {
     if (was_run) cudaEventSynchronize(done);
-    for (Segment& s : segments) destroy(s.graph);
+    forget();
     cudaFree(device);
     cudaFreeHost(pinned);
     if (done) cudaEventDestroy(done);
   }
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
+
+  void forget() {
+    for (Segment& s : segments) destroy(s.graph);
+    segments.clear(), ops.clear(), before.clear();
+    has_failed = false;
+  }
 
   uint64_t key;
   std::vector<Op> ops, before;  // before: those that a new record replaces
@@ -54,6 +60,7 @@ struct StepGraphs::Plan {
   std::byte *pinned = nullptr, *device = nullptr;
   cudaEvent_t done = nullptr;  // the last step of this key
   bool was_run = false;
+  bool has_failed = false;  // in its last step, of which the record is worth nothing
 };
 
 namespace {
@@ -92,6 +99,7 @@ void StepGraphs::begin(uint64_t key) {
   Plan* const plan = plan_of(key);
   // What graphs and uploads read may change when they have read it.
   if (plan->was_run) check_cuda(cudaEventSynchronize(plan->done), "wait for a step");
+  if (plan->has_failed) plan->forget();
   plan_ = plan, at_ = 0, segment_ = 0;
   is_recording_ = plan->ops.empty();
   of_this_thread = this;
@@ -108,12 +116,13 @@ void StepGraphs::end() {
   if (has_given_up_) plans_.clear();
 }
 
+// Waits for nothing: what was queued may itself wait for ranks that are told of the failure after this.
 void StepGraphs::drop() noexcept {
   if (!plan_) return;
-  Plan* const plan = std::exchange(plan_, nullptr);
+  Plan& plan = *std::exchange(plan_, nullptr);
   of_this_thread = nullptr;
-  cudaStreamSynchronize(stream_);
-  plans_.remove_if([&](const auto& p) { return p.get() == plan; });
+  plan.has_failed = plan.was_run = true;
+  cudaEventRecord(plan.done, stream_);
 }
 
 bool StepGraphs::is_beyond() const { return at_ == kMostOpsOfStep; }
