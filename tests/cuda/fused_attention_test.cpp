@@ -1,5 +1,6 @@
 // Attention by fused plans: which cases they take, that they are the reference's, and that none is trusted unseen.
 #include "cuda/device_attention.h"
+#include "cuda/emulation.h"
 #include "weft/kernels/cuda/attention_ways.h"
 
 namespace weft {
@@ -120,10 +121,9 @@ TEST(FusedBackwardKeyTest, CutsToTheWorkspace) {
 }
 
 // The emulator's cuDNN, for as long as this lives; how it fails, where it does.
-class OfferedCudnn {
+class OfferedCudnn : EmulatorSetting {
  public:
-  explicit OfferedCudnn(const char* how) { setenv("WEFT_EMULATED_CUDNN", how, 1); }
-  ~OfferedCudnn() { unsetenv("WEFT_EMULATED_CUDNN"); }
+  explicit OfferedCudnn(const char* how) : EmulatorSetting("WEFT_EMULATED_CUDNN", how) {}
 };
 
 std::vector<DeviceAttention> fused_attentions() {
@@ -181,7 +181,7 @@ TEST_P(FailingPlanTest, IsSaidAndNotUsed) {
   const DeviceAttention c{"", 1, 1, GetParam().dim, spans_of({0, 128}, {0, 128}, true), 128, 128, DType::bf16};
   const AttentionResults own = attention_results(c, device, cuda_kernels(), false);
   const OfferedCudnn offered(GetParam().how.c_str());
-  if (!cuda::has_fused_plans()) GTEST_SKIP() << "no emulated cuDNN";
+  if (!kIsEmulated || !cuda::has_fused_plans()) GTEST_SKIP() << "no emulated cuDNN";
   testing::internal::CaptureStderr();
   const AttentionResults first = attention_results(c, device, cuda_kernels(), false);
   const std::string said = testing::internal::GetCapturedStderr();
@@ -198,7 +198,7 @@ TEST(FusedAttentionTest, ALibraryThatFailsIsSaidAndNotUsed) {
   const DeviceAttention c{"", 1, 1, 56, spans_of({0, 128}, {0, 128}, true), 128, 128, DType::bf16};
   const AttentionResults own = attention_results(c, device, cuda_kernels(), false);
   const OfferedCudnn offered("broken");
-  if (!cuda::has_fused_plans()) GTEST_SKIP() << "no emulated cuDNN";
+  if (!kIsEmulated || !cuda::has_fused_plans()) GTEST_SKIP() << "no emulated cuDNN";
   testing::internal::CaptureStderr();
   EXPECT_EQ(attention_results(c, device, cuda_kernels(), false).values, own.values);
   EXPECT_EQ(attention_results(c, device, cuda_kernels(), false).values, own.values);
@@ -215,7 +215,7 @@ TEST(FusedAttentionTest, APlanIsTriedOnce) {
   AttentionResults right;
   {
     const OfferedCudnn offered("right");
-    if (!cuda::has_fused_plans()) GTEST_SKIP() << "no emulated cuDNN";
+    if (!kIsEmulated || !cuda::has_fused_plans()) GTEST_SKIP() << "no emulated cuDNN";
     right = attention_results(c, device, cuda_kernels(), false);
   }
   const OfferedCudnn offered("wrong");

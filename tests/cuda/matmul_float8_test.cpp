@@ -1,8 +1,8 @@
 // Products of many rows with a weight in fp8 by way of codes: which cards do it how, the shapes that the library
 // gets, what rounded activations give in double, and what is left to the way of decoded weights.
-#include <cstdlib>
 #include <limits>
 
+#include "cuda/emulation.h"
 #include "kernels/random_blocks.h"
 #include "weft/kernels/block_decode.h"
 #include "weft/kernels/cuda/float8_way.h"
@@ -62,17 +62,6 @@ TEST(Float8WayTest, ShapesAreWhatTheLibraryTakes) {
   }
 }
 
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
-  ~Setting() { unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-};
-
 // Weights with a scale to a block, or to a row, off alignment on the device.
 BlockMatrix weight(Workbench& bench, const BlockProduct& p, bool has_row_scales, BlockMatrix* on_host) {
   BlockMatrix b = random_blocks(bench, BlockType::fp8, p.n, p.k, p.skip);
@@ -128,7 +117,8 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMatmulFloat8,
 
 TEST_P(CudaMatmulFloat8, EqualsRoundedActivationsAndDecodedWeights) {
   const auto& [card, p, dtype] = GetParam();
-  const Setting capability("WEFT_EMULATED_CAPABILITY", std::to_string(card.capability));
+  if (!has_capability(card.capability)) GTEST_SKIP() << "another card";
+  const EmulatedCapability capability(card.capability);
   Workbench bench(1, Device::cuda);
   BlockMatrix on_host;
   const BlockMatrix b = weight(bench, p, card.has_row_scales, &on_host);
@@ -165,7 +155,8 @@ INSTANTIATE_TEST_SUITE_P(All, CudaMatmulFloat8OnCard,
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(CudaMatmulFloat8OnCard, EpiloguesFinishTheProduct) {
-  const Setting capability("WEFT_EMULATED_CAPABILITY", std::to_string(GetParam().capability));
+  if (!has_capability(GetParam().capability)) GTEST_SKIP() << "another card";
+  const EmulatedCapability capability(GetParam().capability);
   for (const int64_t m : {12, 9}) {
     const BlockProduct p{m, 16, 200, 0};
     Workbench bench(1, Device::cuda);
@@ -201,7 +192,8 @@ TEST_P(CudaMatmulFloat8OnCard, EpiloguesFinishTheProduct) {
 }
 
 TEST_P(CudaMatmulFloat8OnCard, WhatIsNoNumberStaysInItsRow) {
-  const Setting capability("WEFT_EMULATED_CAPABILITY", std::to_string(GetParam().capability));
+  if (!has_capability(GetParam().capability)) GTEST_SKIP() << "another card";
+  const EmulatedCapability capability(GetParam().capability);
   const BlockProduct p{9, 16, 512, 0};
   Workbench bench(1, Device::cuda);
   BlockMatrix on_host;
@@ -221,6 +213,7 @@ TEST_P(CudaMatmulFloat8OnCard, WhatIsNoNumberStaysInItsRow) {
 }
 
 TEST(CudaMatmulFloat8Test, ALibraryWithoutProductsOfCodesDecodes) {
+  if (!kIsEmulated) GTEST_SKIP() << "a card's library has them or not";
   const BlockProduct p{12, 16, 200, 0};
   Workbench bench(1, Device::cuda);
   BlockMatrix on_host;
@@ -232,7 +225,7 @@ TEST(CudaMatmulFloat8Test, ALibraryWithoutProductsOfCodesDecodes) {
   };
   const std::vector<double> of_codes = multiply();
   const auto decoded_on = [&](const char* name, const char* value) {
-    const Setting setting(name, value);
+    const EmulatorSetting setting(name, value);
     return multiply();
   };
   const std::vector<double> decoded = decoded_on("WEFT_EMULATED_CAPABILITY", "80");

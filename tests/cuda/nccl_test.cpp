@@ -1,6 +1,5 @@
 // NCCL: groups move tensors as the host's transports do, training is the same, and a failure ends the others.
-#include <cstdlib>
-
+#include "cuda/emulation.h"
 #include "support/rank.h"
 #include "train/mesh_cases.h"
 #include "weft/comm/nccl/nccl_transport.h"
@@ -13,10 +12,9 @@ namespace {
 class NcclTest : public testing::Test {
  protected:
   void SetUp() override {
-    ::setenv("WEFT_EMULATED_DEVICES", "8", 1);  // means something to the emulator alone
     if (cuda_devices().size() < 8) GTEST_SKIP() << "this machine has " << cuda_devices().size() << " devices, not 8";
   }
-  void TearDown() override { ::unsetenv("WEFT_EMULATED_DEVICES"); }
+  const EmulatorSetting devices_{"WEFT_EMULATED_DEVICES", "8"};
 };
 
 // Ranks with a device each.

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/temporary_folder.h"
+#include "cuda/emulation.h"
 #include "weft/base/file.h"
 #include "weft/comm/nccl/nccl_transport.h"
 #include "weft/plan/read_trace.h"
@@ -120,12 +121,12 @@ TEST_P(CudaRunTest, GoesOnOnTheCpuFromItsCheckpoint) {
 
 // Collectives of NCCL have the device's times, and so have its waits for those that were started.
 TEST(CudaTraceTest, ShowsCollectivesOfTheDevice) {
-  ::setenv("WEFT_EMULATED_DEVICES", "2", 1);  // means something to the emulator alone
+  std::optional<EmulatorSetting> devices(std::in_place, "WEFT_EMULATED_DEVICES", "2");
   if (cuda_devices().size() < 2 || !has_nccl()) GTEST_SKIP() << "this machine has no two devices with NCCL";
   const TemporaryFolder folder;
   write_text(folder);
   train_text(recipe_text(folder, "nccl", "dp = 2\nzero = 2\ndevice = \"cuda\"", "adamw"), {"train.steps=3"});
-  ::unsetenv("WEFT_EMULATED_DEVICES");
+  devices.reset();
   expect_times_of_device(folder / "nccl/trace.json", true);
   int num_started = 0;
   const auto trace = nlohmann::json::parse(read_file(folder / "nccl/trace.json", 1 << 24));

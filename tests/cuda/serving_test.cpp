@@ -1,6 +1,4 @@
 // Serving on devices: the tokens of a rank on the CPU, on any mesh of ranks that share a device.
-#include <cstdlib>
-
 #include "serve/company.h"
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
@@ -15,19 +13,21 @@ struct ServingCase : OnMesh {
   std::optional<BlockType> rounded = {};  // that weights are rounded to
 };
 
-// What requests of all lengths are answered in each other's company. launched: graphs, by rank 0.
+StepGraphs& graphs_of(TestRank& rank) { return static_cast<CudaQueue&>(rank.stream.queue()).steps(); }
+
+// What requests of all lengths are answered in each other's company. launched: graphs, by rank 0; in_graphs: if any.
 std::vector<ServedAnswer> answers_on(Device device, const ServingCase& on, const ContinuousOptions& options,
-                                     int64_t* launched = nullptr) {
+                                     int64_t* launched = nullptr, bool in_graphs = true) {
   std::vector<ServedAnswer> answers;
   const auto source = random_model("random:small", on.config);
   run_ranks(on.mesh.size(), [&](Communicator& world) {
     TestRank rank(kernels_of(device), 1, device);
     world.use_stream(rank.stream);
+    if (!in_graphs) graphs_of(rank).stop();
     const Mesh mesh(world, on.mesh);
     ForwardModel model(rank.context, mesh, *source, on.dtype, {.others = on.rounded});
     with_engine(model, options, [&](ContinuousEngine& engine) { answers = answers_of(engine, company(6)); });
-    if (launched && world.rank() == 0)
-      *launched = static_cast<CudaQueue&>(rank.stream.queue()).steps().stats().launched;
+    if (launched && world.rank() == 0) *launched = graphs_of(rank).stats().launched;
   });
   return answers;
 }
@@ -67,9 +67,7 @@ TEST_P(CudaServingTest, GraphsGiveTheBitsOfStepsWithoutThem) {
   const ContinuousOptions options{.kv_blocks = 60, .block_tokens = 4, .max_running = 3, .tokens_per_step = 16};
   int64_t launched = 0, without = 0;
   const auto got = answers_on(Device::cuda, GetParam(), options, &launched);
-  setenv("WEFT_EMULATED_NO_GRAPHS", "instantiate", 1);
-  const auto want = answers_on(Device::cuda, GetParam(), options, &without);
-  unsetenv("WEFT_EMULATED_NO_GRAPHS");
+  const auto want = answers_on(Device::cuda, GetParam(), options, &without, false);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
     EXPECT_EQ(got[i].tokens, want[i].tokens) << "request " << i;
@@ -93,7 +91,7 @@ TEST(CudaGeneratorTest, WritesAsTheCpuDoes) {
       model.part().initialize(rank.context, 11);
       Generator(model).generate(std::vector<int32_t>{5, 7, 11}, {.max_tokens = 12, .sampling = {.temperature = 0}},
                                 [&](int32_t token) { written[size_t(device)].push_back(token); });
-      if (device == Device::cuda) launched = static_cast<CudaQueue&>(rank.stream.queue()).steps().stats().launched;
+      if (device == Device::cuda) launched = graphs_of(rank).stats().launched;
     });
   EXPECT_EQ(written[1], written[0]);
   EXPECT_GT(launched, 10);  // graphs

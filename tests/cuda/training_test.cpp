@@ -1,7 +1,5 @@
 // Training on devices: any mesh of ranks that share one gives what one rank on the CPU gives, and offload and
 // checkpoints reach what lies there.
-#include <cstdlib>
-
 #include "train/mesh_cases.h"
 #include "weft/tensor/cuda/cuda_queue.h"
 
@@ -54,13 +52,14 @@ struct GraphedRun {
   TrainedRun run;
   int64_t launched = 0;
 };
-GraphedRun graphed_run(const Recipe& recipe, int steps) {
+GraphedRun graphed_run(const Recipe& recipe, int steps, bool in_graphs) {
   const SyntheticBatches batches = batches_of(recipe);
   GraphedRun graphed;
   run_ranks(recipe.mesh.size(), [&](Communicator& world) {
     TestRank rank(kernels_of(Device::cuda), 1, Device::cuda);
     Trainer trainer(rank.context, world, recipe, batches);
-    const StepGraphs& graphs = static_cast<CudaQueue&>(rank.stream.queue()).steps();
+    StepGraphs& graphs = static_cast<CudaQueue&>(rank.stream.queue()).steps();
+    if (!in_graphs) graphs.stop();
     TrainedRun run = take_steps(recipe, trainer, steps - 1);
     const int64_t before = graphs.stats().launched;
     run.losses.push_back(trainer.step().loss);
@@ -82,10 +81,7 @@ TEST_P(CudaTrainingGraphs, GiveTheBitsOfStepsWithoutThem) {
   Recipe recipe = recipe_of(GetParam());
   recipe.model.layers = 2 * recipe.mesh.shape.pp;
   recipe.mesh.device = Device::cuda;
-  const GraphedRun got = graphed_run(recipe, 6);
-  setenv("WEFT_EMULATED_NO_GRAPHS", "instantiate", 1);
-  const GraphedRun want = graphed_run(recipe, 6);
-  unsetenv("WEFT_EMULATED_NO_GRAPHS");
+  const GraphedRun got = graphed_run(recipe, 6, true), want = graphed_run(recipe, 6, false);
   EXPECT_EQ(got.run.losses, want.run.losses);
   EXPECT_EQ(got.run.weights, want.run.weights);
   EXPECT_GT(got.launched, 0);

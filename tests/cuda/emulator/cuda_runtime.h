@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#define WEFT_EMULATED_CUDA
 #define __global__
 #define __device__
 #define __constant__ static const

@@ -28,7 +28,8 @@ class StepGraphs {
   // Steps of a key are likely to be the same.
   void begin(uint64_t key);
   void end();
-  void drop() noexcept;  // instead of end(), of a step that failed: what was held back is forgotten
+  void drop() noexcept;                  // instead of end(), of a step that failed: what was held back is forgotten
+  void stop() { has_given_up_ = true; }  // between steps: they are queued one by one from now on
   bool is_in_step() const { return plan_ != nullptr; }
 
   // Within a step: add() queues the work that was written to description() since it was asked for, whose first word

@@ -1,0 +1,41 @@
+// What the emulator of CUDA can be told by its environment. A card is told nothing: tests that need it are skipped
+// there.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "weft/kernels/cuda/launch.h"
+
+namespace weft {
+
+#ifdef WEFT_EMULATED_CUDA
+inline constexpr bool kIsEmulated = true;
+#else
+inline constexpr bool kIsEmulated = false;
+#endif
+
+// Whether a test can have a device of a compute capability (90 is 9.0): the emulator plays any.
+inline bool has_capability(int capability) { return kIsEmulated || cuda::compute_capability() == capability; }
+
+// Told for as long as this lives.
+class EmulatorSetting {
+ public:
+  EmulatorSetting(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~EmulatorSetting() { unsetenv(name_); }
+  EmulatorSetting(const EmulatorSetting&) = delete;
+  EmulatorSetting& operator=(const EmulatorSetting&) = delete;
+
+ private:
+  const char* name_;
+};
+
+// A device of a compute capability.
+class EmulatedCapability : EmulatorSetting {
+ public:
+  explicit EmulatedCapability(int capability)
+      : EmulatorSetting("WEFT_EMULATED_CAPABILITY", std::to_string(capability)) {}
+};
+
+}  // namespace weft
