@@ -10,10 +10,13 @@
 
 namespace weft {
 
+// num_pageable_copies: how many copies went through memory that is not pinned, where that is counted.
 #ifdef WEFT_EMULATED_CUDA
 inline constexpr bool kIsEmulated = true;
+inline int64_t num_pageable_copies() { return emulated::num_pageable_copies(); }
 #else
 inline constexpr bool kIsEmulated = false;
+inline int64_t num_pageable_copies() { return 0; }
 #endif
 
 // Whether a test can have a device of a compute capability (90 is 9.0): the emulator plays any.

@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, CudaFarMemory,
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(CudaFarMemory, GivesBackWhatWasStored) {
-  const int64_t pageable = emulated::num_pageable_copies();
+  const int64_t pageable = num_pageable_copies();
   testing::internal::CaptureStderr();
   {
     FarMemory far(make_store(), &bench_.stream);
@@ -81,7 +81,7 @@ TEST_P(CudaFarMemory, GivesBackWhatWasStored) {
     }
   }
   // The queue's own ring is pinned too: what is copied through it waits, but never for pages.
-  EXPECT_EQ(emulated::num_pageable_copies(), pageable);
+  EXPECT_EQ(num_pageable_copies(), pageable);
   const std::string said = testing::internal::GetCapturedStderr();
   const bool should_say = !GetParam().is_disk && !GetParam().is_pinned;
   EXPECT_EQ(said.find("pins no more memory") != std::string::npos, should_say) << said;
