@@ -82,6 +82,13 @@ TEST(RepositoryTest, ModelsNameNoStrategy) {
   for (const File& file : sources_below({"src/weft/models"})) expect_none(check_no_strategy(file.path, file.text));
 }
 
+TEST(RepositoryTest, TestsOfDevicesAreForCardsToo) {
+  for (const File& file : sources_below({"tests/cuda"})) {
+    const bool may_name_it = file.path.starts_with("tests/cuda/emulat");
+    if (!may_name_it) expect_none(check_is_for_cards_too(file.path, file.text));
+  }
+}
+
 TEST(RepositoryTest, FilesAreSmallAndSayWhatTheyOffer) {
   for (const File& file : sources_below({"src", "apps", "tests", "examples", "bench"})) {
     expect_none(check_shape_of_file(file.path, file.text));

@@ -200,6 +200,16 @@ inline Violations check_no_strategy(const std::string& path, std::string_view te
   return found;
 }
 
+// Tests of devices are built for cards too, where the emulator is not: one header names it.
+inline Violations check_is_for_cards_too(const std::string& path, std::string_view text) {
+  Violations found;
+  for (const Identifier& identifier : identifiers_of(text))
+    if (identifier.name == "emulated" || identifier.name == "setenv")
+      found.push_back({path, identifier.line,
+                       fmt::format("'{}' is for the emulator alone; see tests/cuda/emulation.h", identifier.name)});
+  return found;
+}
+
 // The first line says what the file offers; a header has its guard; a file stays small enough to read.
 inline Violations check_shape_of_file(const std::string& path, std::string_view text) {
   Violations found;

@@ -97,6 +97,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"InAString", "models/gpt2.cpp", "check(ok, \"rank {} \\\" dp\", n);\n", ""}),
     name_of);
 
+TEST(CardRuleTest, FindsWhatTheEmulatorAloneHas) {
+  const std::string path = "tests/cuda/far_test.cpp";
+  expect_only(check_is_for_cards_too(path, "\nauto n = emulated::num_copies();\n"), "far_test.cpp:2: 'emulated'");
+  expect_only(check_is_for_cards_too(path, "setenv(\"A\", \"1\", 1);\n"), "'setenv'");
+  expect_only(check_is_for_cards_too(path, "if (!kIsEmulated) GTEST_SKIP() << \"emulated\";  // setenv\n"), "");
+}
+
 class FileRuleTest : public testing::TestWithParam<Case> {};
 
 TEST_P(FileRuleTest, FindsMissingFirstLineOrGuard) {
