@@ -43,7 +43,7 @@ class CudaMatmulRounded : public testing::TestWithParam<std::tuple<RoundedForm, 
   }
   RoundedForm c() const { return std::get<0>(GetParam()); }
 
-  const EmulatedCapability capability{std::get<1>(GetParam())};
+  const EmulatedCapability capability_{std::get<1>(GetParam())};
 
   // Sizes of groups differ, so that a scale in the wrong place shows.
   Tensor operand(Workbench& bench, const char* name, int64_t lines, int64_t k, bool runs_down) {

@@ -31,16 +31,14 @@ HWY_INLINE void store_scales(const std::byte* numbers, std::byte* out, int64_t s
   }
 }
 
-// kInTiles: codes less their offset, one to a byte. Else as many_rows_of takes them: two to a byte where they are so,
-// and those of 8 bits signed if kWideIsSigned.
+// kInTiles: codes less their offset, one to a byte; else as many_rows_of takes them, two to a byte where they are so.
+// Codes of 8 bits are signed if kWideIsSigned, as tiles have them.
 template <BlockType kType, bool kInTiles, bool kWideIsSigned>
 void unpack_panel(const BlockMatrix& b, int64_t groups, int64_t col, int cols, std::byte* panel) {
   constexpr bool kHasSecond = kHasMinima<kType> || kHasSecondHalves<kType>;
   constexpr int64_t kCodeBytes = kInTiles ? 32 : kBytesOfCodes<kType>;
   // From codes as they come, which are unsigned but for wide ones.
-  constexpr uint8_t kLess = kIsWide<kType> ? (kInTiles || kWideIsSigned ? 0 : 0x80)
-                            : kInTiles     ? Blocks<kType>::kOffset
-                                           : 0;
+  constexpr uint8_t kLess = kIsWide<kType> ? (kWideIsSigned ? 0 : 0x80) : kInTiles ? Blocks<kType>::kOffset : 0;
   const U32Tag d;
   [[maybe_unused]] const hn::Repartition<uint8_t, U32Tag> d8;
   const F32x8 f;

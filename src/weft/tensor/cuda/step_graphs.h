@@ -1,4 +1,4 @@
-// StepGraphs: steps that repeat are queued as CUDA graphs, a segment of their work at a time (ADR 0019).
+// StepGraphs: steps that repeat are queued as CUDA graphs, a segment of their work at a time (ADR 0019 and 0032).
 #pragma once
 #include <cuda_runtime.h>
 
