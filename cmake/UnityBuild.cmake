@@ -1,5 +1,5 @@
-# With CMAKE_UNITY_BUILD, which the presets release and tsan set, files of a folder are compiled some at a time: most of
-# what a file costs is reading headers and making the same templates anew. The preset asan compiles each by itself, which
+# With CMAKE_UNITY_BUILD, which all presets but dev and tidy set, files of a folder are compiled some at a time: most of
+# what a file costs is reading headers and making the same templates anew. The preset dev compiles each by itself, which
 # shows a missing include.
 
 # Puts the sources of `target` that lie in one folder into groups of at most `most` files; those whose path matches one of

@@ -1,7 +1,9 @@
 // weft bench: how near this machine's limits the parts and the whole come.
 #include "bench.h"
 
+#include "weft/base/philox.h"
 #include "weft/tensor/device_timer.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft::app {
 
@@ -15,6 +17,18 @@ std::vector<double> time_calls(Stream& stream, int repeats, FunctionRef<void()> 
   std::vector<double> seconds;
   for (size_t i = 0; i < times.size(); i += 2) seconds.push_back(double(times[i + 1] - times[i]) * 1e-9);
   return seconds;
+}
+
+void fill_with_noise(Context& c, const Tensor& t) {
+  const int64_t period = std::min(t.numel(), int64_t(1) << 18);
+  const Tensor noise = c.empty(DType::f32, {period});
+  fill_on_host(c.stream, noise, [&](const Tensor& host) {
+    for (int64_t i = 0; i < period; ++i) host.data<float>()[i] = philox_normal(1, 0, uint64_t(i));
+  });
+  for (int64_t at = 0; at < t.numel(); at += period) {
+    const int64_t n = std::min(period, t.numel() - at);
+    c.kernels.convert(c.stream, t.slice_flat(at, {n}), noise.slice_flat(0, {n}));
+  }
 }
 
 std::string percent_of(double value, double limit) {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "command.h"
+#include "weft/autograd/context.h"
 #include "weft/base/function_ref.h"
 #include "weft/base/timing.h"
-#include "weft/tensor/stream.h"
 
 namespace weft::app {
 
@@ -36,6 +36,9 @@ inline std::vector<double> time_calls(int repeats, FunctionRef<void()> call) {
 
 // The same for work that a stream does: on a device, what the device took, without waiting between the calls.
 std::vector<double> time_calls(Stream& stream, int repeats, FunctionRef<void()> call);
+
+// t = normal deviates, which repeat after a while.
+void fill_with_noise(Context&, const Tensor& t);
 
 // Of a limit that may not be known, which is then 0: the share as "41.5%" or "-", the limit, and as JSON null
 // for what is 0.

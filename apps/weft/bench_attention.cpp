@@ -37,7 +37,7 @@ Times seconds_of(RankResources& rank, const Kernels& k, const Layout& l, DType d
   const int64_t total = l.sequences * l.tokens;
   const auto tensor = [&](int64_t heads) {
     Tensor t = c.empty(dtype, {total, heads, l.head_dim});
-    k.fill(c.stream, t, 0.1f);
+    fill_with_noise(c, t);
     return t;
   };
   const Tensor q = tensor(l.heads), key = tensor(l.kv_heads), v = tensor(l.kv_heads), y = tensor(l.heads);
@@ -84,7 +84,7 @@ StepTimes seconds_of(RankResources& rank, const Layout& l, const Step& step, DTy
   Context& c = rank.context;
   const auto tensor = [&](Shape shape) {
     Tensor t = c.empty(dtype, shape);
-    c.kernels.fill(c.stream, t, 0.1f);
+    fill_with_noise(c, t);
     return t;
   };
   const int64_t num_blocks = step.keys / kBlockTokens;

@@ -33,7 +33,7 @@ double seconds_of(RankResources& rank, const Product& p, Form form, DType dtype,
   const Kernels& k = c.kernels;
   const auto tensor = [&](DType type, Shape shape) {
     Tensor t = c.empty(type, shape);
-    k.fill(c.stream, t, 0.5f);
+    fill_with_noise(c, t);
     return t;
   };
   const Tensor x = tensor(dtype, {p.m, p.k}), w = tensor(dtype, {p.n, p.k}), y = tensor(dtype, {p.m, p.n});
@@ -66,7 +66,7 @@ double seconds_of_blocks(RankResources& rank, const Product& p, BlockType type, 
   const int64_t one = p.n * b.row_bytes(), count = std::clamp<int64_t>(kBytes / one, 1, repeats);
   const Tensor all = c.empty(DType::u8, {count, one}), x = c.empty(dtype, {p.m, p.k}), y = c.empty(dtype, {p.m, p.n});
   fill_on_host(c.stream, all, [](const Tensor& host) { std::memset(host.raw(), 0x11, host.bytes()); });
-  c.kernels.fill(c.stream, x, 0.5f);
+  fill_with_noise(c, x);
   int64_t turn = 0;
   return median(time_calls(c.stream, repeats, [&] {
     b.blocks = all.slice_flat(turn++ % count * one, {p.n, b.row_bytes()});

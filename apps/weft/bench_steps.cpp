@@ -29,6 +29,7 @@ class Sequences {
       : vocab_(model.config().vocab),
         count_(count),
         blocks_of_each_((tokens + kBlockTokens - 1) / kBlockTokens),
+        stream_(model.context().stream),
         runner_(model, count * blocks_of_each_, kBlockTokens, format) {
     for (int64_t i = 0; i < count * blocks_of_each_; ++i) blocks_.push_back(int32_t(i));
   }
@@ -44,6 +45,7 @@ class Sequences {
       runner_.add(ids_, {}, first, blocks, 1);
     }
     runner_.run();
+    stream_.wait();  // as who samples does
   }
   void fill(int64_t tokens, int64_t chunk) {
     for (int64_t at = 0; at < tokens; at += chunk) step(at, std::min(chunk, tokens - at));
@@ -51,6 +53,7 @@ class Sequences {
 
  private:
   int64_t vocab_, count_, blocks_of_each_;
+  Stream& stream_;
   StepRunner runner_;
   std::mt19937 random_;
   std::vector<int32_t> blocks_, ids_;

@@ -16,7 +16,7 @@ namespace weft::app {
 namespace {
 
 struct BenchTrainCommand {
-  std::string shape = "gpt", precision = "fp32", mesh, device;
+  std::string shape = "gpt", precision = "fp32", optimizer = "adamw", mesh, device;
   int threads = 0, steps = 10;
   int64_t batch = 0, micro_batches = 1, seq_len = 0;
   bool by_op = false;
@@ -53,6 +53,8 @@ Recipe recipe_of(const BenchTrainCommand& o) {
   MeshOptions::apply_spec(toml, o.mesh);
   r.mesh = read_mesh(toml);
   r.train.recompute = read_recompute(toml);
+  toml.apply("optimizer.name=" + o.optimizer);
+  r.optimizer = read_optimizer(toml, r.train.steps);
   toml.reject_unknown();
   const int64_t parts = r.mesh.shape.dp() * o.micro_batches;
   if (r.train.global_batch % parts != 0)
@@ -97,7 +99,7 @@ Measured measure(const BenchTrainCommand& o, const Recipe& recipe, Communicator&
   std::vector<double> peaks;
   const auto probe = [&] {
     world.barrier();
-    *sum.data<double>() = peak_flops(rank.stream, recipe.dtype(), world.size());
+    *sum.data<double>() = peak_flops(rank.stream, recipe.dtype());
     world.all_reduce(sum);
     peaks.push_back(*sum.data<double>());
   };
@@ -171,6 +173,7 @@ void bench_train(const BenchTrainCommand& o) {
                    {"shape", o.shape},
                    {"seq_len", recipe.train.seq_len},
                    {"precision", o.precision},
+                   {"optimizer", o.optimizer},
                    {"mesh", o.mesh},
                    {"device", kDeviceNames[size_t(recipe.mesh.device)]},
                    {"ranks", world.size()},
@@ -199,6 +202,7 @@ void add_bench_train(CLI::App& bench) {
   c->add_option("--precision", o->precision)
       ->capture_default_str()
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kPrecisionNames), std::end(kPrecisionNames))));
+  c->add_option("--optimizer", o->optimizer, "As optimizer.name of a recipe has it")->capture_default_str();
   c->add_option("--seq-len", o->seq_len, "Tokens of a row; 0: the shape's own, of presets up to 1024")
       ->check(CLI::Range(0, 1 << 24));
   c->add_option("--mesh", o->mesh, "Axes and sizes, and other keys of [mesh], as in dp=2,zero=1; default: one rank");

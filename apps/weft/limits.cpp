@@ -1,45 +1,66 @@
-// Limits: the probes of the CPU, and the catalogue by the device's name.
+// Limits: the probes of the CPU, a product and a copy on a device, and the catalogue by the device's name.
 #include "limits.h"
 
+#include "bench.h"
 #include "weft/plan/cost_model.h"
 #include "weft/plan/device_hardware.h"
 
 namespace weft::app {
 namespace {
 
-std::optional<plan::Hardware> hardware_here() {
-  const std::vector<CudaDevice> devices = cuda_devices();
-  if (devices.empty()) return std::nullopt;
-  return plan::hardware_of_device(devices.front().name, double(devices.front().total_bytes));
-}
-
-// Of a device, what a rank has: they take devices in turn, and share them where there are fewer.
-double share_of(int ranks) { return std::min(1.0, double(cuda_devices().size()) / ranks); }
-
 bool is_on_host(Stream& stream) { return stream.allocator().device() == Device::cpu; }
+
+double product_flops(Stream& stream, DType dtype) {
+  const int64_t n = dtype == DType::f32 ? 4096 : 8192;
+  Allocator memory(stream.allocator().device());  // of its own: what a rank takes stays what is reported of it
+  Context context{kernels_of(memory.device()), stream};
+  const Tensor a = memory.empty(dtype, {n, n}), b = memory.empty(dtype, {n, n}), y = memory.empty(dtype, {n, n});
+  fill_with_noise(context, a), fill_with_noise(context, b);
+  const auto multiply = [&] { context.kernels.matmul(stream, {.y = y, .a = a, .b = b, .transpose_b = true}); };
+  return 2 * double(n) * double(n) * double(n) / median(time_calls(stream, 10, multiply));
+}
 
 }  // namespace
 
-double peak_flops(Stream& stream, DType dtype, int ranks) {
-  if (is_on_host(stream)) return cpu::measure_peak_flops(stream.team(), dtype);
-  return device_peak_flops(dtype) * share_of(ranks);
+double peak_flops(Stream& stream, DType dtype) {
+  return is_on_host(stream) ? cpu::measure_peak_flops(stream.team(), dtype) : product_flops(stream, dtype);
 }
 
-double read_bandwidth(Stream& stream, int ranks) {
-  if (is_on_host(stream)) return cpu::measure_read_bandwidth(stream.team());
-  const auto hardware = hardware_here();
-  return hardware ? hardware->memory_bytes_per_s * share_of(ranks) : 0;
+double read_bandwidth(Stream& stream) {
+  return is_on_host(stream) ? cpu::measure_read_bandwidth(stream.team()) : ReadLimit(stream).measure();
 }
+
+struct ReadLimit::DeviceCopy {
+  static constexpr int64_t kBytes = int64_t(512) << 20;  // several times any device's cache
+  explicit DeviceCopy(Stream& s)
+      : stream(s),
+        memory(s.allocator().device()),
+        from(memory.empty(DType::f32, {kBytes / 4})),
+        to(memory.empty(DType::f32, {kBytes / 4})) {
+    kernels_of(memory.device()).fill(stream, from, 1);
+  }
+  double bytes_per_s() {
+    return 2 * double(kBytes) / median(time_calls(stream, 5, [this] { stream.copy(to, from); }));
+  }
+
+  Stream& stream;
+  Allocator memory;
+  Tensor from, to;
+};
 
 ReadLimit::ReadLimit(Stream& stream) {
   if (is_on_host(stream))
     probe_.emplace(stream.team());
   else
-    of_device_ = read_bandwidth(stream);
+    copy_ = std::make_shared<DeviceCopy>(stream);
 }
 
+double ReadLimit::measure() { return probe_ ? probe_->pass() : copy_->bytes_per_s(); }
+
 double device_peak_flops(DType dtype) {
-  const auto hardware = hardware_here();
+  const std::vector<CudaDevice> devices = cuda_devices();
+  if (devices.empty()) return 0;
+  const auto hardware = plan::hardware_of_device(devices.front().name, double(devices.front().total_bytes));
   return hardware ? hardware->peak(plan::matmul_type_of(dtype)) : 0;
 }
 

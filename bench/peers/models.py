@@ -19,6 +19,7 @@ class Shape:
     vocab: int
     tied: bool
     bias: bool
+    kv_heads: int = 0  # of keys and values; 0: as many as heads
 
 
 SHAPES = {
@@ -26,22 +27,27 @@ SHAPES = {
     "llama": Shape("llama", 8, 8, 512, 1376, 512, 4, 32000, False, False),
     "gpt2-124m": Shape("gpt2", 12, 12, 768, 4 * 768, 64, 4, 50257, True, True),
     "nanogpt-cpu": Shape("gpt2", 4, 4, 128, 4 * 128, 64, 12, 65, True, False),
+    "gpt2-1.5b": Shape("gpt2", 48, 25, 1600, 4 * 1600, 1024, 4, 50257, True, True),
+    "llama-1b": Shape("llama", 22, 32, 2048, 5632, 1024, 4, 32000, False, False, 4),
+    "llama-3.2-3b": Shape("llama", 28, 24, 3072, 8192, 1024, 4, 128256, True, False, 8),
+    "llama-3-8b": Shape("llama", 32, 32, 4096, 14336, 1024, 4, 128256, False, False, 8),
 }
 
 
 class Attention(nn.Module):
     def __init__(self, s):
         super().__init__()
-        self.heads = s.heads
-        self.qkv = nn.Linear(s.hidden, 3 * s.hidden, bias=s.bias)
+        self.heads, self.kv_heads, self.dim = s.heads, s.kv_heads or s.heads, s.hidden // s.heads
+        self.qkv = nn.Linear(s.hidden, (self.heads + 2 * self.kv_heads) * self.dim, bias=s.bias)
         self.out = nn.Linear(s.hidden, s.hidden, bias=s.bias)
 
     def forward(self, x, rope):
         b, t, h = x.shape
-        q, k, v = (y.view(b, t, self.heads, h // self.heads).transpose(1, 2) for y in self.qkv(x).split(h, dim=2))
+        rows = self.qkv(x).view(b, t, -1, self.dim).transpose(1, 2)
+        q, k, v = rows.split([self.heads, self.kv_heads, self.kv_heads], dim=1)
         if rope is not None:
             q, k = rotate(q, rope), rotate(k, rope)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.kv_heads != self.heads)
         return self.out(y.transpose(1, 2).reshape(b, t, h))
 
 
@@ -125,6 +131,9 @@ class Model(nn.Module):
         x = self.norm(x)
         if fused_loss:
             return F.linear_cross_entropy(x.flatten(0, 1), self.head.weight, targets.flatten())
+        return self.loss(x, targets)
+
+    def loss(self, x, targets):
         logits = self.head(x)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.flatten())
 

@@ -12,12 +12,16 @@ import time
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("--shape", default="gpt", choices=["gpt", "llama", "gpt2-124m", "nanogpt-cpu"])
-    p.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "bf16-weights"],
-                   help="bf16 is autocast; bf16-weights keeps bf16 weights beside fp32 masters")
+    p.add_argument("--shape", default="gpt", help="of models.py")
+    p.add_argument("--batch", type=int, default=0, help="rows of a step; 0: the shape's own")
+    p.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "bf16-weights", "bf16-all"],
+                   help="bf16 is autocast; bf16-weights keeps bf16 weights beside fp32 masters; bf16-all keeps nothing "
+                   "in fp32, the moments of AdamW neither")
+    p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     p.add_argument("--threads", type=int, default=2, help="per process")
     p.add_argument("--processes", type=int, default=1, help="data-parallel ranks over gloo; they share the batch")
-    p.add_argument("--compile", action="store_true")
+    p.add_argument("--compile", nargs="?", const="model", choices=["model", "blocks"],
+                   help="blocks: each block by itself, as torchtitan does, and the loss; compiles once for all of them")
     p.add_argument("--fused-adamw", action=argparse.BooleanOptionalAction, default=True)
     p.add_argument("--fused-loss", action="store_true", help="linear_cross_entropy instead of head and cross_entropy")
     p.add_argument("--allocator", default="mapped", choices=["glibc", "mapped", "tcmalloc", "jemalloc"],
@@ -96,21 +100,27 @@ def measure(args):
     if ranks > 1:
         dist.init_process_group("gloo")
     s = SHAPES[args.shape]
-    batch = s.batch // ranks
-    model = Model(s)
+    batch = (args.batch or s.batch) // ranks
+    with torch.device(args.device):
+        model = Model(s)
     masters = None
-    if args.precision == "bf16-weights":
+    if args.precision in ("bf16-weights", "bf16-all"):
         model = model.bfloat16()
+    if args.precision == "bf16-weights":
         masters = Masters(model)
     parameters = masters.masters if masters else list(model.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1,
                                   fused=args.fused_adamw, foreach=not args.fused_adamw)
+    if args.compile == "blocks":
+        for block in model.blocks:
+            block.compile()
+        model.loss = torch.compile(model.loss)
     if ranks > 1:
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
-    if args.compile:
+    if args.compile == "model":
         model = torch.compile(model)
-    ids = torch.randint(s.vocab, (batch, s.context + 1))
-    autocast = (torch.autocast("cpu", dtype=torch.bfloat16) if args.precision == "bf16"
+    ids = torch.randint(s.vocab, (batch, s.context + 1), device=args.device)
+    autocast = (torch.autocast(args.device, dtype=torch.bfloat16) if args.precision == "bf16"
                 else contextlib.nullcontext())
 
     seconds = []
@@ -133,6 +143,8 @@ def measure(args):
     if rank == 0:
         print(json.dumps({
             "peer": "pytorch", "version": torch.__version__, "shape": args.shape, "precision": args.precision,
+            "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu", "batch": ranks * batch,
+            "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 1) if args.device == "cuda" else None,
             "processes": ranks, "threads": args.threads, "step_ms": round(1e3 * step, 2),
             "best_step_ms": round(1e3 * min(seconds[args.warmup:]), 2),
             "tokens_per_s": round(ranks * batch * s.context / step), "steps": args.steps,

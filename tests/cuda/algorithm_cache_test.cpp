@@ -33,6 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, AlgorithmKeyTest,
                          testing::Values(Change{"m", [](Gemm& g) { g.m = 4; }}, Change{"n", [](Gemm& g) { g.n = 4; }},
                                          Change{"k", [](Gemm& g) { g.k = 4; }},
                                          Change{"y_stride", [](Gemm& g) { g.y_stride = 6; }},
+                                         Change{"a_stride", [](Gemm& g) { g.a_stride = 8; }},
                                          Change{"type", [](Gemm& g) { g.type = DType::f16; }},
                                          Change{"y_type", [](Gemm& g) { g.y_type = DType::bf16; }},
                                          Change{"transpose_a", [](Gemm& g) { g.transpose_a = true; }},
@@ -110,6 +111,7 @@ struct Layout {
   const char* name;
   int64_t m, n, k, y_stride;
   bool transpose_a, transpose_b;
+  int64_t a_stride = 0;
 };
 class ColumnMajorTest : public testing::TestWithParam<Layout> {};
 INSTANTIATE_TEST_SUITE_P(Layouts, ColumnMajorTest,
@@ -118,6 +120,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ColumnMajorTest,
                                          Layout{"transposed_b", 3, 5, 7, 5, false, true},
                                          Layout{"columns_of_a_wider_y", 4, 3, 2, 11, false, true},
                                          Layout{"columns_of_a_wider_y_transposed_a", 4, 3, 6, 8, true, false},
+                                         Layout{"rows_of_a_apart", 3, 5, 7, 5, false, true, 8},
+                                         Layout{"rows_of_a_apart_transposed", 3, 5, 7, 5, true, false, 4},
                                          Layout{"a_row", 1, 6, 5, 6, false, true},
                                          Layout{"a_column", 6, 1, 5, 1, false, false}),
                          [](const auto& test) { return test.param.name; });
@@ -148,7 +152,9 @@ TEST_P(ColumnMajorTest, IsTheRowMajorProduct) {
     for (size_t i = 0; i < x.size(); ++i) x[i] = float(int(philox(seed, i)[0] % 15) - 7);
     return x;
   };
-  const std::vector<float> a = whole_numbers(l.m * l.k, 1), b = whole_numbers(l.k * l.n, 2);
+  const int64_t a_rows = l.transpose_a ? l.k : l.m, a_cols = l.transpose_a ? l.m : l.k;
+  const int64_t a_stride = l.a_stride ? l.a_stride : a_cols;
+  const std::vector<float> a = whole_numbers(a_rows * a_stride, 1), b = whole_numbers(l.k * l.n, 2);
   const std::vector<float> bias = whole_numbers(l.n, 3);
   std::vector<float> y(size_t(l.m * l.y_stride), -1000.0f), want = y;
   const Gemm g{.m = l.m,
@@ -159,12 +165,13 @@ TEST_P(ColumnMajorTest, IsTheRowMajorProduct) {
                .y = y.data(),
                .y_stride = l.y_stride,
                .a = a.data(),
+               .a_stride = l.a_stride,
                .b = b.data()};
   for (int64_t i = 0; i < l.m; ++i)
     for (int64_t j = 0; j < l.n; ++j) {
       float sum = bias[size_t(j)];
       for (int64_t k = 0; k < l.k; ++k)
-        sum += a[size_t(l.transpose_a ? k * l.m + i : i * l.k + k)] *
+        sum += a[size_t(l.transpose_a ? k * a_stride + i : i * a_stride + k)] *
                b[size_t(l.transpose_b ? j * l.k + k : k * l.n + j)];
       want[size_t(i * l.y_stride + j)] = sum;
     }

@@ -17,7 +17,7 @@ struct CutHeadLossOp {
   Tensor forward(Context& context, const Tensor& x) {
     const int64_t num_tokens = x.rows(), largest = even_cut(weight.placement.whole[0], 0, group.size()).count;
     // The same chunks on every rank, whoever holds one column more.
-    const int64_t chunk = std::min(num_tokens, head_rows_per_chunk(largest, x.dtype()));
+    const int64_t chunk = std::min(num_tokens, head_rows_per_chunk(context, largest, x.dtype()));
     const bool wants_grad = context.tape && grad_scale != 0;
     const Tensor losses = context.empty(Context::wide(x.dtype()), {num_tokens, 1});
     const Tensor logits = context.empty(x.dtype(), {chunk, weight.shape[0]});

@@ -11,7 +11,7 @@ VocabChunk::VocabChunk(Context& context, Param& weight, float softcap, Communica
     : weight_(weight), softcap_(softcap), group_(group) {
   // The same chunks on every rank, whoever holds one column more.
   const int64_t columns = even_cut(weight.placement.whole[0], 0, group ? group->size() : 1).count;
-  const int64_t rows = std::min(x.rows(), head_rows_per_chunk(columns, x.dtype()));
+  const int64_t rows = std::min(x.rows(), head_rows_per_chunk(context, columns, x.dtype()));
   buffer_ = context.empty(x.dtype(), {rows, weight.shape[0]});
 }
 

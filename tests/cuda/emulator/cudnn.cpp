@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -326,14 +327,26 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   for (size_t i = 0; i < count; ++i)
     pointers[pack.get<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, i)] =
         pack.get<void*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, i);
+  std::set<int64_t> asked_for;
   for (const Handle& op : graph->others.at(CUDNN_ATTR_OPERATIONGRAPH_OPS))
     for (const auto& [name, operands] : op->others)
       for (const Handle& one : operands) {
-        if (one->type != CUDNN_BACKEND_TENSOR_DESCRIPTOR || !one->get<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE)) continue;
+        if (one->type != CUDNN_BACKEND_TENSOR_DESCRIPTOR) continue;
+        if (const auto ragged = one->others.find(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC); ragged != one->others.end())
+          asked_for.insert(ragged->second.front()->get<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID));
+        if (one->get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL)) continue;
         const auto id = one->get<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
+        asked_for.insert(id);
         if (!pointers.contains(id)) return CUDNN_STATUS_BAD_PARAM;
-        if (!numbers->contains(id)) (*numbers)[id] = *static_cast<const float*>(pointers[id]);
+        if (one->get<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE)) {
+          if (!numbers->contains(id)) (*numbers)[id] = *static_cast<const float*>(pointers[id]);
+        } else if (reinterpret_cast<uintptr_t>(pointers[id]) %
+                   uintptr_t(one->get<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT))) {
+          return CUDNN_STATUS_EXECUTION_FAILED;  // a card stops with a misaligned address
+        }
       }
+  // As cuDNN 9.19 has it, which says CUDNN_STATUS_BAD_PARAM_NULL_POINTER where there are others.
+  if (asked_for.size() != pointers.size()) return CUDNN_STATUS_BAD_PARAM;
   for (auto& [id, number] : *numbers) pointers[id] = &number;
   static int num_runs = 0;
   const float error = asked() == "wrong" ? 0.5f : asked() == "unsteady" ? 1e-3f * float(++num_runs) : 0;

@@ -15,7 +15,8 @@ void multiply(Gemm g) {
   if (i >= g.m * g.n) return;
   const int64_t row = i / g.n, col = i % g.n;
   const T *const a = static_cast<const T*>(g.a), *const b = static_cast<const T*>(g.b);
-  const int64_t a_row = g.transpose_a ? 1 : g.k, a_step = g.transpose_a ? g.m : 1;
+  const int64_t a_stride = g.a_stride ? g.a_stride : g.transpose_a ? g.m : g.k;
+  const int64_t a_row = g.transpose_a ? 1 : a_stride, a_step = g.transpose_a ? a_stride : 1;
   const int64_t b_col = g.transpose_b ? g.k : 1, b_step = g.transpose_b ? 1 : g.n;
   float sum = 0;
   for (int64_t k = 0; k < g.k; ++k) sum += load(a + row * a_row + k * a_step) * load(b + col * b_col + k * b_step);

@@ -5,11 +5,13 @@
 
 namespace weft {
 
-int64_t head_rows_per_chunk(int64_t vocab, DType dtype) {
-  // Of the order of a last-level cache: logits stay near it, while chunks are so tall that the gradient of the
-  // weight, which every chunk reads and writes once, is a small part of the traffic.
-  constexpr int64_t kLogitsBytes = int64_t(64) << 20;
-  return std::max<int64_t>(64, kLogitsBytes / (vocab * int64_t(size_of(dtype))) / 64 * 64);
+int64_t head_rows_per_chunk(const Context& context, int64_t vocab, DType dtype) {
+  // Chunks are so tall that the gradient of the weight, which every chunk reads and writes once, is a small part of
+  // the traffic. On the CPU, whose table packs weights, logits are of the order of a last-level cache and stay near
+  // it; a device multiplies a hundred times as fast, so that rows have to be some thousands.
+  const bool is_cpu = context.kernels.packed_matmul_b_bytes(DType::f32, 1024, 1024, true) > 0;
+  const int64_t logits_bytes = int64_t(is_cpu ? 64 : 1024) << 20;
+  return std::max<int64_t>(64, logits_bytes / (vocab * int64_t(size_of(dtype))) / 64 * 64);
 }
 
 Tensor head_logits(Context& context, Param& weight, float softcap, const Tensor& logits, const Tensor& x,
@@ -42,7 +44,7 @@ void head_backward(Context& context, Param& weight, float softcap, const Tensor&
 Tensor HeadLossOp::forward(Context& context, const Tensor& x) {
   const Kernels& k = context.kernels;
   const int64_t num_tokens = x.rows(), vocab = weight.shape[0];
-  const int64_t chunk = std::min(num_tokens, head_rows_per_chunk(vocab, x.dtype()));
+  const int64_t chunk = std::min(num_tokens, head_rows_per_chunk(context, vocab, x.dtype()));
   const bool wants_grad = context.tape && grad_scale != 0;
   const Tensor losses = context.empty(Context::wide(x.dtype()), {num_tokens, 1});
   const Tensor logits_buffer = context.empty(x.dtype(), {chunk, vocab});

@@ -22,7 +22,7 @@ struct HeadLossOp {
 };
 
 // The pieces of the loop over chunks, for this op and for one whose columns lie on several ranks.
-int64_t head_rows_per_chunk(int64_t vocab, DType dtype);
+int64_t head_rows_per_chunk(const Context&, int64_t vocab, DType dtype);
 // logits[rows, V] = x[rows, H] wᵀ, capped. Returns a copy of them where the cap's gradient will need it.
 Tensor head_logits(Context&, Param& weight, float softcap, const Tensor& logits, const Tensor& x, bool wants_grad);
 // dx[rows, H] = dlogits w, and w.grad += dlogitsᵀ x. dlogits, which is overwritten, is that of the capped logits.

@@ -20,11 +20,12 @@ struct ColumnMajorGemm {
 
 inline ColumnMajorGemm column_major(const Gemm& g) {
   // Memory that is row-major [rows, cols].
-  const auto as_it_lies = [](const void* data, int64_t rows, int64_t cols, bool is_transposed) {
-    return ColumnMajorGemm::Matrix{data, cols, rows, cols, is_transposed};
+  const auto as_it_lies = [](const void* data, int64_t rows, int64_t cols, bool is_transposed, int64_t stride = 0) {
+    return ColumnMajorGemm::Matrix{data, cols, rows, stride ? stride : cols, is_transposed};
   };
   return {.first = g.transpose_b ? as_it_lies(g.b, g.n, g.k, true) : as_it_lies(g.b, g.k, g.n, false),
-          .second = g.transpose_a ? as_it_lies(g.a, g.k, g.m, true) : as_it_lies(g.a, g.m, g.k, false),
+          .second = g.transpose_a ? as_it_lies(g.a, g.k, g.m, true, g.a_stride)
+                                  : as_it_lies(g.a, g.m, g.k, false, g.a_stride),
           .y = {g.y, g.n, g.m, g.y_stride, false},
           .m = g.n,
           .n = g.m,

@@ -66,6 +66,7 @@ CudnnGraph::Tensor CudnnGraph::add(int64_t id, cudnnDataType_t type, const Layou
   if (ragged) d.set(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, tensors_[*ragged].descriptor);
   d.finish("describe a tensor");
   tensors_.push_back({std::move(d), type, layout, ragged});
+  if (!is_virtual) given_.push_back(id);
   return tensors_.size() - 1;
 }
 
@@ -207,7 +208,7 @@ bool is_in_any_order(const CudnnDescriptor& configuration) {
 std::optional<CudnnPlan> CudnnGraph::plan(const CudnnDescriptor& device) {
   for (const CudnnDescriptor& configuration : configurations(device)) {
     if (is_in_any_order(configuration)) continue;
-    CudnnPlan plan{CudnnDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
+    CudnnPlan plan{.descriptor = CudnnDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), .ids = given_};
     plan.descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (plan.descriptor.try_to_finish() != CUDNN_STATUS_SUCCESS) continue;
     int64_t bytes = 0;

@@ -43,6 +43,7 @@ CudnnDescriptor cudnn_device(std::string_view json);
 struct CudnnPlan {
   CudnnDescriptor descriptor;
   size_t workspace_bytes = 0;
+  std::vector<int64_t> ids;  // of what it is given when it runs: no more and no less
 };
 
 class CudnnGraph {
@@ -99,6 +100,7 @@ class CudnnGraph {
   void add_pointwise(CudnnDescriptor math, std::span<const Tensor> inputs, Tensor y);
 
   std::vector<Node> tensors_;
+  std::vector<int64_t> given_;  // ids of what is no intermediate result
   std::vector<CudnnDescriptor> operations_;
   std::optional<CudnnDescriptor> graph_;
   int64_t last_id_ = 1000;  // of intermediate results

@@ -1,6 +1,7 @@
 // Attention by fused plans: their arguments, and how one comes to be trusted.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <mutex>
 
 #include "weft/base/philox.h"
+#include "weft/kernels/cuda/alignment.h"
 #include "weft/kernels/cuda/attention_plan.h"
 #include "weft/kernels/cuda/attention_ways.h"
 #include "weft/kernels/cuda/launch.h"
@@ -99,7 +101,7 @@ using Outputs = std::vector<Tensor Operands::*>;
 void run(Stream& stream, const FusedKey& key, const FusedPlan& plan, const AttentionShape& shape, const Operands& x) {
   const RaggedRows ragged(stream, key, shape);
   const size_t own = key.is_backward ? size_t(key.sequences) * size_t(key.heads) * size_t(key.queries) * 4 : 0;
-  const int64_t workspace_bytes = round_up(int64_t(plan.workspace_bytes()), 256);
+  const int64_t workspace_bytes = round_up(std::max<int64_t>(int64_t(plan.workspace_bytes()), 1), 256);
   const Tensor workspace = stream.allocator().empty(DType::u8, {workspace_bytes + int64_t(own)});
   auto* const scratch = static_cast<std::byte*>(workspace.raw());
   auto* const queue = static_cast<cudaStream_t>(stream.queue().handle());
@@ -163,23 +165,27 @@ std::vector<float> on_host(Stream& stream, const Tensor& t) {
   return values;
 }
 
-// Both round to the type; between, sums are made in other orders.
-bool are_near(const std::vector<float>& actual, const std::vector<float>& expected, DType type) {
+// Why not, or nothing. Both round to the type; between, sums are made in other orders.
+std::string far_apart(const std::vector<float>& actual, const std::vector<float>& expected, DType type) {
   const double noise = type == DType::bf16 ? 0x1p-6 : 0x1p-8;
   double most = 0, of_most = 0, squares = 0, of_squares = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     const double want = expected[i], difference = std::abs(double(actual[i]) - want);
-    if (!std::isfinite(difference)) return false;
+    if (!std::isfinite(difference))
+      return fmt::format("makes {} of what weft's own kernel makes {}", actual[i], want);
     most = std::max(most, difference), of_most = std::max(of_most, std::abs(want));
     squares += difference * difference, of_squares += want * want;
   }
-  return most <= 4 * noise * of_most && squares <= noise * noise * of_squares;
+  if (most <= 4 * noise * of_most && squares <= noise * noise * of_squares) return {};
+  return fmt::format("differs from weft's own kernel by up to {:.2g} of {:.2g}, {:.2g} of all", most, of_most,
+                     std::sqrt(squares / of_squares));
 }
 
-// The same in two runs, and near what the tiles make of it. `trial` has inputs; outputs: what is written.
+// Nothing where a plan gives the same in two runs, and nearly what the tiles make of it; else what is wrong. `trial`
+// has inputs; outputs: what is written.
 template <class ByTiles>
-bool is_right(Stream& stream, const FusedKey& key, const FusedPlan& plan, const AttentionShape& shape,
-              const Operands& trial, const Outputs& outputs, const ByTiles& by_tiles) {
+std::string fault_of(Stream& stream, const FusedKey& key, const FusedPlan& plan, const AttentionShape& shape,
+                     const Operands& trial, const Outputs& outputs, const ByTiles& by_tiles) {
   const auto written_by = [&](const auto& work) {
     Operands x = trial;
     for (const auto output : outputs)
@@ -191,14 +197,14 @@ bool is_right(Stream& stream, const FusedKey& key, const FusedPlan& plan, const 
   };
   const auto by_plan = [&](const Operands& x) { run(stream, key, plan, shape, x); };
   const auto first = written_by(by_plan);
-  if (first != written_by(by_plan)) return false;
+  const auto again = written_by(by_plan);
   const auto expected = written_by(by_tiles);
   for (size_t i = 0; i < expected.size(); ++i)
-    if (!are_near(first[i], expected[i], key.type)) return false;
-  return true;
+    if (std::string fault = far_apart(first[i], expected[i], key.type); !fault.empty()) return fault;
+  return first == again ? "" : "differs from itself";
 }
 
-// try_out: whether a plan is right.
+// try_out: what is wrong with a plan, or nothing.
 template <class TryOut>
 bool run_trusted(Stream& stream, const FusedKey& key, const AttentionShape& shape, const Operands& operands,
                  const TryOut& try_out) {
@@ -207,21 +213,24 @@ bool run_trusted(Stream& stream, const FusedKey& key, const AttentionShape& shap
   const FusedPlans::Known known = plans.of(key);
   Trust trust = known.trust;
   if (trust == Trust::unknown) {
-    bool is_right = false;
+    std::string fault;
     try {
-      is_right = try_out(*known.plan);
-    } catch (const Error&) {  // it does not run, or the memory to compare is not there
+      fault = try_out(*known.plan);
+    } catch (const Error& e) {  // or the memory to compare is not there
+      fault = fmt::format("does not run ({})", e.what());
     }
-    trust = is_right ? Trust::given : Trust::refused;
-    if (plans.set(key, trust) && !is_right)
-      fmt::print(stderr,
-                 "weft: cuDNN's plan for {} does not run, or differs from weft's own kernel or from itself: weft's "
-                 "own is used\n",
-                 words_for(key));
+    trust = fault.empty() ? Trust::given : Trust::refused;
+    if (plans.set(key, trust) && !fault.empty())
+      fmt::print(stderr, "weft: cuDNN's plan for {} {}: weft's own kernel is used\n", words_for(key), fault);
   }
   if (trust == Trust::refused) return false;
   run(stream, key, *known.plan, shape, operands);
   return true;
+}
+
+// Plans read 16 bytes at once.
+bool are_all_aligned(std::initializer_list<Tensor> tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return is_aligned(t.raw()); });
 }
 
 void forward_by_tiles(Stream& stream, const AttentionShape& shape, const Operands& x) {
@@ -233,6 +242,7 @@ void forward_by_tiles(Stream& stream, const AttentionShape& shape, const Operand
 
 bool fused_attention(Stream& stream, const AttentionArgs& args) {
   if (!has_fused_plans() || args.bias || args.dropout.p > 0) return false;
+  if (!are_all_aligned({args.y, args.q, args.k, args.v})) return false;
   const auto key = fused_key(args.shape, args.q.dtype(), args.q.dim(0), args.k.dim(0));
   if (!key) return false;
   Operands operands{.q = args.q, .k = args.k, .v = args.v, .y = args.y, .lse = args.lse};
@@ -241,13 +251,14 @@ bool fused_attention(Stream& stream, const AttentionArgs& args) {
     Operands trial = operands;
     trial.q = noise_like(stream, args.q, "q"), trial.k = noise_like(stream, args.k, "k");
     trial.v = noise_like(stream, args.v, "v");
-    return is_right(stream, *key, plan, args.shape, trial, {&Operands::y, &Operands::lse},
+    return fault_of(stream, *key, plan, args.shape, trial, {&Operands::y, &Operands::lse},
                     [&](const Operands& x) { forward_by_tiles(stream, args.shape, x); });
   });
 }
 
 bool fused_attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   if (!has_fused_plans() || args.bias || args.dropout.p > 0) return false;
+  if (!are_all_aligned({args.dq, args.dk, args.dv, args.dy, args.y, args.q, args.k, args.v})) return false;
   const auto forward = fused_key(args.shape, args.q.dtype(), args.q.dim(0), args.k.dim(0));
   const auto key = forward ? fused_backward_key(*forward, kFusedWorkspaceBytes) : std::nullopt;
   if (!key) return false;
@@ -267,7 +278,7 @@ bool fused_attention_backward(Stream& stream, const AttentionBackwardArgs& args)
     trial.y = stream.allocator().empty(args.y.dtype(), args.y.shape());
     trial.lse = stream.allocator().empty(DType::f32, args.lse.shape());
     forward_by_tiles(stream, args.shape, trial);
-    return is_right(stream, *key, plan, args.shape, trial, {&Operands::dq, &Operands::dk, &Operands::dv},
+    return fault_of(stream, *key, plan, args.shape, trial, {&Operands::dq, &Operands::dk, &Operands::dv},
                     [&](const Operands& x) {
                       AttentionBackwardArgs own = args;
                       own.dq = x.dq, own.dk = x.dk, own.dv = x.dv, own.dy = x.dy, own.y = x.y, own.lse = x.lse;

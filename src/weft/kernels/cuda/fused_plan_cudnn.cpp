@@ -1,4 +1,5 @@
 // FusedPlan by cuDNN: plans of a device, and what runs them.
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
@@ -35,7 +36,9 @@ class PlanOfCudnn final : public FusedPlan {
     std::array<void*, kPassed> pointers;
     int64_t count = 0;
     const auto give = [&](int64_t id, const void* p) {
-      if (p) ids[size_t(count)] = id, pointers[size_t(count++)] = const_cast<void*>(p);
+      if (!takes(id)) return;
+      check(p, "attention by cuDNN: tensor {} is missing", id);
+      ids[size_t(count)] = id, pointers[size_t(count++)] = const_cast<void*>(p);
     };
     give(kQ, call.q), give(kK, call.k), give(kV, call.v), give(kY, call.y), give(kLse, call.lse), give(kDy, call.dy);
     give(kDq, call.dq), give(kDk, call.dk), give(kDv, call.dv), give(kRowSums, call.row_sums);
@@ -55,6 +58,8 @@ class PlanOfCudnn final : public FusedPlan {
   }
 
  private:
+  bool takes(int64_t id) const { return std::find(plan_.ids.begin(), plan_.ids.end(), id) != plan_.ids.end(); }
+
   CudnnPlan plan_;
   float window_;
 };

@@ -27,6 +27,7 @@ struct Gemm {
   void* y = nullptr;        // rows of y_stride elements, of which n are written
   int64_t y_stride = 0;
   const void* a = nullptr;
+  int64_t a_stride = 0;  // from one of its rows, as it lies, to the next; 0: they follow each other
   const void* b = nullptr;
   const void* bias = nullptr;  // [n] of y_type, aligned as adds_bias says; null: none
 

@@ -42,6 +42,58 @@ bool are_in_vectors(const Finish& e, const Floats& product) {
   return true;
 }
 
+template <class T>
+__global__ void copy_rows_kernel(T* to, int64_t to_stride, const T* from, int64_t from_stride, int64_t cols) {
+  to += int64_t(blockIdx.x) * to_stride, from += int64_t(blockIdx.x) * from_stride;
+  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) to[c] = from[c];
+}
+
+void copy_rows(Stream& stream, DType type, void* to, int64_t to_stride, const void* from, int64_t from_stride,
+               int64_t rows, int64_t cols) {
+  const auto copy = [&]<class T>() {
+    launch(stream, copy_rows_kernel<T>, over_rows(rows, cols), static_cast<T*>(to), to_stride,
+           static_cast<const T*>(from), from_stride, cols);
+  };
+  type == DType::f32 ? copy.operator()<uint32_t>() : copy.operator()<uint16_t>();
+}
+
+// Rows that do not begin at multiples of 16 bytes, as those of 50,257 logits do not, keep tensor cores waiting: large
+// products read a copy of them, and write one, whose rows do.
+class RowsInVectors {
+ public:
+  RowsInVectors(Stream& stream, Gemm& g) : stream_(stream), g_(g), y_(g.y), y_stride_(g.y_stride) {
+    constexpr int64_t kLarge = 256;  // as often is each row read or added to
+    const int64_t a_rows = g.transpose_a ? g.k : g.m, a_cols = g.transpose_a ? g.m : g.k;
+    if (g.n >= kLarge && is_ragged(g.type, a_cols, a_rows)) {
+      g.a_stride = round_up(a_cols, per_vector(g.type));
+      a_copy_ = stream.allocator().empty(g.type, {a_rows, g.a_stride});
+      copy_rows(stream, g.type, a_copy_.raw(), g.a_stride, g.a, a_cols, a_rows, a_cols);
+      g.a = a_copy_.raw();
+    }
+    if (g.k >= kLarge && !g.accumulate && is_ragged(g.y_type, y_stride_, g.m)) {
+      g.y_stride = round_up(g.n, per_vector(g.y_type));
+      y_copy_ = stream.allocator().empty(g.y_type, {g.m, g.y_stride});
+      g.y = y_copy_.raw();
+    }
+  }
+  void finish() {
+    if (y_copy_) copy_rows(stream_, g_.y_type, y_, y_stride_, g_.y, g_.y_stride, g_.m, g_.n);
+  }
+
+ private:
+  static int64_t per_vector(DType type) { return kVectorBytes / int64_t(size_of(type)); }
+  static bool is_ragged(DType type, int64_t cols, int64_t rows) {
+    constexpr int64_t kLargeMatrix = int64_t(1) << 20;
+    return cols % per_vector(type) != 0 && rows * cols >= kLargeMatrix;
+  }
+
+  Stream& stream_;
+  const Gemm& g_;
+  void* const y_;
+  const int64_t y_stride_;
+  Tensor a_copy_, y_copy_;
+};
+
 }  // namespace
 
 DenseProduct::DenseProduct(Stream& stream, const MatmulArgs& args) : stream_(stream), args_(args), product_(args.y) {
@@ -55,20 +107,23 @@ void DenseProduct::multiply(int64_t col, int64_t cols, const void* b, bool round
   const auto at = [&](const Tensor& t) {
     return static_cast<std::byte*>(t.raw()) + size_t(col) * size_of(t.dtype());
   };
-  gemm(stream_, {.type = args_.a.dtype(),
-                 .y_type = product_.dtype(),
-                 .m = args_.y.dim(0),
-                 .n = cols,
-                 .k = args_.a.dim(args_.transpose_a ? 0 : 1),
-                 .transpose_a = args_.transpose_a,
-                 .transpose_b = args_.transpose_b,
-                 .accumulate = args_.accumulate,
-                 .rounds_f32 = rounds_f32,
-                 .y = at(product_),
-                 .y_stride = args_.y.dim(1),
-                 .a = args_.a.raw(),
-                 .b = b,
-                 .bias = gemm_adds_bias_ ? at(args_.epilogue.bias) : nullptr});
+  Gemm g{.type = args_.a.dtype(),
+         .y_type = product_.dtype(),
+         .m = args_.y.dim(0),
+         .n = cols,
+         .k = args_.a.dim(args_.transpose_a ? 0 : 1),
+         .transpose_a = args_.transpose_a,
+         .transpose_b = args_.transpose_b,
+         .accumulate = args_.accumulate,
+         .rounds_f32 = rounds_f32,
+         .y = at(product_),
+         .y_stride = args_.y.dim(1),
+         .a = args_.a.raw(),
+         .b = b,
+         .bias = gemm_adds_bias_ ? at(args_.epilogue.bias) : nullptr};
+  RowsInVectors rows(stream_, g);
+  gemm(stream_, g);
+  rows.finish();
 }
 
 void DenseProduct::clear() {
