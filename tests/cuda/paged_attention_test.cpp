@@ -44,6 +44,14 @@ std::vector<Heads> all_heads() {
   add("dim_128", [&](Heads& h) { tensor(h), h.dim = h.value_dim = 128; });
   add("wider_keys", [](Heads& h) { h.dim = 48, h.value_dim = 20; });
   add("wider_values", [&](Heads& h) { tensor(h), h.dim = 20, h.value_dim = 136; });
+  // Those of tensor cores: see paged_in_parts.cu.
+  add("parts_bf16", [&](Heads& h) { tensor(h), h.dim = h.value_dim = 64; });
+  add("parts_f16", [](Heads& h) { h.type = h.pool = DType::f16, h.dim = h.value_dim = 64; });
+  add("parts_of_128", [&](Heads& h) { tensor(h), h.dim = h.value_dim = 128, h.heads = 8, h.block_tokens = 37; });
+  add("parts_alone", [&](Heads& h) { tensor(h), h.dim = h.value_dim = 64, h.heads = h.kv_heads = 1; });
+  add("parts_window", [&](Heads& h) { tensor(h), h.dim = h.value_dim = 64, h.window = 150; });
+  add("parts_group_of_70",
+      [&](Heads& h) { tensor(h), h.dim = h.value_dim = 64, h.heads = 70, h.kv_heads = 1, h.window = 100; });
   add("window_1", [](Heads& h) { h.window = 1; });
   add("window_50", [&](Heads& h) { tensor(h), h.window = 50; });
   add("window_600", [](Heads& h) { h.window = 600; });
@@ -68,8 +76,9 @@ INSTANTIATE_TEST_SUITE_P(Heads, CudaPagedAttentionTest, testing::ValuesIn(all_he
 class CudaPagedCompanyTest : public testing::TestWithParam<Heads> {};
 std::vector<Heads> heads_in_company() {
   const std::set<std::string> names{
-      "f32",       "bf16",           "f16",          "bf16_in_f32",      "one_for_all",
-      "window_50", "cap_and_window", "wider_values", "int8_bf16_dim_64", "fp8_f32_dim_33"};
+      "f32",        "bf16",           "f16",          "bf16_in_f32",      "one_for_all",
+      "window_50",  "cap_and_window", "wider_values", "int8_bf16_dim_64", "fp8_f32_dim_33",
+      "parts_bf16", "parts_f16",      "parts_window"};
   std::vector<Heads> some = all_heads();
   std::erase_if(some, [&](const Heads& h) { return !names.contains(h.name); });
   check(some.size() == names.size(), "a name is of no heads");
@@ -115,6 +124,48 @@ TEST_P(CudaPagedCompanyTest, ARowIsTheSame) {
   }
 }
 
+// Rows that a block goes through whole, in a long piece, and rows whose parts have warps of their own.
+TEST(CudaPagedPartsTest, WholeTilesAndPartsAreTheSame) {
+  struct Case {
+    DType type;
+    int dim, heads, kv_heads, window;
+    int32_t num_keys;
+    Rows whole;
+  };
+  for (const Case& c : {Case{DType::bf16, 64, 2, 2, 0, 400, {0, 250, 400}},
+                        {DType::f16, 64, 8, 1, 0, 300, {0, 130, 150}},
+                        {DType::bf16, 128, 4, 1, 0, 700, {0, 640, 665}},
+                        {DType::bf16, 128, 8, 1, 0, 130, {0, 0, 130}},
+                        {DType::f16, 128, 1, 1, 0, 300, {0, 200, 300}},
+                        {DType::bf16, 64, 2, 1, 170, 1300, {0, 1100, 1170}},
+                        {DType::bf16, 64, 2, 1, 0, 2200, {0, 2040, 2080}},
+                        {DType::f16, 128, 2, 1, 1500, 2600, {0, 2540, 2590}}}) {
+    const Heads h{.name = "",
+                  .type = c.type,
+                  .pool = c.type,
+                  .heads = c.heads,
+                  .kv_heads = c.kv_heads,
+                  .dim = c.dim,
+                  .value_dim = c.dim,
+                  .window = c.window};
+    PagedPool pool(h, c.num_keys, 1, 1, Device::cuda, 3);
+    pool.place(reference_kernels(), 0, 0, c.num_keys - 1);
+    const Rows& all = c.whole;
+    const Tensor y = pool.attend(cuda_kernels(), {all});
+    for (const int32_t row : {all.begin, all.begin + 7, (all.begin + all.end) / 2, all.end - 2}) {
+      const int32_t end = std::min(row + (row % 2 ? 3 : 1), all.end);
+      ASSERT_EQ(bytes_of(pool.attend(cuda_kernels(), {{0, row, end}})), bytes_of(y, row - all.begin, end - row))
+          << "dim " << c.dim << ", " << c.heads << " heads, row " << row << " of " << all.begin << " to " << all.end;
+    }
+    const Tensor some = y.slice_rows(0, 2);
+    const std::vector<double> want =
+        pool.bench().values(pool.attend(reference_kernels(), {{0, all.begin, all.begin + 2}}));
+    const std::vector<double> got = pool.bench().values(some);
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], (c.type == DType::bf16 ? 0x1p-7 : 0x1p-10) * (1 + std::abs(want[i]))) << i;
+  }
+}
+
 // What later keys hold, even if it is no number, is nothing to the rows before them.
 TEST(CudaPagedAttentionOddTest, KeysThatARowDoesNotSeeAreNothing) {
   const auto expect_nothing = [](const Heads& h, auto spoil) {
@@ -134,6 +185,22 @@ TEST(CudaPagedAttentionOddTest, KeysThatARowDoesNotSeeAreNothing) {
   expect_nothing({.name = "fp8", .codes = RowCodes::fp8}, [](Pool& p) { p.value<uint8_t>(0, 40, 3) = 0xff; });
   expect_nothing({.name = "a scale", .type = DType::bf16, .codes = RowCodes::int8},
                  [](Pool& p) { std::memset(&p.value<uint8_t>(0, 40, 40), 0xff, 4); });
+  // A row that sees it gets what the sum makes of it, and another row not even its own kernel's doubts.
+  for (const Rows& rows : {Rows{0, 0, 50}, {0, 35, 44}, {0, 580, 600}, {0, 540, 602}})
+    for (const int window : {0, 9}) {
+      const Heads h{.name = "", .type = DType::f16, .pool = DType::f16, .dim = 64, .value_dim = 64, .window = window};
+      const int32_t bad = rows.begin + 8;
+      Pool pool(h), spoilt(h);
+      for (const int32_t key : {bad, bad + 3, kLongest - 2}) spoilt.value<Float16>(0, key, 3) = Float16(HUGE_VALF);
+      const Tensor before = pool.attend(cuda_kernels(), {rows}), after = spoilt.attend(cuda_kernels(), {rows});
+      for (int32_t row = rows.begin; row < rows.end; ++row) {
+        const bool sees = row >= bad && (window == 0 || row < bad + 3 + window);
+        const int64_t at = row - rows.begin;
+        EXPECT_EQ(bytes_of(before, at, 1) == bytes_of(after, at, 1), !sees) << row << " of " << rows.begin;
+        EXPECT_EQ(std::isfinite(pool.bench().values(after.slice_rows(at, 1))[3]), !sees) << row;
+        EXPECT_EQ(bytes_of(spoilt.attend(cuda_kernels(), {{0, row, row + 1}})), bytes_of(after, at, 1)) << row;
+      }
+    }
 }
 
 TEST(CudaPagedAttentionOddTest, MayHaveNothingToDo) {

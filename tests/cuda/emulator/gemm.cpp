@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "weft/kernels/cuda/values.cuh"
+#include "weft/kernels/cuda/activation.cuh"
 #include "weft/tensor/float8.h"
 
 namespace weft::cuda {
@@ -23,6 +23,9 @@ void multiply(Gemm g) {
   Y* const y = static_cast<Y*>(g.y) + row * g.y_stride + col;
   if (g.accumulate) sum += load(y);
   if (g.bias) sum += load(static_cast<const Y*>(g.bias) + col);
+  Y* const pre = static_cast<Y*>(g.pre) + row * g.y_stride + col;
+  if (g.activation == GemmActivation::gelu) store(pre, sum), sum = activate(Activation::gelu_tanh, sum);
+  if (g.activation == GemmActivation::gelu_backward) sum *= activation_slope(Activation::gelu_tanh, load(pre));
   store(y, sum);
 }
 
@@ -81,7 +84,10 @@ void gemm(Stream& stream, const Gemm& g) {
   check(g.m > 0 && g.n > 0 && g.k > 0 && g.y_stride >= g.n && !(g.transpose_a && g.transpose_b) &&
             (g.y_type == DType::f32 || g.y_type == g.type) && is_aligned(g.a, int64_t(size_of(g.type))) &&
             is_aligned(g.b, int64_t(size_of(g.type))) && is_aligned(g.y, int64_t(size_of(g.y_type))) &&
-            is_aligned(g.bias),
+            is_aligned(g.bias) &&
+            (g.activation == GemmActivation::none ||
+             (g.pre && is_aligned(g.pre) && is_aligned(g.y) && g.n % 8 == 0 && g.y_stride % 8 == 0 && !g.accumulate &&
+              g.y_type == g.type && g.type != DType::f32)),
         "cuBLASLt would refuse a product of {} x {} x {}", g.m, g.n, g.k);
   switch (g.type) {
     case DType::f32: return multiply_of<float>(stream, g);

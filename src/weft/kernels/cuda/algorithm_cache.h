@@ -15,6 +15,7 @@ struct AlgorithmKey {
   DType type, y_type;
   bool transpose_a, transpose_b, rounds_f32, has_bias;
   CodeScales scales;
+  GemmActivation activation;
   int64_t y_alignment, a_alignment, b_alignment;
 
   explicit AlgorithmKey(const Gemm& g)
@@ -30,6 +31,7 @@ struct AlgorithmKey {
         rounds_f32(g.rounds_f32),
         has_bias(g.bias != nullptr),
         scales(g.scales),
+        activation(g.activation),
         y_alignment(alignment_of(g.y)),
         a_alignment(alignment_of(g.a)),
         b_alignment(alignment_of(g.b)) {}
@@ -45,7 +47,7 @@ struct AlgorithmKeyHash {
       mix(uint64_t(x));
     mix(uint64_t(key.type) | uint64_t(key.y_type) << 8);
     mix(uint64_t(key.transpose_a) | uint64_t(key.transpose_b) << 1 | uint64_t(key.rounds_f32) << 2 |
-        uint64_t(key.has_bias) << 3 | uint64_t(key.scales) << 4);
+        uint64_t(key.has_bias) << 3 | uint64_t(key.scales) << 4 | uint64_t(key.activation) << 8);
     return size_t(hash);
   }
 };

@@ -7,7 +7,7 @@ const Kernels& cuda_kernels() {
   static constexpr Kernels table{
       .name = "cuda",
       .matmul = cuda::matmul,
-      .matmuls_of_one_a = matmul_each<cuda::matmul>,
+      .matmuls_of_one_a = cuda::matmuls_of_one_a,
       .packed_matmul_b_bytes = cuda::packed_matmul_b_bytes,
       .pack_matmul_b = cuda::pack_matmul_b,
       .attention = cuda::attention,

@@ -14,6 +14,9 @@ enum class CodeScales : uint8_t {
   blocks,  // a scale to every 128 neighbours along k, of a and of b
 };
 
+// What becomes of a product before it is stored; gelu is the one by tanh.
+enum class GemmActivation : uint8_t { none, gelu, gelu_backward };
+
 // y[m, n] = op(a)[m, k] op(b)[k, n], plus y with `accumulate`, plus a bias to each column: summed in f32, rounded
 // once. m, n and k are at least 1; not both a and b are transposed. Pointers are of the device, aligned to their
 // elements.
@@ -31,6 +34,12 @@ struct Gemm {
   const void* b = nullptr;
   const void* bias = nullptr;  // [n] of y_type, aligned as adds_bias says; null: none
 
+  // With gelu y is that of the product, which goes to `pre`; with gelu_backward y is the product times the slope of
+  // gelu at `pre`. [m, n] of y_type, which is that of a and b, with rows y_stride apart; both at multiples of 16
+  // bytes, and n and y_stride multiples of 8. Nothing is accumulated.
+  GemmActivation activation = GemmActivation::none;
+  void* pre = nullptr;
+
   // Codes, of which `type` is not asked: b lies as [n, k], a as [m, k], there is no bias and no `accumulate`.
   // Pointers are at multiples of 16 bytes; k, n and y_stride are multiples of 16; of `blocks` m is one of 4 and k of
   // 128.
@@ -46,7 +55,8 @@ inline bool adds_bias(DType y_type, DType bias_type, const void* bias) {
 
 void gemm(Stream& stream, const Gemm& product);
 
-// Whether this device and this version of the library have a way; all products that are not of codes have one.
+// Whether this device and this version of the library have a way; all products that are not of codes and have no
+// activation have one.
 bool can_gemm(const Gemm& product);
 
 }  // namespace weft::cuda

@@ -71,15 +71,26 @@ class Description {
       set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(g.b_scales));  // b comes first
       set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(g.a_scales));
     }
-    if (!g.bias) return;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+    const cublasLtEpilogue_t epilogue = epilogue_of(g);
+    if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (g.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+    if (g.activation == GemmActivation::none) return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.pre);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.y_stride);
   }
   cublasLtMatmulDesc_t product() { return &product_; }
 
   Layout first, second, y;
 
  private:
+  static cublasLtEpilogue_t epilogue_of(const Gemm& g) {
+    switch (g.activation) {
+      case GemmActivation::gelu: return g.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      case GemmActivation::gelu_backward: return CUBLASLT_EPILOGUE_DGELU;
+      case GemmActivation::none: break;
+    }
+    return g.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  }
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, T value) {
     check_blas(cublasLtMatmulDescSetAttribute(&product_, attribute, &value, sizeof(value)), "describe a product");
@@ -171,7 +182,8 @@ class Blas {
 void gemm(Stream& stream, const Gemm& product) { of_this_device<Blas>().multiply(stream, product); }
 
 bool can_gemm(const Gemm& product) {
-  return product.scales == CodeScales::none || of_this_device<Blas>().knows(product);
+  const bool is_plain = product.scales == CodeScales::none && product.activation == GemmActivation::none;
+  return is_plain || of_this_device<Blas>().knows(product);
 }
 
 }  // namespace weft::cuda

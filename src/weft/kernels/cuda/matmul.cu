@@ -2,8 +2,8 @@
 #include "weft/kernels/cuda/matmul.h"
 
 #include "weft/kernels/cuda/cuda.h"
-#include "weft/kernels/cuda/gemm.h"
 #include "weft/kernels/cuda/matmul_epilogue.cuh"
+#include "weft/kernels/cuda/ragged_gemm.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::cuda {
@@ -15,7 +15,8 @@ using Kind = Epilogue::Kind;
 template <Kind kKind, int kWidth>
 __global__ void finish_kernel(Finish e, Floats product, OuterScales scales, int64_t count, int64_t cols) {
   for (int64_t i = first_element() * kWidth; i < count; i += element_stride() * kWidth) {
-    const int64_t col = i % cols;
+    int64_t col = 0;  // of who asks; 64 bits are slow to divide
+    if (e.bias.p || scales.rows) col = i <= UINT32_MAX ? unsigned(i) % unsigned(cols) : i % cols;
     float x[kWidth];
     load_floats(product, i, x);
     if (scales.rows)
@@ -42,88 +43,62 @@ bool are_in_vectors(const Finish& e, const Floats& product) {
   return true;
 }
 
-template <class T>
-__global__ void copy_rows_kernel(T* to, int64_t to_stride, const T* from, int64_t from_stride, int64_t cols) {
-  to += int64_t(blockIdx.x) * to_stride, from += int64_t(blockIdx.x) * from_stride;
-  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) to[c] = from[c];
-}
-
-void copy_rows(Stream& stream, DType type, void* to, int64_t to_stride, const void* from, int64_t from_stride,
-               int64_t rows, int64_t cols) {
-  const auto copy = [&]<class T>() {
-    launch(stream, copy_rows_kernel<T>, over_rows(rows, cols), static_cast<T*>(to), to_stride,
-           static_cast<const T*>(from), from_stride, cols);
-  };
-  type == DType::f32 ? copy.operator()<uint32_t>() : copy.operator()<uint16_t>();
-}
-
-// Rows that do not begin at multiples of 16 bytes, as those of 50,257 logits do not, keep tensor cores waiting: large
-// products read a copy of them, and write one, whose rows do.
-class RowsInVectors {
- public:
-  RowsInVectors(Stream& stream, Gemm& g) : stream_(stream), g_(g), y_(g.y), y_stride_(g.y_stride) {
-    constexpr int64_t kLarge = 256;  // as often is each row read or added to
-    const int64_t a_rows = g.transpose_a ? g.k : g.m, a_cols = g.transpose_a ? g.m : g.k;
-    if (g.n >= kLarge && is_ragged(g.type, a_cols, a_rows)) {
-      g.a_stride = round_up(a_cols, per_vector(g.type));
-      a_copy_ = stream.allocator().empty(g.type, {a_rows, g.a_stride});
-      copy_rows(stream, g.type, a_copy_.raw(), g.a_stride, g.a, a_cols, a_rows, a_cols);
-      g.a = a_copy_.raw();
-    }
-    if (g.k >= kLarge && !g.accumulate && is_ragged(g.y_type, y_stride_, g.m)) {
-      g.y_stride = round_up(g.n, per_vector(g.y_type));
-      y_copy_ = stream.allocator().empty(g.y_type, {g.m, g.y_stride});
-      g.y = y_copy_.raw();
-    }
-  }
-  void finish() {
-    if (y_copy_) copy_rows(stream_, g_.y_type, y_, y_stride_, g_.y, g_.y_stride, g_.m, g_.n);
-  }
-
- private:
-  static int64_t per_vector(DType type) { return kVectorBytes / int64_t(size_of(type)); }
-  static bool is_ragged(DType type, int64_t cols, int64_t rows) {
-    constexpr int64_t kLargeMatrix = int64_t(1) << 20;
-    return cols % per_vector(type) != 0 && rows * cols >= kLargeMatrix;
-  }
-
-  Stream& stream_;
-  const Gemm& g_;
-  void* const y_;
-  const int64_t y_stride_;
-  Tensor a_copy_, y_copy_;
-};
-
 }  // namespace
 
 DenseProduct::DenseProduct(Stream& stream, const MatmulArgs& args) : stream_(stream), args_(args), product_(args.y) {
   const Tensor& bias = args.epilogue.bias;
   gemm_adds_bias_ = bias && adds_bias(args.y.dtype(), bias.dtype(), bias.raw());
-  if (bias && !gemm_adds_bias_ && args.y.dtype() != DType::f32)
+  const bool is_split = !bias && !args.accumulate && !args.transpose_a && !args.transpose_b &&
+                        is_ragged(args.a.dtype(), args.a.dim(0), args.a.dim(1));
+  if (((bias && !gemm_adds_bias_) || is_split) && args.y.dtype() != DType::f32)
     product_ = stream.allocator().empty(DType::f32, args.y.shape());
 }
 
-void DenseProduct::multiply(int64_t col, int64_t cols, const void* b, bool rounds_f32) {
+// cuBLASLt's own activation, where all tensors are of one type of 16 bits.
+GemmActivation DenseProduct::activation() const {
+  const Epilogue& e = args_.epilogue;
+  const bool is_forward = e.kind == Kind::activate, is_backward = e.kind == Kind::activate_backward;
+  const Tensor& other = is_forward ? e.act : e.pre;
+  const DType type = args_.a.dtype();
+  if ((!is_forward && !is_backward) || e.f != Activation::gelu_tanh || args_.accumulate || type == DType::f32 ||
+      args_.y.dtype() != type || other.dtype() != type || args_.y.dim(1) % 8 != 0 || !are_aligned(args_.y, other) ||
+      (e.bias && !gemm_adds_bias_) || (e.bias && is_backward) || product_.raw() != args_.y.raw())
+    return GemmActivation::none;
+  return is_forward ? GemmActivation::gelu : GemmActivation::gelu_backward;
+}
+
+Gemm DenseProduct::gemm_of(int64_t col, int64_t cols, const void* b, bool rounds_f32) const {
   const auto at = [&](const Tensor& t) {
     return static_cast<std::byte*>(t.raw()) + size_t(col) * size_of(t.dtype());
   };
-  Gemm g{.type = args_.a.dtype(),
-         .y_type = product_.dtype(),
-         .m = args_.y.dim(0),
-         .n = cols,
-         .k = args_.a.dim(args_.transpose_a ? 0 : 1),
-         .transpose_a = args_.transpose_a,
-         .transpose_b = args_.transpose_b,
-         .accumulate = args_.accumulate,
-         .rounds_f32 = rounds_f32,
-         .y = at(product_),
-         .y_stride = args_.y.dim(1),
-         .a = args_.a.raw(),
-         .b = b,
-         .bias = gemm_adds_bias_ ? at(args_.epilogue.bias) : nullptr};
-  RowsInVectors rows(stream_, g);
-  gemm(stream_, g);
-  rows.finish();
+  return {.type = args_.a.dtype(),
+          .y_type = product_.dtype(),
+          .m = args_.y.dim(0),
+          .n = cols,
+          .k = args_.a.dim(args_.transpose_a ? 0 : 1),
+          .transpose_a = args_.transpose_a,
+          .transpose_b = args_.transpose_b,
+          .accumulate = args_.accumulate,
+          .rounds_f32 = rounds_f32,
+          .y = at(product_),
+          .y_stride = args_.y.dim(1),
+          .a = args_.a.raw(),
+          .b = b,
+          .bias = gemm_adds_bias_ ? at(args_.epilogue.bias) : nullptr};
+}
+
+void DenseProduct::multiply(int64_t col, int64_t cols, const void* b, bool rounds_f32) {
+  Gemm g = gemm_of(col, cols, b, rounds_f32);
+  const GemmActivation wanted = cols == args_.y.dim(1) ? activation() : GemmActivation::none;
+  if (wanted != GemmActivation::none) {
+    Gemm active = g;
+    active.activation = wanted;
+    active.pre = wanted == GemmActivation::gelu ? g.y : args_.epilogue.pre.raw();
+    if (wanted == GemmActivation::gelu) active.y = args_.epilogue.act.raw();
+    gemm_activates_ = can_gemm(active);
+    if (gemm_activates_) g = active;
+  }
+  ragged_gemm(stream_, g);
 }
 
 void DenseProduct::clear() {
@@ -131,7 +106,9 @@ void DenseProduct::clear() {
   gemm_adds_bias_ = false;
 }
 
-void DenseProduct::finish() { finish_product(stream_, args_, product_, {}, gemm_adds_bias_); }
+void DenseProduct::finish() {
+  if (!gemm_activates_) finish_product(stream_, args_, product_, {}, gemm_adds_bias_);
+}
 
 void finish_product(Stream& stream, const MatmulArgs& args, const Tensor& product, const OuterScales& scales,
                     bool has_bias) {
@@ -164,6 +141,7 @@ void matmul(Stream& stream, const MatmulArgs& args) {
   if (k > 0 && args.blocks_b) return matmul_blocks(stream, args);
   if (k > 0 && args.nf4_b) return matmul_nf4(stream, args);
   if (k > 0 && args.float8) return matmul_rounded(stream, args);
+  if (matmul_few(stream, std::span(&args, 1))) return;
   DenseProduct product(stream, args);
   if (k == 0)
     product.clear();

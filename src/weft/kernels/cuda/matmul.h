@@ -1,6 +1,8 @@
 // What the products of this folder share on the host.
 #pragma once
-#include "weft/kernels/kernels.h"
+#include <span>
+
+#include "weft/kernels/cuda/gemm.h"
 
 namespace weft::cuda {
 
@@ -25,11 +27,18 @@ class DenseProduct {
   void finish();
 
  private:
+  GemmActivation activation() const;
+  Gemm gemm_of(int64_t col, int64_t cols, const void* b, bool rounds_f32) const;
+
   Stream& stream_;
   const MatmulArgs& args_;
   bool gemm_adds_bias_;
-  Tensor product_;  // y, or in f32 what becomes y
+  bool gemm_activates_ = false;  // and nothing is left to do
+  Tensor product_;               // y, or in f32 what becomes y
 };
+
+// matmul_few.cu: dense products of one a of few rows, all of them together. False: nothing was done.
+bool matmul_few(Stream& stream, std::span<const MatmulArgs> products);
 
 // matmul_nf4.cu, matmul_blocks.cu: args.nf4_b and args.blocks_b; no dim is 0.
 void matmul_nf4(Stream& stream, const MatmulArgs& args);

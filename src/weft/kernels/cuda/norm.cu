@@ -89,7 +89,8 @@ __global__ void __launch_bounds__(512) norm_backward_kernel(const NormBackward<T
   constexpr int kHeld = N == 1 ? 6 : 16 / N;
   const Worker<kIsWarp> worker;
   float *const dweight = a.dweight + worker.index * a.cols, *const dbias = a.dbias + worker.index * a.cols;
-  float held_n[kHeld][N], held_dy[kHeld][N], dweights[kHeld][N] = {}, dbiases[kHeld][N] = {};
+  float held_n[kHeld][N], held_dy[kHeld][N], held_dsum[kHeld][N] = {};
+  float dweights[kHeld][N] = {}, dbiases[kHeld][N] = {};
   for (int64_t row = worker.index; row < a.rows; row += a.num_workers) {
     const int64_t begin = row * a.cols;
     const float mean = a.mean ? a.mean[row] : 0, rstd = a.rstd[row];
@@ -103,6 +104,7 @@ __global__ void __launch_bounds__(512) norm_backward_kernel(const NormBackward<T
       float n[N], dy[N], weight[N];
       load_part(c, n, dy);
       load_n(weight, a.weight + c);
+      if (a.dsum && j < kHeld) load_n(held_dsum[j], a.dsum + begin + c);  // while sums are waited for
       for (int i = 0; i < N; ++i) {
         const float g = dy[i] * (weight[i] + a.weight_offset);
         sum_g += g, sum_gn += g * n[i];
@@ -118,16 +120,17 @@ __global__ void __launch_bounds__(512) norm_backward_kernel(const NormBackward<T
         if (a.dbias) dbias[c + i] = dy[i] + (is_first ? 0 : dbias[c + i]);
       }
     });
-    const float mean_g = a.mean ? worker.sum(sum_g) / float(a.cols) : 0;
-    const float mean_gn = worker.sum(sum_gn) / float(a.cols);
+    worker.sum_both(sum_g, sum_gn);
+    const float mean_g = a.mean ? sum_g / float(a.cols) : 0, mean_gn = sum_gn / float(a.cols);
     for_parts<N, kHeld>(worker, a.cols, [&](int64_t c, int j) {
       float n[N], dy[N], weight[N], dx[N] = {};
-      if (j == kHeld)
+      if (j == kHeld) {
         load_part(c, n, dy);
-      else
-        for (int i = 0; i < N; ++i) n[i] = held_n[j][i], dy[i] = held_dy[j][i];
+        if (a.dsum) load_n(dx, a.dsum + begin + c);
+      } else {
+        for (int i = 0; i < N; ++i) n[i] = held_n[j][i], dy[i] = held_dy[j][i], dx[i] = held_dsum[j][i];
+      }
       load_n(weight, a.weight + c);
-      if (a.dsum) load_n(dx, a.dsum + begin + c);
       for (int i = 0; i < N; ++i) dx[i] += rstd * (dy[i] * (weight[i] + a.weight_offset) - mean_g - n[i] * mean_gn);
       store_n(a.dx + begin + c, dx);
     });

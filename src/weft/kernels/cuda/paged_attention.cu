@@ -3,6 +3,7 @@
 #include "weft/kernels/cuda/attention_forward.cuh"
 #include "weft/kernels/cuda/cuda.h"
 #include "weft/kernels/cuda/paged_rows.cuh"
+#include "weft/kernels/cuda/paged_ways.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::cuda {
@@ -83,6 +84,7 @@ void run(Stream& stream, const PagedAttentionArgs& args) {
 
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   shapes::check_paged_attention(args);
+  if (paged_attention_in_parts(stream, args)) return;
   with_float("paged_attention", args.q, [&]<class T>() {
     switch (args.codes) {
       case RowCodes::int8: return run<T, uint8_t, RowCodes::int8>(stream, args);

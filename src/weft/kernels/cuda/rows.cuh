@@ -23,6 +23,18 @@ struct Worker {
     else
       return block_sum(x);
   }
+  // Two sums for the waiting of one.
+  __device__ __forceinline__ void sum_both(float& x, float& y) const {
+    x = warp_sum(x), y = warp_sum(y);
+    if constexpr (!kIsWarp) {
+      __shared__ float parts[2][kWarp];
+      if (threadIdx.x % kWarp == 0) parts[0][threadIdx.x / kWarp] = x, parts[1][threadIdx.x / kWarp] = y;
+      __syncthreads();
+      x = parts[0][0], y = parts[1][0];
+      for (int i = 1; i < int(blockDim.x) / kWarp; ++i) x += parts[0][i], y += parts[1][i];
+      __syncthreads();
+    }
+  }
   __device__ __forceinline__ float max(float x) const {
     if constexpr (kIsWarp)
       return warp_max(x);

@@ -11,7 +11,8 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kUploadTag = 1;  // no kernel has this address
+// No kernel has these addresses.
+constexpr uint64_t kUploadTag = 1, kSameUploadTag = 5;
 
 // What an op is, whatever it is given: the first word of its bytes.
 bool are_alike(const std::string& a, const std::string& b) {
@@ -102,6 +103,7 @@ void StepGraphs::begin(uint64_t key) {
   if (plan->has_failed) plan->forget();
   plan_ = plan, at_ = 0, segment_ = 0;
   is_recording_ = plan->ops.empty();
+  uploads_.clear();
   of_this_thread = this;
 }
 
@@ -190,8 +192,23 @@ void StepGraphs::record(Issue issue) {
   op.issue(stream_);
 }
 
+// What was uploaded in this step already, as positions and block tables are layer after layer; null: nothing is the
+// same, or it was not when the record was made.
+const std::byte* StepGraphs::same_upload(const void* from, size_t bytes) {
+  for (auto known = uploads_.rbegin(); known != uploads_.rend(); ++known) {
+    const auto [slot, size] = *known;
+    if (size != bytes || (bytes && std::memcmp(plan_->pinned + slot, from, bytes) != 0)) continue;
+    description().add(kSameUploadTag).add(slot).add(bytes);
+    if (!is_recording_ && (at_ == plan_->ops.size() || plan_->ops[at_].bytes != description_.bytes())) continue;
+    add([](cudaStream_t) {});
+    return plan_->device + slot;
+  }
+  return nullptr;
+}
+
 const void* StepGraphs::upload(const void* from, size_t bytes) {
   if (is_beyond()) return nullptr;
+  if (const std::byte* const same = same_upload(from, bytes)) return same;
   description().add(kUploadTag).add(bytes);
   if (is_apart()) return pass_apart(), nullptr;
   Plan& plan = *plan_;
@@ -199,6 +216,7 @@ const void* StepGraphs::upload(const void* from, size_t bytes) {
   if (is_recorded) {
     const size_t slot = plan.ops[at_].slot;
     if (bytes) std::memcpy(plan.pinned + slot, from, bytes);
+    uploads_.emplace_back(slot, bytes);
     is_as_recorded();
     return plan.device + slot;
   }
@@ -213,6 +231,7 @@ const void* StepGraphs::upload(const void* from, size_t bytes) {
     check_cuda(cudaMemcpyAsync(to, pinned, bytes, cudaMemcpyHostToDevice, stream), "upload");
   };
   if (bytes) std::memcpy(plan.pinned + slot, from, bytes);
+  uploads_.emplace_back(slot, bytes);
   op.issue(stream_);
   return plan.device + slot;
 }

@@ -87,6 +87,7 @@ class StepGraphs {
   struct Plan;
 
   Plan* plan_of(uint64_t key);
+  const std::byte* same_upload(const void* from, size_t bytes);
   bool is_beyond() const;
   bool is_as_recorded();
   bool is_apart() const;
@@ -109,6 +110,7 @@ class StepGraphs {
   // While a record is replaced: the op before this one was as in the old one; or it was not, by itself.
   bool was_same_ = false, may_count_ = false;
   bool has_given_up_ = false;
+  std::vector<std::pair<size_t, size_t>> uploads_;  // of this step that differ: slot and bytes
   OpBytes description_;
   Stats stats_;
 };

@@ -1,0 +1,102 @@
+// What the kernels of paged attention in parts share: where a call's tensors lie, how keys get to shared memory, and
+// how lanes leave.
+#pragma once
+#include "weft/kernels/cuda/paged_parts.cuh"
+
+namespace weft::cuda {
+
+template <class T>
+struct PagedCall {
+  T* y;
+  const T *q, *keys, *values;
+  const int32_t* blocks;  // of all sequences
+  const PagedTile *whole, *parts;
+  const PartFold* folds;
+  unsigned* arrivals;  // [fold, kv head], 0
+  float4* whole_sums;  // [slot, kv head, column, thread]
+  float* part_sums;    // [slot, kv head, lane, dim]
+  float2* part_ends;   // [slot, kv head, lane]: maximum and sum
+  int part_lanes;
+  int block_tokens, block_shift;  // shift: -1 where tokens are no power of two
+  int num_kv_heads, group, window;
+  float scale;  // to powers of two
+
+  // Elements of a head of the lane.
+  __device__ __forceinline__ int64_t lane_at(const PagedTile& tile, int kv_head, int lane, int dim) const {
+    return ((int64_t(tile.q_begin) + lane / group) * num_kv_heads * group + kv_head * group + lane % group) * dim;
+  }
+  // The row of the pool that a key of the tile's sequence has; -1 from `end` on.
+  __device__ __forceinline__ int row_of(const PagedTile& tile, int key, int end) const {
+    if (key >= end) return -1;
+    const int block = block_shift >= 0 ? key >> block_shift : key / block_tokens;
+    return blocks[tile.table + block] * block_tokens + (key - block * block_tokens);
+  }
+  __device__ __forceinline__ int key_end(const PagedTile& tile) const {
+    return tile.lead + (tile.lane_end - 1) / group + 1;
+  }
+  __device__ __forceinline__ WarpLanes lanes_of(const PagedTile& tile, int warp) const {
+    const int first = tile.lane_begin + warp * kWarpLanes;
+    return {first, min(kWarpLanes, tile.lane_end - first), tile.lead, group, window};
+  }
+};
+
+// Where a kv head's keys or values lie in the pool.
+struct PoolRows {
+  const std::byte* base;  // of row 0
+  int stride;             // in bytes
+  __device__ __forceinline__ const std::byte* operator[](int row) const { return base + int64_t(row) * stride; }
+};
+template <int kDim, class T>
+__device__ __forceinline__ PoolRows pool_rows(const PagedCall<T>& call, const T* pool, int kv_head) {
+  return {reinterpret_cast<const std::byte*>(pool + int64_t(kv_head) * kDim),
+          call.num_kv_heads * kDim * int(sizeof(T))};
+}
+
+template <int kDim, class T>
+__device__ __forceinline__ PartQueries<kDim> load_queries(const PagedCall<T>& call, const PagedTile& tile,
+                                                          const WarpLanes& lanes, int kv_head) {
+  PartQueries<kDim> q;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int lane = thread_row() + 8 * h;
+    const T* const from = call.q + call.lane_at(tile, kv_head, lanes.first + lane, kDim) + 8 * thread_column();
+#pragma unroll
+    for (int c = 0; c < kDim / 32; ++c)
+      (h ? q.lower : q.upper)[c] = lane < lanes.count ? load16(from + 32 * c) : make_uint4(0, 0, 0, 0);
+  }
+  return q;
+}
+
+// Starts to copy kKeys keys, from `first` of the part on, to a tile of shared memory: those of a warp. Thread t names
+// the row of key t % kKeys, or -1, which is zeros.
+template <int kDim, int kKeys>
+__device__ __forceinline__ void start_copy_of_keys(uint4* tile, int first, const PoolRows& pool, int row) {
+  constexpr int kUnits = kDim / 8, kAtOnce = kWarp / kUnits;
+  const int unit = thread_of_warp() % kUnits, own = thread_of_warp() / kUnits;
+  int place = (first + own) * kUnits + (unit ^ turn_of(own));
+  forget(place);
+#pragma unroll
+  for (int at = 0; at < kKeys; at += kAtOnce) {
+    const int from = of_lane(row, at + own);
+    start_copy16(tile + (place ^ turn_of(at)) + at * kUnits, pool[max(from, 0)] + kVectorBytes * unit, from >= 0);
+  }
+}
+
+// Sums of a warp's lanes as y.
+template <int kDim, class T>
+__device__ __forceinline__ void store_lanes(const PagedCall<T>& call, const PagedTile& tile, const WarpLanes& lanes,
+                                            int kv_head, const float (&sums)[kDim / 8][4], const float (&total)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int lane = thread_row() + 8 * h;
+    if (lane >= lanes.count) continue;
+    const float inverse = inverse_of(total[h]);
+    T* const to = call.y + call.lane_at(tile, kv_head, lanes.first + lane, kDim) + 2 * thread_column();
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i)
+      *reinterpret_cast<unsigned*>(to + 8 * i) =
+          pack<typename NativeOf<T>::Type>(finished(sums[i][2 * h], inverse), finished(sums[i][2 * h + 1], inverse));
+  }
+}
+
+}  // namespace weft::cuda
