@@ -43,12 +43,26 @@ AdamWArgs adamw_args(const Owned& owned, const Piece& piece, const AdamWOptions&
 
 void AdamW::update(double lr, double grad_scale) {
   const ObservedOp observed(context_, "adamw", OpObserver::Phase::forward);
-  each_piece(owned_, [&](size_t i, size_t j, const Piece& piece) {
-    if (!m_.of(i, j)) return;
+  const auto step = [&](size_t i, const Piece& piece, const Tensor& m, const Tensor& v) {
     AdamWArgs args = adamw_args(owned_[i], piece, options_, num_updates_, lr, grad_scale);
-    args.m = m_.of(i, j), args.v = v_.of(i, j);
+    args.m = m, args.v = v;
     context_.kernels.adamw(context_.stream, args);
-  });
+  };
+  if (which_ != every_param)
+    return each_piece(owned_, [&](size_t i, size_t j, const Piece& piece) {
+      if (m_.of(i, j)) step(i, piece, m_.of(i, j), v_.of(i, j));
+    });
+  // Pieces that decay alike at once: zeros between them stay zeros.
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const Near near(owned_[i], Access::write);
+    const std::vector<Piece>& pieces = owned_[i].pieces;
+    for (size_t j = 0, end; j < pieces.size(); j = end) {
+      for (end = j + 1; end < pieces.size() && pieces[end].param->decays() == pieces[j].param->decays();) ++end;
+      Piece run = pieces[j];
+      run.count = pieces[end - 1].offset + pieces[end - 1].count - run.offset;
+      step(i, run, m_.of_run(i, run.offset, run.count), v_.of_run(i, run.offset, run.count));
+    }
+  }
 }
 
 }  // namespace weft

@@ -14,8 +14,9 @@ ElementState::ElementState(Context& context, std::span<const Owned> owned, IsMea
     if (which != every_param)
       for (const Piece& p : o.pieces) size += room(p);
     std::vector<Tensor>& parts = parts_.emplace_back(o.pieces.size());
+    const Tensor& all = wholes_.emplace_back();
     if (size == 0) continue;
-    const Tensor all = o.new_state(context, o.master.dtype(), {size});
+    wholes_.back() = o.new_state(context, o.master.dtype(), {size});
     int64_t offset = 0;
     for (size_t j = 0; j < parts.size(); ++j) {
       const Piece& p = o.pieces[j];

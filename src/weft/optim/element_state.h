@@ -22,11 +22,16 @@ class ElementState {
   // Of owned[i].pieces[j]: [count]; empty where nothing is kept of the parameter.
   const Tensor& of(size_t i, size_t j) const { return parts_[i][j]; }
 
+  // Of elements of bucket i from `begin` of its masters on, zeros where no piece is: only of every_param, of which
+  // all of it lies as the masters do.
+  Tensor of_run(size_t i, int64_t begin, int64_t count) const { return wholes_[i].slice_flat(begin, {count}); }
+
   void visit(std::span<const Owned> owned, std::string_view param, bool is_written,
              Optimizer::VisitState visit) const;
 
  private:
   std::vector<std::vector<Tensor>> parts_;
+  std::vector<Tensor> wholes_;  // of each bucket; empty where nothing is kept
 };
 
 }  // namespace weft

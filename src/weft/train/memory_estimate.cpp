@@ -9,7 +9,7 @@ namespace weft {
 MemoryEstimate estimate_memory(const Recipe& recipe, int rank, const ModelConfig* teacher) {
   // The copies of weights that matrix products like are those of the backend that will run.
   Kernels kernels = meta_kernels();
-  kernels.packed_matmul_b_bytes = cpu_kernels().packed_matmul_b_bytes;
+  if (recipe.mesh.device == Device::cpu) kernels.packed_matmul_b_bytes = cpu_kernels().packed_matmul_b_bytes;
   ThreadTeam team(1);
   Allocator memory(Device::meta);
   Stream stream(team, memory);

@@ -17,9 +17,12 @@ struct Norm {
   int64_t rows, cols;
 };
 
+// Elements of a row that a thread of a warp holds. Rows that fit are a warp's: nobody waits for other warps.
+constexpr int kOfWarp = 64;
+
 template <class T, int N, bool kIsWarp>
 __global__ void __launch_bounds__(512) norm_kernel(const Norm<T> a) {
-  constexpr int kHeld = N == 1 ? 12 : 32 / N;  // parts of a row in registers
+  constexpr int kHeld = N == 1 ? 12 : (kIsWarp ? kOfWarp : 32) / N;  // parts of a row in registers
   const Worker<kIsWarp> worker;
   const int64_t row = worker.index, begin = row * a.cols;
   if (row >= a.rows) return;
@@ -84,12 +87,12 @@ struct NormBackward {
 };
 
 // With n = (x - mean) rstd and g = dy weight:  dx = rstd (g - mean(g) - n mean(g n)); mean(g) only for layer.
-template <class T, int N, bool kIsWarp>
-__global__ void __launch_bounds__(512) norm_backward_kernel(const NormBackward<T> a) {
-  constexpr int kHeld = N == 1 ? 6 : 16 / N;
+// kHeld: parts of a row that a thread has in registers; where that is one, four blocks of 256 share a multiprocessor.
+template <class T, int N, bool kIsWarp, int kHeld>
+__global__ void __launch_bounds__(512, kHeld == 1 ? 2 : 1) norm_backward_kernel(const NormBackward<T> a) {
   const Worker<kIsWarp> worker;
   float *const dweight = a.dweight + worker.index * a.cols, *const dbias = a.dbias + worker.index * a.cols;
-  float held_n[kHeld][N], held_dy[kHeld][N], held_dsum[kHeld][N] = {};
+  float held_n[kHeld][N], held_dy[kHeld][N];
   float dweights[kHeld][N] = {}, dbiases[kHeld][N] = {};
   for (int64_t row = worker.index; row < a.rows; row += a.num_workers) {
     const int64_t begin = row * a.cols;
@@ -104,7 +107,6 @@ __global__ void __launch_bounds__(512) norm_backward_kernel(const NormBackward<T
       float n[N], dy[N], weight[N];
       load_part(c, n, dy);
       load_n(weight, a.weight + c);
-      if (a.dsum && j < kHeld) load_n(held_dsum[j], a.dsum + begin + c);  // while sums are waited for
       for (int i = 0; i < N; ++i) {
         const float g = dy[i] * (weight[i] + a.weight_offset);
         sum_g += g, sum_gn += g * n[i];
@@ -124,13 +126,12 @@ __global__ void __launch_bounds__(512) norm_backward_kernel(const NormBackward<T
     const float mean_g = a.mean ? sum_g / float(a.cols) : 0, mean_gn = sum_gn / float(a.cols);
     for_parts<N, kHeld>(worker, a.cols, [&](int64_t c, int j) {
       float n[N], dy[N], weight[N], dx[N] = {};
-      if (j == kHeld) {
+      if (j == kHeld)
         load_part(c, n, dy);
-        if (a.dsum) load_n(dx, a.dsum + begin + c);
-      } else {
-        for (int i = 0; i < N; ++i) n[i] = held_n[j][i], dy[i] = held_dy[j][i], dx[i] = held_dsum[j][i];
-      }
+      else
+        for (int i = 0; i < N; ++i) n[i] = held_n[j][i], dy[i] = held_dy[j][i];
       load_n(weight, a.weight + c);
+      if (a.dsum) load_n(dx, a.dsum + begin + c);
       for (int i = 0; i < N; ++i) dx[i] += rstd * (dy[i] * (weight[i] + a.weight_offset) - mean_g - n[i] * mean_gn);
       store_n(a.dx + begin + c, dx);
     });
@@ -158,10 +159,15 @@ void norm(Stream& stream, const NormArgs& args) {
                     .weight_offset = args.weight_offset,
                     .rows = args.x.rows(),
                     .cols = args.x.cols()};
-    with_rows<T>(a.rows, a.cols, are_aligned(args.y, args.sum, args.x, args.residual, args.weight, args.bias),
-                 kAnyNumber, [&]<int N, bool kIsWarp>(const RowsShape& shape) {
-                   launch(stream, norm_kernel<T, N, kIsWarp>, shape.launch, a);
-                 });
+    constexpr int N = kVector<T>, kWarps = 8;
+    const bool is_aligned = are_aligned(args.y, args.sum, args.x, args.residual, args.weight, args.bias);
+    if (is_aligned && a.cols % N == 0 && a.cols <= kOfWarp * kWarp) {
+      const LaunchShape shape{.blocks_x = unsigned(ceil_div(a.rows, int64_t(kWarps))), .threads = kWarps * kWarp};
+      return launch(stream, norm_kernel<T, N, true>, shape, a);
+    }
+    with_rows<T>(a.rows, a.cols, is_aligned, kAnyNumber, [&]<int M, bool kIsWarp>(const RowsShape& shape) {
+      launch(stream, norm_kernel<T, M, kIsWarp>, shape.launch, a);
+    });
   });
 }
 
@@ -180,21 +186,26 @@ void norm_backward(Stream& stream, const NormBackwardArgs& args) {
                       .weight_offset = args.weight_offset,
                       .rows = rows,
                       .cols = cols};
-    with_rows<T>(rows, cols, are_aligned(args.dx, args.dy, args.dsum, args.x, args.weight), kMostBlocks,
-                 [&]<int N, bool kIsWarp>(const RowsShape& shape) {
-                   a.num_workers = shape.num_workers;
-                   const Tensor dweights = args.dweight ? partial_sums(stream, shape.num_workers, cols) : Tensor();
-                   const Tensor dbiases = args.dbias ? partial_sums(stream, shape.num_workers, cols) : Tensor();
-                   a.dweight = device_data<float>(dweights), a.dbias = device_data<float>(dbiases);
-                   launch(stream, norm_backward_kernel<T, N, kIsWarp>, shape.launch, a);
-                   const auto add_up = [&](const Tensor& sums, const float* parts) {
-                     if (sums)
-                       sum_columns<1>(stream, device_data<float>(sums), ElementTerms<float>{parts, cols},
-                                      a.num_workers, cols, args.accumulate);
-                   };
-                   add_up(args.dweight, a.dweight);
-                   add_up(args.dbias, a.dbias);
-                 });
+    with_rows<T>(
+        rows, cols, are_aligned(args.dx, args.dy, args.dsum, args.x, args.weight), kMostBlocks,
+        [&]<int N, bool kIsWarp>(const RowsShape& shape) {
+          a.num_workers = shape.num_workers;
+          const Tensor dweights = args.dweight ? partial_sums(stream, shape.num_workers, cols) : Tensor();
+          const Tensor dbiases = args.dbias ? partial_sums(stream, shape.num_workers, cols) : Tensor();
+          a.dweight = device_data<float>(dweights), a.dbias = device_data<float>(dbiases);
+          constexpr int kHeld = N == 1 ? 6 : 16 / N;
+          const bool is_one_part = !kIsWarp && N > 1 && cols <= int64_t(shape.launch.threads) * N;
+          launch(stream,
+                 is_one_part ? norm_backward_kernel<T, N, kIsWarp, 1> : norm_backward_kernel<T, N, kIsWarp, kHeld>,
+                 shape.launch, a);
+          const auto add_up = [&](const Tensor& sums, const float* parts) {
+            if (sums)
+              sum_columns<1>(stream, device_data<float>(sums), ElementTerms<float>{parts, cols}, a.num_workers, cols,
+                             args.accumulate);
+          };
+          add_up(args.dweight, a.dweight);
+          add_up(args.dbias, a.dbias);
+        });
   });
 }
 

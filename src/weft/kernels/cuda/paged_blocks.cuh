@@ -13,7 +13,7 @@ struct PagedCall {
   const PagedTile *whole, *parts;
   const PartFold* folds;
   unsigned* arrivals;  // [fold, kv head], 0
-  float4* whole_sums;  // [slot, kv head, column, thread]
+  float4* whole_sums;  // [slot, kv head, columns and ends, thread]
   float* part_sums;    // [slot, kv head, lane, dim]
   float2* part_ends;   // [slot, kv head, lane]: maximum and sum
   int part_lanes;
@@ -25,11 +25,12 @@ struct PagedCall {
   __device__ __forceinline__ int64_t lane_at(const PagedTile& tile, int kv_head, int lane, int dim) const {
     return ((int64_t(tile.q_begin) + lane / group) * num_kv_heads * group + kv_head * group + lane % group) * dim;
   }
-  // The row of the pool that a key of the tile's sequence has; -1 from `end` on.
-  __device__ __forceinline__ int row_of(const PagedTile& tile, int key, int end) const {
-    if (key >= end) return -1;
-    const int block = block_shift >= 0 ? key >> block_shift : key / block_tokens;
-    return blocks[tile.table + block] * block_tokens + (key - block * block_tokens);
+  // The row of the pool that a key of the tile's sequence has. Keys from `end` on are as the last before it: nobody
+  // sees them.
+  __device__ __forceinline__ unsigned row_of(const PagedTile& tile, int key, int end) const {
+    const int existing = min(key, end - 1);
+    const int block = block_shift >= 0 ? existing >> block_shift : existing / block_tokens;
+    return unsigned(blocks[tile.table + block] * block_tokens + (existing - block * block_tokens));
   }
   __device__ __forceinline__ int key_end(const PagedTile& tile) const {
     return tile.lead + (tile.lane_end - 1) / group + 1;
@@ -43,13 +44,13 @@ struct PagedCall {
 // Where a kv head's keys or values lie in the pool.
 struct PoolRows {
   const std::byte* base;  // of row 0
-  int stride;             // in bytes
-  __device__ __forceinline__ const std::byte* operator[](int row) const { return base + int64_t(row) * stride; }
+  unsigned stride;        // in bytes
+  __device__ __forceinline__ const std::byte* operator[](unsigned row) const { return base + uint64_t(row) * stride; }
 };
 template <int kDim, class T>
 __device__ __forceinline__ PoolRows pool_rows(const PagedCall<T>& call, const T* pool, int kv_head) {
   return {reinterpret_cast<const std::byte*>(pool + int64_t(kv_head) * kDim),
-          call.num_kv_heads * kDim * int(sizeof(T))};
+          unsigned(call.num_kv_heads * kDim * int(sizeof(T)))};
 }
 
 template <int kDim, class T>
@@ -68,17 +69,17 @@ __device__ __forceinline__ PartQueries<kDim> load_queries(const PagedCall<T>& ca
 }
 
 // Starts to copy kKeys keys, from `first` of the part on, to a tile of shared memory: those of a warp. Thread t names
-// the row of key t % kKeys, or -1, which is zeros.
+// the row of key t % kKeys.
 template <int kDim, int kKeys>
-__device__ __forceinline__ void start_copy_of_keys(uint4* tile, int first, const PoolRows& pool, int row) {
+__device__ __forceinline__ void start_copy_of_keys(uint4* tile, int first, const PoolRows& pool, unsigned row) {
   constexpr int kUnits = kDim / 8, kAtOnce = kWarp / kUnits;
-  const int unit = thread_of_warp() % kUnits, own = thread_of_warp() / kUnits;
-  int place = (first + own) * kUnits + (unit ^ turn_of(own));
-  forget(place);
+  const int unit = thread_of_warp() % kUnits;
+  int own = thread_of_warp() / kUnits;
+  forget(own);
+  const int place = (first + own) * kUnits + (unit ^ turn_of(own));
 #pragma unroll
   for (int at = 0; at < kKeys; at += kAtOnce) {
-    const int from = of_lane(row, at + own);
-    start_copy16(tile + (place ^ turn_of(at)) + at * kUnits, pool[max(from, 0)] + kVectorBytes * unit, from >= 0);
+    start_copy16(tile + (place ^ turn_of(at)) + at * kUnits, pool[of_lane(row, at + own)] + kVectorBytes * unit);
   }
 }
 

@@ -17,12 +17,13 @@ struct LaneSums {
   float x[kDim / 8][4] = {};
 };
 
-// The sum of all spans so far, of which this one is the newest, stays in the thread's own words of `kept`, or in
-// `span` if it is the last.
+// The sum of all spans so far, of which this one is the newest, waits in the thread's own words of `kept`, or is
+// `span` if that is the last.
 template <int kDim>
-__device__ __forceinline__ void fold_span(LaneStatistics& all, LaneSums<kDim>& span, float4* kept, bool is_first,
-                                          bool is_last) {
-  const FoldFactors upper(all.most[0], span.ends.most[0]), lower(all.most[1], span.ends.most[1]);
+__device__ __forceinline__ void fold_span(LaneSums<kDim>& span, float4* kept, bool is_first, bool is_last) {
+  float4* const kept_ends = kept + kDim / 8 * kWholeThreads;
+  const float4 ends = is_first ? float4{-INFINITY, -INFINITY, 0, 0} : *kept_ends;
+  const FoldFactors upper(ends.x, span.ends.most[0]), lower(ends.y, span.ends.most[1]);
 #pragma unroll
   for (int i = 0; i < kDim / 8; ++i) {
     float4 sum = is_first ? float4{0, 0, 0, 0} : kept[i * kWholeThreads];
@@ -31,9 +32,13 @@ __device__ __forceinline__ void fold_span(LaneStatistics& all, LaneSums<kDim>& s
     if (!is_last) kept[i * kWholeThreads] = sum, sum = {0, 0, 0, 0};
     x[0] = sum.x, x[1] = sum.y, x[2] = sum.z, x[3] = sum.w;
   }
-  all.total[0] = upper(all.total[0], span.ends.total[0]), all.total[1] = lower(all.total[1], span.ends.total[1]);
-  all.most[0] = upper.most, all.most[1] = lower.most;
-  span.ends = is_last ? all : LaneStatistics();
+  const float4 all{upper.most, lower.most, upper(ends.z, span.ends.total[0]), lower(ends.w, span.ends.total[1])};
+  if (is_last) {
+    span.ends.total[0] = all.z, span.ends.total[1] = all.w;
+  } else {
+    *kept_ends = all;
+    span.ends = LaneStatistics();
+  }
 }
 
 // A block does tile `blockIdx.x / num_kv_heads` of kv head `blockIdx.x % num_kv_heads`, 16 lanes to a warp.
@@ -55,11 +60,10 @@ __global__ void __launch_bounds__(kWholeThreads, (kDim == 64 ? 12 : 8) / kWholeW
     return call.row_of(tile, part * kPartKeys + own_key + thread_of_warp() % kKeysOfWarp, key_end);
   };
 
-  int row = row_in(tile.first_part), next_row = row_in(tile.first_part + 1);
+  unsigned row = row_in(tile.first_part), next_row = row_in(tile.first_part + 1);
   start_copy_of_keys<kDim, kKeysOfWarp>(keys[0], own_key, key_rows, row);
   end_copy_group();
   const PartQueries<kDim> q = load_queries<kDim>(call, tile, lanes, kv_head);
-  LaneStatistics all;
   LaneSums<kDim> sum;
   for (int part = tile.first_part; part < tile.end_part; ++part) {
     wait_for_copies<0>();
@@ -98,8 +102,8 @@ __global__ void __launch_bounds__(kWholeThreads, (kDim == 64 ? 12 : 8) / kWholeW
     }
     const bool is_last = part + 1 == tile.end_part;
     if (tile.slot >= 0 && (is_last || (part + 1) % kSpanParts == 0)) {
-      const int64_t first = (int64_t(tile.slot) * call.num_kv_heads + kv_head) * kUnits * kWholeThreads;
-      fold_span<kDim>(all, sum, call.whole_sums + first + int(threadIdx.x),
+      const int64_t first = (int64_t(tile.slot) * call.num_kv_heads + kv_head) * (kUnits + 1) * kWholeThreads;
+      fold_span<kDim>(sum, call.whole_sums + first + int(threadIdx.x),
                       part / kSpanParts == tile.first_part / kSpanParts, is_last);
     }
   }
@@ -110,11 +114,11 @@ __global__ void __launch_bounds__(kWholeThreads, (kDim == 64 ? 12 : 8) / kWholeW
 template <int kDim>
 constexpr int kPartWarps = kDim == 64 ? 4 : 2;
 
-// Folds what waits in slots, in their order: into a slot, or as y.
-template <int kDim, int kThreads, class T>
+// Folds what waits in slots, in their order: into a slot, or as y. Reads kAtOnce slots at once.
+template <int kDim, int kThreads, int kAtOnce, class T>
 __device__ __forceinline__ void fold_slots(const PagedCall<T>& call, const PagedTile& tile, const PartFold& fold,
                                            int kv_head) {
-  constexpr int kUnits = kDim / 4, kAtOnce = 8;
+  constexpr int kUnits = kDim / 4;
   using N = typename NativeOf<T>::Type;
   const int64_t stride = int64_t(call.num_kv_heads) * call.part_lanes;
   for (int at = int(threadIdx.x); at < (tile.lane_end - tile.lane_begin) * kUnits; at += kThreads) {
@@ -167,17 +171,16 @@ __global__ void __launch_bounds__(kPartWarps<kDim>* kWarp, kDim == 64 ? 3 : 4) p
   if (part < tile.end_part) {
     const WarpLanes lanes = call.lanes_of(tile, 0);
     const int key_end = call.key_end(tile), first = part * kPartKeys + thread_of_warp();
-    const int rows[2] = {call.row_of(tile, first, key_end), call.row_of(tile, first + kWarp, key_end)};
+    const unsigned rows[2] = {call.row_of(tile, first, key_end), call.row_of(tile, first + kWarp, key_end)};
     const PoolRows key_rows = pool_rows<kDim>(call, call.keys, kv_head),
                    value_rows = pool_rows<kDim>(call, call.values, kv_head);
     uint4 keys[kPartColumns][kDim / 32];
 #pragma unroll
     for (int j = 0; j < kPartColumns; ++j) {
-      const int row = of_lane(rows[j / 4], j % 4 * 8 + thread_row());
-      const std::byte* const from = key_rows[max(row, 0)] + kVectorBytes * thread_column();
+      const std::byte* const from =
+          key_rows[of_lane(rows[j / 4], j % 4 * 8 + thread_row())] + kVectorBytes * thread_column();
 #pragma unroll
-      for (int c = 0; c < kDim / 32; ++c)
-        keys[j][c] = row >= 0 ? load16(from + 4 * kVectorBytes * c) : make_uint4(0, 0, 0, 0);
+      for (int c = 0; c < kDim / 32; ++c) keys[j][c] = load16(from + 4 * kVectorBytes * c);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half)
@@ -221,7 +224,10 @@ __global__ void __launch_bounds__(kPartWarps<kDim>* kWarp, kDim == 64 ? 3 : 4) p
     }
     __syncthreads();
     if (!is_last) return;
-    fold_slots<kDim, kThreads>(call, tile, fold, kv_head);
+    if (fold.num_slots > kSpanParts / 2)
+      fold_slots<kDim, kThreads, kSpanParts>(call, tile, fold, kv_head);
+    else
+      fold_slots<kDim, kThreads, kSpanParts / 2>(call, tile, fold, kv_head);
     at = fold.next;
   }
 }
@@ -255,7 +261,7 @@ void run_in_parts(Stream& stream, const PagedAttentionArgs& args) {
     return slots ? stream.allocator().empty(DType::f32, {slots * num_kv_heads * numbers}) : Tensor();
   };
   const int part_lanes = plan.part_lanes;
-  const Tensor whole_sums = scratch(plan.num_whole_slots, int64_t(kWholeLanes) * kDim),
+  const Tensor whole_sums = scratch(plan.num_whole_slots, (kDim / 8 + 1) * int64_t(kWholeThreads) * 4),
                part_sums = scratch(plan.num_part_slots, int64_t(part_lanes) * kDim),
                part_ends = scratch(plan.num_part_slots, int64_t(part_lanes) * 2);
 

@@ -190,11 +190,11 @@ __device__ void sum_seen_values(float (&sums)[kGroupColumns][4], const PartWeigh
         multiply_add<N>(x[0], a[0], a[1], a[2], a[3], b[0] & lower, b[1] & upper);
         multiply_add<N>(x[1], a[0], a[1], a[2], a[3], b[2] & lower, b[3] & upper);
       }
-      if (lane % 8 != thread_row()) continue;
+      const bool is_own = lane % 8 == thread_row();
 #pragma unroll
       for (int i = 0; i < 2; ++i)
         for (int e = 0; e < 4; ++e)
-          if (e / 2 == lane / 8) sums[2 * pair + i][e] = x[i][e];
+          sums[2 * pair + i][e] = is_own && e / 2 == lane / 8 ? x[i][e] : sums[2 * pair + i][e];
     }
   }
 }

@@ -14,11 +14,13 @@ template <class N>
 __device__ __forceinline__ void multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
                                              unsigned b0, unsigned b1) {
   if constexpr (std::is_same_v<N, __half>)
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
   else
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
@@ -32,12 +34,11 @@ __device__ __forceinline__ void load_transposed(unsigned (&to)[4], const void* r
                : "memory");
 }
 
-// Copies 16 bytes to shared memory, or zeros where there is nothing to copy, by the time that the thread has waited.
-__device__ __forceinline__ void start_copy16(void* shared, const void* from, bool exists) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+// Copies 16 bytes to shared memory by the time that the thread has waited.
+__device__ __forceinline__ void start_copy16(void* shared, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
                :
-               : "r"(unsigned(__cvta_generic_to_shared(shared))), "l"(__cvta_generic_to_global(from)),
-                 "r"(exists ? 16 : 0)
+               : "r"(unsigned(__cvta_generic_to_shared(shared))), "l"(__cvta_generic_to_global(from))
                : "memory");
 }
 // The copies that this thread started since the last group are a group.

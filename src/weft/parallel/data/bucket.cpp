@@ -1,6 +1,7 @@
 // Bucket: flat memory and the collectives on it.
 #include "weft/parallel/data/bucket.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/parallel/data/near.h"
@@ -27,6 +28,8 @@ Bucket::Bucket(Context& context, const BucketGroups& groups, Zero stage, DType d
                uint64_t seed, const FarHome& far)
     : context_(context), groups_(groups), stage_(stage), dtype_(dtype), far_(far), params_(std::move(params)) {
   const int64_t alignment = is_nf4() ? kNf4Alignment : kAlignment;
+  // What decays lies together, and what does not: optimizers update each in one go.
+  std::stable_partition(params_.begin(), params_.end(), [](const Param* p) { return p->decays(); });
   for (const Param* p : params_) {
     offsets_.push_back(size_);
     size_ += aligned(size_of(*p), alignment);

@@ -53,7 +53,7 @@ inline void load_transposed(unsigned (&to)[4], const void* row) {
 
 struct EmulatedCopy {
   void* to;
-  const void* from;  // null: zeros
+  const void* from;
 };
 struct EmulatedCopies {
   std::vector<EmulatedCopy> started;
@@ -64,10 +64,10 @@ inline EmulatedCopies& copies_of_thread() {
   static thread_local std::vector<EmulatedCopies> of_threads(1024);
   return of_threads[threadIdx.x];
 }
-inline void start_copy16(void* shared, const void* from, bool exists) {
+inline void start_copy16(void* shared, const void* from) {
   weft::check((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(from)) % 16 == 0,
               "copies of 16 bytes are from and to multiples of it");
-  copies_of_thread().started.push_back({shared, exists ? from : nullptr});
+  copies_of_thread().started.push_back({shared, from});
 }
 inline void end_copy_group() {
   EmulatedCopies& copies = copies_of_thread();
@@ -77,12 +77,7 @@ template <int kPending>
 void wait_for_copies() {
   std::vector<std::vector<EmulatedCopy>>& groups = copies_of_thread().groups;
   for (; groups.size() > size_t(kPending); groups.erase(groups.begin()))
-    for (const EmulatedCopy& copy : groups.front()) {
-      if (copy.from)
-        std::memcpy(copy.to, copy.from, 16);
-      else
-        std::memset(copy.to, 0, 16);
-    }
+    for (const EmulatedCopy& copy : groups.front()) std::memcpy(copy.to, copy.from, 16);
 }
 
 template <class N>
