@@ -1,4 +1,5 @@
 // Serving on devices: the tokens of a rank on the CPU, on any mesh of ranks that share a device.
+#include "cuda/emulation.h"
 #include "serve/company.h"
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
@@ -71,9 +72,9 @@ TEST_P(CudaServingTest, GraphsGiveTheBitsOfStepsWithoutThem) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
     EXPECT_EQ(got[i].tokens, want[i].tokens) << "request " << i;
-    // Products with blocks are computed otherwise where there are more than a few rows, and how many prompts share a
-    // step is a matter of time.
-    if (!GetParam().rounded) EXPECT_EQ(got[i], want[i]) << "request " << i;
+    // Products with blocks are computed otherwise where there are more than a few rows, as all are by cuBLASLt, and
+    // how many prompts share a step is a matter of time.
+    if (kIsEmulated && !GetParam().rounded) EXPECT_EQ(got[i], want[i]) << "request " << i;
   }
   EXPECT_GT(launched, 10);
   EXPECT_EQ(without, 0);
