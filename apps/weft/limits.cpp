@@ -31,7 +31,7 @@ double read_bandwidth(Stream& stream) {
 }
 
 struct ReadLimit::DeviceCopy {
-  static constexpr int64_t kBytes = int64_t(512) << 20;  // several times any device's cache
+  static constexpr int64_t kBytes = int64_t(256) << 20;  // several times any device's cache
   explicit DeviceCopy(Stream& s)
       : stream(s),
         memory(s.allocator().device()),

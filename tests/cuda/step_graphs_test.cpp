@@ -28,6 +28,8 @@ struct Oddity {
   bool clears_memory = false;  // that was given back within the step
   bool trims_memory = false;
   bool throws = false;
+  bool looks_up_again = false;  // uploads ids a second time, which are
+  int32_t apart = 0;            // so much farther in the table
 };
 
 // A small model: rows of a table, and a dozen ops on them through memory that comes and goes.
@@ -82,6 +84,13 @@ class Steps {
       if (odd.reads_in_the_middle && layer == 1)
         k.scale(stream, x, x, k.sum_of_squares(stream, x) > 1000.0 * double(rows) ? 0.25f : 1.5f);
     }
+    if (odd.looks_up_again) {
+      std::vector<int32_t> others = ids;
+      for (int32_t& id : others) id = int32_t((id + odd.apart) % kGraphRows);
+      const Tensor second = temporary(rows);
+      k.embedding(stream, second, table_, others.data(), {}, nullptr);
+      k.add(stream, x, x, second);
+    }
     if (odd.has_a_large_upload) {
       const std::vector<float> many(StepGraphs::kUploadBytes / sizeof(float) + 5, float(step));
       const Tensor first = temporary(rows);
@@ -113,6 +122,14 @@ INSTANTIATE_TEST_SUITE_P(
                     StepCase{"a_new_factor_each", [](int64_t) { return Oddity{.has_a_new_factor = true}; }, 10},
                     StepCase{"longer_now_and_then", [](int64_t s) { return Oddity{.is_longer = s % 5 == 0}; }, 120},
                     StepCase{"large_uploads", [](int64_t) { return Oddity{.has_a_large_upload = true}; }, 60},
+                    StepCase{"the_same_upload_again", [](int64_t) { return Oddity{.looks_up_again = true}; }, 0},
+                    StepCase{"until_it_differs",
+                             [](int64_t s) { return Oddity{.looks_up_again = true, .apart = s < 12 ? 0 : 3}; }, 0},
+                    StepCase{"other_uploads_the_same_now_and_then",
+                             [](int64_t s) { return Oddity{.looks_up_again = true, .apart = int32_t(s % 5)}; }, 0},
+                    StepCase{"the_same_uploads_other_now_and_then",
+                             [](int64_t s) { return Oddity{.looks_up_again = true, .apart = s % 9 == 4 ? 7 : 0}; },
+                             0},
                     StepCase{"memory_cleared", [](int64_t) { return Oddity{.clears_memory = true}; }, 60},
                     StepCase{"memory_given_back", [](int64_t s) { return Oddity{.trims_memory = s % 6 == 3}; }, 160}),
     [](const auto& test) { return std::string(test.param.name); });
@@ -128,6 +145,22 @@ TEST_P(StepGraphsTest, GiveTheSameBits) {
   EXPECT_EQ(plain.stats().launched, 0);
   EXPECT_GE(graphs.stats().launched - launched, 8);
   EXPECT_LE(graphs.stats().issued - issued, GetParam().most_issued);
+}
+
+TEST(StepGraphsOfQueueTest, WhatIsUploadedTwiceIsThereOnce) {
+  Workbench bench(1, Device::cuda);
+  DeviceQueue& queue = bench.stream.queue();
+  const std::vector<int32_t> some{1, 2, 3}, same = some, others{1, 2, 4};
+  for (int step = 0; step < 4; ++step) {
+    const RepeatedStep in_this_scope(bench.stream, this, 1);
+    const auto upload = [&](const std::vector<int32_t>& x) {
+      return queue.upload(x.data(), x.size() * sizeof(int32_t));
+    };
+    const void *const first = upload(some), *const second = upload(same), *const third = upload(others);
+    EXPECT_EQ(second, first);
+    EXPECT_NE(third, first);
+    EXPECT_EQ(upload(others), third);
+  }
 }
 
 TEST(StepGraphsOfQueueTest, NumbersOfRowsHaveGraphsOfTheirOwnUpToALimit) {
