@@ -10,14 +10,21 @@ namespace {
 
 bool is_on_host(Stream& stream) { return stream.allocator().device() == Device::cpu; }
 
+// What is measured grows until it takes so long that the device, and not its queue, is what takes the time.
+constexpr int64_t kGrowth = 8;
+
 double product_flops(Stream& stream, DType dtype) {
-  const int64_t n = dtype == DType::f32 ? 4096 : 8192;
+  constexpr double kLong = 1e-3;
+  const int64_t largest = dtype == DType::f32 ? 4096 : 8192;
   Allocator memory(stream.allocator().device());  // of its own: what a rank takes stays what is reported of it
   Context context{kernels_of(memory.device()), stream};
-  const Tensor a = memory.empty(dtype, {n, n}), b = memory.empty(dtype, {n, n}), y = memory.empty(dtype, {n, n});
-  fill_with_noise(context, a), fill_with_noise(context, b);
-  const auto multiply = [&] { context.kernels.matmul(stream, {.y = y, .a = a, .b = b, .transpose_b = true}); };
-  return 2 * double(n) * double(n) * double(n) / median(time_calls(stream, 10, multiply));
+  for (int64_t n = largest / (kGrowth * kGrowth);; n *= kGrowth) {
+    const Tensor a = memory.empty(dtype, {n, n}), b = memory.empty(dtype, {n, n}), y = memory.empty(dtype, {n, n});
+    fill_with_noise(context, a), fill_with_noise(context, b);
+    const auto multiply = [&] { context.kernels.matmul(stream, {.y = y, .a = a, .b = b, .transpose_b = true}); };
+    const double seconds = median(time_calls(stream, 10, multiply));
+    if (n == largest || seconds > kLong) return 2 * double(n) * double(n) * double(n) / seconds;
+  }
 }
 
 }  // namespace
@@ -31,17 +38,19 @@ double read_bandwidth(Stream& stream) {
 }
 
 struct ReadLimit::DeviceCopy {
-  static constexpr int64_t kBytes = int64_t(256) << 20;  // several times any device's cache
-  explicit DeviceCopy(Stream& s)
-      : stream(s),
-        memory(s.allocator().device()),
-        from(memory.empty(DType::f32, {kBytes / 4})),
-        to(memory.empty(DType::f32, {kBytes / 4})) {
-    kernels_of(memory.device()).fill(stream, from, 1);
+  explicit DeviceCopy(Stream& s) : stream(s), memory(s.allocator().device()) {
+    constexpr int64_t kLargest = int64_t(256) << 20;  // several times any device's cache
+    constexpr double kLong = 1e-4;
+    for (int64_t bytes = kLargest / (kGrowth * kGrowth);; bytes *= kGrowth) {
+      from = memory.empty(DType::f32, {bytes / 4}), to = memory.empty(DType::f32, {bytes / 4});
+      kernels_of(memory.device()).fill(stream, from, 1);
+      if (bytes == kLargest || seconds() > kLong) return;
+    }
   }
-  double bytes_per_s() {
-    return 2 * double(kBytes) / median(time_calls(stream, 5, [this] { stream.copy(to, from); }));
+  double seconds() {
+    return median(time_calls(stream, 5, [this] { stream.copy(to, from); }));
   }
+  double bytes_per_s() { return 2 * double(from.bytes()) / seconds(); }
 
   Stream& stream;
   Allocator memory;

@@ -4,7 +4,6 @@
 
 #include "cli/program.h"
 #include "pretrained/golden_models.h"
-#include "weft/plan/hardware.h"
 
 namespace weft {
 namespace {
@@ -21,11 +20,10 @@ struct Bench {
 
 class DeviceBenchTest : public testing::TestWithParam<Bench> {
  protected:
-  Json run(const std::string& more, const std::string& environment = "") const {
+  Json run(const std::string& more) const {
     if (!std::filesystem::exists(kEmulated)) return {};
     const Program weft;
-    const Outcome o =
-        weft.shell(fmt::format("{} {} bench {}{} --json", environment, kEmulated, GetParam().arguments, more));
+    const Outcome o = weft.shell(fmt::format("{} bench {}{} --json", kEmulated, GetParam().arguments, more));
     EXPECT_EQ(o.status, 0) << o.err;
     return o.status == 0 ? Json::parse(o.out) : Json();
   }
@@ -50,16 +48,8 @@ TEST_P(DeviceBenchTest, MeasuresTheDevice) {
   if (all.is_null()) GTEST_SKIP() << "there is no " << kEmulated;
   EXPECT_EQ(all["device"], "cuda");
   for (const char* time : GetParam().times) EXPECT_GT(row_of(all)[time], 0) << time;
-  // What limits a device that the catalogue does not know, nobody says.
-  for (const char* share : GetParam().shares) EXPECT_TRUE(row_of(all)[share].is_null()) << share;
-}
-
-TEST_P(DeviceBenchTest, TakesLimitsFromTheCatalogue) {
-  const Json all = run(" --device cuda", "WEFT_EMULATED_NAME='NVIDIA H100 80GB HBM3'");
-  if (all.is_null()) GTEST_SKIP() << "there is no " << kEmulated;
+  // Limits are measured, on any device.
   for (const char* share : GetParam().shares) EXPECT_GT(row_of(all)[share], 0) << share;
-  if (row_of(all).contains("peak_flops_per_s")) EXPECT_DOUBLE_EQ(row_of(all)["peak_flops_per_s"], 67e12);
-  if (row_of(all).contains("read_bytes_per_s")) EXPECT_DOUBLE_EQ(row_of(all)["read_bytes_per_s"], 3352e9);
 }
 
 // A trace of a device counts each op once, by what the device did, and can be drawn.
@@ -92,20 +82,16 @@ TEST(DeviceProgramTest, BenchStepsOfServing) {
   if (!std::filesystem::exists(kEmulated)) GTEST_SKIP() << "there is no " << kEmulated;
   const GoldenModel golden("llama");
   const Program weft;
-  for (const char* name : {"emulated", "NVIDIA GeForce RTX 4090"}) {
-    const auto row = [&](const std::string& arguments) {
-      const Outcome o = weft.shell(fmt::format("WEFT_EMULATED_NAME='{}' {} bench {} --repeats 2 --device cuda --json",
-                                               name, kEmulated, arguments));
-      EXPECT_EQ(o.status, 0) << o.err;
-      return o.status == 0 ? Json::parse(o.out)["rows"][0] : Json();
-    };
-    const bool is_known = name != std::string("emulated");
-    const Json decode = row(fmt::format("decode {} --sequences 2 --context 5", golden.path()));
-    EXPECT_GT(decode["read_bytes_per_s"], 0);
-    EXPECT_EQ(decode["read_bandwidth"], is_known ? Json(plan::find_hardware("rtx4090").memory_bytes_per_s) : Json());
-    const Json prefill = row(fmt::format("prefill {} --tokens 9 --chunk 4", golden.path()));
-    EXPECT_EQ(prefill["peak_flops"].is_null(), !is_known) << prefill;
-  }
+  const auto row = [&](const std::string& arguments) {
+    const Outcome o = weft.shell(fmt::format("{} bench {} --repeats 2 --device cuda --json", kEmulated, arguments));
+    EXPECT_EQ(o.status, 0) << o.err;
+    return o.status == 0 ? Json::parse(o.out)["rows"][0] : Json();
+  };
+  const Json decode = row(fmt::format("decode {} --sequences 2 --context 5", golden.path()));
+  EXPECT_GT(decode["read_bytes_per_s"], 0);
+  EXPECT_GT(decode["read_bandwidth"], 0);
+  const Json prefill = row(fmt::format("prefill {} --tokens 9 --chunk 4", golden.path()));
+  EXPECT_GT(prefill["peak_flops"], 0);
 }
 
 // Through the host where ranks share a device, by NCCL where they do not.
