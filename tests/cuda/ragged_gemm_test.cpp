@@ -52,11 +52,12 @@ TEST_P(CudaRaggedGemmTest, EqualsReference) {
 }
 
 TEST(RaggedGemm, LargeMatricesOfOddRowsAre) {
-  EXPECT_TRUE(cuda::is_ragged(DType::bf16, 4096, 50257));
-  EXPECT_FALSE(cuda::is_ragged(DType::bf16, 4096, 50264));
-  EXPECT_TRUE(cuda::is_ragged(DType::bf16, 4096, 50260));
-  EXPECT_FALSE(cuda::is_ragged(DType::f32, 4096, 50260));
-  EXPECT_FALSE(cuda::is_ragged(DType::bf16, 8, 33));
+  EXPECT_TRUE(cuda::is_ragged(DType::bf16, 4096, 50257, 1600));
+  EXPECT_FALSE(cuda::is_ragged(DType::bf16, 4096, 50264, 1600));
+  EXPECT_TRUE(cuda::is_ragged(DType::bf16, 4096, 50260, 1600));
+  EXPECT_FALSE(cuda::is_ragged(DType::f32, 4096, 50260, 1600));
+  EXPECT_FALSE(cuda::is_ragged(DType::bf16, 8, 33, 1600));
+  EXPECT_FALSE(cuda::is_ragged(DType::bf16, 4096, 50257, 16));
 }
 
 }  // namespace

@@ -55,13 +55,11 @@ void AdamW::update(double lr, double grad_scale) {
   // Pieces that decay alike at once: zeros between them stay zeros.
   for (size_t i = 0; i < owned_.size(); ++i) {
     const Near near(owned_[i], Access::write);
-    const std::vector<Piece>& pieces = owned_[i].pieces;
-    for (size_t j = 0, end; j < pieces.size(); j = end) {
-      for (end = j + 1; end < pieces.size() && pieces[end].param->decays() == pieces[j].param->decays();) ++end;
-      Piece run = pieces[j];
-      run.count = pieces[end - 1].offset + pieces[end - 1].count - run.offset;
-      step(i, run, m_.of_run(i, run.offset, run.count), v_.of_run(i, run.offset, run.count));
-    }
+    const auto decays = [](const Piece& piece) { return piece.param->decays(); };
+    each_alike(owned_[i].pieces, decays, [&](std::span<const Piece> alike) {
+      const Piece all = joined(alike);
+      step(i, all, m_.of_run(i, all.offset, all.count), v_.of_run(i, all.offset, all.count));
+    });
   }
 }
 

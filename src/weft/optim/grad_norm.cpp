@@ -3,32 +3,28 @@
 
 #include <cmath>
 
+#include "weft/optim/piece_tensors.h"
+
 namespace weft {
-namespace {
 
-bool is_counted(const Owned& o, const Piece& piece) { return o.is_counted && piece.param->placement.is_first_copy; }
-
-}  // namespace
-
-// Pieces lie one behind the other with zeros between them: those that count alike are read at once, since on a device
-// each sum is waited for. Piece by piece only to find a culprit.
+// Pieces that count alike are read at once, since on a device each sum is waited for; piece by piece only to find a
+// culprit.
 GradNorm grad_norm(Context& context, std::span<const Owned> owned) {
   const ObservedOp observed(context, "grad_norm", OpObserver::Phase::forward);
   GradNorm norm;
-  const auto squares = [&](const Owned& o, const Piece& first, const Piece& last) {
-    const int64_t count = last.offset + last.count - first.offset;
-    return context.kernels.sum_of_squares(context.stream, o.grads.slice_flat(first.offset, {count}));
-  };
-  for (const Owned& o : owned)
-    for (size_t i = 0; i < o.pieces.size();) {
-      size_t end = i + 1;
-      while (end < o.pieces.size() && is_counted(o, o.pieces[end]) == is_counted(o, o.pieces[i])) ++end;
-      const double sum = squares(o, o.pieces[i], o.pieces[end - 1]);
-      for (size_t at = i; at < end && !std::isfinite(sum) && !norm.not_finite; ++at)
-        if (!std::isfinite(squares(o, o.pieces[at], o.pieces[at]))) norm.not_finite = o.pieces[at].param;
-      if (is_counted(o, o.pieces[i])) norm.squares += sum;
-      i = end;
-    }
+  for (const Owned& o : owned) {
+    const auto is_counted = [&](const Piece& p) { return o.is_counted && p.param->placement.is_first_copy; };
+    const auto squares_of = [&](const Piece& p) {
+      return context.kernels.sum_of_squares(context.stream, o.grads.slice_flat(p.offset, {p.count}));
+    };
+    each_alike(o.pieces, is_counted, [&](std::span<const Piece> alike) {
+      const double squares = squares_of(joined(alike));
+      if (is_counted(alike.front())) norm.squares += squares;
+      if (std::isfinite(squares)) return;
+      for (const Piece& p : alike)
+        if (!norm.not_finite && !std::isfinite(squares_of(p))) norm.not_finite = p.param;
+    });
+  }
   return norm;
 }
 

@@ -22,6 +22,23 @@ void each_piece(std::span<const Owned> owned, Visit&& visit) {
   }
 }
 
+// Calls visit(alike) for each run of neighbouring pieces of which kind_of(piece) is the same.
+template <class KindOf, class Visit>
+void each_alike(std::span<const Piece> pieces, const KindOf& kind_of, const Visit& visit) {
+  while (!pieces.empty()) {
+    size_t count = 1;
+    while (count < pieces.size() && kind_of(pieces[count]) == kind_of(pieces[0])) ++count;
+    visit(pieces.first(count));
+    pieces = pieces.subspan(count);
+  }
+}
+// Neighbours as one piece of the first one's parameter: in flat tensors zeros lie between them.
+inline Piece joined(std::span<const Piece> alike) {
+  Piece all = alike.front();
+  all.count = alike.back().offset + alike.back().count - all.offset;
+  return all;
+}
+
 // Of matrices, not of biases and norms.
 inline float decay_of(const Piece& piece, double weight_decay) {
   return piece.param->decays() ? float(weight_decay) : 0.0f;

@@ -11,6 +11,12 @@ inline bool is_aligned(const void* p, int64_t bytes = kVectorBytes) {
   return reinterpret_cast<uintptr_t>(p) % uintptr_t(bytes) == 0;
 }
 
+// Whether all of the tensors, and so all of their vectors, lie at 16-byte addresses; empty tensors do.
+template <class... Tensors>
+bool are_aligned(const Tensors&... tensors) {
+  return ((!tensors || is_aligned(tensors.raw())) && ...);
+}
+
 // Whether rows of `width` elements that follow each other from p on all are.
 template <class T>
 bool are_rows_aligned(const T* p, int64_t width, int64_t bytes = kVectorBytes) {

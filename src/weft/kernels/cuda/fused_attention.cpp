@@ -228,11 +228,6 @@ bool run_trusted(Stream& stream, const FusedKey& key, const AttentionShape& shap
   return true;
 }
 
-// Plans read 16 bytes at once.
-bool are_all_aligned(std::initializer_list<Tensor> tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return is_aligned(t.raw()); });
-}
-
 void forward_by_tiles(Stream& stream, const AttentionShape& shape, const Operands& x) {
   tiled_attention(stream,
                   {.y = x.y, .lse = x.lse, .q = x.q, .k = x.k, .v = x.v, .shape = shape, .dropout = {}, .bias = {}});
@@ -242,7 +237,7 @@ void forward_by_tiles(Stream& stream, const AttentionShape& shape, const Operand
 
 bool fused_attention(Stream& stream, const AttentionArgs& args) {
   if (!has_fused_plans() || args.bias || args.dropout.p > 0) return false;
-  if (!are_all_aligned({args.y, args.q, args.k, args.v})) return false;
+  if (!are_aligned(args.y, args.q, args.k, args.v)) return false;  // plans read 16 bytes at once
   const auto key = fused_key(args.shape, args.q.dtype(), args.q.dim(0), args.k.dim(0));
   if (!key) return false;
   Operands operands{.q = args.q, .k = args.k, .v = args.v, .y = args.y, .lse = args.lse};
@@ -258,7 +253,7 @@ bool fused_attention(Stream& stream, const AttentionArgs& args) {
 
 bool fused_attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   if (!has_fused_plans() || args.bias || args.dropout.p > 0) return false;
-  if (!are_all_aligned({args.dq, args.dk, args.dv, args.dy, args.y, args.q, args.k, args.v})) return false;
+  if (!are_aligned(args.dq, args.dk, args.dv, args.dy, args.y, args.q, args.k, args.v)) return false;
   const auto forward = fused_key(args.shape, args.q.dtype(), args.q.dim(0), args.k.dim(0));
   const auto key = forward ? fused_backward_key(*forward, kFusedWorkspaceBytes) : std::nullopt;
   if (!key) return false;

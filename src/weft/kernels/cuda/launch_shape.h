@@ -39,11 +39,13 @@ struct RowsShape {
 
 inline constexpr int64_t kAnyNumber = int64_t(1) << 30;  // of blocks
 
-// Of `chunks` to a row, as many as a thread takes in one go. Not more blocks than `most_blocks`.
-inline RowsShape over_long_rows(int64_t rows, int64_t chunks, int64_t most_blocks = kAnyNumber) {
+// Of `chunks` to a row, as many as a thread takes in one go; a lane of a warp takes up to `chunks_of_lane`. Not more
+// blocks than `most_blocks`.
+inline RowsShape over_long_rows(int64_t rows, int64_t chunks, int64_t most_blocks = kAnyNumber,
+                                int64_t chunks_of_lane = 2) {
   constexpr int64_t kWarpsOfBlock = 8;
   RowsShape shape;
-  shape.is_warp = chunks <= 2 * kWarp;
+  shape.is_warp = chunks <= chunks_of_lane * kWarp;
   const int64_t of_block = shape.is_warp ? kWarpsOfBlock : 1;
   const int64_t blocks = std::min(ceil_div(rows, of_block), most_blocks);
   shape.launch = shape.is_warp ? LaunchShape{.threads = unsigned(kWarpsOfBlock * kWarp)} : over_rows(1, chunks);

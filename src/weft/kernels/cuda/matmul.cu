@@ -49,7 +49,7 @@ DenseProduct::DenseProduct(Stream& stream, const MatmulArgs& args) : stream_(str
   const Tensor& bias = args.epilogue.bias;
   gemm_adds_bias_ = bias && adds_bias(args.y.dtype(), bias.dtype(), bias.raw());
   const bool is_split = !bias && !args.accumulate && !args.transpose_a && !args.transpose_b &&
-                        is_ragged(args.a.dtype(), args.a.dim(0), args.a.dim(1));
+                        is_ragged(args.a.dtype(), args.a.dim(0), args.a.dim(1), args.y.dim(1));
   if (((bias && !gemm_adds_bias_) || is_split) && args.y.dtype() != DType::f32)
     product_ = stream.allocator().empty(DType::f32, args.y.shape());
 }

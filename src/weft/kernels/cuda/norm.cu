@@ -92,8 +92,7 @@ template <class T, int N, bool kIsWarp, int kHeld>
 __global__ void __launch_bounds__(512, kHeld == 1 ? 2 : 1) norm_backward_kernel(const NormBackward<T> a) {
   const Worker<kIsWarp> worker;
   float *const dweight = a.dweight + worker.index * a.cols, *const dbias = a.dbias + worker.index * a.cols;
-  float held_n[kHeld][N], held_dy[kHeld][N];
-  float dweights[kHeld][N] = {}, dbiases[kHeld][N] = {};
+  float held_n[kHeld][N], held_dy[kHeld][N], dweights[kHeld][N] = {}, dbiases[kHeld][N] = {};
   for (int64_t row = worker.index; row < a.rows; row += a.num_workers) {
     const int64_t begin = row * a.cols;
     const float mean = a.mean ? a.mean[row] : 0, rstd = a.rstd[row];
@@ -159,15 +158,12 @@ void norm(Stream& stream, const NormArgs& args) {
                     .weight_offset = args.weight_offset,
                     .rows = args.x.rows(),
                     .cols = args.x.cols()};
-    constexpr int N = kVector<T>, kWarps = 8;
-    const bool is_aligned = are_aligned(args.y, args.sum, args.x, args.residual, args.weight, args.bias);
-    if (is_aligned && a.cols % N == 0 && a.cols <= kOfWarp * kWarp) {
-      const LaunchShape shape{.blocks_x = unsigned(ceil_div(a.rows, int64_t(kWarps))), .threads = kWarps * kWarp};
-      return launch(stream, norm_kernel<T, N, true>, shape, a);
-    }
-    with_rows<T>(a.rows, a.cols, is_aligned, kAnyNumber, [&]<int M, bool kIsWarp>(const RowsShape& shape) {
-      launch(stream, norm_kernel<T, M, kIsWarp>, shape.launch, a);
-    });
+    with_rows<T>(
+        a.rows, a.cols, are_aligned(args.y, args.sum, args.x, args.residual, args.weight, args.bias), kAnyNumber,
+        [&]<int N, bool kIsWarp>(const RowsShape& shape) {
+          launch(stream, norm_kernel<T, N, kIsWarp>, shape.launch, a);
+        },
+        kOfWarp / kVector<T>);
   });
 }
 
@@ -186,26 +182,25 @@ void norm_backward(Stream& stream, const NormBackwardArgs& args) {
                       .weight_offset = args.weight_offset,
                       .rows = rows,
                       .cols = cols};
-    with_rows<T>(
-        rows, cols, are_aligned(args.dx, args.dy, args.dsum, args.x, args.weight), kMostBlocks,
-        [&]<int N, bool kIsWarp>(const RowsShape& shape) {
-          a.num_workers = shape.num_workers;
-          const Tensor dweights = args.dweight ? partial_sums(stream, shape.num_workers, cols) : Tensor();
-          const Tensor dbiases = args.dbias ? partial_sums(stream, shape.num_workers, cols) : Tensor();
-          a.dweight = device_data<float>(dweights), a.dbias = device_data<float>(dbiases);
-          constexpr int kHeld = N == 1 ? 6 : 16 / N;
-          const bool is_one_part = !kIsWarp && N > 1 && cols <= int64_t(shape.launch.threads) * N;
-          launch(stream,
-                 is_one_part ? norm_backward_kernel<T, N, kIsWarp, 1> : norm_backward_kernel<T, N, kIsWarp, kHeld>,
-                 shape.launch, a);
-          const auto add_up = [&](const Tensor& sums, const float* parts) {
-            if (sums)
-              sum_columns<1>(stream, device_data<float>(sums), ElementTerms<float>{parts, cols}, a.num_workers, cols,
-                             args.accumulate);
-          };
-          add_up(args.dweight, a.dweight);
-          add_up(args.dbias, a.dbias);
-        });
+    with_rows<T>(rows, cols, are_aligned(args.dx, args.dy, args.dsum, args.x, args.weight), kMostBlocks,
+                 [&]<int N, bool kIsWarp>(const RowsShape& shape) {
+                   a.num_workers = shape.num_workers;
+                   const Tensor dweights = args.dweight ? partial_sums(stream, shape.num_workers, cols) : Tensor();
+                   const Tensor dbiases = args.dbias ? partial_sums(stream, shape.num_workers, cols) : Tensor();
+                   a.dweight = device_data<float>(dweights), a.dbias = device_data<float>(dbiases);
+                   constexpr int kHeld = N == 1 ? 6 : 16 / N;
+                   auto* kernel = norm_backward_kernel<T, N, kIsWarp, kHeld>;
+                   if constexpr (!kIsWarp && N > 1)
+                     if (cols <= int64_t(shape.launch.threads) * N) kernel = norm_backward_kernel<T, N, kIsWarp, 1>;
+                   launch(stream, kernel, shape.launch, a);
+                   const auto add_up = [&](const Tensor& sums, const float* parts) {
+                     if (sums)
+                       sum_columns<1>(stream, device_data<float>(sums), ElementTerms<float>{parts, cols},
+                                      a.num_workers, cols, args.accumulate);
+                   };
+                   add_up(args.dweight, a.dweight);
+                   add_up(args.dbias, a.dbias);
+                 });
   });
 }
 

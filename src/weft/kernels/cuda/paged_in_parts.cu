@@ -297,8 +297,7 @@ bool paged_attention_in_parts(Stream& stream, const PagedAttentionArgs& args) {
     return false;
   if ((dim != 64 && dim != 128) || args.y.dim(2) != dim || args.softcap != 0 || !(args.scale > 0)) return false;
   if (args.keys.dim(2) == 0 || num_rows > INT32_MAX - kPartKeys) return false;
-  for (const Tensor* t : {&args.y, &args.q, &args.keys, &args.values})
-    if (!is_aligned(t->raw())) return false;
+  if (!are_aligned(args.y, args.q, args.keys, args.values)) return false;
   const auto run = [&]<class T>() {
     dim == 64 ? run_in_parts<T, 64>(stream, args) : run_in_parts<T, 128>(stream, args);
   };

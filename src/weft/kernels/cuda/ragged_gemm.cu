@@ -26,21 +26,19 @@ class RaggedProduct {
   explicit RaggedProduct(Stream& stream) : stream_(stream) {}
 
   void multiply(Gemm g) {
-    constexpr int64_t kOften = 256;  // as often is each row read or added to
     const int64_t a_rows = g.transpose_a ? g.k : g.m, a_cols = g.transpose_a ? g.m : g.k;
-    if (g.n >= kOften && is_ragged(g.type, a_rows, a_cols) && (g.transpose_a || splits_sums(g))) {
+    if (is_ragged(g.type, a_rows, a_cols, g.n) && (g.transpose_a || splits_sums(g))) {
       const Tensor copy = copied(g.type, g.a, a_cols, a_rows, a_cols);
       g.a = copy.raw(), g.a_stride = copy.dim(1);
       return g.transpose_a ? split_rows(g) : split_sums(g);
     }
-    if (g.k >= kOften && !g.accumulate && g.transpose_b && g.n == g.y_stride && is_ragged(g.y_type, g.m, g.n))
+    if (!g.accumulate && g.transpose_b && g.n == g.y_stride && is_ragged(g.y_type, g.m, g.n, g.k))
       return split_columns(g);
     gemm(stream_, g);
   }
 
-  static bool splits_sums(const Gemm& g) { return g.y_type == DType::f32 && !g.transpose_b && !g.bias; }
-
  private:
+  static bool splits_sums(const Gemm& g) { return g.y_type == DType::f32 && !g.transpose_b && !g.bias; }
   Tensor copied(DType type, const void* from, int64_t stride, int64_t rows, int64_t cols) {
     const Tensor copy = stream_.allocator().empty(type, {rows, round_up(cols, per_vector(type))});
     copy_rows(stream_, type, copy.raw(), copy.dim(1), from, stride, rows, cols);

@@ -8,9 +8,10 @@ namespace weft::cuda {
 
 inline int64_t per_vector(DType type) { return kVectorBytes / int64_t(size_of(type)); }
 
-inline bool is_ragged(DType type, int64_t rows, int64_t cols) {
-  constexpr int64_t kLarge = int64_t(1) << 18;
-  return cols % per_vector(type) != 0 && rows * cols >= kLarge;
+// uses: how often each row is read or added to, which a copy has to be worth.
+inline bool is_ragged(DType type, int64_t rows, int64_t cols, int64_t uses) {
+  constexpr int64_t kLarge = int64_t(1) << 18, kOften = 256;
+  return cols % per_vector(type) != 0 && rows * cols >= kLarge && uses >= kOften;
 }
 
 // As gemm. Products whose k is that of ragged rows of a are split only into y of f32, where sums of two parts are not

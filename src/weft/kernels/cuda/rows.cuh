@@ -64,12 +64,15 @@ __device__ __forceinline__ void for_parts(const Worker<kIsWarp>& worker, int64_t
   for (int64_t c = (kHeld * worker.size + worker.rank) * N; c < cols; c += worker.size * N) body(c, kHeld);
 }
 
-// work.operator()<N, kIsWarp>(shape): vectors of N elements where rows and tensors lie so.
+// work.operator()<N, kIsWarp>(shape): vectors of N elements where rows and tensors lie so, of which a lane of a warp
+// takes up to vectors_of_lane.
 template <class... T, class Work>
-void with_rows(int64_t rows, int64_t cols, bool is_aligned, int64_t most_blocks, Work&& work) {
+void with_rows(int64_t rows, int64_t cols, bool is_aligned, int64_t most_blocks, Work&& work,
+               int64_t vectors_of_lane = 2) {
   constexpr int N = kVector<T...>;
   const bool has_vectors = is_aligned && cols % N == 0;
-  const RowsShape shape = over_long_rows(rows, has_vectors ? cols / N : cols, most_blocks);
+  const RowsShape shape = has_vectors ? over_long_rows(rows, cols / N, most_blocks, vectors_of_lane)
+                                      : over_long_rows(rows, cols, most_blocks);
   if (has_vectors)
     shape.is_warp ? work.template operator()<N, true>(shape) : work.template operator()<N, false>(shape);
   else

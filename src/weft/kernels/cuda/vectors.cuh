@@ -50,12 +50,6 @@ __device__ __forceinline__ void store_n(T* p, const float (&x)[N]) {
   }
 }
 
-// Whether all of the tensors, and so all of their vectors, lie at 16-byte addresses; empty tensors do.
-template <class... Tensors>
-bool are_aligned(const Tensors&... tensors) {
-  return ((!tensors || is_aligned(tensors.raw())) && ...);
-}
-
 template <int N, class Op>
 __global__ void elements_kernel(const Op op, int64_t count) {
   const int64_t vectors = count / N;

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// No kernel has these addresses.
+// No kernel has these addresses; CudaQueue has others.
 constexpr uint64_t kUploadTag = 1, kSameUploadTag = 5;
 
 // What an op is, whatever it is given: the first word of its bytes.
