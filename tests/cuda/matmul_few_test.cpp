@@ -1,5 +1,6 @@
 // Dense products of few rows on a device: those of one a together have the bits of each by itself, and a row has the
 // bits it has alone.
+#include "cuda/emulation.h"
 #include "kernels/workbench.h"
 
 namespace weft {
@@ -73,6 +74,14 @@ TEST_P(CudaMatmulFewTest, EqualTheReference) {
     const std::vector<double> want = host.values(y);
     for (size_t j = 0; j < want.size(); ++j) ASSERT_NEAR(got[i][j], want[j], 0.01 + 0x1p-8 * std::abs(want[j]));
   }
+}
+
+TEST_P(CudaMatmulFewTest, DevicesThatBeginKernelsOneByOneGiveTheSame) {
+  if (!has_capability(80)) GTEST_SKIP() << "another card";
+  const Tensor a = bench_.on_device(bench_.random(GetParam().dtype, {GetParam().rows, GetParam().k}, "a"));
+  const auto early = results(a, true);
+  const EmulatedCapability one_by_one(80);
+  EXPECT_EQ(results(a, true), early);
 }
 
 TEST_P(CudaMatmulFewTest, ARowHasTheBitsOfItAlone) {

@@ -56,7 +56,9 @@ void* warp_memory(size_t bytes);  // of this thread's warp, at most 4 KiB
 // waits.
 int64_t num_pageable_copies();
 
-void run_grid(dim3 grid, dim3 block, const std::function<void()>& body);
+// Of a kernel that follows another every thread says so.
+void run_grid(dim3 grid, dim3 block, bool follows, const std::function<void()>& body);
+void follow();
 
 template <class T>
 T shuffle(T mine, int from_lane) {
@@ -110,12 +112,14 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
+  cudaErrorNotSupported = 801,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901
 };
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess                         ? "no error"
          : error == cudaErrorInvalidResourceHandle    ? "invalid resource handle"
+         : error == cudaErrorNotSupported             ? "operation not supported"
          : error >= cudaErrorStreamCaptureUnsupported ? "operation not permitted when stream is capturing"
                                                       : "out of memory";
 }
@@ -182,14 +186,27 @@ namespace emulated {
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
 }  // namespace emulated
 
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int programmaticStreamSerializationAllowed;
+  } val;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
 };
 template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...), Args&&... args) {
   const std::tuple<Params...> params(std::forward<Args>(args)...);
-  return emulated::queue(config->stream, [grid = config->gridDim, block = config->blockDim, kernel, params] {
-    emulated::run_grid(grid, block, [&] { std::apply(kernel, params); });
+  const bool follows = config->numAttrs > 0 && config->attrs[0].val.programmaticStreamSerializationAllowed;
+  int major = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  if (follows && major < 9) return cudaErrorNotSupported;
+  return emulated::queue(config->stream, [grid = config->gridDim, block = config->blockDim, follows, kernel, params] {
+    emulated::run_grid(grid, block, follows, [&] { std::apply(kernel, params); });
   });
 }

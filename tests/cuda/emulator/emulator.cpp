@@ -61,16 +61,21 @@ class Machine {
     return machine;
   }
 
-  void run(dim3 grid, dim3 block, const std::function<void()>& body) {
+  void run(dim3 grid, dim3 block, bool follows, const std::function<void()>& body) {
     const int threads = int(block.x * block.y * block.z);
     weft::check(threads >= 1 && threads <= 1024, "a block of {} threads cannot be launched", threads);
     weft::check(grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.y <= 65535 && grid.z <= 65535 && grid.x < 1u << 31,
                 "a grid of {} x {} x {} blocks cannot be launched", grid.x, grid.y, grid.z);
-    body_ = &body, num_threads_ = threads;
+    body_ = &body, num_threads_ = threads, num_following_ = 0;
     for (unsigned z = 0; z < grid.z; ++z)
       for (unsigned y = 0; y < grid.y; ++y)
         for (unsigned x = 0; x < grid.x; ++x) run_block({x, y, z}, grid, block);
+    const int64_t all = int64_t(grid.x) * grid.y * grid.z * threads;
+    weft::check(!follows || num_following_ == all, "{} of {} threads of a kernel wait for the kernel that it follows",
+                num_following_, all);
   }
+
+  void follow() { ++num_following_; }
 
   int lane() const { return current_->index % kLanes; }
   Warp& warp() { return warps_[size_t(current_->index / kLanes)]; }
@@ -197,6 +202,7 @@ class Machine {
   int turn_ = 0;  // of the loop over threads
   const std::function<void()>* body_ = nullptr;
   int num_threads_ = 0, live_ = 0, arrived_ = 0;
+  int64_t num_following_ = 0;
   bool is_backwards_ = true;
 };
 
@@ -230,9 +236,10 @@ void* warp_memory(size_t bytes) {
   return Machine::of_this_thread().warp().memory;
 }
 
-void run_grid(dim3 grid, dim3 block, const std::function<void()>& body) {
+void run_grid(dim3 grid, dim3 block, bool follows, const std::function<void()>& body) {
   const Arena::Open open(Arena::instance());
-  Machine::of_this_thread().run(grid, block, body);
+  Machine::of_this_thread().run(grid, block, follows, body);
 }
+void follow() { Machine::of_this_thread().follow(); }
 
 }  // namespace emulated

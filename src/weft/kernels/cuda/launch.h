@@ -29,6 +29,11 @@ void launch_on(cudaStream_t stream, void (*kernel)(Params...), const LaunchShape
   config.gridDim = dim3(shape.blocks_x, shape.blocks_y, shape.blocks_z);
   config.blockDim = dim3(shape.threads);
   config.stream = stream;
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = shape.follows && compute_capability() >= 90 ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch a kernel");
 }
 
@@ -45,6 +50,15 @@ void launch(Stream& stream, void (*kernel)(Params...), LaunchShape shape, Args&&
   steps.add([kernel, shape, params](cudaStream_t on) {
     std::apply([&](const auto&... p) { launch_on(on, kernel, shape, p...); }, params);
   });
+}
+
+// The same of a kernel each of whose threads calls follow() (follow.cuh): it may begin while the one before it on the
+// stream ends, where the device can do that (9.0), so that neither its start nor what it fetches ahead takes time of
+// its own. For the short kernels that a decoded token is made of.
+template <class... Params, class... Args>
+void launch_following(Stream& stream, void (*kernel)(Params...), LaunchShape shape, Args&&... args) {
+  shape.follows = 1;
+  launch(stream, kernel, shape, std::forward<Args>(args)...);
 }
 
 // An array of the host as device memory for the kernels of this call; null stays null.

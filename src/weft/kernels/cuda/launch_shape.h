@@ -12,6 +12,7 @@ inline constexpr int kWarp = 32;
 struct LaunchShape {
   unsigned blocks_x = 0, blocks_y = 1, blocks_z = 1;
   unsigned threads = 256;
+  unsigned follows = 0;  // 1: as launch_following() has it
   uint64_t num_blocks() const { return uint64_t(blocks_x) * blocks_y * blocks_z; }
 };
 

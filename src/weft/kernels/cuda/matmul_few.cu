@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/follow.cuh"
 #include "weft/kernels/cuda/matmul.h"
 #include "weft/kernels/cuda/matmul_epilogue.cuh"
 #include "weft/kernels/cuda/matmul_shape.h"
@@ -72,6 +73,12 @@ __global__ void __launch_bounds__(kMostVectorThreads) multiply_few_kernel(const 
   while (g + 1 < f.num_groups && blockIdx.x >= f.groups[g + 1].first_block) ++g;
   const typename FewRows<T>::Group group = f.groups[g];
   const int64_t first_column = int64_t(blockIdx.x - group.first_block) * kColumns;
+  if (threadIdx.x < unsigned(kColumns))
+    for (int i = group.first; i < group.first + group.count; ++i) {
+      const typename FewRows<T>::Product& p = f.products[i];
+      fetch_ahead(p.b + min(first_column + threadIdx.x, p.n - 1) * f.k, uint32_t(f.k * int64_t(sizeof(T))));
+    }
+  follow();
   for (int i = group.first; i < group.first + group.count; ++i)
     multiply_columns<T, kRows, kColumns>(f, f.products[i], first_column, parts);
 }
@@ -109,7 +116,7 @@ void run(Stream& stream, std::span<const MatmulArgs> products) {
     f.groups[f.num_groups++] = {int(i), 1, shape.blocks_x};
     shape.blocks_x += over_columns(args.y.dim(1), f.k / kElements, kRows).blocks_x;
   }
-  launch(stream, multiply_few_kernel<T, kRows, kColumns>, shape, f);
+  launch_following(stream, multiply_few_kernel<T, kRows, kColumns>, shape, f);
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 // reads and writes every element once, and so does the backward, which adds up parameters' gradients as it goes.
 #include "weft/kernels/cuda/column_sums.cuh"
 #include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/follow.cuh"
 #include "weft/kernels/cuda/rows.cuh"
 #include "weft/kernels/shape_checks.h"
 
@@ -23,6 +24,7 @@ constexpr int kOfWarp = 64;
 template <class T, int N, bool kIsWarp>
 __global__ void __launch_bounds__(512) norm_kernel(const Norm<T> a) {
   constexpr int kHeld = N == 1 ? 12 : (kIsWarp ? kOfWarp : 32) / N;  // parts of a row in registers
+  follow();
   const Worker<kIsWarp> worker;
   const int64_t row = worker.index, begin = row * a.cols;
   if (row >= a.rows) return;
@@ -161,7 +163,7 @@ void norm(Stream& stream, const NormArgs& args) {
     with_rows<T>(
         a.rows, a.cols, are_aligned(args.y, args.sum, args.x, args.residual, args.weight, args.bias), kAnyNumber,
         [&]<int N, bool kIsWarp>(const RowsShape& shape) {
-          launch(stream, norm_kernel<T, N, kIsWarp>, shape.launch, a);
+          launch_following(stream, norm_kernel<T, N, kIsWarp>, shape.launch, a);
         },
         kOfWarp / kVector<T>);
   });

@@ -1,6 +1,7 @@
 // Paged attention on tensor cores by a canonical sum (paged_plan.h): blocks that go through all keys of their lanes,
 // as prompts want it, and warps that do a part each, as few lanes over many keys do.
 #include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/follow.cuh"
 #include "weft/kernels/cuda/paged_blocks.cuh"
 #include "weft/kernels/cuda/paged_ways.h"
 #include "weft/kernels/shape_checks.h"
@@ -49,6 +50,7 @@ __global__ void __launch_bounds__(kWholeThreads, (kDim == 64 ? 12 : 8) / kWholeW
   constexpr int kUnits = kDim / 8, kKeysOfWarp = kPartKeys / kWholeWarps;
   __align__(128) __shared__ uint4 keys[2][kPartKeys * kUnits];
   __align__(128) __shared__ uint4 values[kPartKeys * kUnits];
+  follow();
   const PagedTile tile = call.whole[blockIdx.x / unsigned(call.num_kv_heads)];
   if (tile.lane_begin == tile.lane_end) return;
   const int kv_head = int(blockIdx.x % unsigned(call.num_kv_heads)), warp = int(threadIdx.x) / kWarp;
@@ -164,6 +166,7 @@ __global__ void __launch_bounds__(kPartWarps<kDim>* kWarp, kDim == 64 ? 3 : 4) p
   constexpr int kUnits = kDim / 8, kThreads = kPartWarps<kDim> * kWarp;
   __align__(128) __shared__ uint4 values[kPartWarps<kDim>][kPartKeys * kUnits];
   __shared__ bool is_last;
+  follow();
   const PagedTile tile = call.parts[blockIdx.x / unsigned(call.num_kv_heads)];
   if (tile.lane_begin == tile.lane_end) return;
   const int kv_head = int(blockIdx.x % unsigned(call.num_kv_heads)), warp = int(threadIdx.x) / kWarp;
@@ -284,8 +287,8 @@ void run_in_parts(Stream& stream, const PagedAttentionArgs& args) {
   LaunchShape whole = over_tiles(plan.whole.size(), num_kv_heads),
               parts = over_tiles(plan.parts.size(), num_kv_heads);
   whole.threads = kWholeThreads, parts.threads = kPartWarps<kDim> * kWarp;
-  launch(stream, whole_tiles_kernel<T, kDim>, whole, call);
-  launch(stream, parts_kernel<T, kDim>, parts, call);
+  launch_following(stream, whole_tiles_kernel<T, kDim>, whole, call);
+  launch_following(stream, parts_kernel<T, kDim>, parts, call);
 }
 
 }  // namespace

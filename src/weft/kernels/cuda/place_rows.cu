@@ -1,6 +1,7 @@
 // Rows of keys and values into a pool, as numbers or as codes of 8 bits with a scale to each head's vector.
 #include "weft/kernels/cuda/cuda.h"
 #include "weft/kernels/cuda/float8.cuh"
+#include "weft/kernels/cuda/follow.cuh"
 #include "weft/kernels/cuda/rows.cuh"
 #include "weft/kernels/shape_checks.h"
 
@@ -9,6 +10,7 @@ namespace {
 
 template <class P, class T, int N, bool kIsWarp>
 __global__ void place_rows_kernel(P* pool, const T* x, const int32_t* rows, int64_t num_rows, int64_t width) {
+  follow();
   const Worker<kIsWarp> worker;
   if (worker.index >= num_rows) return;
   P* const to = pool + int64_t(rows[worker.index]) * width;
@@ -28,6 +30,7 @@ template <class T>
 __global__ void place_codes_kernel(uint8_t* pool, const T* x, const int32_t* rows, const Vectors v, bool is_int8,
                                    float most) {
   constexpr float kLeast = 0x1p-100f;
+  follow();
   const Worker<true> worker;
   if (worker.index >= v.count) return;
   const T* const from = x + worker.index * v.dim;
@@ -62,14 +65,15 @@ void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32
   with_float("place_rows", x, [&]<class T>() {
     if (codes != RowCodes::none) {
       const Vectors v{num_rows * (width / dim), width / dim, dim, pool.cols()};
-      return launch(stream, place_codes_kernel<T>, over_long_rows(v.count, 1).launch, device_data<uint8_t>(pool),
-                    device_data<T>(x), rows_there, v, codes == RowCodes::int8, most_of(codes));
+      return launch_following(stream, place_codes_kernel<T>, over_long_rows(v.count, 1).launch,
+                              device_data<uint8_t>(pool), device_data<T>(x), rows_there, v, codes == RowCodes::int8,
+                              most_of(codes));
     }
     with_float("place_rows", pool, [&]<class P>() {
       with_rows<P, T>(num_rows, width, are_aligned(pool, x), kAnyNumber,
                       [&]<int N, bool kIsWarp>(const RowsShape& shape) {
-                        launch(stream, place_rows_kernel<P, T, N, kIsWarp>, shape.launch, device_data<P>(pool),
-                               device_data<T>(x), rows_there, num_rows, width);
+                        launch_following(stream, place_rows_kernel<P, T, N, kIsWarp>, shape.launch,
+                                         device_data<P>(pool), device_data<T>(x), rows_there, num_rows, width);
                       });
     });
   });

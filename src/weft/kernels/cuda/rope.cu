@@ -1,5 +1,6 @@
 // Rotary position embedding: memory bounds it, x is read and written once.
 #include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/follow.cuh"
 #include "weft/kernels/cuda/vectors.cuh"
 #include "weft/kernels/shape_checks.h"
 
@@ -18,6 +19,7 @@ struct Rope {
 // A block to each token.
 template <class T, int N>
 __global__ void rope_kernel(const Rope<T> a) {
+  follow();
   const int parts = a.half / N;  // of a head
   const int64_t angles = int64_t(a.positions[blockIdx.x]) * a.half;
   T* const token = a.x + int64_t(blockIdx.x) * a.heads * a.head_dim;
@@ -58,9 +60,9 @@ void rope(Stream& stream, const RopeArgs& args) {
                     .is_inverse = args.inverse};
     const int64_t pairs = int64_t(a.heads) * a.half;
     if (are_aligned(args.x, args.cos, args.sin) && a.head_dim % N == 0 && a.half % N == 0)
-      launch(stream, rope_kernel<T, N>, over_rows(tokens, pairs / N), a);
+      launch_following(stream, rope_kernel<T, N>, over_rows(tokens, pairs / N), a);
     else
-      launch(stream, rope_kernel<T, 1>, over_rows(tokens, pairs), a);
+      launch_following(stream, rope_kernel<T, 1>, over_rows(tokens, pairs), a);
   });
 }
 
