@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "engine_host.h"
@@ -69,35 +70,42 @@ class Ending {
   std::promise<void> promise_;
 };
 
+// What clients meet, made before any model is read: reading takes long, and what is wrong here is told at once.
+struct Front {
+  explicit Front(const ServeCommand& o)
+      : keys(o.key_file.empty() ? api::ApiKeys() : api::ApiKeys::load(o.key_file)),
+        server(std::make_unique<http::Server>(o.server)) {}
+  api::ApiKeys keys;
+  std::unique_ptr<http::Server> server;
+};
+
 // `run` returns after `stop` was called, or throws why the server ends.
-void serve_over_http(const ServeCommand& o, StopSignals& signals, const std::vector<api::ServedModel>& models,
-                     const std::function<void()>& run, const std::function<void()>& stop) {
-  for (size_t i = 0; i < models.size(); ++i)
-    for (size_t k = 0; k < i; ++k)
-      if (models[i].name == models[k].name) throw UsageError("two models are called {}", models[i].name);
+void serve_over_http(const ServeCommand& o, StopSignals& signals, Front front,
+                     const std::vector<api::ServedModel>& models, const std::function<void()>& run,
+                     const std::function<void()>& stop) {
   const Output& output = o.model.output;
-  api::Api api(models, {.keys = o.key_file.empty() ? api::ApiKeys() : api::ApiKeys::load(o.key_file),
-                        .only_local_hosts = http::is_loopback(o.server.host),
-                        .limits = o.limits});
-  http::Server server(o.server, api);
+  api::Api api(models,
+               {.keys = front.keys, .only_local_hosts = http::is_loopback(o.server.host), .limits = o.limits});
+  const std::unique_ptr<http::Server> server = std::move(front.server);  // ends before the API does
+  server->listen(api);
   std::thread stopper([&] {
     signals.wait();
     signals.let_through();
     api.begin_drain();
     output.text("weft: finishing what is under way; a second signal stops at once");
-    const int64_t cut = server.drain(std::chrono::seconds(o.drain_seconds));
+    const int64_t cut = server->drain(std::chrono::seconds(o.drain_seconds));
     for (const api::ServedModel& model : models) model.engine->drain(std::chrono::milliseconds(0));
     stop();
     output.text(fmt::format("weft: stopped; {} answers were cut", cut));
   });
   api.set_ready();
   const std::string url =
-      fmt::format("{}://{}", o.server.tls_cert.empty() ? "http" : "https", authority(o.server.host, server.port()));
+      fmt::format("{}://{}", o.server.tls_cert.empty() ? "http" : "https", authority(o.server.host, server->port()));
   for (const api::ServedModel& model : models)
     output.text(fmt::format("weft: serving {} at {}; {} tokens of context, {}", model.name, url,
                             model.engine->limits().context,
                             o.key_file.empty() ? "no key needed" : "a key is needed"));
-  output.json({{"event", "ready"}, {"model", models.front().name}, {"url", url}, {"port", server.port()}});
+  output.json({{"event", "ready"}, {"model", models.front().name}, {"url", url}, {"port", server->port()}});
   try {
     run();
   } catch (...) {
@@ -118,12 +126,14 @@ std::vector<EngineOptions> all_models(const ServeCommand& o) {
     throw UsageError("--max-loaded: name the models with --model NAME=FOLDER");
   if (o.models.empty()) return {o.model};
   std::vector<EngineOptions> all;
+  std::set<std::string> names;
   const int count = int(o.models.size());
   if ((count > 1 || o.most_loaded > 0) && launched_by_mpi())
     throw UsageError("--model: where a launcher starts the ranks there is one model: start more servers");
   for (const std::string& text : o.models) {
     EngineOptions& one = all.emplace_back(o.model);
     std::tie(one.name, one.forward.model) = split_name("--model", text);
+    if (!names.insert(one.name).second) throw UsageError("--model: two models are called {}", one.name);
     one.num_models = o.most_loaded > 0 ? std::min(count, o.most_loaded) : count;
     if (one.forward.threads == 0) one.forward.threads = std::max(1, num_cores() / one.num_models);
     if (all.size() > 1)
@@ -148,13 +158,15 @@ void serve_launched(const ServeCommand& o, StopSignals& signals, EngineOptions m
     if (speaker.place.replica > 0) return serve_replica(speaker, opened.text.served_by(speaker.engine).constraints);
     LaunchedReplicas replicas(speaker, [&](const std::string& line) { o.model.output.text("weft: " + line); });
     serve_over_http(
-        o, signals, {opened.text.served_by(replicas.engine())}, [&] { replicas.run(); }, [&] { replicas.stop(); });
+        o, signals, Front(o), {opened.text.served_by(replicas.engine())}, [&] { replicas.run(); },
+        [&] { replicas.stop(); });
   });
 }
 
 // All models from the start to the end. When the first fails the server ends; where another one does, its requests
 // are refused and the others go on.
 void serve_all(const ServeCommand& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
+  Front front(o);
   Ending ending;
   std::vector<std::unique_ptr<HostedModel>> hosted;
   std::vector<std::unique_ptr<OpenedText>> opened;
@@ -169,7 +181,7 @@ void serve_all(const ServeCommand& o, StopSignals& signals, const std::vector<En
     served.push_back(opened[served.size()]->text.served_by(hosted.back()->engine()));
   }
   serve_over_http(
-      o, signals, served, [&] { ending.wait(); }, [&] { ending.set(); });
+      o, signals, std::move(front), served, [&] { ending.wait(); }, [&] { ending.set(); });
 }
 
 std::vector<std::string> adapter_names(const EngineOptions& model) {
@@ -180,6 +192,7 @@ std::vector<std::string> adapter_names(const EngineOptions& model) {
 
 // Models that come when a request names them.
 void serve_on_demand(const ServeCommand& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
+  Front front(o);
   const Output& output = o.model.output;
   const auto log = [&](const std::string& line) { output.text("weft: " + line); };
   std::vector<std::unique_ptr<OpenedText>> opened;
@@ -204,7 +217,7 @@ void serve_on_demand(const ServeCommand& o, StopSignals& signals, const std::vec
   }
   Ending ending;
   serve_over_http(
-      o, signals, served, [&] { ending.wait(); }, [&] { ending.set(); });
+      o, signals, std::move(front), served, [&] { ending.wait(); }, [&] { ending.set(); });
 }
 
 void serve_on_hosts(const ServeCommand& o, const std::vector<EngineOptions>& models) {

@@ -162,21 +162,22 @@ MemoryChoice choose_memory(const EngineOptions& o, const ModelSource& source, co
     q.model.far_layers = *far;
     const int64_t moved = need.weights - memory_with(q, mesh, choice.kv_bytes).weights;
     const bool is_device = device_of(o.forward) != Device::cpu;
-    o.output.text(
-        fmt::format("weft: --device-map auto: {} of {} layers do not fit in the {:.2f} GiB there are: {:.2f} GiB of "
-                    "their weights "
-                    "are read anew for each step from {}",
-                    *far * mesh.pp, q.model.config.layers, gib(available), gib(moved),
-                    is_device ? "the host's memory" : "a file in " + o.far_folder));
+    o.output.text(fmt::format(
+        "weft: --device-map auto: {} of {} layers do not fit in the {} there are: {} of their weights are "
+        "read anew for each step from {}",
+        *far * mesh.pp, q.model.config.layers, human_bytes(uint64_t(available)), human_bytes(uint64_t(moved)),
+        is_device ? "the host's memory" : "a file in " + o.far_folder));
     o.output.json({{"event", "device_map"}, {"far_layers", *far * mesh.pp}, {"far_bytes", moved}});
     return choice;
   }
   throw Error(
-      "{} does not fit: weights {:.2f} GiB, the cache {:.2f}, the largest step {:.2f} and what loading leaves {:.2f} "
-      "are {:.2f} GiB more than the {:.2f} that are {}; {}{}",
-      source.path(), gib(need.weights), gib(need.cache), gib(need.step), gib(need.loading),
-      gib(need.total() - available), gib(available), o.memory_limit > 0 ? "allowed" : "free",
-      remedy(o, q, mesh, available),
+      "{} does not fit: weights {}, the cache {}, the largest step {} and what loading leaves {} are {} more than "
+      "the {} "
+      "that are {}; {}{}",
+      source.path(), human_bytes(uint64_t(need.weights)), human_bytes(uint64_t(need.cache)),
+      human_bytes(uint64_t(need.step)), human_bytes(uint64_t(need.loading)),
+      human_bytes(uint64_t(need.total() - available)), human_bytes(uint64_t(available)),
+      o.memory_limit > 0 ? "allowed" : "free", remedy(o, q, mesh, available),
       may_be_far ? "" : "; --device-map auto would read layers that do not fit anew for each step");
 }
 

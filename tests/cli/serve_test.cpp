@@ -100,8 +100,19 @@ TEST_F(ServeTest, ADraftHasTheTokensOfTheModel) {
 TEST_F(ServeTest, RefusesWhatDoesNotFitBeforeItIsAllocated) {
   const Outcome o = program_.run("serve run --port 0 --kv-cache 100000GiB");
   EXPECT_EQ(o.status, 1) << o.err;
-  EXPECT_NE(o.err.find("GiB more than the"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find(" more than the "), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("lower --kv-cache to"), std::string::npos) << o.err;
+}
+
+TEST_F(ServeTest, WhatClientsMeetIsCheckedBeforeAModelIsRead) {
+  const Outcome keys = program_.run("serve run --port 0 --kv-cache 100000GiB --api-key-file none.txt");
+  EXPECT_NE(keys.err.find("none.txt"), std::string::npos) << keys.err;
+  const Outcome tls = program_.run("serve run --port 0 --kv-cache 100000GiB --tls-cert none.pem --tls-key none.pem");
+  EXPECT_EQ(tls.status, 2);
+  EXPECT_NE(tls.err.find("--tls-cert none.pem"), std::string::npos) << tls.err;
+  const Outcome twice = program_.run("serve --model a=run --model a=nowhere");
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_NE(twice.err.find("two models are called a"), std::string::npos) << twice.err;
 }
 
 TEST_F(ServeTest, LayersThatDoNotFitAreFar) {

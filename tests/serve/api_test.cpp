@@ -134,6 +134,41 @@ TEST(CompletionsApiTest, MaxTokens0WithEchoOnlyScores) {
   EXPECT_EQ(reply["usage"]["completion_tokens"], 0);
 }
 
+// Tokens may say more than the text did: the byte tokenizer knows an end of document, which no text has.
+TEST(CompletionsApiTest, EchoOfATextIsThatText) {
+  TestServer server;
+  const json request = {{"prompt", "H\u00efx"}, {"max_tokens", 1}, {"logprobs", 0}, {"echo", true}};
+  const json choice = server.ask("/v1/completions", request)["choices"][0];
+  EXPECT_EQ(choice["text"], "H\u00efxH");
+  json more = request;
+  more["prompt"] = {{ByteTokenizer::kEndOfDocument, 72, 105}};
+  const json tokens = server.ask("/v1/completions", more)["choices"][0];
+  const std::string text = tokens["text"];
+  EXPECT_TRUE(text.ends_with("HiH")) << text;
+  EXPECT_EQ(tokens["logprobs"]["text_offset"].back(), text.size() - 1);
+}
+
+TEST(CompletionsApiTest, NamesWhatAPromptMayBe) {
+  TestServer server;
+  for (const json& prompt : {json(nullptr), json(3), json{{"a", 1}}}) {
+    const bench::HttpResult result = server.post("/v1/completions", {{"prompt", prompt}});
+    EXPECT_EQ(result.status, 400);
+    EXPECT_NE(result.body.find("prompt: write a text, a list"), std::string::npos) << result.body;
+  }
+}
+
+TEST(EmbeddingsApiTest, VectorsAreNotCut) {
+  TestServer server;
+  json request = {{"input", "a"}};
+  const auto size = int64_t(server.ask("/v1/embeddings", request)["data"][0]["embedding"].size());
+  request["dimensions"] = size;
+  EXPECT_EQ(server.post("/v1/embeddings", request).status, 200);
+  request["dimensions"] = size + 1;
+  const bench::HttpResult refused = server.post("/v1/embeddings", request);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find(fmt::format("vectors have {}", size)), std::string::npos) << refused.body;
+}
+
 TEST(CompletionsApiTest, PromptLogprobsAreAsVllmHasThem) {
   TestServer server;
   const json logprobs =

@@ -135,7 +135,8 @@ TEST(EnginePoolTest, AClientIsToldWhenToTryAgain) {
                  .chat_template = nullptr,
                  .end_tokens = {ByteTokenizer::kEndOfDocument}}},
                {});
-  http::Server server({.port = 0}, api);
+  http::Server server({.port = 0});
+  server.listen(api);
   api.set_ready();
   const auto ask_over_http = [&] {
     bench::HttpClient client("127.0.0.1", server.port(), std::chrono::seconds(20));

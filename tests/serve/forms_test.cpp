@@ -36,7 +36,8 @@ class FormsTest : public testing::Test {
                      .end_tokens = {ByteTokenizer::kEndOfDocument},
                      .constraints = &constraints}},
                    {});
-      http::Server server({.port = 0}, api);
+      http::Server server({.port = 0});
+      server.listen(api);
       api.set_ready();
       port_ = server.port();
       clients();

@@ -34,7 +34,8 @@ void with_server_of(const ModelConfig& config, const ContinuousOptions& options,
   const ByteTokenizer tokenizer;
   with_engine_of(config, options, [&](ContinuousEngine& engine) {
     api::Api api({{.name = "bytes", .engine = &engine, .tokenizer = &tokenizer}}, {});
-    http::Server server({.port = 0}, api);
+    http::Server server({.port = 0});
+    server.listen(api);
     api.set_ready();
     clients(engine, server.port());
   });

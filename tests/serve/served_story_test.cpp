@@ -34,7 +34,8 @@ TEST_F(ServedStoryTest, IsTheKnownTextOverHttp) {
   const std::unique_ptr<Tokenizer> tokenizer = source_->tokenizer();
   with_story_engine({}, {.kv_blocks = 64}, [&](Engine& engine) {
     api::Api api({{.name = "stories", .engine = &engine, .tokenizer = tokenizer.get()}}, {});
-    http::Server server({.port = 0}, api);
+    http::Server server({.port = 0});
+    server.listen(api);
     api.set_ready();
     const auto ask_over_http = [&] {
       bench::HttpClient client("127.0.0.1", server.port());

@@ -63,6 +63,37 @@ TEST(KeysTest, EveryRouteButHealthNeedsOne) {
   }
 }
 
+TEST(RoutesTest, PathsAndMethodsThatAreNoneAreNamed) {
+  TestServer server;
+  for (const char* path : {"/v1/models/", "//v1/models", "/v1//models", "/health/", "/nothing"})
+    EXPECT_EQ(server.connect().request("GET", path).status, 404) << path;
+  const bench::HttpResult get = server.connect().request("GET", "/v1/completions"),
+                          post = server.connect().request("POST", "/v1/models", "{}");
+  EXPECT_EQ(get.status, 405);
+  EXPECT_EQ(get.header("allow"), "POST");
+  EXPECT_EQ(post.header("allow"), "GET, HEAD");
+}
+
+TEST(RoutesTest, HeadTellsWhatGetWouldSend) {
+  TestServer server;
+  for (const char* path : {"/health", "/v1/models"}) {
+    const std::string whole = server.connect().request("GET", path).body;
+    bench::HttpClient client = server.connect();
+    client.send("HEAD", path, "");
+    const bench::HttpResult head = client.read_head();
+    EXPECT_EQ(head.status, 200);
+    EXPECT_EQ(head.header("content-length"), std::to_string(whole.size()));
+    client.send("GET", path, "");  // which is what comes next on this connection
+    EXPECT_EQ(client.read_head().status, 200);
+    EXPECT_EQ(client.read_body(), whole);
+  }
+}
+
+TEST(ServerTest, KeepsItsAddressUntilItListens) {
+  const http::Server waiting({.port = 0});
+  EXPECT_THROW(bench::HttpClient("127.0.0.1", waiting.port(), milliseconds(1000)), Error);
+}
+
 TEST(HostTest, PagesOfOtherSitesGetNothing) {
   TestServer server;
   const auto status = [&](const std::string& headers) {
@@ -317,13 +348,13 @@ TEST(DrainTest, CutsWhatTakesTooLong) {
 TEST(ServerTest, RefusesAddressesAndFilesThatAreNone) {
   TestServer one;
   http::ServerOptions options{.host = "not an address", .port = 0};
-  EXPECT_THROW(http::Server(options, one.api), UsageError);
+  EXPECT_THROW(http::Server{options}, UsageError);
   options = {.port = one.server.port()};
-  EXPECT_THROW(http::Server(options, one.api), UsageError) << "that port is taken";
+  EXPECT_THROW(http::Server{options}, UsageError) << "that port is taken";
   options = {.port = 0, .tls_cert = "nowhere.pem"};
-  EXPECT_THROW(http::Server(options, one.api), UsageError);
+  EXPECT_THROW(http::Server{options}, UsageError);
   options.tls_key = "nowhere.pem";
-  EXPECT_THROW(http::Server(options, one.api), UsageError);
+  EXPECT_THROW(http::Server{options}, UsageError);
   EXPECT_TRUE(http::is_loopback("127.0.0.1") && http::is_loopback("::1") && http::is_loopback("localhost"));
   EXPECT_FALSE(http::is_loopback("0.0.0.0") || http::is_loopback("10.0.0.1") || http::is_loopback("x"));
 }

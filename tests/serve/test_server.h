@@ -47,7 +47,8 @@ class TestServer {
               .constraints = setup.constraints,
               .adapter_folder = setup.adapter_folder}},
             std::move(setup.api)),
-        server((setup.server.port = 0, setup.server), api) {
+        server((setup.server.port = 0, setup.server)) {
+    server.listen(api);
     api.set_ready();
   }
 

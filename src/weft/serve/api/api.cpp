@@ -139,8 +139,12 @@ const Route& Api::admit(const http::Request& head) const {
   if (!(route && route->traits.is_public) && !options_.keys.admits(head))
     throw ApiError(401, "no valid API key was given: send one as 'Authorization: Bearer KEY'", "invalid_api_key");
   if (!route) throw ApiError(404, "there is no such route", "unknown_route");
-  if (route->method != head.method)
-    throw ApiError(405, fmt::format("this route takes {} only", route->method), "method_not_allowed");
+  const bool is_head = head.method == "HEAD" && route->method == "GET";
+  if (route->method != head.method && !is_head) {
+    ApiError error(405, fmt::format("this route takes {} only", route->method), "method_not_allowed");
+    error.allowed_methods = route->method == "GET" ? "GET, HEAD" : route->method;
+    throw error;
+  }
   return *route;
 }
 

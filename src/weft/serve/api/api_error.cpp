@@ -49,6 +49,7 @@ http::Reply error_reply(const ApiError& error, Dialect dialect) {
   http::Reply reply{.status = error.status(), .body = error_json(error, dialect)};
   if (error.retry_after_s > 0)
     reply.headers.emplace_back("retry-after", fmt::format("{}", int64_t(std::ceil(error.retry_after_s))));
+  if (!error.allowed_methods.empty()) reply.headers.emplace_back("allow", error.allowed_methods);
   if (error.status() == 401) reply.headers.emplace_back("www-authenticate", "Basic realm=\"weft\", Bearer");
   return reply;
 }

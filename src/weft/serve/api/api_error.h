@@ -18,6 +18,7 @@ class ApiError : public Error {
   const std::string& code() const { return code_; }    // "model_not_found", ...; may be empty
   const std::string& param() const { return param_; }  // the field that is wrong; may be empty
   double retry_after_s = 0;                            // of 429 and 503
+  std::string allowed_methods;                         // of 405
 
  private:
   int status_;

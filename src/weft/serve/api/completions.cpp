@@ -1,9 +1,11 @@
 // /v1/completions: texts or tokens in, text out.
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "weft/serve/api/handlers.h"
 #include "weft/serve/api/openai_json.h"
+#include "weft/text/utf8.h"
 
 namespace weft::api {
 namespace {
@@ -13,9 +15,9 @@ using nlohmann::json;
 class CompletionForm : public ReplyForm {
  public:
   std::string piece(const Progress& p, const Choice& choice, const Piece& piece) override {
-    if (offsets_.size() <= size_t(choice.index)) offsets_.resize(size_t(choice.index) + 1, 0);
     json entry = entry_json(choice, piece.content);
-    if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(piece.tokens, offsets_[size_t(choice.index)]);
+    int64_t& offset = offsets_.try_emplace(choice.index, first_offset(p, choice)).first->second;
+    if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(piece.tokens, offset);
     return event(p, json::array({std::move(entry)}));
   }
   std::string finished(const Progress& p, const Choice& choice) override {
@@ -39,7 +41,7 @@ class CompletionForm : public ReplyForm {
       json entry = entry_json(choice, choice.content);
       entry["finish_reason"] = finish_reason(choice);
       entry["stop_reason"] = choice.stop ? json(*choice.stop) : json(nullptr);
-      int64_t offset = 0;
+      int64_t offset = first_offset(p, choice);
       if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(choice.tokens, offset);
       if (p.plan.prompt_logprobs) entry["prompt_logprobs"] = prompt_logprobs_json(choice.prompt_tokens);
       choices.push_back(std::move(entry));
@@ -50,6 +52,15 @@ class CompletionForm : public ReplyForm {
   }
 
  private:
+  // Tokens of a prompt that is told may have more characters than its text: what begins every text, a space before
+  // the first word.
+  static int64_t first_offset(const Progress& p, const Choice& choice) {
+    if (p.plan.echoes.empty()) return 0;
+    auto left = int64_t(count_code_points(p.plan.echoes[size_t(choice.prompt)]));
+    for (const TokenRecord& token : choice.prompt_tokens)
+      left -= int64_t(count_code_points(replace_invalid_utf8(token.own.bytes)));
+    return std::min<int64_t>(left, 0);
+  }
   static json entry_json(const Choice& choice, const std::string& text) {
     return {{"index", choice.index}, {"text", text}, {"finish_reason", nullptr}, {"logprobs", nullptr}};
   }
@@ -65,7 +76,7 @@ class CompletionForm : public ReplyForm {
     if (p.plan.stream_usage) chunk["usage"] = nullptr;
     return sse_event(to_json_text(chunk));
   }
-  std::vector<int64_t> offsets_;  // of each choice: how many characters were told
+  std::map<int64_t, int64_t> offsets_;  // of each choice: how many characters were told
 };
 
 // With what the model expects before a text, but not with what would end it; a beginning that is also an end stays.
@@ -78,20 +89,34 @@ std::vector<int32_t> encode_text(const std::string& text, const JsonView& body, 
   return tokens;
 }
 
-// A text, a list of texts, a list of tokens, or a list of lists of tokens.
+// A text, a list of texts, a list of tokens, or a list of lists of tokens; with what is told of them where `echo`
+// asks.
 void read_prompts(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   const JsonView prompt = body.at("prompt");
   const int64_t vocab = plan.model->engine->limits().vocab;
+  const bool has_echo = body.boolean_or("echo", false);
+  const auto take_text = [&](const std::string& text) {
+    plan.prompts.push_back(encode_text(text, body, plan));
+    if (has_echo) plan.echoes.push_back(text);
+  };
+  const auto take_tokens = [&](const JsonView& tokens) {
+    plan.prompts.push_back(read_tokens(tokens, vocab));
+    if (has_echo)
+      plan.echoes.push_back(replace_invalid_utf8(plan.model->tokenizer->decode(plan.prompts.back(), true)));
+  };
   if (prompt.is_string()) {
-    plan.prompts.push_back(encode_text(prompt.string(), body, plan));
+    take_text(prompt.string());
+  } else if (!prompt.is_array()) {
+    throw ApiError(400, "prompt: write a text, a list of texts, a list of tokens, or a list of lists of tokens", {},
+                   "prompt");
   } else if (prompt.size() > 0 && prompt.at(int64_t(0)).is_number()) {
-    plan.prompts.push_back(read_tokens(prompt, vocab));
+    take_tokens(prompt);
   } else {
     if (prompt.size() > limits.choices)
       throw ApiError(400, fmt::format("{} prompts, and {} are allowed", prompt.size(), limits.choices), {}, "prompt");
     for (int64_t i = 0; i < prompt.size(); ++i) {
       const JsonView one = prompt.at(i);
-      plan.prompts.push_back(one.is_string() ? encode_text(one.string(), body, plan) : read_tokens(one, vocab));
+      one.is_string() ? take_text(one.string()) : take_tokens(one);
     }
   }
   if (plan.prompts.empty()) throw ApiError(400, "prompt: there is none", {}, "prompt");
@@ -110,8 +135,8 @@ void read_completion_logprobs(const JsonView& body, const ApiLimits& limits, Pla
   }
   if (body.has("prompt_logprobs"))
     plan.prompt_logprobs = int32_t(body["prompt_logprobs"].integer(0, limits.top_logprobs));
-  plan.echo = body.boolean_or("echo", false);
-  if (plan.echo && plan.logprobs) plan.prompt_logprobs = std::max(plan.prompt_logprobs.value_or(0), *plan.logprobs);
+  if (!plan.echoes.empty() && plan.logprobs)
+    plan.prompt_logprobs = std::max(plan.prompt_logprobs.value_or(0), *plan.logprobs);
 }
 
 void read_best_of(const JsonView& body, const ApiLimits& limits, Plan& plan) {

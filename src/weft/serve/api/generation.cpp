@@ -184,12 +184,9 @@ void Job::start() {
     exchange_->begin_stream({.content_type = "text/event-stream",
                              .headers = {{"cache-control", "no-cache"}, {"x-request-id", progress_.id}}});
     exchange_->write(form_->begin(progress_));
-    if (progress_.plan.echo && !progress_.plan.prompt_logprobs) {
-      for (const auto& answer : answers_) {
-        const auto& prompt = progress_.plan.prompts[size_t(answer->choice.prompt)];
-        tell(*answer, {.content = replace_invalid_utf8(progress_.plan.model->tokenizer->decode(prompt, true))});
-      }
-    }
+    if (!progress_.plan.echoes.empty() && !progress_.plan.prompt_logprobs)
+      for (const auto& answer : answers_)
+        tell(*answer, {.content = progress_.plan.echoes[size_t(answer->choice.prompt)]});
   }
   exchange_->when_gone([weak = weak_from_this()] {
     const auto job = weak.lock();
@@ -254,8 +251,8 @@ void Job::take_prompt(Answer& answer, const Event& event) {
     else
       records.push_back(record(speller, position));
   }
-  if (!p.stream || !p.echo || records.size() != prompt.size()) return;
-  tell(answer, {.content = replace_invalid_utf8(p.model->tokenizer->decode(prompt, true)), .tokens = records});
+  if (!p.stream || p.echoes.empty() || records.size() != prompt.size()) return;
+  tell(answer, {.content = p.echoes[size_t(answer.choice.prompt)], .tokens = records});
 }
 
 void Job::take_tokens(Answer& answer, const Event& event) {
@@ -395,9 +392,8 @@ void Job::end() {
     return;
   }
   for (Choice& choice : progress_.choices) {
-    if (!p.echo) continue;
-    const auto& prompt = p.prompts[size_t(choice.prompt)];
-    choice.content = replace_invalid_utf8(p.model->tokenizer->decode(prompt, true)) + choice.content;
+    if (p.echoes.empty()) continue;
+    choice.content = p.echoes[size_t(choice.prompt)] + choice.content;
     choice.tokens.insert(choice.tokens.begin(), choice.prompt_tokens.begin(), choice.prompt_tokens.end());
   }
   exchange_->reply({.body = form_->whole(progress_), .headers = {{"x-request-id", progress_.id}}});

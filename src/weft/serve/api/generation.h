@@ -40,10 +40,10 @@ struct Plan {
   bool tells_reasoning = true;  // to the client
   bool reads_tools = false;     // calls are parsed out of the answers
   std::shared_ptr<const ToolSchemas> tools = {};
-  bool one_call = false;         // only the first of them is told
-  std::string forced_beginning;  // of each answer; the prompts end with it
-  int64_t n = 1, best_of = 1;    // for each prompt: how many answers are told, and made
-  bool echo = false;             // each answer begins with its prompt
+  bool one_call = false;            // only the first of them is told
+  std::string forced_beginning;     // of each answer; the prompts end with it
+  int64_t n = 1, best_of = 1;       // for each prompt: how many answers are told, and made
+  std::vector<std::string> echoes;  // of each prompt, what its answers begin with; else none
   bool stream = false;
   bool stream_usage = false;  // a last chunk tells the usage
 };

@@ -53,7 +53,7 @@ json completion_logprobs(const std::vector<TokenRecord>& tokens, int64_t& offset
   for (const TokenRecord& token : tokens) {
     const std::string text = replace_invalid_utf8(token.own.bytes);
     texts.push_back(text);
-    offsets.push_back(offset);
+    offsets.push_back(std::max<int64_t>(offset, 0));
     offset += int64_t(count_code_points(text));
     if (!token.is_known) {
       log_probs.push_back(nullptr);

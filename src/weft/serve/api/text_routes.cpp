@@ -36,10 +36,12 @@ json all_models(const Context& context) {
 // Answers when all texts have their vectors; the engine's thread and the handler's both come here.
 class EmbeddingJob {
  public:
-  EmbeddingJob(ExchangePointer exchange, Plan plan, bool is_base64)
+  // dimensions: what the client takes for granted; 0: any
+  EmbeddingJob(ExchangePointer exchange, Plan plan, bool is_base64, int64_t dimensions)
       : exchange_(std::move(exchange)),
         plan_(std::move(plan)),
         is_base64_(is_base64),
+        dimensions_(dimensions),
         vectors_(plan_.prompts.size()) {
     for (const auto& prompt : plan_.prompts) num_tokens_ += int64_t(prompt.size());
   }
@@ -86,7 +88,12 @@ class EmbeddingJob {
     const bool is_fine = finish.reason == FinishReason::stop || finish.reason == FinishReason::length;
     is_over_ = !is_fine || ++num_done_ == vectors_.size();
     if (!is_fine) return exchange_->reply(error_reply(to_api_error(finish), Dialect::openai));
-    if (is_over_) exchange_->reply({.body = reply_json()});
+    if (!is_over_) return;
+    const auto size = int64_t(vectors_.front().size());
+    if (dimensions_ == 0 || dimensions_ == size) return exchange_->reply({.body = reply_json()});
+    const ApiError error(400, fmt::format("dimensions: this model's vectors have {}, and none are cut", size), {},
+                         "dimensions");
+    exchange_->reply(error_reply(error, Dialect::openai));
   }
 
   std::string reply_json() const {
@@ -106,6 +113,7 @@ class EmbeddingJob {
   const ExchangePointer exchange_;
   const Plan plan_;
   const bool is_base64_;
+  const int64_t dimensions_;
   std::vector<std::vector<float>> vectors_;
   int64_t num_tokens_ = 0;
   std::mutex mutex_;
@@ -197,15 +205,17 @@ void detokenize(Context& context, const http::Request& request, const ExchangePo
 void embeddings(Context& context, const http::Request& request, const ExchangePointer& exchange) {
   Plan plan;
   bool is_base64 = false;
+  int64_t dimensions = 0;
   read_or_refuse([&] {
     const JsonDocument document = body_of(request, context.limits());
     const JsonView body = document.root();
     context.choose_model(body, plan);
     read_inputs(body.at("input"), context.limits(), plan);
     is_base64 = body.string_or("encoding_format", "float") == "base64";
+    dimensions = body.integer_or("dimensions", 0, 1, INT32_MAX);
     fit_to_context(0, plan);
   });
-  const auto job = std::make_shared<EmbeddingJob>(exchange, std::move(plan), is_base64);
+  const auto job = std::make_shared<EmbeddingJob>(exchange, std::move(plan), is_base64, dimensions);
   job->start(job);
 }
 

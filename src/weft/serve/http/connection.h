@@ -30,8 +30,8 @@ using TlsStream = asio::ssl::stream<PlainStream>;
 // What connections share. Written by the network thread only, read by any.
 struct Shared {
   const ServerOptions& options;
-  Handler& handler;
   WorkQueue& workers;
+  Handler* handler = nullptr;  // there before the first connection
   std::atomic<int64_t> connections{0}, exchanges{0};
   std::atomic<uint64_t> body_bytes{0};
   std::atomic<bool> is_draining{false};
@@ -165,9 +165,10 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     if (!request) co_return co_await refuse(400);
     const bool is_1_1 = parser.get().version() >= 11;
     const bool keep_alive = is_1_1 && parser.keep_alive() && !shared_.is_draining;
-    std::optional<Reply> answer = shared_.handler.answer_at_once(*request);
+    std::optional<Reply> answer = shared_.handler->answer_at_once(*request);
     const uint64_t length = parser.content_length_remaining().value_or(0);
     const bool is_small = !parser.chunked() && length <= kSmallBody;
+    if (answer && request->method == "HEAD") answer->is_head_only = true;
     if (answer && !is_small) co_return co_await refuse(std::move(*answer));
     const uint64_t body_room = parser.chunked() ? shared_.options.max_body_bytes : length;
     const BodyShare share(shared_, body_room);
@@ -256,7 +257,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
                                                   may_chunk);
     ++shared_.exchanges;
     exchange_->post(
-        [&handler = shared_.handler, exchange = exchange_, moved = std::make_shared<Request>(std::move(request))] {
+        [&handler = *shared_.handler, exchange = exchange_, moved = std::make_shared<Request>(std::move(request))] {
           handler.handle(std::move(*moved), exchange);
         });
     bool is_fine = true;
@@ -285,7 +286,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     co_return !is_gone_;
   }
   asio::awaitable<bool> send(const Reply& reply, bool keep_alive) {
-    const std::string text = reply_head(reply, reply.body.size(), keep_alive, false) + reply.body;
+    std::string text = reply_head(reply, reply.body.size(), keep_alive, false);
+    if (!reply.is_head_only) text += reply.body;
     co_return co_await write(text);
   }
 
@@ -302,7 +304,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     for (const auto& [code, reason] : kReasons) {
       if (code == status) message = reason;
     }
-    co_return co_await refuse(shared_.handler.refusal(status, message));
+    co_return co_await refuse(shared_.handler->refusal(status, message));
   }
   // Closing at once while the client still sends would lose the refusal.
   asio::awaitable<bool> refuse(Reply reply) {

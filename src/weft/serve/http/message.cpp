@@ -40,7 +40,7 @@ bool is_plain(std::string_view path) {
   for (size_t at = 1; at <= path.size();) {
     const size_t end = std::min(path.find('/', at), path.size());
     const std::string_view segment = path.substr(at, end - at);
-    if (segment == "." || segment == ".." || (segment.empty() && path.size() > 1)) return false;
+    if (segment == "." || segment == "..") return false;
     at = end + 1;
   }
   return true;

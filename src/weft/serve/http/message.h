@@ -11,12 +11,12 @@ namespace weft::http {
 
 // The path of a request, decoded once; routing and authentication look at nothing else.
 struct Target {
-  std::string path;   // "/v1/models", without an empty, "." or ".." segment
+  std::string path;   // "/v1/models", without a "." or ".." segment; an empty one makes it another path
   std::string query;  // as sent, without the '?'
 };
 
 // Nothing unless it is an absolute path of at most 2 KiB whose segments are plain: no control characters, no
-// backslash, no "//", no "." or "..", also not when written as %2e.
+// backslash, no "." or "..", also not when written as %2e.
 std::optional<Target> parse_target(std::string_view target);
 
 struct Request {
@@ -34,6 +34,7 @@ struct Reply {
   std::string content_type = "application/json";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;  // more of them
+  bool is_head_only = false;                                 // to HEAD: the body is told of, not sent
 };
 
 std::string_view reason_phrase(int status);

@@ -63,11 +63,11 @@ std::unique_ptr<asio::ssl::context> tls_context_of(const ServerOptions& options)
 
 class Server::Impl {
  public:
-  Impl(const ServerOptions& options, Handler& handler)
+  explicit Impl(const ServerOptions& options)
       : options_(options),
         tls_(tls_context_of(options_)),
         workers_(options_.workers),
-        shared_{options_, handler, workers_},
+        shared_{options_, workers_},
         acceptor_(network_),
         pause_(network_) {
     const tcp::endpoint endpoint = endpoint_of(options_);
@@ -75,11 +75,15 @@ class Server::Impl {
     acceptor_.open(endpoint.protocol(), error);
     if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
-    if (error)
-      throw UsageError("cannot listen on {} port {}: {}; choose another with --host and --port", options_.host,
-                       options_.port, error.message());
+    check_address(error);
     port_ = acceptor_.local_endpoint().port();
+  }
+
+  void listen(Handler& handler) {
+    error_code error;
+    acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    check_address(error);
+    shared_.handler = &handler;
     accept();
     thread_ = std::thread([this] { network_.run(); });
   }
@@ -92,7 +96,7 @@ class Server::Impl {
     // Coroutines end by themselves once their sockets are closed; what workers still hold is let go first.
     workers_.stop();
     work_.reset();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   uint16_t port() const { return port_; }
@@ -116,6 +120,11 @@ class Server::Impl {
   }
 
  private:
+  void check_address(const error_code& error) const {
+    if (error)
+      throw UsageError("cannot listen on {} port {}: {}; choose another with --host and --port", options_.host,
+                       options_.port, error.message());
+  }
   void stop_accepting() {
     error_code ignored;
     acceptor_.close(ignored);
@@ -173,8 +182,9 @@ class Server::Impl {
   std::thread thread_;
 };
 
-Server::Server(const ServerOptions& options, Handler& handler) : impl_(std::make_unique<Impl>(options, handler)) {}
+Server::Server(const ServerOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Server::~Server() = default;
+void Server::listen(Handler& handler) { impl_->listen(handler); }
 uint16_t Server::port() const { return impl_->port(); }
 ServerStats Server::stats() const { return impl_->stats(); }
 int64_t Server::drain(std::chrono::milliseconds patience) { return impl_->drain(patience); }

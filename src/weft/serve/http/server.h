@@ -35,13 +35,16 @@ struct ServerStats {
 
 class Server {
  public:
-  // Listens when it returns. Throws UsageError naming an address or a certificate that cannot be used. `handler`
-  // outlives the server.
-  Server(const ServerOptions& options, Handler& handler);
+  // Takes the address; until it listens clients are refused. Throws UsageError naming an address or a certificate
+  // that cannot be used, so that this is known before what the server is for has been made.
+  explicit Server(const ServerOptions& options);
   ~Server();  // closes every connection
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // Once: listens when it returns. `handler` outlives the server. Throws UsageError when the address was taken
+  // meanwhile.
+  void listen(Handler& handler);
   uint16_t port() const;
   ServerStats stats() const;
 
