@@ -1,10 +1,10 @@
 // weft serve: one or several models behind the APIs of OpenAI and Anthropic.
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <future>
-#include <set>
 #include <thread>
 
 #include "engine_host.h"
@@ -126,14 +126,14 @@ std::vector<EngineOptions> all_models(const ServeCommand& o) {
     throw UsageError("--max-loaded: name the models with --model NAME=FOLDER");
   if (o.models.empty()) return {o.model};
   std::vector<EngineOptions> all;
-  std::set<std::string> names;
   const int count = int(o.models.size());
   if ((count > 1 || o.most_loaded > 0) && launched_by_mpi())
     throw UsageError("--model: where a launcher starts the ranks there is one model: start more servers");
   for (const std::string& text : o.models) {
     EngineOptions& one = all.emplace_back(o.model);
     std::tie(one.name, one.forward.model) = split_name("--model", text);
-    if (!names.insert(one.name).second) throw UsageError("--model: two models are called {}", one.name);
+    if (std::ranges::count(all, one.name, &EngineOptions::name) > 1)
+      throw UsageError("--model: two models are called {}", one.name);
     one.num_models = o.most_loaded > 0 ? std::min(count, o.most_loaded) : count;
     if (one.forward.threads == 0) one.forward.threads = std::max(1, num_cores() / one.num_models);
     if (all.size() > 1)

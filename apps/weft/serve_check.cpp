@@ -3,8 +3,8 @@
 
 #include "rank_resources.h"
 #include "weft/base/ceil_div.h"
+#include "weft/base/file.h"
 #include "weft/base/machine.h"
-#include "weft/base/units.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/plan/machine_ranks.h"
 #include "weft/plan/serve_search.h"
@@ -172,8 +172,7 @@ MemoryChoice choose_memory(const EngineOptions& o, const ModelSource& source, co
   }
   throw Error(
       "{} does not fit: weights {}, the cache {}, the largest step {} and what loading leaves {} are {} more than "
-      "the {} "
-      "that are {}; {}{}",
+      "the {} that are {}; {}{}",
       source.path(), human_bytes(uint64_t(need.weights)), human_bytes(uint64_t(need.cache)),
       human_bytes(uint64_t(need.step)), human_bytes(uint64_t(need.loading)),
       human_bytes(uint64_t(need.total() - available)), human_bytes(uint64_t(available)),

@@ -16,8 +16,11 @@ class CompletionForm : public ReplyForm {
  public:
   std::string piece(const Progress& p, const Choice& choice, const Piece& piece) override {
     json entry = entry_json(choice, piece.content);
-    int64_t& offset = offsets_.try_emplace(choice.index, first_offset(p, choice)).first->second;
-    if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(piece.tokens, offset);
+    if (p.plan.logprobs) {
+      const auto [offset, is_first] = offsets_.try_emplace(choice.index);
+      if (is_first) offset->second = first_offset(p, choice);
+      entry["logprobs"] = completion_logprobs(piece.tokens, offset->second);
+    }
     return event(p, json::array({std::move(entry)}));
   }
   std::string finished(const Progress& p, const Choice& choice) override {
