@@ -2,7 +2,6 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-#include <csetjmp>
 #include <memory>
 #include <vector>
 
@@ -30,10 +29,14 @@ class Stack {
   void* p_;
 };
 
+// Where somebody goes on: what the compiler's own jumps keep, which is less than what the C library's do.
+using Place = void* [5];
+[[noreturn, gnu::noinline]] void go_on_at(Place& place) { __builtin_longjmp(place, 1); }
+
 // Begun once by its context; after that it comes and goes by jumps, which ask the system for nothing.
 struct Fiber {
   ucontext_t context;
-  jmp_buf place;
+  Place place;
   Stack stack;
   bool has_begun = false;
 };
@@ -47,19 +50,23 @@ struct Thread {
 };
 
 struct Warp {
-  int live = 0, arrived = 0;
-  uint64_t given[kLanes] = {};
-  bool is_live[kLanes] = {};
+  // What lanes gave before a barrier, for all to read until the next one opens; the lanes that gave as bits.
+  struct Gifts {
+    uint32_t givers;
+    uint64_t values[kLanes];
+  };
+  int live, arrived;
+  int turn;  // which gifts are being given
+  Gifts gifts[2];
   alignas(16) std::byte memory[4096];
 };
 
 // What runs one block after another on one thread of the host.
 class Machine {
  public:
-  static Machine& of_this_thread() {
-    static thread_local Machine machine;
-    return machine;
-  }
+  // The one of this thread, made when it first runs a grid.
+  static inline constinit thread_local Machine* running = nullptr;
+  static Machine& of_this_thread() { return *running; }
 
   void run(dim3 grid, dim3 block, bool follows, const std::function<void()>& body) {
     const int threads = int(block.x * block.y * block.z);
@@ -89,35 +96,31 @@ class Machine {
       ++arrived_;
       open_block();
     }
-    if (current_->state != Thread::State::ready) leave();
+    if (current_->state == Thread::State::ready) return;
+    Fiber& mine = *current_->fiber;
+    take_turn();
+    leave(mine);
   }
 
  private:
   void run_block(uint3 at, dim3 grid, dim3 block) {
     blockIdx = at, blockDim = block, gridDim = grid;
-    warps_.assign(size_t(num_threads_ + kLanes - 1) / kLanes, Warp());
+    warps_.resize(std::max(warps_.size(), size_t(num_threads_ + kLanes - 1) / kLanes));
     live_ = num_threads_, arrived_ = 0;
     threads_.assign(size_t(num_threads_), Thread());
     for (int i = 0; i < num_threads_; ++i) {
       threads_[size_t(i)].index = i;
       Warp& w = warps_[size_t(i / kLanes)];
-      ++w.live, w.is_live[i % kLanes] = true;
+      if (i % kLanes == 0) w.live = w.arrived = w.turn = 0, w.gifts[0].givers = 0;
+      ++w.live;
     }
     while (live_ > 0) {
-      bool has_moved = false;
       is_backwards_ = !is_backwards_;  // a barrier that is missing shows whichever thread should wait
-      for (int turn = 0; turn < num_threads_; ++turn) {
-        Thread& thread = in_turn(turn);
-        if (thread.state != Thread::State::not_begun && thread.state != Thread::State::ready) continue;
-        has_moved = true;
-        turn_ = turn;
-        if (thread.state == Thread::State::not_begun) prepare(thread);
-        become(thread);
-        enter(*thread.fiber);
-        if (current_->state == Thread::State::finished) free_.push_back(current_->fiber);
-      }
+      turn_ = -1;
+      const bool has_moved = take_turn();
       // Undefined on a GPU, where it hangs.
       weft::check(has_moved, "{} threads of a block wait at barriers that others do not reach", live_);
+      start();
     }
   }
 
@@ -139,48 +142,58 @@ class Machine {
     makecontext(&fiber.context, &Machine::begin, 0);
   }
 
+  // Becomes the next thread of this round that can go on; false when the round is over.
+  bool take_turn() {
+    while (++turn_ < num_threads_) {
+      Thread& thread = in_turn(turn_);
+      if (thread.state != Thread::State::not_begun && thread.state != Thread::State::ready) continue;
+      if (thread.state == Thread::State::not_begun) prepare(thread);
+      become(thread);
+      return true;
+    }
+    return false;
+  }
+
   // A fiber whose thread has ended goes on with the next one that has not begun: only what waits costs a switch.
   static void begin() {
     Machine& m = of_this_thread();
     for (;;) {
       (*m.body_)();
+      Fiber* const mine = m.current_->fiber;
       m.finish();
-      if (!m.next_thread()) m.leave();
+      m.free_.push_back(mine);
+      if (!m.take_turn() || m.current_->fiber != mine) m.leave(*mine);
     }
-  }
-  bool next_thread() {
-    for (int turn = turn_ + 1; turn < num_threads_; ++turn) {
-      Thread& next = in_turn(turn);
-      if (next.state != Thread::State::not_begun) continue;
-      next.fiber = current_->fiber;
-      turn_ = turn;
-      become(next);
-      return true;
-    }
-    return false;
   }
   void finish() {
     Thread& thread = *current_;
     thread.state = Thread::State::finished;
     Warp& w = warp();
-    --w.live, w.is_live[thread.index % kLanes] = false;
-    --live_;
+    --w.live, --live_;
     open_warp(thread.index / kLanes);
     open_block();
   }
-  void enter(Fiber& fiber) {
-    if (_setjmp(scheduler_) != 0) return;
-    if (std::exchange(fiber.has_begun, true)) _longjmp(fiber.place, 1);
-    setcontext(&fiber.context);
+  // From the scheduler to the thread whose turn it is; comes back when the round is over.
+  [[gnu::noinline]] void start() {
+    if (__builtin_setjmp(scheduler_) == 0) go_on();
   }
-  void leave() {
-    if (_setjmp(current_->fiber->place) == 0) _longjmp(scheduler_, 1);
+  // From `fiber` to whoever's turn it is, until somebody goes on with it.
+  [[gnu::noinline]] void leave(Fiber& fiber) {
+    if (__builtin_setjmp(fiber.place) == 0) go_on();
+  }
+  [[noreturn, gnu::noinline]] void go_on() {
+    if (turn_ == num_threads_) go_on_at(scheduler_);
+    Fiber& next = *current_->fiber;
+    if (std::exchange(next.has_begun, true)) go_on_at(next.place);
+    setcontext(&next.context);
+    std::abort();
   }
 
   void open_warp(int index) {
     Warp& w = warps_[size_t(index)];
     if (w.arrived == 0 || w.arrived < w.live) return;
     w.arrived = 0;
+    w.turn ^= 1, w.gifts[w.turn].givers = 0;
     release(index * kLanes, std::min(num_threads_, (index + 1) * kLanes), Thread::State::at_warp_barrier);
   }
   void open_block() {
@@ -193,13 +206,13 @@ class Machine {
       if (threads_[size_t(i)].state == barrier) threads_[size_t(i)].state = Thread::State::ready;
   }
 
-  jmp_buf scheduler_;
+  Place scheduler_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   Thread* current_ = nullptr;
-  int turn_ = 0;  // of the loop over threads
+  int turn_ = 0;  // of the round over threads
   const std::function<void()>* body_ = nullptr;
   int num_threads_ = 0, live_ = 0, arrived_ = 0;
   int64_t num_following_ = 0;
@@ -212,23 +225,25 @@ int lane() { return Machine::of_this_thread().lane(); }
 void sync_block() { Machine::of_this_thread().wait(Thread::State::at_block_barrier); }
 void sync_warp() { Machine::of_this_thread().wait(Thread::State::at_warp_barrier); }
 
-uint64_t exchange(uint64_t mine, int from_lane) {
+// Gives `mine` and waits for what the other lanes of the warp give.
+static const Warp::Gifts& give(uint64_t mine) {
   Warp& w = Machine::of_this_thread().warp();
-  w.given[lane()] = mine;
+  Warp::Gifts& gifts = w.gifts[w.turn];
+  gifts.givers |= 1u << lane(), gifts.values[lane()] = mine;
   sync_warp();
-  const uint64_t theirs = w.given[w.is_live[from_lane] ? from_lane : lane()];
-  sync_warp();
-  return theirs;
+  return gifts;
+}
+
+uint64_t exchange(uint64_t mine, int from_lane) {
+  const Warp::Gifts& gifts = give(mine);
+  return gifts.givers >> from_lane & 1 ? gifts.values[from_lane] : mine;
 }
 
 bool any_of_warp(bool mine) {
-  Warp& w = Machine::of_this_thread().warp();
-  w.given[lane()] = mine;
-  sync_warp();
-  bool any = false;
-  for (int i = 0; i < kLanes; ++i) any |= w.is_live[i] && w.given[i];
-  sync_warp();
-  return any;
+  const Warp::Gifts& gifts = give(mine);
+  for (int i = 0; i < kLanes; ++i)
+    if (gifts.givers >> i & 1 && gifts.values[i]) return true;
+  return false;
 }
 
 void* warp_memory(size_t bytes) {
@@ -238,7 +253,9 @@ void* warp_memory(size_t bytes) {
 
 void run_grid(dim3 grid, dim3 block, bool follows, const std::function<void()>& body) {
   const Arena::Open open(Arena::instance());
-  Machine::of_this_thread().run(grid, block, follows, body);
+  static thread_local Machine machine;
+  Machine::running = &machine;
+  machine.run(grid, block, follows, body);
 }
 void follow() { Machine::of_this_thread().follow(); }
 
