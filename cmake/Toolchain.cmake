@@ -16,7 +16,8 @@ target_compile_options(weft_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow 
                                               $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 takes "text" + std::string for an overflow (GCC bugs 105329 and 105651).
-  target_compile_options(weft_options INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+  target_compile_options(weft_options INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread
+                                                -Wno-array-bounds)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_UNITY_BUILD)
   # Of types in anonymous namespaces, where the file is included by the one that is compiled.

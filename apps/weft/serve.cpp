@@ -26,6 +26,7 @@ struct ServeCommand {
   http::ServerOptions server;
   api::ApiLimits limits;
   std::string key_file;
+  std::vector<std::string> allowed_origins;
   int drain_seconds = 30;
   int most_loaded = 0, idle_seconds = 0;
 };
@@ -84,8 +85,10 @@ void serve_over_http(const ServeCommand& o, StopSignals& signals, Front front,
                      const std::vector<api::ServedModel>& models, const std::function<void()>& run,
                      const std::function<void()>& stop) {
   const Output& output = o.model.output;
-  api::Api api(models,
-               {.keys = front.keys, .only_local_hosts = http::is_loopback(o.server.host), .limits = o.limits});
+  api::Api api(models, {.keys = front.keys,
+                        .allowed_origins = o.allowed_origins,
+                        .only_local_hosts = http::is_loopback(o.server.host),
+                        .limits = o.limits});
   const std::unique_ptr<http::Server> server = std::move(front.server);  // ends before the API does
   server->listen(api);
   std::thread stopper([&] {
@@ -228,10 +231,23 @@ void serve_on_hosts(const ServeCommand& o, const std::vector<EngineOptions>& mod
   o.hosts.run_own_command(ranks_of(forward));
 }
 
+// As browsers write it: no path, not even a slash.
+void check_origin(const std::string& origin) {
+  const size_t host = origin.find("://");
+  if (origin == "*" || (host != std::string::npos && host > 0 && host + 3 < origin.size() &&
+                        origin.find_first_of("/ *", host + 3) == std::string::npos))
+    return;
+  throw UsageError(
+      "--allowed-origins: write '{}' as a browser does, as https://chat.example.org or "
+      "http://localhost:3000, or * for all sites",
+      origin);
+}
+
 void serve(const ServeCommand& o) {
   if (o.key_file.empty() && !http::is_loopback(o.server.host))
     throw UsageError("--host {} can be reached from other machines: name a file with keys with --api-key-file",
                      o.server.host);
+  for (const std::string& origin : o.allowed_origins) check_origin(origin);
   const std::vector<EngineOptions> models = all_models(o);
   if (o.hosts.are_given()) return serve_on_hosts(o, models);
   StopSignals signals;
@@ -266,6 +282,10 @@ void add_serve(CLI::App& program) {
       ->capture_default_str();
   c->add_option("--port", o->server.port, "0: any that is free")->capture_default_str();
   c->add_option("--api-key-file", o->key_file, "Who may use it: a key a line; every route but /health needs one");
+  c->add_option("--allowed-origins", o->allowed_origins,
+                "Sites whose pages may send requests from a browser, separated by commas, as http://localhost:3000; "
+                "*: all; without it the server's own page alone")
+      ->delimiter(',');
   c->add_option("--tls-cert", o->server.tls_cert, "A certificate in PEM form, with its chain");
   c->add_option("--tls-key", o->server.tls_key, "Its key in PEM form");
   c->add_option("--max-connections", o->server.max_connections, "More are closed at once")

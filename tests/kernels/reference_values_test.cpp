@@ -200,8 +200,8 @@ TEST(ReferenceMisuseTest, ShapesAndDtypes) {
         w.stream, {.y = f32, .rstd = w.empty(DType::f64, {2}), .x = f32, .weight = w.empty(DType::f32, {3})});
   });
   expect_error("memory of the CPU", [&] {
-    Workbench meta(1, Device::meta);
-    reference_kernels().fill(w.stream, meta.empty(DType::f32, {2}), 1);
+    Workbench on_meta(1, Device::meta);
+    reference_kernels().fill(w.stream, on_meta.empty(DType::f32, {2}), 1);
   });
 }
 

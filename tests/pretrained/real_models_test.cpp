@@ -27,9 +27,9 @@ class Folder {
       std::filesystem::copy_file(config, folder_ / "config.json");
       return;
     }
-    nlohmann::json json = logits_["config"];
-    json["model_type"] = "gpt2", json["vocab_size"] = json["vocab"];
-    std::ofstream(folder_ / "config.json") << json;
+    nlohmann::json made = logits_["config"];
+    made["model_type"] = "gpt2", made["vocab_size"] = made["vocab"];
+    std::ofstream(folder_ / "config.json") << made;
   }
   std::string path() const { return folder_.path(); }
   const nlohmann::json& logits() const { return logits_; }

@@ -39,7 +39,7 @@ TEST_P(EndingTest, LetsGoOfTheServersThreads) {
   CountingQueue queue;
   int told = 0, ran = 0;
   PendingExchange exchange(
-      queue, [&] { ++told; }, 500, true, true);
+      queue, [&] { ++told; }, 500, {}, true, true);
   exchange.post([&] { ++ran; });
   EXPECT_EQ(ran, 1);
   EXPECT_EQ(queue.num_strands(), 1);

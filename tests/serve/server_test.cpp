@@ -108,6 +108,58 @@ TEST(HostTest, PagesOfOtherSitesGetNothing) {
   EXPECT_EQ(status("Host: localhost:1\r\nOrigin: null\r\n"), 403);
 }
 
+// What browsers ask before they send a page's request, and what they look for in the answer.
+TEST(HostTest, PagesOfAllowedSitesAreAnswered) {
+  TestSetup setup;
+  setup.api.allowed_origins = {"http://chat.example:3000"};
+  setup.api.keys = api::ApiKeys({std::string(kKey)});
+  TestServer server(std::move(setup));
+  const auto ask = [&](const std::string& method, const char* path, const std::string& headers) {
+    bench::HttpClient client = server.connect();
+    client.send_raw(method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
+    return client.read_head();
+  };
+  const std::string
+      asks = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,x-y\r\n",
+      page = "Origin: http://chat.example:3000\r\n", other = "Origin: http://chat.example\r\n",
+      key = "Authorization: Bearer " + std::string(kKey) + "\r\n";
+  const bench::HttpResult before = ask("OPTIONS", "/v1/chat/completions", page + asks);
+  EXPECT_EQ(before.status, 200) << "a browser sends no key with it";
+  EXPECT_EQ(before.header("access-control-allow-origin"), "http://chat.example:3000");
+  EXPECT_EQ(before.header("access-control-allow-methods"), "GET, POST");
+  EXPECT_EQ(before.header("access-control-allow-headers"), "authorization,x-y");
+  EXPECT_EQ(before.header("vary"), "Origin");
+
+  EXPECT_EQ(ask("OPTIONS", "/v1/chat/completions", other + asks).status, 403);
+  EXPECT_EQ(ask("OPTIONS", "/v1/chat/completions", page).status, 401) << "not what a browser asks";
+  EXPECT_EQ(ask("GET", "/v1/models", page).status, 401);
+  for (const auto& [origin, is_allowed] : {std::pair(page, true), {other, false}, {std::string(), false}}) {
+    const bench::HttpResult got = ask("GET", "/v1/models", origin + key);
+    EXPECT_EQ(got.status, origin == other ? 403 : 200);
+    EXPECT_EQ(got.header("access-control-allow-origin"), is_allowed ? "http://chat.example:3000" : "");
+  }
+
+  // Answers of handlers, whole and as streams, and refusals of bodies.
+  for (const std::string body :
+       {R"({"prompt": "a", "max_tokens": 2})", R"({"prompt": "a", "max_tokens": 2, "stream": true})", "not JSON"}) {
+    const bench::HttpResult got = ask(
+        "POST", "/v1/completions", page + key + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    EXPECT_EQ(got.status, body[0] == '{' ? 200 : 400);
+    EXPECT_EQ(got.header("access-control-allow-origin"), "http://chat.example:3000") << body;
+  }
+  const bench::HttpResult large = ask("POST", "/v1/completions", page + key + "Content-Length: 999999999999\r\n");
+  EXPECT_EQ(large.status, 413);
+  EXPECT_EQ(large.header("access-control-allow-origin"), "http://chat.example:3000");
+}
+
+TEST(HostTest, AnyPageWhereAllAre) {
+  TestSetup setup;
+  setup.api.allowed_origins = {"*"};
+  TestServer server(std::move(setup));
+  EXPECT_EQ(status_of(server, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\n\r\n"), 200);
+  EXPECT_EQ(status_of(server, "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nOrigin: null\r\n\r\n"), 421);
+}
+
 struct RawRequest {
   const char* name;
   std::string text;

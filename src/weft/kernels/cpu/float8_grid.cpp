@@ -14,8 +14,8 @@ using float8_groups::rounded;
 using float8_groups::Scale;
 using float8_groups::scale_of;
 
-constexpr int64_t kElements = 1 << 14;  // of a task
-constexpr int64_t kColumns = 256;       // whose scales stay in L1
+constexpr int64_t kGridElements = 1 << 14;  // of a task
+constexpr int64_t kColumns = 256;           // whose scales stay in L1
 
 uint32_t magnitude(BFloat16 x) { return uint32_t(x.bits & 0x7fff) << 16; }
 
@@ -57,7 +57,7 @@ Tensor on_float8_grid(Stream& stream, const Tensor& x, bool groups_run_down) {
   const BFloat16* const in = x.data<BFloat16>();
   BFloat16* const out = y.data<BFloat16>();
   if (!groups_run_down) {
-    stream.team().parallel_for(rows, std::max<int64_t>(1, kElements / std::max<int64_t>(cols, 1)),
+    stream.team().parallel_for(rows, std::max<int64_t>(1, kGridElements / std::max<int64_t>(cols, 1)),
                                [&](int64_t begin, int64_t end, int) {
                                  for (int64_t r = begin; r < end; ++r) round_row(in + r * cols, out + r * cols, cols);
                                });

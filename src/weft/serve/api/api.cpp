@@ -100,12 +100,41 @@ Api::Api(std::vector<ServedModel> models, ApiOptions options)
   check(!context_.models().empty(), "an API needs a model");
 }
 
-// A browser says which page a request comes from: only our own may send some.
-void Api::check_origin(const http::Request& head) {
+bool Api::allows_origin(std::string_view origin) const {
+  const auto& allowed = options_.allowed_origins;
+  return std::any_of(allowed.begin(), allowed.end(),
+                     [&](const std::string& one) { return one == "*" || one == origin; });
+}
+
+// A browser says which page a request comes from: our own may send some, and those of sites that are allowed to.
+void Api::check_origin(const http::Request& head) const {
   const std::string_view origin = head.header("origin");
   const size_t host = origin.find("://");
-  if (origin.empty() || (host != std::string_view::npos && origin.substr(host + 3) == head.header("host"))) return;
-  throw ApiError(403, "requests from pages of other sites are refused");
+  if (origin.empty() || allows_origin(origin)) return;
+  if (host != std::string_view::npos && origin.substr(host + 3) == head.header("host")) return;
+  throw ApiError(403, "requests from pages of other sites are refused, unless --allowed-origins names the site");
+}
+
+// Before a page's own request a browser asks whether it may be sent, without a key. Source: Fetch Standard, CORS
+// protocol.
+bool Api::is_preflight(const http::Request& head) const {
+  return head.method == "OPTIONS" && !head.header("access-control-request-method").empty() &&
+         allows_origin(head.header("origin"));
+}
+
+http::Headers Api::headers_of_replies(const http::Request& head) const {
+  const std::string_view origin = head.header("origin");
+  if (options_.allowed_origins.empty()) return {};
+  http::Headers headers{{"vary", "Origin"}};
+  if (origin.empty() || !allows_origin(origin)) return headers;
+  headers.emplace_back("access-control-allow-origin", origin);
+  if (!is_preflight(head)) return headers;
+  headers.emplace_back("access-control-allow-methods", "GET, POST");
+  // Whatever it asks for: headers that nobody reads harm nobody.
+  if (const std::string_view asked = head.header("access-control-request-headers"); !asked.empty())
+    headers.emplace_back("access-control-allow-headers", asked);
+  headers.emplace_back("access-control-max-age", "600");
+  return headers;
 }
 
 void Api::check_host(const http::Request& head) const {
@@ -150,6 +179,7 @@ const Route& Api::admit(const http::Request& head) const {
 
 std::optional<http::Reply> Api::answer_at_once(const http::Request& head) {
   try {
+    if (is_preflight(head)) return check_host(head), http::Reply{.content_type = "text/plain"};
     const Route& route = admit(head);
     if (route.traits.generates) check_room();
     if (!route.traits.is_quick) return {};

@@ -15,6 +15,8 @@ namespace weft::api {
 
 struct ApiOptions {
   ApiKeys keys;
+  // Sites, as "https://chat.example.org", whose pages may send requests beside our own; "*": any page.
+  std::vector<std::string> allowed_origins;
   bool only_local_hosts =
       true;  // refuses requests whose Host is not this machine: a page that a browser was lured to
   ApiLimits limits;
@@ -65,13 +67,16 @@ class Api : public http::Handler {
   void set_ready() { is_ready_ = true; }
   void begin_drain() { is_ready_ = false; }
 
+  http::Headers headers_of_replies(const http::Request& head) const override;
   std::optional<http::Reply> answer_at_once(const http::Request& head) override;
   void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) override;
   http::Reply refusal(int status, std::string_view message) override;
 
  private:
   const Route& admit(const http::Request& head) const;  // or throws ApiError
-  static void check_origin(const http::Request& head);
+  bool allows_origin(std::string_view origin) const;
+  bool is_preflight(const http::Request& head) const;
+  void check_origin(const http::Request& head) const;
   void check_host(const http::Request& head) const;
   void check_room() const;
 

@@ -122,10 +122,10 @@ std::string json_of_arguments(const TaggedArguments& arguments, std::string_view
     else
       same->second = value;
   }
-  std::string json = "{";
+  std::string object = "{";
   for (const auto& [name, value] : members)
-    json += fmt::format("{}{}:{}", json.size() > 1 ? "," : "", text_as_json(name), value);
-  return json + "}";
+    object += fmt::format("{}{}:{}", object.size() > 1 ? "," : "", text_as_json(name), value);
+  return object + "}";
 }
 
 }  // namespace weft::api

@@ -302,10 +302,10 @@ ToolCallParser::Step ToolCallParser::read_python(Output& output) {
   if (at_ - begin_ > kLimits.max_bytes) return Step::broken;
   if (!is_complete) return Step::more;
   if (held_[at_ - 1] != ')') return Step::broken;
-  std::optional<std::string> json =
+  std::optional<std::string> arguments =
       json_of_python_arguments(std::string_view(held_).substr(begin_, at_ - 1 - begin_));
-  if (!json) return Step::broken;
-  take_call(output, {header_.name, std::move(*json), header_.id});
+  if (!arguments) return Step::broken;
+  take_call(output, {header_.name, std::move(*arguments), header_.id});
   return Step::on;
 }
 

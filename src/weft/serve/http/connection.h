@@ -160,9 +160,13 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     Parser parser;
     parser.header_limit(shared_.options.max_header_bytes);
     parser.body_limit(shared_.options.max_body_bytes);
-    if (const int status = co_await read_head(parser)) co_return co_await refuse(status);
+    headers_of_replies_.clear();
+    const int refused = co_await read_head(parser);
+    if (refused != 0 && refused != 413) co_return co_await refuse(refused);  // 413: the head is there
     auto request = request_of(parser.get());
     if (!request) co_return co_await refuse(400);
+    headers_of_replies_ = shared_.handler->headers_of_replies(*request);
+    if (refused != 0) co_return co_await refuse(refused);
     const bool is_1_1 = parser.get().version() >= 11;
     const bool keep_alive = is_1_1 && parser.keep_alive() && !shared_.is_draining;
     std::optional<Reply> answer = shared_.handler->answer_at_once(*request);
@@ -174,7 +178,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     const BodyShare share(shared_, body_room);
     if (!share.is_granted()) co_return co_await refuse(503);
     if (const int status = co_await read_body(parser, *request)) co_return co_await refuse(status);
-    if (answer) co_return co_await send(*answer, keep_alive) && keep_alive;
+    if (answer) co_return co_await send(std::move(*answer), keep_alive) && keep_alive;
     request->body = std::move(parser.get().body());
     co_return co_await converse(std::move(*request), keep_alive, is_1_1) && keep_alive;
   }
@@ -253,8 +257,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
         if (const auto self = weak.lock()) self->notify();
       });
     };
-    exchange_ = std::make_shared<PendingExchange>(shared_.workers, tell, shared_.options.max_unsent_bytes, keep_alive,
-                                                  may_chunk);
+    exchange_ = std::make_shared<PendingExchange>(shared_.workers, tell, shared_.options.max_unsent_bytes,
+                                                  headers_of_replies_, keep_alive, may_chunk);
     ++shared_.exchanges;
     exchange_->post(
         [&handler = *shared_.handler, exchange = exchange_, moved = std::make_shared<Request>(std::move(request))] {
@@ -285,7 +289,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     disarm();
     co_return !is_gone_;
   }
-  asio::awaitable<bool> send(const Reply& reply, bool keep_alive) {
+  asio::awaitable<bool> send(Reply reply, bool keep_alive) {
+    reply.headers.insert(reply.headers.end(), headers_of_replies_.begin(), headers_of_replies_.end());
     std::string text = reply_head(reply, reply.body.size(), keep_alive, false);
     if (!reply.is_head_only) text += reply.body;
     co_return co_await write(text);
@@ -308,7 +313,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   }
   // Closing at once while the client still sends would lose the refusal.
   asio::awaitable<bool> refuse(Reply reply) {
-    if (!co_await send(reply, false)) co_return false;
+    if (!co_await send(std::move(reply), false)) co_return false;
     error_code ignored;
     socket().shutdown(PlainStream::shutdown_send, ignored);
     const auto deadline = Clock::now() + kLinger;
@@ -323,7 +328,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   Stream stream_;
   asio::steady_timer changed_, watchdog_;
   bool has_changed_ = false, is_gone_ = false;
-  std::string in_;  // read and not yet parsed
+  std::string in_;              // read and not yet parsed
+  Headers headers_of_replies_;  // to the request that is being answered
   std::shared_ptr<PendingExchange> exchange_;
 };
 

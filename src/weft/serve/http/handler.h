@@ -36,6 +36,9 @@ class Handler {
  public:
   virtual ~Handler() = default;
 
+  // By the head alone: what every reply to this request says beside its own, refusals of its body too. Quick.
+  virtual Headers headers_of_replies(const Request&) const { return {}; }
+
   // By the head alone, on the network thread: an answer that needs neither body nor work, such as a refusal. Quick.
   virtual std::optional<Reply> answer_at_once(const Request& head) = 0;
 

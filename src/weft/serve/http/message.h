@@ -19,10 +19,12 @@ struct Target {
 // backslash, no "." or "..", also not when written as %2e.
 std::optional<Target> parse_target(std::string_view target);
 
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
 struct Request {
   std::string method;
   Target target;
-  std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  Headers headers;  // names in lower case
   std::string body;
 
   // The value of a header; empty when it is absent. Of several, the first.
@@ -33,8 +35,8 @@ struct Reply {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // more of them
-  bool is_head_only = false;                                 // to HEAD: the body is told of, not sent
+  Headers headers;            // more of them
+  bool is_head_only = false;  // to HEAD: the body is told of, not sent
 };
 
 std::string_view reason_phrase(int status);

@@ -6,9 +6,10 @@
 namespace weft::http {
 
 PendingExchange::PendingExchange(WorkQueue& workers, std::function<void()> tell, size_t max_unsent_bytes,
-                                 bool keep_alive, bool may_chunk)
+                                 Headers headers, bool keep_alive, bool may_chunk)
     : tell_(std::move(tell)),
       max_unsent_bytes_(max_unsent_bytes),
+      headers_(std::move(headers)),
       keep_alive_(keep_alive),
       may_chunk_(may_chunk),
       strand_(workers.make_strand()) {}
@@ -35,8 +36,14 @@ void PendingExchange::put(std::string_view bytes, bool is_last) {
   if (told) told();
 }
 
+std::string PendingExchange::head_of(Reply& reply, std::optional<size_t> content_length, bool keep_alive,
+                                     bool is_chunked) {
+  reply.headers.insert(reply.headers.end(), headers_.begin(), headers_.end());
+  return reply_head(reply, content_length, keep_alive, is_chunked);
+}
+
 void PendingExchange::reply(Reply reply) {
-  put(reply_head(reply, reply.body.size(), keep_alive_, false) + reply.body, true);
+  put(head_of(reply, reply.body.size(), keep_alive_, false) + reply.body, true);
 }
 
 void PendingExchange::begin_stream(Reply head) {
@@ -44,7 +51,7 @@ void PendingExchange::begin_stream(Reply head) {
     const std::lock_guard lock(mutex_);
     is_stream_ = true;
   }
-  put(reply_head(head, {}, keep_alive_ && may_chunk_, may_chunk_), false);
+  put(head_of(head, {}, keep_alive_ && may_chunk_, may_chunk_), false);
 }
 
 void PendingExchange::write(std::string_view bytes) {

@@ -19,9 +19,9 @@ class WorkQueue {
 
 class PendingExchange : public Exchange {
  public:
-  // `tell` is called, from any thread, when there is something to take.
-  PendingExchange(WorkQueue& workers, std::function<void()> tell, size_t max_unsent_bytes, bool keep_alive,
-                  bool may_chunk);
+  // `tell` is called, from any thread, when there is something to take. `headers`: of the reply, beside its own.
+  PendingExchange(WorkQueue& workers, std::function<void()> tell, size_t max_unsent_bytes, Headers headers,
+                  bool keep_alive, bool may_chunk);
 
   void reply(Reply reply) override;
   void begin_stream(Reply head) override;
@@ -41,9 +41,11 @@ class PendingExchange : public Exchange {
 
  private:
   void put(std::string_view bytes, bool is_last);
+  std::string head_of(Reply& reply, std::optional<size_t> content_length, bool keep_alive, bool is_chunked);
 
   const std::function<void()> tell_;
   const size_t max_unsent_bytes_;
+  const Headers headers_;
   const bool keep_alive_, may_chunk_;
 
   // What belongs to the server is called under the lock, and let go with the last bytes or the client: whoever still
