@@ -4,6 +4,7 @@
 #include "command.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
+#include "weft/base/version.h"
 
 namespace weft::app {
 
@@ -39,7 +40,7 @@ int run(int argc, char** argv) {
   CLI::App program{"weft plans, trains, checks and serves large language models over any mesh of ranks."};
   program.name("weft");
   program.require_subcommand(1);
-  program.set_version_flag("--version", "weft " WEFT_VERSION);
+  program.set_version_flag("--version", fmt::format("weft {}", version()));
   program.footer(
       "Every command has --help with an example. Exit status: 0 done, 2 usage or recipe, 1 anything else.");
   for (const auto add : {add_doctor, add_train, add_adapter, add_eval, add_generate, add_chat, add_serve, add_logits,

@@ -15,6 +15,7 @@ TEST_F(ServeTest, AnswersOverHttpUntilItIsTold) {
   ASSERT_GT(port, 0) << served.said();
   EXPECT_NE(served.said().find("\"kv_dtype\":\"int8\""), std::string::npos) << served.said();
   EXPECT_EQ(get(port, "/v1/models")["data"][0]["id"], "base");
+  EXPECT_EQ("weft " + get(port, "/version")["version"].get<std::string>() + "\n", program_.run("--version").out);
   EXPECT_EQ(text_of(port, "base"), text_of(port, "base"));
   EXPECT_EQ(post(port, "/v1/completions", {{"model", "nobody"}, {"prompt", {1}}}).status, 404);
   EXPECT_EQ(served.stop(), 0) << served.said();

@@ -196,6 +196,9 @@ void fit_to_context(std::optional<int64_t> asked, Plan& plan) {
                     "tokens: shorten them",
                     context, longest),
         "context_length_exceeded", "messages");
+  if (asked && plan.min_tokens > *asked)
+    throw ApiError(400, fmt::format("min_tokens: {} are more than max_tokens, {}", plan.min_tokens, *asked), {},
+                   "min_tokens");
   plan.max_tokens = std::min(asked.value_or(context), context - longest);
   plan.min_tokens = std::min(plan.min_tokens, plan.max_tokens);
 }

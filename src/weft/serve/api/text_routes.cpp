@@ -3,6 +3,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "weft/base/version.h"
 #include "weft/serve/api/chat_prompt.h"
 #include "weft/serve/api/handlers.h"
 #include "weft/serve/api/openai_json.h"
@@ -160,7 +161,7 @@ void show_metrics(Context& context, const http::Request&, const ExchangePointer&
 }
 
 void show_version(Context&, const http::Request&, const ExchangePointer& exchange) {
-  exchange->reply({.body = R"({"version":"0.1.0"})"});
+  exchange->reply({.body = json{{"version", version()}}.dump()});
 }
 
 void tokenize(Context& context, const http::Request& request, const ExchangePointer& exchange) {
