@@ -2,6 +2,13 @@
 # what a file costs is reading headers and making the same templates anew. The preset dev compiles each by itself, which
 # shows a missing include.
 
+# Which of the groups of at most `most`, about equally large, has the file `index` of `count`.
+function(weft_group group index count most)
+  math(EXPR num_groups "(${count} + ${most} - 1) / ${most}")
+  math(EXPR number "${index} * ${num_groups} / ${count}")
+  set(${group} ${number} PARENT_SCOPE)
+endfunction()
+
 # Puts the sources of `target` that lie in one folder into groups of at most `most` files; those whose path matches one of
 # the further arguments stay by themselves.
 function(weft_unite target most)
@@ -27,10 +34,9 @@ function(weft_unite target most)
   list(REMOVE_DUPLICATES folders)
   foreach(folder ${folders})
     list(LENGTH files_of_${folder} count)
-    math(EXPR num_groups "(${count} + ${most} - 1) / ${most}")
     set(index 0)
     foreach(source ${files_of_${folder}})
-      math(EXPR group "${index} * ${num_groups} / ${count}")
+      weft_group(group ${index} ${count} ${most})
       set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
       math(EXPR index "${index} + 1")
     endforeach()
@@ -38,8 +44,8 @@ function(weft_unite target most)
   set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# The same for kernels that Highway compiles once for each instruction set, by reading the file again that names itself: a
-# group is a file that includes them and is read again as a whole. Comes before weft_unite, which leaves them alone.
+# The same for kernels that Highway compiles once for each instruction set, by reading the file again that names itself:
+# a group is a file that includes them and is read again as a whole. Comes before weft_unite, which leaves them alone.
 function(weft_unite_simd target most)
   if(NOT CMAKE_UNITY_BUILD)
     return()
@@ -58,16 +64,14 @@ function(weft_unite_simd target most)
   endforeach()
   list(SORT kernels)
   list(LENGTH kernels count)
-  math(EXPR num_groups "(${count} + ${most} - 1) / ${most}")
   set(index 0)
   foreach(kernel ${kernels})
-    math(EXPR group "${index} * ${num_groups} / ${count}")
+    weft_group(group ${index} ${count} ${most})
     string(APPEND includes_${group} "#include \"${kernel}\"\n")
     math(EXPR index "${index} + 1")
   endforeach()
   set_source_files_properties(${kernels} PROPERTIES HEADER_FILE_ONLY ON)
-  math(EXPR last "${num_groups} - 1")
-  foreach(group RANGE ${last})
+  foreach(group RANGE ${group})  # the last one's
     set(unit ${CMAKE_CURRENT_BINARY_DIR}/${target}_${group}.cpp)
     set(again "#undef HWY_TARGET_INCLUDE\n#define HWY_TARGET_INCLUDE \"${unit}\"\n")
     string(CONCAT text "#include \"weft/kernels/cpu/simd_targets.h\"\n" "${again}" "#include <hwy/foreach_target.h>\n"

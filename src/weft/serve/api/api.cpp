@@ -123,8 +123,8 @@ bool Api::is_preflight(const http::Request& head) const {
 }
 
 http::Headers Api::headers_of_replies(const http::Request& head) const {
-  const std::string_view origin = head.header("origin");
   if (options_.allowed_origins.empty()) return {};
+  const std::string_view origin = head.header("origin");
   http::Headers headers{{"vary", "Origin"}};
   if (origin.empty() || !allows_origin(origin)) return headers;
   headers.emplace_back("access-control-allow-origin", origin);

@@ -178,7 +178,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     const BodyShare share(shared_, body_room);
     if (!share.is_granted()) co_return co_await refuse(503);
     if (const int status = co_await read_body(parser, *request)) co_return co_await refuse(status);
-    if (answer) co_return co_await send(std::move(*answer), keep_alive) && keep_alive;
+    if (answer) co_return co_await send(*answer, keep_alive) && keep_alive;
     request->body = std::move(parser.get().body());
     co_return co_await converse(std::move(*request), keep_alive, is_1_1) && keep_alive;
   }
@@ -289,9 +289,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     disarm();
     co_return !is_gone_;
   }
-  asio::awaitable<bool> send(Reply reply, bool keep_alive) {
-    reply.headers.insert(reply.headers.end(), headers_of_replies_.begin(), headers_of_replies_.end());
-    std::string text = reply_head(reply, reply.body.size(), keep_alive, false);
+  asio::awaitable<bool> send(const Reply& reply, bool keep_alive) {
+    std::string text = reply_head(reply, headers_of_replies_, reply.body.size(), keep_alive, false);
     if (!reply.is_head_only) text += reply.body;
     co_return co_await write(text);
   }
@@ -313,7 +312,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   }
   // Closing at once while the client still sends would lose the refusal.
   asio::awaitable<bool> refuse(Reply reply) {
-    if (!co_await send(std::move(reply), false)) co_return false;
+    if (!co_await send(reply, false)) co_return false;
     error_code ignored;
     socket().shutdown(PlainStream::shutdown_send, ignored);
     const auto deadline = Clock::now() + kLinger;

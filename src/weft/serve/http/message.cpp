@@ -85,14 +85,16 @@ std::string_view reason_phrase(int status) {
   }
 }
 
-std::string reply_head(const Reply& reply, std::optional<size_t> content_length, bool keep_alive, bool is_chunked) {
+std::string reply_head(const Reply& reply, const Headers& more, std::optional<size_t> content_length, bool keep_alive,
+                       bool is_chunked) {
   std::string head = fmt::format("HTTP/1.1 {} {}\r\ncontent-type: {}\r\n", reply.status, reason_phrase(reply.status),
                                  reply.content_type);
   if (content_length) head += fmt::format("content-length: {}\r\n", *content_length);
   if (is_chunked) head += "transfer-encoding: chunked\r\n";
   if (!keep_alive) head += "connection: close\r\n";
   head += "x-content-type-options: nosniff\r\n";
-  for (const auto& [name, value] : reply.headers) head += fmt::format("{}: {}\r\n", name, value);
+  for (const Headers* const headers : {&reply.headers, &more})
+    for (const auto& [name, value] : *headers) head += fmt::format("{}: {}\r\n", name, value);
   return head + "\r\n";
 }
 

@@ -41,7 +41,9 @@ struct Reply {
 
 std::string_view reason_phrase(int status);
 
-// The head of a reply up to the empty line. content_length: nullopt for one that is streamed in chunks.
-std::string reply_head(const Reply& reply, std::optional<size_t> content_length, bool keep_alive, bool is_chunked);
+// The head of a reply up to the empty line. more: headers beside the reply's own. content_length: nullopt for one
+// that is streamed in chunks.
+std::string reply_head(const Reply& reply, const Headers& more, std::optional<size_t> content_length, bool keep_alive,
+                       bool is_chunked);
 
 }  // namespace weft::http

@@ -36,14 +36,8 @@ void PendingExchange::put(std::string_view bytes, bool is_last) {
   if (told) told();
 }
 
-std::string PendingExchange::head_of(Reply& reply, std::optional<size_t> content_length, bool keep_alive,
-                                     bool is_chunked) {
-  reply.headers.insert(reply.headers.end(), headers_.begin(), headers_.end());
-  return reply_head(reply, content_length, keep_alive, is_chunked);
-}
-
 void PendingExchange::reply(Reply reply) {
-  put(head_of(reply, reply.body.size(), keep_alive_, false) + reply.body, true);
+  put(reply_head(reply, headers_, reply.body.size(), keep_alive_, false) + reply.body, true);
 }
 
 void PendingExchange::begin_stream(Reply head) {
@@ -51,7 +45,7 @@ void PendingExchange::begin_stream(Reply head) {
     const std::lock_guard lock(mutex_);
     is_stream_ = true;
   }
-  put(head_of(head, {}, keep_alive_ && may_chunk_, may_chunk_), false);
+  put(reply_head(head, headers_, {}, keep_alive_ && may_chunk_, may_chunk_), false);
 }
 
 void PendingExchange::write(std::string_view bytes) {

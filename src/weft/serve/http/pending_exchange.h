@@ -41,7 +41,6 @@ class PendingExchange : public Exchange {
 
  private:
   void put(std::string_view bytes, bool is_last);
-  std::string head_of(Reply& reply, std::optional<size_t> content_length, bool keep_alive, bool is_chunked);
 
   const std::function<void()> tell_;
   const size_t max_unsent_bytes_;
