@@ -10,10 +10,10 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kBlock = int(Float8Shape::kBlock);
-constexpr int kLaneElements = kBlock / kWarp;
+constexpr int kBlockElementsOfLane = kBlock / kWarp;
 
 // Codes as they lie: rows of `length`, and the scale of row r, block j at scales[j * pitch + r].
-struct CodedRows {
+struct Float8Rows {
   uint8_t* codes;
   float* scales;
   int64_t rows, length, pitch;
@@ -22,16 +22,16 @@ struct CodedRows {
 // Four neighbours of a row of a; zeros where there are none.
 template <class T>
 __device__ __forceinline__ void load_four(const T* a, int64_t m, int64_t k, int64_t skip, int64_t row, int64_t at,
-                                          float (&x)[kLaneElements]) {
-  for (int i = 0; i < kLaneElements; ++i) {
+                                          float (&x)[kBlockElementsOfLane]) {
+  for (int i = 0; i < kBlockElementsOfLane; ++i) {
     const int64_t col = at + i - skip;
     x[i] = row < m && col >= 0 && col < k ? load(a + row * k + col) : 0.0f;
   }
 }
 
 // Of magnitudes, which their bits order: what is no number is the largest of all.
-__device__ __forceinline__ unsigned largest_of(const float (&x)[kLaneElements], unsigned bits) {
-  for (int i = 0; i < kLaneElements; ++i) bits = max(bits, __float_as_uint(x[i]) & 0x7fffffffu);
+__device__ __forceinline__ unsigned largest_of(const float (&x)[kBlockElementsOfLane], unsigned bits) {
+  for (int i = 0; i < kBlockElementsOfLane; ++i) bits = max(bits, __float_as_uint(x[i]) & 0x7fffffffu);
   return bits;
 }
 
@@ -47,31 +47,32 @@ __device__ __forceinline__ Scale scale_of(unsigned largest_bits) {
   return {largest / kLargestCode, kLargestCode / largest};
 }
 
-__device__ __forceinline__ void store_codes(uint8_t* to, const float (&x)[kLaneElements], const Scale& s) {
+__device__ __forceinline__ void store_codes(uint8_t* to, const float (&x)[kBlockElementsOfLane], const Scale& s) {
   unsigned word = 0;
-  for (int i = 0; i < kLaneElements; ++i) word |= s.inverse > 0 ? unsigned(e4m3_of(x[i] * s.inverse)) << (8 * i) : 0u;
+  for (int i = 0; i < kBlockElementsOfLane; ++i)
+    word |= s.inverse > 0 ? unsigned(e4m3_of(x[i] * s.inverse)) << (8 * i) : 0u;
   *reinterpret_cast<unsigned*>(to) = word;
 }
 
 // A warp to a block of 128, or to a whole row, which it then reads twice.
 template <class T, bool kOfRows>
-__global__ void round_rows(CodedRows out, const T* a, int64_t m, int64_t k, int64_t skip) {
+__global__ void round_rows(Float8Rows out, const T* a, int64_t m, int64_t k, int64_t skip) {
   const int64_t row_blocks = out.length / kBlock, parts = kOfRows ? 1 : row_blocks;
   const int64_t warp = first_element() / kWarp;
   if (warp >= out.rows * parts) return;  // the whole warp
   const int64_t row = warp / parts, part = warp % parts;
   const int64_t first = kOfRows ? 0 : part, end = kOfRows ? row_blocks : part + 1;
   const int lane = int(threadIdx.x) % kWarp;
-  float x[kLaneElements];
+  float x[kBlockElementsOfLane];
   unsigned bits = 0;
   for (int64_t j = first; j < end; ++j) {
-    load_four(a, m, k, skip, row, j * kBlock + lane * kLaneElements, x);
+    load_four(a, m, k, skip, row, j * kBlock + lane * kBlockElementsOfLane, x);
     bits = largest_of(x, bits);
   }
   for (int mask = kWarp / 2; mask > 0; mask /= 2) bits = max(bits, __shfl_xor_sync(kAllLanes, bits, mask));
   const Scale s = scale_of(bits);
   for (int64_t j = first; j < end; ++j) {
-    const int64_t at = j * kBlock + lane * kLaneElements;
+    const int64_t at = j * kBlock + lane * kBlockElementsOfLane;
     if (kOfRows) load_four(a, m, k, skip, row, at, x);
     store_codes(out.codes + row * out.length + at, x, s);
   }
@@ -80,7 +81,7 @@ __global__ void round_rows(CodedRows out, const T* a, int64_t m, int64_t k, int6
 
 // Rows of a BlockMatrix from `blocks` on. A thread to a chunk of eight.
 template <bool kOfRows>
-__global__ void unpack_rows(CodedRows out, const uint8_t* blocks, int64_t row_bytes, int64_t cols, int64_t skip) {
+__global__ void unpack_rows(Float8Rows out, const uint8_t* blocks, int64_t row_bytes, int64_t cols, int64_t skip) {
   const int64_t row_chunks = out.length / kChunk;
   for (int64_t i = first_element(); i < out.rows * row_chunks; i += element_stride()) {
     const int64_t row = i / row_chunks, at = i % row_chunks * kChunk, j = at / kBlock;
@@ -131,8 +132,8 @@ bool matmul_float8(Stream& stream, const MatmulArgs& args) {
   const int64_t last = n - (n - 1) / shape.columns * shape.columns;
   if (!can_gemm(part(0, shape.columns)) || !can_gemm(part(n - last, last))) return false;
 
-  const CodedRows a{static_cast<uint8_t*>(a_codes.raw()), device_data<float>(a_scales), shape.rows, shape.length,
-                    shape.rows};
+  const Float8Rows a{static_cast<uint8_t*>(a_codes.raw()), device_data<float>(a_scales), shape.rows, shape.length,
+                     shape.rows};
   const int64_t warps = shape.rows * (is_of_rows ? 1 : shape.row_blocks());
   with_float("matmul", args.a, [&]<class T>() {
     launch(stream, is_of_rows ? round_rows<T, true> : round_rows<T, false>,
@@ -141,8 +142,8 @@ bool matmul_float8(Stream& stream, const MatmulArgs& args) {
   });
   for (int64_t col = 0; col < n; col += shape.columns) {
     const int64_t columns = std::min(shape.columns, n - col);
-    const CodedRows w{static_cast<uint8_t*>(b_codes.raw()), device_data<float>(b_scales) + (is_of_rows ? col : 0),
-                      columns, shape.length, columns};
+    const Float8Rows w{static_cast<uint8_t*>(b_codes.raw()), device_data<float>(b_scales) + (is_of_rows ? col : 0),
+                       columns, shape.length, columns};
     launch(stream, is_of_rows ? unpack_rows<true> : unpack_rows<false>, over_elements(columns * shape.length, kChunk),
            w, static_cast<const uint8_t*>(b.blocks.raw()) + col * b.row_bytes(), b.row_bytes(), b.cols, b.skip);
     gemm(stream, part(col, columns));
