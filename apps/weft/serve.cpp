@@ -231,15 +231,24 @@ void serve_on_hosts(const ServeCommand& o, const std::vector<EngineOptions>& mod
   o.hosts.run_own_command(ranks_of(forward));
 }
 
-// As browsers write it: no path, not even a slash.
-void check_origin(const std::string& origin) {
+// A scheme and a host in small letters, a port that is not the scheme's own, and no path, not even a slash.
+// Source: RFC 6454, section 6.2.
+bool is_as_browsers_write(const std::string& origin) {
   const size_t host = origin.find("://");
-  if (origin == "*" || (host != std::string::npos && host > 0 && host + 3 < origin.size() &&
-                        origin.find_first_of("/ *", host + 3) == std::string::npos))
-    return;
+  if (host == std::string::npos || host == 0 || host + 3 == origin.size()) return false;
+  const bool is_plain = std::none_of(origin.begin(), origin.end(),
+                                     [](char c) { return c == ' ' || c == '*' || ('A' <= c && c <= 'Z'); });
+  return is_plain && origin.find('/', host + 3) == std::string::npos &&
+         !(origin.starts_with("http:") && origin.ends_with(":80")) &&
+         !(origin.starts_with("https:") && origin.ends_with(":443"));
+}
+
+void check_origin(const std::string& origin) {
+  if (origin == "*" || is_as_browsers_write(origin)) return;
   throw UsageError(
-      "--allowed-origins: write '{}' as a browser does, as https://chat.example.org or "
-      "http://localhost:3000, or * for all sites",
+      "--allowed-origins: write '{}' as a browser does, in small letters and without a path or the scheme's own "
+      "port, as "
+      "https://chat.example.org or http://localhost:3000, or * for all sites",
       origin);
 }
 

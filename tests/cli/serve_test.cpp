@@ -114,9 +114,13 @@ TEST_F(ServeTest, WhatClientsMeetIsCheckedBeforeAModelIsRead) {
   const Outcome twice = program_.run("serve --model a=run --model a=nowhere");
   EXPECT_EQ(twice.status, 2);
   EXPECT_NE(twice.err.find("two models are called a"), std::string::npos) << twice.err;
-  const Outcome origin = program_.run("serve run --allowed-origins http://localhost:3000,http://a.example/");
-  EXPECT_EQ(origin.status, 2);
-  EXPECT_NE(origin.err.find("'http://a.example/'"), std::string::npos) << origin.err;
+  for (const char* never_sent : {"http://a.example/", "https://A.example", "http://a.example:80",
+                                 "https://a.example:443", "http://*.example", "a.example", "http://"}) {
+    const Outcome origin = program_.run(
+        fmt::format("serve run --allowed-origins '*,http://[::1]:3000,https://a.example:80,{}'", never_sent));
+    EXPECT_EQ(origin.status, 2);
+    EXPECT_NE(origin.err.find(fmt::format("'{}'", never_sent)), std::string::npos) << origin.err;
+  }
 }
 
 TEST_F(ServeTest, LayersThatDoNotFitAreFar) {
