@@ -44,8 +44,8 @@ function(weft_unite target most)
   set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# For groups that are not CMake's: of the list `kernels` takes those whose path matches none of the arguments out of what is
-# compiled, and sets includes_0, ... to the lines that include them, and last_group.
+# For groups that are not CMake's: takes those of the caller's list `kernels` whose path matches none of the further
+# arguments out of what is compiled, and sets includes_0, ... to the lines that include them, and last_group.
 macro(weft_include_in_groups most)
   foreach(regex ${ARGN})
     list(FILTER kernels EXCLUDE REGEX "${regex}")
@@ -61,7 +61,7 @@ macro(weft_include_in_groups most)
   set_source_files_properties(${kernels} PROPERTIES HEADER_FILE_ONLY ON)
 endmacro()
 
-# Adds a file of `text` to `target`.
+# Writes `unit`, a file of `text`, and adds it to `target`.
 function(weft_add_group target unit text)
   file(CONFIGURE OUTPUT ${unit} CONTENT "${text}" @ONLY)
   target_sources(${target} PRIVATE ${unit})
@@ -93,8 +93,8 @@ function(weft_unite_simd target most)
   endforeach()
 endfunction()
 
-# For CUDA kernels, which CMake groups only since 3.29, in `language`: cu, or cpp for the host's compiler and the emulator.
-# Comes before weft_unite, which leaves kernels alone.
+# For CUDA kernels, which CMake groups only since 3.29. `language` is how the groups end: cu, or cpp for the host's
+# compiler and the emulator. Comes before weft_unite, which leaves kernels alone.
 function(weft_unite_cuda target most language)
   if(NOT CMAKE_UNITY_BUILD)
     return()
