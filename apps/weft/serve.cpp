@@ -1,20 +1,14 @@
 // weft serve: one or several models behind the APIs of OpenAI and Anthropic.
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <future>
-#include <thread>
 
 #include "engine_host.h"
+#include "front.h"
 #include "hosts.h"
 #include "launched_replicas.h"
 #include "rank_resources.h"
-#include "weft/base/authority.h"
 #include "weft/comm/mpi/mpi.h"
-#include "weft/serve/api/api.h"
-#include "weft/serve/http/server.h"
 
 namespace weft::app {
 namespace {
@@ -23,36 +17,8 @@ struct ServeCommand {
   EngineOptions model;  // the first
   Hosts hosts;
   std::vector<std::string> models;  // "name=folder" of each, where they are named
-  http::ServerOptions server;
-  api::ApiLimits limits;
-  std::string key_file;
-  std::vector<std::string> allowed_origins;
-  int drain_seconds = 30;
+  FrontOptions front;
   int most_loaded = 0, idle_seconds = 0;
-};
-
-// SIGTERM, SIGINT and what --hosts makes of them, waited for on a thread of its own; a second one ends the program at
-// once.
-class StopSignals {
- public:
-  StopSignals() {
-    ::sigemptyset(&from_outside_);
-    for (const int signal : {SIGTERM, SIGINT, kStopRanks}) ::sigaddset(&from_outside_, signal);
-    waited_for_ = from_outside_;
-    ::sigaddset(&waited_for_, kWake);
-    ::pthread_sigmask(SIG_BLOCK, &waited_for_, nullptr);
-  }
-  void wait() {
-    int got = 0;
-    ::sigwait(&waited_for_, &got);
-  }
-  void let_through() { ::pthread_sigmask(SIG_UNBLOCK, &from_outside_, nullptr); }
-  // Ends the wait of a thread without a signal from outside.
-  static void wake(std::thread& thread) { ::pthread_kill(thread.native_handle(), kWake); }
-
- private:
-  static constexpr int kWake = SIGUSR1;
-  sigset_t from_outside_, waited_for_;
 };
 
 // What the thread that started it all waits for.
@@ -70,54 +36,6 @@ class Ending {
   std::atomic<bool> is_set_{false};
   std::promise<void> promise_;
 };
-
-// What clients meet, made before any model is read: reading takes long, and what is wrong here is told at once.
-struct Front {
-  explicit Front(const ServeCommand& o)
-      : keys(o.key_file.empty() ? api::ApiKeys() : api::ApiKeys::load(o.key_file)),
-        server(std::make_unique<http::Server>(o.server)) {}
-  api::ApiKeys keys;
-  std::unique_ptr<http::Server> server;
-};
-
-// `run` returns after `stop` was called, or throws why the server ends.
-void serve_over_http(const ServeCommand& o, StopSignals& signals, Front front,
-                     const std::vector<api::ServedModel>& models, const std::function<void()>& run,
-                     const std::function<void()>& stop) {
-  const Output& output = o.model.output;
-  api::Api api(models, {.keys = front.keys,
-                        .allowed_origins = o.allowed_origins,
-                        .only_local_hosts = http::is_loopback(o.server.host),
-                        .limits = o.limits});
-  const std::unique_ptr<http::Server> server = std::move(front.server);  // ends before the API does
-  server->listen(api);
-  std::thread stopper([&] {
-    signals.wait();
-    signals.let_through();
-    api.begin_drain();
-    output.text("weft: finishing what is under way; a second signal stops at once");
-    const int64_t cut = server->drain(std::chrono::seconds(o.drain_seconds));
-    for (const api::ServedModel& model : models) model.engine->drain(std::chrono::milliseconds(0));
-    stop();
-    output.text(fmt::format("weft: stopped; {} answers were cut", cut));
-  });
-  api.set_ready();
-  const std::string url =
-      fmt::format("{}://{}", o.server.tls_cert.empty() ? "http" : "https", authority(o.server.host, server->port()));
-  for (const api::ServedModel& model : models)
-    output.text(fmt::format("weft: serving {} at {}; {} tokens of context, {}", model.name, url,
-                            model.engine->limits().context,
-                            o.key_file.empty() ? "no key needed" : "a key is needed"));
-  output.json({{"event", "ready"}, {"model", models.front().name}, {"url", url}, {"port", server->port()}});
-  try {
-    run();
-  } catch (...) {
-    StopSignals::wake(stopper);
-    stopper.join();
-    throw;
-  }
-  stopper.join();
-}
 
 // What --model says, or the one MODEL.
 std::vector<EngineOptions> all_models(const ServeCommand& o) {
@@ -154,22 +72,22 @@ struct OpenedText {
 };
 
 // The ranks are processes: this one's is served on this thread. The first replica's speaker listens for all of them.
-void serve_launched(const ServeCommand& o, StopSignals& signals, EngineOptions model) {
+void serve_launched(const ServeCommand& o, const StopSignals& signals, EngineOptions model) {
   OpenedText opened(model);
   model.forward.replicas = replicas_of(model.forward);
   run_engine(model, [&](Speaker& speaker) {
     if (speaker.place.replica > 0) return serve_replica(speaker, opened.text.served_by(speaker.engine).constraints);
     LaunchedReplicas replicas(speaker, [&](const std::string& line) { o.model.output.text("weft: " + line); });
-    serve_over_http(
-        o, signals, Front(o), {opened.text.served_by(replicas.engine())}, [&] { replicas.run(); },
-        [&] { replicas.stop(); });
+    Front front(o.front, o.model.output, signals);
+    front.serve(
+        {opened.text.served_by(replicas.engine())}, [&] { replicas.run(); }, [&] { replicas.stop(); });
   });
 }
 
 // All models from the start to the end. When the first fails the server ends; where another one does, its requests
 // are refused and the others go on.
-void serve_all(const ServeCommand& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
-  Front front(o);
+void serve_all(const ServeCommand& o, const StopSignals& signals, const std::vector<EngineOptions>& models) {
+  Front front(o.front, o.model.output, signals);
   Ending ending;
   std::vector<std::unique_ptr<HostedModel>> hosted;
   std::vector<std::unique_ptr<OpenedText>> opened;
@@ -183,8 +101,8 @@ void serve_all(const ServeCommand& o, StopSignals& signals, const std::vector<En
     hosted.push_back(std::make_unique<HostedModel>(model, on_failure));
     served.push_back(opened[served.size()]->text.served_by(hosted.back()->engine()));
   }
-  serve_over_http(
-      o, signals, std::move(front), served, [&] { ending.wait(); }, [&] { ending.set(); });
+  front.serve(
+      served, [&] { ending.wait(); }, [&] { ending.set(); });
 }
 
 std::vector<std::string> adapter_names(const EngineOptions& model) {
@@ -194,8 +112,8 @@ std::vector<std::string> adapter_names(const EngineOptions& model) {
 }
 
 // Models that come when a request names them.
-void serve_on_demand(const ServeCommand& o, StopSignals& signals, const std::vector<EngineOptions>& models) {
-  Front front(o);
+void serve_on_demand(const ServeCommand& o, const StopSignals& signals, const std::vector<EngineOptions>& models) {
+  Front front(o.front, o.model.output, signals);
   const Output& output = o.model.output;
   const auto log = [&](const std::string& line) { output.text("weft: " + line); };
   std::vector<std::unique_ptr<OpenedText>> opened;
@@ -219,8 +137,8 @@ void serve_on_demand(const ServeCommand& o, StopSignals& signals, const std::vec
     served.push_back(opened.back()->text.served_by(pool.add(model.name, limits, adapter_names(model), load)));
   }
   Ending ending;
-  serve_over_http(
-      o, signals, std::move(front), served, [&] { ending.wait(); }, [&] { ending.set(); });
+  front.serve(
+      served, [&] { ending.wait(); }, [&] { ending.set(); });
 }
 
 void serve_on_hosts(const ServeCommand& o, const std::vector<EngineOptions>& models) {
@@ -231,33 +149,11 @@ void serve_on_hosts(const ServeCommand& o, const std::vector<EngineOptions>& mod
   o.hosts.run_own_command(ranks_of(forward));
 }
 
-// A scheme and a host in small letters, a port that is not the scheme's own, and no path, not even a slash.
-// Source: RFC 6454, section 6.2.
-bool is_as_browsers_write(const std::string& origin) {
-  const size_t host = origin.find("://");
-  if (host == std::string::npos || host == 0 || host + 3 == origin.size()) return false;
-  return origin.find_first_of(" *ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string::npos &&
-         origin.find('/', host + 3) == std::string::npos &&
-         !(origin.starts_with("http:") && origin.ends_with(":80")) &&
-         !(origin.starts_with("https:") && origin.ends_with(":443"));
-}
-
-void check_origin(const std::string& origin) {
-  if (origin == "*" || is_as_browsers_write(origin)) return;
-  throw UsageError(
-      "--allowed-origins: write '{}' as a browser does, in small letters and without a path or the scheme's own "
-      "port, as https://chat.example.org or http://localhost:3000, or * for all sites",
-      origin);
-}
-
 void serve(const ServeCommand& o) {
-  if (o.key_file.empty() && !http::is_loopback(o.server.host))
-    throw UsageError("--host {} can be reached from other machines: name a file with keys with --api-key-file",
-                     o.server.host);
-  for (const std::string& origin : o.allowed_origins) check_origin(origin);
+  o.front.check();
   const std::vector<EngineOptions> models = all_models(o);
   if (o.hosts.are_given()) return serve_on_hosts(o, models);
-  StopSignals signals;
+  const StopSignals signals;
   if (launched_by_mpi()) return serve_launched(o, signals, models.front());
   if (o.most_loaded > 0) return serve_on_demand(o, signals, models);
   serve_all(o, signals, models);
@@ -267,7 +163,6 @@ void serve(const ServeCommand& o) {
 
 void add_serve(CLI::App& program) {
   const auto o = std::make_shared<ServeCommand>();
-  o->server.max_body_bytes = o->limits.json.max_bytes;
   CLI::App* c = program.add_subcommand("serve", "Serve models over HTTP, by the APIs of OpenAI and Anthropic");
   o->model.add_to(*c);
   c->get_option("MODEL")->required(false);
@@ -285,28 +180,7 @@ void add_serve(CLI::App& program) {
                 "With --max-loaded: a model that nobody asked for so long leaves; 0: when its room is needed")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 30));
-  c->add_option("--host", o->server.host, "The address to listen on; others than this machine's own need keys")
-      ->capture_default_str();
-  c->add_option("--port", o->server.port, "0: any that is free")->capture_default_str();
-  c->add_option("--api-key-file", o->key_file, "Who may use it: a key a line; every route but /health needs one");
-  c->add_option("--allowed-origins", o->allowed_origins,
-                "Sites whose pages may send requests from a browser, separated by commas, as http://localhost:3000; "
-                "*: all; without it the server's own page alone")
-      ->delimiter(',');
-  c->add_option("--tls-cert", o->server.tls_cert, "A certificate in PEM form, with its chain");
-  c->add_option("--tls-key", o->server.tls_key, "Its key in PEM form");
-  c->add_option("--max-connections", o->server.max_connections, "More are closed at once")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 20));
-  c->add_option("--max-n", o->limits.n, "Answers that a request may ask for to each prompt")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 128));
-  c->add_option("--http-threads", o->server.workers, "Threads that read requests and write answers")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 256));
-  c->add_option("--drain-seconds", o->drain_seconds, "How long answers under way may take after SIGTERM")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 86400));
+  o->front.add_to(*c);
   c->footer("Example: weft serve Qwen3-0.6B --port 8000; then open http://127.0.0.1:8000/");
   c->callback([o] { serve(*o); });
 }

@@ -21,6 +21,18 @@ TEST_F(ServeTest, AnswersOverHttpUntilItIsTold) {
   EXPECT_EQ(served.stop(), 0) << served.said();
 }
 
+TEST_F(ServeTest, SaysThatItLivesAndCanBeStoppedWhileItReadsItsModel) {
+  ServedProgram served(program_, {"random:gpt2-1.5b"});  // which takes much longer to make than this to ask
+  const int port = served.port("listening");
+  ASSERT_GT(port, 0) << served.said();
+  const auto status_of = [port](const char* path) {
+    return bench::HttpClient("127.0.0.1", port).request("GET", path, "").status;
+  };
+  EXPECT_EQ(status_of("/health"), 200);
+  EXPECT_EQ(status_of("/ready"), 503);
+  EXPECT_EQ(served.stop(), 128 + SIGTERM) << served.said();
+}
+
 TEST_F(ServeTest, SeveralModelsAndAdaptersHaveOneAddress) {
   ServedProgram served(
       program_, {"--model", "base=" + program_.path("run"), "--model", "tuned=" + program_.path("tuned"), "--lora",

@@ -46,13 +46,13 @@ class ServedProgram {
   }
   ServedProgram(const ServedProgram&) = delete;
 
-  // Of the server, once it is ready; 0 when it never is.
-  int port() const {
+  // Of the server, once it is ready, or listens; 0 when it never is.
+  int port(const std::string& once = "ready") const {
     for (int i = 0; i < 1500; ++i) {
       std::ifstream lines(out_);
       for (std::string line; std::getline(lines, line);) {
         const Json json = Json::parse(line, nullptr, false);
-        if (json.is_object() && json.value("event", "") == "ready") return json["port"];
+        if (json.is_object() && json.value("event", "") == once) return json["port"];
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }

@@ -148,6 +148,20 @@ TEST(CompletionsApiTest, EchoOfATextIsThatText) {
   EXPECT_EQ(tokens["logprobs"]["text_offset"].back(), text.size() - 1);
 }
 
+TEST(CompletionsApiTest, KeepsTheEndsOfPromptsThatAreToBeCut) {
+  TestServer server;
+  const json body = {{"prompt", {"abcdef", "gh"}}, {"truncate_prompt_tokens", 3}, {"echo", true}, {"max_tokens", 0}};
+  const json reply = server.ask("/v1/completions", body);
+  EXPECT_EQ(reply["choices"][0]["text"], "def");
+  EXPECT_EQ(reply["choices"][1]["text"], "gh");
+  EXPECT_EQ(reply["usage"]["prompt_tokens"], 5);
+  const json fitted = {{"prompt", std::string(5000, 'x')}, {"truncate_prompt_tokens", -1}, {"max_tokens", 10}};
+  EXPECT_EQ(server.ask("/v1/completions", fitted)["usage"]["prompt_tokens"], 4096 - 10);
+  const json input = {{"input", std::string(5000, 'x')}, {"truncate_prompt_tokens", -1}};
+  EXPECT_EQ(server.ask("/v1/embeddings", input)["usage"]["prompt_tokens"], 4095);
+  EXPECT_EQ(server.post("/v1/completions", {{"prompt", "x"}, {"truncate_prompt_tokens", 0}}).status, 400);
+}
+
 TEST(CompletionsApiTest, NamesWhatAPromptMayBe) {
   TestServer server;
   for (const json& prompt : {json(nullptr), json(3), json{{"a", 1}}}) {
@@ -316,6 +330,16 @@ TEST(ErrorsTest, ContextLengthHasItsCode) {
   EXPECT_EQ(error["type"], "invalid_request_error");
 }
 
+TEST(ErrorsTest, ACompressedBodyIsNamed) {
+  TestServer server;
+  const auto ask = [&](const char* encoding) {
+    return server.connect().request("POST", "/tokenize", R"({"prompt": "x"})", {{"content-encoding", encoding}});
+  };
+  EXPECT_EQ(ask("identity").status, 200);
+  EXPECT_EQ(ask("gzip").status, 415);
+  EXPECT_NE(ask("gzip").body.find("'gzip': send it plain"), std::string::npos);
+}
+
 TEST(ErrorsTest, WhatIsNoJsonIsRefused) {
   TestServer server;
   for (const std::string& body : {std::string("{"), std::string(), std::string(3000, '['),
@@ -451,6 +475,29 @@ TEST(SmallRoutesTest, Answer) {
   EXPECT_EQ(get("/v1/models/other").status, 404);
   EXPECT_EQ(get("/nowhere").status, 404);
   EXPECT_EQ(get("/v1/completions").status, 405);
+}
+
+TEST(SmallRoutesTest, SayWhileModelsAreReadThatTheServerLives) {
+  api::Api api({});
+  http::Server server({.port = 0});
+  server.listen(api);
+  const auto ask = [&](const char* method, const char* path, const char* body) {
+    return bench::HttpClient("127.0.0.1", server.port()).request(method, path, body);
+  };
+  EXPECT_EQ(ask("GET", "/health", "").status, 200);
+  EXPECT_EQ(ask("GET", "/nowhere", "").status, 404);
+  for (const auto& [method, path] : {std::pair("GET", "/ready"),
+                                     {"GET", "/v1/models"},
+                                     {"GET", "/metrics"},
+                                     {"GET", "/"},
+                                     {"POST", "/tokenize"},
+                                     {"POST", "/v1/completions"},
+                                     {"POST", "/v1/messages"}}) {
+    const bench::HttpResult result = ask(method, path, R"({"prompt": "x"})");
+    EXPECT_EQ(result.status, 503) << path;
+    EXPECT_EQ(result.header("retry-after"), "1") << path;
+    EXPECT_NE(result.body.find("it reads its models"), std::string::npos) << result.body;
+  }
 }
 
 TEST(SmallRoutesTest, ThePageLoadsNothingFromElsewhere) {

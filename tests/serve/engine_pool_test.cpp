@@ -129,15 +129,14 @@ TEST(EnginePoolTest, AClientIsToldWhenToTryAgain) {
   models.is_broken = true;
   EnginePool pool({});
   const ByteTokenizer tokenizer;
-  api::Api api({{.name = "a",
-                 .engine = &pool.add("a", kLimits, {}, models.named("text")),
-                 .tokenizer = &tokenizer,
-                 .chat_template = nullptr,
-                 .end_tokens = {ByteTokenizer::kEndOfDocument}}},
-               {});
+  api::Api api({});
   http::Server server({.port = 0});
   server.listen(api);
-  api.set_ready();
+  api.serve({{.name = "a",
+              .engine = &pool.add("a", kLimits, {}, models.named("text")),
+              .tokenizer = &tokenizer,
+              .chat_template = nullptr,
+              .end_tokens = {ByteTokenizer::kEndOfDocument}}});
   const auto ask_over_http = [&] {
     bench::HttpClient client("127.0.0.1", server.port(), std::chrono::seconds(20));
     return client.request("POST", "/v1/completions", R"({"model": "a", "prompt": "x", "max_tokens": 8})");

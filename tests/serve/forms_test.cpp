@@ -28,17 +28,16 @@ class FormsTest : public testing::Test {
   void with_server(api::ToolFormat format, const std::function<void()>& clients) {
     with_engine(model_, {.kv_blocks = 512, .tokens_per_step = 64}, [&](ContinuousEngine& engine) {
       constrain::ConstraintFactory constraints(tokenizer_, engine.limits().vocab, {ByteTokenizer::kEndOfDocument});
-      api::Api api({{.name = "bytes",
-                     .engine = &engine,
-                     .tokenizer = &tokenizer_,
-                     .chat_template = std::make_shared<ChatTemplate>(kTestTemplate, "the test's template"),
-                     .tool_format = format,
-                     .end_tokens = {ByteTokenizer::kEndOfDocument},
-                     .constraints = &constraints}},
-                   {});
+      api::Api api({});
       http::Server server({.port = 0});
       server.listen(api);
-      api.set_ready();
+      api.serve({{.name = "bytes",
+                  .engine = &engine,
+                  .tokenizer = &tokenizer_,
+                  .chat_template = std::make_shared<ChatTemplate>(kTestTemplate, "the test's template"),
+                  .tool_format = format,
+                  .end_tokens = {ByteTokenizer::kEndOfDocument},
+                  .constraints = &constraints}});
       port_ = server.port();
       clients();
     });

@@ -33,10 +33,10 @@ void with_server_of(const ModelConfig& config, const ContinuousOptions& options,
                     const std::function<void(ContinuousEngine&, uint16_t port)>& clients) {
   const ByteTokenizer tokenizer;
   with_engine_of(config, options, [&](ContinuousEngine& engine) {
-    api::Api api({{.name = "bytes", .engine = &engine, .tokenizer = &tokenizer}}, {});
+    api::Api api({});
     http::Server server({.port = 0});
     server.listen(api);
-    api.set_ready();
+    api.serve({{.name = "bytes", .engine = &engine, .tokenizer = &tokenizer}});
     clients(engine, server.port());
   });
 }

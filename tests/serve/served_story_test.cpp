@@ -33,10 +33,10 @@ class ServedStoryTest : public testing::Test {
 TEST_F(ServedStoryTest, IsTheKnownTextOverHttp) {
   const std::unique_ptr<Tokenizer> tokenizer = source_->tokenizer();
   with_story_engine({}, {.kv_blocks = 64}, [&](Engine& engine) {
-    api::Api api({{.name = "stories", .engine = &engine, .tokenizer = tokenizer.get()}}, {});
+    api::Api api({});
     http::Server server({.port = 0});
     server.listen(api);
-    api.set_ready();
+    api.serve({{.name = "stories", .engine = &engine, .tokenizer = tokenizer.get()}});
     const auto ask_over_http = [&] {
       bench::HttpClient client("127.0.0.1", server.port());
       const nlohmann::json body = {{"prompt", golden_["prompt_ids"]}, {"max_tokens", 200}, {"temperature", 0}};

@@ -36,20 +36,17 @@ struct TestSetup {
 class TestServer {
  public:
   explicit TestServer(TestSetup setup = {})
-      : engine(std::move(setup.engine)),
-        api({{.name = "test-model",
-              .engine = &engine,
-              .tokenizer = &tokenizer,
-              .chat_template = std::make_shared<ChatTemplate>(kTestTemplate, "the test's template"),
-              .tool_format = setup.tool_format,
-              .reasoning_format = setup.reasoning_format,
-              .end_tokens = {ByteTokenizer::kEndOfDocument},
-              .constraints = setup.constraints,
-              .adapter_folder = setup.adapter_folder}},
-            std::move(setup.api)),
-        server((setup.server.port = 0, setup.server)) {
+      : engine(std::move(setup.engine)), api(std::move(setup.api)), server((setup.server.port = 0, setup.server)) {
     server.listen(api);
-    api.set_ready();
+    api.serve({{.name = "test-model",
+                .engine = &engine,
+                .tokenizer = &tokenizer,
+                .chat_template = std::make_shared<ChatTemplate>(kTestTemplate, "the test's template"),
+                .tool_format = setup.tool_format,
+                .reasoning_format = setup.reasoning_format,
+                .end_tokens = {ByteTokenizer::kEndOfDocument},
+                .constraints = setup.constraints,
+                .adapter_folder = setup.adapter_folder}});
   }
 
   bench::HttpClient connect(std::chrono::milliseconds timeout = std::chrono::seconds(20)) const {

@@ -12,6 +12,7 @@ namespace {
 // Answered by Api itself, which knows the state.
 void health(Context&, const http::Request&, const ExchangePointer& exchange) { exchange->reply({.body = "{}"}); }
 constexpr std::string_view kReady = "/ready";
+constexpr double kRetryAfter = 1;
 
 constexpr Route kRoutes[] = {
     {"GET", "/health", health, {.is_public = true, .is_quick = true}},
@@ -95,9 +96,13 @@ void read_or_refuse(FunctionRef<void()> read) {
   }
 }
 
-Api::Api(std::vector<ServedModel> models, ApiOptions options)
-    : options_(std::move(options)), context_(std::move(models), options_.limits) {
-  check(!context_.models().empty(), "an API needs a model");
+Api::Api(ApiOptions options) : options_(std::move(options)), context_(options_.limits) {}
+
+void Api::serve(std::vector<ServedModel> models) {
+  check(!models.empty(), "an API needs a model");
+  check(state_ == State::starting, "an API serves its models once");
+  context_.set_models(std::move(models));
+  state_ = State::ready;
 }
 
 bool Api::allows_origin(std::string_view origin) const {
@@ -146,13 +151,19 @@ void Api::check_host(const http::Request& head) const {
     throw ApiError(421, "this server answers to localhost only");
 }
 
+void Api::check_state(const Route& route) const {
+  const State state = state_;
+  const bool needs_ready = route.traits.generates || route.path == kReady;
+  if (route.traits.is_public || state == State::ready || (state == State::draining && !needs_ready)) return;
+  ApiError error(503,
+                 state == State::starting ? "the server is not ready: it reads its models; try again soon"
+                                          : "the server is not ready: it is shutting down; try again soon",
+                 "not_ready");
+  error.retry_after_s = kRetryAfter;
+  throw error;
+}
+
 void Api::check_room() const {
-  constexpr double kRetryAfter = 1;
-  if (!is_ready_) {
-    ApiError error(503, "the server is not ready: it is starting or shutting down; try again soon", "not_ready");
-    error.retry_after_s = kRetryAfter;
-    throw error;
-  }
   if (context_.models().size() > 1) return;  // which one is meant stands in the body
   const Engine& engine = *context_.models().front().engine;
   if (engine.stats().waiting < engine.limits().max_waiting) return;
@@ -174,6 +185,9 @@ const Route& Api::admit(const http::Request& head) const {
     error.allowed_methods = route->method == "GET" ? "GET, HEAD" : route->method;
     throw error;
   }
+  const std::string_view encoding = head.header("content-encoding");
+  if (!encoding.empty() && encoding != "identity")
+    throw ApiError(415, fmt::format("the body is encoded as '{}': send it plain", excerpt(encoding, 40)));
   return *route;
 }
 
@@ -181,9 +195,9 @@ std::optional<http::Reply> Api::answer_at_once(const http::Request& head) {
   try {
     if (is_preflight(head)) return check_host(head), http::Reply{.content_type = "text/plain"};
     const Route& route = admit(head);
+    check_state(route);
     if (route.traits.generates) check_room();
     if (!route.traits.is_quick) return {};
-    if (route.path == kReady && !is_ready_) return refusal(503, "not ready");
     const auto exchange = std::make_shared<ImmediateExchange>();
     route.handler(context_, head, exchange);
     return exchange->take();

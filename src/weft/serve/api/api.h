@@ -25,7 +25,8 @@ struct ApiOptions {
 // What handlers of routes work with.
 class Context {
  public:
-  Context(std::vector<ServedModel> models, ApiLimits limits) : models_(std::move(models)), limits_(limits) {}
+  explicit Context(ApiLimits limits) : limits_(limits) {}
+  void set_models(std::vector<ServedModel> models) { models_ = std::move(models); }  // before any handler is called
   const std::vector<ServedModel>& models() const { return models_; }
   const ApiLimits& limits() const { return limits_; }
   Metrics& metrics() { return metrics_; }
@@ -36,7 +37,7 @@ class Context {
   void choose_model(const JsonView& body, Plan& plan) const;
 
  private:
-  const std::vector<ServedModel> models_;
+  std::vector<ServedModel> models_;
   const ApiLimits limits_;
   const int64_t started_ = std::time(nullptr);
   Metrics metrics_;
@@ -61,11 +62,13 @@ std::span<const Route> routes();
 
 class Api : public http::Handler {
  public:
-  Api(std::vector<ServedModel> models, ApiOptions options);
+  // Says that it lives, and that it is not ready for anything else.
+  explicit Api(ApiOptions options);
 
-  // Until it is called, and after begin_drain, /ready says no and requests that generate get 503.
-  void set_ready() { is_ready_ = true; }
-  void begin_drain() { is_ready_ = false; }
+  // Once: from now on it answers for these models.
+  void serve(std::vector<ServedModel> models);
+  // /ready says no, and requests that generate get 503.
+  void begin_drain() { state_ = State::draining; }
 
   http::Headers headers_of_replies(const http::Request& head) const override;
   std::optional<http::Reply> answer_at_once(const http::Request& head) override;
@@ -73,16 +76,18 @@ class Api : public http::Handler {
   http::Reply refusal(int status, std::string_view message) override;
 
  private:
+  enum class State : uint8_t { starting, ready, draining };
   const Route& admit(const http::Request& head) const;  // or throws ApiError
   bool allows_origin(std::string_view origin) const;
   bool is_preflight(const http::Request& head) const;
   void check_origin(const http::Request& head) const;
   void check_host(const http::Request& head) const;
   void check_room() const;
+  void check_state(const Route& route) const;
 
   ApiOptions options_;
   Context context_;
-  std::atomic<bool> is_ready_{false};
+  std::atomic<State> state_{State::starting};
 };
 
 }  // namespace weft::api

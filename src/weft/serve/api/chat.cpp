@@ -139,7 +139,7 @@ void chat_completions(Context& context, const http::Request& request, const Exch
     for (const char* key : {"max_tokens", "max_completion_tokens"}) {
       if (body.has(key)) asked = body[key].integer(1, INT32_MAX);
     }
-    fit_to_context(asked, plan);
+    fit_to_context(body, asked, plan);
   });
   start_generation(std::move(plan), std::make_unique<ChatForm>(), exchange, context.metrics());
 }

@@ -167,7 +167,7 @@ void completions(Context& context, const http::Request& request, const ExchangeP
     if (!body.string_or("suffix", "").empty())
       throw ApiError(400, "suffix: this model does not fill in the middle", "unsupported", "suffix");
     constexpr int64_t kDefaultTokens = 16;  // as OpenAI has it
-    fit_to_context(body.integer_or("max_tokens", kDefaultTokens, 0, INT32_MAX), plan);
+    fit_to_context(body, body.integer_or("max_tokens", kDefaultTokens, 0, INT32_MAX), plan);
   });
   start_generation(std::move(plan), std::make_unique<CompletionForm>(), exchange, context.metrics());
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "weft/base/excerpt.h"
+#include "weft/text/utf8.h"
 
 namespace weft::api {
 namespace {
@@ -144,6 +145,16 @@ std::optional<OutputForm> form_of(const JsonView& body, const FormReader& reader
   return {};
 }
 
+// Keeps the last tokens of each prompt, as those are what an answer goes on from.
+void truncate_prompts(int64_t most, Plan& plan) {
+  for (size_t i = 0; i < plan.prompts.size(); ++i) {
+    std::vector<int32_t>& tokens = plan.prompts[i];
+    if (int64_t(tokens.size()) <= most) continue;
+    tokens.erase(tokens.begin(), tokens.end() - most);
+    if (!plan.echoes.empty()) plan.echoes[i] = replace_invalid_utf8(plan.model->tokenizer->decode(tokens, true));
+  }
+}
+
 }  // namespace
 
 std::vector<int32_t> read_tokens(const JsonView& value, int64_t vocab) {
@@ -185,8 +196,15 @@ void read_parameters(const JsonView& body, std::string_view request, const ApiLi
                    "unsupported", "response_format");
 }
 
-void fit_to_context(std::optional<int64_t> asked, Plan& plan) {
+void fit_to_context(const JsonView& body, std::optional<int64_t> asked, Plan& plan) {
   const int64_t context = plan.model->engine->limits().context;
+  if (body.has("truncate_prompt_tokens")) {
+    const int64_t most = body["truncate_prompt_tokens"].integer(-1, kMost);
+    if (most == 0)
+      throw ApiError(400, "truncate_prompt_tokens: write -1, or at least 1", {}, "truncate_prompt_tokens");
+    const int64_t fitting = std::max<int64_t>(1, context - std::max<int64_t>(1, asked.value_or(1)));
+    truncate_prompts(most < 0 ? fitting : most, plan);
+  }
   int64_t longest = 0;
   for (const auto& prompt : plan.prompts) longest = std::max(longest, int64_t(prompt.size()));
   if (longest >= context)

@@ -29,8 +29,9 @@ void read_parameters(const JsonView& body, std::string_view request, const ApiLi
 // A text or a list of them under `key`, into the plan's stop strings.
 void read_stops(const JsonView& body, const char* key, const ApiLimits& limits, Plan& plan);
 
-// Refuses prompts that do not fit; cuts max_tokens to what the context leaves. asked: nullopt for all of it.
-void fit_to_context(std::optional<int64_t> asked, Plan& plan);
+// Cuts the beginnings of prompts where truncate_prompt_tokens asks (vLLM's: how many tokens stay, or -1: as many as
+// fit); refuses prompts that do not fit; cuts max_tokens to what the context leaves. asked: nullopt for all of it.
+void fit_to_context(const JsonView& body, std::optional<int64_t> asked, Plan& plan);
 
 // A list of tokens, or the one that `value` is.
 std::vector<int32_t> read_tokens(const JsonView& value, int64_t vocab);

@@ -287,7 +287,7 @@ void responses(Context& context, const http::Request& request, const ExchangePoi
     plan_chat(conversation_of_response(parse_ordered_json(request.body, "the request", context.limits().json), body),
               tool_choice_of_response(body), context.limits(), plan);
     if (body.has("max_output_tokens")) asked = body["max_output_tokens"].integer(1, INT32_MAX);
-    fit_to_context(asked, plan);
+    fit_to_context(body, asked, plan);
     if (body.has("tools")) tools = body["tools"].raw();
     if (body.has("instructions")) instructions = body["instructions"].raw();
   });

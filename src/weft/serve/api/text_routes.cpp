@@ -214,7 +214,7 @@ void embeddings(Context& context, const http::Request& request, const ExchangePo
     read_inputs(body.at("input"), context.limits(), plan);
     is_base64 = body.string_or("encoding_format", "float") == "base64";
     dimensions = body.integer_or("dimensions", 0, 1, INT32_MAX);
-    fit_to_context(0, plan);
+    fit_to_context(body, 0, plan);
   });
   const auto job = std::make_shared<EmbeddingJob>(exchange, std::move(plan), is_base64, dimensions);
   job->start(job);
