@@ -1,8 +1,11 @@
 // weft convert: a model from one form to another.
+#include <algorithm>
+
 #include "command.h"
 #include "mesh_options.h"
 #include "rank_resources.h"
 #include "weft/pretrained/export_gguf.h"
+#include "weft/pretrained/held_blocks.h"
 #include "weft/pretrained/merged_source.h"
 #include "weft/pretrained/peft.h"
 #include "weft/train/recipe.h"
@@ -26,16 +29,26 @@ std::string form_of(const ConvertCommand& o) {
   return form;
 }
 
+bool is_of_floats(std::string_view dtype) {
+  constexpr std::string_view kFloats[] = {"fp32", "f32", "bf16", "fp16", "f16"};
+  return std::ranges::find(kFloats, dtype) != std::end(kFloats);
+}
+
+ExportOptions hugging_face_options(const std::string& dtype) {
+  if (dtype.empty()) return {};
+  if (dtype == "int8" || dtype == "fp8" || dtype == "nf4") return {.codes = block_type_named(dtype)};
+  if (is_of_floats(dtype)) return {.dtype = parse_dtype(dtype)};
+  throw UsageError("--dtype {}: a Hugging Face folder is written in fp32, bf16, fp16, int8, fp8 or nf4", dtype);
+}
+
 Exported export_as(const std::string& form, const ModelSource& source, const ConvertCommand& o) {
   if (form == kGguf) {
     GgufExportOptions options;
     if (!o.dtype.empty()) options.type = parse_ggml_type("--dtype", o.dtype);
     return export_gguf(source, o.target, options);
   }
-  ExportOptions options;
-  if (!o.dtype.empty()) options.dtype = parse_dtype(o.dtype);
-  if (form == kHuggingFace) return export_hugging_face(source, o.target, options);
-  if (options.dtype && *options.dtype != DType::f32)
+  if (form == kHuggingFace) return export_hugging_face(source, o.target, hugging_face_options(o.dtype));
+  if (!o.dtype.empty() && o.dtype != "fp32" && o.dtype != "f32")
     throw UsageError("--dtype {}: checkpoints hold fp32 weights: leave --dtype out", o.dtype);
   return export_checkpoint(source, o.target);
 }
@@ -76,8 +89,8 @@ void add_convert(CLI::App& program) {
   c->add_option("--adapter", o->adapter, "A PEFT folder, to merge; adapters of SRC itself are merged always");
   c->add_option("--to", o->form, "hugging-face, checkpoint or gguf; default: what DST looks like");
   c->add_option("--dtype", o->dtype,
-                "Of the weights: fp32, bf16 or fp16; of GGUF also q8_0, q4_0, q4_1, q5_0, q5_1 and q2_k to q6_k; "
-                "default: as they are stored");
+                "Of the weights: fp32, bf16 or fp16; of a Hugging Face folder also int8, fp8 and nf4; of GGUF also "
+                "q8_0, q4_0, q4_1, q5_0, q5_1 and q2_k to q6_k; default: as they are stored");
   c->add_option("--mesh", o->mesh, "Any: what is written holds whole tensors, which every mesh reads");
   o->output.add_option(*c);
   c->footer(

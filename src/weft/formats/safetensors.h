@@ -57,6 +57,7 @@ struct SafetensorsInfo {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
+  std::string_view dtype_name = {};  // in the file, where weft has no such dtype: "F8_E4M3"; lasts as long as this
   uint64_t bytes() const { return uint64_t(shape.numel()) * size_of(dtype); }
 };
 

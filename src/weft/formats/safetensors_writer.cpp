@@ -26,7 +26,7 @@ std::string safetensors_header(const std::vector<SafetensorsInfo>& tensors,
     check(names.insert(tensor.name).second, "two tensors of one file are named '{}'", tensor.name);
     const auto dims = tensor.shape.dims();
     nlohmann::json value;
-    value["dtype"] = safetensors_name_of(tensor.dtype);
+    value["dtype"] = tensor.dtype_name.empty() ? safetensors_name_of(tensor.dtype) : tensor.dtype_name;
     value["shape"] = std::vector<int64_t>(dims.begin(), dims.end());
     value["data_offsets"] = {at, at + tensor.bytes()};
     add(tensor.name, value);

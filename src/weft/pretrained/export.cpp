@@ -1,13 +1,17 @@
 // Export: a configuration in another's words, then the tensors.
 #include "weft/pretrained/export.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/formats/safetensors_shards.h"
 #include "weft/models/model_json.h"
 #include "weft/pretrained/assembled.h"
 #include "weft/pretrained/config_essence.h"
+#include "weft/pretrained/export_codes.h"
 #include "weft/text/readers/hf_tokenizer.h"
 
 namespace weft {
@@ -80,7 +84,8 @@ std::string_view torch_name_of(DType dtype) {
 }
 
 // Of a folder of the same family, what it says beside the shape stays.
-std::string config_text(const ModelSource& source, const HfText& written, DType dtype, FileSystem& fs) {
+std::string config_text(const ModelSource& source, const HfText& written, DType dtype, const CodedWeights* codes,
+                        FileSystem& fs) {
   constexpr uint64_t kMostBytes = uint64_t(16) << 20;
   nlohmann::json json = parse_json(written.json, "config.json");
   if (source.kind() == SourceKind::hugging_face) {
@@ -91,6 +96,7 @@ std::string config_text(const ModelSource& source, const HfText& written, DType 
   json.erase("dtype");                // what newer versions write in place of torch_dtype
   json.erase("quantization_config");  // what was codes is written as floats
   json["torch_dtype"] = torch_name_of(dtype);
+  if (codes) json["quantization_config"] = codes->quantization_config();
   return to_json_text(json, 2) + "\n";
 }
 
@@ -101,19 +107,36 @@ void write_as(SafetensorsShardsWriter& writer, std::span<const float> values) {
   writer.write(std::as_bytes(std::span(narrow)));
 }
 
+void write_floats(SafetensorsShardsWriter& writer, DType dtype, std::span<const float> values) {
+  switch (dtype) {
+    case DType::bf16: return write_as<BFloat16>(writer, values);
+    case DType::f16: return write_as<Float16>(writer, values);
+    case DType::f64: return write_as<double>(writer, values);
+    default: return writer.write(std::as_bytes(values));
+  }
+}
+
+// codes: null, or of some of the tensors. dtypes: of the others.
 void write_tensors(const ModelSource& source, const std::vector<AssembledTensor>& tensors,
-                   const std::vector<SafetensorsInfo>& infos, const std::string& folder, FileSystem& fs) {
+                   const std::vector<DType>& dtypes, const CodedWeights* codes, const std::string& folder,
+                   FileSystem& fs) {
+  std::vector<SafetensorsInfo> infos;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (codes && codes->has(i))
+      std::ranges::move(codes->infos_of(i), std::back_inserter(infos));
+    else
+      infos.push_back({tensors[i].name, dtypes[i], Shape(std::span<const int64_t>(tensors[i].dims))});
+  }
   SafetensorsShardsWriter writer(fs, folder, infos);
+  ThreadTeam team(int(std::max(1u, std::thread::hardware_concurrency())));
   std::vector<float> values;
   for (size_t i = 0; i < tensors.size(); ++i) {
     values.resize(size_t(tensors[i].numel()));
     read_assembled(source, tensors[i], values);
-    switch (infos[i].dtype) {
-      case DType::bf16: write_as<BFloat16>(writer, values); break;
-      case DType::f16: write_as<Float16>(writer, values); break;
-      case DType::f64: write_as<double>(writer, values); break;
-      default: writer.write(std::as_bytes(std::span(values)));
-    }
+    if (codes && codes->has(i))
+      codes->encode(i, values, team, [&](Bytes bytes) { writer.write(bytes); });
+    else
+      write_floats(writer, dtypes[i], values);
   }
   writer.finish();
 }
@@ -140,15 +163,18 @@ Exported export_hugging_face(const ModelSource& source, const std::string& folde
   make_folders(fs, folder);
   if (const std::string config = join_path(folder, "config.json"); exists(fs, config))
     throw Error("{} exists: name a new folder", config);
-  std::vector<SafetensorsInfo> infos;
+  std::optional<CodedWeights> coded;
+  if (options.codes) coded.emplace(*options.codes, source.config(), tensors);
+  const CodedWeights* const codes = coded ? &*coded : nullptr;
+  std::vector<DType> dtypes;
   for (const AssembledTensor& t : tensors) {
     const DType stored = source.dtype_of(t.parts.front().names->param).value_or(DType::f32);
-    infos.push_back({t.name, options.dtype.value_or(stored), Shape(std::span<const int64_t>(t.dims))});
+    dtypes.push_back(options.dtype.value_or(stored));
   }
-  Exported exported{folder, {}};
+  Exported exported{folder, codes ? codes->notes() : std::vector<std::string>{}};
   copy_tokenizer(source, folder, fs, exported.notes);
-  write_tensors(source, tensors, infos, folder, fs);
-  write_file_atomically(fs, join_path(folder, "config.json"), config_text(source, text, infos.front().dtype, fs));
+  write_tensors(source, tensors, dtypes, codes, folder, fs);
+  write_file_atomically(fs, join_path(folder, "config.json"), config_text(source, text, dtypes.front(), codes, fs));
   return exported;
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "weft/kernels/block_matrix.h"
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/model_source.h"
 
@@ -17,7 +18,8 @@ struct HfText {
 HfText write_hf_config(const ModelConfig& config);
 
 struct ExportOptions {
-  std::optional<DType> dtype;  // of the weights; none: as they are stored, quantised ones as f32
+  std::optional<DType> dtype;      // of the weights; none: as they are stored, quantised ones as f32
+  std::optional<BlockType> codes;  // int8, fp8 or nf4: of what products read (export_codes.h); the rest has `dtype`
   FileSystem* fs = &FileSystem::real();
 };
 
