@@ -189,6 +189,7 @@ ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokeni
       std::make_unique<constrain::ConstraintFactory>(*tokenizer_, source.config().vocab, model_.end_tokens);
   model_.constraints = constraints_.get();
   model_.adapter_folder = o.adapter_folder;
+  model_.fill_in_middle = api::detect_fill_in_middle(*tokenizer_);
 }
 
 api::ServedModel ModelText::served_by(Engine& engine) {

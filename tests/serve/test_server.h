@@ -31,6 +31,7 @@ struct TestSetup {
   api::ConstraintFactory* constraints = nullptr;
   api::ToolFormat tool_format = api::ToolFormat::hermes;
   api::ReasoningFormat reasoning_format = api::ReasoningFormat::none;
+  std::optional<api::FillInMiddle> fill_in_middle;
 };
 
 class TestServer {
@@ -46,7 +47,8 @@ class TestServer {
                 .reasoning_format = setup.reasoning_format,
                 .end_tokens = {ByteTokenizer::kEndOfDocument},
                 .constraints = setup.constraints,
-                .adapter_folder = setup.adapter_folder}});
+                .adapter_folder = setup.adapter_folder,
+                .fill_in_middle = setup.fill_in_middle}});
   }
 
   bench::HttpClient connect(std::chrono::milliseconds timeout = std::chrono::seconds(20)) const {

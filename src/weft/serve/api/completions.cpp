@@ -128,6 +128,22 @@ void read_prompts(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   }
 }
 
+// The prompts become such that the answers go on to the suffix.
+void read_suffix(const JsonView& body, Plan& plan) {
+  const std::string suffix = body.string_or("suffix", "");
+  if (suffix.empty()) return;
+  const std::optional<FillInMiddle>& form = plan.model->fill_in_middle;
+  if (!form)
+    throw ApiError(400, "suffix: this model does not fill in the middle: its vocabulary has no tokens for it",
+                   "unsupported", "suffix");
+  if (!plan.echoes.empty()) throw ApiError(400, "suffix: it excludes echo", "unsupported", "suffix");
+  if (body.has("truncate_prompt_tokens"))
+    throw ApiError(400, "suffix: it excludes truncate_prompt_tokens", "unsupported", "suffix");
+  for (auto& prompt : plan.prompts) prompt = form->prompt(*plan.model->tokenizer, std::move(prompt), suffix);
+  if (!body.boolean_or("ignore_eos", false))
+    plan.stop_tokens.insert(plan.stop_tokens.end(), form->ends.begin(), form->ends.end());
+}
+
 void read_completion_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   if (body.has("logprobs")) {
     const JsonView value = body["logprobs"];
@@ -164,8 +180,7 @@ void completions(Context& context, const http::Request& request, const ExchangeP
     read_prompts(body, context.limits(), plan);
     read_completion_logprobs(body, context.limits(), plan);
     read_best_of(body, context.limits(), plan);
-    if (!body.string_or("suffix", "").empty())
-      throw ApiError(400, "suffix: this model does not fill in the middle", "unsupported", "suffix");
+    read_suffix(body, plan);
     constexpr int64_t kDefaultTokens = 16;  // as OpenAI has it
     fit_to_context(body, body.integer_or("max_tokens", kDefaultTokens, 0, INT32_MAX), plan);
   });

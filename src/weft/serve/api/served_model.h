@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/serve/api/fill_in_middle.h"
 #include "weft/serve/api/reasoning_families.h"
 #include "weft/serve/api/tool_calls.h"
 #include "weft/serve/engine.h"
@@ -52,6 +53,7 @@ struct ServedModel {
   std::vector<int32_t> end_tokens;           // each ends an answer
   ConstraintFactory* constraints = nullptr;  // null: output of a given form is not offered
   std::string adapter_folder = {};           // adapters below it may be loaded by name; empty: none may
+  std::optional<FillInMiddle> fill_in_middle = {};
 };
 
 }  // namespace weft::api
