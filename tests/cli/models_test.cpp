@@ -201,6 +201,17 @@ TEST_F(ModelsTest, GoesToAGgufFileAndBack) {
   EXPECT_EQ(program.run("convert " + golden.path() + " exact.gguf").status, 1);
 }
 
+TEST_F(ModelsTest, GoesToAFolderOfCodes) {
+  const GoldenModel golden("llama");
+  for (const char* dtype : {"int8", "fp8", "nf4"}) {
+    run(fmt::format("convert {} {} --dtype {}", golden.path(), dtype, dtype));
+    const Json model = run(fmt::format("inspect {}", dtype));
+    EXPECT_NE(model["tensors"].dump().find(" codes"), std::string::npos) << model;
+    const Json logits = run(fmt::format("logits {} --ids {}", dtype, fmt::join(golden.ids(), ",")))["logits"];
+    EXPECT_EQ(logits.size(), golden.ids().size()) << dtype;
+  }
+}
+
 TEST_F(ModelsTest, MeasuresStepsOfServing) {
   const GoldenModel golden("llama");
   for (const char* mesh : {"", " --mesh tp=2"}) {
@@ -237,6 +248,8 @@ TEST_F(ModelsTest, SaysWhatIsWrong) {
   expect_usage("logits " + m + " --ids 1 --dtype int4", {"--dtype", "bf16"});
   expect_usage("convert " + m + " copy --to onnx", {"--to", "hugging-face"});
   expect_usage("convert " + m + " copy --to gguf", {"--to", ".gguf"});
+  expect_usage("convert " + m + " copy --dtype q8", {"--dtype", "q8", "nf4"});
+  expect_usage("convert " + m + " copy --to checkpoint --dtype int8", {"--dtype", "fp32"});
   expect_usage("convert " + m + " copy.gguf --dtype iq1_s", {"--dtype", "iq1_s", "Q4_K"});
   program.write("recipe.toml", recipe(m));
   program.write("text.txt", small_text());

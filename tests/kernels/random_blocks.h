@@ -23,7 +23,12 @@ inline BlockMatrix random_blocks(Workbench& bench, BlockType type, int64_t rows,
   BlockMatrix b{.blocks = {}, .type = type, .rows = rows, .cols = cols, .skip = skip};
   b.blocks = bench.host.empty(DType::u8, {rows * b.row_bytes() + 1}).slice_flat(1, {rows, b.row_bytes()});
   auto* const bytes = static_cast<uint8_t*>(b.blocks.raw());
-  for (int64_t i = 0; i < b.blocks.numel(); ++i) bytes[i] = uint8_t(philox(3, uint64_t(i))[0]);
+  for (int64_t i = 0; i < b.blocks.numel();) {
+    const auto some = philox(3, uint64_t(i));
+    const int64_t count = std::min(int64_t(sizeof(some)), b.blocks.numel() - i);
+    std::memcpy(bytes + i, some.data(), size_t(count));
+    i += count;
+  }
   const auto scale = [](int64_t seed) { return float(0.02 * philox_normal(3, name_hash("scales"), uint64_t(seed))); };
   const auto set_half = [&](int64_t at, int64_t seed) {
     const uint16_t half = Float16::to_bits(scale(seed));

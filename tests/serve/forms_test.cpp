@@ -180,12 +180,19 @@ TEST_P(DemandedCallsTest, NeedATool) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, DemandedCallsTest, testing::ValuesIn([] {
-                           std::vector<api::ToolFormat> formats;
-                           for (const api::ToolFamily& family : api::tool_families())
-                             formats.push_back(family.format);
-                           return formats;
-                         }()),
+// Formats differ in their texts, not in who reads and writes what: some show it to a sanitizer.
+std::vector<api::ToolFormat> formats() {
+#ifdef WEFT_SANITIZED
+  constexpr size_t kStep = 5;
+#else
+  constexpr size_t kStep = 1;
+#endif
+  const std::span<const api::ToolFamily> families = api::tool_families();
+  std::vector<api::ToolFormat> some;
+  for (size_t i = 0; i < families.size(); i += kStep) some.push_back(families[i].format);
+  return some;
+}
+INSTANTIATE_TEST_SUITE_P(Formats, DemandedCallsTest, testing::ValuesIn(formats()),
                          [](const auto& test) { return std::string(api::tool_family(test.param).name); });
 
 }  // namespace

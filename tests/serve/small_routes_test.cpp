@@ -62,11 +62,11 @@ TEST(SmallRoutesTest, SayWhileModelsAreReadThatTheServerLives) {
     return bench::HttpClient("127.0.0.1", server.port()).request(method, path, body);
   };
   EXPECT_EQ(ask("GET", "/health", "").status, 200);
+  EXPECT_EQ(ask("GET", "/", "").status, 200);
   EXPECT_EQ(ask("GET", "/nowhere", "").status, 404);
   for (const auto& [method, path] : {std::pair("GET", "/ready"),
                                      {"GET", "/v1/models"},
                                      {"GET", "/metrics"},
-                                     {"GET", "/"},
                                      {"POST", "/tokenize"},
                                      {"POST", "/v1/completions"},
                                      {"POST", "/v1/messages"}}) {

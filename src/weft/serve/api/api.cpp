@@ -15,11 +15,11 @@ constexpr std::string_view kReady = "/ready";
 constexpr double kRetryAfter = 1;
 
 constexpr Route kRoutes[] = {
-    {"GET", "/health", health, {.is_public = true, .is_quick = true}},
+    {"GET", "/health", health, {.is_public = true, .is_quick = true, .needs_models = false}},
     {"GET", kReady, health, {.is_quick = true}},
     {"GET", "/metrics", show_metrics, {.is_quick = true}},
-    {"GET", "/version", show_version, {.is_quick = true}},
-    {"GET", "/", show_page, {.is_quick = true}},
+    {"GET", "/version", show_version, {.is_quick = true, .needs_models = false}},
+    {"GET", "/", show_page, {.is_quick = true, .needs_models = false}},
     {"GET", "/v1/models", list_models, {.is_quick = true}},
     {"GET", "/v1/models/", show_model, {.is_quick = true}},
     {"POST", "/v1/chat/completions", chat_completions, {.generates = true}},
@@ -154,7 +154,7 @@ void Api::check_host(const http::Request& head) const {
 void Api::check_state(const Route& route) const {
   const State state = state_;
   const bool needs_ready = route.traits.generates || route.path == kReady;
-  if (route.traits.is_public || state == State::ready || (state == State::draining && !needs_ready)) return;
+  if (!route.traits.needs_models || state == State::ready || (state == State::draining && !needs_ready)) return;
   ApiError error(503,
                  state == State::starting ? "the server is not ready: it reads its models; try again soon"
                                           : "the server is not ready: it is shutting down; try again soon",

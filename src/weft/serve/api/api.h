@@ -49,9 +49,10 @@ using RouteHandler = void (*)(Context&, const http::Request&, const ExchangePoin
 // One way in. What is not in the table does not exist.
 struct Route {
   struct Traits {
-    bool is_public = false;  // needs no key
-    bool is_quick = false;   // answered on the network thread, whatever the load
-    bool generates = false;  // refused early when the engine's queue is full
+    bool is_public = false;    // needs no key
+    bool is_quick = false;     // answered on the network thread, whatever the load
+    bool needs_models = true;  // refused until they are there
+    bool generates = false;    // refused early when the engine's queue is full
     Dialect dialect = Dialect::openai;
   };
   std::string_view method, path;  // a path that ends in '/' has one more segment or several: a model's name

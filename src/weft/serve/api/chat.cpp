@@ -118,10 +118,13 @@ void read_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan) {
 Conversation conversation_of(const http::Request& request, const JsonView& view, const ApiLimits& limits) {
   ordered_json body = parse_ordered_json(request.body, "the request", limits.json);
   const auto take = [&](const char* key) { return body.contains(key) ? std::move(body[key]) : ordered_json(); };
-  return {.messages = take("messages"),
-          .tools = take("tools"),
-          .template_variables = take("chat_template_kwargs"),
-          .thinking = read_thinking(view)};
+  Conversation conversation{.messages = take("messages"),
+                            .tools = take("tools"),
+                            .template_variables = take("chat_template_kwargs"),
+                            .documents = take("documents"),
+                            .thinking = read_thinking(view)};
+  read_end_of_prompt(view, conversation);
+  return conversation;
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ std::string content_text(const ordered_json& content, size_t index) {
   return text;
 }
 
+std::string last_text(const ordered_json& messages) { return messages.back()["content"].get<std::string>(); }
+
 // Templates write the arguments as JSON: an object, not a text that holds one.
 void open_arguments(ordered_json& calls, const JsonLimits& limits) {
   for (ordered_json& call : calls) {
@@ -124,13 +126,15 @@ void end_reasoning(Plan& plan, std::string& prompt) {
   plan.reasoning = ReasoningPlace::outside;
 }
 
-void read_tools(const ordered_json& tools, const ToolChoice& choice, const ApiLimits& limits, Plan& plan,
+void read_tools(const Conversation& conversation, const ToolChoice& choice, const ApiLimits& limits, Plan& plan,
                 std::string& prompt) {
   const ServedModel& model = *plan.model;
+  const ordered_json& tools = conversation.tools;
   if (tool_family(model.tool_format).style == CallStyle::tagged) plan.tools = schemas_of(tools);
   plan.one_call = !choice.is_parallel || choice.kind == ToolChoice::Kind::named;
   if (choice.kind == ToolChoice::Kind::automatic) {
-    if (!plan.form) plan.form = free_calls_of(tools, choice, plan, limits);
+    // Whose beginning is not seen has no form.
+    if (!plan.form && !conversation.continues_last) plan.form = free_calls_of(tools, choice, plan, limits);
     return;
   }
   OutputForm form = calls_of(tools, choice, model, limits);
@@ -156,11 +160,21 @@ void read_calls(Plan& plan) {
   keep_tokens(tool_markers(plan.model->tool_format), plan);
 }
 
+// Of an answer that has begun so.
+ReasoningPlace place_behind(ReasoningFormat format, std::string_view begun) {
+  const ReasoningFamily& family = reasoning_family(format);
+  if (format == ReasoningFormat::none || format == ReasoningFormat::harmony) return ReasoningPlace::outside;
+  const size_t open = begun.rfind(family.open), close = begun.rfind(family.close);
+  const bool is_open = open != begun.npos && (close == begun.npos || close < open);
+  return is_open ? ReasoningPlace::inside : ReasoningPlace::outside;
+}
+
 void read_reasoning(const Conversation& conversation, Plan& plan, std::string& prompt) {
   const ReasoningFormat format = plan.model->reasoning_format;
   const bool is_off = conversation.thinking.is_on == false || turn_off_thinking(conversation.template_variables);
   plan.tells_reasoning = conversation.thinking.is_told && format != ReasoningFormat::none;
-  plan.reasoning = reasoning_place(format, prompt);
+  plan.reasoning = conversation.continues_last ? place_behind(format, last_text(conversation.messages))
+                                               : reasoning_place(format, prompt);
   // Other answers in parts have no place for it.
   if (tool_family(plan.model->tool_format).is_framed && format != ReasoningFormat::harmony)
     plan.reasoning = ReasoningPlace::outside;
@@ -168,6 +182,19 @@ void read_reasoning(const Conversation& conversation, Plan& plan, std::string& p
   if (is_off && plan.reasoning == ReasoningPlace::inside) end_reasoning(plan, prompt);
   if (plan.reasoning != ReasoningPlace::outside)
     keep_tokens({reasoning_family(format).open, reasoning_family(format).close}, plan);
+}
+
+void check_continued(const Conversation& conversation, const ToolChoice& choice, const Plan& plan) {
+  const auto refuse = [](std::string_view why) {
+    throw ApiError(400, fmt::format("messages: the last one cannot be continued: {}", why), {}, "messages");
+  };
+  const ordered_json& last = conversation.messages.back();
+  if (last["role"] != "assistant") refuse("it is not the assistant's");
+  if (last.contains("tool_calls")) refuse("it has calls");
+  if (choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named)
+    refuse("tool_choice demands a call");
+  if (plan.form) refuse("an answer of a given form is demanded, and forms are of whole answers");
+  if (tool_family(plan.model->tool_format).is_framed) refuse("this model's answers are in parts with headers");
 }
 
 void add_variables(const Conversation& conversation, ReasoningFormat format, ChatInput& input) {
@@ -215,7 +242,28 @@ std::string render(const ServedModel& model, const ChatInput& input, const order
   return render_calls(*model.chat_template, input, messages);
 }
 
+// Up to where the text of the last message ends, whatever the template writes behind it.
+std::string render_continued(const ServedModel& model, ChatInput input, ordered_json messages) {
+  constexpr std::string_view kEnd = "weft-goes-on-here";
+  input.add_generation_prompt = false;
+  messages.back()["content"] = last_text(messages) + std::string(kEnd);
+  std::string text = render(model, input, messages);
+  const size_t end = text.rfind(kEnd);
+  if (end == text.npos)
+    throw ApiError(400, "messages: the last one cannot be continued: the chat template leaves its text out", {},
+                   "messages");
+  text.resize(end);
+  return text;
+}
+
 }  // namespace
+
+void read_end_of_prompt(const JsonView& body, Conversation& conversation) {
+  conversation.continues_last = body.boolean_or("continue_final_message", false);
+  conversation.asks_for_answer = body.boolean_or("add_generation_prompt", !conversation.continues_last);
+  if (conversation.continues_last && conversation.asks_for_answer)
+    throw ApiError(400, "continue_final_message excludes add_generation_prompt", {}, "continue_final_message");
+}
 
 void normalize(ordered_json& messages) {
   if (!messages.is_array() || messages.empty())
@@ -250,17 +298,20 @@ void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLim
   const bool offers_tools = has_tools && choice.kind != ToolChoice::Kind::none;
   if (!has_tools && (choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named))
     throw ApiError(400, "tool_choice demands a call, and there are no tools", {}, "tool_choice");
-  ChatInput input{.messages = {}, .add_generation_prompt = true};
+  if (conversation.continues_last) check_continued(conversation, choice, plan);
+  ChatInput input{.messages = {}, .add_generation_prompt = conversation.asks_for_answer};
+  if (conversation.documents.is_array()) input.documents = jinja::Value::from_json(conversation.documents);
   if (offers_tools) input.tools = jinja::Value::from_json(conversation.tools);
   add_variables(conversation, model.reasoning_format, input);
-  std::string text = render(model, input, conversation.messages);
+  std::string text = conversation.continues_last ? render_continued(model, input, conversation.messages)
+                                                 : render(model, input, conversation.messages);
   read_reasoning(conversation, plan, text);
   if (plan.form) set_reasoning(plan, *plan.form);
   const ToolFamily& family = tool_family(model.tool_format);
   // Of answers that are framed, also text is read out of its frame; where another form is asked for, if it has one.
   const bool has_frame = model.reasoning_format == ReasoningFormat::harmony || !plan.form;
   if (offers_tools || (family.is_framed && has_frame)) read_calls(plan);
-  if (offers_tools) read_tools(conversation.tools, choice, limits, plan, text);
+  if (offers_tools) read_tools(conversation, choice, limits, plan, text);
   // Where the template ends with the mark of a header, the parser has yet to see it.
   const bool has_mark = family.is_framed && text.ends_with(family.mark);
   if (has_mark && !plan.forced_beginning.starts_with(family.mark)) plan.forced_beginning.insert(0, family.mark);

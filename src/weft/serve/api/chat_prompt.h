@@ -12,8 +12,14 @@ struct Conversation {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   nlohmann::ordered_json tools;               // null: none
   nlohmann::ordered_json template_variables;  // an object, or null
+  nlohmann::ordered_json documents;           // that answers draw on, where the template knows such; null: none
   ThinkingChoice thinking = {};
+  bool asks_for_answer = true;  // the prompt ends where the next answer begins
+  bool continues_last = false;  // it ends within the last message, which is the assistant's, and the answer goes on
 };
+
+// continue_final_message and add_generation_prompt, as vLLM has them. Throws ApiError when both are true.
+void read_end_of_prompt(const JsonView& body, Conversation& conversation);
 
 // Contents become plain text, arguments of tool calls objects, "developer" "system". Throws ApiError naming the
 // message.

@@ -165,6 +165,11 @@ Conversation conversation_of_messages(const http::Request& request, const JsonVi
   const ordered_json& messages = member(body, "messages");
   if (!messages.is_array()) throw ApiError(400, "messages: write a list with at least one message", {}, "messages");
   for (const ordered_json& message : messages) add_message(message, result.messages);
+  // An answer that the client began.
+  if (!result.messages.empty()) {
+    const ordered_json& last = result.messages.back();
+    result.continues_last = member(last, "role") == "assistant" && !last.contains("tool_calls");
+  }
   for (const ordered_json& tool : member(body, "tools")) {
     result.tools.push_back({{"type", "function"},
                             {"function",

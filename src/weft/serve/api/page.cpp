@@ -40,7 +40,8 @@ async function models() {
 }
 async function state() {
   try {
-    const text = await (await fetch('/metrics', {headers: headers()})).text();
+    const r = await fetch('/metrics', {headers: headers()}), text = await r.text();
+    if (!r.ok) { $('state').textContent = JSON.parse(text).error.message; return; }
     const value = name => { let sum = 0; for (const l of text.split('\n')) if (l.startsWith(name + '{')) sum += +l.split(' ').pop(); return sum; };
     $('state').textContent = `${value('vllm:num_requests_running')} running, ${value('vllm:num_requests_waiting')} waiting, cache ${(100 * value('vllm:kv_cache_usage_perc')).toFixed(0)}%, ${value('vllm:generation_tokens_total')} tokens made`;
   } catch (e) { $('state').textContent = 'no answer from the server'; }

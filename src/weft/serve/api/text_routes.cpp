@@ -174,6 +174,7 @@ void tokenize(Context& context, const http::Request& request, const ExchangePoin
     if (body.has("messages")) {
       Conversation conversation;
       conversation.messages = parse_ordered_json(request.body, "the request", context.limits().json)["messages"];
+      read_end_of_prompt(body, conversation);
       plan_chat(std::move(conversation), {}, context.limits(), plan);
     } else {
       const std::string text = body.has("prompt") ? body["prompt"].string() : body.at("content").string();
