@@ -1,6 +1,4 @@
 // weft convert: a model from one form to another.
-#include <algorithm>
-
 #include "command.h"
 #include "mesh_options.h"
 #include "rank_resources.h"
@@ -29,15 +27,10 @@ std::string form_of(const ConvertCommand& o) {
   return form;
 }
 
-bool is_of_floats(std::string_view dtype) {
-  constexpr std::string_view kFloats[] = {"fp32", "f32", "bf16", "fp16", "f16"};
-  return std::ranges::find(kFloats, dtype) != std::end(kFloats);
-}
-
 ExportOptions hugging_face_options(const std::string& dtype) {
   if (dtype.empty()) return {};
   if (dtype == "int8" || dtype == "fp8" || dtype == "nf4") return {.codes = block_type_named(dtype)};
-  if (is_of_floats(dtype)) return {.dtype = parse_dtype(dtype)};
+  if (const auto floats = dtype_named(dtype)) return {.dtype = floats};
   throw UsageError("--dtype {}: a Hugging Face folder is written in fp32, bf16, fp16, int8, fp8 or nf4", dtype);
 }
 
@@ -48,7 +41,7 @@ Exported export_as(const std::string& form, const ModelSource& source, const Con
     return export_gguf(source, o.target, options);
   }
   if (form == kHuggingFace) return export_hugging_face(source, o.target, hugging_face_options(o.dtype));
-  if (!o.dtype.empty() && o.dtype != "fp32" && o.dtype != "f32")
+  if (!o.dtype.empty() && dtype_named(o.dtype) != DType::f32)
     throw UsageError("--dtype {}: checkpoints hold fp32 weights: leave --dtype out", o.dtype);
   return export_checkpoint(source, o.target);
 }

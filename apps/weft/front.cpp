@@ -1,8 +1,6 @@
 // Front: a thread waits for the signal to stop while another one serves.
 #include "front.h"
 
-#include <algorithm>
-
 #include "weft/base/authority.h"
 
 namespace weft::app {

@@ -23,10 +23,15 @@ int64_t available_bytes(Device device, int ranks, int64_t limit, int first_rank)
   return limited(least) / ceil_div(ranks, int(devices.size())) * ranks;
 }
 
-DType parse_dtype(const std::string& name) {
+std::optional<DType> dtype_named(std::string_view name) {
   if (name == "fp32" || name == "f32") return DType::f32;
   if (name == "bf16") return DType::bf16;
   if (name == "fp16" || name == "f16") return DType::f16;
+  return {};
+}
+
+DType parse_dtype(const std::string& name) {
+  if (const auto dtype = dtype_named(name)) return *dtype;
   throw UsageError("--dtype {}: write fp32, bf16 or fp16", name);
 }
 

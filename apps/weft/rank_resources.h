@@ -1,6 +1,8 @@
 // RankResources: what one rank of a command computes with: a device, threads, memory, a stream.
 #pragma once
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "weft/autograd/context.h"
 #include "weft/tensor/cuda/cuda_device.h"
@@ -34,7 +36,9 @@ struct RankResources {
 // where there is no such device.
 int64_t available_bytes(Device device, int ranks, int64_t limit = 0, int first_rank = 0);
 
-// "fp32", "bf16" or "fp16"; throws UsageError naming --dtype.
+// "fp32", "bf16" or "fp16"; nothing for other names.
+std::optional<DType> dtype_named(std::string_view name);
+// The same; throws UsageError naming --dtype.
 DType parse_dtype(const std::string& name);
 
 // "cpu" or "cuda"; throws UsageError naming --device.
