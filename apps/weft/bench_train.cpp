@@ -5,6 +5,7 @@
 #include "limits.h"
 #include "mesh_options.h"
 #include "weft/base/file.h"
+#include "weft/base/machine.h"
 #include "weft/comm/run_world.h"
 #include "weft/comm/trace/trace.h"
 #include "weft/train/launch.h"

@@ -47,7 +47,7 @@ HostedModel::HostedModel(const EngineOptions& options, const EngineHost::OnFailu
     one.forward.replica = i, one.forward.replicas = count;
     if (device_of(one.forward) == Device::cpu) one.num_models *= count;  // else each has devices of its own
     if (count > 1)
-      one.forward.threads = std::max(1, (one.forward.threads > 0 ? one.forward.threads : num_cores()) / count);
+      one.forward.threads = std::max(1, (one.forward.threads > 0 ? one.forward.threads : usable_cores()) / count);
     hosts_.push_back(std::make_unique<EngineHost>(std::move(one), [this, on_failure](const std::string& error) {
       has_failed_ = true;
       on_failure(error);

@@ -1,15 +1,12 @@
-// RankResources: how many cores there are, and names of dtypes.
+// RankResources: what memory there is, and names of dtypes.
 #include "rank_resources.h"
 
 #include <algorithm>
 
 #include "weft/base/ceil_div.h"
 #include "weft/base/machine.h"
-#include "weft/train/launch.h"
 
 namespace weft::app {
-
-int num_cores() { return usable_cores(); }
 
 int64_t available_bytes(Device device, int ranks, int64_t limit, int first_rank) {
   const auto limited = [limit](int64_t free) { return limit > 0 ? std::min(free, limit) : free; };

@@ -5,16 +5,15 @@
 #include <string_view>
 
 #include "weft/autograd/context.h"
+#include "weft/base/machine.h"
 #include "weft/tensor/cuda/cuda_device.h"
 
 namespace weft::app {
 
-int num_cores();  // that this process may use
-
 struct RankResources {
   // threads: 0 takes all cores. The calling thread's device is that of the rank from now on.
   explicit RankResources(int threads = 0, Device device = Device::cpu, int rank = 0)
-      : team(threads > 0 ? threads : num_cores()),
+      : team(threads > 0 ? threads : usable_cores()),
         allocator(chosen(device, rank)),
         stream(team, allocator),
         context{kernels_of(device), stream} {}

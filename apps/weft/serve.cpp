@@ -56,7 +56,7 @@ std::vector<EngineOptions> all_models(const ServeCommand& o) {
     if (std::ranges::count(all, one.name, &EngineOptions::name) > 1)
       throw UsageError("--model: two models are called {}", one.name);
     one.num_models = o.most_loaded > 0 ? std::min(count, o.most_loaded) : count;
-    if (one.forward.threads == 0) one.forward.threads = std::max(1, num_cores() / one.num_models);
+    if (one.forward.threads == 0) one.forward.threads = std::max(1, usable_cores() / one.num_models);
     if (all.size() > 1)
       one.adapters.clear(), one.adapter_folder.clear(), one.draft.clear(), one.forward.adapter.clear();
   }

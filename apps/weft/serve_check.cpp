@@ -124,7 +124,7 @@ int64_t available_to_replica(const EngineOptions& o, int ranks, int first_rank, 
 MeshShape choose_mesh(const EngineOptions& o, const ModelSource& source) {
   AskedServer asked = asked_of(o, source);
   const Machine machine = describe_machine();
-  const int cores = o.forward.threads > 0 ? o.forward.threads : num_cores();
+  const int cores = o.forward.threads > 0 ? o.forward.threads : usable_cores();
   const auto token_s = [](const ServeCandidate& c) { return c.plan.batches.front().step.step_s; };
   const auto [best, fewest] = choose_ranks(
       cores, double(machine.available_bytes),

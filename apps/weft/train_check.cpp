@@ -107,7 +107,7 @@ Recipe choose_mesh(const Toml& own, const Recipe& recipe, const Output& output) 
   }
   complete(asked.model);
   const Machine machine = describe_machine();
-  const int cores = num_cores();
+  const int cores = usable_cores();
   SearchRequest q = search_request(asked);
   q.teacher = teacher_of(asked);
   const auto [best, one] = choose_ranks(

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "mesh_options.h"
 #include "weft/base/file.h"
+#include "weft/base/machine.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
 #include "weft/comm/single/single.h"

@@ -2,10 +2,10 @@
 #include <cstdlib>
 
 #include "train/training_setup.h"
+#include "weft/base/machine.h"
 #include "weft/comm/run_world.h"
 #include "weft/plan/measure_machine.h"
 #include "weft/plan/step_plan.h"
-#include "weft/train/launch.h"
 
 namespace weft::plan {
 namespace {

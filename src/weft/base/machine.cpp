@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <thread>
 
 namespace weft {
 namespace {
@@ -86,13 +87,18 @@ Machine describe_machine() {
   if (::gethostname(host, sizeof host - 1) == 0) m.host = host;
   m.cpu = value_in("/proc/cpuinfo", "model name");
   read_topology(m);
-  cpu_set_t set;
-  m.usable_threads = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : m.hardware_threads;
+  m.usable_threads = usable_cores();
   m.memory_bytes = kilobytes_in("/proc/meminfo", "MemTotal");
   m.available_bytes = kilobytes_in("/proc/meminfo", "MemAvailable");
   m.isa = instruction_sets();
   m.gpus = gpu_names();
   return m;
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
 }  // namespace weft

@@ -19,4 +19,7 @@ struct Machine {
 
 Machine describe_machine();
 
+// Hardware threads that this process may run on, at least one; asks only for this.
+int usable_cores();
+
 }  // namespace weft

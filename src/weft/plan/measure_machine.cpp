@@ -16,7 +16,6 @@
 #include "weft/kernels/cpu/peak.h"
 #include "weft/plan/recorded_kernels.h"
 #include "weft/plan/trace_step.h"
-#include "weft/train/launch.h"
 #include "weft/train/trainer.h"
 
 namespace weft::plan {

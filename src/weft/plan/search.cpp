@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "weft/base/error.h"
+#include "weft/base/machine.h"
 #include "weft/base/thread_team.h"
 #include "weft/base/units.h"
 #include "weft/plan/rough.h"
-#include "weft/train/launch.h"
 
 namespace weft::plan {
 namespace {

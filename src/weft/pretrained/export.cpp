@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/formats/safetensors_shards.h"
@@ -118,8 +117,7 @@ void write_floats(SafetensorsShardsWriter& writer, DType dtype, std::span<const 
 
 // codes: null, or of some of the tensors. dtypes: of the others.
 void write_tensors(const ModelSource& source, const std::vector<AssembledTensor>& tensors,
-                   const std::vector<DType>& dtypes, const CodedWeights* codes, const std::string& folder,
-                   FileSystem& fs) {
+                   const std::vector<DType>& dtypes, CodedWeights* codes, const std::string& folder, FileSystem& fs) {
   std::vector<SafetensorsInfo> infos;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (codes && codes->has(i))
@@ -128,13 +126,12 @@ void write_tensors(const ModelSource& source, const std::vector<AssembledTensor>
       infos.push_back({tensors[i].name, dtypes[i], Shape(std::span<const int64_t>(tensors[i].dims))});
   }
   SafetensorsShardsWriter writer(fs, folder, infos);
-  ThreadTeam team(int(std::max(1u, std::thread::hardware_concurrency())));
   std::vector<float> values;
   for (size_t i = 0; i < tensors.size(); ++i) {
     values.resize(size_t(tensors[i].numel()));
     read_assembled(source, tensors[i], values);
     if (codes && codes->has(i))
-      codes->encode(i, values, team, [&](Bytes bytes) { writer.write(bytes); });
+      codes->encode(i, values, [&](Bytes bytes) { writer.write(bytes); });
     else
       write_floats(writer, dtypes[i], values);
   }
@@ -165,7 +162,7 @@ Exported export_hugging_face(const ModelSource& source, const std::string& folde
     throw Error("{} exists: name a new folder", config);
   std::optional<CodedWeights> coded;
   if (options.codes) coded.emplace(*options.codes, source.config(), tensors);
-  const CodedWeights* const codes = coded ? &*coded : nullptr;
+  CodedWeights* const codes = coded ? &*coded : nullptr;
   std::vector<DType> dtypes;
   for (const AssembledTensor& t : tensors) {
     const DType stored = source.dtype_of(t.parts.front().names->param).value_or(DType::f32);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
@@ -13,6 +12,7 @@
 #include "weft/kernels/block_layout.h"
 #include "weft/kernels/nf4.h"
 #include "weft/models/decoder.h"
+#include "weft/pretrained/largest_magnitude.h"
 
 namespace weft {
 namespace {
@@ -30,15 +30,6 @@ std::unordered_set<std::string> multiplied_params(const ModelConfig& config) {
 }
 
 bool is_head(const AssembledTensor& t) { return t.parts.front().names->param == "head.weight"; }
-
-float largest_of(std::span<const float> values, const std::string& name) {
-  float largest = 0;
-  for (const float x : values) {
-    if (!std::isfinite(x)) throw Error("{} has an element that is no finite number", name);
-    largest = std::max(largest, std::abs(x));
-  }
-  return largest;
-}
 
 // The block of up to Block::kSize values, whose room beyond them is zeros.
 template <class Block, class Encode>
@@ -58,7 +49,7 @@ void encode_rows(const AssembledTensor& t, std::span<const float> values, Thread
   team.parallel_for(rows, kRowsAtOnce, [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row) {
       const std::span<const float> of_row = values.subspan(size_t(row * cols), size_t(cols));
-      const float largest = largest_of(of_row, t.name);
+      const float largest = largest_magnitude(of_row, t.name);
       for (int64_t col = 0; col < cols; col += Block::kSize) {
         const auto count = size_t(std::min<int64_t>(Block::kSize, cols - col));
         const Block block = encode_padded<Block>(of_row.subspan(size_t(col), count),
@@ -83,7 +74,7 @@ void encode_neighbours(const AssembledTensor& t, std::span<const float> values, 
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * kNeighbours;
       const auto of_block = values.subspan(size_t(first), size_t(std::min(kNeighbours, size - first)));
-      largest_of(of_block, t.name);
+      largest_magnitude(of_block, t.name);  // for its check
       const auto block = encode_padded<blocks::Nf4>(of_block, blocks::Nf4::encode);
       scales[size_t(b)] = block.scale;
       for (int i = 0; i < blocks::Nf4::kSize; ++i) {
@@ -132,12 +123,11 @@ std::vector<SafetensorsInfo> CodedWeights::infos_of(size_t tensor) const {
           {t.name + ".quant_state.bitsandbytes__nf4", DType::u8, {int64_t(quant_state_of(tensor).size())}}};
 }
 
-void CodedWeights::encode(size_t tensor, std::span<const float> values, ThreadTeam& team,
-                          FunctionRef<void(Bytes)> write) const {
+void CodedWeights::encode(size_t tensor, std::span<const float> values, FunctionRef<void(Bytes)> write) {
   const AssembledTensor& t = tensors_[tensor];
-  if (type_ == BlockType::fp8) return encode_rows<blocks::Fp8>(t, values, team, write);
-  if (type_ == BlockType::int8) return encode_rows<blocks::Int8>(t, values, team, write);
-  encode_neighbours(t, values, team, write);
+  if (type_ == BlockType::fp8) return encode_rows<blocks::Fp8>(t, values, team_, write);
+  if (type_ == BlockType::int8) return encode_rows<blocks::Int8>(t, values, team_, write);
+  encode_neighbours(t, values, team_, write);
   write(bytes_of(quant_state_of(tensor)));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/base/function_ref.h"
+#include "weft/base/machine.h"
 #include "weft/base/thread_team.h"
 #include "weft/formats/safetensors.h"
 #include "weft/kernels/block_matrix.h"
@@ -26,7 +27,7 @@ class CodedWeights {
   // What is written in place of a weight.
   std::vector<SafetensorsInfo> infos_of(size_t tensor) const;
   // Gives their bytes, in that order. Throws Error for values that are not finite.
-  void encode(size_t tensor, std::span<const float> values, ThreadTeam& team, FunctionRef<void(Bytes)> write) const;
+  void encode(size_t tensor, std::span<const float> values, FunctionRef<void(Bytes)> write);
   // What config.json says of it.
   nlohmann::json quantization_config() const;
   // Of weights that stay floats although products alone read them, for people.
@@ -35,6 +36,7 @@ class CodedWeights {
  private:
   std::string quant_state_of(size_t tensor) const;
 
+  ThreadTeam team_{usable_cores()};
   BlockType type_;
   const std::vector<AssembledTensor>& tensors_;
   std::vector<bool> is_coded_;

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <map>
 
+#include "weft/base/machine.h"
 #include "weft/base/thread_team.h"
 #include "weft/formats/ggml_blocks.h"
 #include "weft/formats/gguf_writer.h"
@@ -105,7 +106,7 @@ class BlockWriter {
   }
 
   GgufWriter& writer_;
-  ThreadTeam team_{int(std::max(1u, std::thread::hardware_concurrency()))};
+  ThreadTeam team_{usable_cores()};
   std::vector<std::byte> blocks_;
 };
 

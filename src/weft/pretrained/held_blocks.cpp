@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "weft/formats/ggml_blocks.h"
 #include "weft/kernels/block_layout.h"
+#include "weft/pretrained/largest_magnitude.h"
 #include "weft/tensor/host_access.h"
 
 namespace weft {
@@ -139,6 +139,7 @@ BlockMatrix rounded_part(Context& context, const ModelSource& source, const Para
   const int64_t width = m.row_blocks() * block_elements(type), first = first_col(p) - m.skip, cols = p.whole[-1];
   const int64_t read_first = has_scale_of_row ? 0 : first,
                 read_end = has_scale_of_row ? cols : std::min(first + width, cols);
+  const std::string name = fmt::format("{}: {}", source.path(), param.name);
   fill_on_host(context.stream, m.blocks, [&](const Tensor& host) {
     auto* const out = static_cast<std::byte*>(host.raw());
     context.stream.team().parallel_for(m.rows, kRowsAtOnce, [&](int64_t begin, int64_t end, int) {
@@ -146,12 +147,7 @@ BlockMatrix rounded_part(Context& context, const ModelSource& source, const Para
       const std::span<float> of_file = std::span(values).first(size_t(read_end - read_first));
       for (int64_t row = begin; row < end; ++row) {
         source.read(param.name, row_in_whole(p, row) * cols + read_first, of_file);
-        float largest = 0;
-        for (const float x : of_file) {
-          if (!std::isfinite(x))
-            throw Error("{}: {} has an element that is no finite number", source.path(), param.name);
-          largest = std::max(largest, std::abs(x));
-        }
+        const float largest = largest_magnitude(of_file, name);
         round_to(type, std::span(values).subspan(size_t(first - read_first), size_t(width)), largest,
                  {out + row * m.row_bytes(), size_t(m.row_bytes())});
       }

@@ -1,7 +1,6 @@
 // launch: data first, then ranks.
 #include "weft/train/launch.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "weft/base/json.h"
+#include "weft/base/machine.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
 #include "weft/pretrained/peft.h"
@@ -64,12 +64,6 @@ Dataset open_data(const Recipe& recipe, const ModelSource* start) {
                         const auto now = std::chrono::steady_clock::now().time_since_epoch();
                         line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());
                       });
-}
-
-int usable_cores() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
 int threads_of_a_rank(int num_ranks) {

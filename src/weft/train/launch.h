@@ -4,8 +4,6 @@
 
 namespace weft {
 
-// Cores that this process may run on.
-int usable_cores();
 // Those of one of `num_ranks` ranks: its share of the machine's; where the launcher has bound each rank to cores, all
 // of those.
 int threads_of_a_rank(int num_ranks);
