@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kEpochPurpose = name_hash("data.epoch");
+const uint64_t kEpochPurpose = name_hash("data.epoch");
 
 // Document starts in [begin, end) of a file.
 std::span<const uint64_t> documents_in(const TokenFile& file, int64_t begin, int64_t end) {

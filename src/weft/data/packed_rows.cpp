@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kPackPurpose = name_hash("data.pack"), kPackedEpochPurpose = name_hash("data.packed_epoch");
+const uint64_t kPackPurpose = name_hash("data.pack"), kPackedEpochPurpose = name_hash("data.packed_epoch");
 constexpr size_t kOpenRows = 64;  // that an example may go into
 
 uint64_t key_of(uint64_t seed, uint64_t index, uint64_t purpose) {

@@ -49,7 +49,7 @@ PairBatches::PairBatches(TokenPart part, const BatchOptions& options) : part_(st
 }
 
 int64_t PairBatches::index_of(int64_t step, int64_t row) const {
-  constexpr uint64_t kPurpose = name_hash("data.pairs_epoch");
+  const uint64_t kPurpose = name_hash("data.pairs_epoch");
   const int64_t sample = step * options_.global_batch + row, epoch = sample / num_pairs();
   const Philox4 bits = philox(options_.seed, uint64_t(epoch), kPurpose);
   const uint64_t key = uint64_t(bits[0]) << 32 | bits[1];

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr uint64_t kPurpose = name_hash("data.permutation");
+const uint64_t kPurpose = name_hash("data.permutation");
 constexpr int kRounds = 4;  // each changes both halves, so 8 in the usual count
 
 }  // namespace
