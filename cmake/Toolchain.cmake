@@ -46,9 +46,11 @@ if(WEFT_SANITIZE)
   target_compile_definitions(weft_options INTERFACE HWY_DISABLED_TARGETS=HWY_AVX3)
 endif()
 
-# The program and the tests spend their time in the library: what they are made of is compiled quickly instead, and as
-# quickly as can be unless the target's property OPTIMIZATION names another level.
-set(level $<TARGET_PROPERTY:OPTIMIZATION>)
+# The program and the tests spend their time in the library: what they are made of is compiled quickly instead.
 add_library(weft_quick_options INTERFACE)
-target_compile_options(weft_quick_options INTERFACE $<$<NOT:$<CONFIG:Debug>>:-O$<IF:$<STREQUAL:${level},>,0,${level}>>)
+if(WEFT_SANITIZE)
+  target_compile_options(weft_quick_options INTERFACE -O0)
+else()
+  target_compile_options(weft_quick_options INTERFACE $<$<CONFIG:Release>:-O1>)
+endif()
 target_link_libraries(weft_quick_options INTERFACE weft_options)

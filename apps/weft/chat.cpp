@@ -7,6 +7,7 @@
 #include "command.h"
 #include "find_chat_template.h"
 #include "forward_ranks.h"
+#include "sampling_flags.h"
 #include "weft/base/json.h"
 #include "weft/serve/generator.h"
 
@@ -19,6 +20,7 @@ struct ChatCommand {
   ForwardOptions forward;
   std::string system, template_file;
   GenerateOptions generate;
+  SamplingFlags sampling;
   Output output;
 };
 
@@ -98,7 +100,7 @@ std::vector<int32_t> share(ForwardModel& model, const std::vector<int32_t>& ids)
 }
 
 void answer(const ChatCommand& o, ForwardModel& model, const std::vector<int32_t>& prompt,
-            const std::vector<int32_t>& stops, Conversation* conversation) {
+            const GenerateOptions& options, Conversation* conversation) {
   std::optional<StreamDecoder> decoder;
   if (conversation) decoder.emplace(conversation->tokenizer());
   std::string text;
@@ -108,8 +110,6 @@ void answer(const ChatCommand& o, ForwardModel& model, const std::vector<int32_t
     fmt::print("{}", piece);
     std::fflush(stdout);
   };
-  GenerateOptions options = o.generate;
-  options.stop_tokens = stops;
   const int64_t made = Generator(model).generate(prompt, options, [&](int32_t token) {
     if (decoder) emit(decoder->push(token));
   });
@@ -123,7 +123,9 @@ void answer(const ChatCommand& o, ForwardModel& model, const std::vector<int32_t
 void chat_on_rank(const ChatCommand& o, ForwardModel& model, const ModelSource& source) {
   std::optional<Conversation> conversation;
   if (model.is_speaker()) conversation.emplace(o, source);
-  const std::vector<int32_t> stops =
+  GenerateOptions options = o.generate;
+  options.sampling = o.sampling.over(source.sampling_defaults());
+  options.stop_tokens =
       share(model, conversation ? stop_tokens(source, conversation->tokenizer()) : std::vector<int32_t>{});
   for (;;) {
     std::vector<int32_t> prompt;
@@ -136,12 +138,12 @@ void chat_on_rank(const ChatCommand& o, ForwardModel& model, const ModelSource& 
     const Patience patience(model.mesh().world());  // people think for as long as they like
     prompt = share(model, prompt);
     if (prompt.empty()) return;
-    answer(o, model, prompt, stops, conversation ? &*conversation : nullptr);
+    answer(o, model, prompt, options, conversation ? &*conversation : nullptr);
   }
 }
 
 void chat(const ChatCommand& o) {
-  check_sampling(o.generate.sampling);
+  o.sampling.over({});  // refused before a model is read
   run_forward(o.forward,
               [&](ForwardModel& model, const ModelSource& source, Communicator&) { chat_on_rank(o, model, source); });
 }
@@ -150,7 +152,7 @@ void chat(const ChatCommand& o) {
 
 void add_chat(CLI::App& program) {
   const auto o = std::make_shared<ChatCommand>();
-  o->generate.sampling.temperature = 0.7f;
+  o->sampling.temperature = 0.7;
   CLI::App* c =
       program.add_subcommand("chat", "Talk with a model: a line for you, an answer from it; /clear begins anew");
   o->forward.add_to(*c);
@@ -158,12 +160,7 @@ void add_chat(CLI::App& program) {
   c->add_option("--template", o->template_file, "A file with a chat template; else the model's own");
   c->add_option("--max-tokens", o->generate.max_tokens, "How many tokens an answer has at most")
       ->capture_default_str();
-  c->add_option("--temperature", o->generate.sampling.temperature, "0 always takes the most likely token")
-      ->capture_default_str();
-  c->add_option("--top-k", o->generate.sampling.top_k, "Choose among the k most likely tokens; 0: all");
-  c->add_option("--top-p", o->generate.sampling.top_p, "Choose among the tokens that together reach p; 1: all");
-  c->add_option("--min-p", o->generate.sampling.min_p, "Leave out tokens less likely than this share of the best");
-  c->add_option("--seed", o->generate.sampling.seed, "The same seed makes the same answers")->capture_default_str();
+  o->sampling.add_to(*c, "The same seed makes the same answers");
   o->output.add_option(*c);
   c->footer("Example: weft chat Qwen3-0.6B --system 'You answer in one sentence.'");
   c->callback([o] { chat(*o); });

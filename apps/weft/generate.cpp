@@ -4,6 +4,7 @@
 
 #include "command.h"
 #include "forward_ranks.h"
+#include "sampling_flags.h"
 #include "weft/base/file.h"
 #include "weft/serve/generator.h"
 #include "weft/tensor/host_access.h"
@@ -16,6 +17,7 @@ struct GenerateCommand {
   ForwardOptions forward;
   std::string prompt, prompt_file, ids;
   GenerateOptions generate;
+  SamplingFlags sampling;
   Output output;
 };
 
@@ -78,6 +80,7 @@ void generate_on_rank(const GenerateCommand& o, ForwardModel& model, const Model
   const std::vector<int32_t> ids =
       has_ids ? parse_ids(o.ids, "--ids", model.config().vocab) : encode_prompt(source, *tokenizer, prompt);
   GenerateOptions options = o.generate;
+  options.sampling = o.sampling.over(source.sampling_defaults());
   if (tokenizer) options.stop_tokens = stop_tokens(source, *tokenizer);
   Transcript transcript(o.output, tokenizer.get(), model.is_speaker());
   transcript.begin(prompt, true);
@@ -102,7 +105,7 @@ void generate_by_t5(const GenerateCommand& o, Context& context, const EncoderUse
   transcript.begin(prompt, false);
   const auto begin = std::chrono::steady_clock::now();
   T5::Writing writing(*t5, context, t5->encode(context, ids), o.generate.max_tokens + 1);
-  Sampler sampler(o.generate.sampling);  // every rank of the last stage has the same logits, and chooses the same
+  Sampler sampler(o.sampling.over({}));  // every rank of the last stage has the same logits, and chooses the same
   const Tensor wide = context.empty(DType::f32, {1, c.vocab});
   int32_t token = c.first_token;
   for (int64_t made = 0; made < o.generate.max_tokens; ++made) {
@@ -120,7 +123,7 @@ void generate_by_t5(const GenerateCommand& o, Context& context, const EncoderUse
 }
 
 void generate(const GenerateCommand& o) {
-  check_sampling(o.generate.sampling);
+  o.sampling.over({});  // refused before a model is read
   if (o.generate.max_tokens < 0) throw UsageError("--max-tokens {}: write 0 or more", o.generate.max_tokens);
   const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
   if (kind == EncoderKind::t5)
@@ -144,12 +147,7 @@ void add_generate(CLI::App& program) {
       ->excludes(prompt)
       ->excludes(file);
   c->add_option("--max-tokens", o->generate.max_tokens, "How many tokens to make at most")->capture_default_str();
-  c->add_option("--temperature", o->generate.sampling.temperature, "0 always takes the most likely token")
-      ->capture_default_str();
-  c->add_option("--top-k", o->generate.sampling.top_k, "Choose among the k most likely tokens; 0: all");
-  c->add_option("--top-p", o->generate.sampling.top_p, "Choose among the tokens that together reach p; 1: all");
-  c->add_option("--min-p", o->generate.sampling.min_p, "Leave out tokens less likely than this share of the best");
-  c->add_option("--seed", o->generate.sampling.seed, "The same seed makes the same text")->capture_default_str();
+  o->sampling.add_to(*c, "The same seed makes the same text");
   o->output.add_option(*c);
   c->footer("Example: weft generate runs/cpp --prompt 'template <class T>' --max-tokens 200 --temperature 0.7");
   c->callback([o] { generate(*o); });

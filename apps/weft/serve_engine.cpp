@@ -35,6 +35,20 @@ api::ReasoningFormat reasoning_format_of(const EngineOptions& o, const ChatTempl
   return *format;
 }
 
+SamplingDefaults sampling_of(const EngineOptions& o, const ModelSource& source) {
+  if (o.sampling == "none") return {};
+  const SamplingDefaults defaults = source.sampling_defaults();
+  try {
+    SamplingOptions options;
+    apply(defaults, options);
+    check_sampling(options);
+  } catch (const UsageError& e) {
+    throw UsageError("{}: how its files say to sample: {}; --sampling-defaults none leaves it out", source.path(),
+                     e.what());
+  }
+  return defaults;
+}
+
 std::string name_of(const EngineOptions& o, const ModelSource& source) {
   return o.name.empty() ? file_name_of(source.path()) : o.name;
 }
@@ -128,6 +142,14 @@ void print_cache(const EngineOptions& o, const Engine& engine, const ForwardMode
                  {"kv_dtype", kv_dtype_name(format)}});
 }
 
+void print_sampling(const EngineOptions& o, const SamplingDefaults& defaults) {
+  if (defaults.is_empty()) return;
+  o.output.text(fmt::format("weft: where a request says nothing, as the model's files say: {}", to_text(defaults)));
+  nlohmann::json event{{"event", "sampling_defaults"}};
+  write_sampling_defaults(event, defaults);
+  o.output.json(event);
+}
+
 void add_adapters(const EngineOptions& o, ForwardModel& model, const ModelSource& source,
                   ContinuousOptions& options) {
   if (o.adapters.empty() && o.adapter_folder.empty()) return;
@@ -163,8 +185,10 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
                   .sockets = {}};
   if (job.size() > ranks) speaker.sockets = remote::meet(job, speaker.place);
   if (!engine.is_speaker()) return engine.run();
-  if (speaker.place.replica == 0)
+  if (speaker.place.replica == 0) {
     print_cache(o, engine, model, kv_format_of(options, model), cache_bytes(options, model, options.draft));
+    print_sampling(o, sampling_of(o, source));
+  }
   on_speaker(speaker);
 }
 
@@ -185,6 +209,7 @@ ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokeni
   model_.tool_format = tool_format_of(o, model_.chat_template.get(), *tokenizer_);
   model_.reasoning_format = reasoning_format_of(o, model_.chat_template.get(), *tokenizer_, model_.tool_format);
   model_.end_tokens = stop_tokens(source, *tokenizer_);
+  model_.sampling = sampling_of(o, source);
   constraints_ =
       std::make_unique<constrain::ConstraintFactory>(*tokenizer_, source.config().vocab, model_.end_tokens);
   model_.constraints = constraints_.get();
@@ -232,6 +257,11 @@ void EngineOptions::add_to(CLI::App& command) {
                   "template does, " +
                       api::reasoning_format_names())
       ->capture_default_str();
+  command
+      .add_option("--sampling-defaults", sampling,
+                  "Where a request says nothing: model, as the model's files say; or none, as OpenAI's")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"model", "none"}));
   command
       .add_option("--lora", adapters, "NAME=FOLDER, several times: adapters (PEFT) that requests name as their model")
       ->allow_extra_args(false);

@@ -15,7 +15,7 @@ namespace weft::app {
 
 struct EngineOptions {
   ForwardOptions forward;
-  std::string name, template_file, tool_format, reasoning_format = "auto";
+  std::string name, template_file, tool_format, reasoning_format = "auto", sampling = "model";
   ContinuousOptions engine;
   std::vector<std::string> adapters;  // "name=folder"
   std::string adapter_folder, draft;

@@ -62,6 +62,19 @@ TEST_F(ModelsTest, LogitsAndTokensOnMeshes) {
   EXPECT_EQ(run(go_on)["ids"], run(go_on + " --mesh tp=2,pp=2,ep=2")["ids"]);
 }
 
+TEST_F(ModelsTest, SamplesAsItsFilesSay) {
+  const GoldenModel golden("llama");
+  const auto tokens = [&](const std::string& how) {
+    return run(fmt::format("generate {} --ids 3,1,4 --max-tokens 12 {}", golden.path(), how))["ids"];
+  };
+  const Json best = tokens("--temperature 0");
+  EXPECT_NE(tokens("--seed 1"), tokens("--seed 2"));
+  std::ofstream(golden.path() + "/generation_config.json") << R"({"do_sample": true, "top_k": 1})";
+  EXPECT_EQ(tokens("--seed 1"), best);
+  EXPECT_EQ(tokens("--seed 2"), best);
+  EXPECT_NE(tokens("--top-k 0 --seed 1"), tokens("--top-k 0 --seed 2"));
+}
+
 TEST_F(ModelsTest, TrainsOnAnyMeshAndGoesBack) {
   const GoldenModel golden("gpt_neox");
   program.write("text.txt", small_text());

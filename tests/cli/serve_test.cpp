@@ -1,5 +1,6 @@
 // The program as a server: started as a user would, asked over HTTP, ended by a signal.
 #include <future>
+#include <set>
 
 #include "cli/served_program.h"
 
@@ -82,6 +83,32 @@ TEST_F(ServeTest, AutoIsWhatTheModelIsStoredIn) {
   EXPECT_EQ(logits("run --dtype auto"), logits("run --dtype fp32"));
   EXPECT_EQ(logits("half --dtype auto"), logits("half --dtype bf16"));
   EXPECT_NE(logits("half --dtype auto"), logits("half --dtype fp32"));
+}
+
+TEST_F(ServeTest, SamplesAsTheModelsFilesSay) {
+  ASSERT_EQ(program_.run("convert run folder").status, 0);
+  Json tokenizer = {{"version", "1.0"}, {"model", {{"type", "BPE"}, {"merges", Json::array()}}}};
+  for (int token = 0; token < 256; ++token) tokenizer["model"]["vocab"][fmt::format("{} ", token)] = token;
+  program_.write("folder/tokenizer.json", tokenizer.dump());
+  program_.write("folder/generation_config.json", R"({"temperature": 0.5, "top_p": 3})");
+  const Outcome refused = program_.run("serve folder --port 0");
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_NE(refused.err.find("top_p"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("--sampling-defaults none"), std::string::npos) << refused.err;
+  program_.write("folder/generation_config.json", R"({"temperature": 0.5, "top_k": 1})");
+  for (const bool has_defaults : {true, false}) {
+    ServedProgram served(program_, {program_.path("folder"), "--sampling-defaults", has_defaults ? "model" : "none"});
+    const int port = served.port();
+    ASSERT_GT(port, 0) << served.said();
+    EXPECT_EQ(served.said().find("\"temperature\":0.5,\"top_k\":1") != std::string::npos, has_defaults)
+        << served.said();
+    std::set<std::string> texts;
+    for (int seed = 0; seed < 8; ++seed)
+      texts.insert(Json::parse(post(port, "/v1/completions", {{"prompt", {1}}, {"max_tokens", 8}, {"seed", seed}})
+                                   .body)["choices"][0]["text"]);
+    EXPECT_EQ(texts.size() == 1, has_defaults);
+    EXPECT_EQ(served.stop(), 0) << served.said();
+  }
 }
 
 TEST_F(ServeTest, ModelsComeWhenTheyAreAskedFor) {

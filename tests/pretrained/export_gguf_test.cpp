@@ -202,6 +202,11 @@ TEST(ExportGgufTokenizerTest, GoesWithItsTemplateToAFileAndBack) {
   std::ofstream(golden.path() + "/tokenizer.json") << *hf_tokenizer_file(*made);
   std::ofstream(golden.path() + "/tokenizer_config.json")
       << R"({"eos_token": "<|end|>", "chat_template": "{{ messages }}!"})";
+  const SamplingDefaults sampling{
+      .temperature = 0.7, .top_p = 0.8, .min_p = 0.05, .repetition_penalty = 1.1, .top_k = 20};
+  nlohmann::json generation{{"eos_token_id", 6}};
+  write_sampling_defaults(generation, sampling);
+  std::ofstream(golden.path() + "/generation_config.json") << generation;
   const auto source = open_model(golden.path());
   const auto tokenizer = source->tokenizer();
   export_gguf(*source, folder / "m.gguf");
@@ -210,6 +215,8 @@ TEST(ExportGgufTokenizerTest, GoesWithItsTemplateToAFileAndBack) {
   const auto back = open_model(folder / "back");
   for (const ModelSource* copy : {file.get(), back.get()}) {
     EXPECT_EQ(copy->chat_template(), "{{ messages }}!");
+    EXPECT_EQ(copy->sampling_defaults(), sampling);
+    EXPECT_EQ(stop_tokens(*copy, *tokenizer), std::vector<int32_t>{6});
     const auto again = copy->tokenizer();
     EXPECT_EQ(hf_tokenizer_file(*again), hf_tokenizer_file(*tokenizer));
     EXPECT_EQ(again->begin_of_document(), tokenizer->begin_of_document());

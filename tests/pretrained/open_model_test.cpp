@@ -51,5 +51,20 @@ TEST(OpenModelTest, FindsWhatEndsATextInEitherFile) {
   EXPECT_THROW(ends(), Error);
 }
 
+TEST(OpenModelTest, FindsHowItsMakersSample) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(data("llama_bin"), folder.path(), std::filesystem::copy_options::recursive);
+  const auto defaults = [&] { return open_model(folder.path())->sampling_defaults(); };
+  EXPECT_TRUE(defaults().is_empty());
+  const auto say = [&](const char* text) { std::ofstream(folder / "generation_config.json") << text; };
+  say(R"({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": null, "max_length": 20})");
+  EXPECT_EQ(defaults(), (SamplingDefaults{.temperature = 0.6, .top_p = 0.95, .top_k = 20}));
+  EXPECT_EQ(to_text(defaults()), "temperature 0.6, top_p 0.95, top_k 20");
+  say(R"({"min_p": 0.05, "repetition_penalty": 1, "top_k": -1})");
+  EXPECT_EQ(defaults(), (SamplingDefaults{.min_p = 0.05, .repetition_penalty = 1, .top_k = 0}));
+  say(R"({"temperature": "warm"})");
+  EXPECT_THROW(defaults(), Error);
+}
+
 }  // namespace
 }  // namespace weft

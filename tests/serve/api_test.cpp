@@ -234,6 +234,28 @@ TEST(ParametersTest, ReachTheEngine) {
   EXPECT_EQ(r.max_tokens, 3);
 }
 
+TEST(ParametersTest, AreTheModelsOwnWhereARequestSaysNothing) {
+  TestServer plain,
+      server({.sampling = {.temperature = 0.6, .top_p = 0.95, .repetition_penalty = 1.05, .top_k = 20}});
+  const auto of = [](TestServer& asked, const char* path, json request) {
+    asked.ask(path, request);
+    const SamplingOptions s = asked.engine.last_request().sampling;
+    return std::tuple(s.temperature, s.top_p, s.repetition_penalty, s.top_k);
+  };
+  const json chat = chat_request("Hi");
+  json message = chat;
+  message["max_tokens"] = 3;
+  EXPECT_EQ(of(plain, "/v1/chat/completions", chat), std::tuple(1.0, 1.0, 1.0, 0));
+  EXPECT_EQ(of(server, "/v1/chat/completions", chat), std::tuple(0.6, 0.95, 1.05, 20));
+  EXPECT_EQ(of(server, "/v1/messages", message), std::tuple(0.6, 0.95, 1.05, 20));
+  EXPECT_EQ(of(server, "/v1/responses", {{"input", "Hi"}}), std::tuple(0.6, 0.95, 1.05, 20));
+  EXPECT_EQ(of(server, "/v1/completions", {{"prompt", "x"}, {"temperature", nullptr}}),
+            std::tuple(0.6, 0.95, 1.05, 20));
+  EXPECT_EQ(of(server, "/v1/completions",
+               {{"prompt", "x"}, {"temperature", 0}, {"top_p", 1}, {"repetition_penalty", 1}, {"top_k", -1}}),
+            std::tuple(0.0, 1.0, 1.0, 0));
+}
+
 TEST(ParametersTest, AnswersToOnePromptHaveSeedsOfTheirOwn) {
   TestServer server;
   server.ask("/v1/completions", {{"prompt", "x"}, {"seed", 5}, {"n", 1}});

@@ -8,12 +8,17 @@ using nlohmann::json;
 
 const json kHi = {{{"role", "user"}, {"content", "Hi"}}};
 
-TEST(EmbeddingsApiTest, VectorsAreNotCut) {
+TEST(EmbeddingsApiTest, AreCutToTheDimensionsAskedFor) {
   TestServer server;
-  json request = {{"input", "a"}};
-  const auto size = int64_t(server.ask("/v1/embeddings", request)["data"][0]["embedding"].size());
+  json request = {{"input", {"abc", "de"}}};
+  const json whole = server.ask("/v1/embeddings", request)["data"];
+  const size_t size = whole[0]["embedding"].size();
   request["dimensions"] = size;
-  EXPECT_EQ(server.post("/v1/embeddings", request).status, 200);
+  EXPECT_EQ(server.ask("/v1/embeddings", request)["data"], whole);
+  request["dimensions"] = 1;
+  const json first = server.ask("/v1/embeddings", request)["data"];
+  EXPECT_EQ(first[0]["embedding"], json::array({1.0}));
+  EXPECT_EQ(first[1]["embedding"], json::array({1.0}));
   request["dimensions"] = size + 1;
   const bench::HttpResult refused = server.post("/v1/embeddings", request);
   EXPECT_EQ(refused.status, 400);

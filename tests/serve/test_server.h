@@ -32,6 +32,7 @@ struct TestSetup {
   api::ToolFormat tool_format = api::ToolFormat::hermes;
   api::ReasoningFormat reasoning_format = api::ReasoningFormat::none;
   std::optional<api::FillInMiddle> fill_in_middle;
+  SamplingDefaults sampling;
 };
 
 class TestServer {
@@ -46,6 +47,7 @@ class TestServer {
                 .tool_format = setup.tool_format,
                 .reasoning_format = setup.reasoning_format,
                 .end_tokens = {ByteTokenizer::kEndOfDocument},
+                .sampling = setup.sampling,
                 .constraints = setup.constraints,
                 .adapter_folder = setup.adapter_folder,
                 .fill_in_middle = setup.fill_in_middle}});

@@ -76,6 +76,11 @@ void copy_tokenizer(const ModelSource& source, const std::string& folder, FileSy
   set_token("bos_token", tokenizer->begin_of_document()), set_token("eos_token", tokenizer->end_of_document());
   if (const auto chat = source.chat_template()) config["chat_template"] = *chat;
   write_file_atomically(fs, join_path(folder, "tokenizer_config.json"), to_json_text(config, 2) + "\n");
+  nlohmann::json generation = nlohmann::json::object();
+  if (const auto ends = stop_tokens(source, *tokenizer); !ends.empty()) generation["eos_token_id"] = ends;
+  write_sampling_defaults(generation, source.sampling_defaults());
+  if (!generation.empty())
+    write_file_atomically(fs, join_path(folder, "generation_config.json"), to_json_text(generation, 2) + "\n");
 }
 
 std::string_view torch_name_of(DType dtype) {

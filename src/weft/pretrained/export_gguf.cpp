@@ -136,6 +136,7 @@ GgufMetadata metadata_of(const ModelSource& source, const GgufDescription& descr
     notes.push_back(fmt::format("the tokenizer was left out: {}", e.what()));
   }
   if (const auto text = source.chat_template()) metadata.set_string(kGgufChatTemplateKey, *text);
+  write_gguf_sampling_defaults(metadata, source.sampling_defaults());
   return metadata;
 }
 

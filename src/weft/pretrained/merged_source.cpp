@@ -33,6 +33,7 @@ class MergedSource final : public ModelSource {
   std::unique_ptr<Tokenizer> tokenizer() const override { return adapted_->tokenizer(); }
   std::optional<std::string> chat_template() const override { return adapted_->chat_template(); }
   std::vector<int32_t> end_tokens() const override { return adapted_->end_tokens(); }
+  SamplingDefaults sampling_defaults() const override { return adapted_->sampling_defaults(); }
   std::optional<DType> dtype_of(const std::string& param) const override { return adapted_->dtype_of(param); }
 
   std::optional<StoredValues> values_of(const std::string& param) const override {

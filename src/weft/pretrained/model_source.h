@@ -6,6 +6,7 @@
 
 #include "weft/models/decoder.h"
 #include "weft/pretrained/param_names.h"
+#include "weft/pretrained/sampling_defaults.h"
 #include "weft/pretrained/stored_tensors.h"
 #include "weft/text/tokenizer.h"
 
@@ -31,6 +32,7 @@ class ModelSource {
   virtual std::optional<std::string> chat_template() const { return {}; }
   // Beside the tokenizer's own, those that the model's files say a text ends with.
   virtual std::vector<int32_t> end_tokens() const { return {}; }
+  virtual SamplingDefaults sampling_defaults() const { return {}; }
 
   // In which a parameter is stored, if weft computes with it.
   virtual std::optional<DType> dtype_of(const std::string& param) const;

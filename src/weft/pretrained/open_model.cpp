@@ -19,6 +19,7 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kMostConfigBytes = uint64_t(16) << 20;
+constexpr const char* kGenerationConfigName = "generation_config.json";
 
 bool is_folder(const std::string& path) {
   struct stat info {};
@@ -67,7 +68,7 @@ class HuggingFaceSource final : public ModelSource {
     return {};
   }
   std::vector<int32_t> end_tokens() const override {
-    for (const char* name : {"generation_config.json", "config.json"}) {
+    for (const char* name : {kGenerationConfigName, "config.json"}) {
       const std::string file = join_path(path(), name);
       if (!exists(FileSystem::real(), file)) continue;
       const JsonDocument json = JsonDocument::parse(read_file(file, kMostConfigBytes), file);
@@ -75,6 +76,11 @@ class HuggingFaceSource final : public ModelSource {
       if (!found.empty()) return found;
     }
     return {};
+  }
+  SamplingDefaults sampling_defaults() const override {
+    const std::string file = join_path(path(), kGenerationConfigName);
+    if (!exists(FileSystem::real(), file)) return {};
+    return read_sampling_defaults(JsonDocument::parse(read_file(file, kMostConfigBytes), file).root());
   }
 
  private:
@@ -96,6 +102,7 @@ class GgufSource final : public ModelSource {
     if (!file_->has(kGgufChatTemplateKey)) return {};
     return file_->string_or(kGgufChatTemplateKey, "");
   }
+  SamplingDefaults sampling_defaults() const override { return read_gguf_sampling_defaults(*file_); }
 
  private:
   GgufSource(const GgufModel& model, std::unique_ptr<GgufFile>&& file)

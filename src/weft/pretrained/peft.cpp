@@ -105,6 +105,7 @@ class AdaptedSource final : public ModelSource {
   const std::vector<ParamNames>& names() const override { return all_names_; }
   int64_t step() const override { return base_->step(); }
   std::vector<int32_t> end_tokens() const override { return base_->end_tokens(); }
+  SamplingDefaults sampling_defaults() const override { return base_->sampling_defaults(); }
   std::optional<DType> dtype_of(const std::string& param) const override {
     return is_adapter(param) ? ModelSource::dtype_of(param) : base_->dtype_of(param);
   }

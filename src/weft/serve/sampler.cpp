@@ -20,6 +20,14 @@ void require(bool is_fine, std::string_view name, double value, std::string_view
 
 }  // namespace
 
+void apply(const SamplingDefaults& defaults, SamplingOptions& options) {
+  options.temperature = defaults.temperature.value_or(options.temperature);
+  options.top_k = defaults.top_k.value_or(options.top_k);
+  options.top_p = defaults.top_p.value_or(options.top_p);
+  options.min_p = defaults.min_p.value_or(options.min_p);
+  options.repetition_penalty = defaults.repetition_penalty.value_or(options.repetition_penalty);
+}
+
 void check_sampling(const SamplingOptions& o) {
   require(o.temperature >= 0 && o.temperature <= 100, "temperature", o.temperature,
           "a number from 0 (greedy) to 100");

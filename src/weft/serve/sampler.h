@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "weft/pretrained/sampling_defaults.h"
+
 namespace weft {
 
 struct SamplingOptions {
@@ -22,6 +24,8 @@ struct SamplingOptions {
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits of these tokens; -100 and less forbids
 };
 
+// Sets what the model's files say.
+void apply(const SamplingDefaults& defaults, SamplingOptions& options);
 // Throws UsageError naming the option that is out of range.
 void check_sampling(const SamplingOptions& options);
 

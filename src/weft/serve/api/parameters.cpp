@@ -38,15 +38,17 @@ void read_logit_bias(const JsonView& body, const ApiLimits& limits, Plan& plan) 
 
 void read_sampling(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   SamplingOptions& s = plan.sampling;
-  s.temperature = body.number_or("temperature", 1);
-  s.top_k = std::max<int64_t>(body.integer_or("top_k", 0, -1, kMost), 0);  // -1 is off too, as in vLLM
-  s.top_p = body.number_or("top_p", 1);
+  s.temperature = 1;
+  apply(plan.model->sampling, s);
+  s.temperature = body.number_or("temperature", s.temperature);
+  s.top_k = std::max<int64_t>(body.integer_or("top_k", s.top_k, -1, kMost), 0);  // -1 is off too, as in vLLM
+  s.top_p = body.number_or("top_p", s.top_p);
   if (s.top_p == 0) s.top_p = 1e-9;  // some clients mean: only the best token
-  s.min_p = body.number_or("min_p", 0);
+  s.min_p = body.number_or("min_p", s.min_p);
   s.typical_p = body.number_or("typical_p", 1);
   s.presence_penalty = body.number_or("presence_penalty", 0);
   s.frequency_penalty = body.number_or("frequency_penalty", 0);
-  s.repetition_penalty = body.number_or("repetition_penalty", 1);
+  s.repetition_penalty = body.number_or("repetition_penalty", s.repetition_penalty);
   s.seed = body.has("seed") ? uint64_t(body["seed"].integer()) : random_seed();
   read_logit_bias(body, limits, plan);
   check_sampling(s);

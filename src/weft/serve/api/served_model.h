@@ -51,6 +51,7 @@ struct ServedModel {
   ToolFormat tool_format = ToolFormat::hermes;
   ReasoningFormat reasoning_format = ReasoningFormat::none;
   std::vector<int32_t> end_tokens;           // each ends an answer
+  SamplingDefaults sampling = {};            // where a request says nothing
   ConstraintFactory* constraints = nullptr;  // null: output of a given form is not offered
   std::string adapter_folder = {};           // adapters below it may be loaded by name; empty: none may
   std::optional<FillInMiddle> fill_in_middle = {};
