@@ -55,6 +55,27 @@ double slow_end_ms(const TestServer& server) {
   return took[took.size() * 99 / 100];
 }
 
+// Sends each of these clients a byte more in turn, one in four seconds, until it is told; those that are cut off go
+// on in vain.
+class Drip {
+ public:
+  explicit Drip(std::vector<bench::HttpClient>& clients)
+      : thread_([this, &clients] {
+          for (size_t i = 0; !is_over_; i = (i + 1) % clients.size()) {
+            try {
+              clients[i].send_raw("h");
+            } catch (const Error&) {  // it was cut off
+            }
+            std::this_thread::sleep_for(std::chrono::duration<double>(4) / double(clients.size()));
+          }
+        }) {}
+  ~Drip() { is_over_ = true, thread_.join(); }
+
+ private:
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
+};
+
 TEST(SlowClientsSlowTest, TwoThousandDoNotHinderOthersAndAreCutOff) {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
@@ -70,6 +91,7 @@ TEST(SlowClientsSlowTest, TwoThousandDoNotHinderOthersAndAreCutOff) {
     slow.push_back(server.connect());
     slow.back().send_raw("POST /v1/completions HTTP/1.1\r\nHost: local");
   }
+  const Drip drip(slow);
   const double beside = slow_end_ms(server);
   fmt::print("p99 alone {:.1f} ms, beside 2,000 slow connections {:.1f} ms\n", alone, beside);
   EXPECT_LT(beside, 3 * alone + 20) << "the aim is 1.2 times; tests share their machine";
