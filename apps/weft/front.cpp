@@ -118,6 +118,14 @@ void Front::serve(const std::vector<api::ServedModel>& models, const std::functi
     output_.text(fmt::format("weft: serving {} at {}; {} tokens of context, {}", model.name, url(),
                              model.engine->limits().context,
                              options_.key_file.empty() ? "no key needed" : "a key is needed"));
+  for (const api::ServedModel& model : models) {
+    if (model.sampling.is_empty()) continue;
+    output_.text(fmt::format("weft: {}: where a request says nothing, as the model's files say: {}", model.name,
+                             to_text(model.sampling)));
+    nlohmann::json event{{"event", "sampling_defaults"}, {"model", model.name}};
+    write_sampling_defaults(event, model.sampling);
+    output_.json(event);
+  }
   output_.json({{"event", "ready"}, {"model", models.front().name}, {"url", url()}, {"port", server_->port()}});
   std::exception_ptr failure;
   try {

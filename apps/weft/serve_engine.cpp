@@ -142,14 +142,6 @@ void print_cache(const EngineOptions& o, const Engine& engine, const ForwardMode
                  {"kv_dtype", kv_dtype_name(format)}});
 }
 
-void print_sampling(const EngineOptions& o, const SamplingDefaults& defaults) {
-  if (defaults.is_empty()) return;
-  o.output.text(fmt::format("weft: where a request says nothing, as the model's files say: {}", to_text(defaults)));
-  nlohmann::json event{{"event", "sampling_defaults"}};
-  write_sampling_defaults(event, defaults);
-  o.output.json(event);
-}
-
 void add_adapters(const EngineOptions& o, ForwardModel& model, const ModelSource& source,
                   ContinuousOptions& options) {
   if (o.adapters.empty() && o.adapter_folder.empty()) return;
@@ -185,10 +177,8 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
                   .sockets = {}};
   if (job.size() > ranks) speaker.sockets = remote::meet(job, speaker.place);
   if (!engine.is_speaker()) return engine.run();
-  if (speaker.place.replica == 0) {
+  if (speaker.place.replica == 0)
     print_cache(o, engine, model, kv_format_of(options, model), cache_bytes(options, model, options.draft));
-    print_sampling(o, sampling_of(o, source));
-  }
   on_speaker(speaker);
 }
 

@@ -33,7 +33,7 @@ std::optional<std::string> text_of(const HfFamily& family, const ModelConfig& co
 
 constexpr std::string_view kCopiedFiles[] = {
     "tokenizer.json",      "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
-    "vocab.json",          "merges.txt",      "added_tokens.json",     "generation_config.json",
+    "vocab.json",          "merges.txt",      "added_tokens.json",     kGenerationConfigName,
     "chat_template.jinja", "vocab.txt",       "spiece.model",          "chat_template.json"};
 
 // Empty, with a note, where the model has none.
@@ -80,7 +80,7 @@ void copy_tokenizer(const ModelSource& source, const std::string& folder, FileSy
   if (const auto ends = stop_tokens(source, *tokenizer); !ends.empty()) generation["eos_token_id"] = ends;
   write_sampling_defaults(generation, source.sampling_defaults());
   if (!generation.empty())
-    write_file_atomically(fs, join_path(folder, "generation_config.json"), to_json_text(generation, 2) + "\n");
+    write_file_atomically(fs, join_path(folder, kGenerationConfigName), to_json_text(generation, 2) + "\n");
 }
 
 std::string_view torch_name_of(DType dtype) {

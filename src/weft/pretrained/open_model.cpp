@@ -19,7 +19,6 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kMostConfigBytes = uint64_t(16) << 20;
-constexpr const char* kGenerationConfigName = "generation_config.json";
 
 bool is_folder(const std::string& path) {
   struct stat info {};
@@ -68,7 +67,7 @@ class HuggingFaceSource final : public ModelSource {
     return {};
   }
   std::vector<int32_t> end_tokens() const override {
-    for (const char* name : {kGenerationConfigName, "config.json"}) {
+    for (const std::string_view name : {kGenerationConfigName, std::string_view("config.json")}) {
       const std::string file = join_path(path(), name);
       if (!exists(FileSystem::real(), file)) continue;
       const JsonDocument json = JsonDocument::parse(read_file(file, kMostConfigBytes), file);

@@ -4,12 +4,16 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace weft {
 
 class GgufFile;
 class GgufMetadata;
 class JsonView;
+
+// Of a Hugging Face folder: also the tokens that end a text.
+inline constexpr std::string_view kGenerationConfigName = "generation_config.json";
 
 // As SamplingOptions has them (serve/sampler.h); nothing where the files say nothing.
 struct SamplingDefaults {
@@ -23,7 +27,7 @@ struct SamplingDefaults {
 // "temperature 0.6, top_p 0.95, top_k 20"
 std::string to_text(const SamplingDefaults& defaults);
 
-// Of generation_config.json, as Hugging Face's library has it. Throws Error naming what is no number.
+// Of that file, as Hugging Face's library has it. Throws Error naming what is no number.
 SamplingDefaults read_sampling_defaults(const JsonView& generation_config);
 void write_sampling_defaults(nlohmann::json& generation_config, const SamplingDefaults& defaults);
 

@@ -2,8 +2,8 @@
 #include "weft/serve/continuous_engine.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "weft/serve/unit_length.h"
 #include "weft/tensor/host_access.h"
 
 namespace weft {
@@ -327,10 +327,7 @@ void ContinuousEngine::read(const StepPart& part, const Chosen& chosen) {
 // The hidden state of the last token, which has seen all of them, at length 1.
 void ContinuousEngine::embed(Sequence& s, int64_t row) {
   runner_.hidden(row, embedding_);
-  double squares = 0;
-  for (const float x : embedding_) squares += double(x) * double(x);
-  const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
-  for (float& x : embedding_) x = float(x * scale);
+  to_unit_length(embedding_);
   s.sink->on_embedding(embedding_);
   end(s, {.reason = FinishReason::stop});
 }

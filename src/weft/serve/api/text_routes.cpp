@@ -1,6 +1,4 @@
 // /v1/models, /tokenize, /detokenize, /v1/embeddings, /metrics, /version: what needs no generation of text.
-#include <atomic>
-#include <cmath>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +6,7 @@
 #include "weft/serve/api/chat_prompt.h"
 #include "weft/serve/api/handlers.h"
 #include "weft/serve/api/openai_json.h"
+#include "weft/serve/unit_length.h"
 #include "weft/text/base64.h"
 #include "weft/text/utf8.h"
 
@@ -33,17 +32,6 @@ json all_models(const Context& context) {
     for (const std::string& adapter : model.engine->adapters()) models.push_back(model_json(context, model, adapter));
   }
   return models;
-}
-
-// At length 1 again: models that are trained so say most in a vector's first elements (Kusupati et al., "Matryoshka
-// Representation Learning", 2022).
-std::vector<float> first_of(std::span<const float> vector, size_t count) {
-  std::vector<float> first(vector.begin(), vector.begin() + std::ptrdiff_t(count));
-  double squares = 0;
-  for (const float x : first) squares += double(x) * double(x);
-  if (squares > 0)
-    for (float& x : first) x = float(x / std::sqrt(squares));
-  return first;
 }
 
 // Answers when all texts have their vectors; the engine's thread and the handler's both come here.
@@ -85,19 +73,15 @@ class EmbeddingJob {
    public:
     Sink(std::shared_ptr<EmbeddingJob> job, size_t index) : job_(std::move(job)), index_(index) {}
     void on_tokens(std::span<const TokenEvent>) override {}
-    void on_embedding(std::span<const float> vector) override { job_->keep(index_, vector); }
+    void on_embedding(std::span<const float> vector) override {
+      job_->vectors_[index_].assign(vector.begin(), vector.end());
+    }
     void on_finish(const Finish& finish) override { job_->finish(finish); }
 
    private:
     const std::shared_ptr<EmbeddingJob> job_;
     const size_t index_;
   };
-
-  void keep(size_t index, std::span<const float> vector) {
-    size_ = int64_t(vector.size());
-    vectors_[index] = dimensions_ == 0 || dimensions_ >= size_ ? std::vector(vector.begin(), vector.end())
-                                                               : first_of(vector, size_t(dimensions_));
-  }
 
   void finish(const Finish& finish) {
     const std::lock_guard lock(mutex_);
@@ -106,10 +90,22 @@ class EmbeddingJob {
     is_over_ = !is_fine || ++num_done_ == vectors_.size();
     if (!is_fine) return exchange_->reply(error_reply(to_api_error(finish), Dialect::openai));
     if (!is_over_) return;
-    if (dimensions_ <= size_) return exchange_->reply({.body = reply_json()});
-    const ApiError error(400, fmt::format("dimensions: this model's vectors have {}", size_.load()), {},
-                         "dimensions");
-    exchange_->reply(error_reply(error, Dialect::openai));
+    const auto size = int64_t(vectors_.front().size());
+    if (dimensions_ > size) {
+      const ApiError error(400, fmt::format("dimensions: this model's vectors have {}", size), {}, "dimensions");
+      return exchange_->reply(error_reply(error, Dialect::openai));
+    }
+    if (dimensions_ > 0 && dimensions_ < size) cut();
+    exchange_->reply({.body = reply_json()});
+  }
+
+  // Models that are trained so say most in a vector's first elements (Kusupati et al., "Matryoshka Representation
+  // Learning", 2022).
+  void cut() {
+    for (std::vector<float>& vector : vectors_) {
+      vector.resize(size_t(dimensions_));
+      to_unit_length(vector);
+    }
   }
 
   std::string reply_json() const {
@@ -131,7 +127,6 @@ class EmbeddingJob {
   const bool is_base64_;
   const int64_t dimensions_;
   std::vector<std::vector<float>> vectors_;
-  std::atomic<int64_t> size_{0};  // of the model's vectors
   int64_t num_tokens_ = 0;
   std::mutex mutex_;
   size_t num_done_ = 0;
