@@ -100,7 +100,8 @@ StepTimes seconds_of(RankResources& rank, const Layout& l, const Step& step, DTy
   std::vector<int32_t> places(size_t(step.keys));
   std::iota(places.begin(), places.end(), 0);
   const Shape in_a_row{step.keys, l.kv_heads, l.head_dim};
-  c.kernels.place_rows(c.stream, pool, keys.reshape(in_a_row), places.data(), format.codes);
+  c.kernels.place_rows(c.stream,
+                       std::array{PlaceRowsArgs{pool, keys.reshape(in_a_row), places.data(), format.codes}});
   const Tensor second = c.empty(format.dtype, pool.shape());
   c.stream.copy(second, pool);
   const PagedAttentionArgs paged{.y = y,

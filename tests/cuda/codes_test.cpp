@@ -70,11 +70,20 @@ TEST_P(CudaRowCodesTest, AreTheReferences) {
       values[size_t(4 * dim - 1)] = -INFINITY, values[size_t(4 * dim)] = NAN;
       const Tensor x = bench.of(type, {5, 2, dim}, values);
       const std::vector<int32_t> rows = {7, 0, 5, 2, 4};
-      const Tensor want = bench.host.zeros(DType::u8, {4, 2, 2, dim + 4});
-      const Tensor got = bench.allocator.zeros(DType::u8, want.shape());
-      reference_kernels().place_rows(bench.stream, want, x, rows.data(), codes);
-      cuda_kernels().place_rows(bench.stream, got, bench.on_device(x), rows.data(), codes);
-      EXPECT_EQ(bytes_of(bench, got), bytes_of(bench, want)) << name_of(type) << ", dim " << dim;
+      // As keys and, of three rows of one head only, as values.
+      const Tensor fewer = x.slice_flat(2 * dim, {3, 2 * dim});
+      std::vector<Tensor> want, got;
+      std::vector<PlaceRowsArgs> on_host, on_device;
+      for (const Tensor& rows_of_x : {x, fewer}) {
+        const Shape width = rows_of_x.shape().rank() == 3 ? Shape{4, 2, 2, dim + 4} : Shape{4, 2, 2 * dim + 4};
+        want.push_back(bench.host.zeros(DType::u8, width)), got.push_back(bench.allocator.zeros(DType::u8, width));
+        on_host.push_back({want.back(), rows_of_x, rows.data(), codes});
+        on_device.push_back({got.back(), bench.on_device(rows_of_x), rows.data(), codes});
+      }
+      reference_kernels().place_rows(bench.stream, on_host);
+      cuda_kernels().place_rows(bench.stream, on_device);
+      for (size_t i = 0; i < want.size(); ++i)
+        EXPECT_EQ(bytes_of(bench, got[i]), bytes_of(bench, want[i])) << name_of(type) << ", dim " << dim;
     }
 }
 

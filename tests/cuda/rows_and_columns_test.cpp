@@ -82,20 +82,22 @@ std::vector<ParityCase> make_cases() {
       {"rope_and_heads",
        [](const Kernels& k, Stream& stream, Operands& o) {
          const std::vector<int32_t> positions = {5, 0, 6};
-         k.rope(stream, {.x = o.inout("x", {3, 2, 40}),
-                         .cos = o.f32("cos", {7, 16}),
-                         .sin = o.f32("sin", {7, 16}),
-                         .positions = positions.data()});
+         const Tensor cos = o.f32("cos", {7, 16}), sin = o.f32("sin", {7, 16});
+         k.rope(stream, std::array{RopeArgs{o.inout("x", {3, 2, 40}), cos, sin, positions.data()},
+                                   RopeArgs{o.inout("k", {2, 1, 32}), cos, sin, positions.data() + 1}});
          k.join_heads(stream, o.out("y", {3, 5, 24}), o.x("shared", {3, 8}), o.x("own", {3, 5, 16}));
          k.split_heads(stream, o.out("dshared", {3, 8}), o.out("down", {3, 5, 16}), o.x("dy", {3, 5, 24}));
        },
        1e-5, false});
   cases.push_back({"place_rows", [](const Kernels& k, Stream& stream, Operands& o) {
                      const std::vector<int32_t> rows = {7, 0, 5};
+                     const auto of = [&](const std::string& name, DType pool, int64_t dim) {
+                       return PlaceRowsArgs{o.recorded(name, o.of(pool, name, {2, 4, 2, dim})),
+                                            o.x("x of " + name, {3, 2, dim}), rows.data()};
+                     };
                      for (const int64_t dim : {8, 3, 400})
                        for (const DType pool : {DType::f32, DType::bf16, DType::f16})
-                         k.place_rows(stream, o.recorded("pool", o.of(pool, "pool", {2, 4, 2, dim})),
-                                      o.x("x", {3, 2, dim}), rows.data(), RowCodes::none);
+                         k.place_rows(stream, std::array{of("keys", pool, 2 * dim), of("values", pool, dim)});
                    }});
   cases.push_back({"combine_rows", [](const Kernels& k, Stream& stream, Operands& o) {
                      const std::vector<int32_t> at = {3, -1, 0, 4, -1, -1, 1, 2};

@@ -5,6 +5,7 @@
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/pretrained/random_model.h"
 #include "weft/serve/generator.h"
+#include "weft/serve/step_runner.h"
 #include "weft/tensor/cuda/cuda_queue.h"
 
 namespace weft {
@@ -96,6 +97,39 @@ TEST(CudaGeneratorTest, WritesAsTheCpuDoes) {
     });
   EXPECT_EQ(written[1], written[0]);
   EXPECT_GT(launched, 10);  // graphs
+}
+
+// Pieces of work that are queued for the fourth token of a model of so many layers.
+int64_t pieces_of_a_token(int64_t layers) {
+  int64_t pieces = 0;
+  run_ranks(1, [&](Communicator& world) {
+    TestRank rank(cuda_kernels(), 1, Device::cuda);
+    world.use_stream(rank.stream);
+    const Mesh mesh(world, {});
+    ModelConfig c = small_config();
+    c.layers = layers, c.head_dim = 64;
+    complete(c);
+    ForwardModel model(rank.context, mesh, c, DType::bf16);
+    model.part().initialize(rank.context, 11);
+    StepRunner runner(model, 4, 16);
+    const std::vector<int32_t> blocks = {2, 0};
+    runner.add(std::vector<int32_t>{5, 7, 11}, {}, 0, blocks, 1);
+    runner.run();
+    runner.clear();
+    const int64_t before = graphs_of(rank).stats().issued;
+    runner.add(std::vector<int32_t>{13}, {}, 3, blocks, 1);
+    runner.run();
+    pieces = graphs_of(rank).stats().issued - before;
+  });
+  return pieces;
+}
+
+// A norm and the sum before it, queries, keys and values, their rotation, keys and values to their places, attention,
+// its output; a norm and the sum before it, gate and up, down: what lies between kernels is most of the time of a
+// small model. Positions, places and blocks are uploaded by the first layer, and found by the others.
+TEST(CudaStepTest, ALayerOfATokenIsNineKernels) {
+  constexpr int64_t kKernels = 9, kFound = 2 + 2 + 1;
+  EXPECT_EQ(pieces_of_a_token(5) - pieces_of_a_token(3), 2 * (kKernels + kFound));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST_P(CpuRope, EqualsItsFormula) {
   for (const bool older_cpu : {false, true}) {
     const std::vector<float> before = values();
     if (older_cpu) hwy::SetSupportedTargetsForTest(HWY_AVX2);
-    cpu::rope(stream_, {x_, cos_, sin_, positions_.data(), inverse});
+    cpu::rope(stream_, RopeArgs{x_, cos_, sin_, positions_.data(), inverse});
     hwy::SetSupportedTargetsForTest(0);
     for (int64_t i = 0; i < x_.numel(); ++i) {
       const int64_t token = i / (c.heads * c.dim), e = i % c.dim;
@@ -83,15 +83,15 @@ TEST_P(CpuRope, EqualsItsFormula) {
 TEST_P(CpuRope, TurnsBack) {
   const auto [c, dtype, inverse] = GetParam();
   const std::vector<float> before = values();
-  cpu::rope(stream_, {x_, cos_, sin_, positions_.data(), inverse});
-  cpu::rope(stream_, {x_, cos_, sin_, positions_.data(), !inverse});
+  cpu::rope(stream_, RopeArgs{x_, cos_, sin_, positions_.data(), inverse});
+  cpu::rope(stream_, RopeArgs{x_, cos_, sin_, positions_.data(), !inverse});
   for (int64_t i = 0; i < x_.numel(); ++i) ASSERT_NEAR(get(i), before[i], dtype == DType::f32 ? 1e-6 : 2e-2);
 }
 
 TEST_P(CpuRope, RefusesAPositionOutsideTheTables) {
   const auto [c, dtype, inverse] = GetParam();
   positions_.back() = kPositions;
-  EXPECT_THROW(cpu::rope(stream_, {x_, cos_, sin_, positions_.data(), inverse}), Error);
+  EXPECT_THROW(cpu::rope(stream_, RopeArgs{x_, cos_, sin_, positions_.data(), inverse}), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CpuRope,

@@ -137,7 +137,7 @@ TEST_F(MetaTest, TokensAndLoss) {
   expect_cost("cross_entropy_stats", 5 * 30, 4 * 9 + 2 * 30);
   meta.cross_entropy_gradient(stream, bf16({3, 10}), f32({3}), ids.data(), 0, 1);
   expect_cost("cross_entropy_gradient", 3 * 30, 4 * 3 + 2 * 2 * 30);
-  meta.rope(stream, {.x = bf16({3, 5, 8}), .cos = f32({10, 3}), .sin = f32({10, 3}), .positions = ids.data()});
+  meta.rope(stream, std::array{RopeArgs{bf16({3, 5, 8}), f32({10, 3}), f32({10, 3}), ids.data()}});
   expect_cost("rope", 3 * 3 * 5 * 6, 2 * 2 * 3 * 5 * 6 + 2 * 4 * 3 * 3);
 }
 

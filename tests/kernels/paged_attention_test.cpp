@@ -215,7 +215,7 @@ TEST(PlaceRowsTest, ConvertsRowsToTheirPlaces) {
         const Tensor converted = w.empty(pool_type, x.shape());
         reference_kernels().convert(w.stream, converted, x);
         const std::vector<int32_t> rows{4, 0, 3};
-        kernels->place_rows(w.stream, pool, x, rows.data(), RowCodes::none);
+        kernels->place_rows(w.stream, std::array{PlaceRowsArgs{pool, x, rows.data(), RowCodes::none}});
         const std::vector<double> after = w.values(pool), placed = w.values(converted);
         for (size_t i = 0; i < after.size(); ++i) {
           const auto t = std::find(rows.begin(), rows.end(), int32_t(i / 10)) - rows.begin();
@@ -278,11 +278,11 @@ TEST_P(RowCodesTest, AreTheNearest) {
       for (int64_t t = 0; t < tokens; ++t) rows.push_back(int32_t(tokens - t));  // place 0 stays as it is
       const Tensor want = w.empty(DType::u8, {tokens + 1, 1, 2, dim + 4}), got = w.empty(DType::u8, want.shape());
       std::memset(want.raw(), 0x5a, want.bytes());
-      reference_kernels().place_rows(w.stream, want, x, rows.data(), codes);
+      reference_kernels().place_rows(w.stream, std::array{PlaceRowsArgs{want, x, rows.data(), codes}});
       for (const int64_t target : compiled_targets()) {
         const OnTarget on_target(target);
         std::memset(got.raw(), 0x5a, got.bytes());
-        cpu_kernels().place_rows(w.stream, got, x, rows.data(), codes);
+        cpu_kernels().place_rows(w.stream, std::array{PlaceRowsArgs{got, x, rows.data(), codes}});
         ASSERT_TRUE(bytes_of(got) == bytes_of(want)) << hwy::TargetName(target) << ", dim " << dim;
       }
       const std::vector<double> exact = w.values(x);
@@ -382,11 +382,12 @@ TEST(PagedAttentionOfMetaTest, CountsWhatIsSeenOnce) {
   a.w.stream.cost = {};
   const std::vector<int32_t> rows{4, 0, 3};
   const Tensor pool = a.w.empty(DType::f16, {5, 4, 2, 8}), x = a.w.empty(DType::f32, {3, 2, 8});
-  meta_kernels().place_rows(a.w.stream, pool, x, rows.data(), RowCodes::none);
+  meta_kernels().place_rows(a.w.stream, std::array{PlaceRowsArgs{pool, x, rows.data(), RowCodes::none}});
   EXPECT_EQ(a.w.stream.cost.flops, 0);
   EXPECT_EQ(a.w.stream.cost.bytes, 3 * 16 * (4 + 2));
   a.w.stream.cost = {};
-  meta_kernels().place_rows(a.w.stream, a.w.empty(DType::u8, {5, 4, 2, 12}), x, rows.data(), RowCodes::fp8);
+  const PlaceRowsArgs as_codes{a.w.empty(DType::u8, {5, 4, 2, 12}), x, rows.data(), RowCodes::fp8};
+  meta_kernels().place_rows(a.w.stream, std::array{as_codes});
   EXPECT_EQ(a.w.stream.cost.bytes, 3 * 2 * (8 * 4 + 12));
   a.w.stream.cost = {};
   a.args.window = 0, a.args.codes = RowCodes::int8;
@@ -452,11 +453,16 @@ TEST(PlaceRowsTest, RefusesPlacesOutsideAndOtherRows) {
     Workbench w{1, Device::meta};
     const Tensor pool = w.empty(DType::f32, {3, 2, 5}), x = w.empty(DType::f32, {2, 5});
     const std::vector<int32_t> behind{0, 6}, below{-1, 0}, right{0, 1};
-    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, behind.data(), RowCodes::none), Error) << kernels->name;
-    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, below.data(), RowCodes::none), Error) << kernels->name;
-    EXPECT_THROW(kernels->place_rows(w.stream, pool, x, nullptr, RowCodes::none), Error) << kernels->name;
+    EXPECT_THROW(kernels->place_rows(w.stream, std::array{PlaceRowsArgs{pool, x, behind.data(), RowCodes::none}}),
+                 Error)
+        << kernels->name;
+    EXPECT_THROW(kernels->place_rows(w.stream, std::array{PlaceRowsArgs{pool, x, below.data(), RowCodes::none}}),
+                 Error)
+        << kernels->name;
+    EXPECT_THROW(kernels->place_rows(w.stream, std::array{PlaceRowsArgs{pool, x, nullptr, RowCodes::none}}), Error)
+        << kernels->name;
     const auto place = [&](const Tensor& to, const Tensor& from, RowCodes codes) {
-      kernels->place_rows(w.stream, to, from, right.data(), codes);
+      kernels->place_rows(w.stream, std::array{PlaceRowsArgs{to, from, right.data(), codes}});
     };
     EXPECT_THROW(place(pool, w.empty(DType::f32, {2, 4}), RowCodes::none), Error) << kernels->name;
     EXPECT_THROW(place(pool, x, RowCodes::int8), Error) << kernels->name;

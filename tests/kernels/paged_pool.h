@@ -47,9 +47,12 @@ class PagedPool {
     std::vector<int32_t> rows;
     for (int32_t i = begin; i < end; ++i)
       rows.push_back(block(sequence, i) * heads_.block_tokens + i % heads_.block_tokens);
-    for (const auto& [name, pool, dim] : {std::tuple{"k", keys_, heads_.dim}, {"v", values_, heads_.value_dim}})
-      kernels.place_rows(bench_.stream, pool, rows_of(name, sequence, begin, end, heads_.kv_heads, dim), rows.data(),
-                         heads_.codes);
+    const auto rows_for = [&](const char* name, const Tensor& pool, int64_t dim) {
+      return PlaceRowsArgs{pool, rows_of(name, sequence, begin, end, heads_.kv_heads, dim), rows.data(),
+                           heads_.codes};
+    };
+    kernels.place_rows(bench_.stream,
+                       std::array{rows_for("k", keys_, heads_.dim), rows_for("v", values_, heads_.value_dim)});
   }
 
   // [T, N, value_dim] of all these rows together, on the host.

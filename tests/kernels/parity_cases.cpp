@@ -189,17 +189,21 @@ void add_merge_cases(std::vector<ParityCase>& cases) {
 void add_rope_cases(std::vector<ParityCase>& cases) {
   for (const bool inverse : {false, true})
     for (const int64_t half : {1, 13, 32})
-      cases.push_back({fmt::format("rope_{}{}", half, inverse ? "_inverse" : ""),
-                       [=](const Kernels& k, Stream& stream, Operands& o) {
-                         std::vector<int32_t> positions(29);
-                         for (size_t t = 0; t < positions.size(); ++t) positions[t] = int32_t(t * 7 % 31);
-                         k.rope(stream, {.x = o.inout("x", {29, 3, 2 * half + (half == 13 ? 5 : 0)}),
-                                         .cos = o.f32("cos", {31, half}),
-                                         .sin = o.f32("sin", {31, half}),
-                                         .positions = positions.data(),
-                                         .inverse = inverse});
-                       },
-                       1e-5, false});
+      cases.push_back(
+          {fmt::format("rope_{}{}", half, inverse ? "_inverse" : ""),
+           [=](const Kernels& k, Stream& stream, Operands& o) {
+             std::vector<int32_t> positions(29);
+             for (size_t t = 0; t < positions.size(); ++t) positions[t] = int32_t(t * 7 % 31);
+             const Tensor cos = o.f32("cos", {31, half}), sin = o.f32("sin", {31, half});
+             const auto rope = [&](const char* name, int64_t rows, int64_t heads, int64_t dim) {
+               return RopeArgs{o.inout(name, {rows, heads, dim}), cos, sin, positions.data() + 29 - rows, inverse};
+             };
+             // Queries and keys; keys of fewer heads, of other elements that stay, and of fewer rows.
+             k.rope(stream, std::array{rope("x", 29, 3, 2 * half + (half == 13 ? 5 : 0))});
+             k.rope(stream, std::array{rope("q", 29, 5, 2 * half), rope("k", 11, 2, 2 * half + 8)});
+             k.rope(stream, std::array{rope("none", 0, 5, 2 * half), rope("all", 29, 1, 2 * half)});
+           },
+           1e-5, false});
 }
 
 void add_heads_cases(std::vector<ParityCase>& cases) {

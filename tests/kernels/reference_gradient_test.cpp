@@ -297,8 +297,7 @@ TEST(ReferenceGradientTest, RopeByItsInverse) {
   const Tensor x = w.random(kType, {3, 2, 5}, "x"), dy = w.random(kType, {3, 2, 5}, "dy");
   const auto rotated = [&](const Tensor& t, bool inverse) {
     const Tensor result = w.copy(t);
-    reference_kernels().rope(
-        w.stream, {.x = result, .cos = cos, .sin = sin, .positions = positions.data(), .inverse = inverse});
+    reference_kernels().rope(w.stream, std::array{RopeArgs{result, cos, sin, positions.data(), inverse}});
     return result;
   };
   expect_near("there and back", w.values(rotated(rotated(x, false), true)), w.values(x), 1e-14);

@@ -21,5 +21,17 @@ TEST(RegistryTest, NamesThatAreNotKnownAreAnsweredWithTheNearestWhereOneIsNear) 
   EXPECT_EQ(message_of<UsageError>([] { preset("abacus"); }), "model.preset = \"abacus\" is not known: " + presets);
 }
 
+// As their makers count them, in billions.
+TEST(RegistryTest, PresetsHaveTheParametersOfThePublishedModels) {
+  const std::pair<const char*, double> models[] = {{"llama-3.2-3b", 3.21}, {"llama-3-8b", 8.03},
+                                                   {"qwen2.5-0.5b", 0.49}, {"qwen2.5-1.5b", 1.54},
+                                                   {"qwen2.5-3b", 3.09},   {"qwen2.5-7b", 7.61}};
+  for (const auto& [name, billions] : models) {
+    ModelConfig model = preset(name);
+    complete(model);
+    EXPECT_NEAR(double(model.num_params()) * 1e-9, billions, 0.01) << name;
+  }
+}
+
 }  // namespace
 }  // namespace weft

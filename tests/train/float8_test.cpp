@@ -64,7 +64,7 @@ TEST_P(Float8ProductsTest, AreThoseOfLayers) {
   Recipe recipe = recipe_of(mesh);
   recipe.model.layers = 2;
   Kernels kernels = cpu_kernels();
-  kernels.matmul = counted_matmul, kernels.matmuls_of_one_a = matmul_each<counted_matmul>;
+  kernels.matmul = counted_matmul, kernels.matmuls_of_one_a = each<counted_matmul>;
   TestRank rank(kernels);
   const auto world = make_single_communicator();
   const SyntheticBatches batches = batches_of(recipe);

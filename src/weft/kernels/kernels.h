@@ -175,12 +175,21 @@ struct NormBackwardArgs {
   float weight_offset = 0;
 };
 
+// pool[rows[t]] = x[t], in the dtype of the pool; rows [T] is host memory. pool and x agree behind the dims that
+// count rows: pool [blocks, block_tokens, ...], x [T, ...]. As codes x is rounded vector by vector of its last dim,
+// which is wider in the pool: nearest, ties to even, of x times the inverse of the CodeScale, all in f32.
+struct PlaceRowsArgs {
+  Tensor pool, x;
+  const int32_t* rows;
+  RowCodes codes = RowCodes::none;
+};
+
 // Rotary position embedding, in place, on x[T, heads, D]: halves (x1, x2) of the first 2R elements of a head become
 // (x1 cos - x2 sin, x2 cos + x1 sin). inverse rotates back, which is the gradient. Source: Su et al., 2021.
 struct RopeArgs {
-  Tensor x;                  // [T, heads, D]
-  Tensor cos, sin;           // [positions, R] f32, 2R <= D
-  const int32_t* positions;  // [T], host memory
+  Tensor x;                            // [T, heads, D]
+  Tensor cos, sin;                     // [positions, R] f32, 2R <= D
+  const int32_t* positions = nullptr;  // [T], host memory
   bool inverse = false;
 };
 
@@ -264,11 +273,10 @@ struct Kernels {
   void (*attention_merge)(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part,
                           const Tensor& part_lse);
   void (*paged_attention)(Stream&, const PagedAttentionArgs&);
-  // pool[rows[t]] = x[t], in the dtype of the pool; rows [T] is host memory. pool and x agree behind the dims that
-  // count rows: pool [blocks, block_tokens, ...], x [T, ...]. As codes x is rounded vector by vector of its last dim,
-  // which is wider in the pool: nearest, ties to even, of x times the inverse of the CodeScale, all in f32.
-  void (*place_rows)(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes);
-  void (*rope)(Stream&, const RopeArgs&);
+  // Of several, as keys and values or queries and keys are: none writes what another reads or writes, so that the
+  // backend may do them together.
+  void (*place_rows)(Stream&, std::span<const PlaceRowsArgs>);
+  void (*rope)(Stream&, std::span<const RopeArgs>);
   // y[T, N, A + B]: the first A elements of every head are shared[T, A], the others own[T, N, B].
   void (*join_heads)(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
   // The gradients; that of `shared` is the sum over heads, in their order.
@@ -360,11 +368,17 @@ struct Kernels {
   void (*adafactor)(Stream&, const AdafactorArgs&);
 };
 
-// matmuls_of_one_a of a table that gains nothing by doing them together.
-template <auto kMatmul>
-void matmul_each(Stream& stream, std::span<const MatmulArgs> products) {
-  for (const MatmulArgs& product : products) kMatmul(stream, product);
-}
+// An entry for several of a table that gains nothing by doing them together.
+template <auto kOne>
+struct Each;
+template <class Args, void (*kOne)(Stream&, const Args&)>
+struct Each<kOne> {
+  static void call(Stream& stream, std::span<const Args> all) {
+    for (const Args& args : all) kOne(stream, args);
+  }
+};
+template <auto kOne>
+inline constexpr auto each = Each<kOne>::call;
 
 // The tables. Each throws Error saying what to install or configure when it was not built.
 const Kernels& reference_kernels();  // plain loops in double precision: the oracle

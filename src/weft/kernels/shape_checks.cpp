@@ -273,7 +273,8 @@ void check_paged_attention(const PagedAttentionArgs& args) {
   if (row != num_rows) throw Error("{}: the sequences have {} rows, but q has {}", op.name, row, num_rows);
 }
 
-void check_place_rows(const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
+void check_place_rows(const PlaceRowsArgs& args) {
+  const auto& [pool, x, rows, codes] = args;
   const Op op{"place_rows"};
   op.present("x", x);
   op.pool("pool", pool, codes);

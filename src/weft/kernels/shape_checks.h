@@ -13,7 +13,7 @@ void check_attention(const AttentionArgs&);
 void check_attention_backward(const AttentionBackwardArgs&);
 void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 void check_paged_attention(const PagedAttentionArgs&);
-void check_place_rows(const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes);
+void check_place_rows(const PlaceRowsArgs&);
 void check_accumulate(const Tensor& sum, const Tensor& x);
 void check_rope(const RopeArgs&);
 void check_join_heads(std::string_view op, const Tensor& y, const Tensor& shared, const Tensor& own);

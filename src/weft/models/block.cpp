@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "weft/autograd/ops/add.h"
 #include "weft/autograd/recompute.h"
 
 namespace weft {
@@ -124,46 +123,49 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
     mlp_.emplace(name + ".mlp", mlp_config(c), partition);
 }
 
-Var Block::operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed, const WantedRows* wanted) {
+Residual Block::operator()(const Residual& in, const Pass& pass, RecomputePolicy::What recomputed,
+                           const WantedRows* wanted) {
   using What = RecomputePolicy::What;
+  const bool has_tape = in.x.context->tape != nullptr;
   const auto given = [wanted](const Var& rows) { return wanted ? wanted->of(rows) : rows; };
-  const auto attention = [&](const Var& in) {
-    if (!x.context->tape || recomputed != What::attention) return attend(in, pass, wanted);
-    return recompute([this, &pass](const Var& again) { return attend(again, pass, nullptr); }, in);
+  const auto attention = [&](const Var& x) {
+    if (!has_tape || recomputed != What::attention) return attend(x, pass, wanted);
+    return recompute([this, &pass](const Var& again) { return attend(again, pass, nullptr); }, x);
   };
-  const auto mlp = [&](const Var& in) {
-    if (!x.context->tape || recomputed != What::mlp) return feed_forward(in, wanted ? wanted->pass() : pass);
-    return recompute([this, &pass](const Var& again) { return feed_forward(again, pass); }, in);
+  const auto mlp = [&](const Var& x) {
+    if (!has_tape || recomputed != What::mlp) return feed_forward(x, wanted ? wanted->pass() : pass);
+    return recompute([this, &pass](const Var& again) { return feed_forward(again, pass); }, x);
   };
   switch (kind_) {
     case BlockKind::pre: {
-      const auto [residual, normed] = attention_norm_->branch(x);
+      const auto [residual, normed] = attention_norm_->branch(in);
       const auto [sum, normed_sum] = mlp_norm_->add(given(residual), attention(normed));
-      return sum + mlp(normed_sum);
+      return {sum, mlp(normed_sum)};
     }
     case BlockKind::post: {
-      const Var sum = given(x) + (*attention_post_norm_)(attention(x));
-      return sum + (*mlp_post_norm_)(mlp(sum));
+      const Var x = in.sum(), sum = given(x) + (*attention_post_norm_)(attention(x));
+      return {sum, (*mlp_post_norm_)(mlp(sum))};
     }
     case BlockKind::both: {
-      const auto [residual, normed] = attention_norm_->branch(x);
+      const auto [residual, normed] = attention_norm_->branch(in);
       const auto [sum, normed_sum] = mlp_norm_->add(given(residual), (*attention_post_norm_)(attention(normed)));
-      return sum + (*mlp_post_norm_)(mlp(normed_sum));
+      return {sum, (*mlp_post_norm_)(mlp(normed_sum))};
     }
     case BlockKind::parallel: {
-      const Var a = attention((*attention_norm_)(x)), rows = given(x), m = mlp((*mlp_norm_)(rows));
-      return rows + (a + m);
+      const auto [residual, normed] = attention_norm_->branch(in);
+      const Var rows = given(residual), a = attention(normed), m = mlp((*mlp_norm_)(rows));
+      return {rows, a + m};
     }
     case BlockKind::parallel_shared: {
-      const auto [residual, normed] = attention_norm_->branch(x);
-      return given(residual) + (attention(normed) + mlp(given(normed)));
+      const auto [residual, normed] = attention_norm_->branch(in);
+      return {given(residual), attention(normed) + mlp(given(normed))};
     }
     case BlockKind::of_sums: {
-      const Var sum = (*attention_post_norm_)(given(x) + attention(x));
-      return (*mlp_post_norm_)(sum + mlp(sum));
+      const Var x = in.sum(), sum = (*attention_post_norm_)(given(x) + attention(x));
+      return {(*mlp_post_norm_)(sum + mlp(sum))};
     }
   }
-  return x;
+  return in;
 }
 
 }  // namespace weft

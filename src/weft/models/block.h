@@ -19,8 +19,8 @@ class Block {
 
   // recomputed: which of its two parts; the whole block is the caller's to recompute. wanted: of the last layer, the
   // rows that it gives; null: all.
-  Var operator()(const Var& x, const Pass& pass, RecomputePolicy::What recomputed,
-                 const WantedRows* wanted = nullptr);
+  Residual operator()(const Residual& x, const Pass& pass, RecomputePolicy::What recomputed,
+                      const WantedRows* wanted = nullptr);
 
   void each_param(auto&& visit) {
     each_norm_of(attention_norm_, attention_post_norm_, [&](Norm& n) { n.each_param(visit); });

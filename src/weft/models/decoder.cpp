@@ -76,26 +76,31 @@ Var Decoder::embed(Context& context, const Pass& pass) {
 
 Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets& brackets) {
   size_t group = 0;
-  Var x = in;
+  Residual x{in};
   rope_.prepare(pass);
   if (embedding_) {
     brackets.enter(group, Var{{}, &context});
-    x = brackets.leave(group++, embed(context, pass));
+    x = {brackets.leave(group++, embed(context, pass))};
   }
   for (const auto& each : blocks_) {
     Block& block = *each;
     const RecomputePolicy::What what = recompute_.of(part_.first_layer + int64_t(&each - blocks_.data()));
-    x = brackets.enter(group, x);
-    if (context.tape && what == RecomputePolicy::What::block)
-      x = recompute([&block, &pass](const Var& again) { return block(again, pass, RecomputePolicy::What::nothing); },
-                    x);
-    else
+    x.last() = brackets.enter(group, x.last());
+    if (context.tape && what == RecomputePolicy::What::block) {
+      const auto again = [&block, &pass](const Var& sum) {
+        return block({sum}, pass, RecomputePolicy::What::nothing).sum();
+      };
+      x = {recompute(again, x.sum())};
+    } else {
       x = block(x, pass, what, final_norm_ && &each == &blocks_.back() ? pass.wanted : nullptr);
-    x = brackets.leave(group++, x);
+    }
+    x.last() = brackets.leave(group++, x.last());
   }
   if (pass.attention.cache) pass.attention.cache->advance(pass.num_tokens);
-  if (pass.wanted && final_norm_ && blocks_.empty()) x = pass.wanted->of(x);
-  return final_norm_ ? (*final_norm_)(brackets.enter(group, x)) : x;
+  if (!final_norm_) return x.sum();
+  if (pass.wanted && blocks_.empty()) x = {pass.wanted->of(x.sum())};
+  x.last() = brackets.enter(group, x.last());
+  return final_norm_->branch(x)[1];
 }
 
 Var Decoder::loss(Context& context, const Pass& pass, const Var& x, const int32_t* targets, float grad_scale,

@@ -13,10 +13,10 @@ Encoder::Encoder(const std::string& name, const ModelConfig& config, const Parti
 }
 
 Var Encoder::operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin) {
-  Var x = stages_.is_first() ? begin() : stages_.receive(context, {pass.num_tokens, config_.hidden});
+  Residual x{stages_.is_first() ? begin() : stages_.receive(context, {pass.num_tokens, config_.hidden})};
   for (const auto& block : blocks_) x = (*block)(x, pass, RecomputePolicy::What::nothing);
-  if (stages_.is_last()) return x;
-  stages_.send(x);
+  if (stages_.is_last()) return x.sum();
+  stages_.send(x.sum());
   return {{}, &context};
 }
 

@@ -1,5 +1,6 @@
 // The Llama family. Sources of the shapes: Touvron et al., 2023; Zhang et al., "TinyLlama", 2024; Llama 3, 2024; with
-// experts, Jiang et al., "Mixtral of Experts", 2024, and Yang et al., "Qwen3 Technical Report", 2025.
+// experts, Jiang et al., "Mixtral of Experts", 2024, and Yang et al., "Qwen3 Technical Report", 2025; "Qwen2.5
+// Technical Report", 2024.
 #include "weft/models/llama.h"
 
 namespace weft {
@@ -24,11 +25,11 @@ ModelConfig named(const char* family, ModelConfig c) {
   return c;
 }
 
-ModelConfig qwen2() {
-  ModelConfig c;
+ModelConfig qwen2(ModelConfig c = {}) {
   c.qkv_bias = true, c.norm_eps = 1e-6f, c.rope_theta = 1e6;
-  return c;
+  return named("qwen2", c);
 }
+ModelConfig qwen2_5(const Size& s, bool is_tied) { return qwen2(shape(s, 1e6, is_tied)); }
 
 ModelConfig qwen3() {
   ModelConfig c;
@@ -51,6 +52,14 @@ ModelConfig qwen3_30b_a3b() {
 
 using Presets = std::vector<std::pair<std::string, ModelConfig>>;
 
+const Presets& qwen2_presets() {
+  static const Presets presets{{"qwen2.5-0.5b", qwen2_5({24, 896, 14, 2, 4864, 151936, 32768}, true)},
+                               {"qwen2.5-1.5b", qwen2_5({28, 1536, 12, 2, 8960, 151936, 32768}, true)},
+                               {"qwen2.5-3b", qwen2_5({36, 2048, 16, 2, 11008, 151936, 32768}, true)},
+                               {"qwen2.5-7b", qwen2_5({28, 3584, 28, 4, 18944, 152064, 32768}, false)}};
+  return presets;
+}
+
 const Presets& llama_presets() {
   static const Presets presets{{"llama-1b", shape({22, 2048, 32, 4, 5632, 32000, 2048}, 1e4, false)},
                                {"llama-3.2-1b", shape({16, 2048, 32, 8, 8192, 128256, 8192}, 5e5, true)},
@@ -68,7 +77,7 @@ const std::vector<Family>& llama_families() {
       {named("mistral", ModelConfig{}), Presets{}},
       {named("mixtral", ModelConfig{}), Presets{{"mixtral-8x7b", mixtral_8x7b()}}},
       {named("phi3", ModelConfig{}), Presets{}},
-      {named("qwen2", qwen2()), Presets{}},
+      {qwen2(), qwen2_presets()},
       {named("qwen3", qwen3()), Presets{}},
       {named("qwen3_moe", qwen3()), Presets{{"qwen3-30b-a3b", qwen3_30b_a3b()}}},
   };

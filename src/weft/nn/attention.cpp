@@ -60,16 +60,13 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
   key_norm_.emplace(name + ".key_norm", tensor_.replicated_inside({width(c.kv_heads)}), norm);
 }
 
-Var Attention::place(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& head_norm,
-                     const Pass& pass) {
+Var Attention::to_heads(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& head_norm) {
   Var y = x;
   if (config_.has_norm_across)
     y = norm_across(tensor_, elements_of(heads, config_.head_dim), is_first_holder, y,
                     [&](const Var& all) { return (*head_norm)(all); });
-  y = reshape(y, {pass.num_tokens, heads.count, config_.head_dim});
-  if (config_.has_head_norm) y = (*head_norm)(y);
-  if (rope_) y = apply(*x.context, RopeOp{*rope_, pass.attention.positions}, y);
-  return y;
+  y = reshape(y, {y.value.dim(0), heads.count, config_.head_dim});
+  return config_.has_head_norm ? (*head_norm)(y) : y;
 }
 
 std::array<Var, 3> Attention::project(const Var& x, const Pass& pass, const WantedRows* wanted) {
@@ -86,10 +83,13 @@ std::array<Var, 3> Attention::project(const Var& x, const Pass& pass, const Want
 Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
   const int64_t heads = cut_.heads.count, kv_heads = cut_.kv_heads.count;
   const Pass& asked = wanted ? wanted->pass() : pass;
-  const auto [q, k, v] = project(tensor_.enter(residual), pass, wanted);
-  const Var y = attend(layer_, asked, place(q, cut_.heads, true, query_norm_, asked),
-                       place(k, cut_.kv_heads, cut_.is_first_holder, key_norm_, pass),
-                       reshape(v, {pass.num_tokens, kv_heads, config_.head_dim}));
+  const auto [queries, keys, values] = project(tensor_.enter(residual), pass, wanted);
+  std::array qk{to_heads(queries, cut_.heads, true, query_norm_),
+                to_heads(keys, cut_.kv_heads, cut_.is_first_holder, key_norm_)};
+  if (rope_)
+    qk =
+        apply(*residual.context, RopeOp{*rope_, {asked.attention.positions, pass.attention.positions}}, qk[0], qk[1]);
+  const Var y = attend(layer_, asked, qk[0], qk[1], reshape(values, {pass.num_tokens, kv_heads, config_.head_dim}));
   const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.head_dim}), asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }

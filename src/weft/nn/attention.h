@@ -39,8 +39,8 @@ class Attention {
  private:
   // Queries, keys and values of x, queries of the wanted rows.
   std::array<Var, 3> project(const Var& x, const Pass& pass, const WantedRows* wanted);
-  // [T, heads * D] -> [T, heads, D], normalised and rotated as the model wants
-  Var place(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& norm, const Pass& pass);
+  // [rows, heads * D] -> [rows, heads, D], normalised as the model wants
+  Var to_heads(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& norm);
 
   AttentionConfig config_;
   TensorParallel tensor_;

@@ -73,16 +73,14 @@ LatentAttention::Inputs LatentAttention::project(const Var& x, const WantedRows*
   return inputs(linear(wanted->of(x), first), latent, rotary);
 }
 
-Var LatentAttention::rotate(const Var& x, const Pass& pass) const {
-  return apply(*x.context, RopeOp{rope_, pass.attention.positions}, x);
-}
-
 Var LatentAttention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
   const Pass& asked = wanted ? wanted->pass() : pass;
   const int64_t tokens = pass.num_tokens, heads = heads_.count;
   const Inputs in = project(tensor_.enter(residual), wanted);
-  const Var q = rotate(reshape(in.q, {asked.num_tokens, heads, config_.head_dim}), asked);
-  const Var rotary = rotate(reshape(in.rotary, {tokens, 1, config_.rotary_dim}), pass);
+  const auto [q, rotary] =
+      apply(*residual.context, RopeOp{rope_, {asked.attention.positions, pass.attention.positions}},
+            reshape(in.q, {asked.num_tokens, heads, config_.head_dim}),
+            reshape(in.rotary, {tokens, 1, config_.rotary_dim}));
   const auto [key, value] = linears(in.latent, key_.weights(), value_.weights());
   const Var k = apply(*residual.context, JoinHeadsOp{}, reshape(rotary, {tokens, config_.rotary_dim}),
                       reshape(key, {tokens, heads, config_.head_dim - config_.rotary_dim}));

@@ -51,7 +51,6 @@ class LatentAttention {
     Var q, latent, rotary;  // [T, heads * D], of the wanted rows; [T, kv_rank], [T, rotary_dim]
   };
   Inputs project(const Var& x, const WantedRows* wanted);
-  Var rotate(const Var& x, const Pass& pass) const;  // [T, heads, D]
 
   LatentAttentionConfig config_;
   TensorParallel tensor_;

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "weft/autograd/ops/norm.h"
+#include "weft/nn/residual.h"
 
 namespace weft {
 
@@ -23,8 +24,8 @@ class Norm {
   }
 
   Var operator()(const Var& x) { return norm(x, weights()); }
-  // {x, norm(x)}
-  std::array<Var, 2> branch(const Var& x) { return branch_norm(x, weights()); }
+  // {x, norm(x)} of the sum x
+  std::array<Var, 2> branch(const Residual& x) { return x.branch ? add(x.x, x.branch) : branch_norm(x.x, weights()); }
   // {x + y, norm(x + y)}
   std::array<Var, 2> add(const Var& x, const Var& y) { return add_norm(x, y, weights()); }
 

@@ -124,7 +124,7 @@ void record(RecordedStream& stream, const CommEvent& e) {
 Kernels recorded_kernels(const Kernels& base) {
   Kernels k = base;
   record<&Kernels::matmul, "matmul">(k);
-  k.matmuls_of_one_a = matmul_each<Recorded<&Kernels::matmul, "matmul">::call>;  // an event of each
+  k.matmuls_of_one_a = each<Recorded<&Kernels::matmul, "matmul">::call>;  // an event of each
   record<&Kernels::pack_matmul_b, "pack_matmul_b">(k);
   record<&Kernels::attention, "attention">(k);
   record<&Kernels::attention_backward, "attention_backward">(k);

@@ -47,8 +47,8 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
     check(!context.tape, "attention over the blocks of a pool has no gradients");
     const auto& [keys, values] = paged.cache->layer(layer, k_in, v_in);
     const RowCodes codes = paged.cache->format().codes;
-    context.kernels.place_rows(context.stream, keys, k_in, paged.rows, codes);
-    context.kernels.place_rows(context.stream, values, v_in, paged.rows, codes);
+    context.kernels.place_rows(context.stream, std::array{PlaceRowsArgs{keys, k_in, paged.rows, codes},
+                                                          PlaceRowsArgs{values, v_in, paged.rows, codes}});
     context.kernels.paged_attention(context.stream, {.y = y,
                                                      .q = q,
                                                      .keys = keys,

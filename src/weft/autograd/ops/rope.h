@@ -1,5 +1,7 @@
-// Rope: rotary position embedding of queries or keys.
+// Rope: rotary position embedding of queries and keys.
 #pragma once
+#include <span>
+
 #include "weft/autograd/tape.h"
 
 namespace weft {
@@ -11,17 +13,25 @@ struct RopeTable {
 
 struct RopeOp {
   static constexpr std::string_view kName = "rope";
-  const RopeTable& table;    // outlives the tape
-  const int32_t* positions;  // [T], host memory that outlives the tape
+  const RopeTable& table;                   // outlives the tape
+  std::array<const int32_t*, 2> positions;  // of queries [T] and of keys [S], host memory that outlives the tape
 
-  // x[T, heads, D] is rotated where it is: nothing saves a projection's output.
-  Tensor forward(Context& context, const Tensor& x) { return rotate(context, x, false); }
-  Tensor backward(Context& context, const Tensor& dy) { return rotate(context, dy, true); }
+  // q[T, heads, D] and k[S, heads, D] are rotated where they are: nothing saves a projection's output.
+  std::array<Tensor, 2> forward(Context& context, const Tensor& q, const Tensor& k) {
+    return rotate(context, {q, k}, false);
+  }
+  std::array<Tensor, 2> backward(Context& context, const std::array<Tensor, 2>& dy) {
+    return rotate(context, dy, true);
+  }
 
  private:
-  Tensor rotate(Context& context, const Tensor& x, bool inverse) const {
-    context.kernels.rope(context.stream,
-                         {.x = x, .cos = table.cos, .sin = table.sin, .positions = positions, .inverse = inverse});
+  // An empty gradient has nothing to rotate.
+  std::array<Tensor, 2> rotate(Context& context, const std::array<Tensor, 2>& x, bool inverse) const {
+    std::array<RopeArgs, 2> ropes;
+    size_t count = 0;
+    for (size_t i = 0; i < 2; ++i)
+      if (x[i]) ropes[count++] = {x[i], table.cos, table.sin, positions[i], inverse};
+    context.kernels.rope(context.stream, std::span(ropes).first(count));
     return x;
   }
 };

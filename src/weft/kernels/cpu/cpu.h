@@ -67,13 +67,13 @@ void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, co
                            const RowCopies&, const Tensor& weights);
 
 // row_codes.cpp
-void place_codes(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes);
+void place_codes(Stream&, const PlaceRowsArgs&);
 
 // elementwise.cpp
 void add(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
 void scale(Stream&, const Tensor& y, const Tensor& x, float factor);
 void convert(Stream&, const Tensor& y, const Tensor& x);
-void place_rows(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes);
+void place_rows(Stream&, const PlaceRowsArgs&);
 void fill(Stream&, const Tensor& y, float value);
 void sum_rows(Stream&, const Tensor& y, const Tensor& x, bool accumulate);
 double sum_of_squares(Stream&, const Tensor& x);

@@ -96,7 +96,9 @@ void convert(Stream& stream, const Tensor& y, const Tensor& x) {
   });
 }
 
-void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows) {
+void place_rows(Stream& stream, const PlaceRowsArgs& args) {
+  const Tensor &pool = args.pool, &x = args.x;
+  const int32_t* const rows = args.rows;
   with_float("place_rows", pool, [&](auto pool_element) {
     with_float("place_rows", x, [&](auto x_element) {
       const int64_t width = x.numel() / x.dim(0);
@@ -213,11 +215,11 @@ void convert(Stream& stream, const Tensor& y, const Tensor& x) {
   HWY_DYNAMIC_DISPATCH(convert)(stream, y, x);
 }
 
-void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
-  shapes::check_place_rows(pool, x, rows, codes);
-  if (x.numel() == 0) return;
-  if (codes != RowCodes::none) return place_codes(stream, pool, x, rows, codes);
-  HWY_DYNAMIC_DISPATCH(place_rows)(stream, pool, x, rows);
+void place_rows(Stream& stream, const PlaceRowsArgs& args) {
+  shapes::check_place_rows(args);
+  if (args.x.numel() == 0) return;
+  if (args.codes != RowCodes::none) return place_codes(stream, args);
+  HWY_DYNAMIC_DISPATCH(place_rows)(stream, args);
 }
 
 void fill(Stream& stream, const Tensor& y, float value) {

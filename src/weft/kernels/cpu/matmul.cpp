@@ -404,7 +404,7 @@ void matmuls_of_one_a(Stream& stream, std::span<const MatmulArgs> products) {
     return matmul_blocks_with(stream, products, best_block_isa());
   if (PackedProducts::are(products))
     return PackedProducts(products, matmul_kernels(best_matmul_isa()), stream.team()).run(stream);
-  matmul_each<matmul>(stream, products);
+  each<matmul>(stream, products);
 }
 
 size_t packed_matmul_b_bytes(DType type, int64_t k, int64_t n, bool) {

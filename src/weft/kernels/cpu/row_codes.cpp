@@ -74,7 +74,10 @@ void round_vector(const T* x, int64_t dim, float most, uint8_t* to) {
   std::memcpy(to + dim, &scale.value, sizeof(scale.value));
 }
 
-void place_codes(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
+void place_codes(Stream& stream, const PlaceRowsArgs& args) {
+  const Tensor &pool = args.pool, &x = args.x;
+  const int32_t* const rows = args.rows;
+  const RowCodes codes = args.codes;
   with_dtype("place_rows", x, [&](auto element) {
     using T = decltype(element);
     const int64_t dim = x.cols(), heads = x.numel() / x.dim(0) / dim, width = row_width(codes, dim);
@@ -99,9 +102,7 @@ namespace weft::cpu {
 
 HWY_EXPORT(place_codes);
 
-void place_codes(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
-  HWY_DYNAMIC_DISPATCH(place_codes)(stream, pool, x, rows, codes);
-}
+void place_codes(Stream& stream, const PlaceRowsArgs& args) { HWY_DYNAMIC_DISPATCH(place_codes)(stream, args); }
 
 }  // namespace weft::cpu
 #endif

@@ -21,7 +21,7 @@ void paged_attention(Stream&, const PagedAttentionArgs&);
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 
 // rope.cu
-void rope(Stream&, const RopeArgs&);
+void rope(Stream&, std::span<const RopeArgs>);
 
 // heads.cu
 void join_heads(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
@@ -66,7 +66,7 @@ void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, co
                            const RowCopies&, const Tensor& weights);
 
 // place_rows.cu
-void place_rows(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes);
+void place_rows(Stream&, std::span<const PlaceRowsArgs>);
 
 // elementwise.cu
 void add(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);

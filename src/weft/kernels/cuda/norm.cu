@@ -24,6 +24,7 @@ constexpr int kOfWarp = 64;
 template <class T, int N, bool kIsWarp>
 __global__ void __launch_bounds__(512) norm_kernel(const Norm<T> a) {
   constexpr int kHeld = N == 1 ? 12 : (kIsWarp ? kOfWarp : 32) / N;  // parts of a row in registers
+  if (N > 1 && blockIdx.x == 0 && threadIdx.x == 0) fetch_ahead(a.weight, uint32_t(a.cols * int64_t(sizeof(T))));
   follow();
   const Worker<kIsWarp> worker;
   const int64_t row = worker.index, begin = row * a.cols;

@@ -5,6 +5,10 @@
 
 namespace weft::cuda {
 
+struct KeyPlace {
+  int block, in_block;
+};
+
 template <class T>
 struct PagedCall {
   T* y;
@@ -25,12 +29,15 @@ struct PagedCall {
   __device__ __forceinline__ int64_t lane_at(const PagedTile& tile, int kv_head, int lane, int dim) const {
     return ((int64_t(tile.q_begin) + lane / group) * num_kv_heads * group + kv_head * group + lane % group) * dim;
   }
-  // The row of the pool that a key of the tile's sequence has. Keys from `end` on are as the last before it: nobody
-  // sees them.
-  __device__ __forceinline__ unsigned row_of(const PagedTile& tile, int key, int end) const {
+  // Where a key of the tile's sequence lies. Keys from `end` on are as the last before it: nobody sees them.
+  __device__ __forceinline__ KeyPlace place_of(const PagedTile& tile, int key, int end) const {
     const int existing = min(key, end - 1);
     const int block = block_shift >= 0 ? existing >> block_shift : existing / block_tokens;
-    return unsigned(blocks[tile.table + block] * block_tokens + (existing - block * block_tokens));
+    return {blocks[tile.table + block], existing - block * block_tokens};
+  }
+  // Its row of the pool. Apart, so that nobody waits for the table before the row is wanted.
+  __device__ __forceinline__ unsigned row_of(const KeyPlace& place) const {
+    return unsigned(place.block * block_tokens + place.in_block);
   }
   __device__ __forceinline__ int key_end(const PagedTile& tile) const {
     return tile.lead + (tile.lane_end - 1) / group + 1;
@@ -41,16 +48,23 @@ struct PagedCall {
   }
 };
 
-// Where a kv head's keys or values lie in the pool.
+// Where a unit of 16 bytes of a kv head's keys or values lies in the pool.
 struct PoolRows {
   const std::byte* base;  // of row 0
   unsigned stride;        // in bytes
   __device__ __forceinline__ const std::byte* operator[](unsigned row) const { return base + uint64_t(row) * stride; }
 };
 template <int kDim, class T>
-__device__ __forceinline__ PoolRows pool_rows(const PagedCall<T>& call, const T* pool, int kv_head) {
-  return {reinterpret_cast<const std::byte*>(pool + int64_t(kv_head) * kDim),
-          unsigned(call.num_kv_heads * kDim * int(sizeof(T)))};
+__device__ __forceinline__ PoolRows pool_rows(const PagedCall<T>& call, const T* pool, int kv_head, int unit) {
+  PoolRows rows{reinterpret_cast<const std::byte*>(pool + int64_t(kv_head) * kDim) + kVectorBytes * unit,
+                unsigned(call.num_kv_heads * kDim * int(sizeof(T)))};
+  forget(rows.base);
+  return rows;
+}
+// The unit that a thread copies of each key (start_copy_of_keys).
+template <int kDim>
+__device__ __forceinline__ int unit_of_thread() {
+  return thread_of_warp() % (kDim / 8);
 }
 
 template <int kDim, class T>
@@ -69,17 +83,17 @@ __device__ __forceinline__ PartQueries<kDim> load_queries(const PagedCall<T>& ca
 }
 
 // Starts to copy kKeys keys, from `first` of the part on, to a tile of shared memory: those of a warp. Thread t names
-// the row of key t % kKeys.
+// the row of key t % kKeys; its rows are at unit_of_thread().
 template <int kDim, int kKeys>
 __device__ __forceinline__ void start_copy_of_keys(uint4* tile, int first, const PoolRows& pool, unsigned row) {
   constexpr int kUnits = kDim / 8, kAtOnce = kWarp / kUnits;
-  const int unit = thread_of_warp() % kUnits;
+  const int unit = unit_of_thread<kDim>();
   int own = thread_of_warp() / kUnits;
   forget(own);
   const int place = (first + own) * kUnits + (unit ^ turn_of(own));
 #pragma unroll
   for (int at = 0; at < kKeys; at += kAtOnce) {
-    start_copy16(tile + (place ^ turn_of(at)) + at * kUnits, pool[of_lane(row, at + own)] + kVectorBytes * unit);
+    start_copy16(tile + (place ^ turn_of(at)) + at * kUnits, pool[of_lane(row, at + own)]);
   }
 }
 

@@ -56,13 +56,14 @@ __global__ void __launch_bounds__(kWholeThreads, (kDim == 64 ? 12 : 8) / kWholeW
   const int kv_head = int(blockIdx.x % unsigned(call.num_kv_heads)), warp = int(threadIdx.x) / kWarp;
   const int key_end = call.key_end(tile), own_key = warp * kKeysOfWarp;
   const WarpLanes lanes = call.lanes_of(tile, warp);
-  const PoolRows key_rows = pool_rows<kDim>(call, call.keys, kv_head),
-                 value_rows = pool_rows<kDim>(call, call.values, kv_head);
-  const auto row_in = [&](int part) {
-    return call.row_of(tile, part * kPartKeys + own_key + thread_of_warp() % kKeysOfWarp, key_end);
+  const PoolRows key_rows = pool_rows<kDim>(call, call.keys, kv_head, unit_of_thread<kDim>()),
+                 value_rows = pool_rows<kDim>(call, call.values, kv_head, unit_of_thread<kDim>());
+  const auto place_in = [&](int part) {
+    return call.place_of(tile, part * kPartKeys + own_key + thread_of_warp() % kKeysOfWarp, key_end);
   };
 
-  unsigned row = row_in(tile.first_part), next_row = row_in(tile.first_part + 1);
+  unsigned row = call.row_of(place_in(tile.first_part));
+  KeyPlace next = place_in(tile.first_part + 1);
   start_copy_of_keys<kDim, kKeysOfWarp>(keys[0], own_key, key_rows, row);
   end_copy_group();
   const PartQueries<kDim> q = load_queries<kDim>(call, tile, lanes, kv_head);
@@ -72,10 +73,11 @@ __global__ void __launch_bounds__(kWholeThreads, (kDim == 64 ? 12 : 8) / kWholeW
     __syncthreads();  // the keys are there, and nobody reads values of the part before
     start_copy_of_keys<kDim, kKeysOfWarp>(values, own_key, value_rows, row);
     end_copy_group();
-    const int at = (part - tile.first_part) % 2;
-    if (part + 1 < tile.end_part) start_copy_of_keys<kDim, kKeysOfWarp>(keys[1 - at], own_key, key_rows, next_row);
+    const int at = (part - tile.first_part) & 1;
+    row = call.row_of(next);
+    if (part + 1 < tile.end_part) start_copy_of_keys<kDim, kKeysOfWarp>(keys[1 - at], own_key, key_rows, row);
     end_copy_group();
-    row = next_row, next_row = row_in(part + 2);
+    next = place_in(part + 2);
 
     const bool sees_some = lanes.see_some(part), sees_all = sees_some && lanes.see_all(part);
     PartWeights weights;
@@ -174,14 +176,14 @@ __global__ void __launch_bounds__(kPartWarps<kDim>* kWarp, kDim == 64 ? 3 : 4) p
   if (part < tile.end_part) {
     const WarpLanes lanes = call.lanes_of(tile, 0);
     const int key_end = call.key_end(tile), first = part * kPartKeys + thread_of_warp();
-    const unsigned rows[2] = {call.row_of(tile, first, key_end), call.row_of(tile, first + kWarp, key_end)};
-    const PoolRows key_rows = pool_rows<kDim>(call, call.keys, kv_head),
-                   value_rows = pool_rows<kDim>(call, call.values, kv_head);
+    const unsigned rows[2] = {call.row_of(call.place_of(tile, first, key_end)),
+                              call.row_of(call.place_of(tile, first + kWarp, key_end))};
+    const PoolRows key_rows = pool_rows<kDim>(call, call.keys, kv_head, thread_column()),
+                   value_rows = pool_rows<kDim>(call, call.values, kv_head, unit_of_thread<kDim>());
     uint4 keys[kPartColumns][kDim / 32];
 #pragma unroll
     for (int j = 0; j < kPartColumns; ++j) {
-      const std::byte* const from =
-          key_rows[of_lane(rows[j / 4], j % 4 * 8 + thread_row())] + kVectorBytes * thread_column();
+      const std::byte* const from = key_rows[of_lane(rows[j / 4], j % 4 * 8 + thread_row())];
 #pragma unroll
       for (int c = 0; c < kDim / 32; ++c) keys[j][c] = load16(from + 4 * kVectorBytes * c);
     }

@@ -1,6 +1,7 @@
 // Rotary position embedding: memory bounds it, x is read and written once.
 #include "weft/kernels/cuda/cuda.h"
 #include "weft/kernels/cuda/follow.cuh"
+#include "weft/kernels/cuda/pairs.h"
 #include "weft/kernels/cuda/vectors.cuh"
 #include "weft/kernels/shape_checks.h"
 
@@ -16,13 +17,22 @@ struct Rope {
   bool is_inverse;
 };
 
-// A block to each token.
+// A block to each token of one or two tensors; those of the second come behind those of the first.
+template <class T>
+struct Ropes {
+  Rope<T> of[2];
+  unsigned second_block;
+};
+
 template <class T, int N>
-__global__ void rope_kernel(const Rope<T> a) {
+__global__ void rope_kernel(const Ropes<T> ropes) {
   follow();
+  const bool is_second = blockIdx.x >= ropes.second_block;
+  const Rope<T> a = ropes.of[is_second];
+  const unsigned row = blockIdx.x - (is_second ? ropes.second_block : 0);
   const int parts = a.half / N;  // of a head
-  const int64_t angles = int64_t(a.positions[blockIdx.x]) * a.half;
-  T* const token = a.x + int64_t(blockIdx.x) * a.heads * a.head_dim;
+  const int64_t angles = int64_t(a.positions[row]) * a.half;
+  T* const token = a.x + int64_t(row) * a.heads * a.head_dim;
   for (int at = int(threadIdx.x); at < a.heads * parts; at += int(blockDim.x)) {
     const int head = at / parts, i = at % parts * N;
     T *const first = token + int64_t(head) * a.head_dim + i, *const second = first + a.half;
@@ -41,29 +51,46 @@ __global__ void rope_kernel(const Rope<T> a) {
   }
 }
 
+template <class T>
+Rope<T> rope_of(Stream& stream, const RopeArgs& args) {
+  return {.x = device_data<T>(args.x),
+          .cos = device_data<float>(args.cos),
+          .sin = device_data<float>(args.sin),
+          .positions = upload(stream, args.positions, args.x.dim(0)),
+          .heads = int(args.x.dim(1)),
+          .head_dim = int(args.x.dim(2)),
+          .half = int(args.cos.dim(1)),
+          .is_inverse = args.inverse};
+}
+
+// One or two, of one dtype.
+void rotate(Stream& stream, std::span<const RopeArgs> all) {
+  with_float("rope", all[0].x, [&]<class T>() {
+    constexpr int N = kVector<T>;
+    Ropes<T> ropes{};
+    int64_t tokens = 0, most_pairs = 0;
+    bool has_vectors = true;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Rope<T>& a = ropes.of[i] = rope_of<T>(stream, all[i]);
+      tokens += all[i].x.dim(0), most_pairs = std::max(most_pairs, int64_t(a.heads) * a.half);
+      has_vectors =
+          has_vectors && are_aligned(all[i].x, all[i].cos, all[i].sin) && a.head_dim % N == 0 && a.half % N == 0;
+    }
+    ropes.second_block = unsigned(all[0].x.dim(0));
+    if (has_vectors)
+      launch_following(stream, rope_kernel<T, N>, over_rows(tokens, most_pairs / N), ropes);
+    else
+      launch_following(stream, rope_kernel<T, 1>, over_rows(tokens, most_pairs), ropes);
+  });
+}
+
 }  // namespace
 
-void rope(Stream& stream, const RopeArgs& args) {
-  shapes::check_rope(args);
-  const int64_t tokens = args.x.dim(0);
-  if (args.x.numel() == 0) return;
-  const int32_t* const positions = upload(stream, args.positions, tokens);
-  with_float("rope", args.x, [&]<class T>() {
-    constexpr int N = kVector<T>;
-    const Rope<T> a{.x = device_data<T>(args.x),
-                    .cos = device_data<float>(args.cos),
-                    .sin = device_data<float>(args.sin),
-                    .positions = positions,
-                    .heads = int(args.x.dim(1)),
-                    .head_dim = int(args.x.dim(2)),
-                    .half = int(args.cos.dim(1)),
-                    .is_inverse = args.inverse};
-    const int64_t pairs = int64_t(a.heads) * a.half;
-    if (are_aligned(args.x, args.cos, args.sin) && a.head_dim % N == 0 && a.half % N == 0)
-      launch_following(stream, rope_kernel<T, N>, over_rows(tokens, pairs / N), a);
-    else
-      launch_following(stream, rope_kernel<T, 1>, over_rows(tokens, pairs), a);
-  });
+void rope(Stream& stream, std::span<const RopeArgs> all) {
+  for (const RopeArgs& args : all) shapes::check_rope(args);
+  for_pairs(
+      all, [&](std::span<const RopeArgs> some) { rotate(stream, some); },
+      [](const RopeArgs&, const RopeArgs&) { return true; });
 }
 
 }  // namespace weft::cuda

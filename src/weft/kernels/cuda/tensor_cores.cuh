@@ -72,6 +72,7 @@ __device__ __forceinline__ float fused(float x, float y, float z) { return __fma
 
 // The compiler does not know what x is: it computes what depends on it here, and keeps it no longer than needed.
 __device__ __forceinline__ void forget(int& x) { asm volatile("" : "+r"(x)); }
+__device__ __forceinline__ void forget(const std::byte*& x) { asm volatile("" : "+l"(x)); }
 
 template <class X>
 __device__ __forceinline__ X of_lane(X x, int lane) {

@@ -155,10 +155,10 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   stream.cost.bytes += keys * s.num_kv_heads * double(format.bytes(s.head_dim) + format.bytes(s.values_dim()));
 }
 
-void place_rows(Stream& stream, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
-  shapes::check_place_rows(pool, x, rows, codes);
-  count(stream, 0, x);
-  stream.cost.bytes += double(x.rows() * RowFormat{pool.dtype(), codes}.bytes(x.cols()));
+void place_rows(Stream& stream, const PlaceRowsArgs& args) {
+  shapes::check_place_rows(args);
+  count(stream, 0, args.x);
+  stream.cost.bytes += double(args.x.rows() * RowFormat{args.pool.dtype(), args.codes}.bytes(args.x.cols()));
 }
 
 void rope(Stream& stream, const RopeArgs& args) {
@@ -419,15 +419,15 @@ const Kernels& meta_kernels() {
   static constexpr Kernels table{
       .name = "meta",
       .matmul = matmul,
-      .matmuls_of_one_a = matmul_each<matmul>,
+      .matmuls_of_one_a = each<matmul>,
       .packed_matmul_b_bytes = packed_matmul_b_bytes,
       .pack_matmul_b = pack_matmul_b,
       .attention = attention,
       .attention_backward = attention_backward,
       .attention_merge = attention_merge,
       .paged_attention = paged_attention,
-      .place_rows = place_rows,
-      .rope = rope,
+      .place_rows = each<place_rows>,
+      .rope = each<rope>,
       .join_heads = join_heads,
       .split_heads = split_heads,
       .norm = norm,

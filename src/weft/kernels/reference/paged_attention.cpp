@@ -80,8 +80,9 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   }
 }
 
-void place_rows(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes) {
-  shapes::check_place_rows(pool, x, rows, codes);
+void place_rows(Stream&, const PlaceRowsArgs& args) {
+  shapes::check_place_rows(args);
+  const auto& [pool, x, rows, codes] = args;
   const std::vector<double> values = load(x);
   const int64_t num_rows = x.dim(0), width = num_rows ? x.numel() / num_rows : 0;
   if (codes != RowCodes::none) {

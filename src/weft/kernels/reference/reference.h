@@ -31,7 +31,7 @@ void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Te
 
 // paged_attention.cpp
 void paged_attention(Stream&, const PagedAttentionArgs&);
-void place_rows(Stream&, const Tensor& pool, const Tensor& x, const int32_t* rows, RowCodes codes);
+void place_rows(Stream&, const PlaceRowsArgs&);
 
 // rope.cpp
 void rope(Stream&, const RopeArgs&);

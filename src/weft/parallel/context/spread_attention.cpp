@@ -21,7 +21,7 @@ void place_own(Context& context, const SpreadPlan& plan, const Tensor& pool, con
     if (count > 0) context.stream.copy(packed.slice_rows(filled, count), all.slice_rows(int64_t(t), count));
     filled += count, t = end + 1;
   }
-  context.kernels.place_rows(context.stream, pool, packed, own.data(), codes);
+  context.kernels.place_rows(context.stream, std::array{PlaceRowsArgs{pool, packed, own.data(), codes}});
 }
 
 // The blocks that this rank's rows need, whole: [blocks, tokens of a block, K, D].

@@ -1,7 +1,7 @@
 // accelerate's YAML. Names: src/accelerate/commands/config; defaults: accelerate's documentation of its plugins.
 #include "weft/plan/imports/translation.h"
 
-namespace weft::plan {
+namespace weft::plan::accelerate {
 namespace {
 
 constexpr std::string_view kLauncher = "weft starts its ranks itself, or under mpirun and srun; see --hosts";
@@ -209,6 +209,6 @@ void finish(Translation& t) {
 
 }  // namespace
 
-Format accelerate_format() { return {ImportKind::accelerate, "accelerate", "accelerate", kRules, finish}; }
+Format format() { return {ImportKind::accelerate, "accelerate", "accelerate", kRules, finish}; }
 
-}  // namespace weft::plan
+}  // namespace weft::plan::accelerate

@@ -21,7 +21,7 @@ std::optional<T> parsed(std::string_view text) {
   return value;
 }
 
-std::string shown(const Toml::Scalar& scalar) {
+std::string shown_item(const Toml::Scalar& scalar) {
   struct {
     std::string operator()(bool x) const { return x ? "true" : "false"; }
     std::string operator()(int64_t x) const { return fmt::format("{}", x); }
@@ -76,13 +76,13 @@ std::optional<std::string> text_of(const ConfigEntry& entry) {
 std::string shown(const Toml::Value& value) {
   if (const auto* items = std::get_if<std::vector<Toml::Scalar>>(&value)) {
     std::string text;
-    for (const Toml::Scalar& item : *items) text += (text.empty() ? "" : ", ") + shown(item);
+    for (const Toml::Scalar& item : *items) text += (text.empty() ? "" : ", ") + shown_item(item);
     return "[" + text + "]";
   }
   return std::visit(
       [](const auto& x) -> std::string {
         if constexpr (std::is_constructible_v<Toml::Scalar, decltype(x)>)
-          return shown(Toml::Scalar(x));
+          return shown_item(Toml::Scalar(x));
         else
           return {};
       },

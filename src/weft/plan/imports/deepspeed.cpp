@@ -1,7 +1,7 @@
 // DeepSpeed's JSON configuration. Names and defaults: its documentation, "DeepSpeed Configuration JSON".
 #include "weft/plan/imports/translation.h"
 
-namespace weft::plan {
+namespace weft::plan::deepspeed {
 namespace {
 
 constexpr std::string_view kOwnBuckets = "weft cuts and orders its collectives by what computes beside them";
@@ -295,6 +295,6 @@ void finish(Translation& t) {
 
 }  // namespace
 
-Format deepspeed_format() { return {ImportKind::deepspeed, "deepspeed", "DeepSpeed", kRules, finish}; }
+Format format() { return {ImportKind::deepspeed, "deepspeed", "DeepSpeed", kRules, finish}; }
 
-}  // namespace weft::plan
+}  // namespace weft::plan::deepspeed

@@ -2,10 +2,8 @@
 // megatron/training/arguments.py and the configurations that it is made of, from core 0.9 on.
 #include "weft/plan/imports/megatron_values.h"
 
-namespace weft::plan {
+namespace weft::plan::megatron {
 namespace {
-
-using namespace megatron;
 
 constexpr std::string_view kLauncher = "weft starts its ranks itself, or under mpirun and srun; see --hosts";
 constexpr std::string_view kFused = "weft's kernels are fused where that is faster";
@@ -427,6 +425,6 @@ void finish(Translation& t) {
 
 }  // namespace
 
-Format megatron_format() { return {ImportKind::megatron, "megatron", "Megatron-LM", kRules, finish, normal}; }
+Format format() { return {ImportKind::megatron, "megatron", "Megatron-LM", kRules, finish, normal}; }
 
-}  // namespace weft::plan
+}  // namespace weft::plan::megatron

@@ -1,7 +1,7 @@
 // nanotron's YAML. Names and defaults: src/nanotron/config.
 #include "weft/plan/imports/translation.h"
 
-namespace weft::plan {
+namespace weft::plan::nanotron {
 namespace {
 
 constexpr std::string_view kLogs = "weft writes metrics.jsonl and TensorBoard files: see [log]";
@@ -263,6 +263,6 @@ void finish(Translation& t) {
 
 }  // namespace
 
-Format nanotron_format() { return {ImportKind::nanotron, "nanotron", "nanotron", kRules, finish}; }
+Format format() { return {ImportKind::nanotron, "nanotron", "nanotron", kRules, finish}; }
 
-}  // namespace weft::plan
+}  // namespace weft::plan::nanotron

@@ -1,7 +1,7 @@
 // picotron's JSON. Names: its template/base_config.json and train.py.
 #include "weft/plan/imports/translation.h"
 
-namespace weft::plan {
+namespace weft::plan::picotron {
 namespace {
 
 constexpr Words kEngines = {{{"1f1b", "1f1b"}, {"afab", "gpipe"}}};
@@ -86,6 +86,6 @@ void finish(Translation& t) {
 
 }  // namespace
 
-Format picotron_format() { return {ImportKind::picotron, "picotron", "picotron", kRules, finish}; }
+Format format() { return {ImportKind::picotron, "picotron", "picotron", kRules, finish}; }
 
-}  // namespace weft::plan
+}  // namespace weft::plan::picotron

@@ -33,7 +33,7 @@ std::string variable_of(std::string_view word) {
 }
 
 // A word of a script, with the variables that it assigns in place of their names; others stay as they stand.
-struct Word {
+struct ShellWord {
   std::string text;
   int line = 0;
   bool is_end = false;  // of a command
@@ -45,7 +45,7 @@ class Script {
  public:
   Script(std::string_view text, const std::string& source) : text_(text), source_(source) {}
 
-  std::vector<Word> words() {
+  std::vector<ShellWord> words() {
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (c == '\n') {
@@ -83,7 +83,7 @@ class Script {
   }
 
   void word() {
-    Word w{.text = {}, .line = line_};
+    ShellWord w{.text = {}, .line = line_};
     char quote = 0;
     bool was_quoted = false;
     while (at_ < text_.size()) {
@@ -116,7 +116,7 @@ class Script {
   }
 
   // What quotes hold together may be several arguments.
-  void add(Word w, bool is_list) {
+  void add(ShellWord w, bool is_list) {
     if (!is_list || !is_argument(w.text.substr(std::min(w.text.find_first_not_of(" \t\r\n"), w.text.size())))) {
       words_.push_back(std::move(w));
       return;
@@ -167,13 +167,13 @@ class Script {
   }
 
   // NAME=value: a value with arguments is words like any other, else it is remembered.
-  bool assign(const Word& w) {
+  bool assign(const ShellWord& w) {
     const size_t equals = w.text.find('=');
     if (equals == std::string::npos) return false;
     std::string name = w.text.substr(0, equals);
     if (name.ends_with('+')) name.pop_back();
     if (name.empty() || !std::ranges::all_of(name, is_name_char)) return false;
-    Word value{.text = w.text.substr(equals + 1), .line = w.line};
+    ShellWord value{.text = w.text.substr(equals + 1), .line = w.line};
     if (value.text.find("--") != value.text.npos || (value.text.empty() && text_.substr(at_).starts_with('('))) {
       end();
       add(std::move(value), true);
@@ -189,7 +189,7 @@ class Script {
   const std::string& source_;
   size_t at_ = 0, num_bytes_ = 0;
   int line_ = 1, parentheses_ = 0;
-  std::vector<Word> words_;
+  std::vector<ShellWord> words_;
   std::map<std::string, std::string, std::less<>> variables_;
   std::set<std::string> lists_;
 };
@@ -200,12 +200,12 @@ class Arguments {
   explicit Arguments(const Script& script) : script_(script) {}
 
   // The words of one command.
-  void command(std::span<const Word> words) {
+  void command(std::span<const ShellWord> words) {
     const bool is_program =
-        std::ranges::any_of(words, [](const Word& w) { return is_argument(w.text) || w.text.ends_with(".py"); });
+        std::ranges::any_of(words, [](const ShellWord& w) { return is_argument(w.text) || w.text.ends_with(".py"); });
     if (!is_program) return;
     for (size_t i = 0; i < words.size();) {
-      const Word& w = words[i++];
+      const ShellWord& w = words[i++];
       if (!is_argument(w.text)) {
         lone(w);
         continue;
@@ -230,7 +230,7 @@ class Arguments {
   }
 
   // A variable whose arguments are not in the file.
-  void lone(const Word& w) {
+  void lone(const ShellWord& w) {
     const std::string name = variable_of(w.text);
     if (w.text.starts_with('$') && !script_.holds_arguments(name)) add(w.text, {}, w.line);
   }
@@ -268,10 +268,10 @@ class Arguments {
 Config read_arguments(std::string_view text, const std::string& source) {
   if (text.size() > kMostConfigBytes) throw UsageError("{}: it is larger than {} bytes", source, kMostConfigBytes);
   Script script(text, source);
-  const std::vector<Word> words = script.words();
+  const std::vector<ShellWord> words = script.words();
   Arguments arguments(script);
   for (auto begin = words.begin(); begin != words.end();) {
-    const auto last = std::find_if(begin, words.end(), [](const Word& w) { return w.is_end; });
+    const auto last = std::find_if(begin, words.end(), [](const ShellWord& w) { return w.is_end; });
     arguments.command({begin, last});
     begin = last + 1;
   }

@@ -134,10 +134,20 @@ struct Format {
   void (*finish)(Translation&);
   std::string (*normal)(std::string_view) = nullptr;
 };
-Format deepspeed_format();
-Format megatron_format();
-Format nanotron_format();
-Format picotron_format();
-Format accelerate_format();
+namespace deepspeed {
+Format format();
+}
+namespace megatron {
+Format format();
+}
+namespace nanotron {
+Format format();
+}
+namespace picotron {
+Format format();
+}
+namespace accelerate {
+Format format();
+}
 
 }  // namespace weft::plan

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-const EncoderNames kNames{
+const EncoderNames kBertNames{
     .rows = {{"embedding.weight", "bert.embeddings.word_embeddings.weight"},
              {"position.weight", "bert.embeddings.position_embeddings.weight"},
              {"kind.weight", "bert.embeddings.token_type_embeddings.weight"},
@@ -35,7 +35,7 @@ const EncoderNames kNames{
     .ignored = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "cls.seq_relationship.*",
                 "bert.pooler.*", "bert.embeddings.position_ids"}};
 
-BertConfig read_config(const JsonView& json) {
+BertConfig read_bert_config(const JsonView& json) {
   HfFields f(json);
   BertConfig c;
   c.encoder = read_encoder_shape(f, "gelu", 1e-12);
@@ -52,10 +52,10 @@ BertConfig read_config(const JsonView& json) {
 
 std::unique_ptr<Bert> open_bert(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
-  BertConfig config = read_config(json.root());
+  BertConfig config = read_bert_config(json.root());
   const auto stored = open_weights(folder);
-  config.has_head = has_stored(*stored, kNames, "cls.predictions.transform.dense.weight");
-  return load_encoder<Bert>(context, *stored, kNames, config,
+  config.has_head = has_stored(*stored, kBertNames, "cls.predictions.transform.dense.weight");
+  return load_encoder<Bert>(context, *stored, kBertNames, config,
                             {.layers = config.encoder.layers, .heads = config.encoder.heads}, use);
 }
 

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-const EncoderNames kNames{
+const EncoderNames kClipNames{
     .rows = {{"text.embedding.weight", "text_model.embeddings.token_embedding.weight"},
              {"text.position.weight", "text_model.embeddings.position_embedding.weight"},
              {"text.layers.#.attention_norm", "text_model.encoder.layers.#.layer_norm1"},
@@ -37,7 +37,7 @@ const EncoderNames kNames{
     .base = "",
     .ignored = {"text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"}};
 
-ClipConfig read_config(const JsonView& json) {
+ClipConfig read_clip_config(const JsonView& json) {
   ClipConfig c;
   const JsonView of_text = json.at("text_config"), of_vision = json.at("vision_config");
   HfFields text(of_text), vision(of_vision), both(json);
@@ -57,8 +57,8 @@ ClipConfig read_config(const JsonView& json) {
 
 std::unique_ptr<Clip> open_clip(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
-  const ClipConfig config = read_config(json.root());
-  return load_encoder<Clip>(context, *open_weights(folder), kNames, config,
+  const ClipConfig config = read_clip_config(json.root());
+  return load_encoder<Clip>(context, *open_weights(folder), kClipNames, config,
                             {.layers = std::min(config.text.layers, config.vision.layers),
                              .heads = std::min(config.text.heads, config.vision.heads)},
                             use);

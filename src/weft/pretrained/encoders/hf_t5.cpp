@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-const EncoderNames kNames{
+const EncoderNames kT5Names{
     .rows = {{"embedding.weight", "shared.weight"},
              {"encoder.distances.weight", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
              {"decoder.distances.weight", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
@@ -49,7 +49,7 @@ struct FeedForward {
   bool operator==(const FeedForward&) const = default;
 };
 
-T5Config read_config(const JsonView& json) {
+T5Config read_t5_config(const JsonView& json) {
   HfFields f(json);
   T5Config c;
   f.size("d_model", c.hidden);
@@ -87,8 +87,8 @@ T5Config read_config(const JsonView& json) {
 
 std::unique_ptr<T5> open_t5(Context& context, const std::string& folder, const EncoderUse& use) {
   const JsonDocument json = read_config_json(folder);
-  const T5Config config = read_config(json.root());
-  EncoderNames names = kNames;
+  const T5Config config = read_t5_config(json.root());
+  EncoderNames names = kT5Names;
   if (config.tie_embeddings) names.ignored.emplace_back("lm_head.weight");
   return load_encoder<T5>(context, *open_weights(folder), names, config,
                           {.layers = config.encoder_layers + config.decoder_layers, .heads = config.heads}, use);

@@ -1,7 +1,7 @@
 // DeepSeek-V2 and V3 as Hugging Face saves them: latent attention, shared experts, groups of experts.
 #include "weft/pretrained/families/families.h"
 
-namespace weft {
+namespace weft::hf_deepseek {
 namespace {
 
 void attention_fields(HfFields& f, ModelConfig& c) {
@@ -82,7 +82,7 @@ const std::vector<NameRow>& names(const ModelConfig& c) {
 
 }  // namespace
 
-std::vector<HfFamily> hf_deepseek_families() {
+std::vector<HfFamily> families() {
   return {{.family = "deepseek_v2",
            .model_type = "deepseek_v2",
            .architecture = "DeepseekV2ForCausalLM",
@@ -98,4 +98,4 @@ std::vector<HfFamily> hf_deepseek_families() {
            .ignored = {"model.layers.61.*"}}};  // predicts a token further on, in training
 }
 
-}  // namespace weft
+}  // namespace weft::hf_deepseek

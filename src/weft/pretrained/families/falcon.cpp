@@ -4,7 +4,7 @@
 
 #include "weft/pretrained/families/families.h"
 
-namespace weft {
+namespace weft::hf_falcon {
 namespace {
 
 // Who has the keys and values, and how they lie in the one tensor they share with the queries.
@@ -96,7 +96,7 @@ const std::vector<NameRow>& names(const ModelConfig& c) {
 
 }  // namespace
 
-std::vector<HfFamily> hf_falcon_families() {
+std::vector<HfFamily> families() {
   return {{.family = "falcon",
            .model_type = "falcon",
            .architecture = "FalconForCausalLM",
@@ -105,4 +105,4 @@ std::vector<HfFamily> hf_falcon_families() {
            .base = "transformer."}};
 }
 
-}  // namespace weft
+}  // namespace weft::hf_falcon

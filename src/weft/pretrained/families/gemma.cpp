@@ -4,7 +4,7 @@
 
 #include "weft/pretrained/families/families.h"
 
-namespace weft {
+namespace weft::hf_gemma {
 namespace {
 
 // Scores are divided by the root of a number that has a key of its own.
@@ -94,7 +94,7 @@ const std::vector<NameRow>& names(const ModelConfig&) {
 
 }  // namespace
 
-std::vector<HfFamily> hf_gemma_families() {
+std::vector<HfFamily> families() {
   return {{.family = "gemma2",
            .model_type = "gemma2",
            .architecture = "Gemma2ForCausalLM",
@@ -109,4 +109,4 @@ std::vector<HfFamily> hf_gemma_families() {
            .base = "model."}};
 }
 
-}  // namespace weft
+}  // namespace weft::hf_gemma

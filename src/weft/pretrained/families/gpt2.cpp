@@ -1,7 +1,7 @@
 // GPT-2 as Hugging Face saves it: matrices are [in, out], and query, key and value are one of them.
 #include "weft/pretrained/families/families.h"
 
-namespace weft {
+namespace weft::hf_gpt2 {
 namespace {
 
 void fields(HfFields& f, ModelConfig& c) {
@@ -45,7 +45,7 @@ const std::vector<NameRow>& names(const ModelConfig&) {
 
 }  // namespace
 
-std::vector<HfFamily> hf_gpt2_families() {
+std::vector<HfFamily> families() {
   return {{.family = "gpt2",
            .model_type = "gpt2",
            .architecture = "GPT2LMHeadModel",
@@ -55,4 +55,4 @@ std::vector<HfFamily> hf_gpt2_families() {
            .ignored = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}}};
 }
 
-}  // namespace weft
+}  // namespace weft::hf_gpt2

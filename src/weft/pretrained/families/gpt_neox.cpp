@@ -1,7 +1,7 @@
 // GPT-NeoX as Hugging Face saves it: attention beside the feed-forward part, queries, keys and values head by head.
 #include "weft/pretrained/families/families.h"
 
-namespace weft {
+namespace weft::hf_gpt_neox {
 namespace {
 
 void fields(HfFields& f, ModelConfig& c) {
@@ -50,7 +50,7 @@ const std::vector<NameRow>& names(const ModelConfig&) {
 
 }  // namespace
 
-std::vector<HfFamily> hf_neox_families() {
+std::vector<HfFamily> families() {
   return {{.family = "gpt_neox",
            .model_type = "gpt_neox",
            .architecture = "GPTNeoXForCausalLM",
@@ -61,4 +61,4 @@ std::vector<HfFamily> hf_neox_families() {
                        "gpt_neox.layers.#.attention.rotary_emb.inv_freq"}}};
 }
 
-}  // namespace weft
+}  // namespace weft::hf_gpt_neox

@@ -1,7 +1,7 @@
 // Llama as Hugging Face saves it, and the models whose configuration and tensors differ from it in a few names.
 #include "weft/pretrained/families/families.h"
 
-namespace weft {
+namespace weft::hf_llama {
 namespace {
 
 // What a file without the key means; 0: the width of the model over its heads.
@@ -139,7 +139,7 @@ HfFamily family(std::string_view name, std::string_view architecture, void (*fie
 
 }  // namespace
 
-std::vector<HfFamily> hf_llama_families() {
+std::vector<HfFamily> families() {
   return {family("llama", "LlamaForCausalLM", llama_fields),
           family("mistral", "MistralForCausalLM", mistral_fields),
           family("qwen2", "Qwen2ForCausalLM", qwen2_fields),
@@ -149,4 +149,4 @@ std::vector<HfFamily> hf_llama_families() {
           family("phi3", "Phi3ForCausalLM", phi3_fields, phi3_names)};
 }
 
-}  // namespace weft
+}  // namespace weft::hf_llama

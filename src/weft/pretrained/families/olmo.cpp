@@ -2,7 +2,7 @@
 // parts.
 #include "weft/pretrained/families/families.h"
 
-namespace weft {
+namespace weft::hf_olmo {
 namespace {
 
 void common_fields(HfFields& f, ModelConfig& c) {
@@ -35,7 +35,7 @@ const std::vector<NameRow>& names(const ModelConfig&) {
 
 }  // namespace
 
-std::vector<HfFamily> hf_olmo_families() {
+std::vector<HfFamily> families() {
   return {{.family = "olmo",
            .model_type = "olmo",
            .architecture = "OlmoForCausalLM",
@@ -50,4 +50,4 @@ std::vector<HfFamily> hf_olmo_families() {
            .base = "model."}};
 }
 
-}  // namespace weft
+}  // namespace weft::hf_olmo

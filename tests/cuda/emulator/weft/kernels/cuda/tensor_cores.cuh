@@ -92,6 +92,7 @@ unsigned pack(float low, float high) {
 inline float fast_exp2(float x) { return std::exp2(x); }
 inline float fused(float x, float y, float z) { return std::fma(x, y, z); }
 inline void forget(int&) {}
+inline void forget(const std::byte*&) {}
 template <class X>
 X of_lane(X x, int lane) {
   return emulated::shuffle(x, lane);
