@@ -238,7 +238,7 @@ TEST(ImportTableTest, EveryRuleHasAReason) {
   const Import import = import_file("megatron_llama.args");
   std::map<std::string, bool> is_key;
   for (const Format& format :
-       {deepspeed::format(), megatron::format(), nanotron::format(), picotron::format(), accelerate::format()})
+       {deepspeed_format(), megatron_format(), nanotron_format(), picotron_format(), accelerate_format()})
     for (const Rule& rule : format.rules) {
       const std::string text(rule.text), answer = fmt::format("{}: {}: {}", format.name, rule.pattern, text);
       EXPECT_FALSE(text.empty() && !rule.take) << answer;

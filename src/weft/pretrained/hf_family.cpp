@@ -31,8 +31,8 @@ const HfFamily& family_of(const JsonView& json, const std::string& source) {
 const std::vector<HfFamily>& hf_families() {
   static const std::vector<HfFamily> all = [] {
     std::vector<HfFamily> families;
-    for (const auto& some : {hf_llama::families(), hf_olmo::families(), hf_gemma::families(), hf_deepseek::families(),
-                             hf_gpt2::families(), hf_gpt_neox::families(), hf_falcon::families()})
+    for (const auto& some : {hf_llama_families(), hf_olmo_families(), hf_gemma_families(), hf_deepseek_families(),
+                             hf_gpt2_families(), hf_neox_families(), hf_falcon_families()})
       families.insert(families.end(), some.begin(), some.end());
     return families;
   }();

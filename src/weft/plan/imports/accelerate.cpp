@@ -1,7 +1,8 @@
 // accelerate's YAML. Names: src/accelerate/commands/config; defaults: accelerate's documentation of its plugins.
 #include "weft/plan/imports/translation.h"
 
-namespace weft::plan::accelerate {
+namespace weft::plan {
+namespace accelerate {
 namespace {
 
 constexpr std::string_view kLauncher = "weft starts its ranks itself, or under mpirun and srun; see --hosts";
@@ -208,7 +209,11 @@ void finish(Translation& t) {
 }
 
 }  // namespace
+}  // namespace accelerate
 
-Format format() { return {ImportKind::accelerate, "accelerate", "accelerate", kRules, finish}; }
+Format accelerate_format() {
+  using namespace accelerate;
+  return {ImportKind::accelerate, "accelerate", "accelerate", kRules, finish};
+}
 
-}  // namespace weft::plan::accelerate
+}  // namespace weft::plan

@@ -1,7 +1,8 @@
 // DeepSpeed's JSON configuration. Names and defaults: its documentation, "DeepSpeed Configuration JSON".
 #include "weft/plan/imports/translation.h"
 
-namespace weft::plan::deepspeed {
+namespace weft::plan {
+namespace deepspeed {
 namespace {
 
 constexpr std::string_view kOwnBuckets = "weft cuts and orders its collectives by what computes beside them";
@@ -294,7 +295,11 @@ void finish(Translation& t) {
 }
 
 }  // namespace
+}  // namespace deepspeed
 
-Format format() { return {ImportKind::deepspeed, "deepspeed", "DeepSpeed", kRules, finish}; }
+Format deepspeed_format() {
+  using namespace deepspeed;
+  return {ImportKind::deepspeed, "deepspeed", "DeepSpeed", kRules, finish};
+}
 
-}  // namespace weft::plan::deepspeed
+}  // namespace weft::plan

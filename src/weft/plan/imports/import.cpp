@@ -10,8 +10,8 @@ namespace weft::plan {
 namespace {
 
 const std::array<Format, 5>& formats() {
-  static const std::array<Format, 5> all = {deepspeed::format(), megatron::format(), nanotron::format(),
-                                            picotron::format(), accelerate::format()};
+  static const std::array<Format, 5> all = {deepspeed_format(), megatron_format(), nanotron_format(),
+                                            picotron_format(), accelerate_format()};
   return all;
 }
 const Format& format_of(ImportKind kind) { return formats()[size_t(kind)]; }

@@ -2,7 +2,8 @@
 // megatron/training/arguments.py and the configurations that it is made of, from core 0.9 on.
 #include "weft/plan/imports/megatron_values.h"
 
-namespace weft::plan::megatron {
+namespace weft::plan {
+namespace megatron {
 namespace {
 
 constexpr std::string_view kLauncher = "weft starts its ranks itself, or under mpirun and srun; see --hosts";
@@ -424,7 +425,11 @@ void finish(Translation& t) {
 }
 
 }  // namespace
+}  // namespace megatron
 
-Format format() { return {ImportKind::megatron, "megatron", "Megatron-LM", kRules, finish, normal}; }
+Format megatron_format() {
+  using namespace megatron;
+  return {ImportKind::megatron, "megatron", "Megatron-LM", kRules, finish, normal};
+}
 
-}  // namespace weft::plan::megatron
+}  // namespace weft::plan

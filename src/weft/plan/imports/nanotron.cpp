@@ -1,7 +1,8 @@
 // nanotron's YAML. Names and defaults: src/nanotron/config.
 #include "weft/plan/imports/translation.h"
 
-namespace weft::plan::nanotron {
+namespace weft::plan {
+namespace nanotron {
 namespace {
 
 constexpr std::string_view kLogs = "weft writes metrics.jsonl and TensorBoard files: see [log]";
@@ -262,7 +263,11 @@ void finish(Translation& t) {
 }
 
 }  // namespace
+}  // namespace nanotron
 
-Format format() { return {ImportKind::nanotron, "nanotron", "nanotron", kRules, finish}; }
+Format nanotron_format() {
+  using namespace nanotron;
+  return {ImportKind::nanotron, "nanotron", "nanotron", kRules, finish};
+}
 
-}  // namespace weft::plan::nanotron
+}  // namespace weft::plan

@@ -1,7 +1,8 @@
 // picotron's JSON. Names: its template/base_config.json and train.py.
 #include "weft/plan/imports/translation.h"
 
-namespace weft::plan::picotron {
+namespace weft::plan {
+namespace picotron {
 namespace {
 
 constexpr Words kEngines = {{{"1f1b", "1f1b"}, {"afab", "gpipe"}}};
@@ -85,7 +86,11 @@ void finish(Translation& t) {
 }
 
 }  // namespace
+}  // namespace picotron
 
-Format format() { return {ImportKind::picotron, "picotron", "picotron", kRules, finish}; }
+Format picotron_format() {
+  using namespace picotron;
+  return {ImportKind::picotron, "picotron", "picotron", kRules, finish};
+}
 
-}  // namespace weft::plan::picotron
+}  // namespace weft::plan

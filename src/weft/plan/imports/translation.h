@@ -134,20 +134,10 @@ struct Format {
   void (*finish)(Translation&);
   std::string (*normal)(std::string_view) = nullptr;
 };
-namespace deepspeed {
-Format format();
-}
-namespace megatron {
-Format format();
-}
-namespace nanotron {
-Format format();
-}
-namespace picotron {
-Format format();
-}
-namespace accelerate {
-Format format();
-}
+Format deepspeed_format();
+Format megatron_format();
+Format nanotron_format();
+Format picotron_format();
+Format accelerate_format();
 
 }  // namespace weft::plan

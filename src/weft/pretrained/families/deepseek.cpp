@@ -1,7 +1,8 @@
 // DeepSeek-V2 and V3 as Hugging Face saves them: latent attention, shared experts, groups of experts.
 #include "weft/pretrained/families/families.h"
 
-namespace weft::hf_deepseek {
+namespace weft {
+namespace hf_deepseek {
 namespace {
 
 void attention_fields(HfFields& f, ModelConfig& c) {
@@ -81,8 +82,11 @@ const std::vector<NameRow>& names(const ModelConfig& c) {
 }
 
 }  // namespace
+}  // namespace hf_deepseek
 
-std::vector<HfFamily> families() {
+std::vector<HfFamily> hf_deepseek_families() {
+  using namespace hf_deepseek;
+
   return {{.family = "deepseek_v2",
            .model_type = "deepseek_v2",
            .architecture = "DeepseekV2ForCausalLM",
@@ -98,4 +102,4 @@ std::vector<HfFamily> families() {
            .ignored = {"model.layers.61.*"}}};  // predicts a token further on, in training
 }
 
-}  // namespace weft::hf_deepseek
+}  // namespace weft

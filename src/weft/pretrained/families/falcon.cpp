@@ -4,7 +4,8 @@
 
 #include "weft/pretrained/families/families.h"
 
-namespace weft::hf_falcon {
+namespace weft {
+namespace hf_falcon {
 namespace {
 
 // Who has the keys and values, and how they lie in the one tensor they share with the queries.
@@ -95,8 +96,11 @@ const std::vector<NameRow>& names(const ModelConfig& c) {
 }
 
 }  // namespace
+}  // namespace hf_falcon
 
-std::vector<HfFamily> families() {
+std::vector<HfFamily> hf_falcon_families() {
+  using namespace hf_falcon;
+
   return {{.family = "falcon",
            .model_type = "falcon",
            .architecture = "FalconForCausalLM",
@@ -105,4 +109,4 @@ std::vector<HfFamily> families() {
            .base = "transformer."}};
 }
 
-}  // namespace weft::hf_falcon
+}  // namespace weft

@@ -4,27 +4,13 @@
 
 namespace weft {
 
-namespace hf_llama {
-std::vector<HfFamily> families();  // and what came of it: Mistral, Qwen, Mixtral, Phi
-}
-namespace hf_olmo {
-std::vector<HfFamily> families();
-}
-namespace hf_gemma {
-std::vector<HfFamily> families();
-}
-namespace hf_deepseek {
-std::vector<HfFamily> families();
-}
-namespace hf_gpt2 {
-std::vector<HfFamily> families();
-}
-namespace hf_gpt_neox {
-std::vector<HfFamily> families();
-}
-namespace hf_falcon {
-std::vector<HfFamily> families();
-}
+std::vector<HfFamily> hf_llama_families();  // and what came of it: Mistral, Qwen, Mixtral, Phi
+std::vector<HfFamily> hf_olmo_families();
+std::vector<HfFamily> hf_gemma_families();
+std::vector<HfFamily> hf_deepseek_families();
+std::vector<HfFamily> hf_gpt2_families();
+std::vector<HfFamily> hf_neox_families();
+std::vector<HfFamily> hf_falcon_families();
 
 // What Llama and most of its relatives call the shape of a model.
 void common_shape_fields(HfFields& fields, ModelConfig& config);

@@ -4,7 +4,8 @@
 
 #include "weft/pretrained/families/families.h"
 
-namespace weft::hf_gemma {
+namespace weft {
+namespace hf_gemma {
 namespace {
 
 // Scores are divided by the root of a number that has a key of its own.
@@ -93,8 +94,11 @@ const std::vector<NameRow>& names(const ModelConfig&) {
 }
 
 }  // namespace
+}  // namespace hf_gemma
 
-std::vector<HfFamily> families() {
+std::vector<HfFamily> hf_gemma_families() {
+  using namespace hf_gemma;
+
   return {{.family = "gemma2",
            .model_type = "gemma2",
            .architecture = "Gemma2ForCausalLM",
@@ -109,4 +113,4 @@ std::vector<HfFamily> families() {
            .base = "model."}};
 }
 
-}  // namespace weft::hf_gemma
+}  // namespace weft

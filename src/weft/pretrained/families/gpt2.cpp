@@ -1,7 +1,8 @@
 // GPT-2 as Hugging Face saves it: matrices are [in, out], and query, key and value are one of them.
 #include "weft/pretrained/families/families.h"
 
-namespace weft::hf_gpt2 {
+namespace weft {
+namespace hf_gpt2 {
 namespace {
 
 void fields(HfFields& f, ModelConfig& c) {
@@ -44,8 +45,11 @@ const std::vector<NameRow>& names(const ModelConfig&) {
 }
 
 }  // namespace
+}  // namespace hf_gpt2
 
-std::vector<HfFamily> families() {
+std::vector<HfFamily> hf_gpt2_families() {
+  using namespace hf_gpt2;
+
   return {{.family = "gpt2",
            .model_type = "gpt2",
            .architecture = "GPT2LMHeadModel",
@@ -55,4 +59,4 @@ std::vector<HfFamily> families() {
            .ignored = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}}};
 }
 
-}  // namespace weft::hf_gpt2
+}  // namespace weft

@@ -1,7 +1,8 @@
 // GPT-NeoX as Hugging Face saves it: attention beside the feed-forward part, queries, keys and values head by head.
 #include "weft/pretrained/families/families.h"
 
-namespace weft::hf_gpt_neox {
+namespace weft {
+namespace hf_neox {
 namespace {
 
 void fields(HfFields& f, ModelConfig& c) {
@@ -49,8 +50,11 @@ const std::vector<NameRow>& names(const ModelConfig&) {
 }
 
 }  // namespace
+}  // namespace hf_neox
 
-std::vector<HfFamily> families() {
+std::vector<HfFamily> hf_neox_families() {
+  using namespace hf_neox;
+
   return {{.family = "gpt_neox",
            .model_type = "gpt_neox",
            .architecture = "GPTNeoXForCausalLM",
@@ -61,4 +65,4 @@ std::vector<HfFamily> families() {
                        "gpt_neox.layers.#.attention.rotary_emb.inv_freq"}}};
 }
 
-}  // namespace weft::hf_gpt_neox
+}  // namespace weft

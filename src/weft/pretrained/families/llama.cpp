@@ -1,7 +1,8 @@
 // Llama as Hugging Face saves it, and the models whose configuration and tensors differ from it in a few names.
 #include "weft/pretrained/families/families.h"
 
-namespace weft::hf_llama {
+namespace weft {
+namespace hf_llama {
 namespace {
 
 // What a file without the key means; 0: the width of the model over its heads.
@@ -138,8 +139,11 @@ HfFamily family(std::string_view name, std::string_view architecture, void (*fie
 }
 
 }  // namespace
+}  // namespace hf_llama
 
-std::vector<HfFamily> families() {
+std::vector<HfFamily> hf_llama_families() {
+  using namespace hf_llama;
+
   return {family("llama", "LlamaForCausalLM", llama_fields),
           family("mistral", "MistralForCausalLM", mistral_fields),
           family("qwen2", "Qwen2ForCausalLM", qwen2_fields),
@@ -149,4 +153,4 @@ std::vector<HfFamily> families() {
           family("phi3", "Phi3ForCausalLM", phi3_fields, phi3_names)};
 }
 
-}  // namespace weft::hf_llama
+}  // namespace weft

@@ -2,7 +2,8 @@
 // parts.
 #include "weft/pretrained/families/families.h"
 
-namespace weft::hf_olmo {
+namespace weft {
+namespace hf_olmo {
 namespace {
 
 void common_fields(HfFields& f, ModelConfig& c) {
@@ -34,8 +35,11 @@ const std::vector<NameRow>& names(const ModelConfig&) {
 }
 
 }  // namespace
+}  // namespace hf_olmo
 
-std::vector<HfFamily> families() {
+std::vector<HfFamily> hf_olmo_families() {
+  using namespace hf_olmo;
+
   return {{.family = "olmo",
            .model_type = "olmo",
            .architecture = "OlmoForCausalLM",
@@ -50,4 +54,4 @@ std::vector<HfFamily> families() {
            .base = "model."}};
 }
 
-}  // namespace weft::hf_olmo
+}  // namespace weft
