@@ -14,6 +14,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--shape", default="gpt", help="of models.py")
     p.add_argument("--batch", type=int, default=0, help="rows of a step; 0: the shape's own")
+    p.add_argument("--micro-batches", type=int, default=1, help="parts of a process's rows, whose gradients add up")
     p.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "bf16-weights", "bf16-all"],
                    help="bf16 is autocast; bf16-weights keeps bf16 weights beside fp32 masters; bf16-all keeps nothing "
                    "in fp32, the moments of AdamW neither")
@@ -119,7 +120,9 @@ def measure(args):
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
     if args.compile == "model":
         model = torch.compile(model)
-    ids = torch.randint(s.vocab, (batch, s.context + 1), device=args.device)
+    if batch % args.micro_batches or (ranks > 1 and args.micro_batches > 1):
+        sys.exit(f"{batch} rows of one of {ranks} processes: --micro-batches divides them, and is for one process")
+    ids = torch.randint(s.vocab, (args.micro_batches, batch // args.micro_batches, s.context + 1), device=args.device)
     autocast = (torch.autocast(args.device, dtype=torch.bfloat16) if args.precision == "bf16"
                 else contextlib.nullcontext())
 
@@ -128,9 +131,10 @@ def measure(args):
         if ranks > 1:
             dist.barrier()
         begin = time.perf_counter()
-        with autocast:
-            loss = model(ids[:, :-1], ids[:, 1:], args.fused_loss)
-        loss.backward()
+        for rows in ids:
+            with autocast:
+                loss = model(rows[:, :-1], rows[:, 1:], args.fused_loss)
+            (loss / len(ids)).backward()
         if masters:
             masters.gradients_up()
         optimizer.step()
@@ -144,6 +148,7 @@ def measure(args):
         print(json.dumps({
             "peer": "pytorch", "version": torch.__version__, "shape": args.shape, "precision": args.precision,
             "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu", "batch": ranks * batch,
+            "micro_batches": args.micro_batches,
             "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 1) if args.device == "cuda" else None,
             "processes": ranks, "threads": args.threads, "step_ms": round(1e3 * step, 2),
             "best_step_ms": round(1e3 * min(seconds[args.warmup:]), 2),

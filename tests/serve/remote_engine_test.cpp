@@ -127,24 +127,25 @@ TEST_P(BadFieldTest, EndsTheRequestAlone) {
   EXPECT_EQ(ask(engine, greedy({1}, 2)).get().tokens.size(), 2u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Requests, BadFieldTest,
-                         testing::Values(BadField{"Temperature", [](Request& r) { r.sampling.temperature = -1; }},
-                                         BadField{"Bias",
-                                                  [](Request& r) {
-                                                    r.sampling.logit_bias = {{-1, 1.0f}};
-                                                  }},
-                                         BadField{"StopToken", [](Request& r) { r.stop_tokens = {1 << 30}; }},
-                                         BadField{"BadWord",
-                                                  [](Request& r) {
-                                                    r.bad_words = {{1, -7}};
-                                                  }},
-                                         BadField{"EmptyBadWord", [](Request& r) { r.bad_words = {{}}; }},
-                                         BadField{"Alternatives", [](Request& r) { r.logprobs = -1; }},
-                                         BadField{"PromptAlternatives",
-                                                  [](Request& r) { r.prompt_logprobs = 1 << 20; }},
-                                         BadField{"MaxTokens", [](Request& r) { r.max_tokens = INT64_MIN; }},
-                                         BadField{"MinTokens", [](Request& r) { r.min_tokens = -1; }}),
-                         [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Requests, BadFieldTest,
+    testing::Values(BadField{"Temperature", [](Request& r) { r.sampling.temperature = -1; }},
+                    BadField{"Bias",
+                             [](Request& r) {
+                               r.sampling.logit_bias = {{-1, 1.0f}};
+                             }},
+                    BadField{"StopToken", [](Request& r) { r.stop_tokens = {1 << 30}; }},
+                    BadField{"BadWord",
+                             [](Request& r) {
+                               r.bad_words = {{1, -7}};
+                             }},
+                    BadField{"AllowedToken", [](Request& r) { r.sampling.allowed_tokens = {-2}; }},
+                    BadField{"EmptyBadWord", [](Request& r) { r.bad_words = {{}}; }},
+                    BadField{"Alternatives", [](Request& r) { r.logprobs = -1; }},
+                    BadField{"PromptAlternatives", [](Request& r) { r.prompt_logprobs = 1 << 20; }},
+                    BadField{"MaxTokens", [](Request& r) { r.max_tokens = INT64_MIN; }},
+                    BadField{"MinTokens", [](Request& r) { r.min_tokens = -1; }}),
+    [](const auto& one) { return one.param.name; });
 
 TEST(RemoteRefusalTest, WhatOnlyTheEngineKnowsEndsTheRequest) {
   FakeEngine there({.answer = saying("abc"), .embeds = false});

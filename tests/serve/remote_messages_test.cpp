@@ -11,8 +11,8 @@ namespace {
 
 // Each has all fields, or does not compile.
 auto fields_of(const SamplingOptions& x) {
-  const auto& [a, b, c, d, e, f, g, h, i, bias] = x;
-  return std::tie(a, b, c, d, e, f, g, h, i, bias);
+  const auto& [a, b, c, d, e, f, g, h, i, bias, allowed] = x;
+  return std::tie(a, b, c, d, e, f, g, h, i, bias, allowed);
 }
 // The constraint goes beside it.
 auto fields_of(const Request& x) {
@@ -65,7 +65,8 @@ Request full_request() {
                 .presence_penalty = -0.25,
                 .frequency_penalty = 1.5,
                 .repetition_penalty = 1.25,
-                .logit_bias = {{7, -100.0f}, {8, 0.1f}}};
+                .logit_bias = {{7, -100.0f}, {8, 0.1f}},
+                .allowed_tokens = {16, 17}};
   r.stop_tokens = {9, 10};
   r.bad_words = {{11}, {}, {12, 13}};
   r.logprobs = 14, r.prompt_logprobs = 0;

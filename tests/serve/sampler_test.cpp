@@ -154,6 +154,21 @@ TEST(SamplerTest, OnlyAllowedTokensCome) {
   EXPECT_THROW(sampler.choose(logits, 0, {.allowed = nothing}), Error);
 }
 
+// A request's own; what else forbids tokens does so among them.
+TEST(SamplerTest, OnlyTokensThatTheRequestAllowsCome) {
+  const std::vector<float> logits = random_logits(70, 3);
+  const std::vector<int32_t> banned{33}, all{4, 33, 69, 1000};
+  for (const double temperature : {0.0, 5.0}) {
+    Sampler sampler({.temperature = temperature, .repetition_penalty = 1.5, .allowed_tokens = all});
+    for (uint64_t i = 0; i < 500; ++i) {
+      const int32_t token = sampler.choose(logits, i, {.prompt = banned, .banned = banned});
+      EXPECT_TRUE(token == 4 || token == 69) << token;
+    }
+  }
+  EXPECT_THROW(Sampler({.allowed_tokens = {33}}).choose(logits, 0, {.banned = banned}), Error);
+  EXPECT_THROW(Sampler({.allowed_tokens = {1000}}).choose(logits, 0), Error);
+}
+
 TEST(SamplerTest, ABiasOfMinus100Forbids) {
   const std::vector<float> logits{500, 1};
   EXPECT_EQ(Sampler({.temperature = 0, .logit_bias = {{0, -100.0f}}}).choose(logits, 0), 1);

@@ -44,8 +44,9 @@ void check_sampling(const SamplingOptions& o) {
 }
 
 bool Sampler::changes_logits(const SamplingPast& past) const {
-  return !options_.logit_bias.empty() || options_.presence_penalty != 0 || options_.frequency_penalty != 0 ||
-         options_.repetition_penalty != 1 || !past.allowed.empty() || !past.banned.empty() || !past.bad_words.empty();
+  return !options_.logit_bias.empty() || !options_.allowed_tokens.empty() || options_.presence_penalty != 0 ||
+         options_.frequency_penalty != 0 || options_.repetition_penalty != 1 || !past.allowed.empty() ||
+         !past.banned.empty() || !past.bad_words.empty();
 }
 
 int32_t Sampler::choose(std::span<const float> logits, uint64_t position, const SamplingPast& past) {
@@ -68,8 +69,14 @@ int32_t Sampler::choose(std::span<const float> logits, uint64_t position, const 
 }
 
 void Sampler::change_logits(std::span<const float> logits, const SamplingPast& past) {
-  changed_.assign(logits.begin(), logits.end());
-  const auto has = [&](int32_t token) { return token >= 0 && size_t(token) < changed_.size(); };
+  const auto has = [&](int32_t token) { return token >= 0 && size_t(token) < logits.size(); };
+  if (options_.allowed_tokens.empty()) {
+    changed_.assign(logits.begin(), logits.end());
+  } else {
+    changed_.assign(logits.size(), kForbidden);
+    for (const int32_t token : options_.allowed_tokens)
+      if (has(token)) changed_[size_t(token)] = logits[size_t(token)];
+  }
   for (const auto& [token, bias] : options_.logit_bias) {
     if (has(token)) changed_[size_t(token)] = bias <= kForbiddingBias ? kForbidden : changed_[size_t(token)] + bias;
   }

@@ -22,6 +22,7 @@ struct SamplingOptions {
   double repetition_penalty =
       1;  // divides positive logits of tokens seen, multiplies negative ones (Keskar et al., 2019)
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits of these tokens; -100 and less forbids
+  std::vector<int32_t> allowed_tokens;                // where there are any, no others may come
 };
 
 // Sets what the model's files say.
@@ -42,7 +43,8 @@ class Sampler {
   explicit Sampler(const SamplingOptions& options) : options_(options) {}
 
   // `position` numbers the tokens of one sequence. Ties go to the lower token id. Throws Error when no token may
-  // come. In this order: bias, penalties, what is forbidden; then temperature, typical_p, min_p, top_k, top_p.
+  // come. In this order: allowed tokens, bias, penalties, what is forbidden; then temperature, typical_p, min_p,
+  // top_k, top_p.
   int32_t choose(std::span<const float> logits, uint64_t position, const SamplingPast& past = {});
 
   const SamplingOptions& options() const { return options_; }

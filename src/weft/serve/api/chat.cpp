@@ -15,7 +15,11 @@ class ChatForm : public ReplyForm {
  public:
   std::string begin(const Progress& p) override {
     std::string text;
-    for (int64_t i = 0; i < p.plan.n; ++i) text += event(p, i, {{"role", "assistant"}, {"content", ""}}, nullptr);
+    for (int64_t i = 0; i < p.plan.n; ++i) {
+      json first = chunk(p, {.index = i}, {{"role", "assistant"}, {"content", ""}}, nullptr);
+      if (p.plan.tells_token_ids) first["prompt_token_ids"] = p.plan.prompts.front();
+      text += sse_event(to_json_text(first));
+    }
     return text;
   }
   std::string piece(const Progress& p, const Choice& choice, const Piece& piece) override {
@@ -24,25 +28,28 @@ class ChatForm : public ReplyForm {
     add_reasoning(piece.reasoning, delta);
     // Clients that look at a chunk's content first would miss what stands beside it.
     const bool has_more = !piece.content.empty() || !piece.calls.empty();
-    if (!delta.empty() && has_more) text = event(p, choice.index, std::exchange(delta, json::object()), nullptr);
+    if (!delta.empty() && has_more)
+      text = sse_event(to_json_text(chunk(p, choice, std::exchange(delta, json::object()), nullptr)));
     if (!piece.content.empty() || (piece.calls.empty() && delta.empty())) delta["content"] = piece.content;
     for (size_t i = 0; i < piece.calls.size(); ++i) {
       json call = tool_call_json(piece.calls[i]);
       call["index"] = piece.first_call + i;
       delta["tool_calls"].push_back(std::move(call));
     }
-    const json log_probs = p.plan.logprobs ? chat_logprobs(piece.tokens) : json(nullptr);
-    return text + event(p, choice.index, std::move(delta), nullptr, log_probs);
+    json last = chunk(p, choice, std::move(delta), nullptr);
+    if (p.plan.logprobs) last["choices"][0]["logprobs"] = chat_logprobs(piece.tokens);
+    if (p.plan.tells_token_ids) last["choices"][0]["token_ids"] = piece.token_ids;
+    return text + sse_event(to_json_text(last));
   }
   std::string finished(const Progress& p, const Choice& choice) override {
-    return event(p, choice.index, json::object(), finish_reason(choice));
+    return sse_event(to_json_text(chunk(p, choice, json::object(), finish_reason(choice))));
   }
   std::string end(const Progress& p) override {
     std::string text;
     if (p.plan.stream_usage) {
-      json chunk = frame(p, "chat.completion.chunk", json::array());
-      chunk["usage"] = usage_json(p);
-      text = sse_event(to_json_text(chunk));
+      json last = frame(p, "chat.completion.chunk", json::array());
+      last["usage"] = usage_json(p);
+      text = sse_event(to_json_text(last));
     }
     return text + sse_event("[DONE]");
   }
@@ -60,10 +67,12 @@ class ChatForm : public ReplyForm {
                          {"finish_reason", finish_reason(choice)},
                          {"stop_reason", choice.stop ? json(*choice.stop) : json(nullptr)},
                          {"logprobs", p.plan.logprobs ? chat_logprobs(choice.tokens) : json(nullptr)}});
+      if (p.plan.tells_token_ids) choices.back()["token_ids"] = choice.token_ids;
     }
     json reply = frame(p, "chat.completion", std::move(choices));
     reply["usage"] = usage_json(p);
     if (p.plan.prompt_logprobs) reply["prompt_logprobs"] = prompt_logprobs_json(p.choices.front().prompt_tokens);
+    if (p.plan.tells_token_ids) reply["prompt_token_ids"] = p.plan.prompts.front();
     return to_json_text(reply);
   }
 
@@ -80,14 +89,14 @@ class ChatForm : public ReplyForm {
             {"model", p.plan.model_name},
             {"choices", std::move(choices)}};
   }
-  static std::string event(const Progress& p, int64_t index, json delta, const json& reason,
-                           const json& log_probs = nullptr) {
-    json chunk = frame(
-        p, "chat.completion.chunk",
-        json::array(
-            {{{"index", index}, {"delta", std::move(delta)}, {"finish_reason", reason}, {"logprobs", log_probs}}}));
-    if (p.plan.stream_usage) chunk["usage"] = nullptr;
-    return sse_event(to_json_text(chunk));
+  static json chunk(const Progress& p, const Choice& choice, json delta, const json& reason) {
+    json all = frame(p, "chat.completion.chunk",
+                     json::array({{{"index", choice.index},
+                                   {"delta", std::move(delta)},
+                                   {"finish_reason", reason},
+                                   {"logprobs", nullptr}}}));
+    if (p.plan.stream_usage) all["usage"] = usage_of_chunk(p, choice);
+    return all;
   }
 };
 
@@ -137,6 +146,7 @@ void chat_completions(Context& context, const http::Request& request, const Exch
     context.choose_model(body, plan);
     read_parameters(body, request.body, context.limits(), plan);
     read_logprobs(body, context.limits(), plan);
+    plan.tells_token_ids = body.boolean_or("return_token_ids", false);
     plan_chat(conversation_of(request, body, context.limits()), tool_choice_of(body), context.limits(), plan);
     std::optional<int64_t> asked;
     for (const char* key : {"max_tokens", "max_completion_tokens"}) {

@@ -14,6 +14,17 @@ using nlohmann::json;
 
 class CompletionForm : public ReplyForm {
  public:
+  std::string begin(const Progress& p) override {
+    std::string text;
+    if (!p.plan.tells_token_ids) return text;
+    for (size_t i = 0; i < p.plan.prompts.size() * size_t(p.plan.n); ++i) {
+      const Choice choice{.index = int64_t(i), .prompt = int64_t(i) / p.plan.n};
+      json entry = entry_json(choice, "");
+      entry["prompt_token_ids"] = p.plan.prompts[size_t(choice.prompt)], entry["token_ids"] = json::array();
+      text += event(p, choice, std::move(entry));
+    }
+    return text;
+  }
   std::string piece(const Progress& p, const Choice& choice, const Piece& piece) override {
     json entry = entry_json(choice, piece.content);
     if (p.plan.logprobs) {
@@ -21,13 +32,14 @@ class CompletionForm : public ReplyForm {
       if (is_first) offset->second = first_offset(p, choice);
       entry["logprobs"] = completion_logprobs(piece.tokens, offset->second);
     }
-    return event(p, json::array({std::move(entry)}));
+    if (p.plan.tells_token_ids) entry["token_ids"] = piece.token_ids;
+    return event(p, choice, std::move(entry));
   }
   std::string finished(const Progress& p, const Choice& choice) override {
     json entry = entry_json(choice, "");
     entry["finish_reason"] = finish_reason(choice);
     entry["stop_reason"] = choice.stop ? json(*choice.stop) : json(nullptr);
-    return event(p, json::array({std::move(entry)}));
+    return event(p, choice, std::move(entry));
   }
   std::string end(const Progress& p) override {
     std::string text;
@@ -47,6 +59,10 @@ class CompletionForm : public ReplyForm {
       int64_t offset = first_offset(p, choice);
       if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(choice.tokens, offset);
       if (p.plan.prompt_logprobs) entry["prompt_logprobs"] = prompt_logprobs_json(choice.prompt_tokens);
+      if (p.plan.tells_token_ids) {
+        entry["prompt_token_ids"] = p.plan.prompts[size_t(choice.prompt)];
+        entry["token_ids"] = choice.token_ids;
+      }
       choices.push_back(std::move(entry));
     }
     json reply = frame(p, std::move(choices));
@@ -74,9 +90,9 @@ class CompletionForm : public ReplyForm {
             {"model", p.plan.model_name},
             {"choices", std::move(choices)}};
   }
-  static std::string event(const Progress& p, json choices) {
-    json chunk = frame(p, std::move(choices));
-    if (p.plan.stream_usage) chunk["usage"] = nullptr;
+  static std::string event(const Progress& p, const Choice& choice, json entry) {
+    json chunk = frame(p, json::array({std::move(entry)}));
+    if (p.plan.stream_usage) chunk["usage"] = usage_of_chunk(p, choice);
     return sse_event(to_json_text(chunk));
   }
   std::map<int64_t, int64_t> offsets_;  // of each choice: how many characters were told
@@ -179,6 +195,7 @@ void completions(Context& context, const http::Request& request, const ExchangeP
     read_parameters(body, request.body, context.limits(), plan);
     read_prompts(body, context.limits(), plan);
     read_completion_logprobs(body, context.limits(), plan);
+    plan.tells_token_ids = body.boolean_or("return_token_ids", false);
     read_best_of(body, context.limits(), plan);
     read_suffix(body, plan);
     constexpr int64_t kDefaultTokens = 16;  // as OpenAI has it

@@ -263,6 +263,7 @@ void Job::take_tokens(Answer& answer, const Event& event) {
     ++answer.choice.num_tokens;
     if (log_probs.own.token >= 0) answer.choice.log_prob += double(log_probs.own.log_prob);
     if (p.logprobs && log_probs.own.token >= 0) piece.tokens.push_back(record(answer.speller, log_probs));
+    if (p.tells_token_ids) piece.token_ids.push_back(token);
     answer.speller.advance(token);
     const bool was_thinking = answer.is_thinking();
     add_text(answer, answer.text.push(token), false, piece);
@@ -334,7 +335,8 @@ void Job::tell(Answer& answer, Piece piece) {
   if (progress_.plan.stream)
     exchange_->write(form_->piece(progress_, choice, piece));
   else
-    choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end());
+    choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end()),
+        choice.token_ids.insert(choice.token_ids.end(), piece.token_ids.begin(), piece.token_ids.end());
 }
 
 void Job::finish(Answer& answer, const Finish& finish, Piece piece) {
@@ -357,8 +359,10 @@ void Job::finish(Answer& answer, const Finish& finish, Piece piece) {
   choice.reason = is_stopped ? FinishReason::stop : finish.reason;
   choice.is_done = true;
   add_text(answer, answer.text.finish(), true, piece);
+  choice.has_end_token = finish.stop_token && !is_stopped;
+  if (choice.has_end_token && progress_.plan.tells_token_ids) piece.token_ids.push_back(*finish.stop_token);
   tell(answer, std::move(piece));
-  progress_.usage.completion_tokens += choice.num_tokens + (finish.stop_token && !is_stopped ? 1 : 0);
+  progress_.usage.completion_tokens += choice.completion_tokens();
   progress_.reasoning_tokens += choice.num_reasoning_tokens;
   progress_.usage.cached_tokens += finish.usage.cached_tokens;
   if (progress_.plan.stream) exchange_->write(form_->finished(progress_, choice));

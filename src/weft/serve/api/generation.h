@@ -45,7 +45,9 @@ struct Plan {
   int64_t n = 1, best_of = 1;       // for each prompt: how many answers are told, and made
   std::vector<std::string> echoes;  // of each prompt, what its answers begin with; else none
   bool stream = false;
-  bool stream_usage = false;  // a last chunk tells the usage
+  bool stream_usage = false;     // a last chunk tells the usage
+  bool usage_in_chunks = false;  // and so does each before it, of its choice so far
+  bool tells_token_ids = false;  // of prompts and answers
 };
 
 // A token with its log probability, and the alternatives.
@@ -73,7 +75,10 @@ struct Piece {
   std::vector<NamedCall> calls;
   size_t first_call = 0;            // how many calls there were before
   std::vector<TokenRecord> tokens;  // with logprobs
-  bool empty() const { return reasoning.empty() && content.empty() && calls.empty() && tokens.empty(); }
+  std::vector<int32_t> token_ids;   // where asked for, with the one that ends the answer
+  bool empty() const {
+    return reasoning.empty() && content.empty() && calls.empty() && tokens.empty() && token_ids.empty();
+  }
 };
 
 struct Choice {
@@ -81,11 +86,14 @@ struct Choice {
   std::string reasoning, content;
   std::vector<NamedCall> calls;
   std::vector<TokenRecord> tokens, prompt_tokens;  // where asked for
+  std::vector<int32_t> token_ids;                  // the same
   int64_t num_tokens = 0, num_reasoning_tokens = 0;
   FinishReason reason = FinishReason::stop;
   std::optional<std::string> stop;  // the stop string that ended it
   bool is_done = false;
-  double log_prob = 0;  // of all tokens, for best_of
+  bool has_end_token = false;  // which is none of num_tokens, but was made
+  double log_prob = 0;         // of all tokens, for best_of
+  int64_t completion_tokens() const { return num_tokens + (has_end_token ? 1 : 0); }
 };
 
 // What a ReplyForm tells.

@@ -16,6 +16,14 @@ json usage_json(const Progress& progress) {
           {"completion_tokens_details", {{"reasoning_tokens", progress.reasoning_tokens}}}};
 }
 
+json usage_of_chunk(const Progress& progress, const Choice& choice) {
+  if (!progress.plan.usage_in_chunks) return nullptr;
+  const auto prompt = int64_t(progress.plan.prompts[size_t(choice.prompt)].size());
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", choice.completion_tokens()},
+          {"total_tokens", prompt + choice.completion_tokens()}};
+}
+
 std::string finish_reason(const Choice& choice) {
   if (choice.reason == FinishReason::length) return "length";
   return choice.calls.empty() ? "stop" : "tool_calls";

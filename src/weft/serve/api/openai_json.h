@@ -7,6 +7,8 @@
 namespace weft::api {
 
 nlohmann::json usage_json(const Progress& progress);
+// What a chunk of a choice says of it: null, or how much there is so far where that is asked for.
+nlohmann::json usage_of_chunk(const Progress& progress, const Choice& choice);
 std::string finish_reason(const Choice& choice);  // "stop", "length", "tool_calls"
 nlohmann::json tool_call_json(const NamedCall& call);
 // {"content": [{"token", "bytes", "logprob", "top_logprobs"}]}

@@ -36,6 +36,13 @@ void read_logit_bias(const JsonView& body, const ApiLimits& limits, Plan& plan) 
   }
 }
 
+void read_allowed_tokens(const JsonView& body, Plan& plan) {
+  if (!body.has("allowed_token_ids")) return;
+  plan.sampling.allowed_tokens = read_tokens(body["allowed_token_ids"], plan.model->engine->limits().vocab);
+  if (plan.sampling.allowed_tokens.empty())
+    throw ApiError(400, "allowed_token_ids: without any no answer can be made", {}, "allowed_token_ids");
+}
+
 void read_sampling(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   SamplingOptions& s = plan.sampling;
   s.temperature = 1;
@@ -51,6 +58,7 @@ void read_sampling(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   s.repetition_penalty = body.number_or("repetition_penalty", s.repetition_penalty);
   s.seed = body.has("seed") ? uint64_t(body["seed"].integer()) : random_seed();
   read_logit_bias(body, limits, plan);
+  read_allowed_tokens(body, plan);
   check_sampling(s);
 }
 
@@ -191,7 +199,11 @@ void read_parameters(const JsonView& body, std::string_view request, const ApiLi
   plan.n = body.integer_or("n", 1, 1, limits.n);
   plan.best_of = plan.n;
   plan.stream = body.boolean_or("stream", false);
-  if (body.has("stream_options")) plan.stream_usage = body["stream_options"].boolean_or("include_usage", false);
+  if (body.has("stream_options")) {
+    const JsonView options = body["stream_options"];
+    plan.stream_usage = options.boolean_or("include_usage", false);
+    plan.usage_in_chunks = plan.stream_usage && options.boolean_or("continuous_usage_stats", false);
+  }
   plan.form = form_of(body, FormReader(request, limits));
   if (plan.form && !plan.model->constraints)
     throw ApiError(400, "this server does not offer output of a given form (response_format, structured_outputs)",

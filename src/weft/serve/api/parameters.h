@@ -20,10 +20,10 @@ struct ApiLimits {
   JsonLimits json{.max_bytes = 4 << 20, .max_depth = 64, .max_values = 1 << 20};
 };
 
-// temperature, top_p, top_k, min_p, typical_p, the penalties, logit_bias, seed, stop, stop_token_ids, min_tokens,
-// ignore_eos, bad_words, priority, user, n, stream, stream_options, response_format and its kin. Fields that nobody
-// knows are ignored. The prompts and max_tokens are the caller's. `request` is the body's text. Throws Error naming
-// the field.
+// temperature, top_p, top_k, min_p, typical_p, the penalties, logit_bias, allowed_token_ids, seed, stop,
+// stop_token_ids, min_tokens, ignore_eos, bad_words, priority, user, n, stream, stream_options, response_format and
+// its kin. Fields that nobody knows are ignored. The prompts and max_tokens are the caller's. `request` is the body's
+// text. Throws Error naming the field.
 void read_parameters(const JsonView& body, std::string_view request, const ApiLimits& limits, Plan& plan);
 
 // A text or a list of them under `key`, into the plan's stop strings.

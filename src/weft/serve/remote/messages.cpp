@@ -184,8 +184,8 @@ using Field = typename Io::template Of<T>;
 
 template <class Io>
 void name_fields(Io& io, Field<Io, SamplingOptions>& x) {
-  auto& [temperature, top_k, top_p, min_p, typical_p, seed, presence, frequency, repetition, bias] = x;
-  io(temperature, top_k, top_p, min_p, typical_p, seed, presence, frequency, repetition, bias);
+  auto& [temperature, top_k, top_p, min_p, typical_p, seed, presence, frequency, repetition, bias, allowed] = x;
+  io(temperature, top_k, top_p, min_p, typical_p, seed, presence, frequency, repetition, bias, allowed);
 }
 // The constraint goes as a form beside the request.
 template <class Io>

@@ -21,6 +21,7 @@ void check_fields(const Request& r, int64_t vocab) {
   };
   check_sampling(r.sampling);
   check_tokens(r.stop_tokens);
+  check_tokens(r.sampling.allowed_tokens);
   for (const std::vector<int32_t>& word : r.bad_words) {
     if (word.empty()) throw UsageError("bad_words: a sequence without tokens");
     check_tokens(word);
