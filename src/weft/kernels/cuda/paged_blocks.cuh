@@ -5,6 +5,7 @@
 
 namespace weft::cuda {
 
+// A block of the pool, and a key of it.
 struct KeyPlace {
   int block, in_block;
 };
