@@ -96,8 +96,8 @@ TEST(TokenIdsApiTest, UsageIsToldInEveryChunkWhereThatIsAskedFor) {
 
 TEST(TokenIdsApiTest, AllowedTokensReachTheEngine) {
   TestServer server;
-  server.ask("/v1/completions", {{"prompt", "x"}, {"max_tokens", 1}, {"allowed_token_ids", {72, 105}}});
-  EXPECT_EQ(server.engine.last_request().sampling.allowed_tokens, (std::vector<int32_t>{72, 105}));
+  server.ask("/v1/completions", {{"prompt", "x"}, {"max_tokens", 1}, {"allowed_token_ids", {105, 72, 105}}});
+  EXPECT_EQ(server.engine.last_request().sampling.allowed_tokens, (std::vector<int32_t>{72, 105})) << "each once";
   for (const json& tokens : {json::array(), json{257}, json{-1}, json("72")}) {
     const bench::HttpResult result = server.post("/v1/completions", {{"prompt", "x"}, {"allowed_token_ids", tokens}});
     EXPECT_EQ(result.status, 400) << tokens;

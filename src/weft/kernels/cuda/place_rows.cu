@@ -70,7 +70,7 @@ __global__ void place_codes_kernel(const Placement<uint8_t, T> p, bool is_int8, 
   if (worker.rank < 4) to[a.dim + worker.rank] = uint8_t(bits >> (8 * worker.rank));
 }
 
-// With count still to be told: that of rows, or that of codes' vectors.
+// Counts rows, or vectors of codes.
 template <class P, class T>
 Placement<P, T> placement_of(Stream& stream, std::span<const PlaceRowsArgs> all) {
   Placement<P, T> p{};
@@ -90,7 +90,7 @@ Placement<P, T> placement_of(Stream& stream, std::span<const PlaceRowsArgs> all)
   return p;
 }
 
-// One or two, of one dtype of x.
+// One or two that are alike.
 void place(Stream& stream, std::span<const PlaceRowsArgs> all) {
   const RowCodes codes = all[0].codes;
   with_float("place_rows", all[0].x, [&]<class T>() {
@@ -120,7 +120,7 @@ void place_rows(Stream& stream, std::span<const PlaceRowsArgs> all) {
   for_pairs(
       all, [&](std::span<const PlaceRowsArgs> some) { place(stream, some); },
       [](const PlaceRowsArgs& a, const PlaceRowsArgs& b) {
-        return a.pool.dtype() == b.pool.dtype() && a.codes == b.codes;
+        return a.x.dtype() == b.x.dtype() && a.pool.dtype() == b.pool.dtype() && a.codes == b.codes;
       });
 }
 

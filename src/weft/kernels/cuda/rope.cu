@@ -90,7 +90,7 @@ void rope(Stream& stream, std::span<const RopeArgs> all) {
   for (const RopeArgs& args : all) shapes::check_rope(args);
   for_pairs(
       all, [&](std::span<const RopeArgs> some) { rotate(stream, some); },
-      [](const RopeArgs&, const RopeArgs&) { return true; });
+      [](const RopeArgs& a, const RopeArgs& b) { return a.x.dtype() == b.x.dtype(); });
 }
 
 }  // namespace weft::cuda

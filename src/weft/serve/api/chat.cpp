@@ -18,7 +18,7 @@ class ChatForm : public ReplyForm {
     for (int64_t i = 0; i < p.plan.n; ++i) {
       json first = chunk(p, {.index = i}, {{"role", "assistant"}, {"content", ""}}, nullptr);
       if (p.plan.tells_token_ids) first["prompt_token_ids"] = p.plan.prompts.front();
-      text += sse_event(to_json_text(first));
+      text += event(first);
     }
     return text;
   }
@@ -28,8 +28,7 @@ class ChatForm : public ReplyForm {
     add_reasoning(piece.reasoning, delta);
     // Clients that look at a chunk's content first would miss what stands beside it.
     const bool has_more = !piece.content.empty() || !piece.calls.empty();
-    if (!delta.empty() && has_more)
-      text = sse_event(to_json_text(chunk(p, choice, std::exchange(delta, json::object()), nullptr)));
+    if (!delta.empty() && has_more) text = event(chunk(p, choice, std::exchange(delta, json::object()), nullptr));
     if (!piece.content.empty() || (piece.calls.empty() && delta.empty())) delta["content"] = piece.content;
     for (size_t i = 0; i < piece.calls.size(); ++i) {
       json call = tool_call_json(piece.calls[i]);
@@ -39,17 +38,17 @@ class ChatForm : public ReplyForm {
     json last = chunk(p, choice, std::move(delta), nullptr);
     if (p.plan.logprobs) last["choices"][0]["logprobs"] = chat_logprobs(piece.tokens);
     if (p.plan.tells_token_ids) last["choices"][0]["token_ids"] = piece.token_ids;
-    return text + sse_event(to_json_text(last));
+    return text + event(last);
   }
   std::string finished(const Progress& p, const Choice& choice) override {
-    return sse_event(to_json_text(chunk(p, choice, json::object(), finish_reason(choice))));
+    return event(chunk(p, choice, json::object(), finish_reason(choice)));
   }
   std::string end(const Progress& p) override {
     std::string text;
     if (p.plan.stream_usage) {
       json last = frame(p, "chat.completion.chunk", json::array());
       last["usage"] = usage_json(p);
-      text = sse_event(to_json_text(last));
+      text = event(last);
     }
     return text + sse_event("[DONE]");
   }
@@ -89,6 +88,7 @@ class ChatForm : public ReplyForm {
             {"model", p.plan.model_name},
             {"choices", std::move(choices)}};
   }
+  static std::string event(const json& chunk) { return sse_event(to_json_text(chunk)); }
   static json chunk(const Progress& p, const Choice& choice, json delta, const json& reason) {
     json all = frame(p, "chat.completion.chunk",
                      json::array({{{"index", choice.index},

@@ -332,11 +332,12 @@ void Job::tell(Answer& answer, Piece piece) {
   choice.reasoning += piece.reasoning;
   choice.content += piece.content;
   choice.calls.insert(choice.calls.end(), piece.calls.begin(), piece.calls.end());
-  if (progress_.plan.stream)
+  if (progress_.plan.stream) {
     exchange_->write(form_->piece(progress_, choice, piece));
-  else
-    choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end()),
-        choice.token_ids.insert(choice.token_ids.end(), piece.token_ids.begin(), piece.token_ids.end());
+  } else {
+    choice.tokens.insert(choice.tokens.end(), piece.tokens.begin(), piece.tokens.end());
+    choice.token_ids.insert(choice.token_ids.end(), piece.token_ids.begin(), piece.token_ids.end());
+  }
 }
 
 void Job::finish(Answer& answer, const Finish& finish, Piece piece) {

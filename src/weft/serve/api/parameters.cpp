@@ -1,6 +1,7 @@
 // Parameters: one table of names and ranges for every protocol.
 #include "weft/serve/api/parameters.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -36,9 +37,17 @@ void read_logit_bias(const JsonView& body, const ApiLimits& limits, Plan& plan) 
   }
 }
 
+// Each token once, so that a list is never longer than the vocabulary.
+std::vector<int32_t> read_token_set(const JsonView& value, const Plan& plan) {
+  std::vector<int32_t> tokens = read_tokens(value, plan.model->engine->limits().vocab);
+  std::ranges::sort(tokens);
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  return tokens;
+}
+
 void read_allowed_tokens(const JsonView& body, Plan& plan) {
   if (!body.has("allowed_token_ids")) return;
-  plan.sampling.allowed_tokens = read_tokens(body["allowed_token_ids"], plan.model->engine->limits().vocab);
+  plan.sampling.allowed_tokens = read_token_set(body["allowed_token_ids"], plan);
   if (plan.sampling.allowed_tokens.empty())
     throw ApiError(400, "allowed_token_ids: without any no answer can be made", {}, "allowed_token_ids");
 }
@@ -63,10 +72,9 @@ void read_sampling(const JsonView& body, const ApiLimits& limits, Plan& plan) {
 }
 
 void read_stop_tokens(const JsonView& body, const ApiLimits& limits, Plan& plan) {
-  const int64_t vocab = plan.model->engine->limits().vocab;
   if (!body.boolean_or("ignore_eos", false)) plan.stop_tokens = plan.model->end_tokens;
   if (body.has("stop_token_ids")) {
-    const std::vector<int32_t> more = read_tokens(body["stop_token_ids"], vocab);
+    const std::vector<int32_t> more = read_token_set(body["stop_token_ids"], plan);
     plan.stop_tokens.insert(plan.stop_tokens.end(), more.begin(), more.end());
   }
   if (!body.has("bad_words")) return;
