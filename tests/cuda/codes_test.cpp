@@ -37,12 +37,30 @@ TEST_P(CudaBlockCodesTest, AreTheReferences) {
 }
 
 TEST(CudaAdamW8, EqualsReference) {
-  for (const int64_t count : {1, 256, 1025}) {
-    Workbench host, device(1, Device::cuda);
-    const SteppedAdamW8 want(host, reference_kernels().adamw8, count), got(device, cuda_kernels().adamw8, count);
-    EXPECT_LE(double(got.num_that_differ(want)), 1 + 1e-3 * double(count));
-    for (size_t i = 0; i < got.value.size(); ++i)
-      ASSERT_NEAR(got.value[i], got.master[i], std::abs(got.master[i]) / 256);
+  for (const int64_t count : {1, 256, 1025})
+    for (const DType grad : {DType::f32, DType::bf16}) {
+      Workbench host, device(1, Device::cuda);
+      const SteppedAdamW8 want(host, reference_kernels(), count, grad), got(device, cuda_kernels(), count, grad);
+      EXPECT_LE(double(got.num_that_differ(want)), 1 + 1e-3 * double(count));
+      for (size_t i = 0; i < got.value.size(); ++i)
+        ASSERT_NEAR(got.value[i], got.master[i], std::abs(got.master[i]) / 256);
+    }
+}
+
+// Whole vectors, and what is left of them.
+TEST(CudaMasters, AreTheReferencesHalves) {
+  Workbench bench(1, Device::cuda);
+  for (const int64_t count : {1, 8, 1029}) {
+    const Tensor x = bench.random(DType::f32, {count}, "x");
+    const Tensor upper = bench.empty(DType::bf16, {count}), want_upper = bench.host.empty(DType::bf16, {count});
+    const Tensor lower = bench.empty(DType::u16, {count}), want_lower = bench.host.empty(DType::u16, {count});
+    const Tensor back = bench.empty(DType::f32, {count});
+    reference_kernels().split_masters(bench.stream, want_upper, want_lower, x);
+    cuda_kernels().split_masters(bench.stream, upper, lower, bench.on_device(x));
+    EXPECT_EQ(bytes_of(bench, upper), bytes_of(bench, want_upper));
+    EXPECT_EQ(bytes_of(bench, lower), bytes_of(bench, want_lower));
+    cuda_kernels().join_masters(bench.stream, back, upper, lower);
+    EXPECT_EQ(bytes_of(bench, back), bytes_of(bench, x));
   }
 }
 

@@ -1,5 +1,6 @@
 // Kernels of the cuda backend on rows that threads share in every way: vectors or elements, by a warp or a block, in
 // registers or read again, and sums in one pass or in two.
+#include "kernels/masters.h"
 #include "kernels/parity_cases.h"
 
 namespace weft {
@@ -119,25 +120,29 @@ std::vector<ParityCase> make_cases() {
 std::vector<ParityCase> optimizer_cases() {
   std::vector<ParityCase> cases;
   for (const bool has_value : {false, true}) {
-    const auto value = [=](Operands& o, int64_t n) {
-      return has_value && o.type() != DType::f32 ? o.out("value", {n}) : Tensor();
+    const auto step = [=](auto kernel, const Kernels& k, Stream& stream, Operands& o, auto args, int64_t n) {
+      const Tensor value = has_value && o.type() != DType::f32 ? o.out("value", {n}) : Tensor();
+      on_masters(k, stream, o.inout_f32("master", {n}), value, [&](const Tensor& master, const Tensor& beside) {
+        args.master = master, args.value = beside;
+        kernel(stream, args);
+      });
     };
     const auto add = [&](std::string name, auto run) { cases.push_back({name + (has_value ? "_value" : ""), run}); };
     add("sgd", [=](const Kernels& k, Stream& stream, Operands& o) {
       for (const bool nesterov : {false, true})
         for (const bool has_momentum : {false, true}) {
-          SgdArgs args{.master = o.inout_f32("master", {517}), .value = value(o, 517), .grad = o.f32("grad", {517})};
+          SgdArgs args{.master = {}, .value = {}, .grad = o.f32("grad", {517})};
           if (has_momentum) args.m = o.inout_f32("m", {517});
           args.grad_scale = 0.7f, args.lr = 0.1f, args.momentum = 0.9f, args.weight_decay = 0.2f;
           args.nesterov = nesterov;
-          k.sgd(stream, args);
+          step(k.sgd, k, stream, o, args, 517);
         }
     });
     add("lion", [=](const Kernels& k, Stream& stream, Operands& o) {
-      LionArgs args{.master = o.inout_f32("master", {517}), .value = value(o, 517), .m = o.inout_f32("m", {517})};
+      LionArgs args{.master = {}, .value = {}, .m = o.inout_f32("m", {517})};
       args.grad = o.f32("grad", {517}), args.grad_scale = 0.7f, args.lr = 0.1f, args.weight_decay = 0.2f;
       args.softness = 0.3f;
-      k.lion(stream, args);
+      step(k.lion, k, stream, o, args, 517);
     });
     add("adafactor", [=](const Kernels& k, Stream& stream, Operands& o) {
       // Pieces of 40 x 33: inside of a row, over ends of rows, and many whole rows.
@@ -149,9 +154,9 @@ std::vector<ParityCase> optimizer_cases() {
         k.add_factor_sums(stream, piece(o.inout_f32("rows", {40}), o.inout_f32("cols", {33})));
         const MatrixPiece p = piece(o.f32("row factors", {40}), o.f32("col factors", {33}));
         o.result("squares", k.factored_squares(stream, p));
-        AdafactorArgs args{.master = o.inout_f32("master", {count}), .value = value(o, count), .grad = p};
+        AdafactorArgs args{.master = {}, .value = {}, .grad = p};
         args.lr = 0.1f, args.factor = 0.5f, args.weight_decay = 0.2f;
-        k.adafactor(stream, args);
+        step(k.adafactor, k, stream, o, args, count);
       }
       for (const bool is_normalised : {false, true})
         k.factor_moment(stream, {.moment = o.recorded("moment", o.positive_f32("moment", {1100})),

@@ -1,5 +1,6 @@
 // SGD, Lion, Adafactor and 8-bit AdamW on the cpu against the reference.
 #include "cpu_everywhere.h"
+#include "masters.h"
 #include "moments.h"
 #include "weft/kernels/cpu/cpu.h"
 
@@ -11,7 +12,7 @@ const int64_t kCounts[] = {0, 1, 7, 65, 256, 257, 1000, 40000};
 TEST(CpuOptimizersTest, SgdEqualsReference) {
   for (const int64_t count : kCounts)
     for (const bool nesterov : {false, true})
-      for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (const DType dtype : {DType::bf16, DType::f16}) {
         Workbench bench;
         const Tensor master = bench.random(DType::f32, {count}, "master"), m = bench.random(DType::f32, {count}, "m");
         const Tensor grad = bench.random(DType::f32, {count}, "grad"), value = bench.empty(dtype, {count});
@@ -27,10 +28,15 @@ TEST(CpuOptimizersTest, SgdEqualsReference) {
                          .nesterov = nesterov};
         };
         const std::vector<Tensor> want = {bench.copy(master), value, bench.copy(m)};
-        reference_kernels().sgd(bench.stream, args(want));
+        const auto step = [&](const Kernels& k, Stream& s, const std::vector<Tensor>& t) {
+          on_masters(k, s, t[0], t[1], [&](const Tensor& master_of, const Tensor& value_of) {
+            k.sgd(s, args({master_of, value_of, t[2]}));
+          });
+        };
+        step(reference_kernels(), bench.stream, want);
         expect_everywhere(
             {{"master", want[0], 1e-6, master}, {"value", value, rounding_of(dtype)}, {"m", want[2], 1e-6, m}},
-            [&](Stream& s, const std::vector<Tensor>& out) { cpu::sgd(s, args(out)); });
+            [&](Stream& s, const std::vector<Tensor>& out) { step(cpu_kernels(), s, out); });
         const Tensor plain = bench.copy(master);
         reference_kernels().sgd(bench.stream, args({plain, {}, {}}));
         expect_everywhere({{"without m", plain, 1e-6, master}}, [&](Stream& s, const std::vector<Tensor>& out) {
@@ -57,10 +63,15 @@ TEST(CpuOptimizersTest, LionEqualsReference) {
                         .softness = softness};
       };
       const std::vector<Tensor> want = {bench.copy(master), value, bench.copy(m)};
-      reference_kernels().lion(bench.stream, args(want));
+      const auto step = [&](const Kernels& k, Stream& s, const std::vector<Tensor>& t) {
+        on_masters(k, s, t[0], t[1], [&](const Tensor& master_of, const Tensor& value_of) {
+          k.lion(s, args({master_of, value_of, t[2]}));
+        });
+      };
+      step(reference_kernels(), bench.stream, want);
       expect_everywhere(
           {{"master", want[0], 1e-6, master}, {"value", value, rounding_of(DType::bf16)}, {"m", want[2], 1e-6, m}},
-          [&](Stream& s, const std::vector<Tensor>& out) { cpu::lion(s, args(out)); });
+          [&](Stream& s, const std::vector<Tensor>& out) { step(cpu_kernels(), s, out); });
     }
 }
 
@@ -94,9 +105,13 @@ TEST(CpuOptimizersTest, AdafactorEqualsReference) {
                            .factor = 0.5f,
                            .weight_decay = 0.1f};
     };
-    reference_kernels().adafactor(bench.stream, args(want, value));
+    const auto step = [&](const Kernels& k, Stream& s, const Tensor& whole, const Tensor& beside) {
+      on_masters(k, s, whole, beside,
+                 [&](const Tensor& master_of, const Tensor& value_of) { k.adafactor(s, args(master_of, value_of)); });
+    };
+    step(reference_kernels(), bench.stream, want, value);
     expect_everywhere({{"master", want, 1e-6, master}, {"value", value, rounding_of(DType::bf16)}},
-                      [&](Stream& s, const std::vector<Tensor>& out) { cpu::adafactor(s, args(out[0], out[1])); });
+                      [&](Stream& s, const std::vector<Tensor>& out) { step(cpu_kernels(), s, out[0], out[1]); });
   }
 }
 
@@ -160,15 +175,16 @@ TEST(CpuOptimizersTest, BlocksEqualReference) {
 }
 
 TEST(CpuOptimizersTest, AdamW8EqualsReference) {
-  for (const int64_t count : kCounts) {
-    Workbench bench(2);
-    const SteppedAdamW8 want(bench, reference_kernels().adamw8, count);
-    for (const int64_t target : compiled_targets()) {
-      const OnTarget on_target(target);
-      const SteppedAdamW8 got(bench, cpu::adamw8, count);
-      EXPECT_LE(double(got.num_that_differ(want)), 1e-3 * double(count)) << hwy::TargetName(target);
+  for (const int64_t count : kCounts)
+    for (const DType grad : {DType::f32, DType::bf16}) {
+      Workbench bench(2);
+      const SteppedAdamW8 want(bench, reference_kernels(), count, grad);
+      for (const int64_t target : compiled_targets()) {
+        const OnTarget on_target(target);
+        const SteppedAdamW8 got(bench, cpu_kernels(), count, grad);
+        EXPECT_LE(double(got.num_that_differ(want)), 1e-3 * double(count)) << hwy::TargetName(target);
+      }
     }
-  }
 }
 
 }  // namespace

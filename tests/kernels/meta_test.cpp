@@ -174,16 +174,23 @@ TEST_F(MetaTest, ElementWise) {
   meta.pack_matmul_b(stream, x, x, false);
   expect_cost("pack_matmul_b", 0, 2 * 24);
   EXPECT_EQ(meta.packed_matmul_b_bytes(DType::bf16, 64, 64, false), 0u);
-  meta.adamw(stream, {.master = state, .value = bf16({7}), .m = state, .v = state, .grad = state});
+  meta.adamw(stream, {.master = state, .value = w.empty(DType::f16, {7}), .m = state, .v = state, .grad = state});
   expect_cost("adamw", 15 * 7, 7 * 4 * 7 + 2 * 7);
+  const Tensor lower = w.empty(DType::u16, {7});
+  meta.adamw(stream, {.master = lower, .value = bf16({7}), .m = state, .v = state, .grad = bf16({7})});
+  expect_cost("adamw of halves", 15 * 7, 4 * 4 * 7 + 5 * 2 * 7);
+  meta.split_masters(stream, bf16({7}), lower, state);
+  expect_cost("split_masters", 0, 2 * 4 * 7);
+  meta.join_masters(stream, state, bf16({7}), lower);
+  expect_cost("join_masters", 0, 2 * 4 * 7);
   const Tensor codes = w.empty(DType::u8, {7}), scale = f32({1}), rows = f32({2}), cols = f32({5});
-  meta.adamw8(stream, {.adamw = {.master = state, .value = bf16({7}), .grad = state},
+  meta.adamw8(stream, {.adamw = {.master = lower, .value = bf16({7}), .grad = state},
                        .m = codes,
                        .v = codes,
                        .m_scale = scale,
                        .v_scale = scale});
-  expect_cost("adamw8", 37 * 7, 3 * 4 * 7 + 4 * 7 + 4 * 4 + 2 * 7);
-  meta.sgd(stream, {.master = state, .value = bf16({7}), .m = state, .grad = state});
+  expect_cost("adamw8", 37 * 7, 4 * 2 * 7 + 4 * 7 + 4 * 7 + 4 * 4);
+  meta.sgd(stream, {.master = state, .value = w.empty(DType::f16, {7}), .m = state, .grad = state});
   expect_cost("sgd", 7 * 7, 5 * 4 * 7 + 2 * 7);
   meta.lion(stream, {.master = state, .value = {}, .m = state, .grad = state});
   expect_cost("lion", 12 * 7, 5 * 4 * 7);

@@ -1,5 +1,6 @@
 // Optimizer states in codes of 8 bits: moments to encode, and steps of AdamW with them.
 #pragma once
+#include "masters.h"
 #include "weft/kernels/block_codes.h"
 #include "workbench.h"
 
@@ -21,27 +22,33 @@ inline Tensor random_moments(Workbench& bench, int64_t count, bool is_signed) {
 struct SteppedAdamW8 {
   std::vector<double> master, value;
 
-  SteppedAdamW8(Workbench& bench, void (*adamw8)(Stream&, const AdamW8Args&), int64_t count) {
+  SteppedAdamW8(Workbench& bench, const Kernels& k, int64_t count, DType grad = DType::f32) {
     const int64_t blocks = block_codes::num_blocks(count);
-    const auto input = [&](const char* name) { return bench.on_device(bench.random(DType::f32, {count}, name)); };
+    const auto input = [&](DType type, const char* name) {
+      return bench.on_device(bench.random(type, {count}, name));
+    };
+    const Tensor whole = input(DType::f32, "master");
     AdamW8Args args{.m = bench.empty(DType::u8, {count}),
                     .v = bench.empty(DType::u8, {count}),
                     .m_scale = bench.allocator.zeros(DType::f32, {blocks}),
                     .v_scale = bench.allocator.zeros(DType::f32, {blocks})};
-    args.adamw = {.master = input("master"),
+    args.adamw = {.master = {},
                   .value = bench.empty(DType::bf16, {count}),
-                  .grad = input("grad"),
+                  .grad = input(grad, "grad"),
                   .grad_scale = 0.5f,
                   .lr = 0.01f,
                   .beta1 = 0.9f,
                   .beta2 = 0.99f,
                   .weight_decay = 0.1f};
-    for (int step = 1; step <= 3; ++step) {
-      args.adamw.bias_correction1 = 1 - std::pow(0.9f, float(step));
-      args.adamw.bias_correction2 = 1 - std::pow(0.99f, float(step));
-      adamw8(bench.stream, args);
-    }
-    master = bench.values(args.adamw.master), value = bench.values(args.adamw.value);
+    on_masters(k, bench.stream, whole, args.adamw.value, [&](const Tensor& lower, const Tensor&) {
+      args.adamw.master = lower;
+      for (int step = 1; step <= 3; ++step) {
+        args.adamw.bias_correction1 = 1 - std::pow(0.9f, float(step));
+        args.adamw.bias_correction2 = 1 - std::pow(0.99f, float(step));
+        k.adamw8(bench.stream, args);
+      }
+    });
+    master = bench.values(whole), value = bench.values(args.adamw.value);
   }
 
   // How many elements of the master are not those of `want`. A code of a neighbour may change an update by a little.

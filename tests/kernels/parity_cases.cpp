@@ -1,6 +1,7 @@
 // The parity cases: every op, odd sizes, shapes of documents.
 #include "kernels/parity_cases.h"
 
+#include "kernels/masters.h"
 #include "support/attention_spans.h"
 
 namespace weft {
@@ -342,13 +343,18 @@ void add_token_cases(std::vector<ParityCase>& cases) {
 
 // ---- element-wise, reductions, optimizer ----
 void run_adamw(const Kernels& k, Stream& stream, Operands& o, Shape shape) {
+  const Tensor master = o.inout_f32("master", shape),
+               value = o.type() != DType::f32 ? o.out("value", shape) : Tensor();
   AdamWArgs args{.grad_scale = 0.7f, .lr = 1e-2f, .weight_decay = 0.1f};
   args.bias_correction1 = 0.3f, args.bias_correction2 = 0.02f;
-  args.master = o.inout_f32("master", shape), args.m = o.inout_f32("m", shape);
-  args.v = o.recorded("v", o.positive_f32("v", shape));
-  args.grad = o.f32("grad", shape);
-  if (o.type() != DType::f32) args.value = o.out("value", shape);
-  k.adamw(stream, args);
+  args.m = o.inout_f32("m", shape), args.v = o.recorded("v", o.positive_f32("v", shape));
+  on_masters(k, stream, master, value, [&](const Tensor& masters, const Tensor& beside) {
+    args.master = masters, args.value = beside;
+    for (const Tensor& grad : {o.f32("grad", shape), o.x("grad of the value's type", shape)}) {
+      args.grad = grad;
+      k.adamw(stream, args);
+    }
+  });
 }
 
 void add_elementwise_cases(std::vector<ParityCase>& cases) {

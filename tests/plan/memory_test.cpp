@@ -10,7 +10,7 @@
 namespace weft::plan {
 namespace {
 
-// bf16 weights, f32 gradients, and f32 masters and moments, cut as ZeRO-2 cuts them.
+// bf16 weights, f32 gradients, and the masters' lower halves and f32 moments, cut as ZeRO-2 cuts them.
 TEST(PlannedMemoryTest, IsSplitByUse) {
   const Recipe recipe = recipe_of({.shape = {.shard = 2}, .zero = Zero::gradients, .precision = Precision::bf16});
   const StepTrace trace = trace_step(recipe, 0);
@@ -18,7 +18,7 @@ TEST(PlannedMemoryTest, IsSplitByUse) {
   const MemorySplit& s = trace.peak.split;
   EXPECT_NEAR(double(s[MemoryUse::weights]), 2 * params, 0.2 * params);
   EXPECT_NEAR(double(s[MemoryUse::gradients]), 4 * params / 2, 0.4 * params);
-  EXPECT_NEAR(double(s[MemoryUse::optimizer]), 12 * params / 2, 1.2 * params);
+  EXPECT_NEAR(double(s[MemoryUse::optimizer]), 10 * params / 2, params);
   EXPECT_GT(s[MemoryUse::activations], 0);
   EXPECT_GT(s[MemoryUse::communication], 0);
 }

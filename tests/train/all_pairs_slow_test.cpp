@@ -64,8 +64,11 @@ const std::vector<Factor>& factors() {
         {"optimizer to disk", [](MeshCase& c) { c.offload_optimizer = OffloadTo::disk; }},
         {"parameters to host", [](MeshCase& c) { c.offload_parameters = OffloadTo::host; }},
         {"activations to disk", [](MeshCase& c) { c.offload_activations = OffloadTo::disk; }}}},
-      {"precision", levels<Precision>({{"fp32", Precision::fp32}, {"bf16", Precision::bf16}},
-                                      [](MeshCase& c, Precision v) { c.precision = v; })},
+      {"precision",
+       {{"fp32", [](MeshCase&) {}},
+        {"bf16", [](MeshCase& c) { c.precision = Precision::bf16; }},
+        {"bf16, gradients too",
+         [](MeshCase& c) { c.precision = Precision::bf16, c.gradients = GradientType::bf16; }}}},
       {"accumulation", levels<int>({{"1", 1}, {"2", 2}, {"4", 4}}, [](MeshCase& c, int v) { c.accumulation = v; })},
       {"dropout", levels<float>({{"0", 0.0f}, {"0.2", 0.2f}}, [](MeshCase& c, float v) { c.dropout = v; })},
   };

@@ -24,6 +24,7 @@ struct MeshCase {
   OffloadTo offload_optimizer = OffloadTo::none, offload_parameters = OffloadTo::none,
             offload_activations = OffloadTo::none;
   LoraConfig lora = {};
+  GradientType gradients = GradientType::fp32;
   int steps = 3;
 };
 
@@ -43,6 +44,7 @@ inline std::string name_of(const MeshCase& c) {
                                  : c.tie       ? "_tied"
                                                : "",
                                  kPrecisionNames[int(c.precision)]);
+  if (c.gradients == GradientType::bf16) name += "_short_gradients";
   const auto add = [&](const char* what, int64_t n, int64_t usual) {
     if (n != usual) name += fmt::format("_{}{}", what, n);
   };
@@ -90,6 +92,7 @@ inline Recipe recipe_of(const MeshCase& c) {
   r.mesh.schedule = c.schedule;
   r.mesh.virtual_stages = c.virtual_stages;
   r.train.recompute = c.recompute;
+  r.train.gradients = c.gradients;
   r.mesh.offload = {.optimizer = c.offload_optimizer,
                     .parameters = c.offload_parameters,
                     .activations = c.offload_activations,
@@ -105,6 +108,7 @@ inline MeshCase on_one_rank(const MeshCase& c) {
           .tie = c.tie,
           .experts = c.experts,
           .lora = c.lora,
+          .gradients = c.gradients,
           .steps = c.steps};
 }
 

@@ -3,6 +3,7 @@
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/parallel/data/near.h"
+#include "weft/parallel/data/wide_values.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/train/checkpoint_saver.h"
 #include "weft/train/saved_run.h"
@@ -38,7 +39,8 @@ inline void overwrite(Trainer& trainer, const std::string& name, float value) {
     for (const Piece& piece : o.pieces)
       if (piece.param->name == name && piece.first == 0) {
         const Near near(o, Access::write);
-        o.master.data<float>()[piece.offset] = value;
+        visit_wide(trainer.context(), o, piece.offset, 1, true, true,
+                   [&](const Tensor& weight, int64_t) { *weight.data<float>() = value; });
         trainer.optimizer().masters_changed();
       }
 }

@@ -31,13 +31,17 @@ class Param {
   const Shape shape;  // of what this rank holds
   const Init init;
   bool trainable = true;
-  // The three products of a layer's weight may be in fp8, those of heads, routers and adapters may not; and whether
-  // they are. See MatmulArgs::float8.
-  bool may_be_float8 = false, in_float8 = false;
+  // The bulk of a layer: a weight of attention's projections, of its MLP or of experts, and not of a head, a router
+  // or an adapter. Only products write its gradient.
+  bool is_bulk = false;
+  // Of the bulk: whether its three products are in fp8 (MatmulArgs::float8), and whether its gradient is of 16 bits.
+  bool in_float8 = false, has_short_grad = false;
   bool decays() const { return shape.rank() >= 2; }  // weight decay is for matrices, not for biases and norms
 
   Tensor value;  // in the compute dtype, or blocks of NF4 (u8); after writing it call value_changed()
-  Tensor grad;   // f32 (f64 beside f64), given by whoever trains; contents count only while has_grad()
+  // f32 (f64 beside f64), or with has_short_grad the compute dtype; given by whoever trains; contents count only
+  // while has_grad().
+  Tensor grad;
 
   // A frozen matrix, or a stack of them [E, N, K], may be held as NF4: products decode it tile by tile.
   void hold_as_nf4();

@@ -4,7 +4,8 @@
 //  - outputs come first; tensors are contiguous and row-major; shapes use the letters of docs/notation.md
 //    (T tokens, H hidden, N query heads, K key/value heads, D head dim, F ffn, E experts, V vocab);
 //  - "x" tensors are f32, bf16 or f16 (the `reference` table also takes f64); statistics, losses, gradients of
-//    parameters and optimizer state are f32 (f64 where everything is f64); sums accumulate in f32 or wider;
+//    parameters and optimizer state are f32 (f64 where everything is f64), but for gradients that matmul writes in 16
+//    bits; sums accumulate in f32 or wider;
 //  - an empty Tensor means "not wanted" where a comment says optional;
 //  - `accumulate` adds to what the output holds; otherwise the output is overwritten and may be uninitialised;
 //  - results are bitwise reproducible for the same inputs and the same number of threads.
@@ -349,6 +350,9 @@ struct Kernels {
   double (*sum_of_squares)(Stream&, const Tensor& x);
 
   // ---- optimizer ----
+  // Masters x [n] f32 as bf16 values and the 16 bits below them, u16, and back: see master_halves.h.
+  void (*split_masters)(Stream&, const Tensor& upper, const Tensor& lower, const Tensor& x);
+  void (*join_masters)(Stream&, const Tensor& x, const Tensor& upper, const Tensor& lower);
   // Decoupled weight decay: master -= lr * (m_hat / (sqrt(v_hat) + eps) + weight_decay * master), in one pass.
   // Source: Loshchilov and Hutter, 2019.
   void (*adamw)(Stream&, const AdamWArgs&);

@@ -1,16 +1,17 @@
 // Arguments of the optimizers' kernels. Masters, gradients and states are f32 (f64 beside f64), a gradient is
-// multiplied by grad_scale (clipping and unscaling) and left unchanged, `value` is an optional copy of the master in
-// the compute dtype, and weight decay is decoupled: master -= lr * (update + weight_decay * master).
+// multiplied by grad_scale (clipping and unscaling) and left unchanged, and weight decay is decoupled:
+// master -= lr * (update + weight_decay * master). `value` is the weight in the compute dtype: none where that is the
+// master's, a copy of the master in f16, or in bf16 its upper half: then `master` is the lower one, u16, and both are
+// read and written (master_halves.h).
 #pragma once
 #include "weft/tensor/tensor.h"
 
 namespace weft {
 
 struct AdamWArgs {
-  Tensor master;         // [n] f32
-  Tensor value;          // [n] bf16 or f16 copy of master for the next forward; optional
+  Tensor master, value;  // [n]
   Tensor m, v;           // [n] f32
-  Tensor grad;           // [n] f32, unchanged
+  Tensor grad;           // [n] f32, or of the value's dtype; unchanged
   float grad_scale = 1;  // multiplies grad: clipping and unscaling
   float lr = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
   float bias_correction1 = 1, bias_correction2 = 1;  // 1 - beta^step
@@ -26,8 +27,8 @@ struct AdamW8Args {
 
 // m = momentum * m + g; the update is m, or g + momentum * m with nesterov. Without m the update is g.
 struct SgdArgs {
-  Tensor master, value;
-  Tensor m;  // [n], optional
+  Tensor master, value;  // [n]
+  Tensor m;              // [n], optional
   Tensor grad;
   float grad_scale = 1, lr = 0, momentum = 0, weight_decay = 0;
   bool nesterov = false;

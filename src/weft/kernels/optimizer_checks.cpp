@@ -11,33 +11,55 @@ void check_dtype(std::string_view op, std::string_view what, const Tensor& t, DT
                 t ? fmt::format("{} {}", name_of(t.dtype()), t.shape()) : "missing", count, name_of(dtype));
 }
 
-// A master in f32 or f64 and what is as it is; the value is of any float dtype.
+// A master with its value, and what is of the dtype that it has when it is whole.
 void check_state(std::string_view op, const Tensor& master, const Tensor& value, std::initializer_list<Named> like) {
-  if (!master || (master.dtype() != DType::f32 && master.dtype() != DType::f64))
-    throw Error("{}: master must hold f32 or f64", op);
-  for (const auto& [name, t] : like) check_dtype(op, name, t, master.dtype(), master.numel());
+  const bool is_split = master && master.dtype() == DType::u16;
+  if (!master || (master.dtype() != DType::f32 && master.dtype() != DType::f64 && !is_split))
+    throw Error("{}: master must hold f32, f64 or halves of f32, u16", op);
+  for (const auto& [name, t] : like) check_dtype(op, name, t, is_split ? DType::f32 : master.dtype(), master.numel());
+  if (is_split) return check_dtype(op, "value", value, DType::bf16, master.numel());
   if (value && (!is_float(value.dtype()) || value.numel() != master.numel()))
     throw Error("{}: value is {} {}, but must hold {} floats", op, name_of(value.dtype()), value.shape(),
                 master.numel());
 }
 
+// The same with a gradient, which may also be of the value's dtype.
+void check_adamw_state(std::string_view op, const AdamWArgs& args) {
+  check_state(op, args.master, args.value, {});
+  if (args.grad && args.value && args.grad.dtype() == args.value.dtype())
+    check_dtype(op, "grad", args.grad, args.value.dtype(), args.master.numel());
+  else
+    check_state(op, args.master, args.value, {{"grad", args.grad}});
+  if (args.bias_correction1 <= 0 || args.bias_correction2 <= 0)
+    throw Error("{}: the bias corrections are 1 - beta^step, which is positive from step 1 on", op);
+}
+
 }  // namespace
 
+void check_halves(std::string_view op, const Tensor& upper, const Tensor& lower, const Tensor& x) {
+  if (!x) throw Error("{}: x is missing, but is not optional", op);
+  check_dtype(op, "x", x, DType::f32, x.numel());
+  check_dtype(op, "upper", upper, DType::bf16, x.numel());
+  check_dtype(op, "lower", lower, DType::u16, x.numel());
+}
+
+void check_adamw(const AdamWArgs& args) {
+  check_adamw_state("adamw", args);
+  check_state("adamw", args.master, args.value, {{"m", args.m}, {"v", args.v}});
+}
+
 void check_adamw8(const AdamW8Args& args) {
-  const AdamWArgs& a = args.adamw;
-  check_state("adamw8", a.master, a.value, {{"grad", a.grad}});
-  const int64_t n = a.master.numel(), blocks = block_codes::num_blocks(n);
+  check_adamw_state("adamw8", args.adamw);
+  const int64_t n = args.adamw.master.numel(), blocks = block_codes::num_blocks(n);
   check_dtype("adamw8", "m", args.m, DType::u8, n);
   check_dtype("adamw8", "v", args.v, DType::u8, n);
   check_dtype("adamw8", "m_scale", args.m_scale, DType::f32, blocks);
   check_dtype("adamw8", "v_scale", args.v_scale, DType::f32, blocks);
-  if (a.bias_correction1 <= 0 || a.bias_correction2 <= 0)
-    throw Error("adamw8: the bias corrections are 1 - beta^step, which is positive from step 1 on");
 }
 
 void check_sgd(const SgdArgs& args) {
   check_state("sgd", args.master, args.value, {{"grad", args.grad}});
-  if (args.m) check_dtype("sgd", "m", args.m, args.master.dtype(), args.master.numel());
+  if (args.m) check_state("sgd", args.master, args.value, {{"m", args.m}});
 }
 
 void check_lion(const LionArgs& args) {

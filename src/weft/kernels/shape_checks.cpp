@@ -516,21 +516,4 @@ void check_dot_rows(const Tensor& y, const Tensor& a, const Tensor& b) {
 
 void check_sum_of_squares(const Tensor& x) { Op{"sum_of_squares"}.present("x", x); }
 
-void check_adamw(const AdamWArgs& args) {
-  const Op op{"adamw"};
-  op.present("master", args.master);
-  op.that(args.master.dtype() == DType::f32 || args.master.dtype() == DType::f64, "master must hold f32 or f64");
-  const int64_t count = args.master.numel();
-  const auto state = [&](std::string_view what, const Tensor& t) {
-    op.count(what, t, count);
-    op.dtype(what, t, args.master.dtype());
-  };
-  state("m", args.m);
-  state("v", args.v);
-  state("grad", args.grad);
-  if (args.value) op.count("value", args.value, count);
-  op.that(args.bias_correction1 > 0 && args.bias_correction2 > 0,
-          "the bias corrections are 1 - beta^step, which is positive from step 1 on");
-}
-
 }  // namespace weft::shapes

@@ -54,7 +54,11 @@ void Decoder::allocate(Context& context, DType dtype) {
 }
 
 void Decoder::multiply_in_float8() {
-  for (const auto& block : blocks_) block->each_param([](Param& p) { p.in_float8 = p.may_be_float8; });
+  for (const auto& block : blocks_) block->each_param([](Param& p) { p.in_float8 = p.is_bulk; });
+}
+
+void Decoder::sum_gradients_in_16_bits() {
+  for (const auto& block : blocks_) block->each_param([](Param& p) { p.has_short_grad = p.is_bulk && p.trainable; });
 }
 
 void Decoder::prepare(Context& context, DType dtype) {

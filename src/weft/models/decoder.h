@@ -31,8 +31,9 @@ class Decoder {
 
   const ModelConfig& config() const { return config_; }
   const DecoderPart& part() const { return part_; }
-  // The products of layers' weights, from now on.
+  // Of the bulk of layers, from now on, gradients of what is trained by then; see Param.
   void multiply_in_float8();
+  void sum_gradients_in_16_bits();
   void set_recompute(RecomputePolicy policy) { recompute_ = policy; }
 
   // Gives every parameter memory for its value in `dtype` (not for its gradient) unless it is held in blocks alone,

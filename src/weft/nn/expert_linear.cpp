@@ -9,7 +9,7 @@ ExpertLinear::ExpertLinear(const std::string& name, const Placement& placement, 
                            const AdapterConfig& adapter, bool is_sum, bool is_first)
     : scale_(adapter.scale), weight_(name + ".weight", placement, Init::normal(init_std)) {
   if (base == BaseFormat::nf4) weight_.hold_as_nf4();
-  weight_.readers = Param::Readers::products, weight_.may_be_float8 = true;
+  weight_.readers = Param::Readers::products, weight_.is_bulk = true;
   if (adapter.rank == 0) return;
   const LoraPlacements p = trained_lora_placements(adapter.rank, placement, is_sum, is_first);
   a_.emplace(name + ".lora_a", p.a, lora_a_init(placement));

@@ -29,7 +29,7 @@ class Linear {
   Linear(const std::string& name, const LinearConfig& c)
       : adds_bias_(c.is_first), weight_(name + ".weight", weight_placement(c), Init::normal(c.init_std)) {
     if (c.base == BaseFormat::nf4) weight_.hold_as_nf4();
-    weight_.may_be_float8 = true;
+    weight_.is_bulk = true;
     // DoRA reads the lengths of rows.
     if (c.adapter.rank == 0 || !c.adapter.is_dora) weight_.readers = Param::Readers::products;
     if (c.has_bias) bias_.emplace(name + ".bias", bias_placement(c), Init::zeros());

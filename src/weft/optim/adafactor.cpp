@@ -20,7 +20,7 @@ Adafactor::Adafactor(Context& context, std::vector<Owned> owned, const Adafactor
       size += bucket.items.back().size();
     }
     num_items += int64_t(bucket.items.size());
-    bucket.moments = o.new_state(context_, o.master.dtype(), {size});
+    bucket.moments = o.new_state(context_, o.wide_dtype(), {size});
   }
   squares_ = context_.stream.host_memory().empty(DType::f64, {num_items});
 }
@@ -64,7 +64,7 @@ void Adafactor::each_piece(size_t bucket, float grad_scale, Visit&& visit) {
     for (int64_t at = piece.first; at < end;) {
       const int64_t i = at / m.local_size(), next = std::min(end, (i + 1) * m.local_size());
       const int64_t rows = item.offset + i * (m.rows.total + m.cols.total), cols = rows + m.rows.total;
-      const MatrixPiece grad{.x = owned_[bucket].grads.slice_flat(piece.offset + at - piece.first, {next - at}),
+      const MatrixPiece grad{.x = wide_gradient(context_, owned_[bucket], piece.offset + at - piece.first, next - at),
                              .scale = grad_scale,
                              .first = at - i * m.local_size(),
                              .rows = state.work.slice_flat(rows + m.rows.begin, {m.rows.count}),

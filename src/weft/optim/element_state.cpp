@@ -16,7 +16,7 @@ ElementState::ElementState(Context& context, std::span<const Owned> owned, IsMea
     std::vector<Tensor>& parts = parts_.emplace_back(o.pieces.size());
     const Tensor& all = wholes_.emplace_back();
     if (size == 0) continue;
-    wholes_.back() = o.new_state(context, o.master.dtype(), {size});
+    wholes_.back() = o.new_state(context, o.wide_dtype(), {size});
     int64_t offset = 0;
     for (size_t j = 0; j < parts.size(); ++j) {
       const Piece& p = o.pieces[j];

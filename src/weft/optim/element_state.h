@@ -16,7 +16,7 @@ inline bool is_meant(const Param& param, IsMeant which) { return which(param.nam
 
 class ElementState {
  public:
-  // Zeros, in the masters' dtype.
+  // Zeros, in f32 (f64 beside f64).
   ElementState(Context& context, std::span<const Owned> owned, IsMeant which = every_param);
 
   // Of owned[i].pieces[j]: [count]; empty where nothing is kept of the parameter.

@@ -78,7 +78,7 @@ void Muon::write_momenta(size_t i, const Tensor& sent, double grad_scale) {
     context_.kernels.sgd(context_.stream, {.master = sent.slice_flat(at, {piece.count}),
                                            .value = {},
                                            .m = m_.of(i, j),
-                                           .grad = owned_[i].grads.slice_flat(piece.offset, {piece.count}),
+                                           .grad = wide_gradient(context_, owned_[i], piece.offset, piece.count),
                                            .grad_scale = float(grad_scale),
                                            .lr = -1,
                                            .momentum = float(options_.momentum),
@@ -110,7 +110,7 @@ void Muon::orthogonalize_items(const Owned& o, Plan& plan, const Tensor& receive
   for (size_t n = 0; n < plan.items.size(); ++n) {
     Item& item = plan.items[n];
     const Matrices& m = item.matrices;
-    item.whole = context_.empty(o.master.dtype(), {m.count, m.rows.total, m.cols.total});
+    item.whole = context_.empty(o.wide_dtype(), {m.count, m.rows.total, m.cols.total});
     if (o.tensor->size() > 1) k.fill(s, item.whole, 0);
     if (m.param->placement.is_first_copy)
       each_run(o, plan, n, received, [&](const Tensor& here, const Tensor& there) { k.convert(s, there, here); });
@@ -155,12 +155,12 @@ void Muon::update_bucket(size_t i, double lr, double grad_scale) {
   const Owned& o = owned_[i];
   if (!plan.has_matrices) return;
   const Near near(o, Access::write);
-  const Tensor sent = context_.empty(o.master.dtype(), {plan.num_sent});
+  const Tensor sent = context_.empty(o.wide_dtype(), {plan.num_sent});
   write_momenta(i, sent, grad_scale);
   if (o.shard->size() == 1) {
     orthogonalize_items(o, plan, sent);
   } else {
-    const Tensor received = context_.empty(o.master.dtype(), {plan.num_received});
+    const Tensor received = context_.empty(o.wide_dtype(), {plan.num_received});
     o.shard->all_to_all(received, plan.receive_counts, sent, plan.send_counts);
     orthogonalize_items(o, plan, received);
     o.shard->all_to_all(sent, plan.send_counts, received, plan.receive_counts);

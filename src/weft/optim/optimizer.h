@@ -43,7 +43,7 @@ class Optimizer {
     const NearInTurn in_turn(owned_);
     for (const Owned& o : owned_) {
       const Near near(o, Access::write);
-      if (o.values) context_.kernels.convert(context_.stream, o.values, o.master);
+      if (o.values && !o.is_split()) context_.kernels.convert(context_.stream, o.values, o.master);
     }
   }
   int64_t num_updates() const { return num_updates_; }

@@ -13,6 +13,16 @@ struct PieceTensors {
   Tensor master, value, grad;
 };
 
+// Elements [offset, offset + count) of a bucket's gradients as f32 (f64 beside f64): as they lie, or a copy of those
+// of 16 bits for kernels that read no others.
+inline Tensor wide_gradient(Context& context, const Owned& o, int64_t offset, int64_t count) {
+  const Tensor grad = o.grads.slice_flat(offset, {count});
+  if (grad.dtype() == o.wide_dtype()) return grad;
+  Tensor wide = context.empty(o.wide_dtype(), {count});
+  context.kernels.convert(context.stream, wide, grad);
+  return wide;
+}
+
 // Calls visit(i, j, owned[i].pieces[j]) for every piece, to be written while its bucket is near.
 template <class Visit>
 void each_piece(std::span<const Owned> owned, Visit&& visit) {

@@ -163,6 +163,8 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::dot_columns, "dot_columns">(k);
   record<&Kernels::dot_rows, "dot_rows">(k);
   record<&Kernels::sum_of_squares, "sum_of_squares">(k);
+  record<&Kernels::split_masters, "split_masters">(k);
+  record<&Kernels::join_masters, "join_masters">(k);
   record<&Kernels::adamw, "adamw">(k);
   record<&Kernels::adamw8, "adamw8">(k);
   record<&Kernels::sgd, "sgd">(k);

@@ -32,6 +32,7 @@ ModelParts::ModelParts(const Recipe& recipe, const Mesh& mesh, const Schedule& s
     parts_.back()->set_recompute(recipe.train.recompute);
     if (recipe.train.precision == Precision::fp8) parts_.back()->multiply_in_float8();
     choose_trained(recipe, *parts_.back());
+    if (recipe.train.gradients == GradientType::bf16) parts_.back()->sum_gradients_in_16_bits();
     const bool has_both = all[size_t(s)].has_head && parts_.front()->embedding();
     if (has_both && recipe.model.tie_embeddings) shared_group_ = 0;
   }

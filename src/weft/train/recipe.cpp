@@ -175,6 +175,12 @@ TrainConfig read_train(Toml& toml, const MeshShape& mesh) {
   settle_batch(toml, t, mesh.dp(), mesh.pp);
   t.seed = uint64_t(toml.integer("train.seed", int64_t(t.seed), 0));
   t.precision = choose(toml, "train.precision", Precision::fp32, kPrecisionNames);
+  const bool is_bf16 = t.precision == Precision::bf16 || t.precision == Precision::fp8;
+  t.gradients = choose(toml, "train.gradients", GradientType::fp32, kGradientNames);
+  if (t.gradients == GradientType::bf16 && !is_bf16)
+    toml.reject("train.gradients",
+                "products leave gradients in bf16 where they read bf16: write train.precision = "
+                "\"bf16\" or \"fp8\", or \"fp32\" here");
   t.eval_every = toml.integer("train.eval_every", 0, 0, kMostSteps);
   t.eval_batches = toml.integer("train.eval_batches", 0, 0, kMostSteps);
   t.on_not_finite =

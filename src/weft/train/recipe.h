@@ -18,6 +18,8 @@ namespace weft {
 
 // fp8: as bf16, but that products of layers' weights round their operands to E4M3 (MatmulArgs::float8).
 enum class Precision : uint8_t { fp32, bf16, fp16, fp8 };
+// In what the gradients of layers' bulk (Param::is_bulk) are summed, over micro-batches and ranks.
+enum class GradientType : uint8_t { fp32, bf16 };
 enum class OnNotFinite : uint8_t { stop, skip };
 
 struct DataConfig {
@@ -34,6 +36,7 @@ struct TrainConfig {
   int64_t steps = 0, seq_len = 0, global_batch = 0, micro_batch = 0, accumulation = 0;
   uint64_t seed = 1337;
   Precision precision = Precision::fp32;
+  GradientType gradients = GradientType::fp32;
   int64_t eval_every = 0, eval_batches = 0;  // 0 batches: the whole validation part
   OnNotFinite on_not_finite = OnNotFinite::stop;
   RecomputePolicy recompute;

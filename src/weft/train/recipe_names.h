@@ -7,6 +7,7 @@ namespace weft {
 // In the order of the types' values.
 inline constexpr std::string_view kDeviceNames[] = {"cpu", "cuda"};                           // Device
 inline constexpr std::string_view kPrecisionNames[] = {"fp32", "bf16", "fp16", "fp8"};        // Precision
+inline constexpr std::string_view kGradientNames[] = {"fp32", "bf16"};                        // GradientType
 inline constexpr std::string_view kContextModeNames[] = {"ring", "ulysses", "allgather"};     // ContextMode
 inline constexpr std::string_view kRecomputeNames[] = {"none", "attention", "mlp", "block"};  // RecomputePolicy::What
 inline constexpr std::string_view kRecomputeEvery = "every:";                  // and a number: every n-th block

@@ -67,8 +67,7 @@ void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run) {
   const auto owned = trainer.optimizer().owned();
   const NearInTurn in_turn(weights);
   WholeTensors whole(recipe, trainer.mesh(), owned);
-  std::vector<Tensor> gradients = gradients_of(owned);
-  for (Tensor& t : gradients) t = on_host(trainer.context().stream, t);
+  const std::vector<Tensor> gradients = gradients_of(trainer.context(), owned);
   const bool keeps = trainer.mesh().world().rank() == 0;
   for (const auto& info : whole.all()) {
     const auto take = [&](const Tensor& t, std::vector<std::vector<float>>& into) {

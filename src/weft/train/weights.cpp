@@ -1,10 +1,11 @@
-// visit_weight: masters as they are, narrower values through a buffer.
+// visit_weight: whole masters as they are, others through a buffer.
 #include "weft/train/weights.h"
 
 #include <algorithm>
 
 #include "weft/parallel/data/near.h"
 #include "weft/parallel/data/nf4_pieces.h"
+#include "weft/parallel/data/wide_values.h"
 #include "weft/train/host_visit.h"
 
 namespace weft {
@@ -12,15 +13,9 @@ namespace {
 
 void visit_values(Context& context, const Owned& o, const Piece& piece, bool is_written,
                   Optimizer::VisitState visit) {
-  constexpr int64_t kElements = 1 << 20;
-  for (int64_t at = 0; at < piece.count; at += kElements) {
-    const Piece part{piece.param, piece.first + at, piece.offset + at, std::min(kElements, piece.count - at)};
-    const Tensor values = o.values.slice_flat(part.offset, {part.count});
-    const Tensor wide = context.empty(DType::f32, {part.count});
-    context.kernels.convert(context.stream, wide, values);
-    visit_piece(o, part, wide, visit);
-    if (is_written) context.kernels.convert(context.stream, values, wide);
-  }
+  visit_wide(context, o, piece.offset, piece.count, true, is_written, [&](const Tensor& wide, int64_t at) {
+    visit_piece(o, {piece.param, piece.first + at - piece.offset, at, wide.numel()}, wide, visit);
+  });
 }
 
 }  // namespace
@@ -35,10 +30,9 @@ void visit_weight(Context& context, std::span<const Owned> owned, std::string_vi
       if (piece.param->is_nf4()) {
         check(!is_written, "{} is held as NF4, and is written whole", param);
         decode_nf4(context.stream, o, piece, visit);
-      } else if (o.master)
-        visit_piece(o, piece, o.master.slice_flat(piece.offset, {piece.count}), visit);
-      else
+      } else {
         visit_values(context, o, piece, is_written, visit);
+      }
     }
 }
 

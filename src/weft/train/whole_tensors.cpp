@@ -4,8 +4,9 @@
 #include <cstring>
 
 #include "weft/models/decoder.h"
-#include "weft/optim/optimizer.h"
+#include "weft/optim/piece_tensors.h"
 #include "weft/parallel/data/near.h"
+#include "weft/tensor/host_access.h"
 #include "weft/train/model_parts.h"
 
 namespace weft {
@@ -53,9 +54,10 @@ void WholeTensors::scatter(const float* whole, EachRun each_run) {
       [&](const Tensor& here, int64_t first, bool) { std::memcpy(here.data<float>(), whole + first, here.bytes()); });
 }
 
-std::vector<Tensor> gradients_of(std::span<const Owned> owned) {
+std::vector<Tensor> gradients_of(Context& context, std::span<const Owned> owned) {
   std::vector<Tensor> parts;
-  for (const Owned& o : owned) parts.push_back(o.grads);
+  for (const Owned& o : owned)
+    parts.push_back(on_host(context.stream, wide_gradient(context, o, 0, o.grads.numel())));
   return parts;
 }
 

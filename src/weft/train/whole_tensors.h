@@ -47,7 +47,7 @@ class WholeTensors {
   Tensor whole_;
 };
 
-// The gradients of `owned`, as `parts` above.
-std::vector<Tensor> gradients_of(std::span<const Owned> owned);
+// The gradients of `owned` on the host, f32, as `parts` above.
+std::vector<Tensor> gradients_of(Context& context, std::span<const Owned> owned);
 
 }  // namespace weft

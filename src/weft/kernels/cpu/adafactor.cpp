@@ -7,8 +7,8 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "weft/kernels/cpu/cpu.h"
+#include "weft/kernels/cpu/masters-inl.h"
 #include "weft/kernels/cpu/simd_chunks.h"
-#include "weft/kernels/cpu/value_copy-inl.h"
 #include "weft/kernels/shape_checks.h"
 
 #ifndef WEFT_KERNELS_CPU_ADAFACTOR_ROWS_
@@ -103,8 +103,7 @@ void adafactor(Stream& stream, const AdafactorArgs& args) {
   const PieceRows rows(args.grad);
   const float *const x = args.grad.x.data<float>(), *const row_factors = args.grad.rows.data<float>(),
                      *const col_factors = args.grad.cols.data<float>();
-  float* const master = args.master.data<float>();
-  with_value("adafactor", args.value, [&](auto* value) {
+  with_master("adafactor", args, [&](const auto& masters) {
     stream.team().parallel_for(
         rows.num_rows, rows_per_chunk(rows.cols * (4 * 3 + 2)), [&](int64_t begin, int64_t end, int) {
           const F32Tag d;
@@ -114,10 +113,8 @@ void adafactor(Stream& stream, const AdafactorArgs& args) {
             for_each_vector(n, [&](int64_t i, auto part) HWY_ATTR {
               const auto g = hn::Mul(load(d, x + at + i, part), row_factor);
               const auto update = hn::Mul(g, load(d, col_factors + col + i, part));
-              const auto old = load(d, master + at + i, part);
-              const auto weight = hn::NegMulAdd(lr, hn::MulAdd(decay, old, update), old);
-              store(weight, d, master + at + i, part);
-              if (value) store(weight, d, value + at + i, part);
+              const auto old = masters.load_at(at + i, part);
+              masters.store_at(at + i, hn::NegMulAdd(lr, hn::MulAdd(decay, old, update), old), part);
             });
           });
         });

@@ -8,8 +8,8 @@
 #include "hwy/highway.h"
 #include "weft/kernels/block_codes.h"
 #include "weft/kernels/cpu/cpu.h"
+#include "weft/kernels/cpu/masters-inl.h"
 #include "weft/kernels/cpu/simd_chunks.h"
-#include "weft/kernels/cpu/value_copy-inl.h"
 #include "weft/kernels/shape_checks.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -75,9 +75,9 @@ struct Block {
   }
 };
 
-// value may be null.
-template <class T>
-void adamw8_block(const AdamW8Args& args, T* value, int64_t begin, int64_t n) {
+// G: f32, or the type of the masters' value.
+template <class Masters, class G>
+void adamw8_block(const AdamW8Args& args, const Masters& masters, const G* all_grads, int64_t begin, int64_t n) {
   const AdamWArgs& a = args.adamw;
   const F32Tag d;
   const auto grad_scale = hn::Set(d, a.grad_scale), beta1 = hn::Set(d, a.beta1), beta2 = hn::Set(d, a.beta2);
@@ -88,8 +88,7 @@ void adamw8_block(const AdamW8Args& args, T* value, int64_t begin, int64_t n) {
   float *const m_scale = args.m_scale.data<float>() + begin / kBlock, *const v_scale =
                                                                           args.v_scale.data<float>() + begin / kBlock;
   uint8_t *const m_codes = args.m.data<uint8_t>() + begin, *const v_codes = args.v.data<uint8_t>() + begin;
-  float* const master = a.master.data<float>() + begin;
-  const float* const grad = a.grad.data<float>() + begin;
+  const G* const grad = all_grads + begin;
   Block m, v;
   m.decode(m_codes, *m_scale, n, true);
   v.decode(v_codes, *v_scale, n, false);
@@ -101,10 +100,8 @@ void adamw8_block(const AdamW8Args& args, T* value, int64_t begin, int64_t n) {
     store(new_v, d, v.x + i, part);
     const auto size = hn::Add(hn::Sqrt(hn::Mul(new_v, correct2)), eps);
     const auto update = hn::Div(hn::Mul(new_m, correct1), size);
-    const auto old = load(d, master + i, part);
-    const auto weight = hn::NegMulAdd(lr, hn::MulAdd(decay, old, update), old);
-    store(weight, d, master + i, part);
-    if (value) store(weight, d, value + begin + i, part);
+    const auto old = masters.load_at(begin + i, part);
+    masters.store_at(begin + i, hn::NegMulAdd(lr, hn::MulAdd(decay, old, update), old), part);
   });
   *m_scale = m.encode(m_codes, n, true);
   *v_scale = v.encode(v_codes, n, false);
@@ -121,8 +118,11 @@ void each_block(Stream& stream, int64_t count, Body&& body) {
 }
 
 void adamw8(Stream& stream, const AdamW8Args& args) {
-  with_value("adamw8", args.adamw.value, [&](auto* value) {
-    each_block(stream, args.m.numel(), [&](int64_t begin, int64_t n) { adamw8_block(args, value, begin, n); });
+  with_master("adamw8", args.adamw, [&](const auto& masters) {
+    with_gradient(masters, args.adamw.grad, [&](const auto* grad) {
+      each_block(stream, args.m.numel(),
+                 [&](int64_t begin, int64_t n) { adamw8_block(args, masters, grad, begin, n); });
+    });
   });
 }
 

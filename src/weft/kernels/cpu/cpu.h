@@ -83,6 +83,10 @@ void scale_columns(Stream&, const Tensor& y, const Tensor& x, const Tensor& fact
 void dot_columns(Stream&, const Tensor& y, const Tensor& a, const Tensor& b, bool accumulate);
 void dot_rows(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
 
+// masters.cpp
+void split_masters(Stream&, const Tensor& upper, const Tensor& lower, const Tensor& x);
+void join_masters(Stream&, const Tensor& x, const Tensor& upper, const Tensor& lower);
+
 // adamw.cpp
 void adamw(Stream&, const AdamWArgs&);
 

@@ -48,6 +48,8 @@ const Kernels& cpu_kernels() {
       .dot_columns = cpu::dot_columns,
       .dot_rows = cpu::dot_rows,
       .sum_of_squares = cpu::sum_of_squares,
+      .split_masters = cpu::split_masters,
+      .join_masters = cpu::join_masters,
       .adamw = cpu::adamw,
       .adamw8 = cpu::adamw8,
       .sgd = cpu::sgd,

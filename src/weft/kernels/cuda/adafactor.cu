@@ -85,8 +85,8 @@ __global__ void row_squares_kernel(double* sums, const Piece p) {
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-template <class T>
-__global__ void adafactor_kernel(const Master<T> master, const Piece p, float factor) {
+template <class M>
+__global__ void adafactor_kernel(const M master, const Piece p, float factor) {
   const Piece::Row row = p.row(blockIdx.x);
   const float by = p.scale * p.rows[blockIdx.x] * factor;
   for (int64_t c = row.from + threadIdx.x; c < row.to; c += blockDim.x) {
@@ -124,8 +124,8 @@ double factored_squares(Stream& stream, const MatrixPiece& args) {
 void adafactor(Stream& stream, const AdafactorArgs& args) {
   shapes::check_adafactor(args);
   const Piece p = piece_of(args.grad);
-  with_master("adafactor", args, [&]<class T>(const Master<T>& master) {
-    launch(stream, adafactor_kernel<T>, over_rows(p.num_rows, p.num_cols), master, p, args.factor);
+  with_master("adafactor", args, [&]<class T, class M>(const M& master) {
+    launch(stream, adafactor_kernel<M>, over_rows(p.num_rows, p.num_cols), master, p, args.factor);
   });
 }
 

@@ -8,11 +8,12 @@
 namespace weft::cuda {
 namespace {
 
-template <class T>
+// M is a Master, G the gradient's type.
+template <class M, class G>
 struct AdamW {
-  Master<T> master;
+  M master;
   float *m, *v;
-  const float* grad;
+  const G* grad;
   AdamWRule rule;
 
   template <int N>
@@ -32,11 +33,12 @@ struct AdamW {
 
 void adamw(Stream& stream, const AdamWArgs& args) {
   shapes::check_adamw(args);
-  with_master("adamw", args, [&]<class T>(const Master<T>& master) {
-    const AdamW<T> op{master, device_data<float>(args.m), device_data<float>(args.v), device_data<float>(args.grad),
-                      AdamWRule::of(args)};
-    for_elements<T, float>(stream, op, args.master.numel(),
-                           are_aligned(args.master, args.value, args.m, args.v, args.grad));
+  with_master("adamw", args, [&]<class T, class M>(const M& master) {
+    with_gradient<T>(args.grad, [&]<class G>(const G* grad) {
+      const AdamW<M, G> op{master, device_data<float>(args.m), device_data<float>(args.v), grad, AdamWRule::of(args)};
+      for_elements<T, float>(stream, op, args.master.numel(),
+                             are_aligned(args.master, args.value, args.m, args.v, args.grad));
+    });
   });
 }
 

@@ -41,14 +41,15 @@ struct Codes {
   __device__ float decode(int64_t block) const { return table[codes[block * kBlock + threadIdx.x]] * scales[block]; }
 };
 
-template <class T>
-__global__ void adamw8_kernel(const Master<T> master, const float* grad, const Codes m_codes, const Codes v_codes,
+// M is a Master, G the gradient's type.
+template <class M, class G>
+__global__ void adamw8_kernel(const M master, const G* grad, const Codes m_codes, const Codes v_codes,
                               const AdamWRule rule, int64_t count) {
   const int64_t block = blockIdx.x, i = block * kBlock + threadIdx.x;
   float m = 0, v = 0;
   if (i < count) {
     m = m_codes.decode(block), v = v_codes.decode(block);
-    const float update[1] = {rule.update(grad[i], m, v)};
+    const float update[1] = {rule.update(load(grad + i), m, v)};
     master.step(i, update);
   }
   m_codes.encode(m, block, i < count);
@@ -84,9 +85,10 @@ void adamw8(Stream& stream, const AdamW8Args& args) {
   shapes::check_adamw8(args);
   const int64_t count = args.adamw.master.numel();
   const Codes m = codes_of(stream, args.m, args.m_scale, true), v = codes_of(stream, args.v, args.v_scale, false);
-  with_master("adamw8", args.adamw, [&]<class T>(const Master<T>& master) {
-    launch(stream, adamw8_kernel<T>, over_blocks(count), master, device_data<float>(args.adamw.grad), m, v,
-           AdamWRule::of(args.adamw), count);
+  with_master("adamw8", args.adamw, [&]<class T, class M>(const M& master) {
+    with_gradient<T>(args.adamw.grad, [&]<class G>(const G* grad) {
+      launch(stream, adamw8_kernel<M, G>, over_blocks(count), master, grad, m, v, AdamWRule::of(args.adamw), count);
+    });
   });
 }
 

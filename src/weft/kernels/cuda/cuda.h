@@ -84,6 +84,10 @@ void dot_rows(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
 // squares.cu
 double sum_of_squares(Stream&, const Tensor& x);
 
+// masters.cu
+void split_masters(Stream&, const Tensor& upper, const Tensor& lower, const Tensor& x);
+void join_masters(Stream&, const Tensor& x, const Tensor& upper, const Tensor& lower);
+
 // adamw.cu
 void adamw(Stream&, const AdamWArgs&);
 

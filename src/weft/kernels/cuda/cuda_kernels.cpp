@@ -48,6 +48,8 @@ const Kernels& cuda_kernels() {
       .dot_columns = cuda::dot_columns,
       .dot_rows = cuda::dot_rows,
       .sum_of_squares = cuda::sum_of_squares,
+      .split_masters = cuda::split_masters,
+      .join_masters = cuda::join_masters,
       .adamw = cuda::adamw,
       .adamw8 = cuda::adamw8,
       .sgd = cuda::sgd,

@@ -6,9 +6,9 @@
 namespace weft::cuda {
 namespace {
 
-template <class T>
+template <class M>
 struct Sgd {
-  Master<T> master;
+  M master;
   float* m;  // optional
   const float* grad;
   float grad_scale, momentum;
@@ -32,9 +32,9 @@ struct Sgd {
   }
 };
 
-template <class T>
+template <class M>
 struct Lion {
-  Master<T> master;
+  M master;
   float* m;
   const float* grad;
   float grad_scale, beta1, beta2, softness;
@@ -58,8 +58,8 @@ struct Lion {
 
 void sgd(Stream& stream, const SgdArgs& args) {
   shapes::check_sgd(args);
-  with_master("sgd", args, [&]<class T>(const Master<T>& master) {
-    const Sgd<T> op{
+  with_master("sgd", args, [&]<class T, class M>(const M& master) {
+    const Sgd<M> op{
         master,       device_data<float>(args.m), device_data<float>(args.grad), args.grad_scale, args.momentum,
         args.nesterov};
     for_elements<T, float>(stream, op, args.master.numel(), are_aligned(args.master, args.value, args.m, args.grad));
@@ -68,8 +68,8 @@ void sgd(Stream& stream, const SgdArgs& args) {
 
 void lion(Stream& stream, const LionArgs& args) {
   shapes::check_lion(args);
-  with_master("lion", args, [&]<class T>(const Master<T>& master) {
-    const Lion<T> op{master,
+  with_master("lion", args, [&]<class T, class M>(const M& master) {
+    const Lion<M> op{master,
                      device_data<float>(args.m),
                      device_data<float>(args.grad),
                      args.grad_scale,

@@ -358,27 +358,42 @@ double sum_of_squares(Stream& stream, const Tensor& x) {
   return 0;
 }
 
+void split_masters(Stream& stream, const Tensor& upper, const Tensor& lower, const Tensor& x) {
+  shapes::check_halves("split_masters", upper, lower, x);
+  count(stream, 0, upper, lower, x);
+}
+
+void join_masters(Stream& stream, const Tensor& x, const Tensor& upper, const Tensor& lower) {
+  shapes::check_halves("join_masters", upper, lower, x);
+  count(stream, 0, x, upper, lower);
+}
+
+// The value is read too where it is the upper half of its master.
+Tensor read_value(const auto& args) { return args.master.dtype() == DType::u16 ? args.value : Tensor(); }
+
 void adamw(Stream& stream, const AdamWArgs& args) {
   shapes::check_adamw(args);
   count(stream, elements(args.master) * kAdamWFlops, args.master, args.m, args.v, args.master, args.m, args.v,
-        args.grad, args.value);
+        args.grad, args.value, read_value(args));
 }
 
 void adamw8(Stream& stream, const AdamW8Args& args) {
   shapes::check_adamw8(args);
   const AdamWArgs& a = args.adamw;
   count(stream, elements(a.master) * kAdamW8Flops, a.master, args.m, args.v, args.m_scale, args.v_scale, a.master,
-        args.m, args.v, args.m_scale, args.v_scale, a.grad, a.value);
+        args.m, args.v, args.m_scale, args.v_scale, a.grad, a.value, read_value(a));
 }
 
 void sgd(Stream& stream, const SgdArgs& args) {
   shapes::check_sgd(args);
-  count(stream, elements(args.master) * kSgdFlops, args.master, args.m, args.master, args.m, args.grad, args.value);
+  count(stream, elements(args.master) * kSgdFlops, args.master, args.m, args.master, args.m, args.grad, args.value,
+        read_value(args));
 }
 
 void lion(Stream& stream, const LionArgs& args) {
   shapes::check_lion(args);
-  count(stream, elements(args.master) * kLionFlops, args.master, args.m, args.master, args.m, args.grad, args.value);
+  count(stream, elements(args.master) * kLionFlops, args.master, args.m, args.master, args.m, args.grad, args.value,
+        read_value(args));
 }
 
 void encode_blocks(Stream& stream, const Tensor& codes, const Tensor& scales, const Tensor& x, bool) {
@@ -410,7 +425,7 @@ double factored_squares(Stream& stream, const MatrixPiece& p) {
 void adafactor(Stream& stream, const AdafactorArgs& args) {
   shapes::check_adafactor(args);
   count(stream, 6 * elements(args.master), args.master, args.master, args.grad.x, args.grad.rows, args.grad.cols,
-        args.value);
+        args.value, read_value(args));
 }
 
 }  // namespace
@@ -460,6 +475,8 @@ const Kernels& meta_kernels() {
       .dot_columns = dot_columns,
       .dot_rows = dot_rows,
       .sum_of_squares = sum_of_squares,
+      .split_masters = split_masters,
+      .join_masters = join_masters,
       .adamw = adamw,
       .adamw8 = adamw8,
       .sgd = sgd,

@@ -49,14 +49,13 @@ void adafactor(Stream&, const AdafactorArgs& args) {
   shapes::check_adafactor(args);
   const MatrixPiece& p = args.grad;
   const std::vector<double> x = load(p.x), rows = load(p.rows), cols = load(p.cols);
-  std::vector<double> master = load(args.master);
+  std::vector<double> master = load_master(args.master, args.value);
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t at = size_t(p.first) + i;
     const double u = x[i] * double(p.scale) * rows[at / cols.size()] * cols[at % cols.size()] * double(args.factor);
     master[i] -= double(args.lr) * (u + double(args.weight_decay) * master[i]);
   }
-  store(args.master, master);
-  if (args.value) store(args.value, load(args.master));
+  store_master(args.master, args.value, master);
 }
 
 }  // namespace weft::reference

@@ -10,7 +10,7 @@ void adamw(Stream&, const AdamWArgs& args) {
   shapes::check_adamw(args);
   const double beta1 = double(args.beta1), beta2 = double(args.beta2), lr = double(args.lr);
   const std::vector<double> grad = load(args.grad);
-  std::vector<double> master = load(args.master), m = load(args.m), v = load(args.v);
+  std::vector<double> master = load_master(args.master, args.value), m = load(args.m), v = load(args.v);
   for (size_t i = 0; i < master.size(); ++i) {
     const double g = grad[i] * double(args.grad_scale);
     m[i] = beta1 * m[i] + (1 - beta1) * g;
@@ -20,8 +20,7 @@ void adamw(Stream&, const AdamWArgs& args) {
   }
   store(args.m, m);
   store(args.v, v);
-  store(args.master, master);
-  if (args.value) store(args.value, load(args.master));  // a copy of the master as it is stored
+  store_master(args.master, args.value, master);
 }
 
 }  // namespace weft::reference

@@ -40,13 +40,12 @@ void adamw8(Stream& stream, const AdamW8Args& args) {
                grad = stream.allocator().empty(DType::f64, args.m.shape());
   store(m, decode(args.m, args.m_scale, true));
   store(v, decode(args.v, args.v_scale, false));
-  store(master, load(args.adamw.master));
+  store(master, load_master(args.adamw.master, args.adamw.value));
   store(grad, load(args.adamw.grad));
   AdamWArgs wide = args.adamw;
   wide.master = master, wide.grad = grad, wide.m = m, wide.v = v, wide.value = {};
   adamw(stream, wide);
-  store(args.adamw.master, load(master));
-  if (args.adamw.value) store(args.adamw.value, load(args.adamw.master));
+  store_master(args.adamw.master, args.adamw.value, load(master));
   encode(args.m, args.m_scale, load(m), true);
   encode(args.v, args.v_scale, load(v), false);
 }

@@ -10,7 +10,7 @@ void sgd(Stream&, const SgdArgs& args) {
   shapes::check_sgd(args);
   const double momentum = double(args.momentum), decay = double(args.weight_decay);
   const std::vector<double> grad = load(args.grad);
-  std::vector<double> master = load(args.master), m = load_or(args.m, args.master.numel(), 0);
+  std::vector<double> master = load_master(args.master, args.value), m = load_or(args.m, args.master.numel(), 0);
   for (size_t i = 0; i < master.size(); ++i) {
     const double g = grad[i] * double(args.grad_scale);
     m[i] = momentum * m[i] + g;
@@ -18,15 +18,14 @@ void sgd(Stream&, const SgdArgs& args) {
     master[i] -= double(args.lr) * (update + decay * master[i]);
   }
   if (args.m) store(args.m, m);
-  store(args.master, master);
-  if (args.value) store(args.value, load(args.master));
+  store_master(args.master, args.value, master);
 }
 
 void lion(Stream&, const LionArgs& args) {
   shapes::check_lion(args);
   const double beta1 = double(args.beta1), beta2 = double(args.beta2), decay = double(args.weight_decay);
   const std::vector<double> grad = load(args.grad);
-  std::vector<double> master = load(args.master), m = load(args.m);
+  std::vector<double> master = load_master(args.master, args.value), m = load(args.m);
   for (size_t i = 0; i < master.size(); ++i) {
     const double g = grad[i] * double(args.grad_scale);
     const double c = beta1 * m[i] + (1 - beta1) * g;
@@ -35,8 +34,7 @@ void lion(Stream&, const LionArgs& args) {
     master[i] -= double(args.lr) * (update + decay * master[i]);
   }
   store(args.m, m);
-  store(args.master, master);
-  if (args.value) store(args.value, load(args.master));
+  store_master(args.master, args.value, master);
 }
 
 }  // namespace weft::reference

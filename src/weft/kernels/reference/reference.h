@@ -92,6 +92,13 @@ void scale_columns(Stream&, const Tensor& y, const Tensor& x, const Tensor& fact
 void dot_columns(Stream&, const Tensor& y, const Tensor& a, const Tensor& b, bool accumulate);
 void dot_rows(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
 
+// masters.cpp
+std::vector<double> load_master(const Tensor& master, const Tensor& value);
+// With the value, where there is one.
+void store_master(const Tensor& master, const Tensor& value, const std::vector<double>& x);
+void split_masters(Stream&, const Tensor& upper, const Tensor& lower, const Tensor& x);
+void join_masters(Stream&, const Tensor& x, const Tensor& upper, const Tensor& lower);
+
 // adamw.cpp
 void adamw(Stream&, const AdamWArgs&);
 

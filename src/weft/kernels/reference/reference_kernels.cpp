@@ -48,6 +48,8 @@ const Kernels& reference_kernels() {
       .dot_columns = reference::dot_columns,
       .dot_rows = reference::dot_rows,
       .sum_of_squares = reference::sum_of_squares,
+      .split_masters = reference::split_masters,
+      .join_masters = reference::join_masters,
       .adamw = reference::adamw,
       .adamw8 = reference::adamw8,
       .sgd = reference::sgd,

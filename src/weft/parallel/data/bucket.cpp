@@ -6,6 +6,7 @@
 
 #include "weft/parallel/data/near.h"
 #include "weft/parallel/data/nf4_pieces.h"
+#include "weft/parallel/data/wide_values.h"
 
 namespace weft {
 namespace {
@@ -36,8 +37,9 @@ Bucket::Bucket(Context& context, const BucketGroups& groups, Zero stage, DType d
   }
   size_ = aligned(size_, alignment * groups_.shard.size());
   for (const Param* p : params_)
-    check(p->trainable == params_.front()->trainable && p->is_nf4() == is_nf4(), "{} is not kept together with {}",
-          p->name, params_.front()->name);
+    check(p->trainable == params_.front()->trainable && p->is_nf4() == is_nf4() &&
+              p->has_short_grad == params_.front()->has_short_grad,
+          "{} is not kept together with {}", p->name, params_.front()->name);
   allocate();
   set_initial_values(seed);
   start_publish();
@@ -51,20 +53,15 @@ void Bucket::set_initial_values(uint64_t seed) {
     for (Param* p : params_) encode_initial(context_, mine, *p, seed);
     return;
   }
-  if (mine.master) {
-    for (const Piece& piece : mine.pieces)
-      initialize(context_, *piece.param, seed, mine.master.slice_flat(piece.offset, {piece.count}), piece.first);
-    if (mine.values) context_.kernels.convert(context_.stream, mine.values, mine.master);
-    return;
-  }
-  constexpr int64_t kElements = 1 << 20;  // at a time, since they are wider than what stays
+  if (mine.is_split())  // what lies between the parameters is zeros
+    visit_wide(context_, mine, 0, part(), false, true,
+               [&](const Tensor& wide, int64_t) { context_.kernels.fill(context_.stream, wide, 0); });
   for (const Piece& piece : mine.pieces)
-    for (int64_t at = 0; at < piece.count; at += kElements) {
-      const int64_t count = std::min(kElements, piece.count - at);
-      const Tensor wide = context_.empty(Context::wide(dtype_), {count});
-      initialize(context_, *piece.param, seed, wide, piece.first + at);
-      context_.kernels.convert(context_.stream, mine.values.slice_flat(piece.offset + at, {count}), wide);
-    }
+    visit_wide(context_, mine, piece.offset, piece.count, false, true, [&](const Tensor& wide, int64_t at) {
+      initialize(context_, *piece.param, seed, wide, piece.first + at - piece.offset);
+    });
+  if (mine.master && mine.values && !mine.is_split())
+    context_.kernels.convert(context_.stream, mine.values, mine.master);
 }
 
 void Bucket::allocate() {
@@ -73,7 +70,7 @@ void Bucket::allocate() {
   const auto new_part = [&](DType dtype, FarParts* far) {
     if (far) return far->add(far_.part, dtype, {part()}).handle();
     const Tensor near = context_.empty(dtype, {part()});
-    if (!is_nf4()) k.fill(context_.stream, near, 0);  // also what lies between the parameters
+    if (is_float(dtype)) k.fill(context_.stream, near, 0);  // also what lies between the parameters
     return near;
   };
   if (stage_ == Zero::parameters) {
@@ -86,13 +83,13 @@ void Bucket::allocate() {
     if (dtype_ == wide) master_ = part_of(values_);
   }
   if (is_frozen()) return;
-  if (!master_) master_ = new_part(wide, far_.states);
+  if (!master_) master_ = new_part(dtype_ == DType::bf16 ? DType::u16 : wide, far_.states);
   if (stage_ == Zero::none)
-    grads_ = groups_.replicate.allocate_shared(context_.stream.allocator(), wide, {size_});
+    grads_ = groups_.replicate.allocate_shared(context_.stream.allocator(), gradient_dtype(), {size_});
   else if (stage_ == Zero::optimizer)
-    grads_ = groups_.shard.allocate_shared(context_.stream.allocator(), wide, {size_});
+    grads_ = groups_.shard.allocate_shared(context_.stream.allocator(), gradient_dtype(), {size_});
   else
-    grad_part_ = context_.empty(wide, {part()});
+    grad_part_ = context_.empty(gradient_dtype(), {part()});
   if (grads_) {
     k.fill(context_.stream, grads_, 0);
     assign_gradients();
@@ -192,7 +189,7 @@ void Bucket::publish() {
 
 void Bucket::open_gradients() {
   if (stage_ <= Zero::optimizer || params_.empty() || is_frozen() || gradient_users_++ > 0) return;
-  grads_ = context_.empty(master_.dtype(), {size_});
+  grads_ = context_.empty(gradient_dtype(), {size_});
   assign_gradients();
 }
 
@@ -234,7 +231,7 @@ void Bucket::sum_partial() {
     if (p->placement.is_partial) size += p->placement.whole.numel();
   if (size == 0) return;
   const Kernels& k = context_.kernels;
-  const Tensor all = context_.empty(master_.dtype(), {size});
+  const Tensor all = context_.empty(gradient_dtype(), {size});
   k.fill(context_.stream, all, 0);
   const auto each_run = [&](auto&& copy) {
     int64_t base = 0;

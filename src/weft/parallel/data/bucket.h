@@ -41,8 +41,12 @@ struct FarHome {
 // which every rank of the shard group has as much. Masters, values and states are there while it is Near (near.h).
 struct Owned {
   std::vector<Piece> pieces;
-  Tensor master;                     // f32 [n] (f64 beside f64); empty where frozen values are narrower
-  Tensor grads;                      // likewise; complete after the step's last reduction; empty where frozen
+  // [n] f32 (f64 beside f64); beside bf16 values u16, the 16 bits below them (kernels/master_halves.h); empty where
+  // frozen values are narrower.
+  Tensor master;
+  // [n] f32 (f64 beside f64), or of the compute dtype (Param::has_short_grad); complete after the step's last
+  // reduction; empty where frozen.
+  Tensor grads;
   Tensor values;                     // [n] in the compute dtype; empty where the master is the value
   bool is_counted;                   // no other replica counts it in norms
   std::span<Param* const> params;    // of the whole bucket: as many on every rank of the two groups
@@ -50,6 +54,10 @@ struct Owned {
   Communicator* shard;
   Communicator* tensor;
   FarHome far;
+
+  bool is_split() const { return master && master.dtype() == DType::u16; }
+  // Of masters when they are whole, and of what optimizers keep.
+  DType wide_dtype() const { return Context::wide(values ? values.dtype() : master.dtype()); }
 
   // For what an optimizer keeps: zeros, but for codes (u8), which are anything.
   Tensor new_state(Context& context, DType dtype, Shape shape) const;
@@ -65,8 +73,8 @@ struct Owned {
 class Bucket {
  public:
   // Gives the parameters memory and initial values for `seed`; they are kept whole or in parts as `stage` says. All
-  // of them are trained or none is: those that are frozen have values only, in the compute dtype; or all are NF4, and
-  // `dtype` is u8.
+  // of them are trained, with gradients of one dtype, or none is: those that are frozen have values only, in the
+  // compute dtype; or all are NF4, and `dtype` is u8.
   Bucket(Context& context, const BucketGroups& groups, Zero stage, DType dtype, std::vector<Param*> params,
          uint64_t seed, const FarHome& far = {});
 
@@ -97,6 +105,7 @@ class Bucket {
   bool is_frozen() const { return !params_.empty() && !params_.front()->trainable; }
 
  private:
+  DType gradient_dtype() const { return params_.front()->has_short_grad ? dtype_ : Context::wide(dtype_); }
   bool is_nf4() const { return !params_.empty() && params_.front()->is_nf4(); }
   static int64_t size_of(const Param& p) { return p.is_nf4() ? p.nf4_layout().bytes() : p.shape.numel(); }
   int64_t part() const { return size_ / groups_.shard.size(); }
@@ -122,7 +131,7 @@ class Bucket {
   Tensor values_;                    // whole, in the compute dtype
   Tensor value_part_;                // this rank's, where it is not a slice of the whole
   FarTensor* far_values_ = nullptr;  // what this rank gives when values are gathered, if it lives there
-  Tensor master_;                    // this rank's, f32; none where frozen values are narrower
+  Tensor master_;                    // this rank's; see Owned
   Tensor grads_;                     // whole
   Tensor grad_part_;                 // this rank's sum over micro-batches, where it is not a slice of the whole
   Tensor arriving_;                  // of one micro-batch

@@ -24,16 +24,17 @@ DataParallel::DataParallel(Context& context, const Mesh& mesh, const DataParalle
   };
   for (size_t g = 0; g < groups.size(); ++g) {
     constexpr int kKinds = 3;               // dense, expert, tied
-    std::vector<Param*> kinds[3 * kKinds];  // the same again, frozen, and frozen as NF4
+    std::vector<Param*> kinds[4 * kKinds];  // trained, with gradients of 16 bits, frozen, frozen as NF4
     for (Param* p : groups[g]) {
       const int kind = p->placement.is_expert ? 1 : p->placement.is_tied ? 2 : 0;
-      kinds[kind + (p->trainable ? 0 : p->is_nf4() ? 2 * kKinds : kKinds)].push_back(p);
+      const int life = p->trainable ? (p->has_short_grad ? 1 : 0) : (p->is_nf4() ? 3 : 2);
+      kinds[life * kKinds + kind].push_back(p);
     }
-    for (int kind = 0; kind < 3 * kKinds; ++kind)
+    for (int kind = 0; kind < 4 * kKinds; ++kind)
       if (!kinds[kind].empty())
         groups_[g].buckets.push_back(std::make_unique<Bucket>(
             context_, groups_of(kind % kKinds == 1, kind % kKinds == 2), options_.zero,
-            kind < 2 * kKinds ? dtype : DType::u8, std::move(kinds[kind]), seed, new_home()));
+            kind < 3 * kKinds ? dtype : DType::u8, std::move(kinds[kind]), seed, new_home()));
   }
 }
 
