@@ -17,7 +17,7 @@ namespace weft::app {
 namespace {
 
 struct BenchTrainCommand {
-  std::string shape = "gpt", precision = "fp32", optimizer = "adamw", mesh, device;
+  std::string shape = "gpt", precision = "fp32", gradients = "fp32", optimizer = "adamw", mesh, device;
   int threads = 0, steps = 10;
   int64_t batch = 0, micro_batches = 1, seq_len = 0;
   bool by_op = false;
@@ -63,6 +63,7 @@ Recipe recipe_of(const BenchTrainCommand& o) {
                      r.mesh.shape.dp(), o.micro_batches);
   r.train.micro_batch = r.train.global_batch / parts, r.train.accumulation = o.micro_batches;
   r.train.precision = Precision(std::ranges::find(kPrecisionNames, o.precision) - std::begin(kPrecisionNames));
+  r.train.gradients = gradient_type(o.gradients, r.train.precision, "--gradients");
   r.optimizer.schedule = {.decay = Decay::constant, .lr = 1e-4, .steps = r.train.steps};
   return r;
 }
@@ -174,6 +175,7 @@ void bench_train(const BenchTrainCommand& o) {
                    {"shape", o.shape},
                    {"seq_len", recipe.train.seq_len},
                    {"precision", o.precision},
+                   {"gradients", o.gradients},
                    {"optimizer", o.optimizer},
                    {"mesh", o.mesh},
                    {"device", kDeviceNames[size_t(recipe.mesh.device)]},
@@ -203,6 +205,9 @@ void add_bench_train(CLI::App& bench) {
   c->add_option("--precision", o->precision)
       ->capture_default_str()
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kPrecisionNames), std::end(kPrecisionNames))));
+  c->add_option("--gradients", o->gradients, "Of layers' products: fp32, or bf16 beside bf16 and fp8")
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kGradientNames), std::end(kGradientNames))));
   c->add_option("--optimizer", o->optimizer, "As optimizer.name of a recipe has it")->capture_default_str();
   c->add_option("--seq-len", o->seq_len, "Tokens of a row; 0: the shape's own, of presets up to 1024")
       ->check(CLI::Range(0, 1 << 24));

@@ -139,6 +139,9 @@ void add_plan(CLI::App& program) {
   c->add_option("--precision", t.precision, "bf16, fp8, fp16 or fp32")
       ->check(CLI::IsMember({"bf16", "fp8", "fp16", "fp32"}))
       ->capture_default_str();
+  c->add_option("--gradients", t.gradients, "Of layers' products: fp32, or bf16 beside bf16 and fp8")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   c->add_flag("--fp8", t.has_fp8,
               "What if the matrix products of blocks ran in fp8, as in other programs; weft's own: --precision fp8");
   c->add_option("--rank-by", t.rank_by,

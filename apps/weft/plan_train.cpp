@@ -58,6 +58,7 @@ Asked asked_for(const TrainPlanOptions& o) {
     if (std::filesystem::exists(o.model)) r.model_path = o.model;
     r.data.train = o.data;
     q.precision = Precision(std::ranges::find(kPrecisionNames, o.precision) - kPrecisionNames);
+    q.gradients = gradient_type(o.gradients, q.precision, "--gradients");
   }
   q.cluster = parse_cluster(o.cluster);
   q.rank_by = RankBy(std::ranges::find(kRankByNames, o.rank_by) - kRankByNames);
@@ -201,7 +202,8 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
     c.recipe.model = q.model, c.recipe.optimizer = q.optimizer;
     c.recipe.preference = q.preference, c.recipe.distill = q.distill;
     TrainConfig& t = c.recipe.train;
-    t.steps = 1000, t.seq_len = q.seq_len, t.global_batch = q.global_batch, t.precision = q.precision;
+    t.steps = 1000, t.seq_len = q.seq_len, t.global_batch = q.global_batch;
+    t.precision = q.precision, t.gradients = q.gradients;
     t.micro_batch = toml.integer("mesh.micro_batch", 1, 1);
     toml.reject_unknown();
     const int64_t rows = t.micro_batch * c.recipe.mesh.shape.dp();

@@ -353,5 +353,43 @@ TEST(ImportTest, GrowingVariablesAreRefused) {
   EXPECT_NE(refusal_of(script + "run --num-layers $A39\n", ImportKind::megatron), "");
 }
 
+struct GradientCase {
+  const char* name;
+  ImportKind kind;
+  std::string text, key;
+  Fate fate;
+};
+class ImportedGradientsTest : public testing::TestWithParam<GradientCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Keys, ImportedGradientsTest,
+    testing::Values(GradientCase{"deepspeed", ImportKind::deepspeed,
+                                 R"({"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "bf16"}})",
+                                 "data_types.grad_accum_dtype", Fate::taken},
+                    GradientCase{"deepspeed_fp32", ImportKind::deepspeed,
+                                 R"({"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}})",
+                                 "data_types.grad_accum_dtype", Fate::same},
+                    GradientCase{"deepspeed_fp16", ImportKind::deepspeed,
+                                 R"({"fp16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp16"}})",
+                                 "data_types.grad_accum_dtype", Fate::no_counterpart},
+                    GradientCase{"megatron_reduced", ImportKind::megatron, "--bf16\n--grad-reduce-in-bf16\n",
+                                 "--grad-reduce-in-bf16", Fate::taken},
+                    GradientCase{"megatron_main", ImportKind::megatron, "--bf16\n--main-grads-dtype bf16\n",
+                                 "main-grads-dtype", Fate::taken},
+                    GradientCase{"megatron_of_fp16", ImportKind::megatron, "--fp16\n--grad-reduce-in-bf16\n",
+                                 "--grad-reduce-in-bf16", Fate::no_counterpart},
+                    GradientCase{"nanotron", ImportKind::nanotron,
+                                 "model:\n  dtype: bfloat16\noptimizer:\n  accumulate_grad_in_fp32: false\n",
+                                 "optimizer.accumulate_grad_in_fp32", Fate::taken}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(ImportedGradientsTest, AreOfBf16WhereTheProductsAre) {
+  const GradientCase& c = GetParam();
+  const Import import = import_text(c.text, c.kind);
+  const ImportedKey* const key = find(import, c.key);
+  ASSERT_TRUE(key);
+  EXPECT_EQ(key->fate, c.fate) << key->says;
+  EXPECT_EQ(import.recipe.find("gradients = \"bf16\"") != std::string::npos, c.fate == Fate::taken) << import.recipe;
+}
+
 }  // namespace
 }  // namespace weft::plan

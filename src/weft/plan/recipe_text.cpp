@@ -57,6 +57,7 @@ std::vector<PlannedKey> planned_keys(const Recipe& recipe) {
           {"train.micro_batch", t.micro_batch},
           {"train.accumulation", t.accumulation, true},
           {"train.precision", named(kPrecisionNames, size_t(t.precision))},
+          {"train.gradients", named(kGradientNames, size_t(t.gradients)), t.gradients == GradientType::fp32},
           {"mesh.dp", int64_t(m.shape.dp())},
           {"mesh.tp", int64_t(m.shape.tp)},
           {"mesh.pp", int64_t(m.shape.pp)},

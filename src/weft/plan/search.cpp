@@ -103,6 +103,7 @@ class Layouts {
                .micro_batch = micro,
                .accumulation = q_.global_batch / shape.dp() / micro,
                .precision = q_.precision,
+               .gradients = q_.gradients,
                .recompute = {what}};
     r.optimizer = q_.optimizer, r.preference = q_.preference, r.distill = q_.distill;
     r.mesh.shape = shape;
@@ -263,7 +264,7 @@ std::string explain_layout(const Recipe& recipe) {
 
 SearchRequest search_request(const Recipe& recipe) {
   SearchRequest q{.model = recipe.model, .seq_len = recipe.train.seq_len, .global_batch = recipe.train.global_batch};
-  q.precision = recipe.train.precision, q.optimizer = recipe.optimizer;
+  q.precision = recipe.train.precision, q.gradients = recipe.train.gradients, q.optimizer = recipe.optimizer;
   q.preference = recipe.preference, q.distill = recipe.distill;
   // Answers that are compared, and what a teacher reads, lie on one rank.
   if (recipe.preference.method != PreferenceMethod::none || !recipe.distill.teacher.empty()) q.cp = 1;

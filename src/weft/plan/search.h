@@ -17,6 +17,7 @@ struct SearchRequest {
   int64_t seq_len = 0;
   int64_t global_batch = 0;  // rows
   Precision precision = Precision::bf16;
+  GradientType gradients = GradientType::fp32;
   OptimizerConfig optimizer;
   Cluster cluster;
   Stack stack;

@@ -175,12 +175,7 @@ TrainConfig read_train(Toml& toml, const MeshShape& mesh) {
   settle_batch(toml, t, mesh.dp(), mesh.pp);
   t.seed = uint64_t(toml.integer("train.seed", int64_t(t.seed), 0));
   t.precision = choose(toml, "train.precision", Precision::fp32, kPrecisionNames);
-  const bool is_bf16 = t.precision == Precision::bf16 || t.precision == Precision::fp8;
-  t.gradients = choose(toml, "train.gradients", GradientType::fp32, kGradientNames);
-  if (t.gradients == GradientType::bf16 && !is_bf16)
-    toml.reject("train.gradients",
-                "products leave gradients in bf16 where they read bf16: write train.precision = "
-                "\"bf16\" or \"fp8\", or \"fp32\" here");
+  t.gradients = gradient_type(toml.choice("train.gradients", "fp32", kGradientNames), t.precision, "train.gradients");
   t.eval_every = toml.integer("train.eval_every", 0, 0, kMostSteps);
   t.eval_batches = toml.integer("train.eval_batches", 0, 0, kMostSteps);
   t.on_not_finite =
@@ -249,6 +244,16 @@ MeshConfig read_mesh(Toml& toml) {
   c.device = choose(toml, "mesh.device", Device::cpu, kDeviceNames);
   c.timeout_s = toml.integer("mesh.timeout_s", c.timeout_s, 1, 1 << 20);
   return c;
+}
+
+GradientType gradient_type(std::string_view name, Precision precision, std::string_view key) {
+  const auto type = GradientType(std::ranges::find(kGradientNames, name) - std::begin(kGradientNames));
+  if (type == GradientType::bf16 && precision != Precision::bf16 && precision != Precision::fp8)
+    throw UsageError(
+        "{} = \"bf16\": only products of bf16 leave gradients in bf16; write train.precision = \"bf16\" or "
+        "\"fp8\", or \"fp32\" here",
+        key);
+  return type;
 }
 
 DType Recipe::dtype() const {

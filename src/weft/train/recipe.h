@@ -108,6 +108,10 @@ struct Recipe {
   DType dtype() const;
 };
 
+// What `name`, of kGradientNames, says. Throws a UsageError that names `key` where products of that precision leave
+// no such gradients.
+GradientType gradient_type(std::string_view name, Precision precision, std::string_view key);
+
 // The [mesh] section alone, and its mesh.recompute.
 MeshConfig read_mesh(Toml& toml);
 RecomputePolicy read_recompute(Toml& toml);

@@ -91,7 +91,9 @@ __global__ void adafactor_kernel(const M master, const Piece p, float factor) {
   const float by = p.scale * p.rows[blockIdx.x] * factor;
   for (int64_t c = row.from + threadIdx.x; c < row.to; c += blockDim.x) {
     const float update[1] = {p.x[row.begin + c] * by * p.cols[c]};
-    master.step(row.begin + c, update);
+    float x[1];
+    master.load(row.begin + c, x);
+    master.step(row.begin + c, x, update);
   }
 }
 

@@ -18,14 +18,15 @@ struct AdamW {
 
   template <int N>
   __device__ void at(int64_t i) const {
-    float x[N], first[N], second[N];
-    load_n(x, grad + i);
+    float update[N], first[N], second[N], x[N];
+    load_n(update, grad + i);
     load_n(first, m + i);
     load_n(second, v + i);
-    for (int j = 0; j < N; ++j) x[j] = rule.update(x[j], first[j], second[j]);
+    master.load(i, x);
+    for (int j = 0; j < N; ++j) update[j] = rule.update(update[j], first[j], second[j]);
     store_n(m + i, first);
     store_n(v + i, second);
-    master.step(i, x);
+    master.step(i, x, update);
   }
 };
 

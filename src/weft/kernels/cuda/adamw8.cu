@@ -1,4 +1,6 @@
-// AdamW with moments of 8 bits, and their codes: a block of threads to each block of codes, a thread to each element.
+// AdamW with moments of 8 bits, and their codes: a warp to each block of codes, neighbouring elements to a lane.
+// Memory bounds it as far as the arithmetic of codes lets it: of some 100 instructions an element two thirds are for
+// encoding.
 #include "weft/kernels/block_codes.h"
 #include "weft/kernels/cuda/adamw.cuh"
 #include "weft/kernels/cuda/cuda.h"
@@ -11,97 +13,213 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kBlock = block_codes::kBlock, kDecades = block_codes::kDecades;
+constexpr int kEach = kBlock / kWarp;  // elements of a lane
 
 // block_codes.h in a kernel's hands.
+__device__ const DeviceTable<float, 256> kSignedNumbers = device_table(block_codes::kSigned),
+                                         kUnsignedNumbers = device_table(block_codes::kUnsigned);
 __constant__ DeviceTable<float, kDecades> kEnds = device_table(block_codes::kEnds);
 __constant__ DeviceTable<float, kDecades> kFactors = device_table(block_codes::kFactors);
+
+// What differs from lane to lane is looked up in shared memory.
+template <bool kSigned>
+struct CodeTable {
+  float numbers[256];
+  float factors[kDecades], intervals[kDecades];  // of a decade: what brings it to [0.1, 1), its intervals to 0.9
+
+  __device__ void fill() {
+    for (int i = threadIdx.x; i < 256; i += blockDim.x)
+      numbers[i] = kSigned ? kSignedNumbers.values[i] : kUnsignedNumbers.values[i];
+    for (int i = threadIdx.x; i < kDecades; i += blockDim.x) {
+      factors[i] = kFactors.values[i];
+      intervals[i] = __fdiv_rn(float(intervals_of(i)), 0.9f);
+    }
+  }
+
+  // Of a part of the block's largest magnitude. Rounded after each step, as on the host.
+  __device__ __forceinline__ unsigned encode(float part) const {
+    constexpr auto kTop = float(block_codes::top(kSigned));
+    const float y = __fmul_rn(fabsf(part), kTop);
+    int decade = 0;
+    for (int i = 0; i + 1 < kDecades; ++i) decade += y < kEnds.values[i] ? 0 : 1;
+    const int n = intervals_of(decade);
+    const float place = __fmul_rn(__fadd_rn(__fmul_rn(y, factors[decade]), -0.1f), intervals[decade]);
+    const int code = n - (kSigned ? 0 : 1) + int(fminf(fmaxf(place, 0.0f), float(n - 1)));
+    if (kSigned ? y < block_codes::kLeast : y == 0) return 0;
+    return unsigned(!kSigned || part >= 0 ? code : code + 128);
+  }
+
+ private:
+  __device__ static __forceinline__ int intervals_of(int decade) { return (kSigned ? 1 : 2) << decade; }
+};
+
+// Where a lane's elements of a block of codes lie.
+struct LanePart {
+  int64_t block, begin;
+  int count;      // of them, kEach but at the end
+  bool is_whole;  // they are kEach, and at addresses of whole vectors
+
+  __device__ LanePart(int64_t block_, int64_t size, bool is_aligned)
+      : block(block_), begin(block_ * kBlock + int64_t(threadIdx.x % kWarp) * kEach) {
+    count = int(max(int64_t(0), min(int64_t(kEach), size - begin)));
+    is_whole = is_aligned && count == kEach;
+  }
+
+  // one(x, i) for each element where they are not whole, else all(x, begin).
+  template <class All, class One>
+  __device__ __forceinline__ void visit(float (&x)[kEach], const All& all, const One& one) const {
+    if (is_whole) return all(x, begin);
+    for (int j = 0; j < count; ++j) {
+      float element[1] = {x[j]};
+      one(element, begin + j);
+      x[j] = element[0];
+    }
+  }
+  // Zeros where there is no element.
+  template <class T>
+  __device__ __forceinline__ void load(float (&x)[kEach], const T* p) const {
+    for (float& element : x) element = 0;
+    visit(
+        x, [&](float(&y)[kEach], int64_t i) { load_n(y, p + i); },
+        [&](float(&y)[1], int64_t i) { load_n(y, p + i); });
+  }
+  __device__ __forceinline__ void store(float* p, float (&x)[kEach]) const {
+    visit(
+        x, [&](float(&y)[kEach], int64_t i) { store_n(p + i, y); },
+        [&](float(&y)[1], int64_t i) { store_n(p + i, y); });
+  }
+};
+
+// Calls body(part) for this warp's blocks of codes; all lanes take part.
+template <class Body>
+__device__ __forceinline__ void each_block(int64_t size, bool is_aligned, const Body& body) {
+  const int64_t num_blocks = (size + kBlock - 1) / kBlock, stride = element_stride() / kWarp;
+  for (int64_t block = first_element() / kWarp; block < num_blocks; block += stride)
+    body(LanePart(block, size, is_aligned));
+}
 
 struct Codes {
   uint8_t* codes;
   float* scales;
-  const float* table;  // the numbers of codes
-  bool is_signed;
-  float top;
 
-  // Every thread of the block takes part; a thread without an element gives 0.
-  __device__ void encode(float x, int64_t block, bool has_element) const {
-    const float largest = block_max(fabsf(x)), inverse = largest < block_codes::kSmallest ? 0 : 1 / largest;
-    if (threadIdx.x == 0) scales[block] = inverse > 0 ? largest : 0;
-    if (!has_element) return;
-    // Rounded after each step, as on the host.
-    const float part = __fmul_rn(x, inverse), y = __fmul_rn(fabsf(part), top);
-    int decade = kDecades - 1;
-    while (decade > 0 && y < kEnds.values[decade - 1]) --decade;
-    const int n = (is_signed ? 1 : 2) << decade, first = n - (is_signed ? 0 : 1);
-    const float place = __fmul_rn(__fadd_rn(__fmul_rn(y, kFactors.values[decade]), -0.1f), __fdiv_rn(float(n), 0.9f));
-    int code = first + int(fminf(fmaxf(place, 0.0f), float(n - 1)));
-    if (is_signed ? y < block_codes::kLeast : y == 0) code = 0;
-    codes[block * kBlock + threadIdx.x] = uint8_t(code == 0 || !is_signed || part >= 0 ? code : code + 128);
+  template <bool kSigned>
+  __device__ __forceinline__ void decode(float (&x)[kEach], const CodeTable<kSigned>& table,
+                                         const LanePart& part) const {
+    const float scale = scales[part.block];
+    uint2 words = make_uint2(0, 0);
+    if (part.is_whole) {
+      words = *reinterpret_cast<const uint2*>(codes + part.begin);
+    } else {
+      for (int j = 0; j < part.count; ++j)
+        (j < 4 ? words.x : words.y) |= unsigned(codes[part.begin + j]) << (j % 4 * 8);
+    }
+    for (int j = 0; j < kEach; ++j) x[j] = table.numbers[(j < 4 ? words.x : words.y) >> (j % 4 * 8) & 0xff] * scale;
   }
-  __device__ float decode(int64_t block) const { return table[codes[block * kBlock + threadIdx.x]] * scales[block]; }
+  // x is 0 where there is no element.
+  template <bool kSigned>
+  __device__ __forceinline__ void encode(const float (&x)[kEach], const CodeTable<kSigned>& table,
+                                         const LanePart& part) const {
+    float largest = 0;
+    for (const float element : x) largest = fmaxf(largest, fabsf(element));
+    largest = warp_max(largest);
+    const float inverse = largest < block_codes::kSmallest ? 0 : 1 / largest;
+    if (threadIdx.x % kWarp == 0) scales[part.block] = inverse > 0 ? largest : 0;
+    unsigned words[2] = {};
+    for (int j = 0; j < kEach; ++j) words[j / 4] |= table.encode(__fmul_rn(x[j], inverse)) << (j % 4 * 8);
+    if (part.is_whole)
+      *reinterpret_cast<uint2*>(codes + part.begin) = make_uint2(words[0], words[1]);
+    else
+      for (int j = 0; j < part.count; ++j) codes[part.begin + j] = uint8_t(words[j / 4] >> (j % 4 * 8));
+  }
 };
+static_assert(kEach == 8);  // two words of codes
 
 // M is a Master, G the gradient's type.
 template <class M, class G>
 __global__ void adamw8_kernel(const M master, const G* grad, const Codes m_codes, const Codes v_codes,
-                              const AdamWRule rule, int64_t count) {
-  const int64_t block = blockIdx.x, i = block * kBlock + threadIdx.x;
-  float m = 0, v = 0;
-  if (i < count) {
-    m = m_codes.decode(block), v = v_codes.decode(block);
-    const float update[1] = {rule.update(load(grad + i), m, v)};
-    master.step(i, update);
-  }
-  m_codes.encode(m, block, i < count);
-  v_codes.encode(v, block, i < count);
+                              const AdamWRule rule, int64_t size, bool is_aligned) {
+  __shared__ CodeTable<true> m_table;
+  __shared__ CodeTable<false> v_table;
+  m_table.fill(), v_table.fill();
+  __syncthreads();
+  each_block(size, is_aligned, [&](const LanePart& part) {
+    float update[kEach], m[kEach], v[kEach], x[kEach] = {};
+    part.load(update, grad);
+    part.visit(
+        x, [&](float(&y)[kEach], int64_t i) { master.load(i, y); },
+        [&](float(&y)[1], int64_t i) { master.load(i, y); });
+    m_codes.decode(m, m_table, part);
+    v_codes.decode(v, v_table, part);
+    for (int j = 0; j < kEach; ++j) update[j] = rule.update(update[j], m[j], v[j]);
+    if (part.is_whole) {
+      master.step(part.begin, x, update);
+    } else {
+      for (int j = 0; j < part.count; ++j) {
+        float element[1] = {x[j]};
+        const float change[1] = {update[j]};
+        master.step(part.begin + j, element, change);
+      }
+    }
+    m_codes.encode(m, m_table, part);
+    v_codes.encode(v, v_table, part);
+  });
 }
 
-__global__ void encode_kernel(const Codes to, const float* x, int64_t count) {
-  const int64_t block = blockIdx.x, i = block * kBlock + threadIdx.x;
-  to.encode(i < count ? x[i] : 0, block, i < count);
+template <bool kSigned>
+__global__ void encode_kernel(const Codes to, const float* x, int64_t size, bool is_aligned) {
+  __shared__ CodeTable<kSigned> table;
+  table.fill();
+  __syncthreads();
+  each_block(size, is_aligned, [&](const LanePart& part) {
+    float numbers[kEach];
+    part.load(numbers, x);
+    to.encode(numbers, table, part);
+  });
 }
 
-__global__ void decode_kernel(float* x, const Codes from, int64_t count) {
-  const int64_t block = blockIdx.x, i = block * kBlock + threadIdx.x;
-  if (i < count) x[i] = from.decode(block);
+template <bool kSigned>
+__global__ void decode_kernel(float* x, const Codes from, int64_t size, bool is_aligned) {
+  __shared__ CodeTable<kSigned> table;
+  table.fill();
+  __syncthreads();
+  each_block(size, is_aligned, [&](const LanePart& part) {
+    float numbers[kEach];
+    from.decode(numbers, table, part);
+    part.store(x, numbers);
+  });
 }
 
-Codes codes_of(Stream& stream, const Tensor& codes, const Tensor& scales, bool is_signed) {
-  const block_codes::Table& table = block_codes::table(is_signed);
-  return {.codes = device_data<uint8_t>(codes),
-          .scales = device_data<float>(scales),
-          .table = upload(stream, table.data(), int64_t(table.size())),
-          .is_signed = is_signed,
-          .top = float(block_codes::top(is_signed))};
+Codes codes_of(const Tensor& codes, const Tensor& scales) {
+  return {.codes = device_data<uint8_t>(codes), .scales = device_data<float>(scales)};
 }
 
-LaunchShape over_blocks(int64_t count) {
-  return {.blocks_x = unsigned(block_codes::num_blocks(count)), .threads = kBlock};
-}
+LaunchShape over_blocks(int64_t size) { return over_elements(block_codes::num_blocks(size) * kWarp); }
 
 }  // namespace
 
 void adamw8(Stream& stream, const AdamW8Args& args) {
   shapes::check_adamw8(args);
-  const int64_t count = args.adamw.master.numel();
-  const Codes m = codes_of(stream, args.m, args.m_scale, true), v = codes_of(stream, args.v, args.v_scale, false);
-  with_master("adamw8", args.adamw, [&]<class T, class M>(const M& master) {
-    with_gradient<T>(args.adamw.grad, [&]<class G>(const G* grad) {
-      launch(stream, adamw8_kernel<M, G>, over_blocks(count), master, grad, m, v, AdamWRule::of(args.adamw), count);
+  const AdamWArgs& a = args.adamw;
+  const int64_t size = a.master.numel();
+  const Codes m = codes_of(args.m, args.m_scale), v = codes_of(args.v, args.v_scale);
+  with_master("adamw8", a, [&]<class T, class M>(const M& master) {
+    with_gradient<T>(a.grad, [&]<class G>(const G* grad) {
+      launch(stream, adamw8_kernel<M, G>, over_blocks(size), master, grad, m, v, AdamWRule::of(a), size,
+             are_aligned(a.master, a.value, a.grad, args.m, args.v));
     });
   });
 }
 
 void encode_blocks(Stream& stream, const Tensor& codes, const Tensor& scales, const Tensor& x, bool is_signed) {
   shapes::check_blocks("encode_blocks", codes, scales, x);
-  launch(stream, encode_kernel, over_blocks(x.numel()), codes_of(stream, codes, scales, is_signed),
-         device_data<float>(x), x.numel());
+  launch(stream, is_signed ? encode_kernel<true> : encode_kernel<false>, over_blocks(x.numel()),
+         codes_of(codes, scales), device_data<float>(x), x.numel(), are_aligned(codes, x));
 }
 
 void decode_blocks(Stream& stream, const Tensor& x, const Tensor& codes, const Tensor& scales, bool is_signed) {
   shapes::check_blocks("decode_blocks", codes, scales, x);
-  launch(stream, decode_kernel, over_blocks(x.numel()), device_data<float>(x),
-         codes_of(stream, codes, scales, is_signed), x.numel());
+  launch(stream, is_signed ? decode_kernel<true> : decode_kernel<false>, over_blocks(x.numel()),
+         device_data<float>(x), codes_of(codes, scales), x.numel(), are_aligned(codes, x));
 }
 
 }  // namespace weft::cuda

@@ -74,11 +74,14 @@ struct Master {
   Memory memory;
   float lr, weight_decay;
 
-  // master -= lr * (update + weight_decay * master)
+  // To be loaded with what the update is made of, before anything is stored: a load waits for the stores before it.
   template <int N>
-  __device__ __forceinline__ void step(int64_t i, const float (&update)[N]) const {
-    float x[N];
+  __device__ __forceinline__ void load(int64_t i, float (&x)[N]) const {
     memory.load(i, x);
+  }
+  // x, which load gave, -= lr * (update + weight_decay * x)
+  template <int N>
+  __device__ __forceinline__ void step(int64_t i, float (&x)[N], const float (&update)[N]) const {
     for (int j = 0; j < N; ++j) x[j] -= lr * (update[j] + weight_decay * x[j]);
     memory.store(i, x);
   }

@@ -16,8 +16,9 @@ struct Sgd {
 
   template <int N>
   __device__ void at(int64_t i) const {
-    float g[N];
+    float g[N], x[N];
     load_n(g, grad + i);
+    master.load(i, x);
     for (int j = 0; j < N; ++j) g[j] *= grad_scale;
     if (m) {
       float moment[N];
@@ -28,7 +29,7 @@ struct Sgd {
       }
       store_n(m + i, moment);
     }
-    master.step(i, g);
+    master.step(i, x, g);
   }
 };
 
@@ -41,16 +42,17 @@ struct Lion {
 
   template <int N>
   __device__ void at(int64_t i) const {
-    float g[N], moment[N];
+    float g[N], moment[N], x[N];
     load_n(g, grad + i);
     load_n(moment, m + i);
+    master.load(i, x);
     for (int j = 0; j < N; ++j) {
       const float scaled = g[j] * grad_scale, c = beta1 * moment[j] + (1 - beta1) * scaled;
       g[j] = c == 0 ? 0 : c / (fabsf(c) + softness);
       moment[j] = beta2 * moment[j] + (1 - beta2) * scaled;
     }
     store_n(m + i, moment);
-    master.step(i, g);
+    master.step(i, x, g);
   }
 };
 

@@ -16,6 +16,13 @@ void take_precision(Translation& t, const ConfigEntry& entry, std::string_view) 
   t.put("train.precision", std::string(entry.key.starts_with("fp16") ? "fp16" : "bf16"));
 }
 
+void take_gradients(Translation& t, const ConfigEntry& entry, std::string_view target) {
+  const std::string type = t.text_of(entry);
+  if (type == "fp32") return t.say(Fate::same, kWholeSums);
+  if (type != "bf16" && type != "fp16") t.reject(entry, "fp32, fp16 or bf16");
+  take_bf16_gradients(t, target, type == "bf16" && (t.is_on("bf16.enabled") || t.is_on("bfloat16.enabled")));
+}
+
 void take_loss_scale(Translation& t, const ConfigEntry& entry, std::string_view) {
   if (t.number_of(entry) == 0) return t.say(Fate::same, "the loss scale is dynamic");
   t.say(Fate::no_counterpart, "the loss scale is dynamic");
@@ -125,8 +132,8 @@ constexpr Rule kRules[] = {
     same("bf16.immediate_grad_update", "gradients are added up as they come"),
     same("bf16.check_grad_overflow", "train.on_not_finite says what happens"),
     no_counterpart("amp.**", "write train.precision = \"bf16\" or \"fp16\""),
-    not_needed("data_types.grad_accum_dtype", "gradients are added up in fp32"),
-    not_needed("grad_accum_dtype", "gradients are added up in fp32"),
+    taken("data_types.grad_accum_dtype", "train.gradients", take_gradients),
+    taken("grad_accum_dtype", "train.gradients", take_gradients),
     not_needed("communication_data_type", "gradients travel in the precision they are summed in"),
     not_needed("seq_parallel_communication_data_type", "tokens travel in train.precision"),
 

@@ -31,6 +31,17 @@ void take_fp8_format(Translation& t, const ConfigEntry& entry, std::string_view 
   t.add(kOneFp8);
 }
 
+void set_short_gradients(Translation& t, const ConfigEntry& entry, std::string_view target) {
+  if (!t.flag_of(entry)) return t.say(Fate::same, "off");
+  take_bf16_gradients(t, target, t.is_on("bf16"));
+}
+void take_gradients(Translation& t, const ConfigEntry& entry, std::string_view target) {
+  const std::string type = t.text_of(entry);
+  if (type == "fp32") return t.say(Fate::same, kWholeSums);
+  if (type != "bf16") t.reject(entry, "fp32 or bf16");
+  take_bf16_gradients(t, target, t.is_on("bf16"));
+}
+
 constexpr Words kPositions = {{{"rope", "rope"}, {"learned_absolute", "learned"}}};
 constexpr Words kNorms = {{{"RMSNorm", "rmsnorm"}, {"LayerNorm", "layernorm"}}};
 constexpr Words kDecays = {{{"cosine", "cosine"}, {"linear", "linear"}, {"constant", "constant"}, {"WSD", "wsd"}}};

@@ -21,6 +21,8 @@ void set_geglu(Translation& t, const ConfigEntry& entry, std::string_view target
 inline constexpr std::string_view kOneFp8 =
     "weft's fp8 is E4M3 in groups of 128 in all three products, scaled by what is in a group now";
 void take_fp8_format(Translation& t, const ConfigEntry& entry, std::string_view target);
+void set_short_gradients(Translation& t, const ConfigEntry& entry, std::string_view target);
+void take_gradients(Translation& t, const ConfigEntry& entry, std::string_view target);
 void set_precision(Translation& t, const ConfigEntry& entry, std::string_view target);
 void take_position(Translation& t, const ConfigEntry& entry, std::string_view target);
 void take_norm(Translation& t, const ConfigEntry& entry, std::string_view target);

@@ -22,6 +22,10 @@ void take_activation(Translation& t, const ConfigEntry& e, std::string_view to) 
 void take_precision(Translation& t, const ConfigEntry& e, std::string_view to) { take_word(t, e, to, kPrecisions); }
 void take_optimizer(Translation& t, const ConfigEntry& e, std::string_view to) { take_word(t, e, to, kOptimizers); }
 
+void take_gradients(Translation& t, const ConfigEntry& entry, std::string_view target) {
+  if (t.flag_of(entry)) return t.say(Fate::same, kWholeSums);
+  take_bf16_gradients(t, target, t.text("model.dtype") == "bfloat16");
+}
 void take_tp_mode(Translation& t, const ConfigEntry& entry, std::string_view target) {
   const std::string mode = t.text_of(entry);
   t.put(target, mode == "REDUCE_SCATTER" || mode == "reduce_scatter");
@@ -186,7 +190,7 @@ constexpr Rule kRules[] = {
     whole("optimizer.zero_stage", "mesh.zero"),
     number("optimizer.weight_decay", "optimizer.weight_decay"),
     taken("optimizer.clip_grad", "optimizer.clip", take_clip),
-    same("optimizer.accumulate_grad_in_fp32", "gradients are added up in fp32"),
+    taken("optimizer.accumulate_grad_in_fp32", "train.gradients", take_gradients),
     no_counterpart("optimizer.weight_decay_exclude_named_params", "weight decay is of matrices only"),
     taken("optimizer.optimizer_factory.name", "optimizer.name", take_optimizer),
     taken("optimizer.optimizer_factory.adam_beta1", "optimizer.betas", take_beta),

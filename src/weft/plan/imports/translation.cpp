@@ -285,6 +285,13 @@ void take_word(Translation& t, const ConfigEntry& entry, std::string_view target
   t.say(Fate::no_counterpart, fmt::format("write {} = one of {}", target, known));
 }
 
+void take_bf16_gradients(Translation& t, std::string_view target, bool is_bf16) {
+  if (!is_bf16)
+    return t.say(Fate::no_counterpart, "beside other products than those of bf16 gradients are summed in fp32");
+  t.put(target, std::string("bf16"));
+  t.add("those of layers' products; of embeddings, heads, norms and biases they stay fp32");
+}
+
 void take_beta(Translation& t, const ConfigEntry& entry, std::string_view target) {
   const bool is_first = entry.key.ends_with('1');
   std::string other = t.normal(entry.key);

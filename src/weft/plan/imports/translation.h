@@ -102,6 +102,9 @@ struct Word {
 using Words = std::array<Word, 6>;
 // Of words that are not among them, says that there is no counterpart.
 void take_word(Translation& t, const ConfigEntry& entry, std::string_view target, const Words& words);
+// Gradients that are summed in bf16: the recipe has them beside products of bf16 only.
+void take_bf16_gradients(Translation& t, std::string_view target, bool is_bf16);
+inline constexpr std::string_view kWholeSums = "gradients are summed in fp32";
 // One of "...beta1" and "...beta2", with the other beside it.
 void take_beta(Translation& t, const ConfigEntry& entry, std::string_view target);
 
