@@ -147,6 +147,26 @@ TEST(BlockCodesTest, AreOrderedAndComeBack) {
   EXPECT_EQ(block_codes::encode(1e-20f, false), 1) << "a second moment does not become zero";
 }
 
+TEST(BlockCodesTest, DecadesEndWhereTheyShould) {
+  const auto by_search = [](float y) {
+    int decade = block_codes::kDecades - 1;
+    while (decade > 0 && y < block_codes::kEnds[size_t(decade - 1)]) --decade;
+    return decade;
+  };
+  for (uint32_t bits = 0; bits < std::bit_cast<uint32_t>(1.0f); bits += 997) {
+    const auto y = std::bit_cast<float>(bits);
+    ASSERT_EQ(block_codes::decade_of(y), by_search(y)) << y;
+  }
+  for (const float end : block_codes::kEnds)
+    for (const float y : {std::nextafter(end, 0.0f), end})
+      if (y < 1) ASSERT_EQ(block_codes::decade_of(y), by_search(y)) << y;
+  for (int exponent = -149; exponent < 0; ++exponent) {
+    const float y = std::ldexp(1.0f, exponent);
+    for (const float near : {std::nextafter(y, 0.0f), y})
+      ASSERT_EQ(block_codes::decade_of(near), by_search(near)) << near;
+  }
+}
+
 // Codes are compared exactly but at borders between two of them, where a rounding error decides.
 TEST(CpuOptimizersTest, BlocksEqualReference) {
   for (const int64_t count : kCounts)

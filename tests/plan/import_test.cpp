@@ -374,7 +374,7 @@ INSTANTIATE_TEST_SUITE_P(
                     GradientCase{"megatron_reduced", ImportKind::megatron, "--bf16\n--grad-reduce-in-bf16\n",
                                  "--grad-reduce-in-bf16", Fate::taken},
                     GradientCase{"megatron_main", ImportKind::megatron, "--bf16\n--main-grads-dtype bf16\n",
-                                 "main-grads-dtype", Fate::taken},
+                                 "--main-grads-dtype", Fate::taken},
                     GradientCase{"megatron_of_fp16", ImportKind::megatron, "--fp16\n--grad-reduce-in-bf16\n",
                                  "--grad-reduce-in-bf16", Fate::no_counterpart},
                     GradientCase{"nanotron", ImportKind::nanotron,

@@ -1,7 +1,9 @@
 // Block codes: the 8-bit numbers of optimizer states. Source: Dettmers et al., "8-bit Optimizers via Block-wise
 // Quantization", 2021 (dynamic tree quantization).
 #pragma once
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -51,11 +53,19 @@ constexpr float kSmallest = 1e-37f;  // of scales that are not 0
 // What x is multiplied with before it is encoded; a block of less than the smallest normal numbers is all zeros.
 inline float inverse_of(float scale) { return scale < kSmallest ? 0.0f : 1 / scale; }
 
+// The decade of a magnitude below 1. That of the power of two below it is a line of the exponent (77/256 is about the
+// logarithm of 2), where the largest border between two decades is at most one further.
+constexpr int kPerExponent = 77, kOfOne = 1780;
+inline int decade_of(float y) {
+  const int exponent = int(std::bit_cast<uint32_t>(y) >> 23) - 127;
+  const int decade = std::clamp((kPerExponent * exponent + kOfOne) >> 8, 0, kDecades - 1);
+  return decade + (y >= kEnds[size_t(decade)] ? 1 : 0);
+}
+
 // The code of x, with |x| <= 1 but for rounding. Without a sign what is not zero does not become zero.
 inline uint8_t encode(float x, bool is_signed) {
   const float y = std::abs(x) * float(top(is_signed));
-  int decade = kDecades - 1;
-  while (decade > 0 && y < kEnds[size_t(decade - 1)]) --decade;
+  const int decade = std::min(decade_of(y), kDecades - 1);
   const int n = intervals(decade, is_signed);
   const float place = (y * kFactors[size_t(decade)] - 0.1f) * (float(n) / 0.9f);
   int code = first_code(decade, is_signed) + int(std::fmin(std::fmax(place, 0.0f), float(n - 1)));

@@ -97,6 +97,7 @@ inline float __expf(float x) { return std::exp(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fdividef(float a, float b) { return a / b; }
 inline int __float2int_rn(float x) { return int(std::nearbyint(x)); }
 // Sums of products of four signed bytes.
 inline int __dp4a(int a, int b, int c) {

@@ -16,7 +16,8 @@ struct AdamWRule {
     const float g = grad * grad_scale;
     m = beta1 * m + (1 - beta1) * g;
     v = beta2 * v + (1 - beta2) * g * g;
-    return m * inverse_correction1 / (sqrtf(v * inverse_correction2) + eps);
+    // Within two units in the last place; a division that rounds to nearest takes four times as many instructions.
+    return __fdividef(m * inverse_correction1, sqrtf(v * inverse_correction2) + eps);
   }
 };
 

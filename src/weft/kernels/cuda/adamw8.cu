@@ -1,6 +1,5 @@
 // AdamW with moments of 8 bits, and their codes: a warp to each block of codes, neighbouring elements to a lane.
-// Memory bounds it as far as the arithmetic of codes lets it: of some 100 instructions an element two thirds are for
-// encoding.
+// Arithmetic bounds it, not memory: of some 130 instructions an element half are for encoding.
 #include "weft/kernels/block_codes.h"
 #include "weft/kernels/cuda/adamw.cuh"
 #include "weft/kernels/cuda/cuda.h"
@@ -20,37 +19,43 @@ __device__ const DeviceTable<float, 256> kSignedNumbers = device_table(block_cod
                                          kUnsignedNumbers = device_table(block_codes::kUnsigned);
 __constant__ DeviceTable<float, kDecades> kEnds = device_table(block_codes::kEnds);
 __constant__ DeviceTable<float, kDecades> kFactors = device_table(block_codes::kFactors);
+constexpr auto kSignedTop = float(block_codes::top(true)), kUnsignedTop = float(block_codes::top(false));
+
+// A decade of codes, to be loaded in one go.
+struct alignas(16) Decade {
+  float factor, intervals;  // what brings it to [0.1, 1), and 0.9 to the number of its intervals
+  float last;               // of the intervals, counted from 0
+  int first;                // code
+};
 
 // What differs from lane to lane is looked up in shared memory.
 template <bool kSigned>
 struct CodeTable {
-  float numbers[256];
-  float factors[kDecades], intervals[kDecades];  // of a decade: what brings it to [0.1, 1), its intervals to 0.9
+  float numbers[256], ends[kDecades];
+  Decade decades[kDecades];
 
   __device__ void fill() {
     for (int i = threadIdx.x; i < 256; i += blockDim.x)
       numbers[i] = kSigned ? kSignedNumbers.values[i] : kUnsignedNumbers.values[i];
     for (int i = threadIdx.x; i < kDecades; i += blockDim.x) {
-      factors[i] = kFactors.values[i];
-      intervals[i] = __fdiv_rn(float(intervals_of(i)), 0.9f);
+      const int n = (kSigned ? 1 : 2) << i;
+      ends[i] = kEnds.values[i];
+      decades[i] = {kFactors.values[i], __fdiv_rn(float(n), 0.9f), float(n - 1), n - (kSigned ? 0 : 1)};
     }
   }
 
   // Of a part of the block's largest magnitude. Rounded after each step, as on the host.
   __device__ __forceinline__ unsigned encode(float part) const {
-    constexpr auto kTop = float(block_codes::top(kSigned));
-    const float y = __fmul_rn(fabsf(part), kTop);
-    int decade = 0;
-    for (int i = 0; i + 1 < kDecades; ++i) decade += y < kEnds.values[i] ? 0 : 1;
-    const int n = intervals_of(decade);
-    const float place = __fmul_rn(__fadd_rn(__fmul_rn(y, factors[decade]), -0.1f), intervals[decade]);
-    const int code = n - (kSigned ? 0 : 1) + int(fminf(fmaxf(place, 0.0f), float(n - 1)));
+    constexpr int kOfZero = block_codes::kOfOne - 127 * block_codes::kPerExponent;  // of the exponent as it lies
+    const float y = __fmul_rn(fabsf(part), kSigned ? kSignedTop : kUnsignedTop);
+    const int line = (int(__float_as_uint(y) >> 23) * block_codes::kPerExponent + kOfZero) >> 8;
+    const int begin = min(max(line, 0), kDecades - 1);
+    const Decade decade = decades[begin + (y >= ends[begin] ? 1 : 0)];
+    const float place = __fmul_rn(__fadd_rn(__fmul_rn(y, decade.factor), -0.1f), decade.intervals);
+    const int code = decade.first + int(fminf(fmaxf(place, 0.0f), decade.last));
     if (kSigned ? y < block_codes::kLeast : y == 0) return 0;
     return unsigned(!kSigned || part >= 0 ? code : code + 128);
   }
-
- private:
-  __device__ static __forceinline__ int intervals_of(int decade) { return (kSigned ? 1 : 2) << decade; }
 };
 
 // Where a lane's elements of a block of codes lie.
@@ -98,22 +103,29 @@ __device__ __forceinline__ void each_block(int64_t size, bool is_aligned, const 
     body(LanePart(block, size, is_aligned));
 }
 
+// A lane's codes as they lie, and their scale.
+struct Words {
+  uint2 codes;
+  float scale;
+
+  template <bool kSigned>
+  __device__ __forceinline__ void decode(float (&x)[kEach], const CodeTable<kSigned>& table) const {
+    for (int j = 0; j < kEach; ++j) x[j] = table.numbers[(j < 4 ? codes.x : codes.y) >> (j % 4 * 8) & 0xff] * scale;
+  }
+};
+
 struct Codes {
   uint8_t* codes;
   float* scales;
 
-  template <bool kSigned>
-  __device__ __forceinline__ void decode(float (&x)[kEach], const CodeTable<kSigned>& table,
-                                         const LanePart& part) const {
-    const float scale = scales[part.block];
-    uint2 words = make_uint2(0, 0);
-    if (part.is_whole) {
-      words = *reinterpret_cast<const uint2*>(codes + part.begin);
-    } else {
+  __device__ __forceinline__ Words load(const LanePart& part) const {
+    Words words{make_uint2(0, 0), scales[part.block]};
+    if (part.is_whole)
+      words.codes = *reinterpret_cast<const uint2*>(codes + part.begin);
+    else
       for (int j = 0; j < part.count; ++j)
-        (j < 4 ? words.x : words.y) |= unsigned(codes[part.begin + j]) << (j % 4 * 8);
-    }
-    for (int j = 0; j < kEach; ++j) x[j] = table.numbers[(j < 4 ? words.x : words.y) >> (j % 4 * 8) & 0xff] * scale;
+        (j < 4 ? words.codes.x : words.codes.y) |= unsigned(codes[part.begin + j]) << (j % 4 * 8);
+    return words;
   }
   // x is 0 where there is no element.
   template <bool kSigned>
@@ -148,8 +160,9 @@ __global__ void adamw8_kernel(const M master, const G* grad, const Codes m_codes
     part.visit(
         x, [&](float(&y)[kEach], int64_t i) { master.load(i, y); },
         [&](float(&y)[1], int64_t i) { master.load(i, y); });
-    m_codes.decode(m, m_table, part);
-    v_codes.decode(v, v_table, part);
+    const Words m_words = m_codes.load(part), v_words = v_codes.load(part);  // before either is waited for
+    m_words.decode(m, m_table);
+    v_words.decode(v, v_table);
     for (int j = 0; j < kEach; ++j) update[j] = rule.update(update[j], m[j], v[j]);
     if (part.is_whole) {
       master.step(part.begin, x, update);
@@ -184,7 +197,7 @@ __global__ void decode_kernel(float* x, const Codes from, int64_t size, bool is_
   __syncthreads();
   each_block(size, is_aligned, [&](const LanePart& part) {
     float numbers[kEach];
-    from.decode(numbers, table, part);
+    from.load(part).decode(numbers, table);
     part.store(x, numbers);
   });
 }
