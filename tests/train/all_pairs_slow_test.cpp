@@ -67,7 +67,7 @@ const std::vector<Factor>& factors() {
       {"precision",
        {{"fp32", [](MeshCase&) {}},
         {"bf16", [](MeshCase& c) { c.precision = Precision::bf16; }},
-        {"bf16, gradients too",
+        {"bf16 and its gradients",
          [](MeshCase& c) { c.precision = Precision::bf16, c.gradients = GradientType::bf16; }}}},
       {"accumulation", levels<int>({{"1", 1}, {"2", 2}, {"4", 4}}, [](MeshCase& c, int v) { c.accumulation = v; })},
       {"dropout", levels<float>({{"0", 0.0f}, {"0.2", 0.2f}}, [](MeshCase& c, float v) { c.dropout = v; })},

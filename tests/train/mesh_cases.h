@@ -28,6 +28,15 @@ struct MeshCase {
   int steps = 3;
 };
 
+// Of a pipeline whose stages are sharded all that may be is elsewhere.
+inline const MeshCase kFarStages{.shape = {.pp = 2, .shard = 2},
+                                 .zero = Zero::parameters,
+                                 .accumulation = 2,
+                                 .recompute = {RecomputePolicy::What::block},
+                                 .offload_optimizer = OffloadTo::host,
+                                 .offload_parameters = OffloadTo::host,
+                                 .offload_activations = OffloadTo::disk};
+
 // Beside every projection.
 inline const LoraConfig kNf4Adapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .base = BaseFormat::nf4};
 
