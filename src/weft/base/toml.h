@@ -61,6 +61,9 @@ class Toml {
   void allow(std::string_view key);
   void reject_unknown() const;
 
+  // Every key that was asked for or allowed, in order, each once.
+  const std::vector<std::string>& keys() const { return asked_; }
+
   // For a value that is well-typed but impossible: "tiny.toml:3: mesh.tp = 3: it must divide ...". Never returns.
   // why: a sentence of its own, which says what to write.
   [[noreturn]] void reject(std::string_view key, std::string_view why) const;

@@ -1,0 +1,104 @@
+// docs/recipes.md: every key that a recipe may have is there, no other is, and its defaults are the program's.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "weft/base/file.h"
+#include "weft/train/recipe.h"
+
+namespace weft {
+namespace {
+
+// What is asked for beside a smallest recipe, so that together every key is.
+const char* const kBeside[] = {
+    "",
+    "[optimizer]\nname = \"adafactor\"\n",
+    "[optimizer]\nname = \"lion\"\n",
+    "[optimizer]\nname = \"sgd\"\n",
+    "[optimizer]\nname = \"muon\"\n",
+    "[optimizer]\nschedule = \"wsd\"\n",
+    "[lora]\nrank = 8\n",
+    "[preference]\nmethod = \"dpo\"\n",
+    "[preference]\nmethod = \"kto\"\n",
+    "[distill]\nteacher = \"other\"\n",
+    "[model]\nexperts = 4\n",
+    "[model]\nwindow = 4\n",
+    "[model]\nkv_rank = 4\n",
+    "[model]\nrope_scaling = \"longrope\"\nrope_short_factors = [1.0]\nrope_long_factors = [1.0]\n",
+};
+
+// The lines "key = value" of a TOML text as "section.key" to value.
+std::map<std::string, std::string> values_of(const std::string& toml) {
+  std::map<std::string, std::string> values;
+  std::istringstream lines(toml);
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('[')) section = line.substr(1, line.find(']') - 1) + ".";
+    if (const size_t is = line.find(" = "); is != line.npos)
+      values[section + line.substr(0, is)] = line.substr(is + 3);
+  }
+  return values;
+}
+
+// What the program knows: keys, and the defaults that are the same in all of these recipes or stand in the first.
+struct Known {
+  std::set<std::string> keys;
+  std::map<std::string, std::string> defaults;
+
+  Known() {
+    for (const char* const beside : kBeside) {
+      const std::string text = fmt::format("{}[data]\ntrain = \"x\"\n[train]\nglobal_batch = 8\n", beside);
+      Toml toml = Toml::parse(text, "recipe.toml");
+      const Recipe recipe = read_recipe(toml);
+      keys.insert(toml.keys().begin(), toml.keys().end());
+      for (const auto& [key, value] : values_of(recipe.text))
+        if (!values_of(text).contains(key) || *beside) defaults.emplace(key, value);
+    }
+  }
+};
+
+struct Row {
+  std::string key, otherwise;  // the default as the page has it
+};
+std::vector<Row> rows_of_page() {
+  const std::string path = WEFT_SOURCE_DIR "/docs/recipes.md";
+  std::istringstream lines(read_file(path, 1 << 20));
+  std::vector<Row> rows;
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("## [")) section = line.substr(4, line.find(']') - 4) + ".";
+    if (!line.starts_with("| `")) continue;
+    const size_t end = line.find("` | ", 3), next = line.find(" |", end + 4);
+    rows.push_back({section + line.substr(3, end - 3), line.substr(end + 4, next - end - 4)});
+  }
+  return rows;
+}
+
+TEST(RecipeReferenceTest, HasEveryKeyAndNoOther) {
+  const Known known;
+  std::set<std::string> on_page;
+  for (const Row& row : rows_of_page()) {
+    EXPECT_TRUE(on_page.insert(row.key).second) << row.key << " has two rows";
+    EXPECT_TRUE(known.keys.contains(row.key)) << row.key << " is no key of a recipe";
+  }
+  for (const std::string& key : known.keys) EXPECT_TRUE(on_page.contains(key)) << key << " has no row";
+}
+
+TEST(RecipeReferenceTest, DefaultsAreTheProgramsOwn) {
+  const Known known;
+  int num_compared = 0;
+  for (const auto& [key, otherwise] : rows_of_page()) {
+    if (!otherwise.starts_with('`')) continue;
+    const std::string literal = otherwise.substr(1, otherwise.find('`', 1) - 1);
+    if (literal != "true" && literal != "false" && literal.find_first_of("0123456789[\"") != 0) continue;
+    ASSERT_TRUE(known.defaults.contains(key)) << key << " has no default";
+    EXPECT_EQ(literal, known.defaults.at(key)) << key;
+    ++num_compared;
+  }
+  EXPECT_GT(num_compared, 70);
+}
+
+}  // namespace
+}  // namespace weft
