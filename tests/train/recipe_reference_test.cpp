@@ -19,8 +19,8 @@ const char* const kBeside[] = {
     "[optimizer]\nname = \"sgd\"\n",
     "[optimizer]\nname = \"muon\"\n",
     "[optimizer]\nschedule = \"wsd\"\n",
-    "[lora]\nrank = 8\n",
-    "[preference]\nmethod = \"dpo\"\n",
+    "[lora]\nalpha = 16\n",
+    "[preference]\nbeta = 0.2\n",
     "[preference]\nmethod = \"kto\"\n",
     "[distill]\nteacher = \"other\"\n",
     "[model]\nexperts = 4\n",
@@ -42,7 +42,7 @@ std::map<std::string, std::string> values_of(const std::string& toml) {
   return values;
 }
 
-// What the program knows: keys, and the defaults that are the same in all of these recipes or stand in the first.
+// What the program knows: keys, and the default of each in the first of these recipes that does not give it.
 struct Known {
   std::set<std::string> keys;
   std::map<std::string, std::string> defaults;
@@ -53,8 +53,9 @@ struct Known {
       Toml toml = Toml::parse(text, "recipe.toml");
       const Recipe recipe = read_recipe(toml);
       keys.insert(toml.keys().begin(), toml.keys().end());
+      const std::map<std::string, std::string> given = values_of(text);
       for (const auto& [key, value] : values_of(recipe.text))
-        if (!values_of(text).contains(key) || *beside) defaults.emplace(key, value);
+        if (!given.contains(key)) defaults.emplace(key, value);
     }
   }
 };

@@ -9,16 +9,6 @@
 #include "weft/train/host_visit.h"
 
 namespace weft {
-namespace {
-
-void visit_values(Context& context, const Owned& o, const Piece& piece, bool is_written,
-                  Optimizer::VisitState visit) {
-  visit_wide(context, o, piece.offset, piece.count, true, is_written, [&](const Tensor& wide, int64_t at) {
-    visit_piece(o, {piece.param, piece.first + at - piece.offset, at, wide.numel()}, wide, visit);
-  });
-}
-
-}  // namespace
 
 void visit_weight(Context& context, std::span<const Owned> owned, std::string_view param, bool is_written,
                   Optimizer::VisitState visit_host) {
@@ -31,7 +21,9 @@ void visit_weight(Context& context, std::span<const Owned> owned, std::string_vi
         check(!is_written, "{} is held as NF4, and is written whole", param);
         decode_nf4(context.stream, o, piece, visit);
       } else {
-        visit_values(context, o, piece, is_written, visit);
+        visit_wide(context, o, piece.offset, piece.count, true, is_written, [&](const Tensor& wide, int64_t at) {
+          visit_piece(o, {piece.param, piece.first + at - piece.offset, at, wide.numel()}, wide, visit);
+        });
       }
     }
 }

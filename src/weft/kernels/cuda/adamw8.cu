@@ -70,13 +70,13 @@ struct LanePart {
     is_whole = is_aligned && count == kEach;
   }
 
-  // one(x, i) for each element where they are not whole, else all(x, begin).
-  template <class All, class One>
-  __device__ __forceinline__ void visit(float (&x)[kEach], const All& all, const One& one) const {
-    if (is_whole) return all(x, begin);
+  // work(x, begin), or where they are not whole work(element, its index) for each.
+  template <class Work>
+  __device__ __forceinline__ void visit(float (&x)[kEach], const Work& work) const {
+    if (is_whole) return work(x, begin);
     for (int j = 0; j < count; ++j) {
       float element[1] = {x[j]};
-      one(element, begin + j);
+      work(element, begin + j);
       x[j] = element[0];
     }
   }
@@ -84,14 +84,10 @@ struct LanePart {
   template <class T>
   __device__ __forceinline__ void load(float (&x)[kEach], const T* p) const {
     for (float& element : x) element = 0;
-    visit(
-        x, [&](float(&y)[kEach], int64_t i) { load_n(y, p + i); },
-        [&](float(&y)[1], int64_t i) { load_n(y, p + i); });
+    visit(x, [&](auto& y, int64_t i) { load_n(y, p + i); });
   }
   __device__ __forceinline__ void store(float* p, float (&x)[kEach]) const {
-    visit(
-        x, [&](float(&y)[kEach], int64_t i) { store_n(p + i, y); },
-        [&](float(&y)[1], int64_t i) { store_n(p + i, y); });
+    visit(x, [&](auto& y, int64_t i) { store_n(p + i, y); });
   }
 };
 
@@ -157,9 +153,7 @@ __global__ void adamw8_kernel(const M master, const G* grad, const Codes m_codes
   each_block(size, is_aligned, [&](const LanePart& part) {
     float update[kEach], m[kEach], v[kEach], x[kEach] = {};
     part.load(update, grad);
-    part.visit(
-        x, [&](float(&y)[kEach], int64_t i) { master.load(i, y); },
-        [&](float(&y)[1], int64_t i) { master.load(i, y); });
+    part.visit(x, [&](auto& y, int64_t i) { master.load(i, y); });
     const Words m_words = m_codes.load(part), v_words = v_codes.load(part);  // before either is waited for
     m_words.decode(m, m_table);
     v_words.decode(v, v_table);

@@ -1,6 +1,5 @@
 // Masters, whole or in two halves.
 #include "weft/kernels/master_halves.h"
-
 #include "weft/kernels/reference/reference.h"
 #include "weft/kernels/shape_checks.h"
 

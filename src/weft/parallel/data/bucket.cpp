@@ -53,9 +53,6 @@ void Bucket::set_initial_values(uint64_t seed) {
     for (Param* p : params_) encode_initial(context_, mine, *p, seed);
     return;
   }
-  if (mine.is_split())  // what lies between the parameters is zeros
-    visit_wide(context_, mine, 0, part(), false, true,
-               [&](const Tensor& wide, int64_t) { context_.kernels.fill(context_.stream, wide, 0); });
   for (const Piece& piece : mine.pieces)
     visit_wide(context_, mine, piece.offset, piece.count, false, true, [&](const Tensor& wide, int64_t at) {
       initialize(context_, *piece.param, seed, wide, piece.first + at - piece.offset);
@@ -70,7 +67,10 @@ void Bucket::allocate() {
   const auto new_part = [&](DType dtype, FarParts* far) {
     if (far) return far->add(far_.part, dtype, {part()}).handle();
     const Tensor near = context_.empty(dtype, {part()});
-    if (is_float(dtype)) k.fill(context_.stream, near, 0);  // also what lies between the parameters
+    if (is_nf4()) return near;
+    // Also what lies between the parameters. Halves of masters are filled as floats of 16 bits, whose zeros are
+    // theirs.
+    k.fill(context_.stream, dtype == DType::u16 ? near.view_bytes(0, DType::bf16, near.shape()) : near, 0);
     return near;
   };
   if (stage_ == Zero::parameters) {
