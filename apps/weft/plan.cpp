@@ -83,7 +83,7 @@ void plan(const PlanCommand& o) {
     throw UsageError("--zero, --recompute and the like are of training: leave them out with --for serve");
   ServePlanOptions serve = o.serve;
   serve.model = o.train.model, serve.cluster = o.train.cluster, serve.mesh = o.train.mesh, serve.top = o.train.top;
-  serve.dtype = o.train.precision, serve.has_fp8 = o.train.has_fp8;
+  serve.dtype = o.train.precision.empty() ? "bf16" : o.train.precision, serve.has_fp8 = o.train.has_fp8;
   plan_service(serve, o.output);
 }
 
@@ -136,12 +136,11 @@ void add_plan(CLI::App& program) {
   c->add_option("--cluster", t.cluster, "Devices and hardware, as in 64xh100-sxm or 16xmachine.toml");
   c->add_option("--seq-len", t.seq_len, "Tokens of a row")->check(CLI::PositiveNumber);
   c->add_option("--global-batch", t.global_batch, "Rows of a step, over all devices")->check(CLI::PositiveNumber);
-  c->add_option("--precision", t.precision, "bf16, fp8, fp16 or fp32")
-      ->check(CLI::IsMember({"bf16", "fp8", "fp16", "fp32"}))
-      ->capture_default_str();
-  c->add_option("--gradients", t.gradients, "Of layers' products: fp32, or bf16 beside bf16 and fp8")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
-      ->capture_default_str();
+  c->add_option("--precision", t.precision, "bf16, fp8, fp16 or fp32 [the recipe's, or bf16]")
+      ->check(CLI::IsMember({"bf16", "fp8", "fp16", "fp32"}));
+  c->add_option("--gradients", t.gradients,
+                "Of layers' products: fp32, or bf16 beside bf16 and fp8 [the recipe's, or fp32]")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
   c->add_flag("--fp8", t.has_fp8,
               "What if the matrix products of blocks ran in fp8, as in other programs; weft's own: --precision fp8");
   c->add_option("--rank-by", t.rank_by,

@@ -49,6 +49,8 @@ Asked asked_for(const TrainPlanOptions& o) {
   Recipe& r = asked.recipe;
   if (is_recipe(o.model)) {
     asked.own = Toml::load(o.model);
+    if (!o.precision.empty()) asked.own->put("train.precision", o.precision);
+    if (!o.gradients.empty()) asked.own->put("train.gradients", o.gradients);
     Toml toml = *asked.own;
     r = read_recipe(toml);
     q = search_request(r);
@@ -57,8 +59,9 @@ Asked asked_for(const TrainPlanOptions& o) {
     q.model = model_of(o.model);
     if (std::filesystem::exists(o.model)) r.model_path = o.model;
     r.data.train = o.data;
-    q.precision = Precision(std::ranges::find(kPrecisionNames, o.precision) - kPrecisionNames);
-    q.gradients = gradient_type(o.gradients, q.precision, "--gradients");
+    q.precision = o.precision.empty() ? Precision::bf16
+                                      : Precision(std::ranges::find(kPrecisionNames, o.precision) - kPrecisionNames);
+    if (!o.gradients.empty()) q.gradients = gradient_type(o.gradients, q.precision, "--gradients");
   }
   q.cluster = parse_cluster(o.cluster);
   q.rank_by = RankBy(std::ranges::find(kRankByNames, o.rank_by) - kRankByNames);

@@ -12,7 +12,7 @@ struct TrainPlanOptions {
   std::string mesh;          // "": search
   MeshOptions mesh_options;  // beside `mesh`
   int64_t seq_len = 0, global_batch = 0;
-  std::string precision = "bf16", gradients = "fp32";
+  std::string precision, gradients;  // "": the recipe's, or bf16 and fp32
   bool has_fp8 = false;
   std::string rank_by = "time";
   int top = 5;

@@ -27,6 +27,29 @@ TEST(PlanTest, APlannedRecipeTrainsOnWhatItsUserWrote) {
   EXPECT_EQ(weft.run("train out.toml").status, 0);
 }
 
+// What a recipe says of numbers, the command line may say otherwise; what is written says it too.
+TEST(PlanTest, NumbersOfARecipeAreOverridden) {
+  const Program weft;
+  std::string recipe = sample_recipe();
+  recipe.replace(recipe.find("ffn = 64"), 8, "ffn = 64\nvocab = 512");
+  weft.write("mine.toml", recipe);
+  const auto bytes = [&](const std::string& options) {
+    const Outcome plan = weft.run("plan mine.toml --cluster 1xh100-sxm --mesh dp=1 --json " + options);
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    return nlohmann::json::parse(plan.out)["peak"]["gradients"].get<int64_t>();
+  };
+  const int64_t wide = bytes("--precision bf16");
+  EXPECT_GT(wide, 0);
+  EXPECT_LT(bytes("--precision bf16 --gradients bf16 --recipe out.toml"), wide);
+  const std::string written = weft.read_file("out.toml");
+  for (const char* line : {"precision = \"bf16\"\n", "gradients = \"bf16\"\n"})
+    EXPECT_NE(written.find(line), std::string::npos) << line << written;
+  const Outcome refused =
+      weft.run("plan mine.toml --cluster 1xh100-sxm --mesh dp=1 --precision fp32 --gradients bf16");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("train.gradients"), std::string::npos) << refused.err;
+}
+
 // One file that is whole by itself.
 void expect_whole(const std::string& page, bool is_svg) {
   EXPECT_EQ(xml_problem(page), "");

@@ -1,6 +1,7 @@
 // What the emulator of CUDA can be told by its environment. A card is told nothing: tests that need it are skipped
 // there.
 #pragma once
+#include <cublasLt.h>
 #include <cuda_runtime.h>
 
 #include <cstdlib>
@@ -10,12 +11,15 @@
 
 namespace weft {
 
-// num_pageable_copies: how many copies went through memory that is not pinned, where that is counted.
+// num_products: that one of its algorithms made so far. num_pageable_copies: how many copies went through memory that
+// is not pinned, where that is counted.
 #ifdef WEFT_EMULATED_CUDA
 inline constexpr bool kIsEmulated = true;
+inline int64_t num_products(int algorithm) { return emulated::num_products(algorithm); }
 inline int64_t num_pageable_copies() { return emulated::num_pageable_copies(); }
 #else
 inline constexpr bool kIsEmulated = false;
+inline int64_t num_products(int) { return 0; }
 inline int64_t num_pageable_copies() { return 0; }
 #endif
 

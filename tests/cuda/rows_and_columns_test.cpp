@@ -110,10 +110,11 @@ std::vector<ParityCase> make_cases() {
                                                o.x("dy", {4, cols}), x, {at.data(), 2}, weights);
                      }
                    }});
-  cases.push_back({"sum_of_squares", [](const Kernels& k, Stream& stream, Operands& o) {
-                     for (const int64_t count : {0, 7, 5003})
-                       o.result("sum", k.sum_of_squares(stream, o.x("x", {count})));
-                   }});
+  cases.push_back(
+      {"sum_of_squares", [](const Kernels& k, Stream& stream, Operands& o) {
+         for (const int64_t count : {0, 7, 5003})
+           o.result("sum", k.sum_of_squares(stream, std::vector{o.x("x", {count}), o.f32("y", {count / 2})}));
+       }});
   return cases;
 }
 

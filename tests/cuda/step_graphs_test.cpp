@@ -82,7 +82,7 @@ class Steps {
       x = temporary(rows);
       stream.copy(x, sum);
       if (odd.reads_in_the_middle && layer == 1)
-        k.scale(stream, x, x, k.sum_of_squares(stream, x) > 1000.0 * double(rows) ? 0.25f : 1.5f);
+        k.scale(stream, x, x, k.sum_of_squares(stream, {&x, 1}) > 1000.0 * double(rows) ? 0.25f : 1.5f);
     }
     if (odd.looks_up_again) {
       std::vector<int32_t> others = ids;

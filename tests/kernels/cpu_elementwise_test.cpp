@@ -64,10 +64,10 @@ TEST_P(CpuElementwiseTest, SumOfSquaresEqualsReference) {
   const auto [dtype, count] = GetParam();
   Workbench bench;
   const Tensor x = bench.random(dtype, {count}, "x");
-  const double expected = reference_kernels().sum_of_squares(bench.stream, x);
+  const double expected = reference_kernels().sum_of_squares(bench.stream, {&x, 1});
   expect_everywhere({{"sum", bench.of(DType::f64, {1}, {expected}), 1e-14 * double(count + 1)}},
                     [&](Stream& stream, const std::vector<Tensor>& out) {
-                      *out[0].data<double>() = cpu::sum_of_squares(stream, x);
+                      *out[0].data<double>() = cpu::sum_of_squares(stream, {&x, 1});
                     });
 }
 
@@ -114,11 +114,11 @@ TEST(CpuSumOfSquares, IsFiniteExactlyWhenElementsAre) {
   float* data = x.data<float>();
   for (int64_t i = 0; i < x.numel(); ++i) data[i] = i % 2 ? 1e38f : -3e38f;
   const double expected = 200000 * (1e38 * 1e38 + 9e76) / 2;
-  EXPECT_NEAR(cpu::sum_of_squares(bench.stream, x), expected, 1e-6 * expected);
+  EXPECT_NEAR(cpu::sum_of_squares(bench.stream, {&x, 1}), expected, 1e-6 * expected);
   for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), NAN}) {
     for (const int64_t at : {int64_t(0), int64_t(65535), int64_t(123457), int64_t(199999)}) {
       const float good = std::exchange(data[at], bad);
-      EXPECT_FALSE(std::isfinite(cpu::sum_of_squares(bench.stream, x))) << bad << " at " << at;
+      EXPECT_FALSE(std::isfinite(cpu::sum_of_squares(bench.stream, {&x, 1}))) << bad << " at " << at;
       data[at] = good;
     }
   }

@@ -169,7 +169,7 @@ TEST_F(MetaTest, ElementWise) {
   expect_cost("sum_rows", 12, 24 + 16);
   meta.sum_rows(stream, sums, x, true);
   expect_cost("sum_rows, accumulating", 12, 24 + 32);
-  EXPECT_EQ(meta.sum_of_squares(stream, x), 0);
+  EXPECT_EQ(meta.sum_of_squares(stream, {&x, 1}), 0);
   expect_cost("sum_of_squares", 24, 24);
   meta.pack_matmul_b(stream, x, x, false);
   expect_cost("pack_matmul_b", 0, 2 * 24);

@@ -397,8 +397,9 @@ void add_elementwise_cases(std::vector<ParityCase>& cases) {
     }
   });
   add("sum_of_squares", [](const Kernels& k, Stream& stream, Operands& o, Shape shape) {
-    o.result("sum", k.sum_of_squares(stream, o.x("x", shape)));
-    o.result("sum of f32", k.sum_of_squares(stream, o.f32("x", shape)));
+    o.result("sum", k.sum_of_squares(stream, std::vector{o.x("x", shape)}));
+    o.result("sum of both", k.sum_of_squares(stream, std::vector{o.x("x", shape), o.f32("y", shape)}));
+    o.result("sum of none", k.sum_of_squares(stream, {}));
   });
   add("adamw", run_adamw);
   for (const bool accumulate : {false, true})

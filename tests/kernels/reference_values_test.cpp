@@ -132,11 +132,13 @@ TEST(ReferenceValuesTest, AdamW) {
 
 TEST(ReferenceValuesTest, SumsOfSquares) {
   Workbench w;
-  EXPECT_EQ(reference_kernels().sum_of_squares(w.stream, w.vector({1, 2, -3})), 14);
+  EXPECT_EQ(reference_kernels().sum_of_squares(w.stream, std::vector{w.vector({1, 2, -3})}), 14);
   const Tensor large = w.of(DType::f32, {2}, {3e38, 3e38});
-  EXPECT_TRUE(std::isfinite(reference_kernels().sum_of_squares(w.stream, large)));
-  EXPECT_FALSE(std::isfinite(reference_kernels().sum_of_squares(w.stream, w.vector({1, kInfinity}))));
-  EXPECT_FALSE(std::isfinite(reference_kernels().sum_of_squares(w.stream, w.vector({1, NAN}))));
+  EXPECT_TRUE(std::isfinite(reference_kernels().sum_of_squares(w.stream, {&large, 1})));
+  EXPECT_FALSE(std::isfinite(
+      reference_kernels().sum_of_squares(w.stream, std::vector{w.vector({2}), w.vector({1, kInfinity})})));
+  EXPECT_FALSE(
+      std::isfinite(reference_kernels().sum_of_squares(w.stream, std::vector{w.vector({1, NAN}), w.vector({2})})));
 }
 
 TEST(ReferenceValuesTest, CrossEntropyOfLargeLogitsIsFinite) {

@@ -46,11 +46,11 @@ TEST(GradNormTest, SumsOverParametersAndNamesTheBrokenOne) {
   std::vector<Owned> owned = rank.owned();
   Param &a = *rank.params[1], &b = *rank.params[3];
   a.grad.data<float>()[0] = 3, b.grad.data<float>()[2] = 4;
-  EXPECT_DOUBLE_EQ(grad_norm(rank.rank.context, owned).squares, 25);
+  EXPECT_DOUBLE_EQ(GradNormMeter().measure(rank.rank.context, owned).squares, 25);
   owned[0].is_counted = false;  // another replica counts it
-  EXPECT_DOUBLE_EQ(grad_norm(rank.rank.context, owned).squares, 0);
+  EXPECT_DOUBLE_EQ(GradNormMeter().measure(rank.rank.context, owned).squares, 0);
   b.grad.data<float>()[0] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(grad_norm(rank.rank.context, owned).not_finite, &b);
+  EXPECT_EQ(GradNormMeter().measure(rank.rank.context, owned).not_finite, &b);
 }
 
 }  // namespace

@@ -346,8 +346,9 @@ struct Kernels {
   // y[c] = sum of a[t, c] * b[t, c] over rows t, and y[t] = that over columns c; f32 (f64 beside f64)
   void (*dot_columns)(Stream&, const Tensor& y, const Tensor& a, const Tensor& b, bool accumulate);
   void (*dot_rows)(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
-  // Sum of squares in double; not finite exactly when an element is not finite (or the sum overflows double).
-  double (*sum_of_squares)(Stream&, const Tensor& x);
+  // Of all elements of all xs, in double; not finite exactly when an element is not finite (or the sum overflows
+  // double). A device is waited for once.
+  double (*sum_of_squares)(Stream&, std::span<const Tensor> xs);
 
   // ---- optimizer ----
   // Masters x [n] f32 as bf16 values and the 16 bits below them, u16, and back: see master_halves.h.

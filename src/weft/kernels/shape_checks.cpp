@@ -514,6 +514,8 @@ void check_dot_rows(const Tensor& y, const Tensor& a, const Tensor& b) {
   op.statistic("y", y, a.rows(), a);
 }
 
-void check_sum_of_squares(const Tensor& x) { Op{"sum_of_squares"}.present("x", x); }
+void check_sum_of_squares(std::span<const Tensor> xs) {
+  for (const Tensor& x : xs) Op{"sum_of_squares"}.present("x", x);
+}
 
 }  // namespace weft::shapes

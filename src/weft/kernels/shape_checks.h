@@ -41,7 +41,7 @@ void check_sum_rows(const Tensor& y, const Tensor& x);
 void check_scale_columns(const Tensor& y, const Tensor& x, const Tensor& factors);
 void check_dot_columns(const Tensor& y, const Tensor& a, const Tensor& b);
 void check_dot_rows(const Tensor& y, const Tensor& a, const Tensor& b);
-void check_sum_of_squares(const Tensor& x);
+void check_sum_of_squares(std::span<const Tensor> xs);
 void check_halves(std::string_view op, const Tensor& upper, const Tensor& lower, const Tensor& x);
 void check_adamw(const AdamWArgs&);
 void check_adamw8(const AdamW8Args&);

@@ -7,23 +7,28 @@
 
 namespace weft {
 
-// Pieces that count alike are read at once, since on a device each sum is waited for; piece by piece only to find a
-// culprit.
-GradNorm grad_norm(Context& context, std::span<const Owned> owned) {
+// All pieces that count are read at once, since a device is waited for; piece by piece only to find a culprit.
+GradNorm GradNormMeter::measure(Context& context, std::span<const Owned> owned) {
   const ObservedOp observed(context, "grad_norm", OpObserver::Phase::forward);
-  GradNorm norm;
+  const auto squares_of = [&](std::span<const Tensor> gradients) {
+    return context.kernels.sum_of_squares(context.stream, gradients);
+  };
+  const auto gradient_of = [](const Owned& o, const Piece& p) { return o.grads.slice_flat(p.offset, {p.count}); };
   for (const Owned& o : owned) {
     const auto is_counted = [&](const Piece& p) { return o.is_counted && p.param->placement.is_first_copy; };
-    const auto squares_of = [&](const Piece& p) {
-      return context.kernels.sum_of_squares(context.stream, o.grads.slice_flat(p.offset, {p.count}));
-    };
     each_alike(o.pieces, is_counted, [&](std::span<const Piece> alike) {
-      const double squares = squares_of(joined(alike));
-      if (is_counted(alike.front())) norm.squares += squares;
-      if (std::isfinite(squares)) return;
-      for (const Piece& p : alike)
-        if (!norm.not_finite && !std::isfinite(squares_of(p))) norm.not_finite = p.param;
+      (is_counted(alike.front()) ? counted_ : others_).push_back(gradient_of(o, joined(alike)));
     });
+  }
+  GradNorm norm{.squares = squares_of(counted_)};
+  const bool are_finite = std::isfinite(norm.squares) && std::isfinite(squares_of(others_));
+  counted_.clear(), others_.clear();
+  if (are_finite) return norm;
+  for (const Owned& o : owned) {
+    for (const Piece& p : o.pieces) {
+      const Tensor gradient = gradient_of(o, p);
+      if (!norm.not_finite && !std::isfinite(squares_of({&gradient, 1}))) norm.not_finite = p.param;
+    }
   }
   return norm;
 }

@@ -1,6 +1,7 @@
 // The global norm of the gradients, which clipping compares with its limit.
 #pragma once
 #include <span>
+#include <vector>
 
 #include "weft/parallel/data/bucket.h"
 
@@ -11,7 +12,14 @@ struct GradNorm {
   const Param* not_finite = nullptr;  // the first parameter here whose gradient holds a NaN or an infinity
 };
 
-// Every element of every weight is counted by one rank of the world: copies are left out.
-GradNorm grad_norm(Context& context, std::span<const Owned> owned);
+// Keeps its lists, so that steps allocate nothing.
+class GradNormMeter {
+ public:
+  // Every element of every weight is counted by one rank of the world: copies are left out.
+  GradNorm measure(Context& context, std::span<const Owned> owned);
+
+ private:
+  std::vector<Tensor> counted_, others_;  // empty between calls
+};
 
 }  // namespace weft

@@ -12,7 +12,7 @@ void orthogonalize(Context& context, const Tensor& x, int steps) {
   Stream& s = context.stream;
   const bool is_tall = x.dim(0) > x.dim(1);  // then A = x^T x, and it multiplies from the right
   const int64_t n = std::min(x.dim(0), x.dim(1));
-  k.scale(s, x, x, float(1 / (std::sqrt(k.sum_of_squares(s, x)) + kEps)));
+  k.scale(s, x, x, float(1 / (std::sqrt(k.sum_of_squares(s, {&x, 1})) + kEps)));
   const Tensor square = context.empty(x.dtype(), {n, n}), scaled = context.empty_like(square),
                polynomial = context.empty_like(square), old = context.empty_like(x);
   for (int step = 0; step < steps; ++step) {

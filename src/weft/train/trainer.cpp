@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "weft/optim/grad_norm.h"
 #include "weft/tensor/host_access.h"
 #include "weft/tensor/repeated_step.h"
 #include "weft/train/magnitudes.h"
@@ -185,7 +184,7 @@ StepResult Trainer::step() {
 
 // Whether the weights were updated.
 bool Trainer::update(StepResult& result) {
-  const GradNorm norm = grad_norm(context_, optimizer_->owned());
+  const GradNorm norm = grad_norm_.measure(context_, optimizer_->owned());
   result.grad_norm = std::sqrt(sum_over_ranks(norm.squares)) / scaler_.scale();
   const bool is_finite = std::isfinite(result.grad_norm) && std::isfinite(result.loss);
   const bool may_skip = scaler_.scale() > 1 || recipe_.train.on_not_finite == OnNotFinite::skip;

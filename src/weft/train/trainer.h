@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "weft/data/batch_source.h"
+#include "weft/optim/grad_norm.h"
 #include "weft/optim/loss_scaler.h"
 #include "weft/optim/optimizer.h"
 #include "weft/parallel/data/data_parallel.h"
@@ -91,6 +92,7 @@ class Trainer {
   std::vector<std::unique_ptr<PartStage>> stages_;
   Pipeline pipeline_;
   std::unique_ptr<Optimizer> optimizer_;
+  GradNormMeter grad_norm_;
   std::vector<Owned> frozen_;
   LossScaler scaler_;
   std::vector<RouterBias*> router_biases_;

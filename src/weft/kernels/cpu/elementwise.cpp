@@ -249,9 +249,11 @@ void sum_rows(Stream& stream, const Tensor& y, const Tensor& x, bool accumulate)
   HWY_DYNAMIC_DISPATCH(sum_rows)(stream, y, x, accumulate);
 }
 
-double sum_of_squares(Stream& stream, const Tensor& x) {
-  shapes::check_sum_of_squares(x);
-  return HWY_DYNAMIC_DISPATCH(sum_of_squares)(stream, x);
+double sum_of_squares(Stream& stream, std::span<const Tensor> xs) {
+  shapes::check_sum_of_squares(xs);
+  double sum = 0;
+  for (const Tensor& x : xs) sum += HWY_DYNAMIC_DISPATCH(sum_of_squares)(stream, x);
+  return sum;
 }
 
 }  // namespace weft::cpu

@@ -120,7 +120,7 @@ double factored_squares(Stream& stream, const MatrixPiece& args) {
   if (p.num_rows == 0) return 0;
   const Tensor sums = stream.allocator().empty(DType::f64, Shape{p.num_rows});
   launch(stream, row_squares_kernel, over_rows(p.num_rows, p.num_cols), device_data<double>(sums), p);
-  return sum_terms<1>(stream, SumTerms{device_data<double>(sums)}, p.num_rows);
+  return sum_of(stream, device_data<double>(sums), p.num_rows);
 }
 
 void adafactor(Stream& stream, const AdafactorArgs& args) {

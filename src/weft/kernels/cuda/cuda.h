@@ -82,7 +82,7 @@ void dot_columns(Stream&, const Tensor& y, const Tensor& a, const Tensor& b, boo
 void dot_rows(Stream&, const Tensor& y, const Tensor& a, const Tensor& b);
 
 // squares.cu
-double sum_of_squares(Stream&, const Tensor& x);
+double sum_of_squares(Stream&, std::span<const Tensor> xs);
 
 // masters.cu
 void split_masters(Stream&, const Tensor& upper, const Tensor& lower, const Tensor& x);

@@ -3,17 +3,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <mutex>
 
-#include "weft/base/philox.h"
 #include "weft/kernels/cuda/alignment.h"
 #include "weft/kernels/cuda/attention_plan.h"
 #include "weft/kernels/cuda/attention_ways.h"
 #include "weft/kernels/cuda/launch.h"
+#include "weft/kernels/cuda/noise.h"
 #include "weft/kernels/cuda/per_device.h"
 
 namespace weft::cuda {
@@ -129,23 +128,9 @@ void run(Stream& stream, const FusedKey& key, const FusedPlan& plan, const Atten
 
 // ---- how a plan comes to be trusted ----
 
-// Normal deviates, repeated where there are many: scores of them are some above and some below zero, as those of a
-// model at its first step are not.
+// Noise in the place of an operand.
 Tensor noise_like(Stream& stream, const Tensor& t, std::string_view name) {
-  constexpr int64_t kPeriod = 524287;  // a prime: no two rows are alike
-  const int64_t count = std::min(t.numel(), kPeriod);
-  std::vector<uint16_t> bits(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
-    const auto x = float(1.4 * philox_normal(1, name_hash(name), uint64_t(i)));
-    bits[size_t(i)] =
-        t.dtype() == DType::bf16 ? std::bit_cast<uint16_t>(BFloat16(x)) : std::bit_cast<uint16_t>(Float16(x));
-  }
-  const Tensor noise = stream.allocator().empty(t.dtype(), t.shape());
-  auto* const to = static_cast<std::byte*>(noise.raw());
-  stream.queue().copy_to_device(to, bits.data(), size_t(count) * 2);
-  for (size_t done = size_t(count) * 2; done < noise.bytes(); done += std::min(done, noise.bytes() - done))
-    stream.queue().copy_on_device(to + done, to, std::min(done, noise.bytes() - done));
-  return noise;
+  return noise_of(stream, t.dtype(), t.shape(), name);
 }
 
 std::vector<float> on_host(Stream& stream, const Tensor& t) {

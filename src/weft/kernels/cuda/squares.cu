@@ -1,4 +1,4 @@
-// The sum of a tensor's squares in double, so that it is infinite only where an element is.
+// The sum of squares in double, so that it is infinite only where an element is.
 #include "weft/kernels/cuda/squares.cuh"
 
 #include "weft/kernels/cuda/cuda.h"
@@ -23,14 +23,19 @@ struct SquareTerms {
 
 }  // namespace
 
-double sum_of_squares(Stream& stream, const Tensor& x) {
-  shapes::check_sum_of_squares(x);
-  double sum = 0;
-  with_float("sum_of_squares", x, [&]<class T>() {
-    const SquareTerms<T> terms{device_data<T>(x)};
-    sum = are_aligned(x) ? sum_terms<kVector<T>>(stream, terms, x.numel()) : sum_terms<1>(stream, terms, x.numel());
-  });
-  return sum;
+double sum_of_squares(Stream& stream, std::span<const Tensor> xs) {
+  shapes::check_sum_of_squares(xs);
+  const Tensor sums = stream.allocator().empty(DType::f64, {int64_t(xs.size()) * kMostSums});
+  int64_t count = 0;
+  for (const Tensor& x : xs) {
+    with_float("sum_of_squares", x, [&]<class T>() {
+      const SquareTerms<T> terms{device_data<T>(x)};
+      double* const to = device_data<double>(sums) + count;
+      count += are_aligned(x) ? start_sums<kVector<T>>(stream, to, terms, x.numel())
+                              : start_sums<1>(stream, to, terms, x.numel());
+    });
+  }
+  return sum_of(stream, device_data<double>(sums), count);
 }
 
 }  // namespace weft::cuda

@@ -25,18 +25,23 @@ struct SumTerms {
   }
 };
 
-// The sum of terms.sum<N>(i) over all `count` of them, N at a time.
+constexpr int64_t kMostSums = 1024;
+
+// sums[0] to the next kMostSums - 1, as many as are returned, add up to all `count` terms.sum<N>(i), N at a time.
 template <int N, class Terms>
-double sum_terms(Stream& stream, const Terms& terms, int64_t count) {
-  if (count == 0) return 0;
-  constexpr int64_t kMostSums = 1024;
+int64_t start_sums(Stream& stream, double* sums, const Terms& terms, int64_t count) {
   LaunchShape shape = over_elements(count, N);
   shape.blocks_x = unsigned(std::min<int64_t>(shape.blocks_x, kMostSums));
-  const Tensor sums = stream.allocator().empty(DType::f64, {int64_t(shape.blocks_x)});
+  launch(stream, term_sums_kernel<N, Terms>, shape, sums, terms, count);
+  return shape.blocks_x;
+}
+
+// Waits for the device.
+inline double sum_of(Stream& stream, const double* terms, int64_t count) {
+  if (count == 0) return 0;
   const Tensor total = stream.allocator().empty(DType::f64, {1});
-  launch(stream, term_sums_kernel<N, Terms>, shape, device_data<double>(sums), terms, count);
   launch(stream, term_sums_kernel<1, SumTerms>, LaunchShape{.blocks_x = 1}, device_data<double>(total),
-         SumTerms{device_data<double>(sums)}, int64_t(shape.blocks_x));
+         SumTerms{terms}, count);
   double result = 0;
   stream.queue().copy_to_host(&result, device_data<double>(total), sizeof(result));
   return result;

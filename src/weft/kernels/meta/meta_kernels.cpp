@@ -352,9 +352,9 @@ void dot_rows(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b)
   count(stream, 2 * elements(a), y, a, b);
 }
 
-double sum_of_squares(Stream& stream, const Tensor& x) {
-  shapes::check_sum_of_squares(x);
-  count(stream, 2 * elements(x), x);
+double sum_of_squares(Stream& stream, std::span<const Tensor> xs) {
+  shapes::check_sum_of_squares(xs);
+  for (const Tensor& x : xs) count(stream, 2 * elements(x), x);
   return 0;
 }
 

@@ -47,10 +47,11 @@ void sum_rows(Stream&, const Tensor& y, const Tensor& x, bool accumulate) {
   store(y, sums);
 }
 
-double sum_of_squares(Stream&, const Tensor& x) {
-  shapes::check_sum_of_squares(x);
+double sum_of_squares(Stream&, std::span<const Tensor> xs) {
+  shapes::check_sum_of_squares(xs);
   double sum = 0;
-  for (const double value : load(x)) sum += value * value;
+  for (const Tensor& x : xs)
+    for (const double value : load(x)) sum += value * value;
   return sum;
 }
 

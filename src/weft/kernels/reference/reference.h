@@ -85,7 +85,7 @@ void scale(Stream&, const Tensor& y, const Tensor& x, float factor);
 void convert(Stream&, const Tensor& y, const Tensor& x);
 void fill(Stream&, const Tensor& y, float value);
 void sum_rows(Stream&, const Tensor& y, const Tensor& x, bool accumulate);
-double sum_of_squares(Stream&, const Tensor& x);
+double sum_of_squares(Stream&, std::span<const Tensor> xs);
 
 // columns.cpp
 void scale_columns(Stream&, const Tensor& y, const Tensor& x, const Tensor& factors);

@@ -215,7 +215,7 @@ void Bucket::complete_gradients() {
   for (size_t i = 0; i < params_.size(); ++i) {
     Param& p = *params_[i];
     if (!p.accumulate_next()) context_.kernels.fill(context_.stream, p.grad, 0);
-    if (is_watching_ && !not_finite_ && !std::isfinite(context_.kernels.sum_of_squares(context_.stream, p.grad)))
+    if (is_watching_ && !not_finite_ && !std::isfinite(context_.kernels.sum_of_squares(context_.stream, {&p.grad, 1})))
       not_finite_ = &p;
     if (stage_ <= Zero::optimizer) continue;  // there the gaps were filled once
     const int64_t end = offsets_[i] + p.shape.numel(), next = i + 1 < params_.size() ? offsets_[i + 1] : size_;
