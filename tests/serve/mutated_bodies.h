@@ -59,7 +59,7 @@ class TestExchange : public http::Exchange {
 inline const std::vector<std::pair<std::string, std::string>>& good_bodies() {
   static const std::vector<std::pair<std::string, std::string>> bodies = {
       {"/v1/completions",
-       R"({"model":"test-model","prompt":"Hi","max_tokens":4,"n":2,"logprobs":2,"echo":true,"stop":["a","bc"],"logit_bias":{"65":-100},"allowed_token_ids":[65,66],"return_token_ids":true,"temperature":0.5,"seed":7})"},
+       R"({"model":"test-model","prompt":"Hi","max_tokens":4,"n":2,"logprobs":2,"echo":true,"stop":["a","bc"],"logit_bias":{"65":-100},"allowed_token_ids":[65,66],"return_token_ids":true,"return_tokens_as_token_ids":true,"temperature":0.5,"seed":7})"},
       {"/v1/completions",
        R"({"prompt":[[1,2,3],[4]],"max_tokens":2,"prompt_logprobs":1,"best_of":2,"bad_words":["x"],"stream":true,"stream_options":{"include_usage":true}})"},
       {"/v1/chat/completions",

@@ -1,5 +1,5 @@
-// Tokens as numbers beside the text, and how many there are so far: vLLM's return_token_ids, allowed_token_ids and
-// continuous_usage_stats.
+// Tokens as numbers beside the text or in its place, and how many there are so far: vLLM's return_token_ids,
+// return_tokens_as_token_ids, allowed_token_ids and continuous_usage_stats.
 #include "serve/test_server.h"
 
 namespace weft {
@@ -60,6 +60,38 @@ TEST(TokenIdsApiTest, CompletionsTellThoseOfEveryPrompt) {
     EXPECT_EQ(told[i], prompts[i / 2]);
     EXPECT_EQ(streamed[i], bytes_of("ye"));
   }
+}
+
+TEST(TokenIdsApiTest, LogprobsCallTokensByTheirNumbersWhereThatIsAskedFor) {
+  TestServer server({.engine = {.answer = saying("yes")}});
+  json request = chat_request("Hi");
+  request["logprobs"] = true, request["top_logprobs"] = 2, request["max_tokens"] = 2;
+  const auto chat = [&] { return server.ask("/v1/chat/completions", request)["choices"][0]["logprobs"]["content"]; };
+  const json texts = chat();
+  request["return_tokens_as_token_ids"] = true;
+  const json ids = chat();
+  ASSERT_EQ(ids.size(), 2u);
+  EXPECT_EQ(texts[0]["token"], "y");
+  EXPECT_EQ(ids[0]["token"], "token_id:121");
+  EXPECT_EQ(ids[1]["token"], "token_id:101");
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(ids[i]["bytes"], texts[i]["bytes"]);
+    EXPECT_EQ(ids[i]["logprob"], texts[i]["logprob"]);
+    ASSERT_EQ(ids[i]["top_logprobs"].size(), 2u);
+    for (const json& top : ids[i]["top_logprobs"])
+      EXPECT_EQ(top["token"].get<std::string>().rfind("token_id:", 0), 0u) << top;
+  }
+
+  request = {{"prompt", "ab"}, {"max_tokens", 2}, {"logprobs", 2}, {"echo", true}};
+  const json named = server.ask("/v1/completions", request)["choices"][0]["logprobs"];
+  request["return_tokens_as_token_ids"] = true;
+  const json numbered = server.ask("/v1/completions", request)["choices"][0]["logprobs"];
+  EXPECT_EQ(named["tokens"], (std::vector<std::string>{"a", "b", "y", "e"}));
+  EXPECT_EQ(numbered["tokens"],
+            (std::vector<std::string>{"token_id:97", "token_id:98", "token_id:121", "token_id:101"}));
+  EXPECT_EQ(numbered["text_offset"], named["text_offset"]) << "of the text, whatever tokens are called";
+  EXPECT_EQ(numbered["token_logprobs"], named["token_logprobs"]);
+  EXPECT_TRUE(numbered["top_logprobs"][3].contains("token_id:101"));
 }
 
 TEST(TokenIdsApiTest, NothingBehindAStopIsTold) {

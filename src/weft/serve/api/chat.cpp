@@ -36,7 +36,7 @@ class ChatForm : public ReplyForm {
       delta["tool_calls"].push_back(std::move(call));
     }
     json last = chunk(p, choice, std::move(delta), nullptr);
-    if (p.plan.logprobs) last["choices"][0]["logprobs"] = chat_logprobs(piece.tokens);
+    if (p.plan.logprobs) last["choices"][0]["logprobs"] = chat_logprobs(piece.tokens, p.plan.token_names);
     if (p.plan.tells_token_ids) last["choices"][0]["token_ids"] = piece.token_ids;
     return text + event(last);
   }
@@ -61,11 +61,12 @@ class ChatForm : public ReplyForm {
                       {"refusal", nullptr}};
       add_reasoning(choice.reasoning, message);
       for (const NamedCall& call : choice.calls) message["tool_calls"].push_back(tool_call_json(call));
-      choices.push_back({{"index", choice.index},
-                         {"message", std::move(message)},
-                         {"finish_reason", finish_reason(choice)},
-                         {"stop_reason", choice.stop ? json(*choice.stop) : json(nullptr)},
-                         {"logprobs", p.plan.logprobs ? chat_logprobs(choice.tokens) : json(nullptr)}});
+      choices.push_back(
+          {{"index", choice.index},
+           {"message", std::move(message)},
+           {"finish_reason", finish_reason(choice)},
+           {"stop_reason", choice.stop ? json(*choice.stop) : json(nullptr)},
+           {"logprobs", p.plan.logprobs ? chat_logprobs(choice.tokens, p.plan.token_names) : json(nullptr)}});
       if (p.plan.tells_token_ids) choices.back()["token_ids"] = choice.token_ids;
     }
     json reply = frame(p, "chat.completion", std::move(choices));
@@ -146,7 +147,7 @@ void chat_completions(Context& context, const http::Request& request, const Exch
     context.choose_model(body, plan);
     read_parameters(body, request.body, context.limits(), plan);
     read_logprobs(body, context.limits(), plan);
-    plan.tells_token_ids = body.boolean_or("return_token_ids", false);
+    read_told_tokens(body, plan);
     plan_chat(conversation_of(request, body, context.limits()), tool_choice_of(body), context.limits(), plan);
     std::optional<int64_t> asked;
     for (const char* key : {"max_tokens", "max_completion_tokens"}) {

@@ -30,7 +30,7 @@ class CompletionForm : public ReplyForm {
     if (p.plan.logprobs) {
       const auto [offset, is_first] = offsets_.try_emplace(choice.index);
       if (is_first) offset->second = first_offset(p, choice);
-      entry["logprobs"] = completion_logprobs(piece.tokens, offset->second);
+      entry["logprobs"] = completion_logprobs(piece.tokens, p.plan.token_names, offset->second);
     }
     if (p.plan.tells_token_ids) entry["token_ids"] = piece.token_ids;
     return event(p, choice, std::move(entry));
@@ -57,7 +57,7 @@ class CompletionForm : public ReplyForm {
       entry["finish_reason"] = finish_reason(choice);
       entry["stop_reason"] = choice.stop ? json(*choice.stop) : json(nullptr);
       int64_t offset = first_offset(p, choice);
-      if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(choice.tokens, offset);
+      if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(choice.tokens, p.plan.token_names, offset);
       if (p.plan.prompt_logprobs) entry["prompt_logprobs"] = prompt_logprobs_json(choice.prompt_tokens);
       if (p.plan.tells_token_ids) {
         entry["prompt_token_ids"] = p.plan.prompts[size_t(choice.prompt)];
@@ -195,7 +195,7 @@ void completions(Context& context, const http::Request& request, const ExchangeP
     read_parameters(body, request.body, context.limits(), plan);
     read_prompts(body, context.limits(), plan);
     read_completion_logprobs(body, context.limits(), plan);
-    plan.tells_token_ids = body.boolean_or("return_token_ids", false);
+    read_told_tokens(body, plan);
     read_best_of(body, context.limits(), plan);
     read_suffix(body, plan);
     constexpr int64_t kDefaultTokens = 16;  // as OpenAI has it

@@ -17,6 +17,9 @@
 
 namespace weft::api {
 
+// What tokens are called: what is written of them, which several may share, or "token_id:17".
+enum class TokenNames : uint8_t { texts, ids };
+
 // What is to be done, as read from a request.
 struct Plan {
   const ServedModel* model = nullptr;
@@ -30,6 +33,7 @@ struct Plan {
   std::vector<std::vector<int32_t>> bad_words;
   std::optional<OutputForm> form;
   std::optional<int32_t> logprobs, prompt_logprobs;
+  TokenNames token_names = TokenNames::texts;  // of logprobs
   int32_t priority = 0;
   std::string user;
 

@@ -1,6 +1,8 @@
 // Usage, finish reasons and log probabilities as OpenAI writes them.
 #include "weft/serve/api/openai_json.h"
 
+#include <fmt/format.h>
+
 #include "weft/text/utf8.h"
 
 namespace weft::api {
@@ -37,32 +39,36 @@ json tool_call_json(const NamedCall& call) {
 
 namespace {
 
-json entry_json(const TokenRecord::Entry& entry) {
+std::string name_of(const TokenRecord::Entry& entry, TokenNames names) {
+  return names == TokenNames::ids ? fmt::format("token_id:{}", entry.token) : replace_invalid_utf8(entry.bytes);
+}
+
+json entry_json(const TokenRecord::Entry& entry, TokenNames names) {
   json bytes = json::array();
   for (const char c : entry.bytes) bytes.push_back(int(uint8_t(c)));
-  return {{"token", replace_invalid_utf8(entry.bytes)}, {"logprob", entry.log_prob}, {"bytes", std::move(bytes)}};
+  return {{"token", name_of(entry, names)}, {"logprob", entry.log_prob}, {"bytes", std::move(bytes)}};
 }
 
 }  // namespace
 
-json chat_logprobs(const std::vector<TokenRecord>& tokens) {
+json chat_logprobs(const std::vector<TokenRecord>& tokens, TokenNames names) {
   json content = json::array();
   for (const TokenRecord& token : tokens) {
-    json entry = entry_json(token.own);
+    json entry = entry_json(token.own, names);
     entry["top_logprobs"] = json::array();
-    for (const auto& alternative : token.top) entry["top_logprobs"].push_back(entry_json(alternative));
+    for (const auto& alternative : token.top) entry["top_logprobs"].push_back(entry_json(alternative, names));
     content.push_back(std::move(entry));
   }
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-json completion_logprobs(const std::vector<TokenRecord>& tokens, int64_t& offset) {
+json completion_logprobs(const std::vector<TokenRecord>& tokens, TokenNames names, int64_t& offset) {
   json texts = json::array(), log_probs = json::array(), top = json::array(), offsets = json::array();
   for (const TokenRecord& token : tokens) {
-    const std::string text = replace_invalid_utf8(token.own.bytes);
-    texts.push_back(text);
+    const std::string name = name_of(token.own, names);
+    texts.push_back(name);
     offsets.push_back(std::max<int64_t>(offset, 0));
-    offset += int64_t(count_code_points(text));
+    offset += int64_t(count_code_points(replace_invalid_utf8(token.own.bytes)));
     if (!token.is_known) {
       log_probs.push_back(nullptr);
       top.push_back(nullptr);
@@ -70,8 +76,8 @@ json completion_logprobs(const std::vector<TokenRecord>& tokens, int64_t& offset
     }
     log_probs.push_back(token.own.log_prob);
     json alternatives = json::object();
-    for (const auto& entry : token.top) alternatives[replace_invalid_utf8(entry.bytes)] = entry.log_prob;
-    alternatives[text] = token.own.log_prob;
+    for (const auto& entry : token.top) alternatives[name_of(entry, names)] = entry.log_prob;
+    alternatives[name] = token.own.log_prob;
     top.push_back(std::move(alternatives));
   }
   return {{"tokens", std::move(texts)},

@@ -12,9 +12,9 @@ nlohmann::json usage_of_chunk(const Progress& progress, const Choice& choice);
 std::string finish_reason(const Choice& choice);  // "stop", "length", "tool_calls"
 nlohmann::json tool_call_json(const NamedCall& call);
 // {"content": [{"token", "bytes", "logprob", "top_logprobs"}]}
-nlohmann::json chat_logprobs(const std::vector<TokenRecord>& tokens);
+nlohmann::json chat_logprobs(const std::vector<TokenRecord>& tokens, TokenNames names);
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; offset: of the first, in characters; moved on.
-nlohmann::json completion_logprobs(const std::vector<TokenRecord>& tokens, int64_t& offset);
+nlohmann::json completion_logprobs(const std::vector<TokenRecord>& tokens, TokenNames names, int64_t& offset);
 // As vLLM has them: null, then {"ID": {"logprob", "rank", "decoded_token"}} for each token of the prompt.
 nlohmann::json prompt_logprobs_json(const std::vector<TokenRecord>& tokens);
 

@@ -243,4 +243,9 @@ void fit_to_context(const JsonView& body, std::optional<int64_t> asked, Plan& pl
   plan.min_tokens = std::min(plan.min_tokens, plan.max_tokens);
 }
 
+void read_told_tokens(const JsonView& body, Plan& plan) {
+  plan.tells_token_ids = body.boolean_or("return_token_ids", false);
+  if (body.boolean_or("return_tokens_as_token_ids", false)) plan.token_names = TokenNames::ids;
+}
+
 }  // namespace weft::api

@@ -33,6 +33,9 @@ void read_stops(const JsonView& body, const char* key, const ApiLimits& limits, 
 // fit); refuses prompts that do not fit; cuts max_tokens to what the context leaves. asked: nullopt for all of it.
 void fit_to_context(const JsonView& body, std::optional<int64_t> asked, Plan& plan);
 
+// How an answer tells its tokens, as vLLM has it: return_token_ids, return_tokens_as_token_ids.
+void read_told_tokens(const JsonView& body, Plan& plan);
+
 // A list of tokens, or the one that `value` is.
 std::vector<int32_t> read_tokens(const JsonView& value, int64_t vocab);
 
