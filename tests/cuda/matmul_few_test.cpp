@@ -98,5 +98,77 @@ TEST_P(CudaMatmulFewTest, ARowHasTheBitsOfItAlone) {
   }
 }
 
+// Rows [starts[g], starts[g + 1]) are group g's.
+struct GroupsCase {
+  const char* name;
+  DType dtype;
+  std::vector<int64_t> starts;
+};
+class CudaGroupedMatmulTest : public testing::TestWithParam<GroupsCase> {};
+INSTANTIATE_TEST_SUITE_P(All, CudaGroupedMatmulTest,
+                         testing::Values(GroupsCase{"one_row_of_each", DType::bf16, {0, 1, 2, 3, 4}},
+                                         GroupsCase{"a_group_of_all", DType::f16, {0, 0, 2, 2}},
+                                         GroupsCase{"few_of_most", DType::bf16, {0, 0, 3, 8, 8, 9, 16}},
+                                         GroupsCase{"more_than_a_block_takes", DType::f16, {0, 25, 26, 26, 35}}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// With the bits of products of at most eight rows, whatever else a group has.
+TEST_P(CudaGroupedMatmulTest, HasTheBitsOfEachRowAlone) {
+  const GroupsCase& c = GetParam();
+  constexpr int64_t kN = 27, kK = 520;
+  const auto rows = c.starts.back(), groups = int64_t(c.starts.size()) - 1;
+  Workbench bench(1, Device::cuda);
+  const Kernels& k = cuda_kernels();
+  const auto stack = [&](const char* name) { return bench.on_device(bench.random(c.dtype, {groups, kN, kK}, name)); };
+  const Tensor a = bench.on_device(bench.random(c.dtype, {rows, kK}, "a")), gates = stack("gate"), ups = stack("up");
+  GroupedMatmulArgs gate{
+      .y = bench.empty(c.dtype, {rows, kN}), .a = a, .b = gates, .transpose_b = true, .starts = c.starts};
+  GroupedMatmulArgs up = gate;
+  up.y = bench.empty(c.dtype, {rows, kN}), up.b = ups;
+  up.epilogue = {
+      .kind = Epilogue::Kind::gated, .f = Activation::silu, .act = bench.empty(c.dtype, {rows, kN}), .gate = gate.y};
+  k.grouped_matmuls(bench.stream, std::array{gate, up});
+  for (int64_t g = 0; g < groups; ++g) {
+    for (int64_t row = c.starts[size_t(g)]; row < c.starts[size_t(g) + 1]; ++row) {
+      const auto one = [&](const Tensor& b) {
+        return MatmulArgs{.y = bench.empty(c.dtype, {1, kN}),
+                          .a = a.slice_rows(row, 1),
+                          .b = b.slice_rows(g, 1).reshape({kN, kK}),
+                          .transpose_b = true};
+      };
+      const MatmulArgs own_gate = one(gates);
+      MatmulArgs own_up = one(ups);
+      own_up.epilogue = {.kind = Epilogue::Kind::gated,
+                         .f = Activation::silu,
+                         .act = bench.empty(c.dtype, {1, kN}),
+                         .gate = own_gate.y};
+      k.matmuls_of_one_a(bench.stream, std::array{own_gate, own_up});
+      for (const auto& [all, own] : {std::pair{gate.y, own_gate.y}, std::pair{up.y, own_up.y},
+                                     std::pair{up.epilogue.act, own_up.epilogue.act}})
+        ASSERT_EQ(bench.values(all.slice_rows(row, 1)), bench.values(own)) << "row " << row << " of group " << g;
+    }
+  }
+}
+
+TEST(CudaGroupedMatmulTest, RefusesWhatAreNoGroups) {
+  Workbench bench(1, Device::cuda);
+  const auto tensor = [&](Shape shape) { return bench.empty(DType::bf16, shape); };
+  const auto multiply = [&](std::vector<int64_t> starts, int64_t groups, int64_t k) {
+    const GroupedMatmulArgs args{.y = tensor({6, 8}),
+                                 .a = tensor({6, 16}),
+                                 .b = tensor({groups, 8, k}),
+                                 .transpose_b = true,
+                                 .starts = starts};
+    cuda_kernels().grouped_matmuls(bench.stream, {&args, 1});
+  };
+  EXPECT_NO_THROW(multiply({0, 2, 6}, 2, 16));
+  EXPECT_THROW(multiply({0, 2, 5}, 2, 16), Error);
+  EXPECT_THROW(multiply({1, 2, 6}, 2, 16), Error);
+  EXPECT_THROW(multiply({0, 4, 2, 6}, 3, 16), Error);
+  EXPECT_THROW(multiply({0, 2, 6}, 3, 16), Error);
+  EXPECT_THROW(multiply({0, 2, 6}, 2, 24), Error);
+  EXPECT_THROW(multiply({}, 0, 16), Error);
+}
+
 }  // namespace
 }  // namespace weft

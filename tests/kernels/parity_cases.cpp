@@ -104,6 +104,47 @@ void add_epilogue_cases(std::vector<ParityCase>& cases) {
   }
 }
 
+// Groups of few rows and of many, and without any.
+constexpr int64_t kFewOfEach[] = {0, 1, 1, 6, 17, 17}, kManyOfEach[] = {0, 0, 40, 41, 97, 107};
+
+void add_grouped_cases(std::vector<ParityCase>& cases) {
+  using Kind = Epilogue::Kind;
+  constexpr int64_t kGroups = 5, kN = 24, kK = 72;
+  for (const bool is_many : {false, true}) {
+    const std::span<const int64_t> starts(is_many ? kManyOfEach : kFewOfEach);
+    const Shape y{starts.back(), kN};
+    const auto args = [=](Operands& o, bool transpose_b, std::string_view b, const Tensor& out) {
+      return GroupedMatmulArgs{.y = out,
+                               .a = o.x("a", {starts.back(), kK}),
+                               .b = o.x(b, transpose_b ? Shape{kGroups, kN, kK} : Shape{kGroups, kK, kN}),
+                               .transpose_b = transpose_b,
+                               .starts = starts};
+    };
+    const auto add = [&](std::string_view name, auto run) {
+      cases.push_back({fmt::format("grouped_matmuls_{}_of_{}", name, is_many ? "many" : "few"),
+                       [=](const Kernels& k, Stream& stream, Operands& o) { run(k, stream, o); }, 0x1p-8});
+    };
+    add("gated", [=](const Kernels& k, Stream& stream, Operands& o) {
+      GroupedMatmulArgs gate = args(o, true, "gate of", o.out("gate", y));
+      GroupedMatmulArgs up = gate;
+      up.y = o.out("up", y), up.b = o.x("up of", {kGroups, kN, kK});
+      up.epilogue = {.kind = Kind::gated, .act = o.out("act", y), .gate = gate.y};
+      k.grouped_matmuls(stream, std::array{gate, up});
+    });
+    add("accumulated", [=](const Kernels& k, Stream& stream, Operands& o) {
+      GroupedMatmulArgs sum = args(o, true, "b", o.inout("y", y));
+      sum.accumulate = true;
+      k.grouped_matmuls(stream, {&sum, 1});
+    });
+    add("backward", [=](const Kernels& k, Stream& stream, Operands& o) {
+      GroupedMatmulArgs down = args(o, false, "b", o.out("y", y));
+      down.epilogue = {
+          .kind = Kind::gated_backward, .gate = o.x("gate", y), .up = o.x("up", y), .dgate = o.out("dgate", y)};
+      k.grouped_matmuls(stream, {&down, 1});
+    });
+  }
+}
+
 // ---- attention ----
 struct ParityAttention {
   std::string name;
@@ -417,6 +458,7 @@ std::vector<ParityCase> make_cases() {
   std::vector<ParityCase> cases;
   add_matmul_cases(cases);
   add_epilogue_cases(cases);
+  add_grouped_cases(cases);
   add_attention_cases(cases);
   add_merge_cases(cases);
   add_rope_cases(cases);

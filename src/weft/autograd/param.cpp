@@ -13,14 +13,7 @@ void Param::hold_as_nf4() {
     return;
   }
   nf4_.emplace(nf4::Layout::of_stack(placement.whole, shape, placement.begin));
-  for (int64_t i = 0; i < shape[0]; ++i) nf4_stack_.push_back(nf4_->part(i * shape[1], shape[1]));
-}
-
-nf4::Matrix Param::nf4_of_stack(int64_t i) const {
-  if (!nf4_) return {};
-  const nf4::Layout& one = nf4_stack_[size_t(i)];
-  const int64_t first = nf4_->first_block_of(i * shape[1]);
-  return {value.slice_flat(first * nf4::kBlockBytes, {one.bytes()}), nf4_scales, &one};
+  for (int64_t i = 0; i < shape[0]; ++i) nf4_matrices_.push_back(nf4_->part(i * shape[1], shape[1]));
 }
 
 void Param::hold_in_blocks(BlockMatrix blocks, bool keeps_rows) {

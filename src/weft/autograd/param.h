@@ -48,8 +48,8 @@ class Param {
   bool is_nf4() const { return nf4_.has_value(); }
   const nf4::Layout& nf4_layout() const { return *nf4_; }
   nf4::Matrix nf4() const { return nf4_ ? nf4::Matrix{value, nf4_scales, &*nf4_} : nf4::Matrix{}; }
-  nf4::Matrix nf4_of_stack(int64_t i) const;  // one of a stack, [N, K]
-  Tensor nf4_scales;                          // of the whole weight, on every rank; see nf4::Matrix
+  nf4::Stack nf4_stack() const { return nf4_ ? nf4::Stack{value, nf4_scales, &*nf4_, nf4_matrices_} : nf4::Stack{}; }
+  Tensor nf4_scales;  // of the whole weight, on every rank; see nf4::Matrix
 
   // What reads the value: one that only products y = x wT and lookups of rows read may be held in blocks, which they
   // read as they lie, of experts [E, N, K] as E N rows.
@@ -104,7 +104,7 @@ class Param {
   void pack(Context& context, Packed& p, bool transpose_b);
 
   std::optional<nf4::Layout> nf4_;
-  std::vector<nf4::Layout> nf4_stack_;  // of the matrices of a stack
+  std::vector<nf4::Layout> nf4_matrices_;  // of a stack
   BlockMatrix blocks_;
   bool keeps_rows_ = false;  // beside blocks_
   bool has_grad_ = false;

@@ -67,6 +67,21 @@ struct MatmulArgs {
 
 inline constexpr size_t kMostMatmulsOfOneA = 4;
 
+// Products of rows that are ordered by group, each group's with a matrix of its own: rows [starts[g], starts[g + 1])
+// of y are what matmul makes of those of a and of matrix g. A group may have no rows.
+struct GroupedMatmulArgs {
+  Tensor y;  // [R, N]
+  Tensor a;  // [R, K]
+  Tensor b;  // [G, K, N], or [G, N, K] when transpose_b
+  bool transpose_b = false;
+  bool accumulate = false;          // as of MatmulArgs
+  bool float8 = false;              // the same
+  nf4::Stack nf4_b = {};            // instead of b: as b lies
+  BlockMatrix blocks_b = {};        // instead of b, with transpose_b: [G N, K]
+  std::span<const int64_t> starts;  // [G + 1], host memory
+  Epilogue epilogue;                // its tensors have R rows; a bias is all groups'
+};
+
 // Query rows [q_begin, q_end) attend to key rows [k_begin, k_end) and to no others. With `causal`, the last query row
 // sees all of these keys, the one before it all but the last, and so on. With a window of W, a query row sees no key
 // whose position is W or more before its own.
@@ -261,6 +276,9 @@ struct Kernels {
   // order, so that a gated epilogue's `gate` may be the y of the product before. The backend may read a once, and do
   // all of them together.
   void (*matmuls_of_one_a)(Stream&, std::span<const MatmulArgs>);
+  // At most kMostMatmulsOfOneA grouped products of one a and one `starts`, as matmuls_of_one_a has those of each
+  // group. The backend may do all groups together.
+  void (*grouped_matmuls)(Stream&, std::span<const GroupedMatmulArgs>);
   // The layout matmul likes b in; packing once serves many calls. Bytes are 0 when packing brings nothing.
   size_t (*packed_matmul_b_bytes)(DType, int64_t k, int64_t n, bool transpose_b);
   void (*pack_matmul_b)(Stream&, const Tensor& packed, const Tensor& b, bool transpose_b);

@@ -99,6 +99,12 @@ void Matrix::decode(int64_t row, int64_t num_rows, int64_t col, int64_t num_cols
     }
 }
 
+Matrix Stack::operator[](int64_t i) const {
+  const Layout& one = matrices[size_t(i)];
+  const int64_t first = layout->first_block_of(i * one.rows());
+  return {blocks.slice_flat(first * kBlockBytes, {one.bytes()}), scales, &one};
+}
+
 void decode_block(const std::byte* block, float scale, int64_t offset, int64_t count, float* out) {
   std::array<float, 16> values;
   for (size_t i = 0; i < values.size(); ++i) values[i] = kTable[i] * scale;

@@ -130,6 +130,16 @@ struct Matrix {
   void decode(int64_t row, int64_t rows, int64_t col, int64_t cols, float* out) const;
 };
 
+// A stack of matrices for grouped products, whose blocks follow each other; no blocks: none.
+struct Stack {
+  Tensor blocks, scales;             // as Matrix's, of all
+  const Layout* layout = nullptr;    // of all
+  std::span<const Layout> matrices;  // the layout of each, which is part() of it
+
+  explicit operator bool() const { return layout != nullptr; }
+  Matrix operator[](int64_t i) const;
+};
+
 // Quantises a whole weight, of which it keeps the scales and encodes any blocks.
 class Encoder {
  public:

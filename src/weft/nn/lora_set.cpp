@@ -49,9 +49,15 @@ Var add_expert_lora_rows(const RowAdapters& adapters, std::span<const int32_t> s
       LoraSet::Factors* const f = set >= 0 ? adapters.sets[size_t(set)]->find(weight) : nullptr;
       if (!f) continue;
       const Tensor h = context.empty(x.value.dtype(), {end - i, f->a.shape[1]});
-      ExpertProduct{f->a, e}(context, h, x.value.slice_rows(i, end - i));
+      context.kernels.matmul(
+          context.stream,
+          {.y = h, .a = x.value.slice_rows(i, end - i), .b = expert_slice(f->a.value, e), .transpose_b = true});
       context.kernels.scale(context.stream, h, h, f->scale);
-      ExpertProduct{f->b, e, false, true}(context, y.value.slice_rows(i, end - i), h);
+      context.kernels.matmul(context.stream, {.y = y.value.slice_rows(i, end - i),
+                                              .a = h,
+                                              .b = expert_slice(f->b.value, e),
+                                              .transpose_b = true,
+                                              .accumulate = true});
     }
   });
   return y;

@@ -2,6 +2,7 @@
 #include "weft/plan/recorded_kernels.h"
 
 #include "weft/base/timing.h"
+#include "weft/kernels/grouped_matmul.h"
 
 namespace weft::plan {
 namespace {
@@ -125,6 +126,7 @@ Kernels recorded_kernels(const Kernels& base) {
   Kernels k = base;
   record<&Kernels::matmul, "matmul">(k);
   k.matmuls_of_one_a = each<Recorded<&Kernels::matmul, "matmul">::call>;  // an event of each
+  k.grouped_matmuls = each_group<each<Recorded<&Kernels::matmul, "matmul">::call>>;
   record<&Kernels::pack_matmul_b, "pack_matmul_b">(k);
   record<&Kernels::attention, "attention">(k);
   record<&Kernels::attention_backward, "attention_backward">(k);

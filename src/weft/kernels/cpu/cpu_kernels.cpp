@@ -1,5 +1,6 @@
 // The cpu table: SIMD chosen at run time, work shared by the stream's team.
 #include "weft/kernels/cpu/cpu.h"
+#include "weft/kernels/grouped_matmul.h"
 
 namespace weft {
 
@@ -8,6 +9,7 @@ const Kernels& cpu_kernels() {
       .name = "cpu",
       .matmul = cpu::matmul,
       .matmuls_of_one_a = cpu::matmuls_of_one_a,
+      .grouped_matmuls = each_group<cpu::matmuls_of_one_a>,
       .packed_matmul_b_bytes = cpu::packed_matmul_b_bytes,
       .pack_matmul_b = cpu::pack_matmul_b,
       .attention = cpu::attention,

@@ -8,6 +8,7 @@ const Kernels& cuda_kernels() {
       .name = "cuda",
       .matmul = cuda::matmul,
       .matmuls_of_one_a = cuda::matmuls_of_one_a,
+      .grouped_matmuls = cuda::grouped_matmuls,
       .packed_matmul_b_bytes = cuda::packed_matmul_b_bytes,
       .pack_matmul_b = cuda::pack_matmul_b,
       .attention = cuda::attention,

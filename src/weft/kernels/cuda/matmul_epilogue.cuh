@@ -26,7 +26,9 @@ inline Floats floats_of(const Tensor& t) {
   return {t.raw(), t.dtype()};
 }
 
-inline Finish finish_of(const MatmulArgs& args) {
+// Of MatmulArgs or GroupedMatmulArgs.
+template <class Args>
+Finish finish_of(const Args& args) {
   const Epilogue& e = args.epilogue;
   return {.kind = e.kind,
           .f = e.f,

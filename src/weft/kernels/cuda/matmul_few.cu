@@ -1,5 +1,5 @@
 // Dense products of a few rows, as in decoding: memory bounds them. A block of threads reads a few rows of the weight
-// once and keeps a sum to each row of a; products of one a are one launch.
+// once and keeps a sum to each row of a; products of one a are one launch, and so are those of all experts.
 #include <algorithm>
 
 #include "weft/kernels/cuda/cuda.h"
@@ -8,6 +8,7 @@
 #include "weft/kernels/cuda/matmul_epilogue.cuh"
 #include "weft/kernels/cuda/matmul_shape.h"
 #include "weft/kernels/cuda/reduce.cuh"
+#include "weft/kernels/grouped_matmul.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::cuda {
@@ -15,11 +16,17 @@ namespace {
 
 constexpr int kMostRows = 8, kElements = 8;  // elements of 16 bits are read eight at a time
 
+// Rows of a that are multiplied together, with matrix `group` of a stack.
+struct FewChunk {
+  int32_t first, count, group;
+};
+
 template <class T>
 struct FewRows {
   const T* a;  // [m, k]
   int m;
   int64_t k;
+  const FewChunk* chunks;  // one to each blockIdx.y; null: all rows
   struct Product {
     const T* b;  // [n, k]
     Finish finish;
@@ -37,18 +44,20 @@ struct FewRows {
 // An element of y is summed in an order that depends on k alone.
 template <class T, int kRows, int kColumns>
 __device__ __forceinline__ void multiply_columns(const FewRows<T>& f, const typename FewRows<T>::Product& p,
-                                                 int64_t first_column, float (*parts)[kRows * kColumns]) {
+                                                 const FewChunk& chunk, int64_t first_column,
+                                                 float (*parts)[kRows * kColumns]) {
   constexpr int kSums = kRows * kColumns;
   float sums[kSums] = {};
+  const T* const a = f.a + chunk.first * f.k;
   const T* weights[kColumns];
-  for (int c = 0; c < kColumns; ++c) weights[c] = p.b + min(first_column + c, p.n - 1) * f.k;
+  for (int c = 0; c < kColumns; ++c) weights[c] = p.b + (chunk.group * p.n + min(first_column + c, p.n - 1)) * f.k;
 #pragma unroll 4
   for (int64_t at = int64_t(threadIdx.x) * kElements; at < f.k; at += int64_t(blockDim.x) * kElements) {
     float w[kColumns][kElements];
     for (int c = 0; c < kColumns; ++c) load_n(w[c], weights[c] + at);
     for (int r = 0; r < kRows; ++r) {
       float x[kElements];
-      load_n(x, f.a + min(r, f.m - 1) * f.k + at);
+      load_n(x, a + min(r, chunk.count - 1) * f.k + at);
       for (int c = 0; c < kColumns; ++c)
         for (int i = 0; i < kElements; ++i) sums[r * kColumns + c] = fmaf(x[i], w[c][i], sums[r * kColumns + c]);
     }
@@ -61,7 +70,7 @@ __device__ __forceinline__ void multiply_columns(const FewRows<T>& f, const type
     float sum = 0;
     for (int w = 0; w < int(blockDim.x) / kWarp; ++w) sum += parts[w][threadIdx.x];
     const int64_t row = int(threadIdx.x) / kColumns, col = first_column + int(threadIdx.x) % kColumns;
-    if (row < f.m && col < p.n) finish(p.finish, row * p.n + col, col, sum);
+    if (row < chunk.count && col < p.n) finish(p.finish, (chunk.first + row) * p.n + col, col, sum);
   }
   __syncthreads();
 }
@@ -73,41 +82,47 @@ __global__ void __launch_bounds__(kMostVectorThreads) multiply_few_kernel(const 
   while (g + 1 < f.num_groups && blockIdx.x >= f.groups[g + 1].first_block) ++g;
   const typename FewRows<T>::Group group = f.groups[g];
   const int64_t first_column = int64_t(blockIdx.x - group.first_block) * kColumns;
-  if (threadIdx.x < unsigned(kColumns))
+  if (!f.chunks && threadIdx.x < unsigned(kColumns))
     for (int i = group.first; i < group.first + group.count; ++i) {
       const typename FewRows<T>::Product& p = f.products[i];
       fetch_ahead(p.b + min(first_column + threadIdx.x, p.n - 1) * f.k, uint32_t(f.k * int64_t(sizeof(T))));
     }
   follow();
+  const FewChunk chunk = f.chunks ? f.chunks[blockIdx.y] : FewChunk{0, f.m, 0};
   for (int i = group.first; i < group.first + group.count; ++i)
-    multiply_columns<T, kRows, kColumns>(f, f.products[i], first_column, parts);
+    multiply_columns<T, kRows, kColumns>(f, f.products[i], chunk, first_column, parts);
 }
 
-bool is_few(const MatmulArgs& args) {
-  const int64_t k = args.a.dim(args.transpose_a ? 0 : 1);
-  return args.b && !args.blocks_b && !args.nf4_b && !args.float8 && !args.transpose_a && args.transpose_b &&
-         args.y.dim(0) <= kMostRows && args.y.numel() > 0 && k > 0 && k % kElements == 0 &&
-         (args.a.dtype() == DType::bf16 || args.a.dtype() == DType::f16) && args.b.dtype() == args.a.dtype() &&
-         args.b.device() == args.y.device() && are_aligned(args.a, args.b);
+// Of MatmulArgs and of GroupedMatmulArgs, but for the number of rows.
+template <class Args>
+bool is_dense(const Args& args) {
+  const int64_t k = args.a.dim(1);
+  return args.b && !args.blocks_b && !args.nf4_b && !args.float8 && args.transpose_b && args.y.numel() > 0 && k > 0 &&
+         k % kElements == 0 && (args.a.dtype() == DType::bf16 || args.a.dtype() == DType::f16) &&
+         args.b.dtype() == args.a.dtype() && args.b.device() == args.y.device() && are_aligned(args.a, args.b);
 }
+bool is_few(const MatmulArgs& args) { return !args.transpose_a && args.y.dim(0) <= kMostRows && is_dense(args); }
 
 // Whether the product before makes its gate.
-bool follows_gate(const MatmulArgs& args, const MatmulArgs& before) {
+template <class Args>
+bool follows_gate(const Args& args, const Args& before) {
   return args.epilogue.kind == Epilogue::Kind::gated && args.epilogue.gate.raw() == before.y.raw();
 }
 
-template <class T, int kRows>
-void run(Stream& stream, std::span<const MatmulArgs> products) {
+template <class T, int kRows, class Args>
+void run(Stream& stream, std::span<const Args> products, std::span<const FewChunk> chunks) {
   constexpr int kColumns = columns_per_block(kRows);
   FewRows<T> f{.a = device_data<T>(products[0].a),
                .m = int(products[0].y.dim(0)),
                .k = products[0].a.dim(1),
+               .chunks = upload(stream, chunks.data(), int64_t(chunks.size())),
                .products = {},
                .groups = {},
                .num_groups = 0};
   LaunchShape shape = over_columns(0, f.k / kElements, kRows);
+  shape.blocks_y = unsigned(std::max<size_t>(chunks.size(), 1));
   for (size_t i = 0; i < products.size(); ++i) {
-    const MatmulArgs& args = products[i];
+    const Args& args = products[i];
     f.products[i] = {device_data<T>(args.b), finish_of(args), args.y.dim(1)};
     if (i > 0 && follows_gate(args, products[i - 1])) {
       ++f.groups[f.num_groups - 1].count;
@@ -119,19 +134,41 @@ void run(Stream& stream, std::span<const MatmulArgs> products) {
   launch_following(stream, multiply_few_kernel<T, kRows, kColumns>, shape, f);
 }
 
-template <class T>
-void run(Stream& stream, std::span<const MatmulArgs> products) {
-  const int64_t m = products[0].y.dim(0);
-  if (m == 1) return run<T, 1>(stream, products);
-  if (m == 2) return run<T, 2>(stream, products);
-  m <= 4 ? run<T, 4>(stream, products) : run<T, kMostRows>(stream, products);
+// chunks: none for all rows. most: of a chunk.
+template <class Args>
+void run(Stream& stream, std::span<const Args> products, std::span<const FewChunk> chunks, int64_t most) {
+  const auto of = [&]<class T>() {
+    if (most == 1) return run<T, 1>(stream, products, chunks);
+    if (most == 2) return run<T, 2>(stream, products, chunks);
+    most <= 4 ? run<T, 4>(stream, products, chunks) : run<T, kMostRows>(stream, products, chunks);
+  };
+  products[0].a.dtype() == DType::bf16 ? of.template operator()<BFloat16>() : of.template operator()<Float16>();
+}
+
+// Groups of more rows are several chunks, whose weights the card's cache has.
+std::vector<FewChunk> chunks_of(std::span<const int64_t> starts) {
+  std::vector<FewChunk> chunks;
+  for (size_t g = 0; g + 1 < starts.size(); ++g)
+    for (int64_t at = starts[g]; at < starts[g + 1]; at += kMostRows)
+      chunks.push_back({int32_t(at), int32_t(std::min<int64_t>(kMostRows, starts[g + 1] - at)), int32_t(g)});
+  return chunks;
+}
+
+// Whether a launch for each group would take longer than to read its weights twice.
+bool are_few(std::span<const GroupedMatmulArgs> products) {
+  constexpr int64_t kMostOfGroup = 16, kMostChunks = 65535;  // rows in the mean; blockIdx.y
+  if (!std::all_of(products.begin(), products.end(), is_dense<GroupedMatmulArgs>)) return false;
+  const std::span<const int64_t> starts = products[0].starts;
+  int64_t with_rows = 0;
+  for (size_t g = 0; g + 1 < starts.size(); ++g) with_rows += starts[g + 1] > starts[g];
+  return starts.back() <= kMostOfGroup * with_rows && with_rows <= kMostChunks / 2;
 }
 
 }  // namespace
 
 bool matmul_few(Stream& stream, std::span<const MatmulArgs> products) {
   if (!std::all_of(products.begin(), products.end(), is_few)) return false;
-  products[0].a.dtype() == DType::bf16 ? run<BFloat16>(stream, products) : run<Float16>(stream, products);
+  run(stream, products, {}, products[0].y.dim(0));
   return true;
 }
 
@@ -139,6 +176,15 @@ void matmuls_of_one_a(Stream& stream, std::span<const MatmulArgs> products) {
   shapes::check_matmuls_of_one_a(products);
   if (products.empty() || matmul_few(stream, products)) return;
   for (const MatmulArgs& args : products) matmul(stream, args);
+}
+
+void grouped_matmuls(Stream& stream, std::span<const GroupedMatmulArgs> products) {
+  check_groups(products);
+  if (!are_few(products)) return each_group<matmuls_of_one_a>(stream, products);
+  const std::vector<FewChunk> chunks = chunks_of(products[0].starts);
+  for (const GroupedMatmulArgs& p : products)
+    shapes::check_matmul(of_group(p, chunks.back().group));  // as all others
+  run(stream, products, std::span(chunks), std::ranges::max_element(chunks, {}, &FewChunk::count)->count);
 }
 
 }  // namespace weft::cuda

@@ -4,6 +4,7 @@
 // with a perfect cache would move. Only visible pairs of causal attention count.
 #include <algorithm>
 
+#include "weft/kernels/grouped_matmul.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft {
@@ -435,6 +436,7 @@ const Kernels& meta_kernels() {
       .name = "meta",
       .matmul = matmul,
       .matmuls_of_one_a = each<matmul>,
+      .grouped_matmuls = each_group<each<matmul>>,
       .packed_matmul_b_bytes = packed_matmul_b_bytes,
       .pack_matmul_b = pack_matmul_b,
       .attention = attention,

@@ -1,6 +1,8 @@
 // The reference table: plain loops in double precision, the oracle of all other backends.
 #include "weft/kernels/reference/reference.h"
 
+#include "weft/kernels/grouped_matmul.h"
+
 namespace weft {
 
 const Kernels& reference_kernels() {
@@ -8,6 +10,7 @@ const Kernels& reference_kernels() {
       .name = "reference",
       .matmul = reference::matmul,
       .matmuls_of_one_a = each<reference::matmul>,
+      .grouped_matmuls = each_group<each<reference::matmul>>,
       .packed_matmul_b_bytes = reference::packed_matmul_b_bytes,
       .pack_matmul_b = reference::pack_matmul_b,
       .attention = reference::attention,

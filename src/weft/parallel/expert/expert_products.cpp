@@ -1,36 +1,29 @@
-// Expert products: grouped matrix products, as one product for each expert that has rows.
+// Expert products: grouped matrix products, and the gradients of their weights expert by expert.
 #include "weft/parallel/expert/expert_products.h"
 
 namespace weft {
-namespace {
-
-// One expert's rows of blocks, where all are held so.
-BlockMatrix blocks_of(const Param& weight, int64_t expert) {
-  BlockMatrix m = weight.blocks();
-  if (!m) return m;
-  m.rows = weight.shape[1];
-  m.blocks = m.blocks.slice_rows(expert * m.rows, m.rows);
-  return m;
-}
-
-}  // namespace
 
 Tensor expert_slice(const Tensor& stack, int64_t expert) {
   const int64_t rows = stack.dim(1), cols = stack.dim(2);
   return stack.slice_flat(expert * rows * cols, {rows, cols});
 }
 
-void ExpertProduct::operator()(Context& context, const Tensor& y, const Tensor& a, Epilogue epilogue) const {
-  context.kernels.matmul(context.stream,
-                         {.y = y,
-                          .a = a,
-                          .b = weight.value && !weight.is_nf4() ? expert_slice(weight.value, expert) : Tensor{},
-                          .transpose_b = !is_backward,
-                          .accumulate = accumulate,
-                          .float8 = weight.in_float8,
-                          .nf4_b = weight.nf4_of_stack(expert),
-                          .blocks_b = blocks_of(weight, expert),
-                          .epilogue = std::move(epilogue)});
+GroupedMatmulArgs expert_products(const Route& route, const Param& weight, const Tensor& y, const Tensor& a,
+                                  bool is_backward, bool accumulate, Epilogue epilogue) {
+  return {.y = y,
+          .a = a,
+          .b = weight.is_nf4() ? Tensor() : weight.value,
+          .transpose_b = !is_backward,
+          .accumulate = accumulate,
+          .float8 = weight.in_float8,
+          .nf4_b = weight.nf4_stack(),
+          .blocks_b = weight.blocks(),
+          .starts = route.starts(),
+          .epilogue = std::move(epilogue)};
+}
+
+void multiply_experts(Context& context, const GroupedMatmulArgs& products) {
+  context.kernels.grouped_matmuls(context.stream, {&products, 1});
 }
 
 void add_expert_gradients(Context& context, const Route& route, Param& weight, const Tensor& dy, const Tensor& x) {

@@ -15,14 +15,11 @@ void each_expert(const Route& route, auto&& body) {
     if (starts[e + 1] > starts[e]) body(int64_t(e), starts[e], starts[e + 1] - starts[e]);
 }
 
-// One expert's product: y = a wᵀ, or a w in a backward pass; added to y, and with an epilogue.
-struct ExpertProduct {
-  const Param& weight;
-  int64_t expert;
-  bool is_backward = false, accumulate = false;
-
-  void operator()(Context& context, const Tensor& y, const Tensor& a, Epilogue epilogue = {}) const;
-};
+// y = a wᵀ of each expert's rows, or a w in a backward pass; added to y, and with an epilogue. For
+// Kernels::grouped_matmuls.
+GroupedMatmulArgs expert_products(const Route& route, const Param& weight, const Tensor& y, const Tensor& a,
+                                  bool is_backward = false, bool accumulate = false, Epilogue epilogue = {});
+void multiply_experts(Context& context, const GroupedMatmulArgs& products);
 
 // weight.grad += dyᵀ x of each expert's rows, unless it is frozen. Experts without rows get zeros where nothing was
 // yet.

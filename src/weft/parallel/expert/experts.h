@@ -25,9 +25,6 @@ struct ExpertsOp {
   Tensor backward(Context& context, const Tensor& dy);
   static constexpr int kWeightParts = 3;
   void backward_weight(Context& context, const Tensor& dy, int part);
-
- private:
-  void expert_backward(Context& context, const Tensor& dx, const Tensor& dy, int64_t e, int64_t begin, int64_t n);
 };
 
 }  // namespace weft
