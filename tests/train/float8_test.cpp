@@ -2,6 +2,7 @@
 // offloaded, and any mesh.
 #include "train/mesh_cases.h"
 #include "weft/comm/single/single.h"
+#include "weft/kernels/grouped_matmul.h"
 
 namespace weft {
 namespace {
@@ -65,6 +66,7 @@ TEST_P(Float8ProductsTest, AreThoseOfLayers) {
   recipe.model.layers = 2;
   Kernels kernels = cpu_kernels();
   kernels.matmul = counted_matmul, kernels.matmuls_of_one_a = each<counted_matmul>;
+  kernels.grouped_matmuls = each_group<each<counted_matmul>>;
   TestRank rank(kernels);
   const auto world = make_single_communicator();
   const SyntheticBatches batches = batches_of(recipe);
