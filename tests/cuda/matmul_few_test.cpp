@@ -150,6 +150,31 @@ TEST_P(CudaGroupedMatmulTest, HasTheBitsOfEachRowAlone) {
   }
 }
 
+// The device reads the groups; what its own kernels do not multiply, the host reads them for.
+TEST(CudaGroupedMatmulTest, RowsMayNameTheirGroups) {
+  const std::vector<int32_t> of_rows = {4, 0, 4, 2, 1};
+  for (const DType type : {DType::bf16, DType::f32}) {
+    constexpr int64_t kN = 19, kK = 264;
+    const auto rows = int64_t(of_rows.size());
+    Workbench bench(1, Device::cuda);
+    const Tensor groups = bench.host.empty(DType::i32, {rows});
+    std::copy(of_rows.begin(), of_rows.end(), groups.data<int32_t>());
+    const Tensor a = bench.on_device(bench.random(type, {rows, kK}, "a")),
+                 b = bench.on_device(bench.random(type, {5, kN, kK}, "b"));
+    const GroupedMatmulArgs all{
+        .y = bench.empty(type, {rows, kN}), .a = a, .b = b, .transpose_b = true, .groups = bench.on_device(groups)};
+    cuda_kernels().grouped_matmuls(bench.stream, {&all, 1});
+    for (int64_t row = 0; row < rows; ++row) {
+      const Tensor y = bench.empty(type, {1, kN});
+      cuda_kernels().matmul(bench.stream, {.y = y,
+                                           .a = a.slice_rows(row, 1),
+                                           .b = b.slice_rows(of_rows[size_t(row)], 1).reshape({kN, kK}),
+                                           .transpose_b = true});
+      EXPECT_EQ(bench.values(all.y.slice_rows(row, 1)), bench.values(y)) << "row " << row;
+    }
+  }
+}
+
 TEST(CudaGroupedMatmulTest, RefusesWhatAreNoGroups) {
   Workbench bench(1, Device::cuda);
   const auto tensor = [&](Shape shape) { return bench.empty(DType::bf16, shape); };

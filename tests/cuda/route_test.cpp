@@ -65,6 +65,23 @@ TEST_P(CudaRouteTest, EqualsReference) {
   }
 }
 
+TEST(CudaRoute, TheDeviceMayKeepTheChoice) {
+  Workbench bench(1, Device::cuda);
+  const Tensor logits = bench.on_device(bench.random(DType::f32, {3, 8}, "logits"));
+  const auto choose = [&](int32_t* experts, const Tensor& chosen) {
+    cuda_kernels().route(bench.stream, {.scores = bench.empty(DType::f32, {3, 8}),
+                                        .weights = bench.empty(DType::f32, {3, 2}),
+                                        .experts = experts,
+                                        .chosen = chosen,
+                                        .logits = logits});
+  };
+  std::vector<int32_t> told(6);
+  const Tensor kept = bench.empty(DType::i32, {3, 2});
+  choose(told.data(), {}), choose(nullptr, kept);
+  const Tensor here = bench.on_host(kept);
+  EXPECT_EQ(std::vector<int32_t>(here.data<int32_t>(), here.data<int32_t>() + 6), told);
+}
+
 TEST(CudaRoute, TakesTheFirstOfEqualsAndDifferentExpertsWhereLogitsAreNoNumbers) {
   Workbench bench(1, Device::cuda);
   const Tensor logits = bench.of(DType::f32, {2, 5}, {NAN, 1, NAN, INFINITY, NAN, 1, 2, 0, 2, 2});

@@ -5,8 +5,7 @@
 
 namespace weft {
 
-MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t group) {
-  const int64_t begin = all.starts[size_t(group)], count = all.starts[size_t(group) + 1] - begin;
+MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, int64_t group) {
   const auto rows = [&](const Tensor& t) { return t ? t.slice_rows(begin, count) : Tensor(); };
   MatmulArgs one{.y = rows(all.y),
                  .a = rows(all.a),
@@ -37,18 +36,24 @@ void check_groups(std::span<const GroupedMatmulArgs> products) {
         "grouped_matmuls: {} products are not made at once", products.size());
   const GroupedMatmulArgs& first = products[0];
   const std::span<const int64_t> starts = first.starts;
-  const int64_t rows = first.a.dim(0), groups = int64_t(starts.size()) - 1;
-  check(groups >= 0 && std::ranges::is_sorted(starts) && starts.front() == 0 && starts.back() == rows,
-        "grouped_matmuls: {} groups are no runs of all {} rows", groups, rows);
+  const int64_t rows = first.a.dim(0);
+  if (first.groups)
+    check(starts.empty() && first.groups.dtype() == DType::i32 && first.groups.shape() == Shape{rows},
+          "grouped_matmuls: {} {} do not name the groups of {} rows", first.groups.shape(),
+          name_of(first.groups.dtype()), rows);
+  else
+    check(!starts.empty() && std::ranges::is_sorted(starts) && starts.front() == 0 && starts.back() == rows,
+          "grouped_matmuls: {} numbers do not cut {} rows into groups", starts.size(), rows);
   for (const GroupedMatmulArgs& p : products) {
     check(p.a.raw() == first.a.raw() && p.a.shape() == first.a.shape() && p.starts.data() == starts.data() &&
-              p.starts.size() == starts.size(),
+              p.starts.size() == starts.size() && bool(p.groups) == bool(first.groups) &&
+              (!p.groups || p.groups.raw() == first.groups.raw()),
           "grouped_matmuls: products have one a and the same groups");
-    check(p.y.shape().rank() == 2 && p.y.dim(0) == rows, "grouped_matmuls: y is {}, a has {} rows",
-          p.y.shape(), rows);
-    if (p.b)
-      check(p.b.shape().rank() == 3 && p.b.dim(0) == groups, "grouped_matmuls: b is {}, of {} groups", p.b.shape(),
-            groups);
+    check(p.y.shape().rank() == 2 && p.y.dim(0) == rows, "grouped_matmuls: y is {}, a has {} rows", p.y.shape(),
+          rows);
+    if (!p.b) continue;
+    check(p.b.shape().rank() == 3 && (first.groups || p.b.dim(0) == int64_t(starts.size()) - 1),
+          "grouped_matmuls: b is {}, of {} groups", p.b.shape(), int64_t(starts.size()) - 1);
   }
 }
 

@@ -6,23 +6,33 @@
 
 namespace weft {
 
-// The product of one group's rows.
-MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t group);
+// The product of `count` rows from `begin` on, all of one group.
+MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, int64_t group);
 
 // Throws Error where the products have not one a, or groups are no runs of all rows.
 void check_groups(std::span<const GroupedMatmulArgs> products);
 
-// An entry for grouped products that gains nothing by doing groups together.
+// The products of one a, of each group that has rows, or of each row. groups: in memory of the host, where rows name
+// them.
+template <void (*kMatmuls)(Stream&, std::span<const MatmulArgs>)>
+void matmul_runs(Stream& stream, std::span<const GroupedMatmulArgs> products, const int32_t* groups) {
+  std::array<MatmulArgs, kMostMatmulsOfOneA> some;
+  const auto multiply = [&](int64_t begin, int64_t count, int64_t group) {
+    for (size_t i = 0; i < products.size(); ++i) some[i] = of_group(products[i], begin, count, group);
+    kMatmuls(stream, std::span(some).first(products.size()));
+  };
+  for (int64_t row = 0; groups && row < products[0].groups.numel(); ++row) multiply(row, 1, groups[row]);
+  const std::span<const int64_t> starts = products[0].starts;
+  for (size_t g = 0; g + 1 < starts.size(); ++g)
+    if (starts[g] < starts[g + 1]) multiply(starts[g], starts[g + 1] - starts[g], int64_t(g));
+}
+
+// An entry for grouped products that gains nothing by doing groups together, to which tensors are memory of the host.
 template <void (*kMatmuls)(Stream&, std::span<const MatmulArgs>)>
 void each_group(Stream& stream, std::span<const GroupedMatmulArgs> products) {
   check_groups(products);
-  const std::span<const int64_t> starts = products[0].starts;
-  std::array<MatmulArgs, kMostMatmulsOfOneA> some;
-  for (size_t g = 0; g + 1 < starts.size(); ++g) {
-    if (starts[g] == starts[g + 1]) continue;
-    for (size_t i = 0; i < products.size(); ++i) some[i] = of_group(products[i], int64_t(g));
-    kMatmuls(stream, std::span(some).first(products.size()));
-  }
+  const Tensor& groups = products[0].groups;
+  matmul_runs<kMatmuls>(stream, products, groups ? groups.data<int32_t>() : nullptr);
 }
 
 }  // namespace weft

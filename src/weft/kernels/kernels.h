@@ -67,8 +67,10 @@ struct MatmulArgs {
 
 inline constexpr size_t kMostMatmulsOfOneA = 4;
 
-// Products of rows that are ordered by group, each group's with a matrix of its own: rows [starts[g], starts[g + 1])
-// of y are what matmul makes of those of a and of matrix g. A group may have no rows.
+// Products of rows, each group's with a matrix of its own: what matmul makes of a group's rows of a and of its
+// matrix. Rows are ordered by group, [starts[g], starts[g + 1]) those of group g, which may have none; or each names
+// its group, in any order, and a device's kernels read that without the host. For few rows: each then reads a matrix
+// by itself.
 struct GroupedMatmulArgs {
   Tensor y;  // [R, N]
   Tensor a;  // [R, K]
@@ -78,7 +80,8 @@ struct GroupedMatmulArgs {
   bool float8 = false;              // the same
   nf4::Stack nf4_b = {};            // instead of b: as b lies
   BlockMatrix blocks_b = {};        // instead of b, with transpose_b: [G N, K]
-  std::span<const int64_t> starts;  // [G + 1], host memory
+  std::span<const int64_t> starts;  // [G + 1], host memory; or else
+  Tensor groups;                    // [R] i32
   Epilogue epilogue;                // its tensors have R rows; a bias is all groups'
 };
 
@@ -240,10 +243,14 @@ inline constexpr int kMostExpertsPerToken = 64;
 struct RouteArgs {
   Tensor scores;     // out [T, E] f32
   Tensor weights;    // out [T, k] f32, best expert first
-  int32_t* experts;  // out [T, k], host memory
+  int32_t* experts;  // out [T, k], host memory: a device is waited for; or else
+  Tensor chosen;     // out [T, k] i32
   Tensor logits;     // [T, E] f32
   Tensor bias;       // [E] f32, optional
   RouteRule rule;
+
+  // For kernels to which tensors are memory of the host.
+  int32_t* on_host() const { return chosen ? chosen.data<int32_t>() : experts; }
 };
 
 // The gradient of the sum over tokens of

@@ -431,7 +431,9 @@ void check_route(const RouteArgs& args) {
   if (k < 1 || k > args.logits.dim(1) || k > kMostExpertsPerToken)
     throw Error("{}: {} experts for each token, but there are {} and at most {} are supported", op.name, k,
                 args.logits.dim(1), kMostExpertsPerToken);
-  op.that(tokens == 0 || args.experts, "experts is null");
+  op.that(tokens == 0 || args.experts || args.chosen, "experts is null");
+  op.that(!args.chosen || (args.chosen.shape() == Shape{tokens, k} && args.chosen.dtype() == DType::i32),
+          "chosen must hold an i32 to each choice");
   const int64_t groups = args.rule.groups, chosen = args.rule.groups_per_token;
   if (groups < 1 || args.logits.dim(1) % groups != 0 || chosen < 1 || chosen > groups ||
       args.logits.dim(1) / groups * chosen < k)

@@ -66,6 +66,17 @@ Var Moe::feed_forward(const Var& rows, const RouteRef& route, const Pass& pass) 
   return down_(inner, on_the_way, pass);
 }
 
+// A host that orders rows by expert waits for a device in every layer. Few tokens need no order: there are no more
+// copies of them than experts, so that hardly two read the same weights.
+bool Moe::stays_on_device(const Var& x, const Pass& pass) {
+  const auto is_dense = [](const Param& w) {
+    return w.value && !w.blocks() && !w.is_nf4() && size_of(w.value.dtype()) == 2;
+  };
+  return x.context->stream.allocator().device() == Device::cuda && !x.context->tape && !pass.is_training &&
+         !experts_ && !is_adapted_ && !pass.lora && x.value.rows() * config_.gate.per_token <= config_.gate.experts &&
+         is_dense(up_.weight()) && is_dense(down_.weight());
+}
+
 Var Moe::operator()(const Var& residual, const Pass& pass) {
   const Var x = tensor_.enter(residual);
   Context& context = *x.context;
@@ -80,7 +91,8 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .experts = experts_,
                                    .rows = rows_,
                                    .bias = router_bias(),
-                                   .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0},
+                                   .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
+                                   .stays_on_device = stays_on_device(x, pass)},
                             apply(context, RouterOp{router_}, x));
   const Var rows = apply(context, DispatchOp{experts_, route}, x);
   Var y = apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weights);

@@ -35,6 +35,7 @@ class Moe {
 
  private:
   Var feed_forward(const Var& rows, const RouteRef& route, const Pass& pass);
+  bool stays_on_device(const Var& x, const Pass& pass);
 
   MoeConfig config_;
   TensorParallel tensor_;

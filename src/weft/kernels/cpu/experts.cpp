@@ -89,6 +89,7 @@ void route(Stream& stream, const RouteArgs& args) {
   const float* const bias = args.bias ? args.bias.data<float>() : nullptr;
   float* const all_scores = args.scores.data<float>();
   float* const weights = args.weights.data<float>();
+  int32_t* const experts = args.on_host();
   stream.team().parallel_for(args.logits.dim(0), rows_per_chunk(16 * n), [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       float* const scores = all_scores + t * n;
@@ -102,7 +103,7 @@ void route(Stream& stream, const RouteArgs& args) {
       for (int j = 0; j < k; ++j) total += scores[best.experts[j]];
       const float factor = args.rule.normalises ? args.rule.scale / total : args.rule.scale;
       for (int j = 0; j < k; ++j) {
-        args.experts[t * k + j] = best.experts[j];
+        experts[t * k + j] = best.experts[j];
         weights[t * k + j] = scores[best.experts[j]] * factor;
       }
     }

@@ -26,7 +26,14 @@ struct FewRows {
   const T* a;  // [m, k]
   int m;
   int64_t k;
-  const FewChunk* chunks;  // one to each blockIdx.y; null: all rows
+  // Of each blockIdx.y a chunk, or a row and its group; null both: all rows.
+  const FewChunk* chunks;
+  const int32_t* row_groups;
+  __device__ __forceinline__ bool is_of_groups() const { return chunks || row_groups; }
+  __device__ __forceinline__ FewChunk chunk() const {
+    const int row = int(blockIdx.y);
+    return chunks ? chunks[row] : row_groups ? FewChunk{row, 1, row_groups[row]} : FewChunk{0, m, 0};
+  }
   struct Product {
     const T* b;  // [n, k]
     Finish finish;
@@ -82,13 +89,13 @@ __global__ void __launch_bounds__(kMostVectorThreads) multiply_few_kernel(const 
   while (g + 1 < f.num_groups && blockIdx.x >= f.groups[g + 1].first_block) ++g;
   const typename FewRows<T>::Group group = f.groups[g];
   const int64_t first_column = int64_t(blockIdx.x - group.first_block) * kColumns;
-  if (!f.chunks && threadIdx.x < unsigned(kColumns))
+  if (!f.is_of_groups() && threadIdx.x < unsigned(kColumns))
     for (int i = group.first; i < group.first + group.count; ++i) {
       const typename FewRows<T>::Product& p = f.products[i];
       fetch_ahead(p.b + min(first_column + threadIdx.x, p.n - 1) * f.k, uint32_t(f.k * int64_t(sizeof(T))));
     }
   follow();
-  const FewChunk chunk = f.chunks ? f.chunks[blockIdx.y] : FewChunk{0, f.m, 0};
+  const FewChunk chunk = f.chunk();
   for (int i = group.first; i < group.first + group.count; ++i)
     multiply_columns<T, kRows, kColumns>(f, f.products[i], chunk, first_column, parts);
 }
@@ -109,18 +116,26 @@ bool follows_gate(const Args& args, const Args& before) {
   return args.epilogue.kind == Epilogue::Kind::gated && args.epilogue.gate.raw() == before.y.raw();
 }
 
+// What blockIdx.y stands for.
+struct FewGroups {
+  std::span<const FewChunk> chunks = {};
+  Tensor row_groups = {};
+  size_t count() const { return row_groups ? size_t(row_groups.numel()) : std::max<size_t>(chunks.size(), 1); }
+};
+
 template <class T, int kRows, class Args>
-void run(Stream& stream, std::span<const Args> products, std::span<const FewChunk> chunks) {
+void run(Stream& stream, std::span<const Args> products, const FewGroups& groups) {
   constexpr int kColumns = columns_per_block(kRows);
   FewRows<T> f{.a = device_data<T>(products[0].a),
                .m = int(products[0].y.dim(0)),
                .k = products[0].a.dim(1),
-               .chunks = upload(stream, chunks.data(), int64_t(chunks.size())),
+               .chunks = upload(stream, groups.chunks.data(), int64_t(groups.chunks.size())),
+               .row_groups = device_data<int32_t>(groups.row_groups),
                .products = {},
                .groups = {},
                .num_groups = 0};
   LaunchShape shape = over_columns(0, f.k / kElements, kRows);
-  shape.blocks_y = unsigned(std::max<size_t>(chunks.size(), 1));
+  shape.blocks_y = unsigned(groups.count());
   for (size_t i = 0; i < products.size(); ++i) {
     const Args& args = products[i];
     f.products[i] = {device_data<T>(args.b), finish_of(args), args.y.dim(1)};
@@ -134,13 +149,13 @@ void run(Stream& stream, std::span<const Args> products, std::span<const FewChun
   launch_following(stream, multiply_few_kernel<T, kRows, kColumns>, shape, f);
 }
 
-// chunks: none for all rows. most: of a chunk.
+// most: rows that are multiplied together.
 template <class Args>
-void run(Stream& stream, std::span<const Args> products, std::span<const FewChunk> chunks, int64_t most) {
+void run(Stream& stream, std::span<const Args> products, const FewGroups& groups, int64_t most) {
   const auto of = [&]<class T>() {
-    if (most == 1) return run<T, 1>(stream, products, chunks);
-    if (most == 2) return run<T, 2>(stream, products, chunks);
-    most <= 4 ? run<T, 4>(stream, products, chunks) : run<T, kMostRows>(stream, products, chunks);
+    if (most == 1) return run<T, 1>(stream, products, groups);
+    if (most == 2) return run<T, 2>(stream, products, groups);
+    most <= 4 ? run<T, 4>(stream, products, groups) : run<T, kMostRows>(stream, products, groups);
   };
   products[0].a.dtype() == DType::bf16 ? of.template operator()<BFloat16>() : of.template operator()<Float16>();
 }
@@ -154,21 +169,33 @@ std::vector<FewChunk> chunks_of(std::span<const int64_t> starts) {
   return chunks;
 }
 
+constexpr int64_t kMostBlocksY = 65535;
+
 // Whether a launch for each group would take longer than to read its weights twice.
-bool are_few(std::span<const GroupedMatmulArgs> products) {
-  constexpr int64_t kMostOfGroup = 16, kMostChunks = 65535;  // rows in the mean; blockIdx.y
-  if (!std::all_of(products.begin(), products.end(), is_dense<GroupedMatmulArgs>)) return false;
-  const std::span<const int64_t> starts = products[0].starts;
+bool are_few(std::span<const int64_t> starts) {
+  constexpr int64_t kMostOfGroup = 16;  // rows in the mean, which are three chunks at most
   int64_t with_rows = 0;
   for (size_t g = 0; g + 1 < starts.size(); ++g) with_rows += starts[g + 1] > starts[g];
-  return starts.back() <= kMostOfGroup * with_rows && with_rows <= kMostChunks / 2;
+  return starts.back() <= kMostOfGroup * with_rows && 3 * with_rows <= kMostBlocksY;
+}
+
+// Rows name their groups in memory of the device.
+void matmul_named_groups(Stream& stream, std::span<const GroupedMatmulArgs> products, bool are_dense) {
+  const Tensor& groups = products[0].groups;
+  if (are_dense && groups.numel() <= kMostBlocksY) {
+    for (const GroupedMatmulArgs& p : products) shapes::check_matmul(of_group(p, 0, 1, 0));
+    return run(stream, products, {.row_groups = groups}, 1);
+  }
+  std::vector<int32_t> on_host(size_t(groups.numel()));
+  stream.queue().copy_to_host(on_host.data(), groups.raw(), groups.bytes());
+  matmul_runs<matmuls_of_one_a>(stream, products, on_host.data());
 }
 
 }  // namespace
 
 bool matmul_few(Stream& stream, std::span<const MatmulArgs> products) {
   if (!std::all_of(products.begin(), products.end(), is_few)) return false;
-  run(stream, products, {}, products[0].y.dim(0));
+  run(stream, products, FewGroups(), products[0].y.dim(0));
   return true;
 }
 
@@ -180,11 +207,15 @@ void matmuls_of_one_a(Stream& stream, std::span<const MatmulArgs> products) {
 
 void grouped_matmuls(Stream& stream, std::span<const GroupedMatmulArgs> products) {
   check_groups(products);
-  if (!are_few(products)) return each_group<matmuls_of_one_a>(stream, products);
+  if (products[0].a.dim(0) == 0) return;
+  const bool are_dense = std::all_of(products.begin(), products.end(), is_dense<GroupedMatmulArgs>);
+  if (products[0].groups) return matmul_named_groups(stream, products, are_dense);
+  if (!are_dense || !are_few(products[0].starts)) return matmul_runs<matmuls_of_one_a>(stream, products, nullptr);
   const std::vector<FewChunk> chunks = chunks_of(products[0].starts);
-  for (const GroupedMatmulArgs& p : products)
-    shapes::check_matmul(of_group(p, chunks.back().group));  // as all others
-  run(stream, products, std::span(chunks), std::ranges::max_element(chunks, {}, &FewChunk::count)->count);
+  const FewChunk& last = chunks.back();
+  for (const GroupedMatmulArgs& p : products)  // as all others
+    shapes::check_matmul(of_group(p, last.first, last.count, last.group));
+  run(stream, products, {.chunks = chunks}, std::ranges::max_element(chunks, {}, &FewChunk::count)->count);
 }
 
 }  // namespace weft::cuda

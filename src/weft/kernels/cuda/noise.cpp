@@ -10,7 +10,7 @@ namespace {
 
 template <class T>
 void fill(Stream& stream, const Tensor& noise, uint64_t seed) {
-  constexpr int64_t kPeriod = 524287;  // a prime: no two rows are alike
+  constexpr int64_t kPeriod = 65521;  // a prime: so many rows are not alike
   std::vector<T> values(size_t(std::min(noise.numel(), kPeriod)));
   // Scores of them are some above and some below zero, as those of a model at its first step are not.
   for (size_t i = 0; i < values.size(); ++i) values[i] = T(float(1.4 * philox_normal(1, seed, i)));

@@ -164,7 +164,7 @@ void route(Stream& stream, const RouteArgs& args) {
   shapes::check_route(args);
   const int64_t tokens = args.logits.dim(0), experts = args.logits.dim(1), k = args.weights.dim(1);
   if (tokens == 0) return;
-  const Tensor chosen = stream.allocator().empty(DType::i32, Shape{tokens, k});
+  const Tensor chosen = args.chosen ? args.chosen : stream.allocator().empty(DType::i32, Shape{tokens, k});
   const Tensor ranks = stream.allocator().empty(DType::f32, Shape{tokens, experts});
   const Tensor group_ranks = stream.allocator().empty(DType::f32, Shape{tokens, args.rule.groups});
   const Route a{.scores = device_data<float>(args.scores),
@@ -179,7 +179,7 @@ void route(Stream& stream, const RouteArgs& args) {
                 .experts = int(experts),
                 .k = int(k)};
   launch(stream, route_kernel, over_long_rows(tokens, 1).launch, a);
-  stream.queue().copy_to_host(args.experts, a.chosen, chosen.bytes());
+  if (!args.chosen) stream.queue().copy_to_host(args.experts, a.chosen, chosen.bytes());
 }
 
 void route_backward(Stream& stream, const RouteBackwardArgs& args) {

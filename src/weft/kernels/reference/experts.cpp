@@ -87,7 +87,7 @@ void route(Stream&, const RouteArgs& args) {
       if (is_open[size_t(a)] != is_open[size_t(b)]) return bool(is_open[size_t(a)]);
       return rank_of(a) > rank_of(b);
     });
-    int32_t* const chosen = args.experts + t * k;
+    int32_t* const chosen = args.on_host() + t * k;
     std::copy_n(order.begin(), k, chosen);
     const double total = args.rule.normalises ? total_of(s, chosen, k) : 1;
     for (size_t j = 0; j < k; ++j) weights[t * k + j] = double(args.rule.scale) * s[chosen[j]] / total;

@@ -64,12 +64,15 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
   logits = x;
   scores = context.empty_like(x);
   Tensor weights = context.empty(x.dtype(), {x.dim(0), config.per_token});
+  const Tensor chosen = stays_on_device ? context.empty(DType::i32, weights.shape()) : Tensor();
   context.kernels.route(context.stream, {.scores = scores,
                                          .weights = weights,
                                          .experts = route->experts(),
+                                         .chosen = chosen,
                                          .logits = logits,
                                          .bias = bias ? bias->bias.value : Tensor{},
                                          .rule = config.rule});
+  if (stays_on_device) return route->keep_on_device(chosen), weights;
   if (config.capacity_factor > 0) route->drop_beyond(context, double(config.capacity_factor), rows);
   route->assign();
   route->exchange(context, experts);

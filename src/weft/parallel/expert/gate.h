@@ -50,10 +50,11 @@ struct GateOp {
   static constexpr bool kAlwaysBackward = true;
   GateConfig config;  // with a capacity factor of 0 where nothing is dropped
   RouteRef route;
-  Communicator* experts;  // null: alone
-  Communicator* rows;     // who holds other tokens of the same rows of the batch; null: nobody
-  RouterBias* bias;       // null: none
-  float loss_scale;       // of the added losses; 0 where another rank adds them
+  Communicator* experts;         // null: alone
+  Communicator* rows;            // who holds other tokens of the same rows of the batch; null: nobody
+  RouterBias* bias;              // null: none
+  float loss_scale;              // of the added losses; 0 where another rank adds them
+  bool stays_on_device = false;  // the choice, which the host then does not know
   Tensor logits = {}, scores = {};
 
   // logits [T, E] -> weights [T, k]

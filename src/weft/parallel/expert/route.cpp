@@ -79,6 +79,13 @@ void Route::assign() {
   }
 }
 
+void Route::keep_on_device(Tensor chosen) {
+  chosen_ = std::move(chosen);
+  std::iota(copies_.begin(), copies_.end(), 0);
+  tokens_.resize(copies_.size());
+  for (size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = int32_t(i / size_t(k_));
+}
+
 void Route::exchange(Context& context, Communicator* group) {
   const int size = group ? group->size() : 1;
   const int64_t here = even_cut(num_experts_, group ? group->rank() : 0, size).count;

@@ -24,6 +24,10 @@ class Route {
   void drop_beyond(Context& context, double capacity_factor, Communicator* group);
   // Gives every copy that was not dropped a row, ordered by expert and then by token.
   void assign();
+  // In place of experts() and of all that follows: the device keeps the choice, [T, k] i32, and copies have rows in
+  // the order of tokens. For few tokens of a rank that has all experts.
+  void keep_on_device(Tensor chosen);
+  const Tensor& chosen() const { return chosen_; }
   // Tells the ranks of the group, which hold an even cut of the experts each, how many rows come. A collective call.
   void exchange(Context& context, Communicator* group);
 
@@ -64,6 +68,7 @@ class Route {
   std::vector<int32_t> experts_, copies_, tokens_, rows_, arrived_, places_;
   std::vector<Span> spans_;
   std::vector<int64_t> counts_, taken_, row_tokens_, sent_, received_, starts_, next_;
+  Tensor chosen_;
 };
 
 // A handle: the route is free for another pass when the last one goes. Of one thread.
@@ -74,7 +79,7 @@ class RouteRef {
   RouteRef(RouteRef&& other) noexcept : route_(std::exchange(other.route_, nullptr)) {}
   RouteRef& operator=(const RouteRef&) = delete;
   ~RouteRef() {
-    if (route_) --route_->users_;
+    if (route_ && --route_->users_ == 0) route_->chosen_ = {};
   }
   Route& operator*() const { return *route_; }
   Route* operator->() const { return route_; }
