@@ -14,6 +14,7 @@ GradNorm GradNormMeter::measure(Context& context, std::span<const Owned> owned) 
     return context.kernels.sum_of_squares(context.stream, gradients);
   };
   const auto gradient_of = [](const Owned& o, const Piece& p) { return o.grads.slice_flat(p.offset, {p.count}); };
+  counted_.clear(), others_.clear();
   for (const Owned& o : owned) {
     const auto is_counted = [&](const Piece& p) { return o.is_counted && p.param->placement.is_first_copy; };
     each_alike(o.pieces, is_counted, [&](std::span<const Piece> alike) {

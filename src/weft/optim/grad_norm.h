@@ -19,7 +19,7 @@ class GradNormMeter {
   GradNorm measure(Context& context, std::span<const Owned> owned);
 
  private:
-  std::vector<Tensor> counted_, others_;  // empty between calls
+  std::vector<Tensor> counted_, others_;  // of one call
 };
 
 }  // namespace weft
