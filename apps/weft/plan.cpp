@@ -83,7 +83,8 @@ void plan(const PlanCommand& o) {
     throw UsageError("--zero, --recompute and the like are of training: leave them out with --for serve");
   ServePlanOptions serve = o.serve;
   serve.model = o.train.model, serve.cluster = o.train.cluster, serve.mesh = o.train.mesh, serve.top = o.train.top;
-  serve.dtype = o.train.precision.empty() ? "bf16" : o.train.precision, serve.has_fp8 = o.train.has_fp8;
+  if (!o.train.precision.empty()) serve.dtype = o.train.precision;
+  serve.has_fp8 = o.train.has_fp8;
   plan_service(serve, o.output);
 }
 

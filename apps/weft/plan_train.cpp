@@ -59,8 +59,8 @@ Asked asked_for(const TrainPlanOptions& o) {
     q.model = model_of(o.model);
     if (std::filesystem::exists(o.model)) r.model_path = o.model;
     r.data.train = o.data;
-    q.precision = o.precision.empty() ? Precision::bf16
-                                      : Precision(std::ranges::find(kPrecisionNames, o.precision) - kPrecisionNames);
+    if (!o.precision.empty())
+      q.precision = Precision(std::ranges::find(kPrecisionNames, o.precision) - kPrecisionNames);
     if (!o.gradients.empty()) q.gradients = gradient_type(o.gradients, q.precision, "--gradients");
   }
   q.cluster = parse_cluster(o.cluster);

@@ -12,7 +12,7 @@ MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, 
                  .transpose_b = all.transpose_b,
                  .accumulate = all.accumulate,
                  .float8 = all.float8};
-  if (all.b) one.b = all.b.slice_rows(group, 1).reshape({all.b.dim(1), all.b.dim(2)});
+  if (all.b) one.b = matrix_of(all.b, group);
   if (all.nf4_b) one.nf4_b = all.nf4_b[group];
   if (all.blocks_b) {
     one.blocks_b = all.blocks_b;

@@ -6,6 +6,11 @@
 
 namespace weft {
 
+// Matrix i of a stack [G, rows, cols].
+inline Tensor matrix_of(const Tensor& stack, int64_t i) {
+  return stack.slice_rows(i, 1).reshape({stack.dim(1), stack.dim(2)});
+}
+
 // The product of `count` rows from `begin` on, all of one group.
 MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, int64_t group);
 

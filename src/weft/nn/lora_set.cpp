@@ -2,6 +2,7 @@
 #include "weft/nn/lora_set.h"
 
 #include "weft/autograd/ops/narrow_products.h"
+#include "weft/kernels/grouped_matmul.h"
 #include "weft/nn/lora.h"
 #include "weft/parallel/expert/expert_products.h"
 
@@ -51,11 +52,11 @@ Var add_expert_lora_rows(const RowAdapters& adapters, std::span<const int32_t> s
       const Tensor h = context.empty(x.value.dtype(), {end - i, f->a.shape[1]});
       context.kernels.matmul(
           context.stream,
-          {.y = h, .a = x.value.slice_rows(i, end - i), .b = expert_slice(f->a.value, e), .transpose_b = true});
+          {.y = h, .a = x.value.slice_rows(i, end - i), .b = matrix_of(f->a.value, e), .transpose_b = true});
       context.kernels.scale(context.stream, h, h, f->scale);
       context.kernels.matmul(context.stream, {.y = y.value.slice_rows(i, end - i),
                                               .a = h,
-                                              .b = expert_slice(f->b.value, e),
+                                              .b = matrix_of(f->b.value, e),
                                               .transpose_b = true,
                                               .accumulate = true});
     }

@@ -28,11 +28,13 @@ class AlgorithmChoice {
   // better_than(first) is asked once, by whoever comes after `uses` others, who go on with the first meanwhile.
   template <class Find>
   Algorithm use(int64_t uses, const Find& better_than) {
-    Algorithm algorithm = now();
-    if (!comes_after(uses)) return algorithm;
-    algorithm = better_than(algorithm);
-    const std::lock_guard lock(mutex_);
-    return algorithm_ = algorithm;
+    std::unique_lock lock(mutex_);
+    if (uses_++ != uses) return algorithm_;
+    const Algorithm first = algorithm_;
+    lock.unlock();
+    const Algorithm better = better_than(first);
+    lock.lock();
+    return algorithm_ = better;
   }
   Algorithm now() const {
     const std::lock_guard lock(mutex_);
@@ -40,11 +42,6 @@ class AlgorithmChoice {
   }
 
  private:
-  bool comes_after(int64_t uses) {
-    const std::lock_guard lock(mutex_);
-    return uses_++ == uses;
-  }
-
   mutable std::mutex mutex_;
   Algorithm algorithm_;
   int64_t uses_ = 0;

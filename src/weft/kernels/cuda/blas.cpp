@@ -7,6 +7,7 @@
 #include "weft/kernels/cuda/gemm_trial.h"
 #include "weft/kernels/cuda/launch.h"
 #include "weft/kernels/cuda/per_device.h"
+#include "weft/tensor/cuda/cuda_device.h"
 
 namespace weft::cuda {
 namespace {
@@ -18,35 +19,6 @@ std::string words_for(const Gemm& g) {
                      g.transpose_a ? " transposed" : "", g.k, g.n, g.transpose_b ? " transposed" : "",
                      name_of(g.y_type), g.y_stride, g.accumulate ? ", accumulated" : "", g.bias ? ", with bias" : "");
 }
-
-// Times what is queued on a stream.
-class Stopwatch {
- public:
-  Stopwatch() {
-    for (cudaEvent_t* event : {&begin_, &end_})
-      check_cuda(cudaEventCreateWithFlags(event, cudaEventDefault), "make an event");
-  }
-  ~Stopwatch() {
-    for (const cudaEvent_t event : {begin_, end_})
-      if (event) cudaEventDestroy(event);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  template <class Work>
-  double seconds(cudaStream_t on, const Work& work) {
-    check_cuda(cudaEventRecord(begin_, on), "record an event");
-    work();
-    check_cuda(cudaEventRecord(end_, on), "record an event");
-    check_cuda(cudaEventSynchronize(end_), "wait for an event");
-    float ms = 0;
-    check_cuda(cudaEventElapsedTime(&ms, begin_, end_), "tell the time between events");
-    return double(ms) * 1e-3;
-  }
-
- private:
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-};
 
 }  // namespace
 
@@ -128,19 +100,22 @@ Blas::Algorithm Blas::best_alike(Stream& stream, const Gemm& g, const Algorithm&
   if (ways.size() == 1) return first;
 
   GemmTrial trial(stream, g);
-  Stopwatch watch;
+  const std::unique_ptr<DeviceTimer> timer = make_cuda_timer(stream.queue());
   const Tensor workspace = stream.allocator().empty(DType::u8, {kWorkspaceBytes});
-  const auto stream_now = [&] { return static_cast<cudaStream_t>(stream.queue().handle()); };
   const auto run = [&](size_t way) {
-    return queue(stream_now(), trial.product(), ways[way], workspace.raw()) == CUBLAS_STATUS_SUCCESS;
+    auto* const on = static_cast<cudaStream_t>(stream.queue().handle());
+    return queue(on, trial.product(), ways[way], workspace.raw()) == CUBLAS_STATUS_SUCCESS;
   };
   const auto makes = [&](size_t way) { return trial.restart(), run(way); };
   if (!makes(0)) return first;
   trial.keep();
   const auto seconds = [&](size_t way) {
-    bool has_run = false;
-    const double taken = watch.seconds(stream_now(), [&] { has_run = run(way); });
-    return has_run ? taken : std::numeric_limits<double>::infinity();
+    timer->start();
+    timer->mark();
+    const bool has_run = run(way);
+    timer->mark();
+    const std::vector<int64_t> ns = timer->stop();
+    return has_run ? double(ns[1] - ns[0]) * 1e-9 : std::numeric_limits<double>::infinity();
   };
   return ways[fastest_alike(ways.size(), seconds, [&](size_t way) { return makes(way) && trial.is_as_kept(); })];
 } catch (const Error&) {  // as where the memory to try them is not there

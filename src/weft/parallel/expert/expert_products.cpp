@@ -1,12 +1,9 @@
 // Expert products: grouped matrix products, and the gradients of their weights expert by expert.
 #include "weft/parallel/expert/expert_products.h"
 
-namespace weft {
+#include "weft/kernels/grouped_matmul.h"
 
-Tensor expert_slice(const Tensor& stack, int64_t expert) {
-  const int64_t rows = stack.dim(1), cols = stack.dim(2);
-  return stack.slice_flat(expert * rows * cols, {rows, cols});
-}
+namespace weft {
 
 GroupedMatmulArgs expert_products(const Route& route, const Param& weight, const Tensor& y, const Tensor& a,
                                   bool is_backward, bool accumulate, Epilogue epilogue) {
@@ -33,7 +30,7 @@ void add_expert_gradients(Context& context, const Route& route, Param& weight, c
   const std::span<const int64_t> starts = route.starts();
   for (size_t e = 0; e + 1 < starts.size(); ++e) {
     const int64_t begin = starts[e], n = starts[e + 1] - begin;
-    const Tensor grad = expert_slice(weight.grad, int64_t(e));
+    const Tensor grad = matrix_of(weight.grad, int64_t(e));
     if (n > 0)
       context.kernels.matmul(context.stream, {.y = grad,
                                               .a = dy.slice_rows(begin, n),

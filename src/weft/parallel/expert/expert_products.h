@@ -5,9 +5,6 @@
 
 namespace weft {
 
-// The matrix of one of a stack's experts, [E, N, K].
-Tensor expert_slice(const Tensor& stack, int64_t expert);
-
 // Calls body(expert, first row, rows) for this rank's experts that have any rows.
 void each_expert(const Route& route, auto&& body) {
   const std::span<const int64_t> starts = route.starts();
