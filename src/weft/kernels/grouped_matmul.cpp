@@ -4,6 +4,13 @@
 #include <algorithm>
 
 namespace weft {
+namespace {
+
+bool cut_into_groups(std::span<const int64_t> starts, int64_t rows) {
+  return !starts.empty() && std::ranges::is_sorted(starts) && starts.front() == 0 && starts.back() == rows;
+}
+
+}  // namespace
 
 MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, int64_t group) {
   const auto rows = [&](const Tensor& t) { return t ? t.slice_rows(begin, count) : Tensor(); };
@@ -42,7 +49,7 @@ void check_groups(std::span<const GroupedMatmulArgs> products) {
           "grouped_matmuls: {} {} do not name the groups of {} rows", first.groups.shape(),
           name_of(first.groups.dtype()), rows);
   else
-    check(!starts.empty() && std::ranges::is_sorted(starts) && starts.front() == 0 && starts.back() == rows,
+    check(cut_into_groups(starts, rows),
           "grouped_matmuls: {} numbers do not cut {} rows into groups", starts.size(), rows);
   for (const GroupedMatmulArgs& p : products) {
     check(p.a.raw() == first.a.raw() && p.a.shape() == first.a.shape() && p.starts.data() == starts.data() &&
@@ -55,6 +62,16 @@ void check_groups(std::span<const GroupedMatmulArgs> products) {
     check(p.b.shape().rank() == 3 && (first.groups || p.b.dim(0) == int64_t(starts.size()) - 1),
           "grouped_matmuls: b is {}, of {} groups", p.b.shape(), int64_t(starts.size()) - 1);
   }
+}
+
+void check_groups(const GroupedGradientArgs& g) {
+  check(g.a.shape().rank() == 2 && g.b.shape().rank() == 2 && g.a.dim(0) == g.b.dim(0),
+        "grouped_gradients: a is {} and b {}", g.a.shape(), g.b.shape());
+  check(cut_into_groups(g.starts, g.a.dim(0)), "grouped_gradients: {} numbers do not cut {} rows into groups",
+        g.starts.size(), g.a.dim(0));
+  check(g.y.shape() == Shape{int64_t(g.starts.size()) - 1, g.a.dim(1), g.b.dim(1)},
+        "grouped_gradients: y is {}, of {} groups of a {} and b {}", g.y.shape(), g.starts.size() - 1, g.a.shape(),
+        g.b.shape());
 }
 
 }  // namespace weft

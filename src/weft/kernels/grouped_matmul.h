@@ -16,6 +16,7 @@ MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, 
 
 // Throws Error where the products have not one a, or groups are no runs of all rows.
 void check_groups(std::span<const GroupedMatmulArgs> products);
+void check_groups(const GroupedGradientArgs& gradients);
 
 // The products of one a, of each group that has rows, or of each row. groups: in memory of the host, where rows name
 // them.
@@ -38,6 +39,25 @@ void each_group(Stream& stream, std::span<const GroupedMatmulArgs> products) {
   check_groups(products);
   const Tensor& groups = products[0].groups;
   matmul_runs<kMatmuls>(stream, products, groups ? groups.data<int32_t>() : nullptr);
+}
+
+// The gradients of groups that have rows by kMatmul, the others' by kFill.
+template <void (*kMatmul)(Stream&, const MatmulArgs&), void (*kFill)(Stream&, const Tensor&, float)>
+void each_gradient(Stream& stream, const GroupedGradientArgs& all) {
+  check_groups(all);
+  for (size_t g = 0; g + 1 < all.starts.size(); ++g) {
+    const int64_t begin = all.starts[g], count = all.starts[g + 1] - begin;
+    const Tensor y = matrix_of(all.y, int64_t(g));
+    if (count > 0)
+      kMatmul(stream, {.y = y,
+                       .a = all.a.slice_rows(begin, count),
+                       .b = all.b.slice_rows(begin, count),
+                       .transpose_a = true,
+                       .accumulate = all.accumulate,
+                       .float8 = all.float8});
+    else if (!all.accumulate)
+      kFill(stream, y, 0);
+  }
 }
 
 }  // namespace weft

@@ -85,6 +85,17 @@ struct GroupedMatmulArgs {
   Epilogue epilogue;                // its tensors have R rows; a bias is all groups'
 };
 
+// Gradients of a stack of weights: y[g] = a_gᵀ b_g of the rows of each group, which `starts` cuts as above; zeros of a
+// group without rows.
+struct GroupedGradientArgs {
+  Tensor y;                         // [G, M, N]
+  Tensor a;                         // [R, M]
+  Tensor b;                         // [R, N]
+  bool accumulate = false;          // y += that
+  bool float8 = false;              // as of MatmulArgs
+  std::span<const int64_t> starts;  // [G + 1], host memory
+};
+
 // Query rows [q_begin, q_end) attend to key rows [k_begin, k_end) and to no others. With `causal`, the last query row
 // sees all of these keys, the one before it all but the last, and so on. With a window of W, a query row sees no key
 // whose position is W or more before its own.
@@ -286,6 +297,7 @@ struct Kernels {
   // At most kMostMatmulsOfOneA grouped products of one a and one `starts`, as matmuls_of_one_a has those of each
   // group. The backend may do all groups together.
   void (*grouped_matmuls)(Stream&, std::span<const GroupedMatmulArgs>);
+  void (*grouped_gradients)(Stream&, const GroupedGradientArgs&);
   // The layout matmul likes b in; packing once serves many calls. Bytes are 0 when packing brings nothing.
   size_t (*packed_matmul_b_bytes)(DType, int64_t k, int64_t n, bool transpose_b);
   void (*pack_matmul_b)(Stream&, const Tensor& packed, const Tensor& b, bool transpose_b);

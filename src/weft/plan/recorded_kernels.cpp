@@ -127,6 +127,8 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::matmul, "matmul">(k);
   k.matmuls_of_one_a = each<Recorded<&Kernels::matmul, "matmul">::call>;  // an event of each
   k.grouped_matmuls = each_group<each<Recorded<&Kernels::matmul, "matmul">::call>>;
+  k.grouped_gradients =
+      each_gradient<Recorded<&Kernels::matmul, "matmul">::call, Recorded<&Kernels::fill, "fill">::call>;
   record<&Kernels::pack_matmul_b, "pack_matmul_b">(k);
   record<&Kernels::attention, "attention">(k);
   record<&Kernels::attention_backward, "attention_backward">(k);

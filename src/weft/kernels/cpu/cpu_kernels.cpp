@@ -10,6 +10,7 @@ const Kernels& cpu_kernels() {
       .matmul = cpu::matmul,
       .matmuls_of_one_a = cpu::matmuls_of_one_a,
       .grouped_matmuls = each_group<cpu::matmuls_of_one_a>,
+      .grouped_gradients = each_gradient<cpu::matmul, cpu::fill>,
       .packed_matmul_b_bytes = cpu::packed_matmul_b_bytes,
       .pack_matmul_b = cpu::pack_matmul_b,
       .attention = cpu::attention,

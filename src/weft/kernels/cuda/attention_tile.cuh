@@ -15,26 +15,6 @@ namespace weft::cuda {
 constexpr int kRowThreads = 16;  // that hold a row
 constexpr int kChunk = 64;       // columns of a head that are in shared memory at once
 
-// As nvcc names the types of elements.
-template <class T>
-struct NativeOf;
-template <>
-struct NativeOf<float> {
-  using Type = float;
-};
-template <>
-struct NativeOf<double> {
-  using Type = double;
-};
-template <>
-struct NativeOf<BFloat16> {
-  using Type = __nv_bfloat16;
-};
-template <>
-struct NativeOf<Float16> {
-  using Type = __half;
-};
-
 __device__ __forceinline__ void put(float* to, float x) { *to = x; }
 __device__ __forceinline__ void put(__nv_bfloat16* to, float x) { *to = __float2bfloat16_rn(x); }
 __device__ __forceinline__ void put(__half* to, float x) { *to = __float2half_rn(x); }

@@ -7,9 +7,12 @@ namespace weft::cuda {
 // matmul.cu, matmul_few.cu
 void matmul(Stream&, const MatmulArgs&);
 void matmuls_of_one_a(Stream&, std::span<const MatmulArgs>);
-void grouped_matmuls(Stream&, std::span<const GroupedMatmulArgs>);
 size_t packed_matmul_b_bytes(DType, int64_t k, int64_t n, bool transpose_b);
 void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpose_b);
+
+// grouped_matmul.cpp
+void grouped_matmuls(Stream&, std::span<const GroupedMatmulArgs>);
+void grouped_gradients(Stream&, const GroupedGradientArgs&);
 
 // attention.cu, attention_backward.cu
 void attention(Stream&, const AttentionArgs&);

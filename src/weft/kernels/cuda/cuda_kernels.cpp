@@ -9,6 +9,7 @@ const Kernels& cuda_kernels() {
       .matmul = cuda::matmul,
       .matmuls_of_one_a = cuda::matmuls_of_one_a,
       .grouped_matmuls = cuda::grouped_matmuls,
+      .grouped_gradients = cuda::grouped_gradients,
       .packed_matmul_b_bytes = cuda::packed_matmul_b_bytes,
       .pack_matmul_b = cuda::pack_matmul_b,
       .attention = cuda::attention,

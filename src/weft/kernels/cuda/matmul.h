@@ -40,6 +40,14 @@ class DenseProduct {
 // matmul_few.cu: dense products of one a of few rows, all of them together. False: nothing was done.
 bool matmul_few(Stream& stream, std::span<const MatmulArgs> products);
 
+// The same of groups that have few rows, and of rows that name their groups.
+bool matmul_few_of_groups(Stream& stream, std::span<const GroupedMatmulArgs> products);
+
+// matmul_tiles.cu: dense products of groups of rows, and their gradients, where groups fill a card only together.
+// False: nothing was done.
+bool matmul_tiles(Stream& stream, std::span<const GroupedMatmulArgs> products);
+bool gradient_tiles(Stream& stream, const GroupedGradientArgs& gradients);
+
 // matmul_nf4.cu, matmul_blocks.cu: args.nf4_b and args.blocks_b; no dim is 0.
 void matmul_nf4(Stream& stream, const MatmulArgs& args);
 void matmul_blocks(Stream& stream, const MatmulArgs& args);

@@ -92,10 +92,10 @@ __device__ __forceinline__ void finish_as(const Finish& e, int64_t at, int64_t c
   if (e.y.p) store_floats(e.y, at, x);
 }
 
-// The same for kernels that finish an element now and then.
-__device__ __forceinline__ void finish(const Finish& e, int64_t at, int64_t col, float product) {
+// The same for kernels that finish elements now and then.
+template <int kWidth>
+__device__ __forceinline__ void finish(const Finish& e, int64_t at, int64_t col, float (&x)[kWidth]) {
   using Kind = Epilogue::Kind;
-  float x[1] = {product};
   switch (e.kind) {
     case Kind::none: return finish_as<Kind::none>(e, at, col, x);
     case Kind::activate: return finish_as<Kind::activate>(e, at, col, x);

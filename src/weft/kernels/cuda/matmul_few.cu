@@ -4,6 +4,7 @@
 
 #include "weft/kernels/cuda/cuda.h"
 #include "weft/kernels/cuda/follow.cuh"
+#include "weft/kernels/cuda/group_rows.h"
 #include "weft/kernels/cuda/matmul.h"
 #include "weft/kernels/cuda/matmul_epilogue.cuh"
 #include "weft/kernels/cuda/matmul_shape.h"
@@ -16,23 +17,18 @@ namespace {
 
 constexpr int kMostRows = 8, kElements = 8;  // elements of 16 bits are read eight at a time
 
-// Rows of a that are multiplied together, with matrix `group` of a stack.
-struct FewChunk {
-  int32_t first, count, group;
-};
-
 template <class T>
 struct FewRows {
   const T* a;  // [m, k]
   int m;
   int64_t k;
   // Of each blockIdx.y a chunk, or a row and its group; null both: all rows.
-  const FewChunk* chunks;
+  const GroupRows* chunks;
   const int32_t* row_groups;
   __device__ __forceinline__ bool is_of_groups() const { return chunks || row_groups; }
-  __device__ __forceinline__ FewChunk chunk() const {
+  __device__ __forceinline__ GroupRows chunk() const {
     const int row = int(blockIdx.y);
-    return chunks ? chunks[row] : row_groups ? FewChunk{row, 1, row_groups[row]} : FewChunk{0, m, 0};
+    return chunks ? chunks[row] : row_groups ? GroupRows{row, 1, row_groups[row]} : GroupRows{0, m, 0};
   }
   struct Product {
     const T* b;  // [n, k]
@@ -51,7 +47,7 @@ struct FewRows {
 // An element of y is summed in an order that depends on k alone.
 template <class T, int kRows, int kColumns>
 __device__ __forceinline__ void multiply_columns(const FewRows<T>& f, const typename FewRows<T>::Product& p,
-                                                 const FewChunk& chunk, int64_t first_column,
+                                                 const GroupRows& chunk, int64_t first_column,
                                                  float (*parts)[kRows * kColumns]) {
   constexpr int kSums = kRows * kColumns;
   float sums[kSums] = {};
@@ -74,10 +70,10 @@ __device__ __forceinline__ void multiply_columns(const FewRows<T>& f, const type
     for (int i = 0; i < kSums; ++i) parts[threadIdx.x / kWarp][i] = sums[i];
   __syncthreads();
   if (int(threadIdx.x) < kSums) {
-    float sum = 0;
-    for (int w = 0; w < int(blockDim.x) / kWarp; ++w) sum += parts[w][threadIdx.x];
+    float product[1] = {};
+    for (int w = 0; w < int(blockDim.x) / kWarp; ++w) product[0] += parts[w][threadIdx.x];
     const int64_t row = int(threadIdx.x) / kColumns, col = first_column + int(threadIdx.x) % kColumns;
-    if (row < chunk.count && col < p.n) finish(p.finish, (chunk.first + row) * p.n + col, col, sum);
+    if (row < chunk.count && col < p.n) finish(p.finish, (chunk.first + row) * p.n + col, col, product);
   }
   __syncthreads();
 }
@@ -95,7 +91,7 @@ __global__ void __launch_bounds__(kMostVectorThreads) multiply_few_kernel(const 
       fetch_ahead(p.b + min(first_column + threadIdx.x, p.n - 1) * f.k, uint32_t(f.k * int64_t(sizeof(T))));
     }
   follow();
-  const FewChunk chunk = f.chunk();
+  const GroupRows chunk = f.chunk();
   for (int i = group.first; i < group.first + group.count; ++i)
     multiply_columns<T, kRows, kColumns>(f, f.products[i], chunk, first_column, parts);
 }
@@ -118,7 +114,7 @@ bool follows_gate(const Args& args, const Args& before) {
 
 // What blockIdx.y stands for.
 struct FewGroups {
-  std::span<const FewChunk> chunks = {};
+  std::span<const GroupRows> chunks = {};
   Tensor row_groups = {};
   size_t count() const { return row_groups ? size_t(row_groups.numel()) : std::max<size_t>(chunks.size(), 1); }
 };
@@ -160,36 +156,7 @@ void run(Stream& stream, std::span<const Args> products, const FewGroups& groups
   products[0].a.dtype() == DType::bf16 ? of.template operator()<BFloat16>() : of.template operator()<Float16>();
 }
 
-// Groups of more rows are several chunks, whose weights the card's cache has.
-std::vector<FewChunk> chunks_of(std::span<const int64_t> starts) {
-  std::vector<FewChunk> chunks;
-  for (size_t g = 0; g + 1 < starts.size(); ++g)
-    for (int64_t at = starts[g]; at < starts[g + 1]; at += kMostRows)
-      chunks.push_back({int32_t(at), int32_t(std::min<int64_t>(kMostRows, starts[g + 1] - at)), int32_t(g)});
-  return chunks;
-}
-
 constexpr int64_t kMostBlocksY = 65535;
-
-// Whether a launch for each group would take longer than to read its weights twice.
-bool are_few(std::span<const int64_t> starts) {
-  constexpr int64_t kMostOfGroup = 16;  // rows in the mean, which are three chunks at most
-  int64_t with_rows = 0;
-  for (size_t g = 0; g + 1 < starts.size(); ++g) with_rows += starts[g + 1] > starts[g];
-  return starts.back() <= kMostOfGroup * with_rows && 3 * with_rows <= kMostBlocksY;
-}
-
-// Rows name their groups in memory of the device.
-void matmul_named_groups(Stream& stream, std::span<const GroupedMatmulArgs> products, bool are_dense) {
-  const Tensor& groups = products[0].groups;
-  if (are_dense && groups.numel() <= kMostBlocksY) {
-    for (const GroupedMatmulArgs& p : products) shapes::check_matmul(of_group(p, 0, 1, 0));
-    return run(stream, products, {.row_groups = groups}, 1);
-  }
-  std::vector<int32_t> on_host(size_t(groups.numel()));
-  stream.queue().copy_to_host(on_host.data(), groups.raw(), groups.bytes());
-  matmul_runs<matmuls_of_one_a>(stream, products, on_host.data());
-}
 
 }  // namespace
 
@@ -205,17 +172,22 @@ void matmuls_of_one_a(Stream& stream, std::span<const MatmulArgs> products) {
   for (const MatmulArgs& args : products) matmul(stream, args);
 }
 
-void grouped_matmuls(Stream& stream, std::span<const GroupedMatmulArgs> products) {
-  check_groups(products);
-  if (products[0].a.dim(0) == 0) return;
-  const bool are_dense = std::all_of(products.begin(), products.end(), is_dense<GroupedMatmulArgs>);
-  if (products[0].groups) return matmul_named_groups(stream, products, are_dense);
-  if (!are_dense || !are_few(products[0].starts)) return matmul_runs<matmuls_of_one_a>(stream, products, nullptr);
-  const std::vector<FewChunk> chunks = chunks_of(products[0].starts);
-  const FewChunk& last = chunks.back();
+bool matmul_few_of_groups(Stream& stream, std::span<const GroupedMatmulArgs> products) {
+  constexpr int64_t kMostOfGroup = 16;  // rows in the mean, which are three chunks at most
+  const Tensor& groups = products[0].groups;
+  const std::span<const int64_t> starts = products[0].starts;
+  if (!std::all_of(products.begin(), products.end(), is_dense<GroupedMatmulArgs>) ||
+      (groups ? groups.numel() > kMostBlocksY : mean_rows(starts) > kMostOfGroup))
+    return false;
+  // Groups of more rows are several chunks, whose weights the card's cache has.
+  const std::vector<GroupRows> chunks = groups ? std::vector<GroupRows>() : cut_groups(starts, kMostRows);
+  if (int64_t(chunks.size()) > kMostBlocksY) return false;
+  const GroupRows any = groups ? GroupRows{0, 1, 0} : chunks.back();
   for (const GroupedMatmulArgs& p : products)  // as all others
-    shapes::check_matmul(of_group(p, last.first, last.count, last.group));
-  run(stream, products, {.chunks = chunks}, std::ranges::max_element(chunks, {}, &FewChunk::count)->count);
+    shapes::check_matmul(of_group(p, any.first, any.count, any.group));
+  const int64_t most = groups ? 1 : std::ranges::max_element(chunks, {}, &GroupRows::count)->count;
+  run(stream, products, {.chunks = chunks, .row_groups = groups}, most);
+  return true;
 }
 
 }  // namespace weft::cuda

@@ -145,10 +145,10 @@ __global__ void __launch_bounds__(kMostVectorThreads)
   if (threadIdx.x % (kWarp / kSums) == 0) parts[threadIdx.x / kWarp][mine] = all[0];
   __syncthreads();
   if (int(threadIdx.x) >= kSums) return;
-  float sum = 0;
-  for (int w = 0; w < int(blockDim.x) / kWarp; ++w) sum += parts[w][threadIdx.x];
+  float product[1] = {};
+  for (int w = 0; w < int(blockDim.x) / kWarp; ++w) product[0] += parts[w][threadIdx.x];
   const int64_t row = int(threadIdx.x) / kColumns, col = first_row + int(threadIdx.x) % kColumns;
-  if (row < m && col < n) finish(e, row * n + col, col, sum);
+  if (row < m && col < n) finish(e, row * n + col, col, product);
 }
 
 // out[rows, cols]: rows [first_row, first_row + rows) of b, columns [first_col, first_col + cols).

@@ -25,6 +25,15 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], unsigned a0, unsi
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// Four 8 x 8 matrices of 16 bits: lane t names row t % 8 of matrix t / 8, in shared memory, and gets of each matrix
+// columns 2 (t % 4) and the next of row t / 4.
+__device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(unsigned(__cvta_generic_to_shared(row)))
+               : "memory");
+}
+
 // Four 8 x 8 matrices of 16 bits, transposed: lane t names row t % 8 of matrix t / 8, in shared memory, and gets of
 // each matrix rows 2 (t % 4) and the next at column t / 4.
 __device__ __forceinline__ void load_transposed(unsigned (&to)[4], const void* row) {
@@ -39,6 +48,13 @@ __device__ __forceinline__ void start_copy16(void* shared, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
                :
                : "r"(unsigned(__cvta_generic_to_shared(shared))), "l"(__cvta_generic_to_global(from))
+               : "memory");
+}
+// The same of the first `bytes` of them, and zeros in place of the others.
+__device__ __forceinline__ void start_copy16(void* shared, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(unsigned(__cvta_generic_to_shared(shared))), "l"(__cvta_generic_to_global(from)), "r"(bytes)
                : "memory");
 }
 // The copies that this thread started since the last group are a group.

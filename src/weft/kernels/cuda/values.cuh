@@ -7,6 +7,26 @@
 
 namespace weft::cuda {
 
+// As nvcc names the types of elements.
+template <class T>
+struct NativeOf;
+template <>
+struct NativeOf<float> {
+  using Type = float;
+};
+template <>
+struct NativeOf<double> {
+  using Type = double;
+};
+template <>
+struct NativeOf<BFloat16> {
+  using Type = __nv_bfloat16;
+};
+template <>
+struct NativeOf<Float16> {
+  using Type = __half;
+};
+
 __device__ __forceinline__ float load(const float* p) { return *p; }
 __device__ __forceinline__ float load(const BFloat16* p) { return __uint_as_float(unsigned(p->bits) << 16); }
 __device__ __forceinline__ float load(const Float16* p) { return __half2float(__ushort_as_half(p->bits)); }

@@ -437,6 +437,7 @@ const Kernels& meta_kernels() {
       .matmul = matmul,
       .matmuls_of_one_a = each<matmul>,
       .grouped_matmuls = each_group<each<matmul>>,
+      .grouped_gradients = each_gradient<matmul, fill>,
       .packed_matmul_b_bytes = packed_matmul_b_bytes,
       .pack_matmul_b = pack_matmul_b,
       .attention = attention,

@@ -11,6 +11,7 @@ const Kernels& reference_kernels() {
       .matmul = reference::matmul,
       .matmuls_of_one_a = each<reference::matmul>,
       .grouped_matmuls = each_group<each<reference::matmul>>,
+      .grouped_gradients = each_gradient<reference::matmul, reference::fill>,
       .packed_matmul_b_bytes = reference::packed_matmul_b_bytes,
       .pack_matmul_b = reference::pack_matmul_b,
       .attention = reference::attention,

@@ -1,7 +1,5 @@
-// Expert products: grouped matrix products, and the gradients of their weights expert by expert.
+// Expert products: grouped matrix products, and the gradients of their weights.
 #include "weft/parallel/expert/expert_products.h"
-
-#include "weft/kernels/grouped_matmul.h"
 
 namespace weft {
 
@@ -26,21 +24,12 @@ void multiply_experts(Context& context, const GroupedMatmulArgs& products) {
 
 void add_expert_gradients(Context& context, const Route& route, Param& weight, const Tensor& dy, const Tensor& x) {
   if (!weight.trainable) return;
-  const bool accumulate = weight.accumulate_next();
-  const std::span<const int64_t> starts = route.starts();
-  for (size_t e = 0; e + 1 < starts.size(); ++e) {
-    const int64_t begin = starts[e], n = starts[e + 1] - begin;
-    const Tensor grad = matrix_of(weight.grad, int64_t(e));
-    if (n > 0)
-      context.kernels.matmul(context.stream, {.y = grad,
-                                              .a = dy.slice_rows(begin, n),
-                                              .b = x.slice_rows(begin, n),
-                                              .transpose_a = true,
-                                              .accumulate = accumulate,
-                                              .float8 = weight.in_float8});
-    else if (!accumulate)
-      context.kernels.fill(context.stream, grad, 0);
-  }
+  context.kernels.grouped_gradients(context.stream, {.y = weight.grad,
+                                                     .a = dy,
+                                                     .b = x,
+                                                     .accumulate = weight.accumulate_next(),
+                                                     .float8 = weight.in_float8,
+                                                     .starts = route.starts()});
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 struct alignas(8) float2 {
   float x, y;
 };
+inline float2 make_float2(float x, float y) { return {x, y}; }
 
 namespace weft::cuda {
 
@@ -19,10 +20,10 @@ inline float half_of_word(unsigned word, int i, __nv_bfloat16) {
 
 template <class N>
 void multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-  struct Words {
+  struct Fragments {
     unsigned a[4], b[2];
   };
-  auto* const of_lane = static_cast<Words*>(emulated::warp_memory(32 * sizeof(Words)));
+  auto* const of_lane = static_cast<Fragments*>(emulated::warp_memory(32 * sizeof(Fragments)));
   const int me = emulated::lane();
   of_lane[me] = {{a0, a1, a2, a3}, {b0, b1}};
   emulated::sync_warp();
@@ -38,22 +39,33 @@ void multiply_add(float (&sums)[4], unsigned a0, unsigned a1, unsigned a2, unsig
   emulated::sync_warp();
 }
 
-inline void load_transposed(unsigned (&to)[4], const void* row) {
+// words_of(rows of a matrix): what a lane gets of it.
+template <class Words>
+void load_matrices_as(unsigned (&to)[4], const void* row, Words&& words_of) {
   auto* const rows = static_cast<const uint16_t**>(emulated::warp_memory(32 * sizeof(uint16_t*)));
-  const int me = emulated::lane();
   weft::check(reinterpret_cast<uintptr_t>(row) % 16 == 0, "ldmatrix reads rows of 16 bytes that are aligned");
-  rows[me] = static_cast<const uint16_t*>(row);
+  rows[emulated::lane()] = static_cast<const uint16_t*>(row);
   emulated::sync_warp();
-  for (int i = 0; i < 4; ++i) {
-    const int first = 8 * i + me % 4 * 2, col = me / 4;
-    to[i] = unsigned(rows[first][col]) | unsigned(rows[first + 1][col]) << 16;
-  }
+  for (int i = 0; i < 4; ++i) to[i] = words_of(rows + 8 * i);
   emulated::sync_warp();
+}
+inline void load_matrices(unsigned (&to)[4], const void* row) {
+  const int row_here = emulated::lane() / 4, col = emulated::lane() % 4 * 2;
+  load_matrices_as(to, row, [&](const uint16_t* const* rows) {
+    return unsigned(rows[row_here][col]) | unsigned(rows[row_here][col + 1]) << 16;
+  });
+}
+inline void load_transposed(unsigned (&to)[4], const void* row) {
+  const int first = emulated::lane() % 4 * 2, col = emulated::lane() / 4;
+  load_matrices_as(to, row, [&](const uint16_t* const* rows) {
+    return unsigned(rows[first][col]) | unsigned(rows[first + 1][col]) << 16;
+  });
 }
 
 struct EmulatedCopy {
   void* to;
   const void* from;
+  int bytes;
 };
 struct EmulatedCopies {
   std::vector<EmulatedCopy> started;
@@ -64,10 +76,11 @@ inline EmulatedCopies& copies_of_thread() {
   static thread_local std::vector<EmulatedCopies> of_threads(1024);
   return of_threads[threadIdx.x];
 }
-inline void start_copy16(void* shared, const void* from) {
+inline void start_copy16(void* shared, const void* from, int bytes = 16) {
   weft::check((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(from)) % 16 == 0,
               "copies of 16 bytes are from and to multiples of it");
-  copies_of_thread().started.push_back({shared, from});
+  weft::check(bytes >= 0 && bytes <= 16, "{} of 16 bytes are copied", bytes);
+  copies_of_thread().started.push_back({shared, from, bytes});
 }
 inline void end_copy_group() {
   EmulatedCopies& copies = copies_of_thread();
@@ -77,7 +90,10 @@ template <int kPending>
 void wait_for_copies() {
   std::vector<std::vector<EmulatedCopy>>& groups = copies_of_thread().groups;
   for (; groups.size() > size_t(kPending); groups.erase(groups.begin()))
-    for (const EmulatedCopy& copy : groups.front()) std::memcpy(copy.to, copy.from, 16);
+    for (const EmulatedCopy& copy : groups.front()) {
+      std::memset(copy.to, 0, 16);
+      std::memcpy(copy.to, copy.from, size_t(copy.bytes));
+    }
 }
 
 template <class N>
