@@ -1,5 +1,4 @@
-// Experts on devices: few tokens, whose choice stays there, have the bits that they have among more, whose rows the
-// host orders.
+// Experts on devices: tokens whose choice stays there have the bits that they have where the host orders rows.
 #include "weft/nn/moe.h"
 
 #include "kernels/workbench.h"
@@ -23,9 +22,9 @@ INSTANTIATE_TEST_SUITE_P(
                             16}),
     [](const auto& test) { return std::string(test.param.name); });
 
-TEST_P(CudaMoeTest, FewTokensHaveTheBitsTheyHaveAmongMore) {
+TEST_P(CudaMoeTest, TokensHaveTheBitsTheyHaveWhereTheHostOrdersRows) {
   const MoeCase& c = GetParam();
-  constexpr int64_t kTokens = 7, kHidden = 40, kExperts = 8, kPerToken = 2;
+  constexpr int64_t kTokens = 150, kHidden = 40, kExperts = 8, kPerToken = 2;
   Workbench bench(1, Device::cuda);
   Context context{cuda_kernels(), bench.stream};
   MoeConfig config{.gate = {.rule = c.rule, .experts = kExperts, .per_token = kPerToken},
@@ -40,16 +39,19 @@ TEST_P(CudaMoeTest, FewTokensHaveTheBitsTheyHaveAmongMore) {
     p.value_changed();
   });
   const Tensor x = bench.on_device(bench.random(DType::bf16, {kTokens, kHidden}, "x"));
-  const auto rows_of = [&](int64_t first, int64_t count) {
-    const Pass pass{.num_tokens = count};
+  const auto rows_of = [&](int64_t first, int64_t count, bool is_training = false) {
+    const Pass pass{.is_training = is_training, .num_tokens = count};
     return bench.values(moe(Var{x.slice_rows(first, count), &context}, pass).value);
   };
-  const std::vector<double> all = rows_of(0, kTokens);  // 14 copies, more than experts
+  const auto by_host = [&](int64_t first, int64_t count) { return rows_of(first, count, true); };
+  const std::vector<double> all = by_host(0, 7);
   const auto expected = [&](int64_t first, int64_t count) {
     return std::vector(all.begin() + first * kHidden, all.begin() + (first + count) * kHidden);
   };
-  for (int64_t first = 0; first < kTokens; ++first) EXPECT_EQ(rows_of(first, 1), expected(first, 1)) << first;
+  for (int64_t first = 0; first < 7; ++first) EXPECT_EQ(rows_of(first, 1), expected(first, 1)) << first;
   EXPECT_EQ(rows_of(1, 4), expected(1, 4)) << "8 copies, as many as experts";
+  EXPECT_EQ(rows_of(10, 30), by_host(10, 30)) << "8 copies of an expert in the mean";
+  EXPECT_EQ(rows_of(0, kTokens), by_host(0, kTokens)) << "tiles";
 }
 
 }  // namespace

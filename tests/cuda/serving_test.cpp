@@ -101,8 +101,8 @@ TEST(CudaGeneratorTest, WritesAsTheCpuDoes) {
   EXPECT_GT(launched, 10);  // graphs
 }
 
-// Pieces of work that are queued for the fourth token of a model of so many layers.
-int64_t pieces_of_a_token(int64_t layers, int64_t experts = 0) {
+// Pieces of work that are queued for the fourth token of each of some sequences by a model of so many layers.
+int64_t pieces_of_a_token(int64_t layers, int64_t experts = 0, int32_t sequences = 1) {
   int64_t pieces = 0;
   run_ranks(1, [&](Communicator& world) {
     TestRank rank(cuda_kernels(), 1, Device::cuda);
@@ -115,12 +115,15 @@ int64_t pieces_of_a_token(int64_t layers, int64_t experts = 0) {
     ForwardModel model(rank.context, mesh, c, DType::bf16);
     model.part().initialize(rank.context, 11);
     StepRunner runner(model, 4, 16);
-    const std::vector<int32_t> blocks = {2, 0};
-    runner.add(std::vector<int32_t>{5, 7, 11}, {}, 0, blocks, 1);
+    std::vector<std::vector<int32_t>> blocks;
+    for (int32_t i = 0; i < sequences; ++i) blocks.push_back({i});
+    for (const std::vector<int32_t>& of_sequence : blocks)
+      runner.add(std::vector<int32_t>{5, 7, 11}, {}, 0, of_sequence, 1);
     runner.run();
     runner.clear();
     const int64_t before = graphs_of(rank).stats().issued;
-    runner.add(std::vector<int32_t>{13}, {}, 3, blocks, 1);
+    for (const std::vector<int32_t>& of_sequence : blocks)
+      runner.add(std::vector<int32_t>{13}, {}, 3, of_sequence, 1);
     runner.run();
     pieces = graphs_of(rank).stats().issued - before;
   });
@@ -140,6 +143,12 @@ TEST(CudaStepTest, ALayerOfATokenIsNineKernels) {
 TEST(CudaStepTest, ALayerOfExpertsIsThirteenKernels) {
   constexpr int64_t kKernels = 13, kFound = 2 + 2 + 1 + 2;
   EXPECT_EQ(pieces_of_a_token(5, 4) - pieces_of_a_token(3, 4), 2 * (kKernels + kFound));
+}
+
+// Tokens of several sequences are ordered by expert where the choice is made: a kernel more, and two uploads less.
+TEST(CudaStepTest, ALayerOfExpertsOfSeveralTokensIsFourteen) {
+  constexpr int64_t kKernels = 14, kFound = 2 + 2 + 1;
+  EXPECT_EQ(pieces_of_a_token(5, 4, 3) - pieces_of_a_token(3, 4, 3), 2 * (kKernels + kFound));
 }
 
 }  // namespace

@@ -142,6 +142,14 @@ void add_grouped_cases(std::vector<ParityCase>& cases) {
           .kind = Kind::gated_backward, .gate = o.x("gate", y), .up = o.x("up", y), .dgate = o.out("dgate", y)};
       k.grouped_matmuls(stream, {&down, 1});
     });
+    cases.push_back({fmt::format("grouped_gradients_of_{}", is_many ? "many" : "few"),
+                     [=](const Kernels& k, Stream& stream, Operands& o) {
+                       k.grouped_gradients(stream, {.y = o.out_f32("y", {kGroups, kN, kK}),
+                                                    .a = o.x("a", y),
+                                                    .b = o.x("b", {starts.back(), kK}),
+                                                    .starts = starts});
+                     },
+                     0x1p-8});
   }
 }
 

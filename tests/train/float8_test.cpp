@@ -39,6 +39,7 @@ void counted_matmul(Stream& stream, const MatmulArgs& args) {
   ++product_counts.products, product_counts.in_float8 += args.float8;
   cpu_kernels().matmul(stream, args);
 }
+void fill_on_cpu(Stream& stream, const Tensor& y, float value) { cpu_kernels().fill(stream, y, value); }
 
 struct Counted {
   const char* name;
@@ -67,6 +68,7 @@ TEST_P(Float8ProductsTest, AreThoseOfLayers) {
   Kernels kernels = cpu_kernels();
   kernels.matmul = counted_matmul, kernels.matmuls_of_one_a = each<counted_matmul>;
   kernels.grouped_matmuls = each_group<each<counted_matmul>>;
+  kernels.grouped_gradients = each_gradient<counted_matmul, fill_on_cpu>;
   TestRank rank(kernels);
   const auto world = make_single_communicator();
   const SyntheticBatches batches = batches_of(recipe);

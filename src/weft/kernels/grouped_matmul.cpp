@@ -2,6 +2,9 @@
 #include "weft/kernels/grouped_matmul.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "weft/kernels/shape_checks.h"
 
 namespace weft {
 namespace {
@@ -9,6 +12,8 @@ namespace {
 bool cut_into_groups(std::span<const int64_t> starts, int64_t rows) {
   return !starts.empty() && std::ranges::is_sorted(starts) && starts.front() == 0 && starts.back() == rows;
 }
+
+bool are_same(const Tensor& a, const Tensor& b) { return bool(a) == bool(b) && (!a || a.raw() == b.raw()); }
 
 }  // namespace
 
@@ -44,22 +49,22 @@ void check_groups(std::span<const GroupedMatmulArgs> products) {
   const GroupedMatmulArgs& first = products[0];
   const std::span<const int64_t> starts = first.starts;
   const int64_t rows = first.a.dim(0);
-  if (first.groups)
-    check(starts.empty() && first.groups.dtype() == DType::i32 && first.groups.shape() == Shape{rows},
-          "grouped_matmuls: {} {} do not name the groups of {} rows", first.groups.shape(),
-          name_of(first.groups.dtype()), rows);
+  check(int(!starts.empty()) + int(bool(first.runs)) + int(bool(first.groups)) == 1,
+        "grouped_matmuls: rows are cut by starts, or by runs, or name their groups");
+  if (const Tensor& named = first.runs ? first.runs : first.groups)
+    check(named.dtype() == DType::i32 && named.shape() == (first.runs ? Shape{rows, 3} : Shape{rows}),
+          "grouped_matmuls: {} {} do not name the groups of {} rows", named.shape(), name_of(named.dtype()), rows);
   else
-    check(cut_into_groups(starts, rows),
-          "grouped_matmuls: {} numbers do not cut {} rows into groups", starts.size(), rows);
+    check(cut_into_groups(starts, rows), "grouped_matmuls: {} numbers do not cut {} rows into groups", starts.size(),
+          rows);
   for (const GroupedMatmulArgs& p : products) {
     check(p.a.raw() == first.a.raw() && p.a.shape() == first.a.shape() && p.starts.data() == starts.data() &&
-              p.starts.size() == starts.size() && bool(p.groups) == bool(first.groups) &&
-              (!p.groups || p.groups.raw() == first.groups.raw()),
+              p.starts.size() == starts.size() && are_same(p.runs, first.runs) && are_same(p.groups, first.groups),
           "grouped_matmuls: products have one a and the same groups");
     check(p.y.shape().rank() == 2 && p.y.dim(0) == rows, "grouped_matmuls: y is {}, a has {} rows", p.y.shape(),
           rows);
     if (!p.b) continue;
-    check(p.b.shape().rank() == 3 && (first.groups || p.b.dim(0) == int64_t(starts.size()) - 1),
+    check(p.b.shape().rank() == 3 && (starts.empty() || p.b.dim(0) == int64_t(starts.size()) - 1),
           "grouped_matmuls: b is {}, of {} groups", p.b.shape(), int64_t(starts.size()) - 1);
   }
 }
@@ -72,6 +77,28 @@ void check_groups(const GroupedGradientArgs& g) {
   check(g.y.shape() == Shape{int64_t(g.starts.size()) - 1, g.a.dim(1), g.b.dim(1)},
         "grouped_gradients: y is {}, of {} groups of a {} and b {}", g.y.shape(), g.starts.size() - 1, g.a.shape(),
         g.b.shape());
+}
+
+void order_by_group_on_host(Stream&, const GroupOrderArgs& args) {
+  shapes::check_order_by_group(args);
+  const int64_t copies = args.chosen.numel(), k = args.chosen.dim(1);
+  const auto* const chosen = args.chosen.data<int32_t>();
+  auto *const at = args.at.data<int32_t>(), *const tokens = args.tokens.data<int32_t>();
+  auto* run = args.runs.data<int32_t>();
+  std::fill_n(run, args.runs.numel(), 0);
+  std::vector<int32_t> next(size_t(args.groups) + 1);
+  for (int64_t i = 0; i < copies; ++i) {
+    check(chosen[i] >= 0 && chosen[i] < args.groups, "order_by_group: there is no group {}", chosen[i]);
+    ++next[size_t(chosen[i]) + 1];
+  }
+  for (size_t g = 0; g + 1 < next.size(); ++g) {
+    if (next[g + 1] > 0) run[0] = next[g], run[1] = next[g + 1], run[2] = int32_t(g), run += 3;
+    next[g + 1] += next[g];
+  }
+  for (int64_t i = 0; i < copies; ++i) {
+    at[i] = next[size_t(chosen[i])]++;
+    tokens[at[i]] = int32_t(i / k);
+  }
 }
 
 }  // namespace weft

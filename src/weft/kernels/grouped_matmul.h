@@ -18,17 +18,22 @@ MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, 
 void check_groups(std::span<const GroupedMatmulArgs> products);
 void check_groups(const GroupedGradientArgs& gradients);
 
-// The products of one a, of each group that has rows, or of each row. groups: in memory of the host, where rows name
-// them.
+// The products of one a, of each group that has rows, or of each run or row. named: `runs` or `groups`, where those
+// are given, in memory of the host.
 template <void (*kMatmuls)(Stream&, std::span<const MatmulArgs>)>
-void matmul_runs(Stream& stream, std::span<const GroupedMatmulArgs> products, const int32_t* groups) {
+void matmul_runs(Stream& stream, std::span<const GroupedMatmulArgs> products, const int32_t* named) {
   std::array<MatmulArgs, kMostMatmulsOfOneA> some;
   const auto multiply = [&](int64_t begin, int64_t count, int64_t group) {
     for (size_t i = 0; i < products.size(); ++i) some[i] = of_group(products[i], begin, count, group);
     kMatmuls(stream, std::span(some).first(products.size()));
   };
-  for (int64_t row = 0; groups && row < products[0].groups.numel(); ++row) multiply(row, 1, groups[row]);
-  const std::span<const int64_t> starts = products[0].starts;
+  const GroupedMatmulArgs& first = products[0];
+  if (first.groups)
+    for (int64_t row = 0; row < first.groups.numel(); ++row) multiply(row, 1, named[row]);
+  if (first.runs)
+    for (const int32_t* run = named; run < named + first.runs.numel() && run[1] > 0; run += 3)
+      multiply(run[0], run[1], run[2]);
+  const std::span<const int64_t> starts = first.starts;
   for (size_t g = 0; g + 1 < starts.size(); ++g)
     if (starts[g] < starts[g + 1]) multiply(starts[g], starts[g + 1] - starts[g], int64_t(g));
 }
@@ -37,9 +42,13 @@ void matmul_runs(Stream& stream, std::span<const GroupedMatmulArgs> products, co
 template <void (*kMatmuls)(Stream&, std::span<const MatmulArgs>)>
 void each_group(Stream& stream, std::span<const GroupedMatmulArgs> products) {
   check_groups(products);
-  const Tensor& groups = products[0].groups;
-  matmul_runs<kMatmuls>(stream, products, groups ? groups.data<int32_t>() : nullptr);
+  const Tensor& named = products[0].runs ? products[0].runs : products[0].groups;
+  matmul_runs<kMatmuls>(stream, products, named ? named.data<int32_t>() : nullptr);
 }
+
+// Entries of tables to which tensors are memory of the host: a run is all of a group.
+inline bool multiplies_no_runs(int64_t, int64_t, int64_t, int64_t) { return false; }
+void order_by_group_on_host(Stream& stream, const GroupOrderArgs& args);
 
 // The gradients of groups that have rows by kMatmul, the others' by kFill.
 template <void (*kMatmul)(Stream&, const MatmulArgs&), void (*kFill)(Stream&, const Tensor&, float)>

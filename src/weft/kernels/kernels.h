@@ -68,9 +68,9 @@ struct MatmulArgs {
 inline constexpr size_t kMostMatmulsOfOneA = 4;
 
 // Products of rows, each group's with a matrix of its own: what matmul makes of a group's rows of a and of its
-// matrix. Rows are ordered by group, [starts[g], starts[g + 1]) those of group g, which may have none; or each names
-// its group, in any order, and a device's kernels read that without the host. For few rows: each then reads a matrix
-// by itself.
+// matrix. Rows are ordered by group, [starts[g], starts[g + 1]) those of group g, which may have none. What a
+// device's kernels read without the host: runs of rows that are ordered by group, as order_by_group tells of them; or
+// each row's group, in any order, for few rows: each then reads a matrix by itself.
 struct GroupedMatmulArgs {
   Tensor y;  // [R, N]
   Tensor a;  // [R, K]
@@ -81,12 +81,13 @@ struct GroupedMatmulArgs {
   nf4::Stack nf4_b = {};            // instead of b: as b lies
   BlockMatrix blocks_b = {};        // instead of b, with transpose_b: [G N, K]
   std::span<const int64_t> starts;  // [G + 1], host memory; or else
+  Tensor runs;                      // [R, 3] i32; or else
   Tensor groups;                    // [R] i32
   Epilogue epilogue;                // its tensors have R rows; a bias is all groups'
 };
 
-// Gradients of a stack of weights: y[g] = a_gᵀ b_g of the rows of each group, which `starts` cuts as above; zeros of a
-// group without rows.
+// Gradients of a stack of weights: y[g] = a_gᵀ b_g of the rows of each group, which `starts` cuts as above; zeros of
+// a group without rows.
 struct GroupedGradientArgs {
   Tensor y;                         // [G, M, N]
   Tensor a;                         // [R, M]
@@ -225,9 +226,10 @@ struct RopeArgs {
 
 // Rows of a table of which a rank may hold a part: tokens of other rows give zeros, and take no gradient here.
 struct TableRows {
-  const int32_t* ids;  // [T], host memory; in [0, total)
-  int64_t first;       // row of the whole table that is row 0 here
-  int64_t total;       // rows of the whole table; 0: as many as the table has
+  const int32_t* ids;         // [T], host memory; in [0, total)
+  int64_t first;              // row of the whole table that is row 0 here
+  int64_t total;              // rows of the whole table; 0: as many as the table has
+  bool is_on_device = false;  // for `embedding`: ids are in the memory of tensors
 
   TableRows(const int32_t* ids_, int64_t first_ = 0, int64_t total_ = 0)  // NOLINT: ids stand for rows of a table
       : ids(ids_), first(first_), total(total_) {}
@@ -283,7 +285,18 @@ struct RouteBackwardArgs {
 struct RowCopies {
   const int32_t* at;  // [T, k], host memory
   int64_t k;
+  bool is_on_device = false;  // else the memory of tensors
 };
+
+// Copies of tokens in the order of their groups, and of one group in that of tokens, made where the choice lies.
+struct GroupOrderArgs {
+  Tensor at;      // out [T, k] i32: the row of each copy
+  Tensor tokens;  // out [T k] i32: the token of each row
+  Tensor runs;    // out [T k, 3] i32: first row, rows and group of each run; those after the last have no rows
+  Tensor chosen;  // [T, k] i32: groups
+  int64_t groups = 0;
+};
+inline constexpr int64_t kMostOrderedGroups = 4096;
 
 struct Kernels {
   std::string_view name;
@@ -298,6 +311,8 @@ struct Kernels {
   // group. The backend may do all groups together.
   void (*grouped_matmuls)(Stream&, std::span<const GroupedMatmulArgs>);
   void (*grouped_gradients)(Stream&, const GroupedGradientArgs&);
+  // Whether grouped_matmuls makes y[rows, n] of a[rows, k], both of 16 bits, of runs without the host.
+  bool (*multiplies_runs)(int64_t rows, int64_t groups, int64_t n, int64_t k);
   // The layout matmul likes b in; packing once serves many calls. Bytes are 0 when packing brings nothing.
   size_t (*packed_matmul_b_bytes)(DType, int64_t k, int64_t n, bool transpose_b);
   void (*pack_matmul_b)(Stream&, const Tensor& packed, const Tensor& b, bool transpose_b);
@@ -362,6 +377,7 @@ struct Kernels {
   // ---- experts ----
   void (*route)(Stream&, const RouteArgs&);
   void (*route_backward)(Stream&, const RouteBackwardArgs&);
+  void (*order_by_group)(Stream&, const GroupOrderArgs&);
   // y[t] = sum over the copies j of token t of weights[t, j] * x[row of the copy], 0 without copies. weights [T, k]
   // f32; optional: 1.
   void (*combine_rows)(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);

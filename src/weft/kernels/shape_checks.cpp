@@ -353,7 +353,8 @@ void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids,
   op.rank("table", table, 2);
   op.shape("table", table, {table.dim(0), y.dim(1)});
   op.dtype("table", table, y.dtype());
-  op.indices("ids", ids.ids, y.dim(0), 0, ids.total ? ids.total : table.dim(0));
+  const bool is_of_device = ids.is_on_device && y.device() == Device::cuda;  // whose kernels made them
+  if (!is_of_device) op.indices("ids", ids.ids, y.dim(0), 0, ids.total ? ids.total : table.dim(0));
   if (!position_table) return;
   op.rank("position_table", position_table, 2);
   op.shape("position_table", position_table, {position_table.dim(0), y.dim(1)});
@@ -459,6 +460,17 @@ void check_route_backward(const RouteBackwardArgs& args) {
   op.indices("rows", args.rows, tokens, 0, args.balance.dim(0));
 }
 
+void check_order_by_group(const GroupOrderArgs& args) {
+  const Op op{"order_by_group"};
+  op.rank("chosen", args.chosen, 2);
+  const int64_t copies = args.chosen.numel();
+  op.shape("at", args.at, args.chosen.shape());
+  op.shape("tokens", args.tokens, {copies});
+  op.shape("runs", args.runs, {copies, 3});
+  for (const Tensor& t : {args.chosen, args.at, args.tokens, args.runs}) op.dtype("numbers", t, DType::i32);
+  op.that(args.groups >= 0 && args.groups <= kMostOrderedGroups, "so many groups are not put in order");
+}
+
 void check_combine_rows(const Tensor& y, const Tensor& x, const RowCopies& copies, const Tensor& weights) {
   const Op op{"combine_rows"};
   op.rank("y", y, 2);
@@ -469,7 +481,8 @@ void check_combine_rows(const Tensor& y, const Tensor& x, const RowCopies& copie
     op.shape("weights", weights, {y.dim(0), copies.k});
     op.statistic("weights", weights, weights.numel(), y);
   }
-  op.indices("copies", copies.at, y.dim(0) * copies.k, -1, x.dim(0));
+  if (!copies.is_on_device || y.device() != Device::cuda)
+    op.indices("copies", copies.at, y.dim(0) * copies.k, -1, x.dim(0));
 }
 
 void check_combine_rows_backward(const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,

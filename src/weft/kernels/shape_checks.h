@@ -32,6 +32,7 @@ void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const
                                   int64_t first_column);
 void check_route(const RouteArgs&);
 void check_route_backward(const RouteBackwardArgs&);
+void check_order_by_group(const GroupOrderArgs& args);
 void check_combine_rows(const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
 void check_combine_rows_backward(const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
                                  const RowCopies&, const Tensor& weights);

@@ -66,15 +66,17 @@ Var Moe::feed_forward(const Var& rows, const RouteRef& route, const Pass& pass) 
   return down_(inner, on_the_way, pass);
 }
 
-// A host that orders rows by expert waits for a device in every layer. Few tokens need no order: there are no more
-// copies of them than experts, so that hardly two read the same weights.
+// A host that orders rows by expert waits for a device in every layer.
 bool Moe::stays_on_device(const Var& x, const Pass& pass) {
+  const int64_t copies = x.value.rows() * config_.gate.per_token, experts = config_.gate.experts;
+  const auto multiplies = x.context->kernels.multiplies_runs;
   const auto is_dense = [](const Param& w) {
     return w.value && !w.blocks() && !w.is_nf4() && size_of(w.value.dtype()) == 2;
   };
-  return x.context->stream.allocator().device() == Device::cuda && !x.context->tape && !pass.is_training &&
-         !experts_ && !is_adapted_ && !pass.lora && x.value.rows() * config_.gate.per_token <= config_.gate.experts &&
-         is_dense(up_.weight()) && is_dense(down_.weight());
+  return !x.context->tape && !pass.is_training && !experts_ && !is_adapted_ && !pass.lora &&
+         experts <= kMostOrderedGroups && is_dense(up_.weight()) && is_dense(down_.weight()) &&
+         multiplies(copies, experts, up_.weight().shape[1], config_.hidden) &&
+         multiplies(copies, experts, config_.hidden, up_.weight().shape[1]);
 }
 
 Var Moe::operator()(const Var& residual, const Pass& pass) {

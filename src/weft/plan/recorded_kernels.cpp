@@ -155,6 +155,7 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::cross_entropy_gradient, "cross_entropy_gradient">(k);
   record<&Kernels::route, "route">(k);
   record<&Kernels::route_backward, "route_backward">(k);
+  record<&Kernels::order_by_group, "order_by_group">(k);
   record<&Kernels::combine_rows, "combine_rows">(k);
   record<&Kernels::combine_rows_backward, "combine_rows_backward">(k);
   record<&Kernels::add, "add">(k);

@@ -48,7 +48,7 @@ void sync_block();
 void sync_warp();
 // Every lane gives 8 bytes and takes those of another lane, when all of the warp's live lanes have given theirs.
 uint64_t exchange(uint64_t mine, int from_lane);
-bool any_of_warp(bool mine);
+unsigned votes_of_warp(bool mine);  // a bit to each lane
 int lane();
 void* warp_memory(size_t bytes);  // of this thread's warp, at most 4 KiB
 
@@ -83,7 +83,11 @@ template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return emulated::shuffle(value, emulated::lane() ^ mask);
 }
-inline int __any_sync(unsigned, int predicate) { return emulated::any_of_warp(predicate != 0); }
+inline int __any_sync(unsigned, int predicate) { return emulated::votes_of_warp(predicate != 0) != 0; }
+inline unsigned __ballot_sync(unsigned, int predicate) { return emulated::votes_of_warp(predicate != 0); }
+inline int __popc(unsigned x) { return std::popcount(x); }
+// Threads of a grid take turns.
+inline int atomicAdd(int* p, int x) { return std::exchange(*p, *p + x); }
 template <class T>
 T __ldg(const T* p) {
   return *p;

@@ -239,11 +239,11 @@ uint64_t exchange(uint64_t mine, int from_lane) {
   return gifts.givers >> from_lane & 1 ? gifts.values[from_lane] : mine;
 }
 
-bool any_of_warp(bool mine) {
+unsigned votes_of_warp(bool mine) {
   const Warp::Gifts& gifts = give(mine);
-  for (int i = 0; i < kLanes; ++i)
-    if (gifts.givers >> i & 1 && gifts.values[i]) return true;
-  return false;
+  unsigned votes = 0;
+  for (int i = 0; i < kLanes; ++i) votes |= unsigned(gifts.givers >> i & 1 && gifts.values[i]) << i;
+  return votes;
 }
 
 void* warp_memory(size_t bytes) {

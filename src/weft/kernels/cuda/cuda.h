@@ -13,6 +13,7 @@ void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpos
 // grouped_matmul.cpp
 void grouped_matmuls(Stream&, std::span<const GroupedMatmulArgs>);
 void grouped_gradients(Stream&, const GroupedGradientArgs&);
+bool multiplies_runs(int64_t rows, int64_t groups, int64_t n, int64_t k);
 
 // attention.cu, attention_backward.cu
 void attention(Stream&, const AttentionArgs&);
@@ -65,6 +66,9 @@ void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, co
 // route.cu, experts.cu
 void route(Stream&, const RouteArgs&);
 void route_backward(Stream&, const RouteBackwardArgs&);
+
+// group_order.cu
+void order_by_group(Stream&, const GroupOrderArgs&);
 void combine_rows(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
 void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
                            const RowCopies&, const Tensor& weights);

@@ -75,7 +75,7 @@ void embedding(Stream& stream, const Tensor& y, const Tensor& table, const Table
   shapes::check_embedding(y, table, ids, position_table, positions);
   const int64_t tokens = y.dim(0), cols = y.dim(1);
   if (y.numel() == 0) return;
-  const int32_t* const ids_there = upload(stream, ids.ids, tokens);
+  const int32_t* const ids_there = ids.is_on_device ? ids.ids : upload(stream, ids.ids, tokens);
   const int32_t* const positions_there = upload(stream, position_table ? positions : nullptr, tokens);
   with_float("embedding", y, [&]<class T>() {
     const Embedding<T> a{.y = device_data<T>(y),

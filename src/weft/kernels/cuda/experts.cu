@@ -58,13 +58,17 @@ __global__ void combine_backward_kernel(const CombineBackward<T> a) {
   if (worker.rank == 0) a.dweights[i] = sum;
 }
 
+const int32_t* rows_there(Stream& stream, const RowCopies& copies, int64_t count) {
+  return copies.is_on_device ? copies.at : upload(stream, copies.at, count);
+}
+
 }  // namespace
 
 void combine_rows(Stream& stream, const Tensor& y, const Tensor& x, const RowCopies& copies, const Tensor& weights) {
   shapes::check_combine_rows(y, x, copies, weights);
   const int64_t tokens = y.dim(0), cols = y.dim(1);
   if (y.numel() == 0) return;
-  const int32_t* const at = upload(stream, copies.at, tokens * copies.k);
+  const int32_t* const at = rows_there(stream, copies, tokens * copies.k);
   with_float("combine_rows", y, [&]<class T>() {
     with_rows<T>(tokens, cols, are_aligned(y, x), kAnyNumber, [&]<int N, bool kIsWarp>(const RowsShape& shape) {
       launch(stream, combine_kernel<T, N, kIsWarp>, shape.launch, device_data<T>(y), device_data<T>(x), at,
@@ -78,7 +82,7 @@ void combine_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dweig
   shapes::check_combine_rows_backward(dx, dweights, dy, x, copies, weights);
   const int64_t num_copies = dy.dim(0) * copies.k, cols = dy.dim(1);
   if (num_copies == 0) return;
-  const int32_t* const at = upload(stream, copies.at, num_copies);
+  const int32_t* const at = rows_there(stream, copies, num_copies);
   with_float("combine_rows_backward", dy, [&]<class T>() {
     const CombineBackward<T> a{.dx = device_data<T>(dx),
                                .dweights = device_data<float>(dweights),

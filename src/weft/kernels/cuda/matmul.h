@@ -3,6 +3,7 @@
 #include <span>
 
 #include "weft/kernels/cuda/gemm.h"
+#include "weft/kernels/cuda/group_rows.h"
 
 namespace weft::cuda {
 
@@ -36,6 +37,11 @@ class DenseProduct {
   bool gemm_activates_ = false;  // and nothing is left to do
   Tensor product_;               // y, or in f32 what becomes y
 };
+
+// What order_by_group wrote; null of an empty tensor.
+inline const GroupRows* runs_of(const Tensor& runs) {
+  return static_cast<const GroupRows*>(runs ? runs.raw() : nullptr);
+}
 
 // matmul_few.cu: dense products of one a of few rows, all of them together. False: nothing was done.
 bool matmul_few(Stream& stream, std::span<const MatmulArgs> products);

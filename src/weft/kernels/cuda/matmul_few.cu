@@ -22,7 +22,7 @@ struct FewRows {
   const T* a;  // [m, k]
   int m;
   int64_t k;
-  // Of each blockIdx.y a chunk, or a row and its group; null both: all rows.
+  // Of each blockIdx.y a chunk, where none is a chunk of no rows, or a row and its group; null both: all rows.
   const GroupRows* chunks;
   const int32_t* row_groups;
   __device__ __forceinline__ bool is_of_groups() const { return chunks || row_groups; }
@@ -92,6 +92,7 @@ __global__ void __launch_bounds__(kMostVectorThreads) multiply_few_kernel(const 
     }
   follow();
   const GroupRows chunk = f.chunk();
+  if (chunk.count == 0) return;
   for (int i = group.first; i < group.first + group.count; ++i)
     multiply_columns<T, kRows, kColumns>(f, f.products[i], chunk, first_column, parts);
 }
@@ -112,11 +113,11 @@ bool follows_gate(const Args& args, const Args& before) {
   return args.epilogue.kind == Epilogue::Kind::gated && args.epilogue.gate.raw() == before.y.raw();
 }
 
-// What blockIdx.y stands for.
+// What blockIdx.y stands for, in memory of the device: null both: all rows.
 struct FewGroups {
-  std::span<const GroupRows> chunks = {};
-  Tensor row_groups = {};
-  size_t count() const { return row_groups ? size_t(row_groups.numel()) : std::max<size_t>(chunks.size(), 1); }
+  const GroupRows* chunks = nullptr;
+  const int32_t* row_groups = nullptr;
+  int64_t count = 1;
 };
 
 template <class T, int kRows, class Args>
@@ -125,13 +126,13 @@ void run(Stream& stream, std::span<const Args> products, const FewGroups& groups
   FewRows<T> f{.a = device_data<T>(products[0].a),
                .m = int(products[0].y.dim(0)),
                .k = products[0].a.dim(1),
-               .chunks = upload(stream, groups.chunks.data(), int64_t(groups.chunks.size())),
-               .row_groups = device_data<int32_t>(groups.row_groups),
+               .chunks = groups.chunks,
+               .row_groups = groups.row_groups,
                .products = {},
                .groups = {},
                .num_groups = 0};
   LaunchShape shape = over_columns(0, f.k / kElements, kRows);
-  shape.blocks_y = unsigned(groups.count());
+  shape.blocks_y = unsigned(groups.count);
   for (size_t i = 0; i < products.size(); ++i) {
     const Args& args = products[i];
     f.products[i] = {device_data<T>(args.b), finish_of(args), args.y.dim(1)};
@@ -156,8 +157,6 @@ void run(Stream& stream, std::span<const Args> products, const FewGroups& groups
   products[0].a.dtype() == DType::bf16 ? of.template operator()<BFloat16>() : of.template operator()<Float16>();
 }
 
-constexpr int64_t kMostBlocksY = 65535;
-
 }  // namespace
 
 bool matmul_few(Stream& stream, std::span<const MatmulArgs> products) {
@@ -173,20 +172,28 @@ void matmuls_of_one_a(Stream& stream, std::span<const MatmulArgs> products) {
 }
 
 bool matmul_few_of_groups(Stream& stream, std::span<const GroupedMatmulArgs> products) {
-  constexpr int64_t kMostOfGroup = 16;  // rows in the mean, which are three chunks at most
-  const Tensor& groups = products[0].groups;
-  const std::span<const int64_t> starts = products[0].starts;
-  if (!std::all_of(products.begin(), products.end(), is_dense<GroupedMatmulArgs>) ||
-      (groups ? groups.numel() > kMostBlocksY : mean_rows(starts) > kMostOfGroup))
-    return false;
-  // Groups of more rows are several chunks, whose weights the card's cache has.
-  const std::vector<GroupRows> chunks = groups ? std::vector<GroupRows>() : cut_groups(starts, kMostRows);
-  if (int64_t(chunks.size()) > kMostBlocksY) return false;
-  const GroupRows any = groups ? GroupRows{0, 1, 0} : chunks.back();
-  for (const GroupedMatmulArgs& p : products)  // as all others
-    shapes::check_matmul(of_group(p, any.first, any.count, any.group));
-  const int64_t most = groups ? 1 : std::ranges::max_element(chunks, {}, &GroupRows::count)->count;
-  run(stream, products, {.chunks = chunks, .row_groups = groups}, most);
+  const GroupedMatmulArgs& first = products[0];
+  const int64_t rows = first.a.dim(0);
+  if (!std::all_of(products.begin(), products.end(), is_dense<GroupedMatmulArgs>)) return false;
+  FewGroups groups;
+  int64_t most = 1;
+  if (first.groups) {
+    groups = {.row_groups = device_data<int32_t>(first.groups), .count = rows};
+  } else if (first.runs) {
+    const int64_t num_groups = first.b.dim(0);
+    most = run_rows(rows, num_groups);
+    if (most > kMostRows) return false;
+    groups = {.chunks = runs_of(first.runs), .count = most_runs(rows, num_groups)};
+  } else {
+    if (mean_rows(first.starts) > kFewRowsOfGroup) return false;
+    // Groups of more rows are several chunks, whose weights the card's cache has.
+    const std::vector<GroupRows> chunks = cut_groups(first.starts, kMostRows);
+    most = std::ranges::max_element(chunks, {}, &GroupRows::count)->count;
+    groups = {.chunks = upload(stream, chunks.data(), int64_t(chunks.size())), .count = int64_t(chunks.size())};
+  }
+  if (groups.count > kMostBlocksY) return false;
+  for (const GroupedMatmulArgs& p : products) shapes::check_matmul(of_group(p, 0, 1, 0));  // as all others
+  run(stream, products, groups, most);
   return true;
 }
 

@@ -159,12 +159,13 @@ __global__ void __launch_bounds__(kTileBlock, 2) tiles_kernel(const TiledProduct
   constexpr bool kAIsAlongK = !kIsGradient, kBIsAlongK = kForm == TileForm::forward;
   constexpr int kUnitsOfA = TilePart<kRows, kAIsAlongK>::kUnits,
                 kUnits = kUnitsOfA + TilePart<kTileCols, kBIsAlongK>::kUnits;
-  constexpr int kStages = kRows == 128 ? 3 : 4;
+  constexpr int kStages = kRows == kMostTileRows ? 3 : 4;
   constexpr int kWarpRows = kRows / kTileRowWarps;
   static_assert(sizeof(TileRows) * kTileBlock / kWarp <= sizeof(uint4) * kStages * kUnits);
   __align__(128) __shared__ uint4 memory[kStages][kUnits];
 
   const GroupRows of = t.groups[blockIdx.y];
+  if (!kIsGradient && of.count == 0) return;
   const int64_t first_row = int64_t(blockIdx.x / t.col_tiles) * kRows;
   const int64_t first_col = int64_t(blockIdx.x % t.col_tiles) * kTileCols;
   TileLines<T> a, b;
@@ -251,18 +252,24 @@ bool can_be_tiled(const GroupedMatmulArgs& args) {
          are_aligned(e.bias, e.act, e.gate, e.up, e.pre, e.dgate);
 }
 
+// What blockIdx.y stands for, in memory of the device.
+struct TiledGroups {
+  const GroupRows* runs;
+  int64_t count;
+};
+
 template <class T, TileForm kForm, int kRows>
-void run_tiles(Stream& stream, TiledProducts<T> t, const std::vector<GroupRows>& groups) {
-  t.groups = upload(stream, groups.data(), int64_t(groups.size()));
+void run_tiles(Stream& stream, TiledProducts<T> t, const TiledGroups& groups) {
+  t.groups = groups.runs;
   t.col_tiles = unsigned(ceil_div(t.n, kTileCols));
   const int64_t row_tiles = kForm == TileForm::gradient ? ceil_div(t.m, kRows) : 1;
   launch(stream, tiles_kernel<T, kForm, kRows>,
-         {.blocks_x = unsigned(t.col_tiles * row_tiles), .blocks_y = unsigned(groups.size()), .threads = kTileBlock},
+         {.blocks_x = unsigned(t.col_tiles * row_tiles), .blocks_y = unsigned(groups.count), .threads = kTileBlock},
          t);
 }
 
 template <class T, int kRows>
-void run_tiles(Stream& stream, const GroupedMatmulArgs& args, const std::vector<GroupRows>& groups) {
+void run_tiles(Stream& stream, const GroupedMatmulArgs& args, const TiledGroups& groups) {
   const TiledProducts<T> t{.a = device_data<T>(args.a),
                            .b = device_data<T>(args.b),
                            .finish = finish_of(args),
@@ -276,7 +283,7 @@ void run_tiles(Stream& stream, const GroupedMatmulArgs& args, const std::vector<
 }
 
 template <int kRows>
-void run_tiles(Stream& stream, const GroupedMatmulArgs& args, const std::vector<GroupRows>& groups) {
+void run_tiles(Stream& stream, const GroupedMatmulArgs& args, const TiledGroups& groups) {
   args.a.dtype() == DType::bf16 ? run_tiles<BFloat16, kRows>(stream, args, groups)
                                 : run_tiles<Float16, kRows>(stream, args, groups);
 }
@@ -284,28 +291,37 @@ void run_tiles(Stream& stream, const GroupedMatmulArgs& args, const std::vector<
 }  // namespace
 
 bool matmul_tiles(Stream& stream, std::span<const GroupedMatmulArgs> products) {
-  const std::span<const int64_t> starts = products[0].starts;
-  const int64_t mean = mean_rows(starts), rows = tile_rows(mean);
+  const GroupedMatmulArgs& first = products[0];
+  if (first.groups || !std::all_of(products.begin(), products.end(), can_be_tiled)) return false;
+  const int64_t all = first.a.dim(0), num_groups = first.b.dim(0);
+  const int64_t mean = first.runs ? ceil_div(all, num_groups) : mean_rows(first.starts);
+  const int64_t rows = first.runs ? run_rows(all, num_groups) : tile_rows(mean);
+  if (rows < kFewestTileRows) return false;
   for (const GroupedMatmulArgs& p : products)
-    if (!can_be_tiled(p) || !gain_in_tiles(mean, p.y.dim(1), p.a.dim(1), compute_capability())) return false;
-  const std::vector<GroupRows> groups = cut_groups(starts, rows);
-  if (groups.size() > kMostTiledGroups) return false;
+    if (!gain_in_tiles(mean, p.y.dim(1), p.a.dim(1), compute_capability())) return false;
+  TiledGroups groups{runs_of(first.runs), most_runs(all, num_groups)};
+  if (!first.runs) {
+    const std::vector<GroupRows> cut = cut_groups(first.starts, rows);
+    groups = {upload(stream, cut.data(), int64_t(cut.size())), int64_t(cut.size())};
+  }
+  if (groups.count > kMostBlocksY) return false;
   for (const GroupedMatmulArgs& p : products) {
-    const GroupRows& last = groups.back();  // as all others
-    shapes::check_matmul(of_group(p, last.first, last.count, last.group));
-    rows == 64 ? run_tiles<64>(stream, p, groups) : run_tiles<128>(stream, p, groups);
+    shapes::check_matmul(of_group(p, 0, 1, 0));  // as all others
+    rows == kFewestTileRows ? run_tiles<kFewestTileRows>(stream, p, groups)
+                            : run_tiles<kMostTileRows>(stream, p, groups);
   }
   return true;
 }
 
 bool gradient_tiles(Stream& stream, const GroupedGradientArgs& args) {
   const int64_t m = args.a.dim(1), n = args.b.dim(1);
-  const std::vector<GroupRows> groups = whole_groups(args.starts, !args.accumulate);
-  if (!is_in_units(args) || groups.size() > kMostTiledGroups ||
+  const std::vector<GroupRows> wholes = whole_groups(args.starts, !args.accumulate);
+  if (!is_in_units(args) || int64_t(wholes.size()) > kMostBlocksY ||
       !gain_in_tiles(m, n, mean_rows(args.starts), compute_capability()))
     return false;
   if (args.y.dtype() != DType::f32 && args.y.dtype() != args.a.dtype()) return false;
-  if (groups.empty()) return true;
+  if (wholes.empty()) return true;
+  const TiledGroups groups{upload(stream, wholes.data(), int64_t(wholes.size())), int64_t(wholes.size())};
   const auto of = [&]<class T>() {
     const TiledProducts<T> t{.a = device_data<T>(args.a),
                              .b = device_data<T>(args.b),
@@ -315,10 +331,16 @@ bool gradient_tiles(Stream& stream, const GroupedGradientArgs& args) {
                              .k = 0,
                              .groups = nullptr,
                              .col_tiles = 0};
-    run_tiles<T, TileForm::gradient, 128>(stream, t, groups);
+    run_tiles<T, TileForm::gradient, kMostTileRows>(stream, t, groups);
   };
   args.a.dtype() == DType::bf16 ? of.template operator()<BFloat16>() : of.template operator()<Float16>();
   return true;
+}
+
+bool multiplies_runs(int64_t rows, int64_t groups, int64_t n, int64_t k) {
+  if (groups == 0 || n % kTileUnit != 0 || k % kTileUnit != 0 || most_runs(rows, groups) > kMostBlocksY) return false;
+  return run_rows(rows, groups) < kFewestTileRows ||
+         gain_in_tiles(ceil_div(rows, groups), n, k, compute_capability());
 }
 
 }  // namespace weft::cuda

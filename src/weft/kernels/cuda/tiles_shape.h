@@ -1,15 +1,17 @@
 // How products of groups of rows are cut into tiles, one to a block of threads.
 #pragma once
-#include <cstddef>
 #include <cstdint>
+
+#include "weft/base/ceil_div.h"
 
 namespace weft::cuda {
 
 inline constexpr int kTileCols = 128;
-inline constexpr size_t kMostTiledGroups = 65535;  // of a grid's second dimension
+inline constexpr int64_t kMostBlocksY = 65535;  // of a grid's second dimension, which goes over rows of groups
 
 // Rows of a tile, for groups of so many rows in the mean: larger tiles read less, and leave more of themselves empty.
-constexpr int64_t tile_rows(int64_t mean_rows) { return mean_rows <= 96 ? 64 : 128; }
+inline constexpr int kFewestTileRows = 64, kMostTileRows = 128;
+constexpr int64_t tile_rows(int64_t mean_rows) { return mean_rows <= 96 ? kFewestTileRows : kMostTileRows; }
 
 // Whether groups' products, m x n of k each in the mean, take less time together than cuBLASLt takes for one after
 // the other. That keeps all of a card busy with products of some dozens of its tiles; from 9.0 on it has instructions

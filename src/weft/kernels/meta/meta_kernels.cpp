@@ -295,6 +295,11 @@ void route_backward(Stream& stream, const RouteBackwardArgs& args) {
   if (args.z_scale != 0) count(stream, elements(args.logits) * kSoftmaxFlops, args.logits);
 }
 
+void order_by_group(Stream& stream, const GroupOrderArgs& args) {
+  shapes::check_order_by_group(args);
+  count(stream, 0, args.at, args.tokens, args.runs, args.chosen);
+}
+
 void combine_rows(Stream& stream, const Tensor& y, const Tensor& x, const RowCopies& copies, const Tensor& weights) {
   shapes::check_combine_rows(y, x, copies, weights);
   count(stream, elements(x) * (weights ? 2 : 1), y, x, weights);
@@ -438,6 +443,7 @@ const Kernels& meta_kernels() {
       .matmuls_of_one_a = each<matmul>,
       .grouped_matmuls = each_group<each<matmul>>,
       .grouped_gradients = each_gradient<matmul, fill>,
+      .multiplies_runs = multiplies_no_runs,
       .packed_matmul_b_bytes = packed_matmul_b_bytes,
       .pack_matmul_b = pack_matmul_b,
       .attention = attention,
@@ -466,6 +472,7 @@ const Kernels& meta_kernels() {
       .cross_entropy_gradient = cross_entropy_gradient,
       .route = route,
       .route_backward = route_backward,
+      .order_by_group = order_by_group,
       .combine_rows = combine_rows,
       .combine_rows_backward = combine_rows_backward,
       .add = add,

@@ -7,9 +7,9 @@ namespace weft {
 namespace {
 
 // y[i] = x[rows[i]]
-Tensor take_rows(Context& context, const Tensor& x, std::span<const int32_t> rows) {
-  Tensor y = context.empty(x.dtype(), {int64_t(rows.size()), x.dim(1)});
-  context.kernels.embedding(context.stream, y, x, rows.data(), {}, nullptr);
+Tensor take_rows(Context& context, const Tensor& x, const TableRows& rows, int64_t count) {
+  Tensor y = context.empty(x.dtype(), {count, x.dim(1)});
+  context.kernels.embedding(context.stream, y, x, rows, {}, nullptr);
   return y;
 }
 
@@ -18,13 +18,13 @@ Tensor to_experts(Context& context, Communicator* group, const Route& route, con
   if (!group) return leaving;
   const Tensor arrived = context.empty(leaving.dtype(), {route.num_here(), leaving.dim(1)});
   group->all_to_all(arrived, route.received(), leaving, route.sent());
-  return take_rows(context, arrived, route.arrived());
+  return take_rows(context, arrived, route.arrived().data(), route.num_here());
 }
 
 Tensor to_tokens(Context& context, Communicator* group, const Route& route, const Tensor& here) {
   if (!group) return here;
-  const Tensor returning = take_rows(context, here, route.places());
-  Tensor returned = context.empty(here.dtype(), {int64_t(route.tokens().size()), here.dim(1)});
+  const Tensor returning = take_rows(context, here, route.places().data(), route.num_here());
+  Tensor returned = context.empty(here.dtype(), {route.num_leaving(), here.dim(1)});
   group->all_to_all(returned, route.sent(), returning, route.received());
   return returned;
 }
@@ -33,7 +33,7 @@ Tensor to_tokens(Context& context, Communicator* group, const Route& route, cons
 
 Tensor DispatchOp::forward(Context& context, const Tensor& x) {
   shape = x.shape(), dtype = x.dtype();
-  return to_experts(context, group, *route, take_rows(context, x, route->tokens()));
+  return to_experts(context, group, *route, take_rows(context, x, route->tokens(), route->num_leaving()));
 }
 
 Tensor DispatchOp::backward(Context& context, const Tensor& dy) {

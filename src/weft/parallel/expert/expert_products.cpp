@@ -13,8 +13,9 @@ GroupedMatmulArgs expert_products(const Route& route, const Param& weight, const
           .float8 = weight.in_float8,
           .nf4_b = weight.nf4_stack(),
           .blocks_b = weight.blocks(),
-          .starts = route.chosen() ? std::span<const int64_t>() : route.starts(),
-          .groups = route.chosen() ? route.chosen().reshape({a.dim(0)}) : Tensor(),
+          .starts = route.is_on_device() ? std::span<const int64_t>() : route.starts(),
+          .runs = route.runs(),
+          .groups = route.is_on_device() && !route.runs() ? route.chosen().reshape({a.dim(0)}) : Tensor(),
           .epilogue = std::move(epilogue)};
 }
 

@@ -72,7 +72,12 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
                                          .logits = logits,
                                          .bias = bias ? bias->bias.value : Tensor{},
                                          .rule = config.rule});
-  if (stays_on_device) return route->keep_on_device(chosen), weights;
+  if (stays_on_device) {
+    // Few copies hardly share an expert, whose weights each of them then reads by itself.
+    const bool are_few = x.dim(0) == 1 || 8 * weights.numel() <= config.experts;
+    are_few ? route->keep_on_device(chosen) : route->order_on_device(context, chosen);
+    return weights;
+  }
   if (config.capacity_factor > 0) route->drop_beyond(context, double(config.capacity_factor), rows);
   route->assign();
   route->exchange(context, experts);

@@ -86,6 +86,24 @@ void Route::keep_on_device(Tensor chosen) {
   for (size_t i = 0; i < tokens_.size(); ++i) tokens_[i] = int32_t(i / size_t(k_));
 }
 
+void Route::order_on_device(Context& context, Tensor chosen) {
+  const int64_t copies = chosen.numel();
+  chosen_ = std::move(chosen);
+  at_ = context.empty(DType::i32, chosen_.shape()), ordered_tokens_ = context.empty(DType::i32, {copies});
+  runs_ = context.empty(DType::i32, {copies, 3});
+  context.kernels.order_by_group(
+      context.stream,
+      {.at = at_, .tokens = ordered_tokens_, .runs = runs_, .chosen = chosen_, .groups = num_experts_});
+  tokens_.resize(size_t(copies));  // which are not told
+}
+
+TableRows Route::tokens() const {
+  if (!runs_) return tokens_.data();
+  TableRows rows(ordered_tokens_.data<int32_t>());
+  rows.is_on_device = true;
+  return rows;
+}
+
 void Route::exchange(Context& context, Communicator* group) {
   const int size = group ? group->size() : 1;
   const int64_t here = even_cut(num_experts_, group ? group->rank() : 0, size).count;

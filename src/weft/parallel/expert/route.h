@@ -24,10 +24,13 @@ class Route {
   void drop_beyond(Context& context, double capacity_factor, Communicator* group);
   // Gives every copy that was not dropped a row, ordered by expert and then by token.
   void assign();
-  // In place of experts() and of all that follows: the device keeps the choice, [T, k] i32, and copies have rows in
-  // the order of tokens. For few tokens of a rank that has all experts.
+  // In place of experts() and of all that follows, for a rank that has all experts: the device keeps the choice,
+  // [T, k] i32. Rows are as assign() would order them; or, of few tokens, as tokens follow each other.
+  void order_on_device(Context& context, Tensor chosen);
   void keep_on_device(Tensor chosen);
-  const Tensor& chosen() const { return chosen_; }
+  bool is_on_device() const { return bool(chosen_); }
+  const Tensor& chosen() const { return chosen_; }  // of rows in the order of tokens
+  const Tensor& runs() const { return runs_; }      // of rows in the order of experts
   // Tells the ranks of the group, which hold an even cut of the experts each, how many rows come. A collective call.
   void exchange(Context& context, Communicator* group);
 
@@ -36,10 +39,15 @@ class Route {
              std::vector<int32_t>& of_rows) const;
 
   int64_t num_experts() const { return num_experts_; }
-  int64_t num_rows() const { return num_rows_; }                   // of the batch
-  const int32_t* rows() const { return rows_.data(); }             // [T]: of each token, from 0
-  RowCopies copies() const { return {copies_.data(), k_}; }        // among the rows that leave this rank
-  std::span<const int32_t> tokens() const { return tokens_; }      // of the rows that leave this rank
+  int64_t num_rows() const { return num_rows_; }        // of the batch
+  const int32_t* rows() const { return rows_.data(); }  // [T]: of each token, from 0
+  // Among the rows that leave this rank.
+  RowCopies copies() const {
+    return runs_ ? RowCopies{at_.data<int32_t>(), k_, true} : RowCopies{copies_.data(), k_};
+  }
+  // Of the rows that leave this rank.
+  int64_t num_leaving() const { return int64_t(tokens_.size()); }
+  TableRows tokens() const;
   std::span<const int64_t> sent() const { return sent_; }          // rows for each rank of the group
   std::span<const int64_t> received() const { return received_; }  // rows from each
   // Of the rows of this rank's experts, ordered by expert and then by sender: where expert e begins, [experts here +
@@ -60,6 +68,7 @@ class Route {
   struct Span {
     int64_t begin, count, row, first_token;
   };
+  void leave_device() { chosen_ = at_ = ordered_tokens_ = runs_ = {}; }
   void count_choices(const Span& span, int64_t* counts) const;  // adds to counts[E]
   void order_by_expert(std::span<const int64_t> counts);
 
@@ -68,7 +77,7 @@ class Route {
   std::vector<int32_t> experts_, copies_, tokens_, rows_, arrived_, places_;
   std::vector<Span> spans_;
   std::vector<int64_t> counts_, taken_, row_tokens_, sent_, received_, starts_, next_;
-  Tensor chosen_;
+  Tensor chosen_, at_, ordered_tokens_, runs_;  // on the device
 };
 
 // A handle: the route is free for another pass when the last one goes. Of one thread.
@@ -79,7 +88,7 @@ class RouteRef {
   RouteRef(RouteRef&& other) noexcept : route_(std::exchange(other.route_, nullptr)) {}
   RouteRef& operator=(const RouteRef&) = delete;
   ~RouteRef() {
-    if (route_ && --route_->users_ == 0) route_->chosen_ = {};
+    if (route_ && --route_->users_ == 0) route_->leave_device();
   }
   Route& operator*() const { return *route_; }
   Route* operator->() const { return route_; }
