@@ -113,6 +113,52 @@ TEST_P(CudaMatmulBlocksOfType, RowsHaveTheSameBitsWhateverIsBesideThem) {
   }
 }
 
+// However rows tell of their groups, and whatever else is of one a.
+TEST_P(CudaMatmulBlocksOfType, GroupedRowsHaveTheBitsOfEachAlone) {
+  constexpr int64_t kRows = 13, kGroups = 3, kN = 7, kK = 300;
+  const std::vector<int64_t> starts = {0, 2, 2, 13};
+  const Blocks gates(bench, GetParam(), kGroups * kN, kK, 0), ups(bench, BlockType::q6_k, kGroups * kN, kK, 0);
+  const Tensor a = bench.on_device(bench.random(DType::bf16, {kRows, kK}, "a"));
+  const auto numbers = [&](Shape shape, const std::vector<int32_t>& values) {
+    const Tensor t = bench.host.empty(DType::i32, shape);
+    std::copy(values.begin(), values.end(), t.data<int32_t>());
+    return bench.on_device(t);
+  };
+  const auto gate_and_up = [&](int64_t rows) {
+    GroupedMatmulArgs gate{.y = bench.empty(DType::bf16, {rows, kN}), .a = a, .transpose_b = true};
+    gate.blocks_b = gates.on_device;
+    GroupedMatmulArgs up = gate;
+    up.y = bench.empty(DType::bf16, {rows, kN}), up.blocks_b = ups.on_device;
+    up.epilogue = {.kind = Epilogue::Kind::gated, .act = bench.empty(DType::bf16, {rows, kN}), .gate = gate.y};
+    return std::array{gate, up};
+  };
+  std::vector<double> want;
+  for (int64_t row = 0; row < kRows; ++row) {
+    const auto [gate, up] = gate_and_up(1);
+    for (const GroupedMatmulArgs* p : {&gate, &up}) {
+      MatmulArgs one{.y = p->y, .a = a.slice_rows(row, 1), .transpose_b = true, .blocks_b = p->blocks_b};
+      one.blocks_b.rows = kN;
+      one.blocks_b.blocks = one.blocks_b.blocks.slice_rows(row < 2 ? 0 : 2 * kN, kN);
+      one.epilogue = p->epilogue;
+      cuda_kernels().matmul(bench.stream, one);
+    }
+    for (const double x : bench.values(up.epilogue.act)) want.push_back(x);
+  }
+  const auto act_of = [&](auto&& name_groups) {
+    auto products = gate_and_up(kRows);
+    for (GroupedMatmulArgs& p : products) name_groups(p);
+    cuda_kernels().grouped_matmuls(bench.stream, products);
+    return bench.values(products[1].epilogue.act);
+  };
+  EXPECT_EQ(act_of([&](GroupedMatmulArgs& p) { p.starts = starts; }), want);
+  const Tensor of_rows = numbers({kRows}, {0, 0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2});
+  EXPECT_EQ(act_of([&](GroupedMatmulArgs& p) { p.groups = of_rows; }), want);
+  std::vector<int32_t> text = {0, 2, 0, 2, 8, 2, 10, 3, 2};
+  text.resize(3 * kRows);
+  const Tensor runs = numbers({kRows, 3}, text);
+  EXPECT_EQ(act_of([&](GroupedMatmulArgs& p) { p.runs = runs; }), want);
+}
+
 // By one kernel for few rows, by cuBLASLt and another for many.
 TEST_P(CudaMatmulBlocksOfType, EpiloguesFinishTheProduct) {
   constexpr int64_t kN = 13, kK = 72;

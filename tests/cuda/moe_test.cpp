@@ -1,7 +1,7 @@
 // Experts on devices: tokens whose choice stays there have the bits that they have where the host orders rows.
 #include "weft/nn/moe.h"
 
-#include "kernels/workbench.h"
+#include "kernels/random_blocks.h"
 
 namespace weft {
 namespace {
@@ -11,11 +11,13 @@ struct MoeCase {
   RouteRule rule;
   bool is_gated;
   int64_t shared_ffn;
+  std::optional<BlockType> blocks = {};  // in which experts' weights lie
 };
 class CudaMoeTest : public testing::TestWithParam<MoeCase> {};
 INSTANTIATE_TEST_SUITE_P(
     All, CudaMoeTest,
     testing::Values(MoeCase{"gated", {}, true, 0}, MoeCase{"plain", {}, false, 0},
+                    MoeCase{"in_blocks", {}, true, 0, BlockType::q4_0},
                     MoeCase{"sigmoid_in_groups_with_a_shared_one",
                             {.gate = RouterGate::sigmoid, .scale = 2.5f, .groups = 4, .groups_per_token = 2},
                             true,
@@ -35,12 +37,18 @@ TEST_P(CudaMoeTest, TokensHaveTheBitsTheyHaveWhereTheHostOrdersRows) {
   config.shared.hidden = kHidden, config.shared.ffn = c.shared_ffn;
   Moe moe("moe", config, {});
   moe.each_param([&](Param& p) {
+    if (c.blocks && p.shape.rank() == 3) {
+      BlockMatrix m = random_blocks(bench, *c.blocks, p.shape[0] * p.shape[1], p.shape[2], 0);
+      m.blocks = bench.on_device(m.blocks);
+      p.readers = Param::Readers::products;
+      return p.hold_in_blocks(std::move(m));
+    }
     p.value = bench.on_device(bench.random(DType::bf16, p.shape, p.name));
     p.value_changed();
   });
   const Tensor x = bench.on_device(bench.random(DType::bf16, {kTokens, kHidden}, "x"));
   const auto rows_of = [&](int64_t first, int64_t count, bool is_training = false) {
-    const Pass pass{.is_training = is_training, .num_tokens = count};
+    const Pass pass{.num_tokens = count, .is_training = is_training};
     return bench.values(moe(Var{x.slice_rows(first, count), &context}, pass).value);
   };
   const auto by_host = [&](int64_t first, int64_t count) { return rows_of(first, count, true); };
@@ -51,7 +59,7 @@ TEST_P(CudaMoeTest, TokensHaveTheBitsTheyHaveWhereTheHostOrdersRows) {
   for (int64_t first = 0; first < 7; ++first) EXPECT_EQ(rows_of(first, 1), expected(first, 1)) << first;
   EXPECT_EQ(rows_of(1, 4), expected(1, 4)) << "8 copies, as many as experts";
   EXPECT_EQ(rows_of(10, 30), by_host(10, 30)) << "8 copies of an expert in the mean";
-  EXPECT_EQ(rows_of(0, kTokens), by_host(0, kTokens)) << "tiles";
+  EXPECT_EQ(rows_of(0, kTokens), by_host(0, kTokens)) << "tiles, or of blocks the host again";
 }
 
 }  // namespace

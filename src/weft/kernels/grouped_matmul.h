@@ -47,7 +47,7 @@ void each_group(Stream& stream, std::span<const GroupedMatmulArgs> products) {
 }
 
 // Entries of tables to which tensors are memory of the host: a run is all of a group.
-inline bool multiplies_no_runs(int64_t, int64_t, int64_t, int64_t) { return false; }
+inline bool multiplies_no_runs(int64_t, int64_t, int64_t, int64_t, bool) { return false; }
 void order_by_group_on_host(Stream& stream, const GroupOrderArgs& args);
 
 // The gradients of groups that have rows by kMatmul, the others' by kFill.

@@ -311,8 +311,9 @@ struct Kernels {
   // group. The backend may do all groups together.
   void (*grouped_matmuls)(Stream&, std::span<const GroupedMatmulArgs>);
   void (*grouped_gradients)(Stream&, const GroupedGradientArgs&);
-  // Whether grouped_matmuls makes y[rows, n] of a[rows, k], both of 16 bits, of runs without the host.
-  bool (*multiplies_runs)(int64_t rows, int64_t groups, int64_t n, int64_t k);
+  // Whether grouped_matmuls makes y[rows, n] of a[rows, k] and weights of the dtype of a, which is of 16 bits, or in
+  // blocks, of runs without the host.
+  bool (*multiplies_runs)(int64_t rows, int64_t groups, int64_t n, int64_t k, bool is_in_blocks);
   // The layout matmul likes b in; packing once serves many calls. Bytes are 0 when packing brings nothing.
   size_t (*packed_matmul_b_bytes)(DType, int64_t k, int64_t n, bool transpose_b);
   void (*pack_matmul_b)(Stream&, const Tensor& packed, const Tensor& b, bool transpose_b);

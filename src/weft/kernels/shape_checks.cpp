@@ -462,11 +462,11 @@ void check_route_backward(const RouteBackwardArgs& args) {
 
 void check_order_by_group(const GroupOrderArgs& args) {
   const Op op{"order_by_group"};
-  op.rank("chosen", args.chosen, 2);
+  op.that(args.chosen && args.chosen.shape().rank() == 2, "chosen must be given, with two dims");
   const int64_t copies = args.chosen.numel();
-  op.shape("at", args.at, args.chosen.shape());
-  op.shape("tokens", args.tokens, {copies});
-  op.shape("runs", args.runs, {copies, 3});
+  op.dims("at", args.at, args.chosen.shape());
+  op.dims("tokens", args.tokens, {copies});
+  op.dims("runs", args.runs, {copies, 3});
   for (const Tensor& t : {args.chosen, args.at, args.tokens, args.runs}) op.dtype("numbers", t, DType::i32);
   op.that(args.groups >= 0 && args.groups <= kMostOrderedGroups, "so many groups are not put in order");
 }

@@ -69,14 +69,14 @@ Var Moe::feed_forward(const Var& rows, const RouteRef& route, const Pass& pass) 
 // A host that orders rows by expert waits for a device in every layer.
 bool Moe::stays_on_device(const Var& x, const Pass& pass) {
   const int64_t copies = x.value.rows() * config_.gate.per_token, experts = config_.gate.experts;
-  const auto multiplies = x.context->kernels.multiplies_runs;
-  const auto is_dense = [](const Param& w) {
-    return w.value && !w.blocks() && !w.is_nf4() && size_of(w.value.dtype()) == 2;
+  const auto multiplies = [&](const Param& w) {
+    const bool is_in_blocks = bool(w.blocks());
+    const bool is_known = is_in_blocks || (w.value && !w.is_nf4() && size_of(w.value.dtype()) == 2);
+    return is_known && x.context->kernels.multiplies_runs(copies, experts, w.shape[1], w.shape[2], is_in_blocks);
   };
   return !x.context->tape && !pass.is_training && !experts_ && !is_adapted_ && !pass.lora &&
-         experts <= kMostOrderedGroups && is_dense(up_.weight()) && is_dense(down_.weight()) &&
-         multiplies(copies, experts, up_.weight().shape[1], config_.hidden) &&
-         multiplies(copies, experts, config_.hidden, up_.weight().shape[1]);
+         experts <= kMostOrderedGroups && (!gate_ || multiplies(gate_->weight())) && multiplies(up_.weight()) &&
+         multiplies(down_.weight());
 }
 
 Var Moe::operator()(const Var& residual, const Pass& pass) {

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kTileThreads, kChunks == 1 ? 3 : 2)
   const QueryTile tile = call.tiles[blockIdx.x / call.num_kv_heads];
   const AttentionSpan span = call.spans[tile.span];
   const int kv_head = int(blockIdx.x) % call.num_kv_heads;
-  forward_tile<typename TileOf<T, kTileKeys>::Type, kChunks>(call, tile, span, int(blockIdx.y) * kChunks * kChunk,
+  forward_tile<typename TileOf<T, kTileKeys>::Type, kChunks>(call, tile, span, int(blockIdx.y) * kChunks * kHeadChunk,
                                                              k.from(span.k_begin, kv_head),
                                                              v.from(span.k_begin, kv_head));
 }

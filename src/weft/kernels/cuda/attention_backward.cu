@@ -98,7 +98,7 @@ __device__ void add_bias_gradient(const BackwardCall<T>& call, const Rows& dscor
   }
 }
 
-// A block has a tile of lanes and columns of dq from blockIdx.y * kChunks * kChunk on.
+// A block has a tile of lanes and columns of dq from blockIdx.y * kChunks * kHeadChunk on.
 template <class T, int kChunks>
 __global__ void __launch_bounds__(kTileThreads) query_gradient_kernel(BackwardCall<T> call) {
   using Tile = typename TileOf<T, kTileKeys>::Type;
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kTileThreads) query_gradient_kernel(BackwardCa
   const QueryTile tile = call.query_tiles[blockIdx.x / call.num_kv_heads];
   const AttentionSpan span = call.query_spans[tile.span];
   const int kv_head = int(blockIdx.x) % call.num_kv_heads, num_lanes = tile.lane_end - tile.lane_begin;
-  const int col_begin = int(blockIdx.y) * kChunks * kChunk;
+  const int col_begin = int(blockIdx.y) * kChunks * kHeadChunk;
   const bool adds_bias = call.part_bias && blockIdx.y == 0;
   for (int i = int(threadIdx.x); i < Tile::kRows; i += kTileThreads)
     lanes[i] = i < num_lanes ? known_lane(call, span, tile.lane_begin + i, kv_head) : no_lane();
@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(kTileThreads) query_gradient_kernel(BackwardCa
   const HeadRows<T> dq = call.dq.from(span.q_begin, kv_head);
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
-    const int col = col_begin + c * kChunk + Tile::row_thread() * 4;
-    if (col_begin + c * kChunk >= dq.dim) break;
+    const int col = col_begin + c * kHeadChunk + Tile::row_thread() * 4;
+    if (col_begin + c * kHeadChunk >= dq.dim) break;
     float x[Tile::kPerThread][4];
     Tile::read(shared, sums, c, x);
 #pragma unroll
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kTileThreads) query_gradient_kernel(BackwardCa
   }
 }
 
-// A block has a tile of keys, and columns of dk and dv from blockIdx.y * kChunks * kChunk on.
+// A block has a tile of keys, and columns of dk and dv from blockIdx.y * kChunks * kHeadChunk on.
 template <class T, int kChunks>
 __global__ void __launch_bounds__(kTileThreads) key_gradient_kernel(BackwardCall<T> call) {
   using Tile = typename TileOf<T, 32>::Type;
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kTileThreads) key_gradient_kernel(BackwardCall
   __shared__ ScoreLane lanes[Tile::kCols];
   const KeyTile tile = call.key_tiles[blockIdx.x / call.num_kv_heads];
   const int kv_head = int(blockIdx.x) % call.num_kv_heads, num_keys = tile.key_end - tile.key_begin;
-  const int col_begin = int(blockIdx.y) * kChunks * kChunk;
+  const int col_begin = int(blockIdx.y) * kChunks * kHeadChunk;
   const HeadRows<const T> k = call.k.from(0, kv_head), v = call.v.from(0, kv_head);
   typename Tile::template Sums<kChunks> dk, dv;
   Tile::clear(dk), Tile::clear(dv);
@@ -199,8 +199,8 @@ __global__ void __launch_bounds__(kTileThreads) key_gradient_kernel(BackwardCall
   const auto write = [&](const HeadRows<T>& to, const auto& sums) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int col = col_begin + c * kChunk + Tile::row_thread() * 4;
-      if (col_begin + c * kChunk >= to.dim) break;
+      const int col = col_begin + c * kHeadChunk + Tile::row_thread() * 4;
+      if (col_begin + c * kHeadChunk >= to.dim) break;
       float x[Tile::kPerThread][4];
       Tile::read(shared, sums, c, x);
 #pragma unroll

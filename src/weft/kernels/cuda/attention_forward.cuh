@@ -111,8 +111,8 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
   const HeadRows<T> y = call.y.from(span.q_begin, kv_head);
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
-    const int col = value_begin + c * kChunk + Tile::row_thread() * 4;
-    if (value_begin + c * kChunk >= values.dim) break;
+    const int col = value_begin + c * kHeadChunk + Tile::row_thread() * 4;
+    if (value_begin + c * kHeadChunk >= values.dim) break;
     float x[kPerThread][4];
     Tile::read(shared, sums, c, x);
 #pragma unroll

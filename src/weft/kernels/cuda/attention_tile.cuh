@@ -13,7 +13,7 @@
 namespace weft::cuda {
 
 constexpr int kRowThreads = 16;  // that hold a row
-constexpr int kChunk = 64;       // columns of a head that are in shared memory at once
+constexpr int kHeadChunk = 64;   // columns of a head that are in shared memory at once
 
 __device__ __forceinline__ void put(float* to, float x) { *to = x; }
 __device__ __forceinline__ void put(__nv_bfloat16* to, float x) { *to = __float2bfloat16_rn(x); }
@@ -23,7 +23,7 @@ __device__ __forceinline__ uint4 load16(const void* p) { return *static_cast<con
 __device__ __forceinline__ void store16(void* p, uint4 x) { *static_cast<uint4*>(p) = x; }
 
 // The columns of a chunk that begins with `col`, as tensor cores take them.
-__device__ __forceinline__ int chunk_width(int dim, int col) { return min(kChunk, (dim - col + 15) / 16 * 16); }
+__device__ __forceinline__ int chunk_width(int dim, int col) { return min(kHeadChunk, (dim - col + 15) / 16 * 16); }
 
 __device__ __forceinline__ float row_sum(float x) { return lanes_reduce<kRowThreads, Plus>(x); }
 __device__ __forceinline__ float row_max(float x) { return lanes_reduce<kRowThreads, Larger>(x); }
@@ -65,7 +65,7 @@ HeadRows<T> head_rows(const Tensor& t, int group) {
 template <int kCount, int kStride, class N, class Rows>
 __device__ __forceinline__ void load_chunk(N (*to)[kStride], const Rows& rows, int64_t first, int count, int col,
                                            int width) {
-  constexpr int kPer = 16 / int(sizeof(N)), kUnits = kChunk / kPer;
+  constexpr int kPer = 16 / int(sizeof(N)), kUnits = kHeadChunk / kPer;
   for (int unit = int(threadIdx.x); unit < kCount * kUnits; unit += kTileThreads) {
     const int i = unit / kUnits, c = unit % kUnits * kPer;
     if (c >= width) continue;
@@ -93,12 +93,12 @@ struct TilePlace {
 template <int kCols_>
 struct PlainTile : TilePlace<32> {
   static constexpr int kRows = 32, kCols = kCols_, kColsPerThread = kCols / kRowThreads;
-  static constexpr int kKept = kChunk;  // columns of a that stay in shared memory
+  static constexpr int kKept = kHeadChunk;  // columns of a that stay in shared memory
   using Place = TilePlace<kRows>;
   using Product = float[kPerThread][kColsPerThread];
   struct __align__(32) Shared {
-    float a[kRows][kChunk + 4];
-    float b[kCols][kChunk + 4];
+    float a[kRows][kHeadChunk + 4];
+    float b[kCols][kHeadChunk + 4];
     float rows[kRows][68];  // f32 by row and column
   };
   template <int kChunks>
@@ -115,7 +115,7 @@ struct PlainTile : TilePlace<32> {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i)
       for (int j = 0; j < kColsPerThread; ++j) product[i][j] = 0;
-    for (int at = 0; at < a.dim; at += kChunk) {
+    for (int at = 0; at < a.dim; at += kHeadChunk) {
       const int width = chunk_width(a.dim, at);
       __syncthreads();
       if (loads_a) load_chunk<kRows>(sh.a, a, a_first, a_count, at, width);
@@ -166,7 +166,7 @@ struct PlainTile : TilePlace<32> {
                                                       int64_t first, int count, int begin) {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int at = begin + c * kChunk;
+      const int at = begin + c * kHeadChunk;
       if (at >= x.dim) break;
       const int width = chunk_width(x.dim, at), col = Place::row_thread() * 4;
       __syncthreads();
@@ -190,7 +190,7 @@ struct PlainTile : TilePlace<32> {
       }
     }
   }
-  // Columns c * kChunk + 4 row_thread() and the next three of this thread's rows.
+  // Columns c * kHeadChunk + 4 row_thread() and the next three of this thread's rows.
   template <int kChunks>
   static __device__ __forceinline__ void read(Shared&, const Sums<kChunks>& sums, int c,
                                               float (&values)[kPerThread][4]) {
@@ -204,7 +204,7 @@ struct PlainTile : TilePlace<32> {
 template <class T, int kCols_>
 struct TensorTile : TilePlace<64> {
   static constexpr int kRows = 64, kCols = kCols_, kColsPerThread = kCols / kRowThreads;
-  static constexpr int kKept = 2 * kChunk, kStride = kChunk + 8, kStagedStride = 2 * 68;
+  static constexpr int kKept = 2 * kHeadChunk, kStride = kHeadChunk + 8, kStagedStride = 2 * 68;
   using N = typename NativeOf<T>::Type;
   using Place = TilePlace<kRows>;
   using Product = float[kPerThread][kColsPerThread];
@@ -221,7 +221,7 @@ struct TensorTile : TilePlace<64> {
   using Sum = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float>;
   template <int kChunks>
   struct Sums {
-    Sum x[kChunks * kChunk / 16];
+    Sum x[kChunks * kHeadChunk / 16];
   };
 
   template <class A, class B>
@@ -236,7 +236,7 @@ struct TensorTile : TilePlace<64> {
     Sum sums[kCols / 16];
 #pragma unroll
     for (int n = 0; n < kCols / 16; ++n) fill_fragment(sums[n], 0.0f);
-    for (int at = 0; at < a.dim; at += kChunk) {
+    for (int at = 0; at < a.dim; at += kHeadChunk) {
       const int width = chunk_width(a.dim, at);
       __syncthreads();
       N* const kept = &sh.a[0][at % kKept];
@@ -302,7 +302,7 @@ struct TensorTile : TilePlace<64> {
     const int warp_row = Place::warp_row();
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
-      const int at = begin + c * kChunk;
+      const int at = begin + c * kHeadChunk;
       if (at >= x.dim) break;
       const int width = chunk_width(x.dim, at);
       __syncthreads();
@@ -315,11 +315,11 @@ struct TensorTile : TilePlace<64> {
         Left<row_major> left;
         load_matrix_sync(left, sh.staged(warp_row) + k, kStagedStride);
 #pragma unroll
-        for (int n = 0; n < kChunk / 16; ++n) {
+        for (int n = 0; n < kHeadChunk / 16; ++n) {
           if (n * 16 >= width) break;
           Right<row_major> right;
           load_matrix_sync(right, &sh.b[k][n * 16], kStride);
-          mma_sync(sums.x[c * (kChunk / 16) + n], left, right, sums.x[c * (kChunk / 16) + n]);
+          mma_sync(sums.x[c * (kHeadChunk / 16) + n], left, right, sums.x[c * (kHeadChunk / 16) + n]);
         }
       }
     }
@@ -329,8 +329,8 @@ struct TensorTile : TilePlace<64> {
                                               float (&values)[kPerThread][4]) {
     __syncwarp();
 #pragma unroll
-    for (int n = 0; n < kChunk / 16; ++n)
-      nvcuda::wmma::store_matrix_sync(&sh.rows[Place::warp_row()][n * 16], sums.x[c * (kChunk / 16) + n], 68,
+    for (int n = 0; n < kHeadChunk / 16; ++n)
+      nvcuda::wmma::store_matrix_sync(&sh.rows[Place::warp_row()][n * 16], sums.x[c * (kHeadChunk / 16) + n], 68,
                                       nvcuda::wmma::mem_row_major);
     __syncwarp();
 #pragma unroll
@@ -374,12 +374,12 @@ __device__ __forceinline__ void store_four(T* row, int col, int dim, const float
 template <int kChunks = 1, int kMost = 4, class Work>
 void with_chunks(int64_t dim, Work&& work) {
   if constexpr (kChunks < kMost)
-    if (dim > kChunks * kChunk) return with_chunks<2 * kChunks, kMost>(dim, work);
+    if (dim > kChunks * kHeadChunk) return with_chunks<2 * kChunks, kMost>(dim, work);
   work.template operator()<kChunks>();
 }
 template <int kChunks>
 int64_t chunk_groups(int64_t dim) {
-  return std::max<int64_t>(ceil_div(dim, int64_t(kChunks) * kChunk), 1);
+  return std::max<int64_t>(ceil_div(dim, int64_t(kChunks) * kHeadChunk), 1);
 }
 
 }  // namespace weft::cuda

@@ -37,6 +37,11 @@ struct FloatRows : BlockRows<Format> {
   }
 };
 
+template <class Rows>
+Rows block_rows(const BlockMatrix& b) {
+  return Rows{{static_cast<const uint8_t*>(b.blocks.raw()), b.row_bytes(), b.cols, b.skip}};
+}
+
 // work(rows) with the rows of b, whose blocks are on the device.
 template <class Work>
 void with_block_rows(const BlockMatrix& b, Work&& work) {
@@ -44,7 +49,7 @@ void with_block_rows(const BlockMatrix& b, Work&& work) {
     check(block_elements(b.type) == Format::kElements && block_bytes(b.type) == Format::kBytes,
           "blocks of type {} are not as the cuda kernels read them", int(b.type));
     using Rows = std::conditional_t<Format::kIsFloat, FloatRows<Format>, CodedRows<Format>>;
-    work(Rows{{static_cast<const uint8_t*>(b.blocks.raw()), b.row_bytes(), b.cols, b.skip}});
+    work(block_rows<Rows>(b));
   };
   switch (b.type) {
     case BlockType::q8_0: return of.template operator()<Q8_0Format>();

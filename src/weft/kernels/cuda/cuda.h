@@ -13,7 +13,7 @@ void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpos
 // grouped_matmul.cpp
 void grouped_matmuls(Stream&, std::span<const GroupedMatmulArgs>);
 void grouped_gradients(Stream&, const GroupedGradientArgs&);
-bool multiplies_runs(int64_t rows, int64_t groups, int64_t n, int64_t k);
+bool multiplies_runs(int64_t rows, int64_t groups, int64_t n, int64_t k, bool is_in_blocks);
 
 // attention.cu, attention_backward.cu
 void attention(Stream&, const AttentionArgs&);

@@ -54,6 +54,12 @@ bool matmul_few_of_groups(Stream& stream, std::span<const GroupedMatmulArgs> pro
 bool matmul_tiles(Stream& stream, std::span<const GroupedMatmulArgs> products);
 bool gradient_tiles(Stream& stream, const GroupedGradientArgs& gradients);
 
+// matmul_blocks.cu: products of one a with weights that are all in blocks, of few rows or of few to a group. False:
+// nothing was done.
+struct FewGroups;
+bool matmul_few_blocks(Stream& stream, std::span<const MatmulArgs> products);
+bool matmul_few_blocks(Stream& stream, std::span<const GroupedMatmulArgs> products, const FewGroups& groups);
+
 // matmul_nf4.cu, matmul_blocks.cu: args.nf4_b and args.blocks_b; no dim is 0.
 void matmul_nf4(Stream& stream, const MatmulArgs& args);
 void matmul_blocks(Stream& stream, const MatmulArgs& args);

@@ -3,11 +3,9 @@
 #include <algorithm>
 
 #include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/few_products.cuh"
 #include "weft/kernels/cuda/follow.cuh"
-#include "weft/kernels/cuda/group_rows.h"
 #include "weft/kernels/cuda/matmul.h"
-#include "weft/kernels/cuda/matmul_epilogue.cuh"
-#include "weft/kernels/cuda/matmul_shape.h"
 #include "weft/kernels/cuda/reduce.cuh"
 #include "weft/kernels/grouped_matmul.h"
 #include "weft/kernels/shape_checks.h"
@@ -19,34 +17,15 @@ constexpr int kMostRows = 8, kElements = 8;  // elements of 16 bits are read eig
 
 template <class T>
 struct FewRows {
-  const T* a;  // [m, k]
-  int m;
+  const T* a;  // [rows, k]
   int64_t k;
-  // Of each blockIdx.y a chunk, where none is a chunk of no rows, or a row and its group; null both: all rows.
-  const GroupRows* chunks;
-  const int32_t* row_groups;
-  __device__ __forceinline__ bool is_of_groups() const { return chunks || row_groups; }
-  __device__ __forceinline__ GroupRows chunk() const {
-    const int row = int(blockIdx.y);
-    return chunks ? chunks[row] : row_groups ? GroupRows{row, 1, row_groups[row]} : GroupRows{0, m, 0};
-  }
-  struct Product {
-    const T* b;  // [n, k]
-    Finish finish;
-    int64_t n;
-  } products[kMostMatmulsOfOneA];
-  // Blocks from first_block on make columns of `count` products from `first` on, of one width: a gate is there when
-  // its product wants it, since one thread makes both.
-  struct Group {
-    int first, count;
-    unsigned first_block;
-  } groups[kMostMatmulsOfOneA];
-  int num_groups;
+  FewProducts<const T*> few;
 };
 
 // An element of y is summed in an order that depends on k alone.
 template <class T, int kRows, int kColumns>
-__device__ __forceinline__ void multiply_columns(const FewRows<T>& f, const typename FewRows<T>::Product& p,
+__device__ __forceinline__ void multiply_columns(const FewRows<T>& f,
+                                                 const typename FewProducts<const T*>::Product& p,
                                                  const GroupRows& chunk, int64_t first_column,
                                                  float (*parts)[kRows * kColumns]) {
   constexpr int kSums = kRows * kColumns;
@@ -81,20 +60,18 @@ __device__ __forceinline__ void multiply_columns(const FewRows<T>& f, const type
 template <class T, int kRows, int kColumns>
 __global__ void __launch_bounds__(kMostVectorThreads) multiply_few_kernel(const FewRows<T> f) {
   __shared__ float parts[kMostVectorThreads / kWarp][kRows * kColumns];
-  int g = 0;
-  while (g + 1 < f.num_groups && blockIdx.x >= f.groups[g + 1].first_block) ++g;
-  const typename FewRows<T>::Group group = f.groups[g];
-  const int64_t first_column = int64_t(blockIdx.x - group.first_block) * kColumns;
-  if (!f.is_of_groups() && threadIdx.x < unsigned(kColumns))
-    for (int i = group.first; i < group.first + group.count; ++i) {
-      const typename FewRows<T>::Product& p = f.products[i];
+  const auto part = f.few.here();
+  const int64_t first_column = f.few.first_column(part, kColumns);
+  if (!f.few.groups.is_of_groups() && threadIdx.x < unsigned(kColumns))
+    for (int i = part.first; i < part.first + part.count; ++i) {
+      const auto& p = f.few.products[i];
       fetch_ahead(p.b + min(first_column + threadIdx.x, p.n - 1) * f.k, uint32_t(f.k * int64_t(sizeof(T))));
     }
   follow();
-  const GroupRows chunk = f.chunk();
+  const GroupRows chunk = f.few.groups.here();
   if (chunk.count == 0) return;
-  for (int i = group.first; i < group.first + group.count; ++i)
-    multiply_columns<T, kRows, kColumns>(f, f.products[i], chunk, first_column, parts);
+  for (int i = part.first; i < part.first + part.count; ++i)
+    multiply_columns<T, kRows, kColumns>(f, f.few.products[i], chunk, first_column, parts);
 }
 
 // Of MatmulArgs and of GroupedMatmulArgs, but for the number of rows.
@@ -107,93 +84,71 @@ bool is_dense(const Args& args) {
 }
 bool is_few(const MatmulArgs& args) { return !args.transpose_a && args.y.dim(0) <= kMostRows && is_dense(args); }
 
-// Whether the product before makes its gate.
-template <class Args>
-bool follows_gate(const Args& args, const Args& before) {
-  return args.epilogue.kind == Epilogue::Kind::gated && args.epilogue.gate.raw() == before.y.raw();
-}
-
-// What blockIdx.y stands for, in memory of the device: null both: all rows.
-struct FewGroups {
-  const GroupRows* chunks = nullptr;
-  const int32_t* row_groups = nullptr;
-  int64_t count = 1;
-};
-
 template <class T, int kRows, class Args>
 void run(Stream& stream, std::span<const Args> products, const FewGroups& groups) {
-  constexpr int kColumns = columns_per_block(kRows);
-  FewRows<T> f{.a = device_data<T>(products[0].a),
-               .m = int(products[0].y.dim(0)),
-               .k = products[0].a.dim(1),
-               .chunks = groups.chunks,
-               .row_groups = groups.row_groups,
-               .products = {},
-               .groups = {},
-               .num_groups = 0};
-  LaunchShape shape = over_columns(0, f.k / kElements, kRows);
-  shape.blocks_y = unsigned(groups.count);
-  for (size_t i = 0; i < products.size(); ++i) {
-    const Args& args = products[i];
-    f.products[i] = {device_data<T>(args.b), finish_of(args), args.y.dim(1)};
-    if (i > 0 && follows_gate(args, products[i - 1])) {
-      ++f.groups[f.num_groups - 1].count;
-      continue;
-    }
-    f.groups[f.num_groups++] = {int(i), 1, shape.blocks_x};
-    shape.blocks_x += over_columns(args.y.dim(1), f.k / kElements, kRows).blocks_x;
-  }
-  launch_following(stream, multiply_few_kernel<T, kRows, kColumns>, shape, f);
+  const int64_t k = products[0].a.dim(1);
+  LaunchShape shape;
+  const FewRows<T> f{.a = device_data<T>(products[0].a),
+                     .k = k,
+                     .few = few_products<const T*>(shape, products, groups, k / kElements, kRows,
+                                                   [](const Args& args) { return device_data<T>(args.b); })};
+  launch_following(stream, multiply_few_kernel<T, kRows, columns_per_block(kRows)>, shape, f);
 }
 
-// most: rows that are multiplied together.
 template <class Args>
-void run(Stream& stream, std::span<const Args> products, const FewGroups& groups, int64_t most) {
+void run(Stream& stream, std::span<const Args> products, const FewGroups& groups) {
   const auto of = [&]<class T>() {
-    if (most == 1) return run<T, 1>(stream, products, groups);
-    if (most == 2) return run<T, 2>(stream, products, groups);
-    most <= 4 ? run<T, 4>(stream, products, groups) : run<T, kMostRows>(stream, products, groups);
+    if (groups.most == 1) return run<T, 1>(stream, products, groups);
+    if (groups.most == 2) return run<T, 2>(stream, products, groups);
+    groups.most <= 4 ? run<T, 4>(stream, products, groups) : run<T, kMostRows>(stream, products, groups);
   };
   products[0].a.dtype() == DType::bf16 ? of.template operator()<BFloat16>() : of.template operator()<Float16>();
 }
+
+// Of products of groups. most 0: they have more than few rows.
+FewGroups few_groups(Stream& stream, const GroupedMatmulArgs& args, int64_t num_groups) {
+  const int64_t rows = args.a.dim(0);
+  if (args.groups) return {.row_groups = device_data<int32_t>(args.groups), .count = rows};
+  if (args.runs) {
+    const int64_t most = run_rows(rows, num_groups);
+    return {
+        .chunks = runs_of(args.runs), .count = most_runs(rows, num_groups), .most = most > kMostRows ? 0 : int(most)};
+  }
+  if (mean_rows(args.starts) > kFewRowsOfGroup) return {.most = 0};
+  // Groups of more rows are several chunks, whose weights the card's cache has.
+  const std::vector<GroupRows> chunks = cut_groups(args.starts, kMostRows);
+  return {.chunks = upload(stream, chunks.data(), int64_t(chunks.size())),
+          .count = int64_t(chunks.size()),
+          .most = std::ranges::max_element(chunks, {}, &GroupRows::count)->count};
+}
+
+bool is_in_blocks(const GroupedMatmulArgs& args) { return bool(args.blocks_b) && args.transpose_b; }
 
 }  // namespace
 
 bool matmul_few(Stream& stream, std::span<const MatmulArgs> products) {
   if (!std::all_of(products.begin(), products.end(), is_few)) return false;
-  run(stream, products, FewGroups(), products[0].y.dim(0));
+  run(stream, products, {.most = int(products[0].y.dim(0))});
   return true;
 }
 
 void matmuls_of_one_a(Stream& stream, std::span<const MatmulArgs> products) {
   shapes::check_matmuls_of_one_a(products);
-  if (products.empty() || matmul_few(stream, products)) return;
+  if (products.empty() || matmul_few(stream, products) || matmul_few_blocks(stream, products)) return;
   for (const MatmulArgs& args : products) matmul(stream, args);
 }
 
 bool matmul_few_of_groups(Stream& stream, std::span<const GroupedMatmulArgs> products) {
   const GroupedMatmulArgs& first = products[0];
-  const int64_t rows = first.a.dim(0);
-  if (!std::all_of(products.begin(), products.end(), is_dense<GroupedMatmulArgs>)) return false;
-  FewGroups groups;
-  int64_t most = 1;
-  if (first.groups) {
-    groups = {.row_groups = device_data<int32_t>(first.groups), .count = rows};
-  } else if (first.runs) {
-    const int64_t num_groups = first.b.dim(0);
-    most = run_rows(rows, num_groups);
-    if (most > kMostRows) return false;
-    groups = {.chunks = runs_of(first.runs), .count = most_runs(rows, num_groups)};
-  } else {
-    if (mean_rows(first.starts) > kFewRowsOfGroup) return false;
-    // Groups of more rows are several chunks, whose weights the card's cache has.
-    const std::vector<GroupRows> chunks = cut_groups(first.starts, kMostRows);
-    most = std::ranges::max_element(chunks, {}, &GroupRows::count)->count;
-    groups = {.chunks = upload(stream, chunks.data(), int64_t(chunks.size())), .count = int64_t(chunks.size())};
-  }
-  if (groups.count > kMostBlocksY) return false;
+  const bool are_dense = std::all_of(products.begin(), products.end(), is_dense<GroupedMatmulArgs>);
+  if ((!are_dense && !std::all_of(products.begin(), products.end(), is_in_blocks)) || first.y.numel() == 0)
+    return false;
+  const int64_t num_groups = are_dense ? first.b.dim(0) : first.blocks_b.blocks.dim(0) / first.y.dim(1);
+  const FewGroups groups = few_groups(stream, first, num_groups);
+  if (groups.most == 0 || groups.count > kMostBlocksY) return false;
   for (const GroupedMatmulArgs& p : products) shapes::check_matmul(of_group(p, 0, 1, 0));  // as all others
-  run(stream, products, groups, most);
+  if (!are_dense) return matmul_few_blocks(stream, products, groups);
+  run(stream, products, groups);
   return true;
 }
 

@@ -65,10 +65,13 @@ void multiply(Stream& stream, const MatmulArgs& args) {
                                  .num_groups = b.scales.numel() - 1,
                                  .lines = b.layout->lines(),
                                  .cols = b.layout->cols()};
-  if (args.y.dim(0) <= rows.kMostVectors && args.transpose_b && !args.transpose_a)
-    multiply_few(stream, args, rows);
-  else
+  if (args.y.dim(0) <= rows.kMostVectors && args.transpose_b && !args.transpose_a) {
+    VectorsOfA a(stream, args.a);
+    multiply_few<Nf4Rows<kIsAligned>>(stream, std::span(&args, 1), a, {.most = int(args.y.dim(0))},
+                                      [&](const MatmulArgs&) { return rows; });
+  } else {
     multiply_many(stream, args, rows, false);
+  }
 }
 
 }  // namespace

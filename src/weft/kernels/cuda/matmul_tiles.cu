@@ -337,10 +337,12 @@ bool gradient_tiles(Stream& stream, const GroupedGradientArgs& args) {
   return true;
 }
 
-bool multiplies_runs(int64_t rows, int64_t groups, int64_t n, int64_t k) {
-  if (groups == 0 || n % kTileUnit != 0 || k % kTileUnit != 0 || most_runs(rows, groups) > kMostBlocksY) return false;
-  return run_rows(rows, groups) < kFewestTileRows ||
-         gain_in_tiles(ceil_div(rows, groups), n, k, compute_capability());
+bool multiplies_runs(int64_t rows, int64_t groups, int64_t n, int64_t k, bool is_in_blocks) {
+  if (groups == 0 || most_runs(rows, groups) > kMostBlocksY) return false;
+  const bool are_few = run_rows(rows, groups) < kFewestTileRows;
+  if (is_in_blocks) return are_few;
+  return n % kTileUnit == 0 && k % kTileUnit == 0 &&
+         (are_few || gain_in_tiles(ceil_div(rows, groups), n, k, compute_capability()));
 }
 
 }  // namespace weft::cuda

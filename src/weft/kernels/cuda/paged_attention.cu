@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kTileThreads)
   const QueryTile tile = call.tiles[blockIdx.x / call.num_kv_heads];
   const int kv_head = int(blockIdx.x) % call.num_kv_heads;
   const int32_t* const table = tables.blocks + tables.starts[tile.span];
-  forward_tile<Tile, kChunks>(call, tile, call.spans[tile.span], int(blockIdx.y) * kChunks * kChunk,
+  forward_tile<Tile, kChunks>(call, tile, call.spans[tile.span], int(blockIdx.y) * kChunks * kHeadChunk,
                               keys.of(table, kv_head, bad), values.of(table, kv_head, bad));
 }
 

@@ -8,9 +8,9 @@
 //   codes(row, chunk) or floats(row, chunk, x)
 #pragma once
 #include "weft/kernels/cuda/block_formats.cuh"
+#include "weft/kernels/cuda/few_products.cuh"
+#include "weft/kernels/cuda/follow.cuh"
 #include "weft/kernels/cuda/matmul.h"
-#include "weft/kernels/cuda/matmul_epilogue.cuh"
-#include "weft/kernels/cuda/matmul_shape.h"
 #include "weft/kernels/cuda/reduce.cuh"
 
 namespace weft::cuda {
@@ -19,10 +19,10 @@ namespace weft::cuda {
 // integers: a is rounded to 8 bits in blocks of 32, with a scale each.
 struct Vectors {
   static constexpr int kBlock = 32;
-  const int8_t* codes;  // [m, length]
-  const float* scales;  // [m, length / 32]
-  const float* values;  // [m, length], instead of these
-  int64_t length;
+  const int8_t* codes = nullptr;  // [m, length]
+  const float* scales = nullptr;  // [m, length / 32]
+  const float* values = nullptr;  // [m, length], instead of these
+  int64_t length = 0;
 };
 
 template <class T>
@@ -37,6 +37,7 @@ __device__ __forceinline__ void load_vector(const T* a, int64_t k, int64_t skip,
 template <class T>
 __global__ void round_vectors(int8_t* codes, float* scales, const T* a, int64_t k, int64_t skip, int64_t length,
                               int64_t num_chunks) {
+  follow();
   const int64_t chunk = first_element();
   const int64_t row = chunk * kChunk / length, at = chunk * kChunk % length;
   float x[kChunk] = {};
@@ -61,6 +62,7 @@ __global__ void round_vectors(int8_t* codes, float* scales, const T* a, int64_t 
 template <class T>
 __global__ void widen_vectors(float* values, const T* a, int64_t k, int64_t skip, int64_t length,
                               int64_t num_chunks) {
+  follow();
   const int64_t chunk = first_element();
   if (chunk >= num_chunks) return;
   float x[kChunk];
@@ -68,16 +70,16 @@ __global__ void widen_vectors(float* values, const T* a, int64_t k, int64_t skip
   store_n(values + chunk * kChunk, x);
 }
 
-// What a thread adds to its sums for one chunk of a's rows and of a block's columns.
+// What a thread adds to its sums for one chunk of some of a's rows and of a block's columns.
 template <class Matrix, int kVectors, int kColumns>
-__device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, int m, int64_t first_row,
+__device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, const GroupRows& rows, int64_t first_row,
                                           int64_t last_row, unsigned chunk, float (&sums)[kVectors][kColumns]) {
   if constexpr (Matrix::kIsFloat) {
     float w[kColumns][kChunk];
     for (int c = 0; c < kColumns; ++c) floats_of_columns(b, min(first_row + c, last_row), chunk, w[c]);
     for (int v = 0; v < kVectors; ++v) {
       float a[kChunk];
-      load_n(a, x.values + min(v, m - 1) * x.length + int64_t(chunk) * kChunk);
+      load_n(a, x.values + (rows.first + min(v, rows.count - 1)) * x.length + int64_t(chunk) * kChunk);
       for (int c = 0; c < kColumns; ++c)
         for (int i = 0; i < kChunk; ++i) sums[v][c] = fmaf(a[i], w[c][i], sums[v][c]);
     }
@@ -85,7 +87,7 @@ __device__ __forceinline__ void add_chunk(const Matrix& b, const Vectors& x, int
     Codes w[kColumns];
     for (int c = 0; c < kColumns; ++c) w[c] = b.codes(min(first_row + c, last_row), chunk);
     for (int v = 0; v < kVectors; ++v) {
-      const int64_t at = min(v, m - 1) * x.length + int64_t(chunk) * kChunk;
+      const int64_t at = (rows.first + min(v, rows.count - 1)) * x.length + int64_t(chunk) * kChunk;
       const uint2 a = *reinterpret_cast<const uint2*>(x.codes + at);
       const float scale = x.scales[at / Vectors::kBlock];
       float sum_of_a = 0;
@@ -128,27 +130,49 @@ __device__ __forceinline__ int warp_sums(float (&x)[kSums]) {
   return mine;
 }
 
+// What is whole units of 16 bytes of a row that lies anywhere comes to the cache.
+template <class Matrix>
+__device__ __forceinline__ void fetch_row_ahead(const Matrix& b, int64_t row) {
+  if constexpr (requires { b.row_bytes; }) {
+    const auto begin = reinterpret_cast<uintptr_t>(b.blocks + row * b.row_bytes), first = (begin + 15) / 16 * 16,
+               end = (begin + uintptr_t(b.row_bytes)) / 16 * 16;
+    if (end > first) fetch_ahead(reinterpret_cast<const void*>(first), uint32_t(end - first));
+  }
+}
+
 // An element of y is summed in an order that depends on the weight's shape alone.
 template <class Matrix, int kVectors, int kColumns>
-__global__ void __launch_bounds__(kMostVectorThreads)
-    multiply_vectors(Matrix b, Vectors x, Finish e, int m, int64_t n) {
+__global__ void __launch_bounds__(kMostVectorThreads) multiply_vectors(const FewProducts<Matrix> few, Vectors x) {
   constexpr int kSums = kVectors * kColumns;
   __shared__ float parts[kMostVectorThreads / kWarp][kSums];
-  float sums[kVectors][kColumns] = {};
-  const int64_t first_row = int64_t(blockIdx.x) * kColumns;  // of b, as it lies
-  const auto end = unsigned((b.skip + b.cols + kChunk - 1) / kChunk);
-  for (unsigned chunk = unsigned(b.skip) / kChunk + threadIdx.x; chunk < end; chunk += blockDim.x)
-    add_chunk(b, x, m, first_row, n - 1, chunk, sums);
-  float all[kSums];
-  for (int i = 0; i < kSums; ++i) all[i] = sums[i / kColumns][i % kColumns];
-  const int mine = warp_sums(all);
-  if (threadIdx.x % (kWarp / kSums) == 0) parts[threadIdx.x / kWarp][mine] = all[0];
-  __syncthreads();
-  if (int(threadIdx.x) >= kSums) return;
-  float product[1] = {};
-  for (int w = 0; w < int(blockDim.x) / kWarp; ++w) product[0] += parts[w][threadIdx.x];
-  const int64_t row = int(threadIdx.x) / kColumns, col = first_row + int(threadIdx.x) % kColumns;
-  if (row < m && col < n) finish(e, row * n + col, col, product);
+  const auto part = few.here();
+  const int64_t first_col = few.first_column(part, kColumns);
+  if (!few.groups.is_of_groups() && threadIdx.x < unsigned(kColumns))
+    for (int i = part.first; i < part.first + part.count; ++i)
+      fetch_row_ahead(few.products[i].b, min(first_col + threadIdx.x, few.products[i].n - 1));
+  follow();
+  const GroupRows rows = few.groups.here();
+  if (rows.count == 0) return;
+  for (int i = part.first; i < part.first + part.count; ++i) {
+    const auto& [b, e, n] = few.products[i];
+    const int64_t group_row = rows.group * n;  // of b, as it lies
+    float sums[kVectors][kColumns] = {};
+    const auto end = unsigned((b.skip + b.cols + kChunk - 1) / kChunk);
+    for (unsigned chunk = unsigned(b.skip) / kChunk + threadIdx.x; chunk < end; chunk += blockDim.x)
+      add_chunk(b, x, rows, group_row + first_col, group_row + n - 1, chunk, sums);
+    float all[kSums];
+    for (int s = 0; s < kSums; ++s) all[s] = sums[s / kColumns][s % kColumns];
+    const int mine = warp_sums(all);
+    if (threadIdx.x % (kWarp / kSums) == 0) parts[threadIdx.x / kWarp][mine] = all[0];
+    __syncthreads();
+    if (int(threadIdx.x) < kSums) {
+      float product[1] = {};
+      for (int w = 0; w < int(blockDim.x) / kWarp; ++w) product[0] += parts[w][threadIdx.x];
+      const int64_t row = int(threadIdx.x) / kColumns, col = first_col + int(threadIdx.x) % kColumns;
+      if (row < rows.count && col < n) finish(e, (rows.first + row) * n + col, col, product);
+    }
+    __syncthreads();
+  }
 }
 
 // out[rows, cols]: rows [first_row, first_row + rows) of b, columns [first_col, first_col + cols).
@@ -174,39 +198,64 @@ __global__ void decode_matrix(Floats out, Matrix b, int64_t first_row, int64_t r
   }
 }
 
-template <class Matrix, int kVectors>
-void launch_vectors(Stream& stream, const MatmulArgs& args, const Matrix& b, const Vectors& x) {
-  const int64_t m = args.y.dim(0), n = args.y.dim(1);
-  launch(stream, multiply_vectors<Matrix, kVectors, columns_per_block(kVectors)>,
-         over_columns(n, ceil_div(b.skip + b.cols, kChunk), kVectors), b, x, finish_of(args), int(m), n);
-}
+// The rows of an a as products take them, made when they are first asked for: products of one a are often of one
+// form.
+class VectorsOfA {
+ public:
+  VectorsOfA(Stream& stream, const Tensor& a) : stream_(stream), a_(a) {}
 
-// y of at most Matrix::kMostVectors rows. b is [n, k] as it lies.
-template <class Matrix>
-void multiply_few(Stream& stream, const MatmulArgs& args, const Matrix& b) {
-  const int64_t m = args.y.dim(0), length = round_up(b.skip + b.cols, Vectors::kBlock), chunks = m * length / kChunk;
-  Vectors x{.length = length};
-  Tensor codes, scales, values;
-  const LaunchShape shape{.blocks_x = unsigned(ceil_div(chunks, 128)), .threads = 128};
-  with_float("matmul", args.a, [&]<class T>() {
-    if constexpr (Matrix::kIsFloat) {
-      values = stream.allocator().empty(DType::f32, {m, length});
-      launch(stream, widen_vectors<T>, shape, device_data<float>(values), device_data<T>(args.a), b.cols, b.skip,
-             length, chunks);
-      x.values = device_data<float>(values);
-    } else {
-      codes = stream.allocator().empty(DType::u8, {m, length});
-      scales = stream.allocator().empty(DType::f32, {m, length / Vectors::kBlock});
-      x.codes = static_cast<const int8_t*>(codes.raw()), x.scales = device_data<float>(scales);
-      launch(stream, round_vectors<T>, shape, static_cast<int8_t*>(codes.raw()), device_data<float>(scales),
-             device_data<T>(args.a), b.cols, b.skip, length, chunks);
-    }
-  });
-  if (m == 1) return launch_vectors<Matrix, 1>(stream, args, b, x);
-  if (m == 2) return launch_vectors<Matrix, 2>(stream, args, b, x);
+  template <bool kIsFloat>
+  const Vectors& of(int64_t skip, int64_t cols) {
+    const int64_t length = round_up(skip + cols, Vectors::kBlock);
+    if (made_.length == length && skip_ == skip && bool(made_.values) == kIsFloat) return made_;
+    made_ = {.length = length}, skip_ = skip;
+    const int64_t rows = a_.dim(0), chunks = rows * length / kChunk;
+    const LaunchShape shape{.blocks_x = unsigned(ceil_div(chunks, 128)), .threads = 128};
+    with_float("matmul", a_, [&]<class T>() {
+      if constexpr (kIsFloat) {
+        codes_ = stream_.allocator().empty(DType::f32, {rows, length});
+        auto* const values = device_data<float>(codes_);
+        launch_following(stream_, widen_vectors<T>, shape, values, device_data<T>(a_), cols, skip, length, chunks);
+        made_.values = values;
+      } else {
+        codes_ = stream_.allocator().empty(DType::u8, {rows, length});
+        scales_ = stream_.allocator().empty(DType::f32, {rows, length / Vectors::kBlock});
+        auto* const codes = static_cast<int8_t*>(codes_.raw());
+        auto* const scales = device_data<float>(scales_);
+        launch_following(stream_, round_vectors<T>, shape, codes, scales, device_data<T>(a_), cols, skip, length,
+                         chunks);
+        made_.codes = codes, made_.scales = scales;
+      }
+    });
+    return made_;
+  }
+
+ private:
+  Stream& stream_;
+  const Tensor& a_;
+  Tensor codes_, scales_;  // codes_: or values
+  Vectors made_;
+  int64_t skip_ = 0;
+};
+
+// Products with weights that are cut alike, of at most Matrix::kMostVectors rows or of groups of them.
+// weight_of(args): the Matrix, [n, k] as it lies, or a stack of them.
+template <class Matrix, class Args, class WeightOf>
+void multiply_few(Stream& stream, std::span<const Args> products, VectorsOfA& a, const FewGroups& groups,
+                  WeightOf&& weight_of) {
+  const Matrix b = weight_of(products[0]);
+  const Vectors& x = a.of<Matrix::kIsFloat>(b.skip, b.cols);
+  const auto of = [&]<int kVectors>() {
+    LaunchShape shape;
+    const auto few =
+        few_products<Matrix>(shape, products, groups, ceil_div(b.skip + b.cols, kChunk), kVectors, weight_of);
+    launch_following(stream, multiply_vectors<Matrix, kVectors, columns_per_block(kVectors)>, shape, few, x);
+  };
+  if (groups.most == 1) return of.template operator()<1>();
+  if (groups.most == 2) return of.template operator()<2>();
   if constexpr (Matrix::kMostVectors > 4)
-    if (m <= 4) return launch_vectors<Matrix, 4>(stream, args, b, x);
-  if constexpr (Matrix::kMostVectors > 2) launch_vectors<Matrix, Matrix::kMostVectors>(stream, args, b, x);
+    if (groups.most <= 4) return of.template operator()<4>();
+  if constexpr (Matrix::kMostVectors > 2) of.template operator()<Matrix::kMostVectors>();
 }
 
 // b as [n, k] or [k, n], as transpose_b says.

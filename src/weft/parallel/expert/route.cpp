@@ -97,9 +97,14 @@ void Route::order_on_device(Context& context, Tensor chosen) {
   tokens_.resize(size_t(copies));  // which are not told
 }
 
+RowCopies Route::copies() const {
+  if (runs_) return {.at = static_cast<const int32_t*>(at_.raw()), .k = k_, .is_on_device = true};
+  return {.at = copies_.data(), .k = k_};
+}
+
 TableRows Route::tokens() const {
   if (!runs_) return tokens_.data();
-  TableRows rows(ordered_tokens_.data<int32_t>());
+  TableRows rows(static_cast<const int32_t*>(ordered_tokens_.raw()));
   rows.is_on_device = true;
   return rows;
 }

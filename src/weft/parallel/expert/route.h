@@ -42,9 +42,7 @@ class Route {
   int64_t num_rows() const { return num_rows_; }        // of the batch
   const int32_t* rows() const { return rows_.data(); }  // [T]: of each token, from 0
   // Among the rows that leave this rank.
-  RowCopies copies() const {
-    return runs_ ? RowCopies{at_.data<int32_t>(), k_, true} : RowCopies{copies_.data(), k_};
-  }
+  RowCopies copies() const;
   // Of the rows that leave this rank.
   int64_t num_leaving() const { return int64_t(tokens_.size()); }
   TableRows tokens() const;
