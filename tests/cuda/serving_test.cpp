@@ -102,7 +102,8 @@ TEST(CudaGeneratorTest, WritesAsTheCpuDoes) {
 }
 
 // Pieces of work that are queued for the fourth token of each of some sequences by a model of so many layers.
-int64_t pieces_of_a_token(int64_t layers, int64_t experts = 0, int32_t sequences = 1) {
+int64_t pieces_of_a_token(int64_t layers, int64_t experts = 0, int32_t sequences = 1,
+                          std::optional<BlockType> rounded = {}) {
   int64_t pieces = 0;
   run_ranks(1, [&](Communicator& world) {
     TestRank rank(cuda_kernels(), 1, Device::cuda);
@@ -112,8 +113,7 @@ int64_t pieces_of_a_token(int64_t layers, int64_t experts = 0, int32_t sequences
     c.layers = layers, c.head_dim = 64, c.experts = experts;
     if (experts) c.experts_per_token = 2, c.expert_ffn = 24;
     complete(c);
-    ForwardModel model(rank.context, mesh, c, DType::bf16);
-    model.part().initialize(rank.context, 11);
+    ForwardModel model(rank.context, mesh, *random_model("random:small", c), DType::bf16, {.others = rounded});
     StepRunner runner(model, 4, 16);
     std::vector<std::vector<int32_t>> blocks;
     for (int32_t i = 0; i < sequences; ++i) blocks.push_back({i});
@@ -138,11 +138,24 @@ TEST(CudaStepTest, ALayerOfATokenIsNineKernels) {
   EXPECT_EQ(pieces_of_a_token(5) - pieces_of_a_token(3), 2 * (kKernels + kFound));
 }
 
+// What is multiplied with blocks is rounded before.
+TEST(CudaStepTest, ALayerOfATokenInBlocksIsThirteenKernels) {
+  constexpr int64_t kKernels = 9 + 4, kFound = 2 + 2 + 1;
+  const auto pieces = [](int64_t layers) { return pieces_of_a_token(layers, 0, 1, BlockType::q8_0); };
+  EXPECT_EQ(pieces(5) - pieces(3), 2 * (kKernels + kFound));
+}
+
 // A router, a choice that stays on the device, rows of experts, gate and up, down and their sum in the place of two.
 // Which tokens' rows they are, and where, is found too.
 TEST(CudaStepTest, ALayerOfExpertsIsThirteenKernels) {
   constexpr int64_t kKernels = 13, kFound = 2 + 2 + 1 + 2;
   EXPECT_EQ(pieces_of_a_token(5, 4) - pieces_of_a_token(3, 4), 2 * (kKernels + kFound));
+}
+
+TEST(CudaStepTest, ALayerOfExpertsInBlocksIsSeventeenKernels) {
+  constexpr int64_t kKernels = 13 + 4, kFound = 2 + 2 + 1 + 2;
+  const auto pieces = [](int64_t layers) { return pieces_of_a_token(layers, 4, 1, BlockType::q8_0); };
+  EXPECT_EQ(pieces(5) - pieces(3), 2 * (kKernels + kFound));
 }
 
 // Tokens of several sequences are ordered by expert where the choice is made: a kernel more, and two uploads less.
