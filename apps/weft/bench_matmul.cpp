@@ -3,6 +3,7 @@
 
 #include "bench.h"
 #include "limits.h"
+#include "weft/kernels/grouped_matmul.h"
 #include "weft/pretrained/held_blocks.h"
 #include "weft/tensor/host_access.h"
 
@@ -12,6 +13,7 @@ namespace {
 struct BenchMatmulCommand {
   std::vector<int64_t> shape;  // M, K, N; empty: the table
   std::string dtype = "fp32", blocks, device = "cpu";
+  int64_t groups = 0;
   int threads = 0, repeats = 20;
   Output output;
 };
@@ -28,16 +30,17 @@ enum class Form { forward, input_grad, weight_grad };
 constexpr std::pair<Form, const char*> kForms[] = {
     {Form::forward, "y = x wT"}, {Form::input_grad, "dx = dy w"}, {Form::weight_grad, "dw = dyT x"}};
 
+Tensor noise(Context& c, DType type, const Shape& shape) {
+  Tensor t = c.empty(type, shape);
+  fill_with_noise(c, t);
+  return t;
+}
+
 double seconds_of(RankResources& rank, const Product& p, Form form, DType dtype, int repeats) {
   Context& c = rank.context;
   const Kernels& k = c.kernels;
-  const auto tensor = [&](DType type, Shape shape) {
-    Tensor t = c.empty(type, shape);
-    fill_with_noise(c, t);
-    return t;
-  };
-  const Tensor x = tensor(dtype, {p.m, p.k}), w = tensor(dtype, {p.n, p.k}), y = tensor(dtype, {p.m, p.n});
-  const Tensor dw = tensor(DType::f32, {p.n, p.k});
+  const Tensor x = noise(c, dtype, {p.m, p.k}), w = noise(c, dtype, {p.n, p.k}), y = noise(c, dtype, {p.m, p.n});
+  const Tensor dw = noise(c, DType::f32, {p.n, p.k});
   const bool is_forward = form == Form::forward;
   Tensor packed;
   if (form != Form::weight_grad) {
@@ -56,6 +59,78 @@ double seconds_of(RankResources& rank, const Product& p, Form form, DType dtype,
   else
     args = {.y = dw, .a = y, .b = x, .transpose_a = true, .packed_b = {}, .epilogue = {}};
   return median(time_calls(c.stream, repeats, [&] { k.matmul(c.stream, args); }));
+}
+
+// Products of an even cut of the rows, each group's with a weight of its own: by one call, and one after the other.
+struct GroupedSeconds {
+  double together, alone;
+};
+
+GroupedSeconds seconds_of_groups(RankResources& rank, const Product& p, int64_t groups, Form form, DType dtype,
+                                 int repeats) {
+  Context& c = rank.context;
+  const Kernels& k = c.kernels;
+  const auto timed = [&](FunctionRef<void()> call) { return median(time_calls(c.stream, repeats, call)); };
+  std::vector<int64_t> starts;
+  for (int64_t g = 0; g <= groups; ++g) starts.push_back(p.m * g / groups);
+  const auto each_group = [&](FunctionRef<void(int64_t begin, int64_t count, int64_t group)> body) {
+    for (int64_t g = 0; g < groups; ++g)
+      if (const int64_t begin = starts[size_t(g)], count = starts[size_t(g) + 1] - begin; count > 0)
+        body(begin, count, g);
+  };
+  const Tensor x = noise(c, dtype, {p.m, p.k}), y = noise(c, dtype, {p.m, p.n});
+  if (form == Form::weight_grad) {
+    const Tensor dw = noise(c, DType::f32, {groups, p.n, p.k});
+    const auto one = [&](int64_t begin, int64_t count, int64_t group) {
+      k.matmul(c.stream, {.y = matrix_of(dw, group),
+                          .a = y.slice_rows(begin, count),
+                          .b = x.slice_rows(begin, count),
+                          .transpose_a = true});
+    };
+    return {timed([&] { k.grouped_gradients(c.stream, {.y = dw, .a = y, .b = x, .starts = starts}); }),
+            timed([&] { each_group(one); })};
+  }
+  const bool is_forward = form == Form::forward;
+  const GroupedMatmulArgs all{.y = is_forward ? y : x,
+                              .a = is_forward ? x : y,
+                              .b = noise(c, dtype, {groups, p.n, p.k}),
+                              .transpose_b = is_forward,
+                              .starts = starts};
+  const auto one = [&](int64_t begin, int64_t count, int64_t group) {
+    k.matmul(c.stream, of_group(all, begin, count, group));
+  };
+  return {timed([&] { k.grouped_matmuls(c.stream, {&all, 1}); }), timed([&] { each_group(one); })};
+}
+
+void bench_groups(const BenchMatmulCommand& o, RankResources& rank, std::span<const Product> products) {
+  const DType dtype = parse_dtype(o.dtype);
+  nlohmann::json rows = nlohmann::json::array();
+  o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:<10} {:>9} {:>9} {:>8} {:>7}", "M", "K", "N", "form", "GFLOP/s",
+                            "alone", "peak", "share"));
+  for (const Product& p : products)
+    for (const auto& [form, name] : kForms) {
+      const double peak = peak_flops(rank.stream, dtype);
+      const GroupedSeconds seconds = seconds_of_groups(rank, p, o.groups, form, dtype, o.repeats);
+      const double flops = 2.0 * double(p.m) * double(p.k) * double(p.n);
+      rows.push_back({{"m", p.m},
+                      {"k", p.k},
+                      {"n", p.n},
+                      {"form", name},
+                      {"seconds", seconds.together},
+                      {"alone_seconds", seconds.alone},
+                      {"flops_per_s", flops / seconds.together},
+                      {"peak_flops_per_s", known(peak)},
+                      {"share", known(peak > 0 ? flops / seconds.together / peak : 0)}});
+      o.output.text(fmt::format("{:>6} {:>6} {:>6}  {:<10} {:>9.0f} {:>9.0f} {:>8} {:>7}", p.m, p.k, p.n, name,
+                                flops / seconds.together / 1e9, flops / seconds.alone / 1e9, giga(peak, 0),
+                                percent_of(flops / seconds.together, peak)));
+    }
+  o.output.json({{"bench", "matmul"},
+                 {"groups", o.groups},
+                 {"dtype", o.dtype},
+                 {"device", o.device},
+                 {"threads", rank.team.size()},
+                 {"rows", rows}});
 }
 
 // The product with a weight in blocks. Several weights take turns where one would stay in the caches.
@@ -108,6 +183,7 @@ void bench_matmul(const BenchMatmulCommand& o) {
   std::vector<Product> products(std::begin(kProducts), std::end(kProducts));
   if (!o.shape.empty()) products = {{o.shape[0], o.shape[1], o.shape[2]}};
   if (!o.blocks.empty()) return bench_blocks(o, rank, products);
+  if (o.groups > 0) return bench_groups(o, rank, products);
   nlohmann::json rows = nlohmann::json::array();
   o.output.text(
       fmt::format("{:>6} {:>6} {:>6}  {:<10} {:>9} {:>8} {:>7}", "M", "K", "N", "form", "GFLOP/s", "peak", "share"));
@@ -142,10 +218,17 @@ void add_bench_matmul(CLI::App& bench) {
       ->expected(3)
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
   c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
+  CLI::Option* const groups =
+      c->add_option(
+           "--groups", o->groups,
+           "Cut the M rows into so many groups, each with a weight of its own, as experts have; also without "
+           "doing groups together")
+          ->check(CLI::Range(int64_t(1), int64_t(4096)));
   c->add_option("--blocks", o->blocks,
                 "Weights in blocks: q8_0, q4_0, q4_k, q6_k, fp8, int8, nf4, w4_g32 or w4_g128 (GPTQ's and AWQ's of "
                 "32 and of 128 inputs); the product y = x wT alone")
-      ->check(CLI::IsMember({"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "nf4", "w4_g32", "w4_g128"}));
+      ->check(CLI::IsMember({"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "nf4", "w4_g32", "w4_g128"}))
+      ->excludes(groups);
   c->add_option("--device", o->device, "cpu or cuda")->capture_default_str();
   c->add_option("--threads", o->threads, "Cores to use; 0: all");
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")

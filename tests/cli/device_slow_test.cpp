@@ -34,6 +34,10 @@ INSTANTIATE_TEST_SUITE_P(
     Benches, DeviceBenchTest,
     testing::Values(
         Bench{"matmul", "matmul --shape 5,48,24 --repeats 2", {"seconds"}, {"share", "peak_flops_per_s"}},
+        Bench{"groups",
+              "matmul --shape 50,48,24 --groups 3 --dtype bf16 --repeats 2",
+              {"seconds", "alone_seconds"},
+              {"share", "peak_flops_per_s"}},
         Bench{"blocks", "matmul --shape 1,64,24 --blocks q8_0 --repeats 2", {"seconds"}, {"read_bytes_per_s"}},
         Bench{"attention",
               "attention --shape 2,20,4,2,16 --repeats 2 --kv-dtype int8",

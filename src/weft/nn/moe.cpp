@@ -74,9 +74,9 @@ bool Moe::stays_on_device(const Var& x, const Pass& pass) {
     const bool is_known = is_in_blocks || (w.value && !w.is_nf4() && size_of(w.value.dtype()) == 2);
     return is_known && x.context->kernels.multiplies_runs(copies, experts, w.shape[1], w.shape[2], is_in_blocks);
   };
-  return !x.context->tape && !pass.is_training && !experts_ && !is_adapted_ && !pass.lora &&
-         experts <= kMostOrderedGroups && (!gate_ || multiplies(gate_->weight())) && multiplies(up_.weight()) &&
-         multiplies(down_.weight());
+  const bool drops = pass.is_training && config_.gate.capacity_factor > 0;
+  return !drops && !experts_ && !is_adapted_ && !pass.lora && copies > 0 && experts <= kMostOrderedGroups &&
+         (!gate_ || multiplies(gate_->weight())) && multiplies(up_.weight()) && multiplies(down_.weight());
 }
 
 Var Moe::operator()(const Var& residual, const Pass& pass) {

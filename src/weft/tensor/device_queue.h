@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 
 namespace weft {
@@ -36,7 +37,16 @@ class DeviceQueue {
   // Until all that was queued is done; an error of the device shows here at the latest.
   virtual void wait() = 0;
 
-  // Between the device and pinned memory of the host, which is left alone until wait().
+  // Between what was queued before its last set() and what comes after that. Lives no longer than the queue.
+  class Point {
+   public:
+    virtual ~Point() = default;
+    virtual void set() = 0;
+    virtual void wait() = 0;  // as the queue's, for what is before the point
+  };
+  virtual std::unique_ptr<Point> make_point() = 0;
+
+  // Between the device and pinned memory of the host, which is left alone until wait(), also of a later point.
   virtual void start_copy_to_device(void* to, const void* pinned, size_t bytes) = 0;
   virtual void start_copy_to_host(void* pinned, const void* from, size_t bytes) = 0;
   // What is queued here from now on begins when all that `other` was given so far is done. Called by other's thread.

@@ -193,6 +193,7 @@ __global__ void __launch_bounds__(kTileBlock, 2) tiles_kernel(const TiledProduct
   const int warp_row = warp / kTileColWarps * kWarpRows, warp_col = warp % kTileColWarps * kWarpCols;
   const TileReader<kRows, kAIsAlongK, true> read_a(warp_row);
   const TileReader<kTileCols, kBIsAlongK, false> read_b(warp_col);
+  const bool has_rows = warp_row < a.count;  // else others have what this warp would read of shared memory
   float sums[kWarpRows / 16][kWarpCols / 8][4] = {};
   for (int step = 0, here = 0, free = kStages - 1; step < steps; ++step) {
     wait_for_copies<kStages - 2>();
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(kTileBlock, 2) tiles_kernel(const TiledProduct
     fetch(step + kStages - 1, memory[free]);
     const uint4* const stage = memory[here];
 #pragma unroll
-    for (int k = 0; k < kTileDepth / 16; ++k) {
+    for (int k = 0; k < kTileDepth / 16 && has_rows; ++k) {
       unsigned x[kWarpRows / 16][4], w[kWarpCols / 16][4];
 #pragma unroll
       for (int i = 0; i < kWarpRows / 16; ++i) read_a.read(x[i], stage, i, k);

@@ -11,7 +11,7 @@ inline constexpr int64_t kMostBlocksY = 65535;  // of a grid's second dimension,
 
 // Rows of a tile, for groups of so many rows in the mean: larger tiles read less, and leave more of themselves empty.
 inline constexpr int kFewestTileRows = 64, kMostTileRows = 128;
-constexpr int64_t tile_rows(int64_t mean_rows) { return mean_rows <= 96 ? kFewestTileRows : kMostTileRows; }
+constexpr int64_t tile_rows(int64_t mean_rows) { return mean_rows <= 48 ? kFewestTileRows : kMostTileRows; }
 
 // Whether groups' products, m x n of k each in the mean, take less time together than cuBLASLt takes for one after
 // the other. That keeps all of a card busy with products of some dozens of its tiles; from 9.0 on it has instructions

@@ -53,6 +53,7 @@ Tensor CombineOp::forward(Context& context, const Tensor& rows, const Tensor& w)
 }
 
 std::array<Tensor, 2> CombineOp::backward(Context& context, const Tensor& dy) {
+  route->settle(context);
   const Tensor given = gradient_or_zeros(context, dy, returned.dtype(), {weights.dim(0), returned.dim(1)});
   const Tensor dreturned = context.empty_like(returned);
   Tensor dweights = context.empty_like(weights);

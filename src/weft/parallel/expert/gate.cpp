@@ -75,7 +75,9 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
   if (stays_on_device) {
     // Few copies hardly share an expert, whose weights each of them then reads by itself.
     const bool are_few = x.dim(0) == 1 || 8 * weights.numel() <= config.experts;
-    are_few ? route->keep_on_device(chosen) : route->order_on_device(context, chosen);
+    if (are_few && !context.tape) return route->keep_on_device(chosen), weights;
+    route->order_on_device(context, chosen);
+    if (context.tape) route->fetch(context);
     return weights;
   }
   if (config.capacity_factor > 0) route->drop_beyond(context, double(config.capacity_factor), rows);

@@ -54,7 +54,7 @@ struct GateOp {
   Communicator* rows;            // who holds other tokens of the same rows of the batch; null: nobody
   RouterBias* bias;              // null: none
   float loss_scale;              // of the added losses; 0 where another rank adds them
-  bool stays_on_device = false;  // the choice, which the host then does not know
+  bool stays_on_device = false;  // the choice, which the host then does not know before a backward pass
   Tensor logits = {}, scores = {};
 
   // logits [T, E] -> weights [T, k]

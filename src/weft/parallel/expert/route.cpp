@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 namespace weft {
@@ -95,6 +96,14 @@ void Route::order_on_device(Context& context, Tensor chosen) {
       context.stream,
       {.at = at_, .tokens = ordered_tokens_, .runs = runs_, .chosen = chosen_, .groups = num_experts_});
   tokens_.resize(size_t(copies));  // which are not told
+}
+
+void Route::settle(Context& context) {
+  if (!is_on_device()) return;
+  std::memcpy(experts_.data(), late_.wait(), chosen_.bytes());
+  leave_device();
+  assign();
+  exchange(context, nullptr);
 }
 
 RowCopies Route::copies() const {

@@ -7,6 +7,7 @@
 #include "weft/autograd/ops/dropout.h"
 #include "weft/autograd/placement.h"
 #include "weft/comm/communicator.h"
+#include "weft/tensor/late_copy.h"
 
 namespace weft {
 
@@ -27,6 +28,10 @@ class Route {
   // In place of experts() and of all that follows, for a rank that has all experts: the device keeps the choice,
   // [T, k] i32. Rows are as assign() would order them; or, of few tokens, as tokens follow each other.
   void order_on_device(Context& context, Tensor chosen);
+  // After order_on_device(), where a backward pass comes: the host gets the choice while the device goes on.
+  // settle(), before anything else of that pass: it has it, and has ordered rows as they lie.
+  void fetch(Context& context) { late_.start(context.stream, chosen_); }
+  void settle(Context& context);
   void keep_on_device(Tensor chosen);
   bool is_on_device() const { return bool(chosen_); }
   const Tensor& chosen() const { return chosen_; }  // of rows in the order of tokens
@@ -75,6 +80,7 @@ class Route {
   std::vector<int32_t> experts_, copies_, tokens_, rows_, arrived_, places_;
   std::vector<Span> spans_;
   std::vector<int64_t> counts_, taken_, row_tokens_, sent_, received_, starts_, next_;
+  LateCopy late_;
   Tensor chosen_, at_, ordered_tokens_, runs_;  // on the device
 };
 

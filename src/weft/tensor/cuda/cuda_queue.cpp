@@ -15,6 +15,8 @@ namespace {
 // What records of steps call copies; no kernel has such an address.
 enum class Work : uint64_t { copy = 2, copy_rows, clear };
 
+constexpr const char* kFinish = "finish what was queued";
+
 }  // namespace
 
 CudaQueue::CudaQueue() {
@@ -141,16 +143,19 @@ void CudaQueue::follow(const DeviceQueue& other) {
 }
 
 void CudaQueue::wait() {
-  constexpr const char* kWhat = "finish what was queued";
   steps_->flush();
-  if (!is_watched()) return check_cuda(cudaStreamSynchronize(stream_), kWhat);
+  if (!is_watched()) return check_cuda(cudaStreamSynchronize(stream_), kFinish);
+  wait_until([](void* of) { return cudaStreamQuery(static_cast<cudaStream_t>(of)); }, stream_);
+}
+
+void CudaQueue::wait_until(cudaError_t (*query)(void*), void* of) const {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kLookAround{20};
   constexpr std::chrono::microseconds kSpin{200}, kNap{50};
   const auto begin = Clock::now();
   for (auto looked = begin;;) {
-    const cudaError_t status = cudaStreamQuery(stream_);
-    if (status != cudaErrorNotReady) return check_cuda(status, kWhat);
+    const cudaError_t status = query(of);
+    if (status != cudaErrorNotReady) return check_cuda(status, kFinish);
     const auto now = Clock::now();
     if (now - begin > kSpin) std::this_thread::sleep_for(kNap);
     if (now - looked < kLookAround) continue;
@@ -158,5 +163,30 @@ void CudaQueue::wait() {
     looked = now;
   }
 }
+
+class CudaQueue::EventPoint final : public Point {
+ public:
+  explicit EventPoint(CudaQueue& queue) : queue_(queue) {
+    check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "make an event");
+  }
+  ~EventPoint() override { cudaEventDestroy(event_); }
+  EventPoint(const EventPoint&) = delete;
+  EventPoint& operator=(const EventPoint&) = delete;
+
+  void set() override {
+    queue_.steps_->flush();
+    check_cuda(cudaEventRecord(event_, queue_.stream_), "record an event");
+  }
+  void wait() override {
+    if (!queue_.is_watched()) return check_cuda(cudaEventSynchronize(event_), kFinish);
+    queue_.wait_until([](void* of) { return cudaEventQuery(static_cast<cudaEvent_t>(of)); }, event_);
+  }
+
+ private:
+  CudaQueue& queue_;
+  cudaEvent_t event_ = nullptr;
+};
+
+std::unique_ptr<DeviceQueue::Point> CudaQueue::make_point() { return std::make_unique<EventPoint>(*this); }
 
 }  // namespace weft

@@ -34,6 +34,7 @@ class CudaQueue final : public DeviceQueue {
   void clear(void* to, size_t bytes) override;
   const void* upload(const void* from, size_t bytes) override;
   void wait() override;
+  std::unique_ptr<Point> make_point() override;
   void start_copy_to_device(void* to, const void* pinned, size_t bytes) override;
   void start_copy_to_host(void* pinned, const void* from, size_t bytes) override;
   void follow(const DeviceQueue& other) override;
@@ -53,6 +54,10 @@ class CudaQueue final : public DeviceQueue {
   struct Piece {
     std::byte *pinned, *device;
   };
+  class EventPoint;
+
+  // Until query() says that something is done, looking around meanwhile.
+  void wait_until(cudaError_t (*query)(void*), void* of) const;
   // Queues what is told by these numbers, of which the first says what it is.
   template <class Issue, class... Numbers>
   void add(const Issue& issue, const Numbers&... numbers) {
