@@ -101,7 +101,7 @@ NormConfig norm_config(const ModelConfig& c) {
 
 Block::Block(const std::string& name, int layer, const ModelConfig& c, const RopeTables& rope,
              const Partition& partition)
-    : kind_(c.block) {
+    : kind_(c.block), residual_scale_(c.residual_scale) {
   const auto make_norm = [&](std::optional<Norm>& norm, const char* which) {
     norm.emplace(name + which, partition.tensor.replicated({c.hidden}), norm_config(c));
   };
@@ -114,7 +114,7 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
                               partition);
   else
     attention_.emplace(name + ".attention", layer, attention_config(c, layer),
-                       c.position == PositionKind::rope ? &rope.of(layer) : nullptr, partition);
+                       c.is_rotated(layer) ? &rope.of(layer) : nullptr, partition);
   if (has_pre && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");
   if (has_post) make_norm(mlp_post_norm_, ".mlp_post_norm");
   if (c.has_experts(layer))

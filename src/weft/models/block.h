@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "weft/autograd/ops/scale.h"
 #include "weft/models/model_config.h"
 #include "weft/models/rope_tables.h"
 #include "weft/nn/attention.h"
@@ -42,11 +43,13 @@ class Block {
     if (after) visit(*after);
   }
   Var attend(const Var& x, const Pass& pass, const WantedRows* wanted) {
-    return latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted);
+    return scaled(latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted));
   }
-  Var feed_forward(const Var& x, const Pass& pass) { return moe_ ? (*moe_)(x, pass) : (*mlp_)(x, pass); }
+  Var feed_forward(const Var& x, const Pass& pass) { return scaled(moe_ ? (*moe_)(x, pass) : (*mlp_)(x, pass)); }
+  Var scaled(const Var& x) { return residual_scale_ == 1 ? x : apply(*x.context, ScaleOp{residual_scale_}, x); }
 
   BlockKind kind_;
+  float residual_scale_;
   std::optional<Norm> attention_norm_, attention_post_norm_;
   std::optional<Attention> attention_;  // or
   std::optional<LatentAttention> latent_attention_;

@@ -8,6 +8,12 @@
 #include "weft/parallel/head_loss.h"
 
 namespace weft {
+namespace {
+
+Var scaled(const Var& x, float factor) { return factor == 1 ? x : apply(*x.context, ScaleOp{factor}, x); }
+
+}  // namespace
+
 Decoder::Decoder(const ModelConfig& c, const Partition& partition, const DecoderPart& part, Param* embedding)
     : config_(c),
       partition_(partition),
@@ -73,7 +79,7 @@ Var Decoder::embed(Context& context, const Pass& pass) {
   const bool is_first = partition_.tensor.rank() == 0;  // of those whose parts make the sum
   Var x = apply(context, EmbeddingOp{*embedding_, position_ && is_first ? &*position_ : nullptr, pass.ids,
                                      pass.attention.positions, pass.num_tokens, dtype_});
-  if (config_.embedding_scale != 1) x = apply(context, ScaleOp{config_.embedding_scale}, x);
+  x = scaled(x, config_.embedding_scale);
   return pass.dropout(partition_.tensor.leave(x), config_.dropout, embedding_dropout_site_,
                       partition_.tensor.tokens(pass.num_tokens).begin);
 }
@@ -116,12 +122,13 @@ Var Decoder::loss(Context& context, const Pass& pass, const Var& x, const int32_
 }
 
 Var Decoder::result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head) {
-  const Var sum = head(partition_, head_weight(), config_.logit_softcap, forward(context, pass, x, brackets));
+  const Var hidden = scaled(forward(context, pass, x, brackets), config_.logit_scale);
+  const Var sum = head(partition_, head_weight(), config_.logit_softcap, hidden);
   return brackets.leave(blocks_.size() + (embedding_ ? 1 : 0), sum);
 }
 
 Var Decoder::logits(const Var& hidden) {
-  const Var logits = linear(hidden, {&head_weight()});
+  const Var logits = linear(scaled(hidden, config_.logit_scale), {&head_weight()});
   return config_.logit_softcap > 0 ? apply(*hidden.context, SoftcapOp{config_.logit_softcap}, logits) : logits;
 }
 

@@ -37,6 +37,18 @@ ModelConfig qwen3() {
   return c;
 }
 
+ModelConfig seed_oss() {
+  ModelConfig c = named("seed_oss", {});
+  c.qkv_bias = true, c.norm_eps = 1e-6f;
+  return c;
+}
+
+ModelConfig ernie4_5() {
+  ModelConfig c = named("ernie4_5", {});
+  c.tie_embeddings = true, c.rope_theta = 500000;
+  return c;
+}
+
 ModelConfig mixtral_8x7b() {
   ModelConfig c = named("mixtral", shape({32, 4096, 32, 8, 14336, 32000, 32768}, 1e6, false));
   c.experts = 8, c.experts_per_token = 2, c.aux_loss = 0.02f;
@@ -77,6 +89,9 @@ const std::vector<Family>& llama_families() {
       {named("mistral", ModelConfig{}), Presets{}},
       {named("mixtral", ModelConfig{}), Presets{{"mixtral-8x7b", mixtral_8x7b()}}},
       {named("phi3", ModelConfig{}), Presets{}},
+      {named("ministral", ModelConfig{}), Presets{}},
+      {seed_oss(), Presets{}},
+      {ernie4_5(), Presets{}},
       {qwen2(), qwen2_presets()},
       {named("qwen3", qwen3()), Presets{}},
       {named("qwen3_moe", qwen3()), Presets{{"qwen3-30b-a3b", qwen3_30b_a3b()}}},

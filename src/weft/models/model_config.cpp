@@ -52,6 +52,8 @@ void complete_rope(ModelConfig& c) {
         "model.rotary_dim = {}: rotary positions turn pairs of the {} elements of a head: write an even number up to "
         "that, or model.position = \"learned\"",
         c.turned_dim(), c.head_dim);
+  if (c.unrotated_every < 0)
+    throw UsageError("model.unrotated_every = {}: write a number of at least 0", c.unrotated_every);
   if (!(c.rope_theta >= 1)) throw UsageError("model.rope_theta = {}: write a number of at least 1", c.rope_theta);
   RopeScaling& s = c.rope_scaling;
   if (s.kind == RopeScaling::Kind::none) return;
@@ -87,6 +89,8 @@ void complete_attention(ModelConfig& c) {
   require_positive("value_dim", c.value_dim);
   if (c.kv_heads != c.heads)
     throw UsageError("model.kv_heads = {}: latent attention has keys for each of the {} heads", c.kv_heads, c.heads);
+  if (c.unrotated_every > 0)
+    throw UsageError("model.unrotated_every = {}: latent attention turns in every layer: write 0", c.unrotated_every);
   if (c.position != PositionKind::rope || c.rotary_dim == 0)
     throw UsageError(
         "model.rotary_dim = {}: latent attention turns some of the {} elements of a head: write fewer, and "
@@ -146,8 +150,12 @@ void complete(ModelConfig& c) {
     throw UsageError("model.dropout = {}: write a probability from 0 to below 1", c.dropout);
   if (!(c.norm_eps >= 0 && c.norm_eps <= 1))
     throw UsageError("model.norm_eps = {}: write a number from 0 to 1", c.norm_eps);
-  if (!(c.embedding_scale > 0))
-    throw UsageError("model.embedding_scale = {}: write a number above 0", c.embedding_scale);
+  const auto above_0 = [](const char* key, float value) {
+    if (!(value > 0)) throw UsageError("model.{} = {}: write a number above 0", key, value);
+  };
+  above_0("embedding_scale", c.embedding_scale);
+  above_0("residual_scale", c.residual_scale);
+  above_0("logit_scale", c.logit_scale);
   complete_attention(c);
   complete_experts(c);
   complete_adapters(c);

@@ -74,7 +74,8 @@ struct ModelConfig {
   bool is_gated = true;  // swiglu, geglu
   PositionKind position = PositionKind::rope;
   double rope_theta = 10000;
-  int64_t rotary_dim = 0;  // elements of a head that turn, its first; 0: all
+  int64_t rotary_dim = 0;       // elements of a head that turn, its first; 0: all
+  int64_t unrotated_every = 0;  // every n-th layer turns none and sees no positions; 0: all layers turn
   RopeScaling rope_scaling;
   bool qk_norm = false;         // of every head of queries and keys
   bool qk_norm_across = false;  // over all heads together
@@ -82,6 +83,8 @@ struct ModelConfig {
   float attention_softcap = 0;  // scores become cap * tanh(score / cap); 0: they stay
   float logit_softcap = 0;      // likewise the logits
   float embedding_scale = 1;
+  float residual_scale = 1;  // of what both parts of a layer add to the residual stream
+  float logit_scale = 1;     // of logits, before their cap
   float init_std = 0.02f;
 
   // Local layers see the `window` last tokens only.
@@ -116,6 +119,9 @@ struct ModelConfig {
 
   bool has_experts(int64_t layer) const { return experts > 0 && layer >= first_dense_layers; }
   bool has_router_bias() const { return router_bias || router_bias_rate > 0; }
+  bool is_rotated(int64_t layer) const {
+    return position == PositionKind::rope && (unrotated_every == 0 || (layer + 1) % unrotated_every != 0);
+  }
   int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }
   int64_t values_dim() const { return value_dim ? value_dim : head_dim; }
   bool is_latent() const { return kv_rank > 0; }

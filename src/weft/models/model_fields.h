@@ -51,6 +51,7 @@ class ModelFields {
     activation();
     choice("position", kPositionNames, c.position);
     v.number("rope_theta", c.rope_theta), v.number("rotary_dim", c.rotary_dim);
+    v.number("unrotated_every", c.unrotated_every);
     rope_scaling();
     attention();
     experts();
@@ -95,6 +96,7 @@ class ModelFields {
     v.flag("qk_norm", c.qk_norm), v.flag("qk_norm_across", c.qk_norm_across);
     v.number("attention_scale", c.attention_scale), v.number("attention_softcap", c.attention_softcap);
     v.number("logit_softcap", c.logit_softcap), v.number("embedding_scale", c.embedding_scale);
+    v.number("residual_scale", c.residual_scale), v.number("logit_scale", c.logit_scale);
     v.number("window", c.window);
     v.begin_group("window", c.window > 0);
     v.number("first_local_layer", c.first_local_layer), v.number("global_every", c.global_every);

@@ -1,5 +1,8 @@
-// The variants' defaults. Sources: Groeneveld et al., "OLMo", 2024; OLMo 2, 2025; Gemma 2, 2024; Gemma 3, 2025; Black
-// et al., "GPT-NeoX-20B", 2022; Almazrouei et al., "Falcon", 2023; DeepSeek-AI, "DeepSeek-V2" and "V3", 2024.
+// The variants' defaults. Sources: Groeneveld et al., "OLMo", 2024; OLMo 2 and 3, 2025; Muennighoff et al., "OLMoE",
+// 2024; Gemma and Gemma 2, 2024; Gemma 3, 2025; Black et al., "GPT-NeoX-20B", 2022; Almazrouei et al., "Falcon",
+// 2023; DeepSeek-AI, "DeepSeek-V2" and "V3", 2024; Cohere, "Command A", 2025; LG AI Research, "EXAONE 4.0", 2025;
+// GLM-4.5 Team, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et al., "Stable LM 2",
+// 2024; Lozhkov et al., "StarCoder 2", 2024.
 #include "weft/models/variants.h"
 
 namespace weft {
@@ -17,22 +20,28 @@ ModelConfig olmo() {
   return c;
 }
 
-ModelConfig olmo2() {
-  ModelConfig c = named("olmo2");
+ModelConfig olmo2(const char* family) {
+  ModelConfig c = named(family);
   c.block = BlockKind::post, c.qk_norm_across = true;
   return c;
 }
 
-ModelConfig gemma(const char* family) {
+ModelConfig olmoe() {
+  ModelConfig c = named("olmoe");
+  c.qk_norm_across = true, c.norm_topk = false;
+  return c;
+}
+
+ModelConfig gemma(const char* family, BlockKind block) {
   ModelConfig c = named(family);
-  c.block = BlockKind::both, c.norm_offset = true, c.norm_eps = 1e-6f;
+  c.block = block, c.norm_offset = true, c.norm_eps = 1e-6f;
   c.activation = Activation::gelu_tanh;
   c.tie_embeddings = true;
   return c;
 }
 
 ModelConfig gemma3() {
-  ModelConfig c = gemma("gemma3");
+  ModelConfig c = gemma("gemma3", BlockKind::both);
   c.qk_norm = true;
   return c;
 }
@@ -66,12 +75,81 @@ ModelConfig deepseek_v3() {
   return c;
 }
 
+ModelConfig cohere(const char* family) {
+  ModelConfig c = named(family);
+  c.block = BlockKind::parallel_shared;
+  c.norm = NormKind::layer;
+  c.tie_embeddings = true, c.logit_scale = 0.0625f;
+  return c;
+}
+
+ModelConfig exaone4() {
+  ModelConfig c = named("exaone4");
+  c.block = BlockKind::post, c.qk_norm = true;
+  return c;
+}
+
+ModelConfig glm(const char* family, BlockKind block) {
+  ModelConfig c = named(family);
+  c.block = block, c.qkv_bias = true;
+  return c;
+}
+
+ModelConfig glm4_moe() {
+  ModelConfig c = named("glm4_moe");
+  c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
+ModelConfig smollm3() {
+  ModelConfig c = named("smollm3");
+  c.tie_embeddings = true, c.norm_eps = 1e-6f, c.unrotated_every = 4;
+  return c;
+}
+
+ModelConfig stablelm() {
+  ModelConfig c = named("stablelm");
+  c.norm = NormKind::layer, c.norm_bias = true;
+  return c;
+}
+
+ModelConfig starcoder2() {
+  ModelConfig c = named("starcoder2");
+  c.norm = NormKind::layer, c.norm_bias = c.mlp_bias = c.qkv_bias = c.output_bias = true;
+  c.activation = Activation::gelu_tanh, c.is_gated = false;
+  c.tie_embeddings = true;
+  return c;
+}
+
 }  // namespace
 
 const std::vector<Family>& variant_families() {
-  static const std::vector<Family> families{
-      {olmo(), {}},     {olmo2(), {}},  {gemma("gemma2"), {}},         {gemma3(), {}},
-      {gpt_neox(), {}}, {falcon(), {}}, {deepseek("deepseek_v2"), {}}, {deepseek_v3(), {}}};
+  static const std::vector<Family> families = [] {
+    std::vector<Family> all;
+    for (const ModelConfig& defaults : {olmo(),
+                                        olmo2("olmo2"),
+                                        olmo2("olmo3"),
+                                        olmoe(),
+                                        gemma("gemma", BlockKind::pre),
+                                        gemma("gemma2", BlockKind::both),
+                                        gemma3(),
+                                        gpt_neox(),
+                                        falcon(),
+                                        deepseek("deepseek_v2"),
+                                        deepseek_v3(),
+                                        cohere("cohere"),
+                                        cohere("cohere2"),
+                                        exaone4(),
+                                        glm("glm", BlockKind::pre),
+                                        glm("glm4", BlockKind::both),
+                                        glm4_moe(),
+                                        named("granite"),
+                                        smollm3(),
+                                        stablelm(),
+                                        starcoder2()})
+      all.push_back({defaults, {}});
+    return all;
+  }();
   return families;
 }
 

@@ -1,5 +1,5 @@
-// Families that differ from Llama in the order of norms or in their attention: OLMo, Gemma, DeepSeek, GPT-NeoX,
-// Falcon.
+// Families that differ from Llama in the order of norms, in their attention or in factors: OLMo, Gemma, DeepSeek, GLM
+// and others.
 #pragma once
 #include <vector>
 

@@ -15,6 +15,7 @@ ModelConfig essence(ModelConfig c) {
   c.router_bias = c.has_router_bias(), c.router_bias_rate = 0;
   if (c.attention_scale == 1 / std::sqrt(float(c.head_dim))) c.attention_scale = 0;
   if (c.position == PositionKind::learned) c.rope_theta = neutral.rope_theta, c.rotary_dim = neutral.rotary_dim;
+  if (c.position == PositionKind::learned || c.unrotated_every > c.layers) c.unrotated_every = 0;
   if (c.rope_scaling.kind == RopeScaling::Kind::none) c.rope_scaling = neutral.rope_scaling;
   if (c.rope_scaling.kind == RopeScaling::Kind::longrope) c.rope_scaling.factor = 1;
   if (c.window == 0) c.first_local_layer = c.global_every = 0, c.local_rope_theta = 0;

@@ -47,6 +47,7 @@ GgufDescription describe(const GgufFile& file) {
   d.has_head = has("output.weight");
   d.has_qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
   d.has_output_bias = has("blk.0.attn_output.bias");
+  d.has_head_norm = has("blk.0.attn_q_norm.weight");
   d.has_mlp_bias = has("blk.0.ffn_down.bias");
   if (const GgufTensor* embedding = file.find_tensor("token_embd.weight")) {
     if (embedding->dims.size() != 2)

@@ -2,6 +2,7 @@
 #include "weft/pretrained/gguf_model.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "weft/formats/ggml_blocks.h"
 #include "weft/pretrained/held_blocks.h"
@@ -69,6 +70,14 @@ class GgufTensors final : public StoredTensors {
   const GgufFile& file_;
 };
 
+// The number in "blk.12.attn_q.weight"; -1: the tensor is in no block.
+int64_t block_of(std::string_view name) {
+  constexpr std::string_view kBlock = "blk.";
+  int64_t number = -1;
+  if (name.starts_with(kBlock)) std::from_chars(name.data() + kBlock.size(), name.data() + name.size(), number);
+  return number;
+}
+
 }  // namespace
 
 GgufModel read_gguf_model(const GgufFile& file) {
@@ -78,6 +87,10 @@ GgufModel read_gguf_model(const GgufFile& file) {
   model.config = config_of(description);
   if (model.config.rope_scaling.kind == RopeScaling::Kind::longrope)
     for (const auto& [name, factors] : description.factors) model.not_weights.push_back(name + ".weight");
+  // Layers behind the model's, which predict a token further on.
+  if (description.keys.contains("nextn_predict_layers"))
+    for (const GgufTensor& tensor : file.tensors())
+      if (block_of(tensor.name) >= model.config.layers) model.not_weights.push_back(tensor.name);
   return model;
 }
 

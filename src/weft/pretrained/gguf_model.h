@@ -11,7 +11,7 @@ namespace weft {
 struct GgufModel {
   const GgufFamily* family = nullptr;
   ModelConfig config;
-  std::vector<std::string> not_weights = {};  // tensors that the configuration has
+  std::vector<std::string> not_weights = {};  // tensors that the model does not hold
 };
 
 // Throws Error naming the file and the key that is missing, out of range or says what weft cannot do; for an

@@ -25,9 +25,6 @@ struct HfFamily {
   std::vector<std::string_view> ignored = {};
 };
 
-// A table out of parts that families share.
-std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> parts);
-
 // All families, in the order in which a model looks for one that can say all of it.
 const std::vector<HfFamily>& hf_families();
 

@@ -105,6 +105,12 @@ Found find_row(std::string_view pattern, std::span<const NameRow> table) {
 
 }  // namespace
 
+std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> parts) {
+  std::vector<NameRow> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
 std::vector<int64_t> ParamNames::stored_dims() const {
   const int64_t total = rows.total > 0 ? rows.total : num_rows();
   if (shape.rank() == 1) return {total};

@@ -41,6 +41,9 @@ struct NameRow {
   Layout layout = {};
 };
 
+// A table out of parts that families share; the first row of a parameter counts.
+std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> parts);
+
 struct ParamNames {
   std::string param;
   Shape shape;                      // of the whole parameter

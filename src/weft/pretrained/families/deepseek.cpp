@@ -18,18 +18,6 @@ void attention_fields(HfFields& f, ModelConfig& c) {
   c.output_bias = c.qkv_bias;
 }
 
-void expert_fields(HfFields& f, ModelConfig& c) {
-  f.size("n_routed_experts", c.experts);
-  f.size("n_shared_experts", c.shared_experts, 0);
-  f.size("num_experts_per_tok", c.experts_per_token);
-  f.size("moe_intermediate_size", c.expert_ffn);
-  f.size("first_k_dense_replace", c.first_dense_layers, 0);
-  f.number("routed_scaling_factor", c.routed_scale, 1);
-  f.size("n_group", c.expert_groups, 1);
-  f.size("topk_group", c.groups_per_token, 1);
-  f.only("moe_layer_freq", int64_t(1));
-}
-
 void common_fields(HfFields& f, ModelConfig& c) {
   common_shape_fields(f, c);
   f.number("rms_norm_eps", c.norm_eps, 1e-6);
@@ -37,7 +25,7 @@ void common_fields(HfFields& f, ModelConfig& c) {
   activation_field(f, "hidden_act", c.activation, "silu");
   attention_fields(f, c);
   rope_fields(f, c, 10000);
-  expert_fields(f, c);
+  deepseek_expert_fields(f, c);
 }
 
 void v2_fields(HfFields& f, ModelConfig& c) {
@@ -83,6 +71,18 @@ const std::vector<NameRow>& names(const ModelConfig& c) {
 
 }  // namespace
 }  // namespace hf_deepseek
+
+void deepseek_expert_fields(HfFields& f, ModelConfig& c) {
+  f.size("n_routed_experts", c.experts);
+  f.size("n_shared_experts", c.shared_experts, 0);
+  f.size("num_experts_per_tok", c.experts_per_token);
+  f.size("moe_intermediate_size", c.expert_ffn);
+  f.size("first_k_dense_replace", c.first_dense_layers, 0);
+  f.number("routed_scaling_factor", c.routed_scale, 1);
+  f.size("n_group", c.expert_groups, 1);
+  f.size("topk_group", c.groups_per_token, 1);
+  f.only("moe_layer_freq", int64_t(1));
+}
 
 std::vector<HfFamily> hf_deepseek_families() {
   using namespace hf_deepseek;

@@ -11,28 +11,61 @@ std::vector<HfFamily> hf_deepseek_families();
 std::vector<HfFamily> hf_gpt2_families();
 std::vector<HfFamily> hf_neox_families();
 std::vector<HfFamily> hf_falcon_families();
+std::vector<HfFamily> hf_cohere_families();
+std::vector<HfFamily> hf_exaone_families();
+std::vector<HfFamily> hf_glm_families();
+std::vector<HfFamily> hf_granite_families();
+std::vector<HfFamily> hf_smollm_families();
+std::vector<HfFamily> hf_stablelm_families();
+std::vector<HfFamily> hf_starcoder_families();
 
 // What Llama and most of its relatives call the shape of a model.
 void common_shape_fields(HfFields& fields, ModelConfig& config);
+
+// The same, and norms, the head and the activation of relatives whose norms are RMSNorms. What a file without a key
+// means:
+struct Absent {
+  int64_t head_dim = 0;  // 0: the width of the model over its heads
+  int64_t kv_heads = 0;  // 0: as many as there are heads
+  double norm_eps = 1e-6;
+  bool is_tied = false;
+};
+void llama_shape_fields(HfFields& fields, ModelConfig& config, const Absent& absent = {});
+
+// attention_bias: of all four projections.
+void attention_bias_field(HfFields& fields, ModelConfig& config);
 
 // "silu" and its like.
 void activation_field(HfFields& fields, const char* key, Activation& activation, std::string_view otherwise);
 
 // rope_theta, and rope_scaling, or rope_parameters which newer versions have in place of the two; and how many
-// elements of a head turn, as `partial_key`, unless that is null.
-void rope_fields(HfFields& fields, ModelConfig& config, double theta, const char* partial_key = nullptr);
+// elements of a head turn, as `partial_key`, unless that is null; `share` is what a file without it means.
+void rope_fields(HfFields& fields, ModelConfig& config, double theta, const char* partial_key = nullptr,
+                 double share = 1);
+// rope_parameters of both kinds of layers, as newer versions have it; false: there are none such to read.
+bool rope_fields_by_layer(HfFields& fields, ModelConfig& config, double theta, double local_theta);
 
 // sliding_window with nothing else to say: all layers are local, or none. absent: what a file without the key means.
 void window_field(HfFields& fields, ModelConfig& config, int64_t absent = 0);
 // layer_types, where it is there: the window's layers are those that it calls "sliding_attention".
 void layer_types_field(HfFields& fields, ModelConfig& config);
+// sliding_window, null for none, and layer_types; where that is absent, every n-th layer is global: as `pattern_key`
+// says, unless that is null, or else 4. Gives whether there is a window, perhaps of no layer.
+bool window_pattern_fields(HfFields& fields, ModelConfig& config, const char* pattern_key);
+// Layers that see the whole text know no positions: where there is a window, all but the local ones.
+void unrotated_global_layers(HfFields& fields, ModelConfig& config, bool has_window);
+
+// What DeepSeek-V3 calls experts, and who follows it.
+void deepseek_expert_fields(HfFields& fields, ModelConfig& config);
 
 // Names that most relatives of Llama share: of the embedding, the last norm and the head; of attention's projections;
 // of a gated feed-forward part; of experts.
 std::span<const NameRow> outer_names();
 std::span<const NameRow> attention_names();
+std::span<const NameRow> paired_attention_names();  // whose rotary positions turn neighbours
 std::span<const NameRow> gated_names();
 std::span<const NameRow> expert_names();
 std::span<const NameRow> pre_norm_names();
+const std::vector<NameRow>& llama_names(const ModelConfig& config);  // all of these but paired ones
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Gemma 2 and 3 as Hugging Face saves them: norms on both sides, local layers between global ones, caps.
+// Gemma as Hugging Face saves it; from 2 on with norms on both sides, local layers between global ones, caps.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -27,21 +27,32 @@ void cap_field(HfFields& f, const char* key, float& cap, double otherwise) {
     f.to()[key] = nullptr;
 }
 
+// The activation is what hidden_activation says: the first files had another beside it, which nothing reads.
 void common_fields(HfFields& f, ModelConfig& c) {
   common_shape_fields(f, c);
   f.size("head_dim", c.head_dim, 256);
   f.number("rms_norm_eps", c.norm_eps, 1e-6);
   f.flag("tie_word_embeddings", c.tie_embeddings, true);
   activation_field(f, "hidden_activation", c.activation, "gelu_pytorch_tanh");
-  f.flag("attention_bias", c.qkv_bias, false);
-  c.output_bias = c.qkv_bias;
-  score_scale_field(f, c);
-  f.size("sliding_window", c.window, 4096);
+  attention_bias_field(f, c);
   c.embedding_scale = float(std::sqrt(double(c.hidden)));
 }
 
-void gemma2_fields(HfFields& f, ModelConfig& c) {
+void gemma_fields(HfFields& f, ModelConfig& c) {
   common_fields(f, c);
+  rope_fields(f, c, 10000);
+  f.only("use_bidirectional_attention", false);
+  if (!f.is_reading()) f.to()["hidden_act"] = f.to()["hidden_activation"];  // the key of later versions
+}
+
+void local_fields(HfFields& f, ModelConfig& c) {
+  common_fields(f, c);
+  score_scale_field(f, c);
+  f.size("sliding_window", c.window, 4096);
+}
+
+void gemma2_fields(HfFields& f, ModelConfig& c) {
+  local_fields(f, c);
   rope_fields(f, c, 10000);
   cap_field(f, "attn_logit_softcapping", c.attention_softcap, 50);
   cap_field(f, "final_logit_softcapping", c.logit_softcap, 30);
@@ -51,29 +62,13 @@ void gemma2_fields(HfFields& f, ModelConfig& c) {
 
 // Local layers have angles of their own.
 void gemma3_rope_fields(HfFields& f, ModelConfig& c) {
-  if (!f.has("rope_parameters")) {
-    rope_fields(f, c, 1e6);
-    f.number("rope_local_base_freq", c.local_rope_theta, 10000);
-    return;
-  }
-  // As one of the two would stand alone.
-  const auto of_layers = [&](const char* kind) {
-    return nlohmann::json{{"rope_parameters", f.from().at("rope_parameters").at(kind).raw()}}.dump();
-  };
-  const JsonDocument global = JsonDocument::parse(of_layers("full_attention"), f.from().source());
-  const JsonDocument local = JsonDocument::parse(of_layers("sliding_attention"), f.from().source());
-  const JsonView global_root = global.root(), local_root = local.root();
-  HfFields global_fields(global_root), local_fields(local_root);
-  ModelConfig of_local;
-  rope_fields(global_fields, c, 1e6);
-  rope_fields(local_fields, of_local, 10000);
-  if (of_local.rope_scaling.kind != RopeScaling::Kind::none)
-    f.refuse("rope_parameters", "local layers cannot be scaled");
-  c.local_rope_theta = of_local.rope_theta;
+  if (rope_fields_by_layer(f, c, 1e6, 10000)) return;
+  rope_fields(f, c, 1e6);
+  f.number("rope_local_base_freq", c.local_rope_theta, 10000);
 }
 
 void gemma3_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c);
+  local_fields(f, c);
   gemma3_rope_fields(f, c);
   cap_field(f, "attn_logit_softcapping", c.attention_softcap, 0);
   cap_field(f, "final_logit_softcapping", c.logit_softcap, 0);
@@ -87,6 +82,11 @@ constexpr NameRow kNorms[] = {{"layers.#.attention_norm", "model.layers.#.input_
                               {"layers.#.mlp_norm", "model.layers.#.pre_feedforward_layernorm"},
                               {"layers.#.mlp_post_norm", "model.layers.#.post_feedforward_layernorm"}};
 
+const std::vector<NameRow>& gemma_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows =
+      joined({outer_names(), pre_norm_names(), attention_names(), gated_names()});
+  return rows;
+}
 const std::vector<NameRow>& names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
       joined({outer_names(), std::span(kNorms), attention_names(), gated_names()});
@@ -99,7 +99,13 @@ const std::vector<NameRow>& names(const ModelConfig&) {
 std::vector<HfFamily> hf_gemma_families() {
   using namespace hf_gemma;
 
-  return {{.family = "gemma2",
+  return {{.family = "gemma",
+           .model_type = "gemma",
+           .architecture = "GemmaForCausalLM",
+           .fields = gemma_fields,
+           .names = gemma_names,
+           .base = "model."},
+          {.family = "gemma2",
            .model_type = "gemma2",
            .architecture = "Gemma2ForCausalLM",
            .fields = gemma2_fields,

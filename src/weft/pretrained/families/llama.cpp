@@ -5,37 +5,39 @@ namespace weft {
 namespace hf_llama {
 namespace {
 
-// What a file without the key means; 0: the width of the model over its heads.
-struct Absent {
-  int64_t head_dim = 0;
-  double norm_eps = 1e-6;
-};
-
-void common_fields(HfFields& f, ModelConfig& c, const Absent& absent = {}) {
-  common_shape_fields(f, c);
-  f.size("head_dim", c.head_dim, absent.head_dim);
-  f.number("rms_norm_eps", c.norm_eps, absent.norm_eps);
-  f.flag("tie_word_embeddings", c.tie_embeddings, false);
-  activation_field(f, "hidden_act", c.activation, "silu");
-}
-
-// In attention: of all four projections.
-void attention_bias_field(HfFields& f, ModelConfig& c) {
-  f.flag("attention_bias", c.qkv_bias, false);
-  c.output_bias = c.qkv_bias;
-}
-
 void llama_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c);
+  llama_shape_fields(f, c);
   rope_fields(f, c, 10000);
   attention_bias_field(f, c);
   f.flag("mlp_bias", c.mlp_bias, false);
 }
 
 void mistral_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c);
+  llama_shape_fields(f, c);
   rope_fields(f, c, 10000);
   window_field(f, c, 4096);
+}
+
+void ministral_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c, {.kv_heads = 8});
+  rope_fields(f, c, 10000);
+  window_field(f, c, 4096);
+  layer_types_field(f, c);
+}
+
+void seed_oss_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 8});
+  rope_fields(f, c, 10000);
+  f.flag("attention_bias", c.qkv_bias, true);
+  f.flag("attention_out_bias", c.output_bias, false);
+  f.flag("mlp_bias", c.mlp_bias, false);
+}
+
+void ernie_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 2, .norm_eps = 1e-5, .is_tied = true});
+  rope_fields(f, c, 500000);
+  f.flag("use_bias", c.qkv_bias, false);
+  c.output_bias = c.mlp_bias = c.qkv_bias;
 }
 
 // The layers from max_window_layers on are local.
@@ -50,7 +52,7 @@ void qwen_window_fields(HfFields& f, ModelConfig& c) {
 }
 
 void qwen_fields(HfFields& f, ModelConfig& c, const Absent& absent) {
-  common_fields(f, c, absent);
+  llama_shape_fields(f, c, absent);
   rope_fields(f, c, 10000);
   qwen_window_fields(f, c);
 }
@@ -63,7 +65,7 @@ void qwen3_fields(HfFields& f, ModelConfig& c) {
 
 void mixtral_fields(HfFields& f, ModelConfig& c) {
   if (!f.is_reading()) c.ffn = c.expert_ffn;
-  common_fields(f, c, {.norm_eps = 1e-5});
+  llama_shape_fields(f, c, {.norm_eps = 1e-5});
   rope_fields(f, c, 1e6);
   window_field(f, c);
   f.size("num_local_experts", c.experts, 8);
@@ -112,11 +114,6 @@ constexpr NameRow kPhi3Fused[] = {
     {"layers.#.mlp.down", "model.layers.#.mlp.down_proj"},
 };
 
-const std::vector<NameRow>& dense_names(const ModelConfig&) {
-  static const std::vector<NameRow> rows =
-      joined({outer_names(), pre_norm_names(), attention_names(), gated_names(), expert_names()});
-  return rows;
-}
 const std::vector<NameRow>& mixtral_names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
       joined({outer_names(), pre_norm_names(), attention_names(), std::span(kMixtralExperts)});
@@ -127,8 +124,14 @@ const std::vector<NameRow>& phi3_names(const ModelConfig&) {
   return rows;
 }
 
+const std::vector<NameRow>& ernie_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows =
+      joined({outer_names(), pre_norm_names(), paired_attention_names(), gated_names()});
+  return rows;
+}
+
 HfFamily family(std::string_view name, std::string_view architecture, void (*fields)(HfFields&, ModelConfig&),
-                const std::vector<NameRow>& (*names)(const ModelConfig&) = dense_names) {
+                const std::vector<NameRow>& (*names)(const ModelConfig&) = llama_names) {
   return {.family = name,
           .model_type = name,
           .architecture = architecture,
@@ -150,7 +153,10 @@ std::vector<HfFamily> hf_llama_families() {
           family("qwen3", "Qwen3ForCausalLM", qwen3_fields),
           family("mixtral", "MixtralForCausalLM", mixtral_fields, mixtral_names),
           family("qwen3_moe", "Qwen3MoeForCausalLM", qwen3_moe_fields),
-          family("phi3", "Phi3ForCausalLM", phi3_fields, phi3_names)};
+          family("phi3", "Phi3ForCausalLM", phi3_fields, phi3_names),
+          family("seed_oss", "SeedOssForCausalLM", seed_oss_fields),
+          family("ministral", "MinistralForCausalLM", ministral_fields),
+          family("ernie4_5", "Ernie4_5ForCausalLM", ernie_fields, ernie_names)};
 }
 
 }  // namespace weft

@@ -1,28 +1,51 @@
-// OLMo and OLMo 2 as Hugging Face saves them: norms without weights, and norms behind attention and feed-forward
-// parts.
+// OLMo as Hugging Face saves it: norms without weights; from 2 on norms behind attention and feed-forward parts, in 3
+// with local layers; and OLMoE.
 #include "weft/pretrained/families/families.h"
 
 namespace weft {
 namespace hf_olmo {
 namespace {
 
-void common_fields(HfFields& f, ModelConfig& c) {
+// All but what the angles are.
+void shape_fields(HfFields& f, ModelConfig& c) {
   common_shape_fields(f, c);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
   activation_field(f, "hidden_act", c.activation, "silu");
-  rope_fields(f, c, 10000);
-  f.flag("attention_bias", c.qkv_bias, false);
-  c.output_bias = c.qkv_bias;
+  attention_bias_field(f, c);
 }
 
 void olmo_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c);
+  shape_fields(f, c);
+  rope_fields(f, c, 10000);
   f.only_null("clip_qkv");
 }
 
 void olmo2_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c);
+  shape_fields(f, c);
+  rope_fields(f, c, 10000);
   f.number("rms_norm_eps", c.norm_eps, 1e-5);
+}
+
+// Local layers are not stretched.
+void olmo3_fields(HfFields& f, ModelConfig& c) {
+  constexpr double kTheta = 500000;
+  shape_fields(f, c);
+  f.number("rms_norm_eps", c.norm_eps, 1e-5);
+  window_pattern_fields(f, c, nullptr);
+  if (!rope_fields_by_layer(f, c, kTheta, kTheta)) {
+    rope_fields(f, c, kTheta);
+    c.local_rope_theta = c.rope_theta;
+  }
+}
+
+void olmoe_fields(HfFields& f, ModelConfig& c) {
+  if (!f.is_reading()) c.ffn = c.expert_ffn;
+  olmo2_fields(f, c);
+  f.only_null("clip_qkv");
+  f.size("num_experts", c.experts, 64);
+  f.size("num_experts_per_tok", c.experts_per_token, 8);
+  f.flag("norm_topk_prob", c.norm_topk, false);
+  f.number("router_aux_loss_coef", c.aux_loss, 0.01);
 }
 
 constexpr NameRow kPostNorms[] = {{"layers.#.attention_post_norm", "model.layers.#.post_attention_layernorm"},
@@ -51,6 +74,18 @@ std::vector<HfFamily> hf_olmo_families() {
            .architecture = "Olmo2ForCausalLM",
            .fields = olmo2_fields,
            .names = names,
+           .base = "model."},
+          {.family = "olmo3",
+           .model_type = "olmo3",
+           .architecture = "Olmo3ForCausalLM",
+           .fields = olmo3_fields,
+           .names = names,
+           .base = "model."},
+          {.family = "olmoe",
+           .model_type = "olmoe",
+           .architecture = "OlmoeForCausalLM",
+           .fields = olmoe_fields,
+           .names = llama_names,
            .base = "model."}};
 }
 

@@ -101,6 +101,20 @@ void common_shape_fields(HfFields& f, ModelConfig& c) {
   f.size("num_key_value_heads", c.kv_heads, c.heads);
 }
 
+void llama_shape_fields(HfFields& f, ModelConfig& c, const Absent& absent) {
+  common_shape_fields(f, c);
+  if (absent.kv_heads > 0) f.size("num_key_value_heads", c.kv_heads, absent.kv_heads);
+  f.size("head_dim", c.head_dim, absent.head_dim);
+  f.number("rms_norm_eps", c.norm_eps, absent.norm_eps);
+  f.flag("tie_word_embeddings", c.tie_embeddings, absent.is_tied);
+  activation_field(f, "hidden_act", c.activation, "silu");
+}
+
+void attention_bias_field(HfFields& f, ModelConfig& c) {
+  f.flag("attention_bias", c.qkv_bias, false);
+  c.output_bias = c.qkv_bias;
+}
+
 void activation_field(HfFields& f, const char* key, Activation& activation, std::string_view otherwise) {
   f.choice<Activation>(key, activation,
                        {{"silu", Activation::silu},
@@ -114,23 +128,41 @@ void activation_field(HfFields& f, const char* key, Activation& activation, std:
                        otherwise);
 }
 
-void rope_fields(HfFields& f, ModelConfig& c, double theta, const char* partial_key) {
+void rope_fields(HfFields& f, ModelConfig& c, double theta, const char* partial_key, double share) {
   if (!f.is_reading()) {
     write_rope(f, c, theta);
-    double share = double(c.turned_dim()) / double(c.head_dim);
-    if (partial_key) f.number(partial_key, share, 1);
+    share = double(c.turned_dim()) / double(c.head_dim);
+    if (partial_key) f.number(partial_key, share, share);
     return;
   }
   read_rope(f, c, theta);
   if (!partial_key) return;
-  double share = 1;
-  f.number(partial_key, share, 1);
+  f.number(partial_key, share, share);
   if (f.has("rope_parameters")) {
     const JsonView parameters = f.from().at("rope_parameters");
     HfFields(parameters).number("partial_rotary_factor", share, share);
   }
   if (!(share > 0 && share <= 1)) f.refuse(partial_key, "it must be above 0 and at most 1");
   c.rotary_dim = int64_t(double(width_of_head(c)) * share);
+}
+
+bool rope_fields_by_layer(HfFields& f, ModelConfig& c, double theta, double local_theta) {
+  if (!f.has("rope_parameters") || !f.from().at("rope_parameters").has("full_attention")) return false;
+  // As one of the two would stand alone.
+  const auto of_layers = [&](const char* kind) {
+    const nlohmann::json& parameters = f.from().at("rope_parameters").at(kind).raw();
+    return JsonDocument::parse(nlohmann::json{{"rope_parameters", parameters}}.dump(), f.from().source());
+  };
+  const JsonDocument global = of_layers("full_attention"), local = of_layers("sliding_attention");
+  const JsonView global_root = global.root(), local_root = local.root();
+  HfFields global_fields(global_root), local_fields(local_root);
+  ModelConfig of_local;
+  rope_fields(global_fields, c, theta);
+  rope_fields(local_fields, of_local, local_theta);
+  if (of_local.rope_scaling.kind != RopeScaling::Kind::none)
+    f.refuse("rope_parameters", "local layers cannot be scaled");
+  c.local_rope_theta = of_local.rope_theta;
+  return true;
 }
 
 void window_field(HfFields& f, ModelConfig& c, int64_t absent) {
@@ -146,7 +178,12 @@ void window_field(HfFields& f, ModelConfig& c, int64_t absent) {
 }
 
 void layer_types_field(HfFields& f, ModelConfig& c) {
-  if (!f.is_reading() || !f.has("layer_types") || c.window == 0) return;
+  if (!f.is_reading()) {
+    nlohmann::json& types = f.to()["layer_types"] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.is_local(i) ? "sliding_attention" : "full_attention");
+    return;
+  }
+  if (!f.has("layer_types") || c.window == 0) return;
   const JsonView types = f.from().at("layer_types");
   if (types.size() != c.layers) f.refuse("layer_types", "it must name every layer");
   std::vector<bool> is_local;
@@ -157,6 +194,28 @@ void layer_types_field(HfFields& f, ModelConfig& c) {
     is_local.push_back(type == "sliding_attention");
   }
   if (!set_local_layers(c, is_local)) f.refuse("layer_types", "weft knows every n-th layer as a global one");
+}
+
+bool window_pattern_fields(HfFields& f, ModelConfig& c, const char* pattern_key) {
+  constexpr int64_t kWindow = 4096, kEvery = 4;
+  window_field(f, c, kWindow);
+  const bool has_window = c.window > 0;
+  if (f.is_reading()) {
+    c.global_every = kEvery;
+    if (pattern_key && !f.has("layer_types")) f.size(pattern_key, c.global_every, kEvery);
+    layer_types_field(f, c);
+    if (c.window == 0) c.global_every = 0;
+    return has_window;
+  }
+  if (pattern_key && c.global_every > 0) f.size(pattern_key, c.global_every, kEvery);
+  layer_types_field(f, c);
+  return has_window;
+}
+
+void unrotated_global_layers(HfFields& f, ModelConfig& c, bool has_window) {
+  if (!f.is_reading()) return;
+  if (c.first_local_layer > 0) f.refuse("layer_types", "every n-th layer must be a global one");
+  c.unrotated_every = c.window > 0 ? c.global_every : has_window ? 1 : 0;
 }
 
 std::span<const NameRow> outer_names() {
@@ -181,6 +240,15 @@ std::span<const NameRow> attention_names() {
   return kRows;
 }
 
+std::span<const NameRow> paired_attention_names() {
+  static constexpr NameRow kRows[] = {
+      {"layers.#.attention.query", "model.layers.#.self_attn.q_proj", {.is_paired = true}},
+      {"layers.#.attention.key", "model.layers.#.self_attn.k_proj", {.is_paired = true}},
+      {"layers.#.attention.value", "model.layers.#.self_attn.v_proj"},
+      {"layers.#.attention.output", "model.layers.#.self_attn.o_proj"}};
+  return kRows;
+}
+
 std::span<const NameRow> gated_names() {
   static constexpr NameRow kRows[] = {{"layers.#.mlp.gate", "model.layers.#.mlp.gate_proj"},
                                       {"layers.#.mlp.up", "model.layers.#.mlp.up_proj"},
@@ -199,6 +267,12 @@ std::span<const NameRow> expert_names() {
       {"layers.#.moe.shared.down", "model.layers.#.mlp.shared_experts.down_proj"},
   };
   return kRows;
+}
+
+const std::vector<NameRow>& llama_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows =
+      joined({outer_names(), pre_norm_names(), attention_names(), gated_names(), expert_names()});
+  return rows;
 }
 
 }  // namespace weft

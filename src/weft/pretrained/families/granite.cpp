@@ -1,0 +1,45 @@
+// IBM's Granite as Hugging Face saves it: Llama with a factor at each end and at each sum.
+#include <cmath>
+
+#include "weft/pretrained/families/families.h"
+
+namespace weft {
+namespace hf_granite {
+namespace {
+
+// Logits are divided by a number, which is mostly a whole one.
+void logit_scale_field(HfFields& f, ModelConfig& c) {
+  double divisor = 1 / double(c.logit_scale);
+  if (std::abs(divisor - std::round(divisor)) < 1e-4 * divisor) divisor = std::round(divisor);
+  f.number("logits_scaling", divisor, 1);
+  if (!(divisor > 0)) f.refuse("logits_scaling", "it must be above 0");
+  c.logit_scale = float(1 / divisor);
+}
+
+void fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c);
+  rope_fields(f, c, 10000);
+  attention_bias_field(f, c);
+  f.flag("mlp_bias", c.mlp_bias, false);
+  if (!f.is_reading() && c.attention_scale == 0) c.attention_scale = float(1 / std::sqrt(double(c.head_dim)));
+  f.number("attention_multiplier", c.attention_scale, 1);
+  f.number("embedding_multiplier", c.embedding_scale, 1);
+  f.number("residual_multiplier", c.residual_scale, 1);
+  logit_scale_field(f, c);
+}
+
+}  // namespace
+}  // namespace hf_granite
+
+std::vector<HfFamily> hf_granite_families() {
+  using namespace hf_granite;
+
+  return {{.family = "granite",
+           .model_type = "granite",
+           .architecture = "GraniteForCausalLM",
+           .fields = fields,
+           .names = llama_names,
+           .base = "model."}};
+}
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+// The architectures of GGUF files, one file for each kind of decoder, and what several of them share. Keys are those
+// that llama.cpp reads.
+#pragma once
+#include "weft/pretrained/gguf_family.h"
+
+namespace weft {
+
+std::vector<GgufFamily> gguf_llama_families();  // and what came of it: Granite, SmolLM, ERNIE, Seed-OSS
+std::vector<GgufFamily> gguf_qwen_families();
+std::vector<GgufFamily> gguf_phi_families();
+std::vector<GgufFamily> gguf_gemma_families();
+std::vector<GgufFamily> gguf_olmo_families();
+std::vector<GgufFamily> gguf_cohere_families();
+std::vector<GgufFamily> gguf_exaone_families();
+std::vector<GgufFamily> gguf_glm_families();
+std::vector<GgufFamily> gguf_layer_norm_families();  // GPT-2, StarCoder2 and StableLM
+
+// What nearly all call the shape of a model; of its heads and rotary positions; and both with the eps of RMSNorms.
+void gguf_shape_fields(GgufFields& fields, ModelConfig& config);
+void gguf_head_fields(GgufFields& fields, ModelConfig& config);
+void gguf_rms_fields(GgufFields& fields, ModelConfig& config);
+
+// Scaled rotary positions; has_factors: also those that are told pair by pair, by tensors.
+void gguf_scaling_fields(GgufFields& fields, ModelConfig& config, bool has_factors = false);
+
+// The local layers: all but every n-th, as a number, or told one by one. absent, every: what a file that does not say
+// means. knows_windows: llama.cpp sees the windows of such models.
+void gguf_window_fields(GgufFields& fields, ModelConfig& config, int64_t absent, int64_t every, bool knows_windows);
+
+// Which projections have biases, as the tensors say.
+void gguf_bias_fields(const GgufFields& fields, ModelConfig& config);
+
+void gguf_expert_fields(GgufFields& fields, ModelConfig& config);
+
+// A table names more than a model may have; what a file of the architecture can hold is what its keys say. llama.cpp
+// turns neighbours of a head where Hugging Face turns its halves, so its files of Llama, OLMo and others hold queries
+// and keys pair by pair; those of most later architectures do not.
+std::span<const NameRow> gguf_paired_names();
+std::span<const NameRow> gguf_halved_names();
+
+}  // namespace weft

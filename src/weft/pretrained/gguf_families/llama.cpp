@@ -1,0 +1,66 @@
+// Llama, as which Mistral and Mixtral are told too, and the architectures that differ from it in a few keys.
+#include "weft/pretrained/gguf_families/gguf_families.h"
+
+namespace weft {
+namespace gguf_llama {
+namespace {
+
+void llama_fields(GgufFields& f, ModelConfig& c) {
+  if (!f.is_reading() && c.experts > 0) c.ffn = c.expert_ffn;  // what llama.cpp takes for an expert's width
+  gguf_rms_fields(f, c);
+  gguf_scaling_fields(f, c, true);
+  gguf_bias_fields(f, c);
+  gguf_window_fields(f, c, 0, 0, false);
+  gguf_expert_fields(f, c);
+}
+
+// Logits are divided by a number.
+void granite_fields(GgufFields& f, ModelConfig& c) {
+  gguf_rms_fields(f, c);
+  gguf_scaling_fields(f, c);
+  gguf_bias_fields(f, c);
+  if (!f.is_reading() && c.attention_scale == 0) c.attention_scale = c.score_scale();
+  f.number("attention.scale", c.attention_scale, 0);
+  f.number("embedding_scale", c.embedding_scale, 1);
+  f.number("residual_scale", c.residual_scale, 1);
+  double divisor = 1 / double(c.logit_scale);
+  f.number("logit_scale", divisor, 1);
+  if (!(divisor > 0)) f.refuse("logit_scale", "it must be above 0");
+  c.logit_scale = float(1 / divisor);
+}
+
+// llama.cpp knows that every fourth layer sees no positions.
+void smollm3_fields(GgufFields& f, ModelConfig& c) {
+  constexpr int64_t kUnrotatedEvery = 4;
+  gguf_rms_fields(f, c);
+  gguf_scaling_fields(f, c);
+  gguf_bias_fields(f, c);
+  c.unrotated_every = kUnrotatedEvery;
+}
+
+void biased_fields(GgufFields& f, ModelConfig& c) {
+  gguf_rms_fields(f, c);
+  gguf_scaling_fields(f, c);
+  gguf_bias_fields(f, c);
+}
+
+constexpr NameRow kSeedNorm[] = {{"layers.#.mlp_norm", "blk.#.post_attention_norm"}};
+std::span<const NameRow> seed_names() {
+  static const std::vector<NameRow> rows = joined({std::span(kSeedNorm), gguf_halved_names()});
+  return rows;
+}
+
+}  // namespace
+}  // namespace gguf_llama
+
+std::vector<GgufFamily> gguf_llama_families() {
+  using namespace gguf_llama;
+
+  return {{"llama", "llama", llama_fields, gguf_paired_names()},
+          {"granite", "granite", granite_fields, gguf_paired_names()},
+          {"smollm3", "smollm3", smollm3_fields, gguf_paired_names()},
+          {"ernie4_5", "ernie4_5", biased_fields, gguf_paired_names()},
+          {"seed_oss", "seed_oss", biased_fields, seed_names()}};
+}
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+// Qwen 2 and 3, the latter also with experts.
+#include "weft/pretrained/gguf_families/gguf_families.h"
+
+namespace weft {
+namespace gguf_qwen {
+namespace {
+
+void qwen_fields(GgufFields& f, ModelConfig& c) {
+  gguf_rms_fields(f, c);
+  gguf_scaling_fields(f, c);
+  gguf_window_fields(f, c, 0, 0, false);
+}
+void qwen2_fields(GgufFields& f, ModelConfig& c) {
+  qwen_fields(f, c);
+  if (f.is_reading()) c.qkv_bias = f.from().has_qkv_bias;
+}
+void qwen3_moe_fields(GgufFields& f, ModelConfig& c) {
+  qwen_fields(f, c);
+  gguf_expert_fields(f, c);
+}
+
+}  // namespace
+}  // namespace gguf_qwen
+
+std::vector<GgufFamily> gguf_qwen_families() {
+  using namespace gguf_qwen;
+
+  return {{"qwen2", "qwen2", qwen2_fields, gguf_halved_names()},
+          {"qwen3", "qwen3", qwen_fields, gguf_halved_names()},
+          {"qwen3moe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names()}};
+}
+
+}  // namespace weft

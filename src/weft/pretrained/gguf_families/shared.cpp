@@ -1,0 +1,196 @@
+// What several architectures share: the keys of shapes, rotary positions, windows and experts, and tables of names.
+#include <cmath>
+
+#include "weft/pretrained/gguf_families/gguf_families.h"
+#include "weft/pretrained/local_layers.h"
+
+namespace weft {
+namespace {
+
+using Kind = RopeScaling::Kind;
+constexpr Layout kPaired{.is_paired = true};
+
+constexpr NameRow kPairedNames[] = {
+    {"embedding", "token_embd"},
+    {"layers.#.attention_norm", "blk.#.attn_norm"},
+    {"layers.#.attention.query", "blk.#.attn_q", kPaired},
+    {"layers.#.attention.key", "blk.#.attn_k", kPaired},
+    {"layers.#.attention.value", "blk.#.attn_v"},
+    {"layers.#.attention.output", "blk.#.attn_output"},
+    {"layers.#.mlp_norm", "blk.#.ffn_norm"},
+    {"layers.#.mlp.gate", "blk.#.ffn_gate"},
+    {"layers.#.mlp.up", "blk.#.ffn_up"},
+    {"layers.#.mlp.down", "blk.#.ffn_down"},
+    {"layers.#.moe.router", "blk.#.ffn_gate_inp"},
+    {"layers.#.moe.experts.gate", "blk.#.ffn_gate_exps"},
+    {"layers.#.moe.experts.up", "blk.#.ffn_up_exps"},
+    {"layers.#.moe.experts.down", "blk.#.ffn_down_exps"},
+    {"final_norm", "output_norm"},
+    {"head", "output"},
+};
+constexpr NameRow kHalvedNames[] = {
+    {"embedding", "token_embd"},
+    {"layers.#.attention_norm", "blk.#.attn_norm"},
+    {"layers.#.attention.query", "blk.#.attn_q"},
+    {"layers.#.attention.key", "blk.#.attn_k"},
+    {"layers.#.attention.value", "blk.#.attn_v"},
+    {"layers.#.attention.output", "blk.#.attn_output"},
+    {"layers.#.attention.query_norm", "blk.#.attn_q_norm"},
+    {"layers.#.attention.key_norm", "blk.#.attn_k_norm"},
+    {"layers.#.attention_post_norm", "blk.#.post_attention_norm"},
+    {"layers.#.mlp_norm", "blk.#.ffn_norm"},
+    {"layers.#.mlp.gate", "blk.#.ffn_gate"},
+    {"layers.#.mlp.up", "blk.#.ffn_up"},
+    {"layers.#.mlp.down", "blk.#.ffn_down"},
+    {"layers.#.mlp_post_norm", "blk.#.post_ffw_norm"},
+    {"layers.#.moe.router", "blk.#.ffn_gate_inp"},
+    {"layers.#.moe.experts.gate", "blk.#.ffn_gate_exps"},
+    {"layers.#.moe.experts.up", "blk.#.ffn_up_exps"},
+    {"layers.#.moe.experts.down", "blk.#.ffn_down_exps"},
+    {"final_norm", "output_norm"},
+    {"head", "output"},
+};
+
+std::vector<double> wide(const std::vector<float>& narrow) { return {narrow.begin(), narrow.end()}; }
+std::vector<float> narrow(const std::vector<double>& wide) { return {wide.begin(), wide.end()}; }
+
+void read_factors(const GgufFields& f, ModelConfig& c) {
+  RopeScaling& s = c.rope_scaling;
+  const auto find = [&](const char* name) {
+    const auto found = f.from().factors.find(name);
+    if (found == f.from().factors.end()) return std::vector<double>();
+    return wide(found->second);
+  };
+  const std::vector<double> always = find("rope_freqs");
+  s.kind = Kind::longrope;
+  if (!always.empty()) {
+    s.short_factors = s.long_factors = always;
+    s.original_context = c.context, s.attention_factor = 1;
+    return;
+  }
+  s.short_factors = find("rope_factors_short"), s.long_factors = find("rope_factors_long");
+}
+
+void factor_fields(GgufFields& f, ModelConfig& c) {
+  RopeScaling& s = c.rope_scaling;
+  if (!f.is_reading()) {
+    const bool are_same = s.short_factors == s.long_factors && s.attention_factor == 1;
+    if (are_same && f.from().architecture != "phi3") {
+      f.to().factors["rope_freqs"] = narrow(s.long_factors);
+      return;
+    }
+    f.to().factors["rope_factors_short"] = narrow(s.short_factors);
+    f.to().factors["rope_factors_long"] = narrow(s.long_factors);
+    f.set("rope.scaling.type", std::string("longrope"));
+  } else {
+    read_factors(f, c);
+    if (f.from().factors.contains("rope_freqs")) return;
+  }
+  f.size("rope.scaling.original_context_length", s.original_context, c.context);
+  f.number("rope.scaling.attn_factor", s.attention_factor, 0);
+}
+
+// Of cosine and sine.
+double implied_factor(RopeScaling scaling) {
+  scaling.attention_factor = 0;
+  return scaling.rotation_factor(0);
+}
+
+}  // namespace
+
+std::span<const NameRow> gguf_paired_names() { return kPairedNames; }
+std::span<const NameRow> gguf_halved_names() { return kHalvedNames; }
+
+void gguf_shape_fields(GgufFields& f, ModelConfig& c) {
+  f.size("block_count", c.layers);
+  f.size("context_length", c.context);
+  f.size("embedding_length", c.hidden);
+  f.size("feed_forward_length", c.ffn, 0);
+  f.size("attention.head_count", c.heads);
+  f.size("attention.head_count_kv", c.kv_heads, c.heads);
+}
+
+void gguf_head_fields(GgufFields& f, ModelConfig& c) {
+  f.size("attention.key_length", c.head_dim, c.heads > 0 ? c.hidden / c.heads : 0);
+  int64_t value_dim = c.head_dim, turned = c.turned_dim();
+  f.size("attention.value_length", value_dim, c.head_dim);
+  f.size("rope.dimension_count", turned, c.head_dim);
+  f.number("rope.freq_base", c.rope_theta, 10000);
+  if (!f.is_reading()) return;
+  if (value_dim != c.head_dim) f.refuse("attention.value_length", "it must be that of keys");
+  c.rotary_dim = turned == c.head_dim ? 0 : turned;
+}
+
+void gguf_rms_fields(GgufFields& f, ModelConfig& c) {
+  gguf_shape_fields(f, c);
+  f.number("attention.layer_norm_rms_epsilon", c.norm_eps);
+  gguf_head_fields(f, c);
+}
+
+void gguf_scaling_fields(GgufFields& f, ModelConfig& c, bool has_factors) {
+  RopeScaling& s = c.rope_scaling;
+  if (has_factors && (f.is_reading() ? !f.from().factors.empty() : s.kind == Kind::longrope))
+    return factor_fields(f, c);
+  std::string type = s.kind == Kind::linear ? "linear" : s.kind == Kind::yarn ? "yarn" : "none";
+  if (!f.is_reading() && s.kind == Kind::none) return;
+  f.text("rope.scaling.type", type, "none");
+  if (type == "none") return;
+  if (type != "linear" && type != "yarn")
+    f.refuse("rope.scaling.type", fmt::format("\"{}\" is not read; there are none, linear, yarn", type));
+  s.kind = type == "linear" ? Kind::linear : Kind::yarn;
+  f.number("rope.scaling.factor", s.factor, 1);
+  if (s.kind == Kind::linear) return;
+  f.size("rope.scaling.original_context_length", s.original_context, c.context);
+  f.number("rope.scaling.yarn_beta_fast", s.beta_fast, 32);
+  f.number("rope.scaling.yarn_beta_slow", s.beta_slow, 1);
+  // A factor beside the one that the stretch implies.
+  const double given = s.attention_factor, implied = implied_factor(s);
+  double beside = given > 0 ? given / implied : 1;
+  if (f.is_reading() || std::abs(beside - 1) > 1e-6) f.number("rope.scaling.attn_factor", beside, 1);
+  if (f.is_reading()) s.attention_factor = beside == 1 ? 0 : beside * implied;
+}
+
+void gguf_window_fields(GgufFields& f, ModelConfig& c, int64_t absent, int64_t every, bool knows_windows) {
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  if (!f.is_reading()) {
+    if (c.window == 0 && absent == 0) return;
+    f.set("attention.sliding_window", c.window);
+    std::vector<bool> is_local;
+    for (int64_t i = 0; i < c.layers; ++i) is_local.push_back(c.is_local(i));
+    if (c.first_local_layer > 0)
+      f.set(kPattern, std::move(is_local));
+    else if (c.global_every != every)
+      f.set(kPattern, c.global_every);
+    if (!knows_windows)
+      f.note(
+          fmt::format("llama.cpp lets every token see all before it in {} models, where local layers of this one "
+                      "see the last {}: longer texts differ",
+                      f.from().architecture, c.window));
+    return;
+  }
+  f.size("attention.sliding_window", c.window, absent);
+  c.first_local_layer = 0;
+  if (c.window == 0) return;
+  c.global_every = 0;
+  if (const auto* flags = f.flags(kPattern)) {
+    if (!set_local_layers(c, *flags)) f.refuse(kPattern, "weft knows every n-th layer as a global one");
+  } else {
+    f.size(kPattern, c.global_every, every);
+  }
+}
+
+void gguf_bias_fields(const GgufFields& f, ModelConfig& c) {
+  if (!f.is_reading()) return;
+  c.bias = false;
+  c.qkv_bias = f.from().has_qkv_bias, c.output_bias = f.from().has_output_bias, c.mlp_bias = f.from().has_mlp_bias;
+}
+
+void gguf_expert_fields(GgufFields& f, ModelConfig& c) {
+  f.size("expert_count", c.experts, 0);
+  if (c.experts == 0) return;
+  f.size("expert_used_count", c.experts_per_token);
+  f.size("expert_feed_forward_length", c.expert_ffn, c.ffn);
+  if (c.ffn == 0) c.ffn = c.expert_ffn;
+}
+
+}  // namespace weft
