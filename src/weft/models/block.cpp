@@ -34,6 +34,9 @@ AttentionConfig attention_config(const ModelConfig& c, int layer) {
           .lora = c.lora};
 }
 
+// Of the norms of latent vectors, whatever the others' is: Hugging Face's library has it so in all such models.
+constexpr float kLatentNormEps = 1e-6f;
+
 LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
   return {.hidden = c.hidden,
           .heads = c.heads,
@@ -45,7 +48,7 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .rule = attention_rule(c, layer),
           .has_down_bias = c.has_qkv_bias(),
           .has_output_bias = c.has_output_bias(),
-          .norm_eps = c.norm_eps,
+          .norm_eps = kLatentNormEps,
           .dropout = c.dropout,
           .init_std = c.init_std,
           .output_init_std = output_init_std(c),

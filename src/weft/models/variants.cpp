@@ -1,7 +1,7 @@
 // The variants' defaults. Sources: Groeneveld et al., "OLMo", 2024; OLMo 2 and 3, 2025; Muennighoff et al., "OLMoE",
 // 2024; Gemma and Gemma 2, 2024; Gemma 3, 2025; Black et al., "GPT-NeoX-20B", 2022; Almazrouei et al., "Falcon",
 // 2023; DeepSeek-AI, "DeepSeek-V2" and "V3", 2024; Cohere, "Command A", 2025; LG AI Research, "EXAONE 4.0", 2025;
-// GLM-4.5 Team, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et al., "Stable LM 2",
+// GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et al., "Stable LM 2",
 // 2024; Lozhkov et al., "StarCoder 2", 2024.
 #include "weft/models/variants.h"
 
@@ -101,6 +101,19 @@ ModelConfig glm4_moe() {
   return c;
 }
 
+ModelConfig glm4_moe_lite() {
+  ModelConfig c = deepseek_v3();
+  c.family = "glm4_moe_lite", c.norm_eps = 1e-5f;
+  return c;
+}
+
+ModelConfig minimax_m2() {
+  ModelConfig c = named("minimax_m2");
+  c.qk_norm_across = true, c.norm_eps = 1e-6f;
+  c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
 ModelConfig smollm3() {
   ModelConfig c = named("smollm3");
   c.tie_embeddings = true, c.norm_eps = 1e-6f, c.unrotated_every = 4;
@@ -143,6 +156,8 @@ const std::vector<Family>& variant_families() {
                                         glm("glm", BlockKind::pre),
                                         glm("glm4", BlockKind::both),
                                         glm4_moe(),
+                                        glm4_moe_lite(),
+                                        minimax_m2(),
                                         named("granite"),
                                         smollm3(),
                                         stablelm(),

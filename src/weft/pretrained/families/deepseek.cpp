@@ -1,4 +1,7 @@
-// DeepSeek-V2 and V3 as Hugging Face saves them: latent attention, shared experts, groups of experts.
+// DeepSeek-V2 and V3 as Hugging Face saves them: latent attention, shared experts, groups of experts; and
+// GLM-4.7-Flash, which is built so too.
+#include <nlohmann/json.hpp>
+
 #include "weft/pretrained/families/families.h"
 
 namespace weft {
@@ -18,9 +21,9 @@ void attention_fields(HfFields& f, ModelConfig& c) {
   c.output_bias = c.qkv_bias;
 }
 
-void common_fields(HfFields& f, ModelConfig& c) {
+void common_fields(HfFields& f, ModelConfig& c, double norm_eps = 1e-6) {
   common_shape_fields(f, c);
-  f.number("rms_norm_eps", c.norm_eps, 1e-6);
+  f.number("rms_norm_eps", c.norm_eps, norm_eps);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
   activation_field(f, "hidden_act", c.activation, "silu");
   attention_fields(f, c);
@@ -43,6 +46,28 @@ void v3_fields(HfFields& f, ModelConfig& c) {
   f.flag("norm_topk_prob", c.norm_topk, true);
   f.only("scoring_func", "sigmoid");
   f.only("topk_method", "noaux_tc");
+}
+
+// Later versions tell each layer by mlp_layer_types what it is.
+void glm_lite_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char *kDense = "first_k_dense_replace", *kTypes = "mlp_layer_types";
+  common_fields(f, c, 1e-5);
+  f.flag("norm_topk_prob", c.norm_topk, true);
+  if (!f.is_reading()) {
+    nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.has_experts(i) ? "sparse" : "dense");
+    return;
+  }
+  if (!f.has(kDense)) c.first_dense_layers = 1;
+  if (!f.has(kTypes)) return;
+  const JsonView types = f.from().at(kTypes);
+  if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
+  c.first_dense_layers = 0;
+  while (c.first_dense_layers < c.layers && types.at(c.first_dense_layers).string() == "dense")
+    ++c.first_dense_layers;
+  for (int64_t i = c.first_dense_layers; i < c.layers; ++i)
+    if (types.at(i).string() != "sparse")
+      f.refuse(kTypes, "layers from one on must be sparse, and those before dense");
 }
 
 constexpr NameRow kAttention[] = {
@@ -99,7 +124,14 @@ std::vector<HfFamily> hf_deepseek_families() {
            .fields = v3_fields,
            .names = names,
            .base = "model.",
-           .ignored = {"model.layers.61.*"}}};  // predicts a token further on, in training
+           .ignored = {"model.layers.61.*"}},  // predicts a token further on, in training
+          {.family = "glm4_moe_lite",
+           .model_type = "glm4_moe_lite",
+           .architecture = "Glm4MoeLiteForCausalLM",
+           .fields = glm_lite_fields,
+           .names = names,
+           .base = "model.",
+           .ignored = {"model.layers.47.*"}}};
 }
 
 }  // namespace weft

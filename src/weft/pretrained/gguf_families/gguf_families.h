@@ -13,6 +13,7 @@ std::vector<GgufFamily> gguf_olmo_families();
 std::vector<GgufFamily> gguf_cohere_families();
 std::vector<GgufFamily> gguf_exaone_families();
 std::vector<GgufFamily> gguf_glm_families();
+std::vector<GgufFamily> gguf_minimax_families();
 std::vector<GgufFamily> gguf_layer_norm_families();  // GPT-2, StarCoder2 and StableLM
 
 // What nearly all call the shape of a model; of its heads and rotary positions; and both with the eps of RMSNorms.
@@ -31,6 +32,8 @@ void gguf_window_fields(GgufFields& fields, ModelConfig& config, int64_t absent,
 void gguf_bias_fields(const GgufFields& fields, ModelConfig& config);
 
 void gguf_expert_fields(GgufFields& fields, ModelConfig& config);
+// Of experts that a sigmoid chooses.
+void gguf_sigmoid_field(GgufFields& fields);
 
 // A table names more than a model may have; what a file of the architecture can hold is what its keys say. llama.cpp
 // turns neighbours of a head where Hugging Face turns its halves, so its files of Llama, OLMo and others hold queries

@@ -20,7 +20,6 @@ void layer_fields(GgufFields& f, ModelConfig& c) {
 }
 
 void glm4_moe_fields(GgufFields& f, ModelConfig& c) {
-  constexpr int64_t kSigmoid = 2;
   gguf_rms_fields(f, c);
   layer_fields(f, c);
   gguf_scaling_fields(f, c);
@@ -32,9 +31,7 @@ void glm4_moe_fields(GgufFields& f, ModelConfig& c) {
   f.size("expert_group_used_count", c.groups_per_token, 1);
   f.flag("expert_weights_norm", c.norm_topk, true);
   f.number("expert_weights_scale", c.routed_scale, 1);
-  int64_t gate = kSigmoid;
-  f.size("expert_gating_func", gate, kSigmoid);
-  if (gate != kSigmoid) f.refuse("expert_gating_func", "only 2, a sigmoid, is");
+  gguf_sigmoid_field(f);
 }
 
 constexpr NameRow kGlm4Names[] = {

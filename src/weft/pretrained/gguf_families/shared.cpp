@@ -193,4 +193,12 @@ void gguf_expert_fields(GgufFields& f, ModelConfig& c) {
   if (c.ffn == 0) c.ffn = c.expert_ffn;
 }
 
+void gguf_sigmoid_field(GgufFields& f) {
+  constexpr const char* kGate = "expert_gating_func";
+  constexpr int64_t kSigmoid = 2;
+  int64_t gate = kSigmoid;
+  f.size(kGate, gate, kSigmoid);
+  if (gate != kSigmoid) f.refuse(kGate, "experts of such models are chosen by a sigmoid, which is 2");
+}
+
 }  // namespace weft
