@@ -51,7 +51,7 @@ void check_groups(std::span<const GroupedMatmulArgs> products) {
   const int64_t rows = first.a.dim(0);
   check(int(!starts.empty()) + int(bool(first.runs)) + int(bool(first.groups)) == 1,
         "grouped_matmuls: rows are cut by starts, or by runs, or name their groups");
-  if (const Tensor& named = first.runs ? first.runs : first.groups)
+  if (const Tensor& named = list_of_groups(first))
     check(named.dtype() == DType::i32 && named.shape() == (first.runs ? Shape{rows, 3} : Shape{rows}),
           "grouped_matmuls: {} {} do not name the groups of {} rows", named.shape(), name_of(named.dtype()), rows);
   else

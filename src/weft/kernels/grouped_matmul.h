@@ -14,6 +14,9 @@ inline Tensor matrix_of(const Tensor& stack, int64_t i) {
 // The product of `count` rows from `begin` on, all of one group.
 MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, int64_t group);
 
+// The list that names groups: of runs, or else row by row; empty where `starts` says them.
+inline const Tensor& list_of_groups(const GroupedMatmulArgs& p) { return p.runs ? p.runs : p.groups; }
+
 // Throws Error where the products have not one a, or groups are no runs of all rows.
 void check_groups(std::span<const GroupedMatmulArgs> products);
 void check_groups(const GroupedGradientArgs& gradients);
@@ -42,7 +45,7 @@ void matmul_runs(Stream& stream, std::span<const GroupedMatmulArgs> products, co
 template <void (*kMatmuls)(Stream&, std::span<const MatmulArgs>)>
 void each_group(Stream& stream, std::span<const GroupedMatmulArgs> products) {
   check_groups(products);
-  const Tensor& named = products[0].runs ? products[0].runs : products[0].groups;
+  const Tensor& named = list_of_groups(products[0]);
   matmul_runs<kMatmuls>(stream, products, named ? named.data<int32_t>() : nullptr);
 }
 

@@ -11,7 +11,7 @@ namespace weft::cuda {
 void grouped_matmuls(Stream& stream, std::span<const GroupedMatmulArgs> products) {
   check_groups(products);
   if (products[0].a.dim(0) == 0 || matmul_few_of_groups(stream, products) || matmul_tiles(stream, products)) return;
-  const Tensor& named = products[0].runs ? products[0].runs : products[0].groups;
+  const Tensor& named = list_of_groups(products[0]);
   std::vector<int32_t> on_host(size_t(named ? named.numel() : 0));
   if (named) stream.queue().copy_to_host(on_host.data(), named.raw(), named.bytes());
   matmul_runs<matmuls_of_one_a>(stream, products, on_host.data());

@@ -10,23 +10,19 @@ namespace {
 constexpr Layout kPlusOne{.added = 1};
 
 // llama.cpp multiplies by the weights of norms as they are, Hugging Face's library by one more.
-constexpr NameRow kGemmaNames[] = {
-    {"embedding", "token_embd"},
+constexpr NameRow kNorms[] = {
     {"layers.#.attention_norm", "blk.#.attn_norm", kPlusOne},
-    {"layers.#.attention.query", "blk.#.attn_q"},
-    {"layers.#.attention.key", "blk.#.attn_k"},
-    {"layers.#.attention.value", "blk.#.attn_v"},
-    {"layers.#.attention.output", "blk.#.attn_output"},
     {"layers.#.attention.query_norm", "blk.#.attn_q_norm", kPlusOne},
     {"layers.#.attention.key_norm", "blk.#.attn_k_norm", kPlusOne},
     {"layers.#.attention_post_norm", "blk.#.post_attention_norm", kPlusOne},
     {"layers.#.mlp_norm", "blk.#.ffn_norm", kPlusOne},
-    {"layers.#.mlp.gate", "blk.#.ffn_gate"},
-    {"layers.#.mlp.up", "blk.#.ffn_up"},
-    {"layers.#.mlp.down", "blk.#.ffn_down"},
     {"layers.#.mlp_post_norm", "blk.#.post_ffw_norm", kPlusOne},
     {"final_norm", "output_norm", kPlusOne},
 };
+std::span<const NameRow> names() {
+  static const std::vector<NameRow> rows = joined({std::span(kNorms), gguf_halved_names()});
+  return rows;
+}
 
 void rms_and_embedding_fields(GgufFields& f, ModelConfig& c) {
   gguf_rms_fields(f, c);
@@ -70,9 +66,9 @@ void gemma3_fields(GgufFields& f, ModelConfig& c) {
 std::vector<GgufFamily> gguf_gemma_families() {
   using namespace gguf_gemma;
 
-  return {{"gemma", "gemma", rms_and_embedding_fields, kGemmaNames},
-          {"gemma2", "gemma2", gemma2_fields, kGemmaNames},
-          {"gemma3", "gemma3", gemma3_fields, kGemmaNames}};
+  return {{"gemma", "gemma", rms_and_embedding_fields, names()},
+          {"gemma2", "gemma2", gemma2_fields, names()},
+          {"gemma3", "gemma3", gemma3_fields, names()}};
 }
 
 }  // namespace weft

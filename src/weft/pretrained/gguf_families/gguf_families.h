@@ -40,5 +40,8 @@ void gguf_sigmoid_field(GgufFields& fields);
 // and keys pair by pair; those of most later architectures do not.
 std::span<const NameRow> gguf_paired_names();
 std::span<const NameRow> gguf_halved_names();
+// Before one of them: query, key and value in one tensor; gate and up in one.
+std::span<const NameRow> gguf_fused_heads();
+std::span<const NameRow> gguf_fused_gate();
 
 }  // namespace weft

@@ -34,29 +34,14 @@ void glm4_moe_fields(GgufFields& f, ModelConfig& c) {
   gguf_sigmoid_field(f);
 }
 
-constexpr NameRow kGlm4Names[] = {
-    {"embedding", "token_embd"},
-    {"layers.#.attention_norm", "blk.#.attn_norm"},
-    {"layers.#.attention.query", "blk.#.attn_q", {.is_paired = true}},
-    {"layers.#.attention.key", "blk.#.attn_k", {.is_paired = true}},
-    {"layers.#.attention.value", "blk.#.attn_v"},
-    {"layers.#.attention.output", "blk.#.attn_output"},
-    {"layers.#.attention_post_norm", "blk.#.post_attention_norm"},
-    {"layers.#.mlp_norm", "blk.#.ffn_norm"},
-    {"layers.#.mlp.gate", "blk.#.ffn_up", {.part = Part::gate}},
-    {"layers.#.mlp.up", "blk.#.ffn_up", {.part = Part::up}},
-    {"layers.#.mlp.down", "blk.#.ffn_down"},
-    {"layers.#.mlp_post_norm", "blk.#.post_ffw_norm"},
-    {"final_norm", "output_norm"},
-    {"head", "output"},
-};
-constexpr NameRow kMoeNames[] = {
-    {"layers.#.mlp_norm", "blk.#.post_attention_norm"},   {"layers.#.moe.router.bias", "blk.#.exp_probs_b.bias"},
-    {"layers.#.moe.shared.gate", "blk.#.ffn_gate_shexp"}, {"layers.#.moe.shared.up", "blk.#.ffn_up_shexp"},
-    {"layers.#.moe.shared.down", "blk.#.ffn_down_shexp"},
-};
+std::span<const NameRow> glm4_names() {
+  static const std::vector<NameRow> rows = joined({gguf_fused_gate(), gguf_paired_names()});
+  return rows;
+}
+
+constexpr NameRow kNorm[] = {{"layers.#.mlp_norm", "blk.#.post_attention_norm"}};
 std::span<const NameRow> moe_names() {
-  static const std::vector<NameRow> rows = joined({std::span(kMoeNames), gguf_halved_names()});
+  static const std::vector<NameRow> rows = joined({std::span(kNorm), gguf_halved_names()});
   return rows;
 }
 
@@ -66,7 +51,7 @@ std::span<const NameRow> moe_names() {
 std::vector<GgufFamily> gguf_glm_families() {
   using namespace gguf_glm;
 
-  return {{"glm4", "glm4", glm4_fields, kGlm4Names}, {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names()}};
+  return {{"glm4", "glm4", glm4_fields, glm4_names()}, {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names()}};
 }
 
 }  // namespace weft

@@ -5,23 +5,6 @@ namespace weft {
 namespace gguf_layer_norm {
 namespace {
 
-constexpr Layout kQuery{.part = Part::query}, kKey{.part = Part::key}, kValue{.part = Part::value};
-
-constexpr NameRow kGpt2Names[] = {
-    {"embedding", "token_embd"},
-    {"position", "position_embd"},
-    {"layers.#.attention_norm", "blk.#.attn_norm"},
-    {"layers.#.attention.query", "blk.#.attn_qkv", kQuery},
-    {"layers.#.attention.key", "blk.#.attn_qkv", kKey},
-    {"layers.#.attention.value", "blk.#.attn_qkv", kValue},
-    {"layers.#.attention.output", "blk.#.attn_output"},
-    {"layers.#.mlp_norm", "blk.#.ffn_norm"},
-    {"layers.#.mlp.up", "blk.#.ffn_up"},
-    {"layers.#.mlp.down", "blk.#.ffn_down"},
-    {"final_norm", "output_norm"},
-    {"head", "output"},
-};
-
 void gpt2_fields(GgufFields& f, ModelConfig& c) {
   gguf_shape_fields(f, c);
   f.number("attention.layer_norm_epsilon", c.norm_eps);
@@ -49,13 +32,19 @@ void stablelm_fields(GgufFields& f, ModelConfig& c) {
   c.block = is_parallel ? BlockKind::parallel_shared : BlockKind::pre;
 }
 
+constexpr NameRow kPosition[] = {{"position", "position_embd"}};
+std::span<const NameRow> gpt2_names() {
+  static const std::vector<NameRow> rows = joined({std::span(kPosition), gguf_fused_heads(), gguf_halved_names()});
+  return rows;
+}
+
 }  // namespace
 }  // namespace gguf_layer_norm
 
 std::vector<GgufFamily> gguf_layer_norm_families() {
   using namespace gguf_layer_norm;
 
-  return {{"gpt2", "gpt2", gpt2_fields, kGpt2Names},
+  return {{"gpt2", "gpt2", gpt2_fields, gpt2_names()},
           {"starcoder2", "starcoder2", starcoder2_fields, gguf_halved_names()},
           {"stablelm", "stablelm", stablelm_fields, gguf_halved_names()}};
 }

@@ -13,19 +13,13 @@ void fields(GgufFields& f, ModelConfig& c) {
   gguf_sigmoid_field(f);
 }
 
-constexpr NameRow kRouterBias[] = {{"layers.#.moe.router.bias", "blk.#.exp_probs_b.bias"}};
-std::span<const NameRow> names() {
-  static const std::vector<NameRow> rows = joined({std::span(kRouterBias), gguf_halved_names()});
-  return rows;
-}
-
 }  // namespace
 }  // namespace gguf_minimax
 
 std::vector<GgufFamily> gguf_minimax_families() {
   using namespace gguf_minimax;
 
-  return {{"minimax-m2", "minimax_m2", fields, names()}};
+  return {{"minimax-m2", "minimax_m2", fields, gguf_halved_names()}};
 }
 
 }  // namespace weft

@@ -10,29 +10,13 @@ namespace {
 using Kind = RopeScaling::Kind;
 constexpr Layout kPaired{.is_paired = true};
 
-constexpr NameRow kPairedNames[] = {
+constexpr NameRow kPairedHeads[] = {{"layers.#.attention.query", "blk.#.attn_q", kPaired},
+                                    {"layers.#.attention.key", "blk.#.attn_k", kPaired}};
+constexpr NameRow kHalvedHeads[] = {{"layers.#.attention.query", "blk.#.attn_q"},
+                                    {"layers.#.attention.key", "blk.#.attn_k"}};
+constexpr NameRow kNames[] = {
     {"embedding", "token_embd"},
     {"layers.#.attention_norm", "blk.#.attn_norm"},
-    {"layers.#.attention.query", "blk.#.attn_q", kPaired},
-    {"layers.#.attention.key", "blk.#.attn_k", kPaired},
-    {"layers.#.attention.value", "blk.#.attn_v"},
-    {"layers.#.attention.output", "blk.#.attn_output"},
-    {"layers.#.mlp_norm", "blk.#.ffn_norm"},
-    {"layers.#.mlp.gate", "blk.#.ffn_gate"},
-    {"layers.#.mlp.up", "blk.#.ffn_up"},
-    {"layers.#.mlp.down", "blk.#.ffn_down"},
-    {"layers.#.moe.router", "blk.#.ffn_gate_inp"},
-    {"layers.#.moe.experts.gate", "blk.#.ffn_gate_exps"},
-    {"layers.#.moe.experts.up", "blk.#.ffn_up_exps"},
-    {"layers.#.moe.experts.down", "blk.#.ffn_down_exps"},
-    {"final_norm", "output_norm"},
-    {"head", "output"},
-};
-constexpr NameRow kHalvedNames[] = {
-    {"embedding", "token_embd"},
-    {"layers.#.attention_norm", "blk.#.attn_norm"},
-    {"layers.#.attention.query", "blk.#.attn_q"},
-    {"layers.#.attention.key", "blk.#.attn_k"},
     {"layers.#.attention.value", "blk.#.attn_v"},
     {"layers.#.attention.output", "blk.#.attn_output"},
     {"layers.#.attention.query_norm", "blk.#.attn_q_norm"},
@@ -44,9 +28,13 @@ constexpr NameRow kHalvedNames[] = {
     {"layers.#.mlp.down", "blk.#.ffn_down"},
     {"layers.#.mlp_post_norm", "blk.#.post_ffw_norm"},
     {"layers.#.moe.router", "blk.#.ffn_gate_inp"},
+    {"layers.#.moe.router.bias", "blk.#.exp_probs_b.bias"},
     {"layers.#.moe.experts.gate", "blk.#.ffn_gate_exps"},
     {"layers.#.moe.experts.up", "blk.#.ffn_up_exps"},
     {"layers.#.moe.experts.down", "blk.#.ffn_down_exps"},
+    {"layers.#.moe.shared.gate", "blk.#.ffn_gate_shexp"},
+    {"layers.#.moe.shared.up", "blk.#.ffn_up_shexp"},
+    {"layers.#.moe.shared.down", "blk.#.ffn_down_shexp"},
     {"final_norm", "output_norm"},
     {"head", "output"},
 };
@@ -98,8 +86,28 @@ double implied_factor(RopeScaling scaling) {
 
 }  // namespace
 
-std::span<const NameRow> gguf_paired_names() { return kPairedNames; }
-std::span<const NameRow> gguf_halved_names() { return kHalvedNames; }
+std::span<const NameRow> gguf_paired_names() {
+  static const std::vector<NameRow> rows = joined({std::span(kPairedHeads), std::span(kNames)});
+  return rows;
+}
+
+std::span<const NameRow> gguf_halved_names() {
+  static const std::vector<NameRow> rows = joined({std::span(kHalvedHeads), std::span(kNames)});
+  return rows;
+}
+
+std::span<const NameRow> gguf_fused_heads() {
+  static constexpr NameRow kRows[] = {{"layers.#.attention.query", "blk.#.attn_qkv", {.part = Part::query}},
+                                      {"layers.#.attention.key", "blk.#.attn_qkv", {.part = Part::key}},
+                                      {"layers.#.attention.value", "blk.#.attn_qkv", {.part = Part::value}}};
+  return kRows;
+}
+
+std::span<const NameRow> gguf_fused_gate() {
+  static constexpr NameRow kRows[] = {{"layers.#.mlp.gate", "blk.#.ffn_up", {.part = Part::gate}},
+                                      {"layers.#.mlp.up", "blk.#.ffn_up", {.part = Part::up}}};
+  return kRows;
+}
 
 void gguf_shape_fields(GgufFields& f, ModelConfig& c) {
   f.size("block_count", c.layers);
