@@ -34,18 +34,17 @@ struct Architecture {
   const char *model, *name;
 };
 constexpr Architecture kArchitectures[] = {
-    {"deepseek_v2", ""},
-    {"deepseek_v3", ""},
     {"falcon", ""},
     {"falcon_new", ""},
     {"falcon_serial", ""},
     {"gpt_neox", ""},
     {"gpt_neox_serial", ""},
     {"glm", "llama"},
-    {"glm4_moe_lite", ""},
     {"llama_dynamic", ""},
     {"cohere", "command-r"},
     {"cohere2", "cohere2"},
+    {"deepseek_v2", "deepseek2"},
+    {"deepseek_v3", ""},  // its stretch multiplies angles and scores by two different numbers
     {"ernie4_5", "ernie4_5"},
     {"exaone4", "exaone4"},
     {"exaone4_global", "exaone4"},
@@ -54,6 +53,7 @@ constexpr Architecture kArchitectures[] = {
     {"gemma3", "gemma3"},
     {"glm4", "glm4"},
     {"glm4_moe", "glm4moe"},
+    {"glm4_moe_lite", "deepseek2"},
     {"gpt2", "gpt2"},
     {"granite", "granite"},
     {"llama", "llama"},

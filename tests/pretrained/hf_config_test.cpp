@@ -39,6 +39,32 @@ TEST(HfConfigTest, KeysThatAreAbsentHaveTheirDefaults) {
   EXPECT_TRUE(parse_hf_config(by_class.dump(), "x").model.qk_norm);
 }
 
+// Version 5 of the library writes what was in several keys as rope_parameters, of local layers apart.
+TEST(HfConfigTest, LocalLayersOfOlmo3AreNotStretchedHoweverThatIsWritten) {
+  const nlohmann::json stretched{{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 8}};
+  nlohmann::json older = sample("olmo3"), newer = older;
+  older["rope_theta"] = 1e5, older["rope_scaling"] = stretched;
+  nlohmann::json& parameters = newer["rope_parameters"];
+  parameters["full_attention"] = stretched, parameters["full_attention"]["rope_theta"] = 1e5;
+  parameters["sliding_attention"] = {{"rope_type", "default"}, {"rope_theta", 1e5}};
+  const ModelConfig config = parse_hf_config(newer.dump(), "x").model;
+  EXPECT_EQ(config, parse_hf_config(older.dump(), "x").model);
+  EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::yarn);
+  EXPECT_EQ(config.local_rope_theta, 1e5);
+  EXPECT_TRUE(config.is_local(0) && !config.is_local(3));
+}
+
+TEST(HfConfigTest, LayersWithoutPositionsAreGlobalOnesWhereThereIsAWindow) {
+  nlohmann::json json = sample("exaone4");
+  json["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention", "full_attention"};
+  json["sliding_window"] = 4;
+  const ModelConfig local = parse_hf_config(json.dump(), "x").model;
+  EXPECT_TRUE(local.is_rotated(0) && !local.is_rotated(1) && local.is_rotated(2) && !local.is_rotated(3));
+  json["sliding_window"] = nullptr, json["layer_types"] = std::vector<std::string>(4, "full_attention");
+  const ModelConfig global = parse_hf_config(json.dump(), "x").model;
+  for (int64_t i = 0; i < 4; ++i) EXPECT_TRUE(global.is_rotated(i) && !global.is_local(i)) << i;
+}
+
 struct Mistake {
   const char* name;
   const char* model;
@@ -86,7 +112,21 @@ INSTANTIATE_TEST_SUITE_P(
                 Json{{"scale_attn_by_inverse_layer_idx", true}},
                 {"scale_attn_by_inverse_layer_idx", "only false"}},
         Mistake{"too_many_chosen", "mixtral", Json{{"num_experts_per_tok", 9}}, {"experts_per_token"}},
-        Mistake{"dense_layers_between", "qwen3_moe", Json{{"mlp_only_layers", {1}}}, {"mlp_only_layers"}}),
+        Mistake{"dense_layers_between", "qwen3_moe", Json{{"mlp_only_layers", {1}}}, {"mlp_only_layers"}},
+        Mistake{"layers_unnamed", "smollm3", Json{{"no_rope_layers", {1, 1}}}, {"no_rope_layers", "every layer"}},
+        Mistake{"no_pattern", "smollm3", Json{{"no_rope_layers", {0, 1, 1, 0}}}, {"no_rope_layers", "every n-th"}},
+        Mistake{"no_bits", "smollm3", Json{{"no_rope_layers", {1, 1, 1, 2}}}, {"integer from 0 to 1"}},
+        Mistake{"a_last_local_layer",
+                "exaone4",
+                Json{{"sliding_window", 4},
+                     {"layer_types", {"full_attention", "full_attention", "full_attention", "sliding_attention"}}},
+                {"layer_types", "every n-th layer"}},
+        Mistake{"local_layers_stretched",
+                "olmo3",
+                Json{{"rope_parameters",
+                      {{"full_attention", {{"rope_type", "default"}}},
+                       {"sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}}}}}},
+                {"rope_parameters", "local layers"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -26,6 +26,12 @@ inline std::vector<SampleConfig> sample_configs() {
       {"qwen3_moe", R"({"model_type": "qwen3_moe", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 12,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "num_experts": 3,
         "num_experts_per_tok": 2, "moe_intermediate_size": 5, "max_position_embeddings": 16})"},
+      {"smollm3", R"({"model_type": "smollm3", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 12,
+        "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16})"},
+      {"exaone4", R"({"model_type": "exaone4", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 12,
+        "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16})"},
+      {"olmo3", R"({"model_type": "olmo3", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 12,
+        "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16})"},
       {"gpt2", R"({"model_type": "gpt2", "vocab_size": 11, "n_embd": 8, "n_layer": 2, "n_head": 2,
         "n_positions": 16})"},
   };

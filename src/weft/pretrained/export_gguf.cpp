@@ -159,7 +159,7 @@ Exported export_gguf(const ModelSource& source, const std::string& path, const G
   if (exists(fs, path)) throw Error("{} exists: name a new file", path);
   const ModelConfig& config = source.config();
   const GgufDescription description = describe(config);
-  const std::vector<ParamNames> names = names_of(config, gguf_family_of(description).names);
+  const std::vector<ParamNames> names = names_of(gguf_family_of(description), config);
   const std::vector<AssembledTensor> tensors = assemble(names);
   Exported exported{path, description.notes};
   std::vector<GgufInfo> infos = infos_of(source, tensors, options.type, exported.notes);

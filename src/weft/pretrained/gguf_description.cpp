@@ -49,6 +49,8 @@ GgufDescription describe(const GgufFile& file) {
   d.has_output_bias = has("blk.0.attn_output.bias");
   d.has_head_norm = has("blk.0.attn_q_norm.weight");
   d.has_mlp_bias = has("blk.0.ffn_down.bias");
+  d.has_router_bias = std::ranges::any_of(
+      file.tensors(), [](const GgufTensor& t) { return matches_pattern(t.name, "blk.#.exp_probs_b.bias"); });
   if (const GgufTensor* embedding = file.find_tensor("token_embd.weight")) {
     if (embedding->dims.size() != 2)
       throw Error("{}: token_embd.weight has {} dims, not 2", file.path(), embedding->dims.size());

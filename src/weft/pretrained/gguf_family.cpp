@@ -14,9 +14,10 @@ using Kind = RopeScaling::Kind;
 const std::vector<GgufFamily>& families() {
   static const std::vector<GgufFamily> all = [] {
     std::vector<GgufFamily> families;
-    for (const auto& some : {gguf_llama_families(), gguf_qwen_families(), gguf_phi_families(), gguf_gemma_families(),
-                             gguf_layer_norm_families(), gguf_olmo_families(), gguf_cohere_families(),
-                             gguf_exaone_families(), gguf_glm_families(), gguf_minimax_families()})
+    for (const auto& some :
+         {gguf_llama_families(), gguf_qwen_families(), gguf_phi_families(), gguf_gemma_families(),
+          gguf_layer_norm_families(), gguf_olmo_families(), gguf_cohere_families(), gguf_exaone_families(),
+          gguf_glm_families(), gguf_minimax_families(), gguf_deepseek_families()})
       families.insert(families.end(), some.begin(), some.end());
     return families;
   }();
@@ -45,7 +46,8 @@ ModelConfig kept(const ModelConfig& config) {
   ModelConfig c = essence(config);
   RopeScaling& s = c.rope_scaling;
   if (s.kind == Kind::longrope || s.kind == Kind::yarn) s.attention_factor = s.rotation_factor(c.context);
-  for (double* x : {&c.rope_theta, &c.local_rope_theta, &s.factor, &s.beta_fast, &s.beta_slow, &s.attention_factor})
+  for (double* x : {&c.rope_theta, &c.local_rope_theta, &s.factor, &s.beta_fast, &s.beta_slow, &s.attention_factor,
+                    &s.mscale, &s.mscale_all})
     *x = double(float(*x));
   for (auto* factors : {&s.short_factors, &s.long_factors})
     for (double& x : *factors) x = double(float(x));
@@ -60,7 +62,8 @@ std::optional<GgufDescription> description_of(const GgufFamily& family, const Mo
                     .has_qkv_bias = config.has_qkv_bias(),
                     .has_output_bias = config.has_output_bias(),
                     .has_mlp_bias = config.has_mlp_bias(),
-                    .has_head_norm = config.qk_norm};
+                    .has_head_norm = config.qk_norm,
+                    .has_router_bias = config.has_router_bias()};
   ModelConfig c = config;
   GgufFields fields(d);
   try {
@@ -68,7 +71,7 @@ std::optional<GgufDescription> description_of(const GgufFamily& family, const Mo
       c.rope_scaling.attention_factor = kept(c).rope_scaling.attention_factor;
     family.fields(fields, c);
     if (kept(config_of(d)) != kept(config)) return {};
-    names_of(config, family.names);
+    names_of(family, config);
   } catch (const Error&) {  // it has no words for some part of the model
     return {};
   }
@@ -77,6 +80,10 @@ std::optional<GgufDescription> description_of(const GgufFamily& family, const Mo
 }
 
 }  // namespace
+
+std::vector<ParamNames> names_of(const GgufFamily& family, const ModelConfig& config) {
+  return names_of(config, family.names(config));
+}
 
 const GgufFamily& gguf_family_of(const GgufDescription& description) {
   std::vector<std::string> known;

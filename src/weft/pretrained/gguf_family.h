@@ -13,8 +13,11 @@ struct GgufFamily {
   std::string_view architecture;  // of general.architecture
   std::string_view family;        // weft's name of it
   void (*fields)(GgufFields&, ModelConfig&);
-  std::span<const NameRow> names;
+  std::span<const NameRow> (*names)(const ModelConfig&);
 };
+
+// Of a model's parameters, the tensors of a file of this family.
+std::vector<ParamNames> names_of(const GgufFamily& family, const ModelConfig& config);
 
 const GgufFamily& gguf_family_of(const GgufDescription& description);
 

@@ -112,8 +112,10 @@ std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> part
 }
 
 std::vector<int64_t> ParamNames::stored_dims() const {
-  const int64_t total = rows.total > 0 ? rows.total : num_rows();
+  const int64_t total = num_stored_rows();
   if (shape.rank() == 1) return {total};
+  if (num_heads > 0)
+    return is_transposed ? std::vector{num_heads, num_cols(), total} : std::vector{num_heads, total, num_cols()};
   if (shape.rank() > 2 && stored.size() == 1) return {shape.dims().begin(), shape.dims().end()};
   return is_transposed ? std::vector{num_cols(), total} : std::vector{total, num_cols()};
 }
@@ -136,7 +138,8 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
                      .stored = {},
                      .rows = rows_of(row->layout, config),
                      .is_transposed = row->layout.is_transposed && p.shape.rank() > 1,
-                     .added = row->layout.added};
+                     .added = row->layout.added,
+                     .num_heads = row->layout.is_by_head && p.shape.rank() > 1 ? config.heads : 0};
     if (stored.find('@') == std::string::npos)
       names.stored.push_back(stored);
     else

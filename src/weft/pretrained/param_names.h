@@ -31,6 +31,7 @@ struct Layout {
   bool is_grouped = false;     // every key/value head's queries, key and value lie together, not all queries first
   bool is_transposed = false;  // [in, out]
   bool is_paired = false;      // of each head, the halves that rotary positions turn lie pair by pair
+  bool is_by_head = false;     // a matrix to each head, whose number is the first dim
   float added = 0;             // stored values are larger by this
 };
 
@@ -50,11 +51,16 @@ struct ParamNames {
   std::vector<std::string> stored;  // one, or one for each index of the first dim
   RowMap rows = {};                 // of one stored tensor
   bool is_transposed = false;
-  float added = 0;  // stored values are larger by this
+  float added = 0;        // stored values are larger by this
+  int64_t num_heads = 0;  // above 0: rows lie as so many matrices, perhaps each transposed
 
   // Of one stored tensor's share of the parameter.
   int64_t num_rows() const { return num_all_rows() / int64_t(stored.size()); }
   int64_t num_cols() const { return shape.rank() > 1 ? shape[-1] : 1; }
+  // Of one stored matrix.
+  int64_t num_stored_rows() const {
+    return num_heads > 0 ? num_rows() / num_heads : rows.total > 0 ? rows.total : num_rows();
+  }
   std::vector<int64_t> stored_dims() const;
 
   // Calls visit(index of `stored`, first stored element, step between stored elements, element of the parameter,
@@ -76,14 +82,15 @@ bool matches_pattern(std::string_view name, std::string_view pattern);
 
 template <class Visit>
 void ParamNames::each_run(int64_t first, int64_t n, Visit&& visit) const {
-  const int64_t cols = num_cols(), per_tensor = num_rows(), end = first + n;
-  const int64_t total = rows.total > 0 ? rows.total : per_tensor;
+  const int64_t cols = num_cols(), per_tensor = num_rows(), end = first + n, total = num_stored_rows();
   const bool is_plain = rows.keeps_order() && !is_transposed;
   for (int64_t at = first; at < end;) {
     const int64_t tensor = at / (per_tensor * cols), inside = at % (per_tensor * cols);
     const int64_t row = inside / cols, col = inside % cols;
     const int64_t left = is_plain ? per_tensor * cols - inside : cols - col, count = std::min(left, end - at);
-    if (is_transposed)
+    if (is_transposed && num_heads > 0)
+      visit(size_t(tensor), (row / total * cols + col) * total + row % total, total, at, count);
+    else if (is_transposed)
       visit(size_t(tensor), col * total + rows(row), total, at, count);
     else
       visit(size_t(tensor), rows(row) * cols + col, int64_t(1), at, count);

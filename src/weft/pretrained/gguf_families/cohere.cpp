@@ -25,8 +25,8 @@ void cohere2_fields(GgufFields& f, ModelConfig& c) {
 std::vector<GgufFamily> gguf_cohere_families() {
   using namespace gguf_cohere;
 
-  return {{"command-r", "cohere", command_r_fields, gguf_paired_names()},
-          {"cohere2", "cohere2", cohere2_fields, gguf_paired_names()}};
+  return {{"command-r", "cohere", command_r_fields, gguf_paired_names},
+          {"cohere2", "cohere2", cohere2_fields, gguf_paired_names}};
 }
 
 }  // namespace weft

@@ -19,7 +19,7 @@ void fields(GgufFields& f, ModelConfig& c) {
 std::vector<GgufFamily> gguf_exaone_families() {
   using namespace gguf_exaone;
 
-  return {{"exaone4", "exaone4", fields, gguf_halved_names()}};
+  return {{"exaone4", "exaone4", fields, gguf_halved_names}};
 }
 
 }  // namespace weft

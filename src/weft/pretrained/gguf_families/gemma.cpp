@@ -19,8 +19,8 @@ constexpr NameRow kNorms[] = {
     {"layers.#.mlp_post_norm", "blk.#.post_ffw_norm", kPlusOne},
     {"final_norm", "output_norm", kPlusOne},
 };
-std::span<const NameRow> names() {
-  static const std::vector<NameRow> rows = joined({std::span(kNorms), gguf_halved_names()});
+std::span<const NameRow> names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kNorms), gguf_halved_names(c)});
   return rows;
 }
 
@@ -66,9 +66,9 @@ void gemma3_fields(GgufFields& f, ModelConfig& c) {
 std::vector<GgufFamily> gguf_gemma_families() {
   using namespace gguf_gemma;
 
-  return {{"gemma", "gemma", rms_and_embedding_fields, names()},
-          {"gemma2", "gemma2", gemma2_fields, names()},
-          {"gemma3", "gemma3", gemma3_fields, names()}};
+  return {{"gemma", "gemma", rms_and_embedding_fields, names},
+          {"gemma2", "gemma2", gemma2_fields, names},
+          {"gemma3", "gemma3", gemma3_fields, names}};
 }
 
 }  // namespace weft

@@ -14,6 +14,7 @@ std::vector<GgufFamily> gguf_cohere_families();
 std::vector<GgufFamily> gguf_exaone_families();
 std::vector<GgufFamily> gguf_glm_families();
 std::vector<GgufFamily> gguf_minimax_families();
+std::vector<GgufFamily> gguf_deepseek_families();
 std::vector<GgufFamily> gguf_layer_norm_families();  // GPT-2, StarCoder2 and StableLM
 
 // What nearly all call the shape of a model; of its heads and rotary positions; and both with the eps of RMSNorms.
@@ -32,14 +33,18 @@ void gguf_window_fields(GgufFields& fields, ModelConfig& config, int64_t absent,
 void gguf_bias_fields(const GgufFields& fields, ModelConfig& config);
 
 void gguf_expert_fields(GgufFields& fields, ModelConfig& config);
-// Of experts that a sigmoid chooses.
-void gguf_sigmoid_field(GgufFields& fields);
+// How they are chosen; otherwise: what a file that does not say means.
+void gguf_router_field(GgufFields& fields, ModelConfig& config, RouterGate otherwise);
+// Those that DeepSeek's models have beside these: that see all tokens, in groups, behind dense layers.
+void gguf_deepseek_expert_fields(GgufFields& fields, ModelConfig& config, bool normalises_otherwise);
+// Layers that predict a token further on count as blocks, and are no layers of the model.
+void gguf_further_layers_field(GgufFields& fields, ModelConfig& config);
 
 // A table names more than a model may have; what a file of the architecture can hold is what its keys say. llama.cpp
 // turns neighbours of a head where Hugging Face turns its halves, so its files of Llama, OLMo and others hold queries
 // and keys pair by pair; those of most later architectures do not.
-std::span<const NameRow> gguf_paired_names();
-std::span<const NameRow> gguf_halved_names();
+std::span<const NameRow> gguf_paired_names(const ModelConfig& config);
+std::span<const NameRow> gguf_halved_names(const ModelConfig& config);
 // Before one of them: query, key and value in one tensor; gate and up in one.
 std::span<const NameRow> gguf_fused_heads();
 std::span<const NameRow> gguf_fused_gate();

@@ -11,37 +11,23 @@ void glm4_fields(GgufFields& f, ModelConfig& c) {
   gguf_bias_fields(f, c);
 }
 
-// The layers that predict a token further on count as blocks.
-void layer_fields(GgufFields& f, ModelConfig& c) {
-  int64_t further = 0;
-  f.size("nextn_predict_layers", further, 0);
-  if (further >= c.layers && f.is_reading()) f.refuse("nextn_predict_layers", "there must be more blocks than that");
-  c.layers -= further;
-}
-
 void glm4_moe_fields(GgufFields& f, ModelConfig& c) {
   gguf_rms_fields(f, c);
-  layer_fields(f, c);
+  gguf_further_layers_field(f, c);
   gguf_scaling_fields(f, c);
   if (f.is_reading()) c.qkv_bias = f.from().has_qkv_bias, c.qk_norm = f.from().has_head_norm;
-  gguf_expert_fields(f, c);
-  f.size("expert_shared_count", c.shared_experts, 0);
-  f.size("leading_dense_block_count", c.first_dense_layers, 0);
-  f.size("expert_group_count", c.expert_groups, 1);
-  f.size("expert_group_used_count", c.groups_per_token, 1);
-  f.flag("expert_weights_norm", c.norm_topk, true);
-  f.number("expert_weights_scale", c.routed_scale, 1);
-  gguf_sigmoid_field(f);
+  gguf_deepseek_expert_fields(f, c, true);
+  gguf_router_field(f, c, RouterGate::sigmoid);
 }
 
-std::span<const NameRow> glm4_names() {
-  static const std::vector<NameRow> rows = joined({gguf_fused_gate(), gguf_paired_names()});
+std::span<const NameRow> glm4_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({gguf_fused_gate(), gguf_paired_names(c)});
   return rows;
 }
 
 constexpr NameRow kNorm[] = {{"layers.#.mlp_norm", "blk.#.post_attention_norm"}};
-std::span<const NameRow> moe_names() {
-  static const std::vector<NameRow> rows = joined({std::span(kNorm), gguf_halved_names()});
+std::span<const NameRow> moe_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kNorm), gguf_halved_names(c)});
   return rows;
 }
 
@@ -51,7 +37,7 @@ std::span<const NameRow> moe_names() {
 std::vector<GgufFamily> gguf_glm_families() {
   using namespace gguf_glm;
 
-  return {{"glm4", "glm4", glm4_fields, glm4_names()}, {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names()}};
+  return {{"glm4", "glm4", glm4_fields, glm4_names}, {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names}};
 }
 
 }  // namespace weft

@@ -33,8 +33,8 @@ void stablelm_fields(GgufFields& f, ModelConfig& c) {
 }
 
 constexpr NameRow kPosition[] = {{"position", "position_embd"}};
-std::span<const NameRow> gpt2_names() {
-  static const std::vector<NameRow> rows = joined({std::span(kPosition), gguf_fused_heads(), gguf_halved_names()});
+std::span<const NameRow> gpt2_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kPosition), gguf_fused_heads(), gguf_halved_names(c)});
   return rows;
 }
 
@@ -44,9 +44,9 @@ std::span<const NameRow> gpt2_names() {
 std::vector<GgufFamily> gguf_layer_norm_families() {
   using namespace gguf_layer_norm;
 
-  return {{"gpt2", "gpt2", gpt2_fields, gpt2_names()},
-          {"starcoder2", "starcoder2", starcoder2_fields, gguf_halved_names()},
-          {"stablelm", "stablelm", stablelm_fields, gguf_halved_names()}};
+  return {{"gpt2", "gpt2", gpt2_fields, gpt2_names},
+          {"starcoder2", "starcoder2", starcoder2_fields, gguf_halved_names},
+          {"stablelm", "stablelm", stablelm_fields, gguf_halved_names}};
 }
 
 }  // namespace weft

@@ -45,8 +45,8 @@ void biased_fields(GgufFields& f, ModelConfig& c) {
 }
 
 constexpr NameRow kSeedNorm[] = {{"layers.#.mlp_norm", "blk.#.post_attention_norm"}};
-std::span<const NameRow> seed_names() {
-  static const std::vector<NameRow> rows = joined({std::span(kSeedNorm), gguf_halved_names()});
+std::span<const NameRow> seed_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kSeedNorm), gguf_halved_names(c)});
   return rows;
 }
 
@@ -56,11 +56,11 @@ std::span<const NameRow> seed_names() {
 std::vector<GgufFamily> gguf_llama_families() {
   using namespace gguf_llama;
 
-  return {{"llama", "llama", llama_fields, gguf_paired_names()},
-          {"granite", "granite", granite_fields, gguf_paired_names()},
-          {"smollm3", "smollm3", smollm3_fields, gguf_paired_names()},
-          {"ernie4_5", "ernie4_5", biased_fields, gguf_paired_names()},
-          {"seed_oss", "seed_oss", biased_fields, seed_names()}};
+  return {{"llama", "llama", llama_fields, gguf_paired_names},
+          {"granite", "granite", granite_fields, gguf_paired_names},
+          {"smollm3", "smollm3", smollm3_fields, gguf_paired_names},
+          {"ernie4_5", "ernie4_5", biased_fields, gguf_paired_names},
+          {"seed_oss", "seed_oss", biased_fields, seed_names}};
 }
 
 }  // namespace weft

@@ -10,7 +10,7 @@ void fields(GgufFields& f, ModelConfig& c) {
   gguf_rms_fields(f, c);
   gguf_scaling_fields(f, c);
   gguf_expert_fields(f, c);
-  gguf_sigmoid_field(f);
+  gguf_router_field(f, c, RouterGate::sigmoid);
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ void fields(GgufFields& f, ModelConfig& c) {
 std::vector<GgufFamily> gguf_minimax_families() {
   using namespace gguf_minimax;
 
-  return {{"minimax-m2", "minimax_m2", fields, gguf_halved_names()}};
+  return {{"minimax-m2", "minimax_m2", fields, gguf_halved_names}};
 }
 
 }  // namespace weft

@@ -36,9 +36,9 @@ void olmoe_fields(GgufFields& f, ModelConfig& c) {
 std::vector<GgufFamily> gguf_olmo_families() {
   using namespace gguf_olmo;
 
-  return {{"olmo", "olmo", olmo_fields, gguf_paired_names()},
-          {"olmo2", "olmo2", olmo2_fields, gguf_halved_names()},
-          {"olmoe", "olmoe", olmoe_fields, gguf_halved_names()}};
+  return {{"olmo", "olmo", olmo_fields, gguf_paired_names},
+          {"olmo2", "olmo2", olmo2_fields, gguf_halved_names},
+          {"olmoe", "olmoe", olmoe_fields, gguf_halved_names}};
 }
 
 }  // namespace weft

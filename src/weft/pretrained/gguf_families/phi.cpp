@@ -11,8 +11,8 @@ void phi3_fields(GgufFields& f, ModelConfig& c) {
   gguf_window_fields(f, c, 0, 0, false);
 }
 
-std::span<const NameRow> names() {
-  static const std::vector<NameRow> rows = joined({gguf_fused_heads(), gguf_fused_gate(), gguf_halved_names()});
+std::span<const NameRow> names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({gguf_fused_heads(), gguf_fused_gate(), gguf_halved_names(c)});
   return rows;
 }
 
@@ -22,7 +22,7 @@ std::span<const NameRow> names() {
 std::vector<GgufFamily> gguf_phi_families() {
   using namespace gguf_phi;
 
-  return {{"phi3", "phi3", phi3_fields, names()}};
+  return {{"phi3", "phi3", phi3_fields, names}};
 }
 
 }  // namespace weft

@@ -25,9 +25,9 @@ void qwen3_moe_fields(GgufFields& f, ModelConfig& c) {
 std::vector<GgufFamily> gguf_qwen_families() {
   using namespace gguf_qwen;
 
-  return {{"qwen2", "qwen2", qwen2_fields, gguf_halved_names()},
-          {"qwen3", "qwen3", qwen_fields, gguf_halved_names()},
-          {"qwen3moe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names()}};
+  return {{"qwen2", "qwen2", qwen2_fields, gguf_halved_names},
+          {"qwen3", "qwen3", qwen_fields, gguf_halved_names},
+          {"qwen3moe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names}};
 }
 
 }  // namespace weft

@@ -86,12 +86,12 @@ double implied_factor(RopeScaling scaling) {
 
 }  // namespace
 
-std::span<const NameRow> gguf_paired_names() {
+std::span<const NameRow> gguf_paired_names(const ModelConfig&) {
   static const std::vector<NameRow> rows = joined({std::span(kPairedHeads), std::span(kNames)});
   return rows;
 }
 
-std::span<const NameRow> gguf_halved_names() {
+std::span<const NameRow> gguf_halved_names(const ModelConfig&) {
   static const std::vector<NameRow> rows = joined({std::span(kHalvedHeads), std::span(kNames)});
   return rows;
 }
@@ -201,12 +201,33 @@ void gguf_expert_fields(GgufFields& f, ModelConfig& c) {
   if (c.ffn == 0) c.ffn = c.expert_ffn;
 }
 
-void gguf_sigmoid_field(GgufFields& f) {
-  constexpr const char* kGate = "expert_gating_func";
-  constexpr int64_t kSigmoid = 2;
-  int64_t gate = kSigmoid;
-  f.size(kGate, gate, kSigmoid);
-  if (gate != kSigmoid) f.refuse(kGate, "experts of such models are chosen by a sigmoid, which is 2");
+void gguf_router_field(GgufFields& f, ModelConfig& c, RouterGate otherwise) {
+  constexpr const char* kKey = "expert_gating_func";
+  constexpr int64_t kSoftmax = 1, kSigmoid = 2;
+  int64_t gate = c.router == RouterGate::sigmoid ? kSigmoid : kSoftmax;
+  f.size(kKey, gate, otherwise == RouterGate::sigmoid ? kSigmoid : kSoftmax);
+  if (gate != kSoftmax && gate != kSigmoid)
+    f.refuse(kKey, "experts are chosen by a softmax, which is 1, or a sigmoid, which is 2");
+  c.router = gate == kSigmoid ? RouterGate::sigmoid : RouterGate::softmax;
+  if (f.is_reading()) c.router_bias = f.from().has_router_bias;
+}
+
+void gguf_deepseek_expert_fields(GgufFields& f, ModelConfig& c, bool normalises_otherwise) {
+  gguf_expert_fields(f, c);
+  f.size("expert_shared_count", c.shared_experts, 0);
+  f.size("leading_dense_block_count", c.first_dense_layers, 0);
+  f.size("expert_group_count", c.expert_groups, 1);
+  f.size("expert_group_used_count", c.groups_per_token, 1);
+  f.flag("expert_weights_norm", c.norm_topk, normalises_otherwise);
+  f.number("expert_weights_scale", c.routed_scale, 1);
+}
+
+void gguf_further_layers_field(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kKey = "nextn_predict_layers";
+  int64_t further = 0;
+  f.size(kKey, further, 0);
+  if (further >= c.layers && f.is_reading()) f.refuse(kKey, "there must be more blocks than that");
+  c.layers -= further;
 }
 
 }  // namespace weft
