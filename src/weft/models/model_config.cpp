@@ -151,7 +151,7 @@ void complete(ModelConfig& c) {
   if (!(c.norm_eps >= 0 && c.norm_eps <= 1))
     throw UsageError("model.norm_eps = {}: write a number from 0 to 1", c.norm_eps);
   const auto above_0 = [](const char* key, float value) {
-    if (!(value > 0)) throw UsageError("model.{} = {}: write a number above 0", key, value);
+    if (!(value > 0 && std::isfinite(value))) throw UsageError("model.{} = {}: write a number above 0", key, value);
   };
   above_0("embedding_scale", c.embedding_scale);
   above_0("residual_scale", c.residual_scale);
