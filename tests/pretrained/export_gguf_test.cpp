@@ -55,6 +55,8 @@ constexpr Architecture kArchitectures[] = {
     {"glm4_moe", "glm4moe"},
     {"glm4_moe_lite", "deepseek2"},
     {"gpt2", "gpt2"},
+    {"gpt_bigcode", "starcoder"},
+    {"opt", ""},
     {"granite", "granite"},
     {"llama", "llama"},
     {"llama3", "llama"},

@@ -1,8 +1,8 @@
 // The variants' defaults. Sources: Groeneveld et al., "OLMo", 2024; OLMo 2 and 3, 2025; Muennighoff et al., "OLMoE",
 // 2024; Gemma and Gemma 2, 2024; Gemma 3, 2025; Black et al., "GPT-NeoX-20B", 2022; Almazrouei et al., "Falcon",
 // 2023; DeepSeek-AI, "DeepSeek-V2" and "V3", 2024; Cohere, "Command A", 2025; LG AI Research, "EXAONE 4.0", 2025;
-// GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et al., "Stable LM 2",
-// 2024; Lozhkov et al., "StarCoder 2", 2024.
+// GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et al.,
+// "Stable LM 2", 2024; Li et al., "StarCoder", 2023; Lozhkov et al., "StarCoder 2", 2024; Zhang et al., "OPT", 2022.
 #include "weft/models/variants.h"
 
 namespace weft {
@@ -126,6 +126,16 @@ ModelConfig stablelm() {
   return c;
 }
 
+// As GPT-2, but for the activation.
+ModelConfig of_learned_positions(const char* family, Activation activation) {
+  ModelConfig c = named(family);
+  c.tie_embeddings = true, c.bias = true;
+  c.norm = NormKind::layer;
+  c.activation = activation, c.is_gated = false;
+  c.position = PositionKind::learned;
+  return c;
+}
+
 ModelConfig starcoder2() {
   ModelConfig c = named("starcoder2");
   c.norm = NormKind::layer, c.norm_bias = c.mlp_bias = c.qkv_bias = c.output_bias = true;
@@ -161,7 +171,9 @@ const std::vector<Family>& variant_families() {
                                         named("granite"),
                                         smollm3(),
                                         stablelm(),
-                                        starcoder2()})
+                                        starcoder2(),
+                                        of_learned_positions("opt", Activation::relu),
+                                        of_learned_positions("gpt_bigcode", Activation::gelu_tanh)})
       all.push_back({defaults, {}});
     return all;
   }();

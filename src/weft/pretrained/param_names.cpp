@@ -70,6 +70,7 @@ RowMap rows_of(const Layout& layout, const ModelConfig& c) {
       const int64_t rest = d - c.rotary_dim;
       return {.first = 0, .total = q, .run = d, .stride = d, .turned_at = rest, .turned = c.rotary_dim};
     }
+    case Part::behind_two: return {.first = 2, .total = c.context + 2};
     case Part::latent: return {.first = 0, .total = c.kv_rank + c.rotary_dim};
     case Part::key_rotary:
       return {.first = c.kv_rank,

@@ -24,6 +24,7 @@ enum class Part : uint8_t {
   key_rotary,    // whose elements come pair by pair
   latent_key,    // of a tensor that has, for each head, its part of the key and its value
   latent_value,
+  behind_two,  // of a tensor that has two more rows, its first
 };
 
 struct Layout {

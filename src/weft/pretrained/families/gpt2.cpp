@@ -1,4 +1,5 @@
-// GPT-2 as Hugging Face saves it: matrices are [in, out], and query, key and value are one of them.
+// GPT-2 as Hugging Face saves it: matrices are [in, out], and query, key and value are one of them; and StarCoder,
+// with matrices as they are elsewhere and one key/value head.
 #include "weft/pretrained/families/families.h"
 
 namespace weft {
@@ -24,6 +25,22 @@ void fields(HfFields& f, ModelConfig& c) {
   f.only("add_cross_attention", false);
 }
 
+void bigcode_fields(HfFields& f, ModelConfig& c) {
+  f.size("vocab_size", c.vocab);
+  f.size("n_positions", c.context, 1024);
+  f.size("n_embd", c.hidden);
+  f.size("n_layer", c.layers);
+  f.size("n_head", c.heads);
+  f.size("n_inner", c.ffn, 0);
+  activation_field(f, "activation_function", c.activation, "gelu_pytorch_tanh");
+  f.number("layer_norm_epsilon", c.norm_eps, 1e-5);
+  f.flag("tie_word_embeddings", c.tie_embeddings, true);
+  f.only("scale_attn_weights", true);
+  f.only("multi_query", true);
+  f.only("add_cross_attention", false);
+  c.kv_heads = 1;
+}
+
 constexpr NameRow kNames[] = {
     {"embedding", "transformer.wte"},
     {"position", "transformer.wpe"},
@@ -43,6 +60,14 @@ const std::vector<NameRow>& names(const ModelConfig&) {
   static const std::vector<NameRow> rows = joined({std::span(kNames)});
   return rows;
 }
+const std::vector<NameRow>& bigcode_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = [&] {
+    std::vector<NameRow> same = names(c);
+    for (NameRow& row : same) row.layout.is_transposed = false;
+    return same;
+  }();
+  return rows;
+}
 
 }  // namespace
 }  // namespace hf_gpt2
@@ -56,7 +81,14 @@ std::vector<HfFamily> hf_gpt2_families() {
            .fields = fields,
            .names = names,
            .base = "transformer.",
-           .ignored = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}}};
+           .ignored = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"}},
+          {.family = "gpt_bigcode",
+           .model_type = "gpt_bigcode",
+           .architecture = "GPTBigCodeForCausalLM",
+           .fields = bigcode_fields,
+           .names = bigcode_names,
+           .base = "transformer.",
+           .ignored = {"transformer.h.#.attn.bias"}}};
 }
 
 }  // namespace weft

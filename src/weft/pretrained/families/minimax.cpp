@@ -1,4 +1,6 @@
 // MiniMax-M2 as Hugging Face saves it: experts by a sigmoid with biases, norms over all heads of queries and keys.
+#include <nlohmann/json.hpp>
+
 #include "weft/pretrained/families/families.h"
 
 namespace weft {

@@ -1,4 +1,4 @@
-// GPT-2, StarCoder2 and StableLM, whose norms are LayerNorms.
+// GPT-2, StarCoder, StarCoder2 and StableLM, whose norms are LayerNorms.
 #include "weft/pretrained/gguf_families/gguf_families.h"
 
 namespace weft {
@@ -45,6 +45,7 @@ std::vector<GgufFamily> gguf_layer_norm_families() {
   using namespace gguf_layer_norm;
 
   return {{"gpt2", "gpt2", gpt2_fields, gpt2_names},
+          {"starcoder", "gpt_bigcode", gpt2_fields, gpt2_names},
           {"starcoder2", "starcoder2", starcoder2_fields, gguf_halved_names},
           {"stablelm", "stablelm", stablelm_fields, gguf_halved_names}};
 }
