@@ -3,6 +3,7 @@
 
 #include "weft/base/bytes.h"
 #include "weft/formats/ggml_blocks.h"
+#include "weft/pretrained/param_names.h"
 
 namespace weft {
 namespace {
