@@ -43,10 +43,12 @@ class Block {
     if (after) visit(*after);
   }
   Var attend(const Var& x, const Pass& pass, const WantedRows* wanted) {
-    return scaled(latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted));
+    return scaled(latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted),
+                  residual_scale_);
   }
-  Var feed_forward(const Var& x, const Pass& pass) { return scaled(moe_ ? (*moe_)(x, pass) : (*mlp_)(x, pass)); }
-  Var scaled(const Var& x) { return residual_scale_ == 1 ? x : apply(*x.context, ScaleOp{residual_scale_}, x); }
+  Var feed_forward(const Var& x, const Pass& pass) {
+    return scaled(moe_ ? (*moe_)(x, pass) : (*mlp_)(x, pass), residual_scale_);
+  }
 
   BlockKind kind_;
   float residual_scale_;

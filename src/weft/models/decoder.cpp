@@ -8,12 +8,6 @@
 #include "weft/parallel/head_loss.h"
 
 namespace weft {
-namespace {
-
-Var scaled(const Var& x, float factor) { return factor == 1 ? x : apply(*x.context, ScaleOp{factor}, x); }
-
-}  // namespace
-
 Decoder::Decoder(const ModelConfig& c, const Partition& partition, const DecoderPart& part, Param* embedding)
     : config_(c),
       partition_(partition),

@@ -8,16 +8,19 @@ struct ScaleOp {
   static constexpr std::string_view kName = "scale";
   float factor;
 
-  Tensor forward(Context& context, const Tensor& x) { return scaled(context, x); }
-  Tensor backward(Context& context, const Tensor& dy) { return scaled(context, dy); }
+  Tensor forward(Context& context, const Tensor& x) { return times_factor(context, x); }
+  Tensor backward(Context& context, const Tensor& dy) { return times_factor(context, dy); }
 
  private:
-  Tensor scaled(Context& context, const Tensor& x) const {
+  Tensor times_factor(Context& context, const Tensor& x) const {
     Tensor y = context.empty_like(x);
     context.kernels.scale(context.stream, y, x, factor);
     return y;
   }
 };
+
+// No op where the factor is 1.
+inline Var scaled(const Var& x, float factor) { return factor == 1 ? x : apply(*x.context, ScaleOp{factor}, x); }
 
 struct SoftcapOp {
   static constexpr std::string_view kName = "softcap";
