@@ -13,12 +13,9 @@ void fields(HfFields& f, ModelConfig& c) {
   unrotated_global_layers(f, c, has_window);
 }
 
-constexpr NameRow kNorms[] = {{"layers.#.attention_post_norm", "model.layers.#.post_attention_layernorm"},
-                              {"layers.#.mlp_post_norm", "model.layers.#.post_feedforward_layernorm"}};
-
 const std::vector<NameRow>& names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
-      joined({outer_names(), std::span(kNorms), attention_names(), gated_names()});
+      joined({outer_names(), post_norm_names(), attention_names(), gated_names()});
   return rows;
 }
 

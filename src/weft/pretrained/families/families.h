@@ -68,6 +68,7 @@ std::span<const NameRow> paired_attention_names();  // whose rotary positions tu
 std::span<const NameRow> gated_names();
 std::span<const NameRow> expert_names();
 std::span<const NameRow> pre_norm_names();
+std::span<const NameRow> post_norm_names();
 const std::vector<NameRow>& llama_names(const ModelConfig& config);  // all of these but paired ones
 
 }  // namespace weft

@@ -6,38 +6,33 @@ namespace weft {
 namespace hf_gpt2 {
 namespace {
 
-void fields(HfFields& f, ModelConfig& c) {
+void common_fields(HfFields& f, ModelConfig& c, std::string_view activation) {
   f.size("vocab_size", c.vocab);
+  f.size("n_embd", c.hidden);
+  f.size("n_layer", c.layers);
+  f.size("n_head", c.heads);
+  f.size("n_inner", c.ffn, 0);
+  activation_field(f, "activation_function", c.activation, activation);
+  f.number("layer_norm_epsilon", c.norm_eps, 1e-5);
+  f.flag("tie_word_embeddings", c.tie_embeddings, true);
+  f.only("scale_attn_weights", true);
+  f.only("add_cross_attention", false);
+}
+
+void fields(HfFields& f, ModelConfig& c) {
+  common_fields(f, c, "gelu_new");
   if (f.is_reading() && !f.has("n_positions") && f.has("n_ctx"))
     f.size("n_ctx", c.context);
   else
     f.size("n_positions", c.context, 1024);
-  f.size("n_embd", c.hidden);
-  f.size("n_layer", c.layers);
-  f.size("n_head", c.heads);
-  f.size("n_inner", c.ffn, 0);
-  activation_field(f, "activation_function", c.activation, "gelu_new");
-  f.number("layer_norm_epsilon", c.norm_eps, 1e-5);
-  f.flag("tie_word_embeddings", c.tie_embeddings, true);
-  f.only("scale_attn_weights", true);
   f.only("scale_attn_by_inverse_layer_idx", false);
   f.only("reorder_and_upcast_attn", false);
-  f.only("add_cross_attention", false);
 }
 
 void bigcode_fields(HfFields& f, ModelConfig& c) {
-  f.size("vocab_size", c.vocab);
+  common_fields(f, c, "gelu_pytorch_tanh");
   f.size("n_positions", c.context, 1024);
-  f.size("n_embd", c.hidden);
-  f.size("n_layer", c.layers);
-  f.size("n_head", c.heads);
-  f.size("n_inner", c.ffn, 0);
-  activation_field(f, "activation_function", c.activation, "gelu_pytorch_tanh");
-  f.number("layer_norm_epsilon", c.norm_eps, 1e-5);
-  f.flag("tie_word_embeddings", c.tie_embeddings, true);
-  f.only("scale_attn_weights", true);
   f.only("multi_query", true);
-  f.only("add_cross_attention", false);
   c.kv_heads = 1;
 }
 

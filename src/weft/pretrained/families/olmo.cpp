@@ -48,12 +48,9 @@ void olmoe_fields(HfFields& f, ModelConfig& c) {
   f.number("router_aux_loss_coef", c.aux_loss, 0.01);
 }
 
-constexpr NameRow kPostNorms[] = {{"layers.#.attention_post_norm", "model.layers.#.post_attention_layernorm"},
-                                  {"layers.#.mlp_post_norm", "model.layers.#.post_feedforward_layernorm"}};
-
 const std::vector<NameRow>& names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
-      joined({outer_names(), std::span(kPostNorms), attention_names(), gated_names()});
+      joined({outer_names(), post_norm_names(), attention_names(), gated_names()});
   return rows;
 }
 

@@ -200,15 +200,11 @@ bool window_pattern_fields(HfFields& f, ModelConfig& c, const char* pattern_key)
   constexpr int64_t kWindow = 4096, kEvery = 4;
   window_field(f, c, kWindow);
   const bool has_window = c.window > 0;
-  if (f.is_reading()) {
-    c.global_every = kEvery;
-    if (pattern_key && !f.has("layer_types")) f.size(pattern_key, c.global_every, kEvery);
-    layer_types_field(f, c);
-    if (c.window == 0) c.global_every = 0;
-    return has_window;
-  }
-  if (pattern_key && c.global_every > 0) f.size(pattern_key, c.global_every, kEvery);
+  if (f.is_reading()) c.global_every = kEvery;
+  const bool has_key = f.is_reading() ? !f.has("layer_types") : c.global_every > 0;
+  if (pattern_key && has_key) f.size(pattern_key, c.global_every, kEvery);
   layer_types_field(f, c);
+  if (f.is_reading() && c.window == 0) c.global_every = 0;
   return has_window;
 }
 
@@ -230,6 +226,12 @@ std::span<const NameRow> pre_norm_names() {
   return kRows;
 }
 
+std::span<const NameRow> post_norm_names() {
+  static constexpr NameRow kRows[] = {{"layers.#.attention_post_norm", "model.layers.#.post_attention_layernorm"},
+                                      {"layers.#.mlp_post_norm", "model.layers.#.post_feedforward_layernorm"}};
+  return kRows;
+}
+
 std::span<const NameRow> attention_names() {
   static constexpr NameRow kRows[] = {{"layers.#.attention.query", "model.layers.#.self_attn.q_proj"},
                                       {"layers.#.attention.key", "model.layers.#.self_attn.k_proj"},
@@ -241,12 +243,11 @@ std::span<const NameRow> attention_names() {
 }
 
 std::span<const NameRow> paired_attention_names() {
-  static constexpr NameRow kRows[] = {
+  static constexpr NameRow kHeads[] = {
       {"layers.#.attention.query", "model.layers.#.self_attn.q_proj", {.is_paired = true}},
-      {"layers.#.attention.key", "model.layers.#.self_attn.k_proj", {.is_paired = true}},
-      {"layers.#.attention.value", "model.layers.#.self_attn.v_proj"},
-      {"layers.#.attention.output", "model.layers.#.self_attn.o_proj"}};
-  return kRows;
+      {"layers.#.attention.key", "model.layers.#.self_attn.k_proj", {.is_paired = true}}};
+  static const std::vector<NameRow> rows = joined({std::span(kHeads), attention_names()});
+  return rows;
 }
 
 std::span<const NameRow> gated_names() {

@@ -6,9 +6,7 @@ namespace gguf_cohere {
 namespace {
 
 void command_r_fields(GgufFields& f, ModelConfig& c) {
-  gguf_shape_fields(f, c);
-  f.number("attention.layer_norm_epsilon", c.norm_eps);
-  gguf_head_fields(f, c);
+  gguf_layer_norm_fields(f, c);
   gguf_scaling_fields(f, c);
   f.number("logit_scale", c.logit_scale, 0.0625);
 }

@@ -17,13 +17,18 @@ std::vector<GgufFamily> gguf_minimax_families();
 std::vector<GgufFamily> gguf_deepseek_families();
 std::vector<GgufFamily> gguf_layer_norm_families();  // GPT-2, StarCoder2 and StableLM
 
-// What nearly all call the shape of a model; of its heads and rotary positions; and both with the eps of RMSNorms.
+// What nearly all call the shape of a model; of its heads and rotary positions; and both with the eps of RMSNorms, or
+// of LayerNorms.
 void gguf_shape_fields(GgufFields& fields, ModelConfig& config);
 void gguf_head_fields(GgufFields& fields, ModelConfig& config);
 void gguf_rms_fields(GgufFields& fields, ModelConfig& config);
+void gguf_layer_norm_fields(GgufFields& fields, ModelConfig& config);
 
 // Scaled rotary positions; has_factors: also those that are told pair by pair, by tensors.
 void gguf_scaling_fields(GgufFields& fields, ModelConfig& config, bool has_factors = false);
+
+// All that a relative of Llama says whose projections may have biases.
+void gguf_biased_fields(GgufFields& fields, ModelConfig& config);
 
 // The local layers: all but every n-th, as a number, or told one by one. absent, every: what a file that does not say
 // means. knows_windows: llama.cpp sees the windows of such models.

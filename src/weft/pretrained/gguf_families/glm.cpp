@@ -5,12 +5,6 @@ namespace weft {
 namespace gguf_glm {
 namespace {
 
-void glm4_fields(GgufFields& f, ModelConfig& c) {
-  gguf_rms_fields(f, c);
-  gguf_scaling_fields(f, c);
-  gguf_bias_fields(f, c);
-}
-
 void glm4_moe_fields(GgufFields& f, ModelConfig& c) {
   gguf_rms_fields(f, c);
   gguf_further_layers_field(f, c);
@@ -37,7 +31,7 @@ std::span<const NameRow> moe_names(const ModelConfig& c) {
 std::vector<GgufFamily> gguf_glm_families() {
   using namespace gguf_glm;
 
-  return {{"glm4", "glm4", glm4_fields, glm4_names}, {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names}};
+  return {{"glm4", "glm4", gguf_biased_fields, glm4_names}, {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names}};
 }
 
 }  // namespace weft

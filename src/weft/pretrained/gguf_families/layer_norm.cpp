@@ -13,18 +13,14 @@ void gpt2_fields(GgufFields& f, ModelConfig& c) {
 }
 
 void starcoder2_fields(GgufFields& f, ModelConfig& c) {
-  gguf_shape_fields(f, c);
-  f.number("attention.layer_norm_epsilon", c.norm_eps);
-  gguf_head_fields(f, c);
+  gguf_layer_norm_fields(f, c);
   gguf_scaling_fields(f, c);
   gguf_window_fields(f, c, 0, 0, false);
   gguf_bias_fields(f, c);
 }
 
 void stablelm_fields(GgufFields& f, ModelConfig& c) {
-  gguf_shape_fields(f, c);
-  f.number("attention.layer_norm_epsilon", c.norm_eps);
-  gguf_head_fields(f, c);
+  gguf_layer_norm_fields(f, c);
   gguf_scaling_fields(f, c);
   gguf_bias_fields(f, c);
   bool is_parallel = c.block == BlockKind::parallel_shared;

@@ -16,9 +16,7 @@ void llama_fields(GgufFields& f, ModelConfig& c) {
 
 // Logits are divided by a number.
 void granite_fields(GgufFields& f, ModelConfig& c) {
-  gguf_rms_fields(f, c);
-  gguf_scaling_fields(f, c);
-  gguf_bias_fields(f, c);
+  gguf_biased_fields(f, c);
   if (!f.is_reading() && c.attention_scale == 0) c.attention_scale = c.score_scale();
   f.number("attention.scale", c.attention_scale, 0);
   f.number("embedding_scale", c.embedding_scale, 1);
@@ -32,16 +30,8 @@ void granite_fields(GgufFields& f, ModelConfig& c) {
 // llama.cpp knows that every fourth layer sees no positions.
 void smollm3_fields(GgufFields& f, ModelConfig& c) {
   constexpr int64_t kUnrotatedEvery = 4;
-  gguf_rms_fields(f, c);
-  gguf_scaling_fields(f, c);
-  gguf_bias_fields(f, c);
+  gguf_biased_fields(f, c);
   c.unrotated_every = kUnrotatedEvery;
-}
-
-void biased_fields(GgufFields& f, ModelConfig& c) {
-  gguf_rms_fields(f, c);
-  gguf_scaling_fields(f, c);
-  gguf_bias_fields(f, c);
 }
 
 constexpr NameRow kSeedNorm[] = {{"layers.#.mlp_norm", "blk.#.post_attention_norm"}};
@@ -59,8 +49,8 @@ std::vector<GgufFamily> gguf_llama_families() {
   return {{"llama", "llama", llama_fields, gguf_paired_names},
           {"granite", "granite", granite_fields, gguf_paired_names},
           {"smollm3", "smollm3", smollm3_fields, gguf_paired_names},
-          {"ernie4_5", "ernie4_5", biased_fields, gguf_paired_names},
-          {"seed_oss", "seed_oss", biased_fields, seed_names}};
+          {"ernie4_5", "ernie4_5", gguf_biased_fields, gguf_paired_names},
+          {"seed_oss", "seed_oss", gguf_biased_fields, seed_names}};
 }
 
 }  // namespace weft

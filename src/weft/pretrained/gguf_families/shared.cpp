@@ -135,6 +135,18 @@ void gguf_rms_fields(GgufFields& f, ModelConfig& c) {
   gguf_head_fields(f, c);
 }
 
+void gguf_layer_norm_fields(GgufFields& f, ModelConfig& c) {
+  gguf_shape_fields(f, c);
+  f.number("attention.layer_norm_epsilon", c.norm_eps);
+  gguf_head_fields(f, c);
+}
+
+void gguf_biased_fields(GgufFields& f, ModelConfig& c) {
+  gguf_rms_fields(f, c);
+  gguf_scaling_fields(f, c);
+  gguf_bias_fields(f, c);
+}
+
 void gguf_scaling_fields(GgufFields& f, ModelConfig& c, bool has_factors) {
   RopeScaling& s = c.rope_scaling;
   if (has_factors && (f.is_reading() ? !f.from().factors.empty() : s.kind == Kind::longrope))
