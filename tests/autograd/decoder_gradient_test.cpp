@@ -127,6 +127,8 @@ constexpr DecoderCase kDecoderCases[] = {
     {"gpt2_lora_dropout", "gpt2", true, true, false, 0.3f, "gelu_tanh", 0, WeightGrads::later, 2},
     {"experts", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now, 0, 4},
     {"experts_lora", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now, 2, 4},
+    {"gpt_oss", "gpt_oss", false, false, false, 0, "swiglu_oai", 0, WeightGrads::now, 0, 4},
+    {"gpt_oss_lora", "gpt_oss", false, false, false, 0, "swiglu_oai", 1, WeightGrads::later, 2, 4},
     {"experts_lora_recompute", "llama", false, false, false, 0, "relu", 1, WeightGrads::later, 3, 4},
 };
 INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kDecoderCases), case_name);

@@ -50,6 +50,8 @@ const MoeCase kMoeCases[] = {
      }},
     {"gelu_capacity", [](ModelConfig& m) { set_activation(m, "gelu"), m.capacity_factor = 0.6f; }},
     {"idle_experts", [](ModelConfig& m) { m.experts = 40, m.experts_per_token = 1, m.norm_topk = false; }},
+    {"gpt_oss",
+     [](ModelConfig& m) { m.expert_bias = true, m.attention_sinks = true, m.activation = Activation::swiglu_oai; }},
     {"recompute_later", [](ModelConfig& m) { m.shared_experts = 1; }, true, WeightGrads::later},
 };
 

@@ -44,7 +44,7 @@ class CudaMatmulTilesTest : public testing::TestWithParam<TilesCase> {
                            .starts = c.starts,
                            .epilogue = {.kind = c.kind, .f = Activation::silu}};
     Epilogue& e = args.epilogue;
-    if (c.has_bias) e.bias = named("bias", {c.n});
+    if (c.has_bias) e.bias = named("bias", {c.groups(), c.n});
     if (c.kind == Kind::activate || c.kind == Kind::gated) e.act = bench.empty(dtype, of_y);
     if (c.kind == Kind::gated || c.kind == Kind::gated_backward) e.gate = named("gate", of_y);
     if (c.kind == Kind::gated_backward) e.up = named("up", of_y), e.dgate = bench.empty(dtype, of_y);

@@ -52,6 +52,8 @@ std::vector<Heads> all_heads() {
   add("parts_window", [&](Heads& h) { tensor(h), h.dim = h.value_dim = 64, h.window = 150; });
   add("parts_group_of_70",
       [&](Heads& h) { tensor(h), h.dim = h.value_dim = 64, h.heads = 70, h.kv_heads = 1, h.window = 100; });
+  add("parts_sinks", [&](Heads& h) { tensor(h), h.dim = h.value_dim = 64, h.has_sinks = true, h.window = 150; });
+  add("sinks", [](Heads& h) { h.has_sinks = true; });
   add("window_1", [](Heads& h) { h.window = 1; });
   add("window_50", [&](Heads& h) { tensor(h), h.window = 50; });
   add("window_600", [](Heads& h) { h.window = 600; });
@@ -78,7 +80,7 @@ std::vector<Heads> heads_in_company() {
   const std::set<std::string> names{
       "f32",        "bf16",           "f16",          "bf16_in_f32",      "one_for_all",
       "window_50",  "cap_and_window", "wider_values", "int8_bf16_dim_64", "fp8_f32_dim_33",
-      "parts_bf16", "parts_f16",      "parts_window"};
+      "parts_bf16", "parts_f16",      "parts_window", "parts_sinks",      "sinks"};
   std::vector<Heads> some = all_heads();
   std::erase_if(some, [&](const Heads& h) { return !names.contains(h.name); });
   check(some.size() == names.size(), "a name is of no heads");

@@ -24,7 +24,8 @@ class CpuActivationTest : public testing::TestWithParam<std::tuple<Activation, D
 };
 INSTANTIATE_TEST_SUITE_P(All, CpuActivationTest,
                          testing::Combine(testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
-                                                          Activation::silu, Activation::gelu_quick),
+                                                          Activation::silu, Activation::gelu_quick,
+                                                          Activation::swiglu_oai),
                                           testing::Values(DType::f32, DType::bf16, DType::f16),
                                           testing::Values(0, 1, 7, 63, 64, 65, 4099, 70000)),
                          [](const auto& test) {
@@ -54,7 +55,7 @@ TEST_P(CpuActivationTest, BackwardEqualsReference) {
 
 TEST_P(CpuActivationTest, GatedEqualsReference) {
   const Activation f = std::get<Activation>(GetParam());
-  const Tensor gate = input("gate"), up = other("up"), y = bench.copy(gate);
+  const Tensor gate = input("gate"), up = input("up"), y = bench.copy(gate);
   reference_kernels().gated_activation(bench.stream, y, gate, up, f);
   expect_everywhere({{"y", y, tolerance()}}, [&](Stream& stream, const std::vector<Tensor>& out) {
     cpu::gated_activation(stream, out[0], gate, up, f);
@@ -63,7 +64,7 @@ TEST_P(CpuActivationTest, GatedEqualsReference) {
 
 TEST_P(CpuActivationTest, GatedBackwardEqualsReference) {
   const Activation f = std::get<Activation>(GetParam());
-  const Tensor gate = input("gate"), up = other("up"), dy = other("dy");
+  const Tensor gate = input("gate"), up = input("up"), dy = other("dy");
   const Tensor dgate = bench.copy(gate), dup = bench.copy(gate);
   reference_kernels().gated_activation_backward(bench.stream, dgate, dup, dy, gate, up, f);
   expect_everywhere({{"dgate", dgate, tolerance()}, {"dup", dup, tolerance()}},

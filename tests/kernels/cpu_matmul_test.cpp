@@ -57,6 +57,7 @@ double activate(Activation f, double x) {
     case Activation::relu: return std::max(x, 0.0);
     case Activation::silu: return x / (1 + std::exp(-x));
     case Activation::gelu_quick: return x / (1 + std::exp(-1.702 * x));
+    case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, 7.0));
   }
   return 0;
 }

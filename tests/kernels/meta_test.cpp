@@ -159,6 +159,11 @@ TEST_F(MetaTest, ElementWise) {
   expect_cost("accumulate", 12, 2 * 48 + 24);
   meta.attention_merge(stream, f32({5, 2, 3}), f32({2, 5}), bf16({5, 2, 3}), f32({2, 5}));
   expect_cost("attention_merge", 3 * 30 + 8 * 10, 2 * 120 + 2 * 40 + 60 + 40);
+  const Tensor y = bf16({5, 2, 3}), lse = f32({2, 5}), sinks = bf16({2});
+  meta.attention_sinks(stream, y, lse, sinks);
+  expect_cost("attention_sinks", 30 + 8 * 10, 2 * 60 + 2 * 40 + 4);
+  meta.attention_sinks_backward(stream, f32({2}), y, y, lse, sinks);
+  expect_cost("attention_sinks_backward", 2 * 30 + 3 * 10, 2 * 8 + 2 * 60 + 40 + 4);
   meta.scale(stream, x, x, 2);
   expect_cost("scale", 12, 2 * 24);
   meta.convert(stream, f32({3, 4}), x);

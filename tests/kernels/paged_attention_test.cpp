@@ -69,6 +69,8 @@ std::vector<Heads> all_heads() {
   add_bf16("bf16_one_for_all", [](Heads& h) { h.heads = 6, h.kv_heads = 1, h.dim = h.value_dim = 128; });
   add_bf16("bf16_window_51", [](Heads& h) { h.window = 51; });
   add_bf16("bf16_window_1", [](Heads& h) { h.window = 1, h.kv_heads = 4; });
+  add("sinks", [](Heads& h) { h.has_sinks = true; });
+  add_bf16("bf16_sinks_and_window", [](Heads& h) { h.has_sinks = true, h.window = 51; });
   for (const RowCodes codes : {RowCodes::int8, RowCodes::fp8}) {
     const auto add_codes = [&](const char* name, auto change) {
       add("", change);

@@ -14,6 +14,7 @@ struct PagedHeads {
   float softcap = 0;
   int block_tokens = 16;
   RowCodes codes = RowCodes::none;
+  bool has_sinks = false;
 
   RowFormat format() const { return codes == RowCodes::none ? RowFormat{pool} : RowFormat::of(codes); }
 };
@@ -73,10 +74,12 @@ class PagedPool {
     PagedAttentionArgs args{.y = y, .q = q, .keys = keys_, .values = values_, .sequences = sequences.data()};
     args.num_sequences = int(sequences.size()), args.scale = 0.2f, args.codes = heads_.codes;
     args.softcap = heads_.softcap, args.window = heads_.window;
+    if (heads_.has_sinks) args.sinks = bench_.random(heads_.type, {heads_.heads}, "sinks");
     if (&kernels != &reference_kernels()) {
       if (!device_keys_) device_keys_ = bench_.on_device(keys_), device_values_ = bench_.on_device(values_);
       args.y = bench_.on_device(y), args.q = bench_.on_device(q);
       args.keys = device_keys_, args.values = device_values_;
+      if (args.sinks) args.sinks = bench_.on_device(args.sinks);
     }
     kernels.paged_attention(bench_.stream, args);
     return bench_.on_host(args.y);

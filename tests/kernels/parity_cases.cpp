@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kF32Noise = 1e-5;  // the same for f32: sums of a few hundred products
 
-const Activation kActivations[] = {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu,
-                                   Activation::gelu_quick};
+const Activation kActivations[] = {Activation::gelu, Activation::gelu_tanh,  Activation::relu,
+                                   Activation::silu, Activation::gelu_quick, Activation::swiglu_oai};
 
 // ---- matrix products ----
 struct MatmulSize {
@@ -131,6 +131,18 @@ void add_grouped_cases(std::vector<ParityCase>& cases) {
       up.epilogue = {.kind = Kind::gated, .act = o.out("act", y), .gate = gate.y};
       k.grouped_matmuls(stream, std::array{gate, up});
     });
+    add("gated_with_biases", [=](const Kernels& k, Stream& stream, Operands& o) {
+      GroupedMatmulArgs gate = args(o, true, "gate of", o.out("gate", y));
+      GroupedMatmulArgs up = gate;
+      gate.epilogue.bias = o.x("gate bias", {kGroups, kN});
+      up.y = o.out("up", y), up.b = o.x("up of", {kGroups, kN, kK});
+      up.epilogue = {.kind = Kind::gated,
+                     .f = Activation::swiglu_oai,
+                     .bias = o.x("up bias", {kGroups, kN}),
+                     .act = o.out("act", y),
+                     .gate = gate.y};
+      k.grouped_matmuls(stream, std::array{gate, up});
+    });
     add("accumulated", [=](const Kernels& k, Stream& stream, Operands& o) {
       GroupedMatmulArgs sum = args(o, true, "b", o.inout("y", y));
       sum.accumulate = true;
@@ -234,6 +246,23 @@ void add_merge_cases(std::vector<ParityCase>& cases) {
                        k.attention_merge(stream, o.inout_f32("acc", y), acc_lse, o.x("part", y), part_lse);
                      }
                    }});
+}
+
+void add_sink_cases(std::vector<ParityCase>& cases) {
+  for (const int64_t dim : {1, 20, 64})
+    cases.push_back({fmt::format("attention_sinks_{}", dim), [dim](const Kernels& k, Stream& stream, Operands& o) {
+                       const Shape y{33, 3, dim}, lse{3, 33};
+                       const Tensor joined = o.inout("y", y), joined_lse = o.inout_f32("lse", lse);
+                       k.fill(stream, joined_lse.slice_rows(1, 1), -HUGE_VALF);  // of rows that see no key
+                       k.attention_sinks(stream, joined, joined_lse, o.x("sinks", {3}));
+                     }});
+  for (const int64_t tokens : {0, 1, 257})
+    cases.push_back(
+        {fmt::format("attention_sinks_backward_{}", tokens), [tokens](const Kernels& k, Stream& stream, Operands& o) {
+           const Shape y{tokens, 3, 20};
+           k.attention_sinks_backward(stream, o.inout_f32("dsinks", {3}), o.x("dy", y), o.x("y", y),
+                                      o.f32("lse", {3, tokens}), o.x("sinks", {3}));
+         }});
 }
 
 void add_rope_cases(std::vector<ParityCase>& cases) {
@@ -469,6 +498,7 @@ std::vector<ParityCase> make_cases() {
   add_grouped_cases(cases);
   add_attention_cases(cases);
   add_merge_cases(cases);
+  add_sink_cases(cases);
   add_rope_cases(cases);
   add_heads_cases(cases);
   add_norm_cases(cases);

@@ -5,12 +5,13 @@
 
 namespace weft {
 
-inline constexpr BlockType kBlockTypes[] = {BlockType::q8_0,   BlockType::q4_0,    BlockType::q4_k,
-                                            BlockType::q6_k,   BlockType::fp8,     BlockType::int8,
-                                            BlockType::w4_g32, BlockType::w4_g128, BlockType::nf4};
+inline constexpr BlockType kBlockTypes[] = {BlockType::q8_0,    BlockType::q4_0, BlockType::q4_k, BlockType::q6_k,
+                                            BlockType::mxfp4,   BlockType::fp8,  BlockType::int8, BlockType::w4_g32,
+                                            BlockType::w4_g128, BlockType::nf4};
 
 inline std::string_view name_of(BlockType type) {
-  constexpr std::string_view kNames[] = {"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "w4_g32", "w4_g128", "nf4"};
+  constexpr std::string_view kNames[] = {"q8_0", "q4_0", "q4_k",   "q6_k",    "mxfp4",
+                                         "fp8",  "int8", "w4_g32", "w4_g128", "nf4"};
   return kNames[size_t(type)];
 }
 
@@ -42,6 +43,10 @@ inline BlockMatrix random_blocks(Workbench& bench, BlockType type, int64_t rows,
     if (type == BlockType::fp8 || type == BlockType::nf4 || type == BlockType::int8) {
       const float s = scale(type == BlockType::int8 ? i / b.row_blocks() : i);
       std::memcpy(bytes + at, &s, 4);
+      continue;
+    }
+    if (type == BlockType::mxfp4) {
+      bytes[at] = uint8_t(119 + bytes[at] % 6);
       continue;
     }
     if (type == BlockType::w4_g32 || type == BlockType::w4_g128) bytes[at + 2] %= 17;

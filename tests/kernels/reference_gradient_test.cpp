@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, NormGradientTest,
 class ActivationGradientTest : public testing::TestWithParam<Activation> {};
 INSTANTIATE_TEST_SUITE_P(All, ActivationGradientTest,
                          testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu,
-                                         Activation::gelu_quick),
+                                         Activation::gelu_quick, Activation::swiglu_oai),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST_P(ActivationGradientTest, EqualsDifferences) {
@@ -193,6 +193,61 @@ TEST(SoftcapGradientTest, EqualsDifferences) {
     reference_kernels().softcap(w.stream, y, x, 0.7f);
     return dot(y, dy);
   });
+}
+
+// Some of the values are beyond the limits of swiglu_oai, which have no slope.
+TEST(SwigluOaiTest, HeldValuesHaveNoGradients) {
+  Workbench w;
+  const Tensor gate = w.of(kType, {5}, {-9, 6.5, 7.5, 1, 1}), up = w.of(kType, {5}, {1, -6.5, 2, -7.5, 8});
+  const Tensor dy = w.random(kType, {5}, "dy"), y = w.empty(kType, {5});
+  const Tensor dgate = w.empty(kType, {5}), dup = w.empty(kType, {5});
+  reference_kernels().gated_activation_backward(w.stream, dgate, dup, dy, gate, up, Activation::swiglu_oai);
+  const auto forward = [&] {
+    reference_kernels().gated_activation(w.stream, y, gate, up, Activation::swiglu_oai);
+    return dot(y, dy);
+  };
+  expect_gradient("dgate", gate, dgate, forward);
+  expect_gradient("dup", up, dup, forward);
+  EXPECT_EQ(w.values(dgate)[2], 0);
+  EXPECT_EQ(w.values(dup)[3], 0);
+  EXPECT_EQ(w.values(dup)[4], 0);
+}
+
+// Attention with sinks, as it is made and as its gradients are: of queries, keys, values and sinks.
+TEST(SinksGradientTest, EqualsDifferences) {
+  Workbench w;
+  constexpr int kHeads = 4, kKvHeads = 2, kDim = 3, kTokens = 5;
+  const Tensor q = w.random(kType, {kTokens, kHeads, kDim}, "q"), k = w.random(kType, {kTokens, kKvHeads, kDim}, "k");
+  const Tensor v = w.random(kType, k.shape(), "v"), sinks = w.random(kType, {kHeads}, "sinks");
+  const Tensor y = w.empty(kType, q.shape()), lse = w.empty(kType, {kHeads, kTokens});
+  const Tensor dy = w.random(kType, q.shape(), "dy");
+  const AttentionSpan spans[] = {
+      {.q_begin = 1, .q_end = kTokens, .k_begin = 0, .k_end = kTokens}};  // row 0 sees none
+  const AttentionShape shape{
+      .num_heads = kHeads, .num_kv_heads = kKvHeads, .head_dim = kDim, .spans = spans, .num_spans = 1, .scale = 0.7f};
+  const auto forward = [&] {
+    reference_kernels().attention(w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape});
+    reference_kernels().attention_sinks(w.stream, y, lse, sinks);
+    return dot(y, dy);
+  };
+  forward();
+  const Tensor dq = w.empty(kType, q.shape()), dk = w.empty(kType, k.shape()), dv = w.empty(kType, k.shape());
+  const Tensor dsinks = w.of(kType, {kHeads}, std::vector<double>(kHeads, 0));
+  reference_kernels().attention_backward(w.stream, {.dq = dq,
+                                                    .dk = dk,
+                                                    .dv = dv,
+                                                    .dy = dy,
+                                                    .y = w.copy(y),
+                                                    .lse = w.copy(lse),
+                                                    .q = q,
+                                                    .k = k,
+                                                    .v = v,
+                                                    .shape = shape});
+  reference_kernels().attention_sinks_backward(w.stream, dsinks, dy, w.copy(y), w.copy(lse), sinks);
+  expect_gradient("dq", q, dq, forward);
+  expect_gradient("dk", k, dk, forward);
+  expect_gradient("dv", v, dv, forward);
+  expect_gradient("dsinks", sinks, dsinks, forward);
 }
 
 TEST(HeadsGradientTest, EqualsDifferences) {

@@ -34,11 +34,30 @@ TEST(ReferenceValuesTest, Activations) {
            ActivationValue{Activation::silu, -800, 0},
            ActivationValue{Activation::silu, 800, 800},
            ActivationValue{Activation::gelu_quick, 1, 0.845795765932821},
+           ActivationValue{Activation::swiglu_oai, 1, 0.845795765932821},
+           ActivationValue{Activation::swiglu_oai, 50, 6.999953133866706},
        }) {
     const Tensor y = w.empty(DType::f64, {1});
     reference_kernels().activation(w.stream, y, w.vector({c.x}), c.f);
     EXPECT_NEAR(*y.data<double>(), c.y, 1e-14) << "f " << int(c.f) << " of " << c.x;
   }
+}
+
+TEST(ReferenceValuesTest, SwigluOaiHoldsGatesAndUps) {
+  Workbench w;
+  const Tensor y = w.empty(DType::f64, {3});
+  reference_kernels().gated_activation(w.stream, y, w.vector({1, 50, 1}), w.vector({0.5, -50, 50}),
+                                       Activation::swiglu_oai);
+  expect_near("y", w.values(y),
+              std::vector<double>{1.5 * 0.845795765932821, -6 * 6.999953133866706, 8 * 0.845795765932821}, 1e-13);
+}
+
+TEST(ReferenceValuesTest, SinksTakeTheirShare) {
+  Workbench w;
+  const Tensor y = w.of(DType::f64, {1, 2, 1}, {3, 5}), lse = w.of(DType::f64, {2, 1}, {0, 0});
+  reference_kernels().attention_sinks(w.stream, y, lse, w.vector({0, std::log(4.0)}));  // 1 beside 1, and 4 beside 1
+  expect_near("y", w.values(y), std::vector<double>{1.5, 1}, 1e-14);
+  expect_near("lse", w.values(lse), std::vector<double>{std::log(2.0), std::log(5.0)}, 1e-14);
 }
 
 TEST(ReferenceValuesTest, MatmulOfEveryTransposeAccumulates) {

@@ -75,6 +75,7 @@ inline std::string name_of(Activation f) {
     case Activation::relu: return "relu";
     case Activation::silu: return "silu";
     case Activation::gelu_quick: return "gelu_quick";
+    case Activation::swiglu_oai: return "swiglu_oai";
   }
   return "unknown";
 }

@@ -1,6 +1,9 @@
 // Attention over ranks equals attention on one: results and gradients, for every way, size, cut, grouping and
 // dropout.
 #include "weft/parallel/context/context_attention.h"
+
+#include <mutex>
+
 #include "parallel/context_setup.h"
 #include "support/count_allocations.h"
 #include "support/rank.h"
@@ -25,6 +28,7 @@ struct Case {
   Heads heads;
   std::vector<int32_t> starts;
   float dropout;
+  bool has_sinks = false;
 };
 
 constexpr int64_t kDim = 8, kTokens = kContextRows * kContextSeqLen, kFirstToken = 12345;
@@ -32,8 +36,8 @@ constexpr float kScale = 0.4f;
 
 DropoutKey dropout_of(const Case& c) { return {.p = c.dropout, .seed = 3, .stream = 8}; }
 
-// y, dq, dk, dv of all tokens.
-using Results = std::array<std::vector<double>, 4>;
+// y, dq, dk, dv of all tokens, and the sum over ranks of dsinks.
+using Results = std::array<std::vector<double>, 5>;
 
 // The rows of normal deviates that `tokens` have among all.
 Tensor rows_of(TestRank& rank, DType dtype, int64_t heads, std::string_view name,
@@ -49,15 +53,23 @@ Tensor rows_of(TestRank& rank, DType dtype, int64_t heads, std::string_view name
 
 // Runs forward and backward over this rank's tokens and writes their rows of `results`.
 void run(TestRank& rank, const Case& c, DType dtype, const std::vector<int64_t>& tokens, Results& results,
-         const std::function<Var(const Var&, const Var&, const Var&)>& attend) {
+         const std::function<Var(const Var&, const Var&, const Var&, const AttentionSinks&)>& attend) {
+  Param sinks("sinks", Shape{c.heads.heads}, Init::zeros());
+  sinks.value = rank.normal(dtype, sinks.shape, "sinks");
+  sinks.grad = rank.context.empty(Context::wide(dtype), sinks.shape);
   Tape tape;
   rank.context.tape = &tape;
   const Var q = tape.leaf(rank.context, rows_of(rank, dtype, c.heads.heads, "q", tokens));
   const Var k = tape.leaf(rank.context, rows_of(rank, dtype, c.heads.kv_heads, "k", tokens));
   const Var v = tape.leaf(rank.context, rows_of(rank, dtype, c.heads.kv_heads, "v", tokens));
-  const Var y = attend(q, k, v);
+  const Var y = attend(q, k, v, {c.has_sinks ? &sinks : nullptr});
   tape.backward(y, rows_of(rank, dtype, c.heads.heads, "dy", tokens));
   rank.context.tape = nullptr;
+  if (sinks.has_grad()) {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    for (int64_t i = 0; i < c.heads.heads; ++i) results[4][size_t(i)] += TestRank::get(sinks.grad, i);
+  }
   const std::array<Tensor, 4> got{y.value, tape.grad(q), tape.grad(k), tape.grad(v)};
   for (size_t r = 0; r < got.size(); ++r) {
     const int64_t row = got[r].numel() / got[r].dim(0);
@@ -72,7 +84,7 @@ void run(TestRank& rank, const Case& c, DType dtype, const std::vector<int64_t>&
 Results empty_results(const Heads& h) {
   const size_t q = size_t(kTokens * h.heads * kDim), k = size_t(kTokens * h.kv_heads * kDim);
   return {std::vector<double>(q, NAN), std::vector<double>(q, NAN), std::vector<double>(k, NAN),
-          std::vector<double>(k, NAN)};
+          std::vector<double>(k, NAN), std::vector<double>(size_t(h.heads), 0)};
 }
 
 Results on_one_rank(const Case& c, const Backend& backend) {
@@ -81,10 +93,12 @@ Results on_one_rank(const Case& c, const Backend& backend) {
   const std::vector<AttentionSpan> spans = causal_spans(c.starts, kFirstToken);
   const AttentionPlan plan{.spans = spans.data(), .num_spans = int(spans.size())};
   run(rank, c, backend.dtype, ContextLayout(1, kTokens, 0, 1).tokens(), results,
-      [&](const Var& q, const Var& k, const Var& v) {
-        return apply(rank.context,
-                     AttentionOp{.plan = plan, .layer = 0, .rule = {.scale = kScale}, .dropout = dropout_of(c)}, q, k,
-                     v);
+      [&](const Var& q, const Var& k, const Var& v, const AttentionSinks& sinks) {
+        return apply(
+            rank.context,
+            AttentionOp{
+                .plan = plan, .layer = 0, .rule = {.scale = kScale}, .dropout = dropout_of(c), .sinks = sinks},
+            q, k, v);
       });
   return results;
 }
@@ -96,10 +110,15 @@ Results on_ranks(int size, const Case& c, const Backend& backend) {
     ContextParallel parallel{group, c.mode};
     ContextPlan plan({kContextRows, kContextSeqLen, group.rank(), group.size()});
     plan.build(c.starts, kFirstToken);
-    run(rank, c, backend.dtype, plan.layout().tokens(), results, [&](const Var& q, const Var& k, const Var& v) {
-      return context_attention(
-          q, k, v, {.parallel = parallel, .plan = plan, .rule = {.scale = kScale}, .dropout = dropout_of(c)});
-    });
+    run(rank, c, backend.dtype, plan.layout().tokens(), results,
+        [&](const Var& q, const Var& k, const Var& v, const AttentionSinks& sinks) {
+          return context_attention(q, k, v,
+                                   {.parallel = parallel,
+                                    .plan = plan,
+                                    .rule = {.scale = kScale},
+                                    .dropout = dropout_of(c),
+                                    .sinks = sinks});
+        });
   });
   return results;
 }
@@ -114,7 +133,7 @@ void expect_same(const Results& got, const Results& want, double tolerance) {
     for (const double x : want[r]) largest = std::max(largest, std::abs(x));
     for (size_t i = 0; i < want[r].size(); ++i) {
       ASSERT_NEAR(got[r][i], want[r][i], tolerance * largest)
-          << "element " << i << " of " << std::array{"y", "dq", "dk", "dv"}[r];
+          << "element " << i << " of " << std::array{"y", "dq", "dk", "dv", "dsinks"}[r];
     }
   }
 }
@@ -143,7 +162,7 @@ TEST_P(ContextAttentionTest, EqualsOneRank) {
       for (const float dropout : {0.0f, 0.2f}) {
         SCOPED_TRACE(fmt::format("{} heads, {} key/value heads, {} sequences, dropout {}", heads.heads,
                                  heads.kv_heads, starts.size() - 1, dropout));
-        const Case c{mode, heads, starts, dropout};
+        const Case c{mode, heads, starts, dropout, starts.size() > 3 || dropout > 0};
         ASSERT_NO_FATAL_FAILURE(expect_same(on_ranks(size, c, backend), on_one_rank(c, backend), backend.tolerance));
       }
 }

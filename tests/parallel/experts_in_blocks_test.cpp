@@ -15,7 +15,7 @@ struct Experts {
       : gate("gate", Shape{kExperts, kFfn, kHidden}, Init::zeros()),
         up("up", Shape{kExperts, kFfn, kHidden}, Init::zeros()),
         down("down", Shape{kExperts, kHidden, kFfn}, Init::zeros()),
-        weights{is_gated ? &gate : nullptr, &up, &down, is_gated ? Activation::silu : Activation::relu} {
+        weights{{is_gated ? &gate : nullptr}, {&up}, {&down}, is_gated ? Activation::silu : Activation::relu} {
     for (Param* p : {&gate, &up, &down}) {
       p->readers = Param::Readers::products;
       BlockMatrix m = random_blocks(bench, type, kExperts * p->shape[1], p->shape[2], 0);
@@ -78,15 +78,15 @@ class ExpertsInBlocks : public testing::TestWithParam<std::tuple<BlockType, bool
   }
   void expect_right(const Ran& ran, bool is_rounded) {
     const ExpertsOp& op = ran.op;
-    if (op.w.gate) expect_product(op.g, x, *op.w.gate, is_rounded);
-    expect_product(op.u, x, *op.w.up, is_rounded);
+    if (op.w.gate.weight) expect_product(op.g, x, *op.w.gate.weight, is_rounded);
+    expect_product(op.u, x, *op.w.up.weight, is_rounded);
     const std::vector<double> up = bench.values(op.u), act = bench.values(op.act),
-                              gate = op.w.gate ? bench.values(op.g) : std::vector<double>();
+                              gate = op.w.gate.weight ? bench.values(op.g) : std::vector<double>();
     for (size_t i = 0; i < act.size(); ++i) {
-      const double want = op.w.gate ? gate[i] / (1 + std::exp(-gate[i])) * up[i] : std::max(up[i], 0.0);
+      const double want = op.w.gate.weight ? gate[i] / (1 + std::exp(-gate[i])) * up[i] : std::max(up[i], 0.0);
       ASSERT_NEAR(act[i], want, 2e-6 * (1 + std::abs(want))) << i;
     }
-    expect_product(ran.y, op.act, *op.w.down, is_rounded);
+    expect_product(ran.y, op.act, *op.w.down.weight, is_rounded);
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, ExpertsInBlocks, testing::Combine(testing::ValuesIn(kBlockTypes), testing::Bool()),
@@ -123,7 +123,7 @@ TEST_P(ExpertsInBlocks, CountTheBytesOfThoseThatHaveRows) {
     return meta.stream.cost.bytes;
   };
   size_t one = 0;
-  for (const Param* p : {experts.weights.gate, experts.weights.up, experts.weights.down})
+  for (const Param* p : {experts.weights.gate.weight, experts.weights.up.weight, experts.weights.down.weight})
     if (p) one += p->blocks().blocks.bytes() / kExperts;
   EXPECT_EQ(bytes_of({0, 3, 0, 5}) - bytes_of({8}), double(one));
   EXPECT_EQ(bytes_of({1, 1, 1, 1, 3, 1}) - bytes_of({8}), 5.0 * double(one));

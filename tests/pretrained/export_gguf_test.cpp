@@ -56,6 +56,7 @@ constexpr Architecture kArchitectures[] = {
     {"glm4_moe_lite", "deepseek2"},
     {"gpt2", "gpt2"},
     {"gpt_bigcode", "starcoder"},
+    {"gpt_oss", "gpt-oss"},
     {"opt", ""},
     {"granite", "granite"},
     {"llama", "llama"},

@@ -21,7 +21,7 @@ std::vector<QuantizedFile> quantized_files() {
           {"bnb_nf4_double", BlockType::nf4, 6},
           {"ct_fp8_kv", BlockType::fp8},
           {"ct_mixed", BlockType::fp8, 4},
-          {"ct_mxfp4", BlockType::q8_0},
+          {"ct_mxfp4", BlockType::mxfp4},
           {"ct_nvfp4_mixed", BlockType::fp8, 4},
           {"ct_w4a16_experts", BlockType::w4_g32, 6},
           {"ct_w4a16_asym", BlockType::w4_g32, 6},

@@ -31,6 +31,7 @@ void decode_row(const BlockMatrix& matrix, int64_t row, float* out) {
     case BlockType::q4_0: return decode_row_of<ggml::Q4_0>(matrix, row, out);
     case BlockType::q4_k: return decode_row_of<ggml::Q4_K>(matrix, row, out);
     case BlockType::q6_k: return decode_row_of<ggml::Q6_K>(matrix, row, out);
+    case BlockType::mxfp4: return decode_row_of<ggml::Mxfp4>(matrix, row, out);
     case BlockType::fp8: return decode_row_of<blocks::Fp8>(matrix, row, out);
     case BlockType::int8: return decode_row_of<blocks::Int8>(matrix, row, out);
     case BlockType::w4_g32: return decode_row_of<blocks::W4<32>>(matrix, row, out);

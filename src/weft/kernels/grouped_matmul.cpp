@@ -34,7 +34,7 @@ MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, 
   const Epilogue& e = all.epilogue;
   one.epilogue = {.kind = e.kind,
                   .f = e.f,
-                  .bias = e.bias,
+                  .bias = e.bias ? e.bias.slice_rows(group, 1) : Tensor(),
                   .act = rows(e.act),
                   .gate = rows(e.gate),
                   .up = rows(e.up),

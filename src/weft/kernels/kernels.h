@@ -23,8 +23,10 @@
 
 namespace weft {
 
-// gelu_quick is x sigmoid(1.702 x).
-enum class Activation : uint8_t { gelu, gelu_tanh, relu, silu, gelu_quick };
+// gelu_quick is x sigmoid(1.702 x), and swiglu_oai that of min(x, 7). Gated, f(gate) * up, swiglu_oai has 1 + up in
+// place of up, with up between -7 and 7. Source: OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025.
+enum class Activation : uint8_t { gelu, gelu_tanh, relu, silu, gelu_quick, swiglu_oai };
+inline constexpr float kSwigluLimit = 7;
 
 // What a matrix product does with a tile of its result while the tile is in cache.
 //   none                 y = ab + bias
@@ -83,7 +85,7 @@ struct GroupedMatmulArgs {
   std::span<const int64_t> starts;  // [G + 1], host memory; or else
   Tensor runs;                      // [R, 3] i32; or else
   Tensor groups;                    // [R] i32
-  Epilogue epilogue;                // its tensors have R rows; a bias is all groups'
+  Epilogue epilogue;                // its tensors have R rows; a bias is [G, N]
 };
 
 // Gradients of a stack of weights: y[g] = a_gᵀ b_g of the rows of each group, which `starts` cuts as above; zeros of
@@ -175,6 +177,7 @@ struct PagedAttentionArgs {
   int num_sequences = 0;
   float scale = 0, softcap = 0;  // as in AttentionShape
   int window = 0;
+  Tensor sinks;  // [N] in the dtype of q, optional: as attention_sinks takes them
 };
 
 enum class NormKind : uint8_t { rms, layer };
@@ -326,6 +329,13 @@ struct Kernels {
   // -infinity means no keys. Sources: Milakov and Gimelshein, 2018; Liu et al., "Ring Attention", 2023.
   void (*attention_merge)(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part,
                           const Tensor& part_lse);
+  // What attention gives, y[T, N, D] and lse[N, T], becomes what it would be if each row saw a key more, whose score
+  // is sinks[n] and whose value is 0. sinks [N] are in the dtype of y. Source: Xiao et al., "Efficient Streaming
+  // Language Models with Attention Sinks", 2023; as weights: OpenAI, gpt-oss, 2025.
+  void (*attention_sinks)(Stream&, const Tensor& y, const Tensor& lse, const Tensor& sinks);
+  // dsinks [N] f32 += their gradient; those of q, k and v are what attention_backward makes of this y and lse.
+  void (*attention_sinks_backward)(Stream&, const Tensor& dsinks, const Tensor& dy, const Tensor& y,
+                                   const Tensor& lse, const Tensor& sinks);
   void (*paged_attention)(Stream&, const PagedAttentionArgs&);
   // Of several, as keys and values or queries and keys are: none writes what another reads or writes, so that the
   // backend may do them together.

@@ -241,6 +241,23 @@ void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tenso
   op.like("part_lse", part_lse, acc_lse);
 }
 
+void check_attention_sinks(std::string_view name, const Tensor& y, const Tensor& lse, const Tensor& sinks) {
+  const Op op{name};
+  op.rank("y", y, 3);
+  op.shape("lse", lse, {y.dim(1), y.dim(0)});
+  op.statistic("lse", lse, lse.numel(), y);
+  op.shape("sinks", sinks, {y.dim(1)});
+  op.dtype("sinks", sinks, y.dtype());
+}
+
+void check_attention_sinks_backward(const Tensor& dsinks, const Tensor& dy, const Tensor& y, const Tensor& lse,
+                                    const Tensor& sinks) {
+  const Op op{"attention_sinks_backward"};
+  check_attention_sinks(op.name, y, lse, sinks);
+  op.like("dy", dy, y);
+  op.statistic("dsinks", dsinks, sinks.numel(), y);
+}
+
 void check_paged_attention(const PagedAttentionArgs& args) {
   const Op op{"paged_attention"};
   op.rank("q", args.q, 3);
@@ -257,6 +274,7 @@ void check_paged_attention(const PagedAttentionArgs& args) {
   op.shape("y", args.y, {num_rows, args.q.dim(1), args.y.dim(2)});
   op.dtype("y", args.y, args.q.dtype());
   op.that(block_tokens > 0, "a block has room for no token");
+  if (args.sinks) op.shape("sinks", args.sinks, {args.q.dim(1)}), op.dtype("sinks", args.sinks, args.q.dtype());
   check_heads_and_scores(op, shape_of(args));
   op.that(args.num_sequences == 0 || args.sequences, "num_sequences is not 0, but sequences is null");
   int32_t row = 0;

@@ -12,6 +12,9 @@ void check_matmuls_of_one_a(std::span<const MatmulArgs>);
 void check_attention(const AttentionArgs&);
 void check_attention_backward(const AttentionBackwardArgs&);
 void check_attention_merge(const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
+void check_attention_sinks(std::string_view op, const Tensor& y, const Tensor& lse, const Tensor& sinks);
+void check_attention_sinks_backward(const Tensor& dsinks, const Tensor& dy, const Tensor& y, const Tensor& lse,
+                                    const Tensor& sinks);
 void check_paged_attention(const PagedAttentionArgs&);
 void check_place_rows(const PlaceRowsArgs&);
 void check_accumulate(const Tensor& sum, const Tensor& x);

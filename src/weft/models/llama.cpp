@@ -49,6 +49,25 @@ ModelConfig ernie4_5() {
   return c;
 }
 
+ModelConfig gpt_oss() {
+  ModelConfig c = named("gpt_oss", {});
+  c.qkv_bias = c.output_bias = c.expert_bias = true, c.attention_sinks = true;
+  c.activation = Activation::swiglu_oai;
+  c.head_dim = 64, c.window = 128, c.global_every = 2;
+  c.experts_per_token = 4;
+  c.rope_theta = 150000;
+  return c;
+}
+// Layers and experts of the published sizes; source: OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025.
+ModelConfig gpt_oss(int64_t layers, int64_t experts) {
+  ModelConfig c = gpt_oss();
+  c.layers = layers, c.hidden = 2880, c.heads = 64, c.kv_heads = 8, c.ffn = 2880, c.vocab = 201088;
+  c.context = 131072, c.experts = experts;
+  RopeScaling& s = c.rope_scaling;
+  s.kind = RopeScaling::Kind::yarn, s.factor = 32, s.original_context = 4096, s.is_ramp_exact = true;
+  return c;
+}
+
 ModelConfig mixtral_8x7b() {
   ModelConfig c = named("mixtral", shape({32, 4096, 32, 8, 14336, 32000, 32768}, 1e6, false));
   c.experts = 8, c.experts_per_token = 2, c.aux_loss = 0.02f;
@@ -89,6 +108,7 @@ const std::vector<Family>& llama_families() {
       {named("mistral", ModelConfig{}), Presets{}},
       {named("mixtral", ModelConfig{}), Presets{{"mixtral-8x7b", mixtral_8x7b()}}},
       {named("phi3", ModelConfig{}), Presets{}},
+      {gpt_oss(), Presets{{"gpt-oss-20b", gpt_oss(24, 32)}, {"gpt-oss-120b", gpt_oss(36, 128)}}},
       {named("ministral", ModelConfig{}), Presets{}},
       {seed_oss(), Presets{}},
       {ernie4_5(), Presets{}},

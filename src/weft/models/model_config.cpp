@@ -85,6 +85,7 @@ void complete_attention(ModelConfig& c) {
     return;
   }
   require_positive("kv_rank", c.kv_rank);
+  if (c.attention_sinks) throw UsageError("model.attention_sinks: latent attention has none: write false");
   c.value_dim = c.values_dim();
   require_positive("value_dim", c.value_dim);
   if (c.kv_heads != c.heads)
@@ -194,6 +195,7 @@ Count attention_params(const ModelConfig& c) {
   sum = sum + hidden * all + (c.has_qkv_bias() ? all : 0);
   if (c.qk_norm) sum = sum + Count(2) * c.head_dim;
   if (c.qk_norm_across) sum = sum + q + kv;
+  if (c.attention_sinks) sum = sum + c.heads;
   return sum;
 }
 
@@ -214,7 +216,8 @@ int64_t ModelConfig::num_params() const {
   const Count block_params = attention_params(*this) + num_block_norms(block) * one_norm;
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
-  const Count moe = h * experts + h * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
+  Count moe = h * experts + h * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
+  if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + hidden + 1);
   const int64_t sparse = experts > 0 ? std::max<int64_t>(layers - first_dense_layers, 0) : 0;
   return (block_params * layers + mlp(ffn) * (layers - sparse) + moe * sparse + rest).value;
 }

@@ -30,6 +30,7 @@ struct RopeScaling {
   int64_t original_context = 0;                      // the context before
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;              // yarn
+  bool is_ramp_exact = false;                        // yarn: its ramp does not begin and end with a whole pair
   double attention_factor = 0;                       // of cos and sin; 0: what the kind implies
   double mscale = 0, mscale_all = 0;                 // yarn, as DeepSeek-V2 has it
   std::vector<double> short_factors, long_factors;   // longrope: of each pair, up to and beyond original_context
@@ -64,6 +65,7 @@ struct ModelConfig {
   bool tie_embeddings = false;
   bool bias = false;  // in all projections and LayerNorms; or in some of them:
   bool qkv_bias = false, output_bias = false, mlp_bias = false, norm_bias = false;
+  bool expert_bias = false;  // in those of experts and in their router
   float dropout = 0;
   BlockKind block = BlockKind::pre;
   NormKind norm = NormKind::rms;
@@ -77,11 +79,12 @@ struct ModelConfig {
   int64_t rotary_dim = 0;       // elements of a head that turn, its first; 0: all
   int64_t unrotated_every = 0;  // every n-th layer turns none and sees no positions; 0: all layers turn
   RopeScaling rope_scaling;
-  bool qk_norm = false;         // of every head of queries and keys
-  bool qk_norm_across = false;  // over all heads together
-  float attention_scale = 0;    // of scores; 0: 1 / sqrt(head_dim)
-  float attention_softcap = 0;  // scores become cap * tanh(score / cap); 0: they stay
-  float logit_softcap = 0;      // likewise the logits
+  bool qk_norm = false;          // of every head of queries and keys
+  bool qk_norm_across = false;   // over all heads together
+  bool attention_sinks = false;  // a learned score to a head that takes part in softmax and stands for no key
+  float attention_scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
+  float attention_softcap = 0;   // scores become cap * tanh(score / cap); 0: they stay
+  float logit_softcap = 0;       // likewise the logits
   float embedding_scale = 1;
   float residual_scale = 1;  // of what both parts of a layer add to the residual stream
   float logit_scale = 1;     // of logits, before their cap

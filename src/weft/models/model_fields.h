@@ -19,12 +19,13 @@ struct NamedActivation {
   Activation activation;
   bool is_gated;
 };
-inline constexpr std::string_view kActivationNames[] = {"swiglu",    "geglu",      "geglu_exact", "reglu", "gelu",
-                                                        "gelu_tanh", "gelu_quick", "relu",        "silu"};
-inline constexpr NamedActivation kActivations[] = {
-    {Activation::silu, true},        {Activation::gelu_tanh, true}, {Activation::gelu, true},
-    {Activation::relu, true},        {Activation::gelu, false},     {Activation::gelu_tanh, false},
-    {Activation::gelu_quick, false}, {Activation::relu, false},     {Activation::silu, false}};
+inline constexpr std::string_view kActivationNames[] = {"swiglu", "geglu",     "geglu_exact", "reglu", "swiglu_oai",
+                                                        "gelu",   "gelu_tanh", "gelu_quick",  "relu",  "silu"};
+inline constexpr NamedActivation kActivations[] = {{Activation::silu, true},       {Activation::gelu_tanh, true},
+                                                   {Activation::gelu, true},       {Activation::relu, true},
+                                                   {Activation::swiglu_oai, true}, {Activation::gelu, false},
+                                                   {Activation::gelu_tanh, false}, {Activation::gelu_quick, false},
+                                                   {Activation::relu, false},      {Activation::silu, false}};
 
 // Calls for each key one of
 //   visitor.number(key, int64_t& or float& or double&)
@@ -86,6 +87,7 @@ class ModelFields {
     v.number("rope_factor", s.factor), v.number("rope_original_context", s.original_context);
     v.number("rope_low_freq_factor", s.low_freq_factor), v.number("rope_high_freq_factor", s.high_freq_factor);
     v.number("rope_beta_fast", s.beta_fast), v.number("rope_beta_slow", s.beta_slow);
+    v.flag("rope_exact_ramp", s.is_ramp_exact);
     v.number("rope_attention_factor", s.attention_factor);
     v.number("rope_mscale", s.mscale), v.number("rope_mscale_all", s.mscale_all);
     v.list("rope_short_factors", s.short_factors), v.list("rope_long_factors", s.long_factors);
@@ -94,6 +96,7 @@ class ModelFields {
 
   void attention() {
     v.flag("qk_norm", c.qk_norm), v.flag("qk_norm_across", c.qk_norm_across);
+    v.flag("attention_sinks", c.attention_sinks);
     v.number("attention_scale", c.attention_scale), v.number("attention_softcap", c.attention_softcap);
     v.number("logit_softcap", c.logit_softcap), v.number("embedding_scale", c.embedding_scale);
     v.number("residual_scale", c.residual_scale), v.number("logit_scale", c.logit_scale);
@@ -114,7 +117,7 @@ class ModelFields {
     v.number("experts_per_token", c.experts_per_token), v.number("shared_experts", c.shared_experts);
     v.number("expert_ffn", c.expert_ffn), v.number("first_dense_layers", c.first_dense_layers);
     choice("router", kRouterNames, c.router);
-    v.flag("router_bias", c.router_bias);
+    v.flag("router_bias", c.router_bias), v.flag("expert_bias", c.expert_bias);
     v.number("expert_groups", c.expert_groups), v.number("groups_per_token", c.groups_per_token);
     v.flag("norm_topk", c.norm_topk), v.number("routed_scale", c.routed_scale);
     v.number("capacity_factor", c.capacity_factor), v.number("aux_loss", c.aux_loss), v.number("z_loss", c.z_loss);

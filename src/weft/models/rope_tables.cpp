@@ -34,8 +34,9 @@ void stretch_yarn(std::vector<double>& frequencies, const RopeScaling& s, double
     return double(dim) * std::log(double(s.original_context) / (turns * 2 * std::numbers::pi)) /
            (2 * std::log(theta));
   };
-  const double low = std::max(std::floor(pair_that_turns(s.beta_fast)), 0.0);
-  double high = std::min(std::ceil(pair_that_turns(s.beta_slow)), double(dim - 1));
+  const double first = pair_that_turns(s.beta_fast), last = pair_that_turns(s.beta_slow);
+  const double low = std::max(s.is_ramp_exact ? first : std::floor(first), 0.0);
+  double high = std::min(s.is_ramp_exact ? last : std::ceil(last), double(dim - 1));
   if (high == low) high += 0.001;
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double stretched = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);

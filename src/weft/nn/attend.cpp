@@ -5,21 +5,26 @@
 
 namespace weft {
 
-Var attend(const AttentionLayer& layer, const Pass& pass, const Var& q, const Var& k, const Var& v) {
+Var attend(const AttentionLayer& layer, const Pass& pass, const Var& q, const Var& k, const Var& v,
+           const AttentionSinks& sinks) {
   if (const PagedPlan* const paged = pass.attention.paged; paged && paged->spread)
-    return {spread_attention(*q.context, *paged, layer.number, layer.rule, q.value, k.value, v.value), q.context};
+    return {spread_attention(*q.context, *paged, layer.number, layer.rule, sinks, q.value, k.value, v.value),
+            q.context};
   const DropoutKey dropout = pass.dropout_key(layer.dropout, layer.dropout_site);
   if (!pass.context_plan)
-    return apply(*q.context,
-                 AttentionOp{.plan = pass.attention, .layer = layer.number, .rule = layer.rule, .dropout = dropout},
-                 q, k, v);
+    return apply(
+        *q.context,
+        AttentionOp{
+            .plan = pass.attention, .layer = layer.number, .rule = layer.rule, .dropout = dropout, .sinks = sinks},
+        q, k, v);
   return context_attention(q, k, v,
                            {.parallel = *pass.context_parallel,
                             .plan = *pass.context_plan,
                             .rule = layer.rule,
                             .dropout = dropout,
                             .first_head = pass.attention.first_head,
-                            .total_heads = pass.attention.total_heads});
+                            .total_heads = pass.attention.total_heads,
+                            .sinks = sinks});
 }
 
 }  // namespace weft

@@ -53,6 +53,7 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
       key_(name + ".key", key_config(c, cut_, LoraTarget::key)),
       value_(name + ".value", key_config(c, cut_, LoraTarget::value)),
       output_(name + ".output", output_config(c, cut_, tensor_)) {
+  if (c.has_sinks) sinks_.emplace(name + ".sinks", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::zeros());
   if (!c.has_head_norm && !c.has_norm_across) return;
   const NormConfig norm{.kind = NormKind::rms, .eps = c.norm_eps, .has_offset = c.has_norm_offset};
   const auto width = [&](int64_t heads) { return c.has_norm_across ? heads * c.head_dim : c.head_dim; };
@@ -89,7 +90,8 @@ Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRow
   if (rope_)
     qk =
         apply(*residual.context, RopeOp{*rope_, {asked.attention.positions, pass.attention.positions}}, qk[0], qk[1]);
-  const Var y = attend(layer_, asked, qk[0], qk[1], reshape(values, {pass.num_tokens, kv_heads, config_.head_dim}));
+  const Var y = attend(layer_, asked, qk[0], qk[1], reshape(values, {pass.num_tokens, kv_heads, config_.head_dim}),
+                       {sinks_ ? &*sinks_ : nullptr});
   const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.head_dim}), asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }

@@ -17,6 +17,7 @@ struct AttentionConfig {
   bool has_qkv_bias = false, has_output_bias = false;
   bool has_head_norm = false, has_norm_across = false;  // of queries and keys: of each head, or of all together
   bool has_norm_offset = false;
+  bool has_sinks = false;  // of query heads
   float norm_eps = 1e-5f, dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};
@@ -34,6 +35,7 @@ class Attention {
   void each_param(auto&& visit) {
     for (Linear* l : {&query_, &key_, &value_, &output_}) l->each_param(visit);
     if (query_norm_) query_norm_->each_param(visit), key_norm_->each_param(visit);
+    if (sinks_) visit(*sinks_);
   }
 
  private:
@@ -50,6 +52,7 @@ class Attention {
   uint64_t output_dropout_site_;
   Linear query_, key_, value_, output_;
   std::optional<Norm> query_norm_, key_norm_;
+  std::optional<Param> sinks_;  // [heads]
 };
 
 }  // namespace weft

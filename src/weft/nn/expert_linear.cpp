@@ -5,9 +5,25 @@
 
 namespace weft {
 
-ExpertLinear::ExpertLinear(const std::string& name, const Placement& placement, float init_std, BaseFormat base,
-                           const AdapterConfig& adapter, bool is_sum, bool is_first)
-    : scale_(adapter.scale), weight_(name + ".weight", placement, Init::normal(init_std)) {
+namespace {
+
+// Of a sum the bias is held by all of its ranks.
+Placement bias_placement(const Placement& weight, bool is_sum, bool is_first) {
+  Placement p(Shape{weight.whole[0], weight.whole[1]});
+  for (int dim = 0; dim < 2; ++dim)
+    p.cut(dim, {.begin = weight.begin[size_t(dim)], .count = weight.shape[dim], .total = weight.whole[dim]});
+  p.is_expert = weight.is_expert, p.is_partial = is_sum, p.is_first_copy = !is_sum || is_first;
+  return p;
+}
+
+}  // namespace
+
+ExpertLinear::ExpertLinear(const std::string& name, const Placement& placement, bool has_bias, float init_std,
+                           BaseFormat base, const AdapterConfig& adapter, bool is_sum, bool is_first)
+    : scale_(adapter.scale),
+      adds_bias_(!is_sum || is_first),
+      weight_(name + ".weight", placement, Init::normal(init_std)) {
+  if (has_bias) bias_.emplace(name + ".bias", bias_placement(placement, is_sum, is_first), Init::zeros());
   if (base == BaseFormat::nf4) weight_.hold_as_nf4();
   weight_.readers = Param::Readers::products, weight_.is_bulk = true;
   if (adapter.rank == 0) return;
@@ -18,7 +34,7 @@ ExpertLinear::ExpertLinear(const std::string& name, const Placement& placement, 
 
 Var ExpertLinear::operator()(const Var& x, const ExpertRows& rows, const Pass& pass) {
   Context& context = *x.context;
-  Var y = apply(context, ExpertLinearOp{weight_, rows.route}, x);
+  Var y = apply(context, ExpertLinearOp{weights(), rows.route}, x);
   if (a_ && pass.uses_adapters) y = apply(context, ExpertLoraOp{*a_, *b_, scale_, rows.route}, y, x);
   if (!rows.sets.empty()) y = add_expert_lora_rows(*pass.lora, rows.sets, *rows.route, weight_, std::move(y), x);
   return y;

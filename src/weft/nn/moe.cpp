@@ -34,15 +34,18 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
       dropout_site_(name_hash(name)),
       router_(name + ".router.weight", tensor_.replicated_inside({c.gate.experts, c.hidden}),
               Init::normal(c.init_std)),
-      up_(name + ".experts.up", expert_weight({c.gate.experts, c.ffn, c.hidden}, 1, partition), c.init_std,
-          c.lora.base, adapter_of(c.lora, LoraTarget::up), false, true),
-      down_(name + ".experts.down", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition), c.output_init_std,
-            c.lora.base, adapter_of(c.lora, LoraTarget::down), tensor_.size() > 1, tensor_.rank() == 0) {
+      up_(name + ".experts.up", expert_weight({c.gate.experts, c.ffn, c.hidden}, 1, partition), c.has_biases,
+          c.init_std, c.lora.base, adapter_of(c.lora, LoraTarget::up), false, true),
+      down_(name + ".experts.down", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition), c.has_biases,
+            c.output_init_std, c.lora.base, adapter_of(c.lora, LoraTarget::down), tensor_.size() > 1,
+            tensor_.rank() == 0) {
   if (c.is_gated)
-    gate_.emplace(name + ".experts.gate", up_.weight().placement, c.init_std, c.lora.base,
+    gate_.emplace(name + ".experts.gate", up_.weight().placement, c.has_biases, c.init_std, c.lora.base,
                   adapter_of(c.lora, LoraTarget::gate), false, true);
   is_adapted_ = up_.has_adapter() || down_.has_adapter() || (gate_ && gate_->has_adapter());
   if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
+  if (c.has_biases)
+    logit_bias_.emplace(name + ".router.logit_bias", tensor_.replicated_inside({c.gate.experts}), Init::zeros());
   if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
 }
 
@@ -51,7 +54,8 @@ Var Moe::feed_forward(const Var& rows, const RouteRef& route, const Pass& pass) 
   if (!is_adapted_ && !pass.lora)
     return apply(
         context,
-        ExpertsOp{{gate_ ? &gate_->weight() : nullptr, &up_.weight(), &down_.weight(), config_.activation}, route},
+        ExpertsOp{{gate_ ? gate_->weights() : LinearWeights{}, up_.weights(), down_.weights(), config_.activation},
+                  route},
         rows);
   ExpertRows on_the_way{route};
   if (pass.lora && !pass.lora->sets.empty()) {
@@ -95,7 +99,7 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .bias = router_bias(),
                                    .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
                                    .stays_on_device = stays_on_device(x, pass)},
-                            apply(context, RouterOp{router_}, x));
+                            apply(context, RouterOp{{&router_, logit_bias_ ? &*logit_bias_ : nullptr}}, x));
   const Var rows = apply(context, DispatchOp{experts_, route}, x);
   Var y = apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weights);
   if (shared_) y = y + shared_->inside(x, pass);

@@ -8,9 +8,10 @@ namespace weft {
 
 struct MoeConfig {
   GateConfig gate;
-  bool has_router_bias = false;
-  int64_t hidden = 0, ffn = 0;  // of one expert
-  MlpConfig shared = {};        // the experts that see all, as one; ffn 0: none
+  bool has_router_bias = false;  // for the choice of experts: RouterBias
+  bool has_biases = false;       // of the router's logits and of the experts' projections
+  int64_t hidden = 0, ffn = 0;   // of one expert
+  MlpConfig shared = {};         // the experts that see all, as one; ffn 0: none
   Activation activation = Activation::silu;
   bool is_gated = true;
   float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;
@@ -27,6 +28,7 @@ class Moe {
 
   void each_param(auto&& visit) {
     visit(router_);
+    if (logit_bias_) visit(*logit_bias_);
     if (gate_) gate_->each_param(visit);
     up_.each_param(visit);
     down_.each_param(visit);
@@ -43,6 +45,7 @@ class Moe {
   Communicator* rows_;
   uint64_t dropout_site_;
   Param router_;                      // [E, H]
+  std::optional<Param> logit_bias_;   // [E]
   std::optional<ExpertLinear> gate_;  // [E, F, H]
   ExpertLinear up_, down_;            // [E, F, H], [E, H, F]
   bool is_adapted_;                   // some projection of the experts has adapters

@@ -25,7 +25,7 @@ constexpr Choice kChoices[] = {
     {GgmlType::q8_0, 7, GgmlType::f16},   {GgmlType::q4_0, 2, GgmlType::f16},   {GgmlType::q4_1, 3, GgmlType::f16},
     {GgmlType::q5_0, 8, GgmlType::f16},   {GgmlType::q5_1, 9, GgmlType::f16},   {GgmlType::q2_k, 10, GgmlType::q4_0},
     {GgmlType::q3_k, 11, GgmlType::q4_0}, {GgmlType::q4_k, 14, GgmlType::q5_0}, {GgmlType::q5_k, 16, GgmlType::q5_1},
-    {GgmlType::q6_k, 18, GgmlType::q8_0},
+    {GgmlType::q6_k, 18, GgmlType::q8_0}, {GgmlType::mxfp4, 38, GgmlType::f16},
 };
 const Choice& choice_of(GgmlType type) {
   for (const Choice& c : kChoices)
@@ -65,7 +65,9 @@ std::vector<GgufInfo> infos_of(const ModelSource& source, const std::vector<Asse
   std::map<GgmlType, std::vector<std::string>> uneven;  // by what they became
   for (const AssembledTensor& t : tensors) {
     const DType stored = source.dtype_of(t.parts.front().names->param).value_or(DType::f32);
-    const GgmlType asked = stays_single(t) ? GgmlType::f32 : wanted.value_or(type_of(stored));
+    GgmlType asked = stays_single(t) ? GgmlType::f32 : wanted.value_or(type_of(stored));
+    // llama.cpp's MXFP4_MOE is a type of experts.
+    if (asked == GgmlType::mxfp4 && t.dims.size() < 3) asked = GgmlType::q8_0;
     const GgmlType type = fitting(asked, t.dims.back());
     if (type != asked) {
       std::vector<std::string>& names = uneven[type];

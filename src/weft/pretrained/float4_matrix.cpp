@@ -5,19 +5,16 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "weft/pretrained/packed_matrix.h"
+#include "weft/tensor/float4.h"
 #include "weft/tensor/float8.h"
 #include "weft/tensor/ggml_block_layout.h"
 
 namespace weft {
 namespace {
 
-constexpr std::array<float, 16> kE2M1 = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                         -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 constexpr int64_t kMxGroup = 32;
-constexpr float kLargestHalf = 65504;
 
 class Float4Matrix final : public PackedMatrix {
  public:
@@ -29,74 +26,54 @@ class Float4Matrix final : public PackedMatrix {
     bool has_powers_of_two = false;  // as scales
   };
 
-  Float4Matrix(std::string name, int64_t rows, int64_t cols, const Parts& parts)
-      : PackedMatrix(rows, cols), name_(std::move(name)), p_(parts), fits_q8_0_(can_be_q8_0()) {}
+  Float4Matrix(std::string name, int64_t rows, int64_t cols, const Parts& parts, int64_t stack = 0)
+      : PackedMatrix(rows, cols, stack), name_(std::move(name)), p_(parts) {}
 
   void read(int64_t row, int64_t first, std::span<float> out) const override {
     for (size_t done = 0; done < out.size();) {
       const int64_t col = first + int64_t(done), group = col / p_.group;
       const size_t end = std::min(out.size(), size_t((group + 1) * p_.group - first));
       const float its_scale = scale(row, group);
-      for (; done < end; ++done) out[done] = its_scale * kE2M1[code(row, first + int64_t(done))];
+      for (; done < end; ++done) out[done] = its_scale * float_of_e2m1(code(row, first + int64_t(done)));
     }
   }
 
   std::optional<BlockType> block_type() const override {
-    return fits_q8_0_ ? std::optional(BlockType::q8_0) : std::nullopt;
+    return p_.has_powers_of_two ? std::optional(BlockType::mxfp4) : std::nullopt;
   }
 
-  // Twice a code's number is an integer.
   void copy_blocks(int64_t row, int64_t first, std::span<std::byte> out) const override {
-    using Block = ggml::Q8_0;
+    using Block = ggml::Mxfp4;
     static_assert(Block::kSize == kMxGroup);
     for (size_t at = 0; at < out.size(); at += sizeof(Block), ++first) {
       Block block{};
-      if (first * kMxGroup < cols()) {
-        const float d = scale(row, first) / 2;
-        block.d = Float16::to_bits(d <= kLargestHalf ? d : 0);  // larger ones are of zeros
-        for (int64_t i = 0; i < kMxGroup; ++i)
-          block.q[size_t(i)] = int8_t(2 * kE2M1[code(row, first * kMxGroup + i)]);
+      if (const int64_t col = first * kMxGroup; col < cols()) {
+        scale(row, first);  // is a number
+        block.scale = std::to_integer<uint8_t>(p_.scales[scale_at(row, first)]);
+        for (size_t i = 0; i < block.q.size(); ++i) {
+          const int64_t low = col + int64_t(i), high = low + kMxGroup / 2;
+          block.q[i] = uint8_t(code(row, low) | code(row, high) << 4);
+        }
       }
       std::memcpy(out.data() + at, &block, sizeof(Block));
     }
   }
 
  private:
-  size_t code(int64_t row, int64_t col) const {
-    const auto both = std::to_integer<size_t>(p_.codes[size_t((row * cols() + col) / 2)]);
+  unsigned code(int64_t row, int64_t col) const {
+    const auto both = std::to_integer<unsigned>(p_.codes[size_t((row * cols() + col) / 2)]);
     return col % 2 == 0 ? both & 15 : both >> 4;
   }
+  size_t scale_at(int64_t row, int64_t group) const { return size_t(row * (cols() / p_.group) + group); }
   float scale(int64_t row, int64_t group) const {
-    const float scale = p_.scale_of[std::to_integer<size_t>(p_.scales[size_t(row * (cols() / p_.group) + group)])];
+    const float scale = p_.scale_of[std::to_integer<size_t>(p_.scales[scale_at(row, group)])];
     if (!std::isfinite(scale)) throw Error("{} has a scale that is no finite number", name_);
     return scale;
   }
 
-  // Whether halves hold all scales but those of nothing but zeros.
-  bool can_be_q8_0() const {
-    if (!p_.has_powers_of_two) return false;
-    std::array<bool, 256> fits{};
-    for (size_t i = 0; i < fits.size(); ++i) {
-      const float d = p_.scale_of[i] / 2;
-      fits[i] = std::isfinite(d) && Float16::from_bits(Float16::to_bits(d)) == d;
-    }
-    constexpr size_t kBytes = size_t(kMxGroup / 2);
-    for (size_t i = 0; i < p_.scales.size(); ++i) {
-      if (fits[std::to_integer<size_t>(p_.scales[i])]) continue;
-      const Bytes its = p_.codes.subspan(i * kBytes, kBytes);
-      if (!std::ranges::all_of(its, [](std::byte b) { return (b & std::byte(0x77)) == std::byte(0); })) return false;
-    }
-    return true;
-  }
-
   std::string name_;
   Parts p_;
-  bool fits_q8_0_;
 };
-
-float power_of_two(int code) {
-  return code == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, code - 127);
-}
 
 }  // namespace
 
@@ -138,10 +115,32 @@ std::unique_ptr<PackedMatrix> float4_matrix(const StoredTensors& files, const st
       throw Error("{}: tensor {} is no finite positive number", files.path(), whole->to_text());
   }
   for (int i = 0; i < 256; ++i) {
-    const float its = has_powers ? power_of_two(i) : float(Float8E4M3::from_bits(uint8_t(i)));
+    const float its = has_powers ? float_of_e8m0(unsigned(i)) : float(Float8E4M3::from_bits(uint8_t(i)));
     parts.scale_of[size_t(i)] = packed ? its / of_whole : its * of_whole;
   }
   return std::make_unique<Float4Matrix>(name, rows, cols, parts);
+}
+
+std::unique_ptr<PackedMatrix> mxfp4_stack(const StoredTensors& files, const std::string& base,
+                                          const HfQuantization&) {
+  const StoredInfo& codes = *files.find(base + "_blocks");
+  const StoredInfo* const scales = files.find(base + "_scales");
+  const std::string name = fmt::format("{}: tensor {}", files.path(), codes.to_text());
+  constexpr int64_t kGroupBytes = kMxGroup / 2;
+  if (codes.dims.size() != 4 || codes.numel() == 0 || codes.dims[3] != kGroupBytes || codes.dtype_name != "U8")
+    throw Error("{} is no stack of matrices whose rows are blocks of {} bytes", name, kGroupBytes);
+  if (!files.bytes(codes)) throw Error("{} is of codes, which weft reads from safetensors alone", name);
+  if (!scales) throw Error("{} has no {}_scales beside it", name, base);
+  if (scales->dtype_name != "U8" || scales->dims != std::vector(codes.dims.begin(), codes.dims.end() - 1))
+    throw Error("{} has scales of another shape or type beside it, {}", name, scales->to_text());
+  Float4Matrix::Parts parts{.codes = *files.bytes(codes),
+                            .scales = *files.bytes(*scales),
+                            .scale_of = {},
+                            .group = kMxGroup,
+                            .has_powers_of_two = true};
+  for (unsigned i = 0; i < parts.scale_of.size(); ++i) parts.scale_of[i] = float_of_e8m0(i);
+  return std::make_unique<Float4Matrix>(name, codes.dims[0] * codes.dims[1], codes.dims[2] * kMxGroup, parts,
+                                        codes.dims[0]);
 }
 
 }  // namespace weft

@@ -34,8 +34,8 @@ const std::vector<HfFamily>& hf_families() {
     for (const auto& some :
          {hf_llama_families(), hf_olmo_families(), hf_gemma_families(), hf_deepseek_families(), hf_gpt2_families(),
           hf_neox_families(), hf_falcon_families(), hf_cohere_families(), hf_exaone_families(), hf_glm_families(),
-          hf_granite_families(), hf_minimax_families(), hf_opt_families(), hf_smollm_families(),
-          hf_stablelm_families(), hf_starcoder_families()})
+          hf_gpt_oss_families(), hf_granite_families(), hf_minimax_families(), hf_opt_families(),
+          hf_smollm_families(), hf_stablelm_families(), hf_starcoder_families()})
       families.insert(families.end(), some.begin(), some.end());
     return families;
   }();
@@ -60,6 +60,9 @@ HfConfig parse_hf_config(const JsonView& json) {
   HfFields fields(json);
   if (json.has("quantization_config")) config.quantization = parse_hf_quantization(json["quantization_config"]);
   family.fields(fields, config.model);
+  if (config.has_stacks() && !family.names_of_stacks)
+    throw Error("{}: quantization_config.quant_method = \"mxfp4\" is not supported of {} models", source,
+                family.family);
   try {
     complete(config.model);
   } catch (const UsageError& e) {
@@ -70,6 +73,11 @@ HfConfig parse_hf_config(const JsonView& json) {
 
 std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config) {
   return names_of(config, family.names(config));
+}
+
+std::vector<ParamNames> names_of(const HfConfig& config) {
+  const HfFamily& family = *config.family;
+  return names_of(config.model, (config.has_stacks() ? family.names_of_stacks : family.names)(config.model));
 }
 
 }  // namespace weft

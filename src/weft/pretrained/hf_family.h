@@ -23,6 +23,8 @@ struct HfFamily {
   // Patterns of tensors that say nothing: buffers that older versions of the library saved, and parts that only
   // training used.
   std::vector<std::string_view> ignored = {};
+  // The same names where experts are stacks of MXFP4 codes (HfQuantization::Kind::mxfp4); null: they never are.
+  const std::vector<NameRow>& (*names_of_stacks)(const ModelConfig&) = nullptr;
 };
 
 // All families, in the order in which a model looks for one that can say all of it.
@@ -32,6 +34,7 @@ struct HfConfig {
   const HfFamily* family = nullptr;
   ModelConfig model;
   std::optional<HfQuantization> quantization = {};  // of weights
+  bool has_stacks() const { return quantization && quantization->kind == HfQuantization::Kind::mxfp4; }
 };
 // Throws Error naming `source` and the key that is missing, out of range or says what weft cannot do; for an unknown
 // model, its name and the nearest one.
@@ -40,7 +43,8 @@ HfConfig parse_hf_config(std::string_view json, const std::string& source);
 // The config.json of a folder, for those who read it.
 JsonDocument read_config_json(const std::string& folder);
 
-// Of a model's parameters, the tensors of a file of this family.
+// Of a model's parameters, the tensors of a file of this family; those with plain weights, or as such a file says.
 std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config);
+std::vector<ParamNames> names_of(const HfConfig& config);
 
 }  // namespace weft

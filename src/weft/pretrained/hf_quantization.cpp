@@ -218,14 +218,16 @@ struct Method {
   std::string_view name;
   HfQuantization (*parse)(const JsonView&);
 };
-constexpr Method kMethods[] = {{"fp8", parse_fp8},
-                               {"fbgemm_fp8", [](const JsonView&) { return HfQuantization{}; }},
-                               {"compressed-tensors", parse_compressed},
-                               {"gptq", parse_gptq},
-                               {"awq", parse_awq},
-                               {"auto-round", parse_auto_round},
-                               {"bitsandbytes", parse_bitsandbytes},
-                               {"modelopt", parse_modelopt}};
+constexpr Method kMethods[] = {
+    {"fp8", parse_fp8},
+    {"fbgemm_fp8", [](const JsonView&) { return HfQuantization{}; }},
+    {"compressed-tensors", parse_compressed},
+    {"gptq", parse_gptq},
+    {"awq", parse_awq},
+    {"auto-round", parse_auto_round},
+    {"mxfp4", [](const JsonView&) { return HfQuantization{.kind = HfQuantization::Kind::mxfp4}; }},
+    {"bitsandbytes", parse_bitsandbytes},
+    {"modelopt", parse_modelopt}};
 
 }  // namespace
 

@@ -12,9 +12,10 @@ struct HfQuantization {
   //   `bits` bits in `weight_packed`, with `weight_scale` and perhaps `weight_zero_point`; or pairs of floats of 4
   //   bits in either, with `weight_scale` and perhaps one of the whole.
   // gptq, awq: codes of `bits` bits in `qweight`, with `scales` and `qzeros` of groups of inputs.
+  // mxfp4: stacks of experts' codes in `_blocks`, with `_scales`.
   // bitsandbytes: codes of 4 bits in `weight`, with `weight.absmax` of blocks and `weight.quant_map`; or of 8 bits
   //   with `SCB` of rows.
-  enum class Kind : uint8_t { scaled, gptq, awq, bitsandbytes };
+  enum class Kind : uint8_t { scaled, gptq, awq, mxfp4, bitsandbytes };
   Kind kind = Kind::scaled;
   int64_t block_rows = 0, block_cols = 0;  // that share a scale; 0: one to a row or to a matrix
   int64_t bits = 4;                        // of codes in words

@@ -1,5 +1,5 @@
-// PackedMatrix: a weight [outputs, inputs] as codes in several tensors of a Hugging Face model; its rows as floats,
-// or in blocks that products read.
+// PackedMatrix: a weight [outputs, inputs], or a stack of such, as codes in several tensors of a Hugging Face model;
+// its rows as floats, or in blocks that products read.
 #pragma once
 #include <memory>
 #include <optional>
@@ -15,6 +15,10 @@ class PackedMatrix {
   virtual ~PackedMatrix() = default;
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
+  // As a plain tensor has them.
+  std::vector<int64_t> dims() const {
+    return stack_ > 0 ? std::vector{stack_, rows_ / stack_, cols_} : std::vector{rows_, cols_};
+  }
 
   // Elements [first, first + out.size()) of a row.
   virtual void read(int64_t row, int64_t first, std::span<float> out) const = 0;
@@ -25,10 +29,11 @@ class PackedMatrix {
   virtual void copy_blocks(int64_t row, int64_t first, std::span<std::byte> out) const = 0;
 
  protected:
-  PackedMatrix(int64_t rows, int64_t cols) : rows_(rows), cols_(cols) {}
+  // stack: above 0, of so many matrices, whose rows follow each other.
+  PackedMatrix(int64_t rows, int64_t cols, int64_t stack = 0) : rows_(rows), cols_(cols), stack_(stack) {}
 
  private:
-  int64_t rows_, cols_;
+  int64_t rows_, cols_, stack_;
 };
 
 // All throw Error naming the tensor that is missing or has another shape or dtype. `files` outlives the result.
@@ -44,6 +49,9 @@ std::unique_ptr<PackedMatrix> words_matrix(const StoredTensors& files, const std
 // Of compressed-tensors' nvfp4-pack-quantized and mxfp4-pack-quantized, and of ModelOpt.
 std::unique_ptr<PackedMatrix> float4_matrix(const StoredTensors& files, const std::string& base,
                                             const HfQuantization& how);
+// Of gpt-oss, base: what names have before "_blocks".
+std::unique_ptr<PackedMatrix> mxfp4_stack(const StoredTensors& files, const std::string& base,
+                                          const HfQuantization& how);
 // Of bitsandbytes in 4 bits.
 std::unique_ptr<PackedMatrix> table_matrix(const StoredTensors& files, const std::string& base);
 

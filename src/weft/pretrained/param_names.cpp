@@ -48,7 +48,7 @@ std::string replaced(std::string_view text, char mark, std::string_view by) {
 }
 
 // Rows of a part of a fused tensor, for its weight and its bias alike.
-RowMap rows_of(const Layout& layout, const ModelConfig& c) {
+RowMap rows_of(const Layout& layout, const ModelConfig& c, bool is_by_expert) {
   const int64_t d = c.head_dim, q = c.heads * d, kv = c.kv_heads * d, per_group = c.heads / c.kv_heads;
   const int64_t group = (per_group + 2) * d;
   switch (layout.part) {
@@ -70,6 +70,12 @@ RowMap rows_of(const Layout& layout, const ModelConfig& c) {
       const int64_t rest = d - c.rotary_dim;
       return {.first = 0, .total = q, .run = d, .stride = d, .turned_at = rest, .turned = c.rotary_dim};
     }
+    case Part::even:
+    case Part::odd:
+      return {.first = layout.part == Part::odd,
+              .total = 2 * c.expert_ffn * (is_by_expert ? 1 : c.experts),
+              .run = 1,
+              .stride = 2};
     case Part::behind_two: return {.first = 2, .total = c.context + 2};
     case Part::latent: return {.first = 0, .total = c.kv_rank + c.rotary_dim};
     case Part::key_rotary:
@@ -115,9 +121,12 @@ std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> part
 std::vector<int64_t> ParamNames::stored_dims() const {
   const int64_t total = num_stored_rows();
   if (shape.rank() == 1) return {total};
-  if (num_heads > 0)
-    return is_transposed ? std::vector{num_heads, num_cols(), total} : std::vector{num_heads, total, num_cols()};
-  if (shape.rank() > 2 && stored.size() == 1) return {shape.dims().begin(), shape.dims().end()};
+  const bool is_stack = stored.size() == 1;
+  if (is_stack_of_vectors) return is_stack ? std::vector{shape[0], total / shape[0]} : std::vector{total};
+  if (num_matrices > 0)
+    return is_transposed ? std::vector{num_matrices, num_cols(), total}
+                         : std::vector{num_matrices, total, num_cols()};
+  if (shape.rank() > 2 && is_stack) return {shape[0], total / shape[0], num_cols()};
   return is_transposed ? std::vector{num_cols(), total} : std::vector{total, num_cols()};
 }
 
@@ -134,14 +143,19 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
     const auto [row, suffix] = find_row(pattern.text, table);
     if (!row) throw Error("{} models hold no {}: the model cannot be written as one", config.family, p.name);
     const std::string stored = replaced(row->stored, '#', pattern.layer) + std::string(suffix);
+    const bool is_matrix = p.shape.rank() > 1, is_one = stored.find('@') == std::string::npos;
+    const bool is_by_expert = row->layout.is_transposed && p.shape.rank() > 2 && is_one;
     ParamNames names{.param = p.name,
                      .shape = p.shape,
                      .stored = {},
-                     .rows = rows_of(row->layout, config),
-                     .is_transposed = row->layout.is_transposed && p.shape.rank() > 1,
+                     .rows = rows_of(row->layout, config, is_by_expert),
+                     .is_transposed = row->layout.is_transposed && is_matrix,
                      .added = row->layout.added,
-                     .num_heads = row->layout.is_by_head && p.shape.rank() > 1 ? config.heads : 0};
-    if (stored.find('@') == std::string::npos)
+                     .num_matrices = is_by_expert                          ? p.shape[0]
+                                     : row->layout.is_by_head && is_matrix ? config.heads
+                                                                           : 0,
+                     .is_stack_of_vectors = p.shape.rank() == 2 && p.name.ends_with(".bias")};
+    if (is_one)
       names.stored.push_back(stored);
     else
       for (int64_t e = 0; e < p.shape[0]; ++e) names.stored.push_back(replaced(stored, '@', std::to_string(e)));

@@ -25,6 +25,8 @@ enum class Part : uint8_t {
   latent_key,    // of a tensor that has, for each head, its part of the key and its value
   latent_value,
   behind_two,  // of a tensor that has two more rows, its first
+  even,        // of a tensor of two stacks of experts, every second row, from the first on
+  odd,         // the same from the second on
 };
 
 struct Layout {
@@ -52,16 +54,15 @@ struct ParamNames {
   std::vector<std::string> stored;  // one, or one for each index of the first dim
   RowMap rows = {};                 // of one stored tensor
   bool is_transposed = false;
-  float added = 0;        // stored values are larger by this
-  int64_t num_heads = 0;  // above 0: rows lie as so many matrices, perhaps each transposed
+  float added = 0;                   // stored values are larger by this
+  int64_t num_matrices = 0;          // above 0: rows lie as so many matrices, perhaps each transposed
+  bool is_stack_of_vectors = false;  // [E, O], whose rows are E O numbers
 
   // Of one stored tensor's share of the parameter.
   int64_t num_rows() const { return num_all_rows() / int64_t(stored.size()); }
-  int64_t num_cols() const { return shape.rank() > 1 ? shape[-1] : 1; }
+  int64_t num_cols() const { return shape.rank() > 1 && !is_stack_of_vectors ? shape[-1] : 1; }
   // Of one stored matrix.
-  int64_t num_stored_rows() const {
-    return num_heads > 0 ? num_rows() / num_heads : rows.total > 0 ? rows.total : num_rows();
-  }
+  int64_t num_stored_rows() const { return rows.total > 0 ? rows.total : num_rows_of_matrix(); }
   std::vector<int64_t> stored_dims() const;
 
   // Calls visit(index of `stored`, first stored element, step between stored elements, element of the parameter,
@@ -71,6 +72,7 @@ struct ParamNames {
 
  private:
   int64_t num_all_rows() const { return shape.numel() / num_cols(); }
+  int64_t num_rows_of_matrix() const { return num_matrices > 0 ? num_rows() / num_matrices : num_rows(); }
 };
 
 // Of every parameter and router bias of the model, in the order of use. Without a table, the names are weft's own.
@@ -84,17 +86,17 @@ bool matches_pattern(std::string_view name, std::string_view pattern);
 template <class Visit>
 void ParamNames::each_run(int64_t first, int64_t n, Visit&& visit) const {
   const int64_t cols = num_cols(), per_tensor = num_rows(), end = first + n, total = num_stored_rows();
-  const bool is_plain = rows.keeps_order() && !is_transposed;
+  const int64_t per_matrix = num_rows_of_matrix();
+  const bool is_plain = rows.keeps_order() && !is_transposed && num_matrices == 0;
   for (int64_t at = first; at < end;) {
     const int64_t tensor = at / (per_tensor * cols), inside = at % (per_tensor * cols);
     const int64_t row = inside / cols, col = inside % cols;
     const int64_t left = is_plain ? per_tensor * cols - inside : cols - col, count = std::min(left, end - at);
-    if (is_transposed && num_heads > 0)
-      visit(size_t(tensor), (row / total * cols + col) * total + row % total, total, at, count);
-    else if (is_transposed)
-      visit(size_t(tensor), col * total + rows(row), total, at, count);
+    const int64_t matrix = row / per_matrix, stored_row = rows(row % per_matrix);
+    if (is_transposed)
+      visit(size_t(tensor), (matrix * cols + col) * total + stored_row, total, at, count);
     else
-      visit(size_t(tensor), rows(row) * cols + col, int64_t(1), at, count);
+      visit(size_t(tensor), (matrix * total + stored_row) * cols + col, int64_t(1), at, count);
     at += count;
   }
 }

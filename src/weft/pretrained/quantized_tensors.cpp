@@ -22,6 +22,7 @@ constexpr std::string_view kBesideWords[] = {".weight_scale", ".weight_shape",  
                                              ".output_scale", ".output_zero_point"};
 constexpr std::string_view kBesideFloat4[] = {".weight_scale", ".weight_global_scale", ".weight_scale_2",
                                               ".input_scale",  ".input_global_scale",  ".output_scale"};
+constexpr std::string_view kBesideStack[] = {"_scales"};
 constexpr std::string_view kBesideTable[] = {".weight.absmax",
                                              ".weight.quant_map",
                                              ".weight.nested_absmax",
@@ -38,12 +39,14 @@ struct Way {
   std::string_view codes;
   std::span<const std::string_view> beside;
   std::unique_ptr<PackedMatrix> (*open)(const StoredTensors&, const std::string& base, const HfQuantization&);
+  std::string_view whole = kPlainWeight;  // how the name of all of it ends
 };
 constexpr Way kScaledWay{kPlainWeight, kBesideScaled, scaled_matrix};
 constexpr Way kWordsWay{".weight_packed", kBesideWords, words_matrix};
 constexpr Way kFloat4Way{".weight_packed", kBesideFloat4, float4_matrix};
 constexpr Way kPlainFloat4Way{kPlainWeight, kBesideFloat4, float4_matrix};
 constexpr Way kGroupedWay{".qweight", kBesideGrouped, grouped_matrix};
+constexpr Way kStackWay{"_blocks", kBesideStack, mxfp4_stack, "_blocks"};
 constexpr Way kTableWay{kPlainWeight, kBesideTable,
                         [](const StoredTensors& files, const std::string& base, const HfQuantization&) {
                           return table_matrix(files, base);
@@ -56,6 +59,7 @@ const Way* way_of(const StoredTensors& files, const StoredInfo& info, const HfQu
   switch (how.kind) {
     case Kind::gptq:
     case Kind::awq: return info.name.ends_with(kGroupedWay.codes) ? &kGroupedWay : nullptr;
+    case Kind::mxfp4: return info.name.ends_with(kStackWay.codes) ? &kStackWay : nullptr;
     case Kind::bitsandbytes:
       if (is_weight && files.find(info.name + ".absmax")) return &kTableWay;
       return is_weight && is_integer ? &kScaledWay : nullptr;
@@ -79,8 +83,8 @@ class QuantizedTensors final : public StoredTensors {
       std::unique_ptr<PackedMatrix> matrix = way->open(*files_, base, how);
       parts.insert(info.name);
       for (const std::string_view suffix : way->beside) parts.insert(base + std::string(suffix));
-      const std::string name = base + std::string(kPlainWeight);
-      all.push_back({name, info.dtype_name + " codes", {matrix->rows(), matrix->cols()}});
+      const std::string name = base + std::string(way->whole);
+      all.push_back({name, info.dtype_name + " codes", matrix->dims()});
       if (!matrices_.emplace(name, std::move(matrix)).second)
         throw Error("{}: tensor {} is there twice, as codes of two kinds", path(), name);
     }

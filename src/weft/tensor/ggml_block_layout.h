@@ -53,6 +53,14 @@ struct Q8_0 {  // x = d q
   static Q8_0 encode(const float* x);
 };
 
+struct Mxfp4 {  // x = s q, with q in E2M1 and s in E8M0 (float4.h)
+  static constexpr int kSize = 32;
+  uint8_t scale;
+  Nibbles q;
+  void decode(float* x) const;
+  static Mxfp4 encode(const float* x);
+};
+
 // The K family: super-blocks of 256 elements, of sub-blocks that have small integers as scales (s) and minima (m),
 // all of which share a d, and a dmin.
 
@@ -118,7 +126,8 @@ struct Q6_K {  // 16 sub-blocks of 16: x = d s (q - 32), with s of 8 bits
 };
 
 static_assert(sizeof(Q4_0) == 18 && sizeof(Q4_1) == 20 && sizeof(Q5_0) == 22 && sizeof(Q5_1) == 24);
-static_assert(sizeof(Q8_0) == 34 && sizeof(Q2_K) == 84 && sizeof(Q3_K) == 110 && sizeof(Q4_K) == 144);
+static_assert(sizeof(Q8_0) == 34 && sizeof(Mxfp4) == 17 && sizeof(Q2_K) == 84 && sizeof(Q3_K) == 110 &&
+              sizeof(Q4_K) == 144);
 static_assert(sizeof(Q5_K) == 176 && sizeof(Q6_K) == 210);
 
 }  // namespace weft::ggml

@@ -1,6 +1,7 @@
 // Decoding ggml's blocks. Every product here is exact in fp32 (11 bits of d, at most 7 of a scale, 5 of a code), so
 // that a compiler that fuses multiplication and addition gives the same bits.
 #include "weft/tensor/dtype.h"
+#include "weft/tensor/float4.h"
 #include "weft/tensor/ggml_block_layout.h"
 
 namespace weft::ggml {
@@ -46,6 +47,14 @@ void Q5_1::decode(float* x) const {
 void Q8_0::decode(float* x) const {
   const float scale = Float16::from_bits(d);
   for (int i = 0; i < kSize; ++i) x[i] = scale * float(q[i]);
+}
+
+void Mxfp4::decode(float* x) const {
+  const float s = float_of_e8m0(scale);
+  for (size_t i = 0; i < q.size(); ++i) {
+    x[i] = s * float_of_e2m1(q[i] & 15);
+    x[i + q.size()] = s * float_of_e2m1(q[i] >> 4);
+  }
 }
 
 void Q2_K::decode(float* x) const {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "weft/tensor/dtype.h"
+#include "weft/tensor/float4.h"
 #include "weft/tensor/ggml_block_layout.h"
 #include "weft/tensor/ggml_codes.h"
 
@@ -85,6 +86,27 @@ Q8_0 Q8_0::encode(const float* x) {
   const float scale = std::abs(extreme_of(x, kSize)) / 127, inv = inverse(scale);
   Q8_0 block{.d = Float16::to_bits(scale)};
   for (size_t i = 0; i < size_t(kSize); ++i) block.q[i] = int8_t(rounded(x[i] * inv));
+  return block;
+}
+
+// The largest becomes 4 to below 8, of which what is above 6 is 6. What lies in the middle goes to the code that is
+// first.
+Mxfp4 Mxfp4::encode(const float* x) {
+  constexpr int kBias = 127, kExponentOf4 = 2;
+  const float largest = std::abs(extreme_of(x, kSize));
+  Mxfp4 block{.scale = 0, .q = {}};
+  if (!(largest > 0)) return block;
+  block.scale = uint8_t(std::max(std::ilogb(largest) - kExponentOf4 + kBias, 0));
+  const float scale = float_of_e8m0(block.scale);
+  const auto code_of = [scale](float value) {
+    unsigned best = 0;
+    const auto error = [&](unsigned code) { return std::abs(scale * float_of_e2m1(code) - value); };
+    for (unsigned code = 1; code < kTwiceE2M1.size(); ++code)
+      if (error(code) < error(best)) best = code;
+    return best;
+  };
+  for (size_t i = 0; i < block.q.size(); ++i)
+    block.q[i] = uint8_t(code_of(x[i]) | code_of(x[i + block.q.size()]) << 4);
   return block;
 }
 

@@ -104,6 +104,12 @@ inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline int __float2int_rn(float x) { return int(std::nearbyint(x)); }
 // Sums of products of four signed bytes.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned picks) {
+  const uint64_t both = uint64_t(high) << 32 | low;
+  unsigned bytes = 0;
+  for (int i = 0; i < 4; ++i) bytes |= unsigned(both >> 8 * (picks >> 4 * i & 7) & 0xff) << 8 * i;
+  return bytes;
+}
 inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 4; ++i) c += int(int8_t(a >> (8 * i))) * int(int8_t(b >> (8 * i)));
   return c;

@@ -58,22 +58,22 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
                                                      .num_sequences = paged.num_sequences,
                                                      .scale = rule.scale,
                                                      .softcap = rule.softcap,
-                                                     .window = rule.window});
+                                                     .window = rule.window,
+                                                     .sinks = sinks.of(0, q.dim(1))});
     return y;
   }
+  if (context.tape || sinks) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
+  AttentionShape shape = plan.shape(rule, q, k, v);
+  AttentionSpan whole;
   if (plan.cache) {
     const auto [keys, values] = plan.cache->append(layer, k_in, v_in);
     k = keys, v = values;
-    const AttentionSpan whole{.q_begin = 0, .q_end = int32_t(q.dim(0)), .k_begin = 0, .k_end = int32_t(k.dim(0))};
-    AttentionShape s = plan.shape(rule, q, k, v);
-    s.spans = &whole, s.num_spans = 1;
-    context.kernels.attention(context.stream, {.y = y, .q = q, .k = k, .v = v, .shape = s, .dropout = dropout});
-    return y;
+    whole.q_end = int32_t(q.dim(0)), whole.k_end = int32_t(k.dim(0));
+    shape.spans = &whole, shape.num_spans = 1;
   }
-  if (context.tape) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
-  context.kernels.attention(
-      context.stream,
-      {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = plan.shape(rule, q, k, v), .dropout = dropout});
+  context.kernels.attention(context.stream,
+                            {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout});
+  sinks.join(context, y, lse);
   return y;
 }
 
@@ -90,6 +90,7 @@ std::array<Tensor, 3> AttentionOp::backward(Context& context, const Tensor& dy) 
                                                       .v = v,
                                                       .shape = plan.shape(rule, q, k, v),
                                                       .dropout = dropout});
+  sinks.add_gradient(context, dy, y, lse);
   return d;
 }
 

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "weft/autograd/ops/attention_sinks.h"
 #include "weft/autograd/tape.h"
 
 namespace weft {
@@ -75,6 +76,7 @@ struct AttentionOp {
   int layer;
   AttentionRule rule;
   DropoutKey dropout;
+  AttentionSinks sinks = {};
   Tensor q = {}, k = {}, v = {}, y = {}, lse = {};
 
   // q[T, N, D], k[T, K, D], v[T, K, value D] -> y[T, N, value D]

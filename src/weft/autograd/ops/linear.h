@@ -6,8 +6,8 @@
 namespace weft {
 
 struct LinearWeights {
-  Param* weight;          // [O, I]
-  Param* bias = nullptr;  // [O]
+  Param* weight = nullptr;  // [O, I]
+  Param* bias = nullptr;    // [O]
 };
 
 // x[..., I] -> y[..., O]

@@ -60,8 +60,9 @@ void gated_activation(Stream& stream, const Tensor& y, const Tensor& gate, const
     const T* ups = up.data<T>() + begin;
     T* out = y.data<T>() + begin;
     for_each_vector(end - begin, [&](int64_t i, auto part) HWY_ATTR {
-      const auto value = activate<decltype(constant)::value>(d, load(d, gates + i, part));
-      store(hn::Mul(value, load(d, ups + i, part)), d, out + i, part);
+      constexpr Activation kF = decltype(constant)::value;
+      const auto value = activate<kF>(d, load(d, gates + i, part));
+      store(hn::Mul(value, gating_up<kF>(d, load(d, ups + i, part))), d, out + i, part);
     });
   });
 }
@@ -78,12 +79,13 @@ void gated_activation_backward(Stream& stream, const Tensor& dgate, const Tensor
                T* dgates = dgate.data<T>() + begin;
                T* dups = dup.data<T>() + begin;
                for_each_vector(end - begin, [&](int64_t i, auto part) HWY_ATTR {
+                 constexpr Activation kF = decltype(constant)::value;
                  F32 value, slope;
-                 activate<decltype(constant)::value>(d, load(d, gates + i, part), value, slope);
-                 const auto gradient = load(d, gradients + i, part);
-                 const auto gradient_up = hn::Mul(gradient, load(d, ups + i, part));
+                 activate<kF>(d, load(d, gates + i, part), value, slope);
+                 const auto gradient = load(d, gradients + i, part), gated = load(d, ups + i, part);
+                 const auto gradient_up = hn::Mul(gradient, gating_up<kF>(d, gated));
                  store(hn::Mul(gradient_up, slope), d, dgates + i, part);
-                 store(hn::Mul(gradient, value), d, dups + i, part);
+                 store(gating_gradient<kF>(d, gated, hn::Mul(gradient, value)), d, dups + i, part);
                });
              });
 }

@@ -19,6 +19,9 @@ void paged_attention(Stream&, const PagedAttentionArgs&);
 
 // partial_results.cpp
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
+void attention_sinks(Stream&, const Tensor& y, const Tensor& lse, const Tensor& sinks);
+void attention_sinks_backward(Stream&, const Tensor& dsinks, const Tensor& dy, const Tensor& y, const Tensor& lse,
+                              const Tensor& sinks);
 void accumulate(Stream&, const Tensor& sum, const Tensor& x);
 
 // rope.cpp

@@ -17,6 +17,8 @@ const Kernels& cpu_kernels() {
       .attention = cpu::attention,
       .attention_backward = cpu::attention_backward,
       .attention_merge = cpu::attention_merge,
+      .attention_sinks = cpu::attention_sinks,
+      .attention_sinks_backward = cpu::attention_sinks_backward,
       .paged_attention = cpu::paged_attention,
       .place_rows = each<cpu::place_rows>,
       .rope = each<cpu::rope>,

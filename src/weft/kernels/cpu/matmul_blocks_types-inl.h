@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "weft/kernels/cpu/matmul_blocks_codes-inl.h"
+#include "weft/tensor/float4.h"
 
 #if defined(WEFT_KERNELS_CPU_MATMUL_BLOCKS_TYPES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEFT_KERNELS_CPU_MATMUL_BLOCKS_TYPES_INL_H_
@@ -85,6 +86,59 @@ struct Blocks<BlockType::q4_0> {
       put_nibbles(rows, at(i), [&](int high, int word, Words x) { put(i, 4 * high + word, x); });
   }
   static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales&) { first = eight_halves<18>(p); }
+};
+
+// Codes are those of twice the numbers of E2M1, and scales halves of powers of two.
+template <>
+struct Blocks<BlockType::mxfp4> {
+  static constexpr int kBytes = 17, kOffset = 12;
+  static constexpr int64_t kGroupBytes = 8 * kBytes;
+
+  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+    const auto load = [p](int i) {
+      return hn::LoadU(hn::FixedTag<uint8_t, 16>(), reinterpret_cast<const uint8_t*>(p + i * kBytes + 1));
+    };
+#pragma GCC unroll 4
+    for (int i = 0; i < kPairs; ++i) {
+      Codes both;
+#if HWY_MAX_BYTES >= 64
+      both.raw = _mm512_inserti32x4(_mm512_castsi128_si512(load(4 * i).raw), load(4 * i + 1).raw, 1);
+      both.raw = _mm512_inserti32x4(both.raw, load(4 * i + 2).raw, 2);
+      both.raw = _mm512_inserti32x4(both.raw, load(4 * i + 3).raw, 3);
+#else
+      both = hn::Combine(CodesTag(), load(2 * i + 1), load(2 * i));
+#endif
+      split_nibbles(both, g.codes + 2 * i);
+      g.codes[2 * i] = numbers_of(g.codes[2 * i]), g.codes[2 * i + 1] = numbers_of(g.codes[2 * i + 1]);
+    }
+    scales_of(p, g.scales, g.second);
+  }
+  template <class Put>
+  static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroupBlocks; ++i)
+      put_nibbles(rows, i * kBytes + 1, [&](int high, int word, Words x) HWY_ATTR {
+        put(i, 4 * high + word, hn::BitCast(U32Tag(), numbers_of(hn::BitCast(CodesTag(), x))));
+      });
+  }
+  static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales&) {
+    uint64_t exponents = 0;
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroupBlocks; ++i) exponents |= uint64_t(read<uint8_t>(p + i * kBytes)) << 8 * i;
+    const auto eight = hn::BitCast(hn::Rebind<uint8_t, F32x8>(), hn::Set(hn::FixedTag<uint64_t, 1>(), exponents));
+    const auto powers = hn::ShiftLeft<23>(hn::PromoteTo(U32x8(), eight));
+    first = hn::Mul(hn::BitCast(F32x8(), powers), hn::Set(F32x8(), 0.5f));
+  }
+
+ private:
+  static HWY_INLINE Codes numbers_of(Codes codes) {
+    alignas(16) static constexpr auto kNumbers = [] {
+      std::array<uint8_t, 16> numbers{};
+      for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = uint8_t(kTwiceE2M1[i] + kOffset);
+      return numbers;
+    }();
+    return hn::TableLookupBytes(hn::LoadDup128(CodesTag(), kNumbers.data()), codes);
+  }
 };
 
 template <>
@@ -251,7 +305,7 @@ constexpr bool kHasSecondHalves = kType == BlockType::q6_k;
 template <BlockType kType>
 constexpr bool kHasNibbles = kType == BlockType::q4_0 || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 template <BlockType kType>
-constexpr bool kIsInPairs = kHasNibbles<kType> || kType == BlockType::q4_k;
+constexpr bool kIsInPairs = kHasNibbles<kType> || kType == BlockType::q4_k || kType == BlockType::mxfp4;
 template <BlockType kType>
 constexpr bool kHasMinima = kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 
@@ -295,6 +349,7 @@ HWY_INLINE void with_type(BlockType type, Visit&& visit) {
     case BlockType::q4_0: return visit(std::integral_constant<BlockType, BlockType::q4_0>());
     case BlockType::q4_k: return visit(std::integral_constant<BlockType, BlockType::q4_k>());
     case BlockType::q6_k: return visit(std::integral_constant<BlockType, BlockType::q6_k>());
+    case BlockType::mxfp4: return visit(std::integral_constant<BlockType, BlockType::mxfp4>());
     case BlockType::w4_g32: return visit(std::integral_constant<BlockType, BlockType::w4_g32>());
     case BlockType::w4_g128: return visit(std::integral_constant<BlockType, BlockType::w4_g128>());
     default: return;

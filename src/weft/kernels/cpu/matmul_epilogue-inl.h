@@ -57,14 +57,15 @@ HWY_INLINE void apply_to_vector(const EpilogueCall& call, F32 y, Lane lane) {
   } else if constexpr (kKind == Kind::activate) {
     store(activate<kF>(d, y), call.act, lane);
   } else if constexpr (kKind == Kind::gated) {
-    store(hn::Mul(activate<kF>(d, load(call.gate, lane)), y), call.act, lane);
+    store(hn::Mul(activate<kF>(d, load(call.gate, lane)), gating_up<kF>(d, y)), call.act, lane);
   } else if constexpr (kKind == Kind::activate_backward) {
     activate<kF>(d, load(call.pre, lane), value, derivative);
     y = hn::Mul(y, derivative);
   } else {
     activate<kF>(d, load(call.gate, lane), value, derivative);
-    store(hn::Mul(hn::Mul(y, load(call.up, lane)), derivative), call.dgate, lane);
-    y = hn::Mul(y, value);
+    const F32 up = load(call.up, lane);
+    store(hn::Mul(hn::Mul(y, gating_up<kF>(d, up)), derivative), call.dgate, lane);
+    y = gating_gradient<kF>(d, up, hn::Mul(y, value));
   }
   store(y, call.y, lane);
 }

@@ -83,13 +83,21 @@ RowView<E> lanes_of(const Call& call, const Tensor& x, const Task& task, int dim
   return rows_of<E>(x, call.shape.num_heads, dim, task.sequence.q_begin, task.kv_head * call.group, call.group);
 }
 
+// What a sink adds to the sum of a lane's probabilities.
+template <class E>
+float sink_of(const Call& call, const Task& task, const State& t, int64_t lane) {
+  if (!call.args.sinks) return 0;
+  const int64_t head = task.kv_head * call.group + (task.first + lane) % call.group;
+  return std::exp2(float(call.args.sinks.data<E>()[head]) * kLog2E - t.all.maximum[lane] * call.scale2);
+}
+
 // y = t.all.
 template <class E>
 void finish(const Call& call, const Task& task, const State& t) {
   const int dim = call.shape.values_dim();
   const RowView<E> y = lanes_of<E>(call, call.args.y, task, dim);
   for (int64_t lane = 0; lane < task.count; ++lane) {
-    const V factor = hn::Set(df, 1 / t.all.sum[lane]);
+    const V factor = hn::Set(df, 1 / (t.all.sum[lane] + sink_of<E>(call, task, t, lane)));
     const float* o = t.all.o + lane * call.padded;
     E* row = y[task.first + lane];
     for_each_vector<FloatWords>(dim, [&](int64_t e, auto tail) HWY_ATTR {

@@ -224,6 +224,11 @@ HWY_INLINE void activate(D d, hn::Vec<D> x, hn::Vec<D>& value, hn::Vec<D>& deriv
     const auto s = sigmoid(d, x, complement);
     value = hn::Mul(x, s);
     derivative = hn::MulAdd(value, complement, s);
+  } else if constexpr (kF == Activation::swiglu_oai) {
+    const auto limit = hn::Set(d, kSwigluLimit);
+    const auto is_beyond = hn::Gt(x, limit);  // what is no number stays
+    activate<Activation::gelu_quick>(d, hn::IfThenElse(is_beyond, limit, x), value, derivative);
+    derivative = hn::IfThenZeroElse(is_beyond, derivative);
   } else if constexpr (kF == Activation::gelu_quick) {
     const auto steep = hn::Set(d, 1.702f);
     hn::Vec<D> complement;
@@ -258,6 +263,20 @@ HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> x) {
   return value;
 }
 
+// What a gate f(g) multiplies by, and x times its derivative.
+template <Activation kF, class D>
+HWY_INLINE hn::Vec<D> gating_up(D d, hn::Vec<D> up) {
+  if constexpr (kF != Activation::swiglu_oai) return up;
+  const auto limit = hn::Set(d, kSwigluLimit);
+  const auto held = hn::IfThenElse(hn::Gt(hn::Abs(up), limit), hn::CopySign(limit, up), up);
+  return hn::Add(held, hn::Set(d, 1.0f));
+}
+template <Activation kF, class D>
+HWY_INLINE hn::Vec<D> gating_gradient(D d, hn::Vec<D> up, hn::Vec<D> x) {
+  if constexpr (kF != Activation::swiglu_oai) return x;
+  return hn::IfThenZeroElse(hn::Gt(hn::Abs(up), hn::Set(d, kSwigluLimit)), x);
+}
+
 // Calls body(std::integral_constant<Activation, f>()), to choose f outside of loops.
 template <class Body>
 HWY_INLINE void with_activation(Activation f, Body&& body) {
@@ -267,6 +286,7 @@ HWY_INLINE void with_activation(Activation f, Body&& body) {
     case Activation::relu: return body(std::integral_constant<Activation, Activation::relu>());
     case Activation::silu: return body(std::integral_constant<Activation, Activation::silu>());
     case Activation::gelu_quick: return body(std::integral_constant<Activation, Activation::gelu_quick>());
+    case Activation::swiglu_oai: return body(std::integral_constant<Activation, Activation::swiglu_oai>());
   }
 }
 

@@ -50,7 +50,7 @@ struct Gate {
     float g[N], u[N];
     load_n(g, gate + i);
     load_n(u, up + i);
-    for (int j = 0; j < N; ++j) u[j] *= activate(f, g[j]);
+    for (int j = 0; j < N; ++j) u[j] = gating_up(f, u[j]) * activate(f, g[j]);
     store_n(y + i, u);
   }
 };
@@ -68,8 +68,9 @@ struct GateBackward {
     load_n(g, gate + i);
     load_n(u, up + i);
     for (int j = 0; j < N; ++j) {
-      u[j] *= d[j] * activation_slope(f, g[j]);
-      d[j] *= activate(f, g[j]);
+      const float slope = gating_slope(f, u[j]);
+      u[j] = gating_up(f, u[j]) * (d[j] * activation_slope(f, g[j]));
+      d[j] *= activate(f, g[j]) * slope;
     }
     store_n(dgate + i, u);
     store_n(dup + i, d);

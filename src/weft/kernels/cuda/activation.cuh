@@ -17,6 +17,10 @@ __device__ __forceinline__ float activate(Activation f, float x) {
     case Activation::relu: return x > 0 ? x : 0;
     case Activation::silu: return x * sigmoid(x);
     case Activation::gelu_quick: return x * sigmoid(kQuick * x);
+    case Activation::swiglu_oai: {
+      const float held = x > kSwigluLimit ? kSwigluLimit : x;  // what is no number stays
+      return held * sigmoid(kQuick * held);
+    }
   }
   return 0;
 }
@@ -38,8 +42,21 @@ __device__ __forceinline__ float activation_slope(Activation f, float x) {
       const float s = sigmoid(kQuick * x);
       return s * (1 + kQuick * x * (1 - s));
     }
+    case Activation::swiglu_oai: {
+      const float s = sigmoid(kQuick * x);
+      return x > kSwigluLimit ? 0 : s * (1 + kQuick * x * (1 - s));
+    }
   }
   return 0;
+}
+
+// What a gate f(g) multiplies by, and its derivative.
+__device__ __forceinline__ float gating_up(Activation f, float up) {
+  if (f != Activation::swiglu_oai) return up;
+  return 1 + (fabsf(up) > kSwigluLimit ? copysignf(kSwigluLimit, up) : up);
+}
+__device__ __forceinline__ float gating_slope(Activation f, float up) {
+  return f == Activation::swiglu_oai && fabsf(up) > kSwigluLimit ? 0 : 1;
 }
 
 }  // namespace weft::cuda

@@ -100,6 +100,24 @@ struct Q6_KFormat {
   }
 };
 
+// Twice the numbers of E2M1 (tensor/float4.h) whose codes are four bytes.
+__device__ __forceinline__ unsigned twice_e2m1(unsigned codes) {
+  const unsigned picks =
+      (codes & 7) | (codes >> 4 & 0x70) | (codes >> 8 & 0x700) | (codes >> 12 & 0x7000);  // of eight bytes
+  const unsigned negative = (codes >> 3 & 0x01010101u) * 0xff;
+  return (__byte_perm(0x03020100u, 0x0c080604u, picks) & ~negative) |
+         (__byte_perm(0xfdfeff00u, 0xf4f8fafcu, picks) & negative);
+}
+
+struct Mxfp4Format {
+  static constexpr int kElements = 32, kBytes = 17;
+  static constexpr bool kIsFloat = false, kHasMinus = false;
+  __device__ static Codes codes(const uint8_t* p, int e) {
+    const Words q = nibbles_of_32(p + 1, e);
+    return {twice_e2m1(q.low), twice_e2m1(q.high), __uint_as_float(unsigned(__ldg(p)) << 23) / 2, 0};
+  }
+};
+
 struct Int8Format {
   static constexpr int kElements = 128, kBytes = 132;
   static constexpr bool kIsFloat = false, kHasMinus = false;

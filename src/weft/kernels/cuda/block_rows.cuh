@@ -56,6 +56,7 @@ void with_block_rows(const BlockMatrix& b, Work&& work) {
     case BlockType::q4_0: return of.template operator()<Q4_0Format>();
     case BlockType::q4_k: return of.template operator()<Q4_KFormat>();
     case BlockType::q6_k: return of.template operator()<Q6_KFormat>();
+    case BlockType::mxfp4: return of.template operator()<Mxfp4Format>();
     case BlockType::fp8: return of.template operator()<Fp8Format>();
     case BlockType::int8: return of.template operator()<Int8Format>();
     case BlockType::w4_g32: return of.template operator()<W4Format<32>>();

@@ -25,6 +25,11 @@ void paged_attention(Stream&, const PagedAttentionArgs&);
 // attention_merge.cu
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 
+// attention_sinks.cu
+void attention_sinks(Stream&, const Tensor& y, const Tensor& lse, const Tensor& sinks);
+void attention_sinks_backward(Stream&, const Tensor& dsinks, const Tensor& dy, const Tensor& y, const Tensor& lse,
+                              const Tensor& sinks);
+
 // rope.cu
 void rope(Stream&, std::span<const RopeArgs>);
 

@@ -16,6 +16,8 @@ const Kernels& cuda_kernels() {
       .attention = cuda::attention,
       .attention_backward = cuda::attention_backward,
       .attention_merge = cuda::attention_merge,
+      .attention_sinks = cuda::attention_sinks,
+      .attention_sinks_backward = cuda::attention_sinks_backward,
       .paged_attention = cuda::paged_attention,
       .place_rows = cuda::place_rows,
       .rope = cuda::rope,

@@ -56,7 +56,7 @@ __device__ __forceinline__ void store_floats(const Floats& t, int64_t at, const 
   store_n(static_cast<Float16*>(t.p) + at, x);
 }
 
-// Finishes elements from `at` on, of columns from `col` on, whose products are x.
+// Finishes elements from `at` on, whose products are x. col: where their biases are.
 template <Epilogue::Kind kKind, int kWidth>
 __device__ __forceinline__ void finish_as(const Finish& e, int64_t at, int64_t col, float (&x)[kWidth]) {
   using Kind = Epilogue::Kind;
@@ -74,7 +74,7 @@ __device__ __forceinline__ void finish_as(const Finish& e, int64_t at, int64_t c
     store_floats(e.act, at, other);
   } else if constexpr (kKind == Kind::gated) {
     load_floats(e.gate, at, other);
-    for (int i = 0; i < kWidth; ++i) other[i] = activate(e.f, other[i]) * x[i];
+    for (int i = 0; i < kWidth; ++i) other[i] = activate(e.f, other[i]) * gating_up(e.f, x[i]);
     store_floats(e.act, at, other);
   } else if constexpr (kKind == Kind::activate_backward) {
     load_floats(e.pre, at, other);
@@ -84,8 +84,9 @@ __device__ __forceinline__ void finish_as(const Finish& e, int64_t at, int64_t c
     load_floats(e.gate, at, other);
     load_floats(e.up, at, dgate);
     for (int i = 0; i < kWidth; ++i) {
-      dgate[i] *= x[i] * activation_slope(e.f, other[i]);
-      x[i] *= activate(e.f, other[i]);
+      const float slope = gating_slope(e.f, dgate[i]);  // of up
+      dgate[i] = gating_up(e.f, dgate[i]) * (x[i] * activation_slope(e.f, other[i]));
+      x[i] *= activate(e.f, other[i]) * slope;
     }
     store_floats(e.dgate, at, dgate);
   }

@@ -52,7 +52,8 @@ __device__ __forceinline__ void multiply_columns(const FewRows<T>& f,
     float product[1] = {};
     for (int w = 0; w < int(blockDim.x) / kWarp; ++w) product[0] += parts[w][threadIdx.x];
     const int64_t row = int(threadIdx.x) / kColumns, col = first_column + int(threadIdx.x) % kColumns;
-    if (row < chunk.count && col < p.n) finish(p.finish, (chunk.first + row) * p.n + col, col, product);
+    if (row < chunk.count && col < p.n)
+      finish(p.finish, (chunk.first + row) * p.n + col, chunk.group * p.n + col, product);
   }
   __syncthreads();
 }

@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(kTileBlock, 2) tiles_kernel(const TiledProduct
     rows.each_vector([&](int row, int col, float(&x)[kTileUnit]) {
       if (at + row >= a.count || warp_col + col >= b.count) return;
       const int64_t y_col = first_col + warp_col + col, to = (y_row + at + row) * t.n + y_col;
-      finish_tile<kForm>(t.finish, to, y_col, x);
+      finish_tile<kForm>(t.finish, to, of.group * t.n + y_col, x);
     });
 #pragma unroll
     for (int i = 1; i < kWarpRows / 16; ++i)  // their place is known when this is compiled

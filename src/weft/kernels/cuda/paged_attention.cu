@@ -65,6 +65,8 @@ void run(Stream& stream, const PagedAttentionArgs& args) {
   const ScoreRule rule = score_rule(shape);
   ForwardCall<T> call{.y = head_rows<T>(args.y, rule.group), .q = head_rows<const T>(args.q, rule.group)};
   call.num_queries = args.q.dim(0), call.num_kv_heads = shape.num_kv_heads, call.rule = rule;
+  const Tensor lse = args.sinks ? stream.allocator().empty(DType::f32, {args.q.dim(1), args.q.dim(0)}) : Tensor();
+  call.lse = device_data<float>(lse);
   const ForwardPlan<T> plan(stream, call, shape, args.q.dim(0), Tile::kRows, kSplitKeys, std::move(tables));
   const BlockTables on_device{reinterpret_cast<const int32_t*>(plan.device() + blocks_at),
                               reinterpret_cast<const int32_t*>(plan.device() + starts_at)};
@@ -78,6 +80,7 @@ void run(Stream& stream, const PagedAttentionArgs& args) {
            paged_rows<P, kCodes, true>(args.values, shape.values_dim()), on_device);
   });
   plan.merge(stream, call);
+  if (args.sinks) attention_sinks(stream, args.y, lse, args.sinks);
 }
 
 }  // namespace

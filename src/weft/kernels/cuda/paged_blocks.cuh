@@ -24,11 +24,18 @@ struct PagedCall {
   int part_lanes;
   int block_tokens, block_shift;  // shift: -1 where tokens are no power of two
   int num_kv_heads, group, window;
-  float scale;  // to powers of two
+  float scale;     // to powers of two
+  const T* sinks;  // [N], or null
 
   // Elements of a head of the lane.
   __device__ __forceinline__ int64_t lane_at(const PagedTile& tile, int kv_head, int lane, int dim) const {
     return ((int64_t(tile.q_begin) + lane / group) * num_kv_heads * group + kv_head * group + lane % group) * dim;
+  }
+  // What the sum of a lane's probabilities is, and 1 divided by it.
+  __device__ __forceinline__ float inverse_of_all(int kv_head, int lane, float most, float total) const {
+    if (sinks)
+      total = __fadd_rn(total, fast_exp2(fused(load(sinks + kv_head * group + lane % group), kLog2OfE, -most)));
+    return inverse_of(total);
   }
   // Where a key of the tile's sequence lies. Keys from `end` on are as the last before it: nobody sees them.
   __device__ __forceinline__ KeyPlace place_of(const PagedTile& tile, int key, int end) const {
@@ -101,12 +108,13 @@ __device__ __forceinline__ void start_copy_of_keys(uint4* tile, int first, const
 // Sums of a warp's lanes as y.
 template <int kDim, class T>
 __device__ __forceinline__ void store_lanes(const PagedCall<T>& call, const PagedTile& tile, const WarpLanes& lanes,
-                                            int kv_head, const float (&sums)[kDim / 8][4], const float (&total)[2]) {
+                                            int kv_head, const float (&sums)[kDim / 8][4],
+                                            const LaneStatistics& ends) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int lane = thread_row() + 8 * h;
     if (lane >= lanes.count) continue;
-    const float inverse = inverse_of(total[h]);
+    const float inverse = call.inverse_of_all(kv_head, lanes.first + lane, ends.most[h], ends.total[h]);
     T* const to = call.y + call.lane_at(tile, kv_head, lanes.first + lane, kDim) + 2 * thread_column();
 #pragma unroll
     for (int i = 0; i < kDim / 8; ++i)

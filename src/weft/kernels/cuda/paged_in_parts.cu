@@ -35,7 +35,7 @@ __device__ __forceinline__ void fold_span(LaneSums<kDim>& span, float4* kept, bo
   }
   const float4 all{upper.most, lower.most, upper(ends.z, span.ends.total[0]), lower(ends.w, span.ends.total[1])};
   if (is_last) {
-    span.ends.total[0] = all.z, span.ends.total[1] = all.w;
+    span.ends = {{all.x, all.y}, {all.z, all.w}};
   } else {
     *kept_ends = all;
     span.ends = LaneStatistics();
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kWholeThreads, (kDim == 64 ? 12 : 8) / kWholeW
                       part / kSpanParts == tile.first_part / kSpanParts, is_last);
     }
   }
-  store_lanes<kDim>(call, tile, lanes, kv_head, sum.x, sum.ends.total);
+  store_lanes<kDim>(call, tile, lanes, kv_head, sum.x, sum.ends);
 }
 
 // Shared memory has room for the values of so many parts.
@@ -153,7 +153,7 @@ __device__ __forceinline__ void fold_slots(const PagedCall<T>& call, const Paged
       *(reinterpret_cast<float4*>(call.part_sums + to * kDim) + unit) = sum;
       if (unit == 0) call.part_ends[to] = {most, total};
     } else {
-      const float inverse = inverse_of(total);
+      const float inverse = call.inverse_of_all(kv_head, tile.lane_begin + lane, most, total);
       T* const to = call.y + call.lane_at(tile, kv_head, tile.lane_begin + lane, kDim) + 4 * unit;
       *reinterpret_cast<uint2*>(to) = make_uint2(pack<N>(finished(sum.x, inverse), finished(sum.y, inverse)),
                                                  pack<N>(finished(sum.z, inverse), finished(sum.w, inverse)));
@@ -240,7 +240,6 @@ __global__ void __launch_bounds__(kPartWarps<kDim>* kWarp, kDim == 64 ? 3 : 4) p
 // Work lists on the device and memory for what waits; kept until the kernels are queued.
 template <class T, int kDim>
 void run_in_parts(Stream& stream, const PagedAttentionArgs& args) {
-  constexpr float kLog2OfE = 1.44269504088896340736f;
   const int num_kv_heads = int(args.keys.dim(2)), group = int(args.q.dim(1)) / num_kv_heads;
   const auto block_tokens = uint32_t(args.keys.dim(1));
   std::vector<PagedRowsOf> sequences;
@@ -286,6 +285,7 @@ void run_in_parts(Stream& stream, const PagedAttentionArgs& args) {
   call.block_shift = std::has_single_bit(block_tokens) ? std::countr_zero(block_tokens) : -1;
   call.num_kv_heads = num_kv_heads, call.group = group, call.window = args.window;
   call.scale = args.scale * kLog2OfE;
+  call.sinks = device_data<T>(args.sinks);
   LaunchShape whole = over_tiles(plan.whole.size(), num_kv_heads),
               parts = over_tiles(plan.parts.size(), num_kv_heads);
   whole.threads = kWholeThreads, parts.threads = kPartWarps<kDim> * kWarp;

@@ -15,6 +15,7 @@ constexpr int kPartColumns = kPartKeys / 8;  // of 8 keys, or of 8 elements of k
 constexpr int kGroupDims = 32;               // elements of a head that are summed at once
 constexpr int kGroupColumns = kGroupDims / 8;
 constexpr int kNoEnd = 0x7fffffff;
+constexpr float kLog2OfE = 1.44269504088896340736f;
 
 __device__ __forceinline__ int thread_of_warp() { return int(threadIdx.x) % kWarp; }
 __device__ __forceinline__ int thread_row() { return thread_of_warp() / 4; }

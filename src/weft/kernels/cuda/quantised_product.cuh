@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kMostVectorThreads) multiply_vectors(const Few
       float product[1] = {};
       for (int w = 0; w < int(blockDim.x) / kWarp; ++w) product[0] += parts[w][threadIdx.x];
       const int64_t row = int(threadIdx.x) / kColumns, col = first_col + int(threadIdx.x) % kColumns;
-      if (row < rows.count && col < n) finish(e, (rows.first + row) * n + col, col, product);
+      if (row < rows.count && col < n) finish(e, (rows.first + row) * n + col, group_row + col, product);
     }
     __syncthreads();
   }

@@ -139,6 +139,17 @@ void attention_merge(Stream& stream, const Tensor& acc, const Tensor& acc_lse, c
   count(stream, 3 * elements(acc) + kMergeFlops * elements(acc_lse), acc, acc, acc_lse, acc_lse, part, part_lse);
 }
 
+void attention_sinks(Stream& stream, const Tensor& y, const Tensor& lse, const Tensor& sinks) {
+  shapes::check_attention_sinks("attention_sinks", y, lse, sinks);
+  count(stream, elements(y) + kMergeFlops * elements(lse), y, y, lse, lse, sinks);
+}
+
+void attention_sinks_backward(Stream& stream, const Tensor& dsinks, const Tensor& dy, const Tensor& y,
+                              const Tensor& lse, const Tensor& sinks) {
+  shapes::check_attention_sinks_backward(dsinks, dy, y, lse, sinks);
+  count(stream, 2 * elements(y) + 3 * elements(lse), dsinks, dsinks, dy, y, lse, sinks);
+}
+
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   shapes::check_paged_attention(args);
   AttentionShape s = shapes::shape_of(args);
@@ -449,6 +460,8 @@ const Kernels& meta_kernels() {
       .attention = attention,
       .attention_backward = attention_backward,
       .attention_merge = attention_merge,
+      .attention_sinks = attention_sinks,
+      .attention_sinks_backward = attention_sinks_backward,
       .paged_attention = paged_attention,
       .place_rows = each<place_rows>,
       .rope = each<rope>,

@@ -1,4 +1,5 @@
 // Activation functions, their derivatives, and their gated forms.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -10,6 +11,8 @@ namespace {
 
 constexpr double kSqrt2OverPi = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
 constexpr double kGeluCubic = 0.044715, kQuick = 1.702;  // Hendrycks and Gimpel, 2016
+
+constexpr double kLimit = double(kSwigluLimit);
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
@@ -23,6 +26,7 @@ double activate(Activation f, double x) {
     case Activation::relu: return x > 0 ? x : 0;
     case Activation::silu: return x * sigmoid(x);
     case Activation::gelu_quick: return x * sigmoid(kQuick * x);
+    case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, kLimit));
   }
   throw Error("activation number {} is unknown", int(f));
 }
@@ -46,9 +50,15 @@ double activation_slope(Activation f, double x) {
       const double s = sigmoid(kQuick * x);
       return s * (1 + kQuick * x * (1 - s));
     }
+    case Activation::swiglu_oai: return x > kLimit ? 0 : activation_slope(Activation::gelu_quick, x);
   }
   throw Error("activation number {} is unknown", int(f));
 }
+
+double gating_up(Activation f, double up) {
+  return f == Activation::swiglu_oai ? 1 + std::clamp(up, -kLimit, kLimit) : up;
+}
+double gating_slope(Activation f, double up) { return f == Activation::swiglu_oai && std::abs(up) > kLimit ? 0 : 1; }
 
 void activation(Stream&, const Tensor& y, const Tensor& x, Activation f) {
   shapes::check_alike("activation", {{"x", x}, {"y", y}});
@@ -69,7 +79,7 @@ void gated_activation(Stream&, const Tensor& y, const Tensor& gate, const Tensor
   shapes::check_alike("gated_activation", {{"gate", gate}, {"up", up}, {"y", y}});
   const std::vector<double> gates = load(gate);
   std::vector<double> values = load(up);
-  for (size_t i = 0; i < values.size(); ++i) values[i] *= activate(f, gates[i]);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = gating_up(f, values[i]) * activate(f, gates[i]);
   store(y, values);
 }
 
@@ -80,8 +90,8 @@ void gated_activation_backward(Stream&, const Tensor& dgate, const Tensor& dup, 
   const std::vector<double> gates = load(gate), ups = load(up), gradient = load(dy);
   std::vector<double> dgates(gates.size()), dups(gates.size());
   for (size_t i = 0; i < gates.size(); ++i) {
-    dgates[i] = gradient[i] * ups[i] * activation_slope(f, gates[i]);
-    dups[i] = gradient[i] * activate(f, gates[i]);
+    dgates[i] = gradient[i] * gating_up(f, ups[i]) * activation_slope(f, gates[i]);
+    dups[i] = gradient[i] * activate(f, gates[i]) * gating_slope(f, ups[i]);
   }
   store(dgate, dgates);
   store(dup, dups);

@@ -168,4 +168,35 @@ void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Te
   store(acc_lse, lse);
 }
 
+void attention_sinks(Stream&, const Tensor& y, const Tensor& lse, const Tensor& sinks) {
+  shapes::check_attention_sinks("attention_sinks", y, lse, sinks);
+  const auto tokens = size_t(y.dim(0)), heads = size_t(y.dim(1)), dim = size_t(y.dim(2));
+  std::vector<double> values = load(y), ends = load(lse);
+  const std::vector<double> scores = load(sinks);
+  for (size_t head = 0; head < heads; ++head)
+    for (size_t t = 0; t < tokens; ++t) {
+      double& end = ends[head * tokens + t];
+      const double all = log_sum_exp({end, scores[head]}), keep = std::exp(end - all);
+      for (size_t i = (t * heads + head) * dim; i < (t * heads + head + 1) * dim; ++i) values[i] *= keep;
+      end = all;
+    }
+  store(y, values);
+  store(lse, ends);
+}
+
+// A sink's value is 0: of dscore = p (dp - dy . y) nothing is left but the second term.
+void attention_sinks_backward(Stream&, const Tensor& dsinks, const Tensor& dy, const Tensor& y, const Tensor& lse,
+                              const Tensor& sinks) {
+  shapes::check_attention_sinks_backward(dsinks, dy, y, lse, sinks);
+  const auto tokens = size_t(y.dim(0)), heads = size_t(y.dim(1)), dim = size_t(y.dim(2));
+  const std::vector<double> values = load(y), gradients = load(dy), ends = load(lse), scores = load(sinks);
+  std::vector<double> sums = load(dsinks);
+  for (size_t head = 0; head < heads; ++head)
+    for (size_t t = 0; t < tokens; ++t) {
+      const size_t at = (t * heads + head) * dim;
+      sums[head] -= std::exp(scores[head] - ends[head * tokens + t]) * dot(&gradients[at], &values[at], dim);
+    }
+  store(dsinks, sums);
+}
+
 }  // namespace weft::reference

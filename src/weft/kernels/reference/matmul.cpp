@@ -73,7 +73,7 @@ void apply_epilogue(const Epilogue& e, std::vector<double>& y) {
     case Kind::gated: {
       const std::vector<double> gate = load(e.gate);
       std::vector<double> act(y.size());
-      for (size_t i = 0; i < y.size(); ++i) act[i] = activate(e.f, gate[i]) * y[i];
+      for (size_t i = 0; i < y.size(); ++i) act[i] = activate(e.f, gate[i]) * gating_up(e.f, y[i]);
       return store(e.act, act);
     }
     case Kind::activate_backward: {
@@ -85,8 +85,8 @@ void apply_epilogue(const Epilogue& e, std::vector<double>& y) {
       const std::vector<double> gate = load(e.gate), up = load(e.up);
       std::vector<double> dgate(y.size());
       for (size_t i = 0; i < y.size(); ++i) {
-        dgate[i] = y[i] * up[i] * activation_slope(e.f, gate[i]);
-        y[i] *= activate(e.f, gate[i]);
+        dgate[i] = y[i] * gating_up(e.f, up[i]) * activation_slope(e.f, gate[i]);
+        y[i] *= activate(e.f, gate[i]) * gating_slope(e.f, up[i]);
       }
       return store(e.dgate, dgate);
     }

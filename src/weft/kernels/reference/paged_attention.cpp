@@ -75,7 +75,13 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
     const AttentionSpan span{.q_begin = 0, .q_end = rows, .k_begin = 0, .k_end = s.num_keys};
     AttentionShape shape = shapes::shape_of(args);
     shape.spans = &span, shape.num_spans = 1;
-    attention(stream, {.y = y, .q = q, .k = k, .v = v, .shape = shape});
+    const Tensor lse = args.sinks ? memory.empty(DType::f64, {q.dim(1), rows}) : Tensor();
+    attention(stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape});
+    if (args.sinks) {
+      const Tensor sinks = memory.empty(DType::f64, args.sinks.shape());
+      store(sinks, load(args.sinks));
+      attention_sinks(stream, y, lse, sinks);
+    }
     store(args.y.slice_rows(s.q_begin, rows), load(y));
   }
 }

@@ -15,6 +15,8 @@ void store(const Tensor& t, const std::vector<double>& values);
 // activation.cpp
 double activate(Activation, double x);
 double activation_slope(Activation, double x);  // the derivative
+double gating_up(Activation, double up);         // what a gate f(g) multiplies by
+double gating_slope(Activation, double up);      // the derivative
 
 // dropout.cpp: what element `index` is multiplied with, 0 or 1 / (1 - p)
 double dropout_factor(const DropoutKey&, uint64_t index);
@@ -28,6 +30,9 @@ void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpos
 void attention(Stream&, const AttentionArgs&);
 void attention_backward(Stream&, const AttentionBackwardArgs&);
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
+void attention_sinks(Stream&, const Tensor& y, const Tensor& lse, const Tensor& sinks);
+void attention_sinks_backward(Stream&, const Tensor& dsinks, const Tensor& dy, const Tensor& y, const Tensor& lse,
+                              const Tensor& sinks);
 
 // paged_attention.cpp
 void paged_attention(Stream&, const PagedAttentionArgs&);

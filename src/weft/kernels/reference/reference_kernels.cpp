@@ -18,6 +18,8 @@ const Kernels& reference_kernels() {
       .attention = reference::attention,
       .attention_backward = reference::attention_backward,
       .attention_merge = reference::attention_merge,
+      .attention_sinks = reference::attention_sinks,
+      .attention_sinks_backward = reference::attention_sinks_backward,
       .paged_attention = reference::paged_attention,
       .place_rows = each<reference::place_rows>,
       .rope = each<reference::rope>,

@@ -25,6 +25,7 @@ struct ContextCall {
   AttentionRule rule;
   DropoutKey dropout = {};
   int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
+  AttentionSinks sinks = {};            // of q's heads
 
   AttentionShape shape(const Tensor& q, const Tensor& k, const Tensor& v,
                        std::span<const AttentionSpan> spans) const {

@@ -41,7 +41,7 @@ Tensor GatheredAttentionOp::scatter_sum(Context& context, const Tensor& whole, c
 Tensor GatheredAttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
   q = q_in, k = k_in, v = v_in;
   y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v.dim(2)});
-  if (context.tape) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
+  if (context.tape || call.sinks) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
   context.kernels.attention(context.stream, {.y = y,
                                              .lse = lse,
                                              .q = q,
@@ -49,16 +49,19 @@ Tensor GatheredAttentionOp::forward(Context& context, const Tensor& q_in, const 
                                              .v = gather(context, v),
                                              .shape = call.shape(q, k, v, call.plan.gathered()),
                                              .dropout = call.dropout});
+  call.sinks.join(context, y, lse);
   return y;
 }
 
-std::array<Tensor, 3> GatheredAttentionOp::backward(Context& context, const Tensor& dy) {
+std::array<Tensor, 3> GatheredAttentionOp::backward(Context& context, const Tensor& dy_in) {
+  const Tensor dy = gradient_or_zeros(context, dy_in, y);
+  call.sinks.add_gradient(context, dy, y, lse);
   const Tensor keys = gather(context, k), values = gather(context, v);
   const Tensor dq = context.empty_like(q), dk = context.empty_like(keys), dv = context.empty_like(values);
   context.kernels.attention_backward(context.stream, {.dq = dq,
                                                       .dk = dk,
                                                       .dv = dv,
-                                                      .dy = gradient_or_zeros(context, dy, y),
+                                                      .dy = dy,
                                                       .y = y,
                                                       .lse = lse,
                                                       .q = q,

@@ -69,14 +69,16 @@ Tensor RingAttentionOp::forward(Context& context, const Tensor& q_in, const Tens
       kernels.attention_merge(context.stream, sum, lse, part, part_lse);
     }
   });
-  if (wide == q.dtype()) return y = sum;
-  kernels.convert(context.stream, part, sum);
-  return y = part;
+  y = wide == q.dtype() ? sum : part;
+  if (wide != q.dtype()) kernels.convert(context.stream, y, sum);
+  call.sinks.join(context, y, lse);
+  return y;
 }
 
 std::array<Tensor, 3> RingAttentionOp::backward(Context& context, const Tensor& dy_in) {
   const Kernels& kernels = context.kernels;
   const Tensor dy = gradient_or_zeros(context, dy_in, y);
+  call.sinks.add_gradient(context, dy, y, lse);
   const DType wide = Context::wide(q.dtype());
   const Turn turn(call.parallel.group, kGradientsTag);
   const Tensor dq = context.empty(wide, q.shape());

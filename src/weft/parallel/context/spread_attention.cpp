@@ -50,7 +50,7 @@ Tensor gather_blocks(Context& context, const SpreadPlan& plan, const Tensor& poo
 }  // namespace
 
 Tensor spread_attention(Context& context, const PagedPlan& plan, int layer, const AttentionRule& rule,
-                        const Tensor& q, const Tensor& k, const Tensor& v) {
+                        const AttentionSinks& sinks, const Tensor& q, const Tensor& k, const Tensor& v) {
   check(!context.tape, "attention over the blocks of a pool has no gradients");
   const auto& [keys, values] = plan.cache->layer(layer, k, v);
   const RowCodes codes = plan.cache->format().codes;
@@ -71,7 +71,8 @@ Tensor spread_attention(Context& context, const PagedPlan& plan, int layer, cons
                                                    .num_sequences = plan.num_sequences,
                                                    .scale = rule.scale,
                                                    .softcap = rule.softcap,
-                                                   .window = rule.window});
+                                                   .window = rule.window,
+                                                   .sinks = sinks.of(0, q.dim(1))});
   return y;
 }
 

@@ -22,6 +22,6 @@ struct SpreadPlan {
 // sequences' are 0. Keys go to the ranks that hold their places, and come from there for each rank's rows, so that
 // these have the very bits that one rank computes. A collective call, without gradients.
 Tensor spread_attention(Context& context, const PagedPlan& plan, int layer, const AttentionRule& rule,
-                        const Tensor& q, const Tensor& k, const Tensor& v);
+                        const AttentionSinks& sinks, const Tensor& q, const Tensor& k, const Tensor& v);
 
 }  // namespace weft

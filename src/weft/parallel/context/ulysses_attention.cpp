@@ -26,7 +26,7 @@ Tensor UlyssesAttentionOp::forward(Context& context, const Tensor& q, const Tens
     const HeadTrade::Three& in = qkv[size_t(i)];
     HeadTrade::Three& out = y_and_lse[size_t(i)];
     out[0] = context.empty_like(in[0]);
-    if (context.tape) out[1] = context.empty(Context::wide(q.dtype()), {in[0].dim(1), in[0].dim(0)});
+    if (context.tape || call.sinks) out[1] = context.empty(Context::wide(q.dtype()), {in[0].dim(1), in[0].dim(0)});
     context.kernels.attention(context.stream, {.y = out[0],
                                                .lse = out[1],
                                                .q = in[0],
@@ -34,6 +34,7 @@ Tensor UlyssesAttentionOp::forward(Context& context, const Tensor& q, const Tens
                                                .v = in[2],
                                                .shape = shape(runs[i], in),
                                                .dropout = call.dropout});
+    call.sinks.join(context, out[0], out[1], runs[i].first_head);
   }
   return y = trade.to_tokens(context, y_and_lse, false, q.dtype(), q.dim(2))[0];
 }
@@ -47,12 +48,14 @@ std::array<Tensor, 3> UlyssesAttentionOp::backward(Context& context, const Tenso
     const HeadTrade::Three& in = qkv[size_t(i)];
     HeadTrade::Three& d = gradients[size_t(i)];
     for (size_t j = 0; j < 3; ++j) d[j] = context.empty_like(in[j]);
+    const auto& [out, out_lse, none] = y_and_lse[size_t(i)];
+    call.sinks.add_gradient(context, dy[size_t(i)][0], out, out_lse, runs[i].first_head);
     context.kernels.attention_backward(context.stream, {.dq = d[0],
                                                         .dk = d[1],
                                                         .dv = d[2],
                                                         .dy = dy[size_t(i)][0],
-                                                        .y = y_and_lse[size_t(i)][0],
-                                                        .lse = y_and_lse[size_t(i)][1],
+                                                        .y = out,
+                                                        .lse = out_lse,
                                                         .q = in[0],
                                                         .k = in[1],
                                                         .v = in[2],

@@ -7,14 +7,14 @@ namespace weft {
 
 Tensor ExpertLinearOp::forward(Context& context, const Tensor& in) {
   x = in;
-  Tensor y = context.empty(x.dtype(), {x.dim(0), w.shape[1]});
-  multiply_experts(context, expert_products(*route, w, y, x));
+  Tensor y = context.empty(x.dtype(), {x.dim(0), w.weight->shape[1]});
+  multiply_experts(context, expert_outputs(*route, w, y, x));
   return y;
 }
 
 Tensor ExpertLinearOp::backward(Context& context, const Tensor& dy) {
   Tensor dx = context.empty_like(x);
-  multiply_experts(context, expert_products(*route, w, dx, dy, true));
+  multiply_experts(context, expert_products(*route, *w.weight, dx, dy, true));
   return dx;
 }
 
@@ -38,8 +38,8 @@ std::array<Tensor, 2> ExpertLoraOp::backward(Context& context, const Tensor& dy)
 }
 
 void ExpertLoraOp::backward_weight(Context& context, const Tensor& dy) {
-  add_expert_gradients(context, *route, b, dy, h);
-  add_expert_gradients(context, *route, a, dh, x);
+  add_expert_gradients(context, *route, {&b}, dy, h);
+  add_expert_gradients(context, *route, {&a}, dh, x);
 }
 
 }  // namespace weft

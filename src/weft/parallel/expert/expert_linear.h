@@ -6,10 +6,10 @@
 
 namespace weft {
 
-// x[R, I] ordered by expert -> x w_eᵀ [R, O]; w: [E, O, I]
+// x[R, I] ordered by expert -> x w_eᵀ + b_e [R, O]; w: [E, O, I], and [E, O] where there is a bias
 struct ExpertLinearOp {
   static constexpr std::string_view kName = "experts";
-  Param& w;
+  LinearWeights w;
   RouteRef route;
   Tensor x = {};
 

@@ -23,7 +23,27 @@ void multiply_experts(Context& context, const GroupedMatmulArgs& products) {
   context.kernels.grouped_matmuls(context.stream, {&products, 1});
 }
 
-void add_expert_gradients(Context& context, const Route& route, Param& weight, const Tensor& dy, const Tensor& x) {
+GroupedMatmulArgs expert_outputs(const Route& route, const LinearWeights& w, const Tensor& y, const Tensor& a,
+                                 Epilogue epilogue) {
+  if (w.bias) epilogue.bias = w.bias->value;
+  return expert_products(route, *w.weight, y, a, false, false, std::move(epilogue));
+}
+
+namespace {
+
+void add_bias_gradients(Context& context, const Route& route, Param& bias, const Tensor& dy) {
+  if (!bias.accumulate_next()) context.kernels.fill(context.stream, bias.grad, 0);
+  each_expert(route, [&](int64_t expert, int64_t begin, int64_t count) {
+    context.kernels.sum_rows(context.stream, bias.grad.slice_rows(expert, 1), dy.slice_rows(begin, count), true);
+  });
+}
+
+}  // namespace
+
+void add_expert_gradients(Context& context, const Route& route, const LinearWeights& w, const Tensor& dy,
+                          const Tensor& x) {
+  if (w.bias && w.bias->trainable) add_bias_gradients(context, route, *w.bias, dy);
+  Param& weight = *w.weight;
   if (!weight.trainable) return;
   context.kernels.grouped_gradients(context.stream, {.y = weight.grad,
                                                      .a = dy,

@@ -1,6 +1,6 @@
 // Products of rows that are ordered by expert, each expert's with its own matrix of a stack.
 #pragma once
-#include "weft/autograd/param.h"
+#include "weft/autograd/ops/linear.h"
 #include "weft/parallel/expert/route.h"
 
 namespace weft {
@@ -17,9 +17,13 @@ void each_expert(const Route& route, auto&& body) {
 GroupedMatmulArgs expert_products(const Route& route, const Param& weight, const Tensor& y, const Tensor& a,
                                   bool is_backward = false, bool accumulate = false, Epilogue epilogue = {});
 void multiply_experts(Context& context, const GroupedMatmulArgs& products);
+// y = a wᵀ + bias.
+GroupedMatmulArgs expert_outputs(const Route& route, const LinearWeights& w, const Tensor& y, const Tensor& a,
+                                 Epilogue epilogue = {});
 
-// weight.grad += dyᵀ x of each expert's rows, unless it is frozen. Experts without rows get zeros where nothing was
-// yet.
-void add_expert_gradients(Context& context, const Route& route, Param& weight, const Tensor& dy, const Tensor& x);
+// w.grad += dyᵀ x of each expert's rows, and the bias's += the sums of dy, unless these are frozen. Experts without
+// rows get zeros where nothing was yet.
+void add_expert_gradients(Context& context, const Route& route, const LinearWeights& w, const Tensor& dy,
+                          const Tensor& x);
 
 }  // namespace weft

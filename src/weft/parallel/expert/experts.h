@@ -1,16 +1,16 @@
 // Experts: the feed-forward parts of this rank's experts, each on its own rows.
 #pragma once
-#include "weft/autograd/param.h"
-#include "weft/autograd/tape.h"
+#include "weft/autograd/ops/linear.h"
 #include "weft/parallel/expert/route.h"
 
 namespace weft {
 
-// E and F of this rank; every expert is a slice. Without adapters: see expert_linear.h.
+// E and F of this rank; every expert is a slice. Biases, where there are some, are [E, F], [E, F] and [E, H]. Without
+// adapters: see expert_linear.h.
 struct ExpertWeights {
-  Param* gate;  // [E, F, H], or null: y = down(f(up(x)))
-  Param* up;    // [E, F, H]
-  Param* down;  // [E, H, F]
+  LinearWeights gate;  // [E, F, H], or none: y = down(f(up(x)))
+  LinearWeights up;    // [E, F, H]
+  LinearWeights down;  // [E, H, F]
   Activation f;
 };
 

@@ -1,15 +1,14 @@
 // Gate: from a router's logits to the experts of every token and their weights, and what keeps experts evenly used.
 #pragma once
-#include "weft/autograd/param.h"
-#include "weft/autograd/tape.h"
+#include "weft/autograd/ops/linear.h"
 #include "weft/parallel/expert/route.h"
 
 namespace weft {
 
-// logits = x wᵀ in f32
+// logits = x wᵀ + b in f32
 struct RouterOp {
   static constexpr std::string_view kName = "router";
-  Param& weight;  // [E, H]
+  LinearWeights w;  // [E, H], and [E] where there is a bias
   Tensor x = {}, dlogits = {};
 
   Tensor forward(Context& context, const Tensor& in);

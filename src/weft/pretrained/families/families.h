@@ -14,6 +14,7 @@ std::vector<HfFamily> hf_falcon_families();
 std::vector<HfFamily> hf_cohere_families();
 std::vector<HfFamily> hf_exaone_families();
 std::vector<HfFamily> hf_glm_families();
+std::vector<HfFamily> hf_gpt_oss_families();
 std::vector<HfFamily> hf_granite_families();
 std::vector<HfFamily> hf_minimax_families();
 std::vector<HfFamily> hf_opt_families();

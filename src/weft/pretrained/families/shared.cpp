@@ -36,7 +36,9 @@ void scaling_fields(HfFields& f, ModelConfig& c) {
     original_context(f, s, c.context);
     f.number("beta_fast", s.beta_fast, 32);
     f.number("beta_slow", s.beta_slow, 1);
-    f.only("truncate", true);
+    bool is_truncated = !s.is_ramp_exact;
+    f.flag("truncate", is_truncated, true);
+    s.is_ramp_exact = !is_truncated;
     if (is_reading || s.mscale > 0) f.number("mscale", s.mscale, 0);
     if (is_reading || s.mscale_all > 0) f.number("mscale_all_dim", s.mscale_all, 0);
   }
