@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "pretrained/sample_configs.h"
+#include "weft/base/file.h"
 #include "weft/pretrained/hf_family.h"
 
 namespace weft {
@@ -10,7 +11,8 @@ namespace {
 nlohmann::json sample(const std::string& name) {
   for (const SampleConfig& c : sample_configs())
     if (name == c.name) return nlohmann::json::parse(c.json);
-  return {};
+  const std::string golden = fmt::format("{}/tests/pretrained/golden/{}.json", WEFT_SOURCE_DIR, name);
+  return nlohmann::json::parse(read_file(golden, uint64_t(1) << 20))["config"];
 }
 
 std::string config_error(const nlohmann::json& json) {
@@ -65,6 +67,24 @@ TEST(HfConfigTest, LayersWithoutPositionsAreGlobalOnesWhereThereIsAWindow) {
   for (int64_t i = 0; i < 4; ++i) EXPECT_TRUE(global.is_rotated(i) && !global.is_local(i)) << i;
 }
 
+// Of published files of these models, beside what the samples say.
+TEST(HfConfigTest, KeysOfPublishedFilesAreRead) {
+  const std::pair<const char*, nlohmann::json> files[] = {
+      {"deepseek_v2", {{"scoring_func", "softmax"}}},
+      {"deepseek_v3", {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}}},
+      {"minimax_m2", {{"scoring_func", "sigmoid"}, {"use_routing_bias", true}, {"qk_norm_type", "per_layer"}}},
+      {"starcoder2", {{"norm_type", "layer_norm"}, {"mlp_type", "default"}}},
+      {"gpt_oss",
+       {{"hidden_act", "silu"}, {"swiglu_limit", 7.0}, {"experts_per_token", 4}, {"initial_context_length", 4096}}}};
+  for (const auto& [name, keys] : files) {
+    nlohmann::json json = sample(name);
+    ASSERT_TRUE(json.is_object()) << name;
+    const ModelConfig plain = parse_hf_config(json.dump(), "x").model;
+    json.update(keys);
+    EXPECT_EQ(parse_hf_config(json.dump(), "x").model, plain) << name;
+  }
+}
+
 struct Mistake {
   const char* name;
   const char* model;
@@ -113,6 +133,12 @@ INSTANTIATE_TEST_SUITE_P(
                 {"scale_attn_by_inverse_layer_idx", "only false"}},
         Mistake{"too_many_chosen", "mixtral", Json{{"num_experts_per_tok", 9}}, {"experts_per_token"}},
         Mistake{"dense_layers_between", "qwen3_moe", Json{{"mlp_only_layers", {1}}}, {"mlp_only_layers"}},
+        Mistake{"other_scores", "deepseek_v3", Json{{"scoring_func", "softmax"}}, {"scoring_func", "only sigmoid"}},
+        Mistake{"other_limit", "gpt_oss", Json{{"swiglu_limit", 5.0}}, {"swiglu_limit", "only 7"}},
+        Mistake{"codes_of_others",
+                "llama",
+                Json{{"quantization_config", {{"quant_method", "mxfp4"}}}},
+                {"mxfp4", "llama"}},
         Mistake{"layers_unnamed", "smollm3", Json{{"no_rope_layers", {1, 1}}}, {"no_rope_layers", "every layer"}},
         Mistake{"no_pattern", "smollm3", Json{{"no_rope_layers", {0, 1, 1, 0}}}, {"no_rope_layers", "every n-th"}},
         Mistake{"no_bits", "smollm3", Json{{"no_rope_layers", {1, 1, 1, 2}}}, {"integer from 0 to 1"}},

@@ -27,6 +27,7 @@ std::vector<QuantizedFile> quantized_files() {
           {"ct_w4a16_asym", BlockType::w4_g32, 6},
           {"ct_w8a8_asym", {}},
           {"fp8_ue8m0", {}},
+          {"gpt_oss_mxfp4", BlockType::mxfp4, 6},
           {"gptq_3", BlockType::w4_g32, 6},
           {"gptq_8", BlockType::q8_0},
           {"gptq_desc_act_asym", BlockType::w4_g128, 1},

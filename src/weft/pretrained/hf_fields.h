@@ -30,6 +30,7 @@ class HfFields {
   void only(const char* key, bool value);
   void only(const char* key, int64_t value);
   void only(const char* key, std::string_view value);
+  void only(const char* key, const char* value) { only(key, std::string_view(value)); }  // which is no bool
   void only_null(const char* key);
 
   template <class T>

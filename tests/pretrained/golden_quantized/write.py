@@ -3,7 +3,7 @@
 
     write_quantized.py TOOL OUT [--hidden N] [--layers N] [--every N] [--only NAME]
 
-TOOL is one of llmcompressor, modelopt, older_compressed_tensors, bitsandbytes, transformers, gptqmodel and autoawq; each may need an
+TOOL is one of llmcompressor, modelopt, older_compressed_tensors, bitsandbytes, transformers, gpt_oss, gptqmodel and autoawq; each may need an
 environment of its own. OUT gets a folder for each way: config.json and model.safetensors as the tool wrote them, and expected.safetensors:
   ids         the prompt
   logits      those of transformers in fp32, with the weights that the tool decodes in fp32
@@ -495,10 +495,49 @@ def transformers():
             print("FAILED", name, type(e), e, flush=True)
 
 
+# ---- gpt-oss in MXFP4, whose codes are made up here and decoded by transformers
+
+
+def gpt_oss():
+    from transformers import GptOssConfig, Mxfp4Config
+
+    folder = folder_of("gpt_oss_mxfp4")
+    os.makedirs(folder)
+    torch.manual_seed(11)
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4, "beta_fast": 4.0, "beta_slow": 1.0, "truncate": False}
+    config = GptOssConfig(
+        vocab_size=32, hidden_size=args.hidden, intermediate_size=args.hidden // 2, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=64, sliding_window=4, num_local_experts=2, num_experts_per_tok=1,
+        layer_types=["sliding_attention", "full_attention"], rope_theta=150000.0, rope_scaling=rope, bos_token_id=1, eos_token_id=2,
+        pad_token_id=0)
+    state = {}
+    for name, p in AutoModelForCausalLM.from_config(config).state_dict().items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            experts, inputs, outputs = p.shape
+            state[name + "_blocks"] = torch.randint(0, 256, (experts, outputs, inputs // 32, 16), dtype=torch.uint8)
+            state[name + "_scales"] = torch.randint(121, 127, (experts, outputs, inputs // 32), dtype=torch.uint8)
+        else:
+            noise = torch.randn(p.shape)
+            state[name] = (1 + 0.1 * noise if "norm" in name else 0.5 * noise if p.dim() == 1 else 0.2 * noise).to(torch.bfloat16)
+    save_file(state, f"{folder}/model.safetensors", {"format": "pt"})
+    written = {**config.to_dict(), "architectures": ["GptOssForCausalLM"], "quantization_config": {"quant_method": "mxfp4"}}
+    json.dump(written, open(f"{folder}/config.json", "w"), indent=1, sort_keys=True)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, quantization_config=Mxfp4Config(dequantize=True), dtype=torch.bfloat16, attn_implementation="eager",
+        experts_implementation="eager").float().eval()
+    with torch.no_grad():
+        logits = model(torch.tensor([IDS])).logits[0]
+    expected = {"ids": torch.tensor(IDS, dtype=torch.int32), "stride": torch.tensor([args.every], dtype=torch.int32), "logits": logits.clone()}
+    for name, p in model.state_dict().items():  # transformers has inputs by outputs
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            expected[f"every.{name}_blocks"] = p.transpose(1, 2).flatten()[::args.every].clone()
+    save_file(expected, f"{folder}/expected.safetensors")
+
+
 def main():
     global args
     parser = argparse.ArgumentParser()
-    parser.add_argument("tool", choices=["llmcompressor", "modelopt", "bitsandbytes", "transformers", "gptqmodel", "autoawq", "older_compressed_tensors"])
+    parser.add_argument("tool", choices=["llmcompressor", "modelopt", "bitsandbytes", "transformers", "gpt_oss", "gptqmodel", "autoawq", "older_compressed_tensors"])
     parser.add_argument("out")
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--ffn", type=float, default=0.5)

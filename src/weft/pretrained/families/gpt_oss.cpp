@@ -6,6 +6,12 @@ namespace weft {
 namespace hf_gpt_oss {
 namespace {
 
+void only_number(HfFields& f, const char* key, float known) {
+  float value = known;
+  f.number(key, value, double(known));
+  if (value != known) f.refuse(key, fmt::format("only {} is", known));
+}
+
 void fields(HfFields& f, ModelConfig& c) {
   if (!f.is_reading()) c.ffn = c.expert_ffn;
   common_shape_fields(f, c);
@@ -14,9 +20,8 @@ void fields(HfFields& f, ModelConfig& c) {
   f.number("rms_norm_eps", c.norm_eps, 1e-5);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
   f.only("hidden_act", "silu");
-  float limit = kSwigluLimit;
-  f.number("swiglu_limit", limit, double(kSwigluLimit));
-  if (limit != kSwigluLimit) f.refuse("swiglu_limit", "only 7 is");
+  only_number(f, "swiglu_limit", kSwigluLimit);
+  only_number(f, "swiglu_alpha", 1.702f);
   rope_fields(f, c, 150000);
   f.flag("attention_bias", c.qkv_bias, true);
   c.output_bias = c.qkv_bias;
