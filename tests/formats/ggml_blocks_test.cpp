@@ -11,8 +11,9 @@
 namespace weft {
 namespace {
 
-constexpr GgmlType kBlockTypes[] = {GgmlType::q4_0, GgmlType::q4_1, GgmlType::q5_0, GgmlType::q5_1, GgmlType::q8_0,
-                                    GgmlType::q2_k, GgmlType::q3_k, GgmlType::q4_k, GgmlType::q5_k, GgmlType::q6_k};
+constexpr GgmlType kBlockTypes[] = {GgmlType::q4_0, GgmlType::q4_1, GgmlType::q5_0, GgmlType::q5_1,
+                                    GgmlType::q8_0, GgmlType::q2_k, GgmlType::q3_k, GgmlType::q4_k,
+                                    GgmlType::q5_k, GgmlType::q6_k, GgmlType::mxfp4};
 constexpr GgmlType kPlainTypes[] = {GgmlType::f64, GgmlType::f32, GgmlType::f16, GgmlType::bf16};
 
 GgmlType type_named(const std::string& name) {
@@ -84,7 +85,7 @@ TEST(GgmlBlocks, AgreeWithAnIndependentReference) {
     }
     ++num_lines;
   }
-  EXPECT_EQ(num_lines, 15);
+  EXPECT_EQ(num_lines, 17);
 }
 
 struct Bound {
@@ -99,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(Types, GgmlErrorTest,
                                          Bound{GgmlType::q5_0, 0.0430, 0.0427}, Bound{GgmlType::q5_1, 0.0382, 0.0378},
                                          Bound{GgmlType::q2_k, 0.2640, 0.2963}, Bound{GgmlType::q3_k, 0.1445, 0.1507},
                                          Bound{GgmlType::q4_k, 0.0704, 0.0713}, Bound{GgmlType::q5_k, 0.0348, 0.0361},
-                                         Bound{GgmlType::q6_k, 0.0174, 0.0178}),
+                                         Bound{GgmlType::q6_k, 0.0174, 0.0178},
+                                         Bound{GgmlType::mxfp4, 0.1165, 0.1143}),
                          [](const auto& test) { return std::string(name_of(test.param.type)); });
 
 TEST_P(GgmlErrorTest, IsSmallOnNormalValuesOfAnyScale) {
@@ -124,10 +126,11 @@ TEST_P(GgmlTypeTest, UnusualBlocksKeepTheirValues) {
   };
   const std::vector<float> zeros = filled([](size_t) { return 0.0f; });
   EXPECT_EQ(there_and_back(GetParam(), zeros), zeros);
-  // A constant is within a step of the coarsest type, Q2_K, whose scales have 4 bits.
+  // A constant is within a step of the coarsest type, Q2_K, whose scales have 4 bits; or it is 8 where MXFP4 has 6.
+  const double step = GetParam() == GgmlType::mxfp4 ? 0.25 : 0.05;
   for (const float c : {1.0f, -1.0f, 1e-3f, -6e4f}) {
     const std::vector<float> constant = filled([&](size_t) { return c; });
-    EXPECT_LT(relative_rmse(constant, there_and_back(GetParam(), constant)), 0.05) << c;
+    EXPECT_LT(relative_rmse(constant, there_and_back(GetParam(), constant)), step) << c;
   }
   const std::vector<float> outlier = filled([](size_t i) { return i == 77 ? -5e4f : 1e-3f; });
   EXPECT_LT(relative_rmse(outlier, there_and_back(GetParam(), outlier)), 0.05);

@@ -124,6 +124,19 @@ TEST_P(ExportGgufTest, ReadsWhatItWrote) {
   EXPECT_LT(worst_difference(logits_of(*open_model(folder / "back"), golden.ids()), want), 3e-6);
 }
 
+TEST(ExportGgufExpertsTest, OfExpertsAloneAreInMxfp4) {
+  ModelConfig config = small_config(64, 96);
+  config.experts = 4, config.expert_ffn = 64;
+  const TemporaryFolder folder;
+  const std::string path = folder / "model.gguf";
+  export_gguf(*random_model("random", config), path, {.type = GgmlType::mxfp4});
+  const GgufFile file(path);
+  EXPECT_EQ(file.tensor("blk.0.ffn_up_exps.weight").type, GgmlType::mxfp4);
+  EXPECT_EQ(file.tensor("blk.0.ffn_down_exps.weight").type, GgmlType::mxfp4);
+  EXPECT_EQ(file.tensor("blk.0.attn_q.weight").type, GgmlType::q8_0);
+  EXPECT_EQ(file.tensor("blk.0.ffn_gate_inp.weight").type, GgmlType::f32);
+}
+
 class ExportGgufTypeTest : public testing::TestWithParam<GgmlType> {};
 INSTANTIATE_TEST_SUITE_P(Types, ExportGgufTypeTest,
                          testing::Values(GgmlType::f32, GgmlType::f16, GgmlType::bf16, GgmlType::q8_0, GgmlType::q4_0,

@@ -48,6 +48,8 @@ const GgufCase kHeldCases[] = {
     experts_of("qwen3moe", GgmlType::q4_k, {.shard = 2, .ep = 2}),
     experts_of("llama", GgmlType::q6_k, {.pp = 2, .shard = 2, .ep = 2}),
     experts_of("qwen3moe", GgmlType::q8_0, {.shard = 2, .tp = 2, .ep = 2}),
+    experts_of("qwen3moe", GgmlType::mxfp4, {.tp = 2}),
+    case_of("llama", GgmlType::mxfp4, true),
 };
 INSTANTIATE_TEST_SUITE_P(Files, HeldBlocksTest, testing::ValuesIn(kHeldCases), [](const auto& test) {
   const GgufCase& c = test.param;
@@ -136,7 +138,7 @@ TEST(PackedWeightsTest, AreHeldOnce) {
 }
 
 std::string name_of_block(BlockType type) {
-  for (const char* name : {"q8_0", "q4_0", "q4_k", "q6_k", "fp8", "int8", "nf4"})
+  for (const char* name : {"q8_0", "q4_0", "q4_k", "q6_k", "mxfp4", "fp8", "int8", "nf4"})
     if (block_type_named(name) == type) return name;
   return "?";
 }
@@ -153,6 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                     RoundCase{BlockType::q4_k, 256, 256}, RoundCase{BlockType::q4_k, 64, 300},
                     RoundCase{BlockType::q6_k, 64, 320}, RoundCase{BlockType::fp8, 64, 160},
                     RoundCase{BlockType::int8, 128, 300}, RoundCase{BlockType::nf4, 64, 192},
+                    RoundCase{BlockType::mxfp4, 64, 96}, RoundCase{BlockType::mxfp4, 64, 96, 48},
                     RoundCase{BlockType::q8_0, 64, 96, 48}, RoundCase{BlockType::q4_k, 64, 96, 300},
                     RoundCase{BlockType::fp8, 64, 96, 160}, RoundCase{BlockType::int8, 64, 96, 52},
                     RoundCase{BlockType::nf4, 64, 96, 72}),

@@ -47,6 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
                     CompanyCase{{"qwen3moe", GgmlType::q8_0, true, false}},
                     CompanyCase{{"qwen3moe", GgmlType::q8_0, true, false, {.shard = 2, .ep = 2}}},
                     CompanyCase{{"llama", GgmlType::q8_0, true, false, {.tp = 2}}},
+                    CompanyCase{{"qwen3moe", GgmlType::mxfp4, true, false}},
                     CompanyCase{{"qwen3moe", GgmlType::f32, true, false}, BlockType::nf4},
                     CompanyCase{{"llama", GgmlType::f32, true, false, {.shard = 2, .ep = 2}}, BlockType::nf4},
                     CompanyCase{{"qwen3moe", GgmlType::f32, true, false, {.tp = 2}}, BlockType::nf4}),

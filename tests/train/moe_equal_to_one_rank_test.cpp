@@ -43,6 +43,11 @@ void deepseek(Recipe& r) {
   m.router_bias_rate = 0.01f;
 }
 void qwen(Recipe& r) { r.model.qk_norm = true, r.model.norm_topk = false, r.model.dropout = 0.1f; }
+void gpt_oss(Recipe& r) {
+  ModelConfig& m = r.model;
+  m.expert_bias = true, m.attention_sinks = true, m.qkv_bias = true, m.output_bias = true, m.window = 5;
+  set_activation(m, "swiglu_oai");
+}
 // Far more experts than 32 tokens a rank can fill.
 void idle_experts(Recipe& r) { r.model.experts = 64, r.model.experts_per_token = 1, r.model.expert_ffn = 8; }
 void uneven_experts(Recipe& r) { r.model.experts = 7, r.model.experts_per_token = 3; }
@@ -61,6 +66,10 @@ void quantised_experts(Recipe& r) {
 }
 void uneven_adapters(Recipe& r) { uneven_experts(r), adapters(r); }
 void gelu_adapters(Recipe& r) { set_activation(r.model, "gelu"), adapters(r); }
+void gpt_oss_adapters(Recipe& r) {
+  gpt_oss(r);
+  r.model.lora = {.rank = 4, .alpha = 32, .targets = 0x7f};
+}
 void gelu_experts(Recipe& r) { set_activation(r.model, "gelu"); }
 
 const MoeCase kMoeCases[] = {
@@ -75,6 +84,29 @@ const MoeCase kMoeCases[] = {
     {.name = "dp4_ep4_uneven", .dp = 4, .ep = 4, .change = uneven_experts},
     {.name = "dp2_ep2_capacity", .dp = 2, .ep = 2, .change = capacity},
     {.name = "dp2_ep2_gelu", .dp = 2, .ep = 2, .change = gelu_experts},
+    {.name = "tp2_gpt_oss", .tp = 2, .change = gpt_oss},
+    {.name = "dp2_ep2_acc2_recompute_gpt_oss",
+     .dp = 2,
+     .ep = 2,
+     .accumulation = 2,
+     .recomputes = true,
+     .change = gpt_oss},
+    {.name = "dp2_cp2_tp2_ep2_zero3_gpt_oss",
+     .dp = 2,
+     .cp = 2,
+     .tp = 2,
+     .ep = 2,
+     .sequence_parallel = true,
+     .zero = Zero::parameters,
+     .change = gpt_oss},
+    {.name = "dp2_ep2_pp2_zero_bubble_gpt_oss",
+     .dp = 2,
+     .pp = 2,
+     .ep = 2,
+     .accumulation = 4,
+     .schedule = ScheduleKind::zb_h1,
+     .change = gpt_oss},
+    {.name = "dp2_ep2_tp2_gpt_oss_adapters", .dp = 2, .tp = 2, .ep = 2, .change = gpt_oss_adapters},
     {.name = "dp2_ep2_recompute", .dp = 2, .ep = 2, .recomputes = true, .change = deepseek},
     {.name = "dp2_ep2_tp2", .dp = 2, .tp = 2, .ep = 2, .change = deepseek},
     {.name = "dp2_ep2_tp2_sp_recompute", .dp = 2, .tp = 2, .ep = 2, .sequence_parallel = true, .recomputes = true},

@@ -50,10 +50,10 @@ void Q8_0::decode(float* x) const {
 }
 
 void Mxfp4::decode(float* x) const {
-  const float s = float_of_e8m0(scale);
+  const float half = float_of_e8m0(scale) / 2;
   for (size_t i = 0; i < q.size(); ++i) {
-    x[i] = s * float_of_e2m1(q[i] & 15);
-    x[i + q.size()] = s * float_of_e2m1(q[i] >> 4);
+    x[i] = half * float(kTwiceE2M1[q[i] & 15]);
+    x[i + q.size()] = half * float(kTwiceE2M1[q[i] >> 4]);
   }
 }
 

@@ -10,6 +10,10 @@ void fields(GgufFields& f, ModelConfig& c) {
   if (!f.is_reading()) c.ffn = c.expert_ffn;
   gguf_rms_fields(f, c);
   gguf_scaling_fields(f, c);
+  if (!f.is_reading() && c.rope_scaling.is_ramp_exact)
+    f.note(
+        "llama.cpp stretches positions from whole pairs on, where this model's ramp is exact: angles differ a "
+        "little");
   c.rope_scaling.is_ramp_exact = c.rope_scaling.kind == RopeScaling::Kind::yarn;  // as all published models have it
   gguf_bias_fields(f, c);
   c.mlp_bias = false;  // those of experts are this architecture's
