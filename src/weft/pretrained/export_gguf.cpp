@@ -133,7 +133,7 @@ GgufMetadata metadata_of(const ModelSource& source, const GgufDescription& descr
   metadata.set<uint32_t>("general.file_type", choice_of(type).file_type);
   metadata.set<uint32_t>("general.quantization_version", 2);
   try {
-    add_tokenizer(metadata, *source.tokenizer(), source.config().vocab, notes);
+    add_tokenizer(metadata, *source.tokenizer(), source.config().vocab, source.end_tokens(), notes);
   } catch (const Error& e) {
     notes.push_back(fmt::format("the tokenizer was left out: {}", e.what()));
   }

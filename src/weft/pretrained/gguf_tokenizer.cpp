@@ -10,6 +10,15 @@ namespace {
 
 constexpr std::string_view kHuggingFaceKey = "tokenizer.huggingface.json", kWeftKey = "tokenizer.weft.json";
 
+// Of turns, of messages, and of texts.
+constexpr const char* kEndKeys[] = {"eot_token_id", "eom_token_id"};
+constexpr std::string_view kEnds[] = {"<|eot_id|>",         "<|im_end|>",     "<|end|>",   "<end_of_turn>",
+                                      "<|endoftext|>",      "<|eom_id|>",     "<EOT>",     "<|end_of_text|>",
+                                      "<|return|>",         "<|call|>",       "<|flush|>", "<|calls|>",
+                                      "<end_of_utterance>", "<|end_of_turn|>"};
+// In harmony the end of a message is no end of an answer, which ends with one of these.
+constexpr std::string_view kHarmonyEnd = "<|end|>", kHarmonyEnds[] = {"<|return|>", "<|call|>"};
+
 std::string key_of(std::string_view name) { return fmt::format("tokenizer.ggml.{}", name); }
 
 std::optional<int32_t> id_at(const GgufFile& file, std::string_view name) {
@@ -61,6 +70,27 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile& file) {
   return v;
 }
 
+std::vector<int32_t> read_gguf_end_tokens(const GgufFile& file) {
+  const std::vector<std::string> tokens = strings_at(file, "tokens", size_t(kMostTokens));
+  std::vector<int64_t> types;
+  if (file.has(key_of("token_type"))) types = file.at(key_of("token_type")).integers();
+  constexpr int64_t kControl = 3;
+  std::vector<int32_t> ends;
+  const auto add = [&](int32_t id) {
+    if (size_t(id) < tokens.size() && std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+  };
+  for (const char* key : {"eos_token_id", kEndKeys[0], kEndKeys[1]})
+    if (const std::optional<int32_t> id = id_at(file, key)) add(*id);
+  for (size_t id = 0; id < std::min(tokens.size(), types.size()); ++id)
+    if (types[id] == kControl && std::ranges::find(kEnds, tokens[id]) != std::end(kEnds)) add(int32_t(id));
+  const auto has = [&](std::string_view text) {
+    return std::ranges::any_of(ends, [&](int32_t id) { return tokens[size_t(id)] == text; });
+  };
+  if (std::ranges::all_of(kHarmonyEnds, has))
+    std::erase_if(ends, [&](int32_t id) { return tokens[size_t(id)] == kHarmonyEnd; });
+  return ends;
+}
+
 std::unique_ptr<Tokenizer> read_gguf_tokenizer(const GgufFile& file) {
   if (file.has(kWeftKey)) return parse_tokenizer(file.at(kWeftKey).string(), file.path());
   if (!file.has(kHuggingFaceKey)) return make_gguf_tokenizer(read_gguf_vocabulary(file), file.path());
@@ -77,7 +107,7 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::string& path, FileSyst
   return read_gguf_tokenizer(GgufFile(path, fs));
 }
 
-void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab,
+void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab, std::span<const int32_t> ends,
                    std::vector<std::string>& notes) {
   const GgufVocabulary v = gguf_vocabulary_of(tokenizer, vocab);
   if (v.model == kNoGgufModel)
@@ -96,6 +126,9 @@ void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t v
   };
   set_id("bos_token_id", v.bos_token_id), set_id("eos_token_id", v.eos_token_id);
   set_id("unknown_token_id", v.unknown_token_id);
+  size_t num_told = 0;
+  for (const int32_t end : ends)
+    if (end != v.eos_token_id && num_told < std::size(kEndKeys)) set_id(kEndKeys[num_told++], end);
   set_flag("add_bos_token", v.add_bos_token), set_flag("add_eos_token", v.add_eos_token);
   set_flag("add_space_prefix", v.add_space_prefix);
   set_flag("remove_extra_whitespaces", v.remove_extra_whitespaces);

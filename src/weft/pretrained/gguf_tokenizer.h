@@ -15,9 +15,14 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile& file);
 std::unique_ptr<Tokenizer> read_gguf_tokenizer(const GgufFile& file);
 std::unique_ptr<Tokenizer> open_gguf_tokenizer(const std::string& path, FileSystem& fs = FileSystem::real());
 
+// What ends an answer beside the tokenizer's end: the tokens that the file names as ends of turns and of messages,
+// and control tokens that are written like such ends, as llama.cpp takes them.
+std::vector<int32_t> read_gguf_end_tokens(const GgufFile& file);
+
 // The vocabulary of a tokenizer, where llama.cpp's words can say it, and the whole tokenizer as weft and others read
-// it. vocab: of the model, which may have more tokens. Notes say what could not be said.
-void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab,
+// it. vocab: of the model, which may have more tokens. ends: of answers, of which two beside the tokenizer's own can
+// be told. Notes say what could not be said.
+void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab, std::span<const int32_t> ends,
                    std::vector<std::string>& notes);
 
 }  // namespace weft

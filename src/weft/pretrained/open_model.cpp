@@ -101,6 +101,7 @@ class GgufSource final : public ModelSource {
     if (!file_->has(kGgufChatTemplateKey)) return {};
     return file_->string_or(kGgufChatTemplateKey, "");
   }
+  std::vector<int32_t> end_tokens() const override { return read_gguf_end_tokens(*file_); }
   SamplingDefaults sampling_defaults() const override { return read_gguf_sampling_defaults(*file_); }
 
  private:

@@ -97,13 +97,12 @@ Mxfp4 Mxfp4::encode(const float* x) {
   Mxfp4 block{.scale = 0, .q = {}};
   if (!(largest > 0)) return block;
   block.scale = uint8_t(std::max(std::ilogb(largest) - kExponentOf4 + kBias, 0));
-  const float scale = float_of_e8m0(block.scale);
-  const auto code_of = [scale](float value) {
-    unsigned best = 0;
-    const auto error = [&](unsigned code) { return std::abs(scale * float_of_e2m1(code) - value); };
-    for (unsigned code = 1; code < kTwiceE2M1.size(); ++code)
-      if (error(code) < error(best)) best = code;
-    return best;
+  const float to_twice = 2 / float_of_e8m0(block.scale);
+  const auto code_of = [to_twice](float value) {
+    const float twice = std::abs(value) * to_twice;
+    unsigned code = 0;
+    for (size_t i = 1; i < kTwiceE2M1.size() / 2; ++i) code += twice > float(kTwiceE2M1[i - 1] + kTwiceE2M1[i]) / 2;
+    return value < 0 && code > 0 ? code | 8 : code;
   };
   for (size_t i = 0; i < block.q.size(); ++i)
     block.q[i] = uint8_t(code_of(x[i]) | code_of(x[i + block.q.size()]) << 4);
