@@ -240,7 +240,7 @@ TEST(ExportGgufTokenizerTest, GoesWithItsTemplateToAFileAndBack) {
       << R"({"eos_token": "<|end|>", "chat_template": "{{ messages }}!"})";
   const SamplingDefaults sampling{
       .temperature = 0.7, .top_p = 0.8, .min_p = 0.05, .repetition_penalty = 1.1, .top_k = 20};
-  nlohmann::json generation{{"eos_token_id", 6}};
+  nlohmann::json generation{{"eos_token_id", {6, 7}}};
   write_sampling_defaults(generation, sampling);
   std::ofstream(golden.path() + "/generation_config.json") << generation;
   const auto source = open_model(golden.path());
@@ -252,7 +252,7 @@ TEST(ExportGgufTokenizerTest, GoesWithItsTemplateToAFileAndBack) {
   for (const ModelSource* copy : {file.get(), back.get()}) {
     EXPECT_EQ(copy->chat_template(), "{{ messages }}!");
     EXPECT_EQ(copy->sampling_defaults(), sampling);
-    EXPECT_EQ(stop_tokens(*copy, *tokenizer), std::vector<int32_t>{6});
+    EXPECT_EQ(stop_tokens(*copy, *tokenizer), (std::vector<int32_t>{6, 7}));
     const auto again = copy->tokenizer();
     EXPECT_EQ(hf_tokenizer_file(*again), hf_tokenizer_file(*tokenizer));
     EXPECT_EQ(again->begin_of_document(), tokenizer->begin_of_document());

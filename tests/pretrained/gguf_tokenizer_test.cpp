@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/temporary_folder.h"
+#include "formats/gguf_bytes.h"
 #include "support/test_data.h"
 
 namespace weft {
@@ -101,6 +103,43 @@ TEST(GgufVocabulary, MakesATokenizer) {
   EXPECT_EQ(tokenizer->encode("abba"), (std::vector<int32_t>{2, 1, 0}));
   EXPECT_EQ(tokenizer->encode("a<|end|>", {.parse_special = true}), (std::vector<int32_t>{0, 3}));
   EXPECT_EQ(tokenizer->end_of_document(), 3);
+}
+
+struct Ends {
+  const char* name;
+  std::vector<std::string> control, plain;  // tokens, in this order
+  std::vector<std::pair<const char*, uint32_t>> keys;
+  std::vector<int32_t> want;
+};
+class GgufEnds : public testing::TestWithParam<Ends> {};
+INSTANTIATE_TEST_SUITE_P(
+    All, GgufEnds,
+    testing::Values(
+        Ends{"NoneButTheTokenizers", {"<s>", "</s>"}, {"a"}, {{"eos_token_id", 1}}, {1}},
+        Ends{"OfTurns", {"<eos>", "<start_of_turn>", "<end_of_turn>"}, {}, {{"eos_token_id", 0}}, {0, 2}},
+        Ends{"ByKeys", {"</s>", "[END]", "[MORE]"}, {}, {{"eos_token_id", 0}, {"eot_token_id", 2}}, {0, 2}},
+        Ends{"WordsAreNone", {"</s>"}, {"<|im_end|>"}, {{"eos_token_id", 0}}, {0}},
+        Ends{"OfHarmony",
+             {"<|return|>", "<|end|>", "<|call|>"},
+             {},
+             {{"eos_token_id", 0}, {"eot_token_id", 1}},
+             {0, 2}},
+        Ends{"OfMessages", {"<|end|>", "<|call|>"}, {}, {{"eos_token_id", 0}}, {0, 1}},
+        Ends{"BeyondAllTokens", {"</s>"}, {}, {{"eos_token_id", 7}, {"eom_token_id", 0}}, {0}}),
+    [](const auto& test) { return test.param.name; });
+TEST_P(GgufEnds, AreThoseOfTheFile) {
+  const Ends& c = GetParam();
+  const size_t count = c.control.size() + c.plain.size();
+  GgufBytes bytes(0, 2 + c.keys.size());
+  bytes.key("tokenizer.ggml.tokens", GgufType::array).array(GgufType::string, count);
+  for (const auto& tokens : {c.control, c.plain})
+    for (const std::string& token : tokens) bytes.string(token);
+  bytes.key("tokenizer.ggml.token_type", GgufType::array).array(GgufType::i32, count);
+  for (size_t i = 0; i < count; ++i) bytes.number(int32_t(i < c.control.size() ? 3 : 1));
+  for (const auto& [key, id] : c.keys) bytes.key(fmt::format("tokenizer.ggml.{}", key), GgufType::u32, id);
+  const TemporaryFolder folder;
+  std::ofstream(folder / "m.gguf", std::ios::binary) << bytes.bytes();
+  EXPECT_EQ(read_gguf_end_tokens(GgufFile(folder / "m.gguf")), c.want);
 }
 
 struct Wrong {
