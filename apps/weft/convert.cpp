@@ -29,9 +29,11 @@ std::string form_of(const ConvertCommand& o) {
 
 ExportOptions hugging_face_options(const std::string& dtype) {
   if (dtype.empty()) return {};
-  if (dtype == "int8" || dtype == "fp8" || dtype == "nf4") return {.codes = block_type_named(dtype)};
+  if (dtype == "int8" || dtype == "fp8" || dtype == "nf4" || dtype == "mxfp4")
+    return {.codes = block_type_named(dtype)};
   if (const auto floats = dtype_named(dtype)) return {.dtype = floats};
-  throw UsageError("--dtype {}: a Hugging Face folder is written in fp32, bf16, fp16, int8, fp8 or nf4", dtype);
+  throw UsageError("--dtype {}: a Hugging Face folder is written in fp32, bf16, fp16, int8, fp8, nf4 or mxfp4",
+                   dtype);
 }
 
 Exported export_as(const std::string& form, const ModelSource& source, const ConvertCommand& o) {
@@ -82,8 +84,9 @@ void add_convert(CLI::App& program) {
   c->add_option("--adapter", o->adapter, "A PEFT folder, to merge; adapters of SRC itself are merged always");
   c->add_option("--to", o->form, "hugging-face, checkpoint or gguf; default: what DST looks like");
   c->add_option("--dtype", o->dtype,
-                "Of the weights: fp32, bf16 or fp16; of a Hugging Face folder also int8, fp8 and nf4; of GGUF also "
-                "q8_0, q4_0, q4_1, q5_0, q5_1, q2_k to q6_k and, of experts, mxfp4; default: as they are stored");
+                "Of the weights: fp32, bf16 or fp16; of a Hugging Face folder also int8, fp8, nf4 and, of gpt-oss, "
+                "mxfp4; of GGUF also q8_0, q4_0, q4_1, q5_0, q5_1, q2_k to q6_k and, of experts, mxfp4; default: as "
+                "they are stored");
   c->add_option("--mesh", o->mesh, "Any: what is written holds whole tensors, which every mesh reads");
   o->output.add_option(*c);
   c->footer(

@@ -79,6 +79,31 @@ TEST_P(ExportCodesTest, RefuseWhatIsNoNumber) {
 }
 
 // Rows of 96 are no blocks of 64: these go on across rows, as bitsandbytes has them.
+// Codes become floats and codes of the same numbers again.
+TEST(ExportCodesOfStacksTest, HoldWhatTheyHeld) {
+  const TemporaryFolder folder;
+  const auto source = open_model(WEFT_SOURCE_DIR "/tests/pretrained/golden_quantized/gpt_oss_mxfp4");
+  export_hugging_face(*source, folder / "floats");
+  const auto floats = open_model(folder / "floats");
+  export_hugging_face(*floats, folder / "codes", {.codes = BlockType::mxfp4});
+  const auto codes = open_model(folder / "codes");
+  int num_coded = 0;
+  for (const ParamNames& names : codes->names()) {
+    EXPECT_EQ(values_of(*codes, names), values_of(*source, names)) << names.param;
+    if (const auto blocks = codes->blocks_of(names.param)) num_coded += blocks->type == BlockType::mxfp4;
+  }
+  EXPECT_EQ(num_coded, 6) << "gates, ups and downs of two layers";
+}
+
+TEST(ExportCodesOfStacksTest, RefuseWhatHasNoBlocks) {
+  const TemporaryFolder folder;
+  for (const char* model : {"llama", "gpt_oss"}) {  // the second has rows of 16
+    const GoldenModel golden(model);
+    const auto source = open_model(golden.path());
+    EXPECT_THROW(export_hugging_face(*source, folder / model, {.codes = BlockType::mxfp4}), Error) << model;
+  }
+}
+
 TEST(ExportCodesOfNeighboursTest, AreNearWhatTheyStandFor) {
   const TemporaryFolder folder;
   write_gguf({"llama", GgmlType::f32, false, true}, folder / "model.gguf");

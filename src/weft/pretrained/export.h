@@ -18,8 +18,9 @@ struct HfText {
 HfText write_hf_config(const ModelConfig& config);
 
 struct ExportOptions {
-  std::optional<DType> dtype;      // of the weights; none: as they are stored, quantised ones as f32
-  std::optional<BlockType> codes;  // int8, fp8 or nf4: of what products read (export_codes.h); the rest has `dtype`
+  std::optional<DType> dtype;  // of the weights; none: as they are stored, quantised ones as f32
+  std::optional<BlockType>
+      codes;  // int8, fp8, nf4 or mxfp4: of what products read (export_codes.h); the rest has `dtype`
   FileSystem* fs = &FileSystem::real();
 };
 

@@ -13,6 +13,8 @@
 #include "weft/kernels/nf4.h"
 #include "weft/models/decoder.h"
 #include "weft/pretrained/largest_magnitude.h"
+#include "weft/pretrained/packed_matrix.h"
+#include "weft/tensor/ggml_block_layout.h"
 
 namespace weft {
 namespace {
@@ -89,10 +91,40 @@ void encode_neighbours(const AssembledTensor& t, std::span<const float> values, 
   write(std::as_bytes(std::span(nf4::kTable)));
 }
 
+// Blocks of each row, the earlier of two elements in the low half of a byte, and their scales.
+void encode_stack(const AssembledTensor& t, std::span<const float> values, ThreadTeam& team,
+                  FunctionRef<void(Bytes)> write) {
+  using Block = ggml::Mxfp4;
+  constexpr int64_t kBlocksAtOnce = 4096;
+  const int64_t num_blocks = t.numel() / Block::kSize;
+  std::vector<uint8_t> codes(values.size() / 2), scales(static_cast<size_t>(num_blocks));
+  team.parallel_for(num_blocks, kBlocksAtOnce, [&](int64_t begin, int64_t end, int) {
+    for (int64_t b = begin; b < end; ++b) {
+      const auto of_block = values.subspan(size_t(b * Block::kSize), size_t(Block::kSize));
+      largest_magnitude(of_block, t.name);  // for its check
+      const Block block = Block::encode(of_block.data());
+      const auto code = [&](int i) { return block.q[size_t(i % 16)] >> (i < 16 ? 0 : 4) & 15; };
+      for (int i = 0; i < Block::kSize; i += 2)
+        codes[size_t((b * Block::kSize + i) / 2)] = uint8_t(code(i) | code(i + 1) << 4);
+      scales[size_t(b)] = block.scale;
+    }
+  });
+  write(std::as_bytes(std::span(codes)));
+  write(std::as_bytes(std::span(scales)));
+}
+
 }  // namespace
 
 CodedWeights::CodedWeights(BlockType type, const ModelConfig& config, const std::vector<AssembledTensor>& tensors)
     : type_(type), tensors_(tensors) {
+  if (type == BlockType::mxfp4) {
+    for (const AssembledTensor& t : tensors) {
+      is_coded_.push_back(t.name.ends_with(kStackCodes));
+      if (is_coded_.back() && t.dims.back() % ggml::Mxfp4::kSize != 0)
+        throw Error("{} has rows of {}, which are no whole blocks of {}", t.name, t.dims.back(), ggml::Mxfp4::kSize);
+    }
+    return;
+  }
   const std::unordered_set<std::string> multiplied = multiplied_params(config);
   bool has_stacks = false, has_transposed = false;
   for (const AssembledTensor& t : tensors) {
@@ -114,6 +146,12 @@ CodedWeights::CodedWeights(BlockType type, const ModelConfig& config, const std:
 std::vector<SafetensorsInfo> CodedWeights::infos_of(size_t tensor) const {
   const AssembledTensor& t = tensors_[tensor];
   const int64_t rows = t.dims[0], cols = t.dims[1];
+  if (type_ == BlockType::mxfp4) {
+    const std::string base = t.name.substr(0, t.name.size() - kStackCodes.size());
+    const int64_t blocks = t.dims[2] / ggml::Mxfp4::kSize;
+    return {{t.name, DType::u8, {rows, cols, blocks, ggml::Mxfp4::kSize / 2}},
+            {base + std::string(kStackScales), DType::u8, {rows, cols, blocks}}};
+  }
   if (type_ != BlockType::nf4)
     return {{t.name, DType::u8, {rows, cols}, type_ == BlockType::fp8 ? "F8_E4M3" : "I8"},
             {t.name + "_scale", DType::f32, {rows, 1}}};
@@ -126,6 +164,7 @@ std::vector<SafetensorsInfo> CodedWeights::infos_of(size_t tensor) const {
 void CodedWeights::encode(size_t tensor, std::span<const float> values, FunctionRef<void(Bytes)> write) {
   const AssembledTensor& t = tensors_[tensor];
   if (type_ == BlockType::fp8) return encode_rows<blocks::Fp8>(t, values, team_, write);
+  if (type_ == BlockType::mxfp4) return encode_stack(t, values, team_, write);
   if (type_ == BlockType::int8) return encode_rows<blocks::Int8>(t, values, team_, write);
   encode_neighbours(t, values, team_, write);
   write(bytes_of(quant_state_of(tensor)));
@@ -137,6 +176,10 @@ std::string CodedWeights::quant_state_of(size_t tensor) const {
 }
 
 nlohmann::json CodedWeights::quantization_config() const {
+  if (type_ == BlockType::mxfp4)
+    return {{"quant_method", "mxfp4"},
+            {"modules_to_not_convert",
+             {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}}};
   if (type_ == BlockType::nf4)
     return {{"quant_method", "bitsandbytes"},
             {"load_in_4bit", true},

@@ -16,11 +16,12 @@ namespace weft {
 
 // int8 and fp8: of compressed-tensors, "int-quantized" and "float-quantized", with a scale to each output; nf4: of
 // bitsandbytes, with one to 64 neighbours. The numbers are those that `hold_blocks` rounds the same weights to, but
-// of nf4 whose rows are no multiple of 64.
+// of nf4 whose rows are no multiple of 64. mxfp4: of gpt-oss, stacks of experts with a power of two to 32 inputs.
 class CodedWeights {
  public:
-  // Those of the model's tensors that are matrices [outputs, inputs] which only products read, but for the head.
-  // Throws Error when there is none. `tensors` outlives this.
+  // Those of the model's tensors that are matrices [outputs, inputs] which only products read, but for the head; of
+  // mxfp4 those that their names call codes of a stack. Throws Error when there is none, or one has no whole blocks.
+  // `tensors` outlives this.
   CodedWeights(BlockType type, const ModelConfig& config, const std::vector<AssembledTensor>& tensors);
 
   bool has(size_t tensor) const { return is_coded_[tensor]; }

@@ -123,14 +123,14 @@ std::unique_ptr<PackedMatrix> float4_matrix(const StoredTensors& files, const st
 
 std::unique_ptr<PackedMatrix> mxfp4_stack(const StoredTensors& files, const std::string& base,
                                           const HfQuantization&) {
-  const StoredInfo& codes = *files.find(base + "_blocks");
-  const StoredInfo* const scales = files.find(base + "_scales");
+  const StoredInfo& codes = *files.find(base + std::string(kStackCodes));
+  const StoredInfo* const scales = files.find(base + std::string(kStackScales));
   const std::string name = fmt::format("{}: tensor {}", files.path(), codes.to_text());
   constexpr int64_t kGroupBytes = kMxGroup / 2;
   if (codes.dims.size() != 4 || codes.numel() == 0 || codes.dims[3] != kGroupBytes || codes.dtype_name != "U8")
     throw Error("{} is no stack of matrices whose rows are blocks of {} bytes", name, kGroupBytes);
   if (!files.bytes(codes)) throw Error("{} is of codes, which weft reads from safetensors alone", name);
-  if (!scales) throw Error("{} has no {}_scales beside it", name, base);
+  if (!scales) throw Error("{} has no {}{} beside it", name, base, kStackScales);
   if (scales->dtype_name != "U8" || scales->dims != std::vector(codes.dims.begin(), codes.dims.end() - 1))
     throw Error("{} has scales of another shape or type beside it, {}", name, scales->to_text());
   Float4Matrix::Parts parts{.codes = *files.bytes(codes),

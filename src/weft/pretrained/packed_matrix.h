@@ -10,6 +10,9 @@
 
 namespace weft {
 
+// How the names of a stack's codes and scales end.
+inline constexpr std::string_view kStackCodes = "_blocks", kStackScales = "_scales";
+
 class PackedMatrix {
  public:
   virtual ~PackedMatrix() = default;
@@ -49,7 +52,7 @@ std::unique_ptr<PackedMatrix> words_matrix(const StoredTensors& files, const std
 // Of compressed-tensors' nvfp4-pack-quantized and mxfp4-pack-quantized, and of ModelOpt.
 std::unique_ptr<PackedMatrix> float4_matrix(const StoredTensors& files, const std::string& base,
                                             const HfQuantization& how);
-// Of gpt-oss, base: what names have before "_blocks".
+// Of gpt-oss, base: what names have before kStackCodes.
 std::unique_ptr<PackedMatrix> mxfp4_stack(const StoredTensors& files, const std::string& base,
                                           const HfQuantization& how);
 // Of bitsandbytes in 4 bits.

@@ -22,7 +22,7 @@ constexpr std::string_view kBesideWords[] = {".weight_scale", ".weight_shape",  
                                              ".output_scale", ".output_zero_point"};
 constexpr std::string_view kBesideFloat4[] = {".weight_scale", ".weight_global_scale", ".weight_scale_2",
                                               ".input_scale",  ".input_global_scale",  ".output_scale"};
-constexpr std::string_view kBesideStack[] = {"_scales"};
+constexpr std::string_view kBesideStack[] = {kStackScales};
 constexpr std::string_view kBesideTable[] = {".weight.absmax",
                                              ".weight.quant_map",
                                              ".weight.nested_absmax",
@@ -46,7 +46,7 @@ constexpr Way kWordsWay{".weight_packed", kBesideWords, words_matrix};
 constexpr Way kFloat4Way{".weight_packed", kBesideFloat4, float4_matrix};
 constexpr Way kPlainFloat4Way{kPlainWeight, kBesideFloat4, float4_matrix};
 constexpr Way kGroupedWay{".qweight", kBesideGrouped, grouped_matrix};
-constexpr Way kStackWay{"_blocks", kBesideStack, mxfp4_stack, "_blocks"};
+constexpr Way kStackWay{kStackCodes, kBesideStack, mxfp4_stack, kStackCodes};
 constexpr Way kTableWay{kPlainWeight, kBesideTable,
                         [](const StoredTensors& files, const std::string& base, const HfQuantization&) {
                           return table_matrix(files, base);
