@@ -54,14 +54,15 @@ constexpr NameRow kCodedExperts[] = {
     {"layers.#.moe.experts.down.weight", "model.layers.#.mlp.experts.down_proj_blocks"},
 };
 
+std::vector<NameRow> rows_with(std::span<const NameRow> experts) {
+  return joined({outer_names(), pre_norm_names(), attention_names(), std::span(kSinks), std::span(kRouter), experts});
+}
 const std::vector<NameRow>& names(const ModelConfig&) {
-  static const std::vector<NameRow> rows = joined({outer_names(), pre_norm_names(), attention_names(),
-                                                   std::span(kSinks), std::span(kRouter), std::span(kExperts)});
+  static const std::vector<NameRow> rows = rows_with(kExperts);
   return rows;
 }
 const std::vector<NameRow>& names_of_codes(const ModelConfig&) {
-  static const std::vector<NameRow> rows = joined({outer_names(), pre_norm_names(), attention_names(),
-                                                   std::span(kSinks), std::span(kRouter), std::span(kCodedExperts)});
+  static const std::vector<NameRow> rows = rows_with(kCodedExperts);
   return rows;
 }
 
