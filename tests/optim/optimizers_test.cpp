@@ -127,8 +127,7 @@ void adafactor(const Param& p, int step, Numbers& w, const Numbers& g, std::vect
   r.resize(e.count * e.rows), c.resize(e.count * e.cols), v.resize(w.size());
   for (double& x : r) x *= beta;
   for (double& x : c) x *= beta;
-  Numbers u(w.size());
-  double squares = 0;
+  Numbers u(w.size()), squares(e.count);
   for (size_t i = 0; i < w.size(); ++i) {
     const size_t matrix = i / (e.rows * e.cols), row = matrix * e.rows + i / e.cols % e.rows;
     r[row] += (1 - beta) * (g[i] * g[i] + 1e-30);
@@ -141,10 +140,12 @@ void adafactor(const Param& p, int step, Numbers& w, const Numbers& g, std::vect
     for (size_t k = 0; k < e.rows; ++k) sum += r[matrix * e.rows + k];
     const double factored = r[matrix * e.rows + row] * c[matrix * e.cols + i % e.cols] / sum;
     u[i] = g[i] / std::sqrt(p.shape.rank() < 2 ? v[i] : factored);
-    squares += u[i] * u[i];
+    squares[matrix] += u[i] * u[i];
   }
-  const double rms = std::sqrt(squares / double(w.size()));
-  for (size_t i = 0; i < w.size(); ++i) w[i] -= kLr * (u[i] / std::max(1.0, rms) + decay_of(p) * w[i]);
+  for (size_t i = 0; i < w.size(); ++i) {
+    const double rms = std::sqrt(squares[i / (e.rows * e.cols)] / double(e.rows * e.cols));
+    w[i] -= kLr * (u[i] / std::max(1.0, rms) + decay_of(p) * w[i]);
+  }
 }
 
 TEST(OptimizersTest, Adafactor) {

@@ -64,6 +64,7 @@ struct OptimizerMesh {
   MeshShape shape;
   Zero zero = Zero::none;
   int64_t accumulation = 1;
+  bool has_experts = false;  // with biases, which are stacks of vectors
 };
 std::vector<OptimizerMesh> mesh_cases() {
   std::vector<OptimizerMesh> cases;
@@ -76,20 +77,28 @@ std::vector<OptimizerMesh> mesh_cases() {
     cases.push_back({kind, {.tp = 3}});
     cases.push_back({kind, {.pp = 2}, Zero::none, 2});
     cases.push_back({kind, {.shard = 2, .tp = 2}, Zero::parameters});
+    cases.push_back({kind, {.tp = 2}, Zero::none, 1, true});
+    cases.push_back({kind, {.shard = 2, .ep = 2}, Zero::optimizer, 1, true});
   }
   return cases;
 }
 class OptimizerMeshTest : public testing::TestWithParam<OptimizerMesh> {};
 INSTANTIATE_TEST_SUITE_P(All, OptimizerMeshTest, testing::ValuesIn(mesh_cases()), [](const auto& test) {
   const MeshShape& s = test.param.shape;
-  return fmt::format("{}_pp{}r{}s{}tp{}_zero{}", name_of(test.param.kind), s.pp, s.replicate, s.shard, s.tp,
-                     int(test.param.zero));
+  return fmt::format("{}_pp{}r{}s{}tp{}_zero{}{}", name_of(test.param.kind), s.pp, s.replicate, s.shard, s.tp,
+                     int(test.param.zero), test.param.has_experts ? "_experts" : "");
 });
 
 TEST_P(OptimizerMeshTest, EqualsOneRank) {
   const OptimizerMesh& c = GetParam();
-  const TrainedRun want = train_mesh(optimizer_recipe(c.kind, {}, Zero::none), 3);
-  const TrainedRun got = train_mesh(optimizer_recipe(c.kind, c.shape, c.zero, c.accumulation), 3);
+  Recipe alone = optimizer_recipe(c.kind, {}, Zero::none);
+  Recipe together = optimizer_recipe(c.kind, c.shape, c.zero, c.accumulation);
+  if (c.has_experts)
+    for (ModelConfig* m : {&alone.model, &together.model}) {
+      m->experts = 4, m->expert_ffn = 24, m->expert_bias = true;
+      complete(*m);
+    }
+  const TrainedRun want = train_mesh(alone, 3), got = train_mesh(together, 3);
   const Difference d = difference(got, want);
   // A rounding error at the border of two codes of 8 bits becomes the distance between them, and tensor parallelism
   // cuts other blocks.

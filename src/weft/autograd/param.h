@@ -19,6 +19,11 @@ struct Init {
   static Init normal(float std) { return {Kind::normal, std}; }
 };
 
+// Whether a parameter is vectors, one to each expert, and no matrix: biases [E, O].
+inline bool is_stack_of_vectors(std::string_view name, const Shape& shape) {
+  return shape.rank() == 2 && name.ends_with(".bias");
+}
+
 class Param {
  public:
   Param(std::string name_, const Placement& placement_, Init init_)
@@ -36,7 +41,8 @@ class Param {
   bool is_bulk = false;
   // Of the bulk: whether its three products are in fp8 (MatmulArgs::float8), and whether its gradient is of 16 bits.
   bool in_float8 = false, has_short_grad = false;
-  bool decays() const { return shape.rank() >= 2; }  // weight decay is for matrices, not for biases and norms
+  // Weight decay is for matrices, not for biases and norms.
+  bool decays() const { return shape.rank() >= 2 && !is_stack_of_vectors(name, shape); }
 
   Tensor value;  // in the compute dtype, or blocks of NF4 (u8); after writing it call value_changed()
   // f32 (f64 beside f64), or with has_short_grad the compute dtype; given by whoever trains; contents count only

@@ -9,24 +9,25 @@ namespace weft {
 
 Adafactor::Adafactor(Context& context, std::vector<Owned> owned, const AdafactorOptions& options)
     : Optimizer(context, std::move(owned)), options_(options) {
-  int64_t num_items = 0;
+  int64_t num_squares = 0;
   for (const Owned& o : owned_) {
     BucketState& bucket = buckets_.emplace_back();
-    bucket.first_square = num_items;
+    bucket.first_square = num_squares;
     int64_t size = 0;
     for (const Param* p : o.params) {
       const auto piece = std::find_if(o.pieces.begin(), o.pieces.end(), [&](const Piece& x) { return x.param == p; });
-      bucket.items.push_back({Matrices(*p), piece == o.pieces.end() ? nullptr : &*piece, size});
-      size += bucket.items.back().size();
+      bucket.items.push_back({Matrices(*p), piece == o.pieces.end() ? nullptr : &*piece, size, num_squares});
+      size += bucket.items.back().size(), num_squares += bucket.items.back().matrices.count;
     }
-    num_items += int64_t(bucket.items.size());
+    bucket.num_squares = num_squares - bucket.first_square;
     bucket.moments = o.new_state(context_, o.wide_dtype(), {size});
   }
-  squares_ = context_.stream.host_memory().empty(DType::f64, {num_items});
+  squares_ = context_.stream.host_memory().empty(DType::f64, {num_squares});
 }
 
-std::vector<Optimizer::State> Adafactor::states_of(std::string_view, const Shape& whole) const {
-  if (whole.rank() < 2) return {{"v", whole}};  // the moment of the one row takes part in nothing
+std::vector<Optimizer::State> Adafactor::states_of(std::string_view param, const Shape& whole) const {
+  // The moment of the one row takes part in nothing.
+  if (whole.rank() < 2 || is_stack_of_vectors(param, whole)) return {{"v", whole}};
   const auto dims = whole.dims();
   std::vector<int64_t> rows(dims.begin(), dims.end() - 1), cols(dims.begin(), dims.end() - 2);
   cols.push_back(dims.back());
@@ -50,13 +51,13 @@ void Adafactor::visit_state(std::string_view param, std::string_view state, bool
     }
 }
 
-// Calls visit(item's index, MatrixPiece of the gradient here, the piece, its offset in the piece) for each matrix of
-// which this rank owns some; rows and columns are those of `work` that lie in this rank's part of the matrix.
+// Calls visit(its number in squares_, MatrixPiece of the gradient here, the piece, its offset in the piece) for each
+// matrix of which this rank owns some; rows and columns are those of `work` that lie in this rank's part of the
+// matrix.
 template <class Visit>
 void Adafactor::each_piece(size_t bucket, float grad_scale, Visit&& visit) {
   const BucketState& state = buckets_[bucket];
-  for (size_t k = 0; k < state.items.size(); ++k) {
-    const Item& item = state.items[k];
+  for (const Item& item : state.items) {
     const Matrices& m = item.matrices;
     if (!item.piece || m.local_size() == 0) continue;
     const Piece& piece = *item.piece;
@@ -69,7 +70,7 @@ void Adafactor::each_piece(size_t bucket, float grad_scale, Visit&& visit) {
                              .first = at - i * m.local_size(),
                              .rows = state.work.slice_flat(rows + m.rows.begin, {m.rows.count}),
                              .cols = state.work.slice_flat(cols + m.cols.begin, {m.cols.count})};
-      visit(k, grad, piece, at - piece.first);
+      visit(item.first_square + i, grad, piece, at - piece.first);
       at = next;
     }
   }
@@ -80,7 +81,7 @@ void Adafactor::update_moments(size_t bucket, float grad_scale) {
   const Kernels& k = context_.kernels;
   state.work = context_.empty_like(state.moments);
   k.fill(context_.stream, state.work, 0);
-  each_piece(bucket, grad_scale, [&](size_t, const MatrixPiece& grad, const Piece& piece, int64_t) {
+  each_piece(bucket, grad_scale, [&](int64_t, const MatrixPiece& grad, const Piece& piece, int64_t) {
     if (piece.param->placement.is_first_copy) k.add_factor_sums(context_.stream, grad);
   });
   owned_[bucket].shard->all_reduce(state.work);
@@ -103,13 +104,13 @@ void Adafactor::update_moments(size_t bucket, float grad_scale) {
   }
 }
 
-// Into squares_: of this bucket's parameters, over its groups.
+// Into squares_: of this bucket's matrices, over its groups.
 void Adafactor::add_squares(size_t bucket, float grad_scale) {
-  const int64_t n = int64_t(buckets_[bucket].items.size());
-  const Tensor squares = squares_.slice_flat(buckets_[bucket].first_square, {n});
-  double* const sums = squares.data<double>();
-  std::fill_n(sums, n, 0.0);
-  each_piece(bucket, grad_scale, [&](size_t k, const MatrixPiece& grad, const Piece& piece, int64_t) {
+  const BucketState& state = buckets_[bucket];
+  const Tensor squares = squares_.slice_flat(state.first_square, {state.num_squares});
+  double* const sums = squares_.data<double>();
+  std::fill_n(squares.data<double>(), state.num_squares, 0.0);
+  each_piece(bucket, grad_scale, [&](int64_t k, const MatrixPiece& grad, const Piece& piece, int64_t) {
     if (!piece.param->placement.is_first_copy) return;
     sums[k] += context_.kernels.factored_squares(context_.stream, grad);
   });
@@ -119,11 +120,8 @@ void Adafactor::add_squares(size_t bucket, float grad_scale) {
 
 void Adafactor::update_weights(size_t bucket, float lr, float grad_scale) {
   const Owned& o = owned_[bucket];
-  const int64_t first_square = buckets_[bucket].first_square;
-  each_piece(bucket, grad_scale, [&](size_t k, const MatrixPiece& grad, const Piece& piece, int64_t begin) {
-    const Matrices& m = buckets_[bucket].items[k].matrices;
-    const double squares = squares_.data<double>()[first_square + int64_t(k)];
-    const double rms = std::sqrt(squares / double(m.count * m.whole_size()));
+  each_piece(bucket, grad_scale, [&](int64_t k, const MatrixPiece& grad, const Piece& piece, int64_t begin) {
+    const double rms = std::sqrt(squares_.data<double>()[k] / double(Matrices(*piece.param).whole_size()));
     const Piece part{piece.param, piece.first + begin, piece.offset + begin, grad.x.numel()};
     const PieceTensors t(o, part);
     context_.kernels.adafactor(context_.stream, {.master = t.master,

@@ -7,9 +7,10 @@
 
 namespace weft {
 
-// Of every matrix: R and C, moving averages of the means of g^2 + eps over rows and columns; V = R C / mean(R);
-// u = g / sqrt(V); weight -= lr * (u / max(1, rms(u) / clip_threshold) + weight_decay * weight). The averages decay
-// with 1 - t^-decay_exponent. There is no first moment, and the learning rate is the schedule's: no relative step.
+// Of every matrix, such as an expert's of a stack: R and C, moving averages of the means of g^2 + eps over rows and
+// columns; V = R C / mean(R); u = g / sqrt(V); weight -= lr * (u / max(1, rms(u) / clip_threshold) + weight_decay *
+// weight). The averages decay with 1 - t^-decay_exponent. There is no first moment, and the learning rate is the
+// schedule's: no relative step.
 struct AdafactorOptions {
   double decay_exponent = 0.8, clip_threshold = 1, eps = 1e-30;
   double weight_decay = 0;
@@ -28,13 +29,14 @@ class Adafactor final : public Optimizer {
     Matrices matrices;
     const Piece* piece;  // null: this rank owns nothing of it
     int64_t offset;      // in the bucket's moments: for each matrix its rows, then its columns
+    int64_t first_square;
     int64_t size() const { return matrices.count * (matrices.rows.total + matrices.cols.total); }
   };
   struct BucketState {
     std::vector<Item> items;
     Tensor moments;
-    Tensor work;               // like moments: sums, then factors; empty between updates
-    int64_t first_square = 0;  // of the items, among all
+    Tensor work;                                // like moments: sums, then factors; empty between updates
+    int64_t first_square = 0, num_squares = 0;  // of its matrices, among all
   };
   void update(double lr, double grad_scale) override;
   void update_moments(size_t bucket, float grad_scale);
@@ -45,7 +47,7 @@ class Adafactor final : public Optimizer {
 
   AdafactorOptions options_;
   std::vector<BucketState> buckets_;
-  Tensor squares_;  // f64: of every parameter's u
+  Tensor squares_;  // f64: of every matrix's u
 };
 
 }  // namespace weft

@@ -4,17 +4,22 @@
 
 namespace weft {
 
-// A vector is one row; of a tensor with more dims the last two are a matrix (one for each expert). The tensor group
-// cuts rows and columns; dim 0 of more than two may be cut over other ranks, which have matrices of their own.
+// A vector is one row, and so is each of a stack of them; of a tensor with more dims the last two are a matrix (one
+// for each expert). The tensor group cuts rows and columns; dim 0 of a stack may be cut over other ranks, which have
+// matrices of their own.
 struct Matrices {
   explicit Matrices(const Param& p) : param(&p) {
     const Placement& place = p.placement;
     const int rank = p.shape.rank();
+    if (rank >= 1) cols = {place.begin[size_t(rank - 1)], p.shape[-1], place.whole[-1]};
+    if (is_stack_of_vectors(p.name, p.shape)) {
+      count = p.shape[0], first = place.begin[0];
+      return;
+    }
     for (int d = 0; d + 2 < rank; ++d) count *= p.shape[d];
     for (int d = 1; d + 2 < rank; ++d) first *= place.whole[d];
     first = rank > 2 ? first * place.begin[0] : 0;
     for (int d = 1; d + 2 < rank; ++d) check(p.shape[d] == place.whole[d], "{} is cut in dim {}", p.name, d);
-    if (rank >= 1) cols = {place.begin[size_t(rank - 1)], p.shape[-1], place.whole[-1]};
     if (rank >= 2) rows = {place.begin[size_t(rank - 2)], p.shape[-2], place.whole[-2]};
   }
 

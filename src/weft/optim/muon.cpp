@@ -15,7 +15,7 @@ bool is_rest(std::string_view param, const Shape& whole) { return !is_hidden_mat
 }  // namespace
 
 bool is_hidden_matrix(std::string_view param, const Shape& whole) {
-  return whole.rank() >= 2 && param.starts_with("layers.");
+  return whole.rank() >= 2 && param.starts_with("layers.") && !is_stack_of_vectors(param, whole);
 }
 
 Muon::Muon(Context& context, std::vector<Owned> owned, const MuonOptions& options)

@@ -154,7 +154,7 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
                      .num_matrices = is_by_expert                          ? p.shape[0]
                                      : row->layout.is_by_head && is_matrix ? config.heads
                                                                            : 0,
-                     .is_stack_of_vectors = p.shape.rank() == 2 && p.name.ends_with(".bias")};
+                     .is_stack_of_vectors = is_stack_of_vectors(p.name, p.shape)};
     if (is_one)
       names.stored.push_back(stored);
     else
