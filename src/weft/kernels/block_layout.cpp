@@ -14,12 +14,6 @@ namespace {
 // 0 where the largest is too small to divide by.
 float inverse_of(float scale) { return scale >= 0x1p-100f ? 1 / scale : 0; }
 
-template <size_t kBytes>
-int code_at(const std::array<uint8_t, kBytes>& q, int i) {
-  const int both = q[size_t(i / 32 * 16 + i % 16)];
-  return i % 32 < 16 ? both & 15 : both >> 4;
-}
-
 }  // namespace
 
 void Fp8::decode(float* x) const {

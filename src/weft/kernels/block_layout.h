@@ -5,6 +5,13 @@
 
 namespace weft::blocks {
 
+// Code i of two to a byte: of every 32, the first 16 are in the low halves of 16 bytes.
+template <size_t kBytes>
+int code_at(const std::array<uint8_t, kBytes>& q, int i) {
+  const int both = q[size_t(i / 32 * 16 + i % 16)];
+  return i % 32 < 16 ? both & 15 : both >> 4;
+}
+
 struct Fp8 {  // x = scale q, with q in E4M3
   static constexpr int kSize = 128;
   float scale;

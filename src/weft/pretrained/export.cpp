@@ -143,13 +143,6 @@ void write_tensors(const ModelSource& source, const std::vector<AssembledTensor>
   writer.finish();
 }
 
-std::vector<ParamNames> names_for(const HfFamily& family, const ModelConfig& config, std::optional<BlockType> codes) {
-  if (codes != BlockType::mxfp4) return names_of(family, config);
-  if (!family.names_of_stacks)
-    throw Error("{} models have no form in MXFP4 as a Hugging Face folder: write a GGUF file instead", family.family);
-  return names_of(config, family.names_of_stacks(config));
-}
-
 }  // namespace
 
 HfText write_hf_config(const ModelConfig& config) {
@@ -167,7 +160,7 @@ HfText write_hf_config(const ModelConfig& config) {
 Exported export_hugging_face(const ModelSource& source, const std::string& folder, const ExportOptions& options) {
   FileSystem& fs = *options.fs;
   const HfText text = write_hf_config(source.config());
-  const std::vector<ParamNames> names = names_for(*text.family, source.config(), options.codes);
+  const std::vector<ParamNames> names = names_of(*text.family, source.config(), options.codes == BlockType::mxfp4);
   const std::vector<AssembledTensor> tensors = assemble(names);
   make_folders(fs, folder);
   if (const std::string config = join_path(folder, "config.json"); exists(fs, config))

@@ -19,8 +19,8 @@ HfText write_hf_config(const ModelConfig& config);
 
 struct ExportOptions {
   std::optional<DType> dtype;  // of the weights; none: as they are stored, quantised ones as f32
-  std::optional<BlockType>
-      codes;  // int8, fp8, nf4 or mxfp4: of what products read (export_codes.h); the rest has `dtype`
+  // int8, fp8, nf4 or mxfp4: of what products read (export_codes.h); the rest has `dtype`.
+  std::optional<BlockType> codes;
   FileSystem* fs = &FileSystem::real();
 };
 

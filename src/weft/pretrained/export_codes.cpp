@@ -80,7 +80,7 @@ void encode_neighbours(const AssembledTensor& t, std::span<const float> values, 
       const auto block = encode_padded<blocks::Nf4>(of_block, blocks::Nf4::encode);
       scales[size_t(b)] = block.scale;
       for (int i = 0; i < blocks::Nf4::kSize; ++i) {
-        const int code = block.q[size_t(i / 32 * 16 + i % 16)] >> (i % 32 < 16 ? 0 : 4) & 15;
+        const int code = blocks::code_at(block.q, i);
         codes[size_t((first + i) / 2)] |= uint8_t(i % 2 == 0 ? code << 4 : code);
       }
     }
@@ -103,9 +103,9 @@ void encode_stack(const AssembledTensor& t, std::span<const float> values, Threa
       const auto of_block = values.subspan(size_t(b * Block::kSize), size_t(Block::kSize));
       largest_magnitude(of_block, t.name);  // for its check
       const Block block = Block::encode(of_block.data());
-      const auto code = [&](int i) { return block.q[size_t(i % 16)] >> (i < 16 ? 0 : 4) & 15; };
       for (int i = 0; i < Block::kSize; i += 2)
-        codes[size_t((b * Block::kSize + i) / 2)] = uint8_t(code(i) | code(i + 1) << 4);
+        codes[size_t((b * Block::kSize + i) / 2)] =
+            uint8_t(blocks::code_at(block.q, i) | blocks::code_at(block.q, i + 1) << 4);
       scales[size_t(b)] = block.scale;
     }
   });

@@ -71,13 +71,11 @@ HfConfig parse_hf_config(const JsonView& json) {
   return config;
 }
 
-std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config) {
-  return names_of(config, family.names(config));
-}
-
-std::vector<ParamNames> names_of(const HfConfig& config) {
-  const HfFamily& family = *config.family;
-  return names_of(config.model, (config.has_stacks() ? family.names_of_stacks : family.names)(config.model));
+std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config, bool has_stacks) {
+  if (!has_stacks) return names_of(config, family.names(config));
+  if (!family.names_of_stacks)
+    throw Error("{} models have no form in MXFP4 as a Hugging Face folder: write a GGUF file instead", family.family);
+  return names_of(config, family.names_of_stacks(config));
 }
 
 }  // namespace weft

@@ -43,8 +43,8 @@ HfConfig parse_hf_config(std::string_view json, const std::string& source);
 // The config.json of a folder, for those who read it.
 JsonDocument read_config_json(const std::string& folder);
 
-// Of a model's parameters, the tensors of a file of this family; those with plain weights, or as such a file says.
-std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config);
-std::vector<ParamNames> names_of(const HfConfig& config);
+// Of a model's parameters, the tensors of a file of this family; has_stacks: of one whose experts are stacks of
+// codes. Throws Error where the family has none such.
+std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config, bool has_stacks = false);
 
 }  // namespace weft

@@ -59,7 +59,7 @@ class HuggingFaceSource final : public ModelSource {
     if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
     std::unique_ptr<StoredTensors> weights = open_weights(folder);
     if (config.quantization) weights = with_whole_weights(std::move(weights), *config.quantization);
-    bind(std::move(weights), names_of(config), family.base, ignored);
+    bind(std::move(weights), names_of(family, config.model, config.has_stacks()), family.base, ignored);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
   std::optional<std::string> chat_template() const override {
