@@ -164,6 +164,15 @@ TEST_P(GgmlTypeTest, ValuesThatBlocksCannotHoldAreRefused) {
   }
 }
 
+TEST(GgmlBlocks, Mxfp4RoundsWhatItsLeastScaleHolds) {
+  std::vector<float> values(32);
+  values[0] = 0x1p-130f, values[1] = -0x1p-127f, values[2] = 0x1.8p-126f;
+  const std::vector<float> back = there_and_back(GgmlType::mxfp4, values);
+  EXPECT_EQ(back[0], 0) << "an eighth of the least number but one";
+  EXPECT_EQ(back[1], -0x1p-127f);
+  EXPECT_EQ(back[2], 0x1.8p-126f);
+}
+
 TEST(GgmlBlocks, PlainTypesRoundAndKeepInfinities) {
   const std::vector<float> values{0.0f, -1.5f, 3.14159274f, 1e30f, -std::numeric_limits<float>::infinity()};
   for (const GgmlType type : kPlainTypes) {

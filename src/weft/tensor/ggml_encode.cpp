@@ -97,9 +97,9 @@ Mxfp4 Mxfp4::encode(const float* x) {
   Mxfp4 block{.scale = 0, .q = {}};
   if (!(largest > 0)) return block;
   block.scale = uint8_t(std::max(std::ilogb(largest) - kExponentOf4 + kBias, 0));
-  const float to_twice = 2 / float_of_e8m0(block.scale);
-  const auto code_of = [to_twice](float value) {
-    const float twice = std::abs(value) * to_twice;
+  const float inverse = 1 / float_of_e8m0(block.scale);  // finite, where 2 in place of 1 need not be
+  const auto code_of = [inverse](float value) {
+    const float twice = std::abs(value) * inverse * 2;
     unsigned code = 0;
     for (size_t i = 1; i < kTwiceE2M1.size() / 2; ++i) code += twice > float(kTwiceE2M1[i - 1] + kTwiceE2M1[i]) / 2;
     return value < 0 && code > 0 ? code | 8 : code;
