@@ -89,13 +89,15 @@ std::string_view torch_name_of(DType dtype) {
 
 // Of a folder of the same family, what it says beside the shape stays.
 std::string config_text(const ModelSource& source, const HfText& written, DType dtype, const CodedWeights* codes,
-                        FileSystem& fs) {
+                        const std::string& folder, std::vector<std::string>& notes, FileSystem& fs) {
   constexpr uint64_t kMostBytes = uint64_t(16) << 20;
   nlohmann::json json = parse_json(written.json, "config.json");
   if (source.kind() == SourceKind::hugging_face) {
     const std::string file = join_path(source.path(), "config.json");
     const std::string text = read_file(file, kMostBytes, fs);
-    if (parse_hf_config(text, file).family == written.family) json = parse_json(text, file);
+    const HfConfig read = parse_hf_config(text, file);
+    if (read.is_part) notes.push_back(fmt::format("{} is the decoder of {} alone", folder, source.path()));
+    if (read.family == written.family && !read.is_part) json = parse_json(text, file);
   }
   json.erase("dtype");                // what newer versions write in place of torch_dtype
   json.erase("quantization_config");  // what was codes is written as floats
@@ -146,11 +148,9 @@ void write_tensors(const ModelSource& source, const std::vector<AssembledTensor>
 }  // namespace
 
 HfText write_hf_config(const ModelConfig& config) {
-  const HfFamily* own = nullptr;
-  for (const HfFamily& family : hf_families())
-    if (family.family == config.family) own = &family;
-  if (own)
-    if (const auto text = text_of(*own, config)) return {own, *text};
+  const auto own = std::ranges::find(hf_families(), config.family, &HfFamily::family);
+  if (own != hf_families().end())
+    if (const auto text = text_of(*own, config)) return {&*own, *text};
   for (const HfFamily& family : hf_families())
     if (const auto text = text_of(family, config)) return {&family, *text};
   throw Error("no family of Hugging Face's library computes what this {} model does, as its configuration says: {}",
@@ -176,7 +176,8 @@ Exported export_hugging_face(const ModelSource& source, const std::string& folde
   Exported exported{folder, codes ? codes->notes() : std::vector<std::string>{}};
   copy_tokenizer(source, folder, fs, exported.notes);
   write_tensors(source, tensors, dtypes, codes, folder, fs);
-  write_file_atomically(fs, join_path(folder, "config.json"), config_text(source, text, dtypes.front(), codes, fs));
+  write_file_atomically(fs, join_path(folder, "config.json"),
+                        config_text(source, text, dtypes.front(), codes, folder, exported.notes, fs));
   return exported;
 }
 

@@ -4,6 +4,7 @@
 #include "weft/base/file.h"
 #include "weft/base/nearest.h"
 #include "weft/pretrained/families/families.h"
+#include "weft/pretrained/text_part.h"
 
 namespace weft {
 namespace {
@@ -20,10 +21,30 @@ const HfFamily& family_of(const JsonView& json, const std::string& source) {
     if (type.empty() ? f.architecture == architecture : f.model_type == type) return f;
     known.emplace_back(type.empty() ? f.architecture : f.model_type);
   }
+  if (!type.empty())
+    for (const std::string_view whole : text_part_types()) known.emplace_back(whole);
   const std::string& name = type.empty() ? architecture : type;
   const std::string nearest_name = nearest(name, known);
   throw Error("{}: {} models are not known{}; there are {}", source, name,
               nearest_name.empty() ? "" : fmt::format(" (the nearest is {})", nearest_name), fmt::join(known, ", "));
+}
+
+HfConfig parse_decoder(const JsonView& json) {
+  const std::string source = json.source();
+  const HfFamily& family = family_of(json, source);
+  HfConfig config{&family, family_defaults(std::string(family.family))};
+  HfFields fields(json);
+  if (json.has("quantization_config")) config.quantization = parse_hf_quantization(json["quantization_config"]);
+  family.fields(fields, config.model);
+  if (config.has_stacks() && !family.names_of_stacks)
+    throw Error("{}: quantization_config.quant_method = \"mxfp4\" is not supported of {} models", source,
+                family.family);
+  try {
+    complete(config.model);
+  } catch (const UsageError& e) {
+    throw Error("{}: {}", source, e.what());
+  }
+  return config;
 }
 
 }  // namespace
@@ -54,20 +75,9 @@ HfConfig parse_hf_config(std::string_view text, const std::string& source) {
 }
 
 HfConfig parse_hf_config(const JsonView& json) {
-  const std::string source = json.source();
-  const HfFamily& family = family_of(json, source);
-  HfConfig config{&family, family_defaults(std::string(family.family))};
-  HfFields fields(json);
-  if (json.has("quantization_config")) config.quantization = parse_hf_quantization(json["quantization_config"]);
-  family.fields(fields, config.model);
-  if (config.has_stacks() && !family.names_of_stacks)
-    throw Error("{}: quantization_config.quant_method = \"mxfp4\" is not supported of {} models", source,
-                family.family);
-  try {
-    complete(config.model);
-  } catch (const UsageError& e) {
-    throw Error("{}: {}", source, e.what());
-  }
+  const std::optional<JsonDocument> part = text_part_config(json);
+  HfConfig config = parse_decoder(part ? part->root() : json);
+  config.is_part = part.has_value();
   return config;
 }
 

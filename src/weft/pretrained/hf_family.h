@@ -34,6 +34,7 @@ struct HfConfig {
   const HfFamily* family = nullptr;
   ModelConfig model;
   std::optional<HfQuantization> quantization = {};  // of weights
+  bool is_part = false;                             // of a model that has others, which are left alone
   bool has_stacks() const { return quantization && quantization->kind == HfQuantization::Kind::mxfp4; }
 };
 // Throws Error naming `source` and the key that is missing, out of range or says what weft cannot do; for an unknown

@@ -11,6 +11,7 @@
 #include "weft/pretrained/model_source.h"
 #include "weft/pretrained/quantized_tensors.h"
 #include "weft/pretrained/random_model.h"
+#include "weft/pretrained/text_part.h"
 #include "weft/pretrained/tokenizer_path.h"
 #include "weft/text/chat_template.h"
 #include "weft/text/tokenizer_files.h"
@@ -58,6 +59,7 @@ class HuggingFaceSource final : public ModelSource {
     std::vector<std::string_view> ignored(family.ignored.begin(), family.ignored.end());
     if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
     std::unique_ptr<StoredTensors> weights = open_weights(folder);
+    if (config.is_part) weights = text_part_tensors(std::move(weights));
     if (config.quantization) weights = with_whole_weights(std::move(weights), *config.quantization);
     bind(std::move(weights), names_of(family, config.model, config.has_stacks()), family.base, ignored);
   }

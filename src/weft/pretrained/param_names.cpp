@@ -50,13 +50,13 @@ std::string replaced(std::string_view text, char mark, std::string_view by) {
 // Rows of a part of a fused tensor, for its weight and its bias alike.
 RowMap rows_of(const Layout& layout, const ModelConfig& c, bool is_by_expert) {
   const int64_t d = c.head_dim, q = c.heads * d, kv = c.kv_heads * d, per_group = c.heads / c.kv_heads;
-  const int64_t group = (per_group + 2) * d;
+  const int64_t group = (per_group + 2) * d, ffn = is_by_expert ? c.expert_ffn : c.ffn;
   switch (layout.part) {
     case Part::all:
       if (!layout.is_paired) return {};
       return {.run = d, .stride = d, .turned = c.turned_dim()};
-    case Part::gate: return {.first = 0, .total = 2 * c.ffn};
-    case Part::up: return {.first = c.ffn, .total = 2 * c.ffn};
+    case Part::gate: return {.first = 0, .total = 2 * ffn};
+    case Part::up: return {.first = ffn, .total = 2 * ffn};
     case Part::query:
       if (!layout.is_grouped) return {.first = 0, .total = q + 2 * kv};
       return {.first = 0, .total = q + 2 * kv, .run = d, .runs = per_group, .stride = group};

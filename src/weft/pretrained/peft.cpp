@@ -9,6 +9,7 @@
 #include "weft/base/json.h"
 #include "weft/formats/safetensors.h"
 #include "weft/pretrained/hf_family.h"
+#include "weft/pretrained/text_part.h"
 
 namespace weft {
 namespace {
@@ -99,7 +100,7 @@ class AdaptedSource final : public ModelSource {
       : ModelSource(base->path(), base->kind(), std::move(config)), base_(std::move(base)) {
     const bool has_peft_names = kind() == SourceKind::hugging_face;
     all_names_ = adapter_names(this->config(), has_peft_names ? base_->names() : hf_names(this->config()));
-    bind(open_safetensors(join_path(folder, kPeftWeightsName)), all_names_);
+    bind(text_part_tensors(open_safetensors(join_path(folder, kPeftWeightsName)), kPrefix), all_names_);
     all_names_.insert(all_names_.begin(), base_->names().begin(), base_->names().end());
   }
   const std::vector<ParamNames>& names() const override { return all_names_; }

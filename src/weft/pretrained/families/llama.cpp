@@ -104,6 +104,17 @@ constexpr NameRow kMixtralExperts[] = {
     {"layers.#.moe.experts.up", "model.layers.#.block_sparse_moe.experts.@.w3"},
     {"layers.#.moe.experts.down", "model.layers.#.block_sparse_moe.experts.@.w2"},
 };
+// Of Qwen3-VL: all experts of a layer in two tensors.
+constexpr NameRow kQwen3Stacks[] = {
+    {"layers.#.moe.router", "model.layers.#.mlp.gate"},
+    {"layers.#.moe.experts.gate.weight",
+     "model.layers.#.mlp.experts.gate_up_proj",
+     {.part = Part::gate, .is_transposed = true}},
+    {"layers.#.moe.experts.up.weight",
+     "model.layers.#.mlp.experts.gate_up_proj",
+     {.part = Part::up, .is_transposed = true}},
+    {"layers.#.moe.experts.down.weight", "model.layers.#.mlp.experts.down_proj", {.is_transposed = true}},
+};
 constexpr NameRow kPhi3Fused[] = {
     {"layers.#.attention.query", "model.layers.#.self_attn.qkv_proj", {.part = Part::query}},
     {"layers.#.attention.key", "model.layers.#.self_attn.qkv_proj", {.part = Part::key}},
@@ -117,6 +128,11 @@ constexpr NameRow kPhi3Fused[] = {
 const std::vector<NameRow>& mixtral_names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
       joined({outer_names(), pre_norm_names(), attention_names(), std::span(kMixtralExperts)});
+  return rows;
+}
+const std::vector<NameRow>& qwen3_stack_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows =
+      joined({outer_names(), pre_norm_names(), attention_names(), std::span(kQwen3Stacks)});
   return rows;
 }
 const std::vector<NameRow>& phi3_names(const ModelConfig&) {
@@ -153,6 +169,12 @@ std::vector<HfFamily> hf_llama_families() {
           family("qwen3", "Qwen3ForCausalLM", qwen3_fields),
           family("mixtral", "MixtralForCausalLM", mixtral_fields, mixtral_names),
           family("qwen3_moe", "Qwen3MoeForCausalLM", qwen3_moe_fields),
+          {.family = "qwen3_moe",
+           .model_type = "qwen3_vl_moe_text",
+           .architecture = "Qwen3VLMoeForConditionalGeneration",
+           .fields = qwen3_moe_fields,
+           .names = qwen3_stack_names,
+           .base = "model."},
           family("phi3", "Phi3ForCausalLM", phi3_fields, phi3_names),
           family("seed_oss", "SeedOssForCausalLM", seed_oss_fields),
           family("ministral", "MinistralForCausalLM", ministral_fields),

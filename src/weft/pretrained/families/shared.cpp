@@ -11,8 +11,10 @@ namespace {
 
 using Kind = RopeScaling::Kind;
 const HfFields::Names<Kind> kScalings{
-    {"default", Kind::none}, {"linear", Kind::linear},     {"dynamic", Kind::dynamic}, {"llama3", Kind::llama3},
-    {"yarn", Kind::yarn},    {"longrope", Kind::longrope}, {"su", Kind::longrope}};
+    {"default", Kind::none},  {"linear", Kind::linear}, {"dynamic", Kind::dynamic},
+    {"llama3", Kind::llama3}, {"yarn", Kind::yarn},     {"longrope", Kind::longrope},
+    {"su", Kind::longrope},   {"mrope", Kind::none}};  // three positions to a token, which are one where there is
+                                                       // text alone
 
 int64_t width_of_head(const ModelConfig& c) {
   return c.head_dim > 0 ? c.head_dim : c.hidden / std::max<int64_t>(c.heads, 1);
