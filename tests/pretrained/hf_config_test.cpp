@@ -3,6 +3,7 @@
 
 #include "pretrained/sample_configs.h"
 #include "weft/base/file.h"
+#include "weft/pretrained/export.h"
 #include "weft/pretrained/hf_family.h"
 
 namespace weft {
@@ -72,6 +73,7 @@ TEST(HfConfigTest, KeysOfPublishedFilesAreRead) {
   const std::pair<const char*, nlohmann::json> files[] = {
       {"deepseek_v2", {{"scoring_func", "softmax"}}},
       {"deepseek_v3", {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}}},
+      {"deepseek_v3", {{"model_type", "kimi_k2"}}},
       {"minimax_m2", {{"scoring_func", "sigmoid"}, {"use_routing_bias", true}, {"qk_norm_type", "per_layer"}}},
       {"starcoder2", {{"norm_type", "layer_norm"}, {"mlp_type", "default"}}},
       {"gpt_oss",
@@ -82,6 +84,25 @@ TEST(HfConfigTest, KeysOfPublishedFilesAreRead) {
     const ModelConfig plain = parse_hf_config(json.dump(), "x").model;
     json.update(keys);
     EXPECT_EQ(parse_hf_config(json.dump(), "x").model, plain) << name;
+  }
+}
+
+// What other programs would take for something else.
+TEST(HfConfigTest, AKeyThatSaysNothingIsNotOneThatIsAbsent) {
+  nlohmann::json json = sample("deepseek_v2");
+  ASSERT_TRUE(json.at("q_lora_rank").is_null());
+  const ModelConfig direct = parse_hf_config(json.dump(), "x").model;
+  EXPECT_EQ(direct.query_rank, 0);
+  EXPECT_TRUE(nlohmann::json::parse(write_hf_config(direct).json).at("q_lora_rank").is_null());
+  json.erase("q_lora_rank");
+  EXPECT_EQ(parse_hf_config(json.dump(), "x").model.query_rank, 1536);
+}
+
+TEST(HfConfigTest, WholeNumbersAreWrittenAsSuch) {
+  for (const char* name : {"gemma2", "gemma3"}) {
+    const ModelConfig config = parse_hf_config(sample(name).dump(), "x").model;
+    const nlohmann::json written = nlohmann::json::parse(write_hf_config(config).json);
+    EXPECT_TRUE(written.at("query_pre_attn_scalar").is_number_integer()) << name;
   }
 }
 

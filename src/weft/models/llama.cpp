@@ -37,6 +37,12 @@ ModelConfig qwen3() {
   return c;
 }
 
+ModelConfig ministral3() {
+  ModelConfig c = named("ministral3", {});
+  c.head_dim = 128, c.rope_theta = 1e6;
+  return c;
+}
+
 ModelConfig seed_oss() {
   ModelConfig c = named("seed_oss", {});
   c.qkv_bias = true, c.norm_eps = 1e-6f;
@@ -110,6 +116,7 @@ const std::vector<Family>& llama_families() {
       {named("phi3", ModelConfig{}), Presets{}},
       {gpt_oss(), Presets{{"gpt-oss-20b", gpt_oss(24, 32)}, {"gpt-oss-120b", gpt_oss(36, 128)}}},
       {named("ministral", ModelConfig{}), Presets{}},
+      {ministral3(), Presets{}},
       {seed_oss(), Presets{}},
       {ernie4_5(), Presets{}},
       {qwen2(), qwen2_presets()},

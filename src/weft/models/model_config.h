@@ -33,10 +33,14 @@ struct RopeScaling {
   bool is_ramp_exact = false;                        // yarn: its ramp does not begin and end with a whole pair
   double attention_factor = 0;                       // of cos and sin; 0: what the kind implies
   double mscale = 0, mscale_all = 0;                 // yarn, as DeepSeek-V2 has it
+  // Queries of position p are multiplied by 1 + query_beta ln(1 + floor(p / original_context)), so that a longer text
+  // does not flatten what they attend to (Meta, "Llama 4", 2025).
+  double query_beta = 0;
   std::vector<double> short_factors, long_factors;   // longrope: of each pair, up to and beyond original_context
   // What cos and sin are multiplied by, in a model with this context; and likewise the scores.
   double rotation_factor(int64_t context) const;
   double score_factor() const;
+  double query_factor(int64_t position) const;
   // Whether a token's angles depend on how long its text is, beyond original_context.
   bool depends_on_length() const {
     return kind == Kind::dynamic || (kind == Kind::longrope && short_factors != long_factors);

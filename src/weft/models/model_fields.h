@@ -90,6 +90,7 @@ class ModelFields {
     v.flag("rope_exact_ramp", s.is_ramp_exact);
     v.number("rope_attention_factor", s.attention_factor);
     v.number("rope_mscale", s.mscale), v.number("rope_mscale_all", s.mscale_all);
+    v.number("rope_query_beta", s.query_beta);
     v.list("rope_short_factors", s.short_factors), v.list("rope_long_factors", s.long_factors);
     v.end_group();
   }

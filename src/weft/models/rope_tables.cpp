@@ -44,8 +44,11 @@ void stretch_yarn(std::vector<double>& frequencies, const RopeScaling& s, double
   }
 }
 
+struct Angles {
+  Tensor cos, sin;
+};
 template <class T>
-void fill_row_of(const RopeTable& table, const std::vector<double>& frequencies, double factor, int64_t position) {
+void fill_row_of(const Angles& table, const std::vector<double>& frequencies, double factor, int64_t position) {
   const int64_t pairs = int64_t(frequencies.size());
   T* const cos = table.cos.data<T>() + position * pairs;
   T* const sin = table.sin.data<T>() + position * pairs;
@@ -55,7 +58,7 @@ void fill_row_of(const RopeTable& table, const std::vector<double>& frequencies,
   }
 }
 
-void fill_row(const RopeTable& table, const std::vector<double>& frequencies, double factor, int64_t position) {
+void fill_row(const Angles& table, const std::vector<double>& frequencies, double factor, int64_t position) {
   if (table.cos.dtype() == DType::f64)
     fill_row_of<double>(table, frequencies, factor, position);
   else
@@ -94,17 +97,26 @@ std::vector<double> rope_frequencies(const ModelConfig& config, int64_t length) 
 void RopeTables::prepare(Context& context, DType wide) {
   if (config_.position != PositionKind::rope) return;
   const int64_t positions = config_.context, pairs = config_.turned_dim() / 2;
-  const auto fill = [&](RopeTable& table, const std::vector<double>& frequencies, double factor) {
-    table = {context.empty(wide, {positions, pairs}), context.empty(wide, {positions, pairs})};
-    if (table.cos.device() == Device::meta) return;
-    fill_on_host(context.stream, table.cos, [&](const Tensor& cos) {
-      fill_on_host(context.stream, table.sin, [&](const Tensor& sin) {
-        for (int64_t p = 0; p < positions; ++p) fill_row({cos, sin}, frequencies, factor, p);
+  // factor_of: of a position.
+  const auto fill = [&](Tensor& cos, Tensor& sin, const std::vector<double>& frequencies, auto&& factor_of) {
+    cos = context.empty(wide, {positions, pairs}), sin = context.empty(wide, {positions, pairs});
+    if (cos.device() == Device::meta) return;
+    fill_on_host(context.stream, cos, [&](const Tensor& host_cos) {
+      fill_on_host(context.stream, sin, [&](const Tensor& host_sin) {
+        for (int64_t p = 0; p < positions; ++p) fill_row({host_cos, host_sin}, frequencies, factor_of(p), p);
       });
     });
   };
-  fill(global_, rope_frequencies(config_, 0), config_.rope_scaling.rotation_factor(positions));
-  if (has_local()) fill(local_, plain_frequencies(config_.local_rope_theta, config_.turned_dim()), 1);
+  const RopeScaling& scaling = config_.rope_scaling;
+  const std::vector<double> frequencies = rope_frequencies(config_, 0);
+  const double factor = scaling.rotation_factor(positions);
+  fill(global_.cos, global_.sin, frequencies, [&](int64_t) { return factor; });
+  if (scaling.query_beta > 0)
+    fill(global_.query_cos, global_.query_sin, frequencies,
+         [&](int64_t p) { return factor * scaling.query_factor(p); });
+  if (has_local())
+    fill(local_.cos, local_.sin, plain_frequencies(config_.local_rope_theta, config_.turned_dim()),
+         [](int64_t) { return 1.0; });
 }
 
 // Only the rows that the pass reads are made anew.
@@ -116,7 +128,8 @@ void RopeTables::prepare(const Pass& pass) {
     length_ = length;
   }
   const double factor = config_.rope_scaling.rotation_factor(config_.context);
-  for (int64_t t = 0; t < pass.num_tokens; ++t) fill_row(global_, frequencies_, factor, pass.attention.positions[t]);
+  for (int64_t t = 0; t < pass.num_tokens; ++t)
+    fill_row({global_.cos, global_.sin}, frequencies_, factor, pass.attention.positions[t]);
 }
 
 }  // namespace weft

@@ -41,6 +41,7 @@ GgufDescription describe(const GgufFile& file) {
   for (const std::string& key : file.keys())
     if (key.starts_with(prefix))
       if (auto value = value_of(file.at(key))) d.keys.emplace(key.substr(prefix.size()), std::move(*value));
+  d.has_sections = file.has(prefix + "rope.dimension_sections");
   for (const char* name : {"rope_freqs", "rope_factors_long", "rope_factors_short"})
     if (const GgufTensor* tensor = file.find_tensor(std::string(name) + ".weight"))
       d.factors.emplace(name, factors_of(file, *tensor));

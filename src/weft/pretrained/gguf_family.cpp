@@ -47,7 +47,7 @@ ModelConfig kept(const ModelConfig& config) {
   RopeScaling& s = c.rope_scaling;
   if (s.kind == Kind::longrope || s.kind == Kind::yarn) s.attention_factor = s.rotation_factor(c.context);
   for (double* x : {&c.rope_theta, &c.local_rope_theta, &s.factor, &s.beta_fast, &s.beta_slow, &s.attention_factor,
-                    &s.mscale, &s.mscale_all})
+                    &s.mscale, &s.mscale_all, &s.query_beta})
     *x = double(float(*x));
   for (auto* factors : {&s.short_factors, &s.long_factors})
     for (double& x : *factors) x = double(float(x));

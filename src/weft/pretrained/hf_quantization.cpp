@@ -64,7 +64,7 @@ void set_blocks(const JsonView& json, const char* key, HfQuantization& q) {
 
 HfQuantization parse_fp8(const JsonView& json) {
   HfQuantization q;
-  if (const std::string format = json.string_or("fmt", "e4m3"); format != "e4m3")
+  if (const std::string format = json.string_or("fmt", "e4m3"); format != "e4m3" && format != "float8_e4m3fn")
     refuse(json, "fmt", format, "only e4m3 is");
   if (json.has("weight_block_size")) set_blocks(json, "weight_block_size", q);
   return q;

@@ -12,10 +12,16 @@ namespace {
 struct WholeType {
   std::string_view model_type, text_type;
 };
-constexpr WholeType kWholeTypes[] = {
-    {"gemma3", "gemma3_text"},         {"mistral3", "mistral"},         {"qwen2_vl", "qwen2_vl_text"},
-    {"qwen2_5_vl", "qwen2_5_vl_text"}, {"qwen3_vl", "qwen3_vl_text"},   {"qwen3_vl_moe", "qwen3_vl_moe_text"},
-    {"glm4v", "glm4v_text"},           {"glm4v_moe", "glm4v_moe_text"}, {"internvl", "qwen2"}};
+constexpr WholeType kWholeTypes[] = {{"gemma3", "gemma3_text"},
+                                     {"mistral3", "mistral"},
+                                     {"kimi_k25", "kimi_k2"},
+                                     {"qwen2_vl", "qwen2_vl_text"},
+                                     {"qwen2_5_vl", "qwen2_5_vl_text"},
+                                     {"qwen3_vl", "qwen3_vl_text"},
+                                     {"qwen3_vl_moe", "qwen3_vl_moe_text"},
+                                     {"glm4v", "glm4v_text"},
+                                     {"glm4v_moe", "glm4v_moe_text"},
+                                     {"internvl", "qwen2"}};
 
 // Kinds of decoders that differ from one of text alone in their name, or in what a file without a key means. Their
 // rotary positions are three to a token, in time and on the image: where there is text alone the three are one.
@@ -40,7 +46,7 @@ struct Place {
 };
 constexpr Place kPlaces[] = {
     {"model.language_model.", "model."}, {"language_model.model.", "model."}, {"language_model.", ""}};
-constexpr std::string_view kOtherParts[] = {"visual.", "vision_tower.", "multi_modal_projector."};
+constexpr std::string_view kOtherParts[] = {"visual.", "vision_tower.", "multi_modal_projector.", "mm_projector."};
 
 // Empty: of another part.
 std::string name_alone(std::string_view name, std::string_view prefix) {

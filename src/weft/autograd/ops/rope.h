@@ -9,6 +9,7 @@ namespace weft {
 // cos and sin of position * theta^(-2i/R), [positions, R/2] f32 (f64 beside f64 tensors).
 struct RopeTable {
   Tensor cos, sin;
+  Tensor query_cos, query_sin;  // of queries, where these are scaled by their position; empty: they are not
 };
 
 struct RopeOp {
@@ -29,8 +30,12 @@ struct RopeOp {
   std::array<Tensor, 2> rotate(Context& context, const std::array<Tensor, 2>& x, bool inverse) const {
     std::array<RopeArgs, 2> ropes;
     size_t count = 0;
-    for (size_t i = 0; i < 2; ++i)
-      if (x[i]) ropes[count++] = {x[i], table.cos, table.sin, positions[i], inverse};
+    for (size_t i = 0; i < 2; ++i) {
+      const bool is_scaled = i == 0 && table.query_cos;
+      if (x[i])
+        ropes[count++] = {x[i], is_scaled ? table.query_cos : table.cos, is_scaled ? table.query_sin : table.sin,
+                          positions[i], inverse};
+    }
     context.kernels.rope(context.stream, std::span(ropes).first(count));
     return x;
   }

@@ -8,9 +8,19 @@ namespace weft {
 namespace hf_deepseek {
 namespace {
 
+// null: queries are made at once. absent: what a file without the key means.
+void query_rank_field(HfFields& f, ModelConfig& c, int64_t absent) {
+  constexpr const char* kKey = "q_lora_rank";
+  if (!f.is_reading() && c.query_rank == 0)
+    f.to()[kKey] = nullptr;
+  else if (f.is_reading() && f.from().raw().contains(kKey) && !f.has(kKey))
+    c.query_rank = 0;
+  else
+    f.size(kKey, c.query_rank, absent);
+}
+
 void attention_fields(HfFields& f, ModelConfig& c) {
   int64_t rest = c.head_dim - c.rotary_dim;
-  if (f.is_reading() || c.query_rank > 0) f.size("q_lora_rank", c.query_rank, 0);
   f.size("kv_lora_rank", c.kv_rank);
   f.size("qk_nope_head_dim", rest);
   f.size("qk_rope_head_dim", c.rotary_dim);
@@ -21,9 +31,15 @@ void attention_fields(HfFields& f, ModelConfig& c) {
   c.output_bias = c.qkv_bias;
 }
 
-void common_fields(HfFields& f, ModelConfig& c, double norm_eps = 1e-6) {
+// What a file without a key means:
+struct AbsentKeys {
+  int64_t query_rank = 1536;
+  double norm_eps = 1e-6;
+};
+void common_fields(HfFields& f, ModelConfig& c, const AbsentKeys& absent = {}) {
   common_shape_fields(f, c);
-  f.number("rms_norm_eps", c.norm_eps, norm_eps);
+  query_rank_field(f, c, absent.query_rank);
+  f.number("rms_norm_eps", c.norm_eps, absent.norm_eps);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
   activation_field(f, "hidden_act", c.activation, "silu");
   attention_fields(f, c);
@@ -51,7 +67,7 @@ void v3_fields(HfFields& f, ModelConfig& c) {
 // Later versions tell each layer by mlp_layer_types what it is.
 void glm_lite_fields(HfFields& f, ModelConfig& c) {
   constexpr const char *kDense = "first_k_dense_replace", *kTypes = "mlp_layer_types";
-  common_fields(f, c, 1e-5);
+  common_fields(f, c, {.query_rank = 768, .norm_eps = 1e-5});
   f.flag("norm_topk_prob", c.norm_topk, true);
   if (!f.is_reading()) {
     nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
@@ -125,6 +141,12 @@ std::vector<HfFamily> hf_deepseek_families() {
            .names = names,
            .base = "model.",
            .ignored = {"model.layers.61.*"}},  // predicts a token further on, in training
+          {.family = "deepseek_v3",
+           .model_type = "kimi_k2",
+           .architecture = "DeepseekV3ForCausalLM",
+           .fields = v3_fields,
+           .names = names,
+           .base = "model."},
           {.family = "glm4_moe_lite",
            .model_type = "glm4_moe_lite",
            .architecture = "Glm4MoeLiteForCausalLM",

@@ -8,12 +8,14 @@ namespace weft {
 namespace hf_gemma {
 namespace {
 
-// Scores are divided by the root of a number that has a key of its own.
+// Scores are divided by the root of a number that has a key of its own, which newer versions take whole only.
 void score_scale_field(HfFields& f, ModelConfig& c) {
+  constexpr const char* kKey = "query_pre_attn_scalar";
   double divisor = c.attention_scale > 0 ? 1 / (double(c.attention_scale) * double(c.attention_scale)) : 0;
   if (std::abs(divisor - std::round(divisor)) < 1e-4 * divisor) divisor = std::round(divisor);
-  f.number("query_pre_attn_scalar", divisor, 256);
-  if (!(divisor > 0)) f.refuse("query_pre_attn_scalar", "it must be above 0");
+  f.number(kKey, divisor, 256);
+  if (!(divisor > 0)) f.refuse(kKey, "it must be above 0");
+  if (!f.is_reading() && divisor == std::round(divisor)) f.to()[kKey] = int64_t(divisor);
   c.attention_scale = float(1 / std::sqrt(divisor));
 }
 

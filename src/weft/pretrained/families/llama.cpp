@@ -1,4 +1,6 @@
 // Llama as Hugging Face saves it, and the models whose configuration and tensors differ from it in a few names.
+#include <nlohmann/json.hpp>
+
 #include "weft/pretrained/families/families.h"
 
 namespace weft {
@@ -23,6 +25,26 @@ void ministral_fields(HfFields& f, ModelConfig& c) {
   rope_fields(f, c, 10000);
   window_field(f, c, 4096);
   layer_types_field(f, c);
+}
+
+// What its queries are scaled by lies among what its angles are stretched by, whose `mscale` scales no scores.
+void ministral3_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char *kParameters = "rope_parameters", *kBeta = "llama_4_scaling_beta";
+  llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 8, .norm_eps = 1e-5});
+  rope_fields(f, c, 1e6);
+  window_field(f, c);
+  RopeScaling& s = c.rope_scaling;
+  if (f.is_reading()) {
+    if (!f.has(kParameters)) return;
+    const JsonView parameters = f.from().at(kParameters);
+    HfFields(parameters).number(kBeta, s.query_beta, 0);
+    if (s.mscale_all > 0) s.attention_factor = s.rotation_factor(c.context), s.mscale = s.mscale_all = 0;
+    return;
+  }
+  nlohmann::json& parameters = f.to()[kParameters] = f.to()["rope_scaling"];
+  if (parameters.is_null()) parameters = {{"rope_type", "default"}};
+  parameters["rope_theta"] = c.rope_theta, parameters[kBeta] = s.query_beta;
+  for (const char* key : {"rope_scaling", "rope_theta"}) f.to().erase(key);
 }
 
 void seed_oss_fields(HfFields& f, ModelConfig& c) {
@@ -178,6 +200,7 @@ std::vector<HfFamily> hf_llama_families() {
           family("phi3", "Phi3ForCausalLM", phi3_fields, phi3_names),
           family("seed_oss", "SeedOssForCausalLM", seed_oss_fields),
           family("ministral", "MinistralForCausalLM", ministral_fields),
+          family("ministral3", "Ministral3ForCausalLM", ministral3_fields),
           family("ernie4_5", "Ernie4_5ForCausalLM", ernie_fields, ernie_names)};
 }
 

@@ -5,6 +5,13 @@ namespace weft {
 namespace gguf_glm {
 namespace {
 
+// Of GLM-4.1V llama.cpp's converter puts the elements of heads in another order, which nothing but this key tells.
+void glm4_fields(GgufFields& f, ModelConfig& c) {
+  if (f.from().has_sections)
+    f.refuse("rope.dimension_sections", "heads of a model that reads images lie otherwise: name its folder instead");
+  gguf_biased_fields(f, c);
+}
+
 void glm4_moe_fields(GgufFields& f, ModelConfig& c) {
   gguf_rms_fields(f, c);
   gguf_further_layers_field(f, c);
@@ -31,7 +38,7 @@ std::span<const NameRow> moe_names(const ModelConfig& c) {
 std::vector<GgufFamily> gguf_glm_families() {
   using namespace gguf_glm;
 
-  return {{"glm4", "glm4", gguf_biased_fields, glm4_names}, {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names}};
+  return {{"glm4", "glm4", glm4_fields, glm4_names}, {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names}};
 }
 
 }  // namespace weft

@@ -14,6 +14,25 @@ void llama_fields(GgufFields& f, ModelConfig& c) {
   gguf_expert_fields(f, c);
 }
 
+// Ministral 3, and Mistral Small of 2025. What angles are multiplied by is said beside what yarn implies.
+void mistral3_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kMultiplier = "rope.scaling.yarn_log_multiplier";
+  RopeScaling& s = c.rope_scaling;
+  const auto implied = [&](double multiplier) {
+    RopeScaling plain = s;
+    plain.attention_factor = 0, plain.mscale = 1, plain.mscale_all = multiplier;
+    return plain.rotation_factor(c.context);
+  };
+  double multiplier = s.kind == RopeScaling::Kind::yarn && s.attention_factor == 1 ? 1 : 0;
+  if (!f.is_reading() && multiplier > 0) s.attention_factor = 0;
+  llama_fields(f, c);
+  if (s.kind != RopeScaling::Kind::yarn) return;
+  if (f.is_reading() || multiplier > 0) f.number(kMultiplier, multiplier, 0);
+  if (f.is_reading() && multiplier > 0)
+    s.attention_factor = s.rotation_factor(c.context) * implied(multiplier) / implied(0);
+  if (f.is_reading() || s.query_beta > 0) f.number("attention.temperature_scale", s.query_beta, 0);
+}
+
 // Logits are divided by a number.
 void granite_fields(GgufFields& f, ModelConfig& c) {
   gguf_biased_fields(f, c);
@@ -47,6 +66,7 @@ std::vector<GgufFamily> gguf_llama_families() {
   using namespace gguf_llama;
 
   return {{"llama", "llama", llama_fields, gguf_paired_names},
+          {"mistral3", "ministral3", mistral3_fields, gguf_paired_names},
           {"granite", "granite", granite_fields, gguf_paired_names},
           {"smollm3", "smollm3", smollm3_fields, gguf_paired_names},
           {"ernie4_5", "ernie4_5", gguf_biased_fields, gguf_paired_names},

@@ -1,4 +1,5 @@
-// Qwen 2 and 3, the latter also with experts.
+// Qwen 2 and 3, the latter also with experts; and what such models are called that read images as well, whose
+// positions are those of text where there is nothing else.
 #include "weft/pretrained/gguf_families/gguf_families.h"
 
 namespace weft {
@@ -27,7 +28,10 @@ std::vector<GgufFamily> gguf_qwen_families() {
 
   return {{"qwen2", "qwen2", qwen2_fields, gguf_halved_names},
           {"qwen3", "qwen3", qwen_fields, gguf_halved_names},
-          {"qwen3moe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names}};
+          {"qwen3moe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names},
+          {"qwen2vl", "qwen2", qwen2_fields, gguf_halved_names},
+          {"qwen3vl", "qwen3", qwen_fields, gguf_halved_names},
+          {"qwen3vlmoe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names}};
 }
 
 }  // namespace weft
