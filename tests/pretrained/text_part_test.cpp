@@ -6,6 +6,7 @@
 #include "weft/pretrained/export.h"
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/peft.h"
+#include "weft/pretrained/random_model.h"
 
 namespace weft {
 namespace {
@@ -162,6 +163,24 @@ TEST(TextPartTest, TakesAdaptersBesideItselfOnly) {
     EXPECT_EQ(a, std::vector<float>(a.size(), 0.25f)) << module;
   }
   EXPECT_THROW(open("vision_tower.layers"), Error);
+}
+
+TEST(TextPartTest, AdaptersAreWrittenForTheWholeModelThatTheyAreFor) {
+  const GoldenModel golden("mistral3");
+  const TemporaryFolder folder;
+  const std::shared_ptr<const ModelSource> base = open_model(golden.path());
+  ModelConfig config = base->config();
+  config.lora = {.rank = 2, .targets = lora_targets({"q"})};
+  complete(config);
+  const auto adapted = random_model("random", config);
+  const auto first_name = [&](const std::string& of, const std::string& to) {
+    write_peft(*adapted, of, folder / to);
+    return SafetensorsFile(folder / to + "/" + kPeftWeightsName).entries().front().name;
+  };
+  EXPECT_TRUE(first_name(golden.path(), "inside").starts_with("base_model.model.model.language_model.layers.0."));
+  EXPECT_TRUE(first_name("somewhere/else", "alone").starts_with("base_model.model.model.layers.0."));
+  EXPECT_EQ(open_adapted(base, folder / "inside")->config().lora.rank, 2);
+  EXPECT_EQ(open_adapted(base, folder / "alone")->config().lora.rank, 2);
 }
 
 }  // namespace

@@ -127,6 +127,18 @@ class AdaptedSource final : public ModelSource {
   std::vector<ParamNames> all_names_;
 };
 
+// Whether what the adapters are for is a model that is here and has other parts beside its decoder.
+bool has_other_parts(const std::string& base) {
+  return is_hugging_face_folder(base) && parse_hf_config(read_config_json(base).root()).is_part;
+}
+
+// Of adapters beside a decoder, the names beside a part of another model.
+void move_inside(std::vector<ParamNames>& adapters) {
+  for (ParamNames& names : adapters)
+    for (std::string& stored : names.stored)
+      stored = fmt::format("{}{}", kPrefix, name_inside(std::string_view(stored).substr(kPrefix.size())));
+}
+
 std::string config_text(const LoraConfig& lora, const std::vector<ParamNames>& adapters, const std::string& base) {
   std::set<std::string> modules;
   for (const ParamNames& names : adapters) {
@@ -211,7 +223,8 @@ std::unique_ptr<LoraSet> load_lora_set(Context& context, const ModelSource& sour
 void write_peft(const ModelSource& model, const std::string& base, const std::string& folder, FileSystem& fs) {
   const LoraConfig& lora = model.config().lora;
   if (lora.rank == 0) throw Error("{} has no adapters", model.path());
-  const std::vector<ParamNames> adapters = adapter_names(model.config(), hf_names(model.config()));
+  std::vector<ParamNames> adapters = adapter_names(model.config(), hf_names(model.config()));
+  if (has_other_parts(base)) move_inside(adapters);
   std::vector<SafetensorsInfo> infos;
   for (const ParamNames& names : adapters) {
     const bool is_stack = names.shape.rank() == 3;  // of experts

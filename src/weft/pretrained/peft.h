@@ -19,7 +19,8 @@ std::unique_ptr<ModelSource> open_adapted(std::shared_ptr<const ModelSource> bas
 std::unique_ptr<LoraSet> load_lora_set(Context& context, const ModelSource& source, Decoder& model, DType dtype,
                                        const std::string& folder);
 
-// Writes the adapters of a model into a new folder, fp32. base: what the folder says that they are for.
+// Writes the adapters of a model into a new folder, fp32. base: what the folder says that they are for; where that is
+// a folder here of a model that reads images as well, names are those of its decoder inside it.
 // Throws Error when the model has none, or PEFT has no name for one: beside parts of a fused projection, say.
 void write_peft(const ModelSource& model, const std::string& base, const std::string& folder,
                 FileSystem& fs = FileSystem::real());

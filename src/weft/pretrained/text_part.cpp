@@ -48,13 +48,14 @@ constexpr Place kPlaces[] = {
     {"model.language_model.", "model."}, {"language_model.model.", "model."}, {"language_model.", ""}};
 constexpr std::string_view kOtherParts[] = {"visual.", "vision_tower.", "multi_modal_projector.", "mm_projector."};
 
+constexpr std::string_view kModel = "model.";
+
 // Empty: of another part.
 std::string name_alone(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::string(name);
   name.remove_prefix(prefix.size());
   for (const auto& [inside, alone] : kPlaces)
     if (name.starts_with(inside)) return fmt::format("{}{}{}", prefix, alone, name.substr(inside.size()));
-  constexpr std::string_view kModel = "model.";
   const std::string_view part = name.starts_with(kModel) ? name.substr(kModel.size()) : name;
   const bool is_adapter = !prefix.empty();
   if (!is_adapter &&
@@ -124,6 +125,11 @@ std::vector<std::string_view> text_part_types() {
   std::vector<std::string_view> types;
   for (const WholeType& whole : kWholeTypes) types.push_back(whole.model_type);
   return types;
+}
+
+std::string name_inside(std::string_view module) {
+  if (!module.starts_with(kModel)) return std::string(module);
+  return fmt::format("{}{}", kPlaces[0].inside, module.substr(kModel.size()));
 }
 
 std::unique_ptr<StoredTensors> text_part_tensors(std::unique_ptr<StoredTensors> whole, std::string_view prefix) {

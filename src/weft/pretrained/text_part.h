@@ -17,6 +17,9 @@ std::optional<JsonDocument> text_part_config(const JsonView& config);
 // The kinds of models that have such a part, as their config.json calls them.
 std::vector<std::string_view> text_part_types();
 
+// Of a module of the decoder alone, the name inside the whole model, as newer versions of the library have it.
+std::string name_inside(std::string_view module);
+
 // The decoder's tensors under the names that they would have in a file of its own; those of other parts are not
 // there. prefix: what names of adapters begin with, of which those of other parts stay, to be refused.
 std::unique_ptr<StoredTensors> text_part_tensors(std::unique_ptr<StoredTensors> whole, std::string_view prefix = "");
