@@ -23,20 +23,38 @@ constexpr Module kModules[] = {{"q_proj", "q"},       {"k_proj", "k"},   {"v_pro
                                {"gate_proj", "gate"}, {"up_proj", "up"}, {"down_proj", "down"}, {"w1", "gate"},
                                {"w3", "up"},          {"w2", "down"}};  // of experts
 
-std::vector<std::string> targets_of(const JsonView& modules, const std::string& source) {
-  if (modules.is_string() && modules.string() == "all-linear") return {"all-linear"};
-  if (!modules.is_array()) throw Error("{}: target_modules must be a list of names; weft reads no patterns", source);
-  std::vector<std::string> targets;
-  for (int64_t i = 0; i < modules.size(); ++i) {
-    const std::string name = modules.at(i).string();
-    const auto* const found = std::ranges::find(kModules, std::string_view(name), &Module::name);
-    if (found == std::end(kModules))
-      throw Error(
-          "{}: target_modules has {}, and weft knows adapters beside q_proj, k_proj, v_proj, o_proj, gate_proj, "
-          "up_proj and down_proj",
-          source, name);
-    targets.emplace_back(found->target);
+std::string_view target_of(const std::string& module, const std::string& source) {
+  const auto* const found = std::ranges::find(kModules, std::string_view(module), &Module::name);
+  if (found == std::end(kModules))
+    throw Error(
+        "{}: there are adapters beside {}, and weft knows them beside q_proj, k_proj, v_proj, o_proj, gate_proj, "
+        "up_proj and down_proj",
+        source, module);
+  return found->target;
+}
+
+// The modules that a folder's tensors are beside: where its configuration has a pattern of names, only they tell.
+std::set<std::string> modules_of(const std::string& folder) {
+  constexpr std::string_view kFactor = ".lora_A.weight";
+  std::set<std::string> modules;
+  const SafetensorsFile file(join_path(folder, kPeftWeightsName));
+  for (const SafetensorsEntry& entry : file.entries()) {
+    if (!entry.name.ends_with(kFactor)) continue;
+    const std::string module = entry.name.substr(0, entry.name.size() - kFactor.size());
+    modules.insert(module.substr(module.rfind('.') + 1));
   }
+  return modules;
+}
+
+std::vector<std::string> targets_of(const JsonView& modules, const std::string& folder) {
+  if (modules.is_string() && modules.string() == "all-linear") return {"all-linear"};
+  std::set<std::string> names;
+  if (modules.is_string())
+    names = modules_of(folder);
+  else
+    for (int64_t i = 0; i < modules.size(); ++i) names.insert(modules.at(i).string());
+  std::vector<std::string> targets;
+  for (const std::string& name : names) targets.emplace_back(target_of(name, folder));
   return targets;
 }
 
@@ -175,7 +193,7 @@ LoraConfig read_peft_config(const std::string& folder) {
   LoraConfig lora{.rank = json.at("r").integer(1, kMostLoraRank),
                   .alpha = float(json.number_or("lora_alpha", 8)),
                   .dropout = float(json.number_or("lora_dropout", 0)),
-                  .targets = lora_targets(targets_of(json.at("target_modules"), source)),
+                  .targets = lora_targets(targets_of(json.at("target_modules"), folder)),
                   .is_dora = json.boolean_or("use_dora", false)};
   // There the scale is alpha / sqrt(r).
   if (json.boolean_or("use_rslora", false)) lora.alpha *= std::sqrt(float(lora.rank));
