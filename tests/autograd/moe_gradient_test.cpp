@@ -52,6 +52,9 @@ const MoeCase kMoeCases[] = {
     {"idle_experts", [](ModelConfig& m) { m.experts = 40, m.experts_per_token = 1, m.norm_topk = false; }},
     {"gpt_oss",
      [](ModelConfig& m) { m.expert_bias = true, m.attention_sinks = true, m.activation = Activation::swiglu_oai; }},
+    {"shared_gate", [](ModelConfig& m) { m.shared_experts = 2, m.shared_gate = true, m.norm_topk = false; }},
+    {"shared_gate_recompute_later", [](ModelConfig& m) { m.shared_experts = 1, m.shared_gate = true; }, true,
+     WeightGrads::later},
     {"recompute_later", [](ModelConfig& m) { m.shared_experts = 1; }, true, WeightGrads::later},
 };
 

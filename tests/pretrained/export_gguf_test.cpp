@@ -85,6 +85,7 @@ constexpr Architecture kArchitectures[] = {
     {"qwen3", "qwen3"},
     {"internvl", "qwen3"},
     {"qwen3_vl", "qwen3"},
+    {"qwen2_moe", "qwen2moe"},
     {"qwen3_moe", "qwen3moe"},
     {"qwen3_vl_moe", "qwen3moe"},
     {"seed_oss", "seed_oss"},

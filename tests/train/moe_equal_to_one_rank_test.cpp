@@ -48,6 +48,7 @@ void gpt_oss(Recipe& r) {
   m.expert_bias = true, m.attention_sinks = true, m.qkv_bias = true, m.output_bias = true, m.window = 5;
   set_activation(m, "swiglu_oai");
 }
+void shared_gate(Recipe& r) { qwen(r), r.model.shared_experts = 2, r.model.shared_gate = true; }
 // Far more experts than 32 tokens a rank can fill.
 void idle_experts(Recipe& r) { r.model.experts = 64, r.model.experts_per_token = 1, r.model.expert_ffn = 8; }
 void uneven_experts(Recipe& r) { r.model.experts = 7, r.model.experts_per_token = 3; }
@@ -107,6 +108,27 @@ const MoeCase kMoeCases[] = {
      .schedule = ScheduleKind::zb_h1,
      .change = gpt_oss},
     {.name = "dp2_ep2_tp2_gpt_oss_adapters", .dp = 2, .tp = 2, .ep = 2, .change = gpt_oss_adapters},
+    {.name = "tp2_sp_shared_gate", .tp = 2, .sequence_parallel = true, .change = shared_gate},
+    {.name = "dp2_ep2_acc2_recompute_shared_gate",
+     .dp = 2,
+     .ep = 2,
+     .accumulation = 2,
+     .recomputes = true,
+     .change = shared_gate},
+    {.name = "dp2_cp2_tp2_ep2_zero3_shared_gate",
+     .dp = 2,
+     .cp = 2,
+     .tp = 2,
+     .ep = 2,
+     .zero = Zero::parameters,
+     .change = shared_gate},
+    {.name = "dp2_ep2_pp2_zero_bubble_shared_gate",
+     .dp = 2,
+     .pp = 2,
+     .ep = 2,
+     .accumulation = 4,
+     .schedule = ScheduleKind::zb_h1,
+     .change = shared_gate},
     {.name = "dp2_ep2_recompute", .dp = 2, .ep = 2, .recomputes = true, .change = deepseek},
     {.name = "dp2_ep2_tp2", .dp = 2, .tp = 2, .ep = 2, .change = deepseek},
     {.name = "dp2_ep2_tp2_sp_recompute", .dp = 2, .tp = 2, .ep = 2, .sequence_parallel = true, .recomputes = true},

@@ -86,6 +86,7 @@ MoeConfig moe_config(const ModelConfig& c) {
           .hidden = c.hidden,
           .ffn = c.expert_ffn,
           .shared = shared,
+          .has_shared_gate = c.shared_gate,
           .activation = c.activation,
           .is_gated = c.is_gated,
           .dropout = c.dropout,

@@ -37,6 +37,12 @@ ModelConfig qwen3() {
   return c;
 }
 
+ModelConfig qwen2_moe() {
+  ModelConfig c = named("qwen2_moe", qwen2());
+  c.experts_per_token = c.shared_experts = 4, c.norm_topk = false, c.shared_gate = true;
+  return c;
+}
+
 ModelConfig ministral3() {
   ModelConfig c = named("ministral3", {});
   c.head_dim = 128, c.rope_theta = 1e6;
@@ -116,6 +122,7 @@ const std::vector<Family>& llama_families() {
       {named("phi3", ModelConfig{}), Presets{}},
       {gpt_oss(), Presets{{"gpt-oss-20b", gpt_oss(24, 32)}, {"gpt-oss-120b", gpt_oss(36, 128)}}},
       {named("ministral", ModelConfig{}), Presets{}},
+      {qwen2_moe(), Presets{}},
       {ministral3(), Presets{}},
       {seed_oss(), Presets{}},
       {ernie4_5(), Presets{}},

@@ -28,6 +28,8 @@ void complete_experts(ModelConfig& c) {
     if (!(value >= 0)) throw UsageError("model.{} = {}: write a number of at least 0", key, value);
   };
   not_negative("shared_experts", double(c.shared_experts));
+  if (c.shared_gate && c.shared_experts == 0)
+    throw UsageError("model.shared_gate weighs what shared experts give: write model.shared_experts, or false");
   not_negative("first_dense_layers", double(c.first_dense_layers));
   not_negative("capacity_factor", double(c.capacity_factor));
   not_negative("aux_loss", double(c.aux_loss));
@@ -222,6 +224,7 @@ int64_t ModelConfig::num_params() const {
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
   Count moe = h * experts + h * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
+  if (shared_gate) moe = moe + h;
   if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + hidden + 1);
   const int64_t sparse = experts > 0 ? std::max<int64_t>(layers - first_dense_layers, 0) : 0;
   return (block_params * layers + mlp(ffn) * (layers - sparse) + moe * sparse + rest).value;
@@ -302,8 +305,10 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   // With experts, only those that see the token count.
   const int64_t width = is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : c.ffn;
   const double all_scores = scores * mean_keys(c, layer, seq_len);
-  return {projections(c) + all_scores,
-          (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts) : 0), all_scores};
+  return {
+      projections(c) + all_scores,
+      (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts + (c.shared_gate ? 1 : 0)) : 0),
+      all_scores};
 }
 
 }  // namespace

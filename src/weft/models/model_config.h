@@ -110,6 +110,7 @@ struct ModelConfig {
   int64_t experts = 0;  // 0: every layer is dense
   int64_t experts_per_token = 2;
   int64_t shared_experts = 0;      // see all tokens
+  bool shared_gate = false;        // what they give is multiplied by the sigmoid of a product with the token
   int64_t expert_ffn = 0;          // of one expert; 0: ffn
   int64_t first_dense_layers = 0;  // the others have experts
   RouterGate router = RouterGate::softmax;

@@ -44,6 +44,9 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
                   adapter_of(c.lora, LoraTarget::gate), false, true);
   is_adapted_ = up_.has_adapter() || down_.has_adapter() || (gate_ && gate_->has_adapter());
   if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
+  if (c.has_shared_gate)
+    shared_gate_.emplace(name + ".shared_gate.weight", tensor_.replicated_inside({1, c.hidden}),
+                         Init::normal(c.init_std));
   if (c.has_biases)
     logit_bias_.emplace(name + ".router.logit_bias", tensor_.replicated_inside({c.gate.experts}), Init::zeros());
   if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
@@ -70,6 +73,25 @@ Var Moe::feed_forward(const Var& rows, const RouteRef& route, const Pass& pass) 
   return down_(inner, on_the_way, pass);
 }
 
+Var Moe::shared_experts(const Var& x, const Pass& pass, bool stays_on_device) {
+  Context& context = *x.context;
+  const Var y = shared_->inside(x, pass);
+  if (!shared_gate_) return y;
+  const RouteRef route = RouteRef::take(routes_);
+  route->begin(x.value.rows(), 1, 1, pass.tokens, pass.seq_len);
+  const Var weights = apply(
+      context,
+      GateOp{.config = {.rule = {.gate = RouterGate::sigmoid, .normalises = false}, .experts = 1, .per_token = 1},
+             .route = route,
+             .experts = nullptr,
+             .rows = nullptr,
+             .bias = nullptr,
+             .loss_scale = 0,
+             .stays_on_device = stays_on_device},
+      apply(context, RouterOp{{&*shared_gate_, nullptr}}, x));
+  return apply(context, CombineOp{nullptr, route}, y, weights);
+}
+
 // A host that orders rows by expert waits for a device in every layer.
 bool Moe::stays_on_device(const Var& x, const Pass& pass) {
   const int64_t copies = x.value.rows() * config_.gate.per_token, experts = config_.gate.experts;
@@ -90,6 +112,7 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
   if (!pass.is_training) gate.capacity_factor = 0;
   const RouteRef route = RouteRef::take(routes_);
   route->begin(x.value.rows(), gate.per_token, gate.experts, pass.tokens, pass.seq_len);
+  const bool is_on_device = stays_on_device(x, pass);
   // Every rank of the tensor group chooses the same experts; the first adds the losses.
   const Var weights = apply(context,
                             GateOp{.config = gate,
@@ -98,11 +121,11 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .rows = rows_,
                                    .bias = router_bias(),
                                    .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
-                                   .stays_on_device = stays_on_device(x, pass)},
+                                   .stays_on_device = is_on_device},
                             apply(context, RouterOp{{&router_, logit_bias_ ? &*logit_bias_ : nullptr}}, x));
   const Var rows = apply(context, DispatchOp{experts_, route}, x);
   Var y = apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weights);
-  if (shared_) y = y + shared_->inside(x, pass);
+  if (shared_) y = y + shared_experts(x, pass, is_on_device);
   return pass.dropout(tensor_.leave(y), config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 

@@ -12,6 +12,7 @@ struct MoeConfig {
   bool has_biases = false;       // of the router's logits and of the experts' projections
   int64_t hidden = 0, ffn = 0;   // of one expert
   MlpConfig shared = {};         // the experts that see all, as one; ffn 0: none
+  bool has_shared_gate = false;  // which weighs what these give, token by token
   Activation activation = Activation::silu;
   bool is_gated = true;
   float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;
@@ -33,10 +34,13 @@ class Moe {
     up_.each_param(visit);
     down_.each_param(visit);
     if (shared_) shared_->each_param(visit);
+    if (shared_gate_) visit(*shared_gate_);
   }
 
  private:
   Var feed_forward(const Var& rows, const RouteRef& route, const Pass& pass);
+  // x: what a token is; where they are gated, a group of one expert, which takes all tokens.
+  Var shared_experts(const Var& x, const Pass& pass, bool stays_on_device);
   bool stays_on_device(const Var& x, const Pass& pass);
 
   MoeConfig config_;
@@ -50,6 +54,7 @@ class Moe {
   ExpertLinear up_, down_;            // [E, F, H], [E, H, F]
   bool is_adapted_;                   // some projection of the experts has adapters
   std::optional<Mlp> shared_;
+  std::optional<Param> shared_gate_;  // [1, H]
   std::optional<RouterBias> bias_;
   std::vector<std::unique_ptr<Route>> routes_;  // of the passes that are under way
 };

@@ -25,7 +25,7 @@ ModelConfig essence(ModelConfig c) {
     c.expert_ffn = neutral.expert_ffn, c.first_dense_layers = neutral.first_dense_layers;
     c.router = neutral.router, c.router_bias = neutral.router_bias;
     c.expert_groups = neutral.expert_groups, c.groups_per_token = neutral.groups_per_token;
-    c.expert_bias = neutral.expert_bias;
+    c.expert_bias = neutral.expert_bias, c.shared_gate = neutral.shared_gate;
     c.norm_topk = neutral.norm_topk, c.routed_scale = neutral.routed_scale;
   }
   if (c.expert_groups == c.groups_per_token) c.expert_groups = c.groups_per_token = 1;

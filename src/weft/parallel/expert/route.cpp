@@ -121,6 +121,7 @@ TableRows Route::tokens() const {
 void Route::exchange(Context& context, Communicator* group) {
   const int size = group ? group->size() : 1;
   const int64_t here = even_cut(num_experts_, group ? group->rank() : 0, size).count;
+  sent_.clear(), received_.clear();  // of a pass before that had a group
   if (size == 1) return order_by_expert(counts_);
   sent_.assign(size_t(size), 0), received_.assign(size_t(size), 0);
   next_.resize(size_t(size));  // experts of each rank

@@ -95,17 +95,38 @@ void mixtral_fields(HfFields& f, ModelConfig& c) {
   f.number("router_aux_loss_coef", c.aux_loss, 0.001);
 }
 
-void qwen3_moe_fields(HfFields& f, ModelConfig& c) {
-  qwen3_fields(f, c);
+// What a file without a key means:
+struct AbsentExperts {
+  int64_t experts, per_token, ffn;
+};
+void qwen_expert_fields(HfFields& f, ModelConfig& c, const AbsentExperts& absent) {
   // Transformers 5 writes it as Mixtral's.
-  f.size(f.has("num_local_experts") ? "num_local_experts" : "num_experts", c.experts, 128);
-  f.size("num_experts_per_tok", c.experts_per_token, 8);
-  f.size("moe_intermediate_size", c.expert_ffn, 768);
+  f.size(f.has("num_local_experts") ? "num_local_experts" : "num_experts", c.experts, absent.experts);
+  f.size("num_experts_per_tok", c.experts_per_token, absent.per_token);
+  f.size("moe_intermediate_size", c.expert_ffn, absent.ffn);
   f.flag("norm_topk_prob", c.norm_topk, false);
   f.number("router_aux_loss_coef", c.aux_loss, 0.001);
   f.only("decoder_sparse_step", int64_t(1));
   if (f.has("mlp_only_layers") && f.from().at("mlp_only_layers").size() > 0)
     f.refuse("mlp_only_layers", "every layer must have experts");
+}
+
+void qwen3_moe_fields(HfFields& f, ModelConfig& c) {
+  qwen3_fields(f, c);
+  qwen_expert_fields(f, c, {.experts = 128, .per_token = 8, .ffn = 768});
+}
+
+// The shared experts are one, as wide as they are together.
+void qwen2_moe_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char* kShared = "shared_expert_intermediate_size";
+  qwen2_fields(f, c);
+  f.flag("qkv_bias", c.qkv_bias, true);
+  qwen_expert_fields(f, c, {.experts = 60, .per_token = 4, .ffn = 1408});
+  int64_t width = c.shared_experts * c.expert_ffn;
+  f.size(kShared, width, 5632);
+  if (c.expert_ffn <= 0 || width <= 0 || width % c.expert_ffn != 0)
+    f.refuse(kShared, "it must be a multiple of moe_intermediate_size");
+  c.shared_experts = width / c.expert_ffn;
 }
 
 void phi3_fields(HfFields& f, ModelConfig& c) {
@@ -137,6 +158,12 @@ constexpr NameRow kQwen3Stacks[] = {
      {.part = Part::up, .is_transposed = true}},
     {"layers.#.moe.experts.down.weight", "model.layers.#.mlp.experts.down_proj", {.is_transposed = true}},
 };
+constexpr NameRow kQwen2Shared[] = {
+    {"layers.#.moe.shared.gate", "model.layers.#.mlp.shared_expert.gate_proj"},
+    {"layers.#.moe.shared.up", "model.layers.#.mlp.shared_expert.up_proj"},
+    {"layers.#.moe.shared.down", "model.layers.#.mlp.shared_expert.down_proj"},
+    {"layers.#.moe.shared_gate", "model.layers.#.mlp.shared_expert_gate"},
+};
 constexpr NameRow kPhi3Fused[] = {
     {"layers.#.attention.query", "model.layers.#.self_attn.qkv_proj", {.part = Part::query}},
     {"layers.#.attention.key", "model.layers.#.self_attn.qkv_proj", {.part = Part::key}},
@@ -150,6 +177,10 @@ constexpr NameRow kPhi3Fused[] = {
 const std::vector<NameRow>& mixtral_names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
       joined({outer_names(), pre_norm_names(), attention_names(), std::span(kMixtralExperts)});
+  return rows;
+}
+const std::vector<NameRow>& qwen2_moe_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kQwen2Shared), llama_names(c)});
   return rows;
 }
 const std::vector<NameRow>& qwen3_stack_names(const ModelConfig&) {
@@ -190,6 +221,7 @@ std::vector<HfFamily> hf_llama_families() {
           family("qwen2", "Qwen2ForCausalLM", qwen2_fields),
           family("qwen3", "Qwen3ForCausalLM", qwen3_fields),
           family("mixtral", "MixtralForCausalLM", mixtral_fields, mixtral_names),
+          family("qwen2_moe", "Qwen2MoeForCausalLM", qwen2_moe_fields, qwen2_moe_names),
           family("qwen3_moe", "Qwen3MoeForCausalLM", qwen3_moe_fields),
           {.family = "qwen3_moe",
            .model_type = "qwen3_vl_moe_text",

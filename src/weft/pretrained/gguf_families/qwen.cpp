@@ -20,6 +20,18 @@ void qwen3_moe_fields(GgufFields& f, ModelConfig& c) {
   gguf_expert_fields(f, c);
 }
 
+// llama.cpp knows that weights of experts do not add up to one here.
+void qwen2_moe_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kShared = "expert_shared_feed_forward_length";
+  qwen2_fields(f, c);
+  gguf_expert_fields(f, c);
+  int64_t width = c.shared_experts * c.expert_ffn;
+  f.size(kShared, width, c.expert_ffn);
+  if (c.expert_ffn <= 0 || width <= 0 || width % c.expert_ffn != 0)
+    f.refuse(kShared, "it must be a multiple of expert_feed_forward_length");
+  c.shared_experts = width / c.expert_ffn;
+}
+
 }  // namespace
 }  // namespace gguf_qwen
 
@@ -29,6 +41,7 @@ std::vector<GgufFamily> gguf_qwen_families() {
   return {{"qwen2", "qwen2", qwen2_fields, gguf_halved_names},
           {"qwen3", "qwen3", qwen_fields, gguf_halved_names},
           {"qwen3moe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names},
+          {"qwen2moe", "qwen2_moe", qwen2_moe_fields, gguf_halved_names},
           {"qwen2vl", "qwen2", qwen2_fields, gguf_halved_names},
           {"qwen3vl", "qwen3", qwen_fields, gguf_halved_names},
           {"qwen3vlmoe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names}};

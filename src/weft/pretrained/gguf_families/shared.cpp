@@ -35,6 +35,7 @@ constexpr NameRow kNames[] = {
     {"layers.#.moe.shared.gate", "blk.#.ffn_gate_shexp"},
     {"layers.#.moe.shared.up", "blk.#.ffn_up_shexp"},
     {"layers.#.moe.shared.down", "blk.#.ffn_down_shexp"},
+    {"layers.#.moe.shared_gate", "blk.#.ffn_gate_inp_shexp"},
     {"final_norm", "output_norm"},
     {"head", "output"},
 };
