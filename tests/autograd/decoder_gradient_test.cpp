@@ -39,6 +39,8 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     if (c.experts > 0) m.experts = c.experts, m.experts_per_token = 2, m.expert_ffn = 6, m.shared_experts = 1;
     if (c.lora_rank > 0)
       m.lora = {.rank = c.lora_rank, .alpha = 5, .dropout = c.dropout, .targets = lora_targets({"all-linear"})};
+    if (std::string_view(c.family) == "ministral3")
+      m.rope_scaling = {.kind = RopeScaling::Kind::yarn, .factor = 2, .original_context = 3, .query_beta = 0.5};
     complete(m);
     return m;
   }
@@ -129,6 +131,8 @@ constexpr DecoderCase kDecoderCases[] = {
     {"experts_lora", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now, 2, 4},
     {"gpt_oss", "gpt_oss", false, false, false, 0, "swiglu_oai", 0, WeightGrads::now, 0, 4},
     {"gpt_oss_lora", "gpt_oss", false, false, false, 0, "swiglu_oai", 1, WeightGrads::later, 2, 4},
+    {"ministral3", "ministral3", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"qwen2_moe_lora_recompute", "qwen2_moe", false, false, false, 0, "swiglu", 1, WeightGrads::later, 2, 4},
     {"experts_lora_recompute", "llama", false, false, false, 0, "relu", 1, WeightGrads::later, 3, 4},
 };
 INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kDecoderCases), case_name);

@@ -281,6 +281,10 @@ void add_rope_cases(std::vector<ParityCase>& cases) {
              k.rope(stream, std::array{rope("x", 29, 3, 2 * half + (half == 13 ? 5 : 0))});
              k.rope(stream, std::array{rope("q", 29, 5, 2 * half), rope("k", 11, 2, 2 * half + 8)});
              k.rope(stream, std::array{rope("none", 0, 5, 2 * half), rope("all", 29, 1, 2 * half)});
+             // Queries that are scaled by their position, beside keys that are not.
+             RopeArgs scaled = rope("scaled", 29, 3, 2 * half + 5);
+             scaled.factors = o.f32("factors", {31});
+             k.rope(stream, std::array{scaled, rope("keys", 29, 2, 2 * half)});
            },
            1e-5, false});
 }

@@ -357,6 +357,13 @@ TEST(ReferenceGradientTest, RopeByItsInverse) {
   };
   expect_near("there and back", w.values(rotated(rotated(x, false), true)), w.values(x), 1e-14);
   expect_gradient("dx", x, rotated(dy, true), [&] { return dot(rotated(x, false), dy); });
+  const Tensor factors = w.random(kType, {6}, "factors");
+  const auto scaled = [&](const Tensor& t, bool inverse) {
+    const Tensor result = w.copy(t);
+    reference_kernels().rope(w.stream, std::array{RopeArgs{result, cos, sin, positions.data(), inverse, factors}});
+    return result;
+  };
+  expect_gradient("dx of what is scaled", x, scaled(dy, true), [&] { return dot(scaled(x, false), dy); });
 }
 
 TEST(ReferenceGradientTest, EmbeddingOfTokensAndPositions) {

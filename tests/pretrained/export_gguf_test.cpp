@@ -44,6 +44,7 @@ constexpr Architecture kArchitectures[] = {
     {"cohere", "command-r"},
     {"cohere2", "cohere2"},
     {"deepseek_v2", "deepseek2"},
+    {"mistral4", ""},
     {"deepseek_v3", ""},  // its stretch multiplies angles and scores by two different numbers
     {"ernie4_5", "ernie4_5"},
     {"exaone4", "exaone4"},

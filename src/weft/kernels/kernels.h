@@ -225,6 +225,7 @@ struct RopeArgs {
   Tensor cos, sin;                     // [positions, R] f32, 2R <= D
   const int32_t* positions = nullptr;  // [T], host memory
   bool inverse = false;
+  Tensor factors = {};  // [positions] f32, optional: all D elements are multiplied by that of their position
 };
 
 // Rows of a table of which a rank may hold a part: tokens of other rows give zeros, and take no gradient here.

@@ -319,6 +319,7 @@ void check_rope(const RopeArgs& args) {
   op.like("sin", args.sin, args.cos);
   if (2 * args.cos.dim(1) > args.x.dim(2))
     throw Error("rope: the tables rotate {} elements, but a head has {}", 2 * args.cos.dim(1), args.x.dim(2));
+  if (args.factors) op.statistic("factors", args.factors, args.cos.dim(0), args.x);
   op.indices("positions", args.positions, args.x.dim(0), 0, args.cos.dim(0));
 }
 

@@ -67,11 +67,8 @@ void complete_rope(ModelConfig& c) {
                      s.high_freq_factor, s.low_freq_factor);
   if (s.kind == RopeScaling::Kind::yarn && !(s.beta_fast > s.beta_slow && s.beta_slow > 0))
     throw UsageError("model.rope_beta_fast = {} must be above model.rope_beta_slow = {}", s.beta_fast, s.beta_slow);
-  if (!(s.query_beta >= 0) || (s.query_beta > 0 && (s.depends_on_length() || c.turned_dim() != c.head_dim)))
-    throw UsageError(
-        "model.rope_query_beta = {}: write a number of at least 0, and 0 where a part of a head does not turn or "
-        "angles depend on how long a text is",
-        s.query_beta);
+  if (!(s.query_beta >= 0))
+    throw UsageError("model.rope_query_beta = {}: write a number of at least 0", s.query_beta);
   if (s.kind != RopeScaling::Kind::longrope) return;
   for (const auto* factors : {&s.short_factors, &s.long_factors}) {
     if (int64_t(factors->size()) != c.turned_dim() / 2)

@@ -44,11 +44,8 @@ void stretch_yarn(std::vector<double>& frequencies, const RopeScaling& s, double
   }
 }
 
-struct Angles {
-  Tensor cos, sin;
-};
 template <class T>
-void fill_row_of(const Angles& table, const std::vector<double>& frequencies, double factor, int64_t position) {
+void fill_row_of(const RopeTable& table, const std::vector<double>& frequencies, double factor, int64_t position) {
   const int64_t pairs = int64_t(frequencies.size());
   T* const cos = table.cos.data<T>() + position * pairs;
   T* const sin = table.sin.data<T>() + position * pairs;
@@ -58,7 +55,7 @@ void fill_row_of(const Angles& table, const std::vector<double>& frequencies, do
   }
 }
 
-void fill_row(const Angles& table, const std::vector<double>& frequencies, double factor, int64_t position) {
+void fill_row(const RopeTable& table, const std::vector<double>& frequencies, double factor, int64_t position) {
   if (table.cos.dtype() == DType::f64)
     fill_row_of<double>(table, frequencies, factor, position);
   else
@@ -97,26 +94,33 @@ std::vector<double> rope_frequencies(const ModelConfig& config, int64_t length) 
 void RopeTables::prepare(Context& context, DType wide) {
   if (config_.position != PositionKind::rope) return;
   const int64_t positions = config_.context, pairs = config_.turned_dim() / 2;
-  // factor_of: of a position.
-  const auto fill = [&](Tensor& cos, Tensor& sin, const std::vector<double>& frequencies, auto&& factor_of) {
-    cos = context.empty(wide, {positions, pairs}), sin = context.empty(wide, {positions, pairs});
-    if (cos.device() == Device::meta) return;
-    fill_on_host(context.stream, cos, [&](const Tensor& host_cos) {
-      fill_on_host(context.stream, sin, [&](const Tensor& host_sin) {
-        for (int64_t p = 0; p < positions; ++p) fill_row({host_cos, host_sin}, frequencies, factor_of(p), p);
+  const auto fill = [&](RopeTable& table, const std::vector<double>& frequencies, double factor) {
+    table.cos = context.empty(wide, {positions, pairs}), table.sin = context.empty(wide, {positions, pairs});
+    if (table.cos.device() == Device::meta) return;
+    fill_on_host(context.stream, table.cos, [&](const Tensor& cos) {
+      fill_on_host(context.stream, table.sin, [&](const Tensor& sin) {
+        for (int64_t p = 0; p < positions; ++p) fill_row({cos, sin, {}}, frequencies, factor, p);
       });
     });
   };
-  const RopeScaling& scaling = config_.rope_scaling;
-  const std::vector<double> frequencies = rope_frequencies(config_, 0);
-  const double factor = scaling.rotation_factor(positions);
-  fill(global_.cos, global_.sin, frequencies, [&](int64_t) { return factor; });
-  if (scaling.query_beta > 0)
-    fill(global_.query_cos, global_.query_sin, frequencies,
-         [&](int64_t p) { return factor * scaling.query_factor(p); });
-  if (has_local())
-    fill(local_.cos, local_.sin, plain_frequencies(config_.local_rope_theta, config_.turned_dim()),
-         [](int64_t) { return 1.0; });
+  fill(global_, rope_frequencies(config_, 0), config_.rope_scaling.rotation_factor(positions));
+  if (config_.rope_scaling.query_beta > 0) global_.query_factors = query_factors(context, wide);
+  if (has_local()) fill(local_, plain_frequencies(config_.local_rope_theta, config_.turned_dim()), 1);
+}
+
+Tensor RopeTables::query_factors(Context& context, DType wide) const {
+  const Tensor factors = context.empty(wide, {config_.context});
+  if (factors.device() == Device::meta) return factors;
+  fill_on_host(context.stream, factors, [&](const Tensor& host) {
+    for (int64_t p = 0; p < config_.context; ++p) {
+      const double factor = config_.rope_scaling.query_factor(p);
+      if (wide == DType::f64)
+        host.data<double>()[p] = factor;
+      else
+        host.data<float>()[p] = float(factor);
+    }
+  });
+  return factors;
 }
 
 // Only the rows that the pass reads are made anew.
@@ -128,8 +132,7 @@ void RopeTables::prepare(const Pass& pass) {
     length_ = length;
   }
   const double factor = config_.rope_scaling.rotation_factor(config_.context);
-  for (int64_t t = 0; t < pass.num_tokens; ++t)
-    fill_row({global_.cos, global_.sin}, frequencies_, factor, pass.attention.positions[t]);
+  for (int64_t t = 0; t < pass.num_tokens; ++t) fill_row(global_, frequencies_, factor, pass.attention.positions[t]);
 }
 
 }  // namespace weft

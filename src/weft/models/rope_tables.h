@@ -20,6 +20,7 @@ class RopeTables {
   void prepare(const Pass& pass);
 
  private:
+  Tensor query_factors(Context& context, DType wide) const;
   bool has_local() const { return config_.local_rope_theta > 0; }
 
   const ModelConfig& config_;

@@ -160,6 +160,7 @@ const std::vector<Family>& variant_families() {
                                         falcon(),
                                         deepseek("deepseek_v2"),
                                         deepseek_v3(),
+                                        deepseek("mistral4"),
                                         cohere("cohere"),
                                         cohere("cohere2"),
                                         exaone4(),

@@ -106,6 +106,7 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   if (found == bound_.end()) return {};
   const auto& [names, stored] = found->second;
   if (names->shape.rank() < 2 || names->is_transposed || names->added != 0) return {};
+  if (names->num_matrices > 0 && !names->rows.keeps_order()) return {};
   RowsOfBlocks all{{}, {}, names->num_rows(), names->rows, tensors_.get()};
   for (const StoredInfo* info : stored) {
     const std::optional<StoredBlocks> blocks = tensors_->blocks(*info);

@@ -144,7 +144,8 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
     if (!row) throw Error("{} models hold no {}: the model cannot be written as one", config.family, p.name);
     const std::string stored = replaced(row->stored, '#', pattern.layer) + std::string(suffix);
     const bool is_matrix = p.shape.rank() > 1, is_one = stored.find('@') == std::string::npos;
-    const bool is_by_expert = row->layout.is_transposed && p.shape.rank() > 2 && is_one;
+    const bool is_half = row->layout.part == Part::gate || row->layout.part == Part::up;
+    const bool is_by_expert = (row->layout.is_transposed || is_half) && p.shape.rank() > 2 && is_one;
     ParamNames names{.param = p.name,
                      .shape = p.shape,
                      .stored = {},

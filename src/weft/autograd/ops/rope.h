@@ -9,7 +9,7 @@ namespace weft {
 // cos and sin of position * theta^(-2i/R), [positions, R/2] f32 (f64 beside f64 tensors).
 struct RopeTable {
   Tensor cos, sin;
-  Tensor query_cos, query_sin;  // of queries, where these are scaled by their position; empty: they are not
+  Tensor query_factors;  // [positions] of the same: of whole queries; empty: 1
 };
 
 struct RopeOp {
@@ -30,12 +30,9 @@ struct RopeOp {
   std::array<Tensor, 2> rotate(Context& context, const std::array<Tensor, 2>& x, bool inverse) const {
     std::array<RopeArgs, 2> ropes;
     size_t count = 0;
-    for (size_t i = 0; i < 2; ++i) {
-      const bool is_scaled = i == 0 && table.query_cos;
+    for (size_t i = 0; i < 2; ++i)
       if (x[i])
-        ropes[count++] = {x[i], is_scaled ? table.query_cos : table.cos, is_scaled ? table.query_sin : table.sin,
-                          positions[i], inverse};
-    }
+        ropes[count++] = {x[i], table.cos, table.sin, positions[i], inverse, i == 0 ? table.query_factors : Tensor()};
     context.kernels.rope(context.stream, std::span(ropes).first(count));
     return x;
   }

@@ -12,28 +12,41 @@ HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 namespace {
 
-// Turns the halves of one head, `half` elements each.
+// Turns the halves of one head, `half` elements each. factor: of cosines; turn: of sines.
 template <class E>
-HWY_INLINE void rotate_head(E* x, const float* cos, const float* sin, int64_t half, V sign) {
+HWY_INLINE void rotate_head(E* x, const float* cos, const float* sin, int64_t half, V factor, V turn) {
   for_each_vector<FloatWords>(half, [&](int64_t e, auto tail) HWY_ATTR {
-    const V c = load_words<FloatWords, tail.value>(cos, e, half),
-            s = load_words<FloatWords, tail.value>(sin, e, half);
-    const V x1 = load_words<FloatWords, tail.value>(x, e, half), turn = hn::Mul(sign, s);
+    const V c = hn::Mul(factor, load_words<FloatWords, tail.value>(cos, e, half)),
+            s = hn::Mul(turn, load_words<FloatWords, tail.value>(sin, e, half));
+    const V x1 = load_words<FloatWords, tail.value>(x, e, half);
     const V x2 = load_words<FloatWords, tail.value>(x + half, e, half);
-    store_floats<tail.value>(x, e, half, hn::MulSub(x1, c, hn::Mul(x2, turn)));
-    store_floats<tail.value>(x + half, e, half, hn::MulAdd(x2, c, hn::Mul(x1, turn)));
+    store_floats<tail.value>(x, e, half, hn::MulSub(x1, c, hn::Mul(x2, s)));
+    store_floats<tail.value>(x + half, e, half, hn::MulAdd(x2, c, hn::Mul(x1, s)));
+  });
+}
+
+// What of a head does not turn.
+template <class E>
+HWY_INLINE void scale_rest(E* x, int64_t size, V factor) {
+  for_each_vector<FloatWords>(size, [&](int64_t e, auto tail) HWY_ATTR {
+    store_floats<tail.value>(x, e, size, hn::Mul(factor, load_words<FloatWords, tail.value>(x, e, size)));
   });
 }
 
 template <class E>
 HWY_NOINLINE void rotate_rows(const RopeArgs& args, int64_t begin, int64_t end) {
   const int64_t heads = args.x.dim(1), dim = args.x.dim(2), half = args.cos.dim(1);
-  const V sign = hn::Set(df, args.inverse ? -1.0f : 1.0f);
   const float *cos = args.cos.data<float>(), *sin = args.sin.data<float>();
+  const float* const factors = args.factors ? args.factors.data<float>() : nullptr;
   E* x = args.x.data<E>() + begin * heads * dim;
   for (int64_t t = begin; t < end; ++t) {
     const int64_t at = args.positions[t] * half;
-    for (int64_t h = 0; h < heads; ++h, x += dim) rotate_head(x, cos + at, sin + at, half, sign);
+    const V factor = hn::Set(df, factors ? factors[args.positions[t]] : 1.0f);
+    const V turn = args.inverse ? hn::Neg(factor) : factor;
+    for (int64_t h = 0; h < heads; ++h, x += dim) {
+      rotate_head(x, cos + at, sin + at, half, factor, turn);
+      if (factors) scale_rest(x + 2 * half, dim - 2 * half, factor);
+    }
   }
 }
 
@@ -67,6 +80,8 @@ void rope(Stream& stream, const RopeArgs& args) {
   check(args.x.shape().rank() == 3 && args.cos.shape().rank() == 2 && args.cos.shape() == args.sin.shape() &&
             2 * args.cos.dim(1) <= args.x.dim(2),
         "rope: tables of {} and {} do not fit x of {}", args.cos.shape(), args.sin.shape(), args.x.shape());
+  check(!args.factors || args.factors.numel() == args.cos.dim(0), "rope: {} factors for {} positions",
+        args.factors.numel(), args.cos.dim(0));
   for (int64_t t = 0; t < args.x.dim(0); ++t) {
     check(args.positions[t] >= 0 && args.positions[t] < args.cos.dim(0), "rope: position {} of {}", args.positions[t],
           args.cos.dim(0));

@@ -11,7 +11,7 @@ namespace {
 template <class T>
 struct Rope {
   T* x;
-  const float *cos, *sin;
+  const float *cos, *sin, *factors;  // factors: null for 1
   const int32_t* positions;
   int heads, head_dim, half;
   bool is_inverse;
@@ -32,6 +32,7 @@ __global__ void rope_kernel(const Ropes<T> ropes) {
   const unsigned row = blockIdx.x - (is_second ? ropes.second_block : 0);
   const int parts = a.half / N;  // of a head
   const int64_t angles = int64_t(a.positions[row]) * a.half;
+  const float factor = a.factors ? a.factors[a.positions[row]] : 1.0f;
   T* const token = a.x + int64_t(row) * a.heads * a.head_dim;
   for (int at = int(threadIdx.x); at < a.heads * parts; at += int(blockDim.x)) {
     const int head = at / parts, i = at % parts * N;
@@ -42,12 +43,20 @@ __global__ void rope_kernel(const Ropes<T> ropes) {
     load_n(c, a.cos + angles + i);
     load_n(s, a.sin + angles + i);
     for (int j = 0; j < N; ++j) {
-      const float sine = a.is_inverse ? -s[j] : s[j], before = x1[j];
-      x1[j] = before * c[j] - x2[j] * sine;
-      x2[j] = x2[j] * c[j] + before * sine;
+      const float cosine = factor * c[j], sine = factor * (a.is_inverse ? -s[j] : s[j]), before = x1[j];
+      x1[j] = before * cosine - x2[j] * sine;
+      x2[j] = x2[j] * cosine + before * sine;
     }
     store_n(first, x1);
     store_n(second, x2);
+  }
+  const int rest = a.factors ? a.head_dim - 2 * a.half : 0;  // of a head, which does not turn
+  for (int at = int(threadIdx.x); at < a.heads * rest; at += int(blockDim.x)) {
+    T* const x = token + int64_t(at / rest) * a.head_dim + 2 * a.half + at % rest;
+    float value[1];
+    load_n(value, x);
+    value[0] *= factor;
+    store_n(x, value);
   }
 }
 
@@ -56,6 +65,7 @@ Rope<T> rope_of(Stream& stream, const RopeArgs& args) {
   return {.x = device_data<T>(args.x),
           .cos = device_data<float>(args.cos),
           .sin = device_data<float>(args.sin),
+          .factors = args.factors ? device_data<float>(args.factors) : nullptr,
           .positions = upload(stream, args.positions, args.x.dim(0)),
           .heads = int(args.x.dim(1)),
           .head_dim = int(args.x.dim(2)),

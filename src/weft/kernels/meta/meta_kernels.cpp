@@ -176,7 +176,7 @@ void place_rows(Stream& stream, const PlaceRowsArgs& args) {
 void rope(Stream& stream, const RopeArgs& args) {
   shapes::check_rope(args);
   const double angles = double(args.x.dim(0) * args.cos.dim(1));
-  const double rotated = 2 * angles * double(args.x.dim(1));
+  const double rotated = args.factors ? double(args.x.numel()) : 2 * angles * double(args.x.dim(1));
   stream.cost.flops += kRopeFlops * rotated;
   stream.cost.bytes += 2 * rotated * double(size_of(args.x.dtype())) + 2 * angles * double(size_of(args.cos.dtype()));
 }

@@ -10,8 +10,9 @@ void rope(Stream&, const RopeArgs& args) {
   const auto half = size_t(args.cos.dim(1));
   std::vector<double> x = load(args.x);
   const std::vector<double> cos = load(args.cos), sin = load(args.sin);
+  const std::vector<double> factors = args.factors ? load(args.factors) : std::vector<double>();
   for (size_t t = 0; t < num_tokens; ++t)
-    for (size_t head = 0; head < heads; ++head)
+    for (size_t head = 0; head < heads; ++head) {
       for (size_t i = 0; i < half; ++i) {
         const size_t angle = size_t(args.positions[t]) * half + i;
         const double c = cos[angle], s = args.inverse ? -sin[angle] : sin[angle];
@@ -20,6 +21,9 @@ void rope(Stream&, const RopeArgs& args) {
         const double y1 = x1 * c - x2 * s, y2 = x2 * c + x1 * s;
         x1 = y1, x2 = y2;
       }
+      for (size_t i = 0; args.factors && i < head_dim; ++i)
+        x[(t * heads + head) * head_dim + i] *= factors[size_t(args.positions[t])];
+    }
   store(args.x, x);
 }
 

@@ -31,10 +31,11 @@ void attention_fields(HfFields& f, ModelConfig& c) {
   c.output_bias = c.qkv_bias;
 }
 
-// What a file without a key means:
+// What a file without a key means, and how angles are told.
 struct AbsentKeys {
   int64_t query_rank = 1536;
   double norm_eps = 1e-6;
+  void (*rope_fields)(HfFields&, ModelConfig&) = [](HfFields& f, ModelConfig& c) { weft::rope_fields(f, c, 10000); };
 };
 void common_fields(HfFields& f, ModelConfig& c, const AbsentKeys& absent = {}) {
   common_shape_fields(f, c);
@@ -43,7 +44,7 @@ void common_fields(HfFields& f, ModelConfig& c, const AbsentKeys& absent = {}) {
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
   activation_field(f, "hidden_act", c.activation, "silu");
   attention_fields(f, c);
-  rope_fields(f, c, 10000);
+  absent.rope_fields(f, c);
   deepseek_expert_fields(f, c);
 }
 
@@ -62,6 +63,14 @@ void v3_fields(HfFields& f, ModelConfig& c) {
   f.flag("norm_topk_prob", c.norm_topk, true);
   f.only("scoring_func", "sigmoid");
   f.only("topk_method", "noaux_tc");
+}
+
+void mistral4_fields(HfFields& f, ModelConfig& c) {
+  common_fields(f, c, {.query_rank = 1024, .rope_fields = [](HfFields& g, ModelConfig& d) {
+                         scaled_query_rope_fields(g, d, 10000);
+                       }});
+  f.flag("norm_topk_prob", c.norm_topk, true);
+  if (c.expert_groups > 1) f.refuse("n_group", "groups of experts are not ranked so here");
 }
 
 // Later versions tell each layer by mlp_layer_types what it is.
@@ -102,11 +111,24 @@ constexpr NameRow kQuery[] = {
 constexpr NameRow kDirectQuery[] = {
     {"layers.#.attention.query", "model.layers.#.self_attn.q_proj", {.part = Part::latent_query}}};
 
+// Of Mistral Small 4: all experts of a layer in two tensors.
+constexpr NameRow kStacks[] = {
+    {"layers.#.moe.experts.gate.weight", "model.layers.#.mlp.experts.gate_up_proj", {.part = Part::gate}},
+    {"layers.#.moe.experts.up.weight", "model.layers.#.mlp.experts.gate_up_proj", {.part = Part::up}},
+    {"layers.#.moe.experts.down.weight", "model.layers.#.mlp.experts.down_proj"},
+};
+
 const std::vector<NameRow>& names(const ModelConfig& c) {
   const auto rows_with = [](std::span<const NameRow> query) {
     return joined({outer_names(), pre_norm_names(), std::span(kAttention), query, gated_names(), expert_names()});
   };
   static const std::vector<NameRow> rows = rows_with(kQuery), direct = rows_with(kDirectQuery);
+  return c.query_rank > 0 ? rows : direct;
+}
+
+const std::vector<NameRow>& mistral4_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kStacks), names({.query_rank = 1})}),
+                                    direct = joined({std::span(kStacks), names({})});
   return c.query_rank > 0 ? rows : direct;
 }
 
@@ -146,6 +168,12 @@ std::vector<HfFamily> hf_deepseek_families() {
            .architecture = "DeepseekV3ForCausalLM",
            .fields = v3_fields,
            .names = names,
+           .base = "model."},
+          {.family = "mistral4",
+           .model_type = "mistral4",
+           .architecture = "Mistral4ForCausalLM",
+           .fields = mistral4_fields,
+           .names = mistral4_names,
            .base = "model."},
           {.family = "glm4_moe_lite",
            .model_type = "glm4_moe_lite",

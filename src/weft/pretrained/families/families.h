@@ -45,6 +45,8 @@ void activation_field(HfFields& fields, const char* key, Activation& activation,
 // elements of a head turn, as `partial_key`, unless that is null; `share` is what a file without it means.
 void rope_fields(HfFields& fields, ModelConfig& config, double theta, const char* partial_key = nullptr,
                  double share = 1);
+// The same as rope_parameters alone, among which lies what queries are scaled by (RopeScaling::query_beta).
+void scaled_query_rope_fields(HfFields& fields, ModelConfig& config, double theta);
 // rope_parameters of both kinds of layers, as newer versions have it; false: there are none such to read.
 bool rope_fields_by_layer(HfFields& fields, ModelConfig& config, double theta, double local_theta);
 

@@ -1,6 +1,4 @@
 // Llama as Hugging Face saves it, and the models whose configuration and tensors differ from it in a few names.
-#include <nlohmann/json.hpp>
-
 #include "weft/pretrained/families/families.h"
 
 namespace weft {
@@ -27,24 +25,14 @@ void ministral_fields(HfFields& f, ModelConfig& c) {
   layer_types_field(f, c);
 }
 
-// What its queries are scaled by lies among what its angles are stretched by, whose `mscale` scales no scores.
 void ministral3_fields(HfFields& f, ModelConfig& c) {
-  constexpr const char *kParameters = "rope_parameters", *kBeta = "llama_4_scaling_beta";
   llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 8, .norm_eps = 1e-5});
-  rope_fields(f, c, 1e6);
+  scaled_query_rope_fields(f, c, 1e6);
   window_field(f, c);
   RopeScaling& s = c.rope_scaling;
-  if (f.is_reading()) {
-    if (!f.has(kParameters)) return;
-    const JsonView parameters = f.from().at(kParameters);
-    HfFields(parameters).number(kBeta, s.query_beta, 0);
-    if (s.mscale_all > 0) s.attention_factor = s.rotation_factor(c.context), s.mscale = s.mscale_all = 0;
-    return;
-  }
-  nlohmann::json& parameters = f.to()[kParameters] = f.to()["rope_scaling"];
-  if (parameters.is_null()) parameters = {{"rope_type", "default"}};
-  parameters["rope_theta"] = c.rope_theta, parameters[kBeta] = s.query_beta;
-  for (const char* key : {"rope_scaling", "rope_theta"}) f.to().erase(key);
+  // Its `mscale` scales no scores.
+  if (f.is_reading() && s.mscale_all > 0)
+    s.attention_factor = s.rotation_factor(c.context), s.mscale = s.mscale_all = 0;
 }
 
 void seed_oss_fields(HfFields& f, ModelConfig& c) {

@@ -150,6 +150,22 @@ void rope_fields(HfFields& f, ModelConfig& c, double theta, const char* partial_
   c.rotary_dim = int64_t(double(width_of_head(c)) * share);
 }
 
+void scaled_query_rope_fields(HfFields& f, ModelConfig& c, double theta) {
+  constexpr const char *kParameters = "rope_parameters", *kBeta = "llama_4_scaling_beta";
+  rope_fields(f, c, theta);
+  if (f.is_reading()) {
+    if (!f.has(kParameters)) return;
+    const JsonView parameters = f.from().at(kParameters);
+    return HfFields(parameters).number(kBeta, c.rope_scaling.query_beta, 0);
+  }
+  nlohmann::json& to = f.to();
+  nlohmann::json parameters = to["rope_scaling"];
+  if (parameters.is_null()) parameters = {{"rope_type", "default"}};
+  parameters["rope_theta"] = c.rope_theta, parameters[kBeta] = c.rope_scaling.query_beta;
+  to[kParameters] = parameters;
+  for (const char* key : {"rope_scaling", "rope_theta"}) to.erase(key);
+}
+
 bool rope_fields_by_layer(HfFields& f, ModelConfig& c, double theta, double local_theta) {
   if (!f.has("rope_parameters") || !f.from().at("rope_parameters").has("full_attention")) return false;
   // As one of the two would stand alone.
