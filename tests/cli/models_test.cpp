@@ -199,6 +199,19 @@ TEST_F(ModelsTest, InspectShowsConfigurationAndTensors) {
   EXPECT_EQ(weights["tensors"], model["tensors"]);
 }
 
+TEST_F(ModelsTest, InspectShowsAPresetWithoutMakingIt) {
+  const Json model = run("inspect random:gpt-oss-120b");
+  EXPECT_EQ(model["form"], "random");
+  EXPECT_EQ(model["num_params"], 116829156672);
+  int64_t elements = 0;
+  for (const Json& tensor : model["tensors"]) {
+    int64_t size = 1;
+    for (const Json& dim : tensor["shape"]) size *= dim.get<int64_t>();
+    elements += size;
+  }
+  EXPECT_EQ(elements, model["num_params"]);
+}
+
 TEST_F(ModelsTest, GoesToAGgufFileAndBack) {
   const GoldenModel golden("llama");
   const std::string ids = fmt::format(" --ids {}", fmt::join(golden.ids(), ","));
