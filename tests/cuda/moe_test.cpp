@@ -12,6 +12,7 @@ struct MoeCase {
   bool is_gated;
   int64_t shared_ffn;
   std::optional<BlockType> blocks = {};  // in which experts' weights lie
+  bool has_shared_gate = false;
 };
 class CudaMoeTest : public testing::TestWithParam<MoeCase> {};
 INSTANTIATE_TEST_SUITE_P(
@@ -21,7 +22,8 @@ INSTANTIATE_TEST_SUITE_P(
                     MoeCase{"sigmoid_in_groups_with_a_shared_one",
                             {.gate = RouterGate::sigmoid, .scale = 2.5f, .groups = 4, .groups_per_token = 2},
                             true,
-                            16}),
+                            16},
+                    MoeCase{"a_shared_one_with_a_gate", {.normalises = false}, true, 16, {}, true}),
     [](const auto& test) { return std::string(test.param.name); });
 
 constexpr int64_t kTokens = 150, kHidden = 40, kExperts = 8, kPerToken = 2;
@@ -62,6 +64,7 @@ struct CudaMoe {
                      .activation = c.is_gated ? Activation::silu : Activation::relu,
                      .is_gated = c.is_gated};
     config.shared.hidden = kHidden, config.shared.ffn = c.shared_ffn;
+    config.has_shared_gate = c.has_shared_gate;
     return config;
   }
   static Pass pass(int64_t count) { return {.num_tokens = count, .is_training = true, .loss_scale = 0.5f}; }
@@ -113,7 +116,7 @@ TEST_P(CudaMoeTest, GradientsHaveTheBitsTheyHaveWhereTheHostOrdersRows) {
       results[by_host].push_back(bench.values(tape.grad(x)));
       layer.moe.each_param([&](Param& p) { results[by_host].push_back(bench.values(p.grad)); });
     }
-    EXPECT_EQ(num_orders, by_host ? 0 : 4);
+    EXPECT_EQ(num_orders, by_host ? 0 : GetParam().has_shared_gate ? 8 : 4);
   }
   ASSERT_EQ(results[0].size(), results[1].size());
   for (size_t i = 0; i < results[0].size(); ++i) EXPECT_EQ(results[0][i], results[1][i]) << i;

@@ -41,12 +41,20 @@ ModelConfig experts_config() {
   return m;
 }
 
+ModelConfig shared_gate_config() {
+  ModelConfig m = experts_config();
+  m.shared_experts = 1, m.shared_gate = true, m.norm_topk = false;
+  return m;
+}
+
 const ServingCase kServingCases[] = {
     {{"llama", small_config(), {}}},
     {{"gpt2_tp2", small_config("gpt2"), {.tp = 2}}},
     {{"llama_pp2", small_config(), {.pp = 2}}},
     {{"experts_ep2", experts_config(), {.shard = 2, .ep = 2}}},
     {{"experts_in_bf16", experts_config(), {}, DType::bf16}},
+    {{"shared_gate_tp2", shared_gate_config(), {.tp = 2}}},
+    {{"shared_gate_in_bf16", shared_gate_config(), {}, DType::bf16}},
     {{"experts_in_blocks", experts_config(), {}}, BlockType::nf4},
     {{"experts_in_blocks_ep2", experts_config(), {.shard = 2, .ep = 2}}, BlockType::nf4}};
 

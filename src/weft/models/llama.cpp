@@ -61,6 +61,12 @@ ModelConfig ernie4_5() {
   return c;
 }
 
+ModelConfig ernie4_5_moe() {
+  ModelConfig c = ernie4_5();
+  c.family = "ernie4_5_moe", c.router_bias = true;
+  return c;
+}
+
 ModelConfig gpt_oss() {
   ModelConfig c = named("gpt_oss", {});
   c.qkv_bias = c.output_bias = c.expert_bias = true, c.attention_sinks = true;
@@ -126,6 +132,7 @@ const std::vector<Family>& llama_families() {
       {ministral3(), Presets{}},
       {seed_oss(), Presets{}},
       {ernie4_5(), Presets{}},
+      {ernie4_5_moe(), Presets{}},
       {qwen2(), qwen2_presets()},
       {named("qwen3", qwen3()), Presets{}},
       {named("qwen3_moe", qwen3()), Presets{{"qwen3-30b-a3b", qwen3_30b_a3b()}}},

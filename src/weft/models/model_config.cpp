@@ -58,7 +58,11 @@ void complete_rope(ModelConfig& c) {
     throw UsageError("model.unrotated_every = {}: write a number of at least 0", c.unrotated_every);
   if (!(c.rope_theta >= 1)) throw UsageError("model.rope_theta = {}: write a number of at least 1", c.rope_theta);
   RopeScaling& s = c.rope_scaling;
-  if (s.kind == RopeScaling::Kind::none) return;
+  const bool is_stretched = s.kind != RopeScaling::Kind::none;
+  if (!(s.query_beta >= 0) || (s.query_beta > 0 && !is_stretched))
+    throw UsageError("model.rope_query_beta = {}: write a number of at least 0, and 0 without model.rope_scaling",
+                     s.query_beta);
+  if (!is_stretched) return;
   if (!(s.factor >= 1)) throw UsageError("model.rope_factor = {}: write a number of at least 1", s.factor);
   if (s.original_context == 0) s.original_context = c.context;
   require_positive("rope_original_context", s.original_context);
@@ -67,8 +71,6 @@ void complete_rope(ModelConfig& c) {
                      s.high_freq_factor, s.low_freq_factor);
   if (s.kind == RopeScaling::Kind::yarn && !(s.beta_fast > s.beta_slow && s.beta_slow > 0))
     throw UsageError("model.rope_beta_fast = {} must be above model.rope_beta_slow = {}", s.beta_fast, s.beta_slow);
-  if (!(s.query_beta >= 0))
-    throw UsageError("model.rope_query_beta = {}: write a number of at least 0", s.query_beta);
   if (s.kind != RopeScaling::Kind::longrope) return;
   for (const auto* factors : {&s.short_factors, &s.long_factors}) {
     if (int64_t(factors->size()) != c.turned_dim() / 2)

@@ -101,6 +101,18 @@ ModelConfig glm4_moe() {
   return c;
 }
 
+ModelConfig dots1() {
+  ModelConfig c = deepseek_v3();
+  c.family = "dots1", c.qk_norm = true;
+  return c;
+}
+
+ModelConfig solar_open() {
+  ModelConfig c = deepseek_v3();
+  c.family = "solar_open", c.norm_eps = 1e-5f, c.rope_theta = 1e6;
+  return c;
+}
+
 ModelConfig glm4_moe_lite() {
   ModelConfig c = deepseek_v3();
   c.family = "glm4_moe_lite", c.norm_eps = 1e-5f;
@@ -170,6 +182,9 @@ const std::vector<Family>& variant_families() {
                                         glm4_moe_lite(),
                                         minimax_m2(),
                                         named("granite"),
+                                        named("granitemoe"),
+                                        dots1(),
+                                        solar_open(),
                                         smollm3(),
                                         stablelm(),
                                         starcoder2(),

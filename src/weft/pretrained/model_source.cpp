@@ -9,6 +9,16 @@
 
 namespace weft {
 
+namespace {
+
+// A row of a matrix of one is a vector: which of the two a tensor is differs between programs.
+std::span<const int64_t> without_leading_ones(std::span<const int64_t> dims) {
+  while (dims.size() > 1 && dims.front() == 1) dims = dims.subspan(1);
+  return dims;
+}
+
+}  // namespace
+
 ModelSource::ModelSource(std::string path, SourceKind kind, ModelConfig config)
     : path_(std::move(path)), kind_(kind), config_(std::move(config)) {}
 
@@ -18,7 +28,7 @@ const StoredInfo& ModelSource::find_stored(const ParamNames& names, const std::s
   if (!info && !base.empty() && stored.starts_with(base)) info = tensors_->find(stored.substr(base.size()));
   if (!info) throw Error("{} has no tensor {}, which the {} model needs", tensors_->path(), stored, config_.family);
   const std::vector<int64_t> dims = names.stored_dims();
-  if (info->dims != dims)
+  if (!std::ranges::equal(without_leading_ones(info->dims), without_leading_ones(dims)))
     throw Error("{}: tensor {} has another shape than [{}], which the model's configuration needs", tensors_->path(),
                 info->to_text(), fmt::join(dims, ", "));
   return *info;

@@ -120,7 +120,7 @@ std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> part
 
 std::vector<int64_t> ParamNames::stored_dims() const {
   const int64_t total = num_stored_rows();
-  if (shape.rank() == 1) return {total};
+  if (shape.rank() == 1) return is_row ? std::vector<int64_t>{1, total} : std::vector{total};
   const bool is_stack = stored.size() == 1;
   if (is_stack_of_vectors) return is_stack ? std::vector{shape[0], total / shape[0]} : std::vector{total};
   if (num_matrices > 0)
@@ -155,7 +155,8 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
                      .num_matrices = is_by_expert                          ? p.shape[0]
                                      : row->layout.is_by_head && is_matrix ? config.heads
                                                                            : 0,
-                     .is_stack_of_vectors = is_stack_of_vectors(p.name, p.shape)};
+                     .is_stack_of_vectors = is_stack_of_vectors(p.name, p.shape),
+                     .is_row = row->layout.is_row};
     if (is_one)
       names.stored.push_back(stored);
     else

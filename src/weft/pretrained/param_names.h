@@ -34,6 +34,7 @@ struct Layout {
   bool is_grouped = false;     // every key/value head's queries, key and value lie together, not all queries first
   bool is_transposed = false;  // [in, out]
   bool is_paired = false;      // of each head, the halves that rotary positions turn lie pair by pair
+  bool is_row = false;         // a vector that is stored as a matrix of one row
   bool is_by_head = false;     // a matrix to each head, whose number is the first dim
   float added = 0;             // stored values are larger by this
 };
@@ -57,6 +58,7 @@ struct ParamNames {
   float added = 0;                   // stored values are larger by this
   int64_t num_matrices = 0;          // above 0: rows lie as so many matrices, perhaps each transposed
   bool is_stack_of_vectors = false;  // [E, O], whose rows are E O numbers
+  bool is_row = false;               // a vector, stored as [1, N]
 
   // Of one stored tensor's share of the parameter.
   int64_t num_rows() const { return num_all_rows() / int64_t(stored.size()); }

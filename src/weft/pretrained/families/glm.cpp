@@ -1,5 +1,5 @@
 // GLM as Hugging Face saves it: half of each head turns; GLM-4 of 2025 has norms on both sides; GLM-4.5 to 4.7 are
-// experts as DeepSeek-V3 has them beside ordinary attention.
+// experts as DeepSeek-V3 has them beside ordinary attention. So are dots.llm1 and Solar Open.
 #include "weft/pretrained/families/families.h"
 
 namespace weft {
@@ -22,6 +22,27 @@ void moe_fields(HfFields& f, ModelConfig& c) {
   f.flag("use_qk_norm", c.qk_norm, false);
   deepseek_expert_fields(f, c);
   f.flag("norm_topk_prob", c.norm_topk, true);
+}
+
+void solar_fields(HfFields& f, ModelConfig& c) {
+  if (!f.is_reading()) c.ffn = c.expert_ffn;
+  llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 8, .norm_eps = 1e-5});
+  rope_fields(f, c, 1e6, kPartial);
+  deepseek_expert_fields(f, c);
+  f.flag("norm_topk_prob", c.norm_topk, true);
+}
+
+// The layers from max_window_layers on are local.
+void dots_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c);
+  rope_fields(f, c, kTheta);
+  attention_bias_field(f, c);
+  window_field(f, c, 4096);
+  f.size("max_window_layers", c.first_local_layer, 62);
+  layer_types_field(f, c);
+  if (c.window == 0 || c.first_local_layer >= c.layers) c.window = c.first_local_layer = 0;
+  deepseek_expert_fields(f, c);
+  f.flag("norm_topk_prob", c.norm_topk, false);
 }
 
 constexpr NameRow kGateUp[] = {{"layers.#.mlp.gate", "model.layers.#.mlp.gate_up_proj", {.part = Part::gate}},
@@ -72,7 +93,19 @@ std::vector<HfFamily> hf_glm_families() {
            .fields = moe_fields,
            .names = moe_names,
            .base = "model.",
-           .ignored = {"model.layers.46.*", "model.layers.92.*"}}};  // predict a token further on, in training
+           .ignored = {"model.layers.46.*", "model.layers.92.*"}},  // predict a token further on, in training
+          {.family = "solar_open",
+           .model_type = "solar_open",
+           .architecture = "SolarOpenForCausalLM",
+           .fields = solar_fields,
+           .names = moe_names,
+           .base = "model."},
+          {.family = "dots1",
+           .model_type = "dots1",
+           .architecture = "Dots1ForCausalLM",
+           .fields = dots_fields,
+           .names = moe_names,
+           .base = "model."}};
 }
 
 }  // namespace weft

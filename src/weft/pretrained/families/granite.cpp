@@ -1,4 +1,5 @@
-// IBM's Granite as Hugging Face saves it: Llama with a factor at each end and at each sum.
+// IBM's Granite as Hugging Face saves it: Llama with a factor at each end and at each sum; with experts, those of a
+// layer in two tensors.
 #include <cmath>
 
 #include "weft/pretrained/families/families.h"
@@ -28,6 +29,25 @@ void fields(HfFields& f, ModelConfig& c) {
   logit_scale_field(f, c);
 }
 
+void moe_fields(HfFields& f, ModelConfig& c) {
+  if (!f.is_reading()) c.ffn = c.expert_ffn;
+  fields(f, c);
+  f.size("num_local_experts", c.experts, 8);
+  f.size("num_experts_per_tok", c.experts_per_token, 2);
+  f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+}
+
+constexpr NameRow kExperts[] = {
+    {"layers.#.moe.router", "model.layers.#.block_sparse_moe.router.layer"},
+    {"layers.#.moe.experts.gate", "model.layers.#.block_sparse_moe.input_linear", {.part = Part::gate}},
+    {"layers.#.moe.experts.up", "model.layers.#.block_sparse_moe.input_linear", {.part = Part::up}},
+    {"layers.#.moe.experts.down", "model.layers.#.block_sparse_moe.output_linear"},
+};
+const std::vector<NameRow>& moe_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kExperts), llama_names(c)});
+  return rows;
+}
+
 }  // namespace
 }  // namespace hf_granite
 
@@ -39,6 +59,12 @@ std::vector<HfFamily> hf_granite_families() {
            .architecture = "GraniteForCausalLM",
            .fields = fields,
            .names = llama_names,
+           .base = "model."},
+          {.family = "granitemoe",
+           .model_type = "granitemoe",
+           .architecture = "GraniteMoeForCausalLM",
+           .fields = moe_fields,
+           .names = moe_names,
            .base = "model."}};
 }
 

@@ -1,4 +1,6 @@
 // Llama as Hugging Face saves it, and the models whose configuration and tensors differ from it in a few names.
+#include <nlohmann/json.hpp>
+
 #include "weft/pretrained/families/families.h"
 
 namespace weft {
@@ -48,6 +50,24 @@ void ernie_fields(HfFields& f, ModelConfig& c) {
   rope_fields(f, c, 500000);
   f.flag("use_bias", c.qkv_bias, false);
   c.output_bias = c.mlp_bias = c.qkv_bias;
+}
+
+void ernie_moe_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char* kLast = "moe_layer_end_index";
+  llama_shape_fields(f, c, {.kv_heads = 4, .norm_eps = 1e-5, .is_tied = true});
+  rope_fields(f, c, 500000);
+  f.flag("use_bias", c.qkv_bias, false);
+  c.output_bias = c.mlp_bias = c.qkv_bias;
+  f.size("moe_num_experts", c.experts, 64);
+  f.size("moe_k", c.experts_per_token, 6);
+  f.size("moe_intermediate_size", c.expert_ffn, 1536);
+  f.size("moe_num_shared_experts", c.shared_experts, 2);
+  f.size("moe_layer_start_index", c.first_dense_layers, 1);
+  f.only("moe_layer_interval", int64_t(1));
+  f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+  if (!f.is_reading()) f.to()[kLast] = c.layers - 1;
+  if (f.has(kLast) && f.from().at(kLast).integer() != -1 && f.from().at(kLast).integer() != c.layers - 1)
+    f.refuse(kLast, "the last layers must have experts");
 }
 
 // The layers from max_window_layers on are local.
@@ -187,6 +207,13 @@ const std::vector<NameRow>& ernie_names(const ModelConfig&) {
   return rows;
 }
 
+constexpr NameRow kErnieBias[] = {
+    {"layers.#.moe.router.bias", "model.layers.#.mlp.moe_statics.e_score_correction_bias", {.is_row = true}}};
+const std::vector<NameRow>& ernie_moe_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kErnieBias), ernie_names(c), expert_names()});
+  return rows;
+}
+
 HfFamily family(std::string_view name, std::string_view architecture, void (*fields)(HfFields&, ModelConfig&),
                 const std::vector<NameRow>& (*names)(const ModelConfig&) = llama_names) {
   return {.family = name,
@@ -221,7 +248,16 @@ std::vector<HfFamily> hf_llama_families() {
           family("seed_oss", "SeedOssForCausalLM", seed_oss_fields),
           family("ministral", "MinistralForCausalLM", ministral_fields),
           family("ministral3", "Ministral3ForCausalLM", ministral3_fields),
-          family("ernie4_5", "Ernie4_5ForCausalLM", ernie_fields, ernie_names)};
+          family("ernie4_5", "Ernie4_5ForCausalLM", ernie_fields, ernie_names),
+          {.family = "ernie4_5_moe",
+           .model_type = "ernie4_5_moe",
+           .architecture = "Ernie4_5_MoeForCausalLM",
+           .fields = ernie_moe_fields,
+           .names = ernie_moe_names,
+           .base = "model.",
+           // Predict a token further on, in training.
+           .ignored = {"model.mtp_block.*", "model.mtp_emb_norm.*", "model.mtp_hidden_norm.*",
+                       "model.mtp_linear_proj.*"}}};
 }
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// GLM-4 of 2025, and GLM-4.5 to 4.7 with experts.
+// GLM-4 of 2025, and GLM-4.5 to 4.7 with experts; dots.llm1.
 #include "weft/pretrained/gguf_families/gguf_families.h"
 
 namespace weft {
@@ -21,6 +21,15 @@ void glm4_moe_fields(GgufFields& f, ModelConfig& c) {
   gguf_router_field(f, c, RouterGate::sigmoid);
 }
 
+void dots_fields(GgufFields& f, ModelConfig& c) {
+  gguf_rms_fields(f, c);
+  gguf_scaling_fields(f, c);
+  gguf_bias_fields(f, c);
+  gguf_window_fields(f, c, 0, 0, false);
+  gguf_deepseek_expert_fields(f, c, false);
+  gguf_router_field(f, c, RouterGate::sigmoid);
+}
+
 std::span<const NameRow> glm4_names(const ModelConfig& c) {
   static const std::vector<NameRow> rows = joined({gguf_fused_gate(), gguf_paired_names(c)});
   return rows;
@@ -38,7 +47,9 @@ std::span<const NameRow> moe_names(const ModelConfig& c) {
 std::vector<GgufFamily> gguf_glm_families() {
   using namespace gguf_glm;
 
-  return {{"glm4", "glm4", glm4_fields, glm4_names}, {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names}};
+  return {{"glm4", "glm4", glm4_fields, glm4_names},
+          {"glm4moe", "glm4_moe", glm4_moe_fields, moe_names},
+          {"dots1", "dots1", dots_fields, gguf_halved_names}};
 }
 
 }  // namespace weft

@@ -46,6 +46,25 @@ void granite_fields(GgufFields& f, ModelConfig& c) {
   c.logit_scale = float(1 / divisor);
 }
 
+void granite_moe_fields(GgufFields& f, ModelConfig& c) {
+  if (!f.is_reading()) c.ffn = c.expert_ffn;
+  granite_fields(f, c);
+  gguf_expert_fields(f, c);
+}
+
+void ernie_moe_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kStep = "interleave_moe_layer_step";
+  gguf_biased_fields(f, c);
+  gguf_expert_fields(f, c);
+  f.size("expert_shared_count", c.shared_experts, 0);
+  f.size("leading_dense_block_count", c.first_dense_layers, 0);
+  int64_t step = 1, width = c.shared_experts * c.expert_ffn;
+  f.size(kStep, step, 1);
+  if (step != 1) f.refuse(kStep, "every layer from one on must have experts");
+  if (!f.is_reading()) f.set("expert_shared_feed_forward_length", width);
+  if (f.is_reading()) c.router_bias = f.from().has_router_bias;
+}
+
 // llama.cpp knows that every fourth layer sees no positions.
 void smollm3_fields(GgufFields& f, ModelConfig& c) {
   constexpr int64_t kUnrotatedEvery = 4;
@@ -68,6 +87,8 @@ std::vector<GgufFamily> gguf_llama_families() {
   return {{"llama", "llama", llama_fields, gguf_paired_names},
           {"mistral3", "ministral3", mistral3_fields, gguf_paired_names},
           {"granite", "granite", granite_fields, gguf_paired_names},
+          {"granitemoe", "granitemoe", granite_moe_fields, gguf_paired_names},
+          {"ernie4_5-moe", "ernie4_5_moe", ernie_moe_fields, gguf_paired_names},
           {"smollm3", "smollm3", smollm3_fields, gguf_paired_names},
           {"ernie4_5", "ernie4_5", gguf_biased_fields, gguf_paired_names},
           {"seed_oss", "seed_oss", gguf_biased_fields, seed_names}};
