@@ -132,6 +132,7 @@ constexpr DecoderCase kDecoderCases[] = {
     {"gpt_oss", "gpt_oss", false, false, false, 0, "swiglu_oai", 0, WeightGrads::now, 0, 4},
     {"gpt_oss_lora", "gpt_oss", false, false, false, 0, "swiglu_oai", 1, WeightGrads::later, 2, 4},
     {"ministral3", "ministral3", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"hunyuan_lora", "hunyuan_v1_moe", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
     {"qwen2_moe_lora_recompute", "qwen2_moe", false, false, false, 0, "swiglu", 1, WeightGrads::later, 2, 4},
     {"experts_lora_recompute", "llama", false, false, false, 0, "relu", 1, WeightGrads::later, 3, 4},
 };

@@ -63,6 +63,8 @@ constexpr Architecture kArchitectures[] = {
     {"gpt_oss", "gpt-oss"},
     {"opt", ""},
     {"granite", "granite"},
+    {"hunyuan_v1_dense", "hunyuan-dense"},
+    {"hunyuan_v1_moe", "hunyuan-moe"},
     {"granitemoe", "granitemoe"},
     {"dots1", "dots1"},
     {"solar_open", "glm4moe"},

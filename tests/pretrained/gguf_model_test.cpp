@@ -1,6 +1,8 @@
 // Models in GGUF files: written here as llama.cpp lays them out, they say what the same weights say by weft's names.
 #include "base/temporary_folder.h"
+#include "pretrained/golden_models.h"
 #include "pretrained/sample_gguf.h"
+#include "weft/pretrained/gguf_family.h"
 
 namespace weft {
 namespace {
@@ -66,6 +68,44 @@ TEST(GgufModelErrorsTest, NameWhatIsMissing) {
   });
   EXPECT_NE(sections.find("glm4.rope.dimension_sections"), std::string::npos) << sections;
 }
+
+// A key of a small model's description that says what weft cannot do.
+struct WrongKey {
+  const char *name, *model, *key;
+  GgufDescription::Value value;
+  const char* says;
+};
+class GgufKeyTest : public testing::TestWithParam<WrongKey> {};
+
+TEST_P(GgufKeyTest, IsRefusedByName) {
+  const auto& [name, model, key, value, says] = GetParam();
+  GgufDescription description = describe(open_model(GoldenModel(model).path())->config());
+  EXPECT_NO_THROW(config_of(description));
+  description.keys[key] = value;
+  try {
+    config_of(description);
+    ADD_FAILURE() << "nothing refused";
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    EXPECT_NE(message.find(key), std::string::npos) << message;
+    EXPECT_NE(message.find(says), std::string::npos) << message;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, GgufKeyTest,
+    testing::Values(
+        WrongKey{"keys_and_values_in_one", "deepseek_v2", "attention.head_count_kv", int64_t(4), "convert the model"},
+        WrongKey{"unknown_gate", "glm4_moe", "expert_gating_func", int64_t(3), "softmax, which is 1"},
+        WrongKey{"infinite_factor", "llama_yarn", "rope.scaling.factor", std::numeric_limits<double>::infinity(),
+                 "no number below 1e12"},
+        WrongKey{"unknown_stretch", "llama_yarn", "rope.scaling.type", std::string("longrope"), "linear, yarn"},
+        WrongKey{"a_shared_expert_of_another_width", "qwen2_moe", "expert_shared_feed_forward_length", int64_t(15),
+                 "multiple"},
+        WrongKey{"dense_layers_between", "ernie4_5_moe", "interleave_moe_layer_step", int64_t(2),
+                 "must have experts"},
+        WrongKey{"values_of_another_width", "llama", "attention.value_length", int64_t(3), "that of keys"}),
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace weft

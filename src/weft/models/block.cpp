@@ -26,6 +26,7 @@ AttentionConfig attention_config(const ModelConfig& c, int layer) {
           .has_output_bias = c.has_output_bias(),
           .has_head_norm = c.qk_norm,
           .has_norm_across = c.qk_norm_across,
+          .is_norm_turned = c.qk_norm_turned,
           .has_norm_offset = c.norm_offset,
           .has_sinks = c.attention_sinks,
           .norm_eps = c.norm_eps,

@@ -43,6 +43,12 @@ ModelConfig qwen2_moe() {
   return c;
 }
 
+ModelConfig hunyuan(const char* family) {
+  ModelConfig c = named(family, {});
+  c.qk_norm = c.qk_norm_turned = true;
+  return c;
+}
+
 ModelConfig ministral3() {
   ModelConfig c = named("ministral3", {});
   c.head_dim = 128, c.rope_theta = 1e6;
@@ -129,6 +135,8 @@ const std::vector<Family>& llama_families() {
       {gpt_oss(), Presets{{"gpt-oss-20b", gpt_oss(24, 32)}, {"gpt-oss-120b", gpt_oss(36, 128)}}},
       {named("ministral", ModelConfig{}), Presets{}},
       {qwen2_moe(), Presets{}},
+      {hunyuan("hunyuan_v1_dense"), Presets{}},
+      {hunyuan("hunyuan_v1_moe"), Presets{}},
       {ministral3(), Presets{}},
       {seed_oss(), Presets{}},
       {ernie4_5(), Presets{}},

@@ -85,6 +85,7 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   bool qk_norm = false;          // of every head of queries and keys
   bool qk_norm_across = false;   // over all heads together
+  bool qk_norm_turned = false;   // qk_norm comes behind rotary positions
   bool attention_sinks = false;  // a learned score to a head that takes part in softmax and stands for no key
   float attention_scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
   float attention_softcap = 0;   // scores become cap * tanh(score / cap); 0: they stay

@@ -97,6 +97,7 @@ class ModelFields {
 
   void attention() {
     v.flag("qk_norm", c.qk_norm), v.flag("qk_norm_across", c.qk_norm_across);
+    v.flag("qk_norm_turned", c.qk_norm_turned);
     v.flag("attention_sinks", c.attention_sinks);
     v.number("attention_scale", c.attention_scale), v.number("attention_softcap", c.attention_softcap);
     v.number("logit_softcap", c.logit_softcap), v.number("embedding_scale", c.embedding_scale);

@@ -67,7 +67,7 @@ Var Attention::to_heads(const Var& x, const Cut& heads, bool is_first_holder, st
     y = norm_across(tensor_, elements_of(heads, config_.head_dim), is_first_holder, y,
                     [&](const Var& all) { return (*head_norm)(all); });
   y = reshape(y, {y.value.dim(0), heads.count, config_.head_dim});
-  return config_.has_head_norm ? (*head_norm)(y) : y;
+  return config_.has_head_norm && !config_.is_norm_turned ? (*head_norm)(y) : y;
 }
 
 std::array<Var, 3> Attention::project(const Var& x, const Pass& pass, const WantedRows* wanted) {
@@ -90,6 +90,7 @@ Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRow
   if (rope_)
     qk =
         apply(*residual.context, RopeOp{*rope_, {asked.attention.positions, pass.attention.positions}}, qk[0], qk[1]);
+  if (config_.has_head_norm && config_.is_norm_turned) qk = {(*query_norm_)(qk[0]), (*key_norm_)(qk[1])};
   const Var y = attend(layer_, asked, qk[0], qk[1], reshape(values, {pass.num_tokens, kv_heads, config_.head_dim}),
                        {sinks_ ? &*sinks_ : nullptr});
   const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.head_dim}), asked));

@@ -16,6 +16,7 @@ struct AttentionConfig {
   AttentionRule rule;  // its scale is complete
   bool has_qkv_bias = false, has_output_bias = false;
   bool has_head_norm = false, has_norm_across = false;  // of queries and keys: of each head, or of all together
+  bool is_norm_turned = false;  // of each head, behind rotary positions
   bool has_norm_offset = false;
   bool has_sinks = false;  // of query heads
   float norm_eps = 1e-5f, dropout = 0;
@@ -41,7 +42,7 @@ class Attention {
  private:
   // Queries, keys and values of x, queries of the wanted rows.
   std::array<Var, 3> project(const Var& x, const Pass& pass, const WantedRows* wanted);
-  // [rows, heads * D] -> [rows, heads, D], normalised as the model wants
+  // [rows, heads * D] -> [rows, heads, D], normalised where that comes before rotary positions
   Var to_heads(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& norm);
 
   AttentionConfig config_;

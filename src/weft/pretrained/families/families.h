@@ -16,6 +16,7 @@ std::vector<HfFamily> hf_exaone_families();
 std::vector<HfFamily> hf_glm_families();
 std::vector<HfFamily> hf_gpt_oss_families();
 std::vector<HfFamily> hf_granite_families();
+std::vector<HfFamily> hf_hunyuan_families();
 std::vector<HfFamily> hf_minimax_families();
 std::vector<HfFamily> hf_opt_families();
 std::vector<HfFamily> hf_smollm_families();

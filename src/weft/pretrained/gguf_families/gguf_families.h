@@ -14,6 +14,7 @@ std::vector<GgufFamily> gguf_cohere_families();
 std::vector<GgufFamily> gguf_exaone_families();
 std::vector<GgufFamily> gguf_glm_families();
 std::vector<GgufFamily> gguf_gpt_oss_families();
+std::vector<GgufFamily> gguf_hunyuan_families();
 std::vector<GgufFamily> gguf_minimax_families();
 std::vector<GgufFamily> gguf_deepseek_families();
 std::vector<GgufFamily> gguf_layer_norm_families();  // GPT-2, StarCoder2 and StableLM
