@@ -36,7 +36,7 @@ struct RopeScaling {
   // Queries of position p are multiplied by 1 + query_beta ln(1 + floor(p / original_context)), so that a longer text
   // does not flatten what they attend to (Meta, "Llama 4", 2025).
   double query_beta = 0;
-  std::vector<double> short_factors, long_factors;   // longrope: of each pair, up to and beyond original_context
+  std::vector<double> short_factors, long_factors;  // longrope: of each pair, up to and beyond original_context
   // What cos and sin are multiplied by, in a model with this context; and likewise the scores.
   double rotation_factor(int64_t context) const;
   double score_factor() const;

@@ -16,7 +16,7 @@ struct AttentionConfig {
   AttentionRule rule;  // its scale is complete
   bool has_qkv_bias = false, has_output_bias = false;
   bool has_head_norm = false, has_norm_across = false;  // of queries and keys: of each head, or of all together
-  bool is_norm_turned = false;  // of each head, behind rotary positions
+  bool is_norm_turned = false;                          // of each head, behind rotary positions
   bool has_norm_offset = false;
   bool has_sinks = false;  // of query heads
   float norm_eps = 1e-5f, dropout = 0;
