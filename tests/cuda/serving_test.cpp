@@ -83,9 +83,10 @@ TEST_P(CudaServingTest, GraphsGiveTheBitsOfStepsWithoutThem) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
     EXPECT_EQ(got[i].tokens, want[i].tokens) << "request " << i;
-    // Products with blocks are computed otherwise where there are more than a few rows, as all are by cuBLASLt, and
-    // how many prompts share a step is a matter of time.
-    if (kIsEmulated && !GetParam().rounded) EXPECT_EQ(got[i], want[i]) << "request " << i;
+    // Products of 16 bits or with blocks are computed otherwise where there are more than a few rows, as all are by
+    // cuBLASLt, and how many prompts share a step is a matter of time.
+    const bool keeps_bits = kIsEmulated && !GetParam().rounded && GetParam().dtype == DType::f32;
+    if (keeps_bits) EXPECT_EQ(got[i], want[i]) << "request " << i;
   }
   EXPECT_GT(launched, 10);
   EXPECT_EQ(without, 0);
