@@ -295,7 +295,9 @@ void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& 
 void route(Stream& stream, const RouteArgs& args) {
   shapes::check_route(args);
   const int64_t tokens = args.logits.dim(0), experts = args.logits.dim(1), k = args.weights.dim(1);
-  for (int64_t i = 0; !args.chosen && i < tokens * k; ++i) args.experts[i] = int32_t(i % experts);
+  for (int64_t i = 0, expert = 0; !args.chosen && i < tokens * k;
+       ++i, expert = expert + 1 == experts ? 0 : expert + 1)
+    args.experts[i] = int32_t(expert);
   count(stream, elements(args.logits) * kSoftmaxFlops, args.scores, args.weights, args.logits, args.bias);
 }
 

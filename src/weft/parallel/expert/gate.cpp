@@ -86,7 +86,7 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
     return weights;
   }
   if (config.capacity_factor > 0) route->drop_beyond(context, double(config.capacity_factor), rows);
-  route->assign();
+  x.device() == Device::meta ? route->assign_evenly() : route->assign();
   route->exchange(context, experts);
   return weights;
 }

@@ -66,6 +66,14 @@ void Route::count_choices(const Span& span, int64_t* counts) const {
   for (int64_t i = span.begin * k_; i < (span.begin + span.count) * k_; ++i) ++counts[experts_[size_t(i)]];
 }
 
+// As `assign` would count where experts follow each other; of the rows it is told only how many they are.
+void Route::assign_evenly() {
+  const int64_t copies = int64_t(copies_.size());
+  counts_.assign(size_t(num_experts_), copies / num_experts_);
+  for (int64_t e = 0; e < copies % num_experts_; ++e) ++counts_[size_t(e)];
+  tokens_.resize(copies_.size());
+}
+
 void Route::assign() {
   counts_.assign(size_t(num_experts_), 0);
   for (size_t i = 0; i < experts_.size(); ++i) counts_[size_t(experts_[i])] += copies_[i] == 0;
@@ -122,7 +130,8 @@ void Route::exchange(Context& context, Communicator* group) {
   const int size = group ? group->size() : 1;
   const int64_t here = even_cut(num_experts_, group ? group->rank() : 0, size).count;
   sent_.clear(), received_.clear();  // of a pass before that had a group
-  if (size == 1) return order_by_expert(counts_);
+  const bool has_data = context.stream.allocator().device() != Device::meta;
+  if (size == 1) return order_by_expert(counts_, has_data);
   sent_.assign(size_t(size), 0), received_.assign(size_t(size), 0);
   next_.resize(size_t(size));  // experts of each rank
   for (int r = 0; r < size; ++r) {
@@ -134,7 +143,6 @@ void Route::exchange(Context& context, Communicator* group) {
   const Tensor mine = host.empty(DType::i64, {num_experts_}), arriving = host.empty(DType::i64, {size * here});
   taken_.assign(size_t(size * here), 0);
   row_tokens_.assign(size_t(size), here);  // what each rank tells this one
-  const bool has_data = context.stream.allocator().device() != Device::meta;
   if (has_data) std::copy(counts_.begin(), counts_.end(), mine.data<int64_t>());
   group->all_to_all(arriving, row_tokens_, mine, next_);
   // Without data every rank sends what this one does.
@@ -143,7 +151,7 @@ void Route::exchange(Context& context, Communicator* group) {
     taken_[size_t(i)] = has_data ? arriving.data<int64_t>()[i] : counts_[size_t(first + i % here)];
     received_[size_t(i / here)] += taken_[size_t(i)];
   }
-  order_by_expert(taken_);
+  order_by_expert(taken_, has_data);
 }
 
 void Route::carry(Context& context, Communicator* group, std::span<const int32_t> of_tokens,
@@ -162,7 +170,7 @@ void Route::carry(Context& context, Communicator* group, std::span<const int32_t
 }
 
 // counts: [ranks, experts here], of received rows.
-void Route::order_by_expert(std::span<const int64_t> counts) {
+void Route::order_by_expert(std::span<const int64_t> counts, bool has_data) {
   const size_t ranks = std::max<size_t>(received_.size(), 1), here = counts.size() / ranks;
   starts_.assign(here + 1, 0);
   for (size_t e = 0; e < here; ++e) {
@@ -172,6 +180,7 @@ void Route::order_by_expert(std::span<const int64_t> counts) {
   if (received_.empty()) return;
   next_.assign(starts_.begin(), starts_.end());
   arrived_.resize(size_t(starts_.back())), places_.resize(size_t(starts_.back()));
+  if (!has_data) return;
   int32_t row = 0;
   for (size_t i = 0; i < counts.size(); ++i)
     for (int64_t n = 0; n < counts[i]; ++n, ++row) {

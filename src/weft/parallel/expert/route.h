@@ -25,6 +25,8 @@ class Route {
   void drop_beyond(Context& context, double capacity_factor, Communicator* group);
   // Gives every copy that was not dropped a row, ordered by expert and then by token.
   void assign();
+  // The same without data, where nobody chose: each expert gets its share.
+  void assign_evenly();
   // In place of experts() and of all that follows, for a rank that has all experts: the device keeps the choice,
   // [T, k] i32. Rows are as assign() would order them; or, of few tokens, as tokens follow each other.
   void order_on_device(Context& context, Tensor chosen);
@@ -73,7 +75,7 @@ class Route {
   };
   void leave_device() { chosen_ = at_ = ordered_tokens_ = runs_ = {}; }
   void count_choices(const Span& span, int64_t* counts) const;  // adds to counts[E]
-  void order_by_expert(std::span<const int64_t> counts);
+  void order_by_expert(std::span<const int64_t> counts, bool has_data);
 
   int users_ = 0;
   int64_t k_ = 0, num_experts_ = 0, num_rows_ = 0;
