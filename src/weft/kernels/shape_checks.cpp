@@ -58,8 +58,9 @@ struct Op {
   void indices(std::string_view what, const int32_t* values, int64_t count, int64_t lowest, int64_t limit) const {
     if (count && !values) throw Error("{}: {} is null, but must point to {} numbers", name, what, count);
     // Without a way out, so that the compiler looks at many at once: plans check millions.
-    bool are_inside = true;
-    for (int64_t i = 0; i < count; ++i) are_inside &= values[i] >= lowest && values[i] < limit;
+    int32_t least = std::numeric_limits<int32_t>::max(), most = std::numeric_limits<int32_t>::min();
+    for (int64_t i = 0; i < count; ++i) least = std::min(least, values[i]), most = std::max(most, values[i]);
+    const bool are_inside = count == 0 || (least >= lowest && most < limit);
     for (int64_t i = 0; !are_inside && i < count; ++i)
       if (values[i] < lowest || values[i] >= limit)
         throw Error("{}: {}[{}] is {}, but must be in [{}, {})", name, what, i, values[i], lowest, limit);
