@@ -61,12 +61,13 @@ void inspect_preset(const std::string& path, const Output& output) {
   const ModelConfig c = model_config_of(path);
   nlohmann::json about = about_model(c, "random");
   about["path"] = path;
-  for (const ParamNames& names : names_of(c))
+  const std::vector<ParamNames> params = names_of(c);
+  for (const ParamNames& names : params)
     about["tensors"].push_back({{"name", names.param}, {"shape", names.shape.dims()}});
   output.json(about);
   if (output.is_json()) return;
   output.text(summary(path, c));
-  for (const ParamNames& names : names_of(c)) output.text(fmt::format("  {:<56} {}", names.param, names.shape));
+  for (const ParamNames& names : params) output.text(fmt::format("  {:<56} {}", names.param, names.shape));
 }
 
 bool is_preset(const std::string& path) { return path.starts_with(kRandomModelPrefix); }

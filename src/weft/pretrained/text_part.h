@@ -10,8 +10,7 @@
 
 namespace weft {
 
-// The config.json that its decoder alone would have. Nothing where the model is a decoder and no more. Throws Error
-// where it says no decoder's kind.
+// The config.json that its decoder alone would have. Nothing where the model is a decoder and no more.
 std::optional<JsonDocument> text_part_config(const JsonView& config);
 
 // The kinds of models that have such a part, as their config.json calls them.

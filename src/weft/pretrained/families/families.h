@@ -23,6 +23,9 @@ std::vector<HfFamily> hf_smollm_families();
 std::vector<HfFamily> hf_stablelm_families();
 std::vector<HfFamily> hf_starcoder_families();
 
+// As it is read, before the configuration is complete.
+int64_t width_of_head(const ModelConfig& config);
+
 // What Llama and most of its relatives call the shape of a model.
 void common_shape_fields(HfFields& fields, ModelConfig& config);
 
@@ -55,6 +58,8 @@ bool rope_fields_by_layer(HfFields& fields, ModelConfig& config, double theta, d
 void window_field(HfFields& fields, ModelConfig& config, int64_t absent = 0);
 // layer_types, where it is there: the window's layers are those that it calls "sliding_attention".
 void layer_types_field(HfFields& fields, ModelConfig& config);
+// max_window_layers, and layer_types: of a model with a window, the layers from that one on are local.
+void last_layers_local_fields(HfFields& fields, ModelConfig& config, int64_t absent);
 // sliding_window, null for none, and layer_types; where that is absent, every n-th layer is global: as `pattern_key`
 // says, unless that is null, or else 4. Gives whether there is a window, perhaps of no layer.
 bool window_pattern_fields(HfFields& fields, ModelConfig& config, const char* pattern_key);

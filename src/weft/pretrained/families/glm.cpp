@@ -32,15 +32,12 @@ void solar_fields(HfFields& f, ModelConfig& c) {
   f.flag("norm_topk_prob", c.norm_topk, true);
 }
 
-// The layers from max_window_layers on are local.
 void dots_fields(HfFields& f, ModelConfig& c) {
   llama_shape_fields(f, c);
   rope_fields(f, c, kTheta);
   attention_bias_field(f, c);
   window_field(f, c, 4096);
-  f.size("max_window_layers", c.first_local_layer, 62);
-  layer_types_field(f, c);
-  if (c.window == 0 || c.first_local_layer >= c.layers) c.window = c.first_local_layer = 0;
+  last_layers_local_fields(f, c, 62);
   deepseek_expert_fields(f, c);
   f.flag("norm_topk_prob", c.norm_topk, false);
 }

@@ -19,7 +19,7 @@ void rope(HfFields& f, ModelConfig& c) {
   const double alpha = f.from().at(key).number_or("alpha", 0);
   if (c.rope_scaling.kind != RopeScaling::Kind::dynamic || !(alpha > 0)) return;
   c.context = c.rope_scaling.original_context, c.rope_scaling = {};
-  const double dim = double(c.head_dim > 0 ? c.head_dim : c.hidden / std::max<int64_t>(c.heads, 1));
+  const auto dim = double(width_of_head(c));
   c.rope_theta *= std::pow(alpha, dim / (dim - 2));
 }
 

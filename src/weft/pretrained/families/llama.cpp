@@ -70,15 +70,12 @@ void ernie_moe_fields(HfFields& f, ModelConfig& c) {
     f.refuse(kLast, "the last layers must have experts");
 }
 
-// The layers from max_window_layers on are local.
 void qwen_window_fields(HfFields& f, ModelConfig& c) {
   bool is_used = c.window > 0;
   f.flag("use_sliding_window", is_used, false);
   f.size("sliding_window", c.window, 4096);
-  f.size("max_window_layers", c.first_local_layer, 28);
   if (!is_used) c.window = 0;
-  layer_types_field(f, c);
-  if (c.window == 0 || c.first_local_layer >= c.layers) c.window = c.first_local_layer = 0;
+  last_layers_local_fields(f, c, 28);
 }
 
 void qwen_fields(HfFields& f, ModelConfig& c, const Absent& absent) {

@@ -16,10 +16,6 @@ const HfFields::Names<Kind> kScalings{
     {"su", Kind::longrope},   {"mrope", Kind::none}};  // three positions to a token, which are one where there is
                                                        // text alone
 
-int64_t width_of_head(const ModelConfig& c) {
-  return c.head_dim > 0 ? c.head_dim : c.hidden / std::max<int64_t>(c.heads, 1);
-}
-
 void original_context(HfFields& f, RopeScaling& s, int64_t otherwise) {
   f.size("original_max_position_embeddings", s.original_context, otherwise);
 }
@@ -94,6 +90,10 @@ void write_rope(HfFields& f, ModelConfig& c, double theta) {
 }
 
 }  // namespace
+
+int64_t width_of_head(const ModelConfig& c) {
+  return c.head_dim > 0 ? c.head_dim : c.hidden / std::max<int64_t>(c.heads, 1);
+}
 
 void common_shape_fields(HfFields& f, ModelConfig& c) {
   f.size("vocab_size", c.vocab);
@@ -214,6 +214,12 @@ void layer_types_field(HfFields& f, ModelConfig& c) {
     is_local.push_back(type == "sliding_attention");
   }
   if (!set_local_layers(c, is_local)) f.refuse("layer_types", "weft knows every n-th layer as a global one");
+}
+
+void last_layers_local_fields(HfFields& f, ModelConfig& c, int64_t absent) {
+  f.size("max_window_layers", c.first_local_layer, absent);
+  layer_types_field(f, c);
+  if (c.window == 0 || c.first_local_layer >= c.layers) c.window = c.first_local_layer = 0;
 }
 
 bool window_pattern_fields(HfFields& f, ModelConfig& c, const char* pattern_key) {
