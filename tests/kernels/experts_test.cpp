@@ -221,8 +221,13 @@ TEST(MetaRoute, SendsTokensToAllExpertsInTurn) {
       w.stream, {.scores = f32({3, 4}), .weights = f32({3, 2}), .experts = experts.data(), .logits = f32({3, 4})});
   EXPECT_EQ(experts, (std::vector<int32_t>{0, 1, 2, 3, 0, 1}));
   EXPECT_EQ(w.stream.cost.bytes, 4 * (2 * 12 + 6));
+}
+
+TEST(CombineRows, RefusesACopyThatIsNoRow) {
+  Workbench w;
+  const Tensor y = w.empty(DType::f32, {2, 3}), x = w.empty(DType::f32, {2, 3});
   const int32_t at[] = {0, 1, -1, 2};
-  EXPECT_THROW(meta_kernels().combine_rows(w.stream, f32({2, 3}), f32({2, 3}), {at, 2}, {}), Error);
+  EXPECT_THROW(reference_kernels().combine_rows(w.stream, y, x, {at, 2}, {}), Error);
 }
 
 }  // namespace

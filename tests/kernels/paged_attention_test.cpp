@@ -359,7 +359,7 @@ TEST_P(RowCodesTest, AttentionIsAsNearAsTheRounding) {
 
 // Arguments that are right, to be spoilt one at a time.
 struct Arguments {
-  Workbench w{1, Device::meta};
+  Workbench w;
   std::vector<int32_t> blocks{4, 0, 2}, other{1};
   std::vector<PagedSequence> sequences{{0, 3, 9, blocks.data()}, {3, 4, 1, other.data()}};
   PagedAttentionArgs args{.y = w.empty(DType::bf16, {4, 6, 16}),
@@ -452,7 +452,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(PlaceRowsTest, RefusesPlacesOutsideAndOtherRows) {
   for (const Kernels* kernels : {&cpu_kernels(), &reference_kernels(), &meta_kernels()}) {
-    Workbench w{1, Device::meta};
+    Workbench w;
     const Tensor pool = w.empty(DType::f32, {3, 2, 5}), x = w.empty(DType::f32, {2, 5});
     const std::vector<int32_t> behind{0, 6}, below{-1, 0}, right{0, 1};
     EXPECT_THROW(kernels->place_rows(w.stream, std::array{PlaceRowsArgs{pool, x, behind.data(), RowCodes::none}}),

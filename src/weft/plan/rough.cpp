@@ -5,6 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+
+#include "weft/base/error.h"
+#include "weft/base/machine.h"
+#include "weft/base/thread_team.h"
 
 namespace weft::plan {
 namespace {
@@ -30,8 +35,39 @@ PipelineShares shares_of(const MeshConfig& mesh, double micro_batches) {
 
 }  // namespace
 
-Rough RoughPlanner::estimate(const Recipe& recipe) {
-  const Probe& probe = probe_of(recipe);
+std::vector<std::variant<Rough, Impossible>> RoughPlanner::estimate(std::span<const Recipe> recipes) const {
+  std::vector<const Recipe*> distinct;
+  std::map<std::string, size_t> places;
+  std::vector<size_t> probe_of;  // each recipe
+  for (const Recipe& r : recipes) {
+    const auto [at, is_new] = places.emplace(key_of(r), distinct.size());
+    if (is_new) distinct.push_back(&r);
+    probe_of.push_back(at->second);
+  }
+  std::vector<Probed> probes(distinct.size());
+  const auto count = int64_t(distinct.size());
+  ThreadTeam(int(std::clamp<int64_t>(count, 1, usable_cores())))
+      .parallel_for(count, 1, [&](int64_t begin, int64_t end, int) {
+        for (auto i = size_t(begin); i < size_t(end); ++i) {
+          try {
+            probes[i] = measure(*distinct[i]);
+          } catch (const UsageError& e) {
+            probes[i] = Impossible{e.what()};
+          }
+        }
+      });
+  std::vector<std::variant<Rough, Impossible>> all;
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    const Probed& probed = probes[probe_of[i]];
+    if (const auto* impossible = std::get_if<Impossible>(&probed))
+      all.emplace_back(*impossible);
+    else
+      all.emplace_back(continued(std::get<Probe>(probed), recipes[i]));
+  }
+  return all;
+}
+
+Rough RoughPlanner::continued(const Probe& probe, const Recipe& recipe) {
   const auto layers = double(recipe.model.layers), p = double(recipe.mesh.shape.pp);
   const auto micro_batches = double(recipe.train.accumulation);
   const PipelineShares shares = shares_of(recipe.mesh, micro_batches);
@@ -45,13 +81,11 @@ Rough RoughPlanner::estimate(const Recipe& recipe) {
   return rough;
 }
 
-const RoughPlanner::Probe& RoughPlanner::probe_of(const Recipe& r) {
+std::string RoughPlanner::key_of(const Recipe& r) {
   const MeshShape& s = r.mesh.shape;
-  const std::string key = fmt::format("{} {} {} {} {} {} {} {} {} {} {}", s.replicate, s.shard, s.cp, s.tp, s.ep,
-                                      int(r.mesh.zero), r.mesh.sequence_parallel, int(r.mesh.cp_mode),
-                                      int(r.train.recompute.what), r.train.recompute.every, r.train.micro_batch);
-  const auto found = probes_.find(key);
-  return found != probes_.end() ? found->second : probes_.emplace(key, measure(r)).first->second;
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", s.replicate, s.shard, s.cp, s.tp, s.ep, int(r.mesh.zero),
+                     r.mesh.sequence_parallel, int(r.mesh.cp_mode), int(r.train.recompute.what),
+                     r.train.recompute.every, r.train.micro_batch);
 }
 
 RoughPlanner::Probe RoughPlanner::measure(const Recipe& recipe) const {

@@ -1,8 +1,10 @@
 // RoughPlanner: the time and memory of a layout from steps of a model of one and two layers, continued to all layers.
 #pragma once
-#include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "weft/plan/step_plan.h"
 
@@ -11,13 +13,17 @@ namespace weft::plan {
 struct Rough {
   double step_s = 0, peak_bytes = 0;
 };
+struct Impossible {
+  std::string why;  // heads that do not divide
+};
 
 // What layers cost is the same whatever the pipeline, so layouts that differ in the rest share small traces.
 class RoughPlanner {
  public:
   RoughPlanner(const Cluster& cluster, const Stack& stack, const std::optional<ModelConfig>& teacher = {})
       : cluster_(cluster), stack_(stack), teacher_(teacher) {}
-  Rough estimate(const Recipe& recipe);
+  // One for each recipe. The small steps are traced on every core of the machine.
+  std::vector<std::variant<Rough, Impossible>> estimate(std::span<const Recipe> recipes) const;
 
  private:
   struct Probe {
@@ -26,13 +32,14 @@ class RoughPlanner {
     double state_layer = 0, state_ends = 0;              // bytes
     double activations_layer = 0, activations_ends = 0;  // of a micro-batch
   };
-  const Probe& probe_of(const Recipe& recipe);
+  using Probed = std::variant<Probe, Impossible>;
+  static std::string key_of(const Recipe& recipe);  // of the layouts that share a probe
   Probe measure(const Recipe& recipe) const;
+  static Rough continued(const Probe& probe, const Recipe& recipe);
 
   Cluster cluster_;
   Stack stack_;
   std::optional<ModelConfig> teacher_;
-  std::map<std::string, Probe> probes_;
 };
 
 }  // namespace weft::plan

@@ -190,20 +190,19 @@ void sort_roughly(std::vector<Candidate>& candidates, RankBy by) {
 
 RoughRanking rank_roughly(const SearchRequest& request, int num_devices) {
   RoughRanking ranking;
-  RoughPlanner planner(request.cluster, request.stack, request.teacher);
   const Hardware& machine = request.cluster.hardware;
   const Hardware device = machine.of_ranks(std::min(num_devices, machine.devices_per_node));
   const double capacity = device.memory_bytes - device.reserved_bytes;
-  for (Recipe& recipe : Layouts(request, num_devices).take()) {
-    Candidate c;
-    try {
-      const Rough rough = planner.estimate(recipe);
-      c.rough_step_s = rough.step_s, c.rough_peak_bytes = rough.peak_bytes;
-    } catch (const UsageError& e) {  // an impossible shape, such as heads that do not divide
-      if (ranking.why_not.empty()) ranking.why_not = fmt::format(" ({})", e.what());
+  std::vector<Recipe> recipes = Layouts(request, num_devices).take();
+  const auto estimates = RoughPlanner(request.cluster, request.stack, request.teacher).estimate(recipes);
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    if (const auto* impossible = std::get_if<Impossible>(&estimates[i])) {
+      if (ranking.why_not.empty()) ranking.why_not = fmt::format(" ({})", impossible->why);
       continue;
     }
-    c.recipe = std::move(recipe);
+    const Rough& rough = std::get<Rough>(estimates[i]);
+    Candidate c{.recipe = std::move(recipes[i])};
+    c.rough_step_s = rough.step_s, c.rough_peak_bytes = rough.peak_bytes;
     ++ranking.num_layouts;
     if (!ranking.least || c.rough_peak_bytes < ranking.least->rough_peak_bytes) ranking.least = c;
     if (c.rough_peak_bytes <= capacity) ranking.fitting.push_back(std::move(c));

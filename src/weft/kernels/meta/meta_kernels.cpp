@@ -3,6 +3,7 @@
 // A multiply-add is 2 FLOPs. Bytes count every input as read once and every output as written once: what a kernel
 // with a perfect cache would move. Only visible pairs of causal attention count.
 #include <algorithm>
+#include <numeric>
 
 #include "weft/kernels/grouped_matmul.h"
 #include "weft/kernels/shape_checks.h"
@@ -295,9 +296,12 @@ void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& 
 void route(Stream& stream, const RouteArgs& args) {
   shapes::check_route(args);
   const int64_t tokens = args.logits.dim(0), experts = args.logits.dim(1), k = args.weights.dim(1);
-  for (int64_t i = 0, expert = 0; !args.chosen && i < tokens * k;
-       ++i, expert = expert + 1 == experts ? 0 : expert + 1)
-    args.experts[i] = int32_t(expert);
+  if (const int64_t choices = tokens * k; !args.chosen) {
+    const int64_t once = std::min(experts, choices);
+    std::iota(args.experts, args.experts + once, 0);
+    for (int64_t done = once; done < choices; done *= 2)
+      std::copy_n(args.experts, std::min(done, choices - done), args.experts + done);
+  }
   count(stream, elements(args.logits) * kSoftmaxFlops, args.scores, args.weights, args.logits, args.bias);
 }
 
