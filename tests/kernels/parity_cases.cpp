@@ -2,6 +2,7 @@
 #include "kernels/parity_cases.h"
 
 #include "kernels/masters.h"
+#include "kernels/recurrence_parity_cases.h"
 #include "support/attention_spans.h"
 
 namespace weft {
@@ -9,8 +10,9 @@ namespace {
 
 constexpr double kF32Noise = 1e-5;  // the same for f32: sums of a few hundred products
 
-const Activation kActivations[] = {Activation::gelu, Activation::gelu_tanh,  Activation::relu,
-                                   Activation::silu, Activation::gelu_quick, Activation::swiglu_oai};
+const Activation kActivations[] = {Activation::gelu,   Activation::gelu_tanh,  Activation::relu,
+                                   Activation::silu,   Activation::gelu_quick, Activation::swiglu_oai,
+                                   Activation::sigmoid};
 
 // ---- matrix products ----
 struct MatmulSize {
@@ -505,6 +507,7 @@ std::vector<ParityCase> make_cases() {
   add_sink_cases(cases);
   add_rope_cases(cases);
   add_heads_cases(cases);
+  add_recurrence_cases(cases);
   add_norm_cases(cases);
   add_activation_cases(cases);
   add_dropout_cases(cases);

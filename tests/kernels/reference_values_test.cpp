@@ -34,6 +34,7 @@ TEST(ReferenceValuesTest, Activations) {
            ActivationValue{Activation::silu, -800, 0},
            ActivationValue{Activation::silu, 800, 800},
            ActivationValue{Activation::gelu_quick, 1, 0.845795765932821},
+           ActivationValue{Activation::sigmoid, 1, 0.7310585786300049},
            ActivationValue{Activation::swiglu_oai, 1, 0.845795765932821},
            ActivationValue{Activation::swiglu_oai, 50, 6.999953128303318},
        }) {

@@ -76,6 +76,7 @@ inline std::string name_of(Activation f) {
     case Activation::silu: return "silu";
     case Activation::gelu_quick: return "gelu_quick";
     case Activation::swiglu_oai: return "swiglu_oai";
+    case Activation::sigmoid: return "sigmoid";
   }
   return "unknown";
 }

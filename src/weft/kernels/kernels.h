@@ -17,6 +17,7 @@
 #include "weft/kernels/block_matrix.h"
 #include "weft/kernels/nf4.h"
 #include "weft/kernels/optimizer_args.h"
+#include "weft/kernels/recurrence_args.h"
 #include "weft/kernels/row_codes.h"
 #include "weft/tensor/stream.h"
 #include "weft/tensor/tensor.h"
@@ -25,7 +26,7 @@ namespace weft {
 
 // gelu_quick is x sigmoid(1.702 x), and swiglu_oai that of min(x, 7). Gated, f(gate) * up, swiglu_oai has 1 + up in
 // place of up, with up between -7 and 7. Source: OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025.
-enum class Activation : uint8_t { gelu, gelu_tanh, relu, silu, gelu_quick, swiglu_oai };
+enum class Activation : uint8_t { gelu, gelu_tanh, relu, silu, gelu_quick, swiglu_oai, sigmoid };
 inline constexpr float kSwigluLimit = 7;
 
 // What a matrix product does with a tile of its result while the tile is in cache.
@@ -346,6 +347,13 @@ struct Kernels {
   void (*join_heads)(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
   // The gradients; that of `shared` is the sum over heads, in their order.
   void (*split_heads)(Stream&, const Tensor& dshared, const Tensor& down, const Tensor& dy);
+
+  // ---- states in place of keys and values ----
+  // Of several that share nothing they write, as place_rows.
+  void (*causal_conv)(Stream&, std::span<const CausalConvArgs>);
+  void (*causal_conv_backward)(Stream&, const CausalConvBackwardArgs&);
+  void (*gated_delta)(Stream&, const GatedDeltaArgs&);
+  void (*gated_delta_backward)(Stream&, const GatedDeltaBackwardArgs&);
 
   // ---- norms and activations ----
   void (*norm)(Stream&, const NormArgs&);

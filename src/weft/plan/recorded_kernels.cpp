@@ -138,6 +138,10 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::rope, "rope">(k);
   record<&Kernels::join_heads, "join_heads">(k);
   record<&Kernels::split_heads, "split_heads">(k);
+  record<&Kernels::causal_conv, "causal_conv">(k);
+  record<&Kernels::causal_conv_backward, "causal_conv_backward">(k);
+  record<&Kernels::gated_delta, "gated_delta">(k);
+  record<&Kernels::gated_delta_backward, "gated_delta_backward">(k);
   record<&Kernels::norm, "norm">(k);
   record<&Kernels::norm_backward, "norm_backward">(k);
   record<&Kernels::activation, "activation">(k);

@@ -31,6 +31,14 @@ void rope(Stream&, const RopeArgs&);
 void join_heads(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
 void split_heads(Stream&, const Tensor& dshared, const Tensor& down, const Tensor& dy);
 
+// causal_conv.cpp
+void causal_conv(Stream&, const CausalConvArgs&);
+void causal_conv_backward(Stream&, const CausalConvBackwardArgs&);
+
+// gated_delta.cpp
+void gated_delta(Stream&, const GatedDeltaArgs&);
+void gated_delta_backward(Stream&, const GatedDeltaBackwardArgs&);
+
 // norm.cpp
 void norm(Stream&, const NormArgs&);
 void norm_backward(Stream&, const NormBackwardArgs&);

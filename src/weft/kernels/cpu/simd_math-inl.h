@@ -224,6 +224,10 @@ HWY_INLINE void activate(D d, hn::Vec<D> x, hn::Vec<D>& value, hn::Vec<D>& deriv
     const auto s = sigmoid(d, x, complement);
     value = hn::Mul(x, s);
     derivative = hn::MulAdd(value, complement, s);
+  } else if constexpr (kF == Activation::sigmoid) {
+    hn::Vec<D> complement;
+    value = sigmoid(d, x, complement);
+    derivative = hn::Mul(value, complement);
   } else if constexpr (kF == Activation::swiglu_oai) {
     const auto limit = hn::Set(d, kSwigluLimit);
     const auto is_beyond = hn::Gt(x, limit);  // what is no number stays
@@ -287,6 +291,7 @@ HWY_INLINE void with_activation(Activation f, Body&& body) {
     case Activation::silu: return body(std::integral_constant<Activation, Activation::silu>());
     case Activation::gelu_quick: return body(std::integral_constant<Activation, Activation::gelu_quick>());
     case Activation::swiglu_oai: return body(std::integral_constant<Activation, Activation::swiglu_oai>());
+    case Activation::sigmoid: return body(std::integral_constant<Activation, Activation::sigmoid>());
   }
 }
 

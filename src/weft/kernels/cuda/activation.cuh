@@ -21,6 +21,7 @@ __device__ __forceinline__ float activate(Activation f, float x) {
       const float held = x > kSwigluLimit ? kSwigluLimit : x;  // what is no number stays
       return held * sigmoid(kQuick * held);
     }
+    case Activation::sigmoid: return sigmoid(x);
   }
   return 0;
 }
@@ -45,6 +46,10 @@ __device__ __forceinline__ float activation_slope(Activation f, float x) {
     case Activation::swiglu_oai: {
       const float s = sigmoid(kQuick * x);
       return x > kSwigluLimit ? 0 : s * (1 + kQuick * x * (1 - s));
+    }
+    case Activation::sigmoid: {
+      const float s = sigmoid(x);
+      return s * (1 - s);
     }
   }
   return 0;

@@ -37,6 +37,14 @@ void rope(Stream&, std::span<const RopeArgs>);
 void join_heads(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
 void split_heads(Stream&, const Tensor& dshared, const Tensor& down, const Tensor& dy);
 
+// causal_conv.cu
+void causal_conv(Stream&, const CausalConvArgs&);
+void causal_conv_backward(Stream&, const CausalConvBackwardArgs&);
+
+// gated_delta.cu, gated_delta_backward.cu
+void gated_delta(Stream&, const GatedDeltaArgs&);
+void gated_delta_backward(Stream&, const GatedDeltaBackwardArgs&);
+
 // norm.cu
 void norm(Stream&, const NormArgs&);
 void norm_backward(Stream&, const NormBackwardArgs&);

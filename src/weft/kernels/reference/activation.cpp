@@ -27,6 +27,7 @@ double activate(Activation f, double x) {
     case Activation::silu: return x * sigmoid(x);
     case Activation::gelu_quick: return x * sigmoid(kQuick * x);
     case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, kLimit));
+    case Activation::sigmoid: return sigmoid(x);
   }
   throw Error("activation number {} is unknown", int(f));
 }
@@ -51,6 +52,7 @@ double activation_slope(Activation f, double x) {
       return s * (1 + kQuick * x * (1 - s));
     }
     case Activation::swiglu_oai: return x > kLimit ? 0 : activation_slope(Activation::gelu_quick, x);
+    case Activation::sigmoid: return sigmoid(x) * sigmoid(-x);
   }
   throw Error("activation number {} is unknown", int(f));
 }

@@ -15,8 +15,8 @@ void store(const Tensor& t, const std::vector<double>& values);
 // activation.cpp
 double activate(Activation, double x);
 double activation_slope(Activation, double x);  // the derivative
-double gating_up(Activation, double up);         // what a gate f(g) multiplies by
-double gating_slope(Activation, double up);      // the derivative
+double gating_up(Activation, double up);        // what a gate f(g) multiplies by
+double gating_slope(Activation, double up);     // the derivative
 
 // dropout.cpp: what element `index` is multiplied with, 0 or 1 / (1 - p)
 double dropout_factor(const DropoutKey&, uint64_t index);
@@ -44,6 +44,12 @@ void rope(Stream&, const RopeArgs&);
 // heads.cpp
 void join_heads(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
 void split_heads(Stream&, const Tensor& dshared, const Tensor& down, const Tensor& dy);
+
+// recurrence.cpp
+void causal_conv(Stream&, const CausalConvArgs&);
+void causal_conv_backward(Stream&, const CausalConvBackwardArgs&);
+void gated_delta(Stream&, const GatedDeltaArgs&);
+void gated_delta_backward(Stream&, const GatedDeltaBackwardArgs&);
 
 // norm.cpp
 void norm(Stream&, const NormArgs&);

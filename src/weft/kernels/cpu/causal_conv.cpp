@@ -1,0 +1,157 @@
+// Causal convolution of single channels with SiLU behind it: vectors of channels, row by row.
+#include "weft/kernels/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "weft/kernels/cpu/causal_conv.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "weft/kernels/cpu/cpu.h"
+#include "weft/kernels/cpu/simd_chunks.h"
+#include "weft/kernels/cpu/simd_loop-inl.h"
+#include "weft/kernels/shape_checks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+
+// The taps as rows, [W][C] f32, which vectors of channels read.
+template <class T>
+const float* tap_rows(Stream& stream, const Tensor& weight) {
+  const int64_t channels = weight.dim(0), width = weight.dim(1);
+  auto* const rows = reinterpret_cast<float*>(stream.scratch(0, size_t(weight.numel()) * sizeof(float)));
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t j = 0; j < width; ++j) rows[j * channels + c] = float(weight.data<T>()[c * width + j]);
+  return rows;
+}
+
+// Where the row that lies so far before row `begin` of a run is; null: zeros.
+template <class T>
+const T* row_before(const CausalConvArgs& args, const TokenRun& run, int64_t rows) {
+  const int64_t kept = args.weight.dim(1) - 1;
+  if (run.from < 0) return nullptr;
+  return args.states.data<T>() + (run.from * kept + kept - rows) * args.x.dim(1);
+}
+
+template <class T>
+void conv_row(const CausalConvArgs& args, const float* taps, const TokenRun& run, int64_t t) {
+  const F32Tag d;
+  const int64_t channels = args.x.dim(1), width = args.weight.dim(1);
+  const T* rows[kMostConvWidth];
+  for (int64_t j = 0; j < width; ++j) {
+    const int64_t row = t - width + 1 + j;
+    rows[j] = row >= run.begin ? args.x.data<T>() + row * channels : row_before<T>(args, run, run.begin - row);
+  }
+  T* const y = args.y.data<T>() + t * channels;
+  for_each_vector(channels, [&](int64_t c, auto part) HWY_ATTR {
+    F32 sum = hn::Zero(d);
+    for (int64_t j = 0; j < width; ++j)
+      if (rows[j]) sum = hn::MulAdd(load(d, rows[j] + c, part), load(d, taps + j * channels + c, part), sum);
+    store(activate<Activation::silu>(d, sum), d, y + c, part);
+  });
+}
+
+template <class T>
+void keep_rows(const CausalConvArgs& args, const TokenRun& run) {
+  const int64_t channels = args.x.dim(1), kept = args.weight.dim(1) - 1, count = run.end - run.begin;
+  T* const state = args.states.data<T>() + run.to * kept * channels;
+  for (int64_t j = 0; j < kept; ++j) {  // upwards: a run of few rows moves what it has
+    const int64_t row = run.end - kept + j;
+    const T* const from =
+        row >= run.begin ? args.x.data<T>() + row * channels : row_before<T>(args, run, kept - j - count);
+    if (from)
+      std::copy_n(from, channels, state + j * channels);
+    else
+      std::fill_n(state + j * channels, channels, T());
+  }
+}
+
+void causal_conv(Stream& stream, const CausalConvArgs& args) {
+  with_dtype("causal_conv", args.x, [&](auto element) {
+    using T = decltype(element);
+    const float* const taps = tap_rows<T>(stream, args.weight);
+    const int64_t grain = rows_per_chunk(2 * args.x.dim(1) * int64_t(sizeof(T)));
+    stream.team().parallel_for(args.x.dim(0), grain, [&](int64_t begin, int64_t end, int) {
+      const TokenRun* run = args.runs.begin();
+      for (int64_t t = begin; t < end; ++t) {
+        while (t >= run->end) ++run;
+        conv_row<T>(args, taps, *run, t);
+      }
+    });
+    stream.team().parallel_for(args.runs.count, 16, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i)
+        if (args.runs[int(i)].to >= 0) keep_rows<T>(args, args.runs[int(i)]);
+    });
+  });
+}
+
+// A vector of channels, through all rows.
+template <class T, class Part>
+HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const float* taps, int64_t c, Part part) {
+  const F32Tag d;
+  const int64_t channels = args.x.dim(1), width = args.weight.dim(1);
+  const T *const x = args.x.data<T>() + c, *const dy = args.dy.data<T>() + c;
+  T* const dx = args.dx.data<T>() + c;
+  F32 tap[kMostConvWidth], dtap[kMostConvWidth], seen[kMostConvWidth], dsums[kMostConvWidth];
+  for (int64_t j = 0; j < width; ++j) tap[j] = load(d, taps + j * channels + c, part), dtap[j] = hn::Zero(d);
+  for (const TokenRun& run : args.runs) {
+    for (int64_t j = 0; j < width; ++j) seen[j] = dsums[j] = hn::Zero(d);  // the last rows, the newest last
+    for (int64_t t = run.begin; t < run.end + width - 1; ++t) {
+      for (int64_t j = 0; j + 1 < width; ++j) seen[j] = seen[j + 1], dsums[j] = dsums[j + 1];
+      F32 newest = hn::Zero(d);
+      if (t < run.end) {
+        seen[width - 1] = load(d, x + t * channels, part);
+        F32 sum = hn::Zero(d), value, slope;
+        for (int64_t j = 0; j < width; ++j) sum = hn::MulAdd(seen[j], tap[j], sum);
+        activate<Activation::silu>(d, sum, value, slope);
+        newest = hn::Mul(load(d, dy + t * channels, part), slope);
+        for (int64_t j = 0; j < width; ++j) dtap[j] = hn::MulAdd(seen[j], newest, dtap[j]);
+      }
+      dsums[width - 1] = newest;
+      if (const int64_t row = t - width + 1; row >= run.begin) {  // all that saw it have been here
+        F32 sum = hn::Zero(d);
+        for (int64_t j = 0; j < width; ++j) sum = hn::MulAdd(dsums[width - 1 - j], tap[j], sum);
+        store(sum, d, dx + row * channels, part);
+      }
+    }
+  }
+  if (!args.dweight) return;
+  alignas(64) float lanes[hn::MaxLanes(F32Tag())];
+  for (int64_t j = 0; j < width; ++j) {
+    hn::Store(dtap[j], d, lanes);
+    for (int64_t i = 0; i < std::min(int64_t(hn::Lanes(d)), channels - c); ++i) {
+      float& out = args.dweight.data<float>()[(c + i) * width + j];
+      out = args.accumulate ? out + lanes[i] : lanes[i];
+    }
+  }
+}
+
+void causal_conv_backward(Stream& stream, const CausalConvBackwardArgs& args) {
+  with_dtype("causal_conv_backward", args.x, [&](auto element) {
+    using T = decltype(element);
+    const float* const taps = tap_rows<T>(stream, args.weight);
+    constexpr int64_t kChannels = 64;  // of a task: whole cache lines
+    stream.team().parallel_for(args.x.dim(1), kChannels, [&](int64_t begin, int64_t end, int) {
+      for_each_vector(end - begin, [&](int64_t c, auto part) HWY_ATTR { conv_back<T>(args, taps, begin + c, part); });
+    });
+  });
+}
+
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+
+HWY_EXPORT(causal_conv);
+HWY_EXPORT(causal_conv_backward);
+
+void causal_conv(Stream& stream, const CausalConvArgs& args) {
+  shapes::check_causal_conv(args);
+  HWY_DYNAMIC_DISPATCH(causal_conv)(stream, args);
+}
+
+void causal_conv_backward(Stream& stream, const CausalConvBackwardArgs& args) {
+  shapes::check_causal_conv_backward(args);
+  HWY_DYNAMIC_DISPATCH(causal_conv_backward)(stream, args);
+}
+
+}  // namespace weft::cpu
+#endif

@@ -1,0 +1,432 @@
+// The gated delta rule, token by token. A column of a head's state depends on no other, so that a few columns of it
+// lie in L1 while all tokens of a run pass by.
+#include "weft/kernels/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "weft/kernels/cpu/gated_delta.cpp"
+#include <cmath>
+
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "weft/kernels/cpu/cpu.h"
+#include "weft/kernels/cpu/simd_loop-inl.h"
+#include "weft/kernels/shape_checks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weft::cpu::HWY_NAMESPACE {
+
+constexpr int64_t kVectors = 4;  // of a tile: enough sums side by side to hide an addition's latency
+
+// A tile of columns of a state, [Dk][columns] f32, those behind the state's last one zero.
+HWY_INLINE int64_t tile_columns() { return kVectors * int64_t(hn::Lanes(F32Tag())); }
+
+HWY_INLINE void load_four(F32 (&v)[kVectors], const float* p) {
+  const F32Tag d;
+  for (int64_t i = 0; i < kVectors; ++i) v[i] = hn::Load(d, p + i * int64_t(hn::Lanes(d)));
+}
+HWY_INLINE void store_four(const F32 (&v)[kVectors], float* p) {
+  const F32Tag d;
+  for (int64_t i = 0; i < kVectors; ++i) hn::Store(v[i], d, p + i * int64_t(hn::Lanes(d)));
+}
+// The first `count` of x, and zeros.
+template <class T>
+HWY_INLINE void widen(float* tile, const T* x, int64_t count) {
+  const F32Tag d;
+  std::fill(tile + count, tile + tile_columns(), 0.0f);
+  for_each_vector(count, [&](int64_t i, auto part) HWY_ATTR { store(load(d, x + i, part), d, tile + i, part); });
+}
+template <class T>
+HWY_INLINE void narrow(T* x, const float* tile, int64_t count) {
+  const F32Tag d;
+  for_each_vector(count, [&](int64_t i, auto part) HWY_ATTR { store(load(d, tile + i, part), d, x + i, part); });
+}
+
+// unit = x / |x| times `scale`; returns 1 / |x|.
+template <class T>
+HWY_INLINE float normalise(float* unit, const T* x, int64_t count, float scale) {
+  const F32Tag d;
+  const F32 squares = sum_over(count, [&](int64_t i, auto part) HWY_ATTR {
+    const F32 v = load(d, x + i, part);
+    return hn::Mul(v, v);
+  });
+  const float inverse = 1 / std::sqrt(sum_of_lanes(squares) + 1e-6f);
+  const F32 factor = hn::Set(d, inverse * scale);
+  for_each_vector(
+      count, [&](int64_t i, auto part) HWY_ATTR { store(hn::Mul(load(d, x + i, part), factor), d, unit + i, part); });
+  return inverse;
+}
+
+// What a token multiplies a head's state by, and how much of what is new the state learns.
+struct Gates {
+  float log_decay, decay, beta;
+};
+HWY_INLINE Gates gates_of(float a, float b, float rate, float shift) {
+  const float x = a + shift;
+  const float log_decay = -std::exp(rate) * (std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x))));
+  return {log_decay, std::exp(log_decay), 1 / (1 + std::exp(-b))};
+}
+
+// sums = state^T x.
+HWY_INLINE void project(F32 (&sums)[kVectors], const float* state, const float* x, int64_t dk) {
+  const F32Tag d;
+  const int64_t columns = tile_columns();
+  F32 odd[kVectors], s[kVectors];
+  for (int64_t c = 0; c < kVectors; ++c) sums[c] = odd[c] = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 <= dk; i += 2) {
+    load_four(s, state + i * columns);
+    for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::MulAdd(s[c], hn::Set(d, x[i]), sums[c]);
+    load_four(s, state + (i + 1) * columns);
+    for (int64_t c = 0; c < kVectors; ++c) odd[c] = hn::MulAdd(s[c], hn::Set(d, x[i + 1]), odd[c]);
+  }
+  if (i < dk) {
+    load_four(s, state + i * columns);
+    for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::MulAdd(s[c], hn::Set(d, x[i]), sums[c]);
+  }
+  for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::Add(sums[c], odd[c]);
+}
+
+// error = v - decay state^T key.
+HWY_INLINE void find_error(float* error, const float* state, const float* key, const float* v, float decay,
+                           int64_t dk) {
+  const F32Tag d;
+  F32 known[kVectors], values[kVectors];
+  project(known, state, key, dk);
+  load_four(values, v);
+  for (int64_t c = 0; c < kVectors; ++c) values[c] = hn::NegMulAdd(known[c], hn::Set(d, decay), values[c]);
+  store_four(values, error);
+}
+
+// state = decay state + key (beta error)^T, into `to`, which may be `state`.
+HWY_INLINE void learn(float* to, const float* state, const float* key, const float* error, Gates g, int64_t dk) {
+  const F32Tag d;
+  const int64_t columns = tile_columns();
+  const F32 decay = hn::Set(d, g.decay);
+  F32 learnt[kVectors], s[kVectors];
+  load_four(learnt, error);
+  for (int64_t c = 0; c < kVectors; ++c) learnt[c] = hn::Mul(learnt[c], hn::Set(d, g.beta));
+  for (int64_t i = 0; i < dk; ++i) {
+    const F32 k = hn::Set(d, key[i]);
+    load_four(s, state + i * columns);
+    for (int64_t c = 0; c < kVectors; ++c) s[c] = hn::MulAdd(s[c], decay, hn::Mul(learnt[c], k));
+    store_four(s, to + i * columns);
+  }
+}
+
+// Sizes that tasks share.
+struct Sizes {
+  int64_t keys, heads, dk, dv, tiles;
+
+  explicit Sizes(const Tensor& q, const Tensor& v)
+      : keys(q.dim(1)),
+        heads(v.dim(1)),
+        dk(q.dim(2)),
+        dv(v.dim(2)),
+        tiles((dv + tile_columns() - 1) / tile_columns()) {}
+  int64_t tile_floats() const { return dk * tile_columns(); }
+  int64_t row_floats() const { return (dk + 15) / 16 * 16; }  // of a unit vector
+  float query_scale() const { return 1 / std::sqrt(float(dk)); }
+};
+
+template <class T>
+void run_tile(const GatedDeltaArgs& args, const Sizes& z, const TokenRun& run, int64_t n, int64_t tile,
+              float* scratch) {
+  const int64_t columns = tile_columns(), first = tile * columns, count = std::min(columns, z.dv - first);
+  float* const state = scratch;
+  float* const key = state + z.tile_floats();
+  float* const query = key + z.row_floats();
+  float* const v = query + z.row_floats();
+  float* const error = v + columns;
+  const auto kept = [&](int32_t number, int64_t i) {
+    return args.states.data<float>() + ((number * z.heads + n) * z.dk + i) * z.dv + first;
+  };
+  if (run.from < 0) std::fill_n(state, z.tile_floats(), 0.0f);
+  for (int64_t i = 0; run.from >= 0 && i < z.dk; ++i) widen(state + i * columns, kept(run.from, i), count);
+  const int64_t group = z.heads / z.keys;
+  const auto rate = float(args.rate.data<T>()[n]), shift = float(args.shift.data<T>()[n]);
+  for (int64_t t = run.begin; t < run.end; ++t) {
+    const int64_t at = (t * z.keys + n / group) * z.dk, head = t * z.heads + n;
+    normalise(key, args.k.data<T>() + at, z.dk, 1.0f);
+    normalise(query, args.q.data<T>() + at, z.dk, z.query_scale());
+    const Gates gates = gates_of(float(args.a.data<T>()[head]), float(args.b.data<T>()[head]), rate, shift);
+    widen(v, args.v.data<T>() + head * z.dv + first, count);
+    find_error(error, state, key, v, gates.decay, z.dk);
+    learn(state, state, key, error, gates, z.dk);
+    F32 read[kVectors];
+    project(read, state, query, z.dk);
+    store_four(read, v);
+    narrow(args.y.data<T>() + head * z.dv + first, v, count);
+  }
+  for (int64_t i = 0; run.to >= 0 && i < z.dk; ++i) narrow(kept(run.to, i), state + i * columns, count);
+}
+
+void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
+  const Sizes z(args.q, args.v);
+  const int64_t floats = z.tile_floats() + 2 * z.row_floats() + 2 * tile_columns();
+  with_dtype("gated_delta", args.q, [&](auto element) {
+    stream.team().parallel_for(args.runs.count * z.heads * z.tiles, 1, [&](int64_t begin, int64_t end, int worker) {
+      auto* const scratch = reinterpret_cast<float*>(stream.scratch(worker, size_t(floats) * sizeof(float)));
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t tile = task % z.tiles, head = task / z.tiles;
+        run_tile<decltype(element)>(args, z, args.runs[int(head / z.heads)], head % z.heads, tile, scratch);
+      }
+    });
+  });
+}
+
+// ---- backward ----
+
+// What a task works on: a run, and the heads that share a key. Of tiles, one after the other, the states before each
+// block of tokens are kept, then from the last block on those before each of its tokens.
+class DeltaBackward {
+ public:
+  DeltaBackward(const GatedDeltaBackwardArgs& args, int64_t longest)
+      : args_(args),
+        z_(args.q, args.v),
+        block_(std::max<int64_t>(16, int64_t(std::ceil(std::sqrt(double(longest)))))),
+        floats_{.states = (longest + block_ - 1) / block_ + block_ + 1,  // and the gradient's
+                .units = 4 * longest * z_.row_floats(),
+                .errors = block_ * tile_columns(),
+                .scalars = 7 * longest} {}
+
+  size_t bytes() const {
+    return sizeof(float) * size_t(floats_.states * z_.tile_floats() + floats_.units + floats_.errors +
+                                  floats_.scalars + 2 * tile_columns());
+  }
+
+  // sums: [heads, 2], of this run: the gradients of rate and shift.
+  template <class T>
+  void run(const TokenRun& run, int64_t key, float* sums, std::byte* scratch) {
+    lay_out(scratch, run.end - run.begin);
+    prepare<T>(run, key);
+    const int64_t group = z_.heads / z_.keys;
+    for (int64_t n = key * group; n < (key + 1) * group; ++n) {
+      load_gates<T>(run, n);
+      std::fill_n(dbeta_, tokens_, 0.0f), std::fill_n(dlog_decay_, tokens_, 0.0f);
+      for (int64_t tile = 0; tile < z_.tiles; ++tile) run_tile<T>(run, n, tile * tile_columns());
+      store_gates<T>(run, n, sums + 2 * n);
+    }
+    for (int64_t t = 0; t < tokens_; ++t) {
+      const int64_t at = ((run.begin + t) * z_.keys + key) * z_.dk;
+      store_unit(args_.dk.data<T>() + at, dkeys_ + t * z_.row_floats(), keys_ + t * z_.row_floats(), inverse_k_[t],
+                 1);
+      store_unit(args_.dq.data<T>() + at, dqueries_ + t * z_.row_floats(), queries_ + t * z_.row_floats(),
+                 inverse_q_[t], z_.query_scale());
+    }
+  }
+
+ private:
+  void lay_out(std::byte* scratch, int64_t tokens) {
+    tokens_ = tokens;
+    auto* at = reinterpret_cast<float*>(scratch);
+    const auto take = [&](int64_t count) { return std::exchange(at, at + count); };
+    dstate_ = take(z_.tile_floats());
+    states_ = take(block_ * z_.tile_floats());
+    starts_ = take((floats_.states - block_ - 1) * z_.tile_floats());
+    errors_ = take(floats_.errors);
+    dy_ = take(tile_columns()), v_ = take(tile_columns());
+    const int64_t units = tokens * z_.row_floats();
+    keys_ = take(units), queries_ = take(units), dkeys_ = take(units), dqueries_ = take(units);
+    log_decay_ = take(tokens), decay_ = take(tokens), beta_ = take(tokens);
+    dbeta_ = take(tokens), dlog_decay_ = take(tokens), inverse_k_ = take(tokens), inverse_q_ = take(tokens);
+  }
+
+  template <class T>
+  void prepare(const TokenRun& run, int64_t key) {
+    for (int64_t t = 0; t < tokens_; ++t) {
+      const int64_t at = ((run.begin + t) * z_.keys + key) * z_.dk;
+      inverse_k_[t] = normalise(keys_ + t * z_.row_floats(), args_.k.data<T>() + at, z_.dk, 1.0f);
+      inverse_q_[t] = normalise(queries_ + t * z_.row_floats(), args_.q.data<T>() + at, z_.dk, z_.query_scale());
+    }
+    std::fill_n(dkeys_, tokens_ * z_.row_floats(), 0.0f), std::fill_n(dqueries_, tokens_ * z_.row_floats(), 0.0f);
+  }
+
+  template <class T>
+  void load_gates(const TokenRun& run, int64_t n) {
+    const auto rate = float(args_.rate.data<T>()[n]), shift = float(args_.shift.data<T>()[n]);
+    for (int64_t t = 0; t < tokens_; ++t) {
+      const int64_t at = (run.begin + t) * z_.heads + n;
+      const Gates g = gates_of(float(args_.a.data<T>()[at]), float(args_.b.data<T>()[at]), rate, shift);
+      log_decay_[t] = g.log_decay, decay_[t] = g.decay, beta_[t] = g.beta;
+    }
+  }
+
+  template <class T>
+  void store_gates(const TokenRun& run, int64_t n, float* sums) {
+    const auto rate = float(args_.rate.data<T>()[n]), shift = float(args_.shift.data<T>()[n]);
+    float drate = 0, dshift = 0;
+    for (int64_t t = 0; t < tokens_; ++t) {
+      const int64_t at = (run.begin + t) * z_.heads + n;
+      const float x = float(args_.a.data<T>()[at]) + shift;
+      const float da = -dlog_decay_[t] * std::exp(rate) / (1 + std::exp(-x));
+      args_.da.data<T>()[at] = T(da);
+      args_.db.data<T>()[at] = T(dbeta_[t] * beta_[t] * (1 - beta_[t]));
+      drate += dlog_decay_[t] * log_decay_[t], dshift += da;
+    }
+    sums[0] = drate, sums[1] = dshift;
+  }
+
+  Gates gates(int64_t t) const { return {log_decay_[t], decay_[t], beta_[t]}; }
+  float* state(int64_t i) const { return states_ + i * z_.tile_floats(); }
+  float* start(int64_t block) const { return starts_ + block * z_.tile_floats(); }
+  float* error(int64_t i) const { return errors_ + i * tile_columns(); }
+
+  // From the state before token t to the one after it.
+  template <class T>
+  void step(float* to, const float* from, float* e, const TokenRun& run, int64_t t, int64_t n, int64_t first,
+            int64_t count) {
+    const float* const key = keys_ + t * z_.row_floats();
+    widen(v_, args_.v.data<T>() + ((run.begin + t) * z_.heads + n) * z_.dv + first, count);
+    find_error(e, from, key, v_, decay_[t], z_.dk);
+    if (to) learn(to, from, key, e, gates(t), z_.dk);
+  }
+
+  template <class T>
+  void run_tile(const TokenRun& run, int64_t n, int64_t first) {
+    const int64_t count = std::min(tile_columns(), z_.dv - first), blocks = (tokens_ + block_ - 1) / block_;
+    if (blocks == 0) return;
+    std::fill_n(start(0), z_.tile_floats(), 0.0f);
+    for (int64_t block = 0; block + 1 < blocks; ++block) {
+      std::copy_n(start(block), z_.tile_floats(), start(block + 1));
+      for (int64_t t = block * block_; t < (block + 1) * block_; ++t)
+        step<T>(start(block + 1), start(block + 1), error(0), run, t, n, first, count);
+    }
+    std::fill_n(dstate_, z_.tile_floats(), 0.0f);
+    for (int64_t block = blocks; block-- > 0;) {
+      const int64_t begin = block * block_, end = std::min(begin + block_, tokens_);
+      std::copy_n(start(block), z_.tile_floats(), state(0));
+      for (int64_t t = begin; t < end; ++t)
+        step<T>(t + 1 < end ? state(t + 1 - begin) : nullptr, state(t - begin), error(t - begin), run, t, n, first,
+                count);
+      for (int64_t t = end; t-- > begin;) {
+        const int64_t at = ((run.begin + t) * z_.heads + n) * z_.dv + first;
+        widen(dy_, args_.dy.data<T>() + at, count);
+        back(state(t - begin), error(t - begin), t);
+        narrow(args_.dv.data<T>() + at, v_, count);  // what back() leaves there
+      }
+    }
+  }
+
+  // The gradient of the state after token t becomes that of the one before it, `old`.
+  void back(const float* old, const float* error, int64_t t) {
+    const F32Tag d;
+    const int64_t columns = tile_columns();
+    const float *const key = keys_ + t * z_.row_floats(), *const query = queries_ + t * z_.row_floats();
+    float *const dkey = dkeys_ + t * z_.row_floats(), *const dquery = dqueries_ + t * z_.row_floats();
+    const F32 decay = hn::Set(d, decay_[t]), beta = hn::Set(d, beta_[t]);
+    F32 dy[kVectors], learnt[kVectors], e[kVectors], dlearnt[kVectors], s[kVectors], ds[kVectors];
+    load_four(dy, dy_), load_four(e, error);
+    F32 along = hn::Zero(d);
+    for (int64_t c = 0; c < kVectors; ++c) {
+      learnt[c] = hn::Mul(e[c], beta), dlearnt[c] = hn::Zero(d);
+      along = hn::MulAdd(learnt[c], dy[c], along);
+    }
+    const float learnt_dy = sum_of_lanes(along);
+    for (int64_t i = 0; i < z_.dk; ++i) {
+      load_four(s, old + i * columns), load_four(ds, dstate_ + i * columns);
+      const F32 q = hn::Set(d, query[i]), k = hn::Set(d, key[i]);
+      F32 read = hn::Zero(d);
+      for (int64_t c = 0; c < kVectors; ++c) {
+        ds[c] = hn::MulAdd(q, dy[c], ds[c]);
+        read = hn::MulAdd(s[c], dy[c], read);
+        dlearnt[c] = hn::MulAdd(ds[c], k, dlearnt[c]);
+      }
+      store_four(ds, dstate_ + i * columns);
+      dquery[i] += decay_[t] * sum_of_lanes(read) + key[i] * learnt_dy;
+    }
+    F32 derror[kVectors], dbeta = hn::Zero(d), forgot = hn::Zero(d);
+    for (int64_t c = 0; c < kVectors; ++c) {
+      dbeta = hn::MulAdd(dlearnt[c], e[c], dbeta);
+      derror[c] = hn::Mul(dlearnt[c], beta);
+    }
+    store_four(derror, v_);
+    for (int64_t i = 0; i < z_.dk; ++i) {
+      load_four(s, old + i * columns), load_four(ds, dstate_ + i * columns);
+      const F32 k = hn::Set(d, key[i]);
+      F32 change = hn::Zero(d);
+      for (int64_t c = 0; c < kVectors; ++c) {
+        s[c] = hn::Mul(s[c], decay);
+        change = hn::NegMulAdd(s[c], derror[c], hn::MulAdd(ds[c], learnt[c], change));
+        ds[c] = hn::NegMulAdd(k, derror[c], ds[c]);
+        forgot = hn::MulAdd(ds[c], s[c], forgot);
+        ds[c] = hn::Mul(ds[c], decay);
+      }
+      store_four(ds, dstate_ + i * columns);
+      dkey[i] += sum_of_lanes(change);
+    }
+    dbeta_[t] += sum_of_lanes(dbeta), dlog_decay_[t] += sum_of_lanes(forgot);
+  }
+
+  // The gradient of x, of which `unit` is x * inverse * scale.
+  template <class T>
+  void store_unit(T* dx, const float* dunit, const float* unit, float inverse, float scale) {
+    const F32Tag d;
+    const float along = sum_of_lanes(sum_over(z_.dk, [&](int64_t i, auto part) HWY_ATTR {
+      return hn::Mul(load(d, unit + i, part), load(d, dunit + i, part));
+    }));
+    const F32 back = hn::Set(d, along / (scale * scale)), factor = hn::Set(d, inverse * scale);
+    for_each_vector(z_.dk, [&](int64_t i, auto part) HWY_ATTR {
+      store(hn::Mul(hn::NegMulAdd(back, load(d, unit + i, part), load(d, dunit + i, part)), factor), d, dx + i, part);
+    });
+  }
+
+  const GatedDeltaBackwardArgs& args_;
+  Sizes z_;
+  int64_t block_;
+  struct {
+    int64_t states, units, errors, scalars;
+  } floats_;
+  int64_t tokens_ = 0;
+  float *dstate_ = nullptr, *states_ = nullptr, *starts_ = nullptr, *errors_ = nullptr;
+  float *dy_ = nullptr, *v_ = nullptr;  // of a tile
+  float *keys_ = nullptr, *queries_ = nullptr, *dkeys_ = nullptr, *dqueries_ = nullptr;
+  float *log_decay_ = nullptr, *decay_ = nullptr, *beta_ = nullptr, *dbeta_ = nullptr, *dlog_decay_ = nullptr;
+  float *inverse_k_ = nullptr, *inverse_q_ = nullptr;
+};
+
+void gated_delta_backward(Stream& stream, const GatedDeltaBackwardArgs& args) {
+  int64_t longest = 0;
+  for (const TokenRun& run : args.runs) longest = std::max<int64_t>(longest, run.end - run.begin);
+  const DeltaBackward sized(args, longest);
+  const int64_t heads = args.v.dim(1), keys = args.q.dim(1), runs = args.runs.count;
+  // Of each run, so that they are added in its order: at the front of worker 0's scratch.
+  const size_t front = (size_t(runs * heads) * 2 * sizeof(float) + 63) / 64 * 64;
+  auto* const sums = reinterpret_cast<float*>(stream.scratch(0, front + sized.bytes()));
+  with_dtype("gated_delta_backward", args.q, [&](auto element) {
+    using T = decltype(element);
+    stream.team().parallel_for(runs * keys, 1, [&](int64_t begin, int64_t end, int worker) {
+      std::byte* const own =
+          worker == 0 ? reinterpret_cast<std::byte*>(sums) + front : stream.scratch(worker, sized.bytes());
+      DeltaBackward task = sized;
+      for (int64_t i = begin; i < end; ++i)
+        task.run<T>(args.runs[int(i / keys)], i % keys, sums + i / keys * heads * 2, own);
+    });
+  });
+  if (!args.drate) return;
+  for (int64_t run = 0; run < runs; ++run)
+    for (int64_t n = 0; n < heads; ++n) {
+      args.drate.data<float>()[n] += sums[(run * heads + n) * 2];
+      args.dshift.data<float>()[n] += sums[(run * heads + n) * 2 + 1];
+    }
+}
+
+}  // namespace weft::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weft::cpu {
+
+HWY_EXPORT(gated_delta);
+HWY_EXPORT(gated_delta_backward);
+
+void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
+  shapes::check_gated_delta(args);
+  HWY_DYNAMIC_DISPATCH(gated_delta)(stream, args);
+}
+
+void gated_delta_backward(Stream& stream, const GatedDeltaBackwardArgs& args) {
+  shapes::check_gated_delta_backward(args);
+  HWY_DYNAMIC_DISPATCH(gated_delta_backward)(stream, args);
+}
+
+}  // namespace weft::cpu
+#endif

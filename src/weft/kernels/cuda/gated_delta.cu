@@ -1,0 +1,143 @@
+// The gated delta rule, token by token: blocks of columns of a head's state, which depend on no other column.
+#include <cmath>
+
+#include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/delta_state.cuh"
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::cuda {
+namespace {
+
+// A warp to each key of a token, and to its query.
+template <class T>
+__global__ void unit_vectors_kernel(const DeltaUnits units, const T* q, const T* k, int64_t vectors, int dk) {
+  const int64_t warp = first_element() / kWarp, vector = warp / 2;
+  if (vector >= vectors) return;
+  const bool is_query = warp % 2 != 0;
+  const int lane = int(threadIdx.x) % kWarp;
+  const T* const x = (is_query ? q : k) + vector * dk;
+  float squares = 0;
+  for (int i = lane; i < dk; i += kWarp) squares += load(x + i) * load(x + i);
+  const float inverse = 1 / sqrtf(warp_sum(squares) + 1e-6f),
+              factor = is_query ? inverse / sqrtf(float(dk)) : inverse;
+  float* const to = (is_query ? units.queries : units.keys) + vector * dk;
+  for (int i = lane; i < dk; i += kWarp) to[i] = load(x + i) * factor;
+  if (lane == 0) (is_query ? units.inverse_q : units.inverse_k)[vector] = inverse;
+}
+
+template <class T>
+__global__ void delta_gates_kernel(const DeltaUnits units, const T* a, const T* b, const T* rate, const T* shift,
+                                   int64_t count, int heads) {
+  for (int64_t i = first_element(); i < count; i += element_stride()) {
+    const int n = int(i % heads);
+    const float x = load(a + i) + load(shift + n);
+    const float log_decay = -expf(load(rate + n)) * (fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
+    units.log_decay[i] = log_decay, units.decay[i] = expf(log_decay);
+    units.beta[i] = 1 / (1 + expf(-load(b + i)));
+  }
+}
+
+constexpr int kBlockColumns = 32, kDeltaThreads = kBlockColumns * kColumnLanes;
+constexpr int kTokensAhead = 8;  // whose keys and queries wait in shared memory
+
+template <class T>
+struct DeltaCall {
+  T* y;
+  const T* v;
+  float* states;
+  const TokenRun* runs;
+  DeltaUnits units;
+  DeltaShape shape;
+};
+
+template <class T, int kRows>
+__global__ void __launch_bounds__(kDeltaThreads) gated_delta_kernel(const DeltaCall<T> call) {
+  constexpr int kPadded = kRows * kColumnLanes;
+  __shared__ float keys[kTokensAhead][kPadded], queries[kTokensAhead][kPadded];
+  const DeltaShape& z = call.shape;
+  const TokenRun run = call.runs[blockIdx.x / unsigned(z.heads)];
+  const int n = int(blockIdx.x % unsigned(z.heads)), lane = int(threadIdx.x) % kColumnLanes;
+  const int column = int(blockIdx.y) * kBlockColumns + int(threadIdx.x) / kColumnLanes;
+  const bool is_here = column < z.dv;
+  const auto kept = [&](int32_t number, int r) {
+    return call.states + ((int64_t(number) * z.heads + n) * z.dk + r * kColumnLanes + lane) * z.dv + column;
+  };
+  DeltaColumn<kRows> state;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+    state.s[r] = run.from >= 0 && is_here && r * kColumnLanes + lane < z.dk ? *kept(run.from, r) : 0.0f;
+  for (int64_t first = run.begin; first < run.end; first += kTokensAhead) {
+    const int count = int(min(int64_t(kTokensAhead), run.end - first));
+    __syncthreads();  // all have read the last ones
+    for (int i = int(threadIdx.x); i < count * kPadded; i += kDeltaThreads) {
+      const int64_t at = z.key_at(first + i / kPadded, n) + i % kPadded;
+      const bool is_element = i % kPadded < z.dk;
+      keys[i / kPadded][i % kPadded] = is_element ? call.units.keys[at] : 0.0f;
+      queries[i / kPadded][i % kPadded] = is_element ? call.units.queries[at] : 0.0f;
+    }
+    __syncthreads();
+    for (int t = 0; t < count; ++t) {
+      const int64_t at = (first + t) * z.heads + n;
+      const float v = is_here ? load(call.v + at * z.dv + column) : 0.0f;
+      state.step(keys[t], lane, v, call.units.decay[at], call.units.beta[at]);
+      const float y = state.project(queries[t], lane);
+      if (is_here && lane == 0) store(call.y + at * z.dv + column, y);
+    }
+  }
+  if (run.to < 0 || !is_here) return;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+    if (r * kColumnLanes + lane < z.dk) *kept(run.to, r) = state.s[r];
+}
+
+}  // namespace
+
+DeltaUnits make_delta_units(Stream& stream, Tensor& all, const Tensor& q, const Tensor& k, const Tensor& a,
+                            const Tensor& b, const Tensor& rate, const Tensor& shift) {
+  const int64_t vectors = q.dim(0) * q.dim(1), elements = q.numel(), gates = a.numel();
+  all = stream.allocator().empty(DType::f32, {2 * elements + 2 * vectors + 3 * gates});
+  auto* at = device_data<float>(all);
+  const auto take = [&](int64_t count) { return std::exchange(at, at + count); };
+  DeltaUnits units{};
+  units.keys = take(elements), units.queries = take(elements);
+  units.inverse_k = take(vectors), units.inverse_q = take(vectors);
+  units.log_decay = take(gates), units.decay = take(gates), units.beta = take(gates);
+  with_float("gated_delta", q, [&]<class T>() {
+    constexpr int64_t kWarps = 8;  // of a block
+    launch(stream, unit_vectors_kernel<T>,
+           {.blocks_x = unsigned(ceil_div(2 * vectors, kWarps)), .threads = unsigned(kWarps * kWarp)}, units,
+           device_data<T>(q), device_data<T>(k), vectors, int(q.dim(2)));
+    launch(stream, delta_gates_kernel<T>, over_elements(gates), units, device_data<T>(a), device_data<T>(b),
+           device_data<T>(rate), device_data<T>(shift), gates, int(a.dim(1)));
+  });
+  return units;
+}
+
+void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
+  shapes::check_gated_delta(args);
+  const DeltaShape shape{.tokens = args.q.dim(0),
+                         .keys = int(args.q.dim(1)),
+                         .heads = int(args.v.dim(1)),
+                         .dk = int(args.q.dim(2)),
+                         .dv = int(args.v.dim(2))};
+  if (args.runs.count == 0 || shape.heads == 0) return;
+  Tensor held;
+  const DeltaUnits units = make_delta_units(stream, held, args.q, args.k, args.a, args.b, args.rate, args.shift);
+  with_float("gated_delta", args.q, [&]<class T>() {
+    const DeltaCall<T> call{.y = device_data<T>(args.y),
+                            .v = device_data<T>(args.v),
+                            .states = device_data<float>(args.states),
+                            .runs = upload(stream, args.runs.runs, args.runs.count),
+                            .units = units,
+                            .shape = shape};
+    with_rows_of_lane(shape.dk, [&]<int kRows>() {
+      launch(stream, gated_delta_kernel<T, kRows>,
+             {.blocks_x = unsigned(args.runs.count) * unsigned(shape.heads),
+              .blocks_y = unsigned(ceil_div(shape.dv, kBlockColumns)),
+              .threads = kDeltaThreads},
+             call);
+    });
+  });
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,294 @@
+// Gradients of the gated delta rule. A block has all columns of a head in a run, and goes back through its tokens:
+// states are kept before each span of tokens, and then, from the last span on, before each token of it.
+#include <cmath>
+#include <vector>
+
+#include "weft/kernels/cuda/column_sums.cuh"
+#include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/delta_state.cuh"
+#include "weft/kernels/shape_checks.h"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kMostColumns = 128, kMostThreads = kMostColumns * kColumnLanes;
+constexpr int64_t kMostStateBytes = int64_t(256) << 20;  // of the blocks that run together
+
+template <class T>
+struct BackwardCall {
+  T* dv;
+  const T *dy, *v;
+  float *dqueries, *dkeys;    // [T, N, Dk]: of unit vectors
+  float *dbeta, *dlog_decay;  // [T, N]
+  const TokenRun* runs;
+  DeltaUnits units;
+  DeltaShape shape;
+  float* states;  // of each block of the grid
+  int64_t floats_of_block, spans;
+  int span;  // tokens
+  int64_t first_task;
+};
+
+// The threads of one column see each other as lanes 0 to 3; those of a warp have eight columns.
+template <class T, int kRows>
+class BackwardBlock {
+ public:
+  struct Shared {
+    float key[kRows * kColumnLanes], query[kRows * kColumnLanes];
+    // Of each warp's columns, summed.
+    float dquery[kMostThreads / kWarp][kRows * kColumnLanes], dkey[kMostThreads / kWarp][kRows * kColumnLanes];
+  };
+
+  __device__ BackwardBlock(const BackwardCall<T>& call, Shared& shared)
+      : call_(call),
+        shared_(shared),
+        run_(call.runs[(call.first_task + blockIdx.x) / call.shape.heads]),
+        n_(int((call.first_task + blockIdx.x) % call.shape.heads)),
+        lane_(int(threadIdx.x) % kColumnLanes),
+        warp_(int(threadIdx.x) / kWarp),
+        starts_(call.states + blockIdx.x * call.floats_of_block),
+        states_(starts_ + call.spans * kRows * blockDim.x),
+        errors_(states_ + int64_t(call.span) * kRows * blockDim.x) {}
+
+  __device__ void run(int first_column) {
+    column_ = first_column + int(threadIdx.x) / kColumnLanes;
+    is_here_ = column_ < call_.shape.dv;
+    is_first_ = first_column == 0;
+    const int64_t tokens = run_.end - run_.begin, spans = (tokens + call_.span - 1) / call_.span;
+    DeltaColumn<kRows> state;
+    state.clear();
+    for (int64_t span = 0; span < spans; ++span) {
+      save(starts_, span, state);
+      if (span + 1 == spans) break;
+      for (int64_t i = 0; i < call_.span; ++i) forward(state, run_.begin + span * call_.span + i);
+    }
+    DeltaColumn<kRows> gradient;
+    gradient.clear();
+    for (int64_t span = spans; span-- > 0;) {
+      const int64_t first = run_.begin + span * call_.span, count = min(int64_t(call_.span), run_.end - first);
+      fetch(starts_, span, state);
+      for (int64_t i = 0; i < count; ++i) {
+        save(states_, i, state);
+        errors_[i * blockDim.x + threadIdx.x] = forward(state, first + i);
+      }
+      for (int64_t i = count; i-- > 0;) {
+        fetch(states_, i, state);
+        back(gradient, state, errors_[i * blockDim.x + threadIdx.x], first + i);
+      }
+    }
+  }
+
+ private:
+  __device__ static void save(float* to, int64_t number, const DeltaColumn<kRows>& state) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) to[(number * kRows + r) * blockDim.x + threadIdx.x] = state.s[r];
+  }
+  __device__ static void fetch(const float* from, int64_t number, DeltaColumn<kRows>& state) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) state.s[r] = from[(number * kRows + r) * blockDim.x + threadIdx.x];
+  }
+  __device__ int64_t gate_at(int64_t t) const { return t * call_.shape.heads + n_; }
+
+  // Of token t, to where all threads see them. Begins and ends with a barrier.
+  __device__ void share_units(int64_t t) {
+    __syncthreads();
+    const int64_t at = call_.shape.key_at(t, n_);
+    for (int i = int(threadIdx.x); i < kRows * kColumnLanes; i += int(blockDim.x)) {
+      shared_.key[i] = i < call_.shape.dk ? call_.units.keys[at + i] : 0.0f;
+      shared_.query[i] = i < call_.shape.dk ? call_.units.queries[at + i] : 0.0f;
+    }
+    __syncthreads();
+  }
+
+  __device__ float forward(DeltaColumn<kRows>& state, int64_t t) {
+    share_units(t);
+    const int64_t at = gate_at(t);
+    const float v = is_here_ ? load(call_.v + at * call_.shape.dv + column_) : 0.0f;
+    return state.step(shared_.key, lane_, v, call_.units.decay[at], call_.units.beta[at]);
+  }
+
+  // The sum over the columns of this warp, in the lanes of its first column.
+  __device__ static float over_columns(float x) {
+    for (int mask = kWarp / 2; mask >= kColumnLanes; mask /= 2) x += __shfl_xor_sync(kAllLanes, x, mask);
+    return x;
+  }
+
+  // The gradient of the state after token t becomes that of the one before it, `old`.
+  __device__ void back(DeltaColumn<kRows>& gradient, const DeltaColumn<kRows>& old, float error, int64_t t) {
+    share_units(t);
+    const int64_t at = gate_at(t), out = at * call_.shape.dv + column_;
+    const float decay = call_.units.decay[at], beta = call_.units.beta[at], learnt = beta * error;
+    const float dy = is_here_ ? load(call_.dy + out) : 0.0f;
+    const bool is_first_column = int(threadIdx.x) % kWarp < kColumnLanes;
+    float dlearnt = 0;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int i = r * kColumnLanes + lane_;
+      gradient.s[r] += shared_.query[i] * dy;
+      dlearnt += gradient.s[r] * shared_.key[i];
+      const float read = over_columns(old.s[r] * dy);
+      if (is_first_column) shared_.dquery[warp_][i] = read;
+    }
+    dlearnt = lanes_reduce<kColumnLanes, Plus>(dlearnt);
+    const float derror = beta * dlearnt;
+    float forgot = 0;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int i = r * kColumnLanes + lane_;
+      const float decayed = decay * old.s[r];
+      const float change = over_columns(gradient.s[r] * learnt - decayed * derror);
+      if (is_first_column) shared_.dkey[warp_][i] = change;
+      const float before = gradient.s[r] - shared_.key[i] * derror;
+      forgot += before * decayed;
+      gradient.s[r] = decay * before;
+    }
+    if (is_here_ && lane_ == 0) store(call_.dv + out, derror);
+    const bool counts = lane_ == 0;  // what all lanes of a column know
+    const float learnt_dy = block_sum(counts ? learnt * dy : 0.0f);
+    const float dbeta = block_sum(counts ? dlearnt * error : 0.0f);
+    forgot = block_sum(forgot);  // ends with a barrier: the warps' sums are there
+    if (threadIdx.x == 0) {
+      call_.dbeta[at] = dbeta + (is_first_ ? 0 : call_.dbeta[at]);
+      call_.dlog_decay[at] = forgot + (is_first_ ? 0 : call_.dlog_decay[at]);
+    }
+    for (int i = int(threadIdx.x); i < call_.shape.dk; i += int(blockDim.x)) {
+      float read = 0, change = 0;
+      for (int w = 0; w < int(blockDim.x) / kWarp; ++w) read += shared_.dquery[w][i], change += shared_.dkey[w][i];
+      float *const dquery = call_.dqueries + at * call_.shape.dk + i, *const dkey =
+                                                                          call_.dkeys + at * call_.shape.dk + i;
+      *dquery = decay * read + shared_.key[i] * learnt_dy + (is_first_ ? 0 : *dquery);
+      *dkey = change + (is_first_ ? 0 : *dkey);
+    }
+  }
+
+  const BackwardCall<T>& call_;
+  Shared& shared_;
+  TokenRun run_;
+  int n_, lane_, warp_;
+  float *starts_, *states_, *errors_;
+  int column_ = 0;
+  bool is_here_ = false, is_first_ = true;
+};
+
+template <class T, int kRows>
+__global__ void __launch_bounds__(kMostThreads) delta_backward_kernel(const BackwardCall<T> call) {
+  __shared__ typename BackwardBlock<T, kRows>::Shared shared;
+  BackwardBlock<T, kRows> block(call, shared);
+  for (int first = 0; first < call.shape.dv; first += int(blockDim.x) / kColumnLanes) block.run(first);
+}
+
+// A warp to each key of a token, and to its query: sums over the heads that share it, and the way back through its
+// length.
+template <class T>
+__global__ void unit_gradients_kernel(T* dq, T* dk, const float* dqueries, const float* dkeys, const DeltaUnits units,
+                                      const DeltaShape z) {
+  const int64_t warp = first_element() / kWarp, vector = warp / 2;
+  if (vector >= z.tokens * z.keys) return;
+  const bool is_query = warp % 2 != 0;
+  const int lane = int(threadIdx.x) % kWarp, group = z.heads / z.keys;
+  const float scale = is_query ? 1 / sqrtf(float(z.dk)) : 1.0f;
+  const float* const unit = (is_query ? units.queries : units.keys) + vector * z.dk;
+  const float* const gradients = (is_query ? dqueries : dkeys) + vector * group * z.dk;
+  const auto gradient = [&](int i) {
+    float sum = 0;
+    for (int h = 0; h < group; ++h) sum += gradients[h * z.dk + i];
+    return sum;
+  };
+  float along = 0;
+  for (int i = lane; i < z.dk; i += kWarp) along += unit[i] * gradient(i);
+  along = warp_sum(along) / (scale * scale);
+  const float factor = scale * (is_query ? units.inverse_q : units.inverse_k)[vector];
+  for (int i = lane; i < z.dk; i += kWarp)
+    store((is_query ? dq : dk) + vector * z.dk + i, factor * (gradient(i) - along * unit[i]));
+}
+
+// da_wide: of the gradient of shift; f32 as it is summed.
+template <class T>
+__global__ void gate_gradients_kernel(T* da, T* db, float* da_wide, const float* dbeta, const float* dlog_decay,
+                                      const T* a, const T* rate, const T* shift, const DeltaUnits units,
+                                      int64_t count, int heads) {
+  for (int64_t i = first_element(); i < count; i += element_stride()) {
+    const int n = int(i % heads);
+    const float x = load(a + i) + load(shift + n), beta = units.beta[i];
+    const float gradient = -dlog_decay[i] * expf(load(rate + n)) / (1 + expf(-x));
+    store(da + i, gradient), store(db + i, dbeta[i] * beta * (1 - beta));
+    da_wide[i] = gradient;
+  }
+}
+
+struct RateTerms {
+  const float *dlog_decay, *log_decay;
+  int64_t cols;
+
+  template <int N>
+  __device__ __forceinline__ void at(float (&term)[N], int64_t row, int64_t col) const {
+    for (int i = 0; i < N; ++i) term[i] = dlog_decay[row * cols + col + i] * log_decay[row * cols + col + i];
+  }
+};
+
+template <class T>
+void go_back(Stream& stream, BackwardCall<T> call, int64_t runs, int64_t longest) {
+  const DeltaShape& z = call.shape;
+  const auto threads =
+      unsigned(std::min<int64_t>(round_up(int64_t(z.dv) * kColumnLanes, int64_t(kWarp)), kMostThreads));
+  call.span = int(std::max<int64_t>(16, int64_t(std::ceil(std::sqrt(double(longest))))));
+  call.spans = ceil_div(longest, int64_t(call.span));
+  with_rows_of_lane(z.dk, [&]<int kRows>() {
+    call.floats_of_block = ((call.spans + call.span) * kRows + call.span) * int64_t(threads);
+    const int64_t tasks = runs * z.heads, bytes = call.floats_of_block * int64_t(sizeof(float));
+    const int64_t together = std::min(tasks, std::max<int64_t>(1, kMostStateBytes / bytes));
+    const Tensor states = stream.allocator().empty(DType::f32, {together * call.floats_of_block});
+    call.states = device_data<float>(states);
+    for (call.first_task = 0; call.first_task < tasks; call.first_task += together)
+      launch(stream, delta_backward_kernel<T, kRows>,
+             {.blocks_x = unsigned(std::min(together, tasks - call.first_task)), .threads = threads}, call);
+  });
+}
+
+}  // namespace
+
+void gated_delta_backward(Stream& stream, const GatedDeltaBackwardArgs& args) {
+  shapes::check_gated_delta_backward(args);
+  const DeltaShape z{.tokens = args.q.dim(0),
+                     .keys = int(args.q.dim(1)),
+                     .heads = int(args.v.dim(1)),
+                     .dk = int(args.q.dim(2)),
+                     .dv = int(args.v.dim(2))};
+  if (z.tokens == 0 || z.heads == 0) return;
+  int64_t longest = 1;
+  for (const TokenRun& run : args.runs) longest = std::max<int64_t>(longest, run.end - run.begin);
+  Tensor held;
+  const DeltaUnits units = make_delta_units(stream, held, args.q, args.k, args.a, args.b, args.rate, args.shift);
+  const int64_t gates = args.a.numel(), unit_floats = z.tokens * z.heads * z.dk;
+  const Tensor dunits = stream.allocator().empty(DType::f32, {2 * unit_floats});
+  const Tensor dgates = stream.allocator().empty(DType::f32, {3, z.tokens, z.heads});
+  auto *const dqueries = device_data<float>(dunits), *const dkeys = dqueries + unit_floats;
+  auto *const dbeta = device_data<float>(dgates), *const dlog_decay = dbeta + gates, *const da = dlog_decay + gates;
+  with_float("gated_delta_backward", args.q, [&]<class T>() {
+    go_back<T>(stream,
+               {.dv = device_data<T>(args.dv),
+                .dy = device_data<T>(args.dy),
+                .v = device_data<T>(args.v),
+                .dqueries = dqueries,
+                .dkeys = dkeys,
+                .dbeta = dbeta,
+                .dlog_decay = dlog_decay,
+                .runs = upload(stream, args.runs.runs, args.runs.count),
+                .units = units,
+                .shape = z},
+               args.runs.count, longest);
+    constexpr int64_t kWarps = 8;  // of a block
+    launch(stream, unit_gradients_kernel<T>,
+           {.blocks_x = unsigned(ceil_div(2 * z.tokens * z.keys, kWarps)), .threads = unsigned(kWarps * kWarp)},
+           device_data<T>(args.dq), device_data<T>(args.dk), dqueries, dkeys, units, z);
+    launch(stream, gate_gradients_kernel<T>, over_elements(gates), device_data<T>(args.da), device_data<T>(args.db),
+           da, dbeta, dlog_decay, device_data<T>(args.a), device_data<T>(args.rate), device_data<T>(args.shift),
+           units, gates, z.heads);
+  });
+  if (!args.drate) return;
+  sum_columns<1>(stream, device_data<float>(args.drate), RateTerms{dlog_decay, units.log_decay, z.heads}, z.tokens,
+                 z.heads, true);
+  sum_columns<1>(stream, device_data<float>(args.dshift), ElementTerms<float>{da, z.heads}, z.tokens, z.heads, true);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,73 @@
+// Arguments of kernels that hand a state from token to token in place of keys and values: causal convolution, and the
+// gated delta rule.
+#pragma once
+#include <cstdint>
+
+#include "weft/tensor/tensor.h"
+
+namespace weft {
+
+// Rows [begin, end) that follow each other in one sequence. What the row before them left is states[from], zeros
+// where that is -1; what the last of them leaves becomes states[to], and is dropped at -1. No run reads or writes the
+// state that another writes.
+struct TokenRun {
+  int32_t begin = 0, end = 0;
+  int32_t from = -1, to = -1;
+};
+
+// The runs of a call: host memory that outlives it. They ascend, and are all of its T rows.
+struct TokenRuns {
+  const TokenRun* runs = nullptr;
+  int count = 0;
+
+  const TokenRun* begin() const { return runs; }
+  const TokenRun* end() const { return runs + count; }
+  const TokenRun& operator[](int i) const { return runs[i]; }
+};
+
+inline constexpr int64_t kMostConvWidth = 8;
+inline constexpr int64_t kMostKeyDim = 256;  // of the delta rule
+
+// y[t, c] = silu(sum over j < W of weight[c, j] * x[t - W + 1 + j, c]), where rows before a run are its state's.
+// Source: Gu and Dao, "Mamba", 2023.
+struct CausalConvArgs {
+  Tensor y;       // [T, C]
+  Tensor x;       // [T, C]
+  Tensor weight;  // [C, W], W at most kMostConvWidth
+  Tensor states;  // [S, W - 1, C], the last rows of x; optional where no run has one
+  TokenRuns runs;
+};
+
+// Of runs that begin with zeros and keep nothing.
+struct CausalConvBackwardArgs {
+  Tensor dx;       // [T, C]
+  Tensor dweight;  // [C, W] f32, optional
+  bool accumulate = false;
+  Tensor dy, x, weight;
+  TokenRuns runs;
+};
+
+// The gated delta rule: a head's state is a matrix S[Dk, Dv] that forgets, and learns what it did not know. With
+//   decay = exp(-exp(rate) * softplus(a + shift)),  beta = sigmoid(b),  k' = k / |k|,  q' = q / (|q| sqrt(Dk)),
+// where |x| = sqrt(x . x + 1e-6), a token does
+//   S = decay S;  S += k' (beta (v - S^T k'))^T;  y = S^T q'.
+// Value head n has key head n / (N / K). Source: Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024.
+struct GatedDeltaArgs {
+  Tensor y;            // [T, N, Dv]
+  Tensor q, k;         // [T, K, Dk], Dk at most kMostKeyDim
+  Tensor v;            // [T, N, Dv]
+  Tensor a, b;         // [T, N]
+  Tensor rate, shift;  // [N], in the dtype of q
+  Tensor states;       // [S, N, Dk, Dv] f32; optional where no run has one
+  TokenRuns runs;
+};
+
+// Of runs that begin with zeros and keep nothing; states are computed again.
+struct GatedDeltaBackwardArgs {
+  Tensor dq, dk, dv, da, db;  // like q, k, v, a, b
+  Tensor drate, dshift;       // [N] f32, added to; optional together
+  Tensor dy, q, k, v, a, b, rate, shift;
+  TokenRuns runs;
+};
+
+}  // namespace weft

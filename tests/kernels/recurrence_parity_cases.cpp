@@ -1,0 +1,117 @@
+// Recurrences: runs that begin with a state, with zeros, and with what lies where they leave theirs.
+#include "kernels/recurrence_parity_cases.h"
+
+#include <array>
+
+namespace weft {
+namespace {
+
+// Runs of many tokens, of fewer than a convolution is wide, of one and of none.
+constexpr std::array kRuns = {TokenRun{0, 5, 3, 3}, TokenRun{5, 6, 1, 0}, TokenRun{6, 6, -1, 2},
+                              TokenRun{6, 23, -1, -1}, TokenRun{23, 25, 4, 4}};
+constexpr int64_t kStates = 5, kTokens = 25;
+// Longer than a block of states that a backward pass keeps.
+constexpr std::array kWholeRuns = {TokenRun{0, 35}, TokenRun{35, 35}, TokenRun{35, 36}, TokenRun{36, 43}};
+constexpr int64_t kWholeTokens = 43;
+
+// One token to each run, as sequences that are decoded together have it.
+constexpr std::array kSteps = {TokenRun{0, 1, 2, 2}, TokenRun{1, 2, 0, 1}, TokenRun{2, 3, -1, 3}};
+
+TokenRuns runs_of(std::span<const TokenRun> runs) { return {runs.data(), int(runs.size())}; }
+
+void add_conv_cases(std::vector<ParityCase>& cases) {
+  for (const int64_t width : {1, 2, 4, 8}) {
+    cases.push_back({fmt::format("causal_conv_{}", width), [width](const Kernels& k, Stream& stream, Operands& o) {
+                       for (const int64_t channels : {1, 37, 200})
+                         for (const std::span<const TokenRun> runs : {std::span<const TokenRun>(kRuns), {kSteps}}) {
+                           const Shape rows{runs.back().end, channels};
+                           const std::string name = fmt::format(" of {}, {} runs", channels, runs.size());
+                           const CausalConvArgs args{
+                               .y = o.out("y" + name, rows),
+                               .x = o.x("x" + name, rows),
+                               .weight = o.x("weight", {channels, width}),
+                               .states = o.inout("states" + name, {kStates, width - 1, channels}),
+                               .runs = runs_of(runs)};
+                           const CausalConvArgs other{.y = o.out("other", {kWholeTokens, 3}),
+                                                      .x = o.x("other x", {kWholeTokens, 3}),
+                                                      .weight = o.x("other weight", {3, width}),
+                                                      .states = {},
+                                                      .runs = runs_of(kWholeRuns)};
+                           k.causal_conv(stream, std::array{args, other});
+                         }
+                     }});
+    cases.push_back(
+        {fmt::format("causal_conv_backward_{}", width), [width](const Kernels& k, Stream& stream, Operands& o) {
+           for (const int64_t channels : {1, 37, 200})
+             for (const bool accumulate : {false, true}) {
+               const Shape rows{kWholeTokens, channels}, taps{channels, width};
+               k.causal_conv_backward(
+                   stream, {.dx = o.out("dx", rows),
+                            .dweight = accumulate ? o.inout_f32("dweight", taps) : o.out_f32("dweight", taps),
+                            .accumulate = accumulate,
+                            .dy = o.x("dy", rows),
+                            .x = o.x("x", rows),
+                            .weight = o.x("weight", taps),
+                            .runs = runs_of(kWholeRuns)});
+             }
+         }});
+  }
+}
+
+struct DeltaSize {
+  int64_t keys, heads, dk, dv;
+};
+constexpr DeltaSize kDeltaSizes[] = {{1, 1, 1, 1}, {2, 4, 8, 5}, {1, 3, 33, 40}, {1, 1, 9, 130}, {1, 1, 256, 7}};
+
+void add_delta_cases(std::vector<ParityCase>& cases) {
+  for (const DeltaSize s : kDeltaSizes) {
+    const std::string size = fmt::format("{}x{}x{}x{}", s.keys, s.heads, s.dk, s.dv);
+    cases.push_back({"gated_delta_" + size, [s](const Kernels& k, Stream& stream, Operands& o) {
+                       for (const std::span<const TokenRun> runs : {std::span<const TokenRun>(kRuns), {kSteps}}) {
+                         const int64_t tokens = runs.back().end;
+                         const std::string name = fmt::format(" of {} runs", runs.size());
+                         k.gated_delta(stream,
+                                       {.y = o.out("y" + name, {tokens, s.heads, s.dv}),
+                                        .q = o.x("q", {tokens, s.keys, s.dk}),
+                                        .k = o.x("k", {tokens, s.keys, s.dk}),
+                                        .v = o.x("v", {tokens, s.heads, s.dv}),
+                                        .a = o.x("a", {tokens, s.heads}),
+                                        .b = o.x("b", {tokens, s.heads}),
+                                        .rate = o.x("rate", {s.heads}),
+                                        .shift = o.x("shift", {s.heads}),
+                                        .states = o.inout_f32("states" + name, {kStates, s.heads, s.dk, s.dv}),
+                                        .runs = runs_of(runs)});
+                       }
+                     }});
+    cases.push_back({"gated_delta_backward_" + size, [s](const Kernels& k, Stream& stream, Operands& o) {
+                       const Shape keys{kWholeTokens, s.keys, s.dk}, values{kWholeTokens, s.heads, s.dv},
+                           gates{kWholeTokens, s.heads}, heads{s.heads};
+                       for (const bool has_sums : {true, false})
+                         k.gated_delta_backward(stream, {.dq = o.out("dq", keys),
+                                                         .dk = o.out("dk", keys),
+                                                         .dv = o.out("dv", values),
+                                                         .da = o.out("da", gates),
+                                                         .db = o.out("db", gates),
+                                                         .drate = has_sums ? o.inout_f32("drate", heads) : Tensor(),
+                                                         .dshift = has_sums ? o.inout_f32("dshift", heads) : Tensor(),
+                                                         .dy = o.x("dy", values),
+                                                         .q = o.x("q", keys),
+                                                         .k = o.x("k", keys),
+                                                         .v = o.x("v", values),
+                                                         .a = o.x("a", gates),
+                                                         .b = o.x("b", gates),
+                                                         .rate = o.x("rate", heads),
+                                                         .shift = o.x("shift", heads),
+                                                         .runs = runs_of(kWholeRuns)});
+                     }});
+  }
+}
+
+}  // namespace
+
+void add_recurrence_cases(std::vector<ParityCase>& cases) {
+  add_conv_cases(cases);
+  add_delta_cases(cases);
+}
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+// Recurrences: gradients of the reference against differences, values by hand, and what is refused.
+#include <array>
+
+#include "kernels/workbench.h"
+
+namespace weft {
+namespace {
+
+constexpr DType kExact = DType::f64;
+constexpr std::array kThreeRuns = {TokenRun{0, 4}, TokenRun{4, 5}, TokenRun{5, 7}};
+const TokenRuns kAll{kThreeRuns.data(), int(kThreeRuns.size())};
+
+TEST(CausalConvGradientTest, EqualsDifferences) {
+  Workbench w;
+  const Tensor x = w.random(kExact, {7, 3}, "x"), weight = w.random(kExact, {3, 4}, "weight");
+  const Tensor dy = w.random(kExact, {7, 3}, "dy"), y = w.empty(kExact, {7, 3});
+  const Tensor dx = w.empty(kExact, {7, 3}), dweight = w.empty(kExact, {3, 4});
+  reference_kernels().causal_conv_backward(
+      w.stream, {.dx = dx, .dweight = dweight, .dy = dy, .x = x, .weight = weight, .runs = kAll});
+  const auto loss = [&] {
+    reference_kernels().causal_conv(w.stream,
+                                    std::array{CausalConvArgs{.y = y, .x = x, .weight = weight, .runs = kAll}});
+    return dot(y, dy);
+  };
+  expect_gradient("dx", x, dx, loss);
+  expect_gradient("dweight", weight, dweight, loss);
+}
+
+TEST(GatedDeltaGradientTest, EqualsDifferences) {
+  Workbench w;
+  const Shape keys{7, 2, 5}, values{7, 4, 3}, gates{7, 4}, heads{4};
+  const GatedDeltaArgs args{.y = w.empty(kExact, values),
+                            .q = w.random(kExact, keys, "q"),
+                            .k = w.random(kExact, keys, "k"),
+                            .v = w.random(kExact, values, "v"),
+                            .a = w.random(kExact, gates, "a"),
+                            .b = w.random(kExact, gates, "b"),
+                            .rate = w.random(kExact, heads, "rate"),
+                            .shift = w.random(kExact, heads, "shift"),
+                            .runs = kAll};
+  const Tensor dy = w.random(kExact, values, "dy");
+  const GatedDeltaBackwardArgs back{.dq = w.empty(kExact, keys),
+                                    .dk = w.empty(kExact, keys),
+                                    .dv = w.empty(kExact, values),
+                                    .da = w.empty(kExact, gates),
+                                    .db = w.empty(kExact, gates),
+                                    .drate = w.empty(kExact, heads),
+                                    .dshift = w.empty(kExact, heads),
+                                    .dy = dy,
+                                    .q = args.q,
+                                    .k = args.k,
+                                    .v = args.v,
+                                    .a = args.a,
+                                    .b = args.b,
+                                    .rate = args.rate,
+                                    .shift = args.shift,
+                                    .runs = kAll};
+  reference_kernels().fill(w.stream, back.drate, 0), reference_kernels().fill(w.stream, back.dshift, 0);
+  reference_kernels().gated_delta_backward(w.stream, back);
+  const auto loss = [&] {
+    reference_kernels().gated_delta(w.stream, args);
+    return dot(args.y, dy);
+  };
+  expect_gradient("dq", args.q, back.dq, loss);
+  expect_gradient("dk", args.k, back.dk, loss);
+  expect_gradient("dv", args.v, back.dv, loss);
+  expect_gradient("da", args.a, back.da, loss);
+  expect_gradient("db", args.b, back.db, loss);
+  expect_gradient("drate", args.rate, back.drate, loss);
+  expect_gradient("dshift", args.shift, back.dshift, loss);
+}
+
+// One key of one element, which is 1 as it is long: S = decay S + beta (v - decay S), and y = S.
+TEST(GatedDeltaTest, OfOneElementIsAMovingAverage) {
+  Workbench w;
+  const auto ones = [&](Shape shape, double value) {
+    const Tensor t = w.empty(kExact, shape);
+    reference_kernels().fill(w.stream, t, float(value));
+    return t;
+  };
+  const Tensor v = w.vector({4, 8}), y = w.empty(kExact, {2, 1, 1}), states = ones({2, 1, 1, 1}, 2);
+  constexpr std::array kRun = {TokenRun{0, 2, 1, 0}};
+  reference_kernels().gated_delta(w.stream, {.y = y,
+                                             .q = ones({2, 1, 1}, 1e6),
+                                             .k = ones({2, 1, 1}, 1e6),
+                                             .v = v.reshape({2, 1, 1}),
+                                             .a = ones({2, 1}, 0),
+                                             .b = ones({2, 1}, 0),
+                                             .rate = ones({1}, 0),
+                                             .shift = ones({1}, 0),
+                                             .states = states,
+                                             .runs = {kRun.data(), 1}});
+  // decay = exp(-ln 2) = 1/2, beta = 1/2: 1 -> 1 + 3/2, then 5/4 -> 5/4 + 27/8.
+  expect_near("y", w.values(y), std::array{2.5, 4.625}, 1e-9);
+  expect_near("states", w.values(states), std::array{4.625, 2.0}, 1e-9);
+}
+
+struct SpoiltRuns {
+  const char* name;
+  std::array<TokenRun, 2> runs;
+};
+class TokenRunsTest : public testing::TestWithParam<SpoiltRuns> {};
+INSTANTIATE_TEST_SUITE_P(Runs, TokenRunsTest,
+                         testing::Values(SpoiltRuns{"gap", {{{0, 2}, {3, 7}}}},
+                                         SpoiltRuns{"overlap", {{{0, 4}, {3, 7}}}},
+                                         SpoiltRuns{"backwards", {{{0, 8}, {8, 7}}}},
+                                         SpoiltRuns{"few", {{{0, 2}, {2, 6}}}},
+                                         SpoiltRuns{"no_such_state", {{{0, 2, 0, 0}, {2, 7, 1, -1}}}},
+                                         SpoiltRuns{"below_none", {{{0, 2, -2, 0}, {2, 7}}}}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(TokenRunsTest, AreRefused) {
+  const TokenRuns runs{GetParam().runs.data(), 2};
+  for (const Kernels* kernels : {&cpu_kernels(), &reference_kernels(), &meta_kernels()}) {
+    Workbench w;
+    const auto f32 = [&](Shape shape) { return w.empty(DType::f32, shape); };
+    const CausalConvArgs conv{
+        .y = f32({7, 3}), .x = f32({7, 3}), .weight = f32({3, 4}), .states = f32({1, 3, 3}), .runs = runs};
+    EXPECT_THROW(kernels->causal_conv(w.stream, std::array{conv}), Error) << kernels->name;
+    const GatedDeltaArgs delta{.y = f32({7, 2, 4}),
+                               .q = f32({7, 1, 3}),
+                               .k = f32({7, 1, 3}),
+                               .v = f32({7, 2, 4}),
+                               .a = f32({7, 2}),
+                               .b = f32({7, 2}),
+                               .rate = f32({2}),
+                               .shift = f32({2}),
+                               .states = f32({1, 2, 3, 4}),
+                               .runs = runs};
+    EXPECT_THROW(kernels->gated_delta(w.stream, delta), Error) << kernels->name;
+  }
+}
+
+}  // namespace
+}  // namespace weft
