@@ -30,7 +30,7 @@ class Sequences {
         count_(count),
         blocks_of_each_((tokens + kBlockTokens - 1) / kBlockTokens),
         stream_(model.context().stream),
-        runner_(model, count * blocks_of_each_, kBlockTokens, format) {
+        runner_(model, count * blocks_of_each_, kBlockTokens, format, count) {
     for (int64_t i = 0; i < count * blocks_of_each_; ++i) blocks_.push_back(int32_t(i));
   }
   StepRunner& runner() { return runner_; }
@@ -42,7 +42,7 @@ class Sequences {
       ids_.clear();
       for (int64_t i = 0; i < tokens; ++i) ids_.push_back(int32_t(random_() % uint64_t(vocab_)));
       const auto blocks = std::span(blocks_).subspan(size_t(s * blocks_of_each_), size_t(blocks_of_each_));
-      runner_.add(ids_, {}, first, blocks, 1);
+      runner_.add(ids_, {}, first, blocks, 1, 0, int32_t(s));
     }
     runner_.run();
     stream_.wait();  // as who samples does

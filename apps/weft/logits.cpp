@@ -43,9 +43,11 @@ void logits(const LogitsCommand& o) {
     std::vector<int32_t> positions(ids.size());
     for (size_t i = 0; i < ids.size(); ++i) positions[i] = int32_t(i);
     const AttentionSpan whole{.q_end = int32_t(ids.size()), .k_end = int32_t(ids.size())};
+    const TokenRun run{.end = int32_t(ids.size())};
     const Pass pass{.ids = ids.data(),
                     .num_tokens = int64_t(ids.size()),
-                    .attention = {.positions = positions.data(), .spans = &whole, .num_spans = 1}};
+                    .attention = {.positions = positions.data(), .spans = &whole, .num_spans = 1},
+                    .runs = {&run, 1}};
     const Tensor result = model.logits(pass, 0, pass.num_tokens);
     if (model.is_speaker()) print(o.output, ids, on_host(model.context().stream, result));
   });

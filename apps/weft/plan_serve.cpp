@@ -56,7 +56,10 @@ nlohmann::json to_json(const ServePlan& p) {
   nlohmann::json stages = nlohmann::json::array(), batches = nlohmann::json::array(),
                  speculation = nlohmann::json::array();
   for (const ServedMemory& m : p.stages)
-    stages.push_back({{"weights_bytes", m.weights}, {"kv_cache_bytes", m.cache}, {"step_bytes", m.step}});
+    stages.push_back({{"weights_bytes", m.weights},
+                      {"kv_cache_bytes", m.cache},
+                      {"state_bytes", m.states},
+                      {"step_bytes", m.step}});
   for (const ServeBatch& b : p.batches)
     batches.push_back({{"batch", b.batch},
                        {"tpot_s", b.step.step_s},
@@ -109,6 +112,7 @@ void show_memory(const ServePlan& p, const Output& output) {
   output.text(
       fmt::format("  memory  {:.2f} of {:.2f} GiB on stage {}: weights {:.2f}, keys and values {:.2f}, a step {:.2f}",
                   gib(m.total()), gib(p.capacity_bytes), p.fullest, gib(m.weights), gib(m.cache), gib(m.step)));
+  if (m.states > 0) output.text(fmt::format("          and the states of answers {:.2f}", gib(m.states)));
   output.text(fmt::format("  cache   {} bytes a token of a replica; room for {} tokens, {} answers at a time",
                           p.cache_bytes_per_token, p.cache_tokens, p.sequences));
 }

@@ -173,7 +173,7 @@ MemoryChoice choose_memory(const EngineOptions& o, const ModelSource& source, co
   throw Error(
       "{} does not fit: weights {}, the cache {}, the largest step {} and what loading leaves {} are {} more than "
       "the {} that are {}; {}{}",
-      source.path(), human_bytes(uint64_t(need.weights)), human_bytes(uint64_t(need.cache)),
+      source.path(), human_bytes(uint64_t(need.weights)), human_bytes(uint64_t(need.cache + need.states)),
       human_bytes(uint64_t(need.step)), human_bytes(uint64_t(need.loading)),
       human_bytes(uint64_t(need.total() - available)), human_bytes(uint64_t(available)),
       o.memory_limit > 0 ? "allowed" : "free", remedy(o, q, mesh, available),

@@ -95,28 +95,34 @@ int64_t cache_bytes(const ContinuousOptions& o, const ForwardModel& model, const
 }
 
 // How many blocks the cache has on all ranks of the job alike: what was asked for, or half of the free memory where
-// that is less than whole contexts for all that run.
-int64_t choose_blocks(const EngineOptions& o, ForwardModel& model, const ForwardModel* draft, Communicator& job) {
+// that is less than whole contexts for all that run. And how many may run, where each has states in the cache, too.
+void choose_cache(const EngineOptions& o, ForwardModel& model, Communicator& job, ContinuousOptions& options) {
   const ModelConfig& config = model.config();
-  const int64_t block_tokens = o.engine.block_tokens, block = block_tokens * cache_bytes(o.engine, model, draft);
-  int64_t bytes = o.engine.kv_bytes;
+  const int64_t block_tokens = options.block_tokens,
+                block = block_tokens * cache_bytes(options, model, options.draft);
+  const int64_t state = state_bytes_of_sequence(config, model.mesh().shape(), model.dtype());
+  int64_t bytes = options.kv_bytes;
   {
     const Patience while_others_read_weights(job);
     job.barrier();
   }
   if (bytes == 0) {
-    const int64_t whole = ceil_div(config.context, block_tokens) * block * o.engine.max_running;
+    const int64_t whole = (ceil_div(config.context, block_tokens) * block + state) * options.max_running;
     const int ranks = model.mesh().world().size();
     const int64_t free = available_to_replica(o, ranks, o.forward.replica * ranks);
     bytes = std::min(whole, free / (2 * o.num_models));
   }
-  const Tensor blocks = model.context().stream.host_memory().empty(DType::i64, {1});
-  *blocks.data<int64_t>() = bytes / block;
-  job.all_reduce(blocks, Reduction::min);
-  if (*blocks.data<int64_t>() < 1)
-    throw UsageError("--kv-cache {}: a block of {} tokens takes {}; give more or lower --block-tokens",
-                     human_bytes(uint64_t(bytes)), block_tokens, human_bytes(uint64_t(block)));
-  return *blocks.data<int64_t>();
+  const Tensor chosen = model.context().stream.host_memory().empty(DType::i64, {2});
+  auto* const running = chosen.data<int64_t>();
+  int64_t& blocks = running[1];
+  *running = running_with_states(state, bytes, options.max_running);
+  blocks = (bytes - *running * state) / block;
+  job.all_reduce(chosen, Reduction::min);
+  if (blocks < 1)
+    throw UsageError("--kv-cache {}: a block of {} tokens takes {}{}; give more or lower --block-tokens",
+                     human_bytes(uint64_t(bytes)), block_tokens, human_bytes(uint64_t(block)),
+                     state > 0 ? fmt::format(", the states of a request {}", human_bytes(uint64_t(state))) : "");
+  options.max_running = *running, options.kv_blocks = blocks;
 }
 
 void print_cache(const EngineOptions& o, const Engine& engine, const ForwardModel& model, const RowFormat& format,
@@ -133,7 +139,7 @@ void print_cache(const EngineOptions& o, const Engine& engine, const ForwardMode
                   "tokens a step{}{}",
                   stats.kv_blocks, stats.kv_block_tokens, tokens, spread, human_bytes(uint64_t(bytes)),
                   kv_dtype_name(format), engine.limits().max_running, o.engine.tokens_per_step,
-                  o.without_prefixes ? ", prefixes are not kept" : "", guesses));
+                  o.without_prefixes || model.config().has_delta() ? ", prefixes are not kept" : "", guesses));
   o.output.json({{"event", "cache"},
                  {"kv_blocks", stats.kv_blocks},
                  {"kv_tokens", tokens},
@@ -163,7 +169,7 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
     draft = std::make_unique<DraftModel>(o, model, source);
     options.draft = &draft->model();
   }
-  options.kv_blocks = choose_blocks(o, model, options.draft, job);
+  choose_cache(o, model, job, options);
   options.keeps_prefixes = !o.without_prefixes;
   add_adapters(o, model, source, options);
   ContinuousEngine engine(model, options);

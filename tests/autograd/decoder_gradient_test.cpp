@@ -26,6 +26,7 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
   const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3};
   const std::vector<AttentionSpan> spans = causal_spans(std::vector<int32_t>{0, 7, 11});
 
+  const std::vector<TokenRun> runs{{.begin = 0, .end = 7}, {.begin = 7, .end = 11}};
   const std::vector<TokenSpan> tokens{{.begin = 0, .count = kTokens, .first_token = 0}};
 
   ModelConfig config() const {
@@ -41,6 +42,10 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
       m.lora = {.rank = c.lora_rank, .alpha = 5, .dropout = c.dropout, .targets = lora_targets({"all-linear"})};
     if (std::string_view(c.family) == "ministral3")
       m.rope_scaling = {.kind = RopeScaling::Kind::yarn, .factor = 2, .original_context = 3, .query_beta = 0.5};
+    if (m.has_delta()) {
+      m.attention_every = 2, m.delta_conv = 3;
+      m.delta_heads = 4, m.delta_key_heads = 2, m.delta_key_dim = 3, m.delta_value_dim = 2;
+    }
     complete(m);
     return m;
   }
@@ -48,6 +53,7 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     return {.ids = ids.data(),
             .num_tokens = kTokens,
             .attention = {.positions = positions.data(), .spans = spans.data(), .num_spans = 2},
+            .runs = {runs.data(), 2},
             .is_training = true,
             .seed = 5,
             .step = 3,
@@ -134,6 +140,9 @@ constexpr DecoderCase kDecoderCases[] = {
     {"ministral3", "ministral3", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"hunyuan_lora", "hunyuan_v1_moe", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
     {"qwen2_moe_lora_recompute", "qwen2_moe", false, false, false, 0, "swiglu", 1, WeightGrads::later, 2, 4},
+    {"qwen3_5", "qwen3_5", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"qwen3_5_dropout_recompute_later", "qwen3_5", false, false, true, 0.2f, "swiglu", 1, WeightGrads::later},
+    {"qwen3_next_lora", "qwen3_next", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
     {"experts_lora_recompute", "llama", false, false, false, 0, "relu", 1, WeightGrads::later, 3, 4},
 };
 INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kDecoderCases), case_name);

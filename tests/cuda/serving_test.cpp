@@ -55,6 +55,7 @@ const ServingCase kServingCases[] = {
     {{"experts_in_bf16", experts_config(), {}, DType::bf16}},
     {{"shared_gate_tp2", shared_gate_config(), {.tp = 2}}},
     {{"shared_gate_in_bf16", shared_gate_config(), {}, DType::bf16}},
+    {{"delta_tp2", delta_config(), {.tp = 2}}},
     {{"experts_in_blocks", experts_config(), {}}, BlockType::nf4},
     {{"experts_in_blocks_ep2", experts_config(), {.shard = 2, .ep = 2}}, BlockType::nf4}};
 

@@ -40,6 +40,8 @@ const MeshCase kTrainingCases[] = {
      .offload_optimizer = OffloadTo::host,
      .offload_parameters = OffloadTo::disk},
     {.recompute = {RecomputePolicy::What::block}, .offload_activations = OffloadTo::host},
+    {.family = "qwen3_5", .shape = {.tp = 2}},
+    {.family = "qwen3_next", .shape = {.shard = 2}, .experts = 4},
 };
 
 class CudaTrainingTest : public testing::TestWithParam<MeshCase> {};

@@ -21,8 +21,8 @@ std::vector<std::string> stored_names(const ModelSource& source) {
   return names;
 }
 
-// The only family whose experts lie together has them one by one when it is written.
-bool keeps_names(const std::string& model) { return model != "qwen3_vl_moe"; }
+// Families whose experts may lie together have them one by one when they are written.
+bool keeps_names(const std::string& model) { return model != "qwen3_vl_moe" && model != "qwen3_5_moe_vl"; }
 
 class ExportTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Models, ExportTest, testing::ValuesIn(GoldenModel::all()),

@@ -18,13 +18,16 @@ struct WholePass {
   explicit WholePass(const std::vector<int32_t>& ids) : positions(ids.size()) {
     for (size_t i = 0; i < ids.size(); ++i) positions[i] = int32_t(i);
     span = {.q_end = int32_t(ids.size()), .k_end = int32_t(ids.size())};
+    run = {.end = int32_t(ids.size())};
     pass = {.ids = ids.data(),
             .num_tokens = int64_t(ids.size()),
-            .attention = {.positions = positions.data(), .spans = &span, .num_spans = 1}};
+            .attention = {.positions = positions.data(), .spans = &span, .num_spans = 1},
+            .runs = {&run, 1}};
   }
   WholePass(const WholePass&) = delete;
   std::vector<int32_t> positions;
   AttentionSpan span;
+  TokenRun run;
   Pass pass;
 };
 

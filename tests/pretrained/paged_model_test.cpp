@@ -46,6 +46,15 @@ constexpr PagedModel kModels[] = {
     {"parallel", "llama", [](ModelConfig& c) { c.block = BlockKind::parallel; }},
     {"parallel_shared", "llama", [](ModelConfig& c) { c.block = BlockKind::parallel_shared; }},
     {"of_sums", "llama", [](ModelConfig& c) { c.block = BlockKind::of_sums, c.qk_norm_across = true; }},
+    {"delta", "qwen3_5",
+     [](ModelConfig& c) {
+       c.kv_heads = 2, c.attention_every = 2;
+       c.delta_key_heads = 2, c.delta_key_dim = 10, c.delta_value_dim = 12;
+     }},
+    {"delta_alone", "qwen3_5",
+     [](ModelConfig& c) {
+       c.attention_every = 3, c.delta_key_heads = 2, c.delta_key_dim = 10, c.delta_value_dim = 12;
+     }},
     {"latent_fp8", "llama",
      [](ModelConfig& c) { c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16; }, kFp8, 0.2},
 };
@@ -67,7 +76,7 @@ class Served {
  public:
   Served(ForwardModel& model, int64_t block_tokens, const RowFormat& format)
       : model_(model),
-        cache_(model.context(), int(model.config().layers), 3 * kContext, block_tokens, format),
+        cache_(model.context(), int(model.config().layers), 3 * kContext, block_tokens, format, 3),
         block_tokens_(int32_t(block_tokens)) {}
 
   // The logits of rows, behind those of the sequences before: of all of them, or in the order of the pass of those
@@ -75,6 +84,7 @@ class Served {
   void step(const std::vector<Rows>& pieces, const std::function<bool(int32_t row)>& is_wanted = {}) {
     std::vector<int32_t> ids, positions, places, chosen;
     std::vector<PagedSequence> sequences;
+    std::vector<TokenRun> runs;
     std::vector<std::pair<int, size_t>> owners;
     for (const Rows& p : pieces) {
       const auto first = int32_t(ids.size());
@@ -89,11 +99,13 @@ class Served {
         owners.insert(is_wanted ? owners.end() : owners.begin(), {p.sequence, size_t(i)});
       }
       sequences.push_back({first, int32_t(ids.size()), p.end, blocks_[p.sequence].data()});
+      runs.push_back({first, int32_t(ids.size()), p.begin > 0 ? p.sequence : -1, p.sequence});
     }
     const PagedPlan plan{&cache_, sequences.data(), int(sequences.size()), places.data()};
     const Pass pass{.ids = ids.data(),
                     .num_tokens = int64_t(ids.size()),
-                    .attention = {.positions = positions.data(), .paged = &plan}};
+                    .attention = {.positions = positions.data(), .paged = &plan},
+                    .runs = {runs.data(), int(runs.size())}};
     const Tensor logits = model_.logits(pass, chosen);
     if (!logits) return;
     for (size_t i = 0; i < owners.size(); ++i) {

@@ -25,6 +25,15 @@ inline ModelConfig expert_config() {
   return m;
 }
 
+// Its first layer, or with three both of two, remember in a state.
+inline ModelConfig delta_config(int64_t attention_every = 2) {
+  ModelConfig m = small_config("qwen3_5");
+  m.attention_every = attention_every;
+  m.delta_key_heads = 2, m.delta_key_dim = 8, m.delta_value_dim = 6;
+  complete(m);
+  return m;
+}
+
 struct OnMesh {
   const char* name;
   ModelConfig config;

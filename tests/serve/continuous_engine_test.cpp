@@ -69,16 +69,41 @@ TEST_P(EngineMeshTest, GivesTheSameBitsInAnyCompany) {
 
 INSTANTIATE_TEST_SUITE_P(
     Meshes, EngineMeshTest,
-    testing::Values(OnMesh{"tp2", small_config(), {.tp = 2}}, OnMesh{"pp2", small_config(), {.pp = 2}},
-                    OnMesh{"pp2tp2", small_config(), {.pp = 2, .tp = 2}}, OnMesh{"gpt2", small_config("gpt2"), {}},
-                    OnMesh{"bf16", small_config(), {}, DType::bf16},
-                    OnMesh{"fp16_tp2", small_config(), {.tp = 2}, DType::f16}, OnMesh{"experts", expert_config(), {}},
-                    OnMesh{"ep2", expert_config(), {.shard = 2, .ep = 2}}, OnMesh{"cp2", small_config(), {.cp = 2}},
-                    OnMesh{"cp2_bf16", small_config(), {.cp = 2}, DType::bf16},
-                    OnMesh{"cp2_experts", expert_config(), {.cp = 2}},
-                    OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}},
-                    OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}}),
+    testing::Values(
+        OnMesh{"tp2", small_config(), {.tp = 2}}, OnMesh{"pp2", small_config(), {.pp = 2}},
+        OnMesh{"pp2tp2", small_config(), {.pp = 2, .tp = 2}}, OnMesh{"gpt2", small_config("gpt2"), {}},
+        OnMesh{"bf16", small_config(), {}, DType::bf16}, OnMesh{"fp16_tp2", small_config(), {.tp = 2}, DType::f16},
+        OnMesh{"experts", expert_config(), {}}, OnMesh{"ep2", expert_config(), {.shard = 2, .ep = 2}},
+        OnMesh{"cp2", small_config(), {.cp = 2}}, OnMesh{"cp2_bf16", small_config(), {.cp = 2}, DType::bf16},
+        OnMesh{"cp2_experts", expert_config(), {.cp = 2}}, OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}},
+        OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}}, OnMesh{"delta", delta_config(), {}},
+        OnMesh{"delta_pp2tp2", delta_config(), {.pp = 2, .tp = 2}}, OnMesh{"delta_tp4", delta_config(3), {.tp = 4}}),
     [](const auto& test) { return test.param.name; });
+
+// Sequences that are preempted and come again, few at a time, with states of others where theirs were.
+TEST(DeltaCompanyTest, GivesTheSameBits) {
+  const std::vector<ServedAnswer> want = answers_alone(delta_config(), 24);
+  for (const ContinuousOptions& options :
+       {ContinuousOptions{.kv_blocks = 256}, ContinuousOptions{.kv_blocks = 18, .block_tokens = 4},
+        ContinuousOptions{.kv_blocks = 64, .max_running = 3},
+        ContinuousOptions{.kv_blocks = 64, .tokens_per_step = 5}, ContinuousOptions{.kv_bytes = 1 << 16}})
+    with_engine_on(delta_config(), {}, options, [&](ContinuousEngine& engine) {
+      EXPECT_EQ(answers_of(engine, company(24)), want);
+      EXPECT_EQ(engine.stats().cached_tokens_total, 0);
+      EXPECT_EQ(engine.stats().preemptions_total > 0, options.kv_blocks == 18);
+      EXPECT_EQ(engine.limits().max_running < 64,
+                options.kv_blocks == 0 || options.max_running < 64 || options.tokens_per_step < 64);
+    });
+}
+
+TEST(DeltaCompanyTest, RefusesWhatAStateCannotTakeBack) {
+  const auto refused = [](const ContinuousOptions& options, const MeshShape& mesh) {
+    EXPECT_THROW(with_engine_on(delta_config(), mesh, options, [](ContinuousEngine&) {}), UsageError);
+  };
+  refused({.kv_blocks = 64, .most_guesses = 2}, {});
+  refused({.kv_blocks = 64}, {.cp = 2});
+  refused({.kv_bytes = 100}, {});
+}
 
 class ContinuousEngineTest : public testing::Test {
  protected:

@@ -21,9 +21,11 @@ int32_t greedy_by_forward(Context& context, Decoder& model, const std::vector<in
   for (size_t i = 0; i < tokens.size(); ++i) positions[i] = int32_t(i);
   const int32_t size = int32_t(tokens.size());
   const AttentionSpan whole{.q_end = size, .k_end = size};
+  const TokenRun run{.end = size};
   const Pass pass{.ids = tokens.data(),
                   .num_tokens = int64_t(tokens.size()),
-                  .attention = {.positions = positions.data(), .spans = &whole, .num_spans = 1}};
+                  .attention = {.positions = positions.data(), .spans = &whole, .num_spans = 1},
+                  .runs = {&run, 1}};
   Brackets none;
   const Tensor logits = model.logits(model.hidden(context, pass, none)).value;
   const float* last = logits.data<float>() + (logits.rows() - 1) * logits.cols();

@@ -91,7 +91,7 @@ TEST_P(ContextBatchTest, EqualsOneRank) {
   Gradients want, got;
   run_ranks(1, [&](Communicator& group) {
     TestRank rank(reference_kernels());
-    std::vector<AttentionSpan> spans;
+    SequenceSpans spans;
     const TokenSpan tokens{0, kBatchRows * kBatchSeqLen, kFirstToken};
     Pass pass = pass_of(whole, kFirstToken, spans);
     pass.tokens = {&tokens, 1};

@@ -135,8 +135,31 @@ const MeshCase kMeshCases[] = {
      .lora = kDoraNf4},
 };
 
+// Layers of the gated delta rule, of whose queries and keys four ranks share what two have.
+const MeshCase kDeltaCases[] = {
+    {.family = "qwen3_5", .accumulation = 2, .dropout = 0.2f},
+    {.family = "qwen3_5",
+     .shape = {.shard = 2},
+     .zero = Zero::parameters,
+     .recompute = {RecomputePolicy::What::block}},
+    {.family = "qwen3_5", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "qwen3_5", .shape = {.tp = 4}},
+    {.family = "qwen3_5", .shape = {.pp = 2, .tp = 2}, .schedule = ScheduleKind::zb_h1, .accumulation = 4},
+    {.family = "qwen3_next", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::optimizer, .experts = 4},
+    {.family = "qwen3_5",
+     .shape = {.shard = 2},
+     .zero = Zero::parameters,
+     .offload_optimizer = OffloadTo::host,
+     .offload_parameters = OffloadTo::host,
+     .offload_activations = OffloadTo::host},
+    {.family = "qwen3_5",
+     .shape = {.shard = 2},
+     .lora = {.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .base = BaseFormat::nf4}},
+    {.family = "qwen3_5", .shape = {.pp = 2, .shard = 2}, .accumulation = 2, .precision = Precision::bf16}};
+
 class EqualToOneRankTest : public testing::TestWithParam<MeshCase> {};
 INSTANTIATE_TEST_SUITE_P(Meshes, EqualToOneRankTest, testing::ValuesIn(kMeshCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(DeltaRule, EqualToOneRankTest, testing::ValuesIn(kDeltaCases), mesh_case_name);
 
 TEST_P(EqualToOneRankTest, LossGradientsAndWeights) { expect_equal_to_one_rank(GetParam()); }
 

@@ -86,6 +86,10 @@ inline Recipe recipe_of(const MeshCase& c) {
   r.model.tie_embeddings = c.tie;
   r.model.dropout = c.dropout;
   r.model.lora = c.lora;
+  if (r.model.has_delta()) {
+    ModelConfig& m = r.model;
+    m.attention_every = 2, m.delta_heads = 8, m.delta_key_heads = 2, m.delta_key_dim = 6, m.delta_value_dim = 4;
+  }
   if (c.experts > 0) {
     ModelConfig& m = r.model;
     m.experts = c.experts, m.shared_experts = 1, m.expert_ffn = 24;

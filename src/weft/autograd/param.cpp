@@ -1,6 +1,9 @@
 // Param: packing for matrix products, and initial values.
 #include "weft/autograd/param.h"
 
+#include <cmath>
+#include <numbers>
+
 #include "weft/base/philox.h"
 #include "weft/tensor/host_access.h"
 
@@ -49,15 +52,24 @@ void Param::pack(Context& context, Packed& p, bool transpose_b) {
   context.kernels.pack_matmul_b(context.stream, p.tensor, value, transpose_b);
 }
 
+float Init::value(uint64_t seed, uint64_t name, uint64_t index) const {
+  if (!is_random()) return kind == Kind::ones ? 1 : 0;
+  const float normal = philox_normal(seed, name, index);
+  if (kind == Kind::normal) return std * normal;
+  const double uniform = 0.5 * ::erfc(-double(normal) / std::numbers::sqrt2);
+  if (kind == Kind::log_rate) return float(::log(1 + 15 * uniform));
+  const double step = 0.001 * ::pow(100, uniform);
+  return float(step + ::log(-::expm1(-step)));  // ln(e^step - 1)
+}
+
 namespace {
 
 template <class T>
-void fill_normal(Context& context, const Param& param, uint64_t seed, T* out, int64_t first, int64_t count) {
+void fill_random(Context& context, const Param& param, uint64_t seed, T* out, int64_t first, int64_t count) {
   const uint64_t name = name_hash(param.name);
   context.stream.team().parallel_for(count, 1 << 14, [&](int64_t begin, int64_t end, int) {
     param.placement.each_run(first + begin, end - begin, [&](int64_t local, int64_t global, int64_t n) {
-      for (int64_t i = 0; i < n; ++i)
-        out[local - first + i] = T(param.init.std * philox_normal(seed, name, uint64_t(global + i)));
+      for (int64_t i = 0; i < n; ++i) out[local - first + i] = T(param.init.value(seed, name, uint64_t(global + i)));
     });
   });
 }
@@ -67,17 +79,14 @@ void fill_normal(Context& context, const Param& param, uint64_t seed, T* out, in
 void initialize(Context& context, const Param& param, uint64_t seed, const Tensor& out, int64_t first) {
   check(first >= 0 && first + out.numel() <= param.shape.numel(), "{}: initial values {}+{} of {}", param.name, first,
         out.numel(), param.shape.numel());
-  switch (param.init.kind) {
-    case Init::Kind::zeros: return context.kernels.fill(context.stream, out, 0);
-    case Init::Kind::ones: return context.kernels.fill(context.stream, out, 1);
-    case Init::Kind::normal: break;
-  }
+  if (!param.init.is_random())
+    return context.kernels.fill(context.stream, out, param.init.kind == Init::Kind::ones ? 1 : 0);
   if (out.device() == Device::meta) return;
   fill_on_host(context.stream, out, [&](const Tensor& host) {
     if (out.dtype() == DType::f64)
-      fill_normal(context, param, seed, host.data<double>(), first, out.numel());
+      fill_random(context, param, seed, host.data<double>(), first, out.numel());
     else
-      fill_normal(context, param, seed, host.data<float>(), first, out.numel());
+      fill_random(context, param, seed, host.data<float>(), first, out.numel());
   });
 }
 

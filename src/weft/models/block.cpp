@@ -29,6 +29,7 @@ AttentionConfig attention_config(const ModelConfig& c, int layer) {
           .is_norm_turned = c.qk_norm_turned,
           .has_norm_offset = c.norm_offset,
           .has_sinks = c.attention_sinks,
+          .has_gate = c.attention_gate,
           .norm_eps = c.norm_eps,
           .dropout = c.dropout,
           .init_std = c.init_std,
@@ -55,6 +56,20 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .init_std = c.init_std,
           .output_init_std = output_init_std(c),
           .lora = c.lora};
+}
+
+GatedDeltaConfig delta_config(const ModelConfig& c) {
+  return {.hidden = c.hidden,
+          .heads = c.delta_heads,
+          .key_heads = c.delta_key_heads,
+          .key_dim = c.delta_key_dim,
+          .value_dim = c.delta_value_dim,
+          .conv = c.delta_conv,
+          .norm_eps = c.norm_eps,
+          .dropout = c.dropout,
+          .init_std = c.init_std,
+          .output_init_std = output_init_std(c),
+          .base = c.lora.base};
 }
 
 MlpConfig mlp_config(const ModelConfig& c) {
@@ -116,7 +131,9 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
   const bool has_pre = kind_ != BlockKind::post && kind_ != BlockKind::of_sums;
   if (has_pre) make_norm(attention_norm_, ".attention_norm");
   if (has_post) make_norm(attention_post_norm_, ".attention_post_norm");
-  if (c.is_latent())
+  if (c.is_delta(layer))
+    delta_.emplace(name + ".delta", layer, delta_config(c), partition);
+  else if (c.is_latent())
     latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), rope.of(layer),
                               partition);
   else

@@ -92,6 +92,18 @@ ModelConfig gpt_oss(int64_t layers, int64_t experts) {
   return c;
 }
 
+// Qwen3-Next and Qwen3.5: three of four layers are of the gated delta rule, and attention is gated.
+ModelConfig qwen3_5(const char* family) {
+  ModelConfig c = named(family, qwen3());
+  c.norm_offset = true, c.attention_gate = true, c.attention_every = 4;
+  return c;
+}
+ModelConfig qwen3_5_with_experts(const char* family) {
+  ModelConfig c = qwen3_5(family);
+  c.shared_experts = 1, c.shared_gate = true;
+  return c;
+}
+
 ModelConfig mixtral_8x7b() {
   ModelConfig c = named("mixtral", shape({32, 4096, 32, 8, 14336, 32000, 32768}, 1e6, false));
   c.experts = 8, c.experts_per_token = 2, c.aux_loss = 0.02f;
@@ -143,6 +155,9 @@ const std::vector<Family>& llama_families() {
       {ernie4_5_moe(), Presets{}},
       {qwen2(), qwen2_presets()},
       {named("qwen3", qwen3()), Presets{}},
+      {qwen3_5("qwen3_5"), Presets{}},
+      {qwen3_5_with_experts("qwen3_5_moe"), Presets{}},
+      {qwen3_5_with_experts("qwen3_next"), Presets{}},
       {named("qwen3_moe", qwen3()), Presets{{"qwen3-30b-a3b", qwen3_30b_a3b()}}},
   };
   return families;

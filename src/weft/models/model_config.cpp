@@ -81,8 +81,31 @@ void complete_rope(ModelConfig& c) {
   }
 }
 
+void complete_delta(ModelConfig& c) {
+  if (c.attention_every < 0)
+    throw UsageError("model.attention_every = {}: write a number of at least 0", c.attention_every);
+  if (!c.has_delta()) return;
+  if (c.delta_heads == 0) c.delta_heads = c.heads;
+  require_positive("delta_heads", c.delta_heads);
+  if (c.delta_key_heads == 0) c.delta_key_heads = c.delta_heads;
+  require_positive("delta_key_heads", c.delta_key_heads);
+  if (c.delta_heads % c.delta_key_heads != 0)
+    throw UsageError("model.delta_heads = {} does not divide by model.delta_key_heads = {}: keys are shared evenly",
+                     c.delta_heads, c.delta_key_heads);
+  const auto limited = [](const char* key, int64_t value, int64_t most) {
+    if (value < 1 || value > most) throw UsageError("model.{} = {}: write a number from 1 to {}", key, value, most);
+  };
+  limited("delta_key_dim", c.delta_key_dim, kMostKeyDim);
+  limited("delta_conv", c.delta_conv, kMostConvWidth);
+  require_positive("delta_value_dim", c.delta_value_dim);
+  if (c.is_latent())
+    throw UsageError("model.attention_every = {}: latent attention stands in every layer: write 0",
+                     c.attention_every);
+}
+
 void complete_attention(ModelConfig& c) {
   complete_rope(c);
+  complete_delta(c);
   if (!c.is_latent()) {
     if (c.value_dim == c.head_dim) c.value_dim = 0;
     if (c.value_dim != 0)
@@ -92,6 +115,7 @@ void complete_attention(ModelConfig& c) {
   }
   require_positive("kv_rank", c.kv_rank);
   if (c.attention_sinks) throw UsageError("model.attention_sinks: latent attention has none: write false");
+  if (c.attention_gate) throw UsageError("model.attention_gate: latent attention has none: write false");
   c.value_dim = c.values_dim();
   require_positive("value_dim", c.value_dim);
   if (c.kv_heads != c.heads)
@@ -197,12 +221,22 @@ Count attention_params(const ModelConfig& c) {
     return sum + hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
            Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim());
   }
-  const Count all = q + kv + kv;
+  const Count all = q + kv + kv + (c.attention_gate ? c.heads * c.head_dim : 0);
   sum = sum + hidden * all + (c.has_qkv_bias() ? all : 0);
   if (c.qk_norm) sum = sum + Count(2) * c.head_dim;
   if (c.qk_norm_across) sum = sum + q + kv;
   if (c.attention_sinks) sum = sum + c.heads;
   return sum;
+}
+
+// Elements of queries and keys together, and of values: of a token.
+Count delta_keys(const ModelConfig& c) { return Count(2) * c.delta_key_heads * c.delta_key_dim; }
+Count delta_values(const ModelConfig& c) { return Count(c.delta_heads) * c.delta_value_dim; }
+
+Count delta_params(const ModelConfig& c) {
+  const Count convolved = delta_keys(c) + delta_values(c);
+  return Count(c.hidden) * (convolved + delta_values(c) + Count(2) * c.delta_heads) + convolved * c.delta_conv +
+         Count(2) * c.delta_heads + c.delta_value_dim + delta_values(c) * c.hidden;
 }
 
 int64_t num_block_norms(BlockKind kind) {
@@ -219,14 +253,16 @@ int64_t ModelConfig::num_params() const {
     return h * matrices * width + (has_mlp_bias() ? width * (matrices - 1) + h : 0);
   };
   const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
-  const Count block_params = attention_params(*this) + num_block_norms(block) * one_norm;
+  const int64_t attending = num_attending();
+  const Count mixers = attention_params(*this) * attending + delta_params(*this) * (layers - attending);
+  const Count norms = Count(num_block_norms(block)) * one_norm;
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
   Count moe = h * experts + h * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
   if (shared_gate) moe = moe + h;
   if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + hidden + 1);
   const int64_t sparse = experts > 0 ? std::max<int64_t>(layers - first_dense_layers, 0) : 0;
-  return (block_params * layers + mlp(ffn) * (layers - sparse) + moe * sparse + rest).value;
+  return (mixers + norms * layers + mlp(ffn) * (layers - sparse) + moe * sparse + rest).value;
 }
 
 namespace {
@@ -264,6 +300,7 @@ int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
   for (const LoraTarget target : kLoraTargets) {
     if (!c.lora.has(target)) continue;
     const bool is_mlp = target == LoraTarget::gate || target == LoraTarget::up || target == LoraTarget::down;
+    if (!is_mlp && c.is_delta(layer)) continue;
     if (!is_mlp || !c.has_experts(layer))
       sum += adapter_params(c, target, c.ffn);
     else
@@ -279,16 +316,26 @@ struct LayerWork {
   double scores;  // of attention: what has no weights
 };
 
-// Of the matrices that make keys and values; biases and norms apart.
-double key_projections(const ModelConfig& c) {
+// Of the delta rule itself: a state is decayed, projected, learnt by and read.
+double delta_work(const ModelConfig& c) {
+  return 3.5 * double((delta_values(c) * c.delta_key_dim).value) +
+         double(c.delta_conv * (delta_keys(c) + delta_values(c)).value);
+}
+
+// Of the matrices that make keys and values, and what else every row needs; biases and norms apart.
+double key_projections(const ModelConfig& c, int64_t layer) {
   const double h = double(c.hidden), rank = double(c.kv_rank);
+  if (c.is_delta(layer))
+    return h * double((delta_keys(c) + delta_values(c) + Count(2) * c.delta_heads).value) + delta_work(c);
   if (!c.is_latent()) return h * 2 * double(c.kv_heads * c.head_dim);
   return h * (rank + double(c.rotary_dim)) + rank * double(c.heads * (c.head_dim - c.rotary_dim + c.values_dim()));
 }
 
-double projections(const ModelConfig& c) {
+double projections(const ModelConfig& c, int64_t layer) {
   const double h = double(c.hidden), q = double(c.heads * c.head_dim), query_rank = double(c.query_rank);
-  return key_projections(c) + (query_rank > 0 ? query_rank * (h + q) : h * q) + double(c.heads * c.values_dim()) * h;
+  if (c.is_delta(layer)) return key_projections(c, layer) + 2 * h * double(delta_values(c).value);
+  return key_projections(c, layer) + (query_rank > 0 ? query_rank * (h + q) : h * q) +
+         (c.attention_gate ? h * q : 0) + double(c.heads * c.values_dim()) * h;
 }
 
 // The keys that a token sees on average.
@@ -303,9 +350,9 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   const bool is_sparse = c.has_experts(layer);
   // With experts, only those that see the token count.
   const int64_t width = is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : c.ffn;
-  const double all_scores = scores * mean_keys(c, layer, seq_len);
+  const double all_scores = c.is_delta(layer) ? 0 : scores * mean_keys(c, layer, seq_len);
   return {
-      projections(c) + all_scores,
+      projections(c, layer) + all_scores,
       (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts + (c.shared_gate ? 1 : 0)) : 0),
       all_scores};
 }
@@ -335,7 +382,7 @@ double ModelConfig::prompt_flops(int64_t tokens, int64_t steps) const {
   double of_all = 0, of_last = double(hidden) * double(vocab);  // rows of a step
   for (int64_t i = 0; i < layers; ++i) {
     const LayerWork layer = layer_work(*this, i, tokens);
-    const double keys = key_projections(*this), rest = layer.attention + layer.mlp - keys;
+    const double keys = key_projections(*this, i), rest = layer.attention + layer.mlp - keys;
     of_all += keys;
     (i < layers - 1 ? of_all : of_last) += rest;
   }

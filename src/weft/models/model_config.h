@@ -86,6 +86,7 @@ struct ModelConfig {
   bool qk_norm = false;          // of every head of queries and keys
   bool qk_norm_across = false;   // over all heads together
   bool qk_norm_turned = false;   // qk_norm comes behind rotary positions
+  bool attention_gate = false;   // its result is multiplied by the sigmoid of a projection of its input
   bool attention_sinks = false;  // a learned score to a head that takes part in softmax and stands for no key
   float attention_scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
   float attention_softcap = 0;   // scores become cap * tanh(score / cap); 0: they stay
@@ -106,6 +107,14 @@ struct ModelConfig {
   int64_t kv_rank = 0;     // 0: ordinary attention
   int64_t query_rank = 0;  // 0: queries are made from the residual stream at once
   int64_t value_dim = 0;   // of a head; 0: head_dim
+
+  // The gated delta rule in place of attention (Yang et al., "Gated Delta Networks", 2024): heads that remember in a
+  // matrix each, [delta_key_dim, delta_value_dim], behind convolutions over the last tokens.
+  int64_t attention_every = 0;                         // every n-th layer attends, the others do this; 0: all attend
+  int64_t delta_heads = 0;                             // of values; 0: as heads
+  int64_t delta_key_heads = 0;                         // of queries and keys; 0: as delta_heads
+  int64_t delta_key_dim = 128, delta_value_dim = 128;  // of a head
+  int64_t delta_conv = 4;                              // tokens that a convolution sees
 
   // Mixture of experts; see parallel/expert/gate.h for what the losses are.
   int64_t experts = 0;  // 0: every layer is dense
@@ -134,7 +143,10 @@ struct ModelConfig {
   int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }
   int64_t values_dim() const { return value_dim ? value_dim : head_dim; }
   bool is_latent() const { return kv_rank > 0; }
-  float score_scale() const;  // complete
+  bool has_delta() const { return attention_every > 0; }
+  bool is_delta(int64_t layer) const { return has_delta() && (layer + 1) % attention_every != 0; }
+  int64_t num_attending() const { return has_delta() ? layers / attention_every : layers; }  // layers
+  float score_scale() const;                                                                 // complete
   bool is_local(int64_t layer) const {
     return window > 0 && layer >= first_local_layer && (global_every == 0 || (layer + 1) % global_every != 0);
   }

@@ -98,7 +98,7 @@ class ModelFields {
   void attention() {
     v.flag("qk_norm", c.qk_norm), v.flag("qk_norm_across", c.qk_norm_across);
     v.flag("qk_norm_turned", c.qk_norm_turned);
-    v.flag("attention_sinks", c.attention_sinks);
+    v.flag("attention_sinks", c.attention_sinks), v.flag("attention_gate", c.attention_gate);
     v.number("attention_scale", c.attention_scale), v.number("attention_softcap", c.attention_softcap);
     v.number("logit_softcap", c.logit_softcap), v.number("embedding_scale", c.embedding_scale);
     v.number("residual_scale", c.residual_scale), v.number("logit_scale", c.logit_scale);
@@ -110,6 +110,12 @@ class ModelFields {
     v.number("kv_rank", c.kv_rank);
     v.begin_group("kv_rank", c.kv_rank > 0);
     v.number("query_rank", c.query_rank), v.number("value_dim", c.value_dim);
+    v.end_group();
+    v.number("attention_every", c.attention_every);
+    v.begin_group("attention_every", c.attention_every > 0);
+    v.number("delta_heads", c.delta_heads), v.number("delta_key_heads", c.delta_key_heads);
+    v.number("delta_key_dim", c.delta_key_dim), v.number("delta_value_dim", c.delta_value_dim);
+    v.number("delta_conv", c.delta_conv);
     v.end_group();
   }
 

@@ -1,6 +1,7 @@
 // Attention: the forward pass of one layer's attention.
 #include "weft/nn/attention.h"
 
+#include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/reshape.h"
 #include "weft/parallel/norm_across.h"
 
@@ -54,6 +55,11 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
       value_(name + ".value", key_config(c, cut_, LoraTarget::value)),
       output_(name + ".output", output_config(c, cut_, tensor_)) {
   if (c.has_sinks) sinks_.emplace(name + ".sinks", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::zeros());
+  if (c.has_gate) {
+    LinearConfig gate = query_config(c, cut_);
+    gate.adapter = {};
+    gate_.emplace(name + ".gate", gate);
+  }
   if (!c.has_head_norm && !c.has_norm_across) return;
   const NormConfig norm{.kind = NormKind::rms, .eps = c.norm_eps, .has_offset = c.has_norm_offset};
   const auto width = [&](int64_t heads) { return c.has_norm_across ? heads * c.head_dim : c.head_dim; };
@@ -84,16 +90,21 @@ std::array<Var, 3> Attention::project(const Var& x, const Pass& pass, const Want
 Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
   const int64_t heads = cut_.heads.count, kv_heads = cut_.kv_heads.count;
   const Pass& asked = wanted ? wanted->pass() : pass;
-  const auto [queries, keys, values] = project(tensor_.enter(residual), pass, wanted);
+  const Var x = tensor_.enter(residual);
+  const auto [queries, keys, values] = project(x, pass, wanted);
   std::array qk{to_heads(queries, cut_.heads, true, query_norm_),
                 to_heads(keys, cut_.kv_heads, cut_.is_first_holder, key_norm_)};
   if (rope_)
     qk =
         apply(*residual.context, RopeOp{*rope_, {asked.attention.positions, pass.attention.positions}}, qk[0], qk[1]);
   if (config_.has_head_norm && config_.is_norm_turned) qk = {(*query_norm_)(qk[0]), (*key_norm_)(qk[1])};
-  const Var y = attend(layer_, asked, qk[0], qk[1], reshape(values, {pass.num_tokens, kv_heads, config_.head_dim}),
-                       {sinks_ ? &*sinks_ : nullptr});
-  const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.head_dim}), asked));
+  const Var attended =
+      attend(layer_, asked, qk[0], qk[1], reshape(values, {pass.num_tokens, kv_heads, config_.head_dim}),
+             {sinks_ ? &*sinks_ : nullptr});
+  Var y = reshape(attended, {asked.num_tokens, heads * config_.head_dim});
+  if (gate_)
+    y = apply(*residual.context, GatedActivationOp{Activation::sigmoid}, (*gate_)(wanted ? wanted->of(x) : x), y);
+  const Var out = tensor_.leave(output_(y, asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 

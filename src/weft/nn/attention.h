@@ -19,6 +19,7 @@ struct AttentionConfig {
   bool is_norm_turned = false;                          // of each head, behind rotary positions
   bool has_norm_offset = false;
   bool has_sinks = false;  // of query heads
+  bool has_gate = false;   // the result is multiplied by the sigmoid of a projection
   float norm_eps = 1e-5f, dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};
@@ -37,6 +38,7 @@ class Attention {
     for (Linear* l : {&query_, &key_, &value_, &output_}) l->each_param(visit);
     if (query_norm_) query_norm_->each_param(visit), key_norm_->each_param(visit);
     if (sinks_) visit(*sinks_);
+    if (gate_) gate_->each_param(visit);
   }
 
  private:
@@ -54,6 +56,7 @@ class Attention {
   Linear query_, key_, value_, output_;
   std::optional<Norm> query_norm_, key_norm_;
   std::optional<Param> sinks_;  // [heads]
+  std::optional<Linear> gate_;
 };
 
 }  // namespace weft

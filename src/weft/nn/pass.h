@@ -15,6 +15,7 @@ struct Pass {
   int64_t num_tokens = 0;
   int64_t seq_len = 0;  // of a row of the batch; 0: all tokens are one row
   AttentionPlan attention;
+  TokenRuns runs;  // the tokens by sequence, for layers with a state; not read with attention.cache
   // When the tokens of a micro-batch are spread over a group: both, and attention.spans are not read.
   const ContextPlan* context_plan = nullptr;
   ContextParallel* context_parallel = nullptr;

@@ -65,7 +65,10 @@ class Planner {
       : q_(request), costs_(request.cluster.hardware, mesh, request.stack) {
     plan_.mesh = mesh, plan_.replicas = replicas;
     // Enough blocks for one text: which blocks hold it makes no difference to a trace.
-    trace_cache_ = {.num_blocks = blocks_of(longest()), .block_tokens = q_.block_tokens, .format = q_.kv_format};
+    trace_cache_ = {.num_blocks = blocks_of(longest()),
+                    .block_tokens = q_.block_tokens,
+                    .num_states = q_.max_running,
+                    .format = q_.kv_format};
     ranks_ = make_ranks(q_, mesh, trace_cache_);
   }
 
@@ -180,9 +183,12 @@ const ServeBatch& ServePlan::saturated() const {
 }
 
 std::vector<ServedMemory> serving_memory(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks) {
-  std::vector<ServedMemory> ranks =
-      make_ranks(request, mesh, {.num_blocks = 1, .block_tokens = request.block_tokens, .format = request.kv_format})
-          .memory(request);
+  std::vector<ServedMemory> ranks = make_ranks(request, mesh,
+                                               {.num_blocks = 1,
+                                                .block_tokens = request.block_tokens,
+                                                .num_states = request.max_running,
+                                                .format = request.kv_format})
+                                        .memory(request);
   for (ServedMemory& m : ranks) m.cache *= num_blocks;
   return ranks;
 }

@@ -32,7 +32,8 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
       mesh_(*world_, mesh),
       model_(context_, mesh_, model.config, model.source, model.dtype, model.blocks, {.count = model.far_layers}),
       loaded_(loaded_in(allocator_)),
-      runner_(model_, cache.num_blocks, cache.block_tokens, cache.format.value_or(RowFormat{model.dtype})) {
+      runner_(model_, cache.num_blocks, cache.block_tokens, cache.format.value_or(RowFormat{model.dtype}),
+              cache.num_states) {
   // Layers take their part of the cache with the first row that they see, and the largest step is a later one.
   const int32_t token = 0, block = 0;
   runner_.clear();
@@ -44,12 +45,12 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
 StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
   std::vector<int32_t> tokens, blocks;
   runner_.clear();
-  int64_t next = 0;
+  int64_t next = 0, sequence = 0;
   for (const AlikeRows& r : rows) {
     tokens.resize(size_t(r.rows), 0), blocks.resize(size_t(r.num_blocks(runner_.block_tokens())));
     for (int64_t i = 0; i < r.sequences; ++i) {
       for (int32_t& block : blocks) block = int32_t(next++ % runner_.cache().num_blocks());
-      runner_.add(tokens, {}, r.first, blocks, r.wanted);
+      runner_.add(tokens, {}, r.first, blocks, r.wanted, 0, int32_t(sequence++ % runner_.cache().num_states()));
     }
   }
   events_.clear();
@@ -62,15 +63,16 @@ StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
 }
 
 ServedMemory ServedRank::memory() const {
-  const int64_t cache = runner_.cache().bytes();
   ServedMemory m = loaded_;
-  m.cache = cache, m.step = allocator_.stats().peak_bytes - m.weights - cache;
+  m.cache = runner_.cache().bytes(), m.states = runner_.cache().state_bytes();
+  m.step = allocator_.stats().peak_bytes - m.weights - m.cache - m.states;
   return m;
 }
 
 ServedMemory add(const ServedMemory& a, const ServedMemory& b, int64_t times) {
   return {.weights = a.weights + b.weights * times,
           .cache = a.cache + b.cache * times,
+          .states = a.states + b.states * times,
           .step = a.step + b.step * times,
           .loading = a.loading + b.loading * times};
 }

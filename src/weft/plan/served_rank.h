@@ -19,6 +19,7 @@ struct ServedModel {
 
 struct CacheShape {
   int64_t num_blocks = 1, block_tokens = 16;
+  int64_t num_states = 1;                // sequences that have states at a time
   std::optional<RowFormat> format = {};  // of keys and values; none: as the model's dtype
 };
 
@@ -35,9 +36,10 @@ struct AlikeRows {
 struct ServedMemory {
   int64_t weights = 0;  // as products read them, with rotary tables
   int64_t cache = 0;    // keys and values
+  int64_t states = 0;   // of layers that have such in their place
   int64_t step = 0;     // activations, logits and messages of the largest step so far
   int64_t loading = 0;  // what the allocator keeps of the time when weights were packed
-  int64_t total() const { return weights + cache + step + loading; }
+  int64_t total() const { return weights + cache + states + step + loading; }
 };
 // a + b * times.
 ServedMemory add(const ServedMemory& a, const ServedMemory& b, int64_t times = 1);

@@ -23,7 +23,8 @@ struct HfFamily {
   // Patterns of tensors that say nothing: buffers that older versions of the library saved, and parts that only
   // training used.
   std::vector<std::string_view> ignored = {};
-  // The same names where experts are stacks of MXFP4 codes (HfQuantization::Kind::mxfp4); null: they never are.
+  // The same names where all experts of a layer lie in two tensors, as MXFP4 codes (HfQuantization::Kind::mxfp4) or
+  // where a file has them so; null: they never do.
   const std::vector<NameRow>& (*names_of_stacks)(const ModelConfig&) = nullptr;
 };
 

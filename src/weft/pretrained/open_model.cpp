@@ -1,6 +1,8 @@
 // open_model: which kind of model a path names.
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "weft/base/file.h"
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/models/model_json.h"
@@ -51,6 +53,16 @@ class CheckpointSource final : public ModelSource {
   Checkpoint checkpoint_;
 };
 
+// Whether a file has all experts of a layer in two tensors, of a family that may have them so.
+bool has_expert_stacks(const HfConfig& config, const StoredTensors& weights) {
+  if (!config.family->names_of_stacks) return false;
+  const std::vector<NameRow>& rows = config.family->names_of_stacks(config.model);
+  const auto row = std::ranges::find(rows, "layers.#.moe.experts.gate.weight", &NameRow::param);
+  return row != rows.end() && std::ranges::any_of(weights.all(), [&](const StoredInfo& info) {
+           return matches_pattern(info.name, row->stored);
+         });
+}
+
 class HuggingFaceSource final : public ModelSource {
  public:
   HuggingFaceSource(const std::string& folder, const HfConfig& config)
@@ -61,7 +73,8 @@ class HuggingFaceSource final : public ModelSource {
     std::unique_ptr<StoredTensors> weights = open_weights(folder);
     if (config.is_part) weights = text_part_tensors(std::move(weights));
     if (config.quantization) weights = with_whole_weights(std::move(weights), *config.quantization);
-    bind(std::move(weights), names_of(family, config.model, config.has_stacks()), family.base, ignored);
+    const bool has_stacks = config.has_stacks() || has_expert_stacks(config, *weights);
+    bind(std::move(weights), names_of(family, config.model, has_stacks), family.base, ignored);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
   std::optional<std::string> chat_template() const override {

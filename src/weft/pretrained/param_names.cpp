@@ -47,6 +47,31 @@ std::string replaced(std::string_view text, char mark, std::string_view by) {
   return out;
 }
 
+// Of what the gated delta rule reads.
+RowMap rows_of_delta(const Layout& layout, const ModelConfig& c) {
+  const int64_t dk = c.delta_key_dim, per_key = c.delta_heads / std::max<int64_t>(c.delta_key_heads, 1);
+  if (!layout.is_grouped) {
+    const int64_t keys = c.delta_key_heads * dk, total = 2 * keys + c.delta_heads * c.delta_value_dim;
+    const int64_t first = layout.part == Part::delta_query ? 0 : layout.part == Part::delta_key ? keys : 2 * keys;
+    return {.first = first, .total = total};
+  }
+  const int64_t values = per_key * c.delta_value_dim, group = 2 * (dk + values);
+  const auto of_group = [&](int64_t first, int64_t run) -> RowMap {
+    return {.first = first, .total = c.delta_key_heads * group, .run = run, .stride = group};
+  };
+  switch (layout.part) {
+    case Part::delta_query: return of_group(0, dk);
+    case Part::delta_key: return of_group(dk, dk);
+    case Part::delta_value: return of_group(2 * dk, values);
+    case Part::delta_gate: return of_group(2 * dk + values, values);
+    default:
+      return {.first = layout.part == Part::delta_decay ? per_key : 0,
+              .total = 2 * c.delta_heads,
+              .run = per_key,
+              .stride = 2 * per_key};
+  }
+}
+
 // Rows of a part of a fused tensor, for its weight and its bias alike.
 RowMap rows_of(const Layout& layout, const ModelConfig& c, bool is_by_expert) {
   const int64_t d = c.head_dim, q = c.heads * d, kv = c.kv_heads * d, per_group = c.heads / c.kv_heads;
@@ -91,8 +116,11 @@ RowMap rows_of(const Layout& layout, const ModelConfig& c, bool is_by_expert) {
       return {
           .first = is_key ? 0 : key, .total = c.heads * both, .run = is_key ? key : c.values_dim(), .stride = both};
     }
+    case Part::head_query:
+    case Part::head_gate:
+      return {.first = layout.part == Part::head_gate ? d : 0, .total = 2 * q, .run = d, .stride = 2 * d};
+    default: return rows_of_delta(layout, c);
   }
-  return {};
 }
 
 // The table's row for a parameter, and what to append to the stored name.
@@ -121,6 +149,7 @@ std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> part
 std::vector<int64_t> ParamNames::stored_dims() const {
   const int64_t total = num_stored_rows();
   if (shape.rank() == 1) return is_row ? std::vector<int64_t>{1, total} : std::vector{total};
+  if (is_convolution) return {total, 1, num_cols()};
   const bool is_stack = stored.size() == 1;
   if (is_stack_of_vectors) return is_stack ? std::vector{shape[0], total / shape[0]} : std::vector{total};
   if (num_matrices > 0)
@@ -156,7 +185,8 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
                                      : row->layout.is_by_head && is_matrix ? config.heads
                                                                            : 0,
                      .is_stack_of_vectors = is_stack_of_vectors(p.name, p.shape),
-                     .is_row = row->layout.is_row};
+                     .is_row = row->layout.is_row,
+                     .is_convolution = row->layout.is_convolution};
     if (is_one)
       names.stored.push_back(stored);
     else

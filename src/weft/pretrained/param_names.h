@@ -27,16 +27,26 @@ enum class Part : uint8_t {
   behind_two,  // of a tensor that has two more rows, its first
   even,        // of a tensor of two stacks of experts, every second row, from the first on
   odd,         // the same from the second on
+  head_query,  // of each head: its query, and then the gate of what attention gives
+  head_gate,
+  delta_query,  // of what the gated delta rule reads: queries, keys and values of all heads; grouped, those of each
+                // key
+  delta_key,    // head, and the gates of its values
+  delta_value,
+  delta_gate,
+  delta_beta,  // grouped: of each key head those of its values, then how fast they forget
+  delta_decay,
 };
 
 struct Layout {
   Part part = Part::all;
-  bool is_grouped = false;     // every key/value head's queries, key and value lie together, not all queries first
-  bool is_transposed = false;  // [in, out]
-  bool is_paired = false;      // of each head, the halves that rotary positions turn lie pair by pair
-  bool is_row = false;         // a vector that is stored as a matrix of one row
-  bool is_by_head = false;     // a matrix to each head, whose number is the first dim
-  float added = 0;             // stored values are larger by this
+  bool is_grouped = false;      // every key/value head's queries, key and value lie together, not all queries first
+  bool is_transposed = false;   // [in, out]
+  bool is_paired = false;       // of each head, the halves that rotary positions turn lie pair by pair
+  bool is_row = false;          // a vector that is stored as a matrix of one row
+  bool is_convolution = false;  // [C, 1, W]
+  bool is_by_head = false;      // a matrix to each head, whose number is the first dim
+  float added = 0;              // stored values are larger by this
 };
 
 // A row of a family's table. '#' stands for the layer's number, '@' for the expert's. Names leave out what a weight
@@ -59,6 +69,7 @@ struct ParamNames {
   int64_t num_matrices = 0;          // above 0: rows lie as so many matrices, perhaps each transposed
   bool is_stack_of_vectors = false;  // [E, O], whose rows are E O numbers
   bool is_row = false;               // a vector, stored as [1, N]
+  bool is_convolution = false;       // [C, W], stored as [C, 1, W]
 
   // Of one stored tensor's share of the parameter.
   int64_t num_rows() const { return num_all_rows() / int64_t(stored.size()); }

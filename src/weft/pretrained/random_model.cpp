@@ -24,12 +24,8 @@ class RandomSource final : public ModelSource {
 
   void read(const std::string& param, int64_t first, std::span<float> out) const override {
     const Init& init = inits_.at(param);
-    if (init.kind != Init::Kind::normal) {
-      std::ranges::fill(out, init.kind == Init::Kind::ones ? 1.0f : 0.0f);
-      return;
-    }
     const uint64_t name = name_hash(param);
-    for (size_t i = 0; i < out.size(); ++i) out[i] = init.std * philox_normal(0, name, uint64_t(first) + uint64_t(i));
+    for (size_t i = 0; i < out.size(); ++i) out[i] = init.value(0, name, uint64_t(first) + uint64_t(i));
   }
 
  private:

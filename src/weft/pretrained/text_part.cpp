@@ -19,6 +19,8 @@ constexpr WholeType kWholeTypes[] = {{"gemma3", "gemma3_text"},
                                      {"qwen2_5_vl", "qwen2_5_vl_text"},
                                      {"qwen3_vl", "qwen3_vl_text"},
                                      {"qwen3_vl_moe", "qwen3_vl_moe_text"},
+                                     {"qwen3_5", "qwen3_5_text"},
+                                     {"qwen3_5_moe", "qwen3_5_moe_text"},
                                      {"glm4v", "glm4v_text"},
                                      {"glm4v_moe", "glm4v_moe_text"},
                                      {"internvl", "qwen2"}};

@@ -9,14 +9,33 @@
 namespace weft {
 namespace {
 
+int64_t state_bytes(const ForwardModel& model) {
+  return state_bytes_of_sequence(model.config(), model.mesh().shape(), model.dtype());
+}
+
 int64_t num_blocks(const ForwardModel& model, const ContinuousOptions& o) {
   if (o.kv_blocks > 0) return o.kv_blocks;
   const int64_t block =
       o.block_tokens * cache_bytes_of_token(model.config(), model.mesh().shape(), kv_format_of(o, model));
-  if (o.kv_bytes < block)
+  const int64_t left = o.kv_bytes - o.max_running * state_bytes(model);
+  if (left < block)
     throw UsageError("--kv-cache: a block of {} tokens takes {} bytes, more than the {} that are given",
-                     o.block_tokens, block, o.kv_bytes);
-  return o.kv_bytes / block;
+                     o.block_tokens, block, left);
+  return left / block;
+}
+
+// As this model can have it: what a state has learnt cannot be taken back, so that no prefix is shared and nothing
+// guessed; and the states of all that run take at most half of the cache.
+ContinuousOptions options_for(const ForwardModel& model, ContinuousOptions o) {
+  if (!model.config().has_delta()) return o;
+  if (o.most_guesses > 0)
+    throw UsageError(
+        "--speculate {}: layers of the gated delta rule learn from every token, also from a guess that does not come "
+        "true: leave it out",
+        o.most_guesses);
+  o.keeps_prefixes = false;
+  if (o.kv_blocks == 0) o.max_running = running_with_states(state_bytes(model), o.kv_bytes, o.max_running);
+  return o;
 }
 
 // Rotary positions that depend on how long the longest text of a step is would make an answer depend on its company:
@@ -29,6 +48,10 @@ int64_t longest_text(const ModelConfig& c) {
 // With a block for each of the model's own.
 std::unique_ptr<Draft> make_draft(const ForwardModel& model, const ContinuousOptions& o) {
   if (!o.draft) return nullptr;
+  if (o.draft->config().has_delta())
+    throw UsageError(
+        "--draft: layers of the gated delta rule learn from every token, also from a guess that does not come true: "
+        "give another model");
   return std::make_unique<Draft>(*o.draft, model.config().vocab, num_blocks(model, o), o.block_tokens,
                                  kv_format_of(o, *o.draft), o.tokens_per_step);
 }
@@ -48,16 +71,16 @@ bool has(const std::vector<int32_t>& tokens, int32_t token) {
 
 ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions& options)
     : model_(model),
-      options_(options),
-      runner_(model, num_blocks(model, options), options.block_tokens, kv_format_of(options, model),
-              options.load_adapter),
-      draft_(make_draft(model, options)),
-      scheduler_({.pool = {.num_blocks = num_blocks(model, options),
-                           .block_tokens = options.block_tokens,
-                           .keeps_prefixes = options.keeps_prefixes},
-                  .max_running = options.max_running,
-                  .tokens_per_step = options.tokens_per_step,
-                  .most_guesses = options.most_guesses,
+      options_(options_for(model, options)),
+      runner_(model, num_blocks(model, options_), options_.block_tokens, kv_format_of(options_, model),
+              options_.max_running, options_.load_adapter),
+      draft_(make_draft(model, options_)),
+      scheduler_({.pool = {.num_blocks = num_blocks(model, options_),
+                           .block_tokens = options_.block_tokens,
+                           .keeps_prefixes = options_.keeps_prefixes},
+                  .max_running = options_.max_running,
+                  .tokens_per_step = options_.tokens_per_step,
+                  .most_guesses = options_.most_guesses,
                   .guess = draft_guesses(draft_.get())}) {
   limits_ = {.vocab = model.config().vocab,
              .context = std::min(longest_text(model.config()), scheduler_.most_tokens()),
@@ -214,7 +237,7 @@ void ContinuousEngine::compute_and_read() {
     Sequence& s = *part.sequence;
     if (!s.started) s.started = now;
     runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), s.guesses, part.first, s.blocks,
-                part.num_wanted(), s.adapter);
+                part.num_wanted(), s.adapter, s.state);
   }
   Tensor logits;
   try {

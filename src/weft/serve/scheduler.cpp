@@ -2,6 +2,7 @@
 #include "weft/serve/scheduler.h"
 
 #include <tuple>
+#include <utility>
 
 #include "weft/base/error.h"
 #include "weft/serve/guess.h"
@@ -13,6 +14,7 @@ Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_
     throw UsageError("{} requests with {} tokens a step do nothing: at least one of each is needed",
                      options.max_running, options.tokens_per_step);
   options_.max_running = std::min(options.max_running, options.tokens_per_step);
+  for (int64_t state = options_.max_running; state-- > 0;) free_states_.push_back(int32_t(state));
 }
 
 bool Scheduler::goes_before(const Sequence& a, const Sequence& b) {
@@ -52,6 +54,7 @@ int32_t Scheduler::parent_of(const Sequence& s, int64_t block) {
 void Scheduler::release(Sequence& s) {
   for (; !s.blocks.empty(); s.blocks.pop_back()) pool_.release(s.blocks.back());
   s.num_computed = s.num_known = 0;
+  if (s.state >= 0) free_states_.push_back(std::exchange(s.state, -1));
 }
 
 void Scheduler::preempt_last() {
@@ -95,6 +98,7 @@ bool Scheduler::try_admit(Sequence& s) {
     return false;
   }
   for (int64_t i = 0; i < wanted; ++i) s.blocks.push_back(pool_.take());
+  s.state = free_states_.back(), free_states_.pop_back();
   s.num_known = found;
   s.num_computed = found * pool_.block_tokens();
   if (!s.was_admitted) {

@@ -111,6 +111,7 @@ class Scheduler {
   std::map<std::string, uint64_t> ends_;  // of the last sequence of each user
   int64_t num_preemptions_ = 0;
   int64_t good_rows_ = 0;
+  std::vector<int32_t> free_states_;
 };
 
 }  // namespace weft

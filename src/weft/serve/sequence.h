@@ -29,6 +29,7 @@ struct Sequence {
   // The scheduler's.
   int64_t num_computed = 0;
   std::vector<int32_t> blocks;  // of the cache, in order
+  int32_t state = -1;           // its number among those that run, below max_running; -1: it waits
   int64_t num_known = 0;        // of these, the first, which the pool can find again
   uint64_t turn = 0;            // within its priority: smaller ones go first
   bool was_admitted = false;

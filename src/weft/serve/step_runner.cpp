@@ -13,15 +13,29 @@ namespace weft {
 int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const RowFormat& format) {
   const int64_t tp = mesh.tp, heads = c.is_latent() ? c.heads : c.kv_heads;
   const int64_t on_all = round_up(heads, tp);  // of fewer heads than ranks every rank has one
-  return c.layers * on_all * (format.bytes(c.head_dim) + format.bytes(c.values_dim())) * mesh.dp();
+  return c.num_attending() * on_all * (format.bytes(c.head_dim) + format.bytes(c.values_dim())) * mesh.dp();
+}
+
+int64_t state_bytes_of_sequence(const ModelConfig& c, const MeshShape& mesh, DType dtype) {
+  if (!c.has_delta()) return 0;
+  const int64_t keys = round_up(c.delta_key_heads, int64_t(mesh.tp)) * c.delta_key_dim;
+  const int64_t values = round_up(c.delta_heads, int64_t(mesh.tp)) * c.delta_value_dim;
+  const int64_t rows = (c.delta_conv - 1) * (2 * keys + values) * int64_t(size_of(dtype));
+  const int64_t matrices = values * c.delta_key_dim * int64_t(size_of(Context::wide(dtype)));
+  return (c.layers - c.num_attending()) * (rows + matrices) * mesh.dp();
+}
+
+int64_t running_with_states(int64_t state_bytes, int64_t cache_bytes, int64_t most) {
+  if (state_bytes == 0) return most;
+  return std::clamp<int64_t>(cache_bytes / 2 / state_bytes, 1, most);
 }
 
 StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
-                       AdapterLoader adapters)
+                       int64_t num_states, AdapterLoader adapters)
     : model_(model),
       world_(model.mesh().world()),
       cache_(model.context(), int(model.config().layers), num_blocks, ceil_div(block_tokens, model.mesh().shape().cp),
-             format),
+             format, num_states),
       adapters_(std::move(adapters)) {
   const MeshShape& shape = model.mesh().shape();
   if (shape.cp > 1 && shape.ep > 1)
@@ -30,6 +44,11 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
   if (shape.dp() != shape.ep)
     throw UsageError("--mesh dp={}: each replica has an engine of its own, as weft serve gives it: leave dp out",
                      shape.dp());
+  if (shape.cp > 1 && model.config().has_delta())
+    throw UsageError(
+        "--mesh cp={}: layers of the gated delta rule hand a state from token to token, which must lie on one rank: "
+        "leave cp out",
+        shape.cp);
   if (block_tokens % shape.cp != 0)
     throw UsageError("--block-tokens {}: each block is spread over the {} ranks of cp: write a multiple of that",
                      block_tokens, shape.cp);
@@ -42,10 +61,10 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
 void StepRunner::clear() { ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(), folder_.clear(); }
 
 void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
-                     std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter) {
+                     std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter, int32_t state) {
   const auto begin = int64_t(ids_.size()), count = int64_t(tokens.size() + guesses.size()), end = begin + count,
              keys = first + count;
-  sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size()), adapter});
+  sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size()), adapter, state});
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
   ids_.insert(ids_.end(), guesses.begin(), guesses.end());
   for (int64_t row = end - num_wanted; row < end; ++row) wanted_.push_back(int32_t(row));
@@ -173,7 +192,7 @@ Tensor StepRunner::compute() {
   const int64_t first = rows_here * mesh.place().cp;
   ids_.resize(size_t(rows_here * cp), 0);
   positions_.assign(ids_.size(), 0), places_.assign(ids_.size(), kElsewhere);
-  paged_.clear(), adapted_.clear(), sets_.clear();
+  paged_.clear(), runs_.clear(), adapted_.clear(), sets_.clear();
   for (const Rows& rows : sequences_) {
     const int32_t set = set_of(rows.adapter);
     const int32_t* const blocks = blocks_.data() + rows.first_block;
@@ -186,6 +205,8 @@ Tensor StepRunner::compute() {
     if (begin >= end) continue;
     const auto keys = int32_t(rows.num_keys - (rows.end - first - end));
     paged_.push_back({.q_begin = begin, .q_end = end, .num_keys = keys, .blocks = blocks});
+    const bool is_first = rows.num_keys == rows.end - rows.begin;
+    runs_.push_back({.begin = begin, .end = end, .from = is_first ? -1 : rows.state, .to = rows.state});
     if (set < 0) continue;
     const auto ends_here = [&](const RowAdapters::Run& r) { return r.set == set && r.begin + r.count == begin; };
     if (adapted_.empty() || !ends_here(adapted_.back())) adapted_.push_back({set, begin, 0});
@@ -201,6 +222,7 @@ Tensor StepRunner::compute() {
   const Pass pass{.ids = ids_.data() + first,
                   .num_tokens = rows_here,
                   .attention = {.positions = positions_.data() + first, .paged = &plan},
+                  .runs = {runs_.data(), int(runs_.size())},
                   .lora = adapters_.takes_any() ? &adapted : nullptr};
   // Steps in which every sequence has one row are alike where as many have one.
   const bool is_alike = ids_.size() == sequences_.size() && sets_.empty();

@@ -13,13 +13,18 @@ namespace weft {
 
 // Bytes that the keys and values of a token take, over all ranks of the mesh.
 int64_t cache_bytes_of_token(const ModelConfig& config, const MeshShape& mesh, const RowFormat& format);
+// And those of a sequence's states, whatever its length, in layers that have such in place of keys and values.
+int64_t state_bytes_of_sequence(const ModelConfig& config, const MeshShape& mesh, DType dtype);
+// How many of `most` sequences may run so that their states take at most half of a cache of so many bytes; at least
+// one.
+int64_t running_with_states(int64_t state_bytes, int64_t cache_bytes, int64_t most);
 
 class StepRunner {
  public:
   // The model outlives the runner; every rank of its mesh has one. Throws UsageError for a mesh whose ranks would do
-  // the same work twice. format: of keys and values.
+  // the same work twice. format: of keys and values. num_states: sequences that have a state at a time.
   StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
-             AdapterLoader adapters = {});
+             int64_t num_states = 1, AdapterLoader adapters = {});
   // Keys and values in the model's dtype.
   StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens)
       : StepRunner(model, num_blocks, block_tokens, {model.dtype()}) {}
@@ -35,9 +40,10 @@ class StepRunner {
   void clear();
   // The next rows of a sequence, tokens and then guesses, which stand from position `first` on; what is before them
   // is in the cache. `blocks` are the sequence's, in order, and hold these rows too. The logits of the last
-  // num_wanted are wanted. adapter: 0 for none; those who share one come one after the other.
+  // num_wanted are wanted. adapter: 0 for none; those who share one come one after the other. state: the sequence's
+  // own number below num_states, while it has rows in the cache.
   void add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
-           std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter = 0);
+           std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter = 0, int32_t state = 0);
   // Logits [rows wanted, V] in the order in which they were added; valid until the next call.
   Tensor run();
   // The hidden states of these rows, as float: [H] of one of them.
@@ -64,7 +70,7 @@ class StepRunner {
   static constexpr int64_t kFirstWords = 1024;  // of a message that go at once
   static constexpr int32_t kElsewhere = -1;     // the place of a key that another rank holds
   struct Rows {
-    int32_t begin, end, num_keys, first_block, adapter;
+    int32_t begin, end, num_keys, first_block, adapter, state;
   };
   void send(Order order);
   Order receive();
@@ -85,6 +91,7 @@ class StepRunner {
   // What follows from it.
   std::vector<int32_t> positions_, places_;
   std::vector<PagedSequence> paged_;
+  std::vector<TokenRun> runs_;
   std::vector<RowAdapters::Run> adapted_;
   std::vector<const LoraSet*> sets_;  // those that the step needs, on any rank
   // Where the cache is spread along cp: of this rank's sequences, and where among the needed ones each block is.

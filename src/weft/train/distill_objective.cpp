@@ -40,7 +40,7 @@ DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batc
 void DistillObjective::begin_step(Trainer& trainer, int64_t step) {
   const TrainConfig& t = recipe_.train;
   Batch batch;
-  std::vector<AttentionSpan> spans;
+  SequenceSpans spans;
   for (int64_t m = 0; m < t.accumulation; ++m) {
     const int64_t first_row = (trainer.mesh().data_rank() * t.accumulation + m) * t.micro_batch;
     batches_.fill(step, int32_t(first_row), int32_t(t.micro_batch), batch);

@@ -48,7 +48,7 @@ EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOpt
 
 EvalResult evaluate(ForwardModel& model, const TokenPart& part, const EvalOptions& options) {
   const Mesh& mesh = model.mesh();
-  std::vector<AttentionSpan> spans;
+  SequenceSpans spans;
   return evaluate({.world = mesh.world(),
                    .index = mesh.data_rank(),
                    .count = mesh.shape().dp(),

@@ -8,6 +8,7 @@
 #include "weft/nn/pass.h"
 #include "weft/parallel/mesh.h"
 #include "weft/parallel/tensor_parallel.h"
+#include "weft/train/pass_of.h"
 #include "weft/train/recipe.h"
 
 namespace weft {
@@ -20,7 +21,7 @@ class MicroBatches {
   struct Slot {
     Batch batch;  // of this rank
     std::vector<TokenSpan> tokens;
-    std::vector<AttentionSpan> spans;
+    SequenceSpans spans;
     std::optional<ContextPlan> context;  // where the tokens are spread over ranks
     Pass pass;
     int64_t first_row = 0;  // of the step's global batch

@@ -5,15 +5,30 @@
 
 namespace weft {
 
+// The sequences of a batch, as layers see them.
+struct SequenceSpans {
+  std::vector<AttentionSpan> attention;
+  std::vector<TokenRun> runs;
+
+  void fill(std::span<const int32_t> starts, int64_t first_token) {
+    fill_causal_spans(attention, starts, first_token);
+    runs.clear();
+    for (size_t i = 0; i + 1 < starts.size(); ++i) runs.push_back({.begin = starts[i], .end = starts[i + 1]});
+  }
+};
+
 // first_token is the index of the batch's first token among all of the step. The batch and `spans`, whose storage
 // this fills again, outlive the pass.
-inline Pass pass_of(const Batch& batch, int64_t first_token, std::vector<AttentionSpan>& spans) {
-  spans.reserve(batch.sequence_starts.capacity());
-  fill_causal_spans(spans, batch.sequence_starts, first_token);
+inline Pass pass_of(const Batch& batch, int64_t first_token, SequenceSpans& spans) {
+  spans.attention.reserve(batch.sequence_starts.capacity()), spans.runs.reserve(batch.sequence_starts.capacity());
+  spans.fill(batch.sequence_starts, first_token);
   return {.ids = batch.ids.data(),
           .num_tokens = int64_t(batch.rows) * batch.seq_len,
           .seq_len = batch.seq_len,
-          .attention = {.positions = batch.positions.data(), .spans = spans.data(), .num_spans = int(spans.size())}};
+          .attention = {.positions = batch.positions.data(),
+                        .spans = spans.attention.data(),
+                        .num_spans = int(spans.attention.size())},
+          .runs = {spans.runs.data(), int(spans.runs.size())}};
 }
 
 }  // namespace weft

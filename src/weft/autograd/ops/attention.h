@@ -4,27 +4,37 @@
 #include <vector>
 
 #include "weft/autograd/ops/attention_sinks.h"
+#include "weft/autograd/ops/paged_cache.h"
 #include "weft/autograd/tape.h"
 
 namespace weft {
 
-// Keys and values of one sequence's past, layer by layer. A layer's memory is taken when it first appends: a rank has
-// some layers of a model, and some heads of each.
+// One sequence's past, layer by layer: keys and values, or the states of a layer that has such in their place. A
+// layer's memory is taken when it first appends: a rank has some layers of a model, and some heads of each.
 class KvCache {
  public:
   KvCache(Context& context, int num_layers, int64_t capacity)
-      : context_(context), layers_(size_t(num_layers)), capacity_(capacity) {}
+      : context_(context), layers_(size_t(num_layers)), states_(size_t(num_layers)), capacity_(capacity) {}
 
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }
   // Appends rows of one layer behind the first length() and returns all of them.
   std::array<Tensor, 2> append(int layer, const Tensor& k, const Tensor& v);
   void advance(int64_t num_tokens);  // after every layer has appended
+  // A layer's states, each of whose first dim is 1; empty until the layer makes them. And the run of the tokens that
+  // come next, valid until it is asked for again.
+  Tensor& state(int layer, int which) { return states_[size_t(layer)][size_t(which)]; }
+  TokenRuns run(int64_t num_tokens) {
+    run_ = {.begin = 0, .end = int32_t(num_tokens), .from = length_ > 0 ? 0 : -1, .to = 0};
+    return {&run_, 1};
+  }
   void clear() { length_ = 0; }
 
  private:
   Context& context_;
   std::vector<std::array<Tensor, 2>> layers_;  // keys and values, [capacity, K, D] each
+  std::vector<std::array<Tensor, kMostStates>> states_;
+  TokenRun run_;
   int64_t length_ = 0, capacity_ = 0;
 };
 

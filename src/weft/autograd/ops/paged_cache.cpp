@@ -15,11 +15,18 @@ const std::array<Tensor, 2>& PagedCache::layer(int layer, const Tensor& k, const
   return pools;
 }
 
-int64_t PagedCache::bytes() const {
+namespace {
+
+int64_t bytes_of(const auto& layers) {
   int64_t sum = 0;
-  for (const auto& pools : layers_)
-    for (const Tensor& pool : pools) sum += pool ? int64_t(pool.bytes()) : 0;
+  for (const auto& tensors : layers)
+    for (const Tensor& t : tensors) sum += t ? int64_t(t.bytes()) : 0;
   return sum;
 }
+
+}  // namespace
+
+int64_t PagedCache::bytes() const { return bytes_of(layers_); }
+int64_t PagedCache::state_bytes() const { return bytes_of(states_); }
 
 }  // namespace weft

@@ -4,7 +4,8 @@
 
 namespace weft {
 
-std::vector<HfFamily> hf_llama_families();  // and what came of it: Mistral, Qwen, Mixtral, Phi
+std::vector<HfFamily> hf_llama_families();  // and what came of it: Mistral, Mixtral, Phi
+std::vector<HfFamily> hf_qwen_families();
 std::vector<HfFamily> hf_olmo_families();
 std::vector<HfFamily> hf_gemma_families();
 std::vector<HfFamily> hf_deepseek_families();
@@ -19,6 +20,7 @@ std::vector<HfFamily> hf_granite_families();
 std::vector<HfFamily> hf_hunyuan_families();
 std::vector<HfFamily> hf_minimax_families();
 std::vector<HfFamily> hf_opt_families();
+std::vector<HfFamily> hf_seed_oss_families();
 std::vector<HfFamily> hf_smollm_families();
 std::vector<HfFamily> hf_stablelm_families();
 std::vector<HfFamily> hf_starcoder_families();
@@ -27,7 +29,7 @@ std::vector<HfFamily> hf_starcoder_families();
 int64_t width_of_head(const ModelConfig& config);
 
 // What Llama and most of its relatives call the shape of a model.
-void common_shape_fields(HfFields& fields, ModelConfig& config);
+void common_shape_fields(HfFields& fields, ModelConfig& config, int64_t absent_ffn = 0);
 
 // The same, and norms, the head and the activation of relatives whose norms are RMSNorms. What a file without a key
 // means:
@@ -36,6 +38,7 @@ struct Absent {
   int64_t kv_heads = 0;  // 0: as many as there are heads
   double norm_eps = 1e-6;
   bool is_tied = false;
+  int64_t ffn = 0;  // 0: it must be there
 };
 void llama_shape_fields(HfFields& fields, ModelConfig& config, const Absent& absent = {});
 
@@ -79,5 +82,9 @@ std::span<const NameRow> expert_names();
 std::span<const NameRow> pre_norm_names();
 std::span<const NameRow> post_norm_names();
 const std::vector<NameRow>& llama_names(const ModelConfig& config);  // all of these but paired ones
+
+// A family that Hugging Face's library calls what weft calls it.
+HfFamily llama_family(std::string_view name, std::string_view architecture, void (*fields)(HfFields&, ModelConfig&),
+                      const std::vector<NameRow>& (*names)(const ModelConfig&) = llama_names);
 
 }  // namespace weft

@@ -95,18 +95,18 @@ int64_t width_of_head(const ModelConfig& c) {
   return c.head_dim > 0 ? c.head_dim : c.hidden / std::max<int64_t>(c.heads, 1);
 }
 
-void common_shape_fields(HfFields& f, ModelConfig& c) {
+void common_shape_fields(HfFields& f, ModelConfig& c, int64_t absent_ffn) {
   f.size("vocab_size", c.vocab);
   f.size("max_position_embeddings", c.context, 2048);
   f.size("hidden_size", c.hidden);
-  f.size("intermediate_size", c.ffn);
+  absent_ffn > 0 ? f.size("intermediate_size", c.ffn, absent_ffn) : f.size("intermediate_size", c.ffn);
   f.size("num_hidden_layers", c.layers);
   f.size("num_attention_heads", c.heads);
   f.size("num_key_value_heads", c.kv_heads, c.heads);
 }
 
 void llama_shape_fields(HfFields& f, ModelConfig& c, const Absent& absent) {
-  common_shape_fields(f, c);
+  common_shape_fields(f, c, absent.ffn);
   if (absent.kv_heads > 0) f.size("num_key_value_heads", c.kv_heads, absent.kv_heads);
   f.size("head_dim", c.head_dim, absent.head_dim);
   f.number("rms_norm_eps", c.norm_eps, absent.norm_eps);
@@ -300,6 +300,17 @@ const std::vector<NameRow>& llama_names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
       joined({outer_names(), pre_norm_names(), attention_names(), gated_names(), expert_names()});
   return rows;
+}
+
+HfFamily llama_family(std::string_view name, std::string_view architecture, void (*fields)(HfFields&, ModelConfig&),
+                      const std::vector<NameRow>& (*names)(const ModelConfig&)) {
+  return {.family = name,
+          .model_type = name,
+          .architecture = architecture,
+          .fields = fields,
+          .names = names,
+          .base = "model.",
+          .ignored = {"model.layers.#.self_attn.rotary_emb.inv_freq"}};
 }
 
 }  // namespace weft

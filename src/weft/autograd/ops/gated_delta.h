@@ -1,0 +1,45 @@
+// GatedDelta and CausalConv: what stands in place of attention in layers that remember in a state; see
+// GatedDeltaArgs.
+#pragma once
+#include "weft/autograd/param.h"
+#include "weft/autograd/tape.h"
+
+namespace weft {
+
+// Where the tokens of a call stand: runs of sequences, and the states that they begin with and leave, if any. What
+// the runs point to outlives the tape.
+struct Recurrence {
+  TokenRuns runs;
+  Tensor states = {};
+};
+
+// x[T, C] -> silu of its convolution with weight [C, W].
+struct CausalConvOp {
+  static constexpr std::string_view kName = "causal_conv";
+  Param& weight;
+  Recurrence past;
+  Tensor x = {};
+
+  Tensor forward(Context& context, const Tensor& in);
+  Tensor backward(Context& context, const Tensor& dy);
+};
+
+// How fast each head of a layer forgets: [N] each.
+struct DeltaRates {
+  Param& rate;
+  Param& shift;
+};
+
+// q and k [T, K, Dk], v [T, N, Dv], a and b [T, N] -> [T, N, Dv].
+struct GatedDeltaOp {
+  static constexpr std::string_view kName = "gated_delta";
+  DeltaRates rates;
+  Recurrence past;
+  Tensor q = {}, k = {}, v = {}, a = {}, b = {};
+
+  Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Tensor& a_in,
+                 const Tensor& b_in);
+  std::array<Tensor, 5> backward(Context& context, const Tensor& dy);
+};
+
+}  // namespace weft

@@ -1,0 +1,246 @@
+// Qwen's models as Hugging Face saves them: Llama's names; and from Qwen3-Next on, layers of the gated delta rule.
+#include <nlohmann/json.hpp>
+
+#include "weft/pretrained/families/families.h"
+
+namespace weft {
+namespace hf_qwen {
+namespace {
+
+void qwen_window_fields(HfFields& f, ModelConfig& c) {
+  bool is_used = c.window > 0;
+  f.flag("use_sliding_window", is_used, false);
+  f.size("sliding_window", c.window, 4096);
+  if (!is_used) c.window = 0;
+  last_layers_local_fields(f, c, 28);
+}
+
+void qwen_fields(HfFields& f, ModelConfig& c, const Absent& absent) {
+  llama_shape_fields(f, c, absent);
+  rope_fields(f, c, 10000);
+  qwen_window_fields(f, c);
+}
+void qwen2_fields(HfFields& f, ModelConfig& c) { qwen_fields(f, c, {}); }
+
+void qwen3_fields(HfFields& f, ModelConfig& c) {
+  qwen_fields(f, c, {.head_dim = 128});
+  attention_bias_field(f, c);
+}
+
+// What a file without a key means:
+struct AbsentExperts {
+  int64_t experts, per_token, ffn, shared_ffn;
+  bool normalises = false;
+};
+void qwen_expert_fields(HfFields& f, ModelConfig& c, const AbsentExperts& absent) {
+  // Transformers 5 writes it as Mixtral's.
+  f.size(f.has("num_local_experts") ? "num_local_experts" : "num_experts", c.experts, absent.experts);
+  f.size("num_experts_per_tok", c.experts_per_token, absent.per_token);
+  f.size("moe_intermediate_size", c.expert_ffn, absent.ffn);
+  f.flag("norm_topk_prob", c.norm_topk, absent.normalises);
+  f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+  f.only("decoder_sparse_step", int64_t(1));
+  if (f.has("mlp_only_layers") && f.from().at("mlp_only_layers").size() > 0)
+    f.refuse("mlp_only_layers", "every layer must have experts");
+}
+
+void qwen3_moe_fields(HfFields& f, ModelConfig& c) {
+  qwen3_fields(f, c);
+  qwen_expert_fields(f, c, {.experts = 128, .per_token = 8, .ffn = 768, .shared_ffn = 0});
+}
+
+// The shared experts are one, as wide as they are together.
+void shared_expert_fields(HfFields& f, ModelConfig& c, const AbsentExperts& absent) {
+  constexpr const char* kShared = "shared_expert_intermediate_size";
+  qwen_expert_fields(f, c, absent);
+  int64_t width = c.shared_experts * c.expert_ffn;
+  f.size(kShared, width, absent.shared_ffn);
+  if (c.expert_ffn <= 0 || width <= 0 || width % c.expert_ffn != 0)
+    f.refuse(kShared, "it must be a multiple of moe_intermediate_size");
+  c.shared_experts = width / c.expert_ffn;
+}
+
+void qwen2_moe_fields(HfFields& f, ModelConfig& c) {
+  qwen2_fields(f, c);
+  f.flag("qkv_bias", c.qkv_bias, true);
+  shared_expert_fields(f, c, {.experts = 60, .per_token = 4, .ffn = 1408, .shared_ffn = 5632});
+}
+
+// Which layers attend: by name, or every n-th.
+void attending_layers(HfFields& f, ModelConfig& c) {
+  constexpr const char* kEvery = "full_attention_interval";
+  constexpr const char* kTypes = "layer_types";
+  f.size(kEvery, c.attention_every, 4);
+  if (!f.is_reading()) {
+    nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.is_delta(i) ? "linear_attention" : "full_attention");
+    return;
+  }
+  if (!f.has(kTypes)) return;
+  const JsonView types = f.from().at(kTypes);
+  if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
+  const auto attends = [&](int64_t i) {
+    const std::string type = types.at(i).string();
+    if (type != "linear_attention" && type != "full_attention")
+      f.refuse(kTypes, fmt::format("there are linear_attention and full_attention, not {}", type));
+    return type == "full_attention";
+  };
+  int64_t first = 0;
+  while (first < c.layers && !attends(first)) ++first;
+  c.attention_every = first + 1;
+  for (int64_t i = 0; i < c.layers; ++i)
+    if (attends(i) == c.is_delta(i)) f.refuse(kTypes, "weft knows every n-th layer as one of full_attention");
+}
+
+void delta_fields(HfFields& f, ModelConfig& c, const Absent& absent) {
+  llama_shape_fields(f, c, absent);
+  rope_fields(f, c, 10000, "partial_rotary_factor", 0.25);
+  attention_bias_field(f, c);
+  f.size("linear_num_value_heads", c.delta_heads, 32);
+  f.size("linear_num_key_heads", c.delta_key_heads, 16);
+  f.size("linear_key_head_dim", c.delta_key_dim, 128);
+  f.size("linear_value_head_dim", c.delta_value_dim, 128);
+  f.size("linear_conv_kernel_dim", c.delta_conv, 4);
+  attending_layers(f, c);
+}
+
+void qwen3_next_fields(HfFields& f, ModelConfig& c) {
+  delta_fields(f, c, {.head_dim = 256, .kv_heads = 2});
+  shared_expert_fields(f, c, {.experts = 512, .per_token = 10, .ffn = 512, .shared_ffn = 512, .normalises = true});
+}
+void qwen3_5_fields(HfFields& f, ModelConfig& c) { delta_fields(f, c, {.head_dim = 256, .kv_heads = 4}); }
+void qwen3_5_moe_fields(HfFields& f, ModelConfig& c) {
+  delta_fields(f, c, {.head_dim = 256, .kv_heads = 2, .ffn = 512});
+  shared_expert_fields(f, c, {.experts = 256, .per_token = 8, .ffn = 512, .shared_ffn = 512, .normalises = true});
+}
+
+// Of Qwen3-VL: all experts of a layer in two tensors.
+constexpr NameRow kTransposedStacks[] = {
+    {"layers.#.moe.router", "model.layers.#.mlp.gate"},
+    {"layers.#.moe.experts.gate.weight",
+     "model.layers.#.mlp.experts.gate_up_proj",
+     {.part = Part::gate, .is_transposed = true}},
+    {"layers.#.moe.experts.up.weight",
+     "model.layers.#.mlp.experts.gate_up_proj",
+     {.part = Part::up, .is_transposed = true}},
+    {"layers.#.moe.experts.down.weight", "model.layers.#.mlp.experts.down_proj", {.is_transposed = true}},
+};
+constexpr NameRow kSharedExpert[] = {
+    {"layers.#.moe.shared.gate", "model.layers.#.mlp.shared_expert.gate_proj"},
+    {"layers.#.moe.shared.up", "model.layers.#.mlp.shared_expert.up_proj"},
+    {"layers.#.moe.shared.down", "model.layers.#.mlp.shared_expert.down_proj"},
+    {"layers.#.moe.shared_gate", "model.layers.#.mlp.shared_expert_gate"},
+};
+// Each head's query and the gate of what it gives.
+constexpr NameRow kGatedHeads[] = {
+    {"layers.#.attention.query", "model.layers.#.self_attn.q_proj", {.part = Part::head_query}},
+    {"layers.#.attention.gate", "model.layers.#.self_attn.q_proj", {.part = Part::head_gate}},
+};
+constexpr NameRow kDelta[] = {
+    {"layers.#.delta.query_conv",
+     "model.layers.#.linear_attn.conv1d",
+     {.part = Part::delta_query, .is_convolution = true}},
+    {"layers.#.delta.key_conv",
+     "model.layers.#.linear_attn.conv1d",
+     {.part = Part::delta_key, .is_convolution = true}},
+    {"layers.#.delta.value_conv",
+     "model.layers.#.linear_attn.conv1d",
+     {.part = Part::delta_value, .is_convolution = true}},
+    {"layers.#.delta.rate", "model.layers.#.linear_attn.A_log"},
+    {"layers.#.delta.shift", "model.layers.#.linear_attn.dt_bias"},
+    {"layers.#.delta.norm", "model.layers.#.linear_attn.norm"},
+    {"layers.#.delta.output", "model.layers.#.linear_attn.out_proj"},
+};
+constexpr NameRow kDeltaInputs[] = {
+    {"layers.#.delta.query", "model.layers.#.linear_attn.in_proj_qkv", {.part = Part::delta_query}},
+    {"layers.#.delta.key", "model.layers.#.linear_attn.in_proj_qkv", {.part = Part::delta_key}},
+    {"layers.#.delta.value", "model.layers.#.linear_attn.in_proj_qkv", {.part = Part::delta_value}},
+    {"layers.#.delta.gate", "model.layers.#.linear_attn.in_proj_z"},
+    {"layers.#.delta.beta", "model.layers.#.linear_attn.in_proj_b"},
+    {"layers.#.delta.decay", "model.layers.#.linear_attn.in_proj_a"},
+};
+constexpr NameRow kGroupedDeltaInputs[] = {
+    {"layers.#.delta.query",
+     "model.layers.#.linear_attn.in_proj_qkvz",
+     {.part = Part::delta_query, .is_grouped = true}},
+    {"layers.#.delta.key", "model.layers.#.linear_attn.in_proj_qkvz", {.part = Part::delta_key, .is_grouped = true}},
+    {"layers.#.delta.value",
+     "model.layers.#.linear_attn.in_proj_qkvz",
+     {.part = Part::delta_value, .is_grouped = true}},
+    {"layers.#.delta.gate",
+     "model.layers.#.linear_attn.in_proj_qkvz",
+     {.part = Part::delta_gate, .is_grouped = true}},
+    {"layers.#.delta.beta", "model.layers.#.linear_attn.in_proj_ba", {.part = Part::delta_beta, .is_grouped = true}},
+    {"layers.#.delta.decay",
+     "model.layers.#.linear_attn.in_proj_ba",
+     {.part = Part::delta_decay, .is_grouped = true}},
+};
+// Of published Qwen3.5 models with experts: all experts of a layer in two tensors.
+constexpr NameRow kStacks[] = {
+    {"layers.#.moe.experts.gate.weight", "model.layers.#.mlp.experts.gate_up_proj", {.part = Part::gate}},
+    {"layers.#.moe.experts.up.weight", "model.layers.#.mlp.experts.gate_up_proj", {.part = Part::up}},
+    {"layers.#.moe.experts.down.weight", "model.layers.#.mlp.experts.down_proj"},
+};
+
+const std::vector<NameRow>& qwen2_moe_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kSharedExpert), llama_names(c)});
+  return rows;
+}
+const std::vector<NameRow>& qwen3_stack_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows =
+      joined({outer_names(), pre_norm_names(), attention_names(), std::span(kTransposedStacks)});
+  return rows;
+}
+const std::vector<NameRow>& qwen3_next_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kGatedHeads), std::span(kGroupedDeltaInputs),
+                                                   std::span(kDelta), std::span(kSharedExpert), llama_names(c)});
+  return rows;
+}
+const std::vector<NameRow>& qwen3_5_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined(
+      {std::span(kGatedHeads), std::span(kDeltaInputs), std::span(kDelta), std::span(kSharedExpert), llama_names(c)});
+  return rows;
+}
+const std::vector<NameRow>& qwen3_5_stack_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kStacks), qwen3_5_names(c)});
+  return rows;
+}
+
+// Predict a token further on, in training.
+HfFamily delta_family(std::string_view family, std::string_view model_type, std::string_view architecture,
+                      void (*fields)(HfFields&, ModelConfig&),
+                      const std::vector<NameRow>& (*names)(const ModelConfig&)) {
+  return {.family = family,
+          .model_type = model_type,
+          .architecture = architecture,
+          .fields = fields,
+          .names = names,
+          .base = "model.",
+          .ignored = {"mtp.*"}};
+}
+
+}  // namespace
+}  // namespace hf_qwen
+
+std::vector<HfFamily> hf_qwen_families() {
+  using namespace hf_qwen;
+
+  HfFamily qwen3_5_moe =
+      delta_family("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", qwen3_5_moe_fields, qwen3_5_names);
+  qwen3_5_moe.names_of_stacks = qwen3_5_stack_names;
+  return {llama_family("qwen2", "Qwen2ForCausalLM", qwen2_fields),
+          llama_family("qwen3", "Qwen3ForCausalLM", qwen3_fields),
+          llama_family("qwen2_moe", "Qwen2MoeForCausalLM", qwen2_moe_fields, qwen2_moe_names),
+          llama_family("qwen3_moe", "Qwen3MoeForCausalLM", qwen3_moe_fields),
+          {.family = "qwen3_moe",
+           .model_type = "qwen3_vl_moe_text",
+           .architecture = "Qwen3VLMoeForConditionalGeneration",
+           .fields = qwen3_moe_fields,
+           .names = qwen3_stack_names,
+           .base = "model."},
+          delta_family("qwen3_next", "qwen3_next", "Qwen3NextForCausalLM", qwen3_next_fields, qwen3_next_names),
+          delta_family("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", qwen3_5_fields, qwen3_5_names),
+          qwen3_5_moe};
+}
+
+}  // namespace weft
