@@ -133,12 +133,16 @@ void print_cache(const EngineOptions& o, const Engine& engine, const ForwardMode
                                                          : fmt::format(", up to {} guessed{}", o.engine.most_guesses,
                                                                        o.draft.empty() ? "" : " by " + o.draft);
   const int cp = model.mesh().shape().cp;
+  const int64_t state = state_bytes_of_sequence(model.config(), model.mesh().shape(), model.dtype());
+  const std::string states =
+      state == 0 ? std::string()
+                 : fmt::format(" and {} of states", human_bytes(uint64_t(state * engine.limits().max_running)));
   const std::string spread = cp == 1 ? std::string() : fmt::format(", {} on each of {} ranks", tokens / cp, cp);
   o.output.text(
-      fmt::format("weft: a cache of {} blocks of {} tokens: {} tokens{}, {} in {}; up to {} requests at once, {} "
+      fmt::format("weft: a cache of {} blocks of {} tokens: {} tokens{}, {} in {}{}; up to {} requests at once, {} "
                   "tokens a step{}{}",
                   stats.kv_blocks, stats.kv_block_tokens, tokens, spread, human_bytes(uint64_t(bytes)),
-                  kv_dtype_name(format), engine.limits().max_running, o.engine.tokens_per_step,
+                  kv_dtype_name(format), states, engine.limits().max_running, o.engine.tokens_per_step,
                   o.without_prefixes || model.config().has_delta() ? ", prefixes are not kept" : "", guesses));
   o.output.json({{"event", "cache"},
                  {"kv_blocks", stats.kv_blocks},
