@@ -40,7 +40,7 @@ const MeshCase kTrainingCases[] = {
      .offload_optimizer = OffloadTo::host,
      .offload_parameters = OffloadTo::disk},
     {.recompute = {RecomputePolicy::What::block}, .offload_activations = OffloadTo::host},
-    {.family = "qwen3_5", .shape = {.tp = 2}},
+    {.family = "qwen3_5", .shape = {.cp = 2, .tp = 2}},
     {.family = "qwen3_next", .shape = {.shard = 2}, .experts = 4},
 };
 

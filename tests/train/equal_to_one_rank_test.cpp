@@ -155,6 +155,14 @@ const MeshCase kDeltaCases[] = {
     {.family = "qwen3_5",
      .shape = {.shard = 2},
      .lora = {.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .base = BaseFormat::nf4}},
+    {.family = "qwen3_5", .shape = {.cp = 2}, .dropout = 0.2f},
+    {.family = "qwen3_5", .shape = {.cp = 4}, .cp_mode = ContextMode::ulysses},  // of two keys
+    {.family = "qwen3_next",
+     .shape = {.shard = 2, .cp = 2, .tp = 2, .ep = 2},
+     .zero = Zero::parameters,
+     .recompute = {RecomputePolicy::What::block},
+     .experts = 4},
+    {.family = "qwen3_5", .shape = {.pp = 2, .cp = 2, .tp = 4}, .schedule = ScheduleKind::zb_h1, .accumulation = 4},
     {.family = "qwen3_5", .shape = {.pp = 2, .shard = 2}, .accumulation = 2, .precision = Precision::bf16}};
 
 class EqualToOneRankTest : public testing::TestWithParam<MeshCase> {};

@@ -1,10 +1,12 @@
 // GatedDeltaNet: the forward pass of one layer's recurrence.
 #include "weft/nn/gated_delta_net.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/reshape.h"
+#include "weft/parallel/context/head_exchange.h"
 
 namespace weft {
 namespace {
@@ -63,15 +65,10 @@ GatedDeltaNet::GatedDeltaNet(const std::string& name, int layer, const GatedDelt
       rate_(name + ".rate", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::log_rate()),
       shift_(name + ".shift", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::time_step()),
       norm_(name + ".norm", tensor_.replicated_inside({c.value_dim}), {.kind = NormKind::rms, .eps = c.norm_eps}),
-      output_(name + ".output", from_heads(c, cut_.heads, tensor_)) {
-  if (partition.context && partition.context->size() > 1)
-    throw UsageError(
-        "mesh.cp = {}: layers of the gated delta rule hand a state from token to token of a sequence, which must lie "
-        "on one rank: write cp = 1",
-        partition.context->size());
-}
+      output_(name + ".output", from_heads(c, cut_.heads, tensor_)) {}
 
 Recurrence GatedDeltaNet::past(Context& context, const Pass& pass, int which, DType dtype, Shape state) {
+  if (pass.context_plan) return {pass.context_plan->runs()};
   if (const PagedPlan* const paged = pass.attention.paged) {
     check(!paged->spread, "layers of the gated delta rule do not serve with their tokens spread over ranks");
     Tensor& states = paged->cache->state(layer_, which);
@@ -86,31 +83,62 @@ Recurrence GatedDeltaNet::past(Context& context, const Pass& pass, int which, DT
   return {cache->run(pass.num_tokens), states};
 }
 
-Var GatedDeltaNet::convolved(const Var& x, Param& weight, const Pass& pass, int which) {
+GatedDeltaNet::KeyShare GatedDeltaNet::share(const Pass& pass) const {
+  const int64_t keys = cut_.kv_heads.count, per_key = cut_.heads.count / std::max<int64_t>(keys, 1);
+  if (!pass.context_plan) return {0, keys, per_key, pass.num_tokens};
+  const ContextLayout& layout = pass.context_plan->layout();
+  const HeadShare mine = HeadShare::of(keys, keys, layout.rank(), layout.size());
+  return {mine.first_head, mine.num_heads, per_key, layout.num_all_tokens()};
+}
+
+Var GatedDeltaNet::gathered(const Var& x, const Pass& pass, const KeyShare& here) {
+  const int64_t keys = cut_.kv_heads.count, width = x.value.dim(1) / std::max<int64_t>(keys, 1);
+  if (!pass.context_plan) return x;
+  const ContextCall call{.parallel = *pass.context_parallel, .plan = *pass.context_plan, .rule = {}};
+  const Var heads = apply(*x.context, TokensToHeadsOp{call}, reshape(x, {pass.num_tokens, keys, width}));
+  return reshape(heads, {here.tokens, here.count * width});
+}
+
+Var GatedDeltaNet::scattered(const Var& x, const Pass& pass, const KeyShare& here) {
+  const int64_t keys = cut_.kv_heads.count, width = here.per_key * config_.value_dim;
+  if (!pass.context_plan) return x;
+  const ContextCall call{.parallel = *pass.context_parallel, .plan = *pass.context_plan, .rule = {}};
+  return apply(*x.context, HeadsToTokensOp{.call = call, .heads = keys},
+               reshape(x, {here.tokens, here.count, width}));
+}
+
+Var GatedDeltaNet::convolved(const Var& x, const ParamRows& taps, const Pass& pass, int which) {
   const Shape state{1, config_.conv - 1, x.value.dim(1)};
-  return apply(*x.context, CausalConvOp{weight, past(*x.context, pass, which, x.value.dtype(), state)}, x);
+  return apply(*x.context, CausalConvOp{taps, past(*x.context, pass, which, x.value.dtype(), state)}, x);
 }
 
 Var GatedDeltaNet::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
   Context& context = *residual.context;
-  const int64_t tokens = pass.num_tokens, heads = cut_.heads.count, keys = cut_.kv_heads.count;
+  const int64_t dk = config_.key_dim, dv = config_.value_dim;
   const Var x = tensor_.enter(residual);
-  const auto [queries, key, value] = linears(x, query_.weights(), key_.weights(), value_.weights());
+  const auto [queries, keys, values] = linears(x, query_.weights(), key_.weights(), value_.weights());
   const auto [decay, beta] = linears(x, decay_.weights(), beta_.weights());
-  const Shape of_keys{tokens, keys, config_.key_dim}, of_values{tokens, heads, config_.value_dim};
-  const Shape state{1, heads, config_.key_dim, config_.value_dim};
-  const Var y =
-      apply(context, GatedDeltaOp{{rate_, shift_}, past(context, pass, 3, Context::wide(x.value.dtype()), state)},
-            reshape(convolved(queries, query_conv_, pass, 0), of_keys),
-            reshape(convolved(key, key_conv_, pass, 1), of_keys),
-            reshape(convolved(value, value_conv_, pass, 2), of_values), decay, beta);
+  const KeyShare here = share(pass);
+  const int64_t first = here.first * here.per_key, heads = here.count * here.per_key;  // of values
+  const ParamRows query_taps{query_conv_, here.first * dk, here.count * dk};
+  const ParamRows key_taps{key_conv_, here.first * dk, here.count * dk};
+  const ParamRows value_taps{value_conv_, first * dv, heads * dv};
+  const Var q = convolved(gathered(queries, pass, here), query_taps, pass, 0);
+  const Var k = convolved(gathered(keys, pass, here), key_taps, pass, 1);
+  const Var v = convolved(gathered(values, pass, here), value_taps, pass, 2);
+  const DeltaRates rates{{rate_, first, heads}, {shift_, first, heads}};
+  const Recurrence states = past(context, pass, 3, Context::wide(x.value.dtype()), {1, heads, dk, dv});
+  const Shape of_keys{here.tokens, here.count, dk};
+  const Var y = apply(context, GatedDeltaOp{rates, states}, reshape(q, of_keys), reshape(k, of_keys),
+                      reshape(v, {here.tokens, heads, dv}), gathered(decay, pass, here), gathered(beta, pass, here));
+  const Shape of_values{pass.num_tokens, cut_.heads.count, dv};
+  const Var normed = norm_(reshape(scattered(y, pass, here), of_values));
   const auto given = [wanted](const Var& rows) { return wanted ? wanted->of(rows) : rows; };
-  const Pass& asked = wanted ? wanted->pass() : pass;
-  const Var normed = reshape(norm_(y), {tokens, heads * config_.value_dim});
+  const Var flat = reshape(normed, {pass.num_tokens, cut_.heads.count * dv});
   const Var gated =
-      apply(context, GatedActivationOp{Activation::silu}, linear(given(x), gate_.weights()), given(normed));
-  const Var out = tensor_.leave(output_(gated, asked));
-  return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(tokens).begin);
+      apply(context, GatedActivationOp{Activation::silu}, linear(given(x), gate_.weights()), given(flat));
+  const Var out = tensor_.leave(output_(gated, wanted ? wanted->pass() : pass));
+  return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 
 }  // namespace weft

@@ -22,7 +22,6 @@ struct GatedDeltaConfig {
 
 class GatedDeltaNet {
  public:
-  // Throws UsageError where tokens of one sequence lie on several ranks.
   GatedDeltaNet(const std::string& name, int layer, const GatedDeltaConfig& config, const Partition& partition);
 
   // x[rows, H] of the residual stream -> [rows, H], without the residual; where `wanted` is given, of these rows.
@@ -39,7 +38,15 @@ class GatedDeltaNet {
   // The runs of a pass, and of a cache this layer's states number `which`, made when there are none. state: of one
   // sequence, behind a first dim.
   Recurrence past(Context& context, const Pass& pass, int which, DType dtype, Shape state);
-  Var convolved(const Var& x, Param& weight, const Pass& pass, int which);
+  // The key heads whose recurrence runs on this rank, with `per_key` value heads each, over so many tokens: where
+  // those of a sequence are spread over ranks, all tokens of some heads.
+  struct KeyShare {
+    int64_t first, count, per_key, tokens;
+  };
+  KeyShare share(const Pass& pass) const;
+  Var gathered(const Var& x, const Pass& pass, const KeyShare& here);   // [T, C] -> [here.tokens, C here]
+  Var scattered(const Var& y, const Pass& pass, const KeyShare& here);  // and back
+  Var convolved(const Var& x, const ParamRows& taps, const Pass& pass, int which);
 
   GatedDeltaConfig config_;
   TensorParallel tensor_;

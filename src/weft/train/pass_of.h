@@ -12,8 +12,7 @@ struct SequenceSpans {
 
   void fill(std::span<const int32_t> starts, int64_t first_token) {
     fill_causal_spans(attention, starts, first_token);
-    runs.clear();
-    for (size_t i = 0; i + 1 < starts.size(); ++i) runs.push_back({.begin = starts[i], .end = starts[i + 1]});
+    fill_token_runs(runs, starts);
   }
 };
 

@@ -39,6 +39,11 @@ void fill_causal_spans(std::vector<AttentionSpan>& spans, std::span<const int32_
   }
 }
 
+void fill_token_runs(std::vector<TokenRun>& runs, std::span<const int32_t> starts) {
+  runs.clear();
+  for (size_t i = 0; i + 1 < starts.size(); ++i) runs.push_back({.begin = starts[i], .end = starts[i + 1]});
+}
+
 Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
   q = q_in, k = k_in, v = v_in;
   y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v.dim(2)});

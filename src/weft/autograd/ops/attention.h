@@ -42,6 +42,8 @@ class KvCache {
 // token 0. The other form reuses the storage of `spans`.
 std::vector<AttentionSpan> causal_spans(std::span<const int32_t> starts, int64_t first_query = 0);
 void fill_causal_spans(std::vector<AttentionSpan>& spans, std::span<const int32_t> starts, int64_t first_query);
+// The same sequences, each from its beginning, as layers with a state see them.
+void fill_token_runs(std::vector<TokenRun>& runs, std::span<const int32_t> starts);
 
 // What a layer makes of the product of a query and a key, and which keys it looks at; see AttentionShape.
 struct AttentionRule {

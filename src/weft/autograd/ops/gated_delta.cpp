@@ -8,19 +8,18 @@ Tensor CausalConvOp::forward(Context& context, const Tensor& in) {
   Tensor y = context.empty_like(x);
   context.kernels.causal_conv(
       context.stream,
-      std::array{CausalConvArgs{.y = y, .x = x, .weight = weight.value, .states = past.states, .runs = past.runs}});
+      std::array{CausalConvArgs{.y = y, .x = x, .weight = weight.value(), .states = past.states, .runs = past.runs}});
   return y;
 }
 
 Tensor CausalConvOp::backward(Context& context, const Tensor& dy) {
   Tensor dx = context.empty_like(x);
-  const bool has_gradient = weight.trainable;
   context.kernels.causal_conv_backward(context.stream, {.dx = dx,
-                                                        .dweight = has_gradient ? weight.grad : Tensor(),
-                                                        .accumulate = has_gradient && weight.accumulate_next(),
+                                                        .dweight = weight.gradient(context),
+                                                        .accumulate = true,
                                                         .dy = dy,
                                                         .x = x,
-                                                        .weight = weight.value,
+                                                        .weight = weight.value(),
                                                         .runs = past.runs});
   return dx;
 }
@@ -35,8 +34,8 @@ Tensor GatedDeltaOp::forward(Context& context, const Tensor& q_in, const Tensor&
                                                .v = v,
                                                .a = a,
                                                .b = b,
-                                               .rate = rates.rate.value,
-                                               .shift = rates.shift.value,
+                                               .rate = rates.rate.value(),
+                                               .shift = rates.shift.value(),
                                                .states = past.states,
                                                .runs = past.runs});
   return y;
@@ -45,24 +44,21 @@ Tensor GatedDeltaOp::forward(Context& context, const Tensor& q_in, const Tensor&
 std::array<Tensor, 5> GatedDeltaOp::backward(Context& context, const Tensor& dy) {
   std::array<Tensor, 5> d{context.empty_like(q), context.empty_like(k), context.empty_like(v), context.empty_like(a),
                           context.empty_like(b)};
-  const bool has_gradients = rates.rate.trainable;
-  for (Param* p : {&rates.rate, &rates.shift})
-    if (has_gradients && !p->accumulate_next()) context.kernels.fill(context.stream, p->grad, 0);
   context.kernels.gated_delta_backward(context.stream, {.dq = d[0],
                                                         .dk = d[1],
                                                         .dv = d[2],
                                                         .da = d[3],
                                                         .db = d[4],
-                                                        .drate = has_gradients ? rates.rate.grad : Tensor(),
-                                                        .dshift = has_gradients ? rates.shift.grad : Tensor(),
+                                                        .drate = rates.rate.gradient(context),
+                                                        .dshift = rates.shift.gradient(context),
                                                         .dy = dy,
                                                         .q = q,
                                                         .k = k,
                                                         .v = v,
                                                         .a = a,
                                                         .b = b,
-                                                        .rate = rates.rate.value,
-                                                        .shift = rates.shift.value,
+                                                        .rate = rates.rate.value(),
+                                                        .shift = rates.shift.value(),
                                                         .runs = past.runs});
   return d;
 }

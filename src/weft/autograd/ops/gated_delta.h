@@ -13,10 +13,24 @@ struct Recurrence {
   Tensor states = {};
 };
 
+// Some rows of a parameter: those of the heads that are computed here.
+struct ParamRows {
+  Param& param;
+  int64_t first = 0, count = 0;
+
+  Tensor value() const { return param.value.slice_rows(first, count); }
+  // To be added to; empty of a frozen one. The other rows' is zero if nobody adds to it.
+  Tensor gradient(Context& context) const {
+    if (!param.trainable) return {};
+    if (!param.accumulate_next()) context.kernels.fill(context.stream, param.grad, 0);
+    return param.grad.slice_rows(first, count);
+  }
+};
+
 // x[T, C] -> silu of its convolution with weight [C, W].
 struct CausalConvOp {
   static constexpr std::string_view kName = "causal_conv";
-  Param& weight;
+  ParamRows weight;
   Recurrence past;
   Tensor x = {};
 
@@ -26,8 +40,7 @@ struct CausalConvOp {
 
 // How fast each head of a layer forgets: [N] each.
 struct DeltaRates {
-  Param& rate;
-  Param& shift;
+  ParamRows rate, shift;
 };
 
 // q and k [T, K, Dk], v [T, N, Dv], a and b [T, N] -> [T, N, Dv].

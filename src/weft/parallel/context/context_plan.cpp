@@ -35,6 +35,7 @@ void ContextPlan::build(std::span<const int32_t> sequence_starts, int64_t first_
       !sequence_starts.empty() && sequence_starts.front() == 0 && sequence_starts.back() == layout_.num_all_tokens(),
       "the sequences do not cover the {} tokens of the micro-batch", layout_.num_all_tokens());
   fill_causal_spans(whole_, sequence_starts, first_token);
+  fill_token_runs(runs_, sequence_starts);
   gathered_.clear();
   for_each_piece(sequence_starts, [&](const Piece& q) {
     gathered_.push_back({.q_begin = int32_t(q.local),

@@ -29,6 +29,7 @@ class ContextPlan {
   std::span<const AttentionSpan> gathered() const { return gathered_; }
   // All queries and keys in the order of their tokens.
   std::span<const AttentionSpan> whole() const { return whole_; }
+  TokenRuns runs() const { return {runs_.data(), int(runs_.size())}; }  // the same, for layers with a state
 
  private:
   struct Piece {
@@ -41,6 +42,7 @@ class ContextPlan {
 
   ContextLayout layout_;
   std::vector<AttentionSpan> ring_, gathered_, whole_;
+  std::vector<TokenRun> runs_;
   std::vector<size_t> ring_begin_;  // [size * kMaxParts + 1]
 };
 
