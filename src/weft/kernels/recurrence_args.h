@@ -56,7 +56,7 @@ struct GatedDeltaArgs {
   Tensor y;            // [T, N, Dv]
   Tensor q, k;         // [T, K, Dk], Dk at most kMostKeyDim
   Tensor v;            // [T, N, Dv]
-  Tensor a, b;         // [T, N]
+  Tensor a, b;         // [T, N] f32
   Tensor rate, shift;  // [N], in the dtype of q
   Tensor states;       // [S, N, Dk, Dv] f32; optional where no run has one
   TokenRuns runs;
@@ -64,8 +64,9 @@ struct GatedDeltaArgs {
 
 // Of runs that begin with zeros and keep nothing; states are computed again.
 struct GatedDeltaBackwardArgs {
-  Tensor dq, dk, dv, da, db;  // like q, k, v, a, b
-  Tensor drate, dshift;       // [N] f32, added to; optional together
+  Tensor dq, dk, dv;     // like q, k, v
+  Tensor da, db;         // [T, N] f32
+  Tensor drate, dshift;  // [N] f32, added to; optional together
   Tensor dy, q, k, v, a, b, rate, shift;
   TokenRuns runs;
 };

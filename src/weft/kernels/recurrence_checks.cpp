@@ -43,7 +43,7 @@ void check_delta(std::string_view op, const Args& args) {
   check_like(op, "k", args.k, args.q.shape(), dtype);
   check_like(op, "v", args.v, {tokens, heads, args.v.dim(2)}, dtype);
   for (const auto& [what, t] : {Named{"a", args.a}, Named{"b", args.b}})
-    check_like(op, what, t, {tokens, heads}, dtype);
+    check_like(op, what, t, {tokens, heads}, wide(dtype));
   for (const auto& [what, t] : {Named{"rate", args.rate}, Named{"shift", args.shift}})
     check_like(op, what, t, {heads}, dtype);
   check(args.q.dim(2) >= 1 && args.q.dim(2) <= kMostKeyDim, "{}: keys have {} elements, but {} are the most", op,
@@ -92,8 +92,8 @@ void check_gated_delta_backward(const GatedDeltaBackwardArgs& args) {
   check_like(kOp, "dq", args.dq, args.q.shape(), dtype);
   check_like(kOp, "dk", args.dk, args.k.shape(), dtype);
   check_like(kOp, "dv", args.dv, args.v.shape(), dtype);
-  check_like(kOp, "da", args.da, args.a.shape(), dtype);
-  check_like(kOp, "db", args.db, args.b.shape(), dtype);
+  check_like(kOp, "da", args.da, args.a.shape(), wide(dtype));
+  check_like(kOp, "db", args.db, args.b.shape(), wide(dtype));
   if (args.drate || args.dshift)
     for (const auto& [what, t] : {Named{"drate", args.drate}, Named{"dshift", args.dshift}})
       check_like(kOp, what, t, args.rate.shape(), wide(dtype));

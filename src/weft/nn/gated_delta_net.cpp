@@ -57,8 +57,9 @@ GatedDeltaNet::GatedDeltaNet(const std::string& name, int layer, const GatedDelt
       key_(name + ".key", to_key_heads(c, cut_)),
       value_(name + ".value", to_heads(c, cut_.heads, c.value_dim)),
       gate_(name + ".gate", to_heads(c, cut_.heads, c.value_dim)),
-      decay_(name + ".decay", to_heads(c, cut_.heads, 1)),
-      beta_(name + ".beta", to_heads(c, cut_.heads, 1)),
+      decay_(name + ".decay.weight", Placement(Shape{c.heads, c.hidden}).cut(0, cut_.heads),
+             Init::normal(c.init_std)),
+      beta_(name + ".beta.weight", Placement(Shape{c.heads, c.hidden}).cut(0, cut_.heads), Init::normal(c.init_std)),
       query_conv_(name + ".query_conv.weight", key_taps(c, cut_), taps_init(c)),
       key_conv_(name + ".key_conv.weight", key_taps(c, cut_), taps_init(c)),
       value_conv_(name + ".value_conv.weight", taps(c, cut_.heads, c.value_dim), taps_init(c)),
@@ -117,7 +118,8 @@ Var GatedDeltaNet::operator()(const Var& residual, const Pass& pass, const Wante
   const int64_t dk = config_.key_dim, dv = config_.value_dim;
   const Var x = tensor_.enter(residual);
   const auto [queries, keys, values] = linears(x, query_.weights(), key_.weights(), value_.weights());
-  const auto [decay, beta] = linears(x, decay_.weights(), beta_.weights());
+  const Var decay = apply(context, WideLinearOp{{&decay_, nullptr}}, x);
+  const Var beta = apply(context, WideLinearOp{{&beta_, nullptr}}, x);
   const KeyShare here = share(pass);
   const int64_t first = here.first * here.per_key, heads = here.count * here.per_key;  // of values
   const ParamRows query_taps{query_conv_, here.first * dk, here.count * dk};

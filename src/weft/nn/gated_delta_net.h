@@ -28,8 +28,8 @@ class GatedDeltaNet {
   Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr);
 
   void each_param(auto&& visit) {
-    for (Linear* l : {&query_, &key_, &value_, &gate_, &decay_, &beta_}) l->each_param(visit);
-    for (Param* p : {&query_conv_, &key_conv_, &value_conv_, &rate_, &shift_}) visit(*p);
+    for (Linear* l : {&query_, &key_, &value_, &gate_}) l->each_param(visit);
+    for (Param* p : {&decay_, &beta_, &query_conv_, &key_conv_, &value_conv_, &rate_, &shift_}) visit(*p);
     norm_.each_param(visit);
     output_.each_param(visit);
   }
@@ -53,7 +53,8 @@ class GatedDeltaNet {
   HeadCut cut_;  // key/value heads are those of queries and keys
   int layer_;
   uint64_t output_dropout_site_;
-  Linear query_, key_, value_, gate_, decay_, beta_;
+  Linear query_, key_, value_, gate_;
+  Param decay_, beta_;                        // [heads, H]
   Param query_conv_, key_conv_, value_conv_;  // [channels, conv]
   Param rate_, shift_;                        // [heads]
   Norm norm_;                                 // of each head

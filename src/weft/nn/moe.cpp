@@ -88,7 +88,7 @@ Var Moe::shared_experts(const Var& x, const Pass& pass, bool stays_on_device) {
              .bias = nullptr,
              .loss_scale = 0,
              .stays_on_device = stays_on_device},
-      apply(context, RouterOp{{&*shared_gate_, nullptr}}, x));
+      apply(context, WideLinearOp{{&*shared_gate_, nullptr}}, x));
   return apply(context, CombineOp{nullptr, route}, y, weights);
 }
 
@@ -122,7 +122,7 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .bias = router_bias(),
                                    .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
                                    .stays_on_device = is_on_device},
-                            apply(context, RouterOp{{&router_, logit_bias_ ? &*logit_bias_ : nullptr}}, x));
+                            apply(context, WideLinearOp{{&router_, logit_bias_ ? &*logit_bias_ : nullptr}}, x));
   const Var rows = apply(context, DispatchOp{experts_, route}, x);
   Var y = apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weights);
   if (shared_) y = y + shared_experts(x, pass, is_on_device);

@@ -57,4 +57,37 @@ void linear_backward_weight(Context& context, const Tensor& dy, const Tensor& x,
     context.kernels.sum_rows(context.stream, w.bias->grad, as_matrix(dy), w.bias->accumulate_next());
 }
 
+Tensor WideLinearOp::forward(Context& context, const Tensor& in) {
+  x = in;
+  Tensor y = context.empty(Context::wide(x.dtype()), {x.rows(), w.weight->shape[0]});
+  context.kernels.matmul(context.stream, {.y = y,
+                                          .a = x,
+                                          .b = w.weight->value,
+                                          .transpose_b = true,
+                                          .packed_b = w.weight->packed(context, true),
+                                          .epilogue = {.bias = w.bias ? w.bias->value : Tensor()}});
+  return y;
+}
+
+Tensor WideLinearOp::backward(Context& context, const Tensor& dy) {
+  rounded = dy;
+  if (dy.dtype() != x.dtype()) {
+    rounded = context.empty(x.dtype(), dy.shape());
+    context.kernels.convert(context.stream, rounded, dy);
+  }
+  Tensor dx = context.empty_like(x);
+  context.kernels.matmul(context.stream,
+                         {.y = dx, .a = rounded, .b = w.weight->value, .packed_b = w.weight->packed(context, false)});
+  return dx;
+}
+
+void WideLinearOp::backward_weight(Context& context, const Tensor& dy) {
+  if (w.weight->trainable)
+    context.kernels.matmul(
+        context.stream,
+        {.y = w.weight->grad, .a = rounded, .b = x, .transpose_a = true, .accumulate = w.weight->accumulate_next()});
+  if (w.bias && w.bias->trainable)
+    context.kernels.sum_rows(context.stream, w.bias->grad, dy, w.bias->accumulate_next());
+}
+
 }  // namespace weft

@@ -70,6 +70,17 @@ struct LinearsOp {
   }
 };
 
+// y = x wᵀ + b in f32 or wider: of weights that are few, whose results choose or gate.
+struct WideLinearOp {
+  static constexpr std::string_view kName = "wide_linear";
+  LinearWeights w;
+  Tensor x = {}, rounded = {};  // dy as x is
+
+  Tensor forward(Context& context, const Tensor& in);
+  Tensor backward(Context& context, const Tensor& dy);
+  void backward_weight(Context& context, const Tensor& dy);
+};
+
 inline Var linear(const Var& x, LinearWeights w) { return apply(*x.context, LinearOp{w}, x); }
 template <class... W>
 auto linears(const Var& x, W... w) {

@@ -147,7 +147,7 @@ void run_tile(const GatedDeltaArgs& args, const Sizes& z, const TokenRun& run, i
     const int64_t at = (t * z.keys + n / group) * z.dk, head = t * z.heads + n;
     normalise(key, args.k.data<T>() + at, z.dk, 1.0f);
     normalise(query, args.q.data<T>() + at, z.dk, z.query_scale());
-    const Gates gates = gates_of(float(args.a.data<T>()[head]), float(args.b.data<T>()[head]), rate, shift);
+    const Gates gates = gates_of(args.a.data<float>()[head], args.b.data<float>()[head], rate, shift);
     widen(v, args.v.data<T>() + head * z.dv + first, count);
     find_error(error, state, key, v, gates.decay, z.dk);
     learn(state, state, key, error, gates, z.dk);
@@ -245,7 +245,7 @@ class DeltaBackward {
     const auto rate = float(args_.rate.data<T>()[n]), shift = float(args_.shift.data<T>()[n]);
     for (int64_t t = 0; t < tokens_; ++t) {
       const int64_t at = (run.begin + t) * z_.heads + n;
-      const Gates g = gates_of(float(args_.a.data<T>()[at]), float(args_.b.data<T>()[at]), rate, shift);
+      const Gates g = gates_of(args_.a.data<float>()[at], args_.b.data<float>()[at], rate, shift);
       log_decay_[t] = g.log_decay, decay_[t] = g.decay, beta_[t] = g.beta;
     }
   }
@@ -256,10 +256,10 @@ class DeltaBackward {
     float drate = 0, dshift = 0;
     for (int64_t t = 0; t < tokens_; ++t) {
       const int64_t at = (run.begin + t) * z_.heads + n;
-      const float x = float(args_.a.data<T>()[at]) + shift;
+      const float x = args_.a.data<float>()[at] + shift;
       const float da = -dlog_decay_[t] * std::exp(rate) / (1 + std::exp(-x));
-      args_.da.data<T>()[at] = T(da);
-      args_.db.data<T>()[at] = T(dbeta_[t] * beta_[t] * (1 - beta_[t]));
+      args_.da.data<float>()[at] = da;
+      args_.db.data<float>()[at] = dbeta_[t] * beta_[t] * (1 - beta_[t]);
       drate += dlog_decay_[t] * log_decay_[t], dshift += da;
     }
     sums[0] = drate, sums[1] = dshift;

@@ -26,14 +26,14 @@ __global__ void unit_vectors_kernel(const DeltaUnits units, const T* q, const T*
 }
 
 template <class T>
-__global__ void delta_gates_kernel(const DeltaUnits units, const T* a, const T* b, const T* rate, const T* shift,
-                                   int64_t count, int heads) {
+__global__ void delta_gates_kernel(const DeltaUnits units, const float* a, const float* b, const T* rate,
+                                   const T* shift, int64_t count, int heads) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     const int n = int(i % heads);
-    const float x = load(a + i) + load(shift + n);
+    const float x = a[i] + load(shift + n);
     const float log_decay = -expf(load(rate + n)) * (fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
     units.log_decay[i] = log_decay, units.decay[i] = expf(log_decay);
-    units.beta[i] = 1 / (1 + expf(-load(b + i)));
+    units.beta[i] = 1 / (1 + expf(-b[i]));
   }
 }
 
@@ -107,7 +107,7 @@ DeltaUnits make_delta_units(Stream& stream, Tensor& all, const Tensor& q, const 
     launch(stream, unit_vectors_kernel<T>,
            {.blocks_x = unsigned(ceil_div(2 * vectors, kWarps)), .threads = unsigned(kWarps * kWarp)}, units,
            device_data<T>(q), device_data<T>(k), vectors, int(q.dim(2)));
-    launch(stream, delta_gates_kernel<T>, over_elements(gates), units, device_data<T>(a), device_data<T>(b),
+    launch(stream, delta_gates_kernel<T>, over_elements(gates), units, device_data<float>(a), device_data<float>(b),
            device_data<T>(rate), device_data<T>(shift), gates, int(a.dim(1)));
   });
   return units;

@@ -202,17 +202,15 @@ __global__ void unit_gradients_kernel(T* dq, T* dk, const float* dqueries, const
     store((is_query ? dq : dk) + vector * z.dk + i, factor * (gradient(i) - along * unit[i]));
 }
 
-// da_wide: of the gradient of shift; f32 as it is summed.
 template <class T>
-__global__ void gate_gradients_kernel(T* da, T* db, float* da_wide, const float* dbeta, const float* dlog_decay,
-                                      const T* a, const T* rate, const T* shift, const DeltaUnits units,
+__global__ void gate_gradients_kernel(float* da, float* db, const float* dbeta, const float* dlog_decay,
+                                      const float* a, const T* rate, const T* shift, const DeltaUnits units,
                                       int64_t count, int heads) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     const int n = int(i % heads);
-    const float x = load(a + i) + load(shift + n), beta = units.beta[i];
+    const float x = a[i] + load(shift + n), beta = units.beta[i];
     const float gradient = -dlog_decay[i] * expf(load(rate + n)) / (1 + expf(-x));
-    store(da + i, gradient), store(db + i, dbeta[i] * beta * (1 - beta));
-    da_wide[i] = gradient;
+    da[i] = gradient, db[i] = dbeta[i] * beta * (1 - beta);
   }
 }
 
@@ -261,9 +259,9 @@ void gated_delta_backward(Stream& stream, const GatedDeltaBackwardArgs& args) {
   const DeltaUnits units = make_delta_units(stream, held, args.q, args.k, args.a, args.b, args.rate, args.shift);
   const int64_t gates = args.a.numel(), unit_floats = z.tokens * z.heads * z.dk;
   const Tensor dunits = stream.allocator().empty(DType::f32, {2 * unit_floats});
-  const Tensor dgates = stream.allocator().empty(DType::f32, {3, z.tokens, z.heads});
+  const Tensor dgates = stream.allocator().empty(DType::f32, {2, z.tokens, z.heads});
   auto *const dqueries = device_data<float>(dunits), *const dkeys = dqueries + unit_floats;
-  auto *const dbeta = device_data<float>(dgates), *const dlog_decay = dbeta + gates, *const da = dlog_decay + gates;
+  auto *const dbeta = device_data<float>(dgates), *const dlog_decay = dbeta + gates;
   with_float("gated_delta_backward", args.q, [&]<class T>() {
     go_back<T>(stream,
                {.dv = device_data<T>(args.dv),
@@ -281,14 +279,15 @@ void gated_delta_backward(Stream& stream, const GatedDeltaBackwardArgs& args) {
     launch(stream, unit_gradients_kernel<T>,
            {.blocks_x = unsigned(ceil_div(2 * z.tokens * z.keys, kWarps)), .threads = unsigned(kWarps * kWarp)},
            device_data<T>(args.dq), device_data<T>(args.dk), dqueries, dkeys, units, z);
-    launch(stream, gate_gradients_kernel<T>, over_elements(gates), device_data<T>(args.da), device_data<T>(args.db),
-           da, dbeta, dlog_decay, device_data<T>(args.a), device_data<T>(args.rate), device_data<T>(args.shift),
-           units, gates, z.heads);
+    launch(stream, gate_gradients_kernel<T>, over_elements(gates), device_data<float>(args.da),
+           device_data<float>(args.db), dbeta, dlog_decay, device_data<float>(args.a), device_data<T>(args.rate),
+           device_data<T>(args.shift), units, gates, z.heads);
   });
   if (!args.drate) return;
   sum_columns<1>(stream, device_data<float>(args.drate), RateTerms{dlog_decay, units.log_decay, z.heads}, z.tokens,
                  z.heads, true);
-  sum_columns<1>(stream, device_data<float>(args.dshift), ElementTerms<float>{da, z.heads}, z.tokens, z.heads, true);
+  sum_columns<1>(stream, device_data<float>(args.dshift), ElementTerms<float>{device_data<float>(args.da), z.heads},
+                 z.tokens, z.heads, true);
 }
 
 }  // namespace weft::cuda

@@ -5,39 +5,6 @@
 
 namespace weft {
 
-Tensor RouterOp::forward(Context& context, const Tensor& in) {
-  x = in;
-  Tensor y = context.empty(Context::wide(x.dtype()), {x.rows(), w.weight->shape[0]});
-  context.kernels.matmul(context.stream, {.y = y,
-                                          .a = x,
-                                          .b = w.weight->value,
-                                          .transpose_b = true,
-                                          .packed_b = w.weight->packed(context, true),
-                                          .epilogue = {.bias = w.bias ? w.bias->value : Tensor()}});
-  return y;
-}
-
-Tensor RouterOp::backward(Context& context, const Tensor& dy) {
-  dlogits = dy;
-  if (dy.dtype() != x.dtype()) {
-    dlogits = context.empty(x.dtype(), dy.shape());
-    context.kernels.convert(context.stream, dlogits, dy);
-  }
-  Tensor dx = context.empty_like(x);
-  context.kernels.matmul(context.stream,
-                         {.y = dx, .a = dlogits, .b = w.weight->value, .packed_b = w.weight->packed(context, false)});
-  return dx;
-}
-
-void RouterOp::backward_weight(Context& context, const Tensor& dy) {
-  if (w.weight->trainable)
-    context.kernels.matmul(
-        context.stream,
-        {.y = w.weight->grad, .a = dlogits, .b = x, .transpose_a = true, .accumulate = w.weight->accumulate_next()});
-  if (w.bias && w.bias->trainable)
-    context.kernels.sum_rows(context.stream, w.bias->grad, dy, w.bias->accumulate_next());
-}
-
 namespace {
 
 // Calls body(element) for f32 or f64.

@@ -5,17 +5,6 @@
 
 namespace weft {
 
-// logits = x wᵀ + b in f32
-struct RouterOp {
-  static constexpr std::string_view kName = "router";
-  LinearWeights w;  // [E, H], and [E] where there is a bias
-  Tensor x = {}, dlogits = {};
-
-  Tensor forward(Context& context, const Tensor& in);
-  Tensor backward(Context& context, const Tensor& dy);
-  void backward_weight(Context& context, const Tensor& dy);
-};
-
 // A bias for the choice of experts that is no weight: after each step it grows for experts that had less than their
 // share of the step's tokens, and falls for the others. Source: Wang et al., "Auxiliary-Loss-Free Load Balancing
 // Strategy for Mixture-of-Experts", 2024.
