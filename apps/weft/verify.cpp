@@ -80,7 +80,7 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
   make_comparable(one, batches);
   const auto alone = make_single_communicator();
   const TrainedRun want = train_some(one, batches, *alone, o.steps, usable_cores());
-  const double tolerance = o.tolerance > 0 ? o.tolerance : tolerance_of(one.train.precision);
+  const double tolerance = o.tolerance > 0 ? o.tolerance : tolerance_of(one);
   bool all_pass = true;
   for (const std::string& mesh : o.meshes) {
     Recipe recipe = recipe_of(o, overrides, mesh);

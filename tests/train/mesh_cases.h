@@ -137,7 +137,7 @@ inline void expect_equal_to_one_rank(const MeshCase& c, Device device, double to
   EXPECT_LE(d.weight, tolerance) << d.weight_name;
 }
 inline void expect_equal_to_one_rank(const MeshCase& c, Device device = Device::cpu) {
-  expect_equal_to_one_rank(c, device, tolerance_of(c.precision));
+  expect_equal_to_one_rank(c, device, tolerance_of(recipe_of(c)));
 }
 
 }  // namespace weft
