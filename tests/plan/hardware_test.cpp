@@ -156,6 +156,13 @@ TEST_F(StackTest, PartsOfARowInOrderWaitForTheLast) {
   EXPECT_NEAR(with({.visible = 0.1}).kernel_s(e) / with({}).kernel_s(e), 0.1, 1e-9);
 }
 
+TEST_F(StackTest, TheDeltaRuleIsBoundByItsSumsOrItsBytes) {
+  Event e{.flops = 67e12, .bytes = 1e6, .name = "gated_delta_backward"};
+  EXPECT_NEAR(with({}).kernel_s(e), 1, 1e-9);
+  e.flops = 1;
+  EXPECT_NEAR(with({}).kernel_s(e), memory_s(1e6), 1e-12);
+}
+
 TEST_F(StackTest, ActivationsAreKernelsOfTheirOwn) {
   const Event e{.kind = Event::Kind::matmul,
                 .dtype = DType::bf16,
