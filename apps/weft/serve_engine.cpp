@@ -100,7 +100,7 @@ void choose_cache(const EngineOptions& o, ForwardModel& model, Communicator& job
   const ModelConfig& config = model.config();
   const int64_t block_tokens = options.block_tokens,
                 block = block_tokens * cache_bytes(options, model, options.draft);
-  const int64_t state = state_bytes_of_sequence(config, model.mesh().shape(), model.dtype());
+  const int64_t state = state_bytes_of_sequence(model);
   int64_t bytes = options.kv_bytes;
   {
     const Patience while_others_read_weights(job);
@@ -113,16 +113,15 @@ void choose_cache(const EngineOptions& o, ForwardModel& model, Communicator& job
     bytes = std::min(whole, free / (2 * o.num_models));
   }
   const Tensor chosen = model.context().stream.host_memory().empty(DType::i64, {2});
-  auto* const running = chosen.data<int64_t>();
-  int64_t& blocks = running[1];
-  *running = running_with_states(state, bytes, options.max_running);
-  blocks = (bytes - *running * state) / block;
+  int64_t &running = chosen.data<int64_t>()[0], &blocks = chosen.data<int64_t>()[1];
+  running = running_with_states(state, bytes, options.max_running);
+  blocks = (bytes - running * state) / block;
   job.all_reduce(chosen, Reduction::min);
   if (blocks < 1)
     throw UsageError("--kv-cache {}: a block of {} tokens takes {}{}; give more or lower --block-tokens",
                      human_bytes(uint64_t(bytes)), block_tokens, human_bytes(uint64_t(block)),
                      state > 0 ? fmt::format(", the states of a request {}", human_bytes(uint64_t(state))) : "");
-  options.max_running = *running, options.kv_blocks = blocks;
+  options.max_running = running, options.kv_blocks = blocks;
 }
 
 void print_cache(const EngineOptions& o, const Engine& engine, const ForwardModel& model, const RowFormat& format,
@@ -133,7 +132,7 @@ void print_cache(const EngineOptions& o, const Engine& engine, const ForwardMode
                                                          : fmt::format(", up to {} guessed{}", o.engine.most_guesses,
                                                                        o.draft.empty() ? "" : " by " + o.draft);
   const int cp = model.mesh().shape().cp;
-  const int64_t state = state_bytes_of_sequence(model.config(), model.mesh().shape(), model.dtype());
+  const int64_t state = state_bytes_of_sequence(model);
   const std::string states =
       state == 0 ? std::string()
                  : fmt::format(" and {} of states", human_bytes(uint64_t(state * engine.limits().max_running)));

@@ -105,6 +105,11 @@ TEST(DeltaCompanyTest, RefusesWhatAStateCannotTakeBack) {
   refused({.kv_bytes = 100}, {});
 }
 
+// Its keys and values take no bytes, of which a cache would be any number of blocks.
+TEST(DeltaCompanyTest, ACacheForNoLayerThatAttendsIsRefused) {
+  EXPECT_THROW(with_engine_on(delta_config(3), {}, {.kv_bytes = 1 << 20}, [](ContinuousEngine&) {}), UsageError);
+}
+
 class ContinuousEngineTest : public testing::Test {
  protected:
   ContinuousEngineTest() { initial_values(11)(model_); }

@@ -9,19 +9,15 @@
 namespace weft {
 namespace {
 
-int64_t state_bytes(const ForwardModel& model) {
-  return state_bytes_of_sequence(model.config(), model.mesh().shape(), model.dtype());
-}
-
 int64_t num_blocks(const ForwardModel& model, const ContinuousOptions& o) {
   if (o.kv_blocks > 0) return o.kv_blocks;
   const int64_t block =
       o.block_tokens * cache_bytes_of_token(model.config(), model.mesh().shape(), kv_format_of(o, model));
-  const int64_t left = o.kv_bytes - o.max_running * state_bytes(model);
-  if (left < block)
-    throw UsageError("--kv-cache: a block of {} tokens takes {} bytes, more than the {} that are given",
-                     o.block_tokens, block, left);
-  return left / block;
+  const int64_t states = o.max_running * state_bytes_of_sequence(model);
+  if (o.kv_bytes < states + block)
+    throw UsageError("--kv-cache: a block of {} tokens{} takes {} bytes, more than the {} that are given",
+                     o.block_tokens, states > 0 ? " and the states of all that run" : "", states + block, o.kv_bytes);
+  return (o.kv_bytes - states) / block;
 }
 
 // As this model can have it: what a state has learnt cannot be taken back, so that no prefix is shared and nothing
@@ -34,7 +30,8 @@ ContinuousOptions options_for(const ForwardModel& model, ContinuousOptions o) {
         "true: leave it out",
         o.most_guesses);
   o.keeps_prefixes = false;
-  if (o.kv_blocks == 0) o.max_running = running_with_states(state_bytes(model), o.kv_bytes, o.max_running);
+  if (o.kv_blocks == 0)
+    o.max_running = running_with_states(state_bytes_of_sequence(model), o.kv_bytes, o.max_running);
   return o;
 }
 

@@ -11,17 +11,25 @@
 namespace weft {
 
 int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const RowFormat& format) {
+  if (c.num_attending() == 0)
+    throw UsageError(
+        "model.attention_every = {}: none of the model's {} layers attends, so that a cache of keys and values for "
+        "it "
+        "has no size: use weft generate",
+        c.attention_every, c.layers);
   const int64_t tp = mesh.tp, heads = c.is_latent() ? c.heads : c.kv_heads;
   const int64_t on_all = round_up(heads, tp);  // of fewer heads than ranks every rank has one
   return c.num_attending() * on_all * (format.bytes(c.head_dim) + format.bytes(c.values_dim())) * mesh.dp();
 }
 
-int64_t state_bytes_of_sequence(const ModelConfig& c, const MeshShape& mesh, DType dtype) {
+int64_t state_bytes_of_sequence(const ForwardModel& model) {
+  const ModelConfig& c = model.config();
   if (!c.has_delta()) return 0;
+  const MeshShape& mesh = model.mesh().shape();
   const int64_t keys = round_up(c.delta_key_heads, int64_t(mesh.tp)) * c.delta_key_dim;
   const int64_t values = round_up(c.delta_heads, int64_t(mesh.tp)) * c.delta_value_dim;
-  const int64_t rows = (c.delta_conv - 1) * (2 * keys + values) * int64_t(size_of(dtype));
-  const int64_t matrices = values * c.delta_key_dim * int64_t(size_of(Context::wide(dtype)));
+  const int64_t rows = (c.delta_conv - 1) * (2 * keys + values) * int64_t(size_of(model.dtype()));
+  const int64_t matrices = values * c.delta_key_dim * int64_t(size_of(Context::wide(model.dtype())));
   return (c.layers - c.num_attending()) * (rows + matrices) * mesh.dp();
 }
 

@@ -11,10 +11,11 @@
 
 namespace weft {
 
-// Bytes that the keys and values of a token take, over all ranks of the mesh.
+// Bytes that the keys and values of a token take, over all ranks of the mesh. Throws UsageError for a model of which
+// no layer has any: a cache for it has no size.
 int64_t cache_bytes_of_token(const ModelConfig& config, const MeshShape& mesh, const RowFormat& format);
 // And those of a sequence's states, whatever its length, in layers that have such in place of keys and values.
-int64_t state_bytes_of_sequence(const ModelConfig& config, const MeshShape& mesh, DType dtype);
+int64_t state_bytes_of_sequence(const ForwardModel& model);
 // How many of `most` sequences may run so that their states take at most half of a cache of so many bytes; at least
 // one.
 int64_t running_with_states(int64_t state_bytes, int64_t cache_bytes, int64_t most);
