@@ -70,18 +70,14 @@ GatedDeltaNet::GatedDeltaNet(const std::string& name, int layer, const GatedDelt
 
 Recurrence GatedDeltaNet::past(Context& context, const Pass& pass, int which, DType dtype, Shape state) {
   if (pass.context_plan) return {pass.context_plan->runs()};
-  if (const PagedPlan* const paged = pass.attention.paged) {
-    check(!paged->spread, "layers of the gated delta rule do not serve with their tokens spread over ranks");
-    Tensor& states = paged->cache->state(layer_, which);
-    state[0] = paged->cache->num_states();
-    if (!states) states = context.empty(dtype, state);
-    return {pass.runs, states};
-  }
-  KvCache* const cache = pass.attention.cache;
-  if (!cache) return {pass.runs};
-  Tensor& states = cache->state(layer_, which);
+  const PagedPlan* const paged = pass.attention.paged;
+  KvCache* const own = pass.attention.cache;
+  if (!paged && !own) return {pass.runs};
+  check(!paged || !paged->spread, "layers of the gated delta rule do not serve with their tokens spread over ranks");
+  Tensor& states = paged ? paged->cache->state(layer_, which) : own->state(layer_, which);
+  if (paged) state[0] = paged->cache->num_states();
   if (!states) states = context.empty(dtype, state);
-  return {cache->run(pass.num_tokens), states};
+  return {paged ? pass.runs : own->run(pass.num_tokens), states};
 }
 
 GatedDeltaNet::KeyShare GatedDeltaNet::share(const Pass& pass) const {

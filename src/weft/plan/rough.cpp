@@ -8,8 +8,7 @@
 #include <map>
 
 #include "weft/base/error.h"
-#include "weft/base/machine.h"
-#include "weft/base/thread_team.h"
+#include "weft/plan/on_all_cores.h"
 
 namespace weft::plan {
 namespace {
@@ -45,17 +44,13 @@ std::vector<std::variant<Rough, Impossible>> RoughPlanner::estimate(std::span<co
     probe_of.push_back(at->second);
   }
   std::vector<Probed> probes(distinct.size());
-  const auto count = int64_t(distinct.size());
-  ThreadTeam(int(std::clamp<int64_t>(count, 1, usable_cores())))
-      .parallel_for(count, 1, [&](int64_t begin, int64_t end, int) {
-        for (auto i = size_t(begin); i < size_t(end); ++i) {
-          try {
-            probes[i] = measure(*distinct[i]);
-          } catch (const UsageError& e) {
-            probes[i] = Impossible{e.what()};
-          }
-        }
-      });
+  on_all_cores(distinct.size(), [&](size_t i) {
+    try {
+      probes[i] = measure(*distinct[i]);
+    } catch (const UsageError& e) {
+      probes[i] = Impossible{e.what()};
+    }
+  });
   std::vector<std::variant<Rough, Impossible>> all;
   for (size_t i = 0; i < recipes.size(); ++i) {
     const Probed& probed = probes[probe_of[i]];

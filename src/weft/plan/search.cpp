@@ -11,9 +11,8 @@
 #include <utility>
 
 #include "weft/base/error.h"
-#include "weft/base/machine.h"
-#include "weft/base/thread_team.h"
 #include "weft/base/units.h"
+#include "weft/plan/on_all_cores.h"
 #include "weft/plan/rough.h"
 
 namespace weft::plan {
@@ -289,14 +288,10 @@ SearchResult search(const SearchRequest& request) {
     if (++of_mesh[fmt::format("{} {} {} {} {}", s.size(), s.tp, s.pp, s.cp, s.ep)] > 2) continue;
     promising.push_back(&c), ++of_size[s.size()];
   }
-  const auto count = int64_t(promising.size());
-  ThreadTeam(int(std::clamp<int64_t>(count, 1, usable_cores())))
-      .parallel_for(count, 1, [&](int64_t begin, int64_t end, int) {
-        for (int64_t i = begin; i < end; ++i) {
-          Candidate& c = *promising[size_t(i)];
-          c.plan = plan_step(c.recipe, {request.cluster.hardware, c.recipe.mesh.size()}, options);
-        }
-      });
+  on_all_cores(promising.size(), [&](size_t i) {
+    Candidate& c = *promising[i];
+    c.plan = plan_step(c.recipe, {request.cluster.hardware, c.recipe.mesh.size()}, options);
+  });
   std::erase_if(promising, [](const Candidate* c) { return !c->plan.fits(); });
   std::ranges::stable_sort(promising, {}, [&](const Candidate* c) { return value_of(*c, request.rank_by); });
   for (Candidate* c : promising) {

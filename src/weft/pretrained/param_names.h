@@ -29,12 +29,14 @@ enum class Part : uint8_t {
   odd,         // the same from the second on
   head_query,  // of each head: its query, and then the gate of what attention gives
   head_gate,
-  delta_query,  // of what the gated delta rule reads: queries, keys and values of all heads; grouped, those of each
-                // key
-  delta_key,    // head, and the gates of its values
+  // Of what the gated delta rule reads: queries, keys and values of all heads; grouped, those of each key head, and
+  // the gates of its values.
+  delta_query,
+  delta_key,
   delta_value,
   delta_gate,
-  delta_beta,  // grouped: of each key head those of its values, then how fast they forget
+  // Grouped: of each key head how much its values learn, then how fast they forget.
+  delta_beta,
   delta_decay,
 };
 
