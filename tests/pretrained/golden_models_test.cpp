@@ -15,8 +15,7 @@ TEST_P(GoldenModelsTest, GiveTheirLogits) {
   const auto source = open_model(golden.path());
   const ModelConfig& config = source->config();
   const Fill fill = [&](ForwardModel& m) { m.load(*source); };
-  // What a state gives is small here, and is normalised.
-  const double single = config.has_delta() ? 10 * kSingle : kSingle;
+  const double single = single_bound(config);
   const Logits exact = logits_on(config, {}, fill, golden.ids(), reference_kernels(), DType::f64);
   EXPECT_LT(worst_difference(exact, golden.logits()), kExact);
   const Logits one = logits_on(config, {}, fill, golden.ids());

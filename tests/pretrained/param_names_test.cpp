@@ -50,8 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Families, ParamNamesTest, testing::ValuesIn(sample_conf
                          [](const auto& test) { return std::string(test.param.name); });
 
 // Of a grouped tensor: two key/value heads of width 2, each with two query heads before its key and its value.
-TEST(RowMapTest, FindsRowsOfGroupsAndTurnedPairs) {
-  const auto rows = [](const RowMap& map, int64_t n) {
+TEST(IndexMapTest, FindsRowsOfGroupsAndTurnedPairs) {
+  const auto rows = [](const IndexMap& map, int64_t n) {
     std::vector<int64_t> all;
     for (int64_t r = 0; r < n; ++r) all.push_back(map(r));
     return all;

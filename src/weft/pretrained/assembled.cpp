@@ -34,8 +34,8 @@ void read_assembled(const ModelSource& source, const AssembledTensor& tensor, st
                       source.read(names->param, at, run);
                       for (int64_t i = 0; i < count; ++i) out[size_t(first + i * step)] = run[size_t(i)];
                     });
-    if (names->added != 0)  // of tensors with one part only
-      for (float& x : out) x += names->added;
+    if (names->values != ValueMap::same)  // of tensors with one part only
+      for (float& x : out) x = stored_value(names->values, x);
   }
 }
 

@@ -45,7 +45,7 @@ GgmlType type_of(DType dtype) {
 // What llama.cpp wants to be single.
 bool stays_single(const AssembledTensor& tensor) {
   return tensor.dims.size() < 2 || matches_pattern(tensor.name, "blk.#.ffn_gate_inp.weight") ||
-         tensor.name == "position_embd.weight";
+         matches_pattern(tensor.name, "blk.#.ssm_conv1d.weight") || tensor.name == "position_embd.weight";
 }
 
 std::string layer_pattern_of(const std::string& name) {

@@ -19,8 +19,9 @@ std::optional<GgufDescription::Value> value_of(const GgufValue& value) {
     case GgufType::f32:
     case GgufType::f64: return value.number();
     case GgufType::array:
-      if (!value.is_array_of(GgufType::boolean)) return {};
-      return value.booleans();
+      if (value.is_array_of(GgufType::boolean)) return value.booleans();
+      if (value.is_array_of(GgufType::i32) || value.is_array_of(GgufType::u32)) return value.integers();
+      return {};
     default: return value.integer();
   }
 }
@@ -41,7 +42,6 @@ GgufDescription describe(const GgufFile& file) {
   for (const std::string& key : file.keys())
     if (key.starts_with(prefix))
       if (auto value = value_of(file.at(key))) d.keys.emplace(key.substr(prefix.size()), std::move(*value));
-  d.has_sections = file.has(prefix + "rope.dimension_sections");
   for (const char* name : {"rope_freqs", "rope_factors_long", "rope_factors_short"})
     if (const GgufTensor* tensor = file.find_tensor(std::string(name) + ".weight"))
       d.factors.emplace(name, factors_of(file, *tensor));
@@ -69,6 +69,8 @@ void add_keys(GgufMetadata& metadata, const GgufDescription& d) {
     if (const auto* size = std::get_if<int64_t>(&value)) metadata.set<uint32_t>(key, uint32_t(*size));
     if (const auto* number = std::get_if<double>(&value)) metadata.set<float>(key, float(*number));
     if (const auto* text = std::get_if<std::string>(&value)) metadata.set_string(key, *text);
+    if (const auto* sizes = std::get_if<std::vector<int64_t>>(&value))
+      metadata.set_array<int32_t>(key, std::vector<int32_t>(sizes->begin(), sizes->end()));
     if (const auto* flags = std::get_if<std::vector<bool>>(&value)) {
       const auto bytes = std::make_unique<bool[]>(flags->size());
       std::copy(flags->begin(), flags->end(), bytes.get());

@@ -12,13 +12,12 @@
 namespace weft {
 
 struct GgufDescription {
-  using Value = std::variant<bool, int64_t, double, std::string, std::vector<bool>>;
+  using Value = std::variant<bool, int64_t, double, std::string, std::vector<bool>, std::vector<int64_t>>;
   std::string source;                      // that errors name
   std::string architecture;                // of general.architecture
   std::map<std::string, Value> keys = {};  // without the "ARCHITECTURE." that they begin with
   // What angles of each pair are divided by: rope_freqs, rope_factors_long and rope_factors_short.
   std::map<std::string, std::vector<float>> factors = {};
-  bool has_sections = false;  // rope.dimension_sections: positions in time and on an image
   // What the list of tensors says.
   int64_t vocab = 0;
   bool has_head = true, has_qkv_bias = false, has_output_bias = false, has_mlp_bias = false;

@@ -79,13 +79,40 @@ int64_t block_of(std::string_view name) {
   return number;
 }
 
+// Of what a family's files may hold otherwise, where they hold this tensor.
+struct OtherRows {
+  std::string_view tensor;
+  std::span<const NameRow> rows;
+};
+constexpr NameRow kBothHalves[] = {
+    {"layers.#.moe.experts.gate", "blk.#.ffn_gate_up_exps", {.part = Part::gate}},
+    {"layers.#.moe.experts.up", "blk.#.ffn_gate_up_exps", {.part = Part::up}},
+};
+// Of the first files of Qwen3-Next.
+constexpr NameRow kGroupedInputs[] = {
+    {"layers.#.delta.query", "blk.#.ssm_in", {.part = Part::delta_query, .is_grouped = true}},
+    {"layers.#.delta.key", "blk.#.ssm_in", {.part = Part::delta_key, .is_grouped = true}},
+    {"layers.#.delta.value", "blk.#.ssm_in", {.part = Part::delta_value, .is_grouped = true}},
+    {"layers.#.delta.gate", "blk.#.ssm_in", {.part = Part::delta_gate, .is_grouped = true}},
+};
+constexpr OtherRows kOthers[] = {{"blk.#.ffn_gate_up_exps.weight", kBothHalves},
+                                 {"blk.#.ssm_in.weight", kGroupedInputs}};
+
+std::vector<NameRow> table_of(const GgufFamily& family, const ModelConfig& config, const GgufFile& file) {
+  std::vector<NameRow> table = joined({family.names(config)});
+  for (const OtherRows& other : kOthers)
+    if (std::ranges::any_of(file.tensors(), [&](const auto& t) { return matches_pattern(t.name, other.tensor); }))
+      table = joined({other.rows, table});
+  return table;
+}
+
 }  // namespace
 
 GgufModel read_gguf_model(const GgufFile& file) {
   const GgufDescription description = describe(file);
   GgufModel model;
-  model.family = &gguf_family_of(description);
   model.config = config_of(description);
+  model.names = names_of(model.config, table_of(gguf_family_of(description), model.config, file));
   if (model.config.rope_scaling.kind == RopeScaling::Kind::longrope)
     for (const auto& [name, factors] : description.factors) model.not_weights.push_back(name + ".weight");
   // Layers behind the model's, which predict a token further on.

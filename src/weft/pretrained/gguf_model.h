@@ -9,8 +9,8 @@
 namespace weft {
 
 struct GgufModel {
-  const GgufFamily* family = nullptr;
   ModelConfig config;
+  std::vector<ParamNames> names;
   std::vector<std::string> not_weights = {};  // tensors that the model does not hold
 };
 

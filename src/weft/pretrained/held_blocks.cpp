@@ -77,6 +77,15 @@ bool have_row_scales(std::span<const std::byte> rows, size_t row_bytes) {
   return true;
 }
 
+// The blocks of a row, from `first` on, in the parameter's order.
+void copy_row(Bytes row, const ModelSource::RowsOfBlocks& from, int64_t first, std::span<std::byte> out) {
+  const int64_t elements = block_elements(from.type);
+  const auto bytes = size_t(block_bytes(from.type));
+  if (from.cols.keeps_order()) return void(std::memcpy(out.data(), &row[size_t(first) * bytes], out.size()));
+  for (size_t at = 0; at < out.size(); at += bytes, ++first)
+    std::memcpy(&out[at], &row[size_t(from.cols(first * elements) / elements) * bytes], bytes);
+}
+
 BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from, const Placement& p,
                         bool copies_mapped) {
   const BlockType type = from.type;
@@ -87,7 +96,8 @@ BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from,
   const bool is_near = context.stream.allocator().device() == Device::cpu;
   const Bytes only = from.stored.size() == 1 ? from.stored[0].bytes : Bytes{};
   Bytes rows;  // which can stay where they are
-  if (is_near && !only.empty() && from.rows.keeps_order() && has_neighbours(p) && m.row_bytes() == row_bytes)
+  const bool keeps_order = from.rows.keeps_order() && from.cols.keeps_order();
+  if (is_near && !only.empty() && keeps_order && has_neighbours(p) && m.row_bytes() == row_bytes)
     rows = only.subspan(size_t(from.rows(row_in_whole(p, 0)) * row_bytes), size_t(shape.numel()));
   if (!rows.empty() && !copies_mapped) {
     m.blocks = {BufferRef(new BorrowedBuffer(rows)), DType::u8, shape};
@@ -105,7 +115,7 @@ BlockMatrix stored_part(Context& context, const ModelSource::RowsOfBlocks& from,
         if (bytes.empty())
           from.tensors->copy_blocks(*info, in_file, first, to);
         else
-          std::memcpy(to.data(), bytes.data() + in_file * row_bytes + first * block_bytes(type), to.size());
+          copy_row(bytes.subspan(size_t(in_file * row_bytes), size_t(row_bytes)), from, first, to);
       }
     });
     if (type == BlockType::fp8) m.has_row_scales = have_row_scales({out, host.bytes()}, size_t(m.row_bytes()));
@@ -157,6 +167,12 @@ BlockMatrix rounded_part(Context& context, const ModelSource& source, const Para
   return m;
 }
 
+// Of a weight that cannot stay as it is stored, if it is held in blocks at all.
+std::optional<BlockType> rounded_type(const std::optional<ModelSource::RowsOfBlocks>& stored,
+                                      const BlockChoice& choice) {
+  return choice.others || !stored ? choice.others : stored->type;
+}
+
 }  // namespace
 
 BlockChoice parse_block_choice(std::string_view text) {
@@ -181,10 +197,11 @@ void hold_blocks(Context& context, const ModelSource& source, std::span<Param* c
                  const BlockChoice& choice) {
   for (Param* param : params) {
     if (!can_be_in_blocks(*param)) continue;
-    if (const auto stored = choice.as_stored ? source.blocks_of(param->name) : std::nullopt)
+    const auto stored = choice.as_stored ? source.blocks_of(param->name) : std::nullopt;
+    if (stored && !stored->stored.empty())
       param->hold_in_blocks(stored_part(context, *stored, param->placement, choice.copies_mapped));
-    else if (choice.others && param->is_multiplied())
-      param->hold_in_blocks(rounded_part(context, source, *param, *choice.others), param->has_rows_read());
+    else if (const auto type = rounded_type(stored, choice); type && param->is_multiplied())
+      param->hold_in_blocks(rounded_part(context, source, *param, *type), param->has_rows_read());
   }
 }
 
@@ -202,10 +219,12 @@ void hold_block_shapes(Context& context, const ModelSource* source, std::span<Pa
   for (Param* param : params) {
     if (!can_be_in_blocks(*param)) continue;
     const auto stored = choice.as_stored && source ? source->blocks_of(param->name) : std::nullopt;
-    if (!stored && (!choice.others || !param->is_multiplied())) continue;
-    BlockMatrix m = part_of(param->placement, stored ? stored->type : *choice.others);
+    const bool stays = stored && !stored->stored.empty();
+    const std::optional<BlockType> type = stays ? stored->type : rounded_type(stored, choice);
+    if (!type || (!stays && !param->is_multiplied())) continue;
+    BlockMatrix m = part_of(param->placement, *type);
     m.blocks = context.empty(DType::u8, {m.rows, m.row_bytes()});
-    param->hold_in_blocks(std::move(m), !stored && param->has_rows_read());
+    param->hold_in_blocks(std::move(m), !stays && param->has_rows_read());
   }
 }
 

@@ -1,4 +1,4 @@
-// The first global layer among local ones says how often they come.
+// The first layer of the rarer kind says how often it comes.
 #include "weft/pretrained/local_layers.h"
 
 #include <algorithm>
@@ -19,6 +19,14 @@ bool set_local_layers(ModelConfig& c, const std::vector<bool>& is_local) {
   c.first_local_layer = every > 0 ? 0 : first - begin;
   for (int64_t i = 0; i < c.layers; ++i)
     if (is_local[size_t(i)] != c.is_local(i)) return false;
+  return true;
+}
+
+bool set_attending_layers(ModelConfig& c, const std::vector<bool>& attends) {
+  if (int64_t(attends.size()) != c.layers) return false;
+  c.attention_every = std::ranges::find(attends, true) - attends.begin() + 1;
+  for (int64_t i = 0; i < c.layers; ++i)
+    if (attends[size_t(i)] == c.is_delta(i)) return false;
   return true;
 }
 

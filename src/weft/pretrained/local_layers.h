@@ -1,4 +1,4 @@
-// Which layers see a window only, told layer by layer.
+// Which layers see a window only, and which attend at all, told layer by layer.
 #pragma once
 #include <vector>
 
@@ -9,5 +9,7 @@ namespace weft {
 // Says of every layer whether it is local; `config` has a window. False when weft has no words for the pattern: the
 // layers from one on, or all but every n-th.
 bool set_local_layers(ModelConfig& config, const std::vector<bool>& is_local);
+// Says of every layer whether it attends, where the others have the gated delta rule. False unless it is every n-th.
+bool set_attending_layers(ModelConfig& config, const std::vector<bool>& attends);
 
 }  // namespace weft

@@ -80,8 +80,14 @@ void ModelSource::read(const std::string& param, int64_t first, std::span<float>
       first, int64_t(out.size()), [&](size_t tensor, int64_t stored_first, int64_t step, int64_t at, int64_t count) {
         tensors_->read(*stored[tensor], stored_first, step, out.subspan(size_t(at - first), size_t(count)));
       });
-  if (names->added != 0)
-    for (float& x : out) x -= names->added;
+  if (names->values == ValueMap::same) return;
+  for (float& x : out) {
+    const float value = value_of_stored(names->values, x);
+    if (std::isnan(value))
+      throw Error("{}: {} is {}, which stands for no number: the file is damaged, or of another kind of model", path_,
+                  names->stored.front(), x);
+    x = value;
+  }
 }
 
 void ModelSource::StoredValues::copy(int64_t first, std::span<std::byte> out) const {
@@ -101,7 +107,7 @@ std::optional<ModelSource::StoredValues> ModelSource::values_of(const std::strin
   if (found == bound_.end()) return {};
   const auto& [names, stored] = found->second;
   const std::optional<DType> dtype = stored.front()->dtype;
-  if (names->added != 0 || !dtype || !is_float(*dtype)) return {};
+  if (names->values != ValueMap::same || !dtype || !is_float(*dtype)) return {};
   StoredValues all{names, *dtype, {}};
   for (const StoredInfo* info : stored) {
     const std::optional<Bytes> bytes = tensors_->bytes(*info);
@@ -115,9 +121,9 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   const auto found = bound_.find(param);
   if (found == bound_.end()) return {};
   const auto& [names, stored] = found->second;
-  if (names->shape.rank() < 2 || names->is_transposed || names->added != 0) return {};
+  if (names->shape.rank() < 2 || names->is_transposed || names->values != ValueMap::same) return {};
   if (names->num_matrices > 0 && !names->rows.keeps_order()) return {};
-  RowsOfBlocks all{{}, {}, names->num_rows(), names->rows, tensors_.get()};
+  RowsOfBlocks all{{}, {}, names->num_rows(), names->rows, names->cols, tensors_.get()};
   for (const StoredInfo* info : stored) {
     const std::optional<StoredBlocks> blocks = tensors_->blocks(*info);
     if (!blocks || (!all.stored.empty() && blocks->type != all.type)) return {};
@@ -125,6 +131,8 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
     all.type = blocks->type;
     all.stored.push_back({blocks->bytes, info});
   }
+  const bool is_cut = all.cols.run % block_elements(all.type) != 0 || all.stored.front().bytes.empty();
+  if (!all.cols.keeps_order() && is_cut) all.type = BlockType::q8_0, all.stored.clear();
   return all;
 }
 

@@ -50,7 +50,8 @@ class ModelSource {
   virtual std::optional<StoredValues> values_of(const std::string& param) const;
 
   // A matrix, or experts' one behind the other, of which each row is a row of a stored matrix in blocks; nothing
-  // where it is stored otherwise.
+  // where it is stored otherwise. Where columns are in another order than the stored ones, which cuts its blocks,
+  // there is nothing in `stored`, and `type` is what its values are best rounded to.
   struct RowsOfBlocks {
     struct Matrix {
       Bytes bytes;  // as StoredBlocks has them
@@ -59,7 +60,7 @@ class ModelSource {
     BlockType type;
     std::vector<Matrix> stored;  // one, or one for each expert
     int64_t rows_of_each;        // of the parameter's
-    RowMap rows;                 // of one stored matrix
+    IndexMap rows, cols;         // of one stored matrix; runs of columns are whole blocks
     const StoredTensors* tensors;
   };
   virtual std::optional<RowsOfBlocks> blocks_of(const std::string& param) const;

@@ -123,7 +123,7 @@ class GgufSource final : public ModelSource {
   GgufSource(const GgufModel& model, std::unique_ptr<GgufFile>&& file)
       : ModelSource(file->path(), SourceKind::gguf, model.config), file_(std::move(file)) {
     const std::vector<std::string_view> ignored(model.not_weights.begin(), model.not_weights.end());
-    bind(stored_tensors(*file_), names_of(*model.family, config()), {}, ignored);
+    bind(stored_tensors(*file_), model.names, {}, ignored);
   }
 
   std::unique_ptr<GgufFile> file_;

@@ -48,7 +48,7 @@ std::string replaced(std::string_view text, char mark, std::string_view by) {
 }
 
 // Of what the gated delta rule reads.
-RowMap rows_of_delta(const Layout& layout, const ModelConfig& c) {
+IndexMap rows_of_delta(const Layout& layout, const ModelConfig& c) {
   const int64_t dk = c.delta_key_dim, per_key = c.delta_heads / std::max<int64_t>(c.delta_key_heads, 1);
   if (!layout.is_grouped) {
     const int64_t keys = c.delta_key_heads * dk, total = 2 * keys + c.delta_heads * c.delta_value_dim;
@@ -56,7 +56,7 @@ RowMap rows_of_delta(const Layout& layout, const ModelConfig& c) {
     return {.first = first, .total = total};
   }
   const int64_t values = per_key * c.delta_value_dim, group = 2 * (dk + values);
-  const auto of_group = [&](int64_t first, int64_t run) -> RowMap {
+  const auto of_group = [&](int64_t first, int64_t run) -> IndexMap {
     return {.first = first, .total = c.delta_key_heads * group, .run = run, .stride = group};
   };
   switch (layout.part) {
@@ -72,8 +72,23 @@ RowMap rows_of_delta(const Layout& layout, const ModelConfig& c) {
   }
 }
 
+// Of the same elements in the order of heads, where these lie tiled.
+IndexMap tiled(IndexMap map, int64_t size, const ModelConfig& c) {
+  const int64_t of_each = size / c.delta_heads;
+  if (c.delta_heads == c.delta_key_heads) return map;
+  map.run = map.stride = of_each;
+  map.runs = c.delta_heads / c.delta_key_heads, map.step = c.delta_key_heads * of_each;
+  return map;
+}
+
+// Each expert's two halves one behind the other, where experts are one tensor of many rows.
+IndexMap rows_of_stack(const Layout& layout, const ModelConfig& c) {
+  const int64_t ffn = c.expert_ffn;
+  return {.first = layout.part == Part::up ? ffn : 0, .total = 2 * ffn * c.experts, .run = ffn, .stride = 2 * ffn};
+}
+
 // Rows of a part of a fused tensor, for its weight and its bias alike.
-RowMap rows_of(const Layout& layout, const ModelConfig& c, bool is_by_expert) {
+IndexMap rows_of(const Layout& layout, const ModelConfig& c, bool is_by_expert) {
   const int64_t d = c.head_dim, q = c.heads * d, kv = c.kv_heads * d, per_group = c.heads / c.kv_heads;
   const int64_t group = (per_group + 2) * d, ffn = is_by_expert ? c.expert_ffn : c.ffn;
   switch (layout.part) {
@@ -174,19 +189,22 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
     const std::string stored = replaced(row->stored, '#', pattern.layer) + std::string(suffix);
     const bool is_matrix = p.shape.rank() > 1, is_one = stored.find('@') == std::string::npos;
     const bool is_half = row->layout.part == Part::gate || row->layout.part == Part::up;
-    const bool is_by_expert = (row->layout.is_transposed || is_half) && p.shape.rank() > 2 && is_one;
+    const bool is_stack = p.shape.rank() > 2 && is_one, is_by_expert = is_stack && row->layout.is_transposed;
     ParamNames names{.param = p.name,
                      .shape = p.shape,
                      .stored = {},
-                     .rows = rows_of(row->layout, config, is_by_expert),
+                     .rows = is_stack && is_half && !is_by_expert ? rows_of_stack(row->layout, config)
+                                                                  : rows_of(row->layout, config, is_by_expert),
                      .is_transposed = row->layout.is_transposed && is_matrix,
-                     .added = row->layout.added,
+                     .values = row->layout.values,
                      .num_matrices = is_by_expert                          ? p.shape[0]
                                      : row->layout.is_by_head && is_matrix ? config.heads
                                                                            : 0,
                      .is_stack_of_vectors = is_stack_of_vectors(p.name, p.shape),
                      .is_row = row->layout.is_row,
                      .is_convolution = row->layout.is_convolution};
+    if (row->layout.tiled == Tiled::rows) names.rows = tiled(names.rows, p.shape[0], config);
+    if (row->layout.tiled == Tiled::cols) names.cols = tiled(names.cols, p.shape[-1], config);
     if (is_one)
       names.stored.push_back(stored);
     else

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "weft/models/model_config.h"
-#include "weft/pretrained/row_map.h"
+#include "weft/pretrained/index_map.h"
+#include "weft/pretrained/value_map.h"
 #include "weft/tensor/shape.h"
 
 namespace weft {
@@ -40,15 +41,21 @@ enum class Part : uint8_t {
   delta_decay,
 };
 
+// Whether rows or columns are those of heads of the gated delta rule's values, of which the first ones of all keys
+// come before the second ones, where weft has those that share a key side by side.
+enum class Tiled : uint8_t { no, rows, cols };
+
 struct Layout {
   Part part = Part::all;
-  bool is_grouped = false;      // every key/value head's queries, key and value lie together, not all queries first
+  // Every key/value head's queries, key and value lie together, not all queries first.
+  bool is_grouped = false;
+  Tiled tiled = Tiled::no;
   bool is_transposed = false;   // [in, out]
   bool is_paired = false;       // of each head, the halves that rotary positions turn lie pair by pair
   bool is_row = false;          // a vector that is stored as a matrix of one row
   bool is_convolution = false;  // [C, 1, W]
   bool is_by_head = false;      // a matrix to each head, whose number is the first dim
-  float added = 0;              // stored values are larger by this
+  ValueMap values = ValueMap::same;
 };
 
 // A row of a family's table. '#' stands for the layer's number, '@' for the expert's. Names leave out what a weight
@@ -65,9 +72,9 @@ struct ParamNames {
   std::string param;
   Shape shape;                      // of the whole parameter
   std::vector<std::string> stored;  // one, or one for each index of the first dim
-  RowMap rows = {};                 // of one stored tensor
+  IndexMap rows = {}, cols = {};    // of one stored tensor; it has no more columns than the parameter
   bool is_transposed = false;
-  float added = 0;                   // stored values are larger by this
+  ValueMap values = ValueMap::same;
   int64_t num_matrices = 0;          // above 0: rows lie as so many matrices, perhaps each transposed
   bool is_stack_of_vectors = false;  // [E, O], whose rows are E O numbers
   bool is_row = false;               // a vector, stored as [1, N]
@@ -100,18 +107,19 @@ bool matches_pattern(std::string_view name, std::string_view pattern);
 
 template <class Visit>
 void ParamNames::each_run(int64_t first, int64_t n, Visit&& visit) const {
-  const int64_t cols = num_cols(), per_tensor = num_rows(), end = first + n, total = num_stored_rows();
+  const int64_t width = num_cols(), per_tensor = num_rows(), end = first + n, total = num_stored_rows();
   const int64_t per_matrix = num_rows_of_matrix();
-  const bool is_plain = rows.keeps_order() && !is_transposed && num_matrices == 0;
+  const bool is_plain = rows.keeps_order() && cols.keeps_order() && !is_transposed && num_matrices == 0;
   for (int64_t at = first; at < end;) {
-    const int64_t tensor = at / (per_tensor * cols), inside = at % (per_tensor * cols);
-    const int64_t row = inside / cols, col = inside % cols;
-    const int64_t left = is_plain ? per_tensor * cols - inside : cols - col, count = std::min(left, end - at);
-    const int64_t matrix = row / per_matrix, stored_row = rows(row % per_matrix);
+    const int64_t tensor = at / (per_tensor * width), inside = at % (per_tensor * width);
+    const int64_t row = inside / width, col = inside % width;
+    const int64_t in_row = cols.keeps_order() ? width - col : cols.run - col % cols.run;
+    const int64_t left = is_plain ? per_tensor * width - inside : in_row, count = std::min(left, end - at);
+    const int64_t matrix = row / per_matrix, stored_row = rows(row % per_matrix), stored_col = cols(col);
     if (is_transposed)
-      visit(size_t(tensor), (matrix * cols + col) * total + stored_row, total, at, count);
+      visit(size_t(tensor), (matrix * width + stored_col) * total + stored_row, total, at, count);
     else
-      visit(size_t(tensor), (matrix * total + stored_row) * cols + col, int64_t(1), at, count);
+      visit(size_t(tensor), (matrix * total + stored_row) * width + stored_col, int64_t(1), at, count);
     at += count;
   }
 }

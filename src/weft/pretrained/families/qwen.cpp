@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
+#include "weft/pretrained/local_layers.h"
 
 namespace weft {
 namespace hf_qwen {
@@ -78,18 +79,15 @@ void attending_layers(HfFields& f, ModelConfig& c) {
   }
   if (!f.has(kTypes)) return;
   const JsonView types = f.from().at(kTypes);
-  if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
-  const auto attends = [&](int64_t i) {
+  std::vector<bool> attends;
+  for (int64_t i = 0; i < types.size(); ++i) {
     const std::string type = types.at(i).string();
     if (type != "linear_attention" && type != "full_attention")
       f.refuse(kTypes, fmt::format("there are linear_attention and full_attention, not {}", type));
-    return type == "full_attention";
-  };
-  int64_t first = 0;
-  while (first < c.layers && !attends(first)) ++first;
-  c.attention_every = first + 1;
-  for (int64_t i = 0; i < c.layers; ++i)
-    if (attends(i) == c.is_delta(i)) f.refuse(kTypes, "weft knows every n-th layer as one of full_attention");
+    attends.push_back(type == "full_attention");
+  }
+  if (int64_t(attends.size()) != c.layers) f.refuse(kTypes, "it must name every layer");
+  if (!set_attending_layers(c, attends)) f.refuse(kTypes, "weft knows every n-th layer as one of full_attention");
 }
 
 void delta_fields(HfFields& f, ModelConfig& c, const Absent& absent) {

@@ -7,7 +7,7 @@ namespace weft {
 namespace gguf_gemma {
 namespace {
 
-constexpr Layout kPlusOne{.added = 1};
+constexpr Layout kPlusOne{.values = ValueMap::plus_one};
 
 // llama.cpp multiplies by the weights of norms as they are, Hugging Face's library by one more.
 constexpr NameRow kNorms[] = {

@@ -7,7 +7,7 @@ namespace {
 
 // Of GLM-4.1V llama.cpp's converter puts the elements of heads in another order, which nothing but this key tells.
 void glm4_fields(GgufFields& f, ModelConfig& c) {
-  if (f.from().has_sections)
+  if (f.has("rope.dimension_sections"))
     f.refuse("rope.dimension_sections", "heads of a model that reads images lie otherwise: name its folder instead");
   gguf_biased_fields(f, c);
 }

@@ -1,6 +1,7 @@
-// Qwen 2 and 3, the latter also with experts; and what such models are called that read images as well, whose
-// positions are those of text where there is nothing else.
+// Qwen 2 and 3, the latter also with experts, and from Qwen3-Next on with layers of the gated delta rule; and what
+// such models are called that read images as well, whose positions are those of text where there is nothing else.
 #include "weft/pretrained/gguf_families/gguf_families.h"
+#include "weft/pretrained/local_layers.h"
 
 namespace weft {
 namespace gguf_qwen {
@@ -20,16 +21,112 @@ void qwen3_moe_fields(GgufFields& f, ModelConfig& c) {
   gguf_expert_fields(f, c);
 }
 
-// llama.cpp knows that weights of experts do not add up to one here.
-void qwen2_moe_fields(GgufFields& f, ModelConfig& c) {
+void shared_expert_fields(GgufFields& f, ModelConfig& c) {
   constexpr const char* kShared = "expert_shared_feed_forward_length";
-  qwen2_fields(f, c);
   gguf_expert_fields(f, c);
   int64_t width = c.shared_experts * c.expert_ffn;
   f.size(kShared, width, c.expert_ffn);
   if (c.expert_ffn <= 0 || width <= 0 || width % c.expert_ffn != 0)
     f.refuse(kShared, "it must be a multiple of expert_feed_forward_length");
   c.shared_experts = width / c.expert_ffn;
+}
+
+// llama.cpp knows that weights of experts do not add up to one here.
+void qwen2_moe_fields(GgufFields& f, ModelConfig& c) {
+  qwen2_fields(f, c);
+  shared_expert_fields(f, c);
+}
+
+// One by one, or every n-th.
+void attending_layers(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kFlags = "attention.recurrent_layers";
+  f.size("full_attention_interval", c.attention_every, 4);
+  const auto* flags = f.is_reading() ? f.flags(kFlags) : nullptr;
+  if (!flags) return;
+  if (int64_t(flags->size()) < c.layers) f.refuse(kFlags, "it must tell every layer");
+  std::vector<bool> attends(flags->begin(), flags->begin() + c.layers);
+  attends.flip();
+  if (!set_attending_layers(c, attends)) f.refuse(kFlags, "weft knows every n-th layer as one that attends");
+}
+
+void delta_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kValues = "ssm.inner_size";
+  gguf_rms_fields(f, c);
+  gguf_further_layers_field(f, c);
+  gguf_scaling_fields(f, c);
+  f.size("ssm.conv_kernel", c.delta_conv);
+  f.size("ssm.state_size", c.delta_key_dim);
+  f.size("ssm.group_count", c.delta_key_heads);
+  f.size("ssm.time_step_rank", c.delta_heads);
+  int64_t values = c.delta_heads * c.delta_value_dim;
+  f.size(kValues, values);
+  if (c.delta_heads <= 0 || values % c.delta_heads != 0)
+    f.refuse(kValues, "it must be a multiple of ssm.time_step_rank");
+  c.delta_value_dim = values / c.delta_heads;
+  attending_layers(f, c);
+  if (!f.is_reading() && c.delta_value_dim != c.delta_key_dim)
+    f.note(fmt::format("llama.cpp reads {} models of which keys and values are as wide; here they are {} and {}",
+                       f.from().architecture, c.delta_key_dim, c.delta_value_dim));
+}
+void qwen3_next_fields(GgufFields& f, ModelConfig& c) {
+  delta_fields(f, c);
+  shared_expert_fields(f, c);
+}
+// Positions of text are the same in time and on an image; llama.cpp wants to be told how many pairs turn by which.
+void qwen35_fields(GgufFields& f, ModelConfig& c) {
+  delta_fields(f, c);
+  if (!f.is_reading()) f.set("rope.dimension_sections", std::vector<int64_t>{11, 11, 10, 0});
+}
+void qwen35_moe_fields(GgufFields& f, ModelConfig& c) {
+  qwen35_fields(f, c);
+  shared_expert_fields(f, c);
+}
+
+constexpr Layout kPlusOne{.values = ValueMap::plus_one};
+constexpr NameRow kDelta[] = {
+    {"layers.#.attention_norm", "blk.#.attn_norm", kPlusOne},
+    {"layers.#.mlp_norm", "blk.#.post_attention_norm", kPlusOne},
+    {"final_norm", "output_norm", kPlusOne},
+    {"layers.#.attention.query_norm", "blk.#.attn_q_norm", kPlusOne},
+    {"layers.#.attention.key_norm", "blk.#.attn_k_norm", kPlusOne},
+    {"layers.#.attention.query", "blk.#.attn_q", {.part = Part::head_query}},
+    {"layers.#.attention.gate", "blk.#.attn_q", {.part = Part::head_gate}},
+    {"layers.#.delta.query", "blk.#.attn_qkv", {.part = Part::delta_query}},
+    {"layers.#.delta.key", "blk.#.attn_qkv", {.part = Part::delta_key}},
+    {"layers.#.delta.query_conv", "blk.#.ssm_conv1d", {.part = Part::delta_query}},
+    {"layers.#.delta.key_conv", "blk.#.ssm_conv1d", {.part = Part::delta_key}},
+    {"layers.#.delta.norm", "blk.#.ssm_norm"},
+};
+constexpr NameRow kDeltaValues[] = {
+    {"layers.#.delta.value", "blk.#.attn_qkv", {.part = Part::delta_value}},
+    {"layers.#.delta.value_conv", "blk.#.ssm_conv1d", {.part = Part::delta_value}},
+    {"layers.#.delta.gate", "blk.#.attn_gate"},
+    {"layers.#.delta.beta", "blk.#.ssm_ba", {.part = Part::delta_beta, .is_grouped = true}},
+    {"layers.#.delta.decay", "blk.#.ssm_ba", {.part = Part::delta_decay, .is_grouped = true}},
+    {"layers.#.delta.rate", "blk.#.ssm_a", {.values = ValueMap::minus_exp}},
+    {"layers.#.delta.shift", "blk.#.ssm_dt.bias"},
+    {"layers.#.delta.output", "blk.#.ssm_out"},
+};
+constexpr Layout kTiled{.tiled = Tiled::rows}, kTiledPart{.part = Part::delta_value, .tiled = Tiled::rows};
+constexpr NameRow kTiledDeltaValues[] = {
+    {"layers.#.delta.value", "blk.#.attn_qkv", kTiledPart},
+    {"layers.#.delta.value_conv", "blk.#.ssm_conv1d", kTiledPart},
+    {"layers.#.delta.gate", "blk.#.attn_gate", kTiled},
+    {"layers.#.delta.beta", "blk.#.ssm_beta", kTiled},
+    {"layers.#.delta.decay", "blk.#.ssm_alpha", kTiled},
+    {"layers.#.delta.rate", "blk.#.ssm_a", {.tiled = Tiled::rows, .values = ValueMap::minus_exp}},
+    {"layers.#.delta.shift", "blk.#.ssm_dt.bias", kTiled},
+    {"layers.#.delta.output", "blk.#.ssm_out", {.tiled = Tiled::cols}},
+};
+
+std::span<const NameRow> qwen3_next_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kDelta), std::span(kDeltaValues), gguf_halved_names(c)});
+  return rows;
+}
+std::span<const NameRow> qwen35_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows =
+      joined({std::span(kDelta), std::span(kTiledDeltaValues), gguf_halved_names(c)});
+  return rows;
 }
 
 }  // namespace
@@ -42,6 +139,9 @@ std::vector<GgufFamily> gguf_qwen_families() {
           {"qwen3", "qwen3", qwen_fields, gguf_halved_names},
           {"qwen3moe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names},
           {"qwen2moe", "qwen2_moe", qwen2_moe_fields, gguf_halved_names},
+          {"qwen3next", "qwen3_next", qwen3_next_fields, qwen3_next_names},
+          {"qwen35", "qwen3_5", qwen35_fields, qwen35_names},
+          {"qwen35moe", "qwen3_5_moe", qwen35_moe_fields, qwen35_names},
           {"qwen2vl", "qwen2", qwen2_fields, gguf_halved_names},
           {"qwen3vl", "qwen3", qwen_fields, gguf_halved_names},
           {"qwen3vlmoe", "qwen3_moe", qwen3_moe_fields, gguf_halved_names}};
