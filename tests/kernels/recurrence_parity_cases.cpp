@@ -22,7 +22,7 @@ TokenRuns runs_of(std::span<const TokenRun> runs) { return {runs.data(), int(run
 void add_conv_cases(std::vector<ParityCase>& cases) {
   for (const int64_t width : {1, 2, 4, 8}) {
     cases.push_back({fmt::format("causal_conv_{}", width), [width](const Kernels& k, Stream& stream, Operands& o) {
-                       for (const int64_t channels : {1, 37, 200})
+                       for (const int64_t channels : {1, 37, 300})
                          for (const std::span<const TokenRun> runs : {std::span<const TokenRun>(kRuns), {kSteps}}) {
                            const Shape rows{runs.back().end, channels};
                            const std::string name = fmt::format(" of {}, {} runs", channels, runs.size());
@@ -42,7 +42,7 @@ void add_conv_cases(std::vector<ParityCase>& cases) {
                      }});
     cases.push_back(
         {fmt::format("causal_conv_backward_{}", width), [width](const Kernels& k, Stream& stream, Operands& o) {
-           for (const int64_t channels : {1, 37, 200})
+           for (const int64_t channels : {1, 37, 300})
              for (const bool accumulate : {false, true}) {
                const Shape rows{kWholeTokens, channels}, taps{channels, width};
                k.causal_conv_backward(
@@ -61,7 +61,7 @@ void add_conv_cases(std::vector<ParityCase>& cases) {
 struct DeltaSize {
   int64_t keys, heads, dk, dv;
 };
-constexpr DeltaSize kDeltaSizes[] = {{1, 1, 1, 1}, {2, 4, 8, 5}, {1, 3, 33, 40}, {1, 1, 9, 130}, {1, 1, 256, 7}};
+constexpr DeltaSize kDeltaSizes[] = {{1, 1, 1, 1}, {2, 4, 8, 5}, {1, 3, 33, 40}, {1, 1, 9, 130}, {1, 1, 256, 7}, {1, 2, 16, 128}};
 
 void add_delta_cases(std::vector<ParityCase>& cases) {
   for (const DeltaSize s : kDeltaSizes) {

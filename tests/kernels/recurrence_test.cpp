@@ -95,6 +95,49 @@ TEST(GatedDeltaTest, OfOneElementIsAMovingAverage) {
   expect_near("states", w.values(states), std::array{4.625, 2.0}, 1e-9);
 }
 
+// Heads as narrow as a part of what a task takes, and as wide as some; of these a token alone stays where states are.
+struct DeltaCut {
+  DType dtype;
+  int64_t dk, dv;
+};
+class DeltaCutTest : public testing::TestWithParam<DeltaCut> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, DeltaCutTest,
+                         testing::Values(DeltaCut{DType::f32, 33, 128}, DeltaCut{DType::bf16, 16, 192},
+                                         DeltaCut{DType::f32, 16, 40}, DeltaCut{DType::f32, 8, 130}),
+                         [](const auto& test) { return fmt::format("{}x{}", test.param.dk, test.param.dv); });
+
+TEST_P(DeltaCutTest, OneTokenAtATimeHasTheBitsOfAll) {
+  const auto& [dtype, dk, dv] = GetParam();
+  constexpr int64_t kTokens = 7, kHeads = 4;
+  Workbench w(2);
+  const GatedDeltaArgs all{.y = w.empty(dtype, {kTokens, kHeads, dv}),
+                           .q = w.random(dtype, {kTokens, 2, dk}, "q"),
+                           .k = w.random(dtype, {kTokens, 2, dk}, "k"),
+                           .v = w.random(dtype, {kTokens, kHeads, dv}, "v"),
+                           .a = w.random(DType::f32, {kTokens, kHeads}, "a"),
+                           .b = w.random(DType::f32, {kTokens, kHeads}, "b"),
+                           .rate = w.random(dtype, {kHeads}, "rate"),
+                           .shift = w.random(dtype, {kHeads}, "shift"),
+                           .states = w.random(DType::f32, {3, kHeads, dk, dv}, "states"),
+                           .runs = {}};
+  GatedDeltaArgs one = all;
+  one.states = w.copy(all.states), one.y = w.empty(dtype, all.y.shape());
+  constexpr TokenRun kAllTokens{0, kTokens, -1, 1};
+  GatedDeltaArgs args = all;
+  args.runs = {&kAllTokens, 1};
+  cpu_kernels().gated_delta(w.stream, args);
+  for (int64_t t = 0; t < kTokens; ++t) {  // by turns to a state of another number and to the same
+    const std::array<int32_t, 8> at{-1, 0, 0, 2, 2, 1, 0, 1};
+    const TokenRun run{0, 1, at[size_t(t)], at[size_t(t + 1)]};
+    GatedDeltaArgs token = one;
+    for (Tensor* x : {&token.y, &token.q, &token.k, &token.v, &token.a, &token.b}) *x = x->slice_rows(t, 1);
+    token.runs = {&run, 1};
+    cpu_kernels().gated_delta(w.stream, token);
+  }
+  EXPECT_EQ(w.values(one.y), w.values(all.y));
+  EXPECT_EQ(w.values(one.states.slice_rows(1, 1)), w.values(all.states.slice_rows(1, 1)));
+}
+
 struct SpoiltRuns {
   const char* name;
   std::array<TokenRun, 2> runs;

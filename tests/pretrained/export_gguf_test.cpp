@@ -130,6 +130,7 @@ TEST_P(ExportGgufTest, ReadsWhatItWrote) {
   }
   export_gguf(*source, path);
   EXPECT_EQ(GgufFile(path).at("general.architecture").string(), architecture);
+  EXPECT_EQ(GgufFile(path).at("tokenizer.ggml.model").string(), kNoGgufModel);
   const auto file = open_model(path);
   ASSERT_EQ(file->names().size(), source->names().size());
   for (size_t i = 0; i < source->names().size(); ++i) {

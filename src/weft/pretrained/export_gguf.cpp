@@ -135,6 +135,7 @@ GgufMetadata metadata_of(const ModelSource& source, const GgufDescription& descr
   try {
     add_tokenizer(metadata, *source.tokenizer(), source.config().vocab, source.end_tokens(), notes);
   } catch (const Error& e) {
+    add_no_tokenizer(metadata);
     notes.push_back(fmt::format("the tokenizer was left out: {}", e.what()));
   }
   if (const auto text = source.chat_template()) metadata.set_string(kGgufChatTemplateKey, *text);

@@ -143,4 +143,6 @@ void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t v
     metadata.set_string(kWeftKey, tokenizer.to_json());
 }
 
+void add_no_tokenizer(GgufMetadata& metadata) { metadata.set_string(key_of("model"), kNoGgufModel); }
+
 }  // namespace weft

@@ -24,5 +24,7 @@ std::vector<int32_t> read_gguf_end_tokens(const GgufFile& file);
 // be told. Notes say what could not be said.
 void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t vocab, std::span<const int32_t> ends,
                    std::vector<std::string>& notes);
+// That the file has none: llama.cpp then takes ids.
+void add_no_tokenizer(GgufMetadata& metadata);
 
 }  // namespace weft

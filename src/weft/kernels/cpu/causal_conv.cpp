@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/causal_conv.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "weft/base/ceil_div.h"
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/simd_chunks.h"
 #include "weft/kernels/cpu/simd_loop-inl.h"
@@ -12,15 +13,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-// The taps as rows, [W][C] f32, which vectors of channels read.
-template <class T>
-const float* tap_rows(Stream& stream, const Tensor& weight) {
-  const int64_t channels = weight.dim(0), width = weight.dim(1);
-  auto* const rows = reinterpret_cast<float*>(stream.scratch(0, size_t(weight.numel()) * sizeof(float)));
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t j = 0; j < width; ++j) rows[j * channels + c] = float(weight.data<T>()[c * width + j]);
-  return rows;
-}
+constexpr int64_t kChannels = 256;  // at most, of a task
+
+// The taps of some channels as rows, which vectors of channels read.
+struct Taps {
+  alignas(64) float rows[kMostConvWidth][kChannels];
+
+  template <class T>
+  void load(const Tensor& weight, int64_t first, int64_t count) {
+    const int64_t width = weight.dim(1);
+    const T* from = weight.data<T>() + first * width;
+    for (int64_t c = 0; c < count; ++c)
+      for (int64_t j = 0; j < width; ++j) rows[j][c] = float(*from++);
+  }
+};
 
 // Where the row that lies so far before row `begin` of a run is; null: zeros.
 template <class T>
@@ -30,20 +36,23 @@ const T* row_before(const CausalConvArgs& args, const TokenRun& run, int64_t row
   return args.states.data<T>() + (run.from * kept + kept - rows) * args.x.dim(1);
 }
 
+// Channels [first, first + count) of a row.
 template <class T>
-void conv_row(const CausalConvArgs& args, const float* taps, const TokenRun& run, int64_t t) {
+void conv_row(const CausalConvArgs& args, const Taps& taps, const TokenRun& run, int64_t t, int64_t first,
+              int64_t count) {
   const F32Tag d;
   const int64_t channels = args.x.dim(1), width = args.weight.dim(1);
   const T* rows[kMostConvWidth];
   for (int64_t j = 0; j < width; ++j) {
     const int64_t row = t - width + 1 + j;
     rows[j] = row >= run.begin ? args.x.data<T>() + row * channels : row_before<T>(args, run, run.begin - row);
+    if (rows[j]) rows[j] += first;
   }
-  T* const y = args.y.data<T>() + t * channels;
-  for_each_vector(channels, [&](int64_t c, auto part) HWY_ATTR {
+  T* const y = args.y.data<T>() + t * channels + first;
+  for_each_vector(count, [&](int64_t c, auto part) HWY_ATTR {
     F32 sum = hn::Zero(d);
     for (int64_t j = 0; j < width; ++j)
-      if (rows[j]) sum = hn::MulAdd(load(d, rows[j] + c, part), load(d, taps + j * channels + c, part), sum);
+      if (rows[j]) sum = hn::MulAdd(load(d, rows[j] + c, part), load(d, taps.rows[j] + c, part), sum);
     store(activate<Activation::silu>(d, sum), d, y + c, part);
   });
 }
@@ -66,13 +75,19 @@ void keep_rows(const CausalConvArgs& args, const TokenRun& run) {
 void causal_conv(Stream& stream, const CausalConvArgs& args) {
   with_dtype("causal_conv", args.x, [&](auto element) {
     using T = decltype(element);
-    const float* const taps = tap_rows<T>(stream, args.weight);
-    const int64_t grain = rows_per_chunk(2 * args.x.dim(1) * int64_t(sizeof(T)));
-    stream.team().parallel_for(args.x.dim(0), grain, [&](int64_t begin, int64_t end, int) {
-      const TokenRun* run = args.runs.begin();
-      for (int64_t t = begin; t < end; ++t) {
-        while (t >= run->end) ++run;
-        conv_row<T>(args, taps, *run, t);
+    const int64_t channels = args.x.dim(1), rows = args.x.dim(0);
+    const int64_t parts = ceil_div(channels, kChannels), chunk = rows_per_chunk(2 * kChannels * int64_t(sizeof(T)));
+    stream.team().parallel_for(ceil_div(rows, chunk) * parts, 1, [&](int64_t begin, int64_t end, int) {
+      Taps taps;
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t first = task % parts * kChannels, count = std::min(kChannels, channels - first);
+        const int64_t first_row = task / parts * chunk;
+        taps.load<T>(args.weight, first, count);
+        const TokenRun* run = args.runs.begin();
+        for (int64_t t = first_row; t < std::min(first_row + chunk, rows); ++t) {
+          while (t >= run->end) ++run;
+          conv_row<T>(args, taps, *run, t, first, count);
+        }
       }
     });
     stream.team().parallel_for(args.runs.count, 16, [&](int64_t begin, int64_t end, int) {
@@ -82,15 +97,15 @@ void causal_conv(Stream& stream, const CausalConvArgs& args) {
   });
 }
 
-// A vector of channels, through all rows.
+// A vector of channels, whose taps begin at `first_tap`, through all rows.
 template <class T, class Part>
-HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const float* taps, int64_t c, Part part) {
+HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const float* first_tap, int64_t c, Part part) {
   const F32Tag d;
   const int64_t channels = args.x.dim(1), width = args.weight.dim(1);
   const T *const x = args.x.data<T>() + c, *const dy = args.dy.data<T>() + c;
   T* const dx = args.dx.data<T>() + c;
   F32 tap[kMostConvWidth], dtap[kMostConvWidth], seen[kMostConvWidth], dsums[kMostConvWidth];
-  for (int64_t j = 0; j < width; ++j) tap[j] = load(d, taps + j * channels + c, part), dtap[j] = hn::Zero(d);
+  for (int64_t j = 0; j < width; ++j) tap[j] = load(d, first_tap + j * kChannels, part), dtap[j] = hn::Zero(d);
   for (const TokenRun& run : args.runs) {
     for (int64_t j = 0; j < width; ++j) seen[j] = dsums[j] = hn::Zero(d);  // the last rows, the newest last
     for (int64_t t = run.begin; t < run.end + width - 1; ++t) {
@@ -126,10 +141,13 @@ HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const float* taps,
 void causal_conv_backward(Stream& stream, const CausalConvBackwardArgs& args) {
   with_dtype("causal_conv_backward", args.x, [&](auto element) {
     using T = decltype(element);
-    const float* const taps = tap_rows<T>(stream, args.weight);
-    constexpr int64_t kChannels = 64;  // of a task: whole cache lines
-    stream.team().parallel_for(args.x.dim(1), kChannels, [&](int64_t begin, int64_t end, int) {
-      for_each_vector(end - begin, [&](int64_t c, auto part) HWY_ATTR { conv_back<T>(args, taps, begin + c, part); });
+    constexpr int64_t kAtOnce = 64;  // whole cache lines
+    static_assert(kAtOnce <= kChannels);
+    stream.team().parallel_for(args.x.dim(1), kAtOnce, [&](int64_t begin, int64_t end, int) {
+      Taps taps;
+      taps.load<T>(args.weight, begin, end - begin);
+      for_each_vector(end - begin,
+                      [&](int64_t c, auto part) HWY_ATTR { conv_back<T>(args, taps.rows[0] + c, begin + c, part); });
     });
   });
 }

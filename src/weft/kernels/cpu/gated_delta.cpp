@@ -21,11 +21,11 @@ HWY_INLINE int64_t tile_columns() { return kVectors * int64_t(hn::Lanes(F32Tag()
 
 HWY_INLINE void load_four(F32 (&v)[kVectors], const float* p) {
   const F32Tag d;
-  for (int64_t i = 0; i < kVectors; ++i) v[i] = hn::Load(d, p + i * int64_t(hn::Lanes(d)));
+  for (int64_t i = 0; i < kVectors; ++i) v[i] = hn::LoadU(d, p + i * int64_t(hn::Lanes(d)));
 }
 HWY_INLINE void store_four(const F32 (&v)[kVectors], float* p) {
   const F32Tag d;
-  for (int64_t i = 0; i < kVectors; ++i) hn::Store(v[i], d, p + i * int64_t(hn::Lanes(d)));
+  for (int64_t i = 0; i < kVectors; ++i) hn::StoreU(v[i], d, p + i * int64_t(hn::Lanes(d)));
 }
 // The first `count` of x, and zeros.
 template <class T>
@@ -65,51 +65,61 @@ HWY_INLINE Gates gates_of(float a, float b, float rate, float shift) {
   return {log_decay, std::exp(log_decay), 1 / (1 + std::exp(-b))};
 }
 
-// sums = state^T x.
-HWY_INLINE void project(F32 (&sums)[kVectors], const float* state, const float* x, int64_t dk) {
+// The rows of a tile, so many floats apart.
+template <class Float>
+struct TileRows {
+  Float* first;
+  int64_t stride;
+  Float* operator[](int64_t i) const { return first + i * stride; }
+};
+using ReadRows = TileRows<const float>;
+using WrittenRows = TileRows<float>;
+
+// What add(i, sums) adds up for all rows, those of even and of odd number apart.
+template <class Add>
+HWY_INLINE void sum_over_rows(F32 (&sums)[kVectors], int64_t dk, Add&& add) {
   const F32Tag d;
-  const int64_t columns = tile_columns();
-  F32 odd[kVectors], s[kVectors];
+  F32 odd[kVectors];
   for (int64_t c = 0; c < kVectors; ++c) sums[c] = odd[c] = hn::Zero(d);
   int64_t i = 0;
-  for (; i + 2 <= dk; i += 2) {
-    load_four(s, state + i * columns);
-    for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::MulAdd(s[c], hn::Set(d, x[i]), sums[c]);
-    load_four(s, state + (i + 1) * columns);
-    for (int64_t c = 0; c < kVectors; ++c) odd[c] = hn::MulAdd(s[c], hn::Set(d, x[i + 1]), odd[c]);
-  }
-  if (i < dk) {
-    load_four(s, state + i * columns);
-    for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::MulAdd(s[c], hn::Set(d, x[i]), sums[c]);
-  }
+  for (; i + 2 <= dk; i += 2) add(i, sums), add(i + 1, odd);
+  if (i < dk) add(i, sums);
   for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::Add(sums[c], odd[c]);
 }
 
 // error = v - decay state^T key.
-HWY_INLINE void find_error(float* error, const float* state, const float* key, const float* v, float decay,
-                           int64_t dk) {
+HWY_INLINE void find_error(float* error, ReadRows state, const float* key, const float* v, float decay, int64_t dk) {
   const F32Tag d;
   F32 known[kVectors], values[kVectors];
-  project(known, state, key, dk);
+  sum_over_rows(known, dk, [&](int64_t i, F32(&sums)[kVectors]) HWY_ATTR {
+    F32 s[kVectors];
+    load_four(s, state[i]);
+    for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::MulAdd(s[c], hn::Set(d, key[i]), sums[c]);
+  });
   load_four(values, v);
   for (int64_t c = 0; c < kVectors; ++c) values[c] = hn::NegMulAdd(known[c], hn::Set(d, decay), values[c]);
   store_four(values, error);
 }
 
-// state = decay state + key (beta error)^T, into `to`, which may be `state`.
-HWY_INLINE void learn(float* to, const float* state, const float* key, const float* error, Gates g, int64_t dk) {
+// state = decay state + key (beta error)^T, into `to`, which may be `state`; read: that, transposed, times `query`,
+// where there is one.
+template <bool kReads>
+HWY_INLINE void learn(F32 (&read)[kVectors], WrittenRows to, ReadRows state, const float* key, const float* query,
+                      const float* error, Gates g, int64_t dk) {
   const F32Tag d;
-  const int64_t columns = tile_columns();
   const F32 decay = hn::Set(d, g.decay);
-  F32 learnt[kVectors], s[kVectors];
+  F32 learnt[kVectors];
   load_four(learnt, error);
   for (int64_t c = 0; c < kVectors; ++c) learnt[c] = hn::Mul(learnt[c], hn::Set(d, g.beta));
-  for (int64_t i = 0; i < dk; ++i) {
+  sum_over_rows(read, dk, [&](int64_t i, F32(&sums)[kVectors]) HWY_ATTR {
     const F32 k = hn::Set(d, key[i]);
-    load_four(s, state + i * columns);
+    F32 s[kVectors];
+    load_four(s, state[i]);
     for (int64_t c = 0; c < kVectors; ++c) s[c] = hn::MulAdd(s[c], decay, hn::Mul(learnt[c], k));
-    store_four(s, to + i * columns);
-  }
+    store_four(s, to[i]);
+    if constexpr (kReads)
+      for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::MulAdd(s[c], hn::Set(d, query[i]), sums[c]);
+  });
 }
 
 // Sizes that tasks share.
@@ -131,16 +141,20 @@ template <class T>
 void run_tile(const GatedDeltaArgs& args, const Sizes& z, const TokenRun& run, int64_t n, int64_t tile,
               float* scratch) {
   const int64_t columns = tile_columns(), first = tile * columns, count = std::min(columns, z.dv - first);
-  float* const state = scratch;
-  float* const key = state + z.tile_floats();
+  const WrittenRows own{scratch, columns};
+  float* const key = scratch + z.tile_floats();
   float* const query = key + z.row_floats();
   float* const v = query + z.row_floats();
   float* const error = v + columns;
   const auto kept = [&](int32_t number, int64_t i) {
     return args.states.data<float>() + ((number * z.heads + n) * z.dk + i) * z.dv + first;
   };
-  if (run.from < 0) std::fill_n(state, z.tile_floats(), 0.0f);
-  for (int64_t i = 0; run.from >= 0 && i < z.dk; ++i) widen(state + i * columns, kept(run.from, i), count);
+  // A token alone reads and writes states where they are kept.
+  const bool is_alone = run.end - run.begin == 1 && run.from >= 0 && run.to >= 0 && count == columns;
+  const WrittenRows state = is_alone ? WrittenRows{kept(run.to, 0), z.dv} : own;
+  const ReadRows before = is_alone ? ReadRows{kept(run.from, 0), z.dv} : ReadRows{own.first, columns};
+  if (run.from < 0) std::fill_n(own.first, z.tile_floats(), 0.0f);
+  for (int64_t i = 0; !is_alone && run.from >= 0 && i < z.dk; ++i) widen(own[i], kept(run.from, i), count);
   const int64_t group = z.heads / z.keys;
   const auto rate = float(args.rate.data<T>()[n]), shift = float(args.shift.data<T>()[n]);
   for (int64_t t = run.begin; t < run.end; ++t) {
@@ -149,27 +163,27 @@ void run_tile(const GatedDeltaArgs& args, const Sizes& z, const TokenRun& run, i
     normalise(query, args.q.data<T>() + at, z.dk, z.query_scale());
     const Gates gates = gates_of(args.a.data<float>()[head], args.b.data<float>()[head], rate, shift);
     widen(v, args.v.data<T>() + head * z.dv + first, count);
-    find_error(error, state, key, v, gates.decay, z.dk);
-    learn(state, state, key, error, gates, z.dk);
+    find_error(error, before, key, v, gates.decay, z.dk);
     F32 read[kVectors];
-    project(read, state, query, z.dk);
+    learn<true>(read, state, before, key, query, error, gates, z.dk);
     store_four(read, v);
     narrow(args.y.data<T>() + head * z.dv + first, v, count);
   }
-  for (int64_t i = 0; run.to >= 0 && i < z.dk; ++i) narrow(kept(run.to, i), state + i * columns, count);
+  for (int64_t i = 0; !is_alone && run.to >= 0 && i < z.dk; ++i) narrow(kept(run.to, i), own[i], count);
 }
 
 void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
   const Sizes z(args.q, args.v);
   const int64_t floats = z.tile_floats() + 2 * z.row_floats() + 2 * tile_columns();
   with_dtype("gated_delta", args.q, [&](auto element) {
-    stream.team().parallel_for(args.runs.count * z.heads * z.tiles, 1, [&](int64_t begin, int64_t end, int worker) {
-      auto* const scratch = reinterpret_cast<float*>(stream.scratch(worker, size_t(floats) * sizeof(float)));
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t tile = task % z.tiles, head = task / z.tiles;
-        run_tile<decltype(element)>(args, z, args.runs[int(head / z.heads)], head % z.heads, tile, scratch);
-      }
-    });
+    stream.team().parallel_for(
+        args.runs.count * z.heads * z.tiles, z.tiles, [&](int64_t begin, int64_t end, int worker) {
+          auto* const scratch = reinterpret_cast<float*>(stream.scratch(worker, size_t(floats) * sizeof(float)));
+          for (int64_t task = begin; task < end; ++task) {
+            const int64_t tile = task % z.tiles, head = task / z.tiles;
+            run_tile<decltype(element)>(args, z, args.runs[int(head / z.heads)], head % z.heads, tile, scratch);
+          }
+        });
   });
 }
 
@@ -276,8 +290,10 @@ class DeltaBackward {
             int64_t count) {
     const float* const key = keys_ + t * z_.row_floats();
     widen(v_, args_.v.data<T>() + ((run.begin + t) * z_.heads + n) * z_.dv + first, count);
-    find_error(e, from, key, v_, decay_[t], z_.dk);
-    if (to) learn(to, from, key, e, gates(t), z_.dk);
+    const ReadRows state{from, tile_columns()};
+    find_error(e, state, key, v_, decay_[t], z_.dk);
+    F32 unread[kVectors];
+    if (to) learn<false>(unread, {to, tile_columns()}, state, key, nullptr, e, gates(t), z_.dk);
   }
 
   template <class T>
