@@ -5,12 +5,12 @@
 
 namespace weft {
 
-inline constexpr BlockType kBlockTypes[] = {BlockType::q8_0,    BlockType::q4_0, BlockType::q4_k, BlockType::q6_k,
-                                            BlockType::mxfp4,   BlockType::fp8,  BlockType::int8, BlockType::w4_g32,
-                                            BlockType::w4_g128, BlockType::nf4};
+inline constexpr BlockType kBlockTypes[] = {BlockType::q8_0,   BlockType::q4_0,    BlockType::q4_k, BlockType::q5_k,
+                                            BlockType::q6_k,   BlockType::mxfp4,   BlockType::fp8,  BlockType::int8,
+                                            BlockType::w4_g32, BlockType::w4_g128, BlockType::nf4};
 
 inline std::string_view name_of(BlockType type) {
-  constexpr std::string_view kNames[] = {"q8_0", "q4_0", "q4_k",   "q6_k",    "mxfp4",
+  constexpr std::string_view kNames[] = {"q8_0", "q4_0", "q4_k",   "q5_k",    "q6_k", "mxfp4",
                                          "fp8",  "int8", "w4_g32", "w4_g128", "nf4"};
   return kNames[size_t(type)];
 }
@@ -51,7 +51,7 @@ inline BlockMatrix random_blocks(Workbench& bench, BlockType type, int64_t rows,
     }
     if (type == BlockType::w4_g32 || type == BlockType::w4_g128) bytes[at + 2] %= 17;
     set_half(at + (type == BlockType::q6_k ? 208 : 0), 2 * i);
-    if (type == BlockType::q4_k) set_half(at + 2, 2 * i + 1);
+    if (type == BlockType::q4_k || type == BlockType::q5_k) set_half(at + 2, 2 * i + 1);
   }
   return b;
 }

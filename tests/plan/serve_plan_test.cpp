@@ -143,7 +143,8 @@ TEST_P(ServedBitsTest, TakeTheirPartOfMemoryAndTime) {
 }
 INSTANTIATE_TEST_SUITE_P(Types, ServedBitsTest,
                          testing::Values(Rounded{"q8_0", 8.5}, Rounded{"int8", 8.25}, Rounded{"fp8", 8.25},
-                                         Rounded{"q6_k", 6.5625}, Rounded{"q4_k", 4.5}, Rounded{"nf4", 4.5}),
+                                         Rounded{"q6_k", 6.5625}, Rounded{"q5_k", 5.5}, Rounded{"q4_k", 4.5},
+                                         Rounded{"nf4", 4.5}),
                          [](const auto& i) { return std::string(i.param.quantize); });
 
 // Products of few rows, which are what answers wait for: GB/s that an H100 was measured to reach with the launch, the

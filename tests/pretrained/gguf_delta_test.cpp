@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Files, GgufDeltaTest,
                                          DeltaFile{"qwen3_5", GgmlType::q4_k, 64, 256},
                                          DeltaFile{"qwen3_5", GgmlType::q4_k, 256, 256, {.tp = 2}},
                                          DeltaFile{"qwen3_5_moe", GgmlType::q6_k, 128, 256, {.tp = 2}},
-                                         DeltaFile{"qwen3_next", GgmlType::q4_k, 64, 256, {.pp = 2}}),
+                                         DeltaFile{"qwen3_next", GgmlType::q5_k, 64, 256, {.pp = 2}}),
                          [](const auto& test) {
                            const DeltaFile& c = test.param;
                            return fmt::format("{}_{}_{}_{}", c.family, weft::name_of(c.type), c.value_dim,
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Files, GgufDeltaTest,
 constexpr std::string_view kOfEachKey = "qwen3_next";
 
 BlockType type_of(GgmlType type) {
-  for (const BlockType t : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q6_k})
+  for (const BlockType t : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q5_k, BlockType::q6_k})
     if (ggml_type_of(t) == type) return t;
   throw Error("no blocks of {}", weft::name_of(type));
 }

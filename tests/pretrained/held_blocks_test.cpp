@@ -43,6 +43,8 @@ const GgufCase kHeldCases[] = {
     case_of("llama", GgmlType::q4_k, true, {.tp = 2}),
     case_of("llama", GgmlType::q4_k, true, {.pp = 2}),
     case_of("llama", GgmlType::q6_k, false, {.pp = 2, .tp = 2}),
+    case_of("llama", GgmlType::q5_k, false, {.tp = 2}),
+    experts_of("qwen3moe", GgmlType::q5_k, {.tp = 2}),
     experts_of("llama", GgmlType::q8_0),
     experts_of("qwen3moe", GgmlType::q4_0, {.tp = 2}),
     experts_of("qwen3moe", GgmlType::q4_k, {.shard = 2, .ep = 2}),
@@ -138,7 +140,7 @@ TEST(PackedWeightsTest, AreHeldOnce) {
 }
 
 std::string name_of_block(BlockType type) {
-  for (const char* name : {"q8_0", "q4_0", "q4_k", "q6_k", "mxfp4", "fp8", "int8", "nf4"})
+  for (const char* name : {"q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "mxfp4", "fp8", "int8", "nf4"})
     if (block_type_named(name) == type) return name;
   return "?";
 }
@@ -153,12 +155,12 @@ INSTANTIATE_TEST_SUITE_P(
     Types, RoundedBlocksTest,
     testing::Values(RoundCase{BlockType::q8_0, 64, 96}, RoundCase{BlockType::q4_0, 64, 80},
                     RoundCase{BlockType::q4_k, 256, 256}, RoundCase{BlockType::q4_k, 64, 300},
-                    RoundCase{BlockType::q6_k, 64, 320}, RoundCase{BlockType::fp8, 64, 160},
-                    RoundCase{BlockType::int8, 128, 300}, RoundCase{BlockType::nf4, 64, 192},
-                    RoundCase{BlockType::mxfp4, 64, 96}, RoundCase{BlockType::mxfp4, 64, 96, 48},
-                    RoundCase{BlockType::q8_0, 64, 96, 48}, RoundCase{BlockType::q4_k, 64, 96, 300},
-                    RoundCase{BlockType::fp8, 64, 96, 160}, RoundCase{BlockType::int8, 64, 96, 52},
-                    RoundCase{BlockType::nf4, 64, 96, 72}),
+                    RoundCase{BlockType::q5_k, 64, 300}, RoundCase{BlockType::q6_k, 64, 320},
+                    RoundCase{BlockType::fp8, 64, 160}, RoundCase{BlockType::int8, 128, 300},
+                    RoundCase{BlockType::nf4, 64, 192}, RoundCase{BlockType::mxfp4, 64, 96},
+                    RoundCase{BlockType::mxfp4, 64, 96, 48}, RoundCase{BlockType::q8_0, 64, 96, 48},
+                    RoundCase{BlockType::q4_k, 64, 96, 300}, RoundCase{BlockType::fp8, 64, 96, 160},
+                    RoundCase{BlockType::int8, 64, 96, 52}, RoundCase{BlockType::nf4, 64, 96, 72}),
     [](const auto& test) {
       const RoundCase& c = test.param;
       return fmt::format("{}_{}_{}", name_of_block(c.type), c.hidden,
@@ -217,7 +219,8 @@ TEST(BlockChoiceTest, SaysWhatItTakes) {
   EXPECT_EQ(parse_block_choice("int8").others, BlockType::int8);
   EXPECT_EQ(parse_block_choice("nf4").others, BlockType::nf4);
   EXPECT_THROW(parse_block_choice("w4_g128"), UsageError);
-  EXPECT_THROW(parse_block_choice("q5_k"), UsageError);
+  EXPECT_EQ(parse_block_choice("q5_k").others, BlockType::q5_k);
+  EXPECT_THROW(parse_block_choice("q5_1"), UsageError);
 }
 
 }  // namespace

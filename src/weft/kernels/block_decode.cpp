@@ -30,6 +30,7 @@ void decode_row(const BlockMatrix& matrix, int64_t row, float* out) {
     case BlockType::q8_0: return decode_row_of<ggml::Q8_0>(matrix, row, out);
     case BlockType::q4_0: return decode_row_of<ggml::Q4_0>(matrix, row, out);
     case BlockType::q4_k: return decode_row_of<ggml::Q4_K>(matrix, row, out);
+    case BlockType::q5_k: return decode_row_of<ggml::Q5_K>(matrix, row, out);
     case BlockType::q6_k: return decode_row_of<ggml::Q6_K>(matrix, row, out);
     case BlockType::mxfp4: return decode_row_of<ggml::Mxfp4>(matrix, row, out);
     case BlockType::fp8: return decode_row_of<blocks::Fp8>(matrix, row, out);

@@ -61,7 +61,7 @@ class GgufTensors final : public StoredTensors {
   std::optional<StoredBlocks> blocks(const StoredInfo& info) const override {
     const GgufTensor& tensor = file_.tensor(info.name);
     for (const BlockType type :
-         {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q6_k, BlockType::mxfp4})
+         {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q5_k, BlockType::q6_k, BlockType::mxfp4})
       if (ggml_type_of(type) == tensor.type) return StoredBlocks{type, file_.bytes(tensor)};
     return {};
   }

@@ -21,7 +21,7 @@ inline constexpr int64_t kMostRoundedRows = 512;  // at once: they stay near whi
 
 // A row of a, rounded: 32 codes of each block, then a scale of each, then two terms of each. What codes of b are
 // stored without is in the terms: minus their offset times the sum of a's codes as i32 (of Q6_K of each half), or the
-// sum of a's rounded values as f32 (Q4_K). Blocks are in their order, or lane by lane. For few rows of 4-bit weights
+// sum of a's rounded values as f32 (Q4_K, Q5_K). Blocks are in their order, or lane by lane. For few rows of 4-bit weights
 // a group's codes are in the order of its pairs of vectors.
 //
 // Rows `together` share one place: the codes of each block of all of them stand side by side, and so do scales and

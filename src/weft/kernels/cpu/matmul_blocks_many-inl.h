@@ -87,9 +87,9 @@ constexpr int kTileRows = HWY_MAX_BYTES >= 64 ? 6 : 4, kTileVectors = HWY_MAX_BY
 
 // As many words of codes as 16 bits hold the sums of two products of, before they are widened.
 template <BlockType kType>
-constexpr int kShortWords = kType == BlockType::q6_k    ? 2
-                            : kType == BlockType::mxfp4 ? 4
-                                                        : 8;
+constexpr int kShortWords = kType == BlockType::q6_k                                ? 2
+                            : kType == BlockType::mxfp4 || kType == BlockType::q5_k ? 4
+                                                                                    : 8;
 
 // A block's codes, or a half of them, times those of kRows rows.
 template <class Dot, BlockType kType, int kRows>

@@ -19,7 +19,7 @@ namespace weft::cpu::HWY_NAMESPACE {
 // vectors.
 struct Group {
   Codes codes[kGroupBlocks / kTogether];
-  Scales scales, second;  // second: of the blocks' second halves (Q6_K), or the minima (Q4_K, W4)
+  Scales scales, second;  // second: of the blocks' second halves (Q6_K), or the minima (Q4_K, Q5_K, W4)
 };
 
 // Eight blocks kStride bytes apart, of which the first kSkip bytes begin with a scale and the others are 32 codes.
@@ -141,9 +141,12 @@ struct Blocks<BlockType::mxfp4> {
   }
 };
 
-template <>
-struct Blocks<BlockType::q4_k> {
-  static constexpr int64_t kGroupBytes = 144;
+// Codes of four bits, of whose bytes each has two blocks' of a group; of five, the fifth ones lie before them, a bit
+// of each block in a byte.
+template <bool kHasFifthBits>
+struct KBlocks {
+  static constexpr int kFifthBits = 16, kCodes = kFifthBits + (kHasFifthBits ? 32 : 0);  // where they are
+  static constexpr int64_t kGroupBytes = kCodes + 128;
   static constexpr int kOffset = 0;
 
   static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales& second) {
@@ -179,7 +182,7 @@ struct Blocks<BlockType::q4_k> {
   static HWY_INLINE void unpack(const std::byte* p, Group& g) {
 #pragma GCC unroll 2
     for (int i = 0; i < kPairs / 2; ++i) {
-      const std::byte* const q = p + 16 + 32 * kParts * i;
+      const std::byte* const q = p + kCodes + 32 * kParts * i;
       Codes q0 = load_codes(q), q1 = load_codes(q + 16 * kParts);
       asm("" : "+v"(q0.raw), "+v"(q1.raw));  // see load_line
       const Codes halves[2] = {every_second_part<0>(q0, q1), every_second_part<1>(q0, q1)};
@@ -187,18 +190,51 @@ struct Blocks<BlockType::q4_k> {
       for (int h = 0; h < 2; ++h) {
         g.codes[2 * i + h] = low_bits(halves[h], 15);
         g.codes[kPairs + 2 * i + h] = low_bits(shifted_right<4>(halves[h]), 15);
+        if constexpr (kHasFifthBits) {
+          const auto all = hn::LoadDup128(CodesTag(), reinterpret_cast<const uint8_t*>(p + kFifthBits + 16 * h));
+          add_fifth_bits(g.codes[2 * i + h], all, i, 0);
+          add_fifth_bits(g.codes[kPairs + 2 * i + h], all, i, 1);
+        }
       }
     }
     scales_of(p, g.scales, g.second);
   }
   template <class Put>
   static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
-#pragma GCC unroll 8
-    for (int i = 0; i < kGroupBlocks; ++i)
-      put_nibbles(rows, 16 + 16 * i,
-                  [&](int high, int word, Words x) { put(i / 2 * 2 + high, i % 2 * 4 + word, x); });
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      [[maybe_unused]] Words fifths[4];
+      if constexpr (kHasFifthBits) load_words(rows, kFifthBits + 16 * half, fifths);
+#pragma GCC unroll 4
+      for (int i = 0; i < kGroupBlocks; i += 2)
+        put_nibbles(rows, kCodes + 16 * (i + half), [&](int high, int word, Words x) HWY_ATTR {
+          if constexpr (kHasFifthBits)
+            x = hn::Or(x, hn::ShiftLeft<4>(mask_bytes(hn::ShiftRightSame(fifths[word], i + high), 1)));
+          put(i + high, half * 4 + word, x);
+        });
+    }
+  }
+
+ private:
+  // To codes of the even blocks, or of the odd ones, of vector i of them.
+  static HWY_INLINE void add_fifth_bits(Codes& codes, Codes all, int i, int is_odd) {
+    alignas(64) static constexpr auto kBits = [] {
+      std::array<std::array<std::array<uint8_t, 16 * kParts>, 2>, kPairs / 2> bits{};
+      for (int v = 0; v < kPairs / 2; ++v)
+        for (int odd = 0; odd < 2; ++odd)
+          for (int b = 0; b < 16 * kParts; ++b)
+            bits[size_t(v)][size_t(odd)][size_t(b)] = uint8_t(1 << (2 * (kParts * v + b / 16) + odd));
+      return bits;
+    }();
+    const CodesTag d;
+    const auto is_set = hn::TestBit(all, hn::Load(d, kBits[size_t(i)][size_t(is_odd)].data()));
+    codes = hn::Or(codes, hn::IfThenElseZero(is_set, hn::Set(d, 16)));
   }
 };
+template <>
+struct Blocks<BlockType::q4_k> : KBlocks<false> {};
+template <>
+struct Blocks<BlockType::q5_k> : KBlocks<true> {};
 
 template <>
 struct Blocks<BlockType::q6_k> {
@@ -304,16 +340,19 @@ constexpr bool kHasSecondHalves = kType == BlockType::q6_k;
 // 16 bytes have the codes of a block's first half below those of its second.
 template <BlockType kType>
 constexpr bool kHasNibbles = kType == BlockType::q4_0 || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
+// They have those of two blocks.
 template <BlockType kType>
-constexpr bool kIsInPairs = kHasNibbles<kType> || kType == BlockType::q4_k || kType == BlockType::mxfp4;
+constexpr bool kHasBothBlocks = kType == BlockType::q4_k || kType == BlockType::q5_k;
 template <BlockType kType>
-constexpr bool kHasMinima = kType == BlockType::q4_k || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
+constexpr bool kIsInPairs = kHasNibbles<kType> || kHasBothBlocks<kType> || kType == BlockType::mxfp4;
+template <BlockType kType>
+constexpr bool kHasMinima = kHasBothBlocks<kType> || kType == BlockType::w4_g32 || kType == BlockType::w4_g128;
 
-// Which block of a group part `part` of a pair is of: neighbours, or in Q4_K, where bytes have codes of two blocks,
-// every second one of the first pairs' and those between them of the others.
+// Which block of a group part `part` of a pair is of: neighbours, or where bytes have codes of two blocks every
+// second one of the first pairs' and those between them of the others.
 template <BlockType kType>
 constexpr int block_of_part(int pair, int part) {
-  if (kType != BlockType::q4_k) return pair * kParts + part;
+  if (!kHasBothBlocks<kType>) return pair * kParts + part;
   constexpr int kHalf = kPairs / 2;
   return pair % kHalf * 2 * kParts + 2 * part + pair / kHalf;
 }
@@ -348,6 +387,7 @@ HWY_INLINE void with_type(BlockType type, Visit&& visit) {
     case BlockType::q8_0: return visit(std::integral_constant<BlockType, BlockType::q8_0>());
     case BlockType::q4_0: return visit(std::integral_constant<BlockType, BlockType::q4_0>());
     case BlockType::q4_k: return visit(std::integral_constant<BlockType, BlockType::q4_k>());
+    case BlockType::q5_k: return visit(std::integral_constant<BlockType, BlockType::q5_k>());
     case BlockType::q6_k: return visit(std::integral_constant<BlockType, BlockType::q6_k>());
     case BlockType::mxfp4: return visit(std::integral_constant<BlockType, BlockType::mxfp4>());
     case BlockType::w4_g32: return visit(std::integral_constant<BlockType, BlockType::w4_g32>());

@@ -71,19 +71,32 @@ struct Q4_0Format {
   }
 };
 
+// Codes `q` of sub-block j of a block at p that begins with two halves and ggml::ScalesAndMinima.
+__device__ __forceinline__ Codes codes_of_sub_block(const uint8_t* p, int j, const Words& q) {
+  const uint8_t* const s = p + 4;
+  const int first = __ldg(s + j), second = __ldg(s + (j < 4 ? j + 4 : j - 4));
+  const int both = j < 4 ? 0 : __ldg(s + j + 4);
+  const int scale = j < 4 ? first & 63 : (both & 15) | second >> 6 << 4;
+  const int minimum = j < 4 ? second & 63 : both >> 4 | first >> 6 << 4;
+  return {q.low, q.high, load_half(p) * float(scale), load_half(p + 2) * float(minimum)};
+}
+
 struct Q4_KFormat {
   static constexpr int kElements = 256, kBytes = 144;
   static constexpr bool kIsFloat = false, kHasMinus = true;
   __device__ static Codes codes(const uint8_t* p, int e) {
+    return codes_of_sub_block(p, e / 32, nibbles(load_words(p + 16 + e / 64 * 32 + e % 32), e / 32 % 2));
+  }
+};
+
+struct Q5_KFormat {
+  static constexpr int kElements = 256, kBytes = 176;
+  static constexpr bool kIsFloat = false, kHasMinus = true;
+  __device__ static Codes codes(const uint8_t* p, int e) {
     const int j = e / 32;
-    const Words q = nibbles(load_words(p + 16 + e / 64 * 32 + e % 32), j % 2);
-    // See ggml::ScalesAndMinima.
-    const uint8_t* const s = p + 4;
-    const int first = __ldg(s + j), second = __ldg(s + (j < 4 ? j + 4 : j - 4));
-    const int both = j < 4 ? 0 : __ldg(s + j + 4);
-    const int scale = j < 4 ? first & 63 : (both & 15) | second >> 6 << 4;
-    const int minimum = j < 4 ? second & 63 : both >> 4 | first >> 6 << 4;
-    return {q.low, q.high, load_half(p) * float(scale), load_half(p + 2) * float(minimum)};
+    const Words low = nibbles(load_words(p + 48 + e / 64 * 32 + e % 32), j % 2), high = load_words(p + 16 + e % 32);
+    return codes_of_sub_block(
+        p, j, {low.low | (high.low >> j & 0x01010101u) << 4, low.high | (high.high >> j & 0x01010101u) << 4});
   }
 };
 

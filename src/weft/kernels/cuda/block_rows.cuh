@@ -55,6 +55,7 @@ void with_block_rows(const BlockMatrix& b, Work&& work) {
     case BlockType::q8_0: return of.template operator()<Q8_0Format>();
     case BlockType::q4_0: return of.template operator()<Q4_0Format>();
     case BlockType::q4_k: return of.template operator()<Q4_KFormat>();
+    case BlockType::q5_k: return of.template operator()<Q5_KFormat>();
     case BlockType::q6_k: return of.template operator()<Q6_KFormat>();
     case BlockType::mxfp4: return of.template operator()<Mxfp4Format>();
     case BlockType::fp8: return of.template operator()<Fp8Format>();
