@@ -64,7 +64,8 @@ void ForwardOptions::add_to(CLI::App& command) {
       ->capture_default_str();
   command
       .add_option("--quantize", quantize,
-                  "Weights in blocks: auto, those that the model has in blocks; q8_0, q4_0, q4_k, q5_k, q6_k, mxfp4, "
+                  "Weights in blocks: auto, those that the model has in blocks; q8_0, q4_0, q4_k, q5_k, q6_k, "
+                  "iq4_nl, iq4_xs, mxfp4, "
                   "fp8, int8 "
                   "or nf4, others rounded to it too; none, all in --dtype")
       ->capture_default_str();

@@ -11,9 +11,10 @@
 namespace weft {
 namespace {
 
-constexpr GgmlType kBlockTypes[] = {GgmlType::q4_0, GgmlType::q4_1, GgmlType::q5_0, GgmlType::q5_1,
-                                    GgmlType::q8_0, GgmlType::q2_k, GgmlType::q3_k, GgmlType::q4_k,
-                                    GgmlType::q5_k, GgmlType::q6_k, GgmlType::mxfp4};
+constexpr GgmlType kBlockTypes[] = {GgmlType::q4_0,  GgmlType::q4_1, GgmlType::q5_0,  GgmlType::q5_1,
+                                    GgmlType::q8_0,  GgmlType::q2_k, GgmlType::q3_k,  GgmlType::q4_k,
+                                    GgmlType::q5_k,  GgmlType::q6_k, GgmlType::mxfp4, GgmlType::iq4_nl,
+                                    GgmlType::iq4_xs};
 constexpr GgmlType kPlainTypes[] = {GgmlType::f64, GgmlType::f32, GgmlType::f16, GgmlType::bf16};
 
 GgmlType type_named(const std::string& name) {
@@ -85,7 +86,7 @@ TEST(GgmlBlocks, AgreeWithAnIndependentReference) {
     }
     ++num_lines;
   }
-  EXPECT_EQ(num_lines, 17);
+  EXPECT_EQ(num_lines, 19);
 }
 
 struct Bound {
@@ -101,6 +102,8 @@ INSTANTIATE_TEST_SUITE_P(Types, GgmlErrorTest,
                                          Bound{GgmlType::q2_k, 0.2640, 0.2963}, Bound{GgmlType::q3_k, 0.1445, 0.1507},
                                          Bound{GgmlType::q4_k, 0.0704, 0.0713}, Bound{GgmlType::q5_k, 0.0348, 0.0361},
                                          Bound{GgmlType::q6_k, 0.0174, 0.0178},
+                                         Bound{GgmlType::iq4_nl, 0.0735, 0.0762},
+                                         Bound{GgmlType::iq4_xs, 0.0740, 0.0767},
                                          Bound{GgmlType::mxfp4, 0.1165, 0.1143}),
                          [](const auto& test) { return std::string(name_of(test.param.type)); });
 
@@ -190,12 +193,13 @@ TEST(GgmlBlocks, WrongSizesAndUnknownTypesAreRefused) {
   EXPECT_THROW(dequantize(GgmlType::q4_0, Bytes(blocks).first(17), values), Error);
   EXPECT_THROW(dequantize(GgmlType::q4_0, blocks, std::span(values).first(31)), Error);
   EXPECT_THROW(quantize(GgmlType::q4_0, std::span(values).first(16), std::span(blocks).first(9)), Error);
-  EXPECT_FALSE(can_convert(GgmlType::iq4_nl));
+  EXPECT_FALSE(can_convert(GgmlType::iq2_xxs));
+  values.resize(256), blocks.resize(66);
   try {
-    dequantize(GgmlType::iq4_nl, blocks, values);
+    dequantize(GgmlType::iq2_xxs, blocks, values);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "weft does not convert IQ4_NL; convert the file to a type such as Q8_0 or F16 first");
+    EXPECT_STREQ(e.what(), "weft does not convert IQ2_XXS; convert the file to a type such as Q8_0 or F16 first");
   }
 }
 

@@ -5,13 +5,14 @@
 
 namespace weft {
 
-inline constexpr BlockType kBlockTypes[] = {BlockType::q8_0,   BlockType::q4_0,    BlockType::q4_k, BlockType::q5_k,
-                                            BlockType::q6_k,   BlockType::mxfp4,   BlockType::fp8,  BlockType::int8,
-                                            BlockType::w4_g32, BlockType::w4_g128, BlockType::nf4};
+inline constexpr BlockType kBlockTypes[] = {BlockType::q8_0, BlockType::q4_0,   BlockType::q4_k,   BlockType::q5_k,
+                                            BlockType::q6_k, BlockType::iq4_nl, BlockType::iq4_xs, BlockType::mxfp4,
+                                            BlockType::fp8,  BlockType::int8,   BlockType::w4_g32, BlockType::w4_g128,
+                                            BlockType::nf4};
 
 inline std::string_view name_of(BlockType type) {
-  constexpr std::string_view kNames[] = {"q8_0", "q4_0", "q4_k",   "q5_k",    "q6_k", "mxfp4",
-                                         "fp8",  "int8", "w4_g32", "w4_g128", "nf4"};
+  constexpr std::string_view kNames[] = {"q8_0",  "q4_0", "q4_k", "q5_k",   "q6_k",    "iq4_nl", "iq4_xs",
+                                         "mxfp4", "fp8",  "int8", "w4_g32", "w4_g128", "nf4"};
   return kNames[size_t(type)];
 }
 

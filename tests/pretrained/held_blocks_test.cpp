@@ -43,6 +43,9 @@ const GgufCase kHeldCases[] = {
     case_of("llama", GgmlType::q4_k, true, {.tp = 2}),
     case_of("llama", GgmlType::q4_k, true, {.pp = 2}),
     case_of("llama", GgmlType::q6_k, false, {.pp = 2, .tp = 2}),
+    case_of("qwen3", GgmlType::iq4_nl, true, {.tp = 2}),
+    case_of("llama", GgmlType::iq4_xs, false, {.pp = 2}),
+    experts_of("qwen3moe", GgmlType::iq4_xs, {.tp = 2}),
     case_of("llama", GgmlType::q5_k, false, {.tp = 2}),
     experts_of("qwen3moe", GgmlType::q5_k, {.tp = 2}),
     experts_of("llama", GgmlType::q8_0),
@@ -140,7 +143,7 @@ TEST(PackedWeightsTest, AreHeldOnce) {
 }
 
 std::string name_of_block(BlockType type) {
-  for (const char* name : {"q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "mxfp4", "fp8", "int8", "nf4"})
+  for (const char* name : {"q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "fp8", "int8", "nf4"})
     if (block_type_named(name) == type) return name;
   return "?";
 }
@@ -155,7 +158,8 @@ INSTANTIATE_TEST_SUITE_P(
     Types, RoundedBlocksTest,
     testing::Values(RoundCase{BlockType::q8_0, 64, 96}, RoundCase{BlockType::q4_0, 64, 80},
                     RoundCase{BlockType::q4_k, 256, 256}, RoundCase{BlockType::q4_k, 64, 300},
-                    RoundCase{BlockType::q5_k, 64, 300}, RoundCase{BlockType::q6_k, 64, 320},
+                    RoundCase{BlockType::q5_k, 64, 300}, RoundCase{BlockType::iq4_xs, 64, 300},
+                    RoundCase{BlockType::iq4_nl, 64, 80}, RoundCase{BlockType::q6_k, 64, 320},
                     RoundCase{BlockType::fp8, 64, 160}, RoundCase{BlockType::int8, 128, 300},
                     RoundCase{BlockType::nf4, 64, 192}, RoundCase{BlockType::mxfp4, 64, 96},
                     RoundCase{BlockType::mxfp4, 64, 96, 48}, RoundCase{BlockType::q8_0, 64, 96, 48},

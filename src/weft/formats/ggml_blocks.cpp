@@ -21,6 +21,8 @@ bool visit_type(GgmlType type, Visit&& visit) {
     case GgmlType::q5_1: visit(ggml::Q5_1()); return true;
     case GgmlType::q8_0: visit(ggml::Q8_0()); return true;
     case GgmlType::mxfp4: visit(ggml::Mxfp4()); return true;
+    case GgmlType::iq4_nl: visit(ggml::Iq4Nl()); return true;
+    case GgmlType::iq4_xs: visit(ggml::Iq4Xs()); return true;
     case GgmlType::q2_k: visit(ggml::Q2_K()); return true;
     case GgmlType::q3_k: visit(ggml::Q3_K()); return true;
     case GgmlType::q4_k: visit(ggml::Q4_K()); return true;

@@ -32,6 +32,8 @@ void decode_row(const BlockMatrix& matrix, int64_t row, float* out) {
     case BlockType::q4_k: return decode_row_of<ggml::Q4_K>(matrix, row, out);
     case BlockType::q5_k: return decode_row_of<ggml::Q5_K>(matrix, row, out);
     case BlockType::q6_k: return decode_row_of<ggml::Q6_K>(matrix, row, out);
+    case BlockType::iq4_nl: return decode_row_of<ggml::Iq4Nl>(matrix, row, out);
+    case BlockType::iq4_xs: return decode_row_of<ggml::Iq4Xs>(matrix, row, out);
     case BlockType::mxfp4: return decode_row_of<ggml::Mxfp4>(matrix, row, out);
     case BlockType::fp8: return decode_row_of<blocks::Fp8>(matrix, row, out);
     case BlockType::int8: return decode_row_of<blocks::Int8>(matrix, row, out);

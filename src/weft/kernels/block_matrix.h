@@ -6,14 +6,29 @@
 
 namespace weft {
 
-// The first six as a GGUF file has them (see tensor/ggml_block_layout.h), the others as block_layout.h says: floats
+// The first eight as a GGUF file has them (see tensor/ggml_block_layout.h), the others as block_layout.h says: floats
 // and integers of 8 bits, codes of 4 bits with a scale and a zero to 32 or 128 neighbours, and NF4.
-enum class BlockType : uint8_t { q8_0, q4_0, q4_k, q5_k, q6_k, mxfp4, fp8, int8, w4_g32, w4_g128, nf4 };
+enum class BlockType : uint8_t {
+  q8_0,
+  q4_0,
+  q4_k,
+  q5_k,
+  q6_k,
+  iq4_nl,
+  iq4_xs,
+  mxfp4,
+  fp8,
+  int8,
+  w4_g32,
+  w4_g128,
+  nf4
+};
 
 constexpr int64_t block_elements(BlockType type) {
   switch (type) {
     case BlockType::q8_0:
     case BlockType::q4_0:
+    case BlockType::iq4_nl:
     case BlockType::mxfp4:
     case BlockType::w4_g32: return 32;
     case BlockType::nf4: return 64;
@@ -22,17 +37,20 @@ constexpr int64_t block_elements(BlockType type) {
     case BlockType::w4_g128: return 128;
     case BlockType::q4_k:
     case BlockType::q5_k:
-    case BlockType::q6_k: return 256;
+    case BlockType::q6_k:
+    case BlockType::iq4_xs: return 256;
   }
   return 0;
 }
 constexpr int64_t block_bytes(BlockType type) {
   switch (type) {
     case BlockType::q8_0: return 34;
-    case BlockType::q4_0: return 18;
+    case BlockType::q4_0:
+    case BlockType::iq4_nl: return 18;
     case BlockType::q4_k: return 144;
     case BlockType::q5_k: return 176;
     case BlockType::q6_k: return 210;
+    case BlockType::iq4_xs: return 136;
     case BlockType::mxfp4: return 17;
     case BlockType::fp8:
     case BlockType::int8: return 132;

@@ -21,11 +21,14 @@ struct Choice {
   GgmlType if_uneven;  // where rows are no multiple of a block
 };
 constexpr Choice kChoices[] = {
-    {GgmlType::f32, 0, GgmlType::f32},    {GgmlType::f16, 1, GgmlType::f16},    {GgmlType::bf16, 32, GgmlType::bf16},
-    {GgmlType::q8_0, 7, GgmlType::f16},   {GgmlType::q4_0, 2, GgmlType::f16},   {GgmlType::q4_1, 3, GgmlType::f16},
-    {GgmlType::q5_0, 8, GgmlType::f16},   {GgmlType::q5_1, 9, GgmlType::f16},   {GgmlType::q2_k, 10, GgmlType::q4_0},
-    {GgmlType::q3_k, 11, GgmlType::q4_0}, {GgmlType::q4_k, 14, GgmlType::q5_0}, {GgmlType::q5_k, 16, GgmlType::q5_1},
-    {GgmlType::q6_k, 18, GgmlType::q8_0}, {GgmlType::mxfp4, 38, GgmlType::f16},
+    {GgmlType::f32, 0, GgmlType::f32},     {GgmlType::f16, 1, GgmlType::f16},
+    {GgmlType::bf16, 32, GgmlType::bf16},  {GgmlType::q8_0, 7, GgmlType::f16},
+    {GgmlType::q4_0, 2, GgmlType::f16},    {GgmlType::q4_1, 3, GgmlType::f16},
+    {GgmlType::q5_0, 8, GgmlType::f16},    {GgmlType::q5_1, 9, GgmlType::f16},
+    {GgmlType::q2_k, 10, GgmlType::q4_0},  {GgmlType::q3_k, 11, GgmlType::q4_0},
+    {GgmlType::q4_k, 14, GgmlType::q5_0},  {GgmlType::q5_k, 16, GgmlType::q5_1},
+    {GgmlType::q6_k, 18, GgmlType::q8_0},  {GgmlType::mxfp4, 38, GgmlType::f16},
+    {GgmlType::iq4_nl, 25, GgmlType::f16}, {GgmlType::iq4_xs, 30, GgmlType::iq4_nl},
 };
 const Choice& choice_of(GgmlType type) {
   for (const Choice& c : kChoices)

@@ -27,8 +27,8 @@ class GgufTensors final : public StoredTensors {
     for (const GgufTensor& t : file.tensors()) {
       if (!can_convert(t.type))
         throw Error(
-            "{}: tensor {} is {}, which weft does not convert; F32, F16, BF16, Q8_0, MXFP4, Q4_0 to Q5_1 and Q2_K to "
-            "Q6_K are what it reads",
+            "{}: tensor {} is {}, which weft does not convert; F32, F16, BF16, Q8_0, MXFP4, IQ4_NL, IQ4_XS, Q4_0 to "
+            "Q5_1 and Q2_K to Q6_K are what it reads",
             file.path(), t.name, name_of(t.type));
       all.push_back({t.name, std::string(name_of(t.type)), {t.dims.rbegin(), t.dims.rend()}, dtype_of(t.type)});
     }
@@ -60,8 +60,8 @@ class GgufTensors final : public StoredTensors {
   }
   std::optional<StoredBlocks> blocks(const StoredInfo& info) const override {
     const GgufTensor& tensor = file_.tensor(info.name);
-    for (const BlockType type :
-         {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q5_k, BlockType::q6_k, BlockType::mxfp4})
+    for (const BlockType type : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q5_k, BlockType::q6_k,
+                                 BlockType::iq4_nl, BlockType::iq4_xs, BlockType::mxfp4})
       if (ggml_type_of(type) == tensor.type) return StoredBlocks{type, file_.bytes(tensor)};
     return {};
   }

@@ -19,11 +19,13 @@ struct Named {
   std::optional<GgmlType> ggml = {};
   bool is_rounded_to = true;
 };
-constexpr std::array<Named, 11> kTypes = {{{BlockType::q8_0, "q8_0", GgmlType::q8_0},
+constexpr std::array<Named, 13> kTypes = {{{BlockType::q8_0, "q8_0", GgmlType::q8_0},
                                            {BlockType::q4_0, "q4_0", GgmlType::q4_0},
                                            {BlockType::q4_k, "q4_k", GgmlType::q4_k},
                                            {BlockType::q5_k, "q5_k", GgmlType::q5_k},
                                            {BlockType::q6_k, "q6_k", GgmlType::q6_k},
+                                           {BlockType::iq4_nl, "iq4_nl", GgmlType::iq4_nl},
+                                           {BlockType::iq4_xs, "iq4_xs", GgmlType::iq4_xs},
                                            {BlockType::mxfp4, "mxfp4", GgmlType::mxfp4},
                                            {BlockType::fp8, "fp8"},
                                            {BlockType::int8, "int8"},
@@ -181,7 +183,8 @@ BlockChoice parse_block_choice(std::string_view text) {
   if (text == "none") return {};
   for (const Named& n : kTypes)
     if (n.name == text && n.is_rounded_to) return {.as_stored = true, .others = n.type};
-  throw UsageError("--quantize {}: write auto, none, q8_0, q4_0, q4_k, q5_k, q6_k, mxfp4, fp8, int8 or nf4", text);
+  throw UsageError(
+      "--quantize {}: write auto, none, q8_0, q4_0, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, fp8, int8 or nf4", text);
 }
 
 std::optional<BlockType> block_type_named(std::string_view name) {

@@ -61,6 +61,29 @@ struct Mxfp4 {  // x = s q, with q in E2M1 and s in E8M0 (float4.h)
   static Mxfp4 encode(const float* x);
 };
 
+// What codes of 4 bits stand for in the types below. Source: ggml's public tables.
+inline constexpr std::array<int8_t, 16> kIq4Table = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                     1,    13,   25,  38,  53,  69,  89,  113};
+
+struct Iq4Nl {  // x = d table[q]
+  static constexpr int kSize = 32;
+  uint16_t d;
+  Nibbles q;
+  void decode(float* x) const;
+  static Iq4Nl encode(const float* x);
+};
+
+struct Iq4Xs {  // 8 sub-blocks of 32: x = d (s - 32) table[q], with s of 6 bits
+  static constexpr int kSize = 256;
+  uint16_t d;
+  uint16_t high;               // bits 2 j and up: the upper two of scale j
+  std::array<uint8_t, 4> low;  // the lower four of scale 2 j in the lower half of byte j, of 2 j + 1 in the upper one
+  std::array<uint8_t, 128> q;  // the nibbles of each sub-block one behind the other
+  int scale(int j) const { return ((low[j / 2] >> j % 2 * 4 & 15) | (high >> 2 * j & 3) << 4) - 32; }
+  void decode(float* x) const;
+  static Iq4Xs encode(const float* x);
+};
+
 // The K family: super-blocks of 256 elements, of sub-blocks that have small integers as scales (s) and minima (m),
 // all of which share a d, and a dmin.
 
@@ -128,6 +151,6 @@ struct Q6_K {  // 16 sub-blocks of 16: x = d s (q - 32), with s of 8 bits
 static_assert(sizeof(Q4_0) == 18 && sizeof(Q4_1) == 20 && sizeof(Q5_0) == 22 && sizeof(Q5_1) == 24);
 static_assert(sizeof(Q8_0) == 34 && sizeof(Mxfp4) == 17 && sizeof(Q2_K) == 84 && sizeof(Q3_K) == 110 &&
               sizeof(Q4_K) == 144);
-static_assert(sizeof(Q5_K) == 176 && sizeof(Q6_K) == 210);
+static_assert(sizeof(Q5_K) == 176 && sizeof(Q6_K) == 210 && sizeof(Iq4Nl) == 18 && sizeof(Iq4Xs) == 136);
 
 }  // namespace weft::ggml

@@ -1,5 +1,5 @@
-// Decoding ggml's blocks. Every product here is exact in fp32 (11 bits of d, at most 7 of a scale, 5 of a code), so
-// that a compiler that fuses multiplication and addition gives the same bits.
+// Decoding ggml's blocks. Every product here is exact in fp32 (11 bits of d, at most 7 of a scale, 5 of a code or 7
+// and 6), so that a compiler that fuses multiplication and addition gives the same bits.
 #include "weft/tensor/dtype.h"
 #include "weft/tensor/float4.h"
 #include "weft/tensor/ggml_block_layout.h"
@@ -54,6 +54,19 @@ void Mxfp4::decode(float* x) const {
   for (size_t i = 0; i < q.size(); ++i) {
     x[i] = half * float(kTwiceE2M1[q[i] & 15]);
     x[i + q.size()] = half * float(kTwiceE2M1[q[i] >> 4]);
+  }
+}
+
+void Iq4Nl::decode(float* x) const {
+  const float scale = Float16::from_bits(d);
+  for (int i = 0; i < kSize; ++i) x[i] = scale * float(kIq4Table[size_t(nibble(q, i))]);
+}
+
+void Iq4Xs::decode(float* x) const {
+  const float all = Float16::from_bits(d);
+  for (int i = 0; i < kSize; ++i) {
+    const int byte = q[size_t(i / 32 * 16 + i % 16)], code = i % 32 < 16 ? byte & 15 : byte >> 4;
+    x[i] = all * float(scale(i / 32)) * float(kIq4Table[size_t(code)]);
   }
 }
 

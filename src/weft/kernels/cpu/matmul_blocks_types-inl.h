@@ -4,6 +4,7 @@
 
 #include "weft/kernels/cpu/matmul_blocks_codes-inl.h"
 #include "weft/tensor/float4.h"
+#include "weft/tensor/ggml_block_layout.h"
 
 #if defined(WEFT_KERNELS_CPU_MATMUL_BLOCKS_TYPES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEFT_KERNELS_CPU_MATMUL_BLOCKS_TYPES_INL_H_
@@ -236,6 +237,71 @@ struct Blocks<BlockType::q4_k> : KBlocks<false> {};
 template <>
 struct Blocks<BlockType::q5_k> : KBlocks<true> {};
 
+// Entries of ggml::kIq4Table, which take 8 bits.
+template <int kStride, int kCodes>
+struct Iq4Codes {
+  static constexpr int kOffset = 128;  // codes are stored as signed
+  static constexpr int64_t kGroupBytes = kStride > 16 ? 8 * kStride : 136;
+
+  template <class Put>
+  static HWY_INLINE void unpack_words(const WordRows& rows, Put&& put) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroupBlocks; ++i)
+      put_nibbles(rows, i * kStride + kCodes, [&](int high, int word, Words x) HWY_ATTR {
+        put(i, 4 * high + word, hn::BitCast(U32Tag(), entries_of(hn::BitCast(CodesTag(), x))));
+      });
+  }
+
+ protected:
+  static HWY_INLINE void unpack_codes(const std::byte* p, Group& g) {
+    const hn::FixedTag<uint8_t, 16> d;
+    const auto block = [&](int i) HWY_ATTR {
+      const auto bytes = hn::LoadU(d, reinterpret_cast<const uint8_t*>(p + i * kStride + kCodes));
+      return hn::Combine(U8x32(), hn::ShiftRight<4>(bytes), hn::And(bytes, hn::Set(d, 15)));
+    };
+#pragma GCC unroll 8
+    for (int i = 0; i < kGroupBlocks; i += kTogether)
+      g.codes[i / kTogether] = entries_of(together(block(i), block(kTogether > 1 ? i + 1 : i)));
+  }
+
+ private:
+  static HWY_INLINE Codes entries_of(Codes codes) {
+    alignas(16) static constexpr auto kEntries = [] {
+      std::array<uint8_t, 16> entries{};
+      for (size_t i = 0; i < entries.size(); ++i) entries[i] = uint8_t(ggml::kIq4Table[i]);
+      return entries;
+    }();
+    return hn::TableLookupBytes(hn::LoadDup128(CodesTag(), kEntries.data()), codes);
+  }
+};
+
+template <>
+struct Blocks<BlockType::iq4_nl> : Iq4Codes<18, 2> {
+  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+    unpack_codes(p, g);
+    scales_of(p, g.scales, g.second);
+  }
+  static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales&) { first = eight_halves<18>(p); }
+};
+
+template <>
+struct Blocks<BlockType::iq4_xs> : Iq4Codes<16, 8> {
+  static HWY_INLINE void unpack(const std::byte* p, Group& g) {
+    unpack_codes(p, g);
+    scales_of(p, g.scales, g.second);
+  }
+  static HWY_INLINE void scales_of(const std::byte* p, Scales& first, Scales&) {
+    // Scale j is the nibble at 4 j below the pair of bits at 2 j.
+    alignas(32) static constexpr uint32_t kFours[8] = {0, 4, 8, 12, 16, 20, 24, 28},
+                                          kTwos[8] = {0, 2, 4, 6, 8, 10, 12, 14};
+    const U32x8 d;
+    const auto lows = hn::And(hn::Shr(hn::Set(d, read<uint32_t>(p + 4)), hn::Load(d, kFours)), hn::Set(d, 15u));
+    const auto highs = hn::And(hn::Shr(hn::Set(d, read<uint16_t>(p + 2)), hn::Load(d, kTwos)), hn::Set(d, 3u));
+    const auto scales = hn::BitCast(I32x8(), hn::Or(lows, hn::ShiftLeft<4>(highs)));
+    first = hn::Mul(half_everywhere(p), hn::ConvertTo(F32x8(), hn::Sub(scales, hn::Set(I32x8(), 32))));
+  }
+};
+
 template <>
 struct Blocks<BlockType::q6_k> {
   static constexpr int64_t kGroupBytes = 210;
@@ -334,7 +400,7 @@ template <>
 struct Blocks<BlockType::w4_g128> : W4Blocks<128> {};
 
 template <BlockType kType>
-constexpr bool kIsWide = kType == BlockType::q8_0;
+constexpr bool kIsWide = kType == BlockType::q8_0 || kType == BlockType::iq4_nl || kType == BlockType::iq4_xs;
 template <BlockType kType>
 constexpr bool kHasSecondHalves = kType == BlockType::q6_k;
 // 16 bytes have the codes of a block's first half below those of its second.
@@ -389,6 +455,8 @@ HWY_INLINE void with_type(BlockType type, Visit&& visit) {
     case BlockType::q4_k: return visit(std::integral_constant<BlockType, BlockType::q4_k>());
     case BlockType::q5_k: return visit(std::integral_constant<BlockType, BlockType::q5_k>());
     case BlockType::q6_k: return visit(std::integral_constant<BlockType, BlockType::q6_k>());
+    case BlockType::iq4_nl: return visit(std::integral_constant<BlockType, BlockType::iq4_nl>());
+    case BlockType::iq4_xs: return visit(std::integral_constant<BlockType, BlockType::iq4_xs>());
     case BlockType::mxfp4: return visit(std::integral_constant<BlockType, BlockType::mxfp4>());
     case BlockType::w4_g32: return visit(std::integral_constant<BlockType, BlockType::w4_g32>());
     case BlockType::w4_g128: return visit(std::integral_constant<BlockType, BlockType::w4_g128>());

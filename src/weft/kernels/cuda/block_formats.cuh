@@ -131,6 +131,35 @@ struct Mxfp4Format {
   }
 };
 
+// Entries of ggml::kIq4Table whose numbers are four bytes.
+__device__ __forceinline__ unsigned iq4_entries(unsigned codes) {
+  const unsigned picks =
+      (codes & 7) | (codes >> 4 & 0x70) | (codes >> 8 & 0x700) | (codes >> 12 & 0x7000);  // of eight bytes
+  const unsigned upper = (codes >> 3 & 0x01010101u) * 0xff;
+  return (__byte_perm(0xbfad9881u, 0xf6eaddcfu, picks) & ~upper) |
+         (__byte_perm(0x26190d01u, 0x71594535u, picks) & upper);
+}
+
+struct Iq4NlFormat {
+  static constexpr int kElements = 32, kBytes = 18;
+  static constexpr bool kIsFloat = false, kHasMinus = false;
+  __device__ static Codes codes(const uint8_t* p, int e) {
+    const Words q = nibbles_of_32(p + 2, e);
+    return {iq4_entries(q.low), iq4_entries(q.high), load_half(p), 0};
+  }
+};
+
+struct Iq4XsFormat {
+  static constexpr int kElements = 256, kBytes = 136;
+  static constexpr bool kIsFloat = false, kHasMinus = false;
+  __device__ static Codes codes(const uint8_t* p, int e) {
+    const int j = e / 32;
+    const Words q = nibbles_of_32(p + 8, e);
+    const int low = __ldg(p + 4 + j / 2) >> (j % 2 * 4) & 15, high = __ldg(p + 2 + j / 4) >> (j % 4 * 2) & 3;
+    return {iq4_entries(q.low), iq4_entries(q.high), load_half(p) * float((low | high << 4) - 32), 0};
+  }
+};
+
 struct Int8Format {
   static constexpr int kElements = 128, kBytes = 132;
   static constexpr bool kIsFloat = false, kHasMinus = false;

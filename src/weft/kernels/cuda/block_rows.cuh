@@ -57,6 +57,8 @@ void with_block_rows(const BlockMatrix& b, Work&& work) {
     case BlockType::q4_k: return of.template operator()<Q4_KFormat>();
     case BlockType::q5_k: return of.template operator()<Q5_KFormat>();
     case BlockType::q6_k: return of.template operator()<Q6_KFormat>();
+    case BlockType::iq4_nl: return of.template operator()<Iq4NlFormat>();
+    case BlockType::iq4_xs: return of.template operator()<Iq4XsFormat>();
     case BlockType::mxfp4: return of.template operator()<Mxfp4Format>();
     case BlockType::fp8: return of.template operator()<Fp8Format>();
     case BlockType::int8: return of.template operator()<Int8Format>();
