@@ -5,8 +5,11 @@
 
 #include "base/temporary_folder.h"
 #include "pretrained/adapted_logits.h"
+#include "pretrained/golden_models.h"
+#include "pretrained/source_values.h"
 #include "support/test_data.h"
 #include "weft/formats/safetensors.h"
+#include "weft/pretrained/random_model.h"
 
 namespace weft {
 namespace {
@@ -36,6 +39,111 @@ TEST(PeftTest, ConfigSaysWhichAdapters) {
   for (const char* wrong :
        {R"(, "bias": "all")", R"(, "rank_pattern": {"q_proj": 8})", R"(, "modules_to_save": ["lm_head"])"})
     EXPECT_THROW(read_peft_config(folder_with(folder, config_with(wrong))), Error) << wrong;
+}
+
+// Modules of several projections, as PEFT adapts them: the same as the adapted tensors of a model's files.
+class FusedPeftTest : public testing::TestWithParam<const char*> {
+ protected:
+  static constexpr int64_t kRank = 2;
+  static constexpr float kScale = 1.5f;
+
+  // The tensors beside which there are adapters, without ".weight", and the modules' names.
+  std::set<std::string> adapted_tensors(const ModelSource& base, std::set<std::string>& modules) const {
+    std::set<std::string> tensors;
+    for (const ParamNames& names : base.names()) {
+      const std::string& stored = names.stored.front();
+      if (names.shape.rank() != 2 || !names.param.starts_with("layers.") || !stored.ends_with(".weight")) continue;
+      if (names.param.find(".delta.") != std::string::npos) continue;
+      tensors.insert(stored.substr(0, stored.size() - 7));
+    }
+    for (const std::string& t : tensors) modules.insert(t.substr(t.rfind('.') + 1));
+    return tensors;
+  }
+  static std::vector<float> random(const std::string& name, int64_t size) {
+    std::vector<float> values(static_cast<size_t>(size));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(philox_normal(1, name_hash(name), i)) / 8;
+    return values;
+  }
+  static Logits logits_of(const ModelSource& source, const MeshShape& mesh, const std::vector<int32_t>& ids) {
+    return logits_on(
+        source.config(), mesh, [&](ForwardModel& m) { m.load(source); }, ids);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Models, FusedPeftTest,
+                         testing::Values("llama", "phi3", "gpt2", "gpt_neox", "falcon_new", "glm4", "starcoder2",
+                                         "opt", "qwen3_5"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(FusedPeftTest, IsThePartsOfItsProjections) {
+  const GoldenModel golden(GetParam());
+  const std::shared_ptr<const ModelSource> base = open_model(golden.path());
+  std::set<std::string> modules;
+  const std::set<std::string> tensors = adapted_tensors(*base, modules);
+  const SafetensorsFile plain(golden.path() + "/model.safetensors");
+  // A folder of adapters, and one of the model with them in its tensors.
+  const TemporaryFolder peft, merged;
+  std::filesystem::copy_file(golden.path() + "/config.json", merged / "config.json");
+  std::vector<SafetensorsInfo> infos, all;
+  std::vector<std::vector<float>> factors;
+  for (const SafetensorsEntry& e : plain.entries()) all.push_back({e.name, DType::f32, e.shape()});
+  SafetensorsWriter writer(FileSystem::real(), merged / "model.safetensors", all);
+  for (const SafetensorsInfo& info : all) {
+    const Bytes bytes = plain.bytes(plain.at(info.name));
+    std::vector<float> values(size_t(info.shape.numel()));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    const std::string tensor = info.name.substr(0, info.name.size() - 7);
+    if (tensors.contains(tensor)) {
+      const bool is_transposed = std::string_view(GetParam()) == "gpt2";
+      const int64_t out = info.shape[is_transposed ? 1 : 0], in = info.shape[is_transposed ? 0 : 1];
+      const std::string name = "base_model.model." + tensor;
+      infos.push_back({name + ".lora_A.weight", DType::f32, {kRank, in}});
+      infos.push_back({name + ".lora_B.weight", DType::f32, {out, kRank}});
+      const std::vector<float>& a = factors.emplace_back(random(infos[infos.size() - 2].name, kRank * in));
+      const std::vector<float> b = random(infos.back().name, out * kRank);
+      for (int64_t o = 0; o < out; ++o)
+        for (int64_t i = 0; i < in; ++i)
+          for (int64_t r = 0; r < kRank; ++r)
+            values[size_t(is_transposed ? i * out + o : o * in + i)] +=
+                kScale * b[size_t(o * kRank + r)] * a[size_t(r * in + i)];
+      factors.push_back(b);
+    }
+    writer.write(std::as_bytes(std::span(values)));
+  }
+  writer.finish();
+  SafetensorsWriter adapters(FileSystem::real(), peft / kPeftWeightsName, infos);
+  for (const auto& values : factors) adapters.write(std::as_bytes(std::span(values)));
+  adapters.finish();
+  folder_with(peft, fmt::format(R"({{"peft_type": "LORA", "r": {}, "lora_alpha": {}, "target_modules": ["{}"]}})",
+                                kRank, kScale * float(kRank), fmt::join(modules, "\", \"")));
+  const auto adapted = open_adapted(base, peft.path()), want = open_model(merged.path());
+  const double bound = single_bound(base->config());
+  const Logits expected = logits_of(*want, {}, golden.ids());
+  EXPECT_GT(worst_difference(logits_of(*base, {}, golden.ids()), expected), 0.01);
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}})
+    EXPECT_LT(worst_difference(logits_of(*adapted, mesh, golden.ids()), expected), bound) << name_of_mesh(mesh);
+  // Written again, each projection has a part of the rank.
+  const TemporaryFolder again;
+  write_peft(*adapted, "base", again / "peft");
+  const auto back = open_adapted(base, again / "peft");
+  EXPECT_EQ(back->config().lora.scale(), kScale);
+  EXPECT_LT(worst_difference(logits_of(*back, {}, golden.ids()), expected), bound);
+}
+
+// Lengths of rows lie as the rows do; those of a part alone would leave the others without.
+TEST(FusedDoraTest, HasLengthsOfAllRowsOrIsRefused) {
+  const GoldenModel golden("phi3");
+  ModelConfig config = open_model(golden.path())->config();
+  config.lora = {.rank = 2, .targets = lora_targets({"q", "k", "v"}), .is_dora = true};
+  const auto model = random_model("random", config);
+  const TemporaryFolder folder;
+  write_peft(*model, "base", folder / "peft");
+  const auto back = open_adapted(open_model(golden.path()), folder / "peft");
+  EXPECT_EQ(back->config().lora.rank, 6);
+  for (const ParamNames& names : model->names())
+    if (names.param.ends_with("lora_magnitude"))
+      EXPECT_EQ(values_of(*back, names), values_of(*model, names)) << names.param;
+  config.lora.targets = lora_targets({"q"});
+  EXPECT_THROW(write_peft(*random_model("random", config), "base", folder / "some"), Error);
 }
 
 // The adapter that a model gets: random, so that it changes what the model says; with lengths of rows, or without.

@@ -301,8 +301,9 @@ int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
     if (!c.lora.has(target)) continue;
     const bool is_mlp = target == LoraTarget::gate || target == LoraTarget::up || target == LoraTarget::down;
     if (!is_mlp && c.is_delta(layer)) continue;
+    const bool has_gate = target == LoraTarget::query && c.attention_gate;
     if (!is_mlp || !c.has_experts(layer))
-      sum += adapter_params(c, target, c.ffn);
+      sum += (has_gate ? 2 : 1) * adapter_params(c, target, c.ffn);
     else
       sum += experts * adapter_params(c, target, c.expert_ffn) +
              (c.shared_experts > 0 ? adapter_params(c, target, c.shared_experts * c.expert_ffn) : 0);

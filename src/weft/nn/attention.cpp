@@ -55,11 +55,7 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
       value_(name + ".value", key_config(c, cut_, LoraTarget::value)),
       output_(name + ".output", output_config(c, cut_, tensor_)) {
   if (c.has_sinks) sinks_.emplace(name + ".sinks", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::zeros());
-  if (c.has_gate) {
-    LinearConfig gate = query_config(c, cut_);
-    gate.adapter = {};
-    gate_.emplace(name + ".gate", gate);
-  }
+  if (c.has_gate) gate_.emplace(name + ".gate", query_config(c, cut_));
   if (!c.has_head_norm && !c.has_norm_across) return;
   const NormConfig norm{.kind = NormKind::rms, .eps = c.norm_eps, .has_offset = c.has_norm_offset};
   const auto width = [&](int64_t heads) { return c.has_norm_across ? heads * c.head_dim : c.head_dim; };
@@ -103,7 +99,8 @@ Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRow
              {sinks_ ? &*sinks_ : nullptr});
   Var y = reshape(attended, {asked.num_tokens, heads * config_.head_dim});
   if (gate_)
-    y = apply(*residual.context, GatedActivationOp{Activation::sigmoid}, (*gate_)(wanted ? wanted->of(x) : x), y);
+    y = apply(*residual.context, GatedActivationOp{Activation::sigmoid}, (*gate_)(wanted ? wanted->of(x) : x, asked),
+              y);
   const Var out = tensor_.leave(output_(y, asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }

@@ -16,21 +16,53 @@ namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
 
-struct Module {
-  std::string_view name, target;
-};
-constexpr Module kModules[] = {{"q_proj", "q"},       {"k_proj", "k"},   {"v_proj", "v"},       {"o_proj", "o"},
-                               {"gate_proj", "gate"}, {"up_proj", "up"}, {"down_proj", "down"}, {"w1", "gate"},
-                               {"w3", "up"},          {"w2", "down"}};  // of experts
+constexpr uint8_t bits(std::initializer_list<LoraTarget> targets) {
+  uint8_t all = 0;
+  for (const LoraTarget t : targets) all = uint8_t(all | 1 << uint8_t(t));
+  return all;
+}
 
-std::string_view target_of(const std::string& module, const std::string& source) {
+// What the last part of a module's name stands for, in the families' own words; some hold several projections.
+struct Module {
+  std::string_view name;
+  uint8_t targets;
+};
+using enum LoraTarget;
+constexpr uint8_t kHeads = bits({query, key, value}), kHalves = bits({gate, up});
+constexpr Module kModules[] = {
+    {"q_proj", bits({query})},
+    {"k_proj", bits({key})},
+    {"v_proj", bits({value})},
+    {"o_proj", bits({output})},
+    {"gate_proj", bits({gate})},
+    {"up_proj", bits({up})},
+    {"down_proj", bits({down})},
+    {"w1", bits({gate})},  // of experts
+    {"w3", bits({up})},
+    {"w2", bits({down})},
+    {"qkv_proj", kHeads},
+    {"gate_up_proj", kHalves},
+    {"query_key_value", kHeads},  // GPT-NeoX, Falcon
+    {"dense", bits({output})},
+    {"dense_h_to_4h", bits({up})},
+    {"dense_4h_to_h", bits({down})},
+    {"c_attn", kHeads},  // GPT-2
+    {"c_fc", bits({up})},
+    {"c_proj", bits({output, down})},
+    {"out_proj", bits({output})},  // OPT
+    {"fc1", bits({up})},
+    {"fc2", bits({down})},
+};
+
+uint8_t targets_of(const std::string& module, const std::string& source) {
   const auto* const found = std::ranges::find(kModules, std::string_view(module), &Module::name);
   if (found == std::end(kModules))
     throw Error(
-        "{}: there are adapters beside {}, and weft knows them beside q_proj, k_proj, v_proj, o_proj, gate_proj, "
-        "up_proj and down_proj",
+        "{}: there are adapters beside {}, and weft knows them beside the projections of attention (q_proj, "
+        "qkv_proj, "
+        "o_proj ...) and of feed-forward parts (gate_proj, gate_up_proj, down_proj ...)",
         source, module);
-  return found->target;
+  return found->targets;
 }
 
 // The modules that a folder's tensors are beside: where its configuration has a pattern of names, only they tell.
@@ -46,15 +78,15 @@ std::set<std::string> modules_of(const std::string& folder) {
   return modules;
 }
 
-std::vector<std::string> targets_of(const JsonView& modules, const std::string& folder) {
-  if (modules.is_string() && modules.string() == "all-linear") return {"all-linear"};
+uint8_t targets_of(const JsonView& modules, const std::string& folder) {
+  if (modules.is_string() && modules.string() == "all-linear") return lora_targets({"all-linear"});
   std::set<std::string> names;
   if (modules.is_string())
     names = modules_of(folder);
   else
     for (int64_t i = 0; i < modules.size(); ++i) names.insert(modules.at(i).string());
-  std::vector<std::string> targets;
-  for (const std::string& name : names) targets.emplace_back(target_of(name, folder));
+  uint8_t targets = 0;
+  for (const std::string& name : names) targets = uint8_t(targets | targets_of(name, folder));
   return targets;
 }
 
@@ -72,22 +104,30 @@ void refuse_others(const JsonView& json, const std::string& source) {
     }
 }
 
+// What a module's tensors are called behind its name.
+std::string_view suffix_of(std::string_view adapter_param) {
+  return adapter_param.ends_with(".lora_a")   ? "lora_A.weight"
+         : adapter_param.ends_with(".lora_b") ? "lora_B.weight"
+                                              : "lora_magnitude_vector";
+}
+
 // "model.layers.0.self_attn.q_proj.weight" -> "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", and
-// so for each expert whose projection is a tensor of its own.
-std::vector<std::string> peft_names(const ParamNames& base, std::string_view adapter_param) {
-  const size_t matrices = base.shape.rank() == 3 ? size_t(base.shape[0]) : 1;
-  const bool is_plain = base.stored.size() == matrices && base.rows.keeps_order() && base.rows.total == 0;
-  const std::string_view suffix = adapter_param.ends_with(".lora_a")   ? "lora_A.weight"
-                                  : adapter_param.ends_with(".lora_b") ? "lora_B.weight"
-                                                                       : "lora_magnitude_vector";
-  std::vector<std::string> names;
+// so for each expert whose projection is a tensor of its own. What stands beside a part of a tensor is that part of
+// the adapter beside the tensor: all of lora_A, and its rows of the others.
+ParamNames adapter_names(const ParamNames& base, ParamNames adapter) {
+  const bool is_stack = base.shape.rank() == 3;
+  const bool is_whole = base.rows.keeps_order() && base.rows.total == 0;
+  const std::string_view suffix = suffix_of(adapter.param);
+  if ((is_stack && (!is_whole || int64_t(base.stored.size()) != base.shape[0])) || !base.cols.keeps_order())
+    throw Error("{} is a part of {}, beside which PEFT has no adapter of its own", base.param, base.stored.front());
+  if (!is_stack && !adapter.param.ends_with(".lora_a")) adapter.rows = base.rows;
+  adapter.stored.clear();
   for (const std::string& stored : base.stored) {
-    if (!is_plain || !stored.ends_with(kWeight))
-      throw Error("{} is a part of {}, beside which PEFT has no adapter of its own", base.param, stored);
+    if (!stored.ends_with(kWeight)) throw Error("PEFT has no name for an adapter beside {}", stored);
     const std::string_view module = std::string_view(stored).substr(0, stored.size() - kWeight.size());
-    names.push_back(fmt::format("{}{}.{}", kPrefix, module, suffix));
+    adapter.stored.push_back(fmt::format("{}{}.{}", kPrefix, module, suffix));
   }
-  return names;
+  return adapter;
 }
 
 // Of the adapters that `config` says, beside parameters that are stored under the names of `base`.
@@ -98,8 +138,7 @@ std::vector<ParamNames> adapter_names(const ModelConfig& config, const std::vect
   for (ParamNames& names : names_of(config)) {
     if (!is_adapter(names.param)) continue;
     const std::string linear = names.param.substr(0, names.param.rfind('.'));
-    names.stored = peft_names(*weights.at(linear + std::string(kWeight)), names.param);
-    all.push_back(std::move(names));
+    all.push_back(adapter_names(*weights.at(linear + std::string(kWeight)), std::move(names)));
   }
   return all;
 }
@@ -157,7 +196,71 @@ void move_inside(std::vector<ParamNames>& adapters) {
       stored = fmt::format("{}{}", kPrefix, name_inside(std::string_view(stored).substr(kPrefix.size())));
 }
 
-std::string config_text(const LoraConfig& lora, const std::vector<ParamNames>& adapters, const std::string& base) {
+// A tensor of a PEFT folder, and the adapters beside parts of one projection that it holds: behind each other along
+// the rank, so that each part has its own lora_A, and zeros in lora_B where another part's is. All tensors have the
+// rank of the largest.
+struct PeftTensor {
+  struct Part {
+    const ParamNames* names;
+    int64_t expert;  // of a stack
+  };
+  std::string name;
+  std::vector<Part> parts;
+
+  const ParamNames& first() const { return *parts.front().names; }
+  bool is_a() const { return name.ends_with(suffix_of(".lora_a")); }
+  bool is_b() const { return name.ends_with(suffix_of(".lora_b")); }
+  Shape shape(int64_t rank) const {
+    const Shape& one = first().shape;
+    if (is_a()) return {rank, one[-1]};
+    const int64_t rows = first().rows.total > 0 ? first().rows.total : is_b() ? one[-2] : one[0];
+    return is_b() ? Shape{rows, rank} : Shape{rows};
+  }
+};
+
+std::vector<PeftTensor> tensors_of(const std::vector<ParamNames>& adapters) {
+  std::vector<PeftTensor> all;
+  std::unordered_map<std::string_view, size_t> index;
+  for (const ParamNames& names : adapters)
+    for (size_t i = 0; i < names.stored.size(); ++i) {
+      const auto [found, is_new] = index.emplace(names.stored[i], all.size());
+      if (is_new) all.push_back({names.stored[i], {}});
+      all[found->second].parts.push_back({&names, int64_t(i)});
+    }
+  return all;
+}
+
+std::vector<float> values_of(const PeftTensor& tensor, const ModelSource& model, int64_t rank) {
+  const int64_t own = model.config().lora.rank;
+  std::vector<float> all(size_t(tensor.shape(rank).numel())), part;
+  for (size_t p = 0; p < tensor.parts.size(); ++p) {
+    const auto& [names, expert] = tensor.parts[p];
+    const int64_t size = names->shape.numel() / int64_t(names->stored.size());
+    part.resize(size_t(size));
+    model.read(names->param, expert * size, part);
+    if (tensor.is_a()) {
+      std::ranges::copy(part, all.begin() + std::ptrdiff_t(int64_t(p) * size));
+      continue;
+    }
+    const int64_t from = tensor.is_b() ? own : 1, to = tensor.is_b() ? rank : 1;  // numbers to a row
+    for (int64_t row = 0; row * from < size; ++row)
+      std::copy_n(part.begin() + row * from, from,
+                  all.begin() + names->rows(row) * to + (tensor.is_b() ? int64_t(p) * own : 0));
+  }
+  return all;
+}
+
+// Rows without an adapter would get the length 0.
+void refuse_some_lengths(const PeftTensor& t) {
+  if (t.is_a() || t.is_b()) return;
+  int64_t rows = 0;
+  for (const PeftTensor::Part& part : t.parts) rows += part.names->shape.numel() / int64_t(part.names->stored.size());
+  if (rows != t.shape(0)[0])
+    throw Error("{} would have lengths of some rows only: adapt all projections of that tensor, or none", t.name);
+}
+
+std::string config_text(const LoraConfig& lora, int64_t rank, const std::vector<ParamNames>& adapters,
+                        const std::string& base) {
   std::set<std::string> modules;
   for (const ParamNames& names : adapters) {
     const std::string module = names.stored[0].substr(0, names.stored[0].rfind(".lora_"));
@@ -166,8 +269,8 @@ std::string config_text(const LoraConfig& lora, const std::vector<ParamNames>& a
   return to_json_text({{"peft_type", "LORA"},
                        {"task_type", "CAUSAL_LM"},
                        {"base_model_name_or_path", base},
-                       {"r", lora.rank},
-                       {"lora_alpha", lora.alpha},
+                       {"r", rank},
+                       {"lora_alpha", lora.alpha * float(rank / lora.rank)},
                        {"lora_dropout", lora.dropout},
                        {"target_modules", modules},
                        {"bias", "none"},
@@ -193,7 +296,7 @@ LoraConfig read_peft_config(const std::string& folder) {
   LoraConfig lora{.rank = json.at("r").integer(1, kMostLoraRank),
                   .alpha = float(json.number_or("lora_alpha", 8)),
                   .dropout = float(json.number_or("lora_dropout", 0)),
-                  .targets = lora_targets(targets_of(json.at("target_modules"), folder)),
+                  .targets = targets_of(json.at("target_modules"), folder),
                   .is_dora = json.boolean_or("use_dora", false)};
   // There the scale is alpha / sqrt(r).
   if (json.boolean_or("use_rslora", false)) lora.alpha *= std::sqrt(float(lora.rank));
@@ -243,22 +346,22 @@ void write_peft(const ModelSource& model, const std::string& base, const std::st
   if (lora.rank == 0) throw Error("{} has no adapters", model.path());
   std::vector<ParamNames> adapters = adapter_names(model.config(), hf_names(model.config()));
   if (has_other_parts(base)) move_inside(adapters);
+  const std::vector<PeftTensor> tensors = tensors_of(adapters);
+  size_t most = 1;
+  for (const PeftTensor& t : tensors)
+    if (t.is_a()) most = std::max(most, t.parts.size());
+  const int64_t rank = lora.rank * int64_t(most);
+  for (const PeftTensor& t : tensors) refuse_some_lengths(t);
   std::vector<SafetensorsInfo> infos;
-  for (const ParamNames& names : adapters) {
-    const bool is_stack = names.shape.rank() == 3;  // of experts
-    const Shape shape = is_stack ? Shape{names.shape[1], names.shape[2]} : names.shape;
-    for (const std::string& stored : names.stored) infos.push_back({stored, DType::f32, shape});
-  }
+  for (const PeftTensor& t : tensors) infos.push_back({t.name, DType::f32, t.shape(rank)});
   make_folders(fs, folder);
   SafetensorsWriter writer(fs, join_path(folder, kPeftWeightsName), infos, {{"format", "pt"}});
-  std::vector<float> values;
-  for (const ParamNames& names : adapters) {
-    values.resize(size_t(names.shape.numel()));
-    model.read(names.param, 0, values);
+  for (const PeftTensor& t : tensors) {
+    const std::vector<float> values = values_of(t, model, rank);
     writer.write(std::as_bytes(std::span(values)));
   }
   writer.finish();
-  write_file_atomically(fs, join_path(folder, kPeftConfigName), config_text(lora, adapters, base));
+  write_file_atomically(fs, join_path(folder, kPeftConfigName), config_text(lora, rank, adapters, base));
 }
 
 }  // namespace weft

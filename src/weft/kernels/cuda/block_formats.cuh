@@ -113,13 +113,19 @@ struct Q6_KFormat {
   }
 };
 
-// Twice the numbers of E2M1 (tensor/float4.h) whose codes are four bytes.
-__device__ __forceinline__ unsigned twice_e2m1(unsigned codes) {
+// Of a table of 16 bytes in four words those that four bytes number.
+__device__ __forceinline__ unsigned entries_of(unsigned numbers, unsigned a, unsigned b, unsigned c, unsigned d) {
   const unsigned picks =
-      (codes & 7) | (codes >> 4 & 0x70) | (codes >> 8 & 0x700) | (codes >> 12 & 0x7000);  // of eight bytes
-  const unsigned negative = (codes >> 3 & 0x01010101u) * 0xff;
-  return (__byte_perm(0x03020100u, 0x0c080604u, picks) & ~negative) |
-         (__byte_perm(0xfdfeff00u, 0xf4f8fafcu, picks) & negative);
+      (numbers & 7) | (numbers >> 4 & 0x70) | (numbers >> 8 & 0x700) | (numbers >> 12 & 0x7000);  // of eight bytes
+  const unsigned upper = (numbers >> 3 & 0x01010101u) * 0xff;
+  return (__byte_perm(a, b, picks) & ~upper) | (__byte_perm(c, d, picks) & upper);
+}
+// Twice the numbers of E2M1 (tensor/float4.h), and ggml::kIq4Table.
+__device__ __forceinline__ unsigned twice_e2m1(unsigned codes) {
+  return entries_of(codes, 0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu);
+}
+__device__ __forceinline__ unsigned iq4_entries(unsigned codes) {
+  return entries_of(codes, 0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u);
 }
 
 struct Mxfp4Format {
@@ -130,15 +136,6 @@ struct Mxfp4Format {
     return {twice_e2m1(q.low), twice_e2m1(q.high), __uint_as_float(unsigned(__ldg(p)) << 23) / 2, 0};
   }
 };
-
-// Entries of ggml::kIq4Table whose numbers are four bytes.
-__device__ __forceinline__ unsigned iq4_entries(unsigned codes) {
-  const unsigned picks =
-      (codes & 7) | (codes >> 4 & 0x70) | (codes >> 8 & 0x700) | (codes >> 12 & 0x7000);  // of eight bytes
-  const unsigned upper = (codes >> 3 & 0x01010101u) * 0xff;
-  return (__byte_perm(0xbfad9881u, 0xf6eaddcfu, picks) & ~upper) |
-         (__byte_perm(0x26190d01u, 0x71594535u, picks) & upper);
-}
 
 struct Iq4NlFormat {
   static constexpr int kElements = 32, kBytes = 18;
