@@ -175,6 +175,29 @@ TEST_F(StackTest, ActivationsAreKernelsOfTheirOwn) {
   EXPECT_NEAR(apart.kernel_s(e) - with({}).kernel_s(e), memory_s(2e9) + apart.launch_s(), 1e-9);
 }
 
+// Of 64 experts with 8 rows each, and of 64 with so many that each fills the card.
+TEST_F(StackTest, ExpertsOfFewRowsShareALaunchAndItsWaves) {
+  const auto products = [](int32_t count, int32_t rows) {
+    const double bytes = 2.0 * (double(rows) * (128 + 256) + 128.0 * 256);
+    return Event{.kind = Event::Kind::matmul,
+                 .dtype = DType::bf16,
+                 .m = rows,
+                 .n = 128,
+                 .k = 256,
+                 .count = count,
+                 .bytes = count * bytes};
+  };
+  const CostModel own = with({}), apart = with({.has_grouped_products = false});
+  const double one = own.kernel_s(products(1, 8));
+  EXPECT_EQ(own.launches_s(products(64, 8)), own.launch_s());
+  EXPECT_EQ(apart.launches_s(products(64, 8)), 64 * own.launch_s());
+  EXPECT_NEAR(apart.kernel_s(products(64, 8)), 64 * one, 1e-9 * one);
+  EXPECT_LT(own.kernel_s(products(64, 8)), 40 * one);
+  EXPECT_GE(own.kernel_s(products(64, 8)), memory_s(products(64, 8).bytes));
+  EXPECT_EQ(own.launches_s(products(64, 1 << 18)), 64 * own.launch_s());
+  EXPECT_NEAR(own.kernel_s(products(64, 1 << 18)), apart.kernel_s(products(64, 1 << 18)), 1e-12);
+}
+
 TEST_F(StackTest, OperandsOfWeightGradientsAreCastAlready) {
   Event e{.kind = Event::Kind::matmul, .dtype = DType::bf16, .m = 4096, .n = 4096, .k = 4096};
   const double casts = with({.has_fp8 = true}).traffic_s(e);

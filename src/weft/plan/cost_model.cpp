@@ -33,7 +33,7 @@ Line line_of(const MeshShape& s, Axis axis) {
 }
 
 // Elements that a product rounds to 8 bits first.
-double rounded_elements(const Event& e) { return e.is_float8 ? (double(e.m) + e.n) * e.k : 0; }
+double rounded_elements(const Event& e) { return e.is_float8 ? (double(e.m) + e.n) * e.k * e.count : 0; }
 // Of the product itself: its event also has reading and writing 16 bits of each of those.
 double product_bytes(const Event& e) { return e.bytes - 4 * rounded_elements(e); }
 
@@ -67,7 +67,7 @@ CostModel::CostModel(const Hardware& hardware, const MeshShape& shape, const Sta
 // NVIDIA, "Matrix Multiplication Background", 2023; the figures are fitted to measured products (hardware/*.toml).
 // Results of few rows have few tiles: there the terms are shared out too, and the parts are added up from memory
 // ("split-K" of cuBLAS and CUTLASS).
-double CostModel::matmul_s(double m, double n, double k, MatmulType type, double bytes) const {
+double CostModel::matmul_s(double m, double n, double k, MatmulType type, double bytes, int count) const {
   MatmulType used = type;
   if (hardware_.peak(used) == 0) used = hardware_.peak(MatmulType::bf16) > 0 ? MatmulType::bf16 : MatmulType::fp16;
   if (hardware_.peak(used) == 0) used = MatmulType::fp32;
@@ -78,11 +78,11 @@ double CostModel::matmul_s(double m, double n, double k, MatmulType type, double
   const bool has_few_rows = m <= hardware_.tile_m;
   const double most_parts = has_few_rows ? 16 : 1;
   const auto try_tile = [&](double a, double b, double penalty) {
-    const double tiles = std::ceil(m / a) * std::ceil(n / b);
+    const double tiles = count * std::ceil(m / a) * std::ceil(n / b);
     for (double parts = 1; parts <= most_parts; parts *= 2) {
       const double waves = std::ceil(tiles * parts / hardware_.cores);
       const double depth = k / parts + hardware_.half_depth;
-      const double sums = parts > 1 ? memory_s(2 * parts * m * n * double(sizeof(float))) : 0;
+      const double sums = parts > 1 ? memory_s(2 * parts * count * m * n * double(sizeof(float))) : 0;
       best = std::min(best, waves * penalty * 2 * a * b * depth / speed + sums);
     }
   };
@@ -95,6 +95,11 @@ double CostModel::matmul_s(double m, double n, double k, MatmulType type, double
   return std::max(best, memory_s(bytes));
 }
 
+bool CostModel::is_one_launch(const Event& e) const {
+  const double tiles = std::ceil(double(e.m) / hardware_.tile_m) * std::ceil(double(e.n) / hardware_.tile_n);
+  return stack_.has_grouped_products && !is_shared_ && e.dtype != DType::f32 && tiles < hardware_.cores;
+}
+
 bool CostModel::is_fp8(const Event& e) const {
   return e.kind == Event::Kind::matmul && (e.is_float8 || stack_.has_fp8) && e.dtype != DType::f32 &&
          hardware_.peak(MatmulType::fp8) > 0;
@@ -105,7 +110,7 @@ bool CostModel::is_fp8(const Event& e) const {
 // weights take (NVIDIA Transformer Engine).
 double CostModel::casts_s(const Event& e) const {
   if (e.is_float8) return memory_s((is_fp8(e) ? 3 : 4) * rounded_elements(e));
-  return is_fp8(e) && !e.is_weight_gradient ? memory_s(2.0 * e.m * e.k) : 0;
+  return is_fp8(e) && !e.is_weight_gradient ? memory_s(2.0 * e.m * e.k * e.count) : 0;
 }
 
 double CostModel::traffic_s(const Event& e) const { return memory_s(product_bytes(e)) + casts_s(e); }
@@ -147,9 +152,12 @@ double CostModel::kernel_s(const Event& e) const {
       if (const int head = stack_.whole_logits; head > 0 && (e.m == head || e.n == head || e.k == head))
         return head_matmul_s(e);
       const MatmulType type = is_fp8(e) ? MatmulType::fp8 : matmul_type_of(e.dtype);
-      const double seconds = matmul_s(e.m, e.n, e.k, type, product_bytes(e)) + casts_s(e);
+      const int at_once = is_one_launch(e) ? e.count : 1;
+      const double launches = double(e.count) / at_once;
+      const double products = matmul_s(e.m, e.n, e.k, type, product_bytes(e) / launches, at_once);
+      const double seconds = launches * products + casts_s(e);
       if (stack_.has_epilogues || e.fused_bytes == 0) return seconds;
-      return seconds + memory_s(e.fused_bytes) * stack_.small_kernels + launch_s();
+      return seconds + memory_s(e.fused_bytes) * stack_.small_kernels + launches_s(e);
     }
     case Event::Kind::attention: return attention_s(e);
     case Event::Kind::memory: {

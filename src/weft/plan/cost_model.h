@@ -11,19 +11,21 @@ MatmulType matmul_type_of(DType dtype);
 
 // What the software on the devices does, apart from the program that is traced.
 struct Stack {
-  bool has_fp8 = false;               // matrix products of blocks run in fp8, their operands cast before
-  bool has_fused_attention = true;    // false: scores are written to memory and read again
-  bool recomputes_scores = false;     // and these are computed again before their gradients
-  double attention = 1;               // times the shares of Hardware::attention_forward and _backward
-  bool has_narrow_heads = true;       // heads narrower than 128 take more than their share
-  double visible = 1;                 // share of the pairs of a row that packed documents leave
-  bool has_balanced_context = true;   // false: ring attention over parts of the row in order; the last sees all keys
-  bool has_epilogues = true;          // false: activations are kernels of their own
-  int whole_logits = 0;               // columns of logits on a rank, where those of a micro-batch are made at once
-  double logits = 7;                  // times the bytes of their cross-entropy there
-  bool has_tp_copies = false;         // of rows gathered or summed over tp, whose parts lie apart in a micro-batch
-  bool has_tp_overlap = false;        // collectives of tp run beside parts of the products that they belong to
-  bool has_16bit_gradients = false;   // those that ranks add up
+  bool has_fp8 = false;              // matrix products of blocks run in fp8, their operands cast before
+  bool has_fused_attention = true;   // false: scores are written to memory and read again
+  bool recomputes_scores = false;    // and these are computed again before their gradients
+  double attention = 1;              // times the shares of Hardware::attention_forward and _backward
+  bool has_narrow_heads = true;      // heads narrower than 128 take more than their share
+  double visible = 1;                // share of the pairs of a row that packed documents leave
+  bool has_balanced_context = true;  // false: ring attention over parts of the row in order; the last sees all keys
+  bool has_epilogues = true;         // false: activations are kernels of their own
+  int whole_logits = 0;              // columns of logits on a rank, where those of a micro-batch are made at once
+  double logits = 7;                 // times the bytes of their cross-entropy there
+  bool has_tp_copies = false;        // of rows gathered or summed over tp, whose parts lie apart in a micro-batch
+  bool has_tp_overlap = false;       // collectives of tp run beside parts of the products that they belong to
+  bool has_16bit_gradients = false;  // those that ranks add up
+  bool has_grouped_products =
+      true;  // on cards products of a layer's experts that fill one only together are one launch
   bool has_sharded_dispatch = false;  // experts' tokens leave from parts of the rows, and are gathered over tp there
   double small_kernels = 1;           // times the bytes of kernels bound by memory: programs that fuse less than weft
   double step_overhead_s = 0;         // of a step, on the host
@@ -64,14 +66,17 @@ class CostModel {
   double relief(int stages) const { return reliefs_.empty() ? 1 : reliefs_[size_t(stages)]; }
   // From the end of a kernel to the beginning of the next.
   double launch_s() const { return hardware_.launch_s; }
+  double launches_s(const Event& event) const { return launch_s() * (is_one_launch(event) ? 1 : event.count); }
   double step_overhead_s() const { return stack_.step_overhead_s; }
   const Hardware& hardware() const { return hardware_; }  // of one rank
   bool is_shared() const { return is_shared_; }
 
-  // Of a product m x n x k alone: tiles in waves over the cores, and bytes.
-  double matmul_s(double m, double n, double k, MatmulType type, double bytes) const;
+  // Of a product m x n x k alone, or of `count` in the same waves: tiles in waves over the cores, and bytes.
+  double matmul_s(double m, double n, double k, MatmulType type, double bytes, int count = 1) const;
 
  private:
+  // Whether what the event counts is launched at once.
+  bool is_one_launch(const Event& event) const;
   bool is_fp8(const Event& event) const;
   double casts_s(const Event& event) const;
   double attention_s(const Event& event) const;

@@ -104,6 +104,7 @@ Stack stack_of_program(const PublishedRow& f, const Recipe& recipe, const Hardwa
   s.attention = attention_of(attention, hardware);
   s.has_narrow_heads = attention != Attention::flash_triton;
   s.has_epilogues = false;
+  s.has_grouped_products = false;  // a launch to each, with which the figures of kPrograms were fitted
   s.has_16bit_gradients = program.has_16bit_gradients || f.note("MP mode PURE");
   s.has_sharded_dispatch = program.overlaps_tp;
   s.whole_logits = int(recipe.model.vocab / mesh.shape.tp);

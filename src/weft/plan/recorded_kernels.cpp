@@ -94,12 +94,34 @@ struct Recorded<Member, kName> {
   }
 };
 
+using Matmul = Recorded<&Kernels::matmul, "matmul">;
+using Fill = Recorded<&Kernels::fill, "fill">;
+
+// An entry for products of groups whose products are merged.
+template <auto kEntry, class... Args>
+void merged(Stream& stream, Args... args) {
+  auto& recorded = static_cast<RecordedStream&>(stream);
+  recorded.set_merging(true);
+  kEntry(stream, args...);
+  recorded.set_merging(false);
+}
+
 template <auto Member, Name kName>
 void record(Kernels& table) {
   table.*Member = Recorded<Member, kName>::call;
 }
 
 }  // namespace
+
+bool RecordedStream::add_to(Event& all, const Event& one) {
+  const auto kind_of = [](const Event& e) {
+    return std::tuple(e.kind, e.phase, e.dtype, e.m, e.n, e.k, e.is_weight_gradient, e.is_float8);
+  };
+  if (one.kind != Event::Kind::matmul || kind_of(all) != kind_of(one)) return false;
+  ++all.count;
+  all.flops += one.flops, all.bytes += one.bytes, all.fused_bytes += one.fused_bytes;
+  return true;
+}
 
 void record(RecordedStream& stream, const CommEvent& e) {
   using Kind = Event::Kind;
@@ -125,10 +147,9 @@ void record(RecordedStream& stream, const CommEvent& e) {
 Kernels recorded_kernels(const Kernels& base) {
   Kernels k = base;
   record<&Kernels::matmul, "matmul">(k);
-  k.matmuls_of_one_a = each<Recorded<&Kernels::matmul, "matmul">::call>;  // an event of each
-  k.grouped_matmuls = each_group<each<Recorded<&Kernels::matmul, "matmul">::call>>;
-  k.grouped_gradients =
-      each_gradient<Recorded<&Kernels::matmul, "matmul">::call, Recorded<&Kernels::fill, "fill">::call>;
+  k.matmuls_of_one_a = each<Matmul::call>;  // an event of each
+  k.grouped_matmuls = merged<each_group<each<Matmul::call>>>;
+  k.grouped_gradients = merged<each_gradient<Matmul::call, Fill::call>>;
   record<&Kernels::pack_matmul_b, "pack_matmul_b">(k);
   record<&Kernels::attention, "attention">(k);
   record<&Kernels::attention_backward, "attention_backward">(k);

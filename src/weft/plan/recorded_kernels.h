@@ -18,17 +18,24 @@ class RecordedStream : public Stream {
   void set_recording(bool is_on) { is_recording_ = is_on; }
   bool is_recording() const { return is_recording_; }
   void add(const Event& event) {
-    if (is_recording_) events_.push_back(event);
+    if (!is_recording_) return;
+    if (is_merging_ && !events_.empty() && add_to(events_.back(), event)) return;
+    events_.push_back(event);
   }
+  // Products that follow are one event where they are alike, unless they are timed.
+  void set_merging(bool is_on) { is_merging_ = is_on && !timed_; }
   void set_phase(OpObserver::Phase phase) { phase_ = phase; }  // of the kernels that follow
   OpObserver::Phase phase() const { return phase_; }
   const Kernels* timed() const { return timed_; }
   int64_t num_events() const { return int64_t(events_.size()); }
 
  private:
+  // Whether `all` are products like `one`, which then counts with them.
+  static bool add_to(Event& all, const Event& one);
+
   std::vector<Event>& events_;
   const Kernels* timed_;
-  bool is_recording_ = false;
+  bool is_recording_ = false, is_merging_ = false;
   OpObserver::Phase phase_ = OpObserver::Phase::forward;
 };
 

@@ -21,7 +21,7 @@ void add_event(ServeTime& t, const Event& e, const CostModel& costs) {
                    : e.kind == Event::Kind::matmul ? t.weights_s
                                                    : t.cache_s;
     part += seconds;
-    t.launch_s += costs.launch_s();
+    t.launch_s += costs.launches_s(e);
   } else if (e.kind == Event::Kind::collective) {
     t.links_s[size_t(e.axis)] += costs.collective_s(e.op, e.bytes, e.axis);
   } else if (e.kind == Event::Kind::send) {

@@ -213,7 +213,7 @@ class Player {
       const double left = r.streams[axis].free_at - r.now;
       if (left > 0) seconds += std::min(left, seconds) * costs_.slowdown(Axis(axis));
     }
-    seconds += costs_.launch_s();
+    seconds += costs_.launches_s(e);
     note_kernel(index, r, e, r.now + seconds);
     r.now += seconds;
     if (!r.is_in_action)

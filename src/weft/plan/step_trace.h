@@ -41,6 +41,7 @@ struct Event {
   bool is_weight_gradient = false;                       // a product over the tokens
   OpObserver::Phase phase = OpObserver::Phase::forward;  // of the op that a kernel belongs to
   int32_t m = 0, n = 0, k = 0;
+  int32_t count = 1;           // so many such products, of a layer's experts; flops and bytes are of all
   int32_t peer = 0, tag = 0;   // along the axis; action: the stage and the micro-batch
   bool is_float8 = false;      // MatmulArgs::float8
   int64_t sequence = 0;        // of a collective in its group
