@@ -1,10 +1,9 @@
 // Models with layers of the gated delta rule in GGUF files: heads in another order, blocks that this order cuts, and
 // what files may hold otherwise.
 #include "pretrained/golden_models.h"
-#include "pretrained/model_on_ranks.h"
+#include "pretrained/held_values.h"
 #include "pretrained/source_values.h"
 #include "weft/formats/gguf_writer.h"
-#include "weft/kernels/block_decode.h"
 #include "weft/pretrained/export_gguf.h"
 #include "weft/pretrained/random_model.h"
 
@@ -67,21 +66,11 @@ TEST_P(GgufDeltaTest, HoldsTheBlocksOfItsHeads) {
       const bool stays = !is_output || !has_parts;
       num_outputs += is_output;
       EXPECT_EQ(p->blocks().type, stays ? type_of(c.type) : BlockType::q8_0) << p->name;
-      std::vector<float> held(size_t(p->shape.numel())), want(held.size());
-      for (int64_t r = 0; r < p->blocks().rows; ++r) decode_row(p->blocks(), r, held.data() + r * p->shape[-1]);
-      p->placement.each_run(0, p->shape.numel(), [&](int64_t local, int64_t global, int64_t n) {
-        source->read(p->name, global, std::span(want).subspan(size_t(local), size_t(n)));
-      });
-      if (stays) {
-        EXPECT_TRUE(held == want) << p->name;
-        continue;
-      }
-      double error = 0, norm = 0;
-      for (size_t i = 0; i < held.size(); ++i) {
-        const double is = double(want[i]), off = double(held[i]) - is;
-        error += off * off, norm += is * is;
-      }
-      EXPECT_LT(error, 3e-5 * norm) << p->name;
+      const HeldValues values(*p, *source);
+      if (stays)
+        EXPECT_TRUE(values.held == values.read) << p->name;
+      else
+        EXPECT_LT(values.error(), 3e-5) << p->name;
     }
   });
   EXPECT_GE(num_outputs, 3);

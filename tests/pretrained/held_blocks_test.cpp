@@ -2,8 +2,11 @@
 #include "weft/pretrained/held_blocks.h"
 
 #include <atomic>
+#include <mutex>
+#include <set>
 
 #include "base/temporary_folder.h"
+#include "pretrained/held_values.h"
 #include "pretrained/sample_gguf.h"
 #include "weft/kernels/block_decode.h"
 
@@ -213,6 +216,38 @@ TEST_P(RoundedBlocksTest, OfAFloatModelAreThoseOfTheWholeOnEveryMesh) {
   // Beside int8 a rank rounds its part of a row of activations with a scale of its own.
   const double tolerance = type == BlockType::int8 ? 0.04 : kTolerance;
   EXPECT_LE(worst_difference(one, other), tolerance * largest(one));
+}
+
+// Of types that no product reads.
+class OtherBlocksTest : public testing::TestWithParam<GgmlType> {};
+INSTANTIATE_TEST_SUITE_P(Types, OtherBlocksTest,
+                         testing::Values(GgmlType::q2_k, GgmlType::q3_k, GgmlType::q4_1, GgmlType::q5_0,
+                                         GgmlType::q5_1),
+                         [](const auto& test) { return std::string(weft::name_of(test.param)); });
+
+TEST_P(OtherBlocksTest, AreRoundedToEightBitsOrToWhatIsAskedFor) {
+  const TemporaryFolder folder;
+  write_gguf({"qwen3", GetParam(), false, false, {}, 256, 256}, folder / "model.gguf");
+  const auto source = open_model(folder / "model.gguf");
+  const auto types_of = [&](const BlockChoice& choice, const MeshShape& mesh) {
+    std::mutex mutex;
+    std::set<std::optional<BlockType>> types;  // none: decoded
+    logits_of(*source, kSomeIds, choice, mesh, [&](TestRank&, ForwardModel& m) {
+      const std::scoped_lock lock(mutex);
+      for (const Param* p : m.part().params()) {
+        if (!p->is_multiplied()) continue;
+        types.insert(p->blocks() ? std::optional(p->blocks().type) : std::nullopt);
+        if (!p->blocks() || p->blocks().type != BlockType::q8_0) continue;
+        EXPECT_LT(HeldValues(*p, *source).error(), 4e-5) << p->name;
+      }
+    });
+    return types;
+  };
+  using Types = std::set<std::optional<BlockType>>;
+  EXPECT_EQ(types_of({.as_stored = true}, {}), Types{BlockType::q8_0});
+  EXPECT_EQ(types_of({.as_stored = true}, {.tp = 2}), Types{BlockType::q8_0});
+  EXPECT_EQ(types_of({.as_stored = true, .others = BlockType::q4_k}, {}), Types{BlockType::q4_k});
+  EXPECT_EQ(types_of({}, {}), Types{std::nullopt});
 }
 
 TEST(BlockChoiceTest, SaysWhatItTakes) {

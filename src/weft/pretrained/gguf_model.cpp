@@ -65,6 +65,9 @@ class GgufTensors final : public StoredTensors {
       if (ggml_type_of(type) == tensor.type) return StoredBlocks{type, file_.bytes(tensor)};
     return {};
   }
+  bool is_in_other_blocks(const StoredInfo& info) const override {
+    return !blocks(info) && info_of(file_.tensor(info.name).type).block > 1;
+  }
 
  private:
   static constexpr int64_t kElements = 1024;  // a multiple of every block

@@ -29,8 +29,8 @@ std::optional<GgmlType> ggml_type_of(BlockType type);              // none: no G
 // Gives this rank's part of each of these weights that products read its blocks, where the choice says so. Blocks of
 // whole rows in the order of the file stay where they are, in the source's mapping, which must outlive the model, and
 // so do those of whole experts that lie together, unless the choice is to copy them; parts of columns and of experts,
-// rows in another order, and what a file has in other pieces, are copied; where columns are in an order that cuts the
-// stored blocks, values are rounded, to `others` or else to Q8_0.
+// rows in another order, and what a file has in other pieces, are copied; where no product reads the stored blocks,
+// or columns are in an order that cuts them, values are rounded, to `others` or else to Q8_0.
 void hold_blocks(Context& context, const ModelSource& source, std::span<Param* const> params,
                  const BlockChoice& choice);
 // Bytes of what hold_blocks could leave in the source's mapping, of all ranks together.

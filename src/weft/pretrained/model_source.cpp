@@ -124,15 +124,20 @@ std::optional<ModelSource::RowsOfBlocks> ModelSource::blocks_of(const std::strin
   if (names->shape.rank() < 2 || names->is_transposed || names->values != ValueMap::same) return {};
   if (names->num_matrices > 0 && !names->rows.keeps_order()) return {};
   RowsOfBlocks all{{}, {}, names->num_rows(), names->rows, names->cols, tensors_.get()};
+  bool is_rounded = false;
   for (const StoredInfo* info : stored) {
     const std::optional<StoredBlocks> blocks = tensors_->blocks(*info);
+    is_rounded |= !blocks && tensors_->is_in_other_blocks(*info);
+    if (is_rounded) continue;
     if (!blocks || (!all.stored.empty() && blocks->type != all.type)) return {};
     if (!blocks->bytes.empty() && names->num_cols() % block_elements(blocks->type) != 0) return {};
     all.type = blocks->type;
     all.stored.push_back({blocks->bytes, info});
   }
-  const bool is_cut = all.cols.run % block_elements(all.type) != 0 || all.stored.front().bytes.empty();
-  if (!all.cols.keeps_order() && is_cut) all.type = BlockType::q8_0, all.stored.clear();
+  const auto is_cut = [&] {
+    return all.cols.run % block_elements(all.type) != 0 || all.stored.front().bytes.empty();
+  };
+  if (is_rounded || (!all.cols.keeps_order() && is_cut())) all.type = BlockType::q8_0, all.stored.clear();
   return all;
 }
 

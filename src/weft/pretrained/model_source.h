@@ -50,8 +50,8 @@ class ModelSource {
   virtual std::optional<StoredValues> values_of(const std::string& param) const;
 
   // A matrix, or experts' one behind the other, of which each row is a row of a stored matrix in blocks; nothing
-  // where it is stored otherwise. Where columns are in another order than the stored ones, which cuts its blocks,
-  // there is nothing in `stored`, and `type` is what its values are best rounded to.
+  // where it is stored otherwise. Where no product reads its blocks, or columns are in another order than the stored
+  // ones, which cuts them, there is nothing in `stored`, and `type` is what its values are best rounded to.
   struct RowsOfBlocks {
     struct Matrix {
       Bytes bytes;  // as StoredBlocks has them

@@ -58,8 +58,7 @@ uint8_t targets_of(const std::string& module, const std::string& source) {
   const auto* const found = std::ranges::find(kModules, std::string_view(module), &Module::name);
   if (found == std::end(kModules))
     throw Error(
-        "{}: there are adapters beside {}, and weft knows them beside the projections of attention (q_proj, "
-        "qkv_proj, "
+        "{}: there are adapters beside {}, and weft knows them beside projections of attention (q_proj, qkv_proj, "
         "o_proj ...) and of feed-forward parts (gate_proj, gate_up_proj, down_proj ...)",
         source, module);
   return found->targets;

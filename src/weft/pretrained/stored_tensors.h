@@ -39,6 +39,8 @@ class StoredTensors {
   virtual void read(const StoredInfo& info, int64_t first, int64_t stride, std::span<float> out) const = 0;
   // Where the tensor is in such blocks.
   virtual std::optional<StoredBlocks> blocks(const StoredInfo&) const { return {}; }
+  // Whether it is in blocks that no product reads.
+  virtual bool is_in_other_blocks(const StoredInfo&) const { return false; }
   // Blocks of a row of such a tensor, from `first` on, as many as `out` has room for.
   virtual void copy_blocks(const StoredInfo& info, int64_t row, int64_t first, std::span<std::byte> out) const;
   // The tensor's elements, row by row, where they lie so in one piece.

@@ -85,6 +85,7 @@ class TextPartTensors final : public StoredTensors {
     whole_->read(inside(info), first, stride, out);
   }
   std::optional<StoredBlocks> blocks(const StoredInfo& info) const override { return whole_->blocks(inside(info)); }
+  bool is_in_other_blocks(const StoredInfo& info) const override { return whole_->is_in_other_blocks(inside(info)); }
   void copy_blocks(const StoredInfo& info, int64_t row, int64_t first, std::span<std::byte> out) const override {
     whole_->copy_blocks(inside(info), row, first, out);
   }
