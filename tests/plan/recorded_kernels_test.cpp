@@ -9,7 +9,7 @@ namespace {
 class RecordedKernelsTest : public testing::Test {
  protected:
   // Of experts with so many rows each.
-  std::vector<Event> events_of(const std::vector<int64_t>& rows, const Kernels* timed = nullptr) {
+  std::vector<Event> events_of(const std::vector<int64_t>& rows, const Kernels* timed = nullptr, int calls = 1) {
     std::vector<Event> events;
     RecordedStream stream(bench_.team, bench_.allocator, events, timed);
     stream.set_recording(true);
@@ -22,6 +22,7 @@ class RecordedKernelsTest : public testing::Test {
                                .transpose_b = true,
                                .starts = starts};
     recorded_kernels().grouped_matmuls(stream, std::array{up, up});
+    if (calls > 1) recorded_kernels().grouped_matmuls(stream, std::array{up, up});
     recorded_kernels().matmul(stream, {.y = up.y, .a = up.a, .b = f32({6, 4}), .transpose_b = true});
     return events;
   }
@@ -38,6 +39,13 @@ TEST_F(RecordedKernelsTest, ExpertsWithAsManyRowsAreOneEvent) {
   EXPECT_EQ(events[1].m, 5);
   EXPECT_EQ(events[2].count, 1) << "a product of its own, whatever it is like";
   EXPECT_EQ(events[0].bytes, 3 * events_of({3})[0].bytes);
+}
+
+TEST_F(RecordedKernelsTest, TwoCallsAreTwoEvents) {
+  const std::vector<Event> events = events_of({3, 3}, nullptr, 2);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].count, 4);
+  EXPECT_EQ(events[1].count, 4);
 }
 
 TEST_F(RecordedKernelsTest, TimedOnesAreEventsOfTheirOwn) {

@@ -19,11 +19,11 @@ class RecordedStream : public Stream {
   bool is_recording() const { return is_recording_; }
   void add(const Event& event) {
     if (!is_recording_) return;
-    if (is_merging_ && !events_.empty() && add_to(events_.back(), event)) return;
+    if (events_.size() > merges_from_ && add_to(events_.back(), event)) return;
     events_.push_back(event);
   }
   // Products that follow are one event where they are alike, unless they are timed.
-  void set_merging(bool is_on) { is_merging_ = is_on && !timed_; }
+  void set_merging(bool is_on) { merges_from_ = is_on && !timed_ ? events_.size() : SIZE_MAX; }
   void set_phase(OpObserver::Phase phase) { phase_ = phase; }  // of the kernels that follow
   OpObserver::Phase phase() const { return phase_; }
   const Kernels* timed() const { return timed_; }
@@ -35,7 +35,8 @@ class RecordedStream : public Stream {
 
   std::vector<Event>& events_;
   const Kernels* timed_;
-  bool is_recording_ = false, is_merging_ = false;
+  bool is_recording_ = false;
+  size_t merges_from_ = SIZE_MAX;  // the first event that others may count with
   OpObserver::Phase phase_ = OpObserver::Phase::forward;
 };
 
