@@ -225,12 +225,10 @@ void add_bench_matmul(CLI::App& bench) {
            "doing groups together")
           ->check(CLI::Range(int64_t(1), int64_t(4096)));
   c->add_option("--blocks", o->blocks,
-                "Weights in blocks: q8_0, q4_0, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, fp8, int8, nf4, w4_g32 or "
-                "w4_g128 (GPTQ's "
-                "and AWQ's of "
-                "32 and of 128 inputs); the product y = x wT alone")
-      ->check(CLI::IsMember({"q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "fp8", "int8",
-                             "nf4", "w4_g32", "w4_g128"}))
+                fmt::format("Weights in blocks: {} (w4_: GPTQ's and AWQ's of 32 and of 128 inputs); the product "
+                            "y = x wT alone",
+                            fmt::join(block_type_names(), ", ")))
+      ->check(CLI::IsMember(block_type_names()))
       ->excludes(groups);
   c->add_option("--device", o->device, "cpu or cuda")->capture_default_str();
   c->add_option("--threads", o->threads, "Cores to use; 0: all");

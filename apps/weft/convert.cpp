@@ -86,8 +86,7 @@ void add_convert(CLI::App& program) {
   c->add_option("--dtype", o->dtype,
                 "Of the weights: fp32, bf16 or fp16; of a Hugging Face folder also int8, fp8, nf4 and, of gpt-oss, "
                 "mxfp4; of GGUF also q8_0, q4_0, q4_1, q5_0, q5_1, q2_k to q6_k, iq4_nl, iq4_xs and, of experts, "
-                "mxfp4; default: as "
-                "they are stored");
+                "mxfp4; default: as they are stored");
   c->add_option("--mesh", o->mesh, "Any: what is written holds whole tensors, which every mesh reads");
   o->output.add_option(*c);
   c->footer(

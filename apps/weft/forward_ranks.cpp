@@ -63,11 +63,11 @@ void ForwardOptions::add_to(CLI::App& command) {
   command.add_option("--dtype", dtype, "fp32, bf16, fp16, or auto: as the model's files have it")
       ->capture_default_str();
   command
-      .add_option("--quantize", quantize,
-                  "Weights in blocks: auto, those that the model has in blocks; q8_0, q4_0, q4_k, q5_k, q6_k, "
-                  "iq4_nl, iq4_xs, mxfp4, "
-                  "fp8, int8 "
-                  "or nf4, others rounded to it too; none, all in --dtype")
+      .add_option(
+          "--quantize", quantize,
+          fmt::format("Weights in blocks: auto, those that the model has in blocks; one of {}, others rounded "
+                      "to it too; none, all in --dtype",
+                      fmt::join(rounded_type_names(), ", ")))
       ->capture_default_str();
   command.add_flag(
       "--in-place", in_place,

@@ -45,12 +45,6 @@ INSTANTIATE_TEST_SUITE_P(Files, GgufDeltaTest,
 // Whose heads of values lie as weft has them.
 constexpr std::string_view kOfEachKey = "qwen3_next";
 
-BlockType type_of(GgmlType type) {
-  for (const BlockType t : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q5_k, BlockType::q6_k})
-    if (ggml_type_of(t) == type) return t;
-  throw Error("no blocks of {}", weft::name_of(type));
-}
-
 TEST_P(GgufDeltaTest, HoldsTheBlocksOfItsHeads) {
   const DeltaFile& c = GetParam();
   const TemporaryFolder folder;
@@ -65,7 +59,7 @@ TEST_P(GgufDeltaTest, HoldsTheBlocksOfItsHeads) {
       const bool has_parts = c.family != kOfEachKey && c.value_dim % int64_t(info_of(c.type).block) != 0;
       const bool stays = !is_output || !has_parts;
       num_outputs += is_output;
-      EXPECT_EQ(p->blocks().type, stays ? type_of(c.type) : BlockType::q8_0) << p->name;
+      EXPECT_EQ(p->blocks().type, stays ? block_type_of(c.type) : BlockType::q8_0) << p->name;
       const HeldValues values(*p, *source);
       if (stays)
         EXPECT_TRUE(values.held == values.read) << p->name;

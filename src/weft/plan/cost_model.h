@@ -11,21 +11,20 @@ MatmulType matmul_type_of(DType dtype);
 
 // What the software on the devices does, apart from the program that is traced.
 struct Stack {
-  bool has_fp8 = false;              // matrix products of blocks run in fp8, their operands cast before
-  bool has_fused_attention = true;   // false: scores are written to memory and read again
-  bool recomputes_scores = false;    // and these are computed again before their gradients
-  double attention = 1;              // times the shares of Hardware::attention_forward and _backward
-  bool has_narrow_heads = true;      // heads narrower than 128 take more than their share
-  double visible = 1;                // share of the pairs of a row that packed documents leave
-  bool has_balanced_context = true;  // false: ring attention over parts of the row in order; the last sees all keys
-  bool has_epilogues = true;         // false: activations are kernels of their own
-  int whole_logits = 0;              // columns of logits on a rank, where those of a micro-batch are made at once
-  double logits = 7;                 // times the bytes of their cross-entropy there
-  bool has_tp_copies = false;        // of rows gathered or summed over tp, whose parts lie apart in a micro-batch
-  bool has_tp_overlap = false;       // collectives of tp run beside parts of the products that they belong to
-  bool has_16bit_gradients = false;  // those that ranks add up
-  bool has_grouped_products =
-      true;  // on cards products of a layer's experts that fill one only together are one launch
+  bool has_fp8 = false;               // matrix products of blocks run in fp8, their operands cast before
+  bool has_fused_attention = true;    // false: scores are written to memory and read again
+  bool recomputes_scores = false;     // and these are computed again before their gradients
+  double attention = 1;               // times the shares of Hardware::attention_forward and _backward
+  bool has_narrow_heads = true;       // heads narrower than 128 take more than their share
+  double visible = 1;                 // share of the pairs of a row that packed documents leave
+  bool has_balanced_context = true;   // false: ring attention over parts of the row in order; the last sees all keys
+  bool has_epilogues = true;          // false: activations are kernels of their own
+  int whole_logits = 0;               // columns of logits on a rank, where those of a micro-batch are made at once
+  double logits = 7;                  // times the bytes of their cross-entropy there
+  bool has_tp_copies = false;         // of rows gathered or summed over tp, whose parts lie apart in a micro-batch
+  bool has_tp_overlap = false;        // collectives of tp run beside parts of the products that they belong to
+  bool has_16bit_gradients = false;   // those that ranks add up
+  bool has_grouped_products = true;   // on cards products of experts of few rows share a launch
   bool has_sharded_dispatch = false;  // experts' tokens leave from parts of the rows, and are gathered over tp there
   double small_kernels = 1;           // times the bytes of kernels bound by memory: programs that fuse less than weft
   double step_overhead_s = 0;         // of a step, on the host

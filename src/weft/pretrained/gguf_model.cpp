@@ -60,9 +60,7 @@ class GgufTensors final : public StoredTensors {
   }
   std::optional<StoredBlocks> blocks(const StoredInfo& info) const override {
     const GgufTensor& tensor = file_.tensor(info.name);
-    for (const BlockType type : {BlockType::q8_0, BlockType::q4_0, BlockType::q4_k, BlockType::q5_k, BlockType::q6_k,
-                                 BlockType::iq4_nl, BlockType::iq4_xs, BlockType::mxfp4})
-      if (ggml_type_of(type) == tensor.type) return StoredBlocks{type, file_.bytes(tensor)};
+    if (const auto type = block_type_of(tensor.type)) return StoredBlocks{*type, file_.bytes(tensor)};
     return {};
   }
   bool is_in_other_blocks(const StoredInfo& info) const override {

@@ -170,10 +170,16 @@ BlockMatrix rounded_part(Context& context, const ModelSource& source, const Para
   return m;
 }
 
-// Of a weight that cannot stay as it is stored, if it is held in blocks at all.
-std::optional<BlockType> rounded_type(const std::optional<ModelSource::RowsOfBlocks>& stored,
-                                      const BlockChoice& choice) {
-  return choice.others || !stored ? choice.others : stored->type;
+// In which blocks a weight is held, if it is.
+struct Held {
+  BlockType type;
+  bool stays;  // as it is stored
+};
+std::optional<Held> held_as(const Param& param, const std::optional<ModelSource::RowsOfBlocks>& stored,
+                            const BlockChoice& choice) {
+  if (stored && !stored->stored.empty()) return Held{stored->type, true};
+  const std::optional<BlockType> type = choice.others || !stored ? choice.others : stored->type;
+  return type && param.is_multiplied() ? std::optional(Held{*type, false}) : std::nullopt;
 }
 
 }  // namespace
@@ -183,13 +189,31 @@ BlockChoice parse_block_choice(std::string_view text) {
   if (text == "none") return {};
   for (const Named& n : kTypes)
     if (n.name == text && n.is_rounded_to) return {.as_stored = true, .others = n.type};
-  throw UsageError(
-      "--quantize {}: write auto, none, q8_0, q4_0, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, fp8, int8 or nf4", text);
+  throw UsageError("--quantize {}: write auto, none or one of {}", text, fmt::join(rounded_type_names(), ", "));
 }
 
 std::optional<BlockType> block_type_named(std::string_view name) {
   for (const Named& n : kTypes)
     if (n.name == name) return n.type;
+  return {};
+}
+
+std::vector<std::string> block_type_names() {
+  std::vector<std::string> names;
+  for (const Named& n : kTypes) names.emplace_back(n.name);
+  return names;
+}
+
+std::vector<std::string> rounded_type_names() {
+  std::vector<std::string> names;
+  for (const Named& n : kTypes)
+    if (n.is_rounded_to) names.emplace_back(n.name);
+  return names;
+}
+
+std::optional<BlockType> block_type_of(GgmlType type) {
+  for (const Named& n : kTypes)
+    if (n.ggml == type) return n.type;
   return {};
 }
 
@@ -202,10 +226,11 @@ void hold_blocks(Context& context, const ModelSource& source, std::span<Param* c
   for (Param* param : params) {
     if (!can_be_in_blocks(*param)) continue;
     const auto stored = choice.as_stored ? source.blocks_of(param->name) : std::nullopt;
-    if (stored && !stored->stored.empty())
+    const std::optional<Held> held = held_as(*param, stored, choice);
+    if (held && held->stays)
       param->hold_in_blocks(stored_part(context, *stored, param->placement, choice.copies_mapped));
-    else if (const auto type = rounded_type(stored, choice); type && param->is_multiplied())
-      param->hold_in_blocks(rounded_part(context, source, *param, *type), param->has_rows_read());
+    else if (held)
+      param->hold_in_blocks(rounded_part(context, source, *param, held->type), param->has_rows_read());
   }
 }
 
@@ -223,12 +248,11 @@ void hold_block_shapes(Context& context, const ModelSource* source, std::span<Pa
   for (Param* param : params) {
     if (!can_be_in_blocks(*param)) continue;
     const auto stored = choice.as_stored && source ? source->blocks_of(param->name) : std::nullopt;
-    const bool stays = stored && !stored->stored.empty();
-    const std::optional<BlockType> type = stays ? stored->type : rounded_type(stored, choice);
-    if (!type || (!stays && !param->is_multiplied())) continue;
-    BlockMatrix m = part_of(param->placement, *type);
+    const std::optional<Held> held = held_as(*param, stored, choice);
+    if (!held) continue;
+    BlockMatrix m = part_of(param->placement, held->type);
     m.blocks = context.empty(DType::u8, {m.rows, m.row_bytes()});
-    param->hold_in_blocks(std::move(m), !stays && param->has_rows_read());
+    param->hold_in_blocks(std::move(m), !held->stays && param->has_rows_read());
   }
 }
 

@@ -22,7 +22,10 @@ struct BlockChoice {
 BlockChoice parse_block_choice(std::string_view text);
 
 std::optional<BlockType> block_type_named(std::string_view name);  // "q8_0", "w4_g128"
+std::vector<std::string> block_type_names();                       // all of them
+std::vector<std::string> rounded_type_names();                     // those that --quantize rounds to
 std::optional<GgmlType> ggml_type_of(BlockType type);              // none: no GGUF file has it
+std::optional<BlockType> block_type_of(GgmlType type);             // none: no product reads it
 
 // Rows of an embedding are looked up in blocks where these are as stored; rounded ones only products read.
 // Weights are rounded to fp8 and int8 with a scale to each row of the whole, to the others with one to a block.

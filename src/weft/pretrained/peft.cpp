@@ -8,6 +8,7 @@
 
 #include "weft/base/json.h"
 #include "weft/formats/safetensors.h"
+#include "weft/pretrained/assembled.h"
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/text_part.h"
 
@@ -195,66 +196,43 @@ void move_inside(std::vector<ParamNames>& adapters) {
       stored = fmt::format("{}{}", kPrefix, name_inside(std::string_view(stored).substr(kPrefix.size())));
 }
 
-// A tensor of a PEFT folder, and the adapters beside parts of one projection that it holds: behind each other along
-// the rank, so that each part has its own lora_A, and zeros in lora_B where another part's is. All tensors have the
-// rank of the largest.
-struct PeftTensor {
-  struct Part {
-    const ParamNames* names;
-    int64_t expert;  // of a stack
-  };
-  std::string name;
-  std::vector<Part> parts;
+bool is_a(const AssembledTensor& t) { return t.name.ends_with(suffix_of(".lora_a")); }
+bool is_b(const AssembledTensor& t) { return t.name.ends_with(suffix_of(".lora_b")); }
 
-  const ParamNames& first() const { return *parts.front().names; }
-  bool is_a() const { return name.ends_with(suffix_of(".lora_a")); }
-  bool is_b() const { return name.ends_with(suffix_of(".lora_b")); }
-  Shape shape(int64_t rank) const {
-    const Shape& one = first().shape;
-    if (is_a()) return {rank, one[-1]};
-    const int64_t rows = first().rows.total > 0 ? first().rows.total : is_b() ? one[-2] : one[0];
-    return is_b() ? Shape{rows, rank} : Shape{rows};
-  }
-};
-
-std::vector<PeftTensor> tensors_of(const std::vector<ParamNames>& adapters) {
-  std::vector<PeftTensor> all;
-  std::unordered_map<std::string_view, size_t> index;
-  for (const ParamNames& names : adapters)
-    for (size_t i = 0; i < names.stored.size(); ++i) {
-      const auto [found, is_new] = index.emplace(names.stored[i], all.size());
-      if (is_new) all.push_back({names.stored[i], {}});
-      all[found->second].parts.push_back({&names, int64_t(i)});
-    }
-  return all;
+// The adapters beside parts of one projection are a tensor of the folder, behind each other along the rank: each part
+// has its own lora_A, and lora_B zeros where another part's is. All tensors have the rank of the largest.
+Shape shape_of(const AssembledTensor& t, int64_t rank) {
+  return is_a(t) ? Shape{rank, t.dims[1]} : is_b(t) ? Shape{t.dims[0], rank} : Shape{t.dims[0]};
 }
 
-std::vector<float> values_of(const PeftTensor& tensor, const ModelSource& model, int64_t rank) {
+int64_t size_of_part(const AssembledTensor::Part& part) { return part.names->num_rows() * part.names->num_cols(); }
+
+std::vector<float> values_of(const AssembledTensor& tensor, const ModelSource& model, int64_t rank) {
   const int64_t own = model.config().lora.rank;
-  std::vector<float> all(size_t(tensor.shape(rank).numel())), part;
+  std::vector<float> all(size_t(shape_of(tensor, rank).numel())), part;
   for (size_t p = 0; p < tensor.parts.size(); ++p) {
-    const auto& [names, expert] = tensor.parts[p];
-    const int64_t size = names->shape.numel() / int64_t(names->stored.size());
+    const ParamNames& names = *tensor.parts[p].names;
+    const int64_t size = size_of_part(tensor.parts[p]);
     part.resize(size_t(size));
-    model.read(names->param, expert * size, part);
-    if (tensor.is_a()) {
+    model.read(names.param, int64_t(tensor.parts[p].index) * size, part);
+    if (is_a(tensor)) {
       std::ranges::copy(part, all.begin() + std::ptrdiff_t(int64_t(p) * size));
       continue;
     }
-    const int64_t from = tensor.is_b() ? own : 1, to = tensor.is_b() ? rank : 1;  // numbers to a row
+    const int64_t from = is_b(tensor) ? own : 1, to = is_b(tensor) ? rank : 1;  // numbers to a row
     for (int64_t row = 0; row * from < size; ++row)
       std::copy_n(part.begin() + row * from, from,
-                  all.begin() + names->rows(row) * to + (tensor.is_b() ? int64_t(p) * own : 0));
+                  all.begin() + names.rows(row) * to + (is_b(tensor) ? int64_t(p) * own : 0));
   }
   return all;
 }
 
 // Rows without an adapter would get the length 0.
-void refuse_some_lengths(const PeftTensor& t) {
-  if (t.is_a() || t.is_b()) return;
+void refuse_some_lengths(const AssembledTensor& t) {
+  if (is_a(t) || is_b(t)) return;
   int64_t rows = 0;
-  for (const PeftTensor::Part& part : t.parts) rows += part.names->shape.numel() / int64_t(part.names->stored.size());
-  if (rows != t.shape(0)[0])
+  for (const AssembledTensor::Part& part : t.parts) rows += size_of_part(part);
+  if (rows != t.dims[0])
     throw Error("{} would have lengths of some rows only: adapt all projections of that tensor, or none", t.name);
 }
 
@@ -345,17 +323,17 @@ void write_peft(const ModelSource& model, const std::string& base, const std::st
   if (lora.rank == 0) throw Error("{} has no adapters", model.path());
   std::vector<ParamNames> adapters = adapter_names(model.config(), hf_names(model.config()));
   if (has_other_parts(base)) move_inside(adapters);
-  const std::vector<PeftTensor> tensors = tensors_of(adapters);
+  const std::vector<AssembledTensor> tensors = assemble(adapters);
   size_t most = 1;
-  for (const PeftTensor& t : tensors)
-    if (t.is_a()) most = std::max(most, t.parts.size());
+  for (const AssembledTensor& t : tensors)
+    if (is_a(t)) most = std::max(most, t.parts.size());
   const int64_t rank = lora.rank * int64_t(most);
-  for (const PeftTensor& t : tensors) refuse_some_lengths(t);
+  for (const AssembledTensor& t : tensors) refuse_some_lengths(t);
   std::vector<SafetensorsInfo> infos;
-  for (const PeftTensor& t : tensors) infos.push_back({t.name, DType::f32, t.shape(rank)});
+  for (const AssembledTensor& t : tensors) infos.push_back({t.name, DType::f32, shape_of(t, rank)});
   make_folders(fs, folder);
   SafetensorsWriter writer(fs, join_path(folder, kPeftWeightsName), infos, {{"format", "pt"}});
-  for (const PeftTensor& t : tensors) {
+  for (const AssembledTensor& t : tensors) {
     const std::vector<float> values = values_of(t, model, rank);
     writer.write(std::as_bytes(std::span(values)));
   }

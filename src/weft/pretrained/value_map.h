@@ -7,7 +7,7 @@ namespace weft {
 
 enum class ValueMap : uint8_t {
   same,
-  plus_one,    // 1 + x, of norms that multiply by that
+  plus_one,   // 1 + x, of norms that multiply by that
   minus_exp,  // -exp(x), of rates that are kept as logarithms; always below 0
 };
 

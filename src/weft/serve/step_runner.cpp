@@ -13,9 +13,8 @@ namespace weft {
 int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const RowFormat& format) {
   if (c.num_attending() == 0)
     throw UsageError(
-        "model.attention_every = {}: none of the model's {} layers attends, so that a cache of keys and values for "
-        "it "
-        "has no size: use weft generate",
+        "model.attention_every = {}: none of the model's {} layers attends, so that a cache of keys and values "
+        "for it has no size: use weft generate",
         c.attention_every, c.layers);
   const int64_t tp = mesh.tp, heads = c.is_latent() ? c.heads : c.kv_heads;
   const int64_t on_all = round_up(heads, tp);  // of fewer heads than ranks every rank has one

@@ -78,7 +78,7 @@ struct Iq4Xs {  // 8 sub-blocks of 32: x = d (s - 32) table[q], with s of 6 bits
   uint16_t d;
   uint16_t high;               // bits 2 j and up: the upper two of scale j
   std::array<uint8_t, 4> low;  // the lower four of scale 2 j in the lower half of byte j, of 2 j + 1 in the upper one
-  std::array<uint8_t, 128> q;  // the nibbles of each sub-block one behind the other
+  std::array<Nibbles, 8> q;
   int scale(int j) const { return ((low[j / 2] >> j % 2 * 4 & 15) | (high >> 2 * j & 3) << 4) - 32; }
   void decode(float* x) const;
   static Iq4Xs encode(const float* x);

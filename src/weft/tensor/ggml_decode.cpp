@@ -64,10 +64,8 @@ void Iq4Nl::decode(float* x) const {
 
 void Iq4Xs::decode(float* x) const {
   const float all = Float16::from_bits(d);
-  for (int i = 0; i < kSize; ++i) {
-    const int byte = q[size_t(i / 32 * 16 + i % 16)], code = i % 32 < 16 ? byte & 15 : byte >> 4;
-    x[i] = all * float(scale(i / 32)) * float(kIq4Table[size_t(code)]);
-  }
+  for (int i = 0; i < kSize; ++i)
+    x[i] = all * float(scale(i / 32)) * float(kIq4Table[size_t(nibble(q[size_t(i / 32)], i % 32))]);
 }
 
 void Q2_K::decode(float* x) const {

@@ -25,7 +25,7 @@ std::array<int, kSize> codes_of(const float* x, float scale) {
   return codes;
 }
 
-// What times the entries comes nearest to x, and how much of the sum of x's squares that leaves out.
+// What times the entries comes nearest to x, and how much of the sum of x's squares that accounts for.
 struct Fit {
   double scale = 0, explained = 0;
   Fit() = default;
@@ -77,8 +77,7 @@ Iq4Xs Iq4Xs::encode(const float* x) {
     const int scale = code_of(scales[j] * inverse(d) + float(kHalf), 2 * kHalf - 1);
     block.low[j / 2] = uint8_t(block.low[j / 2] | (scale & 15) << j % 2 * 4);
     block.high = uint16_t(block.high | scale >> 4 << 2 * j);
-    const Nibbles q = packed(codes_of(x + j * ggml::kSize, d * float(scale - kHalf)));
-    std::ranges::copy(q, block.q.begin() + std::ptrdiff_t(j * q.size()));
+    block.q[j] = packed(codes_of(x + j * ggml::kSize, d * float(scale - kHalf)));
   }
   return block;
 }

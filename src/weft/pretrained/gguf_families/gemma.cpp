@@ -7,20 +7,8 @@ namespace weft {
 namespace gguf_gemma {
 namespace {
 
-constexpr Layout kPlusOne{.values = ValueMap::plus_one};
-
-// llama.cpp multiplies by the weights of norms as they are, Hugging Face's library by one more.
-constexpr NameRow kNorms[] = {
-    {"layers.#.attention_norm", "blk.#.attn_norm", kPlusOne},
-    {"layers.#.attention.query_norm", "blk.#.attn_q_norm", kPlusOne},
-    {"layers.#.attention.key_norm", "blk.#.attn_k_norm", kPlusOne},
-    {"layers.#.attention_post_norm", "blk.#.post_attention_norm", kPlusOne},
-    {"layers.#.mlp_norm", "blk.#.ffn_norm", kPlusOne},
-    {"layers.#.mlp_post_norm", "blk.#.post_ffw_norm", kPlusOne},
-    {"final_norm", "output_norm", kPlusOne},
-};
 std::span<const NameRow> names(const ModelConfig& c) {
-  static const std::vector<NameRow> rows = joined({std::span(kNorms), gguf_halved_names(c)});
+  static const std::vector<NameRow> rows = joined({gguf_offset_norms(), gguf_halved_names(c)});
   return rows;
 }
 

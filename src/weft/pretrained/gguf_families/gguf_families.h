@@ -55,5 +55,7 @@ std::span<const NameRow> gguf_halved_names(const ModelConfig& config);
 // Before one of them: query, key and value in one tensor; gate and up in one.
 std::span<const NameRow> gguf_fused_heads();
 std::span<const NameRow> gguf_fused_gate();
+// Norms of which llama.cpp multiplies by the weights as they are, Hugging Face's library by one more.
+std::span<const NameRow> gguf_offset_norms();
 
 }  // namespace weft

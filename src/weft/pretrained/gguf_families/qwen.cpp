@@ -82,13 +82,8 @@ void qwen35_moe_fields(GgufFields& f, ModelConfig& c) {
   shared_expert_fields(f, c);
 }
 
-constexpr Layout kPlusOne{.values = ValueMap::plus_one};
 constexpr NameRow kDelta[] = {
-    {"layers.#.attention_norm", "blk.#.attn_norm", kPlusOne},
-    {"layers.#.mlp_norm", "blk.#.post_attention_norm", kPlusOne},
-    {"final_norm", "output_norm", kPlusOne},
-    {"layers.#.attention.query_norm", "blk.#.attn_q_norm", kPlusOne},
-    {"layers.#.attention.key_norm", "blk.#.attn_k_norm", kPlusOne},
+    {"layers.#.mlp_norm", "blk.#.post_attention_norm", {.values = ValueMap::plus_one}},
     {"layers.#.attention.query", "blk.#.attn_q", {.part = Part::head_query}},
     {"layers.#.attention.gate", "blk.#.attn_q", {.part = Part::head_gate}},
     {"layers.#.delta.query", "blk.#.attn_qkv", {.part = Part::delta_query}},
@@ -120,12 +115,13 @@ constexpr NameRow kTiledDeltaValues[] = {
 };
 
 std::span<const NameRow> qwen3_next_names(const ModelConfig& c) {
-  static const std::vector<NameRow> rows = joined({std::span(kDelta), std::span(kDeltaValues), gguf_halved_names(c)});
+  static const std::vector<NameRow> rows =
+      joined({std::span(kDelta), std::span(kDeltaValues), gguf_offset_norms(), gguf_halved_names(c)});
   return rows;
 }
 std::span<const NameRow> qwen35_names(const ModelConfig& c) {
   static const std::vector<NameRow> rows =
-      joined({std::span(kDelta), std::span(kTiledDeltaValues), gguf_halved_names(c)});
+      joined({std::span(kDelta), std::span(kTiledDeltaValues), gguf_offset_norms(), gguf_halved_names(c)});
   return rows;
 }
 

@@ -110,6 +110,20 @@ std::span<const NameRow> gguf_fused_gate() {
   return kRows;
 }
 
+std::span<const NameRow> gguf_offset_norms() {
+  static constexpr Layout kPlusOne{.values = ValueMap::plus_one};
+  static constexpr NameRow kRows[] = {
+      {"layers.#.attention_norm", "blk.#.attn_norm", kPlusOne},
+      {"layers.#.attention.query_norm", "blk.#.attn_q_norm", kPlusOne},
+      {"layers.#.attention.key_norm", "blk.#.attn_k_norm", kPlusOne},
+      {"layers.#.attention_post_norm", "blk.#.post_attention_norm", kPlusOne},
+      {"layers.#.mlp_norm", "blk.#.ffn_norm", kPlusOne},
+      {"layers.#.mlp_post_norm", "blk.#.post_ffw_norm", kPlusOne},
+      {"final_norm", "output_norm", kPlusOne},
+  };
+  return kRows;
+}
+
 void gguf_shape_fields(GgufFields& f, ModelConfig& c) {
   f.size("block_count", c.layers);
   f.size("context_length", c.context);
