@@ -142,6 +142,7 @@ constexpr DecoderCase kDecoderCases[] = {
     {"qwen2_moe_lora_recompute", "qwen2_moe", false, false, false, 0, "swiglu", 1, WeightGrads::later, 2, 4},
     {"qwen3_5", "qwen3_5", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"qwen3_5_dropout_recompute_later", "qwen3_5", false, false, true, 0.2f, "swiglu", 1, WeightGrads::later},
+    {"qwen3_5_lora_dropout_recompute", "qwen3_5", false, false, false, 0.3f, "swiglu", 1, WeightGrads::later, 2},
     {"qwen3_next_lora", "qwen3_next", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
     {"experts_lora_recompute", "llama", false, false, false, 0, "relu", 1, WeightGrads::later, 3, 4},
 };

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-const LoraConfig kLora{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
+const LoraConfig kLora{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets};
 const LoraConfig kDoraNf4{.rank = 3, .alpha = 24, .targets = 0x79, .base = BaseFormat::nf4, .is_dora = true};
 
 const MeshCase kTrainingCases[] = {

@@ -26,19 +26,55 @@ std::string folder_with(const TemporaryFolder& folder, const std::string& config
   return folder.path();
 }
 
+// Zeros, whose names alone count.
+void write_factors(const std::string& folder, const std::vector<std::string>& modules) {
+  std::vector<SafetensorsInfo> infos;
+  for (const std::string& module : modules)
+    for (const char* factor : {"lora_A", "lora_B"})
+      infos.push_back({fmt::format("base_model.model.{}.{}.weight", module, factor), DType::f32, {1, 1}});
+  SafetensorsWriter writer(FileSystem::real(), join_path(folder, kPeftWeightsName), infos);
+  for (size_t i = 0; i < infos.size(); ++i) writer.write(std::as_bytes(std::span<const float>({0.0f})));
+  writer.finish();
+}
+
+std::vector<std::string> targets_beside(const char* family, const std::vector<std::string>& modules) {
+  const TemporaryFolder folder;
+  write_factors(folder.path(), modules);
+  return lora_target_names(read_peft_config(folder_with(folder, config_with("")), family_defaults(family)));
+}
+
 TEST(PeftTest, ConfigSaysWhichAdapters) {
   const TemporaryFolder folder;
-  const LoraConfig lora = read_peft_config(folder_with(folder, config_with("")));
+  const ModelConfig model = family_defaults("llama");
+  write_factors(folder.path(), {"model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj"});
+  const LoraConfig lora = read_peft_config(folder_with(folder, config_with("")), model);
   EXPECT_EQ(lora.rank, 3);
   EXPECT_EQ(lora.scale(), 2);
-  EXPECT_EQ(lora_target_names(lora), (std::vector<std::string>{"q", "down"}));
-  EXPECT_FLOAT_EQ(read_peft_config(folder_with(folder, config_with(R"(, "use_rslora": true)"))).scale(),
+  EXPECT_EQ(lora_target_names(lora), (std::vector<std::string>{"q", "dense_down"}));
+  EXPECT_FLOAT_EQ(read_peft_config(folder_with(folder, config_with(R"(, "use_rslora": true)")), model).scale(),
                   6 / std::sqrt(3.0f));
   EXPECT_FALSE(lora.is_dora);
-  EXPECT_TRUE(read_peft_config(folder_with(folder, config_with(R"(, "use_dora": true)"))).is_dora);
+  EXPECT_TRUE(read_peft_config(folder_with(folder, config_with(R"(, "use_dora": true)")), model).is_dora);
   for (const char* wrong :
-       {R"(, "bias": "all")", R"(, "rank_pattern": {"q_proj": 8})", R"(, "modules_to_save": ["lm_head"])"})
-    EXPECT_THROW(read_peft_config(folder_with(folder, config_with(wrong))), Error) << wrong;
+       {R"(, "bias": "all")", R"(, "rank_pattern": {"q_proj": 8})", R"(, "modules_to_save": ["lm_head"])",
+        R"(, "target_parameters": ["mlp.experts.down_proj"])"})
+    EXPECT_THROW(read_peft_config(folder_with(folder, config_with(wrong)), model), Error) << wrong;
+}
+
+// A name means what it means in its family: out_proj is attention's in one, the gated delta rule's in another.
+TEST(PeftTest, TensorsSayBesideWhatAdaptersStand) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(targets_beside("opt", {"model.decoder.layers.0.self_attn.out_proj"}), Names{"o"});
+  EXPECT_EQ(targets_beside("qwen3_5", {"model.layers.0.linear_attn.out_proj"}), Names{"delta_o"});
+  EXPECT_EQ(targets_beside("qwen3_5", {"model.layers.0.linear_attn.in_proj_qkv", "model.layers.3.self_attn.q_proj"}),
+            (Names{"q", "delta_qkv"}));
+  EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.linear_attn.in_proj_qkvz"}),
+            (Names{"delta_qkv", "delta_gate"}));
+  EXPECT_EQ(targets_beside("gpt2", {"transformer.h.0.mlp.c_proj"}), Names{"dense_down"});
+  EXPECT_EQ(targets_beside("mixtral", {"model.layers.0.block_sparse_moe.experts.3.w1"}), Names{"expert_gate"});
+  EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.mlp.shared_expert.up_proj"}), Names{"dense_up"});
+  EXPECT_THROW(targets_beside("llama", {"lm_head"}), Error);
+  EXPECT_THROW(targets_beside("qwen3_next", {"model.layers.0.mlp.gate"}), Error);  // a router
 }
 
 // Modules of several projections, as PEFT adapts them: the same as the adapted tensors of a model's files.
@@ -47,13 +83,18 @@ class FusedPeftTest : public testing::TestWithParam<const char*> {
   static constexpr int64_t kRank = 2;
   static constexpr float kScale = 1.5f;
 
+  // What neither a convolution, a router nor the gate of shared experts is.
+  static bool is_adaptable(std::string_view param) {
+    return !param.ends_with("_conv.weight") && !param.ends_with("router.weight") &&
+           !param.ends_with("shared_gate.weight");
+  }
   // The tensors beside which there are adapters, without ".weight", and the modules' names.
   std::set<std::string> adapted_tensors(const ModelSource& base, std::set<std::string>& modules) const {
     std::set<std::string> tensors;
     for (const ParamNames& names : base.names()) {
       const std::string& stored = names.stored.front();
       if (names.shape.rank() != 2 || !names.param.starts_with("layers.") || !stored.ends_with(".weight")) continue;
-      if (names.param.find(".delta.") != std::string::npos) continue;
+      if (!is_adaptable(names.param)) continue;
       tensors.insert(stored.substr(0, stored.size() - 7));
     }
     for (const std::string& t : tensors) modules.insert(t.substr(t.rfind('.') + 1));
@@ -71,7 +112,7 @@ class FusedPeftTest : public testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Models, FusedPeftTest,
                          testing::Values("llama", "phi3", "gpt2", "gpt_neox", "falcon_new", "glm4", "starcoder2",
-                                         "opt", "qwen3_5"),
+                                         "opt", "qwen3_5", "qwen3_next"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(FusedPeftTest, IsThePartsOfItsProjections) {
@@ -130,19 +171,31 @@ TEST_P(FusedPeftTest, IsThePartsOfItsProjections) {
 }
 
 // Lengths of rows lie as the rows do; those of a part alone would leave the others without.
-TEST(FusedDoraTest, HasLengthsOfAllRowsOrIsRefused) {
-  const GoldenModel golden("phi3");
+struct FusedDora {
+  const char* golden;
+  std::vector<std::string> all, some;
+};
+class FusedDoraTest : public testing::TestWithParam<FusedDora> {};
+INSTANTIATE_TEST_SUITE_P(Models, FusedDoraTest,
+                         testing::Values(FusedDora{"phi3", {"q", "k", "v"}, {"q"}},
+                                         FusedDora{"qwen3_5", {"delta_qkv", "delta_o", "delta_decay"}, {}},
+                                         FusedDora{"qwen3_next", {"delta_qkv", "delta_gate"}, {"delta_qkv"}}),
+                         [](const auto& test) { return std::string(test.param.golden); });
+
+TEST_P(FusedDoraTest, HasLengthsOfAllRowsOrIsRefused) {
+  const GoldenModel golden(GetParam().golden);
   ModelConfig config = open_model(golden.path())->config();
-  config.lora = {.rank = 2, .targets = lora_targets({"q", "k", "v"}), .is_dora = true};
+  config.lora = {.rank = 2, .targets = lora_targets(GetParam().all), .is_dora = true};
   const auto model = random_model("random", config);
   const TemporaryFolder folder;
   write_peft(*model, "base", folder / "peft");
   const auto back = open_adapted(open_model(golden.path()), folder / "peft");
-  EXPECT_EQ(back->config().lora.rank, 6);
+  EXPECT_GT(back->config().lora.rank, 2);
   for (const ParamNames& names : model->names())
     if (names.param.ends_with("lora_magnitude"))
       EXPECT_EQ(values_of(*back, names), values_of(*model, names)) << names.param;
-  config.lora.targets = lora_targets({"q"});
+  if (GetParam().some.empty()) return;
+  config.lora.targets = lora_targets(GetParam().some);
   EXPECT_THROW(write_peft(*random_model("random", config), "base", folder / "some"), Error);
 }
 
@@ -265,7 +318,7 @@ TEST_P(RealPeftTest, WhatIsWrittenIsReadBack) {
     const Bytes a = want.bytes(e), b = got.bytes(got.at(e.name));
     EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << e.name;
   }
-  const LoraConfig back = read_peft_config(again / "peft");
+  const LoraConfig back = open_adapted(open_model(path_), again / "peft")->config().lora;
   EXPECT_EQ(back, adapted->config().lora);
   EXPECT_THROW(open_adapted(open_adapted(open_model(path_), folder), folder), Error);
   EXPECT_THROW(write_peft(*open_model(path_), "base", again / "none"), Error);

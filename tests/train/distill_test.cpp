@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                                 {.shape = {.shard = 2},
                                  .zero = Zero::parameters,
                                  .accumulation = 2,
-                                 .lora = {.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f}}},
+                                 .lora = {.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets}}},
                     DistillCase{
                         "pp2_dp2_tp2",
                         {.shape = {.pp = 2, .shard = 2, .tp = 2}, .zero = Zero::gradients, .accumulation = 2}}),

@@ -5,10 +5,10 @@ namespace weft {
 namespace {
 
 // Adapters beside every projection, and beside two, with dropout.
-const LoraConfig kLora{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
+const LoraConfig kLora{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets};
 const LoraConfig kLoraDropout{.rank = 3, .alpha = 24, .dropout = 0.2f, .targets = 0x79};
 
-const LoraConfig kDora{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .is_dora = true};
+const LoraConfig kDora{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets, .is_dora = true};
 const LoraConfig kDoraNf4{
     .rank = 3, .alpha = 24, .dropout = 0.2f, .targets = 0x79, .base = BaseFormat::nf4, .is_dora = true};
 
@@ -135,6 +135,9 @@ const MeshCase kMeshCases[] = {
      .lora = kDoraNf4},
 };
 
+const LoraConfig kDeltaLora{.rank = 3, .alpha = 24, .dropout = 0.2f, .targets = kAllTargets};
+const LoraConfig kDeltaDora{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets, .is_dora = true};
+
 // Layers of the gated delta rule, of whose queries and keys four ranks share what two have.
 const MeshCase kDeltaCases[] = {
     {.family = "qwen3_5", .accumulation = 2, .dropout = 0.2f},
@@ -154,7 +157,16 @@ const MeshCase kDeltaCases[] = {
      .offload_activations = OffloadTo::host},
     {.family = "qwen3_5",
      .shape = {.shard = 2},
-     .lora = {.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .base = BaseFormat::nf4}},
+     .lora = {.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets, .base = BaseFormat::nf4}},
+    {.family = "qwen3_5", .shape = {.tp = 4}, .lora = kDeltaLora},
+    {.family = "qwen3_5", .shape = {.tp = 2}, .sequence_parallel = true, .lora = kDeltaDora},
+    {.family = "qwen3_5", .shape = {.shard = 2, .cp = 2}, .zero = Zero::parameters, .lora = kDeltaLora},
+    {.family = "qwen3_5",
+     .shape = {.pp = 2, .tp = 2},
+     .accumulation = 2,
+     .recompute = {RecomputePolicy::What::block},
+     .precision = Precision::bf16,
+     .lora = kDeltaDora},
     {.family = "qwen3_5", .shape = {.cp = 2}, .dropout = 0.2f},
     {.family = "qwen3_5", .shape = {.cp = 4}, .cp_mode = ContextMode::ulysses},  // of two keys
     {.family = "qwen3_next",

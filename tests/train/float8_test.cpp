@@ -62,7 +62,7 @@ TEST_P(Float8ProductsTest, AreThoseOfLayers) {
   MeshCase mesh{.family = c.family,
                 .precision = Precision::fp8,
                 .experts = c.experts,
-                .lora = {.rank = c.lora_rank, .alpha = 8, .dropout = 0, .targets = 0x7f}};
+                .lora = {.rank = c.lora_rank, .alpha = 8, .dropout = 0, .targets = kAllTargets}};
   Recipe recipe = recipe_of(mesh);
   recipe.model.layers = 2;
   Kernels kernels = cpu_kernels();

@@ -2,6 +2,7 @@
 #include "base/temporary_folder.h"
 #include "train/mesh_cases.h"
 #include "weft/base/toml.h"
+#include "weft/models/model_json.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/train/memory_estimate.h"
 #include "weft/train/model_parts.h"
@@ -10,7 +11,7 @@
 namespace weft {
 namespace {
 
-const LoraConfig kEverywhere{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
+const LoraConfig kEverywhere{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets & ~kDeltaTargets};
 
 // Weights of every parameter on rank 0, at the start of a run and some steps later.
 struct BeforeAndAfter {
@@ -208,6 +209,33 @@ TEST(LoraTest, RecipesSayWhichAdapters) {
   EXPECT_EQ(recipe_in(rest).model.lora.rank, 0);
   for (const char* wrong : {"[lora]\ntargets = [\"query\"]\n", "[lora]\nrank = 0\n", "[lora]\nranks = 4\n"})
     EXPECT_THROW(recipe_in(rest + wrong), UsageError) << wrong;
+}
+
+// Adapters of a feed-forward part have one name where the model has one kind of such parts, of experts or not.
+TEST(LoraTest, TargetsAreThoseThatTheModelHas) {
+  using Names = std::vector<std::string>;
+  const auto names = [](const char* family, int64_t shared, const Names& targets) {
+    ModelConfig c = family_defaults(family);
+    c.layers = 4, c.hidden = 8, c.heads = 2, c.kv_heads = 2, c.vocab = 9, c.ffn = c.expert_ffn = 6, c.context = 8;
+    if (shared >= 0) c.experts = 4, c.experts_per_token = 2, c.shared_experts = shared;
+    c.lora = {.rank = 2, .targets = lora_targets(targets)};
+    complete(c);
+    EXPECT_EQ(parse_model_json(to_json(c), "model.json").lora, c.lora);
+    Decoder model(c);
+    int64_t adapters = 0;
+    for (const Param* p : model.params()) adapters += is_adapter(p->name) ? p->shape.numel() : 0;
+    EXPECT_EQ(c.num_adapter_params(), adapters) << family << shared;
+    return lora_target_names(c.lora);
+  };
+  EXPECT_EQ(names("llama", -1, {"all-linear"}), (Names{"q", "k", "v", "o", "gate", "up", "down"}));
+  EXPECT_EQ(names("llama", -1, {"dense_gate", "q"}), (Names{"q", "gate"}));
+  EXPECT_EQ(names("llama", 0, {"expert_up"}), (Names{"up"}));
+  EXPECT_EQ(names("llama", 1, {"up"}), (Names{"up"}));
+  EXPECT_EQ(names("llama", 1, {"dense_up", "expert_down"}), (Names{"dense_up", "expert_down"}));
+  EXPECT_EQ(names("gpt2", -1, {"gate", "up"}), (Names{"up"}));
+  EXPECT_EQ(names("qwen3_next", 1, {"all-linear"}), (Names{"all-linear"}));
+  EXPECT_EQ(names("qwen3_5", -1, {"v", "delta_decay", "delta_qkv"}), (Names{"v", "delta_qkv", "delta_decay"}));
+  EXPECT_THROW(names("llama", -1, {"delta_o"}), UsageError);
 }
 
 TEST(LoraTest, ASavedModelSaysItsShapeItself) {

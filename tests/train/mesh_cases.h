@@ -38,7 +38,7 @@ inline const MeshCase kFarStages{.shape = {.pp = 2, .shard = 2},
                                  .offload_activations = OffloadTo::disk};
 
 // Beside every projection.
-inline const LoraConfig kNf4Adapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f, .base = BaseFormat::nf4};
+inline const LoraConfig kNf4Adapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets, .base = BaseFormat::nf4};
 
 inline const TemporaryFolder& offload_folder() {
   static const TemporaryFolder folder;

@@ -76,7 +76,7 @@ TEST(MoeCheckpointTest, GoesOnOnAnotherMesh) {
 TEST(MoeCheckpointTest, ExpertsOfFourBitsKeepTheirCodes) {
   const auto recipe_on = [](const MeshShape& mesh, int64_t accumulation, Zero zero) {
     Recipe r = moe_recipe_on(mesh, accumulation, zero);
-    r.model.lora = {.rank = 4, .alpha = 32, .targets = 0x7f, .base = BaseFormat::nf4};
+    r.model.lora = {.rank = 4, .alpha = 32, .targets = kAllTargets, .base = BaseFormat::nf4};
     return r;
   };
   const TemporaryFolder one, many;

@@ -56,7 +56,16 @@ void capacity(Recipe& r) { r.model.capacity_factor = 0.8f; }
 // Beside every projection, also of experts and of those that see all tokens.
 void adapters(Recipe& r) {
   r.model.shared_experts = 1;
-  r.model.lora = {.rank = 4, .alpha = 32, .targets = 0x7f};
+  r.model.lora = {.rank = 4, .alpha = 32, .targets = kAllTargets};
+}
+// Beside no expert: so they may have dropout, and lengths of rows.
+void dense_adapters(Recipe& r) {
+  deepseek(r);
+  r.model.lora = {.rank = 4,
+                  .alpha = 32,
+                  .dropout = 0.2f,
+                  .targets = lora_targets({"q", "dense_gate", "dense_down"}),
+                  .is_dora = true};
 }
 void quantised(Recipe& r) { adapters(r), r.model.lora.base = BaseFormat::nf4; }
 void uneven_quantised(Recipe& r) { uneven_experts(r), quantised(r); }
@@ -69,7 +78,7 @@ void uneven_adapters(Recipe& r) { uneven_experts(r), adapters(r); }
 void gelu_adapters(Recipe& r) { set_activation(r.model, "gelu"), adapters(r); }
 void gpt_oss_adapters(Recipe& r) {
   gpt_oss(r);
-  r.model.lora = {.rank = 4, .alpha = 32, .targets = 0x7f};
+  r.model.lora = {.rank = 4, .alpha = 32, .targets = kAllTargets};
 }
 void gelu_experts(Recipe& r) { set_activation(r.model, "gelu"); }
 
@@ -107,6 +116,7 @@ const MoeCase kMoeCases[] = {
      .accumulation = 4,
      .schedule = ScheduleKind::zb_h1,
      .change = gpt_oss},
+    {.name = "dp2_ep2_tp2_dense_adapters", .dp = 2, .tp = 2, .ep = 2, .change = dense_adapters},
     {.name = "dp2_ep2_tp2_gpt_oss_adapters", .dp = 2, .tp = 2, .ep = 2, .change = gpt_oss_adapters},
     {.name = "tp2_sp_shared_gate", .tp = 2, .sequence_parallel = true, .change = shared_gate},
     {.name = "dp2_ep2_acc2_recompute_shared_gate",

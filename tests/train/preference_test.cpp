@@ -119,7 +119,7 @@ struct PreferenceCase {
   MeshCase mesh;
 };
 class PreferenceMeshTest : public testing::TestWithParam<PreferenceCase> {};
-const LoraConfig kAdapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
+const LoraConfig kAdapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets};
 constexpr PreferenceMethod kDpo = PreferenceMethod::dpo, kOrpo = PreferenceMethod::orpo, kKto = PreferenceMethod::kto;
 INSTANTIATE_TEST_SUITE_P(
     Meshes, PreferenceMeshTest,

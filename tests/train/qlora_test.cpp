@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-const LoraConfig kPlain{.rank = 4, .alpha = 32, .dropout = 0, .targets = 0x7f};
+const LoraConfig kPlain{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets};
 
 Recipe wide_recipe(const LoraConfig& lora) {
   Recipe r = small_recipe("llama", Precision::bf16, 1);

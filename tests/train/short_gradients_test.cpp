@@ -41,7 +41,7 @@ TEST(ShortGradientsTest, AreThoseOfLayersProducts) {
   counts = gradients_of_rank(recipe_of(with_short_gradients({.experts = 4})));
   const int64_t experts = (4 + 1) * 3 * m.hidden * 24;
   EXPECT_EQ(counts[kShort], m.layers * (attention + experts));
-  counts = gradients_of_rank(recipe_of(with_short_gradients({.lora = {.rank = 4, .alpha = 8, .targets = 0x7f}})));
+  counts = gradients_of_rank(recipe_of(with_short_gradients({.lora = {.rank = 4, .alpha = 8, .targets = kAllTargets}})));
   EXPECT_EQ(counts[kShort], 0);
 }
 

@@ -69,7 +69,7 @@ GatedDeltaConfig delta_config(const ModelConfig& c) {
           .dropout = c.dropout,
           .init_std = c.init_std,
           .output_init_std = output_init_std(c),
-          .base = c.lora.base};
+          .lora = c.lora};
 }
 
 MlpConfig mlp_config(const ModelConfig& c) {

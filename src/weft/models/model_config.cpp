@@ -2,7 +2,9 @@
 #include "weft/models/model_config.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "weft/models/model_fields.h"
 
@@ -129,6 +131,25 @@ void complete_attention(ModelConfig& c) {
         c.turned_dim(), c.head_dim);
 }
 
+// Those that the model has. What a model without experts, or with nothing beside them, says of the one kind of
+// feed-forward part it says of the other too, so that the same adapters have one name.
+LoraTargets targets_of(const ModelConfig& c) {
+  using enum LoraTarget;
+  constexpr LoraTarget kKinds[][2] = {{gate, expert_gate}, {up, expert_up}, {down, expert_down}};
+  const bool has_dense = c.experts == 0 || c.first_dense_layers > 0 || c.shared_experts > 0;
+  LoraTargets targets = c.lora.targets;
+  if (!c.has_delta()) targets &= LoraTargets(~kDeltaTargets);
+  for (const auto& [dense, expert] : kKinds) {
+    const bool is_there = dense != gate || c.is_gated, has_both = has_dense && c.experts > 0;
+    const LoraTargets both = bit_of(dense) | bit_of(expert), named = bit_of(has_dense ? dense : expert);
+    const bool is_named = is_there && (targets & named) != 0;
+    if (is_there && has_both) continue;
+    targets &= LoraTargets(~both);
+    if (is_named) targets |= both;
+  }
+  return targets;
+}
+
 void complete_adapters(ModelConfig& c) {
   if (c.lora.rank == 0) return;
   if (c.lora.rank < 0 || c.lora.rank > kMostLoraRank)
@@ -136,17 +157,18 @@ void complete_adapters(ModelConfig& c) {
   if (!(c.lora.alpha > 0)) throw UsageError("lora.alpha = {}: write a number above 0", c.lora.alpha);
   if (!(c.lora.dropout >= 0 && c.lora.dropout < 1))
     throw UsageError("lora.dropout = {}: write a probability from 0 to below 1", c.lora.dropout);
-  if (!c.is_gated) c.lora.targets = uint8_t(c.lora.targets & ~(1 << uint8_t(LoraTarget::gate)));
+  c.lora.targets = targets_of(c);
   if (c.lora.targets == 0)
     throw UsageError("lora.targets names no projection that the model has: write [\"q\", \"v\"]");
-  const bool adapts_mlp = c.lora.has(LoraTarget::gate) || c.lora.has(LoraTarget::up) || c.lora.has(LoraTarget::down);
-  if (c.experts > 0 && adapts_mlp && c.lora.dropout > 0)
-    throw UsageError("lora.dropout = {}: adapters of experts have none: write 0, or targets among q, k, v and o",
-                     c.lora.dropout);
-  if (c.experts > 0 && adapts_mlp && c.lora.is_dora)
+  const bool adapts_experts = c.experts > 0 && (c.lora.targets & kExpertTargets) != 0;
+  if (adapts_experts && c.lora.dropout > 0)
     throw UsageError(
-        "lora.dora: adapters of experts train no lengths of rows: leave it out, or write targets among q, "
-        "k, v and o");
+        "lora.dropout = {}: adapters of experts have none: write 0, or targets without them, such as q and dense_up",
+        c.lora.dropout);
+  if (adapts_experts && c.lora.is_dora)
+    throw UsageError(
+        "lora.dora: adapters of experts train no lengths of rows: leave it out, or write targets without them, such "
+        "as q and dense_up");
   const bool adapts_inputs =
       c.lora.has(LoraTarget::query) || c.lora.has(LoraTarget::key) || c.lora.has(LoraTarget::value);
   if (c.is_latent() && adapts_inputs)
@@ -269,45 +291,40 @@ namespace {
 
 constexpr double kPerMultiplyAdd = 2;
 
-constexpr LoraTarget kLoraTargets[] = {LoraTarget::query, LoraTarget::key, LoraTarget::value, LoraTarget::output,
-                                       LoraTarget::gate,  LoraTarget::up,  LoraTarget::down};
+// Projections of a layer that adapters may stand beside, so many of one kind.
+struct Adapted {
+  LoraTarget target;
+  int64_t count, in, out;
+};
 
-// Inputs and outputs of a projection that an adapter may stand beside; of a feed-forward part of this width.
-int64_t inputs_and_outputs(const ModelConfig& c, LoraTarget target, int64_t ffn) {
-  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  switch (target) {
-    case LoraTarget::query:
-    case LoraTarget::output: return c.hidden + q;
-    case LoraTarget::key:
-    case LoraTarget::value: return c.hidden + kv;
-    case LoraTarget::gate:
-    case LoraTarget::up:
-    case LoraTarget::down: return c.hidden + ffn;
-  }
-  return 0;
-}
-
-// Of one adapter.
-int64_t adapter_params(const ModelConfig& c, LoraTarget target, int64_t ffn) {
-  const int64_t sizes = inputs_and_outputs(c, target, ffn);
-  const bool is_inwards = target != LoraTarget::output && target != LoraTarget::down;
-  return c.lora.rank * sizes + (c.lora.is_dora ? (is_inwards ? sizes - c.hidden : c.hidden) : 0);
+// Of what stands in attention's place.
+std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
+  using enum LoraTarget;
+  const int64_t h = c.hidden, q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  if (!c.is_delta(layer))
+    return {{query, c.attention_gate ? 2 : 1, h, q},
+            {key, 1, h, kv},
+            {value, 1, h, kv},
+            {output, 1, c.heads * c.values_dim(), h}};
+  const int64_t keys = c.delta_key_heads * c.delta_key_dim, values = c.delta_heads * c.delta_value_dim;
+  return {{delta_inputs, 2, h, keys},   {delta_inputs, 1, h, values},       {delta_gate, 1, h, values},
+          {delta_output, 1, values, h}, {delta_decay, 1, h, c.delta_heads}, {delta_beta, 1, h, c.delta_heads}};
 }
 
 // Of one layer, of whose experts so many count.
 int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
+  std::vector<Adapted> all = adapted_mixer(c, layer);
+  using enum LoraTarget;
+  const int64_t dense = c.has_experts(layer) ? c.shared_experts * c.expert_ffn : c.ffn;
+  const auto add_mlp = [&](std::array<LoraTarget, 3> targets, int64_t count, int64_t ffn) {
+    for (const LoraTarget inwards : {targets[0], targets[1]}) all.push_back({inwards, count, c.hidden, ffn});
+    all.push_back({targets[2], count, ffn, c.hidden});
+  };
+  if (dense > 0) add_mlp({gate, up, down}, 1, dense);
+  if (c.has_experts(layer)) add_mlp({expert_gate, expert_up, expert_down}, experts, c.expert_ffn);
   int64_t sum = 0;
-  for (const LoraTarget target : kLoraTargets) {
-    if (!c.lora.has(target)) continue;
-    const bool is_mlp = target == LoraTarget::gate || target == LoraTarget::up || target == LoraTarget::down;
-    if (!is_mlp && c.is_delta(layer)) continue;
-    const bool has_gate = target == LoraTarget::query && c.attention_gate;
-    if (!is_mlp || !c.has_experts(layer))
-      sum += (has_gate ? 2 : 1) * adapter_params(c, target, c.ffn);
-    else
-      sum += experts * adapter_params(c, target, c.expert_ffn) +
-             (c.shared_experts > 0 ? adapter_params(c, target, c.shared_experts * c.expert_ffn) : 0);
-  }
+  for (const auto& [target, count, in, out] : all)
+    if (c.lora.has(target)) sum += count * (c.lora.rank * (in + out) + (c.lora.is_dora ? out : 0));
   return sum;
 }
 

@@ -12,16 +12,23 @@ namespace weft {
 namespace {
 
 // Of so many outputs to each head.
-LinearConfig to_heads(const GatedDeltaConfig& c, const Cut& heads, int64_t per_head) {
+LinearConfig to_heads(const GatedDeltaConfig& c, const Cut& heads, int64_t per_head, LoraTarget target) {
   return {.in = c.hidden,
           .out = heads.total * per_head,
           .init_std = c.init_std,
           .out_cut = elements_of(heads, per_head),
-          .base = c.base};
+          .adapter = adapter_of(c.lora, target),
+          .base = c.lora.base};
 }
 LinearConfig to_key_heads(const GatedDeltaConfig& c, const HeadCut& cut) {
-  LinearConfig config = to_heads(c, cut.kv_heads, c.key_dim);
+  LinearConfig config = to_heads(c, cut.kv_heads, c.key_dim, LoraTarget::delta_inputs);
   config.is_shared = cut.is_kv_shared, config.is_first_holder = cut.is_first_holder;
+  return config;
+}
+// A number to each, which says how a state changes.
+LinearConfig to_rates(const GatedDeltaConfig& c, const HeadCut& cut, LoraTarget target) {
+  LinearConfig config = to_heads(c, cut.heads, 1, target);
+  config.is_wide = true, config.base = BaseFormat::plain;
   return config;
 }
 LinearConfig from_heads(const GatedDeltaConfig& c, const Cut& heads, const TensorParallel& tensor) {
@@ -30,7 +37,8 @@ LinearConfig from_heads(const GatedDeltaConfig& c, const Cut& heads, const Tenso
           .init_std = c.output_init_std,
           .in_cut = elements_of(heads, c.value_dim),
           .is_first = tensor.rank() == 0,
-          .base = c.base};
+          .adapter = adapter_of(c.lora, LoraTarget::delta_output, tensor.size() > 1 ? &tensor.group() : nullptr),
+          .base = c.lora.base};
 }
 
 Placement taps(const GatedDeltaConfig& c, const Cut& heads, int64_t per_head) {
@@ -55,11 +63,10 @@ GatedDeltaNet::GatedDeltaNet(const std::string& name, int layer, const GatedDelt
       output_dropout_site_(name_hash(name + ".output")),
       query_(name + ".query", to_key_heads(c, cut_)),
       key_(name + ".key", to_key_heads(c, cut_)),
-      value_(name + ".value", to_heads(c, cut_.heads, c.value_dim)),
-      gate_(name + ".gate", to_heads(c, cut_.heads, c.value_dim)),
-      decay_(name + ".decay.weight", Placement(Shape{c.heads, c.hidden}).cut(0, cut_.heads),
-             Init::normal(c.init_std)),
-      beta_(name + ".beta.weight", Placement(Shape{c.heads, c.hidden}).cut(0, cut_.heads), Init::normal(c.init_std)),
+      value_(name + ".value", to_heads(c, cut_.heads, c.value_dim, LoraTarget::delta_inputs)),
+      gate_(name + ".gate", to_heads(c, cut_.heads, c.value_dim, LoraTarget::delta_gate)),
+      decay_(name + ".decay", to_rates(c, cut_, LoraTarget::delta_decay)),
+      beta_(name + ".beta", to_rates(c, cut_, LoraTarget::delta_beta)),
       query_conv_(name + ".query_conv.weight", key_taps(c, cut_), taps_init(c)),
       key_conv_(name + ".key_conv.weight", key_taps(c, cut_), taps_init(c)),
       value_conv_(name + ".value_conv.weight", taps(c, cut_.heads, c.value_dim), taps_init(c)),
@@ -88,6 +95,12 @@ GatedDeltaNet::KeyShare GatedDeltaNet::share(const Pass& pass) const {
   return {mine.first_head, mine.num_heads, per_key, layout.num_all_tokens()};
 }
 
+std::array<Var, 3> GatedDeltaNet::project(const Var& x, const Pass& pass) {
+  auto [q, k, v] = linears(x, query_.weights(), key_.weights(), value_.weights());
+  return {query_.adapt(std::move(q), x, pass), key_.adapt(std::move(k), x, pass),
+          value_.adapt(std::move(v), x, pass)};
+}
+
 Var GatedDeltaNet::gathered(const Var& x, const Pass& pass, const KeyShare& here) {
   const int64_t keys = cut_.kv_heads.count, width = x.value.dim(1) / std::max<int64_t>(keys, 1);
   if (!pass.context_plan) return x;
@@ -112,10 +125,10 @@ Var GatedDeltaNet::convolved(const Var& x, const ParamRows& taps, const Pass& pa
 Var GatedDeltaNet::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
   Context& context = *residual.context;
   const int64_t dk = config_.key_dim, dv = config_.value_dim;
+  const Pass& asked = wanted ? wanted->pass() : pass;
   const Var x = tensor_.enter(residual);
-  const auto [queries, keys, values] = linears(x, query_.weights(), key_.weights(), value_.weights());
-  const Var decay = apply(context, WideLinearOp{{&decay_, nullptr}}, x);
-  const Var beta = apply(context, WideLinearOp{{&beta_, nullptr}}, x);
+  const auto [queries, keys, values] = project(x, pass);
+  const Var decay = decay_(x, pass), beta = beta_(x, pass);
   const KeyShare here = share(pass);
   const int64_t first = here.first * here.per_key, heads = here.count * here.per_key;  // of values
   const ParamRows query_taps{query_conv_, here.first * dk, here.count * dk};
@@ -133,9 +146,8 @@ Var GatedDeltaNet::operator()(const Var& residual, const Pass& pass, const Wante
   const Var normed = norm_(reshape(scattered(y, pass, here), of_values));
   const auto given = [wanted](const Var& rows) { return wanted ? wanted->of(rows) : rows; };
   const Var flat = reshape(normed, {pass.num_tokens, cut_.heads.count * dv});
-  const Var gated =
-      apply(context, GatedActivationOp{Activation::silu}, linear(given(x), gate_.weights()), given(flat));
-  const Var out = tensor_.leave(output_(gated, wanted ? wanted->pass() : pass));
+  const Var gated = apply(context, GatedActivationOp{Activation::silu}, gate_(given(x), asked), given(flat));
+  const Var out = tensor_.leave(output_(gated, asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 

@@ -2,6 +2,8 @@
 // convolutions over the last tokens, the gated delta rule, and a gated norm.
 // Source: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024.
 #pragma once
+#include <array>
+
 #include "weft/autograd/ops/gated_delta.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/norm.h"
@@ -17,7 +19,7 @@ struct GatedDeltaConfig {
   int64_t conv = 0;  // tokens that a convolution sees
   float norm_eps = 1e-6f, dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
-  BaseFormat base = BaseFormat::plain;
+  LoraConfig lora = {};
 };
 
 class GatedDeltaNet {
@@ -28,8 +30,8 @@ class GatedDeltaNet {
   Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr);
 
   void each_param(auto&& visit) {
-    for (Linear* l : {&query_, &key_, &value_, &gate_}) l->each_param(visit);
-    for (Param* p : {&decay_, &beta_, &query_conv_, &key_conv_, &value_conv_, &rate_, &shift_}) visit(*p);
+    for (Linear* l : {&query_, &key_, &value_, &gate_, &decay_, &beta_}) l->each_param(visit);
+    for (Param* p : {&query_conv_, &key_conv_, &value_conv_, &rate_, &shift_}) visit(*p);
     norm_.each_param(visit);
     output_.each_param(visit);
   }
@@ -44,6 +46,7 @@ class GatedDeltaNet {
     int64_t first, count, per_key, tokens;
   };
   KeyShare share(const Pass& pass) const;
+  std::array<Var, 3> project(const Var& x, const Pass& pass);           // queries, keys and values
   Var gathered(const Var& x, const Pass& pass, const KeyShare& here);   // [T, C] -> [here.tokens, C here]
   Var scattered(const Var& y, const Pass& pass, const KeyShare& here);  // and back
   Var convolved(const Var& x, const ParamRows& taps, const Pass& pass, int which);
@@ -54,7 +57,7 @@ class GatedDeltaNet {
   int layer_;
   uint64_t output_dropout_site_;
   Linear query_, key_, value_, gate_;
-  Param decay_, beta_;                        // [heads, H]
+  Linear decay_, beta_;                       // a number to each head
   Param query_conv_, key_conv_, value_conv_;  // [channels, conv]
   Param rate_, shift_;                        // [heads]
   Norm norm_;                                 // of each head

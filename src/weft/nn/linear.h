@@ -18,6 +18,8 @@ struct LinearConfig {
   bool is_first = true;             // of those who make the sum: it adds the bias
   // The same weights are held by several ranks, each of which sees a part of the gradient.
   bool is_shared = false, is_first_holder = true;
+  // Outputs are f32 or wider (WideLinearOp): of weights that are few, whose results choose or gate.
+  bool is_wide = false;
   AdapterConfig adapter = {};
   BaseFormat base = BaseFormat::plain;
 
@@ -27,19 +29,23 @@ struct LinearConfig {
 class Linear {
  public:
   Linear(const std::string& name, const LinearConfig& c)
-      : adds_bias_(c.is_first), weight_(name + ".weight", weight_placement(c), Init::normal(c.init_std)) {
+      : is_wide_(c.is_wide),
+        adds_bias_(c.is_first),
+        weight_(name + ".weight", weight_placement(c), Init::normal(c.init_std)) {
     if (c.base == BaseFormat::nf4) weight_.hold_as_nf4();
-    weight_.is_bulk = true;
+    weight_.is_bulk = !c.is_wide;
     // DoRA reads the lengths of rows.
-    if (c.adapter.rank == 0 || !c.adapter.is_dora) weight_.readers = Param::Readers::products;
+    if (!c.is_wide && (c.adapter.rank == 0 || !c.adapter.is_dora)) weight_.readers = Param::Readers::products;
     if (c.has_bias) bias_.emplace(name + ".bias", bias_placement(c), Init::zeros());
     if (c.adapter.rank > 0) lora_.emplace(name, c.adapter, weight_, c.is_sum(), c.is_first);
     adds_bias_later_ = c.adapter.rank > 0 && c.adapter.is_dora;
   }
 
-  Var operator()(const Var& x, const Pass& pass) { return adapt(linear(x, weights()), x, pass); }
+  Var operator()(const Var& x, const Pass& pass) { return adapt((*this)(x), x, pass); }
   // Where there is no adapter.
-  Var operator()(const Var& x) { return linear(x, weights()); }
+  Var operator()(const Var& x) {
+    return is_wide_ ? apply(*x.context, WideLinearOp{weights()}, x) : linear(x, weights());
+  }
   // What the adapter, if there is one, makes of what weights() give.
   Var adapt(Var y, const Var& x, const Pass& pass) {
     if (lora_ && pass.uses_adapters) y = (*lora_)(y, x, pass);
@@ -72,7 +78,7 @@ class Linear {
     return p;
   }
 
-  bool adds_bias_, adds_bias_later_ = false;
+  bool is_wide_, adds_bias_, adds_bias_later_ = false;
   Param weight_;
   std::optional<Param> bias_;
   std::optional<Lora> lora_;

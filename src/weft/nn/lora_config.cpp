@@ -9,29 +9,56 @@
 namespace weft {
 namespace {
 
-constexpr const char* kNames[] = {"q", "k", "v", "o", "gate", "up", "down"};  // in the order of LoraTarget
+struct Name {
+  const char* name;
+  LoraTargets targets;
+};
+using enum LoraTarget;
+// Of several that hold a target, the first one names it.
+constexpr Name kNames[] = {{"all-linear", kAllTargets},
+                           {"q", bit_of(query)},
+                           {"k", bit_of(key)},
+                           {"v", bit_of(value)},
+                           {"o", bit_of(output)},
+                           {"gate", bit_of(gate) | bit_of(expert_gate)},
+                           {"up", bit_of(up) | bit_of(expert_up)},
+                           {"down", bit_of(down) | bit_of(expert_down)},
+                           {"dense_gate", bit_of(gate)},
+                           {"dense_up", bit_of(up)},
+                           {"dense_down", bit_of(down)},
+                           {"expert_gate", bit_of(expert_gate)},
+                           {"expert_up", bit_of(expert_up)},
+                           {"expert_down", bit_of(expert_down)},
+                           {"delta_qkv", bit_of(delta_inputs)},
+                           {"delta_gate", bit_of(delta_gate)},
+                           {"delta_o", bit_of(delta_output)},
+                           {"delta_decay", bit_of(delta_decay)},
+                           {"delta_beta", bit_of(delta_beta)}};
 
 }  // namespace
 
-uint8_t lora_targets(const std::vector<std::string>& names) {
-  uint8_t targets = 0;
+LoraTargets lora_targets(const std::vector<std::string>& names) {
+  LoraTargets targets = 0;
   for (const std::string& name : names) {
-    const auto* const found = std::find(std::begin(kNames), std::end(kNames), name);
-    if (name == "all-linear")
-      targets = (1 << std::size(kNames)) - 1;
-    else if (found != std::end(kNames))
-      targets |= uint8_t(1 << (found - kNames));
-    else
-      throw UsageError("lora.targets: \"{}\" is no projection; write some of {}, or \"all-linear\"", name,
-                       fmt::join(kNames, ", "));
+    const auto* const found = std::ranges::find(kNames, std::string_view(name), &Name::name);
+    if (found == std::end(kNames)) {
+      std::vector<std::string_view> known;
+      for (const Name& n : kNames) known.emplace_back(n.name);
+      throw UsageError("lora.targets: \"{}\" is no projection; write some of {}", name, fmt::join(known, ", "));
+    }
+    targets |= found->targets;
   }
   return targets;
 }
 
 std::vector<std::string> lora_target_names(const LoraConfig& config) {
   std::vector<std::string> names;
-  for (size_t i = 0; i < std::size(kNames); ++i)
-    if (config.has(LoraTarget(i))) names.emplace_back(kNames[i]);
+  LoraTargets left = config.rank > 0 ? config.targets : LoraTargets(0);
+  for (const Name& n : kNames) {
+    if (left == 0 || (left & n.targets) != n.targets) continue;
+    names.emplace_back(n.name);
+    left &= LoraTargets(~n.targets);
+  }
   return names;
 }
 

@@ -7,7 +7,32 @@
 
 namespace weft {
 
-enum class LoraTarget : uint8_t { query, key, value, output, gate, up, down };
+// Of attention, of feed-forward parts that all tokens pass, of experts, and of the gated delta rule, whose inputs are
+// its queries, keys and values.
+enum class LoraTarget : uint8_t {
+  query,
+  key,
+  value,
+  output,
+  gate,
+  up,
+  down,
+  expert_gate,
+  expert_up,
+  expert_down,
+  delta_inputs,
+  delta_gate,
+  delta_output,
+  delta_decay,
+  delta_beta
+};
+using LoraTargets = uint16_t;  // a bit for each
+
+constexpr LoraTargets bit_of(LoraTarget target) { return LoraTargets(1 << uint8_t(target)); }
+inline constexpr LoraTargets kAllTargets = 2 * bit_of(LoraTarget::delta_beta) - 1;
+inline constexpr LoraTargets kExpertTargets =
+    bit_of(LoraTarget::expert_gate) | bit_of(LoraTarget::expert_up) | bit_of(LoraTarget::expert_down);
+inline constexpr LoraTargets kDeltaTargets = kAllTargets & ~(bit_of(LoraTarget::delta_inputs) - 1);
 
 inline constexpr int64_t kMostLoraRank = 1024;
 
@@ -18,13 +43,13 @@ enum class BaseFormat : uint8_t { plain, nf4 };
 struct LoraConfig {
   int64_t rank = 0;  // 0: there are none
   float alpha = 16;
-  float dropout = 0;                    // of x, in training
-  uint8_t targets = 0;                  // a bit for each LoraTarget
+  float dropout = 0;  // of x, in training
+  LoraTargets targets = 0;
   BaseFormat base = BaseFormat::plain;  // in training; saved models are plain
   bool is_dora = false;                 // rows of the adapted weight have trained lengths: see parallel/dora.h
 
   float scale() const { return alpha / float(rank); }
-  bool has(LoraTarget target) const { return rank > 0 && (targets >> uint8_t(target) & 1) != 0; }
+  bool has(LoraTarget target) const { return rank > 0 && (targets & bit_of(target)) != 0; }
   bool operator==(const LoraConfig&) const = default;
 };
 
@@ -33,9 +58,10 @@ inline bool is_adapter(std::string_view param) {
   return param.ends_with(".lora_a") || param.ends_with(".lora_b") || param.ends_with(".lora_magnitude");
 }
 
-// "q", "k", "v", "o", "gate", "up", "down", or "all-linear" for all of them; an unknown one throws UsageError naming
-// the key.
-uint8_t lora_targets(const std::vector<std::string>& names);
+// "q", "k", "v", "o", "gate", "up", "down"; of the latter, those of experts alone, "expert_gate" ..., or without
+// them, "dense_gate" ...; "delta_qkv", "delta_gate", "delta_o", "delta_decay", "delta_beta"; or "all-linear" for all
+// of them. An unknown one throws UsageError naming the key.
+LoraTargets lora_targets(const std::vector<std::string>& names);
 std::vector<std::string> lora_target_names(const LoraConfig& config);
 
 }  // namespace weft

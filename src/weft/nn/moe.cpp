@@ -35,13 +35,13 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
       router_(name + ".router.weight", tensor_.replicated_inside({c.gate.experts, c.hidden}),
               Init::normal(c.init_std)),
       up_(name + ".experts.up", expert_weight({c.gate.experts, c.ffn, c.hidden}, 1, partition), c.has_biases,
-          c.init_std, c.lora.base, adapter_of(c.lora, LoraTarget::up), false, true),
+          c.init_std, c.lora.base, adapter_of(c.lora, LoraTarget::expert_up), false, true),
       down_(name + ".experts.down", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition), c.has_biases,
-            c.output_init_std, c.lora.base, adapter_of(c.lora, LoraTarget::down), tensor_.size() > 1,
+            c.output_init_std, c.lora.base, adapter_of(c.lora, LoraTarget::expert_down), tensor_.size() > 1,
             tensor_.rank() == 0) {
   if (c.is_gated)
     gate_.emplace(name + ".experts.gate", up_.weight().placement, c.has_biases, c.init_std, c.lora.base,
-                  adapter_of(c.lora, LoraTarget::gate), false, true);
+                  adapter_of(c.lora, LoraTarget::expert_gate), false, true);
   is_adapted_ = up_.has_adapter() || down_.has_adapter() || (gate_ && gate_->has_adapter());
   if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
   if (c.has_shared_gate)

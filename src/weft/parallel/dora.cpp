@@ -74,12 +74,13 @@ Tensor DoraOp::forward(Context& context, const Tensor& y, const Tensor& in) {
 }
 
 std::array<Tensor, 2> DoraOp::backward(Context& context, const Tensor& dy) {
-  dsum = context.empty_like(dy);
-  context.kernels.scale_columns(context.stream, dsum, dy, factor);
+  const Tensor scaled = context.empty_like(dy);
+  context.kernels.scale_columns(context.stream, scaled, dy, factor);
+  dsum = in_dtype(context, scaled, x.dtype());
   dh = times(context, dsum, b);
   context.kernels.scale(context.stream, dh, dh, scale);
   const Tensor dropped = times(context, dh, a);
-  return {dsum, dropout(context, dropped).reshape(x.shape())};
+  return {scaled, dropout(context, dropped).reshape(x.shape())};
 }
 
 void DoraOp::backward_weight(Context& context, const Tensor& dy) {

@@ -17,7 +17,7 @@ struct DoraOp {
   LoraDropout dropout;
   Communicator* inputs;  // among whom the columns of the weight are cut; null: they are all here
   Tensor x = {}, h = {}, sum = {}, inverse_norm = {}, factor = {};  // sum: before it is scaled; f32 [O]: the last two
-  Tensor dsum = {}, dh = {};
+  Tensor dsum = {}, dh = {};                                        // dsum: in the dtype of x
 
   Tensor forward(Context& context, const Tensor& y, const Tensor& in);
   std::array<Tensor, 2> backward(Context& context, const Tensor& dy);

@@ -17,76 +17,72 @@ namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
 
-constexpr uint8_t bits(std::initializer_list<LoraTarget> targets) {
-  uint8_t all = 0;
-  for (const LoraTarget t : targets) all = uint8_t(all | 1 << uint8_t(t));
-  return all;
-}
-
-// What the last part of a module's name stands for, in the families' own words; some hold several projections.
-struct Module {
-  std::string_view name;
-  uint8_t targets;
+// What an adapter beside a parameter is, by the last parts of the parameter's name.
+struct TargetName {
+  std::string_view linear;
+  LoraTarget target;
 };
 using enum LoraTarget;
-constexpr uint8_t kHeads = bits({query, key, value}), kHalves = bits({gate, up});
-constexpr Module kModules[] = {
-    {"q_proj", bits({query})},
-    {"k_proj", bits({key})},
-    {"v_proj", bits({value})},
-    {"o_proj", bits({output})},
-    {"gate_proj", bits({gate})},
-    {"up_proj", bits({up})},
-    {"down_proj", bits({down})},
-    {"w1", bits({gate})},  // of experts
-    {"w3", bits({up})},
-    {"w2", bits({down})},
-    {"qkv_proj", kHeads},
-    {"gate_up_proj", kHalves},
-    {"query_key_value", kHeads},  // GPT-NeoX, Falcon
-    {"dense", bits({output})},
-    {"dense_h_to_4h", bits({up})},
-    {"dense_4h_to_h", bits({down})},
-    {"c_attn", kHeads},  // GPT-2
-    {"c_fc", bits({up})},
-    {"c_proj", bits({output, down})},
-    {"out_proj", bits({output})},  // OPT
-    {"fc1", bits({up})},
-    {"fc2", bits({down})},
+constexpr TargetName kTargets[] = {
+    {".attention.query", query},
+    {".attention.gate", query},
+    {".attention.key", key},
+    {".attention.value", value},
+    {".attention.output", output},
+    {".mlp.gate", gate},
+    {".mlp.up", up},
+    {".mlp.down", down},
+    {".experts.gate", expert_gate},
+    {".experts.up", expert_up},
+    {".experts.down", expert_down},
+    {".shared.gate", gate},
+    {".shared.up", up},
+    {".shared.down", down},
+    {".delta.query", delta_inputs},
+    {".delta.key", delta_inputs},
+    {".delta.value", delta_inputs},
+    {".delta.gate", delta_gate},
+    {".delta.output", delta_output},
+    {".delta.decay", delta_decay},
+    {".delta.beta", delta_beta},
 };
 
-uint8_t targets_of(const std::string& module, const std::string& source) {
-  const auto* const found = std::ranges::find(kModules, std::string_view(module), &Module::name);
-  if (found == std::end(kModules))
-    throw Error(
-        "{}: there are adapters beside {}, and weft knows them beside projections of attention (q_proj, qkv_proj, "
-        "o_proj ...) and of feed-forward parts (gate_proj, gate_up_proj, down_proj ...)",
-        source, module);
-  return found->targets;
-}
-
-// The modules that a folder's tensors are beside: where its configuration has a pattern of names, only they tell.
-std::set<std::string> modules_of(const std::string& folder) {
-  constexpr std::string_view kFactor = ".lora_A.weight";
-  std::set<std::string> modules;
-  const SafetensorsFile file(join_path(folder, kPeftWeightsName));
-  for (const SafetensorsEntry& entry : file.entries()) {
-    if (!entry.name.ends_with(kFactor)) continue;
-    const std::string module = entry.name.substr(0, entry.name.size() - kFactor.size());
-    modules.insert(module.substr(module.rfind('.') + 1));
+// Those that stand beside a tensor, of which several parameters may be parts.
+LoraTargets targets_of(std::string_view module, const ModelConfig& base) {
+  LoraTargets targets = 0;
+  for (const HfFamily& family : hf_families()) {
+    if (family.family != base.family) continue;
+    for (const NameRow& row : family.names(base)) {
+      if (!matches_pattern(module, row.stored)) continue;
+      for (const TargetName& name : kTargets)
+        if (row.param.ends_with(name.linear)) targets |= bit_of(name.target);
+    }
   }
-  return modules;
+  return targets;
 }
 
-uint8_t targets_of(const JsonView& modules, const std::string& folder) {
-  if (modules.is_string() && modules.string() == "all-linear") return lora_targets({"all-linear"});
-  std::set<std::string> names;
-  if (modules.is_string())
-    names = modules_of(folder);
-  else
-    for (int64_t i = 0; i < modules.size(); ++i) names.insert(modules.at(i).string());
-  uint8_t targets = 0;
-  for (const std::string& name : names) targets = uint8_t(targets | targets_of(name, folder));
+std::unique_ptr<StoredTensors> open_weights(const std::string& folder) {
+  return text_part_tensors(open_safetensors(join_path(folder, kPeftWeightsName)), kPrefix);
+}
+
+// By the folder's tensors: its configuration may have a pattern of names, or parts of names.
+LoraTargets targets_of(const std::string& folder, const ModelConfig& base) {
+  constexpr std::string_view kFactor = ".lora_A.weight";
+  LoraTargets targets = 0;
+  const auto weights = open_weights(folder);
+  for (const StoredInfo& info : weights->all()) {
+    std::string_view module = info.name;
+    if (!module.starts_with(kPrefix) || !module.ends_with(kFactor)) continue;
+    module.remove_prefix(kPrefix.size()), module.remove_suffix(kFactor.size());
+    const LoraTargets beside = targets_of(module, base);
+    if (beside == 0)
+      throw Error(
+          "{}: there are adapters beside {}, and weft knows those of projections of attention (q_proj, qkv_proj, "
+          "o_proj ...), of the gated delta rule (in_proj_qkv, out_proj ...) and of feed-forward parts (gate_proj, "
+          "down_proj ...)",
+          folder, module);
+    targets |= beside;
+  }
   return targets;
 }
 
@@ -95,8 +91,8 @@ void refuse_others(const JsonView& json, const std::string& source) {
   const auto refuse = [&](const char* key) { throw Error("{}: weft cannot do what {} says", source, key); };
   if (json.string_or("peft_type", "LORA") != "LORA") refuse("peft_type");
   if (json.string_or("bias", "none") != "none") refuse("bias");
-  for (const char* key :
-       {"rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform", "exclude_modules"})
+  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform",
+                          "layer_replication", "target_parameters", "alora_invocation_tokens"})
     if (json.has(key)) {
       const JsonView value = json.at(key);
       const bool is_empty = (value.is_array() || value.is_object()) && value.size() == 0;
@@ -157,7 +153,7 @@ class AdaptedSource final : public ModelSource {
       : ModelSource(base->path(), base->kind(), std::move(config)), base_(std::move(base)) {
     const bool has_peft_names = kind() == SourceKind::hugging_face;
     all_names_ = adapter_names(this->config(), has_peft_names ? base_->names() : hf_names(this->config()));
-    bind(text_part_tensors(open_safetensors(join_path(folder, kPeftWeightsName)), kPrefix), all_names_);
+    bind(open_weights(folder), all_names_);
     all_names_.insert(all_names_.begin(), base_->names().begin(), base_->names().end());
   }
   const std::vector<ParamNames>& names() const override { return all_names_; }
@@ -262,7 +258,7 @@ std::string config_text(const LoraConfig& lora, int64_t rank, const std::vector<
 
 }  // namespace
 
-LoraConfig read_peft_config(const std::string& folder) {
+LoraConfig read_peft_config(const std::string& folder, const ModelConfig& base) {
   constexpr uint64_t kMostBytes = uint64_t(16) << 20;
   const std::string source = join_path(folder, kPeftConfigName);
   if (!exists(FileSystem::real(), source))
@@ -273,7 +269,7 @@ LoraConfig read_peft_config(const std::string& folder) {
   LoraConfig lora{.rank = json.at("r").integer(1, kMostLoraRank),
                   .alpha = float(json.number_or("lora_alpha", 8)),
                   .dropout = float(json.number_or("lora_dropout", 0)),
-                  .targets = targets_of(json.at("target_modules"), folder),
+                  .targets = targets_of(folder, base),
                   .is_dora = json.boolean_or("use_dora", false)};
   // There the scale is alpha / sqrt(r).
   if (json.boolean_or("use_rslora", false)) lora.alpha *= std::sqrt(float(lora.rank));
@@ -284,7 +280,7 @@ std::unique_ptr<ModelSource> open_adapted(std::shared_ptr<const ModelSource> bas
   if (base->config().lora.rank > 0)
     throw Error("{} has adapters already, and {} would be a second one beside them", base->path(), folder);
   ModelConfig config = base->config();
-  config.lora = read_peft_config(folder);
+  config.lora = read_peft_config(folder, config);
   try {
     complete(config);
   } catch (const UsageError& e) {

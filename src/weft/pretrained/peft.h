@@ -7,8 +7,9 @@ namespace weft {
 inline constexpr const char* kPeftConfigName = "adapter_config.json";
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
 
-// What the folder's adapter_config.json says. Throws Error naming the file and the key that says what weft cannot do.
-LoraConfig read_peft_config(const std::string& folder);
+// What the folder's adapter_config.json says, and beside which projections of such a model its tensors stand. Throws
+// Error naming the file and the key, or the tensor, that says what weft cannot do.
+LoraConfig read_peft_config(const std::string& folder, const ModelConfig& base);
 
 // The model with the adapter of a folder beside it: its configuration has adapters, and reads give base and adapter.
 // Throws Error when the model has adapters already, or the folder's are for another one.

@@ -91,7 +91,7 @@ void read_lora(Toml& toml, ModelConfig& c, const std::string& path) {
   LoraConfig& lora = c.lora;
   if (!path.empty() && lora.rank > 0)
     toml.reject("lora.path", "the saved model has adapters already: remove the key");
-  if (!path.empty()) lora = read_peft_config(path);
+  if (!path.empty()) lora = read_peft_config(path, c);
   if (lora.rank > 0) {
     for (const char* key : {"lora.rank", "lora.alpha", "lora.targets", "lora.dora"})
       if (toml.has(key)) toml.reject(key, "saved adapters say it themselves: remove the key");

@@ -70,11 +70,7 @@ Tensor WideLinearOp::forward(Context& context, const Tensor& in) {
 }
 
 Tensor WideLinearOp::backward(Context& context, const Tensor& dy) {
-  rounded = dy;
-  if (dy.dtype() != x.dtype()) {
-    rounded = context.empty(x.dtype(), dy.shape());
-    context.kernels.convert(context.stream, rounded, dy);
-  }
+  rounded = in_dtype(context, dy, x.dtype());
   Tensor dx = context.empty_like(x);
   context.kernels.matmul(context.stream,
                          {.y = dx, .a = rounded, .b = w.weight->value, .packed_b = w.weight->packed(context, false)});

@@ -30,14 +30,15 @@ Tensor LoraOp::forward(Context& context, const Tensor& y, const Tensor& in) {
 }
 
 std::array<Tensor, 2> LoraOp::backward(Context& context, const Tensor& dy) {
-  dh = times(context, dy, b);
+  rounded = in_dtype(context, dy, x.dtype());
+  dh = times(context, rounded, b);
   context.kernels.scale(context.stream, dh, dh, scale);
   const Tensor dropped = times(context, dh, a);
   return {dy, dropout(context, dropped).reshape(x.shape())};
 }
 
-void LoraOp::backward_weight(Context& context, const Tensor& dy) {
-  add_gradient(context, b, dy, h);
+void LoraOp::backward_weight(Context& context, const Tensor&) {
+  add_gradient(context, b, rounded, h);
   add_gradient(context, a, dh, dropout(context, x));
 }
 

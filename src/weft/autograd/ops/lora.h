@@ -16,14 +16,15 @@ struct LoraDropout {
   Tensor operator()(Context& context, const Tensor& x) const;
 };
 
-// y + scale * drop(x) aᵀ bᵀ. y is written where nobody else has it.
+// y + scale * drop(x) aᵀ bᵀ. y, perhaps in a wider dtype than x, is written where nobody else has it.
 struct LoraOp {
   static constexpr std::string_view kName = "lora";
   Param& a;  // [r, I]
   Param& b;  // [O, r]
   float scale;
   LoraDropout dropout;
-  Tensor x = {}, h = {}, dh = {};  // h = scale * drop(x) aᵀ [T, r] and dh = scale * dy b [T, r]
+  // h = scale * drop(x) aᵀ [T, r], dh = scale * dy b [T, r], and rounded: dy in the dtype of x
+  Tensor x = {}, h = {}, dh = {}, rounded = {};
 
   Tensor forward(Context& context, const Tensor& y, const Tensor& in);
   std::array<Tensor, 2> backward(Context& context, const Tensor& dy);

@@ -5,6 +5,13 @@
 
 namespace weft {
 
+Tensor in_dtype(Context& context, const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const Tensor y = context.empty(dtype, x.shape());
+  context.kernels.convert(context.stream, y, x);
+  return y;
+}
+
 Tensor times_transposed(Context& context, const Tensor& x, Param& w) {
   Tensor y = context.empty(x.dtype(), {x.rows(), w.shape[0]});
   context.kernels.matmul(
