@@ -42,7 +42,9 @@ class Sequences {
       ids_.clear();
       for (int64_t i = 0; i < tokens; ++i) ids_.push_back(int32_t(random_() % uint64_t(vocab_)));
       const auto blocks = std::span(blocks_).subspan(size_t(s * blocks_of_each_), size_t(blocks_of_each_));
-      runner_.add(ids_, {}, first, blocks, 1, 0, int32_t(s));
+      const int32_t state = int32_t(s);
+      const TokenRun run{.begin = 0, .end = int32_t(tokens), .from = first > 0 ? state : -1, .to = state};
+      runner_.add(ids_, {}, first, blocks, 1, 0, {&run, 1});
     }
     runner_.run();
     stream_.wait();  // as who samples does

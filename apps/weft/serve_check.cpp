@@ -45,11 +45,12 @@ AskedServer asked_of(const EngineOptions& o, const ModelSource& source) {
 
 // Of all ranks of a replica. Where a launcher has spread them over machines, as if all were like the one that needs
 // the most.
-ServedMemory memory_of_replica(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks) {
+ServedMemory memory_of_replica(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks,
+                               int64_t num_states = 1) {
   const bool is_spread = launched_by_mpi() && mpi_ranks_here() < mesh.size();
   const int64_t ranks = mesh.size() / mesh.pp;
   ServedMemory sum, largest;
-  for (const ServedMemory& m : serving_memory(request, mesh, num_blocks)) {
+  for (const ServedMemory& m : serving_memory(request, mesh, num_blocks, num_states)) {
     sum = add(sum, m, ranks);
     if (m.total() > largest.total()) largest = m;
   }
@@ -63,14 +64,22 @@ int64_t bytes_of_token(const ServeRequest& q, const MeshShape& mesh) {
   return token;
 }
 
+int64_t state_bytes(const ServeRequest& q, const MeshShape& mesh) {
+  return state_bytes_of_sequence(q.model.config, mesh, q.model.dtype);
+}
+
+// kv_bytes: of states, too.
 ServedMemory memory_with(const ServeRequest& q, const MeshShape& mesh, int64_t kv_bytes) {
-  return memory_of_replica(q, mesh, std::max<int64_t>(kv_bytes / (bytes_of_token(q, mesh) * q.block_tokens), 1));
+  const int64_t state = state_bytes(q, mesh), states = share_states(state, kv_bytes, q.max_running, true).all();
+  const int64_t blocks = (kv_bytes - states * state) / (bytes_of_token(q, mesh) * q.block_tokens);
+  return memory_of_replica(q, mesh, std::max<int64_t>(blocks, 1), state > 0 ? states : 1);
 }
 
 // Where the memory is limited or layers may be far: whole contexts for all that run, or as much as is left, but room
 // for one whole context.
 int64_t choose_cache(const EngineOptions& o, const ServeRequest& q, const MeshShape& mesh, int64_t available) {
-  const int64_t one = ceil_div(q.model.config.context, q.block_tokens) * q.block_tokens * bytes_of_token(q, mesh);
+  const int64_t one = ceil_div(q.model.config.context, q.block_tokens) * q.block_tokens * bytes_of_token(q, mesh) +
+                      kStatesOfEach * state_bytes(q, mesh);
   const int64_t least = o.device_map == "auto" ? one : 0;
   return std::clamp(available - memory_with(q, mesh, 0).total(), least, std::max(one * o.engine.max_running, least));
 }

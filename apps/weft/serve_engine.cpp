@@ -107,42 +107,44 @@ void choose_cache(const EngineOptions& o, ForwardModel& model, Communicator& job
     job.barrier();
   }
   if (bytes == 0) {
-    const int64_t whole = (ceil_div(config.context, block_tokens) * block + state) * options.max_running;
+    const int64_t whole =
+        (ceil_div(config.context, block_tokens) * block + kStatesOfEach * state) * options.max_running;
     const int ranks = model.mesh().world().size();
     const int64_t free = available_to_replica(o, ranks, o.forward.replica * ranks);
     bytes = std::min(whole, free / (2 * o.num_models));
   }
-  const Tensor chosen = model.context().stream.host_memory().empty(DType::i64, {2});
-  int64_t &running = chosen.data<int64_t>()[0], &blocks = chosen.data<int64_t>()[1];
-  running = running_with_states(state, bytes, options.max_running);
-  blocks = (bytes - running * state) / block;
+  const Tensor chosen = model.context().stream.host_memory().empty(DType::i64, {3});
+  int64_t &running = chosen.data<int64_t>()[0], &kept = chosen.data<int64_t>()[1],
+          &blocks = chosen.data<int64_t>()[2];
+  const StateShares shares = share_states(state, bytes, options.max_running, options.keeps_prefixes);
+  running = shares.running, kept = shares.kept;
+  blocks = (bytes - shares.all() * state) / block;
   job.all_reduce(chosen, Reduction::min);
   if (blocks < 1)
     throw UsageError("--kv-cache {}: a block of {} tokens takes {}{}; give more or lower --block-tokens",
                      human_bytes(uint64_t(bytes)), block_tokens, human_bytes(uint64_t(block)),
                      state > 0 ? fmt::format(", the states of a request {}", human_bytes(uint64_t(state))) : "");
-  options.max_running = running, options.kv_blocks = blocks;
+  options.max_running = running, options.kept_states = kept, options.kv_blocks = blocks;
 }
 
 void print_cache(const EngineOptions& o, const Engine& engine, const ForwardModel& model, const RowFormat& format,
-                 int64_t bytes_of_token) {
+                 int64_t bytes_of_token, int64_t kept_states) {
   const EngineStats stats = engine.stats();
   const int64_t tokens = stats.kv_blocks * stats.kv_block_tokens, bytes = tokens * bytes_of_token;
   const std::string guesses = o.engine.most_guesses == 0 ? std::string()
                                                          : fmt::format(", up to {} guessed{}", o.engine.most_guesses,
                                                                        o.draft.empty() ? "" : " by " + o.draft);
   const int cp = model.mesh().shape().cp;
-  const int64_t state = state_bytes_of_sequence(model);
-  const std::string states =
-      state == 0 ? std::string()
-                 : fmt::format(" and {} of states", human_bytes(uint64_t(state * engine.limits().max_running)));
+  const int64_t state = state_bytes_of_sequence(model), states = engine.limits().max_running + kept_states;
+  const std::string in_states =
+      state == 0 ? std::string() : fmt::format(" and {} states in {}", states, human_bytes(uint64_t(states * state)));
   const std::string spread = cp == 1 ? std::string() : fmt::format(", {} on each of {} ranks", tokens / cp, cp);
   o.output.text(
       fmt::format("weft: a cache of {} blocks of {} tokens: {} tokens{}, {} in {}{}; up to {} requests at once, {} "
                   "tokens a step{}{}",
                   stats.kv_blocks, stats.kv_block_tokens, tokens, spread, human_bytes(uint64_t(bytes)),
-                  kv_dtype_name(format), states, engine.limits().max_running, o.engine.tokens_per_step,
-                  o.without_prefixes || model.config().has_delta() ? ", prefixes are not kept" : "", guesses));
+                  kv_dtype_name(format), in_states, engine.limits().max_running, o.engine.tokens_per_step,
+                  o.without_prefixes ? ", prefixes are not kept" : "", guesses));
   o.output.json({{"event", "cache"},
                  {"kv_blocks", stats.kv_blocks},
                  {"kv_tokens", tokens},
@@ -172,8 +174,8 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
     draft = std::make_unique<DraftModel>(o, model, source);
     options.draft = &draft->model();
   }
-  choose_cache(o, model, job, options);
   options.keeps_prefixes = !o.without_prefixes;
+  choose_cache(o, model, job, options);
   add_adapters(o, model, source, options);
   ContinuousEngine engine(model, options);
   const int ranks = model.mesh().world().size();
@@ -187,7 +189,8 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
   if (job.size() > ranks) speaker.sockets = remote::meet(job, speaker.place);
   if (!engine.is_speaker()) return engine.run();
   if (speaker.place.replica == 0)
-    print_cache(o, engine, model, kv_format_of(options, model), cache_bytes(options, model, options.draft));
+    print_cache(o, engine, model, kv_format_of(options, model), cache_bytes(options, model, options.draft),
+                options.kept_states.value_or(0));
   on_speaker(speaker);
 }
 

@@ -17,29 +17,34 @@ constexpr int64_t kWholeTokens = 43;
 // One token to each run, as sequences that are decoded together have it.
 constexpr std::array kSteps = {TokenRun{0, 1, 2, 2}, TokenRun{1, 2, 0, 1}, TokenRun{2, 3, -1, 3}};
 
+// Of two sequences, with states left on the way: the first begins where it ends, and has fewer tokens in its last run
+// than a convolution is wide; the second begins with zeros.
+constexpr std::array kParts = {TokenRun{0, 3, 3, 1}, TokenRun{3, 5, 1, 0}, TokenRun{5, 6, 0, 3},
+                               TokenRun{6, 8, -1, 2}, TokenRun{8, 20, 2, 4}};
+
 TokenRuns runs_of(std::span<const TokenRun> runs) { return {runs.data(), int(runs.size())}; }
 
 void add_conv_cases(std::vector<ParityCase>& cases) {
   for (const int64_t width : {1, 2, 4, 8}) {
-    cases.push_back({fmt::format("causal_conv_{}", width), [width](const Kernels& k, Stream& stream, Operands& o) {
-                       for (const int64_t channels : {1, 37, 300})
-                         for (const std::span<const TokenRun> runs : {std::span<const TokenRun>(kRuns), {kSteps}}) {
-                           const Shape rows{runs.back().end, channels};
-                           const std::string name = fmt::format(" of {}, {} runs", channels, runs.size());
-                           const CausalConvArgs args{
-                               .y = o.out("y" + name, rows),
-                               .x = o.x("x" + name, rows),
-                               .weight = o.x("weight", {channels, width}),
-                               .states = o.inout("states" + name, {kStates, width - 1, channels}),
-                               .runs = runs_of(runs)};
-                           const CausalConvArgs other{.y = o.out("other", {kWholeTokens, 3}),
-                                                      .x = o.x("other x", {kWholeTokens, 3}),
-                                                      .weight = o.x("other weight", {3, width}),
-                                                      .states = {},
-                                                      .runs = runs_of(kWholeRuns)};
-                           k.causal_conv(stream, std::array{args, other});
-                         }
-                     }});
+    cases.push_back(
+        {fmt::format("causal_conv_{}", width), [width](const Kernels& k, Stream& stream, Operands& o) {
+           for (const int64_t channels : {1, 37, 300})
+             for (const std::span<const TokenRun> runs : {std::span<const TokenRun>(kRuns), {kSteps}, {kParts}}) {
+               const Shape rows{runs.back().end, channels};
+               const std::string name = fmt::format(" of {}, {} tokens", channels, runs.back().end);
+               const CausalConvArgs args{.y = o.out("y" + name, rows),
+                                         .x = o.x("x" + name, rows),
+                                         .weight = o.x("weight", {channels, width}),
+                                         .states = o.inout("states" + name, {kStates, width - 1, channels}),
+                                         .runs = runs_of(runs)};
+               const CausalConvArgs other{.y = o.out("other", {kWholeTokens, 3}),
+                                          .x = o.x("other x", {kWholeTokens, 3}),
+                                          .weight = o.x("other weight", {3, width}),
+                                          .states = {},
+                                          .runs = runs_of(kWholeRuns)};
+               k.causal_conv(stream, std::array{args, other});
+             }
+         }});
     cases.push_back(
         {fmt::format("causal_conv_backward_{}", width), [width](const Kernels& k, Stream& stream, Operands& o) {
            for (const int64_t channels : {1, 37, 300})
@@ -61,28 +66,29 @@ void add_conv_cases(std::vector<ParityCase>& cases) {
 struct DeltaSize {
   int64_t keys, heads, dk, dv;
 };
-constexpr DeltaSize kDeltaSizes[] = {{1, 1, 1, 1}, {2, 4, 8, 5}, {1, 3, 33, 40}, {1, 1, 9, 130}, {1, 1, 256, 7}, {1, 2, 16, 128}};
+constexpr DeltaSize kDeltaSizes[] = {{1, 1, 1, 1},   {2, 4, 8, 5},   {1, 3, 33, 40},
+                                     {1, 1, 9, 130}, {1, 1, 256, 7}, {1, 2, 16, 128}};
 
 void add_delta_cases(std::vector<ParityCase>& cases) {
   for (const DeltaSize s : kDeltaSizes) {
     const std::string size = fmt::format("{}x{}x{}x{}", s.keys, s.heads, s.dk, s.dv);
-    cases.push_back({"gated_delta_" + size, [s](const Kernels& k, Stream& stream, Operands& o) {
-                       for (const std::span<const TokenRun> runs : {std::span<const TokenRun>(kRuns), {kSteps}}) {
-                         const int64_t tokens = runs.back().end;
-                         const std::string name = fmt::format(" of {} runs", runs.size());
-                         k.gated_delta(stream,
-                                       {.y = o.out("y" + name, {tokens, s.heads, s.dv}),
-                                        .q = o.x("q", {tokens, s.keys, s.dk}),
-                                        .k = o.x("k", {tokens, s.keys, s.dk}),
-                                        .v = o.x("v", {tokens, s.heads, s.dv}),
-                                        .a = o.f32("a", {tokens, s.heads}),
-                                        .b = o.f32("b", {tokens, s.heads}),
-                                        .rate = o.x("rate", {s.heads}),
-                                        .shift = o.x("shift", {s.heads}),
-                                        .states = o.inout_f32("states" + name, {kStates, s.heads, s.dk, s.dv}),
-                                        .runs = runs_of(runs)});
-                       }
-                     }});
+    cases.push_back(
+        {"gated_delta_" + size, [s](const Kernels& k, Stream& stream, Operands& o) {
+           for (const std::span<const TokenRun> runs : {std::span<const TokenRun>(kRuns), {kSteps}, {kParts}}) {
+             const int64_t tokens = runs.back().end;
+             const std::string name = fmt::format(" of {} tokens", tokens);
+             k.gated_delta(stream, {.y = o.out("y" + name, {tokens, s.heads, s.dv}),
+                                    .q = o.x("q", {tokens, s.keys, s.dk}),
+                                    .k = o.x("k", {tokens, s.keys, s.dk}),
+                                    .v = o.x("v", {tokens, s.heads, s.dv}),
+                                    .a = o.f32("a", {tokens, s.heads}),
+                                    .b = o.f32("b", {tokens, s.heads}),
+                                    .rate = o.x("rate", {s.heads}),
+                                    .shift = o.x("shift", {s.heads}),
+                                    .states = o.inout_f32("states" + name, {kStates, s.heads, s.dk, s.dv}),
+                                    .runs = runs_of(runs)});
+           }
+         }});
     cases.push_back({"gated_delta_backward_" + size, [s](const Kernels& k, Stream& stream, Operands& o) {
                        const Shape keys{kWholeTokens, s.keys, s.dk}, values{kWholeTokens, s.heads, s.dv},
                            gates{kWholeTokens, s.heads}, heads{s.heads};

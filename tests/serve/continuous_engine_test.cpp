@@ -86,10 +86,13 @@ TEST(DeltaCompanyTest, GivesTheSameBits) {
   for (const ContinuousOptions& options :
        {ContinuousOptions{.kv_blocks = 256}, ContinuousOptions{.kv_blocks = 18, .block_tokens = 4},
         ContinuousOptions{.kv_blocks = 64, .max_running = 3},
-        ContinuousOptions{.kv_blocks = 64, .tokens_per_step = 5}, ContinuousOptions{.kv_bytes = 1 << 16}})
+        ContinuousOptions{.kv_blocks = 64, .tokens_per_step = 5}, ContinuousOptions{.kv_bytes = 1 << 16},
+        ContinuousOptions{.kv_blocks = 64, .block_tokens = 4, .max_running = 5, .kept_states = 1},
+        ContinuousOptions{.kv_blocks = 64, .keeps_prefixes = false}})
     with_engine_on(delta_config(), {}, options, [&](ContinuousEngine& engine) {
       EXPECT_EQ(answers_of(engine, company(24)), want);
-      EXPECT_EQ(engine.stats().cached_tokens_total, 0);
+      if (!options.keeps_prefixes) EXPECT_EQ(engine.stats().cached_tokens_total, 0);
+      if (options.block_tokens == 4) EXPECT_GT(engine.stats().cached_tokens_total, 0);
       EXPECT_EQ(engine.stats().preemptions_total > 0, options.kv_blocks == 18);
       EXPECT_EQ(engine.limits().max_running < 64,
                 options.kv_blocks == 0 || options.max_running < 64 || options.tokens_per_step < 64);

@@ -34,7 +34,8 @@ class Simulation {
         bt_(options.pool.block_tokens),
         tokens_per_step_(options.tokens_per_step),
         vocab_(vocab),
-        cache_(size_t(options.pool.num_blocks * bt_)) {}
+        cache_(size_t(options.pool.num_blocks * bt_)),
+        states_(size_t(options.num_states)) {}
 
   RequestId add(Asked asked) {
     Request request;
@@ -59,6 +60,7 @@ class Simulation {
     std::vector<StepPart> parts(plan.begin(), plan.end());
     int64_t total = 0;
     std::set<int32_t> owned;
+    leave_states(parts);
     for (const StepPart& part : parts) {
       rows.push_back({part.sequence->id, part.first, part.count});
       compute(part);
@@ -106,6 +108,32 @@ class Simulation {
     for (size_t i = 0; i < s.guesses.size(); ++i)
       cache_[place(s, part.end() + int64_t(i))] = hash = mix(hash, s.guesses[i]);
   }
+  // States are hashes too: each run begins with that of all tokens before it, and none is written that others have.
+  void leave_states(const std::vector<StepPart>& parts) {
+    std::map<int32_t, RequestId> written, read;
+    for (const StepPart& part : parts) {
+      int64_t row = 0;
+      for (const TokenRun& run : part.runs) {
+        EXPECT_EQ(run.begin, row);
+        EXPECT_LT(run.begin, run.end);
+        uint64_t hash = 0;
+        for (int64_t i = 0; i < part.first + run.begin; ++i) hash = mix(hash, part.sequence->tokens[size_t(i)]);
+        EXPECT_EQ(run.from < 0, part.first + run.begin == 0);
+        if (run.from >= 0) EXPECT_EQ(states_[size_t(run.from)], hash) << "a state is another text's";
+        for (row = run.begin; row < run.end; ++row) hash = mix(hash, part.sequence->tokens[size_t(part.first + row)]);
+        const RequestId id = part.sequence->id;
+        if (run.from >= 0) read.emplace(run.from, id);
+        EXPECT_EQ(written.emplace(run.to, id).first->second, id) << "two write one state";
+        new_states_.emplace_back(run.to, hash);
+        if (&run != &part.runs.back()) states_[size_t(run.to)] = hash;  // the next run goes on
+      }
+      if (!states_.empty()) EXPECT_EQ(row, part.count);
+    }
+    for (const auto& [state, id] : written)
+      if (const auto by = read.find(state); by != read.end()) EXPECT_EQ(by->second, id) << "a state is lost";
+    for (const auto& [state, hash] : new_states_) states_[size_t(state)] = hash;
+    new_states_.clear();
+  }
   void advance(Sequence& s) {
     if (s.remaining() > 0) return;
     const std::vector<int32_t> guesses = s.guesses;
@@ -128,7 +156,8 @@ class Simulation {
 
   int64_t bt_, tokens_per_step_;
   int32_t vocab_;
-  std::vector<uint64_t> cache_;
+  std::vector<uint64_t> cache_, states_;
+  std::vector<std::pair<int32_t, uint64_t>> new_states_;
   RequestId last_id_ = 0;
 };
 
@@ -252,6 +281,61 @@ TEST(SchedulerTest, FindsPrefixesOfOthersButComputesTheLastToken) {
   EXPECT_EQ(s.cached[2], 8);
 }
 
+// Prompts and answers of a model with states.
+class StatesTest : public testing::Test {
+ protected:
+  // The rows of the first step.
+  Rows ask(std::vector<int32_t> prompt, int64_t max_tokens = 2) {
+    last_ = s_.add({std::move(prompt), max_tokens});
+    Rows first = s_.step();
+    s_.run();
+    return first;
+  }
+  static std::vector<int32_t> joined(std::vector<int32_t> a, const std::vector<int32_t>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+  Simulation s_{
+      {.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 2, .tokens_per_step = 64, .num_states = 6}};
+  RequestId last_ = 0;
+};
+
+TEST_F(StatesTest, APromptIsFoundAgain) {
+  EXPECT_EQ(ask(count_from(0, 14)), (Rows{{1, 0, 14}}));
+  EXPECT_EQ(ask(count_from(0, 14)), (Rows{{2, 12, 2}}));
+  EXPECT_EQ(ask(count_from(0, 13)), (Rows{{3, 12, 1}}));
+  EXPECT_EQ(ask(count_from(0, 12)), (Rows{{4, 0, 12}}));  // nothing is kept behind the two blocks that it may find
+  EXPECT_EQ(ask(count_from(0, 12)), (Rows{{5, 8, 4}}));
+}
+
+TEST_F(StatesTest, AConversationGoesOnBehindTheLastAnswer) {
+  std::vector<int32_t> text = count_from(0, 10);
+  ask(text, 9);
+  text = joined(joined(text, s_.answers[last_]), {900, 901});
+  EXPECT_EQ(ask(text, 1), (Rows{{2, 16, 5}}));
+  EXPECT_EQ(s_.cached[2], 16);
+}
+
+// Where a long answer has been is not kept, only its end.
+TEST_F(StatesTest, AnAnswerTakesOneStateWithIt) {
+  ask(count_from(0, 10), 30);
+  EXPECT_EQ(s_.scheduler.states().num_kept(), 2);  // behind the prompt, and behind the answer
+  EXPECT_EQ(s_.scheduler.states().num_held(), 0);
+}
+
+TEST_F(StatesTest, WhatPromptsShareIsKeptWhenASecondOneComes) {
+  const std::vector<int32_t> shared = count_from(0, 17);
+  EXPECT_EQ(ask(joined(shared, {100, 101, 102, 103})), (Rows{{1, 0, 21}}));
+  EXPECT_EQ(ask(joined(shared, {200, 201, 202})), (Rows{{2, 0, 20}}));
+  EXPECT_EQ(ask(joined(shared, {300, 301})), (Rows{{3, 16, 3}}));
+}
+
+TEST_F(StatesTest, TheOldestGoesFirst) {
+  for (const int32_t first : {0, 100, 200, 300, 400, 500}) ask(count_from(first, 9), 1);
+  EXPECT_EQ(ask(count_from(500, 9), 1), (Rows{{7, 8, 1}}));
+  EXPECT_EQ(ask(count_from(0, 9), 1), (Rows{{8, 0, 9}}));
+}
+
 TEST(SchedulerTest, ComputesEveryRowOfAPromptThatIsScored) {
   Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 8});
   s.add({count_from(0, 12), 2});
@@ -337,6 +421,8 @@ TEST_P(RandomLoadTest, EverythingFinishesWithItsOwnAnswer) {
   EXPECT_GT(s.finished.size(), 300u);
   for (const RequestId id : s.finished) ASSERT_EQ(s.answers[id], alone.answers[id]) << id;
   EXPECT_EQ(s.scheduler.pool().num_used(), 0);
+  EXPECT_EQ(s.scheduler.states().num_held(), 0);
+  EXPECT_EQ(s.scheduler.states().num_kept() > 0, load.options.num_states > load.options.max_running);
   EXPECT_EQ(s.scheduler.num_preemptions() > 40, load.is_tight);
   EXPECT_EQ(s.num_come_true > 1000, load.options.most_guesses > 0);
 }
@@ -356,6 +442,22 @@ INSTANTIATE_TEST_SUITE_P(
              {.pool = {.num_blocks = 20, .block_tokens = 4, .keeps_prefixes = false},
               .max_running = 16,
               .tokens_per_step = 32}},
+        Load{"States",
+             {.pool = {.num_blocks = 500, .block_tokens = 4},
+              .max_running = 32,
+              .tokens_per_step = 48,
+              .num_states = 160},
+             false},
+        Load{"TightStates",
+             {.pool = {.num_blocks = 20, .block_tokens = 4},
+              .max_running = 16,
+              .tokens_per_step = 32,
+              .num_states = 18}},
+        Load{"NoKeptStates",
+             {.pool = {.num_blocks = 20, .block_tokens = 4},
+              .max_running = 16,
+              .tokens_per_step = 32,
+              .num_states = 16}},
         Load{"Guesses",
              {.pool = {.num_blocks = 500, .block_tokens = 4},
               .max_running = 32,

@@ -8,8 +8,9 @@
 namespace weft {
 
 // Rows [begin, end) that follow each other in one sequence. What the row before them left is states[from], zeros
-// where that is -1; what the last of them leaves becomes states[to], and is dropped at -1. No run reads or writes the
-// state that another writes.
+// where that is -1; what the last of them leaves becomes states[to], and is dropped at -1. Runs of one sequence that
+// follow each other go on: each begins with what the one before it leaves. Else no run reads or writes the state that
+// another writes; of those that go on, the last may write the one that the first reads.
 struct TokenRun {
   int32_t begin = 0, end = 0;
   int32_t from = -1, to = -1;
@@ -23,6 +24,14 @@ struct TokenRuns {
   const TokenRun* begin() const { return runs; }
   const TokenRun* end() const { return runs + count; }
   const TokenRun& operator[](int i) const { return runs[i]; }
+  // Whether run i goes on where the one before it ends.
+  bool goes_on(int i) const { return i > 0 && i < count && runs[i].from >= 0 && runs[i].from == runs[i - 1].to; }
+  // Run i with those before it that it goes on from.
+  TokenRun whole(int i) const {
+    TokenRun run = runs[i];
+    for (; goes_on(i); --i) run.begin = runs[i - 1].begin, run.from = runs[i - 1].from;
+    return run;
+  }
 };
 
 inline constexpr int64_t kMostConvWidth = 8;

@@ -65,10 +65,7 @@ class Planner {
       : q_(request), costs_(request.cluster.hardware, mesh, request.stack) {
     plan_.mesh = mesh, plan_.replicas = replicas;
     // Enough blocks for one text: which blocks hold it makes no difference to a trace.
-    trace_cache_ = {.num_blocks = blocks_of(longest()),
-                    .block_tokens = q_.block_tokens,
-                    .num_states = q_.max_running,
-                    .format = q_.kv_format};
+    trace_cache_ = {.num_blocks = blocks_of(longest()), .block_tokens = q_.block_tokens, .format = q_.kv_format};
     ranks_ = make_ranks(q_, mesh, trace_cache_);
   }
 
@@ -88,6 +85,17 @@ class Planner {
   int64_t half_way() const { return q_.input_len + q_.output_len / 2; }
   int64_t guesses() const { return q_.num_guesses(); }
 
+  // As a server shares what is left beside the weights, on the stage that has least.
+  StateShares share_room() const {
+    StateShares least{.running = q_.max_running, .kept = INT64_MAX};
+    for (const ServedMemory& m : plan_.stages) {
+      const double room = plan_.capacity_bytes - double(m.total() - m.cache - m.states);
+      const StateShares here = share_states(m.states, int64_t(std::max(room, 0.0)), q_.max_running, true);
+      least.running = std::min(least.running, here.running), least.kept = std::min(least.kept, here.kept);
+    }
+    return least;
+  }
+
   void remember() {
     const Hardware& h = q_.cluster.hardware;
     plan_.capacity_bytes = h.memory_bytes - h.reserved_bytes;
@@ -96,9 +104,11 @@ class Planner {
     if (q_.draft)
       plan_.cache_bytes_per_token +=
           cache_bytes_of_token(q_.draft->model.config, {}, q_.kv_format_of(q_.draft->model));
+    const StateShares shares = share_room();
     double blocks = INFINITY;
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
-      const ServedMemory& m = plan_.stages[i];
+      ServedMemory& m = plan_.stages[i];
+      m.states *= shares.all();  // of one so far
       const double block = double(m.cache) / double(trace_cache_.num_blocks);
       const double room = plan_.capacity_bytes - double(m.total() - m.cache);
       const double here = block > 0 ? std::floor(room / block) : room < 0 ? -1 : INFINITY;
@@ -107,7 +117,7 @@ class Planner {
     }
     if (!plan_.fits()) return;
     plan_.cache_tokens = int64_t(blocks) * q_.block_tokens;
-    plan_.sequences = int64_t(blocks) / blocks_of(longest());
+    plan_.sequences = std::min(int64_t(blocks) / blocks_of(longest()), shares.running);
     for (ServedMemory& m : plan_.stages)
       m.cache = int64_t(double(m.cache) / double(trace_cache_.num_blocks) * blocks);
   }
@@ -182,11 +192,12 @@ const ServeBatch& ServePlan::saturated() const {
   return *std::ranges::max_element(batches, {}, &ServeBatch::loaded_tokens_per_s);
 }
 
-std::vector<ServedMemory> serving_memory(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks) {
+std::vector<ServedMemory> serving_memory(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks,
+                                         int64_t num_states) {
   std::vector<ServedMemory> ranks = make_ranks(request, mesh,
                                                {.num_blocks = 1,
                                                 .block_tokens = request.block_tokens,
-                                                .num_states = request.max_running,
+                                                .num_states = num_states,
                                                 .format = request.kv_format})
                                         .memory(request);
   for (ServedMemory& m : ranks) m.cache *= num_blocks;

@@ -73,9 +73,10 @@ struct ServePlan {
   const ServeBatch& saturated() const;
 };
 
-// What the first rank of each stage holds with a cache of so many blocks, after the largest of its steps: as many
-// answers as may run, and a prompt in all other rows. The draft is on the last stage.
-std::vector<ServedMemory> serving_memory(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks);
+// What the first rank of each stage holds with a cache of so many blocks and states, after the largest of its steps:
+// as many answers as may run, and a prompt in all other rows. The draft is on the last stage.
+std::vector<ServedMemory> serving_memory(const ServeRequest& request, const MeshShape& mesh, int64_t num_blocks,
+                                         int64_t num_states);
 
 // No formula for it: ranks of the program run the steps over meta memory (ServedRank) and the cost model takes what
 // they did. Computed are only sums over steps: a prompt of many steps is as many as the mean of its first and its

@@ -37,20 +37,24 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
   // Layers take their part of the cache with the first row that they see, and the largest step is a later one.
   const int32_t token = 0, block = 0;
   runner_.clear();
-  runner_.add({&token, 1}, {}, 0, {&block, 1}, 1);
+  const TokenRun run{.begin = 0, .end = 1, .from = -1, .to = 0};
+  runner_.add({&token, 1}, {}, 0, {&block, 1}, 1, 0, {&run, 1});
   runner_.run();
   allocator_.reset_peak();
 }
 
 StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
   std::vector<int32_t> tokens, blocks;
+  const int64_t states = runner_.cache().num_states();
   runner_.clear();
   int64_t next = 0, sequence = 0;
   for (const AlikeRows& r : rows) {
     tokens.resize(size_t(r.rows), 0), blocks.resize(size_t(r.num_blocks(runner_.block_tokens())));
     for (int64_t i = 0; i < r.sequences; ++i) {
       for (int32_t& block : blocks) block = int32_t(next++ % runner_.cache().num_blocks());
-      runner_.add(tokens, {}, r.first, blocks, r.wanted, 0, int32_t(sequence++ % runner_.cache().num_states()));
+      const auto state = int32_t(sequence++ % states);
+      const TokenRun run{.begin = 0, .end = int32_t(r.rows), .from = r.first > 0 ? state : -1, .to = state};
+      runner_.add(tokens, {}, r.first, blocks, r.wanted, 0, {&run, 1});
     }
   }
   events_.clear();

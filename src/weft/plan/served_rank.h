@@ -19,7 +19,7 @@ struct ServedModel {
 
 struct CacheShape {
   int64_t num_blocks = 1, block_tokens = 16;
-  int64_t num_states = 1;                // sequences that have states at a time
+  int64_t num_states = 1;                // of each layer that has such
   std::optional<RowFormat> format = {};  // of keys and values; none: as the model's dtype
 };
 

@@ -9,19 +9,23 @@
 namespace weft {
 namespace {
 
+int64_t num_states(const ForwardModel& model, const ContinuousOptions& o) {
+  return model.config().has_delta() ? o.max_running + o.kept_states.value_or(0) : 0;
+}
+
 int64_t num_blocks(const ForwardModel& model, const ContinuousOptions& o) {
   if (o.kv_blocks > 0) return o.kv_blocks;
   const int64_t block =
       o.block_tokens * cache_bytes_of_token(model.config(), model.mesh().shape(), kv_format_of(o, model));
-  const int64_t states = o.max_running * state_bytes_of_sequence(model);
+  const int64_t states = num_states(model, o) * state_bytes_of_sequence(model);
   if (o.kv_bytes < states + block)
     throw UsageError("--kv-cache: a block of {} tokens{} takes {} bytes, more than the {} that are given",
-                     o.block_tokens, states > 0 ? " and the states of all that run" : "", states + block, o.kv_bytes);
+                     o.block_tokens, states > 0 ? " and the states" : "", states + block, o.kv_bytes);
   return (o.kv_bytes - states) / block;
 }
 
-// As this model can have it: what a state has learnt cannot be taken back, so that no prefix is shared and nothing
-// guessed; and the states of all that run take at most half of the cache.
+// As this model can have it: what a state has learnt cannot be taken back, so that nothing is guessed; and states
+// take at most half of the cache.
 ContinuousOptions options_for(const ForwardModel& model, ContinuousOptions o) {
   if (!model.config().has_delta()) return o;
   if (o.most_guesses > 0)
@@ -29,9 +33,14 @@ ContinuousOptions options_for(const ForwardModel& model, ContinuousOptions o) {
         "--speculate {}: layers of the gated delta rule learn from every token, also from a guess that does not come "
         "true: leave it out",
         o.most_guesses);
-  o.keeps_prefixes = false;
-  if (o.kv_blocks == 0)
-    o.max_running = running_with_states(state_bytes_of_sequence(model), o.kv_bytes, o.max_running);
+  o.max_running = std::min(o.max_running, o.tokens_per_step);
+  if (o.kv_blocks == 0) {
+    const StateShares shares =
+        share_states(state_bytes_of_sequence(model), o.kv_bytes, o.max_running, o.keeps_prefixes);
+    o.max_running = shares.running, o.kept_states = shares.kept;
+  }
+  if (!o.keeps_prefixes) o.kept_states = 0;
+  if (!o.kept_states) o.kept_states = o.max_running;
   return o;
 }
 
@@ -70,13 +79,14 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
     : model_(model),
       options_(options_for(model, options)),
       runner_(model, num_blocks(model, options_), options_.block_tokens, kv_format_of(options_, model),
-              options_.max_running, options_.load_adapter),
+              num_states(model, options_), options_.load_adapter),
       draft_(make_draft(model, options_)),
       scheduler_({.pool = {.num_blocks = num_blocks(model, options_),
                            .block_tokens = options_.block_tokens,
                            .keeps_prefixes = options_.keeps_prefixes},
                   .max_running = options_.max_running,
                   .tokens_per_step = options_.tokens_per_step,
+                  .num_states = num_states(model, options_),
                   .most_guesses = options_.most_guesses,
                   .guess = draft_guesses(draft_.get())}) {
   limits_ = {.vocab = model.config().vocab,
@@ -234,7 +244,7 @@ void ContinuousEngine::compute_and_read() {
     Sequence& s = *part.sequence;
     if (!s.started) s.started = now;
     runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), s.guesses, part.first, s.blocks,
-                part.num_wanted(), s.adapter, s.state);
+                part.num_wanted(), s.adapter, part.runs);
   }
   Tensor logits;
   try {

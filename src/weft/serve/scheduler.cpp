@@ -1,6 +1,7 @@
 // Scheduler: blocks for what runs, then admission, then rows.
 #include "weft/serve/scheduler.h"
 
+#include <array>
 #include <tuple>
 #include <utility>
 
@@ -9,12 +10,14 @@
 
 namespace weft {
 
-Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.pool) {
+Scheduler::Scheduler(const SchedulerOptions& options)
+    : options_(options), pool_(options.pool), states_(options.num_states, options.pool.num_blocks) {
   if (options.max_running < 1 || options.tokens_per_step < 1)
     throw UsageError("{} requests with {} tokens a step do nothing: at least one of each is needed",
                      options.max_running, options.tokens_per_step);
   options_.max_running = std::min(options.max_running, options.tokens_per_step);
-  for (int64_t state = options_.max_running; state-- > 0;) free_states_.push_back(int32_t(state));
+  check(options.num_states == 0 || options.num_states >= options_.max_running, "{} requests run with {} states",
+        options_.max_running, options.num_states);
 }
 
 bool Scheduler::goes_before(const Sequence& a, const Sequence& b) {
@@ -54,7 +57,22 @@ int32_t Scheduler::parent_of(const Sequence& s, int64_t block) {
 void Scheduler::release(Sequence& s) {
   for (; !s.blocks.empty(); s.blocks.pop_back()) pool_.release(s.blocks.back());
   s.num_computed = s.num_known = 0;
-  if (s.state >= 0) free_states_.push_back(std::exchange(s.state, -1));
+  release_states(s);
+}
+
+void Scheduler::release_states(Sequence& s) {
+  for (const Sequence::Mark& mark : s.marks) states_.release(mark.state);
+  s.marks.clear();
+  for (int32_t* const held : {&s.state, &s.source})
+    if (*held >= 0) states_.release(std::exchange(*held, -1));
+  s.last_kept = -1, s.branch = 0;
+}
+
+// What is known of the block's old contents is no longer.
+int32_t Scheduler::take_block() {
+  const int32_t block = pool_.take();
+  if (block != BlockPool::kNone) states_.forget(block);
+  return block;
 }
 
 void Scheduler::preempt_last() {
@@ -71,7 +89,7 @@ bool Scheduler::grow() {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& s = *running_[i];
     while (int64_t(s.blocks.size()) < blocks_for(s.size())) {
-      if (const int32_t block = pool_.take(); block != BlockPool::kNone) {
+      if (const int32_t block = take_block(); block != BlockPool::kNone) {
         s.blocks.push_back(block);
         continue;
       }
@@ -84,6 +102,65 @@ bool Scheduler::grow() {
   return has_preempted;
 }
 
+// One of its own, and that behind the last of the found blocks that has one; those behind that are let go.
+bool Scheduler::take_states(Sequence& s) {
+  if (options_.num_states == 0) return true;
+  const auto found = int64_t(s.blocks.size());
+  const auto has_state = [&] { return states_.find(s.blocks.back()) != StatePool::kNone; };
+  for (; !s.blocks.empty() && !has_state(); s.blocks.pop_back()) pool_.release(s.blocks.back());
+  if (int64_t(s.blocks.size()) < found) s.branch = found * pool_.block_tokens();
+  if (!s.blocks.empty()) states_.hold(s.source = states_.find(s.blocks.back()));
+  s.state = states_.take();
+  return s.state != StatePool::kNone;
+}
+
+// Of the prompt's tokens those before the last full block's end, but for the last token, which is always computed.
+int64_t Scheduler::last_of_prompt(const Sequence& s) const {
+  return (s.num_prompt - 1) / pool_.block_tokens() * pool_.block_tokens();
+}
+
+void Scheduler::set_runs(StepPart& part) {
+  Sequence& s = *part.sequence;
+  if (s.state < 0) return;
+  int32_t from = part.first == 0 ? -1 : s.source >= 0 ? s.source : s.state;
+  int64_t at = part.first;
+  const auto run_to = [&](int64_t end, int32_t to) {
+    part.runs.push_back(
+        {.begin = int32_t(at - part.first), .end = int32_t(end - part.first), .from = from, .to = to});
+    at = end, from = to;
+  };
+  const int64_t of_prompt = last_of_prompt(s);
+  const bool ends_block = part.end() % pool_.block_tokens() == 0 && part.end() > of_prompt;
+  std::array wanted{s.branch, of_prompt, ends_block ? part.end() : 0};
+  std::ranges::sort(wanted);
+  for (const int64_t tokens : wanted) {
+    if (!keeps_states() || tokens <= at || tokens > part.end()) continue;
+    const int32_t state = states_.take();
+    if (state == StatePool::kNone) continue;
+    s.marks.push_back({tokens, state});
+    run_to(tokens, state);
+  }
+  if (at < part.end()) run_to(part.end(), s.state);
+}
+
+// After the step: its marks are kept, and what was read is let go.
+void Scheduler::keep_states(Sequence& s) {
+  if (s.source >= 0) states_.release(std::exchange(s.source, -1));
+  for (const auto& [tokens, state] : s.marks) {
+    const int32_t block = s.blocks[size_t(tokens / pool_.block_tokens() - 1)];
+    states_.keep(state, block);
+    if (tokens > last_of_prompt(s) && states_.find(block) == state) {
+      if (s.last_kept >= 0) states_.forget(s.last_kept);
+      s.last_kept = block;
+    }
+    if (tokens == s.num_computed)
+      s.source = state;
+    else
+      states_.release(state);
+  }
+  s.marks.clear();
+}
+
 bool Scheduler::try_admit(Sequence& s) {
   const int64_t most_found = s.first_wanted() / pool_.block_tokens();
   for (int64_t i = 0; i < most_found; ++i) {
@@ -91,14 +168,17 @@ bool Scheduler::try_admit(Sequence& s) {
     if (block == BlockPool::kNone) break;
     s.blocks.push_back(block);
   }
+  if (!take_states(s)) {
+    release(s);
+    return false;
+  }
   const auto found = int64_t(s.blocks.size()), wanted = blocks_for(s.size()) - found;
   // One more for each that runs, so that it does not have to go again at once.
   if (wanted + num_running() > pool_.num_available()) {
     release(s);
     return false;
   }
-  for (int64_t i = 0; i < wanted; ++i) s.blocks.push_back(pool_.take());
-  s.state = free_states_.back(), free_states_.pop_back();
+  for (int64_t i = 0; i < wanted; ++i) s.blocks.push_back(take_block());
   s.num_known = found;
   s.num_computed = found * pool_.block_tokens();
   if (!s.was_admitted) {
@@ -156,6 +236,7 @@ std::span<const StepPart> Scheduler::plan() {
                       .first = s.num_computed,
                       .count = count,
                       .first_wanted = std::clamp(s.first_wanted(), s.num_computed, end)});
+    set_runs(parts_.back());
     return count;
   };
   int64_t answers = 0, prompts = 0;
@@ -199,7 +280,7 @@ void Scheduler::guess(int64_t left) {
 // Leaves as many as there are blocks for, as far as these are free.
 void Scheduler::fit_guesses(Sequence& s) {
   const auto places = [&] { return int64_t(s.blocks.size()) * pool_.block_tokens() - s.size(); };
-  while (places() < int64_t(s.guesses.size()) && pool_.num_free() > 0) s.blocks.push_back(pool_.take());
+  while (places() < int64_t(s.guesses.size()) && pool_.num_free() > 0) s.blocks.push_back(take_block());
   if (places() < int64_t(s.guesses.size())) s.guesses.resize(size_t(places()));
 }
 
@@ -222,6 +303,7 @@ void Scheduler::commit() {
   for (const StepPart& part : parts_) {
     part.sequence->num_computed += part.count;
     keep_full_blocks(*part.sequence);
+    keep_states(*part.sequence);
   }
   parts_.clear();
 }

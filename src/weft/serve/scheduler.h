@@ -6,8 +6,10 @@
 #include <map>
 
 #include "weft/base/ceil_div.h"
+#include "weft/kernels/recurrence_args.h"
 #include "weft/serve/block_pool.h"
 #include "weft/serve/sequence.h"
+#include "weft/serve/state_pool.h"
 
 namespace weft {
 
@@ -21,6 +23,7 @@ struct SchedulerOptions {
   BlockPoolOptions pool;
   int64_t max_running = 64;       // at most tokens_per_step of them run
   int64_t tokens_per_step = 256;  // rows of one step
+  int64_t num_states = 0;         // of a model that has such: one for each that runs, and those that are kept
   int64_t most_guesses = 0;       // for a sequence in one step; 0: nothing is guessed
   // Writes the guesses of all sequences of a step; else each is guessed by what its own text said before.
   std::function<void(std::span<const GuessWish>)> guess = {};
@@ -31,6 +34,7 @@ struct SchedulerOptions {
 struct StepPart {
   Sequence* sequence = nullptr;
   int64_t first = 0, count = 0, first_wanted = 0;
+  std::vector<TokenRun> runs = {};  // of a model with states: the rows, counted from 0
   int64_t end() const { return first + count; }
   int64_t num_wanted() const { return end() - first_wanted + int64_t(sequence->guesses.size()); }
 };
@@ -43,6 +47,10 @@ struct StepPart {
 //
 // Rows that nobody else wants in a step are for guesses of what the answers say next. Which of them came true is told
 // by accept(); blocks that held only others are given back.
+//
+// Of a model with states a prefix is found where a state was kept behind one of its blocks. That is behind the last
+// full block of each prompt; behind that of each answer, moving on with it; and where a prompt turns out to begin
+// like others. Source: Pan et al., "Marconi: Prefix Caching for the Era of Hybrid LLMs", 2024.
 //
 // Turns are start times of fair queueing: a user's sequence begins when his last one would have ended, had he been
 // alone. Source: Goyal, Vin and Cheng, "Start-time Fair Queuing", 1996. Each admission moves the clock on, so that
@@ -80,6 +88,7 @@ class Scheduler {
   int64_t num_preemptions() const { return num_preemptions_; }
   int64_t num_tokens_held() const;  // places of used blocks that hold something
   const BlockPool& pool() const { return pool_; }
+  const StatePool& states() const { return states_; }
 
  private:
   using Line = std::deque<std::unique_ptr<Sequence>>;
@@ -92,6 +101,13 @@ class Scheduler {
   void admit();
   int64_t prompt_rows(int64_t num_answers) const;
   bool has_rows_for(const Sequence& sequence) const;
+  int32_t take_block();
+  bool keeps_states() const { return pool_.keeps_prefixes() && options_.num_states > options_.max_running; }
+  int64_t last_of_prompt(const Sequence& sequence) const;
+  bool take_states(Sequence& sequence);
+  void release_states(Sequence& sequence);
+  void set_runs(StepPart& part);
+  void keep_states(Sequence& sequence);
   bool make_room();
   bool try_admit(Sequence& sequence);
   void preempt_last();
@@ -104,6 +120,7 @@ class Scheduler {
 
   SchedulerOptions options_;
   BlockPool pool_;
+  StatePool states_;
   Line waiting_, running_;
   std::vector<StepPart> parts_;
   std::vector<GuessWish> wishes_;
@@ -111,7 +128,6 @@ class Scheduler {
   std::map<std::string, uint64_t> ends_;  // of the last sequence of each user
   int64_t num_preemptions_ = 0;
   int64_t good_rows_ = 0;
-  std::vector<int32_t> free_states_;
 };
 
 }  // namespace weft

@@ -29,9 +29,18 @@ struct Sequence {
   // The scheduler's.
   int64_t num_computed = 0;
   std::vector<int32_t> blocks;  // of the cache, in order
-  int32_t state = -1;           // its number among those that run, below max_running; -1: it waits
-  int64_t num_known = 0;        // of these, the first, which the pool can find again
-  uint64_t turn = 0;            // within its priority: smaller ones go first
+  // Of a model with states: the one that is its own, where what it knows is, but where the next row reads `source`,
+  // which it holds beside; -1: it has none.
+  int32_t state = -1, source = -1;
+  struct Mark {
+    int64_t tokens;  // behind so many of its tokens, in the step under way, ...
+    int32_t state;   // ... this state is left, which it holds
+  };
+  std::vector<Mark> marks;
+  int64_t branch = 0;      // so many first tokens are others' too; 0: none, or their state was found
+  int32_t last_kept = -1;  // the block behind which its answer's last state is kept; -1: none
+  int64_t num_known = 0;   // of these, the first, which the pool can find again
+  uint64_t turn = 0;       // within its priority: smaller ones go first
   bool was_admitted = false;
   int64_t num_cached = 0;         // of the prompt, found in the cache when it was first admitted
   std::vector<int32_t> guesses;   // of what follows `tokens`: rows of the step under way that may not come true

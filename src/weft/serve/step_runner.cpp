@@ -21,20 +21,23 @@ int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const 
   return c.num_attending() * on_all * (format.bytes(c.head_dim) + format.bytes(c.values_dim())) * mesh.dp();
 }
 
-int64_t state_bytes_of_sequence(const ForwardModel& model) {
-  const ModelConfig& c = model.config();
+int64_t state_bytes_of_sequence(const ModelConfig& c, const MeshShape& mesh, DType dtype) {
   if (!c.has_delta()) return 0;
-  const MeshShape& mesh = model.mesh().shape();
   const int64_t keys = round_up(c.delta_key_heads, int64_t(mesh.tp)) * c.delta_key_dim;
   const int64_t values = round_up(c.delta_heads, int64_t(mesh.tp)) * c.delta_value_dim;
-  const int64_t rows = (c.delta_conv - 1) * (2 * keys + values) * int64_t(size_of(model.dtype()));
-  const int64_t matrices = values * c.delta_key_dim * int64_t(size_of(Context::wide(model.dtype())));
+  const int64_t rows = (c.delta_conv - 1) * (2 * keys + values) * int64_t(size_of(dtype));
+  const int64_t matrices = values * c.delta_key_dim * int64_t(size_of(Context::wide(dtype)));
   return (c.layers - c.num_attending()) * (rows + matrices) * mesh.dp();
 }
 
-int64_t running_with_states(int64_t state_bytes, int64_t cache_bytes, int64_t most) {
-  if (state_bytes == 0) return most;
-  return std::clamp<int64_t>(cache_bytes / 2 / state_bytes, 1, most);
+// Half of the states are those that run, where they do not all fit; else there are a few kept ones to each.
+StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, bool keeps_prefixes) {
+  if (state_bytes == 0) return {.running = most};
+  const int64_t fit = cache_bytes / 2 / state_bytes;
+  StateShares shares{.running = std::clamp<int64_t>(keeps_prefixes ? fit / 2 : fit, 1, most)};
+  if (keeps_prefixes)
+    shares.kept = std::clamp<int64_t>(fit - shares.running, 0, (kStatesOfEach - 1) * shares.running);
+  return shares;
 }
 
 StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
@@ -65,13 +68,19 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
   blocks_.reserve(size_t(num_blocks));  // more are told only where many share some
 }
 
-void StepRunner::clear() { ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(), folder_.clear(); }
+void StepRunner::clear() {
+  ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(), runs_.clear(), folder_.clear();
+}
 
 void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
-                     std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter, int32_t state) {
+                     std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter,
+                     std::span<const TokenRun> runs) {
   const auto begin = int64_t(ids_.size()), count = int64_t(tokens.size() + guesses.size()), end = begin + count,
              keys = first + count;
-  sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size()), adapter, state});
+  sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size()), adapter});
+  if (!model_.config().has_delta()) runs = {};
+  for (const TokenRun& run : runs)
+    runs_.push_back({int32_t(begin) + run.begin, int32_t(begin) + run.end, run.from, run.to});
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
   ids_.insert(ids_.end(), guesses.begin(), guesses.end());
   for (int64_t row = end - num_wanted; row < end; ++row) wanted_.push_back(int32_t(row));
@@ -138,16 +147,16 @@ void StepRunner::broadcast(int64_t begin, int64_t end) {
 void StepRunner::send(Order order) {
   if (world_.size() == 1) return;
   const auto bytes_of = [](const auto& v) { return std::as_bytes(std::span(v)); };
-  const std::array parts{bytes_of(ids_), bytes_of(wanted_), bytes_of(sequences_), bytes_of(blocks_),
-                         bytes_of(folder_)};
+  const std::array parts{bytes_of(ids_),    bytes_of(wanted_), bytes_of(sequences_),
+                         bytes_of(blocks_), bytes_of(runs_),   bytes_of(folder_)};
   constexpr size_t kWord = sizeof(int32_t);
   size_t bytes = sizeof(Head);
   for (const auto& part : parts) bytes += part.size();
   const auto words = int64_t(bytes / kWord);
   reserve(words);
   const auto size_in = [](const auto& v) { return int32_t(v.size()); };
-  const Head head{int32_t(words),   order,           size_in(ids_), size_in(wanted_), size_in(sequences_),
-                  size_in(blocks_), size_in(folder_)};
+  const Head head{int32_t(words),   order,          size_in(ids_),   size_in(wanted_), size_in(sequences_),
+                  size_in(blocks_), size_in(runs_), size_in(folder_)};
   auto* to = static_cast<std::byte*>(message_.raw());
   const auto put = [&](const void* from, size_t count) {
     if (count > 0) std::memcpy(to, from, count);
@@ -172,14 +181,14 @@ StepRunner::Order StepRunner::receive() {
   }
   ids_.resize(size_t(head.tokens)), wanted_.resize(size_t(head.wanted));
   sequences_.resize(size_t(head.sequences)), blocks_.resize(size_t(head.blocks));
-  folder_.resize(size_t(head.folder));
+  runs_.resize(size_t(head.runs)), folder_.resize(size_t(head.folder));
   const auto* from = static_cast<const std::byte*>(message_.raw()) + sizeof(Head);
   const auto get = [&](auto& to) {
     const std::span bytes = std::as_writable_bytes(std::span(to));
     if (!bytes.empty()) std::memcpy(bytes.data(), from, bytes.size());
     from += bytes.size();
   };
-  get(ids_), get(wanted_), get(sequences_), get(blocks_), get(folder_);
+  get(ids_), get(wanted_), get(sequences_), get(blocks_), get(runs_), get(folder_);
   return head.order;
 }
 
@@ -199,7 +208,7 @@ Tensor StepRunner::compute() {
   const int64_t first = rows_here * mesh.place().cp;
   ids_.resize(size_t(rows_here * cp), 0);
   positions_.assign(ids_.size(), 0), places_.assign(ids_.size(), kElsewhere);
-  paged_.clear(), runs_.clear(), adapted_.clear(), sets_.clear();
+  paged_.clear(), adapted_.clear(), sets_.clear();
   for (const Rows& rows : sequences_) {
     const int32_t set = set_of(rows.adapter);
     const int32_t* const blocks = blocks_.data() + rows.first_block;
@@ -212,8 +221,6 @@ Tensor StepRunner::compute() {
     if (begin >= end) continue;
     const auto keys = int32_t(rows.num_keys - (rows.end - first - end));
     paged_.push_back({.q_begin = begin, .q_end = end, .num_keys = keys, .blocks = blocks});
-    const bool is_first = rows.num_keys == rows.end - rows.begin;
-    runs_.push_back({.begin = begin, .end = end, .from = is_first ? -1 : rows.state, .to = rows.state});
     if (set < 0) continue;
     const auto ends_here = [&](const RowAdapters::Run& r) { return r.set == set && r.begin + r.count == begin; };
     if (adapted_.empty() || !ends_here(adapted_.back())) adapted_.push_back({set, begin, 0});

@@ -15,15 +15,24 @@ namespace weft {
 // no layer has any: a cache for it has no size.
 int64_t cache_bytes_of_token(const ModelConfig& config, const MeshShape& mesh, const RowFormat& format);
 // And those of a sequence's states, whatever its length, in layers that have such in place of keys and values.
-int64_t state_bytes_of_sequence(const ForwardModel& model);
-// How many of `most` sequences may run so that their states take at most half of a cache of so many bytes; at least
-// one.
-int64_t running_with_states(int64_t state_bytes, int64_t cache_bytes, int64_t most);
+int64_t state_bytes_of_sequence(const ModelConfig& config, const MeshShape& mesh, DType dtype);
+inline int64_t state_bytes_of_sequence(const ForwardModel& model) {
+  return state_bytes_of_sequence(model.config(), model.mesh().shape(), model.dtype());
+}
+// How many sequences may run, and how many states may be kept beside theirs for prompts that begin alike.
+struct StateShares {
+  int64_t running = 0, kept = 0;
+  int64_t all() const { return running + kept; }
+};
+inline constexpr int64_t kStatesOfEach = 5;  // that runs, at most: its own, and kept ones
+// Of at most `most` sequences, at least one, so that all states take at most half of a cache of so many bytes, if
+// that can be.
+StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, bool keeps_prefixes);
 
 class StepRunner {
  public:
   // The model outlives the runner; every rank of its mesh has one. Throws UsageError for a mesh whose ranks would do
-  // the same work twice. format: of keys and values. num_states: sequences that have a state at a time.
+  // the same work twice. format: of keys and values. num_states: of each layer that has such.
   StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
              int64_t num_states = 1, AdapterLoader adapters = {});
   // Keys and values in the model's dtype.
@@ -41,10 +50,11 @@ class StepRunner {
   void clear();
   // The next rows of a sequence, tokens and then guesses, which stand from position `first` on; what is before them
   // is in the cache. `blocks` are the sequence's, in order, and hold these rows too. The logits of the last
-  // num_wanted are wanted. adapter: 0 for none; those who share one come one after the other. state: the sequence's
-  // own number below num_states, while it has rows in the cache.
+  // num_wanted are wanted. adapter: 0 for none; those who share one come one after the other. runs: of a model with
+  // states, these rows, counted from 0, and the states below num_states that they begin with and leave.
   void add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
-           std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter = 0, int32_t state = 0);
+           std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter = 0,
+           std::span<const TokenRun> runs = {});
   // Logits [rows wanted, V] in the order in which they were added; valid until the next call.
   Tensor run();
   // The hidden states of these rows, as float: [H] of one of them.
@@ -66,12 +76,12 @@ class StepRunner {
   struct Head {
     int32_t words;
     Order order;
-    int32_t tokens, wanted, sequences, blocks, folder;
+    int32_t tokens, wanted, sequences, blocks, runs, folder;
   };
   static constexpr int64_t kFirstWords = 1024;  // of a message that go at once
   static constexpr int32_t kElsewhere = -1;     // the place of a key that another rank holds
   struct Rows {
-    int32_t begin, end, num_keys, first_block, adapter, state;
+    int32_t begin, end, num_keys, first_block, adapter;
   };
   void send(Order order);
   Order receive();
@@ -89,10 +99,10 @@ class StepRunner {
   // What is said of a step; of an adapter its number is the one wanted row, and the folder's name comes in words.
   std::vector<int32_t> ids_, wanted_, blocks_, folder_;
   std::vector<Rows> sequences_;
+  std::vector<TokenRun> runs_;
   // What follows from it.
   std::vector<int32_t> positions_, places_;
   std::vector<PagedSequence> paged_;
-  std::vector<TokenRun> runs_;
   std::vector<RowAdapters::Run> adapted_;
   std::vector<const LoraSet*> sets_;  // those that the step needs, on any rank
   // Where the cache is spread along cp: of this rank's sequences, and where among the needed ones each block is.

@@ -57,6 +57,7 @@ void conv_row(const CausalConvArgs& args, const Taps& taps, const TokenRun& run,
   });
 }
 
+// run: with all that it goes on from.
 template <class T>
 void keep_rows(const CausalConvArgs& args, const TokenRun& run) {
   const int64_t channels = args.x.dim(1), kept = args.weight.dim(1) - 1, count = run.end - run.begin;
@@ -83,16 +84,23 @@ void causal_conv(Stream& stream, const CausalConvArgs& args) {
         const int64_t first = task % parts * kChannels, count = std::min(kChannels, channels - first);
         const int64_t first_row = task / parts * chunk;
         taps.load<T>(args.weight, first, count);
-        const TokenRun* run = args.runs.begin();
-        for (int64_t t = first_row; t < std::min(first_row + chunk, rows); ++t) {
-          while (t >= run->end) ++run;
-          conv_row<T>(args, taps, *run, t, first, count);
+        int number = 0;
+        for (int64_t t = first_row; t < std::min(first_row + chunk, rows);) {
+          while (t >= args.runs[number].end) ++number;
+          const TokenRun run = args.runs.whole(number);
+          for (; t < std::min<int64_t>({run.end, first_row + chunk, rows}); ++t)
+            conv_row<T>(args, taps, run, t, first, count);
         }
       }
     });
     stream.team().parallel_for(args.runs.count, 16, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; i < end; ++i)
-        if (args.runs[int(i)].to >= 0) keep_rows<T>(args, args.runs[int(i)]);
+      for (auto i = int(begin); i < int(end); ++i) {
+        if (args.runs.goes_on(i)) continue;
+        int last = i;
+        do
+          if (args.runs[last].to >= 0) keep_rows<T>(args, args.runs.whole(last));
+        while (args.runs.goes_on(++last));
+      }
     });
   });
 }

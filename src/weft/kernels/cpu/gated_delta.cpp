@@ -137,9 +137,10 @@ struct Sizes {
   float query_scale() const { return 1 / std::sqrt(float(dk)); }
 };
 
+// Of a run and all that go on from it.
 template <class T>
-void run_tile(const GatedDeltaArgs& args, const Sizes& z, const TokenRun& run, int64_t n, int64_t tile,
-              float* scratch) {
+void run_tile(const GatedDeltaArgs& args, const Sizes& z, int first_run, int64_t n, int64_t tile, float* scratch) {
+  TokenRun run = args.runs[first_run];
   const int64_t columns = tile_columns(), first = tile * columns, count = std::min(columns, z.dv - first);
   const WrittenRows own{scratch, columns};
   float* const key = scratch + z.tile_floats();
@@ -150,14 +151,15 @@ void run_tile(const GatedDeltaArgs& args, const Sizes& z, const TokenRun& run, i
     return args.states.data<float>() + ((number * z.heads + n) * z.dk + i) * z.dv + first;
   };
   // A token alone reads and writes states where they are kept.
-  const bool is_alone = run.end - run.begin == 1 && run.from >= 0 && run.to >= 0 && count == columns;
+  const bool is_alone = !args.runs.goes_on(first_run + 1) && run.end - run.begin == 1 && run.from >= 0 &&
+                        run.to >= 0 && count == columns;
   const WrittenRows state = is_alone ? WrittenRows{kept(run.to, 0), z.dv} : own;
   const ReadRows before = is_alone ? ReadRows{kept(run.from, 0), z.dv} : ReadRows{own.first, columns};
   if (run.from < 0) std::fill_n(own.first, z.tile_floats(), 0.0f);
   for (int64_t i = 0; !is_alone && run.from >= 0 && i < z.dk; ++i) widen(own[i], kept(run.from, i), count);
   const int64_t group = z.heads / z.keys;
   const auto rate = float(args.rate.data<T>()[n]), shift = float(args.shift.data<T>()[n]);
-  for (int64_t t = run.begin; t < run.end; ++t) {
+  const auto add_token = [&](int64_t t) HWY_ATTR {
     const int64_t at = (t * z.keys + n / group) * z.dk, head = t * z.heads + n;
     normalise(key, args.k.data<T>() + at, z.dk, 1.0f);
     normalise(query, args.q.data<T>() + at, z.dk, z.query_scale());
@@ -168,8 +170,12 @@ void run_tile(const GatedDeltaArgs& args, const Sizes& z, const TokenRun& run, i
     learn<true>(read, state, before, key, query, error, gates, z.dk);
     store_four(read, v);
     narrow(args.y.data<T>() + head * z.dv + first, v, count);
+  };
+  for (int number = first_run;; run = args.runs[++number]) {
+    for (int64_t t = run.begin; t < run.end; ++t) add_token(t);
+    for (int64_t i = 0; !is_alone && run.to >= 0 && i < z.dk; ++i) narrow(kept(run.to, i), own[i], count);
+    if (!args.runs.goes_on(number + 1)) return;
   }
-  for (int64_t i = 0; !is_alone && run.to >= 0 && i < z.dk; ++i) narrow(kept(run.to, i), own[i], count);
 }
 
 void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
@@ -181,7 +187,8 @@ void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
           auto* const scratch = reinterpret_cast<float*>(stream.scratch(worker, size_t(floats) * sizeof(float)));
           for (int64_t task = begin; task < end; ++task) {
             const int64_t tile = task % z.tiles, head = task / z.tiles;
-            run_tile<decltype(element)>(args, z, args.runs[int(head / z.heads)], head % z.heads, tile, scratch);
+            const auto run = int(head / z.heads);
+            if (!args.runs.goes_on(run)) run_tile<decltype(element)>(args, z, run, head % z.heads, tile, scratch);
           }
         });
   });

@@ -9,7 +9,7 @@
 namespace weft::cuda {
 namespace {
 
-// Of a row: where its run begins and ends, and with which state.
+// Of a row: where its run, with those that it goes on from, begins and ends, and with which state.
 struct RunOfRow {
   int32_t begin, end, from;
 };
@@ -17,8 +17,24 @@ struct RunOfRow {
 const RunOfRow* runs_of_rows(Stream& stream, const TokenRuns& runs, int64_t rows) {
   std::vector<RunOfRow> all;
   all.reserve(size_t(rows));
-  for (const TokenRun& run : runs) all.insert(all.end(), size_t(run.end - run.begin), {run.begin, run.end, run.from});
+  for (int i = 0; i < runs.count; ++i) {
+    const TokenRun whole = runs.whole(i);
+    all.insert(all.end(), size_t(runs[i].end - runs[i].begin), {whole.begin, whole.end, whole.from});
+  }
   return upload(stream, all.data(), rows);
+}
+
+// A run with those that it goes on from, and whether there are any.
+struct KeptRun {
+  TokenRun run;
+  bool goes_on;
+};
+
+const KeptRun* kept_runs(Stream& stream, const TokenRuns& runs) {
+  std::vector<KeptRun> all;
+  all.reserve(size_t(runs.count));
+  for (int i = 0; i < runs.count; ++i) all.push_back({runs.whole(i), runs.goes_on(i)});
+  return upload(stream, all.data(), runs.count);
 }
 
 template <class T>
@@ -48,16 +64,20 @@ __global__ void conv_kernel(T* y, const Conv<T> conv, const RunOfRow* runs, int6
   }
 }
 
-// A thread to each channel of a run, upwards: a run of few rows moves what its state has.
+// A thread to each channel of a run and of those that go on from it, the last of which may write what all of them
+// read; upwards: a run of few rows moves what its state has.
 template <class T>
-__global__ void keep_kernel(T* states, const Conv<T> conv, const TokenRun* runs, int64_t count) {
+__global__ void keep_kernel(T* states, const Conv<T> conv, const KeptRun* runs, int64_t count) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
-    const TokenRun run = runs[i / conv.channels];
     const int c = int(i % conv.channels);
-    if (run.to < 0) continue;
-    for (int j = 0; j < conv.width - 1; ++j)
-      store(states + (int64_t(run.to) * (conv.width - 1) + j) * conv.channels + c,
-            conv.seen(run.begin, run.from, int64_t(run.end) - conv.width + 1 + j, c));
+    const KeptRun *at = runs + i / conv.channels, *const end = runs + count / conv.channels;
+    if (at->goes_on) continue;
+    do {
+      const TokenRun run = at->run;
+      for (int j = 0; run.to >= 0 && j < conv.width - 1; ++j)
+        store(states + (int64_t(run.to) * (conv.width - 1) + j) * conv.channels + c,
+              conv.seen(run.begin, run.from, int64_t(run.end) - conv.width + 1 + j, c));
+    } while (++at < end && at->goes_on);
   }
 }
 
@@ -118,7 +138,7 @@ void causal_conv(Stream& stream, const CausalConvArgs& args) {
     if (!args.states) return;
     const int64_t kept = args.runs.count * channels;
     launch(stream, keep_kernel<T>, over_elements(kept), device_data<T>(args.states), conv,
-           upload(stream, args.runs.runs, args.runs.count), kept);
+           kept_runs(stream, args.runs), kept);
   });
 }
 

@@ -40,33 +40,42 @@ __global__ void delta_gates_kernel(const DeltaUnits units, const float* a, const
 constexpr int kBlockColumns = 32, kDeltaThreads = kBlockColumns * kColumnLanes;
 constexpr int kTokensAhead = 8;  // whose keys and queries wait in shared memory
 
+// As TokenRuns says it.
+__device__ __forceinline__ bool goes_on(const TokenRun* runs, int i, int count) {
+  return i > 0 && i < count && runs[i].from >= 0 && runs[i].from == runs[i - 1].to;
+}
+
 template <class T>
 struct DeltaCall {
   T* y;
   const T* v;
   float* states;
   const TokenRun* runs;
+  int num_runs;
   DeltaUnits units;
   DeltaShape shape;
 };
 
+// A block to some columns of a run and all that go on from it.
 template <class T, int kRows>
 __global__ void __launch_bounds__(kDeltaThreads) gated_delta_kernel(const DeltaCall<T> call) {
   constexpr int kPadded = kRows * kColumnLanes;
   __shared__ float keys[kTokensAhead][kPadded], queries[kTokensAhead][kPadded];
   const DeltaShape& z = call.shape;
-  const TokenRun run = call.runs[blockIdx.x / unsigned(z.heads)];
+  int number = int(blockIdx.x / unsigned(z.heads));
+  if (goes_on(call.runs, number, call.num_runs)) return;
+  TokenRun run = call.runs[number];
   const int n = int(blockIdx.x % unsigned(z.heads)), lane = int(threadIdx.x) % kColumnLanes;
   const int column = int(blockIdx.y) * kBlockColumns + int(threadIdx.x) / kColumnLanes;
   const bool is_here = column < z.dv;
-  const auto kept = [&](int32_t number, int r) {
-    return call.states + ((int64_t(number) * z.heads + n) * z.dk + r * kColumnLanes + lane) * z.dv + column;
+  const auto kept = [&](int32_t at, int r) {
+    return call.states + ((int64_t(at) * z.heads + n) * z.dk + r * kColumnLanes + lane) * z.dv + column;
   };
   DeltaColumn<kRows> state;
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
     state.s[r] = run.from >= 0 && is_here && r * kColumnLanes + lane < z.dk ? *kept(run.from, r) : 0.0f;
-  for (int64_t first = run.begin; first < run.end; first += kTokensAhead) {
+  const auto add_tokens = [&](int64_t first) {
     const int count = int(min(int64_t(kTokensAhead), run.end - first));
     __syncthreads();  // all have read the last ones
     for (int i = int(threadIdx.x); i < count * kPadded; i += kDeltaThreads) {
@@ -83,11 +92,14 @@ __global__ void __launch_bounds__(kDeltaThreads) gated_delta_kernel(const DeltaC
       const float y = state.project(queries[t], lane);
       if (is_here && lane == 0) store(call.y + at * z.dv + column, y);
     }
-  }
-  if (run.to < 0 || !is_here) return;
+  };
+  for (;; run = call.runs[number]) {
+    for (int64_t first = run.begin; first < run.end; first += kTokensAhead) add_tokens(first);
 #pragma unroll
-  for (int r = 0; r < kRows; ++r)
-    if (r * kColumnLanes + lane < z.dk) *kept(run.to, r) = state.s[r];
+    for (int r = 0; r < kRows; ++r)
+      if (run.to >= 0 && is_here && r * kColumnLanes + lane < z.dk) *kept(run.to, r) = state.s[r];
+    if (!goes_on(call.runs, ++number, call.num_runs)) return;
+  }
 }
 
 }  // namespace
@@ -128,6 +140,7 @@ void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
                             .v = device_data<T>(args.v),
                             .states = device_data<float>(args.states),
                             .runs = upload(stream, args.runs.runs, args.runs.count),
+                            .num_runs = args.runs.count,
                             .units = units,
                             .shape = shape};
     with_rows_of_lane(shape.dk, [&]<int kRows>() {
