@@ -64,13 +64,16 @@ int64_t bytes_of_token(const ServeRequest& q, const MeshShape& mesh) {
   return token;
 }
 
+// Of one state, with its draft's.
 int64_t state_bytes(const ServeRequest& q, const MeshShape& mesh) {
-  return state_bytes_of_sequence(q.model.config, mesh, q.model.dtype);
+  return state_bytes_of_sequence(q.model.config, mesh, q.model.dtype) +
+         (q.draft ? state_bytes_of_sequence(q.draft->model.config, {}, q.draft->model.dtype) : 0);
 }
 
 // kv_bytes: of states, too.
 ServedMemory memory_with(const ServeRequest& q, const MeshShape& mesh, int64_t kv_bytes) {
-  const int64_t state = state_bytes(q, mesh), states = share_states(state, kv_bytes, q.max_running, true).all();
+  const int64_t state = state_bytes(q, mesh),
+                states = share_states(state, kv_bytes, q.max_running, q.num_guesses(), true).all();
   const int64_t blocks = (kv_bytes - states * state) / (bytes_of_token(q, mesh) * q.block_tokens);
   return memory_of_replica(q, mesh, std::max<int64_t>(blocks, 1), state > 0 ? states : 1);
 }
@@ -79,7 +82,7 @@ ServedMemory memory_with(const ServeRequest& q, const MeshShape& mesh, int64_t k
 // for one whole context.
 int64_t choose_cache(const EngineOptions& o, const ServeRequest& q, const MeshShape& mesh, int64_t available) {
   const int64_t one = ceil_div(q.model.config.context, q.block_tokens) * q.block_tokens * bytes_of_token(q, mesh) +
-                      kStatesOfEach * state_bytes(q, mesh);
+                      most_states_of_each(q.num_guesses(), true) * state_bytes(q, mesh);
   const int64_t least = o.device_map == "auto" ? one : 0;
   return std::clamp(available - memory_with(q, mesh, 0).total(), least, std::max(one * o.engine.max_running, least));
 }

@@ -100,15 +100,16 @@ void choose_cache(const EngineOptions& o, ForwardModel& model, Communicator& job
   const ModelConfig& config = model.config();
   const int64_t block_tokens = options.block_tokens,
                 block = block_tokens * cache_bytes(options, model, options.draft);
-  const int64_t state = state_bytes_of_sequence(model);
+  const int64_t state =
+      state_bytes_of_sequence(model) + (options.draft ? state_bytes_of_sequence(*options.draft) : 0);
   int64_t bytes = options.kv_bytes;
   {
     const Patience while_others_read_weights(job);
     job.barrier();
   }
   if (bytes == 0) {
-    const int64_t whole =
-        (ceil_div(config.context, block_tokens) * block + kStatesOfEach * state) * options.max_running;
+    const int64_t of_each = most_states_of_each(options.most_guesses, options.keeps_prefixes);
+    const int64_t whole = (ceil_div(config.context, block_tokens) * block + of_each * state) * options.max_running;
     const int ranks = model.mesh().world().size();
     const int64_t free = available_to_replica(o, ranks, o.forward.replica * ranks);
     bytes = std::min(whole, free / (2 * o.num_models));
@@ -116,7 +117,8 @@ void choose_cache(const EngineOptions& o, ForwardModel& model, Communicator& job
   const Tensor chosen = model.context().stream.host_memory().empty(DType::i64, {3});
   int64_t &running = chosen.data<int64_t>()[0], &kept = chosen.data<int64_t>()[1],
           &blocks = chosen.data<int64_t>()[2];
-  const StateShares shares = share_states(state, bytes, options.max_running, options.keeps_prefixes);
+  const StateShares shares =
+      share_states(state, bytes, options.max_running, options.most_guesses, options.keeps_prefixes);
   running = shares.running, kept = shares.kept;
   blocks = (bytes - shares.all() * state) / block;
   job.all_reduce(chosen, Reduction::min);

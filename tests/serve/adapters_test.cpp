@@ -85,8 +85,7 @@ TEST_P(AdapterMeshTest, MixedBatchesGiveTheBitsOfEachAlone) {
       config, mesh, {.kv_blocks = kCompanyContext, .max_running = 1, .keeps_prefixes = false},
       [&](ContinuousEngine& engine) { want = answers_of(engine, mixed(24), 1); }, dtype);
   with_adapters_on(
-      config, mesh,
-      {.kv_blocks = 24, .block_tokens = 4, .tokens_per_step = 20, .most_guesses = config.has_delta() ? 0 : 2},
+      config, mesh, {.kv_blocks = 24, .block_tokens = 4, .tokens_per_step = 20, .most_guesses = 2},
       [&](ContinuousEngine& engine) {
         EXPECT_EQ(answers_of(engine, mixed(24)), want);
         EXPECT_GT(engine.stats().cached_tokens_total, 0);

@@ -88,22 +88,25 @@ TEST(DeltaCompanyTest, GivesTheSameBits) {
         ContinuousOptions{.kv_blocks = 64, .max_running = 3},
         ContinuousOptions{.kv_blocks = 64, .tokens_per_step = 5}, ContinuousOptions{.kv_bytes = 1 << 16},
         ContinuousOptions{.kv_blocks = 64, .block_tokens = 4, .max_running = 5, .kept_states = 1},
-        ContinuousOptions{.kv_blocks = 64, .keeps_prefixes = false}})
+        ContinuousOptions{.kv_blocks = 64, .keeps_prefixes = false},
+        ContinuousOptions{.kv_blocks = 256, .most_guesses = 5},
+        ContinuousOptions{.kv_blocks = 256, .keeps_prefixes = false, .most_guesses = 3},
+        ContinuousOptions{.kv_blocks = 64, .max_running = 4, .kept_states = 2, .most_guesses = 5}})
     with_engine_on(delta_config(), {}, options, [&](ContinuousEngine& engine) {
       EXPECT_EQ(answers_of(engine, company(24)), want);
       if (!options.keeps_prefixes) EXPECT_EQ(engine.stats().cached_tokens_total, 0);
-      if (options.block_tokens == 4) EXPECT_GT(engine.stats().cached_tokens_total, 0);
+      if (options.kv_blocks == 18) EXPECT_GT(engine.stats().cached_tokens_total, 0);
       EXPECT_EQ(engine.stats().preemptions_total > 0, options.kv_blocks == 18);
+      EXPECT_EQ(engine.stats().accepted_tokens_total > 0, options.most_guesses > 0);
       EXPECT_EQ(engine.limits().max_running < 64,
                 options.kv_blocks == 0 || options.max_running < 64 || options.tokens_per_step < 64);
     });
 }
 
-TEST(DeltaCompanyTest, RefusesWhatAStateCannotTakeBack) {
+TEST(DeltaCompanyTest, RefusesWhatHasNoRoomForAState) {
   const auto refused = [](const ContinuousOptions& options, const MeshShape& mesh) {
     EXPECT_THROW(with_engine_on(delta_config(), mesh, options, [](ContinuousEngine&) {}), UsageError);
   };
-  refused({.kv_blocks = 64, .most_guesses = 2}, {});
   refused({.kv_blocks = 64}, {.cp = 2});
   refused({.kv_bytes = 100}, {});
 }

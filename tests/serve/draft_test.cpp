@@ -19,6 +19,13 @@ Fill initial(uint64_t seed) {
   return [seed](ForwardModel& m) { m.part().initialize(m.context(), seed); };
 }
 
+ModelConfig delta_config_of(int64_t hidden, int64_t head_dim = 0) {
+  ModelConfig m = delta_config();
+  m.hidden = hidden, m.head_dim = head_dim;
+  complete(m);
+  return m;
+}
+
 struct DraftCase {
   const char* name;
   ModelConfig draft;  // with the seed 11 and the same shape, the model itself
@@ -26,13 +33,14 @@ struct DraftCase {
   MeshShape mesh = {};
   ContinuousOptions options = {.kv_blocks = 256};
   double least_accepted = 0;  // of the guesses
+  ModelConfig model = config_of(32);
 };
 void PrintTo(const DraftCase& c, std::ostream* out) { *out << c.name; }
 class DraftTest : public testing::TestWithParam<DraftCase> {};
 
 EngineStats serve(const DraftCase& c, bool has_draft, const std::function<void(ContinuousEngine&)>& clients) {
   EngineStats stats;
-  on_ranks(config_of(32), c.mesh, cpu_kernels(), DType::f32, initial(11), [&](ForwardModel& model) {
+  on_ranks(c.model, c.mesh, cpu_kernels(), DType::f32, initial(11), [&](ForwardModel& model) {
     const std::unique_ptr<Communicator> alone = make_single_communicator();
     const Mesh mesh(*alone, {});
     std::unique_ptr<ForwardModel> draft;
@@ -66,21 +74,30 @@ TEST_P(DraftTest, AnswersAreTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(
     Drafts, DraftTest,
-    testing::Values(DraftCase{.name = "itself", .draft = config_of(32), .least_accepted = 1},
-                    DraftCase{.name = "itself_on_tp2",
-                              .draft = config_of(32),
-                              .mesh = {.tp = 2},
-                              .least_accepted = 0.95},  // sums over ranks have other bits
-                    DraftCase{
-                        .name = "itself_on_pp2", .draft = config_of(32), .mesh = {.pp = 2}, .least_accepted = 1},
-                    DraftCase{.name = "another", .draft = config_of(16), .seed = 5},
-                    DraftCase{.name = "another_on_tp2", .draft = config_of(16), .seed = 5, .mesh = {.tp = 2}},
-                    DraftCase{.name = "of_fewer_tokens", .draft = config_of(16, 30), .seed = 5},
-                    DraftCase{.name = "of_more_tokens", .draft = config_of(16, 50), .seed = 5},
-                    DraftCase{.name = "tight",
-                              .draft = config_of(32),
-                              .options = {.kv_blocks = 18, .block_tokens = 4, .tokens_per_step = 20},
-                              .least_accepted = 0.9}),
+    testing::Values(
+        DraftCase{.name = "itself", .draft = config_of(32), .least_accepted = 1},
+        DraftCase{.name = "itself_on_tp2",
+                  .draft = config_of(32),
+                  .mesh = {.tp = 2},
+                  .least_accepted = 0.95},  // sums over ranks have other bits
+        DraftCase{.name = "itself_on_pp2", .draft = config_of(32), .mesh = {.pp = 2}, .least_accepted = 1},
+        DraftCase{.name = "another", .draft = config_of(16), .seed = 5},
+        DraftCase{.name = "another_on_tp2", .draft = config_of(16), .seed = 5, .mesh = {.tp = 2}},
+        DraftCase{.name = "of_fewer_tokens", .draft = config_of(16, 30), .seed = 5},
+        DraftCase{.name = "of_more_tokens", .draft = config_of(16, 50), .seed = 5},
+        DraftCase{
+            .name = "itself_with_states", .draft = delta_config(), .least_accepted = 1, .model = delta_config()},
+        DraftCase{.name = "another_with_states", .draft = delta_config_of(16, 8), .seed = 5, .model = delta_config()},
+        DraftCase{.name = "with_states_of_one_without", .draft = delta_config_of(16, 8), .seed = 5},
+        DraftCase{.name = "tight_with_states",
+                  .draft = delta_config(),
+                  .options = {.kv_blocks = 18, .block_tokens = 4, .tokens_per_step = 20},
+                  .least_accepted = 0.9,
+                  .model = delta_config()},
+        DraftCase{.name = "tight",
+                  .draft = config_of(32),
+                  .options = {.kv_blocks = 18, .block_tokens = 4, .tokens_per_step = 20},
+                  .least_accepted = 0.9}),
     [](const auto& test) { return test.param.name; });
 
 // Allows only tokens that are one more than the one before, modulo `n`, and counts what it is told.

@@ -113,21 +113,23 @@ class Simulation {
     std::map<int32_t, RequestId> written, read;
     for (const StepPart& part : parts) {
       int64_t row = 0;
+      std::vector<int32_t> tokens(part.sequence->tokens.begin(), part.sequence->tokens.begin() + part.end());
+      tokens.insert(tokens.end(), part.sequence->guesses.begin(), part.sequence->guesses.end());
       for (const TokenRun& run : part.runs) {
         EXPECT_EQ(run.begin, row);
         EXPECT_LT(run.begin, run.end);
         uint64_t hash = 0;
-        for (int64_t i = 0; i < part.first + run.begin; ++i) hash = mix(hash, part.sequence->tokens[size_t(i)]);
+        for (int64_t i = 0; i < part.first + run.begin; ++i) hash = mix(hash, tokens[size_t(i)]);
         EXPECT_EQ(run.from < 0, part.first + run.begin == 0);
         if (run.from >= 0) EXPECT_EQ(states_[size_t(run.from)], hash) << "a state is another text's";
-        for (row = run.begin; row < run.end; ++row) hash = mix(hash, part.sequence->tokens[size_t(part.first + row)]);
+        for (row = run.begin; row < run.end; ++row) hash = mix(hash, tokens[size_t(part.first + row)]);
         const RequestId id = part.sequence->id;
         if (run.from >= 0) read.emplace(run.from, id);
         EXPECT_EQ(written.emplace(run.to, id).first->second, id) << "two write one state";
         new_states_.emplace_back(run.to, hash);
         if (&run != &part.runs.back()) states_[size_t(run.to)] = hash;  // the next run goes on
       }
-      if (!states_.empty()) EXPECT_EQ(row, part.count);
+      if (!states_.empty()) EXPECT_EQ(part.first + row, int64_t(tokens.size()));
     }
     for (const auto& [state, id] : written)
       if (const auto by = read.find(state); by != read.end()) EXPECT_EQ(by->second, id) << "a state is lost";
@@ -464,6 +466,19 @@ INSTANTIATE_TEST_SUITE_P(
               .tokens_per_step = 100,
               .most_guesses = 5},
              false},
+        Load{"GuessesWithStates",
+             {.pool = {.num_blocks = 500, .block_tokens = 4},
+              .max_running = 32,
+              .tokens_per_step = 100,
+              .num_states = 300,
+              .most_guesses = 5},
+             false},
+        Load{"TightGuessesWithStates",
+             {.pool = {.num_blocks = 20, .block_tokens = 4},
+              .max_running = 16,
+              .tokens_per_step = 32,
+              .num_states = 30,
+              .most_guesses = 3}},
         Load{"TightGuesses",
              {.pool = {.num_blocks = 20, .block_tokens = 4},
               .max_running = 16,

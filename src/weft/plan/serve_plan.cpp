@@ -90,7 +90,7 @@ class Planner {
     StateShares least{.running = q_.max_running, .kept = INT64_MAX};
     for (const ServedMemory& m : plan_.stages) {
       const double room = plan_.capacity_bytes - double(m.total() - m.cache - m.states);
-      const StateShares here = share_states(m.states, int64_t(std::max(room, 0.0)), q_.max_running, true);
+      const StateShares here = share_states(m.states, int64_t(std::max(room, 0.0)), q_.max_running, guesses(), true);
       least.running = std::min(least.running, here.running), least.kept = std::min(least.kept, here.kept);
     }
     return least;

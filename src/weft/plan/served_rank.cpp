@@ -45,6 +45,7 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
 
 StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
   std::vector<int32_t> tokens, blocks;
+  std::vector<TokenRun> runs;
   const int64_t states = runner_.cache().num_states();
   runner_.clear();
   int64_t next = 0, sequence = 0;
@@ -53,8 +54,13 @@ StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
     for (int64_t i = 0; i < r.sequences; ++i) {
       for (int32_t& block : blocks) block = int32_t(next++ % runner_.cache().num_blocks());
       const auto state = int32_t(sequence++ % states);
-      const TokenRun run{.begin = 0, .end = int32_t(r.rows), .from = r.first > 0 ? state : -1, .to = state};
-      runner_.add(tokens, {}, r.first, blocks, r.wanted, 0, {&run, 1});
+      runs.clear();
+      for (int64_t at = 0; at < r.rows;) {  // of guesses, whose logits are wanted, each leaves a state
+        const int64_t end = r.wanted == r.rows ? at + 1 : r.rows;
+        runs.push_back({int32_t(at), int32_t(end), r.first + at > 0 ? state : -1, state});
+        at = end;
+      }
+      runner_.add(tokens, {}, r.first, blocks, r.wanted, 0, runs);
     }
   }
   events_.clear();

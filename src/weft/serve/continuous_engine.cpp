@@ -24,23 +24,16 @@ int64_t num_blocks(const ForwardModel& model, const ContinuousOptions& o) {
   return (o.kv_bytes - states) / block;
 }
 
-// As this model can have it: what a state has learnt cannot be taken back, so that nothing is guessed; and states
-// take at most half of the cache.
+// With states, where the model has such: they take at most half of the cache.
 ContinuousOptions options_for(const ForwardModel& model, ContinuousOptions o) {
   if (!model.config().has_delta()) return o;
-  if (o.most_guesses > 0)
-    throw UsageError(
-        "--speculate {}: layers of the gated delta rule learn from every token, also from a guess that does not come "
-        "true: leave it out",
-        o.most_guesses);
   o.max_running = std::min(o.max_running, o.tokens_per_step);
   if (o.kv_blocks == 0) {
     const StateShares shares =
-        share_states(state_bytes_of_sequence(model), o.kv_bytes, o.max_running, o.keeps_prefixes);
+        share_states(state_bytes_of_sequence(model), o.kv_bytes, o.max_running, o.most_guesses, o.keeps_prefixes);
     o.max_running = shares.running, o.kept_states = shares.kept;
   }
-  if (!o.keeps_prefixes) o.kept_states = 0;
-  if (!o.kept_states) o.kept_states = o.max_running;
+  if (!o.kept_states) o.kept_states = o.max_running * (o.most_guesses + (o.keeps_prefixes ? 1 : 0));
   return o;
 }
 
@@ -54,12 +47,8 @@ int64_t longest_text(const ModelConfig& c) {
 // With a block for each of the model's own.
 std::unique_ptr<Draft> make_draft(const ForwardModel& model, const ContinuousOptions& o) {
   if (!o.draft) return nullptr;
-  if (o.draft->config().has_delta())
-    throw UsageError(
-        "--draft: layers of the gated delta rule learn from every token, also from a guess that does not come true: "
-        "give another model");
   return std::make_unique<Draft>(*o.draft, model.config().vocab, num_blocks(model, o), o.block_tokens,
-                                 kv_format_of(o, *o.draft), o.tokens_per_step);
+                                 kv_format_of(o, *o.draft), o.tokens_per_step, o.max_running, o.most_guesses);
 }
 
 std::function<void(std::span<const GuessWish>)> draft_guesses(Draft* draft) {

@@ -9,17 +9,20 @@
 namespace weft {
 
 Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
-             int64_t tokens_per_step)
+             int64_t tokens_per_step, int64_t max_running, int64_t most_guesses)
     : model_(model),
       vocab_(vocab),
       tokens_per_step_(tokens_per_step),
-      runner_(model, num_blocks, block_tokens, format),
-      pool_({.num_blocks = num_blocks, .block_tokens = block_tokens, .keeps_prefixes = false}) {
+      states_of_each_(model.config().has_delta() ? most_guesses + 1 : 0),
+      runner_(model, num_blocks, block_tokens, format, max_running * states_of_each_),
+      pool_({.num_blocks = num_blocks, .block_tokens = block_tokens, .keeps_prefixes = false}),
+      states_(max_running * states_of_each_, num_blocks) {
   check(model.mesh().world().size() == 1, "a draft model is on one rank");
 }
 
 void Draft::release(Known& known) {
   for (; !known.blocks.empty(); known.blocks.pop_back()) pool_.release(known.blocks.back());
+  for (; !known.states.empty(); known.states.pop_back()) states_.release(known.states.back().number);
   known.tokens.clear();
 }
 
@@ -37,6 +40,45 @@ bool Draft::make_room(Known& known, int64_t tokens) {
   return true;
 }
 
+// Those who are not asked about make room; there are as many as can be asked about.
+bool Draft::take_states(Known& known) {
+  while (int64_t(known.states.size()) < states_of_each_) {
+    int32_t state = states_.take();
+    if (state == StatePool::kNone) {
+      forget_unused();
+      state = states_.take();
+    }
+    if (state == StatePool::kNone) return false;
+    known.states.push_back({state});
+  }
+  return true;
+}
+
+// Of tokens that it knows no more; where there is none of the last it knows, all are read again.
+void Draft::forget_states_behind(Known& known) {
+  if (states_of_each_ == 0) return;
+  const auto count = int64_t(known.tokens.size());
+  for (Known::State& state : known.states)
+    if (state.tokens > count) state.tokens = -1;
+  if (std::ranges::find(known.states, count, &Known::State::tokens) != known.states.end()) return;
+  known.tokens.clear();
+  for (Known::State& state : known.states) state.tokens = -1;
+}
+
+// Behind those that it knows, from whose state they go on; theirs takes the place of the oldest.
+void Draft::add_rows(Known& known, std::span<const int32_t> rows, int64_t num_wanted) {
+  const auto first = int64_t(known.tokens.size());
+  TokenRun run{.begin = 0, .end = int32_t(rows.size())};
+  if (states_of_each_ > 0) {
+    const auto before = std::ranges::find(known.states, first, &Known::State::tokens);
+    if (before != known.states.end()) run.from = before->number;
+    Known::State& oldest = *std::ranges::min_element(known.states, {}, &Known::State::tokens);
+    run.to = oldest.number, oldest.tokens = first + int64_t(rows.size());
+  }
+  runner_.add(rows, {}, first, known.blocks, num_wanted, 0, {&run, 1});
+  known.tokens.insert(known.tokens.end(), rows.begin(), rows.end());
+}
+
 void Draft::forget_unused() {
   for (auto at = known_.begin(); at != known_.end();) {
     if (!at->second.is_used) release(at->second);
@@ -52,9 +94,10 @@ void Draft::begin(const GuessWish& wish) {
   const auto same = std::ranges::mismatch(known.tokens, s.tokens).in1 - known.tokens.begin();
   // The row behind the last token is always computed, since its logits are wanted.
   known.tokens.resize(size_t(std::min<int64_t>(same, s.size() - 1)));
+  forget_states_behind(known);
   const auto is_unknown = [&](int32_t token) { return token >= model_.config().vocab; };
   if (std::any_of(s.tokens.begin() + std::ptrdiff_t(known.tokens.size()), s.tokens.end(), is_unknown)) return;
-  if (!make_room(known, s.size() + most - 1)) return release(known);
+  if (!make_room(known, s.size() + most - 1) || !take_states(known)) return release(known);
   running_.push_back({.sequence = &s, .known = &known, .most = most, .num_tokens = s.size()});
 }
 
@@ -69,8 +112,7 @@ void Draft::catch_up() {
       const auto first = int64_t(k.tokens.size()), count = std::min(left, r.num_tokens - 1 - first);
       if (count < 1) continue;
       const auto rows = std::span<const int32_t>(r.sequence->tokens).subspan(size_t(first), size_t(count));
-      runner_.add(rows, {}, first, k.blocks, 0);
-      k.tokens.insert(k.tokens.end(), rows.begin(), rows.end());
+      add_rows(k, rows, 0);
       left -= count;
       is_behind = true;
     }
@@ -103,11 +145,7 @@ void Draft::choose(Running& r, std::span<const float> logits, std::vector<uint32
 // A pass over the last tokens of those who go on.
 void Draft::compute_next() {
   runner_.clear();
-  for (const Running& r : running_) {
-    r.known->tokens.push_back(r.sequence->tokens.back());
-    const std::span last(&r.sequence->tokens.back(), 1);
-    runner_.add(last, {}, r.sequence->size() - 1, r.known->blocks, 1);
-  }
+  for (const Running& r : running_) add_rows(*r.known, {&r.sequence->tokens.back(), 1}, 1);
   const Tensor logits = on_host(model_.context().stream, runner_.run());
   ThreadTeam& team = model_.context().stream.team();
   rows_.resize(size_t(team.size())), allowed_.resize(size_t(team.size()));

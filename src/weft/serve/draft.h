@@ -15,9 +15,10 @@ namespace weft {
 // It keeps keys and values of its own, as long as nobody who is asked about needs the room.
 class Draft {
  public:
-  // vocab: of the large model. The draft is whole on one rank, that which speaks, and outlives this.
+  // vocab: of the large model. The draft is whole on one rank, that which speaks, and outlives this. At most so many
+  // are asked about at a time, each of whom gets at most so many guesses.
   Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
-        int64_t tokens_per_step);
+        int64_t tokens_per_step, int64_t max_running, int64_t most_guesses);
 
   // Writes the guesses of each, which has none. A sequence for which there is no room, or that knows tokens which the
   // draft does not, gets none.
@@ -27,7 +28,13 @@ class Draft {
   struct Known {
     std::vector<int32_t> blocks;
     std::vector<int32_t> tokens;  // whose keys and values the blocks hold
-    bool is_used = false;         // in this step
+    // Of a draft with states, behind so many tokens each: one more than guesses, so that it can go back behind any.
+    struct State {
+      int32_t number;
+      int64_t tokens = -1;
+    };
+    std::vector<State> states;
+    bool is_used = false;  // in this step
   };
   struct Running {
     Sequence* sequence;
@@ -37,6 +44,9 @@ class Draft {
   };
   void begin(const GuessWish& wish);
   bool make_room(Known& known, int64_t tokens);
+  bool take_states(Known& known);
+  void forget_states_behind(Known& known);
+  void add_rows(Known& known, std::span<const int32_t> rows, int64_t num_wanted);
   void release(Known& known);
   void catch_up();
   void compute_next();
@@ -44,9 +54,10 @@ class Draft {
   void forget_unused();
 
   ForwardModel& model_;
-  const int64_t vocab_, tokens_per_step_;
+  const int64_t vocab_, tokens_per_step_, states_of_each_;
   StepRunner runner_;
   BlockPool pool_;
+  StatePool states_;
   std::map<RequestId, Known> known_;
   std::vector<Running> running_;
   std::vector<std::vector<float>> rows_;  // of each thread, [vocab_]

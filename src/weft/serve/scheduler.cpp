@@ -129,6 +129,16 @@ void Scheduler::set_runs(StepPart& part) {
         {.begin = int32_t(at - part.first), .end = int32_t(end - part.first), .from = from, .to = to});
     at = end, from = to;
   };
+  // Of each guess that does not come true the state before it is wanted.
+  while (s.marks.size() < s.guesses.size()) {
+    const int32_t state = states_.take();
+    if (state == StatePool::kNone) s.guesses.resize(s.marks.size());
+    if (state != StatePool::kNone) s.marks.push_back({part.end() + int64_t(s.marks.size()), state});
+  }
+  if (!s.guesses.empty()) {
+    for (const auto& [tokens, state] : s.marks) run_to(tokens, state);
+    return run_to(part.end() + int64_t(s.guesses.size()), s.state);
+  }
   const int64_t of_prompt = last_of_prompt(s);
   const bool ends_block = part.end() % pool_.block_tokens() == 0 && part.end() > of_prompt;
   std::array wanted{s.branch, of_prompt, ends_block ? part.end() : 0};
@@ -143,15 +153,17 @@ void Scheduler::set_runs(StepPart& part) {
   if (at < part.end()) run_to(part.end(), s.state);
 }
 
-// After the step: its marks are kept, and what was read is let go.
+// After the step: of its marks those are kept that stand behind a block, and what was read is let go.
 void Scheduler::keep_states(Sequence& s) {
   if (s.source >= 0) states_.release(std::exchange(s.source, -1));
   for (const auto& [tokens, state] : s.marks) {
-    const int32_t block = s.blocks[size_t(tokens / pool_.block_tokens() - 1)];
-    states_.keep(state, block);
-    if (tokens > last_of_prompt(s) && states_.find(block) == state) {
-      if (s.last_kept >= 0) states_.forget(s.last_kept);
-      s.last_kept = block;
+    if (keeps_states() && tokens <= s.num_computed && tokens % pool_.block_tokens() == 0) {
+      const int32_t block = s.blocks[size_t(tokens / pool_.block_tokens() - 1)];
+      states_.keep(state, block);
+      if (tokens > last_of_prompt(s) && states_.find(block) == state) {
+        if (s.last_kept >= 0) states_.forget(s.last_kept);
+        s.last_kept = block;
+      }
     }
     if (tokens == s.num_computed)
       s.source = state;
@@ -236,7 +248,6 @@ std::span<const StepPart> Scheduler::plan() {
                       .first = s.num_computed,
                       .count = count,
                       .first_wanted = std::clamp(s.first_wanted(), s.num_computed, end)});
-    set_runs(parts_.back());
     return count;
   };
   int64_t answers = 0, prompts = 0;
@@ -246,6 +257,7 @@ std::span<const StepPart> Scheduler::plan() {
   for (const auto& s : running_)
     if (s->remaining() > 1) prompts += add_part(*s, most - prompts);
   guess(options_.tokens_per_step - answers - prompts);
+  for (StepPart& part : parts_) set_runs(part);
   return parts_;
 }
 
@@ -291,6 +303,7 @@ void Scheduler::accept(Sequence& s, int64_t count) {
   s.num_computed += count;
   for (; int64_t(s.blocks.size()) > blocks_for(s.size()); s.blocks.pop_back()) pool_.release(s.blocks.back());
   keep_full_blocks(s);
+  keep_states(s);
 }
 
 void Scheduler::keep_full_blocks(Sequence& s) {
@@ -303,7 +316,7 @@ void Scheduler::commit() {
   for (const StepPart& part : parts_) {
     part.sequence->num_computed += part.count;
     keep_full_blocks(*part.sequence);
-    keep_states(*part.sequence);
+    if (part.sequence->guesses.empty()) keep_states(*part.sequence);
   }
   parts_.clear();
 }

@@ -30,14 +30,16 @@ int64_t state_bytes_of_sequence(const ModelConfig& c, const MeshShape& mesh, DTy
   return (c.layers - c.num_attending()) * (rows + matrices) * mesh.dp();
 }
 
-// Half of the states are those that run, where they do not all fit; else there are a few kept ones to each.
-StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, bool keeps_prefixes) {
+int64_t most_states_of_each(int64_t guesses, bool keeps_prefixes) { return 1 + guesses + (keeps_prefixes ? 4 : 0); }
+
+// A kept one, at least, to each that runs.
+StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, int64_t guesses,
+                         bool keeps_prefixes) {
   if (state_bytes == 0) return {.running = most};
-  const int64_t fit = cache_bytes / 2 / state_bytes;
-  StateShares shares{.running = std::clamp<int64_t>(keeps_prefixes ? fit / 2 : fit, 1, most)};
-  if (keeps_prefixes)
-    shares.kept = std::clamp<int64_t>(fit - shares.running, 0, (kStatesOfEach - 1) * shares.running);
-  return shares;
+  const int64_t fit = cache_bytes / 2 / state_bytes, of_each = 1 + guesses + (keeps_prefixes ? 1 : 0);
+  const int64_t running = std::clamp<int64_t>(fit / of_each, 1, most);
+  const int64_t most_kept = running * (most_states_of_each(guesses, keeps_prefixes) - 1);
+  return {.running = running, .kept = std::clamp<int64_t>(fit - running, 0, most_kept)};
 }
 
 StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,

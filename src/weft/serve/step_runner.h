@@ -24,10 +24,12 @@ struct StateShares {
   int64_t running = 0, kept = 0;
   int64_t all() const { return running + kept; }
 };
-inline constexpr int64_t kStatesOfEach = 5;  // that runs, at most: its own, and kept ones
 // Of at most `most` sequences, at least one, so that all states take at most half of a cache of so many bytes, if
-// that can be.
-StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, bool keeps_prefixes);
+// that can be. guesses: of what each says next, in one step.
+StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, int64_t guesses,
+                         bool keeps_prefixes);
+// For each that runs, however large the cache is: its own, those of its guesses, and kept ones.
+int64_t most_states_of_each(int64_t guesses, bool keeps_prefixes);
 
 class StepRunner {
  public:
