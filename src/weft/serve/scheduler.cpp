@@ -119,6 +119,8 @@ int64_t Scheduler::last_of_prompt(const Sequence& s) const {
   return (s.num_prompt - 1) / pool_.block_tokens() * pool_.block_tokens();
 }
 
+// Into a state of its own, by way of those that shall stay: of guesses one before each, or else of the prompt's end,
+// of where it begins to be its own, and of a block's end in an answer.
 void Scheduler::set_runs(StepPart& part) {
   Sequence& s = *part.sequence;
   if (s.state < 0) return;
@@ -129,12 +131,6 @@ void Scheduler::set_runs(StepPart& part) {
         {.begin = int32_t(at - part.first), .end = int32_t(end - part.first), .from = from, .to = to});
     at = end, from = to;
   };
-  // Of each guess that does not come true the state before it is wanted.
-  while (s.marks.size() < s.guesses.size()) {
-    const int32_t state = states_.take();
-    if (state == StatePool::kNone) s.guesses.resize(s.marks.size());
-    if (state != StatePool::kNone) s.marks.push_back({part.end() + int64_t(s.marks.size()), state});
-  }
   if (!s.guesses.empty()) {
     for (const auto& [tokens, state] : s.marks) run_to(tokens, state);
     return run_to(part.end() + int64_t(s.guesses.size()), s.state);
@@ -289,11 +285,18 @@ void Scheduler::guess(int64_t left) {
   for (const GuessWish& wish : wishes_) fit_guesses(*wish.sequence);
 }
 
-// Leaves as many as there are blocks for, as far as these are free.
+// Leaves as many as there are blocks for, as far as these are free, and states.
 void Scheduler::fit_guesses(Sequence& s) {
   const auto places = [&] { return int64_t(s.blocks.size()) * pool_.block_tokens() - s.size(); };
   while (places() < int64_t(s.guesses.size()) && pool_.num_free() > 0) s.blocks.push_back(take_block());
   if (places() < int64_t(s.guesses.size())) s.guesses.resize(size_t(places()));
+  if (s.state < 0) return;
+  // Where a guess does not come true the state before it is wanted.
+  for (int64_t tokens = s.size(); s.marks.size() < s.guesses.size(); ++tokens) {
+    const int32_t state = states_.take();
+    if (state == StatePool::kNone) return s.guesses.resize(s.marks.size());
+    s.marks.push_back({tokens, state});
+  }
 }
 
 void Scheduler::accept(Sequence& s, int64_t count) {
