@@ -49,6 +49,8 @@ constexpr Architecture kArchitectures[] = {
     {"ernie4_5", "ernie4_5"},
     {"exaone4", "exaone4"},
     {"exaone4_global", "exaone4"},
+    {"exaone_moe", "exaone-moe"},
+    {"mellum", ""},
     {"gemma", "gemma"},
     {"gemma2", "gemma2"},
     {"gemma3", "gemma3"},

@@ -158,6 +158,7 @@ const std::vector<Family>& llama_families() {
       {qwen3_5("qwen3_5"), Presets{}},
       {qwen3_5_with_experts("qwen3_5_moe"), Presets{}},
       {qwen3_5_with_experts("qwen3_next"), Presets{}},
+      {named("mellum", qwen3()), {}},
       {named("qwen3_moe", qwen3()), Presets{{"qwen3-30b-a3b", qwen3_30b_a3b()}}},
   };
   return families;

@@ -89,6 +89,13 @@ ModelConfig exaone4() {
   return c;
 }
 
+ModelConfig exaone_moe() {
+  ModelConfig c = named("exaone_moe");
+  c.qk_norm = true;
+  c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
 ModelConfig glm(const char* family, BlockKind block) {
   ModelConfig c = named(family);
   c.block = block, c.qkv_bias = true;
@@ -176,6 +183,7 @@ const std::vector<Family>& variant_families() {
                                         cohere("cohere"),
                                         cohere("cohere2"),
                                         exaone4(),
+                                        exaone_moe(),
                                         glm("glm", BlockKind::pre),
                                         glm("glm4", BlockKind::both),
                                         glm4_moe(),

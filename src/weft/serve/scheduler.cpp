@@ -114,9 +114,12 @@ bool Scheduler::take_states(Sequence& s) {
   return s.state != StatePool::kNone;
 }
 
-// Of the prompt's tokens those before the last full block's end, but for the last token, which is always computed.
+// Of the prompt's tokens those before the end of a full block, but for its last ones: templates of conversations end
+// a prompt with what begins the answer, and write it otherwise when they repeat that answer.
 int64_t Scheduler::last_of_prompt(const Sequence& s) const {
-  return (s.num_prompt - 1) / pool_.block_tokens() * pool_.block_tokens();
+  constexpr int64_t kBeginAnswer = 8;
+  const int64_t block = pool_.block_tokens(), last = 1 + std::min(kBeginAnswer, block / 2);
+  return std::max<int64_t>(s.num_prompt - last, 0) / block * block;
 }
 
 // Into a state of its own, by way of those that shall stay: of guesses one before each, or else of the prompt's end,

@@ -73,26 +73,10 @@ void mistral4_fields(HfFields& f, ModelConfig& c) {
   if (c.expert_groups > 1) f.refuse("n_group", "groups of experts are not ranked so here");
 }
 
-// Later versions tell each layer by mlp_layer_types what it is.
 void glm_lite_fields(HfFields& f, ModelConfig& c) {
-  constexpr const char *kDense = "first_k_dense_replace", *kTypes = "mlp_layer_types";
   common_fields(f, c, {.query_rank = 768, .norm_eps = 1e-5});
   f.flag("norm_topk_prob", c.norm_topk, true);
-  if (!f.is_reading()) {
-    nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
-    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.has_experts(i) ? "sparse" : "dense");
-    return;
-  }
-  if (!f.has(kDense)) c.first_dense_layers = 1;
-  if (!f.has(kTypes)) return;
-  const JsonView types = f.from().at(kTypes);
-  if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
-  c.first_dense_layers = 0;
-  while (c.first_dense_layers < c.layers && types.at(c.first_dense_layers).string() == "dense")
-    ++c.first_dense_layers;
-  for (int64_t i = c.first_dense_layers; i < c.layers; ++i)
-    if (types.at(i).string() != "sparse")
-      f.refuse(kTypes, "layers from one on must be sparse, and those before dense");
+  sparse_layers_fields(f, c, 1);
 }
 
 constexpr NameRow kAttention[] = {

@@ -69,6 +69,8 @@ bool window_pattern_fields(HfFields& fields, ModelConfig& config, const char* pa
 // Layers that see the whole text know no positions: where there is a window, all but the local ones.
 void unrotated_global_layers(HfFields& fields, ModelConfig& config, bool has_window);
 
+// first_k_dense_replace, and mlp_layer_types of later versions. absent: what a file with neither means.
+void sparse_layers_fields(HfFields& fields, ModelConfig& config, int64_t absent);
 // What DeepSeek-V3 calls experts, and who follows it.
 void deepseek_expert_fields(HfFields& fields, ModelConfig& config);
 

@@ -50,6 +50,33 @@ void qwen3_moe_fields(HfFields& f, ModelConfig& c) {
   qwen_expert_fields(f, c, {.experts = 128, .per_token = 8, .ffn = 768, .shared_ffn = 0});
 }
 
+// Mellum 2 of JetBrains: local layers between global ones, each kind with angles of its own.
+void mellum_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char* kRope = "rope_parameters";
+  constexpr double kTheta = 500000, kLocalTheta = 10000;
+  llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 4});
+  attention_bias_field(f, c);
+  window_field(f, c, 1024);
+  if (f.is_reading() && !f.has("layer_types")) c.window = 0;
+  layer_types_field(f, c);
+  qwen_expert_fields(f, c, {.experts = 64, .per_token = 8, .ffn = 896, .shared_ffn = 0, .normalises = true});
+  sparse_layers_fields(f, c, 0);
+  if (f.is_reading()) {
+    if (rope_fields_by_layer(f, c, kTheta, kLocalTheta)) return;
+    rope_fields(f, c, kTheta);
+    c.local_rope_theta = kLocalTheta;
+    return;
+  }
+  rope_fields(f, c, kTheta);
+  nlohmann::json& to = f.to();
+  nlohmann::json global = to["rope_scaling"], local{{"rope_type", "default"}};
+  if (global.is_null()) global = local;
+  global["rope_theta"] = c.rope_theta;
+  local["rope_theta"] = c.local_rope_theta > 0 ? c.local_rope_theta : c.rope_theta;
+  to[kRope] = {{"full_attention", global}, {"sliding_attention", local}};
+  for (const char* key : {"rope_scaling", "rope_theta", "decoder_sparse_step"}) to.erase(key);
+}
+
 // The shared experts are one, as wide as they are together.
 void shared_expert_fields(HfFields& f, ModelConfig& c, const AbsentExperts& absent) {
   constexpr const char* kShared = "shared_expert_intermediate_size";
@@ -204,10 +231,10 @@ const std::vector<NameRow>& qwen3_5_stack_names(const ModelConfig& c) {
   return rows;
 }
 
-// Predict a token further on, in training.
-HfFamily delta_family(std::string_view family, std::string_view model_type, std::string_view architecture,
-                      void (*fields)(HfFields&, ModelConfig&),
-                      const std::vector<NameRow>& (*names)(const ModelConfig&)) {
+// With parts that predict a token further on, in training.
+HfFamily family_with_mtp(std::string_view family, std::string_view model_type, std::string_view architecture,
+                         void (*fields)(HfFields&, ModelConfig&),
+                         const std::vector<NameRow>& (*names)(const ModelConfig&)) {
   return {.family = family,
           .model_type = model_type,
           .architecture = architecture,
@@ -224,7 +251,7 @@ std::vector<HfFamily> hf_qwen_families() {
   using namespace hf_qwen;
 
   HfFamily qwen3_5_moe =
-      delta_family("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", qwen3_5_moe_fields, qwen3_5_names);
+      family_with_mtp("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", qwen3_5_moe_fields, qwen3_5_names);
   qwen3_5_moe.names_of_stacks = qwen3_5_stack_names;
   return {llama_family("qwen2", "Qwen2ForCausalLM", qwen2_fields),
           llama_family("qwen3", "Qwen3ForCausalLM", qwen3_fields),
@@ -236,8 +263,9 @@ std::vector<HfFamily> hf_qwen_families() {
            .fields = qwen3_moe_fields,
            .names = qwen3_stack_names,
            .base = "model."},
-          delta_family("qwen3_next", "qwen3_next", "Qwen3NextForCausalLM", qwen3_next_fields, qwen3_next_names),
-          delta_family("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", qwen3_5_fields, qwen3_5_names),
+          family_with_mtp("mellum", "mellum", "MellumForCausalLM", mellum_fields, llama_names),
+          family_with_mtp("qwen3_next", "qwen3_next", "Qwen3NextForCausalLM", qwen3_next_fields, qwen3_next_names),
+          family_with_mtp("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", qwen3_5_fields, qwen3_5_names),
           qwen3_5_moe};
 }
 

@@ -240,6 +240,25 @@ void unrotated_global_layers(HfFields& f, ModelConfig& c, bool has_window) {
   c.unrotated_every = c.window > 0 ? c.global_every : has_window ? 1 : 0;
 }
 
+void sparse_layers_fields(HfFields& f, ModelConfig& c, int64_t absent) {
+  constexpr const char* kTypes = "mlp_layer_types";
+  f.size("first_k_dense_replace", c.first_dense_layers, absent);
+  if (!f.is_reading()) {
+    nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.has_experts(i) ? "sparse" : "dense");
+    return;
+  }
+  if (!f.has(kTypes)) return;
+  const JsonView types = f.from().at(kTypes);
+  if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
+  c.first_dense_layers = 0;
+  while (c.first_dense_layers < c.layers && types.at(c.first_dense_layers).string() == "dense")
+    ++c.first_dense_layers;
+  for (int64_t i = c.first_dense_layers; i < c.layers; ++i)
+    if (types.at(i).string() != "sparse")
+      f.refuse(kTypes, "layers from one on must be sparse, and those before dense");
+}
+
 std::span<const NameRow> outer_names() {
   static constexpr NameRow kRows[] = {
       {"embedding", "model.embed_tokens"}, {"final_norm", "model.norm"}, {"head", "lm_head"}};
