@@ -17,46 +17,47 @@ namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
 
-// What an adapter beside a parameter is, by the last parts of the parameter's name.
-struct TargetName {
-  std::string_view linear;
-  LoraTarget target;
-};
-using enum LoraTarget;
-constexpr TargetName kTargets[] = {
-    {".attention.query", query},
-    {".attention.gate", query},
-    {".attention.key", key},
-    {".attention.value", value},
-    {".attention.output", output},
-    {".mlp.gate", gate},
-    {".mlp.up", up},
-    {".mlp.down", down},
-    {".experts.gate", expert_gate},
-    {".experts.up", expert_up},
-    {".experts.down", expert_down},
-    {".shared.gate", gate},
-    {".shared.up", up},
-    {".shared.down", down},
-    {".delta.query", delta_inputs},
-    {".delta.key", delta_inputs},
-    {".delta.value", delta_inputs},
-    {".delta.gate", delta_gate},
-    {".delta.output", delta_output},
-    {".delta.decay", delta_decay},
-    {".delta.beta", delta_beta},
-};
+// What an adapter beside a parameter is, by the last parts of the parameter's name; 0: it has none.
+LoraTargets target_of(std::string_view param) {
+  struct Row {
+    std::string_view linear;
+    LoraTarget target;
+  };
+  using enum LoraTarget;
+  static constexpr Row kRows[] = {
+      {".attention.query", query},
+      {".attention.gate", query},
+      {".attention.key", key},
+      {".attention.value", value},
+      {".attention.output", output},
+      {".mlp.gate", gate},
+      {".mlp.up", up},
+      {".mlp.down", down},
+      {".experts.gate", expert_gate},
+      {".experts.up", expert_up},
+      {".experts.down", expert_down},
+      {".shared.gate", gate},
+      {".shared.up", up},
+      {".shared.down", down},
+      {".delta.query", delta_inputs},
+      {".delta.key", delta_inputs},
+      {".delta.value", delta_inputs},
+      {".delta.gate", delta_gate},
+      {".delta.output", delta_output},
+      {".delta.decay", delta_decay},
+      {".delta.beta", delta_beta},
+  };
+  const auto* const row = std::ranges::find_if(kRows, [&](const Row& r) { return param.ends_with(r.linear); });
+  return row == std::end(kRows) ? LoraTargets(0) : bit_of(row->target);
+}
 
 // Those that stand beside a tensor, of which several parameters may be parts.
 LoraTargets targets_of(std::string_view module, const ModelConfig& base) {
   LoraTargets targets = 0;
   for (const HfFamily& family : hf_families()) {
     if (family.family != base.family) continue;
-    for (const NameRow& row : family.names(base)) {
-      if (!matches_pattern(module, row.stored)) continue;
-      for (const TargetName& name : kTargets)
-        if (row.param.ends_with(name.linear)) targets |= bit_of(name.target);
-    }
+    for (const NameRow& row : family.names(base))
+      if (matches_pattern(module, row.stored)) targets |= target_of(row.param);
   }
   return targets;
 }
