@@ -61,6 +61,18 @@ TEST(PeftTest, ConfigSaysWhichAdapters) {
     EXPECT_THROW(read_peft_config(folder_with(folder, config_with(wrong)), model), Error) << wrong;
 }
 
+// As older versions of PEFT wrote them: in a file of pickled Python.
+TEST(PeftTest, AFolderWithoutTensorsIsRefusedByName) {
+  const TemporaryFolder folder;
+  folder_with(folder, config_with(""));
+  try {
+    read_peft_config(folder.path(), family_defaults("llama"));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("has no adapter_model.safetensors"), std::string::npos) << e.what();
+  }
+}
+
 // A name means what it means in its family: out_proj is attention's in one, the gated delta rule's in another.
 TEST(PeftTest, TensorsSayBesideWhatAdaptersStand) {
   using Names = std::vector<std::string>;

@@ -63,7 +63,11 @@ LoraTargets targets_of(std::string_view module, const ModelConfig& base) {
 }
 
 std::unique_ptr<StoredTensors> open_weights(const std::string& folder) {
-  return text_part_tensors(open_safetensors(join_path(folder, kPeftWeightsName)), kPrefix);
+  const std::string file = join_path(folder, kPeftWeightsName);
+  if (!exists(FileSystem::real(), file))
+    throw Error("{} has no {}: let PEFT save the adapter again, with safe_serialization=True", folder,
+                kPeftWeightsName);
+  return text_part_tensors(open_safetensors(file), kPrefix);
 }
 
 // By the folder's tensors: its configuration may have a pattern of names, or parts of names.
