@@ -73,14 +73,9 @@ Var Attention::to_heads(const Var& x, const Cut& heads, bool is_first_holder, st
 }
 
 std::array<Var, 3> Attention::project(const Var& x, const Pass& pass, const WantedRows* wanted) {
-  if (!wanted) {
-    auto [q, k, v] = linears(x, query_.weights(), key_.weights(), value_.weights());
-    return {query_.adapt(std::move(q), x, pass), key_.adapt(std::move(k), x, pass),
-            value_.adapt(std::move(v), x, pass)};
-  }
-  auto [k, v] = linears(x, key_.weights(), value_.weights());
-  return {query_(wanted->of(x), wanted->pass()), key_.adapt(std::move(k), x, pass),
-          value_.adapt(std::move(v), x, pass)};
+  if (!wanted) return adapted_linears(x, pass, query_, key_, value_);
+  auto [k, v] = adapted_linears(x, pass, key_, value_);
+  return {query_(wanted->of(x), wanted->pass()), std::move(k), std::move(v)};
 }
 
 Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {

@@ -95,12 +95,6 @@ GatedDeltaNet::KeyShare GatedDeltaNet::share(const Pass& pass) const {
   return {mine.first_head, mine.num_heads, per_key, layout.num_all_tokens()};
 }
 
-std::array<Var, 3> GatedDeltaNet::project(const Var& x, const Pass& pass) {
-  auto [q, k, v] = linears(x, query_.weights(), key_.weights(), value_.weights());
-  return {query_.adapt(std::move(q), x, pass), key_.adapt(std::move(k), x, pass),
-          value_.adapt(std::move(v), x, pass)};
-}
-
 Var GatedDeltaNet::gathered(const Var& x, const Pass& pass, const KeyShare& here) {
   const int64_t keys = cut_.kv_heads.count, width = x.value.dim(1) / std::max<int64_t>(keys, 1);
   if (!pass.context_plan) return x;
@@ -127,7 +121,7 @@ Var GatedDeltaNet::operator()(const Var& residual, const Pass& pass, const Wante
   const int64_t dk = config_.key_dim, dv = config_.value_dim;
   const Pass& asked = wanted ? wanted->pass() : pass;
   const Var x = tensor_.enter(residual);
-  const auto [queries, keys, values] = project(x, pass);
+  const auto [queries, keys, values] = adapted_linears(x, pass, query_, key_, value_);
   const Var decay = decay_(x, pass), beta = beta_(x, pass);
   const KeyShare here = share(pass);
   const int64_t first = here.first * here.per_key, heads = here.count * here.per_key;  // of values

@@ -2,8 +2,6 @@
 // convolutions over the last tokens, the gated delta rule, and a gated norm.
 // Source: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024.
 #pragma once
-#include <array>
-
 #include "weft/autograd/ops/gated_delta.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/norm.h"
@@ -46,7 +44,6 @@ class GatedDeltaNet {
     int64_t first, count, per_key, tokens;
   };
   KeyShare share(const Pass& pass) const;
-  std::array<Var, 3> project(const Var& x, const Pass& pass);           // queries, keys and values
   Var gathered(const Var& x, const Pass& pass, const KeyShare& here);   // [T, C] -> [here.tokens, C here]
   Var scattered(const Var& y, const Pass& pass, const KeyShare& here);  // and back
   Var convolved(const Var& x, const ParamRows& taps, const Pass& pass, int which);

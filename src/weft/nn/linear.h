@@ -1,5 +1,6 @@
 // Linear: a weight, and a bias and an adapter where the model has them; whole, or the part that this rank holds.
 #pragma once
+#include <array>
 #include <optional>
 
 #include "weft/autograd/ops/linear.h"
@@ -83,5 +84,14 @@ class Linear {
   std::optional<Param> bias_;
   std::optional<Lora> lora_;
 };
+
+// What each of several makes of x, in products of one input.
+template <class... L>
+std::array<Var, sizeof...(L)> adapted_linears(const Var& x, const Pass& pass, L&... layers) {
+  std::array<Var, sizeof...(L)> y = linears(x, layers.weights()...);
+  size_t i = 0;
+  ((y[i] = layers.adapt(std::move(y[i]), x, pass), ++i), ...);
+  return y;
+}
 
 }  // namespace weft

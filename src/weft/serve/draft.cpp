@@ -16,7 +16,7 @@ Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t blo
       states_of_each_(model.config().has_delta() ? most_guesses + 1 : 0),
       runner_(model, num_blocks, block_tokens, format, max_running * states_of_each_),
       pool_({.num_blocks = num_blocks, .block_tokens = block_tokens, .keeps_prefixes = false}),
-      states_(max_running * states_of_each_, num_blocks) {
+      states_(max_running * states_of_each_, 0) {
   check(model.mesh().world().size() == 1, "a draft model is on one rank");
 }
 
@@ -27,27 +27,26 @@ void Draft::release(Known& known) {
 }
 
 // Those who are not asked about now make room where there is none.
+template <class Pool>
+int32_t Draft::take(Pool& pool) {
+  int32_t taken = pool.take();
+  if (taken == Pool::kNone) forget_unused(), taken = pool.take();
+  return taken;
+}
+
 bool Draft::make_room(Known& known, int64_t tokens) {
   while (int64_t(known.blocks.size()) * pool_.block_tokens() < tokens) {
-    int32_t block = pool_.take();
-    if (block == BlockPool::kNone) {
-      forget_unused();
-      block = pool_.take();
-    }
+    const int32_t block = take(pool_);
     if (block == BlockPool::kNone) return false;
     known.blocks.push_back(block);
   }
   return true;
 }
 
-// Those who are not asked about make room; there are as many as can be asked about.
+// There are as many as can be asked about.
 bool Draft::take_states(Known& known) {
   while (int64_t(known.states.size()) < states_of_each_) {
-    int32_t state = states_.take();
-    if (state == StatePool::kNone) {
-      forget_unused();
-      state = states_.take();
-    }
+    const int32_t state = take(states_);
     if (state == StatePool::kNone) return false;
     known.states.push_back({state});
   }

@@ -43,6 +43,8 @@ class Draft {
     bool is_over = false;
   };
   void begin(const GuessWish& wish);
+  template <class Pool>
+  int32_t take(Pool& pool);
   bool make_room(Known& known, int64_t tokens);
   bool take_states(Known& known);
   void forget_states_behind(Known& known);

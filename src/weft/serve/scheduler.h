@@ -49,10 +49,9 @@ struct StepPart {
 // by accept(); blocks that held only others are given back.
 //
 // Of a model with states each guess needs a state for itself, and a prefix is found where a state was kept behind one
-// of its blocks. That is behind the last
-// full block of each prompt but for its very end; behind that of each answer, moving on with it;
-// and where a prompt turns out to begin like others. Source: Pan et al., "Marconi: Prefix Caching for the Era of
-// Hybrid LLMs", 2024.
+// of its blocks. That is behind the last full block of each prompt but for its very end; behind that of each answer,
+// moving on with it; and where a prompt turns out to begin like others. Source: Pan et al., "Marconi: Prefix Caching
+// for the Era of Hybrid LLMs", 2024.
 //
 // Turns are start times of fair queueing: a user's sequence begins when his last one would have ended, had he been
 // alone. Source: Goyal, Vin and Cheng, "Start-time Fair Queuing", 1996. Each admission moves the clock on, so that

@@ -13,7 +13,7 @@ class StatePool {
  public:
   static constexpr int32_t kNone = -1;
 
-  // num_blocks: of the cache. Without states, nothing can be taken.
+  // num_blocks: of the cache; 0: none is kept. Without states, nothing can be taken.
   StatePool(int64_t num_states, int64_t num_blocks);
 
   // A state, of any contents, that the caller then holds; kNone when all are held.

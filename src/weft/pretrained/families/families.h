@@ -56,6 +56,7 @@ void rope_fields(HfFields& fields, ModelConfig& config, double theta, const char
 void scaled_query_rope_fields(HfFields& fields, ModelConfig& config, double theta);
 // rope_parameters of both kinds of layers, as newer versions have it; false: there are none such to read.
 bool rope_fields_by_layer(HfFields& fields, ModelConfig& config, double theta, double local_theta);
+void write_rope_by_layer(HfFields& fields, ModelConfig& config, double theta);
 
 // sliding_window with nothing else to say: all layers are local, or none. absent: what a file without the key means.
 void window_field(HfFields& fields, ModelConfig& config, int64_t absent = 0);

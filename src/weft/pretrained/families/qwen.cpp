@@ -52,7 +52,6 @@ void qwen3_moe_fields(HfFields& f, ModelConfig& c) {
 
 // Mellum 2 of JetBrains: local layers between global ones, each kind with angles of its own.
 void mellum_fields(HfFields& f, ModelConfig& c) {
-  constexpr const char* kRope = "rope_parameters";
   constexpr double kTheta = 500000, kLocalTheta = 10000;
   llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 4});
   attention_bias_field(f, c);
@@ -61,20 +60,13 @@ void mellum_fields(HfFields& f, ModelConfig& c) {
   layer_types_field(f, c);
   qwen_expert_fields(f, c, {.experts = 64, .per_token = 8, .ffn = 896, .shared_ffn = 0, .normalises = true});
   sparse_layers_fields(f, c, 0);
-  if (f.is_reading()) {
-    if (rope_fields_by_layer(f, c, kTheta, kLocalTheta)) return;
-    rope_fields(f, c, kTheta);
-    c.local_rope_theta = kLocalTheta;
-    return;
+  if (!f.is_reading()) {
+    f.to().erase("decoder_sparse_step");
+    return write_rope_by_layer(f, c, kTheta);
   }
+  if (rope_fields_by_layer(f, c, kTheta, kLocalTheta)) return;
   rope_fields(f, c, kTheta);
-  nlohmann::json& to = f.to();
-  nlohmann::json global = to["rope_scaling"], local{{"rope_type", "default"}};
-  if (global.is_null()) global = local;
-  global["rope_theta"] = c.rope_theta;
-  local["rope_theta"] = c.local_rope_theta > 0 ? c.local_rope_theta : c.rope_theta;
-  to[kRope] = {{"full_attention", global}, {"sliding_attention", local}};
-  for (const char* key : {"rope_scaling", "rope_theta", "decoder_sparse_step"}) to.erase(key);
+  c.local_rope_theta = kLocalTheta;
 }
 
 // The shared experts are one, as wide as they are together.

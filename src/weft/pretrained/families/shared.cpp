@@ -89,6 +89,16 @@ void write_rope(HfFields& f, ModelConfig& c, double theta) {
   if (s.kind == Kind::dynamic) f.to()["max_position_embeddings"] = s.original_context;
 }
 
+// What write_rope wrote, as newer versions have it.
+nlohmann::json taken_rope_parameters(HfFields& f) {
+  nlohmann::json& to = f.to();
+  nlohmann::json parameters = to["rope_scaling"];
+  if (parameters.is_null()) parameters = {{"rope_type", "default"}};
+  parameters["rope_theta"] = to["rope_theta"];
+  for (const char* key : {"rope_scaling", "rope_theta"}) to.erase(key);
+  return parameters;
+}
+
 }  // namespace
 
 int64_t width_of_head(const ModelConfig& c) {
@@ -158,12 +168,9 @@ void scaled_query_rope_fields(HfFields& f, ModelConfig& c, double theta) {
     const JsonView parameters = f.from().at(kParameters);
     return HfFields(parameters).number(kBeta, c.rope_scaling.query_beta, 0);
   }
-  nlohmann::json& to = f.to();
-  nlohmann::json parameters = to["rope_scaling"];
-  if (parameters.is_null()) parameters = {{"rope_type", "default"}};
-  parameters["rope_theta"] = c.rope_theta, parameters[kBeta] = c.rope_scaling.query_beta;
-  to[kParameters] = parameters;
-  for (const char* key : {"rope_scaling", "rope_theta"}) to.erase(key);
+  nlohmann::json parameters = taken_rope_parameters(f);
+  parameters[kBeta] = c.rope_scaling.query_beta;
+  f.to()[kParameters] = parameters;
 }
 
 bool rope_fields_by_layer(HfFields& f, ModelConfig& c, double theta, double local_theta) {
@@ -183,6 +190,14 @@ bool rope_fields_by_layer(HfFields& f, ModelConfig& c, double theta, double loca
     f.refuse("rope_parameters", "local layers cannot be scaled");
   c.local_rope_theta = of_local.rope_theta;
   return true;
+}
+
+void write_rope_by_layer(HfFields& f, ModelConfig& c, double theta) {
+  rope_fields(f, c, theta);
+  const nlohmann::json global = taken_rope_parameters(f);
+  const double local_theta = c.local_rope_theta > 0 ? c.local_rope_theta : c.rope_theta;
+  f.to()["rope_parameters"] = {{"full_attention", global},
+                               {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local_theta}}}};
 }
 
 void window_field(HfFields& f, ModelConfig& c, int64_t absent) {
