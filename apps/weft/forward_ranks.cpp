@@ -103,7 +103,7 @@ void run_forward(const ForwardOptions& options, const ForwardBody& body, const F
     throw UsageError("--mesh cp={}: tokens are spread over ranks by weft serve and weft train: cut by tp, pp and ep",
                      mesh_config.shape.cp);
   if (options.replicas > 1) mesh_config.shape.replicate = 1, mesh_config.shape.shard = mesh_config.shape.ep;
-  std::unique_ptr<ModelSource> source = open_model(options.model);
+  std::unique_ptr<ModelSource> source = open_model(options.model, Checkpoint::Check::all_bytes, options.mtp);
   if (!options.adapter.empty()) source = open_adapted(std::move(source), options.adapter);
   const DType dtype = dtype_of(options, *source);
   FarLayers far;

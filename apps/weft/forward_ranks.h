@@ -12,6 +12,7 @@ struct ForwardOptions {
   std::string model, adapter, mesh, device, dtype = "fp32", quantize = "auto";
   int threads = 0;
   bool in_place = false;  // weights in blocks are not copied
+  WithMtp mtp = WithMtp::no;
   // Of the mesh's dp, each replica is run by itself, on devices of its own; where a launcher started the ranks, each
   // on ranks of its own, and `replica` is 0.
   int replica = 0, replicas = 1;

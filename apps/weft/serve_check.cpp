@@ -35,7 +35,7 @@ AskedServer asked_of(const EngineOptions& o, const ModelSource& source) {
                .max_running = o.engine.max_running,
                .packs_weights = true,
                .guesses_without_draft = o.engine.most_guesses};
-  if (o.draft.empty()) return a;
+  if (!o.has_draft_model()) return a;
   a.draft_source = open_model(o.draft, Checkpoint::Check::sizes);
   a.request.draft = {
       .model = {.config = a.draft_source->config(), .source = a.draft_source.get(), .dtype = dtype, .blocks = blocks},

@@ -172,7 +172,7 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
                    const OnSpeaker& on_speaker) {
   ContinuousOptions options = o.engine;
   std::unique_ptr<DraftModel> draft;
-  if (!o.draft.empty() && model.is_speaker()) {
+  if (o.has_draft_model() && model.is_speaker()) {
     draft = std::make_unique<DraftModel>(o, model, source);
     options.draft = &draft->model();
   }
@@ -231,12 +231,18 @@ void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker) {
   if (!options.draft.empty() && options.engine.most_guesses == 0)
     throw UsageError("--draft {}: say how many tokens it guesses, as in --speculate 4", options.draft);
   EngineOptions chosen = options;
+  if (options.draft == kOwnDraft) chosen.forward.mtp = WithMtp::yes;
   run_forward(
-      options.forward,
+      chosen.forward,
       [&](ForwardModel& model, const ModelSource& source, Communicator& job) {
         serve_on_rank(chosen, model, source, job, on_speaker);
       },
       [&](const ModelSource& source, MeshShape& mesh, FarLayers& far) {
+        if (options.draft == kOwnDraft && source.config().mtp_layers == 0)
+          throw UsageError(
+              "--draft {}: {} has no part that predicts a token further on, or none that weft knows: name a smaller "
+              "model with the same tokens, or leave --draft out",
+              kOwnDraft, source.path());
         if (options.forward.mesh == "auto") mesh = choose_mesh(options, source);
         const MemoryChoice choice = choose_memory(options, source, mesh);
         chosen.engine.kv_bytes = choice.kv_bytes;
@@ -296,7 +302,9 @@ void EngineOptions::add_to(CLI::App& command) {
   add("--max-waiting", engine.max_waiting, 0, "Requests in the queue; one more gets 429");
   add("--speculate", engine.most_guesses, 0,
       "Tokens of an answer to guess in one step, from what its text said before; answers stay what they are");
-  command.add_option("--draft", draft, "A smaller model with the same tokens, which guesses them instead");
+  command.add_option("--draft", draft,
+                     "A smaller model with the same tokens, which guesses them instead; or mtp, the model's own part "
+                     "that predicts a token further on");
   command.add_flag("--no-prefix-cache", without_prefixes, "Compute prompts that begin alike each for itself");
   output.add_option(command);
 }

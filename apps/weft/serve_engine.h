@@ -13,6 +13,9 @@
 
 namespace weft::app {
 
+// In place of a draft model's path: the model's own part that predicts a token further on.
+constexpr const char* kOwnDraft = "mtp";
+
 struct EngineOptions {
   ForwardOptions forward;
   std::string name, template_file, tool_format, reasoning_format = "auto", sampling = "model";
@@ -20,6 +23,7 @@ struct EngineOptions {
   std::vector<std::string> adapters;  // "name=folder"
   std::string adapter_folder, draft;
   bool without_prefixes = false;
+  bool has_draft_model() const { return !draft.empty() && draft != kOwnDraft; }
   int64_t memory_limit = 0;  // bytes of a device, or of this machine; 0: what is free
   std::string device_map = "near", far_folder = ".";
   int num_models = 1;  // that share the memory of this machine, replicas among them

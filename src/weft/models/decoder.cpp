@@ -34,7 +34,15 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
     head_.emplace("head.weight", table, Init::normal(c.init_std));
   else if (!tied_)
     head_.emplace("embedding.weight", table, Init::normal(c.init_std));
-  head_weight().readers = head_ ? Param::Readers::products : Param::Readers::products_and_rows;
+  if (c.mtp_layers > 0) {
+    mtp_.emplace(c, rope_, partition);
+    if (!tied_ && !c.tie_embeddings) {
+      mtp_embedding_.emplace("embedding.weight", table, Init::normal(c.init_std));
+      mtp_embedding_->readers = Param::Readers::rows;
+    }
+  }
+  const bool is_read_by_row = !head_ || (mtp_ && !tied_ && !mtp_embedding_);
+  head_weight().readers = is_read_by_row ? Param::Readers::products_and_rows : Param::Readers::products;
 }
 
 void Decoder::initialize(Context& context, uint64_t seed) {
@@ -66,12 +74,13 @@ void Decoder::prepare(Context& context, DType dtype) {
   for (RouterBias* b : router_biases()) b->allocate(context, dtype);
   for (const auto& block : blocks_) block->each_norm([&](Norm& n) { n.prepare(context, dtype); });
   if (final_norm_) final_norm_->prepare(context, dtype);
+  if (mtp_) mtp_->each_norm([&](Norm& n) { n.prepare(context, dtype); });
   rope_.prepare(context, Context::wide(dtype));
 }
 
-Var Decoder::embed(Context& context, const Pass& pass) {
+Var Decoder::embed(Context& context, const Pass& pass, Param& table) {
   const bool is_first = partition_.tensor.rank() == 0;  // of those whose parts make the sum
-  Var x = apply(context, EmbeddingOp{*embedding_, position_ && is_first ? &*position_ : nullptr, pass.ids,
+  Var x = apply(context, EmbeddingOp{table, position_ && is_first ? &*position_ : nullptr, pass.ids,
                                      pass.attention.positions, pass.num_tokens, dtype_});
   x = scaled(x, config_.embedding_scale);
   return pass.dropout(partition_.tensor.leave(x), config_.dropout, embedding_dropout_site_,
@@ -84,7 +93,7 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
   rope_.prepare(pass);
   if (embedding_) {
     brackets.enter(group, Var{{}, &context});
-    x = {brackets.leave(group++, embed(context, pass))};
+    x = {brackets.leave(group++, embed(context, pass, *embedding_))};
   }
   for (const auto& each : blocks_) {
     Block& block = *each;
@@ -126,6 +135,13 @@ Var Decoder::logits(const Var& hidden) {
   return config_.logit_softcap > 0 ? apply(*hidden.context, SoftcapOp{config_.logit_softcap}, logits) : logits;
 }
 
+Var Decoder::predict(Context& context, const Pass& pass, const Var& hidden) {
+  check(mtp_.has_value(), "this part of the model predicts no token further on");
+  rope_.prepare(pass);
+  Param& table = tied_ ? *tied_ : mtp_embedding_ ? *mtp_embedding_ : head_weight();
+  return (*mtp_)(hidden, embed(context, pass, table), pass);
+}
+
 std::vector<std::vector<Param*>> Decoder::param_groups() {
   std::vector<std::vector<Param*>> groups;
   const auto collect = [&](Param& p) { groups.back().push_back(&p); };
@@ -142,6 +158,8 @@ std::vector<std::vector<Param*>> Decoder::param_groups() {
     groups.emplace_back();
     final_norm_->each_param(collect);
     if (head_) collect(*head_);
+    if (mtp_embedding_) collect(*mtp_embedding_);
+    if (mtp_) mtp_->each_param(collect);
   }
   return groups;
 }
@@ -150,6 +168,7 @@ std::vector<RouterBias*> Decoder::router_biases() {
   std::vector<RouterBias*> all;
   for (const auto& block : blocks_)
     if (RouterBias* const bias = block->router_bias()) all.push_back(bias);
+  if (RouterBias* const bias = mtp_ ? mtp_->router_bias() : nullptr) all.push_back(bias);
   return all;
 }
 

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "weft/base/function_ref.h"
-#include "weft/models/block.h"
-#include "weft/models/model_config.h"
+#include "weft/models/mtp.h"
 #include "weft/parallel/brackets.h"
 #include "weft/parallel/partition.h"
 
@@ -57,6 +56,9 @@ class Decoder {
   Var result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head);
   // Logits [rows, V] of chosen rows of hidden().
   Var logits(const Var& hidden);
+  // Of a model with such a part: what its logits of a token further on are made of, from what forward() gave of these
+  // rows. ids: the tokens that come next.
+  Var predict(Context& context, const Pass& pass, const Var& hidden);
 
   // Every parameter in the order of first use; a tied head is its embedding.
   std::vector<Param*> params();
@@ -67,7 +69,7 @@ class Decoder {
   Param* embedding() { return embedding_ ? &*embedding_ : nullptr; }
 
  private:
-  Var embed(Context& context, const Pass& pass);
+  Var embed(Context& context, const Pass& pass, Param& table);
   Param& head_weight() { return head_ ? *head_ : *tied_; }
 
   ModelConfig config_;
@@ -83,6 +85,8 @@ class Decoder {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::optional<Norm> final_norm_;
   std::optional<Param> head_;  // [V, H]; absent when tied to an embedding on this rank
+  std::optional<Mtp> mtp_;
+  std::optional<Param> mtp_embedding_;  // where the embedding is on another rank, and no head is tied to it
 };
 
 }  // namespace weft

@@ -275,16 +275,17 @@ int64_t ModelConfig::num_params() const {
     return h * matrices * width + (has_mlp_bias() ? width * (matrices - 1) + h : 0);
   };
   const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
-  const int64_t attending = num_attending();
-  const Count mixers = attention_params(*this) * attending + delta_params(*this) * (layers - attending);
+  const int64_t deltas = layers - num_attending(), all = layers + mtp_layers;
+  const Count mixers = attention_params(*this) * (all - deltas) + delta_params(*this) * deltas;
   const Count norms = Count(num_block_norms(block)) * one_norm;
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
   Count moe = h * experts + h * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
   if (shared_gate) moe = moe + h;
   if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + hidden + 1);
-  const int64_t sparse = experts > 0 ? std::max<int64_t>(layers - first_dense_layers, 0) : 0;
-  return (mixers + norms * layers + mlp(ffn) * (layers - sparse) + moe * sparse + rest).value;
+  if (mtp_layers > 0) rest = rest + h * 2 * hidden + (bias ? hidden : 0) + Count(3) * one_norm;
+  const int64_t sparse = experts > 0 ? std::max<int64_t>(all - first_dense_layers, 0) : 0;
+  return (mixers + norms * all + mlp(ffn) * (all - sparse) + moe * sparse + rest).value;
 }
 
 namespace {

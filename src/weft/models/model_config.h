@@ -133,6 +133,10 @@ struct ModelConfig {
   float aux_loss = 0, z_loss = 0;
   float router_bias_rate = 0;  // how fast training balances by the bias; 0: it does not
 
+  // Parts behind the last layer that predict a token further on (models/mtp.h), 0 or 1: only of a model that was
+  // opened with it, to guess what its answers say.
+  int64_t mtp_layers = 0;
+
   LoraConfig lora;  // adapters beside the projections; where there are some, they alone are trained
 
   bool has_experts(int64_t layer) const { return experts > 0 && layer >= first_dense_layers; }

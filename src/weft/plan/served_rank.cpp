@@ -1,6 +1,8 @@
 // ServedRank: the serving program on recorded kernels and a traced world.
 #include "weft/plan/served_rank.h"
 
+#include <numeric>
+
 #include "weft/comm/trace/trace.h"
 
 namespace weft::plan {
@@ -40,7 +42,24 @@ ServedRank::ServedRank(const ServedModel& model, const MeshShape& mesh, int rank
   const TokenRun run{.begin = 0, .end = 1, .from = -1, .to = 0};
   runner_.add({&token, 1}, {}, 0, {&block, 1}, 1, 0, {&run, 1});
   runner_.run();
+  if (model.config.mtp_layers > 0) run_predictor();
   allocator_.reset_peak();
+}
+
+void ServedRank::run_predictor() {
+  std::vector<int32_t> from(static_cast<size_t>(num_rows_));
+  std::iota(from.begin(), from.end(), 0);
+  runner_.predict(from);
+}
+
+StepTrace ServedRank::traced(FunctionRef<void()> pass) {
+  events_.clear();
+  stream_.set_recording(true);
+  stream_.add({.kind = Event::Kind::action, .action = ActionKind::forward, .peer = mesh_.place().pp});
+  pass();
+  stream_.add({.kind = Event::Kind::end_action});
+  stream_.set_recording(false);
+  return {.events = events_};
 }
 
 StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
@@ -49,7 +68,9 @@ StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
   const int64_t states = runner_.cache().num_states();
   runner_.clear();
   int64_t next = 0, sequence = 0;
+  num_rows_ = 0;
   for (const AlikeRows& r : rows) {
+    num_rows_ += r.sequences * r.rows;
     tokens.resize(size_t(r.rows), 0), blocks.resize(size_t(r.num_blocks(runner_.block_tokens())));
     for (int64_t i = 0; i < r.sequences; ++i) {
       for (int32_t& block : blocks) block = int32_t(next++ % runner_.cache().num_blocks());
@@ -63,13 +84,11 @@ StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
       runner_.add(tokens, {}, r.first, blocks, r.wanted, 0, runs);
     }
   }
-  events_.clear();
-  stream_.set_recording(true);
-  stream_.add({.kind = Event::Kind::action, .action = ActionKind::forward, .peer = mesh_.place().pp});
-  runner_.run();
-  stream_.add({.kind = Event::Kind::end_action});
-  stream_.set_recording(false);
-  return {.events = events_};
+  return traced([&] { runner_.run(); });
+}
+
+StepTrace ServedRank::predict() {
+  return traced([&] { run_predictor(); });
 }
 
 ServedMemory ServedRank::memory() const {

@@ -55,9 +55,14 @@ class ServedRank {
 
   // As the rank that speaks or as one that follows: both do the same.
   StepTrace step(std::span<const AlikeRows> rows);
+  // The pass behind it of a part that predicts a token further on, over the same rows.
+  StepTrace predict();
   ServedMemory memory() const;
 
  private:
+  StepTrace traced(FunctionRef<void()> pass);
+  void run_predictor();
+
   ThreadTeam team_{1};
   Allocator allocator_{Device::meta};
   std::vector<Event> events_;
@@ -69,6 +74,7 @@ class ServedRank {
   ForwardModel model_;
   ServedMemory loaded_;
   StepRunner runner_;
+  int64_t num_rows_ = 1;  // of the last step
 };
 
 // The first rank of each stage of the pipeline, or its first of place `context` along cp. Others of a stage do the

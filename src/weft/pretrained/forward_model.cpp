@@ -116,6 +116,7 @@ void ForwardModel::choose(const Tensor& hidden, std::span<const int32_t> rows) {
 // has to bear with no rows.
 const WantedRows* ForwardModel::narrow(const Pass& pass, std::span<const int32_t> rows) {
   const PagedPlan* const paged = pass.attention.paged;
+  if (config().mtp_layers > 0) return nullptr;  // it reads all rows
   const bool is_rising = std::ranges::adjacent_find(rows, std::ranges::greater_equal{}) == rows.end();
   if (!has_result() || !paged || paged->spread || !is_rising || int64_t(rows.size()) == pass.num_tokens)
     return nullptr;
@@ -129,16 +130,34 @@ Tensor ForwardModel::logits(const Pass& whole, std::span<const int32_t> rows) {
   pass.wanted = narrow(whole, rows);
   Tensor result;
   run(pass, [&](const Var& x) {
-    Var hidden = model_->forward(context_, pass, x, brackets());
+    const Var hidden = model_->forward(context_, pass, x, brackets());
+    if (config().mtp_layers > 0) keep(hidden.value);
     if (rows.empty()) return;
-    if (pass.wanted)
-      chosen_hidden_ = hidden.value;
-    else
-      choose(hidden.value, rows);
-    hidden.value = chosen_hidden_;
+    if (!pass.wanted) return void(result = logits_of_rows(hidden.value, rows));
+    chosen_hidden_ = hidden.value;
     result = logits_of(hidden);
   });
   return result;
+}
+
+Tensor ForwardModel::logits_of_rows(const Tensor& hidden, std::span<const int32_t> rows) {
+  choose(hidden, rows);
+  return logits_of({chosen_hidden_, &context_});
+}
+
+// Beyond the call, in a place that stays where it is.
+void ForwardModel::keep(const Tensor& hidden) {
+  left_ = part_of(kept_, dtype_, hidden.shape());
+  context_.stream.copy(left_, hidden);
+}
+
+Tensor ForwardModel::predict(const Pass& pass, std::span<const int32_t> from, std::span<const int32_t> rows) {
+  if (!has_result()) return {};
+  const Tensor before = context_.empty(dtype_, {pass.num_tokens, config().hidden});
+  context_.kernels.embedding(context_.stream, before, left_, {from.data(), 0, left_.dim(0)}, {}, nullptr);
+  const Tensor hidden = model_->predict(context_, pass, {before, &context_}).value;
+  keep(hidden);
+  return rows.empty() ? Tensor{} : logits_of_rows(hidden, rows);
 }
 
 ForwardModel::BeforeHead ForwardModel::before_head(const Pass& pass) {

@@ -49,6 +49,10 @@ class ForwardModel {
   // cache chooses rows in rising order, the last layer computes little else. Over cp the pass has an even part of the
   // rows, in order, and `rows` are counted among those of all ranks.
   Tensor logits(const Pass& pass, std::span<const int32_t> rows);
+  // Of a model with a part that predicts a token further on (models/mtp.h), which reads the residual stream of all
+  // rows of the last logits() or predict() and ids of the tokens that come next. Row i of the pass goes on with what
+  // row from[i] of that call was left at; the logits of chosen rows are those of the token after the next one.
+  Tensor predict(const Pass& pass, std::span<const int32_t> from, std::span<const int32_t> rows);
   // What the head read for these rows, [rows, H], after the last norm; valid as long.
   const Tensor& chosen_hidden() const { return chosen_hidden_; }
   // What the head would read, [T, H], its weight and cap; empty but on the last stage.
@@ -70,6 +74,8 @@ class ForwardModel {
   Brackets& brackets() { return far_ ? *far_ : no_brackets_; }
   // Takes a pass from the stage before this one to the next; the last stage has `finish` go on instead.
   void run(const Pass& pass, FunctionRef<void(const Var& x)> finish);
+  Tensor logits_of_rows(const Tensor& hidden, std::span<const int32_t> rows);
+  void keep(const Tensor& hidden);
   const WantedRows* narrow(const Pass& pass, std::span<const int32_t> rows);
   void choose(const Tensor& hidden, std::span<const int32_t> rows);
   Tensor logits_of(const Var& hidden);
@@ -85,6 +91,7 @@ class ForwardModel {
   WantedRows wanted_;
   Tensor chosen_, logits_;  // kept, so that a step of serving takes no memory
   Tensor chosen_hidden_;    // of the last call
+  Tensor kept_, left_;      // what its rows were left at, where a further part goes on with it
 };
 
 }  // namespace weft

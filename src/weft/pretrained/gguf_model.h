@@ -16,7 +16,7 @@ struct GgufModel {
 
 // Throws Error naming the file and the key that is missing, out of range or says what weft cannot do; for an
 // architecture that weft does not know, its name.
-GgufModel read_gguf_model(const GgufFile& file);
+GgufModel read_gguf_model(const GgufFile& file, bool with_mtp = false);
 
 // The tensors of a file, which outlives this; blocks are decoded as they are read.
 std::unique_ptr<StoredTensors> stored_tensors(const GgufFile& file);

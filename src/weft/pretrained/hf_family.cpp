@@ -82,11 +82,28 @@ HfConfig parse_hf_config(const JsonView& json) {
   return config;
 }
 
+std::string mtp_name(const HfFamily& family, std::string_view name, int64_t layers) {
+  constexpr std::string_view kLayer = "model.layers.#";
+  const std::string whole = name.starts_with(kLayer)
+                                ? fmt::format("{}{}", family.mtp_layer, name.substr(kLayer.size()))
+                                : std::string(name);
+  const size_t mark = whole.find('#');
+  return mark == std::string::npos ? whole
+                                   : fmt::format("{}{}{}", whole.substr(0, mark), layers, whole.substr(mark + 1));
+}
+
 std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config, bool has_stacks) {
-  if (!has_stacks) return names_of(config, family.names(config));
-  if (!family.names_of_stacks)
+  if (has_stacks && !family.names_of_stacks)
     throw Error("{} models have no form in MXFP4 as a Hugging Face folder: write a GGUF file instead", family.family);
-  return names_of(config, family.names_of_stacks(config));
+  const std::vector<NameRow>& rows = has_stacks ? family.names_of_stacks(config) : family.names(config);
+  if (config.mtp_layers == 0) return names_of(config, rows);
+  std::vector<ParamNames> all = names_of(config, joined({family.mtp, rows}));
+  const std::string behind = fmt::format("model.layers.{}.", config.layers);
+  for (ParamNames& names : all)
+    for (std::string& stored : names.stored)
+      if (stored.starts_with(behind))
+        stored = mtp_name(family, "model.layers.#." + stored.substr(behind.size()), config.layers);
+  return all;
 }
 
 }  // namespace weft

@@ -26,6 +26,10 @@ struct HfFamily {
   // The same names where all experts of a layer lie in two tensors, as MXFP4 codes (HfQuantization::Kind::mxfp4) or
   // where a file has them so; null: they never do.
   const std::vector<NameRow>& (*names_of_stacks)(const ModelConfig&) = nullptr;
+  // Of the part that predicts a token further on, where weft knows it: its own tensors, and what its block's are
+  // called where a layer's are model.layers.#.
+  std::span<const NameRow> mtp = {};
+  std::string_view mtp_layer = "model.layers.#";
 };
 
 // All families, in the order in which a model looks for one that can say all of it.
@@ -48,5 +52,7 @@ JsonDocument read_config_json(const std::string& folder);
 // Of a model's parameters, the tensors of a file of this family; has_stacks: of one whose experts are stacks of
 // codes. Throws Error where the family has none such.
 std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& config, bool has_stacks = false);
+// The family's name of what is `name` in layer '#'; of the part that predicts further on, which lies behind them all.
+std::string mtp_name(const HfFamily& family, std::string_view name, int64_t layers);
 
 }  // namespace weft

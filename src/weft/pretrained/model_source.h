@@ -89,11 +89,16 @@ class ModelSource {
   std::unordered_map<std::string, Bound> bound_;
 };
 
+// Whether a model is opened with the part that predicts a token further on, where it has one that weft knows: its
+// configuration then says so (ModelConfig::mtp_layers).
+enum class WithMtp : bool { no, yes };
+
 // What a command's MODEL names: a weft checkpoint, a run folder (its newest valid checkpoint), the folder of a
 // Hugging Face model, a .gguf file, or "random:" and a preset (random_model.h). Throws Error saying what was found
 // instead. check: of a checkpoint.
 std::unique_ptr<ModelSource> open_model(const std::string& path,
-                                        Checkpoint::Check check = Checkpoint::Check::all_bytes);
+                                        Checkpoint::Check check = Checkpoint::Check::all_bytes,
+                                        WithMtp mtp = WithMtp::no);
 
 // The tokens that end a text: the tokenizer's, and those that the model's files name.
 std::vector<int32_t> stop_tokens(const ModelSource& source, const Tokenizer& tokenizer);

@@ -53,28 +53,50 @@ class CheckpointSource final : public ModelSource {
   Checkpoint checkpoint_;
 };
 
-// Whether a file has all experts of a layer in two tensors, of a family that may have them so.
-bool has_expert_stacks(const HfConfig& config, const StoredTensors& weights) {
+std::unique_ptr<StoredTensors> open_tensors(const std::string& folder, const HfConfig& config) {
+  std::unique_ptr<StoredTensors> weights = open_weights(folder);
+  if (config.is_part) weights = text_part_tensors(std::move(weights));
+  if (config.quantization) weights = with_whole_weights(std::move(weights), *config.quantization);
+  return weights;
+}
+
+bool has_match(const StoredTensors& weights, std::string_view pattern) {
+  return std::ranges::any_of(weights.all(),
+                             [&](const StoredInfo& info) { return matches_pattern(info.name, pattern); });
+}
+
+// Whether a file has all experts of a layer in two tensors, of a family that may have them so. `layer`: in place of
+// what the tables call one.
+bool has_expert_stacks(const HfConfig& config, const StoredTensors& weights,
+                       FunctionRef<std::string(std::string_view stored)> layer) {
   if (!config.family->names_of_stacks) return false;
   const std::vector<NameRow>& rows = config.family->names_of_stacks(config.model);
   const auto row = std::ranges::find(rows, "layers.#.moe.experts.gate.weight", &NameRow::param);
-  return row != rows.end() && std::ranges::any_of(weights.all(), [&](const StoredInfo& info) {
-           return matches_pattern(info.name, row->stored);
-         });
+  return row != rows.end() && has_match(weights, layer(row->stored));
+}
+
+// The configuration of a file that has the part that predicts further on, with it.
+HfConfig with_mtp(HfConfig config, const StoredTensors& weights) {
+  const HfFamily& family = *config.family;
+  const auto row = std::ranges::find(family.mtp, "layers.#.mtp.projection", &NameRow::param);
+  if (row != family.mtp.end() &&
+      has_match(weights, mtp_name(family, fmt::format("{}.weight", row->stored), config.model.layers)))
+    config.model.mtp_layers = 1;
+  return config;
 }
 
 class HuggingFaceSource final : public ModelSource {
  public:
-  HuggingFaceSource(const std::string& folder, const HfConfig& config)
+  HuggingFaceSource(const std::string& folder, const HfConfig& config, std::unique_ptr<StoredTensors> weights)
       : ModelSource(folder, SourceKind::hugging_face, config.model) {
     const HfFamily& family = *config.family;
     std::vector<std::string_view> ignored(family.ignored.begin(), family.ignored.end());
     if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
-    std::unique_ptr<StoredTensors> weights = open_weights(folder);
-    if (config.is_part) weights = text_part_tensors(std::move(weights));
-    if (config.quantization) weights = with_whole_weights(std::move(weights), *config.quantization);
-    const bool has_stacks = config.has_stacks() || has_expert_stacks(config, *weights);
-    bind(std::move(weights), names_of(family, config.model, has_stacks), family.base, ignored);
+    // What of a part that predicts further on is not read.
+    const std::string behind = mtp_name(family, "model.layers.#.*", config.model.layers);
+    if (!family.mtp.empty()) ignored.insert(ignored.end(), {behind, "mtp.*"});
+    std::vector<ParamNames> names = names_in(*weights, config);
+    bind(std::move(weights), std::move(names), family.base, ignored);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
   std::optional<std::string> chat_template() const override {
@@ -98,6 +120,22 @@ class HuggingFaceSource final : public ModelSource {
   }
 
  private:
+  // Experts may lie in stacks in the layers and not behind them, or the other way round.
+  static std::vector<ParamNames> names_in(const StoredTensors& weights, const HfConfig& config) {
+    const HfFamily& family = *config.family;
+    const ModelConfig& c = config.model;
+    const auto in_layers = [](std::string_view stored) { return std::string(stored); };
+    const auto behind = [&](std::string_view stored) { return mtp_name(family, stored, c.layers); };
+    const bool has_stacks = config.has_stacks() || has_expert_stacks(config, weights, in_layers);
+    std::vector<ParamNames> names = names_of(family, c, has_stacks);
+    if (c.mtp_layers == 0 || config.has_stacks() || has_expert_stacks(config, weights, behind) == has_stacks)
+      return names;
+    const std::vector<ParamNames> others = names_of(family, c, !has_stacks);
+    const std::string block = fmt::format("layers.{}.", c.layers);
+    for (size_t i = 0; i < names.size(); ++i)
+      if (names[i].param.starts_with(block)) names[i] = others[i];
+    return names;
+  }
   // One, several or none.
   static std::vector<int32_t> tokens_of(const JsonView& json, int64_t vocab) {
     std::vector<int32_t> tokens;
@@ -110,7 +148,8 @@ class HuggingFaceSource final : public ModelSource {
 
 class GgufSource final : public ModelSource {
  public:
-  explicit GgufSource(std::unique_ptr<GgufFile> file) : GgufSource(read_gguf_model(*file), std::move(file)) {}
+  GgufSource(std::unique_ptr<GgufFile> file, WithMtp mtp)
+      : GgufSource(read_gguf_model(*file, mtp == WithMtp::yes), std::move(file)) {}
   std::unique_ptr<Tokenizer> tokenizer() const override { return read_gguf_tokenizer(*file_); }
   std::optional<std::string> chat_template() const override {
     if (!file_->has(kGgufChatTemplateKey)) return {};
@@ -163,19 +202,25 @@ HfConfig read_hf_config(const std::string& folder) {
 bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
 
 // Of the preset that it names.
-std::optional<ModelConfig> random_config(const std::string& path) {
+std::optional<ModelConfig> random_config(const std::string& path, WithMtp mtp = WithMtp::no) {
   if (!path.starts_with(kRandomModelPrefix)) return {};
   ModelConfig config = preset(path.substr(kRandomModelPrefix.size()));
+  if (mtp == WithMtp::yes && config.position == PositionKind::rope) config.mtp_layers = 1;
   complete(config);
   return config;
 }
 
 }  // namespace
 
-std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Check check) {
-  if (const auto config = random_config(path)) return random_model(path, *config);
-  if (is_gguf(path)) return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path));
-  if (is_hugging_face_folder(path)) return std::make_unique<HuggingFaceSource>(path, read_hf_config(path));
+std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Check check, WithMtp mtp) {
+  if (const auto config = random_config(path, mtp)) return random_model(path, *config);
+  if (is_gguf(path)) return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path), mtp);
+  if (is_hugging_face_folder(path)) {
+    HfConfig config = read_hf_config(path);
+    std::unique_ptr<StoredTensors> weights = open_tensors(path, config);
+    if (mtp == WithMtp::yes) config = with_mtp(std::move(config), *weights);
+    return std::make_unique<HuggingFaceSource>(path, config, std::move(weights));
+  }
   return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check));
 }
 

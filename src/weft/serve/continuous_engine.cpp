@@ -51,9 +51,15 @@ std::unique_ptr<Draft> make_draft(const ForwardModel& model, const ContinuousOpt
                                  kv_format_of(o, *o.draft), o.tokens_per_step, o.max_running, o.most_guesses);
 }
 
-std::function<void(std::span<const GuessWish>)> draft_guesses(Draft* draft) {
-  if (!draft) return {};
-  return [draft](std::span<const GuessWish> wishes) { draft->guess(wishes); };
+std::unique_ptr<MtpDraft> make_mtp_draft(StepRunner& runner, ForwardModel& model, const ContinuousOptions& o) {
+  if (model.config().mtp_layers == 0 || o.draft || o.most_guesses == 0 || !model.is_speaker()) return nullptr;
+  return std::make_unique<MtpDraft>(runner, model);
+}
+
+std::function<void(std::span<const GuessWish>)> draft_guesses(Draft* draft, MtpDraft* mtp) {
+  if (draft) return [draft](std::span<const GuessWish> wishes) { draft->guess(wishes); };
+  if (mtp) return [mtp](std::span<const GuessWish> wishes) { mtp->guess(wishes); };
+  return {};
 }
 
 double seconds(Sequence::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
@@ -70,6 +76,7 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
       runner_(model, num_blocks(model, options_), options_.block_tokens, kv_format_of(options_, model),
               num_states(model, options_), options_.load_adapter),
       draft_(make_draft(model, options_)),
+      mtp_(make_mtp_draft(runner_, model, options_)),
       scheduler_({.pool = {.num_blocks = num_blocks(model, options_),
                            .block_tokens = options_.block_tokens,
                            .keeps_prefixes = options_.keeps_prefixes},
@@ -77,7 +84,7 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
                   .tokens_per_step = options_.tokens_per_step,
                   .num_states = num_states(model, options_),
                   .most_guesses = options_.most_guesses,
-                  .guess = draft_guesses(draft_.get())}) {
+                  .guess = draft_guesses(draft_.get(), mtp_.get())}) {
   limits_ = {.vocab = model.config().vocab,
              .context = std::min(longest_text(model.config()), scheduler_.most_tokens()),
              .max_running = scheduler_.max_running(),
@@ -248,10 +255,12 @@ void ContinuousEngine::compute_and_read() {
   ++totals_.steps_total;
   if (!logits) {  // all prompts are under way, none at its end
     is_behind_ = true;
+    if (mtp_) mtp_->learn(parts_);
     return;
   }
   if (!std::exchange(is_behind_, false)) learn_cost(seconds(Clock::now() - now));
   choose_all(logits.data<float>());
+  if (mtp_) mtp_->learn(parts_);
   for (size_t i = 0; i < parts_.size(); ++i) read(parts_[i], chosen_[i]);
 }
 

@@ -7,6 +7,7 @@
 
 #include "weft/serve/draft.h"
 #include "weft/serve/engine.h"
+#include "weft/serve/mtp_draft.h"
 #include "weft/serve/step_cost.h"
 
 namespace weft {
@@ -24,8 +25,8 @@ struct ContinuousOptions {
   int64_t max_waiting = 256;
   bool keeps_prefixes = true;
   int64_t most_guesses = 0;  // of what each answer says next, in one step; 0: none
-  // Guesses what answers say next; null: they are guessed from what their texts said before. Whole, on the rank that
-  // speaks; outlives the engine.
+  // Guesses what answers say next; null: the model's own part for that does (ModelConfig::mtp_layers), or else they
+  // are guessed from what their texts said before. Whole, on the rank that speaks; outlives the engine.
   ForwardModel* draft = nullptr;
   AdapterLoader load_adapter = {};  // none: there are no adapters
   // Names and folders of those that are there from the start.
@@ -118,7 +119,8 @@ class ContinuousEngine : public Engine {
   ForwardModel& model_;
   const ContinuousOptions options_;
   StepRunner runner_;
-  std::unique_ptr<Draft> draft_;
+  std::unique_ptr<Draft> draft_;  // or
+  std::unique_ptr<MtpDraft> mtp_;
   Scheduler scheduler_;
   StepCost cost_;
   bool is_behind_ = false;  // a device may still be at the step before, since nobody waited for it

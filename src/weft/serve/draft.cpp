@@ -2,7 +2,6 @@
 #include "weft/serve/draft.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "weft/tensor/host_access.h"
 
@@ -11,12 +10,12 @@ namespace weft {
 Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
              int64_t tokens_per_step, int64_t max_running, int64_t most_guesses)
     : model_(model),
-      vocab_(vocab),
       tokens_per_step_(tokens_per_step),
       states_of_each_(model.config().has_delta() ? most_guesses + 1 : 0),
       runner_(model, num_blocks, block_tokens, format, max_running * states_of_each_),
       pool_({.num_blocks = num_blocks, .block_tokens = block_tokens, .keeps_prefixes = false}),
-      states_(max_running * states_of_each_, 0) {
+      states_(max_running * states_of_each_, 0),
+      round_(vocab, model.config().vocab) {
   check(model.mesh().world().size() == 1, "a draft model is on one rank");
 }
 
@@ -97,7 +96,7 @@ void Draft::begin(const GuessWish& wish) {
   const auto is_unknown = [&](int32_t token) { return token >= model_.config().vocab; };
   if (std::any_of(s.tokens.begin() + std::ptrdiff_t(known.tokens.size()), s.tokens.end(), is_unknown)) return;
   if (!make_room(known, s.size() + most - 1) || !take_states(known)) return release(known);
-  running_.push_back({.sequence = &s, .known = &known, .most = most, .num_tokens = s.size()});
+  round_.begin(s, most);
 }
 
 // All but the rows that the first guesses come of.
@@ -106,8 +105,8 @@ void Draft::catch_up() {
     is_behind = false;
     runner_.clear();
     int64_t left = tokens_per_step_;
-    for (const Running& r : running_) {
-      Known& k = *r.known;
+    for (const GuessRound::Running& r : round_.running()) {
+      Known& k = known_.at(r.sequence->id);
       const auto first = int64_t(k.tokens.size()), count = std::min(left, r.num_tokens - 1 - first);
       if (count < 1) continue;
       const auto rows = std::span<const int32_t>(r.sequence->tokens).subspan(size_t(first), size_t(count));
@@ -119,63 +118,20 @@ void Draft::catch_up() {
   }
 }
 
-void Draft::choose(Running& r, std::span<const float> logits, std::vector<uint32_t>& allowed) {
-  Sequence& s = *r.sequence;
-  const Request& request = s.request;
-  SamplingPast past{.prompt = s.prompt(), .answer = s.answer(), .bad_words = request.bad_words};
-  if (s.num_answer() < request.min_tokens) past.banned = request.stop_tokens;
-  try {
-    if (request.constraint) {
-      allowed.resize(size_t(vocab_ + 31) / 32);
-      request.constraint->fill(allowed);
-      past.allowed = allowed;
-    }
-    const int32_t token = s.sampler.choose(logits, uint64_t(s.size()), past);
-    r.is_over = std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end();
-    if (r.is_over) return;
-    if (request.constraint) request.constraint->accept(token);
-    s.tokens.push_back(token);
-    r.is_over = int64_t(s.tokens.size()) == r.num_tokens + r.most || token >= model_.config().vocab;
-  } catch (const Error&) {  // no token may come: the large model will say so
-    r.is_over = true;
-  }
-}
-
 // A pass over the last tokens of those who go on.
-void Draft::compute_next() {
+Tensor Draft::compute_next() {
   runner_.clear();
-  for (const Running& r : running_) add_rows(*r.known, {&r.sequence->tokens.back(), 1}, 1);
-  const Tensor logits = on_host(model_.context().stream, runner_.run());
-  ThreadTeam& team = model_.context().stream.team();
-  rows_.resize(size_t(team.size())), allowed_.resize(size_t(team.size()));
-  const int64_t own = model_.config().vocab, both = std::min(own, vocab_);
-  team.parallel_for(int64_t(running_.size()), 1, [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t i = begin; i < end; ++i) {
-      std::vector<float>& row = rows_[size_t(worker)];
-      row.assign(size_t(vocab_), -std::numeric_limits<float>::infinity());
-      std::copy_n(logits.data<float>() + i * own, both, row.begin());
-      choose(running_[size_t(i)], row, allowed_[size_t(worker)]);
-    }
-  });
+  for (const GuessRound::Running& r : round_.running())
+    add_rows(known_.at(r.sequence->id), {&r.sequence->tokens.back(), 1}, 1);
+  return on_host(model_.context().stream, runner_.run());
 }
 
 void Draft::guess(std::span<const GuessWish> wishes) {
-  running_.clear();
   for (auto& [id, known] : known_) known.is_used = false;
   for (const GuessWish& wish : wishes) known_[wish.sequence->id].is_used = true;
   for (const GuessWish& wish : wishes) begin(wish);
   catch_up();
-  while (!running_.empty()) {
-    compute_next();
-    std::erase_if(running_, [](Running& r) {
-      if (!r.is_over) return false;
-      Sequence& s = *r.sequence;
-      s.guesses.assign(s.tokens.begin() + std::ptrdiff_t(r.num_tokens), s.tokens.end());
-      s.tokens.resize(size_t(r.num_tokens));
-      if (s.request.constraint) s.request.constraint->rewind(int64_t(s.guesses.size()));
-      return true;
-    });
-  }
+  while (!round_.running().empty()) round_.choose(model_.context().stream.team(), compute_next().data<float>());
 }
 
 }  // namespace weft

@@ -3,15 +3,12 @@
 #pragma once
 #include <map>
 
+#include "weft/serve/guess_round.h"
 #include "weft/serve/scheduler.h"
 #include "weft/serve/step_runner.h"
 
 namespace weft {
 
-// Chooses as the sequence's own sampler would, by the same random numbers and under the same constraint, from the
-// draft model's logits. A guess is kept where it is the very token that the large model's logits give, so answers
-// stay what they are; the nearer the models are, the more often that is so, whatever the sampling.
-//
 // It keeps keys and values of its own, as long as nobody who is asked about needs the room.
 class Draft {
  public:
@@ -36,12 +33,6 @@ class Draft {
     std::vector<State> states;
     bool is_used = false;  // in this step
   };
-  struct Running {
-    Sequence* sequence;
-    Known* known;
-    int64_t most, num_tokens;  // that it had before there were guesses
-    bool is_over = false;
-  };
   void begin(const GuessWish& wish);
   template <class Pool>
   int32_t take(Pool& pool);
@@ -51,19 +42,16 @@ class Draft {
   void add_rows(Known& known, std::span<const int32_t> rows, int64_t num_wanted);
   void release(Known& known);
   void catch_up();
-  void compute_next();
-  void choose(Running& running, std::span<const float> logits, std::vector<uint32_t>& allowed);
+  Tensor compute_next();
   void forget_unused();
 
   ForwardModel& model_;
-  const int64_t vocab_, tokens_per_step_, states_of_each_;
+  const int64_t tokens_per_step_, states_of_each_;
   StepRunner runner_;
   BlockPool pool_;
   StatePool states_;
   std::map<RequestId, Known> known_;
-  std::vector<Running> running_;
-  std::vector<std::vector<float>> rows_;  // of each thread, [vocab_]
-  std::vector<std::vector<uint32_t>> allowed_;
+  GuessRound round_;
 };
 
 }  // namespace weft

@@ -276,8 +276,9 @@ void Scheduler::guess(int64_t left) {
     const int64_t most = most_guesses(s, left);
     if (most < 1) continue;
     if (options_.guess) {
-      wishes_.push_back({&s, most});
-      left -= most;
+      const int64_t places = places_for_guesses(s, most);
+      if (places > 0) wishes_.push_back({&s, places});
+      left -= places;
     } else {
       guess_by_lookup(s.tokens, most, s.guesses);
       fit_guesses(s);
@@ -288,11 +289,17 @@ void Scheduler::guess(int64_t left) {
   for (const GuessWish& wish : wishes_) fit_guesses(*wish.sequence);
 }
 
-// Leaves as many as there are blocks for, as far as these are free, and states.
-void Scheduler::fit_guesses(Sequence& s) {
+// As many as there are blocks for, as far as these are free.
+int64_t Scheduler::places_for_guesses(Sequence& s, int64_t most) {
   const auto places = [&] { return int64_t(s.blocks.size()) * pool_.block_tokens() - s.size(); };
-  while (places() < int64_t(s.guesses.size()) && pool_.num_free() > 0) s.blocks.push_back(take_block());
-  if (places() < int64_t(s.guesses.size())) s.guesses.resize(size_t(places()));
+  while (places() < most && pool_.num_free() > 0) s.blocks.push_back(take_block());
+  return std::min(places(), most);
+}
+
+// Leaves as many as there are places and states for, and no more blocks than that takes.
+void Scheduler::fit_guesses(Sequence& s) {
+  s.guesses.resize(size_t(places_for_guesses(s, int64_t(s.guesses.size()))));
+  release_blocks_behind(s, s.size() + int64_t(s.guesses.size()));
   if (s.state < 0) return;
   // Where a guess does not come true the state before it is wanted.
   for (int64_t tokens = s.size(); s.marks.size() < s.guesses.size(); ++tokens) {
@@ -307,9 +314,13 @@ void Scheduler::accept(Sequence& s, int64_t count) {
   s.num_hoped = count == guessed ? std::min(options_.most_guesses, 2 * guessed) : count + 1;
   s.guesses.clear();
   s.num_computed += count;
-  for (; int64_t(s.blocks.size()) > blocks_for(s.size()); s.blocks.pop_back()) pool_.release(s.blocks.back());
+  release_blocks_behind(s, s.size());
   keep_full_blocks(s);
   keep_states(s);
+}
+
+void Scheduler::release_blocks_behind(Sequence& s, int64_t tokens) {
+  for (; int64_t(s.blocks.size()) > blocks_for(tokens); s.blocks.pop_back()) pool_.release(s.blocks.back());
 }
 
 void Scheduler::keep_full_blocks(Sequence& s) {

@@ -25,7 +25,8 @@ struct SchedulerOptions {
   int64_t tokens_per_step = 256;  // rows of one step
   int64_t num_states = 0;         // of a model that has such: one for each that runs, and those that are kept
   int64_t most_guesses = 0;       // for a sequence in one step; 0: nothing is guessed
-  // Writes the guesses of all sequences of a step; else each is guessed by what its own text said before.
+  // Writes the guesses of all sequences of a step, whose blocks have room for as many as are wished, where some have
+  // none too; else each is guessed by what its own text said before.
   std::function<void(std::span<const GuessWish>)> guess = {};
 };
 
@@ -115,7 +116,9 @@ class Scheduler {
   void release(Sequence& sequence);
   int64_t most_guesses(const Sequence& sequence, int64_t left) const;
   void guess(int64_t left);
+  int64_t places_for_guesses(Sequence& sequence, int64_t most);
   void fit_guesses(Sequence& sequence);
+  void release_blocks_behind(Sequence& sequence, int64_t tokens);
   void keep_full_blocks(Sequence& sequence);
   void set_turn(Sequence& sequence);
 

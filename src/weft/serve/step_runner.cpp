@@ -18,7 +18,8 @@ int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const 
         c.attention_every, c.layers);
   const int64_t tp = mesh.tp, heads = c.is_latent() ? c.heads : c.kv_heads;
   const int64_t on_all = round_up(heads, tp);  // of fewer heads than ranks every rank has one
-  return c.num_attending() * on_all * (format.bytes(c.head_dim) + format.bytes(c.values_dim())) * mesh.dp();
+  return (c.num_attending() + c.mtp_layers) * on_all * (format.bytes(c.head_dim) + format.bytes(c.values_dim())) *
+         mesh.dp();
 }
 
 int64_t state_bytes_of_sequence(const ModelConfig& c, const MeshShape& mesh, DType dtype) {
@@ -46,8 +47,8 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
                        int64_t num_states, AdapterLoader adapters)
     : model_(model),
       world_(model.mesh().world()),
-      cache_(model.context(), int(model.config().layers), num_blocks, ceil_div(block_tokens, model.mesh().shape().cp),
-             format, num_states),
+      cache_(model.context(), int(model.config().layers + model.config().mtp_layers), num_blocks,
+             ceil_div(block_tokens, model.mesh().shape().cp), format, num_states),
       adapters_(std::move(adapters)) {
   const MeshShape& shape = model.mesh().shape();
   if (shape.cp > 1 && shape.ep > 1)
@@ -61,6 +62,9 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
         "--mesh cp={}: layers of the gated delta rule hand a state from token to token, which must lie on one rank: "
         "leave cp out",
         shape.cp);
+  if (shape.cp > 1 && model.config().mtp_layers > 0)
+    throw UsageError("--mesh cp={}: the model's own part that guesses reads rows that lie on one rank: leave cp out",
+                     shape.cp);
   if (block_tokens % shape.cp != 0)
     throw UsageError("--block-tokens {}: each block is spread over the {} ranks of cp: write a multiple of that",
                      block_tokens, shape.cp);
@@ -71,7 +75,7 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
 }
 
 void StepRunner::clear() {
-  ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(), runs_.clear(), folder_.clear();
+  ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(), runs_.clear(), from_.clear(), folder_.clear();
 }
 
 void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
@@ -92,7 +96,13 @@ void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> g
 
 Tensor StepRunner::run() {
   send(Order::step);
-  return compute();
+  return compute(Order::step);
+}
+
+Tensor StepRunner::predict(std::span<const int32_t> from) {
+  from_.assign(from.begin(), from.end());
+  send(Order::predict);
+  return compute(Order::predict);
 }
 
 void StepRunner::hidden(int64_t row, std::vector<float>& state) const {
@@ -126,8 +136,9 @@ void StepRunner::drop_adapter(int32_t id) {
 
 void StepRunner::follow() {
   for (;;) {
-    switch (receive()) {
-      case Order::step: compute(); break;
+    switch (const Order order = receive()) {
+      case Order::step:
+      case Order::predict: compute(order); break;
       case Order::load: load_adapter_here(wanted_.front(), reinterpret_cast<const char*>(folder_.data())); break;
       case Order::drop: adapters_.drop(wanted_.front()); break;
       case Order::stop: return;
@@ -149,16 +160,16 @@ void StepRunner::broadcast(int64_t begin, int64_t end) {
 void StepRunner::send(Order order) {
   if (world_.size() == 1) return;
   const auto bytes_of = [](const auto& v) { return std::as_bytes(std::span(v)); };
-  const std::array parts{bytes_of(ids_),    bytes_of(wanted_), bytes_of(sequences_),
-                         bytes_of(blocks_), bytes_of(runs_),   bytes_of(folder_)};
+  const std::array parts{bytes_of(ids_),  bytes_of(wanted_), bytes_of(sequences_), bytes_of(blocks_),
+                         bytes_of(runs_), bytes_of(from_),   bytes_of(folder_)};
   constexpr size_t kWord = sizeof(int32_t);
   size_t bytes = sizeof(Head);
   for (const auto& part : parts) bytes += part.size();
   const auto words = int64_t(bytes / kWord);
   reserve(words);
   const auto size_in = [](const auto& v) { return int32_t(v.size()); };
-  const Head head{int32_t(words),   order,          size_in(ids_),   size_in(wanted_), size_in(sequences_),
-                  size_in(blocks_), size_in(runs_), size_in(folder_)};
+  const Head head{int32_t(words),   order,          size_in(ids_),  size_in(wanted_), size_in(sequences_),
+                  size_in(blocks_), size_in(runs_), size_in(from_), size_in(folder_)};
   auto* to = static_cast<std::byte*>(message_.raw());
   const auto put = [&](const void* from, size_t count) {
     if (count > 0) std::memcpy(to, from, count);
@@ -183,14 +194,14 @@ StepRunner::Order StepRunner::receive() {
   }
   ids_.resize(size_t(head.tokens)), wanted_.resize(size_t(head.wanted));
   sequences_.resize(size_t(head.sequences)), blocks_.resize(size_t(head.blocks));
-  runs_.resize(size_t(head.runs)), folder_.resize(size_t(head.folder));
+  runs_.resize(size_t(head.runs)), from_.resize(size_t(head.from)), folder_.resize(size_t(head.folder));
   const auto* from = static_cast<const std::byte*>(message_.raw()) + sizeof(Head);
   const auto get = [&](auto& to) {
     const std::span bytes = std::as_writable_bytes(std::span(to));
     if (!bytes.empty()) std::memcpy(bytes.data(), from, bytes.size());
     from += bytes.size();
   };
-  get(ids_), get(wanted_), get(sequences_), get(blocks_), get(runs_), get(folder_);
+  get(ids_), get(wanted_), get(sequences_), get(blocks_), get(runs_), get(from_), get(folder_);
   return head.order;
 }
 
@@ -204,7 +215,7 @@ int32_t StepRunner::set_of(int32_t adapter) {
 }
 
 // Of the step's rows each rank along cp computes an even part; the last ones may get rows that are of no sequence.
-Tensor StepRunner::compute() {
+Tensor StepRunner::compute(Order order) {
   const Mesh& mesh = model_.mesh();
   const int64_t cp = mesh.shape().cp, rows_here = ceil_div(int64_t(ids_.size()), cp);
   const int64_t first = rows_here * mesh.place().cp;
@@ -242,8 +253,10 @@ Tensor StepRunner::compute() {
                   .lora = adapters_.takes_any() ? &adapted : nullptr};
   // Steps in which every sequence has one row are alike where as many have one.
   const bool is_alike = ids_.size() == sequences_.size() && sets_.empty();
-  const RepeatedStep step(model_.context().stream, this, is_alike ? int64_t(ids_.size()) : 0);
-  return model_.logits(pass, wanted_);
+  const bool predicts = order == Order::predict;
+  const void* const kind = predicts ? static_cast<const void*>(&from_) : this;
+  const RepeatedStep step(model_.context().stream, kind, is_alike ? int64_t(ids_.size()) : 0);
+  return predicts ? model_.predict(pass, from_, wanted_) : model_.logits(pass, wanted_);
 }
 
 // Where the key of a position goes in this rank's cache.

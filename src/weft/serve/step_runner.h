@@ -59,6 +59,10 @@ class StepRunner {
            std::span<const TokenRun> runs = {});
   // Logits [rows wanted, V] in the order in which they were added; valid until the next call.
   Tensor run();
+  // Of a model with a part that predicts a token further on (ForwardModel::predict), which stands in the cache as a
+  // layer behind the others: rows are added as for run(), of the tokens that come next, at the positions before them.
+  // from: of each row, that of the last run() or predict() it goes on with. Logits as run() gives them, or none.
+  Tensor predict(std::span<const int32_t> from);
   // The hidden states of these rows, as float: [H] of one of them.
   void hidden(int64_t row, std::vector<float>& state) const;
   void stop();
@@ -73,12 +77,12 @@ class StepRunner {
   bool takes_adapters() const { return adapters_.takes_any(); }
 
  private:
-  enum class Order : int32_t { step, stop, load, drop };
+  enum class Order : int32_t { step, predict, stop, load, drop };
   // Where the numbers of a step begin in a message.
   struct Head {
     int32_t words;
     Order order;
-    int32_t tokens, wanted, sequences, blocks, runs, folder;
+    int32_t tokens, wanted, sequences, blocks, runs, from, folder;
   };
   static constexpr int64_t kFirstWords = 1024;  // of a message that go at once
   static constexpr int32_t kElsewhere = -1;     // the place of a key that another rank holds
@@ -89,7 +93,7 @@ class StepRunner {
   Order receive();
   void reserve(int64_t words);
   void broadcast(int64_t begin, int64_t end);
-  Tensor compute();
+  Tensor compute(Order order);
   int32_t set_of(int32_t adapter);
   int32_t place_of(const int32_t* blocks, int32_t position) const;
   void plan_blocks(int64_t rows_here);
@@ -99,7 +103,7 @@ class StepRunner {
   PagedCache cache_;
   AdapterStore adapters_;
   // What is said of a step; of an adapter its number is the one wanted row, and the folder's name comes in words.
-  std::vector<int32_t> ids_, wanted_, blocks_, folder_;
+  std::vector<int32_t> ids_, wanted_, blocks_, from_, folder_;
   std::vector<Rows> sequences_;
   std::vector<TokenRun> runs_;
   // What follows from it.

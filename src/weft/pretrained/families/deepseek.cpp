@@ -95,6 +95,11 @@ constexpr NameRow kQuery[] = {
 constexpr NameRow kDirectQuery[] = {
     {"layers.#.attention.query", "model.layers.#.self_attn.q_proj", {.part = Part::latent_query}}};
 
+constexpr NameRow kMtp[] = {{"layers.#.mtp.embedding_norm", "model.layers.#.enorm"},
+                            {"layers.#.mtp.hidden_norm", "model.layers.#.hnorm"},
+                            {"layers.#.mtp.projection", "model.layers.#.eh_proj"},
+                            {"layers.#.mtp.norm", "model.layers.#.shared_head.norm"}};
+
 // Of Mistral Small 4: all experts of a layer in two tensors.
 constexpr NameRow kStacks[] = {
     {"layers.#.moe.experts.gate.weight", "model.layers.#.mlp.experts.gate_up_proj", {.part = Part::gate}},
@@ -118,6 +123,8 @@ const std::vector<NameRow>& mistral4_names(const ModelConfig& c) {
 
 }  // namespace
 }  // namespace hf_deepseek
+
+std::span<const NameRow> deepseek_mtp_names() { return hf_deepseek::kMtp; }
 
 void deepseek_expert_fields(HfFields& f, ModelConfig& c) {
   f.size("n_routed_experts", c.experts);
@@ -146,7 +153,7 @@ std::vector<HfFamily> hf_deepseek_families() {
            .fields = v3_fields,
            .names = names,
            .base = "model.",
-           .ignored = {"model.layers.61.*"}},  // predicts a token further on, in training
+           .mtp = kMtp},
           {.family = "deepseek_v3",
            .model_type = "kimi_k2",
            .architecture = "DeepseekV3ForCausalLM",
@@ -165,7 +172,7 @@ std::vector<HfFamily> hf_deepseek_families() {
            .fields = glm_lite_fields,
            .names = names,
            .base = "model.",
-           .ignored = {"model.layers.47.*"}}};
+           .mtp = kMtp}};
 }
 
 }  // namespace weft

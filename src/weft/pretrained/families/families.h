@@ -75,6 +75,9 @@ void sparse_layers_fields(HfFields& fields, ModelConfig& config, int64_t absent)
 // What DeepSeek-V3 calls experts, and who follows it.
 void deepseek_expert_fields(HfFields& fields, ModelConfig& config);
 
+// What DeepSeek-V3 calls the part that predicts a token further on, and who follows it.
+std::span<const NameRow> deepseek_mtp_names();
+
 // Names that most relatives of Llama share: of the embedding, the last norm and the head; of attention's projections;
 // of a gated feed-forward part; of experts.
 std::span<const NameRow> outer_names();

@@ -90,7 +90,7 @@ std::vector<HfFamily> hf_glm_families() {
            .fields = moe_fields,
            .names = moe_names,
            .base = "model.",
-           .ignored = {"model.layers.46.*", "model.layers.92.*"}},  // predict a token further on, in training
+           .mtp = deepseek_mtp_names()},
           {.family = "solar_open",
            .model_type = "solar_open",
            .architecture = "SolarOpenForCausalLM",

@@ -223,7 +223,12 @@ const std::vector<NameRow>& qwen3_5_stack_names(const ModelConfig& c) {
   return rows;
 }
 
-// With parts that predict a token further on, in training.
+constexpr NameRow kMtp[] = {{"layers.#.mtp.embedding_norm", "mtp.pre_fc_norm_embedding"},
+                            {"layers.#.mtp.hidden_norm", "mtp.pre_fc_norm_hidden"},
+                            {"layers.#.mtp.projection", "mtp.fc"},
+                            {"layers.#.mtp.norm", "mtp.norm"}};
+
+// With a part that predicts a token further on.
 HfFamily family_with_mtp(std::string_view family, std::string_view model_type, std::string_view architecture,
                          void (*fields)(HfFields&, ModelConfig&),
                          const std::vector<NameRow>& (*names)(const ModelConfig&)) {
@@ -233,7 +238,8 @@ HfFamily family_with_mtp(std::string_view family, std::string_view model_type, s
           .fields = fields,
           .names = names,
           .base = "model.",
-          .ignored = {"mtp.*"}};
+          .mtp = kMtp,
+          .mtp_layer = "mtp.layers.0"};
 }
 
 }  // namespace
@@ -245,6 +251,8 @@ std::vector<HfFamily> hf_qwen_families() {
   HfFamily qwen3_5_moe =
       family_with_mtp("qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", qwen3_5_moe_fields, qwen3_5_names);
   qwen3_5_moe.names_of_stacks = qwen3_5_stack_names;
+  HfFamily mellum = llama_family("mellum", "MellumForCausalLM", mellum_fields);
+  mellum.ignored = {"mtp.*"};
   return {llama_family("qwen2", "Qwen2ForCausalLM", qwen2_fields),
           llama_family("qwen3", "Qwen3ForCausalLM", qwen3_fields),
           llama_family("qwen2_moe", "Qwen2MoeForCausalLM", qwen2_moe_fields, qwen2_moe_names),
@@ -255,7 +263,7 @@ std::vector<HfFamily> hf_qwen_families() {
            .fields = qwen3_moe_fields,
            .names = qwen3_stack_names,
            .base = "model."},
-          family_with_mtp("mellum", "mellum", "MellumForCausalLM", mellum_fields, llama_names),
+          mellum,
           family_with_mtp("qwen3_next", "qwen3_next", "Qwen3NextForCausalLM", qwen3_next_fields, qwen3_next_names),
           family_with_mtp("qwen3_5", "qwen3_5_text", "Qwen3_5ForCausalLM", qwen3_5_fields, qwen3_5_names),
           qwen3_5_moe};
