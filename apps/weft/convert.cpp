@@ -3,9 +3,11 @@
 #include "mesh_options.h"
 #include "rank_resources.h"
 #include "weft/pretrained/export_gguf.h"
+#include "weft/pretrained/gguf_family.h"
 #include "weft/pretrained/held_blocks.h"
 #include "weft/pretrained/merged_source.h"
 #include "weft/pretrained/peft.h"
+#include "weft/pretrained/random_model.h"
 #include "weft/train/recipe.h"
 
 namespace weft::app {
@@ -48,18 +50,41 @@ Exported export_as(const std::string& form, const ModelSource& source, const Con
   return export_checkpoint(source, o.target);
 }
 
+bool can_write(const std::string& form, const ModelConfig& config) {
+  if (form == kCheckpoint) return config.mtp_layers == 0;
+  try {
+    form == kGguf ? void(describe(config)) : void(write_hf_config(config));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// With the part that predicts a token further on, where it and the form have one.
+std::unique_ptr<ModelSource> open_whole(const ConvertCommand& o, const std::string& form, bool& leaves_part) {
+  const bool is_random = o.source.starts_with(kRandomModelPrefix);
+  std::unique_ptr<ModelSource> source =
+      open_model(o.source, Checkpoint::Check::all_bytes, is_random ? WithMtp::no : WithMtp::yes);
+  leaves_part = source->config().mtp_layers > 0 && !can_write(form, source->config());
+  return leaves_part ? open_model(o.source) : std::move(source);
+}
+
 void convert(const ConvertCommand& o) {
   Toml mesh;
   MeshOptions::apply_spec(mesh, o.mesh);
   read_mesh(mesh);
   mesh.reject_unknown();
   const std::string form = form_of(o);
-  std::unique_ptr<ModelSource> source = open_model(o.source);
+  bool leaves_part = false;
+  std::unique_ptr<ModelSource> source = open_whole(o, form, leaves_part);
   if (!o.adapter.empty()) source = open_adapted(std::move(source), o.adapter);
   const bool is_merged = source->config().lora.rank > 0;
   if (is_merged) source = merge_adapters(std::move(source));
   Exported exported = export_as(form, *source, o);
   if (is_merged) exported.notes.emplace_back("the adapters are part of the weights now");
+  if (leaves_part)
+    exported.notes.emplace_back(
+        "the part that predicts a token further on was left out: this form has no place for it");
   o.output.json({{"source", source->path()},
                  {"path", exported.path},
                  {"form", form},

@@ -7,6 +7,7 @@
 #include "pretrained/golden_models.h"
 #include "pretrained/model_on_ranks.h"
 #include "serve/company.h"
+#include "weft/pretrained/export_gguf.h"
 
 namespace weft {
 namespace {
@@ -87,6 +88,24 @@ TEST_P(GoldenMtpTest, IsLeftOut) {
   const Fill fill = [&](ForwardModel& m) { m.load(*source); };
   EXPECT_LT(worst_difference(logits_on(source->config(), {}, fill, golden.ids()), golden.logits()),
             single_bound(source->config()));
+}
+
+TEST_P(GoldenMtpTest, IsConvertedWithItsModel) {
+  const GoldenModel golden(GetParam(), "golden_mtp");
+  const auto source = open_model(golden.path(), Checkpoint::Check::all_bytes, WithMtp::yes);
+  const TemporaryFolder folder;
+  export_gguf(*source, folder / "m.gguf", {});
+  const auto file = open_model(folder / "m.gguf", Checkpoint::Check::all_bytes, WithMtp::yes);
+  export_hugging_face(*file, folder / "hf");
+  const auto again = open_model(folder / "hf", Checkpoint::Check::all_bytes, WithMtp::yes);
+  const double single = single_bound(source->config());
+  for (const ModelSource* other : {file.get(), again.get()}) {
+    ASSERT_EQ(other->config().mtp_layers, 1) << other->path();
+    const MtpLogits got = mtp_logits_on(*other, {}, golden.ids(), cpu_kernels(), DType::f32);
+    EXPECT_LT(worst_difference(got.model, golden.logits()), single) << other->path();
+    EXPECT_LT(worst_difference(got.next, golden.rows("next_logits")), single) << other->path();
+  }
+  for (const char* name : {"m.gguf", "hf"}) EXPECT_EQ(open_model(folder / name)->config().mtp_layers, 0);
 }
 
 // Initial values, of which `change` makes others.

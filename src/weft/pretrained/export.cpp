@@ -22,8 +22,11 @@ std::optional<std::string> text_of(const HfFamily& family, const ModelConfig& co
     HfFields fields(json);
     ModelConfig c = config;
     family.fields(fields, c);
+    if (config.mtp_layers > 0) json[family.mtp_key] = config.mtp_layers;
     const std::string text = to_json_text(json, 2);
-    if (essence(parse_hf_config(text, "config.json").model) != essence(config)) return {};
+    ModelConfig read = parse_hf_config(text, "config.json").model;
+    read.mtp_layers = config.mtp_layers;  // tensors say so
+    if (essence(read) != essence(config)) return {};
     names_of(family, config);
     return text;
   } catch (const Error&) {  // it has no words for some part of the model

@@ -96,31 +96,21 @@ constexpr NameRow kGroupedInputs[] = {
     {"layers.#.delta.value", "blk.#.ssm_in", {.part = Part::delta_value, .is_grouped = true}},
     {"layers.#.delta.gate", "blk.#.ssm_in", {.part = Part::delta_gate, .is_grouped = true}},
 };
-// Of the part that predicts a token further on.
-constexpr NameRow kMtp[] = {{"layers.#.mtp.embedding_norm", "blk.#.nextn.enorm"},
-                            {"layers.#.mtp.hidden_norm", "blk.#.nextn.hnorm"},
-                            {"layers.#.mtp.projection", "blk.#.nextn.eh_proj"},
-                            {"layers.#.mtp.norm", "blk.#.nextn.shared_head_norm"}};
-constexpr Layout kOffset{.values = ValueMap::plus_one};
-constexpr NameRow kOffsetMtp[] = {{"layers.#.mtp.embedding_norm", "blk.#.nextn.enorm", kOffset},
-                                  {"layers.#.mtp.hidden_norm", "blk.#.nextn.hnorm", kOffset},
-                                  {"layers.#.mtp.projection", "blk.#.nextn.eh_proj"},
-                                  {"layers.#.mtp.norm", "blk.#.nextn.shared_head_norm", kOffset}};
-
 constexpr OtherRows kOthers[] = {{"blk.#.ffn_gate_up_exps.weight", kBothHalves},
                                  {"blk.#.ssm_in.weight", kGroupedInputs}};
 
+// Whether it has the part that predicts further on as weft knows it: its layer sees all tokens.
 bool has_mtp(const GgufFile& file, const ModelConfig& c) {
   const std::string projection = fmt::format("blk.{}.nextn.eh_proj.weight", c.layers);
-  return std::ranges::any_of(file.tensors(), [&](const GgufTensor& t) { return t.name == projection; });
+  return c.mtp_layers > 0 && c.window == 0 &&
+         std::ranges::any_of(file.tensors(), [&](const GgufTensor& t) { return t.name == projection; });
 }
 
 std::vector<NameRow> table_of(const GgufFamily& family, const ModelConfig& config, const GgufFile& file) {
-  std::vector<NameRow> table = joined({family.names(config)});
+  std::vector<NameRow> table = rows_of(family, config);
   for (const OtherRows& other : kOthers)
     if (std::ranges::any_of(file.tensors(), [&](const auto& t) { return matches_pattern(t.name, other.tensor); }))
       table = joined({other.rows, table});
-  if (config.mtp_layers > 0) table = joined({config.norm_offset ? kOffsetMtp : kMtp, table});
   return table;
 }
 
@@ -130,7 +120,7 @@ GgufModel read_gguf_model(const GgufFile& file, bool with_mtp) {
   const GgufDescription description = describe(file);
   GgufModel model;
   model.config = config_of(description);
-  if (with_mtp && has_mtp(file, model.config)) model.config.mtp_layers = 1;
+  if (!with_mtp || !has_mtp(file, model.config)) model.config.mtp_layers = 0;
   model.names = names_of(model.config, table_of(gguf_family_of(description), model.config, file));
   if (model.config.rope_scaling.kind == RopeScaling::Kind::longrope)
     for (const auto& [name, factors] : description.factors) model.not_weights.push_back(name + ".weight");

@@ -30,6 +30,7 @@ struct HfFamily {
   // called where a layer's are model.layers.#.
   std::span<const NameRow> mtp = {};
   std::string_view mtp_layer = "model.layers.#";
+  const char* mtp_key = "num_nextn_predict_layers";  // of config.json: how many there are
 };
 
 // All families, in the order in which a model looks for one that can say all of it.

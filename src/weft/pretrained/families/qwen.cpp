@@ -239,7 +239,8 @@ HfFamily family_with_mtp(std::string_view family, std::string_view model_type, s
           .names = names,
           .base = "model.",
           .mtp = kMtp,
-          .mtp_layer = "mtp.layers.0"};
+          .mtp_layer = "mtp.layers.0",
+          .mtp_key = "mtp_num_hidden_layers"};
 }
 
 }  // namespace

@@ -251,10 +251,14 @@ void gguf_deepseek_expert_fields(GgufFields& f, ModelConfig& c, bool normalises_
 
 void gguf_further_layers_field(GgufFields& f, ModelConfig& c) {
   constexpr const char* kKey = "nextn_predict_layers";
+  if (!f.is_reading()) {
+    if (c.mtp_layers > 0) f.set(kKey, c.mtp_layers), f.set("block_count", c.layers + c.mtp_layers);
+    return;
+  }
   int64_t further = 0;
   f.size(kKey, further, 0);
-  if (further >= c.layers && f.is_reading()) f.refuse(kKey, "there must be more blocks than that");
-  c.layers -= further;
+  if (further >= c.layers) f.refuse(kKey, "there must be more blocks than that");
+  c.layers -= further, c.mtp_layers = std::min<int64_t>(further, 1);
 }
 
 }  // namespace weft
