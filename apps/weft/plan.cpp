@@ -115,7 +115,8 @@ void add_serve_options(CLI::App& c, ServePlanOptions& s) {
   add("--tokens-per-step", s.tokens_per_step, 1, "As of weft serve");
   add("--max-running", s.max_running, 1, "As of weft serve");
   add("--block-tokens", s.block_tokens, 1, "As of weft serve");
-  c.add_option("--draft", s.draft, "A smaller model that guesses")->group("Serving");
+  c.add_option("--draft", s.draft, "A smaller model that guesses; or mtp, the model's own part for that")
+      ->group("Serving");
   add("--speculate", s.speculate, 1, "Tokens that it guesses in one step");
   c.add_option("--acceptance", s.acceptance, "How often a guess comes true behind those that did")
       ->check(CLI::Range(0.0, 1.0))

@@ -6,6 +6,7 @@
 #include "kv_dtype.h"
 #include "mesh_options.h"
 #include "rank_resources.h"
+#include "serve_engine.h"
 #include "weft/base/units.h"
 #include "weft/pretrained/model_source.h"
 #include "weft/train/recipe.h"
@@ -30,12 +31,13 @@ bool has_weights(const std::string& path) {
   return false;
 }
 
-Opened open(const std::string& name, DType dtype) {
+Opened open(const std::string& name, DType dtype, WithMtp mtp = WithMtp::no) {
   Opened o;
   if (!std::filesystem::exists(name)) {
     o.model.config = preset(name);
+    if (mtp == WithMtp::yes) o.model.config.mtp_layers = 1;
   } else if (has_weights(name)) {
-    o.source = open_model(name, Checkpoint::Check::sizes);
+    o.source = open_model(name, Checkpoint::Check::sizes, mtp);
     o.model.config = o.source->config();
   } else {
     o.model.config = model_config_of(name);
@@ -236,8 +238,7 @@ void plan_one(const ServePlanOptions& o, const ServeSearchRequest& q, const Outp
                      shape.size(), q.serve.cluster.num_devices);
   ServeCandidate c{.quantize = q.quantize.front()};
   ServeRequest request = q.serve;
-  request.model.blocks = parse_block_choice(c.quantize);
-  if (request.draft) request.draft->model.blocks = request.model.blocks;
+  request.set_blocks(parse_block_choice(c.quantize));
   c.plan = plan_serving(request, shape, replicas);
   output.json(to_json(c));
   if (!output.is_json()) show(c, o, output);
@@ -252,7 +253,11 @@ void plan_one(const ServePlanOptions& o, const ServeSearchRequest& q, const Outp
 
 void plan_service(const ServePlanOptions& o, const Output& output) {
   const DType dtype = parse_dtype(o.dtype);
-  const Opened model = open(o.model, dtype);
+  const bool guesses_itself = o.draft == kOwnDraft;
+  const Opened model = open(o.model, dtype, guesses_itself ? WithMtp::yes : WithMtp::no);
+  if (guesses_itself && model.model.config.mtp_layers == 0)
+    throw UsageError("--draft {}: {} has no part that predicts a token further on, or none that weft knows", o.draft,
+                     o.model);
   ServeSearchRequest q;
   q.serve = {.model = model.model,
              .cluster = parse_cluster(o.cluster),
@@ -265,8 +270,8 @@ void plan_service(const ServePlanOptions& o, const Output& output) {
              .max_running = o.max_running};
   Opened draft;
   if (!o.draft.empty()) {
-    draft = open(o.draft, dtype);
-    q.serve.draft = {.model = draft.model, .guesses = o.speculate, .acceptance = o.acceptance};
+    q.serve.draft = {.model = {}, .guesses = o.speculate, .acceptance = o.acceptance};
+    if (!guesses_itself) draft = open(o.draft, dtype), q.serve.draft->model = draft.model;
   }
   if (!o.quantize.empty()) q.quantize = o.quantize;
   for (const std::string& one : q.quantize) parse_block_choice(one);

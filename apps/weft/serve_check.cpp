@@ -38,7 +38,9 @@ AskedServer asked_of(const EngineOptions& o, const ModelSource& source) {
   if (!o.has_draft_model()) return a;
   a.draft_source = open_model(o.draft, Checkpoint::Check::sizes);
   a.request.draft = {
-      .model = {.config = a.draft_source->config(), .source = a.draft_source.get(), .dtype = dtype, .blocks = blocks},
+      .model =
+          ServedModel{
+              .config = a.draft_source->config(), .source = a.draft_source.get(), .dtype = dtype, .blocks = blocks},
       .guesses = o.engine.most_guesses};
   return a;
 }
@@ -60,14 +62,16 @@ ServedMemory memory_of_replica(const ServeRequest& request, const MeshShape& mes
 // Of a token, with its draft's.
 int64_t bytes_of_token(const ServeRequest& q, const MeshShape& mesh) {
   int64_t token = cache_bytes_of_token(q.model.config, mesh, q.kv_format_of(q.model));
-  if (q.draft) token += cache_bytes_of_token(q.draft->model.config, {}, q.kv_format_of(q.draft->model));
+  if (const ServedModel* draft = q.draft_model())
+    token += cache_bytes_of_token(draft->config, {}, q.kv_format_of(*draft));
   return token;
 }
 
 // Of one state, with its draft's.
 int64_t state_bytes(const ServeRequest& q, const MeshShape& mesh) {
+  const ServedModel* const draft = q.draft_model();
   return state_bytes_of_sequence(q.model.config, mesh, q.model.dtype) +
-         (q.draft ? state_bytes_of_sequence(q.draft->model.config, {}, q.draft->model.dtype) : 0);
+         (draft ? state_bytes_of_sequence(draft->config, {}, draft->dtype) : 0);
 }
 
 // kv_bytes: of states, too.
@@ -113,13 +117,12 @@ std::string remedy(const EngineOptions& o, ServeRequest q, const MeshShape& mesh
   const DType before = q.model.dtype;
   if (before == DType::f32) {
     q.model.dtype = DType::bf16;
-    if (q.draft) q.draft->model.dtype = DType::bf16;
+    if (q.draft_model()) q.draft->model->dtype = DType::bf16;
     if (fits(q)) return "--dtype bf16 would fit";
   }
   const std::string dtype = before == DType::f32 ? " --dtype bf16" : "";
   for (const char* quantize : {"q8_0", "int8", "q6_k", "q4_k"}) {
-    q.model.blocks = parse_block_choice(quantize);
-    if (q.draft) q.draft->model.blocks = q.model.blocks;
+    q.set_blocks(parse_block_choice(quantize));
     if (fits(q)) return fmt::format("--quantize {}{} would fit", quantize, dtype);
   }
   return "use a machine with more memory, more machines (mpirun, --mesh tp=2) or a smaller model";

@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(H100, FewRowsTest,
 // Leviathan et al., 2023: equation 1.
 TEST(ServePlanTest, SpeculationGainsWhatItExpects) {
   ServeRequest q = request_for(model(8));
-  q.draft = {.model = {.config = model(1)}, .guesses = 4, .acceptance = 0.8};
+  q.draft = {.model = plan::ServedModel{.config = model(1)}, .guesses = 4, .acceptance = 0.8};
   const ServePlan p = plan_of(q);
   ASSERT_FALSE(p.speculation.empty());
   const Speculation& s = p.speculation.front();
@@ -186,6 +186,27 @@ TEST(ServePlanTest, SpeculationGainsWhatItExpects) {
   EXPECT_LT(plan_of(q).speculation.front().gain, 1);  // guesses that never come true only cost
   q.draft->acceptance = 1;
   EXPECT_EQ(plan_of(q).speculation.front().tokens_per_step, 5);
+}
+
+// The model's own part: its weights and its layer of the cache lie on the last stage, a guess costs about a layer and
+// a head, and the rows of the step before are a few more.
+TEST(ServePlanTest, OwnPartGuessesAtTheCostOfALayer) {
+  ModelConfig config = model(8);
+  const int64_t without = config.num_params();
+  const ServePlan alone = plan_of(request_for(config));
+  config.mtp_layers = 1;
+  ServeRequest q = request_for(config);
+  q.draft = {.guesses = 3, .acceptance = 0.8};
+  const ServePlan p = plan_of(q);
+  const int64_t part = config.num_params() - without;
+  EXPECT_EQ(p.cache_bytes_per_token * 8, alone.cache_bytes_per_token * 9);
+  EXPECT_NEAR(double(p.stages.back().weights - alone.stages.back().weights), 2.0 * double(part), 0.05 * double(part));
+  ASSERT_FALSE(p.speculation.empty());
+  const Speculation& s = p.speculation.front();
+  EXPECT_GT(s.draft_s, 3 * p.batches[0].step.step_s / 9);
+  EXPECT_LT(s.draft_s, 3 * p.batches[0].step.step_s / 3);
+  q.draft->model = plan::ServedModel{.config = model(8)};
+  EXPECT_LT(s.draft_s, plan_of(q).speculation.front().draft_s / 2);
 }
 
 TEST(ServePlanTest, RefusesTextsLongerThanTheContext) {

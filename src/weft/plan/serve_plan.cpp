@@ -28,6 +28,7 @@ struct Ranks {
     std::vector<ServedMemory> all;
     for (const Stages& stages : along_context) {
       trace_step(stages, rows);
+      if (q.model.config.mtp_layers > 0) trace_prediction(stages);
       all.resize(stages.size());
       for (size_t i = 0; i < stages.size(); ++i)
         all[i] =
@@ -49,13 +50,30 @@ struct Ranks {
     }
     return longest;
   }
+
+  // Of all guesses of a step: those of a draft one after the other; or the model's own part over the rows of the step
+  // before, and a row of each for every further guess.
+  double guesses_s(const ServeRequest& q, const AlikeRows& token, const CostModel& costs) const {
+    const auto guesses = double(q.num_guesses());
+    if (q.draft_model()) {
+      const CostModel alone(q.cluster.hardware, {}, q.stack);
+      return guesses * time_of(trace_step(draft, {&token, 1}), alone).step_s;
+    }
+    const auto prediction_s = [&](int64_t each) {
+      AlikeRows rows = token;
+      rows.rows = rows.wanted = each;
+      trace_step(along_context.front(), {&rows, 1});
+      return time_of(trace_prediction(along_context.front()), costs).step_s;
+    };
+    return prediction_s(1 + q.num_guesses()) + (guesses - 1) * prediction_s(1);
+  }
 };
 
 Ranks make_ranks(const ServeRequest& q, const MeshShape& mesh, const CacheShape& cache) {
   Ranks ranks;
   ranks.along_context.push_back(serve_stages(q.model, mesh, cache, q.packs_weights));
   if (mesh.cp > 1) ranks.along_context.push_back(serve_stages(q.model, mesh, cache, q.packs_weights, mesh.cp - 1));
-  if (q.draft) ranks.draft = serve_stages(q.draft->model, {}, cache, q.packs_weights);
+  if (q.draft_model()) ranks.draft = serve_stages(*q.draft_model(), {}, cache, q.packs_weights);
   return ranks;
 }
 
@@ -101,9 +119,8 @@ class Planner {
     plan_.capacity_bytes = h.memory_bytes - h.reserved_bytes;
     plan_.stages = ranks_.memory(q_);
     plan_.cache_bytes_per_token = cache_bytes_of_token(q_.model.config, plan_.mesh, q_.kv_format_of(q_.model));
-    if (q_.draft)
-      plan_.cache_bytes_per_token +=
-          cache_bytes_of_token(q_.draft->model.config, {}, q_.kv_format_of(q_.draft->model));
+    if (const ServedModel* draft = q_.draft_model())
+      plan_.cache_bytes_per_token += cache_bytes_of_token(draft->config, {}, q_.kv_format_of(*draft));
     const StateShares shares = share_room();
     double blocks = INFINITY;
     for (size_t i = 0; i < plan_.stages.size(); ++i) {
@@ -166,11 +183,9 @@ class Planner {
   }
 
   void add_speculation(const ServeBatch& b) {
-    const DraftModelPlan& d = *q_.draft;
-    const CostModel alone(q_.cluster.hardware, {}, q_.stack);
-    const AlikeRows token{.sequences = b.batch, .first = half_way()};
+    const DraftPlan& d = *q_.draft;
     Speculation s{.batch = b.batch};
-    s.draft_s = double(d.guesses) * time_of(trace_step(ranks_.draft, {&token, 1}), alone).step_s;
+    s.draft_s = ranks_.guesses_s(q_, {.sequences = b.batch, .first = half_way()}, costs_);
     s.verify_s =
         time({{.sequences = b.batch, .rows = 1 + d.guesses, .first = half_way(), .wanted = 1 + d.guesses}}).step_s;
     const double n = double(d.guesses + 1), a = d.acceptance;

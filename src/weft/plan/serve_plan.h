@@ -9,10 +9,10 @@
 
 namespace weft::plan {
 
-// A model that guesses `guesses` tokens a step, of which the first comes true with probability `acceptance`, and each
-// next one behind those that did likewise.
-struct DraftModelPlan {
-  ServedModel model;
+// What guesses `guesses` tokens a step, of which the first comes true with probability `acceptance`, and each next
+// one behind those that did likewise.
+struct DraftPlan {
+  std::optional<ServedModel> model;  // none: the served model's own part for that (ModelConfig::mtp_layers)
   int64_t guesses = 4;
   double acceptance = 0.7;
 };
@@ -26,9 +26,15 @@ struct ServeRequest {
   std::optional<RowFormat> kv_format = {};
   int64_t tokens_per_step = 2048, max_running = 256;
   bool packs_weights = false;  // as the CPU's products like them
-  std::optional<DraftModelPlan> draft;
+  std::optional<DraftPlan> draft;
   int64_t guesses_without_draft = 0;  // in one step, from what a text said before
   RowFormat kv_format_of(const ServedModel& m) const { return kv_format.value_or(RowFormat{m.dtype}); }
+  const ServedModel* draft_model() const { return draft && draft->model ? &*draft->model : nullptr; }
+  // As the large one's are.
+  void set_blocks(const BlockChoice& blocks) {
+    model.blocks = blocks;
+    if (draft && draft->model) draft->model->blocks = blocks;
+  }
   int64_t num_guesses() const { return draft ? draft->guesses : guesses_without_draft; }
 };
 

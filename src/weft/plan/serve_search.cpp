@@ -93,8 +93,7 @@ Ranking rank(const ServeSearchRequest& q, const std::string& quantize, const std
              int num_devices) {
   Ranking r;
   ServeRequest request = q.serve;
-  request.model.blocks = parse_block_choice(quantize);
-  if (request.draft) request.draft->model.blocks = request.model.blocks;  // as weft serve holds it
+  request.set_blocks(parse_block_choice(quantize));
   const auto nearness = [&](const ServePlan& p) {
     return std::max(q.ttft_limit_s > 0 ? p.ttft_s / q.ttft_limit_s : 0,
                     q.tpot_limit_s > 0 ? p.batches.front().loaded.step_s / q.tpot_limit_s : 0);

@@ -122,4 +122,10 @@ std::vector<StepTrace> trace_step(std::span<const std::unique_ptr<ServedRank>> s
   return traces;
 }
 
+std::vector<StepTrace> trace_prediction(std::span<const std::unique_ptr<ServedRank>> stages) {
+  std::vector<StepTrace> traces;
+  for (const auto& stage : stages) traces.push_back(stage->predict());
+  return traces;
+}
+
 }  // namespace weft::plan

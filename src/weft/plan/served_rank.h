@@ -85,5 +85,7 @@ std::vector<std::unique_ptr<ServedRank>> serve_stages(const ServedModel& model, 
 // The same step on each of them.
 std::vector<StepTrace> trace_step(std::span<const std::unique_ptr<ServedRank>> stages,
                                   std::span<const AlikeRows> rows);
+// And of the pass behind it.
+std::vector<StepTrace> trace_prediction(std::span<const std::unique_ptr<ServedRank>> stages);
 
 }  // namespace weft::plan
