@@ -13,6 +13,7 @@ namespace {
 
 struct ServingCase : OnMesh {
   std::optional<BlockType> rounded = {};  // that weights are rounded to
+  int64_t guesses = 0;
 };
 
 StepGraphs& graphs_of(TestRank& rank) { return static_cast<CudaQueue&>(rank.stream.queue()).steps(); }
@@ -28,7 +29,9 @@ std::vector<ServedAnswer> answers_on(Device device, const ServingCase& on, const
     if (!in_graphs) graphs_of(rank).stop();
     const Mesh mesh(world, on.mesh);
     ForwardModel model(rank.context, mesh, *source, on.dtype, {.others = on.rounded});
-    with_engine(model, options, [&](ContinuousEngine& engine) { answers = answers_of(engine, company(6)); });
+    ContinuousOptions of_case = options;
+    of_case.most_guesses = on.guesses;
+    with_engine(model, of_case, [&](ContinuousEngine& engine) { answers = answers_of(engine, company(6)); });
     if (launched && world.rank() == 0) *launched = graphs_of(rank).stats().launched;
   });
   return answers;
@@ -47,6 +50,12 @@ ModelConfig shared_gate_config() {
   return m;
 }
 
+ModelConfig guessing_config(ModelConfig m) {
+  m.mtp_layers = 1;
+  complete(m);
+  return m;
+}
+
 const ServingCase kServingCases[] = {
     {{"llama", small_config(), {}}},
     {{"gpt2_tp2", small_config("gpt2"), {.tp = 2}}},
@@ -56,6 +65,9 @@ const ServingCase kServingCases[] = {
     {{"shared_gate_tp2", shared_gate_config(), {.tp = 2}}},
     {{"shared_gate_in_bf16", shared_gate_config(), {}, DType::bf16}},
     {{"delta_tp2", delta_config(), {.tp = 2}}},
+    {{"guesses", guessing_config(small_config()), {}}, {}, 2},
+    {{"guesses_of_experts_pp2", guessing_config(experts_config()), {.pp = 2}}, {}, 3},
+    {{"guesses_with_states_tp2", guessing_config(delta_config()), {.tp = 2}}, {}, 2},
     {{"experts_in_blocks", experts_config(), {}}, BlockType::nf4},
     {{"experts_in_blocks_ep2", experts_config(), {.shard = 2, .ep = 2}}, BlockType::nf4}};
 

@@ -251,12 +251,21 @@ Tensor StepRunner::compute(Order order) {
                   .attention = {.positions = positions_.data() + first, .paged = &plan},
                   .runs = {runs_.data(), int(runs_.size())},
                   .lora = adapters_.takes_any() ? &adapted : nullptr};
-  // Steps in which every sequence has one row are alike where as many have one.
-  const bool is_alike = ids_.size() == sequences_.size() && sets_.empty();
   const bool predicts = order == Order::predict;
   const void* const kind = predicts ? static_cast<const void*>(&from_) : this;
-  const RepeatedStep step(model_.context().stream, kind, is_alike ? int64_t(ids_.size()) : 0);
+  const RepeatedStep step(model_.context().stream, kind, likeness());
   return predicts ? model_.predict(pass, from_, wanted_) : model_.logits(pass, wanted_);
+}
+
+// Steps in which all sequences have as many rows, one or a few, are alike where as many have them. 0: like no other.
+int64_t StepRunner::likeness() const {
+  constexpr size_t kFewRows = 16;  // of a step with several rows of each, or there would be too many kinds of steps
+  if (sequences_.empty() || !sets_.empty()) return 0;
+  const int32_t each = sequences_.front().end - sequences_.front().begin;
+  const bool is_even =
+      std::ranges::all_of(sequences_, [each](const Rows& rows) { return rows.end - rows.begin == each; });
+  if (!is_even || (each > 1 && ids_.size() > kFewRows)) return 0;
+  return (int64_t(each - 1) << 32) + int64_t(ids_.size());
 }
 
 // Where the key of a position goes in this rank's cache.

@@ -94,6 +94,7 @@ class StepRunner {
   void reserve(int64_t words);
   void broadcast(int64_t begin, int64_t end);
   Tensor compute(Order order);
+  int64_t likeness() const;
   int32_t set_of(int32_t adapter);
   int32_t place_of(const int32_t* blocks, int32_t position) const;
   void plan_blocks(int64_t rows_here);
