@@ -379,6 +379,34 @@ TEST(SchedulerTest, CancellationFreesBlocksAtOnce) {
   EXPECT_TRUE(s.step().empty());
 }
 
+TEST(SchedulerTest, GuessesSeldomWhereNothingComesTrue) {
+  int32_t guess = 5;  // of a vocabulary of one
+  int64_t num_guesses = 0;
+  Simulation s({.pool = {.num_blocks = 300, .block_tokens = 4},
+                .max_running = 1,
+                .tokens_per_step = 8,
+                .most_guesses = 1,
+                .guess =
+                    [&](std::span<const GuessWish> wishes) {
+                      for (const GuessWish& wish : wishes) wish.sequence->guesses = {guess};
+                      num_guesses += int64_t(wishes.size());
+                    }},
+               1);
+  s.add({.prompt = {0}, .max_tokens = 1000});
+  const auto guesses_of = [&](int64_t steps) {
+    const int64_t before = num_guesses;
+    for (int64_t i = 0; i < steps; ++i) s.step();
+    return num_guesses - before;
+  };
+  EXPECT_GT(guesses_of(20), 15);
+  guesses_of(20);
+  EXPECT_EQ(guesses_of(80), 10);
+  guess = 0;
+  guesses_of(40);
+  EXPECT_EQ(guesses_of(20), 20);
+  EXPECT_GT(s.num_come_true, 20u);
+}
+
 TEST(SchedulerTest, RefusesWhatNeverFits) {
   Simulation s({.pool = {.num_blocks = 2, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
   EXPECT_EQ(s.scheduler.most_tokens(), 8);

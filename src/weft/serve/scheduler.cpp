@@ -260,9 +260,15 @@ std::span<const StepPart> Scheduler::plan() {
   return parts_;
 }
 
+// Where fewer steps than this have guesses that come true, one of so many is tried.
+constexpr float kLeastShare = 0.125f;
+constexpr int64_t kTryEvery = 8;
+constexpr float kStepsOfShare = 16;  // that the share is of
+
 // Only an answer is guessed, and not its last token, which takes no row.
-int64_t Scheduler::most_guesses(const Sequence& s, int64_t left) const {
+int64_t Scheduler::most_guesses(Sequence& s, int64_t left) const {
   if (s.remaining() != 1 || s.num_answer() == 0) return 0;
+  if (s.share_guessed < kLeastShare && ++s.num_unguessed % kTryEvery != 0) return 0;
   return std::min({left, options_.most_guesses, s.num_hoped, s.request.max_tokens - s.num_answer() - 1});
 }
 
@@ -311,6 +317,7 @@ void Scheduler::fit_guesses(Sequence& s) {
 
 void Scheduler::accept(Sequence& s, int64_t count) {
   const auto guessed = int64_t(s.guesses.size());
+  s.share_guessed += ((count > 0 ? 1.0f : 0.0f) - s.share_guessed) / kStepsOfShare;
   s.num_hoped = count == guessed ? std::min(options_.most_guesses, 2 * guessed) : count + 1;
   s.guesses.clear();
   s.num_computed += count;

@@ -47,7 +47,8 @@ struct StepPart {
 // needs the blocks. A waiting sequence takes the place of running ones of a larger priority number.
 //
 // Rows that nobody else wants in a step are for guesses of what the answers say next. Which of them came true is told
-// by accept(); blocks that held only others are given back.
+// by accept(); blocks that held only others are given back. An answer that hardly ever says what is guessed is
+// guessed in some of its steps only.
 //
 // Of a model with states each guess needs a state for itself, and a prefix is found where a state was kept behind one
 // of its blocks. That is behind the last full block of each prompt but for its very end; behind that of each answer,
@@ -114,7 +115,7 @@ class Scheduler {
   bool try_admit(Sequence& sequence);
   void preempt_last();
   void release(Sequence& sequence);
-  int64_t most_guesses(const Sequence& sequence, int64_t left) const;
+  int64_t most_guesses(Sequence& sequence, int64_t left) const;
   void guess(int64_t left);
   int64_t places_for_guesses(Sequence& sequence, int64_t most);
   void fit_guesses(Sequence& sequence);

@@ -45,6 +45,8 @@ struct Sequence {
   int64_t num_cached = 0;         // of the prompt, found in the cache when it was first admitted
   std::vector<int32_t> guesses;   // of what follows `tokens`: rows of the step under way that may not come true
   int64_t num_hoped = INT64_MAX;  // guesses that are worth their rows, by how the last ones fared
+  float share_guessed = 1;        // of late, the steps with guesses of which one or more came true
+  int64_t num_unguessed = 0;      // steps that had none since that is not worth it
 
   // The engine's.
   int64_t num_told = 0;        // entries of the prompt's log probabilities
