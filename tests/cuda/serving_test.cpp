@@ -44,12 +44,6 @@ ModelConfig experts_config() {
   return m;
 }
 
-ModelConfig shared_gate_config() {
-  ModelConfig m = experts_config();
-  m.shared_experts = 1, m.shared_gate = true, m.norm_topk = false;
-  return m;
-}
-
 ModelConfig guessing_config(ModelConfig m) {
   m.mtp_layers = 1;
   complete(m);

@@ -85,6 +85,7 @@ TEST(PeftTest, TensorsSayBesideWhatAdaptersStand) {
   EXPECT_EQ(targets_beside("gpt2", {"transformer.h.0.mlp.c_proj"}), Names{"dense_down"});
   EXPECT_EQ(targets_beside("mixtral", {"model.layers.0.block_sparse_moe.experts.3.w1"}), Names{"expert_gate"});
   EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.mlp.shared_expert.up_proj"}), Names{"dense_up"});
+  EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.mlp.shared_expert_gate"}), Names{"shared_gate"});
   EXPECT_THROW(targets_beside("llama", {"lm_head"}), Error);
   EXPECT_THROW(targets_beside("qwen3_next", {"model.layers.0.mlp.gate"}), Error);  // a router
 }
@@ -95,10 +96,9 @@ class FusedPeftTest : public testing::TestWithParam<const char*> {
   static constexpr int64_t kRank = 2;
   static constexpr float kScale = 1.5f;
 
-  // What neither a convolution, a router nor the gate of shared experts is.
+  // What neither a convolution nor a router is.
   static bool is_adaptable(std::string_view param) {
-    return !param.ends_with("_conv.weight") && !param.ends_with("router.weight") &&
-           !param.ends_with("shared_gate.weight");
+    return !param.ends_with("_conv.weight") && !param.ends_with("router.weight");
   }
   // The tensors beside which there are adapters, without ".weight", and the modules' names.
   std::set<std::string> adapted_tensors(const ModelSource& base, std::set<std::string>& modules) const {
@@ -124,7 +124,7 @@ class FusedPeftTest : public testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Models, FusedPeftTest,
                          testing::Values("llama", "phi3", "gpt2", "gpt_neox", "falcon_new", "glm4", "starcoder2",
-                                         "opt", "qwen3_5", "qwen3_next"),
+                                         "opt", "qwen2_moe", "qwen3_5", "qwen3_next"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(FusedPeftTest, IsThePartsOfItsProjections) {

@@ -121,6 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
                     OnMesh{"delta", delta_config(), {}}, OnMesh{"delta_tp2", delta_config(), {.tp = 2}},
                     OnMesh{"delta_bf16", delta_config(), {}, DType::bf16}, OnMesh{"experts", expert_config(), {}},
                     OnMesh{"experts_tp2", expert_config(), {.tp = 2}},
+                    OnMesh{"shared_gate_tp2", shared_gate_config(), {.tp = 2}},
                     OnMesh{"experts_cp2", expert_config(), {.cp = 2}},
                     OnMesh{"experts_ep2", expert_config(), {.shard = 2, .ep = 2}}),
     [](const auto& test) { return test.param.name; });

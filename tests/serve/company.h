@@ -25,6 +25,13 @@ inline ModelConfig expert_config() {
   return m;
 }
 
+inline ModelConfig shared_gate_config() {
+  ModelConfig m = expert_config();
+  m.expert_ffn = 24, m.shared_experts = 1, m.shared_gate = true, m.norm_topk = false;
+  complete(m);
+  return m;
+}
+
 // Its first layer, or with three both of two, remember in a state.
 inline ModelConfig delta_config(int64_t attention_every = 2) {
   ModelConfig m = small_config("qwen3_5");

@@ -1,172 +1,18 @@
 // Scheduler: order, pieces, admission, preemption, prefixes; and thousands of random steps in which nothing is lost.
 #include "weft/serve/scheduler.h"
 
-#include <gtest/gtest.h>
-
-#include <optional>
 #include <random>
 
+#include "serve/simulated_server.h"
 #include "weft/base/error.h"
 
 namespace weft {
 namespace {
 
-struct Asked {
-  std::vector<int32_t> prompt = {};
-  int64_t max_tokens = 4;
-  int32_t priority = 0;
-  std::string user = {};
-  std::optional<int32_t> prompt_logprobs = {};
-};
-
-std::vector<int32_t> count_from(int32_t first, int64_t count) {
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = first + int32_t(i);
-  return tokens;
-}
-
-// A scheduler beside a cache that only remembers: what stands in a place is a hash of the tokens up to there. The
-// next token of a sequence is a function of its tokens.
-class Simulation {
- public:
-  explicit Simulation(const SchedulerOptions& options, int32_t vocab = 1000)
-      : scheduler(options),
-        bt_(options.pool.block_tokens),
-        tokens_per_step_(options.tokens_per_step),
-        vocab_(vocab),
-        cache_(size_t(options.pool.num_blocks * bt_)),
-        states_(size_t(options.num_states)) {}
-
-  RequestId add(Asked asked) {
-    Request request;
-    request.prompt = std::move(asked.prompt);
-    request.max_tokens = asked.max_tokens;
-    request.priority = asked.priority;
-    request.user = asked.user;
-    request.prompt_logprobs = asked.prompt_logprobs;
-    scheduler.add(std::make_unique<Sequence>(++last_id_, std::move(request), nullptr));
-    return last_id_;
-  }
-
-  // What each part of the step was: the request and its rows.
-  struct Row {
-    RequestId id;
-    int64_t first, count;
-    bool operator==(const Row&) const = default;
-  };
-  std::vector<Row> step() {
-    std::vector<Row> rows;
-    const std::span<const StepPart> plan = scheduler.plan();
-    std::vector<StepPart> parts(plan.begin(), plan.end());
-    int64_t total = 0;
-    std::set<int32_t> owned;
-    leave_states(parts);
-    for (const StepPart& part : parts) {
-      rows.push_back({part.sequence->id, part.first, part.count});
-      compute(part);
-      total += part.count + int64_t(part.sequence->guesses.size());
-      for (size_t b = size_t(part.sequence->num_known); b < part.sequence->blocks.size(); ++b)
-        EXPECT_TRUE(owned.insert(part.sequence->blocks[b]).second) << "a block is used twice";
-    }
-    EXPECT_LE(total, tokens_per_step_);
-    scheduler.commit();
-    for (const StepPart& part : parts) advance(*part.sequence);
-    return rows;
-  }
-  void run(int64_t most_steps = 10000) {
-    for (int64_t i = 0; i < most_steps && (scheduler.num_running() || scheduler.num_waiting()); ++i) step();
-    EXPECT_EQ(scheduler.num_running() + scheduler.num_waiting(), 0) << "somebody starves";
-  }
-  void cancel(RequestId id) {
-    if (const Sequence* s = scheduler.find(id)) scheduler.remove(*s);
-  }
-
-  Scheduler scheduler;
-  std::vector<RequestId> finished;
-  std::map<RequestId, std::vector<int32_t>> answers;
-  std::map<RequestId, int64_t> cached;
-  size_t num_come_true = 0;  // guesses
-
- private:
-  static uint64_t mix(uint64_t hash, int32_t token) {
-    hash = (hash + uint64_t(token) + 1) * 0x9E3779B97F4A7C15u;
-    return hash ^ (hash >> 31);
-  }
-  size_t place(const Sequence& s, int64_t i) const { return size_t(s.blocks[size_t(i / bt_)] * bt_ + i % bt_); }
-  // Rows go to the cache, and all that stands before them is what the sequence says.
-  void compute(const StepPart& part) {
-    const Sequence& s = *part.sequence;
-    ASSERT_EQ(part.first, s.num_computed);
-    ASSERT_GE(part.count, 1);
-    ASSERT_LE(part.end(), s.size());
-    uint64_t hash = 0;
-    for (int64_t i = 0; i < part.end(); ++i) {
-      hash = mix(hash, s.tokens[size_t(i)]);
-      if (i >= part.first) cache_[place(s, i)] = hash;
-      ASSERT_EQ(cache_[place(s, i)], hash) << "the cache holds something else";
-    }
-    for (size_t i = 0; i < s.guesses.size(); ++i)
-      cache_[place(s, part.end() + int64_t(i))] = hash = mix(hash, s.guesses[i]);
-  }
-  // States are hashes too: each run begins with that of all tokens before it, and none is written that others have.
-  void leave_states(const std::vector<StepPart>& parts) {
-    std::map<int32_t, RequestId> written, read;
-    for (const StepPart& part : parts) {
-      int64_t row = 0;
-      std::vector<int32_t> tokens(part.sequence->tokens.begin(), part.sequence->tokens.begin() + part.end());
-      tokens.insert(tokens.end(), part.sequence->guesses.begin(), part.sequence->guesses.end());
-      for (const TokenRun& run : part.runs) {
-        EXPECT_EQ(run.begin, row);
-        EXPECT_LT(run.begin, run.end);
-        uint64_t hash = 0;
-        for (int64_t i = 0; i < part.first + run.begin; ++i) hash = mix(hash, tokens[size_t(i)]);
-        EXPECT_EQ(run.from < 0, part.first + run.begin == 0);
-        if (run.from >= 0) EXPECT_EQ(states_[size_t(run.from)], hash) << "a state is another text's";
-        for (row = run.begin; row < run.end; ++row) hash = mix(hash, tokens[size_t(part.first + row)]);
-        const RequestId id = part.sequence->id;
-        if (run.from >= 0) read.emplace(run.from, id);
-        EXPECT_EQ(written.emplace(run.to, id).first->second, id) << "two write one state";
-        new_states_.emplace_back(run.to, hash);
-        if (&run != &part.runs.back()) states_[size_t(run.to)] = hash;  // the next run goes on
-      }
-      if (!states_.empty()) EXPECT_EQ(part.first + row, int64_t(tokens.size()));
-    }
-    for (const auto& [state, id] : written)
-      if (const auto by = read.find(state); by != read.end()) EXPECT_EQ(by->second, id) << "a state is lost";
-    for (const auto& [state, hash] : new_states_) states_[size_t(state)] = hash;
-    new_states_.clear();
-  }
-  void advance(Sequence& s) {
-    if (s.remaining() > 0) return;
-    const std::vector<int32_t> guesses = s.guesses;
-    size_t come_true = 0;
-    while (s.num_answer() < s.request.max_tokens) {
-      uint64_t hash = 0;
-      for (const int32_t token : s.tokens) hash = mix(hash, token);
-      s.tokens.push_back(int32_t(hash % uint64_t(vocab_)));
-      if (come_true == guesses.size() || guesses[come_true] != s.tokens.back()) break;
-      if (s.num_answer() < s.request.max_tokens) ++come_true;
-    }
-    if (!guesses.empty()) scheduler.accept(s, int64_t(come_true));
-    num_come_true += come_true;
-    if (s.num_answer() < s.request.max_tokens) return;
-    finished.push_back(s.id);
-    answers[s.id].assign(s.answer().begin(), s.answer().end());
-    cached[s.id] = s.num_cached;
-    scheduler.remove(s);
-  }
-
-  int64_t bt_, tokens_per_step_;
-  int32_t vocab_;
-  std::vector<uint64_t> cache_, states_;
-  std::vector<std::pair<int32_t, uint64_t>> new_states_;
-  RequestId last_id_ = 0;
-};
-
-using Rows = std::vector<Simulation::Row>;
+using Rows = std::vector<SimulatedServer::Row>;
 
 TEST(SchedulerTest, CutsPromptsIntoPiecesBesideTokensUnderWay) {
-  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 8});
+  SimulatedServer s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 8});
   s.add({count_from(0, 6), 5});
   s.add({count_from(100, 12), 2});
   EXPECT_EQ(s.step(), (Rows{{1, 0, 6}, {2, 0, 2}}));
@@ -184,7 +30,7 @@ class PieceTest : public testing::TestWithParam<PieceCase> {};
 
 TEST_P(PieceTest, AStepWithAnswersIsFilledUpToAGoodOne) {
   const PieceCase& c = GetParam();
-  Simulation s(
+  SimulatedServer s(
       {.pool = {.num_blocks = 400, .block_tokens = 4}, .max_running = 4, .tokens_per_step = c.tokens_per_step});
   s.scheduler.set_good_rows(c.good_rows);
   s.add({count_from(0, c.tokens_per_step), 3});
@@ -201,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Pieces, PieceTest,
                                          PieceCase{256, 5000, 255}, PieceCase{48, 0, 47}, PieceCase{48, 5000, 47}));
 
 TEST(SchedulerTest, PromptsWaitForTheirTurnBesideAnswers) {
-  Simulation s({.pool = {.num_blocks = 400, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 256});
+  SimulatedServer s({.pool = {.num_blocks = 400, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 256});
   s.add({count_from(0, 4), 50});
   s.step();
   for (int i = 0; i < 3; ++i) s.add({count_from(1000 * (i + 1), 50), 2});
@@ -211,7 +57,7 @@ TEST(SchedulerTest, PromptsWaitForTheirTurnBesideAnswers) {
 }
 
 TEST(SchedulerTest, AdmitsByPriorityThenArrivalUpToTheLimit) {
-  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 2, .tokens_per_step = 64});
+  SimulatedServer s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 2, .tokens_per_step = 64});
   for (const int32_t priority : {1, 1, 0, -1})
     s.add({.prompt = {priority + 5}, .max_tokens = 2, .priority = priority});
   s.step();
@@ -222,7 +68,7 @@ TEST(SchedulerTest, AdmitsByPriorityThenArrivalUpToTheLimit) {
 }
 
 TEST(SchedulerTest, TakesThePlaceOfWhatIsLessUrgent) {
-  Simulation s({.pool = {.num_blocks = 8, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
+  SimulatedServer s({.pool = {.num_blocks = 8, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
   s.add({.prompt = count_from(0, 8), .max_tokens = 8, .priority = 1});
   s.step();
   s.add({.prompt = count_from(50, 8), .max_tokens = 3, .priority = 1});
@@ -233,7 +79,7 @@ TEST(SchedulerTest, TakesThePlaceOfWhatIsLessUrgent) {
 }
 
 TEST(SchedulerTest, LongUrgentPromptsSendNobodyAway) {
-  Simulation s({.pool = {.num_blocks = 100, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 8});
+  SimulatedServer s({.pool = {.num_blocks = 100, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 8});
   for (int i = 0; i < 3; ++i) s.add({.prompt = {i}, .max_tokens = 30, .priority = 1});
   s.step();
   s.add({.prompt = count_from(0, 50), .max_tokens = 2, .priority = 0});
@@ -244,7 +90,7 @@ TEST(SchedulerTest, LongUrgentPromptsSendNobodyAway) {
 }
 
 TEST(SchedulerTest, UrgentPromptsPassLongOnes) {
-  Simulation s({.pool = {.num_blocks = 100, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 8});
+  SimulatedServer s({.pool = {.num_blocks = 100, .block_tokens = 4}, .max_running = 8, .tokens_per_step = 8});
   s.add({.prompt = count_from(0, 90), .max_tokens = 1, .priority = 1});
   s.step();
   s.add({.prompt = count_from(100, 8), .max_tokens = 1, .priority = 0});
@@ -252,7 +98,7 @@ TEST(SchedulerTest, UrgentPromptsPassLongOnes) {
 }
 
 TEST(SchedulerTest, ServesUsersInTurn) {
-  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
+  SimulatedServer s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
   for (int i = 0; i < 3; ++i) s.add({.prompt = {i}, .max_tokens = 3, .user = "many"});
   s.add({.prompt = {7}, .max_tokens = 3, .user = "one"});
   s.run();
@@ -260,7 +106,7 @@ TEST(SchedulerTest, ServesUsersInTurn) {
 }
 
 TEST(SchedulerTest, NobodyIsPassedForEverByNewcomers) {
-  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
+  SimulatedServer s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
   for (int i = 0; i < 3; ++i) s.add({.prompt = {i}, .max_tokens = 5, .user = "many"});
   for (int i = 0; i < 400; ++i) {
     s.add({.prompt = {i}, .max_tokens = 1, .user = fmt::format("new{}", i)});
@@ -270,7 +116,7 @@ TEST(SchedulerTest, NobodyIsPassedForEverByNewcomers) {
 }
 
 TEST(SchedulerTest, FindsPrefixesOfOthersButComputesTheLastToken) {
-  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
+  SimulatedServer s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
   const std::vector<int32_t> prompt = count_from(0, 12);
   s.add({prompt, 2});
   s.run();
@@ -297,7 +143,7 @@ class StatesTest : public testing::Test {
     a.insert(a.end(), b.begin(), b.end());
     return a;
   }
-  Simulation s_{
+  SimulatedServer s_{
       {.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 2, .tokens_per_step = 64, .num_states = 6}};
   RequestId last_ = 0;
 };
@@ -340,7 +186,7 @@ TEST_F(StatesTest, TheOldestGoesFirst) {
 }
 
 TEST(SchedulerTest, ComputesEveryRowOfAPromptThatIsScored) {
-  Simulation s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 8});
+  SimulatedServer s({.pool = {.num_blocks = 64, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 8});
   s.add({count_from(0, 12), 2});
   s.run();
   s.add({.prompt = count_from(0, 12), .max_tokens = 2, .prompt_logprobs = 0});
@@ -351,14 +197,14 @@ TEST(SchedulerTest, ComputesEveryRowOfAPromptThatIsScored) {
 }
 
 TEST(SchedulerTest, PreemptsTheLastAndFindsItsWorkAgain) {
-  Simulation s({.pool = {.num_blocks = 6, .block_tokens = 4}, .max_running = 2, .tokens_per_step = 64});
+  SimulatedServer s({.pool = {.num_blocks = 6, .block_tokens = 4}, .max_running = 2, .tokens_per_step = 64});
   s.add({count_from(0, 6), 14});
   s.add({count_from(100, 6), 14});
   s.run();
   EXPECT_GE(s.scheduler.num_preemptions(), 1);
   EXPECT_EQ(s.finished, (std::vector<RequestId>{1, 2}));
   EXPECT_EQ(s.scheduler.pool().num_used(), 0);
-  Simulation alone({.pool = {.num_blocks = 6, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
+  SimulatedServer alone({.pool = {.num_blocks = 6, .block_tokens = 4}, .max_running = 1, .tokens_per_step = 64});
   alone.add({count_from(0, 6), 14});
   alone.add({count_from(100, 6), 14});
   alone.run();
@@ -366,7 +212,7 @@ TEST(SchedulerTest, PreemptsTheLastAndFindsItsWorkAgain) {
 }
 
 TEST(SchedulerTest, CancellationFreesBlocksAtOnce) {
-  Simulation s({.pool = {.num_blocks = 8, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
+  SimulatedServer s({.pool = {.num_blocks = 8, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
   const RequestId running = s.add({count_from(0, 9), 4}), other = s.add({count_from(50, 9), 4});
   s.step();
   EXPECT_EQ(s.scheduler.pool().num_used(), 6);
@@ -382,16 +228,16 @@ TEST(SchedulerTest, CancellationFreesBlocksAtOnce) {
 TEST(SchedulerTest, GuessesSeldomWhereNothingComesTrue) {
   int32_t guess = 5;  // of a vocabulary of one
   int64_t num_guesses = 0;
-  Simulation s({.pool = {.num_blocks = 300, .block_tokens = 4},
-                .max_running = 1,
-                .tokens_per_step = 8,
-                .most_guesses = 1,
-                .guess =
-                    [&](std::span<const GuessWish> wishes) {
-                      for (const GuessWish& wish : wishes) wish.sequence->guesses = {guess};
-                      num_guesses += int64_t(wishes.size());
-                    }},
-               1);
+  SimulatedServer s({.pool = {.num_blocks = 300, .block_tokens = 4},
+                     .max_running = 1,
+                     .tokens_per_step = 8,
+                     .most_guesses = 1,
+                     .guess =
+                         [&](std::span<const GuessWish> wishes) {
+                           for (const GuessWish& wish : wishes) wish.sequence->guesses = {guess};
+                           num_guesses += int64_t(wishes.size());
+                         }},
+                    1);
   s.add({.prompt = {0}, .max_tokens = 1000});
   const auto guesses_of = [&](int64_t steps) {
     const int64_t before = num_guesses;
@@ -408,7 +254,7 @@ TEST(SchedulerTest, GuessesSeldomWhereNothingComesTrue) {
 }
 
 TEST(SchedulerTest, RefusesWhatNeverFits) {
-  Simulation s({.pool = {.num_blocks = 2, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
+  SimulatedServer s({.pool = {.num_blocks = 2, .block_tokens = 4}, .max_running = 4, .tokens_per_step = 64});
   EXPECT_EQ(s.scheduler.most_tokens(), 8);
   EXPECT_THROW(s.add({count_from(0, 9), 1}), Error);
 }
@@ -426,8 +272,8 @@ TEST_P(RandomLoadTest, EverythingFinishesWithItsOwnAnswer) {
   std::mt19937 random(5);
   const auto below = [&](int64_t n) { return int64_t(random() % uint64_t(n)); };
   constexpr int32_t kVocab = 2;  // so that prefixes are shared
-  Simulation s(load.options, kVocab);
-  Simulation alone({.pool = {.num_blocks = 100, .block_tokens = 1}, .max_running = 1}, kVocab);
+  SimulatedServer s(load.options, kVocab);
+  SimulatedServer alone({.pool = {.num_blocks = 100, .block_tokens = 1}, .max_running = 1}, kVocab);
   std::vector<RequestId> cancelled;
   for (int64_t step = 0; step < 1500; ++step) {
     if (below(3) == 0) {

@@ -11,7 +11,10 @@
 namespace weft {
 namespace {
 
-const LoraConfig kEverywhere{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets & ~kDeltaTargets};
+const LoraConfig kEverywhere{.rank = 4,
+                             .alpha = 32,
+                             .dropout = 0,
+                             .targets = kAllTargets & ~(kDeltaTargets | bit_of(LoraTarget::shared_gate))};
 
 // Weights of every parameter on rank 0, at the start of a run and some steps later.
 struct BeforeAndAfter {
@@ -235,7 +238,9 @@ TEST(LoraTest, TargetsAreThoseThatTheModelHas) {
   EXPECT_EQ(names("gpt2", -1, {"gate", "up"}), (Names{"up"}));
   EXPECT_EQ(names("qwen3_next", 1, {"all-linear"}), (Names{"all-linear"}));
   EXPECT_EQ(names("qwen3_5", -1, {"v", "delta_decay", "delta_qkv"}), (Names{"v", "delta_qkv", "delta_decay"}));
+  EXPECT_EQ(names("qwen3_next", 1, {"shared_gate", "o"}), (Names{"o", "shared_gate"}));
   EXPECT_THROW(names("llama", -1, {"delta_o"}), UsageError);
+  EXPECT_THROW(names("llama", 1, {"shared_gate"}), UsageError);
 }
 
 TEST(LoraTest, ASavedModelSaysItsShapeItself) {

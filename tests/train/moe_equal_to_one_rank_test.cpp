@@ -49,6 +49,18 @@ void gpt_oss(Recipe& r) {
   set_activation(m, "swiglu_oai");
 }
 void shared_gate(Recipe& r) { qwen(r), r.model.shared_experts = 2, r.model.shared_gate = true; }
+void shared_gate_adapters(Recipe& r) {
+  shared_gate(r);
+  r.model.lora = {.rank = 4, .alpha = 32, .targets = kAllTargets};
+}
+void shared_gate_dora(Recipe& r) {
+  shared_gate(r);
+  r.model.lora = {.rank = 4,
+                  .alpha = 32,
+                  .dropout = 0.2f,
+                  .targets = lora_targets({"shared_gate", "dense_up", "v"}),
+                  .is_dora = true};
+}
 // Far more experts than 32 tokens a rank can fill.
 void idle_experts(Recipe& r) { r.model.experts = 64, r.model.experts_per_token = 1, r.model.expert_ffn = 8; }
 void uneven_experts(Recipe& r) { r.model.experts = 7, r.model.experts_per_token = 3; }
@@ -119,6 +131,13 @@ const MoeCase kMoeCases[] = {
     {.name = "dp2_ep2_tp2_dense_adapters", .dp = 2, .tp = 2, .ep = 2, .change = dense_adapters},
     {.name = "dp2_ep2_tp2_gpt_oss_adapters", .dp = 2, .tp = 2, .ep = 2, .change = gpt_oss_adapters},
     {.name = "tp2_sp_shared_gate", .tp = 2, .sequence_parallel = true, .change = shared_gate},
+    {.name = "tp2_sp_shared_gate_adapters", .tp = 2, .sequence_parallel = true, .change = shared_gate_adapters},
+    {.name = "dp2_ep2_tp2_zero3_shared_gate_dora",
+     .dp = 2,
+     .tp = 2,
+     .ep = 2,
+     .zero = Zero::parameters,
+     .change = shared_gate_dora},
     {.name = "dp2_ep2_acc2_recompute_shared_gate",
      .dp = 2,
      .ep = 2,

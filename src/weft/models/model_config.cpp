@@ -139,6 +139,7 @@ LoraTargets targets_of(const ModelConfig& c) {
   const bool has_dense = c.experts == 0 || c.first_dense_layers > 0 || c.shared_experts > 0;
   LoraTargets targets = c.lora.targets;
   if (!c.has_delta()) targets &= LoraTargets(~kDeltaTargets);
+  if (!c.shared_gate) targets &= LoraTargets(~bit_of(shared_gate));
   for (const auto& [dense, expert] : kKinds) {
     const bool is_there = dense != gate || c.is_gated, has_both = has_dense && c.experts > 0;
     const LoraTargets both = bit_of(dense) | bit_of(expert), named = bit_of(has_dense ? dense : expert);
@@ -323,6 +324,7 @@ int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
   };
   if (dense > 0) add_mlp({gate, up, down}, 1, dense);
   if (c.has_experts(layer)) add_mlp({expert_gate, expert_up, expert_down}, experts, c.expert_ffn);
+  if (c.has_experts(layer) && c.shared_gate) all.push_back({shared_gate, 1, c.hidden, 1});
   int64_t sum = 0;
   for (const auto& [target, count, in, out] : all)
     if (c.lora.has(target)) sum += count * (c.lora.rank * (in + out) + (c.lora.is_dora ? out : 0));

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// Of attention, of feed-forward parts that all tokens pass, of experts, and of the gated delta rule, whose inputs are
-// its queries, keys and values.
+// Of attention, of feed-forward parts that all tokens pass, of experts, of the gate of shared ones, and of the gated
+// delta rule, whose inputs are its queries, keys and values.
 enum class LoraTarget : uint8_t {
   query,
   key,
@@ -20,6 +20,7 @@ enum class LoraTarget : uint8_t {
   expert_gate,
   expert_up,
   expert_down,
+  shared_gate,
   delta_inputs,
   delta_gate,
   delta_output,
@@ -59,8 +60,8 @@ inline bool is_adapter(std::string_view param) {
 }
 
 // "q", "k", "v", "o", "gate", "up", "down"; of the latter, those of experts alone, "expert_gate" ..., or without
-// them, "dense_gate" ...; "delta_qkv", "delta_gate", "delta_o", "delta_decay", "delta_beta"; or "all-linear" for all
-// of them. An unknown one throws UsageError naming the key.
+// them, "dense_gate" ...; "shared_gate"; "delta_qkv", "delta_gate", "delta_o", "delta_decay", "delta_beta"; or
+// "all-linear" for all of them. An unknown one throws UsageError naming the key.
 LoraTargets lora_targets(const std::vector<std::string>& names);
 std::vector<std::string> lora_target_names(const LoraConfig& config);
 

@@ -45,8 +45,13 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
   is_adapted_ = up_.has_adapter() || down_.has_adapter() || (gate_ && gate_->has_adapter());
   if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
   if (c.has_shared_gate)
-    shared_gate_.emplace(name + ".shared_gate.weight", tensor_.replicated_inside({1, c.hidden}),
-                         Init::normal(c.init_std));
+    shared_gate_.emplace(name + ".shared_gate", LinearConfig{.in = c.hidden,
+                                                             .out = 1,
+                                                             .init_std = c.init_std,
+                                                             .is_shared = tensor_.size() > 1,
+                                                             .is_first_holder = tensor_.rank() == 0,
+                                                             .is_wide = true,
+                                                             .adapter = adapter_of(c.lora, LoraTarget::shared_gate)});
   if (c.has_biases)
     logit_bias_.emplace(name + ".router.logit_bias", tensor_.replicated_inside({c.gate.experts}), Init::zeros());
   if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
@@ -88,7 +93,7 @@ Var Moe::shared_experts(const Var& x, const Pass& pass, bool stays_on_device) {
              .bias = nullptr,
              .loss_scale = 0,
              .stays_on_device = stays_on_device},
-      apply(context, WideLinearOp{{&*shared_gate_, nullptr}}, x));
+      (*shared_gate_)(x, pass));
   return apply(context, CombineOp{nullptr, route}, y, weights);
 }
 

@@ -34,7 +34,7 @@ class Moe {
     up_.each_param(visit);
     down_.each_param(visit);
     if (shared_) shared_->each_param(visit);
-    if (shared_gate_) visit(*shared_gate_);
+    if (shared_gate_) shared_gate_->each_param(visit);
   }
 
  private:
@@ -54,7 +54,7 @@ class Moe {
   ExpertLinear up_, down_;            // [E, F, H], [E, H, F]
   bool is_adapted_;                   // some projection of the experts has adapters
   std::optional<Mlp> shared_;
-  std::optional<Param> shared_gate_;  // [1, H]
+  std::optional<Linear> shared_gate_;  // [1, H]
   std::optional<RouterBias> bias_;
   std::vector<std::unique_ptr<Route>> routes_;  // of the passes that are under way
 };

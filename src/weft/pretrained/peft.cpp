@@ -39,6 +39,7 @@ LoraTargets target_of(std::string_view param) {
       {".shared.gate", gate},
       {".shared.up", up},
       {".shared.down", down},
+      {".moe.shared_gate", shared_gate},
       {".delta.query", delta_inputs},
       {".delta.key", delta_inputs},
       {".delta.value", delta_inputs},

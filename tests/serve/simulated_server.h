@@ -1,0 +1,165 @@
+// SimulatedServer: a scheduler beside a cache that only remembers, so that a lost or mistaken row shows.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <set>
+
+#include "weft/serve/scheduler.h"
+
+namespace weft {
+
+struct Asked {
+  std::vector<int32_t> prompt = {};
+  int64_t max_tokens = 4;
+  int32_t priority = 0;
+  std::string user = {};
+  std::optional<int32_t> prompt_logprobs = {};
+};
+
+inline std::vector<int32_t> count_from(int32_t first, int64_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = first + int32_t(i);
+  return tokens;
+}
+
+// What stands in a place of the cache is a hash of the tokens up to there. The
+// next token of a sequence is a function of its tokens.
+class SimulatedServer {
+ public:
+  explicit SimulatedServer(const SchedulerOptions& options, int32_t vocab = 1000)
+      : scheduler(options),
+        bt_(options.pool.block_tokens),
+        tokens_per_step_(options.tokens_per_step),
+        vocab_(vocab),
+        cache_(size_t(options.pool.num_blocks * bt_)),
+        states_(size_t(options.num_states)) {}
+
+  RequestId add(Asked asked) {
+    Request request;
+    request.prompt = std::move(asked.prompt);
+    request.max_tokens = asked.max_tokens;
+    request.priority = asked.priority;
+    request.user = asked.user;
+    request.prompt_logprobs = asked.prompt_logprobs;
+    scheduler.add(std::make_unique<Sequence>(++last_id_, std::move(request), nullptr));
+    return last_id_;
+  }
+
+  // What each part of the step was: the request and its rows.
+  struct Row {
+    RequestId id;
+    int64_t first, count;
+    bool operator==(const Row&) const = default;
+  };
+  std::vector<Row> step() {
+    std::vector<Row> rows;
+    const std::span<const StepPart> plan = scheduler.plan();
+    std::vector<StepPart> parts(plan.begin(), plan.end());
+    int64_t total = 0;
+    std::set<int32_t> owned;
+    leave_states(parts);
+    for (const StepPart& part : parts) {
+      rows.push_back({part.sequence->id, part.first, part.count});
+      compute(part);
+      total += part.count + int64_t(part.sequence->guesses.size());
+      for (size_t b = size_t(part.sequence->num_known); b < part.sequence->blocks.size(); ++b)
+        EXPECT_TRUE(owned.insert(part.sequence->blocks[b]).second) << "a block is used twice";
+    }
+    EXPECT_LE(total, tokens_per_step_);
+    scheduler.commit();
+    for (const StepPart& part : parts) advance(*part.sequence);
+    return rows;
+  }
+  void run(int64_t most_steps = 10000) {
+    for (int64_t i = 0; i < most_steps && (scheduler.num_running() || scheduler.num_waiting()); ++i) step();
+    EXPECT_EQ(scheduler.num_running() + scheduler.num_waiting(), 0) << "somebody starves";
+  }
+  void cancel(RequestId id) {
+    if (const Sequence* s = scheduler.find(id)) scheduler.remove(*s);
+  }
+
+  Scheduler scheduler;
+  std::vector<RequestId> finished;
+  std::map<RequestId, std::vector<int32_t>> answers;
+  std::map<RequestId, int64_t> cached;
+  size_t num_come_true = 0;  // guesses
+
+ private:
+  static uint64_t mix(uint64_t hash, int32_t token) {
+    hash = (hash + uint64_t(token) + 1) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 31);
+  }
+  size_t place(const Sequence& s, int64_t i) const { return size_t(s.blocks[size_t(i / bt_)] * bt_ + i % bt_); }
+  // Rows go to the cache, and all that stands before them is what the sequence says.
+  void compute(const StepPart& part) {
+    const Sequence& s = *part.sequence;
+    ASSERT_EQ(part.first, s.num_computed);
+    ASSERT_GE(part.count, 1);
+    ASSERT_LE(part.end(), s.size());
+    uint64_t hash = 0;
+    for (int64_t i = 0; i < part.end(); ++i) {
+      hash = mix(hash, s.tokens[size_t(i)]);
+      if (i >= part.first) cache_[place(s, i)] = hash;
+      ASSERT_EQ(cache_[place(s, i)], hash) << "the cache holds something else";
+    }
+    for (size_t i = 0; i < s.guesses.size(); ++i)
+      cache_[place(s, part.end() + int64_t(i))] = hash = mix(hash, s.guesses[i]);
+  }
+  // States are hashes too: each run begins with that of all tokens before it, and none is written that others have.
+  void leave_states(const std::vector<StepPart>& parts) {
+    std::map<int32_t, RequestId> written, read;
+    for (const StepPart& part : parts) {
+      int64_t row = 0;
+      std::vector<int32_t> tokens(part.sequence->tokens.begin(), part.sequence->tokens.begin() + part.end());
+      tokens.insert(tokens.end(), part.sequence->guesses.begin(), part.sequence->guesses.end());
+      for (const TokenRun& run : part.runs) {
+        EXPECT_EQ(run.begin, row);
+        EXPECT_LT(run.begin, run.end);
+        uint64_t hash = 0;
+        for (int64_t i = 0; i < part.first + run.begin; ++i) hash = mix(hash, tokens[size_t(i)]);
+        EXPECT_EQ(run.from < 0, part.first + run.begin == 0);
+        if (run.from >= 0) EXPECT_EQ(states_[size_t(run.from)], hash) << "a state is another text's";
+        for (row = run.begin; row < run.end; ++row) hash = mix(hash, tokens[size_t(part.first + row)]);
+        const RequestId id = part.sequence->id;
+        if (run.from >= 0) read.emplace(run.from, id);
+        EXPECT_EQ(written.emplace(run.to, id).first->second, id) << "two write one state";
+        new_states_.emplace_back(run.to, hash);
+        if (&run != &part.runs.back()) states_[size_t(run.to)] = hash;  // the next run goes on
+      }
+      if (!states_.empty()) EXPECT_EQ(part.first + row, int64_t(tokens.size()));
+    }
+    for (const auto& [state, id] : written)
+      if (const auto by = read.find(state); by != read.end()) EXPECT_EQ(by->second, id) << "a state is lost";
+    for (const auto& [state, hash] : new_states_) states_[size_t(state)] = hash;
+    new_states_.clear();
+  }
+  void advance(Sequence& s) {
+    if (s.remaining() > 0) return;
+    const std::vector<int32_t> guesses = s.guesses;
+    size_t come_true = 0;
+    while (s.num_answer() < s.request.max_tokens) {
+      uint64_t hash = 0;
+      for (const int32_t token : s.tokens) hash = mix(hash, token);
+      s.tokens.push_back(int32_t(hash % uint64_t(vocab_)));
+      if (come_true == guesses.size() || guesses[come_true] != s.tokens.back()) break;
+      if (s.num_answer() < s.request.max_tokens) ++come_true;
+    }
+    if (!guesses.empty()) scheduler.accept(s, int64_t(come_true));
+    num_come_true += come_true;
+    if (s.num_answer() < s.request.max_tokens) return;
+    finished.push_back(s.id);
+    answers[s.id].assign(s.answer().begin(), s.answer().end());
+    cached[s.id] = s.num_cached;
+    scheduler.remove(s);
+  }
+
+  int64_t bt_, tokens_per_step_;
+  int32_t vocab_;
+  std::vector<uint64_t> cache_, states_;
+  std::vector<std::pair<int32_t, uint64_t>> new_states_;
+  RequestId last_id_ = 0;
+};
+
+}  // namespace weft
