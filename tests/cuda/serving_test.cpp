@@ -95,7 +95,8 @@ TEST_P(CudaServingTest, GraphsGiveTheBitsOfStepsWithoutThem) {
     const bool keeps_bits = kIsEmulated && !GetParam().rounded && GetParam().dtype == DType::f32;
     if (keeps_bits) EXPECT_EQ(got[i], want[i]) << "request " << i;
   }
-  EXPECT_GT(launched, 10);
+  // Steps with guesses are of more kinds, each of which is a graph from its third on.
+  EXPECT_GT(launched, GetParam().guesses > 0 ? 0 : 10);
   EXPECT_EQ(without, 0);
 }
 

@@ -11,10 +11,11 @@
 namespace weft {
 namespace {
 
-const LoraConfig kEverywhere{.rank = 4,
-                             .alpha = 32,
-                             .dropout = 0,
-                             .targets = kAllTargets & ~(kDeltaTargets | bit_of(LoraTarget::shared_gate))};
+const LoraConfig kEverywhere{
+    .rank = 4,
+    .alpha = 32,
+    .dropout = 0,
+    .targets = kAllTargets & ~(kDeltaTargets | bit_of(LoraTarget::router) | bit_of(LoraTarget::shared_gate))};
 
 // Weights of every parameter on rank 0, at the start of a run and some steps later.
 struct BeforeAndAfter {
@@ -240,7 +241,9 @@ TEST(LoraTest, TargetsAreThoseThatTheModelHas) {
   EXPECT_EQ(names("qwen3_5", -1, {"v", "delta_decay", "delta_qkv"}), (Names{"v", "delta_qkv", "delta_decay"}));
   EXPECT_EQ(names("qwen3_next", 1, {"shared_gate", "o"}), (Names{"o", "shared_gate"}));
   EXPECT_THROW(names("llama", -1, {"delta_o"}), UsageError);
+  EXPECT_EQ(names("llama", 1, {"router", "v"}), (Names{"v", "router"}));
   EXPECT_THROW(names("llama", 1, {"shared_gate"}), UsageError);
+  EXPECT_THROW(names("llama", -1, {"router"}), UsageError);
 }
 
 TEST(LoraTest, ASavedModelSaysItsShapeItself) {

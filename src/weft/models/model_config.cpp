@@ -140,6 +140,7 @@ LoraTargets targets_of(const ModelConfig& c) {
   LoraTargets targets = c.lora.targets;
   if (!c.has_delta()) targets &= LoraTargets(~kDeltaTargets);
   if (!c.shared_gate) targets &= LoraTargets(~bit_of(shared_gate));
+  if (c.experts == 0) targets &= LoraTargets(~bit_of(router));
   for (const auto& [dense, expert] : kKinds) {
     const bool is_there = dense != gate || c.is_gated, has_both = has_dense && c.experts > 0;
     const LoraTargets both = bit_of(dense) | bit_of(expert), named = bit_of(has_dense ? dense : expert);
@@ -170,6 +171,9 @@ void complete_adapters(ModelConfig& c) {
     throw UsageError(
         "lora.dora: adapters of experts train no lengths of rows: leave it out, or write targets without them, such "
         "as q and dense_up");
+  if (c.lora.has(LoraTarget::router) && c.lora.is_dora && c.expert_bias)
+    throw UsageError(
+        "lora.dora: a router with biases trains no lengths of rows: leave \"router\" out of lora.targets");
   const bool adapts_inputs =
       c.lora.has(LoraTarget::query) || c.lora.has(LoraTarget::key) || c.lora.has(LoraTarget::value);
   if (c.is_latent() && adapts_inputs)
@@ -324,6 +328,7 @@ int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
   };
   if (dense > 0) add_mlp({gate, up, down}, 1, dense);
   if (c.has_experts(layer)) add_mlp({expert_gate, expert_up, expert_down}, experts, c.expert_ffn);
+  if (c.has_experts(layer)) all.push_back({router, 1, c.hidden, c.experts});
   if (c.has_experts(layer) && c.shared_gate) all.push_back({shared_gate, 1, c.hidden, 1});
   int64_t sum = 0;
   for (const auto& [target, count, in, out] : all)

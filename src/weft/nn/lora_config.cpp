@@ -31,6 +31,7 @@ std::span<const Name> all_names() {
                                     {"expert_gate", bit_of(expert_gate)},
                                     {"expert_up", bit_of(expert_up)},
                                     {"expert_down", bit_of(expert_down)},
+                                    {"router", bit_of(router)},
                                     {"shared_gate", bit_of(shared_gate)},
                                     {"delta_qkv", bit_of(delta_inputs)},
                                     {"delta_gate", bit_of(delta_gate)},

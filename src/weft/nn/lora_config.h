@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// Of attention, of feed-forward parts that all tokens pass, of experts, of the gate of shared ones, and of the gated
-// delta rule, whose inputs are its queries, keys and values.
+// Of attention, of feed-forward parts that all tokens pass, of experts, of their router and of the gate of shared
+// ones, and of the gated delta rule, whose inputs are its queries, keys and values.
 enum class LoraTarget : uint8_t {
   query,
   key,
@@ -20,6 +20,7 @@ enum class LoraTarget : uint8_t {
   expert_gate,
   expert_up,
   expert_down,
+  router,
   shared_gate,
   delta_inputs,
   delta_gate,
@@ -27,7 +28,7 @@ enum class LoraTarget : uint8_t {
   delta_decay,
   delta_beta
 };
-using LoraTargets = uint16_t;  // a bit for each
+using LoraTargets = uint32_t;  // a bit for each
 
 constexpr LoraTargets bit_of(LoraTarget target) { return LoraTargets(1 << uint8_t(target)); }
 inline constexpr LoraTargets kAllTargets = 2 * bit_of(LoraTarget::delta_beta) - 1;
@@ -60,8 +61,8 @@ inline bool is_adapter(std::string_view param) {
 }
 
 // "q", "k", "v", "o", "gate", "up", "down"; of the latter, those of experts alone, "expert_gate" ..., or without
-// them, "dense_gate" ...; "shared_gate"; "delta_qkv", "delta_gate", "delta_o", "delta_decay", "delta_beta"; or
-// "all-linear" for all of them. An unknown one throws UsageError naming the key.
+// them, "dense_gate" ...; "router"; "shared_gate"; "delta_qkv", "delta_gate", "delta_o", "delta_decay", "delta_beta";
+// or "all-linear" for all of them. An unknown one throws UsageError naming the key.
 LoraTargets lora_targets(const std::vector<std::string>& names);
 std::vector<std::string> lora_target_names(const LoraConfig& config);
 

@@ -24,6 +24,17 @@ Placement expert_weight(const Shape& whole, int ffn_dim, const Partition& partit
   return p;
 }
 
+// Every rank of the tensor group has all of it, sees all tokens, and sees a part of their gradients.
+LinearConfig chooser(const MoeConfig& c, const TensorParallel& tensor, int64_t out, LoraTarget target) {
+  return {.in = c.hidden,
+          .out = out,
+          .init_std = c.init_std,
+          .is_shared = tensor.size() > 1,
+          .is_first_holder = tensor.rank() == 0,
+          .is_wide = true,
+          .adapter = adapter_of(c.lora, target)};
+}
+
 }  // namespace
 
 Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition)
@@ -32,8 +43,7 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
       experts_(unless_alone(partition.experts)),
       rows_(unless_alone(partition.context)),
       dropout_site_(name_hash(name)),
-      router_(name + ".router.weight", tensor_.replicated_inside({c.gate.experts, c.hidden}),
-              Init::normal(c.init_std)),
+      router_(name + ".router", chooser(c, tensor_, c.gate.experts, LoraTarget::router)),
       up_(name + ".experts.up", expert_weight({c.gate.experts, c.ffn, c.hidden}, 1, partition), c.has_biases,
           c.init_std, c.lora.base, adapter_of(c.lora, LoraTarget::expert_up), false, true),
       down_(name + ".experts.down", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition), c.has_biases,
@@ -44,17 +54,16 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
                   adapter_of(c.lora, LoraTarget::expert_gate), false, true);
   is_adapted_ = up_.has_adapter() || down_.has_adapter() || (gate_ && gate_->has_adapter());
   if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
-  if (c.has_shared_gate)
-    shared_gate_.emplace(name + ".shared_gate", LinearConfig{.in = c.hidden,
-                                                             .out = 1,
-                                                             .init_std = c.init_std,
-                                                             .is_shared = tensor_.size() > 1,
-                                                             .is_first_holder = tensor_.rank() == 0,
-                                                             .is_wide = true,
-                                                             .adapter = adapter_of(c.lora, LoraTarget::shared_gate)});
+  if (c.has_shared_gate) shared_gate_.emplace(name + ".shared_gate", chooser(c, tensor_, 1, LoraTarget::shared_gate));
   if (c.has_biases)
     logit_bias_.emplace(name + ".router.logit_bias", tensor_.replicated_inside({c.gate.experts}), Init::zeros());
   if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
+}
+
+Var Moe::scores(const Var& x, const Pass& pass) {
+  LinearWeights weights = router_.weights();
+  if (logit_bias_) weights.bias = &*logit_bias_;
+  return router_.adapt(apply(*x.context, WideLinearOp{weights}, x), x, pass);
 }
 
 Var Moe::feed_forward(const Var& rows, const RouteRef& route, const Pass& pass) {
@@ -127,7 +136,7 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .bias = router_bias(),
                                    .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
                                    .stays_on_device = is_on_device},
-                            apply(context, WideLinearOp{{&router_, logit_bias_ ? &*logit_bias_ : nullptr}}, x));
+                            scores(x, pass));
   const Var rows = apply(context, DispatchOp{experts_, route}, x);
   Var y = apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weights);
   if (shared_) y = y + shared_experts(x, pass, is_on_device);

@@ -28,7 +28,7 @@ class Moe {
   RouterBias* router_bias() { return bias_ ? &*bias_ : nullptr; }
 
   void each_param(auto&& visit) {
-    visit(router_);
+    router_.each_param(visit);
     if (logit_bias_) visit(*logit_bias_);
     if (gate_) gate_->each_param(visit);
     up_.each_param(visit);
@@ -38,6 +38,8 @@ class Moe {
   }
 
  private:
+  // Scores of all experts [rows, E], before their rule.
+  Var scores(const Var& x, const Pass& pass);
   Var feed_forward(const Var& rows, const RouteRef& route, const Pass& pass);
   // x: what a token is; where they are gated, a group of one expert, which takes all tokens.
   Var shared_experts(const Var& x, const Pass& pass, bool stays_on_device);
@@ -48,7 +50,7 @@ class Moe {
   Communicator* experts_;  // null: this rank has all
   Communicator* rows_;
   uint64_t dropout_site_;
-  Param router_;                      // [E, H]
+  Linear router_;                     // [E, H]
   std::optional<Param> logit_bias_;   // [E]
   std::optional<ExpertLinear> gate_;  // [E, F, H]
   ExpertLinear up_, down_;            // [E, F, H], [E, H, F]

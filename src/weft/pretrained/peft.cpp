@@ -2,7 +2,6 @@
 #include "weft/pretrained/peft.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -10,101 +9,13 @@
 #include "weft/formats/safetensors.h"
 #include "weft/pretrained/assembled.h"
 #include "weft/pretrained/hf_family.h"
+#include "weft/pretrained/peft_folder.h"
 #include "weft/pretrained/text_part.h"
 
 namespace weft {
 namespace {
 
-constexpr std::string_view kPrefix = "base_model.model.", kWeight = ".weight";
-
-// What an adapter beside a parameter is, by the last parts of the parameter's name; 0: it has none.
-LoraTargets target_of(std::string_view param) {
-  struct Row {
-    std::string_view linear;
-    LoraTarget target;
-  };
-  using enum LoraTarget;
-  static constexpr Row kRows[] = {
-      {".attention.query", query},
-      {".attention.gate", query},
-      {".attention.key", key},
-      {".attention.value", value},
-      {".attention.output", output},
-      {".mlp.gate", gate},
-      {".mlp.up", up},
-      {".mlp.down", down},
-      {".experts.gate", expert_gate},
-      {".experts.up", expert_up},
-      {".experts.down", expert_down},
-      {".shared.gate", gate},
-      {".shared.up", up},
-      {".shared.down", down},
-      {".moe.shared_gate", shared_gate},
-      {".delta.query", delta_inputs},
-      {".delta.key", delta_inputs},
-      {".delta.value", delta_inputs},
-      {".delta.gate", delta_gate},
-      {".delta.output", delta_output},
-      {".delta.decay", delta_decay},
-      {".delta.beta", delta_beta},
-  };
-  const auto* const row = std::ranges::find_if(kRows, [&](const Row& r) { return param.ends_with(r.linear); });
-  return row == std::end(kRows) ? LoraTargets(0) : bit_of(row->target);
-}
-
-// Those that stand beside a tensor, of which several parameters may be parts.
-LoraTargets targets_of(std::string_view module, const ModelConfig& base) {
-  LoraTargets targets = 0;
-  for (const HfFamily& family : hf_families()) {
-    if (family.family != base.family) continue;
-    for (const NameRow& row : family.names(base))
-      if (matches_pattern(module, row.stored)) targets |= target_of(row.param);
-  }
-  return targets;
-}
-
-std::unique_ptr<StoredTensors> open_weights(const std::string& folder) {
-  const std::string file = join_path(folder, kPeftWeightsName);
-  if (!exists(FileSystem::real(), file))
-    throw Error("{} has no {}: let PEFT save the adapter again, with safe_serialization=True", folder,
-                kPeftWeightsName);
-  return text_part_tensors(open_safetensors(file), kPrefix);
-}
-
-// By the folder's tensors: its configuration may have a pattern of names, or parts of names.
-LoraTargets targets_of(const std::string& folder, const ModelConfig& base) {
-  constexpr std::string_view kFactor = ".lora_A.weight";
-  LoraTargets targets = 0;
-  const auto weights = open_weights(folder);
-  for (const StoredInfo& info : weights->all()) {
-    std::string_view module = info.name;
-    if (!module.starts_with(kPrefix) || !module.ends_with(kFactor)) continue;
-    module.remove_prefix(kPrefix.size()), module.remove_suffix(kFactor.size());
-    const LoraTargets beside = targets_of(module, base);
-    if (beside == 0)
-      throw Error(
-          "{}: there are adapters beside {}, and weft knows those of projections of attention (q_proj, qkv_proj, "
-          "o_proj ...), of the gated delta rule (in_proj_qkv, out_proj ...) and of feed-forward parts (gate_proj, "
-          "down_proj ...)",
-          folder, module);
-    targets |= beside;
-  }
-  return targets;
-}
-
-// Keys that change what an adapter computes, where they are not as weft computes.
-void refuse_others(const JsonView& json, const std::string& source) {
-  const auto refuse = [&](const char* key) { throw Error("{}: weft cannot do what {} says", source, key); };
-  if (json.string_or("peft_type", "LORA") != "LORA") refuse("peft_type");
-  if (json.string_or("bias", "none") != "none") refuse("bias");
-  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "layers_to_transform",
-                          "layer_replication", "target_parameters", "alora_invocation_tokens"})
-    if (json.has(key)) {
-      const JsonView value = json.at(key);
-      const bool is_empty = (value.is_array() || value.is_object()) && value.size() == 0;
-      if (!is_empty) refuse(key);
-    }
-}
+constexpr std::string_view kWeight = ".weight";
 
 // What a module's tensors are called behind its name.
 std::string_view suffix_of(std::string_view adapter_param) {
@@ -127,18 +38,24 @@ ParamNames adapter_names(const ParamNames& base, ParamNames adapter) {
   for (const std::string& stored : base.stored) {
     if (!stored.ends_with(kWeight)) throw Error("PEFT has no name for an adapter beside {}", stored);
     const std::string_view module = std::string_view(stored).substr(0, stored.size() - kWeight.size());
-    adapter.stored.push_back(fmt::format("{}{}.{}", kPrefix, module, suffix));
+    adapter.stored.push_back(fmt::format("{}{}.{}", kPeftPrefix, module, suffix));
   }
   return adapter;
 }
 
-// Of the adapters that `config` says, beside parameters that are stored under the names of `base`.
-std::vector<ParamNames> adapter_names(const ModelConfig& config, const std::vector<ParamNames>& base) {
+// Of the adapters that `config` says, beside parameters that are stored under the names of `base`; those that
+// `tensors` has under weft's own names are called so.
+std::vector<ParamNames> adapter_names(const ModelConfig& config, const std::vector<ParamNames>& base,
+                                      const StoredTensors* tensors = nullptr) {
   std::unordered_map<std::string_view, const ParamNames*> weights;
   for (const ParamNames& names : base) weights.emplace(names.param, &names);
   std::vector<ParamNames> all;
   for (ParamNames& names : names_of(config)) {
     if (!is_adapter(names.param)) continue;
+    if (tensors && tensors->find(names.param)) {
+      all.push_back(std::move(names));
+      continue;
+    }
     const std::string linear = names.param.substr(0, names.param.rfind('.'));
     all.push_back(adapter_names(*weights.at(linear + std::string(kWeight)), std::move(names)));
   }
@@ -158,8 +75,10 @@ class AdaptedSource final : public ModelSource {
   AdaptedSource(std::shared_ptr<const ModelSource> base, const std::string& folder, ModelConfig config)
       : ModelSource(base->path(), base->kind(), std::move(config)), base_(std::move(base)) {
     const bool has_peft_names = kind() == SourceKind::hugging_face;
-    all_names_ = adapter_names(this->config(), has_peft_names ? base_->names() : hf_names(this->config()));
-    bind(open_weights(folder), all_names_);
+    const std::vector<ParamNames> names = has_peft_names ? base_->names() : hf_names(this->config());
+    std::unique_ptr<StoredTensors> tensors = PeftFolder::open_tensors(folder, this->config().lora, names);
+    all_names_ = adapter_names(this->config(), names, tensors.get());
+    bind(std::move(tensors), all_names_);
     all_names_.insert(all_names_.begin(), base_->names().begin(), base_->names().end());
   }
   const std::vector<ParamNames>& names() const override { return all_names_; }
@@ -195,7 +114,7 @@ bool has_other_parts(const std::string& base) {
 void move_inside(std::vector<ParamNames>& adapters) {
   for (ParamNames& names : adapters)
     for (std::string& stored : names.stored)
-      stored = fmt::format("{}{}", kPrefix, name_inside(std::string_view(stored).substr(kPrefix.size())));
+      stored = fmt::format("{}{}", kPeftPrefix, name_inside(std::string_view(stored).substr(kPeftPrefix.size())));
 }
 
 bool is_a(const AssembledTensor& t) { return t.name.ends_with(suffix_of(".lora_a")); }
@@ -265,21 +184,7 @@ std::string config_text(const LoraConfig& lora, int64_t rank, const std::vector<
 }  // namespace
 
 LoraConfig read_peft_config(const std::string& folder, const ModelConfig& base) {
-  constexpr uint64_t kMostBytes = uint64_t(16) << 20;
-  const std::string source = join_path(folder, kPeftConfigName);
-  if (!exists(FileSystem::real(), source))
-    throw Error("{} has no {}: name a folder that PEFT wrote", folder, kPeftConfigName);
-  const JsonDocument document = JsonDocument::parse(read_file(source, kMostBytes), source);
-  const JsonView json = document.root();
-  refuse_others(json, source);
-  LoraConfig lora{.rank = json.at("r").integer(1, kMostLoraRank),
-                  .alpha = float(json.number_or("lora_alpha", 8)),
-                  .dropout = float(json.number_or("lora_dropout", 0)),
-                  .targets = targets_of(folder, base),
-                  .is_dora = json.boolean_or("use_dora", false)};
-  // There the scale is alpha / sqrt(r).
-  if (json.boolean_or("use_rslora", false)) lora.alpha *= std::sqrt(float(lora.rank));
-  return lora;
+  return PeftFolder(folder).config(base);
 }
 
 std::unique_ptr<ModelSource> open_adapted(std::shared_ptr<const ModelSource> base, const std::string& folder) {

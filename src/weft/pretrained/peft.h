@@ -6,6 +6,7 @@ namespace weft {
 
 inline constexpr const char* kPeftConfigName = "adapter_config.json";
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
+inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of its tensors' names
 
 // What the folder's adapter_config.json says, and beside which projections of such a model its tensors stand. Throws
 // Error naming the file and the key, or the tensor, that says what weft cannot do.

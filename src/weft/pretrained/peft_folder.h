@@ -1,0 +1,47 @@
+// PeftFolder: an adapter as PEFT saved it: of which modules, of what ranks and scales each, experts one by one or in
+// stacks.
+#pragma once
+#include <map>
+
+#include "weft/base/json.h"
+#include "weft/pretrained/param_names.h"
+#include "weft/pretrained/stored_tensors.h"
+
+namespace weft {
+
+class PeftFolder {
+ public:
+  // Throws Error naming the file and the key that says what weft cannot do.
+  explicit PeftFolder(const std::string& folder);
+
+  // Beside which projections of such a model it stands; as wide as its widest, scaled as its configuration says of
+  // all modules that it says nothing else of. Throws Error naming the module beside which weft has no adapters.
+  LoraConfig config(const ModelConfig& base) const;
+
+  // Its tensors, all of the rank and scale of config(), for a model whose parameters are stored as `base` says: under
+  // their own names; and where it adapts experts in stacks (PEFT's target_parameters, Transformers' modules from
+  // version 5 on), under those of weft's adapters, "layers.0.moe.experts.up.lora_a", [E, r, H]. Throws Error naming
+  // the module whose tensors have another shape.
+  static std::unique_ptr<StoredTensors> open_tensors(const std::string& folder, const LoraConfig& lora,
+                                                     std::span<const ParamNames> base);
+
+ private:
+  struct Module {
+    const StoredInfo *a = nullptr, *b = nullptr, *magnitude = nullptr;
+    bool is_stack = false;  // of experts: a [E r, I], b [O, r E]
+  };
+  class Tensors;
+  void find_modules();
+  void name_stacks(const std::string& experts);
+  double number_of(const char* pattern_key, const std::string& module, double otherwise) const;
+  int64_t rank_of(const std::string& module) const;
+  float scale_of(const std::string& module) const;
+
+  std::string source_;  // of the configuration
+  JsonDocument json_;
+  std::unique_ptr<StoredTensors> weights_;
+  // By name; of a stack its parameter's, "model.layers.0.mlp.experts.down_proj".
+  std::map<std::string, Module> modules_;
+};
+
+}  // namespace weft
