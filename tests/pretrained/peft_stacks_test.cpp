@@ -29,6 +29,18 @@ struct Factor {
   std::vector<float> values() const { return noise(name, shape.numel()); }
 };
 
+void write_folder(const std::string& folder, const std::string& config, const std::vector<Factor>& factors) {
+  std::ofstream(join_path(folder, kPeftConfigName)) << config;
+  std::vector<SafetensorsInfo> infos;
+  for (const Factor& f : factors) infos.push_back({f.name, DType::f32, f.shape});
+  SafetensorsWriter writer(FileSystem::real(), join_path(folder, kPeftWeightsName), infos);
+  for (const Factor& f : factors) {
+    const std::vector<float> values = f.values();
+    writer.write(std::as_bytes(std::span(values)));
+  }
+  writer.finish();
+}
+
 class StackedPeftTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -45,17 +57,7 @@ class StackedPeftTest : public testing::TestWithParam<const char*> {
       add("gate", 1, kRank, c.hidden, c.experts);
     }
   }
-  void write(const std::string& folder, const char* config) const {
-    std::ofstream(join_path(folder, kPeftConfigName)) << config;
-    std::vector<SafetensorsInfo> infos;
-    for (const Factor& f : factors_) infos.push_back({f.name, DType::f32, f.shape});
-    SafetensorsWriter writer(FileSystem::real(), join_path(folder, kPeftWeightsName), infos);
-    for (const Factor& f : factors_) {
-      const std::vector<float> values = f.values();
-      writer.write(std::as_bytes(std::span(values)));
-    }
-    writer.finish();
-  }
+  void write(const std::string& folder, const char* config) const { write_folder(folder, config, factors_); }
   // What the adapters of a layer add to a tensor of it; empty: nothing.
   std::vector<float> delta_of(const std::string& param, int64_t layer, int64_t expert) const {
     const ModelConfig& c = base_->config();
@@ -158,6 +160,68 @@ TEST_P(StackedPeftTest, RefusesOtherShapesAndPatterns) {
           "rank_pattern");
   refused(R"({"r": 2, "target_parameters": ["down_proj"]})", "target_parameters");
   refused(R"({"r": 2})", "target_parameters");
+}
+
+std::unique_ptr<ModelSource> adapted_model(const GoldenModel& golden, const std::string& folder,
+                                           const std::string& config, const std::vector<Factor>& factors) {
+  write_folder(folder, config, factors);
+  return open_adapted(open_model(golden.path()), folder);
+}
+
+std::vector<float> values_of_param(const ModelSource& source, const std::string& param) {
+  for (const ParamNames& names : source.names())
+    if (names.param == param) {
+      std::vector<float> values(size_t(names.shape.numel()));
+      source.read(param, 0, values);
+      return values;
+    }
+  ADD_FAILURE() << param;
+  return {};
+}
+
+// gpt-oss' rows of gates and ups take turns, and often only some layers' experts are adapted.
+TEST(PeftOfSomeLayersTest, StacksOfOneLayerInTurn) {
+  const GoldenModel golden("gpt_oss");
+  const ModelConfig c = open_model(golden.path())->config();
+  const std::string module = "base_model.model.model.layers.1.mlp.experts.";
+  const Factor a{module + "base_layer.lora_A.weight", {c.experts * kRank, c.hidden}};
+  const Factor b{module + "base_layer.lora_B.weight", {2 * c.expert_ffn, kRank * c.experts}};
+  const TemporaryFolder folder;
+  const auto adapted = adapted_model(
+      golden, folder.path(),
+      R"({"r": 2, "lora_alpha": 2, "target_parameters": ["1.mlp.experts.gate_up_proj", "1.mlp.experts.down_proj"]})",
+      {a,
+       b,
+       {module + "lora_A.weight", {c.experts * kRank, c.expert_ffn}},
+       {module + "lora_B.weight", {c.hidden, kRank * c.experts}}});
+  const std::vector<float> stored = b.values();
+  for (const int64_t odd : {0, 1}) {
+    const std::string linear = odd ? "layers.1.moe.experts.up" : "layers.1.moe.experts.gate";
+    EXPECT_EQ(values_of_param(*adapted, linear + ".lora_a"), a.values());
+    const std::vector<float> got = values_of_param(*adapted, linear + ".lora_b");
+    for (int64_t e = 0; e < c.experts; ++e)
+      for (int64_t f = 0; f < c.expert_ffn; ++f)
+        for (int64_t k = 0; k < kRank; ++k)
+          ASSERT_EQ(got[size_t((e * c.expert_ffn + f) * kRank + k)],
+                    stored[size_t((2 * f + odd) * kRank * c.experts + k * c.experts + e)]);
+  }
+  for (const float x : values_of_param(*adapted, "layers.0.moe.experts.down.lora_a")) EXPECT_EQ(x, 0);
+  for (const float x : values_of_param(*adapted, "layers.3.moe.experts.up.lora_b")) EXPECT_EQ(x, 0);
+}
+
+TEST(PeftOfSomeLayersTest, ModulesOfOneLayer) {
+  const GoldenModel golden("llama");
+  const ModelConfig c = open_model(golden.path())->config();
+  const std::string module = "base_model.model.model.layers.1.self_attn.q_proj.";
+  const std::vector<Factor> factors{{module + "lora_A.weight", {kRank, c.hidden}},
+                                    {module + "lora_B.weight", {c.heads * c.head_dim, kRank}}};
+  const TemporaryFolder folder, other;
+  const auto adapted = adapted_model(
+      golden, folder.path(), R"({"r": 2, "target_modules": ["q_proj"], "layers_to_transform": [1]})", factors);
+  EXPECT_EQ(values_of_param(*adapted, "layers.1.attention.query.lora_b"), factors[1].values());
+  for (const float x : values_of_param(*adapted, "layers.0.attention.query.lora_b")) EXPECT_EQ(x, 0);
+  // Without a word about it, layers that are missing are missing.
+  EXPECT_THROW(adapted_model(golden, other.path(), R"({"r": 2, "target_modules": ["q_proj"]})", factors), Error);
 }
 
 }  // namespace

@@ -47,8 +47,7 @@ AdapterLoader loader_of(ForwardModel& model) {
     auto set = std::make_unique<LoraSet>();
     const float scale = adapted_config(small_config()).lora.scale();
     for (const Param* p : model.part().params()) {
-      if (!p->name.starts_with("layers.") || p->shape.rank() < 2 || p->name.ends_with("router.weight")) continue;
-      if (p->name.ends_with("_conv.weight")) continue;
+      if (!p->name.starts_with("layers.") || p->shape.rank() < 2 || p->name.ends_with("_conv.weight")) continue;
       LoraSet::Factors& f = set->add(*p, p->name.substr(0, p->name.rfind('.')), kRank, scale);
       for (Param* factor : {&f.a, &f.b}) {
         factor->value = model.context().empty(model.dtype(), factor->shape);

@@ -39,7 +39,7 @@ void refuse_others(const JsonView& json, const std::string& source) {
   const auto refuse = [&](const char* key) { throw Error("{}: weft cannot do what {} says", source, key); };
   if (json.string_or("peft_type", "LORA") != "LORA") refuse("peft_type");
   if (json.string_or("bias", "none") != "none") refuse("bias");
-  for (const char* key : {"modules_to_save", "layers_to_transform", "layer_replication", "alora_invocation_tokens"})
+  for (const char* key : {"modules_to_save", "layer_replication", "alora_invocation_tokens"})
     if (json.has(key) && !is_empty(json.at(key))) refuse(key);
 }
 
@@ -215,7 +215,14 @@ LoraConfig PeftFolder::config(const ModelConfig& base) const {
   return lora;
 }
 
-// Rows of factors that are narrower than the widest end in zeros, and what they give is scaled as the others.
+bool PeftFolder::leaves_layers_out() const {
+  constexpr const char* kLayers = "layers_to_transform";
+  const JsonView json = json_.root();
+  return json.has(kLayers) && !is_empty(json.at(kLayers));
+}
+
+// Rows of factors that are narrower than the widest end in zeros, and what they give is scaled as the others. Where
+// some layers have adapters, zeros stand for those of the others.
 class PeftFolder::Tensors final : public StoredTensors {
  public:
   Tensors(const std::string& folder, const LoraConfig& lora, std::span<const ParamNames> base)
@@ -224,7 +231,10 @@ class PeftFolder::Tensors final : public StoredTensors {
         base, [](const ParamNames& n) { return n.stored.front().find(kInFiles) != std::string::npos; });
     for (const auto& [name, module] : folder_.modules_)
       if (!module.is_stack) add_module(name, is_renamed ? name_in_files(name) : name, module);
-    for (const ParamNames& names : base) add_stack(names, is_renamed);
+    for (const ParamNames& names : base) {
+      add_stack(names, lora, is_renamed);
+      if (folder_.leaves_layers_out()) add_left_out(names, lora);
+    }
     std::vector<StoredInfo> all;
     for (const auto& [name, made] : made_) all.push_back(made.info);
     set_all(std::move(all));
@@ -233,6 +243,7 @@ class PeftFolder::Tensors final : public StoredTensors {
 
   void read(const StoredInfo& info, int64_t first, int64_t stride, std::span<float> out) const override {
     const Made& made = made_.at(info.name);
+    if (made.kind == Made::Kind::zeros) return void(std::ranges::fill(out, 0.0f));
     if (made.kind == Made::Kind::as_it_is) return folder_.weights_->read(*made.from, first, stride, out);
     const int64_t width = info.dims.back();
     std::vector<float> row(static_cast<size_t>(width));
@@ -246,19 +257,20 @@ class PeftFolder::Tensors final : public StoredTensors {
 
  private:
   struct Made {
-    enum class Kind : uint8_t { as_it_is, a, b, stack_a, stack_b };
+    enum class Kind : uint8_t { zeros, as_it_is, a, b, stack_a, stack_b };
     Kind kind;
     const StoredInfo* from;
     int64_t rank;     // its own
     float scale = 1;  // beside that of all
     int64_t experts = 1;
-    int64_t first = 0, count = 0;  // of stack_b: outputs of an expert
+    // Of stack_b: an expert's outputs among those of the stack, and how many it has.
+    int64_t first = 0, step = 1, count = 0;
     StoredInfo info = {};
   };
 
   void add(const std::string& name, std::vector<int64_t> dims, Made made) {
-    made.info = {
-        .name = name, .dtype_name = made.from->dtype_name, .dims = std::move(dims), .dtype = made.from->dtype};
+    made.info = {.name = name, .dtype_name = "F32", .dims = std::move(dims), .dtype = DType::f32};
+    if (made.from) made.info.dtype_name = made.from->dtype_name, made.info.dtype = made.from->dtype;
     made_.emplace(name, std::move(made));
   }
   void expect(const std::string& module, const StoredInfo& info, const std::vector<int64_t>& dims) const {
@@ -280,23 +292,50 @@ class PeftFolder::Tensors final : public StoredTensors {
       add(prefixed("lora_magnitude_vector"), m.magnitude->dims, {Made::Kind::as_it_is, m.magnitude, rank});
   }
 
+  void add_zeros(const std::string& name, std::vector<int64_t> dims) {
+    if (folder_.json_.root().boolean_or("use_dora", false))
+      throw Error("{}: of {} there are no lengths of rows (use_dora): adapt all layers", path(), name);
+    if (!made_.contains(name)) add(name, std::move(dims), {Made::Kind::zeros, nullptr, 0});
+  }
+
+  // A module that is adapted in other layers.
+  void add_left_out(const ParamNames& names, const LoraConfig& lora) {
+    constexpr std::string_view kWeight = ".weight";
+    if (names.shape.rank() != 2 || !names.param.ends_with(kWeight) || !names.stored.front().ends_with(kWeight))
+      return;
+    if ((lora.targets & target_of(names.param.substr(0, names.param.rfind('.')))) == 0) return;
+    const std::string& stored = names.stored.front();
+    const std::string module = fmt::format("{}{}", kPeftPrefix, stored.substr(0, stored.size() - kWeight.size()));
+    if (made_.contains(module + ".lora_A.weight")) return;
+    add_zeros(module + ".lora_A.weight", {rank_, names.num_cols()});
+    add_zeros(module + ".lora_B.weight", {names.num_stored_rows(), rank_});
+  }
+
   // Beside all experts of a layer, of which `names` is one projection.
-  void add_stack(const ParamNames& names, bool is_renamed) {
+  void add_stack(const ParamNames& names, const LoraConfig& lora, bool is_renamed) {
     const std::string linear = names.param.substr(0, names.param.rfind('.'));
     const size_t end = names.stored.front().find(kExperts);
     if (names.shape.rank() != 3 || !names.param.ends_with(".weight") || end == std::string::npos) return;
     const bool is_down = linear.ends_with(".down"), is_up = linear.ends_with(".up");
     const std::string in_files = names.stored.front().substr(0, end + kExperts.size());
+    const int64_t experts = names.shape[0], out = names.shape[1], in = names.shape[2];
+    // Gates and ups lie one behind the other, or row by row in turn.
+    const bool is_in_turn = names.stored.size() == 1 && !is_down && names.rows(1) - names.rows(0) == 2;
+    const int64_t first = !is_up ? 0 : is_in_turn ? 1 : out, step = is_in_turn ? 2 : 1;
+    bool is_adapted = false;  // in some layer, as a stack
     for (const auto& [name, m] : folder_.modules_) {
+      if (!m.is_stack || name.ends_with(kDown) != is_down) continue;
+      is_adapted = true;
       const std::string container = name.substr(0, name.rfind('.'));
-      if (!m.is_stack || (is_renamed ? name_in_files(container) : container) != in_files) continue;
-      if (name.ends_with(kDown) != is_down) continue;
-      const int64_t experts = names.shape[0], out = names.shape[1], in = names.shape[2], rank = folder_.rank_of(name);
+      if ((is_renamed ? name_in_files(container) : container) != in_files) continue;
+      const int64_t rank = folder_.rank_of(name);
       expect(name, *m.a, {experts * rank, in}), expect(name, *m.b, {is_down ? out : 2 * out, rank * experts});
       add(linear + ".lora_a", {experts, rank_, in}, {Made::Kind::stack_a, m.a, rank, 1, experts});
       add(linear + ".lora_b", {experts, out, rank_},
-          {Made::Kind::stack_b, m.b, rank, scale_of(name), experts, is_up ? out : 0, out});
+          {Made::Kind::stack_b, m.b, rank, scale_of(name), experts, first, step, out});
     }
+    if (!is_adapted || made_.contains(linear + ".lora_a") || (lora.targets & target_of(linear)) == 0) return;
+    add_zeros(linear + ".lora_a", {experts, rank_, in}), add_zeros(linear + ".lora_b", {experts, out, rank_});
   }
 
   void read_row(const Made& made, int64_t row, std::span<float> out) const {
@@ -315,9 +354,11 @@ class PeftFolder::Tensors final : public StoredTensors {
       case b: weights.read(*made.from, row * made.rank, 1, own); break;
       case stack_b:
         // Column k of expert e is column k E + e.
-        weights.read(*made.from, (made.first + row % made.count) * made.rank * made.experts + row / made.count,
+        weights.read(*made.from,
+                     (made.first + row % made.count * made.step) * made.rank * made.experts + row / made.count,
                      made.experts, own);
         break;
+      case zeros:
       case as_it_is: break;
     }
     for (float& x : own) x *= made.scale;

@@ -33,6 +33,7 @@ class PeftFolder {
   class Tensors;
   void find_modules();
   void name_stacks(const std::string& experts);
+  bool leaves_layers_out() const;
   double number_of(const char* pattern_key, const std::string& module, double otherwise) const;
   int64_t rank_of(const std::string& module) const;
   float scale_of(const std::string& module) const;
