@@ -300,12 +300,12 @@ class PeftFolder::Tensors final : public StoredTensors {
 
   // A module that is adapted in other layers.
   void add_left_out(const ParamNames& names, const LoraConfig& lora) {
-    constexpr std::string_view kWeight = ".weight";
-    if (names.shape.rank() != 2 || !names.param.ends_with(kWeight) || !names.stored.front().ends_with(kWeight))
+    constexpr std::string_view kSuffix = ".weight";
+    if (names.shape.rank() != 2 || !names.param.ends_with(kSuffix) || !names.stored.front().ends_with(kSuffix))
       return;
     if ((lora.targets & target_of(names.param.substr(0, names.param.rfind('.')))) == 0) return;
     const std::string& stored = names.stored.front();
-    const std::string module = fmt::format("{}{}", kPeftPrefix, stored.substr(0, stored.size() - kWeight.size()));
+    const std::string module = fmt::format("{}{}", kPeftPrefix, stored.substr(0, stored.size() - kSuffix.size()));
     if (made_.contains(module + ".lora_A.weight")) return;
     add_zeros(module + ".lora_A.weight", {rank_, names.num_cols()});
     add_zeros(module + ".lora_B.weight", {names.num_stored_rows(), rank_});
