@@ -34,8 +34,7 @@ bool has_weights(const std::string& path) {
 Opened open(const std::string& name, DType dtype, WithMtp mtp = WithMtp::no) {
   Opened o;
   if (!std::filesystem::exists(name)) {
-    o.model.config = preset(name);
-    if (mtp == WithMtp::yes) o.model.config.mtp_layers = 1;
+    o.model.config = preset_with(name, mtp);
   } else if (has_weights(name)) {
     o.source = open_model(name, Checkpoint::Check::sizes, mtp);
     o.model.config = o.source->config();
@@ -255,9 +254,7 @@ void plan_service(const ServePlanOptions& o, const Output& output) {
   const DType dtype = parse_dtype(o.dtype);
   const bool guesses_itself = o.draft == kOwnDraft;
   const Opened model = open(o.model, dtype, guesses_itself ? WithMtp::yes : WithMtp::no);
-  if (guesses_itself && model.model.config.mtp_layers == 0)
-    throw UsageError("--draft {}: {} has no part that predicts a token further on, or none that weft knows", o.draft,
-                     o.model);
+  if (guesses_itself) require_own_draft(model.model.config, o.model);
   ServeSearchRequest q;
   q.serve = {.model = model.model,
              .cluster = parse_cluster(o.cluster),

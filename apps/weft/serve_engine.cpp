@@ -227,22 +227,26 @@ api::ServedModel ModelText::served_by(Engine& engine) {
   return model;
 }
 
+void require_own_draft(const ModelConfig& config, const std::string& model) {
+  if (config.mtp_layers == 0)
+    throw UsageError(
+        "--draft {}: {} has no part that predicts a token further on, or none that weft knows: name a smaller model "
+        "with the same tokens, or leave --draft out",
+        kOwnDraft, model);
+}
+
 void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker) {
   if (!options.draft.empty() && options.engine.most_guesses == 0)
     throw UsageError("--draft {}: say how many tokens it guesses, as in --speculate 4", options.draft);
   EngineOptions chosen = options;
-  if (options.draft == kOwnDraft) chosen.forward.mtp = WithMtp::yes;
+  if (options.guesses_itself()) chosen.forward.mtp = WithMtp::yes;
   run_forward(
       chosen.forward,
       [&](ForwardModel& model, const ModelSource& source, Communicator& job) {
         serve_on_rank(chosen, model, source, job, on_speaker);
       },
       [&](const ModelSource& source, MeshShape& mesh, FarLayers& far) {
-        if (options.draft == kOwnDraft && source.config().mtp_layers == 0)
-          throw UsageError(
-              "--draft {}: {} has no part that predicts a token further on, or none that weft knows: name a smaller "
-              "model with the same tokens, or leave --draft out",
-              kOwnDraft, source.path());
+        if (options.guesses_itself()) require_own_draft(source.config(), source.path());
         if (options.forward.mesh == "auto") mesh = choose_mesh(options, source);
         const MemoryChoice choice = choose_memory(options, source, mesh);
         chosen.engine.kv_bytes = choice.kv_bytes;

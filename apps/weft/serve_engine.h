@@ -23,13 +23,17 @@ struct EngineOptions {
   std::vector<std::string> adapters;  // "name=folder"
   std::string adapter_folder, draft;
   bool without_prefixes = false;
-  bool has_draft_model() const { return !draft.empty() && draft != kOwnDraft; }
+  bool guesses_itself() const { return draft == kOwnDraft; }
+  bool has_draft_model() const { return !draft.empty() && !guesses_itself(); }
   int64_t memory_limit = 0;  // bytes of a device, or of this machine; 0: what is free
   std::string device_map = "near", far_folder = ".";
   int num_models = 1;  // that share the memory of this machine, replicas among them
   Output output;
   void add_to(CLI::App& command);
 };
+
+// Throws UsageError where a model that is to guess itself has no part for that.
+void require_own_draft(const ModelConfig& config, const std::string& model);
 
 // "name=folder", as `option` has it. Throws UsageError.
 std::pair<std::string, std::string> split_name(const char* option, const std::string& text);

@@ -158,6 +158,9 @@ TEST_P(StackedPeftTest, RefusesOtherShapesAndPatterns) {
           "rank_pattern");
   refused(R"({"r": 2, "rank_pattern": {".*gate_up_proj": 1e9}, "target_parameters": ["gate_up_proj", "down_proj"]})",
           "rank_pattern");
+  refused(R"({"r": 2, "rank_pattern": {".*gate_up_proj": 4, "gate_up_proj": 2},
+              "target_parameters": ["gate_up_proj", "down_proj"]})",
+          "two patterns");
   refused(R"({"r": 2, "target_parameters": ["down_proj"]})", "target_parameters");
   refused(R"({"r": 2})", "target_parameters");
 }

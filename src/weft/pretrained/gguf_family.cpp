@@ -79,22 +79,15 @@ std::optional<GgufDescription> description_of(const GgufFamily& family, const Mo
   return d;
 }
 
-constexpr Layout kOffset{.values = ValueMap::plus_one};
 constexpr NameRow kMtp[] = {{"layers.#.mtp.embedding_norm", "blk.#.nextn.enorm"},
                             {"layers.#.mtp.hidden_norm", "blk.#.nextn.hnorm"},
                             {"layers.#.mtp.projection", "blk.#.nextn.eh_proj"},
                             {"layers.#.mtp.norm", "blk.#.nextn.shared_head_norm"}};
-constexpr NameRow kMtpOffsets[] = {{"layers.#.mtp.embedding_norm", "blk.#.nextn.enorm", kOffset},
-                                   {"layers.#.mtp.hidden_norm", "blk.#.nextn.hnorm", kOffset},
-                                   {"layers.#.mtp.norm", "blk.#.nextn.shared_head_norm", kOffset}};
 
 }  // namespace
 
 std::vector<NameRow> rows_of(const GgufFamily& family, const ModelConfig& config) {
-  std::vector<NameRow> rows = joined({family.names(config)});
-  if (config.mtp_layers > 0) rows = joined({std::span(kMtp), rows});
-  if (config.norm_offset) rows = joined({std::span(kMtpOffsets), rows});
-  return rows;
+  return joined({family.names(config), std::span(kMtp)});
 }
 
 std::vector<ParamNames> names_of(const GgufFamily& family, const ModelConfig& config) {

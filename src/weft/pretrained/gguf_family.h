@@ -16,7 +16,7 @@ struct GgufFamily {
   std::span<const NameRow> (*names)(const ModelConfig&);
 };
 
-// The family's table, with what files call the part that predicts a token further on, where the model has it.
+// The family's table, with what files call the part that predicts a token further on.
 std::vector<NameRow> rows_of(const GgufFamily& family, const ModelConfig& config);
 // Of a model's parameters, the tensors of a file of this family.
 std::vector<ParamNames> names_of(const GgufFamily& family, const ModelConfig& config);

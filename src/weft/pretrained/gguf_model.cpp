@@ -102,8 +102,7 @@ constexpr OtherRows kOthers[] = {{"blk.#.ffn_gate_up_exps.weight", kBothHalves},
 // Whether it has the part that predicts further on as weft knows it: its layer sees all tokens.
 bool has_mtp(const GgufFile& file, const ModelConfig& c) {
   const std::string projection = fmt::format("blk.{}.nextn.eh_proj.weight", c.layers);
-  return c.mtp_layers > 0 && c.window == 0 &&
-         std::ranges::any_of(file.tensors(), [&](const GgufTensor& t) { return t.name == projection; });
+  return c.mtp_layers > 0 && c.window == 0 && file.find_tensor(projection);
 }
 
 std::vector<NameRow> table_of(const GgufFamily& family, const ModelConfig& config, const GgufFile& file) {

@@ -92,6 +92,8 @@ class ModelSource {
 // Whether a model is opened with the part that predicts a token further on, where it has one that weft knows: its
 // configuration then says so (ModelConfig::mtp_layers).
 enum class WithMtp : bool { no, yes };
+// A preset's shape; with the part where the positions of its kind are such as the part has.
+ModelConfig preset_with(const std::string& name, WithMtp mtp);
 
 // What a command's MODEL names: a weft checkpoint, a run folder (its newest valid checkpoint), the folder of a
 // Hugging Face model, a .gguf file, or "random:" and a preset (random_model.h). Throws Error saying what was found

@@ -170,6 +170,12 @@ class GgufSource final : public ModelSource {
 
 }  // namespace
 
+ModelConfig preset_with(const std::string& name, WithMtp mtp) {
+  ModelConfig config = preset(name);
+  if (mtp == WithMtp::yes && config.position == PositionKind::rope) config.mtp_layers = 1;
+  return config;
+}
+
 std::string find_checkpoint(const std::string& path) {
   FileSystem& fs = FileSystem::real();
   if (!exists(fs, path)) throw Error("{} does not exist: name a model, a checkpoint or a run folder", path);
@@ -204,8 +210,7 @@ bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
 // Of the preset that it names.
 std::optional<ModelConfig> random_config(const std::string& path, WithMtp mtp = WithMtp::no) {
   if (!path.starts_with(kRandomModelPrefix)) return {};
-  ModelConfig config = preset(path.substr(kRandomModelPrefix.size()));
-  if (mtp == WithMtp::yes && config.position == PositionKind::rope) config.mtp_layers = 1;
+  ModelConfig config = preset_with(path.substr(kRandomModelPrefix.size()), mtp);
   complete(config);
   return config;
 }

@@ -72,11 +72,11 @@ std::vector<ParamNames> hf_names(ModelConfig config) {
 
 class AdaptedSource final : public ModelSource {
  public:
-  AdaptedSource(std::shared_ptr<const ModelSource> base, const std::string& folder, ModelConfig config)
+  AdaptedSource(std::shared_ptr<const ModelSource> base, PeftFolder folder, ModelConfig config)
       : ModelSource(base->path(), base->kind(), std::move(config)), base_(std::move(base)) {
     const bool has_peft_names = kind() == SourceKind::hugging_face;
     const std::vector<ParamNames> names = has_peft_names ? base_->names() : hf_names(this->config());
-    std::unique_ptr<StoredTensors> tensors = PeftFolder::open_tensors(folder, this->config().lora, names);
+    std::unique_ptr<StoredTensors> tensors = PeftFolder::tensors_of(std::move(folder), this->config().lora, names);
     all_names_ = adapter_names(this->config(), names, tensors.get());
     bind(std::move(tensors), all_names_);
     all_names_.insert(all_names_.begin(), base_->names().begin(), base_->names().end());
@@ -191,13 +191,14 @@ std::unique_ptr<ModelSource> open_adapted(std::shared_ptr<const ModelSource> bas
   if (base->config().lora.rank > 0)
     throw Error("{} has adapters already, and {} would be a second one beside them", base->path(), folder);
   ModelConfig config = base->config();
-  config.lora = read_peft_config(folder, config);
+  PeftFolder opened(folder);
+  config.lora = opened.config(config);
   try {
     complete(config);
   } catch (const UsageError& e) {
     throw Error("{}: {}", folder, e.what());
   }
-  return std::make_unique<AdaptedSource>(std::move(base), folder, std::move(config));
+  return std::make_unique<AdaptedSource>(std::move(base), std::move(opened), std::move(config));
 }
 
 std::unique_ptr<LoraSet> load_lora_set(Context& context, const ModelSource& source, Decoder& model, DType dtype,

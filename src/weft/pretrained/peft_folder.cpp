@@ -8,7 +8,6 @@
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/peft.h"
 #include "weft/pretrained/text_part.h"
-#include "weft/text/regex.h"
 
 namespace weft {
 namespace {
@@ -90,10 +89,11 @@ std::string name_in_files(const std::string& module) {
 // Those that stand beside a tensor, of which several parameters may be parts.
 LoraTargets targets_beside(const std::string& module, const ModelConfig& base) {
   LoraTargets targets = 0;
+  const std::string in_files = name_in_files(module);
   for (const HfFamily& family : hf_families()) {
     if (family.family != base.family) continue;
     for (const NameRow& row : family.names(base))
-      if (matches_pattern(module, row.stored) || matches_pattern(name_in_files(module), row.stored))
+      if (matches_pattern(module, row.stored) || matches_pattern(in_files, row.stored))
         targets |= target_of(row.param);
   }
   return targets;
@@ -109,6 +109,7 @@ LoraTargets targets_of_stack(std::string_view parameter) {
 PeftFolder::PeftFolder(const std::string& folder)
     : source_(join_path(folder, kPeftConfigName)), json_(read_config(folder)) {
   refuse_others(json_.root(), source_);
+  ranks_ = patterns_of("rank_pattern"), alphas_ = patterns_of("alpha_pattern");
   weights_ = open_weights_of(folder);
   find_modules();
 }
@@ -163,23 +164,37 @@ void PeftFolder::name_stacks(const std::string& experts) {
   rename(experts, has_down ? kDown : kGateUp);
 }
 
-// Of the first pattern that is the end of the module's name; PEFT's own rule.
-double PeftFolder::number_of(const char* pattern_key, const std::string& module, double otherwise) const {
-  const JsonView patterns = json_.root()[pattern_key];
-  if (!patterns.is_object()) return otherwise;
-  for (const std::string& key : patterns.keys()) {
-    bool is_found = false;
-    const Regex regex(fmt::format("^(?:.*\\.)?(?:{})$", key), fmt::format("{}, {}", source_, pattern_key));
-    RegexMatcher(regex).for_each_match(
-        module, [&](size_t begin, size_t end) { is_found |= begin == 0 && end == module.size(); });
-    if (is_found) return patterns.at(key).number();
+// A pattern is the end of a module's name; PEFT's own rule.
+std::vector<PeftFolder::Pattern> PeftFolder::patterns_of(const char* key) const {
+  std::vector<Pattern> all;
+  const JsonView patterns = json_.root()[key];
+  if (!patterns.is_object()) return all;
+  for (const std::string& one : patterns.keys())
+    all.push_back({Regex(fmt::format("^(?:.*\\.)?(?:{})$", one), fmt::format("{}, {}", source_, key)),
+                   patterns.at(one).number()});
+  return all;
+}
+
+// PEFT takes the first pattern of the file, whose order is not kept here.
+double PeftFolder::number_of(const std::vector<Pattern>& patterns, const std::string& module,
+                             double otherwise) const {
+  std::optional<double> found;
+  for (const Pattern& pattern : patterns) {
+    bool is_its = false;
+    RegexMatcher(pattern.modules).for_each_match(module, [&](size_t begin, size_t end) {
+      is_its |= begin == 0 && end == module.size();
+    });
+    if (!is_its) continue;
+    if (found && *found != pattern.number)
+      throw Error("{}: two patterns say {} and {} of {}: leave one", source_, *found, pattern.number, module);
+    found = pattern.number;
   }
-  return otherwise;
+  return found.value_or(otherwise);
 }
 
 int64_t PeftFolder::rank_of(const std::string& module) const {
   const double all = double(json_.root().at("r").integer(1, kMostLoraRank));
-  const double rank = number_of("rank_pattern", module, all);
+  const double rank = number_of(ranks_, module, all);
   if (!(rank >= 1 && rank <= double(kMostLoraRank)) || rank != std::floor(rank))
     throw Error("{}: rank_pattern says {} of {}: weft reads ranks from 1 to {}", source_, rank, module,
                 kMostLoraRank);
@@ -189,7 +204,7 @@ int64_t PeftFolder::rank_of(const std::string& module) const {
 float PeftFolder::scale_of(const std::string& module) const {
   constexpr double kOtherwise = 8;
   const JsonView json = json_.root();
-  const double alpha = number_of("alpha_pattern", module, json.number_or("lora_alpha", kOtherwise));
+  const double alpha = number_of(alphas_, module, json.number_or("lora_alpha", kOtherwise));
   const auto rank = double(rank_of(module));
   return float(alpha / (json.boolean_or("use_rslora", false) ? std::sqrt(rank) : rank));
 }
@@ -225,8 +240,8 @@ bool PeftFolder::leaves_layers_out() const {
 // some layers have adapters, zeros stand for those of the others.
 class PeftFolder::Tensors final : public StoredTensors {
  public:
-  Tensors(const std::string& folder, const LoraConfig& lora, std::span<const ParamNames> base)
-      : folder_(folder), rank_(lora.rank), scale_(lora.scale()) {
+  Tensors(PeftFolder folder, const LoraConfig& lora, std::span<const ParamNames> base)
+      : folder_(std::move(folder)), rank_(lora.rank), scale_(lora.scale()) {
     const bool is_renamed = std::ranges::any_of(
         base, [](const ParamNames& n) { return n.stored.front().find(kInFiles) != std::string::npos; });
     for (const auto& [name, module] : folder_.modules_)
@@ -241,6 +256,10 @@ class PeftFolder::Tensors final : public StoredTensors {
   }
   const std::string& path() const override { return folder_.weights_->path(); }
 
+  std::optional<Bytes> bytes(const StoredInfo& info) const override {
+    const Made& made = made_.at(info.name);
+    return made.kind == Made::Kind::as_it_is ? folder_.weights_->bytes(*made.from) : std::nullopt;
+  }
   void read(const StoredInfo& info, int64_t first, int64_t stride, std::span<float> out) const override {
     const Made& made = made_.at(info.name);
     if (made.kind == Made::Kind::zeros) return void(std::ranges::fill(out, 0.0f));
@@ -283,13 +302,15 @@ class PeftFolder::Tensors final : public StoredTensors {
   void add_module(const std::string& module, const std::string& name, const Module& m) {
     const int64_t rank = folder_.rank_of(module);
     const auto prefixed = [&](std::string_view suffix) { return fmt::format("{}{}.{}", kPeftPrefix, name, suffix); };
-    if (m.a->dims.size() != 2 || m.b->dims.size() != 2)
-      throw Error("{}: tensor {} is no matrix", path(), m.a->to_text());
+    for (const StoredInfo* factor : {m.a, m.b})
+      if (factor->dims.size() != 2) throw Error("{}: tensor {} is no matrix", path(), factor->to_text());
     expect(module, *m.a, {rank, m.a->dims[1]}), expect(module, *m.b, {m.b->dims[0], rank});
-    add(prefixed("lora_A.weight"), {rank_, m.a->dims[1]}, {Made::Kind::a, m.a, rank});
-    add(prefixed("lora_B.weight"), {m.b->dims[0], rank_}, {Made::Kind::b, m.b, rank, scale_of(module)});
-    if (m.magnitude)
-      add(prefixed("lora_magnitude_vector"), m.magnitude->dims, {Made::Kind::as_it_is, m.magnitude, rank});
+    const float scale = scale_of(module);
+    const bool stays = rank == rank_ && scale == 1;
+    using enum Made::Kind;
+    add(prefixed("lora_A.weight"), {rank_, m.a->dims[1]}, {stays ? as_it_is : a, m.a, rank});
+    add(prefixed("lora_B.weight"), {m.b->dims[0], rank_}, {stays ? as_it_is : b, m.b, rank, scale});
+    if (m.magnitude) add(prefixed("lora_magnitude_vector"), m.magnitude->dims, {as_it_is, m.magnitude, rank});
   }
 
   void add_zeros(const std::string& name, std::vector<int64_t> dims) {
@@ -370,9 +391,9 @@ class PeftFolder::Tensors final : public StoredTensors {
   std::map<std::string, Made> made_;
 };
 
-std::unique_ptr<StoredTensors> PeftFolder::open_tensors(const std::string& folder, const LoraConfig& lora,
-                                                        std::span<const ParamNames> base) {
-  return std::make_unique<Tensors>(folder, lora, base);
+std::unique_ptr<StoredTensors> PeftFolder::tensors_of(PeftFolder folder, const LoraConfig& lora,
+                                                      std::span<const ParamNames> base) {
+  return std::make_unique<Tensors>(std::move(folder), lora, base);
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include "weft/base/json.h"
 #include "weft/pretrained/param_names.h"
 #include "weft/pretrained/stored_tensors.h"
+#include "weft/text/regex.h"
 
 namespace weft {
 
@@ -22,24 +23,31 @@ class PeftFolder {
   // their own names; and where it adapts experts in stacks (PEFT's target_parameters, Transformers' modules from
   // version 5 on), under those of weft's adapters, "layers.0.moe.experts.up.lora_a", [E, r, H]. Throws Error naming
   // the module whose tensors have another shape.
-  static std::unique_ptr<StoredTensors> open_tensors(const std::string& folder, const LoraConfig& lora,
-                                                     std::span<const ParamNames> base);
+  static std::unique_ptr<StoredTensors> tensors_of(PeftFolder folder, const LoraConfig& lora,
+                                                   std::span<const ParamNames> base);
 
  private:
   struct Module {
     const StoredInfo *a = nullptr, *b = nullptr, *magnitude = nullptr;
     bool is_stack = false;  // of experts: a [E r, I], b [O, r E]
   };
+  // A number of those modules whose names end so.
+  struct Pattern {
+    Regex modules;
+    double number;
+  };
   class Tensors;
+  std::vector<Pattern> patterns_of(const char* key) const;
+  double number_of(const std::vector<Pattern>& patterns, const std::string& module, double otherwise) const;
   void find_modules();
   void name_stacks(const std::string& experts);
   bool leaves_layers_out() const;
-  double number_of(const char* pattern_key, const std::string& module, double otherwise) const;
   int64_t rank_of(const std::string& module) const;
   float scale_of(const std::string& module) const;
 
   std::string source_;  // of the configuration
   JsonDocument json_;
+  std::vector<Pattern> ranks_, alphas_;
   std::unique_ptr<StoredTensors> weights_;
   // By name; of a stack its parameter's, "model.layers.0.mlp.experts.down_proj".
   std::map<std::string, Module> modules_;

@@ -120,6 +120,9 @@ std::span<const NameRow> gguf_offset_norms() {
       {"layers.#.mlp_norm", "blk.#.ffn_norm", kPlusOne},
       {"layers.#.mlp_post_norm", "blk.#.post_ffw_norm", kPlusOne},
       {"final_norm", "output_norm", kPlusOne},
+      {"layers.#.mtp.embedding_norm", "blk.#.nextn.enorm", kPlusOne},
+      {"layers.#.mtp.hidden_norm", "blk.#.nextn.hnorm", kPlusOne},
+      {"layers.#.mtp.norm", "blk.#.nextn.shared_head_norm", kPlusOne},
   };
   return kRows;
 }
