@@ -15,6 +15,7 @@ struct DecoderCase {
   WeightGrads when;
   int64_t lora_rank = 0;  // of adapters beside every projection
   int64_t experts = 0;
+  bool mtp = false;
 };
 
 std::string case_name(const testing::TestParamInfo<DecoderCase>& info) { return info.param.name; }
@@ -23,6 +24,7 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
  protected:
   static constexpr int64_t kTokens = 11;
   const std::vector<int32_t> ids{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}, targets{1, 4, 1, 5, 9, 2, -1, 5, 3, 5, 8};
+  const std::vector<int32_t> next_ids{1, 4, 1, 5, 9, 2, 2, 5, 3, 5, 8}, further{4, 1, 5, 9, 2, -1, -1, 3, 5, 8, -1};
   const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3};
   const std::vector<AttentionSpan> spans = causal_spans(std::vector<int32_t>{0, 7, 11});
 
@@ -40,6 +42,7 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     if (c.experts > 0) m.experts = c.experts, m.experts_per_token = 2, m.expert_ffn = 6, m.shared_experts = 1;
     if (c.lora_rank > 0)
       m.lora = {.rank = c.lora_rank, .alpha = 5, .dropout = c.dropout, .targets = lora_targets({"all-linear"})};
+    if (c.mtp) m.mtp_layers = 1, m.mtp_loss = 0.7;
     if (std::string_view(c.family) == "ministral3")
       m.rope_scaling = {.kind = RopeScaling::Kind::yarn, .factor = 2, .original_context = 3, .query_beta = 0.5};
     if (m.has_delta()) {
@@ -59,10 +62,14 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
             .step = 3,
             .tokens = tokens};
   }
-  double loss(Context& context, Decoder& model) {
+  Decoder::Losses losses(Context& context, Decoder& model, const Pass& p, float grad_scale) {
     Brackets none;
+    return model.losses(context, p, {}, {targets.data(), next_ids.data(), further.data()}, grad_scale, none);
+  }
+  double loss(Context& context, Decoder& model) {
     const Pass p = pass();
-    return *model.loss(context, p, {}, targets.data(), 0, none).value.data<double>();
+    const auto [next, ahead] = losses(context, model, p, 0);
+    return *next.value.data<double>() + (ahead ? model.config().mtp_loss * *ahead.data<double>() : 0);
   }
   void run_backward(Context& context, Decoder& model, WeightGrads when, DType wide) {
     for (Param* p : model.params()) {
@@ -71,9 +78,8 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     }
     Tape tape(when);
     context.tape = &tape;
-    Brackets none;
     const Pass p = pass();
-    const Var y = model.loss(context, p, {}, targets.data(), 1, none);
+    const Var y = losses(context, model, p, 1).next;
     const Tensor dy = context.empty_like(y.value);
     context.kernels.fill(context.stream, dy, 1);
     tape.backward(y, dy);
@@ -144,6 +150,11 @@ constexpr DecoderCase kDecoderCases[] = {
     {"qwen3_5_dropout_recompute_later", "qwen3_5", false, false, true, 0.2f, "swiglu", 1, WeightGrads::later},
     {"qwen3_5_lora_dropout_recompute", "qwen3_5", false, false, false, 0.3f, "swiglu", 1, WeightGrads::later, 2},
     {"qwen3_next_lora", "qwen3_next", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
+    {"mtp", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now, 0, 0, true},
+    {"mtp_tied_bias", "llama", true, true, true, 0, "gelu", 0, WeightGrads::now, 0, 0, true},
+    {"mtp_experts_dropout_recompute_later", "llama", false, false, false, 0.2f, "swiglu", 1, WeightGrads::later, 0, 4,
+     true},
+    {"mtp_qwen3_5_recompute", "qwen3_5", false, false, true, 0, "swiglu", 2, WeightGrads::later, 0, 0, true},
     {"experts_lora_recompute", "llama", false, false, false, 0, "relu", 1, WeightGrads::later, 3, 4},
 };
 INSTANTIATE_TEST_SUITE_P(Families, DecoderGradientTest, testing::ValuesIn(kDecoderCases), case_name);

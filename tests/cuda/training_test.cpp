@@ -42,6 +42,8 @@ const MeshCase kTrainingCases[] = {
     {.recompute = {RecomputePolicy::What::block}, .offload_activations = OffloadTo::host},
     {.family = "qwen3_5", .shape = {.cp = 2, .tp = 2}},
     {.family = "qwen3_next", .shape = {.shard = 2}, .experts = 4},
+    {.shape = {.pp = 2, .tp = 2}, .sequence_parallel = true, .accumulation = 2, .dropout = 0.2f, .mtp = true},
+    {.shape = {.shard = 2}, .zero = Zero::parameters, .precision = Precision::bf16, .experts = 4, .mtp = true},
 };
 
 class CudaTrainingTest : public testing::TestWithParam<MeshCase> {};

@@ -169,6 +169,27 @@ TEST(Batches, KeepDocumentsApart) {
   EXPECT_EQ(batch.num_targets, 17);
 }
 
+// Within sequences, of which the last token predicts nothing further on and stands for what nobody knows.
+TEST(Batches, LookFurther) {
+  const TempFolder folder;
+  const EvalBatches batches(counting_text(folder, 20, {5, 6}), {.seq_len = 8, .global_batch = 3, .documents = true});
+  Batch batch;
+  batches.fill(0, 0, 3, batch);
+  EXPECT_TRUE(batch.next_ids.empty() && batch.further_targets.empty());
+  batch.look_further();
+  EXPECT_EQ(batch.next_ids,
+            (std::vector<int32_t>{1, 2, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(batch.further_targets, (std::vector<int32_t>{2,  3,  4,  -1, -1, -1, 8,  -1, 10, 11, 12, 13,
+                                                         14, 15, 16, -1, 18, 19, -1, -1, -1, -1, -1, -1}));
+  // What is not to be predicted next is not to be predicted further on either.
+  batch.targets[2] = -1;
+  batch.look_further();
+  EXPECT_EQ(batch.further_targets[1], -1);
+  EXPECT_EQ(batch.next_ids[2], 3);
+  batches.fill(0, 0, 3, batch);
+  EXPECT_TRUE(batch.next_ids.empty());
+}
+
 TEST(Batches, BoundaryAtTheEndOfARow) {
   const TempFolder folder;
   const EvalBatches batches(counting_text(folder, 17, {8}), {.seq_len = 8, .global_batch = 2, .documents = true});

@@ -98,14 +98,17 @@ TEST_P(GoldenMtpTest, IsConvertedWithItsModel) {
   const auto file = open_model(folder / "m.gguf", Checkpoint::Check::all_bytes, WithMtp::yes);
   export_hugging_face(*file, folder / "hf");
   const auto again = open_model(folder / "hf", Checkpoint::Check::all_bytes, WithMtp::yes);
+  export_checkpoint(*again, folder / "checkpoints");
+  const auto saved = open_model(folder / "checkpoints", Checkpoint::Check::all_bytes, WithMtp::yes);
   const double single = single_bound(source->config());
-  for (const ModelSource* other : {file.get(), again.get()}) {
+  for (const ModelSource* other : {file.get(), again.get(), saved.get()}) {
     ASSERT_EQ(other->config().mtp_layers, 1) << other->path();
     const MtpLogits got = mtp_logits_on(*other, {}, golden.ids(), cpu_kernels(), DType::f32);
     EXPECT_LT(worst_difference(got.model, golden.logits()), single) << other->path();
     EXPECT_LT(worst_difference(got.next, golden.rows("next_logits")), single) << other->path();
   }
-  for (const char* name : {"m.gguf", "hf"}) EXPECT_EQ(open_model(folder / name)->config().mtp_layers, 0);
+  for (const char* name : {"m.gguf", "hf", "checkpoints"})
+    EXPECT_EQ(open_model(folder / name)->config().mtp_layers, 0) << name;
 }
 
 // Initial values, of which `change` makes others.

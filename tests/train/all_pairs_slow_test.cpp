@@ -31,6 +31,7 @@ const std::vector<Factor>& factors() {
        {{"llama", [](MeshCase&) {}},
         {"gpt2 with tied embeddings", [](MeshCase& c) { c.family = "gpt2", c.tie = true; }},
         {"llama with 6 experts", [](MeshCase& c) { c.experts = 6; }}}},
+      {"further on", levels<bool>({{"off", false}, {"on", true}}, [](MeshCase& c, bool v) { c.mtp = v; })},
       {"ep", levels<int>({{"1", 1}, {"2", 2}, {"4", 4}}, [](MeshCase& c, int v) { c.shape.ep = v; })},
       {"dp", levels<int>({{"1", 1}, {"2", 2}, {"4", 4}}, [](MeshCase& c, int v) { c.shape.shard = v; })},
       {"hsdp", levels<int>({{"off", 1}, {"2", 2}}, [](MeshCase& c, int v) { c.shape.replicate = v; })},
@@ -88,6 +89,7 @@ bool is_possible(const Row& row) {
   const MeshCase c = case_of(row);
   const MeshShape& s = c.shape;
   if (s.size() < 2 || s.size() > 16 || 8 % (s.dp() * c.accumulation) != 0) return false;
+  if (c.mtp && family_defaults(c.family).position != PositionKind::rope) return false;
   if (c.offload_parameters != OffloadTo::none && c.zero != Zero::parameters) return false;
   if (c.offload_activations != OffloadTo::none && c.recompute.what != RecomputePolicy::What::block) return false;
   if (s.ep > 1 && (c.experts == 0 || s.shard * s.cp % s.ep != 0)) return false;

@@ -177,9 +177,49 @@ const MeshCase kDeltaCases[] = {
     {.family = "qwen3_5", .shape = {.pp = 2, .cp = 2, .tp = 4}, .schedule = ScheduleKind::zb_h1, .accumulation = 4},
     {.family = "qwen3_5", .shape = {.pp = 2, .shard = 2}, .accumulation = 2, .precision = Precision::bf16}};
 
+// Models that learn to predict a token further on; the embedding that this reads is on another stage, or on this one.
+const MeshCase kMtpCases[] = {
+    {.shape = {.shard = 2}, .accumulation = 2, .dropout = 0.2f, .mtp = true},
+    {.shape = {.shard = 4}, .zero = Zero::parameters, .recompute = {RecomputePolicy::What::block}, .mtp = true},
+    {.shape = {.shard = 2}, .zero = Zero::gradients, .accumulation = 2, .tie = true, .mtp = true},
+    {.shape = {.tp = 2}, .dropout = 0.2f, .mtp = true},
+    {.shape = {.tp = 4}, .sequence_parallel = true, .dropout = 0.2f, .mtp = true},
+    {.shape = {.tp = 2}, .sequence_parallel = true, .tie = true, .mtp = true},
+    {.shape = {.pp = 2}, .accumulation = 4, .dropout = 0.2f, .mtp = true},
+    {.shape = {.pp = 2}, .accumulation = 2, .tie = true, .mtp = true},
+    {.shape = {.pp = 2}, .schedule = ScheduleKind::zb_h1, .accumulation = 4, .mtp = true},
+    {.shape = {.pp = 2}, .schedule = ScheduleKind::zbv, .virtual_stages = 2, .accumulation = 4, .mtp = true},
+    {.shape = {.pp = 2}, .schedule = ScheduleKind::interleaved, .virtual_stages = 2, .accumulation = 4, .mtp = true},
+    {.shape = {.pp = 2, .shard = 2}, .zero = Zero::parameters, .accumulation = 2, .mtp = true},
+    {.shape = {.cp = 2}, .dropout = 0.2f, .mtp = true},
+    {.shape = {.cp = 4}, .cp_mode = ContextMode::ulysses, .mtp = true},
+    {.family = "qwen3_5", .shape = {.cp = 2, .tp = 2}, .sequence_parallel = true, .mtp = true},
+    {.shape = {.shard = 2, .cp = 2, .tp = 2, .ep = 2},
+     .zero = Zero::parameters,
+     .sequence_parallel = true,
+     .experts = 4,
+     .mtp = true},
+    {.shape = {.pp = 2, .shard = 2, .tp = 2, .ep = 2},
+     .zero = Zero::optimizer,
+     .sequence_parallel = true,
+     .schedule = ScheduleKind::zb_h1,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block},
+     .experts = 4,
+     .mtp = true},
+    {.shape = {.shard = 2},
+     .zero = Zero::parameters,
+     .offload_optimizer = OffloadTo::host,
+     .offload_parameters = OffloadTo::host,
+     .offload_activations = OffloadTo::host,
+     .mtp = true},
+    {.shape = {.pp = 2, .tp = 2}, .accumulation = 2, .precision = Precision::bf16, .mtp = true},
+};
+
 class EqualToOneRankTest : public testing::TestWithParam<MeshCase> {};
 INSTANTIATE_TEST_SUITE_P(Meshes, EqualToOneRankTest, testing::ValuesIn(kMeshCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(DeltaRule, EqualToOneRankTest, testing::ValuesIn(kDeltaCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(FurtherOn, EqualToOneRankTest, testing::ValuesIn(kMtpCases), mesh_case_name);
 
 TEST_P(EqualToOneRankTest, LossGradientsAndWeights) { expect_equal_to_one_rank(GetParam()); }
 

@@ -25,6 +25,7 @@ struct MeshCase {
             offload_activations = OffloadTo::none;
   LoraConfig lora = {};
   GradientType gradients = GradientType::fp32;
+  bool mtp = false;
   int steps = 3;
 };
 
@@ -38,7 +39,8 @@ inline const MeshCase kFarStages{.shape = {.pp = 2, .shard = 2},
                                  .offload_activations = OffloadTo::disk};
 
 // Beside every projection.
-inline const LoraConfig kNf4Adapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets, .base = BaseFormat::nf4};
+inline const LoraConfig kNf4Adapters{
+    .rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets, .base = BaseFormat::nf4};
 
 inline const TemporaryFolder& offload_folder() {
   static const TemporaryFolder folder;
@@ -54,6 +56,7 @@ inline std::string name_of(const MeshCase& c) {
                                                : "",
                                  kPrecisionNames[int(c.precision)]);
   if (c.gradients == GradientType::bf16) name += "_short_gradients";
+  if (c.mtp) name += "_mtp";
   const auto add = [&](const char* what, int64_t n, int64_t usual) {
     if (n != usual) name += fmt::format("_{}{}", what, n);
   };
@@ -98,6 +101,7 @@ inline Recipe recipe_of(const MeshCase& c) {
     m.aux_loss = 0.1f, m.z_loss = 0.01f;
     complete(m);
   }
+  if (c.mtp) r.model.mtp_layers = 1, r.model.mtp_loss = 0.5;
   r.mesh.shape = c.shape;
   r.mesh.zero = c.zero;
   r.mesh.cp_mode = c.cp_mode;
@@ -122,6 +126,7 @@ inline MeshCase on_one_rank(const MeshCase& c) {
           .experts = c.experts,
           .lora = c.lora,
           .gradients = c.gradients,
+          .mtp = c.mtp,
           .steps = c.steps};
 }
 

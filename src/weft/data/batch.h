@@ -13,8 +13,14 @@ struct Batch {
   std::vector<int32_t> sequence_starts;  // [sequences + 1]: 0, ..., rows * seq_len; tokens attend within a sequence
   int64_t num_targets = 0;               // targets that are not -1
 
+  // Of look_further, or empty: the tokens that come next, and what is to be predicted from these.
+  std::vector<int32_t> next_ids, further_targets;  // [rows * seq_len]
+
   // Makes room for rows of seq_len tokens and empties `sequence_starts`; allocates only when it grows.
   void reset(int32_t new_rows, int32_t new_seq_len);
+  // Of a batch that is filled: what a model is to predict one token further on, within sequences. The last token of
+  // one predicts nothing; where nobody knows what comes after it, it stands for that itself.
+  void look_further();
 };
 
 }  // namespace weft

@@ -66,8 +66,21 @@ void Batch::reset(int32_t new_rows, int32_t new_seq_len) {
   num_targets = 0;
   const size_t tokens = size_t(rows) * size_t(seq_len);
   for (std::vector<int32_t>* values : {&ids, &targets, &positions}) values->resize(tokens);
+  next_ids.clear(), further_targets.clear();
   sequence_starts.clear();
   sequence_starts.reserve(tokens + 1);  // at most one sequence a token
+}
+
+void Batch::look_further() {
+  next_ids.resize(ids.size()), further_targets.resize(ids.size());
+  for (size_t s = 0; s + 1 < sequence_starts.size(); ++s) {
+    const auto end = size_t(sequence_starts[s + 1]);
+    for (auto t = size_t(sequence_starts[s]); t < end; ++t) {
+      const bool is_last = t + 1 == end;
+      next_ids[t] = targets[t] >= 0 ? targets[t] : ids[is_last ? t : t + 1];
+      further_targets[t] = is_last ? -1 : targets[t + 1];
+    }
+  }
 }
 
 Batches::Batches(TokenPart part, BatchOptions options) : part_(std::move(part)), options_(options) {

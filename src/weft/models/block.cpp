@@ -151,6 +151,10 @@ Residual Block::operator()(const Residual& in, const Pass& pass, RecomputePolicy
                            const WantedRows* wanted) {
   using What = RecomputePolicy::What;
   const bool has_tape = in.x.context->tape != nullptr;
+  if (has_tape && recomputed == What::block) {
+    const auto again = [this, &pass](const Var& sum) { return (*this)({sum}, pass, What::nothing).sum(); };
+    return {recompute(again, in.sum())};
+  }
   const auto given = [wanted](const Var& rows) { return wanted ? wanted->of(rows) : rows; };
   const auto attention = [&](const Var& x) {
     if (!has_tape || recomputed != What::attention) return attend(x, pass, wanted);

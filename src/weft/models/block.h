@@ -19,8 +19,8 @@ class Block {
   Block(const std::string& name, int layer, const ModelConfig& config, const RopeTables& rope,
         const Partition& partition);
 
-  // recomputed: which of its two parts; the whole block is the caller's to recompute. wanted: of the last layer, the
-  // rows that it gives; null: all.
+  // recomputed: the block or one of its two parts, where there is a tape. wanted: of the last layer, the rows that it
+  // gives; null: all.
   Residual operator()(const Residual& x, const Pass& pass, RecomputePolicy::What recomputed,
                       const WantedRows* wanted = nullptr);
 

@@ -1,9 +1,9 @@
 // Decoder: embedding, blocks, head.
 #include "weft/models/decoder.h"
 
+#include "weft/autograd/ops/beside.h"
 #include "weft/autograd/ops/embedding.h"
 #include "weft/autograd/ops/scale.h"
-#include "weft/autograd/recompute.h"
 #include "weft/nn/wanted_rows.h"
 #include "weft/parallel/head_loss.h"
 
@@ -13,13 +13,15 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
       partition_(partition),
       part_(part),
       embedding_dropout_site_(name_hash("embedding")),
+      mtp_dropout_site_(name_hash("mtp.embedding")),
       rope_(config_) {
   if (part_.num_layers < 0) part_.num_layers = c.layers - part_.first_layer;
   Placement table(Shape{c.vocab, c.hidden});
   table.cut(0, partition_.tensor.cut(c.vocab));
-  table.is_tied = c.tie_embeddings && part_.is_tied_elsewhere;
+  Placement embedding_table = table;
+  embedding_table.is_tied = part_.is_tied_elsewhere;
   if (part_.has_embedding) {
-    embedding_.emplace("embedding.weight", table, Init::normal(c.init_std));
+    embedding_.emplace("embedding.weight", embedding_table, Init::normal(c.init_std));
     embedding_->readers = Param::Readers::rows;
     if (c.position == PositionKind::learned)
       position_.emplace("position.weight", partition_.tensor.replicated_inside({c.context, c.hidden}),
@@ -33,11 +35,11 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
   if (!c.tie_embeddings)
     head_.emplace("head.weight", table, Init::normal(c.init_std));
   else if (!tied_)
-    head_.emplace("embedding.weight", table, Init::normal(c.init_std));
+    head_.emplace("embedding.weight", embedding_table, Init::normal(c.init_std));
   if (c.mtp_layers > 0) {
     mtp_.emplace(c, rope_, partition);
     if (!tied_ && !c.tie_embeddings) {
-      mtp_embedding_.emplace("embedding.weight", table, Init::normal(c.init_std));
+      mtp_embedding_.emplace("embedding.weight", embedding_table, Init::normal(c.init_std));
       mtp_embedding_->readers = Param::Readers::rows;
     }
   }
@@ -62,28 +64,27 @@ void Decoder::allocate(Context& context, DType dtype) {
 }
 
 void Decoder::multiply_in_float8() {
-  for (const auto& block : blocks_) block->each_param([](Param& p) { p.in_float8 = p.is_bulk; });
+  each_layer([](auto& layer) { layer.each_param([](Param& p) { p.in_float8 = p.is_bulk; }); });
 }
 
 void Decoder::sum_gradients_in_16_bits() {
-  for (const auto& block : blocks_) block->each_param([](Param& p) { p.has_short_grad = p.is_bulk && p.trainable; });
+  each_layer([](auto& layer) { layer.each_param([](Param& p) { p.has_short_grad = p.is_bulk && p.trainable; }); });
 }
 
 void Decoder::prepare(Context& context, DType dtype) {
   dtype_ = dtype;
   for (RouterBias* b : router_biases()) b->allocate(context, dtype);
-  for (const auto& block : blocks_) block->each_norm([&](Norm& n) { n.prepare(context, dtype); });
+  each_layer([&](auto& layer) { layer.each_norm([&](Norm& n) { n.prepare(context, dtype); }); });
   if (final_norm_) final_norm_->prepare(context, dtype);
-  if (mtp_) mtp_->each_norm([&](Norm& n) { n.prepare(context, dtype); });
   rope_.prepare(context, Context::wide(dtype));
 }
 
-Var Decoder::embed(Context& context, const Pass& pass, Param& table) {
+Var Decoder::embed(Context& context, const Pass& pass, const int32_t* ids, Param& table, uint64_t dropout_site) {
   const bool is_first = partition_.tensor.rank() == 0;  // of those whose parts make the sum
-  Var x = apply(context, EmbeddingOp{table, position_ && is_first ? &*position_ : nullptr, pass.ids,
+  Var x = apply(context, EmbeddingOp{table, position_ && is_first ? &*position_ : nullptr, ids,
                                      pass.attention.positions, pass.num_tokens, dtype_});
   x = scaled(x, config_.embedding_scale);
-  return pass.dropout(partition_.tensor.leave(x), config_.dropout, embedding_dropout_site_,
+  return pass.dropout(partition_.tensor.leave(x), config_.dropout, dropout_site,
                       partition_.tensor.tokens(pass.num_tokens).begin);
 }
 
@@ -93,20 +94,12 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
   rope_.prepare(pass);
   if (embedding_) {
     brackets.enter(group, Var{{}, &context});
-    x = {brackets.leave(group++, embed(context, pass, *embedding_))};
+    x = {brackets.leave(group++, embed(context, pass, pass.ids, *embedding_, embedding_dropout_site_))};
   }
   for (const auto& each : blocks_) {
-    Block& block = *each;
-    const RecomputePolicy::What what = recompute_.of(part_.first_layer + int64_t(&each - blocks_.data()));
+    const RecomputePolicy::What recomputed = recompute_.of(part_.first_layer + int64_t(&each - blocks_.data()));
     x.last() = brackets.enter(group, x.last());
-    if (context.tape && what == RecomputePolicy::What::block) {
-      const auto again = [&block, &pass](const Var& sum) {
-        return block({sum}, pass, RecomputePolicy::What::nothing).sum();
-      };
-      x = {recompute(again, x.sum())};
-    } else {
-      x = block(x, pass, what, final_norm_ && &each == &blocks_.back() ? pass.wanted : nullptr);
-    }
+    x = (*each)(x, pass, recomputed, final_norm_ && &each == &blocks_.back() ? pass.wanted : nullptr);
     x.last() = brackets.leave(group++, x.last());
   }
   if (pass.attention.cache) pass.attention.cache->advance(pass.num_tokens);
@@ -116,18 +109,30 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
   return final_norm_->branch(x)[1];
 }
 
-Var Decoder::loss(Context& context, const Pass& pass, const Var& x, const int32_t* targets, float grad_scale,
-                  Brackets& brackets) {
-  return result(context, pass, x, brackets,
-                [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
-                  return head_loss(partition.tensor, weight, softcap, targets, grad_scale, hidden);
-                });
+Decoder::Losses Decoder::losses(Context& context, const Pass& pass, const Var& x, const Targets& targets,
+                                float grad_scale, Brackets& brackets) {
+  const auto loss_of = [&](const Var& hidden, const int32_t* of, float scale) {
+    return head_loss(partition_.tensor, head_weight(), config_.logit_softcap, of, scale,
+                     scaled(hidden, config_.logit_scale));
+  };
+  const Var hidden = forward(context, pass, x, brackets);
+  Losses losses{loss_of(hidden, targets.next, grad_scale), {}};
+  if (mtp_ && targets.further) {
+    const Var ahead = predict(context, pass, targets.next_ids, hidden);
+    const Var further = loss_of(ahead, targets.further, grad_scale * float(config_.mtp_loss));
+    losses = {apply(context, BesideOp{}, losses.next, further), further.value};
+  }
+  losses.next = leave_head(losses.next, brackets);
+  return losses;
 }
 
 Var Decoder::result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head) {
   const Var hidden = scaled(forward(context, pass, x, brackets), config_.logit_scale);
-  const Var sum = head(partition_, head_weight(), config_.logit_softcap, hidden);
-  return brackets.leave(blocks_.size() + (embedding_ ? 1 : 0), sum);
+  return leave_head(head(partition_, head_weight(), config_.logit_softcap, hidden), brackets);
+}
+
+Var Decoder::leave_head(const Var& result, Brackets& brackets) {
+  return brackets.leave(blocks_.size() + (embedding_ ? 1 : 0), result);
 }
 
 Var Decoder::logits(const Var& hidden) {
@@ -135,11 +140,12 @@ Var Decoder::logits(const Var& hidden) {
   return config_.logit_softcap > 0 ? apply(*hidden.context, SoftcapOp{config_.logit_softcap}, logits) : logits;
 }
 
-Var Decoder::predict(Context& context, const Pass& pass, const Var& hidden) {
+Var Decoder::predict(Context& context, const Pass& pass, const int32_t* next_ids, const Var& hidden) {
   check(mtp_.has_value(), "this part of the model predicts no token further on");
   rope_.prepare(pass);
   Param& table = tied_ ? *tied_ : mtp_embedding_ ? *mtp_embedding_ : head_weight();
-  return (*mtp_)(hidden, embed(context, pass, table), pass);
+  const Var embedded = embed(context, pass, next_ids, table, mtp_dropout_site_);
+  return (*mtp_)(hidden, embedded, pass, recompute_.of(config_.layers));
 }
 
 std::vector<std::vector<Param*>> Decoder::param_groups() {
@@ -166,9 +172,9 @@ std::vector<std::vector<Param*>> Decoder::param_groups() {
 
 std::vector<RouterBias*> Decoder::router_biases() {
   std::vector<RouterBias*> all;
-  for (const auto& block : blocks_)
-    if (RouterBias* const bias = block->router_bias()) all.push_back(bias);
-  if (RouterBias* const bias = mtp_ ? mtp_->router_bias() : nullptr) all.push_back(bias);
+  each_layer([&](auto& layer) {
+    if (RouterBias* const bias = layer.router_bias()) all.push_back(bias);
+  });
   return all;
 }
 

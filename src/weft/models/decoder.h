@@ -15,7 +15,7 @@ namespace weft {
 struct DecoderPart {
   int64_t first_layer = 0, num_layers = -1;  // -1: all from the first on
   bool has_embedding = true, has_head = true;
-  bool is_tied_elsewhere = false;  // the embedding and the head that is tied to it are on different ranks
+  bool is_tied_elsewhere = false;  // the embedding and what reads it behind the layers are on different ranks
   bool operator==(const DecoderPart&) const = default;
 };
 
@@ -47,18 +47,34 @@ class Decoder {
   // with the head, of the rows that are wanted.
   Var forward(Context& context, const Pass& pass, const Var& x, Brackets& brackets);
   Var hidden(Context& context, const Pass& pass, Brackets& brackets) { return forward(context, pass, {}, brackets); }
-  // The sum of the cross-entropies of `targets` (-1 ignored); see HeadLossOp for grad_scale.
+  // What the tokens of a pass are to predict, [T] each, of which -1 is ignored: what comes next, and, of a model with
+  // a part for that and where it is asked for, one token further on from the tokens that come next.
+  struct Targets {
+    const int32_t* next;
+    const int32_t* next_ids = nullptr;
+    const int32_t* further = nullptr;
+  };
+  // Sums of cross-entropies. The gradient of `next` is that of next + ModelConfig::mtp_loss x further.
+  struct Losses {
+    Var next;
+    Tensor further;  // [1], or empty
+  };
+  // See HeadLossOp for grad_scale.
+  Losses losses(Context& context, const Pass& pass, const Var& x, const Targets& targets, float grad_scale,
+                Brackets& brackets);
   Var loss(Context& context, const Pass& pass, const Var& x, const int32_t* targets, float grad_scale,
-           Brackets& brackets);
-  // The same of what `head` makes of the residual stream after the last norm, the head's weight [V, H] and the cap of
+           Brackets& brackets) {
+    return losses(context, pass, x, {targets}, grad_scale, brackets).next;
+  }
+  // A loss of what `head` makes of the residual stream after the last norm, the head's weight [V, H] and the cap of
   // its logits.
   using Head = FunctionRef<Var(const Partition& partition, Param& weight, float softcap, const Var& hidden)>;
   Var result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head);
   // Logits [rows, V] of chosen rows of hidden().
   Var logits(const Var& hidden);
   // Of a model with such a part: what its logits of a token further on are made of, from what forward() gave of these
-  // rows. ids: the tokens that come next.
-  Var predict(Context& context, const Pass& pass, const Var& hidden);
+  // rows and the tokens that come next, host memory [rows].
+  Var predict(Context& context, const Pass& pass, const int32_t* next_ids, const Var& hidden);
 
   // Every parameter in the order of first use; a tied head is its embedding.
   std::vector<Param*> params();
@@ -69,7 +85,13 @@ class Decoder {
   Param* embedding() { return embedding_ ? &*embedding_ : nullptr; }
 
  private:
-  Var embed(Context& context, const Pass& pass, Param& table);
+  Var embed(Context& context, const Pass& pass, const int32_t* ids, Param& table, uint64_t dropout_site);
+  Var leave_head(const Var& result, Brackets& brackets);
+  // Of blocks, and of the part behind them.
+  void each_layer(auto&& visit) {
+    for (const auto& block : blocks_) visit(*block);
+    if (mtp_) visit(*mtp_);
+  }
   Param& head_weight() { return head_ ? *head_ : *tied_; }
 
   ModelConfig config_;
@@ -77,7 +99,7 @@ class Decoder {
   DecoderPart part_;
   RecomputePolicy recompute_;
   DType dtype_ = DType::f32;
-  uint64_t embedding_dropout_site_;
+  uint64_t embedding_dropout_site_, mtp_dropout_site_;
   RopeTables rope_;
   std::optional<Param> embedding_;  // [V, H]
   Param* tied_ = nullptr;           // the embedding, where it is the head

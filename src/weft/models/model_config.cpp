@@ -182,6 +182,15 @@ void complete_adapters(ModelConfig& c) {
 
 }  // namespace
 
+void complete_mtp(const ModelConfig& c) {
+  if (c.mtp_layers == 0) return;
+  if (c.mtp_layers != 1) throw UsageError("model.mtp_layers = {}: write 0 or 1", c.mtp_layers);
+  if (c.position != PositionKind::rope)
+    throw UsageError("model.mtp_layers = 1: that part has rotary positions: write model.position = \"rope\", or 0");
+  if (!(c.mtp_loss > 0 && std::isfinite(c.mtp_loss)))
+    throw UsageError("model.mtp_loss = {}: write a number above 0, or model.mtp_layers = 0", c.mtp_loss);
+}
+
 void complete(ModelConfig& c) {
   require_positive("layers", c.layers);
   require_positive("hidden", c.hidden);
@@ -217,6 +226,7 @@ void complete(ModelConfig& c) {
   complete_attention(c);
   complete_experts(c);
   complete_adapters(c);
+  complete_mtp(c);
   if (c.num_params() == INT64_MAX)
     throw UsageError("the model's sizes are too large together: 64 bits cannot count its parameters");
 }
@@ -295,7 +305,7 @@ int64_t ModelConfig::num_params() const {
 
 namespace {
 
-constexpr double kPerMultiplyAdd = 2;
+constexpr double kPerMultiplyAdd = 2, kForwardAndBackward = 3;
 
 // Projections of a layer that adapters may stand beside, so many of one kind.
 struct Adapted {
@@ -398,10 +408,23 @@ double ModelConfig::flops_per_token(int64_t seq_len) const {
     sum += layer.attention + layer.mlp, scores += layer.scores;
     adapters += double(adapter_params(*this, i, experts_per_token));
   }
-  constexpr double kForwardAndBackward = 3;
   double all = kForwardAndBackward * sum;
   if (lora.rank > 0) all += kForwardAndBackward * adapters - (sum - scores);
-  return kPerMultiplyAdd * all;
+  return kPerMultiplyAdd * all + mtp_flops_per_token(seq_len);
+}
+
+double ModelConfig::mtp_flops_per_token(int64_t seq_len) const {
+  if (mtp_layers == 0) return 0;
+  const LayerWork layer = layer_work(mtp_block(), layers, seq_len);
+  const double projection = 2 * double(hidden) * double(hidden), head = double(hidden) * double(vocab);
+  return kPerMultiplyAdd * kForwardAndBackward * (layer.attention + layer.mlp + projection + head);
+}
+
+ModelConfig ModelConfig::mtp_block() const {
+  ModelConfig c = *this;
+  c.attention_every = c.window = c.unrotated_every = 0;
+  c.lora = {};
+  return c;
 }
 
 double ModelConfig::prompt_flops(int64_t tokens, int64_t steps) const {
@@ -417,9 +440,10 @@ double ModelConfig::prompt_flops(int64_t tokens, int64_t steps) const {
 
 double ModelConfig::recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const {
   using What = RecomputePolicy::What;
+  const ModelConfig mtp = mtp_block();
   double sum = 0;
-  for (int64_t i = 0; i < layers; ++i) {
-    const LayerWork layer = layer_work(*this, i, seq_len);
+  for (int64_t i = 0; i < layers + mtp_layers; ++i) {
+    const LayerWork layer = layer_work(i < layers ? *this : mtp, i, seq_len);
     const What what = policy.of(i);
     if (what == What::attention || what == What::block) sum += layer.attention;
     if (what == What::mlp || what == What::block) sum += layer.mlp;

@@ -133,9 +133,10 @@ struct ModelConfig {
   float aux_loss = 0, z_loss = 0;
   float router_bias_rate = 0;  // how fast training balances by the bias; 0: it does not
 
-  // Parts behind the last layer that predict a token further on (models/mtp.h), 0 or 1: only of a model that was
-  // opened with it, to guess what its answers say.
+  // Parts behind the last layer that predict a token further on (models/mtp.h), 0 or 1. A saved model has its part
+  // only where it was opened with it (pretrained/model_source.h).
   int64_t mtp_layers = 0;
+  double mtp_loss = 0.1;  // in training, the weight of its loss beside that of the next token
 
   LoraConfig lora;  // adapters beside the projections; where there are some, they alone are trained
 
@@ -168,6 +169,10 @@ struct ModelConfig {
   // FLOPs of reading a prompt in so many steps, each of which asks for the logits of its last row: the head and, but
   // for keys and values, the last layer are computed of these rows alone.
   double prompt_flops(int64_t tokens, int64_t steps) const;
+  // Of flops_per_token, those of the part that predicts further on: its layer, and the head once more.
+  double mtp_flops_per_token(int64_t seq_len) const;
+  // The configuration of that part's layer, which attends to all tokens and has no adapters.
+  ModelConfig mtp_block() const;
   // What recomputation adds to flops_per_token.
   double recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const;
 };

@@ -56,6 +56,10 @@ class ModelFields {
     rope_scaling();
     attention();
     experts();
+    v.number("mtp_layers", c.mtp_layers);
+    v.begin_group("mtp_layers", c.mtp_layers > 0);
+    v.number("mtp_loss", c.mtp_loss);
+    v.end_group();
   }
 
  private:

@@ -7,13 +7,6 @@
 namespace weft {
 namespace {
 
-// Of its block, which is like the layers that attend to everything.
-ModelConfig block_config(ModelConfig c) {
-  c.attention_every = c.window = c.unrotated_every = 0;
-  c.lora = {};
-  return c;
-}
-
 std::string name_of(const ModelConfig& c, const char* part = "") {
   return fmt::format("layers.{}{}", c.layers, part);
 }
@@ -23,18 +16,22 @@ std::string name_of(const ModelConfig& c, const char* part = "") {
 Mtp::Mtp(const ModelConfig& c, const RopeTables& rope, const Partition& partition)
     : embedding_norm_(name_of(c, ".mtp.embedding_norm"), partition.tensor.replicated({c.hidden}), norm_config(c)),
       hidden_norm_(name_of(c, ".mtp.hidden_norm"), partition.tensor.replicated({c.hidden}), norm_config(c)),
-      projection_(name_of(c, ".mtp.projection"),
-                  {.in = 2 * c.hidden, .out = c.hidden, .has_bias = c.bias, .init_std = c.init_std}),
-      block_(name_of(c), int(c.layers), block_config(c), rope, partition),
+      projection_(name_of(c, ".mtp.projection"), {.in = 2 * c.hidden,
+                                                  .out = c.hidden,
+                                                  .has_bias = c.bias,
+                                                  .init_std = c.init_std,
+                                                  .is_shared = partition.tensor.cuts_sequence(),
+                                                  .is_first_holder = partition.tensor.rank() == 0}),
+      block_(name_of(c), int(c.layers), c.mtp_block(), rope, partition),
       norm_(name_of(c, ".mtp.norm"), partition.tensor.replicated({c.hidden}), norm_config(c)) {
   check(c.position == PositionKind::rope, "a part that predicts further on has rotary positions");
 }
 
-Var Mtp::operator()(const Var& hidden, const Var& embedded, const Pass& pass) {
+Var Mtp::operator()(const Var& hidden, const Var& embedded, const Pass& pass, RecomputePolicy::What recomputed) {
   const int64_t rows = hidden.value.dim(0), width = hidden.value.dim(1);
   const Var h = reshape(hidden_norm_(hidden), {rows, 1, width});
   const Var both = reshape(apply(*hidden.context, JoinHeadsOp{}, embedding_norm_(embedded), h), {rows, 2 * width});
-  return norm_.branch(block_({projection_(both)}, pass, RecomputePolicy::What::nothing))[1];
+  return norm_.branch(block_({projection_(both)}, pass, recomputed))[1];
 }
 
 }  // namespace weft

@@ -10,10 +10,11 @@ namespace weft {
 // embedding of the token that comes next. The decoder's head makes logits of h', of the token after that one.
 class Mtp {
  public:
-  // As a layer behind the decoder's, which attends to all tokens. rope outlives it.
+  // As a layer behind the decoder's (ModelConfig::mtp_block). rope outlives it.
   Mtp(const ModelConfig& config, const RopeTables& rope, const Partition& partition);
 
-  Var operator()(const Var& hidden, const Var& embedded, const Pass& pass);
+  // recomputed: of its layer.
+  Var operator()(const Var& hidden, const Var& embedded, const Pass& pass, RecomputePolicy::What recomputed);
 
   void each_param(auto&& visit) {
     embedding_norm_.each_param(visit), hidden_norm_.each_param(visit);

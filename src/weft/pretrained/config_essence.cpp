@@ -10,6 +10,7 @@ ModelConfig essence(ModelConfig c) {
   c.family = neutral.family;
   c.dropout = neutral.dropout, c.init_std = neutral.init_std;
   c.capacity_factor = neutral.capacity_factor, c.aux_loss = neutral.aux_loss, c.z_loss = neutral.z_loss;
+  c.mtp_loss = neutral.mtp_loss;
   c.qkv_bias = c.has_qkv_bias(), c.output_bias = c.has_output_bias(), c.mlp_bias = c.has_mlp_bias();
   c.norm_bias = c.has_norm_bias(), c.bias = false;
   c.router_bias = c.has_router_bias(), c.router_bias_rate = 0;

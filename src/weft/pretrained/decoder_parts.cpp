@@ -33,19 +33,20 @@ std::vector<LayerRange> place_in_v(int num_layers, int num_ranks, double layer, 
 std::vector<DecoderPart> decoder_parts(const ModelConfig& m, int64_t seq_len, const std::string& wish,
                                        const PipelineShape& shape) {
   const int stages = shape.num_stages();
-  const double head = 6 * double(m.hidden) * double(m.vocab);
+  const double head = 6 * double(m.hidden) * double(m.vocab) + m.mtp_flops_per_token(seq_len);
   const double layer = (m.flops_per_token(seq_len) - head) / double(m.layers);
   const bool is_v = stages > 1 && shape.rank_of(0) == shape.rank_of(stages - 1);
   const std::vector<LayerRange> ranges = !wish.empty() ? parse_layers_per_stage(wish, int(m.layers), stages)
                                          : is_v        ? place_in_v(int(m.layers), shape.num_ranks, layer, head)
                                                 : place_layers(int(m.layers), stages, {.layer = layer, .head = head});
+  const bool reads_embedding = m.tie_embeddings || m.mtp_layers > 0;  // the last stage
   std::vector<DecoderPart> parts;
   for (int s = 0; s < stages; ++s)
     parts.push_back({.first_layer = ranges[size_t(s)].begin,
                      .num_layers = ranges[size_t(s)].size(),
                      .has_embedding = s == 0,
                      .has_head = s + 1 == stages,
-                     .is_tied_elsewhere = m.tie_embeddings && shape.rank_of(0) != shape.rank_of(stages - 1)});
+                     .is_tied_elsewhere = reads_embedding && shape.rank_of(0) != shape.rank_of(stages - 1)});
   return parts;
 }
 

@@ -155,7 +155,7 @@ Tensor ForwardModel::predict(const Pass& pass, std::span<const int32_t> from, st
   if (!has_result()) return {};
   const Tensor before = context_.empty(dtype_, {pass.num_tokens, config().hidden});
   context_.kernels.embedding(context_.stream, before, left_, {from.data(), 0, left_.dim(0)}, {}, nullptr);
-  const Tensor hidden = model_->predict(context_, pass, {before, &context_}).value;
+  const Tensor hidden = model_->predict(context_, pass, pass.ids, {before, &context_}).value;
   keep(hidden);
   return rows.empty() ? Tensor{} : logits_of_rows(hidden, rows);
 }

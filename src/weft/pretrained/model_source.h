@@ -92,6 +92,8 @@ class ModelSource {
 // Whether a model is opened with the part that predicts a token further on, where it has one that weft knows: its
 // configuration then says so (ModelConfig::mtp_layers).
 enum class WithMtp : bool { no, yes };
+// As a configuration has it.
+inline WithMtp with_mtp_as(const ModelConfig& config) { return WithMtp(config.mtp_layers > 0); }
 // A preset's shape; with the part where the positions of its kind are such as the part has.
 ModelConfig preset_with(const std::string& name, WithMtp mtp);
 
@@ -108,7 +110,7 @@ std::vector<int32_t> stop_tokens(const ModelSource& source, const Tokenizer& tok
 std::vector<int32_t> encode_prompt(const ModelSource& source, const Tokenizer& tokenizer, std::string_view text);
 
 // Its configuration alone.
-ModelConfig model_config_of(const std::string& path);
+ModelConfig model_config_of(const std::string& path, WithMtp mtp = WithMtp::no);
 
 // The checkpoint folder that `path` means: itself, or the newest valid one below it.
 std::string find_checkpoint(const std::string& path);

@@ -36,13 +36,21 @@ std::string newest_in(const std::string& folder) {
               found.rejected[0].reason);
 }
 
+ModelConfig config_of(const Checkpoint& checkpoint, WithMtp mtp) {
+  ModelConfig config = parse_model_json(checkpoint.read(kModelName), join_path(checkpoint.path(), kModelName));
+  if (mtp == WithMtp::no) config.mtp_layers = 0;
+  return config;
+}
+
 class CheckpointSource final : public ModelSource {
  public:
-  explicit CheckpointSource(Checkpoint checkpoint)
-      : ModelSource(checkpoint.path(), SourceKind::checkpoint,
-                    parse_model_json(checkpoint.read(kModelName), join_path(checkpoint.path(), kModelName))),
+  CheckpointSource(Checkpoint checkpoint, WithMtp mtp)
+      : ModelSource(checkpoint.path(), SourceKind::checkpoint, config_of(checkpoint, mtp)),
         checkpoint_(std::move(checkpoint)) {
-    bind(stored_weights(checkpoint_), names_of(config()));
+    const std::string behind = fmt::format("layers.{}.*", config().layers);  // the part that predicts further on
+    std::vector<std::string_view> ignored;
+    if (mtp == WithMtp::no) ignored.push_back(behind);
+    bind(stored_weights(checkpoint_), names_of(config()), {}, ignored);
   }
   int64_t step() const override { return checkpoint_.step(); }
   std::unique_ptr<Tokenizer> tokenizer() const override {
@@ -226,7 +234,7 @@ std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Che
     if (mtp == WithMtp::yes) config = with_mtp(std::move(config), *weights);
     return std::make_unique<HuggingFaceSource>(path, config, std::move(weights));
   }
-  return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check));
+  return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check), mtp);
 }
 
 std::vector<int32_t> stop_tokens(const ModelSource& source, const Tokenizer& tokenizer) {
@@ -245,12 +253,14 @@ std::vector<int32_t> encode_prompt(const ModelSource& source, const Tokenizer& t
   return ids;
 }
 
-ModelConfig model_config_of(const std::string& path) {
-  if (const auto config = random_config(path)) return *config;
-  if (is_gguf(path)) return read_gguf_model(GgufFile(path)).config;
-  if (is_hugging_face_folder(path)) return read_hf_config(path).model;
-  const Checkpoint checkpoint = Checkpoint::open(find_checkpoint(path), Checkpoint::Check::sizes);
-  return parse_model_json(checkpoint.read(kModelName), join_path(checkpoint.path(), kModelName));
+ModelConfig model_config_of(const std::string& path, WithMtp mtp) {
+  if (const auto config = random_config(path, mtp)) return *config;
+  if (is_gguf(path)) return read_gguf_model(GgufFile(path), mtp == WithMtp::yes).config;
+  if (is_hugging_face_folder(path)) {
+    const HfConfig config = read_hf_config(path);
+    return mtp == WithMtp::no ? config.model : with_mtp(config, *open_tensors(path, config)).model;
+  }
+  return config_of(Checkpoint::open(find_checkpoint(path), Checkpoint::Check::sizes), mtp);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name) {

@@ -81,7 +81,7 @@ RunReport train(Recipe recipe, RunOptions options) {
   std::optional<Dataset> shared;
   std::unique_ptr<ModelSource> start, teacher;
   const auto open = [&](Checkpoint::Check check) {
-    if (!recipe.model_path.empty()) start = open_model(recipe.model_path, check);
+    if (!recipe.model_path.empty()) start = open_model(recipe.model_path, check, with_mtp_as(recipe.model));
     if (!recipe.lora_path.empty()) start = open_adapted(std::move(start), recipe.lora_path);
     options.start = start.get();
     if (!recipe.distill.teacher.empty()) teacher = open_model(recipe.distill.teacher, check);

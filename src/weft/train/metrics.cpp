@@ -66,6 +66,7 @@ void MetricsFile::write(const StepMetrics& m) {
   const auto out = std::back_inserter(line_);
   fmt::format_to(out, "{}{}", kLineStart, m.step);
   add_number(line_, "loss", m.loss);
+  if (m.mtp_loss) add_number(line_, "mtp_loss", *m.mtp_loss);
   add_number(line_, "grad_norm", m.grad_norm);
   add_number(line_, "lr", m.lr);
   fmt::format_to(out, ",\"tokens\":{}", m.tokens);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -15,7 +16,8 @@ namespace weft {
 // What is known of one training step. NaN stands for what was not measured, and is written as null.
 struct StepMetrics {
   int64_t step = 0;
-  double loss = 0;  // nats per token
+  double loss = 0;                 // nats per token
+  std::optional<double> mtp_loss;  // of the token further on, where the model has a part for that
   double grad_norm = 0;
   double lr = 0;
   int64_t tokens = 0;  // seen since the start of the run, over all ranks

@@ -34,7 +34,7 @@ ModelParts::ModelParts(const Recipe& recipe, const Mesh& mesh, const Schedule& s
     choose_trained(recipe, *parts_.back());
     if (recipe.train.gradients == GradientType::bf16) parts_.back()->sum_gradients_in_16_bits();
     const bool has_both = all[size_t(s)].has_head && parts_.front()->embedding();
-    if (has_both && recipe.model.tie_embeddings) shared_group_ = 0;
+    if (has_both && (recipe.model.tie_embeddings || recipe.model.mtp_layers > 0)) shared_group_ = 0;
   }
 }
 

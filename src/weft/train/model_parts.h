@@ -27,7 +27,8 @@ class ModelParts {
   std::vector<std::unique_ptr<Decoder>>& parts() { return parts_; }
   // Of all parts, one after the other.
   std::vector<std::vector<Param*>> param_groups();
-  // The group that more than one use of keeps open for a step: an embedding that is also the head here; else -1.
+  // The group that more than one use of keeps open for a step: an embedding that is also read behind the layers here;
+  // else -1.
   int shared_group() const { return shared_group_; }
   const Partition& partition() const { return partition_; }
 

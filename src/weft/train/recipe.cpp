@@ -45,7 +45,9 @@ class ModelReader {
  private:
   static std::string name(const char* key) { return fmt::format("model.{}", key); }
   static bool is_of_training(std::string_view key) {
-    return key == "capacity_factor" || key == "aux_loss" || key == "z_loss" || key == "router_bias_rate";
+    constexpr std::string_view kKeys[] = {"capacity_factor",  "aux_loss",   "z_loss",
+                                          "router_bias_rate", "mtp_layers", "mtp_loss"};
+    return std::ranges::find(kKeys, key) != std::end(kKeys);
   }
   // A key that counts for nothing is a mistake.
   bool is_asked(const char* key) {
@@ -75,11 +77,13 @@ void check_experts(Toml& toml, const ModelConfig& c, const MeshShape& mesh) {
                 fmt::format("it must divide the {} ranks of mesh.dp / mesh.hsdp x mesh.cp", mesh.shard * mesh.cp));
 }
 
-// The shape of a saved model is its own; what only training knows may be set.
+// The shape of a saved model is its own; what only training knows may be set. A part that predicts further on is left
+// out of training, unless it is asked for: then a model that has none gets a new one.
 ModelConfig read_saved_model(Toml& toml, const std::string& path) {
   for (const char* key : {"model.preset", "model.family"})
     if (toml.has(key)) toml.reject(key, fmt::format("the model in {} says it itself: remove the key", path));
-  ModelConfig c = model_config_of(path);
+  const bool has_mtp = toml.integer("model.mtp_layers", 0, 0, 1) > 0;
+  ModelConfig c = model_config_of(path, WithMtp(has_mtp));
   ModelReader reader(toml, path);
   visit_model_fields(reader, c);
   c.dropout = float(toml.number("model.dropout", double(c.dropout), 0, 0.999));
@@ -105,6 +109,17 @@ void read_lora(Toml& toml, ModelConfig& c, const std::string& path) {
   }
   lora.dropout = float(toml.number("lora.dropout", double(lora.dropout), 0, 0.999));
   lora.base = toml.choice("lora.quantize", "none", {"none", "nf4"}) == "nf4" ? BaseFormat::nf4 : BaseFormat::plain;
+}
+
+// What learns beside the part that predicts further on.
+void check_mtp(Toml& toml, const Recipe& r) {
+  if (r.model.mtp_layers == 0) return;
+  if (r.model.lora.rank > 0)
+    toml.reject("model.mtp_layers", "beside adapters nothing else is trained: write 0, or remove [lora]");
+  if (r.preference.method != PreferenceMethod::none || !r.distill.teacher.empty())
+    toml.reject("model.mtp_layers",
+                "the part learns from the next tokens of texts: write 0 beside [preference] or "
+                "[distill]");
 }
 
 void check_seq_len(Toml& toml, const ModelConfig& c, int64_t seq_len) {
@@ -295,6 +310,7 @@ Recipe read_recipe(Toml& toml) {
   r.data = read_data(toml, !r.model_path.empty());
   read_preference(toml, r);
   read_distill(toml, r);
+  check_mtp(toml, r);
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");
   r.mesh.offload.dir = toml.get<std::string>("mesh.offload_dir", r.log.dir + "/offload");

@@ -47,11 +47,12 @@ class Reporter {
   void step(const StepMetrics& m) {
     metrics_.write(m);
     if (tensorboard_) {
-      const Scalar scalars[] = {{"train/loss", float(m.loss)},
-                                {"train/grad_norm", float(m.grad_norm)},
-                                {"train/lr", float(m.lr)},
-                                {"speed/tokens_per_s", float(m.tokens_per_s)},
-                                {"speed/mfu", float(m.mfu)}};
+      std::vector<Scalar> scalars = {{"train/loss", float(m.loss)},
+                                     {"train/grad_norm", float(m.grad_norm)},
+                                     {"train/lr", float(m.lr)},
+                                     {"speed/tokens_per_s", float(m.tokens_per_s)},
+                                     {"speed/mfu", float(m.mfu)}};
+      if (m.mtp_loss) scalars.push_back({"train/mtp_loss", float(*m.mtp_loss)});
       tensorboard_->write(m.step, scalars);
     }
     const double now = seconds_now(), per_step = (now - begin_s_) / double(m.step - first_step_);
@@ -229,6 +230,7 @@ class Run {
       const double tokens_per_s = double(result.num_tokens) / step_s;
       reporter_->step({.step = step,
                        .loss = result.loss,
+                       .mtp_loss = result.mtp_loss,
                        .grad_norm = result.grad_norm,
                        .lr = result.lr,
                        .tokens = tokens_seen_,

@@ -59,9 +59,18 @@ class Trainer::PartStage final : public Stage {
   Var loss_of(Context& context, const MicroBatches::Slot& slot, const Var& x) {
     Objective* const objective = t_.objective_;
     const float scale = evaluated_ ? 0 : t_.grad_scale_;
-    if (!objective) return part_.loss(context, slot.pass, x, slot.batch.targets.data(), scale, *brackets_);
+    if (!objective) return loss_of_tokens(context, slot, x, scale);
     if (evaluated_) return objective->evaluate(context, part_, slot, x, *brackets_);
     return objective->loss(context, part_, slot, x, scale, *brackets_);
+  }
+
+  Var loss_of_tokens(Context& context, const MicroBatches::Slot& slot, const Var& x, float scale) {
+    const Batch& b = slot.batch;
+    Decoder::Targets targets{b.targets.data()};
+    if (!b.next_ids.empty()) targets.next_ids = b.next_ids.data(), targets.further = b.further_targets.data();
+    auto [next, further] = part_.losses(context, slot.pass, x, targets, scale, *brackets_);
+    if (further) t_.further_losses_.push_back(std::move(further));
+    return next;
   }
 
   Trainer& t_;
@@ -131,7 +140,7 @@ void Trainer::note_place(const Action& action) noexcept {
 }
 
 void Trainer::run_micro_batches(double grad_scale) {
-  grad_scale_ = float(grad_scale), loss_sum_ = 0;
+  grad_scale_ = float(grad_scale), loss_sum_ = further_loss_sum_ = 0;
   const RepeatedStep step(context_.stream, this, recipe_.train.global_batch);
   micro_batches_.set_loss_scale(grad_scale_);
   data_parallel_->begin(int(recipe_.train.accumulation));
@@ -155,9 +164,16 @@ double Trainer::evaluate(const Batch& batch, bool uses_adapters) {
 
 // At the end of the passes, so that none of them waits for what a device has queued.
 void Trainer::add_losses() {
-  for (const Tensor& loss : losses_)
-    if (!is_meta()) loss_sum_ += double(*on_host(context_.stream, loss).data<float>());
-  losses_.clear();
+  loss_sum_ += sum_of(losses_);
+  further_loss_sum_ += sum_of(further_losses_);
+}
+
+double Trainer::sum_of(std::vector<Tensor>& losses) {
+  double sum = 0;
+  for (const Tensor& loss : losses)
+    if (!is_meta()) sum += double(*on_host(context_.stream, loss).data<float>());
+  losses.clear();
+  return sum;
 }
 
 double Trainer::sum_over_ranks(double value) {
@@ -174,6 +190,8 @@ StepResult Trainer::step() {
   if (objective_) objective_->begin_step(*this, next_step_);
   run_micro_batches(scaler_.scale() / num_targets);
   result.loss = sum_over_ranks(counts_loss() ? loss_sum_ : 0) / num_targets;
+  if (recipe_.model.mtp_layers > 0)
+    result.mtp_loss = sum_over_ranks(counts_loss() ? further_loss_sum_ : 0) / num_targets;
   result.waited_s = pipeline_.waited_seconds();
   result.was_skipped = !update(result);
   update_router_biases(!result.was_skipped);

@@ -17,8 +17,9 @@
 namespace weft {
 
 struct StepResult {
-  double loss = 0;       // nats per token, over the global batch
-  double grad_norm = 0;  // before clipping
+  double loss = 0;                 // nats per token, over the global batch
+  std::optional<double> mtp_loss;  // the same of the token further on, where the model has a part for that
+  double grad_norm = 0;            // before clipping
   double lr = 0;
   int64_t num_tokens = 0;    // rows x seq_len of the global batch
   bool was_skipped = false;  // a gradient was not finite: the loss scale was halved, or the recipe says to go on
@@ -73,6 +74,7 @@ class Trainer {
   void note_place(const Action& action) noexcept;
   void run_micro_batches(double grad_scale);
   void add_losses();
+  double sum_of(std::vector<Tensor>& losses);
   double sum_over_ranks(double value);
   bool is_meta() const { return context_.stream.allocator().device() == Device::meta; }
   bool update(StepResult& result);
@@ -101,8 +103,9 @@ class Trainer {
   Tensor loss_dy_;  // [1] f32: the gradient of the loss is wanted
   int64_t next_step_ = 0;
   float grad_scale_ = 0;
-  std::vector<Tensor> losses_;  // of the passes under way: [1] each
-  double loss_sum_ = 0;
+  std::vector<Tensor> losses_;          // of the passes under way: [1] each
+  std::vector<Tensor> further_losses_;  // the same of the token further on, where the model says any
+  double loss_sum_ = 0, further_loss_sum_ = 0;
   Objective* objective_ = nullptr;
   std::function<void(const Action&, bool)> observer_;
 };

@@ -65,7 +65,9 @@ constexpr Rule kRules[] = {
     no_counterpart("init-method-xavier-uniform", "weights begin normally distributed"),
     no_counterpart("window-size", "write model.window"),
     no_counterpart("window-attn-skip-freq", "write model.global_every"),
-    no_counterpart("mtp-*", "weft predicts one token"),
+    whole("mtp-num-layers", "model.mtp_layers"),
+    number("mtp-loss-scaling-factor", "model.mtp_loss"),
+    no_counterpart("mtp-*", "the part that predicts further on is one layer, as attention to all tokens has it"),
     no_counterpart("use-mup", "rates are the same for all widths"),
     no_counterpart("mup-*", "rates are the same for all widths"),
 

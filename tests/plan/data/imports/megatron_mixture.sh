@@ -17,5 +17,5 @@ python -m torch.distributed.launch --nproc_per_node=8 --nnodes=$NNODES pretrain_
   --num-layers 27 --hidden-size 2048 --num-attention-heads 16 --ffn-hidden-size 10944 --swiglu \
   --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights \
   --hidden-dropout 0 --attention-dropout 0 --seq-length 4096 --max-position-embeddings 4096 --vocab-size 102400 \
-  --micro-batch-size 1 --global-batch-size 512 --train-iters 1000 --lr 4.2e-4 --bf16 --use-distributed-optimizer \
+  --micro-batch-size 1 --global-batch-size 512 --train-iters 1000 --lr 4.2e-4 --mtp-num-layers 1 --mtp-loss-scaling-factor 0.3 --bf16 --use-distributed-optimizer \
   --tensor-model-parallel-size $TENSOR_RANKS $EXTRA_ARGS
