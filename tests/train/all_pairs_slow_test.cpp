@@ -31,7 +31,7 @@ const std::vector<Factor>& factors() {
        {{"llama", [](MeshCase&) {}},
         {"gpt2 with tied embeddings", [](MeshCase& c) { c.family = "gpt2", c.tie = true; }},
         {"llama with 6 experts", [](MeshCase& c) { c.experts = 6; }}}},
-      {"further on", levels<bool>({{"off", false}, {"on", true}}, [](MeshCase& c, bool v) { c.mtp = v; })},
+      {"mtp", levels<bool>({{"off", false}, {"on", true}}, [](MeshCase& c, bool v) { c.mtp = v; })},
       {"ep", levels<int>({{"1", 1}, {"2", 2}, {"4", 4}}, [](MeshCase& c, int v) { c.shape.ep = v; })},
       {"dp", levels<int>({{"1", 1}, {"2", 2}, {"4", 4}}, [](MeshCase& c, int v) { c.shape.shard = v; })},
       {"hsdp", levels<int>({{"off", 1}, {"2", 2}}, [](MeshCase& c, int v) { c.shape.replicate = v; })},

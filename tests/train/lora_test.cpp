@@ -3,7 +3,6 @@
 #include "train/mesh_cases.h"
 #include "weft/base/toml.h"
 #include "weft/models/model_json.h"
-#include "weft/text/byte_tokenizer.h"
 #include "weft/train/memory_estimate.h"
 #include "weft/train/model_parts.h"
 #include "weft/train/start_from.h"
@@ -163,22 +162,7 @@ TEST(LoraTest, ResumesOnAnotherMesh) {
   const auto train = [&](const MeshCase& mesh) {
     Recipe recipe = recipe_of(mesh);
     recipe.optimizer.adamw.eps = 1e-4;  // rounding errors stay rounding errors
-    std::vector<double> losses;
-    run_ranks(recipe.mesh.size(), [&](Communicator& world) {
-      TestRank rank(cpu_kernels());
-      const SyntheticBatches batches = batches_of(recipe);
-      const ByteTokenizer tokenizer;
-      Trainer trainer(rank.context, world, recipe, batches);
-      SavedRun saved(trainer, recipe, tokenizer);
-      CheckpointStore store(folder.path());
-      if (const FoundCheckpoint found = store.newest_valid(); found.checkpoint) saved.load(*found.checkpoint);
-      for (int i = 0; i < 4; ++i) {
-        const double loss = trainer.step().loss;
-        if (world.rank() == 0) losses.push_back(loss);
-      }
-      save_now(saved, trainer, store);
-    });
-    return losses;
+    return losses_of(go_on_in(folder.path(), recipe, 4));
   };
   const MeshCase one{.lora = kEverywhere};
   train(one);

@@ -2,8 +2,6 @@
 #include "base/temporary_folder.h"
 #include "train/training_setup.h"
 #include "weft/pretrained/model_source.h"
-#include "weft/text/byte_tokenizer.h"
-#include "weft/train/saved_run.h"
 
 namespace weft {
 namespace {
@@ -35,19 +33,10 @@ struct Went {
 // Loads what is there, takes some steps and saves.
 Went go_on(const Recipe& recipe, const std::string& folder, int steps) {
   Went went;
-  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
-    TestRank rank(cpu_kernels());
-    const SyntheticBatches batches = batches_of(recipe);
-    const ByteTokenizer tokenizer;
-    Trainer trainer(rank.context, world, recipe, batches);
-    SavedRun saved(trainer, recipe, tokenizer);
-    CheckpointStore store(folder);
-    if (const FoundCheckpoint found = store.newest_valid(); found.checkpoint) saved.load(*found.checkpoint);
-    std::vector<double> losses;
-    for (int i = 0; i < steps; ++i) losses.push_back(trainer.step().loss);
-    save_now(saved, trainer, store);
-    if (world.rank() == 0) went = {losses, biases_of(trainer.model().parts()[0]->router_biases())};
-  });
+  const auto keep_biases = [&](Trainer& trainer) {
+    went.biases = biases_of(trainer.model().parts()[0]->router_biases());
+  };
+  went.losses = losses_of(go_on_in(folder, recipe, steps, keep_biases));
   return went;
 }
 

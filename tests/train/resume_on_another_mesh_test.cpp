@@ -1,7 +1,6 @@
 // Twenty steps on mesh A, saved at ten; the last ten again on mesh B from what A has saved.
 #include "base/temporary_folder.h"
 #include "train/training_setup.h"
-#include "weft/text/byte_tokenizer.h"
 
 namespace weft {
 namespace {
@@ -67,24 +66,8 @@ Recipe resumed_recipe(const On& on, bool has_experts) {
   return r;
 }
 
-// Loads the newest checkpoint if there is one, takes ten steps, and saves.
 std::vector<double> train_ten(const Recipe& recipe, const std::string& folder) {
-  std::vector<double> losses;
-  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
-    TestRank rank(cpu_kernels());
-    const SyntheticBatches batches = batches_of(recipe);
-    const ByteTokenizer tokenizer;
-    Trainer trainer(rank.context, world, recipe, batches);
-    SavedRun saved(trainer, recipe, tokenizer);
-    CheckpointStore store(folder);
-    if (const FoundCheckpoint found = store.newest_valid(); found.checkpoint) saved.load(*found.checkpoint);
-    for (int i = 0; i < kSteps; ++i) {
-      const double loss = trainer.step().loss;
-      if (world.rank() == 0) losses.push_back(loss);
-    }
-    save_now(saved, trainer, store);
-  });
-  return losses;
+  return losses_of(go_on_in(folder, recipe, kSteps));
 }
 
 class ResumeTest : public testing::TestWithParam<PairCase> {};

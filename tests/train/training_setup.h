@@ -68,6 +68,34 @@ inline std::string saved_model(const Recipe& recipe, const std::string& folder) 
   return path;
 }
 
+// Loads what a folder's newest checkpoint has, if there is one, takes some steps and saves there. Returns what the
+// steps gave on rank 0, where `then` looks at the trainer.
+inline std::vector<StepResult> go_on_in(const std::string& folder, const Recipe& recipe, int steps,
+                                        const std::function<void(Trainer&)>& then = {}) {
+  std::vector<StepResult> results;
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const SyntheticBatches batches = batches_of(recipe);
+    const ByteTokenizer tokenizer;
+    Trainer trainer(rank.context, world, recipe, batches);
+    SavedRun saved(trainer, recipe, tokenizer);
+    CheckpointStore store(folder);
+    if (const FoundCheckpoint found = store.newest_valid(); found.checkpoint) saved.load(*found.checkpoint);
+    std::vector<StepResult> mine;
+    for (int i = 0; i < steps; ++i) mine.push_back(trainer.step());
+    save_now(saved, trainer, store);
+    if (world.rank() != 0) return;
+    if (then) then(trainer);
+    results = std::move(mine);
+  });
+  return results;
+}
+inline std::vector<double> losses_of(const std::vector<StepResult>& results) {
+  std::vector<double> losses;
+  for (const StepResult& r : results) losses.push_back(r.loss);
+  return losses;
+}
+
 // Rounding errors stay rounding errors: AdamW divides by little more than the gradients, and steps are equally long.
 inline void make_smooth(Recipe& recipe) {
   recipe.optimizer.adamw.eps = 1e-2;
