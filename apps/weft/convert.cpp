@@ -51,7 +51,7 @@ Exported export_as(const std::string& form, const ModelSource& source, const Con
 }
 
 bool can_write(const std::string& form, const ModelConfig& config) {
-  if (form == kCheckpoint) return config.mtp_layers == 0;
+  if (form == kCheckpoint) return true;
   try {
     form == kGguf ? void(describe(config)) : void(write_hf_config(config));
     return true;

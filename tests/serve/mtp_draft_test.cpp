@@ -7,7 +7,9 @@
 #include "pretrained/golden_models.h"
 #include "pretrained/model_on_ranks.h"
 #include "serve/company.h"
+#include "weft/pretrained/export.h"
 #include "weft/pretrained/export_gguf.h"
+#include "weft/pretrained/gguf_family.h"
 
 namespace weft {
 namespace {
@@ -109,6 +111,16 @@ TEST_P(GoldenMtpTest, IsConvertedWithItsModel) {
   }
   for (const char* name : {"m.gguf", "hf", "checkpoints"})
     EXPECT_EQ(open_model(folder / name)->config().mtp_layers, 0) << name;
+}
+
+// A family that has no names for it, or none for what it is made of: such a model is written without its part.
+TEST(MtpExportTest, IsNoPartOfOtherFamilies) {
+  ModelConfig c = small_config();
+  EXPECT_NO_THROW(write_hf_config(c));
+  EXPECT_NO_THROW(describe(c));
+  c.mtp_layers = 1;
+  EXPECT_THROW(write_hf_config(c), Error);
+  EXPECT_THROW(describe(c), Error);
 }
 
 // Initial values, of which `change` makes others.

@@ -22,6 +22,7 @@ void query_rank_field(HfFields& f, ModelConfig& c, int64_t absent) {
 void attention_fields(HfFields& f, ModelConfig& c) {
   int64_t rest = c.head_dim - c.rotary_dim;
   f.size("kv_lora_rank", c.kv_rank);
+  if (c.kv_rank == 0) f.refuse("kv_lora_rank", "models of this kind have latent attention");
   f.size("qk_nope_head_dim", rest);
   f.size("qk_rope_head_dim", c.rotary_dim);
   f.size("v_head_dim", c.value_dim);
@@ -128,10 +129,14 @@ std::span<const NameRow> deepseek_mtp_names() { return hf_deepseek::kMtp; }
 
 void deepseek_expert_fields(HfFields& f, ModelConfig& c) {
   f.size("n_routed_experts", c.experts);
+  if (!f.is_reading() && c.experts == 0 && c.mtp_layers > 0)
+    f.refuse("n_routed_experts", "the part that predicts further on has experts in models of this kind");
   f.size("n_shared_experts", c.shared_experts, 0);
   f.size("num_experts_per_tok", c.experts_per_token);
   f.size("moe_intermediate_size", c.expert_ffn);
-  f.size("first_k_dense_replace", c.first_dense_layers, 0);
+  int64_t dense = c.experts > 0 ? c.first_dense_layers : c.layers;
+  f.size("first_k_dense_replace", dense, 0);
+  c.first_dense_layers = dense;
   f.number("routed_scaling_factor", c.routed_scale, 1);
   f.size("n_group", c.expert_groups, 1);
   f.size("topk_group", c.groups_per_token, 1);

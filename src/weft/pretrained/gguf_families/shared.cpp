@@ -244,6 +244,8 @@ void gguf_router_field(GgufFields& f, ModelConfig& c, RouterGate otherwise) {
 
 void gguf_deepseek_expert_fields(GgufFields& f, ModelConfig& c, bool normalises_otherwise) {
   gguf_expert_fields(f, c);
+  if (!f.is_reading() && c.experts == 0 && c.mtp_layers > 0)
+    throw Error("the part that predicts a token further on has experts in models of this kind");
   f.size("expert_shared_count", c.shared_experts, 0);
   f.size("leading_dense_block_count", c.first_dense_layers, 0);
   f.size("expert_group_count", c.expert_groups, 1);
