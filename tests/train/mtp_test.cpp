@@ -140,6 +140,21 @@ TEST(MtpCheckpointTest, GoesOnOnAnotherMesh) {
   expect_near(first, begun), expect_near(second, done);
 }
 
+// Whichever side has it.
+TEST(MtpCheckpointTest, IsRefusedByName) {
+  const Recipe with = recipe_with_part(), without = without_part(with);
+  for (const auto& [saved, resumed] : {std::pair(with, without), std::pair(without, with)}) {
+    const TemporaryFolder folder;
+    go_on_in(folder.path(), saved, 1);
+    try {
+      go_on_in(folder.path(), resumed, 1);
+      ADD_FAILURE() << "it went on";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string_view(e.what()).find(" tensor layers.2."), std::string_view::npos) << e.what();
+    }
+  }
+}
+
 TEST(MtpTrainingTest, LearnsWhatComesFurtherOn) {
   // Rows that count up from anywhere: every token says the two that follow.
   class Counting final : public BatchSource {

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <unordered_set>
 
 #include "weft/models/model_json.h"
 #include "weft/parallel/data/near.h"
@@ -101,13 +102,18 @@ void SavedRun::take_tensors(std::string_view group, const std::vector<Entry>& en
 }
 
 void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const std::vector<Entry>& entries) const {
-  const std::vector<std::string> names = checkpoint.names(group);
-  if (names.size() != entries.size())
-    throw Error("{} has {} tensors in {}, the recipe's model and optimizer need {}: they are not of the same shape",
-                checkpoint.path(), names.size(), group, entries.size());
+  std::unordered_set<std::string_view> needed;
+  for (const Entry& e : entries) needed.insert(e.name);
+  for (const std::string& name : checkpoint.names(group))
+    if (!needed.contains(name))
+      throw Error(
+          "{} has a tensor {}, which the recipe's model and optimizer have not: write the recipe that it is of",
+          checkpoint.path(), name);
   for (const Entry& e : entries) {
     const std::optional<StoredTensor> t = checkpoint.find(group, e.name);
-    if (!t) throw Error("{} has no tensor {}: model or optimizer are not the recipe's", checkpoint.path(), e.name);
+    if (!t)
+      throw Error("{} has no tensor {}, which the recipe's model or optimizer has: write the recipe that it is of",
+                  checkpoint.path(), e.name);
     if (t->shape != e.shape || t->dtype != DType::f32)
       throw Error("{}: {} is {} {}, the recipe's model needs f32 {}", checkpoint.path(), e.name, name_of(t->dtype),
                   t->shape, e.shape);
