@@ -180,8 +180,6 @@ void complete_adapters(ModelConfig& c) {
     throw UsageError("lora.targets: latent attention has adapters beside its output only; write [\"o\"]");
 }
 
-}  // namespace
-
 void complete_mtp(const ModelConfig& c) {
   if (c.mtp_layers == 0) return;
   if (c.mtp_layers != 1) throw UsageError("model.mtp_layers = {}: write 0 or 1", c.mtp_layers);
@@ -190,6 +188,8 @@ void complete_mtp(const ModelConfig& c) {
   if (!(c.mtp_loss > 0 && std::isfinite(c.mtp_loss)))
     throw UsageError("model.mtp_loss = {}: write a number above 0, or model.mtp_layers = 0", c.mtp_loss);
 }
+
+}  // namespace
 
 void complete(ModelConfig& c) {
   require_positive("layers", c.layers);

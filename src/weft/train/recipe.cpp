@@ -111,7 +111,7 @@ void read_lora(Toml& toml, ModelConfig& c, const std::string& path) {
   lora.base = toml.choice("lora.quantize", "none", {"none", "nf4"}) == "nf4" ? BaseFormat::nf4 : BaseFormat::plain;
 }
 
-// What learns beside the part that predicts further on.
+// What the part that predicts further on does not go with.
 void check_mtp(Toml& toml, const Recipe& r) {
   if (r.model.mtp_layers == 0) return;
   if (r.model.lora.rank > 0)
