@@ -24,8 +24,9 @@ class CpuActivationTest : public testing::TestWithParam<std::tuple<Activation, D
 };
 INSTANTIATE_TEST_SUITE_P(All, CpuActivationTest,
                          testing::Combine(testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
-                                                          Activation::silu, Activation::gelu_quick,
-                                                          Activation::swiglu_oai, Activation::sigmoid),
+                                                          Activation::relu_squared, Activation::silu,
+                                                          Activation::gelu_quick, Activation::swiglu_oai,
+                                                          Activation::sigmoid),
                                           testing::Values(DType::f32, DType::bf16, DType::f16),
                                           testing::Values(0, 1, 7, 63, 64, 65, 4099, 70000)),
                          [](const auto& test) {

@@ -55,6 +55,7 @@ double activate(Activation f, double x) {
     case Activation::gelu: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::relu: return std::max(x, 0.0);
+    case Activation::relu_squared: return std::max(x, 0.0) * std::max(x, 0.0);
     case Activation::silu: return x / (1 + std::exp(-x));
     case Activation::gelu_quick: return x / (1 + std::exp(-1.702 * x));
     case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, 7.0));
@@ -215,19 +216,20 @@ TEST_P(EpilogueTest, EqualsPlainLoops) {
 
 std::string name_of_epilogue(const testing::TestParamInfo<EpilogueTest::ParamType>& info) {
   constexpr const char* kKinds[] = {"none", "activate", "gated", "activate_backward", "gated_backward"};
-  constexpr const char* kActivationNames[] = {"gelu", "gelu_tanh", "relu", "silu"};
+  constexpr const char* kActivationNames[] = {"gelu", "gelu_tanh", "relu", "relu2", "silu"};
   const auto [isa, type, kind, f] = info.param;
   return fmt::format("{}_{}_{}_{}", kIsaNames[int(isa)], name(type), kKinds[int(kind)], kActivationNames[int(f)]);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, EpilogueTest,
-    testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512_bf16, MatmulIsa::amx),
-                     testing::Values(DType::f32, DType::bf16, DType::f16),
-                     testing::Values(EpilogueKind::none, EpilogueKind::activate, EpilogueKind::gated,
-                                     EpilogueKind::activate_backward, EpilogueKind::gated_backward),
-                     testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu)),
-    name_of_epilogue);
+INSTANTIATE_TEST_SUITE_P(All, EpilogueTest,
+                         testing::Combine(testing::Values(MatmulIsa::avx2, MatmulIsa::avx512_bf16, MatmulIsa::amx),
+                                          testing::Values(DType::f32, DType::bf16, DType::f16),
+                                          testing::Values(EpilogueKind::none, EpilogueKind::activate,
+                                                          EpilogueKind::gated, EpilogueKind::activate_backward,
+                                                          EpilogueKind::gated_backward),
+                                          testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
+                                                          Activation::relu_squared, Activation::silu)),
+                         name_of_epilogue);
 
 class MatmulBits : public testing::TestWithParam<DType> {};
 

@@ -10,9 +10,9 @@ namespace {
 
 constexpr double kF32Noise = 1e-5;  // the same for f32: sums of a few hundred products
 
-const Activation kActivations[] = {Activation::gelu,   Activation::gelu_tanh,  Activation::relu,
-                                   Activation::silu,   Activation::gelu_quick, Activation::swiglu_oai,
-                                   Activation::sigmoid};
+const Activation kActivations[] = {Activation::gelu,         Activation::gelu_tanh, Activation::relu,
+                                   Activation::relu_squared, Activation::silu,      Activation::gelu_quick,
+                                   Activation::swiglu_oai,   Activation::sigmoid};
 
 // ---- matrix products ----
 struct MatmulSize {

@@ -168,8 +168,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, NormGradientTest,
 // ---- activations, and the products that end in them ----
 class ActivationGradientTest : public testing::TestWithParam<Activation> {};
 INSTANTIATE_TEST_SUITE_P(All, ActivationGradientTest,
-                         testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::silu,
-                                         Activation::gelu_quick, Activation::swiglu_oai, Activation::sigmoid),
+                         testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
+                                         Activation::relu_squared, Activation::silu, Activation::gelu_quick,
+                                         Activation::swiglu_oai, Activation::sigmoid),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST_P(ActivationGradientTest, EqualsDifferences) {

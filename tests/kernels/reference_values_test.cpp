@@ -30,6 +30,8 @@ TEST(ReferenceValuesTest, Activations) {
            ActivationValue{Activation::gelu_tanh, 0, 0},
            ActivationValue{Activation::relu, -3, 0},
            ActivationValue{Activation::relu, 3, 3},
+           ActivationValue{Activation::relu_squared, -3, 0},
+           ActivationValue{Activation::relu_squared, 3, 9},
            ActivationValue{Activation::silu, 1, 0.731058578630005},
            ActivationValue{Activation::silu, -800, 0},
            ActivationValue{Activation::silu, 800, 800},

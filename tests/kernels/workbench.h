@@ -73,6 +73,7 @@ inline std::string name_of(Activation f) {
     case Activation::gelu: return "gelu";
     case Activation::gelu_tanh: return "gelu_tanh";
     case Activation::relu: return "relu";
+    case Activation::relu_squared: return "relu_squared";
     case Activation::silu: return "silu";
     case Activation::gelu_quick: return "gelu_quick";
     case Activation::swiglu_oai: return "swiglu_oai";

@@ -19,13 +19,17 @@ struct NamedActivation {
   Activation activation;
   bool is_gated;
 };
-inline constexpr std::string_view kActivationNames[] = {"swiglu", "geglu",     "geglu_exact", "reglu", "swiglu_oai",
-                                                        "gelu",   "gelu_tanh", "gelu_quick",  "relu",  "silu"};
-inline constexpr NamedActivation kActivations[] = {{Activation::silu, true},       {Activation::gelu_tanh, true},
-                                                   {Activation::gelu, true},       {Activation::relu, true},
-                                                   {Activation::swiglu_oai, true}, {Activation::gelu, false},
-                                                   {Activation::gelu_tanh, false}, {Activation::gelu_quick, false},
-                                                   {Activation::relu, false},      {Activation::silu, false}};
+inline constexpr std::string_view kActivationNames[] = {
+    "swiglu", "geglu",     "geglu_exact", "geglu_quick", "reglu", "reglu2", "swiglu_oai",
+    "gelu",   "gelu_tanh", "gelu_quick",  "relu",        "relu2", "silu"};
+// Those that config.json can say of both kinds of MLPs, and swiglu_oai.
+inline constexpr NamedActivation kActivations[] = {
+    {Activation::silu, true},        {Activation::gelu_tanh, true}, {Activation::gelu, true},
+    {Activation::gelu_quick, true},  {Activation::relu, true},      {Activation::relu_squared, true},
+    {Activation::swiglu_oai, true},  {Activation::gelu, false},     {Activation::gelu_tanh, false},
+    {Activation::gelu_quick, false}, {Activation::relu, false},     {Activation::relu_squared, false},
+    {Activation::silu, false}};
+static_assert(std::size(kActivationNames) == std::size(kActivations));
 
 // Calls for each key one of
 //   visitor.number(key, int64_t& or float& or double&)

@@ -2,7 +2,8 @@
 // 2024; Gemma and Gemma 2, 2024; Gemma 3, 2025; Black et al., "GPT-NeoX-20B", 2022; Almazrouei et al., "Falcon",
 // 2023; DeepSeek-AI, "DeepSeek-V2" and "V3", 2024; Cohere, "Command A", 2025; LG AI Research, "EXAONE 4.0", 2025;
 // GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et al.,
-// "Stable LM 2", 2024; Li et al., "StarCoder", 2023; Lozhkov et al., "StarCoder 2", 2024; Zhang et al., "OPT", 2022.
+// "Stable LM 2", 2024; Li et al., "StarCoder", 2023; Lozhkov et al., "StarCoder 2", 2024; Zhang et al., "OPT", 2022;
+// NVIDIA, "Nemotron-4 340B", 2024; Arcee AI, "AFM-4.5B", 2025.
 #include "weft/models/variants.h"
 
 namespace weft {
@@ -133,6 +134,19 @@ ModelConfig minimax_m2() {
   return c;
 }
 
+ModelConfig nemotron() {
+  ModelConfig c = named("nemotron");
+  c.norm = NormKind::layer, c.norm_bias = c.norm_offset = true;
+  c.activation = Activation::relu_squared, c.is_gated = false;
+  return c;
+}
+
+ModelConfig arcee() {
+  ModelConfig c = named("arcee");
+  c.activation = Activation::relu_squared, c.is_gated = false;
+  return c;
+}
+
 ModelConfig smollm3() {
   ModelConfig c = named("smollm3");
   c.tie_embeddings = true, c.norm_eps = 1e-6f, c.unrotated_every = 4;
@@ -191,6 +205,9 @@ const std::vector<Family>& variant_families() {
                                         minimax_m2(),
                                         named("granite"),
                                         named("granitemoe"),
+                                        named("granitemoehybrid"),
+                                        nemotron(),
+                                        arcee(),
                                         dots1(),
                                         solar_open(),
                                         smollm3(),

@@ -196,7 +196,7 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
                      .rows = is_stack && is_half && !is_by_expert ? rows_of_stack(row->layout, config)
                                                                   : rows_of(row->layout, config, is_by_expert),
                      .is_transposed = row->layout.is_transposed && is_matrix,
-                     .values = row->layout.values,
+                     .values = suffix == ".bias" ? ValueMap::same : row->layout.values,
                      .num_matrices = is_by_expert                          ? p.shape[0]
                                      : row->layout.is_by_head && is_matrix ? config.heads
                                                                            : 0,

@@ -219,6 +219,10 @@ HWY_INLINE void activate(D d, hn::Vec<D> x, hn::Vec<D>& value, hn::Vec<D>& deriv
   if constexpr (kF == Activation::relu) {
     value = hn::IfThenZeroElse(hn::Lt(x, zero), x);
     derivative = hn::IfThenElseZero(hn::Gt(x, zero), one);
+  } else if constexpr (kF == Activation::relu_squared) {
+    const auto positive = hn::IfThenZeroElse(hn::Lt(x, zero), x);
+    value = hn::Mul(positive, positive);
+    derivative = hn::Add(positive, positive);
   } else if constexpr (kF == Activation::silu) {
     hn::Vec<D> complement;
     const auto s = sigmoid(d, x, complement);
@@ -288,6 +292,7 @@ HWY_INLINE void with_activation(Activation f, Body&& body) {
     case Activation::gelu: return body(std::integral_constant<Activation, Activation::gelu>());
     case Activation::gelu_tanh: return body(std::integral_constant<Activation, Activation::gelu_tanh>());
     case Activation::relu: return body(std::integral_constant<Activation, Activation::relu>());
+    case Activation::relu_squared: return body(std::integral_constant<Activation, Activation::relu_squared>());
     case Activation::silu: return body(std::integral_constant<Activation, Activation::silu>());
     case Activation::gelu_quick: return body(std::integral_constant<Activation, Activation::gelu_quick>());
     case Activation::swiglu_oai: return body(std::integral_constant<Activation, Activation::swiglu_oai>());

@@ -15,6 +15,7 @@ __device__ __forceinline__ float activate(Activation f, float x) {
     case Activation::gelu: return x * normal_cdf(x);
     case Activation::gelu_tanh: return 0.5f * x * (1 + tanhf(kSqrt2OverPi * (x + kGeluCubic * x * x * x)));
     case Activation::relu: return x > 0 ? x : 0;
+    case Activation::relu_squared: return x > 0 ? x * x : 0;
     case Activation::silu: return x * sigmoid(x);
     case Activation::gelu_quick: return x * sigmoid(kQuick * x);
     case Activation::swiglu_oai: {
@@ -35,6 +36,7 @@ __device__ __forceinline__ float activation_slope(Activation f, float x) {
       return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * kSqrt2OverPi * (1 + 3 * kGeluCubic * x * x);
     }
     case Activation::relu: return x > 0 ? 1 : 0;
+    case Activation::relu_squared: return x > 0 ? 2 * x : 0;
     case Activation::silu: {
       const float s = sigmoid(x);
       return s * (1 + x * (1 - s));

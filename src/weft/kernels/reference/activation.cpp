@@ -24,6 +24,7 @@ double activate(Activation f, double x) {
     case Activation::gelu: return x * normal_cdf(x);
     case Activation::gelu_tanh: return 0.5 * x * (1 + std::tanh(kSqrt2OverPi * (x + kGeluCubic * x * x * x)));
     case Activation::relu: return x > 0 ? x : 0;
+    case Activation::relu_squared: return x > 0 ? x * x : 0;
     case Activation::silu: return x * sigmoid(x);
     case Activation::gelu_quick: return x * sigmoid(kQuick * x);
     case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, kLimit));
@@ -43,6 +44,7 @@ double activation_slope(Activation f, double x) {
       return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kSqrt2OverPi * (1 + 3 * kGeluCubic * x * x);
     }
     case Activation::relu: return x > 0 ? 1 : 0;
+    case Activation::relu_squared: return x > 0 ? 2 * x : 0;
     case Activation::silu: {
       const double s = sigmoid(x);
       return s * (1 + x * (1 - s));

@@ -15,9 +15,13 @@ void set_swiglu(Translation& t, const ConfigEntry& entry, std::string_view targe
   if (!t.flag_of(entry)) return t.say(Fate::same, "off");
   t.put(target, std::string("swiglu"));
 }
-void set_geglu(Translation& t, const ConfigEntry& entry, std::string_view target) {
+void set_quick_geglu(Translation& t, const ConfigEntry& entry, std::string_view target) {
   if (!t.flag_of(entry)) return t.say(Fate::same, "off");
-  t.put(target, std::string("geglu"));
+  t.put(target, std::string("geglu_quick"));
+}
+void set_squared_relu(Translation& t, const ConfigEntry& entry, std::string_view target) {
+  if (!t.flag_of(entry)) return t.say(Fate::same, "off");
+  t.put(target, std::string("relu2"));
 }
 void set_precision(Translation& t, const ConfigEntry& entry, std::string_view target) {
   if (!t.flag_of(entry)) return t.say(Fate::same, "off");

@@ -16,7 +16,8 @@ void set_flag(Translation& t, const ConfigEntry& entry, std::string_view target)
 
 // Each is a Take.
 void set_swiglu(Translation& t, const ConfigEntry& entry, std::string_view target);
-void set_geglu(Translation& t, const ConfigEntry& entry, std::string_view target);
+void set_quick_geglu(Translation& t, const ConfigEntry& entry, std::string_view target);
+void set_squared_relu(Translation& t, const ConfigEntry& entry, std::string_view target);
 // What differs of products in fp8.
 inline constexpr std::string_view kOneFp8 =
     "weft's fp8 is E4M3 in groups of 128 in all three products, scaled by what is in a group now";

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-std::vector<HfFamily> hf_llama_families();  // and what came of it: Mistral, Mixtral, Phi
+std::vector<HfFamily> hf_llama_families();  // and what came of it: Mistral, Mixtral, Phi, Arcee
 std::vector<HfFamily> hf_qwen_families();
 std::vector<HfFamily> hf_olmo_families();
 std::vector<HfFamily> hf_gemma_families();
@@ -19,6 +19,7 @@ std::vector<HfFamily> hf_gpt_oss_families();
 std::vector<HfFamily> hf_granite_families();
 std::vector<HfFamily> hf_hunyuan_families();
 std::vector<HfFamily> hf_minimax_families();
+std::vector<HfFamily> hf_nemotron_families();
 std::vector<HfFamily> hf_opt_families();
 std::vector<HfFamily> hf_seed_oss_families();
 std::vector<HfFamily> hf_smollm_families();
@@ -39,6 +40,7 @@ struct Absent {
   double norm_eps = 1e-6;
   bool is_tied = false;
   int64_t ffn = 0;  // 0: it must be there
+  std::string_view activation = "silu";
 };
 void llama_shape_fields(HfFields& fields, ModelConfig& config, const Absent& absent = {});
 

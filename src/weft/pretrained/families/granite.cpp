@@ -1,6 +1,7 @@
 // IBM's Granite as Hugging Face saves it: Llama with a factor at each end and at each sum; with experts, those of a
-// layer in two tensors.
+// layer in two tensors. Version 4 is read where all layers attend (granite-4.0-micro).
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
 
@@ -37,6 +38,36 @@ void moe_fields(HfFields& f, ModelConfig& c) {
   f.number("router_aux_loss_coef", c.aux_loss, 0.001);
 }
 
+// All layers must attend; the expert that sees all tokens is the MLP where there are no others.
+void hybrid_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char *kLayers = "layer_types", *kShared = "shared_intermediate_size";
+  constexpr std::string_view kAttends = "attention";
+  if (!f.is_reading()) c.ffn = c.experts > 0 ? c.expert_ffn : c.ffn;
+  fields(f, c);
+  f.only("position_embedding_type", "rope");
+  f.size("num_local_experts", c.experts, 8);
+  int64_t shared = c.experts > 0 ? c.shared_experts * c.expert_ffn : c.ffn;
+  f.size(kShared, shared, 1024);
+  if (c.experts > 0) {
+    f.size("num_experts_per_tok", c.experts_per_token, 2);
+    f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+  }
+  if (!f.is_reading()) {
+    f.to()[kLayers] = std::vector<std::string>(size_t(c.layers), std::string(kAttends));
+    return;
+  }
+  if (c.experts == 0) {
+    c.ffn = shared;
+  } else {
+    if (shared % c.ffn != 0) f.refuse(kShared, "it must be a multiple of intermediate_size");
+    c.shared_experts = shared / c.ffn;
+  }
+  if (!f.has(kLayers)) f.refuse(kLayers, "without it all layers are of Mamba, which weft does not know");
+  const JsonView layers = f.from().at(kLayers);
+  for (int64_t i = 0; i < layers.size(); ++i)
+    if (layers.at(i).string() != kAttends) f.refuse(kLayers, "all layers must attend: weft knows none of Mamba");
+}
+
 constexpr NameRow kExperts[] = {
     {"layers.#.moe.router", "model.layers.#.block_sparse_moe.router.layer"},
     {"layers.#.moe.experts.gate", "model.layers.#.block_sparse_moe.input_linear", {.part = Part::gate}},
@@ -45,6 +76,19 @@ constexpr NameRow kExperts[] = {
 };
 const std::vector<NameRow>& moe_names(const ModelConfig& c) {
   static const std::vector<NameRow> rows = joined({std::span(kExperts), llama_names(c)});
+  return rows;
+}
+
+constexpr NameRow kShared[] = {
+    {"layers.#.mlp.gate", "model.layers.#.shared_mlp.input_linear", {.part = Part::gate}},
+    {"layers.#.mlp.up", "model.layers.#.shared_mlp.input_linear", {.part = Part::up}},
+    {"layers.#.mlp.down", "model.layers.#.shared_mlp.output_linear"},
+    {"layers.#.moe.shared.gate", "model.layers.#.shared_mlp.input_linear", {.part = Part::gate}},
+    {"layers.#.moe.shared.up", "model.layers.#.shared_mlp.input_linear", {.part = Part::up}},
+    {"layers.#.moe.shared.down", "model.layers.#.shared_mlp.output_linear"},
+};
+const std::vector<NameRow>& hybrid_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kShared), std::span(moe_names(c))});
   return rows;
 }
 
@@ -65,6 +109,12 @@ std::vector<HfFamily> hf_granite_families() {
            .architecture = "GraniteMoeForCausalLM",
            .fields = moe_fields,
            .names = moe_names,
+           .base = "model."},
+          {.family = "granitemoehybrid",
+           .model_type = "granitemoehybrid",
+           .architecture = "GraniteMoeHybridForCausalLM",
+           .fields = hybrid_fields,
+           .names = hybrid_names,
            .base = "model."}};
 }
 

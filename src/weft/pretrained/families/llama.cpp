@@ -38,6 +38,13 @@ void ministral3_fields(HfFields& f, ModelConfig& c) {
     s.attention_factor = s.rotation_factor(c.context), s.mscale = s.mscale_all = 0;
 }
 
+void arcee_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c, {.norm_eps = 1e-5, .activation = "relu2"});
+  rope_fields(f, c, 10000);
+  attention_bias_field(f, c);
+  f.flag("mlp_bias", c.mlp_bias, false);
+}
+
 void ernie_fields(HfFields& f, ModelConfig& c) {
   llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 2, .norm_eps = 1e-5, .is_tied = true});
   rope_fields(f, c, 500000);
@@ -132,6 +139,7 @@ std::vector<HfFamily> hf_llama_families() {
 
   return {llama_family("llama", "LlamaForCausalLM", llama_fields),
           llama_family("mistral", "MistralForCausalLM", mistral_fields),
+          llama_family("arcee", "ArceeForCausalLM", arcee_fields),
           llama_family("mixtral", "MixtralForCausalLM", mixtral_fields, mixtral_names),
           llama_family("phi3", "Phi3ForCausalLM", phi3_fields, phi3_names),
           llama_family("ministral", "MinistralForCausalLM", ministral_fields),

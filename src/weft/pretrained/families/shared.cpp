@@ -121,7 +121,7 @@ void llama_shape_fields(HfFields& f, ModelConfig& c, const Absent& absent) {
   f.size("head_dim", c.head_dim, absent.head_dim);
   f.number("rms_norm_eps", c.norm_eps, absent.norm_eps);
   f.flag("tie_word_embeddings", c.tie_embeddings, absent.is_tied);
-  activation_field(f, "hidden_act", c.activation, "silu");
+  activation_field(f, "hidden_act", c.activation, absent.activation);
 }
 
 void attention_bias_field(HfFields& f, ModelConfig& c) {
@@ -138,6 +138,7 @@ void activation_field(HfFields& f, const char* key, Activation& activation, std:
                         {"gelu_new", Activation::gelu_tanh},
                         {"gelu_fast", Activation::gelu_tanh},
                         {"relu", Activation::relu},
+                        {"relu2", Activation::relu_squared},
                         {"quick_gelu", Activation::gelu_quick}},
                        otherwise);
 }

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-std::vector<GgufFamily> gguf_llama_families();  // and what came of it: Granite, SmolLM, ERNIE, Seed-OSS
+std::vector<GgufFamily> gguf_llama_families();  // and what came of it: Granite, SmolLM, ERNIE, Seed-OSS, Arcee
 std::vector<GgufFamily> gguf_qwen_families();
 std::vector<GgufFamily> gguf_phi_families();
 std::vector<GgufFamily> gguf_gemma_families();
@@ -17,7 +17,7 @@ std::vector<GgufFamily> gguf_gpt_oss_families();
 std::vector<GgufFamily> gguf_hunyuan_families();
 std::vector<GgufFamily> gguf_minimax_families();
 std::vector<GgufFamily> gguf_deepseek_families();
-std::vector<GgufFamily> gguf_layer_norm_families();  // GPT-2, StarCoder2 and StableLM
+std::vector<GgufFamily> gguf_layer_norm_families();  // GPT-2, StarCoder2, StableLM and Nemotron
 
 // What nearly all call the shape of a model; of its heads and rotary positions; and both with the eps of RMSNorms, or
 // of LayerNorms.

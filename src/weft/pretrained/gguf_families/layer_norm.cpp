@@ -1,4 +1,4 @@
-// GPT-2, StarCoder, StarCoder2 and StableLM, whose norms are LayerNorms.
+// GPT-2, StarCoder, StarCoder2, StableLM and Nemotron, whose norms are LayerNorms.
 #include "weft/pretrained/gguf_families/gguf_families.h"
 
 namespace weft {
@@ -28,9 +28,20 @@ void stablelm_fields(GgufFields& f, ModelConfig& c) {
   c.block = is_parallel ? BlockKind::parallel_shared : BlockKind::pre;
 }
 
+void nemotron_fields(GgufFields& f, ModelConfig& c) {
+  gguf_layer_norm_fields(f, c);
+  gguf_scaling_fields(f, c);
+  gguf_bias_fields(f, c);
+}
+
 constexpr NameRow kPosition[] = {{"position", "position_embd"}};
 std::span<const NameRow> gpt2_names(const ModelConfig& c) {
   static const std::vector<NameRow> rows = joined({std::span(kPosition), gguf_fused_heads(), gguf_halved_names(c)});
+  return rows;
+}
+
+std::span<const NameRow> nemotron_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({gguf_offset_norms(), gguf_halved_names(c)});
   return rows;
 }
 
@@ -43,7 +54,8 @@ std::vector<GgufFamily> gguf_layer_norm_families() {
   return {{"gpt2", "gpt2", gpt2_fields, gpt2_names},
           {"starcoder", "gpt_bigcode", gpt2_fields, gpt2_names},
           {"starcoder2", "starcoder2", starcoder2_fields, gguf_halved_names},
-          {"stablelm", "stablelm", stablelm_fields, gguf_halved_names}};
+          {"stablelm", "stablelm", stablelm_fields, gguf_halved_names},
+          {"nemotron", "nemotron", nemotron_fields, nemotron_names}};
 }
 
 }  // namespace weft

@@ -47,9 +47,16 @@ void granite_fields(GgufFields& f, ModelConfig& c) {
 }
 
 void granite_moe_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kShared = "expert_shared_feed_forward_length";
   if (!f.is_reading()) c.ffn = c.expert_ffn;
   granite_fields(f, c);
   gguf_expert_fields(f, c);
+  int64_t shared = c.shared_experts * c.expert_ffn;
+  if (f.is_reading() || shared > 0) f.size(kShared, shared, 0);
+  if (!f.is_reading() || shared == 0) return;
+  if (c.expert_ffn == 0 || shared % c.expert_ffn != 0)
+    f.refuse(kShared, "it must be a multiple of expert_feed_forward_length");
+  c.shared_experts = shared / c.expert_ffn;
 }
 
 void ernie_moe_fields(GgufFields& f, ModelConfig& c) {
@@ -90,6 +97,7 @@ std::vector<GgufFamily> gguf_llama_families() {
           {"granitemoe", "granitemoe", granite_moe_fields, gguf_paired_names},
           {"ernie4_5-moe", "ernie4_5_moe", ernie_moe_fields, gguf_paired_names},
           {"smollm3", "smollm3", smollm3_fields, gguf_paired_names},
+          {"arcee", "arcee", gguf_biased_fields, gguf_paired_names},
           {"ernie4_5", "ernie4_5", gguf_biased_fields, gguf_paired_names},
           {"seed_oss", "seed_oss", gguf_biased_fields, seed_names}};
 }
