@@ -45,9 +45,9 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     if (c.mtp) m.mtp_layers = 1, m.mtp_loss = 0.7;
     if (std::string_view(c.family) == "ministral3")
       m.rope_scaling = {.kind = RopeScaling::Kind::yarn, .factor = 2, .original_context = 3, .query_beta = 0.5};
-    if (m.has_delta()) {
-      m.attention_every = 2, m.delta_conv = 3;
-      m.delta_heads = 4, m.delta_key_heads = 2, m.delta_key_dim = 3, m.delta_value_dim = 2;
+    if (m.has_states()) {
+      m.attention_every = 2, m.state_conv = 3;
+      m.state_heads = 4, m.state_key_heads = 2, m.state_key_dim = 3, m.state_value_dim = 2;
     }
     complete(m);
     return m;
@@ -150,6 +150,11 @@ constexpr DecoderCase kDecoderCases[] = {
     {"qwen3_5_dropout_recompute_later", "qwen3_5", false, false, true, 0.2f, "swiglu", 1, WeightGrads::later},
     {"qwen3_5_lora_dropout_recompute", "qwen3_5", false, false, false, 0.3f, "swiglu", 1, WeightGrads::later, 2},
     {"qwen3_next_lora", "qwen3_next", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
+    {"granite_hybrid", "granitemoehybrid", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"granite_hybrid_dropout_recompute_later", "granitemoehybrid", false, true, false, 0.2f, "swiglu", 1,
+     WeightGrads::later},
+    {"granite_hybrid_lora", "granitemoehybrid", false, false, false, 0, "swiglu", 0, WeightGrads::later, 2, 4},
+    {"relu2", "nemotron", true, false, false, 0, "relu2", 0, WeightGrads::now},
     {"mtp", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now, 0, 0, true},
     {"mtp_tied_bias", "llama", true, true, true, 0, "gelu", 0, WeightGrads::now, 0, 0, true},
     {"mtp_experts_dropout_recompute_later", "llama", false, false, false, 0.2f, "swiglu", 1, WeightGrads::later, 0, 4,

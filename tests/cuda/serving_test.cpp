@@ -58,10 +58,11 @@ const ServingCase kServingCases[] = {
     {{"experts_in_bf16", experts_config(), {}, DType::bf16}},
     {{"shared_gate_tp2", shared_gate_config(), {.tp = 2}}},
     {{"shared_gate_in_bf16", shared_gate_config(), {}, DType::bf16}},
-    {{"delta_tp2", delta_config(), {.tp = 2}}},
+    {{"delta_tp2", state_config(), {.tp = 2}}},
+    {{"selective_tp2", selective_config(), {.tp = 2}}},
     {{"guesses", guessing_config(small_config()), {}}, {}, 2},
     {{"guesses_of_experts_pp2", guessing_config(experts_config()), {.pp = 2}}, {}, 3},
-    {{"guesses_with_states_tp2", guessing_config(delta_config()), {.tp = 2}}, {}, 2},
+    {{"guesses_with_states_tp2", guessing_config(state_config()), {.tp = 2}}, {}, 2},
     {{"experts_in_blocks", experts_config(), {}}, BlockType::nf4},
     {{"experts_in_blocks_ep2", experts_config(), {.shard = 2, .ep = 2}}, BlockType::nf4}};
 

@@ -35,6 +35,7 @@ void add_conv_cases(std::vector<ParityCase>& cases) {
                const CausalConvArgs args{.y = o.out("y" + name, rows),
                                          .x = o.x("x" + name, rows),
                                          .weight = o.x("weight", {channels, width}),
+                                         .bias = channels > 1 ? o.x("bias", {channels}) : Tensor(),
                                          .states = o.inout("states" + name, {kStates, width - 1, channels}),
                                          .runs = runs_of(runs)};
                const CausalConvArgs other{.y = o.out("other", {kWholeTokens, 3}),
@@ -53,63 +54,73 @@ void add_conv_cases(std::vector<ParityCase>& cases) {
                k.causal_conv_backward(
                    stream, {.dx = o.out("dx", rows),
                             .dweight = accumulate ? o.inout_f32("dweight", taps) : o.out_f32("dweight", taps),
+                            .dbias = accumulate ? o.inout_f32("dbias", {channels}) : o.out_f32("dbias", {channels}),
                             .accumulate = accumulate,
                             .dy = o.x("dy", rows),
                             .x = o.x("x", rows),
                             .weight = o.x("weight", taps),
+                            .bias = o.x("bias", {channels}),
                             .runs = runs_of(kWholeRuns)});
              }
          }});
   }
 }
 
-struct DeltaSize {
+struct StateSize {
   int64_t keys, heads, dk, dv;
 };
-constexpr DeltaSize kDeltaSizes[] = {{1, 1, 1, 1},   {2, 4, 8, 5},   {1, 3, 33, 40},
+constexpr StateSize kStateSizes[] = {{1, 1, 1, 1},   {2, 4, 8, 5},   {1, 3, 33, 40},
                                      {1, 1, 9, 130}, {1, 1, 256, 7}, {1, 2, 16, 128}};
 
-void add_delta_cases(std::vector<ParityCase>& cases) {
-  for (const DeltaSize s : kDeltaSizes) {
-    const std::string size = fmt::format("{}x{}x{}x{}", s.keys, s.heads, s.dk, s.dv);
+void add_state_cases(std::vector<ParityCase>& cases, StateRule rule) {
+  const bool is_delta = rule == StateRule::delta;
+  const std::string rule_name = is_delta ? "gated_delta" : "selective_state";
+  for (const StateSize s : kStateSizes) {
+    const std::string size = fmt::format("_{}x{}x{}x{}", s.keys, s.heads, s.dk, s.dv);
     cases.push_back(
-        {"gated_delta_" + size, [s](const Kernels& k, Stream& stream, Operands& o) {
+        {rule_name + size, [s, rule, is_delta](const Kernels& k, Stream& stream, Operands& o) {
            for (const std::span<const TokenRun> runs : {std::span<const TokenRun>(kRuns), {kSteps}, {kParts}}) {
              const int64_t tokens = runs.back().end;
              const std::string name = fmt::format(" of {} tokens", tokens);
-             k.gated_delta(stream, {.y = o.out("y" + name, {tokens, s.heads, s.dv}),
-                                    .q = o.x("q", {tokens, s.keys, s.dk}),
-                                    .k = o.x("k", {tokens, s.keys, s.dk}),
-                                    .v = o.x("v", {tokens, s.heads, s.dv}),
-                                    .a = o.f32("a", {tokens, s.heads}),
-                                    .b = o.f32("b", {tokens, s.heads}),
-                                    .rate = o.x("rate", {s.heads}),
-                                    .shift = o.x("shift", {s.heads}),
-                                    .states = o.inout_f32("states" + name, {kStates, s.heads, s.dk, s.dv}),
-                                    .runs = runs_of(runs)});
+             k.recurrence(stream, {.rule = rule,
+                                   .y = o.out("y" + name, {tokens, s.heads, s.dv}),
+                                   .q = o.x("q", {tokens, s.keys, s.dk}),
+                                   .k = o.x("k", {tokens, s.keys, s.dk}),
+                                   .v = o.x("v", {tokens, s.heads, s.dv}),
+                                   .a = o.f32("a", {tokens, s.heads}),
+                                   .b = is_delta ? o.f32("b", {tokens, s.heads}) : Tensor(),
+                                   .rate = o.x("rate", {s.heads}),
+                                   .shift = o.x("shift", {s.heads}),
+                                   .skip = is_delta ? Tensor() : o.x("skip", {s.heads}),
+                                   .states = o.inout_f32("states" + name, {kStates, s.heads, s.dk, s.dv}),
+                                   .runs = runs_of(runs)});
            }
          }});
-    cases.push_back({"gated_delta_backward_" + size, [s](const Kernels& k, Stream& stream, Operands& o) {
-                       const Shape keys{kWholeTokens, s.keys, s.dk}, values{kWholeTokens, s.heads, s.dv},
-                           gates{kWholeTokens, s.heads}, heads{s.heads};
-                       for (const bool has_sums : {true, false})
-                         k.gated_delta_backward(stream, {.dq = o.out("dq", keys),
-                                                         .dk = o.out("dk", keys),
-                                                         .dv = o.out("dv", values),
-                                                         .da = o.out_f32("da", gates),
-                                                         .db = o.out_f32("db", gates),
-                                                         .drate = has_sums ? o.inout_f32("drate", heads) : Tensor(),
-                                                         .dshift = has_sums ? o.inout_f32("dshift", heads) : Tensor(),
-                                                         .dy = o.x("dy", values),
-                                                         .q = o.x("q", keys),
-                                                         .k = o.x("k", keys),
-                                                         .v = o.x("v", values),
-                                                         .a = o.f32("a", gates),
-                                                         .b = o.f32("b", gates),
-                                                         .rate = o.x("rate", heads),
-                                                         .shift = o.x("shift", heads),
-                                                         .runs = runs_of(kWholeRuns)});
-                     }});
+    cases.push_back(
+        {rule_name + "_backward" + size, [s, rule, is_delta](const Kernels& k, Stream& stream, Operands& o) {
+           const Shape keys{kWholeTokens, s.keys, s.dk}, values{kWholeTokens, s.heads, s.dv},
+               gates{kWholeTokens, s.heads}, heads{s.heads};
+           for (const bool has_sums : {true, false})
+             k.recurrence_backward(stream, {.rule = rule,
+                                            .dq = o.out("dq", keys),
+                                            .dk = o.out("dk", keys),
+                                            .dv = o.out("dv", values),
+                                            .da = o.out_f32("da", gates),
+                                            .db = is_delta ? o.out_f32("db", gates) : Tensor(),
+                                            .drate = has_sums ? o.inout_f32("drate", heads) : Tensor(),
+                                            .dshift = has_sums ? o.inout_f32("dshift", heads) : Tensor(),
+                                            .dskip = has_sums && !is_delta ? o.inout_f32("dskip", heads) : Tensor(),
+                                            .dy = o.x("dy", values),
+                                            .q = o.x("q", keys),
+                                            .k = o.x("k", keys),
+                                            .v = o.x("v", values),
+                                            .a = o.f32("a", gates),
+                                            .b = is_delta ? o.f32("b", gates) : Tensor(),
+                                            .rate = o.x("rate", heads),
+                                            .shift = o.x("shift", heads),
+                                            .skip = is_delta ? Tensor() : o.x("skip", heads),
+                                            .runs = runs_of(kWholeRuns)});
+         }});
   }
 }
 
@@ -117,7 +128,8 @@ void add_delta_cases(std::vector<ParityCase>& cases) {
 
 void add_recurrence_cases(std::vector<ParityCase>& cases) {
   add_conv_cases(cases);
-  add_delta_cases(cases);
+  add_state_cases(cases, StateRule::delta);
+  add_state_cases(cases, StateRule::selective);
 }
 
 }  // namespace weft

@@ -157,7 +157,7 @@ TEST_F(StackTest, PartsOfARowInOrderWaitForTheLast) {
 }
 
 TEST_F(StackTest, TheDeltaRuleIsBoundByItsSumsOrItsBytes) {
-  Event e{.flops = 67e12, .bytes = 1e6, .name = "gated_delta_backward"};
+  Event e{.flops = 67e12, .bytes = 1e6, .name = "recurrence_backward"};
   EXPECT_NEAR(with({}).kernel_s(e), 1, 1e-9);
   e.flops = 1;
   EXPECT_NEAR(with({}).kernel_s(e), memory_s(1e6), 1e-12);

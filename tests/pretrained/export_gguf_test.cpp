@@ -70,6 +70,8 @@ constexpr Architecture kArchitectures[] = {
     {"granitemoe", "granitemoe"},
     {"granite4", "granite"},
     {"granite4_moe", "granitemoe"},
+    {"granite4_h", ""},
+    {"granite4_h_moe", ""},
     {"nemotron", "nemotron"},
     {"arcee", "arcee"},
     {"dots1", "dots1"},

@@ -102,8 +102,6 @@ INSTANTIATE_TEST_SUITE_P(
         WrongKey{"unknown_stretch", "llama_yarn", "rope.scaling.type", std::string("longrope"), "linear, yarn"},
         WrongKey{"a_shared_expert_of_another_width", "qwen2_moe", "expert_shared_feed_forward_length", int64_t(15),
                  "multiple"},
-        WrongKey{"layers_that_attend_now_and_then", "qwen3_5", "attention.recurrent_layers",
-                 std::vector<bool>{true, false, true, true}, "every n-th layer"},
         WrongKey{"too_few_layers_told", "qwen3_5", "attention.recurrent_layers", std::vector<bool>{true, false},
                  "every layer"},
         WrongKey{"uneven_heads_of_values", "qwen3_next", "ssm.inner_size", int64_t(21), "ssm.time_step_rank"},

@@ -11,7 +11,7 @@ namespace weft {
 // The library computes norms and angles in fp32, also where it is told float64.
 constexpr double kExact = 1e-5, kSingle = 3e-5;
 // Of sums in fp32. What a state gives is small here, and is normalised.
-inline double single_bound(const ModelConfig& config) { return config.has_delta() ? 10 * kSingle : kSingle; }
+inline double single_bound(const ModelConfig& config) { return config.has_states() ? 10 * kSingle : kSingle; }
 
 // Element i of a tensor: the i-th number of SplitMix64 (Steele et al., 2014) that begins at the name's FNV-1a hash,
 // as 24 bits of a uniform number in [-1/2, 1/2). Vectors are half of that, and weights of norms one more.

@@ -49,11 +49,13 @@ constexpr PagedModel kModels[] = {
     {"delta", "qwen3_5",
      [](ModelConfig& c) {
        c.kv_heads = 2, c.attention_every = 2;
-       c.delta_key_heads = 2, c.delta_key_dim = 10, c.delta_value_dim = 12;
+       c.state_key_heads = 2, c.state_key_dim = 10, c.state_value_dim = 12;
      }},
+    {"selective", "granitemoehybrid",
+     [](ModelConfig& c) { c.attention_every = 2, c.state_key_dim = 10, c.state_value_dim = 12; }},
     {"delta_alone", "qwen3_5",
      [](ModelConfig& c) {
-       c.attention_every = 3, c.delta_key_heads = 2, c.delta_key_dim = 10, c.delta_value_dim = 12;
+       c.attention_every = 3, c.state_key_heads = 2, c.state_key_dim = 10, c.state_value_dim = 12;
      }},
     {"latent_fp8", "llama",
      [](ModelConfig& c) { c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16; }, kFp8, 0.2},

@@ -76,11 +76,11 @@ TEST(PeftTest, AFolderWithoutTensorsIsRefusedByName) {
 TEST(PeftTest, TensorsSayBesideWhatAdaptersStand) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(targets_beside("opt", {"model.decoder.layers.0.self_attn.out_proj"}), Names{"o"});
-  EXPECT_EQ(targets_beside("qwen3_5", {"model.layers.0.linear_attn.out_proj"}), Names{"delta_o"});
+  EXPECT_EQ(targets_beside("qwen3_5", {"model.layers.0.linear_attn.out_proj"}), Names{"state_o"});
   EXPECT_EQ(targets_beside("qwen3_5", {"model.layers.0.linear_attn.in_proj_qkv", "model.layers.3.self_attn.q_proj"}),
-            (Names{"q", "delta_qkv"}));
+            (Names{"q", "state_qkv"}));
   EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.linear_attn.in_proj_qkvz"}),
-            (Names{"delta_qkv", "delta_gate"}));
+            (Names{"state_qkv", "state_gate"}));
   EXPECT_EQ(targets_beside("gpt2", {"transformer.h.0.mlp.c_proj"}), Names{"dense_down"});
   EXPECT_EQ(targets_beside("mixtral", {"model.layers.0.block_sparse_moe.experts.3.w1"}), Names{"expert_gate"});
   EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.mlp.shared_expert.up_proj"}), Names{"dense_up"});
@@ -186,8 +186,8 @@ struct FusedDora {
 class FusedDoraTest : public testing::TestWithParam<FusedDora> {};
 INSTANTIATE_TEST_SUITE_P(Models, FusedDoraTest,
                          testing::Values(FusedDora{"phi3", {"q", "k", "v"}, {"q"}},
-                                         FusedDora{"qwen3_5", {"delta_qkv", "delta_o", "delta_decay"}, {}},
-                                         FusedDora{"qwen3_next", {"delta_qkv", "delta_gate"}, {"delta_qkv"}}),
+                                         FusedDora{"qwen3_5", {"state_qkv", "state_o", "state_decay"}, {}},
+                                         FusedDora{"qwen3_next", {"state_qkv", "state_gate"}, {"state_qkv"}}),
                          [](const auto& test) { return std::string(test.param.golden); });
 
 TEST_P(FusedDoraTest, HasLengthsOfAllRowsOrIsRefused) {

@@ -33,10 +33,18 @@ inline ModelConfig shared_gate_config() {
 }
 
 // Its first layer, or with three both of two, remember in a state.
-inline ModelConfig delta_config(int64_t attention_every = 2) {
+inline ModelConfig state_config(int64_t attention_every = 2) {
   ModelConfig m = small_config("qwen3_5");
   m.attention_every = attention_every;
-  m.delta_key_heads = 2, m.delta_key_dim = 8, m.delta_value_dim = 6;
+  m.state_key_heads = 2, m.state_key_dim = 8, m.state_value_dim = 6;
+  complete(m);
+  return m;
+}
+
+// The same with states of Mamba-2.
+inline ModelConfig selective_config() {
+  ModelConfig m = small_config("granitemoehybrid");
+  m.attention_every = 2, m.state_key_dim = 8, m.state_value_dim = 6;
   complete(m);
   return m;
 }

@@ -76,13 +76,14 @@ INSTANTIATE_TEST_SUITE_P(
         OnMesh{"experts", expert_config(), {}}, OnMesh{"ep2", expert_config(), {.shard = 2, .ep = 2}},
         OnMesh{"cp2", small_config(), {.cp = 2}}, OnMesh{"cp2_bf16", small_config(), {.cp = 2}, DType::bf16},
         OnMesh{"cp2_experts", expert_config(), {.cp = 2}}, OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}},
-        OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}}, OnMesh{"delta", delta_config(), {}},
-        OnMesh{"delta_pp2tp2", delta_config(), {.pp = 2, .tp = 2}}, OnMesh{"delta_tp4", delta_config(3), {.tp = 4}}),
+        OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}}, OnMesh{"delta", state_config(), {}},
+        OnMesh{"selective_tp2", selective_config(), {.tp = 2}},
+        OnMesh{"delta_pp2tp2", state_config(), {.pp = 2, .tp = 2}}, OnMesh{"delta_tp4", state_config(3), {.tp = 4}}),
     [](const auto& test) { return test.param.name; });
 
 // Sequences that are preempted and come again, few at a time, with states of others where theirs were.
 TEST(DeltaCompanyTest, GivesTheSameBits) {
-  const std::vector<ServedAnswer> want = answers_alone(delta_config(), 24);
+  const std::vector<ServedAnswer> want = answers_alone(state_config(), 24);
   for (const ContinuousOptions& options :
        {ContinuousOptions{.kv_blocks = 256}, ContinuousOptions{.kv_blocks = 18, .block_tokens = 4},
         ContinuousOptions{.kv_blocks = 64, .max_running = 3},
@@ -92,7 +93,7 @@ TEST(DeltaCompanyTest, GivesTheSameBits) {
         ContinuousOptions{.kv_blocks = 256, .most_guesses = 5},
         ContinuousOptions{.kv_blocks = 256, .keeps_prefixes = false, .most_guesses = 3},
         ContinuousOptions{.kv_blocks = 64, .max_running = 4, .kept_states = 2, .most_guesses = 5}})
-    with_engine_on(delta_config(), {}, options, [&](ContinuousEngine& engine) {
+    with_engine_on(state_config(), {}, options, [&](ContinuousEngine& engine) {
       EXPECT_EQ(answers_of(engine, company(24)), want);
       if (!options.keeps_prefixes) EXPECT_EQ(engine.stats().cached_tokens_total, 0);
       if (options.kv_blocks == 18) EXPECT_GT(engine.stats().cached_tokens_total, 0);
@@ -105,7 +106,7 @@ TEST(DeltaCompanyTest, GivesTheSameBits) {
 
 TEST(DeltaCompanyTest, RefusesWhatHasNoRoomForAState) {
   const auto refused = [](const ContinuousOptions& options, const MeshShape& mesh) {
-    EXPECT_THROW(with_engine_on(delta_config(), mesh, options, [](ContinuousEngine&) {}), UsageError);
+    EXPECT_THROW(with_engine_on(state_config(), mesh, options, [](ContinuousEngine&) {}), UsageError);
   };
   refused({.kv_blocks = 64}, {.cp = 2});
   refused({.kv_bytes = 100}, {});
@@ -113,7 +114,7 @@ TEST(DeltaCompanyTest, RefusesWhatHasNoRoomForAState) {
 
 // Its keys and values take no bytes, of which a cache would be any number of blocks.
 TEST(DeltaCompanyTest, ACacheForNoLayerThatAttendsIsRefused) {
-  EXPECT_THROW(with_engine_on(delta_config(3), {}, {.kv_bytes = 1 << 20}, [](ContinuousEngine&) {}), UsageError);
+  EXPECT_THROW(with_engine_on(state_config(3), {}, {.kv_bytes = 1 << 20}, [](ContinuousEngine&) {}), UsageError);
 }
 
 class ContinuousEngineTest : public testing::Test {

@@ -20,7 +20,7 @@ Fill initial(uint64_t seed) {
 }
 
 ModelConfig delta_config_of(int64_t hidden, int64_t head_dim = 0) {
-  ModelConfig m = delta_config();
+  ModelConfig m = state_config();
   m.hidden = hidden, m.head_dim = head_dim;
   complete(m);
   return m;
@@ -86,14 +86,14 @@ INSTANTIATE_TEST_SUITE_P(
         DraftCase{.name = "of_fewer_tokens", .draft = config_of(16, 30), .seed = 5},
         DraftCase{.name = "of_more_tokens", .draft = config_of(16, 50), .seed = 5},
         DraftCase{
-            .name = "itself_with_states", .draft = delta_config(), .least_accepted = 1, .model = delta_config()},
-        DraftCase{.name = "another_with_states", .draft = delta_config_of(16, 8), .seed = 5, .model = delta_config()},
+            .name = "itself_with_states", .draft = state_config(), .least_accepted = 1, .model = state_config()},
+        DraftCase{.name = "another_with_states", .draft = delta_config_of(16, 8), .seed = 5, .model = state_config()},
         DraftCase{.name = "with_states_of_one_without", .draft = delta_config_of(16, 8), .seed = 5},
         DraftCase{.name = "tight_with_states",
-                  .draft = delta_config(),
+                  .draft = state_config(),
                   .options = {.kv_blocks = 18, .block_tokens = 4, .tokens_per_step = 20},
                   .least_accepted = 0.9,
-                  .model = delta_config()},
+                  .model = state_config()},
         DraftCase{.name = "tight",
                   .draft = config_of(32),
                   .options = {.kv_blocks = 18, .block_tokens = 4, .tokens_per_step = 20},

@@ -138,6 +138,26 @@ const MeshCase kMeshCases[] = {
 const LoraConfig kDeltaLora{.rank = 3, .alpha = 24, .dropout = 0.2f, .targets = kAllTargets};
 const LoraConfig kDeltaDora{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets, .is_dora = true};
 
+const LoraConfig kSelectiveLora{
+    .rank = 3, .alpha = 24, .dropout = 0.2f, .targets = LoraTargets(kAllTargets & ~bit_of(LoraTarget::state_beta))};
+
+// Layers of Mamba-2, of whose one key all ranks have a copy.
+const MeshCase kSelectiveCases[] = {
+    {.family = "granitemoehybrid", .accumulation = 2, .dropout = 0.2f},
+    {.family = "granitemoehybrid", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "granitemoehybrid", .shape = {.tp = 4}},
+    {.family = "granitemoehybrid",
+     .shape = {.pp = 2, .tp = 2},
+     .schedule = ScheduleKind::zb_h1,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block}},
+    {.family = "granitemoehybrid", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
+    {.family = "granitemoehybrid", .shape = {.cp = 2}, .dropout = 0.2f},
+    {.family = "granitemoehybrid", .shape = {.shard = 2, .cp = 2, .tp = 2}, .zero = Zero::gradients},
+    {.family = "granitemoehybrid", .shape = {.tp = 2}, .lora = kSelectiveLora},
+    {.family = "granitemoehybrid", .shape = {.tp = 2}, .precision = Precision::bf16},
+};
+
 // Layers of the gated delta rule, of whose queries and keys four ranks share what two have.
 const MeshCase kDeltaCases[] = {
     {.family = "qwen3_5", .accumulation = 2, .dropout = 0.2f},
@@ -219,6 +239,7 @@ const MeshCase kMtpCases[] = {
 class EqualToOneRankTest : public testing::TestWithParam<MeshCase> {};
 INSTANTIATE_TEST_SUITE_P(Meshes, EqualToOneRankTest, testing::ValuesIn(kMeshCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(DeltaRule, EqualToOneRankTest, testing::ValuesIn(kDeltaCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(SelectiveStates, EqualToOneRankTest, testing::ValuesIn(kSelectiveCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(FurtherOn, EqualToOneRankTest, testing::ValuesIn(kMtpCases), mesh_case_name);
 
 TEST_P(EqualToOneRankTest, LossGradientsAndWeights) { expect_equal_to_one_rank(GetParam()); }

@@ -14,7 +14,7 @@ const LoraConfig kEverywhere{
     .rank = 4,
     .alpha = 32,
     .dropout = 0,
-    .targets = kAllTargets & ~(kDeltaTargets | bit_of(LoraTarget::router) | bit_of(LoraTarget::shared_gate))};
+    .targets = kAllTargets & ~(kStateTargets | bit_of(LoraTarget::router) | bit_of(LoraTarget::shared_gate))};
 
 // Weights of every parameter on rank 0, at the start of a run and some steps later.
 struct BeforeAndAfter {
@@ -222,9 +222,9 @@ TEST(LoraTest, TargetsAreThoseThatTheModelHas) {
   EXPECT_EQ(names("llama", 1, {"dense_up", "expert_down"}), (Names{"dense_up", "expert_down"}));
   EXPECT_EQ(names("gpt2", -1, {"gate", "up"}), (Names{"up"}));
   EXPECT_EQ(names("qwen3_next", 1, {"all-linear"}), (Names{"all-linear"}));
-  EXPECT_EQ(names("qwen3_5", -1, {"v", "delta_decay", "delta_qkv"}), (Names{"v", "delta_qkv", "delta_decay"}));
+  EXPECT_EQ(names("qwen3_5", -1, {"v", "state_decay", "state_qkv"}), (Names{"v", "state_qkv", "state_decay"}));
   EXPECT_EQ(names("qwen3_next", 1, {"shared_gate", "o"}), (Names{"o", "shared_gate"}));
-  EXPECT_THROW(names("llama", -1, {"delta_o"}), UsageError);
+  EXPECT_THROW(names("llama", -1, {"state_o"}), UsageError);
   EXPECT_EQ(names("llama", 1, {"router", "v"}), (Names{"v", "router"}));
   EXPECT_THROW(names("llama", 1, {"shared_gate"}), UsageError);
   EXPECT_THROW(names("llama", -1, {"router"}), UsageError);

@@ -89,9 +89,10 @@ inline Recipe recipe_of(const MeshCase& c) {
   r.model.tie_embeddings = c.tie;
   r.model.dropout = c.dropout;
   r.model.lora = c.lora;
-  if (r.model.has_delta()) {
+  if (r.model.has_states()) {
     ModelConfig& m = r.model;
-    m.attention_every = 2, m.delta_heads = 8, m.delta_key_heads = 2, m.delta_key_dim = 6, m.delta_value_dim = 4;
+    m.attention_every = 2, m.state_heads = 8, m.state_key_dim = 6, m.state_value_dim = 4;
+    m.state_key_heads = m.state_rule == StateRule::delta ? 2 : 1;
   }
   if (c.experts > 0) {
     ModelConfig& m = r.model;

@@ -353,8 +353,8 @@ struct Kernels {
   // Of several that share nothing they write, as place_rows.
   void (*causal_conv)(Stream&, std::span<const CausalConvArgs>);
   void (*causal_conv_backward)(Stream&, const CausalConvBackwardArgs&);
-  void (*gated_delta)(Stream&, const GatedDeltaArgs&);
-  void (*gated_delta_backward)(Stream&, const GatedDeltaBackwardArgs&);
+  void (*recurrence)(Stream&, const RecurrenceArgs&);
+  void (*recurrence_backward)(Stream&, const RecurrenceBackwardArgs&);
 
   // ---- norms and activations ----
   void (*norm)(Stream&, const NormArgs&);

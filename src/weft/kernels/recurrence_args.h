@@ -1,5 +1,5 @@
-// Arguments of kernels that hand a state from token to token in place of keys and values: causal convolution, and the
-// gated delta rule.
+// Arguments of kernels that hand a state from token to token in place of keys and values: causal convolution, and
+// recurrences of matrices.
 #pragma once
 #include <cstdint>
 
@@ -35,14 +35,15 @@ struct TokenRuns {
 };
 
 inline constexpr int64_t kMostConvWidth = 8;
-inline constexpr int64_t kMostKeyDim = 256;  // of the delta rule
+inline constexpr int64_t kMostKeyDim = 256;  // of a state
 
-// y[t, c] = silu(sum over j < W of weight[c, j] * x[t - W + 1 + j, c]), where rows before a run are its state's.
-// Source: Gu and Dao, "Mamba", 2023.
+// y[t, c] = silu(bias[c] + sum over j < W of weight[c, j] * x[t - W + 1 + j, c]), where rows before a run are its
+// state's. Source: Gu and Dao, "Mamba", 2023.
 struct CausalConvArgs {
   Tensor y;       // [T, C]
   Tensor x;       // [T, C]
   Tensor weight;  // [C, W], W at most kMostConvWidth
+  Tensor bias;    // [C], optional
   Tensor states;  // [S, W - 1, C], the last rows of x; optional where no run has one
   TokenRuns runs;
 };
@@ -51,32 +52,43 @@ struct CausalConvArgs {
 struct CausalConvBackwardArgs {
   Tensor dx;       // [T, C]
   Tensor dweight;  // [C, W] f32, optional
+  Tensor dbias;    // [C] f32, optional
   bool accumulate = false;
-  Tensor dy, x, weight;
+  Tensor dy, x, weight, bias;
   TokenRuns runs;
 };
 
-// The gated delta rule: a head's state is a matrix S[Dk, Dv] that forgets, and learns what it did not know. With
-//   decay = exp(-exp(rate) * softplus(a + shift)),  beta = sigmoid(b),  k' = k / |k|,  q' = q / (|q| sqrt(Dk)),
-// where |x| = sqrt(x . x + 1e-6), a token does
-//   S = decay S;  S += k' (beta (v - S^T k'))^T;  y = S^T q'.
-// Value head n has key head n / (N / K). Source: Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024.
-struct GatedDeltaArgs {
+// What a token does to a head's state, a matrix S[Dk, Dv], with step = softplus(a + shift):
+//   delta      the gated delta rule: the state forgets, and learns what it did not know. With beta = sigmoid(b),
+//              k' = k / |k| and q' = q / (|q| sqrt(Dk)), where |x| = sqrt(x . x + 1e-6),
+//                S = exp(-exp(rate) step) S;  S += k' (beta (v - S^T k'))^T;  y = S^T q'.
+//              Source: Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024.
+//   selective  the selective state space of Mamba-2, which calls k B, q C, v x, a dt, and exp(rate) -A:
+//                S = exp(-exp(rate) step) S + k (step v)^T;  y = S^T q + skip v.
+//              Source: Dao and Gu, "Transformers are SSMs", 2024.
+enum class StateRule : uint8_t { delta, selective };
+
+// Value head n has key head n / (N / K).
+struct RecurrenceArgs {
+  StateRule rule = StateRule::delta;
   Tensor y;            // [T, N, Dv]
   Tensor q, k;         // [T, K, Dk], Dk at most kMostKeyDim
   Tensor v;            // [T, N, Dv]
-  Tensor a, b;         // [T, N] f32
+  Tensor a;            // [T, N] f32
+  Tensor b;            // [T, N] f32, of the delta rule alone
   Tensor rate, shift;  // [N], in the dtype of q
+  Tensor skip;         // [N], in the dtype of q, of selective states alone
   Tensor states;       // [S, N, Dk, Dv] f32; optional where no run has one
   TokenRuns runs;
 };
 
 // Of runs that begin with zeros and keep nothing; states are computed again.
-struct GatedDeltaBackwardArgs {
-  Tensor dq, dk, dv;     // like q, k, v
-  Tensor da, db;         // [T, N] f32
-  Tensor drate, dshift;  // [N] f32, added to; optional together
-  Tensor dy, q, k, v, a, b, rate, shift;
+struct RecurrenceBackwardArgs {
+  StateRule rule = StateRule::delta;
+  Tensor dq, dk, dv;            // like q, k, v
+  Tensor da, db;                // [T, N] f32; db of the delta rule alone
+  Tensor drate, dshift, dskip;  // [N] f32, added to; optional together, but dskip of selective states alone
+  Tensor dy, q, k, v, a, b, rate, shift, skip;
   TokenRuns runs;
 };
 

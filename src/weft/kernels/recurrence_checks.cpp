@@ -26,26 +26,30 @@ void check_runs(std::string_view op, const TokenRuns& runs, int64_t rows, int64_
   check(row == rows, "{}: the runs have {} rows, but x has {}", op, row, rows);
 }
 
-void check_conv(std::string_view op, const Tensor& x, const Tensor& weight) {
+void check_conv(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check(x && is_float(x.dtype()) && x.shape().rank() == 2, "{}: x must be given, of floats, with 2 dims", op);
   check(weight && weight.shape().rank() == 2 && weight.dim(1) >= 1 && weight.dim(1) <= kMostConvWidth,
         "{}: a weight must have 2 dims, the second from 1 to {}", op, kMostConvWidth);
   check_like(op, "weight", weight, {x.dim(1), weight.dim(1)}, x.dtype());
+  if (bias) check_like(op, "bias", bias, {x.dim(1)}, x.dtype());
 }
 
-// What the rule reads, of forward and backward passes.
+// What a rule reads, of forward and backward passes.
 template <class Args>
-void check_delta(std::string_view op, const Args& args) {
+void check_read(std::string_view op, const Args& args) {
   const DType dtype = args.q ? args.q.dtype() : DType::f32;
   check(args.q && is_float(dtype) && args.q.shape().rank() == 3, "{}: q must be given, of floats, with 3 dims", op);
   check(args.v && args.v.shape().rank() == 3, "{}: v must be given, with 3 dims", op);
   const int64_t tokens = args.q.dim(0), heads = args.v.dim(1);
   check_like(op, "k", args.k, args.q.shape(), dtype);
   check_like(op, "v", args.v, {tokens, heads, args.v.dim(2)}, dtype);
-  for (const auto& [what, t] : {Named{"a", args.a}, Named{"b", args.b}})
-    check_like(op, what, t, {tokens, heads}, wide(dtype));
+  check_like(op, "a", args.a, {tokens, heads}, wide(dtype));
   for (const auto& [what, t] : {Named{"rate", args.rate}, Named{"shift", args.shift}})
     check_like(op, what, t, {heads}, dtype);
+  if (args.rule == StateRule::delta)
+    check_like(op, "b", args.b, {tokens, heads}, wide(dtype));
+  else
+    check_like(op, "skip", args.skip, {heads}, dtype);
   check(args.q.dim(2) >= 1 && args.q.dim(2) <= kMostKeyDim, "{}: keys have {} elements, but {} are the most", op,
         args.q.dim(2), kMostKeyDim);
   check(args.q.dim(1) > 0 ? heads % args.q.dim(1) == 0 : heads == 0, "{}: {} heads do not share {} keys evenly", op,
@@ -56,7 +60,7 @@ void check_delta(std::string_view op, const Args& args) {
 
 void check_causal_conv(const CausalConvArgs& args) {
   constexpr std::string_view kOp = "causal_conv";
-  check_conv(kOp, args.x, args.weight);
+  check_conv(kOp, args.x, args.weight, args.bias);
   check_like(kOp, "y", args.y, args.x.shape(), args.x.dtype());
   if (args.states)
     check_like(kOp, "states", args.states, {args.states.dim(0), args.weight.dim(1) - 1, args.x.dim(1)},
@@ -66,16 +70,17 @@ void check_causal_conv(const CausalConvArgs& args) {
 
 void check_causal_conv_backward(const CausalConvBackwardArgs& args) {
   constexpr std::string_view kOp = "causal_conv_backward";
-  check_conv(kOp, args.x, args.weight);
+  check_conv(kOp, args.x, args.weight, args.bias);
   check_like(kOp, "dx", args.dx, args.x.shape(), args.x.dtype());
   check_like(kOp, "dy", args.dy, args.x.shape(), args.x.dtype());
   if (args.dweight) check_like(kOp, "dweight", args.dweight, args.weight.shape(), wide(args.x.dtype()));
+  if (args.dbias) check_like(kOp, "dbias", args.dbias, {args.x.dim(1)}, wide(args.x.dtype()));
   check_runs(kOp, args.runs, args.x.dim(0), 0);
 }
 
-void check_gated_delta(const GatedDeltaArgs& args) {
-  constexpr std::string_view kOp = "gated_delta";
-  check_delta(kOp, args);
+void check_recurrence(const RecurrenceArgs& args) {
+  constexpr std::string_view kOp = "recurrence";
+  check_read(kOp, args);
   const DType dtype = args.q.dtype();
   check_like(kOp, "y", args.y, args.v.shape(), dtype);
   if (args.states)
@@ -84,19 +89,21 @@ void check_gated_delta(const GatedDeltaArgs& args) {
   check_runs(kOp, args.runs, args.q.dim(0), args.states ? args.states.dim(0) : 0);
 }
 
-void check_gated_delta_backward(const GatedDeltaBackwardArgs& args) {
-  constexpr std::string_view kOp = "gated_delta_backward";
-  check_delta(kOp, args);
+void check_recurrence_backward(const RecurrenceBackwardArgs& args) {
+  constexpr std::string_view kOp = "recurrence_backward";
+  check_read(kOp, args);
   const DType dtype = args.q.dtype();
   check_like(kOp, "dy", args.dy, args.v.shape(), dtype);
   check_like(kOp, "dq", args.dq, args.q.shape(), dtype);
   check_like(kOp, "dk", args.dk, args.k.shape(), dtype);
   check_like(kOp, "dv", args.dv, args.v.shape(), dtype);
   check_like(kOp, "da", args.da, args.a.shape(), wide(dtype));
-  check_like(kOp, "db", args.db, args.b.shape(), wide(dtype));
-  if (args.drate || args.dshift)
+  if (args.rule == StateRule::delta) check_like(kOp, "db", args.db, args.b.shape(), wide(dtype));
+  if (args.drate || args.dshift || args.dskip) {
     for (const auto& [what, t] : {Named{"drate", args.drate}, Named{"dshift", args.dshift}})
       check_like(kOp, what, t, args.rate.shape(), wide(dtype));
+    if (args.rule == StateRule::selective) check_like(kOp, "dskip", args.dskip, args.rate.shape(), wide(dtype));
+  }
   check_runs(kOp, args.runs, args.q.dim(0), 0);
 }
 

@@ -58,13 +58,15 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .lora = c.lora};
 }
 
-GatedDeltaConfig delta_config(const ModelConfig& c) {
-  return {.hidden = c.hidden,
-          .heads = c.delta_heads,
-          .key_heads = c.delta_key_heads,
-          .key_dim = c.delta_key_dim,
-          .value_dim = c.delta_value_dim,
-          .conv = c.delta_conv,
+RecurrentConfig state_config(const ModelConfig& c) {
+  return {.rule = c.state_rule,
+          .hidden = c.hidden,
+          .heads = c.state_heads,
+          .key_heads = c.state_key_heads,
+          .key_dim = c.state_key_dim,
+          .value_dim = c.state_value_dim,
+          .conv = c.state_conv,
+          .has_conv_bias = c.state_conv_bias,
           .norm_eps = c.norm_eps,
           .dropout = c.dropout,
           .init_std = c.init_std,
@@ -131,8 +133,8 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
   const bool has_pre = kind_ != BlockKind::post && kind_ != BlockKind::of_sums;
   if (has_pre) make_norm(attention_norm_, ".attention_norm");
   if (has_post) make_norm(attention_post_norm_, ".attention_post_norm");
-  if (c.is_delta(layer))
-    delta_.emplace(name + ".delta", layer, delta_config(c), partition);
+  if (c.is_recurrent(layer))
+    recurrent_.emplace(name + ".state", layer, state_config(c), partition);
   else if (c.is_latent())
     latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), rope.of(layer),
                               partition);

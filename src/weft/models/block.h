@@ -7,9 +7,9 @@
 #include "weft/models/model_config.h"
 #include "weft/models/rope_tables.h"
 #include "weft/nn/attention.h"
-#include "weft/nn/gated_delta_net.h"
 #include "weft/nn/latent_attention.h"
 #include "weft/nn/moe.h"
+#include "weft/nn/recurrent_mixer.h"
 
 namespace weft {
 
@@ -28,7 +28,7 @@ class Block {
     each_norm_of(attention_norm_, attention_post_norm_, [&](Norm& n) { n.each_param(visit); });
     if (attention_) attention_->each_param(visit);
     if (latent_attention_) latent_attention_->each_param(visit);
-    if (delta_) delta_->each_param(visit);
+    if (recurrent_) recurrent_->each_param(visit);
     each_norm_of(mlp_norm_, mlp_post_norm_, [&](Norm& n) { n.each_param(visit); });
     if (moe_) moe_->each_param(visit);
     if (mlp_) mlp_->each_param(visit);
@@ -48,7 +48,7 @@ class Block {
     return scaled(mix(x, pass, wanted), residual_scale_);
   }
   Var mix(const Var& x, const Pass& pass, const WantedRows* wanted) {
-    if (delta_) return (*delta_)(x, pass, wanted);
+    if (recurrent_) return (*recurrent_)(x, pass, wanted);
     return latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted);
   }
   Var feed_forward(const Var& x, const Pass& pass) {
@@ -60,7 +60,7 @@ class Block {
   std::optional<Norm> attention_norm_, attention_post_norm_;
   std::optional<Attention> attention_;               // or
   std::optional<LatentAttention> latent_attention_;  // or
-  std::optional<GatedDeltaNet> delta_;
+  std::optional<RecurrentMixer> recurrent_;
   std::optional<Norm> mlp_norm_, mlp_post_norm_;
   std::optional<Mlp> mlp_;  // or
   std::optional<Moe> moe_;

@@ -83,23 +83,31 @@ void complete_rope(ModelConfig& c) {
   }
 }
 
-void complete_delta(ModelConfig& c) {
+void complete_states(ModelConfig& c) {
   if (c.attention_every < 0)
     throw UsageError("model.attention_every = {}: write a number of at least 0", c.attention_every);
-  if (!c.has_delta()) return;
-  if (c.delta_heads == 0) c.delta_heads = c.heads;
-  require_positive("delta_heads", c.delta_heads);
-  if (c.delta_key_heads == 0) c.delta_key_heads = c.delta_heads;
-  require_positive("delta_key_heads", c.delta_key_heads);
-  if (c.delta_heads % c.delta_key_heads != 0)
-    throw UsageError("model.delta_heads = {} does not divide by model.delta_key_heads = {}: keys are shared evenly",
-                     c.delta_heads, c.delta_key_heads);
+  if (!c.has_states()) {
+    if (!c.attention_layers.empty())
+      throw UsageError(
+          "model.attention_layers: write model.attention_every above 0, so that other layers have states");
+    return;
+  }
+  if (c.state_heads == 0) c.state_heads = c.heads;
+  require_positive("state_heads", c.state_heads);
+  if (c.state_key_heads == 0) c.state_key_heads = c.state_heads;
+  require_positive("state_key_heads", c.state_key_heads);
+  if (c.state_heads % c.state_key_heads != 0)
+    throw UsageError("model.state_heads = {} does not divide by model.state_key_heads = {}: keys are shared evenly",
+                     c.state_heads, c.state_key_heads);
   const auto limited = [](const char* key, int64_t value, int64_t most) {
     if (value < 1 || value > most) throw UsageError("model.{} = {}: write a number from 1 to {}", key, value, most);
   };
-  limited("delta_key_dim", c.delta_key_dim, kMostKeyDim);
-  limited("delta_conv", c.delta_conv, kMostConvWidth);
-  require_positive("delta_value_dim", c.delta_value_dim);
+  limited("state_key_dim", c.state_key_dim, kMostKeyDim);
+  limited("state_conv", c.state_conv, kMostConvWidth);
+  require_positive("state_value_dim", c.state_value_dim);
+  for (size_t i = 0; i < c.attention_layers.size(); ++i)
+    if (c.attention_layers[i] <= (i > 0 ? c.attention_layers[i - 1] : -1) || c.attention_layers[i] >= c.layers)
+      throw UsageError("model.attention_layers: write numbers from 0 to {} in ascending order", c.layers - 1);
   if (c.is_latent())
     throw UsageError("model.attention_every = {}: latent attention stands in every layer: write 0",
                      c.attention_every);
@@ -107,7 +115,7 @@ void complete_delta(ModelConfig& c) {
 
 void complete_attention(ModelConfig& c) {
   complete_rope(c);
-  complete_delta(c);
+  complete_states(c);
   if (!c.is_latent()) {
     if (c.value_dim == c.head_dim) c.value_dim = 0;
     if (c.value_dim != 0)
@@ -138,7 +146,8 @@ LoraTargets targets_of(const ModelConfig& c) {
   constexpr LoraTarget kKinds[][2] = {{gate, expert_gate}, {up, expert_up}, {down, expert_down}};
   const bool has_dense = c.experts == 0 || c.first_dense_layers > 0 || c.shared_experts > 0;
   LoraTargets targets = c.lora.targets;
-  if (!c.has_delta()) targets &= LoraTargets(~kDeltaTargets);
+  if (!c.has_states()) targets &= LoraTargets(~kStateTargets);
+  if (c.state_rule != StateRule::delta) targets &= LoraTargets(~bit_of(state_beta));
   if (!c.shared_gate) targets &= LoraTargets(~bit_of(shared_gate));
   if (c.experts == 0) targets &= LoraTargets(~bit_of(router));
   for (const auto& [dense, expert] : kKinds) {
@@ -267,13 +276,19 @@ Count attention_params(const ModelConfig& c) {
 }
 
 // Elements of queries and keys together, and of values: of a token.
-Count delta_keys(const ModelConfig& c) { return Count(2) * c.delta_key_heads * c.delta_key_dim; }
-Count delta_values(const ModelConfig& c) { return Count(c.delta_heads) * c.delta_value_dim; }
+Count state_keys(const ModelConfig& c) { return Count(2) * c.state_key_heads * c.state_key_dim; }
+Count state_values(const ModelConfig& c) { return Count(c.state_heads) * c.state_value_dim; }
 
-Count delta_params(const ModelConfig& c) {
-  const Count convolved = delta_keys(c) + delta_values(c);
-  return Count(c.hidden) * (convolved + delta_values(c) + Count(2) * c.delta_heads) + convolved * c.delta_conv +
-         Count(2) * c.delta_heads + c.delta_value_dim + delta_values(c) * c.hidden;
+// Projections to a number for each head.
+Count num_rates(const ModelConfig& c) { return c.state_rule == StateRule::delta ? 2 : 1; }
+
+Count state_params(const ModelConfig& c) {
+  const Count convolved = state_keys(c) + state_values(c);
+  const bool is_delta = c.state_rule == StateRule::delta;
+  const Count projected = convolved + state_values(c) + num_rates(c) * c.state_heads;
+  return Count(c.hidden) * projected + convolved * (c.state_conv + (c.state_conv_bias ? 1 : 0)) +
+         Count(is_delta ? 2 : 3) * c.state_heads + (is_delta ? Count(c.state_value_dim) : state_values(c)) +
+         state_values(c) * c.hidden;
 }
 
 int64_t num_block_norms(BlockKind kind) {
@@ -291,7 +306,7 @@ int64_t ModelConfig::num_params() const {
   };
   const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
   const int64_t deltas = layers - num_attending(), all = layers + mtp_layers;
-  const Count mixers = attention_params(*this) * (all - deltas) + delta_params(*this) * deltas;
+  const Count mixers = attention_params(*this) * (all - deltas) + state_params(*this) * deltas;
   const Count norms = Count(num_block_norms(block)) * one_norm;
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
@@ -317,14 +332,14 @@ struct Adapted {
 std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
   using enum LoraTarget;
   const int64_t h = c.hidden, q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  if (!c.is_delta(layer))
+  if (!c.is_recurrent(layer))
     return {{query, c.attention_gate ? 2 : 1, h, q},
             {key, 1, h, kv},
             {value, 1, h, kv},
             {output, 1, c.heads * c.values_dim(), h}};
-  const int64_t keys = c.delta_key_heads * c.delta_key_dim, values = c.delta_heads * c.delta_value_dim;
-  return {{delta_inputs, 2, h, keys},   {delta_inputs, 1, h, values},       {delta_gate, 1, h, values},
-          {delta_output, 1, values, h}, {delta_decay, 1, h, c.delta_heads}, {delta_beta, 1, h, c.delta_heads}};
+  const int64_t keys = c.state_key_heads * c.state_key_dim, values = c.state_heads * c.state_value_dim;
+  return {{state_inputs, 2, h, keys},   {state_inputs, 1, h, values},       {state_gate, 1, h, values},
+          {state_output, 1, values, h}, {state_decay, 1, h, c.state_heads}, {state_beta, 1, h, c.state_heads}};
 }
 
 // Of one layer, of whose experts so many count.
@@ -352,24 +367,24 @@ struct LayerWork {
   double scores;  // of attention: what has no weights
 };
 
-// Of the delta rule itself: a state is decayed, projected, learnt by and read.
-double delta_work(const ModelConfig& c) {
-  return 3.5 * double((delta_values(c) * c.delta_key_dim).value) +
-         double(c.delta_conv * (delta_keys(c) + delta_values(c)).value);
+// Of the rule itself: a state is decayed, by the delta rule projected, learnt by and read.
+double state_work(const ModelConfig& c) {
+  return (c.state_rule == StateRule::delta ? 3.5 : 2.5) * double((state_values(c) * c.state_key_dim).value) +
+         double(c.state_conv * (state_keys(c) + state_values(c)).value);
 }
 
 // Of the matrices that make keys and values, and what else every row needs; biases and norms apart.
 double key_projections(const ModelConfig& c, int64_t layer) {
   const double h = double(c.hidden), rank = double(c.kv_rank);
-  if (c.is_delta(layer))
-    return h * double((delta_keys(c) + delta_values(c) + Count(2) * c.delta_heads).value) + delta_work(c);
+  if (c.is_recurrent(layer))
+    return h * double((state_keys(c) + state_values(c) + num_rates(c) * c.state_heads).value) + state_work(c);
   if (!c.is_latent()) return h * 2 * double(c.kv_heads * c.head_dim);
   return h * (rank + double(c.rotary_dim)) + rank * double(c.heads * (c.head_dim - c.rotary_dim + c.values_dim()));
 }
 
 double projections(const ModelConfig& c, int64_t layer) {
   const double h = double(c.hidden), q = double(c.heads * c.head_dim), query_rank = double(c.query_rank);
-  if (c.is_delta(layer)) return key_projections(c, layer) + 2 * h * double(delta_values(c).value);
+  if (c.is_recurrent(layer)) return key_projections(c, layer) + 2 * h * double(state_values(c).value);
   return key_projections(c, layer) + (query_rank > 0 ? query_rank * (h + q) : h * q) +
          (c.attention_gate ? h * q : 0) + double(c.heads * c.values_dim()) * h;
 }
@@ -386,7 +401,7 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   const bool is_sparse = c.has_experts(layer);
   // With experts, only those that see the token count.
   const int64_t width = is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : c.ffn;
-  const double all_scores = c.is_delta(layer) ? 0 : scores * mean_keys(c, layer, seq_len);
+  const double all_scores = c.is_recurrent(layer) ? 0 : scores * mean_keys(c, layer, seq_len);
   return {
       projections(c, layer) + all_scores,
       (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts + (c.shared_gate ? 1 : 0)) : 0),
@@ -423,6 +438,7 @@ double ModelConfig::mtp_flops_per_token(int64_t seq_len) const {
 ModelConfig ModelConfig::mtp_block() const {
   ModelConfig c = *this;
   c.attention_every = c.window = c.unrotated_every = 0;
+  c.attention_layers.clear();
   c.lora = {};
   return c;
 }

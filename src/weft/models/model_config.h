@@ -1,5 +1,6 @@
 // ModelConfig: the shape of a decoder, as data; a family is a set of defaults.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -108,13 +109,16 @@ struct ModelConfig {
   int64_t query_rank = 0;  // 0: queries are made from the residual stream at once
   int64_t value_dim = 0;   // of a head; 0: head_dim
 
-  // The gated delta rule in place of attention (Yang et al., "Gated Delta Networks", 2024): heads that remember in a
-  // matrix each, [delta_key_dim, delta_value_dim], behind convolutions over the last tokens.
-  int64_t attention_every = 0;                         // every n-th layer attends, the others do this; 0: all attend
-  int64_t delta_heads = 0;                             // of values; 0: as heads
-  int64_t delta_key_heads = 0;                         // of queries and keys; 0: as delta_heads
-  int64_t delta_key_dim = 128, delta_value_dim = 128;  // of a head
-  int64_t delta_conv = 4;                              // tokens that a convolution sees
+  // States in place of keys and values (kernels/recurrence_args.h): heads that remember in a matrix each,
+  // [state_key_dim, state_value_dim], behind convolutions over the last tokens.
+  int64_t attention_every = 0;            // every n-th layer attends, the others do this; 0: all attend
+  std::vector<int64_t> attention_layers;  // those that attend, where they are not every n-th
+  StateRule state_rule = StateRule::delta;
+  int64_t state_heads = 0;                             // of values; 0: as heads
+  int64_t state_key_heads = 0;                         // of queries and keys; 0: as state_heads
+  int64_t state_key_dim = 128, state_value_dim = 128;  // of a head
+  int64_t state_conv = 4;                              // tokens that a convolution sees
+  bool state_conv_bias = false;
 
   // Mixture of experts; see parallel/expert/gate.h for what the losses are.
   int64_t experts = 0;  // 0: every layer is dense
@@ -148,10 +152,16 @@ struct ModelConfig {
   int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }
   int64_t values_dim() const { return value_dim ? value_dim : head_dim; }
   bool is_latent() const { return kv_rank > 0; }
-  bool has_delta() const { return attention_every > 0; }
-  bool is_delta(int64_t layer) const { return has_delta() && (layer + 1) % attention_every != 0; }
-  int64_t num_attending() const { return has_delta() ? layers / attention_every : layers; }  // layers
-  float score_scale() const;                                                                 // complete
+  bool has_states() const { return attention_every > 0; }
+  bool is_recurrent(int64_t layer) const {
+    if (attention_layers.empty()) return has_states() && (layer + 1) % attention_every != 0;
+    return has_states() && std::ranges::find(attention_layers, layer) == attention_layers.end();
+  }
+  int64_t num_attending() const {  // layers
+    if (!has_states()) return layers;
+    return attention_layers.empty() ? layers / attention_every : int64_t(attention_layers.size());
+  }
+  float score_scale() const;  // complete
   bool is_local(int64_t layer) const {
     return window > 0 && layer >= first_local_layer && (global_every == 0 || (layer + 1) % global_every != 0);
   }

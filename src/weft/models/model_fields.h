@@ -11,6 +11,7 @@ namespace weft {
 
 inline constexpr std::string_view kNormNames[] = {"rmsnorm", "layernorm"};
 inline constexpr std::string_view kPositionNames[] = {"rope", "learned"};
+inline constexpr std::string_view kStateRuleNames[] = {"delta", "mamba2"};
 inline constexpr std::string_view kRouterNames[] = {"softmax", "sigmoid"};
 inline constexpr std::string_view kBlockNames[] = {"pre", "post", "both", "parallel", "parallel_shared", "of_sums"};
 inline constexpr std::string_view kRopeScalingNames[] = {"none", "linear", "dynamic", "llama3", "yarn", "longrope"};
@@ -121,9 +122,14 @@ class ModelFields {
     v.end_group();
     v.number("attention_every", c.attention_every);
     v.begin_group("attention_every", c.attention_every > 0);
-    v.number("delta_heads", c.delta_heads), v.number("delta_key_heads", c.delta_key_heads);
-    v.number("delta_key_dim", c.delta_key_dim), v.number("delta_value_dim", c.delta_value_dim);
-    v.number("delta_conv", c.delta_conv);
+    std::vector<double> attending(c.attention_layers.begin(), c.attention_layers.end());
+    v.list("attention_layers", attending);
+    c.attention_layers.assign(attending.begin(), attending.end());
+    choice("state_rule", kStateRuleNames, c.state_rule);
+    v.number("state_heads", c.state_heads), v.number("state_key_heads", c.state_key_heads);
+    v.number("state_key_dim", c.state_key_dim), v.number("state_value_dim", c.state_value_dim);
+    v.number("state_conv", c.state_conv);
+    v.flag("state_conv_bias", c.state_conv_bias);
     v.end_group();
   }
 

@@ -33,11 +33,11 @@ std::span<const Name> all_names() {
                                     {"expert_down", bit_of(expert_down)},
                                     {"router", bit_of(router)},
                                     {"shared_gate", bit_of(shared_gate)},
-                                    {"delta_qkv", bit_of(delta_inputs)},
-                                    {"delta_gate", bit_of(delta_gate)},
-                                    {"delta_o", bit_of(delta_output)},
-                                    {"delta_decay", bit_of(delta_decay)},
-                                    {"delta_beta", bit_of(delta_beta)}};
+                                    {"state_qkv", bit_of(state_inputs)},
+                                    {"state_gate", bit_of(state_gate)},
+                                    {"state_o", bit_of(state_output)},
+                                    {"state_decay", bit_of(state_decay)},
+                                    {"state_beta", bit_of(state_beta)}};
   return kNames;
 }
 

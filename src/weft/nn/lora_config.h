@@ -22,19 +22,19 @@ enum class LoraTarget : uint8_t {
   expert_down,
   router,
   shared_gate,
-  delta_inputs,
-  delta_gate,
-  delta_output,
-  delta_decay,
-  delta_beta
+  state_inputs,
+  state_gate,
+  state_output,
+  state_decay,
+  state_beta
 };
 using LoraTargets = uint32_t;  // a bit for each
 
 constexpr LoraTargets bit_of(LoraTarget target) { return LoraTargets(1 << uint8_t(target)); }
-inline constexpr LoraTargets kAllTargets = 2 * bit_of(LoraTarget::delta_beta) - 1;
+inline constexpr LoraTargets kAllTargets = 2 * bit_of(LoraTarget::state_beta) - 1;
 inline constexpr LoraTargets kExpertTargets =
     bit_of(LoraTarget::expert_gate) | bit_of(LoraTarget::expert_up) | bit_of(LoraTarget::expert_down);
-inline constexpr LoraTargets kDeltaTargets = kAllTargets & ~(bit_of(LoraTarget::delta_inputs) - 1);
+inline constexpr LoraTargets kStateTargets = kAllTargets & ~(bit_of(LoraTarget::state_inputs) - 1);
 
 inline constexpr int64_t kMostLoraRank = 1024;
 
@@ -61,7 +61,7 @@ inline bool is_adapter(std::string_view param) {
 }
 
 // "q", "k", "v", "o", "gate", "up", "down"; of the latter, those of experts alone, "expert_gate" ..., or without
-// them, "dense_gate" ...; "router"; "shared_gate"; "delta_qkv", "delta_gate", "delta_o", "delta_decay", "delta_beta";
+// them, "dense_gate" ...; "router"; "shared_gate"; "state_qkv", "state_gate", "state_o", "state_decay", "state_beta";
 // or "all-linear" for all of them. An unknown one throws UsageError naming the key.
 LoraTargets lora_targets(const std::vector<std::string>& names);
 std::vector<std::string> lora_target_names(const LoraConfig& config);

@@ -164,7 +164,7 @@ double CostModel::kernel_s(const Event& e) const {
       const auto named = hardware_.kernel_bytes_per_s.find(e.name);
       if (named != hardware_.kernel_bytes_per_s.end()) return e.bytes / named->second;
       // Token by token, on the units that are no matrix units: at most their speed, and not yet measured on a card.
-      if (e.name.starts_with("gated_delta") && hardware_.peak(MatmulType::fp32) > 0)
+      if (e.name.starts_with("recurrence") && hardware_.peak(MatmulType::fp32) > 0)
         return std::max(memory_s(e.bytes), e.flops / hardware_.peak(MatmulType::fp32));
       if (stack_.whole_logits > 0 && e.name.starts_with("cross_entropy")) return memory_s(e.bytes * stack_.logits);
       return memory_s(e.bytes) * stack_.small_kernels;

@@ -161,8 +161,8 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::split_heads, "split_heads">(k);
   record<&Kernels::causal_conv, "causal_conv">(k);
   record<&Kernels::causal_conv_backward, "causal_conv_backward">(k);
-  record<&Kernels::gated_delta, "gated_delta">(k);
-  record<&Kernels::gated_delta_backward, "gated_delta_backward">(k);
+  record<&Kernels::recurrence, "recurrence">(k);
+  record<&Kernels::recurrence_backward, "recurrence_backward">(k);
   record<&Kernels::norm, "norm">(k);
   record<&Kernels::norm_backward, "norm_backward">(k);
   record<&Kernels::activation, "activation">(k);

@@ -91,10 +91,10 @@ constexpr NameRow kBothHalves[] = {
 };
 // Of the first files of Qwen3-Next.
 constexpr NameRow kGroupedInputs[] = {
-    {"layers.#.delta.query", "blk.#.ssm_in", {.part = Part::delta_query, .is_grouped = true}},
-    {"layers.#.delta.key", "blk.#.ssm_in", {.part = Part::delta_key, .is_grouped = true}},
-    {"layers.#.delta.value", "blk.#.ssm_in", {.part = Part::delta_value, .is_grouped = true}},
-    {"layers.#.delta.gate", "blk.#.ssm_in", {.part = Part::delta_gate, .is_grouped = true}},
+    {"layers.#.state.query", "blk.#.ssm_in", {.part = Part::state_query, .is_grouped = true}},
+    {"layers.#.state.key", "blk.#.ssm_in", {.part = Part::state_key, .is_grouped = true}},
+    {"layers.#.state.value", "blk.#.ssm_in", {.part = Part::state_value, .is_grouped = true}},
+    {"layers.#.state.gate", "blk.#.ssm_in", {.part = Part::state_gate, .is_grouped = true}},
 };
 constexpr OtherRows kOthers[] = {{"blk.#.ffn_gate_up_exps.weight", kBothHalves},
                                  {"blk.#.ssm_in.weight", kGroupedInputs}};

@@ -2,6 +2,7 @@
 #include "weft/pretrained/local_layers.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace weft {
 
@@ -22,12 +23,14 @@ bool set_local_layers(ModelConfig& c, const std::vector<bool>& is_local) {
   return true;
 }
 
-bool set_attending_layers(ModelConfig& c, const std::vector<bool>& attends) {
-  if (int64_t(attends.size()) != c.layers) return false;
-  c.attention_every = std::ranges::find(attends, true) - attends.begin() + 1;
+void set_attending_layers(ModelConfig& c, const std::vector<bool>& attends) {
+  c.attention_layers.clear();
+  c.attention_every =
+      std::ranges::find(attends, false) == attends.end() ? 0 : std::ranges::find(attends, true) - attends.begin() + 1;
+  const auto is_as_told = [&](int64_t i) { return attends[size_t(i)] != c.is_recurrent(i); };
+  if (std::ranges::all_of(std::views::iota(int64_t(0), c.layers), is_as_told)) return;
   for (int64_t i = 0; i < c.layers; ++i)
-    if (attends[size_t(i)] == c.is_delta(i)) return false;
-  return true;
+    if (attends[size_t(i)]) c.attention_layers.push_back(i);
 }
 
 }  // namespace weft

@@ -9,7 +9,7 @@ namespace weft {
 // Says of every layer whether it is local; `config` has a window. False when weft has no words for the pattern: the
 // layers from one on, or all but every n-th.
 bool set_local_layers(ModelConfig& config, const std::vector<bool>& is_local);
-// Says of every layer whether it attends, where the others have the gated delta rule. False unless it is every n-th.
-bool set_attending_layers(ModelConfig& config, const std::vector<bool>& attends);
+// Says of every layer whether it attends; the others hand on a state.
+void set_attending_layers(ModelConfig& config, const std::vector<bool>& attends);
 
 }  // namespace weft

@@ -47,26 +47,40 @@ std::string replaced(std::string_view text, char mark, std::string_view by) {
   return out;
 }
 
+// Of what selective states read.
+IndexMap rows_of_selective(const Layout& layout, const ModelConfig& c) {
+  const int64_t keys = c.state_key_heads * c.state_key_dim, values = c.state_heads * c.state_value_dim;
+  const int64_t value = layout.has_gates ? values : 0, key = value + values, query = key + keys, step = query + keys;
+  const int64_t total = step + (layout.has_gates ? c.state_heads : 0);
+  switch (layout.part) {
+    case Part::state_value: return {.first = value, .total = total};
+    case Part::state_key: return {.first = key, .total = total};
+    case Part::state_query: return {.first = query, .total = total};
+    case Part::state_decay: return {.first = step, .total = total};
+    default: return {.first = 0, .total = total};
+  }
+}
+
 // Of what the gated delta rule reads.
 IndexMap rows_of_delta(const Layout& layout, const ModelConfig& c) {
-  const int64_t dk = c.delta_key_dim, per_key = c.delta_heads / std::max<int64_t>(c.delta_key_heads, 1);
+  const int64_t dk = c.state_key_dim, per_key = c.state_heads / std::max<int64_t>(c.state_key_heads, 1);
   if (!layout.is_grouped) {
-    const int64_t keys = c.delta_key_heads * dk, total = 2 * keys + c.delta_heads * c.delta_value_dim;
-    const int64_t first = layout.part == Part::delta_query ? 0 : layout.part == Part::delta_key ? keys : 2 * keys;
+    const int64_t keys = c.state_key_heads * dk, total = 2 * keys + c.state_heads * c.state_value_dim;
+    const int64_t first = layout.part == Part::state_query ? 0 : layout.part == Part::state_key ? keys : 2 * keys;
     return {.first = first, .total = total};
   }
-  const int64_t values = per_key * c.delta_value_dim, group = 2 * (dk + values);
+  const int64_t values = per_key * c.state_value_dim, group = 2 * (dk + values);
   const auto of_group = [&](int64_t first, int64_t run) -> IndexMap {
-    return {.first = first, .total = c.delta_key_heads * group, .run = run, .stride = group};
+    return {.first = first, .total = c.state_key_heads * group, .run = run, .stride = group};
   };
   switch (layout.part) {
-    case Part::delta_query: return of_group(0, dk);
-    case Part::delta_key: return of_group(dk, dk);
-    case Part::delta_value: return of_group(2 * dk, values);
-    case Part::delta_gate: return of_group(2 * dk + values, values);
+    case Part::state_query: return of_group(0, dk);
+    case Part::state_key: return of_group(dk, dk);
+    case Part::state_value: return of_group(2 * dk, values);
+    case Part::state_gate: return of_group(2 * dk + values, values);
     default:
-      return {.first = layout.part == Part::delta_decay ? per_key : 0,
-              .total = 2 * c.delta_heads,
+      return {.first = layout.part == Part::state_decay ? per_key : 0,
+              .total = 2 * c.state_heads,
               .run = per_key,
               .stride = 2 * per_key};
   }
@@ -74,10 +88,10 @@ IndexMap rows_of_delta(const Layout& layout, const ModelConfig& c) {
 
 // Of the same elements in the order of heads, where these lie tiled.
 IndexMap tiled(IndexMap map, int64_t size, const ModelConfig& c) {
-  const int64_t of_each = size / c.delta_heads;
-  if (c.delta_heads == c.delta_key_heads) return map;
+  const int64_t of_each = size / c.state_heads;
+  if (c.state_heads == c.state_key_heads) return map;
   map.run = map.stride = of_each;
-  map.runs = c.delta_heads / c.delta_key_heads, map.step = c.delta_key_heads * of_each;
+  map.runs = c.state_heads / c.state_key_heads, map.step = c.state_key_heads * of_each;
   return map;
 }
 
@@ -134,7 +148,7 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, bool is_by_expert) 
     case Part::head_query:
     case Part::head_gate:
       return {.first = layout.part == Part::head_gate ? d : 0, .total = 2 * q, .run = d, .stride = 2 * d};
-    default: return rows_of_delta(layout, c);
+    default: return c.state_rule == StateRule::delta ? rows_of_delta(layout, c) : rows_of_selective(layout, c);
   }
 }
 

@@ -30,15 +30,15 @@ enum class Part : uint8_t {
   odd,         // the same from the second on
   head_query,  // of each head: its query, and then the gate of what attention gives
   head_gate,
-  // Of what the gated delta rule reads: queries, keys and values of all heads; grouped, those of each key head, and
-  // the gates of its values.
-  delta_query,
-  delta_key,
-  delta_value,
-  delta_gate,
+  // Of what a recurrence reads. By the delta rule: queries, keys and values of all heads; grouped, those of each key
+  // head, and the gates of its values. Of selective states: values, keys and queries.
+  state_query,
+  state_key,
+  state_value,
+  state_gate,
   // Grouped: of each key head how much its values learn, then how fast they forget.
-  delta_beta,
-  delta_decay,
+  state_beta,
+  state_decay,
 };
 
 // Whether rows or columns are those of heads of the gated delta rule's values, of which the first ones of all keys
@@ -49,6 +49,7 @@ struct Layout {
   Part part = Part::all;
   // Every key/value head's queries, key and value lie together, not all queries first.
   bool is_grouped = false;
+  bool has_gates = false;  // of selective states: behind the gates of their values, before what says their steps
   Tiled tiled = Tiled::no;
   bool is_transposed = false;   // [in, out]
   bool is_paired = false;       // of each head, the halves that rotary positions turn lie pair by pair

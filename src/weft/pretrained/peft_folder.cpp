@@ -66,13 +66,13 @@ LoraTargets target_of(std::string_view param) {
       {".shared.down", down},
       {".moe.router", router},
       {".moe.shared_gate", shared_gate},
-      {".delta.query", delta_inputs},
-      {".delta.key", delta_inputs},
-      {".delta.value", delta_inputs},
-      {".delta.gate", delta_gate},
-      {".delta.output", delta_output},
-      {".delta.decay", delta_decay},
-      {".delta.beta", delta_beta},
+      {".state.query", state_inputs},
+      {".state.key", state_inputs},
+      {".state.value", state_inputs},
+      {".state.gate", state_gate},
+      {".state.output", state_output},
+      {".state.decay", state_decay},
+      {".state.beta", state_beta},
   };
   const auto* const row = std::ranges::find_if(kRows, [&](const Row& r) { return param.ends_with(r.linear); });
   return row == std::end(kRows) ? LoraTargets(0) : bit_of(row->target);

@@ -10,7 +10,7 @@ namespace weft {
 namespace {
 
 int64_t num_states(const ForwardModel& model, const ContinuousOptions& o) {
-  return model.config().has_delta() ? o.max_running + o.kept_states.value_or(0) : 0;
+  return model.config().has_states() ? o.max_running + o.kept_states.value_or(0) : 0;
 }
 
 int64_t num_blocks(const ForwardModel& model, const ContinuousOptions& o) {
@@ -26,7 +26,7 @@ int64_t num_blocks(const ForwardModel& model, const ContinuousOptions& o) {
 
 // With states, where the model has such: they take at most half of the cache.
 ContinuousOptions options_for(const ForwardModel& model, ContinuousOptions o) {
-  if (!model.config().has_delta()) return o;
+  if (!model.config().has_states()) return o;
   o.max_running = std::min(o.max_running, o.tokens_per_step);
   if (o.kv_blocks == 0) {
     const StateShares shares =

@@ -11,7 +11,7 @@ Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t blo
              int64_t tokens_per_step, int64_t max_running, int64_t most_guesses)
     : model_(model),
       tokens_per_step_(tokens_per_step),
-      states_of_each_(model.config().has_delta() ? most_guesses + 1 : 0),
+      states_of_each_(model.config().has_states() ? most_guesses + 1 : 0),
       runner_(model, num_blocks, block_tokens, format, max_running * states_of_each_),
       pool_({.num_blocks = num_blocks, .block_tokens = block_tokens, .keeps_prefixes = false}),
       states_(max_running * states_of_each_, 0),

@@ -23,11 +23,11 @@ int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const 
 }
 
 int64_t state_bytes_of_sequence(const ModelConfig& c, const MeshShape& mesh, DType dtype) {
-  if (!c.has_delta()) return 0;
-  const int64_t keys = round_up(c.delta_key_heads, int64_t(mesh.tp)) * c.delta_key_dim;
-  const int64_t values = round_up(c.delta_heads, int64_t(mesh.tp)) * c.delta_value_dim;
-  const int64_t rows = (c.delta_conv - 1) * (2 * keys + values) * int64_t(size_of(dtype));
-  const int64_t matrices = values * c.delta_key_dim * int64_t(size_of(Context::wide(dtype)));
+  if (!c.has_states()) return 0;
+  const int64_t keys = round_up(c.state_key_heads, int64_t(mesh.tp)) * c.state_key_dim;
+  const int64_t values = round_up(c.state_heads, int64_t(mesh.tp)) * c.state_value_dim;
+  const int64_t rows = (c.state_conv - 1) * (2 * keys + values) * int64_t(size_of(dtype));
+  const int64_t matrices = values * c.state_key_dim * int64_t(size_of(Context::wide(dtype)));
   return (c.layers - c.num_attending()) * (rows + matrices) * mesh.dp();
 }
 
@@ -57,7 +57,7 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
   if (shape.dp() != shape.ep)
     throw UsageError("--mesh dp={}: each replica has an engine of its own, as weft serve gives it: leave dp out",
                      shape.dp());
-  if (shape.cp > 1 && model.config().has_delta())
+  if (shape.cp > 1 && model.config().has_states())
     throw UsageError(
         "--mesh cp={}: layers of the gated delta rule hand a state from token to token, which must lie on one rank: "
         "leave cp out",
@@ -84,7 +84,7 @@ void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> g
   const auto begin = int64_t(ids_.size()), count = int64_t(tokens.size() + guesses.size()), end = begin + count,
              keys = first + count;
   sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size()), adapter});
-  if (!model_.config().has_delta()) runs = {};
+  if (!model_.config().has_states()) runs = {};
   for (const TokenRun& run : runs)
     runs_.push_back({int32_t(begin) + run.begin, int32_t(begin) + run.end, run.from, run.to});
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());

@@ -144,7 +144,7 @@ double tolerance_of(const Recipe& recipe) {
   constexpr double kDelta = 0.1;
   const double usual = tolerance_of(recipe.train.precision);
   const bool is_short = recipe.train.precision != Precision::fp32;
-  return recipe.model.has_delta() && is_short ? std::max(usual, kDelta) : usual;
+  return recipe.model.has_states() && is_short ? std::max(usual, kDelta) : usual;
 }
 
 }  // namespace weft

@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "weft/kernels/cpu/attention_plan.h"
+#include "weft/kernels/cpu/simd_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {

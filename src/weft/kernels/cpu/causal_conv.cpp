@@ -15,12 +15,14 @@ namespace weft::cpu::HWY_NAMESPACE {
 
 constexpr int64_t kChannels = 256;  // at most, of a task
 
-// The taps of some channels as rows, which vectors of channels read.
+// The taps of some channels as rows, which vectors of channels read, and what their sums begin with.
 struct Taps {
   alignas(64) float rows[kMostConvWidth][kChannels];
+  alignas(64) float bias[kChannels];
 
   template <class T>
-  void load(const Tensor& weight, int64_t first, int64_t count) {
+  void load(const Tensor& weight, const Tensor& biases, int64_t first, int64_t count) {
+    for (int64_t c = 0; c < count; ++c) bias[c] = biases ? float(biases.data<T>()[first + c]) : 0.0f;
     const int64_t width = weight.dim(1);
     const T* from = weight.data<T>() + first * width;
     for (int64_t c = 0; c < count; ++c)
@@ -50,7 +52,7 @@ void conv_row(const CausalConvArgs& args, const Taps& taps, const TokenRun& run,
   }
   T* const y = args.y.data<T>() + t * channels + first;
   for_each_vector(count, [&](int64_t c, auto part) HWY_ATTR {
-    F32 sum = hn::Zero(d);
+    F32 sum = load(d, taps.bias + c, part);
     for (int64_t j = 0; j < width; ++j)
       if (rows[j]) sum = hn::MulAdd(load(d, rows[j] + c, part), load(d, taps.rows[j] + c, part), sum);
     store(activate<Activation::silu>(d, sum), d, y + c, part);
@@ -83,7 +85,7 @@ void causal_conv(Stream& stream, const CausalConvArgs& args) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t first = task % parts * kChannels, count = std::min(kChannels, channels - first);
         const int64_t first_row = task / parts * chunk;
-        taps.load<T>(args.weight, first, count);
+        taps.load<T>(args.weight, args.bias, first, count);
         int number = 0;
         for (int64_t t = first_row; t < std::min(first_row + chunk, rows);) {
           while (t >= args.runs[number].end) ++number;
@@ -105,15 +107,25 @@ void causal_conv(Stream& stream, const CausalConvArgs& args) {
   });
 }
 
-// A vector of channels, whose taps begin at `first_tap`, through all rows.
+// What the lanes of `sums` are, to outputs that lie `stride` apart.
+HWY_INLINE void add_up(float* to, int64_t stride, F32 sums, int64_t count, bool accumulate) {
+  const F32Tag d;
+  alignas(64) float lanes[hn::MaxLanes(F32Tag())];
+  hn::Store(sums, d, lanes);
+  for (int64_t i = 0; i < count; ++i) to[i * stride] = accumulate ? to[i * stride] + lanes[i] : lanes[i];
+}
+
+// A vector of channels from c on, the first of which is number `first` of `taps`, through all rows.
 template <class T, class Part>
-HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const float* first_tap, int64_t c, Part part) {
+HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const Taps& taps, int64_t first, int64_t c, Part part) {
   const F32Tag d;
   const int64_t channels = args.x.dim(1), width = args.weight.dim(1);
   const T *const x = args.x.data<T>() + c, *const dy = args.dy.data<T>() + c;
   T* const dx = args.dx.data<T>() + c;
   F32 tap[kMostConvWidth], dtap[kMostConvWidth], seen[kMostConvWidth], dsums[kMostConvWidth];
-  for (int64_t j = 0; j < width; ++j) tap[j] = load(d, first_tap + j * kChannels, part), dtap[j] = hn::Zero(d);
+  for (int64_t j = 0; j < width; ++j) tap[j] = load(d, taps.rows[j] + first, part), dtap[j] = hn::Zero(d);
+  const F32 bias = load(d, taps.bias + first, part);
+  F32 dbias = hn::Zero(d);
   for (const TokenRun& run : args.runs) {
     for (int64_t j = 0; j < width; ++j) seen[j] = dsums[j] = hn::Zero(d);  // the last rows, the newest last
     for (int64_t t = run.begin; t < run.end + width - 1; ++t) {
@@ -121,11 +133,12 @@ HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const float* first
       F32 newest = hn::Zero(d);
       if (t < run.end) {
         seen[width - 1] = load(d, x + t * channels, part);
-        F32 sum = hn::Zero(d), value, slope;
+        F32 sum = bias, value, slope;
         for (int64_t j = 0; j < width; ++j) sum = hn::MulAdd(seen[j], tap[j], sum);
         activate<Activation::silu>(d, sum, value, slope);
         newest = hn::Mul(load(d, dy + t * channels, part), slope);
         for (int64_t j = 0; j < width; ++j) dtap[j] = hn::MulAdd(seen[j], newest, dtap[j]);
+        dbias = hn::Add(dbias, newest);
       }
       dsums[width - 1] = newest;
       if (const int64_t row = t - width + 1; row >= run.begin) {  // all that saw it have been here
@@ -135,15 +148,11 @@ HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const float* first
       }
     }
   }
+  const int64_t count = std::min(int64_t(hn::Lanes(d)), channels - c);
+  if (args.dbias) add_up(args.dbias.data<float>() + c, 1, dbias, count, args.accumulate);
   if (!args.dweight) return;
-  alignas(64) float lanes[hn::MaxLanes(F32Tag())];
-  for (int64_t j = 0; j < width; ++j) {
-    hn::Store(dtap[j], d, lanes);
-    for (int64_t i = 0; i < std::min(int64_t(hn::Lanes(d)), channels - c); ++i) {
-      float& out = args.dweight.data<float>()[(c + i) * width + j];
-      out = args.accumulate ? out + lanes[i] : lanes[i];
-    }
-  }
+  for (int64_t j = 0; j < width; ++j)
+    add_up(args.dweight.data<float>() + c * width + j, width, dtap[j], count, args.accumulate);
 }
 
 void causal_conv_backward(Stream& stream, const CausalConvBackwardArgs& args) {
@@ -153,9 +162,9 @@ void causal_conv_backward(Stream& stream, const CausalConvBackwardArgs& args) {
     static_assert(kAtOnce <= kChannels);
     stream.team().parallel_for(args.x.dim(1), kAtOnce, [&](int64_t begin, int64_t end, int) {
       Taps taps;
-      taps.load<T>(args.weight, begin, end - begin);
+      taps.load<T>(args.weight, args.bias, begin, end - begin);
       for_each_vector(end - begin,
-                      [&](int64_t c, auto part) HWY_ATTR { conv_back<T>(args, taps.rows[0] + c, begin + c, part); });
+                      [&](int64_t c, auto part) HWY_ATTR { conv_back<T>(args, taps, c, begin + c, part); });
     });
   });
 }

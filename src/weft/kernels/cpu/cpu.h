@@ -35,9 +35,9 @@ void split_heads(Stream&, const Tensor& dshared, const Tensor& down, const Tenso
 void causal_conv(Stream&, const CausalConvArgs&);
 void causal_conv_backward(Stream&, const CausalConvBackwardArgs&);
 
-// gated_delta.cpp
-void gated_delta(Stream&, const GatedDeltaArgs&);
-void gated_delta_backward(Stream&, const GatedDeltaBackwardArgs&);
+// recurrence.cpp
+void recurrence(Stream&, const RecurrenceArgs&);
+void recurrence_backward(Stream&, const RecurrenceBackwardArgs&);
 
 // norm.cpp
 void norm(Stream&, const NormArgs&);

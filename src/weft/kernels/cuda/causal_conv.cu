@@ -39,7 +39,7 @@ const KeptRun* kept_runs(Stream& stream, const TokenRuns& runs) {
 
 template <class T>
 struct Conv {
-  const T *x, *weight, *states;
+  const T *x, *weight, *bias, *states;
   int channels, width;
 
   // x[row, c] as the rows of a run see it.
@@ -49,7 +49,7 @@ struct Conv {
     return load(states + (int64_t(from) * (width - 1) + row - begin + width - 1) * channels + c);
   }
   __device__ __forceinline__ float sum(const RunOfRow& run, int64_t row, int c) const {
-    float total = 0;
+    float total = bias ? load(bias + c) : 0.0f;
     for (int j = 0; j < width; ++j)
       total += seen(run.begin, run.from, row - width + 1 + j, c) * load(weight + int64_t(c) * width + j);
     return total;
@@ -122,8 +122,9 @@ struct TapTerms {
 };
 
 template <class T>
-Conv<T> conv_of(const Tensor& x, const Tensor& weight, const Tensor& states) {
-  return {device_data<T>(x), device_data<T>(weight), device_data<T>(states), int(x.dim(1)), int(weight.dim(1))};
+Conv<T> conv_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& states) {
+  return {device_data<T>(x),      device_data<T>(weight), device_data<T>(bias),
+          device_data<T>(states), int(x.dim(1)),          int(weight.dim(1))};
 }
 
 }  // namespace
@@ -132,7 +133,7 @@ void causal_conv(Stream& stream, const CausalConvArgs& args) {
   shapes::check_causal_conv(args);
   const int64_t rows = args.x.dim(0), channels = args.x.dim(1);
   with_float("causal_conv", args.x, [&]<class T>() {
-    const Conv<T> conv = conv_of<T>(args.x, args.weight, args.states);
+    const Conv<T> conv = conv_of<T>(args.x, args.weight, args.bias, args.states);
     launch(stream, conv_kernel<T>, over_elements(rows * channels), device_data<T>(args.y), conv,
            runs_of_rows(stream, args.runs, rows), rows * channels);
     if (!args.states) return;
@@ -148,13 +149,16 @@ void causal_conv_backward(Stream& stream, const CausalConvBackwardArgs& args) {
   const Tensor dsum = stream.allocator().empty(DType::f32, {rows, channels});
   const RunOfRow* const runs = runs_of_rows(stream, args.runs, rows);
   with_float("causal_conv_backward", args.x, [&]<class T>() {
-    const Conv<T> conv = conv_of<T>(args.x, args.weight, {});
+    const Conv<T> conv = conv_of<T>(args.x, args.weight, args.bias, {});
     auto* const sums = device_data<float>(dsum);
     launch(stream, dsum_kernel<T>, over_elements(count), sums, device_data<T>(args.dy), conv, runs, count);
     launch(stream, conv_dx_kernel<T>, over_elements(count), device_data<T>(args.dx), sums, conv, runs, count);
     if (args.dweight)
       sum_columns<1>(stream, device_data<float>(args.dweight), TapTerms<T>{sums, conv, runs}, rows,
                      channels * conv.width, args.accumulate);
+    if (args.dbias)
+      sum_columns<1>(stream, device_data<float>(args.dbias), ElementTerms<float>{sums, channels}, rows, channels,
+                     args.accumulate);
   });
 }
 

@@ -41,9 +41,9 @@ void split_heads(Stream&, const Tensor& dshared, const Tensor& down, const Tenso
 void causal_conv(Stream&, const CausalConvArgs&);
 void causal_conv_backward(Stream&, const CausalConvBackwardArgs&);
 
-// gated_delta.cu, gated_delta_backward.cu
-void gated_delta(Stream&, const GatedDeltaArgs&);
-void gated_delta_backward(Stream&, const GatedDeltaBackwardArgs&);
+// recurrence.cu, recurrence_backward.cu
+void recurrence(Stream&, const RecurrenceArgs&);
+void recurrence_backward(Stream&, const RecurrenceBackwardArgs&);
 
 // norm.cu
 void norm(Stream&, const NormArgs&);

@@ -20,7 +20,8 @@ constexpr double kSoftmaxBackwardFlops = 6;  // scale, subtract, exponential, th
 constexpr double kMergeFlops = 8;            // per row and head: maximum, three exponentials and a logarithm
 constexpr double kDeltaFlops = 7;            // per element of a state and token: forget, project, learn, read
 constexpr double kDeltaBackwardFlops = 23;   // the same again, and the gradients
-constexpr double kCapFlops = 4;              // divide, tanh, multiply; its slope about as much
+constexpr double kSelectiveFlops = 5, kSelectiveBackwardFlops = 17;  // without what the delta rule projects
+constexpr double kCapFlops = 4;  // divide, tanh, multiply; its slope about as much
 constexpr double kDropoutFlops = 2;
 constexpr double kRopeFlops = 3;  // 6 per pair
 constexpr double kRmsNormFlops = 4;
@@ -202,23 +203,25 @@ void causal_conv(Stream& stream, const CausalConvArgs& args) {
 void causal_conv_backward(Stream& stream, const CausalConvBackwardArgs& args) {
   shapes::check_causal_conv_backward(args);
   count(stream, elements(args.x) * (6 * double(args.weight.dim(1)) + kActivationSlopeFlops), args.dx, args.dweight,
-        args.dy, args.x, args.weight);
+        args.dbias, args.dy, args.x, args.weight, args.bias);
 }
 
 // A head's state stays where it is computed, but for its first and its last of a run.
-void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
-  shapes::check_gated_delta(args);
-  count(stream, kDeltaFlops * elements(args.v) * double(args.q.dim(2)), args.y, args.q, args.k, args.v, args.a,
+void recurrence(Stream& stream, const RecurrenceArgs& args) {
+  shapes::check_recurrence(args);
+  const double per_element = args.rule == StateRule::delta ? kDeltaFlops : kSelectiveFlops;
+  count(stream, per_element * elements(args.v) * double(args.q.dim(2)), args.y, args.q, args.k, args.v, args.a,
         args.b);
   for (const TokenRun& run : args.runs)
     stream.cost.bytes += double((run.from >= 0) + (run.to >= 0)) *
                          double(args.v.dim(1) * args.q.dim(2) * args.v.dim(2)) * double(sizeof(float));
 }
 
-void gated_delta_backward(Stream& stream, const GatedDeltaBackwardArgs& args) {
-  shapes::check_gated_delta_backward(args);
-  count(stream, kDeltaBackwardFlops * elements(args.v) * double(args.q.dim(2)), args.dq, args.dk, args.dv, args.da,
-        args.db, args.dy, args.q, args.k, args.v, args.a, args.b);
+void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
+  shapes::check_recurrence_backward(args);
+  const double per_element = args.rule == StateRule::delta ? kDeltaBackwardFlops : kSelectiveBackwardFlops;
+  count(stream, per_element * elements(args.v) * double(args.q.dim(2)), args.dq, args.dk, args.dv, args.da, args.db,
+        args.dy, args.q, args.k, args.v, args.a, args.b);
 }
 
 void norm(Stream& stream, const NormArgs& args) {
@@ -504,8 +507,8 @@ const Kernels& meta_kernels() {
       .split_heads = split_heads,
       .causal_conv = each<causal_conv>,
       .causal_conv_backward = causal_conv_backward,
-      .gated_delta = gated_delta,
-      .gated_delta_backward = gated_delta_backward,
+      .recurrence = recurrence,
+      .recurrence_backward = recurrence_backward,
       .norm = norm,
       .norm_backward = norm_backward,
       .activation = activation,

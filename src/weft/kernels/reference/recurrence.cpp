@@ -1,4 +1,4 @@
-// Causal convolution and the gated delta rule, token by token.
+// Causal convolution and recurrences of matrices, token by token.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -19,33 +19,39 @@ double tap(const std::vector<double>& x, const std::vector<double>& states, cons
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// A vector of length 1, and the inverse of the length it had.
-struct Unit {
+// A key or a query as its rule reads it: a vector of length 1, and the inverse of the length it had; or as it is.
+struct Address {
   std::vector<double> values;
-  double inverse = 0;
+  double inverse = 1;
+  bool is_unit;
 
-  Unit(const std::vector<double>& x, size_t at, size_t count) : values(count) {
+  Address(StateRule rule, const std::vector<double>& x, size_t at, size_t count)
+      : values(x.begin() + std::ptrdiff_t(at), x.begin() + std::ptrdiff_t(at + count)),
+        is_unit(rule == StateRule::delta) {
+    if (!is_unit) return;
     double squares = 1e-6;
-    for (size_t i = 0; i < count; ++i) squares += x[at + i] * x[at + i];
+    for (const double value : values) squares += value * value;
     inverse = 1 / std::sqrt(squares);
-    for (size_t i = 0; i < count; ++i) values[i] = x[at + i] * inverse;
+    for (double& value : values) value *= inverse;
   }
   // Adds the gradient of what it was made of to dx[at...].
-  void add_gradient(std::vector<double>& dx, size_t at, const std::vector<double>& dunit) const {
+  void add_gradient(std::vector<double>& dx, size_t at, const std::vector<double>& gradient) const {
     double along = 0;
-    for (size_t i = 0; i < values.size(); ++i) along += values[i] * dunit[i];
-    for (size_t i = 0; i < values.size(); ++i) dx[at + i] += inverse * (dunit[i] - along * values[i]);
+    for (size_t i = 0; is_unit && i < values.size(); ++i) along += values[i] * gradient[i];
+    for (size_t i = 0; i < values.size(); ++i) dx[at + i] += inverse * (gradient[i] - along * values[i]);
   }
 };
 
 // The inputs as doubles, and what a token does to a head's state.
-struct Delta {
+struct States {
+  StateRule rule;
   size_t tokens, keys, heads, dk, dv;
-  std::vector<double> q, k, v, a, b, rate, shift;
+  std::vector<double> q, k, v, a, b, rate, shift, skip;
 
   template <class Args>
-  explicit Delta(const Args& args)
-      : tokens(size_t(args.q.dim(0))),
+  explicit States(const Args& args)
+      : rule(args.rule),
+        tokens(size_t(args.q.dim(0))),
         keys(size_t(args.q.dim(1))),
         heads(size_t(args.v.dim(1))),
         dk(size_t(args.q.dim(2))),
@@ -54,33 +60,36 @@ struct Delta {
         k(load(args.k)),
         v(load(args.v)),
         a(load(args.a)),
-        b(load(args.b)),
+        b(rule == StateRule::delta ? load(args.b) : std::vector<double>()),
         rate(load(args.rate)),
-        shift(load(args.shift)) {}
+        shift(load(args.shift)),
+        skip(rule == StateRule::selective ? load(args.skip) : std::vector<double>(heads)) {}
 
+  bool is_delta() const { return rule == StateRule::delta; }
   struct Token {
-    Unit q, k;
-    double log_decay, decay, beta;
-    std::vector<double> error, learnt;  // v - S^T k', and beta times it: [dv]
+    Address q, k;
+    double log_decay, decay, beta;      // beta: of the delta rule, or the step
+    std::vector<double> error, learnt;  // v, less S^T k' by the delta rule, and beta times it: [dv]
   };
   size_t key_at(size_t t, size_t n) const { return (t * keys + n / (heads / keys)) * dk; }
-  double query_scale() const { return 1 / std::sqrt(double(dk)); }
+  double query_scale() const { return is_delta() ? 1 / std::sqrt(double(dk)) : 1; }
 
   // Head n of token t; state is decayed and then learns.
   Token step(std::vector<double>& state, size_t t, size_t n) const {
     const double x = a[t * heads + n] + shift[n];
-    const double log_decay = -std::exp(rate[n]) * (std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))));
-    Token token{.q = Unit(q, key_at(t, n), dk),
-                .k = Unit(k, key_at(t, n), dk),
+    const double softplus = std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+    const double log_decay = -std::exp(rate[n]) * softplus;
+    Token token{.q = Address(rule, q, key_at(t, n), dk),
+                .k = Address(rule, k, key_at(t, n), dk),
                 .log_decay = log_decay,
                 .decay = std::exp(log_decay),
-                .beta = sigmoid(b[t * heads + n]),
+                .beta = is_delta() ? sigmoid(b[t * heads + n]) : softplus,
                 .error = std::vector<double>(dv),
                 .learnt = std::vector<double>(dv)};
     for (double& s : state) s *= token.decay;
     for (size_t j = 0; j < dv; ++j) {
       double known = 0;
-      for (size_t i = 0; i < dk; ++i) known += state[i * dv + j] * token.k.values[i];
+      for (size_t i = 0; is_delta() && i < dk; ++i) known += state[i * dv + j] * token.k.values[i];
       token.error[j] = v[(t * heads + n) * dv + j] - known;
       token.learnt[j] = token.beta * token.error[j];
     }
@@ -96,6 +105,7 @@ void causal_conv(Stream&, const CausalConvArgs& args) {
   shapes::check_causal_conv(args);
   const int64_t channels = args.x.dim(1), width = args.weight.dim(1);
   const std::vector<double> x = load(args.x), w = load(args.weight);
+  const std::vector<double> bias = args.bias ? load(args.bias) : std::vector<double>();
   std::vector<double> states = args.states ? load(args.states) : std::vector<double>(), y(x.size());
   for (const TokenRun& run : args.runs) {
     for (int64_t t = run.begin; t < run.end; ++t)
@@ -103,6 +113,7 @@ void causal_conv(Stream&, const CausalConvArgs& args) {
         double sum = 0;
         for (int64_t j = 0; j < width; ++j)
           sum += w[size_t(c * width + j)] * tap(x, states, run, t - width + 1 + j, c, channels, width);
+        if (args.bias) sum += bias[size_t(c)];
         y[size_t(t * channels + c)] = activate(Activation::silu, sum);
       }
     if (run.to < 0) continue;
@@ -119,14 +130,17 @@ void causal_conv_backward(Stream&, const CausalConvBackwardArgs& args) {
   shapes::check_causal_conv_backward(args);
   const int64_t channels = args.x.dim(1), width = args.weight.dim(1);
   const std::vector<double> x = load(args.x), w = load(args.weight), dy = load(args.dy);
-  std::vector<double> dx(x.size()), dw(w.size());
+  const std::vector<double> bias = args.bias ? load(args.bias) : std::vector<double>();
+  std::vector<double> dx(x.size()), dw(w.size()), dbias(size_t(channels), 0.0);
   for (const TokenRun& run : args.runs)
     for (int64_t t = run.begin; t < run.end; ++t)
       for (int64_t c = 0; c < channels; ++c) {
         double sum = 0;
         for (int64_t j = 0; j < width; ++j)
           sum += w[size_t(c * width + j)] * tap(x, {}, run, t - width + 1 + j, c, channels, width);
+        if (args.bias) sum += bias[size_t(c)];
         const double dsum = dy[size_t(t * channels + c)] * activation_slope(Activation::silu, sum);
+        dbias[size_t(c)] += dsum;
         for (int64_t j = 0; j < width; ++j) {
           const int64_t from = t - width + 1 + j;
           if (from < run.begin) continue;
@@ -135,29 +149,36 @@ void causal_conv_backward(Stream&, const CausalConvBackwardArgs& args) {
         }
       }
   store(args.dx, dx);
-  if (!args.dweight) return;
-  if (args.accumulate) std::ranges::transform(dw, load(args.dweight), dw.begin(), std::plus<>());
-  store(args.dweight, dw);
+  const auto give = [&](const Tensor& to, std::vector<double>& sums) {
+    if (!to) return;
+    if (args.accumulate) std::ranges::transform(sums, load(to), sums.begin(), std::plus<>());
+    store(to, sums);
+  };
+  give(args.dweight, dw), give(args.dbias, dbias);
 }
 
-void gated_delta(Stream&, const GatedDeltaArgs& args) {
-  shapes::check_gated_delta(args);
-  const Delta delta(args);
-  const size_t dk = delta.dk, dv = delta.dv, one = dk * dv;
+void recurrence(Stream&, const RecurrenceArgs& args) {
+  shapes::check_recurrence(args);
+  const States call(args);
+  const size_t dk = call.dk, dv = call.dv, one = dk * dv;
   std::vector<double> states = args.states ? load(args.states) : std::vector<double>();
   std::vector<double> y(size_t(args.y.numel()));
   for (const TokenRun& run : args.runs)
-    for (size_t n = 0; n < delta.heads; ++n) {
+    for (size_t n = 0; n < call.heads; ++n) {
       const auto state_at = [&](int32_t number) {
-        return states.begin() + std::ptrdiff_t((size_t(number) * delta.heads + n) * one);
+        return states.begin() + std::ptrdiff_t((size_t(number) * call.heads + n) * one);
       };
       std::vector<double> state(one);
       if (run.from >= 0) std::copy_n(state_at(run.from), one, state.begin());
       for (auto t = size_t(run.begin); t < size_t(run.end); ++t) {
-        const Delta::Token token = delta.step(state, t, n);
+        const States::Token token = call.step(state, t, n);
         for (size_t i = 0; i < dk; ++i)
           for (size_t j = 0; j < dv; ++j)
-            y[(t * delta.heads + n) * dv + j] += token.q.values[i] * delta.query_scale() * state[i * dv + j];
+            y[(t * call.heads + n) * dv + j] += token.q.values[i] * call.query_scale() * state[i * dv + j];
+        for (size_t j = 0; j < dv; ++j) {
+          const size_t at = (t * call.heads + n) * dv + j;
+          y[at] += call.skip[n] * call.v[at];
+        }
       }
       if (run.to >= 0) std::ranges::copy(state, state_at(run.to));
     }
@@ -165,64 +186,70 @@ void gated_delta(Stream&, const GatedDeltaArgs& args) {
   if (args.states) store(args.states, states);
 }
 
-void gated_delta_backward(Stream&, const GatedDeltaBackwardArgs& args) {
-  shapes::check_gated_delta_backward(args);
-  const Delta delta(args);
-  const size_t heads = delta.heads, dk = delta.dk, dv = delta.dv;
-  const double scale = delta.query_scale();
+void recurrence_backward(Stream&, const RecurrenceBackwardArgs& args) {
+  shapes::check_recurrence_backward(args);
+  const States call(args);
+  const size_t heads = call.heads, dk = call.dk, dv = call.dv;
+  const double scale = call.query_scale();
   const std::vector<double> dy = load(args.dy);
-  std::vector<double> dq(delta.q.size()), dk_all(dq.size()), dv_all(delta.v.size()), da(delta.a.size()),
-      db(delta.a.size()), drate(heads), dshift(heads);
+  std::vector<double> dq(call.q.size()), dk_all(dq.size()), dv_all(call.v.size()), da(call.a.size()),
+      db(call.a.size()), drate(heads), dshift(heads), dskip(heads);
   for (const TokenRun& run : args.runs)
     for (size_t n = 0; n < heads; ++n) {
       std::vector<double> state(dk * dv);
       std::vector<std::vector<double>> before;  // each token
-      std::vector<Delta::Token> tokens;
+      std::vector<States::Token> tokens;
       for (auto t = size_t(run.begin); t < size_t(run.end); ++t) {
         before.push_back(state);
-        tokens.push_back(delta.step(state, t, n));
+        tokens.push_back(call.step(state, t, n));
       }
       std::vector<double> dstate(dk * dv);
       for (auto t = size_t(run.end); t-- > size_t(run.begin);) {
-        const Delta::Token& token = tokens[t - size_t(run.begin)];
+        const States::Token& token = tokens[t - size_t(run.begin)];
         const std::vector<double>& old = before[t - size_t(run.begin)];
         const double* const out = dy.data() + (t * heads + n) * dv;
-        std::vector<double> dunit_q(dk), dunit_k(dk), dlearnt(dv), derror(dv);
+        std::vector<double> dq_head(dk), dk_head(dk), dlearnt(dv), derror(dv);
         for (size_t i = 0; i < dk; ++i)
           for (size_t j = 0; j < dv; ++j) {
             const double now = token.decay * old[i * dv + j] + token.k.values[i] * token.learnt[j];
-            dunit_q[i] += scale * now * out[j];
+            dq_head[i] += scale * now * out[j];
             dstate[i * dv + j] += scale * token.q.values[i] * out[j];
-            dunit_k[i] += dstate[i * dv + j] * token.learnt[j];
+            dk_head[i] += dstate[i * dv + j] * token.learnt[j];
             dlearnt[j] += dstate[i * dv + j] * token.k.values[i];
           }
         double dbeta = 0, dlog_decay = 0;
         for (size_t j = 0; j < dv; ++j) {
           dbeta += dlearnt[j] * token.error[j];
           derror[j] = token.beta * dlearnt[j];
-          dv_all[(t * heads + n) * dv + j] = derror[j];
+          dv_all[(t * heads + n) * dv + j] = derror[j] + call.skip[n] * out[j];
+          dskip[n] += out[j] * call.v[(t * heads + n) * dv + j];
         }
         for (size_t i = 0; i < dk; ++i)
           for (size_t j = 0; j < dv; ++j) {
             const double decayed = token.decay * old[i * dv + j];
-            dunit_k[i] -= decayed * derror[j];
-            dstate[i * dv + j] -= token.k.values[i] * derror[j];
+            if (call.is_delta()) {
+              dk_head[i] -= decayed * derror[j];
+              dstate[i * dv + j] -= token.k.values[i] * derror[j];
+            }
             dlog_decay += dstate[i * dv + j] * decayed;
             dstate[i * dv + j] *= token.decay;
           }
-        token.q.add_gradient(dq, delta.key_at(t, n), dunit_q);
-        token.k.add_gradient(dk_all, delta.key_at(t, n), dunit_k);
+        token.q.add_gradient(dq, call.key_at(t, n), dq_head);
+        token.k.add_gradient(dk_all, call.key_at(t, n), dk_head);
         db[t * heads + n] = dbeta * token.beta * (1 - token.beta);
-        da[t * heads + n] = -dlog_decay * std::exp(delta.rate[n]) * sigmoid(delta.a[t * heads + n] + delta.shift[n]);
+        const double dstep = (call.is_delta() ? 0 : dbeta) - dlog_decay * std::exp(call.rate[n]);
+        da[t * heads + n] = dstep * sigmoid(call.a[t * heads + n] + call.shift[n]);
         drate[n] += dlog_decay * token.log_decay;
         dshift[n] += da[t * heads + n];
       }
     }
-  store(args.dq, dq), store(args.dk, dk_all), store(args.dv, dv_all), store(args.da, da), store(args.db, db);
-  if (!args.drate) return;
-  std::ranges::transform(drate, load(args.drate), drate.begin(), std::plus<>());
-  std::ranges::transform(dshift, load(args.dshift), dshift.begin(), std::plus<>());
-  store(args.drate, drate), store(args.dshift, dshift);
+  store(args.dq, dq), store(args.dk, dk_all), store(args.dv, dv_all), store(args.da, da);
+  if (call.is_delta()) store(args.db, db);
+  for (const auto& [to, sums] : {std::pair{args.drate, &drate}, {args.dshift, &dshift}, {args.dskip, &dskip}}) {
+    if (!to) continue;
+    std::ranges::transform(*sums, load(to), sums->begin(), std::plus<>());
+    store(to, *sums);
+  }
 }
 
 }  // namespace weft::reference

@@ -1,9 +1,10 @@
 // IBM's Granite as Hugging Face saves it: Llama with a factor at each end and at each sum; with experts, those of a
-// layer in two tensors. Version 4 is read where all layers attend (granite-4.0-micro).
+// layer in two tensors; of version 4, with layers of Mamba-2 between those that attend.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
+#include "weft/pretrained/local_layers.h"
 
 namespace weft {
 namespace hf_granite {
@@ -38,13 +39,60 @@ void moe_fields(HfFields& f, ModelConfig& c) {
   f.number("router_aux_loss_coef", c.aux_loss, 0.001);
 }
 
-// All layers must attend; the expert that sees all tokens is the MLP where there are no others.
+// Layers of Mamba-2, as wide as mamba_expand says.
+void mamba_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char *kHeads = "mamba_n_heads", *kExpand = "mamba_expand", *kHeadDim = "mamba_d_head";
+  f.size(kHeads, c.state_heads, 128);
+  f.size("mamba_n_groups", c.state_key_heads, 1);
+  f.size("mamba_d_state", c.state_key_dim, 256);
+  f.size("mamba_d_conv", c.state_conv, 4);
+  f.flag("mamba_conv_bias", c.state_conv_bias, true);
+  f.only("mamba_proj_bias", false);
+  int64_t expand = c.state_heads * c.state_value_dim / c.hidden;
+  if (!f.is_reading() && expand * c.hidden != c.state_heads * c.state_value_dim)
+    throw Error("granitemoehybrid models have states of a multiple of {} values, but this one has {}", c.hidden,
+                c.state_heads * c.state_value_dim);
+  f.size(kExpand, expand, 2);
+  if (!f.is_reading()) {
+    f.to()[kHeadDim] = c.state_value_dim;
+    return;
+  }
+  if (c.state_heads <= 0 || expand <= 0 || expand > 64 || expand * c.hidden % c.state_heads != 0)
+    f.refuse(kHeads, "it must divide mamba_expand * hidden_size");
+  c.state_value_dim = expand * c.hidden / c.state_heads;
+  if (!f.has(kHeadDim) || f.from().at(kHeadDim).is_string()) return;  // "auto"
+  int64_t told = 0;
+  f.size(kHeadDim, told);
+  if (told != c.state_value_dim) f.refuse(kHeadDim, "heads must be mamba_expand * hidden_size wide together");
+}
+
+void layer_types_of_hybrid(HfFields& f, ModelConfig& c) {
+  constexpr const char* kLayers = "layer_types";
+  constexpr std::string_view kAttends = "attention", kMamba = "mamba";
+  if (!f.is_reading()) {
+    nlohmann::json& types = f.to()[kLayers] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.is_recurrent(i) ? kMamba : kAttends);
+    return;
+  }
+  std::vector<bool> attends(size_t(c.layers), false);
+  if (f.has(kLayers)) {
+    const JsonView types = f.from().at(kLayers);
+    if (types.size() != c.layers) f.refuse(kLayers, "it must name every layer");
+    for (int64_t i = 0; i < c.layers; ++i) {
+      const std::string type = types.at(i).string();
+      if (type != kAttends && type != kMamba)
+        f.refuse(kLayers, fmt::format("there are {} and {}, not {}", kMamba, kAttends, type));
+      attends[size_t(i)] = type == kAttends;
+    }
+  }
+  set_attending_layers(c, attends);
+}
+
+// The expert that sees all tokens is the MLP where there are no others.
 void hybrid_fields(HfFields& f, ModelConfig& c) {
-  constexpr const char *kLayers = "layer_types", *kShared = "shared_intermediate_size";
-  constexpr std::string_view kAttends = "attention";
-  if (!f.is_reading()) c.ffn = c.experts > 0 ? c.expert_ffn : c.ffn;
+  constexpr const char* kShared = "shared_intermediate_size";
+  if (!f.is_reading() && c.experts > 0) c.ffn = c.expert_ffn;
   fields(f, c);
-  f.only("position_embedding_type", "rope");
   f.size("num_local_experts", c.experts, 8);
   int64_t shared = c.experts > 0 ? c.shared_experts * c.expert_ffn : c.ffn;
   f.size(kShared, shared, 1024);
@@ -52,20 +100,20 @@ void hybrid_fields(HfFields& f, ModelConfig& c) {
     f.size("num_experts_per_tok", c.experts_per_token, 2);
     f.number("router_aux_loss_coef", c.aux_loss, 0.001);
   }
-  if (!f.is_reading()) {
-    f.to()[kLayers] = std::vector<std::string>(size_t(c.layers), std::string(kAttends));
-    return;
-  }
-  if (c.experts == 0) {
-    c.ffn = shared;
-  } else {
-    if (shared % c.ffn != 0) f.refuse(kShared, "it must be a multiple of intermediate_size");
+  if (f.is_reading() && c.experts == 0) c.ffn = shared;
+  if (f.is_reading() && c.experts > 0) {
+    if (c.ffn <= 0 || shared % c.ffn != 0) f.refuse(kShared, "it must be a multiple of intermediate_size");
     c.shared_experts = shared / c.ffn;
   }
-  if (!f.has(kLayers)) f.refuse(kLayers, "without it all layers are of Mamba, which weft does not know");
-  const JsonView layers = f.from().at(kLayers);
-  for (int64_t i = 0; i < layers.size(); ++i)
-    if (layers.at(i).string() != kAttends) f.refuse(kLayers, "all layers must attend: weft knows none of Mamba");
+  layer_types_of_hybrid(f, c);
+  if (c.has_states())
+    mamba_fields(f, c);
+  else if (!f.is_reading())
+    f.to()["mamba_n_heads"] = 1;  // which divides every width, as the library asks of models without such layers too
+  // Any other word, and none: attention knows no positions.
+  bool is_rotated = c.unrotated_every == 0;
+  f.choice<bool>("position_embedding_type", is_rotated, {{"rope", true}, {"nope", false}}, "nope");
+  c.unrotated_every = is_rotated ? 0 : 1;
 }
 
 constexpr NameRow kExperts[] = {
@@ -87,8 +135,25 @@ constexpr NameRow kShared[] = {
     {"layers.#.moe.shared.up", "model.layers.#.shared_mlp.input_linear", {.part = Part::up}},
     {"layers.#.moe.shared.down", "model.layers.#.shared_mlp.output_linear"},
 };
+constexpr Layout of_inputs(Part part) { return {.part = part, .has_gates = true}; }
+constexpr Layout of_convolved(Part part) { return {.part = part, .is_convolution = true}; }
+constexpr NameRow kMamba[] = {
+    {"layers.#.state.gate", "model.layers.#.mamba.in_proj", of_inputs(Part::state_gate)},
+    {"layers.#.state.value", "model.layers.#.mamba.in_proj", of_inputs(Part::state_value)},
+    {"layers.#.state.key", "model.layers.#.mamba.in_proj", of_inputs(Part::state_key)},
+    {"layers.#.state.query", "model.layers.#.mamba.in_proj", of_inputs(Part::state_query)},
+    {"layers.#.state.decay", "model.layers.#.mamba.in_proj", of_inputs(Part::state_decay)},
+    {"layers.#.state.value_conv", "model.layers.#.mamba.conv1d", of_convolved(Part::state_value)},
+    {"layers.#.state.key_conv", "model.layers.#.mamba.conv1d", of_convolved(Part::state_key)},
+    {"layers.#.state.query_conv", "model.layers.#.mamba.conv1d", of_convolved(Part::state_query)},
+    {"layers.#.state.rate", "model.layers.#.mamba.A_log"},
+    {"layers.#.state.shift", "model.layers.#.mamba.dt_bias"},
+    {"layers.#.state.skip", "model.layers.#.mamba.D"},
+    {"layers.#.state.norm", "model.layers.#.mamba.norm"},
+    {"layers.#.state.output", "model.layers.#.mamba.out_proj"},
+};
 const std::vector<NameRow>& hybrid_names(const ModelConfig& c) {
-  static const std::vector<NameRow> rows = joined({std::span(kShared), std::span(moe_names(c))});
+  static const std::vector<NameRow> rows = joined({std::span(kShared), std::span(kMamba), std::span(moe_names(c))});
   return rows;
 }
 

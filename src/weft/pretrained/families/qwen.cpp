@@ -93,7 +93,7 @@ void attending_layers(HfFields& f, ModelConfig& c) {
   f.size(kEvery, c.attention_every, 4);
   if (!f.is_reading()) {
     nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
-    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.is_delta(i) ? "linear_attention" : "full_attention");
+    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.is_recurrent(i) ? "linear_attention" : "full_attention");
     return;
   }
   if (!f.has(kTypes)) return;
@@ -106,18 +106,18 @@ void attending_layers(HfFields& f, ModelConfig& c) {
     attends.push_back(type == "full_attention");
   }
   if (int64_t(attends.size()) != c.layers) f.refuse(kTypes, "it must name every layer");
-  if (!set_attending_layers(c, attends)) f.refuse(kTypes, "weft knows every n-th layer as one of full_attention");
+  set_attending_layers(c, attends);
 }
 
 void delta_fields(HfFields& f, ModelConfig& c, const Absent& absent) {
   llama_shape_fields(f, c, absent);
   rope_fields(f, c, 10000, "partial_rotary_factor", 0.25);
   attention_bias_field(f, c);
-  f.size("linear_num_value_heads", c.delta_heads, 32);
-  f.size("linear_num_key_heads", c.delta_key_heads, 16);
-  f.size("linear_key_head_dim", c.delta_key_dim, 128);
-  f.size("linear_value_head_dim", c.delta_value_dim, 128);
-  f.size("linear_conv_kernel_dim", c.delta_conv, 4);
+  f.size("linear_num_value_heads", c.state_heads, 32);
+  f.size("linear_num_key_heads", c.state_key_heads, 16);
+  f.size("linear_key_head_dim", c.state_key_dim, 128);
+  f.size("linear_value_head_dim", c.state_value_dim, 128);
+  f.size("linear_conv_kernel_dim", c.state_conv, 4);
   attending_layers(f, c);
 }
 
@@ -154,43 +154,43 @@ constexpr NameRow kGatedHeads[] = {
     {"layers.#.attention.gate", "model.layers.#.self_attn.q_proj", {.part = Part::head_gate}},
 };
 constexpr NameRow kDelta[] = {
-    {"layers.#.delta.query_conv",
+    {"layers.#.state.query_conv",
      "model.layers.#.linear_attn.conv1d",
-     {.part = Part::delta_query, .is_convolution = true}},
-    {"layers.#.delta.key_conv",
+     {.part = Part::state_query, .is_convolution = true}},
+    {"layers.#.state.key_conv",
      "model.layers.#.linear_attn.conv1d",
-     {.part = Part::delta_key, .is_convolution = true}},
-    {"layers.#.delta.value_conv",
+     {.part = Part::state_key, .is_convolution = true}},
+    {"layers.#.state.value_conv",
      "model.layers.#.linear_attn.conv1d",
-     {.part = Part::delta_value, .is_convolution = true}},
-    {"layers.#.delta.rate", "model.layers.#.linear_attn.A_log"},
-    {"layers.#.delta.shift", "model.layers.#.linear_attn.dt_bias"},
-    {"layers.#.delta.norm", "model.layers.#.linear_attn.norm"},
-    {"layers.#.delta.output", "model.layers.#.linear_attn.out_proj"},
+     {.part = Part::state_value, .is_convolution = true}},
+    {"layers.#.state.rate", "model.layers.#.linear_attn.A_log"},
+    {"layers.#.state.shift", "model.layers.#.linear_attn.dt_bias"},
+    {"layers.#.state.norm", "model.layers.#.linear_attn.norm"},
+    {"layers.#.state.output", "model.layers.#.linear_attn.out_proj"},
 };
 constexpr NameRow kDeltaInputs[] = {
-    {"layers.#.delta.query", "model.layers.#.linear_attn.in_proj_qkv", {.part = Part::delta_query}},
-    {"layers.#.delta.key", "model.layers.#.linear_attn.in_proj_qkv", {.part = Part::delta_key}},
-    {"layers.#.delta.value", "model.layers.#.linear_attn.in_proj_qkv", {.part = Part::delta_value}},
-    {"layers.#.delta.gate", "model.layers.#.linear_attn.in_proj_z"},
-    {"layers.#.delta.beta", "model.layers.#.linear_attn.in_proj_b"},
-    {"layers.#.delta.decay", "model.layers.#.linear_attn.in_proj_a"},
+    {"layers.#.state.query", "model.layers.#.linear_attn.in_proj_qkv", {.part = Part::state_query}},
+    {"layers.#.state.key", "model.layers.#.linear_attn.in_proj_qkv", {.part = Part::state_key}},
+    {"layers.#.state.value", "model.layers.#.linear_attn.in_proj_qkv", {.part = Part::state_value}},
+    {"layers.#.state.gate", "model.layers.#.linear_attn.in_proj_z"},
+    {"layers.#.state.beta", "model.layers.#.linear_attn.in_proj_b"},
+    {"layers.#.state.decay", "model.layers.#.linear_attn.in_proj_a"},
 };
 constexpr NameRow kGroupedDeltaInputs[] = {
-    {"layers.#.delta.query",
+    {"layers.#.state.query",
      "model.layers.#.linear_attn.in_proj_qkvz",
-     {.part = Part::delta_query, .is_grouped = true}},
-    {"layers.#.delta.key", "model.layers.#.linear_attn.in_proj_qkvz", {.part = Part::delta_key, .is_grouped = true}},
-    {"layers.#.delta.value",
+     {.part = Part::state_query, .is_grouped = true}},
+    {"layers.#.state.key", "model.layers.#.linear_attn.in_proj_qkvz", {.part = Part::state_key, .is_grouped = true}},
+    {"layers.#.state.value",
      "model.layers.#.linear_attn.in_proj_qkvz",
-     {.part = Part::delta_value, .is_grouped = true}},
-    {"layers.#.delta.gate",
+     {.part = Part::state_value, .is_grouped = true}},
+    {"layers.#.state.gate",
      "model.layers.#.linear_attn.in_proj_qkvz",
-     {.part = Part::delta_gate, .is_grouped = true}},
-    {"layers.#.delta.beta", "model.layers.#.linear_attn.in_proj_ba", {.part = Part::delta_beta, .is_grouped = true}},
-    {"layers.#.delta.decay",
+     {.part = Part::state_gate, .is_grouped = true}},
+    {"layers.#.state.beta", "model.layers.#.linear_attn.in_proj_ba", {.part = Part::state_beta, .is_grouped = true}},
+    {"layers.#.state.decay",
      "model.layers.#.linear_attn.in_proj_ba",
-     {.part = Part::delta_decay, .is_grouped = true}},
+     {.part = Part::state_decay, .is_grouped = true}},
 };
 // Of published Qwen3.5 models with experts: all experts of a layer in two tensors.
 constexpr NameRow kStacks[] = {

@@ -41,12 +41,17 @@ void qwen2_moe_fields(GgufFields& f, ModelConfig& c) {
 void attending_layers(GgufFields& f, ModelConfig& c) {
   constexpr const char* kFlags = "attention.recurrent_layers";
   f.size("full_attention_interval", c.attention_every, 4);
+  if (!f.is_reading() && !c.attention_layers.empty()) {
+    std::vector<bool> are_recurrent;
+    for (int64_t i = 0; i < c.layers; ++i) are_recurrent.push_back(c.is_recurrent(i));
+    f.set(kFlags, std::move(are_recurrent));
+  }
   const auto* flags = f.is_reading() ? f.flags(kFlags) : nullptr;
   if (!flags) return;
   if (int64_t(flags->size()) < c.layers) f.refuse(kFlags, "it must tell every layer");
   std::vector<bool> attends(flags->begin(), flags->begin() + c.layers);
   attends.flip();
-  if (!set_attending_layers(c, attends)) f.refuse(kFlags, "weft knows every n-th layer as one that attends");
+  set_attending_layers(c, attends);
 }
 
 void delta_fields(GgufFields& f, ModelConfig& c) {
@@ -54,19 +59,19 @@ void delta_fields(GgufFields& f, ModelConfig& c) {
   gguf_rms_fields(f, c);
   gguf_further_layers_field(f, c);
   gguf_scaling_fields(f, c);
-  f.size("ssm.conv_kernel", c.delta_conv);
-  f.size("ssm.state_size", c.delta_key_dim);
-  f.size("ssm.group_count", c.delta_key_heads);
-  f.size("ssm.time_step_rank", c.delta_heads);
-  int64_t values = c.delta_heads * c.delta_value_dim;
+  f.size("ssm.conv_kernel", c.state_conv);
+  f.size("ssm.state_size", c.state_key_dim);
+  f.size("ssm.group_count", c.state_key_heads);
+  f.size("ssm.time_step_rank", c.state_heads);
+  int64_t values = c.state_heads * c.state_value_dim;
   f.size(kValues, values);
-  if (c.delta_heads <= 0 || values % c.delta_heads != 0)
+  if (c.state_heads <= 0 || values % c.state_heads != 0)
     f.refuse(kValues, "it must be a multiple of ssm.time_step_rank");
-  c.delta_value_dim = values / c.delta_heads;
+  c.state_value_dim = values / c.state_heads;
   attending_layers(f, c);
-  if (!f.is_reading() && c.delta_value_dim != c.delta_key_dim)
+  if (!f.is_reading() && c.state_value_dim != c.state_key_dim)
     f.note(fmt::format("llama.cpp reads {} models of which keys and values are as wide; here they are {} and {}",
-                       f.from().architecture, c.delta_key_dim, c.delta_value_dim));
+                       f.from().architecture, c.state_key_dim, c.state_value_dim));
 }
 void qwen3_next_fields(GgufFields& f, ModelConfig& c) {
   delta_fields(f, c);
@@ -86,32 +91,32 @@ constexpr NameRow kDelta[] = {
     {"layers.#.mlp_norm", "blk.#.post_attention_norm", {.values = ValueMap::plus_one}},
     {"layers.#.attention.query", "blk.#.attn_q", {.part = Part::head_query}},
     {"layers.#.attention.gate", "blk.#.attn_q", {.part = Part::head_gate}},
-    {"layers.#.delta.query", "blk.#.attn_qkv", {.part = Part::delta_query}},
-    {"layers.#.delta.key", "blk.#.attn_qkv", {.part = Part::delta_key}},
-    {"layers.#.delta.query_conv", "blk.#.ssm_conv1d", {.part = Part::delta_query}},
-    {"layers.#.delta.key_conv", "blk.#.ssm_conv1d", {.part = Part::delta_key}},
-    {"layers.#.delta.norm", "blk.#.ssm_norm"},
+    {"layers.#.state.query", "blk.#.attn_qkv", {.part = Part::state_query}},
+    {"layers.#.state.key", "blk.#.attn_qkv", {.part = Part::state_key}},
+    {"layers.#.state.query_conv", "blk.#.ssm_conv1d", {.part = Part::state_query}},
+    {"layers.#.state.key_conv", "blk.#.ssm_conv1d", {.part = Part::state_key}},
+    {"layers.#.state.norm", "blk.#.ssm_norm"},
 };
 constexpr NameRow kDeltaValues[] = {
-    {"layers.#.delta.value", "blk.#.attn_qkv", {.part = Part::delta_value}},
-    {"layers.#.delta.value_conv", "blk.#.ssm_conv1d", {.part = Part::delta_value}},
-    {"layers.#.delta.gate", "blk.#.attn_gate"},
-    {"layers.#.delta.beta", "blk.#.ssm_ba", {.part = Part::delta_beta, .is_grouped = true}},
-    {"layers.#.delta.decay", "blk.#.ssm_ba", {.part = Part::delta_decay, .is_grouped = true}},
-    {"layers.#.delta.rate", "blk.#.ssm_a", {.values = ValueMap::minus_exp}},
-    {"layers.#.delta.shift", "blk.#.ssm_dt.bias"},
-    {"layers.#.delta.output", "blk.#.ssm_out"},
+    {"layers.#.state.value", "blk.#.attn_qkv", {.part = Part::state_value}},
+    {"layers.#.state.value_conv", "blk.#.ssm_conv1d", {.part = Part::state_value}},
+    {"layers.#.state.gate", "blk.#.attn_gate"},
+    {"layers.#.state.beta", "blk.#.ssm_ba", {.part = Part::state_beta, .is_grouped = true}},
+    {"layers.#.state.decay", "blk.#.ssm_ba", {.part = Part::state_decay, .is_grouped = true}},
+    {"layers.#.state.rate", "blk.#.ssm_a", {.values = ValueMap::minus_exp}},
+    {"layers.#.state.shift", "blk.#.ssm_dt.bias"},
+    {"layers.#.state.output", "blk.#.ssm_out"},
 };
-constexpr Layout kTiled{.tiled = Tiled::rows}, kTiledPart{.part = Part::delta_value, .tiled = Tiled::rows};
+constexpr Layout kTiled{.tiled = Tiled::rows}, kTiledPart{.part = Part::state_value, .tiled = Tiled::rows};
 constexpr NameRow kTiledDeltaValues[] = {
-    {"layers.#.delta.value", "blk.#.attn_qkv", kTiledPart},
-    {"layers.#.delta.value_conv", "blk.#.ssm_conv1d", kTiledPart},
-    {"layers.#.delta.gate", "blk.#.attn_gate", kTiled},
-    {"layers.#.delta.beta", "blk.#.ssm_beta", kTiled},
-    {"layers.#.delta.decay", "blk.#.ssm_alpha", kTiled},
-    {"layers.#.delta.rate", "blk.#.ssm_a", {.tiled = Tiled::rows, .values = ValueMap::minus_exp}},
-    {"layers.#.delta.shift", "blk.#.ssm_dt.bias", kTiled},
-    {"layers.#.delta.output", "blk.#.ssm_out", {.tiled = Tiled::cols}},
+    {"layers.#.state.value", "blk.#.attn_qkv", kTiledPart},
+    {"layers.#.state.value_conv", "blk.#.ssm_conv1d", kTiledPart},
+    {"layers.#.state.gate", "blk.#.attn_gate", kTiled},
+    {"layers.#.state.beta", "blk.#.ssm_beta", kTiled},
+    {"layers.#.state.decay", "blk.#.ssm_alpha", kTiled},
+    {"layers.#.state.rate", "blk.#.ssm_a", {.tiled = Tiled::rows, .values = ValueMap::minus_exp}},
+    {"layers.#.state.shift", "blk.#.ssm_dt.bias", kTiled},
+    {"layers.#.state.output", "blk.#.ssm_out", {.tiled = Tiled::cols}},
 };
 
 std::span<const NameRow> qwen3_next_names(const ModelConfig& c) {

@@ -1,8 +1,8 @@
-// The gated delta rule, token by token: blocks of columns of a head's state, which depend on no other column.
+// Recurrences of matrices, token by token: blocks of columns of a head's state, which depend on no other column.
 #include <cmath>
 
 #include "weft/kernels/cuda/cuda.h"
-#include "weft/kernels/cuda/delta_state.cuh"
+#include "weft/kernels/cuda/recurrent_state.cuh"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::cuda {
@@ -10,34 +10,40 @@ namespace {
 
 // A warp to each key of a token, and to its query.
 template <class T>
-__global__ void unit_vectors_kernel(const DeltaUnits units, const T* q, const T* k, int64_t vectors, int dk) {
+__global__ void addresses_kernel(const RecurrentInputs inputs, const T* q, const T* k, int64_t vectors, int dk,
+                                 bool is_delta) {
   const int64_t warp = first_element() / kWarp, vector = warp / 2;
   if (vector >= vectors) return;
   const bool is_query = warp % 2 != 0;
   const int lane = int(threadIdx.x) % kWarp;
   const T* const x = (is_query ? q : k) + vector * dk;
+  float* const to = (is_query ? inputs.queries : inputs.keys) + vector * dk;
+  if (!is_delta) {
+    for (int i = lane; i < dk; i += kWarp) to[i] = load(x + i);
+    return;
+  }
   float squares = 0;
   for (int i = lane; i < dk; i += kWarp) squares += load(x + i) * load(x + i);
   const float inverse = 1 / sqrtf(warp_sum(squares) + 1e-6f),
               factor = is_query ? inverse / sqrtf(float(dk)) : inverse;
-  float* const to = (is_query ? units.queries : units.keys) + vector * dk;
   for (int i = lane; i < dk; i += kWarp) to[i] = load(x + i) * factor;
-  if (lane == 0) (is_query ? units.inverse_q : units.inverse_k)[vector] = inverse;
+  if (lane == 0) (is_query ? inputs.inverse_q : inputs.inverse_k)[vector] = inverse;
 }
 
 template <class T>
-__global__ void delta_gates_kernel(const DeltaUnits units, const float* a, const float* b, const T* rate,
-                                   const T* shift, int64_t count, int heads) {
+__global__ void gates_kernel(const RecurrentInputs inputs, const float* a, const float* b, const T* rate,
+                             const T* shift, int64_t count, int heads) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     const int n = int(i % heads);
     const float x = a[i] + load(shift + n);
-    const float log_decay = -expf(load(rate + n)) * (fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))));
-    units.log_decay[i] = log_decay, units.decay[i] = expf(log_decay);
-    units.beta[i] = 1 / (1 + expf(-b[i]));
+    const float step = fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+    const float log_decay = -expf(load(rate + n)) * step;
+    inputs.log_decay[i] = log_decay, inputs.decay[i] = expf(log_decay);
+    inputs.beta[i] = b ? 1 / (1 + expf(-b[i])) : step;
   }
 }
 
-constexpr int kBlockColumns = 32, kDeltaThreads = kBlockColumns * kColumnLanes;
+constexpr int kBlockColumns = 32, kBlockThreads = kBlockColumns * kColumnLanes;
 constexpr int kTokensAhead = 8;  // whose keys and queries wait in shared memory
 
 // As TokenRuns says it.
@@ -46,22 +52,22 @@ __device__ __forceinline__ bool goes_on(const TokenRun* runs, int i, int count) 
 }
 
 template <class T>
-struct DeltaCall {
+struct ForwardCall {
   T* y;
-  const T* v;
+  const T *v, *skip;
   float* states;
   const TokenRun* runs;
   int num_runs;
-  DeltaUnits units;
-  DeltaShape shape;
+  RecurrentInputs inputs;
+  RecurrentShape shape;
 };
 
 // A block to some columns of a run and all that go on from it.
 template <class T, int kRows>
-__global__ void __launch_bounds__(kDeltaThreads) gated_delta_kernel(const DeltaCall<T> call) {
+__global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const ForwardCall<T> call) {
   constexpr int kPadded = kRows * kColumnLanes;
   __shared__ float keys[kTokensAhead][kPadded], queries[kTokensAhead][kPadded];
-  const DeltaShape& z = call.shape;
+  const RecurrentShape& z = call.shape;
   int number = int(blockIdx.x / unsigned(z.heads));
   if (goes_on(call.runs, number, call.num_runs)) return;
   TokenRun run = call.runs[number];
@@ -71,25 +77,26 @@ __global__ void __launch_bounds__(kDeltaThreads) gated_delta_kernel(const DeltaC
   const auto kept = [&](int32_t at, int r) {
     return call.states + ((int64_t(at) * z.heads + n) * z.dk + r * kColumnLanes + lane) * z.dv + column;
   };
-  DeltaColumn<kRows> state;
+  const float skip = z.is_delta ? 0.0f : load(call.skip + n);
+  StateColumn<kRows> state;
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
     state.s[r] = run.from >= 0 && is_here && r * kColumnLanes + lane < z.dk ? *kept(run.from, r) : 0.0f;
   const auto add_tokens = [&](int64_t first) {
     const int count = int(min(int64_t(kTokensAhead), run.end - first));
     __syncthreads();  // all have read the last ones
-    for (int i = int(threadIdx.x); i < count * kPadded; i += kDeltaThreads) {
+    for (int i = int(threadIdx.x); i < count * kPadded; i += kBlockThreads) {
       const int64_t at = z.key_at(first + i / kPadded, n) + i % kPadded;
       const bool is_element = i % kPadded < z.dk;
-      keys[i / kPadded][i % kPadded] = is_element ? call.units.keys[at] : 0.0f;
-      queries[i / kPadded][i % kPadded] = is_element ? call.units.queries[at] : 0.0f;
+      keys[i / kPadded][i % kPadded] = is_element ? call.inputs.keys[at] : 0.0f;
+      queries[i / kPadded][i % kPadded] = is_element ? call.inputs.queries[at] : 0.0f;
     }
     __syncthreads();
     for (int t = 0; t < count; ++t) {
       const int64_t at = (first + t) * z.heads + n;
       const float v = is_here ? load(call.v + at * z.dv + column) : 0.0f;
-      state.step(keys[t], lane, v, call.units.decay[at], call.units.beta[at]);
-      const float y = state.project(queries[t], lane);
+      state.step(z.is_delta, keys[t], lane, v, call.inputs.decay[at], call.inputs.beta[at]);
+      const float y = state.project(queries[t], lane) + skip * v;
       if (is_here && lane == 0) store(call.y + at * z.dv + column, y);
     }
   };
@@ -104,50 +111,48 @@ __global__ void __launch_bounds__(kDeltaThreads) gated_delta_kernel(const DeltaC
 
 }  // namespace
 
-DeltaUnits make_delta_units(Stream& stream, Tensor& all, const Tensor& q, const Tensor& k, const Tensor& a,
-                            const Tensor& b, const Tensor& rate, const Tensor& shift) {
-  const int64_t vectors = q.dim(0) * q.dim(1), elements = q.numel(), gates = a.numel();
+RecurrentInputs make_recurrent_inputs(Stream& stream, Tensor& all, const RecurrenceArgs& given) {
+  const Tensor& q = given.q;
+  const int64_t vectors = q.dim(0) * q.dim(1), elements = q.numel(), gates = given.a.numel();
   all = stream.allocator().empty(DType::f32, {2 * elements + 2 * vectors + 3 * gates});
   auto* at = device_data<float>(all);
   const auto take = [&](int64_t count) { return std::exchange(at, at + count); };
-  DeltaUnits units{};
-  units.keys = take(elements), units.queries = take(elements);
-  units.inverse_k = take(vectors), units.inverse_q = take(vectors);
-  units.log_decay = take(gates), units.decay = take(gates), units.beta = take(gates);
-  with_float("gated_delta", q, [&]<class T>() {
+  RecurrentInputs inputs{};
+  inputs.keys = take(elements), inputs.queries = take(elements);
+  inputs.inverse_k = take(vectors), inputs.inverse_q = take(vectors);
+  inputs.log_decay = take(gates), inputs.decay = take(gates), inputs.beta = take(gates);
+  with_float("recurrence", q, [&]<class T>() {
     constexpr int64_t kWarps = 8;  // of a block
-    launch(stream, unit_vectors_kernel<T>,
-           {.blocks_x = unsigned(ceil_div(2 * vectors, kWarps)), .threads = unsigned(kWarps * kWarp)}, units,
-           device_data<T>(q), device_data<T>(k), vectors, int(q.dim(2)));
-    launch(stream, delta_gates_kernel<T>, over_elements(gates), units, device_data<float>(a), device_data<float>(b),
-           device_data<T>(rate), device_data<T>(shift), gates, int(a.dim(1)));
+    launch(stream, addresses_kernel<T>,
+           {.blocks_x = unsigned(ceil_div(2 * vectors, kWarps)), .threads = unsigned(kWarps * kWarp)}, inputs,
+           device_data<T>(q), device_data<T>(given.k), vectors, int(q.dim(2)), given.rule == StateRule::delta);
+    launch(stream, gates_kernel<T>, over_elements(gates), inputs, device_data<float>(given.a),
+           device_data<float>(given.b), device_data<T>(given.rate), device_data<T>(given.shift), gates,
+           int(given.a.dim(1)));
   });
-  return units;
+  return inputs;
 }
 
-void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
-  shapes::check_gated_delta(args);
-  const DeltaShape shape{.tokens = args.q.dim(0),
-                         .keys = int(args.q.dim(1)),
-                         .heads = int(args.v.dim(1)),
-                         .dk = int(args.q.dim(2)),
-                         .dv = int(args.v.dim(2))};
+void recurrence(Stream& stream, const RecurrenceArgs& args) {
+  shapes::check_recurrence(args);
+  const RecurrentShape shape = recurrent_shape(args);
   if (args.runs.count == 0 || shape.heads == 0) return;
   Tensor held;
-  const DeltaUnits units = make_delta_units(stream, held, args.q, args.k, args.a, args.b, args.rate, args.shift);
-  with_float("gated_delta", args.q, [&]<class T>() {
-    const DeltaCall<T> call{.y = device_data<T>(args.y),
-                            .v = device_data<T>(args.v),
-                            .states = device_data<float>(args.states),
-                            .runs = upload(stream, args.runs.runs, args.runs.count),
-                            .num_runs = args.runs.count,
-                            .units = units,
-                            .shape = shape};
+  const RecurrentInputs inputs = make_recurrent_inputs(stream, held, args);
+  with_float("recurrence", args.q, [&]<class T>() {
+    const ForwardCall<T> call{.y = device_data<T>(args.y),
+                              .v = device_data<T>(args.v),
+                              .skip = device_data<T>(args.skip),
+                              .states = device_data<float>(args.states),
+                              .runs = upload(stream, args.runs.runs, args.runs.count),
+                              .num_runs = args.runs.count,
+                              .inputs = inputs,
+                              .shape = shape};
     with_rows_of_lane(shape.dk, [&]<int kRows>() {
-      launch(stream, gated_delta_kernel<T, kRows>,
+      launch(stream, recurrence_kernel<T, kRows>,
              {.blocks_x = unsigned(args.runs.count) * unsigned(shape.heads),
               .blocks_y = unsigned(ceil_div(shape.dv, kBlockColumns)),
-              .threads = kDeltaThreads},
+              .threads = kBlockThreads},
              call);
     });
   });

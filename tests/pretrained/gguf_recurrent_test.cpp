@@ -14,7 +14,7 @@ namespace {
 ModelConfig delta_model(const char* family, int64_t value_dim, int64_t width = 64) {
   ModelConfig c = family_defaults(family);
   c.layers = 4, c.hidden = width, c.heads = 4, c.kv_heads = 2, c.head_dim = width / 4, c.ffn = width, c.vocab = 40;
-  c.context = 32, c.delta_heads = 4, c.delta_key_heads = 2, c.delta_key_dim = 32, c.delta_value_dim = value_dim;
+  c.context = 32, c.state_heads = 4, c.state_key_heads = 2, c.state_key_dim = 32, c.state_value_dim = value_dim;
   if (std::string_view(family) != "qwen3_5")
     c.experts = 4, c.experts_per_token = 2, c.expert_ffn = width, c.shared_experts = 1;
   complete(c);
@@ -163,10 +163,10 @@ TEST_F(GgufOtherwiseTest, BothHalvesOfExpertsMayBeOneTensor) {
 TEST_F(GgufOtherwiseTest, OlderFilesHoldTheRulesInputsOfAKeyTogether) {
   const auto plain = written("qwen3_next", GgmlType::q8_0);
   const ModelConfig& c = plain->config();
-  const int64_t keys = c.delta_key_heads, dk = c.delta_key_dim, dv = c.delta_value_dim * c.delta_heads / keys;
+  const int64_t keys = c.state_key_heads, dk = c.state_key_dim, dv = c.state_value_dim * c.state_heads / keys;
   RawFile file(folder / "m.gguf");
   for (int64_t i = 0; i < c.layers; ++i) {
-    if (!c.is_delta(i)) continue;
+    if (!c.is_recurrent(i)) continue;
     const RawFile::Raw all = file.taken(fmt::format("blk.{}.attn_qkv.weight", i));
     const RawFile::Raw gate = file.taken(fmt::format("blk.{}.attn_gate.weight", i));
     const int64_t first_key = keys * dk, first_value = 2 * keys * dk;

@@ -1,6 +1,8 @@
-// GatedDelta and CausalConv: what stands in place of attention in layers that remember in a state; see
-// GatedDeltaArgs.
+// CausalConv, GatedDelta and SelectiveState: what stands in place of attention in layers that remember in a state;
+// see RecurrenceArgs.
 #pragma once
+#include <optional>
+
 #include "weft/autograd/param.h"
 #include "weft/autograd/tape.h"
 
@@ -27,10 +29,11 @@ struct ParamRows {
   }
 };
 
-// x[T, C] -> silu of its convolution with weight [C, W].
+// x[T, C] -> silu of its convolution with weight [C, W] and of bias [C], if any.
 struct CausalConvOp {
   static constexpr std::string_view kName = "causal_conv";
   ParamRows weight;
+  std::optional<ParamRows> bias;
   Recurrence past;
   Tensor x = {};
 
@@ -39,20 +42,32 @@ struct CausalConvOp {
 };
 
 // How fast each head of a layer forgets: [N] each.
-struct DeltaRates {
+struct StateRates {
   ParamRows rate, shift;
 };
 
 // q and k [T, K, Dk], v [T, N, Dv], a and b [T, N] -> [T, N, Dv].
 struct GatedDeltaOp {
   static constexpr std::string_view kName = "gated_delta";
-  DeltaRates rates;
+  StateRates rates;
   Recurrence past;
   Tensor q = {}, k = {}, v = {}, a = {}, b = {};
 
   Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Tensor& a_in,
                  const Tensor& b_in);
   std::array<Tensor, 5> backward(Context& context, const Tensor& dy);
+};
+
+// q and k [T, K, Dk], v [T, N, Dv], a [T, N] -> [T, N, Dv]; skip: [N].
+struct SelectiveStateOp {
+  static constexpr std::string_view kName = "selective_state";
+  StateRates rates;
+  ParamRows skip;
+  Recurrence past;
+  Tensor q = {}, k = {}, v = {}, a = {};
+
+  Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Tensor& a_in);
+  std::array<Tensor, 4> backward(Context& context, const Tensor& dy);
 };
 
 }  // namespace weft

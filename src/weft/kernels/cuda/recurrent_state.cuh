@@ -1,4 +1,4 @@
-// The state of the gated delta rule in registers: each column of a head's matrix belongs to four neighbouring lanes,
+// The state of a recurrence in registers: each column of a head's matrix belongs to four neighbouring lanes,
 // which hold every fourth row of it, so that a projection is a sum of few lanes.
 #pragma once
 #include "weft/kernels/cuda/reduce.cuh"
@@ -7,13 +7,14 @@ namespace weft::cuda {
 
 constexpr int kColumnLanes = 4;
 
-// What is made once of a call's inputs. Unit vectors are [T, K, Dk], scaled as the rule has them; their inverse
-// lengths [T, K]; the gates [T, N]. All f32.
-struct DeltaUnits {
+// What is made once of a call's inputs. Keys and queries are [T, K, Dk], as the rule reads them; the inverse lengths
+// of those that are unit vectors [T, K]; the gates [T, N]. All f32.
+struct RecurrentInputs {
   float *keys, *queries, *inverse_k, *inverse_q, *log_decay, *decay, *beta;
 };
 
-struct DeltaShape {
+struct RecurrentShape {
+  bool is_delta;
   int64_t tokens;
   int keys, heads, dk, dv;
   __device__ int64_t key_at(int64_t t, int n) const { return (t * keys + n / (heads / keys)) * dk; }
@@ -21,7 +22,7 @@ struct DeltaShape {
 
 // The rows of a column, kRows of each lane: row i is of lane i % 4, at i / 4; those from Dk on are zero.
 template <int kRows>
-struct DeltaColumn {
+struct StateColumn {
   float s[kRows];
 
   __device__ __forceinline__ void clear() {
@@ -35,18 +36,27 @@ struct DeltaColumn {
     for (int r = 0; r < kRows; ++r) sum += s[r] * x[r * kColumnLanes + lane];
     return lanes_reduce<kColumnLanes, Plus>(sum);
   }
-  // Returns v - decay s^T key, of which the state then learns.
-  __device__ __forceinline__ float step(const float* key, int lane, float v, float decay, float beta) {
-    const float error = v - decay * project(key, lane), learnt = beta * error;
+  // Returns v, less decay s^T key by the delta rule, of which the state then learns.
+  __device__ __forceinline__ float step(bool is_delta, const float* key, int lane, float v, float decay, float beta) {
+    const float error = is_delta ? v - decay * project(key, lane) : v, learnt = beta * error;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) s[r] = decay * s[r] + key[r * kColumnLanes + lane] * learnt;
     return error;
   }
 };
 
-// The units of a call, in memory that `all` holds.
-DeltaUnits make_delta_units(Stream& stream, Tensor& all, const Tensor& q, const Tensor& k, const Tensor& a,
-                            const Tensor& b, const Tensor& rate, const Tensor& shift);
+// Of a call, in memory that `all` holds. `given`: what both its passes are given.
+RecurrentInputs make_recurrent_inputs(Stream& stream, Tensor& all, const RecurrenceArgs& given);
+
+template <class Args>
+RecurrentShape recurrent_shape(const Args& args) {
+  return {.is_delta = args.rule == StateRule::delta,
+          .tokens = args.q.dim(0),
+          .keys = int(args.q.dim(1)),
+          .heads = int(args.v.dim(1)),
+          .dk = int(args.q.dim(2)),
+          .dv = int(args.v.dim(2))};
+}
 
 // work.operator()<kRows>() with rows of a lane that are enough for dk.
 template <class Work>

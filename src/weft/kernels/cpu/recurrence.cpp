@@ -1,8 +1,8 @@
-// The gated delta rule, token by token. A column of a head's state depends on no other, so that a few columns of it
-// lie in L1 while all tokens of a run pass by.
+// Recurrences of matrices, token by token. A column of a head's state depends on no other, so that a few columns of
+// it lie in L1 while all tokens of a run pass by.
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "weft/kernels/cpu/gated_delta.cpp"
+#define HWY_TARGET_INCLUDE "weft/kernels/cpu/recurrence.cpp"
 #include <cmath>
 
 #include "hwy/foreach_target.h"  // must come before highway.h
@@ -40,40 +40,73 @@ HWY_INLINE void narrow(T* x, const float* tile, int64_t count) {
   for_each_vector(count, [&](int64_t i, auto part) HWY_ATTR { store(load(d, tile + i, part), d, x + i, part); });
 }
 
-// unit = x / |x| times `scale`; returns 1 / |x|.
-template <class T>
-HWY_INLINE float normalise(float* unit, const T* x, int64_t count, float scale) {
-  const F32Tag d;
-  const F32 squares = sum_over(count, [&](int64_t i, auto part) HWY_ATTR {
-    const F32 v = load(d, x + i, part);
-    return hn::Mul(v, v);
-  });
-  const float inverse = 1 / std::sqrt(sum_of_lanes(squares) + 1e-6f);
-  const F32 factor = hn::Set(d, inverse * scale);
-  for_each_vector(
-      count, [&](int64_t i, auto part) HWY_ATTR { store(hn::Mul(load(d, x + i, part), factor), d, unit + i, part); });
-  return inverse;
-}
-
 // What a token multiplies a head's state by, and how much of what is new the state learns.
 struct Gates {
   float log_decay, decay, beta;
 };
-HWY_INLINE Gates gates_of(float a, float b, float rate, float shift) {
-  const float x = a + shift;
-  const float log_decay = -std::exp(rate) * (std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x))));
-  return {log_decay, std::exp(log_decay), 1 / (1 + std::exp(-b))};
-}
+
+// What tasks share: the rule, and sizes.
+template <class Args>
+struct Rule {
+  const Args& args;
+  bool is_delta;
+  int64_t keys, heads, dk, dv, tiles;
+
+  explicit Rule(const Args& a)
+      : args(a),
+        is_delta(a.rule == StateRule::delta),
+        keys(a.q.dim(1)),
+        heads(a.v.dim(1)),
+        dk(a.q.dim(2)),
+        dv(a.v.dim(2)),
+        tiles((dv + tile_columns() - 1) / tile_columns()) {}
+  int64_t tile_floats() const { return dk * tile_columns(); }
+  int64_t row_floats() const { return (dk + 15) / 16 * 16; }  // of a key
+  float query_scale() const { return is_delta ? 1 / std::sqrt(float(dk)) : 1; }
+
+  // A key or a query as the rule reads it: x / |x| times `scale`, or x. Returns what x was multiplied by, but for
+  // `scale`.
+  template <class T>
+  HWY_INLINE float read(float* to, const T* x, float scale) const {
+    const F32Tag d;
+    float inverse = 1;
+    if (is_delta) {
+      const F32 squares = sum_over(dk, [&](int64_t i, auto part) HWY_ATTR {
+        const F32 v = load(d, x + i, part);
+        return hn::Mul(v, v);
+      });
+      inverse = 1 / std::sqrt(sum_of_lanes(squares) + 1e-6f);
+    }
+    const F32 factor = hn::Set(d, inverse * scale);
+    for_each_vector(
+        dk, [&](int64_t i, auto part) HWY_ATTR { store(hn::Mul(load(d, x + i, part), factor), d, to + i, part); });
+    return inverse;
+  }
+
+  // Of head n at a token, whose numbers are at `at`.
+  template <class T>
+  Gates gates(int64_t at, int64_t n) const {
+    const float x = args.a.template data<float>()[at] + float(args.shift.template data<T>()[n]);
+    const float step = std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x)));
+    const float log_decay = -std::exp(float(args.rate.template data<T>()[n])) * step;
+    const float beta = is_delta ? 1 / (1 + std::exp(-args.b.template data<float>()[at])) : step;
+    return {log_decay, std::exp(log_decay), beta};
+  }
+  template <class T>
+  float skip(int64_t n) const {
+    return is_delta ? 0.0f : float(args.skip.template data<T>()[n]);
+  }
+};
 
 // The rows of a tile, so many floats apart.
 template <class Float>
-struct TileRows {
+struct StateRows {
   Float* first;
   int64_t stride;
   Float* operator[](int64_t i) const { return first + i * stride; }
 };
-using ReadRows = TileRows<const float>;
-using WrittenRows = TileRows<float>;
+using ReadRows = StateRows<const float>;
+using WrittenRows = StateRows<float>;
 
 // What add(i, sums) adds up for all rows, those of even and of odd number apart.
 template <class Add>
@@ -122,24 +155,10 @@ HWY_INLINE void learn(F32 (&read)[kVectors], WrittenRows to, ReadRows state, con
   });
 }
 
-// Sizes that tasks share.
-struct Sizes {
-  int64_t keys, heads, dk, dv, tiles;
-
-  explicit Sizes(const Tensor& q, const Tensor& v)
-      : keys(q.dim(1)),
-        heads(v.dim(1)),
-        dk(q.dim(2)),
-        dv(v.dim(2)),
-        tiles((dv + tile_columns() - 1) / tile_columns()) {}
-  int64_t tile_floats() const { return dk * tile_columns(); }
-  int64_t row_floats() const { return (dk + 15) / 16 * 16; }  // of a unit vector
-  float query_scale() const { return 1 / std::sqrt(float(dk)); }
-};
-
 // Of a run and all that go on from it.
 template <class T>
-void run_tile(const GatedDeltaArgs& args, const Sizes& z, int first_run, int64_t n, int64_t tile, float* scratch) {
+void run_tile(const Rule<RecurrenceArgs>& z, int first_run, int64_t n, int64_t tile, float* scratch) {
+  const RecurrenceArgs& args = z.args;
   TokenRun run = args.runs[first_run];
   const int64_t columns = tile_columns(), first = tile * columns, count = std::min(columns, z.dv - first);
   const WrittenRows own{scratch, columns};
@@ -158,16 +177,19 @@ void run_tile(const GatedDeltaArgs& args, const Sizes& z, int first_run, int64_t
   if (run.from < 0) std::fill_n(own.first, z.tile_floats(), 0.0f);
   for (int64_t i = 0; !is_alone && run.from >= 0 && i < z.dk; ++i) widen(own[i], kept(run.from, i), count);
   const int64_t group = z.heads / z.keys;
-  const auto rate = float(args.rate.data<T>()[n]), shift = float(args.shift.data<T>()[n]);
+  const F32Tag d;
+  const F32 skip = hn::Set(d, z.template skip<T>(n));
   const auto add_token = [&](int64_t t) HWY_ATTR {
     const int64_t at = (t * z.keys + n / group) * z.dk, head = t * z.heads + n;
-    normalise(key, args.k.data<T>() + at, z.dk, 1.0f);
-    normalise(query, args.q.data<T>() + at, z.dk, z.query_scale());
-    const Gates gates = gates_of(args.a.data<float>()[head], args.b.data<float>()[head], rate, shift);
+    z.read(key, args.k.data<T>() + at, 1.0f);
+    z.read(query, args.q.data<T>() + at, z.query_scale());
+    const Gates gates = z.template gates<T>(head, n);
     widen(v, args.v.data<T>() + head * z.dv + first, count);
-    find_error(error, before, key, v, gates.decay, z.dk);
-    F32 read[kVectors];
-    learn<true>(read, state, before, key, query, error, gates, z.dk);
+    if (z.is_delta) find_error(error, before, key, v, gates.decay, z.dk);
+    F32 read[kVectors], values[kVectors];
+    load_four(values, v);
+    learn<true>(read, state, before, key, query, z.is_delta ? error : v, gates, z.dk);
+    for (int64_t c = 0; c < kVectors; ++c) read[c] = hn::MulAdd(values[c], skip, read[c]);
     store_four(read, v);
     narrow(args.y.data<T>() + head * z.dv + first, v, count);
   };
@@ -178,17 +200,17 @@ void run_tile(const GatedDeltaArgs& args, const Sizes& z, int first_run, int64_t
   }
 }
 
-void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
-  const Sizes z(args.q, args.v);
+void recurrence(Stream& stream, const RecurrenceArgs& args) {
+  const Rule z(args);
   const int64_t floats = z.tile_floats() + 2 * z.row_floats() + 2 * tile_columns();
-  with_dtype("gated_delta", args.q, [&](auto element) {
+  with_dtype("recurrence", args.q, [&](auto element) {
     stream.team().parallel_for(
         args.runs.count * z.heads * z.tiles, z.tiles, [&](int64_t begin, int64_t end, int worker) {
           auto* const scratch = reinterpret_cast<float*>(stream.scratch(worker, size_t(floats) * sizeof(float)));
           for (int64_t task = begin; task < end; ++task) {
             const int64_t tile = task % z.tiles, head = task / z.tiles;
             const auto run = int(head / z.heads);
-            if (!args.runs.goes_on(run)) run_tile<decltype(element)>(args, z, run, head % z.heads, tile, scratch);
+            if (!args.runs.goes_on(run)) run_tile<decltype(element)>(z, run, head % z.heads, tile, scratch);
           }
         });
   });
@@ -198,23 +220,23 @@ void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
 
 // What a task works on: a run, and the heads that share a key. Of tiles, one after the other, the states before each
 // block of tokens are kept, then from the last block on those before each of its tokens.
-class DeltaBackward {
+class RecurrenceBackward {
  public:
-  DeltaBackward(const GatedDeltaBackwardArgs& args, int64_t longest)
+  RecurrenceBackward(const RecurrenceBackwardArgs& args, int64_t longest)
       : args_(args),
-        z_(args.q, args.v),
+        z_(args),
         block_(std::max<int64_t>(16, int64_t(std::ceil(std::sqrt(double(longest)))))),
         floats_{.states = (longest + block_ - 1) / block_ + block_ + 1,  // and the gradient's
                 .units = 4 * longest * z_.row_floats(),
                 .errors = block_ * tile_columns(),
-                .scalars = 7 * longest} {}
+                .scalars = 8 * longest} {}
 
   size_t bytes() const {
     return sizeof(float) * size_t(floats_.states * z_.tile_floats() + floats_.units + floats_.errors +
                                   floats_.scalars + 2 * tile_columns());
   }
 
-  // sums: [heads, 2], of this run: the gradients of rate and shift.
+  // sums: [heads, 3], of this run: the gradients of rate, shift and skip.
   template <class T>
   void run(const TokenRun& run, int64_t key, float* sums, std::byte* scratch) {
     lay_out(scratch, run.end - run.begin);
@@ -222,9 +244,10 @@ class DeltaBackward {
     const int64_t group = z_.heads / z_.keys;
     for (int64_t n = key * group; n < (key + 1) * group; ++n) {
       load_gates<T>(run, n);
-      std::fill_n(dbeta_, tokens_, 0.0f), std::fill_n(dlog_decay_, tokens_, 0.0f);
+      skip_ = z_.template skip<T>(n);
+      for (float* const sum : {dbeta_, dlog_decay_, dskip_}) std::fill_n(sum, tokens_, 0.0f);
       for (int64_t tile = 0; tile < z_.tiles; ++tile) run_tile<T>(run, n, tile * tile_columns());
-      store_gates<T>(run, n, sums + 2 * n);
+      store_gates<T>(run, n, sums + kSums * n);
     }
     for (int64_t t = 0; t < tokens_; ++t) {
       const int64_t at = ((run.begin + t) * z_.keys + key) * z_.dk;
@@ -234,6 +257,8 @@ class DeltaBackward {
                  inverse_q_[t], z_.query_scale());
     }
   }
+
+  static constexpr int64_t kSums = 3;  // to a head of a run
 
  private:
   void lay_out(std::byte* scratch, int64_t tokens) {
@@ -248,25 +273,24 @@ class DeltaBackward {
     const int64_t units = tokens * z_.row_floats();
     keys_ = take(units), queries_ = take(units), dkeys_ = take(units), dqueries_ = take(units);
     log_decay_ = take(tokens), decay_ = take(tokens), beta_ = take(tokens);
-    dbeta_ = take(tokens), dlog_decay_ = take(tokens), inverse_k_ = take(tokens), inverse_q_ = take(tokens);
+    dbeta_ = take(tokens), dlog_decay_ = take(tokens), dskip_ = take(tokens), inverse_k_ = take(tokens),
+    inverse_q_ = take(tokens);
   }
 
   template <class T>
   void prepare(const TokenRun& run, int64_t key) {
     for (int64_t t = 0; t < tokens_; ++t) {
       const int64_t at = ((run.begin + t) * z_.keys + key) * z_.dk;
-      inverse_k_[t] = normalise(keys_ + t * z_.row_floats(), args_.k.data<T>() + at, z_.dk, 1.0f);
-      inverse_q_[t] = normalise(queries_ + t * z_.row_floats(), args_.q.data<T>() + at, z_.dk, z_.query_scale());
+      inverse_k_[t] = z_.read(keys_ + t * z_.row_floats(), args_.k.data<T>() + at, 1.0f);
+      inverse_q_[t] = z_.read(queries_ + t * z_.row_floats(), args_.q.data<T>() + at, z_.query_scale());
     }
     std::fill_n(dkeys_, tokens_ * z_.row_floats(), 0.0f), std::fill_n(dqueries_, tokens_ * z_.row_floats(), 0.0f);
   }
 
   template <class T>
   void load_gates(const TokenRun& run, int64_t n) {
-    const auto rate = float(args_.rate.data<T>()[n]), shift = float(args_.shift.data<T>()[n]);
     for (int64_t t = 0; t < tokens_; ++t) {
-      const int64_t at = (run.begin + t) * z_.heads + n;
-      const Gates g = gates_of(args_.a.data<float>()[at], args_.b.data<float>()[at], rate, shift);
+      const Gates g = z_.template gates<T>((run.begin + t) * z_.heads + n, n);
       log_decay_[t] = g.log_decay, decay_[t] = g.decay, beta_[t] = g.beta;
     }
   }
@@ -274,16 +298,17 @@ class DeltaBackward {
   template <class T>
   void store_gates(const TokenRun& run, int64_t n, float* sums) {
     const auto rate = float(args_.rate.data<T>()[n]), shift = float(args_.shift.data<T>()[n]);
-    float drate = 0, dshift = 0;
+    float drate = 0, dshift = 0, dskip = 0;
     for (int64_t t = 0; t < tokens_; ++t) {
       const int64_t at = (run.begin + t) * z_.heads + n;
       const float x = args_.a.data<float>()[at] + shift;
-      const float da = -dlog_decay_[t] * std::exp(rate) / (1 + std::exp(-x));
+      const float dstep = (z_.is_delta ? 0 : dbeta_[t]) - dlog_decay_[t] * std::exp(rate);
+      const float da = dstep / (1 + std::exp(-x));
       args_.da.data<float>()[at] = da;
-      args_.db.data<float>()[at] = dbeta_[t] * beta_[t] * (1 - beta_[t]);
-      drate += dlog_decay_[t] * log_decay_[t], dshift += da;
+      if (z_.is_delta) args_.db.data<float>()[at] = dbeta_[t] * beta_[t] * (1 - beta_[t]);
+      drate += dlog_decay_[t] * log_decay_[t], dshift += da, dskip += dskip_[t];
     }
-    sums[0] = drate, sums[1] = dshift;
+    sums[0] = drate, sums[1] = dshift, sums[2] = dskip;
   }
 
   Gates gates(int64_t t) const { return {log_decay_[t], decay_[t], beta_[t]}; }
@@ -296,9 +321,10 @@ class DeltaBackward {
   void step(float* to, const float* from, float* e, const TokenRun& run, int64_t t, int64_t n, int64_t first,
             int64_t count) {
     const float* const key = keys_ + t * z_.row_floats();
-    widen(v_, args_.v.data<T>() + ((run.begin + t) * z_.heads + n) * z_.dv + first, count);
+    float* const v = z_.is_delta ? v_ : e;
+    widen(v, args_.v.data<T>() + ((run.begin + t) * z_.heads + n) * z_.dv + first, count);
     const ReadRows state{from, tile_columns()};
-    find_error(e, state, key, v_, decay_[t], z_.dk);
+    if (z_.is_delta) find_error(e, state, key, v, decay_[t], z_.dk);
     F32 unread[kVectors];
     if (to) learn<false>(unread, {to, tile_columns()}, state, key, nullptr, e, gates(t), z_.dk);
   }
@@ -338,12 +364,14 @@ class DeltaBackward {
     const F32 decay = hn::Set(d, decay_[t]), beta = hn::Set(d, beta_[t]);
     F32 dy[kVectors], learnt[kVectors], e[kVectors], dlearnt[kVectors], s[kVectors], ds[kVectors];
     load_four(dy, dy_), load_four(e, error);
-    F32 along = hn::Zero(d);
+    F32 along = hn::Zero(d), seen = hn::Zero(d);
     for (int64_t c = 0; c < kVectors; ++c) {
       learnt[c] = hn::Mul(e[c], beta), dlearnt[c] = hn::Zero(d);
       along = hn::MulAdd(learnt[c], dy[c], along);
+      seen = hn::MulAdd(e[c], dy[c], seen);
     }
     const float learnt_dy = sum_of_lanes(along);
+    dskip_[t] += sum_of_lanes(seen);  // of selective states, whose error is v
     for (int64_t i = 0; i < z_.dk; ++i) {
       load_four(s, old + i * columns), load_four(ds, dstate_ + i * columns);
       const F32 q = hn::Set(d, query[i]), k = hn::Set(d, key[i]);
@@ -356,12 +384,15 @@ class DeltaBackward {
       store_four(ds, dstate_ + i * columns);
       dquery[i] += decay_[t] * sum_of_lanes(read) + key[i] * learnt_dy;
     }
-    F32 derror[kVectors], dbeta = hn::Zero(d), forgot = hn::Zero(d);
+    F32 derror[kVectors], dv[kVectors], dbeta = hn::Zero(d), forgot = hn::Zero(d);
+    const F32 skip = hn::Set(d, skip_), knows = hn::Set(d, z_.is_delta ? 1.0f : 0.0f);
     for (int64_t c = 0; c < kVectors; ++c) {
       dbeta = hn::MulAdd(dlearnt[c], e[c], dbeta);
       derror[c] = hn::Mul(dlearnt[c], beta);
+      dv[c] = hn::MulAdd(skip, dy[c], derror[c]);
+      derror[c] = hn::Mul(derror[c], knows);  // of what the state knew
     }
-    store_four(derror, v_);
+    store_four(dv, v_);
     for (int64_t i = 0; i < z_.dk; ++i) {
       load_four(s, old + i * columns), load_four(ds, dstate_ + i * columns);
       const F32 k = hn::Set(d, key[i]);
@@ -379,21 +410,21 @@ class DeltaBackward {
     dbeta_[t] += sum_of_lanes(dbeta), dlog_decay_[t] += sum_of_lanes(forgot);
   }
 
-  // The gradient of x, of which `unit` is x * inverse * scale.
+  // The gradient of x, of which `unit` is x * inverse * scale, or x.
   template <class T>
   void store_unit(T* dx, const float* dunit, const float* unit, float inverse, float scale) {
     const F32Tag d;
     const float along = sum_of_lanes(sum_over(z_.dk, [&](int64_t i, auto part) HWY_ATTR {
       return hn::Mul(load(d, unit + i, part), load(d, dunit + i, part));
     }));
-    const F32 back = hn::Set(d, along / (scale * scale)), factor = hn::Set(d, inverse * scale);
+    const F32 back = hn::Set(d, z_.is_delta ? along / (scale * scale) : 0.0f), factor = hn::Set(d, inverse * scale);
     for_each_vector(z_.dk, [&](int64_t i, auto part) HWY_ATTR {
       store(hn::Mul(hn::NegMulAdd(back, load(d, unit + i, part), load(d, dunit + i, part)), factor), d, dx + i, part);
     });
   }
 
-  const GatedDeltaBackwardArgs& args_;
-  Sizes z_;
+  const RecurrenceBackwardArgs& args_;
+  Rule<RecurrenceBackwardArgs> z_;
   int64_t block_;
   struct {
     int64_t states, units, errors, scalars;
@@ -403,33 +434,33 @@ class DeltaBackward {
   float *dy_ = nullptr, *v_ = nullptr;  // of a tile
   float *keys_ = nullptr, *queries_ = nullptr, *dkeys_ = nullptr, *dqueries_ = nullptr;
   float *log_decay_ = nullptr, *decay_ = nullptr, *beta_ = nullptr, *dbeta_ = nullptr, *dlog_decay_ = nullptr;
+  float *dskip_ = nullptr, skip_ = 0;
   float *inverse_k_ = nullptr, *inverse_q_ = nullptr;
 };
 
-void gated_delta_backward(Stream& stream, const GatedDeltaBackwardArgs& args) {
+void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
   int64_t longest = 0;
   for (const TokenRun& run : args.runs) longest = std::max<int64_t>(longest, run.end - run.begin);
-  const DeltaBackward sized(args, longest);
+  constexpr int64_t kSums = RecurrenceBackward::kSums;
+  const RecurrenceBackward sized(args, longest);
   const int64_t heads = args.v.dim(1), keys = args.q.dim(1), runs = args.runs.count;
   // Of each run, so that they are added in its order: at the front of worker 0's scratch.
-  const size_t front = (size_t(runs * heads) * 2 * sizeof(float) + 63) / 64 * 64;
+  const size_t front = (size_t(runs * heads * kSums) * sizeof(float) + 63) / 64 * 64;
   auto* const sums = reinterpret_cast<float*>(stream.scratch(0, front + sized.bytes()));
-  with_dtype("gated_delta_backward", args.q, [&](auto element) {
+  with_dtype("recurrence_backward", args.q, [&](auto element) {
     using T = decltype(element);
     stream.team().parallel_for(runs * keys, 1, [&](int64_t begin, int64_t end, int worker) {
       std::byte* const own =
           worker == 0 ? reinterpret_cast<std::byte*>(sums) + front : stream.scratch(worker, sized.bytes());
-      DeltaBackward task = sized;
+      RecurrenceBackward task = sized;
       for (int64_t i = begin; i < end; ++i)
-        task.run<T>(args.runs[int(i / keys)], i % keys, sums + i / keys * heads * 2, own);
+        task.run<T>(args.runs[int(i / keys)], i % keys, sums + i / keys * heads * kSums, own);
     });
   });
-  if (!args.drate) return;
-  for (int64_t run = 0; run < runs; ++run)
-    for (int64_t n = 0; n < heads; ++n) {
-      args.drate.data<float>()[n] += sums[(run * heads + n) * 2];
-      args.dshift.data<float>()[n] += sums[(run * heads + n) * 2 + 1];
-    }
+  const Tensor* const gradients[kSums] = {&args.drate, &args.dshift, &args.dskip};
+  for (int64_t i = 0; i < kSums; ++i)
+    for (int64_t n = 0; *gradients[i] && n < runs * heads; ++n)
+      gradients[i]->data<float>()[n % heads] += sums[n * kSums + i];
 }
 
 }  // namespace weft::cpu::HWY_NAMESPACE
@@ -438,17 +469,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weft::cpu {
 
-HWY_EXPORT(gated_delta);
-HWY_EXPORT(gated_delta_backward);
+HWY_EXPORT(recurrence);
+HWY_EXPORT(recurrence_backward);
 
-void gated_delta(Stream& stream, const GatedDeltaArgs& args) {
-  shapes::check_gated_delta(args);
-  HWY_DYNAMIC_DISPATCH(gated_delta)(stream, args);
+void recurrence(Stream& stream, const RecurrenceArgs& args) {
+  shapes::check_recurrence(args);
+  HWY_DYNAMIC_DISPATCH(recurrence)(stream, args);
 }
 
-void gated_delta_backward(Stream& stream, const GatedDeltaBackwardArgs& args) {
-  shapes::check_gated_delta_backward(args);
-  HWY_DYNAMIC_DISPATCH(gated_delta_backward)(stream, args);
+void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
+  shapes::check_recurrence_backward(args);
+  HWY_DYNAMIC_DISPATCH(recurrence_backward)(stream, args);
 }
 
 }  // namespace weft::cpu

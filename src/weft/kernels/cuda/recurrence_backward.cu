@@ -1,11 +1,11 @@
-// Gradients of the gated delta rule. A block has all columns of a head in a run, and goes back through its tokens:
+// Gradients of recurrences of matrices. A block has all columns of a head in a run, and goes back through its tokens:
 // states are kept before each span of tokens, and then, from the last span on, before each token of it.
 #include <cmath>
 #include <vector>
 
 #include "weft/kernels/cuda/column_sums.cuh"
 #include "weft/kernels/cuda/cuda.h"
-#include "weft/kernels/cuda/delta_state.cuh"
+#include "weft/kernels/cuda/recurrent_state.cuh"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::cuda {
@@ -17,12 +17,12 @@ constexpr int64_t kMostStateBytes = int64_t(256) << 20;  // of the blocks that r
 template <class T>
 struct BackwardCall {
   T* dv;
-  const T *dy, *v;
-  float *dqueries, *dkeys;    // [T, N, Dk]: of unit vectors
-  float *dbeta, *dlog_decay;  // [T, N]
+  const T *dy, *v, *skip;
+  float *dqueries, *dkeys;            // [T, N, Dk]: of what the rule reads
+  float *dbeta, *dlog_decay, *dskip;  // [T, N]; dskip of each token
   const TokenRun* runs;
-  DeltaUnits units;
-  DeltaShape shape;
+  RecurrentInputs inputs;
+  RecurrentShape shape;
   float* states;  // of each block of the grid
   int64_t floats_of_block, spans;
   int span;  // tokens
@@ -55,14 +55,14 @@ class BackwardBlock {
     is_here_ = column_ < call_.shape.dv;
     is_first_ = first_column == 0;
     const int64_t tokens = run_.end - run_.begin, spans = (tokens + call_.span - 1) / call_.span;
-    DeltaColumn<kRows> state;
+    StateColumn<kRows> state;
     state.clear();
     for (int64_t span = 0; span < spans; ++span) {
       save(starts_, span, state);
       if (span + 1 == spans) break;
       for (int64_t i = 0; i < call_.span; ++i) forward(state, run_.begin + span * call_.span + i);
     }
-    DeltaColumn<kRows> gradient;
+    StateColumn<kRows> gradient;
     gradient.clear();
     for (int64_t span = spans; span-- > 0;) {
       const int64_t first = run_.begin + span * call_.span, count = min(int64_t(call_.span), run_.end - first);
@@ -79,32 +79,32 @@ class BackwardBlock {
   }
 
  private:
-  __device__ static void save(float* to, int64_t number, const DeltaColumn<kRows>& state) {
+  __device__ static void save(float* to, int64_t number, const StateColumn<kRows>& state) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) to[(number * kRows + r) * blockDim.x + threadIdx.x] = state.s[r];
   }
-  __device__ static void fetch(const float* from, int64_t number, DeltaColumn<kRows>& state) {
+  __device__ static void fetch(const float* from, int64_t number, StateColumn<kRows>& state) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) state.s[r] = from[(number * kRows + r) * blockDim.x + threadIdx.x];
   }
   __device__ int64_t gate_at(int64_t t) const { return t * call_.shape.heads + n_; }
 
   // Of token t, to where all threads see them. Begins and ends with a barrier.
-  __device__ void share_units(int64_t t) {
+  __device__ void share_addresses(int64_t t) {
     __syncthreads();
     const int64_t at = call_.shape.key_at(t, n_);
     for (int i = int(threadIdx.x); i < kRows * kColumnLanes; i += int(blockDim.x)) {
-      shared_.key[i] = i < call_.shape.dk ? call_.units.keys[at + i] : 0.0f;
-      shared_.query[i] = i < call_.shape.dk ? call_.units.queries[at + i] : 0.0f;
+      shared_.key[i] = i < call_.shape.dk ? call_.inputs.keys[at + i] : 0.0f;
+      shared_.query[i] = i < call_.shape.dk ? call_.inputs.queries[at + i] : 0.0f;
     }
     __syncthreads();
   }
 
-  __device__ float forward(DeltaColumn<kRows>& state, int64_t t) {
-    share_units(t);
+  __device__ float forward(StateColumn<kRows>& state, int64_t t) {
+    share_addresses(t);
     const int64_t at = gate_at(t);
     const float v = is_here_ ? load(call_.v + at * call_.shape.dv + column_) : 0.0f;
-    return state.step(shared_.key, lane_, v, call_.units.decay[at], call_.units.beta[at]);
+    return state.step(call_.shape.is_delta, shared_.key, lane_, v, call_.inputs.decay[at], call_.inputs.beta[at]);
   }
 
   // The sum over the columns of this warp, in the lanes of its first column.
@@ -114,10 +114,10 @@ class BackwardBlock {
   }
 
   // The gradient of the state after token t becomes that of the one before it, `old`.
-  __device__ void back(DeltaColumn<kRows>& gradient, const DeltaColumn<kRows>& old, float error, int64_t t) {
-    share_units(t);
+  __device__ void back(StateColumn<kRows>& gradient, const StateColumn<kRows>& old, float error, int64_t t) {
+    share_addresses(t);
     const int64_t at = gate_at(t), out = at * call_.shape.dv + column_;
-    const float decay = call_.units.decay[at], beta = call_.units.beta[at], learnt = beta * error;
+    const float decay = call_.inputs.decay[at], beta = call_.inputs.beta[at], learnt = beta * error;
     const float dy = is_here_ ? load(call_.dy + out) : 0.0f;
     const bool is_first_column = int(threadIdx.x) % kWarp < kColumnLanes;
     float dlearnt = 0;
@@ -130,26 +130,29 @@ class BackwardBlock {
       if (is_first_column) shared_.dquery[warp_][i] = read;
     }
     dlearnt = lanes_reduce<kColumnLanes, Plus>(dlearnt);
-    const float derror = beta * dlearnt;
+    const float derror = beta * dlearnt, known = call_.shape.is_delta ? derror : 0.0f;  // of what the state knew
     float forgot = 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int i = r * kColumnLanes + lane_;
       const float decayed = decay * old.s[r];
-      const float change = over_columns(gradient.s[r] * learnt - decayed * derror);
+      const float change = over_columns(gradient.s[r] * learnt - decayed * known);
       if (is_first_column) shared_.dkey[warp_][i] = change;
-      const float before = gradient.s[r] - shared_.key[i] * derror;
+      const float before = gradient.s[r] - shared_.key[i] * known;
       forgot += before * decayed;
       gradient.s[r] = decay * before;
     }
-    if (is_here_ && lane_ == 0) store(call_.dv + out, derror);
+    const float skip = call_.shape.is_delta ? 0.0f : load(call_.skip + n_);
+    if (is_here_ && lane_ == 0) store(call_.dv + out, derror + skip * dy);
     const bool counts = lane_ == 0;  // what all lanes of a column know
     const float learnt_dy = block_sum(counts ? learnt * dy : 0.0f);
     const float dbeta = block_sum(counts ? dlearnt * error : 0.0f);
+    const float dskip = call_.shape.is_delta ? 0.0f : block_sum(counts ? error * dy : 0.0f);  // whose error is v
     forgot = block_sum(forgot);  // ends with a barrier: the warps' sums are there
     if (threadIdx.x == 0) {
       call_.dbeta[at] = dbeta + (is_first_ ? 0 : call_.dbeta[at]);
       call_.dlog_decay[at] = forgot + (is_first_ ? 0 : call_.dlog_decay[at]);
+      if (!call_.shape.is_delta) call_.dskip[at] = dskip + (is_first_ ? 0 : call_.dskip[at]);
     }
     for (int i = int(threadIdx.x); i < call_.shape.dk; i += int(blockDim.x)) {
       float read = 0, change = 0;
@@ -171,46 +174,49 @@ class BackwardBlock {
 };
 
 template <class T, int kRows>
-__global__ void __launch_bounds__(kMostThreads) delta_backward_kernel(const BackwardCall<T> call) {
+__global__ void __launch_bounds__(kMostThreads) recurrence_backward_kernel(const BackwardCall<T> call) {
   __shared__ typename BackwardBlock<T, kRows>::Shared shared;
   BackwardBlock<T, kRows> block(call, shared);
   for (int first = 0; first < call.shape.dv; first += int(blockDim.x) / kColumnLanes) block.run(first);
 }
 
-// A warp to each key of a token, and to its query: sums over the heads that share it, and the way back through its
-// length.
+// A warp to each key of a token, and to its query: sums over the heads that share it, and the way back through the
+// length of a unit vector.
 template <class T>
-__global__ void unit_gradients_kernel(T* dq, T* dk, const float* dqueries, const float* dkeys, const DeltaUnits units,
-                                      const DeltaShape z) {
+__global__ void address_gradients_kernel(T* dq, T* dk, const float* dqueries, const float* dkeys,
+                                         const RecurrentInputs inputs, const RecurrentShape z) {
   const int64_t warp = first_element() / kWarp, vector = warp / 2;
   if (vector >= z.tokens * z.keys) return;
   const bool is_query = warp % 2 != 0;
   const int lane = int(threadIdx.x) % kWarp, group = z.heads / z.keys;
   const float scale = is_query ? 1 / sqrtf(float(z.dk)) : 1.0f;
-  const float* const unit = (is_query ? units.queries : units.keys) + vector * z.dk;
+  const float* const unit = (is_query ? inputs.queries : inputs.keys) + vector * z.dk;
   const float* const gradients = (is_query ? dqueries : dkeys) + vector * group * z.dk;
   const auto gradient = [&](int i) {
     float sum = 0;
     for (int h = 0; h < group; ++h) sum += gradients[h * z.dk + i];
     return sum;
   };
-  float along = 0;
-  for (int i = lane; i < z.dk; i += kWarp) along += unit[i] * gradient(i);
-  along = warp_sum(along) / (scale * scale);
-  const float factor = scale * (is_query ? units.inverse_q : units.inverse_k)[vector];
+  float along = 0, factor = 1;
+  if (z.is_delta) {
+    for (int i = lane; i < z.dk; i += kWarp) along += unit[i] * gradient(i);
+    along = warp_sum(along) / (scale * scale);
+    factor = scale * (is_query ? inputs.inverse_q : inputs.inverse_k)[vector];
+  }
   for (int i = lane; i < z.dk; i += kWarp)
     store((is_query ? dq : dk) + vector * z.dk + i, factor * (gradient(i) - along * unit[i]));
 }
 
 template <class T>
 __global__ void gate_gradients_kernel(float* da, float* db, const float* dbeta, const float* dlog_decay,
-                                      const float* a, const T* rate, const T* shift, const DeltaUnits units,
+                                      const float* a, const T* rate, const T* shift, const RecurrentInputs inputs,
                                       int64_t count, int heads) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     const int n = int(i % heads);
-    const float x = a[i] + load(shift + n), beta = units.beta[i];
-    const float gradient = -dlog_decay[i] * expf(load(rate + n)) / (1 + expf(-x));
-    da[i] = gradient, db[i] = dbeta[i] * beta * (1 - beta);
+    const float x = a[i] + load(shift + n), beta = inputs.beta[i];
+    const float dstep = (db ? 0 : dbeta[i]) - dlog_decay[i] * expf(load(rate + n));
+    da[i] = dstep / (1 + expf(-x));
+    if (db) db[i] = dbeta[i] * beta * (1 - beta);
   }
 }
 
@@ -226,7 +232,7 @@ struct RateTerms {
 
 template <class T>
 void go_back(Stream& stream, BackwardCall<T> call, int64_t runs, int64_t longest) {
-  const DeltaShape& z = call.shape;
+  const RecurrentShape& z = call.shape;
   const auto threads =
       unsigned(std::min<int64_t>(round_up(int64_t(z.dv) * kColumnLanes, int64_t(kWarp)), kMostThreads));
   call.span = int(std::max<int64_t>(16, int64_t(std::ceil(std::sqrt(double(longest))))));
@@ -238,56 +244,67 @@ void go_back(Stream& stream, BackwardCall<T> call, int64_t runs, int64_t longest
     const Tensor states = stream.allocator().empty(DType::f32, {together * call.floats_of_block});
     call.states = device_data<float>(states);
     for (call.first_task = 0; call.first_task < tasks; call.first_task += together)
-      launch(stream, delta_backward_kernel<T, kRows>,
+      launch(stream, recurrence_backward_kernel<T, kRows>,
              {.blocks_x = unsigned(std::min(together, tasks - call.first_task)), .threads = threads}, call);
   });
 }
 
 }  // namespace
 
-void gated_delta_backward(Stream& stream, const GatedDeltaBackwardArgs& args) {
-  shapes::check_gated_delta_backward(args);
-  const DeltaShape z{.tokens = args.q.dim(0),
-                     .keys = int(args.q.dim(1)),
-                     .heads = int(args.v.dim(1)),
-                     .dk = int(args.q.dim(2)),
-                     .dv = int(args.v.dim(2))};
+void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
+  shapes::check_recurrence_backward(args);
+  const RecurrentShape z = recurrent_shape(args);
   if (z.tokens == 0 || z.heads == 0) return;
   int64_t longest = 1;
   for (const TokenRun& run : args.runs) longest = std::max<int64_t>(longest, run.end - run.begin);
   Tensor held;
-  const DeltaUnits units = make_delta_units(stream, held, args.q, args.k, args.a, args.b, args.rate, args.shift);
+  const RecurrentInputs inputs = make_recurrent_inputs(stream, held,
+                                                       {.rule = args.rule,
+                                                        .y = {},
+                                                        .q = args.q,
+                                                        .k = args.k,
+                                                        .v = args.v,
+                                                        .a = args.a,
+                                                        .b = args.b,
+                                                        .rate = args.rate,
+                                                        .shift = args.shift});
   const int64_t gates = args.a.numel(), unit_floats = z.tokens * z.heads * z.dk;
   const Tensor dunits = stream.allocator().empty(DType::f32, {2 * unit_floats});
-  const Tensor dgates = stream.allocator().empty(DType::f32, {2, z.tokens, z.heads});
+  const Tensor dgates = stream.allocator().empty(DType::f32, {3, z.tokens, z.heads});
   auto *const dqueries = device_data<float>(dunits), *const dkeys = dqueries + unit_floats;
-  auto *const dbeta = device_data<float>(dgates), *const dlog_decay = dbeta + gates;
-  with_float("gated_delta_backward", args.q, [&]<class T>() {
+  auto *const dbeta = device_data<float>(dgates), *const dlog_decay = dbeta + gates,
+              *const dskip = dlog_decay + gates;
+  with_float("recurrence_backward", args.q, [&]<class T>() {
     go_back<T>(stream,
                {.dv = device_data<T>(args.dv),
                 .dy = device_data<T>(args.dy),
                 .v = device_data<T>(args.v),
+                .skip = device_data<T>(args.skip),
                 .dqueries = dqueries,
                 .dkeys = dkeys,
                 .dbeta = dbeta,
                 .dlog_decay = dlog_decay,
+                .dskip = dskip,
                 .runs = upload(stream, args.runs.runs, args.runs.count),
-                .units = units,
+                .inputs = inputs,
                 .shape = z},
                args.runs.count, longest);
     constexpr int64_t kWarps = 8;  // of a block
-    launch(stream, unit_gradients_kernel<T>,
+    launch(stream, address_gradients_kernel<T>,
            {.blocks_x = unsigned(ceil_div(2 * z.tokens * z.keys, kWarps)), .threads = unsigned(kWarps * kWarp)},
-           device_data<T>(args.dq), device_data<T>(args.dk), dqueries, dkeys, units, z);
+           device_data<T>(args.dq), device_data<T>(args.dk), dqueries, dkeys, inputs, z);
     launch(stream, gate_gradients_kernel<T>, over_elements(gates), device_data<float>(args.da),
            device_data<float>(args.db), dbeta, dlog_decay, device_data<float>(args.a), device_data<T>(args.rate),
-           device_data<T>(args.shift), units, gates, z.heads);
+           device_data<T>(args.shift), inputs, gates, z.heads);
   });
   if (!args.drate) return;
-  sum_columns<1>(stream, device_data<float>(args.drate), RateTerms{dlog_decay, units.log_decay, z.heads}, z.tokens,
+  sum_columns<1>(stream, device_data<float>(args.drate), RateTerms{dlog_decay, inputs.log_decay, z.heads}, z.tokens,
                  z.heads, true);
   sum_columns<1>(stream, device_data<float>(args.dshift), ElementTerms<float>{device_data<float>(args.da), z.heads},
                  z.tokens, z.heads, true);
+  if (args.dskip)
+    sum_columns<1>(stream, device_data<float>(args.dskip), ElementTerms<float>{dskip, z.heads}, z.tokens, z.heads,
+                   true);
 }
 
 }  // namespace weft::cuda

@@ -1,0 +1,179 @@
+// RecurrentMixer: the forward pass of one layer's recurrence.
+#include "weft/nn/recurrent_mixer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/autograd/ops/activation.h"
+#include "weft/autograd/ops/reshape.h"
+#include "weft/parallel/context/head_exchange.h"
+#include "weft/parallel/norm_across.h"
+
+namespace weft {
+namespace {
+
+// Of so many outputs to each head.
+LinearConfig to_heads(const RecurrentConfig& c, const Cut& heads, int64_t per_head, LoraTarget target) {
+  return {.in = c.hidden,
+          .out = heads.total * per_head,
+          .init_std = c.init_std,
+          .out_cut = elements_of(heads, per_head),
+          .adapter = adapter_of(c.lora, target),
+          .base = c.lora.base};
+}
+LinearConfig to_key_heads(const RecurrentConfig& c, const HeadCut& cut) {
+  LinearConfig config = to_heads(c, cut.kv_heads, c.key_dim, LoraTarget::state_inputs);
+  config.is_shared = cut.is_kv_shared, config.is_first_holder = cut.is_first_holder;
+  return config;
+}
+// A number to each, which says how a state changes.
+LinearConfig to_rates(const RecurrentConfig& c, const HeadCut& cut, LoraTarget target) {
+  LinearConfig config = to_heads(c, cut.heads, 1, target);
+  config.is_wide = true, config.base = BaseFormat::plain;
+  return config;
+}
+LinearConfig from_heads(const RecurrentConfig& c, const Cut& heads, const TensorParallel& tensor) {
+  return {.in = c.heads * c.value_dim,
+          .out = c.hidden,
+          .init_std = c.output_init_std,
+          .in_cut = elements_of(heads, c.value_dim),
+          .is_first = tensor.rank() == 0,
+          .adapter = adapter_of(c.lora, LoraTarget::state_output, tensor.size() > 1 ? &tensor.group() : nullptr),
+          .base = c.lora.base};
+}
+
+// Of a number to each channel, or of rows of so many.
+Placement channels(const Cut& heads, int64_t per_head, int64_t row = 0) {
+  const int64_t all = heads.total * per_head;
+  return Placement(row > 0 ? Shape{all, row} : Shape{all}).cut(0, elements_of(heads, per_head));
+}
+// Of those that keys have, perhaps on several ranks.
+Placement of_keys(Placement p, const HeadCut& cut) {
+  p.is_partial = cut.is_kv_shared, p.is_first_copy = cut.is_first_holder;
+  return p;
+}
+// As wide as the uniform values that PyTorch starts a convolution with.
+Init taps_init(const RecurrentConfig& c) { return Init::normal(1 / std::sqrt(3.0f * float(c.conv))); }
+
+// Of what the channels of keys or values have: rows of so many, or a number each.
+Placement placed(const RecurrentConfig& c, const HeadCut& cut, bool is_of_keys, int64_t row) {
+  return is_of_keys ? of_keys(channels(cut.kv_heads, c.key_dim, row), cut) : channels(cut.heads, c.value_dim, row);
+}
+
+}  // namespace
+
+RecurrentMixer::RecurrentMixer(const std::string& name, int layer, const RecurrentConfig& c,
+                               const Partition& partition)
+    : config_(c),
+      tensor_(partition.tensor),
+      cut_(cut_heads(c.heads, c.key_heads, tensor_.rank(), tensor_.size())),
+      layer_(layer),
+      output_dropout_site_(name_hash(name + ".output")),
+      query_(name + ".query", to_key_heads(c, cut_)),
+      key_(name + ".key", to_key_heads(c, cut_)),
+      value_(name + ".value", to_heads(c, cut_.heads, c.value_dim, LoraTarget::state_inputs)),
+      gate_(name + ".gate", to_heads(c, cut_.heads, c.value_dim, LoraTarget::state_gate)),
+      decay_(name + ".decay", to_rates(c, cut_, LoraTarget::state_decay)),
+      query_conv_(name + ".query_conv", c, cut_, true),
+      key_conv_(name + ".key_conv", c, cut_, true),
+      value_conv_(name + ".value_conv", c, cut_, false),
+      rate_(name + ".rate", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::log_rate()),
+      shift_(name + ".shift", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::time_step()),
+      norm_(name + ".norm", tensor_.replicated_inside({is_delta() ? c.value_dim : c.heads * c.value_dim}),
+            {.kind = NormKind::rms, .eps = c.norm_eps}),
+      output_(name + ".output", from_heads(c, cut_.heads, tensor_)) {
+  if (is_delta())
+    beta_.emplace(name + ".beta", to_rates(c, cut_, LoraTarget::state_beta));
+  else
+    skip_.emplace(name + ".skip", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::ones());
+}
+
+RecurrentMixer::Convolution::Convolution(const std::string& name, const RecurrentConfig& c, const HeadCut& cut,
+                                         bool is_of_keys)
+    : weight(name + ".weight", placed(c, cut, is_of_keys, c.conv), taps_init(c)) {
+  if (c.has_conv_bias) bias.emplace(name + ".bias", placed(c, cut, is_of_keys, 0), Init::zeros());
+}
+
+Recurrence RecurrentMixer::past(Context& context, const Pass& pass, int which, DType dtype, Shape state) {
+  if (pass.context_plan) return {pass.context_plan->runs()};
+  const PagedPlan* const paged = pass.attention.paged;
+  KvCache* const own = pass.attention.cache;
+  if (!paged && !own) return {pass.runs};
+  check(!paged || !paged->spread, "layers that hand on a state do not serve with their tokens spread over ranks");
+  Tensor& states = paged ? paged->cache->state(layer_, which) : own->state(layer_, which);
+  if (paged) state[0] = paged->cache->num_states();
+  if (!states) states = context.empty(dtype, state);
+  return {paged ? pass.runs : own->run(pass.num_tokens), states};
+}
+
+RecurrentMixer::KeyShare RecurrentMixer::share(const Pass& pass) const {
+  const int64_t keys = cut_.kv_heads.count, per_key = cut_.heads.count / std::max<int64_t>(keys, 1);
+  if (!pass.context_plan) return {0, keys, per_key, pass.num_tokens};
+  const ContextLayout& layout = pass.context_plan->layout();
+  const HeadShare mine = HeadShare::of(keys, keys, layout.rank(), layout.size());
+  return {mine.first_head, mine.num_heads, per_key, layout.num_all_tokens()};
+}
+
+Var RecurrentMixer::gathered(const Var& x, const Pass& pass, const KeyShare& here) {
+  const int64_t keys = cut_.kv_heads.count, width = x.value.dim(1) / std::max<int64_t>(keys, 1);
+  if (!pass.context_plan) return x;
+  const ContextCall call{.parallel = *pass.context_parallel, .plan = *pass.context_plan, .rule = {}};
+  const Var heads = apply(*x.context, TokensToHeadsOp{call}, reshape(x, {pass.num_tokens, keys, width}));
+  return reshape(heads, {here.tokens, here.count * width});
+}
+
+Var RecurrentMixer::scattered(const Var& x, const Pass& pass, const KeyShare& here) {
+  const int64_t keys = cut_.kv_heads.count, width = here.per_key * config_.value_dim;
+  if (!pass.context_plan) return x;
+  const ContextCall call{.parallel = *pass.context_parallel, .plan = *pass.context_plan, .rule = {}};
+  return apply(*x.context, HeadsToTokensOp{.call = call, .heads = keys},
+               reshape(x, {here.tokens, here.count, width}));
+}
+
+Var RecurrentMixer::convolved(const Var& x, Convolution& taps, int64_t first, const Pass& pass, int which) {
+  const int64_t width = x.value.dim(1);
+  std::optional<ParamRows> bias;
+  if (taps.bias) bias.emplace(ParamRows{*taps.bias, first, width});
+  const Recurrence rows = past(*x.context, pass, which, x.value.dtype(), {1, config_.conv - 1, width});
+  return apply(*x.context, CausalConvOp{{taps.weight, first, width}, bias, rows}, x);
+}
+
+Var RecurrentMixer::gated(const Var& y, const Var& x, const Pass& pass, const WantedRows* wanted) {
+  const auto given = [wanted](const Var& rows) { return wanted ? wanted->of(rows) : rows; };
+  const Pass& asked = wanted ? wanted->pass() : pass;
+  const int64_t heads = cut_.heads.count, width = heads * config_.value_dim;
+  const GatedActivationOp gate{Activation::silu};
+  if (is_delta()) {
+    const Var normed = norm_(reshape(y, {pass.num_tokens, heads, config_.value_dim}));
+    return apply(*y.context, gate, gate_(given(x), asked), given(reshape(normed, {pass.num_tokens, width})));
+  }
+  const Var opened = apply(*y.context, gate, gate_(given(x), asked), given(reshape(y, {pass.num_tokens, width})));
+  return norm_across(tensor_, elements_of(cut_.heads, config_.value_dim), true, opened,
+                     [&](const Var& all) { return norm_(all); });
+}
+
+Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
+  Context& context = *residual.context;
+  const int64_t dk = config_.key_dim, dv = config_.value_dim;
+  const Pass& asked = wanted ? wanted->pass() : pass;
+  const Var x = tensor_.enter(residual);
+  const auto [queries, keys, values] = adapted_linears(x, pass, query_, key_, value_);
+  const Var decay = decay_(x, pass);
+  const KeyShare here = share(pass);
+  const int64_t first = here.first * here.per_key, heads = here.count * here.per_key;  // of values
+  const Shape of_keys{here.tokens, here.count, dk};
+  const Var q = reshape(convolved(gathered(queries, pass, here), query_conv_, here.first * dk, pass, 0), of_keys);
+  const Var k = reshape(convolved(gathered(keys, pass, here), key_conv_, here.first * dk, pass, 1), of_keys);
+  const Var v =
+      reshape(convolved(gathered(values, pass, here), value_conv_, first * dv, pass, 2), {here.tokens, heads, dv});
+  const Var steps = gathered(decay, pass, here);
+  const StateRates rates{{rate_, first, heads}, {shift_, first, heads}};
+  const Recurrence states = past(context, pass, 3, Context::wide(x.value.dtype()), {1, heads, dk, dv});
+  const Var y = is_delta() ? apply(context, GatedDeltaOp{rates, states}, q, k, v, steps,
+                                   gathered((*beta_)(x, pass), pass, here))
+                           : apply(context, SelectiveStateOp{rates, {*skip_, first, heads}, states}, q, k, v, steps);
+  const Var out = tensor_.leave(output_(gated(scattered(y, pass, here), x, pass, wanted), asked));
+  return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
+}
+
+}  // namespace weft

@@ -1,0 +1,87 @@
+// RecurrentMixer: a layer's part in place of attention that remembers in a state of fixed size: projections,
+// convolutions over the last tokens, a rule by which states change, a gate and a norm. By the delta rule the norm is
+// of each head, and the gate behind it; of selective states the gate comes first, and the norm is of all heads
+// together. Sources: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024; Dao
+// and Gu, "Transformers are SSMs" (Mamba-2), 2024.
+#pragma once
+#include "weft/autograd/ops/recurrence.h"
+#include "weft/nn/linear.h"
+#include "weft/nn/norm.h"
+#include "weft/nn/wanted_rows.h"
+#include "weft/parallel/partition.h"
+
+namespace weft {
+
+struct RecurrentConfig {
+  StateRule rule = StateRule::delta;
+  int64_t hidden = 0;
+  int64_t heads = 0, key_heads = 0;  // of values; of queries and keys
+  int64_t key_dim = 0, value_dim = 0;
+  int64_t conv = 0;  // tokens that a convolution sees
+  bool has_conv_bias = false;
+  float norm_eps = 1e-6f, dropout = 0;
+  float init_std = 0.02f, output_init_std = 0.02f;
+  LoraConfig lora = {};
+};
+
+class RecurrentMixer {
+ public:
+  RecurrentMixer(const std::string& name, int layer, const RecurrentConfig& config, const Partition& partition);
+
+  // x[rows, H] of the residual stream -> [rows, H], without the residual; where `wanted` is given, of these rows.
+  Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr);
+
+  void each_param(auto&& visit) {
+    for (Linear* l : {&query_, &key_, &value_, &gate_, &decay_}) l->each_param(visit);
+    if (beta_) beta_->each_param(visit);
+    for (Convolution* c : {&query_conv_, &key_conv_, &value_conv_}) c->each_param(visit);
+    for (Param* p : {&rate_, &shift_}) visit(*p);
+    if (skip_) visit(*skip_);
+    norm_.each_param(visit);
+    output_.each_param(visit);
+  }
+
+ private:
+  // Of single channels: a weight [C, conv], and perhaps a bias [C].
+  struct Convolution {
+    Convolution(const std::string& name, const RecurrentConfig& config, const HeadCut& cut, bool is_of_keys);
+    void each_param(auto&& visit) {
+      visit(weight);
+      if (bias) visit(*bias);
+    }
+    Param weight;
+    std::optional<Param> bias;
+  };
+  bool is_delta() const { return config_.rule == StateRule::delta; }
+  // The runs of a pass, and of a cache this layer's states number `which`, made when there are none. state: of one
+  // sequence, behind a first dim.
+  Recurrence past(Context& context, const Pass& pass, int which, DType dtype, Shape state);
+  // The key heads whose recurrence runs on this rank, with `per_key` value heads each, over so many tokens: where
+  // those of a sequence are spread over ranks, all tokens of some heads.
+  struct KeyShare {
+    int64_t first, count, per_key, tokens;
+  };
+  KeyShare share(const Pass& pass) const;
+  Var gathered(const Var& x, const Pass& pass, const KeyShare& here);   // [T, C] -> [here.tokens, C here]
+  Var scattered(const Var& y, const Pass& pass, const KeyShare& here);  // and back
+  // Its channels [first, first + width of x).
+  Var convolved(const Var& x, Convolution& taps, int64_t first, const Pass& pass, int which);
+  // What states give [T, heads Dv], normalised and gated: of x, the wanted rows.
+  Var gated(const Var& y, const Var& x, const Pass& pass, const WantedRows* wanted);
+
+  RecurrentConfig config_;
+  TensorParallel tensor_;
+  HeadCut cut_;  // key/value heads are those of queries and keys
+  int layer_;
+  uint64_t output_dropout_site_;
+  Linear query_, key_, value_, gate_;
+  Linear decay_;                // a number to each head
+  std::optional<Linear> beta_;  // likewise, of the delta rule
+  Convolution query_conv_, key_conv_, value_conv_;
+  Param rate_, shift_;         // [heads]
+  std::optional<Param> skip_;  // [heads], of selective states
+  Norm norm_;                  // of each head, or of all
+  Linear output_;
+};
+
+}  // namespace weft
