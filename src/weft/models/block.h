@@ -35,6 +35,7 @@ class Block {
   }
   void each_norm(auto&& visit) {
     each_norm_of(attention_norm_, attention_post_norm_, visit);
+    if (recurrent_) recurrent_->each_norm(visit);
     each_norm_of(mlp_norm_, mlp_post_norm_, visit);
   }
   RouterBias* router_bias() { return moe_ ? moe_->router_bias() : nullptr; }

@@ -90,6 +90,10 @@ void complete_states(ModelConfig& c) {
     if (!c.attention_layers.empty())
       throw UsageError(
           "model.attention_layers: write model.attention_every above 0, so that other layers have states");
+    const ModelConfig none;
+    c.state_rule = none.state_rule, c.state_heads = none.state_heads, c.state_key_heads = none.state_key_heads;
+    c.state_key_dim = none.state_key_dim, c.state_value_dim = none.state_value_dim;
+    c.state_conv = none.state_conv, c.state_conv_bias = none.state_conv_bias;
     return;
   }
   if (c.state_heads == 0) c.state_heads = c.heads;

@@ -6,6 +6,7 @@
 
 #include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/reshape.h"
+#include "weft/autograd/ops/scale.h"
 #include "weft/parallel/context/head_exchange.h"
 #include "weft/parallel/norm_across.h"
 
@@ -79,13 +80,16 @@ RecurrentMixer::RecurrentMixer(const std::string& name, int layer, const Recurre
       value_conv_(name + ".value_conv", c, cut_, false),
       rate_(name + ".rate", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::log_rate()),
       shift_(name + ".shift", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::time_step()),
-      norm_(name + ".norm", tensor_.replicated_inside({is_delta() ? c.value_dim : c.heads * c.value_dim}),
-            {.kind = NormKind::rms, .eps = c.norm_eps}),
+      norm_(name + ".norm",
+            tensor_.replicated_inside({is_delta() ? c.value_dim : c.heads / c.key_heads * c.value_dim}),
+            {.kind = NormKind::rms, .eps = c.norm_eps, .has_weight = is_delta()}),
       output_(name + ".output", from_heads(c, cut_.heads, tensor_)) {
-  if (is_delta())
+  if (is_delta()) {
     beta_.emplace(name + ".beta", to_rates(c, cut_, LoraTarget::state_beta));
-  else
-    skip_.emplace(name + ".skip", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::ones());
+    return;
+  }
+  skip_.emplace(name + ".skip", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::ones());
+  norm_weight_.emplace(name + ".norm.weight", channels(cut_.heads, c.value_dim), Init::ones());
 }
 
 RecurrentMixer::Convolution::Convolution(const std::string& name, const RecurrentConfig& c, const HeadCut& cut,
@@ -148,8 +152,16 @@ Var RecurrentMixer::gated(const Var& y, const Var& x, const Pass& pass, const Wa
     return apply(*y.context, gate, gate_(given(x), asked), given(reshape(normed, {pass.num_tokens, width})));
   }
   const Var opened = apply(*y.context, gate, gate_(given(x), asked), given(reshape(y, {pass.num_tokens, width})));
-  return norm_across(tensor_, elements_of(cut_.heads, config_.value_dim), true, opened,
-                     [&](const Var& all) { return norm_(all); });
+  const auto normalise = [&](const Var& all) {
+    const int64_t rows = all.value.dim(0), columns = all.value.dim(1);
+    const int64_t of_key = config_.heads / config_.key_heads * config_.value_dim;
+    return reshape(norm_(reshape(all, {rows * (columns / of_key), of_key})), {rows, columns});
+  };
+  // A key whose heads lie on several ranks needs them all.
+  const Var normed = cut_.is_kv_shared
+                         ? norm_across(tensor_, elements_of(cut_.heads, config_.value_dim), true, opened, normalise)
+                         : normalise(opened);
+  return apply(*y.context, ScaleColumnsOp{*norm_weight_}, normed);
 }
 
 Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {

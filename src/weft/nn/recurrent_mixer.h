@@ -1,8 +1,8 @@
 // RecurrentMixer: a layer's part in place of attention that remembers in a state of fixed size: projections,
-// convolutions over the last tokens, a rule by which states change, a gate and a norm. By the delta rule the norm is
-// of each head, and the gate behind it; of selective states the gate comes first, and the norm is of all heads
-// together. Sources: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024; Dao
-// and Gu, "Transformers are SSMs" (Mamba-2), 2024.
+// convolutions over the last tokens, a rule by which states change, a norm and a gate. By the delta rule the norm is of
+// each head, and the gate behind it; of selective states the gate comes first, and the norm is of the heads of a key.
+// Sources: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024; Dao and Gu,
+// "Transformers are SSMs", 2024.
 #pragma once
 #include "weft/autograd/ops/recurrence.h"
 #include "weft/nn/linear.h"
@@ -38,8 +38,10 @@ class RecurrentMixer {
     for (Param* p : {&rate_, &shift_}) visit(*p);
     if (skip_) visit(*skip_);
     norm_.each_param(visit);
+    if (norm_weight_) visit(*norm_weight_);
     output_.each_param(visit);
   }
+  void each_norm(auto&& visit) { visit(norm_); }
 
  private:
   // Of single channels: a weight [C, conv], and perhaps a bias [C].
@@ -78,9 +80,10 @@ class RecurrentMixer {
   Linear decay_;                // a number to each head
   std::optional<Linear> beta_;  // likewise, of the delta rule
   Convolution query_conv_, key_conv_, value_conv_;
-  Param rate_, shift_;         // [heads]
-  std::optional<Param> skip_;  // [heads], of selective states
-  Norm norm_;                  // of each head, or of all
+  Param rate_, shift_;                // [heads]
+  std::optional<Param> skip_;         // [heads], of selective states
+  Norm norm_;                         // of each head; of selective states without weights, of those of each key
+  std::optional<Param> norm_weight_;  // [heads Dv], of selective states
   Linear output_;
 };
 

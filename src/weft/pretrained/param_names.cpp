@@ -101,10 +101,10 @@ IndexMap rows_of_stack(const Layout& layout, const ModelConfig& c) {
   return {.first = layout.part == Part::up ? ffn : 0, .total = 2 * ffn * c.experts, .run = ffn, .stride = 2 * ffn};
 }
 
-// Rows of a part of a fused tensor, for its weight and its bias alike.
-IndexMap rows_of(const Layout& layout, const ModelConfig& c, bool is_by_expert) {
+// Rows of a part of a fused tensor, for its weight and its bias alike. shape: of the parameter.
+IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape, bool is_by_expert) {
   const int64_t d = c.head_dim, q = c.heads * d, kv = c.kv_heads * d, per_group = c.heads / c.kv_heads;
-  const int64_t group = (per_group + 2) * d, ffn = is_by_expert ? c.expert_ffn : c.ffn;
+  const int64_t group = (per_group + 2) * d, ffn = is_by_expert ? c.expert_ffn : shape[0];
   switch (layout.part) {
     case Part::all:
       if (!layout.is_paired) return {};
@@ -208,7 +208,7 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
                      .shape = p.shape,
                      .stored = {},
                      .rows = is_stack && is_half && !is_by_expert ? rows_of_stack(row->layout, config)
-                                                                  : rows_of(row->layout, config, is_by_expert),
+                                                                  : rows_of(row->layout, config, p.shape, is_by_expert),
                      .is_transposed = row->layout.is_transposed && is_matrix,
                      .values = suffix == ".bias" ? ValueMap::same : row->layout.values,
                      .num_matrices = is_by_expert                          ? p.shape[0]

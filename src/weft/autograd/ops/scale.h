@@ -1,5 +1,6 @@
-// Scale and Softcap: y = factor x, and y = cap tanh(x / cap).
+// Scale, ScaleColumns and Softcap: y = factor x, y[t, c] = factors[c] x[t, c], and y = cap tanh(x / cap).
 #pragma once
+#include "weft/autograd/param.h"
 #include "weft/autograd/tape.h"
 
 namespace weft {
@@ -21,6 +22,28 @@ struct ScaleOp {
 
 // No op where the factor is 1.
 inline Var scaled(const Var& x, float factor) { return factor == 1 ? x : apply(*x.context, ScaleOp{factor}, x); }
+
+// x [T, C], factors [C].
+struct ScaleColumnsOp {
+  static constexpr std::string_view kName = "scale_columns";
+  Param& factors;
+  Tensor x = {}, wide = {};
+
+  Tensor forward(Context& context, const Tensor& in) {
+    x = in, wide = context.empty(Context::wide(x.dtype()), factors.value.shape());
+    context.kernels.convert(context.stream, wide, factors.value);
+    Tensor y = context.empty_like(x);
+    context.kernels.scale_columns(context.stream, y, x, wide);
+    return y;
+  }
+  Tensor backward(Context& context, const Tensor& dy) {
+    if (factors.trainable)
+      context.kernels.dot_columns(context.stream, factors.grad, dy, x, factors.accumulate_next());
+    Tensor dx = context.empty_like(x);
+    context.kernels.scale_columns(context.stream, dx, dy, wide);
+    return dx;
+  }
+};
 
 struct SoftcapOp {
   static constexpr std::string_view kName = "softcap";
