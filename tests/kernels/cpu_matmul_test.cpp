@@ -96,6 +96,11 @@ PlainProduct multiply(const MatmulArgs& args, int64_t m, int64_t n, int64_t k) {
 // `size` scales the error of f32 sums; storing in bf16 adds 2^-8 of the value, in f16 2^-11.
 void expect_element(const Tensor& t, int64_t i, double expected, double size, const char* what) {
   const double rounding = t.dtype() == DType::bf16 ? 0.00391 : t.dtype() == DType::f16 ? 0.00049 : 0;
+  constexpr double kMostHalf = 65504;
+  if (t.dtype() == DType::f16 && std::abs(expected) > kMostHalf * 1.001) {
+    ASSERT_TRUE(std::isinf(value(t, i))) << what << " at " << i;
+    return;
+  }
   ASSERT_NEAR(value(t, i), expected, 2e-6 * size + rounding * std::abs(expected) + 1e-6) << what << " at " << i;
 }
 
@@ -205,7 +210,8 @@ TEST_P(EpilogueTest, EqualsPlainLoops) {
                          : kind == EpilogueKind::gated_backward  ? ab * activate(f, value(e.gate, i))
                                                                  : ab;
         expect_element(args.y, i, y, scale, "y");
-        if (kind == EpilogueKind::activate) expect_element(e.act, i, activate(f, ab), scale, "act");
+        if (kind == EpilogueKind::activate)
+          expect_element(e.act, i, activate(f, ab), scale * std::max(1.0, slope(f, ab)), "act");
         if (kind == EpilogueKind::gated) expect_element(e.act, i, activate(f, value(e.gate, i)) * ab, scale, "act");
         if (kind == EpilogueKind::gated_backward)
           expect_element(e.dgate, i, ab * value(e.up, i) * slope(f, value(e.gate, i)), scale, "dgate");
@@ -301,7 +307,7 @@ TEST(Peak, IsPlausible) {
   ThreadTeam team(1);
   const double f32 = cpu::measure_peak_flops(team, DType::f32);
   EXPECT_GT(f32, 1e9);
-  EXPECT_GT(cpu::measure_peak_flops(team, DType::bf16), 0.5 * f32);
+  EXPECT_GT(cpu::measure_peak_flops(team, DType::bf16), 0.3 * f32);  // where pairs of bf16 take two cycles: half
   EXPECT_THROW(cpu::measure_peak_flops(team, DType::i32), Error);
 }
 

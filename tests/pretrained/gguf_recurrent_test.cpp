@@ -55,7 +55,7 @@ TEST_P(GgufDeltaTest, HoldsTheBlocksOfItsHeads) {
   const Logits got = logits_of(*source, kSomeIds, {.as_stored = true}, c.mesh, [&](TestRank&, ForwardModel& m) {
     for (const Param* p : m.part().params()) {
       if (!p->blocks()) continue;
-      const bool is_output = p->name.ends_with("delta.output.weight");
+      const bool is_output = p->name.ends_with("state.output.weight");
       const bool has_parts = c.family != kOfEachKey && c.value_dim % int64_t(info_of(c.type).block) != 0;
       const bool stays = !is_output || !has_parts;
       num_outputs += is_output;

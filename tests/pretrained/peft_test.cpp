@@ -81,6 +81,8 @@ TEST(PeftTest, TensorsSayBesideWhatAdaptersStand) {
             (Names{"q", "state_qkv"}));
   EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.linear_attn.in_proj_qkvz"}),
             (Names{"state_qkv", "state_gate"}));
+  EXPECT_EQ(targets_beside("granitemoehybrid", {"model.layers.0.mamba.in_proj"}),
+            (Names{"state_qkv", "state_gate", "state_decay"}));
   EXPECT_EQ(targets_beside("gpt2", {"transformer.h.0.mlp.c_proj"}), Names{"dense_down"});
   EXPECT_EQ(targets_beside("mixtral", {"model.layers.0.block_sparse_moe.experts.3.w1"}), Names{"expert_gate"});
   EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.mlp.shared_expert.up_proj"}), Names{"dense_up"});
@@ -120,7 +122,7 @@ class FusedPeftTest : public testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Models, FusedPeftTest,
                          testing::Values("llama", "phi3", "gpt2", "gpt_neox", "falcon_new", "glm4", "starcoder2",
-                                         "opt", "qwen2_moe", "qwen3_5", "qwen3_next"),
+                                         "opt", "qwen2_moe", "qwen3_5", "qwen3_next", "granite4_h"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(FusedPeftTest, IsThePartsOfItsProjections) {

@@ -37,6 +37,7 @@ inline ModelConfig state_config(int64_t attention_every = 2) {
   ModelConfig m = small_config("qwen3_5");
   m.attention_every = attention_every;
   m.state_key_heads = 2, m.state_key_dim = 8, m.state_value_dim = 6;
+  m.init_std = 0.4f;  // of which some guesses come true
   complete(m);
   return m;
 }
@@ -44,7 +45,7 @@ inline ModelConfig state_config(int64_t attention_every = 2) {
 // The same with states of Mamba-2.
 inline ModelConfig selective_config() {
   ModelConfig m = small_config("granitemoehybrid");
-  m.attention_every = 2, m.state_key_dim = 8, m.state_value_dim = 6;
+  m.attention_every = 2, m.state_key_dim = 8, m.state_value_dim = 6, m.init_std = 0.4f;
   complete(m);
   return m;
 }

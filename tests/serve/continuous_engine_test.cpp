@@ -82,8 +82,15 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return test.param.name; });
 
 // Sequences that are preempted and come again, few at a time, with states of others where theirs were.
-TEST(DeltaCompanyTest, GivesTheSameBits) {
-  const std::vector<ServedAnswer> want = answers_alone(state_config(), 24);
+class StatesCompanyTest : public testing::TestWithParam<OnMesh> {};
+INSTANTIATE_TEST_SUITE_P(Rules, StatesCompanyTest,
+                         testing::Values(OnMesh{"delta", state_config(), {}},
+                                         OnMesh{"selective", selective_config(), {}}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(StatesCompanyTest, GivesTheSameBits) {
+  const ModelConfig& config = GetParam().config;
+  const std::vector<ServedAnswer> want = answers_alone(config, 24);
   for (const ContinuousOptions& options :
        {ContinuousOptions{.kv_blocks = 256}, ContinuousOptions{.kv_blocks = 18, .block_tokens = 4},
         ContinuousOptions{.kv_blocks = 64, .max_running = 3},
@@ -93,7 +100,7 @@ TEST(DeltaCompanyTest, GivesTheSameBits) {
         ContinuousOptions{.kv_blocks = 256, .most_guesses = 5},
         ContinuousOptions{.kv_blocks = 256, .keeps_prefixes = false, .most_guesses = 3},
         ContinuousOptions{.kv_blocks = 64, .max_running = 4, .kept_states = 2, .most_guesses = 5}})
-    with_engine_on(state_config(), {}, options, [&](ContinuousEngine& engine) {
+    with_engine_on(config, {}, options, [&](ContinuousEngine& engine) {
       EXPECT_EQ(answers_of(engine, company(24)), want);
       if (!options.keeps_prefixes) EXPECT_EQ(engine.stats().cached_tokens_total, 0);
       if (options.kv_blocks == 18) EXPECT_GT(engine.stats().cached_tokens_total, 0);
@@ -104,7 +111,7 @@ TEST(DeltaCompanyTest, GivesTheSameBits) {
     });
 }
 
-TEST(DeltaCompanyTest, RefusesWhatHasNoRoomForAState) {
+TEST(RoomForStatesTest, RefusesWhatHasNoRoomForAState) {
   const auto refused = [](const ContinuousOptions& options, const MeshShape& mesh) {
     EXPECT_THROW(with_engine_on(state_config(), mesh, options, [](ContinuousEngine&) {}), UsageError);
   };
@@ -113,7 +120,7 @@ TEST(DeltaCompanyTest, RefusesWhatHasNoRoomForAState) {
 }
 
 // Its keys and values take no bytes, of which a cache would be any number of blocks.
-TEST(DeltaCompanyTest, ACacheForNoLayerThatAttendsIsRefused) {
+TEST(RoomForStatesTest, ACacheForNoLayerThatAttendsIsRefused) {
   EXPECT_THROW(with_engine_on(state_config(3), {}, {.kv_bytes = 1 << 20}, [](ContinuousEngine&) {}), UsageError);
 }
 

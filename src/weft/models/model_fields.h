@@ -32,6 +32,9 @@ inline constexpr NamedActivation kActivations[] = {
     {Activation::silu, false}};
 static_assert(std::size(kActivationNames) == std::size(kActivations));
 
+// -1, which no layer has, of what is no whole number or too large for one.
+inline int64_t layer_number(double x) { return x >= 0 && x < 1e9 && x == double(int64_t(x)) ? int64_t(x) : -1; }
+
 // Calls for each key one of
 //   visitor.number(key, int64_t& or float& or double&)
 //   visitor.flag(key, bool&)
@@ -124,7 +127,8 @@ class ModelFields {
     v.begin_group("attention_every", c.attention_every > 0);
     std::vector<double> attending(c.attention_layers.begin(), c.attention_layers.end());
     v.list("attention_layers", attending);
-    c.attention_layers.assign(attending.begin(), attending.end());
+    c.attention_layers.clear();
+    for (const double number : attending) c.attention_layers.push_back(layer_number(number));
     choice("state_rule", kStateRuleNames, c.state_rule);
     v.number("state_heads", c.state_heads), v.number("state_key_heads", c.state_key_heads);
     v.number("state_key_dim", c.state_key_dim), v.number("state_value_dim", c.state_value_dim);

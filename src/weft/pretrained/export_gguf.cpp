@@ -47,7 +47,8 @@ GgmlType type_of(DType dtype) {
 
 // What llama.cpp wants to be single.
 bool stays_single(const AssembledTensor& tensor) {
-  return tensor.dims.size() < 2 || matches_pattern(tensor.name, "blk.#.ffn_gate_inp.weight") ||
+  return tensor.dims.size() < 2 || tensor.parts.front().names->shape.rank() < 2 ||
+         matches_pattern(tensor.name, "blk.#.ffn_gate_inp.weight") ||
          matches_pattern(tensor.name, "blk.#.ssm_conv1d.weight") || tensor.name == "position_embd.weight";
 }
 

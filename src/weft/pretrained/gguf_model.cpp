@@ -89,7 +89,7 @@ constexpr NameRow kBothHalves[] = {
     {"layers.#.moe.experts.gate", "blk.#.ffn_gate_up_exps", {.part = Part::gate}},
     {"layers.#.moe.experts.up", "blk.#.ffn_gate_up_exps", {.part = Part::up}},
 };
-// Of the first files of Qwen3-Next.
+// Of the first files of Qwen3-Next; Mamba's inputs have the same name.
 constexpr NameRow kGroupedInputs[] = {
     {"layers.#.state.query", "blk.#.ssm_in", {.part = Part::state_query, .is_grouped = true}},
     {"layers.#.state.key", "blk.#.ssm_in", {.part = Part::state_key, .is_grouped = true}},
@@ -108,7 +108,8 @@ bool has_mtp(const GgufFile& file, const ModelConfig& c) {
 std::vector<NameRow> table_of(const GgufFamily& family, const ModelConfig& config, const GgufFile& file) {
   std::vector<NameRow> table = rows_of(family, config);
   for (const OtherRows& other : kOthers)
-    if (std::ranges::any_of(file.tensors(), [&](const auto& t) { return matches_pattern(t.name, other.tensor); }))
+    if (!(config.state_rule == StateRule::selective && other.rows.data() == kGroupedInputs) &&
+        std::ranges::any_of(file.tensors(), [&](const auto& t) { return matches_pattern(t.name, other.tensor); }))
       table = joined({other.rows, table});
   return table;
 }

@@ -152,6 +152,15 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
   }
 }
 
+int64_t row_of_vector(VectorAs as, const Shape& shape, const ModelConfig& c) {
+  switch (as) {
+    case VectorAs::row: return shape[0];
+    case VectorAs::column: return 1;
+    case VectorAs::row_of_key: return shape[0] / std::max<int64_t>(c.state_key_heads, 1);
+    default: return 0;
+  }
+}
+
 // The table's row for a parameter, and what to append to the stored name.
 struct Found {
   const NameRow* row = nullptr;
@@ -177,7 +186,8 @@ std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> part
 
 std::vector<int64_t> ParamNames::stored_dims() const {
   const int64_t total = num_stored_rows();
-  if (shape.rank() == 1) return is_row ? std::vector<int64_t>{1, total} : std::vector{total};
+  if (shape.rank() == 1)
+    return row_of_vector > 0 ? std::vector{total / row_of_vector, row_of_vector} : std::vector{total};
   if (is_convolution) return {total, 1, num_cols()};
   const bool is_stack = stored.size() == 1;
   if (is_stack_of_vectors) return is_stack ? std::vector{shape[0], total / shape[0]} : std::vector{total};
@@ -207,15 +217,16 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
     ParamNames names{.param = p.name,
                      .shape = p.shape,
                      .stored = {},
-                     .rows = is_stack && is_half && !is_by_expert ? rows_of_stack(row->layout, config)
-                                                                  : rows_of(row->layout, config, p.shape, is_by_expert),
+                     .rows = is_stack && is_half && !is_by_expert
+                                 ? rows_of_stack(row->layout, config)
+                                 : rows_of(row->layout, config, p.shape, is_by_expert),
                      .is_transposed = row->layout.is_transposed && is_matrix,
                      .values = suffix == ".bias" ? ValueMap::same : row->layout.values,
                      .num_matrices = is_by_expert                          ? p.shape[0]
                                      : row->layout.is_by_head && is_matrix ? config.heads
                                                                            : 0,
                      .is_stack_of_vectors = is_stack_of_vectors(p.name, p.shape),
-                     .is_row = row->layout.is_row,
+                     .row_of_vector = row_of_vector(row->layout.as, p.shape, config),
                      .is_convolution = row->layout.is_convolution};
     if (row->layout.tiled == Tiled::rows) names.rows = tiled(names.rows, p.shape[0], config);
     if (row->layout.tiled == Tiled::cols) names.cols = tiled(names.cols, p.shape[-1], config);

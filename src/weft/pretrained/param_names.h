@@ -45,15 +45,19 @@ enum class Part : uint8_t {
 // come before the second ones, where weft has those that share a key side by side.
 enum class Tiled : uint8_t { no, rows, cols };
 
+// How a vector lies that is stored as a matrix: as its one row, as its one column, or, of what all heads of a layer
+// with states have, as a row to each key.
+enum class VectorAs : uint8_t { vector, row, column, row_of_key };
+
 struct Layout {
   Part part = Part::all;
   // Every key/value head's queries, key and value lie together, not all queries first.
   bool is_grouped = false;
   bool has_gates = false;  // of selective states: behind the gates of their values, before what says their steps
   Tiled tiled = Tiled::no;
-  bool is_transposed = false;   // [in, out]
-  bool is_paired = false;       // of each head, the halves that rotary positions turn lie pair by pair
-  bool is_row = false;          // a vector that is stored as a matrix of one row
+  bool is_transposed = false;  // [in, out]
+  bool is_paired = false;      // of each head, the halves that rotary positions turn lie pair by pair
+  VectorAs as = VectorAs::vector;
   bool is_convolution = false;  // [C, 1, W]
   bool is_by_head = false;      // a matrix to each head, whose number is the first dim
   ValueMap values = ValueMap::same;
@@ -78,7 +82,7 @@ struct ParamNames {
   ValueMap values = ValueMap::same;
   int64_t num_matrices = 0;          // above 0: rows lie as so many matrices, perhaps each transposed
   bool is_stack_of_vectors = false;  // [E, O], whose rows are E O numbers
-  bool is_row = false;               // a vector, stored as [1, N]
+  int64_t row_of_vector = 0;         // above 0: a vector, stored as a matrix with rows of so many
   bool is_convolution = false;       // [C, W], stored as [C, 1, W]
 
   // Of one stored tensor's share of the parameter.

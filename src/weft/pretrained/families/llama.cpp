@@ -125,7 +125,7 @@ const std::vector<NameRow>& ernie_names(const ModelConfig&) {
 }
 
 constexpr NameRow kErnieBias[] = {
-    {"layers.#.moe.router.bias", "model.layers.#.mlp.moe_statics.e_score_correction_bias", {.is_row = true}}};
+    {"layers.#.moe.router.bias", "model.layers.#.mlp.moe_statics.e_score_correction_bias", {.as = VectorAs::row}}};
 const std::vector<NameRow>& ernie_moe_names(const ModelConfig& c) {
   static const std::vector<NameRow> rows = joined({std::span(kErnieBias), ernie_names(c), expert_names()});
   return rows;

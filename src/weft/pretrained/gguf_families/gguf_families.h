@@ -44,6 +44,8 @@ void gguf_expert_fields(GgufFields& fields, ModelConfig& config);
 void gguf_router_field(GgufFields& fields, ModelConfig& config, RouterGate otherwise);
 // Those that DeepSeek's models have beside these: that see all tokens, in groups, behind dense layers.
 void gguf_deepseek_expert_fields(GgufFields& fields, ModelConfig& config, bool normalises_otherwise);
+// What layers with states are made of; which layers these are a file says in its family's words.
+void gguf_state_fields(GgufFields& fields, ModelConfig& config);
 // Layers that predict a token further on count as blocks, and are no layers of the model.
 void gguf_further_layers_field(GgufFields& fields, ModelConfig& config);
 

@@ -55,19 +55,10 @@ void attending_layers(GgufFields& f, ModelConfig& c) {
 }
 
 void delta_fields(GgufFields& f, ModelConfig& c) {
-  constexpr const char* kValues = "ssm.inner_size";
   gguf_rms_fields(f, c);
   gguf_further_layers_field(f, c);
   gguf_scaling_fields(f, c);
-  f.size("ssm.conv_kernel", c.state_conv);
-  f.size("ssm.state_size", c.state_key_dim);
-  f.size("ssm.group_count", c.state_key_heads);
-  f.size("ssm.time_step_rank", c.state_heads);
-  int64_t values = c.state_heads * c.state_value_dim;
-  f.size(kValues, values);
-  if (c.state_heads <= 0 || values % c.state_heads != 0)
-    f.refuse(kValues, "it must be a multiple of ssm.time_step_rank");
-  c.state_value_dim = values / c.state_heads;
+  gguf_state_fields(f, c);
   attending_layers(f, c);
   if (!f.is_reading() && c.state_value_dim != c.state_key_dim)
     f.note(fmt::format("llama.cpp reads {} models of which keys and values are as wide; here they are {} and {}",

@@ -1,4 +1,5 @@
-// What several architectures share: the keys of shapes, rotary positions, windows and experts, and tables of names.
+// What several architectures share: the keys of shapes, rotary positions, windows, experts and states, and tables of
+// names.
 #include <cmath>
 
 #include "weft/pretrained/gguf_families/gguf_families.h"
@@ -252,6 +253,19 @@ void gguf_deepseek_expert_fields(GgufFields& f, ModelConfig& c, bool normalises_
   f.size("expert_group_used_count", c.groups_per_token, 1);
   f.flag("expert_weights_norm", c.norm_topk, normalises_otherwise);
   f.number("expert_weights_scale", c.routed_scale, 1);
+}
+
+void gguf_state_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kValues = "ssm.inner_size";
+  f.size("ssm.conv_kernel", c.state_conv);
+  f.size("ssm.state_size", c.state_key_dim);
+  f.size("ssm.group_count", c.state_key_heads);
+  f.size("ssm.time_step_rank", c.state_heads);
+  int64_t values = c.state_heads * c.state_value_dim;
+  f.size(kValues, values);
+  if (c.state_heads <= 0 || values % c.state_heads != 0)
+    f.refuse(kValues, "it must be a multiple of ssm.time_step_rank");
+  c.state_value_dim = values / c.state_heads;
 }
 
 void gguf_further_layers_field(GgufFields& f, ModelConfig& c) {

@@ -1,0 +1,228 @@
+// ModelConfig: counting what a shape costs, parameters and FLOPs.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "weft/models/model_config.h"
+
+namespace weft {
+namespace {
+
+// A sum of products of sizes, each of which may be large; what 64 bits cannot count stays at kMost.
+struct Count {
+  static constexpr int64_t kMost = INT64_MAX;
+  Count(int64_t n) : value(n) {}
+  friend Count operator+(Count a, Count b) {
+    int64_t sum = 0;
+    return __builtin_add_overflow(a.value, b.value, &sum) ? kMost : sum;
+  }
+  friend Count operator*(Count a, Count b) {
+    int64_t product = 0;
+    return __builtin_mul_overflow(a.value, b.value, &product) ? kMost : product;
+  }
+  int64_t value;
+};
+
+Count attention_params(const ModelConfig& c) {
+  const Count hidden = c.hidden, q = Count(c.heads) * c.head_dim, kv = Count(c.kv_heads) * c.head_dim;
+  Count sum = Count(c.heads) * c.values_dim() * hidden + (c.has_output_bias() ? c.hidden : 0);
+  if (c.is_latent()) {
+    const Count from = c.query_rank > 0 ? c.query_rank : c.hidden;
+    sum = sum + from * q + (c.query_rank > 0 ? hidden * c.query_rank + c.query_rank : 0);
+    if (c.has_qkv_bias()) sum = sum + c.query_rank + c.kv_rank + c.rotary_dim;
+    return sum + hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
+           Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim());
+  }
+  const Count all = q + kv + kv + (c.attention_gate ? c.heads * c.head_dim : 0);
+  sum = sum + hidden * all + (c.has_qkv_bias() ? all : 0);
+  if (c.qk_norm) sum = sum + Count(2) * c.head_dim;
+  if (c.qk_norm_across) sum = sum + q + kv;
+  if (c.attention_sinks) sum = sum + c.heads;
+  return sum;
+}
+
+// Elements of queries and keys together, and of values: of a token.
+Count state_keys(const ModelConfig& c) { return Count(2) * c.state_key_heads * c.state_key_dim; }
+Count state_values(const ModelConfig& c) { return Count(c.state_heads) * c.state_value_dim; }
+
+// Projections to a number for each head.
+Count num_rates(const ModelConfig& c) { return c.state_rule == StateRule::delta ? 2 : 1; }
+
+Count state_params(const ModelConfig& c) {
+  const Count convolved = state_keys(c) + state_values(c);
+  const bool is_delta = c.state_rule == StateRule::delta;
+  const Count projected = convolved + state_values(c) + num_rates(c) * c.state_heads;
+  return Count(c.hidden) * projected + convolved * (c.state_conv + (c.state_conv_bias ? 1 : 0)) +
+         Count(is_delta ? 2 : 3) * c.state_heads + (is_delta ? Count(c.state_value_dim) : state_values(c)) +
+         state_values(c) * c.hidden;
+}
+
+int64_t num_block_norms(BlockKind kind) {
+  return kind == BlockKind::both ? 4 : kind == BlockKind::parallel_shared ? 1 : 2;
+}
+
+}  // namespace
+
+int64_t ModelConfig::num_params() const {
+  const int64_t matrices = is_gated ? 3 : 2;
+  const Count h = hidden;
+  const auto mlp = [&](Count width) -> Count {
+    if (width.value == 0) return 0;
+    return h * matrices * width + (has_mlp_bias() ? width * (matrices - 1) + h : 0);
+  };
+  const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
+  const int64_t deltas = layers - num_attending(), all = layers + mtp_layers;
+  const Count mixers = attention_params(*this) * (all - deltas) + state_params(*this) * deltas;
+  const Count norms = Count(num_block_norms(block)) * one_norm;
+  Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
+  if (position == PositionKind::learned) rest = rest + h * context;
+  Count moe = h * experts + h * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
+  if (shared_gate) moe = moe + h;
+  if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + hidden + 1);
+  if (mtp_layers > 0) rest = rest + h * 2 * hidden + (bias ? hidden : 0) + Count(3) * one_norm;
+  const int64_t sparse = experts > 0 ? std::max<int64_t>(all - first_dense_layers, 0) : 0;
+  return (mixers + norms * all + mlp(ffn) * (all - sparse) + moe * sparse + rest).value;
+}
+
+namespace {
+
+constexpr double kPerMultiplyAdd = 2, kForwardAndBackward = 3;
+
+// Projections of a layer that adapters may stand beside, so many of one kind.
+struct Adapted {
+  LoraTarget target;
+  int64_t count, in, out;
+};
+
+// Of what stands in attention's place.
+std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
+  using enum LoraTarget;
+  const int64_t h = c.hidden, q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  if (!c.is_recurrent(layer))
+    return {{query, c.attention_gate ? 2 : 1, h, q},
+            {key, 1, h, kv},
+            {value, 1, h, kv},
+            {output, 1, c.heads * c.values_dim(), h}};
+  const int64_t keys = c.state_key_heads * c.state_key_dim, values = c.state_heads * c.state_value_dim;
+  return {{state_inputs, 2, h, keys},   {state_inputs, 1, h, values},       {state_gate, 1, h, values},
+          {state_output, 1, values, h}, {state_decay, 1, h, c.state_heads}, {state_beta, 1, h, c.state_heads}};
+}
+
+// Of one layer, of whose experts so many count.
+int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
+  std::vector<Adapted> all = adapted_mixer(c, layer);
+  using enum LoraTarget;
+  const int64_t dense = c.has_experts(layer) ? c.shared_experts * c.expert_ffn : c.ffn;
+  const auto add_mlp = [&](std::array<LoraTarget, 3> targets, int64_t count, int64_t ffn) {
+    for (const LoraTarget inwards : {targets[0], targets[1]}) all.push_back({inwards, count, c.hidden, ffn});
+    all.push_back({targets[2], count, ffn, c.hidden});
+  };
+  if (dense > 0) add_mlp({gate, up, down}, 1, dense);
+  if (c.has_experts(layer)) add_mlp({expert_gate, expert_up, expert_down}, experts, c.expert_ffn);
+  if (c.has_experts(layer)) all.push_back({router, 1, c.hidden, c.experts});
+  if (c.has_experts(layer) && c.shared_gate) all.push_back({shared_gate, 1, c.hidden, 1});
+  int64_t sum = 0;
+  for (const auto& [target, count, in, out] : all)
+    if (c.lora.has(target)) sum += count * (c.lora.rank * (in + out) + (c.lora.is_dora ? out : 0));
+  return sum;
+}
+
+// Multiply-adds of one token in one layer's forward pass.
+struct LayerWork {
+  double attention, mlp;
+  double scores;  // of attention: what has no weights
+};
+
+// Of the rule itself: a state is decayed, by the delta rule projected, learnt by and read.
+double state_work(const ModelConfig& c) {
+  return (c.state_rule == StateRule::delta ? 3.5 : 2.5) * double((state_values(c) * c.state_key_dim).value) +
+         double(c.state_conv * (state_keys(c) + state_values(c)).value);
+}
+
+// Of the matrices that make keys and values, and what else every row needs; biases and norms apart.
+double key_projections(const ModelConfig& c, int64_t layer) {
+  const double h = double(c.hidden), rank = double(c.kv_rank);
+  if (c.is_recurrent(layer))
+    return h * double((state_keys(c) + state_values(c) + num_rates(c) * c.state_heads).value) + state_work(c);
+  if (!c.is_latent()) return h * 2 * double(c.kv_heads * c.head_dim);
+  return h * (rank + double(c.rotary_dim)) + rank * double(c.heads * (c.head_dim - c.rotary_dim + c.values_dim()));
+}
+
+double projections(const ModelConfig& c, int64_t layer) {
+  const double h = double(c.hidden), q = double(c.heads * c.head_dim), query_rank = double(c.query_rank);
+  if (c.is_recurrent(layer)) return key_projections(c, layer) + 2 * h * double(state_values(c).value);
+  return key_projections(c, layer) + (query_rank > 0 ? query_rank * (h + q) : h * q) +
+         (c.attention_gate ? h * q : 0) + double(c.heads * c.values_dim()) * h;
+}
+
+// The keys that a token sees on average.
+double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
+  const double n = double(seq_len), w = double(c.window);
+  if (!c.is_local(layer) || c.window >= seq_len) return (n + 1) / 2;
+  return (w * (w + 1) / 2 + (n - w) * w) / n;
+}
+
+LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
+  const double h = double(c.hidden), scores = double(c.heads * (c.head_dim + c.values_dim()));
+  const bool is_sparse = c.has_experts(layer);
+  // With experts, only those that see the token count.
+  const int64_t width = is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : c.ffn;
+  const double all_scores = c.is_recurrent(layer) ? 0 : scores * mean_keys(c, layer, seq_len);
+  return {
+      projections(c, layer) + all_scores,
+      (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts + (c.shared_gate ? 1 : 0)) : 0),
+      all_scores};
+}
+
+}  // namespace
+
+int64_t ModelConfig::num_adapter_params() const {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < layers; ++i) sum += adapter_params(*this, i, experts);
+  return sum;
+}
+
+double ModelConfig::flops_per_token(int64_t seq_len) const {
+  double sum = double(hidden) * double(vocab), scores = 0, adapters = 0;
+  for (int64_t i = 0; i < layers; ++i) {
+    const LayerWork layer = layer_work(*this, i, seq_len);
+    sum += layer.attention + layer.mlp, scores += layer.scores;
+    adapters += double(adapter_params(*this, i, experts_per_token));
+  }
+  double all = kForwardAndBackward * sum;
+  if (lora.rank > 0) all += kForwardAndBackward * adapters - (sum - scores);
+  return kPerMultiplyAdd * all + mtp_flops_per_token(seq_len);
+}
+
+double ModelConfig::mtp_flops_per_token(int64_t seq_len) const {
+  if (mtp_layers == 0) return 0;
+  const LayerWork layer = layer_work(mtp_block(), layers, seq_len);
+  const double projection = 2 * double(hidden) * double(hidden), head = double(hidden) * double(vocab);
+  return kPerMultiplyAdd * kForwardAndBackward * (layer.attention + layer.mlp + projection + head);
+}
+
+double ModelConfig::prompt_flops(int64_t tokens, int64_t steps) const {
+  double of_all = 0, of_last = double(hidden) * double(vocab);  // rows of a step
+  for (int64_t i = 0; i < layers; ++i) {
+    const LayerWork layer = layer_work(*this, i, tokens);
+    const double keys = key_projections(*this, i), rest = layer.attention + layer.mlp - keys;
+    of_all += keys;
+    (i < layers - 1 ? of_all : of_last) += rest;
+  }
+  return kPerMultiplyAdd * (of_all * double(tokens) + of_last * double(steps));
+}
+
+double ModelConfig::recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const {
+  using What = RecomputePolicy::What;
+  const ModelConfig mtp = mtp_block();
+  double sum = 0;
+  for (int64_t i = 0; i < layers + mtp_layers; ++i) {
+    const LayerWork layer = layer_work(i < layers ? *this : mtp, i, seq_len);
+    const What what = policy.of(i);
+    if (what == What::attention || what == What::block) sum += layer.attention;
+    if (what == What::mlp || what == What::block) sum += layer.mlp;
+  }
+  return kPerMultiplyAdd * sum;
+}
+
+}  // namespace weft
