@@ -114,7 +114,8 @@ TEST_P(RouteTest, ReferenceGradientEqualsDifferences) {
 }
 
 TEST_P(RouteTest, CpuEqualsReference) {
-  for (auto [tokens, experts, k] : {std::array<int64_t, 3>{0, 4, 2}, {1, 1, 1}, {33, 8, 2}, {300, 61, 7}}) {
+  for (auto [tokens, experts, k] :
+       {std::array<int64_t, 3>{0, 4, 2}, {1, 1, 1}, {33, 8, 2}, {9, 8, 1}, {300, 61, 7}}) {
     experts *= GetParam().groups;
     Workbench w;
     const Tensor logits = w.random(DType::f32, {tokens, experts}, "logits");
@@ -152,6 +153,30 @@ TEST_P(RouteTest, CpuEqualsReference) {
       cpu::route_backward(stream, here);
     });
   }
+}
+
+// An optimizer that divides by a gradient's size would follow what is left of rounding.
+TEST(RouteGradientTest, OfOneNormalisedExpertIsExactlyZero) {
+  for (const Kernels* kernels : {&cpu_kernels(), &reference_kernels()})
+    for (const RouterGate gate : {RouterGate::softmax, RouterGate::sigmoid}) {
+      Workbench w;
+      constexpr int64_t kTokens = 50, kExperts = 8;
+      const Tensor scores = w.empty(DType::f32, {kTokens, kExperts}), weights = w.empty(DType::f32, {kTokens, 1});
+      const Tensor logits = w.random(DType::f32, {kTokens, kExperts}, "logits");
+      const Tensor dlogits = w.empty(DType::f32, {kTokens, kExperts});
+      std::vector<int32_t> chosen(kTokens);
+      const RouteRule rule{.gate = gate, .normalises = true, .scale = 2.5f};
+      kernels->route(
+          w.stream, {.scores = scores, .weights = weights, .experts = chosen.data(), .logits = logits, .rule = rule});
+      kernels->route_backward(w.stream, {.dlogits = dlogits,
+                                         .dweights = w.random(DType::f32, {kTokens, 1}, "dweights"),
+                                         .logits = logits,
+                                         .scores = scores,
+                                         .experts = chosen.data(),
+                                         .k = 1,
+                                         .rule = rule});
+      EXPECT_EQ(w.values(dlogits), std::vector<double>(size_t(kTokens * kExperts), 0.0)) << kernels->name;
+    }
 }
 
 TEST(CpuRoute, ChoosesDifferentExpertsAlsoAmongNumbersThatAreNone) {

@@ -118,6 +118,9 @@ void complete_states(ModelConfig& c) {
 }
 
 void complete_attention(ModelConfig& c) {
+  if (c.qk_norm && c.qk_norm_across)
+    throw UsageError(
+        "model.qk_norm and model.qk_norm_across: norms are of each head or of all: write one of the two");
   complete_rope(c);
   complete_states(c);
   if (!c.is_latent()) {

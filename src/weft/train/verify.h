@@ -44,6 +44,6 @@ Difference difference(const TrainedRun& got, const TrainedRun& one_rank);
 
 // What a precision allows: 1e-5 for fp32, 2e-2 for bf16 and fp16, 0.2 for fp8.
 double tolerance_of(Precision precision);
-double tolerance_of(const Recipe& recipe);  // wider where its model enlarges what 16 bits round
+double tolerance_of(const Recipe& recipe);  // wider where its model or optimizer enlarges what rounds
 
 }  // namespace weft

@@ -113,6 +113,7 @@ void route(Stream& stream, const RouteArgs& args) {
 // A token's gradient of scores, from that of its weights.
 HWY_INLINE void add_weight_gradient(const RouteRule& rule, const float* dweights, const float* scores,
                                     const int32_t* experts, int k, float* d) {
+  if (rule.normalises && k == 1) return;  // whose weight is always the same: no rounding error is a gradient
   float total = 1, mean = 0;
   if (rule.normalises) {
     total = 0;

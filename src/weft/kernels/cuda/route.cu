@@ -114,6 +114,7 @@ struct RouteBackward {
 };
 
 __device__ void add_weight_gradient(const RouteBackward& a, int64_t t, const float* scores, float* d, int lane) {
+  if (a.rule.normalises && a.k == 1) return;  // whose weight is always the same: no rounding error is a gradient
   const float* const dweights = a.dweights + t * a.k;
   const int32_t* const chosen = a.chosen + t * a.k;
   float total = 1, mean = 0;

@@ -25,6 +25,7 @@ double total_of(const double* scores, const int32_t* experts, size_t k) {
 // A token's gradient of scores, from that of its weights.
 void add_weight_gradient(const RouteRule& rule, const double* dweights, const double* scores, const int32_t* experts,
                          size_t k, double* dscores) {
+  if (rule.normalises && k == 1) return;  // whose weight is always the same
   const double total = rule.normalises ? total_of(scores, experts, k) : 1;
   double mean = 0;
   for (size_t j = 0; rule.normalises && j < k; ++j) mean += dweights[j] * scores[experts[j]] / total;
