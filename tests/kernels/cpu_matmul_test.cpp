@@ -106,7 +106,7 @@ void expect_element(const Tensor& t, int64_t i, double expected, double size, co
 
 constexpr const char* kIsaNames[] = {"avx2", "avx512", "avx512bf16", "amx"};
 
-bool has(MatmulIsa isa) { return isa <= cpu::best_matmul_isa(); }
+bool has(MatmulIsa isa) { return cpu::can_use(isa); }
 
 std::string name(DType type) { return std::string(weft::name_of(type)); }
 
@@ -307,7 +307,7 @@ TEST(Peak, IsPlausible) {
   ThreadTeam team(1);
   const double f32 = cpu::measure_peak_flops(team, DType::f32);
   EXPECT_GT(f32, 1e9);
-  EXPECT_GT(cpu::measure_peak_flops(team, DType::bf16), 0.3 * f32);  // where pairs of bf16 take two cycles: half
+  EXPECT_GT(cpu::measure_peak_flops(team, DType::bf16), 0.5 * f32);
   EXPECT_THROW(cpu::measure_peak_flops(team, DType::i32), Error);
 }
 

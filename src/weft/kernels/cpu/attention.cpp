@@ -502,7 +502,7 @@ void forward(Stream& stream, const AttentionArgs& args, [[maybe_unused]] bool us
   if (args.q.dtype() == DType::f32) return run<FloatWords, float>(stream, args);
   if (args.q.dtype() == DType::f16) return run<FloatWords, Float16>(stream, args);
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  if (use_bf16_dot && __builtin_cpu_supports("avx512bf16")) return run<Bf16Words, BFloat16>(stream, args);
+  if (use_bf16_dot && has_bf16_pairs()) return run<Bf16Words, BFloat16>(stream, args);
 #endif
   run<FloatWords, BFloat16>(stream, args);
 }

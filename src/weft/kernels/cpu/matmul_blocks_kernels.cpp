@@ -1,4 +1,5 @@
 // Micro-kernels of products with quantised blocks, for each type of block and each instruction set.
+#include "weft/kernels/cpu/bf16_pairs.h"
 #include "weft/kernels/cpu/matmul_blocks.h"
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -251,7 +252,7 @@ bool can_use(BlockIsa isa) {
     case BlockIsa::avx2_vnni: return __builtin_cpu_supports("avxvnni");
     case BlockIsa::avx512: return has_avx512;
     case BlockIsa::avx512_vnni: return has_avx512 && __builtin_cpu_supports("avx512vnni");
-    case BlockIsa::avx512_bf16: return can_use(BlockIsa::avx512_vnni) && __builtin_cpu_supports("avx512bf16");
+    case BlockIsa::avx512_bf16: return can_use(BlockIsa::avx512_vnni) && has_bf16_pairs();
     case BlockIsa::amx: return can_use(BlockIsa::avx512_bf16) && amx::can_use();
   }
   return false;

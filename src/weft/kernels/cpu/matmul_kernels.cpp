@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/kernels/cpu/amx.h"
+#include "weft/kernels/cpu/bf16_pairs.h"
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/matmul_kernels.cpp"
@@ -183,15 +184,26 @@ HWY_AFTER_NAMESPACE();
 namespace weft::cpu {
 
 // Asking the processor takes tens of microseconds in a virtual machine: it is done once.
+bool can_use(MatmulIsa isa) {
+#if HWY_TARGETS & HWY_AVX3
+  const bool has_avx512 = hwy::SupportedTargets() & HWY_AVX3;
+#else
+  const bool has_avx512 = false;
+#endif
+  switch (isa) {
+    case MatmulIsa::avx2: return true;
+    case MatmulIsa::avx512: return has_avx512;
+    case MatmulIsa::avx512_bf16: return has_avx512 && has_bf16_pairs();
+    case MatmulIsa::amx: return has_avx512 && amx::can_use();
+  }
+  return false;
+}
+
 MatmulIsa best_matmul_isa() {
   static const MatmulIsa best = [] {
-#if HWY_TARGETS & HWY_AVX3
-    if (hwy::SupportedTargets() & HWY_AVX3) {
-      if (amx::can_use()) return MatmulIsa::amx;
-      return __builtin_cpu_supports("avx512bf16") ? MatmulIsa::avx512_bf16 : MatmulIsa::avx512;
-    }
-#endif
-    return MatmulIsa::avx2;
+    if (can_use(MatmulIsa::amx)) return MatmulIsa::amx;
+    if (can_use(MatmulIsa::avx512_bf16) && are_bf16_pairs_fast()) return MatmulIsa::avx512_bf16;
+    return can_use(MatmulIsa::avx512) ? MatmulIsa::avx512 : MatmulIsa::avx2;
   }();
   return best;
 }

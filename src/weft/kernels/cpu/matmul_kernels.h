@@ -109,7 +109,8 @@ void pack_nf4_panels(ThreadTeam& team, const MatmulKernels& kernels, DType type,
 // The instruction sets a product can use, best last. Each includes those before it.
 enum class MatmulIsa : uint8_t { avx2, avx512, avx512_bf16, amx };
 
-MatmulIsa best_matmul_isa();  // of this machine
+bool can_use(MatmulIsa isa);  // on this machine
+MatmulIsa best_matmul_isa();  // the fastest of them
 const MatmulKernels& matmul_kernels(MatmulIsa);
 
 // float8_grid.cpp: x [R, C] of bf16 on the grid of float8_groups.h, in groups along C, or along R.

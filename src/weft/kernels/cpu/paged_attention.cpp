@@ -278,7 +278,7 @@ void paged_forward(Stream& stream, const PagedAttentionArgs& args, [[maybe_unuse
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   const bool is_bf16 =
       args.codes == RowCodes::none && args.q.dtype() == DType::bf16 && args.keys.dtype() == DType::bf16;
-  if (use_bf16_dot && is_bf16 && __builtin_cpu_supports("avx512bf16")) return run<Bf16Words>(stream, args);
+  if (use_bf16_dot && is_bf16 && has_bf16_pairs()) return run<Bf16Words>(stream, args);
 #endif
   run<FloatWords>(stream, args);
 }
@@ -301,7 +301,8 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args, AttentionOp
 }
 
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
-  paged_attention(stream, args, AttentionOptions{});
+  // Of one row to a sequence, what takes time is to widen keys that are read once, which pairs do without.
+  paged_attention(stream, args, {.use_bf16_dot = true});
 }
 
 }  // namespace weft::cpu

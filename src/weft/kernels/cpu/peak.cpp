@@ -7,6 +7,7 @@
 #include "weft/base/error.h"
 #include "weft/base/timing.h"
 #include "weft/kernels/cpu/amx.h"
+#include "weft/kernels/cpu/bf16_pairs.h"
 #include "weft/tensor/allocator.h"
 
 #if defined(__x86_64__)
@@ -88,7 +89,7 @@ constexpr double kFlopsOfTiles = 4 * 2.0 * amx::kRows * amx::kRows * 32;
 
 FlopLoop loop_for(DType type) {
   if (type == DType::bf16 && amx::can_use()) return {dot_tiles, kFlopsOfTiles};
-  if (type == DType::bf16 && __builtin_cpu_supports("avx512bf16")) return {dot_bf16, 2 * kChains * 64.0};
+  if (type == DType::bf16 && are_bf16_pairs_fast()) return {dot_bf16, 2 * kChains * 64.0};
   if (__builtin_cpu_supports("avx512f")) return {fma_avx512, kChains * 32.0};
   return {fma_avx2, kChains * 16.0};
 }
