@@ -134,6 +134,15 @@ INSTANTIATE_TEST_SUITE_P(
     Mistakes, HfConfigMistakeTest,
     testing::Values(
         Mistake{"unknown_model", "llama", Json{{"model_type", "lama"}}, {"lama", "nearest is llama"}},
+        Mistake{"no_width_of_a_hybrid", "granite4_h", Json{{"hidden_size", 0}}, {"mamba_d_head"}},
+        Mistake{"no_heads_of_states", "granite4_h", Json{{"mamba_n_heads", 0}}, {"mamba_n_heads", "divide"}},
+        Mistake{"heads_of_states_of_another_width", "granite4_h", Json{{"mamba_d_head", 9}}, {"mamba_d_head"}},
+        Mistake{"unknown_layers",
+                "granite4_h",
+                Json{{"layer_types", {"mamba", "attention", "mlp", "mamba", "attention"}}},
+                {"layer_types", "not mlp"}},
+        Mistake{
+            "layers_without_a_name", "granite4_h", Json{{"layer_types", {"mamba"}}}, {"layer_types", "every layer"}},
         Mistake{"unknown_class",
                 "llama",
                 Json{{"model_type", nullptr}, {"architectures", {"LamaForCausalLM"}}},

@@ -48,15 +48,18 @@ void mamba_fields(HfFields& f, ModelConfig& c) {
   f.size("mamba_d_conv", c.state_conv, 4);
   f.flag("mamba_conv_bias", c.state_conv_bias, true);
   f.only("mamba_proj_bias", false);
-  int64_t expand = c.state_heads * c.state_value_dim / c.hidden;
-  if (!f.is_reading() && expand * c.hidden != c.state_heads * c.state_value_dim)
-    throw Error("granitemoehybrid models have states of a multiple of {} values, but this one has {}", c.hidden,
-                c.state_heads * c.state_value_dim);
-  f.size(kExpand, expand, 2);
+  int64_t expand = 0;
   if (!f.is_reading()) {
+    const int64_t values = c.state_heads * c.state_value_dim;
+    if (values % c.hidden != 0)
+      throw Error("granitemoehybrid models have states of a multiple of {} values, but this one has {}", c.hidden,
+                  values);
+    expand = values / c.hidden;
+    f.size(kExpand, expand, 2);
     f.to()[kHeadDim] = c.state_value_dim;
     return;
   }
+  f.size(kExpand, expand, 2);
   if (c.state_heads <= 0 || expand <= 0 || expand > 64 || expand * c.hidden % c.state_heads != 0)
     f.refuse(kHeads, "it must divide mamba_expand * hidden_size");
   c.state_value_dim = expand * c.hidden / c.state_heads;

@@ -67,7 +67,7 @@ void granite_hybrid_fields(GgufFields& f, ModelConfig& c) {
   if (f.is_reading()) {
     const auto told = f.from().keys.find(kKeyHeads);
     const auto* sizes = told == f.from().keys.end() ? nullptr : std::get_if<std::vector<int64_t>>(&told->second);
-    if (!sizes) f.refuse(kKeyHeads, "it must be a list of a number for each layer");
+    if (!sizes || sizes->empty()) f.refuse(kKeyHeads, "it must be a list of a number for each layer");
     GgufDescription plain = f.from();
     plain.keys[kKeyHeads] = std::ranges::max(*sizes);
     const GgufDescription& told_once = plain;
