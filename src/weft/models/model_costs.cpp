@@ -71,8 +71,8 @@ int64_t ModelConfig::num_params() const {
     return h * matrices * width + (has_mlp_bias() ? width * (matrices - 1) + h : 0);
   };
   const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
-  const int64_t deltas = layers - num_attending(), all = layers + mtp_layers;
-  const Count mixers = attention_params(*this) * (all - deltas) + state_params(*this) * deltas;
+  const int64_t recurrent = layers - num_attending(), all = layers + mtp_layers;
+  const Count mixers = attention_params(*this) * (all - recurrent) + state_params(*this) * recurrent;
   const Count norms = Count(num_block_norms(block)) * one_norm;
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;

@@ -8,7 +8,7 @@
 namespace weft {
 
 // Of attention, of feed-forward parts that all tokens pass, of experts, of their router and of the gate of shared
-// ones, and of the gated delta rule, whose inputs are its queries, keys and values.
+// ones, and of layers with states, whose inputs are its queries, keys and values.
 enum class LoraTarget : uint8_t {
   query,
   key,

@@ -179,11 +179,13 @@ Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const Want
   const Var v =
       reshape(convolved(gathered(values, pass, here), value_conv_, first * dv, pass, 2), {here.tokens, heads, dv});
   const Var steps = gathered(decay, pass, here);
-  const StateRates rates{{rate_, first, heads}, {shift_, first, heads}};
-  const Recurrence states = past(context, pass, 3, Context::wide(x.value.dtype()), {1, heads, dk, dv});
-  const Var y = is_delta() ? apply(context, GatedDeltaOp{rates, states}, q, k, v, steps,
-                                   gathered((*beta_)(x, pass), pass, here))
-                           : apply(context, SelectiveStateOp{rates, {*skip_, first, heads}, states}, q, k, v, steps);
+  RecurrenceCall call{.rates = {{rate_, first, heads}, {shift_, first, heads}},
+                      .skip = {},
+                      .past = past(context, pass, 3, Context::wide(x.value.dtype()), {1, heads, dk, dv})};
+  if (skip_) call.skip.emplace(ParamRows{*skip_, first, heads});
+  const Var y = is_delta()
+                    ? apply(context, GatedDeltaOp{call}, q, k, v, steps, gathered((*beta_)(x, pass), pass, here))
+                    : apply(context, SelectiveStateOp{call}, q, k, v, steps);
   const Var out = tensor_.leave(output_(gated(scattered(y, pass, here), x, pass, wanted), asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }

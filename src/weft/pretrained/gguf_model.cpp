@@ -84,12 +84,13 @@ int64_t block_of(std::string_view name) {
 struct OtherRows {
   std::string_view tensor;
   std::span<const NameRow> rows;
+  std::optional<StateRule> rule = {};  // of models with states by this one alone
 };
 constexpr NameRow kBothHalves[] = {
     {"layers.#.moe.experts.gate", "blk.#.ffn_gate_up_exps", {.part = Part::gate}},
     {"layers.#.moe.experts.up", "blk.#.ffn_gate_up_exps", {.part = Part::up}},
 };
-// Of the first files of Qwen3-Next; Mamba's inputs have the same name.
+// Of the first files of Qwen3-Next; Mamba-2's inputs have the same name.
 constexpr NameRow kGroupedInputs[] = {
     {"layers.#.state.query", "blk.#.ssm_in", {.part = Part::state_query, .is_grouped = true}},
     {"layers.#.state.key", "blk.#.ssm_in", {.part = Part::state_key, .is_grouped = true}},
@@ -97,7 +98,7 @@ constexpr NameRow kGroupedInputs[] = {
     {"layers.#.state.gate", "blk.#.ssm_in", {.part = Part::state_gate, .is_grouped = true}},
 };
 constexpr OtherRows kOthers[] = {{"blk.#.ffn_gate_up_exps.weight", kBothHalves},
-                                 {"blk.#.ssm_in.weight", kGroupedInputs}};
+                                 {"blk.#.ssm_in.weight", kGroupedInputs, StateRule::delta}};
 
 // Whether it has the part that predicts further on as weft knows it: its layer sees all tokens.
 bool has_mtp(const GgufFile& file, const ModelConfig& c) {
@@ -108,7 +109,7 @@ bool has_mtp(const GgufFile& file, const ModelConfig& c) {
 std::vector<NameRow> table_of(const GgufFamily& family, const ModelConfig& config, const GgufFile& file) {
   std::vector<NameRow> table = rows_of(family, config);
   for (const OtherRows& other : kOthers)
-    if (!(config.state_rule == StateRule::selective && other.rows.data() == kGroupedInputs) &&
+    if (other.rule.value_or(config.state_rule) == config.state_rule &&
         std::ranges::any_of(file.tensors(), [&](const auto& t) { return matches_pattern(t.name, other.tensor); }))
       table = joined({other.rows, table});
   return table;

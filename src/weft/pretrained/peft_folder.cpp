@@ -220,7 +220,7 @@ LoraConfig PeftFolder::config(const ModelConfig& base) const {
     if (beside == 0)
       throw Error(
           "{}: there are adapters beside {}, and weft knows those of projections of attention (q_proj, qkv_proj, "
-          "o_proj ...), of the gated delta rule (in_proj_qkv, out_proj ...) and of feed-forward parts (gate_proj, "
+          "o_proj ...), of layers with states (in_proj_qkv, out_proj ...) and of feed-forward parts (gate_proj, "
           "down_proj ...)",
           weights_->path(), name);
     lora.targets |= beside;

@@ -59,7 +59,7 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
                      shape.dp());
   if (shape.cp > 1 && model.config().has_states())
     throw UsageError(
-        "--mesh cp={}: layers of the gated delta rule hand a state from token to token, which must lie on one rank: "
+        "--mesh cp={}: layers with states hand them from token to token, which must lie on one rank: "
         "leave cp out",
         shape.cp);
   if (shape.cp > 1 && model.config().mtp_layers > 0)

@@ -29,83 +29,59 @@ Tensor CausalConvOp::backward(Context& context, const Tensor& dy) {
   return dx;
 }
 
-Tensor GatedDeltaOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in,
-                             const Tensor& a_in, const Tensor& b_in) {
-  q = q_in, k = k_in, v = v_in, a = a_in, b = b_in;
-  Tensor y = context.empty_like(v);
-  context.kernels.recurrence(context.stream, {.y = y,
-                                              .q = q,
-                                              .k = k,
-                                              .v = v,
-                                              .a = a,
-                                              .b = b,
-                                              .rate = rates.rate.value(),
-                                              .shift = rates.shift.value(),
-                                              .states = past.states,
-                                              .runs = past.runs});
-  return y;
+Tensor RecurrenceCall::forward(Context& context, const RecurrenceArgs& given) {
+  inputs = given;
+  RecurrenceArgs args = inputs;
+  args.y = context.empty_like(args.v);
+  args.rate = rates.rate.value(), args.shift = rates.shift.value();
+  if (skip) args.skip = skip->value();
+  args.states = past.states, args.runs = past.runs;
+  context.kernels.recurrence(context.stream, args);
+  return args.y;
+}
+
+RecurrenceBackwardArgs RecurrenceCall::backward(Context& context, const Tensor& dy) {
+  RecurrenceBackwardArgs args{.rule = inputs.rule,
+                              .dq = context.empty_like(inputs.q),
+                              .dk = context.empty_like(inputs.k),
+                              .dv = context.empty_like(inputs.v),
+                              .da = context.empty_like(inputs.a),
+                              .db = inputs.b ? context.empty_like(inputs.b) : Tensor(),
+                              .drate = rates.rate.gradient(context),
+                              .dshift = rates.shift.gradient(context),
+                              .dskip = skip ? skip->gradient(context) : Tensor(),
+                              .dy = dy,
+                              .q = inputs.q,
+                              .k = inputs.k,
+                              .v = inputs.v,
+                              .a = inputs.a,
+                              .b = inputs.b,
+                              .rate = rates.rate.value(),
+                              .shift = rates.shift.value(),
+                              .skip = skip ? skip->value() : Tensor(),
+                              .runs = past.runs};
+  context.kernels.recurrence_backward(context.stream, args);
+  return args;
+}
+
+Tensor GatedDeltaOp::forward(Context& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& a,
+                             const Tensor& b) {
+  return call.forward(context, {.rule = StateRule::delta, .q = q, .k = k, .v = v, .a = a, .b = b});
 }
 
 std::array<Tensor, 5> GatedDeltaOp::backward(Context& context, const Tensor& dy) {
-  std::array<Tensor, 5> d{context.empty_like(q), context.empty_like(k), context.empty_like(v), context.empty_like(a),
-                          context.empty_like(b)};
-  context.kernels.recurrence_backward(context.stream, {.dq = d[0],
-                                                       .dk = d[1],
-                                                       .dv = d[2],
-                                                       .da = d[3],
-                                                       .db = d[4],
-                                                       .drate = rates.rate.gradient(context),
-                                                       .dshift = rates.shift.gradient(context),
-                                                       .dy = dy,
-                                                       .q = q,
-                                                       .k = k,
-                                                       .v = v,
-                                                       .a = a,
-                                                       .b = b,
-                                                       .rate = rates.rate.value(),
-                                                       .shift = rates.shift.value(),
-                                                       .runs = past.runs});
-  return d;
+  const RecurrenceBackwardArgs d = call.backward(context, dy);
+  return {d.dq, d.dk, d.dv, d.da, d.db};
 }
 
-Tensor SelectiveStateOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in,
-                                 const Tensor& a_in) {
-  q = q_in, k = k_in, v = v_in, a = a_in;
-  Tensor y = context.empty_like(v);
-  context.kernels.recurrence(context.stream, {.rule = StateRule::selective,
-                                              .y = y,
-                                              .q = q,
-                                              .k = k,
-                                              .v = v,
-                                              .a = a,
-                                              .rate = rates.rate.value(),
-                                              .shift = rates.shift.value(),
-                                              .skip = skip.value(),
-                                              .states = past.states,
-                                              .runs = past.runs});
-  return y;
+Tensor SelectiveStateOp::forward(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
+                                 const Tensor& a) {
+  return call.forward(context, {.rule = StateRule::selective, .q = q, .k = k, .v = v, .a = a});
 }
 
 std::array<Tensor, 4> SelectiveStateOp::backward(Context& context, const Tensor& dy) {
-  std::array<Tensor, 4> d{context.empty_like(q), context.empty_like(k), context.empty_like(v), context.empty_like(a)};
-  context.kernels.recurrence_backward(context.stream, {.rule = StateRule::selective,
-                                                       .dq = d[0],
-                                                       .dk = d[1],
-                                                       .dv = d[2],
-                                                       .da = d[3],
-                                                       .drate = rates.rate.gradient(context),
-                                                       .dshift = rates.shift.gradient(context),
-                                                       .dskip = skip.gradient(context),
-                                                       .dy = dy,
-                                                       .q = q,
-                                                       .k = k,
-                                                       .v = v,
-                                                       .a = a,
-                                                       .rate = rates.rate.value(),
-                                                       .shift = rates.shift.value(),
-                                                       .skip = skip.value(),
-                                                       .runs = past.runs});
-  return d;
+  const RecurrenceBackwardArgs d = call.backward(context, dy);
+  return {d.dq, d.dk, d.dv, d.da};
 }
 
 }  // namespace weft

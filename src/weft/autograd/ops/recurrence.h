@@ -46,27 +46,33 @@ struct StateRates {
   ParamRows rate, shift;
 };
 
+// A call of both kernels, by either rule. What it keeps are inputs: parameters may lie elsewhere when it goes back.
+struct RecurrenceCall {
+  StateRates rates;
+  std::optional<ParamRows> skip;  // of selective states
+  Recurrence past;
+  RecurrenceArgs inputs = {};  // rule, q, k, v, a and b alone
+
+  Tensor forward(Context& context, const RecurrenceArgs& given);
+  RecurrenceBackwardArgs backward(Context& context, const Tensor& dy);
+};
+
 // q and k [T, K, Dk], v [T, N, Dv], a and b [T, N] -> [T, N, Dv].
 struct GatedDeltaOp {
   static constexpr std::string_view kName = "gated_delta";
-  StateRates rates;
-  Recurrence past;
-  Tensor q = {}, k = {}, v = {}, a = {}, b = {};
+  RecurrenceCall call;
 
-  Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Tensor& a_in,
-                 const Tensor& b_in);
+  Tensor forward(Context& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& a,
+                 const Tensor& b);
   std::array<Tensor, 5> backward(Context& context, const Tensor& dy);
 };
 
-// q and k [T, K, Dk], v [T, N, Dv], a [T, N] -> [T, N, Dv]; skip: [N].
+// q and k [T, K, Dk], v [T, N, Dv], a [T, N] -> [T, N, Dv].
 struct SelectiveStateOp {
   static constexpr std::string_view kName = "selective_state";
-  StateRates rates;
-  ParamRows skip;
-  Recurrence past;
-  Tensor q = {}, k = {}, v = {}, a = {};
+  RecurrenceCall call;
 
-  Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const Tensor& a_in);
+  Tensor forward(Context& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& a);
   std::array<Tensor, 4> backward(Context& context, const Tensor& dy);
 };
 

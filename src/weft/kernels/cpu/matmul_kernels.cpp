@@ -183,7 +183,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weft::cpu {
 
-// Asking the processor takes tens of microseconds in a virtual machine: it is done once.
 bool can_use(MatmulIsa isa) {
 #if HWY_TARGETS & HWY_AVX3
   const bool has_avx512 = hwy::SupportedTargets() & HWY_AVX3;
@@ -199,6 +198,7 @@ bool can_use(MatmulIsa isa) {
   return false;
 }
 
+// Asking the processor takes tens of microseconds in a virtual machine: it is done once.
 MatmulIsa best_matmul_isa() {
   static const MatmulIsa best = [] {
     if (can_use(MatmulIsa::amx)) return MatmulIsa::amx;

@@ -106,7 +106,7 @@ struct MatmulKernels {
 void pack_nf4_panels(ThreadTeam& team, const MatmulKernels& kernels, DType type, const nf4::Matrix& b,
                      bool transpose_b, int64_t panel_begin, int64_t panel_end, std::byte* packed);
 
-// The instruction sets a product can use, best last. Each includes those before it.
+// The instruction sets a product can use. Each includes those before it, which may be faster.
 enum class MatmulIsa : uint8_t { avx2, avx512, avx512_bf16, amx };
 
 bool can_use(MatmulIsa isa);  // on this machine

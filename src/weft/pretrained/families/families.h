@@ -66,6 +66,10 @@ void window_field(HfFields& fields, ModelConfig& config, int64_t absent = 0);
 void layer_types_field(HfFields& fields, ModelConfig& config);
 // max_window_layers, and layer_types: of a model with a window, the layers from that one on are local.
 void last_layers_local_fields(HfFields& fields, ModelConfig& config, int64_t absent);
+// layer_types, of models with states: the names of layers that attend, and of the others. False: a file that is read
+// has none.
+bool attending_layers_field(HfFields& fields, ModelConfig& config, std::string_view attends,
+                            std::string_view is_recurrent);
 // sliding_window, null for none, and layer_types; where that is absent, every n-th layer is global: as `pattern_key`
 // says, unless that is null, or else 4. Gives whether there is a window, perhaps of no layer.
 bool window_pattern_fields(HfFields& fields, ModelConfig& config, const char* pattern_key);

@@ -69,28 +69,6 @@ void mamba_fields(HfFields& f, ModelConfig& c) {
   if (told != c.state_value_dim) f.refuse(kHeadDim, "heads must be mamba_expand * hidden_size wide together");
 }
 
-void layer_types_of_hybrid(HfFields& f, ModelConfig& c) {
-  constexpr const char* kLayers = "layer_types";
-  constexpr std::string_view kAttends = "attention", kMamba = "mamba";
-  if (!f.is_reading()) {
-    nlohmann::json& types = f.to()[kLayers] = nlohmann::json::array();
-    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.is_recurrent(i) ? kMamba : kAttends);
-    return;
-  }
-  std::vector<bool> attends(size_t(c.layers), false);
-  if (f.has(kLayers)) {
-    const JsonView types = f.from().at(kLayers);
-    if (types.size() != c.layers) f.refuse(kLayers, "it must name every layer");
-    for (int64_t i = 0; i < c.layers; ++i) {
-      const std::string type = types.at(i).string();
-      if (type != kAttends && type != kMamba)
-        f.refuse(kLayers, fmt::format("there are {} and {}, not {}", kMamba, kAttends, type));
-      attends[size_t(i)] = type == kAttends;
-    }
-  }
-  set_attending_layers(c, attends);
-}
-
 // The expert that sees all tokens is the MLP where there are no others.
 void hybrid_fields(HfFields& f, ModelConfig& c) {
   constexpr const char* kShared = "shared_intermediate_size";
@@ -108,7 +86,8 @@ void hybrid_fields(HfFields& f, ModelConfig& c) {
     if (c.ffn <= 0 || shared % c.ffn != 0) f.refuse(kShared, "it must be a multiple of intermediate_size");
     c.shared_experts = shared / c.ffn;
   }
-  layer_types_of_hybrid(f, c);
+  if (!attending_layers_field(f, c, "attention", "mamba"))
+    set_attending_layers(c, std::vector<bool>(size_t(c.layers), false));
   if (c.has_states())
     mamba_fields(f, c);
   else if (!f.is_reading())

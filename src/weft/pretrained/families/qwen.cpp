@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
-#include "weft/pretrained/local_layers.h"
 
 namespace weft {
 namespace hf_qwen {
@@ -88,25 +87,8 @@ void qwen2_moe_fields(HfFields& f, ModelConfig& c) {
 
 // Which layers attend: by name, or every n-th.
 void attending_layers(HfFields& f, ModelConfig& c) {
-  constexpr const char* kEvery = "full_attention_interval";
-  constexpr const char* kTypes = "layer_types";
-  f.size(kEvery, c.attention_every, 4);
-  if (!f.is_reading()) {
-    nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
-    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.is_recurrent(i) ? "linear_attention" : "full_attention");
-    return;
-  }
-  if (!f.has(kTypes)) return;
-  const JsonView types = f.from().at(kTypes);
-  std::vector<bool> attends;
-  for (int64_t i = 0; i < types.size(); ++i) {
-    const std::string type = types.at(i).string();
-    if (type != "linear_attention" && type != "full_attention")
-      f.refuse(kTypes, fmt::format("there are linear_attention and full_attention, not {}", type));
-    attends.push_back(type == "full_attention");
-  }
-  if (int64_t(attends.size()) != c.layers) f.refuse(kTypes, "it must name every layer");
-  set_attending_layers(c, attends);
+  f.size("full_attention_interval", c.attention_every, 4);
+  attending_layers_field(f, c, "full_attention", "linear_attention");
 }
 
 void delta_fields(HfFields& f, ModelConfig& c, const Absent& absent) {

@@ -213,6 +213,27 @@ void window_field(HfFields& f, ModelConfig& c, int64_t absent) {
     f.to()["sliding_window"] = nullptr;
 }
 
+bool attending_layers_field(HfFields& f, ModelConfig& c, std::string_view attends, std::string_view is_recurrent) {
+  constexpr const char* kTypes = "layer_types";
+  if (!f.is_reading()) {
+    nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.is_recurrent(i) ? is_recurrent : attends);
+    return true;
+  }
+  if (!f.has(kTypes)) return false;
+  const JsonView types = f.from().at(kTypes);
+  if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
+  std::vector<bool> told;
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const std::string type = types.at(i).string();
+    if (type != attends && type != is_recurrent)
+      f.refuse(kTypes, fmt::format("there are {} and {}, not {}", is_recurrent, attends, type));
+    told.push_back(type == attends);
+  }
+  set_attending_layers(c, told);
+  return true;
+}
+
 void layer_types_field(HfFields& f, ModelConfig& c) {
   if (!f.is_reading()) {
     nlohmann::json& types = f.to()["layer_types"] = nlohmann::json::array();
