@@ -60,6 +60,7 @@ double activate(Activation f, double x) {
     case Activation::gelu_quick: return x / (1 + std::exp(-1.702 * x));
     case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, 7.0));
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+    case Activation::identity: return x;
   }
   return 0;
 }

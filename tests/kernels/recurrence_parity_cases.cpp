@@ -42,7 +42,8 @@ void add_conv_cases(std::vector<ParityCase>& cases) {
                                           .x = o.x("other x", {kWholeTokens, 3}),
                                           .weight = o.x("other weight", {3, width}),
                                           .states = {},
-                                          .runs = runs_of(kWholeRuns)};
+                                          .runs = runs_of(kWholeRuns),
+                                          .f = Activation::identity};
                k.causal_conv(stream, std::array{args, other});
              }
          }});
@@ -60,7 +61,8 @@ void add_conv_cases(std::vector<ParityCase>& cases) {
                             .x = o.x("x", rows),
                             .weight = o.x("weight", taps),
                             .bias = o.x("bias", {channels}),
-                            .runs = runs_of(kWholeRuns)});
+                            .runs = runs_of(kWholeRuns),
+                            .f = accumulate ? Activation::identity : Activation::silu});
              }
          }});
   }

@@ -170,7 +170,7 @@ class ActivationGradientTest : public testing::TestWithParam<Activation> {};
 INSTANTIATE_TEST_SUITE_P(All, ActivationGradientTest,
                          testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
                                          Activation::relu_squared, Activation::silu, Activation::gelu_quick,
-                                         Activation::swiglu_oai, Activation::sigmoid),
+                                         Activation::swiglu_oai, Activation::sigmoid, Activation::identity),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST_P(ActivationGradientTest, EqualsDifferences) {

@@ -78,6 +78,7 @@ inline std::string name_of(Activation f) {
     case Activation::gelu_quick: return "gelu_quick";
     case Activation::swiglu_oai: return "swiglu_oai";
     case Activation::sigmoid: return "sigmoid";
+    case Activation::identity: return "identity";
   }
   return "unknown";
 }

@@ -5,6 +5,7 @@
 #include "weft/base/file.h"
 #include "weft/pretrained/export.h"
 #include "weft/pretrained/hf_family.h"
+#include "weft/pretrained/python_json.h"
 
 namespace weft {
 namespace {
@@ -106,6 +107,16 @@ TEST(HfConfigTest, WholeNumbersAreWrittenAsSuch) {
   }
 }
 
+// Python's JSON has words for numbers that JSON has not; texts may have them too.
+TEST(HfConfigTest, NumbersThatJsonHasNot) {
+  std::string text = sample("nemotron_h").dump();
+  text.insert(1, R"("time_step_limit": [0.0, Infinity], "lowest": -Infinity, "none": NaN, "say": "\"NaN", )");
+  EXPECT_EQ(parse_hf_config(text, "x").model, parse_hf_config(sample("nemotron_h").dump(), "x").model);
+  EXPECT_EQ(without_python_numbers(R"({"a": [-Infinity, NaN], "b": "Infinity\" NaN"})"),
+            R"({"a": [{"__float__": "-Infinity"}, {"__float__": "NaN"}], "b": "Infinity\" NaN"})");
+  EXPECT_EQ(without_python_numbers("\"\\"), "\"\\");
+}
+
 struct Mistake {
   const char* name;
   const char* model;
@@ -143,6 +154,26 @@ INSTANTIATE_TEST_SUITE_P(
                 {"layer_types", "not mlp"}},
         Mistake{
             "layers_without_a_name", "granite4_h", Json{{"layer_types", {"mamba"}}}, {"layer_types", "every layer"}},
+        Mistake{"unknown_letter",
+                "nemotron_h",
+                Json{{"hybrid_override_pattern", "M-?*"}},
+                {"hybrid_override_pattern", "'?'"}},
+        Mistake{"unknown_word",
+                "nemotron_h",
+                Json{{"layers_block_type", {"mamba", "rnn"}}},
+                {"layers_block_type", "called rnn"}},
+        Mistake{"no_layers", "nemotron_h", Json{{"hybrid_override_pattern", ""}}, {"layers"}},
+        Mistake{"dense_behind_experts",
+                "nemotron_h_moe",
+                Json{{"hybrid_override_pattern", "ME-*"}},
+                {"hybrid_override_pattern", "before those with experts"}},
+        Mistake{"experts_of_another_width",
+                "nemotron_h_moe",
+                Json{{"moe_shared_expert_intermediate_size", 41}},
+                {"moe_shared_expert_intermediate_size", "multiple"}},
+        Mistake{"no_multiple", "lfm2", Json{{"block_multiple_of", 0}}, {"block_multiple_of"}},
+        Mistake{"an_endless_width", "lfm2", Json{{"block_ffn_dim_multiplier", 1e300}}, {"block_ffn_dim_multiplier"}},
+        Mistake{"layer_beyond_the_last", "lfm2", Json{{"full_attn_idxs", {7}}}, {"full_attn_idxs"}},
         Mistake{"unknown_class",
                 "llama",
                 Json{{"model_type", nullptr}, {"architectures", {"LamaForCausalLM"}}},

@@ -53,6 +53,10 @@ constexpr PagedModel kModels[] = {
      }},
     {"selective", "granitemoehybrid",
      [](ModelConfig& c) { c.attention_every = 2, c.state_key_dim = 10, c.state_value_dim = 12; }},
+    {"conv", "lfm2", [](ModelConfig& c) { c.kv_heads = 2, c.attention_every = 2; }},
+    {"conv_alone", "lfm2_moe",
+     [](ModelConfig& c) { c.kv_heads = 2, c.attention_every = 3, c.state_conv_bias = true; }},
+    {"single", "nemotron_h", [](ModelConfig& c) { c.layers = 4, c.state_key_dim = 10, c.state_value_dim = 12; }},
     {"delta_alone", "qwen3_5",
      [](ModelConfig& c) {
        c.attention_every = 3, c.state_key_heads = 2, c.state_key_dim = 10, c.state_value_dim = 12;

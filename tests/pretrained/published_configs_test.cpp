@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/file.h"
+#include "weft/pretrained/config_essence.h"
 #include "weft/pretrained/hf_family.h"
 
 namespace weft {
@@ -26,6 +27,21 @@ TEST(PublishedConfigsTest, MeanAsManyParametersAsTheirMakersCount) {
     } catch (const Error& e) {
       ADD_FAILURE() << e.what();
     }
+  }
+}
+
+TEST(PublishedConfigsTest, ArePresets) {
+  constexpr std::pair<const char*, const char*> kPresets[] = {
+      {"lfm2-1.2b", "LFM2-1.2B"},
+      {"lfm2-8b-a1b", "LFM2-8B-A1B"},
+      {"nemotron-nano-9b-v2", "NVIDIA-Nemotron-Nano-9B-v2"},
+      {"nemotron-3-nano-30b-a3b", "NVIDIA-Nemotron-3-Nano-30B-A3B"}};
+  const nlohmann::json models = published_models();
+  for (const auto& [name, published] : kPresets) {
+    ModelConfig config = preset(name);
+    complete(config);
+    EXPECT_TRUE(essence(config) == essence(parse_hf_config(models[published]["config"].dump(), published).model))
+        << name;
   }
 }
 

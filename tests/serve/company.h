@@ -50,6 +50,22 @@ inline ModelConfig selective_config() {
   return m;
 }
 
+// A gated convolution before a layer that attends.
+inline ModelConfig conv_config() {
+  ModelConfig m = small_config("lfm2");
+  m.attention_every = 2, m.init_std = 0.4f, m.tie_embeddings = false;
+  complete(m);
+  return m;
+}
+
+// Layers of one part each.
+inline ModelConfig single_config() {
+  ModelConfig m = small_config("nemotron_h");
+  m.layers = 4, m.mlp_layers = {1, 3}, m.state_key_dim = 8, m.state_value_dim = 6, m.init_std = 0.4f;
+  complete(m);
+  return m;
+}
+
 struct OnMesh {
   const char* name;
   ModelConfig config;

@@ -77,7 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
         OnMesh{"cp2", small_config(), {.cp = 2}}, OnMesh{"cp2_bf16", small_config(), {.cp = 2}, DType::bf16},
         OnMesh{"cp2_experts", expert_config(), {.cp = 2}}, OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}},
         OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}}, OnMesh{"delta", state_config(), {}},
-        OnMesh{"selective_tp2", selective_config(), {.tp = 2}},
+        OnMesh{"selective_tp2", selective_config(), {.tp = 2}}, OnMesh{"conv", conv_config(), {}},
+        OnMesh{"conv_tp2", conv_config(), {.tp = 2}}, OnMesh{"single_pp2", single_config(), {.pp = 2}},
         OnMesh{"delta_pp2tp2", state_config(), {.pp = 2, .tp = 2}}, OnMesh{"delta_tp4", state_config(3), {.tp = 4}}),
     [](const auto& test) { return test.param.name; });
 
@@ -85,16 +86,18 @@ INSTANTIATE_TEST_SUITE_P(
 class StatesCompanyTest : public testing::TestWithParam<OnMesh> {};
 INSTANTIATE_TEST_SUITE_P(Rules, StatesCompanyTest,
                          testing::Values(OnMesh{"delta", state_config(), {}},
-                                         OnMesh{"selective", selective_config(), {}}),
+                                         OnMesh{"selective", selective_config(), {}},
+                                         OnMesh{"conv", conv_config(), {}}, OnMesh{"single", single_config(), {}}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(StatesCompanyTest, GivesTheSameBits) {
   const ModelConfig& config = GetParam().config;
   const std::vector<ServedAnswer> want = answers_alone(config, 24);
+  const int64_t scarce = 200 * state_bytes_of_sequence(config, {}, DType::f32);  // fits fewer than run at most
   for (const ContinuousOptions& options :
        {ContinuousOptions{.kv_blocks = 256}, ContinuousOptions{.kv_blocks = 18, .block_tokens = 4},
         ContinuousOptions{.kv_blocks = 64, .max_running = 3},
-        ContinuousOptions{.kv_blocks = 64, .tokens_per_step = 5}, ContinuousOptions{.kv_bytes = 1 << 16},
+        ContinuousOptions{.kv_blocks = 64, .tokens_per_step = 5}, ContinuousOptions{.kv_bytes = scarce},
         ContinuousOptions{.kv_blocks = 64, .block_tokens = 4, .max_running = 5, .kept_states = 1},
         ContinuousOptions{.kv_blocks = 64, .keeps_prefixes = false},
         ContinuousOptions{.kv_blocks = 256, .most_guesses = 5},

@@ -158,6 +158,50 @@ const MeshCase kSelectiveCases[] = {
     {.family = "granitemoehybrid", .shape = {.tp = 2}, .precision = Precision::bf16},
 };
 
+const LoraConfig kConvLora{.rank = 3,
+                           .alpha = 24,
+                           .dropout = 0.2f,
+                           .targets = bit_of(LoraTarget::state_inputs) | bit_of(LoraTarget::state_output)};
+
+// Gated convolutions, whose channels three ranks share unevenly.
+const MeshCase kConvCases[] = {
+    {.family = "lfm2", .accumulation = 2, .dropout = 0.2f},
+    {.family = "lfm2", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "lfm2", .shape = {.tp = 3}, .tie = true},
+    {.family = "lfm2",
+     .shape = {.pp = 2, .tp = 2},
+     .schedule = ScheduleKind::zb_h1,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block}},
+    {.family = "lfm2_moe", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
+    {.family = "lfm2", .shape = {.cp = 2}, .dropout = 0.2f},
+    {.family = "lfm2", .shape = {.cp = 2, .tp = 3}},
+    {.family = "lfm2", .shape = {.shard = 2, .cp = 2, .tp = 2}, .zero = Zero::gradients},
+    {.family = "lfm2", .shape = {.tp = 2}, .lora = kConvLora},
+    {.family = "lfm2", .shape = {.tp = 2}, .precision = Precision::bf16},
+};
+
+// Layers of one part each.
+const MeshCase kSingleCases[] = {
+    {.family = "nemotron_h", .accumulation = 2, .dropout = 0.2f},
+    {.family = "nemotron_h", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "nemotron_h",
+     .shape = {.pp = 4},
+     .schedule = ScheduleKind::zb_h1,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block}},
+    {.family = "nemotron_h",
+     .shape = {.pp = 2, .tp = 2},
+     .schedule = ScheduleKind::interleaved,
+     .virtual_stages = 2,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::mlp}},
+    {.family = "nemotron_h", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
+    {.family = "nemotron_h", .shape = {.cp = 2, .tp = 2}, .recompute = {RecomputePolicy::What::attention}},
+    {.family = "nemotron_h", .shape = {.tp = 2}, .lora = kSelectiveLora},
+    {.family = "nemotron_h", .shape = {.shard = 2}, .zero = Zero::optimizer, .precision = Precision::bf16},
+};
+
 // Layers of the gated delta rule, of whose queries and keys four ranks share what two have.
 const MeshCase kDeltaCases[] = {
     {.family = "qwen3_5", .accumulation = 2, .dropout = 0.2f},
@@ -240,6 +284,8 @@ class EqualToOneRankTest : public testing::TestWithParam<MeshCase> {};
 INSTANTIATE_TEST_SUITE_P(Meshes, EqualToOneRankTest, testing::ValuesIn(kMeshCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(DeltaRule, EqualToOneRankTest, testing::ValuesIn(kDeltaCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SelectiveStates, EqualToOneRankTest, testing::ValuesIn(kSelectiveCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(GatedConvs, EqualToOneRankTest, testing::ValuesIn(kConvCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(SingleParts, EqualToOneRankTest, testing::ValuesIn(kSingleCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(FurtherOn, EqualToOneRankTest, testing::ValuesIn(kMtpCases), mesh_case_name);
 
 TEST_P(EqualToOneRankTest, LossGradientsAndWeights) { expect_equal_to_one_rank(GetParam()); }

@@ -91,8 +91,9 @@ inline Recipe recipe_of(const MeshCase& c) {
   r.model.lora = c.lora;
   if (r.model.has_states()) {
     ModelConfig& m = r.model;
-    m.attention_every = 2, m.state_heads = 8, m.state_key_dim = 6, m.state_value_dim = 4;
-    m.state_key_heads = m.state_rule == StateRule::delta ? 2 : 1;
+    m.attention_every = m.block == BlockKind::single ? 3 : 2;
+    m.state_heads = 8, m.state_key_dim = 6, m.state_value_dim = 4;
+    m.state_key_heads = m.state_rule == StateKind::delta ? 2 : 1;
   }
   if (c.experts > 0) {
     ModelConfig& m = r.model;

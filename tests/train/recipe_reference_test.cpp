@@ -28,6 +28,8 @@ const char* const kBeside[] = {
     "[model]\nkv_rank = 4\n",
     "[model]\nattention_every = 4\n",
     "[model]\nattention_every = 4\nattention_layers = [1]\n",
+    "[model]\nblock = \"single\"\n",
+    "[model]\nblock = \"single\"\nmlp_layers = [1]\n",
     "[model]\nmtp_layers = 1\n",
     "[model]\nrope_scaling = \"longrope\"\nrope_short_factors = [1.0]\nrope_long_factors = [1.0]\n",
 };

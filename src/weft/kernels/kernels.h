@@ -14,6 +14,7 @@
 #include <span>
 #include <string_view>
 
+#include "weft/kernels/activation.h"
 #include "weft/kernels/block_matrix.h"
 #include "weft/kernels/nf4.h"
 #include "weft/kernels/optimizer_args.h"
@@ -23,12 +24,6 @@
 #include "weft/tensor/tensor.h"
 
 namespace weft {
-
-// relu_squared is max(x, 0)^2 (So et al., "Primer", 2021), gelu_quick x sigmoid(1.702 x), and swiglu_oai that of
-// min(x, 7). Gated, f(gate) * up, swiglu_oai has 1 + up in place of up, with up between -7 and 7. Source: OpenAI,
-// "gpt-oss-120b & gpt-oss-20b Model Card", 2025.
-enum class Activation : uint8_t { gelu, gelu_tanh, relu, relu_squared, silu, gelu_quick, swiglu_oai, sigmoid };
-inline constexpr float kSwigluLimit = 7;
 
 // What a matrix product does with a tile of its result while the tile is in cache.
 //   none                 y = ab + bias

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "weft/kernels/activation.h"
 #include "weft/tensor/tensor.h"
 
 namespace weft {
@@ -37,7 +38,7 @@ struct TokenRuns {
 inline constexpr int64_t kMostConvWidth = 8;
 inline constexpr int64_t kMostKeyDim = 256;  // of a state
 
-// y[t, c] = silu(bias[c] + sum over j < W of weight[c, j] * x[t - W + 1 + j, c]), where rows before a run are its
+// y[t, c] = f(bias[c] + sum over j < W of weight[c, j] * x[t - W + 1 + j, c]), where rows before a run are its
 // state's. Source: Gu and Dao, "Mamba", 2023.
 struct CausalConvArgs {
   Tensor y;       // [T, C]
@@ -46,6 +47,7 @@ struct CausalConvArgs {
   Tensor bias;    // [C], optional
   Tensor states;  // [S, W - 1, C], the last rows of x; optional where no run has one
   TokenRuns runs;
+  Activation f = Activation::silu;  // or identity
 };
 
 // Of runs that begin with zeros and keep nothing.
@@ -56,6 +58,7 @@ struct CausalConvBackwardArgs {
   bool accumulate = false;
   Tensor dy, x, weight, bias;
   TokenRuns runs;
+  Activation f = Activation::silu;
 };
 
 // What a token does to a head's state, a matrix S[Dk, Dv], with step = softplus(a + shift):

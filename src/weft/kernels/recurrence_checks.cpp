@@ -26,12 +26,15 @@ void check_runs(std::string_view op, const TokenRuns& runs, int64_t rows, int64_
   check(row == rows, "{}: the runs have {} rows, but x has {}", op, row, rows);
 }
 
-void check_conv(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+template <class Args>
+void check_conv(std::string_view op, const Args& args) {
+  const Tensor &x = args.x, &weight = args.weight, &bias = args.bias;
   check(x && is_float(x.dtype()) && x.shape().rank() == 2, "{}: x must be given, of floats, with 2 dims", op);
   check(weight && weight.shape().rank() == 2 && weight.dim(1) >= 1 && weight.dim(1) <= kMostConvWidth,
         "{}: a weight must have 2 dims, the second from 1 to {}", op, kMostConvWidth);
   check_like(op, "weight", weight, {x.dim(1), weight.dim(1)}, x.dtype());
   if (bias) check_like(op, "bias", bias, {x.dim(1)}, x.dtype());
+  check(args.f == Activation::silu || args.f == Activation::identity, "{}: f must be silu or identity", op);
 }
 
 // What a rule reads, of forward and backward passes.
@@ -60,7 +63,7 @@ void check_read(std::string_view op, const Args& args) {
 
 void check_causal_conv(const CausalConvArgs& args) {
   constexpr std::string_view kOp = "causal_conv";
-  check_conv(kOp, args.x, args.weight, args.bias);
+  check_conv(kOp, args);
   check_like(kOp, "y", args.y, args.x.shape(), args.x.dtype());
   if (args.states)
     check_like(kOp, "states", args.states, {args.states.dim(0), args.weight.dim(1) - 1, args.x.dim(1)},
@@ -70,7 +73,7 @@ void check_causal_conv(const CausalConvArgs& args) {
 
 void check_causal_conv_backward(const CausalConvBackwardArgs& args) {
   constexpr std::string_view kOp = "causal_conv_backward";
-  check_conv(kOp, args.x, args.weight, args.bias);
+  check_conv(kOp, args);
   check_like(kOp, "dx", args.dx, args.x.shape(), args.x.dtype());
   check_like(kOp, "dy", args.dy, args.x.shape(), args.x.dtype());
   if (args.dweight) check_like(kOp, "dweight", args.dweight, args.weight.shape(), wide(args.x.dtype()));

@@ -59,7 +59,7 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
 }
 
 RecurrentConfig state_config(const ModelConfig& c) {
-  return {.rule = c.state_rule,
+  return {.rule = c.state_rule == StateKind::delta ? StateRule::delta : StateRule::selective,
           .hidden = c.hidden,
           .heads = c.state_heads,
           .key_heads = c.state_key_heads,
@@ -68,6 +68,16 @@ RecurrentConfig state_config(const ModelConfig& c) {
           .conv = c.state_conv,
           .has_conv_bias = c.state_conv_bias,
           .norm_eps = c.norm_eps,
+          .dropout = c.dropout,
+          .init_std = c.init_std,
+          .output_init_std = output_init_std(c),
+          .lora = c.lora};
+}
+
+GatedConvConfig conv_config(const ModelConfig& c) {
+  return {.hidden = c.hidden,
+          .conv = c.state_conv,
+          .has_conv_bias = c.state_conv_bias,
           .dropout = c.dropout,
           .init_std = c.init_std,
           .output_init_std = output_init_std(c),
@@ -131,21 +141,24 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
   };
   const bool has_post = kind_ == BlockKind::post || kind_ == BlockKind::both || kind_ == BlockKind::of_sums;
   const bool has_pre = kind_ != BlockKind::post && kind_ != BlockKind::of_sums;
-  if (has_pre) make_norm(attention_norm_, ".attention_norm");
+  const bool has_mixer = c.has_mixer(layer), has_mlp = c.has_mlp(layer);
+  if (has_pre && has_mixer) make_norm(attention_norm_, ".attention_norm");
   if (has_post) make_norm(attention_post_norm_, ".attention_post_norm");
-  if (c.is_recurrent(layer))
+  if (c.is_recurrent(layer) && c.state_rule == StateKind::convolution)
+    conv_.emplace(name + ".state", layer, conv_config(c), partition);
+  else if (c.is_recurrent(layer))
     recurrent_.emplace(name + ".state", layer, state_config(c), partition);
-  else if (c.is_latent())
+  else if (has_mixer && c.is_latent())
     latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), rope.of(layer),
                               partition);
-  else
+  else if (has_mixer)
     attention_.emplace(name + ".attention", layer, attention_config(c, layer),
                        c.is_rotated(layer) ? &rope.of(layer) : nullptr, partition);
-  if (has_pre && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");
+  if (has_pre && has_mlp && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");
   if (has_post) make_norm(mlp_post_norm_, ".mlp_post_norm");
   if (c.has_experts(layer))
     moe_.emplace(name + ".moe", moe_config(c), partition);
-  else
+  else if (has_mlp)
     mlp_.emplace(name + ".mlp", mlp_config(c), partition);
 }
 
@@ -193,6 +206,14 @@ Residual Block::operator()(const Residual& in, const Pass& pass, RecomputePolicy
     case BlockKind::of_sums: {
       const Var x = in.sum(), sum = (*attention_post_norm_)(given(x) + attention(x));
       return {(*mlp_post_norm_)(sum + mlp(sum))};
+    }
+    case BlockKind::single: {
+      if (!attention_norm_) {
+        const auto [residual, normed] = mlp_norm_->branch(in);
+        return {given(residual), mlp(given(normed))};
+      }
+      const auto [residual, normed] = attention_norm_->branch(in);
+      return {given(residual), attention(normed)};
     }
   }
   return in;

@@ -1,4 +1,5 @@
-// Block: one layer of a decoder: attention, then a feed-forward part, and the norms around them.
+// Block: one layer of a decoder: attention, or what stands in its place, then a feed-forward part, and the norms
+// around them; or one of the two parts alone.
 #pragma once
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 #include "weft/models/model_config.h"
 #include "weft/models/rope_tables.h"
 #include "weft/nn/attention.h"
+#include "weft/nn/gated_conv.h"
 #include "weft/nn/latent_attention.h"
 #include "weft/nn/moe.h"
 #include "weft/nn/recurrent_mixer.h"
@@ -29,6 +31,7 @@ class Block {
     if (attention_) attention_->each_param(visit);
     if (latent_attention_) latent_attention_->each_param(visit);
     if (recurrent_) recurrent_->each_param(visit);
+    if (conv_) conv_->each_param(visit);
     each_norm_of(mlp_norm_, mlp_post_norm_, [&](Norm& n) { n.each_param(visit); });
     if (moe_) moe_->each_param(visit);
     if (mlp_) mlp_->each_param(visit);
@@ -50,6 +53,7 @@ class Block {
   }
   Var mix(const Var& x, const Pass& pass, const WantedRows* wanted) {
     if (recurrent_) return (*recurrent_)(x, pass, wanted);
+    if (conv_) return (*conv_)(x, pass, wanted);
     return latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted);
   }
   Var feed_forward(const Var& x, const Pass& pass) {
@@ -61,7 +65,8 @@ class Block {
   std::optional<Norm> attention_norm_, attention_post_norm_;
   std::optional<Attention> attention_;               // or
   std::optional<LatentAttention> latent_attention_;  // or
-  std::optional<RecurrentMixer> recurrent_;
+  std::optional<RecurrentMixer> recurrent_;          // or
+  std::optional<GatedConv> conv_;
   std::optional<Norm> mlp_norm_, mlp_post_norm_;
   std::optional<Mlp> mlp_;  // or
   std::optional<Moe> moe_;

@@ -83,6 +83,12 @@ void complete_rope(ModelConfig& c) {
   }
 }
 
+void require_layers(const char* key, const std::vector<int64_t>& numbers, int64_t layers) {
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (numbers[i] <= (i > 0 ? numbers[i - 1] : -1) || numbers[i] >= layers)
+      throw UsageError("model.{}: write numbers from 0 to {} in ascending order", key, layers - 1);
+}
+
 void complete_states(ModelConfig& c) {
   if (c.attention_every < 0)
     throw UsageError("model.attention_every = {}: write a number of at least 0", c.attention_every);
@@ -96,6 +102,20 @@ void complete_states(ModelConfig& c) {
     c.state_conv = none.state_conv, c.state_conv_bias = none.state_conv_bias;
     return;
   }
+  const auto limited = [](const char* key, int64_t value, int64_t most) {
+    if (value < 1 || value > most) throw UsageError("model.{} = {}: write a number from 1 to {}", key, value, most);
+  };
+  limited("state_conv", c.state_conv, kMostConvWidth);
+  require_layers("attention_layers", c.attention_layers, c.layers);
+  if (c.is_latent())
+    throw UsageError("model.attention_every = {}: latent attention stands in every layer: write 0",
+                     c.attention_every);
+  if (c.state_rule == StateKind::convolution) {
+    const ModelConfig none;
+    c.state_heads = none.state_heads, c.state_key_heads = none.state_key_heads;
+    c.state_key_dim = none.state_key_dim, c.state_value_dim = none.state_value_dim;
+    return;
+  }
   if (c.state_heads == 0) c.state_heads = c.heads;
   require_positive("state_heads", c.state_heads);
   if (c.state_key_heads == 0) c.state_key_heads = c.state_heads;
@@ -103,18 +123,26 @@ void complete_states(ModelConfig& c) {
   if (c.state_heads % c.state_key_heads != 0)
     throw UsageError("model.state_heads = {} does not divide by model.state_key_heads = {}: keys are shared evenly",
                      c.state_heads, c.state_key_heads);
-  const auto limited = [](const char* key, int64_t value, int64_t most) {
-    if (value < 1 || value > most) throw UsageError("model.{} = {}: write a number from 1 to {}", key, value, most);
-  };
   limited("state_key_dim", c.state_key_dim, kMostKeyDim);
-  limited("state_conv", c.state_conv, kMostConvWidth);
   require_positive("state_value_dim", c.state_value_dim);
-  for (size_t i = 0; i < c.attention_layers.size(); ++i)
-    if (c.attention_layers[i] <= (i > 0 ? c.attention_layers[i - 1] : -1) || c.attention_layers[i] >= c.layers)
-      throw UsageError("model.attention_layers: write numbers from 0 to {} in ascending order", c.layers - 1);
-  if (c.is_latent())
-    throw UsageError("model.attention_every = {}: latent attention stands in every layer: write 0",
-                     c.attention_every);
+}
+
+void complete_single(ModelConfig& c) {
+  if (c.block != BlockKind::single) {
+    if (!c.mlp_layers.empty())
+      throw UsageError("model.mlp_layers: write model.block = \"single\", of whose layers each has one part");
+    return;
+  }
+  if (c.mlp_layers.empty())
+    for (int64_t i = 1; i < c.layers; i += 2) c.mlp_layers.push_back(i);
+  require_layers("mlp_layers", c.mlp_layers, c.layers);
+  for (const int64_t layer : c.mlp_layers)
+    if (std::ranges::find(c.attention_layers, layer) != c.attention_layers.end())
+      throw UsageError("model.mlp_layers: layer {} is one of model.attention_layers: name it in one of the two",
+                       layer);
+  if (c.mtp_layers > 0)
+    throw UsageError("model.mtp_layers = {}: its layer has two parts, but model.block = \"single\": write 0",
+                     c.mtp_layers);
 }
 
 void complete_attention(ModelConfig& c) {
@@ -154,7 +182,8 @@ LoraTargets targets_of(const ModelConfig& c) {
   const bool has_dense = c.experts == 0 || c.first_dense_layers > 0 || c.shared_experts > 0;
   LoraTargets targets = c.lora.targets;
   if (!c.has_states()) targets &= LoraTargets(~kStateTargets);
-  if (c.state_rule != StateRule::delta) targets &= LoraTargets(~bit_of(state_beta));
+  if (c.state_rule != StateKind::delta) targets &= LoraTargets(~bit_of(state_beta));
+  if (c.state_rule == StateKind::convolution) targets &= LoraTargets(~(bit_of(state_gate) | bit_of(state_decay)));
   if (!c.shared_gate) targets &= LoraTargets(~bit_of(shared_gate));
   if (c.experts == 0) targets &= LoraTargets(~bit_of(router));
   for (const auto& [dense, expert] : kKinds) {
@@ -240,6 +269,7 @@ void complete(ModelConfig& c) {
   above_0("residual_scale", c.residual_scale);
   above_0("logit_scale", c.logit_scale);
   complete_attention(c);
+  complete_single(c);
   complete_experts(c);
   complete_adapters(c);
   complete_mtp(c);

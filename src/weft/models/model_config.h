@@ -19,7 +19,12 @@ enum class PositionKind : uint8_t { rope, learned };
 //   parallel         y = x + a(norm(x)) + m(norm'(x))
 //   parallel_shared  y = x + a(norm(x)) + m(norm(x))
 //   of_sums          x1 = norm(x + a(x));              y = norm(x1 + m(x1))
-enum class BlockKind : uint8_t { pre, post, both, parallel, parallel_shared, of_sums };
+//   single           y = x + a(norm(x)), or in mlp_layers y = x + m(norm(x))
+enum class BlockKind : uint8_t { pre, post, both, parallel, parallel_shared, of_sums, single };
+
+// What layers with states in place of keys and values remember: matrices, by one of two rules
+// (kernels/recurrence_args.h), or the last tokens alone, of a gated convolution (nn/gated_conv.h).
+enum class StateKind : uint8_t { delta, selective, convolution };
 
 // How rotary angles are stretched so that a model reads longer texts than it was first trained on. Sources: linear,
 // Chen et al., 2023; dynamic, "NTK-aware" scaling by the length at hand; llama3, Llama 3.1, 2024; yarn, Peng et al.,
@@ -73,6 +78,8 @@ struct ModelConfig {
   bool expert_bias = false;  // in those of experts and in their router
   float dropout = 0;
   BlockKind block = BlockKind::pre;
+  // Of block single: those whose one part is the feed-forward one; complete: every second, where none are named.
+  std::vector<int64_t> mlp_layers;
   NormKind norm = NormKind::rms;
   float norm_eps = 1e-5f;
   bool norm_weight = true;   // false: norms have no weights at all
@@ -109,11 +116,11 @@ struct ModelConfig {
   int64_t query_rank = 0;  // 0: queries are made from the residual stream at once
   int64_t value_dim = 0;   // of a head; 0: head_dim
 
-  // States in place of keys and values (kernels/recurrence_args.h): heads that remember in a matrix each,
-  // [state_key_dim, state_value_dim], behind convolutions over the last tokens.
+  // States in place of keys and values: heads that remember in a matrix each, [state_key_dim, state_value_dim],
+  // behind convolutions over the last tokens; or convolutions alone, which have no heads.
   int64_t attention_every = 0;            // every n-th layer attends, the others do this; 0: all attend
   std::vector<int64_t> attention_layers;  // those that attend, where they are not every n-th
-  StateRule state_rule = StateRule::delta;
+  StateKind state_rule = StateKind::delta;
   int64_t state_heads = 0;                             // of values; 0: as heads
   int64_t state_key_heads = 0;                         // of queries and keys; 0: as state_heads
   int64_t state_key_dim = 128, state_value_dim = 128;  // of a head
@@ -144,7 +151,9 @@ struct ModelConfig {
 
   LoraConfig lora;  // adapters beside the projections; where there are some, they alone are trained
 
-  bool has_experts(int64_t layer) const { return experts > 0 && layer >= first_dense_layers; }
+  bool has_mlp(int64_t layer) const { return block != BlockKind::single || stands_in(mlp_layers, layer); }
+  bool has_mixer(int64_t layer) const { return block != BlockKind::single || !stands_in(mlp_layers, layer); }
+  bool has_experts(int64_t layer) const { return experts > 0 && layer >= first_dense_layers && has_mlp(layer); }
   bool has_router_bias() const { return router_bias || router_bias_rate > 0; }
   bool is_rotated(int64_t layer) const {
     return position == PositionKind::rope && (unrotated_every == 0 || (layer + 1) % unrotated_every != 0);
@@ -154,13 +163,12 @@ struct ModelConfig {
   bool is_latent() const { return kv_rank > 0; }
   bool has_states() const { return attention_every > 0; }
   bool is_recurrent(int64_t layer) const {
-    if (attention_layers.empty()) return has_states() && (layer + 1) % attention_every != 0;
-    return has_states() && std::ranges::find(attention_layers, layer) == attention_layers.end();
+    if (!has_states() || !has_mixer(layer)) return false;
+    return attention_layers.empty() ? (layer + 1) % attention_every != 0 : !stands_in(attention_layers, layer);
   }
-  int64_t num_attending() const {  // layers
-    if (!has_states()) return layers;
-    return attention_layers.empty() ? layers / attention_every : int64_t(attention_layers.size());
-  }
+  bool attends(int64_t layer) const { return has_mixer(layer) && !is_recurrent(layer); }
+  int64_t num_attending() const;  // layers
+  int64_t num_recurrent() const;
   float score_scale() const;  // complete
   bool is_local(int64_t layer) const {
     return window > 0 && layer >= first_local_layer && (global_every == 0 || (layer + 1) % global_every != 0);
@@ -185,6 +193,11 @@ struct ModelConfig {
   ModelConfig mtp_block() const;
   // What recomputation adds to flops_per_token.
   double recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const;
+
+ private:
+  static bool stands_in(const std::vector<int64_t>& numbers, int64_t layer) {
+    return std::ranges::find(numbers, layer) != numbers.end();
+  }
 };
 
 // Fills what is 0 with what the rest implies; throws UsageError naming the key that makes the shape impossible.

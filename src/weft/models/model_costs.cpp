@@ -1,6 +1,7 @@
 // ModelConfig: counting what a shape costs, parameters and FLOPs.
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <vector>
 
 #include "weft/models/model_config.h"
@@ -44,13 +45,15 @@ Count attention_params(const ModelConfig& c) {
 // Elements of queries and keys together, and of values: of a token.
 Count state_keys(const ModelConfig& c) { return Count(2) * c.state_key_heads * c.state_key_dim; }
 Count state_values(const ModelConfig& c) { return Count(c.state_heads) * c.state_value_dim; }
+bool has_gated_conv(const ModelConfig& c) { return c.state_rule == StateKind::convolution; }
 
 // Projections to a number for each head.
-Count num_rates(const ModelConfig& c) { return c.state_rule == StateRule::delta ? 2 : 1; }
+Count num_rates(const ModelConfig& c) { return c.state_rule == StateKind::delta ? 2 : 1; }
 
 Count state_params(const ModelConfig& c) {
+  if (has_gated_conv(c)) return Count(c.hidden) * (Count(4) * c.hidden + c.state_conv + (c.state_conv_bias ? 1 : 0));
   const Count convolved = state_keys(c) + state_values(c);
-  const bool is_delta = c.state_rule == StateRule::delta;
+  const bool is_delta = c.state_rule == StateKind::delta;
   const Count projected = convolved + state_values(c) + num_rates(c) * c.state_heads;
   return Count(c.hidden) * projected + convolved * (c.state_conv + (c.state_conv_bias ? 1 : 0)) +
          Count(is_delta ? 2 : 3) * c.state_heads + (is_delta ? Count(c.state_value_dim) : state_values(c)) +
@@ -58,10 +61,17 @@ Count state_params(const ModelConfig& c) {
 }
 
 int64_t num_block_norms(BlockKind kind) {
-  return kind == BlockKind::both ? 4 : kind == BlockKind::parallel_shared ? 1 : 2;
+  return kind == BlockKind::both ? 4 : kind == BlockKind::parallel_shared || kind == BlockKind::single ? 1 : 2;
 }
 
 }  // namespace
+
+int64_t ModelConfig::num_attending() const {
+  return std::ranges::count_if(std::views::iota(int64_t(0), layers), [&](int64_t i) { return attends(i); });
+}
+int64_t ModelConfig::num_recurrent() const {
+  return std::ranges::count_if(std::views::iota(int64_t(0), layers), [&](int64_t i) { return is_recurrent(i); });
+}
 
 int64_t ModelConfig::num_params() const {
   const int64_t matrices = is_gated ? 3 : 2;
@@ -71,8 +81,9 @@ int64_t ModelConfig::num_params() const {
     return h * matrices * width + (has_mlp_bias() ? width * (matrices - 1) + h : 0);
   };
   const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
-  const int64_t recurrent = layers - num_attending(), all = layers + mtp_layers;
-  const Count mixers = attention_params(*this) * (all - recurrent) + state_params(*this) * recurrent;
+  const int64_t all = layers + mtp_layers, mlps = block == BlockKind::single ? int64_t(mlp_layers.size()) : all;
+  const Count mixers =
+      attention_params(*this) * (num_attending() + mtp_layers) + state_params(*this) * num_recurrent();
   const Count norms = Count(num_block_norms(block)) * one_norm;
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
@@ -80,8 +91,9 @@ int64_t ModelConfig::num_params() const {
   if (shared_gate) moe = moe + h;
   if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + hidden + 1);
   if (mtp_layers > 0) rest = rest + h * 2 * hidden + (bias ? hidden : 0) + Count(3) * one_norm;
-  const int64_t sparse = experts > 0 ? std::max<int64_t>(all - first_dense_layers, 0) : 0;
-  return (mixers + norms * all + mlp(ffn) * (all - sparse) + moe * sparse + rest).value;
+  const int64_t sparse =
+      std::ranges::count_if(std::views::iota(int64_t(0), all), [&](int64_t i) { return has_experts(i); });
+  return (mixers + norms * all + mlp(ffn) * (mlps - sparse) + moe * sparse + rest).value;
 }
 
 namespace {
@@ -98,11 +110,13 @@ struct Adapted {
 std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
   using enum LoraTarget;
   const int64_t h = c.hidden, q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  if (!c.has_mixer(layer)) return {};
   if (!c.is_recurrent(layer))
     return {{query, c.attention_gate ? 2 : 1, h, q},
             {key, 1, h, kv},
             {value, 1, h, kv},
             {output, 1, c.heads * c.values_dim(), h}};
+  if (has_gated_conv(c)) return {{state_inputs, 3, h, h}, {state_output, 1, h, h}};
   const int64_t keys = c.state_key_heads * c.state_key_dim, values = c.state_heads * c.state_value_dim;
   return {{state_inputs, 2, h, keys},   {state_inputs, 1, h, values},       {state_gate, 1, h, values},
           {state_output, 1, values, h}, {state_decay, 1, h, c.state_heads}, {state_beta, 1, h, c.state_heads}};
@@ -112,7 +126,7 @@ std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
 int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
   std::vector<Adapted> all = adapted_mixer(c, layer);
   using enum LoraTarget;
-  const int64_t dense = c.has_experts(layer) ? c.shared_experts * c.expert_ffn : c.ffn;
+  const int64_t dense = c.has_experts(layer) ? c.shared_experts * c.expert_ffn : c.has_mlp(layer) ? c.ffn : 0;
   const auto add_mlp = [&](std::array<LoraTarget, 3> targets, int64_t count, int64_t ffn) {
     for (const LoraTarget inwards : {targets[0], targets[1]}) all.push_back({inwards, count, c.hidden, ffn});
     all.push_back({targets[2], count, ffn, c.hidden});
@@ -135,13 +149,15 @@ struct LayerWork {
 
 // Of the rule itself: a state is decayed, by the delta rule projected, learnt by and read.
 double state_work(const ModelConfig& c) {
-  return (c.state_rule == StateRule::delta ? 3.5 : 2.5) * double((state_values(c) * c.state_key_dim).value) +
+  return (c.state_rule == StateKind::delta ? 3.5 : 2.5) * double((state_values(c) * c.state_key_dim).value) +
          double(c.state_conv * (state_keys(c) + state_values(c)).value);
 }
 
 // Of the matrices that make keys and values, and what else every row needs; biases and norms apart.
 double key_projections(const ModelConfig& c, int64_t layer) {
   const double h = double(c.hidden), rank = double(c.kv_rank);
+  if (!c.has_mixer(layer)) return 0;
+  if (c.is_recurrent(layer) && has_gated_conv(c)) return 2 * h * h + double(c.state_conv + 2) * h;
   if (c.is_recurrent(layer))
     return h * double((state_keys(c) + state_values(c) + num_rates(c) * c.state_heads).value) + state_work(c);
   if (!c.is_latent()) return h * 2 * double(c.kv_heads * c.head_dim);
@@ -150,7 +166,9 @@ double key_projections(const ModelConfig& c, int64_t layer) {
 
 double projections(const ModelConfig& c, int64_t layer) {
   const double h = double(c.hidden), q = double(c.heads * c.head_dim), query_rank = double(c.query_rank);
-  if (c.is_recurrent(layer)) return key_projections(c, layer) + 2 * h * double(state_values(c).value);
+  if (!c.has_mixer(layer)) return 0;
+  if (c.is_recurrent(layer))
+    return key_projections(c, layer) + 2 * h * (has_gated_conv(c) ? h : double(state_values(c).value));
   return key_projections(c, layer) + (query_rank > 0 ? query_rank * (h + q) : h * q) +
          (c.attention_gate ? h * q : 0) + double(c.heads * c.values_dim()) * h;
 }
@@ -166,8 +184,10 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   const double h = double(c.hidden), scores = double(c.heads * (c.head_dim + c.values_dim()));
   const bool is_sparse = c.has_experts(layer);
   // With experts, only those that see the token count.
-  const int64_t width = is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : c.ffn;
-  const double all_scores = c.is_recurrent(layer) ? 0 : scores * mean_keys(c, layer, seq_len);
+  const int64_t width = is_sparse          ? (c.experts_per_token + c.shared_experts) * c.expert_ffn
+                        : c.has_mlp(layer) ? c.ffn
+                                           : 0;
+  const double all_scores = c.attends(layer) ? scores * mean_keys(c, layer, seq_len) : 0;
   return {
       projections(c, layer) + all_scores,
       (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts + (c.shared_gate ? 1 : 0)) : 0),

@@ -11,9 +11,10 @@ namespace weft {
 
 inline constexpr std::string_view kNormNames[] = {"rmsnorm", "layernorm"};
 inline constexpr std::string_view kPositionNames[] = {"rope", "learned"};
-inline constexpr std::string_view kStateRuleNames[] = {"delta", "mamba2"};
+inline constexpr std::string_view kStateRuleNames[] = {"delta", "mamba2", "conv"};
 inline constexpr std::string_view kRouterNames[] = {"softmax", "sigmoid"};
-inline constexpr std::string_view kBlockNames[] = {"pre", "post", "both", "parallel", "parallel_shared", "of_sums"};
+inline constexpr std::string_view kBlockNames[] = {"pre",     "post",  "both", "parallel", "parallel_shared",
+                                                   "of_sums", "single"};
 inline constexpr std::string_view kRopeScalingNames[] = {"none", "linear", "dynamic", "llama3", "yarn", "longrope"};
 
 struct NamedActivation {
@@ -54,6 +55,9 @@ class ModelFields {
     v.flag("bias", c.bias), v.flag("qkv_bias", c.qkv_bias), v.flag("output_bias", c.output_bias);
     v.flag("mlp_bias", c.mlp_bias), v.flag("norm_bias", c.norm_bias);
     choice("block", kBlockNames, c.block);
+    v.begin_group("block", c.block == BlockKind::single);
+    layers("mlp_layers", c.mlp_layers);
+    v.end_group();
     choice("norm", kNormNames, c.norm);
     v.number("norm_eps", c.norm_eps);
     v.flag("norm_weight", c.norm_weight), v.flag("norm_offset", c.norm_offset);
@@ -76,6 +80,13 @@ class ModelFields {
     int index = int(value);
     v.choice(key, names, index);
     value = E(index);
+  }
+
+  void layers(const char* key, std::vector<int64_t>& numbers) {
+    std::vector<double> told(numbers.begin(), numbers.end());
+    v.list(key, told);
+    numbers.clear();
+    for (const double number : told) numbers.push_back(layer_number(number));
   }
 
   void shape() {
@@ -125,10 +136,7 @@ class ModelFields {
     v.end_group();
     v.number("attention_every", c.attention_every);
     v.begin_group("attention_every", c.attention_every > 0);
-    std::vector<double> attending(c.attention_layers.begin(), c.attention_layers.end());
-    v.list("attention_layers", attending);
-    c.attention_layers.clear();
-    for (const double number : attending) c.attention_layers.push_back(layer_number(number));
+    layers("attention_layers", c.attention_layers);
     choice("state_rule", kStateRuleNames, c.state_rule);
     v.number("state_heads", c.state_heads), v.number("state_key_heads", c.state_key_heads);
     v.number("state_key_dim", c.state_key_dim), v.number("state_value_dim", c.state_value_dim);

@@ -134,14 +134,6 @@ ModelConfig minimax_m2() {
   return c;
 }
 
-// Granite 4: layers of Mamba-2 between those that attend, which know no positions.
-ModelConfig granite_hybrid() {
-  ModelConfig c = named("granitemoehybrid");
-  c.attention_every = 10, c.unrotated_every = 1;
-  c.state_rule = StateRule::selective, c.state_key_heads = 1, c.state_conv_bias = true;
-  return c;
-}
-
 ModelConfig nemotron() {
   ModelConfig c = named("nemotron");
   c.norm = NormKind::layer, c.norm_bias = c.norm_offset = true;
@@ -213,7 +205,6 @@ const std::vector<Family>& variant_families() {
                                         minimax_m2(),
                                         named("granite"),
                                         named("granitemoe"),
-                                        granite_hybrid(),
                                         nemotron(),
                                         arcee(),
                                         dots1(),

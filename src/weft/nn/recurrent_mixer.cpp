@@ -2,12 +2,11 @@
 #include "weft/nn/recurrent_mixer.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/reshape.h"
 #include "weft/autograd/ops/scale.h"
-#include "weft/parallel/context/head_exchange.h"
+#include "weft/nn/whole_sequence.h"
 #include "weft/parallel/norm_across.h"
 
 namespace weft {
@@ -53,12 +52,14 @@ Placement of_keys(Placement p, const HeadCut& cut) {
   p.is_partial = cut.is_kv_shared, p.is_first_copy = cut.is_first_holder;
   return p;
 }
-// As wide as the uniform values that PyTorch starts a convolution with.
-Init taps_init(const RecurrentConfig& c) { return Init::normal(1 / std::sqrt(3.0f * float(c.conv))); }
-
 // Of what the channels of keys or values have: rows of so many, or a number each.
 Placement placed(const RecurrentConfig& c, const HeadCut& cut, bool is_of_keys, int64_t row) {
   return is_of_keys ? of_keys(channels(cut.kv_heads, c.key_dim, row), cut) : channels(cut.heads, c.value_dim, row);
+}
+Convolution convolution(const std::string& name, const RecurrentConfig& c, const HeadCut& cut, bool is_of_keys) {
+  std::optional<Placement> bias;
+  if (c.has_conv_bias) bias = placed(c, cut, is_of_keys, 0);
+  return {name, placed(c, cut, is_of_keys, c.conv), bias};
 }
 
 }  // namespace
@@ -75,9 +76,9 @@ RecurrentMixer::RecurrentMixer(const std::string& name, int layer, const Recurre
       value_(name + ".value", to_heads(c, cut_.heads, c.value_dim, LoraTarget::state_inputs)),
       gate_(name + ".gate", to_heads(c, cut_.heads, c.value_dim, LoraTarget::state_gate)),
       decay_(name + ".decay", to_rates(c, cut_, LoraTarget::state_decay)),
-      query_conv_(name + ".query_conv", c, cut_, true),
-      key_conv_(name + ".key_conv", c, cut_, true),
-      value_conv_(name + ".value_conv", c, cut_, false),
+      query_conv_(convolution(name + ".query_conv", c, cut_, true)),
+      key_conv_(convolution(name + ".key_conv", c, cut_, true)),
+      value_conv_(convolution(name + ".value_conv", c, cut_, false)),
       rate_(name + ".rate", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::log_rate()),
       shift_(name + ".shift", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::time_step()),
       norm_(name + ".norm",
@@ -90,56 +91,6 @@ RecurrentMixer::RecurrentMixer(const std::string& name, int layer, const Recurre
   }
   skip_.emplace(name + ".skip", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::ones());
   norm_weight_.emplace(name + ".norm.weight", channels(cut_.heads, c.value_dim), Init::ones());
-}
-
-RecurrentMixer::Convolution::Convolution(const std::string& name, const RecurrentConfig& c, const HeadCut& cut,
-                                         bool is_of_keys)
-    : weight(name + ".weight", placed(c, cut, is_of_keys, c.conv), taps_init(c)) {
-  if (c.has_conv_bias) bias.emplace(name + ".bias", placed(c, cut, is_of_keys, 0), Init::zeros());
-}
-
-Recurrence RecurrentMixer::past(Context& context, const Pass& pass, int which, DType dtype, Shape state) {
-  if (pass.context_plan) return {pass.context_plan->runs()};
-  const PagedPlan* const paged = pass.attention.paged;
-  KvCache* const own = pass.attention.cache;
-  if (!paged && !own) return {pass.runs};
-  check(!paged || !paged->spread, "layers that hand on a state do not serve with their tokens spread over ranks");
-  Tensor& states = paged ? paged->cache->state(layer_, which) : own->state(layer_, which);
-  if (paged) state[0] = paged->cache->num_states();
-  if (!states) states = context.empty(dtype, state);
-  return {paged ? pass.runs : own->run(pass.num_tokens), states};
-}
-
-RecurrentMixer::KeyShare RecurrentMixer::share(const Pass& pass) const {
-  const int64_t keys = cut_.kv_heads.count, per_key = cut_.heads.count / std::max<int64_t>(keys, 1);
-  if (!pass.context_plan) return {0, keys, per_key, pass.num_tokens};
-  const ContextLayout& layout = pass.context_plan->layout();
-  const HeadShare mine = HeadShare::of(keys, keys, layout.rank(), layout.size());
-  return {mine.first_head, mine.num_heads, per_key, layout.num_all_tokens()};
-}
-
-Var RecurrentMixer::gathered(const Var& x, const Pass& pass, const KeyShare& here) {
-  const int64_t keys = cut_.kv_heads.count, width = x.value.dim(1) / std::max<int64_t>(keys, 1);
-  if (!pass.context_plan) return x;
-  const ContextCall call{.parallel = *pass.context_parallel, .plan = *pass.context_plan, .rule = {}};
-  const Var heads = apply(*x.context, TokensToHeadsOp{call}, reshape(x, {pass.num_tokens, keys, width}));
-  return reshape(heads, {here.tokens, here.count * width});
-}
-
-Var RecurrentMixer::scattered(const Var& x, const Pass& pass, const KeyShare& here) {
-  const int64_t keys = cut_.kv_heads.count, width = here.per_key * config_.value_dim;
-  if (!pass.context_plan) return x;
-  const ContextCall call{.parallel = *pass.context_parallel, .plan = *pass.context_plan, .rule = {}};
-  return apply(*x.context, HeadsToTokensOp{.call = call, .heads = keys},
-               reshape(x, {here.tokens, here.count, width}));
-}
-
-Var RecurrentMixer::convolved(const Var& x, Convolution& taps, int64_t first, const Pass& pass, int which) {
-  const int64_t width = x.value.dim(1);
-  std::optional<ParamRows> bias;
-  if (taps.bias) bias.emplace(ParamRows{*taps.bias, first, width});
-  const Recurrence rows = past(*x.context, pass, which, x.value.dtype(), {1, config_.conv - 1, width});
-  return apply(*x.context, CausalConvOp{{taps.weight, first, width}, bias, rows}, x);
 }
 
 Var RecurrentMixer::gated(const Var& y, const Var& x, const Pass& pass, const WantedRows* wanted) {
@@ -171,22 +122,28 @@ Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const Want
   const Var x = tensor_.enter(residual);
   const auto [queries, keys, values] = adapted_linears(x, pass, query_, key_, value_);
   const Var decay = decay_(x, pass);
-  const KeyShare here = share(pass);
-  const int64_t first = here.first * here.per_key, heads = here.count * here.per_key;  // of values
-  const Shape of_keys{here.tokens, here.count, dk};
-  const Var q = reshape(convolved(gathered(queries, pass, here), query_conv_, here.first * dk, pass, 0), of_keys);
-  const Var k = reshape(convolved(gathered(keys, pass, here), key_conv_, here.first * dk, pass, 1), of_keys);
-  const Var v =
-      reshape(convolved(gathered(values, pass, here), value_conv_, first * dv, pass, 2), {here.tokens, heads, dv});
-  const Var steps = gathered(decay, pass, here);
+  const int64_t all_keys = cut_.kv_heads.count, per_key = cut_.heads.count / std::max<int64_t>(all_keys, 1);
+  const WholeSequence sequence(pass, all_keys);
+  const int64_t first_key = sequence.first(), num_keys = sequence.count(), tokens = sequence.tokens();
+  const int64_t first = first_key * per_key, heads = num_keys * per_key;  // of values
+  const auto convolved = [&](Convolution& taps, const Var& rows, int64_t first_channel, int which) {
+    const Var here = sequence.gathered(rows);
+    const Shape kept{1, config_.conv - 1, here.value.dim(1)};
+    return taps(here, first_channel, sequence.past(context, layer_, which, here.value.dtype(), kept),
+                Activation::silu);
+  };
+  const Var q = reshape(convolved(query_conv_, queries, first_key * dk, 0), {tokens, num_keys, dk});
+  const Var k = reshape(convolved(key_conv_, keys, first_key * dk, 1), {tokens, num_keys, dk});
+  const Var v = reshape(convolved(value_conv_, values, first * dv, 2), {tokens, heads, dv});
+  const Var steps = sequence.gathered(decay);
   RecurrenceCall call{.rates = {{rate_, first, heads}, {shift_, first, heads}},
                       .skip = {},
-                      .past = past(context, pass, 3, Context::wide(x.value.dtype()), {1, heads, dk, dv})};
+                      .past = sequence.past(context, layer_, 3, Context::wide(x.value.dtype()), {1, heads, dk, dv})};
   if (skip_) call.skip.emplace(ParamRows{*skip_, first, heads});
-  const Var y = is_delta()
-                    ? apply(context, GatedDeltaOp{call}, q, k, v, steps, gathered((*beta_)(x, pass), pass, here))
-                    : apply(context, SelectiveStateOp{call}, q, k, v, steps);
-  const Var out = tensor_.leave(output_(gated(scattered(y, pass, here), x, pass, wanted), asked));
+  const Var y = is_delta() ? apply(context, GatedDeltaOp{call}, q, k, v, steps, sequence.gathered((*beta_)(x, pass)))
+                           : apply(context, SelectiveStateOp{call}, q, k, v, steps);
+  const Var made = sequence.scattered(y, per_key * dv);
+  const Var out = tensor_.leave(output_(gated(made, x, pass, wanted), asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 

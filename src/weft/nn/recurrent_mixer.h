@@ -1,10 +1,11 @@
 // RecurrentMixer: a layer's part in place of attention that remembers in a state of fixed size: projections,
-// convolutions over the last tokens, a rule by which states change, a norm and a gate. By the delta rule the norm is of
-// each head, and the gate behind it; of selective states the gate comes first, and the norm is of the heads of a key.
-// Sources: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024; Dao and Gu,
-// "Transformers are SSMs", 2024.
+// convolutions over the last tokens, a rule by which states change, a norm and a gate. By the delta rule the norm is
+// of each head, and the gate behind it; of selective states the gate comes first, and the norm is of the heads of a
+// key. Sources: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024; Dao and
+// Gu, "Transformers are SSMs", 2024.
 #pragma once
 #include "weft/autograd/ops/recurrence.h"
+#include "weft/nn/convolution.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/wanted_rows.h"
@@ -44,30 +45,7 @@ class RecurrentMixer {
   void each_norm(auto&& visit) { visit(norm_); }
 
  private:
-  // Of single channels: a weight [C, conv], and perhaps a bias [C].
-  struct Convolution {
-    Convolution(const std::string& name, const RecurrentConfig& config, const HeadCut& cut, bool is_of_keys);
-    void each_param(auto&& visit) {
-      visit(weight);
-      if (bias) visit(*bias);
-    }
-    Param weight;
-    std::optional<Param> bias;
-  };
   bool is_delta() const { return config_.rule == StateRule::delta; }
-  // The runs of a pass, and of a cache this layer's states number `which`, made when there are none. state: of one
-  // sequence, behind a first dim.
-  Recurrence past(Context& context, const Pass& pass, int which, DType dtype, Shape state);
-  // The key heads whose recurrence runs on this rank, with `per_key` value heads each, over so many tokens: where
-  // those of a sequence are spread over ranks, all tokens of some heads.
-  struct KeyShare {
-    int64_t first, count, per_key, tokens;
-  };
-  KeyShare share(const Pass& pass) const;
-  Var gathered(const Var& x, const Pass& pass, const KeyShare& here);   // [T, C] -> [here.tokens, C here]
-  Var scattered(const Var& y, const Pass& pass, const KeyShare& here);  // and back
-  // Its channels [first, first + width of x).
-  Var convolved(const Var& x, Convolution& taps, int64_t first, const Pass& pass, int which);
   // What states give [T, heads Dv], normalised and gated: of x, the wanted rows.
   Var gated(const Var& y, const Var& x, const Pass& pass, const WantedRows* wanted);
 

@@ -11,6 +11,7 @@
 #include "weft/pretrained/assembled.h"
 #include "weft/pretrained/config_essence.h"
 #include "weft/pretrained/export_codes.h"
+#include "weft/pretrained/python_json.h"
 #include "weft/text/readers/hf_tokenizer.h"
 
 namespace weft {
@@ -100,7 +101,7 @@ std::string config_text(const ModelSource& source, const HfText& written, DType 
     const std::string text = read_file(file, kMostBytes, fs);
     const HfConfig read = parse_hf_config(text, file);
     if (read.is_part) notes.push_back(fmt::format("{} is the decoder of {} alone", folder, source.path()));
-    if (read.family == written.family && !read.is_part) json = parse_json(text, file);
+    if (read.family == written.family && !read.is_part) json = parse_json(without_python_numbers(text), file);
   }
   json.erase("dtype");                // what newer versions write in place of torch_dtype
   json.erase("quantization_config");  // what was codes is written as floats

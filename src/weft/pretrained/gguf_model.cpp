@@ -84,7 +84,7 @@ int64_t block_of(std::string_view name) {
 struct OtherRows {
   std::string_view tensor;
   std::span<const NameRow> rows;
-  std::optional<StateRule> rule = {};  // of models with states by this one alone
+  std::optional<StateKind> rule = {};  // of models with states by this one alone
 };
 constexpr NameRow kBothHalves[] = {
     {"layers.#.moe.experts.gate", "blk.#.ffn_gate_up_exps", {.part = Part::gate}},
@@ -98,7 +98,7 @@ constexpr NameRow kGroupedInputs[] = {
     {"layers.#.state.gate", "blk.#.ssm_in", {.part = Part::state_gate, .is_grouped = true}},
 };
 constexpr OtherRows kOthers[] = {{"blk.#.ffn_gate_up_exps.weight", kBothHalves},
-                                 {"blk.#.ssm_in.weight", kGroupedInputs, StateRule::delta}};
+                                 {"blk.#.ssm_in.weight", kGroupedInputs, StateKind::delta}};
 
 // Whether it has the part that predicts further on as weft knows it: its layer sees all tokens.
 bool has_mtp(const GgufFile& file, const ModelConfig& c) {

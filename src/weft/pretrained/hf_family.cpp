@@ -4,6 +4,7 @@
 #include "weft/base/file.h"
 #include "weft/base/nearest.h"
 #include "weft/pretrained/families/families.h"
+#include "weft/pretrained/python_json.h"
 #include "weft/pretrained/text_part.h"
 
 namespace weft {
@@ -53,12 +54,12 @@ const std::vector<HfFamily>& hf_families() {
   static const std::vector<HfFamily> all = [] {
     std::vector<HfFamily> families;
     for (const auto& some :
-         {hf_llama_families(),    hf_qwen_families(),     hf_olmo_families(),    hf_gemma_families(),
-          hf_deepseek_families(), hf_gpt2_families(),     hf_neox_families(),    hf_falcon_families(),
-          hf_cohere_families(),   hf_exaone_families(),   hf_glm_families(),     hf_gpt_oss_families(),
-          hf_granite_families(),  hf_hunyuan_families(),  hf_minimax_families(), hf_nemotron_families(),
-          hf_opt_families(),      hf_seed_oss_families(), hf_smollm_families(),  hf_stablelm_families(),
-          hf_starcoder_families()})
+         {hf_llama_families(),    hf_qwen_families(),       hf_olmo_families(),     hf_gemma_families(),
+          hf_deepseek_families(), hf_gpt2_families(),       hf_neox_families(),     hf_falcon_families(),
+          hf_cohere_families(),   hf_exaone_families(),     hf_glm_families(),      hf_gpt_oss_families(),
+          hf_granite_families(),  hf_hunyuan_families(),    hf_lfm2_families(),     hf_minimax_families(),
+          hf_nemotron_families(), hf_nemotron_h_families(), hf_opt_families(),      hf_seed_oss_families(),
+          hf_smollm_families(),   hf_stablelm_families(),   hf_starcoder_families()})
       families.insert(families.end(), some.begin(), some.end());
     return families;
   }();
@@ -68,11 +69,11 @@ const std::vector<HfFamily>& hf_families() {
 JsonDocument read_config_json(const std::string& folder) {
   constexpr uint64_t kMostBytes = uint64_t(16) << 20;
   const std::string file = join_path(folder, "config.json");
-  return JsonDocument::parse(read_file(file, kMostBytes), file);
+  return JsonDocument::parse(without_python_numbers(read_file(file, kMostBytes)), file);
 }
 
 HfConfig parse_hf_config(std::string_view text, const std::string& source) {
-  const JsonDocument document = JsonDocument::parse(text, source);
+  const JsonDocument document = JsonDocument::parse(without_python_numbers(text), source);
   return parse_hf_config(document.root());
 }
 

@@ -61,6 +61,12 @@ IndexMap rows_of_selective(const Layout& layout, const ModelConfig& c) {
   }
 }
 
+// Of what a gated convolution reads: keys, queries and values.
+IndexMap rows_of_gated_conv(const Layout& layout, const ModelConfig& c) {
+  const int64_t number = layout.part == Part::state_key ? 0 : layout.part == Part::state_query ? 1 : 2;
+  return {.first = number * c.hidden, .total = 3 * c.hidden};
+}
+
 // Of what the gated delta rule reads.
 IndexMap rows_of_delta(const Layout& layout, const ModelConfig& c) {
   const int64_t dk = c.state_key_dim, per_key = c.state_heads / std::max<int64_t>(c.state_key_heads, 1);
@@ -148,7 +154,13 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
     case Part::head_query:
     case Part::head_gate:
       return {.first = layout.part == Part::head_gate ? d : 0, .total = 2 * q, .run = d, .stride = 2 * d};
-    default: return c.state_rule == StateRule::delta ? rows_of_delta(layout, c) : rows_of_selective(layout, c);
+    default:
+      switch (c.state_rule) {
+        case StateKind::delta: return rows_of_delta(layout, c);
+        case StateKind::selective: return rows_of_selective(layout, c);
+        case StateKind::convolution: return rows_of_gated_conv(layout, c);
+      }
+      return {};
   }
 }
 

@@ -31,7 +31,8 @@ enum class Part : uint8_t {
   head_query,  // of each head: its query, and then the gate of what attention gives
   head_gate,
   // Of what a recurrence reads. By the delta rule: queries, keys and values of all heads; grouped, those of each key
-  // head, and the gates of its values. Of selective states: values, keys and queries.
+  // head, and the gates of its values. Of selective states: values, keys and queries; of a gated convolution: keys,
+  // queries and values.
   state_query,
   state_key,
   state_value,

@@ -24,11 +24,12 @@ int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const 
 
 int64_t state_bytes_of_sequence(const ModelConfig& c, const MeshShape& mesh, DType dtype) {
   if (!c.has_states()) return 0;
+  const int64_t conv_rows = (c.state_conv - 1) * int64_t(size_of(dtype)) * mesh.dp() * c.num_recurrent();
+  if (c.state_rule == StateKind::convolution) return conv_rows * round_up(c.hidden, int64_t(mesh.tp));
   const int64_t keys = round_up(c.state_key_heads, int64_t(mesh.tp)) * c.state_key_dim;
   const int64_t values = round_up(c.state_heads, int64_t(mesh.tp)) * c.state_value_dim;
-  const int64_t rows = (c.state_conv - 1) * (2 * keys + values) * int64_t(size_of(dtype));
   const int64_t matrices = values * c.state_key_dim * int64_t(size_of(Context::wide(dtype)));
-  return (c.layers - c.num_attending()) * (rows + matrices) * mesh.dp();
+  return conv_rows * (2 * keys + values) + c.num_recurrent() * matrices * mesh.dp();
 }
 
 int64_t most_states_of_each(int64_t guesses, bool keeps_prefixes) { return 1 + guesses + (keeps_prefixes ? 4 : 0); }

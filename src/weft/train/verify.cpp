@@ -149,7 +149,7 @@ double tolerance_of(const Recipe& recipe) {
   const bool is_short = recipe.train.precision != Precision::fp32;
   double most = tolerance_of(recipe.train.precision);
   if (recipe.optimizer.kind == OptimizerKind::adamw8bit) most = std::max(most, kMoments);
-  if (recipe.model.has_states() && recipe.model.state_rule == StateRule::delta)
+  if (recipe.model.has_states() && recipe.model.state_rule == StateKind::delta)
     most = std::max(most, is_short                                       ? kDelta
                           : recipe.optimizer.kind == OptimizerKind::muon ? kDeltaByMuon
                                                                          : kDeltaSingle);

@@ -11,7 +11,8 @@ Tensor CausalConvOp::forward(Context& context, const Tensor& in) {
                                                                         .weight = weight.value(),
                                                                         .bias = bias ? bias->value() : Tensor(),
                                                                         .states = past.states,
-                                                                        .runs = past.runs}});
+                                                                        .runs = past.runs,
+                                                                        .f = f}});
   return y;
 }
 
@@ -25,7 +26,8 @@ Tensor CausalConvOp::backward(Context& context, const Tensor& dy) {
                                                         .x = x,
                                                         .weight = weight.value(),
                                                         .bias = bias ? bias->value() : Tensor(),
-                                                        .runs = past.runs});
+                                                        .runs = past.runs,
+                                                        .f = f});
   return dx;
 }
 

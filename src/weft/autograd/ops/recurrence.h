@@ -29,12 +29,13 @@ struct ParamRows {
   }
 };
 
-// x[T, C] -> silu of its convolution with weight [C, W] and of bias [C], if any.
+// x[T, C] -> f of its convolution with weight [C, W] and of bias [C], if any.
 struct CausalConvOp {
   static constexpr std::string_view kName = "causal_conv";
   ParamRows weight;
   std::optional<ParamRows> bias;
   Recurrence past;
+  Activation f = Activation::silu;  // or identity
   Tensor x = {};
 
   Tensor forward(Context& context, const Tensor& in);

@@ -1,4 +1,4 @@
-// Causal convolution of single channels with SiLU behind it: vectors of channels, row by row.
+// Causal convolution of single channels: vectors of channels, row by row.
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/causal_conv.cpp"
@@ -39,7 +39,7 @@ const T* row_before(const CausalConvArgs& args, const TokenRun& run, int64_t row
 }
 
 // Channels [first, first + count) of a row.
-template <class T>
+template <Activation kF, class T>
 void conv_row(const CausalConvArgs& args, const Taps& taps, const TokenRun& run, int64_t t, int64_t first,
               int64_t count) {
   const F32Tag d;
@@ -55,7 +55,7 @@ void conv_row(const CausalConvArgs& args, const Taps& taps, const TokenRun& run,
     F32 sum = load(d, taps.bias + c, part);
     for (int64_t j = 0; j < width; ++j)
       if (rows[j]) sum = hn::MulAdd(load(d, rows[j] + c, part), load(d, taps.rows[j] + c, part), sum);
-    store(activate<Activation::silu>(d, sum), d, y + c, part);
+    store(activate<kF>(d, sum), d, y + c, part);
   });
 }
 
@@ -78,6 +78,7 @@ void keep_rows(const CausalConvArgs& args, const TokenRun& run) {
 void causal_conv(Stream& stream, const CausalConvArgs& args) {
   with_dtype("causal_conv", args.x, [&](auto element) {
     using T = decltype(element);
+    const auto row = args.f == Activation::silu ? conv_row<Activation::silu, T> : conv_row<Activation::identity, T>;
     const int64_t channels = args.x.dim(1), rows = args.x.dim(0);
     const int64_t parts = ceil_div(channels, kChannels), chunk = rows_per_chunk(2 * kChannels * int64_t(sizeof(T)));
     stream.team().parallel_for(ceil_div(rows, chunk) * parts, 1, [&](int64_t begin, int64_t end, int) {
@@ -91,7 +92,7 @@ void causal_conv(Stream& stream, const CausalConvArgs& args) {
           while (t >= args.runs[number].end) ++number;
           const TokenRun run = args.runs.whole(number);
           for (; t < std::min<int64_t>({run.end, first_row + chunk, rows}); ++t)
-            conv_row<T>(args, taps, run, t, first, count);
+            row(args, taps, run, t, first, count);
         }
       }
     });
@@ -116,7 +117,7 @@ HWY_INLINE void add_up(float* to, int64_t stride, F32 sums, int64_t count, bool 
 }
 
 // A vector of channels from c on, the first of which is number `first` of `taps`, through all rows.
-template <class T, class Part>
+template <Activation kF, class T, class Part>
 HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const Taps& taps, int64_t first, int64_t c, Part part) {
   const F32Tag d;
   const int64_t channels = args.x.dim(1), width = args.weight.dim(1);
@@ -135,7 +136,7 @@ HWY_INLINE void conv_back(const CausalConvBackwardArgs& args, const Taps& taps, 
         seen[width - 1] = load(d, x + t * channels, part);
         F32 sum = bias, value, slope;
         for (int64_t j = 0; j < width; ++j) sum = hn::MulAdd(seen[j], tap[j], sum);
-        activate<Activation::silu>(d, sum, value, slope);
+        activate<kF>(d, sum, value, slope);
         newest = hn::Mul(load(d, dy + t * channels, part), slope);
         for (int64_t j = 0; j < width; ++j) dtap[j] = hn::MulAdd(seen[j], newest, dtap[j]);
         dbias = hn::Add(dbias, newest);
@@ -163,8 +164,12 @@ void causal_conv_backward(Stream& stream, const CausalConvBackwardArgs& args) {
     stream.team().parallel_for(args.x.dim(1), kAtOnce, [&](int64_t begin, int64_t end, int) {
       Taps taps;
       taps.load<T>(args.weight, args.bias, begin, end - begin);
-      for_each_vector(end - begin,
-                      [&](int64_t c, auto part) HWY_ATTR { conv_back<T>(args, taps, c, begin + c, part); });
+      for_each_vector(end - begin, [&](int64_t c, auto part) HWY_ATTR {
+        if (args.f == Activation::silu)
+          conv_back<Activation::silu, T>(args, taps, c, begin + c, part);
+        else
+          conv_back<Activation::identity, T>(args, taps, c, begin + c, part);
+      });
     });
   });
 }

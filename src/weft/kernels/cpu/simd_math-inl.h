@@ -228,6 +228,9 @@ HWY_INLINE void activate(D d, hn::Vec<D> x, hn::Vec<D>& value, hn::Vec<D>& deriv
     const auto s = sigmoid(d, x, complement);
     value = hn::Mul(x, s);
     derivative = hn::MulAdd(value, complement, s);
+  } else if constexpr (kF == Activation::identity) {
+    value = x;
+    derivative = one;
   } else if constexpr (kF == Activation::sigmoid) {
     hn::Vec<D> complement;
     value = sigmoid(d, x, complement);
@@ -297,6 +300,7 @@ HWY_INLINE void with_activation(Activation f, Body&& body) {
     case Activation::gelu_quick: return body(std::integral_constant<Activation, Activation::gelu_quick>());
     case Activation::swiglu_oai: return body(std::integral_constant<Activation, Activation::swiglu_oai>());
     case Activation::sigmoid: return body(std::integral_constant<Activation, Activation::sigmoid>());
+    case Activation::identity: return body(std::integral_constant<Activation, Activation::identity>());
   }
 }
 

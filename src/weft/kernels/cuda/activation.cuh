@@ -23,6 +23,7 @@ __device__ __forceinline__ float activate(Activation f, float x) {
       return held * sigmoid(kQuick * held);
     }
     case Activation::sigmoid: return sigmoid(x);
+    case Activation::identity: return x;
   }
   return 0;
 }
@@ -53,6 +54,7 @@ __device__ __forceinline__ float activation_slope(Activation f, float x) {
       const float s = sigmoid(x);
       return s * (1 - s);
     }
+    case Activation::identity: return 1;
   }
   return 0;
 }

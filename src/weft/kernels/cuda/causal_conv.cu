@@ -1,4 +1,4 @@
-// Causal convolution of single channels with SiLU behind it: memory bounds it, a thread to each element.
+// Causal convolution of single channels: memory bounds it, a thread to each element.
 #include <vector>
 
 #include "weft/kernels/cuda/activation.cuh"
@@ -41,6 +41,7 @@ template <class T>
 struct Conv {
   const T *x, *weight, *bias, *states;
   int channels, width;
+  Activation f;
 
   // x[row, c] as the rows of a run see it.
   __device__ __forceinline__ float seen(int32_t begin, int32_t from, int64_t row, int c) const {
@@ -60,7 +61,7 @@ template <class T>
 __global__ void conv_kernel(T* y, const Conv<T> conv, const RunOfRow* runs, int64_t count) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     const int64_t row = i / conv.channels;
-    store(y + i, activate(Activation::silu, conv.sum(runs[row], row, int(i % conv.channels))));
+    store(y + i, activate(conv.f, conv.sum(runs[row], row, int(i % conv.channels))));
   }
 }
 
@@ -86,7 +87,7 @@ __global__ void dsum_kernel(float* dsum, const T* dy, const Conv<T> conv, const 
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     const int64_t row = i / conv.channels;
     const float sum = conv.sum(runs[row], row, int(i % conv.channels));
-    dsum[i] = load(dy + i) * activation_slope(Activation::silu, sum);
+    dsum[i] = load(dy + i) * activation_slope(conv.f, sum);
   }
 }
 
@@ -122,9 +123,14 @@ struct TapTerms {
 };
 
 template <class T>
-Conv<T> conv_of(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& states) {
-  return {device_data<T>(x),      device_data<T>(weight), device_data<T>(bias),
-          device_data<T>(states), int(x.dim(1)),          int(weight.dim(1))};
+Conv<T> conv_of(const auto& args, const Tensor& states) {
+  return {.x = device_data<T>(args.x),
+          .weight = device_data<T>(args.weight),
+          .bias = device_data<T>(args.bias),
+          .states = device_data<T>(states),
+          .channels = int(args.x.dim(1)),
+          .width = int(args.weight.dim(1)),
+          .f = args.f};
 }
 
 }  // namespace
@@ -133,7 +139,7 @@ void causal_conv(Stream& stream, const CausalConvArgs& args) {
   shapes::check_causal_conv(args);
   const int64_t rows = args.x.dim(0), channels = args.x.dim(1);
   with_float("causal_conv", args.x, [&]<class T>() {
-    const Conv<T> conv = conv_of<T>(args.x, args.weight, args.bias, args.states);
+    const Conv<T> conv = conv_of<T>(args, args.states);
     launch(stream, conv_kernel<T>, over_elements(rows * channels), device_data<T>(args.y), conv,
            runs_of_rows(stream, args.runs, rows), rows * channels);
     if (!args.states) return;
@@ -149,7 +155,7 @@ void causal_conv_backward(Stream& stream, const CausalConvBackwardArgs& args) {
   const Tensor dsum = stream.allocator().empty(DType::f32, {rows, channels});
   const RunOfRow* const runs = runs_of_rows(stream, args.runs, rows);
   with_float("causal_conv_backward", args.x, [&]<class T>() {
-    const Conv<T> conv = conv_of<T>(args.x, args.weight, args.bias, {});
+    const Conv<T> conv = conv_of<T>(args, {});
     auto* const sums = device_data<float>(dsum);
     launch(stream, dsum_kernel<T>, over_elements(count), sums, device_data<T>(args.dy), conv, runs, count);
     launch(stream, conv_dx_kernel<T>, over_elements(count), device_data<T>(args.dx), sums, conv, runs, count);

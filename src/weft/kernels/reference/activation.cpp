@@ -29,6 +29,7 @@ double activate(Activation f, double x) {
     case Activation::gelu_quick: return x * sigmoid(kQuick * x);
     case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, kLimit));
     case Activation::sigmoid: return sigmoid(x);
+    case Activation::identity: return x;
   }
   throw Error("activation number {} is unknown", int(f));
 }
@@ -55,6 +56,7 @@ double activation_slope(Activation f, double x) {
     }
     case Activation::swiglu_oai: return x > kLimit ? 0 : activation_slope(Activation::gelu_quick, x);
     case Activation::sigmoid: return sigmoid(x) * sigmoid(-x);
+    case Activation::identity: return 1;
   }
   throw Error("activation number {} is unknown", int(f));
 }

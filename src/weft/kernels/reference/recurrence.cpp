@@ -114,7 +114,7 @@ void causal_conv(Stream&, const CausalConvArgs& args) {
         for (int64_t j = 0; j < width; ++j)
           sum += w[size_t(c * width + j)] * tap(x, states, run, t - width + 1 + j, c, channels, width);
         if (args.bias) sum += bias[size_t(c)];
-        y[size_t(t * channels + c)] = activate(Activation::silu, sum);
+        y[size_t(t * channels + c)] = activate(args.f, sum);
       }
     if (run.to < 0) continue;
     std::vector<double> last;
@@ -139,7 +139,7 @@ void causal_conv_backward(Stream&, const CausalConvBackwardArgs& args) {
         for (int64_t j = 0; j < width; ++j)
           sum += w[size_t(c * width + j)] * tap(x, {}, run, t - width + 1 + j, c, channels, width);
         if (args.bias) sum += bias[size_t(c)];
-        const double dsum = dy[size_t(t * channels + c)] * activation_slope(Activation::silu, sum);
+        const double dsum = dy[size_t(t * channels + c)] * activation_slope(args.f, sum);
         dbias[size_t(c)] += dsum;
         for (int64_t j = 0; j < width; ++j) {
           const int64_t from = t - width + 1 + j;

@@ -16,6 +16,8 @@ std::vector<GgufFamily> gguf_glm_families();
 std::vector<GgufFamily> gguf_gpt_oss_families();
 std::vector<GgufFamily> gguf_hunyuan_families();
 std::vector<GgufFamily> gguf_minimax_families();
+std::vector<GgufFamily> gguf_lfm2_families();
+std::vector<GgufFamily> gguf_nemotron_h_families();
 std::vector<GgufFamily> gguf_deepseek_families();
 std::vector<GgufFamily> gguf_layer_norm_families();  // GPT-2, StarCoder2, StableLM and Nemotron
 
@@ -46,6 +48,14 @@ void gguf_router_field(GgufFields& fields, ModelConfig& config, RouterGate other
 void gguf_deepseek_expert_fields(GgufFields& fields, ModelConfig& config, bool normalises_otherwise);
 // What layers with states are made of; which layers these are a file says in its family's words.
 void gguf_state_fields(GgufFields& fields, ModelConfig& config);
+// Keys that are lists of a number for each layer, of which the largest counts in `fields_of_one`: when read, the
+// lists; when written, nothing, and `fields_of_one` writes numbers in their place.
+std::vector<std::vector<int64_t>> gguf_fields_by_layer(GgufFields& fields, ModelConfig& config,
+                                                       std::span<const char* const> keys,
+                                                       void (*fields_of_one)(GgufFields&, ModelConfig&));
+// The same of attention.head_count_kv, 0 in layers with states: the others attend.
+void gguf_attending_layers_fields(GgufFields& fields, ModelConfig& config,
+                                  void (*fields_of_one)(GgufFields&, ModelConfig&));
 // Layers that predict a token further on count as blocks, and are no layers of the model.
 void gguf_further_layers_field(GgufFields& fields, ModelConfig& config);
 
@@ -57,6 +67,8 @@ std::span<const NameRow> gguf_halved_names(const ModelConfig& config);
 // Before one of them: query, key and value in one tensor; gate and up in one.
 std::span<const NameRow> gguf_fused_heads();
 std::span<const NameRow> gguf_fused_gate();
+// Of layers of Mamba-2.
+std::span<const NameRow> gguf_mamba_names();
 // Norms of which llama.cpp multiplies by the weights as they are, Hugging Face's library by one more.
 std::span<const NameRow> gguf_offset_norms();
 

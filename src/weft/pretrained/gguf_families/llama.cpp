@@ -1,6 +1,5 @@
 // Llama, as which Mistral and Mixtral are told too, and the architectures that differ from it in a few keys.
 #include "weft/pretrained/gguf_families/gguf_families.h"
-#include "weft/pretrained/local_layers.h"
 
 namespace weft {
 namespace gguf_llama {
@@ -63,55 +62,16 @@ void granite_moe_fields(GgufFields& f, ModelConfig& c) {
 
 // Layers of Mamba-2 are those without heads of keys.
 void granite_hybrid_fields(GgufFields& f, ModelConfig& c) {
-  constexpr const char *kKeyHeads = "attention.head_count_kv", *kRotated = "rope.scaling.finetuned";
-  if (f.is_reading()) {
-    const auto told = f.from().keys.find(kKeyHeads);
-    const auto* sizes = told == f.from().keys.end() ? nullptr : std::get_if<std::vector<int64_t>>(&told->second);
-    if (!sizes || sizes->empty()) f.refuse(kKeyHeads, "it must be a list of a number for each layer");
-    GgufDescription plain = f.from();
-    plain.keys[kKeyHeads] = std::ranges::max(*sizes);
-    const GgufDescription& told_once = plain;
-    GgufFields fields(told_once);
-    granite_moe_fields(fields, c);
-    std::vector<bool> attends;
-    for (const int64_t size : *sizes) {
-      if (size != 0 && size != c.kv_heads)
-        f.refuse(kKeyHeads, "layers that attend must have the same number of heads");
-      attends.push_back(size != 0);
-    }
-    if (int64_t(attends.size()) != c.layers) f.refuse(kKeyHeads, "it must tell every layer");
-    set_attending_layers(c, attends);
-  } else {
-    granite_moe_fields(f, c);
-    std::vector<int64_t> sizes;
-    for (int64_t i = 0; i < c.layers; ++i) sizes.push_back(c.is_recurrent(i) ? 0 : c.kv_heads);
-    f.set(kKeyHeads, std::move(sizes));
-  }
+  constexpr const char* kRotated = "rope.scaling.finetuned";
+  gguf_attending_layers_fields(f, c, granite_moe_fields);
   bool is_rotated = c.unrotated_every == 0;
   f.flag(kRotated, is_rotated, false);
   c.unrotated_every = is_rotated ? 0 : 1;
   gguf_state_fields(f, c);
   c.state_conv_bias = true;
 }
-
-constexpr Layout of_inputs(Part part) { return {.part = part, .has_gates = true}; }
-constexpr NameRow kMamba[] = {
-    {"layers.#.state.gate", "blk.#.ssm_in", of_inputs(Part::state_gate)},
-    {"layers.#.state.value", "blk.#.ssm_in", of_inputs(Part::state_value)},
-    {"layers.#.state.key", "blk.#.ssm_in", of_inputs(Part::state_key)},
-    {"layers.#.state.query", "blk.#.ssm_in", of_inputs(Part::state_query)},
-    {"layers.#.state.decay", "blk.#.ssm_in", of_inputs(Part::state_decay)},
-    {"layers.#.state.value_conv", "blk.#.ssm_conv1d", {.part = Part::state_value}},
-    {"layers.#.state.key_conv", "blk.#.ssm_conv1d", {.part = Part::state_key}},
-    {"layers.#.state.query_conv", "blk.#.ssm_conv1d", {.part = Part::state_query}},
-    {"layers.#.state.rate", "blk.#.ssm_a", {.as = VectorAs::column, .values = ValueMap::minus_exp}},
-    {"layers.#.state.shift", "blk.#.ssm_dt.bias"},
-    {"layers.#.state.skip", "blk.#.ssm_d", {.as = VectorAs::column}},
-    {"layers.#.state.norm", "blk.#.ssm_norm", {.as = VectorAs::row_of_key}},
-    {"layers.#.state.output", "blk.#.ssm_out"},
-};
 std::span<const NameRow> granite_hybrid_names(const ModelConfig& c) {
-  static const std::vector<NameRow> rows = joined({std::span(kMamba), gguf_paired_names(c)});
+  static const std::vector<NameRow> rows = joined({gguf_mamba_names(), gguf_paired_names(c)});
   return rows;
 }
 

@@ -1,5 +1,6 @@
 // What several architectures share: the keys of shapes, rotary positions, windows, experts and states, and tables of
 // names.
+#include <algorithm>
 #include <cmath>
 
 #include "weft/pretrained/gguf_families/gguf_families.h"
@@ -97,6 +98,29 @@ std::span<const NameRow> gguf_halved_names(const ModelConfig&) {
   static const std::vector<NameRow> rows = joined({std::span(kHalvedHeads), std::span(kNames)});
   return rows;
 }
+
+namespace {
+
+constexpr Layout of_inputs(Part part) { return {.part = part, .has_gates = true}; }
+constexpr NameRow kMamba[] = {
+    {"layers.#.state.gate", "blk.#.ssm_in", of_inputs(Part::state_gate)},
+    {"layers.#.state.value", "blk.#.ssm_in", of_inputs(Part::state_value)},
+    {"layers.#.state.key", "blk.#.ssm_in", of_inputs(Part::state_key)},
+    {"layers.#.state.query", "blk.#.ssm_in", of_inputs(Part::state_query)},
+    {"layers.#.state.decay", "blk.#.ssm_in", of_inputs(Part::state_decay)},
+    {"layers.#.state.value_conv", "blk.#.ssm_conv1d", {.part = Part::state_value}},
+    {"layers.#.state.key_conv", "blk.#.ssm_conv1d", {.part = Part::state_key}},
+    {"layers.#.state.query_conv", "blk.#.ssm_conv1d", {.part = Part::state_query}},
+    {"layers.#.state.rate", "blk.#.ssm_a", {.as = VectorAs::column, .values = ValueMap::minus_exp}},
+    {"layers.#.state.shift", "blk.#.ssm_dt.bias"},
+    {"layers.#.state.skip", "blk.#.ssm_d", {.as = VectorAs::column}},
+    {"layers.#.state.norm", "blk.#.ssm_norm", {.as = VectorAs::row_of_key}},
+    {"layers.#.state.output", "blk.#.ssm_out"},
+};
+
+}  // namespace
+
+std::span<const NameRow> gguf_mamba_names() { return kMamba; }
 
 std::span<const NameRow> gguf_fused_heads() {
   static constexpr NameRow kRows[] = {{"layers.#.attention.query", "blk.#.attn_qkv", {.part = Part::query}},
@@ -266,6 +290,47 @@ void gguf_state_fields(GgufFields& f, ModelConfig& c) {
   if (c.state_heads <= 0 || values % c.state_heads != 0)
     f.refuse(kValues, "it must be a multiple of ssm.time_step_rank");
   c.state_value_dim = values / c.state_heads;
+}
+
+std::vector<std::vector<int64_t>> gguf_fields_by_layer(GgufFields& f, ModelConfig& c,
+                                                       std::span<const char* const> keys,
+                                                       void (*fields_of_one)(GgufFields&, ModelConfig&)) {
+  if (!f.is_reading()) {
+    fields_of_one(f, c);
+    return {};
+  }
+  std::vector<std::vector<int64_t>> lists;
+  GgufDescription plain = f.from();
+  for (const char* key : keys) {
+    const auto told = f.from().keys.find(key);
+    const auto* list = told == f.from().keys.end() ? nullptr : std::get_if<std::vector<int64_t>>(&told->second);
+    if (!list || list->empty()) f.refuse(key, "it must be a list of a number for each layer");
+    const int64_t largest = std::ranges::max(*list);
+    for (const int64_t size : *list)
+      if (size != 0 && size != largest) f.refuse(key, "layers that have any must have the same number");
+    plain.keys[key] = largest;
+    lists.push_back(*list);
+  }
+  const GgufDescription& of_one = plain;
+  GgufFields fields(of_one);
+  fields_of_one(fields, c);
+  for (size_t i = 0; i < lists.size(); ++i)
+    if (int64_t(lists[i].size()) != c.layers) f.refuse(keys[i], "it must tell every layer");
+  return lists;
+}
+
+void gguf_attending_layers_fields(GgufFields& f, ModelConfig& c, void (*fields_of_one)(GgufFields&, ModelConfig&)) {
+  constexpr const char* kKeys[] = {"attention.head_count_kv"};
+  const auto told = gguf_fields_by_layer(f, c, kKeys, fields_of_one);
+  if (f.is_reading()) {
+    std::vector<bool> attends;
+    for (const int64_t size : told[0]) attends.push_back(size != 0);
+    set_attending_layers(c, attends);
+    return;
+  }
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < c.layers; ++i) sizes.push_back(c.is_recurrent(i) ? 0 : c.kv_heads);
+  f.set(kKeys[0], std::move(sizes));
 }
 
 void gguf_further_layers_field(GgufFields& f, ModelConfig& c) {

@@ -1,0 +1,96 @@
+// The hybrids' defaults and shapes. Sources: IBM, "Granite 4.0", 2025; NVIDIA, "Nemotron-H", 2025, "Nemotron Nano 2",
+// 2025, and "Nemotron 3 Nano", 2025; Liquid AI, "LFM2 Technical Report", 2025.
+#include "weft/models/hybrids.h"
+
+#include <string_view>
+
+namespace weft {
+namespace {
+
+// Granite 4: layers of Mamba-2 between those that attend, which know no positions.
+ModelConfig granite() {
+  ModelConfig c;
+  c.family = "granitemoehybrid";
+  c.attention_every = 10, c.unrotated_every = 1;
+  c.state_rule = StateKind::selective, c.state_key_heads = 1, c.state_conv_bias = true;
+  return c;
+}
+
+// Nemotron-H: layers of one part each.
+ModelConfig nemotron_h() {
+  ModelConfig c;
+  c.family = "nemotron_h";
+  c.block = BlockKind::single, c.attention_every = 3, c.unrotated_every = 1;
+  c.state_rule = StateKind::selective, c.state_conv_bias = true;
+  c.activation = Activation::relu_squared, c.is_gated = false;
+  c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
+// pattern: M for Mamba-2, * for attention, - and E for a feed-forward part, as NVIDIA writes it.
+ModelConfig nemotron_h(std::string_view pattern) {
+  ModelConfig c = nemotron_h();
+  c.layers = int64_t(pattern.size()), c.attention_every = 1;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '*') c.attention_layers.push_back(int64_t(i));
+    if (pattern[i] == '-' || pattern[i] == 'E') c.mlp_layers.push_back(int64_t(i));
+  }
+  c.head_dim = 128, c.vocab = 131072;
+  c.state_key_heads = 8, c.state_key_dim = 128;
+  return c;
+}
+
+ModelConfig nemotron_nano_9b_v2() {
+  ModelConfig c = nemotron_h("M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-");
+  c.hidden = 4480, c.heads = 40, c.kv_heads = 8, c.ffn = 15680, c.context = 131072;
+  c.state_heads = 128, c.state_value_dim = 80;
+  return c;
+}
+
+ModelConfig nemotron_3_nano() {
+  ModelConfig c = nemotron_h("MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME");
+  c.hidden = 2688, c.heads = 32, c.kv_heads = 2, c.ffn = 1856, c.context = 262144;
+  c.state_heads = 64, c.state_value_dim = 64;
+  c.experts = 128, c.experts_per_token = 6, c.expert_ffn = 1856, c.shared_experts = 2, c.routed_scale = 2.5f;
+  return c;
+}
+
+// LFM2: gated convolutions, and every few layers one that attends.
+ModelConfig lfm2(const char* family) {
+  ModelConfig c;
+  c.family = family;
+  c.qk_norm = c.tie_embeddings = true, c.rope_theta = 1e6;
+  c.attention_every = 3, c.state_rule = StateKind::convolution, c.state_conv = 3;
+  return c;
+}
+ModelConfig lfm2_moe() {
+  ModelConfig c = lfm2("lfm2_moe");
+  c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
+ModelConfig of_lfm2_shape(ModelConfig c, int64_t layers, int64_t ffn, std::vector<int64_t> attending) {
+  c.layers = layers, c.hidden = 2048, c.heads = 32, c.kv_heads = 8, c.ffn = ffn, c.vocab = 65536, c.context = 128000;
+  c.attention_every = 1, c.attention_layers = std::move(attending);
+  return c;
+}
+
+ModelConfig lfm2_8b_a1b() {
+  ModelConfig c = of_lfm2_shape(lfm2_moe(), 24, 7168, {2, 6, 10, 14, 18, 21});
+  c.experts = 32, c.experts_per_token = 4, c.expert_ffn = 1792, c.first_dense_layers = 2;
+  return c;
+}
+
+}  // namespace
+
+const std::vector<Family>& hybrid_families() {
+  static const std::vector<Family> families{
+      {granite(), {}},
+      {nemotron_h(),
+       {{"nemotron-nano-9b-v2", nemotron_nano_9b_v2()}, {"nemotron-3-nano-30b-a3b", nemotron_3_nano()}}},
+      {lfm2("lfm2"), {{"lfm2-1.2b", of_lfm2_shape(lfm2("lfm2"), 16, 8192, {2, 5, 8, 10, 12, 14})}}},
+      {lfm2_moe(), {{"lfm2-8b-a1b", lfm2_8b_a1b()}}}};
+  return families;
+}
+
+}  // namespace weft

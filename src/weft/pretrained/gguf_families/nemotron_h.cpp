@@ -1,0 +1,75 @@
+// Nemotron-H: what a layer is say its numbers of key heads and of channels of its feed-forward part, 0 in layers that
+// are something else, and both 0 in layers of Mamba-2.
+#include "weft/pretrained/gguf_families/gguf_families.h"
+#include "weft/pretrained/local_layers.h"
+
+namespace weft {
+namespace gguf_nemotron_h {
+namespace {
+
+constexpr const char *kKeyHeads = "attention.head_count_kv", *kWidth = "feed_forward_length";
+
+void fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kKeys[] = {kKeyHeads, kWidth};
+  const auto told = gguf_fields_by_layer(f, c, kKeys, gguf_rms_fields);
+  if (f.is_reading()) {
+    const std::vector<int64_t>&heads = told[0], &widths = told[1];
+    std::vector<bool> attends;
+    c.mlp_layers.clear();
+    for (int64_t i = 0; i < c.layers; ++i) {
+      const bool is_mlp = widths[size_t(i)] > 0;
+      attends.push_back(heads[size_t(i)] > 0);
+      if (is_mlp && attends.back()) f.refuse(kWidth, "a layer must be one part alone");
+      if (is_mlp) c.mlp_layers.push_back(i);
+    }
+    set_attending_layers(c, attends);
+  } else {
+    std::vector<int64_t> heads, widths;
+    for (int64_t i = 0; i < c.layers; ++i) {
+      heads.push_back(c.attends(i) ? c.kv_heads : 0);
+      widths.push_back(!c.has_mlp(i) ? 0 : c.has_experts(i) ? c.expert_ffn : c.ffn);
+    }
+    f.set(kKeyHeads, std::move(heads)), f.set(kWidth, std::move(widths));
+  }
+  gguf_bias_fields(f, c);
+  if (c.has_states()) gguf_state_fields(f, c);
+}
+
+void moe_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char *kShared = "expert_shared_feed_forward_length", *kDense = "leading_dense_block_count";
+  fields(f, c);
+  gguf_deepseek_expert_fields(f, c, true);
+  gguf_router_field(f, c, RouterGate::sigmoid);
+  // Layers are all of experts, or none is.
+  for (const int64_t layer : c.mlp_layers)
+    if (!f.is_reading() && !c.has_experts(layer))
+      throw Error("nemotron_h_moe models have no dense layers beside those with experts");
+  int64_t shared = c.shared_experts * c.expert_ffn;
+  f.size(kShared, shared, 0);
+  if (!f.is_reading()) {
+    f.set(kDense, int64_t(0));
+    f.set("expert_shared_count", int64_t(shared > 0));
+    return;
+  }
+  c.first_dense_layers = 0;
+  if (c.expert_ffn <= 0 || shared % c.expert_ffn != 0)
+    f.refuse(kShared, "it must be a multiple of expert_feed_forward_length");
+  c.shared_experts = shared / c.expert_ffn;
+}
+
+constexpr NameRow kNorm[] = {{"layers.#.mlp_norm", "blk.#.attn_norm"}};
+std::span<const NameRow> names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kNorm), gguf_mamba_names(), gguf_halved_names(c)});
+  return rows;
+}
+
+}  // namespace
+}  // namespace gguf_nemotron_h
+
+std::vector<GgufFamily> gguf_nemotron_h_families() {
+  using namespace gguf_nemotron_h;
+
+  return {{"nemotron_h", "nemotron_h", fields, names}, {"nemotron_h_moe", "nemotron_h", moe_fields, names}};
+}
+
+}  // namespace weft
