@@ -13,7 +13,7 @@ ModelConfig config_of(const std::string& family) {
   m.layers = 4, m.hidden = 64, m.heads = 4, m.kv_heads = 2, m.ffn = 160, m.vocab = 258, m.context = 256;
   if (family == "gpt2") m.kv_heads = 4;
   if (m.kv_rank > 0) m.kv_rank = 32, m.query_rank = 0, m.rotary_dim = 8, m.head_dim = 24, m.value_dim = 16;
-  if (m.has_states()) m.attention_every = 4;
+  if (m.has_states()) m.attention_every = 3;
   if (m.experts > 0) m.experts = 4, m.experts_per_token = 2, m.expert_ffn = 64;
   complete(m);
   return m;

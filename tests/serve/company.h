@@ -53,7 +53,7 @@ inline ModelConfig selective_config() {
 // A gated convolution before a layer that attends.
 inline ModelConfig conv_config() {
   ModelConfig m = small_config("lfm2");
-  m.attention_every = 2, m.init_std = 0.4f, m.tie_embeddings = false;
+  m.attention_every = 2, m.init_std = 0.15f;
   complete(m);
   return m;
 }
