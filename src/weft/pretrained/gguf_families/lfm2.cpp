@@ -15,6 +15,9 @@ void moe_fields(GgufFields& f, ModelConfig& c) {
   fields(f, c);
   gguf_deepseek_expert_fields(f, c, true);
   gguf_router_field(f, c, RouterGate::sigmoid);
+  if (!f.is_reading() && (c.routed_scale != 1 || !c.norm_topk))
+    f.note(
+        "llama.cpp weighs the experts of lfm2moe models so that their weights add up to 1, other than in this one");
 }
 
 constexpr NameRow kNames[] = {

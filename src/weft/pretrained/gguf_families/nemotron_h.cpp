@@ -7,11 +7,21 @@ namespace weft {
 namespace gguf_nemotron_h {
 namespace {
 
+// llama.cpp asks for an eps of LayerNorms, and takes it where there is none of RMSNorms.
+void shape_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char *kOfLayerNorms = "attention.layer_norm_epsilon",
+                       *kOfRmsNorms = "attention.layer_norm_rms_epsilon";
+  gguf_shape_fields(f, c);
+  gguf_head_fields(f, c);
+  if (!f.is_reading() || f.has(kOfLayerNorms)) f.number(kOfLayerNorms, c.norm_eps);
+  if (!f.is_reading() || f.has(kOfRmsNorms) || !f.has(kOfLayerNorms)) f.number(kOfRmsNorms, c.norm_eps);
+}
+
 constexpr const char *kKeyHeads = "attention.head_count_kv", *kWidth = "feed_forward_length";
 
 void fields(GgufFields& f, ModelConfig& c) {
   constexpr const char* kKeys[] = {kKeyHeads, kWidth};
-  const auto told = gguf_fields_by_layer(f, c, kKeys, gguf_rms_fields);
+  const auto told = gguf_fields_by_layer(f, c, kKeys, shape_fields);
   if (f.is_reading()) {
     const std::vector<int64_t>&heads = told[0], &widths = told[1];
     std::vector<bool> attends;
@@ -57,9 +67,10 @@ void moe_fields(GgufFields& f, ModelConfig& c) {
   c.shared_experts = shared / c.expert_ffn;
 }
 
+// Queries and keys lie pair by pair as of Granite, though nothing turns them.
 constexpr NameRow kNorm[] = {{"layers.#.mlp_norm", "blk.#.attn_norm"}};
 std::span<const NameRow> names(const ModelConfig& c) {
-  static const std::vector<NameRow> rows = joined({std::span(kNorm), gguf_mamba_names(), gguf_halved_names(c)});
+  static const std::vector<NameRow> rows = joined({std::span(kNorm), gguf_mamba_names(), gguf_paired_names(c)});
   return rows;
 }
 
