@@ -55,6 +55,18 @@ TEST_P(Fp16Test, LowersTheLossOnAFixedBatchAsOtherPrecisionsDo) {
   EXPECT_EQ(fp16.scaler().good_steps(), 40);
 }
 
+// A step that is left out is no proof of anything.
+TEST_P(Fp16Test, NoStepOfAComparedRunIsLeftOut) {
+  Recipe recipe = small_recipe(GetParam(), Precision::fp16, 1);
+  recipe.model.logit_scale = 256;  // which gradients grow by
+  FixedBatches batches{recipe};
+  const auto alone = make_single_communicator();
+  EXPECT_FALSE(std::isfinite(train_some(recipe, batches, *alone, 1, 1).grad_norms[0]));
+  make_comparable(recipe, batches);
+  EXPECT_LT(recipe.train.first_loss_scale, 65536);
+  for (const double norm : train_some(recipe, batches, *alone, 3, 1).grad_norms) EXPECT_TRUE(std::isfinite(norm));
+}
+
 TEST_P(Fp16Test, SkipsStepsThatOverflowUntilTheScaleFits) {
   OneRank run(GetParam(), Precision::fp16);
   run.scaler().restore(0x1p32, 5);

@@ -36,6 +36,7 @@ struct TrainConfig {
   int64_t steps = 0, seq_len = 0, global_batch = 0, micro_batch = 0, accumulation = 0;
   uint64_t seed = 1337;
   Precision precision = Precision::fp32;
+  double first_loss_scale = 65536;  // of fp16; no key: a run finds what fits
   GradientType gradients = GradientType::fp32;
   int64_t eval_every = 0, eval_batches = 0;  // 0 batches: the whole validation part
   OnNotFinite on_not_finite = OnNotFinite::stop;

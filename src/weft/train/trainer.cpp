@@ -113,7 +113,7 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
       pipeline_(context, mesh_.pp(), schedule_, pointers(stages_), wire_of(recipe), weight_grads_of(recipe)),
       optimizer_(make_optimizer(context, recipe.optimizer, data_parallel_->owned())),
       frozen_(data_parallel_->frozen()),
-      scaler_(recipe.train.precision == Precision::fp16) {
+      scaler_(recipe.train.precision == Precision::fp16, recipe.train.first_loss_scale) {
   pipeline_.set_observer([this](const Action& action, bool is_begin) {
     if (is_begin) note_place(action);
     if (observer_) observer_(action, is_begin);

@@ -110,7 +110,13 @@ void make_comparable(Recipe& recipe, const BatchSource& batches) {
   one.mesh = {};
   one.train.micro_batch = one.train.global_batch, one.train.accumulation = 1;
   const auto alone = make_single_communicator();
-  const double norm = train_some(one, batches, *alone, 1, 1).grad_norms[0];
+  const auto first_norm = [&] { return train_some(one, batches, *alone, 1, 1).grad_norms[0]; };
+  double norm = first_norm(), &scale = one.train.first_loss_scale;
+  if (recipe.train.precision == Precision::fp16) {
+    constexpr double kRoom = 16;  // for gradients that grow
+    for (; !std::isfinite(norm) && scale > kRoom; norm = first_norm()) scale /= 2;
+    recipe.train.first_loss_scale = scale / kRoom;
+  }
   constexpr double kAbove = 10;
   make_continuous(recipe.optimizer, kAbove * norm / std::sqrt(double(count_params(recipe).trained)));
 }

@@ -29,7 +29,7 @@ TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communic
 
 // Adam divides by the size of a gradient, so where that is all but zero, rounding errors become whole steps. A run to
 // be compared takes an epsilon of at least ten times the root mean square of the gradients (make_continuous), and a
-// constant learning rate.
+// constant learning rate. In fp16 its loss is scaled so that no step is left out: one that overflows says nothing.
 void make_comparable(Recipe& recipe, const BatchSource& batches);
 
 struct Difference {
