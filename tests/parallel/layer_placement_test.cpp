@@ -49,6 +49,16 @@ TEST(PlaceLayersTest, NoOtherPlacementIsFaster) {
       }
 }
 
+// Of layers that differ, too.
+TEST(PlaceLayersTest, WeighsEveryLayer) {
+  const std::vector<double> costs{4, 1, 1, 1, 1, 4, 1, 1};
+  EXPECT_EQ(sizes_of(place_layers(costs, 2, 0, 0)), (std::vector<int>{4, 4}));
+  EXPECT_EQ(sizes_of(place_layers(costs, 3, 0, 0)), (std::vector<int>{1, 4, 3}));
+  EXPECT_EQ(sizes_of(place_layers(costs, 3, 1, 2)), (std::vector<int>{2, 4, 2}));
+  EXPECT_EQ(sizes_of(place_layers(std::vector<double>{9, 1, 1, 1}, 3, 0, 0)), (std::vector<int>{1, 1, 2}));
+  EXPECT_THROW(place_layers(std::vector<double>{1, 0}, 2, 0, 0), Error);
+}
+
 TEST(PlaceLayersTest, GivesLessToEarlierStages) {
   EXPECT_EQ(sizes_of(place_layers(12, 4)), (std::vector<int>{3, 3, 3, 3}));
   EXPECT_EQ(sizes_of(place_layers(10, 4)), (std::vector<int>{2, 2, 3, 3}));

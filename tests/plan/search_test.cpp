@@ -1,6 +1,7 @@
 // The planner's choices: what is ranked first, and what does not fit.
 #include "plan/searches.h"
 #include "train/training_setup.h"
+#include "weft/plan/rough.h"
 
 namespace weft::plan {
 namespace {
@@ -58,6 +59,25 @@ TEST(SearchTest, WhatDoesNotFitSaysHowMuchIsMissing) {
   ASSERT_TRUE(found.nearest);
   EXPECT_GT(found.nearest_missing_bytes, 1e9);
   EXPECT_GT(found.devices_that_fit, 1);
+}
+
+// No layer is the mean one, so that every kind must be counted.
+TEST(RoughPlannerTest, KnowsEveryKindOfLayer) {
+  const Cluster cluster = parse_cluster("8xh100-sxm");
+  for (const char* name : {"nemotron-3-nano-30b-a3b", "lfm2-8b-a1b"})
+    for (const MeshShape& shape : {MeshShape{.shard = 8, .ep = 8}, MeshShape{.pp = 4, .shard = 2, .ep = 2},
+                                   MeshShape{.pp = 2, .shard = 2, .tp = 2}}) {
+      Recipe r;
+      r.model = preset(name);
+      complete(r.model);
+      r.train.seq_len = 4096, r.train.micro_batch = 1, r.train.accumulation = 8, r.train.precision = Precision::bf16;
+      r.train.global_batch = 8 * shape.dp();
+      r.mesh.shape = shape, r.mesh.zero = Zero::optimizer;
+      const Rough rough = std::get<Rough>(RoughPlanner(cluster, {}).estimate(std::span(&r, 1))[0]);
+      const StepPlan plan = plan_step(r, cluster);
+      EXPECT_NEAR(rough.peak_bytes / double(plan.peak_bytes()), 1, 0.2) << name << " " << describe_layout(r);
+      EXPECT_NEAR(rough.step_s / plan.step_s, 1, 0.2) << name << " " << describe_layout(r);
+    }
 }
 
 TEST(SearchTest, ATeacherTakesMemoryAndTime) {

@@ -187,6 +187,8 @@ struct ModelConfig {
   // FLOPs of reading a prompt in so many steps, each of which asks for the logits of its last row: the head and, but
   // for keys and values, the last layer are computed of these rows alone.
   double prompt_flops(int64_t tokens, int64_t steps) const;
+  // Of flops_per_token, about what a layer's share is, beside those of the other layers: without adapters.
+  double layer_flops(int64_t layer, int64_t seq_len) const;
   // Of flops_per_token, those of the part that predicts further on: its layer, and the head once more.
   double mtp_flops_per_token(int64_t seq_len) const;
   // The configuration of that part's layer, which attends to all tokens and has no adapters.

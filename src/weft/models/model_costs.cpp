@@ -214,6 +214,11 @@ double ModelConfig::flops_per_token(int64_t seq_len) const {
   return kPerMultiplyAdd * all + mtp_flops_per_token(seq_len);
 }
 
+double ModelConfig::layer_flops(int64_t layer, int64_t seq_len) const {
+  const LayerWork work = layer_work(*this, layer, seq_len);
+  return kPerMultiplyAdd * kForwardAndBackward * (work.attention + work.mlp);
+}
+
 double ModelConfig::mtp_flops_per_token(int64_t seq_len) const {
   if (mtp_layers == 0) return 0;
   const LayerWork layer = layer_work(mtp_block(), layers, seq_len);

@@ -1,4 +1,4 @@
-// RoughPlanner: four small steps for each way to cut a layer.
+// RoughPlanner: four small steps for each way to cut a layer, and for each kind of layer.
 #include "weft/plan/rough.h"
 
 #include <fmt/format.h>
@@ -30,6 +30,26 @@ PipelineShares shares_of(const MeshConfig& mesh, double micro_batches) {
     case ScheduleKind::dualpipe_v: return {std::min(micro_batches, p), 0};
   }
   return {};
+}
+
+// What a layer has; windows aside, whose attention is as that of the others here.
+struct LayerKind {
+  bool is_recurrent, has_mixer, has_mlp, has_experts;
+  auto operator<=>(const LayerKind&) const = default;
+};
+std::map<LayerKind, int64_t> kinds_of(const ModelConfig& c) {
+  std::map<LayerKind, int64_t> counts;
+  for (int64_t i = 0; i < c.layers; ++i)
+    ++counts[{c.is_recurrent(i), c.has_mixer(i), c.has_mlp(i), c.has_experts(i)}];
+  return counts;
+}
+// The model with up to `layers` layers of this kind and no others.
+ModelConfig of_kind(ModelConfig c, const LayerKind& kind, int64_t layers) {
+  if (c.has_states()) c.attention_every = kind.is_recurrent ? layers + 1 : 1;
+  c.first_dense_layers = kind.has_experts ? 0 : layers;
+  c.attention_layers.clear(), c.mlp_layers.clear();
+  for (int64_t i = 0; c.block == BlockKind::single && kind.has_mlp && i < layers; ++i) c.mlp_layers.push_back(i);
+  return c;
 }
 
 }  // namespace
@@ -84,6 +104,22 @@ std::string RoughPlanner::key_of(const Recipe& r) {
 }
 
 RoughPlanner::Probe RoughPlanner::measure(const Recipe& recipe) const {
+  constexpr int64_t kMost = 2;  // layers of a probe
+  Probe mean;
+  for (const auto& [kind, count] : kinds_of(recipe.model)) {
+    Recipe r = recipe;
+    r.model = of_kind(recipe.model, kind, kMost);
+    const Probe p = measure_alike(r);
+    const double share = double(count) / double(recipe.model.layers);
+    for (double Probe::*part : {&Probe::layer_s, &Probe::ends_s, &Probe::fixed_layer_s, &Probe::fixed_ends_s,
+                                &Probe::state_layer, &Probe::state_ends, &Probe::activations_layer})
+      mean.*part += share * p.*part;
+    mean.activations_ends = std::max(mean.activations_ends, p.activations_ends);
+  }
+  return mean;
+}
+
+RoughPlanner::Probe RoughPlanner::measure_alike(const Recipe& recipe) const {
   Recipe r = recipe;
   r.mesh.shape.pp = 1, r.mesh.virtual_stages = 1, r.mesh.schedule = ScheduleKind::one_f_one_b;
   r.mesh.layers_per_stage = {};
@@ -92,7 +128,7 @@ RoughPlanner::Probe RoughPlanner::measure(const Recipe& recipe) const {
   std::optional<ModelConfig> teacher = teacher_;
   for (int layers = 0; layers < 2; ++layers)
     for (int batches = 0; batches < 2; ++batches) {
-      r.model.layers = layers + 1 + r.model.first_dense_layers;
+      r.model.layers = layers + 1;
       r.train.accumulation = batches + 2;
       r.train.global_batch = r.train.micro_batch * r.mesh.shape.dp() * r.train.accumulation;
       // A teacher grows with the model.

@@ -1,4 +1,5 @@
-// RoughPlanner: the time and memory of a layout from steps of a model of one and two layers, continued to all layers.
+// RoughPlanner: the time and memory of a layout from steps of models of one and two layers, of each kind of layer
+// that the model has, continued to all layers.
 #pragma once
 #include <optional>
 #include <span>
@@ -17,7 +18,8 @@ struct Impossible {
   std::string why;  // heads that do not divide
 };
 
-// What layers cost is the same whatever the pipeline, so layouts that differ in the rest share small traces.
+// What layers cost is the same whatever the pipeline, so layouts that differ in the rest share small traces. Layers
+// of several kinds count as so many of the mean one.
 class RoughPlanner {
  public:
   RoughPlanner(const Cluster& cluster, const Stack& stack, const std::optional<ModelConfig>& teacher = {})
@@ -35,6 +37,7 @@ class RoughPlanner {
   using Probed = std::variant<Probe, Impossible>;
   static std::string key_of(const Recipe& recipe);  // of the layouts that share a probe
   Probe measure(const Recipe& recipe) const;
+  Probe measure_alike(const Recipe& recipe) const;  // of a model whose layers are alike
   static Rough continued(const Probe& probe, const Recipe& recipe);
 
   Cluster cluster_;

@@ -107,7 +107,7 @@ StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptio
                                : recipe.mesh.size();
   const double peak = cluster.hardware.peak(matmul_type(recipe.train.precision)) * num_whole;
   const double per_token = m.flops_per_token(recipe.train.seq_len);
-  const double causal = 6.0 * double(m.layers * m.heads * m.head_dim) * double(recipe.train.seq_len);
+  const double causal = 6.0 * double(m.num_attending() * m.heads * m.head_dim) * double(recipe.train.seq_len);
   if (peak > 0) {
     plan.mfu = plan.tokens_per_s * per_token / peak;
     plan.mfu_whole = plan.tokens_per_s * (per_token + causal) / peak;

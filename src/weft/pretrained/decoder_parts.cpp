@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "weft/parallel/pipeline/layer_placement.h"
 
@@ -34,11 +35,13 @@ std::vector<DecoderPart> decoder_parts(const ModelConfig& m, int64_t seq_len, co
                                        const PipelineShape& shape) {
   const int stages = shape.num_stages();
   const double head = 6 * double(m.hidden) * double(m.vocab) + m.mtp_flops_per_token(seq_len);
-  const double layer = (m.flops_per_token(seq_len) - head) / double(m.layers);
+  std::vector<double> layers;
+  for (int64_t i = 0; i < m.layers; ++i) layers.push_back(m.layer_flops(i, seq_len));
+  const double layer = std::accumulate(layers.begin(), layers.end(), 0.0) / double(m.layers);
   const bool is_v = stages > 1 && shape.rank_of(0) == shape.rank_of(stages - 1);
   const std::vector<LayerRange> ranges = !wish.empty() ? parse_layers_per_stage(wish, int(m.layers), stages)
                                          : is_v        ? place_in_v(int(m.layers), shape.num_ranks, layer, head)
-                                                : place_layers(int(m.layers), stages, {.layer = layer, .head = head});
+                                                       : place_layers(layers, stages, 0, head);
   const bool reads_embedding = m.tie_embeddings || m.mtp_layers > 0;  // the last stage
   std::vector<DecoderPart> parts;
   for (int s = 0; s < stages; ++s)

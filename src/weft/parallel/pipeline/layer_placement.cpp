@@ -1,8 +1,9 @@
-// place_layers: one layer after the other to the stage that is fastest with it, which is optimal for equal layers.
+// place_layers: from the last stage to the first, what is best for the layers behind one, whatever lies before it.
 #include "weft/parallel/pipeline/layer_placement.h"
 
+#include <algorithm>
 #include <charconv>
-#include <tuple>
+#include <limits>
 
 #include "weft/base/error.h"
 
@@ -25,27 +26,77 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// A number to each stage and each layer that it may begin with, which may be the end.
+template <class T>
+class Table {
+ public:
+  Table(int stages, int layers, T value) : row_(size_t(layers) + 1), values_(size_t(stages + 1) * row_, value) {}
+  T& at(int stage, int layer) { return values_[size_t(stage) * row_ + size_t(layer)]; }
+
+ private:
+  size_t row_;
+  std::vector<T> values_;
+};
+
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
+
+// Of the layers behind a stage's first one, on it and those behind it.
+struct Placed {
+  double squares = kImpossible;  // the sum of those of all stages
+  int num_empty = 0;             // stages between the first and the last
+  int count = 0;                 // layers on this one
+};
+
 }  // namespace
 
-std::vector<LayerRange> place_layers(int num_layers, int num_stages, const LayerCosts& costs) {
-  check(num_layers >= 0 && num_stages >= 1, "{} layers on {} stages", num_layers, num_stages);
-  check(costs.layer > 0 && costs.embedding >= 0 && costs.head >= 0, "a layer costs {}, the embedding {}, the head {}",
-        costs.layer, costs.embedding, costs.head);
-  std::vector<int> counts(size_t(num_stages), 0);
-  // What to minimise; of equals the first.
-  const auto rank_of = [&](int stage) {
-    const bool is_first = stage == 0, is_last = stage + 1 == num_stages;
-    const double others = (is_first ? costs.embedding : 0) + (is_last ? costs.head : 0);
-    const int count = counts[size_t(stage)];
-    return std::tuple(others + (count + 1) * costs.layer, count > 0 || is_first || is_last, -stage);
-  };
-  for (int layer = 0; layer < num_layers; ++layer) {
-    int best = 0;
-    for (int stage = 1; stage < num_stages; ++stage)
-      if (rank_of(stage) < rank_of(best)) best = stage;
-    ++counts[size_t(best)];
+std::vector<LayerRange> place_layers(std::span<const double> layers, int num_stages, double embedding, double head) {
+  const auto num_layers = int(layers.size());
+  check(num_stages >= 1, "{} layers on {} stages", num_layers, num_stages);
+  check(embedding >= 0 && head >= 0, "the embedding costs {}, the head {}", embedding, head);
+  std::vector<double> until{0};
+  for (const double layer : layers) {
+    check(layer > 0, "a layer costs {}", layer);
+    until.push_back(until.back() + layer);
   }
+  const int last = num_stages - 1;
+  const auto cost_of = [&](int stage, int begin, int end) {
+    return until[size_t(end)] - until[size_t(begin)] + (stage == 0 ? embedding : 0) + (stage == last ? head : 0);
+  };
+  const double all = until.back() + embedding + head, same = 1e-12 * all;
+  Table<double> slowest(num_stages, num_layers, kImpossible);
+  slowest.at(num_stages, num_layers) = 0;
+  for (int stage = last; stage >= 0; --stage)
+    for (int begin = 0; begin <= num_layers; ++begin)
+      for (int end = begin; end <= num_layers; ++end) {
+        const double cost = cost_of(stage, begin, end);
+        double& best = slowest.at(stage, begin);
+        if (cost >= best) break;
+        best = std::min(best, std::max(cost, slowest.at(stage + 1, end)));
+      }
+  const double most = slowest.at(0, 0) + same;
+  Table<Placed> placed(num_stages, num_layers, Placed{});
+  placed.at(num_stages, num_layers).squares = 0;
+  for (int stage = last; stage >= 0; --stage)
+    for (int begin = 0; begin <= num_layers; ++begin)
+      for (int end = begin; end <= num_layers; ++end) {
+        const double cost = cost_of(stage, begin, end);
+        if (cost > most) break;
+        const Placed& behind = placed.at(stage + 1, end);
+        const bool is_empty = end == begin && stage > 0 && stage < last;
+        const Placed now{behind.squares + cost * cost, behind.num_empty + is_empty, end - begin};
+        Placed& best = placed.at(stage, begin);
+        const double less = best.squares - now.squares;
+        if (less > same * all || (less > -same * all && now.num_empty < best.num_empty)) best = now;
+      }
+  std::vector<int> counts;
+  for (int stage = 0, begin = 0; stage < num_stages; begin += counts.back(), ++stage)
+    counts.push_back(placed.at(stage, begin).count);
   return ranges_of(counts);
+}
+
+std::vector<LayerRange> place_layers(int num_layers, int num_stages, const LayerCosts& costs) {
+  check(num_layers >= 0, "{} layers on {} stages", num_layers, num_stages);
+  return place_layers(std::vector<double>(size_t(num_layers), costs.layer), num_stages, costs.embedding, costs.head);
 }
 
 std::vector<LayerRange> parse_layers_per_stage(std::string_view text, int num_layers, int num_stages) {
