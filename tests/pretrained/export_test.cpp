@@ -82,6 +82,21 @@ TEST(ExportRefusalTest, NamesWhatItCannotDo) {
   EXPECT_THROW(write_hf_config(strange), Error);
 }
 
+// What a recipe trains by a family's name is a model of that family, also where layers are told by their number.
+class FamilyOfRecipeTest : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Families, FamilyOfRecipeTest, testing::ValuesIn(family_names()),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(FamilyOfRecipeTest, IsWritten) {
+  ModelConfig c = family_defaults(GetParam());
+  c.layers = 8, c.hidden = 64, c.heads = 4, c.ffn = 96, c.vocab = 258, c.context = 64;
+  for (const char* of_experts : {"gpt_oss", "olmoe", "minimax_m2"})
+    if (c.family == of_experts) c.experts = 4, c.experts_per_token = 2;
+  if (c.kv_rank > 0) c.kv_rank = 32, c.query_rank = 0, c.rotary_dim = 8, c.head_dim = 24, c.value_dim = 16;
+  complete(c);
+  EXPECT_NO_THROW(write_hf_config(c));
+}
+
 // A Llama that weft trained with one field of another family is written as that family.
 TEST(ExportFamilyTest, IsTheFirstThatCanSayAll) {
   const GoldenModel golden("llama");

@@ -265,6 +265,7 @@ void complete(ModelConfig& c) {
   const auto above_0 = [](const char* key, float value) {
     if (!(value > 0 && std::isfinite(value))) throw UsageError("model.{} = {}: write a number above 0", key, value);
   };
+  if (c.embedding_scale == 0) c.embedding_scale = float(std::sqrt(double(c.hidden)));
   above_0("embedding_scale", c.embedding_scale);
   above_0("residual_scale", c.residual_scale);
   above_0("logit_scale", c.logit_scale);

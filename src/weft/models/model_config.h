@@ -99,7 +99,7 @@ struct ModelConfig {
   float attention_scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
   float attention_softcap = 0;   // scores become cap * tanh(score / cap); 0: they stay
   float logit_softcap = 0;       // likewise the logits
-  float embedding_scale = 1;
+  float embedding_scale = 1;  // 0: the root of hidden
   float residual_scale = 1;  // of what both parts of a layer add to the residual stream
   float logit_scale = 1;     // of logits, before their cap
   float init_std = 0.02f;

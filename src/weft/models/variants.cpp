@@ -37,7 +37,7 @@ ModelConfig gemma(const char* family, BlockKind block) {
   ModelConfig c = named(family);
   c.block = block, c.norm_offset = true, c.norm_eps = 1e-6f;
   c.activation = Activation::gelu_tanh;
-  c.tie_embeddings = true;
+  c.tie_embeddings = true, c.embedding_scale = 0;
   return c;
 }
 

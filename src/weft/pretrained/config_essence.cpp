@@ -20,7 +20,13 @@ ModelConfig essence(ModelConfig c) {
   if (c.rope_scaling.kind == RopeScaling::Kind::none) c.rope_scaling = neutral.rope_scaling;
   if (c.rope_scaling.kind == RopeScaling::Kind::longrope) c.rope_scaling.factor = 1;
   if (!c.qk_norm || c.position == PositionKind::learned) c.qk_norm_turned = false;
-  if (!c.attention_layers.empty()) c.attention_every = 1;
+  if (c.has_states()) {
+    const ModelConfig told = c;
+    c.attention_every = 1, c.attention_layers.clear();
+    for (int64_t i = 0; i < c.layers; ++i)
+      if (told.attends(i)) c.attention_layers.push_back(i);
+    if (c.attention_layers.empty()) c.attention_every = c.layers + 1;
+  }
   if (c.window == 0) c.first_local_layer = c.global_every = 0, c.local_rope_theta = 0;
   if (c.local_rope_theta == c.rope_theta && c.rope_scaling.kind == RopeScaling::Kind::none) c.local_rope_theta = 0;
   if (c.experts == 0) {

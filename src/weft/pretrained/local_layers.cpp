@@ -24,11 +24,11 @@ bool set_local_layers(ModelConfig& c, const std::vector<bool>& is_local) {
 }
 
 void set_attending_layers(ModelConfig& c, const std::vector<bool>& attends) {
-  c.attention_layers.clear();
-  c.attention_every =
-      std::ranges::find(attends, false) == attends.end() ? 0 : std::ranges::find(attends, true) - attends.begin() + 1;
-  const auto is_as_told = [&](int64_t i) { return attends[size_t(i)] != c.is_recurrent(i); };
-  if (std::ranges::all_of(std::views::iota(int64_t(0), c.layers), is_as_told)) return;
+  const auto layers = std::views::iota(int64_t(0), c.layers);
+  c.attention_layers.clear(), c.attention_every = 0;
+  if (std::ranges::all_of(layers, [&](int64_t i) { return attends[size_t(i)] || !c.has_mixer(i); })) return;
+  c.attention_every = std::ranges::find(attends, true) - attends.begin() + 1;
+  if (std::ranges::all_of(layers, [&](int64_t i) { return attends[size_t(i)] == c.attends(i); })) return;
   for (int64_t i = 0; i < c.layers; ++i)
     if (attends[size_t(i)]) c.attention_layers.push_back(i);
 }

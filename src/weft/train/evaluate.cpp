@@ -16,13 +16,18 @@ EvalResult evaluate_on(const EvalRanks& ranks, const Batches& batches, const Eva
   double loss = 0;
   int64_t num_targets = 0;
   Batch batch;
+  constexpr int64_t kBetween = 8;  // batches, so that stages of a pipeline do not wait for each other after each
+  bool is_over = false;
   // Every rank takes part in every batch, also where none of its rows has a target left: others may wait for it.
-  for (int64_t b = 0; b < batches.num_batches(); ++b) {
+  for (int64_t b = 0; b < batches.num_batches() && !is_over; ++b) {
     batches.fill(b, int32_t(ranks.index * options.rows), int32_t(options.rows), batch);
     loss += loss_sum(batch);
     if (ranks.counts_targets) num_targets += batch.num_targets;
+    is_over = options.is_over && b % kBetween == kBetween - 1 && options.is_over();
   }
-  return mean_over(ranks.world, loss, num_targets);
+  EvalResult result = mean_over(ranks.world, loss, num_targets);
+  result.is_whole = !is_over;
+  return result;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // evaluate: the mean loss of a model over a text, exact over every token, shared among data-parallel ranks.
 #pragma once
+#include <functional>
+
 #include "weft/base/function_ref.h"
 #include "weft/comm/communicator.h"
 #include "weft/data/batches.h"
@@ -12,11 +14,14 @@ struct EvalOptions {
   int64_t rows = 1;         // per data-parallel rank and forward pass
   bool documents = false;   // attention stops at the ends of documents
   int64_t max_batches = 0;  // 0: all of the text
+  // Asked now and then, on every rank, and the same on all of them: whether to leave the rest out.
+  std::function<bool()> is_over = {};
 };
 
 struct EvalResult {
   double loss = 0;          // nats per token
   int64_t num_targets = 0;  // tokens predicted
+  bool is_whole = true;     // nobody asked for less
 };
 
 // Of this rank's part of the summed loss and of the tokens. Collective; every rank gets the same result.

@@ -277,31 +277,44 @@ class Run {
     if (is_written) finish_save();
   }
 
+  // Whether any rank was; all of them ask.
+  bool is_asked_to_stop() {
+    const Tensor asked = control_memory_.empty(DType::f64, {1});
+    *asked.data<double>() = options_.stop && options_.stop->load(std::memory_order_relaxed);
+    world_.all_reduce(asked);
+    report_.was_interrupted |= *asked.data<double>() > 0;
+    return report_.was_interrupted;
+  }
+
   void evaluate_if_due(bool is_end) {
     const int64_t step = trainer_.next_step(), every = recipe_.train.eval_every;
     if (valid_.size() < 2 || step == evaluated_step_ || report_.was_interrupted) return;
     if (!is_end && (every == 0 || step % every != 0)) return;
     evaluated_step_ = step;
-    const Validation v = validate();
-    report_.eval_loss = v.loss;
-    if (reporter_) reporter_->eval(step, v);
+    const std::optional<Validation> v = validate();
+    if (!v) return;
+    report_.eval_loss = v->loss;
+    if (reporter_) reporter_->eval(step, *v);
   }
 
-  Validation validate() {
+  // None where somebody asked to stop meanwhile.
+  std::optional<Validation> validate() {
     if (objective_)
-      if (const auto own = objective_->validate(trainer_)) return *own;
+      if (const auto own = objective_->validate(trainer_)) return own;
     const Mesh& mesh = trainer_.mesh();
-    return {evaluate({.world = world_,
-                      .index = mesh.data_rank(),
-                      .count = mesh.shape().dp(),
-                      .counts_targets = trainer_.counts_loss() && mesh.place().cp == 0},
-                     valid_,
-                     {.seq_len = recipe_.train.seq_len,
-                      .rows = recipe_.train.micro_batch,
-                      .documents = recipe_.data.documents,
-                      .max_batches = recipe_.train.eval_batches},
-                     [this](const Batch& batch) { return trainer_.evaluate(batch); })
-                .loss};
+    const EvalResult result = evaluate({.world = world_,
+                                        .index = mesh.data_rank(),
+                                        .count = mesh.shape().dp(),
+                                        .counts_targets = trainer_.counts_loss() && mesh.place().cp == 0},
+                                       valid_,
+                                       {.seq_len = recipe_.train.seq_len,
+                                        .rows = recipe_.train.micro_batch,
+                                        .documents = recipe_.data.documents,
+                                        .max_batches = recipe_.train.eval_batches,
+                                        .is_over = [this] { return is_asked_to_stop(); }},
+                                       [this](const Batch& batch) { return trainer_.evaluate(batch); });
+    if (!result.is_whole) return {};
+    return Validation{result.loss};
   }
 
   void save_if_due(bool is_end) {

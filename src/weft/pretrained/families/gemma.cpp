@@ -11,6 +11,7 @@ namespace {
 // Scores are divided by the root of a number that has a key of its own, which newer versions take whole only.
 void score_scale_field(HfFields& f, ModelConfig& c) {
   constexpr const char* kKey = "query_pre_attn_scalar";
+  if (!f.is_reading()) c.attention_scale = c.score_scale();
   double divisor = c.attention_scale > 0 ? 1 / (double(c.attention_scale) * double(c.attention_scale)) : 0;
   if (std::abs(divisor - std::round(divisor)) < 1e-4 * divisor) divisor = std::round(divisor);
   f.number(kKey, divisor, 256);
