@@ -153,5 +153,19 @@ TEST_F(TrainingCommandTest, ASignalSavesAndEnds) {
   EXPECT_EQ(weft.run("inspect run").status, 0);
 }
 
+// A text that takes minutes to read.
+TEST_F(TrainingCommandTest, ASignalDuringValidationSavesAndEnds) {
+  weft.shell("yes \"$(cat text.txt)\" | head -c 30000000 > long.txt");
+  const Outcome o =
+      weft.shell(fmt::format("timeout -s INT 4 {} train r.toml --mesh dp=2 --data.train=long.txt "
+                             "--data.valid_fraction=0.9 --train.steps=1 --json",
+                             WEFT_PROGRAM));
+  const auto report = nlohmann::json::parse(o.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << o.err;
+  EXPECT_TRUE(report["interrupted"]);
+  EXPECT_EQ(report["steps"], 1);
+  EXPECT_EQ(weft.run("inspect run").status, 0);
+}
+
 }  // namespace
 }  // namespace weft
