@@ -171,6 +171,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "nemotron_h_moe",
                 Json{{"moe_shared_expert_intermediate_size", 41}},
                 {"moe_shared_expert_intermediate_size", "multiple"}},
+        Mistake{"more_layers_than_memory", "llama", Json{{"num_hidden_layers", 1000000}}, {"layers", "at most"}},
+        Mistake{"more_experts_than_memory", "qwen3_moe", Json{{"num_experts", 1000000}}, {"experts", "at most"}},
         Mistake{"no_multiple", "lfm2", Json{{"block_multiple_of", 0}}, {"block_multiple_of"}},
         Mistake{"an_endless_width", "lfm2", Json{{"block_ffn_dim_multiplier", 1e300}}, {"block_ffn_dim_multiplier"}},
         Mistake{"layer_beyond_the_last", "lfm2", Json{{"full_attn_idxs", {7}}}, {"full_attn_idxs"}},

@@ -137,7 +137,7 @@ void complete_single(ModelConfig& c) {
     for (int64_t i = 1; i < c.layers; i += 2) c.mlp_layers.push_back(i);
   require_layers("mlp_layers", c.mlp_layers, c.layers);
   for (const int64_t layer : c.mlp_layers)
-    if (std::ranges::find(c.attention_layers, layer) != c.attention_layers.end())
+    if (std::ranges::binary_search(c.attention_layers, layer))
       throw UsageError("model.mlp_layers: layer {} is one of model.attention_layers: name it in one of the two",
                        layer);
   if (c.mtp_layers > 0)
@@ -238,6 +238,12 @@ void complete_mtp(const ModelConfig& c) {
 
 void complete(ModelConfig& c) {
   require_positive("layers", c.layers);
+  // Each has objects and names of its own.
+  constexpr int64_t kMostLayers = 10000, kMostExperts = int64_t(1) << 20;
+  if (c.layers > kMostLayers) throw UsageError("model.layers = {}: at most {} are supported", c.layers, kMostLayers);
+  if (c.experts > kMostExperts / c.layers)
+    throw UsageError("model.experts = {} in each of {} layers: at most {} are supported together", c.experts,
+                     c.layers, kMostExperts);
   require_positive("hidden", c.hidden);
   require_positive("heads", c.heads);
   if (c.kv_heads == 0) c.kv_heads = c.heads;

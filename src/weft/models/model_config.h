@@ -197,8 +197,8 @@ struct ModelConfig {
   double recomputed_flops_per_token(int64_t seq_len, const RecomputePolicy& policy) const;
 
  private:
-  static bool stands_in(const std::vector<int64_t>& numbers, int64_t layer) {
-    return std::ranges::find(numbers, layer) != numbers.end();
+  static bool stands_in(const std::vector<int64_t>& ascending, int64_t layer) {
+    return std::ranges::binary_search(ascending, layer);
   }
 };
 

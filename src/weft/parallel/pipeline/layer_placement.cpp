@@ -65,9 +65,12 @@ std::vector<LayerRange> place_layers(std::span<const double> layers, int num_sta
   const double all = until.back() + embedding + head, same = 1e-12 * all;
   Table<double> slowest(num_stages, num_layers, kImpossible);
   slowest.at(num_stages, num_layers) = 0;
+  // The first stage begins with the first layer, the last one ends with the last.
+  const auto last_begin = [&](int stage) { return stage == 0 ? 0 : num_layers; };
+  const auto first_end = [&](int stage, int begin) { return stage == last ? num_layers : begin; };
   for (int stage = last; stage >= 0; --stage)
-    for (int begin = 0; begin <= num_layers; ++begin)
-      for (int end = begin; end <= num_layers; ++end) {
+    for (int begin = 0; begin <= last_begin(stage); ++begin)
+      for (int end = first_end(stage, begin); end <= num_layers; ++end) {
         const double cost = cost_of(stage, begin, end);
         double& best = slowest.at(stage, begin);
         if (cost >= best) break;
@@ -77,8 +80,8 @@ std::vector<LayerRange> place_layers(std::span<const double> layers, int num_sta
   Table<Placed> placed(num_stages, num_layers, Placed{});
   placed.at(num_stages, num_layers).squares = 0;
   for (int stage = last; stage >= 0; --stage)
-    for (int begin = 0; begin <= num_layers; ++begin)
-      for (int end = begin; end <= num_layers; ++end) {
+    for (int begin = 0; begin <= last_begin(stage); ++begin)
+      for (int end = first_end(stage, begin); end <= num_layers; ++end) {
         const double cost = cost_of(stage, begin, end);
         if (cost > most) break;
         const Placed& behind = placed.at(stage + 1, end);
