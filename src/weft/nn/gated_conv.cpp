@@ -2,7 +2,7 @@
 #include "weft/nn/gated_conv.h"
 
 #include "weft/autograd/ops/activation.h"
-#include "weft/nn/whole_sequence.h"
+#include "weft/nn/ordered_tokens.h"
 
 namespace weft {
 namespace {
@@ -59,7 +59,7 @@ Var GatedConv::operator()(const Var& residual, const Pass& pass, const WantedRow
   const Var x = tensor_.enter(residual);
   const auto [keys, values] = adapted_linears(x, pass, key_, value_);
   const int64_t channels = keys.value.dim(1), heads = num_heads(channels, pass), width = channels / heads;
-  const WholeSequence sequence(pass, heads);
+  const OrderedTokens sequence(pass, heads);
   const Var rows = sequence.gathered(product(keys, values));
   const Recurrence past =
       sequence.past(*x.context, layer_, 0, rows.value.dtype(), {1, config_.conv - 1, rows.value.dim(1)});

@@ -6,7 +6,7 @@
 #include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/reshape.h"
 #include "weft/autograd/ops/scale.h"
-#include "weft/nn/whole_sequence.h"
+#include "weft/nn/ordered_tokens.h"
 #include "weft/parallel/norm_across.h"
 
 namespace weft {
@@ -123,7 +123,7 @@ Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const Want
   const auto [queries, keys, values] = adapted_linears(x, pass, query_, key_, value_);
   const Var decay = decay_(x, pass);
   const int64_t all_keys = cut_.kv_heads.count, per_key = cut_.heads.count / std::max<int64_t>(all_keys, 1);
-  const WholeSequence sequence(pass, all_keys);
+  const OrderedTokens sequence(pass, all_keys);
   const int64_t first_key = sequence.first(), num_keys = sequence.count(), tokens = sequence.tokens();
   const int64_t first = first_key * per_key, heads = num_keys * per_key;  // of values
   const auto convolved = [&](Convolution& taps, const Var& rows, int64_t first_channel, int which) {

@@ -1,4 +1,4 @@
-// WholeSequence: what layers that read a sequence in its order see of a pass: all its tokens, of this rank's heads;
+// OrderedTokens: what layers that read a sequence in its order see of a pass: all its tokens, of this rank's heads;
 // or, where a sequence's tokens are spread over ranks, all tokens of some of these.
 #pragma once
 #include "weft/autograd/ops/recurrence.h"
@@ -6,10 +6,10 @@
 
 namespace weft {
 
-class WholeSequence {
+class OrderedTokens {
  public:
   // heads: of the rank, which its neighbours of the context share; the pass outlives this.
-  WholeSequence(const Pass& pass, int64_t heads);
+  OrderedTokens(const Pass& pass, int64_t heads);
 
   // Which of them are computed here, over so many tokens. None, perhaps.
   int64_t first() const { return first_; }
