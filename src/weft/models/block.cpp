@@ -208,12 +208,9 @@ Residual Block::operator()(const Residual& in, const Pass& pass, RecomputePolicy
       return {(*mlp_post_norm_)(sum + mlp(sum))};
     }
     case BlockKind::single: {
-      if (!attention_norm_) {
-        const auto [residual, normed] = mlp_norm_->branch(in);
-        return {given(residual), mlp(given(normed))};
-      }
-      const auto [residual, normed] = attention_norm_->branch(in);
-      return {given(residual), attention(normed)};
+      Norm& norm = attention_norm_ ? *attention_norm_ : *mlp_norm_;
+      const auto [residual, normed] = norm.branch(in);
+      return {given(residual), attention_norm_ ? attention(normed) : mlp(given(normed))};
     }
   }
   return in;

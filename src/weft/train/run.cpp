@@ -259,7 +259,7 @@ class Run {
   void exchange(double waited_share) {
     const Tensor mine = peaks_.slice_rows(world_.rank(), 1);
     mine.data<int64_t>()[0] = allocator_.stats().peak_bytes;
-    mine.data<int64_t>()[1] = options_.stop && options_.stop->load(std::memory_order_relaxed);
+    mine.data<int64_t>()[1] = is_stop_set();
     constexpr double kParts = 1e9;
     mine.data<int64_t>()[2] = int64_t(waited_share * kParts);
     mine.data<int64_t>()[3] = saver_ && saver_->is_written();
@@ -277,10 +277,12 @@ class Run {
     if (is_written) finish_save();
   }
 
+  bool is_stop_set() const { return options_.stop && options_.stop->load(std::memory_order_relaxed); }
+
   // Whether any rank was; all of them ask.
   bool is_asked_to_stop() {
     const Tensor asked = control_memory_.empty(DType::f64, {1});
-    *asked.data<double>() = options_.stop && options_.stop->load(std::memory_order_relaxed);
+    *asked.data<double>() = is_stop_set();
     world_.all_reduce(asked);
     report_.was_interrupted |= *asked.data<double>() > 0;
     return report_.was_interrupted;

@@ -16,8 +16,7 @@ void shared_fields(HfFields& f, ModelConfig& c, int64_t absent_ffn) {
   rope_fields(f, c, 1e6);
   f.size("conv_L_cache", c.state_conv, 3);
   f.only("conv_bias", false);
-  const char* const tied = f.is_reading() && f.has("tie_embedding") ? "tie_embedding" : "tie_word_embeddings";
-  f.flag(tied, c.tie_embeddings, true);
+  f.flag(f.has("tie_embedding") ? "tie_embedding" : "tie_word_embeddings", c.tie_embeddings, true);
 }
 
 // The layers that attend as numbers, as older files have them; all where nothing says which.
@@ -70,7 +69,6 @@ void moe_fields(HfFields& f, ModelConfig& c) {
   f.flag("use_expert_bias", c.router_bias, true);
 }
 
-constexpr Layout of_inputs(Part part) { return {.part = part}; }
 constexpr NameRow kNames[] = {
     {"final_norm", "model.embedding_norm"},
     {"layers.#.attention_norm", "model.layers.#.operator_norm"},
@@ -78,9 +76,9 @@ constexpr NameRow kNames[] = {
     {"layers.#.attention.output", "model.layers.#.self_attn.out_proj"},
     {"layers.#.attention.query_norm", "model.layers.#.self_attn.q_layernorm"},
     {"layers.#.attention.key_norm", "model.layers.#.self_attn.k_layernorm"},
-    {"layers.#.state.key", "model.layers.#.conv.in_proj", of_inputs(Part::state_key)},
-    {"layers.#.state.query", "model.layers.#.conv.in_proj", of_inputs(Part::state_query)},
-    {"layers.#.state.value", "model.layers.#.conv.in_proj", of_inputs(Part::state_value)},
+    {"layers.#.state.key", "model.layers.#.conv.in_proj", {.part = Part::state_key}},
+    {"layers.#.state.query", "model.layers.#.conv.in_proj", {.part = Part::state_query}},
+    {"layers.#.state.value", "model.layers.#.conv.in_proj", {.part = Part::state_value}},
     {"layers.#.state.value_conv", "model.layers.#.conv.conv", {.is_convolution = true}},
     {"layers.#.state.output", "model.layers.#.conv.out_proj"},
     {"layers.#.mlp.gate", "model.layers.#.feed_forward.w1"},

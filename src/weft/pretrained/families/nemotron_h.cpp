@@ -61,7 +61,8 @@ void read_layers(HfFields& f, ModelConfig& c) {
     attends.push_back(letter == '*');
   }
   c.first_dense_layers = has_experts ? dense : 0;
-  if (!has_experts) c.experts = 0, c.router = RouterGate::softmax, c.router_bias = false;
+  c.experts = has_experts;  // how many stands elsewhere
+  if (!has_experts) c.router = RouterGate::softmax, c.router_bias = false;
   set_attending_layers(c, attends);
 }
 
@@ -85,15 +86,10 @@ void state_fields(HfFields& f, ModelConfig& c) {
 }
 
 void expert_fields(HfFields& f, ModelConfig& c) {
-  constexpr const char* kShared = "moe_shared_expert_intermediate_size";
   f.size("n_routed_experts", c.experts, 8);
   f.size("num_experts_per_tok", c.experts_per_token, 2);
   f.size("moe_intermediate_size", c.expert_ffn, 7688);
-  int64_t shared = c.shared_experts * c.expert_ffn;
-  f.size(kShared, shared, 7688);
-  if (c.expert_ffn <= 0 || shared % c.expert_ffn != 0)
-    f.refuse(kShared, "it must be a multiple of moe_intermediate_size");
-  c.shared_experts = shared / c.expert_ffn;
+  shared_width_field(f, c, "moe_shared_expert_intermediate_size", 7688);
   f.number("routed_scaling_factor", c.routed_scale, 1);
   f.flag("norm_topk_prob", c.norm_topk, true);
   f.size("n_group", c.expert_groups, 1);
@@ -102,7 +98,6 @@ void expert_fields(HfFields& f, ModelConfig& c) {
 }
 
 void fields(HfFields& f, ModelConfig& c) {
-  c.experts = f.is_reading() ? 1 : c.experts;  // until the layers say otherwise
   layer_fields(f, c);
   f.size("vocab_size", c.vocab, 131072);
   f.size("hidden_size", c.hidden, 4096);

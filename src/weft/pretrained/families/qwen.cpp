@@ -72,11 +72,8 @@ void mellum_fields(HfFields& f, ModelConfig& c) {
 void shared_expert_fields(HfFields& f, ModelConfig& c, const AbsentExperts& absent) {
   constexpr const char* kShared = "shared_expert_intermediate_size";
   qwen_expert_fields(f, c, absent);
-  int64_t width = c.shared_experts * c.expert_ffn;
-  f.size(kShared, width, absent.shared_ffn);
-  if (c.expert_ffn <= 0 || width <= 0 || width % c.expert_ffn != 0)
-    f.refuse(kShared, "it must be a multiple of moe_intermediate_size");
-  c.shared_experts = width / c.expert_ffn;
+  shared_width_field(f, c, kShared, absent.shared_ffn);
+  if (c.shared_experts == 0) f.refuse(kShared, "it must be a multiple of moe_intermediate_size");
 }
 
 void qwen2_moe_fields(HfFields& f, ModelConfig& c) {

@@ -296,6 +296,13 @@ void sparse_layers_fields(HfFields& f, ModelConfig& c, int64_t absent) {
       f.refuse(kTypes, "layers from one on must be sparse, and those before dense");
 }
 
+void shared_width_field(HfFields& f, ModelConfig& c, const char* key, int64_t otherwise) {
+  int64_t width = c.shared_experts * c.expert_ffn;
+  f.size(key, width, otherwise);
+  if (c.expert_ffn <= 0 || width % c.expert_ffn != 0) f.refuse(key, "it must be a multiple of moe_intermediate_size");
+  c.shared_experts = width / c.expert_ffn;
+}
+
 std::span<const NameRow> outer_names() {
   static constexpr NameRow kRows[] = {
       {"embedding", "model.embed_tokens"}, {"final_norm", "model.norm"}, {"head", "lm_head"}};

@@ -46,6 +46,8 @@ void gguf_expert_fields(GgufFields& fields, ModelConfig& config);
 void gguf_router_field(GgufFields& fields, ModelConfig& config, RouterGate otherwise);
 // Those that DeepSeek's models have beside these: that see all tokens, in groups, behind dense layers.
 void gguf_deepseek_expert_fields(GgufFields& fields, ModelConfig& config, bool normalises_otherwise);
+// Shared experts as one, as wide as they are together. absent: what a file without the key means.
+void gguf_shared_width_field(GgufFields& fields, ModelConfig& config, int64_t absent = 0);
 // What layers with states are made of; which layers these are a file says in its family's words.
 void gguf_state_fields(GgufFields& fields, ModelConfig& config);
 // Keys that are lists of a number for each layer, of which the largest counts in `fields_of_one`: when read, the

@@ -47,17 +47,11 @@ void granite_fields(GgufFields& f, ModelConfig& c) {
 }
 
 void granite_moe_fields(GgufFields& f, ModelConfig& c) {
-  constexpr const char* kShared = "expert_shared_feed_forward_length";
   if (!f.is_reading() && c.experts > 0) c.ffn = c.expert_ffn;
   granite_fields(f, c);
   gguf_expert_fields(f, c);
   if (c.experts == 0) return;
-  int64_t shared = c.shared_experts * c.expert_ffn;
-  if (f.is_reading() || shared > 0) f.size(kShared, shared, 0);
-  if (!f.is_reading() || shared == 0) return;
-  if (c.expert_ffn == 0 || shared % c.expert_ffn != 0)
-    f.refuse(kShared, "it must be a multiple of expert_feed_forward_length");
-  c.shared_experts = shared / c.expert_ffn;
+  if (f.is_reading() || c.shared_experts > 0) gguf_shared_width_field(f, c);
 }
 
 // Layers of Mamba-2 are those without heads of keys.

@@ -46,7 +46,6 @@ void fields(GgufFields& f, ModelConfig& c) {
 }
 
 void moe_fields(GgufFields& f, ModelConfig& c) {
-  constexpr const char *kShared = "expert_shared_feed_forward_length", *kDense = "leading_dense_block_count";
   fields(f, c);
   gguf_deepseek_expert_fields(f, c, true);
   gguf_router_field(f, c, RouterGate::sigmoid);
@@ -54,17 +53,11 @@ void moe_fields(GgufFields& f, ModelConfig& c) {
   for (const int64_t layer : c.mlp_layers)
     if (!f.is_reading() && !c.has_experts(layer))
       throw Error("nemotron_h_moe models have no dense layers beside those with experts");
-  int64_t shared = c.shared_experts * c.expert_ffn;
-  f.size(kShared, shared, 0);
-  if (!f.is_reading()) {
-    f.set(kDense, int64_t(0));
-    f.set("expert_shared_count", int64_t(shared > 0));
-    return;
-  }
+  gguf_shared_width_field(f, c);
   c.first_dense_layers = 0;
-  if (c.expert_ffn <= 0 || shared % c.expert_ffn != 0)
-    f.refuse(kShared, "it must be a multiple of expert_feed_forward_length");
-  c.shared_experts = shared / c.expert_ffn;
+  if (f.is_reading()) return;
+  f.set("leading_dense_block_count", int64_t(0));
+  f.set("expert_shared_count", int64_t(c.shared_experts > 0));
 }
 
 // Queries and keys lie pair by pair as of Granite, though nothing turns them.

@@ -22,13 +22,10 @@ void qwen3_moe_fields(GgufFields& f, ModelConfig& c) {
 }
 
 void shared_expert_fields(GgufFields& f, ModelConfig& c) {
-  constexpr const char* kShared = "expert_shared_feed_forward_length";
   gguf_expert_fields(f, c);
-  int64_t width = c.shared_experts * c.expert_ffn;
-  f.size(kShared, width, c.expert_ffn);
-  if (c.expert_ffn <= 0 || width <= 0 || width % c.expert_ffn != 0)
-    f.refuse(kShared, "it must be a multiple of expert_feed_forward_length");
-  c.shared_experts = width / c.expert_ffn;
+  gguf_shared_width_field(f, c, c.expert_ffn);
+  if (c.shared_experts == 0)
+    f.refuse("expert_shared_feed_forward_length", "it must be a multiple of expert_feed_forward_length");
 }
 
 // llama.cpp knows that weights of experts do not add up to one here.

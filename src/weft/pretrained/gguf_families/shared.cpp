@@ -279,6 +279,15 @@ void gguf_deepseek_expert_fields(GgufFields& f, ModelConfig& c, bool normalises_
   f.number("expert_weights_scale", c.routed_scale, 1);
 }
 
+void gguf_shared_width_field(GgufFields& f, ModelConfig& c, int64_t absent) {
+  constexpr const char* kKey = "expert_shared_feed_forward_length";
+  int64_t width = c.shared_experts * c.expert_ffn;
+  f.size(kKey, width, absent);
+  if (c.expert_ffn <= 0 || width % c.expert_ffn != 0)
+    f.refuse(kKey, "it must be a multiple of expert_feed_forward_length");
+  c.shared_experts = width / c.expert_ffn;
+}
+
 void gguf_state_fields(GgufFields& f, ModelConfig& c) {
   constexpr const char* kValues = "ssm.inner_size";
   f.size("ssm.conv_kernel", c.state_conv);
