@@ -10,13 +10,14 @@ namespace {
 struct Rule {
   const char* name;
   RouteRule rule;
-  bool has_bias = false;
+  bool has_bias = false, has_factors = false;
 };
 class CudaRouteTest : public testing::TestWithParam<Rule> {};
 INSTANTIATE_TEST_SUITE_P(Rules, CudaRouteTest,
                          testing::Values(Rule{"softmax", {RouterGate::softmax, true, 1.7f}},
                                          Rule{"scores", {RouterGate::softmax, false, 1.7f}, true},
                                          Rule{"sigmoid", {RouterGate::sigmoid, true, 1.7f}, true},
+                                         Rule{"factors", {RouterGate::softmax, true, 1.7f}, false, true},
                                          Rule{"softmax_groups", {RouterGate::softmax, false, 1.7f, 3, 2}},
                                          Rule{"sigmoid_groups", {RouterGate::sigmoid, true, 1.7f, 3, 1}, true}),
                          [](const auto& test) { return std::string(test.param.name); });
@@ -28,12 +29,13 @@ TEST_P(CudaRouteTest, EqualsReference) {
     Workbench bench(1, Device::cuda);
     const auto random = [&](Shape shape, std::string_view name) { return bench.random(DType::f32, shape, name); };
     const Tensor logits = random({tokens, experts}, "logits"), bias = random({experts}, "bias");
+    const Tensor factors = random({experts}, "factors");
     const Tensor dweights = random({tokens, k}, "dweights"), balance = random({3, experts}, "balance");
     std::vector<int32_t> rows(size_t(tokens), 0);
     for (size_t t = 0; t < rows.size(); ++t) rows[t] = int32_t(t % 3);
     struct Result {
       std::vector<int32_t> experts;
-      std::vector<double> scores, weights, dlogits, dlogits_alone;
+      std::vector<double> scores, weights, dlogits, dlogits_alone, dfactors;
     };
     const auto run = [&](const Kernels& kernels, bool is_host) {
       const auto there = [&](const Tensor& x) { return is_host ? x : bench.on_device(x); };
@@ -44,15 +46,18 @@ TEST_P(CudaRouteTest, EqualsReference) {
           .scores = out(logits.shape()), .weights = out(dweights.shape()), .experts = result.experts.data()};
       args.logits = there(logits), args.rule = rule;
       if (GetParam().has_bias) args.bias = there(bias);
+      if (GetParam().has_factors) args.factors = there(factors);
       kernels.route(bench.stream, args);
       RouteBackwardArgs back{.dlogits = out(logits.shape()), .logits = args.logits, .scores = args.scores};
       back.experts = result.experts.data(), back.k = int(k), back.rule = rule;
-      back.dweights = there(dweights);
+      back.dweights = there(dweights), back.factors = args.factors;
+      if (back.factors) back.dfactors = out(logits.shape());
       kernels.route_backward(bench.stream, back);
       result.dlogits_alone = bench.values(back.dlogits);
       back.balance = there(balance), back.rows = rows.data(), back.z_scale = 0.3f;
       kernels.route_backward(bench.stream, back);
       result.dlogits = bench.values(back.dlogits);
+      if (back.dfactors) result.dfactors = bench.values(back.dfactors);
       result.scores = bench.values(args.scores), result.weights = bench.values(args.weights);
       return result;
     };
@@ -61,6 +66,7 @@ TEST_P(CudaRouteTest, EqualsReference) {
     expect_near("scores", got.scores, want.scores, 1e-6);
     expect_near("weights", got.weights, want.weights, 1e-5);
     expect_near("dlogits", got.dlogits, want.dlogits, 2e-5);
+    expect_near("dfactors", got.dfactors, want.dfactors, 1e-5);
     expect_near("dlogits of the weights", got.dlogits_alone, want.dlogits_alone, 2e-5);
   }
 }

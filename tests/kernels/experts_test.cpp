@@ -45,11 +45,12 @@ struct Rule {
   RouterGate gate;
   bool normalises, has_bias;
   int groups = 1, groups_per_token = 1;
+  bool has_factors = false;
 };
 std::string rule_name(const testing::TestParamInfo<Rule>& info) {
-  return fmt::format("{}{}{}{}", info.param.gate == RouterGate::softmax ? "softmax" : "sigmoid",
+  return fmt::format("{}{}{}{}{}", info.param.gate == RouterGate::softmax ? "softmax" : "sigmoid",
                      info.param.normalises ? "_normalised" : "", info.param.has_bias ? "_bias" : "",
-                     info.param.groups > 1 ? "_groups" : "");
+                     info.param.groups > 1 ? "_groups" : "", info.param.has_factors ? "_factors" : "");
 }
 class RouteTest : public testing::TestWithParam<Rule> {
  protected:
@@ -60,12 +61,17 @@ class RouteTest : public testing::TestWithParam<Rule> {
             .groups = GetParam().groups,
             .groups_per_token = GetParam().groups_per_token};
   }
+  static Tensor factors_of(Workbench& w, DType dtype, int64_t experts) {
+    return GetParam().has_factors ? w.random(dtype, {experts}, "factors") : Tensor{};
+  }
 };
 INSTANTIATE_TEST_SUITE_P(
     Rules, RouteTest,
     testing::Values(Rule{RouterGate::softmax, true, false}, Rule{RouterGate::softmax, false, true},
                     Rule{RouterGate::sigmoid, true, true}, Rule{RouterGate::sigmoid, false, false},
-                    Rule{RouterGate::softmax, false, false, 3, 2}, Rule{RouterGate::sigmoid, true, true, 3, 1}),
+                    Rule{RouterGate::softmax, false, false, 3, 2}, Rule{RouterGate::sigmoid, true, true, 3, 1},
+                    Rule{RouterGate::softmax, true, false, 1, 1, true},
+                    Rule{RouterGate::sigmoid, false, true, 1, 1, true}),
     rule_name);
 
 // What route_backward says it is the gradient of.
@@ -76,6 +82,8 @@ TEST_P(RouteTest, ReferenceGradientEqualsDifferences) {
   const Tensor dweights = w.random(DType::f64, {kTokens, kPerToken}, "dweights");
   const Tensor balance = w.random(DType::f64, {2, kExperts}, "balance");
   const Tensor scores = w.empty(DType::f64, logits.shape()), weights = w.empty(DType::f64, dweights.shape());
+  const Tensor factors = factors_of(w, DType::f64, kExperts);
+  const Tensor dfactors = factors ? w.empty(DType::f64, logits.shape()) : Tensor{};
   std::vector<int32_t> experts(kTokens * kPerToken), rows{0, 0, 1, 1, 0, 1, 1};
   constexpr float kZScale = 0.25f;
   const auto loss = [&] {
@@ -85,6 +93,7 @@ TEST_P(RouteTest, ReferenceGradientEqualsDifferences) {
                                .experts = experts.data(),
                                .logits = logits,
                                .bias = GetParam().has_bias ? w.random(DType::f64, {kExperts}, "bias") : Tensor{},
+                               .factors = factors,
                                .rule = rule()});
     double sum = dot(weights, dweights);
     for (int64_t t = 0; t < kTokens; ++t) {
@@ -109,8 +118,14 @@ TEST_P(RouteTest, ReferenceGradientEqualsDifferences) {
                                                 .balance = balance,
                                                 .rows = rows.data(),
                                                 .z_scale = kZScale,
-                                                .rule = rule()});
+                                                .rule = rule(),
+                                                .factors = factors,
+                                                .dfactors = dfactors});
   expect_gradient("dlogits", logits, dlogits, loss);
+  if (!factors) return;
+  const Tensor of_all = w.empty(DType::f64, {kExperts});
+  reference_kernels().sum_rows(w.stream, of_all, dfactors, false);
+  expect_gradient("factors", factors, of_all, loss);
 }
 
 TEST_P(RouteTest, CpuEqualsReference) {
@@ -120,6 +135,7 @@ TEST_P(RouteTest, CpuEqualsReference) {
     Workbench w;
     const Tensor logits = w.random(DType::f32, {tokens, experts}, "logits");
     const Tensor bias = GetParam().has_bias ? w.random(DType::f32, {experts}, "bias") : Tensor{};
+    const Tensor factors = factors_of(w, DType::f32, experts);
     const Tensor dweights = w.random(DType::f32, {tokens, k}, "dweights");
     const Tensor balance = w.random(DType::f32, {3, experts}, "balance");
     const Tensor scores = w.empty(DType::f32, logits.shape()), weights = w.empty(DType::f32, dweights.shape());
@@ -131,6 +147,7 @@ TEST_P(RouteTest, CpuEqualsReference) {
                                          .experts = chosen.data(),
                                          .logits = logits,
                                          .bias = bias,
+                                         .factors = factors,
                                          .rule = rule()});
     expect_everywhere({{"scores", scores, 1e-6}, {"weights", weights, 1e-5}},
                       [&](Stream& stream, const std::vector<Tensor>& out) {
@@ -140,16 +157,23 @@ TEST_P(RouteTest, CpuEqualsReference) {
                                             .experts = got.data(),
                                             .logits = logits,
                                             .bias = bias,
+                                            .factors = factors,
                                             .rule = rule()});
                         EXPECT_EQ(got, chosen);
                       });
     RouteBackwardArgs args{.dlogits = dlogits, .logits = logits, .scores = scores, .experts = chosen.data()};
     args.dweights = dweights, args.k = int(k), args.balance = balance, args.rows = rows.data();
-    args.z_scale = 0.3f, args.rule = rule();
+    args.z_scale = 0.3f, args.rule = rule(), args.factors = factors;
+    std::vector<ExpectedOutput> expected{{"dlogits", dlogits, 1e-5}};
+    if (factors) {
+      args.dfactors = w.empty(DType::f32, logits.shape());
+      expected.push_back({"dfactors", args.dfactors, 1e-5});
+    }
     reference_kernels().route_backward(w.stream, args);
-    expect_everywhere({{"dlogits", dlogits, 1e-5}}, [&](Stream& stream, const std::vector<Tensor>& out) {
+    expect_everywhere(expected, [&](Stream& stream, const std::vector<Tensor>& out) {
       RouteBackwardArgs here = args;
       here.dlogits = out[0];
+      if (factors) here.dfactors = out[1];
       cpu::route_backward(stream, here);
     });
   }

@@ -55,6 +55,12 @@ constexpr Architecture kArchitectures[] = {
     {"gemma2", "gemma2"},
     {"gemma3", "gemma3"},
     {"gemma3_vision", "gemma3"},
+    {"gemma4", "gemma4"},
+    {"gemma4_moe", "gemma4"},
+    {"gemma4_plain", ""},  // angles are stretched too
+    {"gemma4_vision", "gemma4"},
+    {"gemma4_small", "gemma4"},
+    {"gemma4_inputs", "gemma4"},
     {"glm4", "glm4"},
     {"glm4v", "glm4"},
     {"glm4_moe", "glm4moe"},

@@ -9,6 +9,7 @@
 #include "base/temporary_folder.h"
 #include "formats/gguf_bytes.h"
 #include "support/test_data.h"
+#include "weft/text/readers/to_gguf_vocabulary.h"
 
 namespace weft {
 namespace {
@@ -105,6 +106,43 @@ TEST(GgufVocabulary, MakesATokenizer) {
   EXPECT_EQ(tokenizer->end_of_document(), 3);
 }
 
+// Merges by their ranks, marks in place of spaces, and bytes for what no token spells.
+TEST(GgufVocabulary, MakesATokenizerOfRanks) {
+  GgufVocabulary v{.model = "gemma4",
+                   .tokens = {"<unk>", "<bos>", "<turn|>", "<0xC3>", "<0xBC>", "a", "b", "\xE2\x96\x81",
+                              "\xE2\x96\x81"
+                              "a",
+                              "ab"},
+                   .token_type = {2, 3, 3, 6, 6, 1, 1, 1, 1, 1},
+                   .merges = {"\xE2\x96\x81 a", "a b"},
+                   .bos_token_id = 1,
+                   .eos_token_id = 2,
+                   .unknown_token_id = 0};
+  const auto tokenizer = make_gguf_tokenizer(v, "m.gguf");
+  EXPECT_EQ(tokenizer->encode("ab ab\xC3\xBC"), (std::vector<int32_t>{9, 8, 6, 3, 4}));
+  EXPECT_EQ(tokenizer->encode("a", {.add_special = true}), (std::vector<int32_t>{1, 5}));
+  EXPECT_EQ(tokenizer->encode("a<turn|>", {.parse_special = true}), (std::vector<int32_t>{5, 2}));
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{8, 3, 4, 9}),
+            " a\xC3\xBC"
+            "ab");
+  v.merges.clear();
+  EXPECT_THROW(make_gguf_tokenizer(v, "m.gguf"), Error);
+}
+
+// Where scores of tokens cannot say what ranks of pairs do: "ab" is made of "a" and "b" after all others.
+TEST(GgufVocabulary, IsOneOfRanksWhereScoresSayLess) {
+  const GgufVocabulary v{.model = "gemma4",
+                         .tokens = {"<unk>", "<0x61>", "a", "b", "c", "ab", "bc", "abc"},
+                         .token_type = {2, 6, 1, 1, 1, 1, 1, 1},
+                         .merges = {"ab c", "b c", "a bc", "a b"},
+                         .unknown_token_id = 0,
+                         .add_bos_token = false};
+  const auto tokenizer = make_gguf_tokenizer(v, "m.gguf");
+  const GgufVocabulary told = gguf_vocabulary_of(*tokenizer, tokenizer->vocab_size());
+  EXPECT_NE(told.model, kNoGgufModel);
+  EXPECT_EQ(make_gguf_tokenizer(told, "m.gguf")->encode("abcab bc"), tokenizer->encode("abcab bc"));
+}
+
 struct Ends {
   const char* name;
   std::vector<std::string> control, plain;  // tokens, in this order
@@ -118,6 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
         Ends{"NoneButTheTokenizers", {"<s>", "</s>"}, {"a"}, {{"eos_token_id", 1}}, {1}},
         Ends{"OfTurns", {"<eos>", "<start_of_turn>", "<end_of_turn>"}, {}, {{"eos_token_id", 0}}, {0, 2}},
         Ends{"ByKeys", {"</s>", "[END]", "[MORE]"}, {}, {{"eos_token_id", 0}, {"eot_token_id", 2}}, {0, 2}},
+        Ends{"OfGemma4", {"<eos>", "<turn|>", "<|tool_response>"}, {}, {{"eos_token_id", 0}}, {0, 1, 2}},
         Ends{"WordsAreNone", {"</s>"}, {"<|im_end|>"}, {{"eos_token_id", 0}}, {0}},
         Ends{"OfHarmony",
              {"<|return|>", "<|end|>", "<|call|>"},

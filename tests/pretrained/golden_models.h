@@ -14,7 +14,7 @@ constexpr double kExact = 1e-5, kSingle = 3e-5;
 inline double single_bound(const ModelConfig& config) { return config.has_states() ? 10 * kSingle : kSingle; }
 
 // Element i of a tensor: the i-th number of SplitMix64 (Steele et al., 2014) that begins at the name's FNV-1a hash,
-// as 24 bits of a uniform number in [-1/2, 1/2). Vectors are half of that, and weights of norms one more.
+// as 24 bits of a uniform number in [-1/2, 1/2). Vectors are half of that, and weights of norms and factors one more.
 inline std::vector<float> golden_values(const std::string& name, const std::vector<int64_t>& dims) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : name) hash = (hash ^ uint64_t(uint8_t(c))) * 0x100000001b3;
@@ -22,7 +22,10 @@ inline std::vector<float> golden_values(const std::string& name, const std::vect
   for (const int64_t dim : dims) size *= dim;
   const bool is_vector = dims.size() < 2;
   const bool is_norm = name.find("norm") != std::string::npos || name.find("ln_") != std::string::npos;
-  const double factor = is_vector ? 0.5 : 1, offset = is_vector && is_norm && name.ends_with("weight") ? 1 : 0;
+  constexpr std::string_view kFactors[] = {"layer_scalar", "router.scale", "per_expert_scale"};
+  const bool is_factor = std::ranges::any_of(kFactors, [&](std::string_view end) { return name.ends_with(end); });
+  const double factor = is_vector ? 0.5 : 1;
+  const double offset = is_vector && (is_factor || (is_norm && name.ends_with("weight"))) ? 1 : 0;
   std::vector<float> values;
   for (int64_t i = 0; i < size; ++i) {
     uint64_t z = hash + uint64_t(i + 1) * 0x9E3779B97F4A7C15;

@@ -88,6 +88,22 @@ TEST(HfConfigTest, KeysOfPublishedFilesAreRead) {
   }
 }
 
+// As Transformers writes them since it knows shapes layer by layer.
+TEST(HfConfigTest, ShapesOfLayersAreReadOneByOne) {
+  nlohmann::json json = sample("gemma4");
+  const ModelConfig plain = parse_hf_config(json.dump(), "x").model;
+  EXPECT_EQ(plain.head_dim_of(2), 12);
+  EXPECT_EQ(plain.kv_heads_of(2), 1);
+  for (const char* key : {"global_head_dim", "num_global_key_value_heads"}) json.erase(key);
+  const nlohmann::json of_global = {{"head_dim", 12}, {"num_key_value_heads", 1}};
+  json["per_layer_config"] = {{"2", of_global}, {"5", of_global}};
+  EXPECT_EQ(parse_hf_config(json.dump(), "x").model, plain);
+  json["per_layer_config"]["5"]["head_dim"] = 16;
+  EXPECT_NE(config_error(json).find("per_layer_config"), std::string::npos) << config_error(json);
+  json["per_layer_config"] = {{"1", of_global}};
+  EXPECT_NE(config_error(json).find("per_layer_config"), std::string::npos) << config_error(json);
+}
+
 // What other programs would take for something else.
 TEST(HfConfigTest, AKeyThatSaysNothingIsNotOneThatIsAbsent) {
   nlohmann::json json = sample("deepseek_v2");
@@ -176,6 +192,19 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"no_multiple", "lfm2", Json{{"block_multiple_of", 0}}, {"block_multiple_of"}},
         Mistake{"an_endless_width", "lfm2", Json{{"block_ffn_dim_multiplier", 1e300}}, {"block_ffn_dim_multiplier"}},
         Mistake{"layer_beyond_the_last", "lfm2", Json{{"full_attn_idxs", {7}}}, {"full_attn_idxs"}},
+        Mistake{"two_vocabularies",
+                "gemma4_small",
+                Json{{"vocab_size_per_layer_input", 12}},
+                {"vocab_size_per_layer_input", "vocab_size"}},
+        Mistake{"no_layer_with_keys", "gemma4_small", Json{{"num_kv_shared_layers", 6}}, {"shared_kv_layers = 6"}},
+        Mistake{"texts_in_both_directions",
+                "gemma4",
+                Json{{"use_bidirectional_attention", "all"}},
+                {"use_bidirectional_attention"}},
+        Mistake{"angles_of_one_kind",
+                "gemma4",
+                Json{{"rope_parameters", {{"rope_type", "default"}}}},
+                {"rope_parameters", "both kinds"}},
         Mistake{"unknown_class",
                 "llama",
                 Json{{"model_type", nullptr}, {"architectures", {"LamaForCausalLM"}}},

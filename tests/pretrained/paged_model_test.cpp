@@ -57,6 +57,18 @@ constexpr PagedModel kModels[] = {
     {"conv_alone", "lfm2_moe",
      [](ModelConfig& c) { c.kv_heads = 2, c.attention_every = 3, c.state_conv_bias = true; }},
     {"single", "nemotron_h", [](ModelConfig& c) { c.layers = 4, c.state_key_dim = 10, c.state_value_dim = 12; }},
+    {"heads_that_differ", "gemma4",
+     [](ModelConfig& c) {
+       c.kv_heads = 2, c.window = 10, c.global_every = 2;
+       c.global_head_dim = 24, c.global_kv_heads = 1, c.global_values_are_keys = true;
+     }},
+    {"experts_beside_dense", "gemma4",
+     [](ModelConfig& c) { c.kv_heads = 2, c.experts = 5, c.expert_ffn = 24, c.experts_beside_dense = true; }},
+    {"shared_keys", "gemma4",
+     [](ModelConfig& c) {
+       c.layers = 6, c.kv_heads = 2, c.window = 10, c.global_every = 2, c.global_head_dim = 24;
+       c.shared_kv_layers = 3, c.shared_kv_ffn = 80, c.layer_inputs = 10;
+     }},
     {"delta_alone", "qwen3_5",
      [](ModelConfig& c) {
        c.attention_every = 3, c.state_key_heads = 2, c.state_key_dim = 10, c.state_value_dim = 12;
@@ -192,7 +204,8 @@ TEST_P(PagedModelTest, ASequenceIsTheSameInAnyCompany) {
 std::vector<PagedCase> paged_cases() {
   std::vector<PagedCase> all;
   for (const PagedModel& model : kModels)
-    for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}}) all.push_back({model, mesh});
+    for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}})
+      if (mesh.pp == 1 || paged_config(model).shared_kv_layers == 0) all.push_back({model, mesh});
   return all;
 }
 

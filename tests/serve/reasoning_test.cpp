@@ -81,6 +81,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "Here is my thought process:\n a\n\nHere is my response:\n b",
                       {"a", "b"}},
         ReasoningCase{
+            "Gemma4", Format::gemma4, Place::before, "<|channel>thought\na < b\n<channel|>b", {"a < b", "b"}},
+        ReasoningCase{"Gemma4Not", Format::gemma4, Place::before, "<|channel>b", {"", "<|channel>b"}},
+        ReasoningCase{
             "GraniteNot", Format::granite, Place::before, "Here is my answer.", {"", "Here is my answer."}}),
     [](const auto& test) { return test.param.name; });
 
@@ -148,6 +151,11 @@ INSTANTIATE_TEST_SUITE_P(
             "Granite",
             with_prompt("{% if thinking %}Write your thoughts after 'Here is my thought process:'{% endif %}", "<a>"),
             Format::granite, "<a>", "<a>", Place::before, Place::before},
+        TemplateCase{"Gemma4",
+                     with_prompt("",
+                                 "<a>{% if not enable_thinking | default(false) %}{{ "
+                                 "'<|channel>thought\n<channel|>' }}{% endif %}"),
+                     Format::gemma4, "<channel|>", "<channel|>", Place::outside, Place::outside},
         TemplateCase{"NoThoughts", with_prompt("", "<a>"), Format::none, "<a>", "<a>", Place::outside,
                      Place::outside}),
     [](const auto& test) { return test.param.name; });
@@ -175,7 +183,7 @@ TEST(ReasoningFormatTest, IsSeenInTokensWhereTheTemplateShowsNothing) {
     EXPECT_EQ(parse_reasoning_format(family.name), family.format);
     EXPECT_NE(reasoning_format_names().find(family.name), std::string::npos);
     if (!family.token) continue;
-    const MarkedTokenizer tokenizer({family.open, family.close});
+    const MarkedTokenizer tokenizer({family.token, family.close});
     EXPECT_EQ(detect_reasoning_format(plain, &tokenizer, ToolFormat::hermes), family.format);
   }
   EXPECT_EQ(parse_reasoning_format("thoughtful"), std::nullopt);
@@ -209,6 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
         FormCase{"OffAndBegun", Format::think, Place::outside, "<think></think>no", false},
         FormCase{"Granite", Format::granite, Place::before, "Here is my thought process: a Here is my response: yes",
                  true},
+        FormCase{"Gemma4", Format::gemma4, Place::before, "<|channel>thought\na<channel|>yes", true},
         FormCase{"Command", Format::command, Place::inside, "a<|END_THINKING|><|START_RESPONSE|>yes", true},
         FormCase{"Harmony", Format::harmony, Place::before,
                  "<|channel|>analysis<|message|>a < b<|end|><|start|>assistant<|channel|>final<|message|>yes", true},

@@ -160,6 +160,12 @@ inline std::vector<ToolSample> tool_samples() {
       {ToolFormat::nemotron, "<TOOLCALL>" + list + "</TOOLCALL>", jinja_of("<TOOLCALL>[", of_json, "]</TOOLCALL>")},
       {ToolFormat::lfm2, "<|tool_call_start|>[" + python_calls(", ") + "]<|tool_call_end|>",
        jinja_of("<|tool_call_start|>[", in_python, "]<|tool_call_end|>")},
+      {ToolFormat::gemma4,
+       "<|tool_call>call:weather{city:<|\"|>Ulm<|\"|>,days:2}<tool_call|>"
+       "<|tool_call>call:time{zone:{name:<|\"|>C\"E\"T}<|\"|>,at:[1,-2.5e3]},note:<|\"|>" +
+           note + "<|\"|>}<tool_call|>",
+       jinja_of("", "<|tool_call>call:" + name + "{{ '{' }}" + tags("{{ k }}:<|\"|>{{ v }}<|\"|>") + "}<tool_call|>",
+                "")},
       {ToolFormat::gemma, "```tool_code\n" + python_calls("\n") + "\n```",
        jinja_of("```tool_code\n", in_python + "\n", "```")},
       {ToolFormat::pythonic, "[" + python_calls(", ") + "]", jinja_of("[", in_python, "]")},

@@ -202,6 +202,65 @@ const MeshCase kSingleCases[] = {
     {.family = "nemotron_h", .shape = {.shard = 2}, .zero = Zero::optimizer, .precision = Precision::bf16},
 };
 
+// Layers whose heads differ, and experts beside dense parts; of the one global head of keys all ranks have a copy.
+const MeshCase kGemma4Cases[] = {
+    {.family = "gemma4", .accumulation = 2, .dropout = 0.2f},
+    {.family = "gemma4", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "gemma4", .shape = {.tp = 3}, .dropout = 0.2f, .tie = true},
+    {.family = "gemma4", .shape = {.tp = 4}},
+    {.family = "gemma4",
+     .shape = {.pp = 2, .tp = 2},
+     .schedule = ScheduleKind::zb_h1,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block}},
+    {.family = "gemma4", .shape = {.cp = 2}, .dropout = 0.2f},
+    {.family = "gemma4", .shape = {.cp = 2, .tp = 2}, .dropout = 0.2f, .cp_mode = ContextMode::ulysses},
+    {.family = "gemma4",
+     .shape = {.shard = 2},
+     .zero = Zero::parameters,
+     .offload_optimizer = OffloadTo::host,
+     .offload_parameters = OffloadTo::host,
+     .offload_activations = OffloadTo::host},
+    {.family = "gemma4", .shape = {.tp = 2}, .lora = kLoraDropout},
+    {.family = "gemma4", .shape = {.tp = 2}, .precision = Precision::bf16},
+    {.family = "gemma4",
+     .shape = {.tp = 2},
+     .sequence_parallel = true,
+     .recompute = {RecomputePolicy::What::mlp},
+     .dropout = 0.2f,
+     .experts = 4},
+    {.family = "gemma4", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
+    {.family = "gemma4",
+     .shape = {.pp = 2, .shard = 2},
+     .zero = Zero::gradients,
+     .schedule = ScheduleKind::interleaved,
+     .virtual_stages = 2,
+     .accumulation = 2,
+     .experts = 4},
+    {.family = "gemma4", .shape = {.tp = 2}, .experts = 4, .lora = kLora},
+    {.family = "gemma4", .accumulation = 2, .recompute = {RecomputePolicy::What::block}, .shared_keys = true},
+    {.family = "gemma4",
+     .shape = {.tp = 2},
+     .sequence_parallel = true,
+     .recompute = {RecomputePolicy::What::attention},
+     .dropout = 0.2f,
+     .shared_keys = true},
+    {.family = "gemma4", .shape = {.tp = 4}, .tie = true, .shared_keys = true},
+    {.family = "gemma4", .shape = {.cp = 2}, .dropout = 0.2f, .shared_keys = true},
+    {.family = "gemma4",
+     .shape = {.shard = 2, .cp = 2, .tp = 2},
+     .zero = Zero::parameters,
+     .recompute = {RecomputePolicy::What::block},
+     .cp_mode = ContextMode::ulysses,
+     .offload_optimizer = OffloadTo::host,
+     .offload_parameters = OffloadTo::host,
+     .offload_activations = OffloadTo::host,
+     .shared_keys = true},
+    {.family = "gemma4", .shape = {.shard = 2, .tp = 2}, .zero = Zero::gradients, .experts = 4, .shared_keys = true},
+    {.family = "gemma4", .shape = {.tp = 2}, .lora = kLoraDropout, .shared_keys = true},
+    {.family = "gemma4", .shape = {.tp = 2}, .precision = Precision::bf16, .shared_keys = true},
+};
+
 // Layers of the gated delta rule, of whose queries and keys four ranks share what two have.
 const MeshCase kDeltaCases[] = {
     {.family = "qwen3_5", .accumulation = 2, .dropout = 0.2f},
@@ -286,6 +345,7 @@ INSTANTIATE_TEST_SUITE_P(DeltaRule, EqualToOneRankTest, testing::ValuesIn(kDelta
 INSTANTIATE_TEST_SUITE_P(SelectiveStates, EqualToOneRankTest, testing::ValuesIn(kSelectiveCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(GatedConvs, EqualToOneRankTest, testing::ValuesIn(kConvCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SingleParts, EqualToOneRankTest, testing::ValuesIn(kSingleCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(Gemma4, EqualToOneRankTest, testing::ValuesIn(kGemma4Cases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(FurtherOn, EqualToOneRankTest, testing::ValuesIn(kMtpCases), mesh_case_name);
 
 TEST_P(EqualToOneRankTest, LossGradientsAndWeights) { expect_equal_to_one_rank(GetParam()); }

@@ -26,6 +26,7 @@ struct MeshCase {
   LoraConfig lora = {};
   GradientType gradients = GradientType::fp32;
   bool mtp = false;
+  bool shared_keys = false;  // and inputs of layers
   int steps = 3;
 };
 
@@ -57,6 +58,7 @@ inline std::string name_of(const MeshCase& c) {
                                  kPrecisionNames[int(c.precision)]);
   if (c.gradients == GradientType::bf16) name += "_short_gradients";
   if (c.mtp) name += "_mtp";
+  if (c.shared_keys) name += "_shared";
   const auto add = [&](const char* what, int64_t n, int64_t usual) {
     if (n != usual) name += fmt::format("_{}{}", what, n);
   };
@@ -95,9 +97,16 @@ inline Recipe recipe_of(const MeshCase& c) {
     m.state_heads = 8, m.state_key_dim = 6, m.state_value_dim = 4;
     m.state_key_heads = m.state_rule == StateKind::delta ? 2 : 1;
   }
+  if (r.model.value_norm) {  // Gemma 4
+    ModelConfig& m = r.model;
+    m.window = 6, m.global_every = 2, m.global_head_dim = 12, m.global_kv_heads = 1, m.global_values_are_keys = true;
+    m.experts_beside_dense = c.experts > 0;
+    if (c.shared_keys) m.layer_inputs = 10, m.shared_kv_layers = 2, m.shared_kv_ffn = 72;
+    complete(m);
+  }
   if (c.experts > 0) {
     ModelConfig& m = r.model;
-    m.experts = c.experts, m.shared_experts = 1, m.expert_ffn = 24;
+    m.experts = c.experts, m.shared_experts = m.experts_beside_dense ? 0 : 1, m.expert_ffn = 24;
     // A choice that is all but a tie falls either way when bf16 rounds differently: there every expert is chosen.
     m.experts_per_token = c.precision == Precision::fp32 ? 2 : c.experts;
     m.aux_loss = 0.1f, m.z_loss = 0.01f;
@@ -129,6 +138,7 @@ inline MeshCase on_one_rank(const MeshCase& c) {
           .lora = c.lora,
           .gradients = c.gradients,
           .mtp = c.mtp,
+          .shared_keys = c.shared_keys,
           .steps = c.steps};
 }
 

@@ -26,6 +26,7 @@ const char* const kBeside[] = {
     "[model]\nexperts = 4\n",
     "[model]\nwindow = 4\n",
     "[model]\nkv_rank = 4\n",
+    "[model]\nshared_kv_layers = 1\n",
     "[model]\nattention_every = 4\n",
     "[model]\nattention_every = 4\nattention_layers = [1]\n",
     "[model]\nblock = \"single\"\n",

@@ -53,9 +53,9 @@ void Param::pack(Context& context, Packed& p, bool transpose_b) {
 }
 
 float Init::value(uint64_t seed, uint64_t name, uint64_t index) const {
-  if (!is_random()) return kind == Kind::ones ? 1 : 0;
+  if (!is_random()) return number;
   const float normal = philox_normal(seed, name, index);
-  if (kind == Kind::normal) return std * normal;
+  if (kind == Kind::normal) return number * normal;
   const double uniform = 0.5 * ::erfc(-double(normal) / std::numbers::sqrt2);
   if (kind == Kind::log_rate) return float(::log(1 + 15 * uniform));
   const double step = 0.001 * ::pow(100, uniform);
@@ -79,8 +79,7 @@ void fill_random(Context& context, const Param& param, uint64_t seed, T* out, in
 void initialize(Context& context, const Param& param, uint64_t seed, const Tensor& out, int64_t first) {
   check(first >= 0 && first + out.numel() <= param.shape.numel(), "{}: initial values {}+{} of {}", param.name, first,
         out.numel(), param.shape.numel());
-  if (!param.init.is_random())
-    return context.kernels.fill(context.stream, out, param.init.kind == Init::Kind::ones ? 1 : 0);
+  if (!param.init.is_random()) return context.kernels.fill(context.stream, out, param.init.number);
   if (out.device() == Device::meta) return;
   fill_on_host(context.stream, out, [&](const Tensor& host) {
     if (out.dtype() == DType::f64)

@@ -10,19 +10,20 @@ namespace weft {
 
 // How a parameter starts: a pure function of (seed, name, index), so that every mesh starts from the same bits.
 struct Init {
-  enum class Kind : uint8_t { zeros, ones, normal, log_rate, time_step };
-  Kind kind = Kind::zeros;
-  float std = 0;
+  enum class Kind : uint8_t { constant, normal, log_rate, time_step };
+  Kind kind = Kind::constant;
+  float number = 0;  // the constant, or the standard deviation
 
   static Init zeros() { return {}; }
-  static Init ones() { return {Kind::ones}; }
+  static Init ones() { return constant(1); }
+  static Init constant(float number) { return {Kind::constant, number}; }
   static Init normal(float std) { return {Kind::normal, std}; }
   // How fast a recurrence forgets: the logarithm of a number between 1 and 16, and what softplus makes a number
   // between 0.001 and 0.1 of, whose logarithm is even. Source: Dao and Gu, "Transformers are SSMs", 2024.
   static Init log_rate() { return {Kind::log_rate}; }
   static Init time_step() { return {Kind::time_step}; }
 
-  bool is_random() const { return kind != Kind::zeros && kind != Kind::ones; }
+  bool is_random() const { return kind != Kind::constant; }
   // Of the element with this number in the whole parameter; name: name_hash of it.
   float value(uint64_t seed, uint64_t name, uint64_t index) const;
 };

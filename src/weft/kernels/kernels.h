@@ -261,6 +261,7 @@ struct RouteArgs {
   Tensor chosen;     // out [T, k] i32
   Tensor logits;     // [T, E] f32
   Tensor bias;       // [E] f32, optional
+  Tensor factors;    // [E] f32, optional: the weight of an expert is multiplied by its factor
   RouteRule rule;
 
   // For kernels to which tensors are memory of the host.
@@ -279,6 +280,8 @@ struct RouteBackwardArgs {
   const int32_t* rows = nullptr;  // [T], host memory; only with balance
   float z_scale = 0;
   RouteRule rule;
+  Tensor factors = {};   // [E] f32, optional
+  Tensor dfactors = {};  // out [T, E] f32, optional: what each token adds to their gradient; only with both
 };
 
 // Where the copies of tokens lie among other rows: copy j of token t is row at[t * k + j], or nowhere if that is -1.

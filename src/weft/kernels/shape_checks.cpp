@@ -455,6 +455,7 @@ void check_route(const RouteArgs& args) {
   op.shape("weights", args.weights, {tokens, k});
   op.dtype("weights", args.weights, args.logits.dtype());
   if (args.bias) op.statistic("bias", args.bias, args.logits.dim(1), args.logits);
+  if (args.factors) op.statistic("factors", args.factors, args.logits.dim(1), args.logits);
   if (k < 1 || k > args.logits.dim(1) || k > kMostExpertsPerToken)
     throw Error("{}: {} experts for each token, but there are {} and at most {} are supported", op.name, k,
                 args.logits.dim(1), kMostExpertsPerToken);
@@ -479,6 +480,9 @@ void check_route_backward(const RouteBackwardArgs& args) {
     op.dtype("dweights", args.dweights, args.logits.dtype());
   }
   op.indices(args.logits, "experts", args.experts, tokens * args.k, 0, experts);
+  if (args.factors) op.statistic("factors", args.factors, experts, args.logits);
+  if (args.dfactors) op.like("dfactors", args.dfactors, args.logits);
+  op.that(!args.dfactors || (args.dweights && args.factors), "dfactors are made of dweights, beside factors");
   if (!args.balance) return;
   op.rank("balance", args.balance, 2);
   op.shape("balance", args.balance, {args.balance.dim(0), experts});

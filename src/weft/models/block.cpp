@@ -6,6 +6,15 @@
 #include "weft/autograd/recompute.h"
 
 namespace weft {
+
+NormConfig norm_config(const ModelConfig& c) {
+  return {.kind = c.norm,
+          .eps = c.norm_eps,
+          .has_weight = c.norm_weight,
+          .has_bias = c.has_norm_bias(),
+          .has_offset = c.norm_offset};
+}
+
 namespace {
 
 // Projections that write into the residual stream start smaller, so that its variance does not grow with depth.
@@ -13,14 +22,15 @@ namespace {
 float output_init_std(const ModelConfig& c) { return c.init_std / std::sqrt(2.0f * float(c.layers)); }
 
 AttentionRule attention_rule(const ModelConfig& c, int layer) {
-  return {.scale = c.score_scale(), .softcap = c.attention_softcap, .window = c.is_local(layer) ? int(c.window) : 0};
+  return {
+      .scale = c.score_scale(layer), .softcap = c.attention_softcap, .window = c.is_local(layer) ? int(c.window) : 0};
 }
 
 AttentionConfig attention_config(const ModelConfig& c, int layer) {
   return {.hidden = c.hidden,
           .heads = c.heads,
-          .kv_heads = c.kv_heads,
-          .head_dim = c.head_dim,
+          .kv_heads = c.kv_heads_of(layer),
+          .head_dim = c.head_dim_of(layer),
           .rule = attention_rule(c, layer),
           .has_qkv_bias = c.has_qkv_bias(),
           .has_output_bias = c.has_output_bias(),
@@ -30,6 +40,9 @@ AttentionConfig attention_config(const ModelConfig& c, int layer) {
           .has_norm_offset = c.norm_offset,
           .has_sinks = c.attention_sinks,
           .has_gate = c.attention_gate,
+          .has_value_norm = c.value_norm,
+          .values_are_keys = c.values_are_keys(layer),
+          .has_keys = !c.shares_keys(layer),
           .norm_eps = c.norm_eps,
           .dropout = c.dropout,
           .init_std = c.init_std,
@@ -84,9 +97,9 @@ GatedConvConfig conv_config(const ModelConfig& c) {
           .lora = c.lora};
 }
 
-MlpConfig mlp_config(const ModelConfig& c) {
+MlpConfig mlp_config(const ModelConfig& c, int64_t ffn) {
   return {.hidden = c.hidden,
-          .ffn = c.ffn,
+          .ffn = ffn,
           .activation = c.activation,
           .is_gated = c.is_gated,
           .has_bias = c.has_mlp_bias(),
@@ -97,8 +110,6 @@ MlpConfig mlp_config(const ModelConfig& c) {
 }
 
 MoeConfig moe_config(const ModelConfig& c) {
-  MlpConfig shared = mlp_config(c);
-  shared.ffn = c.shared_experts * c.expert_ffn;
   return {.gate = {.rule = {.gate = c.router,
                             .normalises = c.norm_topk,
                             .scale = c.routed_scale,
@@ -113,8 +124,9 @@ MoeConfig moe_config(const ModelConfig& c) {
           .has_biases = c.expert_bias,
           .hidden = c.hidden,
           .ffn = c.expert_ffn,
-          .shared = shared,
+          .shared = mlp_config(c, c.shared_experts * c.expert_ffn),
           .has_shared_gate = c.shared_gate,
+          .norms = c.experts_beside_dense ? std::optional(norm_config(c)) : std::nullopt,
           .activation = c.activation,
           .is_gated = c.is_gated,
           .dropout = c.dropout,
@@ -123,19 +135,21 @@ MoeConfig moe_config(const ModelConfig& c) {
           .lora = c.lora};
 }
 
-}  // namespace
-
-NormConfig norm_config(const ModelConfig& c) {
-  return {.kind = c.norm,
-          .eps = c.norm_eps,
-          .has_weight = c.norm_weight,
-          .has_bias = c.has_norm_bias(),
-          .has_offset = c.norm_offset};
+LayerInputConfig input_config(const ModelConfig& c) {
+  return {.hidden = c.hidden,
+          .width = c.layer_inputs,
+          .activation = c.activation,
+          .norm = norm_config(c),
+          .init_std = c.init_std,
+          .output_init_std = output_init_std(c),
+          .base = c.lora.base};
 }
+
+}  // namespace
 
 Block::Block(const std::string& name, int layer, const ModelConfig& c, const RopeTables& rope,
              const Partition& partition)
-    : kind_(c.block), residual_scale_(c.residual_scale) {
+    : kind_(c.block), gives_keys_(c.gives_keys(layer)), residual_scale_(c.residual_scale) {
   const auto make_norm = [&](std::optional<Norm>& norm, const char* which) {
     norm.emplace(name + which, partition.tensor.replicated({c.hidden}), norm_config(c));
   };
@@ -152,28 +166,56 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
     latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), rope.of(layer),
                               partition);
   else if (has_mixer)
-    attention_.emplace(name + ".attention", layer, attention_config(c, layer),
+    attention_.emplace(name + ".attention", int(c.keys_of(layer)), attention_config(c, layer),
                        c.is_rotated(layer) ? &rope.of(layer) : nullptr, partition);
   if (has_pre && has_mlp && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");
   if (has_post) make_norm(mlp_post_norm_, ".mlp_post_norm");
-  if (c.has_experts(layer))
-    moe_.emplace(name + ".moe", moe_config(c), partition);
-  else if (has_mlp)
-    mlp_.emplace(name + ".mlp", mlp_config(c), partition);
+  if (c.has_experts(layer)) moe_.emplace(name + ".moe", moe_config(c), partition);
+  if (c.has_dense(layer)) mlp_.emplace(name + ".mlp", mlp_config(c, c.ffn_of(layer)), partition);
+  if (mlp_ && moe_) make_norm(dense_post_norm_, ".mlp.post_norm");
+  if (c.layer_inputs > 0) input_.emplace(name + ".input", input_config(c), partition);
+  if (!c.layer_scale) return;
+  scale_.emplace(name + ".scale", partition.tensor.replicated({1}), Init::ones());
+  scale_->trainable = false;
 }
 
+// Keys of this layer go to others as they are, so that it does not make them again.
 Residual Block::operator()(const Residual& in, const Pass& pass, RecomputePolicy::What recomputed,
-                           const WantedRows* wanted) {
+                           const WantedRows* wanted, const FromOtherLayers& others) {
+  using What = RecomputePolicy::What;
+  if (gives_keys_ && recomputed != What::nothing)
+    recomputed = recomputed == What::attention ? What::nothing : What::mlp;
+  if (in.x.context->tape && recomputed == What::block) {
+    if (!others.input && !others.keys)
+      return {recompute([this, &pass](const Var& x) { return (*this)({x}, pass, What::nothing).sum(); }, in.sum())};
+    const auto again = [this, &pass](const Var& x, const Var& input, const Var& keys, const Var& values) {
+      KeysAndValues given{keys, values};
+      return (*this)({x}, pass, What::nothing, nullptr, {input, keys ? &given : nullptr}).sum();
+    };
+    const KeysAndValues theirs = others.keys ? *others.keys : KeysAndValues();
+    return {recompute(again, in.sum(), others.input, theirs.keys, theirs.values)};
+  }
+  const Residual parts = both_parts(in, pass, recomputed, wanted, others);
+  if (!input_ && !scale_) return parts;
+  Var y = parts.sum();
+  if (input_) y = (*input_)(y, others.input);
+  return {scale_ ? apply(*y.context, ScaleColumnsOp{*scale_}, y) : y};
+}
+
+Residual Block::both_parts(const Residual& in, const Pass& pass, RecomputePolicy::What recomputed,
+                           const WantedRows* wanted, const FromOtherLayers& others) {
   using What = RecomputePolicy::What;
   const bool has_tape = in.x.context->tape != nullptr;
-  if (has_tape && recomputed == What::block) {
-    const auto again = [this, &pass](const Var& sum) { return (*this)({sum}, pass, What::nothing).sum(); };
-    return {recompute(again, in.sum())};
-  }
   const auto given = [wanted](const Var& rows) { return wanted ? wanted->of(rows) : rows; };
   const auto attention = [&](const Var& x) {
-    if (!has_tape || recomputed != What::attention) return attend(x, pass, wanted);
-    return recompute([this, &pass](const Var& again) { return attend(again, pass, nullptr); }, x);
+    if (!has_tape || recomputed != What::attention) return attend(x, pass, wanted, others.keys);
+    if (!others.keys)
+      return recompute([this, &pass](const Var& again) { return attend(again, pass, nullptr, nullptr); }, x);
+    const auto again = [this, &pass](const Var& normed, const Var& keys, const Var& values) {
+      KeysAndValues theirs{keys, values};
+      return attend(normed, pass, nullptr, &theirs);
+    };
+    return recompute(again, x, others.keys->keys, others.keys->values);
   };
   const auto mlp = [&](const Var& x) {
     if (!has_tape || recomputed != What::mlp) return feed_forward(x, wanted ? wanted->pass() : pass);
@@ -191,6 +233,10 @@ Residual Block::operator()(const Residual& in, const Pass& pass, RecomputePolicy
     }
     case BlockKind::both: {
       const auto [residual, normed] = attention_norm_->branch(in);
+      if (mlp_ && moe_) {
+        const Var sum = given(residual) + (*attention_post_norm_)(attention(normed));
+        return {sum, (*mlp_post_norm_)(mlp(sum))};
+      }
       const auto [sum, normed_sum] = mlp_norm_->add(given(residual), (*attention_post_norm_)(attention(normed)));
       return {sum, (*mlp_post_norm_)(mlp(normed_sum))};
     }

@@ -10,10 +10,17 @@
 #include "weft/nn/attention.h"
 #include "weft/nn/gated_conv.h"
 #include "weft/nn/latent_attention.h"
+#include "weft/nn/layer_inputs.h"
 #include "weft/nn/moe.h"
 #include "weft/nn/recurrent_mixer.h"
 
 namespace weft {
+
+// What a layer has of others.
+struct FromOtherLayers {
+  Var input = {};                 // LayerInputs', of the rows that the layer gives
+  KeysAndValues* keys = nullptr;  // see Attention
+};
 
 class Block {
  public:
@@ -21,10 +28,10 @@ class Block {
   Block(const std::string& name, int layer, const ModelConfig& config, const RopeTables& rope,
         const Partition& partition);
 
-  // recomputed: the block or one of its two parts, where there is a tape. wanted: of the last layer, the rows that it
-  // gives; null: all.
+  // recomputed: the block or one of its two parts, where there is a tape; of one whose keys others attend to the
+  // feed-forward part alone. wanted: of the last layer, the rows that it gives; null: all.
   Residual operator()(const Residual& x, const Pass& pass, RecomputePolicy::What recomputed,
-                      const WantedRows* wanted = nullptr);
+                      const WantedRows* wanted = nullptr, const FromOtherLayers& others = {});
 
   void each_param(auto&& visit) {
     each_norm_of(attention_norm_, attention_post_norm_, [&](Norm& n) { n.each_param(visit); });
@@ -33,13 +40,20 @@ class Block {
     if (recurrent_) recurrent_->each_param(visit);
     if (conv_) conv_->each_param(visit);
     each_norm_of(mlp_norm_, mlp_post_norm_, [&](Norm& n) { n.each_param(visit); });
-    if (moe_) moe_->each_param(visit);
     if (mlp_) mlp_->each_param(visit);
+    if (dense_post_norm_) dense_post_norm_->each_param(visit);
+    if (moe_) moe_->each_param(visit);
+    if (input_) input_->each_param(visit);
+    if (scale_) visit(*scale_);
   }
   void each_norm(auto&& visit) {
     each_norm_of(attention_norm_, attention_post_norm_, visit);
+    if (attention_) attention_->each_norm(visit);
     if (recurrent_) recurrent_->each_norm(visit);
     each_norm_of(mlp_norm_, mlp_post_norm_, visit);
+    if (dense_post_norm_) visit(*dense_post_norm_);
+    if (moe_) moe_->each_norm(visit);
+    if (input_) input_->each_norm(visit);
   }
   RouterBias* router_bias() { return moe_ ? moe_->router_bias() : nullptr; }
 
@@ -48,19 +62,25 @@ class Block {
     if (before) visit(*before);
     if (after) visit(*after);
   }
-  Var attend(const Var& x, const Pass& pass, const WantedRows* wanted) {
-    return scaled(mix(x, pass, wanted), residual_scale_);
+  Var attend(const Var& x, const Pass& pass, const WantedRows* wanted, KeysAndValues* keys) {
+    return scaled(mix(x, pass, wanted, keys), residual_scale_);
   }
-  Var mix(const Var& x, const Pass& pass, const WantedRows* wanted) {
+  Var mix(const Var& x, const Pass& pass, const WantedRows* wanted, KeysAndValues* keys) {
     if (recurrent_) return (*recurrent_)(x, pass, wanted);
     if (conv_) return (*conv_)(x, pass, wanted);
-    return latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted);
+    return latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted, keys);
   }
+  // x: normalised; where both stand side by side, the residual stream.
   Var feed_forward(const Var& x, const Pass& pass) {
-    return scaled(moe_ ? (*moe_)(x, pass) : (*mlp_)(x, pass), residual_scale_);
+    if (!moe_) return scaled((*mlp_)(x, pass), residual_scale_);
+    if (!mlp_) return scaled((*moe_)(x, pass), residual_scale_);
+    return scaled((*dense_post_norm_)((*mlp_)((*mlp_norm_)(x), pass)) + (*moe_)(x, pass), residual_scale_);
   }
+  Residual both_parts(const Residual& x, const Pass& pass, RecomputePolicy::What recomputed, const WantedRows* wanted,
+                      const FromOtherLayers& others);
 
   BlockKind kind_;
+  bool gives_keys_;
   float residual_scale_;
   std::optional<Norm> attention_norm_, attention_post_norm_;
   std::optional<Attention> attention_;               // or
@@ -68,8 +88,11 @@ class Block {
   std::optional<RecurrentMixer> recurrent_;          // or
   std::optional<GatedConv> conv_;
   std::optional<Norm> mlp_norm_, mlp_post_norm_;
-  std::optional<Mlp> mlp_;  // or
+  std::optional<Mlp> mlp_;  // or, or beside it
   std::optional<Moe> moe_;
+  std::optional<Norm> dense_post_norm_;  // where both are there
+  std::optional<LayerInput> input_;
+  std::optional<Param> scale_;  // [1]
 };
 
 NormConfig norm_config(const ModelConfig& config);

@@ -26,6 +26,16 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
     if (c.position == PositionKind::learned)
       position_.emplace("position.weight", partition_.tensor.replicated_inside({c.context, c.hidden}),
                         Init::normal(c.init_std));
+    if (c.layer_inputs > 0)
+      layer_inputs_.emplace("layer_inputs",
+                            LayerInputsConfig{.layers = c.layers,
+                                              .width = c.layer_inputs,
+                                              .hidden = c.hidden,
+                                              .vocab = c.vocab,
+                                              .norm_eps = c.norm_eps,
+                                              .init_std = c.init_std,
+                                              .base = c.lora.base},
+                            partition_);
   }
   for (int64_t i = part_.first_layer; i < part_.first_layer + part_.num_layers; ++i)
     blocks_.push_back(std::make_unique<Block>(fmt::format("layers.{}", i), int(i), c, rope_, partition));
@@ -92,14 +102,29 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
   size_t group = 0;
   Residual x{in};
   rope_.prepare(pass);
+  std::vector<Var> inputs;
   if (embedding_) {
     brackets.enter(group, Var{{}, &context});
-    x = {brackets.leave(group++, embed(context, pass, pass.ids, *embedding_, embedding_dropout_site_))};
+    const Var embedded = embed(context, pass, pass.ids, *embedding_, embedding_dropout_site_);
+    if (layer_inputs_) inputs = (*layer_inputs_)(embedded, pass, dtype_);
+    x = {brackets.leave(group++, embedded)};
   }
-  for (const auto& each : blocks_) {
-    const RecomputePolicy::What recomputed = recompute_.of(part_.first_layer + int64_t(&each - blocks_.data()));
+  std::array<KeysAndValues, 2> shared;  // of global layers, and of local ones
+  const WantedRows* const wanted = final_norm_ ? pass.wanted : nullptr;
+  const Pass* here = &pass;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const int64_t layer = part_.first_layer + int64_t(i);
     x.last() = brackets.enter(group, x.last());
-    x = (*each)(x, pass, recomputed, final_norm_ && &each == &blocks_.back() ? pass.wanted : nullptr);
+    if (wanted && config_.shared_kv_layers > 0 && i == first_of_wanted())
+      x = {wanted->of(x.sum())}, here = &wanted->pass();
+    const bool has_wanted = here != &pass;
+    const bool is_shared = config_.shares_keys(layer) || config_.gives_keys(layer);
+    const FromOtherLayers others{.input = inputs.empty() ? Var()
+                                          : has_wanted   ? wanted->of(inputs[i])
+                                                         : inputs[i],
+                                 .keys = is_shared ? &shared[config_.is_local(layer)] : nullptr};
+    x = (*blocks_[i])(x, *here, recompute_.of(layer), i + 1 == blocks_.size() && !has_wanted ? wanted : nullptr,
+                      others);
     x.last() = brackets.leave(group++, x.last());
   }
   if (pass.attention.cache) pass.attention.cache->advance(pass.num_tokens);
@@ -155,6 +180,7 @@ std::vector<std::vector<Param*>> Decoder::param_groups() {
     groups.emplace_back();
     collect(*embedding_);
     if (position_) collect(*position_);
+    if (layer_inputs_) layer_inputs_->each_param(collect);
   }
   for (const auto& block : blocks_) {
     groups.emplace_back();

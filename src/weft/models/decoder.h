@@ -87,6 +87,9 @@ class Decoder {
  private:
   Var embed(Context& context, const Pass& pass, const int32_t* ids, Param& table, uint64_t dropout_site);
   Var leave_head(const Var& result, Brackets& brackets);
+  // The first layer of which only wanted rows are asked for, but for keys: where those of others begin to attend to
+  // keys of earlier ones, and else the last one, which makes its own of all rows.
+  size_t first_of_wanted() const { return blocks_.size() - size_t(std::max<int64_t>(config_.shared_kv_layers, 1)); }
   // Of blocks, and of the part behind them.
   void each_layer(auto&& visit) {
     for (const auto& block : blocks_) visit(*block);
@@ -104,6 +107,7 @@ class Decoder {
   std::optional<Param> embedding_;  // [V, H]
   Param* tied_ = nullptr;           // the embedding, where it is the head
   std::optional<Param> position_;   // [context, H]
+  std::optional<LayerInputs> layer_inputs_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::optional<Norm> final_norm_;
   std::optional<Param> head_;  // [V, H]; absent when tied to an embedding on this rank

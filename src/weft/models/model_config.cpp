@@ -30,6 +30,10 @@ void complete_experts(ModelConfig& c) {
     if (!(value >= 0)) throw UsageError("model.{} = {}: write a number of at least 0", key, value);
   };
   not_negative("shared_experts", double(c.shared_experts));
+  if (c.experts_beside_dense && (c.block != BlockKind::both || c.shared_experts > 0 || c.expert_bias))
+    throw UsageError(
+        "model.experts_beside_dense: such a layer has norms on both sides, and neither shared experts nor biases of "
+        "experts: write model.block = \"both\", model.shared_experts = 0 and model.expert_bias = false");
   if (c.shared_gate && c.shared_experts == 0)
     throw UsageError("model.shared_gate weighs what shared experts give: write model.shared_experts, or false");
   not_negative("first_dense_layers", double(c.first_dense_layers));
@@ -50,8 +54,8 @@ void complete_experts(ModelConfig& c) {
 
 void complete_rope(ModelConfig& c) {
   if (c.position != PositionKind::rope) return;
-  if (c.rotary_dim == c.head_dim) c.rotary_dim = 0;
-  if (c.turned_dim() % 2 != 0 || c.turned_dim() < 2 || c.turned_dim() > c.head_dim)
+  if (c.rotary_dim == c.head_dim && c.global_head_dim == 0) c.rotary_dim = 0;
+  if (c.turned_dim() % 2 != 0 || c.turned_dim() < 2 || c.turned_dim() > c.head_dim || c.global_turned_dim() % 2 != 0)
     throw UsageError(
         "model.rotary_dim = {}: rotary positions turn pairs of the {} elements of a head: write an even number up to "
         "that, or model.position = \"learned\"",
@@ -73,11 +77,13 @@ void complete_rope(ModelConfig& c) {
                      s.high_freq_factor, s.low_freq_factor);
   if (s.kind == RopeScaling::Kind::yarn && !(s.beta_fast > s.beta_slow && s.beta_slow > 0))
     throw UsageError("model.rope_beta_fast = {} must be above model.rope_beta_slow = {}", s.beta_fast, s.beta_slow);
+  if (s.kind == RopeScaling::Kind::proportional && !(s.turned_share > 0 && s.turned_share <= 1))
+    throw UsageError("model.rope_turned_share = {}: write a number above 0 and at most 1", s.turned_share);
   if (s.kind != RopeScaling::Kind::longrope) return;
   for (const auto* factors : {&s.short_factors, &s.long_factors}) {
-    if (int64_t(factors->size()) != c.turned_dim() / 2)
+    if (int64_t(factors->size()) != c.global_turned_dim() / 2)
       throw UsageError("model.rope_short_factors and rope_long_factors must have {} numbers each, one for each pair",
-                       c.turned_dim() / 2);
+                       c.global_turned_dim() / 2);
     for (const double f : *factors)
       if (!(f > 0)) throw UsageError("model.rope_short_factors and rope_long_factors: {} is not above 0", f);
   }
@@ -107,6 +113,10 @@ void complete_states(ModelConfig& c) {
   };
   limited("state_conv", c.state_conv, kMostConvWidth);
   require_layers("attention_layers", c.attention_layers, c.layers);
+  if (c.num_recurrent() == 0) {
+    c.attention_every = 0, c.attention_layers.clear();
+    return complete_states(c);
+  }
   if (c.is_latent())
     throw UsageError("model.attention_every = {}: latent attention stands in every layer: write 0",
                      c.attention_every);
@@ -145,12 +155,60 @@ void complete_single(ModelConfig& c) {
                      c.mtp_layers);
 }
 
+void complete_global_layers(ModelConfig& c) {
+  if (c.window == 0 || c.global_head_dim == c.head_dim) c.global_head_dim = 0;
+  if (c.window == 0 || c.global_kv_heads == c.kv_heads) c.global_kv_heads = 0;
+  if (c.window == 0) c.global_values_are_keys = false;
+  if (c.global_head_dim != 0) require_positive("global_head_dim", c.global_head_dim);
+  if (c.global_kv_heads != 0) require_positive("global_kv_heads", c.global_kv_heads);
+  if (c.global_kv_heads != 0 && c.heads % c.global_kv_heads != 0)
+    throw UsageError("model.heads = {} does not divide by model.global_kv_heads = {}", c.heads, c.global_kv_heads);
+  if (c.global_values_are_keys && !(c.qk_norm && !c.qk_norm_turned && c.value_norm))
+    throw UsageError(
+        "model.global_values_are_keys: keys and values then differ by their norms: write model.qk_norm = true, "
+        "model.qk_norm_turned = false and model.value_norm = true");
+  const bool are_particular = c.global_head_dim != 0 || c.global_kv_heads != 0 || c.global_values_are_keys;
+  if (are_particular && (c.is_latent() || c.has_states() || c.mtp_layers > 0))
+    throw UsageError(
+        "model.global_head_dim, global_kv_heads and global_values_are_keys belong to models that attend in every "
+        "layer, not by latent attention, and predict no token further on: leave them out");
+  if (c.global_head_dim != 0 && c.rotary_dim > c.global_head_dim)
+    throw UsageError("model.rotary_dim = {}: write at most model.global_head_dim = {}", c.rotary_dim,
+                     c.global_head_dim);
+  if (c.global_head_dim != 0 && c.local_rope_theta == 0) c.local_rope_theta = c.rope_theta;
+}
+
+void complete_shared_keys(ModelConfig& c) {
+  if (c.shared_kv_layers < 0 || c.shared_kv_layers >= c.layers)
+    throw UsageError("model.shared_kv_layers = {}: write a number from 0 to {}, so that some layer has keys",
+                     c.shared_kv_layers, c.layers - 1);
+  if (c.shared_kv_layers == 0 || c.shared_kv_ffn == c.ffn) c.shared_kv_ffn = 0;
+  if (c.shared_kv_ffn != 0) require_positive("shared_kv_ffn", c.shared_kv_ffn);
+  if (c.layer_inputs != 0) require_positive("layer_inputs", c.layer_inputs);
+  if (c.shared_kv_layers == 0 && c.layer_inputs == 0) return;
+  if (c.is_latent() || c.has_states() || c.mtp_layers > 0 || c.block == BlockKind::single)
+    throw UsageError(
+        "model.shared_kv_layers and layer_inputs belong to models of two parts to a layer that attend in every one, "
+        "not "
+        "by latent attention, and predict no token further on: write 0");
+  if (c.shared_kv_layers > 0 && c.qk_norm_turned)
+    throw UsageError("model.qk_norm_turned: keys of other layers are normed before they turn: write false");
+  for (int64_t i = c.layers - c.shared_kv_layers; i < c.layers; ++i)
+    if (c.keys_of(i) < 0)
+      throw UsageError(
+          "model.shared_kv_layers = {}: no layer before them is {} as layer {} is: write fewer, or other local "
+          "layers",
+          c.shared_kv_layers, c.is_local(i) ? "local" : "global", i);
+}
+
 void complete_attention(ModelConfig& c) {
   if (c.qk_norm && c.qk_norm_across)
     throw UsageError(
         "model.qk_norm and model.qk_norm_across: norms are of each head or of all: write one of the two");
+  complete_global_layers(c);
   complete_rope(c);
   complete_states(c);
+  complete_shared_keys(c);
   if (!c.is_latent()) {
     if (c.value_dim == c.head_dim) c.value_dim = 0;
     if (c.value_dim != 0)
@@ -161,6 +219,7 @@ void complete_attention(ModelConfig& c) {
   require_positive("kv_rank", c.kv_rank);
   if (c.attention_sinks) throw UsageError("model.attention_sinks: latent attention has none: write false");
   if (c.attention_gate) throw UsageError("model.attention_gate: latent attention has none: write false");
+  if (c.value_norm) throw UsageError("model.value_norm: latent attention has none: write false");
   c.value_dim = c.values_dim();
   require_positive("value_dim", c.value_dim);
   if (c.kv_heads != c.heads)
@@ -179,7 +238,7 @@ void complete_attention(ModelConfig& c) {
 LoraTargets targets_of(const ModelConfig& c) {
   using enum LoraTarget;
   constexpr LoraTarget kKinds[][2] = {{gate, expert_gate}, {up, expert_up}, {down, expert_down}};
-  const bool has_dense = c.experts == 0 || c.first_dense_layers > 0 || c.shared_experts > 0;
+  const bool has_dense = c.experts == 0 || c.first_dense_layers > 0 || c.shared_experts > 0 || c.experts_beside_dense;
   LoraTargets targets = c.lora.targets;
   if (!c.has_states()) targets &= LoraTargets(~kStateTargets);
   if (c.state_rule != StateKind::delta) targets &= LoraTargets(~bit_of(state_beta));
@@ -284,6 +343,19 @@ void complete(ModelConfig& c) {
     throw UsageError("the model's sizes are too large together: 64 bits cannot count its parameters");
 }
 
+int64_t ModelConfig::keys_of(int64_t layer) const {
+  if (!shares_keys(layer)) return layer;
+  for (int64_t i = layers - shared_kv_layers; i-- > 0;)
+    if (is_local(i) == is_local(layer)) return i;
+  return -1;
+}
+
+bool ModelConfig::gives_keys(int64_t layer) const {
+  for (int64_t i = layers - shared_kv_layers; i < layers; ++i)
+    if (i != layer && keys_of(i) == layer) return true;
+  return false;
+}
+
 ModelConfig ModelConfig::mtp_block() const {
   ModelConfig c = *this;
   c.attention_every = c.window = c.unrotated_every = 0;
@@ -318,8 +390,8 @@ double RopeScaling::query_factor(int64_t position) const {
   return query_beta > 0 ? 1 + query_beta * std::log1p(double(position / original_context)) : 1;
 }
 
-float ModelConfig::score_scale() const {
-  const float scale = attention_scale > 0 ? attention_scale : 1 / std::sqrt(float(head_dim));
+float ModelConfig::score_scale(int64_t layer) const {
+  const float scale = attention_scale > 0 ? attention_scale : 1 / std::sqrt(float(head_dim_of(layer)));
   return rope_scaling.score_factor() == 1 ? scale : float(double(scale) * rope_scaling.score_factor());
 }
 

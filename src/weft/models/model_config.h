@@ -28,9 +28,9 @@ enum class StateKind : uint8_t { delta, selective, convolution };
 
 // How rotary angles are stretched so that a model reads longer texts than it was first trained on. Sources: linear,
 // Chen et al., 2023; dynamic, "NTK-aware" scaling by the length at hand; llama3, Llama 3.1, 2024; yarn, Peng et al.,
-// 2023; longrope, Ding et al., 2024.
+// 2023; longrope, Ding et al., 2024; proportional, Gemma 4, 2026, of which a share of the pairs turns, the fastest.
 struct RopeScaling {
-  enum class Kind : uint8_t { none, linear, dynamic, llama3, yarn, longrope };
+  enum class Kind : uint8_t { none, linear, dynamic, llama3, yarn, longrope, proportional };
   Kind kind = Kind::none;
   double factor = 1;
   int64_t original_context = 0;                      // the context before
@@ -39,6 +39,7 @@ struct RopeScaling {
   bool is_ramp_exact = false;                        // yarn: its ramp does not begin and end with a whole pair
   double attention_factor = 0;                       // of cos and sin; 0: what the kind implies
   double mscale = 0, mscale_all = 0;                 // yarn, as DeepSeek-V2 has it
+  double turned_share = 1;                           // proportional: of the pairs; the others stand still
   // Queries of position p are multiplied by 1 + query_beta ln(1 + floor(p / original_context)), so that a longer text
   // does not flatten what they attend to (Meta, "Llama 4", 2025).
   double query_beta = 0;
@@ -94,14 +95,16 @@ struct ModelConfig {
   bool qk_norm = false;          // of every head of queries and keys
   bool qk_norm_across = false;   // over all heads together
   bool qk_norm_turned = false;   // qk_norm comes behind rotary positions
+  bool value_norm = false;       // of every head of values, without weights
   bool attention_gate = false;   // its result is multiplied by the sigmoid of a projection of its input
   bool attention_sinks = false;  // a learned score to a head that takes part in softmax and stands for no key
   float attention_scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
   float attention_softcap = 0;   // scores become cap * tanh(score / cap); 0: they stay
   float logit_softcap = 0;       // likewise the logits
-  float embedding_scale = 1;  // 0: the root of hidden
-  float residual_scale = 1;  // of what both parts of a layer add to the residual stream
-  float logit_scale = 1;     // of logits, before their cap
+  float embedding_scale = 1;     // 0: the root of hidden
+  float residual_scale = 1;      // of what both parts of a layer add to the residual stream
+  float logit_scale = 1;         // of logits, before their cap
+  bool layer_scale = false;      // what a layer gives is multiplied by a number of its own, which is not trained
   float init_std = 0.02f;
 
   // Local layers see the `window` last tokens only.
@@ -109,6 +112,15 @@ struct ModelConfig {
   int64_t first_local_layer = 0;  // those before it are global
   int64_t global_every = 0;       // and so is every n-th; 0: none
   double local_rope_theta = 0;    // of local layers, without scaling; 0: as the others
+  // Of global layers, where others are local; 0: as theirs.
+  int64_t global_head_dim = 0, global_kv_heads = 0;
+  bool global_values_are_keys = false;  // no projection makes values: they are keys before norms and positions
+
+  // The last layers, so many, attend to the keys and values of the last layer before them that is local, or not, as
+  // they are (Brandon et al., "Reducing Transformer Key-Value Cache Size with Cross-Layer Attention", 2024).
+  int64_t shared_kv_layers = 0;
+  int64_t shared_kv_ffn = 0;  // in place of ffn in these; 0: as ffn
+  int64_t layer_inputs = 0;   // numbers that each layer is given of a token (nn/layer_inputs.h); 0: none
 
   // Latent attention (DeepSeek-AI, "DeepSeek-V2", 2024): keys and values are made from `kv_rank` numbers a token.
   // head_dim then counts a query's turned elements (rotary_dim) and the others.
@@ -134,6 +146,9 @@ struct ModelConfig {
   bool shared_gate = false;        // what they give is multiplied by the sigmoid of a product with the token
   int64_t expert_ffn = 0;          // of one expert; 0: ffn
   int64_t first_dense_layers = 0;  // the others have experts
+  // A layer with experts has its dense part beside them. Each has norms of its own, before and behind it, as the
+  // router has before it, and an expert's weight is multiplied by a learned factor. Source: Gemma 4, 2026.
+  bool experts_beside_dense = false;
   RouterGate router = RouterGate::softmax;
   bool router_bias = false;   // added to scores where experts are chosen; also there with router_bias_rate
   int64_t expert_groups = 1;  // a token's experts come from groups_per_token of them: the best ones
@@ -158,7 +173,8 @@ struct ModelConfig {
   bool is_rotated(int64_t layer) const {
     return position == PositionKind::rope && (unrotated_every == 0 || (layer + 1) % unrotated_every != 0);
   }
-  int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }
+  int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }  // of local layers, where there are some
+  int64_t global_turned_dim() const { return rotary_dim || !global_head_dim ? turned_dim() : global_head_dim; }
   int64_t values_dim() const { return value_dim ? value_dim : head_dim; }
   bool is_latent() const { return kv_rank > 0; }
   bool has_states() const { return attention_every > 0; }
@@ -169,10 +185,25 @@ struct ModelConfig {
   bool attends(int64_t layer) const { return has_mixer(layer) && !is_recurrent(layer); }
   int64_t num_attending() const;  // layers
   int64_t num_recurrent() const;
-  float score_scale() const;  // complete
+  float score_scale(int64_t layer = 0) const;  // complete
   bool is_local(int64_t layer) const {
     return window > 0 && layer >= first_local_layer && (global_every == 0 || (layer + 1) % global_every != 0);
   }
+  bool is_global(int64_t layer) const { return window > 0 && !is_local(layer); }
+  int64_t head_dim_of(int64_t layer) const {
+    return global_head_dim && is_global(layer) ? global_head_dim : head_dim;
+  }
+  int64_t kv_heads_of(int64_t layer) const {
+    return global_kv_heads && is_global(layer) ? global_kv_heads : kv_heads;
+  }
+  bool values_are_keys(int64_t layer) const { return global_values_are_keys && is_global(layer); }
+  bool has_dense(int64_t layer) const { return has_mlp(layer) && (experts_beside_dense || !has_experts(layer)); }
+  bool shares_keys(int64_t layer) const { return layer < layers && layer >= layers - shared_kv_layers; }
+  // The layer to whose keys and values this one attends: itself, or an earlier one; -1 where there is none.
+  int64_t keys_of(int64_t layer) const;
+  // Whether others attend to its keys.
+  bool gives_keys(int64_t layer) const;
+  int64_t ffn_of(int64_t layer) const { return shared_kv_ffn && shares_keys(layer) ? shared_kv_ffn : ffn; }
   bool has_qkv_bias() const { return bias || qkv_bias; }
   bool has_output_bias() const { return bias || output_bias; }
   bool has_mlp_bias() const { return bias || mlp_bias; }

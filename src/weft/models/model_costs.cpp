@@ -24,9 +24,10 @@ struct Count {
   int64_t value;
 };
 
-Count attention_params(const ModelConfig& c) {
-  const Count hidden = c.hidden, q = Count(c.heads) * c.head_dim, kv = Count(c.kv_heads) * c.head_dim;
-  Count sum = Count(c.heads) * c.values_dim() * hidden + (c.has_output_bias() ? c.hidden : 0);
+Count attention_params(const ModelConfig& c, int64_t layer) {
+  const int64_t dim = c.head_dim_of(layer), value_dim = c.is_latent() ? c.values_dim() : dim;
+  const Count hidden = c.hidden, q = Count(c.heads) * dim, kv = Count(c.kv_heads_of(layer)) * dim;
+  Count sum = Count(c.heads) * value_dim * hidden + (c.has_output_bias() ? c.hidden : 0);
   if (c.is_latent()) {
     const Count from = c.query_rank > 0 ? c.query_rank : c.hidden;
     sum = sum + from * q + (c.query_rank > 0 ? hidden * c.query_rank + c.query_rank : 0);
@@ -34,9 +35,14 @@ Count attention_params(const ModelConfig& c) {
     return sum + hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
            Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim());
   }
-  const Count all = q + kv + kv + (c.attention_gate ? c.heads * c.head_dim : 0);
+  if (c.shares_keys(layer)) {
+    if (c.has_qkv_bias()) sum = sum + q;
+    return sum + hidden * (q + (c.attention_gate ? q : Count(0))) + (c.qk_norm ? dim : 0) +
+           (c.qk_norm_across ? q : Count(0)) + (c.attention_sinks ? c.heads : 0);
+  }
+  const Count all = q + kv + (c.values_are_keys(layer) ? Count(0) : kv) + (c.attention_gate ? q : Count(0));
   sum = sum + hidden * all + (c.has_qkv_bias() ? all : 0);
-  if (c.qk_norm) sum = sum + Count(2) * c.head_dim;
+  if (c.qk_norm) sum = sum + Count(2) * dim;
   if (c.qk_norm_across) sum = sum + q + kv;
   if (c.attention_sinks) sum = sum + c.heads;
   return sum;
@@ -81,19 +87,29 @@ int64_t ModelConfig::num_params() const {
     return h * matrices * width + (has_mlp_bias() ? width * (matrices - 1) + h : 0);
   };
   const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
-  const int64_t all = layers + mtp_layers, mlps = block == BlockKind::single ? int64_t(mlp_layers.size()) : all;
-  const Count mixers =
-      attention_params(*this) * (num_attending() + mtp_layers) + state_params(*this) * num_recurrent();
-  const Count norms = Count(num_block_norms(block)) * one_norm;
+  const int64_t all = layers + mtp_layers;
+  const auto count_layers = [all](auto&& counts) {
+    return std::ranges::count_if(std::views::iota(int64_t(0), all), counts);
+  };
+  const int64_t sparse = count_layers([&](int64_t i) { return has_experts(i); });
+  const int64_t dense = count_layers([&](int64_t i) { return has_dense(i); });
+  Count mixers = attention_params(mtp_block(), layers) * mtp_layers + state_params(*this) * num_recurrent();
+  for (int64_t i = 0; i < layers; ++i)
+    if (attends(i)) mixers = mixers + attention_params(*this, i);
+  const Count of_each = Count(num_block_norms(block)) * one_norm + (layer_scale ? 1 : 0);
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
   Count moe = h * experts + h * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
   if (shared_gate) moe = moe + h;
   if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + hidden + 1);
+  if (experts_beside_dense) moe = moe + Count(3) * one_norm + h + experts;
   if (mtp_layers > 0) rest = rest + h * 2 * hidden + (bias ? hidden : 0) + Count(3) * one_norm;
-  const int64_t sparse =
-      std::ranges::count_if(std::views::iota(int64_t(0), all), [&](int64_t i) { return has_experts(i); });
-  return (mixers + norms * all + mlp(ffn) * (mlps - sparse) + moe * sparse + rest).value;
+  const Count wide = count_layers([&](int64_t i) { return has_dense(i) && ffn_of(i) != ffn; });
+  if (layer_inputs > 0)
+    rest = rest + Count(layers) * layer_inputs * (Count(vocab) + hidden) + layer_inputs +
+           Count(layers) * (Count(2) * layer_inputs * hidden + one_norm);
+  const Count mlps = mlp(ffn) * (dense - wide.value) + mlp(shared_kv_ffn) * wide;
+  return (mixers + of_each * all + mlps + moe * sparse + rest).value;
 }
 
 namespace {
@@ -109,13 +125,13 @@ struct Adapted {
 // Of what stands in attention's place.
 std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
   using enum LoraTarget;
-  const int64_t h = c.hidden, q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  const int64_t h = c.hidden, q = c.heads * c.head_dim_of(layer), kv = c.kv_heads_of(layer) * c.head_dim_of(layer);
   if (!c.has_mixer(layer)) return {};
   if (!c.is_recurrent(layer))
     return {{query, c.attention_gate ? 2 : 1, h, q},
-            {key, 1, h, kv},
-            {value, 1, h, kv},
-            {output, 1, c.heads * c.values_dim(), h}};
+            {key, c.shares_keys(layer) ? 0 : 1, h, kv},
+            {value, c.values_are_keys(layer) || c.shares_keys(layer) ? 0 : 1, h, kv},
+            {output, 1, c.is_latent() ? c.heads * c.values_dim() : q, h}};
   if (has_gated_conv(c)) return {{state_inputs, 3, h, h}, {state_output, 1, h, h}};
   const int64_t keys = c.state_key_heads * c.state_key_dim, values = c.state_heads * c.state_value_dim;
   return {{state_inputs, 2, h, keys},   {state_inputs, 1, h, values},       {state_gate, 1, h, values},
@@ -126,7 +142,9 @@ std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
 int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
   std::vector<Adapted> all = adapted_mixer(c, layer);
   using enum LoraTarget;
-  const int64_t dense = c.has_experts(layer) ? c.shared_experts * c.expert_ffn : c.has_mlp(layer) ? c.ffn : 0;
+  const int64_t dense = c.has_dense(layer)     ? c.ffn_of(layer)
+                        : c.has_experts(layer) ? c.shared_experts * c.expert_ffn
+                                               : 0;
   const auto add_mlp = [&](std::array<LoraTarget, 3> targets, int64_t count, int64_t ffn) {
     for (const LoraTarget inwards : {targets[0], targets[1]}) all.push_back({inwards, count, c.hidden, ffn});
     all.push_back({targets[2], count, ffn, c.hidden});
@@ -160,17 +178,19 @@ double key_projections(const ModelConfig& c, int64_t layer) {
   if (c.is_recurrent(layer) && has_gated_conv(c)) return 2 * h * h + double(c.state_conv + 2) * h;
   if (c.is_recurrent(layer))
     return h * double((state_keys(c) + state_values(c) + num_rates(c) * c.state_heads).value) + state_work(c);
-  if (!c.is_latent()) return h * 2 * double(c.kv_heads * c.head_dim);
+  if (c.shares_keys(layer)) return 0;
+  if (!c.is_latent())
+    return h * (c.values_are_keys(layer) ? 1 : 2) * double(c.kv_heads_of(layer) * c.head_dim_of(layer));
   return h * (rank + double(c.rotary_dim)) + rank * double(c.heads * (c.head_dim - c.rotary_dim + c.values_dim()));
 }
 
 double projections(const ModelConfig& c, int64_t layer) {
-  const double h = double(c.hidden), q = double(c.heads * c.head_dim), query_rank = double(c.query_rank);
+  const double h = double(c.hidden), q = double(c.heads * c.head_dim_of(layer)), query_rank = double(c.query_rank);
   if (!c.has_mixer(layer)) return 0;
   if (c.is_recurrent(layer))
     return key_projections(c, layer) + 2 * h * (has_gated_conv(c) ? h : double(state_values(c).value));
   return key_projections(c, layer) + (query_rank > 0 ? query_rank * (h + q) : h * q) +
-         (c.attention_gate ? h * q : 0) + double(c.heads * c.values_dim()) * h;
+         (c.attention_gate ? h * q : 0) + (c.is_latent() ? double(c.heads * c.values_dim()) : q) * h;
 }
 
 // The keys that a token sees on average.
@@ -181,17 +201,18 @@ double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
 }
 
 LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
-  const double h = double(c.hidden), scores = double(c.heads * (c.head_dim + c.values_dim()));
+  const int64_t dim = c.head_dim_of(layer), value_dim = c.is_latent() ? c.values_dim() : dim;
+  const double h = double(c.hidden), scores = double(c.heads * (dim + value_dim));
   const bool is_sparse = c.has_experts(layer);
   // With experts, only those that see the token count.
-  const int64_t width = is_sparse          ? (c.experts_per_token + c.shared_experts) * c.expert_ffn
-                        : c.has_mlp(layer) ? c.ffn
-                                           : 0;
+  const int64_t width = (is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : 0) +
+                        (c.has_dense(layer) ? c.ffn_of(layer) : 0);
+  const double inputs = 3 * h * double(c.layer_inputs);  // of a part of what all are made of, and its own two
   const double all_scores = c.attends(layer) ? scores * mean_keys(c, layer, seq_len) : 0;
-  return {
-      projections(c, layer) + all_scores,
-      (c.is_gated ? 3 : 2) * h * double(width) + (is_sparse ? h * double(c.experts + (c.shared_gate ? 1 : 0)) : 0),
-      all_scores};
+  return {projections(c, layer) + all_scores,
+          (c.is_gated ? 3 : 2) * h * double(width) + inputs +
+              (is_sparse ? h * double(c.experts + (c.shared_gate ? 1 : 0)) : 0),
+          all_scores};
 }
 
 }  // namespace

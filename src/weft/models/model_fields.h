@@ -15,7 +15,8 @@ inline constexpr std::string_view kStateRuleNames[] = {"delta", "mamba2", "conv"
 inline constexpr std::string_view kRouterNames[] = {"softmax", "sigmoid"};
 inline constexpr std::string_view kBlockNames[] = {"pre",     "post",  "both", "parallel", "parallel_shared",
                                                    "of_sums", "single"};
-inline constexpr std::string_view kRopeScalingNames[] = {"none", "linear", "dynamic", "llama3", "yarn", "longrope"};
+inline constexpr std::string_view kRopeScalingNames[] = {"none", "linear",   "dynamic",     "llama3",
+                                                         "yarn", "longrope", "proportional"};
 
 struct NamedActivation {
   Activation activation;
@@ -113,23 +114,31 @@ class ModelFields {
     v.flag("rope_exact_ramp", s.is_ramp_exact);
     v.number("rope_attention_factor", s.attention_factor);
     v.number("rope_mscale", s.mscale), v.number("rope_mscale_all", s.mscale_all);
-    v.number("rope_query_beta", s.query_beta);
+    v.number("rope_query_beta", s.query_beta), v.number("rope_turned_share", s.turned_share);
     v.list("rope_short_factors", s.short_factors), v.list("rope_long_factors", s.long_factors);
     v.end_group();
   }
 
   void attention() {
     v.flag("qk_norm", c.qk_norm), v.flag("qk_norm_across", c.qk_norm_across);
-    v.flag("qk_norm_turned", c.qk_norm_turned);
+    v.flag("qk_norm_turned", c.qk_norm_turned), v.flag("value_norm", c.value_norm);
     v.flag("attention_sinks", c.attention_sinks), v.flag("attention_gate", c.attention_gate);
     v.number("attention_scale", c.attention_scale), v.number("attention_softcap", c.attention_softcap);
     v.number("logit_softcap", c.logit_softcap), v.number("embedding_scale", c.embedding_scale);
     v.number("residual_scale", c.residual_scale), v.number("logit_scale", c.logit_scale);
+    v.flag("layer_scale", c.layer_scale);
     v.number("window", c.window);
     v.begin_group("window", c.window > 0);
     v.number("first_local_layer", c.first_local_layer), v.number("global_every", c.global_every);
     v.number("local_rope_theta", c.local_rope_theta);
+    v.number("global_head_dim", c.global_head_dim), v.number("global_kv_heads", c.global_kv_heads);
+    v.flag("global_values_are_keys", c.global_values_are_keys);
     v.end_group();
+    v.number("shared_kv_layers", c.shared_kv_layers);
+    v.begin_group("shared_kv_layers", c.shared_kv_layers > 0);
+    v.number("shared_kv_ffn", c.shared_kv_ffn);
+    v.end_group();
+    v.number("layer_inputs", c.layer_inputs);
     v.number("kv_rank", c.kv_rank);
     v.begin_group("kv_rank", c.kv_rank > 0);
     v.number("query_rank", c.query_rank), v.number("value_dim", c.value_dim);
@@ -152,6 +161,7 @@ class ModelFields {
     v.flag("shared_gate", c.shared_gate);
     v.number("expert_ffn", c.expert_ffn), v.number("first_dense_layers", c.first_dense_layers);
     choice("router", kRouterNames, c.router);
+    v.flag("experts_beside_dense", c.experts_beside_dense);
     v.flag("router_bias", c.router_bias), v.flag("expert_bias", c.expert_bias);
     v.number("expert_groups", c.expert_groups), v.number("groups_per_token", c.groups_per_token);
     v.flag("norm_topk", c.norm_topk), v.number("routed_scale", c.routed_scale);

@@ -73,15 +73,17 @@ int64_t length_of(const Pass& pass) {
 
 std::vector<double> rope_frequencies(const ModelConfig& config, int64_t length) {
   const RopeScaling& s = config.rope_scaling;
-  const int64_t dim = config.turned_dim();
+  const int64_t dim = config.global_turned_dim();
   double theta = config.rope_theta;
   if (s.kind == Kind::dynamic && length > s.original_context) {
     const double stretch = s.factor * double(length) / double(s.original_context) - (s.factor - 1);
     theta *= std::pow(stretch, double(dim) / double(dim - 2));
   }
   std::vector<double> frequencies = plain_frequencies(theta, dim);
-  if (s.kind == Kind::linear)
+  if (s.kind == Kind::linear || s.kind == Kind::proportional)
     for (double& f : frequencies) f /= s.factor;
+  if (s.kind == Kind::proportional)
+    std::fill(frequencies.begin() + std::ptrdiff_t(s.turned_share * double(dim / 2)), frequencies.end(), 0.0);
   if (s.kind == Kind::llama3) stretch_llama3(frequencies, s);
   if (s.kind == Kind::yarn) stretch_yarn(frequencies, s, theta, dim);
   if (s.kind == Kind::longrope) {
@@ -93,8 +95,9 @@ std::vector<double> rope_frequencies(const ModelConfig& config, int64_t length) 
 
 void RopeTables::prepare(Context& context, DType wide) {
   if (config_.position != PositionKind::rope) return;
-  const int64_t positions = config_.context, pairs = config_.turned_dim() / 2;
+  const int64_t positions = config_.context;
   const auto fill = [&](RopeTable& table, const std::vector<double>& frequencies, double factor) {
+    const auto pairs = int64_t(frequencies.size());
     table.cos = context.empty(wide, {positions, pairs}), table.sin = context.empty(wide, {positions, pairs});
     if (table.cos.device() == Device::meta) return;
     fill_on_host(context.stream, table.cos, [&](const Tensor& cos) {

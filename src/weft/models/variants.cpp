@@ -1,9 +1,9 @@
 // The variants' defaults. Sources: Groeneveld et al., "OLMo", 2024; OLMo 2 and 3, 2025; Muennighoff et al., "OLMoE",
-// 2024; Gemma and Gemma 2, 2024; Gemma 3, 2025; Black et al., "GPT-NeoX-20B", 2022; Almazrouei et al., "Falcon",
-// 2023; DeepSeek-AI, "DeepSeek-V2" and "V3", 2024; Cohere, "Command A", 2025; LG AI Research, "EXAONE 4.0", 2025;
-// GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et al.,
-// "Stable LM 2", 2024; Li et al., "StarCoder", 2023; Lozhkov et al., "StarCoder 2", 2024; Zhang et al., "OPT", 2022;
-// NVIDIA, "Nemotron-4 340B", 2024; Arcee AI, "AFM-4.5B", 2025.
+// 2024; Gemma and Gemma 2, 2024; Gemma 3, 2025; Gemma 4, 2026; Black et al., "GPT-NeoX-20B", 2022; Almazrouei et al.,
+// "Falcon", 2023; DeepSeek-AI, "DeepSeek-V2" and "V3", 2024; Cohere, "Command A", 2025; LG AI Research, "EXAONE 4.0",
+// 2025; GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et
+// al., "Stable LM 2", 2024; Li et al., "StarCoder", 2023; Lozhkov et al., "StarCoder 2", 2024; Zhang et al., "OPT",
+// 2022; NVIDIA, "Nemotron-4 340B", 2024; Arcee AI, "AFM-4.5B", 2025.
 #include "weft/models/variants.h"
 
 namespace weft {
@@ -44,6 +44,39 @@ ModelConfig gemma(const char* family, BlockKind block) {
 ModelConfig gemma3() {
   ModelConfig c = gemma("gemma3", BlockKind::both);
   c.qk_norm = true;
+  return c;
+}
+
+ModelConfig gemma4() {
+  ModelConfig c = gemma("gemma4", BlockKind::both);
+  c.norm_offset = false, c.qk_norm = c.value_norm = c.layer_scale = true, c.attention_scale = 1;
+  c.rope_theta = 1e6, c.local_rope_theta = 1e4;
+  c.rope_scaling = {.kind = RopeScaling::Kind::proportional, .turned_share = 0.25};
+  return c;
+}
+
+// Of the large published ones.
+ModelConfig gemma4_preset(int64_t layers, int64_t hidden, int64_t ffn, int64_t heads, int64_t kv_heads,
+                          int64_t global_kv_heads) {
+  ModelConfig c = gemma4();
+  c.layers = layers, c.hidden = hidden, c.ffn = ffn, c.heads = heads, c.kv_heads = kv_heads, c.head_dim = 256;
+  c.window = 1024, c.global_every = 6, c.global_head_dim = 512, c.global_kv_heads = global_kv_heads;
+  c.global_values_are_keys = true;
+  c.vocab = 262144, c.context = 262144, c.logit_softcap = 30;
+  return c;
+}
+
+ModelConfig gemma4_small(int64_t layers, int64_t hidden, int64_t ffn, int64_t kv_heads, int64_t every,
+                         int64_t shared_kv_layers, int64_t shared_kv_ffn) {
+  ModelConfig c = gemma4_preset(layers, hidden, ffn, 8, kv_heads, 0);
+  c.window = 512, c.global_every = every, c.context = 131072, c.global_values_are_keys = false;
+  c.shared_kv_layers = shared_kv_layers, c.shared_kv_ffn = shared_kv_ffn, c.layer_inputs = 256;
+  return c;
+}
+
+ModelConfig gemma4_26b_a4b() {
+  ModelConfig c = gemma4_preset(30, 2816, 2112, 16, 8, 2);
+  c.experts = 128, c.experts_per_token = 8, c.expert_ffn = 704, c.experts_beside_dense = true;
   return c;
 }
 
@@ -215,6 +248,11 @@ const std::vector<Family>& variant_families() {
                                         of_learned_positions("opt", Activation::relu),
                                         of_learned_positions("gpt_bigcode", Activation::gelu_tanh)})
       all.push_back({defaults, {}});
+    all.push_back({gemma4(),
+                   {{"gemma-4-31b", gemma4_preset(60, 5376, 21504, 32, 16, 4)},
+                    {"gemma-4-26b-a4b", gemma4_26b_a4b()},
+                    {"gemma-4-e2b", gemma4_small(35, 1536, 6144, 1, 5, 20, 12288)},
+                    {"gemma-4-e4b", gemma4_small(42, 2560, 10240, 2, 6, 18, 0)}}});
     return all;
   }();
   return families;

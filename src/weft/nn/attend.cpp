@@ -22,8 +22,6 @@ Var attend(const AttentionLayer& layer, const Pass& pass, const Var& q, const Va
                             .plan = *pass.context_plan,
                             .rule = layer.rule,
                             .dropout = dropout,
-                            .first_head = pass.attention.first_head,
-                            .total_heads = pass.attention.total_heads,
                             .sinks = sinks});
 }
 

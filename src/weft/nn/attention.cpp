@@ -1,6 +1,8 @@
 // Attention: the forward pass of one layer's attention.
 #include "weft/nn/attention.h"
 
+#include <cmath>
+
 #include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/reshape.h"
 #include "weft/parallel/norm_across.h"
@@ -40,6 +42,13 @@ LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const T
           .base = c.lora.base};
 }
 
+// What the norm of queries begins with: where scores are not divided by the root of a head's width, queries are, so
+// that a model that learns from the beginning does not see one key alone.
+float first_query_length(const AttentionConfig& c) {
+  const float length = 1 / (c.rule.scale * std::sqrt(float(c.head_dim)));
+  return !c.has_head_norm || std::abs(length - 1) < 1e-3f ? 1 : length;
+}
+
 }  // namespace
 
 Attention::Attention(const std::string& name, int layer, const AttentionConfig& c, const RopeTable* rope,
@@ -51,16 +60,21 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
       rope_(rope),
       output_dropout_site_(name_hash(name + ".output")),
       query_(name + ".query", query_config(c, cut_)),
-      key_(name + ".key", key_config(c, cut_, LoraTarget::key)),
-      value_(name + ".value", key_config(c, cut_, LoraTarget::value)),
       output_(name + ".output", output_config(c, cut_, tensor_)) {
+  layer_.rule.first_head = int(cut_.heads.begin), layer_.rule.total_heads = int(c.heads);
+  if (c.has_keys) key_.emplace(name + ".key", key_config(c, cut_, LoraTarget::key));
+  if (c.has_keys && !c.values_are_keys) value_.emplace(name + ".value", key_config(c, cut_, LoraTarget::value));
   if (c.has_sinks) sinks_.emplace(name + ".sinks", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::zeros());
   if (c.has_gate) gate_.emplace(name + ".gate", query_config(c, cut_));
+  if (c.has_keys && c.has_value_norm)
+    value_norm_.emplace(name + ".value_norm", tensor_.replicated_inside({c.head_dim}),
+                        NormConfig{.kind = NormKind::rms, .eps = c.norm_eps, .has_weight = false});
   if (!c.has_head_norm && !c.has_norm_across) return;
-  const NormConfig norm{.kind = NormKind::rms, .eps = c.norm_eps, .has_offset = c.has_norm_offset};
+  NormConfig norm{.kind = NormKind::rms, .eps = c.norm_eps, .has_offset = c.has_norm_offset};
   const auto width = [&](int64_t heads) { return c.has_norm_across ? heads * c.head_dim : c.head_dim; };
+  if (c.has_keys) key_norm_.emplace(name + ".key_norm", tensor_.replicated_inside({width(c.kv_heads)}), norm);
+  norm.initial = first_query_length(c);
   query_norm_.emplace(name + ".query_norm", tensor_.replicated_inside({width(c.heads)}), norm);
-  key_norm_.emplace(name + ".key_norm", tensor_.replicated_inside({width(c.kv_heads)}), norm);
 }
 
 Var Attention::to_heads(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& head_norm) {
@@ -73,25 +87,31 @@ Var Attention::to_heads(const Var& x, const Cut& heads, bool is_first_holder, st
 }
 
 std::array<Var, 3> Attention::project(const Var& x, const Pass& pass, const WantedRows* wanted) {
-  if (!wanted) return adapted_linears(x, pass, query_, key_, value_);
-  auto [k, v] = adapted_linears(x, pass, key_, value_);
+  if (!value_) {
+    const Var k = key_ ? (*key_)(x, pass) : Var();
+    return {query_(wanted ? wanted->of(x) : x, wanted ? wanted->pass() : pass), k, k};
+  }
+  if (!wanted) return adapted_linears(x, pass, query_, *key_, *value_);
+  auto [k, v] = adapted_linears(x, pass, *key_, *value_);
   return {query_(wanted->of(x), wanted->pass()), std::move(k), std::move(v)};
 }
 
-Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
+Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted, KeysAndValues* other) {
   const int64_t heads = cut_.heads.count, kv_heads = cut_.kv_heads.count;
   const Pass& asked = wanted ? wanted->pass() : pass;
   const Var x = tensor_.enter(residual);
   const auto [queries, keys, values] = project(x, pass, wanted);
+  Var v = key_ ? reshape(values, {pass.num_tokens, kv_heads, config_.head_dim}) : other->values;
+  if (value_norm_) v = (*value_norm_)(v);
   std::array qk{to_heads(queries, cut_.heads, true, query_norm_),
-                to_heads(keys, cut_.kv_heads, cut_.is_first_holder, key_norm_)};
+                key_ ? to_heads(keys, cut_.kv_heads, cut_.is_first_holder, key_norm_) : Var()};
   if (rope_)
     qk =
         apply(*residual.context, RopeOp{*rope_, {asked.attention.positions, pass.attention.positions}}, qk[0], qk[1]);
   if (config_.has_head_norm && config_.is_norm_turned) qk = {(*query_norm_)(qk[0]), (*key_norm_)(qk[1])};
-  const Var attended =
-      attend(layer_, asked, qk[0], qk[1], reshape(values, {pass.num_tokens, kv_heads, config_.head_dim}),
-             {sinks_ ? &*sinks_ : nullptr});
+  if (!key_) qk[1] = other->keys;
+  if (key_ && other) *other = {qk[1], v};
+  const Var attended = attend(layer_, asked, qk[0], qk[1], v, {sinks_ ? &*sinks_ : nullptr});
   Var y = reshape(attended, {asked.num_tokens, heads * config_.head_dim});
   if (gate_)
     y = apply(*residual.context, GatedActivationOp{Activation::sigmoid}, (*gate_)(wanted ? wanted->of(x) : x, asked),

@@ -18,31 +18,47 @@ struct AttentionConfig {
   bool has_head_norm = false, has_norm_across = false;  // of queries and keys: of each head, or of all together
   bool is_norm_turned = false;                          // of each head, behind rotary positions
   bool has_norm_offset = false;
-  bool has_sinks = false;  // of query heads
-  bool has_gate = false;   // the result is multiplied by the sigmoid of a projection
+  bool has_sinks = false;        // of query heads
+  bool has_gate = false;         // the result is multiplied by the sigmoid of a projection
+  bool has_value_norm = false;   // of each head, without weights
+  bool values_are_keys = false;  // before their norm and rotary positions
+  bool has_keys = true;          // false: it attends to keys and values of another layer
   float norm_eps = 1e-5f, dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};
 };
 
+// Of all rows of a pass, [T, K, D] each, normed and turned.
+struct KeysAndValues {
+  Var keys, values;
+};
+
 class Attention {
  public:
-  // rope: null where positions are learned; outlives the layer.
+  // layer: of the cache; that of the keys. rope: null where positions are learned; outlives the layer.
   Attention(const std::string& name, int layer, const AttentionConfig& config, const RopeTable* rope,
             const Partition& partition);
 
   // x[rows, H] of the residual stream -> [rows, H], without the residual; where `wanted` is given, of these rows.
-  Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr);
+  // keys: of another layer, where this one has none; else, unless it is null, takes those of this one.
+  Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr, KeysAndValues* keys = nullptr);
 
   void each_param(auto&& visit) {
-    for (Linear* l : {&query_, &key_, &value_, &output_}) l->each_param(visit);
-    if (query_norm_) query_norm_->each_param(visit), key_norm_->each_param(visit);
+    query_.each_param(visit);
+    if (key_) key_->each_param(visit);
+    if (value_) value_->each_param(visit);
+    output_.each_param(visit);
+    if (query_norm_) query_norm_->each_param(visit);
+    if (key_norm_) key_norm_->each_param(visit);
     if (sinks_) visit(*sinks_);
     if (gate_) gate_->each_param(visit);
   }
+  void each_norm(auto&& visit) {
+    if (value_norm_) visit(*value_norm_);
+  }
 
  private:
-  // Queries, keys and values of x, queries of the wanted rows.
+  // Queries, keys and values of x, queries of the wanted rows; no keys and values where those of another layer are.
   std::array<Var, 3> project(const Var& x, const Pass& pass, const WantedRows* wanted);
   // [rows, heads * D] -> [rows, heads, D], normalised where that comes before rotary positions
   Var to_heads(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& norm);
@@ -53,8 +69,10 @@ class Attention {
   AttentionLayer layer_;
   const RopeTable* rope_;
   uint64_t output_dropout_site_;
-  Linear query_, key_, value_, output_;
-  std::optional<Norm> query_norm_, key_norm_;
+  Linear query_;
+  std::optional<Linear> key_, value_;
+  Linear output_;
+  std::optional<Norm> query_norm_, key_norm_, value_norm_;
   std::optional<Param> sinks_;  // [heads]
   std::optional<Linear> gate_;
 };

@@ -55,6 +55,7 @@ LatentAttention::LatentAttention(const std::string& name, int layer, const Laten
       key_(name + ".key", to_heads(c.kv_rank, c.head_dim - c.rotary_dim, c, heads_)),
       value_(name + ".value", to_heads(c.kv_rank, c.value_dim, c, heads_)),
       output_(name + ".output", from_heads(c, heads_, tensor_)) {
+  layer_.rule.first_head = int(heads_.begin), layer_.rule.total_heads = int(c.heads);
   if (c.query_rank == 0) return;
   query_down_.emplace(name + ".query_down", shared(c.hidden, c.query_rank, c, tensor_));
   query_norm_.emplace(name + ".query_norm", tensor_.replicated_inside({c.query_rank}), norm_config(c));

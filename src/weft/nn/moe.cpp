@@ -2,10 +2,12 @@
 #include "weft/nn/moe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/add.h"
+#include "weft/autograd/ops/scale.h"
 #include "weft/parallel/expert/dispatch.h"
 #include "weft/parallel/expert/experts.h"
 
@@ -57,6 +59,12 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
   if (c.has_shared_gate) shared_gate_.emplace(name + ".shared_gate", chooser(c, tensor_, 1, LoraTarget::shared_gate));
   if (c.has_biases)
     logit_bias_.emplace(name + ".router.logit_bias", tensor_.replicated_inside({c.gate.experts}), Init::zeros());
+  if (c.norms) {
+    router_norm_.emplace(name + ".router_norm", tensor_.replicated_inside({c.hidden}), *c.norms);
+    norm_.emplace(name + ".norm", tensor_.replicated_inside({c.hidden}), *c.norms);
+    post_norm_.emplace(name + ".post_norm", tensor_.replicated({c.hidden}), *c.norms);
+    expert_factors_.emplace(name + ".router.factors", tensor_.replicated_inside({c.gate.experts}), Init::ones());
+  }
   if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
 }
 
@@ -100,6 +108,7 @@ Var Moe::shared_experts(const Var& x, const Pass& pass, bool stays_on_device) {
              .experts = nullptr,
              .rows = nullptr,
              .bias = nullptr,
+             .factors = nullptr,
              .loss_scale = 0,
              .stays_on_device = stays_on_device},
       (*shared_gate_)(x, pass));
@@ -120,7 +129,8 @@ bool Moe::stays_on_device(const Var& x, const Pass& pass) {
 }
 
 Var Moe::operator()(const Var& residual, const Pass& pass) {
-  const Var x = tensor_.enter(residual);
+  const Var entered = tensor_.enter(residual), x = norm_ ? (*norm_)(entered) : entered;
+  const Var seen = router_norm_ ? scaled((*router_norm_)(entered), 1 / std::sqrt(float(config_.hidden))) : x;
   Context& context = *x.context;
   GateConfig gate = config_.gate;
   if (!pass.is_training) gate.capacity_factor = 0;
@@ -134,13 +144,16 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .experts = experts_,
                                    .rows = rows_,
                                    .bias = router_bias(),
+                                   .factors = expert_factors_ ? &*expert_factors_ : nullptr,
                                    .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
                                    .stays_on_device = is_on_device},
-                            scores(x, pass));
+                            scores(seen, pass));
   const Var rows = apply(context, DispatchOp{experts_, route}, x);
   Var y = apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weights);
   if (shared_) y = y + shared_experts(x, pass, is_on_device);
-  return pass.dropout(tensor_.leave(y), config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
+  Var out = tensor_.leave(y);
+  if (post_norm_) out = (*post_norm_)(out);
+  return pass.dropout(out, config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }
 
 }  // namespace weft

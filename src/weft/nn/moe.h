@@ -2,6 +2,7 @@
 #pragma once
 #include "weft/nn/expert_linear.h"
 #include "weft/nn/mlp.h"
+#include "weft/nn/norm.h"
 #include "weft/parallel/expert/gate.h"
 
 namespace weft {
@@ -13,6 +14,8 @@ struct MoeConfig {
   int64_t hidden = 0, ffn = 0;   // of one expert
   MlpConfig shared = {};         // the experts that see all, as one; ffn 0: none
   bool has_shared_gate = false;  // which weighs what these give, token by token
+  // Norms of its own: before the router, before the experts and behind them; and a learned factor to each expert.
+  std::optional<NormConfig> norms = {};
   Activation activation = Activation::silu;
   bool is_gated = true;
   float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;
@@ -28,13 +31,21 @@ class Moe {
   RouterBias* router_bias() { return bias_ ? &*bias_ : nullptr; }
 
   void each_param(auto&& visit) {
+    if (router_norm_) router_norm_->each_param(visit);
     router_.each_param(visit);
     if (logit_bias_) visit(*logit_bias_);
+    if (expert_factors_) visit(*expert_factors_);
+    if (norm_) norm_->each_param(visit);
     if (gate_) gate_->each_param(visit);
     up_.each_param(visit);
     down_.each_param(visit);
     if (shared_) shared_->each_param(visit);
     if (shared_gate_) shared_gate_->each_param(visit);
+    if (post_norm_) post_norm_->each_param(visit);
+  }
+  void each_norm(auto&& visit) {
+    for (std::optional<Norm>* norm : {&router_norm_, &norm_, &post_norm_})
+      if (*norm) visit(**norm);
   }
 
  private:
@@ -50,8 +61,10 @@ class Moe {
   Communicator* experts_;  // null: this rank has all
   Communicator* rows_;
   uint64_t dropout_site_;
-  Linear router_;                     // [E, H]
-  std::optional<Param> logit_bias_;   // [E]
+  Linear router_;                        // [E, H]
+  std::optional<Param> logit_bias_;      // [E]
+  std::optional<Param> expert_factors_;  // [E]
+  std::optional<Norm> router_norm_, norm_, post_norm_;
   std::optional<ExpertLinear> gate_;  // [E, F, H]
   ExpertLinear up_, down_;            // [E, F, H], [E, H, F]
   bool is_adapted_;                   // some projection of the experts has adapters

@@ -12,13 +12,14 @@ struct NormConfig {
   float eps = 1e-5f;
   bool has_weight = true, has_bias = false;
   bool has_offset = false;  // what is normalised is multiplied by 1 + weight
+  float initial = 1;        // weights, or 1 + weights
 };
 
 class Norm {
  public:
   // placement: of the weight [H] and of the bias
   Norm(const std::string& name, const Placement& placement, const NormConfig& c)
-      : config_(c), weight_(name + ".weight", placement, c.has_offset ? Init::zeros() : Init::ones()) {
+      : config_(c), weight_(name + ".weight", placement, Init::constant(c.has_offset ? c.initial - 1 : c.initial)) {
     if (c.has_bias) bias_.emplace(name + ".bias", placement, Init::zeros());
     weight_.trainable = c.has_weight;
   }

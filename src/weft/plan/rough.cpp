@@ -32,21 +32,27 @@ PipelineShares shares_of(const MeshConfig& mesh, double micro_batches) {
   return {};
 }
 
-// What a layer has; windows aside, whose attention is as that of the others here.
+// What a layer has; windows aside, whose attention is as that of the others here, unless its heads are not.
 struct LayerKind {
-  bool is_recurrent, has_mixer, has_mlp, has_experts;
+  bool is_recurrent, has_mixer, has_mlp, has_experts, is_global, shares_keys;
   auto operator<=>(const LayerKind&) const = default;
 };
 std::map<LayerKind, int64_t> kinds_of(const ModelConfig& c) {
   std::map<LayerKind, int64_t> counts;
+  const bool has_global = c.global_head_dim || c.global_kv_heads || c.global_values_are_keys;
   for (int64_t i = 0; i < c.layers; ++i)
-    ++counts[{c.is_recurrent(i), c.has_mixer(i), c.has_mlp(i), c.has_experts(i)}];
+    ++counts[{c.is_recurrent(i), c.has_mixer(i), c.has_mlp(i), c.has_experts(i), has_global && c.is_global(i),
+              c.shares_keys(i)}];
   return counts;
 }
 // The model with up to `layers` layers of this kind and no others.
 ModelConfig of_kind(ModelConfig c, const LayerKind& kind, int64_t layers) {
   if (c.has_states()) c.attention_every = kind.is_recurrent ? layers + 1 : 1;
   c.first_dense_layers = kind.has_experts ? 0 : layers;
+  if (kind.is_global) c.first_local_layer = layers;
+  // As if keys were made, which are few, so that a probe needs no layer of another kind.
+  if (kind.shares_keys && c.shared_kv_ffn > 0) c.ffn = c.shared_kv_ffn;
+  c.shared_kv_layers = c.shared_kv_ffn = 0;
   c.attention_layers.clear(), c.mlp_layers.clear();
   for (int64_t i = 0; c.block == BlockKind::single && kind.has_mlp && i < layers; ++i) c.mlp_layers.push_back(i);
   return c;

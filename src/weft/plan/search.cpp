@@ -108,7 +108,8 @@ class Layouts {
     r.mesh.shape = shape;
     r.mesh.zero = zero;
     r.mesh.sequence_parallel = shape.tp > 1;
-    const bool is_ulysses = shape.cp > 1 && q_.model.kv_heads % (shape.cp * shape.tp) == 0;
+    const auto divides = [&](int64_t heads) { return heads % (shape.cp * shape.tp) == 0; };
+    const bool is_ulysses = shape.cp > 1 && divides(q_.model.kv_heads) && divides(q_.model.global_kv_heads);
     r.mesh.cp_mode = is_ulysses ? ContextMode::ulysses : ContextMode::ring;
     all_.push_back(r);
     if (shape.pp == 1) return;

@@ -107,7 +107,9 @@ StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptio
                                : recipe.mesh.size();
   const double peak = cluster.hardware.peak(matmul_type(recipe.train.precision)) * num_whole;
   const double per_token = m.flops_per_token(recipe.train.seq_len);
-  const double causal = 6.0 * double(m.num_attending() * m.heads * m.head_dim) * double(recipe.train.seq_len);
+  int64_t width = 0;  // of the queries of all layers
+  for (int64_t i = 0; i < m.layers; ++i) width += m.attends(i) ? m.heads * m.head_dim_of(i) : 0;
+  const double causal = 6.0 * double(width) * double(recipe.train.seq_len);
   if (peak > 0) {
     plan.mfu = plan.tokens_per_s * per_token / peak;
     plan.mfu_whole = plan.tokens_per_s * (per_token + causal) / peak;

@@ -14,7 +14,7 @@ ModelConfig essence(ModelConfig c) {
   c.qkv_bias = c.has_qkv_bias(), c.output_bias = c.has_output_bias(), c.mlp_bias = c.has_mlp_bias();
   c.norm_bias = c.has_norm_bias(), c.bias = false;
   c.router_bias = c.has_router_bias(), c.router_bias_rate = 0;
-  if (c.attention_scale == 1 / std::sqrt(float(c.head_dim))) c.attention_scale = 0;
+  if (c.global_head_dim == 0 && c.attention_scale == 1 / std::sqrt(float(c.head_dim))) c.attention_scale = 0;
   if (c.position == PositionKind::learned) c.rope_theta = neutral.rope_theta, c.rotary_dim = neutral.rotary_dim;
   if (c.position == PositionKind::learned || c.unrotated_every > c.layers) c.unrotated_every = 0;
   if (c.rope_scaling.kind == RopeScaling::Kind::none) c.rope_scaling = neutral.rope_scaling;
@@ -28,6 +28,11 @@ ModelConfig essence(ModelConfig c) {
     if (c.attention_layers.empty()) c.attention_every = c.layers + 1;
   }
   if (c.window == 0) c.first_local_layer = c.global_every = 0, c.local_rope_theta = 0;
+  if (c.rope_scaling.kind == RopeScaling::Kind::proportional) {
+    const auto pairs = double(c.global_turned_dim() / 2);
+    c.rope_scaling.original_context = 0;
+    c.rope_scaling.turned_share = std::floor(c.rope_scaling.turned_share * pairs) / pairs;
+  }
   if (c.local_rope_theta == c.rope_theta && c.rope_scaling.kind == RopeScaling::Kind::none) c.local_rope_theta = 0;
   if (c.experts == 0) {
     c.experts_per_token = neutral.experts_per_token, c.shared_experts = neutral.shared_experts;
@@ -35,10 +40,11 @@ ModelConfig essence(ModelConfig c) {
     c.router = neutral.router, c.router_bias = neutral.router_bias;
     c.expert_groups = neutral.expert_groups, c.groups_per_token = neutral.groups_per_token;
     c.expert_bias = neutral.expert_bias, c.shared_gate = neutral.shared_gate;
+    c.experts_beside_dense = neutral.experts_beside_dense;
     c.norm_topk = neutral.norm_topk, c.routed_scale = neutral.routed_scale;
   }
   if (c.expert_groups == c.groups_per_token) c.expert_groups = c.groups_per_token = 1;
-  if (c.first_dense_layers == 0 && c.experts > 0) c.ffn = 0;  // nothing has this width
+  if (c.first_dense_layers == 0 && c.experts > 0 && !c.experts_beside_dense) c.ffn = 0;  // nothing has this width
   return c;
 }
 

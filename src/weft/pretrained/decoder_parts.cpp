@@ -34,6 +34,12 @@ std::vector<LayerRange> place_in_v(int num_layers, int num_ranks, double layer, 
 std::vector<DecoderPart> decoder_parts(const ModelConfig& m, int64_t seq_len, const std::string& wish,
                                        const PipelineShape& shape) {
   const int stages = shape.num_stages();
+  if (stages > 1 && (m.layer_inputs > 0 || m.shared_kv_layers > 0))
+    throw UsageError(
+        "mesh.pp = {}: layers of this model have inputs from the embedding, or keys of other layers, and stand on "
+        "one "
+        "stage: leave pp out",
+        shape.num_ranks);
   const double head = 6 * double(m.hidden) * double(m.vocab) + m.mtp_flops_per_token(seq_len);
   std::vector<double> layers;
   for (int64_t i = 0; i < m.layers; ++i) layers.push_back(m.layer_flops(i, seq_len));

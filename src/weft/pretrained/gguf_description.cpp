@@ -51,8 +51,12 @@ GgufDescription describe(const GgufFile& file) {
   d.has_output_bias = has("blk.0.attn_output.bias");
   d.has_head_norm = has("blk.0.attn_q_norm.weight");
   d.has_mlp_bias = has("blk.0.ffn_down.bias");
-  d.has_router_bias = std::ranges::any_of(
-      file.tensors(), [](const GgufTensor& t) { return matches_pattern(t.name, "blk.#.exp_probs_b.bias"); });
+  const auto count = [&](const char* pattern) {
+    return std::ranges::count_if(file.tensors(), [&](const auto& t) { return matches_pattern(t.name, pattern); });
+  };
+  d.has_router_bias = count("blk.#.exp_probs_b.bias") > 0;
+  d.lacks_values = count("blk.#.attn_v.weight") < count("blk.#.attn_k.weight");
+  d.has_layer_scale = count("blk.#.layer_output_scale.weight") > 0;
   if (const GgufTensor* embedding = file.find_tensor("token_embd.weight")) {
     if (embedding->dims.size() != 2)
       throw Error("{}: token_embd.weight has {} dims, not 2", file.path(), embedding->dims.size());

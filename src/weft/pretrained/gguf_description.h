@@ -22,6 +22,8 @@ struct GgufDescription {
   int64_t vocab = 0;
   bool has_head = true, has_qkv_bias = false, has_output_bias = false, has_mlp_bias = false;
   bool has_head_norm = false, has_router_bias = false;
+  bool lacks_values = false;  // some layer with keys has no projection to values
+  bool has_layer_scale = false;
   std::vector<std::string> notes = {};  // when written: what llama.cpp does otherwise
 };
 

@@ -64,7 +64,9 @@ std::optional<GgufDescription> description_of(const GgufFamily& family, const Mo
                     .has_output_bias = config.has_output_bias(),
                     .has_mlp_bias = config.has_mlp_bias(),
                     .has_head_norm = config.qk_norm,
-                    .has_router_bias = config.has_router_bias()};
+                    .has_router_bias = config.has_router_bias(),
+                    .lacks_values = config.global_values_are_keys,
+                    .has_layer_scale = config.layer_scale};
   ModelConfig c = config;
   GgufFields fields(d);
   try {

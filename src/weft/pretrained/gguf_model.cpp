@@ -97,7 +97,10 @@ constexpr NameRow kGroupedInputs[] = {
     {"layers.#.state.value", "blk.#.ssm_in", {.part = Part::state_value, .is_grouped = true}},
     {"layers.#.state.gate", "blk.#.ssm_in", {.part = Part::state_gate, .is_grouped = true}},
 };
+constexpr NameRow kHalves[] = {{"layers.#.moe.experts.gate", "blk.#.ffn_gate_exps"},
+                               {"layers.#.moe.experts.up", "blk.#.ffn_up_exps"}};
 constexpr OtherRows kOthers[] = {{"blk.#.ffn_gate_up_exps.weight", kBothHalves},
+                                 {"blk.#.ffn_gate_exps.weight", kHalves},
                                  {"blk.#.ssm_in.weight", kGroupedInputs, StateKind::delta}};
 
 // Whether it has the part that predicts further on as weft knows it: its layer sees all tokens.
@@ -123,8 +126,13 @@ GgufModel read_gguf_model(const GgufFile& file, bool with_mtp) {
   model.config = config_of(description);
   if (!with_mtp || !has_mtp(file, model.config)) model.config.mtp_layers = 0;
   model.names = names_of(model.config, table_of(gguf_family_of(description), model.config, file));
-  if (model.config.rope_scaling.kind == RopeScaling::Kind::longrope)
+  const RopeScaling::Kind scaling = model.config.rope_scaling.kind;
+  if (scaling == RopeScaling::Kind::longrope || scaling == RopeScaling::Kind::proportional)
     for (const auto& [name, factors] : description.factors) model.not_weights.push_back(name + ".weight");
+  // Keys of layers that attend to those of others.
+  for (int64_t i = model.config.layers - model.config.shared_kv_layers; i < model.config.layers; ++i)
+    for (const char* part : {"attn_k", "attn_v", "attn_k_norm"})
+      model.not_weights.push_back(fmt::format("blk.{}.{}.weight", i, part));
   // Layers behind the model's, which predict a token further on.
   if (description.keys.contains("nextn_predict_layers"))
     for (const GgufTensor& tensor : file.tensors())

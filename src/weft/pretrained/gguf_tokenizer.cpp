@@ -12,10 +12,10 @@ constexpr std::string_view kHuggingFaceKey = "tokenizer.huggingface.json", kWeft
 
 // Of turns, of messages, and of texts.
 constexpr const char* kEndKeys[] = {"eot_token_id", "eom_token_id"};
-constexpr std::string_view kEnds[] = {"<|eot_id|>",         "<|im_end|>",     "<|end|>",   "<end_of_turn>",
-                                      "<|endoftext|>",      "<|eom_id|>",     "<EOT>",     "<|end_of_text|>",
-                                      "<|return|>",         "<|call|>",       "<|flush|>", "<|calls|>",
-                                      "<end_of_utterance>", "<|end_of_turn|>"};
+constexpr std::string_view kEnds[] = {"<|eot_id|>",         "<|im_end|>",      "<|end|>",   "<end_of_turn>",
+                                      "<|endoftext|>",      "<|eom_id|>",      "<EOT>",     "<|end_of_text|>",
+                                      "<|return|>",         "<|call|>",        "<|flush|>", "<|calls|>",
+                                      "<end_of_utterance>", "<|end_of_turn|>", "<turn|>",   "<|tool_response>"};
 // In harmony the end of a message is no end of an answer, which ends with one of these.
 constexpr std::string_view kHarmonyEnd = "<|end|>", kHarmonyEnds[] = {"<|return|>", "<|call|>"};
 

@@ -13,6 +13,8 @@ struct WholeType {
   std::string_view model_type, text_type;
 };
 constexpr WholeType kWholeTypes[] = {{"gemma3", "gemma3_text"},
+                                     {"gemma4", "gemma4_text"},
+                                     {"gemma4_unified", "gemma4_unified_text"},
                                      {"mistral3", "mistral"},
                                      {"kimi_k25", "kimi_k2"},
                                      {"qwen2_vl", "qwen2_vl_text"},
@@ -33,6 +35,9 @@ struct TextType {
 constexpr TextType kTextTypes[] = {
     {"gemma3_text", "gemma3_text", R"({"vocab_size": 262208, "max_position_embeddings": 131072,
                                        "num_attention_heads": 8, "num_key_value_heads": 4})"},
+    {"gemma4_text", "gemma4_text", R"({"vocab_size": 262144, "max_position_embeddings": 131072})"},
+    {"gemma4_unified_text", "gemma4_text", R"({"vocab_size": 262144, "max_position_embeddings": 262144,
+                                               "sliding_window": 1024, "hidden_size_per_layer_input": 0})"},
     {"qwen2_vl_text", "qwen2", "{}"},
     {"qwen2_5_vl_text", "qwen2", "{}"},
     {"qwen3_vl_text", "qwen3", "{}"},
@@ -48,7 +53,9 @@ struct Place {
 };
 constexpr Place kPlaces[] = {
     {"model.language_model.", "model."}, {"language_model.model.", "model."}, {"language_model.", ""}};
-constexpr std::string_view kOtherParts[] = {"visual.", "vision_tower.", "multi_modal_projector.", "mm_projector."};
+constexpr std::string_view kOtherParts[] = {"visual.",       "vision_tower.", "multi_modal_projector.",
+                                            "mm_projector.", "embed_vision.", "embed_audio.",
+                                            "audio_tower."};
 
 constexpr std::string_view kModel = "model.";
 

@@ -16,10 +16,16 @@ int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const 
         "model.attention_every = {}: none of the model's {} layers attends, so that a cache of keys and values "
         "for it has no size: use weft generate",
         c.attention_every, c.layers);
-  const int64_t tp = mesh.tp, heads = c.is_latent() ? c.heads : c.kv_heads;
-  const int64_t on_all = round_up(heads, tp);  // of fewer heads than ranks every rank has one
-  return (c.num_attending() + c.mtp_layers) * on_all * (format.bytes(c.head_dim) + format.bytes(c.values_dim())) *
-         mesh.dp();
+  const auto bytes_of = [&](const ModelConfig& of, int64_t layer) {
+    const int64_t dim = of.head_dim_of(layer), value_dim = of.is_latent() ? of.values_dim() : dim;
+    const int64_t heads = of.is_latent() ? of.heads : of.kv_heads_of(layer);
+    // Of fewer heads than ranks every rank has one.
+    return round_up(heads, int64_t(mesh.tp)) * (format.bytes(dim) + format.bytes(value_dim));
+  };
+  int64_t sum = c.mtp_layers * bytes_of(c.mtp_block(), c.layers);
+  for (int64_t i = 0; i < c.layers; ++i)
+    if (c.attends(i) && !c.shares_keys(i)) sum += bytes_of(c, i);
+  return sum * mesh.dp();
 }
 
 int64_t state_bytes_of_sequence(const ModelConfig& c, const MeshShape& mesh, DType dtype) {

@@ -11,7 +11,6 @@ MicroBatches::MicroBatches(const Recipe& recipe, const Mesh& mesh, const BatchSo
       mesh_(mesh),
       batches_(batches),
       num_uses_(num_uses),
-      heads_(cut_heads(recipe.model.heads, recipe.model.kv_heads, mesh.tp().rank(), mesh.tp().size())),
       context_{mesh.cp(), recipe.mesh.cp_mode} {}
 
 const MicroBatches::Slot& MicroBatches::get(int64_t step, int micro_batch) {
@@ -64,8 +63,6 @@ void MicroBatches::fill(Slot& slot, const Batch& whole, int64_t first_row) {
     for (TokenSpan& span : slot.tokens) span.first_token += first_token;
   }
   slot.pass.tokens = slot.tokens;
-  slot.pass.attention.first_head = int(heads_.heads.begin);
-  slot.pass.attention.total_heads = int(heads_.heads.total);
 }
 
 }  // namespace weft

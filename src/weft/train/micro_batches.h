@@ -7,7 +7,6 @@
 #include "weft/data/batch_source.h"
 #include "weft/nn/pass.h"
 #include "weft/parallel/mesh.h"
-#include "weft/parallel/tensor_parallel.h"
 #include "weft/train/pass_of.h"
 #include "weft/train/recipe.h"
 
@@ -47,7 +46,6 @@ class MicroBatches {
   const BatchSource& batches_;
   int num_uses_;
   float loss_scale_ = 0;
-  HeadCut heads_;
   ContextParallel context_;
   Batch whole_;
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -49,6 +49,7 @@ void fill_token_runs(std::vector<TokenRun>& runs, std::span<const int32_t> start
 struct AttentionRule {
   float scale = 0, softcap = 0;
   int window = 0;
+  int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
 
   AttentionShape shape(const Tensor& q, const Tensor& k, const Tensor& v,
                        std::span<const AttentionSpan> spans) const {
@@ -60,7 +61,9 @@ struct AttentionRule {
             .scale = scale,
             .softcap = softcap,
             .window = window,
-            .value_dim = int(v.dim(2))};
+            .value_dim = int(v.dim(2)),
+            .first_head = first_head,
+            .total_heads = total_heads};
   }
 };
 
@@ -71,14 +74,11 @@ struct AttentionPlan {
   const int32_t* positions = nullptr;    // [T], host memory that outlives the tape
   const AttentionSpan* spans = nullptr;  // [num_spans], the same; not read with a cache
   int num_spans = 0;
-  int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
-  KvCache* cache = nullptr;             // null while training; with a cache there is one sequence, which continues it
-  const PagedPlan* paged = nullptr;     // many sequences whose past lies in a PagedCache; instead of spans and cache
+  KvCache* cache = nullptr;          // null while training; with a cache there is one sequence, which continues it
+  const PagedPlan* paged = nullptr;  // many sequences whose past lies in a PagedCache; instead of spans and cache
 
   AttentionShape shape(const AttentionRule& rule, const Tensor& q, const Tensor& k, const Tensor& v) const {
-    AttentionShape s = rule.shape(q, k, v, {spans, size_t(num_spans)});
-    s.first_head = first_head, s.total_heads = total_heads;
-    return s;
+    return rule.shape(q, k, v, {spans, size_t(num_spans)});
   }
 };
 

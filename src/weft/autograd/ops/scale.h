@@ -23,7 +23,7 @@ struct ScaleOp {
 // No op where the factor is 1.
 inline Var scaled(const Var& x, float factor) { return factor == 1 ? x : apply(*x.context, ScaleOp{factor}, x); }
 
-// x [T, C], factors [C].
+// x [T, C], factors [C], or [1]: of all columns.
 struct ScaleColumnsOp {
   static constexpr std::string_view kName = "scale_columns";
   Param& factors;
@@ -32,16 +32,27 @@ struct ScaleColumnsOp {
   Tensor forward(Context& context, const Tensor& in) {
     x = in, wide = context.empty(Context::wide(x.dtype()), factors.value.shape());
     context.kernels.convert(context.stream, wide, factors.value);
+    if (wide.numel() < x.cols()) spread(context);
     Tensor y = context.empty_like(x);
     context.kernels.scale_columns(context.stream, y, x, wide);
     return y;
   }
   Tensor backward(Context& context, const Tensor& dy) {
+    const Shape rows = factors.shape.numel() < x.cols() ? Shape{x.numel(), 1} : x.shape();
     if (factors.trainable)
-      context.kernels.dot_columns(context.stream, factors.grad, dy, x, factors.accumulate_next());
+      context.kernels.dot_columns(context.stream, factors.grad, dy.reshape(rows), x.reshape(rows),
+                                  factors.accumulate_next());
     Tensor dx = context.empty_like(x);
     context.kernels.scale_columns(context.stream, dx, dy, wide);
     return dx;
+  }
+
+ private:
+  void spread(Context& context) {
+    const Tensor all = context.empty(wide.dtype(), {x.cols(), 1});
+    context.kernels.fill(context.stream, all, 1);
+    context.kernels.scale_columns(context.stream, all, all, wide);
+    wide = all.reshape({x.cols()});
   }
 };
 

@@ -87,6 +87,7 @@ void route(Stream& stream, const RouteArgs& args) {
   const int k = int(args.weights.dim(1));
   const float* const logits = args.logits.data<float>();
   const float* const bias = args.bias ? args.bias.data<float>() : nullptr;
+  const float* const factors = args.factors ? args.factors.data<float>() : nullptr;
   float* const all_scores = args.scores.data<float>();
   float* const weights = args.weights.data<float>();
   int32_t* const experts = args.on_host();
@@ -105,9 +106,26 @@ void route(Stream& stream, const RouteArgs& args) {
       for (int j = 0; j < k; ++j) {
         experts[t * k + j] = best.experts[j];
         weights[t * k + j] = scores[best.experts[j]] * factor;
+        if (factors) weights[t * k + j] *= factors[best.experts[j]];
       }
     }
   });
+}
+
+// From the gradient of a token's weights to that of the weights without factors, in `inner`, where there are some;
+// what it adds to that of the factors goes to dfactors [E], unless that is null. Gives which of the two has it.
+HWY_INLINE const float* through_factors(const RouteRule& rule, const float* factors, const float* dweights,
+                                        const float* scores, const int32_t* experts, int k, float* inner,
+                                        float* dfactors) {
+  if (!factors) return dweights;
+  float total = rule.normalises ? 0.0f : 1.0f;
+  for (int j = 0; rule.normalises && j < k; ++j) total += scores[experts[j]];
+  for (int j = 0; j < k; ++j) {
+    const int32_t e = experts[j];
+    if (dfactors) dfactors[e] = dweights[j] * rule.scale * scores[e] / total;
+    inner[j] = dweights[j] * factors[e];
+  }
+  return inner;
 }
 
 // A token's gradient of scores, from that of its weights.
@@ -163,13 +181,22 @@ void route_backward(Stream& stream, const RouteBackwardArgs& args) {
   const float* const logits = args.logits.data<float>();
   const float* const scores = args.scores.data<float>();
   float* const dlogits = args.dlogits.data<float>();
+  const float* const factors = args.factors ? args.factors.data<float>() : nullptr;
+  float* const all_dfactors = args.dfactors ? args.dfactors.data<float>() : nullptr;
   stream.team().parallel_for(args.logits.dim(0), rows_per_chunk(16 * n), [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       const float* const s = scores + t * n;
       float* const gradient = dlogits + t * n;
       std::fill_n(gradient, n, 0.0f);
-      if (args.dweights)
-        add_weight_gradient(args.rule, args.dweights.data<float>() + t * k, s, args.experts + t * k, k, gradient);
+      if (args.dweights) {
+        float inner[kMostExpertsPerToken];
+        float* const dfactors = all_dfactors ? all_dfactors + t * n : nullptr;
+        if (dfactors) std::fill_n(dfactors, n, 0.0f);
+        const int32_t* const chosen = args.experts + t * k;
+        const float* const dweights =
+            through_factors(args.rule, factors, args.dweights.data<float>() + t * k, s, chosen, k, inner, dfactors);
+        add_weight_gradient(args.rule, dweights, s, chosen, k, gradient);
+      }
       if (args.balance) add_balance_gradient(args.balance.data<float>() + args.rows[t] * n, s, n, gradient);
       through_gate(args.rule.gate, s, n, gradient);
       if (args.z_scale == 0) continue;

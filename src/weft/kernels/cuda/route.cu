@@ -44,7 +44,7 @@ __device__ float or_lowest(float rank) { return rank == rank ? rank : -INFINITY;
 struct Route {
   float *scores, *weights;
   int32_t* chosen;
-  const float *logits, *bias;
+  const float *logits, *bias, *factors;
   float *ranks, *group_ranks;  // scratch: [T, E] and [T, groups]
   RouteRule rule;
   int64_t tokens;
@@ -100,12 +100,13 @@ __global__ void route_kernel(const Route a) {
   }
   __syncwarp();
   const float factor = a.rule.scale / (a.rule.normalises ? total : 1);
-  for (int j = lane; j < a.k; j += kWarp) weights[j] *= factor;
+  for (int j = lane; j < a.k; j += kWarp)
+    weights[j] *= a.factors ? factor * a.factors[a.chosen[t * a.k + j]] : factor;
 }
 
 struct RouteBackward {
-  float* dlogits;
-  const float *dweights, *logits, *scores, *balance;
+  float *dlogits, *dfactors;
+  const float *dweights, *logits, *scores, *balance, *factors;
   const int32_t *chosen, *rows;
   int64_t tokens;
   int experts, k;
@@ -117,16 +118,30 @@ __device__ void add_weight_gradient(const RouteBackward& a, int64_t t, const flo
   if (a.rule.normalises && a.k == 1) return;  // whose weight is always the same: no rounding error is a gradient
   const float* const dweights = a.dweights + t * a.k;
   const int32_t* const chosen = a.chosen + t * a.k;
+  const auto inner = [&](int j) { return a.factors ? dweights[j] * a.factors[chosen[j]] : dweights[j]; };
   float total = 1, mean = 0;
   if (a.rule.normalises) {
     float sum = 0, products = 0;
-    for (int j = lane; j < a.k; j += kWarp) sum += scores[chosen[j]], products += dweights[j] * scores[chosen[j]];
+    for (int j = lane; j < a.k; j += kWarp) sum += scores[chosen[j]], products += inner(j) * scores[chosen[j]];
     total = warp_sum(sum);
     mean = warp_sum(products) / total;
   }
   // A token's experts differ.
-  for (int j = lane; j < a.k; j += kWarp) d[chosen[j]] += a.rule.scale / total * (dweights[j] - mean);
+  for (int j = lane; j < a.k; j += kWarp) d[chosen[j]] += a.rule.scale / total * (inner(j) - mean);
   __syncwarp();
+}
+
+// What a token adds to the gradient of the experts' factors.
+__device__ void write_factor_gradient(const RouteBackward& a, int64_t t, const float* scores, int lane) {
+  const float* const dweights = a.dweights + t * a.k;
+  const int32_t* const chosen = a.chosen + t * a.k;
+  float* const d = a.dfactors + t * a.experts;
+  for (int e = lane; e < a.experts; e += kWarp) d[e] = 0;
+  float sum = 0;
+  for (int j = lane; a.rule.normalises && j < a.k; j += kWarp) sum += scores[chosen[j]];
+  const float total = a.rule.normalises ? warp_sum(sum) : 1;
+  __syncwarp();
+  for (int j = lane; j < a.k; j += kWarp) d[chosen[j]] = dweights[j] * a.rule.scale * scores[chosen[j]] / total;
 }
 
 __device__ void add_balance_gradient(const float* balance, const float* scores, int experts, float* d, int lane) {
@@ -147,6 +162,7 @@ __global__ void route_backward_kernel(const RouteBackward a) {
   for (int e = lane; e < a.experts; e += kWarp) d[e] = 0;
   __syncwarp();
   if (a.dweights) add_weight_gradient(a, t, scores, d, lane);
+  if (a.dfactors) write_factor_gradient(a, t, scores, lane);
   if (a.balance) add_balance_gradient(a.balance + int64_t(a.rows[t]) * a.experts, scores, a.experts, d, lane);
   const bool is_softmax = a.rule.gate == RouterGate::softmax;
   float mean = 0;
@@ -173,6 +189,7 @@ void route(Stream& stream, const RouteArgs& args) {
                 .chosen = device_data<int32_t>(chosen),
                 .logits = device_data<float>(args.logits),
                 .bias = device_data<float>(args.bias),
+                .factors = device_data<float>(args.factors),
                 .ranks = device_data<float>(ranks),
                 .group_ranks = device_data<float>(group_ranks),
                 .rule = args.rule,
@@ -188,10 +205,12 @@ void route_backward(Stream& stream, const RouteBackwardArgs& args) {
   const int64_t tokens = args.logits.dim(0);
   if (tokens == 0) return;
   const RouteBackward a{.dlogits = device_data<float>(args.dlogits),
+                        .dfactors = device_data<float>(args.dfactors),
                         .dweights = device_data<float>(args.dweights),
                         .logits = device_data<float>(args.logits),
                         .scores = device_data<float>(args.scores),
                         .balance = device_data<float>(args.balance),
+                        .factors = device_data<float>(args.factors),
                         .chosen = upload(stream, args.experts, tokens * args.k),
                         .rows = upload(stream, args.balance ? args.rows : nullptr, tokens),
                         .tokens = tokens,

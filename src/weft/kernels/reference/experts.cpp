@@ -22,6 +22,17 @@ double total_of(const double* scores, const int32_t* experts, size_t k) {
   return sum;
 }
 
+// From the gradient of a token's weights to that of the weights without factors; what it adds to that of the factors.
+void through_factors(const RouteRule& rule, const std::vector<double>& factors, const double* scores,
+                     const int32_t* experts, size_t k, double* dweights, double* dfactors) {
+  const double total = rule.normalises ? total_of(scores, experts, k) : 1;
+  for (size_t j = 0; j < k; ++j) {
+    const auto e = size_t(experts[j]);
+    if (dfactors) dfactors[e] = dweights[j] * double(rule.scale) * scores[e] / total;
+    dweights[j] *= factors[e];
+  }
+}
+
 // A token's gradient of scores, from that of its weights.
 void add_weight_gradient(const RouteRule& rule, const double* dweights, const double* scores, const int32_t* experts,
                          size_t k, double* dscores) {
@@ -73,6 +84,7 @@ void route(Stream&, const RouteArgs& args) {
   const auto tokens = size_t(args.logits.dim(0)), experts = size_t(args.logits.dim(1)),
              k = size_t(args.weights.dim(1));
   const std::vector<double> logits = load(args.logits), bias = load_or(args.bias, args.logits.dim(1), 0);
+  const std::vector<double> factors = load_or(args.factors, args.logits.dim(1), 1);
   std::vector<double> scores(logits.size()), weights(tokens * k);
   std::vector<int32_t> order(experts);
   for (size_t t = 0; t < tokens; ++t) {
@@ -91,7 +103,8 @@ void route(Stream&, const RouteArgs& args) {
     int32_t* const chosen = args.on_host() + t * k;
     std::copy_n(order.begin(), k, chosen);
     const double total = args.rule.normalises ? total_of(s, chosen, k) : 1;
-    for (size_t j = 0; j < k; ++j) weights[t * k + j] = double(args.rule.scale) * s[chosen[j]] / total;
+    for (size_t j = 0; j < k; ++j)
+      weights[t * k + j] = double(args.rule.scale) * s[chosen[j]] / total * factors[size_t(chosen[j])];
   }
   store(args.scores, scores);
   store(args.weights, weights);
@@ -101,12 +114,16 @@ void route_backward(Stream&, const RouteBackwardArgs& args) {
   shapes::check_route_backward(args);
   const auto tokens = size_t(args.logits.dim(0)), experts = size_t(args.logits.dim(1)), k = size_t(args.k);
   const std::vector<double> logits = load(args.logits), scores = load(args.scores);
-  const std::vector<double> dweights = load_or(args.dweights, int64_t(tokens * k), 0);
+  const std::vector<double> factors = load_or(args.factors, args.logits.dim(1), 1);
+  std::vector<double> dweights = load_or(args.dweights, int64_t(tokens * k), 0);
+  std::vector<double> dfactors(args.dfactors ? logits.size() : 0);
   const std::vector<double> balance = args.balance ? load(args.balance) : std::vector<double>();
   std::vector<double> gradient(logits.size());
   for (size_t t = 0; t < tokens; ++t) {
     const double* s = &scores[t * experts];
     double* d = &gradient[t * experts];
+    through_factors(args.rule, factors, s, args.experts + t * k, k, &dweights[t * k],
+                    args.dfactors ? &dfactors[t * experts] : nullptr);
     if (args.dweights) add_weight_gradient(args.rule, &dweights[t * k], s, args.experts + t * k, k, d);
     if (args.balance) add_balance_gradient(&balance[size_t(args.rows[t]) * experts], s, experts, d);
     through_gate(args.rule.gate, s, experts, d);
@@ -116,6 +133,7 @@ void route_backward(Stream&, const RouteBackwardArgs& args) {
       d[e] += 2 * double(args.z_scale) * lse * std::exp(logits[t * experts + e] - lse);
   }
   store(args.dlogits, gradient);
+  if (args.dfactors) store(args.dfactors, dfactors);
 }
 
 void combine_rows(Stream&, const Tensor& y, const Tensor& x, const RowCopies& copies, const Tensor& weights) {

@@ -24,15 +24,7 @@ struct ContextCall {
   const ContextPlan& plan;  // outlives the tape
   AttentionRule rule;
   DropoutKey dropout = {};
-  int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
-  AttentionSinks sinks = {};            // of q's heads
-
-  AttentionShape shape(const Tensor& q, const Tensor& k, const Tensor& v,
-                       std::span<const AttentionSpan> spans) const {
-    AttentionShape s = rule.shape(q, k, v, spans);
-    s.first_head = first_head, s.total_heads = total_heads;
-    return s;
-  }
+  AttentionSinks sinks = {};  // of q's heads
 };
 
 // q[T, N, D], k and v[T, K, D] -> y[T, N, D], where T are the tokens of this rank as its layout says. The result and

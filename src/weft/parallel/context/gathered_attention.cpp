@@ -47,7 +47,7 @@ Tensor GatheredAttentionOp::forward(Context& context, const Tensor& q_in, const 
                                              .q = q,
                                              .k = gather(context, k),
                                              .v = gather(context, v),
-                                             .shape = call.shape(q, k, v, call.plan.gathered()),
+                                             .shape = call.rule.shape(q, k, v, call.plan.gathered()),
                                              .dropout = call.dropout});
   call.sinks.join(context, y, lse);
   return y;
@@ -67,7 +67,7 @@ std::array<Tensor, 3> GatheredAttentionOp::backward(Context& context, const Tens
                                                       .q = q,
                                                       .k = keys,
                                                       .v = values,
-                                                      .shape = call.shape(q, k, v, call.plan.gathered()),
+                                                      .shape = call.rule.shape(q, k, v, call.plan.gathered()),
                                                       .dropout = call.dropout});
   return {dq, scatter_sum(context, dk, k), scatter_sum(context, dv, v)};
 }

@@ -64,7 +64,7 @@ Tensor RingAttentionOp::forward(Context& context, const Tensor& q_in, const Tens
                                          .q = q,
                                          .k = visiting[0],
                                          .v = visiting[1],
-                                         .shape = call.shape(q, k, v, spans),
+                                         .shape = call.rule.shape(q, k, v, spans),
                                          .dropout = call.dropout});
       kernels.attention_merge(context.stream, sum, lse, part, part_lse);
     }
@@ -100,7 +100,7 @@ std::array<Tensor, 3> RingAttentionOp::backward(Context& context, const Tensor& 
                                                   .q = q,
                                                   .k = visiting[0],
                                                   .v = visiting[1],
-                                                  .shape = call.shape(q, k, v, spans),
+                                                  .shape = call.rule.shape(q, k, v, spans),
                                                   .dropout = call.dropout});
       if (!std::exchange(is_here, true)) turn.receive(dkv);
       kernels.accumulate(context.stream, dq, part[0]);

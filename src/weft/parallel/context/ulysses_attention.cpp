@@ -6,9 +6,9 @@
 namespace weft {
 
 AttentionShape UlyssesAttentionOp::shape(const HeadRun& run, const HeadTrade::Three& tensors) const {
-  AttentionShape s = call.shape(tensors[0], tensors[1], tensors[2], call.plan.whole());
-  s.total_heads = call.total_heads ? call.total_heads : int(heads);
-  s.first_head = call.first_head + int(run.first_head);
+  AttentionShape s = call.rule.shape(tensors[0], tensors[1], tensors[2], call.plan.whole());
+  if (s.total_heads == 0) s.total_heads = int(heads);
+  s.first_head += int(run.first_head);
   return s;
 }
 

@@ -36,6 +36,10 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
   logits = x;
   scores = context.empty_like(x);
   Tensor weights = context.empty(x.dtype(), {x.dim(0), config.per_token});
+  if (factors) {
+    wide_factors = context.empty(x.dtype(), factors->shape);
+    context.kernels.convert(context.stream, wide_factors, factors->value);
+  }
   const Tensor chosen = stays_on_device ? context.empty(DType::i32, weights.shape()) : Tensor();
   context.kernels.route(context.stream, {.scores = scores,
                                          .weights = weights,
@@ -43,6 +47,7 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
                                          .chosen = chosen,
                                          .logits = logits,
                                          .bias = bias ? bias->bias.value : Tensor{},
+                                         .factors = wide_factors,
                                          .rule = config.rule});
   if (stays_on_device) {
     // Few copies hardly share an expert, whose weights each of them then reads by itself.
@@ -62,6 +67,8 @@ Tensor GateOp::backward(Context& context, const Tensor& dweights) {
   if (bias) route->each_choice([&](int32_t, int32_t expert) { ++bias->chosen[size_t(expert)]; });
   const bool balances = config.balance_loss != 0 && loss_scale != 0;
   Tensor dlogits = context.empty_like(logits);
+  const bool trains_factors = factors && factors->trainable && dweights;
+  const Tensor dfactors = trains_factors ? context.empty_like(logits) : Tensor();
   context.kernels.route_backward(context.stream, {.dlogits = dlogits,
                                                   .dweights = dweights,
                                                   .logits = logits,
@@ -71,7 +78,10 @@ Tensor GateOp::backward(Context& context, const Tensor& dweights) {
                                                   .balance = balances ? balance_gradient(context) : Tensor{},
                                                   .rows = route->rows(),
                                                   .z_scale = config.z_loss * loss_scale,
-                                                  .rule = config.rule});
+                                                  .rule = config.rule,
+                                                  .factors = wide_factors,
+                                                  .dfactors = dfactors});
+  if (trains_factors) context.kernels.sum_rows(context.stream, factors->grad, dfactors, factors->accumulate_next());
   return dlogits;
 }
 

@@ -41,9 +41,10 @@ struct GateOp {
   Communicator* experts;         // null: alone
   Communicator* rows;            // who holds other tokens of the same rows of the batch; null: nobody
   RouterBias* bias;              // null: none
+  Param* factors;                // [E]: of the weights of experts; null: none
   float loss_scale;              // of the added losses; 0 where another rank adds them
   bool stays_on_device = false;  // the choice, which the host then does not know before a backward pass
-  Tensor logits = {}, scores = {};
+  Tensor logits = {}, scores = {}, wide_factors = {};
 
   // logits [T, E] -> weights [T, k]
   Tensor forward(Context& context, const Tensor& x);

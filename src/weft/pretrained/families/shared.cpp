@@ -10,11 +10,12 @@ namespace weft {
 namespace {
 
 using Kind = RopeScaling::Kind;
-const HfFields::Names<Kind> kScalings{
-    {"default", Kind::none},  {"linear", Kind::linear}, {"dynamic", Kind::dynamic},
-    {"llama3", Kind::llama3}, {"yarn", Kind::yarn},     {"longrope", Kind::longrope},
-    {"su", Kind::longrope},   {"mrope", Kind::none}};  // three positions to a token, which are one where there is
-                                                       // text alone
+const HfFields::Names<Kind> kScalings{{"default", Kind::none},    {"linear", Kind::linear},
+                                      {"dynamic", Kind::dynamic}, {"llama3", Kind::llama3},
+                                      {"yarn", Kind::yarn},       {"longrope", Kind::longrope},
+                                      {"su", Kind::longrope},     {"proportional", Kind::proportional},
+                                      {"mrope", Kind::none}};  // three positions to a token, which are one where
+                                                               // there is text alone
 
 void original_context(HfFields& f, RopeScaling& s, int64_t otherwise) {
   f.size("original_max_position_embeddings", s.original_context, otherwise);
@@ -40,6 +41,7 @@ void scaling_fields(HfFields& f, ModelConfig& c) {
     if (is_reading || s.mscale > 0) f.number("mscale", s.mscale, 0);
     if (is_reading || s.mscale_all > 0) f.number("mscale_all_dim", s.mscale_all, 0);
   }
+  if (s.kind == Kind::proportional) f.number("partial_rotary_factor", s.turned_share, 1);
   if (s.kind == Kind::longrope) {
     f.numbers("short_factor", s.short_factors);
     f.numbers("long_factor", s.long_factors);

@@ -1,7 +1,10 @@
-// Gemma, from 2 on with local layers and caps.
+// Gemma, from 2 on with local layers and caps; Gemma 4 with wider heads in global ones, and experts beside the dense
+// part.
+#include <algorithm>
 #include <cmath>
 
 #include "weft/pretrained/gguf_families/gguf_families.h"
+#include "weft/pretrained/local_layers.h"
 
 namespace weft {
 namespace gguf_gemma {
@@ -48,6 +51,149 @@ void gemma3_fields(GgufFields& f, ModelConfig& c) {
   f.number("final_logit_softcapping", c.logit_softcap, 0);
 }
 
+// Of all pairs of a head the first turn: the others' angles are divided by a number without end, nearly.
+constexpr float kStands = 1e30f;
+void turned_share_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kFactors = "rope_freqs";
+  RopeScaling& s = c.rope_scaling;
+  const int64_t pairs = c.global_turned_dim() / 2;
+  if (!f.is_reading()) {
+    if (s.kind != RopeScaling::Kind::proportional || s.factor != 1)
+      f.refuse("rope.scaling.type", "rotary positions must turn a share of the pairs");
+    std::vector<float>& factors = f.to().factors[kFactors];
+    factors.assign(size_t(pairs), kStands);
+    std::fill_n(factors.begin(), std::ptrdiff_t(s.turned_share * double(pairs)), 1.0f);
+    return;
+  }
+  const auto found = f.from().factors.find(kFactors);
+  if (found == f.from().factors.end() || int64_t(found->second.size()) != pairs)
+    throw Error("{}: the tensor {}.weight must have {} numbers, one for each pair", f.from().source, kFactors, pairs);
+  const std::vector<float>& factors = found->second;
+  const auto turned = std::ranges::find(factors, kStands) - factors.begin();
+  for (size_t i = 0; i < factors.size(); ++i)
+    if (factors[i] != (int64_t(i) < turned ? 1.0f : kStands))
+      throw Error("{}: {}.weight: of the pairs the first must turn, and the others stand still", f.from().source,
+                  kFactors);
+  s = {.kind = RopeScaling::Kind::proportional, .original_context = c.context};
+  s.turned_share = double(turned) / double(pairs);
+}
+
+// Reading; null: one number stands for all layers.
+const std::vector<int64_t>* list_of(const GgufFields& f, const char* key, int64_t layers) {
+  const auto told = f.from().keys.find(key);
+  const auto* const list = told == f.from().keys.end() ? nullptr : std::get_if<std::vector<int64_t>>(&told->second);
+  if (list && int64_t(list->size()) != layers) f.refuse(key, "it must tell every layer");
+  return list;
+}
+
+// A number of keys for all layers, or a list of one for each.
+void gemma4_kv_heads_field(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kKey = "attention.head_count_kv";
+  if (!f.is_reading()) {
+    std::vector<int64_t> heads;
+    for (int64_t i = 0; i < c.layers; ++i) heads.push_back(c.kv_heads_of(i));
+    c.global_kv_heads ? f.set(kKey, std::move(heads)) : f.set(kKey, c.kv_heads);
+    return;
+  }
+  const std::vector<int64_t>* const list = list_of(f, kKey, c.layers);
+  if (!list) return f.size(kKey, c.kv_heads);
+  for (int64_t i = 0; i < c.layers; ++i) (c.is_local(i) ? c.kv_heads : c.global_kv_heads) = (*list)[size_t(i)];
+  for (int64_t i = 0; i < c.layers; ++i)
+    if ((*list)[size_t(i)] != (c.is_local(i) ? c.kv_heads : c.global_kv_heads))
+      f.refuse(kKey, "local layers must have the same number, and so must the others");
+}
+
+// Layers that attend to keys of others may have another width than the rest.
+void gemma4_ffn_field(GgufFields& f, ModelConfig& c) {
+  constexpr const char* kKey = "feed_forward_length";
+  if (!f.is_reading()) {
+    std::vector<int64_t> widths;
+    for (int64_t i = 0; i < c.layers; ++i) widths.push_back(c.ffn_of(i));
+    c.shared_kv_ffn ? f.set(kKey, std::move(widths)) : f.set(kKey, c.ffn);
+    return;
+  }
+  const std::vector<int64_t>* const list = list_of(f, kKey, c.layers);
+  if (!list) return f.size(kKey, c.ffn);
+  c.ffn = list->front(), c.shared_kv_ffn = list->back();
+  for (int64_t i = 0; i < c.layers; ++i)
+    if ((*list)[size_t(i)] != c.ffn_of(i))
+      f.refuse(kKey, "layers with keys of their own must have the same width, and so must the others");
+}
+
+// The shape of heads is that of layers that see the whole text; local ones have keys of their own.
+void gemma4_head_fields(GgufFields& f, ModelConfig& c) {
+  const bool is_reading = f.is_reading();
+  int64_t dim = c.global_head_dim ? c.global_head_dim : c.head_dim, value_dim = dim, local_value_dim = c.head_dim;
+  int64_t turned = c.global_turned_dim(), local_turned = c.turned_dim();
+  f.size("attention.key_length", dim);
+  f.size("attention.value_length", value_dim, dim);
+  f.size("attention.key_length_swa", c.head_dim, dim);
+  f.size("attention.value_length_swa", local_value_dim, c.head_dim);
+  f.size("rope.dimension_count", turned, dim);
+  f.size("rope.dimension_count_swa", local_turned, c.head_dim);
+  if (value_dim != dim || local_value_dim != c.head_dim)
+    f.refuse("attention.value_length", "it must be that of keys");
+  if (turned != dim || local_turned != c.head_dim)
+    f.refuse("rope.dimension_count", "pairs must span the whole of a head, as rope_freqs says which of them turn");
+  if (is_reading) c.global_head_dim = dim;
+}
+
+void gemma4_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char *kWindow = "attention.sliding_window", *kPattern = "attention.sliding_window_pattern";
+  f.size("block_count", c.layers);
+  f.size("context_length", c.context);
+  f.size("embedding_length", c.hidden);
+  f.size("attention.shared_kv_layers", c.shared_kv_layers, 0);
+  f.size("embedding_length_per_layer_input", c.layer_inputs, 0);
+  gemma4_ffn_field(f, c);
+  f.size("attention.head_count", c.heads);
+  f.number("attention.layer_norm_rms_epsilon", c.norm_eps);
+  f.size(kWindow, c.window);
+  if (c.window == 0) f.refuse(kWindow, "some layers must be local");
+  if (const auto* const flags = f.is_reading() ? f.flags(kPattern) : nullptr) {
+    if (int64_t(flags->size()) != c.layers || !set_local_layers(c, *flags))
+      f.refuse(kPattern, "weft knows every n-th layer as a global one");
+  } else if (f.is_reading()) {
+    f.refuse(kPattern, "it must say of each layer whether it is local");
+  } else {
+    std::vector<bool> is_local;
+    for (int64_t i = 0; i < c.layers; ++i) is_local.push_back(c.is_local(i));
+    f.set(kPattern, std::move(is_local));
+  }
+  gemma4_kv_heads_field(f, c);
+  gemma4_head_fields(f, c);
+  f.number("rope.freq_base", c.rope_theta, 1e6);
+  f.number("rope.freq_base_swa", c.local_rope_theta, 10000);
+  turned_share_fields(f, c);
+  f.number("final_logit_softcapping", c.logit_softcap, 0);
+  gguf_expert_fields(f, c);
+  if (!f.is_reading()) return;
+  c.global_values_are_keys = f.from().lacks_values, c.layer_scale = f.from().has_layer_scale;
+  c.experts_beside_dense = c.experts > 0;
+  c.embedding_scale = float(std::sqrt(double(c.hidden)));
+}
+
+constexpr NameRow kGemma4[] = {
+    {"layers.#.scale", "blk.#.layer_output_scale.weight"},
+    {"layer_inputs", "per_layer_token_embd"},
+    {"layer_inputs.projection", "per_layer_model_proj"},
+    {"layer_inputs.norm", "per_layer_proj_norm"},
+    {"layers.#.input.gate", "blk.#.inp_gate"},
+    {"layers.#.input.projection", "blk.#.proj"},
+    {"layers.#.input.norm", "blk.#.post_norm"},
+    {"layers.#.mlp.post_norm", "blk.#.post_ffw_norm_1"},
+    {"layers.#.moe.norm", "blk.#.pre_ffw_norm_2"},
+    {"layers.#.moe.post_norm", "blk.#.post_ffw_norm_2"},
+    {"layers.#.moe.router_norm.weight", "blk.#.ffn_gate_inp.scale"},
+    {"layers.#.moe.router.factors", "blk.#.ffn_down_exps.scale"},
+    {"layers.#.moe.experts.gate", "blk.#.ffn_gate_up_exps", {.part = Part::gate}},
+    {"layers.#.moe.experts.up", "blk.#.ffn_gate_up_exps", {.part = Part::up}},
+};
+std::span<const NameRow> gemma4_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kGemma4), gguf_halved_names(c)});
+  return rows;
+}
+
 }  // namespace
 }  // namespace gguf_gemma
 
@@ -56,7 +202,8 @@ std::vector<GgufFamily> gguf_gemma_families() {
 
   return {{"gemma", "gemma", rms_and_embedding_fields, names},
           {"gemma2", "gemma2", gemma2_fields, names},
-          {"gemma3", "gemma3", gemma3_fields, names}};
+          {"gemma3", "gemma3", gemma3_fields, names},
+          {"gemma4", "gemma4", gemma4_fields, gemma4_names}};
 }
 
 }  // namespace weft

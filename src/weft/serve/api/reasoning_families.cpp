@@ -38,21 +38,27 @@ constexpr ReasoningFamily kReasoners[] = {
      .name = "granite",
      .open = "Here is my thought process:",
      .close = "Here is my response:"},
+    {.format = ReasoningFormat::gemma4,
+     .name = "gemma4",
+     .open = "<|channel>thought",
+     .close = "<channel|>",
+     .token = "<|channel>"},
     {.format = ReasoningFormat::think, .name = "think", .open = "<think>", .close = "</think>", .token = "<think>"},
 };
 
-// Conversations in which a template shows how it writes thoughts: earlier ones, and those that it asks for.
+// Conversations in which a template shows how it writes thoughts: earlier ones, those that it asks for, and those
+// that it does not want.
 std::vector<std::string> shown(const ChatTemplate& chat_template) {
   const ordered_json question = {{"role", "user"}, {"content", "?"}};
   const ordered_json answer = {
       {"role", "assistant"}, {"content", "!"}, {"reasoning_content", "hm"}, {"thinking", "hm"}};
   std::vector<std::string> texts;
-  for (const bool is_answered : {true, false}) {
+  for (const auto& [is_answered, thinks] : {std::pair(true, true), {false, true}, {false, false}}) {
     ordered_json messages = ordered_json::array({question});
     if (is_answered) messages.push_back(answer);
     ChatInput input{.messages = jinja::Value::from_json(messages), .add_generation_prompt = !is_answered};
     for (const char* name : {"enable_thinking", "thinking"})
-      input.variables.emplace_back(name, jinja::Value::from_json(ordered_json(true)));
+      input.variables.emplace_back(name, jinja::Value::from_json(ordered_json(thinks)));
     try {
       texts.push_back(chat_template.render(input));
     } catch (const Error&) {  // the template wants it otherwise

@@ -13,7 +13,7 @@
 namespace weft::api {
 
 // In the order in which templates are asked for their marks; each but `none` has its row in the table.
-enum class ReasoningFormat : uint8_t { none, harmony, mistral, seed_oss, command, granite, think };
+enum class ReasoningFormat : uint8_t { none, harmony, mistral, seed_oss, command, granite, gemma4, think };
 
 // An answer is  open REASONING close behind CONTENT,  or CONTENT alone; many templates write `open` themselves.
 struct ReasoningFamily {

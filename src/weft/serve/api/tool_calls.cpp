@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/serve/api/marked_arguments.h"
 #include "weft/serve/api/python_arguments.h"
 #include "weft/serve/api/trimmed.h"
 #include "weft/serve/stop_finder.h"
@@ -119,6 +120,7 @@ ToolCallParser::Step ToolCallParser::step(Output& output, bool is_last) {
     case State::header: return read_header();
     case State::json: return read_json(output);
     case State::python: return read_python(output);
+    case State::marked: return read_marked(output);
     case State::key: return read_key(output, is_last);
     case State::value: break;
   }
@@ -280,6 +282,7 @@ ToolCallParser::Step ToolCallParser::read_header() {
   depth_ = 1, is_in_string_ = is_escaped_ = false;
   state_ = family_.style == CallStyle::tagged   ? State::key
            : family_.style == CallStyle::python ? State::python
+           : family_.style == CallStyle::marked ? State::marked
                                                 : State::json;
   return Step::on;
 }
@@ -304,6 +307,32 @@ ToolCallParser::Step ToolCallParser::read_python(Output& output) {
   if (held_[at_ - 1] != ')') return Step::broken;
   std::optional<std::string> arguments =
       json_of_python_arguments(std::string_view(held_).substr(begin_, at_ - 1 - begin_));
+  if (!arguments) return Step::broken;
+  take_call(output, {header_.name, std::move(*arguments), header_.id});
+  return Step::on;
+}
+
+// To the brace that closes the one before begin_; a mark that is not whole yet is waited for.
+ToolCallParser::Step ToolCallParser::read_marked(Output& output) {
+  constexpr std::string_view kMark = kTextMark;
+  bool is_complete = false;
+  while (at_ < held_.size() && !is_complete) {
+    const std::string_view rest = std::string_view(held_).substr(at_);
+    if (rest.starts_with(kMark)) {
+      is_in_string_ = !is_in_string_;
+      at_ += kMark.size();
+      continue;
+    }
+    if (kMark.starts_with(rest)) break;
+    ++at_;
+    if (is_in_string_) continue;
+    if (rest[0] == '[' || rest[0] == '{') ++depth_;
+    if (rest[0] == ']' || rest[0] == '}') is_complete = --depth_ == 0;
+  }
+  if (at_ - begin_ > kLimits.max_bytes) return Step::broken;
+  if (!is_complete) return Step::more;
+  std::optional<std::string> arguments =
+      json_of_marked_arguments(std::string_view(held_).substr(begin_ - 1, at_ + 1 - begin_));
   if (!arguments) return Step::broken;
   take_call(output, {header_.name, std::move(*arguments), header_.id});
   return Step::on;

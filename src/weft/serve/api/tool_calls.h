@@ -38,7 +38,7 @@ class ToolCallParser {
   bool is_thinking() const { return is_thought_ && state_ == State::text; }
 
  private:
-  enum class State : uint8_t { text, gap, header, json, python, key, value };
+  enum class State : uint8_t { text, gap, header, json, python, marked, key, value };
   enum class Step : uint8_t { on, more, broken };
   // What is looked for, of the family's row.
   struct Pieces {
@@ -55,6 +55,7 @@ class ToolCallParser {
   Step read_header();
   Step read_json(Output& output);
   Step read_python(Output& output);
+  Step read_marked(Output& output);
   Step read_key(Output& output, bool is_last);
   Step read_value();
   bool begins_whole_answer(bool is_last);

@@ -7,6 +7,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/serve/api/marked_arguments.h"
 #include "weft/serve/api/python_arguments.h"
 #include "weft/serve/api/trimmed.h"
 
@@ -312,6 +313,20 @@ constexpr ToolFamily kFamilies[] = {
     python_family(ToolFormat::lfm2, "lfm2", {"<|tool_call_start|>"}, "<|tool_call_start|>", "<|tool_call_start|>",
                   "[", ", ", "]<|tool_call_end|>", {"<|tool_call_start|>", "<|tool_call_end|>"},
                   {"[", ",", "]", "<|tool_call_end|>"}),
+    {.format = ToolFormat::gemma4,
+     .name = "gemma4",
+     .signs = {"<|tool_call>call:"},
+     .token = "<|tool_call>",
+     .style = CallStyle::marked,
+     .mark = "<|tool_call>",
+     .behind = "",
+     .open = "call:",
+     .middle = "{",
+     .close = "}<tool_call|>",
+     .between = "<|tool_call>",
+     .end = "",
+     .markers = {"<|tool_call>", "<tool_call|>", kTextMark},
+     .around = {"<tool_call|>"}},
     python_family(ToolFormat::gemma, "gemma", {"```tool_code"}, nullptr, "```tool_code", "\n", "\n", "\n```", {},
                   {"[", ",", "]", "```"}),
     python_family(ToolFormat::pythonic, "pythonic", {"[f(x=1)]"}, "<|python_start|>", "", "[", ", ", "]",

@@ -37,6 +37,7 @@ enum class ToolFormat : uint8_t {
   hunyuan,
   nemotron,
   lfm2,
+  gemma4,
   gemma,
   pythonic,
   mistral_args,
@@ -51,6 +52,7 @@ enum class CallStyle : uint8_t {
   named,   // NAME, then the arguments as JSON
   tagged,  // NAME, then each argument between tags: texts as they are, the rest as JSON
   python,  // NAME(KEY=VALUE, ...), the values literals of Python
+  marked,  // NAME{KEY:VALUE,...}: JSON with bare names, whose texts stand between two marks (marked_arguments.h)
 };
 
 // What stands where the calls would: text, or thoughts.

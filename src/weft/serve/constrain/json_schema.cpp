@@ -180,7 +180,26 @@ std::vector<Schema> SchemaCompiler::values_of(const Schema& schema, const std::s
   return found;
 }
 
+// As an answer writes it. Bounded as what it is a part of was, when it was read.
+Sequence SchemaCompiler::written(const Schema& value) {
+  if (!json_.has_marks()) return builder_.literal(dump(value));
+  if (value.is_string()) return json_.string_of(std::string_view(value.get_ref<const std::string&>()));
+  if (!value.is_structured()) return builder_.literal(dump(value));
+  Sequence all;
+  for (const auto& [name, one] : value.items()) {
+    if (!all.empty()) all = all + builder_.literal(",");
+    if (value.is_object()) all = all + json_.name_of(std::string_view(name)) + builder_.literal(":");
+    all = all + written(one);
+  }
+  return builder_.literal(value.is_object() ? "{" : "[") + all + builder_.literal(value.is_object() ? "}" : "]");
+}
+
 Element SchemaCompiler::values(const Schema& schema, const std::string& path) {
+  if (json_.has_marks()) {
+    std::vector<Sequence> ways;
+    for (const Schema& value : values_of(schema, path)) ways.push_back(written(value));
+    return builder_.one_of(ways);
+  }
   std::vector<std::string> texts;
   for (const Schema& value : values_of(schema, path)) texts.push_back(dump(value));
   return builder_.one_of_texts(texts);

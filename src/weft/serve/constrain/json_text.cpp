@@ -1,7 +1,11 @@
 // JsonText: rules that are made when first asked for, since values hold values.
 #include "weft/serve/constrain/json_text.h"
 
+#include <nlohmann/json.hpp>
+
 #include "weft/base/error.h"
+#include "weft/serve/api/marked_arguments.h"
+#include "weft/serve/constrain/control_marks.h"
 #include "weft/serve/constrain/number_text.h"
 #include "weft/serve/constrain/regex_grammar.h"
 
@@ -10,6 +14,15 @@ namespace {
 
 // What stands in a string as it is.
 CodePoints plain_characters() { return complement({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}); }
+
+constexpr const char* kMarkPattern = "<\\|\"\\|>";
+// A name that can stand bare: of what ends one, and of what a reader strips, it has nothing.
+constexpr const char* kNotBare = "^$|[,:{}\\[\\]<\\s]";
+bool is_bare(std::string_view name) {
+  return !name.empty() && name.find_first_of(",:{}[]< \t\r\n\f\v") == std::string_view::npos;
+}
+
+std::vector<Sequence> not_escaped(uint8_t) { return {}; }
 
 }  // namespace
 
@@ -44,7 +57,7 @@ Element JsonText::word(std::string_view json) {
 Sequence JsonText::punctuation(char c) { return builder_.literal(std::string_view(&c, 1)) + Sequence{space()}; }
 
 void JsonText::make_object(RuleId rule) {
-  const Sequence member = Sequence{string(0, kUnbounded), space()} + punctuation(':') + Sequence{value(), space()};
+  const Sequence member = Sequence{name(), space()} + punctuation(':') + Sequence{value(), space()};
   const Element more = builder_.repeat(punctuation(',') + member, 0, kUnbounded);
   builder_.add_alternative(
       rule, punctuation('{') + Sequence{builder_.optional(member + Sequence{more})} + builder_.literal("}"));
@@ -81,9 +94,40 @@ void JsonText::make_character(RuleId rule) {
       rule, {backslash, u, d, one_of("89abAB"), hex, hex, backslash, u, d, one_of("cdefCDEF"), hex, hex});
 }
 
+Sequence JsonText::quote() {
+  return has_marks_ ? Sequence{mark_element(builder_, api::kTextMark)} : builder_.literal("\"");
+}
+
+// Of texts that have marks around them, those of limited lengths have no '<', with which a mark begins.
 Element JsonText::string(int64_t min, int64_t max) {
-  const Sequence quote = builder_.literal("\"");
-  return builder_.one_of({quote + Sequence{builder_.repeat({character()}, min, max)} + quote});
+  if (has_marks_ && min == 0 && max == kUnbounded) {
+    if (!marked_text_)
+      marked_text_ = builder_.one_of({quote() + Sequence{text_without(builder_, kMarkPattern)} + quote()});
+    return *marked_text_;
+  }
+  const Element one = has_marks_ ? builder_.code_points(complement({{'<', '<'}})) : character();
+  return builder_.one_of({quote() + Sequence{builder_.repeat({one}, min, max)} + quote()});
+}
+
+Element JsonText::name() {
+  if (!has_marks_) return string(0, kUnbounded);
+  if (!bare_name_) bare_name_ = text_without(builder_, kNotBare);
+  return *bare_name_;
+}
+
+Element JsonText::name_of(const TextAutomaton& names) {
+  if (!has_marks_) return string_of(names);
+  return (names - TextAutomaton::of_regex(kNotBare)).element(builder_, not_escaped);
+}
+
+Sequence JsonText::name_of(std::string_view name) {
+  return has_marks_ && is_bare(name) ? builder_.literal(name) : string_of(name);
+}
+
+Sequence JsonText::string_of(std::string_view text) {
+  if (has_marks_) return quote() + builder_.literal(text) + quote();
+  using Json = nlohmann::ordered_json;
+  return builder_.literal(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 std::vector<Sequence> JsonText::escapes(uint8_t c) {
@@ -108,18 +152,18 @@ Element JsonText::character_of(const CodePoints& set) {
 }
 
 Element JsonText::string_of(std::string_view regex, bool searches) {
+  if (has_marks_) return string_of(TextAutomaton::of_regex(searches ? regex : fmt::format("^(?:{})$", regex)));
   const Element inside = regex_element(
       builder_, regex, {.searches = searches, .character = [this](GrammarBuilder&, const CodePoints& set) {
                           return character_of(set);
                         }});
-  const Sequence quote = builder_.literal("\"");
-  return builder_.one_of({quote + Sequence{inside} + quote});
+  return builder_.one_of({quote() + Sequence{inside} + quote()});
 }
 
 Element JsonText::string_of(const TextAutomaton& texts) {
-  const Sequence quote = builder_.literal("\"");
-  return builder_.one_of(
-      {quote + Sequence{texts.element(builder_, [this](uint8_t c) { return escapes(c); })} + quote});
+  const Element inside = has_marks_ ? (texts - TextAutomaton::of_regex(kMarkPattern)).element(builder_, not_escaped)
+                                    : texts.element(builder_, [this](uint8_t c) { return escapes(c); });
+  return builder_.one_of({quote() + Sequence{inside} + quote()});
 }
 
 }  // namespace weft::constrain

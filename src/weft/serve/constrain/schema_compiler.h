@@ -22,6 +22,7 @@ struct TaggedForm {
   Sequence json_middle = {};  // before values that are no texts, where that differs
   Sequence separator = {};    // between arguments
   bool is_python = false;     // texts are quoted too, and words are Python's
+  bool is_marked = false;     // texts are marked too, and names of members bare
 };
 
 // References become rules, so that schemas may hold themselves; the rest is expanded where it stands.
@@ -64,6 +65,7 @@ class SchemaCompiler {
   Element any_of(const Schema& schema, const char* keyword, bool is_alone, const std::string& path);
   std::optional<Grammar> grammar_of(const Schema& schema, const std::string& path);
   std::vector<Schema> values_of(const Schema& schema, const std::string& path);
+  Sequence written(const Schema& value);
   Element values(const Schema& schema, const std::string& path);
   Element of_type(const std::string& type, const Schema& schema, const std::string& path);
   static std::vector<std::string> types(const Schema& schema, const std::string& path);

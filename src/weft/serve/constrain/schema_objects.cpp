@@ -10,10 +10,6 @@ namespace {
 
 constexpr size_t kMostNames = 64;  // kinds of them, of one object
 
-std::string written_name(const std::string& text) {
-  return Schema(text).dump(-1, ' ', false, Schema::error_handler_t::replace);
-}
-
 }  // namespace
 
 Element SchemaCompiler::in_order(const std::vector<Member>& members, const Counts& counts,
@@ -92,7 +88,7 @@ Element SchemaCompiler::others(const Schema& schema, const std::vector<std::stri
   };
   if (more == false && patterns.empty()) return builder_.one_of({});
   if (known.empty() && patterns.empty() && !schema.contains("propertyNames"))
-    return builder_.one_of({member(json_.string(0, kUnbounded), more, "additionalProperties")});
+    return builder_.one_of({member(json_.name(), more, "additionalProperties")});
   TextAutomaton names = schema.contains("propertyNames")
                             ? names_of(schema["propertyNames"], fmt::format("{}/propertyNames", path))
                             : TextAutomaton::all();
@@ -102,7 +98,7 @@ Element SchemaCompiler::others(const Schema& schema, const std::vector<std::stri
   for (const Names& kind : split(std::move(names), patterns, path)) {
     const bool is_free = kind.all_of.empty();
     if (is_free && more == false) continue;
-    const Element key = json_.string_of(kind.names);
+    const Element key = json_.name_of(kind.names);
     const Schema all = kind.all_of.size() == 1 ? kind.all_of.front() : Schema({{"allOf", kind.all_of}});
     ways.push_back(member(key, is_free ? more : all, is_free ? "additionalProperties" : "patternProperties"));
   }
@@ -154,7 +150,7 @@ Element SchemaCompiler::object(const Schema& schema, const std::string& path) {
     if (all.empty()) all.push_back(schema.contains("additionalProperties") ? more : Schema(true));
     if (names && !names->contains(name)) all = Schema::array({false});
     const Schema whole = all.size() == 1 ? all.front() : Schema({{"allOf", all}});
-    members.push_back({builder_.literal(written_name(name)) + Sequence{json_.space()} + json_.punctuation(':') +
+    members.push_back({json_.name_of(std::string_view(name)) + Sequence{json_.space()} + json_.punctuation(':') +
                            Sequence{compile(whole, path + "/properties/" + name), json_.space()},
                        required.contains(name)});
   }
@@ -196,7 +192,7 @@ Element SchemaCompiler::different_values(const Schema& given, const Counts& limi
   for (const Schema& value : values_of(items, path)) {
     if (std::find(seen.begin(), seen.end(), value) != seen.end()) continue;
     seen.push_back(value);
-    members.push_back({builder_.literal(value.dump()) + Sequence{json_.space()}, false});
+    members.push_back({written(value) + Sequence{json_.space()}, false});
   }
   return in_order(members, limits, [&](int64_t n) {
     return builder_.one_of(n >= limits.min ? std::vector<Sequence>{{}} : std::vector<Sequence>());

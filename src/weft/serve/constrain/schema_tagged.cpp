@@ -18,6 +18,7 @@ constexpr const char* kTextKeywords[] = {"pattern", "minLength", "maxLength", "n
 // That begins and ends tags, or a line.
 bool fits(const std::string& name, const TaggedForm& form) {
   if (form.is_python) return api::is_python_name(name, false);
+  if (form.is_marked) return !name.empty() && name.find_first_of(",:{}[]< \t\r\n\f\v") == std::string::npos;
   return !name.empty() && name.find_first_of("<>\"\n") == std::string::npos;
 }
 
@@ -53,8 +54,9 @@ Element SchemaCompiler::tagged(const Schema& given, const TaggedForm& form, cons
       declared.emplace_back(name.get<std::string>(), Schema(true));
   }
   if (form.is_python) json_.write_python_words();
+  if (form.is_marked) json_.write_marked_texts();
   const auto argument = [&](const Sequence& name, const Schema& one, const std::string& where) {
-    if (form.is_python) return name + form.middle + Sequence{compile(one, where)};
+    if (form.is_python || form.is_marked) return name + form.middle + Sequence{compile(one, where)};
     if (!form.json_middle.empty()) return form.open + name + Sequence{marked_value(one, form, where)} + form.close;
     return form.open + name + form.middle + Sequence{tagged_value(one, form, where)} + form.close;
   };

@@ -84,8 +84,8 @@ class CallGrammar {
   Sequence named(size_t tool) {
     const std::string& name = form_.choices[tool];
     if (family_.style == api::CallStyle::object) return builder_.literal(nlohmann::ordered_json(name).dump());
-    if (name.empty() || name.find_first_of("<>\n[") != std::string::npos)
-      throw UsageError("tool {}: this model cannot write its name, which has one of <, >, [ or the end of a line",
+    if (name.empty() || name.find_first_of("<>\n[{") != std::string::npos)
+      throw UsageError("tool {}: this model cannot write its name, which has one of <, >, [, {{ or the end of a line",
                        name);
     if (family_.style == api::CallStyle::python && !api::is_python_name(name, true))
       throw UsageError("tool {}: this model cannot write its name, which is none that Python has", name);
@@ -97,6 +97,11 @@ class CallGrammar {
       if (family_.style == api::CallStyle::python) {
         const TaggedForm names{
             .open = {}, .middle = text("="), .close = {}, .separator = text(", "), .is_python = true};
+        return tagged_schema_element(builder_, form_.schemas[tool], names);
+      }
+      if (family_.style == api::CallStyle::marked) {
+        const TaggedForm names{
+            .open = {}, .middle = text(":"), .close = {}, .separator = text(","), .is_marked = true};
         return tagged_schema_element(builder_, form_.schemas[tool], names);
       }
       if (family_.style != api::CallStyle::tagged) return json_schema_element(builder_, form_.schemas[tool]);

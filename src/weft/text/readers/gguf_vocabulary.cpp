@@ -82,6 +82,41 @@ std::unique_ptr<Tokenizer> make_byte_level(const GgufVocabulary& v, std::string_
   return read_hf_tokenizer(to_tokenizer_json(std::move(parts)), origin, hints_of(v));
 }
 
+// SentencePiece's BPE by the ranks of its merges, as Gemma 4 has it: marks in place of spaces, and bytes for what no
+// token spells.
+std::unique_ptr<Tokenizer> make_ranked(const GgufVocabulary& v, std::string_view origin) {
+  if (v.merges.empty()) throw Error("{}: its tokenizer needs tokenizer.ggml.merges, which are missing", origin);
+  const auto replaced = [](std::string_view what, std::string_view by) {
+    return Json{{"type", "Replace"}, {"pattern", {{"String", what}}}, {"content", by}};
+  };
+  Json vocabulary = Json::object(), added = Json::array(), unknown = nullptr;
+  for (size_t id = 0; id < v.tokens.size(); ++id) add_token(vocabulary, v.tokens[id], id, origin);
+  for (const AddedToken& token : added_of(v)) added.push_back(to_json(token));
+  if (const std::optional<AddedToken> token = token_at(v, v.unknown_token_id)) unknown = token->content;
+  std::vector<AddedToken> before, after;
+  const std::optional<AddedToken> begin = token_at(v, v.bos_token_id), end = token_at(v, v.eos_token_id);
+  if (begin && v.add_bos_token.value_or(true)) before.push_back(*begin);
+  if (end && v.add_eos_token.value_or(false)) after.push_back(*end);
+  const Json file = {
+      {"version", "1.0"},
+      {"added_tokens", std::move(added)},
+      {"normalizer", replaced(" ", kSpaceMark)},
+      {"pre_tokenizer", nullptr},
+      {"post_processor", template_of(before, after)},
+      {"decoder",
+       {{"type", "Sequence"},
+        {"decoders", Json::array({replaced(kSpaceMark, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}})}}},
+      {"model",
+       {{"type", "BPE"},
+        {"unk_token", std::move(unknown)},
+        {"fuse_unk", true},
+        {"byte_fallback", true},
+        {"ignore_merges", false},
+        {"vocab", std::move(vocabulary)},
+        {"merges", v.merges}}}};
+  return read_hf_tokenizer(to_json_text(file, 2), origin, hints_of(v));
+}
+
 // The file marks tokens that begin a word; WordPiece marks the others.
 std::string word_piece_spelling(const std::string& token, Type type) {
   if (token.starts_with(kSpaceMark)) return token.substr(kSpaceMark.size());
@@ -153,8 +188,10 @@ std::unique_ptr<Tokenizer> make_gguf_tokenizer(const GgufVocabulary& v, std::str
   if (v.model == "bert") return make_word_piece(v, origin);
   if (v.model == "llama") return make_sentencepiece(v, SentencePieceModel::Kind::bpe, origin);
   if (v.model == "t5") return make_sentencepiece(v, SentencePieceModel::Kind::unigram, origin);
-  throw Error("{}: its tokenizer is of the kind \"{}\"; weft reads \"gpt2\", \"llama\", \"bert\" and \"t5\"", origin,
-              v.model);
+  if (v.model == "gemma4") return make_ranked(v, origin);
+  throw Error(
+      "{}: its tokenizer is of the kind \"{}\"; weft reads \"gpt2\", \"llama\", \"bert\", \"t5\" and \"gemma4\"",
+      origin, v.model);
 }
 
 }  // namespace weft

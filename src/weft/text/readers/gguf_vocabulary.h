@@ -13,7 +13,7 @@ namespace weft {
 
 // Members are named like the keys below "tokenizer.ggml.", whose values they are.
 struct GgufVocabulary {
-  std::string model;  // "llama", "gpt2", "bert" or "t5"
+  std::string model;  // "llama", "gpt2", "bert", "t5" or "gemma4"
   std::string pre;    // how text is cut, by name; only of "gpt2"
   std::vector<std::string> tokens;
   std::vector<float> scores;        // as many as tokens, or none

@@ -2,6 +2,7 @@
 #include "weft/text/readers/to_gguf_vocabulary.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "weft/base/json.h"
 #include "weft/text/base64.h"
@@ -103,7 +104,7 @@ std::optional<GgufVocabulary> ranked_of(const Tokenizer& tokenizer, GgufVocabula
     if (const size_t space = merged.find(' '); space != std::string::npos) merged.erase(space, 1);
     if (const auto found = ids.find(merged); found != ids.end()) v.scores[found->second] = -float(rank + 1);
   }
-  v.merges.clear();
+  const std::vector<std::string> merges = std::exchange(v.merges, {});
   if (model.contains("unk_token") && model["unk_token"].is_string())
     if (const auto found = ids.find(model["unk_token"].get<std::string>()); found != ids.end()) {
       v.unknown_token_id = int32_t(found->second);
@@ -113,6 +114,9 @@ std::optional<GgufVocabulary> ranked_of(const Tokenizer& tokenizer, GgufVocabula
     v.add_space_prefix = has_prefix;
     if (is_same(tokenizer, v)) return v;
   }
+  // Scores of tokens say less than ranks of pairs.
+  v.model = "gemma4", v.merges = merges, v.add_space_prefix = false;
+  if (is_same(tokenizer, v)) return v;
   return {};
 }
 
