@@ -45,6 +45,11 @@ const MeshCase kTrainingCases[] = {
     {.family = "lfm2", .shape = {.cp = 2, .tp = 2}},
     {.family = "nemotron_h", .shape = {.pp = 2, .shard = 2}, .zero = Zero::parameters, .experts = 4},
     {.family = "qwen3_next", .shape = {.shard = 2}, .experts = 4},
+    {.family = "gemma4", .shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .experts = 4},
+    {.family = "gemma4",
+     .shape = {.cp = 2, .tp = 2},
+     .recompute = {RecomputePolicy::What::block},
+     .shared_keys = true},
     {.shape = {.pp = 2, .tp = 2}, .sequence_parallel = true, .accumulation = 2, .dropout = 0.2f, .mtp = true},
     {.shape = {.shard = 2}, .zero = Zero::parameters, .precision = Precision::bf16, .experts = 4, .mtp = true},
 };

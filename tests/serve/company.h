@@ -66,6 +66,19 @@ inline ModelConfig single_config() {
   return m;
 }
 
+// Layers whose heads differ, and experts beside a dense part; or last layers with keys of earlier ones, and inputs.
+inline ModelConfig gemma4_config(bool shares_keys) {
+  ModelConfig m = small_config("gemma4");
+  m.layers = 4, m.window = 6, m.global_every = 2, m.global_head_dim = 12, m.global_kv_heads = 1;
+  m.global_values_are_keys = true;
+  if (shares_keys)
+    m.shared_kv_layers = 2, m.shared_kv_ffn = 72, m.layer_inputs = 10;
+  else
+    m.experts = 4, m.experts_beside_dense = true;
+  complete(m);
+  return m;
+}
+
 struct OnMesh {
   const char* name;
   ModelConfig config;

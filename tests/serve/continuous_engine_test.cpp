@@ -79,6 +79,10 @@ INSTANTIATE_TEST_SUITE_P(
         OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}}, OnMesh{"delta", state_config(), {}},
         OnMesh{"selective_tp2", selective_config(), {.tp = 2}}, OnMesh{"conv", conv_config(), {}},
         OnMesh{"conv_tp2", conv_config(), {.tp = 2}}, OnMesh{"single_pp2", single_config(), {.pp = 2}},
+        OnMesh{"heads_that_differ", gemma4_config(false), {}},
+        OnMesh{"heads_that_differ_pp2tp2", gemma4_config(false), {.pp = 2, .tp = 2}},
+        OnMesh{"shared_keys", gemma4_config(true), {}}, OnMesh{"shared_keys_tp2", gemma4_config(true), {.tp = 2}},
+        OnMesh{"shared_keys_cp2", gemma4_config(true), {.cp = 2}},
         OnMesh{"delta_pp2tp2", state_config(), {.pp = 2, .tp = 2}}, OnMesh{"delta_tp4", state_config(3), {.tp = 4}}),
     [](const auto& test) { return test.param.name; });
 

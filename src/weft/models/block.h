@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "weft/autograd/ops/reshape.h"
 #include "weft/autograd/ops/scale.h"
 #include "weft/models/model_config.h"
 #include "weft/models/rope_tables.h"
@@ -74,7 +75,9 @@ class Block {
   Var feed_forward(const Var& x, const Pass& pass) {
     if (!moe_) return scaled((*mlp_)(x, pass), residual_scale_);
     if (!mlp_) return scaled((*moe_)(x, pass), residual_scale_);
-    return scaled((*dense_post_norm_)((*mlp_)((*mlp_norm_)(x), pass)) + (*moe_)(x, pass), residual_scale_);
+    // The gradients of both meet here, so that recomputation adds them up in the same order.
+    const Var both = reshape(x, x.value.shape());
+    return scaled((*dense_post_norm_)((*mlp_)((*mlp_norm_)(both), pass)) + (*moe_)(both, pass), residual_scale_);
   }
   Residual both_parts(const Residual& x, const Pass& pass, RecomputePolicy::What recomputed, const WantedRows* wanted,
                       const FromOtherLayers& others);

@@ -115,7 +115,8 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const int64_t layer = part_.first_layer + int64_t(i);
     x.last() = brackets.enter(group, x.last());
-    if (wanted && config_.shared_kv_layers > 0 && i == first_of_wanted())
+    // From here on all keys are there.
+    if (wanted && layer == config_.layers - config_.shared_kv_layers)
       x = {wanted->of(x.sum())}, here = &wanted->pass();
     const bool has_wanted = here != &pass;
     const bool is_shared = config_.shares_keys(layer) || config_.gives_keys(layer);

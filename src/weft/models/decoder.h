@@ -87,9 +87,6 @@ class Decoder {
  private:
   Var embed(Context& context, const Pass& pass, const int32_t* ids, Param& table, uint64_t dropout_site);
   Var leave_head(const Var& result, Brackets& brackets);
-  // The first layer of which only wanted rows are asked for, but for keys: where those of others begin to attend to
-  // keys of earlier ones, and else the last one, which makes its own of all rows.
-  size_t first_of_wanted() const { return blocks_.size() - size_t(std::max<int64_t>(config_.shared_kv_layers, 1)); }
   // Of blocks, and of the part behind them.
   void each_layer(auto&& visit) {
     for (const auto& block : blocks_) visit(*block);

@@ -189,8 +189,7 @@ void complete_shared_keys(ModelConfig& c) {
   if (c.is_latent() || c.has_states() || c.mtp_layers > 0 || c.block == BlockKind::single)
     throw UsageError(
         "model.shared_kv_layers and layer_inputs belong to models of two parts to a layer that attend in every one, "
-        "not "
-        "by latent attention, and predict no token further on: write 0");
+        "not by latent attention, and predict no token further on: write 0");
   if (c.shared_kv_layers > 0 && c.qk_norm_turned)
     throw UsageError("model.qk_norm_turned: keys of other layers are normed before they turn: write false");
   for (int64_t i = c.layers - c.shared_kv_layers; i < c.layers; ++i)

@@ -216,7 +216,7 @@ struct ModelConfig {
   // without recomputation.
   double flops_per_token(int64_t seq_len) const;
   // FLOPs of reading a prompt in so many steps, each of which asks for the logits of its last row: the head and, but
-  // for keys and values, the last layer are computed of these rows alone.
+  // for keys and values, the last layer are computed of these rows alone, and so are layers that share keys.
   double prompt_flops(int64_t tokens, int64_t steps) const;
   // Of flops_per_token, about what a layer's share is, beside those of the other layers: without adapters.
   double layer_flops(int64_t layer, int64_t seq_len) const;

@@ -253,7 +253,7 @@ double ModelConfig::prompt_flops(int64_t tokens, int64_t steps) const {
     const LayerWork layer = layer_work(*this, i, tokens);
     const double keys = key_projections(*this, i), rest = layer.attention + layer.mlp - keys;
     of_all += keys;
-    (i < layers - 1 ? of_all : of_last) += rest;
+    (i < layers - std::max<int64_t>(shared_kv_layers, 1) ? of_all : of_last) += rest;
   }
   return kPerMultiplyAdd * (of_all * double(tokens) + of_last * double(steps));
 }

@@ -23,7 +23,7 @@ struct ScaleOp {
 // No op where the factor is 1.
 inline Var scaled(const Var& x, float factor) { return factor == 1 ? x : apply(*x.context, ScaleOp{factor}, x); }
 
-// x [T, C], factors [C], or [1]: of all columns.
+// x [T, C], factors [C]; or [1]: of all columns, of a factor that is not trained.
 struct ScaleColumnsOp {
   static constexpr std::string_view kName = "scale_columns";
   Param& factors;
@@ -38,10 +38,8 @@ struct ScaleColumnsOp {
     return y;
   }
   Tensor backward(Context& context, const Tensor& dy) {
-    const Shape rows = factors.shape.numel() < x.cols() ? Shape{x.numel(), 1} : x.shape();
     if (factors.trainable)
-      context.kernels.dot_columns(context.stream, factors.grad, dy.reshape(rows), x.reshape(rows),
-                                  factors.accumulate_next());
+      context.kernels.dot_columns(context.stream, factors.grad, dy, x, factors.accumulate_next());
     Tensor dx = context.empty_like(x);
     context.kernels.scale_columns(context.stream, dx, dy, wide);
     return dx;
