@@ -117,7 +117,8 @@ void add_tokenizer(GgufMetadata& metadata, const Tokenizer& tokenizer, int64_t v
   metadata.set_strings(key_of("tokens"), v.tokens);
   if (!v.scores.empty()) metadata.set_array<float>(key_of("scores"), v.scores);
   metadata.set_array<int32_t>(key_of("token_type"), v.token_type);
-  if (!v.merges.empty()) metadata.set_strings(key_of("merges"), v.merges);
+  // llama.cpp asks for the list, if only to find nothing in it.
+  if (!v.merges.empty() || v.model == "gpt2") metadata.set_strings(key_of("merges"), v.merges);
   const auto set_id = [&](const char* name, std::optional<int32_t> id) {
     if (id) metadata.set<uint32_t>(key_of(name), uint32_t(*id));
   };

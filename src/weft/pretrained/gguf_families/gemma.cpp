@@ -78,46 +78,23 @@ void turned_share_fields(GgufFields& f, ModelConfig& c) {
   s.turned_share = double(turned) / double(pairs);
 }
 
-// Reading; null: one number stands for all layers.
-const std::vector<int64_t>* list_of(const GgufFields& f, const char* key, int64_t layers) {
+// A number for all layers, or a list of one for each, of which there are two: of the layers that is_other names, and
+// of the rest.
+void two_sizes_field(GgufFields& f, const char* key, int64_t layers, int64_t& usual, int64_t& other, auto is_other) {
+  const auto size_of = [&](int64_t layer) -> int64_t& { return is_other(layer) ? other : usual; };
+  if (!f.is_reading()) {
+    if (other == 0) return f.set(key, usual);
+    std::vector<int64_t> sizes;
+    for (int64_t i = 0; i < layers; ++i) sizes.push_back(size_of(i));
+    return f.set(key, std::move(sizes));
+  }
   const auto told = f.from().keys.find(key);
   const auto* const list = told == f.from().keys.end() ? nullptr : std::get_if<std::vector<int64_t>>(&told->second);
-  if (list && int64_t(list->size()) != layers) f.refuse(key, "it must tell every layer");
-  return list;
-}
-
-// A number of keys for all layers, or a list of one for each.
-void gemma4_kv_heads_field(GgufFields& f, ModelConfig& c) {
-  constexpr const char* kKey = "attention.head_count_kv";
-  if (!f.is_reading()) {
-    std::vector<int64_t> heads;
-    for (int64_t i = 0; i < c.layers; ++i) heads.push_back(c.kv_heads_of(i));
-    c.global_kv_heads ? f.set(kKey, std::move(heads)) : f.set(kKey, c.kv_heads);
-    return;
-  }
-  const std::vector<int64_t>* const list = list_of(f, kKey, c.layers);
-  if (!list) return f.size(kKey, c.kv_heads);
-  for (int64_t i = 0; i < c.layers; ++i) (c.is_local(i) ? c.kv_heads : c.global_kv_heads) = (*list)[size_t(i)];
-  for (int64_t i = 0; i < c.layers; ++i)
-    if ((*list)[size_t(i)] != (c.is_local(i) ? c.kv_heads : c.global_kv_heads))
-      f.refuse(kKey, "local layers must have the same number, and so must the others");
-}
-
-// Layers that attend to keys of others may have another width than the rest.
-void gemma4_ffn_field(GgufFields& f, ModelConfig& c) {
-  constexpr const char* kKey = "feed_forward_length";
-  if (!f.is_reading()) {
-    std::vector<int64_t> widths;
-    for (int64_t i = 0; i < c.layers; ++i) widths.push_back(c.ffn_of(i));
-    c.shared_kv_ffn ? f.set(kKey, std::move(widths)) : f.set(kKey, c.ffn);
-    return;
-  }
-  const std::vector<int64_t>* const list = list_of(f, kKey, c.layers);
-  if (!list) return f.size(kKey, c.ffn);
-  c.ffn = list->front(), c.shared_kv_ffn = list->back();
-  for (int64_t i = 0; i < c.layers; ++i)
-    if ((*list)[size_t(i)] != c.ffn_of(i))
-      f.refuse(kKey, "layers with keys of their own must have the same width, and so must the others");
+  if (!list) return f.size(key, usual);
+  if (int64_t(list->size()) != layers) f.refuse(key, "it must tell every layer");
+  for (int64_t i = 0; i < layers; ++i) size_of(i) = (*list)[size_t(i)];
+  for (int64_t i = 0; i < layers; ++i)
+    if (size_of(i) != (*list)[size_t(i)]) f.refuse(key, "layers of one kind must have the same number");
 }
 
 // The shape of heads is that of layers that see the whole text; local ones have keys of their own.
@@ -145,7 +122,8 @@ void gemma4_fields(GgufFields& f, ModelConfig& c) {
   f.size("embedding_length", c.hidden);
   f.size("attention.shared_kv_layers", c.shared_kv_layers, 0);
   f.size("embedding_length_per_layer_input", c.layer_inputs, 0);
-  gemma4_ffn_field(f, c);
+  two_sizes_field(f, "feed_forward_length", c.layers, c.ffn, c.shared_kv_ffn,
+                  [&](int64_t i) { return c.shares_keys(i); });
   f.size("attention.head_count", c.heads);
   f.number("attention.layer_norm_rms_epsilon", c.norm_eps);
   f.size(kWindow, c.window);
@@ -160,7 +138,8 @@ void gemma4_fields(GgufFields& f, ModelConfig& c) {
     for (int64_t i = 0; i < c.layers; ++i) is_local.push_back(c.is_local(i));
     f.set(kPattern, std::move(is_local));
   }
-  gemma4_kv_heads_field(f, c);
+  two_sizes_field(f, "attention.head_count_kv", c.layers, c.kv_heads, c.global_kv_heads,
+                  [&](int64_t i) { return !c.is_local(i); });
   gemma4_head_fields(f, c);
   f.number("rope.freq_base", c.rope_theta, 1e6);
   f.number("rope.freq_base_swa", c.local_rope_theta, 10000);
