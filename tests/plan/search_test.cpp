@@ -61,13 +61,23 @@ TEST(SearchTest, WhatDoesNotFitSaysHowMuchIsMissing) {
   EXPECT_GT(found.devices_that_fit, 1);
 }
 
+TEST(SearchTest, LayersThatStandOnOneStageAreNotCut) {
+  ModelConfig model = preset("gemma-4-e4b");
+  complete(model);
+  const SearchResult found = search(
+      {.model = model, .seq_len = 2048, .global_batch = 64, .cluster = parse_cluster("8xh100-sxm"), .num_full = 2});
+  ASSERT_FALSE(found.ranked.empty());
+  for (const Candidate& c : found.ranked) EXPECT_EQ(c.recipe.mesh.shape.pp, 1);
+}
+
 // No layer is the mean one, so that every kind must be counted.
 TEST(RoughPlannerTest, KnowsEveryKindOfLayer) {
   const Cluster cluster = parse_cluster("8xh100-sxm");
   for (const char* name : {"nemotron-3-nano-30b-a3b", "lfm2-8b-a1b", "gemma-4-26b-a4b", "gemma-4-e4b"})
     for (const MeshShape& shape : {MeshShape{.shard = 8, .ep = 8}, MeshShape{.pp = 4, .shard = 2, .ep = 2},
                                    MeshShape{.pp = 2, .shard = 2, .tp = 2}, MeshShape{.shard = 4, .tp = 2}}) {
-      if ((shape.ep > 1 && preset(name).experts == 0) || (shape.pp > 1 && preset(name).layer_inputs > 0)) continue;
+      if ((shape.ep > 1 && preset(name).experts == 0) || (shape.pp > 1 && preset(name).stands_on_one_stage()))
+        continue;
       Recipe r;
       r.model = preset(name);
       complete(r.model);

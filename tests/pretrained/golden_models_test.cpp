@@ -10,8 +10,6 @@ class GoldenModelsTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Models, GoldenModelsTest, testing::ValuesIn(GoldenModel::all()),
                          [](const auto& test) { return test.param; });
 
-bool may_have_stages(const ModelConfig& c) { return c.layer_inputs == 0 && c.shared_kv_layers == 0; }
-
 TEST_P(GoldenModelsTest, GiveTheirLogits) {
   const GoldenModel golden(GetParam());
   const auto source = open_model(golden.path());
@@ -23,10 +21,10 @@ TEST_P(GoldenModelsTest, GiveTheirLogits) {
   const Logits one = logits_on(config, {}, fill, golden.ids());
   EXPECT_LT(worst_difference(one, golden.logits()), single);
   std::vector<MeshShape> meshes{{.tp = 2}};
-  if (may_have_stages(config))
-    meshes.insert(meshes.end(), {{.pp = 2}, {.pp = 2, .tp = 4}});
-  else
+  if (config.stands_on_one_stage())
     meshes.push_back({.tp = 4});
+  else
+    meshes.insert(meshes.end(), {{.pp = 2}, {.pp = 2, .tp = 4}});
   if (config.experts > 0) meshes.push_back({.shard = 2, .tp = 2, .ep = 2});
   for (const MeshShape& mesh : meshes)
     EXPECT_LT(worst_difference(logits_on(config, mesh, fill, golden.ids()), golden.logits()), single)
@@ -41,7 +39,8 @@ TEST_P(GoldenModelsTest, DecodeAsTheyRead) {
   const auto kind = source->config().rope_scaling.kind;
   if (kind == RopeScaling::Kind::dynamic || kind == RopeScaling::Kind::longrope) return;
   const Fill fill = [&](ForwardModel& m) { m.load(*source); };
-  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.pp = may_have_stages(source->config()) ? 2 : 1, .tp = 2}}) {
+  const int stages = source->config().stands_on_one_stage() ? 1 : 2;
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.pp = stages, .tp = 2}}) {
     std::vector<int32_t> tokens = golden.ids(), want;
     tokens.resize(5);
     const std::vector<int32_t> got = greedy_on(source->config(), mesh, fill, tokens, 20);

@@ -205,7 +205,7 @@ std::vector<PagedCase> paged_cases() {
   std::vector<PagedCase> all;
   for (const PagedModel& model : kModels)
     for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}})
-      if (mesh.pp == 1 || paged_config(model).shared_kv_layers == 0) all.push_back({model, mesh});
+      if (mesh.pp == 1 || !paged_config(model).stands_on_one_stage()) all.push_back({model, mesh});
   return all;
 }
 

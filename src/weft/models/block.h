@@ -11,7 +11,7 @@
 #include "weft/nn/attention.h"
 #include "weft/nn/gated_conv.h"
 #include "weft/nn/latent_attention.h"
-#include "weft/nn/layer_inputs.h"
+#include "weft/nn/layer_input.h"
 #include "weft/nn/moe.h"
 #include "weft/nn/recurrent_mixer.h"
 

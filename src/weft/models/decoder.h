@@ -6,6 +6,7 @@
 
 #include "weft/base/function_ref.h"
 #include "weft/models/mtp.h"
+#include "weft/nn/layer_inputs.h"
 #include "weft/parallel/brackets.h"
 #include "weft/parallel/partition.h"
 

@@ -201,6 +201,8 @@ struct ModelConfig {
   bool shares_keys(int64_t layer) const { return layer < layers && layer >= layers - shared_kv_layers; }
   // The layer to whose keys and values this one attends: itself, or an earlier one; -1 where there is none.
   int64_t keys_of(int64_t layer) const;
+  // What a layer has of others is not sent from stage to stage of a pipeline.
+  bool stands_on_one_stage() const { return shared_kv_layers > 0 || layer_inputs > 0; }
   // Whether others attend to its keys.
   bool gives_keys(int64_t layer) const;
   int64_t ffn_of(int64_t layer) const { return shared_kv_ffn && shares_keys(layer) ? shared_kv_ffn : ffn; }

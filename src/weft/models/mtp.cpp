@@ -16,12 +16,9 @@ std::string name_of(const ModelConfig& c, const char* part = "") {
 Mtp::Mtp(const ModelConfig& c, const RopeTables& rope, const Partition& partition)
     : embedding_norm_(name_of(c, ".mtp.embedding_norm"), partition.tensor.replicated({c.hidden}), norm_config(c)),
       hidden_norm_(name_of(c, ".mtp.hidden_norm"), partition.tensor.replicated({c.hidden}), norm_config(c)),
-      projection_(name_of(c, ".mtp.projection"), {.in = 2 * c.hidden,
-                                                  .out = c.hidden,
-                                                  .has_bias = c.bias,
-                                                  .init_std = c.init_std,
-                                                  .is_shared = partition.tensor.cuts_sequence(),
-                                                  .is_first_holder = partition.tensor.rank() == 0}),
+      projection_(name_of(c, ".mtp.projection"),
+                  outside_regions({.in = 2 * c.hidden, .out = c.hidden, .has_bias = c.bias, .init_std = c.init_std},
+                                  partition.tensor)),
       block_(name_of(c), int(c.layers), c.mtp_block(), rope, partition),
       norm_(name_of(c, ".mtp.norm"), partition.tensor.replicated({c.hidden}), norm_config(c)) {
   check(c.position == PositionKind::rope, "a part that predicts further on has rotary positions");

@@ -2,8 +2,8 @@
 #include "weft/nn/layer_inputs.h"
 
 #include <cmath>
+#include <memory>
 
-#include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/add.h"
 #include "weft/autograd/ops/reshape.h"
 #include "weft/autograd/ops/scale.h"
@@ -61,23 +61,15 @@ Placement table_placement(const LayerInputsConfig& c, const TensorParallel& tens
   return p;
 }
 
-// Of a matrix outside of regions.
-LinearConfig replicated(int64_t in, int64_t out, float std, BaseFormat base, const TensorParallel& tensor) {
-  return {.in = in,
-          .out = out,
-          .init_std = std,
-          .is_shared = tensor.cuts_sequence(),
-          .is_first_holder = tensor.rank() == 0,
-          .base = base};
-}
-
 }  // namespace
 
 LayerInputs::LayerInputs(const std::string& name, const LayerInputsConfig& c, const Partition& partition)
     : config_(c),
       tensor_(partition.tensor),
       table_(name + ".weight", table_placement(c, tensor_), Init::normal(c.init_std)),
-      projection_(name + ".projection", replicated(c.hidden, c.layers * c.width, c.init_std, c.base, tensor_)),
+      projection_(name + ".projection",
+                  outside_regions({.in = c.hidden, .out = c.layers * c.width, .init_std = c.init_std, .base = c.base},
+                                  tensor_)),
       norm_(name + ".norm", tensor_.replicated({c.width}), {.kind = NormKind::rms, .eps = c.norm_eps}) {
   table_.readers = Param::Readers::rows;
 }
@@ -95,16 +87,6 @@ std::vector<Var> LayerInputs::operator()(const Var& embedded, const Pass& pass, 
   const auto gradient = std::make_shared<Tensor>();
   for (int64_t l = 0; l < layers; ++l) inputs.push_back(apply(context, OneLayerOp{l, rows, gradient}, all));
   return inputs;
-}
-
-LayerInput::LayerInput(const std::string& name, const LayerInputConfig& c, const Partition& partition)
-    : activation_(c.activation),
-      gate_(name + ".gate", replicated(c.hidden, c.width, c.init_std, c.base, partition.tensor)),
-      projection_(name + ".projection", replicated(c.width, c.hidden, c.output_init_std, c.base, partition.tensor)),
-      norm_(name + ".norm", partition.tensor.replicated({c.hidden}), c.norm) {}
-
-Var LayerInput::operator()(const Var& y, const Var& input) {
-  return y + norm_(projection_(gated_activation(gate_(y), input, activation_)));
 }
 
 }  // namespace weft

@@ -1,7 +1,6 @@
 // LayerInputs: what every layer is given of each token beside the residual stream: a row of a table of its own, and a
 // part of what the embedding says. Source: Gemma 3n, 2025, and Gemma 4, 2026 ("per-layer embeddings").
 #pragma once
-#include <memory>
 #include <vector>
 
 #include "weft/autograd/ops/embedding.h"
@@ -37,34 +36,6 @@ class LayerInputs {
   Param table_;        // [V, layers * width]
   Linear projection_;  // [layers * width, H]
   Norm norm_;          // [width]
-};
-
-// What a layer makes of its input, behind its parts: y + norm(W (f(V y) * input)).
-struct LayerInputConfig {
-  int64_t hidden = 0, width = 0;
-  Activation activation = Activation::gelu_tanh;
-  NormConfig norm;
-  float init_std = 0.02f, output_init_std = 0.02f;
-  BaseFormat base = BaseFormat::plain;
-};
-
-class LayerInput {
- public:
-  LayerInput(const std::string& name, const LayerInputConfig& config, const Partition& partition);
-
-  Var operator()(const Var& y, const Var& input);
-
-  void each_param(auto&& visit) {
-    gate_.each_param(visit);
-    projection_.each_param(visit);
-    norm_.each_param(visit);
-  }
-  void each_norm(auto&& visit) { visit(norm_); }
-
- private:
-  Activation activation_;
-  Linear gate_, projection_;  // [width, H], [H, width]
-  Norm norm_;
 };
 
 }  // namespace weft

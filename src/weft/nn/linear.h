@@ -7,6 +7,7 @@
 #include "weft/nn/lora.h"
 #include "weft/nn/lora_set.h"
 #include "weft/parallel/dora.h"
+#include "weft/parallel/tensor_parallel.h"
 
 namespace weft {
 
@@ -26,6 +27,12 @@ struct LinearConfig {
 
   bool is_sum() const { return in_cut && !in_cut->is_whole(); }
 };
+
+// Of a weight outside of tensor-parallel regions, which every rank of the group holds.
+inline LinearConfig outside_regions(LinearConfig c, const TensorParallel& tensor) {
+  c.is_shared = tensor.cuts_sequence(), c.is_first_holder = tensor.rank() == 0;
+  return c;
+}
 
 class Linear {
  public:

@@ -33,7 +33,7 @@ std::vector<MeshShape> meshes(const ServeSearchRequest& q, int num_devices) {
   const int per_node = std::max(q.serve.cluster.hardware.devices_per_node, 1);
   std::vector<MeshShape> all;
   for (int tp = 1; tp <= std::min<int64_t>(m.heads, per_node); tp *= 2)
-    for (int pp = 1; pp <= std::min<int64_t>(m.layers, kMostStages); ++pp)
+    for (int pp = 1; pp <= (m.stands_on_one_stage() ? 1 : std::min<int64_t>(m.layers, kMostStages)); ++pp)
       for (const auto& [cp, ep] : cuts_of_rows(q)) {
         const MeshShape shape{.pp = pp, .shard = ep, .cp = cp, .tp = tp, .ep = ep};
         if (shape.size() > num_devices || num_devices % shape.size() != 0) continue;

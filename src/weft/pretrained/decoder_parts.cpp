@@ -34,7 +34,7 @@ std::vector<LayerRange> place_in_v(int num_layers, int num_ranks, double layer, 
 std::vector<DecoderPart> decoder_parts(const ModelConfig& m, int64_t seq_len, const std::string& wish,
                                        const PipelineShape& shape) {
   const int stages = shape.num_stages();
-  if (stages > 1 && (m.layer_inputs > 0 || m.shared_kv_layers > 0))
+  if (stages > 1 && m.stands_on_one_stage())
     throw UsageError(
         "mesh.pp = {}: layers of this model have inputs from the embedding, or keys of other layers, and stand on "
         "one "
