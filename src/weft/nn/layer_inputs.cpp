@@ -17,19 +17,14 @@ struct ByLayerOp {
   int64_t tokens, layers;
   std::vector<int32_t> there = {}, back = {};
 
-  Tensor forward(Context& context, const Tensor& x) {
-    for (int64_t l = 0; l < layers; ++l)
-      for (int64_t t = 0; t < tokens; ++t) there.push_back(int32_t(t * layers + l));
-    return in_order(context, x, there);
-  }
-  Tensor backward(Context& context, const Tensor& dy) {
-    for (int64_t t = 0; t < tokens; ++t)
-      for (int64_t l = 0; l < layers; ++l) back.push_back(int32_t(l * tokens + t));
-    return in_order(context, dy, back);
-  }
+  Tensor forward(Context& context, const Tensor& x) { return turned(context, x, tokens, layers, there); }
+  Tensor backward(Context& context, const Tensor& dy) { return turned(context, dy, layers, tokens, back); }
 
  private:
-  static Tensor in_order(Context& context, const Tensor& x, const std::vector<int32_t>& rows) {
+  // x[a * b, D] -> [b * a, D]. rows: what the kernel reads, which has to last as long as its work.
+  static Tensor turned(Context& context, const Tensor& x, int64_t a, int64_t b, std::vector<int32_t>& rows) {
+    for (int64_t j = 0; j < b; ++j)
+      for (int64_t i = 0; i < a; ++i) rows.push_back(int32_t(i * b + j));
     const Tensor y = context.empty_like(x);
     context.kernels.combine_rows(context.stream, y, x, {.at = rows.data(), .k = 1}, {});
     return y;

@@ -37,8 +37,7 @@ std::vector<DecoderPart> decoder_parts(const ModelConfig& m, int64_t seq_len, co
   if (stages > 1 && m.stands_on_one_stage())
     throw UsageError(
         "mesh.pp = {}: layers of this model have inputs from the embedding, or keys of other layers, and stand on "
-        "one "
-        "stage: leave pp out",
+        "one stage: leave pp out",
         shape.num_ranks);
   const double head = 6 * double(m.hidden) * double(m.vocab) + m.mtp_flops_per_token(seq_len);
   std::vector<double> layers;

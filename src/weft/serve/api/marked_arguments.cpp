@@ -97,6 +97,11 @@ class MarkedReader {
 
 }  // namespace
 
+bool is_bare_name(std::string_view name) {
+  return !name.empty() && name.find_first_of(kEndsWord) == std::string_view::npos &&
+         name.find_first_of(" \t\r\n\f\v") == std::string_view::npos;
+}
+
 std::optional<std::string> json_of_marked_arguments(std::string_view text) {
   const std::optional<ordered_json> object = MarkedReader(text).whole();
   if (!object) return {};

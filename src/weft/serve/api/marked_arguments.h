@@ -9,6 +9,9 @@ namespace weft::api {
 // Before and behind a text, in which everything stands as it is.
 inline constexpr const char* kTextMark = "<|\"|>";
 
+// Whether a name can stand bare: it has nothing that ends one, and nothing that a reader strips.
+bool is_bare_name(std::string_view name);
+
 // The object as JSON: texts between marks, numbers, true, false and null as JSON has them, lists and objects, inside
 // each other up to 64 levels; names bare or as texts. Nothing where the text is anything else. Of two of one name the
 // last one counts.

@@ -16,11 +16,7 @@ namespace {
 CodePoints plain_characters() { return complement({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}); }
 
 constexpr const char* kMarkPattern = "<\\|\"\\|>";
-// A name that can stand bare: of what ends one, and of what a reader strips, it has nothing.
-constexpr const char* kNotBare = "^$|[,:{}\\[\\]<\\s]";
-bool is_bare(std::string_view name) {
-  return !name.empty() && name.find_first_of(",:{}[]< \t\r\n\f\v") == std::string_view::npos;
-}
+constexpr const char* kNotBare = "^$|[,:{}\\[\\]<\\s]";  // what api::is_bare_name refuses
 
 std::vector<Sequence> not_escaped(uint8_t) { return {}; }
 
@@ -121,7 +117,7 @@ Element JsonText::name_of(const TextAutomaton& names) {
 }
 
 Sequence JsonText::name_of(std::string_view name) {
-  return has_marks_ && is_bare(name) ? builder_.literal(name) : string_of(name);
+  return has_marks_ && api::is_bare_name(name) ? builder_.literal(name) : string_of(name);
 }
 
 Sequence JsonText::string_of(std::string_view text) {

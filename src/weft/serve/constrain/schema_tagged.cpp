@@ -3,6 +3,7 @@
 #include <set>
 
 #include "weft/base/error.h"
+#include "weft/serve/api/marked_arguments.h"
 #include "weft/serve/api/python_arguments.h"
 #include "weft/serve/constrain/regex_grammar.h"
 #include "weft/serve/constrain/schema_compiler.h"
@@ -18,7 +19,7 @@ constexpr const char* kTextKeywords[] = {"pattern", "minLength", "maxLength", "n
 // That begins and ends tags, or a line.
 bool fits(const std::string& name, const TaggedForm& form) {
   if (form.is_python) return api::is_python_name(name, false);
-  if (form.is_marked) return !name.empty() && name.find_first_of(",:{}[]< \t\r\n\f\v") == std::string::npos;
+  if (form.is_marked) return api::is_bare_name(name);
   return !name.empty() && name.find_first_of("<>\"\n") == std::string::npos;
 }
 
