@@ -54,7 +54,7 @@ Asked asked_for(const TrainPlanOptions& o) {
     Toml toml = *asked.own;
     r = read_recipe(toml);
     q = search_request(r);
-    q.teacher = teacher_of(r);
+    q.teacher = beside_of(r);
   } else {
     q.model = model_of(o.model);
     if (std::filesystem::exists(o.model)) r.model_path = o.model;
@@ -203,7 +203,7 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
     c.recipe.mesh = read_mesh(toml);
     c.recipe.train.recompute = read_recompute(toml);
     c.recipe.model = q.model, c.recipe.optimizer = q.optimizer;
-    c.recipe.preference = q.preference, c.recipe.distill = q.distill;
+    c.recipe.preference = q.preference, c.recipe.distill = q.distill, c.recipe.policy = q.policy;
     TrainConfig& t = c.recipe.train;
     t.steps = 1000, t.seq_len = q.seq_len, t.global_batch = q.global_batch;
     t.precision = q.precision, t.gradients = q.gradients;

@@ -13,6 +13,7 @@
 #include "mesh_options.h"
 #include "train_check.h"
 #include "weft/comm/mpi/mpi.h"
+#include "weft/rollout/engine_answerer.h"
 #include "weft/train/supervisor.h"
 
 namespace weft::app {
@@ -84,13 +85,18 @@ void train(const TrainCommand& o, const std::vector<std::string>& overrides) {
   std::signal(SIGINT, stop_after_step);
   std::signal(SIGTERM, stop_after_step);
   const double peak = recipe.mesh.device == Device::cpu ? 0 : device_peak_flops(recipe.dtype());
-  const RunReport r = weft::train(recipe, {.device_peak_flops = peak, .stop = &asked_to_stop, .check = check_memory});
+  const RunReport r = weft::train(recipe, {.device_peak_flops = peak,
+                                           .stop = &asked_to_stop,
+                                           .make_answerer = make_engine_answerer,
+                                           .check = check_memory});
   if (!r.is_first_rank) return;  // of the processes of a launcher, one speaks
   o.output.json({{"first_step", r.first_step},
                  {"steps", r.steps},
                  {"first_loss", r.first_loss},
                  {"loss", r.loss},
                  {"eval_loss", number_or_null(r.eval_loss)},
+                 {"reward", number_or_null(r.reward)},
+                 {"eval_reward", number_or_null(r.eval_reward)},
                  {"tokens_per_s", r.tokens_per_s},
                  {"mfu", r.mfu},
                  {"seconds", r.seconds},
@@ -100,7 +106,9 @@ void train(const TrainCommand& o, const std::vector<std::string>& overrides) {
   const std::string loss = r.steps > r.first_step ? fmt::format("loss {:.4f} -> {:.4f}", r.first_loss, r.loss)
                                                   : std::string("nothing left to train");
   o.output.text(fmt::format("{} steps in {:.1f} s, {}{}, {:.0f} tokens/s{}", r.steps - r.first_step, r.seconds, loss,
-                            std::isfinite(r.eval_loss) ? fmt::format(", validation {:.4f}", r.eval_loss) : "",
+                            std::isfinite(r.eval_loss)     ? fmt::format(", validation {:.4f}", r.eval_loss)
+                            : std::isfinite(r.eval_reward) ? fmt::format(", validation reward {:.4f}", r.eval_reward)
+                                                           : "",
                             r.tokens_per_s, r.checkpoint.empty() ? "" : "; saved " + r.checkpoint));
 }
 

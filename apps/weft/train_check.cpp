@@ -90,7 +90,7 @@ void check_memory(const Recipe& recipe, const ModelConfig* teacher, Device memor
 }  // namespace
 
 void check_memory(const Recipe& recipe) {
-  const std::optional<ModelConfig> teacher = teacher_of(recipe);
+  const std::optional<ModelConfig> teacher = beside_of(recipe);
   const ModelConfig* const taught_by = teacher ? &*teacher : nullptr;
   check_memory(recipe, taught_by, Device::cpu);
   if (recipe.mesh.device != Device::cpu) check_memory(recipe, taught_by, recipe.mesh.device);
@@ -109,7 +109,7 @@ Recipe choose_mesh(const Toml& own, const Recipe& recipe, const Output& output) 
   const Machine machine = describe_machine();
   const int cores = usable_cores();
   SearchRequest q = search_request(asked);
-  q.teacher = teacher_of(asked);
+  q.teacher = beside_of(asked);
   const auto [best, one] = choose_ranks(
       cores, double(machine.available_bytes),
       [&](const Cluster& ranks) {

@@ -68,6 +68,10 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
   if (launched_by_mpi() && o.meshes.size() > 1)
     throw UsageError("a launcher's processes form one mesh: give one --mesh");
   Recipe one = on_one_rank(recipe_of(o, overrides, o.meshes[0]));
+  if (one.policy.is_on())
+    throw UsageError(
+        "[rl]: meshes are compared by what they learn from texts, and a recipe with [rl] has prompts: leave [rl] out "
+        "and name a text as --data.train");
   const auto start = one.model_path.empty() ? nullptr : open_model(one.model_path);  // its shape and its tokenizer
   const Dataset dataset = open_data(one, start.get());
   set_vocab(one, dataset.tokenizer->vocab_size());

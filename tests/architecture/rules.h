@@ -44,6 +44,7 @@ inline const std::map<std::string, std::vector<std::string>, std::less<>>& folde
       {"pretrained", {"models", "formats", "text", "checkpoint"}},
       {"train", {"optim", "data", "pretrained"}},
       {"serve", {"pretrained"}},
+      {"rollout", {"train", "serve"}},
       {"plan", {"train", "serve"}},
   };
   return table;

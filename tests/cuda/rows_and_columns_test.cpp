@@ -77,7 +77,9 @@ std::vector<ParityCase> make_cases() {
                        k.cross_entropy_stats(stream, stats.slice_rows(part, 1).slice_flat(0, {3, 3}),
                                              o.x(part ? "right" : "left", {3, 504}), targets.data(), part * 504);
                      k.cross_entropy_combine(stream, o.out_f32("losses of parts", {3}), lse, stats, targets.data());
-                     k.cross_entropy_gradient(stream, o.inout("left", {3, 504}), lse, targets.data(), 0, 0.5f);
+                     k.cross_entropy_gradient(stream, o.inout("left", {3, 504}), lse, {}, targets.data(), 0, 0.5f);
+                     k.cross_entropy_gradient(stream, o.inout("right", {3, 504}), lse, o.f32("factors", {3}),
+                                              targets.data(), 504, 0.5f);
                    }});
   cases.push_back(
       {"rope_and_heads",

@@ -31,7 +31,7 @@ void put_columns(const Tensor& x, const Tensor& part, int64_t begin) {
 
 // What ranks that hold the columns between neighbouring `borders` compute together, as one rank after the other.
 void loss_of_parts(const Kernels& kernels, Stream& stream, const Tensor& logits, const std::vector<int32_t>& targets,
-                   const std::vector<int64_t>& borders, const Loss& out) {
+                   const std::vector<int64_t>& borders, const Loss& out, const Tensor& factors = {}) {
   Workbench bench;
   const auto num_tokens = targets.size();
   std::vector<Tensor> parts;
@@ -54,7 +54,7 @@ void loss_of_parts(const Kernels& kernels, Stream& stream, const Tensor& logits,
   const Tensor lse = bench.of(out.losses.dtype(), {int64_t(num_tokens)}, log_sums);
   reference_kernels().convert(bench.stream, out.losses, bench.vector(losses));
   for (size_t i = 0; i < parts.size(); ++i) {
-    kernels.cross_entropy_gradient(stream, parts[i], lse, targets.data(), borders[i], kScale);
+    kernels.cross_entropy_gradient(stream, parts[i], lse, factors, targets.data(), borders[i], kScale);
     put_columns(out.gradient, parts[i], borders[i]);
   }
 }
@@ -103,6 +103,32 @@ TEST_P(CpuVocabPartsTest, GiveTheLossOfTheWhole) {
       });
 }
 
+// Each row's gradient times a number of its own.
+TEST(CpuVocabParts, RowsHaveFactors) {
+  constexpr int64_t kTokens = 7, kVocab = 1030;
+  const std::vector<int32_t> targets = {3, -1, 1029, 0, 700, -1, 64};
+  const std::vector<double> numbers = {0.5, 3, -2, 0, 1, -1, 1e-3};
+  Workbench bench;
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+    const Tensor logits = bench.random(dtype, {kTokens, kVocab}, "logits");
+    const Tensor factors = bench.of(wide, {kTokens}, numbers);
+    const Loss plain{bench.empty(wide, {kTokens}), bench.copy(logits)};
+    reference_kernels().cross_entropy(bench.stream, plain.losses, plain.gradient, targets.data(), kScale);
+    std::vector<double> expected = bench.values(plain.gradient);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] *= numbers[i / size_t(kVocab)];
+    const Loss scaled{bench.empty(wide, {kTokens}), bench.copy(logits)};
+    loss_of_parts(reference_kernels(), bench.stream, logits, targets, {0, 500, kVocab}, scaled, factors);
+    expect_near("gradient", bench.values(scaled.gradient), expected, std::max(1e-6, rounding_of(dtype)));
+    if (dtype == DType::f64) continue;
+    expect_everywhere(
+        {{"losses", scaled.losses, 1e-6}, {"gradient", scaled.gradient, rounding_of(dtype)}},
+        [&](Stream& stream, const std::vector<Tensor>& out) {
+          loss_of_parts(cpu_kernels(), stream, logits, targets, {0, 500, kVocab}, {out[0], out[1]}, factors);
+        });
+  }
+}
+
 // The row of one rank may hold nothing finite: masked or padded columns.
 TEST(CpuVocabParts, StatsOfMaskedColumnsAddNothing) {
   Workbench bench;
@@ -126,7 +152,7 @@ TEST(CpuVocabParts, RefusesOtherShapes) {
   EXPECT_THROW(cpu_kernels().cross_entropy_stats(bench.stream, logits, logits, targets.data(), 0), Error);
   EXPECT_THROW(cpu_kernels().cross_entropy_stats(bench.stream, stats, logits, wrong.data(), 0), Error);
   EXPECT_THROW(cpu_kernels().cross_entropy_stats(bench.stream, stats, logits, targets.data(), -1), Error);
-  EXPECT_THROW(cpu_kernels().cross_entropy_gradient(bench.stream, logits, stats, targets.data(), 0, 1), Error);
+  EXPECT_THROW(cpu_kernels().cross_entropy_gradient(bench.stream, logits, stats, {}, targets.data(), 0, 1), Error);
 }
 
 }  // namespace

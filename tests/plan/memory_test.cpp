@@ -146,7 +146,7 @@ TEST(PlannedMemoryTest, CountsAnswersThatAreCompared) {
   set_vocab(recipe, data.tokenizer->vocab_size());
   const auto batches = batches_for(recipe, data.train);
   const Taken taken = taken_by(recipe, *batches, [&](Trainer& trainer) {
-    return make_objective(recipe, *batches, nullptr, nullptr, trainer);
+    return make_objective(recipe, {.data = data, .batches = *batches}, trainer);
   });
   EXPECT_EQ(predicted(recipe).peak.split.total(), taken.peak);
 }

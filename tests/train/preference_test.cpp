@@ -101,7 +101,7 @@ auto on_pairs(Recipe recipe, Body body) {
     TestRank rank(cpu_kernels());
     const auto batches = batches_for(recipe, data.train), valid = batches_for(recipe, data.valid);
     Trainer trainer(rank.context, world, recipe, *batches);
-    const auto objective = make_objective(recipe, *batches, valid.get(), nullptr, trainer);
+    const auto objective = make_objective(recipe, {.data = data, .batches = *batches, .valid = valid.get()}, trainer);
     trainer.set_objective(objective.get());
     auto mine = body(trainer, *objective);
     if (world.rank() == 0) result = std::move(mine);

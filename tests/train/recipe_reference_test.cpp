@@ -22,6 +22,8 @@ const char* const kBeside[] = {
     "[lora]\nalpha = 16\n",
     "[preference]\nbeta = 0.2\n",
     "[preference]\nmethod = \"kto\"\n",
+    "[rl]\nmethod = \"grpo\"\n",
+    "[rl]\nreward = \"command\"\ncommand = [\"score\"]\n",
     "[distill]\nteacher = \"other\"\n",
     "[model]\nexperts = 4\n",
     "[model]\nwindow = 4\n",

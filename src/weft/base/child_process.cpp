@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <climits>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "weft/base/error.h"
 
@@ -22,7 +24,7 @@ std::string ExitStatus::describe() const {
   return fmt::format("killed by signal {} ({})", signal, strsignal(signal));
 }
 
-ChildProcess::ChildProcess(const std::vector<std::string>& command) {
+ChildProcess::ChildProcess(const std::vector<std::string>& command, Pipes pipes) {
   check(!command.empty(), "a command has at least one word");
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
@@ -30,9 +32,23 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command) {
   std::array<int, 2> failure;  // closed by a successful exec
   if (::pipe2(failure.data(), O_CLOEXEC) != 0) throw Error("cannot make a pipe: {}", std::strerror(errno));
 
+  std::array<int, 2> in = {-1, -1}, out = {-1, -1};  // the child's ends are in[1] and out[1]
+  if (pipes == Pipes::to_and_from) {
+    const bool has_in = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in.data()) == 0;
+    const bool has_out = has_in && ::pipe2(out.data(), O_CLOEXEC) == 0;
+    const int pipe_error = errno;
+    if (!has_out) {
+      for (const int fd : {failure[0], failure[1], in[0], in[1]})
+        if (fd >= 0) ::close(fd);
+      throw Error("cannot make a pipe: {}", std::strerror(pipe_error));
+    }
+    input_ = in[0], output_ = out[0];
+  }
+
   pid_ = ::fork();
   if (pid_ == 0) {
     ::setpgid(0, 0);
+    if (input_ >= 0) ::dup2(in[1], STDIN_FILENO), ::dup2(out[1], STDOUT_FILENO);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     ::execvp(words[0], words.data());
     const int error = errno;
@@ -41,17 +57,26 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command) {
   }
   const int fork_error = errno;
   ::close(failure[1]);
+  for (const int fd : {in[1], out[1]})
+    if (fd >= 0) ::close(fd);
   int error = 0;
   const bool has_failed = pid_ > 0 && ::read(failure[0], &error, sizeof error) == ssize_t(sizeof error);
   ::close(failure[0]);
+  if (pid_ > 0 && !has_failed) return;
+  close_pipes();
   if (pid_ < 0) throw Error("cannot start a process: {}", std::strerror(fork_error));
-  if (!has_failed) return;
   ::waitpid(pid_, nullptr, 0);
   pid_ = -1;
   throw Error("cannot run {}: {}", command[0], std::strerror(error));
 }
 
+void ChildProcess::close_pipes() noexcept {
+  for (int* fd : {&input_, &output_})
+    if (*fd >= 0) ::close(std::exchange(*fd, -1));
+}
+
 ChildProcess::~ChildProcess() {
+  close_pipes();
   if (pid_ < 0 || status_) return;
   signal(SIGKILL);
   ::waitpid(pid_, nullptr, 0);

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,9 +20,11 @@ struct ExitStatus {
 
 class ChildProcess {
  public:
-  // Looks the program up in PATH; standard input and output are those of this process. The child is asked to end when
-  // this process dies, however it does. Throws Error when the program cannot be run.
-  explicit ChildProcess(const std::vector<std::string>& command);
+  // Where its standard input and output are: those of this process, or here.
+  enum class Pipes : uint8_t { none, to_and_from };
+  // Looks the program up in PATH. The child is asked to end when this process dies, however it does. Throws Error
+  // when the program cannot be run.
+  explicit ChildProcess(const std::vector<std::string>& command, Pipes pipes = Pipes::none);
   // Kills the group if it still runs.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
@@ -31,9 +34,16 @@ class ChildProcess {
   std::optional<ExitStatus> wait(std::chrono::milliseconds at_most);
   void signal(int number) noexcept;  // to the whole group
   pid_t pid() const { return pid_; }
+  // With pipes: a socket that it reads, so that writing to a program that has ended raises no signal, and a pipe that
+  // it writes.
+  int input() const { return input_; }
+  int output() const { return output_; }
 
  private:
+  void close_pipes() noexcept;
+
   pid_t pid_ = -1;
+  int input_ = -1, output_ = -1;
   std::optional<ExitStatus> status_;
 };
 

@@ -28,6 +28,17 @@ std::vector<ChatPart> plain_parts(const InstructExample& example) {
   return parts;
 }
 
+ChatInput input_of(const InstructExample& example) {
+  using jinja::Value;
+  std::vector<Value> messages;
+  for (const ChatMessage& m : example.messages)
+    messages.push_back(Value::dict({{Value("role"), Value(m.role)}, {Value("content"), Value(m.content)}}));
+  ChatInput input;
+  input.messages = Value::list(std::move(messages));
+  input.now = 0;  // a template that writes the date gives the same text every time
+  return input;
+}
+
 }  // namespace
 
 ChatFormat::ChatFormat(std::string_view chat_template, const std::string& source, const std::string& bos,
@@ -39,14 +50,7 @@ ChatFormat::ChatFormat(std::string_view chat_template, const std::string& source
 
 std::vector<ChatPart> ChatFormat::render(const InstructExample& example) const {
   if (!template_ || example.is_plain) return plain_parts(example);
-  using jinja::Value;
-  std::vector<Value> messages;
-  for (const ChatMessage& m : example.messages)
-    messages.push_back(Value::dict({{Value("role"), Value(m.role)}, {Value("content"), Value(m.content)}}));
-  ChatInput input;
-  input.messages = Value::list(std::move(messages));
-  input.now = 0;  // a template that writes the date gives the same text every time
-  const RenderedChat chat = template_->render_with_answers(input);
+  const RenderedChat chat = template_->render_with_answers(input_of(example));
   const std::string_view text = chat.text;
   std::vector<ChatPart> parts;
   size_t at = 0, answer = 0;
@@ -64,6 +68,17 @@ std::vector<ChatPart> ChatFormat::render(const InstructExample& example) const {
                 chat.answers.size());
   add(parts, text.substr(at), false);
   return parts;
+}
+
+std::string ChatFormat::render_prompt(const InstructExample& example) const {
+  if (template_ && !example.is_plain) {
+    ChatInput input = input_of(example);
+    input.add_generation_prompt = true;
+    return template_->render(input);
+  }
+  std::string text;
+  for (const ChatPart& part : plain_parts(example)) text += part.text;
+  return example.is_plain ? text : text + "\n\n" + heading("assistant");
 }
 
 }  // namespace weft

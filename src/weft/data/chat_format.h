@@ -24,6 +24,8 @@ class ChatFormat {
 
   // Throws Error when the template does not say where answers are; see ChatTemplate::render_with_answers.
   std::vector<ChatPart> render(const InstructExample& example) const;
+  // Its text up to where the next answer begins.
+  std::string render_prompt(const InstructExample& example) const;
   // Whether an answer's text ends without a token that says so.
   bool needs_end_token(const InstructExample& example) const { return !template_ || example.is_plain; }
 

@@ -94,6 +94,11 @@ std::string spelling_of(const Tokenizer& tokenizer, std::optional<int32_t> token
   return token ? tokenizer.spelling(*token) : std::string();
 }
 
+ChatFormat chat_of(const DatasetOptions& options, const Tokenizer& tokenizer) {
+  return {options.chat_template, options.chat_source, spelling_of(tokenizer, tokenizer.begin_of_document()),
+          spelling_of(tokenizer, tokenizer.end_of_document())};
+}
+
 // Examples as tokens, from the cache or built into it.
 std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string& where, const Tokenizer& tokenizer,
                                                const DatasetOptions& options, std::string_view key,
@@ -104,9 +109,7 @@ std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string
   const std::string path = join_path(options.cache_dir, cached_name(sources, how));
   if (!exists(fs, path)) {
     make_folders(fs, options.cache_dir);
-    const ChatFormat chat(options.chat_template, options.chat_source,
-                          spelling_of(tokenizer, tokenizer.begin_of_document()),
-                          spelling_of(tokenizer, tokenizer.end_of_document()));
+    const ChatFormat chat = chat_of(options, tokenizer);
     TextMeter meter{progress, sources.total_bytes};
     TokenFileWriter writer(fs, path, tokenizer, true);
     const auto count = [&](int64_t bytes) { meter.add(uint64_t(bytes)); };
@@ -156,6 +159,23 @@ TrainTokens open_train(FileSystem& fs, const DatasetOptions& options, TextProgre
   return open_token_file(fs, path);
 }
 
+Dataset open_prompts(FileSystem& fs, const DatasetOptions& options, TextProgress progress) {
+  if (!options.opened && options.tokenizer == "char")
+    throw UsageError("data.tokenizer = \"char\": prompts need a tokenizer of their own; write \"byte\" or name one");
+  Dataset dataset;
+  dataset.tokenizer = options.opened ? options.opened : load_tokenizer(fs, options.tokenizer);
+  const ChatFormat chat = chat_of(options, *dataset.tokenizer);
+  const auto read = [&](const std::string& where, std::string_view key) {
+    const TextFiles sources = find_text_files(where, key);
+    TextMeter meter{progress, sources.total_bytes};
+    return read_prompts(fs, sources, chat, *dataset.tokenizer, key,
+                        [&](int64_t bytes) { meter.add(uint64_t(bytes)); });
+  };
+  dataset.prompts = read(options.train, "data.train");
+  if (!options.valid.empty()) dataset.valid_prompts = read(options.valid, "data.valid");
+  return dataset;
+}
+
 // Examples are not cut in two.
 int64_t split_at(const TokenFile& file, int64_t token) {
   if (!file.has_examples()) return token;
@@ -190,6 +210,7 @@ Dataset open_dataset(FileSystem& fs, const DatasetOptions& options, TextProgress
   if (!(options.valid_fraction >= 0 && options.valid_fraction < 1))
     throw UsageError("data.valid_fraction = {}: write a number from 0 up to, not including, 1",
                      options.valid_fraction);
+  if (options.kind == ExampleKind::prompts) return open_prompts(fs, options, progress);
   auto [train, tokenizer] = open_train(fs, options, progress);
   Dataset dataset;
   dataset.tokenizer = std::move(tokenizer);

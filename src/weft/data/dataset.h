@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "weft/data/prompts.h"
 #include "weft/data/text_pieces.h"
 #include "weft/data/token_file.h"
 #include "weft/text/tokenizer.h"
@@ -10,7 +11,8 @@
 namespace weft {
 
 // What the examples of a data set are.
-enum class ExampleKind : uint8_t { answers, pairs, labelled };
+// prompts: of which answers are made and scored while a model is trained.
+enum class ExampleKind : uint8_t { answers, pairs, labelled, prompts };
 
 struct DatasetOptions {
   std::string train;                                  // FILE, DIR, pattern, or a .tok file
@@ -28,7 +30,8 @@ struct DatasetOptions {
 struct Dataset {
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenPart train;
-  TokenPart valid;  // empty when valid_fraction is 0
+  TokenPart valid;                             // empty when valid_fraction is 0
+  std::vector<Prompt> prompts, valid_prompts;  // in place of tokens, of ExampleKind::prompts
 };
 
 // When many ranks share cache_dir, let one of them call this first.

@@ -33,6 +33,19 @@ class ExampleReader {
     return example;
   }
 
+  InstructExample read_prompt(const Json& json) const {
+    if (!json.is_object()) fail("an example must be an object");
+    const Json* const prompt = find(json, "prompt");
+    if (!prompt && !find(json, "question")) fail("it has neither \"prompt\" nor \"question\"");
+    if (!prompt) return {{{"user", text(json, "question")}}};
+    if (prompt->is_string()) return {{{"user", prompt->get<std::string>()}}, true};
+    if (!prompt->is_array() || prompt->empty()) fail("\"prompt\" must be a text or a list of messages");
+    InstructExample example = chat({{"messages", *prompt}});
+    for (ChatMessage& m : example.messages) m.is_answer = false;
+    if (example.messages.back().role == "assistant") fail("\"prompt\" ends with an answer, and none is asked for");
+    return example;
+  }
+
  private:
   [[noreturn]] void fail(std::string_view what) const { throw Error("{}: {}", source_, what); }
 
@@ -180,6 +193,10 @@ bool is_array(const InputFile& file) {
 
 InstructExample parse_example(const nlohmann::json& json, InstructFormat format, std::string_view source) {
   return ExampleReader(source).read(json, format);
+}
+
+InstructExample parse_prompt(const nlohmann::json& json, std::string_view source) {
+  return ExampleReader(source).read_prompt(json);
 }
 
 void for_each_example(FileSystem& fs, const std::string& path, InstructFormat format,

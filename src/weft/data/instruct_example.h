@@ -29,6 +29,10 @@ struct InstructExample {
 // Throws Error "SOURCE: what" for an example of another shape, one without an answer, or an unknown role.
 InstructExample parse_example(const nlohmann::json& json, InstructFormat format, std::string_view source);
 
+// What is to be answered, by somebody else: {"prompt"}, a text, which is plain, or a list of messages; or
+// {"question"}, a message of the user. Throws Error as parse_example.
+InstructExample parse_prompt(const nlohmann::json& json, std::string_view source);
+
 // Calls visit(json, place) for each value of a file: JSON lines, or one JSON array; see for_each_example.
 void for_each_json(FileSystem& fs, const std::string& path,
                    FunctionRef<void(const nlohmann::json& json, const std::string& place)> visit,

@@ -388,10 +388,11 @@ struct Kernels {
   // What the stats of all parts, [parts, T, 3], say together: the losses [T], 0 where the target is -1, and lse [T].
   void (*cross_entropy_combine)(Stream&, const Tensor& losses, const Tensor& lse, const Tensor& stats,
                                 const int32_t* targets);
-  // logits become (exp(logit - lse) - one_hot) * dlogits_scale in place, 0 where the target is -1; lse [T] is the
-  // log-sum-exp of the whole row.
-  void (*cross_entropy_gradient)(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
-                                 int64_t first_column, float dlogits_scale);
+  // logits become (exp(logit - lse) - one_hot) * factors[t] * dlogits_scale in place, 0 where the target is -1; lse
+  // [T] is the log-sum-exp of the whole row, as are the optional factors f32 (f64 beside f64): 1 where there are
+  // none.
+  void (*cross_entropy_gradient)(Stream&, const Tensor& logits, const Tensor& lse, const Tensor& factors,
+                                 const int32_t* targets, int64_t first_column, float dlogits_scale);
 
   // ---- experts ----
   void (*route)(Stream&, const RouteArgs&);

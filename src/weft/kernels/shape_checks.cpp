@@ -438,11 +438,12 @@ void check_cross_entropy_combine(const Tensor& losses, const Tensor& lse, const 
   op.dtype("stats", stats, lse.dtype());
 }
 
-void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
-                                  int64_t first_column) {
+void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const Tensor& factors,
+                                  const int32_t* targets, int64_t first_column) {
   const Op op{"cross_entropy_gradient"};
   check_columns(op, logits, targets, first_column);
   op.statistic("lse", lse, logits.dim(0), logits);
+  if (factors) op.statistic("factors", factors, logits.dim(0), logits);
 }
 
 void check_route(const RouteArgs& args) {

@@ -35,8 +35,8 @@ void check_cross_entropy(const Tensor& losses, const Tensor& logits, const int32
 void check_cross_entropy_stats(const Tensor& stats, const Tensor& logits, const int32_t* targets,
                                int64_t first_column);
 void check_cross_entropy_combine(const Tensor& losses, const Tensor& lse, const Tensor& stats);
-void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const int32_t* targets,
-                                  int64_t first_column);
+void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const Tensor& factors,
+                                  const int32_t* targets, int64_t first_column);
 void check_route(const RouteArgs&);
 void check_route_backward(const RouteBackwardArgs&);
 void check_order_by_group(const GroupOrderArgs& args);

@@ -42,8 +42,8 @@ struct DistillLossOp {
   // Logits become probabilities times `factor`; rows without a target become zeros. No column is anybody's target,
   // since columns are counted from behind the vocabulary.
   void to_probabilities(Context& context, const Tensor& logits, const Tensor& lse, int64_t begin, float factor) {
-    context.kernels.cross_entropy_gradient(context.stream, logits, lse, targets + begin, weight.placement.whole[0],
-                                           factor);
+    context.kernels.cross_entropy_gradient(context.stream, logits, lse, {}, targets + begin,
+                                           weight.placement.whole[0], factor);
   }
   static Tensor copy_of(Context& context, const Tensor& x) {
     Tensor copy = context.empty_like(x);
@@ -57,21 +57,23 @@ struct DistillLossOp {
     const DType wide = all_losses.dtype();
     const float t = mix.temperature;
     const Tensor losses = all_losses.slice_rows(begin, rows).reshape({rows}), unused = context.empty(wide, {rows});
+    const Tensor lse = context.empty(wide, {rows}), student_lse = context.empty(wide, {rows}),
+                 teacher_lse = context.empty(wide, {rows});
     Tensor capped;
     const Tensor s = student.logits(context, x, begin, rows, wants_grad ? &capped : nullptr);
-    const Tensor lse = student.log_sums(context, rows, targets + begin, losses);
+    student.log_sums(context, targets + begin, losses, lse);
     Tensor gradient;
     if (wants_grad) {
       gradient = copy_of(context, s);
-      k.cross_entropy_gradient(context.stream, gradient, lse, targets + begin, weight.placement.begin[0],
+      k.cross_entropy_gradient(context.stream, gradient, lse, {}, targets + begin, weight.placement.begin[0],
                                (1 - mix.alpha) * grad_scale);
     }
     // From here on at the temperature.
     k.scale(context.stream, s, s, 1 / t);
-    const Tensor student_lse = student.log_sums(context, rows, targets + begin, unused);
+    student.log_sums(context, targets + begin, unused, student_lse);
     const Tensor teacher_logits = taught.logits(context, teacher.hidden, begin, rows);
     k.scale(context.stream, teacher_logits, teacher_logits, 1 / t);
-    const Tensor teacher_lse = taught.log_sums(context, rows, targets + begin, unused);
+    taught.log_sums(context, targets + begin, unused, teacher_lse);
     const Tensor p = copy_of(context, teacher_logits);
     to_probabilities(context, p, teacher_lse, begin, 1);
     const Tensor dots = context.empty(wide, {2, rows});  // p . teacher's logits, p . student's

@@ -45,7 +45,7 @@ struct CutHeadLossOp {
     k.cross_entropy_combine(context.stream, losses.slice_rows(begin, rows).reshape({rows}), lse, all,
                             targets + begin);
     if (!wants_grad) return;
-    k.cross_entropy_gradient(context.stream, logits, lse, targets + begin, first, grad_scale);
+    k.cross_entropy_gradient(context.stream, logits, lse, {}, targets + begin, first, grad_scale);
     head_backward(context, weight, softcap, capped, dx.slice_rows(begin, rows), logits, x_chunk);
   }
 };

@@ -13,6 +13,8 @@ VocabChunk::VocabChunk(Context& context, Param& weight, float softcap, Communica
   const int64_t columns = even_cut(weight.placement.whole[0], 0, group ? group->size() : 1).count;
   const int64_t rows = std::min(x.rows(), head_rows_per_chunk(context, columns, x.dtype()));
   buffer_ = context.empty(x.dtype(), {rows, weight.shape[0]});
+  mine_ = context.empty(Context::wide(x.dtype()), {rows, 3});
+  if (group) all_ = context.empty(mine_.dtype(), {group->size() * rows * 3});
 }
 
 Tensor VocabChunk::logits(Context& context, const Tensor& x, int64_t begin, int64_t rows, Tensor* capped) const {
@@ -22,19 +24,17 @@ Tensor VocabChunk::logits(Context& context, const Tensor& x, int64_t begin, int6
   return logits;
 }
 
-Tensor VocabChunk::log_sums(Context& context, int64_t rows, const int32_t* targets, const Tensor& losses) const {
+void VocabChunk::log_sums(Context& context, const int32_t* targets, const Tensor& losses, const Tensor& lse) const {
   const Kernels& k = context.kernels;
-  const DType wide = losses.dtype();
-  const Tensor mine = context.empty(wide, {rows, 3});
+  const int64_t rows = losses.numel();
+  const Tensor mine = mine_.slice_rows(0, rows);
   k.cross_entropy_stats(context.stream, mine, buffer_.slice_rows(0, rows), targets, weight_.placement.begin[0]);
   Tensor all = mine.reshape({1, rows, 3});
   if (group_) {
-    all = context.empty(wide, {group_->size(), rows, 3});
+    all = all_.slice_flat(0, {group_->size(), rows, 3});
     group_->all_gather(all, mine);
   }
-  Tensor lse = context.empty(wide, {rows});
   k.cross_entropy_combine(context.stream, losses, lse, all, targets);
-  return lse;
 }
 
 }  // namespace weft

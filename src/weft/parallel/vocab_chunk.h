@@ -16,15 +16,16 @@ class VocabChunk {
   // logits[rows, V here] of rows of x from `begin` on, capped; valid until the next call. capped: where not null,
   // what head_backward needs of them.
   Tensor logits(Context& context, const Tensor& x, int64_t begin, int64_t rows, Tensor* capped = nullptr) const;
-  // Of the logits of the last call over all columns: the log of the sum of exponentials [rows], and the losses
-  // [rows] of the targets, 0 where they are -1.
-  Tensor log_sums(Context& context, int64_t rows, const int32_t* targets, const Tensor& losses) const;
+  // Of the logits of the last call over all columns: lse [rows], the log of the sum of exponentials, and the losses
+  // [rows] of the targets, 0 where they are -1. Takes no memory.
+  void log_sums(Context& context, const int32_t* targets, const Tensor& losses, const Tensor& lse) const;
 
  private:
   Param& weight_;
   float softcap_;
   Communicator* group_;
-  Tensor buffer_;  // [most_rows, V here]
+  Tensor buffer_;      // [most_rows, V here]
+  Tensor mine_, all_;  // [most_rows, 3] of each rank: statistics of these columns, and of all
 };
 
 }  // namespace weft

@@ -104,7 +104,7 @@ class Layouts {
                .precision = q_.precision,
                .gradients = q_.gradients,
                .recompute = {what}};
-    r.optimizer = q_.optimizer, r.preference = q_.preference, r.distill = q_.distill;
+    r.optimizer = q_.optimizer, r.preference = q_.preference, r.distill = q_.distill, r.policy = q_.policy;
     r.mesh.shape = shape;
     r.mesh.zero = zero;
     r.mesh.sequence_parallel = shape.tp > 1;
@@ -264,9 +264,10 @@ std::string explain_layout(const Recipe& recipe) {
 SearchRequest search_request(const Recipe& recipe) {
   SearchRequest q{.model = recipe.model, .seq_len = recipe.train.seq_len, .global_batch = recipe.train.global_batch};
   q.precision = recipe.train.precision, q.gradients = recipe.train.gradients, q.optimizer = recipe.optimizer;
-  q.preference = recipe.preference, q.distill = recipe.distill;
+  q.preference = recipe.preference, q.distill = recipe.distill, q.policy = recipe.policy;
   // Answers that are compared, and what a teacher reads, lie on one rank.
-  if (recipe.preference.method != PreferenceMethod::none || !recipe.distill.teacher.empty()) q.cp = 1;
+  if (recipe.preference.method != PreferenceMethod::none || !recipe.distill.teacher.empty() || recipe.policy.is_on())
+    q.cp = 1;
   return q;
 }
 

@@ -22,6 +22,7 @@ struct SearchRequest {
   Cluster cluster;
   Stack stack;
   PreferenceConfig preference;
+  PolicyConfig policy;
   DistillConfig distill;
   std::optional<ModelConfig> teacher;  // of distill.teacher, complete
   RankBy rank_by = RankBy::time;

@@ -10,6 +10,12 @@
 #include "weft/tensor/host_access.h"
 
 namespace weft {
+ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype, WithoutMemory)
+    : context_(context), mesh_(mesh), stages_(mesh.pp(), dtype), dtype_(dtype) {
+  make(config);
+  model_->prepare(context, dtype);
+}
+
 ForwardModel::ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype)
     : context_(context), mesh_(mesh), stages_(mesh.pp(), dtype), dtype_(dtype) {
   make(config);
@@ -160,16 +166,19 @@ Tensor ForwardModel::predict(const Pass& pass, std::span<const int32_t> from, st
   return rows.empty() ? Tensor{} : logits_of_rows(hidden, rows);
 }
 
+Var ForwardModel::result(const Pass& pass, Decoder::Head head) {
+  Var made;
+  run(pass, [&](const Var& x) { made = model_->result(context_, pass, x, brackets(), head); });
+  return made;
+}
+
 ForwardModel::BeforeHead ForwardModel::before_head(const Pass& pass) {
-  BeforeHead result;
-  run(pass, [&](const Var& x) {
-    model_->result(context_, pass, x, brackets(),
-                   [&](const Partition&, Param& weight, float softcap, const Var& hidden) {
-                     result = {hidden.value, &weight, softcap};
-                     return hidden;
-                   });
+  BeforeHead found;
+  result(pass, [&](const Partition&, Param& weight, float softcap, const Var& hidden) {
+    found = {hidden.value, &weight, softcap};
+    return hidden;
   });
-  return result;
+  return found;
 }
 
 double ForwardModel::loss(const Pass& pass, const int32_t* targets) {

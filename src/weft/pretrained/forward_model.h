@@ -17,8 +17,11 @@ namespace weft {
 // collective.
 class ForwardModel {
  public:
-  // Parameters have memory but no values. Throws UsageError when the mesh cannot hold the model. The context and the
-  // mesh outlive this.
+  struct WithoutMemory {};
+  // Parameters have no memory, which whoever makes this gives them. Throws UsageError when the mesh cannot hold the
+  // model. The context and the mesh outlive this.
+  ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype, WithoutMemory);
+  // Parameters have memory but no values.
   ForwardModel(Context& context, const Mesh& mesh, const ModelConfig& config, DType dtype);
   // Parameters have their values: in blocks where `choice` says so, else in `dtype`. The source outlives this.
   ForwardModel(Context& context, const Mesh& mesh, const ModelSource& source, DType dtype, const BlockChoice& choice,
@@ -55,6 +58,8 @@ class ForwardModel {
   Tensor predict(const Pass& pass, std::span<const int32_t> from, std::span<const int32_t> rows);
   // What the head read for these rows, [rows, H], after the last norm; valid as long.
   const Tensor& chosen_hidden() const { return chosen_hidden_; }
+  // On the last stage, what `head` makes of what it would read; empty elsewhere.
+  Var result(const Pass& pass, Decoder::Head head);
   // What the head would read, [T, H], its weight and cap; empty but on the last stage.
   struct BeforeHead {
     Tensor hidden;
@@ -62,6 +67,8 @@ class ForwardModel {
     float softcap = 0;  // of the logits; 0: none
   };
   BeforeHead before_head(const Pass& pass);
+  // Gives back the memory of results, which is kept for the next call.
+  void drop_results() { chosen_ = logits_ = chosen_hidden_ = kept_ = left_ = {}; }
   // The sum of the cross-entropies of `targets` (-1 ignored) on the speaker of this rank's dp index; else 0.
   double loss(const Pass& pass, const int32_t* targets);
   // What the last stage chose, on every rank.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/train/distill_objective.h"
+#include "weft/train/policy_objective.h"
 #include "weft/train/preference_objective.h"
 
 namespace weft {
@@ -20,6 +21,24 @@ class EqualPairs final : public Objective {
     const auto nothing = [](std::span<const double>, std::span<double>) { return 0.0; };
     return answers_loss(context, part, slot, x, nothing, grad_scale, brackets);
   }
+};
+
+// Answers of the model. Where it asks a reference of its own, that is there beside it.
+class EqualAnswers final : public Objective {
+ public:
+  EqualAnswers(const Recipe& recipe, const ModelConfig* reference, Trainer& trainer) : config_(recipe.policy) {
+    if (reference)
+      reference_.emplace(trainer.context(), trainer.mesh(), *reference, nullptr, recipe.dtype(), BlockChoice{});
+  }
+  Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
+           Brackets& brackets) override {
+    const auto nothing = [](std::span<const double>, std::span<double>) { return 0.0; };
+    return answer_tokens_loss(context, part, slot, x, config_, nothing, grad_scale, brackets);
+  }
+
+ private:
+  const PolicyConfig& config_;
+  std::optional<ForwardModel> reference_;
 };
 
 }  // namespace
@@ -42,6 +61,7 @@ void EqualRows::fill(int64_t, int32_t, int32_t rows, Batch& batch) const {
 std::unique_ptr<Objective> counted_objective(const Recipe& recipe, const EqualRows& rows, const ModelConfig* teacher,
                                              Trainer& trainer) {
   if (has_pairs(recipe)) return std::make_unique<EqualPairs>();
+  if (recipe.policy.is_on()) return std::make_unique<EqualAnswers>(recipe, teacher, trainer);
   if (teacher) return std::make_unique<DistillObjective>(recipe, rows, *teacher, trainer);
   return nullptr;
 }

@@ -40,6 +40,17 @@ ChatTemplate::Text chat_template_of(const Recipe& recipe, const ModelSource* sta
   return text ? ChatTemplate::Text{*text, start->path() + " (chat template)"} : ChatTemplate::Text{};
 }
 
+ExampleKind kind_of(const Recipe& recipe) {
+  if (recipe.policy.is_on()) return ExampleKind::prompts;
+  switch (recipe.preference.method) {
+    case PreferenceMethod::none: break;
+    case PreferenceMethod::kto: return ExampleKind::labelled;
+    case PreferenceMethod::dpo:
+    case PreferenceMethod::orpo: return ExampleKind::pairs;
+  }
+  return ExampleKind::answers;
+}
+
 }  // namespace
 
 Dataset open_data(const Recipe& recipe, const ModelSource* start) {
@@ -57,9 +68,7 @@ Dataset open_data(const Recipe& recipe, const ModelSource* start) {
                        .format = recipe.data.format,
                        .chat_template = chat.text,
                        .chat_source = chat.source,
-                       .kind = recipe.preference.method == PreferenceMethod::none  ? ExampleKind::answers
-                               : recipe.preference.method == PreferenceMethod::kto ? ExampleKind::labelled
-                                                                                   : ExampleKind::pairs},
+                       .kind = kind_of(recipe)},
                       [&](int64_t done, int64_t total) {
                         const auto now = std::chrono::steady_clock::now().time_since_epoch();
                         line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());

@@ -28,7 +28,7 @@ MemoryEstimate estimate_memory(const Recipe& recipe, int rank, const ModelConfig
 std::vector<MemoryEstimate> estimate_memory(const Recipe& recipe) {
   const MeshShape& mesh = recipe.mesh.shape;
   std::vector<MemoryEstimate> all(size_t(mesh.size()));
-  const std::optional<ModelConfig> teacher = teacher_of(recipe);
+  const std::optional<ModelConfig> teacher = beside_of(recipe);
   // Data- and context-parallel ranks of one stage and one part of the weights hold as much as each other, but for
   // optimizers that keep more of some parameters than of others, where these are sharded.
   const OptimizerKind kind = recipe.optimizer.kind;

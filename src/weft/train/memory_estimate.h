@@ -16,7 +16,7 @@ struct MemoryEstimate {
 
 // Of one rank of the recipe's mesh. The recipe's model must be complete. Runs the trainer over meta kernels and meta
 // memory: the allocator's figures are those of the real run, byte for byte, because it is the same program. Kernels'
-// scratch is not part of them. teacher: what teacher_of says.
+// scratch is not part of them. teacher: what beside_of says.
 MemoryEstimate estimate_memory(const Recipe& recipe, int rank, const ModelConfig* teacher = nullptr);
 // Of every rank.
 std::vector<MemoryEstimate> estimate_memory(const Recipe& recipe);

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "weft/base/file.h"
+#include "weft/train/policy_figures.h"
+#include "weft/train/step_lines.h"
 #include "weft/train/validation.h"
 
 namespace weft {
@@ -26,23 +26,25 @@ struct StepMetrics {
   double mfu = 0, hfu = 0;              // of the peak, 0 to 1
   std::span<const int64_t> peak_bytes;  // one per rank
   double comm_s = 0;                    // waiting for communication
-  double bubble = 0;                    // share of the step that pipeline stages idle, 0 to 1
+  std::optional<PolicyFigures> policy = {};
+  double bubble = 0;  // share of the step that pipeline stages idle, 0 to 1
 };
 
 class MetricsFile {
  public:
-  // Takes over the lines of steps up to `last_step` that an earlier run left, and drops the others; -1 starts anew.
-  MetricsFile(FileSystem& fs, std::string path, int64_t last_step);
+  // last_step: as StepLines has it.
+  MetricsFile(FileSystem& fs, std::string path, int64_t last_step) : lines_(fs, std::move(path), last_step) {}
 
-  // One write a line, so that a reader sees whole lines and a crash loses none.
   void write(const StepMetrics& metrics);
   void write_eval(int64_t step, const Validation& validation);
   // blocked_s: how long training stood still for it; seconds: until it could be loaded.
   void write_checkpoint(int64_t step, double blocked_s, double seconds);
 
  private:
+  void end_line();
+
   fmt::memory_buffer line_;
-  std::unique_ptr<OutputFile> file_;
+  StepLines lines_;
 };
 
 }  // namespace weft

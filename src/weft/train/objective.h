@@ -2,6 +2,7 @@
 #pragma once
 #include "weft/models/decoder.h"
 #include "weft/train/micro_batches.h"
+#include "weft/train/policy_figures.h"
 #include "weft/train/validation.h"
 
 namespace weft {
@@ -23,7 +24,10 @@ class Objective {
     return part.loss(context, slot.pass, x, slot.batch.targets.data(), 0, brackets);
   }
   // Where it has validation data of its own, which are no text. Collective; every rank gets the same.
+  virtual bool validates() const { return false; }
   virtual std::optional<Validation> validate(Trainer&) { return {}; }
+  // Of the last step, where the model learns from answers of its own. Collective, as the above.
+  virtual std::optional<PolicyFigures> figures(Trainer&) { return {}; }
 };
 
 }  // namespace weft

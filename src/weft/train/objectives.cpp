@@ -3,6 +3,7 @@
 
 #include "weft/data/packed_rows.h"
 #include "weft/train/distill_objective.h"
+#include "weft/train/policy_objective.h"
 #include "weft/train/preference_objective.h"
 
 namespace weft {
@@ -26,6 +27,12 @@ void find_reference(const Recipe& recipe, Trainer& trainer, PreferenceObjective&
   if (trainer.mesh().world().rank() == 0) save_reference(pairs, path);
 }
 
+std::vector<int32_t> ends_of_answers(const Tokenizer& tokenizer, const ModelSource* start) {
+  if (start) return stop_tokens(*start, tokenizer);
+  const auto end = tokenizer.end_of_document();
+  return end ? std::vector{*end} : std::vector<int32_t>{};
+}
+
 }  // namespace
 
 std::unique_ptr<BatchSource> batches_for(const Recipe& recipe, TokenPart part) {
@@ -38,18 +45,36 @@ std::unique_ptr<BatchSource> batches_for(const Recipe& recipe, TokenPart part) {
   return make_batches(std::move(part), options);
 }
 
-std::unique_ptr<Objective> make_objective(const Recipe& recipe, const BatchSource& batches, const BatchSource* valid,
-                                          const ModelSource* teacher, Trainer& trainer) {
+std::unique_ptr<BatchSource> batches_for(const Recipe& recipe, const Dataset& data) {
+  if (recipe.policy.is_on()) return std::make_unique<PolicyBatches>(recipe, data.prompts);
+  return batches_for(recipe, data.train);
+}
+
+std::unique_ptr<Objective> make_objective(const Recipe& recipe, const ObjectiveSources& s, Trainer& trainer) {
+  if (recipe.policy.is_on()) {
+    check(bool(s.make_answerer), "[rl] without a way to answer");
+    std::unique_ptr<ForwardModel> reference;
+    if (has_reference_beside(recipe)) {
+      check(s.start, "a reference without a model that training starts from");
+      reference =
+          std::make_unique<ForwardModel>(trainer.context(), trainer.mesh(), s.start->config(), recipe.dtype());
+      reference->load(*s.start);
+    }
+    return std::make_unique<PolicyObjective>(
+        recipe, dynamic_cast<PolicyBatches&>(s.batches), s.data.valid_prompts, *s.data.tokenizer,
+        s.make_answerer(trainer, recipe, ends_of_answers(*s.data.tokenizer, s.start)), std::move(reference));
+  }
   if (recipe.preference.method != PreferenceMethod::none) {
     auto objective =
-        std::make_unique<PreferenceObjective>(recipe.preference, dynamic_cast<const PairBatches&>(batches),
-                                              dynamic_cast<const PairBatches*>(valid), recipe.train);
+        std::make_unique<PreferenceObjective>(recipe.preference, dynamic_cast<const PairBatches&>(s.batches),
+                                              dynamic_cast<const PairBatches*>(s.valid), recipe.train);
     trainer.set_objective(objective.get());  // which measures
     find_reference(recipe, trainer, *objective, objective->pairs(), "reference.f64");
     find_reference(recipe, trainer, *objective, objective->valid(), "reference_valid.f64");
     return objective;
   }
-  if (!recipe.distill.teacher.empty()) return std::make_unique<DistillObjective>(recipe, batches, *teacher, trainer);
+  if (!recipe.distill.teacher.empty())
+    return std::make_unique<DistillObjective>(recipe, s.batches, *s.teacher, trainer);
   return nullptr;
 }
 

@@ -4,16 +4,27 @@
 
 #include "weft/data/dataset.h"
 #include "weft/pretrained/model_source.h"
+#include "weft/train/answerer.h"
 #include "weft/train/trainer.h"
 
 namespace weft {
 
 // Of windows of a text, of packed examples, or of pairs.
 std::unique_ptr<BatchSource> batches_for(const Recipe& recipe, TokenPart part);
+// Of what a data set has to train on: these, or answers to its prompts, which it outlives.
+std::unique_ptr<BatchSource> batches_for(const Recipe& recipe, const Dataset& data);
 
-// Null: the next token. batches, valid: of batches_for; valid is null or of pairs. The trainer has its weights, those
-// of its start or of a checkpoint. teacher: the recipe's, opened. Everything outlives what is returned. Collective.
-std::unique_ptr<Objective> make_objective(const Recipe& recipe, const BatchSource& batches, const BatchSource* valid,
-                                          const ModelSource* teacher, Trainer& trainer);
+// What objectives are made of; all of it outlives them.
+struct ObjectiveSources {
+  const Dataset& data;
+  BatchSource& batches;                  // of batches_for
+  const BatchSource* valid = nullptr;    // null, or of pairs
+  const ModelSource* start = nullptr;    // the recipe's, opened
+  const ModelSource* teacher = nullptr;  // likewise
+  MakeAnswerer make_answerer = {};       // of recipes with [rl]
+};
+
+// Null: the next token. The trainer has its weights, those of its start or of a checkpoint. Collective.
+std::unique_ptr<Objective> make_objective(const Recipe& recipe, const ObjectiveSources& sources, Trainer& trainer);
 
 }  // namespace weft

@@ -44,7 +44,7 @@ Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot
                  const SequenceRule& rule, float grad_scale, Brackets& brackets) {
   return part.result(context, slot.pass, x, brackets,
                      [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
-                       return sequence_loss(partition.tensor, weight, softcap, slot.batch.targets.data(),
+                       return sequence_loss(partition.tensor, {weight, softcap}, slot.batch.targets.data(),
                                             slot.batch.sequence_starts, rule, grad_scale, hidden);
                      });
 }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "weft/data/pair_batches.h"
-#include "weft/parallel/sequence_loss.h"
+#include "weft/parallel/token_loss.h"
 #include "weft/train/trainer.h"
 
 namespace weft {
@@ -36,6 +36,7 @@ class PreferenceObjective final : public Objective {
            Brackets& brackets) override;
   Var evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
                Brackets& brackets) override;
+  bool validates() const override { return valid_.batches != nullptr; }
   std::optional<Validation> validate(Trainer& trainer) override;
 
  private:

@@ -59,12 +59,13 @@ std::string format_step(const StepProgress& p, int width) {
     std::string text;
     int importance;  // 0 stays longest
   };
-  std::array<Figure, 6> figures = {{{fmt::format("step {}/{}", p.step, p.num_steps), 0},
-                                    {fmt::format("loss {:.4f}", p.loss), 1},
-                                    {fmt::format("lr {:.2e}", p.lr), 5},
-                                    {format_count(p.tokens_per_s) + " tok/s", 3},
-                                    {std::isfinite(p.mfu) ? fmt::format("mfu {:.1f}%", 100 * p.mfu) : "", 4},
-                                    {"eta " + format_duration(p.eta_s), 2}}};
+  std::array<Figure, 7> figures = {{{fmt::format("step {}/{}", p.step, p.num_steps), 0},
+                                    {p.reward ? fmt::format("reward {:.4f}", *p.reward) : "", 1},
+                                    {fmt::format("loss {:.4f}", p.loss), 2},
+                                    {fmt::format("lr {:.2e}", p.lr), 6},
+                                    {format_count(p.tokens_per_s) + " tok/s", 4},
+                                    {std::isfinite(p.mfu) ? fmt::format("mfu {:.1f}%", 100 * p.mfu) : "", 5},
+                                    {"eta " + format_duration(p.eta_s), 3}}};
   std::string line;
   for (int shown = int(figures.size()); shown > 0; --shown) {
     line.clear();

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,7 +10,9 @@ namespace weft {
 
 struct StepProgress {
   int64_t step = 0, num_steps = 0;
-  double loss = 0, lr = 0, tokens_per_s = 0;
+  double loss = 0;
+  std::optional<double> reward = {};  // of answers, where the model learns from those
+  double lr = 0, tokens_per_s = 0;
   double mfu = 0;    // of the peak, 0 to 1; NaN when the peak is not known
   double eta_s = 0;  // NaN when not known
 };

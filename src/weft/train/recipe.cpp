@@ -116,10 +116,9 @@ void check_mtp(Toml& toml, const Recipe& r) {
   if (r.model.mtp_layers == 0) return;
   if (r.model.lora.rank > 0)
     toml.reject("model.mtp_layers", "beside adapters nothing else is trained: write 0, or remove [lora]");
-  if (r.preference.method != PreferenceMethod::none || !r.distill.teacher.empty())
+  if (r.preference.method != PreferenceMethod::none || !r.distill.teacher.empty() || r.policy.is_on())
     toml.reject("model.mtp_layers",
-                "the part learns from the next tokens of texts: write 0 beside [preference] or "
-                "[distill]");
+                "the part learns from the next tokens of texts: write 0 beside [preference], [distill] or [rl]");
 }
 
 void check_seq_len(Toml& toml, const ModelConfig& c, int64_t seq_len) {
@@ -148,7 +147,8 @@ DataConfig read_data(Toml& toml, bool has_model) {
   DataConfig c;
   c.train = toml.require<std::string>("data.train");
   c.valid = toml.get<std::string>("data.valid", "");
-  const bool has_part = c.valid.empty() && !toml.has_section("preference");  // pairs are not cut off
+  // Pairs and prompts are not cut off.
+  const bool has_part = c.valid.empty() && !toml.has_section("preference") && !toml.has_section("rl");
   c.valid_fraction = toml.number("data.valid_fraction", has_part ? 0.1 : 0.0, 0, 0.9);
   c.tokenizer = toml.get<std::string>("data.tokenizer", has_model ? kTokenizerOfModel : c.tokenizer);
   if (c.tokenizer == kTokenizerOfModel && !has_model)
@@ -310,6 +310,7 @@ Recipe read_recipe(Toml& toml) {
   r.data = read_data(toml, !r.model_path.empty());
   read_preference(toml, r);
   read_distill(toml, r);
+  read_policy(toml, r);
   check_mtp(toml, r);
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");
@@ -329,7 +330,8 @@ Recipe read_recipe(Toml& toml) {
   return r;
 }
 
-std::optional<ModelConfig> teacher_of(const Recipe& recipe) {
+std::optional<ModelConfig> beside_of(const Recipe& recipe) {
+  if (has_reference_beside(recipe)) return recipe.model;
   if (recipe.distill.teacher.empty()) return {};
   return model_config_of(recipe.distill.teacher);
 }

@@ -12,6 +12,7 @@
 #include "weft/parallel/mesh.h"
 #include "weft/parallel/pipeline/schedule.h"
 #include "weft/train/optimizer_config.h"
+#include "weft/train/policy_gradient.h"
 #include "weft/train/preference.h"
 
 namespace weft {
@@ -101,6 +102,7 @@ struct Recipe {
   OptimizerConfig optimizer;
   MeshConfig mesh;
   PreferenceConfig preference;
+  PolicyConfig policy;  // [rl]
   DistillConfig distill;
   CheckpointConfig checkpoint;
   LogConfig log;
@@ -120,8 +122,13 @@ RecomputePolicy read_recompute(Toml& toml);
 // Throws UsageError for an unknown key, a wrong type, a contradiction or an impossible shape.
 Recipe read_recipe(Toml& toml);
 
-// The model that distill.teacher names; nothing where there is none.
-std::optional<ModelConfig> teacher_of(const Recipe& recipe);
+// The model that stands whole beside the trained one and is not trained: that of distill.teacher, or the reference of
+// rl.beta where it is no part of the trained one. Nothing where there is none.
+std::optional<ModelConfig> beside_of(const Recipe& recipe);
+// Whether there is such a reference.
+inline bool has_reference_beside(const Recipe& recipe) {
+  return recipe.policy.beta > 0 && recipe.model.lora.rank == 0;
+}
 
 // Sets what only the tokenizer knows, and checks the model's shape as a whole.
 void set_vocab(Recipe& recipe, int64_t tokenizer_vocab);

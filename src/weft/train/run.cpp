@@ -17,6 +17,7 @@
 #include "weft/train/metrics.h"
 #include "weft/train/nf4_held.h"
 #include "weft/train/objectives.h"
+#include "weft/train/policy_batches.h"
 #include "weft/train/progress.h"
 #include "weft/train/saved_run.h"
 #include "weft/train/start_from.h"
@@ -53,12 +54,15 @@ class Reporter {
                                      {"speed/tokens_per_s", float(m.tokens_per_s)},
                                      {"speed/mfu", float(m.mfu)}};
       if (m.mtp_loss) scalars.push_back({"train/mtp_loss", float(*m.mtp_loss)});
+      if (m.policy)
+        each_figure(*m.policy, [&](std::string_view tag, double value) { scalars.push_back({tag, float(value)}); });
       tensorboard_->write(m.step, scalars);
     }
     const double now = seconds_now(), per_step = (now - begin_s_) / double(m.step - first_step_);
     progress_.show({.step = m.step,
                     .num_steps = recipe_.train.steps,
                     .loss = m.loss,
+                    .reward = m.policy ? std::optional(m.policy->reward) : std::nullopt,
                     .lr = m.lr,
                     .tokens_per_s = m.tokens_per_s,
                     .mfu = m.mfu,
@@ -67,8 +71,16 @@ class Reporter {
   }
   void eval(int64_t step, const Validation& v) {
     metrics_.write_eval(step, v);
-    std::vector<Scalar> scalars = {{"eval/loss", float(v.loss)}};
+    std::vector<Scalar> scalars;
     std::string order;
+    if (v.answers) {
+      scalars = {{"eval/reward", float(v.answers->reward)}, {"eval/answer_tokens", float(v.answers->tokens)}};
+      progress_.note(fmt::format("step {}: validation reward {:.4f}, {:.1f} tokens an answer", step,
+                                 v.answers->reward, v.answers->tokens));
+      if (tensorboard_) tensorboard_->write(step, scalars);
+      return;
+    }
+    scalars.push_back({"eval/loss", float(v.loss)});
     if (v.preference) {
       scalars.push_back({"eval/accuracy", float(v.preference->accuracy)});
       scalars.push_back({"eval/margin", float(v.preference->margin)});
@@ -102,7 +114,8 @@ class Run {
         allocator_(device_of(recipe, world)),
         stream_(team_, allocator_),
         context_{.kernels = kernels_of(recipe.mesh.device), .stream = stream_, .pulse = world.pulse()},
-        batches_(batches_for(recipe, dataset.train)),
+        dataset_(dataset),
+        batches_(batches_for(recipe, dataset)),
         valid_(dataset.valid),
         trace_(world, context_),
         trainer_(context_, world, recipe, *batches_),
@@ -128,7 +141,14 @@ class Run {
       const Patience patience(world_);
       if (recipe_.preference.method != PreferenceMethod::none && valid_.size() > 0)
         valid_pairs_ = batches_for(recipe_, valid_);
-      objective_ = make_objective(recipe_, *batches_, valid_pairs_.get(), options_.teacher, trainer_);
+      objective_ = make_objective(recipe_,
+                                  {.data = dataset_,
+                                   .batches = *batches_,
+                                   .valid = valid_pairs_.get(),
+                                   .start = options_.start,
+                                   .teacher = options_.teacher,
+                                   .make_answerer = options_.make_answerer},
+                                  trainer_);
       trainer_.set_objective(objective_.get());
     }
     if (world_.rank() == 0) reporter_.emplace(recipe_, trainer_.next_step(), options_.plain_every);
@@ -138,6 +158,9 @@ class Run {
       note(
           fmt::format("{} pairs of answers, {} of them cut; {} are left out, with nothing to learn within half a row",
                       pairs->num_pairs(), pairs->num_cut(), pairs->num_left_out()));
+    if (const auto* answers = dynamic_cast<const PolicyBatches*>(batches_.get()))
+      note(fmt::format("{} prompts; {} are left out, which leave an answer of {} tokens no room in a row",
+                       answers->num_prompts(), answers->num_left_out(), recipe_.policy.max_tokens));
     if (recipe_.model.lora.rank > 0) {
       const ParamCount count = count_params(recipe_);
       note(fmt::format("training {} of {} parameters ({:.2f}%)", count.trained, count.all,
@@ -147,7 +170,7 @@ class Run {
     }
     report_.is_first_rank = world_.rank() == 0;
     report_.first_step = trainer_.next_step();
-    report_.eval_loss = std::numeric_limits<double>::quiet_NaN();
+    report_.eval_loss = report_.reward = report_.eval_reward = std::numeric_limits<double>::quiet_NaN();
     const double begin_s = seconds_now();
     while (trainer_.next_step() < recipe_.train.steps && !report_.was_interrupted) step();
     evaluate_if_due(true);
@@ -225,6 +248,8 @@ class Run {
     else
       timed_s_ += step_s, timed_tokens_ += result.num_tokens;
     report_.loss = result.loss;
+    const auto policy = objective_ ? objective_->figures(trainer_) : std::nullopt;
+    if (policy) report_.reward = policy->reward;
     exchange(result.waited_s / step_s);
     if (reporter_) {
       const double tokens_per_s = double(result.num_tokens) / step_s;
@@ -240,6 +265,7 @@ class Run {
                        .hfu = mfu_of(tokens_per_s) * hfu_factor(),
                        .peak_bytes = peak_bytes_,
                        .comm_s = trainer_.mesh().exposed_seconds() - comm_before,
+                       .policy = policy,
                        .bubble = bubble_});
       if (result.was_skipped)
         reporter_->note(
@@ -290,19 +316,20 @@ class Run {
 
   void evaluate_if_due(bool is_end) {
     const int64_t step = trainer_.next_step(), every = recipe_.train.eval_every;
-    if (valid_.size() < 2 || step == evaluated_step_ || report_.was_interrupted) return;
+    const bool has_any = valid_.size() >= 2 || (objective_ && objective_->validates());
+    if (!has_any || step == evaluated_step_ || report_.was_interrupted) return;
     if (!is_end && (every == 0 || step % every != 0)) return;
     evaluated_step_ = step;
     const std::optional<Validation> v = validate();
     if (!v) return;
     report_.eval_loss = v->loss;
+    if (v->answers) report_.eval_reward = v->answers->reward;
     if (reporter_) reporter_->eval(step, *v);
   }
 
   // None where somebody asked to stop meanwhile.
   std::optional<Validation> validate() {
-    if (objective_)
-      if (const auto own = objective_->validate(trainer_)) return own;
+    if (objective_ && objective_->validates()) return objective_->validate(trainer_);
     const Mesh& mesh = trainer_.mesh();
     const EvalResult result = evaluate({.world = world_,
                                         .index = mesh.data_rank(),
@@ -369,6 +396,7 @@ class Run {
   Allocator control_memory_;  // of what the run itself exchanges
   Stream stream_;
   Context context_;
+  const Dataset& dataset_;
   std::unique_ptr<BatchSource> batches_;
   std::unique_ptr<BatchSource> valid_pairs_;  // of preferences
   std::unique_ptr<Objective> objective_;      // null: the next token

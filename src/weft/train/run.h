@@ -8,15 +8,17 @@
 #include "weft/comm/communicator.h"
 #include "weft/data/dataset.h"
 #include "weft/pretrained/model_source.h"
+#include "weft/train/answerer.h"
 #include "weft/train/recipe.h"
 
 namespace weft {
 
 struct RunReport {
-  int64_t first_step = 0, steps = 0;  // where this run began (after a resume) and ended
-  double first_loss = 0, loss = 0;    // of its first and its last step
-  double eval_loss = 0;               // of the last evaluation; NaN without one
-  double tokens_per_s = 0;            // over the run, without its first step
+  int64_t first_step = 0, steps = 0;   // where this run began (after a resume) and ended
+  double first_loss = 0, loss = 0;     // of its first and its last step
+  double eval_loss = 0;                // of the last evaluation; NaN without one
+  double reward = 0, eval_reward = 0;  // of the last step, of the last evaluation; NaN where there is none
+  double tokens_per_s = 0;             // over the run, without its first step
   double mfu = 0;
   double seconds = 0;
   std::string checkpoint;  // the last one written; empty when none was
@@ -31,6 +33,7 @@ struct RunOptions {
   const std::atomic<bool>* stop = nullptr;  // set from outside: save and end after the step under way
   const ModelSource* start = nullptr;       // the recipe's model_path, opened; null where it has none
   const ModelSource* teacher = nullptr;     // likewise of distill.teacher
+  MakeAnswerer make_answerer = {};          // of recipes with [rl]
   // Of `train`: called once the recipe's model is complete and before any rank allocates; throws what forbids the
   // run.
   std::function<void(const Recipe&)> check;

@@ -133,18 +133,19 @@ void cross_entropy_stats(Stream& stream, const Tensor& stats, const Tensor& logi
   });
 }
 
-void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const int32_t* targets,
-                            int64_t first_column, float dlogits_scale) {
+void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const Tensor& factors,
+                            const int32_t* targets, int64_t first_column, float dlogits_scale) {
   with_dtype("cross_entropy_gradient", logits, [&](auto element) {
     using T = decltype(element);
     const int64_t cols = logits.dim(1);
     T* rows = logits.data<T>();
     const float* log_sums = lse.data<float>();
+    const float* of_rows = factors ? factors.data<float>() : nullptr;
     const auto body = [&](int64_t begin, int64_t end, int) {
       const F32Tag d;
-      const auto scale = hn::Set(d, dlogits_scale);
       for (int64_t t = begin; t < end; ++t) {
         T* row = rows + t * cols;
+        const float scale = of_rows ? of_rows[t] * dlogits_scale : dlogits_scale;
         if (targets[t] < 0) {
           std::fill_n(row, cols, T(0.0f));
           continue;
@@ -155,9 +156,9 @@ void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& 
         const auto log_sum = hn::Set(d, log_sums[t]);
         for_each_vector(cols, [&](int64_t i, auto part) HWY_ATTR {
           const auto e = exp_nonpositive(d, hn::Sub(load(d, row + i, part), log_sum));
-          store(hn::Mul(e, scale), d, row + i, part);
+          store(hn::Mul(e, hn::Set(d, scale)), d, row + i, part);
         });
-        if (is_here) row[target] = T(std::expm1(logit - log_sums[t]) * dlogits_scale);
+        if (is_here) row[target] = T(std::expm1(logit - log_sums[t]) * scale);
       }
     };
     stream.team().parallel_for(logits.dim(0), rows_per_chunk(cols * int64_t(sizeof(T))), body);
@@ -208,10 +209,10 @@ void cross_entropy_combine(Stream& stream, const Tensor& losses, const Tensor& l
   });
 }
 
-void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const int32_t* targets,
-                            int64_t first_column, float dlogits_scale) {
-  shapes::check_cross_entropy_gradient(logits, lse, targets, first_column);
-  HWY_DYNAMIC_DISPATCH(cross_entropy_gradient)(stream, logits, lse, targets, first_column, dlogits_scale);
+void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const Tensor& factors,
+                            const int32_t* targets, int64_t first_column, float dlogits_scale) {
+  shapes::check_cross_entropy_gradient(logits, lse, factors, targets, first_column);
+  HWY_DYNAMIC_DISPATCH(cross_entropy_gradient)(stream, logits, lse, factors, targets, first_column, dlogits_scale);
 }
 
 }  // namespace weft::cpu

@@ -93,11 +93,12 @@ __global__ void combine_kernel(float* losses, float* lse, const float* stats, co
 }
 
 template <class T, int N, bool kIsWarp>
-__global__ void gradient_kernel(T* logits, const float* lse, const int32_t* targets, int64_t first_column,
-                                int64_t rows, int64_t cols, float scale) {
+__global__ void gradient_kernel(T* logits, const float* lse, const float* factors, const int32_t* targets,
+                                int64_t first_column, int64_t rows, int64_t cols, float scale) {
   const Worker<kIsWarp> worker;
   if (worker.index >= rows) return;
   const int32_t target = targets[worker.index];
+  if (factors) scale *= factors[worker.index];
   make_gradient<N>(worker, logits + worker.index * cols, cols, lse[worker.index], target >= 0, target - first_column,
                    scale);
 }
@@ -141,16 +142,16 @@ void cross_entropy_combine(Stream& stream, const Tensor& losses, const Tensor& l
          device_data<float>(stats), upload(stream, targets, tokens), stats.dim(0), tokens);
 }
 
-void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const int32_t* targets,
-                            int64_t first_column, float dlogits_scale) {
-  shapes::check_cross_entropy_gradient(logits, lse, targets, first_column);
+void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const Tensor& factors,
+                            const int32_t* targets, int64_t first_column, float dlogits_scale) {
+  shapes::check_cross_entropy_gradient(logits, lse, factors, targets, first_column);
   const int64_t rows = logits.dim(0), cols = logits.dim(1);
   if (logits.numel() == 0) return;
   const int32_t* const targets_there = upload(stream, targets, rows);
   with_float("cross_entropy_gradient", logits, [&]<class T>() {
     with_rows<T>(rows, cols, are_aligned(logits), kAnyNumber, [&]<int N, bool kIsWarp>(const RowsShape& shape) {
       launch(stream, gradient_kernel<T, N, kIsWarp>, shape.launch, device_data<T>(logits), device_data<float>(lse),
-             targets_there, first_column, rows, cols, dlogits_scale);
+             device_data<float>(factors), targets_there, first_column, rows, cols, dlogits_scale);
     });
   });
 }

@@ -318,9 +318,9 @@ void cross_entropy_combine(Stream& stream, const Tensor& losses, const Tensor& l
   count(stream, elements(stats), losses, lse);
 }
 
-void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const int32_t* targets,
-                            int64_t first_column, float) {
-  shapes::check_cross_entropy_gradient(logits, lse, targets, first_column);
+void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const Tensor& factors,
+                            const int32_t* targets, int64_t first_column, float) {
+  shapes::check_cross_entropy_gradient(logits, lse, factors, targets, first_column);
   count(stream, 3 * elements(logits), logits, logits, lse);
 }
 

@@ -72,17 +72,18 @@ void cross_entropy_combine(Stream&, const Tensor& losses, const Tensor& lse, con
   store(lse, log_sum);
 }
 
-void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
-                            int64_t first_column, float dlogits_scale) {
-  shapes::check_cross_entropy_gradient(logits, lse, targets, first_column);
+void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const Tensor& factors,
+                            const int32_t* targets, int64_t first_column, float dlogits_scale) {
+  shapes::check_cross_entropy_gradient(logits, lse, factors, targets, first_column);
   const auto num_tokens = size_t(logits.dim(0)), cols = size_t(logits.dim(1));
   std::vector<double> values = load(logits);
   const std::vector<double> log_sums = load(lse);
+  const std::vector<double> of_rows = factors ? load(factors) : std::vector<double>(num_tokens, 1);
   for (size_t t = 0; t < num_tokens; ++t) {
     double* row = values.data() + t * cols;
     for (size_t i = 0; i < cols; ++i) {
       const double one_hot = int64_t(i) == targets[t] - first_column ? 1 : 0;
-      row[i] = targets[t] < 0 ? 0 : (std::exp(row[i] - log_sums[t]) - one_hot) * double(dlogits_scale);
+      row[i] = targets[t] < 0 ? 0 : (std::exp(row[i] - log_sums[t]) - one_hot) * of_rows[t] * double(dlogits_scale);
     }
   }
   store(logits, values);

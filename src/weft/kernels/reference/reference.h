@@ -79,8 +79,8 @@ void cross_entropy_stats(Stream&, const Tensor& stats, const Tensor& logits, con
                          int64_t first_column);
 void cross_entropy_combine(Stream&, const Tensor& losses, const Tensor& lse, const Tensor& stats,
                            const int32_t* targets);
-void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const int32_t* targets,
-                            int64_t first_column, float dlogits_scale);
+void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, const Tensor& factors,
+                            const int32_t* targets, int64_t first_column, float dlogits_scale);
 
 // experts.cpp
 void route(Stream&, const RouteArgs&);

@@ -1,0 +1,34 @@
+// token_loss: a loss of single tokens' log-probabilities, or of whole sequences', on any cut of the vocabulary.
+#pragma once
+#include <functional>
+#include <span>
+
+#include "weft/autograd/param.h"
+#include "weft/parallel/tensor_parallel.h"
+
+namespace weft {
+
+// The log-probabilities of tokens, [rows] of which those without a target are 0, to a loss; and, where dlogps is not
+// empty, its derivatives. Called once in every forward pass.
+using TokenRule = std::function<double(std::span<const double> logps, std::span<double> dlogps)>;
+// The same of sequences: sums over their targets.
+using SequenceRule = TokenRule;
+
+// What the head reads: its weight [V, H], cut by rows; the cap of its logits, 0 for none; and what they are divided
+// by before they become probabilities.
+struct HeadView {
+  Param& weight;
+  float softcap = 0;
+  float temperature = 1;
+};
+
+// hidden[rows, H] of the residual stream -> the rule's loss [1], the same on every rank of the group. targets:
+// [rows], host memory, of which -1 is none. The gradient is made in the forward pass, times grad_scale, as
+// HeadLossOp's: the head runs twice, on rows with targets alone, and logits never exist but for a chunk.
+Var token_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, const TokenRule& rule,
+               float grad_scale, const Var& hidden);
+// starts: where sequences begin among the tokens, then their end; host memory.
+Var sequence_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,
+                  std::span<const int32_t> starts, const SequenceRule& rule, float grad_scale, const Var& hidden);
+
+}  // namespace weft

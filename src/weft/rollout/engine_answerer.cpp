@@ -1,0 +1,110 @@
+// EngineAnswerer: a replica's engine runs until its last answer.
+#include "weft/rollout/engine_answerer.h"
+
+#include <algorithm>
+
+#include "weft/base/ceil_div.h"
+
+namespace weft {
+namespace {
+
+// Those who hold one model together: the ranks of its stages and of its tensors, and of its experts.
+MeshShape shape_of_replica(const MeshShape& all) {
+  return {.pp = all.pp, .replicate = 1, .shard = all.ep, .cp = 1, .tp = all.tp, .ep = all.ep};
+}
+
+int data_rank_of(const MeshShape& shape, int rank) {
+  const MeshPlace place = place_of(shape, rank);
+  return place.replicate * shape.shard + place.shard;
+}
+
+// Keeps an answer, and stops the engine behind the last one.
+class Collector final : public RequestSink {
+ public:
+  struct Round {
+    ContinuousEngine& engine;
+    size_t num_open;
+    std::string error;
+  };
+  Collector(Round& round, GivenAnswer& answer) : round_(round), answer_(answer) {}
+  void on_tokens(std::span<const TokenEvent> tokens) override {
+    for (const TokenEvent& t : tokens) {
+      answer_.tokens.push_back(t.token);
+      answer_.logps.push_back(t.log_probs.token.log_prob);
+    }
+  }
+  void on_finish(const Finish& finish) override {
+    if (finish.stop_token) answer_.tokens.push_back(*finish.stop_token);
+    answer_.is_cut = finish.reason == FinishReason::length;
+    if (finish.reason == FinishReason::error) round_.error = finish.error;
+    if (--round_.num_open == 0) round_.engine.stop();
+  }
+
+ private:
+  Round& round_;
+  GivenAnswer& answer_;
+};
+
+}  // namespace
+
+EngineAnswerer::EngineAnswerer(Trainer& trainer, const Recipe& recipe, std::vector<int32_t> stop_tokens)
+    : recipe_(recipe),
+      stop_tokens_(std::move(stop_tokens)),
+      replica_(trainer.mesh().data_rank() / recipe.mesh.shape.ep),
+      num_replicas_(recipe.mesh.shape.dp() / recipe.mesh.shape.ep),
+      ranks_(trainer.mesh().world().split_by(
+          [&](int rank) { return data_rank_of(recipe.mesh.shape, rank) / recipe.mesh.shape.ep; }, "answers")),
+      mesh_(*ranks_, shape_of_replica(recipe.mesh.shape)),
+      policy_(trainer, recipe, mesh_) {}
+
+ContinuousOptions EngineAnswerer::options_for(std::span<const Question> questions) const {
+  ContinuousOptions o;
+  int64_t longest = 0;
+  for (const Question& q : questions) longest = std::max(longest, int64_t(q.prompt.size()) + q.max_tokens);
+  o.max_running = std::min(recipe_.policy.running, int64_t(questions.size()));
+  o.tokens_per_step = std::max(o.tokens_per_step, o.max_running);
+  o.kv_blocks = o.max_running * (ceil_div(longest, o.block_tokens) + 1);
+  o.max_waiting = int64_t(questions.size());
+  return o;
+}
+
+std::vector<GivenAnswer> EngineAnswerer::ask(std::span<const Question> questions) {
+  std::vector<GivenAnswer> answers(mesh_.is_speaker() ? questions.size() : 0);
+  if (questions.empty()) return answers;
+  ContinuousEngine engine(policy_.model(), options_for(questions));
+  Collector::Round round{engine, answers.size(), {}};
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const Question& q = questions[i];
+    Request request;
+    request.prompt.assign(q.prompt.begin(), q.prompt.end());
+    request.max_tokens = q.max_tokens;
+    request.sampling.temperature = q.temperature, request.sampling.seed = q.seed;
+    request.stop_tokens = stop_tokens_;
+    request.logprobs = 0;
+    engine.submit(std::move(request), std::make_unique<Collector>(round, answers[i]));
+  }
+  engine.run();
+  if (!round.error.empty()) throw Error("an answer of the model ended with an error: {}", round.error);
+  return answers;
+}
+
+Answerer::Given EngineAnswerer::answer(std::span<const Question> questions) {
+  using Clock = std::chrono::steady_clock;
+  policy_.take_weights();
+  const Cut mine = even_cut(int64_t(questions.size()), replica_, num_replicas_);
+  const auto begin = Clock::now();
+  Given given{mine.begin, ask(questions.subspan(size_t(mine.begin), size_t(mine.count)))};
+  policy_.drop_weights();
+  speed_ = {};
+  if (given.answers.empty()) return given;
+  speed_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  for (const GivenAnswer& a : given.answers) speed_.tokens += int64_t(a.tokens.size());
+  return given;
+}
+
+std::unique_ptr<Answerer> make_engine_answerer(Trainer& trainer, const Recipe& recipe,
+                                               std::vector<int32_t> stop_tokens) {
+  return std::make_unique<EngineAnswerer>(trainer, recipe, std::move(stop_tokens));
+}
+
+}  // namespace weft

@@ -1,0 +1,71 @@
+// Policy gradients: formulas.
+#include "weft/train/policy_gradient.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "weft/base/error.h"
+
+namespace weft {
+
+PolicyConfig PolicyConfig::of(PolicyMethod method) {
+  PolicyConfig c;
+  c.method = method;
+  if (method == PolicyMethod::dapo) c.clip_high = 0.28;
+  if (method == PolicyMethod::gspo) c.clip_low = 3e-4, c.clip_high = 4e-4;
+  return c;
+}
+
+std::vector<double> advantages(const PolicyConfig& config, std::span<const double> rewards) {
+  constexpr double kEpsilon = 1e-4;
+  const auto group = size_t(config.answers);
+  check(rewards.size() % group == 0, "{} answers in groups of {}", rewards.size(), group);
+  std::vector<double> all(rewards.begin(), rewards.end());
+  for (size_t begin = 0; begin < all.size(); begin += group) {
+    const std::span<double> mine = std::span(all).subspan(begin, group);
+    const double mean = std::accumulate(mine.begin(), mine.end(), 0.0) / double(group);
+    double squares = 0;
+    for (double& a : mine) a -= mean, squares += a * a;
+    if (!config.divides_by_deviation()) continue;
+    const double deviation = group > 1 ? std::sqrt(squares / double(group - 1)) : 0;
+    for (double& a : mine) a /= deviation + kEpsilon;
+  }
+  return all;
+}
+
+double token_weight(const PolicyConfig& config, int64_t length, std::span<const int64_t> lengths) {
+  if (length == 0) return 0;
+  switch (config.method) {
+    case PolicyMethod::dr_grpo: return 1 / double(config.max_tokens);
+    case PolicyMethod::dapo:
+      return double(lengths.size()) / double(std::accumulate(lengths.begin(), lengths.end(), int64_t(0)));
+    default: return 1 / double(length);
+  }
+}
+
+PolicySums policy_loss(const PolicyConfig& config, const LearnedAnswer& answer, std::span<double> dlogps) {
+  const size_t count = answer.logps.size();
+  const double lowest = 1 - config.clip_low, highest = 1 + config.clip_high, a = answer.advantage;
+  PolicySums sums{.tokens = double(count)};
+  double of_all = 0;  // the mean log-ratio
+  if (!answer.old_logps.empty())
+    for (size_t t = 0; t < count; ++t) of_all += (answer.logps[t] - answer.old_logps[t]) / double(count);
+  for (size_t t = 0; t < count; ++t) {
+    const double moved = answer.old_logps.empty() ? 0 : answer.logps[t] - answer.old_logps[t];
+    const double ratio = std::exp(config.has_one_ratio() ? of_all : moved);
+    const double free = ratio * a, held = std::clamp(ratio, lowest, highest) * a;
+    const bool is_clipped = held < free;
+    double loss = -std::min(free, held), slope = is_clipped ? 0 : -free;
+    if (!answer.reference.empty()) {
+      const double d = answer.reference[t] - answer.logps[t];
+      loss += config.beta * (std::expm1(d) - d), slope -= config.beta * std::expm1(d);
+      sums.divergence += std::expm1(d) - d;
+    }
+    sums.loss += answer.weight * loss, sums.clipped += is_clipped;
+    if (!dlogps.empty()) dlogps[t] = answer.weight * slope;
+  }
+  return sums;
+}
+
+}  // namespace weft

@@ -1,0 +1,72 @@
+// PolicyObjective: the model answers prompts, is told what its answers are worth, and learns from them.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "weft/parallel/token_loss.h"
+#include "weft/pretrained/forward_model.h"
+#include "weft/text/tokenizer.h"
+#include "weft/train/answerer.h"
+#include "weft/train/policy_batches.h"
+#include "weft/train/rewards.h"
+#include "weft/train/step_lines.h"
+#include "weft/train/trainer.h"
+
+namespace weft {
+
+// The reference is the model without its adapters, or, where all of it is trained, the one that training starts from,
+// which then is beside it. All calls are collective; everything that it is given outlives this.
+class PolicyObjective final : public Objective {
+ public:
+  // valid: prompts whose answers are scored and not learned, or none. reference: null where the method asks for none,
+  // or where it is the model without its adapters.
+  PolicyObjective(const Recipe& recipe, PolicyBatches& batches, const std::vector<Prompt>& valid,
+                  const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer,
+                  std::unique_ptr<ForwardModel> reference);
+
+  void begin_step(Trainer& trainer, int64_t step) override;
+  Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
+           Brackets& brackets) override;
+  Var evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
+               Brackets& brackets) override;
+  bool validates() const override { return !valid_.empty(); }
+  std::optional<Validation> validate(Trainer& trainer) override;
+  std::optional<PolicyFigures> figures(Trainer& trainer) override;
+
+ private:
+  // Of answers to questions, on every rank.
+  struct Answers {
+    std::vector<std::vector<int32_t>> tokens;
+    std::vector<std::vector<float>> logps;
+    std::vector<double> rewards;
+    std::vector<uint8_t> is_cut;
+    double seconds = 0, tokens_per_s = 0;
+  };
+  using PromptOf = FunctionRef<const Prompt&(size_t question)>;
+  Answers answer(Trainer& trainer, std::span<const Question> questions, PromptOf prompt_of);
+  void begin_round(Trainer& trainer, int64_t round);
+  std::vector<PolicyBatches::Row> rows_of(int64_t round, Answers& answers);
+  void log(int64_t step, const Answers& answers);
+  void measure(Trainer& trainer, int64_t round);
+  double rule(const MicroBatches::Slot& slot, std::span<const double> logps, std::span<double> dlogps);
+  std::string text_of(const GivenAnswer& answer) const;
+
+  const Recipe& recipe_;
+  PolicyBatches& batches_;
+  std::vector<const Prompt*> valid_;
+  const Tokenizer& tokenizer_;
+  std::unique_ptr<Answerer> answerer_;
+  std::unique_ptr<Reward> reward_;
+  std::unique_ptr<ForwardModel> reference_;
+  std::vector<double> measured_;  // of the last evaluation: [rows x seq_len]
+  PolicyFigures round_;           // of the round's answers
+  PolicySums sums_;               // of this rank's micro-batches since figures()
+  double gap_ = 0, gap_tokens_ = 0;
+  std::optional<StepLines> log_;  // of rank 0
+};
+
+// The part of a decoder's pass behind its blocks that PolicyObjective's losses are.
+Var answer_tokens_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
+                       const PolicyConfig& config, const TokenRule& rule, float grad_scale, Brackets& brackets);
+
+}  // namespace weft

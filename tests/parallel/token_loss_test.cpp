@@ -1,0 +1,129 @@
+// token_loss against plain loops in float64, whole and on ranks that cut the vocabulary.
+#include "weft/parallel/token_loss.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/rank.h"
+#include "weft/comm/threads/run_ranks.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kRows = 9, kVocab = 11, kWidth = 5;
+const std::vector<int32_t> kTargets{-1, 3, 10, -1, -1, 0, 5, 3, -1};
+constexpr float kGradScale = 0.5f;
+
+struct Head {
+  const char* name;
+  float softcap, temperature;
+};
+
+// log softmax(cap(x wᵀ) / t) of each row's target; 0 without one.
+std::vector<double> log_probabilities(const Tensor& x, const Tensor& w, const Head& head) {
+  std::vector<double> all(size_t(kRows), 0.0);
+  for (int64_t t = 0; t < kRows; ++t) {
+    if (kTargets[size_t(t)] < 0) continue;
+    double sum = 0, target = 0;
+    for (int64_t v = 0; v < kVocab; ++v) {
+      double dot = 0;
+      for (int64_t i = 0; i < kWidth; ++i)
+        dot += x.data<double>()[t * kWidth + i] * w.data<double>()[v * kWidth + i];
+      if (head.softcap > 0) dot = double(head.softcap) * std::tanh(dot / double(head.softcap));
+      dot /= double(head.temperature);
+      sum += std::exp(dot);
+      if (v == kTargets[size_t(t)]) target = dot;
+    }
+    all[size_t(t)] = target - std::log(sum);
+  }
+  return all;
+}
+
+// Each token's log-probability counts in a way of its own.
+double rule(std::span<const double> logps, std::span<double> dlogps) {
+  double loss = 0;
+  for (size_t t = 0; t < logps.size(); ++t) {
+    const double weight = 1 + double(t) - 4 * double(t == 6);
+    loss += weight * logps[t] * logps[t];
+    if (!dlogps.empty()) dlogps[t] = 2 * weight * logps[t];
+  }
+  return loss;
+}
+
+class TokenLossTest : public testing::TestWithParam<std::tuple<Head, int>> {};
+INSTANTIATE_TEST_SUITE_P(Heads, TokenLossTest,
+                         testing::Combine(testing::Values(Head{"plain", 0, 1}, Head{"warm", 0, 2},
+                                                          Head{"capped", 2, 1}, Head{"capped_and_cool", 3, 0.5f}),
+                                          testing::Values(1, 2, 3)),
+                         [](const auto& test) {
+                           return fmt::format("{}_tp{}", std::get<0>(test.param).name, std::get<1>(test.param));
+                         });
+
+TEST_P(TokenLossTest, EqualsPlainLoopsAndCentralDifferences) {
+  const auto& [head, ranks] = GetParam();
+  run_ranks(ranks, [&](Communicator& world) {
+    TestRank rank(reference_kernels());
+    const TensorParallel tensor(world, false);
+    const Cut mine = tensor.cut(kVocab);
+    const Tensor whole = rank.normal(DType::f64, {kVocab, kWidth}, "weight");
+    Placement placement(Shape{kVocab, kWidth});
+    Param weight("head.weight", placement.cut(0, mine), Init::zeros());
+    weight.value = whole.slice_rows(mine.begin, mine.count);
+    weight.grad = rank.context.empty(DType::f64, weight.shape);
+    const Tensor x = rank.normal(DType::f64, {kRows, kWidth}, "x");
+    const auto want = [&] { return rule(log_probabilities(x, whole, head), {}); };
+
+    Tape tape;
+    rank.context.tape = &tape;
+    const Var in = tape.leaf(rank.context, x);
+    const TokenRule of_tokens = rule;
+    const Var loss =
+        token_loss(tensor, {weight, head.softcap, head.temperature}, kTargets.data(), of_tokens, kGradScale, in);
+    EXPECT_NEAR(*loss.value.data<double>(), want(), 1e-10);
+    const Tensor dy = rank.context.empty_like(loss.value);
+    rank.context.kernels.fill(rank.stream, dy, 1);
+    tape.backward(loss, dy);
+    rank.context.tape = nullptr;
+    const Tensor dx = tape.grad(in);  // with what the other ranks' columns say
+    const auto slope = [&](const Tensor& value, int64_t i) {
+      constexpr double kStep = 1e-6;
+      double& v = value.data<double>()[i];
+      const double before = v;
+      v = before + kStep;
+      const double above = want();
+      v = before - kStep;
+      const double below = want();
+      v = before;
+      return double(kGradScale) * (above - below) / (2 * kStep);
+    };
+    for (int64_t i = 0; i < x.numel(); ++i) EXPECT_NEAR(dx.data<double>()[i], slope(x, i), 1e-7) << "x " << i;
+    for (int64_t i = 0; i < weight.grad.numel(); ++i)
+      EXPECT_NEAR(weight.grad.data<double>()[i], slope(whole, mine.begin * kWidth + i), 1e-7) << "weight " << i;
+  });
+}
+
+// Sums over what lies between starts, rows without a target among them.
+TEST(SequenceLossTest, RulesSeeSums) {
+  TestRank rank(reference_kernels());
+  Param weight("head.weight", Shape{kVocab, kWidth}, Init::zeros());
+  weight.value = rank.normal(DType::f64, weight.shape, "weight");
+  weight.grad = rank.context.empty(DType::f64, weight.shape);
+  const Tensor x = rank.normal(DType::f64, {kRows, kWidth}, "x");
+  const std::vector<double> each = log_probabilities(x, weight.value, {"", 0, 1});
+  const std::vector<int32_t> starts = {0, 4, 5, 9};
+  std::vector<double> seen;
+  const SequenceRule keep = [&](std::span<const double> logps, std::span<double>) {
+    seen.assign(logps.begin(), logps.end());
+    return 7.0;
+  };
+  const Var loss = sequence_loss(TensorParallel(), {weight}, kTargets.data(), starts, keep, 0, {x, &rank.context});
+  EXPECT_EQ(*loss.value.data<double>(), 7);
+  ASSERT_EQ(seen.size(), 3);
+  EXPECT_NEAR(seen[0], each[1] + each[2], 1e-12);
+  EXPECT_EQ(seen[1], 0);
+  EXPECT_NEAR(seen[2], each[5] + each[6] + each[7], 1e-12);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,138 @@
+// Learning from answers of one's own: every mesh answers and learns as one rank does.
+#include "rollout/policy_setup.h"
+#include "weft/train/start_from.h"
+
+namespace weft {
+namespace {
+
+using Method = PolicyMethod;
+
+class PolicyMeshTest : public testing::TestWithParam<PolicyCase> {};
+const LoraConfig kAdapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets};
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, PolicyMeshTest,
+    testing::Values(
+        PolicyCase{"dp2", {.shape = {.shard = 2}}},
+        PolicyCase{"tp2_sp", {.shape = {.tp = 2}, .sequence_parallel = true}, Method::dapo},
+        PolicyCase{"pp2", {.shape = {.pp = 2}, .accumulation = 4}, Method::dr_grpo},
+        PolicyCase{
+            "pp2_interleaved",
+            {.shape = {.pp = 2}, .schedule = ScheduleKind::interleaved, .virtual_stages = 2, .accumulation = 4}},
+        PolicyCase{"pp2_zbv_two_updates",
+                   {.shape = {.pp = 2}, .schedule = ScheduleKind::zbv, .virtual_stages = 2, .accumulation = 4},
+                   Method::gspo,
+                   2},
+        PolicyCase{"zero1_two_updates", {.shape = {.shard = 2}, .zero = Zero::optimizer}, Method::grpo, 2},
+        PolicyCase{"zero3_two_updates", {.shape = {.shard = 4}, .zero = Zero::parameters}, Method::gspo, 2},
+        PolicyCase{"pp2_dp2_tp2_two_updates",
+                   {.shape = {.pp = 2, .shard = 2, .tp = 2}, .zero = Zero::gradients, .accumulation = 2},
+                   Method::grpo,
+                   2},
+        PolicyCase{"hsdp", {.shape = {.replicate = 2, .shard = 2}, .zero = Zero::parameters}},
+        PolicyCase{"lora_near_its_model", {.shape = {.shard = 2, .tp = 2}, .lora = kAdapters}, Method::grpo, 2, 0.1},
+        PolicyCase{"lora_zero3_near_its_model",
+                   {.shape = {.shard = 2}, .zero = Zero::parameters, .lora = kAdapters},
+                   Method::grpo,
+                   1,
+                   0.1},
+        PolicyCase{"qlora_tp2", {.shape = {.tp = 2}, .lora = kNf4Adapters}},
+        PolicyCase{"moe_ep2_tp2", {.shape = {.shard = 2, .tp = 2, .ep = 2}, .experts = 4}},
+        PolicyCase{"moe_dp4_ep2", {.shape = {.shard = 4, .ep = 2}, .experts = 4}},
+        PolicyCase{"far_stages", kFarStages}, PolicyCase{"states_tp2", {.family = "qwen3_5", .shape = {.tp = 2}}},
+        PolicyCase{"tied_pp2", {.shape = {.pp = 2}, .accumulation = 2, .tie = true}}),
+    [](const auto& test) { return test.param.name; });
+
+TEST_P(PolicyMeshTest, AnswersAndLearnsAsOneRank) { expect_answers_and_learning_of_one_rank(GetParam()); }
+
+// The model answers as it is, not as it was: what is rewarded comes to be said.
+TEST(PolicyTrainingTest, RewardsRise) {
+  for (const Method method : {Method::grpo, Method::dapo, Method::dr_grpo, Method::gspo}) {
+    Recipe r = policy_recipe({}, method, 2);
+    r.policy.reward = RewardKind::contains, r.policy.answers = 16;
+    r.train.global_batch = 48, r.train.micro_batch = 16, r.train.accumulation = 3;
+    r.optimizer.adamw.eps = 1e-8, r.optimizer.schedule.lr = 1e-2;
+    const Learned learned = learn(r, 40);
+    double first = 0, last = 0;
+    for (size_t i = 0; i < 4; ++i) first += learned.figures[i].reward / 4, last += learned.figures[36 + i].reward / 4;
+    EXPECT_LT(first, 0.2) << int(method);
+    EXPECT_GT(last, 0.9) << int(method);
+    EXPECT_GT(learned.validation.back(), 0.9) << int(method);
+  }
+}
+
+// Where all of a model is trained its reference is the one that training starts from: at first there is no
+// divergence, and a weight on it keeps it small.
+TEST(PolicyTrainingTest, TheReferenceIsTheModelThatTrainingStartsFrom) {
+  const TemporaryFolder folder;
+  Recipe r = policy_recipe({.shape = {.shard = 2, .tp = 2}}, Method::grpo);
+  r.optimizer.adamw.eps = 1e-6, r.optimizer.schedule.lr = 3e-3;
+  const auto start = [&] {
+    const TrainedRun none;
+    Recipe one = r;
+    one.mesh = {};
+    one.train.micro_batch = one.train.global_batch, one.policy = {};
+    return open_model(saved_model(one, folder.path()));
+  }();
+  std::vector<double> last;
+  for (const double beta : {1e-9, 30.0}) {
+    r.policy.beta = beta;
+    Recipe begun = r;
+    begun.model_path = start->path();
+    const TemporaryFolder data_folder;
+    begun.data.train = prompts_file(data_folder.path(), "e"), begun.data.cache_dir = data_folder.path();
+    begun.data.valid_fraction = 0, begun.log.dir = data_folder.path();
+    const Dataset data = open_data(begun);
+    run_ranks(4, [&](Communicator& world) {
+      TestRank rank(cpu_kernels());
+      const auto batches = batches_for(begun, data);
+      Trainer trainer(rank.context, world, begun, *batches);
+      start_from(*start, begun, trainer);
+      const auto objective = make_objective(
+          begun, {.data = data, .batches = *batches, .start = start.get(), .make_answerer = answerer_with_many_ends},
+          trainer);
+      trainer.set_objective(objective.get());
+      for (int i = 0; i < 12; ++i) {
+        trainer.step();
+        const double kl = objective->figures(trainer)->kl.value();
+        if (i == 0) EXPECT_LE(kl, 1e-9);
+        if (i == 11 && world.rank() == 0) last.push_back(kl);
+      }
+    });
+  }
+  EXPECT_GT(last[0], 1e-2);
+  EXPECT_LT(last[1], last[0] / 4);
+}
+
+// A round that a run goes on in is answered anew, by the model as it is; at its beginning that is the same round.
+TEST(PolicyTrainingTest, PromptsAndSeedsAreFunctionsOfTheStep) {
+  const TemporaryFolder folder;
+  Recipe r = policy_recipe({}, Method::grpo);
+  r.data.train = prompts_file(folder.path(), "e"), r.data.cache_dir = folder.path() + "/cache";
+  r.data.valid_fraction = 0;
+  const Dataset data = open_data(r);
+  const PolicyBatches batches(r, data.prompts);
+  std::map<const Prompt*, int> asked;
+  for (int64_t round = 0; round < 3; ++round)  // two prompts a round: an epoch
+    for (int64_t row = 0; row < 8; ++row) ++asked[&batches.prompt_of(round, row)];
+  EXPECT_EQ(asked.size(), 6);
+  for (const auto& [prompt, times] : asked) EXPECT_EQ(times, 4);
+  EXPECT_EQ(&batches.prompt_of(1, 0), &batches.prompt_of(1, 3));
+  EXPECT_NE(&batches.prompt_of(1, 3), &batches.prompt_of(1, 4));
+}
+
+TEST(PolicyTrainingTest, PromptsThatLeaveNoRoomAreLeftOut) {
+  Recipe r = policy_recipe({}, Method::grpo);
+  const auto prompt = [](size_t tokens, std::string answer) {
+    return Prompt{std::vector<int32_t>(tokens, 65), std::move(answer), "{}"};
+  };
+  const std::vector<Prompt> prompts = {prompt(13, ""), prompt(14, ""), prompt(3, "")};
+  const PolicyBatches batches(r, prompts);
+  EXPECT_EQ(batches.num_prompts(), 2);
+  EXPECT_EQ(batches.num_left_out(), 1);
+  EXPECT_THROW(PolicyBatches(r, {prompts.begin() + 1, prompts.begin() + 2}), UsageError);
+  r.policy.reward = RewardKind::number;
+  EXPECT_THROW(PolicyBatches(r, prompts), UsageError);  // nothing to compare answers with
+}
+
+}  // namespace
+}  // namespace weft
