@@ -1,6 +1,7 @@
 // The sampler's choices against straightforward formulas: each option alone and all together.
 #include "weft/serve/sampler.h"
 
+#include <map>
 #include <numeric>
 
 #include "weft/base/error.h"
@@ -121,6 +122,72 @@ TEST_P(SamplerAgainstFormulas, DrawsFromTheirDistribution) {
     // Five standard deviations of a binomial share.
     EXPECT_NEAR(got[t], want[t], 5 * std::sqrt(want[t] * (1 - want[t]) / kDraws) + 1e-9) << "token " << t;
   }
+}
+
+// Of a vocabulary of many blocks each draw is the one that the formulas give for its uniform number, in the order of
+// the tokens, or of their probability where only the most likely ones are kept.
+TEST(SamplerTest, DrawsOfALargeVocabularyAreThoseOfTheFormulas) {
+  constexpr size_t kVocab = 9001;
+  const std::vector<float> logits = random_logits(kVocab, 11);
+  for (const SamplingOptions& options :
+       {SamplingOptions{.temperature = 1, .seed = 5}, SamplingOptions{.temperature = 0.6, .top_p = 0.95, .seed = 6},
+        SamplingOptions{.temperature = 1, .top_p = 0.9999, .seed = 6},
+        SamplingOptions{.temperature = 0.8, .top_k = 40, .top_p = 0.9, .seed = 7},
+        SamplingOptions{.temperature = 1.5, .min_p = 0.05, .seed = 8}}) {
+    const Distribution want = reference(logits, options, {});
+    Sampler sampler(options);
+    std::map<int32_t, int> seen;
+    for (uint64_t i = 0; i < 1000; ++i) {
+      const int32_t token = sampler.choose(logits, i);
+      EXPECT_GT(want[size_t(token)], 0) << options.top_p;
+      ++seen[token];
+    }
+    // The likeliest ones come as often as they should; and where all are kept, in their order.
+    const std::vector<size_t> order = by_probability(want);
+    for (size_t i = 0; i < 5; ++i) {
+      const double p = want[order[i]], share = seen[int32_t(order[i])] / 1000.0;
+      EXPECT_NEAR(share, p, 5 * std::sqrt(p * (1 - p) / 1000)) << order[i];
+    }
+    if (options.top_p < 1 || options.top_k > 0 || options.min_p > 0) continue;
+    for (uint64_t i = 0; i < 1000; ++i) {
+      double target = double(to_uniform(philox(options.seed, i)[0]));
+      size_t token = 0;
+      while ((target -= want[token]) >= 0 && token + 1 < kVocab) ++token;
+      const auto got = size_t(sampler.choose(logits, i));
+      // Where the number falls all but between two tokens, rounding decides.
+      if (got != token) EXPECT_LT(std::min(std::abs(target), std::abs(target + want[token])), 1e-6) << i;
+    }
+  }
+}
+
+TEST(TokenWeightsTest, AreExponentials) {
+  std::vector<float> logits;
+  for (int i = 0; i < 5000; ++i) logits.push_back(float(3 - 0.0199 * i + 1e-4 * (i % 7)));
+  logits[1234] = -std::numeric_limits<float>::infinity(), logits[2345] = std::nanf("");
+  const float top = highest(logits);
+  EXPECT_EQ(top, logits[0]);
+  TokenWeights weights;
+  double sum = 0;
+  const double got = weights.weigh(logits, top, 1);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double x = double(logits[i] - top), want = x >= -87 ? std::exp(x) : 0;
+    EXPECT_NEAR(double(weights.values()[i]), std::isnan(want) ? 0 : want, 2e-7 * std::max(want, 0.0)) << logits[i];
+    sum += std::isnan(want) ? 0 : want;
+  }
+  EXPECT_NEAR(got, sum, 1e-7 * sum);
+  EXPECT_NEAR(log_sum_exp(logits), double(top) + std::log(sum), 1e-7);
+  const auto last = int32_t(std::ranges::find_if(logits, [&](float x) { return x - top < -87 && std::isfinite(x); }) -
+                            logits.begin()) -
+                    1;
+  // The token whose share of the sum a number falls into.
+  double before = 0;
+  for (size_t i = 0; i < 900; i += 37) {
+    before = 0;
+    for (size_t j = 0; j < i; ++j) before += double(weights.values()[j]);
+    EXPECT_EQ(weights.at(before + 0.5 * double(weights.values()[i])), int32_t(i));
+  }
+  EXPECT_EQ(weights.at(got * 2), last) << "the last that has a weight";
+  EXPECT_EQ(weights.weigh(logits, top, 1e-300), 1) << "the likeliest alone";
 }
 
 TEST(SamplerTest, ForbiddenTokensNeverCome) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "weft/serve/token_weights.h"
 #include "weft/serve/unit_length.h"
 #include "weft/tensor/host_access.h"
 
@@ -297,6 +298,8 @@ void ContinuousEngine::choose(const StepPart& part, Chosen& chosen, std::vector<
   } catch (const Error& e) {
     chosen.error = e.what();
   }
+  for (int64_t i = 0; s.request.logprobs && i < chosen.count; ++i)
+    chosen.log_sums.push_back(log_sum_exp(row(chosen, i)));
 }
 
 // True when the token had been guessed, so that the one behind it can be chosen too.
@@ -344,7 +347,8 @@ void ContinuousEngine::read(const StepPart& part, const Chosen& chosen) {
   if (r.kind == Request::Kind::embed) return embed(s, chosen.first_row + part.num_wanted() - 1);
   for (int64_t i = 0; i < chosen.count; ++i) {
     TokenEvent event{.token = s.tokens[size_t(s.size() - chosen.count + i)]};
-    if (r.logprobs) event.log_probs = log_probs_.of(row(chosen, i), event.token, *r.logprobs);
+    if (r.logprobs)
+      event.log_probs = log_probs_.of(row(chosen, i), event.token, *r.logprobs, chosen.log_sums[size_t(i)]);
     s.sink->on_tokens({&event, 1});
   }
   if (!chosen.error.empty()) return end(s, {.reason = FinishReason::error, .error = chosen.error});

@@ -104,6 +104,7 @@ class ContinuousEngine : public Engine {
     int64_t num_accepted = 0;       // of them, those that had been guessed
     std::optional<int32_t> stop;    // what came after them, if that ended it
     std::string error;              // why there are no more
+    std::vector<double> log_sums;   // of the rows behind which these came, where log-probabilities are asked for
   };
   void choose_all(const float* logits);
   void choose(const StepPart& part, Chosen& chosen, std::vector<uint32_t>& allowed);

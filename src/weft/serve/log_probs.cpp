@@ -1,22 +1,23 @@
-// LogProbs: a log-softmax in double precision, rounded once.
+// LogProbs: a log-softmax, rounded once.
 #include "weft/serve/log_probs.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "weft/base/error.h"
+#include "weft/serve/token_weights.h"
 
 namespace weft {
 
 TokenLogProbs LogProbs::of(std::span<const float> logits, int32_t token, int32_t num_top) {
+  return of(logits, token, num_top, log_sum_exp(logits));
+}
+
+TokenLogProbs LogProbs::of(std::span<const float> logits, int32_t token, int32_t num_top, double log_sum) {
   check(token >= 0 && size_t(token) < logits.size(), "token {} is outside the {} logits", token, logits.size());
-  const double best = double(*std::max_element(logits.begin(), logits.end()));
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(double(logit) - best);
-  const double log_sum = best + std::log(sum);
   const float own = logits[size_t(token)];
-  TokenLogProbs result{.token = {token, float(double(own) - log_sum)}, .rank = 1};
-  for (const float logit : logits) result.rank += logit > own;
+  int32_t likelier = 0;
+  for (const float logit : logits) likelier += logit > own;
+  TokenLogProbs result{.token = {token, float(double(own) - log_sum)}, .rank = 1 + int64_t(likelier)};
   const size_t kept = std::min(logits.size(), size_t(std::max(num_top, 0)));
   if (kept == 0) return result;
   order_.resize(logits.size());

@@ -25,7 +25,8 @@ struct TokenLogProbs {
 // Works positions out; keeps its memory for the next.
 class LogProbs {
  public:
-  // `token` after `logits` [V], with `num_top` alternatives. Valid until the next call.
+  // `token` after `logits` [V], with `num_top` alternatives. Valid until the next call. log_sum: log_sum_exp of them.
+  TokenLogProbs of(std::span<const float> logits, int32_t token, int32_t num_top, double log_sum);
   TokenLogProbs of(std::span<const float> logits, int32_t token, int32_t num_top);
 
  private:

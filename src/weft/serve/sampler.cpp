@@ -55,17 +55,33 @@ int32_t Sampler::choose(std::span<const float> logits, uint64_t position, const 
     change_logits(logits, past);
     logits = changed_;
   }
-  const auto top = std::max_element(logits.begin(), logits.end());
-  if (*top == kForbidden) throw Error("no token may come next: the request forbids all of them");
-  if (options_.temperature == 0) return int32_t(top - logits.begin());
-  candidates_.clear();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const auto probability = float(std::exp((double(logits[i]) - double(*top)) / options_.temperature));
-    if (probability > 0) candidates_.push_back({probability, int32_t(i)});
-  }
+  const float top = highest(logits);
+  if (top == kForbidden) throw Error("no token may come next: the request forbids all of them");
+  if (options_.temperature == 0) return int32_t(std::find(logits.begin(), logits.end(), top) - logits.begin());
+  const double total = weights_.weigh(logits, top, options_.temperature);
+  const auto uniform = double(to_uniform(philox(options_.seed, position)[0]));
+  if (keeps_all(logits.size())) return weights_.at(uniform * total);
+  collect(total);
   if (options_.typical_p < 1) keep_typical();
-  keep_likely();
-  return draw(position);
+  keep_likely(total);
+  return draw(uniform);
+}
+
+bool Sampler::keeps_all(size_t tokens) const {
+  return options_.typical_p >= 1 && options_.min_p <= 0 && options_.top_p >= 1 &&
+         (options_.top_k == 0 || size_t(options_.top_k) >= tokens);
+}
+
+// All that have a weight; but where nothing else than top_p chooses, not those that are so unlikely that all of them
+// together are not among the most likely ones that reach it: of a large vocabulary, most.
+void Sampler::collect(double total) {
+  const std::span<const float> weights = weights_.values();
+  const bool is_top_p_alone = options_.typical_p >= 1 && options_.min_p <= 0 && options_.top_k == 0;
+  constexpr double kMargin = 0.999;  // for the rounding of sums
+  const auto lowest = float(is_top_p_alone ? kMargin * (1 - options_.top_p) * total / double(weights.size()) : 0);
+  candidates_.clear();
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (weights[i] > lowest) candidates_.push_back({weights[i], int32_t(i)});
 }
 
 void Sampler::change_logits(std::span<const float> logits, const SamplingPast& past) {
@@ -146,7 +162,7 @@ void Sampler::keep_typical() {
   }
 }
 
-void Sampler::keep_likely() {
+void Sampler::keep_likely(double total) {
   const auto less_likely = [](const Candidate& a, const Candidate& b) {
     return a.probability != b.probability ? a.probability < b.probability : a.token > b.token;
   };
@@ -161,8 +177,11 @@ void Sampler::keep_likely() {
     candidates_.erase(end, candidates_.end());
   }
   if (options_.top_p >= 1) return;
-  double total = 0, reached = 0;
-  for (const Candidate& c : candidates_) total += double(c.probability);
+  double reached = 0;
+  if (options_.typical_p < 1 || options_.min_p > 0 || options_.top_k > 0) {
+    total = 0;
+    for (const Candidate& c : candidates_) total += double(c.probability);
+  }
   // Of a large vocabulary few tokens are kept, so that a heap is cheaper than order.
   std::make_heap(candidates_.begin(), candidates_.end(), less_likely);
   auto end = candidates_.end();
@@ -173,10 +192,10 @@ void Sampler::keep_likely() {
   candidates_.erase(candidates_.begin(), end);
 }
 
-int32_t Sampler::draw(uint64_t position) const {
+int32_t Sampler::draw(double uniform) const {
   double sum = 0;
   for (const Candidate& c : candidates_) sum += double(c.probability);
-  double target = double(to_uniform(philox(options_.seed, position)[0])) * sum;
+  double target = uniform * sum;
   for (const Candidate& c : candidates_) {
     target -= double(c.probability);
     if (target < 0) return c.token;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "weft/pretrained/sampling_defaults.h"
+#include "weft/serve/token_weights.h"
 
 namespace weft {
 
@@ -58,15 +59,18 @@ class Sampler {
   void change_logits(std::span<const float> logits, const SamplingPast& past);
   void add_penalties(const SamplingPast& past);
   void forbid(const SamplingPast& past);
+  bool keeps_all(size_t tokens) const;
+  void collect(double total);
   void keep_typical();
-  void keep_likely();
-  int32_t draw(uint64_t position) const;
+  void keep_likely(double total);
+  int32_t draw(double uniform) const;
 
   SamplingOptions options_;
   // Kept for the next call.
   std::vector<float> changed_;
   std::vector<int32_t> counts_;  // of each token in the answer
   std::vector<bool> in_prompt_;
+  TokenWeights weights_;
   std::vector<Candidate> candidates_;
   std::vector<std::pair<double, Candidate>> surprises_;
 };
