@@ -82,6 +82,20 @@ TEST_F(PolicyCommandTest, ResumesBitByBit) {
   EXPECT_EQ(weft.shell("cmp whole/answers.jsonl parts/answers.jsonl").status, 0);
 }
 
+// Within a round that would take minutes.
+TEST_F(PolicyCommandTest, ASignalDuringAnswersEnds) {
+  const Outcome o =
+      weft.shell(fmt::format("timeout -s INT -k 20 3 {} train r.toml --mesh dp=2 --model.hidden=256 --model.layers=6 "
+                             "--model.ffn=1024 --train.seq_len=4096 --train.global_batch=64 --train.micro_batch=1 "
+                             "--rl.max_tokens=4000 --json",
+                             WEFT_PROGRAM));
+  const Json report = Json::parse(o.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << o.err;
+  EXPECT_TRUE(report["interrupted"]);
+  EXPECT_EQ(report["steps"], 0);
+  EXPECT_TRUE(report["reward"].is_null());
+}
+
 TEST_F(PolicyCommandTest, WhatIsWrongIsSaid) {
   struct Case {
     const char *more, *what;

@@ -25,10 +25,10 @@ inline std::string prompts_file(const std::string& folder, const std::string& an
 
 // Many tokens end an answer, so that answers of a model that knows nothing differ in length.
 inline std::unique_ptr<Answerer> answerer_with_many_ends(Trainer& trainer, const Recipe& recipe,
-                                                         std::vector<int32_t>) {
-  std::vector<int32_t> ends;
-  for (int32_t token = 220; token < 259; ++token) ends.push_back(token);
-  return make_engine_answerer(trainer, recipe, std::move(ends));
+                                                         AnswererOptions options) {
+  options.stop_tokens.clear();
+  for (int32_t token = 220; token < 259; ++token) options.stop_tokens.push_back(token);
+  return make_engine_answerer(trainer, recipe, std::move(options));
 }
 
 struct Learned {
@@ -58,7 +58,7 @@ inline Learned learn(Recipe recipe, int steps, const std::string& answer = "e", 
     Learned mine;
     const auto& rows = dynamic_cast<const PolicyBatches&>(*batches);
     for (int i = 0; i < steps; ++i) {
-      mine.validation.push_back(objective->validate(trainer)->answers->reward);
+      mine.validation.push_back(objective->validate(trainer, [] { return false; })->answers->reward);
       const StepResult r = trainer.step();
       mine.run.losses.push_back(r.loss), mine.run.grad_norms.push_back(r.grad_norm);
       mine.figures.push_back(objective->figures(trainer).value());

@@ -23,8 +23,10 @@ class Collector final : public RequestSink {
  public:
   struct Round {
     ContinuousEngine& engine;
+    const std::atomic<bool>* stop;
     size_t num_open;
-    std::string error;
+    bool is_whole = true;
+    std::string error = {};
   };
   Collector(Round& round, GivenAnswer& answer) : round_(round), answer_(answer) {}
   void on_tokens(std::span<const TokenEvent> tokens) override {
@@ -32,11 +34,14 @@ class Collector final : public RequestSink {
       answer_.tokens.push_back(t.token);
       answer_.logps.push_back(t.log_probs.token.log_prob);
     }
+    if (round_.stop && round_.stop->load(std::memory_order_relaxed))
+      round_.engine.stop();  // which cancels the others
   }
   void on_finish(const Finish& finish) override {
     if (finish.stop_token) answer_.tokens.push_back(*finish.stop_token);
     answer_.is_cut = finish.reason == FinishReason::length;
     if (finish.reason == FinishReason::error) round_.error = finish.error;
+    round_.is_whole &= finish.reason != FinishReason::cancelled;
     if (--round_.num_open == 0) round_.engine.stop();
   }
 
@@ -47,9 +52,9 @@ class Collector final : public RequestSink {
 
 }  // namespace
 
-EngineAnswerer::EngineAnswerer(Trainer& trainer, const Recipe& recipe, std::vector<int32_t> stop_tokens)
+EngineAnswerer::EngineAnswerer(Trainer& trainer, const Recipe& recipe, AnswererOptions options)
     : recipe_(recipe),
-      stop_tokens_(std::move(stop_tokens)),
+      options_(std::move(options)),
       replica_(trainer.mesh().data_rank() / recipe.mesh.shape.ep),
       num_replicas_(recipe.mesh.shape.dp() / recipe.mesh.shape.ep),
       ranks_(trainer.mesh().world().split_by(
@@ -72,19 +77,20 @@ std::vector<GivenAnswer> EngineAnswerer::ask(std::span<const Question> questions
   std::vector<GivenAnswer> answers(mesh_.is_speaker() ? questions.size() : 0);
   if (questions.empty()) return answers;
   ContinuousEngine engine(policy_.model(), options_for(questions));
-  Collector::Round round{engine, answers.size(), {}};
+  Collector::Round round{engine, options_.stop, answers.size()};
   for (size_t i = 0; i < answers.size(); ++i) {
     const Question& q = questions[i];
     Request request;
     request.prompt.assign(q.prompt.begin(), q.prompt.end());
     request.max_tokens = q.max_tokens;
     request.sampling.temperature = q.temperature, request.sampling.seed = q.seed;
-    request.stop_tokens = stop_tokens_;
+    request.stop_tokens = options_.stop_tokens;
     request.logprobs = 0;
     engine.submit(std::move(request), std::make_unique<Collector>(round, answers[i]));
   }
   engine.run();
   if (!round.error.empty()) throw Error("an answer of the model ended with an error: {}", round.error);
+  if (!round.is_whole) answers.clear();
   return answers;
 }
 
@@ -102,9 +108,8 @@ Answerer::Given EngineAnswerer::answer(std::span<const Question> questions) {
   return given;
 }
 
-std::unique_ptr<Answerer> make_engine_answerer(Trainer& trainer, const Recipe& recipe,
-                                               std::vector<int32_t> stop_tokens) {
-  return std::make_unique<EngineAnswerer>(trainer, recipe, std::move(stop_tokens));
+std::unique_ptr<Answerer> make_engine_answerer(Trainer& trainer, const Recipe& recipe, AnswererOptions options) {
+  return std::make_unique<EngineAnswerer>(trainer, recipe, std::move(options));
 }
 
 }  // namespace weft

@@ -13,7 +13,7 @@ namespace weft {
 class EngineAnswerer final : public Answerer {
  public:
   // The trainer and the recipe outlive this. Collective.
-  EngineAnswerer(Trainer& trainer, const Recipe& recipe, std::vector<int32_t> stop_tokens);
+  EngineAnswerer(Trainer& trainer, const Recipe& recipe, AnswererOptions options);
 
   Given answer(std::span<const Question> questions) override;
   Speed speed() const override { return speed_; }
@@ -23,7 +23,7 @@ class EngineAnswerer final : public Answerer {
   std::vector<GivenAnswer> ask(std::span<const Question> questions);
 
   const Recipe& recipe_;
-  std::vector<int32_t> stop_tokens_;
+  AnswererOptions options_;
   int replica_, num_replicas_;
   std::unique_ptr<Communicator> ranks_;  // of a replica
   Mesh mesh_;
@@ -32,7 +32,6 @@ class EngineAnswerer final : public Answerer {
 };
 
 // As a run asks for one (RunOptions::make_answerer).
-std::unique_ptr<Answerer> make_engine_answerer(Trainer& trainer, const Recipe& recipe,
-                                               std::vector<int32_t> stop_tokens);
+std::unique_ptr<Answerer> make_engine_answerer(Trainer& trainer, const Recipe& recipe, AnswererOptions options);
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 // Answerer: lets the model that is being trained answer prompts, as it is now.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,8 +43,11 @@ class Answerer {
   virtual Speed speed() const = 0;
 };
 
-// stop_tokens: each ends an answer. The trainer outlives what is made.
-using MakeAnswerer =
-    std::function<std::unique_ptr<Answerer>(Trainer&, const Recipe&, std::vector<int32_t> stop_tokens)>;
+struct AnswererOptions {
+  std::vector<int32_t> stop_tokens;         // each ends an answer
+  const std::atomic<bool>* stop = nullptr;  // set from outside: no more answers are wanted
+};
+// The trainer and the recipe outlive what is made. Collective.
+using MakeAnswerer = std::function<std::unique_ptr<Answerer>(Trainer&, const Recipe&, AnswererOptions)>;
 
 }  // namespace weft

@@ -37,7 +37,7 @@ DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batc
   check_teacher(recipe, teacher);
 }
 
-void DistillObjective::begin_step(Trainer& trainer, int64_t step) {
+bool DistillObjective::begin_step(Trainer& trainer, int64_t step) {
   const TrainConfig& t = recipe_.train;
   Batch batch;
   SequenceSpans spans;
@@ -46,6 +46,7 @@ void DistillObjective::begin_step(Trainer& trainer, int64_t step) {
     batches_.fill(step, int32_t(first_row), int32_t(t.micro_batch), batch);
     views_[size_t(m)] = teacher_.before_head(pass_of(batch, 0, spans));
   }
+  return true;
 }
 
 Var DistillObjective::loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,

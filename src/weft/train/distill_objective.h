@@ -17,7 +17,7 @@ class DistillObjective final : public Objective {
   // Memory as that of the one before, without values: for plans, over meta memory.
   DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelConfig& teacher, Trainer& trainer);
 
-  void begin_step(Trainer& trainer, int64_t step) override;
+  bool begin_step(Trainer& trainer, int64_t step) override;
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
            Brackets& brackets) override;
 

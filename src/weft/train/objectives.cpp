@@ -62,7 +62,8 @@ std::unique_ptr<Objective> make_objective(const Recipe& recipe, const ObjectiveS
     }
     return std::make_unique<PolicyObjective>(
         recipe, dynamic_cast<PolicyBatches&>(s.batches), s.data.valid_prompts, *s.data.tokenizer,
-        s.make_answerer(trainer, recipe, ends_of_answers(*s.data.tokenizer, s.start)), std::move(reference));
+        s.make_answerer(trainer, recipe, {ends_of_answers(*s.data.tokenizer, s.start), s.stop}),
+        std::move(reference));
   }
   if (recipe.preference.method != PreferenceMethod::none) {
     auto objective =

@@ -17,11 +17,12 @@ std::unique_ptr<BatchSource> batches_for(const Recipe& recipe, const Dataset& da
 // What objectives are made of; all of it outlives them.
 struct ObjectiveSources {
   const Dataset& data;
-  BatchSource& batches;                  // of batches_for
-  const BatchSource* valid = nullptr;    // null, or of pairs
-  const ModelSource* start = nullptr;    // the recipe's, opened
-  const ModelSource* teacher = nullptr;  // likewise
-  MakeAnswerer make_answerer = {};       // of recipes with [rl]
+  BatchSource& batches;                     // of batches_for
+  const BatchSource* valid = nullptr;       // null, or of pairs
+  const ModelSource* start = nullptr;       // the recipe's, opened
+  const ModelSource* teacher = nullptr;     // likewise
+  MakeAnswerer make_answerer = {};          // of recipes with [rl]
+  const std::atomic<bool>* stop = nullptr;  // see Answerer
 };
 
 // Null: the next token. The trainer has its weights, those of its start or of a checkpoint. Collective.

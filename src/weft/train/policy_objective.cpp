@@ -86,6 +86,8 @@ PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<con
   for (const Tensor& part : {ids, logps, worth}) world.all_reduce(part);
 
   Answers all;
+  for (int64_t row = 0; row < count; ++row)
+    if (ids.data<int32_t>()[row * (kHead + most) + kLength] == 0) return all;  // it was not given any more
   all.rewards.assign(worth.data<double>(), worth.data<double>() + count);
   for (int64_t row = 0; row < count; ++row) {
     const int32_t* const from = ids.data<int32_t>() + row * (kHead + most);
@@ -101,12 +103,12 @@ PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<con
   return all;
 }
 
-void PolicyObjective::begin_step(Trainer& trainer, int64_t step) {
+bool PolicyObjective::begin_step(Trainer& trainer, int64_t step) {
   sums_ = {}, gap_ = gap_tokens_ = 0;
-  if (!batches_.has(step)) begin_round(trainer, batches_.round_of(step));
+  return batches_.has(step) || begin_round(trainer, batches_.round_of(step));
 }
 
-void PolicyObjective::begin_round(Trainer& trainer, int64_t round) {
+bool PolicyObjective::begin_round(Trainer& trainer, int64_t round) {
   const uint64_t kPurpose = name_hash("rl.answer");
   const PolicyConfig& c = recipe_.policy;
   std::vector<Question> questions;
@@ -119,9 +121,11 @@ void PolicyObjective::begin_round(Trainer& trainer, int64_t round) {
   }
   Answers answers = answer(trainer, questions,
                            [&](size_t row) -> const Prompt& { return batches_.prompt_of(round, int64_t(row)); });
+  if (answers.tokens.empty()) return false;
   batches_.begin(round, rows_of(round, answers));
   if (trainer.mesh().world().rank() == 0 && c.log_answers > 0) log(trainer.next_step(), answers);
   if (c.updates > 1 || c.beta > 0) measure(trainer, round);
+  return true;
 }
 
 std::vector<PolicyBatches::Row> PolicyObjective::rows_of(int64_t round, Answers& answers) {
@@ -268,11 +272,15 @@ std::optional<PolicyFigures> PolicyObjective::figures(Trainer& trainer) {
   return figures;
 }
 
-std::optional<Validation> PolicyObjective::validate(Trainer& trainer) {
+std::optional<Validation> PolicyObjective::validate(Trainer& trainer, FunctionRef<bool()> is_over) {
   std::vector<Question> questions;
   for (const Prompt* p : valid_)
     questions.push_back({.prompt = p->ids, .max_tokens = recipe_.policy.max_tokens, .temperature = 0});
   const Answers answers = answer(trainer, questions, [&](size_t i) -> const Prompt& { return *valid_[i]; });
+  if (answers.tokens.empty()) {
+    is_over();  // so that it is known to whoever asks next
+    return {};
+  }
   Validation::Answers mean;
   const auto count = double(questions.size());
   for (const double reward : answers.rewards) mean.reward += reward / count;

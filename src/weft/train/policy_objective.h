@@ -24,17 +24,17 @@ class PolicyObjective final : public Objective {
                   const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer,
                   std::unique_ptr<ForwardModel> reference);
 
-  void begin_step(Trainer& trainer, int64_t step) override;
+  bool begin_step(Trainer& trainer, int64_t step) override;
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
            Brackets& brackets) override;
   Var evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
                Brackets& brackets) override;
   bool validates() const override { return !valid_.empty(); }
-  std::optional<Validation> validate(Trainer& trainer) override;
+  std::optional<Validation> validate(Trainer& trainer, FunctionRef<bool()> is_over) override;
   std::optional<PolicyFigures> figures(Trainer& trainer) override;
 
  private:
-  // Of answers to questions, on every rank.
+  // Of answers to questions, on every rank; of none where somebody asked to stop meanwhile.
   struct Answers {
     std::vector<std::vector<int32_t>> tokens;
     std::vector<std::vector<float>> logps;
@@ -44,7 +44,7 @@ class PolicyObjective final : public Objective {
   };
   using PromptOf = FunctionRef<const Prompt&(size_t question)>;
   Answers answer(Trainer& trainer, std::span<const Question> questions, PromptOf prompt_of);
-  void begin_round(Trainer& trainer, int64_t round);
+  bool begin_round(Trainer& trainer, int64_t round);
   std::vector<PolicyBatches::Row> rows_of(int64_t round, Answers& answers);
   void log(int64_t step, const Answers& answers);
   void measure(Trainer& trainer, int64_t round);

@@ -67,7 +67,8 @@ Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBa
 }
 
 std::vector<double> PreferenceObjective::measure(Trainer& trainer, int64_t count, bool uses_adapters,
-                                                 FunctionRef<void(int64_t, Batch&)> fill) {
+                                                 FunctionRef<void(int64_t, Batch&)> fill,
+                                                 FunctionRef<bool()> is_over) {
   const Mesh& mesh = trainer.mesh();
   const int64_t rows = train_.micro_batch, at_once = rows * mesh.shape().dp();
   Allocator memory;  // not part of the training's figures
@@ -75,8 +76,10 @@ std::vector<double> PreferenceObjective::measure(Trainer& trainer, int64_t count
   double* const logps = all.data<double>();
   std::fill_n(logps, all.numel(), 0.0);
   Batch batch;
+  constexpr int64_t kBetween = 8;  // batches, so that stages of a pipeline do not wait for each other after each
   // Every rank takes part in every batch, also where none of its rows is left: others may wait for it.
-  for (int64_t begin = 0; begin < count; begin += at_once) {
+  for (int64_t begin = 0, b = 0; begin < count; begin += at_once, ++b) {
+    if (b % kBetween == kBetween - 1 && is_over()) return {};
     const int64_t first = begin + mesh.data_rank() * rows;
     fill(first, batch);
     trainer.evaluate(batch, uses_adapters);
@@ -89,10 +92,10 @@ std::vector<double> PreferenceObjective::measure(Trainer& trainer, int64_t count
 }
 
 std::vector<double> PreferenceObjective::measure_in_order(Trainer& trainer, const PairBatches& pairs, int64_t count,
-                                                          bool uses_adapters) {
-  return measure(trainer, count, uses_adapters, [&](int64_t first, Batch& batch) {
-    pairs.fill_in_order(first, int32_t(train_.micro_batch), batch);
-  });
+                                                          bool uses_adapters, FunctionRef<bool()> is_over) {
+  return measure(
+      trainer, count, uses_adapters,
+      [&](int64_t first, Batch& batch) { pairs.fill_in_order(first, int32_t(train_.micro_batch), batch); }, is_over);
 }
 
 void PreferenceObjective::measure_reference(Trainer& trainer, ReferredPairs& pairs) {
@@ -117,7 +120,7 @@ PreferenceObjective::Company PreferenceObjective::company_of(const ReferredPairs
   return c;
 }
 
-void PreferenceObjective::begin_step(Trainer& trainer, int64_t step) {
+bool PreferenceObjective::begin_step(Trainer& trainer, int64_t step) {
   const int64_t rows = train_.global_batch;
   std::vector<double> logps;
   if (config_.method == PreferenceMethod::kto)
@@ -125,13 +128,15 @@ void PreferenceObjective::begin_step(Trainer& trainer, int64_t step) {
       pairs_.batches->fill(step, int32_t(first), int32_t(train_.micro_batch), batch);
     });
   company_ = company_of(pairs_, rows, logps, [&](int64_t row) { return pairs_.batches->index_of(step, row); });
+  return true;
 }
 
-std::optional<Validation> PreferenceObjective::validate(Trainer& trainer) {
+std::optional<Validation> PreferenceObjective::validate(Trainer& trainer, FunctionRef<bool()> is_over) {
   if (!valid_.batches) return {};
   const int64_t all = valid_.batches->num_pairs(), at_once = train_.micro_batch * trainer.mesh().shape().dp();
   const int64_t count = train_.eval_batches > 0 ? std::min(all, train_.eval_batches * at_once) : all;
-  const std::vector<double> logps = measure_in_order(trainer, *valid_.batches, count, true);
+  const std::vector<double> logps = measure_in_order(trainer, *valid_.batches, count, true, is_over);
+  if (logps.empty()) return {};
   const Company company = company_of(valid_, count, logps, [](int64_t row) { return row; });
   double loss = 0, margins = 0;
   int64_t in_order = 0;

@@ -31,13 +31,13 @@ class PreferenceObjective final : public Objective {
   // Measures the reference's log-probabilities. Collective, as all that follow.
   void measure_reference(Trainer& trainer, ReferredPairs& pairs);
 
-  void begin_step(Trainer& trainer, int64_t step) override;
+  bool begin_step(Trainer& trainer, int64_t step) override;
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
            Brackets& brackets) override;
   Var evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
                Brackets& brackets) override;
   bool validates() const override { return valid_.batches != nullptr; }
-  std::optional<Validation> validate(Trainer& trainer) override;
+  std::optional<Validation> validate(Trainer& trainer, FunctionRef<bool()> is_over) override;
 
  private:
   // What the loss of a pair takes from the others of its batch.
@@ -50,9 +50,13 @@ class PreferenceObjective final : public Objective {
   Company company_of(const ReferredPairs& pairs, int64_t count, std::span<const double> logps,
                      FunctionRef<int64_t(int64_t row)> pair_of) const;
   // The log-probabilities of this rank's share of `count` rows, put together: [count, 2].
-  std::vector<double> measure(Trainer& trainer, int64_t count, bool uses_adapters,
-                              FunctionRef<void(int64_t first_row, Batch& batch)> fill);
-  std::vector<double> measure_in_order(Trainer& trainer, const PairBatches& pairs, int64_t count, bool uses_adapters);
+  // Nothing where is_over() says so.
+  std::vector<double> measure(
+      Trainer& trainer, int64_t count, bool uses_adapters, FunctionRef<void(int64_t first_row, Batch& batch)> fill,
+      FunctionRef<bool()> is_over = [] { return false; });
+  std::vector<double> measure_in_order(
+      Trainer& trainer, const PairBatches& pairs, int64_t count, bool uses_adapters,
+      FunctionRef<bool()> is_over = [] { return false; });
 
   const PreferenceConfig& config_;
   const TrainConfig& train_;

@@ -147,7 +147,8 @@ class Run {
                                    .valid = valid_pairs_.get(),
                                    .start = options_.start,
                                    .teacher = options_.teacher,
-                                   .make_answerer = options_.make_answerer},
+                                   .make_answerer = options_.make_answerer,
+                                   .stop = options_.stop},
                                   trainer_);
       trainer_.set_objective(objective_.get());
     }
@@ -240,6 +241,10 @@ class Run {
     if (is_traced) trace_.start();
     const double comm_before = trainer_.mesh().exposed_seconds(), begin_s = seconds_now();
     const StepResult result = trainer_.step();
+    if (result.was_left) {
+      report_.was_interrupted = true;
+      return;
+    }
     const double step_s = seconds_now() - begin_s;
     if (is_traced) finish_trace(step);
     tokens_seen_ += result.num_tokens;
@@ -329,7 +334,8 @@ class Run {
 
   // None where somebody asked to stop meanwhile.
   std::optional<Validation> validate() {
-    if (objective_ && objective_->validates()) return objective_->validate(trainer_);
+    if (objective_ && objective_->validates())
+      return objective_->validate(trainer_, [this] { return is_asked_to_stop(); });
     const Mesh& mesh = trainer_.mesh();
     const EvalResult result = evaluate({.world = world_,
                                         .index = mesh.data_rank(),

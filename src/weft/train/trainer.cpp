@@ -187,7 +187,7 @@ StepResult Trainer::step() {
   const TrainConfig& t = recipe_.train;
   StepResult result{.lr = recipe_.optimizer.schedule.at(next_step_), .num_tokens = t.global_batch * t.seq_len};
   const double num_targets = double(std::max<int64_t>(micro_batches_.num_targets(next_step_), 1));
-  if (objective_) objective_->begin_step(*this, next_step_);
+  if (objective_ && !objective_->begin_step(*this, next_step_)) return {.was_left = true};
   run_micro_batches(scaler_.scale() / num_targets);
   result.loss = sum_over_ranks(counts_loss() ? loss_sum_ : 0) / num_targets;
   if (recipe_.model.mtp_layers > 0)

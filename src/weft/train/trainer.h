@@ -22,6 +22,7 @@ struct StepResult {
   double grad_norm = 0;            // before clipping
   double lr = 0;
   int64_t num_tokens = 0;    // rows x seq_len of the global batch
+  bool was_left = false;     // somebody asked to stop before there was anything to train on: nothing else is known
   bool was_skipped = false;  // a gradient was not finite: the loss scale was halved, or the recipe says to go on
   double waited_s = 0;       // of this rank, for other stages of a pipeline
 };
