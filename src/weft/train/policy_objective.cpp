@@ -64,38 +64,9 @@ PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<con
   world.set_place("rewards of answers", trainer.next_step() + 1);
   const std::vector<double> rewards = reward_->score(scored);
 
-  enum Field { kLength, kLogps, kIsCut, kHead };  // of the numbers before an answer's tokens
   int64_t most = 0;
   for (const Question& q : questions) most = std::max(most, q.max_tokens);
-  Allocator memory;  // not part of the training's figures
-  const auto count = int64_t(questions.size());
-  const Tensor ids = memory.empty(DType::i32, {count, kHead + most}), logps = memory.empty(DType::f32, {count, most}),
-               worth = memory.empty(DType::f64, {count});
-  std::fill_n(ids.data<int32_t>(), ids.numel(), 0);
-  std::fill_n(logps.data<float>(), logps.numel(), 0.0f);
-  std::fill_n(worth.data<double>(), count, 0.0);
-  for (size_t i = 0; i < given.answers.size(); ++i) {
-    const GivenAnswer& a = given.answers[i];
-    const int64_t row = given.first + int64_t(i);
-    int32_t* const to = ids.data<int32_t>() + row * (kHead + most);
-    to[kLength] = int32_t(a.tokens.size()), to[kLogps] = int32_t(a.logps.size()), to[kIsCut] = a.is_cut;
-    std::ranges::copy(a.tokens, to + kHead);
-    std::ranges::copy(a.logps, logps.data<float>() + row * most);
-    worth.data<double>()[row] = rewards[i];
-  }
-  for (const Tensor& part : {ids, logps, worth}) world.all_reduce(part);
-
-  Answers all;
-  for (int64_t row = 0; row < count; ++row)
-    if (ids.data<int32_t>()[row * (kHead + most) + kLength] == 0) return all;  // it was not given any more
-  all.rewards.assign(worth.data<double>(), worth.data<double>() + count);
-  for (int64_t row = 0; row < count; ++row) {
-    const int32_t* const from = ids.data<int32_t>() + row * (kHead + most);
-    const float* const of_tokens = logps.data<float>() + row * most;
-    all.tokens.emplace_back(from + kHead, from + kHead + from[kLength]);
-    all.logps.emplace_back(of_tokens, of_tokens + from[kLogps]);
-    all.is_cut.push_back(uint8_t(from[kIsCut]));
-  }
+  Answers all{share_answers(world, int64_t(questions.size()), most, given, rewards)};
   const Answerer::Speed speed = answerer_->speed();
   const double rate = speed.seconds > 0 ? double(speed.tokens) / speed.seconds : 0;
   all.tokens_per_s = sum_over(world, std::array{rate})[0];
@@ -121,7 +92,7 @@ bool PolicyObjective::begin_round(Trainer& trainer, int64_t round) {
   }
   Answers answers = answer(trainer, questions,
                            [&](size_t row) -> const Prompt& { return batches_.prompt_of(round, int64_t(row)); });
-  if (answers.tokens.empty()) return false;
+  if (answers.answers.empty()) return false;
   batches_.begin(round, rows_of(round, answers));
   if (trainer.mesh().world().rank() == 0 && c.log_answers > 0) log(trainer.next_step(), answers);
   if (c.updates > 1 || c.beta > 0) measure(trainer, round);
@@ -138,11 +109,12 @@ std::vector<PolicyBatches::Row> PolicyObjective::rows_of(int64_t round, Answers&
   for (size_t i = 0; i < worth.size(); ++i) {
     const std::vector<int32_t>& prompt = batches_.prompt_of(round, int64_t(i)).ids;
     PolicyBatches::Row row{.tokens = prompt, .prompt = prompt.size(), .advantage = worth[i]};
-    row.tokens.insert(row.tokens.end(), answers.tokens[i].begin(), answers.tokens[i].end());
-    row.given = std::move(answers.logps[i]);
-    const bool is_learned = c.learns_cut_answers() || !answers.is_cut[i];
+    GivenAnswer& answer = answers.answers[i];
+    row.tokens.insert(row.tokens.end(), answer.tokens.begin(), answer.tokens.end());
+    row.given = std::move(answer.logps);
+    const bool is_learned = c.learns_cut_answers() || !answer.is_cut;
     lengths.push_back(is_learned ? int64_t(row.answer_tokens()) : 0);
-    round_.reward += answers.rewards[i] / count, round_.cut += answers.is_cut[i] / count;
+    round_.reward += answers.rewards[i] / count, round_.cut += answer.is_cut / count;
     round_.answer_tokens += double(row.answer_tokens()) / count;
     rows.push_back(std::move(row));
   }
@@ -173,7 +145,7 @@ void PolicyObjective::log(int64_t step, const Answers& answers) {
     const std::span<const int32_t> all = row.tokens;
     log_->write(fmt::format(
         "{{\"step\":{},\"reward\":{},\"advantage\":{},\"cut\":{},\"prompt\":{},\"completion\":{},\"tokens\":[{}]}}",
-        step + 1, answers.rewards[i], row.advantage, answers.is_cut[i] != 0,
+        step + 1, answers.rewards[i], row.advantage, answers.answers[i].is_cut,
         quoted(tokenizer_.decode(all.first(row.prompt), true)),
         quoted(tokenizer_.decode(all.subspan(row.prompt), true)), fmt::join(all.subspan(row.prompt), ",")));
   }
@@ -277,14 +249,14 @@ std::optional<Validation> PolicyObjective::validate(Trainer& trainer, FunctionRe
   for (const Prompt* p : valid_)
     questions.push_back({.prompt = p->ids, .max_tokens = recipe_.policy.max_tokens, .temperature = 0});
   const Answers answers = answer(trainer, questions, [&](size_t i) -> const Prompt& { return *valid_[i]; });
-  if (answers.tokens.empty()) {
+  if (answers.answers.empty()) {
     is_over();  // so that it is known to whoever asks next
     return {};
   }
   Validation::Answers mean;
   const auto count = double(questions.size());
   for (const double reward : answers.rewards) mean.reward += reward / count;
-  for (const auto& tokens : answers.tokens) mean.tokens += double(tokens.size()) / count;
+  for (const GivenAnswer& a : answers.answers) mean.tokens += double(a.tokens.size()) / count;
   return Validation{.loss = std::numeric_limits<double>::quiet_NaN(), .answers = mean};
 }
 

@@ -9,6 +9,7 @@
 #include "weft/train/answerer.h"
 #include "weft/train/policy_batches.h"
 #include "weft/train/rewards.h"
+#include "weft/train/shared_answers.h"
 #include "weft/train/step_lines.h"
 #include "weft/train/trainer.h"
 
@@ -34,12 +35,8 @@ class PolicyObjective final : public Objective {
   std::optional<PolicyFigures> figures(Trainer& trainer) override;
 
  private:
-  // Of answers to questions, on every rank; of none where somebody asked to stop meanwhile.
-  struct Answers {
-    std::vector<std::vector<int32_t>> tokens;
-    std::vector<std::vector<float>> logps;
-    std::vector<double> rewards;
-    std::vector<uint8_t> is_cut;
+  // Of answers to questions; none where somebody asked to stop meanwhile.
+  struct Answers : SharedAnswers {
     double seconds = 0, tokens_per_s = 0;
   };
   using PromptOf = FunctionRef<const Prompt&(size_t question)>;
