@@ -9,6 +9,7 @@
 #include "weft/comm/mpi/mpi.h"
 #include "weft/plan/machine_ranks.h"
 #include "weft/plan/recipe_text.h"
+#include "weft/plan/round_memory.h"
 #include "weft/plan/search.h"
 #include "weft/train/launch.h"
 
@@ -21,6 +22,7 @@ struct Need {
   int64_t total = 0, most = 0;  // of all ranks here, of the fullest
   int ranks = 0;
   StepTrace fullest;
+  int64_t answers = 0;  // of it, where it is fullest while answers are made: what these take; else 0
 };
 
 // What of a memory it takes: a device has what is computed there, the host what is offloaded to it and, where ranks
@@ -34,12 +36,18 @@ StepTrace part_in(Device memory, const Recipe& recipe, StepTrace stage) {
 Need need_of(const Recipe& recipe, const ModelConfig* teacher, Device memory) {
   const MeshShape& mesh = recipe.mesh.shape;
   Need need{.ranks = launched_by_mpi() ? mpi_ranks_here() : mesh.size()};
+  const bool packs_weights = memory == Device::cpu;
+  std::vector<int64_t> rounds(size_t(mesh.pp), 0);
+  if (recipe.policy.is_on() && memory == recipe.mesh.device) rounds = round_memory(recipe, packs_weights);
   int64_t sum = 0;
-  for (const StepTrace& stage : trace_memory(recipe, {.packs_weights = memory == Device::cpu, .teacher = teacher})) {
+  size_t i = 0;
+  for (const StepTrace& stage : trace_memory(recipe, {.packs_weights = packs_weights, .teacher = teacher})) {
     const StepTrace here = part_in(memory, recipe, stage);
-    const int64_t bytes = here.peak.split.total() + here.host_bytes;
+    const int64_t of_step = here.peak.split.total(), of_round = rounds[i] > 0 ? stage.state_bytes + rounds[i] : 0;
+    const int64_t bytes = std::max(of_step, of_round) + here.host_bytes;
     sum += bytes * (mesh.size() / mesh.pp);
-    if (bytes > need.most) need.most = bytes, need.fullest = here;
+    if (bytes > need.most) need.most = bytes, need.fullest = here, need.answers = of_round > of_step ? rounds[i] : 0;
+    ++i;
   }
   need.total = launched_by_mpi() ? need.most * need.ranks : sum;  // which stages are here only the launcher knows
   return need;
@@ -56,6 +64,10 @@ std::string remedy(const Recipe& recipe, const ModelConfig* teacher, Device memo
     r.train.recompute = {.what = RecomputePolicy::What::block};
     return r;
   };
+  for (Recipe fewer = recipe; fewer.policy.is_on() && fewer.policy.running > 1;) {
+    fewer.policy.running /= 2;
+    if (fits(fewer)) return fmt::format("rl.running = {} would fit", fewer.policy.running);
+  }
   if (fits(with_recomputation(recipe))) return "mesh.recompute = \"block\" would fit";
   if (fits(with_smallest_batch(recipe))) return "train.micro_batch = 1 would fit";
   const Recipe least = with_smallest_batch(with_recomputation(recipe));
@@ -77,7 +89,10 @@ void check_memory(const Recipe& recipe, const ModelConfig* teacher, Device memor
   const auto add = [&](std::string_view name, int64_t bytes) {
     if (bytes > 0) parts += fmt::format("{}{} {:.2f}", parts.empty() ? "" : ", ", name, gib(bytes));
   };
-  for (int i = 0; i < kNumMemoryUses; ++i) add(name_of(MemoryUse(i)), need.fullest.peak.split[MemoryUse(i)]);
+  if (need.answers > 0)
+    add("held between steps", need.fullest.state_bytes), add("while answers are made", need.answers);
+  else
+    for (int i = 0; i < kNumMemoryUses; ++i) add(name_of(MemoryUse(i)), need.fullest.peak.split[MemoryUse(i)]);
   add("offloaded to the host", need.fullest.host_bytes);
   throw Error(
       "the recipe does not fit: {} {:.2f} GiB, {:.2f} more than the {:.2f} that are free{} (the fullest "

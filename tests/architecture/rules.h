@@ -45,7 +45,7 @@ inline const std::map<std::string, std::vector<std::string>, std::less<>>& folde
       {"train", {"optim", "data", "pretrained"}},
       {"serve", {"pretrained"}},
       {"rollout", {"train", "serve"}},
-      {"plan", {"train", "serve"}},
+      {"plan", {"rollout"}},
   };
   return table;
 }

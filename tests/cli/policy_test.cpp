@@ -110,6 +110,9 @@ TEST_F(PolicyCommandTest, WhatIsWrongIsSaid) {
            Case{"--data.valid_fraction=0.1", "prompts are not cut off data.train", 2},
            Case{"--rl.command=[\\\"false\\\"]", "rl.command = [\"false\"]: it ended (exit status 1)", 1},
            Case{"--preference.beta=0.1", "a run has one objective", 2},
+           Case{"--model.hidden=2048 --model.layers=24 --train.seq_len=8192 --rl.max_tokens=4096 "
+                "--train.global_batch=4096 --train.micro_batch=1 --mesh.recompute=block --rl.running=4096",
+                "while answers are made ", 1},
        }) {
     const Outcome out = weft.run(fmt::format("train r.toml --log.dir=other {}", c.more));
     EXPECT_EQ(out.status, c.status) << c.more << out.err;

@@ -2,7 +2,9 @@
 #include "train/mesh_cases.h"
 #include "weft/comm/single/single.h"
 #include "weft/plan/continued_step.h"
+#include "weft/plan/round_memory.h"
 #include "weft/plan/trace_step.h"
+#include "weft/rollout/engine_answerer.h"
 #include "weft/train/distill_objective.h"
 #include "weft/train/launch.h"
 #include "weft/train/objectives.h"
@@ -129,6 +131,52 @@ TEST(PlannedMemoryTest, CountsATeacher) {
   const ModelConfig config = model_config_of(teacher->path());
   EXPECT_EQ(predicted(recipe, &config).peak.split.total(), taken.peak);
   EXPECT_GT(taken.peak, predicted(recipe).peak.split.total() + 4 * config.num_params());
+}
+
+struct RoundCase {
+  const char* name;
+  MeshCase mesh;
+};
+class RoundMemoryTest : public testing::TestWithParam<RoundCase> {};
+INSTANTIATE_TEST_SUITE_P(Meshes, RoundMemoryTest,
+                         testing::Values(RoundCase{"one", {}}, RoundCase{"tp2", {.shape = {.tp = 2}}},
+                                         RoundCase{"pp2", {.shape = {.pp = 2}, .accumulation = 2}},
+                                         RoundCase{"zero3", {.shape = {.shard = 2}, .zero = Zero::parameters}},
+                                         RoundCase{"experts", {.experts = 4}},
+                                         RoundCase{"states", {.family = "qwen3_5"}},
+                                         RoundCase{"bf16", {.precision = Precision::bf16}}),
+                         [](const auto& test) { return test.param.name; });
+
+// Beside what is held between steps; the engine's steps may be smaller than the largest.
+TEST_P(RoundMemoryTest, CoversWhatARoundTakes) {
+  const TemporaryFolder folder;
+  Recipe recipe = recipe_of(GetParam().mesh);
+  recipe.model.vocab = 259, recipe.model.context = 256, recipe.train.seq_len = 256;
+  recipe.policy = PolicyConfig::of(PolicyMethod::grpo);
+  recipe.policy.reward = RewardKind::contains, recipe.policy.answers = 4, recipe.policy.max_tokens = 200;
+  recipe.data.train = folder.path() + "/asked.jsonl", recipe.log.dir = recipe.data.cache_dir = folder.path();
+  recipe.data.valid_fraction = 0;
+  write_file_atomically(FileSystem::real(), recipe.data.train,
+                        "{\"prompt\": \"" + std::string(50, 'x') + "\", \"answer\": \"e\"}\n");
+  const Dataset data = open_data(recipe);
+  const std::vector<int64_t> most = round_memory(recipe, true);
+  run_ranks(recipe.mesh.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const auto batches = batches_for(recipe, data);
+    Trainer trainer(rank.context, world, recipe, *batches);
+    const auto objective =
+        make_objective(recipe, {.data = data, .batches = *batches, .make_answerer = make_engine_answerer}, trainer);
+    trainer.set_objective(objective.get());
+    trainer.step();
+    const int64_t held = rank.allocator.stats().live_bytes;
+    rank.allocator.reset_peak();
+    EXPECT_TRUE(objective->begin_step(trainer, trainer.next_step()));
+    EXPECT_EQ(rank.allocator.stats().live_bytes, held);
+    const int64_t taken = rank.allocator.stats().peak_bytes - held;
+    const int64_t planned = most[size_t(trainer.mesh().place().pp)];
+    EXPECT_LE(taken, planned);
+    EXPECT_GE(double(taken), 0.7 * double(planned));
+  });
 }
 
 TEST(PlannedMemoryTest, CountsAnswersThatAreCompared) {

@@ -91,6 +91,13 @@ StepTrace ServedRank::predict() {
   return traced([&] { run_predictor(); });
 }
 
+int64_t ServedRank::value_bytes() {
+  int64_t sum = 0;
+  for (const Param* p : model_.part().params())
+    if (p->value) sum += int64_t(p->value.bytes());
+  return sum;
+}
+
 ServedMemory ServedRank::memory() const {
   ServedMemory m = loaded_;
   m.cache = runner_.cache().bytes(), m.states = runner_.cache().state_bytes();

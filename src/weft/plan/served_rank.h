@@ -58,6 +58,8 @@ class ServedRank {
   // The pass behind it of a part that predicts a token further on, over the same rows.
   StepTrace predict();
   ServedMemory memory() const;
+  // Of the weights, what is held as it is stored, and not as products like it.
+  int64_t value_bytes();
 
  private:
   StepTrace traced(FunctionRef<void()> pass);

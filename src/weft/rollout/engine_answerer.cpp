@@ -3,15 +3,10 @@
 
 #include <algorithm>
 
-#include "weft/base/ceil_div.h"
+#include "weft/rollout/round_shape.h"
 
 namespace weft {
 namespace {
-
-// Those who hold one model together: the ranks of its stages and of its tensors, and of its experts.
-MeshShape shape_of_replica(const MeshShape& all) {
-  return {.pp = all.pp, .replicate = 1, .shard = all.ep, .cp = 1, .tp = all.tp, .ep = all.ep};
-}
 
 int data_rank_of(const MeshShape& shape, int rank) {
   const MeshPlace place = place_of(shape, rank);
@@ -59,24 +54,15 @@ EngineAnswerer::EngineAnswerer(Trainer& trainer, const Recipe& recipe, AnswererO
       num_replicas_(recipe.mesh.shape.dp() / recipe.mesh.shape.ep),
       ranks_(trainer.mesh().world().split_by(
           [&](int rank) { return data_rank_of(recipe.mesh.shape, rank) / recipe.mesh.shape.ep; }, "answers")),
-      mesh_(*ranks_, shape_of_replica(recipe.mesh.shape)),
+      mesh_(*ranks_, replica_shape(recipe.mesh.shape)),
       policy_(trainer, recipe, mesh_) {}
-
-ContinuousOptions EngineAnswerer::options_for(std::span<const Question> questions) const {
-  ContinuousOptions o;
-  int64_t longest = 0;
-  for (const Question& q : questions) longest = std::max(longest, int64_t(q.prompt.size()) + q.max_tokens);
-  o.max_running = std::min(recipe_.policy.running, int64_t(questions.size()));
-  o.tokens_per_step = std::max(o.tokens_per_step, o.max_running);
-  o.kv_blocks = o.max_running * (ceil_div(longest, o.block_tokens) + 1);
-  o.max_waiting = int64_t(questions.size());
-  return o;
-}
 
 std::vector<GivenAnswer> EngineAnswerer::ask(std::span<const Question> questions) {
   std::vector<GivenAnswer> answers(mesh_.is_speaker() ? questions.size() : 0);
   if (questions.empty()) return answers;
-  ContinuousEngine engine(policy_.model(), options_for(questions));
+  int64_t longest = 0;
+  for (const Question& q : questions) longest = std::max(longest, int64_t(q.prompt.size()) + q.max_tokens);
+  ContinuousEngine engine(policy_.model(), round_options(recipe_.policy, int64_t(questions.size()), longest));
   Collector::Round round{engine, options_.stop, answers.size()};
   for (size_t i = 0; i < answers.size(); ++i) {
     const Question& q = questions[i];

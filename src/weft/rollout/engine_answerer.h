@@ -19,7 +19,6 @@ class EngineAnswerer final : public Answerer {
   Speed speed() const override { return speed_; }
 
  private:
-  ContinuousOptions options_for(std::span<const Question> questions) const;
   std::vector<GivenAnswer> ask(std::span<const Question> questions);
 
   const Recipe& recipe_;

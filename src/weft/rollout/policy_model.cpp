@@ -33,17 +33,13 @@ PolicyModel::PolicyModel(Trainer& trainer, const Recipe& recipe, const Mesh& mes
 }
 
 // Whether the trainer has the whole of what this rank needs of a parameter.
-bool PolicyModel::share(Param& here) {
-  if (recipe_.mesh.zero == Zero::parameters) return false;
-  for (const auto& part : trainer_.model().parts())
-    for (Param* p : part->params()) {
-      if (p->name != here.name || !p->value || !is_same_part(p->placement, here.placement)) continue;
-      if (p->is_nf4() && !here.is_nf4()) here.hold_as_nf4();
-      here.value = p->value, here.nf4_scales = p->nf4_scales;
-      here.value_changed();
-      return true;
-    }
-  return false;
+bool PolicyModel::share(const Param* theirs, Param& here) {
+  if (recipe_.mesh.zero == Zero::parameters || !theirs || !theirs->value) return false;
+  if (!is_same_part(theirs->placement, here.placement)) return false;
+  if (theirs->is_nf4() && !here.is_nf4()) here.hold_as_nf4();
+  here.value = theirs->value, here.nf4_scales = theirs->nf4_scales;
+  here.value_changed();
+  return true;
 }
 
 void PolicyModel::gather(WholeTensors& whole, std::span<const Owned> owned, const WholeTensors::Info& info,
@@ -64,16 +60,21 @@ void PolicyModel::gather(WholeTensors& whole, std::span<const Owned> owned, cons
 void PolicyModel::take_weights() {
   const std::vector<Owned> owned = all_weights(trainer_);
   WholeTensors whole(recipe_, trainer_.mesh(), owned);
-  auto here = by_name(model_.part().params());
+  const auto here = by_name(model_.part().params());
+  std::unordered_map<std::string_view, Param*> theirs;
+  for (const auto& part : trainer_.model().parts()) theirs.merge(by_name(part->params()));
   // All ranks gather what any of them lacks.
   Allocator memory;
   const auto count = int64_t(whole.all().size());
   const Tensor lacks = memory.empty(DType::i32, {count});
   std::vector<Param*> params;
   for (const WholeTensors::Info& info : whole.all()) {
-    const auto found = here.find(info.name);
-    Param* const p = found == here.end() ? nullptr : found->second;
-    lacks.data<int32_t>()[params.size()] = p && !share(*p);
+    const auto of = [&](const auto& map) {
+      const auto found = map.find(info.name);
+      return found == map.end() ? nullptr : found->second;
+    };
+    Param* const p = of(here);
+    lacks.data<int32_t>()[params.size()] = p && !share(of(theirs), *p);
     params.push_back(p);
   }
   trainer_.mesh().world().all_reduce(lacks, Reduction::max);
@@ -82,11 +83,13 @@ void PolicyModel::take_weights() {
     for (int64_t i = 0; i < count; ++i)
       if (lacks.data<int32_t>()[i] != 0) gather(whole, owned, whole.all()[size_t(i)], params[size_t(i)]);
   }
+  for (Param* p : params)
+    if (p) p->hold_packed(trainer_.context());
   const std::vector<Owned> biases = trainer_.router_biases();
   for (RouterBias* mine : model_.part().router_biases())
     for (const Owned& o : biases)
-      if (const Param& theirs = *o.pieces.front().param; theirs.name == mine->bias.name)
-        trainer_.context().stream.copy(mine->bias.value, theirs.value);
+      if (const Param& bias = *o.pieces.front().param; bias.name == mine->bias.name)
+        trainer_.context().stream.copy(mine->bias.value, bias.value);
 }
 
 void PolicyModel::drop_weights() {

@@ -22,7 +22,7 @@ class PolicyModel {
   void drop_weights();
 
  private:
-  bool share(Param& here);
+  bool share(const Param* theirs, Param& here);
   void gather(WholeTensors& whole, std::span<const Owned> owned, const WholeTensors::Info& info, Param* here);
 
   Trainer& trainer_;
