@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "kernels/workbench.h"
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
 
@@ -28,8 +29,7 @@ std::vector<double> log_probabilities(const Tensor& x, const Tensor& w, const He
     double sum = 0, target = 0;
     for (int64_t v = 0; v < kVocab; ++v) {
       double dot = 0;
-      for (int64_t i = 0; i < kWidth; ++i)
-        dot += x.data<double>()[t * kWidth + i] * w.data<double>()[v * kWidth + i];
+      for (int64_t i = 0; i < kWidth; ++i) dot += x.data<double>()[t * kWidth + i] * w.data<double>()[v * kWidth + i];
       if (head.softcap > 0) dot = double(head.softcap) * std::tanh(dot / double(head.softcap));
       dot /= double(head.temperature);
       sum += std::exp(dot);
@@ -86,20 +86,9 @@ TEST_P(TokenLossTest, EqualsPlainLoopsAndCentralDifferences) {
     tape.backward(loss, dy);
     rank.context.tape = nullptr;
     const Tensor dx = tape.grad(in);  // with what the other ranks' columns say
-    const auto slope = [&](const Tensor& value, int64_t i) {
-      constexpr double kStep = 1e-6;
-      double& v = value.data<double>()[i];
-      const double before = v;
-      v = before + kStep;
-      const double above = want();
-      v = before - kStep;
-      const double below = want();
-      v = before;
-      return double(kGradScale) * (above - below) / (2 * kStep);
-    };
-    for (int64_t i = 0; i < x.numel(); ++i) EXPECT_NEAR(dx.data<double>()[i], slope(x, i), 1e-7) << "x " << i;
-    for (int64_t i = 0; i < weight.grad.numel(); ++i)
-      EXPECT_NEAR(weight.grad.data<double>()[i], slope(whole, mine.begin * kWidth + i), 1e-7) << "weight " << i;
+    const auto scaled = [&] { return double(kGradScale) * want(); };
+    expect_gradient("x", x, dx, scaled);
+    expect_gradient("weight", weight.value, weight.grad, scaled);  // its rows lie in the whole
   });
 }
 

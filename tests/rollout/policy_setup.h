@@ -6,7 +6,7 @@
 #include "weft/tensor/cuda/cuda_device.h"
 #include "weft/train/launch.h"
 #include "weft/train/objectives.h"
-#include "weft/train/policy_objective.h"
+#include "weft/train/policy/policy_objective.h"
 
 namespace weft {
 

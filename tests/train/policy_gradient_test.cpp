@@ -1,5 +1,5 @@
 // Policy gradients: the published formulas, and slopes that are central differences.
-#include "weft/train/policy_gradient.h"
+#include "weft/train/policy/policy_gradient.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Rewards: rules on texts, and programs of users.
-#include "weft/train/rewards.h"
+#include "weft/train/policy/rewards.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include "weft/rollout/policy_model.h"
 #include "weft/serve/continuous_engine.h"
-#include "weft/train/answerer.h"
+#include "weft/train/policy/answerer.h"
 
 namespace weft {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "weft/train/distill_objective.h"
-#include "weft/train/policy_objective.h"
+#include "weft/train/policy/policy_objective.h"
 #include "weft/train/preference_objective.h"
 
 namespace weft {

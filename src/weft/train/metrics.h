@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "weft/train/policy_figures.h"
+#include "weft/train/policy/policy_figures.h"
 #include "weft/train/step_lines.h"
 #include "weft/train/validation.h"
 

@@ -3,7 +3,7 @@
 #include "weft/base/function_ref.h"
 #include "weft/models/decoder.h"
 #include "weft/train/micro_batches.h"
-#include "weft/train/policy_figures.h"
+#include "weft/train/policy/policy_figures.h"
 #include "weft/train/validation.h"
 
 namespace weft {

@@ -3,7 +3,7 @@
 
 #include "weft/data/packed_rows.h"
 #include "weft/train/distill_objective.h"
-#include "weft/train/policy_objective.h"
+#include "weft/train/policy/policy_objective.h"
 #include "weft/train/preference_objective.h"
 
 namespace weft {

@@ -4,7 +4,7 @@
 
 #include "weft/data/dataset.h"
 #include "weft/pretrained/model_source.h"
-#include "weft/train/answerer.h"
+#include "weft/train/policy/answerer.h"
 #include "weft/train/trainer.h"
 
 namespace weft {

@@ -12,7 +12,7 @@
 #include "weft/parallel/mesh.h"
 #include "weft/parallel/pipeline/schedule.h"
 #include "weft/train/optimizer_config.h"
-#include "weft/train/policy_gradient.h"
+#include "weft/train/policy/policy_gradient.h"
 #include "weft/train/preference.h"
 
 namespace weft {

@@ -17,7 +17,7 @@
 #include "weft/train/metrics.h"
 #include "weft/train/nf4_held.h"
 #include "weft/train/objectives.h"
-#include "weft/train/policy_batches.h"
+#include "weft/train/policy/policy_batches.h"
 #include "weft/train/progress.h"
 #include "weft/train/saved_run.h"
 #include "weft/train/start_from.h"

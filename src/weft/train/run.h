@@ -8,7 +8,7 @@
 #include "weft/comm/communicator.h"
 #include "weft/data/dataset.h"
 #include "weft/pretrained/model_source.h"
-#include "weft/train/answerer.h"
+#include "weft/train/policy/answerer.h"
 #include "weft/train/recipe.h"
 
 namespace weft {

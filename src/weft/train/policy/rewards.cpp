@@ -1,10 +1,10 @@
 // Rewards: rules on texts.
-#include "weft/train/rewards.h"
+#include "weft/train/policy/rewards.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "weft/train/command_reward.h"
+#include "weft/train/policy/command_reward.h"
 
 namespace weft {
 namespace {

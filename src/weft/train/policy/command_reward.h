@@ -4,7 +4,7 @@
 #include <string>
 
 #include "weft/base/child_process.h"
-#include "weft/train/rewards.h"
+#include "weft/train/policy/rewards.h"
 
 namespace weft {
 

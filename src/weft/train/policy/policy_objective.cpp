@@ -1,5 +1,5 @@
 // PolicyObjective: a round of answers, then steps on them.
-#include "weft/train/policy_objective.h"
+#include "weft/train/policy/policy_objective.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // CommandReward: lines there and lines back, at the same time.
-#include "weft/train/command_reward.h"
+#include "weft/train/policy/command_reward.h"
 
 #include <fmt/ranges.h>
 #include <poll.h>

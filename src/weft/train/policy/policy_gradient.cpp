@@ -1,5 +1,5 @@
 // Policy gradients: formulas.
-#include "weft/train/policy_gradient.h"
+#include "weft/train/policy/policy_gradient.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // share_answers: sums of what each rank has of three tables, and zeros of the others.
-#include "weft/train/shared_answers.h"
+#include "weft/train/policy/shared_answers.h"
 
 #include <algorithm>
 

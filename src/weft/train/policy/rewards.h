@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "weft/data/prompts.h"
-#include "weft/train/policy_gradient.h"
+#include "weft/train/policy/policy_gradient.h"
 
 namespace weft {
 

@@ -1,5 +1,5 @@
 // PolicyBatches: prompts in their order, answers in rows.
-#include "weft/train/policy_batches.h"
+#include "weft/train/policy/policy_batches.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "weft/comm/communicator.h"
-#include "weft/train/answerer.h"
+#include "weft/train/policy/answerer.h"
 
 namespace weft {
 
