@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "command.h"
+#include "eval_questions.h"
 #include "forward_ranks.h"
 #include "weft/data/dataset.h"
 #include "weft/text/tokenizer_files.h"
@@ -18,6 +19,7 @@ struct EvalCommand {
   std::string data, cache_dir;
   int64_t seq_len = 0, rows = 0;
   bool documents = false;
+  QuestionOptions questions;
   Output output;
 };
 
@@ -94,6 +96,9 @@ void eval_text_to_text(const EvalCommand& o) {
 }
 
 void eval(const EvalCommand& o) {
+  if (o.data.empty() && !o.questions.are_asked())
+    throw UsageError("write what the model is measured by: --data, a text, or --questions");
+  if (o.questions.are_asked()) return eval_questions(o.forward, o.questions, o.output);
   const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
   if (kind == EncoderKind::t5) return eval_text_to_text(o);
   if (kind)
@@ -109,16 +114,19 @@ void add_eval(CLI::App& program) {
   CLI::App* c = program.add_subcommand("eval", "Mean loss, perplexity and bits per byte of a model on a text");
   o->forward.add_to(*c);
   c->add_option(
-       "--data", o->data,
-       "A file, folder or pattern of text, or a token file; of a model that reads one text and writes another, "
-       "of JSON lines {\"prompt\": ..., \"completion\": ...}")
-      ->required();
+      "--data", o->data,
+      "A file, folder or pattern of text, or a token file; of a model that reads one text and writes another, "
+      "of JSON lines {\"prompt\": ..., \"completion\": ...}");
   c->add_option("--seq-len", o->seq_len, "Tokens a window; 0: the model's context");
   c->add_option("--rows", o->rows, "Windows a forward pass; 0: as fits");
   c->add_flag("--documents", o->documents, "Attention stops at the ends of documents");
   c->add_option("--cache-dir", o->cache_dir, "Where token files are kept; default: the temporary folder");
+  o->questions.add_to(*c);
+  c->get_option("--questions")->excludes("--data");
   o->output.add_option(*c);
-  c->footer("Example: weft eval runs/cpp --data /usr/include/c++/12/bits");
+  c->footer(
+      "Example: weft eval runs/cpp --data /usr/include/c++/12/bits\n"
+      "         weft eval Qwen3-0.6B --questions gsm8k.jsonl --reward number --mesh tp=2");
   c->callback([o] { eval(*o); });
 }
 

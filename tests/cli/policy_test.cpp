@@ -67,6 +67,46 @@ TEST_F(PolicyCommandTest, LearnsFromItsAnswersOnRanks) {
   EXPECT_EQ(generated.status, 0) << generated.err;
 }
 
+// What was learned is measured: every answer of the trained model has the letter, on any mesh alike.
+TEST_F(PolicyCommandTest, QuestionsMeasureAModel) {
+  std::string asked;
+  for (int i = 0; i < 5; ++i) asked += fmt::format("{{\"prompt\": \"p{}=\", \"answer\": \"e\"}}\n", i);
+  weft.write("letters.jsonl", asked);
+  weft.write("letters.toml", sample_recipe() + "[rl]\nreward = \"contains\"\nanswers = 16\nmax_tokens = 12\n");
+  const Outcome train = weft.run(
+      "train letters.toml --data.train=letters.jsonl --train.steps=25 --checkpoint.every=1 --checkpoint.keep=0 "
+      "--train.global_batch=48 --optimizer.lr=1e-2 "
+      "--json");
+  ASSERT_EQ(train.status, 0) << train.err;
+  const std::string questions = "--questions letters.jsonl --reward contains --max-tokens 12 --json ";
+  const auto measured = [&](const std::string& arguments) {
+    const Outcome o = weft.run("eval " + arguments + " " + questions);
+    EXPECT_EQ(o.status, 0) << o.err;
+    return Json::parse(o.out);
+  };
+  const Json before = measured("run/checkpoints/step-000001"), after = measured("run");
+  EXPECT_LT(before["reward"].get<double>(), 0.5);
+  EXPECT_GT(after["reward"].get<double>(), 0.9);
+  EXPECT_EQ(after["questions"], 5);
+  const Json several = measured("run --samples 4 --temperature 1 --seed 3 --answers all.jsonl");
+  const Json cut = measured("run --samples 4 --temperature 1 --seed 3 --mesh tp=2 --running 3");
+  EXPECT_EQ(several["reward"], cut["reward"]);
+  EXPECT_EQ(several["answer_tokens"], cut["answer_tokens"]);
+  EXPECT_GE(several["best_reward"].get<double>(), several["reward"].get<double>());
+  std::istringstream lines(weft.read_file("all.jsonl"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const Json answer = Json::parse(line);
+    EXPECT_EQ(answer["example"]["prompt"], fmt::format("p{}=", count / 4));
+    EXPECT_EQ(answer["reward"] == 1, answer["completion"].get<std::string>().find('e') != std::string::npos);
+  }
+  EXPECT_EQ(count, 20);
+  for (const char* wrong : {"eval run", "eval run --questions letters.jsonl --reward best",
+                            "eval run --questions letters.jsonl --reward command",
+                            "eval run --questions letters.jsonl --data letters.jsonl"})
+    EXPECT_EQ(weft.run(wrong).status, 2) << wrong;
+}
+
 TEST_F(PolicyCommandTest, ResumesBitByBit) {
   ASSERT_EQ(weft.run("train r.toml --log.dir=whole").status, 0);
   ASSERT_EQ(weft.run("train r.toml --log.dir=parts").status, 0);
@@ -108,7 +148,7 @@ TEST_F(PolicyCommandTest, WhatIsWrongIsSaid) {
            Case{"--rl.max_tokens=31", "none of 5 prompts has at most 2 tokens", 2},
            Case{"--mesh cp=2", "mesh.cp = 2: answers lie on one rank", 2},
            Case{"--data.valid_fraction=0.1", "prompts are not cut off data.train", 2},
-           Case{"--rl.command=[\\\"false\\\"]", "rl.command = [\"false\"]: it ended (exit status 1)", 1},
+           Case{"--rl.command=[\\\"false\\\"]", "the reward program [\"false\"]: it ended (exit status 1)", 1},
            Case{"--preference.beta=0.1", "a run has one objective", 2},
            Case{"--model.hidden=2048 --model.layers=24 --train.seq_len=8192 --rl.max_tokens=4096 "
                 "--train.global_batch=4096 --train.micro_batch=1 --mesh.recompute=block --rl.running=4096",

@@ -117,7 +117,7 @@ TEST(RewardsTest, WhatIsWrongWithAProgramIsSaid) {
       ADD_FAILURE() << c.script;
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find(c.what), std::string::npos) << e.what();
-      EXPECT_NE(std::string(e.what()).find("rl.command"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("the reward program [\"sh\""), std::string::npos) << e.what();
     }
   }
   // What it wrote too much would be taken for the next round's.

@@ -19,8 +19,6 @@ class EngineAnswerer final : public Answerer {
   Speed speed() const override { return speed_; }
 
  private:
-  std::vector<GivenAnswer> ask(std::span<const Question> questions);
-
   const Recipe& recipe_;
   AnswererOptions options_;
   int replica_, num_replicas_;

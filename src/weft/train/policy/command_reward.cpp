@@ -27,7 +27,9 @@ std::string line_of(const ScoredAnswer& a) {
 
 }  // namespace
 
-void CommandReward::fail(const std::string& what) const { throw Error("rl.command = {}: {}", config_.command, what); }
+void CommandReward::fail(const std::string& what) const {
+  throw Error("the reward program {}: {}", config_.command, what);
+}
 
 double CommandReward::number_of(std::string_view line) const {
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);

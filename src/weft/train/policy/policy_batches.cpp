@@ -12,7 +12,8 @@ namespace weft {
 std::vector<const Prompt*> answerable(const Recipe& recipe, const std::vector<Prompt>& prompts,
                                       std::string_view key) {
   const PolicyConfig& c = recipe.policy;
-  const int64_t room = recipe.train.seq_len + 1 - c.max_tokens;
+  // A context has room for a token behind a prompt.
+  const int64_t room = std::min(recipe.train.seq_len + 1 - c.max_tokens, recipe.model.context - 1);
   std::vector<const Prompt*> all;
   for (size_t i = 0; i < prompts.size(); ++i) {
     if (c.reward != RewardKind::command && prompts[i].answer.empty())

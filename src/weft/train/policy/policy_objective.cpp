@@ -44,12 +44,6 @@ PolicyObjective::PolicyObjective(const Recipe& recipe, PolicyBatches& batches, c
   if (most > 0 && most < int64_t(valid_.size())) valid_.resize(size_t(most));
 }
 
-std::string PolicyObjective::text_of(const GivenAnswer& answer) const {
-  std::span<const int32_t> tokens = answer.tokens;
-  if (!answer.is_cut && !tokens.empty()) tokens = tokens.first(tokens.size() - 1);  // what ended it
-  return tokenizer_.decode(tokens);
-}
-
 // Answers and what they are worth come from the ranks that were given them.
 PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<const Question> questions,
                                                  PromptOf prompt_of) {
@@ -60,7 +54,7 @@ PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<con
   const Answerer::Given given = answerer_->answer(questions);
   std::vector<ScoredAnswer> scored;
   for (size_t i = 0; i < given.answers.size(); ++i)
-    scored.push_back({&prompt_of(size_t(given.first) + i), text_of(given.answers[i]), given.answers[i].is_cut});
+    scored.push_back(scored_answer(prompt_of(size_t(given.first) + i), given.answers[i], tokenizer_));
   world.set_place("rewards of answers", trainer.next_step() + 1);
   const std::vector<double> rewards = reward_->score(scored);
 

@@ -46,7 +46,6 @@ class PolicyObjective final : public Objective {
   void log(int64_t step, const Answers& answers);
   void measure(Trainer& trainer, int64_t round);
   double rule(const MicroBatches::Slot& slot, std::span<const double> logps, std::span<double> dlogps);
-  std::string text_of(const GivenAnswer& answer) const;
 
   const Recipe& recipe_;
   PolicyBatches& batches_;

@@ -102,6 +102,12 @@ double contains_reward(std::string_view text, std::string_view expected) {
 
 }  // namespace
 
+ScoredAnswer scored_answer(const Prompt& prompt, const GivenAnswer& answer, const Tokenizer& tokenizer) {
+  std::span<const int32_t> tokens = answer.tokens;
+  if (!answer.is_cut && !tokens.empty()) tokens = tokens.first(tokens.size() - 1);  // what ended it
+  return {&prompt, tokenizer.decode(tokens), answer.is_cut};
+}
+
 double number_reward(std::string_view text, std::string_view expected) {
   const auto a = last_number(text), b = last_number(expected);
   return a && b && a->plain == b->plain;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/data/prompts.h"
+#include "weft/train/policy/answerer.h"
 #include "weft/train/policy/policy_gradient.h"
 
 namespace weft {
@@ -15,6 +16,9 @@ struct ScoredAnswer {
   std::string text;     // as it is read, without what ended it
   bool is_cut = false;  // it was longer
 };
+
+// An answer as text.
+ScoredAnswer scored_answer(const Prompt& prompt, const GivenAnswer& answer, const Tokenizer& tokenizer);
 
 class Reward {
  public:
