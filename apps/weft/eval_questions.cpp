@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rank_resources.h"
 #include "weft/base/file.h"
 #include "weft/base/philox.h"
 #include "weft/rollout/ask.h"
@@ -82,8 +83,20 @@ void write_answers(const std::string& path, const Scored& s) {
   write_file_atomically(FileSystem::real(), path, std::string_view(lines));
 }
 
+// As many at once as are asked for, where half of the free memory holds their keys and values, on all ranks alike.
+int64_t running_of(int64_t asked, ForwardModel& model, int64_t longest) {
+  const MeshShape& mesh = model.mesh().shape();
+  const int64_t of_each = longest * cache_bytes_of_token(model.config(), mesh, {model.dtype()}) +
+                          most_states_of_each(0, true) * state_bytes_of_sequence(model);
+  const int64_t free = available_bytes(model.context().stream.allocator().device(), mesh.size());
+  const Tensor running = model.context().stream.host_memory().empty(DType::i64, {1});
+  *running.data<int64_t>() = std::clamp<int64_t>(free / 2 / std::max<int64_t>(of_each, 1), 1, asked);
+  model.mesh().world().all_reduce(running, Reduction::min);
+  return *running.data<int64_t>();
+}
+
 void ask_on_rank(const QuestionOptions& o, ForwardModel& model, const ModelSource& source, const Output& output) {
-  const PolicyConfig config = config_of(o);
+  PolicyConfig config = config_of(o);
   const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
   const std::vector<Prompt> prompts = prompts_of(o, source, *tokenizer);
   AskOptions options{.sampling = o.sampling.over(source.sampling_defaults()),
@@ -107,6 +120,7 @@ void ask_on_rank(const QuestionOptions& o, ForwardModel& model, const ModelSourc
                            .seed = uint64_t(bits[0]) << 32 | bits[1]});
     }
   }
+  config.running = running_of(o.running, model, longest_of(questions));
   options.engine = round_options(config, int64_t(questions.size()), longest_of(questions));
   const auto begin = std::chrono::steady_clock::now();
   Scored scored{ask(model, questions, options), {}, {}};
@@ -135,7 +149,8 @@ void QuestionOptions::add_to(CLI::App& c) {
   c.add_option("--max-tokens", max_tokens, "Of an answer at most")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
-  c.add_option("--running", running, "Answers that are made at once")
+  c.add_option("--running", running,
+               "Answers that are made at once at most, as far as half of the free memory holds them")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   c.add_option("--chat-template", chat_template, "A Jinja file; else the model's own");

@@ -16,6 +16,7 @@ constexpr std::string_view kNoWandb = "weft writes metrics.jsonl and TensorBoard
 constexpr std::string_view kCheckpoints = "checkpoints are whole, checked, and read by any mesh";
 constexpr std::string_view kOverlap = "collectives run beside what computes";
 constexpr std::string_view kOther = "it belongs to another kind of model or run than a decoder's training";
+constexpr std::string_view kRewards = "learning from rewards has keys of its own: write [rl] (docs/fine-tuning.md)";
 constexpr std::string_view kRoutes = "every rank sends each token straight to its experts";
 constexpr std::string_view kPlaced =
     "layers are placed so that the slowest stage is as fast as can be: see mesh.layers_per_stage";
@@ -351,10 +352,10 @@ constexpr Rule kRules[] = {
     not_needed("yaml-cfg", "import that file instead"),
     not_needed("no-weight-decay-cond-type", "weight decay is of matrices only"),
     same("apply-wd-to-qk-layernorm", "weight decay is of matrices only"),
-    no_counterpart("rl-*", kOther),
-    no_counterpart("grpo-*", kOther),
+    no_counterpart("rl-*", kRewards),
+    no_counterpart("grpo-*", kRewards),
     no_counterpart("langrl-*", kOther),
-    no_counterpart("perform-rl-step", kOther),
+    no_counterpart("perform-rl-step", kRewards),
     no_counterpart("retro-*", kOther),
     no_counterpart("bert-*", kOther),
     no_counterpart("dino-*", kOther),
