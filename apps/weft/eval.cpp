@@ -1,4 +1,4 @@
-// weft eval: the mean loss of a model on a text.
+// weft eval: the mean loss of a model on a text, or what its answers to questions are worth.
 #include <cmath>
 #include <filesystem>
 #include <numbers>
@@ -111,7 +111,9 @@ void eval(const EvalCommand& o) {
 
 void add_eval(CLI::App& program) {
   const auto o = std::make_shared<EvalCommand>();
-  CLI::App* c = program.add_subcommand("eval", "Mean loss, perplexity and bits per byte of a model on a text");
+  CLI::App* c = program.add_subcommand(
+      "eval",
+      "Mean loss, perplexity and bits per byte of a model on a text, or what its answers to questions are worth");
   o->forward.add_to(*c);
   c->add_option(
       "--data", o->data,

@@ -2,11 +2,11 @@
 #include "eval_questions.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "rank_resources.h"
 #include "weft/base/file.h"
 #include "weft/base/philox.h"
+#include "weft/base/timing.h"
 #include "weft/rollout/ask.h"
 #include "weft/rollout/round_shape.h"
 #include "weft/train/policy/rewards.h"
@@ -30,11 +30,9 @@ PolicyConfig config_of(const QuestionOptions& o) {
 
 std::vector<Prompt> prompts_of(const QuestionOptions& o, const ModelSource& source, const Tokenizer& tokenizer) {
   constexpr uint64_t kMostTemplateBytes = uint64_t(1) << 20;
-  const auto spelling = [&](std::optional<int32_t> token) { return token ? tokenizer.spelling(*token) : ""; };
   const std::string text =
       o.chat_template.empty() ? source.chat_template().value_or("") : read_file(o.chat_template, kMostTemplateBytes);
-  const ChatFormat chat(text, o.chat_template.empty() ? source.path() : o.chat_template,
-                        spelling(tokenizer.begin_of_document()), spelling(tokenizer.end_of_document()));
+  const ChatFormat chat(text, o.chat_template.empty() ? source.path() : o.chat_template, tokenizer);
   return read_prompts(FileSystem::real(), find_text_files(o.file, "--questions"), chat, tokenizer, "--questions",
                       [](int64_t) {});
 }
@@ -99,6 +97,7 @@ void ask_on_rank(const QuestionOptions& o, ForwardModel& model, const ModelSourc
   PolicyConfig config = config_of(o);
   const std::unique_ptr<Tokenizer> tokenizer = source.tokenizer();
   const std::vector<Prompt> prompts = prompts_of(o, source, *tokenizer);
+  require_answers(config, prompts, "--questions");
   AskOptions options{.sampling = o.sampling.over(source.sampling_defaults()),
                      .stop_tokens = stop_tokens(source, *tokenizer)};
   // One answer is the likeliest, unless it is asked for otherwise.
@@ -109,9 +108,6 @@ void ask_on_rank(const QuestionOptions& o, ForwardModel& model, const ModelSourc
     if (room < 1)
       throw UsageError("--questions {}: example {} has {} tokens, and the model's context is {}", o.file, i + 1,
                        prompts[i].ids.size(), model.config().context);
-    if (config.reward != RewardKind::command && prompts[i].answer.empty())
-      throw UsageError("--questions {}: example {} has no \"answer\" that answers could be compared with", o.file,
-                       i + 1);
     for (int64_t n = 0; n < o.samples; ++n) {
       const Philox4 bits = philox(o.sampling.seed, uint64_t(int64_t(i) * o.samples + n), name_hash("eval.answer"));
       questions.push_back({.prompt = prompts[i].ids,
@@ -124,7 +120,7 @@ void ask_on_rank(const QuestionOptions& o, ForwardModel& model, const ModelSourc
   options.engine = round_options(config, int64_t(questions.size()), longest_of(questions));
   const auto begin = std::chrono::steady_clock::now();
   Scored scored{ask(model, questions, options), {}, {}};
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = seconds_since(begin);
   if (!model.is_speaker()) return;
   for (size_t i = 0; i < scored.answers.size(); ++i)
     scored.texts.push_back(scored_answer(prompts[i / size_t(o.samples)], scored.answers[i], *tokenizer));

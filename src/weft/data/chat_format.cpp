@@ -28,6 +28,10 @@ std::vector<ChatPart> plain_parts(const InstructExample& example) {
   return parts;
 }
 
+std::string spelling_of(const Tokenizer& tokenizer, std::optional<int32_t> token) {
+  return token ? tokenizer.spelling(*token) : std::string();
+}
+
 ChatInput input_of(const InstructExample& example) {
   using jinja::Value;
   std::vector<Value> messages;
@@ -47,6 +51,10 @@ ChatFormat::ChatFormat(std::string_view chat_template, const std::string& source
   if (!chat_template.empty())
     template_.emplace(chat_template, source, ChatVariables{{"bos_token", bos}, {"eos_token", eos}});
 }
+
+ChatFormat::ChatFormat(std::string_view chat_template, const std::string& source, const Tokenizer& tokenizer)
+    : ChatFormat(chat_template, source, spelling_of(tokenizer, tokenizer.begin_of_document()),
+                 spelling_of(tokenizer, tokenizer.end_of_document())) {}
 
 std::vector<ChatPart> ChatFormat::render(const InstructExample& example) const {
   if (!template_ || example.is_plain) return plain_parts(example);

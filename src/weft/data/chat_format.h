@@ -6,6 +6,7 @@
 
 #include "weft/data/instruct_example.h"
 #include "weft/text/chat_template.h"
+#include "weft/text/tokenizer.h"
 
 namespace weft {
 
@@ -21,6 +22,8 @@ class ChatFormat {
   // it in messages. bos, eos: what the template finds under bos_token and eos_token.
   ChatFormat(std::string_view chat_template, const std::string& source, const std::string& bos,
              const std::string& eos);
+  // With the tokenizer's own, as it spells them.
+  ChatFormat(std::string_view chat_template, const std::string& source, const Tokenizer& tokenizer);
 
   // Throws Error when the template does not say where answers are; see ChatTemplate::render_with_answers.
   std::vector<ChatPart> render(const InstructExample& example) const;

@@ -90,15 +90,6 @@ InstructFormat format_of(const std::string& name) {
                                 : InstructFormat::automatic;
 }
 
-std::string spelling_of(const Tokenizer& tokenizer, std::optional<int32_t> token) {
-  return token ? tokenizer.spelling(*token) : std::string();
-}
-
-ChatFormat chat_of(const DatasetOptions& options, const Tokenizer& tokenizer) {
-  return {options.chat_template, options.chat_source, spelling_of(tokenizer, tokenizer.begin_of_document()),
-          spelling_of(tokenizer, tokenizer.end_of_document())};
-}
-
 // Examples as tokens, from the cache or built into it.
 std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string& where, const Tokenizer& tokenizer,
                                                const DatasetOptions& options, std::string_view key,
@@ -109,7 +100,7 @@ std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string
   const std::string path = join_path(options.cache_dir, cached_name(sources, how));
   if (!exists(fs, path)) {
     make_folders(fs, options.cache_dir);
-    const ChatFormat chat = chat_of(options, tokenizer);
+    const ChatFormat chat(options.chat_template, options.chat_source, tokenizer);
     TextMeter meter{progress, sources.total_bytes};
     TokenFileWriter writer(fs, path, tokenizer, true);
     const auto count = [&](int64_t bytes) { meter.add(uint64_t(bytes)); };
@@ -164,7 +155,7 @@ Dataset open_prompts(FileSystem& fs, const DatasetOptions& options, TextProgress
     throw UsageError("data.tokenizer = \"char\": prompts need a tokenizer of their own; write \"byte\" or name one");
   Dataset dataset;
   dataset.tokenizer = options.opened ? options.opened : load_tokenizer(fs, options.tokenizer);
-  const ChatFormat chat = chat_of(options, *dataset.tokenizer);
+  const ChatFormat chat(options.chat_template, options.chat_source, *dataset.tokenizer);
   const auto read = [&](const std::string& where, std::string_view key) {
     const TextFiles sources = find_text_files(where, key);
     TextMeter meter{progress, sources.total_bytes};

@@ -1,37 +1,25 @@
 // EngineAnswerer: each replica answers its share.
 #include "weft/rollout/engine_answerer.h"
 
-#include <algorithm>
-
+#include "weft/base/timing.h"
 #include "weft/rollout/ask.h"
 #include "weft/rollout/round_shape.h"
 
 namespace weft {
-namespace {
-
-int data_rank_of(const MeshShape& shape, int rank) {
-  const MeshPlace place = place_of(shape, rank);
-  return place.replicate * shape.shard + place.shard;
-}
-
-}  // namespace
-
 EngineAnswerer::EngineAnswerer(Trainer& trainer, const Recipe& recipe, AnswererOptions options)
     : recipe_(recipe),
       options_(std::move(options)),
       replica_(trainer.mesh().data_rank() / recipe.mesh.shape.ep),
       num_replicas_(recipe.mesh.shape.dp() / recipe.mesh.shape.ep),
-      ranks_(trainer.mesh().world().split_by(
-          [&](int rank) { return data_rank_of(recipe.mesh.shape, rank) / recipe.mesh.shape.ep; }, "answers")),
+      ranks_(trainer.mesh().world().split(replica_, trainer.mesh().world().rank(), "answers")),
       mesh_(*ranks_, replica_shape(recipe.mesh.shape)),
       policy_(trainer, recipe, mesh_) {}
 
 Answerer::Given EngineAnswerer::answer(std::span<const Question> questions) {
-  using Clock = std::chrono::steady_clock;
   policy_.take_weights();
   const Cut mine = even_cut(int64_t(questions.size()), replica_, num_replicas_);
   const std::span<const Question> asked = questions.subspan(size_t(mine.begin), size_t(mine.count));
-  const auto begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   Given given{mine.begin, ask(policy_.model(), asked,
                               {.engine = round_options(recipe_.policy, mine.count, longest_of(asked)),
                                .sampling = {},
@@ -41,7 +29,7 @@ Answerer::Given EngineAnswerer::answer(std::span<const Question> questions) {
   policy_.drop_weights();
   speed_ = {};
   if (given.answers.empty()) return given;
-  speed_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  speed_.seconds = seconds_since(begin);
   for (const GivenAnswer& a : given.answers) speed_.tokens += int64_t(a.tokens.size());
   return given;
 }

@@ -1,4 +1,4 @@
-// RoundShape: a cache with room for all that is answered at once.
+// round_options: a cache with room for all that is answered at once.
 #include "weft/rollout/round_shape.h"
 
 #include <algorithm>

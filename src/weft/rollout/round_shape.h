@@ -1,4 +1,4 @@
-// RoundShape: which ranks answer together, and in what cache.
+// round_options, replica_shape: which ranks answer together, and in what cache.
 #pragma once
 #include "weft/serve/continuous_engine.h"
 #include "weft/train/recipe.h"

@@ -321,7 +321,7 @@ void cross_entropy_combine(Stream& stream, const Tensor& losses, const Tensor& l
 void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& lse, const Tensor& factors,
                             const int32_t* targets, int64_t first_column, float) {
   shapes::check_cross_entropy_gradient(logits, lse, factors, targets, first_column);
-  count(stream, 3 * elements(logits), logits, logits, lse);
+  count(stream, 3 * elements(logits), logits, logits, lse, factors);
 }
 
 // Without data, tokens go to all experts in turn.

@@ -6,6 +6,7 @@
 #include "weft/base/error.h"
 #include "weft/base/philox.h"
 #include "weft/data/permutation.h"
+#include "weft/train/policy/rewards.h"
 
 namespace weft {
 
@@ -14,15 +15,10 @@ std::vector<const Prompt*> answerable(const Recipe& recipe, const std::vector<Pr
   const PolicyConfig& c = recipe.policy;
   // A context has room for a token behind a prompt.
   const int64_t room = std::min(recipe.train.seq_len + 1 - c.max_tokens, recipe.model.context - 1);
+  require_answers(c, prompts, key);
   std::vector<const Prompt*> all;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    if (c.reward != RewardKind::command && prompts[i].answer.empty())
-      throw UsageError(
-          "{}: example {} has no \"answer\" that answers could be compared with: write some, or rl.reward = "
-          "\"command\"",
-          key, i + 1);
-    if (int64_t(prompts[i].ids.size()) <= room) all.push_back(&prompts[i]);
-  }
+  for (const Prompt& prompt : prompts)
+    if (int64_t(prompt.ids.size()) <= room) all.push_back(&prompt);
   if (all.empty())
     throw UsageError(
         "{}: none of {} prompts has at most {} tokens, which a row of {} leaves beside an answer of {}: write a "

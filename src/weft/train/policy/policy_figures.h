@@ -14,8 +14,8 @@ struct PolicyFigures {
   double answer_tokens_per_s = 0;
   double clipped = 0;        // share of the step's tokens whose ratio went too far
   std::optional<double> kl;  // from the reference, a token
-  std::optional<double>
-      gap;  // mean |difference| between log-probabilities as chosen and as trained, of round's first step
+  // Mean |difference| between log-probabilities as chosen and as trained, in a round's first step.
+  std::optional<double> gap;
 };
 
 // Calls visit(tag, value) for each that is known: in metrics.jsonl its name is what stands behind the slash.

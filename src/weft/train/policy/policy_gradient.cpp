@@ -17,6 +17,14 @@ PolicyConfig PolicyConfig::of(PolicyMethod method) {
   return c;
 }
 
+Spread spread_of(std::span<const double> rewards) {
+  const auto count = double(rewards.size());
+  const double mean = std::accumulate(rewards.begin(), rewards.end(), 0.0) / count;
+  double squares = 0;
+  for (const double reward : rewards) squares += (reward - mean) * (reward - mean);
+  return {mean, rewards.size() > 1 ? std::sqrt(squares / (count - 1)) : 0};
+}
+
 std::vector<double> advantages(const PolicyConfig& config, std::span<const double> rewards) {
   constexpr double kEpsilon = 1e-4;
   const auto group = size_t(config.answers);
@@ -24,12 +32,9 @@ std::vector<double> advantages(const PolicyConfig& config, std::span<const doubl
   std::vector<double> all(rewards.begin(), rewards.end());
   for (size_t begin = 0; begin < all.size(); begin += group) {
     const std::span<double> mine = std::span(all).subspan(begin, group);
-    const double mean = std::accumulate(mine.begin(), mine.end(), 0.0) / double(group);
-    double squares = 0;
-    for (double& a : mine) a -= mean, squares += a * a;
-    if (!config.divides_by_deviation()) continue;
-    const double deviation = group > 1 ? std::sqrt(squares / double(group - 1)) : 0;
-    for (double& a : mine) a /= deviation + kEpsilon;
+    const Spread spread = spread_of(mine);
+    const double divisor = config.divides_by_deviation() ? spread.deviation + kEpsilon : 1;
+    for (double& a : mine) a = (a - spread.mean) / divisor;
   }
   return all;
 }

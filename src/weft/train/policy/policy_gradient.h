@@ -13,8 +13,8 @@ namespace weft {
 //          "DeepSeekMath", 2024, equations 3 and 4, outcome supervision.
 // dapo     the same, but each token counts alike, ratios may rise further than they may fall, and answers that were
 //          cut off are not learned. Yu et al., 2025; its choice of prompts is not made.
-// dr_grpo  without the deviation and without answers' lengths. Liu et al., "Understanding R1-Zero-Like Training",
-// 2025. gspo     as grpo, with one ratio to an answer. Zheng et al., 2025.
+// dr_grpo  without the deviation and answers' lengths. Liu et al., "Understanding R1-Zero-Like Training", 2025.
+// gspo     as grpo, with one ratio to an answer. Zheng et al., 2025.
 enum class PolicyMethod : uint8_t { none, grpo, dapo, dr_grpo, gspo };
 
 enum class RewardKind : uint8_t { number, exact, boxed, contains, command };
@@ -40,6 +40,12 @@ struct PolicyConfig {
   bool learns_cut_answers() const { return method != PolicyMethod::dapo; }
   bool has_one_ratio() const { return method == PolicyMethod::gspo; }
 };
+
+// The mean of some rewards, and their deviation, of a sample.
+struct Spread {
+  double mean = 0, deviation = 0;
+};
+Spread spread_of(std::span<const double> rewards);
 
 // Of answers in the order of their prompts, `answers` to each: worth less the mean of its prompt's, over their
 // deviation (of a sample, plus 1e-4) where the method says so.

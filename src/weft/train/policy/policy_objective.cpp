@@ -5,18 +5,14 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "weft/base/file.h"
 #include "weft/base/philox.h"
+#include "weft/base/timing.h"
 #include "weft/train/pass_of.h"
 
 namespace weft {
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Sums over all ranks.
 std::vector<double> sum_over(Communicator& world, std::span<const double> mine) {
@@ -50,7 +46,7 @@ PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<con
   Communicator& world = trainer.mesh().world();
   const Patience patience(world);
   world.set_place("answers of the model", trainer.next_step() + 1);
-  const double begin_s = seconds_now();
+  const auto begin = std::chrono::steady_clock::now();
   const Answerer::Given given = answerer_->answer(questions);
   std::vector<ScoredAnswer> scored;
   for (size_t i = 0; i < given.answers.size(); ++i)
@@ -64,7 +60,7 @@ PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<con
   const Answerer::Speed speed = answerer_->speed();
   const double rate = speed.seconds > 0 ? double(speed.tokens) / speed.seconds : 0;
   all.tokens_per_s = sum_over(world, std::array{rate})[0];
-  all.seconds = seconds_now() - begin_s;
+  all.seconds = seconds_since(begin);
   return all;
 }
 
@@ -114,10 +110,7 @@ std::vector<PolicyBatches::Row> PolicyObjective::rows_of(int64_t round, Answers&
   }
   for (size_t begin = 0; begin < worth.size(); begin += size_t(c.answers)) {
     const std::span<const double> of_prompt = std::span(answers.rewards).subspan(begin, size_t(c.answers));
-    const double mean = std::accumulate(of_prompt.begin(), of_prompt.end(), 0.0) / group;
-    double squares = 0;
-    for (const double reward : of_prompt) squares += (reward - mean) * (reward - mean);
-    round_.reward_std += std::sqrt(squares / (group - 1)) * group / count;
+    round_.reward_std += spread_of(of_prompt).deviation * group / count;
     round_.alike += std::ranges::all_of(of_prompt, [&](double r) { return r == of_prompt[0]; }) * group / count;
   }
   // Each step has weights of its own.

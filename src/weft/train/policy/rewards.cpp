@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "weft/base/error.h"
 #include "weft/train/policy/command_reward.h"
 
 namespace weft {
@@ -101,6 +102,16 @@ double contains_reward(std::string_view text, std::string_view expected) {
 }
 
 }  // namespace
+
+void require_answers(const PolicyConfig& config, const std::vector<Prompt>& prompts, std::string_view key) {
+  if (config.reward == RewardKind::command) return;
+  for (size_t i = 0; i < prompts.size(); ++i)
+    if (prompts[i].answer.empty())
+      throw UsageError(
+          "{}: example {} has no \"answer\" that answers could be compared with: write some, or have a program score "
+          "them (the reward \"command\")",
+          key, i + 1);
+}
 
 ScoredAnswer scored_answer(const Prompt& prompt, const GivenAnswer& answer, const Tokenizer& tokenizer) {
   std::span<const int32_t> tokens = answer.tokens;

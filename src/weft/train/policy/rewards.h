@@ -17,6 +17,9 @@ struct ScoredAnswer {
   bool is_cut = false;  // it was longer
 };
 
+// Throws UsageError where an example has no answer that the reward compares with. key: what names the examples.
+void require_answers(const PolicyConfig& config, const std::vector<Prompt>& prompts, std::string_view key);
+
 // An answer as text.
 ScoredAnswer scored_answer(const Prompt& prompt, const GivenAnswer& answer, const Tokenizer& tokenizer);
 
