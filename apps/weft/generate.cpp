@@ -108,14 +108,16 @@ void generate_by_t5(const GenerateCommand& o, Context& context, const EncoderUse
   Sampler sampler(o.sampling.over({}));  // every rank of the last stage has the same logits, and chooses the same
   const Tensor wide = context.empty(DType::f32, {1, c.vocab});
   int32_t token = c.first_token;
+  std::vector<int32_t> written;
   for (int64_t made = 0; made < o.generate.max_tokens; ++made) {
     if (const Tensor logits = writing.logits({&token, 1})) {
       context.kernels.convert(context.stream, wide, logits);
-      token =
-          sampler.choose({on_host(context.stream, wide).data<float>(), size_t(c.vocab)}, uint64_t(writing.length()));
+      const Tensor here = on_host(context.stream, wide);
+      token = sampler.choose({here.data<float>(), size_t(c.vocab)}, uint64_t(writing.length()), {.answer = written});
     }
     token = t5->stages().share(context, token);
     if (token == c.end_token) break;
+    written.push_back(token);
     transcript.add(token);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -72,6 +72,22 @@ TEST_P(GeneratorTest, GoesOnPastTheContext) {
   EXPECT_THROW(generator.generate({}, {}, [](int32_t) {}), UsageError);
 }
 
+// Of a penalty that nothing outweighs no token comes twice, while there are others.
+TEST_P(GeneratorTest, PenaltiesReadWhatCameBefore) {
+  TestRank rank(cpu_kernels());
+  const auto alone = make_single_communicator();
+  const Mesh mesh(*alone, {});
+  ForwardModel model(rank.context, mesh, config_of(GetParam()), DType::f32);
+  model.part().initialize(rank.context, 11);
+  std::vector<int32_t> tokens{5, 7, 11};
+  Generator(model).generate(tokens, {.max_tokens = 20, .sampling = {.temperature = 0, .repetition_penalty = 100}},
+                            [&](int32_t token) { tokens.push_back(token); });
+  std::ranges::sort(tokens);
+  const auto twice = std::ranges::adjacent_find(tokens);
+  EXPECT_EQ(tokens.size(), 23u);
+  EXPECT_TRUE(twice == tokens.end()) << *twice;
+}
+
 TEST(SamplerTest, FiltersLeaveOnlyWhatTheyPromise) {
   const std::vector<float> logits{0, 3, 1, 2.9f, -5};
   const auto seen = [&](SamplingOptions options) {

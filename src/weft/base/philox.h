@@ -14,6 +14,9 @@ Philox4 philox(uint64_t key, uint64_t counter_low, uint64_t counter_high = 0);
 // FNV-1a: turns a parameter's or an op's name into the high half of a counter.
 uint64_t name_hash(std::string_view name);
 
+// A number of 64 bits of the first two.
+constexpr uint64_t to_number(const Philox4& bits) { return uint64_t(bits[0]) << 32 | bits[1]; }
+
 // Uniform in [0, 1), from the top 24 bits.
 constexpr float to_uniform(uint32_t bits) { return float(bits >> 8) * 0x1p-24f; }
 

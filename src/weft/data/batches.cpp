@@ -99,7 +99,7 @@ int64_t Batches::window_start(int64_t step, int32_t row) const {
   const int64_t sample = step * options_.global_batch + row;
   const uint64_t epoch = uint64_t(sample / windows_);
   const Philox4 bits = philox(options_.seed, epoch, kEpochPurpose);
-  const uint64_t key = uint64_t(bits[0]) << 32 | bits[1];
+  const uint64_t key = to_number(bits);
   const int64_t offset = int64_t(uint64_t(bits[2]) * uint64_t(offsets_) >> 32);
   const Permutation shuffled(uint64_t(windows_), key);
   return offset + int64_t(shuffled(uint64_t(sample % windows_))) * options_.seq_len;

@@ -14,10 +14,7 @@ namespace {
 const uint64_t kPackPurpose = name_hash("data.pack"), kPackedEpochPurpose = name_hash("data.packed_epoch");
 constexpr size_t kOpenRows = 64;  // that an example may go into
 
-uint64_t key_of(uint64_t seed, uint64_t index, uint64_t purpose) {
-  const Philox4 bits = philox(seed, index, purpose);
-  return uint64_t(bits[0]) << 32 | bits[1];
-}
+uint64_t key_of(uint64_t seed, uint64_t index, uint64_t purpose) { return to_number(philox(seed, index, purpose)); }
 
 }  // namespace
 

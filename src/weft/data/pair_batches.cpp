@@ -52,8 +52,7 @@ int64_t PairBatches::index_of(int64_t step, int64_t row) const {
   const uint64_t kPurpose = name_hash("data.pairs_epoch");
   const int64_t sample = step * options_.global_batch + row, epoch = sample / num_pairs();
   const Philox4 bits = philox(options_.seed, uint64_t(epoch), kPurpose);
-  const uint64_t key = uint64_t(bits[0]) << 32 | bits[1];
-  const Permutation shuffled(uint64_t(num_pairs()), key);
+  const Permutation shuffled(uint64_t(num_pairs()), to_number(bits));
   return int64_t(shuffled(uint64_t(sample % num_pairs())));
 }
 

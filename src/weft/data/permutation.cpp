@@ -25,8 +25,7 @@ uint64_t Permutation::operator()(uint64_t index) const {
   check(index < size_, "permutation: index {} is not below {}", index, size_);
   const uint64_t low_mask = (uint64_t(1) << low_bits_) - 1, high_mask = (uint64_t(1) << high_bits_) - 1;
   const auto scramble = [&](uint64_t half, int round) {
-    const Philox4 bits = philox(key_, half, kPurpose + uint64_t(round));
-    return uint64_t(bits[0]) << 32 | bits[1];
+    return to_number(philox(key_, half, kPurpose + uint64_t(round)));
   };
   do {
     uint64_t low = index & low_mask, high = index >> low_bits_;

@@ -20,6 +20,7 @@
 #include "weft/kernels/optimizer_args.h"
 #include "weft/kernels/recurrence_args.h"
 #include "weft/kernels/row_codes.h"
+#include "weft/kernels/token_choice.h"
 #include "weft/tensor/stream.h"
 #include "weft/tensor/tensor.h"
 
@@ -393,6 +394,9 @@ struct Kernels {
   // none.
   void (*cross_entropy_gradient)(Stream&, const Tensor& logits, const Tensor& lse, const Tensor& factors,
                                  const int32_t* targets, int64_t first_column, float dlogits_scale);
+
+  // What the choice of the next tokens needs of rows of logits, so that a device tells no more of them.
+  void (*find_tokens)(Stream&, const FindTokensArgs&);
 
   // ---- experts ----
   void (*route)(Stream&, const RouteArgs&);

@@ -446,6 +446,28 @@ void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const
   if (factors) op.statistic("factors", factors, logits.dim(0), logits);
 }
 
+void check_find_tokens(const FindTokensArgs& args) {
+  const Op op{"find_tokens"};
+  const auto queries = int64_t(args.queries.size());
+  const auto masks = int64_t(args.masks.size()) / std::max<int64_t>(args.mask_words(), 1);
+  op.rank("logits", args.logits, 2);
+  op.dtype("logits", args.logits, DType::f32);
+  op.that(args.vocab > 0 && args.vocab <= args.logits.dim(1), "there are not as many columns as tokens");
+  op.dtype("found", args.found, DType::u8);
+  op.dims("found", args.found, {queries, int64_t(sizeof(FoundTokens))});
+  if (args.candidates) {
+    op.dtype("candidates", args.candidates, DType::u8);
+    op.dims("candidates", args.candidates, {queries, kMostTokenCandidates * int64_t(sizeof(TokenCandidate))});
+  }
+  for (const TokenQuery& q : args.queries) {
+    op.that(q.row >= 0 && q.row < args.logits.dim(0), "a query is about a row that is not there");
+    op.that(q.first_change >= 0 && q.first_change + q.num_changes() <= int64_t(args.changes.size()),
+            "a query has changes that are not there");
+    op.that(q.mask < masks, "a query has a mask that is not there");
+    op.that(args.candidates || q.want != TokenQuery::Want::candidates, "there is no room for candidates");
+  }
+}
+
 void check_route(const RouteArgs& args) {
   const Op op{"route"};
   op.rank("logits", args.logits, 2);

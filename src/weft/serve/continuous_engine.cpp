@@ -3,9 +3,7 @@
 
 #include <algorithm>
 
-#include "weft/serve/token_weights.h"
 #include "weft/serve/unit_length.h"
-#include "weft/tensor/host_access.h"
 
 namespace weft {
 namespace {
@@ -67,6 +65,13 @@ double seconds(Sequence::Clock::duration d) { return std::chrono::duration<doubl
 
 bool has(const std::vector<int32_t>& tokens, int32_t token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+}
+
+// Behind the rows of this part, which end with those of its guesses, a token is chosen, or several where guesses come
+// true.
+bool is_answered(const StepPart& part) {
+  const Sequence& s = *part.sequence;
+  return part.end() == s.size() && s.num_answer() < s.request.max_tokens;
 }
 
 }  // namespace
@@ -245,7 +250,8 @@ void ContinuousEngine::compute_and_read() {
   }
   Tensor logits;
   try {
-    logits = on_host(model_.context().stream, runner_.run());
+    logits = runner_.run();
+    begin_choice(logits);
   } catch (const Error& e) {
     // Others may wait in the middle of the step, or every further one would fail.
     if (model_.mesh().world().size() > 1 || model_.has_failed()) throw;
@@ -260,7 +266,7 @@ void ContinuousEngine::compute_and_read() {
     return;
   }
   if (!std::exchange(is_behind_, false)) learn_cost(seconds(Clock::now() - now));
-  choose_all(logits.data<float>());
+  each_part([this](const StepPart& part, Chosen& chosen, Scratch& scratch) { choose(part, chosen, scratch); });
   if (mtp_) mtp_->learn(parts_);
   for (size_t i = 0; i < parts_.size(); ++i) read(parts_[i], chosen_[i]);
 }
@@ -271,48 +277,74 @@ void ContinuousEngine::learn_cost(double seconds) {
   cost_.learn(rows, seconds);
 }
 
-// The next token of each sequence that is computed to its end, on all threads.
-void ContinuousEngine::choose_all(const float* logits) {
-  chosen_.resize(parts_.size());
-  int64_t row = 0;
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    chosen_[i] = {.logits = logits + row * limits_.vocab, .first_row = row};
-    row += parts_[i].num_wanted();
-  }
+// On all threads.
+void ContinuousEngine::each_part(FunctionRef<void(const StepPart&, Chosen&, Scratch&)> work) {
   constexpr int64_t kLogitsOfATask = 1 << 15;
   ThreadTeam& team = model_.context().stream.team();
-  allowed_.resize(size_t(team.size()));
+  scratch_.resize(size_t(team.size()));
   team.parallel_for(int64_t(parts_.size()), 1 + kLogitsOfATask / limits_.vocab,
                     [&](int64_t begin, int64_t end, int worker) {
                       for (int64_t i = begin; i < end; ++i)
-                        choose(parts_[size_t(i)], chosen_[size_t(i)], allowed_[size_t(worker)]);
+                        work(parts_[size_t(i)], chosen_[size_t(i)], scratch_[size_t(worker)]);
                     });
 }
 
-void ContinuousEngine::choose(const StepPart& part, Chosen& chosen, std::vector<uint32_t>& allowed) {
+// Where the logits are, and what is wished of those on a device, while they are computed.
+void ContinuousEngine::begin_choice(const Tensor& logits) {
+  chosen_.assign(parts_.size(), {});
+  int64_t row = 0;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    chosen_[i].first_row = row;
+    row += parts_[i].num_wanted();
+    chosen_[i].first = row - 1 - int64_t(parts_[i].sequence->guesses.size());
+  }
+  if (!logits) return;
+  logits_.begin(logits, limits_.vocab);
+  if (logits_.are_here()) return;
+  each_part([this](const StepPart& part, Chosen& chosen, Scratch& scratch) { wish(part, chosen, scratch); });
+  logits_.read(model_.context());
+}
+
+// What comes behind guesses is wished as if they came true. A constraint has not accepted them.
+void ContinuousEngine::wish(const StepPart& part, const Chosen& chosen, Scratch& scratch) {
   Sequence& s = *part.sequence;
-  if (s.remaining() > 0 || s.num_answer() >= s.request.max_tokens) return;
-  chosen.first = part.num_wanted() - 1 - int64_t(s.guesses.size());
+  if (s.request.prompt_logprobs)
+    for (int64_t row = part.first_wanted; row < part.end() && row + 1 < s.num_prompt; ++row)
+      logits_.wish_whole(chosen.first_row + row - part.first_wanted);
+  if (!is_answered(part)) return;
+  const bool is_scored = s.request.logprobs.has_value(), has_alternatives = is_scored && *s.request.logprobs > 0;
+  scratch.said.assign(s.answer().begin(), s.answer().end());
+  for (size_t i = 0; i <= s.guesses.size(); ++i) {
+    const int64_t row = chosen.first + int64_t(i);
+    if (has_alternatives || (i > 0 && s.request.constraint)) {
+      logits_.wish_whole(row);
+    } else {
+      const SamplingPast past = s.past(scratch.said, limits_.vocab, scratch.allowed);
+      logits_.wish_choice(row, s.sampler, uint64_t(s.size()) + i, past, is_scored);
+    }
+    if (i < s.guesses.size()) scratch.said.push_back(s.guesses[i]);
+  }
+}
+
+void ContinuousEngine::choose(const StepPart& part, Chosen& chosen, Scratch& scratch) {
+  Sequence& s = *part.sequence;
+  if (!is_answered(part)) return;
   try {
-    while (choose_next(s, chosen, allowed)) ++chosen.num_accepted;
+    while (choose_next(s, chosen, scratch)) ++chosen.num_accepted;
   } catch (const Error& e) {
     chosen.error = e.what();
   }
   for (int64_t i = 0; s.request.logprobs && i < chosen.count; ++i)
-    chosen.log_sums.push_back(log_sum_exp(row(chosen, i)));
+    chosen.log_sums.push_back(logits_.log_sum(chosen.first + i));
 }
 
 // True when the token had been guessed, so that the one behind it can be chosen too.
-bool ContinuousEngine::choose_next(Sequence& s, Chosen& chosen, std::vector<uint32_t>& allowed) {
+bool ContinuousEngine::choose_next(Sequence& s, Chosen& chosen, Scratch& scratch) {
   const Request& r = s.request;
-  SamplingPast past{.prompt = s.prompt(), .answer = s.answer(), .bad_words = r.bad_words};
-  if (s.num_answer() < r.min_tokens) past.banned = r.stop_tokens;
-  if (r.constraint) {
-    allowed.resize(size_t(limits_.vocab + 31) / 32);
-    r.constraint->fill(allowed);
-    past.allowed = allowed;
-  }
-  const int32_t token = s.sampler.choose(row(chosen, chosen.count), uint64_t(s.size()), past);
+  const int64_t row = chosen.first + chosen.count;
+  const SamplingPast past =
+      logits_.needs_past(row) ? s.past(s.answer(), limits_.vocab, scratch.allowed) : SamplingPast{};
+  const int32_t token = logits_.choose(row, s.sampler, uint64_t(s.size()), past);
   if (has(r.stop_tokens, token)) {
     chosen.stop = token;
     return false;
@@ -323,13 +355,9 @@ bool ContinuousEngine::choose_next(Sequence& s, Chosen& chosen, std::vector<uint
   return i < s.guesses.size() && s.guesses[i] == token && s.num_answer() < r.max_tokens;
 }
 
-std::span<const float> ContinuousEngine::row(const Chosen& chosen, int64_t i) const {
-  return {chosen.logits + (chosen.first + i) * limits_.vocab, size_t(limits_.vocab)};
-}
-
 void ContinuousEngine::read(const StepPart& part, const Chosen& chosen) {
   Sequence& s = *part.sequence;
-  score_prompt(s, part, chosen.logits);
+  score_prompt(s, part, chosen.first_row);
   const bool goes_on = chosen.count > 0 || chosen.stop || !chosen.error.empty();
   if (s.remaining() > 0 && !goes_on) return;
   if (!s.prefilled) {
@@ -348,7 +376,8 @@ void ContinuousEngine::read(const StepPart& part, const Chosen& chosen) {
   for (int64_t i = 0; i < chosen.count; ++i) {
     TokenEvent event{.token = s.tokens[size_t(s.size() - chosen.count + i)]};
     if (r.logprobs)
-      event.log_probs = log_probs_.of(row(chosen, i), event.token, *r.logprobs, chosen.log_sums[size_t(i)]);
+      event.log_probs =
+          logits_.log_probs(chosen.first + i, event.token, *r.logprobs, chosen.log_sums[size_t(i)], log_probs_);
     s.sink->on_tokens({&event, 1});
   }
   if (!chosen.error.empty()) return end(s, {.reason = FinishReason::error, .error = chosen.error});
@@ -364,7 +393,7 @@ void ContinuousEngine::embed(Sequence& s, int64_t row) {
   end(s, {.reason = FinishReason::stop});
 }
 
-void ContinuousEngine::score_prompt(Sequence& s, const StepPart& part, const float* logits) {
+void ContinuousEngine::score_prompt(Sequence& s, const StepPart& part, int64_t first_row) {
   if (!s.request.prompt_logprobs) return;
   const auto tell = [&](const TokenLogProbs& one) {
     s.sink->on_prompt({&one, 1});
@@ -372,8 +401,8 @@ void ContinuousEngine::score_prompt(Sequence& s, const StepPart& part, const flo
   };
   if (s.num_told == 0) tell({});
   for (int64_t row = part.first_wanted; row < part.end() && s.num_told < s.num_prompt; ++row) {
-    const float* const at = logits + (row - part.first_wanted) * limits_.vocab;
-    tell(log_probs_.of({at, size_t(limits_.vocab)}, s.tokens[size_t(row + 1)], *s.request.prompt_logprobs));
+    const std::span<const float> logits = logits_.whole(first_row + row - part.first_wanted);
+    tell(log_probs_.of(logits, s.tokens[size_t(row + 1)], *s.request.prompt_logprobs));
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "weft/serve/draft.h"
 #include "weft/serve/engine.h"
+#include "weft/serve/logit_rows.h"
 #include "weft/serve/mtp_draft.h"
 #include "weft/serve/step_cost.h"
 
@@ -97,22 +98,27 @@ class ContinuousEngine : public Engine {
   void learn_cost(double seconds);  // of the step that was computed
   // What comes of a part of a step.
   struct Chosen {
-    const float* logits = nullptr;  // [num_wanted, V]
-    int64_t first_row = 0;          // of them, among the step's
-    int64_t first = 0;              // of these rows, the one behind which the answer goes on
-    int64_t count = 0;              // tokens by which it went on, which the sequence has now
-    int64_t num_accepted = 0;       // of them, those that had been guessed
-    std::optional<int32_t> stop;    // what came after them, if that ended it
-    std::string error;              // why there are no more
-    std::vector<double> log_sums;   // of the rows behind which these came, where log-probabilities are asked for
+    int64_t first_row = 0;         // of its logits, among the step's
+    int64_t first = 0;             // among the step's, the row behind which the answer goes on
+    int64_t count = 0;             // tokens by which it went on, which the sequence has now
+    int64_t num_accepted = 0;      // of them, those that had been guessed
+    std::optional<int32_t> stop;   // what came after them, if that ended it
+    std::string error;             // why there are no more
+    std::vector<double> log_sums;  // of the rows behind which these came, where log-probabilities are asked for
   };
-  void choose_all(const float* logits);
-  void choose(const StepPart& part, Chosen& chosen, std::vector<uint32_t>& allowed);
-  bool choose_next(Sequence& s, Chosen& chosen, std::vector<uint32_t>& allowed);
-  std::span<const float> row(const Chosen& chosen, int64_t i) const;  // behind which token i of the answer's came
+  // Of each thread, for the time of a call.
+  struct Scratch {
+    std::vector<uint32_t> allowed;
+    std::vector<int32_t> said;
+  };
+  void each_part(FunctionRef<void(const StepPart& part, Chosen& chosen, Scratch& scratch)> work);
+  void begin_choice(const Tensor& logits);
+  void wish(const StepPart& part, const Chosen& chosen, Scratch& scratch);
+  void choose(const StepPart& part, Chosen& chosen, Scratch& scratch);
+  bool choose_next(Sequence& s, Chosen& chosen, Scratch& scratch);
   void read(const StepPart& part, const Chosen& chosen);
   void embed(Sequence& s, int64_t row);
-  void score_prompt(Sequence& s, const StepPart& part, const float* logits);
+  void score_prompt(Sequence& s, const StepPart& part, int64_t first_row);
   void end(Sequence& s, Finish finish);
   void publish();
   void end_all(FinishReason reason, const std::string& error);
@@ -130,8 +136,9 @@ class ContinuousEngine : public Engine {
   // Of the engine's thread.
   std::vector<StepPart> parts_;
   std::vector<Ended> ended_;  // in this step, not yet told
+  LogitRows logits_;
   std::vector<Chosen> chosen_;
-  std::vector<std::vector<uint32_t>> allowed_;  // of each thread
+  std::vector<Scratch> scratch_;
   LogProbs log_probs_;
   std::vector<float> embedding_;
   EngineStats totals_;

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "weft/tensor/host_access.h"
-
 namespace weft {
 
 Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
@@ -123,7 +121,7 @@ Tensor Draft::compute_next() {
   runner_.clear();
   for (const GuessRound::Running& r : round_.running())
     add_rows(known_.at(r.sequence->id), {&r.sequence->tokens.back(), 1}, 1);
-  return on_host(model_.context().stream, runner_.run());
+  return runner_.run();
 }
 
 void Draft::guess(std::span<const GuessWish> wishes) {
@@ -131,7 +129,7 @@ void Draft::guess(std::span<const GuessWish> wishes) {
   for (const GuessWish& wish : wishes) known_[wish.sequence->id].is_used = true;
   for (const GuessWish& wish : wishes) begin(wish);
   catch_up();
-  while (!round_.running().empty()) round_.choose(model_.context().stream.team(), compute_next().data<float>());
+  while (!round_.running().empty()) round_.choose(model_.context(), compute_next());
 }
 
 }  // namespace weft

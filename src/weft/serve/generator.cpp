@@ -3,12 +3,11 @@
 
 #include <algorithm>
 
-#include "weft/tensor/host_access.h"
 #include "weft/tensor/repeated_step.h"
 
 namespace weft {
 
-int32_t Generator::next(std::span<const int32_t> tokens, KvCache& cache, Sampler& sampler, uint64_t position) {
+int32_t Generator::next(std::span<const int32_t> tokens, KvCache& cache, Sampler& sampler, const SamplingPast& past) {
   positions_.resize(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) positions_[i] = int32_t(cache.length() + int64_t(i));
   const Pass pass{.ids = tokens.data(),
@@ -19,9 +18,13 @@ int32_t Generator::next(std::span<const int32_t> tokens, KvCache& cache, Sampler
     const RepeatedStep step(stream, this, pass.num_tokens == 1 ? 1 : 0);
     return model_.logits(pass, pass.num_tokens - 1, 1);
   };
-  const Tensor logits = on_host(stream, compute());
-  const int32_t token = logits ? sampler.choose({logits.data<float>(), size_t(logits.numel())}, position) : 0;
-  return model_.share(token);
+  const Tensor logits = compute();
+  if (!logits) return model_.share(0);
+  const uint64_t position = past.prompt.size() + past.answer.size();
+  rows_.begin(logits, model_.config().vocab);
+  rows_.wish_choice(0, sampler, position, past, false);
+  rows_.read(model_.context());
+  return model_.share(rows_.choose(0, sampler, position, past));
 }
 
 int64_t Generator::generate(std::span<const int32_t> prompt, const GenerateOptions& options,
@@ -42,7 +45,9 @@ int64_t Generator::generate(std::span<const int32_t> prompt, const GenerateOptio
       cache.clear();
       first_new = seen.size() - size_t(std::max<int64_t>(1, capacity / 2));
     }
-    const int32_t token = next(std::span(seen).subspan(first_new), cache, sampler, uint64_t(seen.size()));
+    const std::span<const int32_t> all = seen;
+    const SamplingPast past{.prompt = all.first(prompt.size()), .answer = all.subspan(prompt.size())};
+    const int32_t token = next(all.subspan(first_new), cache, sampler, past);
     if (std::ranges::find(options.stop_tokens, token) != options.stop_tokens.end()) break;
     on_token(token);
     first_new = seen.size();

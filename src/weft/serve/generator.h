@@ -6,7 +6,7 @@
 
 #include "weft/base/function_ref.h"
 #include "weft/pretrained/forward_model.h"
-#include "weft/serve/sampler.h"
+#include "weft/serve/logit_rows.h"
 
 namespace weft {
 
@@ -29,10 +29,11 @@ class Generator {
 
  private:
   // Runs tokens behind the cache and chooses the one that follows.
-  int32_t next(std::span<const int32_t> tokens, KvCache& cache, Sampler& sampler, uint64_t position);
+  int32_t next(std::span<const int32_t> tokens, KvCache& cache, Sampler& sampler, const SamplingPast& past);
 
   ForwardModel& model_;
   std::vector<int32_t> positions_;
+  LogitRows rows_;
 };
 
 }  // namespace weft

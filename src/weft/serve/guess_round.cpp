@@ -2,22 +2,15 @@
 #include "weft/serve/guess_round.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace weft {
 
-void GuessRound::choose_one(Running& r, std::span<const float> logits, std::vector<uint32_t>& allowed) const {
+void GuessRound::choose_one(Running& r, std::vector<uint32_t>& allowed) const {
   Sequence& s = *r.sequence;
   const Request& request = s.request;
-  SamplingPast past{.prompt = s.prompt(), .answer = s.answer(), .bad_words = request.bad_words};
-  if (s.num_answer() < request.min_tokens) past.banned = request.stop_tokens;
   try {
-    if (request.constraint) {
-      allowed.resize(size_t(vocab_ + 31) / 32);
-      request.constraint->fill(allowed);
-      past.allowed = allowed;
-    }
-    const int32_t token = s.sampler.choose(logits, uint64_t(s.size()), past);
+    const SamplingPast past = logits_.needs_past(r.row) ? s.past(s.answer(), vocab_, allowed) : SamplingPast{};
+    const int32_t token = logits_.choose(r.row, s.sampler, uint64_t(s.size()), past);
     r.is_over = std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end();
     if (r.is_over) return;
     if (request.constraint) request.constraint->accept(token);
@@ -28,18 +21,23 @@ void GuessRound::choose_one(Running& r, std::span<const float> logits, std::vect
   }
 }
 
-void GuessRound::choose(ThreadTeam& team, const float* logits) {
-  rows_.resize(size_t(team.size())), allowed_.resize(size_t(team.size()));
-  const int64_t both = std::min(own_vocab_, vocab_);
-  team.parallel_for(int64_t(running_.size()), 1, [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t i = begin; i < end; ++i) {
-      std::vector<float>& row = rows_[size_t(worker)];
-      row.assign(size_t(vocab_), -std::numeric_limits<float>::infinity());
-      std::copy_n(logits + i * own_vocab_, both, row.begin());
-      running_[size_t(i)].row = i;
-      choose_one(running_[size_t(i)], row, allowed_[size_t(worker)]);
-    }
+void GuessRound::choose(Context& context, const Tensor& logits) {
+  ThreadTeam& team = context.stream.team();
+  allowed_.resize(size_t(team.size()));
+  logits_.begin(logits, std::min(own_vocab_, vocab_));
+  const auto each = [&](auto&& work) {
+    team.parallel_for(int64_t(running_.size()), 1, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t i = begin; i < end; ++i) work(running_[size_t(i)], i, allowed_[size_t(worker)]);
+    });
+  };
+  each([&](Running& r, int64_t i, std::vector<uint32_t>& allowed) {
+    r.row = i;
+    Sequence& s = *r.sequence;
+    if (!logits_.are_here())
+      logits_.wish_choice(i, s.sampler, uint64_t(s.size()), s.past(s.answer(), vocab_, allowed), false);
   });
+  logits_.read(context);
+  each([&](Running& r, int64_t, std::vector<uint32_t>& allowed) { choose_one(r, allowed); });
   std::erase_if(running_, [](const Running& r) {
     if (!r.is_over) return false;
     Sequence& s = *r.sequence;

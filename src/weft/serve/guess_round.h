@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "weft/base/thread_team.h"
+#include "weft/serve/logit_rows.h"
 #include "weft/serve/sequence.h"
 
 namespace weft {
@@ -32,14 +32,14 @@ class GuessRound {
   std::span<const Running> running() const { return running_; }
   // The next token of each, of logits [running, own_vocab] in this order. Who has enough gets its guesses and is no
   // longer running.
-  void choose(ThreadTeam& team, const float* logits);
+  void choose(Context& context, const Tensor& logits);
 
  private:
-  void choose_one(Running& running, std::span<const float> logits, std::vector<uint32_t>& allowed) const;
+  void choose_one(Running& running, std::vector<uint32_t>& allowed) const;
 
   const int64_t vocab_, own_vocab_;
   std::vector<Running> running_;
-  std::vector<std::vector<float>> rows_;  // of each thread, [vocab]
+  LogitRows logits_;
   std::vector<std::vector<uint32_t>> allowed_;
 };
 

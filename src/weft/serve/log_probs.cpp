@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "weft/base/error.h"
-#include "weft/serve/token_weights.h"
+#include "weft/kernels/token_weights.h"
 
 namespace weft {
 
@@ -17,7 +17,7 @@ TokenLogProbs LogProbs::of(std::span<const float> logits, int32_t token, int32_t
   const float own = logits[size_t(token)];
   int32_t likelier = 0;
   for (const float logit : logits) likelier += logit > own;
-  TokenLogProbs result{.token = {token, float(double(own) - log_sum)}, .rank = 1 + int64_t(likelier)};
+  TokenLogProbs result = of(own, token, likelier, log_sum);
   const size_t kept = std::min(logits.size(), size_t(std::max(num_top, 0)));
   if (kept == 0) return result;
   order_.resize(logits.size());

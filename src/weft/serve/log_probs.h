@@ -28,6 +28,10 @@ class LogProbs {
   // `token` after `logits` [V], with `num_top` alternatives. Valid until the next call. log_sum: log_sum_exp of them.
   TokenLogProbs of(std::span<const float> logits, int32_t token, int32_t num_top, double log_sum);
   TokenLogProbs of(std::span<const float> logits, int32_t token, int32_t num_top);
+  // Of a token alone, with this logit and so many likelier ones.
+  static TokenLogProbs of(float logit, int32_t token, int64_t num_likelier, double log_sum) {
+    return {.token = {token, float(double(logit) - log_sum)}, .rank = 1 + num_likelier};
+  }
 
  private:
   std::vector<TokenLogProb> order_;

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "weft/tensor/host_access.h"
-
 namespace weft {
 
 MtpDraft::MtpDraft(StepRunner& runner, ForwardModel& model)
@@ -61,10 +59,9 @@ void MtpDraft::guess(std::span<const GuessWish> wishes) {
   if (learnt_.empty()) return;
   begin(wishes);
   learnt_.clear();
-  Stream& stream = model_.context().stream;
   Tensor logits = runner_.predict(from_);
   while (!round_.running().empty()) {
-    round_.choose(stream.team(), on_host(stream, logits).data<float>());
+    round_.choose(model_.context(), logits);
     if (round_.running().empty()) return;
     add_next();
     logits = runner_.predict(from_);

@@ -7,12 +7,13 @@
 
 #include "weft/base/error.h"
 #include "weft/base/philox.h"
+#include "weft/kernels/token_weight.h"
 
 namespace weft {
 namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-constexpr float kForbiddingBias = -100;  // as OpenAI's interface has it
+constexpr const char* kNoneMayCome = "no token may come next: the request forbids all of them";
 
 void require(bool is_fine, std::string_view name, double value, std::string_view range) {
   if (!is_fine) throw UsageError("{} {}: write {}", name, value, range);
@@ -43,33 +44,121 @@ void check_sampling(const SamplingOptions& o) {
     require(std::abs(bias) <= 100, "logit_bias", double(bias), "numbers from -100 to 100");
 }
 
+Sampler::Sampler(const SamplingOptions& options) : options_(options) {
+  auto& biases = options_.logit_bias;
+  std::ranges::stable_sort(biases, {}, &std::pair<int32_t, float>::first);
+  size_t count = 0;
+  for (const auto& [token, bias] : biases) {
+    if (count > 0 && biases[count - 1].first == token)
+      biases[count - 1].second += bias;
+    else
+      biases[count++] = {token, bias};
+  }
+  biases.resize(count);
+}
+
 bool Sampler::changes_logits(const SamplingPast& past) const {
   return !options_.logit_bias.empty() || !options_.allowed_tokens.empty() || options_.presence_penalty != 0 ||
          options_.frequency_penalty != 0 || options_.repetition_penalty != 1 || !past.allowed.empty() ||
          !past.banned.empty() || !past.bad_words.empty();
 }
 
+// A wish's changes; its query counts them.
+void Sampler::find_changes(const SamplingPast& past, int64_t vocab, TokenWish& wish) {
+  wish.changes.clear(), wish.mask.clear();
+  if (!changes_logits(past)) return;
+  auto end_list = [&, before = size_t(0)](int32_t& count) mutable {
+    count = int32_t(wish.changes.size() - before), before = wish.changes.size();
+  };
+  for (const auto& [token, bias] : options_.logit_bias) wish.changes.push_back({token, bias});
+  end_list(wish.query.num_biases);
+  add_penalties(past, wish);
+  end_list(wish.query.num_penalised);
+  for (const int32_t token : past.banned) wish.changes.push_back({token});
+  for (const std::vector<int32_t>& word : past.bad_words) {
+    if (word.empty() || word.size() - 1 > past.answer.size()) continue;
+    const auto before_last = past.answer.last(word.size() - 1);
+    if (std::equal(before_last.begin(), before_last.end(), word.begin())) wish.changes.push_back({word.back()});
+  }
+  end_list(wish.query.num_forbidden);
+  const auto words = size_t(vocab + 31) / 32;
+  if (!past.allowed.empty()) {
+    check(past.allowed.size() >= words, "{} words of allowed tokens for {} tokens", past.allowed.size(), vocab);
+    wish.mask.assign(past.allowed.begin(), past.allowed.begin() + std::ptrdiff_t(words));
+  }
+  if (options_.allowed_tokens.empty()) return;
+  std::vector<uint32_t> allowed(words);
+  for (const int32_t token : options_.allowed_tokens)
+    if (token >= 0 && token < vocab) allowed[size_t(token) / 32] |= uint32_t(1) << (token % 32);
+  for (size_t i = 0; i < words && !past.allowed.empty(); ++i) allowed[i] &= wish.mask[i];
+  wish.mask.swap(allowed);
+}
+
+void Sampler::add_penalties(const SamplingPast& past, TokenWish& wish) {
+  const bool repeats = options_.repetition_penalty != 1;
+  if (!repeats && options_.presence_penalty == 0 && options_.frequency_penalty == 0) return;
+  wish.query.repetition_penalty = options_.repetition_penalty;
+  wish.query.presence_penalty = options_.presence_penalty, wish.query.frequency_penalty = options_.frequency_penalty;
+  past_.follow(past.prompt, past.answer);
+  for (const PastTokens::Entry& e : past_.entries())
+    if (e.in_answer > 0 || (repeats && e.in_prompt)) wish.changes.push_back({e.token, float(e.in_answer)});
+}
+
+float Sampler::uniform_of(uint64_t position) const { return to_uniform(philox(options_.seed, position)[0]); }
+
+bool Sampler::wish(uint64_t position, const SamplingPast& past, int64_t vocab, TokenWish& wish) {
+  const bool is_greedy = options_.temperature == 0;
+  if (!is_greedy && (options_.typical_p < 1 || options_.top_k > kMostTokenCandidates)) return false;
+  wish.query = {};
+  find_changes(past, vocab, wish);
+  if (is_greedy) return true;
+  wish.query.inverse_temperature = token_weight::inverse_of(options_.temperature);
+  wish.query.uniform = uniform_of(position);
+  wish.query.want = keeps_all(vocab) ? TokenQuery::Want::drawn : TokenQuery::Want::candidates;
+  wish.query.top_k = options_.top_k, wish.query.top_p = options_.top_p, wish.query.min_p = options_.min_p;
+  return true;
+}
+
+int32_t Sampler::choose(const FoundTokens& found, std::span<const TokenCandidate> candidates, uint64_t position) {
+  if (found.token < 0) throw Error(kNoneMayCome);
+  if (candidates.empty()) return found.token;
+  const float inverse = token_weight::inverse_of(options_.temperature);
+  candidates_.clear();
+  for (const TokenCandidate& c : candidates) {
+    const float weight = token_weight::exp_nonpositive((c.logit - found.highest) * inverse);
+    if (weight > 0) candidates_.push_back({weight, c.token});
+  }
+  std::ranges::sort(candidates_, {}, &Candidate::token);
+  keep_likely(found.total);
+  return draw(double(uniform_of(position)));
+}
+
 int32_t Sampler::choose(std::span<const float> logits, uint64_t position, const SamplingPast& past) {
   check(!logits.empty(), "there are no logits to choose from");
-  if (changes_logits(past)) {
-    change_logits(logits, past);
-    logits = changed_;
-  }
+  if (!changes_logits(past)) return choose_changed(logits, position);
+  wish_.query = {};
+  find_changes(past, int64_t(logits.size()), wish_);
+  changed_.assign(logits.begin(), logits.end());
+  weft::change_logits(changed_, wish_.query, wish_.changes, wish_.mask);
+  return choose_changed(changed_, position);
+}
+
+int32_t Sampler::choose_changed(std::span<const float> logits, uint64_t position) {
   const float top = highest(logits);
-  if (top == kForbidden) throw Error("no token may come next: the request forbids all of them");
+  if (top == kForbidden) throw Error(kNoneMayCome);
   if (options_.temperature == 0) return int32_t(std::find(logits.begin(), logits.end(), top) - logits.begin());
   const double total = weights_.weigh(logits, top, options_.temperature);
-  const auto uniform = double(to_uniform(philox(options_.seed, position)[0]));
-  if (keeps_all(logits.size())) return weights_.at(uniform * total);
+  const auto uniform = double(uniform_of(position));
+  if (keeps_all(int64_t(logits.size()))) return weights_.at(uniform * total);
   collect(total);
   if (options_.typical_p < 1) keep_typical();
   keep_likely(total);
   return draw(uniform);
 }
 
-bool Sampler::keeps_all(size_t tokens) const {
+bool Sampler::keeps_all(int64_t tokens) const {
   return options_.typical_p >= 1 && options_.min_p <= 0 && options_.top_p >= 1 &&
-         (options_.top_k == 0 || size_t(options_.top_k) >= tokens);
+         (options_.top_k == 0 || options_.top_k >= tokens);
 }
 
 // All that have a weight; but where nothing else than top_p chooses, not those that are so unlikely that all of them
@@ -82,59 +171,6 @@ void Sampler::collect(double total) {
   candidates_.clear();
   for (size_t i = 0; i < weights.size(); ++i)
     if (weights[i] > lowest) candidates_.push_back({weights[i], int32_t(i)});
-}
-
-void Sampler::change_logits(std::span<const float> logits, const SamplingPast& past) {
-  const auto has = [&](int32_t token) { return token >= 0 && size_t(token) < logits.size(); };
-  if (options_.allowed_tokens.empty()) {
-    changed_.assign(logits.begin(), logits.end());
-  } else {
-    changed_.assign(logits.size(), kForbidden);
-    for (const int32_t token : options_.allowed_tokens)
-      if (has(token)) changed_[size_t(token)] = logits[size_t(token)];
-  }
-  for (const auto& [token, bias] : options_.logit_bias) {
-    if (has(token)) changed_[size_t(token)] = bias <= kForbiddingBias ? kForbidden : changed_[size_t(token)] + bias;
-  }
-  add_penalties(past);
-  forbid(past);
-}
-
-void Sampler::add_penalties(const SamplingPast& past) {
-  const bool repeats = options_.repetition_penalty != 1;
-  if (!repeats && options_.presence_penalty == 0 && options_.frequency_penalty == 0) return;
-  counts_.assign(changed_.size(), 0);
-  for (const int32_t token : past.answer) ++counts_.at(size_t(token));
-  in_prompt_.assign(changed_.size(), false);
-  if (repeats) {
-    for (const int32_t token : past.prompt) in_prompt_.at(size_t(token)) = true;
-  }
-  for (size_t i = 0; i < changed_.size(); ++i) {
-    double logit = double(changed_[i]);
-    if (repeats && (counts_[i] > 0 || in_prompt_[i]))
-      logit = logit > 0 ? logit / options_.repetition_penalty : logit * options_.repetition_penalty;
-    if (counts_[i] > 0) logit -= options_.presence_penalty + options_.frequency_penalty * counts_[i];
-    changed_[i] = float(logit);
-  }
-}
-
-void Sampler::forbid(const SamplingPast& past) {
-  const auto forbid_token = [&](int32_t token) {
-    if (token >= 0 && size_t(token) < changed_.size()) changed_[size_t(token)] = kForbidden;
-  };
-  if (!past.allowed.empty()) {
-    check(past.allowed.size() * 32 >= changed_.size(), "{} words of allowed tokens for {} tokens",
-          past.allowed.size(), changed_.size());
-    for (size_t i = 0; i < changed_.size(); ++i) {
-      if ((past.allowed[i / 32] >> (i % 32) & 1) == 0) changed_[i] = kForbidden;
-    }
-  }
-  for (const int32_t token : past.banned) forbid_token(token);
-  for (const std::vector<int32_t>& word : past.bad_words) {
-    if (word.empty() || word.size() - 1 > past.answer.size()) continue;
-    const auto before_last = past.answer.last(word.size() - 1);
-    if (std::equal(before_last.begin(), before_last.end(), word.begin())) forbid_token(word.back());
-  }
 }
 
 // Keeps the tokens whose surprise, -log p, is nearest to the mean one, until together they reach typical_p.
@@ -171,7 +207,7 @@ void Sampler::keep_likely(double total) {
     std::erase_if(candidates_, [&](const Candidate& c) { return double(c.probability) < options_.min_p * best; });
   }
   const auto more_likely = [&](const Candidate& a, const Candidate& b) { return less_likely(b, a); };
-  if (options_.top_k > 0 && size_t(options_.top_k) < candidates_.size()) {
+  if (options_.top_k > 0 && size_t(options_.top_k) <= candidates_.size()) {
     const auto end = candidates_.begin() + options_.top_k;
     std::partial_sort(candidates_.begin(), end, candidates_.end(), more_likely);
     candidates_.erase(end, candidates_.end());

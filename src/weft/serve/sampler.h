@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "weft/kernels/token_choice.h"
+#include "weft/kernels/token_weights.h"
 #include "weft/pretrained/sampling_defaults.h"
-#include "weft/serve/token_weights.h"
+#include "weft/serve/past_tokens.h"
 
 namespace weft {
 
@@ -39,14 +41,28 @@ struct SamplingPast {
   std::span<const std::vector<int32_t>> bad_words{};  // sequences that may not come to their end now
 };
 
+// What a choice needs of a row of logits that lies elsewhere: see Kernels::find_tokens.
+struct TokenWish {
+  TokenQuery query;                  // but for the row, the first change and the mask's number
+  std::vector<TokenChange> changes;  // as the query counts them
+  std::vector<uint32_t> mask;        // empty: none
+};
+
 class Sampler {
  public:
-  explicit Sampler(const SamplingOptions& options) : options_(options) {}
+  explicit Sampler(const SamplingOptions& options);
 
   // `position` numbers the tokens of one sequence. Ties go to the lower token id. Throws Error when no token may
   // come. In this order: allowed tokens, bias, penalties, what is forbidden; then temperature, typical_p, min_p,
   // top_k, top_p.
   int32_t choose(std::span<const float> logits, uint64_t position, const SamplingPast& past = {});
+
+  // The same from what was found of the row, of `vocab` tokens, where it was asked for what wish() says. False where
+  // only the whole row tells.
+  bool wish(uint64_t position, const SamplingPast& past, int64_t vocab, TokenWish& wish);
+  int32_t choose(const FoundTokens& found, std::span<const TokenCandidate> candidates, uint64_t position);
+  // And from a row that was changed as the wish says.
+  int32_t choose_changed(std::span<const float> logits, uint64_t position);
 
   const SamplingOptions& options() const { return options_; }
 
@@ -56,20 +72,20 @@ class Sampler {
     int32_t token;
   };
   bool changes_logits(const SamplingPast& past) const;
-  void change_logits(std::span<const float> logits, const SamplingPast& past);
-  void add_penalties(const SamplingPast& past);
-  void forbid(const SamplingPast& past);
-  bool keeps_all(size_t tokens) const;
+  void find_changes(const SamplingPast& past, int64_t vocab, TokenWish& wish);
+  void add_penalties(const SamplingPast& past, TokenWish& wish);
+  bool keeps_all(int64_t tokens) const;
   void collect(double total);
   void keep_typical();
   void keep_likely(double total);
   int32_t draw(double uniform) const;
+  float uniform_of(uint64_t position) const;
 
   SamplingOptions options_;
+  PastTokens past_;
   // Kept for the next call.
+  TokenWish wish_;
   std::vector<float> changed_;
-  std::vector<int32_t> counts_;  // of each token in the answer
-  std::vector<bool> in_prompt_;
   TokenWeights weights_;
   std::vector<Candidate> candidates_;
   std::vector<std::pair<double, Candidate>> surprises_;

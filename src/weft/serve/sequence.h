@@ -58,6 +58,18 @@ struct Sequence {
   int64_t num_answer() const { return size() - num_prompt; }
   std::span<const int32_t> prompt() const { return std::span(tokens).first(size_t(num_prompt)); }
   std::span<const int32_t> answer() const { return std::span(tokens).subspan(size_t(num_prompt)); }
+  // What the choice behind this answer depends on, which its constraint has accepted. allowed: memory for what that
+  // then says.
+  SamplingPast past(std::span<const int32_t> said, int64_t vocab, std::vector<uint32_t>& allowed) const {
+    SamplingPast past{.prompt = prompt(), .answer = said, .bad_words = request.bad_words};
+    if (int64_t(said.size()) < request.min_tokens) past.banned = request.stop_tokens;
+    if (request.constraint) {
+      allowed.resize(size_t(vocab + 31) / 32);
+      request.constraint->fill(allowed);
+      past.allowed = allowed;
+    }
+    return past;
+  }
   int64_t remaining() const { return size() - num_computed; }
   // The first row whose logits somebody waits for: what follows the last token, or a prompt's token that has not been
   // scored. The first entry of a scored prompt takes no row.

@@ -100,6 +100,8 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
 inline float __expf(float x) { return std::exp(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline int __float2int_rn(float x) { return int(std::nearbyint(x)); }

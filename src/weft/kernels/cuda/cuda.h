@@ -81,6 +81,7 @@ void route(Stream&, const RouteArgs&);
 void route_backward(Stream&, const RouteBackwardArgs&);
 
 // group_order.cu
+void find_tokens(Stream&, const FindTokensArgs&);
 void order_by_group(Stream&, const GroupOrderArgs&);
 void combine_rows(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
 void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,

@@ -152,10 +152,8 @@ Request Job::request_of(const Answer& answer, int64_t index) const {
   request.max_tokens = p.max_tokens, request.min_tokens = p.min_tokens;
   request.sampling = p.sampling;
   // The first answer is that of n = 1; the others have seeds of their own.
-  if (const uint64_t k = uint64_t(index % p.best_of); k > 0) {
-    const Philox4 bits = philox(p.sampling.seed, k, name_hash("answer"));
-    request.sampling.seed = uint64_t(bits[0]) << 32 | bits[1];
-  }
+  if (const uint64_t k = uint64_t(index % p.best_of); k > 0)
+    request.sampling.seed = to_number(philox(p.sampling.seed, k, name_hash("answer")));
   request.stop_tokens = p.stop_tokens;
   request.bad_words = p.bad_words;
   if (p.form) request.constraint = p.model->constraints->make(*p.form);

@@ -38,8 +38,7 @@ const Prompt& PolicyBatches::prompt_of(int64_t round, int64_t row) const {
   const int64_t answers = recipe_.policy.answers;
   const int64_t sample = round * (rows_of_round() / answers) + row / answers, epoch = sample / num_prompts();
   const Philox4 bits = philox(recipe_.train.seed, uint64_t(epoch), kPurpose);
-  const uint64_t key = uint64_t(bits[0]) << 32 | bits[1];
-  const Permutation shuffled(uint64_t(num_prompts()), key);
+  const Permutation shuffled(uint64_t(num_prompts()), to_number(bits));
   return *prompts_[size_t(shuffled(uint64_t(sample % num_prompts())))];
 }
 

@@ -78,7 +78,7 @@ bool PolicyObjective::begin_round(Trainer& trainer, int64_t round) {
     questions.push_back({.prompt = batches_.prompt_of(round, row).ids,
                          .max_tokens = c.max_tokens,
                          .temperature = c.temperature,
-                         .seed = uint64_t(bits[0]) << 32 | bits[1]});
+                         .seed = to_number(bits)});
   }
   Answers answers = answer(trainer, questions,
                            [&](size_t row) -> const Prompt& { return batches_.prompt_of(round, int64_t(row)); });

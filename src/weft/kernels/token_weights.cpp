@@ -1,39 +1,18 @@
 // TokenWeights: loops that compilers make vector instructions of.
-#include "weft/serve/token_weights.h"
+#include "weft/kernels/token_weights.h"
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
+
+#include "weft/kernels/token_weight.h"
 
 namespace weft {
 namespace {
 
-constexpr size_t kBlock = 512;
-constexpr size_t kLanes = 16;
-constexpr float kLowest = -87;
-
-// e^x of x <= 0: 2^n e^r, where r is at most half of log 2. Source of the polynomial: Moshier, Cephes, expf.
-inline float exp_nonpositive(float x) {
-  constexpr float kLog2e = 1.44269504f, kLog2High = 0.693359375f, kLog2Low = -2.12194440e-4f;
-  constexpr float kRound = 12582912;  // 1.5 * 2^23: adding it leaves a whole number in the low bits
-  // By masks, since a compiler may not make one of two computations of a choice that could trap.
-  const int32_t is_inside = -int32_t(x >= kLowest);
-  const auto inside =
-      std::bit_cast<float>((std::bit_cast<int32_t>(x) & is_inside) | (std::bit_cast<int32_t>(kLowest) & ~is_inside));
-  const float shifted = inside * kLog2e + kRound, n = shifted - kRound;
-  const float r = (inside - n * kLog2High) - n * kLog2Low;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  const float of_rest = p * r * r + r + 1;
-  const int32_t scaled = std::bit_cast<int32_t>(of_rest) + (std::bit_cast<int32_t>(shifted) << 23);
-  return std::bit_cast<float>(scaled & is_inside);
-}
+using token_weight::exp_nonpositive;
+constexpr size_t kBlock = token_weight::kBlock, kLanes = token_weight::kLanes;
 
 // In double, by lanes, so that the order is the same whatever the width of vectors.
 double sum_of(std::span<const float> values) {
@@ -81,8 +60,10 @@ double log_sum_exp(std::span<const float> logits) {
 }
 
 double TokenWeights::weigh(std::span<const float> logits, float top, double temperature) {
-  constexpr double kMost = 1e30;  // infinity times 0 would be no number
-  const auto inverse = float(std::min(1 / temperature, kMost));
+  return weigh_times(logits, top, token_weight::inverse_of(temperature));
+}
+
+double TokenWeights::weigh_times(std::span<const float> logits, float top, float inverse) {
   weights_.resize(logits.size());
   sums_.clear();
   double all = 0;

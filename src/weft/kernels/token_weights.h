@@ -18,6 +18,7 @@ class TokenWeights {
   // weights[i] = exp((logits[i] - top) / temperature), within 2e-7 of that of the exponent as a float, and 0 below
   // e^-87 and of what is no number. Returns their sum. The same bits on every machine.
   double weigh(std::span<const float> logits, float top, double temperature);
+  double weigh_times(std::span<const float> logits, float top, float inverse_temperature);
   std::span<const float> values() const { return weights_; }
   // The first token at which the sum of weights from the first one on is above `target`; the last that has a weight
   // where rounding leaves none.

@@ -1,0 +1,363 @@
+// What choosing tokens needs of rows of logits: parts of rows are looked through by blocks of the whole card, and
+// what has an order, for the sums to have the bits of the host's, is done by a block to each query.
+#include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/reduce.cuh"
+#include "weft/kernels/shape_checks.h"
+#include "weft/kernels/token_weight.h"
+
+namespace weft::cuda {
+namespace {
+
+using Want = TokenQuery::Want;
+
+constexpr int kThreads = 256;
+constexpr int kPart = 2048;  // tokens that a block looks through
+constexpr int kBlock = int(token_weight::kBlock), kLanes = int(token_weight::kLanes);
+// The depth of a token is by how much its logit, over the temperature, is below the highest. How deep candidates lie
+// is found in rounds, each of which divides what is left by so many bounds.
+constexpr int kBounds = kThreads / kWarp, kRounds = 3;
+constexpr float kMargin = 1e-4f;  // of sums that are not rounded as the host's
+constexpr float kSlack = 1e-3f;   // of depths, for weights that rounding makes equal
+
+struct Top {
+  float logit;
+  int token;
+
+  // The first of equals.
+  __device__ Top or_higher(const Top& other) const {
+    return other.logit > logit || (other.logit == logit && other.token < token) ? other : *this;
+  }
+};
+
+struct Find {
+  FoundTokens* found;
+  TokenCandidate* candidates;
+  float* logits;
+  const TokenQuery* queries;
+  const TokenChange* changes;
+  const uint32_t* masks;
+  Top* tops;                   // [queries, parts]
+  double *sums, *sums_at_one;  // [queries, blocks]
+  float* shares;               // [rounds, queries, parts, bounds]
+  int64_t columns;
+  int vocab, num_queries, parts, blocks, mask_words;
+
+  __device__ float* row(const TokenQuery& q) const { return logits + q.row * columns; }
+  __device__ float* share(int round, int query, int part) const {
+    return shares + ((int64_t(round) * num_queries + query) * parts + part) * kBounds;
+  }
+};
+
+// body(i, logit) of this thread's tokens of this block's part.
+template <class Body>
+__device__ void for_part(const Find& f, const float* logits, Body&& body) {
+  const int begin = int(blockIdx.x) * kPart, end = min(begin + kPart, f.vocab);
+  for (int i = begin + int(threadIdx.x); i < end; i += kThreads) body(i, logits[i]);
+}
+
+template <class Put>
+__device__ void for_changes(const Find& f, float* logits, int first, int count, Put&& put) {
+  for (int i = int(threadIdx.x); i < count; i += kThreads) {
+    const TokenChange c = f.changes[first + i];
+    if (c.token >= 0 && c.token < f.vocab) put(logits[c.token], c.amount);
+  }
+  __syncthreads();
+}
+
+__global__ void __launch_bounds__(kThreads) change_logits_kernel(const Find f) {
+  const TokenQuery& q = f.queries[blockIdx.x];
+  float* const logits = f.row(q);
+  for_changes(f, logits, q.first_change, q.num_biases,
+              [](float& x, float bias) { x = bias <= kForbiddingBias ? -INFINITY : x + bias; });
+  for_changes(f, logits, q.first_change + q.num_biases, q.num_penalised, [&](float& x, float count) {
+    const double repeated = x > 0 ? double(x) / q.repetition_penalty : double(x) * q.repetition_penalty;
+    const double penalty = __dadd_rn(q.presence_penalty, __dmul_rn(q.frequency_penalty, double(count)));
+    x = float(count > 0 ? __dadd_rn(repeated, -penalty) : repeated);
+  });
+  for_changes(f, logits, q.first_change + q.num_biases + q.num_penalised, q.num_forbidden,
+              [](float& x, float) { x = -INFINITY; });
+  if (q.mask < 0) return;
+  const uint32_t* const mask = f.masks + int64_t(q.mask) * f.mask_words;
+  for (int i = int(threadIdx.x); i < f.vocab; i += kThreads)
+    if ((mask[i / 32] >> (i % 32) & 1) == 0) logits[i] = -INFINITY;
+}
+
+__global__ void __launch_bounds__(kThreads) tops_kernel(const Find f) {
+  const int query = int(blockIdx.y);
+  Top best{-INFINITY, f.vocab};
+  for_part(f, f.row(f.queries[query]), [&](int i, float logit) {
+    if (logit > best.logit) best = {logit, i};
+  });
+  for (int mask = kWarp / 2; mask > 0; mask /= 2)
+    best =
+        best.or_higher({__shfl_xor_sync(kAllLanes, best.logit, mask), __shfl_xor_sync(kAllLanes, best.token, mask)});
+  __shared__ Top of_warps[kThreads / kWarp];
+  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = best;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int w = 1; w < kThreads / kWarp; ++w) best = best.or_higher(of_warps[w]);
+  f.tops[query * f.parts + int(blockIdx.x)] = best;
+}
+
+__device__ float highest(const Find& f, int query) {
+  float best = -INFINITY;
+  for (int p = 0; p < f.parts; ++p) best = fmaxf(best, f.tops[query * f.parts + p].logit);
+  return best;
+}
+
+__device__ float times_plus(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
+
+// token_weight::exp_nonpositive, bit for bit.
+__device__ float exp_nonpositive(float x) {
+  using namespace token_weight;
+  if (!(x >= kLowest)) return 0;
+  const float shifted = times_plus(x, kLog2e, kRound), n = __fadd_rn(shifted, -kRound);
+  const float r = times_plus(-n, kLog2Low, times_plus(-n, kLog2High, x));
+  float p = times_plus(kP0, r, kP1);
+  p = times_plus(p, r, kP2);
+  p = times_plus(p, r, kP3);
+  p = times_plus(p, r, kP4);
+  p = times_plus(p, r, kP5);
+  const float of_rest = __fadd_rn(times_plus(__fmul_rn(p, r), r, r), 1);
+  return __uint_as_float(__float_as_uint(of_rest) + (__float_as_uint(shifted) << 23));
+}
+
+__device__ float weight_of(float logit, float top, float inverse_temperature) {
+  return exp_nonpositive(__fmul_rn(__fadd_rn(logit, -top), inverse_temperature));
+}
+
+// kLanes threads to each of the blocks of tokens whose weights are summed by themselves.
+__global__ void __launch_bounds__(kThreads) weights_kernel(const Find f) {
+  __shared__ double of_lanes[2][kThreads];
+  const int query = int(blockIdx.y), me = int(threadIdx.x), lane = me % kLanes;
+  const int block = (int(blockIdx.x) * kThreads + me) / kLanes;
+  const TokenQuery& q = f.queries[query];
+  const bool is_weighed = q.want != Want::likeliest;
+  if (!is_weighed && !q.wants_log_sum) return;
+  const float top = highest(f, query);
+  const float* const logits = f.row(q);
+  double sum = 0, at_one = 0;
+  for (int j = 0; j < kBlock / kLanes; ++j) {
+    const int i = block * kBlock + j * kLanes + lane;
+    if (i >= f.vocab) break;
+    if (is_weighed) sum += double(weight_of(logits[i], top, q.inverse_temperature));
+    if (q.wants_log_sum) at_one += double(weight_of(logits[i], top, 1));
+  }
+  of_lanes[0][me] = sum, of_lanes[1][me] = at_one;
+  __syncthreads();
+  if (lane != 0 || block >= f.blocks) return;
+  for (int l = 1; l < kLanes; ++l) sum += of_lanes[0][me + l], at_one += of_lanes[1][me + l];
+  f.sums[query * f.blocks + block] = sum, f.sums_at_one[query * f.blocks + block] = at_one;
+}
+
+// One after the other, as the host adds them; thread 0 gets the sum.
+__device__ double sum_in_order(const double* sums, int count) {
+  __shared__ double near[kThreads];
+  double sum = 0;
+  for (int first = 0; first < count; first += kThreads) {
+    const int i = first + int(threadIdx.x);
+    if (i < count) near[threadIdx.x] = sums[i];
+    __syncthreads();
+    if (threadIdx.x == 0)
+      for (int j = 0; j < min(kThreads, count - first); ++j) sum += near[j];
+    __syncthreads();
+  }
+  return sum;
+}
+
+// TokenWeights::at, for all threads.
+__device__ int token_at(const Find& f, const TokenQuery& q, const double* sums, const float* logits, float top,
+                        double total) {
+  __shared__ float weights[kBlock];
+  __shared__ double target;
+  __shared__ int block, token;
+  if (threadIdx.x == 0) {
+    double left = __dmul_rn(double(q.uniform), total);
+    int b = 0;
+    while (b + 1 < f.blocks && left >= sums[b]) left -= sums[b++];
+    target = left, block = b, token = -1;
+  }
+  __syncthreads();
+  for (int b = block; b < f.blocks; ++b) {
+    const int count = min(kBlock, f.vocab - b * kBlock);
+    for (int i = int(threadIdx.x); i < count; i += kThreads)
+      weights[i] = weight_of(logits[b * kBlock + i], top, q.inverse_temperature);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      double left = target;
+      for (int i = 0; i < count && token < 0; ++i) {
+        left -= double(weights[i]);
+        if (left < 0 && weights[i] > 0) token = b * kBlock + i;
+      }
+      target = left;
+    }
+    __syncthreads();
+    if (token >= 0) return token;
+  }
+  // Rounding left something of the target.
+  int last = 0;
+  for (int i = f.vocab - 1; i >= 0 && last == 0; --i)
+    if (weight_of(logits[i], top, q.inverse_temperature) > 0) last = i;
+  return last;
+}
+
+__global__ void __launch_bounds__(kThreads) choice_kernel(const Find f) {
+  __shared__ double total;
+  const int query = int(blockIdx.x);
+  const TokenQuery& q = f.queries[query];
+  const float* const logits = f.row(q);
+  const double* const sums = f.sums + int64_t(query) * f.blocks;
+  Top top = f.tops[query * f.parts];
+  for (int p = 1; p < f.parts; ++p) top = top.or_higher(f.tops[query * f.parts + p]);
+  const bool may_come = top.logit > -INFINITY;
+  FoundTokens found;
+  found.highest = top.logit;
+  if (q.want != Want::likeliest && may_come) found.total = sum_in_order(sums, f.blocks);
+  if (q.wants_log_sum) found.total_at_one = sum_in_order(f.sums_at_one + int64_t(query) * f.blocks, f.blocks);
+  int token = may_come ? top.token : -1;
+  if (q.want == Want::drawn && may_come) {
+    if (threadIdx.x == 0) total = found.total;
+    __syncthreads();
+    token = token_at(f, q, sums, logits, top.logit, total);
+  }
+  found.token = token, found.logit = token >= 0 ? logits[token] : 0;
+  int likelier = 0;
+  if (q.wants_log_sum && q.want == Want::drawn)
+    for (int i = int(threadIdx.x); i < f.vocab; i += kThreads) likelier += logits[i] > found.logit;
+  found.num_likelier = block_sum(likelier);
+  if (threadIdx.x == 0) f.found[query] = found;
+}
+
+// What is left to search, divided by bounds: at first each twice as deep as the one before, since few tokens may be
+// near the highest and many far below it.
+struct Depths {
+  float from, to;
+  bool are_doubled;
+
+  __device__ float bound(int i) const {
+    const float share = are_doubled ? float(2 << i) / float(1 << kBounds) : float(i + 1) / float(kBounds);
+    return i + 1 == kBounds ? to : from + (to - from) * share;
+  }
+  __device__ Depths up_to(int i) const { return {i == 0 ? from : bound(i - 1), bound(i), false}; }
+};
+
+__device__ bool is_searched(const TokenQuery& q) {
+  return q.want == Want::candidates && (q.top_k > 0 || q.min_p <= 0);
+}
+
+// Between which depths the candidates of a query end, after so many rounds; for all threads.
+__device__ Depths depths_of(const Find& f, const TokenQuery& q, int query, int rounds) {
+  __shared__ float sums[kBounds];
+  const double total = f.found[query].total;
+  // Of a top_p alone those that are so unlikely that all of them together are not among the likeliest that reach it.
+  const double unlikely = (1 - q.top_p) * total / f.vocab;
+  const float deepest = -token_weight::kLowest;
+  const float end = q.top_k > 0 || unlikely <= 0 ? deepest : fminf(deepest, kSlack - logf(float(unlikely)));
+  const float needed = q.top_k > 0 ? float(q.top_k) : float(q.top_p * total) * (1 + kMargin);
+  const int warp = int(threadIdx.x) / kWarp, lane = int(threadIdx.x) % kWarp;
+  Depths d{0, end, true};
+  for (int round = 0; round < rounds; ++round) {
+    float sum = 0;
+    for (int p = lane; p < f.parts; p += kWarp) sum += f.share(round, query, p)[warp];
+    sum = warp_sum(sum);
+    if (lane == 0) sums[warp] = sum;
+    __syncthreads();
+    int bound = 0;
+    while (bound < kBounds && sums[bound] < needed) ++bound;
+    d = bound < kBounds ? d.up_to(bound) : Depths{d.to, d.to, false};
+    __syncthreads();
+  }
+  return d;
+}
+
+// How many tokens of this part are above each bound, or their weights where a share of these is asked for.
+__global__ void __launch_bounds__(kThreads) shares_kernel(const Find f, const int round) {
+  __shared__ float of_warps[kBounds][kThreads / kWarp];
+  const int query = int(blockIdx.y);
+  const TokenQuery& q = f.queries[query];
+  if (!is_searched(q)) return;
+  const Depths depths = depths_of(f, q, query, round);
+  const float top = f.found[query].highest;
+  float sums[kBounds] = {};
+  for_part(f, f.row(q), [&](int, float logit) {
+    const float below = (top - logit) * q.inverse_temperature;
+    if (!(below <= depths.to)) return;
+    const float share = q.top_k > 0 ? 1 : __expf(-below);
+    for (int i = 0; i < kBounds; ++i)
+      if (below <= depths.bound(i)) sums[i] += share;
+  });
+  const int warp = int(threadIdx.x) / kWarp;
+  for (int i = 0; i < kBounds; ++i) {
+    const float sum = warp_sum(sums[i]);
+    if (threadIdx.x % kWarp == 0) of_warps[i][warp] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x >= kBounds) return;
+  float sum = 0;
+  for (int w = 0; w < kThreads / kWarp; ++w) sum += of_warps[threadIdx.x][w];
+  f.share(round, query, int(blockIdx.x))[threadIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads) candidates_kernel(const Find f) {
+  const int query = int(blockIdx.y);
+  const TokenQuery& q = f.queries[query];
+  FoundTokens& found = f.found[query];
+  if (q.want != Want::candidates || found.token < 0) return;
+  float depth = -token_weight::kLowest;
+  if (is_searched(q)) depth = depths_of(f, q, query, kRounds).to + kSlack;
+  if (q.min_p > 0) depth = fminf(depth, kSlack - logf(float(q.min_p)));
+  depth = fminf(depth, -token_weight::kLowest);
+  const float top = found.highest;
+  TokenCandidate* const to = f.candidates + int64_t(query) * kMostTokenCandidates;
+  for_part(f, f.row(q), [&](int i, float logit) {
+    if (!((top - logit) * q.inverse_temperature <= depth)) return;
+    const int place = atomicAdd(&found.num_candidates, 1);
+    if (place < kMostTokenCandidates) to[place] = {logit, i};
+  });
+}
+
+}  // namespace
+
+void find_tokens(Stream& stream, const FindTokensArgs& args) {
+  shapes::check_find_tokens(args);
+  const auto queries = int64_t(args.queries.size());
+  if (queries == 0) return;
+  const int64_t parts = ceil_div(args.vocab, int64_t(kPart)), blocks = ceil_div(args.vocab, int64_t(kBlock));
+  const auto scratch = [&](int64_t bytes) { return stream.allocator().empty(DType::u8, {bytes}); };
+  const Tensor tops = scratch(queries * parts * int64_t(sizeof(Top)));
+  const Tensor sums = scratch(2 * queries * blocks * int64_t(sizeof(double)));
+  const Tensor shares = scratch(kRounds * queries * parts * kBounds * int64_t(sizeof(float)));
+  const auto are = [&](auto&& what) { return std::ranges::any_of(args.queries, what); };
+  auto* const of_blocks = static_cast<double*>(sums.raw());
+  const Find f{.found = static_cast<FoundTokens*>(args.found.raw()),
+               .candidates = args.candidates ? static_cast<TokenCandidate*>(args.candidates.raw()) : nullptr,
+               .logits = device_data<float>(args.logits),
+               .queries = upload(stream, args.queries.data(), queries),
+               .changes = upload(stream, args.changes.data(), int64_t(args.changes.size())),
+               .masks = upload(stream, args.masks.data(), int64_t(args.masks.size())),
+               .tops = static_cast<Top*>(tops.raw()),
+               .sums = of_blocks,
+               .sums_at_one = of_blocks + queries * blocks,
+               .shares = static_cast<float*>(shares.raw()),
+               .columns = args.logits.dim(1),
+               .vocab = int(args.vocab),
+               .num_queries = int(queries),
+               .parts = int(parts),
+               .blocks = int(blocks),
+               .mask_words = int(args.mask_words())};
+  const LaunchShape by_query{.blocks_x = unsigned(queries), .threads = kThreads};
+  const LaunchShape by_part{.blocks_x = unsigned(parts), .blocks_y = unsigned(queries), .threads = kThreads};
+  const LaunchShape by_block{.blocks_x = unsigned(ceil_div(blocks * kLanes, int64_t(kThreads))),
+                             .blocks_y = unsigned(queries),
+                             .threads = kThreads};
+  if (are([](const TokenQuery& q) { return q.changes_logits(); })) launch(stream, change_logits_kernel, by_query, f);
+  launch(stream, tops_kernel, by_part, f);
+  if (are([](const TokenQuery& q) { return q.want != Want::likeliest || q.wants_log_sum; }))
+    launch(stream, weights_kernel, by_block, f);
+  launch(stream, choice_kernel, by_query, f);
+  if (!are([](const TokenQuery& q) { return q.want == Want::candidates; })) return;
+  for (int round = 0; round < kRounds; ++round) launch(stream, shares_kernel, by_part, f, round);
+  launch(stream, candidates_kernel, by_part, f);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,88 @@
+// What is asked of rows of logits by those who choose tokens, so that what is found is all that the host reads of
+// them: a token, or the few among which the choice lies, in place of a whole vocabulary. See Kernels::find_tokens.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "weft/tensor/stream.h"
+#include "weft/tensor/tensor.h"
+
+namespace weft {
+
+// The token, and what happens to its logit: see TokenQuery.
+struct TokenChange {
+  int32_t token;  // of no column: nothing happens
+  float amount = 0;
+};
+
+// Of one row. First its logits change, in place, in this order: biases are added, of which one of -100 or less
+// forbids the token; logits of penalised tokens, which an answer has `amount` times, are divided by
+// repetition_penalty where they are positive, else multiplied with it, and where `amount` is not 0 presence_penalty
+// and frequency_penalty times it are taken off, all in double; what is forbidden, and what the mask does not have,
+// becomes -infinity. None has two biases or penalties.
+struct TokenQuery {
+  enum class Want : int32_t {
+    likeliest,  // the first token with the highest logit
+    drawn,      // one of all, each as likely as its weight says: that in which `uniform` of their sum lies
+    candidates  // the likeliest, and all that top_k, top_p and min_p could keep
+  };
+  Want want = Want::likeliest;
+  int32_t row = 0;  // of the logits; of several queries different ones
+  int32_t first_change = 0, num_biases = 0, num_penalised = 0, num_forbidden = 0;
+  int32_t mask = -1;  // its number among masks; -1: none
+  double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+  float inverse_temperature = 1;  // token_weight::inverse_of
+  float uniform = 0;
+  // As SamplingOptions has them (serve/sampler.h), one after the other: of a top_p behind others nothing is needed.
+  int64_t top_k = 0;
+  double top_p = 1, min_p = 0;
+  bool wants_log_sum = false;  // of a row without changes: the fields of FoundTokens that say so
+
+  int64_t num_changes() const { return int64_t(num_biases) + num_penalised + num_forbidden; }
+  bool changes_logits() const { return num_changes() > 0 || mask >= 0; }
+};
+
+// A token's weight is exp((its logit - the highest) / temperature): TokenWeights gives the same bits.
+struct FoundTokens {
+  double total = 0;            // the sum of all weights; 0 of the likeliest alone
+  double total_at_one = 0;     // at temperature 1, with wants_log_sum: highest + log of it is the log-sum-exp
+  float highest = 0;           // logit
+  float logit = 0;             // of `token`
+  int32_t token = -1;          // that is wanted, of candidates the likeliest; -1: no token may come
+  int32_t num_likelier = 0;    // tokens with a higher logit than the one drawn, with wants_log_sum
+  int32_t num_candidates = 0;  // may be more than the kMostTokenCandidates that are told, any of them
+};
+struct TokenCandidate {
+  float logit;
+  int32_t token;
+};
+inline constexpr int64_t kMostTokenCandidates = 512;
+inline constexpr float kForbiddingBias = -100;  // as OpenAI's interface has it
+
+struct FindTokensArgs {
+  Tensor found;                           // out [queries, bytes of FoundTokens] u8
+  Tensor candidates;                      // out [queries, bytes of kMostTokenCandidates] u8, in any order; optional
+  Tensor logits;                          // [T, V] f32
+  int64_t vocab = 0;                      // the first columns, which are tokens
+  std::span<const TokenQuery> queries{};  // these three in host memory
+  std::span<const TokenChange> changes{};
+  std::span<const uint32_t> masks{};  // [masks, vocab / 32 rounded up]: a bit to each token that may come
+
+  int64_t mask_words() const { return (vocab + 31) / 32; }
+  std::span<const TokenChange> changes_of(const TokenQuery& q) const {
+    return changes.subspan(size_t(q.first_change), size_t(q.num_changes()));
+  }
+  std::span<const uint32_t> mask_of(const TokenQuery& q) const {
+    if (q.mask < 0) return {};
+    return masks.subspan(size_t(q.mask * mask_words()), size_t(mask_words()));
+  }
+};
+
+// The changes of one query, which are all of `changes`, and its mask, if it has one.
+void change_logits(std::span<float> logits, const TokenQuery& query, std::span<const TokenChange> changes,
+                   std::span<const uint32_t> mask);
+
+// For tables whose tensors are memory of the host.
+void find_tokens_on_host(Stream& stream, const FindTokensArgs& args);
+
+}  // namespace weft

@@ -1,0 +1,133 @@
+// LogitRows: all wishes in one call of the device, then the rows that have to be whole.
+#include "weft/serve/logit_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "weft/base/error.h"
+#include "weft/tensor/host_access.h"
+
+namespace weft {
+
+void LogitRows::begin(const Tensor& logits, int64_t vocab) {
+  logits_ = logits, vocab_ = vocab;
+  are_here_ = logits.device() != Device::cuda;
+  rows_.resize(size_t(logits.dim(0)));
+  for (size_t i = 0; i < rows_.size(); ++i)
+    rows_[i].state = are_here_ ? State::whole : State::unknown, rows_[i].at = int64_t(i);
+}
+
+void LogitRows::wish_choice(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past,
+                            bool wants_log_prob) {
+  if (are_here_) return;
+  Row& r = rows_[size_t(row)];
+  const bool is_wished = sampler.wish(position, past, vocab_, r.wish);
+  const bool is_changed = is_wished && (!r.wish.changes.empty() || !r.wish.mask.empty());
+  r.state = is_wished && !(is_changed && wants_log_prob) ? State::wished : State::whole;
+  r.wish.query.wants_log_sum = wants_log_prob;
+}
+
+void LogitRows::read(Context& context) {
+  if (are_here_) return;
+  find(context);
+  copy_rows(context.stream);
+}
+
+void LogitRows::find(Context& context) {
+  queries_.clear(), changes_.clear(), masks_.clear();
+  int32_t num_masks = 0;
+  bool are_candidates = false;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    Row& r = rows_[i];
+    if (r.state != State::wished) continue;
+    r.at = int64_t(queries_.size());
+    TokenQuery& q = queries_.emplace_back(r.wish.query);
+    q.row = int32_t(i), q.first_change = int32_t(changes_.size());
+    q.mask = r.wish.mask.empty() ? -1 : num_masks++;
+    changes_.insert(changes_.end(), r.wish.changes.begin(), r.wish.changes.end());
+    masks_.insert(masks_.end(), r.wish.mask.begin(), r.wish.mask.end());
+    are_candidates |= q.want == TokenQuery::Want::candidates;
+  }
+  if (queries_.empty()) return;
+  const auto bytes = [&](size_t each) { return context.empty(DType::u8, {int64_t(queries_.size()), int64_t(each)}); };
+  const FindTokensArgs args{
+      .found = bytes(sizeof(FoundTokens)),
+      .candidates = are_candidates ? bytes(kMostTokenCandidates * sizeof(TokenCandidate)) : Tensor{},
+      .logits = logits_,
+      .vocab = vocab_,
+      .queries = queries_,
+      .changes = changes_,
+      .masks = masks_};
+  context.kernels.find_tokens(context.stream, args);
+  found_ = on_host(context.stream, args.found), candidates_ = on_host(context.stream, args.candidates);
+  for (Row& r : rows_) {
+    if (r.state != State::wished) continue;
+    const bool are_too_many = found(r).num_candidates > kMostTokenCandidates;
+    r.state = !are_too_many ? State::found : r.wish.query.changes_logits() ? State::changed : State::whole;
+  }
+}
+
+// Neighbours together.
+void LogitRows::copy_rows(Stream& stream) {
+  const auto is_copied = [](const Row& r) { return r.state == State::whole || r.state == State::changed; };
+  const int64_t count = std::ranges::count_if(rows_, is_copied);
+  num_copied_ += count;
+  copied_ = count > 0 ? stream.host_memory().empty(DType::f32, {count, logits_.dim(1)}) : Tensor{};
+  int64_t at = 0;
+  for (int64_t begin = 0; begin < size();) {
+    int64_t end = begin;
+    while (end < size() && is_copied(rows_[size_t(end)])) rows_[size_t(end)].at = at + end - begin, ++end;
+    if (end > begin)
+      stream.copy(copied_.slice_rows(at, end - begin), logits_.slice_rows(begin, end - begin)), at += end - begin;
+    begin = std::max(end, begin + 1);
+  }
+}
+
+FoundTokens LogitRows::found(const Row& row) const {
+  FoundTokens found;
+  std::memcpy(&found, found_.data<uint8_t>() + row.at * int64_t(sizeof(found)), sizeof(found));
+  return found;
+}
+
+std::span<const TokenCandidate> LogitRows::candidates(const Row& row) const {
+  if (row.wish.query.want != TokenQuery::Want::candidates) return {};
+  const auto* const all = reinterpret_cast<const TokenCandidate*>(candidates_.data<uint8_t>());
+  return {all + row.at * kMostTokenCandidates, size_t(found(row).num_candidates)};
+}
+
+std::span<const float> LogitRows::whole(int64_t row) const {
+  const Row& r = rows_[size_t(row)];
+  check(r.state == State::whole || r.state == State::changed, "row {} of the logits was not asked for", row);
+  const Tensor& from = are_here_ ? logits_ : copied_;
+  return {from.data<float>() + r.at * from.dim(1), size_t(vocab_)};
+}
+
+int32_t LogitRows::choose(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past) const {
+  const Row& r = rows_[size_t(row)];
+  if (r.state == State::found) return sampler.choose(found(r), candidates(r), position);
+  return r.state == State::changed ? sampler.choose_changed(whole(row), position)
+                                   : sampler.choose(whole(row), position, past);
+}
+
+double LogitRows::log_sum(int64_t row) const {
+  const Row& r = rows_[size_t(row)];
+  if (r.state != State::found) return log_sum_exp(whole(row));
+  const FoundTokens f = found(r);
+  return double(f.highest) + std::log(f.total_at_one);
+}
+
+TokenLogProbs LogitRows::log_probs(int64_t row, int32_t token, int32_t num_top, double log_sum,
+                                   LogProbs& memory) const {
+  const Row& r = rows_[size_t(row)];
+  if (r.state != State::found) return memory.of(whole(row), token, num_top, log_sum);
+  const FoundTokens f = found(r);
+  const auto among = candidates(r);
+  const auto own = std::ranges::find(among, token, &TokenCandidate::token);
+  check(own != among.end() || token == f.token, "of token {} nothing was found", token);
+  if (own == among.end()) return LogProbs::of(f.logit, token, f.num_likelier, log_sum);
+  const auto is_likelier = [&](const TokenCandidate& c) { return c.logit > own->logit; };
+  return LogProbs::of(own->logit, token, std::ranges::count_if(among, is_likelier), log_sum);
+}
+
+}  // namespace weft

@@ -1,0 +1,67 @@
+// LogitRows: the logits of a step for those who choose tokens of them, wherever they lie. Of rows on a device what is
+// wished is found there, and no more than that comes; whole rows come where nothing less tells what is asked.
+#pragma once
+#include "weft/autograd/context.h"
+#include "weft/serve/log_probs.h"
+#include "weft/serve/sampler.h"
+
+namespace weft {
+
+class LogitRows {
+ public:
+  // logits [rows, V] f32, whose first `vocab` columns are tokens, stay until the next begin(). Nothing is waited for:
+  // what follows can be wished while they are computed.
+  void begin(const Tensor& logits, int64_t vocab);
+  int64_t size() const { return int64_t(rows_.size()); }
+
+  // Rows that the host reads where they lie need no wishes. Of others nothing is told but what is wished, each row by
+  // one thread.
+  bool are_here() const { return are_here_; }
+  // The sampler's choice at this position. wants_log_prob: of() will be asked about the token, without alternatives.
+  void wish_choice(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past, bool wants_log_prob);
+  void wish_whole(int64_t row) { rows_[size_t(row)].state = State::whole; }
+  // Waits for all that was wished.
+  void read(Context& context);
+
+  // Whether choose() reads what came before, which else was told with the wish.
+  bool needs_past(int64_t row) const { return rows_[size_t(row)].state == State::whole; }
+  // As Sampler::choose, by the sampler that the wish was made with.
+  int32_t choose(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past) const;
+  // log_sum_exp of a row, whole or of which log-probabilities were wished.
+  double log_sum(int64_t row) const;
+  // Of a token, with alternatives where the row is whole.
+  TokenLogProbs log_probs(int64_t row, int32_t token, int32_t num_top, double log_sum, LogProbs& memory) const;
+  std::span<const float> whole(int64_t row) const;
+
+  // Rows that came whole from a device, since the beginning.
+  int64_t num_copied() const { return num_copied_; }
+
+ private:
+  enum class State : uint8_t {
+    unknown,
+    wished,
+    found,
+    whole,
+    changed  // whole, after what the wish changes
+  };
+  struct Row {
+    State state = State::unknown;
+    TokenWish wish;
+    int64_t at = 0;  // among what was found, or among copied rows
+  };
+  void find(Context& context);
+  void copy_rows(Stream& stream);
+  FoundTokens found(const Row& row) const;
+  std::span<const TokenCandidate> candidates(const Row& row) const;
+
+  Tensor logits_, found_, candidates_, copied_;
+  int64_t vocab_ = 0, num_copied_ = 0;
+  bool are_here_ = true;
+  std::vector<Row> rows_;
+  // Kept for the next step.
+  std::vector<TokenQuery> queries_;
+  std::vector<TokenChange> changes_;
+  std::vector<uint32_t> masks_;
+};
+
+}  // namespace weft

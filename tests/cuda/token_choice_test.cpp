@@ -1,0 +1,56 @@
+// Choices of rows on a device are those of whole rows on the host, bit for bit, and whole rows do not come.
+#include "serve/choice_cases.h"
+#include "support/rank.h"
+
+namespace weft {
+namespace {
+
+class CudaTokenChoiceTest : public testing::TestWithParam<ChoiceCase> {};
+INSTANTIATE_TEST_SUITE_P(Cases, CudaTokenChoiceTest, testing::ValuesIn(kChoiceCases),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+TEST_P(CudaTokenChoiceTest, IsThatOfWholeRows) {
+  constexpr int64_t kRows = 12;
+  Workbench bench;
+  TestRank rank(cuda_kernels(), 1, Device::cuda);
+  const Tensor logits = Choices(GetParam(), kRows).logits(bench);
+  LogitRows here, there;
+  here.begin(logits, GetParam().vocab);
+  const auto want = Choices(GetParam(), kRows).of(here);
+  const Tensor on_device = rank.context.empty(DType::f32, logits.shape());
+  rank.stream.copy(on_device, logits);
+  there.begin(on_device, GetParam().vocab);
+  EXPECT_EQ(Choices(GetParam(), kRows).by_wishes(there, rank.context), want);
+  if (GetParam().comes_whole)
+    EXPECT_GT(there.num_copied(), 0);
+  else
+    EXPECT_EQ(there.num_copied(), 0);
+}
+
+// Neighbours come together, and rows that nobody wishes for do not come.
+TEST(CudaTokenChoiceTest, WholeRowsComeAsTheyAre) {
+  Workbench bench;
+  TestRank rank(cuda_kernels(), 1, Device::cuda);
+  const Tensor logits = bench.random(DType::f32, {6, 11}, "rows");
+  const Tensor on_device = rank.context.empty(DType::f32, logits.shape());
+  rank.stream.copy(on_device, logits);
+  LogitRows rows;
+  rows.begin(on_device, 10);
+  Sampler greedy({.temperature = 0});
+  for (const int64_t row : {1, 2, 5}) rows.wish_whole(row);
+  rows.wish_choice(4, greedy, 0, {}, false);
+  rows.read(rank.context);
+  EXPECT_EQ(rows.num_copied(), 3);
+  for (const int64_t row : {1, 2, 5}) {
+    const std::span<const float> got = rows.whole(row);
+    const auto* const want = logits.data<float>() + row * 11;
+    EXPECT_EQ(std::vector<float>(got.begin(), got.end()), std::vector<float>(want, want + 10)) << row;
+  }
+  EXPECT_THROW(rows.whole(0), Error);
+  EXPECT_THROW(rows.whole(4), Error);
+  const auto* const of_four = logits.data<float>() + 4 * 11;
+  EXPECT_EQ(rows.choose(4, greedy, 0, {}), int32_t(std::max_element(of_four, of_four + 10) - of_four));
+}
+
+}  // namespace
+}  // namespace weft
