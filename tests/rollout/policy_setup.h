@@ -36,6 +36,7 @@ struct Learned {
   std::vector<PolicyFigures> figures;           // of each step
   std::vector<std::vector<int32_t>> sequences;  // of all rounds
   std::vector<double> validation;               // before each step
+  std::vector<int64_t> tokens;                  // of each step
 };
 
 inline Learned learn(Recipe recipe, int steps, const std::string& answer = "e", const ModelSource* start = nullptr) {
@@ -61,9 +62,10 @@ inline Learned learn(Recipe recipe, int steps, const std::string& answer = "e", 
       mine.validation.push_back(objective->validate(trainer, [] { return false; })->answers->reward);
       const StepResult r = trainer.step();
       mine.run.losses.push_back(r.loss), mine.run.grad_norms.push_back(r.grad_norm);
+      mine.tokens.push_back(r.num_tokens);
       mine.figures.push_back(objective->figures(trainer).value());
       if (i % recipe.policy.updates == 0)
-        for (const PolicyBatches::Row& row : rows.rows()) mine.sequences.push_back(row.tokens);
+        for (const PolicyBatches::Answer& given : rows.answers()) mine.sequences.push_back(given.tokens);
     }
     add_tensors(recipe, trainer, mine.run);
     if (world.rank() == 0) result = std::move(mine);

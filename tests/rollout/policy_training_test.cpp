@@ -103,6 +103,109 @@ TEST(PolicyTrainingTest, TheReferenceIsTheModelThatTrainingStartsFrom) {
   EXPECT_LT(last[1], last[0] / 4);
 }
 
+// Prompts whose answers are all worth the same make room for others, on every mesh alike.
+TEST(PolicyTrainingTest, PromptsOfWhichNothingIsLearnedAreReplaced) {
+  const auto learned = [](const MeshCase& mesh, int64_t attempts) {
+    Recipe r = policy_recipe(mesh, Method::dapo);
+    r.policy.reward = RewardKind::contains, r.policy.attempts = attempts;
+    return learn(r, 3);
+  };
+  const MeshCase one{.accumulation = 4}, many{.shape = {.shard = 4}, .zero = Zero::parameters, .accumulation = 1};
+  const Learned first = learned(one, 1), some = learned(one, 6), same = learned(many, 6);
+  EXPECT_EQ(same.sequences, some.sequences);
+  const Difference d = difference(same.run, some.run);
+  EXPECT_LE(d.gradient, 5 * tolerance_of(recipe_of(many))) << d.gradient_name;
+  // Answers rarely have the letter; where one of a prompt's has it, it is kept.
+  const auto groups_with_some = [](const Learned& l) {
+    int count = 0;
+    for (size_t group = 0; group < l.sequences.size(); group += 4) {
+      int have = 0;
+      for (size_t i = group; i < group + 4; ++i) {
+        const auto& tokens = l.sequences[i];
+        have += std::find(tokens.begin() + 3, tokens.end(), 'e') != tokens.end();
+      }
+      count += have > 0 && have < 4;
+    }
+    return count;
+  };
+  EXPECT_GT(groups_with_some(some), groups_with_some(first));
+  // Figures are of the first attempt.
+  EXPECT_EQ(some.figures[0].reward, first.figures[0].reward);
+  EXPECT_EQ(some.figures[0].alike, first.figures[0].alike);
+  EXPECT_GT(first.figures[0].alike, 0);
+}
+
+// How long rows are, and so how many answers lie in one, changes nothing but what a step computes.
+TEST(PolicyTrainingTest, AnswersShareRows) {
+  for (const MeshCase& mesh :
+       {MeshCase{.accumulation = 4}, MeshCase{.shape = {.pp = 2, .shard = 2}, .accumulation = 4}}) {
+    Recipe r = policy_recipe(mesh, Method::grpo, 2, 0);
+    r.model.context = 96;
+    const Learned alone = learn(r, 4);
+    r.train.seq_len = 96;
+    const Learned together = learn(r, 4);
+    EXPECT_EQ(together.sequences, alone.sequences);
+    const Difference d = difference(together.run, alone.run);
+    const double tolerance = 5 * tolerance_of(recipe_of(mesh));
+    EXPECT_LE(d.gradient, tolerance) << d.gradient_name;
+    EXPECT_LE(d.weight, tolerance) << d.weight_name;
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(together.figures[i].gap.has_value(), i % 2 == 0);
+      EXPECT_LT(together.tokens[i], 96 * r.train.global_batch) << i;  // a row to each
+    }
+  }
+}
+
+TEST(PolicyBatchesTest, RowsHoldAnswersThatHaveAGradient) {
+  const TemporaryFolder folder;
+  Recipe r = policy_recipe({}, Method::grpo);
+  r.train.seq_len = 10, r.train.global_batch = 8, r.train.micro_batch = 1, r.train.accumulation = 8;
+  r.policy.max_tokens = 4;
+  const std::vector<Prompt> prompts = {{{65, 66}, "", "{}"}, {{67, 68, 69}, "", "{}"}};
+  PolicyBatches batches(r, prompts);
+  EXPECT_EQ(batches.num_micro_batches(0, 8), 8);  // nobody knows yet
+  const auto answers = [](const std::vector<size_t>& lengths, double advantage) {
+    std::vector<PolicyBatches::Answer> all;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      const auto first = int32_t(10 * i);
+      all.push_back({.tokens = {first, first + 1}, .prompt = 2, .advantage = advantage, .weight = 1});
+      for (size_t t = 0; t < lengths[i]; ++t) all.back().tokens.push_back(first + 2 + int32_t(t));
+    }
+    return all;
+  };
+  // Of 5, 3, 2, 5, 2, 4 tokens and so many more but one as prompts have.
+  auto some = answers({4, 2, 1, 4, 1, 3, 3, 4}, 0.5);
+  some[6].advantage = 0, some[7].weight = 0;  // nothing is learned from these
+  batches.begin(0, some);
+  EXPECT_EQ(batches.num_micro_batches(0, 8), 3);
+  EXPECT_EQ(batches.num_micro_batches(0, 2), 1);  // of four rows each
+  Batch batch;
+  batches.fill(0, 0, 4, batch);
+  EXPECT_EQ(batch.sequence_starts, (std::vector<int32_t>{0, 5, 10, 14, 17, 19, 20, 22, 30, 40}));
+  EXPECT_EQ(batch.num_targets, 4 + 2 + 1 + 4 + 1 + 3);
+  const auto row = [](const std::vector<int32_t>& of, int32_t i) {
+    return std::vector<int32_t>(of.begin() + i * 10, of.begin() + (i + 1) * 10);
+  };
+  EXPECT_EQ(row(batch.ids, 0), (std::vector<int32_t>{0, 1, 2, 3, 4, 30, 31, 32, 33, 34}));
+  EXPECT_EQ(row(batch.targets, 0), (std::vector<int32_t>{-1, 2, 3, 4, 5, -1, 32, 33, 34, 35}));
+  EXPECT_EQ(row(batch.positions, 0), (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(row(batch.ids, 1), (std::vector<int32_t>{50, 51, 52, 53, 10, 11, 12, 20, 21, 0}));
+  EXPECT_EQ(row(batch.ids, 2), (std::vector<int32_t>{40, 41, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(row(batch.targets, 3), std::vector<int32_t>(10, -1));
+  // Beside a reference, and where tokens choose experts, all have one.
+  r.policy.beta = 0.1;
+  batches.begin(0, some);
+  EXPECT_EQ(batches.num_micro_batches(0, 8), 3);
+  r.policy.beta = 0;
+  batches.begin(0, answers({4, 4, 4, 4, 4, 4, 4, 4}, 0));
+  EXPECT_EQ(batches.num_micro_batches(0, 8), 1);
+  batches.fill(0, 0, 1, batch);
+  EXPECT_EQ(batch.num_targets, 0);
+  r.model.experts = 2;
+  batches.begin(0, answers({4, 4, 4, 4, 4, 4, 4, 4}, 0));
+  EXPECT_EQ(batches.num_micro_batches(0, 8), 4);
+}
+
 // A round that a run goes on in is answered anew, by the model as it is; at its beginning that is the same round.
 TEST(PolicyTrainingTest, PromptsAndSeedsAreFunctionsOfTheStep) {
   const TemporaryFolder folder;

@@ -10,6 +10,9 @@ class BatchSource {
   virtual ~BatchSource() = default;
   // Rows [first_row, first_row + rows) of the global batch of `step`, which counts from 0.
   virtual void fill(int64_t step, int32_t first_row, int32_t rows, Batch& batch) const = 0;
+  // Micro-batches of each data-parallel rank, of which a step has `most` unless its rows fill fewer. Of a step that
+  // is about to begin.
+  virtual int64_t num_micro_batches(int64_t /*step*/, int64_t most) const { return most; }
   // Targets of the whole step, which all ranks divide their summed loss by.
   virtual int64_t num_targets(int64_t step) const = 0;
 };

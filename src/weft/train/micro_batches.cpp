@@ -22,7 +22,7 @@ const MicroBatches::Slot& MicroBatches::get(int64_t step, int micro_batch) {
   if (!free) free = slots_.emplace_back(std::make_unique<Slot>()).get();
   const TrainConfig& t = recipe_.train;
   // Rows of the global batch: rank by rank, and within a rank micro-batch by micro-batch.
-  const int64_t first_row = (mesh_.data_rank() * t.accumulation + micro_batch) * t.micro_batch;
+  const int64_t first_row = (mesh_.data_rank() * count(step) + micro_batch) * t.micro_batch;
   batches_.fill(step, int32_t(first_row), int32_t(t.micro_batch), whole_);
   if (recipe_.model.mtp_layers > 0) whole_.look_further();
   fill(*free, whole_, first_row);

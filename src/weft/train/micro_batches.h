@@ -27,6 +27,8 @@ class MicroBatches {
     int micro_batch = -1;   // -1: free
     int uses_left = 0;
   };
+  // Of this rank in a step.
+  int64_t count(int64_t step) const { return batches_.num_micro_batches(step, recipe_.train.accumulation); }
   // The micro-batch of a step, read when first asked for and kept until released by every use. Its address is stable
   // for as long.
   const Slot& get(int64_t step, int micro_batch);

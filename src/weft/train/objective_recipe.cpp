@@ -61,6 +61,7 @@ void read_policy(Toml& toml, Recipe& recipe) {
   c.max_tokens = toml.integer("rl.max_tokens", std::max<int64_t>(t.seq_len / 2, 1), 1, t.seq_len);
   c.running = toml.integer("rl.running", c.running, 1, 1 << 16);
   c.updates = toml.integer("rl.updates", c.updates, 1, 1 << 16);
+  c.attempts = toml.integer("rl.attempts", c.attempts, 1, 1 << 10);
   c.log_answers = toml.integer("rl.log_answers", c.log_answers, 0, 1 << 24);
   c.temperature = toml.number("rl.temperature", c.temperature, 1e-3, 1e3);
   c.clip_low = toml.number("rl.clip_low", c.clip_low, 0, 1);

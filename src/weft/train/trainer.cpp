@@ -139,12 +139,22 @@ void Trainer::note_place(const Action& action) noexcept {
   world_.set_place({text, std::min(end.size, sizeof text)}, next_step_ + 1);
 }
 
+const Schedule& Trainer::schedule_of(int num_micro_batches) {
+  PipelineShape shape = schedule_.shape();
+  if (num_micro_batches == shape.num_micro_batches) return schedule_;
+  shape.num_micro_batches = num_micro_batches;
+  const auto found = shorter_.find(num_micro_batches);
+  return found != shorter_.end() ? found->second
+                                 : shorter_.emplace(num_micro_batches, make_schedule(shape)).first->second;
+}
+
 void Trainer::run_micro_batches(double grad_scale) {
   grad_scale_ = float(grad_scale), loss_sum_ = further_loss_sum_ = 0;
-  const RepeatedStep step(context_.stream, this, recipe_.train.global_batch);
+  const auto count = int(micro_batches_.count(next_step_));
+  const RepeatedStep step(context_.stream, this, recipe_.train.micro_batch * count);
   micro_batches_.set_loss_scale(grad_scale_);
-  data_parallel_->begin(int(recipe_.train.accumulation));
-  pipeline_.run(loss_dy_);
+  data_parallel_->begin(count);
+  pipeline_.run(loss_dy_, schedule_of(count));
   add_losses();
   world_.set_place("the end of the backward pass", next_step_ + 1);
   data_parallel_->finish();
@@ -185,10 +195,11 @@ double Trainer::sum_over_ranks(double value) {
 
 StepResult Trainer::step() {
   const TrainConfig& t = recipe_.train;
-  StepResult result{.lr = recipe_.optimizer.schedule.at(next_step_), .num_tokens = t.global_batch * t.seq_len};
+  StepResult result{.lr = recipe_.optimizer.schedule.at(next_step_)};
   const double num_targets = double(std::max<int64_t>(micro_batches_.num_targets(next_step_), 1));
   if (objective_ && !objective_->begin_step(*this, next_step_)) return {.was_left = true};
   run_micro_batches(scaler_.scale() / num_targets);
+  result.num_tokens = t.global_batch / t.accumulation * micro_batches_.count(next_step_) * t.seq_len;
   result.loss = sum_over_ranks(counts_loss() ? loss_sum_ : 0) / num_targets;
   if (recipe_.model.mtp_layers > 0)
     result.mtp_loss = sum_over_ranks(counts_loss() ? further_loss_sum_ : 0) / num_targets;

@@ -1,5 +1,6 @@
 // Trainer: one rank's part of training on any mesh: forward, backward, gradient sum, clipping, update.
 #pragma once
+#include <map>
 #include <memory>
 
 #include "weft/data/batch_source.h"
@@ -21,7 +22,7 @@ struct StepResult {
   std::optional<double> mtp_loss;  // the same of the token further on, where the model has a part for that
   double grad_norm = 0;            // before clipping
   double lr = 0;
-  int64_t num_tokens = 0;    // rows x seq_len of the global batch
+  int64_t num_tokens = 0;    // rows x seq_len of the micro-batches of all data-parallel ranks
   bool was_left = false;     // somebody asked to stop before there was anything to train on: nothing else is known
   bool was_skipped = false;  // a gradient was not finite: the loss scale was halved, or the recipe says to go on
   double waited_s = 0;       // of this rank, for other stages of a pipeline
@@ -74,6 +75,7 @@ class Trainer {
   class PartStage;
   void note_place(const Action& action) noexcept;
   void run_micro_batches(double grad_scale);
+  const Schedule& schedule_of(int num_micro_batches);
   void add_losses();
   double sum_of(std::vector<Tensor>& losses);
   double sum_over_ranks(double value);
@@ -87,7 +89,8 @@ class Trainer {
   const Recipe& recipe_;
   Mesh mesh_;
   Schedule schedule_;
-  int loss_rank_;  // along pp
+  std::map<int, Schedule> shorter_;  // by their number of micro-batches, of steps that have fewer
+  int loss_rank_;                    // along pp
   ModelParts model_;
   FarMemories far_;
   std::unique_ptr<DataParallel> data_parallel_;

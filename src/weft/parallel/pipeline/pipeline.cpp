@@ -99,9 +99,9 @@ void Pipeline::backward_input(const Action& a, const Tensor& loss_dy) {
   if (a.stage > 0) send(f.tape->take_grad_of(f.x), a.stage - 1, tag_of(a.stage - 1, a.micro_batch, true));
 }
 
-void Pipeline::run(const Tensor& loss_dy) {
+void Pipeline::run(const Tensor& loss_dy, const Schedule& schedule) {
   waited_seconds_ = 0;
-  for (const Action& a : schedule_.actions(group_.rank())) {
+  for (const Action& a : schedule.actions(group_.rank())) {
     if (observer_) observer_(a, true);
     switch (a.kind) {
       case ActionKind::forward: forward(a); break;

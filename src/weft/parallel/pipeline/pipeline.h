@@ -26,7 +26,9 @@ class Pipeline {
            WeightGrads when);
 
   // All micro-batches of a step. loss_dy: the gradient that the losses are run backward from.
-  void run(const Tensor& loss_dy);
+  void run(const Tensor& loss_dy) { run(loss_dy, schedule_); }
+  // The same by a schedule that differs in the number of micro-batches only.
+  void run(const Tensor& loss_dy, const Schedule& schedule);
   // One forward pass through all stages, without a tape. rows: of the residual stream on a wire.
   void run_forward(int64_t rows);
   // The seconds of the last run in which this rank waited for another stage.

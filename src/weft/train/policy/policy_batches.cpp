@@ -1,8 +1,11 @@
-// PolicyBatches: prompts in their order, answers in rows.
+// PolicyBatches: prompts in their order, answers in rows, the longest first.
 #include "weft/train/policy/policy_batches.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
+#include "weft/base/ceil_div.h"
 #include "weft/base/error.h"
 #include "weft/base/philox.h"
 #include "weft/data/permutation.h"
@@ -33,37 +36,89 @@ PolicyBatches::PolicyBatches(const Recipe& recipe, const std::vector<Prompt>& pr
       prompts_(answerable(recipe, prompts, "data.train")),
       num_left_out_(int64_t(prompts.size() - prompts_.size())) {}
 
-const Prompt& PolicyBatches::prompt_of(int64_t round, int64_t row) const {
-  const uint64_t kPurpose = name_hash("data.prompts_epoch");
-  const int64_t answers = recipe_.policy.answers;
-  const int64_t sample = round * (rows_of_round() / answers) + row / answers, epoch = sample / num_prompts();
-  const Philox4 bits = philox(recipe_.train.seed, uint64_t(epoch), kPurpose);
+const Prompt& PolicyBatches::prompt_of(int64_t round, int64_t answer, int64_t attempt) const {
+  const uint64_t kEpoch = name_hash("data.prompts_epoch"), kAttempt = name_hash("data.prompts_attempt");
+  const int64_t of_round = answers_of_round() / recipe_.policy.answers, place = answer / recipe_.policy.answers;
+  const int64_t sample = attempt == 0 ? round * of_round + place : place;
+  const Philox4 bits = attempt == 0 ? philox(recipe_.train.seed, uint64_t(sample / num_prompts()), kEpoch)
+                                    : philox(recipe_.train.seed, uint64_t(round), kAttempt + uint64_t(attempt));
   const Permutation shuffled(uint64_t(num_prompts()), to_number(bits));
   return *prompts_[size_t(shuffled(uint64_t(sample % num_prompts())))];
 }
 
-void PolicyBatches::begin(int64_t round, std::vector<Row> rows) {
-  check(int64_t(rows.size()) == rows_of_round(), "{} rows of a round of {}", rows.size(), rows_of_round());
-  round_ = round, rows_ = std::move(rows);
+void PolicyBatches::begin(int64_t round, std::vector<Answer> answers) {
+  check(int64_t(answers.size()) == answers_of_round(), "{} answers of a round of {}", answers.size(),
+        answers_of_round());
+  round_ = round, answers_ = std::move(answers);
+  rows_.clear();
+  for (int64_t update = 0; update < recipe_.policy.updates; ++update) rows_.push_back(pack(update));
+}
+
+// Without a divergence from a reference, answers that are worth what the others to their prompt are have no gradient;
+// but where tokens choose experts, how they spread over these is learned from all.
+bool PolicyBatches::is_learned(const Answer& answer) const {
+  const bool has_gradient = answer.advantage != 0 || recipe_.policy.beta > 0 || recipe_.model.experts > 0;
+  return answer.weight != 0 && has_gradient && answer.answer_tokens() > 0;
+}
+
+// The longest first, each into the row that it leaves the least room in. Source: best-fit decreasing; Johnson, 1973.
+PolicyBatches::Rows PolicyBatches::pack(int64_t update) const {
+  const auto step = std::span(answers_).subspan(size_t(update * answers_of_step()), size_t(answers_of_step()));
+  const auto length_of = [&](int32_t i) { return int32_t(step[size_t(i)].tokens.size()) - 1; };
+  std::vector<int32_t> order;
+  for (size_t i = 0; i < step.size(); ++i)
+    if (is_learned(step[i])) order.push_back(int32_t(i));
+  std::ranges::stable_sort(order, std::greater<>(), length_of);
+  Rows rows;
+  std::multimap<int32_t, size_t> by_room;  // rows by the tokens that are left in them
+  for (const int32_t i : order) {
+    auto at = by_room.lower_bound(length_of(i));
+    if (at == by_room.end()) at = by_room.emplace(int32_t(recipe_.train.seq_len), rows.size()), rows.emplace_back();
+    const auto [room, row] = *at;
+    check(room >= length_of(i), "an answer of {} tokens in a row of {}", length_of(i), room);
+    rows[row].push_back({.answer = i, .begin = int32_t(recipe_.train.seq_len) - room});
+    by_room.erase(at);
+    by_room.emplace(room - length_of(i), row);
+  }
+  return rows;
+}
+
+std::span<const PolicyBatches::Placed> PolicyBatches::row(int64_t step, int64_t row) const {
+  const Rows& rows = rows_[size_t(update_of(step))];
+  if (row >= int64_t(rows.size())) return {};
+  return rows[size_t(row)];
+}
+
+int64_t PolicyBatches::num_micro_batches(int64_t step, int64_t most) const {
+  if (!has(step)) return most;
+  const int64_t rows = int64_t(rows_[size_t(update_of(step))].size()), of_all_ranks = answers_of_step() / most;
+  return std::max<int64_t>(ceil_div(rows, of_all_ranks), 1);
 }
 
 void PolicyBatches::fill(int64_t step, int32_t first_row, int32_t rows, Batch& batch) const {
   check(has(step), "step {} is of round {}, and the answers are of round {}", step, round_of(step), round_);
-  const auto length = size_t(recipe_.train.seq_len);
-  batch.reset(rows, int32_t(length));
-  for (int32_t r = 0; r < rows; ++r) {
-    const Row& row = rows_[index_of(step, first_row + r)];
-    const size_t start = size_t(r) * length;
-    batch.sequence_starts.push_back(int32_t(start));
-    for (size_t t = 0; t < length; ++t) {
-      const bool is_used = t + 1 < row.tokens.size(), is_learned = is_used && t + 1 >= row.prompt && row.weight != 0;
-      batch.ids[start + t] = is_used ? row.tokens[t] : 0;
-      batch.targets[start + t] = is_learned ? row.tokens[t + 1] : -1;
-      batch.positions[start + t] = int32_t(t);
-      batch.num_targets += is_learned;
-    }
+  const auto length = int32_t(recipe_.train.seq_len);
+  batch.reset(rows, length);
+  for (int32_t r = 0; r < rows; ++r) fill_row(step, row(step, first_row + r), size_t(r) * size_t(length), batch);
+  batch.sequence_starts.push_back(rows * length);
+}
+
+// What is left at the end is a sequence of its own.
+void PolicyBatches::fill_row(int64_t step, std::span<const Placed> row, size_t start, Batch& batch) const {
+  const size_t end = start + size_t(recipe_.train.seq_len);
+  size_t at = start;
+  const auto begin_sequence = [&] { batch.sequence_starts.push_back(int32_t(at)); };
+  const auto put = [&](int32_t id, int32_t target, size_t position) {
+    batch.ids[at] = id, batch.targets[at] = target, batch.positions[at] = int32_t(position);
+    batch.num_targets += target >= 0, ++at;
+  };
+  for (const Placed& placed : row) {
+    const Answer& a = answers_[size_t(update_of(step) * answers_of_step() + placed.answer)];
+    begin_sequence();
+    for (size_t t = 0; t + 1 < a.tokens.size(); ++t) put(a.tokens[t], t + 1 >= a.prompt ? a.tokens[t + 1] : -1, t);
   }
-  batch.sequence_starts.push_back(rows * int32_t(length));
+  if (at < end) begin_sequence();
+  for (size_t t = 0; at < end; ++t) put(0, -1, t);
 }
 
 }  // namespace weft

@@ -25,6 +25,10 @@ Spread spread_of(std::span<const double> rewards) {
   return {mean, rewards.size() > 1 ? std::sqrt(squares / (count - 1)) : 0};
 }
 
+bool are_alike(std::span<const double> rewards) {
+  return std::ranges::all_of(rewards, [&](double r) { return r == rewards.front(); });
+}
+
 std::vector<double> advantages(const PolicyConfig& config, std::span<const double> rewards) {
   constexpr double kEpsilon = 1e-4;
   const auto group = size_t(config.answers);
@@ -32,6 +36,10 @@ std::vector<double> advantages(const PolicyConfig& config, std::span<const doubl
   std::vector<double> all(rewards.begin(), rewards.end());
   for (size_t begin = 0; begin < all.size(); begin += group) {
     const std::span<double> mine = std::span(all).subspan(begin, group);
+    if (are_alike(mine)) {  // exactly, whatever a mean is rounded to
+      std::ranges::fill(mine, 0);
+      continue;
+    }
     const Spread spread = spread_of(mine);
     const double divisor = config.divides_by_deviation() ? spread.deviation + kEpsilon : 1;
     for (double& a : mine) a = (a - spread.mean) / divisor;

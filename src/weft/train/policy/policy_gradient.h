@@ -12,7 +12,7 @@ namespace weft {
 // grpo     worth against the mean and deviation of a prompt's answers; each answer counts alike. Shao et al.,
 //          "DeepSeekMath", 2024, equations 3 and 4, outcome supervision.
 // dapo     the same, but each token counts alike, ratios may rise further than they may fall, and answers that were
-//          cut off are not learned. Yu et al., 2025; its choice of prompts is not made.
+//          cut off are not learned. Yu et al., 2025, whose choice of prompts `attempts` is.
 // dr_grpo  without the deviation and answers' lengths. Liu et al., "Understanding R1-Zero-Like Training", 2025.
 // gspo     as grpo, with one ratio to an answer. Zheng et al., 2025.
 enum class PolicyMethod : uint8_t { none, grpo, dapo, dr_grpo, gspo };
@@ -28,6 +28,7 @@ struct PolicyConfig {
   int64_t max_tokens = 0;            // of an answer
   int64_t running = 64;              // answers that are made at once, by each replica of the model
   int64_t updates = 1;               // steps on the answers of a round
+  int64_t attempts = 1;              // at answers that are not all worth the same: at a prompt, then at others
   int64_t log_answers = 8;           // of a round, that are written to log.dir
   double temperature = 1;
   double clip_low = 0.2, clip_high = 0.2;  // how far a ratio may be below and above 1
@@ -46,6 +47,8 @@ struct Spread {
   double mean = 0, deviation = 0;
 };
 Spread spread_of(std::span<const double> rewards);
+// Whether all are the same.
+bool are_alike(std::span<const double> rewards);
 
 // Of answers in the order of their prompts, `answers` to each: worth less the mean of its prompt's, over their
 // deviation (of a sample, plus 1e-4) where the method says so.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "weft/base/file.h"
 #include "weft/base/philox.h"
@@ -42,7 +43,7 @@ PolicyObjective::PolicyObjective(const Recipe& recipe, PolicyBatches& batches, c
 
 // Answers and what they are worth come from the ranks that were given them.
 PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<const Question> questions,
-                                                 PromptOf prompt_of) {
+                                                 std::vector<const Prompt*> prompts) {
   Communicator& world = trainer.mesh().world();
   const Patience patience(world);
   world.set_place("answers of the model", trainer.next_step() + 1);
@@ -50,13 +51,13 @@ PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<con
   const Answerer::Given given = answerer_->answer(questions);
   std::vector<ScoredAnswer> scored;
   for (size_t i = 0; i < given.answers.size(); ++i)
-    scored.push_back(scored_answer(prompt_of(size_t(given.first) + i), given.answers[i], tokenizer_));
+    scored.push_back(scored_answer(*prompts[size_t(given.first) + i], given.answers[i], tokenizer_));
   world.set_place("rewards of answers", trainer.next_step() + 1);
   const std::vector<double> rewards = reward_->score(scored);
 
   int64_t most = 0;
   for (const Question& q : questions) most = std::max(most, q.max_tokens);
-  Answers all{share_answers(world, int64_t(questions.size()), most, given, rewards)};
+  Answers all{share_answers(world, int64_t(questions.size()), most, given, rewards), std::move(prompts)};
   const Answerer::Speed speed = answerer_->speed();
   const double rate = speed.seconds > 0 ? double(speed.tokens) / speed.seconds : 0;
   all.tokens_per_s = sum_over(world, std::array{rate})[0];
@@ -69,72 +70,110 @@ bool PolicyObjective::begin_step(Trainer& trainer, int64_t step) {
   return batches_.has(step) || begin_round(trainer, batches_.round_of(step));
 }
 
+// Groups of answers that are all worth the same, from which nothing is learned, are replaced by those to other
+// prompts, as often as there are attempts. Figures are of the first one: what the model is worth.
 bool PolicyObjective::begin_round(Trainer& trainer, int64_t round) {
-  const uint64_t kPurpose = name_hash("rl.answer");
   const PolicyConfig& c = recipe_.policy;
-  std::vector<Question> questions;
-  for (int64_t row = 0; row < batches_.rows_of_round(); ++row) {
-    const Philox4 bits = philox(recipe_.train.seed, uint64_t(round * batches_.rows_of_round() + row), kPurpose);
-    questions.push_back({.prompt = batches_.prompt_of(round, row).ids,
-                         .max_tokens = c.max_tokens,
-                         .temperature = c.temperature,
-                         .seed = to_number(bits)});
+  const auto group = std::ptrdiff_t(c.answers);
+  std::vector<int64_t> asked(size_t(batches_.answers_of_round() / c.answers));
+  std::iota(asked.begin(), asked.end(), 0);
+  Answers all = attempt(trainer, round, 0, asked);
+  if (all.answers.empty()) return false;
+  note(all);
+  const auto are_alike = [&](int64_t g) {
+    return weft::are_alike(std::span(all.rewards).subspan(size_t(g * group), size_t(group)));
+  };
+  for (int64_t number = 1; number < c.attempts; ++number) {
+    std::erase_if(asked, [&](int64_t g) { return !are_alike(g); });
+    if (asked.empty()) break;
+    Answers more = attempt(trainer, round, number, asked);
+    if (more.answers.empty()) return false;
+    round_.answers_s += more.seconds;
+    for (size_t i = 0; i < asked.size(); ++i) {
+      const auto from = std::ptrdiff_t(i) * group, to = asked[i] * group;
+      std::move(more.answers.begin() + from, more.answers.begin() + from + group, all.answers.begin() + to);
+      std::copy_n(more.rewards.begin() + from, group, all.rewards.begin() + to);
+      std::copy_n(more.prompts.begin() + from, group, all.prompts.begin() + to);
+    }
   }
-  Answers answers = answer(trainer, questions,
-                           [&](size_t row) -> const Prompt& { return batches_.prompt_of(round, int64_t(row)); });
-  if (answers.answers.empty()) return false;
-  batches_.begin(round, rows_of(round, answers));
-  if (trainer.mesh().world().rank() == 0 && c.log_answers > 0) log(trainer.next_step(), answers);
+  const std::vector<double> rewards = all.rewards;
+  batches_.begin(round, learned(std::move(all)));
+  if (trainer.mesh().world().rank() == 0 && c.log_answers > 0) log(trainer.next_step(), rewards);
   if (c.updates > 1 || c.beta > 0) measure(trainer, round);
   return true;
 }
 
-std::vector<PolicyBatches::Row> PolicyObjective::rows_of(int64_t round, Answers& answers) {
+// Answers to the prompts of some of a round's groups.
+PolicyObjective::Answers PolicyObjective::attempt(Trainer& trainer, int64_t round, int64_t number,
+                                                  std::span<const int64_t> groups) {
+  const uint64_t kPurpose = name_hash("rl.answer") + uint64_t(number);
+  const PolicyConfig& c = recipe_.policy;
+  std::vector<Question> questions;
+  std::vector<const Prompt*> prompts;
+  for (const int64_t g : groups)
+    for (int64_t i = g * c.answers; i < (g + 1) * c.answers; ++i) {
+      const Philox4 bits = philox(recipe_.train.seed, uint64_t(round * batches_.answers_of_round() + i), kPurpose);
+      prompts.push_back(&batches_.prompt_of(round, i, number));
+      questions.push_back({.prompt = prompts.back()->ids,
+                           .max_tokens = c.max_tokens,
+                           .temperature = c.temperature,
+                           .seed = to_number(bits)});
+    }
+  return answer(trainer, questions, std::move(prompts));
+}
+
+void PolicyObjective::note(const Answers& answers) {
+  const auto count = double(answers.rewards.size()), group = double(recipe_.policy.answers);
+  round_ = {.answers_s = answers.seconds, .answer_tokens_per_s = answers.tokens_per_s};
+  for (size_t i = 0; i < answers.rewards.size(); ++i) {
+    round_.reward += answers.rewards[i] / count, round_.cut += answers.answers[i].is_cut / count;
+    round_.answer_tokens += double(answers.answers[i].tokens.size()) / count;
+  }
+  for (size_t begin = 0; begin < answers.rewards.size(); begin += size_t(recipe_.policy.answers)) {
+    const std::span of_prompt = std::span(answers.rewards).subspan(begin, size_t(recipe_.policy.answers));
+    round_.reward_std += spread_of(of_prompt).deviation * group / count;
+    round_.alike += are_alike(of_prompt) * group / count;
+  }
+}
+
+std::vector<PolicyBatches::Answer> PolicyObjective::learned(Answers answers) const {
   const PolicyConfig& c = recipe_.policy;
   const std::vector<double> worth = advantages(c, answers.rewards);
-  const auto count = double(worth.size()), group = double(c.answers);
-  round_ = {.answers_s = answers.seconds, .answer_tokens_per_s = answers.tokens_per_s};
-  std::vector<PolicyBatches::Row> rows;
+  std::vector<PolicyBatches::Answer> all;
   std::vector<int64_t> lengths;
   for (size_t i = 0; i < worth.size(); ++i) {
-    const std::vector<int32_t>& prompt = batches_.prompt_of(round, int64_t(i)).ids;
-    PolicyBatches::Row row{.tokens = prompt, .prompt = prompt.size(), .advantage = worth[i]};
-    GivenAnswer& answer = answers.answers[i];
-    row.tokens.insert(row.tokens.end(), answer.tokens.begin(), answer.tokens.end());
-    row.given = std::move(answer.logps);
-    const bool is_learned = c.learns_cut_answers() || !answer.is_cut;
-    lengths.push_back(is_learned ? int64_t(row.answer_tokens()) : 0);
-    round_.reward += answers.rewards[i] / count, round_.cut += answer.is_cut / count;
-    round_.answer_tokens += double(row.answer_tokens()) / count;
-    rows.push_back(std::move(row));
-  }
-  for (size_t begin = 0; begin < worth.size(); begin += size_t(c.answers)) {
-    const std::span<const double> of_prompt = std::span(answers.rewards).subspan(begin, size_t(c.answers));
-    round_.reward_std += spread_of(of_prompt).deviation * group / count;
-    round_.alike += std::ranges::all_of(of_prompt, [&](double r) { return r == of_prompt[0]; }) * group / count;
+    const std::vector<int32_t>& prompt = answers.prompts[i]->ids;
+    GivenAnswer& given = answers.answers[i];
+    PolicyBatches::Answer answer{
+        .tokens = prompt, .prompt = prompt.size(), .advantage = worth[i], .given = std::move(given.logps)};
+    answer.tokens.insert(answer.tokens.end(), given.tokens.begin(), given.tokens.end());
+    answer.is_cut = given.is_cut;
+    const bool is_learned = c.learns_cut_answers() || !given.is_cut;
+    lengths.push_back(is_learned ? int64_t(answer.answer_tokens()) : 0);
+    all.push_back(std::move(answer));
   }
   // Each step has weights of its own.
-  const auto of_step = size_t(recipe_.train.global_batch);
-  for (size_t i = 0; i < rows.size(); ++i)
-    rows[i].weight = token_weight(c, lengths[i], std::span(lengths).subspan(i / of_step * of_step, of_step));
-  return rows;
+  const auto of_step = size_t(batches_.answers_of_step());
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i].weight = token_weight(c, lengths[i], std::span(lengths).subspan(i / of_step * of_step, of_step));
+  return all;
 }
 
 // The first of a round, as a reader sees them.
-void PolicyObjective::log(int64_t step, const Answers& answers) {
+void PolicyObjective::log(int64_t step, std::span<const double> rewards) {
   if (!log_) log_.emplace(FileSystem::real(), join_path(recipe_.log.dir, "answers.jsonl"), step);
   const auto quoted = [](const std::string& text) {
     return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   };
-  const auto count = std::min(size_t(recipe_.policy.log_answers), batches_.rows().size());
+  const auto count = std::min(size_t(recipe_.policy.log_answers), batches_.answers().size());
   for (size_t i = 0; i < count; ++i) {
-    const PolicyBatches::Row& row = batches_.rows()[i];
-    const std::span<const int32_t> all = row.tokens;
+    const PolicyBatches::Answer& answer = batches_.answers()[i];
+    const std::span<const int32_t> all = answer.tokens;
     log_->write(fmt::format(
         "{{\"step\":{},\"reward\":{},\"advantage\":{},\"cut\":{},\"prompt\":{},\"completion\":{},\"tokens\":[{}]}}",
-        step + 1, answers.rewards[i], row.advantage, answers.answers[i].is_cut,
-        quoted(tokenizer_.decode(all.first(row.prompt), true)),
-        quoted(tokenizer_.decode(all.subspan(row.prompt), true)), fmt::join(all.subspan(row.prompt), ",")));
+        step + 1, rewards[i], answer.advantage, answer.is_cut,
+        quoted(tokenizer_.decode(all.first(answer.prompt), true)),
+        quoted(tokenizer_.decode(all.subspan(answer.prompt), true)), fmt::join(all.subspan(answer.prompt), ",")));
   }
 }
 
@@ -143,21 +182,23 @@ void PolicyObjective::measure(Trainer& trainer, int64_t round) {
   const TrainConfig& t = recipe_.train;
   Batch batch;
   SequenceSpans spans;
-  const auto keep = [&](int64_t step, int64_t first, std::vector<double> PolicyBatches::Row::*logps) {
+  const auto keep = [&](int64_t step, int64_t first, std::vector<double> PolicyBatches::Answer::*logps) {
     if (measured_.empty()) return;  // the head is on another rank
-    for (int64_t r = 0; r < t.micro_batch; ++r) {
-      PolicyBatches::Row& row = batches_.row(step, first + r);
-      const auto begin = measured_.begin() + r * t.seq_len + int64_t(row.prompt) - 1;
-      (row.*logps).assign(begin, begin + int64_t(row.answer_tokens()));
-    }
+    for (int64_t r = 0; r < t.micro_batch; ++r)
+      for (const PolicyBatches::Placed& placed : batches_.row(step, first + r)) {
+        PolicyBatches::Answer& answer = batches_.answer(step, placed);
+        const auto begin = measured_.begin() + r * t.seq_len + placed.begin + int64_t(answer.prompt) - 1;
+        (answer.*logps).assign(begin, begin + int64_t(answer.answer_tokens()));
+      }
   };
-  for (int64_t step = round * recipe_.policy.updates; batches_.round_of(step) == round; ++step)
-    for (int64_t m = 0; m < t.accumulation; ++m) {
-      const int64_t first = (trainer.mesh().data_rank() * t.accumulation + m) * t.micro_batch;
+  for (int64_t step = round * recipe_.policy.updates; batches_.round_of(step) == round; ++step) {
+    const int64_t count = batches_.num_micro_batches(step, t.accumulation);
+    for (int64_t m = 0; m < count; ++m) {
+      const int64_t first = (trainer.mesh().data_rank() * count + m) * t.micro_batch;
       batches_.fill(step, int32_t(first), int32_t(t.micro_batch), batch);
       if (recipe_.policy.updates > 1) {
         trainer.evaluate(batch);
-        keep(step, first, &PolicyBatches::Row::old_logps);
+        keep(step, first, &PolicyBatches::Answer::old_logps);
       }
       if (recipe_.policy.beta == 0) continue;
       if (!reference_) {
@@ -174,8 +215,9 @@ void PolicyObjective::measure(Trainer& trainer, int64_t round) {
                                                batch.targets.data(), take, 0, hidden);
                            });
       }
-      keep(step, first, &PolicyBatches::Row::reference);
+      keep(step, first, &PolicyBatches::Answer::reference);
     }
+  }
 }
 
 Var PolicyObjective::loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
@@ -201,22 +243,23 @@ double PolicyObjective::rule(const MicroBatches::Slot& slot, std::span<const dou
                              std::span<double> dlogps) {
   const bool is_as_given = slot.pass.step % recipe_.policy.updates == 0 && recipe_.policy.temperature == 1;
   double loss = 0;
-  for (int32_t r = 0; r < slot.batch.rows; ++r) {
-    const PolicyBatches::Row& row = batches_.row(slot.pass.step, slot.first_row + r);
-    if (row.weight == 0) continue;
-    const size_t begin = size_t(r) * size_t(slot.batch.seq_len) + row.prompt - 1, count = row.answer_tokens();
-    const LearnedAnswer answer{.logps = logps.subspan(begin, count),
-                               .old_logps = row.old_logps,
-                               .reference = row.reference,
-                               .advantage = row.advantage,
-                               .weight = row.weight};
-    const PolicySums sums =
-        policy_loss(recipe_.policy, answer, dlogps.empty() ? dlogps : dlogps.subspan(begin, count));
-    loss += sums.loss;
-    sums_.tokens += sums.tokens, sums_.clipped += sums.clipped, sums_.divergence += sums.divergence;
-    for (size_t t = 0; is_as_given && t < row.given.size(); ++t)
-      gap_ += std::abs(answer.logps[t] - double(row.given[t])), ++gap_tokens_;
-  }
+  for (int32_t r = 0; r < slot.batch.rows; ++r)
+    for (const PolicyBatches::Placed& placed : batches_.row(slot.pass.step, slot.first_row + r)) {
+      const PolicyBatches::Answer& of = batches_.answer(slot.pass.step, placed);
+      const size_t begin = size_t(r) * size_t(slot.batch.seq_len) + size_t(placed.begin) + of.prompt - 1;
+      const size_t count = of.answer_tokens();
+      const LearnedAnswer answer{.logps = logps.subspan(begin, count),
+                                 .old_logps = of.old_logps,
+                                 .reference = of.reference,
+                                 .advantage = of.advantage,
+                                 .weight = of.weight};
+      const PolicySums sums =
+          policy_loss(recipe_.policy, answer, dlogps.empty() ? dlogps : dlogps.subspan(begin, count));
+      loss += sums.loss;
+      sums_.tokens += sums.tokens, sums_.clipped += sums.clipped, sums_.divergence += sums.divergence;
+      for (size_t t = 0; is_as_given && t < of.given.size(); ++t)
+        gap_ += std::abs(answer.logps[t] - double(of.given[t])), ++gap_tokens_;
+    }
   return loss;
 }
 
@@ -235,7 +278,7 @@ std::optional<Validation> PolicyObjective::validate(Trainer& trainer, FunctionRe
   std::vector<Question> questions;
   for (const Prompt* p : valid_)
     questions.push_back({.prompt = p->ids, .max_tokens = recipe_.policy.max_tokens, .temperature = 0});
-  const Answers answers = answer(trainer, questions, [&](size_t i) -> const Prompt& { return *valid_[i]; });
+  const Answers answers = answer(trainer, questions, valid_);
   if (answers.answers.empty()) {
     is_over();  // so that it is known to whoever asks next
     return {};

@@ -37,13 +37,15 @@ class PolicyObjective final : public Objective {
  private:
   // Of answers to questions; none where somebody asked to stop meanwhile.
   struct Answers : SharedAnswers {
+    std::vector<const Prompt*> prompts = {};  // to which they are
     double seconds = 0, tokens_per_s = 0;
   };
-  using PromptOf = FunctionRef<const Prompt&(size_t question)>;
-  Answers answer(Trainer& trainer, std::span<const Question> questions, PromptOf prompt_of);
+  Answers answer(Trainer& trainer, std::span<const Question> questions, std::vector<const Prompt*> prompts);
   bool begin_round(Trainer& trainer, int64_t round);
-  std::vector<PolicyBatches::Row> rows_of(int64_t round, Answers& answers);
-  void log(int64_t step, const Answers& answers);
+  Answers attempt(Trainer& trainer, int64_t round, int64_t number, std::span<const int64_t> groups);
+  void note(const Answers& answers);
+  std::vector<PolicyBatches::Answer> learned(Answers answers) const;
+  void log(int64_t step, std::span<const double> rewards);
   void measure(Trainer& trainer, int64_t round);
   double rule(const MicroBatches::Slot& slot, std::span<const double> logps, std::span<double> dlogps);
 
