@@ -91,45 +91,54 @@ nlohmann::json to_json(const TimeSplit& time) {
           {"update_s", time.update_s}, {"waiting_s", time.bubble_s + time.idle_s}, {"exposed_s", exposed}};
 }
 
+// What answers take that the model learns from; where it makes none, nothing.
+void add_round(const StepPlan& p, nlohmann::json& to) {
+  if (p.round_bytes.empty()) return;
+  to["round_s"] = p.round_s, to["answer_tokens_per_s"] = p.answer_tokens_per_s;
+  to["step_with_answers_s"] = p.step_with_answers_s(), to["round_bytes_by_stage"] = p.round_bytes;
+}
+
 nlohmann::json to_json(const Candidate& c) {
   const StepPlan& p = c.plan;
   const MemoryPeak& peak = p.memory[size_t(p.fullest)];
   nlohmann::json stages = nlohmann::json::array();
   for (const MemoryPeak& stage : p.memory) stages.push_back(stage.split.total());
   const MeshShape& s = c.recipe.mesh.shape;
-  return {{"layout", describe_layout(c.recipe)},
-          {"mesh",
-           {{"dp", s.dp()},
-            {"tp", s.tp},
-            {"pp", s.pp},
-            {"cp", s.cp},
-            {"ep", s.ep},
-            {"hsdp", s.replicate},
-            {"zero", int(c.recipe.mesh.zero)},
-            {"schedule", name_of(c.recipe.mesh.schedule)},
-            {"virtual_stages", c.recipe.mesh.virtual_stages}}},
-          {"micro_batch", c.recipe.train.micro_batch},
-          {"step_s", p.step_s},
-          {"tokens_per_s", p.tokens_per_s},
-          {"device_hours_per_billion_tokens", 1e9 * c.device_hours_per_token()},
-          {"mfu", p.mfu},
-          {"mfu_whole_attention", p.mfu_whole},
-          {"bubble", p.bubble},
-          {"matmul_s", p.time.matmul_s},
-          {"attention_s", p.time.attention_s},
-          {"memory_bound_s", p.time.memory_s},
-          {"update_s", p.time.update_s},
-          {"exposed_s", to_json(p.time)["exposed_s"]},
-          {"bound", p.bound()},
-          {"peak_bytes", p.peak_bytes()},
-          {"peak_bytes_by_stage", stages},
-          {"peak", to_json(peak.split)},
-          {"peak_where", peak.where},
-          {"peak_stage", p.fullest},
-          {"capacity_bytes", p.capacity_bytes},
-          {"host_bytes_by_stage", p.host_bytes},
-          {"fits", p.fits()},
-          {"loses", c.loses}};
+  nlohmann::json json{{"layout", describe_layout(c.recipe)},
+                      {"mesh",
+                       {{"dp", s.dp()},
+                        {"tp", s.tp},
+                        {"pp", s.pp},
+                        {"cp", s.cp},
+                        {"ep", s.ep},
+                        {"hsdp", s.replicate},
+                        {"zero", int(c.recipe.mesh.zero)},
+                        {"schedule", name_of(c.recipe.mesh.schedule)},
+                        {"virtual_stages", c.recipe.mesh.virtual_stages}}},
+                      {"micro_batch", c.recipe.train.micro_batch},
+                      {"step_s", p.step_s},
+                      {"tokens_per_s", p.tokens_per_s},
+                      {"device_hours_per_billion_tokens", 1e9 * c.device_hours_per_token()},
+                      {"mfu", p.mfu},
+                      {"mfu_whole_attention", p.mfu_whole},
+                      {"bubble", p.bubble},
+                      {"matmul_s", p.time.matmul_s},
+                      {"attention_s", p.time.attention_s},
+                      {"memory_bound_s", p.time.memory_s},
+                      {"update_s", p.time.update_s},
+                      {"exposed_s", to_json(p.time)["exposed_s"]},
+                      {"bound", p.bound()},
+                      {"peak_bytes", p.peak_bytes()},
+                      {"peak_bytes_by_stage", stages},
+                      {"peak", to_json(peak.split)},
+                      {"peak_where", peak.where},
+                      {"peak_stage", p.fullest},
+                      {"capacity_bytes", p.capacity_bytes},
+                      {"host_bytes_by_stage", p.host_bytes},
+                      {"fits", p.fits()},
+                      {"loses", c.loses}};
+  add_round(p, json);
+  return json;
 }
 
 void show(const Candidate& c, const Output& output) {
@@ -145,6 +154,11 @@ void show(const Candidate& c, const Output& output) {
       "{:.0f}%, bubble {:.0f}%",
       share(t.matmul_s), share(t.attention_s), share(t.memory_s), share(t.update_s), share(t.exposed_total()),
       share(t.bubble_s + t.idle_s)));
+  if (!p.round_bytes.empty())
+    output.text(fmt::format(
+        "  answers {:.4g} s a round of {} at the longest, {:.0f} tokens/s; {:.4g} s a step with them; {:.2f} GiB",
+        p.round_s, c.recipe.train.global_batch * c.recipe.policy.updates, p.answer_tokens_per_s,
+        p.step_with_answers_s(), gib(p.most_round_bytes())));
   output.text(fmt::format("  cost    {:.4g} device-hours a billion tokens", 1e9 * c.device_hours_per_token()));
   output.text(fmt::format("  bound   {}", p.bound()));
   std::string split;
@@ -226,6 +240,9 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
         "it does not fit: of what a rank offloads, {:.1f} GiB find no room on the host ({:.1f} of a node's "
         "{:.1f} are a device's); offload less, or to the disk",
         gib(c.plan.missing_host_bytes()), gib(c.plan.host_capacity_bytes), gib(q.cluster.hardware.host_bytes));
+  if (c.plan.most_round_bytes() > c.plan.peak_bytes() && !c.plan.fits())
+    throw Error("it does not fit: {:.1f} GiB are missing while answers are made; lower rl.running",
+                gib(c.plan.missing_bytes()));
   if (!c.plan.fits())
     throw Error("it does not fit: {:.1f} GiB are missing on stage {}; {}", gib(c.plan.missing_bytes()),
                 c.plan.fullest, remedy);

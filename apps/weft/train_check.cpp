@@ -9,7 +9,7 @@
 #include "weft/comm/mpi/mpi.h"
 #include "weft/plan/machine_ranks.h"
 #include "weft/plan/recipe_text.h"
-#include "weft/plan/round_memory.h"
+#include "weft/plan/round_plan.h"
 #include "weft/plan/search.h"
 #include "weft/train/launch.h"
 

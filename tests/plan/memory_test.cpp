@@ -2,7 +2,7 @@
 #include "train/mesh_cases.h"
 #include "weft/comm/single/single.h"
 #include "weft/plan/continued_step.h"
-#include "weft/plan/round_memory.h"
+#include "weft/plan/round_plan.h"
 #include "weft/plan/trace_step.h"
 #include "weft/rollout/engine_answerer.h"
 #include "weft/train/distill_objective.h"

@@ -130,7 +130,7 @@ class Layouts {
 // What a ranking compares.
 double value_of(const Candidate& c, RankBy by) {
   switch (by) {
-    case RankBy::time: return c.plan.step_s;
+    case RankBy::time: return c.plan.step_with_answers_s();
     case RankBy::cost: return c.device_hours_per_token();
     case RankBy::memory: return double(c.plan.peak_bytes());
   }
@@ -144,8 +144,8 @@ double rough_value_of(const Candidate& c, RankBy by) {
 
 // Whether a is as good as b in all that people choose by, and better in something.
 bool dominates(const Candidate& a, const Candidate& b) {
-  const std::array of_a = {a.plan.step_s, double(a.plan.peak_bytes()), double(a.recipe.mesh.size())};
-  const std::array of_b = {b.plan.step_s, double(b.plan.peak_bytes()), double(b.recipe.mesh.size())};
+  const std::array of_a = {a.plan.step_with_answers_s(), double(a.plan.peak_bytes()), double(a.recipe.mesh.size())};
+  const std::array of_b = {b.plan.step_with_answers_s(), double(b.plan.peak_bytes()), double(b.recipe.mesh.size())};
   return of_a != of_b && std::ranges::equal(of_a, of_b, std::less_equal<>{});
 }
 
@@ -154,12 +154,14 @@ std::string lost_time(const StepPlan& it, const StepPlan& best) {
   std::vector<std::pair<double, std::string>> parts = {
       {it.time.compute() - best.time.compute(), "computing: smaller or repeated kernels"},
       {it.time.bubble_s + it.time.idle_s - best.time.bubble_s - best.time.idle_s, "the pipeline's bubble"},
-      {it.time.update_s - best.time.update_s, "the optimizer's update"}};
+      {it.time.update_s - best.time.update_s, "the optimizer's update"},
+      {it.round_share_s - best.round_share_s, "answers"}};
   for (size_t axis = 0; axis < kNumAxes; ++axis)
     parts.emplace_back(it.time.exposed_s[axis] - best.time.exposed_s[axis],
                        fmt::format("waiting for collectives of {}", name_of(Axis(axis))));
   const auto& most = *std::ranges::max_element(parts);
-  return fmt::format("{:+.1f}% of time: {:+.3g} s {}", 100 * (it.step_s / best.step_s - 1), most.first, most.second);
+  return fmt::format("{:+.1f}% of time: {:+.3g} s {}",
+                     100 * (it.step_with_answers_s() / best.step_with_answers_s() - 1), most.first, most.second);
 }
 
 std::string loss_of(const Candidate& it, const Candidate& best, RankBy by) {
@@ -172,7 +174,7 @@ std::string loss_of(const Candidate& it, const Candidate& best, RankBy by) {
     case RankBy::memory:
       return fmt::format("{:+.2f} GiB on the fullest device, {:+.1f}% of time",
                          gib(it.plan.peak_bytes() - best.plan.peak_bytes()),
-                         100 * (it.plan.step_s / best.plan.step_s - 1));
+                         100 * (it.plan.step_with_answers_s() / best.plan.step_with_answers_s() - 1));
   }
   return {};
 }

@@ -40,7 +40,10 @@ struct Candidate {
   // Of a model of one and two layers, continued to all of them: good enough to order thousands of layouts.
   double rough_step_s = 0, rough_peak_bytes = 0;
   StepPlan plan;  // of those whose whole step was traced
-  double device_hours_per_token() const { return recipe.mesh.size() / plan.tokens_per_s / 3600; }
+  // Of tokens that a step learns from, with the answers that are made for it.
+  double device_hours_per_token() const {
+    return recipe.mesh.size() / plan.tokens_per_s * plan.step_with_answers_s() / plan.step_s / 3600;
+  }
   std::string loses;  // what it loses on, beside the first
 };
 

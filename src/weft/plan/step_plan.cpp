@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "weft/plan/continued_step.h"
+#include "weft/plan/round_plan.h"
 
 namespace weft::plan {
 namespace {
@@ -85,6 +86,12 @@ StepPlan plan_step(const Recipe& recipe, const Cluster& cluster, const PlanOptio
     plan.state_bytes.push_back(t.state_bytes);
     plan.host_bytes.push_back(t.host_bytes);
     if (is_host) plan.capacity_bytes = std::min(plan.capacity_bytes, own_bytes - double(t.host_bytes));
+  }
+  if (recipe.policy.is_on()) {
+    const RoundPlan round = plan_round(recipe, costs);
+    for (size_t i = 0; i < round.bytes.size(); ++i) plan.round_bytes.push_back(plan.state_bytes[i] + round.bytes[i]);
+    plan.round_s = round.seconds, plan.answer_tokens_per_s = round.tokens_per_s;
+    plan.round_share_s = round.seconds / double(recipe.policy.updates);
   }
   const Simulation& s = played.simulation;
   plan.step_s = s.step_s;

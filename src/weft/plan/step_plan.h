@@ -25,7 +25,11 @@ struct StepPlan {
   int fullest = 0;                   // the stage that holds most
   double capacity_bytes = 0;         // of a device, without what is reserved
   double host_capacity_bytes = 0;    // what of the host's memory is a rank's; 0: not said
-  double step_s = 0;
+  std::vector<int64_t> round_bytes;  // likewise, while answers are made that the model learns from; else empty
+  double round_s = 0;                // at most, of a round of such answers
+  double round_share_s = 0;          // what of it is a step's
+  double answer_tokens_per_s = 0;
+  double step_s = 0;  // without that
   int slowest = 0;    // the stage that works longest
   TimeSplit time;     // of that stage
   double bubble = 0;  // share of the step in which ranks wait for other stages, on average
@@ -40,7 +44,9 @@ struct StepPlan {
   int64_t peak_bytes() const { return memory[size_t(fullest)].split.total(); }
   int64_t most_host_bytes() const { return *std::ranges::max_element(host_bytes); }
   bool fits() const { return missing_bytes() <= 0 && missing_host_bytes() <= 0; }
-  double missing_bytes() const { return double(peak_bytes()) - capacity_bytes; }
+  double missing_bytes() const { return double(std::max(peak_bytes(), most_round_bytes())) - capacity_bytes; }
+  int64_t most_round_bytes() const { return round_bytes.empty() ? 0 : *std::ranges::max_element(round_bytes); }
+  double step_with_answers_s() const { return step_s + round_share_s; }
   double missing_host_bytes() const {
     return host_capacity_bytes > 0 ? double(most_host_bytes()) - host_capacity_bytes : 0;
   }
