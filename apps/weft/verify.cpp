@@ -8,7 +8,8 @@
 #include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
 #include "weft/comm/single/single.h"
-#include "weft/data/packed_rows.h"
+#include "weft/rollout/compared_answers.h"
+#include "weft/rollout/engine_answerer.h"
 #include "weft/train/launch.h"
 
 namespace weft::app {
@@ -38,52 +39,57 @@ Recipe on_one_rank(Recipe recipe) {
   return recipe;
 }
 
-nlohmann::json row_of(const std::string& mesh, const TrainedRun& run, const Difference& d, double tolerance) {
-  return {{"mesh", mesh},
-          {"ranks", run.peak_bytes.size()},
-          {"loss", d.loss},
-          {"gradient", d.gradient},
-          {"gradient_name", d.gradient_name},
-          {"weight", d.weight},
-          {"weight_name", d.weight_name},
-          {"tolerance", tolerance},
-          {"peak_bytes", run.peak_bytes},
-          {"sent_bytes", run.sent_bytes},
-          {"pass", d.is_within(tolerance)}};
+// same: the share of answers that are those of one rank, where the model makes any.
+nlohmann::json row_of(const std::string& mesh, const TrainedRun& run, const Difference& d, double tolerance,
+                      std::optional<double> same) {
+  nlohmann::json row{{"mesh", mesh},
+                     {"ranks", run.peak_bytes.size()},
+                     {"loss", d.loss},
+                     {"gradient", d.gradient},
+                     {"gradient_name", d.gradient_name},
+                     {"weight", d.weight},
+                     {"weight_name", d.weight_name},
+                     {"tolerance", tolerance},
+                     {"peak_bytes", run.peak_bytes},
+                     {"sent_bytes", run.sent_bytes},
+                     {"pass", d.is_within(tolerance)}};
+  if (same) row["same_answers"] = *same;
+  return row;
 }
 
 void print_row(const Output& output, const std::string& mesh, const TrainedRun& run, const Difference& d,
-               double tolerance) {
+               double tolerance, std::optional<double> same) {
   std::string sent;
   for (const auto& [group, bytes] : run.sent_bytes)
     sent += fmt::format("{}{} {}", sent.empty() ? "" : ", ", group, human_bytes(uint64_t(bytes)));
   const int64_t peak = *std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
   output.text(fmt::format(
-      "{:<4} {:<32} loss {:.1e}  gradient {:.1e} ({})  weight {:.1e} ({})  peak {} a rank  sent a step: {}",
+      "{:<4} {:<32} loss {:.1e}  gradient {:.1e} ({})  weight {:.1e} ({}){}  peak {} a rank  sent a step: {}",
       d.is_within(tolerance) ? "pass" : "FAIL", mesh, d.loss, d.gradient, d.gradient_name, d.weight, d.weight_name,
-      human_bytes(uint64_t(peak)), sent.empty() ? "nothing" : sent));
+      same ? fmt::format("  {:.0f}% of the answers are the same", 100 * *same) : "", human_bytes(uint64_t(peak)),
+      sent.empty() ? "nothing" : sent));
 }
 
 void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
   if (launched_by_mpi() && o.meshes.size() > 1)
     throw UsageError("a launcher's processes form one mesh: give one --mesh");
   Recipe one = on_one_rank(recipe_of(o, overrides, o.meshes[0]));
-  if (one.policy.is_on())
-    throw UsageError(
-        "[rl]: meshes are compared by what they learn from texts, and a recipe with [rl] has prompts: leave [rl] out "
-        "and name a text as --data.train");
   const auto start = one.model_path.empty() ? nullptr : open_model(one.model_path);  // its shape and its tokenizer
   const Dataset dataset = open_data(one, start.get());
   set_vocab(one, dataset.tokenizer->vocab_size());
-  const std::unique_ptr<BatchSource> source =
-      make_batches(dataset.train, {.seq_len = int32_t(one.train.seq_len),
-                                   .global_batch = int32_t(one.train.global_batch),
-                                   .seed = one.train.seed,
-                                   .documents = one.data.documents});
-  const BatchSource& batches = *source;
-  make_comparable(one, batches);
+  one.policy.log_answers = 0;
+  const auto teacher = one.distill.teacher.empty() ? nullptr : open_model(one.distill.teacher);
+  ComparedAnswers answers;
+  VerifySources sources{.data = dataset,
+                        .start = start.get(),
+                        .teacher = teacher.get(),
+                        .make_answerer = make_engine_answerer,
+                        .make_reward = ComparedAnswers::made_up_reward};
+  make_comparable(one, sources);
   const auto alone = make_single_communicator();
-  const TrainedRun want = train_some(one, batches, *alone, o.steps, usable_cores());
+  sources.make_answerer = answers.recording();
+  const TrainedRun want = train_some(one, sources, *alone, o.steps, usable_cores());
+  sources.make_answerer = answers.replaying();
   const double tolerance = o.tolerance > 0 ? o.tolerance : tolerance_of(one);
   bool all_pass = true;
   for (const std::string& mesh : o.meshes) {
@@ -92,13 +98,13 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
     if (recipe.train.global_batch != one.train.global_batch)
       throw UsageError("--mesh {}: train.global_batch is {} there and {} on one rank: write it in the recipe", mesh,
                        recipe.train.global_batch, one.train.global_batch);
-    recipe.optimizer = one.optimizer;
+    recipe.optimizer = one.optimizer, recipe.policy.log_answers = 0;
     TrainedRun got;
     bool speaks = true;
     const int threads = std::max(1, usable_cores() / recipe.mesh.size());
     run_world(recipe.mesh.size(),
               [&](Communicator& world) {
-                TrainedRun mine = train_some(recipe, batches, world, o.steps, threads);
+                TrainedRun mine = train_some(recipe, sources, world, o.steps, threads);
                 if (world.rank() == 0)
                   got = std::move(mine);
                 else if (launched_by_mpi())
@@ -106,10 +112,13 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
               },
               {.timeout = std::chrono::seconds(recipe.mesh.timeout_s)});
     if (!speaks) continue;
-    const Difference d = difference(got, want);
+    // Losses of answers that are worth more or less than others to a prompt are all but 0.
+    const Difference d = one.policy.is_on() ? difference(got, want, 1) : difference(got, want);
+    const std::optional<double> same =
+        one.policy.is_on() ? std::optional(answers.take_share_of_same()) : std::nullopt;
     all_pass &= d.is_within(tolerance);
-    o.output.json(row_of(mesh, got, d, tolerance));
-    if (!o.output.is_json()) print_row(o.output, mesh, got, d, tolerance);
+    o.output.json(row_of(mesh, got, d, tolerance, same));
+    if (!o.output.is_json()) print_row(o.output, mesh, got, d, tolerance, same);
   }
   if (!all_pass) throw Error("a mesh differs from one rank by more than {:g}", tolerance);
 }

@@ -38,6 +38,34 @@ TEST_F(VerifyCommandTest, ProvesMeshesOfThreads) {
   EXPECT_GT(rows[1]["sent_bytes"]["pp"].get<int64_t>(), 0);
 }
 
+// Pairs beside their reference, and answers that the model gives itself; the run's own files of these are not there.
+TEST_F(VerifyCommandTest, ProvesWhatARecipeTrainsFor) {
+  std::string pairs, questions;
+  for (int i = 0; i < 12; ++i) {
+    pairs += fmt::format("{{\"prompt\": \"{}:\", \"chosen\": \"yes yes\", \"rejected\": \"no\"}}\n", i);
+    questions += fmt::format("{{\"prompt\": \"{}:\", \"answer\": \"{}\"}}\n", i, i);
+  }
+  weft.write("pairs.jsonl", pairs), weft.write("questions.jsonl", questions);
+  const std::string over = " --data.valid_fraction=0 --log.dir=kept --data.train=";
+  const std::string of_pairs = over + "pairs.jsonl --preference.method=dpo";
+  const std::string of_answers =
+      over + "questions.jsonl --rl.method=dapo --rl.answers=2 --rl.updates=2 --rl.attempts=2";
+  for (const std::string& more : {of_pairs, of_answers}) {
+    const Outcome o = weft.run("verify r.toml --json --mesh dp=2,tp=2 --mesh pp=2,dp=2,zero=1" + more);
+    ASSERT_EQ(o.status, 0) << o.err << o.out;
+    for (const auto& row : lines_of(o.out)) {
+      EXPECT_TRUE(row["pass"].get<bool>());
+      EXPECT_GT(row["gradient"].get<double>(), 0);
+      ASSERT_EQ(row.contains("same_answers"), more == of_answers);
+      if (more == of_answers) EXPECT_GT(row["same_answers"].get<double>(), 0.9);
+    }
+    for (const char* file : {"kept/reference.f64", "kept/answers.jsonl"})
+      EXPECT_FALSE(std::filesystem::exists(weft.path(file))) << file;
+  }
+  const Outcome o = weft.run("verify r.toml --mesh tp=2" + of_answers);
+  EXPECT_NE(o.out.find("of the answers are the same"), std::string::npos) << o.out;
+}
+
 TEST_F(VerifyCommandTest, ADifferenceIsAFailure) {
   const Outcome o = weft.run("verify r.toml --mesh tp=2 --tolerance 1e-30");
   EXPECT_EQ(o.status, 1);

@@ -10,8 +10,8 @@ namespace weft {
 namespace {
 
 // Without adapters the reference is the model as training began, which a run that goes on no longer has.
-void find_reference(const Recipe& recipe, Trainer& trainer, PreferenceObjective& objective, ReferredPairs& pairs,
-                    const char* file) {
+void find_reference(const Recipe& recipe, const ObjectiveSources& s, Trainer& trainer, PreferenceObjective& objective,
+                    ReferredPairs& pairs, const char* file) {
   if (!recipe.preference.needs_reference() || !pairs.batches) return;
   const std::string path = join_path(recipe.log.dir, file);
   const bool goes_on = trainer.next_step() > 0 && recipe.model.lora.rank == 0;
@@ -24,7 +24,7 @@ void find_reference(const Recipe& recipe, Trainer& trainer, PreferenceObjective&
     return load_reference(pairs, path);
   }
   objective.measure_reference(trainer, pairs);
-  if (trainer.mesh().world().rank() == 0) save_reference(pairs, path);
+  if (s.saves_reference && trainer.mesh().world().rank() == 0) save_reference(pairs, path);
 }
 
 std::vector<int32_t> ends_of_answers(const Tokenizer& tokenizer, const ModelSource* start) {
@@ -63,15 +63,15 @@ std::unique_ptr<Objective> make_objective(const Recipe& recipe, const ObjectiveS
     return std::make_unique<PolicyObjective>(
         recipe, dynamic_cast<PolicyBatches&>(s.batches), s.data.valid_prompts, *s.data.tokenizer,
         s.make_answerer(trainer, recipe, {ends_of_answers(*s.data.tokenizer, s.start), s.stop}),
-        std::move(reference));
+        s.make_reward ? s.make_reward(recipe.policy) : weft::make_reward(recipe.policy), std::move(reference));
   }
   if (recipe.preference.method != PreferenceMethod::none) {
     auto objective =
         std::make_unique<PreferenceObjective>(recipe.preference, dynamic_cast<const PairBatches&>(s.batches),
                                               dynamic_cast<const PairBatches*>(s.valid), recipe.train);
     trainer.set_objective(objective.get());  // which measures
-    find_reference(recipe, trainer, *objective, objective->pairs(), "reference.f64");
-    find_reference(recipe, trainer, *objective, objective->valid(), "reference_valid.f64");
+    find_reference(recipe, s, trainer, *objective, objective->pairs(), "reference.f64");
+    find_reference(recipe, s, trainer, *objective, objective->valid(), "reference_valid.f64");
     return objective;
   }
   if (!recipe.distill.teacher.empty())

@@ -5,6 +5,7 @@
 #include "weft/data/dataset.h"
 #include "weft/pretrained/model_source.h"
 #include "weft/train/policy/answerer.h"
+#include "weft/train/policy/rewards.h"
 #include "weft/train/trainer.h"
 
 namespace weft {
@@ -22,6 +23,8 @@ struct ObjectiveSources {
   const ModelSource* start = nullptr;       // the recipe's, opened
   const ModelSource* teacher = nullptr;     // likewise
   MakeAnswerer make_answerer = {};          // of recipes with [rl]
+  MakeReward make_reward = {};              // none: what [rl] says
+  bool saves_reference = true;              // of pairs, in log.dir, for a run that goes on
   const std::atomic<bool>* stop = nullptr;  // see Answerer
 };
 

@@ -85,13 +85,20 @@ void add_tensors(const Recipe& recipe, Trainer& trainer, TrainedRun& run) {
   }
 }
 
-TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communicator& world, int steps, int threads) {
+namespace {
+
+using MakeObjective = FunctionRef<std::unique_ptr<Objective>(Trainer& trainer)>;
+
+TrainedRun train_by(const Recipe& recipe, const BatchSource& batches, MakeObjective make, Communicator& world,
+                    int steps, int threads) {
   if (recipe.mesh.device == Device::cuda) use_cuda_device(world.rank());
   ThreadTeam team(threads);
   Allocator memory(recipe.mesh.device);
   Stream stream(team, memory);
   Context context{.kernels = kernels_of(recipe.mesh.device), .stream = stream, .pulse = world.pulse()};
   Trainer trainer(context, world, recipe, batches);
+  const std::unique_ptr<Objective> objective = make(trainer);
+  trainer.set_objective(objective.get());
   TrainedRun run;
   for (int i = 0; i < steps; ++i) {
     const StepResult r = trainer.step();
@@ -103,14 +110,16 @@ TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communic
   return run;
 }
 
-void make_comparable(Recipe& recipe, const BatchSource& batches) {
+using TrainOne = FunctionRef<TrainedRun(const Recipe& recipe, Communicator& alone)>;
+
+void make_comparable_by(Recipe& recipe, TrainOne train_one) {
   LrSchedule& s = recipe.optimizer.schedule;
   s.decay = Decay::constant, s.warmup = 0;
   Recipe one = recipe;
   one.mesh = {};
   one.train.micro_batch = one.train.global_batch, one.train.accumulation = 1;
   const auto alone = make_single_communicator();
-  const auto first_norm = [&] { return train_some(one, batches, *alone, 1, 1).grad_norms[0]; };
+  const auto first_norm = [&] { return train_one(one, *alone).grad_norms[0]; };
   double norm = first_norm(), &scale = one.train.first_loss_scale;
   if (recipe.train.precision == Precision::fp16) {
     constexpr double kRoom = 16;  // for gradients that grow
@@ -121,13 +130,48 @@ void make_comparable(Recipe& recipe, const BatchSource& batches) {
   make_continuous(recipe.optimizer, kAbove * norm / std::sqrt(double(count_params(recipe).trained)));
 }
 
-Difference difference(const TrainedRun& got, const TrainedRun& want) {
+}  // namespace
+
+TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communicator& world, int steps, int threads) {
+  return train_by(
+      recipe, batches, [](Trainer&) { return nullptr; }, world, steps, threads);
+}
+
+TrainedRun train_some(const Recipe& recipe, const VerifySources& s, Communicator& world, int steps, int threads) {
+  const std::unique_ptr<BatchSource> batches = batches_for(recipe, s.data);
+  const auto make = [&](Trainer& trainer) {
+    return make_objective(recipe,
+                          {.data = s.data,
+                           .batches = *batches,
+                           .start = s.start,
+                           .teacher = s.teacher,
+                           .make_answerer = s.make_answerer,
+                           .make_reward = s.make_reward,
+                           .saves_reference = false},
+                          trainer);
+  };
+  return train_by(recipe, *batches, make, world, steps, threads);
+}
+
+void make_comparable(Recipe& recipe, const BatchSource& batches) {
+  make_comparable_by(recipe,
+                     [&](const Recipe& one, Communicator& alone) { return train_some(one, batches, alone, 1, 1); });
+}
+
+void make_comparable(Recipe& recipe, const VerifySources& sources) {
+  make_comparable_by(recipe,
+                     [&](const Recipe& one, Communicator& alone) { return train_some(one, sources, alone, 1, 1); });
+}
+
+Difference difference(const TrainedRun& got, const TrainedRun& want, double least_loss) {
   check(got.names == want.names && got.losses.size() == want.losses.size(), "the runs are of different models");
   Difference d;
   for (size_t i = 0; i < want.losses.size(); ++i) {
-    const auto relative = [](double a, double b) { return std::abs(a - b) / std::max(std::abs(b), 1e-30); };
-    d.loss = std::max(d.loss, relative(got.losses[i], want.losses[i]));
-    d.gradient = std::max(d.gradient, relative(got.grad_norms[i], want.grad_norms[i]));
+    const auto relative = [](double a, double b, double least) {
+      return std::abs(a - b) / std::max(std::abs(b), least);
+    };
+    d.loss = std::max(d.loss, relative(got.losses[i], want.losses[i], least_loss));
+    d.gradient = std::max(d.gradient, relative(got.grad_norms[i], want.grad_norms[i], 1e-30));
     if (d.gradient > 0) d.gradient_name = "the global norm";
   }
   const Worst gradient = worst_of(got.gradients, want.gradients, want.names);

@@ -28,12 +28,12 @@ std::vector<double> sum_over(Communicator& world, std::span<const double> mine) 
 
 PolicyObjective::PolicyObjective(const Recipe& recipe, PolicyBatches& batches, const std::vector<Prompt>& valid,
                                  const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer,
-                                 std::unique_ptr<ForwardModel> reference)
+                                 std::unique_ptr<Reward> reward, std::unique_ptr<ForwardModel> reference)
     : recipe_(recipe),
       batches_(batches),
       tokenizer_(tokenizer),
       answerer_(std::move(answerer)),
-      reward_(make_reward(recipe.policy)),
+      reward_(std::move(reward)),
       reference_(std::move(reference)) {
   if (valid.empty()) return;
   valid_ = answerable(recipe, valid, "data.valid");

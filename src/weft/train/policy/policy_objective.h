@@ -22,7 +22,7 @@ class PolicyObjective final : public Objective {
   // valid: prompts whose answers are scored and not learned, or none. reference: null where the method asks for none,
   // or where it is the model without its adapters.
   PolicyObjective(const Recipe& recipe, PolicyBatches& batches, const std::vector<Prompt>& valid,
-                  const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer,
+                  const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer, std::unique_ptr<Reward> reward,
                   std::unique_ptr<ForwardModel> reference);
 
   bool begin_step(Trainer& trainer, int64_t step) override;

@@ -1,5 +1,6 @@
 // Reward: what answers are worth, as a rule or a program of the user says.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@ class Reward {
 
 // A program is started when it is first asked.
 std::unique_ptr<Reward> make_reward(const PolicyConfig& config);
+using MakeReward = std::function<std::unique_ptr<Reward>(const PolicyConfig& config)>;
 
 // 1 where the last number of a text is that of the expected answer, whose own last number counts, "1,234.50" as
 // 1234.5.
