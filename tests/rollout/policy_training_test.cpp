@@ -38,6 +38,12 @@ INSTANTIATE_TEST_SUITE_P(
         PolicyCase{"qlora_tp2", {.shape = {.tp = 2}, .lora = kNf4Adapters}},
         PolicyCase{"moe_ep2_tp2", {.shape = {.shard = 2, .tp = 2, .ep = 2}, .experts = 4}},
         PolicyCase{"moe_dp4_ep2", {.shape = {.shard = 4, .ep = 2}, .experts = 4}},
+        PolicyCase{"cp2", {.shape = {.cp = 2}}, Method::dapo},
+        PolicyCase{
+            "cp3_zero3_two_updates", {.shape = {.shard = 2, .cp = 3}, .zero = Zero::parameters}, Method::grpo, 2},
+        PolicyCase{
+            "cp2_tp2_pp2_two_updates", {.shape = {.pp = 2, .cp = 2, .tp = 2}, .accumulation = 4}, Method::dr_grpo, 2},
+        PolicyCase{"cp2_lora_near_its_model", {.shape = {.cp = 2}, .lora = kAdapters}, Method::gspo, 1, 0.1},
         PolicyCase{"far_stages", kFarStages}, PolicyCase{"states_tp2", {.family = "qwen3_5", .shape = {.tp = 2}}},
         PolicyCase{"tied_pp2", {.shape = {.pp = 2}, .accumulation = 2, .tie = true}}),
     [](const auto& test) { return test.param.name; });

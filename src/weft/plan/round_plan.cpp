@@ -55,7 +55,7 @@ class Round {
  private:
   int64_t answers_of_replica() const {
     const int64_t all = recipe_.train.global_batch * recipe_.policy.updates;
-    return ceil_div(all, int64_t(recipe_.mesh.shape.dp() / recipe_.mesh.shape.ep));
+    return ceil_div(all, int64_t(num_replicas(recipe_.mesh.shape)));
   }
   double seconds_of(const AlikeRows& rows, const CostModel& costs) const {
     return time_of(trace_step(stages_, {&rows, 1}), costs).step_s;

@@ -9,8 +9,8 @@ namespace weft {
 EngineAnswerer::EngineAnswerer(Trainer& trainer, const Recipe& recipe, AnswererOptions options)
     : recipe_(recipe),
       options_(std::move(options)),
-      replica_(trainer.mesh().data_rank() / recipe.mesh.shape.ep),
-      num_replicas_(recipe.mesh.shape.dp() / recipe.mesh.shape.ep),
+      replica_(trainer.mesh().data_rank() / recipe.mesh.shape.ep * recipe.mesh.shape.cp + trainer.mesh().place().cp),
+      num_replicas_(num_replicas(recipe.mesh.shape)),
       ranks_(trainer.mesh().world().split(replica_, trainer.mesh().world().rank(), "answers")),
       mesh_(*ranks_, replica_shape(recipe.mesh.shape)),
       policy_(trainer, recipe, mesh_) {}

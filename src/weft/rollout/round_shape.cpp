@@ -11,6 +11,8 @@ MeshShape replica_shape(const MeshShape& all) {
   return {.pp = all.pp, .replicate = 1, .shard = all.ep, .cp = 1, .tp = all.tp, .ep = all.ep};
 }
 
+int num_replicas(const MeshShape& all) { return all.dp() / all.ep * all.cp; }
+
 ContinuousOptions round_options(const PolicyConfig& config, int64_t answers, int64_t longest) {
   ContinuousOptions o;
   o.max_running = std::min(config.running, answers);
@@ -22,8 +24,8 @@ ContinuousOptions round_options(const PolicyConfig& config, int64_t answers, int
 
 ContinuousOptions round_options(const Recipe& recipe) {
   const int64_t answers = recipe.train.global_batch * recipe.policy.updates;
-  const int replicas = recipe.mesh.shape.dp() / recipe.mesh.shape.ep;
-  return round_options(recipe.policy, ceil_div(answers, int64_t(replicas)), recipe.train.seq_len + 1);
+  const int64_t of_replica = ceil_div(answers, int64_t(num_replicas(recipe.mesh.shape)));
+  return round_options(recipe.policy, of_replica, recipe.train.seq_len + 1);
 }
 
 }  // namespace weft

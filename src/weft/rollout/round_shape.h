@@ -5,8 +5,10 @@
 
 namespace weft {
 
-// Of those who hold one model together: the ranks of its stages and of its tensors, and of its experts.
+// Of those who hold one model together: the ranks of its stages and of its tensors, and of its experts. Those along
+// cp, who have it whole, answer apart.
 MeshShape replica_shape(const MeshShape& all);
+int num_replicas(const MeshShape& all);
 
 // Of a replica that is asked for so many answers; the longest prompt and its answer have `longest` tokens.
 ContinuousOptions round_options(const PolicyConfig& config, int64_t answers, int64_t longest);

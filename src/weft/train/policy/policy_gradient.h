@@ -58,8 +58,9 @@ std::vector<double> advantages(const PolicyConfig& config, std::span<const doubl
 // these, 0 for one that is not learned.
 double token_weight(const PolicyConfig& config, int64_t length, std::span<const int64_t> lengths);
 
-// An answer as a step sees it. Log-probabilities of its tokens, all as long: by the model now, by the model that gave
-// the answer (empty: the same as now), and by the reference (empty: none).
+// An answer as a step sees it, or, where each token has a ratio of its own, a part of one. Log-probabilities of its
+// tokens, all as long: by the model now, by the model that gave the answer (empty: the same as now), and by the
+// reference (empty: none).
 struct LearnedAnswer {
   std::span<const double> logps, old_logps, reference;
   double advantage = 0, weight = 0;

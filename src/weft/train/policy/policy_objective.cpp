@@ -177,19 +177,36 @@ void PolicyObjective::log(int64_t step, std::span<const double> rewards) {
   }
 }
 
-// What the model that gave the answers, and the reference, say of this rank's rows.
+template <class Visit>
+void PolicyObjective::each_part(int64_t step, int64_t first_row, std::span<const TokenSpan> tokens, Visit&& visit) {
+  const int64_t length = recipe_.train.seq_len;
+  for (const TokenSpan& span : tokens) {
+    const int64_t end = span.first_token + span.count;
+    for (int64_t row = span.first_token / length; row * length < end; ++row)
+      for (const PolicyBatches::Placed& placed : batches_.row(step, first_row + row)) {
+        PolicyBatches::Answer& answer = batches_.answer(step, placed);
+        // The token before one of the answer's predicts it.
+        const int64_t begin = row * length + placed.begin + int64_t(answer.prompt) - 1;
+        const int64_t from = std::max(begin, span.first_token);
+        const int64_t count = std::min(begin + int64_t(answer.answer_tokens()), end) - from;
+        if (count > 0)
+          visit(answer, size_t(from - begin), size_t(span.begin + from - span.first_token), size_t(count));
+      }
+  }
+}
+
+// What the model that gave the answers, and the reference, say of this rank's tokens.
 void PolicyObjective::measure(Trainer& trainer, int64_t round) {
   const TrainConfig& t = recipe_.train;
   Batch batch;
   SequenceSpans spans;
   const auto keep = [&](int64_t step, int64_t first, std::vector<double> PolicyBatches::Answer::*logps) {
     if (measured_.empty()) return;  // the head is on another rank
-    for (int64_t r = 0; r < t.micro_batch; ++r)
-      for (const PolicyBatches::Placed& placed : batches_.row(step, first + r)) {
-        PolicyBatches::Answer& answer = batches_.answer(step, placed);
-        const auto begin = measured_.begin() + r * t.seq_len + placed.begin + int64_t(answer.prompt) - 1;
-        (answer.*logps).assign(begin, begin + int64_t(answer.answer_tokens()));
-      }
+    each_part(
+        step, first, measured_tokens_, [&](PolicyBatches::Answer& answer, size_t token, size_t at, size_t count) {
+          (answer.*logps).resize(answer.answer_tokens());
+          std::copy_n(measured_.begin() + std::ptrdiff_t(at), count, (answer.*logps).begin() + std::ptrdiff_t(token));
+        });
   };
   for (int64_t step = round * recipe_.policy.updates; batches_.round_of(step) == round; ++step) {
     const int64_t count = batches_.num_micro_batches(step, t.accumulation);
@@ -205,6 +222,7 @@ void PolicyObjective::measure(Trainer& trainer, int64_t round) {
         trainer.evaluate(batch, false);
       } else {
         measured_.clear();
+        measured_tokens_.assign(1, {.begin = 0, .count = t.micro_batch * t.seq_len, .first_token = 0});
         reference_->result(pass_of(batch, 0, spans),
                            [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
                              const TokenRule take = [&](std::span<const double> logps, std::span<double>) {
@@ -234,6 +252,7 @@ Var PolicyObjective::evaluate(Context& context, Decoder& part, const MicroBatche
       context, part, slot, x, recipe_.policy,
       [&](std::span<const double> logps, std::span<double>) {
         measured_.assign(logps.begin(), logps.end());
+        measured_tokens_.assign(slot.tokens.begin(), slot.tokens.end());
         return 0.0;
       },
       0, brackets);
@@ -243,23 +262,23 @@ double PolicyObjective::rule(const MicroBatches::Slot& slot, std::span<const dou
                              std::span<double> dlogps) {
   const bool is_as_given = slot.pass.step % recipe_.policy.updates == 0 && recipe_.policy.temperature == 1;
   double loss = 0;
-  for (int32_t r = 0; r < slot.batch.rows; ++r)
-    for (const PolicyBatches::Placed& placed : batches_.row(slot.pass.step, slot.first_row + r)) {
-      const PolicyBatches::Answer& of = batches_.answer(slot.pass.step, placed);
-      const size_t begin = size_t(r) * size_t(slot.batch.seq_len) + size_t(placed.begin) + of.prompt - 1;
-      const size_t count = of.answer_tokens();
-      const LearnedAnswer answer{.logps = logps.subspan(begin, count),
-                                 .old_logps = of.old_logps,
-                                 .reference = of.reference,
-                                 .advantage = of.advantage,
-                                 .weight = of.weight};
-      const PolicySums sums =
-          policy_loss(recipe_.policy, answer, dlogps.empty() ? dlogps : dlogps.subspan(begin, count));
-      loss += sums.loss;
-      sums_.tokens += sums.tokens, sums_.clipped += sums.clipped, sums_.divergence += sums.divergence;
-      for (size_t t = 0; is_as_given && t < of.given.size(); ++t)
-        gap_ += std::abs(answer.logps[t] - double(of.given[t])), ++gap_tokens_;
-    }
+  each_part(slot.pass.step, 0, slot.tokens,
+            [&](const PolicyBatches::Answer& of, size_t token, size_t at, size_t count) {
+              const auto part = [&](const std::vector<double>& all) {
+                return all.empty() ? std::span<const double>() : std::span(all).subspan(token, count);
+              };
+              const LearnedAnswer answer{.logps = logps.subspan(at, count),
+                                         .old_logps = part(of.old_logps),
+                                         .reference = part(of.reference),
+                                         .advantage = of.advantage,
+                                         .weight = of.weight};
+              const PolicySums sums =
+                  policy_loss(recipe_.policy, answer, dlogps.empty() ? dlogps : dlogps.subspan(at, count));
+              loss += sums.loss;
+              sums_.tokens += sums.tokens, sums_.clipped += sums.clipped, sums_.divergence += sums.divergence;
+              for (size_t t = 0; is_as_given && t < count && token + t < of.given.size(); ++t)
+                gap_ += std::abs(answer.logps[t] - double(of.given[token + t])), ++gap_tokens_;
+            });
   return loss;
 }
 

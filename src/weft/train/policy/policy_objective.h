@@ -48,6 +48,10 @@ class PolicyObjective final : public Objective {
   void log(int64_t step, std::span<const double> rewards);
   void measure(Trainer& trainer, int64_t round);
   double rule(const MicroBatches::Slot& slot, std::span<const double> logps, std::span<double> dlogps);
+  // visit(answer, its first token that is here, where that stands among this rank's tokens, how many are here) of the
+  // answers in some tokens of a step, counted from a row on.
+  template <class Visit>
+  void each_part(int64_t step, int64_t first_row, std::span<const TokenSpan> tokens, Visit&& visit);
 
   const Recipe& recipe_;
   PolicyBatches& batches_;
@@ -56,9 +60,11 @@ class PolicyObjective final : public Objective {
   std::unique_ptr<Answerer> answerer_;
   std::unique_ptr<Reward> reward_;
   std::unique_ptr<ForwardModel> reference_;
-  std::vector<double> measured_;  // of the last evaluation: [rows x seq_len]
-  PolicyFigures round_;           // of the round's answers
-  PolicySums sums_;               // of this rank's micro-batches since figures()
+  // Of the last evaluation: log-probabilities of this rank's tokens, and where among its rows' tokens these stand.
+  std::vector<double> measured_;
+  std::vector<TokenSpan> measured_tokens_;
+  PolicyFigures round_;  // of the round's answers
+  PolicySums sums_;      // of this rank's micro-batches since figures()
   double gap_ = 0, gap_tokens_ = 0;
   std::optional<StepLines> log_;  // of rank 0
 };
