@@ -7,6 +7,7 @@
 
 #include "kernels/workbench.h"
 #include "support/rank.h"
+#include "weft/comm/single/single.h"
 #include "weft/comm/threads/run_ranks.h"
 
 namespace weft {
@@ -92,7 +93,7 @@ TEST_P(TokenLossTest, EqualsPlainLoopsAndCentralDifferences) {
   });
 }
 
-// Sums over what lies between starts, rows without a target among them.
+// Sums over the tokens of sequences, those without a target among them, wherever they are.
 TEST(SequenceLossTest, RulesSeeSums) {
   TestRank rank(reference_kernels());
   Param weight("head.weight", Shape{kVocab, kWidth}, Init::zeros());
@@ -100,18 +101,48 @@ TEST(SequenceLossTest, RulesSeeSums) {
   weight.grad = rank.context.empty(DType::f64, weight.shape);
   const Tensor x = rank.normal(DType::f64, {kRows, kWidth}, "x");
   const std::vector<double> each = log_probabilities(x, weight.value, {"", 0, 1});
-  const std::vector<int32_t> starts = {0, 4, 5, 9};
+  const auto alone = make_single_communicator();
+  const std::vector<SequencePart> parts = {{0, 0, 4}, {1, 4, 1}, {2, 5, 4}};
   std::vector<double> seen;
   const SequenceRule keep = [&](std::span<const double> logps, std::span<double>) {
     seen.assign(logps.begin(), logps.end());
     return 7.0;
   };
-  const Var loss = sequence_loss(TensorParallel(), {weight}, kTargets.data(), starts, keep, 0, {x, &rank.context});
+  const Var loss =
+      sequence_loss(TensorParallel(), {weight}, kTargets.data(), parts, 3, *alone, keep, 0, {x, &rank.context});
   EXPECT_EQ(*loss.value.data<double>(), 7);
   ASSERT_EQ(seen.size(), 3);
   EXPECT_NEAR(seen[0], each[1] + each[2], 1e-12);
   EXPECT_EQ(seen[1], 0);
   EXPECT_NEAR(seen[2], each[5] + each[6] + each[7], 1e-12);
+}
+
+// Each of two ranks has the same tokens, as parts of sequences whose other part is the other's.
+TEST(SequenceLossTest, SequencesAreCutOverRanks) {
+  std::array<std::vector<double>, 2> seen;
+  std::array<double, 2> losses{};
+  std::vector<double> each;
+  run_ranks(2, [&](Communicator& world) {
+    TestRank rank(reference_kernels());
+    Param weight("head.weight", Shape{kVocab, kWidth}, Init::zeros());
+    weight.value = rank.normal(DType::f64, weight.shape, "weight");
+    weight.grad = rank.context.empty(DType::f64, weight.shape);
+    const Tensor x = rank.normal(DType::f64, {kRows, kWidth}, "x");
+    if (world.rank() == 0) each = log_probabilities(x, weight.value, {"", 0, 1});
+    const std::vector<SequencePart> parts =
+        world.rank() == 0 ? std::vector<SequencePart>{{0, 0, 3}, {1, 5, 1}} : std::vector<SequencePart>{{1, 6, 2}};
+    const SequenceRule keep = [&](std::span<const double> logps, std::span<double>) {
+      seen[size_t(world.rank())].assign(logps.begin(), logps.end());
+      return 7.0;
+    };
+    const Var loss =
+        sequence_loss(TensorParallel(), {weight}, kTargets.data(), parts, 2, world, keep, 0, {x, &rank.context});
+    losses[size_t(world.rank())] = *loss.value.data<double>();
+  });
+  EXPECT_EQ(losses, (std::array<double, 2>{7, 0}));  // counted once
+  EXPECT_EQ(seen[0], seen[1]);
+  EXPECT_NEAR(seen[0][0], each[1] + each[2], 1e-12);
+  EXPECT_NEAR(seen[0][1], each[5] + each[6] + each[7], 1e-12);
 }
 
 }  // namespace

@@ -102,16 +102,23 @@ Var token_loss(const TensorParallel& tensor, const HeadView& head, const int32_t
 }
 
 Var sequence_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,
-                  std::span<const int32_t> starts, const SequenceRule& rule, float grad_scale, const Var& hidden) {
+                  std::span<const SequencePart> parts, int64_t num_sequences, Communicator& spread,
+                  const SequenceRule& rule, float grad_scale, const Var& hidden) {
   const TokenRule of_tokens = [&](std::span<const double> logps, std::span<double> dlogps) {
-    const size_t sequences = starts.size() - 1;
-    std::vector<double> sums(sequences), slopes(dlogps.empty() ? 0 : sequences, 1);
-    for (size_t s = 0; s < sequences; ++s)
-      for (auto t = size_t(starts[s]); t < size_t(starts[s + 1]); ++t) sums[s] += logps[t];
+    Allocator memory;  // of the host
+    const Tensor all = memory.empty(DType::f64, {num_sequences});
+    const std::span sums(all.data<double>(), size_t(num_sequences));
+    std::ranges::fill(sums, 0.0);
+    for (const SequencePart& part : parts)
+      for (const double logp : logps.subspan(size_t(part.begin), size_t(part.count)))
+        sums[size_t(part.sequence)] += logp;
+    spread.all_reduce(all);
+    std::vector<double> slopes(dlogps.empty() ? 0 : sums.size(), 1);
     const double loss = rule(sums, slopes);
-    for (size_t s = 0; s < slopes.size(); ++s)
-      std::fill(dlogps.begin() + starts[s], dlogps.begin() + starts[s + 1], slopes[s]);
-    return loss;
+    for (const SequencePart& part : parts)
+      if (!dlogps.empty())
+        std::ranges::fill(dlogps.subspan(size_t(part.begin), size_t(part.count)), slopes[size_t(part.sequence)]);
+    return spread.rank() == 0 ? loss : 0;
   };
   return token_loss(tensor, head, targets, of_tokens, grad_scale, hidden);
 }

@@ -27,8 +27,14 @@ struct HeadView {
 // HeadLossOp's: the head runs twice, on rows with targets alone, and logits never exist but for a chunk.
 Var token_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, const TokenRule& rule,
                float grad_scale, const Var& hidden);
-// starts: where sequences begin among the tokens, then their end; host memory.
+// Tokens of a sequence that are this rank's.
+struct SequencePart {
+  int64_t sequence = 0, begin = 0, count = 0;
+};
+// spread: the ranks over which sequences are cut. The rule gets the sums of whole ones on each of these, and its loss
+// is that of the first of them; that of the others is 0.
 Var sequence_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,
-                  std::span<const int32_t> starts, const SequenceRule& rule, float grad_scale, const Var& hidden);
+                  std::span<const SequencePart> parts, int64_t num_sequences, Communicator& spread,
+                  const SequenceRule& rule, float grad_scale, const Var& hidden);
 
 }  // namespace weft

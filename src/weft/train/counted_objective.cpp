@@ -16,11 +16,16 @@ bool has_pairs(const Recipe& recipe) { return recipe.preference.method != Prefer
 // than what a step does.
 class EqualPairs final : public Objective {
  public:
+  EqualPairs(const Recipe& recipe, Trainer& trainer) : seq_len_(recipe.train.seq_len), spread_(trainer.mesh().cp()) {}
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
            Brackets& brackets) override {
     const auto nothing = [](std::span<const double>, std::span<double>) { return 0.0; };
-    return answers_loss(context, part, slot, x, nothing, grad_scale, brackets);
+    return answers_loss(context, part, slot, seq_len_, spread_, x, nothing, grad_scale, brackets);
   }
+
+ private:
+  int64_t seq_len_;
+  Communicator& spread_;
 };
 
 // Answers of the model. Where it asks a reference of its own, that is there beside it.
@@ -60,7 +65,7 @@ void EqualRows::fill(int64_t, int32_t, int32_t rows, Batch& batch) const {
 
 std::unique_ptr<Objective> counted_objective(const Recipe& recipe, const EqualRows& rows, const ModelConfig* teacher,
                                              Trainer& trainer) {
-  if (has_pairs(recipe)) return std::make_unique<EqualPairs>();
+  if (has_pairs(recipe)) return std::make_unique<EqualPairs>(recipe, trainer);
   if (recipe.policy.is_on()) return std::make_unique<EqualAnswers>(recipe, teacher, trainer);
   if (teacher) return std::make_unique<DistillObjective>(recipe, rows, *teacher, trainer);
   return nullptr;

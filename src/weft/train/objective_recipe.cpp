@@ -19,8 +19,6 @@ void read_preference(Toml& toml, Recipe& recipe) {
     c.desirable_weight = toml.number("preference.desirable_weight", c.desirable_weight, 0, 1e3);
     c.undesirable_weight = toml.number("preference.undesirable_weight", c.undesirable_weight, 0, 1e3);
   }
-  if (recipe.mesh.shape.cp > 1)
-    toml.reject("mesh.cp", "answers that are compared lie on one rank: write 1 beside [preference]");
   if (recipe.train.seq_len % 2 != 0)
     toml.reject("train.seq_len", "a row has two answers, a half each: write an even number");
   if (recipe.data.valid_fraction > 0)

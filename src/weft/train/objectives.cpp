@@ -66,9 +66,9 @@ std::unique_ptr<Objective> make_objective(const Recipe& recipe, const ObjectiveS
         s.make_reward ? s.make_reward(recipe.policy) : weft::make_reward(recipe.policy), std::move(reference));
   }
   if (recipe.preference.method != PreferenceMethod::none) {
-    auto objective =
-        std::make_unique<PreferenceObjective>(recipe.preference, dynamic_cast<const PairBatches&>(s.batches),
-                                              dynamic_cast<const PairBatches*>(s.valid), recipe.train);
+    auto objective = std::make_unique<PreferenceObjective>(
+        recipe.preference, dynamic_cast<const PairBatches&>(s.batches), dynamic_cast<const PairBatches*>(s.valid),
+        recipe.train, trainer.mesh().cp());
     trainer.set_objective(objective.get());  // which measures
     find_reference(recipe, s, trainer, *objective, objective->pairs(), "reference.f64");
     find_reference(recipe, s, trainer, *objective, objective->valid(), "reference_valid.f64");

@@ -40,12 +40,21 @@ double PreferenceObjective::rule(int64_t step, int64_t first_row, std::span<cons
   return sum;
 }
 
-Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
-                 const SequenceRule& rule, float grad_scale, Brackets& brackets) {
+Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, int64_t seq_len,
+                 Communicator& spread, const Var& x, const SequenceRule& rule, float grad_scale, Brackets& brackets) {
+  const int64_t half = seq_len / 2, first = slot.first_row * seq_len;
+  std::vector<SequencePart> parts;
+  for (const TokenSpan& span : slot.tokens)
+    for (int64_t at = 0; at < span.count;) {
+      const int64_t token = span.first_token - first + at, count = std::min(half - token % half, span.count - at);
+      parts.push_back({.sequence = token / half, .begin = span.begin + at, .count = count});
+      at += count;
+    }
+  const int64_t num_sequences = slot.pass.num_tokens * spread.size() / half;
   return part.result(context, slot.pass, x, brackets,
                      [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
-                       return sequence_loss(partition.tensor, {weight, softcap}, slot.batch.targets.data(),
-                                            slot.batch.sequence_starts, rule, grad_scale, hidden);
+                       return sequence_loss(partition.tensor, {weight, softcap}, slot.batch.targets.data(), parts,
+                                            num_sequences, spread, rule, grad_scale, hidden);
                      });
 }
 
@@ -54,7 +63,7 @@ Var PreferenceObjective::loss(Context& context, Decoder& part, const MicroBatche
   const SequenceRule rule = [&](std::span<const double> logps, std::span<double> dlogps) {
     return this->rule(slot.pass.step, slot.first_row, logps, dlogps);
   };
-  return answers_loss(context, part, slot, x, rule, grad_scale, brackets);
+  return answers_loss(context, part, slot, train_.seq_len, spread_, x, rule, grad_scale, brackets);
 }
 
 Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
@@ -63,7 +72,7 @@ Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBa
     measured_.assign(logps.begin(), logps.end());
     return 0.0;
   };
-  return answers_loss(context, part, slot, x, keep, 0, brackets);
+  return answers_loss(context, part, slot, train_.seq_len, spread_, x, keep, 0, brackets);
 }
 
 std::vector<double> PreferenceObjective::measure(Trainer& trainer, int64_t count, bool uses_adapters,
@@ -83,7 +92,7 @@ std::vector<double> PreferenceObjective::measure(Trainer& trainer, int64_t count
     const int64_t first = begin + mesh.data_rank() * rows;
     fill(first, batch);
     trainer.evaluate(batch, uses_adapters);
-    if (!trainer.counts_loss() || measured_.empty()) continue;
+    if (!trainer.counts_loss() || measured_.empty() || spread_.rank() > 0) continue;
     for (int64_t row = 0; row < std::min(rows, count - first); ++row)
       for (int64_t half = 0; half < 2; ++half) logps[2 * (first + row) + half] = measured_[size_t(2 * row + half)];
   }

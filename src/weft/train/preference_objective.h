@@ -21,9 +21,10 @@ struct ReferredPairs {
 // Batches and configuration outlive this. valid: null where there are none.
 class PreferenceObjective final : public Objective {
  public:
+  // spread: the ranks over which rows are cut (Mesh::cp).
   PreferenceObjective(const PreferenceConfig& config, const PairBatches& batches, const PairBatches* valid,
-                      const TrainConfig& train)
-      : config_(config), train_(train), pairs_{&batches}, valid_{valid} {}
+                      const TrainConfig& train, Communicator& spread)
+      : config_(config), train_(train), spread_(spread), pairs_{&batches}, valid_{valid} {}
 
   // Those that are trained and those that are not, whose references are to be measured or read before the first step.
   ReferredPairs& pairs() { return pairs_; }
@@ -60,15 +61,16 @@ class PreferenceObjective final : public Objective {
 
   const PreferenceConfig& config_;
   const TrainConfig& train_;
+  Communicator& spread_;
   ReferredPairs pairs_, valid_;
   std::vector<double> measured_;  // of the last evaluation
   Company company_;               // of the step
 };
 
 // The part of a decoder's pass behind its blocks that PreferenceObjective's losses are: log-probabilities of the
-// slot's sequences, and what the rule makes of them.
-Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
-                 const SequenceRule& rule, float grad_scale, Brackets& brackets);
+// slot's sequences, of which a row of seq_len tokens has two, and what the rule makes of them.
+Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, int64_t seq_len,
+                 Communicator& spread, const Var& x, const SequenceRule& rule, float grad_scale, Brackets& brackets);
 
 // Keeps a reference of a run in a file beside its other ones, so that it survives a restart.
 void save_reference(const ReferredPairs& pairs, const std::string& path);
