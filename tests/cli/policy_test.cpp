@@ -146,7 +146,6 @@ TEST_F(PolicyCommandTest, WhatIsWrongIsSaid) {
            Case{"--rl.beta=0.1", "rl.beta = 0.1: there is no model that answers could stay near", 2},
            Case{"--rl.max_tokens=33", "rl.max_tokens", 2},
            Case{"--rl.max_tokens=31", "none of 5 prompts has at most 2 tokens", 2},
-           Case{"--mesh cp=2 --rl.method=gspo --rl.updates=2", "mesh.cp = 2: an answer has one ratio", 2},
            Case{"--data.valid_fraction=0.1", "prompts are not cut off data.train", 2},
            Case{"--rl.command=[\\\"false\\\"]", "the reward program [\"false\"]: it ended (exit status 1)", 1},
            Case{"--preference.beta=0.1", "a run has one objective", 2},

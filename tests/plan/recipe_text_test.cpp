@@ -179,7 +179,7 @@ method = "dpo"
   Recipe planned;
   planned.train = {.steps = 1, .seq_len = 64, .global_batch = 8, .micro_batch = 8, .accumulation = 1};
   EXPECT_NO_THROW(recipe_text_over(own, planned));
-  planned.mesh.shape.cp = 2;
+  planned.mesh.shape.shard = planned.mesh.shape.ep = 2;  // of a model without experts
   EXPECT_THROW(recipe_text_over(own, planned), UsageError);
 }
 

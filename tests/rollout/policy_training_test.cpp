@@ -43,6 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
             "cp3_zero3_two_updates", {.shape = {.shard = 2, .cp = 3}, .zero = Zero::parameters}, Method::grpo, 2},
         PolicyCase{
             "cp2_tp2_pp2_two_updates", {.shape = {.pp = 2, .cp = 2, .tp = 2}, .accumulation = 4}, Method::dr_grpo, 2},
+        PolicyCase{"cp2_dp2_gspo_two_updates", {.shape = {.shard = 2, .cp = 2}, .accumulation = 2}, Method::gspo, 2},
         PolicyCase{"cp2_lora_near_its_model", {.shape = {.cp = 2}, .lora = kAdapters}, Method::gspo, 1, 0.1},
         PolicyCase{"far_stages", kFarStages}, PolicyCase{"states_tp2", {.family = "qwen3_5", .shape = {.tp = 2}}},
         PolicyCase{"tied_pp2", {.shape = {.pp = 2}, .accumulation = 2, .tie = true}}),
@@ -70,7 +71,7 @@ TEST(PolicyTrainingTest, RewardsRise) {
 // divergence, and a weight on it keeps it small.
 TEST(PolicyTrainingTest, TheReferenceIsTheModelThatTrainingStartsFrom) {
   const TemporaryFolder folder;
-  Recipe r = policy_recipe({.shape = {.shard = 2, .tp = 2}}, Method::grpo);
+  Recipe r = policy_recipe({.shape = {.cp = 2, .tp = 2}}, Method::grpo);
   r.optimizer.adamw.eps = 1e-6, r.optimizer.schedule.lr = 3e-3;
   const auto start = [&] {
     const TrainedRun none;

@@ -111,6 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
                     DistillCase{"tp3", {.shape = {.tp = 3}}},
                     DistillCase{"tp2_sp", {.shape = {.tp = 2}, .sequence_parallel = true}},
                     DistillCase{"pp2", {.shape = {.pp = 2}, .accumulation = 4}},
+                    DistillCase{"cp2", {.shape = {.cp = 2}}},
+                    DistillCase{"pp2_cp2_tp2", {.shape = {.pp = 2, .cp = 2, .tp = 2}, .accumulation = 2}},
                     DistillCase{"zero3_lora",
                                 {.shape = {.shard = 2},
                                  .zero = Zero::parameters,

@@ -267,8 +267,6 @@ SearchRequest search_request(const Recipe& recipe) {
   SearchRequest q{.model = recipe.model, .seq_len = recipe.train.seq_len, .global_batch = recipe.train.global_batch};
   q.precision = recipe.train.precision, q.gradients = recipe.train.gradients, q.optimizer = recipe.optimizer;
   q.preference = recipe.preference, q.distill = recipe.distill, q.policy = recipe.policy;
-  // What a teacher reads, and some answers, lie on one rank.
-  if (!recipe.distill.teacher.empty() || (recipe.policy.is_on() && !may_spread_answers(recipe))) q.cp = 1;
   return q;
 }
 

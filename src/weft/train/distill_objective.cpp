@@ -2,7 +2,6 @@
 #include "weft/train/distill_objective.h"
 
 #include "weft/parallel/distill_loss.h"
-#include "weft/train/pass_of.h"
 
 namespace weft {
 namespace {
@@ -21,7 +20,7 @@ void check_teacher(const Recipe& recipe, const ModelConfig& teacher) {
 DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelSource& teacher,
                                    Trainer& trainer)
     : recipe_(recipe),
-      batches_(batches),
+      read_(recipe, trainer.mesh(), batches, 1),
       teacher_(trainer.context(), trainer.mesh(), teacher.config(), recipe.dtype()),
       views_(size_t(recipe.train.accumulation)) {
   check_teacher(recipe, teacher.config());
@@ -31,20 +30,18 @@ DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batc
 DistillObjective::DistillObjective(const Recipe& recipe, const BatchSource& batches, const ModelConfig& teacher,
                                    Trainer& trainer)
     : recipe_(recipe),
-      batches_(batches),
+      read_(recipe, trainer.mesh(), batches, 1),
       teacher_(trainer.context(), trainer.mesh(), teacher, nullptr, recipe.dtype(), {}),
       views_(size_t(recipe.train.accumulation)) {
   check_teacher(recipe, teacher);
 }
 
-bool DistillObjective::begin_step(Trainer& trainer, int64_t step) {
-  const TrainConfig& t = recipe_.train;
-  Batch batch;
-  SequenceSpans spans;
-  for (int64_t m = 0; m < t.accumulation; ++m) {
-    const int64_t first_row = (trainer.mesh().data_rank() * t.accumulation + m) * t.micro_batch;
-    batches_.fill(step, int32_t(first_row), int32_t(t.micro_batch), batch);
-    views_[size_t(m)] = teacher_.before_head(pass_of(batch, 0, spans));
+bool DistillObjective::begin_step(Trainer&, int64_t step) {
+  for (int m = 0; m < int(recipe_.train.accumulation); ++m) {
+    Pass pass = read_.get(step, m).pass;
+    pass.is_training = false;
+    views_[size_t(m)] = teacher_.before_head(pass);
+    read_.release(m);
   }
   return true;
 }

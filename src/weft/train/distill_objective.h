@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// The teacher is cut along tp, pp and ep as the student is; ranks along dp hold it each. Of a step, the residual
+// The teacher is cut along tp, pp, cp and ep as the student is; ranks along dp hold it each. Of a step, the residual
 // stream before the teacher's head is kept for every micro-batch. Everything outlives this.
 class DistillObjective final : public Objective {
  public:
@@ -23,7 +23,7 @@ class DistillObjective final : public Objective {
 
  private:
   const Recipe& recipe_;
-  const BatchSource& batches_;
+  MicroBatches read_;  // as the student's are
   ForwardModel teacher_;
   std::vector<ForwardModel::BeforeHead> views_;  // by micro-batch
 };

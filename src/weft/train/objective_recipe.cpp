@@ -33,7 +33,6 @@ void read_distill(Toml& toml, Recipe& recipe) {
   c.temperature = toml.number("distill.temperature", c.temperature, 1e-3, 1e3);
   if (recipe.preference.method != PreferenceMethod::none)
     toml.reject("distill.teacher", "a run has one objective: remove [distill] or [preference]");
-  if (recipe.mesh.shape.cp > 1) toml.reject("mesh.cp", "a teacher reads whole rows: write 1 beside [distill]");
   const ScheduleKind kind = recipe.mesh.schedule;
   if (recipe.mesh.shape.pp > 1 && (kind == ScheduleKind::zbv || kind == ScheduleKind::dualpipe_v))
     toml.reject("mesh.schedule",
@@ -73,11 +72,6 @@ void read_policy(Toml& toml, Recipe& recipe) {
     toml.reject("rl.beta", "there is no model that answers could stay near: write model.path, or 0");
   if (recipe.preference.method != PreferenceMethod::none || !recipe.distill.teacher.empty())
     toml.reject("rl.method", "a run has one objective: remove [rl], or [preference] and [distill]");
-  if (recipe.mesh.shape.cp > 1 && !may_spread_answers(recipe))
-    toml.reject("mesh.cp",
-                has_reference_beside(recipe)
-                    ? "a reference beside the model reads rows that lie on one rank: write 1, or rl.beta = 0"
-                    : "an answer has one ratio, of all its tokens: write 1, or rl.updates = 1");
   if (recipe.data.valid_fraction > 0)
     toml.reject("data.valid_fraction", "prompts are not cut off data.train: write 0, and others in data.valid");
   const ScheduleKind kind = recipe.mesh.schedule;

@@ -63,7 +63,8 @@ std::unique_ptr<Objective> make_objective(const Recipe& recipe, const ObjectiveS
     return std::make_unique<PolicyObjective>(
         recipe, dynamic_cast<PolicyBatches&>(s.batches), s.data.valid_prompts, *s.data.tokenizer,
         s.make_answerer(trainer, recipe, {ends_of_answers(*s.data.tokenizer, s.start), s.stop}),
-        s.make_reward ? s.make_reward(recipe.policy) : weft::make_reward(recipe.policy), std::move(reference));
+        s.make_reward ? s.make_reward(recipe.policy) : weft::make_reward(recipe.policy), std::move(reference),
+        trainer.mesh());
   }
   if (recipe.preference.method != PreferenceMethod::none) {
     auto objective = std::make_unique<PreferenceObjective>(

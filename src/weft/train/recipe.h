@@ -129,12 +129,6 @@ std::optional<ModelConfig> beside_of(const Recipe& recipe);
 inline bool has_reference_beside(const Recipe& recipe) {
   return recipe.policy.beta > 0 && recipe.model.lora.rank == 0;
 }
-// Whether the tokens of an answer may lie on several ranks, which then know their own only.
-inline bool may_spread_answers(const Recipe& recipe) {
-  const bool is_of_all = recipe.policy.has_one_ratio() && recipe.policy.updates > 1;
-  return !is_of_all && !has_reference_beside(recipe);
-}
-
 // Sets what only the tokenizer knows, and checks the model's shape as a whole.
 void set_vocab(Recipe& recipe, int64_t tokenizer_vocab);
 

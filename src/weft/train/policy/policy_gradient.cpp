@@ -57,13 +57,17 @@ double token_weight(const PolicyConfig& config, int64_t length, std::span<const 
   }
 }
 
+double log_ratio_of(std::span<const double> logps, std::span<const double> old_logps) {
+  double sum = 0;
+  for (size_t t = 0; t < old_logps.size(); ++t) sum += logps[t] - old_logps[t];
+  return old_logps.empty() ? 0 : sum / double(old_logps.size());
+}
+
 PolicySums policy_loss(const PolicyConfig& config, const LearnedAnswer& answer, std::span<double> dlogps) {
   const size_t count = answer.logps.size();
   const double lowest = 1 - config.clip_low, highest = 1 + config.clip_high, a = answer.advantage;
   PolicySums sums{.tokens = double(count)};
-  double of_all = 0;  // the mean log-ratio
-  if (!answer.old_logps.empty())
-    for (size_t t = 0; t < count; ++t) of_all += (answer.logps[t] - answer.old_logps[t]) / double(count);
+  const double of_all = answer.log_ratio ? *answer.log_ratio : log_ratio_of(answer.logps, answer.old_logps);
   for (size_t t = 0; t < count; ++t) {
     const double moved = answer.old_logps.empty() ? 0 : answer.logps[t] - answer.old_logps[t];
     const double ratio = std::exp(config.has_one_ratio() ? of_all : moved);

@@ -2,6 +2,7 @@
 // log-probabilities cost.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,13 +59,18 @@ std::vector<double> advantages(const PolicyConfig& config, std::span<const doubl
 // these, 0 for one that is not learned.
 double token_weight(const PolicyConfig& config, int64_t length, std::span<const int64_t> lengths);
 
-// An answer as a step sees it, or, where each token has a ratio of its own, a part of one. Log-probabilities of its
+// An answer as a step sees it, or a part of one. Log-probabilities of its
 // tokens, all as long: by the model now, by the model that gave the answer (empty: the same as now), and by the
 // reference (empty: none).
 struct LearnedAnswer {
   std::span<const double> logps, old_logps, reference;
   double advantage = 0, weight = 0;
+  // log_ratio_of of the whole answer where this is a part of one and it has one ratio.
+  std::optional<double> log_ratio = {};
 };
+
+// The mean over an answer's tokens of how their log-probabilities moved.
+double log_ratio_of(std::span<const double> logps, std::span<const double> old_logps);
 
 // Sums over tokens, for figures of a step.
 struct PolicySums {

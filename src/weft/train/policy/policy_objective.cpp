@@ -10,7 +10,6 @@
 #include "weft/base/file.h"
 #include "weft/base/philox.h"
 #include "weft/base/timing.h"
-#include "weft/train/pass_of.h"
 
 namespace weft {
 namespace {
@@ -28,13 +27,16 @@ std::vector<double> sum_over(Communicator& world, std::span<const double> mine) 
 
 PolicyObjective::PolicyObjective(const Recipe& recipe, PolicyBatches& batches, const std::vector<Prompt>& valid,
                                  const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer,
-                                 std::unique_ptr<Reward> reward, std::unique_ptr<ForwardModel> reference)
+                                 std::unique_ptr<Reward> reward, std::unique_ptr<ForwardModel> reference,
+                                 const Mesh& mesh)
     : recipe_(recipe),
       batches_(batches),
       tokenizer_(tokenizer),
       answerer_(std::move(answerer)),
       reward_(std::move(reward)),
-      reference_(std::move(reference)) {
+      reference_(std::move(reference)),
+      mesh_(mesh),
+      read_(recipe, mesh, batches, 1) {
   if (valid.empty()) return;
   valid_ = answerable(recipe, valid, "data.valid");
   const int64_t most = recipe.train.eval_batches * recipe.train.global_batch;
@@ -199,7 +201,6 @@ void PolicyObjective::each_part(int64_t step, int64_t first_row, std::span<const
 void PolicyObjective::measure(Trainer& trainer, int64_t round) {
   const TrainConfig& t = recipe_.train;
   Batch batch;
-  SequenceSpans spans;
   const auto keep = [&](int64_t step, int64_t first, std::vector<double> PolicyBatches::Answer::*logps) {
     if (measured_.empty()) return;  // the head is on another rank
     each_part(
@@ -222,15 +223,16 @@ void PolicyObjective::measure(Trainer& trainer, int64_t round) {
         trainer.evaluate(batch, false);
       } else {
         measured_.clear();
-        measured_tokens_.assign(1, {.begin = 0, .count = t.micro_batch * t.seq_len, .first_token = 0});
-        reference_->result(pass_of(batch, 0, spans),
+        const MicroBatches::Slot& slot = read_.evaluation(batch);
+        measured_tokens_.assign(slot.tokens.begin(), slot.tokens.end());
+        reference_->result(slot.pass,
                            [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
                              const TokenRule take = [&](std::span<const double> logps, std::span<double>) {
                                measured_.assign(logps.begin(), logps.end());
                                return 0.0;
                              };
                              return token_loss(partition.tensor, {weight, softcap, float(recipe_.policy.temperature)},
-                                               batch.targets.data(), take, 0, hidden);
+                                               slot.batch.targets.data(), take, 0, hidden);
                            });
       }
       keep(step, first, &PolicyBatches::Answer::reference);
@@ -258,20 +260,38 @@ Var PolicyObjective::evaluate(Context& context, Decoder& part, const MicroBatche
       0, brackets);
 }
 
+// Of the round's answers, those with tokens in this micro-batch; none where each token has its own.
+std::vector<double> PolicyObjective::log_ratios(const MicroBatches::Slot& slot, std::span<const double> logps) {
+  if (!recipe_.policy.has_one_ratio() || recipe_.policy.updates == 1) return {};
+  Allocator memory;  // of the host
+  const Tensor all = memory.empty(DType::f64, {int64_t(batches_.answers().size())});
+  const std::span ratios(all.data<double>(), batches_.answers().size());
+  std::ranges::fill(ratios, 0.0);
+  each_part(
+      slot.pass.step, 0, slot.tokens, [&](const PolicyBatches::Answer& of, size_t token, size_t at, size_t count) {
+        const double mean = log_ratio_of(logps.subspan(at, count), std::span(of.old_logps).subspan(token, count));
+        ratios[size_t(&of - batches_.answers().data())] += mean * double(count) / double(of.answer_tokens());
+      });
+  mesh_.cp().all_reduce(all);
+  return {ratios.begin(), ratios.end()};
+}
+
 double PolicyObjective::rule(const MicroBatches::Slot& slot, std::span<const double> logps,
                              std::span<double> dlogps) {
   const bool is_as_given = slot.pass.step % recipe_.policy.updates == 0 && recipe_.policy.temperature == 1;
+  const std::vector<double> ratios = log_ratios(slot, logps);
   double loss = 0;
   each_part(slot.pass.step, 0, slot.tokens,
             [&](const PolicyBatches::Answer& of, size_t token, size_t at, size_t count) {
               const auto part = [&](const std::vector<double>& all) {
                 return all.empty() ? std::span<const double>() : std::span(all).subspan(token, count);
               };
-              const LearnedAnswer answer{.logps = logps.subspan(at, count),
-                                         .old_logps = part(of.old_logps),
-                                         .reference = part(of.reference),
-                                         .advantage = of.advantage,
-                                         .weight = of.weight};
+              LearnedAnswer answer{.logps = logps.subspan(at, count),
+                                   .old_logps = part(of.old_logps),
+                                   .reference = part(of.reference),
+                                   .advantage = of.advantage,
+                                   .weight = of.weight};
+              if (!ratios.empty()) answer.log_ratio = ratios[size_t(&of - batches_.answers().data())];
               const PolicySums sums =
                   policy_loss(recipe_.policy, answer, dlogps.empty() ? dlogps : dlogps.subspan(at, count));
               loss += sums.loss;

@@ -23,7 +23,7 @@ class PolicyObjective final : public Objective {
   // or where it is the model without its adapters.
   PolicyObjective(const Recipe& recipe, PolicyBatches& batches, const std::vector<Prompt>& valid,
                   const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer, std::unique_ptr<Reward> reward,
-                  std::unique_ptr<ForwardModel> reference);
+                  std::unique_ptr<ForwardModel> reference, const Mesh& mesh);
 
   bool begin_step(Trainer& trainer, int64_t step) override;
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
@@ -48,6 +48,7 @@ class PolicyObjective final : public Objective {
   void log(int64_t step, std::span<const double> rewards);
   void measure(Trainer& trainer, int64_t round);
   double rule(const MicroBatches::Slot& slot, std::span<const double> logps, std::span<double> dlogps);
+  std::vector<double> log_ratios(const MicroBatches::Slot& slot, std::span<const double> logps);
   // visit(answer, its first token that is here, where that stands among this rank's tokens, how many are here) of the
   // answers in some tokens of a step, counted from a row on.
   template <class Visit>
@@ -60,6 +61,8 @@ class PolicyObjective final : public Objective {
   std::unique_ptr<Answerer> answerer_;
   std::unique_ptr<Reward> reward_;
   std::unique_ptr<ForwardModel> reference_;
+  const Mesh& mesh_;
+  MicroBatches read_;  // by the reference
   // Of the last evaluation: log-probabilities of this rank's tokens, and where among its rows' tokens these stand.
   std::vector<double> measured_;
   std::vector<TokenSpan> measured_tokens_;
