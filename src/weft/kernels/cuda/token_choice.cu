@@ -150,22 +150,25 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(const Find f) {
   f.sums[query * f.blocks + block] = sum, f.sums_at_one[query * f.blocks + block] = at_one;
 }
 
-// One after the other, as the host adds them; thread 0 gets the sum.
+// For thread 0, which reads sums one after the other: in shared memory, but of vocabularies beyond half a million.
+__device__ const double* near(const double* sums, int count) {
+  constexpr int kMost = 1024;
+  __shared__ double copies[kMost];
+  if (count > kMost) return sums;
+  __syncthreads();  // those of another call are read
+  for (int i = int(threadIdx.x); i < count; i += kThreads) copies[i] = sums[i];
+  __syncthreads();
+  return copies;
+}
+
+// As the host adds them.
 __device__ double sum_in_order(const double* sums, int count) {
-  __shared__ double near[kThreads];
   double sum = 0;
-  for (int first = 0; first < count; first += kThreads) {
-    const int i = first + int(threadIdx.x);
-    if (i < count) near[threadIdx.x] = sums[i];
-    __syncthreads();
-    if (threadIdx.x == 0)
-      for (int j = 0; j < min(kThreads, count - first); ++j) sum += near[j];
-    __syncthreads();
-  }
+  for (int i = 0; i < count; ++i) sum += sums[i];
   return sum;
 }
 
-// TokenWeights::at, for all threads.
+// TokenWeights::at, for all threads; total: of thread 0.
 __device__ int token_at(const Find& f, const TokenQuery& q, const double* sums, const float* logits, float top,
                         double total) {
   __shared__ float weights[kBlock];
@@ -202,30 +205,31 @@ __device__ int token_at(const Find& f, const TokenQuery& q, const double* sums, 
 }
 
 __global__ void __launch_bounds__(kThreads) choice_kernel(const Find f) {
-  __shared__ double total;
   const int query = int(blockIdx.x);
   const TokenQuery& q = f.queries[query];
   const float* const logits = f.row(q);
-  const double* const sums = f.sums + int64_t(query) * f.blocks;
+  const bool is_first = threadIdx.x == 0;
   Top top = f.tops[query * f.parts];
   for (int p = 1; p < f.parts; ++p) top = top.or_higher(f.tops[query * f.parts + p]);
   const bool may_come = top.logit > -INFINITY;
   FoundTokens found;
   found.highest = top.logit;
-  if (q.want != Want::likeliest && may_come) found.total = sum_in_order(sums, f.blocks);
-  if (q.wants_log_sum) found.total_at_one = sum_in_order(f.sums_at_one + int64_t(query) * f.blocks, f.blocks);
+  if (q.wants_log_sum) {
+    const double* const sums = near(f.sums_at_one + int64_t(query) * f.blocks, f.blocks);
+    if (is_first) found.total_at_one = sum_in_order(sums, f.blocks);
+  }
   int token = may_come ? top.token : -1;
-  if (q.want == Want::drawn && may_come) {
-    if (threadIdx.x == 0) total = found.total;
-    __syncthreads();
-    token = token_at(f, q, sums, logits, top.logit, total);
+  if (q.want != Want::likeliest && may_come) {
+    const double* const sums = near(f.sums + int64_t(query) * f.blocks, f.blocks);
+    if (is_first) found.total = sum_in_order(sums, f.blocks);
+    if (q.want == Want::drawn) token = token_at(f, q, sums, logits, top.logit, found.total);
   }
   found.token = token, found.logit = token >= 0 ? logits[token] : 0;
   int likelier = 0;
   if (q.wants_log_sum && q.want == Want::drawn)
     for (int i = int(threadIdx.x); i < f.vocab; i += kThreads) likelier += logits[i] > found.logit;
   found.num_likelier = block_sum(likelier);
-  if (threadIdx.x == 0) f.found[query] = found;
+  if (is_first) f.found[query] = found;
 }
 
 // What is left to search, divided by bounds: at first each twice as deep as the one before, since few tokens may be
