@@ -31,7 +31,7 @@ struct TokenQuery {
   int32_t first_change = 0, num_biases = 0, num_penalised = 0, num_forbidden = 0;
   int32_t mask = -1;  // its number among masks; -1: none
   double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
-  float inverse_temperature = 1;  // token_weight::inverse_of
+  float inverse_temperature = 1;  // token_weighing::inverse_of
   float uniform = 0;
   // As SamplingOptions has them (serve/sampler.h), one after the other: of a top_p behind others nothing is needed.
   int64_t top_k = 0;

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace weft::token_weight {
+namespace weft::token_weighing {
 
 inline constexpr int64_t kBlock = 512;  // tokens whose weights are summed by themselves
 inline constexpr int64_t kLanes = 16;   // of a block every 16th is added up, then these sums
@@ -36,4 +36,4 @@ inline float exp_nonpositive(float x) {
   return std::bit_cast<float>(scaled & is_inside);
 }
 
-}  // namespace weft::token_weight
+}  // namespace weft::token_weighing

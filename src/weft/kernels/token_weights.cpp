@@ -11,8 +11,8 @@
 namespace weft {
 namespace {
 
-using token_weight::exp_nonpositive;
-constexpr size_t kBlock = token_weight::kBlock, kLanes = token_weight::kLanes;
+using token_weighing::exp_nonpositive;
+constexpr size_t kBlock = token_weighing::kBlock, kLanes = token_weighing::kLanes;
 
 // In double, by lanes, so that the order is the same whatever the width of vectors.
 double sum_of(std::span<const float> values) {
@@ -60,7 +60,7 @@ double log_sum_exp(std::span<const float> logits) {
 }
 
 double TokenWeights::weigh(std::span<const float> logits, float top, double temperature) {
-  return weigh_times(logits, top, token_weight::inverse_of(temperature));
+  return weigh_times(logits, top, token_weighing::inverse_of(temperature));
 }
 
 double TokenWeights::weigh_times(std::span<const float> logits, float top, float inverse) {

@@ -112,7 +112,7 @@ bool Sampler::wish(uint64_t position, const SamplingPast& past, int64_t vocab, T
   wish.query = {};
   find_changes(past, vocab, wish);
   if (is_greedy) return true;
-  wish.query.inverse_temperature = token_weight::inverse_of(options_.temperature);
+  wish.query.inverse_temperature = token_weighing::inverse_of(options_.temperature);
   wish.query.uniform = uniform_of(position);
   wish.query.want = keeps_all(vocab) ? TokenQuery::Want::drawn : TokenQuery::Want::candidates;
   wish.query.top_k = options_.top_k, wish.query.top_p = options_.top_p, wish.query.min_p = options_.min_p;
@@ -122,10 +122,10 @@ bool Sampler::wish(uint64_t position, const SamplingPast& past, int64_t vocab, T
 int32_t Sampler::choose(const FoundTokens& found, std::span<const TokenCandidate> candidates, uint64_t position) {
   if (found.token < 0) throw Error(kNoneMayCome);
   if (candidates.empty()) return found.token;
-  const float inverse = token_weight::inverse_of(options_.temperature);
+  const float inverse = token_weighing::inverse_of(options_.temperature);
   candidates_.clear();
   for (const TokenCandidate& c : candidates) {
-    const float weight = token_weight::exp_nonpositive((c.logit - found.highest) * inverse);
+    const float weight = token_weighing::exp_nonpositive((c.logit - found.highest) * inverse);
     if (weight > 0) candidates_.push_back({weight, c.token});
   }
   std::ranges::sort(candidates_, {}, &Candidate::token);

@@ -12,7 +12,7 @@ using Want = TokenQuery::Want;
 
 constexpr int kThreads = 256;
 constexpr int kPart = 2048;  // tokens that a block looks through
-constexpr int kBlock = int(token_weight::kBlock), kLanes = int(token_weight::kLanes);
+constexpr int kBlock = int(token_weighing::kBlock), kLanes = int(token_weighing::kLanes);
 // The depth of a token is by how much its logit, over the temperature, is below the highest. How deep candidates lie
 // is found in rounds, each of which divides what is left by so many bounds.
 constexpr int kBounds = kThreads / kWarp, kRounds = 3;
@@ -107,9 +107,9 @@ __device__ float highest(const Find& f, int query) {
 
 __device__ float times_plus(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
 
-// token_weight::exp_nonpositive, bit for bit.
+// token_weighing::exp_nonpositive, bit for bit.
 __device__ float exp_nonpositive(float x) {
-  using namespace token_weight;
+  using namespace token_weighing;
   if (!(x >= kLowest)) return 0;
   const float shifted = times_plus(x, kLog2e, kRound), n = __fadd_rn(shifted, -kRound);
   const float r = times_plus(-n, kLog2Low, times_plus(-n, kLog2High, x));
@@ -255,7 +255,7 @@ __device__ Depths depths_of(const Find& f, const TokenQuery& q, int query, int r
   const double total = f.found[query].total;
   // Of a top_p alone those that are so unlikely that all of them together are not among the likeliest that reach it.
   const double unlikely = (1 - q.top_p) * total / f.vocab;
-  const float deepest = -token_weight::kLowest;
+  const float deepest = -token_weighing::kLowest;
   const float end = q.top_k > 0 || unlikely <= 0 ? deepest : fminf(deepest, kSlack - logf(float(unlikely)));
   const float needed = q.top_k > 0 ? float(q.top_k) : float(q.top_p * total) * (1 + kMargin);
   const int warp = int(threadIdx.x) / kWarp, lane = int(threadIdx.x) % kWarp;
@@ -307,10 +307,10 @@ __global__ void __launch_bounds__(kThreads) candidates_kernel(const Find f) {
   const TokenQuery& q = f.queries[query];
   FoundTokens& found = f.found[query];
   if (q.want != Want::candidates || found.token < 0) return;
-  float depth = -token_weight::kLowest;
+  float depth = -token_weighing::kLowest;
   if (is_searched(q)) depth = depths_of(f, q, query, kRounds).to + kSlack;
   if (q.min_p > 0) depth = fminf(depth, kSlack - logf(float(q.min_p)));
-  depth = fminf(depth, -token_weight::kLowest);
+  depth = fminf(depth, -token_weighing::kLowest);
   const float top = found.highest;
   TokenCandidate* const to = f.candidates + int64_t(query) * kMostTokenCandidates;
   for_part(f, f.row(q), [&](int i, float logit) {
