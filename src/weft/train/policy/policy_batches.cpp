@@ -117,8 +117,9 @@ void PolicyBatches::fill_row(int64_t step, std::span<const Placed> row, size_t s
     begin_sequence();
     for (size_t t = 0; t + 1 < a.tokens.size(); ++t) put(a.tokens[t], t + 1 >= a.prompt ? a.tokens[t + 1] : -1, t);
   }
-  if (at < end) begin_sequence();
-  for (size_t t = 0; at < end; ++t) put(0, -1, t);
+  const size_t left = end - at;
+  if (left > 0) begin_sequence();
+  for (size_t t = 0; t < left; ++t) put(0, -1, t);
 }
 
 }  // namespace weft
