@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "weft/base/ceil_div.h"
 #include "weft/plan/serve_time.h"
 #include "weft/plan/served_rank.h"
 #include "weft/rollout/round_shape.h"
@@ -42,7 +41,7 @@ class Round {
 
   double seconds(const CostModel& costs) const {
     const PolicyConfig& c = recipe_.policy;
-    const auto answers = double(answers_of_replica());
+    const auto answers = double(answers_of_replica(recipe_));
     const int64_t prompt = std::max<int64_t>(recipe_.train.seq_len + 1 - c.max_tokens, 1);
     const int64_t piece = std::min(prompt, options_.tokens_per_step);
     const AlikeRows token{.sequences = options_.max_running, .rows = 1, .first = prompt + c.max_tokens / 2};
@@ -53,10 +52,6 @@ class Round {
   }
 
  private:
-  int64_t answers_of_replica() const {
-    const int64_t all = recipe_.train.global_batch * recipe_.policy.updates;
-    return ceil_div(all, int64_t(num_replicas(recipe_.mesh.shape)));
-  }
   double seconds_of(const AlikeRows& rows, const CostModel& costs) const {
     return time_of(trace_step(stages_, {&rows, 1}), costs).step_s;
   }

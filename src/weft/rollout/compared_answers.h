@@ -23,6 +23,7 @@ class ComparedAnswers {
   // process.
   double take_share_of_same();
 
+  class Listener;
   class Recorder;  // what recording() makes
   class Player;    // and replaying()
 
@@ -32,26 +33,29 @@ class ComparedAnswers {
   std::atomic<int64_t> num_given_ = 0, num_same_ = 0;
 };
 
-class ComparedAnswers::Recorder final : public Answerer {
+// What a rank's own answerer says, in the ears of these.
+class ComparedAnswers::Listener : public Answerer {
  public:
-  Recorder(ComparedAnswers& all, std::unique_ptr<Answerer> own) : all_(all), own_(std::move(own)) {}
-  Given answer(std::span<const Question> questions) override;
+  Listener(ComparedAnswers& all, std::unique_ptr<Answerer> own) : all_(all), own_(std::move(own)) {}
   Speed speed() const override { return own_->speed(); }
 
- private:
+ protected:
   ComparedAnswers& all_;
   std::unique_ptr<Answerer> own_;
 };
 
-class ComparedAnswers::Player final : public Answerer {
+class ComparedAnswers::Recorder final : public Listener {
  public:
-  Player(ComparedAnswers& all, std::unique_ptr<Answerer> own) : all_(all), own_(std::move(own)) {}
+  using Listener::Listener;
   Given answer(std::span<const Question> questions) override;
-  Speed speed() const override { return own_->speed(); }
+};
+
+class ComparedAnswers::Player final : public Listener {
+ public:
+  using Listener::Listener;
+  Given answer(std::span<const Question> questions) override;
 
  private:
-  ComparedAnswers& all_;
-  std::unique_ptr<Answerer> own_;
   size_t round_ = 0;
 };
 

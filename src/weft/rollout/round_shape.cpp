@@ -13,6 +13,11 @@ MeshShape replica_shape(const MeshShape& all) {
 
 int num_replicas(const MeshShape& all) { return all.dp() / all.ep * all.cp; }
 
+int64_t answers_of_replica(const Recipe& recipe) {
+  const int64_t answers = recipe.train.global_batch * recipe.policy.updates;
+  return ceil_div(answers, int64_t(num_replicas(recipe.mesh.shape)));
+}
+
 ContinuousOptions round_options(const PolicyConfig& config, int64_t answers, int64_t longest) {
   ContinuousOptions o;
   o.max_running = std::min(config.running, answers);
@@ -23,9 +28,7 @@ ContinuousOptions round_options(const PolicyConfig& config, int64_t answers, int
 }
 
 ContinuousOptions round_options(const Recipe& recipe) {
-  const int64_t answers = recipe.train.global_batch * recipe.policy.updates;
-  const int64_t of_replica = ceil_div(answers, int64_t(num_replicas(recipe.mesh.shape)));
-  return round_options(recipe.policy, of_replica, recipe.train.seq_len + 1);
+  return round_options(recipe.policy, answers_of_replica(recipe), recipe.train.seq_len + 1);
 }
 
 }  // namespace weft

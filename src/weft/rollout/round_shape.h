@@ -9,6 +9,8 @@ namespace weft {
 // cp, who have it whole, answer apart.
 MeshShape replica_shape(const MeshShape& all);
 int num_replicas(const MeshShape& all);
+// Of a round, the most that a replica is asked for.
+int64_t answers_of_replica(const Recipe& recipe);
 
 // Of a replica that is asked for so many answers; the longest prompt and its answer have `longest` tokens.
 ContinuousOptions round_options(const PolicyConfig& config, int64_t answers, int64_t longest);

@@ -51,7 +51,7 @@ struct Find {
 // body(i, logit) of this thread's tokens of this block's part.
 template <class Body>
 __device__ void for_part(const Find& f, const float* logits, Body&& body) {
-  const int begin = int(blockIdx.x) * kPart, end = min(begin + kPart, f.vocab);
+  const int begin = int(blockIdx.y) * kPart, end = min(begin + kPart, f.vocab);
   for (int i = begin + int(threadIdx.x); i < end; i += kThreads) body(i, logits[i]);
 }
 
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads) change_logits_kernel(const Find f) {
 }
 
 __global__ void __launch_bounds__(kThreads) tops_kernel(const Find f) {
-  const int query = int(blockIdx.y);
+  const int query = int(blockIdx.x);
   Top best{-INFINITY, f.vocab};
   for_part(f, f.row(f.queries[query]), [&](int i, float logit) {
     if (logit > best.logit) best = {logit, i};
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kThreads) tops_kernel(const Find f) {
   __syncthreads();
   if (threadIdx.x != 0) return;
   for (int w = 1; w < kThreads / kWarp; ++w) best = best.or_higher(of_warps[w]);
-  f.tops[query * f.parts + int(blockIdx.x)] = best;
+  f.tops[query * f.parts + int(blockIdx.y)] = best;
 }
 
 __device__ float highest(const Find& f, int query) {
@@ -129,8 +129,8 @@ __device__ float weight_of(float logit, float top, float inverse_temperature) {
 // kLanes threads to each of the blocks of tokens whose weights are summed by themselves.
 __global__ void __launch_bounds__(kThreads) weights_kernel(const Find f) {
   __shared__ double of_lanes[2][kThreads];
-  const int query = int(blockIdx.y), me = int(threadIdx.x), lane = me % kLanes;
-  const int block = (int(blockIdx.x) * kThreads + me) / kLanes;
+  const int query = int(blockIdx.x), me = int(threadIdx.x), lane = me % kLanes;
+  const int block = (int(blockIdx.y) * kThreads + me) / kLanes;
   const TokenQuery& q = f.queries[query];
   const bool is_weighed = q.want != Want::likeliest;
   if (!is_weighed && !q.wants_log_sum) return;
@@ -277,7 +277,7 @@ __device__ Depths depths_of(const Find& f, const TokenQuery& q, int query, int r
 // How many tokens of this part are above each bound, or their weights where a share of these is asked for.
 __global__ void __launch_bounds__(kThreads) shares_kernel(const Find f, const int round) {
   __shared__ float of_warps[kBounds][kThreads / kWarp];
-  const int query = int(blockIdx.y);
+  const int query = int(blockIdx.x);
   const TokenQuery& q = f.queries[query];
   if (!is_searched(q)) return;
   const Depths depths = depths_of(f, q, query, round);
@@ -299,11 +299,11 @@ __global__ void __launch_bounds__(kThreads) shares_kernel(const Find f, const in
   if (threadIdx.x >= kBounds) return;
   float sum = 0;
   for (int w = 0; w < kThreads / kWarp; ++w) sum += of_warps[threadIdx.x][w];
-  f.share(round, query, int(blockIdx.x))[threadIdx.x] = sum;
+  f.share(round, query, int(blockIdx.y))[threadIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(kThreads) candidates_kernel(const Find f) {
-  const int query = int(blockIdx.y);
+  const int query = int(blockIdx.x);
   const TokenQuery& q = f.queries[query];
   FoundTokens& found = f.found[query];
   if (q.want != Want::candidates || found.token < 0) return;
@@ -350,9 +350,9 @@ void find_tokens(Stream& stream, const FindTokensArgs& args) {
                .blocks = int(blocks),
                .mask_words = int(args.mask_words())};
   const LaunchShape by_query{.blocks_x = unsigned(queries), .threads = kThreads};
-  const LaunchShape by_part{.blocks_x = unsigned(parts), .blocks_y = unsigned(queries), .threads = kThreads};
-  const LaunchShape by_block{.blocks_x = unsigned(ceil_div(blocks * kLanes, int64_t(kThreads))),
-                             .blocks_y = unsigned(queries),
+  const LaunchShape by_part{.blocks_x = unsigned(queries), .blocks_y = unsigned(parts), .threads = kThreads};
+  const LaunchShape by_block{.blocks_x = unsigned(queries),
+                             .blocks_y = unsigned(ceil_div(blocks * kLanes, int64_t(kThreads))),
                              .threads = kThreads};
   if (are([](const TokenQuery& q) { return q.changes_logits(); })) launch(stream, change_logits_kernel, by_query, f);
   launch(stream, tops_kernel, by_part, f);
