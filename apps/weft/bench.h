@@ -19,6 +19,7 @@ void add_bench_comm(CLI::App& bench);
 void add_bench_train(CLI::App& bench);
 void add_bench_steps(CLI::App& bench);  // decode and prefill
 void add_bench_choose(CLI::App& bench);
+void add_bench_answers(CLI::App& bench);
 void add_bench_serve(CLI::App& bench);
 
 inline double seconds_of_call(FunctionRef<void()> call) {

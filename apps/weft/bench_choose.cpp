@@ -60,6 +60,7 @@ ChoiceTime choose(RankResources& rank, const Tensor& logits, const Asked& asked,
     ++position;
     chosen.begin(logits, vocab);
     each_row([&](int64_t i) { chosen.wish_choice(i, samplers[size_t(i)], position, past, asked.wants_log_prob); });
+    chosen.find(rank.context);
     chosen.read(rank.context);
     each_row([&](int64_t i) {
       chosen.choose(i, samplers[size_t(i)], position, past);

@@ -1,6 +1,7 @@
 // Choices of rows on a device are those of whole rows on the host, bit for bit, and whole rows do not come.
 #include "serve/choice_cases.h"
 #include "support/rank.h"
+#include "weft/tensor/host_access.h"
 
 namespace weft {
 namespace {
@@ -39,6 +40,8 @@ TEST(CudaTokenChoiceTest, WholeRowsComeAsTheyAre) {
   Sampler greedy({.temperature = 0});
   for (const int64_t row : {1, 2, 5}) rows.wish_whole(row);
   rows.wish_choice(4, greedy, 0, {}, false);
+  rows.find(rank.context);
+  EXPECT_FALSE(rows.may_change());
   rows.read(rank.context);
   EXPECT_EQ(rows.num_copied(), 3);
   for (const int64_t row : {1, 2, 5}) {
@@ -50,6 +53,42 @@ TEST(CudaTokenChoiceTest, WholeRowsComeAsTheyAre) {
   EXPECT_THROW(rows.whole(4), Error);
   const auto* const of_four = logits.data<float>() + 4 * 11;
   EXPECT_EQ(rows.choose(4, greedy, 0, {}), int32_t(std::max_element(of_four, of_four + 10) - of_four));
+}
+
+// Logits that were asked about may change before what was found is read; rows that only they would tell are lost.
+TEST(CudaTokenChoiceTest, IsReadAfterTheLogitsHaveChanged) {
+  constexpr int64_t kRows = 3, kVocab = 2000;
+  TestRank rank(cuda_kernels(), 1, Device::cuda);
+  Workbench bench;
+  const Tensor logits = bench.random(DType::f32, {kRows, kVocab}, "rows");
+  const Tensor on_device = rank.context.empty(DType::f32, logits.shape());
+  rank.stream.copy(on_device, logits);
+  Sampler greedy({.temperature = 0}), flat({.temperature = 5, .top_p = 0.99, .seed = 1});
+  LogitRows rows;
+  rows.begin(on_device, kVocab);
+  rows.wish_choice(0, greedy, 0, {}, true);
+  rows.wish_choice(2, flat, 1, {}, false);
+  rows.find(rank.context);
+  ASSERT_TRUE(rows.may_change());
+  EXPECT_EQ(rows.place(2), 1);
+  EXPECT_FALSE(rows.may_be_lost(0));
+  EXPECT_TRUE(rows.may_be_lost(2));
+  // What the next step reads of it.
+  const Tensor ids = rank.context.empty(DType::i32, {3});
+  const std::vector<int32_t> said{9, -1, 4};
+  cuda_kernels().place_tokens(rank.stream, ids, said.data(), rows.found_there());
+  cuda_kernels().fill(rank.stream, on_device, 0);
+  rows.read(rank.context, true);
+  const auto* const first = logits.data<float>();
+  const auto want = int32_t(std::max_element(first, first + kVocab) - first);
+  EXPECT_EQ(rows.choose(0, greedy, 0, {}), want);
+  EXPECT_NEAR(rows.log_sum(0), log_sum_exp({first, size_t(kVocab)}), 1e-5);
+  EXPECT_FALSE(rows.is_lost(0));
+  EXPECT_TRUE(rows.is_lost(2));
+  EXPECT_EQ(rows.num_copied(), 0);
+  const Tensor placed = on_host(rank.stream, ids);
+  EXPECT_EQ(std::vector<int32_t>(placed.data<int32_t>(), placed.data<int32_t>() + 3),
+            (std::vector<int32_t>{9, want, 4}));
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ class Choices {
   std::vector<std::string> by_wishes(LogitRows& rows, Context& context) {
     for (int64_t i = 0; i < num_rows_; ++i)
       rows.wish_choice(i, samplers_.emplace_back(case_.options), position(i), past(), case_.wants_log_prob);
+    rows.find(context);
     rows.read(context);
     return each(rows, [&](int64_t i) { return rows.needs_past(i) ? past() : SamplingPast{}; });
   }

@@ -55,23 +55,39 @@ class SimulatedServer {
   };
   std::vector<Row> step() {
     std::vector<Row> rows;
-    const std::span<const StepPart> plan = scheduler.plan();
-    std::vector<StepPart> parts(plan.begin(), plan.end());
-    int64_t total = 0;
-    std::set<int32_t> owned;
-    leave_states(parts);
-    for (const StepPart& part : parts) {
-      rows.push_back({part.sequence->id, part.first, part.count});
-      compute(part);
-      total += part.count + int64_t(part.sequence->guesses.size());
-      for (size_t b = size_t(part.sequence->num_known); b < part.sequence->blocks.size(); ++b)
-        EXPECT_TRUE(owned.insert(part.sequence->blocks[b]).second) << "a block is used twice";
-    }
-    EXPECT_LE(total, tokens_per_step_);
+    const std::vector<StepPart> parts = plan_and_compute();
+    for (const StepPart& part : parts) rows.push_back({part.sequence->id, part.first, part.count});
     scheduler.commit();
     for (const StepPart& part : parts) advance(*part.sequence);
     return rows;
   }
+  // The same of an engine that goes ahead: a step's tokens are told when the next one was planned and computed. Some
+  // are lost, if is_lost() says so.
+  void step_ahead(const std::function<bool()>& is_lost) {
+    std::vector<StepPart> parts = plan_and_compute();
+    for (const auto& [sequence, token] : std::exchange(unread_, {})) {
+      Sequence& s = *sequence;
+      s.unread = -1;
+      s.tokens.pop_back();
+      const bool is_repeated = is_lost();
+      if (is_repeated)
+        scheduler.repeat_last(s), ++num_lost;
+      else
+        s.tokens.push_back(token);
+      if (!is_repeated && s.num_answer() < s.request.max_tokens && !ends(s)) continue;
+      std::erase_if(parts, [&](const StepPart& part) { return part.sequence == &s; });
+      if (!is_repeated) finish(s);
+    }
+    scheduler.commit();
+    for (const StepPart& part : parts) {
+      Sequence& s = *part.sequence;
+      if (s.remaining() > 0) continue;
+      unread_.emplace_back(&s, next_of(s));
+      s.unread = 0;
+      s.tokens.push_back(-7);  // what nobody looks at
+    }
+  }
+  bool has_unread() const { return !unread_.empty(); }
   void run(int64_t most_steps = 10000) {
     for (int64_t i = 0; i < most_steps && (scheduler.num_running() || scheduler.num_waiting()); ++i) step();
     EXPECT_EQ(scheduler.num_running() + scheduler.num_waiting(), 0) << "somebody starves";
@@ -85,11 +101,48 @@ class SimulatedServer {
   std::map<RequestId, std::vector<int32_t>> answers;
   std::map<RequestId, int64_t> cached;
   size_t num_come_true = 0;  // guesses
+  size_t num_lost = 0;
+  uint64_t ends_every = 0;  // an answer of so many, by itself; 0: none
 
  private:
   static uint64_t mix(uint64_t hash, int32_t token) {
     hash = (hash + uint64_t(token) + 1) * 0x9E3779B97F4A7C15u;
     return hash ^ (hash >> 31);
+  }
+  std::vector<StepPart> plan_and_compute() {
+    const std::span<const StepPart> plan = scheduler.plan();
+    std::vector<StepPart> parts(plan.begin(), plan.end());
+    int64_t total = 0;
+    std::set<int32_t> owned;
+    leave_states(parts);
+    for (const StepPart& part : parts) {
+      compute(part);
+      total += part.count + int64_t(part.sequence->guesses.size());
+      for (size_t b = size_t(part.sequence->num_known); b < part.sequence->blocks.size(); ++b)
+        EXPECT_TRUE(owned.insert(part.sequence->blocks[b]).second) << "a block is used twice";
+    }
+    EXPECT_LE(total, tokens_per_step_);
+    return parts;
+  }
+  // As a device knows it.
+  std::vector<int32_t> text_of(const Sequence& s) const {
+    std::vector<int32_t> text = s.tokens;
+    for (const auto& [sequence, token] : unread_)
+      if (sequence == &s) text.back() = token;
+    return text;
+  }
+  uint64_t hash_of(const Sequence& s) const {
+    uint64_t hash = 0;
+    for (const int32_t token : s.tokens) hash = mix(hash, token);
+    return hash;
+  }
+  int32_t next_of(const Sequence& s) const { return int32_t(hash_of(s) % uint64_t(vocab_)); }
+  bool ends(const Sequence& s) const { return ends_every > 0 && (hash_of(s) >> 20) % ends_every == 0; }
+  void finish(Sequence& s) {
+    finished.push_back(s.id);
+    answers[s.id].assign(s.answer().begin(), s.answer().end());
+    cached[s.id] = s.num_cached;
+    scheduler.remove(s);
   }
   size_t place(const Sequence& s, int64_t i) const { return size_t(s.blocks[size_t(i / bt_)] * bt_ + i % bt_); }
   // Rows go to the cache, and all that stands before them is what the sequence says.
@@ -99,8 +152,9 @@ class SimulatedServer {
     ASSERT_GE(part.count, 1);
     ASSERT_LE(part.end(), s.size());
     uint64_t hash = 0;
+    const std::vector<int32_t> text = text_of(s);
     for (int64_t i = 0; i < part.end(); ++i) {
-      hash = mix(hash, s.tokens[size_t(i)]);
+      hash = mix(hash, text[size_t(i)]);
       if (i >= part.first) cache_[place(s, i)] = hash;
       ASSERT_EQ(cache_[place(s, i)], hash) << "the cache holds something else";
     }
@@ -112,7 +166,8 @@ class SimulatedServer {
     std::map<int32_t, RequestId> written, read;
     for (const StepPart& part : parts) {
       int64_t row = 0;
-      std::vector<int32_t> tokens(part.sequence->tokens.begin(), part.sequence->tokens.begin() + part.end());
+      std::vector<int32_t> tokens = text_of(*part.sequence);
+      tokens.resize(size_t(part.end()));
       tokens.insert(tokens.end(), part.sequence->guesses.begin(), part.sequence->guesses.end());
       for (const TokenRun& run : part.runs) {
         EXPECT_EQ(run.begin, row);
@@ -139,26 +194,23 @@ class SimulatedServer {
     if (s.remaining() > 0) return;
     const std::vector<int32_t> guesses = s.guesses;
     size_t come_true = 0;
-    while (s.num_answer() < s.request.max_tokens) {
-      uint64_t hash = 0;
-      for (const int32_t token : s.tokens) hash = mix(hash, token);
-      s.tokens.push_back(int32_t(hash % uint64_t(vocab_)));
+    bool has_ended = false;
+    while (s.num_answer() < s.request.max_tokens && !has_ended) {
+      s.tokens.push_back(next_of(s));
+      has_ended = ends(s);
       if (come_true == guesses.size() || guesses[come_true] != s.tokens.back()) break;
       if (s.num_answer() < s.request.max_tokens) ++come_true;
     }
     if (!guesses.empty()) scheduler.accept(s, int64_t(come_true));
     num_come_true += come_true;
-    if (s.num_answer() < s.request.max_tokens) return;
-    finished.push_back(s.id);
-    answers[s.id].assign(s.answer().begin(), s.answer().end());
-    cached[s.id] = s.num_cached;
-    scheduler.remove(s);
+    if (s.num_answer() >= s.request.max_tokens || has_ended) finish(s);
   }
 
   int64_t bt_, tokens_per_step_;
   int32_t vocab_;
   std::vector<uint64_t> cache_, states_;
   std::vector<std::pair<int32_t, uint64_t>> new_states_;
+  std::vector<std::pair<Sequence*, int32_t>> unread_;  // the last token of each, which is not told yet
   RequestId last_id_ = 0;
 };
 

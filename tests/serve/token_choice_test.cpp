@@ -34,44 +34,35 @@ TEST_P(TokenChoiceTest, NeedsNoMoreThanWhatIsFound) {
     const int32_t want = whole();
     const Tensor changed = bench.copy(logits);
     wish.query.mask = wish.mask.empty() ? -1 : 0;
-    const FindTokensArgs args{
-        .found = bench.empty(DType::u8, {1, int64_t(sizeof(FoundTokens))}),
-        .candidates = bench.empty(DType::u8, {1, kMostTokenCandidates * int64_t(sizeof(TokenCandidate))}),
-        .logits = changed,
-        .vocab = c.vocab,
-        .queries = {&wish.query, 1},
-        .changes = wish.changes,
-        .masks = wish.mask};
+    const FindTokensArgs args{.found = bench.empty(DType::u8, {1, int64_t(sizeof(FoundTokens))}),
+                              .logits = changed,
+                              .vocab = c.vocab,
+                              .queries = {&wish.query, 1},
+                              .changes = wish.changes,
+                              .masks = wish.mask};
     reference_kernels().find_tokens(bench.stream, args);
     FoundTokens found;
     std::memcpy(&found, args.found.raw(), sizeof(found));
-    if (found.token < 0) {
-      EXPECT_EQ(want, -1);
-      EXPECT_THROW(sampler.choose(found, {}, position), Error);
-      continue;
-    }
-    if (found.num_candidates > kMostTokenCandidates) {
+    if (found.token == FoundTokens::kManyTokens) {
       EXPECT_TRUE(c.comes_whole);
       EXPECT_EQ(sampler.choose_changed({changed.data<float>(), row.size()}, position), want);
-      continue;
+    } else if (found.token < 0) {
+      EXPECT_EQ(want, -1);
+      EXPECT_THROW(Sampler::choose(found), Error);
+    } else {
+      EXPECT_EQ(Sampler::choose(found), want) << position;
     }
-    const std::span candidates(static_cast<const TokenCandidate*>(args.candidates.raw()),
-                               size_t(found.num_candidates));
-    EXPECT_EQ(sampler.choose(found, candidates, position), want) << position;
   }
 }
 
 TEST(FindTokensTest, RefusesWhatIsNotThere) {
   Workbench bench;
   const Tensor logits = bench.random(DType::f32, {2, 5}, "logits");
-  const auto find = [&](TokenQuery query, int64_t vocab, bool has_room = true) {
-    const FindTokensArgs args{
-        .found = bench.empty(DType::u8, {1, int64_t(sizeof(FoundTokens))}),
-        .candidates =
-            has_room ? bench.empty(DType::u8, {1, kMostTokenCandidates * int64_t(sizeof(TokenCandidate))}) : Tensor{},
-        .logits = logits,
-        .vocab = vocab,
-        .queries = {&query, 1}};
+  const auto find = [&](TokenQuery query, int64_t vocab) {
+    const FindTokensArgs args{.found = bench.empty(DType::u8, {1, int64_t(sizeof(FoundTokens))}),
+                              .logits = logits,
+                              .vocab = vocab,
+                              .queries = {&query, 1}};
     for (const Kernels* kernels : {&reference_kernels(), &cpu_kernels(), &meta_kernels()})
       kernels->find_tokens(bench.stream, args);
   };
@@ -80,7 +71,21 @@ TEST(FindTokensTest, RefusesWhatIsNotThere) {
   EXPECT_THROW(find({.row = 2}, 5), Error);
   EXPECT_THROW(find({.num_biases = 1}, 5), Error);
   EXPECT_THROW(find({.mask = 0}, 5), Error);
-  EXPECT_THROW(find({.want = TokenQuery::Want::candidates}, 5, false), Error);
+}
+
+TEST(PlaceTokensTest, PutsFoundOnesAmongOthers) {
+  Workbench bench;
+  const Tensor found = bench.empty(DType::u8, {2, int64_t(sizeof(FoundTokens))});
+  for (int32_t i = 0; i < 2; ++i) reinterpret_cast<FoundTokens*>(found.raw())[i] = {.token = 70 + i};
+  const auto place = [&](const Kernels& kernels, std::vector<int32_t> said) {
+    const Tensor ids = bench.empty(DType::i32, {int64_t(said.size())});
+    kernels.place_tokens(bench.stream, ids, said.data(), found);
+    return std::vector<int32_t>(ids.data<int32_t>(), ids.data<int32_t>() + said.size());
+  };
+  for (const Kernels* kernels : {&reference_kernels(), &cpu_kernels()}) {
+    EXPECT_EQ(place(*kernels, {5, -2, 0, -1, -2}), (std::vector<int32_t>{5, 71, 0, 70, 71}));
+    EXPECT_THROW(place(*kernels, {5, -3}), Error);
+  }
 }
 
 TEST(PastTokensTest, FollowGuessesThatDidNotComeTrue) {

@@ -231,7 +231,7 @@ struct TableRows {
   const int32_t* ids;         // [T], host memory; in [0, total)
   int64_t first;              // row of the whole table that is row 0 here
   int64_t total;              // rows of the whole table; 0: as many as the table has
-  bool is_on_device = false;  // for `embedding`: ids are in the memory of tensors
+  bool is_on_device = false;  // to look up rows: ids are in the memory of tensors
 
   TableRows(const int32_t* ids_, int64_t first_ = 0, int64_t total_ = 0)  // NOLINT: ids stand for rows of a table
       : ids(ids_), first(first_), total(total_) {}
@@ -397,6 +397,10 @@ struct Kernels {
 
   // What the choice of the next tokens needs of rows of logits, so that a device tells no more of them.
   void (*find_tokens)(Stream&, const FindTokensArgs&);
+  // Ids for `embedding` where tensors lie, i32 [T], of tokens that the host knows and others that it does not yet:
+  // ids[t] = said[t] (host memory) where that is a token, else that of found[-1 - said[t]]; found: as find_tokens
+  // leaves it, [queries, bytes of FoundTokens] u8.
+  void (*place_tokens)(Stream&, const Tensor& ids, const int32_t* said, const Tensor& found);
 
   // ---- experts ----
   void (*route)(Stream&, const RouteArgs&);

@@ -165,6 +165,12 @@ void check_output(const Op& op, std::string_view what, const Tensor& t, const Te
   op.dtype(what, t, q.dtype());
 }
 
+// Of rows that are looked up.
+void check_ids(const Op& op, const Tensor& y, const TableRows& ids, int64_t rows_here) {
+  const bool is_of_device = ids.is_on_device && y.device() == Device::cuda;  // whose kernels made them
+  if (!is_of_device) op.indices(y, "ids", ids.ids, y.dim(0), 0, ids.total ? ids.total : rows_here);
+}
+
 }  // namespace
 
 void check_alike(std::string_view name, std::initializer_list<Named> tensors) {
@@ -379,8 +385,7 @@ void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids,
   op.rank("table", table, 2);
   op.shape("table", table, {table.dim(0), y.dim(1)});
   op.dtype("table", table, y.dtype());
-  const bool is_of_device = ids.is_on_device && y.device() == Device::cuda;  // whose kernels made them
-  if (!is_of_device) op.indices(y, "ids", ids.ids, y.dim(0), 0, ids.total ? ids.total : table.dim(0));
+  check_ids(op, y, ids, table.dim(0));
   if (!position_table) return;
   op.rank("position_table", position_table, 2);
   op.shape("position_table", position_table, {position_table.dim(0), y.dim(1)});
@@ -392,7 +397,7 @@ void check_embedding_of_blocks(const Tensor& y, const BlockMatrix& table, const 
   const Op op{"embedding_of_blocks"};
   op.rank("y", y, 2);
   check_block_matrix(op, "table", table, table.rows, y.dim(1));
-  op.indices(y, "ids", ids.ids, y.dim(0), 0, ids.total ? ids.total : table.rows);
+  check_ids(op, y, ids, table.rows);
 }
 
 void check_embedding_backward(const Tensor& dtable, const Tensor& dy, const TableRows& ids) {
@@ -455,17 +460,22 @@ void check_find_tokens(const FindTokensArgs& args) {
   op.that(args.vocab > 0 && args.vocab <= args.logits.dim(1), "there are not as many columns as tokens");
   op.dtype("found", args.found, DType::u8);
   op.dims("found", args.found, {queries, int64_t(sizeof(FoundTokens))});
-  if (args.candidates) {
-    op.dtype("candidates", args.candidates, DType::u8);
-    op.dims("candidates", args.candidates, {queries, kMostTokenCandidates * int64_t(sizeof(TokenCandidate))});
-  }
   for (const TokenQuery& q : args.queries) {
     op.that(q.row >= 0 && q.row < args.logits.dim(0), "a query is about a row that is not there");
     op.that(q.first_change >= 0 && q.first_change + q.num_changes() <= int64_t(args.changes.size()),
             "a query has changes that are not there");
     op.that(q.mask < masks, "a query has a mask that is not there");
-    op.that(args.candidates || q.want != TokenQuery::Want::candidates, "there is no room for candidates");
   }
+}
+
+void check_place_tokens(const Tensor& ids, const int32_t* said, const Tensor& found) {
+  const Op op{"place_tokens"};
+  op.dtype("ids", ids, DType::i32);
+  op.dims("ids", ids, {ids.numel()});
+  op.dtype("found", found, DType::u8);
+  op.dims("found", found, {found.dim(0), int64_t(sizeof(FoundTokens))});
+  for (int64_t t = 0; t < ids.numel(); ++t)
+    op.that(said[t] >= -found.dim(0), "a token is one that was not looked for");
 }
 
 void check_route(const RouteArgs& args) {

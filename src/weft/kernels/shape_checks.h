@@ -38,6 +38,7 @@ void check_cross_entropy_combine(const Tensor& losses, const Tensor& lse, const 
 void check_cross_entropy_gradient(const Tensor& logits, const Tensor& lse, const Tensor& factors,
                                   const int32_t* targets, int64_t first_column);
 void check_find_tokens(const FindTokensArgs&);
+void check_place_tokens(const Tensor& ids, const int32_t* said, const Tensor& found);
 void check_route(const RouteArgs&);
 void check_route_backward(const RouteBackwardArgs&);
 void check_order_by_group(const GroupOrderArgs& args);

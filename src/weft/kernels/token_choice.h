@@ -1,8 +1,10 @@
-// What is asked of rows of logits by those who choose tokens, so that what is found is all that the host reads of
-// them: a token, or the few among which the choice lies, in place of a whole vocabulary. See Kernels::find_tokens.
+// What is asked of rows of logits by those who choose tokens, so that the token is all that the host reads of them,
+// in place of a whole vocabulary. See Kernels::find_tokens.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "weft/tensor/stream.h"
 #include "weft/tensor/tensor.h"
@@ -15,6 +17,12 @@ struct TokenChange {
   float amount = 0;
 };
 
+// Which of the likeliest tokens are kept before one is drawn; see SamplingOptions (serve/sampler.h).
+struct LikelyTokens {
+  int64_t top_k = 0;  // 0: all
+  double top_p = 1, min_p = 0;
+};
+
 // Of one row. First its logits change, in place, in this order: biases are added, of which one of -100 or less
 // forbids the token; logits of penalised tokens, which an answer has `amount` times, are divided by
 // repetition_penalty where they are positive, else multiplied with it, and where `amount` is not 0 presence_penalty
@@ -22,9 +30,9 @@ struct TokenChange {
 // becomes -infinity. None has two biases or penalties.
 struct TokenQuery {
   enum class Want : int32_t {
-    likeliest,  // the first token with the highest logit
-    drawn,      // one of all, each as likely as its weight says: that in which `uniform` of their sum lies
-    candidates  // the likeliest, and all that top_k, top_p and min_p could keep
+    likeliest,       // the first token with the highest logit
+    drawn,           // one of all, each as likely as its weight says: that in which `uniform` of their sum lies
+    drawn_of_likely  // one of those that `kept` keeps, see draw_of_likely
   };
   Want want = Want::likeliest;
   int32_t row = 0;  // of the logits; of several queries different ones
@@ -33,9 +41,7 @@ struct TokenQuery {
   double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
   float inverse_temperature = 1;  // token_weighing::inverse_of
   float uniform = 0;
-  // As SamplingOptions has them (serve/sampler.h), one after the other: of a top_p behind others nothing is needed.
-  int64_t top_k = 0;
-  double top_p = 1, min_p = 0;
+  LikelyTokens kept;
   bool wants_log_sum = false;  // of a row without changes: the fields of FoundTokens that say so
 
   int64_t num_changes() const { return int64_t(num_biases) + num_penalised + num_forbidden; }
@@ -48,20 +54,18 @@ struct FoundTokens {
   double total_at_one = 0;     // at temperature 1, with wants_log_sum: highest + log of it is the log-sum-exp
   float highest = 0;           // logit
   float logit = 0;             // of `token`
-  int32_t token = -1;          // that is wanted, of candidates the likeliest; -1: no token may come
-  int32_t num_likelier = 0;    // tokens with a higher logit than the one drawn, with wants_log_sum
-  int32_t num_candidates = 0;  // may be more than the kMostTokenCandidates that are told, any of them
+  int32_t token = kNoToken;    // that is wanted, or one of the following
+  int32_t num_likelier = 0;    // tokens with a higher logit, with wants_log_sum
+  int32_t num_candidates = 0;  // for `kept`, so that nothing that it keeps is left out
+
+  static constexpr int32_t kNoToken = -1;     // none may come
+  static constexpr int32_t kManyTokens = -2;  // more than kMostCandidates are candidates
+  static constexpr int32_t kMostCandidates = 512;
 };
-struct TokenCandidate {
-  float logit;
-  int32_t token;
-};
-inline constexpr int64_t kMostTokenCandidates = 512;
 inline constexpr float kForbiddingBias = -100;  // as OpenAI's interface has it
 
 struct FindTokensArgs {
   Tensor found;                           // out [queries, bytes of FoundTokens] u8
-  Tensor candidates;                      // out [queries, bytes of kMostTokenCandidates] u8, in any order; optional
   Tensor logits;                          // [T, V] f32
   int64_t vocab = 0;                      // the first columns, which are tokens
   std::span<const TokenQuery> queries{};  // these three in host memory
@@ -82,7 +86,21 @@ struct FindTokensArgs {
 void change_logits(std::span<float> logits, const TokenQuery& query, std::span<const TokenChange> changes,
                    std::span<const uint32_t> mask);
 
+// A weight beside that of the likeliest token, which is 1.
+struct WeighedToken {
+  float weight;
+  int32_t token;
+};
+// Of tokens, by default in the order of their ids, which get another one: keeps those that have at least min_p of the
+// highest weight; of them the top_k likeliest, the first of equals, most likely first; of these the most likely ones
+// that together reach top_p of `total` or, where there is none or something else was kept before, of the sum of all
+// that are left, least likely first. Draws that in which `uniform` of the sum of those that are kept lies, the last
+// where rounding leaves none. Sums are in double, one by one in the order of the tokens.
+int32_t draw_of_likely(std::vector<WeighedToken>& tokens, const LikelyTokens& kept, std::optional<double> total,
+                       double uniform);
+
 // For tables whose tensors are memory of the host.
 void find_tokens_on_host(Stream& stream, const FindTokensArgs& args);
+void place_tokens_on_host(Stream& stream, const Tensor& ids, const int32_t* said, const Tensor& found);
 
 }  // namespace weft

@@ -92,7 +92,7 @@ void Decoder::prepare(Context& context, DType dtype) {
 Var Decoder::embed(Context& context, const Pass& pass, const int32_t* ids, Param& table, uint64_t dropout_site) {
   const bool is_first = partition_.tensor.rank() == 0;  // of those whose parts make the sum
   Var x = apply(context, EmbeddingOp{table, position_ && is_first ? &*position_ : nullptr, ids,
-                                     pass.attention.positions, pass.num_tokens, dtype_});
+                                     pass.attention.positions, pass.num_tokens, dtype_, pass.ids_are_there});
   x = scaled(x, config_.embedding_scale);
   return pass.dropout(partition_.tensor.leave(x), config_.dropout, dropout_site,
                       partition_.tensor.tokens(pass.num_tokens).begin);

@@ -72,7 +72,8 @@ LayerInputs::LayerInputs(const std::string& name, const LayerInputsConfig& c, co
 std::vector<Var> LayerInputs::operator()(const Var& embedded, const Pass& pass, DType dtype) {
   Context& context = *embedded.context;
   const int64_t rows = embedded.value.dim(0), layers = config_.layers, width = config_.width;
-  const Var looked_up = apply(context, EmbeddingOp{table_, nullptr, pass.ids, nullptr, pass.num_tokens, dtype});
+  const Var looked_up =
+      apply(context, EmbeddingOp{table_, nullptr, pass.ids, nullptr, pass.num_tokens, dtype, pass.ids_are_there});
   const Var told = scaled(projection_(embedded), 1 / std::sqrt(float(config_.hidden)));
   const Var own = scaled(tensor_.leave(looked_up), std::sqrt(float(width)));
   const Var sum = norm_(reshape(told, {rows * layers, width})) + reshape(own, {rows * layers, width});

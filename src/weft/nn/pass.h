@@ -12,6 +12,7 @@ class WantedRows;
 
 struct Pass {
   const int32_t* ids = nullptr;  // [T], host memory that outlives the tape
+  bool ids_are_there = false;    // they lie where tensors do, instead
   int64_t num_tokens = 0;
   int64_t seq_len = 0;  // of a row of the batch; 0: all tokens are one row
   AttentionPlan attention;

@@ -179,6 +179,7 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::cross_entropy_combine, "cross_entropy_combine">(k);
   record<&Kernels::cross_entropy_gradient, "cross_entropy_gradient">(k);
   record<&Kernels::find_tokens, "find_tokens">(k);
+  record<&Kernels::place_tokens, "place_tokens">(k);
   record<&Kernels::route, "route">(k);
   record<&Kernels::route_backward, "route_backward">(k);
   record<&Kernels::order_by_group, "order_by_group">(k);

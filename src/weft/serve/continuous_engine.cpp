@@ -63,17 +63,6 @@ std::function<void(std::span<const GuessWish>)> draft_guesses(Draft* draft, MtpD
 
 double seconds(Sequence::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-bool has(const std::vector<int32_t>& tokens, int32_t token) {
-  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
-}
-
-// Behind the rows of this part, which end with those of its guesses, a token is chosen, or several where guesses come
-// true.
-bool is_answered(const StepPart& part) {
-  const Sequence& s = *part.sequence;
-  return part.end() == s.size() && s.num_answer() < s.request.max_tokens;
-}
-
 }  // namespace
 
 ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions& options)
@@ -90,7 +79,8 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
                   .tokens_per_step = options_.tokens_per_step,
                   .num_states = num_states(model, options_),
                   .most_guesses = options_.most_guesses,
-                  .guess = draft_guesses(draft_.get(), mtp_.get())}) {
+                  .guess = draft_guesses(draft_.get(), mtp_.get())}),
+      choice_(model.context(), model.config().vocab) {
   limits_ = {.vocab = model.config().vocab,
              .context = std::min(longest_text(model.config()), scheduler_.most_tokens()),
              .max_running = scheduler_.max_running(),
@@ -216,6 +206,7 @@ bool ContinuousEngine::take() {
     cancels_all = std::exchange(cancels_all_, false);
     stats_.waiting += int64_t(arrived.size());
   }
+  if (!cancelled.empty() || cancels_all) settle();
   load_adapters();
   for (SequencePtr& s : arrived) scheduler_.add(std::move(s));
   for (const RequestId id : cancelled)
@@ -224,140 +215,122 @@ bool ContinuousEngine::take() {
   return true;
 }
 
+// The next step is computed before the one before it is answered, where that goes. What is planned knows only how
+// long texts are.
 void ContinuousEngine::step() {
+  plan();
+  try {
+    const Tensor logits = next_.parts.empty() ? Tensor() : compute();
+    answer();
+    std::swap(computed_, next_);
+    if (!computed_.parts.empty()) go_on(logits);
+  } catch (const Error& e) {
+    if (!goes_alone()) throw;
+    fail(e);
+  }
+  publish();
+  tell_ends();
+  drop_adapters();
+}
+
+// Else others may wait in the middle of a step that fails, or every further one would.
+bool ContinuousEngine::goes_alone() const { return model_.mesh().world().size() == 1 && !model_.has_failed(); }
+
+void ContinuousEngine::plan() {
   scheduler_.set_good_rows(cost_.good_rows());
   const std::span<const StepPart> plan = scheduler_.plan();
-  parts_.assign(plan.begin(), plan.end());
+  next_.parts.assign(plan.begin(), plan.end());
   if (runner_.takes_adapters())  // rows of one adapter are computed together
-    std::ranges::stable_sort(parts_, {}, [](const StepPart& part) { return part.sequence->adapter; });
-  if (!parts_.empty()) compute_and_read();
-  publish();
+    std::ranges::stable_sort(next_.parts, {}, [](const StepPart& part) { return part.sequence->adapter; });
+}
+
+Tensor ContinuousEngine::compute() {
+  next_.began = Clock::now(), next_.num_rows = 0;
+  runner_.clear();
+  for (const StepPart& part : next_.parts) {
+    Sequence& s = *part.sequence;
+    if (!s.started) s.started = next_.began;
+    runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), s.guesses, part.first, s.blocks,
+                part.num_wanted(), s.adapter, part.runs, part.end() == s.size() ? s.unread : -1);
+    next_.num_rows += part.count + int64_t(s.guesses.size());
+  }
+  try {
+    return runner_.run(choice_.found_there());
+  } catch (const Error&) {
+    if (goes_alone()) answer();  // what was computed before is not lost with it
+    throw;
+  }
+}
+
+// Of the step that was computed last, before which all texts are known. It is answered now unless that can wait.
+void ContinuousEngine::go_on(const Tensor& logits) {
+  const std::span<const StepPart> parts = computed_.parts;
+  choice_.begin(parts, logits);
+  scheduler_.commit();
+  ++totals_.steps_total;
+  if (!logits) is_behind_ = true;  // all prompts are under way, none at its end
+  const bool may_wait = options_.goes_ahead && options_.most_guesses == 0;
+  if (!may_wait || !choice_.leave_unread(parts, model_.config().has_states())) return answer();
+  ++totals_.steps_ahead_total;
+}
+
+void ContinuousEngine::answer() {
+  const std::span<const StepPart> parts = computed_.parts;  // whose sequences go when they end
+  if (parts.empty()) return;
+  choice_.choose(parts);
+  if (mtp_) mtp_->learn(parts);
+  if (choice_.has_logits()) {
+    const auto now = Clock::now();
+    if (!std::exchange(is_behind_, false))
+      cost_.learn(computed_.num_rows, seconds(now - std::max(computed_.began, answered_)));
+    answered_ = now;
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (parts[i].sequence) read(parts[i], choice_.of(i));
+  }
+  computed_.parts.clear();
+}
+
+void ContinuousEngine::fail(const Error& error) {
+  for (Step* const step : {&computed_, &next_}) {
+    for (const StepPart& part : step->parts)
+      if (part.sequence) end(*part.sequence, {.reason = FinishReason::error, .error = error.what()});
+    step->parts.clear();
+  }
+}
+
+// Before sequences go for other reasons than that their answers end.
+void ContinuousEngine::settle() {
+  try {
+    answer();
+  } catch (const Error& e) {
+    if (!goes_alone()) throw;
+    fail(e);
+  }
+}
+
+// Its rows of the step after the one that is answered are of a token that is not the one.
+void ContinuousEngine::repeat_last(Sequence& s) {
+  scheduler_.repeat_last(s);
+  drop_parts(s);
+}
+
+void ContinuousEngine::drop_parts(const Sequence& s) {
+  for (Step* const step : {&computed_, &next_})
+    for (StepPart& part : step->parts)
+      if (part.sequence == &s) part.sequence = nullptr;
+}
+
+void ContinuousEngine::tell_ends() {
   for (const Ended& e : ended_) e.sequence->sink->on_finish(e.finish);
   const size_t count = ended_.size();
   ended_.clear();
   if (count > 0) finished(count);
-  drop_adapters();
 }
 
-void ContinuousEngine::compute_and_read() {
-  const auto now = Clock::now();
-  runner_.clear();
-  for (const StepPart& part : parts_) {
-    Sequence& s = *part.sequence;
-    if (!s.started) s.started = now;
-    runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), s.guesses, part.first, s.blocks,
-                part.num_wanted(), s.adapter, part.runs);
-  }
-  Tensor logits;
-  try {
-    logits = runner_.run();
-    begin_choice(logits);
-  } catch (const Error& e) {
-    // Others may wait in the middle of the step, or every further one would fail.
-    if (model_.mesh().world().size() > 1 || model_.has_failed()) throw;
-    for (const StepPart& part : parts_) end(*part.sequence, {.reason = FinishReason::error, .error = e.what()});
-    return;
-  }
-  scheduler_.commit();
-  ++totals_.steps_total;
-  if (!logits) {  // all prompts are under way, none at its end
-    is_behind_ = true;
-    if (mtp_) mtp_->learn(parts_);
-    return;
-  }
-  if (!std::exchange(is_behind_, false)) learn_cost(seconds(Clock::now() - now));
-  each_part([this](const StepPart& part, Chosen& chosen, Scratch& scratch) { choose(part, chosen, scratch); });
-  if (mtp_) mtp_->learn(parts_);
-  for (size_t i = 0; i < parts_.size(); ++i) read(parts_[i], chosen_[i]);
-}
-
-void ContinuousEngine::learn_cost(double seconds) {
-  int64_t rows = 0;
-  for (const StepPart& part : parts_) rows += part.count + int64_t(part.sequence->guesses.size());
-  cost_.learn(rows, seconds);
-}
-
-// On all threads.
-void ContinuousEngine::each_part(FunctionRef<void(const StepPart&, Chosen&, Scratch&)> work) {
-  constexpr int64_t kLogitsOfATask = 1 << 15;
-  ThreadTeam& team = model_.context().stream.team();
-  scratch_.resize(size_t(team.size()));
-  team.parallel_for(int64_t(parts_.size()), 1 + kLogitsOfATask / limits_.vocab,
-                    [&](int64_t begin, int64_t end, int worker) {
-                      for (int64_t i = begin; i < end; ++i)
-                        work(parts_[size_t(i)], chosen_[size_t(i)], scratch_[size_t(worker)]);
-                    });
-}
-
-// Where the logits are, and what is wished of those on a device, while they are computed.
-void ContinuousEngine::begin_choice(const Tensor& logits) {
-  chosen_.assign(parts_.size(), {});
-  int64_t row = 0;
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    chosen_[i].first_row = row;
-    row += parts_[i].num_wanted();
-    chosen_[i].first = row - 1 - int64_t(parts_[i].sequence->guesses.size());
-  }
-  if (!logits) return;
-  logits_.begin(logits, limits_.vocab);
-  if (logits_.are_here()) return;
-  each_part([this](const StepPart& part, Chosen& chosen, Scratch& scratch) { wish(part, chosen, scratch); });
-  logits_.read(model_.context());
-}
-
-// What comes behind guesses is wished as if they came true. A constraint has not accepted them.
-void ContinuousEngine::wish(const StepPart& part, const Chosen& chosen, Scratch& scratch) {
-  Sequence& s = *part.sequence;
-  if (s.request.prompt_logprobs)
-    for (int64_t row = part.first_wanted; row < part.end() && row + 1 < s.num_prompt; ++row)
-      logits_.wish_whole(chosen.first_row + row - part.first_wanted);
-  if (!is_answered(part)) return;
-  const bool is_scored = s.request.logprobs.has_value(), has_alternatives = is_scored && *s.request.logprobs > 0;
-  scratch.said.assign(s.answer().begin(), s.answer().end());
-  for (size_t i = 0; i <= s.guesses.size(); ++i) {
-    const int64_t row = chosen.first + int64_t(i);
-    if (has_alternatives || (i > 0 && s.request.constraint)) {
-      logits_.wish_whole(row);
-    } else {
-      const SamplingPast past = s.past(scratch.said, limits_.vocab, scratch.allowed);
-      logits_.wish_choice(row, s.sampler, uint64_t(s.size()) + i, past, is_scored);
-    }
-    if (i < s.guesses.size()) scratch.said.push_back(s.guesses[i]);
-  }
-}
-
-void ContinuousEngine::choose(const StepPart& part, Chosen& chosen, Scratch& scratch) {
-  Sequence& s = *part.sequence;
-  if (!is_answered(part)) return;
-  try {
-    while (choose_next(s, chosen, scratch)) ++chosen.num_accepted;
-  } catch (const Error& e) {
-    chosen.error = e.what();
-  }
-  for (int64_t i = 0; s.request.logprobs && i < chosen.count; ++i)
-    chosen.log_sums.push_back(logits_.log_sum(chosen.first + i));
-}
-
-// True when the token had been guessed, so that the one behind it can be chosen too.
-bool ContinuousEngine::choose_next(Sequence& s, Chosen& chosen, Scratch& scratch) {
-  const Request& r = s.request;
-  const int64_t row = chosen.first + chosen.count;
-  const SamplingPast past =
-      logits_.needs_past(row) ? s.past(s.answer(), limits_.vocab, scratch.allowed) : SamplingPast{};
-  const int32_t token = logits_.choose(row, s.sampler, uint64_t(s.size()), past);
-  if (has(r.stop_tokens, token)) {
-    chosen.stop = token;
-    return false;
-  }
-  if (r.constraint) r.constraint->accept(token);
-  s.tokens.push_back(token);
-  const auto i = size_t(chosen.count++);
-  return i < s.guesses.size() && s.guesses[i] == token && s.num_answer() < r.max_tokens;
-}
-
-void ContinuousEngine::read(const StepPart& part, const Chosen& chosen) {
+void ContinuousEngine::read(const StepPart& part, const PartChoice& chosen) {
   Sequence& s = *part.sequence;
   score_prompt(s, part, chosen.first_row);
+  if (chosen.is_lost) return repeat_last(s);
   const bool goes_on = chosen.count > 0 || chosen.stop || !chosen.error.empty();
   if (s.remaining() > 0 && !goes_on) return;
   if (!s.prefilled) {
@@ -376,8 +349,8 @@ void ContinuousEngine::read(const StepPart& part, const Chosen& chosen) {
   for (int64_t i = 0; i < chosen.count; ++i) {
     TokenEvent event{.token = s.tokens[size_t(s.size() - chosen.count + i)]};
     if (r.logprobs)
-      event.log_probs =
-          logits_.log_probs(chosen.first + i, event.token, *r.logprobs, chosen.log_sums[size_t(i)], log_probs_);
+      event.log_probs = choice_.logits().log_probs(chosen.first + i, event.token, *r.logprobs,
+                                                   chosen.log_sums[size_t(i)], log_probs_);
     s.sink->on_tokens({&event, 1});
   }
   if (!chosen.error.empty()) return end(s, {.reason = FinishReason::error, .error = chosen.error});
@@ -401,7 +374,7 @@ void ContinuousEngine::score_prompt(Sequence& s, const StepPart& part, int64_t f
   };
   if (s.num_told == 0) tell({});
   for (int64_t row = part.first_wanted; row < part.end() && s.num_told < s.num_prompt; ++row) {
-    const std::span<const float> logits = logits_.whole(first_row + row - part.first_wanted);
+    const std::span<const float> logits = choice_.logits().whole(first_row + row - part.first_wanted);
     tell(log_probs_.of(logits, s.tokens[size_t(row + 1)], *s.request.prompt_logprobs));
   }
 }
@@ -414,6 +387,7 @@ void ContinuousEngine::end(Sequence& s, Finish finish) {
   finish.times = {.queued_s = seconds(started - s.submitted),
                   .prefill_s = seconds(prefilled - started),
                   .decode_s = seconds(now - prefilled)};
+  drop_parts(s);
   ended_.push_back({scheduler_.remove(s), std::move(finish)});
 }
 
@@ -441,7 +415,7 @@ void ContinuousEngine::end_all(FinishReason reason, const std::string& error) {
   for (const Adapter& a : adapters)
     if (a.state == Adapter::State::loading) a.told("the server is shutting down");
   while (Sequence* s = scheduler_.any()) end(*s, {.reason = reason, .error = error});
-  parts_.clear();
+  computed_.parts.clear();
   const size_t count = rest.size();
   reject(std::move(rest), reason, error);
   if (count > 0) finished(count);

@@ -7,8 +7,8 @@
 
 #include "weft/serve/draft.h"
 #include "weft/serve/engine.h"
-#include "weft/serve/logit_rows.h"
 #include "weft/serve/mtp_draft.h"
+#include "weft/serve/step_choice.h"
 #include "weft/serve/step_cost.h"
 
 namespace weft {
@@ -25,6 +25,9 @@ struct ContinuousOptions {
   int64_t tokens_per_step = 256;
   int64_t max_waiting = 256;
   bool keeps_prefixes = true;
+  // On a device whose tokens are chosen there, a step is computed while the host reads and tells those of the one
+  // before, as long as nothing is guessed.
+  bool goes_ahead = true;
   int64_t most_guesses = 0;  // of what each answer says next, in one step; 0: none
   // Guesses what answers say next; null: the model's own part for that does (ModelConfig::mtp_layers), or else they
   // are guessed from what their texts said before. Whole, on the rank that speaks; outlives the engine.
@@ -94,29 +97,17 @@ class ContinuousEngine : public Engine {
   void finished(size_t count);
   bool take();
   void step();
-  void compute_and_read();
-  void learn_cost(double seconds);  // of the step that was computed
-  // What comes of a part of a step.
-  struct Chosen {
-    int64_t first_row = 0;         // of its logits, among the step's
-    int64_t first = 0;             // among the step's, the row behind which the answer goes on
-    int64_t count = 0;             // tokens by which it went on, which the sequence has now
-    int64_t num_accepted = 0;      // of them, those that had been guessed
-    std::optional<int32_t> stop;   // what came after them, if that ended it
-    std::string error;             // why there are no more
-    std::vector<double> log_sums;  // of the rows behind which these came, where log-probabilities are asked for
-  };
-  // Of each thread, for the time of a call.
-  struct Scratch {
-    std::vector<uint32_t> allowed;
-    std::vector<int32_t> said;
-  };
-  void each_part(FunctionRef<void(const StepPart& part, Chosen& chosen, Scratch& scratch)> work);
-  void begin_choice(const Tensor& logits);
-  void wish(const StepPart& part, const Chosen& chosen, Scratch& scratch);
-  void choose(const StepPart& part, Chosen& chosen, Scratch& scratch);
-  bool choose_next(Sequence& s, Chosen& chosen, Scratch& scratch);
-  void read(const StepPart& part, const Chosen& chosen);
+  void plan();
+  Tensor compute();
+  void go_on(const Tensor& logits);
+  bool goes_alone() const;
+  void answer();
+  void fail(const Error& error);
+  void settle();
+  void tell_ends();
+  void read(const StepPart& part, const PartChoice& choice);
+  void repeat_last(Sequence& s);
+  void drop_parts(const Sequence& s);
   void embed(Sequence& s, int64_t row);
   void score_prompt(Sequence& s, const StepPart& part, int64_t first_row);
   void end(Sequence& s, Finish finish);
@@ -130,15 +121,19 @@ class ContinuousEngine : public Engine {
   std::unique_ptr<MtpDraft> mtp_;
   Scheduler scheduler_;
   StepCost cost_;
-  bool is_behind_ = false;  // a device may still be at the step before, since nobody waited for it
+  bool is_behind_ = false;  // a device may still be at a step before, since nobody waited for it
   EngineLimits limits_;
 
   // Of the engine's thread.
-  std::vector<StepPart> parts_;
-  std::vector<Ended> ended_;  // in this step, not yet told
-  LogitRows logits_;
-  std::vector<Chosen> chosen_;
-  std::vector<Scratch> scratch_;
+  struct Step {
+    std::vector<StepPart> parts;  // none: there is no such step
+    Clock::time_point began;
+    int64_t num_rows = 0;
+  };
+  Step next_, computed_;        // that is computed next; that was, and is not answered yet
+  Clock::time_point answered_;  // when one was at last
+  std::vector<Ended> ended_;    // in this step, not yet told
+  StepChoice choice_;
   LogProbs log_probs_;
   std::vector<float> embedding_;
   EngineStats totals_;

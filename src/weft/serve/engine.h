@@ -46,6 +46,7 @@ struct EngineStats {
   int64_t preemptions_total = 0;
   int64_t drafted_tokens_total = 0, accepted_tokens_total = 0;  // of speculation
   int64_t steps_total = 0;
+  int64_t steps_ahead_total = 0;  // of these, answered while a device computed the next one
 
   // What stays of an engine that is no more.
   EngineStats past() const {
@@ -62,7 +63,7 @@ struct EngineStats {
     prompt_tokens_total += o.prompt_tokens_total, cached_tokens_total += o.cached_tokens_total;
     generated_tokens_total += o.generated_tokens_total, preemptions_total += o.preemptions_total;
     drafted_tokens_total += o.drafted_tokens_total, accepted_tokens_total += o.accepted_tokens_total;
-    steps_total += o.steps_total;
+    steps_total += o.steps_total, steps_ahead_total += o.steps_ahead_total;
     return *this;
   }
 };

@@ -23,6 +23,7 @@ int32_t Generator::next(std::span<const int32_t> tokens, KvCache& cache, Sampler
   const uint64_t position = past.prompt.size() + past.answer.size();
   rows_.begin(logits, model_.config().vocab);
   rows_.wish_choice(0, sampler, position, past, false);
+  rows_.find(model_.context());
   rows_.read(model_.context());
   return model_.share(rows_.choose(0, sampler, position, past));
 }

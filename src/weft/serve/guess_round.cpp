@@ -36,6 +36,7 @@ void GuessRound::choose(Context& context, const Tensor& logits) {
     if (!logits_.are_here())
       logits_.wish_choice(i, s.sampler, uint64_t(s.size()), s.past(s.answer(), vocab_, allowed), false);
   });
+  logits_.find(context);
   logits_.read(context);
   each([&](Running& r, int64_t, std::vector<uint32_t>& allowed) { choose_one(r, allowed); });
   std::erase_if(running_, [](const Running& r) {

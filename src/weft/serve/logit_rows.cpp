@@ -28,16 +28,18 @@ void LogitRows::wish_choice(int64_t row, Sampler& sampler, uint64_t position, co
   r.wish.query.wants_log_sum = wants_log_prob;
 }
 
-void LogitRows::read(Context& context) {
-  if (are_here_) return;
-  find(context);
-  copy_rows(context.stream);
+// Where it stays: what the device reads of it next, it reads before it is written again.
+Tensor LogitRows::room_for_found(Context& context, int64_t queries) {
+  constexpr int64_t kBytes = sizeof(FoundTokens);
+  if (!kept_ || kept_.dim(0) < queries) kept_ = context.empty(DType::u8, {queries, kBytes});
+  return kept_.slice_rows(0, queries);
 }
 
 void LogitRows::find(Context& context) {
+  found_there_ = {};
+  if (are_here_) return;
   queries_.clear(), changes_.clear(), masks_.clear();
   int32_t num_masks = 0;
-  bool are_candidates = false;
   for (size_t i = 0; i < rows_.size(); ++i) {
     Row& r = rows_[i];
     if (r.state != State::wished) continue;
@@ -47,24 +49,39 @@ void LogitRows::find(Context& context) {
     q.mask = r.wish.mask.empty() ? -1 : num_masks++;
     changes_.insert(changes_.end(), r.wish.changes.begin(), r.wish.changes.end());
     masks_.insert(masks_.end(), r.wish.mask.begin(), r.wish.mask.end());
-    are_candidates |= q.want == TokenQuery::Want::candidates;
   }
   if (queries_.empty()) return;
-  const auto bytes = [&](size_t each) { return context.empty(DType::u8, {int64_t(queries_.size()), int64_t(each)}); };
-  const FindTokensArgs args{
-      .found = bytes(sizeof(FoundTokens)),
-      .candidates = are_candidates ? bytes(kMostTokenCandidates * sizeof(TokenCandidate)) : Tensor{},
-      .logits = logits_,
-      .vocab = vocab_,
-      .queries = queries_,
-      .changes = changes_,
-      .masks = masks_};
+  found_there_ = room_for_found(context, int64_t(queries_.size()));
+  const FindTokensArgs args{.found = found_there_,
+                            .logits = logits_,
+                            .vocab = vocab_,
+                            .queries = queries_,
+                            .changes = changes_,
+                            .masks = masks_};
   context.kernels.find_tokens(context.stream, args);
-  found_ = on_host(context.stream, args.found), candidates_ = on_host(context.stream, args.candidates);
+  found_later_.start(context.stream, found_there_);
+}
+
+bool LogitRows::may_change() const {
+  return !are_here_ && std::ranges::none_of(rows_, [](const Row& r) { return r.state == State::whole; });
+}
+
+void LogitRows::read(Context& context, bool have_changed) {
+  if (are_here_) return;
+  if (found_there_) take_found(have_changed);
+  copy_rows(context.stream);
+}
+
+void LogitRows::take_found(bool have_changed) {
+  found_ = found_later_.wait();
   for (Row& r : rows_) {
     if (r.state != State::wished) continue;
-    const bool are_too_many = found(r).num_candidates > kMostTokenCandidates;
-    r.state = !are_too_many ? State::found : r.wish.query.changes_logits() ? State::changed : State::whole;
+    if (found(r).token != FoundTokens::kManyTokens)
+      r.state = State::found;
+    else if (have_changed)
+      r.state = State::lost;
+    else
+      r.state = r.wish.query.changes_logits() ? State::changed : State::whole;
   }
 }
 
@@ -86,14 +103,8 @@ void LogitRows::copy_rows(Stream& stream) {
 
 FoundTokens LogitRows::found(const Row& row) const {
   FoundTokens found;
-  std::memcpy(&found, found_.data<uint8_t>() + row.at * int64_t(sizeof(found)), sizeof(found));
+  std::memcpy(&found, found_ + row.at * int64_t(sizeof(found)), sizeof(found));
   return found;
-}
-
-std::span<const TokenCandidate> LogitRows::candidates(const Row& row) const {
-  if (row.wish.query.want != TokenQuery::Want::candidates) return {};
-  const auto* const all = reinterpret_cast<const TokenCandidate*>(candidates_.data<uint8_t>());
-  return {all + row.at * kMostTokenCandidates, size_t(found(row).num_candidates)};
 }
 
 std::span<const float> LogitRows::whole(int64_t row) const {
@@ -105,7 +116,7 @@ std::span<const float> LogitRows::whole(int64_t row) const {
 
 int32_t LogitRows::choose(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past) const {
   const Row& r = rows_[size_t(row)];
-  if (r.state == State::found) return sampler.choose(found(r), candidates(r), position);
+  if (r.state == State::found) return Sampler::choose(found(r));
   return r.state == State::changed ? sampler.choose_changed(whole(row), position)
                                    : sampler.choose(whole(row), position, past);
 }
@@ -122,12 +133,8 @@ TokenLogProbs LogitRows::log_probs(int64_t row, int32_t token, int32_t num_top, 
   const Row& r = rows_[size_t(row)];
   if (r.state != State::found) return memory.of(whole(row), token, num_top, log_sum);
   const FoundTokens f = found(r);
-  const auto among = candidates(r);
-  const auto own = std::ranges::find(among, token, &TokenCandidate::token);
-  check(own != among.end() || token == f.token, "of token {} nothing was found", token);
-  if (own == among.end()) return LogProbs::of(f.logit, token, f.num_likelier, log_sum);
-  const auto is_likelier = [&](const TokenCandidate& c) { return c.logit > own->logit; };
-  return LogProbs::of(own->logit, token, std::ranges::count_if(among, is_likelier), log_sum);
+  check(token == f.token, "of token {} nothing was found", token);
+  return LogProbs::of(f.logit, token, f.num_likelier, log_sum);
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include "weft/autograd/context.h"
 #include "weft/serve/log_probs.h"
 #include "weft/serve/sampler.h"
+#include "weft/tensor/late_copy.h"
 
 namespace weft {
 
@@ -20,8 +21,22 @@ class LogitRows {
   // The sampler's choice at this position. wants_log_prob: of() will be asked about the token, without alternatives.
   void wish_choice(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past, bool wants_log_prob);
   void wish_whole(int64_t row) { rows_[size_t(row)].state = State::whole; }
-  // Waits for all that was wished.
-  void read(Context& context);
+  // Queues what finds what was wished.
+  void find(Context& context);
+  // After find(): no row has to be whole, so that logits may change before read().
+  bool may_change() const;
+  // On the device, what it will have found for find()'s wishes: [rows, bytes of FoundTokens] u8; until the next
+  // find().
+  const Tensor& found_there() const { return found_there_; }
+  // A wished row's place among those.
+  int32_t place(int64_t row) const { return int32_t(rows_[size_t(row)].at); }
+  bool may_be_lost(int64_t row) const {
+    return rows_[size_t(row)].wish.query.want == TokenQuery::Want::drawn_of_likely;
+  }
+  // Waits for all that was wished. have_changed: logits may be others since.
+  void read(Context& context, bool have_changed = false);
+  // So many tokens of a row could be chosen that only the whole row would tell, which has changed since.
+  bool is_lost(int64_t row) const { return rows_[size_t(row)].state == State::lost; }
 
   // Whether choose() reads what came before, which else was told with the wish.
   bool needs_past(int64_t row) const { return rows_[size_t(row)].state == State::whole; }
@@ -42,19 +57,23 @@ class LogitRows {
     wished,
     found,
     whole,
-    changed  // whole, after what the wish changes
+    changed,  // whole, after what the wish changes
+    lost
   };
   struct Row {
     State state = State::unknown;
     TokenWish wish;
     int64_t at = 0;  // among what was found, or among copied rows
   };
-  void find(Context& context);
+  Tensor room_for_found(Context& context, int64_t queries);
+  void take_found(bool have_changed);
   void copy_rows(Stream& stream);
   FoundTokens found(const Row& row) const;
-  std::span<const TokenCandidate> candidates(const Row& row) const;
 
-  Tensor logits_, found_, candidates_, copied_;
+  Tensor logits_, found_there_, copied_;
+  Tensor kept_;  // found_there_, and more
+  LateCopy found_later_;
+  const std::byte* found_ = nullptr;
   int64_t vocab_ = 0, num_copied_ = 0;
   bool are_here_ = true;
   std::vector<Row> rows_;

@@ -108,29 +108,21 @@ float Sampler::uniform_of(uint64_t position) const { return to_uniform(philox(op
 
 bool Sampler::wish(uint64_t position, const SamplingPast& past, int64_t vocab, TokenWish& wish) {
   const bool is_greedy = options_.temperature == 0;
-  if (!is_greedy && (options_.typical_p < 1 || options_.top_k > kMostTokenCandidates)) return false;
+  if (!is_greedy && (options_.typical_p < 1 || options_.top_k > FoundTokens::kMostCandidates)) return false;
   wish.query = {};
   find_changes(past, vocab, wish);
   if (is_greedy) return true;
   wish.query.inverse_temperature = token_weighing::inverse_of(options_.temperature);
   wish.query.uniform = uniform_of(position);
-  wish.query.want = keeps_all(vocab) ? TokenQuery::Want::drawn : TokenQuery::Want::candidates;
-  wish.query.top_k = options_.top_k, wish.query.top_p = options_.top_p, wish.query.min_p = options_.min_p;
+  wish.query.want = keeps_all(vocab) ? TokenQuery::Want::drawn : TokenQuery::Want::drawn_of_likely;
+  wish.query.kept = kept();
   return true;
 }
 
-int32_t Sampler::choose(const FoundTokens& found, std::span<const TokenCandidate> candidates, uint64_t position) {
+int32_t Sampler::choose(const FoundTokens& found) {
+  check(found.token != FoundTokens::kManyTokens, "there are too many tokens to choose from");
   if (found.token < 0) throw Error(kNoneMayCome);
-  if (candidates.empty()) return found.token;
-  const float inverse = token_weighing::inverse_of(options_.temperature);
-  candidates_.clear();
-  for (const TokenCandidate& c : candidates) {
-    const float weight = token_weighing::exp_nonpositive((c.logit - found.highest) * inverse);
-    if (weight > 0) candidates_.push_back({weight, c.token});
-  }
-  std::ranges::sort(candidates_, {}, &Candidate::token);
-  keep_likely(found.total);
-  return draw(double(uniform_of(position)));
+  return found.token;
 }
 
 int32_t Sampler::choose(std::span<const float> logits, uint64_t position, const SamplingPast& past) {
@@ -152,8 +144,8 @@ int32_t Sampler::choose_changed(std::span<const float> logits, uint64_t position
   if (keeps_all(int64_t(logits.size()))) return weights_.at(uniform * total);
   collect(total);
   if (options_.typical_p < 1) keep_typical();
-  keep_likely(total);
-  return draw(uniform);
+  const bool is_of_all = options_.typical_p >= 1;
+  return draw_of_likely(candidates_, kept(), is_of_all ? std::optional(total) : std::nullopt, uniform);
 }
 
 bool Sampler::keeps_all(int64_t tokens) const {
@@ -176,14 +168,14 @@ void Sampler::collect(double total) {
 // Keeps the tokens whose surprise, -log p, is nearest to the mean one, until together they reach typical_p.
 void Sampler::keep_typical() {
   double total = 0, mean = 0;
-  for (const Candidate& c : candidates_) total += double(c.probability);
-  for (const Candidate& c : candidates_) {
-    const double p = double(c.probability) / total;
+  for (const WeighedToken& c : candidates_) total += double(c.weight);
+  for (const WeighedToken& c : candidates_) {
+    const double p = double(c.weight) / total;
     mean -= p * std::log(p);
   }
   surprises_.clear();
-  for (const Candidate& c : candidates_) {
-    const double surprise = -std::log(double(c.probability) / total);
+  for (const WeighedToken& c : candidates_) {
+    const double surprise = -std::log(double(c.weight) / total);
     surprises_.emplace_back(std::abs(surprise - mean), c);
   }
   std::sort(surprises_.begin(), surprises_.end(), [](const auto& a, const auto& b) {
@@ -193,50 +185,9 @@ void Sampler::keep_typical() {
   double reached = 0;
   for (const auto& [distance, candidate] : surprises_) {
     if (reached >= options_.typical_p * total) break;
-    reached += double(candidate.probability);
+    reached += double(candidate.weight);
     candidates_.push_back(candidate);
   }
-}
-
-void Sampler::keep_likely(double total) {
-  const auto less_likely = [](const Candidate& a, const Candidate& b) {
-    return a.probability != b.probability ? a.probability < b.probability : a.token > b.token;
-  };
-  if (options_.min_p > 0) {
-    const double best = double(std::max_element(candidates_.begin(), candidates_.end(), less_likely)->probability);
-    std::erase_if(candidates_, [&](const Candidate& c) { return double(c.probability) < options_.min_p * best; });
-  }
-  const auto more_likely = [&](const Candidate& a, const Candidate& b) { return less_likely(b, a); };
-  if (options_.top_k > 0 && size_t(options_.top_k) <= candidates_.size()) {
-    const auto end = candidates_.begin() + options_.top_k;
-    std::partial_sort(candidates_.begin(), end, candidates_.end(), more_likely);
-    candidates_.erase(end, candidates_.end());
-  }
-  if (options_.top_p >= 1) return;
-  double reached = 0;
-  if (options_.typical_p < 1 || options_.min_p > 0 || options_.top_k > 0) {
-    total = 0;
-    for (const Candidate& c : candidates_) total += double(c.probability);
-  }
-  // Of a large vocabulary few tokens are kept, so that a heap is cheaper than order.
-  std::make_heap(candidates_.begin(), candidates_.end(), less_likely);
-  auto end = candidates_.end();
-  while (end != candidates_.begin() && (end == candidates_.end() || reached < options_.top_p * total)) {
-    std::pop_heap(candidates_.begin(), end, less_likely);
-    reached += double((--end)->probability);
-  }
-  candidates_.erase(candidates_.begin(), end);
-}
-
-int32_t Sampler::draw(double uniform) const {
-  double sum = 0;
-  for (const Candidate& c : candidates_) sum += double(c.probability);
-  double target = uniform * sum;
-  for (const Candidate& c : candidates_) {
-    target -= double(c.probability);
-    if (target < 0) return c.token;
-  }
-  return candidates_.back().token;
 }
 
 }  // namespace weft

@@ -57,28 +57,23 @@ class Sampler {
   // top_k, top_p.
   int32_t choose(std::span<const float> logits, uint64_t position, const SamplingPast& past = {});
 
-  // The same from what was found of the row, of `vocab` tokens, where it was asked for what wish() says. False where
-  // only the whole row tells.
+  // What finds the same in the row, of `vocab` tokens, where it lies. False where only the whole row tells.
   bool wish(uint64_t position, const SamplingPast& past, int64_t vocab, TokenWish& wish);
-  int32_t choose(const FoundTokens& found, std::span<const TokenCandidate> candidates, uint64_t position);
+  // What was found. Throws Error when no token may come.
+  static int32_t choose(const FoundTokens& found);
   // And from a row that was changed as the wish says.
   int32_t choose_changed(std::span<const float> logits, uint64_t position);
 
   const SamplingOptions& options() const { return options_; }
 
  private:
-  struct Candidate {
-    float probability;  // relative to the most likely token's, which is 1
-    int32_t token;
-  };
   bool changes_logits(const SamplingPast& past) const;
   void find_changes(const SamplingPast& past, int64_t vocab, TokenWish& wish);
   void add_penalties(const SamplingPast& past, TokenWish& wish);
   bool keeps_all(int64_t tokens) const;
+  LikelyTokens kept() const { return {options_.top_k, options_.top_p, options_.min_p}; }
   void collect(double total);
   void keep_typical();
-  void keep_likely(double total);
-  int32_t draw(double uniform) const;
   float uniform_of(uint64_t position) const;
 
   SamplingOptions options_;
@@ -87,8 +82,8 @@ class Sampler {
   TokenWish wish_;
   std::vector<float> changed_;
   TokenWeights weights_;
-  std::vector<Candidate> candidates_;
-  std::vector<std::pair<double, Candidate>> surprises_;
+  std::vector<WeighedToken> candidates_;
+  std::vector<std::pair<double, WeighedToken>> surprises_;
 };
 
 }  // namespace weft

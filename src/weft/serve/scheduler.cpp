@@ -88,7 +88,7 @@ bool Scheduler::grow() {
   bool has_preempted = false;
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence& s = *running_[i];
-    while (int64_t(s.blocks.size()) < blocks_for(s.size())) {
+    while (int64_t(s.blocks.size()) < blocks_for(s.num_computed + s.remaining())) {
       if (const int32_t block = take_block(); block != BlockPool::kNone) {
         s.blocks.push_back(block);
         continue;
@@ -336,6 +336,16 @@ void Scheduler::keep_full_blocks(Sequence& s) {
     s.blocks[size_t(i)] = pool_.keep(s.blocks[size_t(i)], parent_of(s, i), tokens_of(s, i));
 }
 
+void Scheduler::repeat_last(Sequence& s) {
+  check(s.state < 0, "the state behind a token is not there any more");
+  drop_part(s);
+  s.num_computed = std::min(s.num_computed, s.size() - 1);
+}
+
+void Scheduler::drop_part(const Sequence& s) {
+  std::erase_if(parts_, [&](const StepPart& part) { return part.sequence == &s; });
+}
+
 void Scheduler::commit() {
   for (const StepPart& part : parts_) {
     part.sequence->num_computed += part.count;
@@ -351,6 +361,7 @@ std::unique_ptr<Sequence> Scheduler::remove(const Sequence& sequence) {
     if (at == line->end()) continue;
     std::unique_ptr<Sequence> removed = std::move(*at);
     line->erase(at);
+    drop_part(sequence);
     release(*removed);
     return removed;
   }

@@ -33,11 +33,11 @@ struct SchedulerOptions {
 // Rows [first, first + count) of a sequence, then those of its guesses; logits are wanted of those from first_wanted
 // on.
 struct StepPart {
-  Sequence* sequence = nullptr;
+  Sequence* sequence = nullptr;  // null: it was removed since, or its rows are worth nothing
   int64_t first = 0, count = 0, first_wanted = 0;
   std::vector<TokenRun> runs = {};  // of a model with states: the rows, counted from 0
   int64_t end() const { return first + count; }
-  int64_t num_wanted() const { return end() - first_wanted + int64_t(sequence->guesses.size()); }
+  int64_t num_wanted() const { return end() - first_wanted + (sequence ? int64_t(sequence->guesses.size()) : 0); }
 };
 
 // Sequences wait in the order of their priority, then their turn, and run until they are removed. One is admitted
@@ -72,8 +72,12 @@ class Scheduler {
   static constexpr int64_t kFewestPromptRows = 64;
   // The next step, to be followed by commit(); empty when nothing runs. Valid until the next call of anything.
   std::span<const StepPart> plan();
-  // The cache now holds what the plan said. Tokens may be appended to sequences whose rows were all computed.
+  // The cache now holds what the plan said, of which no token is unread. Tokens may be appended to sequences whose
+  // rows were all computed.
   void commit();
+  // Of a sequence that is here: its last token, whose row may have been computed, is to be computed again; rows of
+  // the plan are worth nothing. Of a model with states this cannot be.
+  void repeat_last(Sequence& sequence);
   // Of a sequence with guesses, to which tokens were appended: the first `count` guesses are among them.
   void accept(Sequence& sequence, int64_t count);
   // Frees its blocks; running or waiting.
@@ -115,6 +119,7 @@ class Scheduler {
   bool try_admit(Sequence& sequence);
   void preempt_last();
   void release(Sequence& sequence);
+  void drop_part(const Sequence& sequence);
   int64_t most_guesses(Sequence& sequence, int64_t left) const;
   void guess(int64_t left);
   int64_t places_for_guesses(Sequence& sequence, int64_t most);

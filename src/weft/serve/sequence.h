@@ -25,6 +25,8 @@ struct Sequence {
   int64_t num_prompt;
   Sampler sampler;
   int32_t adapter = 0;  // its number; 0: none
+  // The last of `tokens` is not known yet: a device has it, at this place among what was found; -1: all are known.
+  int32_t unread = -1;
 
   // The scheduler's.
   int64_t num_computed = 0;
@@ -51,6 +53,7 @@ struct Sequence {
   // The engine's.
   int64_t num_told = 0;        // entries of the prompt's log probabilities
   int64_t num_completion = 0;  // tokens chosen, a stop token among them
+  int64_t num_at_once = 0;     // of the next ones, those that are read before another step, since one was lost
   Clock::time_point submitted;
   std::optional<Clock::time_point> started, prefilled;
 
@@ -70,7 +73,11 @@ struct Sequence {
     }
     return past;
   }
-  int64_t remaining() const { return size() - num_computed; }
+  // Tokens that are to be computed; not the last one of an answer.
+  int64_t remaining() const {
+    const bool has_ended = unread >= 0 && num_answer() >= request.max_tokens;
+    return size() - num_computed - (has_ended ? 1 : 0);
+  }
   // The first row whose logits somebody waits for: what follows the last token, or a prompt's token that has not been
   // scored. The first entry of a scored prompt takes no row.
   int64_t first_wanted() const {

@@ -87,7 +87,7 @@ void StepRunner::clear() {
 
 void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
                      std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter,
-                     std::span<const TokenRun> runs) {
+                     std::span<const TokenRun> runs, int32_t found) {
   const auto begin = int64_t(ids_.size()), count = int64_t(tokens.size() + guesses.size()), end = begin + count,
              keys = first + count;
   sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size()), adapter});
@@ -95,15 +95,16 @@ void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> g
   for (const TokenRun& run : runs)
     runs_.push_back({int32_t(begin) + run.begin, int32_t(begin) + run.end, run.from, run.to});
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
+  if (found >= 0) ids_.back() = -1 - found;
   ids_.insert(ids_.end(), guesses.begin(), guesses.end());
   for (int64_t row = end - num_wanted; row < end; ++row) wanted_.push_back(int32_t(row));
   const auto held = blocks.first(size_t(ceil_div(keys, block_tokens())));
   blocks_.insert(blocks_.end(), held.begin(), held.end());
 }
 
-Tensor StepRunner::run() {
+Tensor StepRunner::run(const Tensor& found) {
   send(Order::step);
-  return compute(Order::step);
+  return compute(Order::step, found);
 }
 
 Tensor StepRunner::predict(std::span<const int32_t> from) {
@@ -222,7 +223,7 @@ int32_t StepRunner::set_of(int32_t adapter) {
 }
 
 // Of the step's rows each rank along cp computes an even part; the last ones may get rows that are of no sequence.
-Tensor StepRunner::compute(Order order) {
+Tensor StepRunner::compute(Order order, const Tensor& found) {
   const Mesh& mesh = model_.mesh();
   const int64_t cp = mesh.shape().cp, rows_here = ceil_div(int64_t(ids_.size()), cp);
   const int64_t first = rows_here * mesh.place().cp;
@@ -253,15 +254,34 @@ Tensor StepRunner::compute(Order order) {
                        .rows = places_.data(),
                        .spread = spread_ ? &*spread_ : nullptr};
   const RowAdapters adapted{adapted_, sets_};
-  const Pass pass{.ids = ids_.data() + first,
+  const bool predicts = order == Order::predict;
+  const int64_t num_found = -std::min(0, std::ranges::min(ids_));
+  is_second_ = num_found > 0 && !is_second_;
+  // Work that is queued at once has memory of its own for what is told with it, which it reads later.
+  const void* const kind = predicts        ? static_cast<const void*>(&from_)
+                           : is_second_    ? static_cast<const void*>(&is_second_)
+                           : num_found > 0 ? static_cast<const void*>(&ids_)
+                                           : this;
+  const RepeatedStep step(model_.context().stream, kind, likeness());
+  const Tensor ids = num_found > 0 ? place_found(num_found, found) : Tensor();
+  const Pass pass{.ids = (ids ? static_cast<const int32_t*>(ids.raw()) : ids_.data()) + first,
+                  .ids_are_there = bool(ids),
                   .num_tokens = rows_here,
                   .attention = {.positions = positions_.data() + first, .paged = &plan},
                   .runs = {runs_.data(), int(runs_.size())},
                   .lora = adapters_.takes_any() ? &adapted : nullptr};
-  const bool predicts = order == Order::predict;
-  const void* const kind = predicts ? static_cast<const void*>(&from_) : this;
-  const RepeatedStep step(model_.context().stream, kind, likeness());
   return predicts ? model_.predict(pass, from_, wanted_) : model_.logits(pass, wanted_);
+}
+
+// The step's ids where tensors lie, with what the speaker found before.
+Tensor StepRunner::place_found(int64_t count, const Tensor& found) {
+  Context& context = model_.context();
+  const Tensor here =
+      is_speaker() ? found.slice_rows(0, count) : context.empty(DType::u8, {count, int64_t(sizeof(FoundTokens))});
+  if (world_.size() > 1) world_.broadcast(here, model_.speaker());
+  const Tensor ids = context.empty(DType::i32, {int64_t(ids_.size())});
+  context.kernels.place_tokens(context.stream, ids, ids_.data(), here);
+  return ids;
 }
 
 // Steps in which all sequences have as many rows, one or a few, are alike where as many have them. 0: like no other.

@@ -53,12 +53,15 @@ class StepRunner {
   // The next rows of a sequence, tokens and then guesses, which stand from position `first` on; what is before them
   // is in the cache. `blocks` are the sequence's, in order, and hold these rows too. The logits of the last
   // num_wanted are wanted. adapter: 0 for none; those who share one come one after the other. runs: of a model with
-  // states, these rows, counted from 0, and the states below num_states that they begin with and leave.
+  // states, these rows, counted from 0, and the states below num_states that they begin with and leave. found: the
+  // last token, whatever is written there, is this one of those that run() is told of; -1: it is as written.
   void add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
            std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter = 0,
-           std::span<const TokenRun> runs = {});
-  // Logits [rows wanted, V] in the order in which they were added; valid until the next call.
-  Tensor run();
+           std::span<const TokenRun> runs = {}, int32_t found = -1);
+  // Logits [rows wanted, V] in the order in which they were added; valid until the next call. found: on the device,
+  // as find_tokens leaves it, in rows that were asked of the step before; the host need not have read it. Two such
+  // steps may be on their way at once: the third waits for the first.
+  Tensor run(const Tensor& found = {});
   // Of a model with a part that predicts a token further on (ForwardModel::predict), which stands in the cache as a
   // layer behind the others: rows are added as for run(), of the tokens that come next, at the positions before them.
   // from: of each row, that of the last run() or predict() it goes on with. Logits as run() gives them, or none.
@@ -93,7 +96,8 @@ class StepRunner {
   Order receive();
   void reserve(int64_t words);
   void broadcast(int64_t begin, int64_t end);
-  Tensor compute(Order order);
+  Tensor compute(Order order, const Tensor& found = {});
+  Tensor place_found(int64_t count, const Tensor& found);
   int64_t likeness() const;
   int32_t set_of(int32_t adapter);
   int32_t place_of(const int32_t* blocks, int32_t position) const;
@@ -103,7 +107,8 @@ class StepRunner {
   Communicator& world_;
   PagedCache cache_;
   AdapterStore adapters_;
-  // What is said of a step; of an adapter its number is the one wanted row, and the folder's name comes in words.
+  // What is said of a step, an id below 0 being -1 less a place among what was found; of an adapter its number is the
+  // one wanted row, and the folder's name comes in words.
   std::vector<int32_t> ids_, wanted_, blocks_, from_, folder_;
   std::vector<Rows> sequences_;
   std::vector<TokenRun> runs_;
@@ -116,6 +121,7 @@ class StepRunner {
   std::optional<SpreadPlan> spread_;
   std::vector<int32_t> needed_blocks_, needed_at_;
   Tensor message_;
+  bool is_second_ = false;  // of two steps on their way
 };
 
 }  // namespace weft

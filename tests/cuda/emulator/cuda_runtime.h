@@ -196,8 +196,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);  // ref
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
 namespace emulated {
-// Does the work, or records it where the stream captures.
+// Does the work, now or when somebody waits for it, or records it where the stream captures.
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
+// All that was queued, in a stream and in those that the calling thread made.
+void finish(cudaStream_t stream);
+void finish_streams();
+cudaError_t refuse_in_capture();                  // what may not be done while this thread captures
+bool count_copy(const void* host, size_t bytes);  // whether that memory is pinned
 }  // namespace emulated
 
 enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };

@@ -142,7 +142,8 @@ ncclResult_t ncclGroupStart() { return ncclSuccess; }
 ncclResult_t ncclGroupEnd() { return ncclSuccess; }
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                           ncclComm_t comm, cudaStream_t) {
+                           ncclComm_t comm, cudaStream_t stream) {
+  emulated::finish(stream);
   return comm->exchange(read(in, count * size_of(type)), [&](const std::vector<Bytes>& given) {
     Bytes sum = given[0];
     for (size_t r = 1; r < given.size(); ++r) fold(sum.data(), given[r].data(), count, type, op);
@@ -150,14 +151,16 @@ ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType
   });
 }
 ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
-                           cudaStream_t) {
+                           cudaStream_t stream) {
+  emulated::finish(stream);
   const size_t bytes = count * size_of(type);
   return comm->exchange(read(in, bytes), [&](const std::vector<Bytes>& given) {
     for (size_t r = 0; r < given.size(); ++r) write(static_cast<char*>(out) + r * bytes, given[r].data(), bytes);
   });
 }
 ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                               ncclComm_t comm, cudaStream_t) {
+                               ncclComm_t comm, cudaStream_t stream) {
+  emulated::finish(stream);
   const size_t bytes = count * size_of(type), first = bytes * size_t(comm->rank);
   return comm->exchange(read(in, bytes * comm->group->given.size()), [&](const std::vector<Bytes>& given) {
     Bytes sum(given[0].begin() + long(first), given[0].begin() + long(first + bytes));
@@ -166,19 +169,23 @@ ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclData
   });
 }
 ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                           cudaStream_t) {
+                           cudaStream_t stream) {
+  emulated::finish(stream);
   return comm->exchange(read(in, count * size_of(type)), [&](const std::vector<Bytes>& given) {
     write(out, given[size_t(root)].data(), given[size_t(root)].size());
   });
 }
-ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t) {
+ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  emulated::finish(stream);
   Bytes message = read(in, count * size_of(type));
   const std::lock_guard lock(comm->group->mutex);
   comm->group->messages[{comm->rank, peer}].push_back(std::move(message));
   comm->group->changed.notify_all();
   return ncclSuccess;
 }
-ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t) {
+ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  emulated::finish(stream);
   std::unique_lock lock(comm->group->mutex);
   std::deque<Bytes>& waiting = comm->group->messages[{peer, comm->rank}];
   comm->group->changed.wait(lock, [&] { return !waiting.empty() || comm->group->is_aborted; });

@@ -13,7 +13,8 @@ struct EmbeddingOp {
   const int32_t* ids;        // [T], host memory that outlives the backward
   const int32_t* positions;  // [T]
   int64_t num_tokens;
-  DType dtype = DType::f32;  // of the result, where the table is held in blocks
+  DType dtype = DType::f32;    // of the result, where the table is held in blocks
+  bool ids_are_there = false;  // where tensors lie, of a pass that only goes forward
 
   Tensor forward(Context& context) {
     if (table.is_only_blocks()) return from_blocks(context);
@@ -28,7 +29,11 @@ struct EmbeddingOp {
   }
 
  private:
-  TableRows rows() const { return {ids, table.placement.begin[0], table.placement.whole[0]}; }
+  TableRows rows() const {
+    TableRows rows(ids, table.placement.begin[0], table.placement.whole[0]);
+    rows.is_on_device = ids_are_there;
+    return rows;
+  }
 
   Tensor from_blocks(Context& context) {
     const Tensor y = context.empty(dtype, {num_tokens, table.shape[1]});

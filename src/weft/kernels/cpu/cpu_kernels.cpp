@@ -45,6 +45,7 @@ const Kernels& cpu_kernels() {
       .cross_entropy_combine = cpu::cross_entropy_combine,
       .cross_entropy_gradient = cpu::cross_entropy_gradient,
       .find_tokens = find_tokens_on_host,
+      .place_tokens = place_tokens_on_host,
       .route = cpu::route,
       .route_backward = cpu::route_backward,
       .order_by_group = order_by_group_on_host,

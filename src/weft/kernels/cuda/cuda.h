@@ -82,6 +82,7 @@ void route_backward(Stream&, const RouteBackwardArgs&);
 
 // group_order.cu
 void find_tokens(Stream&, const FindTokensArgs&);
+void place_tokens(Stream&, const Tensor& ids, const int32_t* said, const Tensor& found);
 void order_by_group(Stream&, const GroupOrderArgs&);
 void combine_rows(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
 void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,

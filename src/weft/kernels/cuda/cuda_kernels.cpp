@@ -44,6 +44,7 @@ const Kernels& cuda_kernels() {
       .cross_entropy_combine = cuda::cross_entropy_combine,
       .cross_entropy_gradient = cuda::cross_entropy_gradient,
       .find_tokens = cuda::find_tokens,
+      .place_tokens = cuda::place_tokens,
       .route = cuda::route,
       .route_backward = cuda::route_backward,
       .order_by_group = cuda::order_by_group,

@@ -98,7 +98,7 @@ void embedding_of_blocks(Stream& stream, const Tensor& y, const BlockMatrix& tab
   shapes::check_embedding_of_blocks(y, table, ids);
   const int64_t tokens = y.dim(0), chunks = ceil_div(table.skip + table.cols, int64_t(kChunk));
   if (y.numel() == 0) return;
-  const int32_t* const ids_there = upload(stream, ids.ids, tokens);
+  const int32_t* const ids_there = ids.is_on_device ? ids.ids : upload(stream, ids.ids, tokens);
   with_float("embedding_of_blocks", y, [&]<class T>() {
     with_block_rows(table, [&]<class Rows>(const Rows& rows) {
       launch(stream, embedding_of_blocks_kernel<T, Rows>, over_elements(tokens * chunks, 1), device_data<T>(y), rows,

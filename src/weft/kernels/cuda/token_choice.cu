@@ -29,9 +29,15 @@ struct Top {
   }
 };
 
+struct Candidate {
+  float logit;
+  int token;
+};
+constexpr int kMostCandidates = FoundTokens::kMostCandidates;
+
 struct Find {
   FoundTokens* found;
-  TokenCandidate* candidates;
+  Candidate* candidates;  // [queries, kMostCandidates], of each in any order
   float* logits;
   const TokenQuery* queries;
   const TokenChange* changes;
@@ -218,7 +224,7 @@ __global__ void __launch_bounds__(kThreads) choice_kernel(const Find f) {
     const double* const sums = near(f.sums_at_one + int64_t(query) * f.blocks, f.blocks);
     if (is_first) found.total_at_one = sum_in_order(sums, f.blocks);
   }
-  int token = may_come ? top.token : -1;
+  int token = may_come ? top.token : FoundTokens::kNoToken;
   if (q.want != Want::likeliest && may_come) {
     const double* const sums = near(f.sums + int64_t(query) * f.blocks, f.blocks);
     if (is_first) found.total = sum_in_order(sums, f.blocks);
@@ -246,7 +252,7 @@ struct Depths {
 };
 
 __device__ bool is_searched(const TokenQuery& q) {
-  return q.want == Want::candidates && (q.top_k > 0 || q.min_p <= 0);
+  return q.want == Want::drawn_of_likely && (q.kept.top_k > 0 || q.kept.min_p <= 0);
 }
 
 // Between which depths the candidates of a query end, after so many rounds; for all threads.
@@ -254,10 +260,10 @@ __device__ Depths depths_of(const Find& f, const TokenQuery& q, int query, int r
   __shared__ float sums[kBounds];
   const double total = f.found[query].total;
   // Of a top_p alone those that are so unlikely that all of them together are not among the likeliest that reach it.
-  const double unlikely = (1 - q.top_p) * total / f.vocab;
+  const double unlikely = (1 - q.kept.top_p) * total / f.vocab;
   const float deepest = -token_weighing::kLowest;
-  const float end = q.top_k > 0 || unlikely <= 0 ? deepest : fminf(deepest, kSlack - logf(float(unlikely)));
-  const float needed = q.top_k > 0 ? float(q.top_k) : float(q.top_p * total) * (1 + kMargin);
+  const float end = q.kept.top_k > 0 || unlikely <= 0 ? deepest : fminf(deepest, kSlack - logf(float(unlikely)));
+  const float needed = q.kept.top_k > 0 ? float(q.kept.top_k) : float(q.kept.top_p * total) * (1 + kMargin);
   const int warp = int(threadIdx.x) / kWarp, lane = int(threadIdx.x) % kWarp;
   Depths d{0, end, true};
   for (int round = 0; round < rounds; ++round) {
@@ -286,7 +292,7 @@ __global__ void __launch_bounds__(kThreads) shares_kernel(const Find f, const in
   for_part(f, f.row(q), [&](int, float logit) {
     const float below = (top - logit) * q.inverse_temperature;
     if (!(below <= depths.to)) return;
-    const float share = q.top_k > 0 ? 1 : __expf(-below);
+    const float share = q.kept.top_k > 0 ? 1 : __expf(-below);
     for (int i = 0; i < kBounds; ++i)
       if (below <= depths.bound(i)) sums[i] += share;
   });
@@ -306,18 +312,139 @@ __global__ void __launch_bounds__(kThreads) candidates_kernel(const Find f) {
   const int query = int(blockIdx.x);
   const TokenQuery& q = f.queries[query];
   FoundTokens& found = f.found[query];
-  if (q.want != Want::candidates || found.token < 0) return;
+  if (q.want != Want::drawn_of_likely || found.token < 0) return;
   float depth = -token_weighing::kLowest;
   if (is_searched(q)) depth = depths_of(f, q, query, kRounds).to + kSlack;
-  if (q.min_p > 0) depth = fminf(depth, kSlack - logf(float(q.min_p)));
+  if (q.kept.min_p > 0) depth = fminf(depth, kSlack - logf(float(q.kept.min_p)));
   depth = fminf(depth, -token_weighing::kLowest);
   const float top = found.highest;
-  TokenCandidate* const to = f.candidates + int64_t(query) * kMostTokenCandidates;
+  Candidate* const to = f.candidates + int64_t(query) * kMostCandidates;
   for_part(f, f.row(q), [&](int i, float logit) {
     if (!((top - logit) * q.inverse_temperature <= depth)) return;
     const int place = atomicAdd(&found.num_candidates, 1);
-    if (place < kMostTokenCandidates) to[place] = {logit, i};
+    if (place < kMostCandidates) to[place] = {logit, i};
   });
+}
+
+// A candidate as a number, the first of which is the likeliest, the first of equals; kNobody comes after all.
+constexpr uint64_t kNobody = ~uint64_t(0);
+__device__ uint64_t by_likelihood(float weight, int token) {
+  return uint64_t(~__float_as_uint(weight)) << 32 | unsigned(token);
+}
+__device__ float weight_in(uint64_t number) { return __uint_as_float(~unsigned(number >> 32)); }
+__device__ int token_in(uint64_t number) { return int(unsigned(number)); }
+// The same by tokens, and back.
+__device__ uint64_t turned(uint64_t number) { return number << 32 | number >> 32; }
+
+// Ascending, by bitonic merging, for all threads; size: a power of two.
+__device__ void sort_numbers(uint64_t* numbers, int size) {
+  __syncthreads();
+  for (int run = 2; run <= size; run *= 2)
+    for (int apart = run / 2; apart > 0; apart /= 2) {
+      for (int i = int(threadIdx.x); i < size; i += kThreads) {
+        const int other = i ^ apart;
+        const uint64_t a = numbers[i], b = numbers[other];
+        if (other > i && (a > b) == ((i & run) == 0)) numbers[i] = b, numbers[other] = a;
+      }
+      __syncthreads();
+    }
+}
+
+// Numbers of tokens in the order in which they are summed.
+struct Ordered {
+  const uint64_t* numbers;
+  int count;
+  bool is_turned, is_backwards;
+
+  __device__ uint64_t at(int i) const {
+    const uint64_t number = numbers[is_backwards ? count - 1 - i : i];
+    return is_turned ? turned(number) : number;
+  }
+  __device__ double sum() const {
+    double sum = 0;
+    for (int i = 0; i < count; ++i) sum += double(weight_in(at(i)));
+    return sum;
+  }
+  __device__ int draw(double uniform) const {
+    double target = __dmul_rn(uniform, sum());
+    for (int i = 0; i < count; ++i) {
+      target -= double(weight_in(at(i)));
+      if (target < 0) return token_in(at(i));
+    }
+    return token_in(at(count - 1));
+  }
+};
+
+// How many of those in the order of their likelihood have at least min_p of the highest weight.
+__device__ int num_of_min_p(const uint64_t* likeliest, int count, double min_p) {
+  const double least = __dmul_rn(min_p, double(weight_in(likeliest[0])));
+  int kept = 1;
+  while (kept < count && double(weight_in(likeliest[kept])) >= least) ++kept;
+  return kept;
+}
+
+// And how many reach a sum of weights.
+__device__ int num_of_top_p(const uint64_t* likeliest, int count, double wanted) {
+  double reached = 0;
+  int kept = 0;
+  do reached += double(weight_in(likeliest[kept++]));
+  while (kept < count && reached < wanted);
+  return kept;
+}
+
+// draw_of_likely, bit for bit: a block to each query, whose first thread does what has an order.
+__global__ void __launch_bounds__(kThreads) draw_kernel(const Find f) {
+  __shared__ uint64_t likeliest[kMostCandidates], in_order[kMostCandidates];
+  __shared__ int num_weighed, num_kept, token;
+  const int query = int(blockIdx.x), me = int(threadIdx.x);
+  const TokenQuery& q = f.queries[query];
+  FoundTokens& found = f.found[query];
+  if (q.want != Want::drawn_of_likely || found.token < 0) return;
+  const int count = found.num_candidates;
+  if (count > kMostCandidates) {
+    if (me == 0) found.token = FoundTokens::kManyTokens;
+    return;
+  }
+  const Candidate* const candidates = f.candidates + int64_t(query) * kMostCandidates;
+  int size = 2;
+  while (size < count) size *= 2;
+  if (me == 0) num_weighed = 0;
+  __syncthreads();
+  for (int i = me; i < size; i += kThreads) {
+    const Candidate c = i < count ? candidates[i] : Candidate{-INFINITY, 0};
+    const float weight = i < count ? weight_of(c.logit, found.highest, q.inverse_temperature) : 0;
+    likeliest[i] = weight > 0 ? by_likelihood(weight, c.token) : kNobody;
+    if (weight > 0) atomicAdd(&num_weighed, 1);
+  }
+  sort_numbers(likeliest, size);
+  const LikelyTokens& kept = q.kept;
+  if (me == 0) num_kept = kept.min_p > 0 ? num_of_min_p(likeliest, num_weighed, kept.min_p) : num_weighed;
+  __syncthreads();
+  const int of_min_p = num_kept;
+  const bool is_top_k = kept.top_k > 0 && kept.top_k <= of_min_p;
+  const int before = is_top_k ? int(kept.top_k) : of_min_p;
+  // Where top_k has put none in order, they are summed in that of their tokens.
+  for (int i = me; i < size && !is_top_k; i += kThreads) in_order[i] = i < before ? turned(likeliest[i]) : kNobody;
+  if (!is_top_k) sort_numbers(in_order, size);
+  if (me == 0) {
+    Ordered all{is_top_k ? likeliest : in_order, before, !is_top_k, false};
+    if (kept.top_p < 1) {
+      const double whole = kept.min_p > 0 || kept.top_k > 0 ? all.sum() : found.total;
+      all = {likeliest, num_of_top_p(likeliest, before, __dmul_rn(kept.top_p, whole)), false, true};
+    }
+    found.token = token = all.draw(double(q.uniform));
+  }
+  __syncthreads();
+  int likelier = 0;
+  const float logit = f.row(q)[token];
+  for (int i = me; i < count; i += kThreads) likelier += candidates[i].logit > logit;
+  likelier = block_sum(likelier);
+  if (me == 0) found.logit = logit, found.num_likelier = q.wants_log_sum ? likelier : 0;
+}
+
+__global__ void place_tokens_kernel(int32_t* ids, const int32_t* said, const FoundTokens* found, int64_t tokens) {
+  for (int64_t t = first_element(); t < tokens; t += element_stride())
+    ids[t] = said[t] >= 0 ? said[t] : found[-1 - said[t]].token;
 }
 
 }  // namespace
@@ -332,9 +459,12 @@ void find_tokens(Stream& stream, const FindTokensArgs& args) {
   const Tensor sums = scratch(2 * queries * blocks * int64_t(sizeof(double)));
   const Tensor shares = scratch(kRounds * queries * parts * kBounds * int64_t(sizeof(float)));
   const auto are = [&](auto&& what) { return std::ranges::any_of(args.queries, what); };
+  const bool are_likely =
+      std::ranges::any_of(args.queries, [](const TokenQuery& q) { return q.want == Want::drawn_of_likely; });
+  const Tensor candidates = scratch(are_likely ? queries * kMostCandidates * int64_t(sizeof(Candidate)) : 0);
   auto* const of_blocks = static_cast<double*>(sums.raw());
   const Find f{.found = static_cast<FoundTokens*>(args.found.raw()),
-               .candidates = args.candidates ? static_cast<TokenCandidate*>(args.candidates.raw()) : nullptr,
+               .candidates = static_cast<Candidate*>(candidates.raw()),
                .logits = device_data<float>(args.logits),
                .queries = upload(stream, args.queries.data(), queries),
                .changes = upload(stream, args.changes.data(), int64_t(args.changes.size())),
@@ -359,9 +489,19 @@ void find_tokens(Stream& stream, const FindTokensArgs& args) {
   if (are([](const TokenQuery& q) { return q.want != Want::likeliest || q.wants_log_sum; }))
     launch(stream, weights_kernel, by_block, f);
   launch(stream, choice_kernel, by_query, f);
-  if (!are([](const TokenQuery& q) { return q.want == Want::candidates; })) return;
+  if (!are_likely) return;
   for (int round = 0; round < kRounds; ++round) launch(stream, shares_kernel, by_part, f, round);
   launch(stream, candidates_kernel, by_part, f);
+  launch(stream, draw_kernel, by_query, f);
+}
+
+void place_tokens(Stream& stream, const Tensor& ids, const int32_t* said, const Tensor& found) {
+  shapes::check_place_tokens(ids, said, found);
+  const int64_t tokens = ids.numel();
+  if (tokens == 0) return;
+  const int32_t* const said_there = upload(stream, said, tokens);
+  launch(stream, place_tokens_kernel, over_elements(tokens, 1), static_cast<int32_t*>(ids.raw()), said_there,
+         static_cast<const FoundTokens*>(found.raw()), tokens);
 }
 
 }  // namespace weft::cuda

@@ -324,13 +324,18 @@ void cross_entropy_gradient(Stream& stream, const Tensor& logits, const Tensor& 
   count(stream, 3 * elements(logits), logits, logits, lse, factors);
 }
 
-// Without data, tokens go to all experts in turn.
+void place_tokens(Stream& stream, const Tensor& ids, const int32_t* said, const Tensor& found) {
+  shapes::check_place_tokens(ids, said, found);
+  count(stream, 0, ids, found);
+}
+
 void find_tokens(Stream& stream, const FindTokensArgs& args) {
   shapes::check_find_tokens(args);
   const double share = double(args.queries.size()) / double(std::max<int64_t>(args.logits.dim(0), 1));
-  count(stream, share * elements(args.logits) * kSoftmaxFlops, args.found, args.candidates, args.logits);
+  count(stream, share * elements(args.logits) * kSoftmaxFlops, args.found, args.logits);
 }
 
+// Without data, tokens go to all experts in turn.
 void route(Stream& stream, const RouteArgs& args) {
   shapes::check_route(args);
   const int64_t tokens = args.logits.dim(0), experts = args.logits.dim(1), k = args.weights.dim(1);
@@ -532,6 +537,7 @@ const Kernels& meta_kernels() {
       .cross_entropy_combine = cross_entropy_combine,
       .cross_entropy_gradient = cross_entropy_gradient,
       .find_tokens = find_tokens,
+      .place_tokens = place_tokens,
       .route = route,
       .route_backward = route_backward,
       .order_by_group = order_by_group,

@@ -46,6 +46,7 @@ const Kernels& reference_kernels() {
       .cross_entropy_combine = reference::cross_entropy_combine,
       .cross_entropy_gradient = reference::cross_entropy_gradient,
       .find_tokens = find_tokens_on_host,
+      .place_tokens = place_tokens_on_host,
       .route = reference::route,
       .route_backward = reference::route_backward,
       .order_by_group = order_by_group_on_host,

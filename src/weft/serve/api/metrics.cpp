@@ -99,6 +99,8 @@ constexpr EngineMetric kEngineMetrics[] = {
      }},
     {"weft:steps_total", "counter", "Steps of the engine",
      [](const EngineStats& s) { return double(s.steps_total); }},
+    {"weft:steps_ahead_total", "counter", "Steps answered while a device computed the next one",
+     [](const EngineStats& s) { return double(s.steps_ahead_total); }},
 };
 
 constexpr std::string_view kReasons[] = {"stop", "length", "abort", "error"};

@@ -1,0 +1,130 @@
+// StepChoice: wishes and choices of all parts, on all threads.
+#include "weft/serve/step_choice.h"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// Where one token in so many steps is lost, going ahead gains more than that.
+constexpr int64_t kAtOnceAfterLoss = 32;
+
+bool has(const std::vector<int32_t>& tokens, int32_t token) {
+  return std::ranges::find(tokens, token) != tokens.end();
+}
+
+}  // namespace
+
+bool StepChoice::is_answered(const StepPart& part) {
+  const Sequence& s = *part.sequence;
+  return part.end() == s.size() && s.num_answer() < s.request.max_tokens;
+}
+
+void StepChoice::each_part(std::span<const StepPart> parts,
+                           FunctionRef<void(const StepPart&, PartChoice&, Scratch&)> work) {
+  constexpr int64_t kLogitsOfATask = 1 << 15;
+  ThreadTeam& team = context_.stream.team();
+  scratch_.resize(size_t(team.size()));
+  team.parallel_for(int64_t(parts.size()), 1 + kLogitsOfATask / vocab_, [&](int64_t begin, int64_t end, int worker) {
+    for (auto i = size_t(begin); i < size_t(end); ++i)
+      if (parts[i].sequence) work(parts[i], choices_[i], scratch_[size_t(worker)]);
+  });
+}
+
+void StepChoice::begin(std::span<const StepPart> parts, const Tensor& logits) {
+  choices_.assign(parts.size(), {});
+  int64_t row = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    choices_[i].first_row = row;
+    row += parts[i].num_wanted();
+    choices_[i].first = row - 1 - (parts[i].sequence ? int64_t(parts[i].sequence->guesses.size()) : 0);
+  }
+  are_unread_ = false, has_logits_ = bool(logits);
+  if (!logits) return;
+  logits_.begin(logits, vocab_);
+  if (logits_.are_here()) return;
+  each_part(parts,
+            [this](const StepPart& part, PartChoice& choice, Scratch& scratch) { wish(part, choice, scratch); });
+  logits_.find(context_);
+}
+
+// What comes behind guesses is wished as if they came true. A constraint has not accepted them.
+void StepChoice::wish(const StepPart& part, const PartChoice& choice, Scratch& scratch) {
+  Sequence& s = *part.sequence;
+  if (s.request.prompt_logprobs)
+    for (int64_t row = part.first_wanted; row < part.end() && row + 1 < s.num_prompt; ++row)
+      logits_.wish_whole(choice.first_row + row - part.first_wanted);
+  if (!is_answered(part)) return;
+  const bool is_scored = s.request.logprobs.has_value(), has_alternatives = is_scored && *s.request.logprobs > 0;
+  scratch.said.assign(s.answer().begin(), s.answer().end());
+  for (size_t i = 0; i <= s.guesses.size(); ++i) {
+    const int64_t row = choice.first + int64_t(i);
+    if (has_alternatives || (i > 0 && s.request.constraint)) {
+      logits_.wish_whole(row);
+    } else {
+      const SamplingPast past = s.past(scratch.said, vocab_, scratch.allowed);
+      logits_.wish_choice(row, s.sampler, uint64_t(s.size()) + i, past, is_scored);
+    }
+    if (i < s.guesses.size()) scratch.said.push_back(s.guesses[i]);
+  }
+}
+
+bool StepChoice::leave_unread(std::span<const StepPart> parts, bool has_states) {
+  if (!has_logits_ || !logits_.may_change()) return false;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const StepPart& part = parts[i];
+    if (!part.sequence || part.end() < part.sequence->size()) continue;
+    // An embedding lies where the next step leaves its own, and the state behind a row that is lost is no more.
+    if (!is_answered(part) || !part.sequence->guesses.empty() || part.sequence->num_at_once > 0) return false;
+    if (has_states && logits_.may_be_lost(choices_[i].first)) return false;
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Sequence* const s = parts[i].sequence;
+    if (!s || parts[i].end() < s->size()) continue;
+    s->unread = logits_.place(choices_[i].first);
+    s->tokens.push_back(0);
+    are_unread_ = true;
+  }
+  return are_unread_;
+}
+
+void StepChoice::choose(std::span<const StepPart> parts) {
+  if (!has_logits_) return;
+  logits_.read(context_, are_unread_);
+  each_part(parts,
+            [this](const StepPart& part, PartChoice& choice, Scratch& scratch) { choose(part, choice, scratch); });
+}
+
+void StepChoice::choose(const StepPart& part, PartChoice& choice, Scratch& scratch) {
+  Sequence& s = *part.sequence;
+  if (std::exchange(s.unread, -1) >= 0) s.tokens.pop_back();
+  if (!is_answered(part)) return;
+  s.num_at_once = std::max<int64_t>(s.num_at_once - 1, 0);
+  choice.is_lost = logits_.is_lost(choice.first);
+  if (choice.is_lost) return void(s.num_at_once = kAtOnceAfterLoss);
+  try {
+    while (choose_next(s, choice, scratch)) ++choice.num_accepted;
+  } catch (const Error& e) {
+    choice.error = e.what();
+  }
+  for (int64_t i = 0; s.request.logprobs && i < choice.count; ++i)
+    choice.log_sums.push_back(logits_.log_sum(choice.first + i));
+}
+
+// True when the token had been guessed, so that the one behind it can be chosen too.
+bool StepChoice::choose_next(Sequence& s, PartChoice& choice, Scratch& scratch) {
+  const Request& r = s.request;
+  const int64_t row = choice.first + choice.count;
+  const SamplingPast past = logits_.needs_past(row) ? s.past(s.answer(), vocab_, scratch.allowed) : SamplingPast{};
+  const int32_t token = logits_.choose(row, s.sampler, uint64_t(s.size()), past);
+  if (has(r.stop_tokens, token)) {
+    choice.stop = token;
+    return false;
+  }
+  if (r.constraint) r.constraint->accept(token);
+  s.tokens.push_back(token);
+  const auto i = size_t(choice.count++);
+  return i < s.guesses.size() && s.guesses[i] == token && s.num_answer() < r.max_tokens;
+}
+
+}  // namespace weft
