@@ -12,15 +12,17 @@
 namespace weft {
 
 // num_products: that one of its algorithms made so far. num_pageable_copies: how many copies went through memory that
-// is not pinned, where that is counted.
+// is not pinned, and num_waits how often the host waited, where that is counted.
 #ifdef WEFT_EMULATED_CUDA
 inline constexpr bool kIsEmulated = true;
 inline int64_t num_products(int algorithm) { return emulated::num_products(algorithm); }
 inline int64_t num_pageable_copies() { return emulated::num_pageable_copies(); }
+inline int64_t num_waits() { return emulated::num_waits(); }
 #else
 inline constexpr bool kIsEmulated = false;
 inline int64_t num_products(int) { return 0; }
 inline int64_t num_pageable_copies() { return 0; }
+inline int64_t num_waits() { return 0; }
 #endif
 
 // Whether a test can have a device of a compute capability (90 is 9.0): the emulator plays any.

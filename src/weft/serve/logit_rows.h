@@ -35,6 +35,9 @@ class LogitRows {
   }
   // Waits for all that was wished. have_changed: logits may be others since.
   void read(Context& context, bool have_changed = false);
+  // Of a text one of whose tokens was lost, so many are read at once before any is left unread again: where one in as
+  // many is lost, going ahead gains more.
+  static constexpr int64_t kAtOnceAfterLoss = 32;
   // So many tokens of a row could be chosen that only the whole row would tell, which has changed since.
   bool is_lost(int64_t row) const { return rows_[size_t(row)].state == State::lost; }
 

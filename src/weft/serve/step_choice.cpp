@@ -6,9 +6,6 @@
 namespace weft {
 namespace {
 
-// Where one token in so many steps is lost, going ahead gains more than that.
-constexpr int64_t kAtOnceAfterLoss = 32;
-
 bool has(const std::vector<int32_t>& tokens, int32_t token) {
   return std::ranges::find(tokens, token) != tokens.end();
 }
@@ -101,7 +98,7 @@ void StepChoice::choose(const StepPart& part, PartChoice& choice, Scratch& scrat
   if (!is_answered(part)) return;
   s.num_at_once = std::max<int64_t>(s.num_at_once - 1, 0);
   choice.is_lost = logits_.is_lost(choice.first);
-  if (choice.is_lost) return void(s.num_at_once = kAtOnceAfterLoss);
+  if (choice.is_lost) return void(s.num_at_once = LogitRows::kAtOnceAfterLoss);
   try {
     while (choose_next(s, choice, scratch)) ++choice.num_accepted;
   } catch (const Error& e) {

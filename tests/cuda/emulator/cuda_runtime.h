@@ -55,6 +55,8 @@ void* warp_memory(size_t bytes);  // of this thread's warp, at most 4 KiB
 // How many asynchronous copies so far were to or from memory of the host that is not pinned: on a card the host
 // waits.
 int64_t num_pageable_copies();
+// And how often it waited for work that was not done yet.
+int64_t num_waits();
 
 // Of a kernel that follows another every thread says so.
 void run_grid(dim3 grid, dim3 block, bool follows, const std::function<void()>& body);

@@ -1,5 +1,5 @@
-// The emulator's streams, events and graphs. Work is done when it is queued or, with WEFT_EMULATED_LATE, as late as a
-// card could do it: when somebody waits for it.
+// The emulator's streams, events and graphs. Work is done as late as a card could do it, when somebody waits for it,
+// so that what is read or written over too early shows; with WEFT_EMULATED_AT_ONCE when it is queued, to see who did.
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -32,23 +32,25 @@ struct EmulatedStream {
     const std::lock_guard lock(mutex_);
     pending_.push_back(std::move(work));
   }
-  // In order, until is_done() or nothing is left.
+  // In order, until is_done() or nothing is left. Whether anything was.
   template <class IsDone>
-  void run_until(IsDone&& is_done) {
-    for (const std::lock_guard lock(running_); !is_done();) {
+  bool run_until(IsDone&& is_done) {
+    bool has_run = false;
+    for (const std::lock_guard lock(running_); !is_done(); has_run = true) {
       Work next;
       {
         const std::lock_guard pending(mutex_);
-        if (pending_.empty()) return;
+        if (pending_.empty()) break;
         next = std::move(pending_.front());
         pending_.pop_front();
       }
       next();
     }
+    return has_run;
   }
 
  private:
-  const bool is_late_ = std::getenv("WEFT_EMULATED_LATE") != nullptr;
+  const bool is_late_ = std::getenv("WEFT_EMULATED_AT_ONCE") == nullptr;
   std::mutex running_, mutex_;  // whoever runs work; what is pending
   std::deque<Work> pending_;
 };
@@ -56,6 +58,7 @@ struct EmulatedStream {
 namespace {
 
 thread_local EmulatedStream* capturing = nullptr;
+std::atomic<int64_t> waits{0};
 
 // Made by this thread.
 std::vector<EmulatedStream*>& streams_here() {
@@ -72,8 +75,9 @@ EmulatedStream::~EmulatedStream() {
 }
 
 void emulated::finish(cudaStream_t stream) {
-  if (stream) stream->run_until([] { return false; });
+  if (stream) waits += stream->run_until([] { return false; });
 }
+int64_t emulated::num_waits() { return waits; }
 void emulated::finish_streams() {
   for (EmulatedStream* const stream : streams_here()) finish(stream);
 }
@@ -141,11 +145,11 @@ struct EmulatedEvent {
   std::atomic<int64_t> num_recorded{0};
   std::atomic<EmulatedStream*> stream{nullptr};  // in which it was recorded last
 
-  // What has to be done for its last record to be.
-  Work wait() const {
+  // Does what has to be done for its last record to be.
+  std::function<bool()> wait() const {
     return [state = state, count = num_recorded.load(), in = stream.load()] {
       const auto is_done = [&] { return state->num_done >= count; };
-      if (!is_done()) in->run_until(is_done);
+      return !is_done() && in->run_until(is_done);
     };
   }
 };
@@ -172,7 +176,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) 
   *ms = float(double(end->state->ns - begin->state->ns) * 1e-6);
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return event->wait()(), cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return waits += event->wait()(), cudaSuccess; }
 cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
 
 // Memory of the host that is not pinned is read at once, and written when all before it is done.

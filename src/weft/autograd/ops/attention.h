@@ -29,6 +29,7 @@ class KvCache {
     return {&run_, 1};
   }
   void clear() { length_ = 0; }
+  void drop(int64_t num_tokens) { length_ -= num_tokens; }  // the last ones, where layers have no states
 
  private:
   Context& context_;
