@@ -228,5 +228,76 @@ TEST(StepsAheadAndCancellationTest, OthersGoOn) {
   });
 }
 
+// ---- guesses ----
+
+struct GuessCase {
+  const char* name;
+  ModelConfig config;
+  bool has_draft;  // the model itself; else a part of it
+  SamplingOptions sampling = {.temperature = 0};
+  bool is_read_at_once = false;
+};
+void PrintTo(const GuessCase& c, std::ostream* out) { *out << c.name; }
+
+ModelConfig predicting_config(ModelConfig m) {
+  m.mtp_layers = 1;
+  complete(m);
+  return m;
+}
+
+class GuessesAheadTest : public testing::TestWithParam<GuessCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Guessers, GuessesAheadTest,
+    testing::Values(
+        GuessCase{"draft", small_config(), true},
+        GuessCase{"draft_that_draws", small_config(), true, {.temperature = 1, .top_p = 0.9, .seed = 3}},
+        GuessCase{"draft_with_states", state_config(), true},
+        GuessCase{"draft_with_penalties", small_config(), true, {.temperature = 0, .repetition_penalty = 1.2}, true},
+        GuessCase{"part", predicting_config(small_config()), false},
+        GuessCase{"part_with_states", predicting_config(state_config()), false}),
+    [](const auto& tested) { return std::string(tested.param.name); });
+
+// All guesses of a step are made before the first is read, and they are those of a CPU.
+TEST_P(GuessesAheadTest, AreReadOnceAStep) {
+  const GuessCase& c = GetParam();
+  constexpr int64_t kGuesses = 4;
+  Heard heard[2];
+  EngineStats stats[2];
+  int64_t waits = 0;
+  for (const Device device : {Device::cpu, Device::cuda})
+    run_ranks(1, [&](Communicator& world) {
+      TestRank rank(kernels_of(device), 1, device);
+      world.use_stream(rank.stream);
+      const Mesh mesh(world, {});
+      const auto source = random_model("random:small", c.config);
+      ForwardModel model(rank.context, mesh, *source, DType::f32, {}),
+          draft(rank.context, mesh, *source, DType::f32, {});
+      const ContinuousOptions options{.kv_blocks = 60,
+                                      .block_tokens = 4,
+                                      .max_running = 2,
+                                      .tokens_per_step = 24,
+                                      .most_guesses = kGuesses,
+                                      .draft = c.has_draft ? &draft : nullptr};
+      with_engine(model, options, [&](ContinuousEngine& engine) {
+        const int64_t before = num_waits();
+        Request request = greedy(prompt_of(4, 7), 48);
+        request.sampling = c.sampling;
+        heard[size_t(device)] = ask(engine, std::move(request)).get();
+        stats[size_t(device)] = engine.stats();
+        waits = num_waits() - before;
+      });
+    });
+  expect_same({heard[1]}, {heard[0]});
+  const EngineStats &here = stats[0], &there = stats[1];
+  EXPECT_EQ(there.drafted_tokens_total, here.drafted_tokens_total);
+  EXPECT_EQ(there.accepted_tokens_total, here.accepted_tokens_total);
+  EXPECT_GT(here.drafted_tokens_total, 30);
+  if (c.has_draft) EXPECT_GT(here.accepted_tokens_total, here.drafted_tokens_total * 3 / 4);
+  if (!kIsEmulated) return;
+  // For the tokens of a step, for its guesses, and where these are many for the third before the last.
+  const int64_t most = there.steps_total * (c.is_read_at_once ? 1 + kGuesses : 3);
+  EXPECT_LT(waits, most + 10);  // with those that fill the caches
+}
+
 }  // namespace
 }  // namespace weft

@@ -3,6 +3,7 @@
 
 #include "base/temporary_folder.h"
 #include "train/mesh_cases.h"
+#include "weft/base/ceil_div.h"
 #include "weft/base/toml.h"
 #include "weft/text/byte_tokenizer.h"
 #include "weft/train/launch.h"
@@ -164,6 +165,61 @@ TEST_P(PreferenceMeshTest, EqualsOneRank) {
   EXPECT_LE(d.weight, 1e-5) << d.weight_name;
 }
 
+// Longer rows have several pairs, and a step has fewer of them.
+TEST_P(PreferenceMeshTest, PairsShareRows) {
+  Recipe alone = preference_recipe(GetParam().mesh, GetParam().method);
+  alone.model.context = 96;
+  Recipe together = alone;
+  together.train.seq_len = 96;
+  const Difference d = difference(train_preferences(together, 3), train_preferences(alone, 3));
+  EXPECT_LE(d.loss, 1e-5);
+  EXPECT_LE(d.gradient, 1e-5) << d.gradient_name;
+  EXPECT_LE(d.weight, 1e-5) << d.weight_name;
+}
+
+TEST(PairBatchesTest, AStepsPairsLieInAsFewRowsAsWillDo) {
+  const TemporaryFolder folder;
+  Recipe recipe = preference_recipe({}, kDpo);
+  recipe.train.seq_len = 64, recipe.train.global_batch = 9, recipe.train.micro_batch = 1;
+  recipe.data.train = pairs_file(folder.path(), false), recipe.data.cache_dir = folder.path() + "/cache";
+  const Dataset data = open_data(recipe);
+  const auto source = batches_for(recipe, data.train);
+  const auto& batches = dynamic_cast<const PairBatches&>(*source);
+  for (int64_t step = 0; step < 5; ++step) {
+    const PairBatches::Rows all = batches.rows_of(step);
+    ASSERT_EQ(all.items.size(), 9u);
+    int64_t tokens = 0;
+    for (const PairBatches::Item& item : all.items) tokens += item.lengths[0] + item.lengths[1];
+    EXPECT_LE(int64_t(all.rows.size()), tokens / 64 + 2);
+    EXPECT_LT(all.rows.size(), 9u);
+    EXPECT_EQ(batches.num_micro_batches(step, 9), int64_t(all.rows.size()));
+    EXPECT_EQ(batches.num_micro_batches(step, 3), ceil_div(int64_t(all.rows.size()), int64_t(3)));
+    Batch batch;
+    batches.fill(step, 0, 9, batch);
+    std::vector<int32_t> starts;
+    std::vector<bool> is_placed(9);
+    int64_t targets = 0;
+    for (size_t row = 0; row < 9; ++row) {
+      int32_t end = 0;
+      for (const PlacedItem& placed : row < all.rows.size() ? all.rows[row] : std::vector<PlacedItem>()) {
+        const PairBatches::Item& item = all.items[size_t(placed.item)];
+        ASSERT_FALSE(is_placed[size_t(placed.item)]);
+        is_placed[size_t(placed.item)] = true;
+        EXPECT_EQ(placed.begin, end);
+        for (const int32_t length : item.lengths) starts.push_back(int32_t(row) * 64 + end), end += length;
+        targets += batches.pair(item.pair).targets[0] + batches.pair(item.pair).targets[1];
+      }
+      ASSERT_LE(end, 64);
+      if (end < 64) starts.push_back(int32_t(row) * 64 + end);
+    }
+    EXPECT_EQ(std::ranges::count(is_placed, true), 9);
+    starts.push_back(9 * 64);
+    EXPECT_EQ(batch.sequence_starts, starts);
+    EXPECT_EQ(batch.num_targets, targets);
+    for (size_t i = 0; i + 1 < starts.size(); ++i) EXPECT_EQ(batch.positions[size_t(starts[i])], 0);
+  }
+}
+
 // ---- what is not trained ----
 
 struct Validated {
@@ -283,7 +339,9 @@ TEST_P(PreferenceMeshTest, TakesWhatTheEstimateSays) {
     const AllocatorStats stats = trainer.context().stream.allocator().stats();
     const MemoryEstimate& estimate = estimates[size_t(trainer.mesh().world().rank())];
     EXPECT_EQ(stats.live_bytes, estimate.state_bytes);
-    EXPECT_EQ(stats.peak_bytes, estimate.peak_bytes);
+    // Where pairs leave rows empty, heads have fewer targets than there may be.
+    EXPECT_LE(stats.peak_bytes, estimate.peak_bytes);
+    EXPECT_GT(double(stats.peak_bytes), 0.95 * double(estimate.peak_bytes));
     return 0;
   });
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "weft/base/ceil_div.h"
 #include "weft/base/error.h"
 #include "weft/base/philox.h"
 #include "weft/data/permutation.h"
@@ -48,46 +49,77 @@ PairBatches::PairBatches(TokenPart part, const BatchOptions& options) : part_(st
                      part_.file->path(), options.seq_len / 2);
 }
 
-int64_t PairBatches::index_of(int64_t step, int64_t row) const {
+int64_t PairBatches::index_of(int64_t step, int64_t item) const {
   const uint64_t kPurpose = name_hash("data.pairs_epoch");
-  const int64_t sample = step * options_.global_batch + row, epoch = sample / num_pairs();
+  const int64_t sample = step * options_.global_batch + item, epoch = sample / num_pairs();
   const Philox4 bits = philox(options_.seed, uint64_t(epoch), kPurpose);
   const Permutation shuffled(uint64_t(num_pairs()), to_number(bits));
   return int64_t(shuffled(uint64_t(sample % num_pairs())));
+}
+
+PairBatches::Rows PairBatches::fitted(std::vector<Item> items) const {
+  std::vector<int32_t> lengths;
+  for (const Item& i : items) lengths.push_back(i.lengths[0] + i.lengths[1]);
+  return {std::move(items), best_fit(lengths, options_.seq_len)};
+}
+
+PairBatches::Rows PairBatches::rows_of(int64_t step) const {
+  std::vector<Item> items;
+  for (int64_t i = 0; i < options_.global_batch; ++i) items.push_back(item(index_of(step, i)));
+  return fitted(std::move(items));
+}
+
+PairBatches::Rows PairBatches::rows_in_order(int64_t num_pairs) const {
+  std::vector<Item> items;
+  for (int64_t i = 0; i < num_pairs; ++i) items.push_back(item(i));
+  return fitted(std::move(items));
+}
+
+int64_t PairBatches::num_micro_batches(int64_t step, int64_t most) const {
+  return ceil_div(int64_t(rows_of(step).rows.size()), options_.global_batch / most);
 }
 
 void PairBatches::fill(int64_t step, int32_t first_row, int32_t rows, Batch& batch) const {
   check(step >= 0 && first_row >= 0 && rows >= 0 && rows <= options_.global_batch - first_row,
         "rows [{}, {} + {}) of step {} are outside the {} of a batch", first_row, first_row, rows, step,
         options_.global_batch);
-  batch.reset(rows, options_.seq_len);
-  for (int32_t row = 0; row < rows; ++row) fill_row(&pair(index_of(step, first_row + row)), row, batch);
-  batch.sequence_starts.push_back(rows * options_.seq_len);
+  fill(rows_of(step), first_row, rows, batch);
 }
 
-void PairBatches::fill_in_order(int64_t first, int32_t rows, Batch& batch) const {
-  batch.reset(rows, options_.seq_len);
-  for (int32_t row = 0; row < rows; ++row)
-    fill_row(first + row < num_pairs() ? &pair(first + row) : nullptr, row, batch);
-  batch.sequence_starts.push_back(rows * options_.seq_len);
+// What is left at a row's end is a sequence of its own.
+void PairBatches::fill(const Rows& all, int64_t first, int32_t count, Batch& batch) const {
+  const auto length = size_t(options_.seq_len);
+  batch.reset(count, options_.seq_len);
+  for (size_t row = 0; row < size_t(count); ++row) {
+    size_t at = row * length;
+    const size_t end = at + length, from = size_t(first) + row;
+    if (from < all.rows.size())
+      for (const PlacedItem& placed : all.rows[from])
+        for (size_t half = 0; half < 2; ++half) {
+          const Item& item = all.items[size_t(placed.item)];
+          fill_half(item, half, at, batch);
+          at += size_t(item.lengths[half]);
+        }
+    if (at < end) batch.sequence_starts.push_back(int32_t(at));
+    for (int32_t position = 0; at < end; ++at, ++position)
+      batch.ids[at] = 0, batch.targets[at] = -1, batch.positions[at] = position;
+  }
+  batch.sequence_starts.push_back(count * options_.seq_len);
 }
 
-void PairBatches::fill_row(const Pair* pair, int32_t row, Batch& batch) const {
-  const auto length = size_t(options_.seq_len / 2);
+void PairBatches::fill_half(const Item& item, size_t half, size_t start, Batch& batch) const {
+  const Pair& pair = pairs_[size_t(item.pair)];
+  const auto length = size_t(item.lengths[half]);
   std::vector<int32_t> ids(length + 1);
   std::vector<uint8_t> is_learned(length + 1);
-  for (size_t half = 0; half < 2; ++half) {
-    const size_t start = size_t(row) * 2 * length + half * length, tokens = pair ? size_t(pair->tokens[half]) : 1;
-    batch.sequence_starts.push_back(int32_t(start));
-    if (pair) part_.file->read(pair->begin[half], std::span(ids).first(tokens), std::span(is_learned).first(tokens));
-    for (size_t t = 0; t < length; ++t) {
-      const bool is_used = t + 1 < tokens;
-      batch.ids[start + t] = is_used ? ids[t] : 0;
-      batch.targets[start + t] = is_used && is_learned[t + 1] ? ids[t + 1] : -1;
-      batch.positions[start + t] = int32_t(t);
-    }
-    if (pair) batch.num_targets += pair->targets[half];
+  part_.file->read(pair.begin[half], ids, is_learned);
+  batch.sequence_starts.push_back(int32_t(start));
+  for (size_t t = 0; t < length; ++t) {
+    batch.ids[start + t] = ids[t];
+    batch.targets[start + t] = is_learned[t + 1] ? ids[t + 1] : -1;
+    batch.positions[start + t] = int32_t(t);
   }
+  batch.num_targets += pair.targets[half];
 }
 
 }  // namespace weft

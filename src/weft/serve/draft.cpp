@@ -62,7 +62,7 @@ void Draft::forget_states_behind(Known& known) {
 }
 
 // Behind those that it knows, from whose state they go on; theirs takes the place of the oldest.
-void Draft::add_rows(Known& known, std::span<const int32_t> rows, int64_t num_wanted) {
+void Draft::add_rows(Known& known, std::span<const int32_t> rows, int64_t num_wanted, int32_t unread) {
   const auto first = int64_t(known.tokens.size());
   TokenRun run{.begin = 0, .end = int32_t(rows.size())};
   if (states_of_each_ > 0) {
@@ -71,7 +71,7 @@ void Draft::add_rows(Known& known, std::span<const int32_t> rows, int64_t num_wa
     Known::State& oldest = *std::ranges::min_element(known.states, {}, &Known::State::tokens);
     run.to = oldest.number, oldest.tokens = first + int64_t(rows.size());
   }
-  runner_.add(rows, {}, first, known.blocks, num_wanted, 0, {&run, 1});
+  runner_.add(rows, {}, first, known.blocks, num_wanted, 0, {&run, 1}, unread);
   known.tokens.insert(known.tokens.end(), rows.begin(), rows.end());
 }
 
@@ -120,8 +120,17 @@ void Draft::catch_up() {
 Tensor Draft::compute_next() {
   runner_.clear();
   for (const GuessRound::Running& r : round_.running())
-    add_rows(known_.at(r.sequence->id), {&r.sequence->tokens.back(), 1}, 1);
-  return runner_.run();
+    add_rows(known_.at(r.sequence->id), {&r.sequence->tokens.back(), 1}, 1, round_.unread(r));
+  return runner_.run(round_.found_there());
+}
+
+// What the tokens were whose rows it computed before they were read.
+void Draft::learn(const Sequence& s) {
+  std::vector<int32_t>& tokens = known_.at(s.id).tokens;
+  const auto first = size_t(s.size());
+  if (tokens.size() <= first) return;
+  tokens.resize(std::min(tokens.size(), first + s.guesses.size()));
+  std::copy_n(s.guesses.begin(), tokens.size() - first, tokens.begin() + std::ptrdiff_t(first));
 }
 
 void Draft::guess(std::span<const GuessWish> wishes) {
@@ -130,6 +139,8 @@ void Draft::guess(std::span<const GuessWish> wishes) {
   for (const GuessWish& wish : wishes) begin(wish);
   catch_up();
   while (!round_.running().empty()) round_.choose(model_.context(), compute_next());
+  round_.finish(model_.context());
+  for (const GuessWish& wish : wishes) learn(*wish.sequence);
 }
 
 }  // namespace weft

@@ -39,10 +39,11 @@ class Draft {
   bool make_room(Known& known, int64_t tokens);
   bool take_states(Known& known);
   void forget_states_behind(Known& known);
-  void add_rows(Known& known, std::span<const int32_t> rows, int64_t num_wanted);
+  void add_rows(Known& known, std::span<const int32_t> rows, int64_t num_wanted, int32_t unread = -1);
   void release(Known& known);
   void catch_up();
   Tensor compute_next();
+  void learn(const Sequence& sequence);
   void forget_unused();
 
   ForwardModel& model_;

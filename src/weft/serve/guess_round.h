@@ -11,14 +11,19 @@ namespace weft {
 // Chooses as the sequence's own sampler would, by the same random numbers and under the same constraint, from the
 // logits of whoever guesses. A guess is kept where it is the very token that the large model's logits give, so
 // answers stay what they are; the nearer the two are, the more often that is so, whatever the sampling.
+//
+// Where a device chooses and no choice depends on those before it, all guesses of a sequence are computed before the
+// first of them is read: each is made of what the device found of the one before.
 class GuessRound {
  public:
   struct Running {
     Sequence* sequence;
-    int64_t most;        // guesses
-    int64_t num_tokens;  // that it had before there were any
-    int64_t row = 0;     // of its logits, the last time
+    int64_t most;               // guesses
+    int64_t num_tokens;         // that it had before there were any
+    std::vector<int64_t> rows;  // of its logits, each time
     bool is_over = false;
+
+    int64_t row() const { return rows.back(); }
   };
 
   // vocab: of the large model. own_vocab: of the logits; a token beyond them is the last guess.
@@ -28,18 +33,30 @@ class GuessRound {
   void begin(Sequence& sequence, int64_t most) {
     running_.push_back({.sequence = &sequence, .most = most, .num_tokens = sequence.size()});
   }
-  // Those that go on, whose tokens end with their guesses so far.
+  // Those that go on, whose tokens end with their guesses so far, of which the last may be unread.
   std::span<const Running> running() const { return running_; }
-  // The next token of each, of logits [running, own_vocab] in this order. Who has enough gets its guesses and is no
-  // longer running.
+  // The next token of each, of logits [running, own_vocab] in this order. Who has enough is no longer running.
   void choose(Context& context, const Tensor& logits);
+  // What unread tokens are, for StepRunner: of a sequence its place, -1 where it is known; and where they are.
+  int32_t unread(const Running& running) const;
+  Tensor found_there() const { return num_turns_ > 0 ? turns_[num_turns_ - 1].found_there() : Tensor(); }
+  // When none is running any more: gives all their guesses.
+  void finish(Context& context);
 
  private:
+  LogitRows& next_turn();
+  template <class Work>
+  void each(Context& context, Work&& work);
+  void read_at_once(Context& context);
   void choose_one(Running& running, std::vector<uint32_t>& allowed) const;
+  void give_guesses(const Running& running) const;
 
   const int64_t vocab_, own_vocab_;
-  std::vector<Running> running_;
-  LogitRows logits_;
+  std::vector<Running> running_, over_;
+  // Of each token of the round; those of the last may be fewer.
+  std::vector<LogitRows> turns_;
+  size_t num_turns_ = 0;
+  bool are_unread_ = false;  // of this round, all
   std::vector<std::vector<uint32_t>> allowed_;
 };
 

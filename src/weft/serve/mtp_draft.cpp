@@ -48,8 +48,8 @@ void MtpDraft::add_next() {
   runner_.clear(), from_.clear();
   for (const GuessRound::Running& r : round_.running()) {
     const Sequence& s = *r.sequence;
-    runner_.add({&s.tokens.back(), 1}, {}, s.size() - 2, s.blocks, 1);
-    from_.push_back(row_of_logits_[size_t(r.row)]);
+    runner_.add({&s.tokens.back(), 1}, {}, s.size() - 2, s.blocks, 1, 0, {}, round_.unread(r));
+    from_.push_back(row_of_logits_[size_t(r.row())]);
   }
   row_of_logits_.resize(from_.size());
   std::iota(row_of_logits_.begin(), row_of_logits_.end(), 0);
@@ -62,10 +62,11 @@ void MtpDraft::guess(std::span<const GuessWish> wishes) {
   Tensor logits = runner_.predict(from_);
   while (!round_.running().empty()) {
     round_.choose(model_.context(), logits);
-    if (round_.running().empty()) return;
+    if (round_.running().empty()) break;
     add_next();
-    logits = runner_.predict(from_);
+    logits = runner_.predict(from_, round_.found_there());
   }
+  round_.finish(model_.context());
 }
 
 }  // namespace weft

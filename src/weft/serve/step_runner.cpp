@@ -107,10 +107,10 @@ Tensor StepRunner::run(const Tensor& found) {
   return compute(Order::step, found);
 }
 
-Tensor StepRunner::predict(std::span<const int32_t> from) {
+Tensor StepRunner::predict(std::span<const int32_t> from, const Tensor& found) {
   from_.assign(from.begin(), from.end());
   send(Order::predict);
-  return compute(Order::predict);
+  return compute(Order::predict, found);
 }
 
 void StepRunner::hidden(int64_t row, std::vector<float>& state) const {
@@ -258,11 +258,9 @@ Tensor StepRunner::compute(Order order, const Tensor& found) {
   const int64_t num_found = -std::min(0, std::ranges::min(ids_));
   is_second_ = num_found > 0 && !is_second_;
   // Work that is queued at once has memory of its own for what is told with it, which it reads later.
-  const void* const kind = predicts        ? static_cast<const void*>(&from_)
-                           : is_second_    ? static_cast<const void*>(&is_second_)
-                           : num_found > 0 ? static_cast<const void*>(&ids_)
-                                           : this;
-  const RepeatedStep step(model_.context().stream, kind, likeness());
+  const int64_t turn = num_found == 0 ? 0 : is_second_ ? 2 : 1, alike = likeness();
+  const void* const kind = predicts ? static_cast<const void*>(&from_) : this;
+  const RepeatedStep step(model_.context().stream, kind, alike > 0 ? alike + (turn << 48) : 0);
   const Tensor ids = num_found > 0 ? place_found(num_found, found) : Tensor();
   const Pass pass{.ids = (ids ? static_cast<const int32_t*>(ids.raw()) : ids_.data()) + first,
                   .ids_are_there = bool(ids),

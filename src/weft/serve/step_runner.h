@@ -65,7 +65,8 @@ class StepRunner {
   // Of a model with a part that predicts a token further on (ForwardModel::predict), which stands in the cache as a
   // layer behind the others: rows are added as for run(), of the tokens that come next, at the positions before them.
   // from: of each row, that of the last run() or predict() it goes on with. Logits as run() gives them, or none.
-  Tensor predict(std::span<const int32_t> from);
+  // found: as for run().
+  Tensor predict(std::span<const int32_t> from, const Tensor& found = {});
   // The hidden states of these rows, as float: [H] of one of them.
   void hidden(int64_t row, std::vector<float>& state) const;
   void stop();

@@ -20,7 +20,10 @@ class EqualPairs final : public Objective {
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
            Brackets& brackets) override {
     const auto nothing = [](std::span<const double>, std::span<double>) { return 0.0; };
-    return answers_loss(context, part, slot, seq_len_, spread_, x, nothing, grad_scale, brackets);
+    const int64_t half = seq_len_ / 2, halves = slot.pass.num_tokens * spread_.size() / half;
+    std::vector<SequenceAt> sequences;
+    for (int64_t i = 0; i < halves; ++i) sequences.push_back({i * half, half});
+    return answers_loss(context, part, slot, seq_len_, sequences, spread_, x, nothing, grad_scale, brackets);
   }
 
  private:

@@ -28,42 +28,62 @@ PairLoss PreferenceObjective::pair_loss(const ReferredPairs& pairs, int64_t pair
   return dpo_loss(config_, first, second);
 }
 
-double PreferenceObjective::rule(int64_t step, int64_t first_row, std::span<const double> logps,
+double PreferenceObjective::rule(int64_t first_row, int64_t num_rows, std::span<const double> logps,
                                  std::span<double> dlogps) const {
   double sum = 0;
-  for (size_t row = 0; 2 * row < logps.size(); ++row) {
-    const int64_t pair = pairs_.batches->index_of(step, first_row + int64_t(row));
-    const PairLoss loss = pair_loss(pairs_, pair, logps.subspan(2 * row, 2), company_);
-    sum += loss.loss;
-    if (!dlogps.empty()) dlogps[2 * row] = loss.dchosen, dlogps[2 * row + 1] = loss.drejected;
-  }
+  size_t at = 0;
+  for (auto row = size_t(first_row); row < size_t(first_row + num_rows) && row < rows_.rows.size(); ++row)
+    for (const PlacedItem& placed : rows_.rows[row]) {
+      const PairLoss loss = pair_loss(pairs_, rows_.items[size_t(placed.item)].pair, logps.subspan(at, 2), company_);
+      sum += loss.loss;
+      if (!dlogps.empty()) dlogps[at] = loss.dchosen, dlogps[at + 1] = loss.drejected;
+      at += 2;
+    }
   return sum;
 }
 
 Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, int64_t seq_len,
-                 Communicator& spread, const Var& x, const SequenceRule& rule, float grad_scale, Brackets& brackets) {
-  const int64_t half = seq_len / 2, first = slot.first_row * seq_len;
+                 std::span<const SequenceAt> sequences, Communicator& spread, const Var& x, const SequenceRule& rule,
+                 float grad_scale, Brackets& brackets) {
+  const int64_t first = slot.first_row * seq_len;
   std::vector<SequencePart> parts;
-  for (const TokenSpan& span : slot.tokens)
-    for (int64_t at = 0; at < span.count;) {
-      const int64_t token = span.first_token - first + at, count = std::min(half - token % half, span.count - at);
-      parts.push_back({.sequence = token / half, .begin = span.begin + at, .count = count});
-      at += count;
+  for (const TokenSpan& span : slot.tokens) {
+    const int64_t begin = span.first_token - first, end = begin + span.count;
+    auto at = std::ranges::upper_bound(sequences, begin, {}, [](const SequenceAt& s) { return s.begin + s.count; });
+    for (; at != sequences.end() && at->begin < end; ++at) {
+      const int64_t from = std::max(at->begin, begin), to = std::min(at->begin + at->count, end);
+      if (from < to)
+        parts.push_back({.sequence = at - sequences.begin(), .begin = span.begin + from - begin, .count = to - from});
     }
-  const int64_t num_sequences = slot.pass.num_tokens * spread.size() / half;
+  }
   return part.result(context, slot.pass, x, brackets,
                      [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
                        return sequence_loss(partition.tensor, {weight, softcap}, slot.batch.targets.data(), parts,
-                                            num_sequences, spread, rule, grad_scale, hidden);
+                                            int64_t(sequences.size()), spread, rule, grad_scale, hidden);
                      });
+}
+
+// Of rows from first_row on, as many as the slot has.
+Var PreferenceObjective::sequences_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot,
+                                        const PairBatches::Rows& rows, int64_t first_row, const Var& x,
+                                        const SequenceRule& rule, float grad_scale, Brackets& brackets) {
+  std::vector<SequenceAt> sequences;
+  for (int64_t row = 0; row < rows_in(slot) && first_row + row < int64_t(rows.rows.size()); ++row)
+    for (const PlacedItem& placed : rows.rows[size_t(first_row + row)]) {
+      const auto& [first, second] = rows.items[size_t(placed.item)].lengths;
+      const int64_t begin = row * train_.seq_len + placed.begin;
+      sequences.push_back({begin, first});
+      sequences.push_back({begin + first, second});
+    }
+  return answers_loss(context, part, slot, train_.seq_len, sequences, spread_, x, rule, grad_scale, brackets);
 }
 
 Var PreferenceObjective::loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
                               float grad_scale, Brackets& brackets) {
   const SequenceRule rule = [&](std::span<const double> logps, std::span<double> dlogps) {
-    return this->rule(slot.pass.step, slot.first_row, logps, dlogps);
+    return this->rule(slot.first_row, rows_in(slot), logps, dlogps);
   };
-  return answers_loss(context, part, slot, train_.seq_len, spread_, x, rule, grad_scale, brackets);
+  return sequences_loss(context, part, slot, rows_, slot.first_row, x, rule, grad_scale, brackets);
 }
 
 Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
@@ -72,71 +92,64 @@ Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBa
     measured_.assign(logps.begin(), logps.end());
     return 0.0;
   };
-  return answers_loss(context, part, slot, train_.seq_len, spread_, x, keep, 0, brackets);
+  return sequences_loss(context, part, slot, *evaluated_, first_evaluated_, x, keep, 0, brackets);
 }
 
-std::vector<double> PreferenceObjective::measure(Trainer& trainer, int64_t count, bool uses_adapters,
-                                                 FunctionRef<void(int64_t, Batch&)> fill,
+std::vector<double> PreferenceObjective::measure(Trainer& trainer, const PairBatches& pairs,
+                                                 const PairBatches::Rows& all, bool uses_adapters,
                                                  FunctionRef<bool()> is_over) {
   const Mesh& mesh = trainer.mesh();
-  const int64_t rows = train_.micro_batch, at_once = rows * mesh.shape().dp();
+  const int64_t rows = train_.micro_batch, at_once = rows * mesh.shape().dp(), count = int64_t(all.rows.size());
   Allocator memory;  // not part of the training's figures
-  const Tensor all = memory.empty(DType::f64, {count, 2});
-  double* const logps = all.data<double>();
-  std::fill_n(logps, all.numel(), 0.0);
+  const Tensor found = memory.empty(DType::f64, {int64_t(all.items.size()), 2});
+  double* const logps = found.data<double>();
+  std::fill_n(logps, found.numel(), 0.0);
   Batch batch;
   constexpr int64_t kBetween = 8;  // batches, so that stages of a pipeline do not wait for each other after each
   // Every rank takes part in every batch, also where none of its rows is left: others may wait for it.
   for (int64_t begin = 0, b = 0; begin < count; begin += at_once, ++b) {
     if (b % kBetween == kBetween - 1 && is_over()) return {};
-    const int64_t first = begin + mesh.data_rank() * rows;
-    fill(first, batch);
+    evaluated_ = &all, first_evaluated_ = begin + mesh.data_rank() * rows;
+    pairs.fill(all, first_evaluated_, int32_t(rows), batch);
     trainer.evaluate(batch, uses_adapters);
     if (!trainer.counts_loss() || measured_.empty() || spread_.rank() > 0) continue;
-    for (int64_t row = 0; row < std::min(rows, count - first); ++row)
-      for (int64_t half = 0; half < 2; ++half) logps[2 * (first + row) + half] = measured_[size_t(2 * row + half)];
+    size_t at = 0;
+    for (int64_t row = first_evaluated_; row < std::min(first_evaluated_ + rows, count); ++row)
+      for (const PlacedItem& placed : all.rows[size_t(row)])
+        for (size_t half = 0; half < 2; ++half) logps[2 * size_t(placed.item) + half] = measured_[at++];
   }
-  mesh.world().all_reduce(all);
-  return {logps, logps + all.numel()};
-}
-
-std::vector<double> PreferenceObjective::measure_in_order(Trainer& trainer, const PairBatches& pairs, int64_t count,
-                                                          bool uses_adapters, FunctionRef<bool()> is_over) {
-  return measure(
-      trainer, count, uses_adapters,
-      [&](int64_t first, Batch& batch) { pairs.fill_in_order(first, int32_t(train_.micro_batch), batch); }, is_over);
+  mesh.world().all_reduce(found);
+  return {logps, logps + found.numel()};
 }
 
 void PreferenceObjective::measure_reference(Trainer& trainer, ReferredPairs& pairs) {
-  pairs.reference = measure_in_order(trainer, *pairs.batches, pairs.batches->num_pairs(), false);
+  const PairBatches& batches = *pairs.batches;
+  pairs.reference = measure(trainer, batches, batches.rows_in_order(batches.num_pairs()), false);
 }
 
-PreferenceObjective::Company PreferenceObjective::company_of(const ReferredPairs& pairs, int64_t count,
-                                                             std::span<const double> logps,
-                                                             FunctionRef<int64_t(int64_t)> pair_of) const {
+PreferenceObjective::Company PreferenceObjective::company_of(const ReferredPairs& pairs,
+                                                             std::span<const PairBatches::Item> items,
+                                                             std::span<const double> logps) const {
   Company c;
+  const auto count = double(items.size());
   if (config_.method == PreferenceMethod::orpo) {
     int64_t tokens = 0;
-    for (int64_t row = 0; row < count; ++row) tokens += pairs.batches->pair(pair_of(row)).targets[0];
-    c.token_weight = double(count) / double(std::max<int64_t>(tokens, 1));
+    for (const PairBatches::Item& item : items) tokens += pairs.batches->pair(item.pair).targets[0];
+    c.token_weight = count / double(std::max<int64_t>(tokens, 1));
   }
   if (config_.method == PreferenceMethod::kto) {
     double sum = 0;
-    for (int64_t row = 0; row < count; ++row)
-      sum += logps[size_t(2 * row + 1)] - pairs.answer(pair_of(row), 1, 0).reference;
-    c.kl = std::max(0.0, sum / double(count));
+    for (size_t i = 0; i < items.size(); ++i) sum += logps[2 * i + 1] - pairs.answer(items[i].pair, 1, 0).reference;
+    c.kl = std::max(0.0, sum / count);
   }
   return c;
 }
 
 bool PreferenceObjective::begin_step(Trainer& trainer, int64_t step) {
-  const int64_t rows = train_.global_batch;
+  rows_ = pairs_.batches->rows_of(step);
   std::vector<double> logps;
-  if (config_.method == PreferenceMethod::kto)
-    logps = measure(trainer, rows, true, [&](int64_t first, Batch& batch) {
-      pairs_.batches->fill(step, int32_t(first), int32_t(train_.micro_batch), batch);
-    });
-  company_ = company_of(pairs_, rows, logps, [&](int64_t row) { return pairs_.batches->index_of(step, row); });
+  if (config_.method == PreferenceMethod::kto) logps = measure(trainer, *pairs_.batches, rows_, true);
+  company_ = company_of(pairs_, rows_.items, logps);
   return true;
 }
 
@@ -144,9 +157,10 @@ std::optional<Validation> PreferenceObjective::validate(Trainer& trainer, Functi
   if (!valid_.batches) return {};
   const int64_t all = valid_.batches->num_pairs(), at_once = train_.micro_batch * trainer.mesh().shape().dp();
   const int64_t count = train_.eval_batches > 0 ? std::min(all, train_.eval_batches * at_once) : all;
-  const std::vector<double> logps = measure_in_order(trainer, *valid_.batches, count, true, is_over);
+  const PairBatches::Rows rows = valid_.batches->rows_in_order(count);
+  const std::vector<double> logps = measure(trainer, *valid_.batches, rows, true, is_over);
   if (logps.empty()) return {};
-  const Company company = company_of(valid_, count, logps, [](int64_t row) { return row; });
+  const Company company = company_of(valid_, rows.items, logps);
   double loss = 0, margins = 0;
   int64_t in_order = 0;
   for (int64_t i = 0; i < count; ++i) {

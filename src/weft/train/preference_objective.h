@@ -46,31 +46,43 @@ class PreferenceObjective final : public Objective {
     double kl = 0, token_weight = 0;
   };
   PairLoss pair_loss(const ReferredPairs& pairs, int64_t pair, std::span<const double> logps, const Company& c) const;
-  double rule(int64_t step, int64_t first_row, std::span<const double> logps, std::span<double> dlogps) const;
-  // Of `count` rows, of which pair_of says which pair they are. logps: theirs, which KTO asks for.
-  Company company_of(const ReferredPairs& pairs, int64_t count, std::span<const double> logps,
-                     FunctionRef<int64_t(int64_t row)> pair_of) const;
-  // The log-probabilities of this rank's share of `count` rows, put together: [count, 2].
-  // Nothing where is_over() says so.
+  double rule(int64_t first_row, int64_t num_rows, std::span<const double> logps, std::span<double> dlogps) const;
+  // Of some pairs. logps: theirs, [pairs, 2], which KTO asks for.
+  Company company_of(const ReferredPairs& pairs, std::span<const PairBatches::Item> items,
+                     std::span<const double> logps) const;
+  Var sequences_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const PairBatches::Rows& rows,
+                     int64_t first_row, const Var& x, const SequenceRule& rule, float grad_scale, Brackets& brackets);
+  int64_t rows_in(const MicroBatches::Slot& slot) const {
+    return slot.pass.num_tokens * spread_.size() / train_.seq_len;
+  }
+  // The log-probabilities of rows of pairs, of which each rank computes a share: [items, 2]. Nothing where is_over()
+  // says so.
   std::vector<double> measure(
-      Trainer& trainer, int64_t count, bool uses_adapters, FunctionRef<void(int64_t first_row, Batch& batch)> fill,
-      FunctionRef<bool()> is_over = [] { return false; });
-  std::vector<double> measure_in_order(
-      Trainer& trainer, const PairBatches& pairs, int64_t count, bool uses_adapters,
+      Trainer& trainer, const PairBatches& pairs, const PairBatches::Rows& rows, bool uses_adapters,
       FunctionRef<bool()> is_over = [] { return false; });
 
   const PreferenceConfig& config_;
   const TrainConfig& train_;
   Communicator& spread_;
   ReferredPairs pairs_, valid_;
-  std::vector<double> measured_;  // of the last evaluation
-  Company company_;               // of the step
+  // Of the step.
+  PairBatches::Rows rows_;
+  Company company_;
+  // Of an evaluation: this rank's rows, and what they were measured at, sequence by sequence.
+  const PairBatches::Rows* evaluated_ = nullptr;
+  int64_t first_evaluated_ = 0;
+  std::vector<double> measured_;
 };
 
+// A sequence among the tokens of a micro-batch's rows.
+struct SequenceAt {
+  int64_t begin, count;
+};
 // The part of a decoder's pass behind its blocks that PreferenceObjective's losses are: log-probabilities of the
-// slot's sequences, of which a row of seq_len tokens has two, and what the rule makes of them.
+// slot's sequences, which are in order, and what the rule makes of them.
 Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, int64_t seq_len,
-                 Communicator& spread, const Var& x, const SequenceRule& rule, float grad_scale, Brackets& brackets);
+                 std::span<const SequenceAt> sequences, Communicator& spread, const Var& x, const SequenceRule& rule,
+                 float grad_scale, Brackets& brackets);
 
 // Keeps a reference of a run in a file beside its other ones, so that it survives a restart.
 void save_reference(const ReferredPairs& pairs, const std::string& path);

@@ -62,7 +62,7 @@ class StepGraphs {
   };
   Stats stats() const;
 
-  static constexpr size_t kMostPlans = 16;
+  static constexpr size_t kMostPlans = 32;
   static constexpr size_t kUploadBytes = size_t(1) << 20;  // of a step, on the host and on the device
   // Short enough that a card begins while the host compares what comes next; shorter than the fewest, no graph pays.
   static constexpr size_t kMostOps = 64, kFewestOps = 4;

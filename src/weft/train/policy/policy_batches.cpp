@@ -2,12 +2,11 @@
 #include "weft/train/policy/policy_batches.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
 
 #include "weft/base/ceil_div.h"
 #include "weft/base/error.h"
 #include "weft/base/philox.h"
+#include "weft/data/best_fit.h"
 #include "weft/data/permutation.h"
 #include "weft/train/policy/rewards.h"
 
@@ -61,24 +60,15 @@ bool PolicyBatches::is_learned(const Answer& answer) const {
   return answer.weight != 0 && has_gradient && answer.answer_tokens() > 0;
 }
 
-// The longest first, each into the row that it leaves the least room in. Source: best-fit decreasing; Johnson, 1973.
 PolicyBatches::Rows PolicyBatches::pack(int64_t update) const {
   const auto step = std::span(answers_).subspan(size_t(update * answers_of_step()), size_t(answers_of_step()));
-  const auto length_of = [&](int32_t i) { return int32_t(step[size_t(i)].tokens.size()) - 1; };
-  std::vector<int32_t> order;
+  std::vector<int32_t> learned, lengths;
   for (size_t i = 0; i < step.size(); ++i)
-    if (is_learned(step[i])) order.push_back(int32_t(i));
-  std::ranges::stable_sort(order, std::greater<>(), length_of);
+    if (is_learned(step[i])) learned.push_back(int32_t(i)), lengths.push_back(int32_t(step[i].tokens.size()) - 1);
   Rows rows;
-  std::multimap<int32_t, size_t> by_room;  // rows by the tokens that are left in them
-  for (const int32_t i : order) {
-    auto at = by_room.lower_bound(length_of(i));
-    if (at == by_room.end()) at = by_room.emplace(int32_t(recipe_.train.seq_len), rows.size()), rows.emplace_back();
-    const auto [room, row] = *at;
-    check(room >= length_of(i), "an answer of {} tokens in a row of {}", length_of(i), room);
-    rows[row].push_back({.answer = i, .begin = int32_t(recipe_.train.seq_len) - room});
-    by_room.erase(at);
-    by_room.emplace(room - length_of(i), row);
+  for (const std::vector<PlacedItem>& fitted : best_fit(lengths, int32_t(recipe_.train.seq_len))) {
+    rows.emplace_back();
+    for (const PlacedItem& p : fitted) rows.back().push_back({.answer = learned[size_t(p.item)], .begin = p.begin});
   }
   return rows;
 }
