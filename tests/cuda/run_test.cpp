@@ -102,6 +102,7 @@ class CudaRunTest : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Optimizers, CudaRunTest, testing::Values("adamw", "adamw8bit", "adafactor", "muon"));
 
 TEST_P(CudaRunTest, GoesOnOnTheCpuFromItsCheckpoint) {
+  const EmulatorSetting at_once("WEFT_EMULATED_AT_ONCE", "1");  // as times are compared
   const TemporaryFolder folder;
   write_text(folder);
   const RunReport calm = train_text(recipe_text(folder, "calm", "dp = 1", GetParam()));
@@ -121,6 +122,7 @@ TEST_P(CudaRunTest, GoesOnOnTheCpuFromItsCheckpoint) {
 
 // Collectives of NCCL have the device's times, and so have its waits for those that were started.
 TEST(CudaTraceTest, ShowsCollectivesOfTheDevice) {
+  const EmulatorSetting at_once("WEFT_EMULATED_AT_ONCE", "1");
   std::optional<EmulatorSetting> devices(std::in_place, "WEFT_EMULATED_DEVICES", "2");
   if (cuda_devices().size() < 2 || !has_nccl()) GTEST_SKIP() << "this machine has no two devices with NCCL";
   const TemporaryFolder folder;

@@ -87,6 +87,7 @@ std::vector<Request> chosen_there() {
       r.bad_words = {{1}, {2, 3}};
     }));
     all.push_back(with(greedy(prompt_of(i, 11), 9), [](Request& r) { r.logprobs = 0; }));
+    all.push_back(with(greedy(prompt_of(i, 9), 9), [&](Request& r) { r.logprobs = 1, r.prompt_logprobs = i; }));
   }
   all.push_back(greedy(prompt_of(3, 4), 1));
   return all;
@@ -96,7 +97,7 @@ std::vector<Request> chosen_there() {
 std::vector<Request> of_all_kinds() {
   std::vector<Request> all = chosen_there();
   all.push_back(with(greedy(prompt_of(4, 6), 12), [](Request& r) { r.logprobs = 2; }));
-  all.push_back(with(greedy(prompt_of(5, 13), 8), [](Request& r) { r.prompt_logprobs = 1; }));
+  all.push_back(with(greedy(prompt_of(5, 13), 8), [](Request& r) { r.prompt_logprobs = 3; }));
   all.push_back(with(greedy(prompt_of(5, 7), 0), [](Request& r) { r.prompt_logprobs = 0; }));
   all.push_back(with(sampled(prompt_of(6, 5), 15, 3), [](Request& r) { r.sampling.typical_p = 0.8; }));
   all.push_back(embedding_of(prompt_of(7, 8)));
@@ -187,7 +188,7 @@ TEST(StepsAheadOfFlatLogitsTest, LostTokensAreComputedAgain) {
   const Served here = serve(Device::cpu, on, options, requests), ahead = serve(Device::cuda, on, options, requests);
   expect_same(ahead.answers, here.answers);
   EXPECT_GT(ahead.stats.steps_ahead_total, 3);
-  EXPECT_GT(ahead.stats.steps_total, here.stats.steps_total);
+  EXPECT_GT(ahead.stats.steps_total, ahead.stats.steps_ahead_total + 10);  // behind a loss, many are read at once
 }
 
 // A client that goes away is told so, and the others go on as if alone.

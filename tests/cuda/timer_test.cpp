@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "cuda/emulation.h"
 #include "weft/base/error.h"
 #include "weft/tensor/cuda/cuda_device.h"
 
@@ -17,6 +18,7 @@ int64_t now_ns() {
 }
 
 TEST(CudaTimerTest, TellsWhenTheDeviceCameToItsMarks) {
+  const EmulatorSetting at_once("WEFT_EMULATED_AT_ONCE", "1");
   constexpr int64_t kNap = 3'000'000, kSlack = 100'000'000;  // a machine with other work to do is late, never early
   const auto queue = make_cuda_queue();
   const auto timer = make_cuda_timer(*queue);

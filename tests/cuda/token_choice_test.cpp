@@ -91,5 +91,33 @@ TEST(CudaTokenChoiceTest, IsReadAfterTheLogitsHaveChanged) {
             (std::vector<int32_t>{9, want, 4}));
 }
 
+// Of tokens that are known, as of prompts: without a row, all that there is to tell but for several alternatives.
+TEST(CudaTokenChoiceTest, TellsOfGivenTokens) {
+  constexpr int64_t kRows = 40, kVocab = 3001;
+  TestRank rank(cuda_kernels(), 1, Device::cuda);
+  Workbench bench;
+  const Tensor logits = bench.random(DType::f32, {kRows, kVocab}, "rows");
+  const Tensor on_device = rank.context.empty(DType::f32, logits.shape());
+  rank.stream.copy(on_device, logits);
+  LogitRows here, there;
+  here.begin(logits, kVocab - 1), there.begin(on_device, kVocab - 1);
+  const auto token_of = [](int64_t row) { return int32_t(row * 977 % (kVocab - 1)); };
+  for (int64_t row = 0; row < kRows; ++row) there.wish_token(row, token_of(row));
+  there.find(rank.context);
+  there.read(rank.context);
+  EXPECT_EQ(there.num_copied(), 0);
+  LogProbs memory;
+  const auto told = [&](const LogitRows& rows, int64_t row, int32_t num_top) {
+    const TokenLogProbs p = rows.log_probs(row, token_of(row), num_top, rows.log_sum(row), memory);
+    std::string text = fmt::format("{}: {} at {}", p.token.token, p.token.log_prob, p.rank);
+    for (const TokenLogProb& top : p.top) text += fmt::format(", {}: {}", top.token, top.log_prob);
+    return text;
+  };
+  for (int64_t row = 0; row < kRows; ++row)
+    for (const int32_t num_top : {0, 1}) EXPECT_EQ(told(there, row, num_top), told(here, row, num_top));
+  EXPECT_THROW(told(there, 0, 2), Error);
+  EXPECT_THROW(there.log_probs(0, 5, 0, 1, memory), Error);
+}
+
 }  // namespace
 }  // namespace weft

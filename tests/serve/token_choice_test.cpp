@@ -71,6 +71,8 @@ TEST(FindTokensTest, RefusesWhatIsNotThere) {
   EXPECT_THROW(find({.row = 2}, 5), Error);
   EXPECT_THROW(find({.num_biases = 1}, 5), Error);
   EXPECT_THROW(find({.mask = 0}, 5), Error);
+  EXPECT_THROW(find({.want = TokenQuery::Want::given}, 5), Error);
+  EXPECT_THROW(find({.want = TokenQuery::Want::given, .given = 4}, 4), Error);
 }
 
 TEST(PlaceTokensTest, PutsFoundOnesAmongOthers) {

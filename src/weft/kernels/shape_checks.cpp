@@ -465,6 +465,8 @@ void check_find_tokens(const FindTokensArgs& args) {
     op.that(q.first_change >= 0 && q.first_change + q.num_changes() <= int64_t(args.changes.size()),
             "a query has changes that are not there");
     op.that(q.mask < masks, "a query has a mask that is not there");
+    op.that(q.want != TokenQuery::Want::given || (q.given >= 0 && q.given < args.vocab),
+            "a query is about a token that is not there");
   }
 }
 

@@ -105,8 +105,10 @@ void find_tokens_on_host(Stream&, const FindTokensArgs& args) {
     FoundTokens found{.highest = highest(logits)};
     const auto choose = [&](size_t token) { found.token = int32_t(token), found.logit = logits[token]; };
     if (found.highest != kForbidden) choose(size_t(std::ranges::find(logits, found.highest) - logits.begin()));
+    found.likeliest = found.token;
+    if (q.want == TokenQuery::Want::given) choose(size_t(q.given));
     if (q.wants_log_sum) found.total_at_one = weights.weigh(logits, found.highest, 1);
-    if (found.token >= 0 && q.want != TokenQuery::Want::likeliest) {
+    if (found.token >= 0 && q.is_drawn()) {
       found.total = weights.weigh_times(logits, found.highest, q.inverse_temperature);
       if (q.want == TokenQuery::Want::drawn) choose(size_t(weights.at(double(q.uniform) * found.total)));
     }

@@ -30,9 +30,10 @@ struct LikelyTokens {
 // becomes -infinity. None has two biases or penalties.
 struct TokenQuery {
   enum class Want : int32_t {
-    likeliest,       // the first token with the highest logit
-    drawn,           // one of all, each as likely as its weight says: that in which `uniform` of their sum lies
-    drawn_of_likely  // one of those that `kept` keeps, see draw_of_likely
+    likeliest,        // the first token with the highest logit
+    drawn,            // one of all, each as likely as its weight says: that in which `uniform` of their sum lies
+    drawn_of_likely,  // one of those that `kept` keeps, see draw_of_likely
+    given             // `given`, of a row without changes
   };
   Want want = Want::likeliest;
   int32_t row = 0;  // of the logits; of several queries different ones
@@ -42,21 +43,24 @@ struct TokenQuery {
   float inverse_temperature = 1;  // token_weighing::inverse_of
   float uniform = 0;
   LikelyTokens kept;
+  int32_t given = -1;
   bool wants_log_sum = false;  // of a row without changes: the fields of FoundTokens that say so
 
   int64_t num_changes() const { return int64_t(num_biases) + num_penalised + num_forbidden; }
   bool changes_logits() const { return num_changes() > 0 || mask >= 0; }
+  bool is_drawn() const { return want == Want::drawn || want == Want::drawn_of_likely; }
 };
 
 // A token's weight is exp((its logit - the highest) / temperature): TokenWeights gives the same bits.
 struct FoundTokens {
-  double total = 0;            // the sum of all weights; 0 of the likeliest alone
-  double total_at_one = 0;     // at temperature 1, with wants_log_sum: highest + log of it is the log-sum-exp
-  float highest = 0;           // logit
-  float logit = 0;             // of `token`
-  int32_t token = kNoToken;    // that is wanted, or one of the following
-  int32_t num_likelier = 0;    // tokens with a higher logit, with wants_log_sum
-  int32_t num_candidates = 0;  // for `kept`, so that nothing that it keeps is left out
+  double total = 0;              // the sum of all weights; 0 of the likeliest alone
+  double total_at_one = 0;       // at temperature 1, with wants_log_sum: highest + log of it is the log-sum-exp
+  float highest = 0;             // logit
+  float logit = 0;               // of `token`
+  int32_t token = kNoToken;      // that is wanted, or one of the following
+  int32_t num_likelier = 0;      // tokens with a higher logit, with wants_log_sum
+  int32_t num_candidates = 0;    // for `kept`, so that nothing that it keeps is left out
+  int32_t likeliest = kNoToken;  // the first token with the highest logit
 
   static constexpr int32_t kNoToken = -1;     // none may come
   static constexpr int32_t kManyTokens = -2;  // more than kMostCandidates are candidates

@@ -374,8 +374,9 @@ void ContinuousEngine::score_prompt(Sequence& s, const StepPart& part, int64_t f
   };
   if (s.num_told == 0) tell({});
   for (int64_t row = part.first_wanted; row < part.end() && s.num_told < s.num_prompt; ++row) {
-    const std::span<const float> logits = choice_.logits().whole(first_row + row - part.first_wanted);
-    tell(log_probs_.of(logits, s.tokens[size_t(row + 1)], *s.request.prompt_logprobs));
+    const LogitRows& logits = choice_.logits();
+    const int64_t at = first_row + row - part.first_wanted;
+    tell(logits.log_probs(at, s.tokens[size_t(row + 1)], *s.request.prompt_logprobs, logits.log_sum(at), log_probs_));
   }
 }
 

@@ -26,7 +26,7 @@ TokenLogProbs LogProbs::of(std::span<const float> logits, int32_t token, int32_t
                     [](const TokenLogProb& a, const TokenLogProb& b) {
                       return a.log_prob != b.log_prob ? a.log_prob > b.log_prob : a.token < b.token;
                     });
-  for (TokenLogProb& entry : std::span(order_).first(kept)) entry.log_prob = float(double(entry.log_prob) - log_sum);
+  for (TokenLogProb& entry : std::span(order_).first(kept)) entry.log_prob = log_prob(entry.log_prob, log_sum);
   result.top = std::span(order_).first(kept);
   return result;
 }

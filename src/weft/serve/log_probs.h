@@ -30,10 +30,18 @@ class LogProbs {
   TokenLogProbs of(std::span<const float> logits, int32_t token, int32_t num_top);
   // Of a token alone, with this logit and so many likelier ones.
   static TokenLogProbs of(float logit, int32_t token, int64_t num_likelier, double log_sum) {
-    return {.token = {token, float(double(logit) - log_sum)}, .rank = 1 + num_likelier};
+    return {.token = {token, log_prob(logit, log_sum)}, .rank = 1 + num_likelier};
+  }
+  // The same beside the one alternative, which has the highest logit.
+  TokenLogProbs beside(TokenLogProbs own, int32_t likeliest, float highest, double log_sum) {
+    order_.assign(1, {likeliest, log_prob(highest, log_sum)});
+    own.top = order_;
+    return own;
   }
 
  private:
+  static float log_prob(float logit, double log_sum) { return float(double(logit) - log_sum); }
+
   std::vector<TokenLogProb> order_;
 };
 

@@ -28,6 +28,14 @@ void LogitRows::wish_choice(int64_t row, Sampler& sampler, uint64_t position, co
   r.wish.query.wants_log_sum = wants_log_prob;
 }
 
+void LogitRows::wish_token(int64_t row, int32_t token) {
+  if (are_here_) return;
+  Row& r = rows_[size_t(row)];
+  r.state = State::wished;
+  r.wish.changes.clear(), r.wish.mask.clear();
+  r.wish.query = {.want = TokenQuery::Want::given, .given = token, .wants_log_sum = true};
+}
+
 // Where it stays: what the device reads of it next, it reads before it is written again.
 Tensor LogitRows::room_for_found(Context& context, int64_t queries) {
   constexpr int64_t kBytes = sizeof(FoundTokens);
@@ -134,7 +142,9 @@ TokenLogProbs LogitRows::log_probs(int64_t row, int32_t token, int32_t num_top, 
   if (r.state != State::found) return memory.of(whole(row), token, num_top, log_sum);
   const FoundTokens f = found(r);
   check(token == f.token, "of token {} nothing was found", token);
-  return LogProbs::of(f.logit, token, f.num_likelier, log_sum);
+  check(num_top <= kMostTop, "{} alternatives of a row that is not whole", num_top);
+  const TokenLogProbs own = LogProbs::of(f.logit, token, f.num_likelier, log_sum);
+  return num_top > 0 ? memory.beside(own, f.likeliest, f.highest, log_sum) : own;
 }
 
 }  // namespace weft

@@ -18,8 +18,12 @@ class LogitRows {
   // Rows that the host reads where they lie need no wishes. Of others nothing is told but what is wished, each row by
   // one thread.
   bool are_here() const { return are_here_; }
-  // The sampler's choice at this position. wants_log_prob: of() will be asked about the token, without alternatives.
+  // The sampler's choice at this position. wants_log_prob: log_probs() will be asked about it, with at most kMostTop
+  // alternatives.
   void wish_choice(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past, bool wants_log_prob);
+  // log_probs() of a token that is known, and at most kMostTop alternatives.
+  static constexpr int32_t kMostTop = 1;
+  void wish_token(int64_t row, int32_t token);
   void wish_whole(int64_t row) { rows_[size_t(row)].state = State::whole; }
   // Queues what finds what was wished.
   void find(Context& context);
@@ -47,7 +51,7 @@ class LogitRows {
   int32_t choose(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past) const;
   // log_sum_exp of a row, whole or of which log-probabilities were wished.
   double log_sum(int64_t row) const;
-  // Of a token, with alternatives where the row is whole.
+  // Of a token, with more than kMostTop alternatives where the row is whole.
   TokenLogProbs log_probs(int64_t row, int32_t token, int32_t num_top, double log_sum, LogProbs& memory) const;
   std::span<const float> whole(int64_t row) const;
 

@@ -48,11 +48,13 @@ void StepChoice::begin(std::span<const StepPart> parts, const Tensor& logits) {
 // What comes behind guesses is wished as if they came true. A constraint has not accepted them.
 void StepChoice::wish(const StepPart& part, const PartChoice& choice, Scratch& scratch) {
   Sequence& s = *part.sequence;
-  if (s.request.prompt_logprobs)
-    for (int64_t row = part.first_wanted; row < part.end() && row + 1 < s.num_prompt; ++row)
-      logits_.wish_whole(choice.first_row + row - part.first_wanted);
+  const std::optional<int32_t> of_prompt = s.request.prompt_logprobs, of_answer = s.request.logprobs;
+  for (int64_t at = part.first_wanted; of_prompt && at < part.end() && at + 1 < s.num_prompt; ++at) {
+    const int64_t row = choice.first_row + at - part.first_wanted;
+    *of_prompt > LogitRows::kMostTop ? logits_.wish_whole(row) : logits_.wish_token(row, s.tokens[size_t(at + 1)]);
+  }
   if (!is_answered(part)) return;
-  const bool is_scored = s.request.logprobs.has_value(), has_alternatives = is_scored && *s.request.logprobs > 0;
+  const bool has_alternatives = of_answer.value_or(0) > LogitRows::kMostTop;
   scratch.said.assign(s.answer().begin(), s.answer().end());
   for (size_t i = 0; i <= s.guesses.size(); ++i) {
     const int64_t row = choice.first + int64_t(i);
@@ -60,7 +62,7 @@ void StepChoice::wish(const StepPart& part, const PartChoice& choice, Scratch& s
       logits_.wish_whole(row);
     } else {
       const SamplingPast past = s.past(scratch.said, vocab_, scratch.allowed);
-      logits_.wish_choice(row, s.sampler, uint64_t(s.size()) + i, past, is_scored);
+      logits_.wish_choice(row, s.sampler, uint64_t(s.size()) + i, past, of_answer.has_value());
     }
     if (i < s.guesses.size()) scratch.said.push_back(s.guesses[i]);
   }

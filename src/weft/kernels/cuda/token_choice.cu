@@ -29,6 +29,8 @@ struct Top {
   }
 };
 
+__device__ bool is_drawn(const TokenQuery& q) { return q.want == Want::drawn || q.want == Want::drawn_of_likely; }
+
 struct Candidate {
   float logit;
   int token;
@@ -138,7 +140,7 @@ __global__ void __launch_bounds__(kThreads) weights_kernel(const Find f) {
   const int query = int(blockIdx.x), me = int(threadIdx.x), lane = me % kLanes;
   const int block = (int(blockIdx.y) * kThreads + me) / kLanes;
   const TokenQuery& q = f.queries[query];
-  const bool is_weighed = q.want != Want::likeliest;
+  const bool is_weighed = is_drawn(q);
   if (!is_weighed && !q.wants_log_sum) return;
   const float top = highest(f, query);
   const float* const logits = f.row(q);
@@ -224,15 +226,16 @@ __global__ void __launch_bounds__(kThreads) choice_kernel(const Find f) {
     const double* const sums = near(f.sums_at_one + int64_t(query) * f.blocks, f.blocks);
     if (is_first) found.total_at_one = sum_in_order(sums, f.blocks);
   }
-  int token = may_come ? top.token : FoundTokens::kNoToken;
-  if (q.want != Want::likeliest && may_come) {
+  found.likeliest = may_come ? top.token : FoundTokens::kNoToken;
+  int token = q.want == Want::given ? q.given : found.likeliest;
+  if (is_drawn(q) && may_come) {
     const double* const sums = near(f.sums + int64_t(query) * f.blocks, f.blocks);
     if (is_first) found.total = sum_in_order(sums, f.blocks);
     if (q.want == Want::drawn) token = token_at(f, q, sums, logits, top.logit, found.total);
   }
   found.token = token, found.logit = token >= 0 ? logits[token] : 0;
   int likelier = 0;
-  if (q.wants_log_sum && q.want == Want::drawn)
+  if (q.wants_log_sum && (q.want == Want::drawn || q.want == Want::given))
     for (int i = int(threadIdx.x); i < f.vocab; i += kThreads) likelier += logits[i] > found.logit;
   found.num_likelier = block_sum(likelier);
   if (is_first) f.found[query] = found;
@@ -486,7 +489,7 @@ void find_tokens(Stream& stream, const FindTokensArgs& args) {
                              .threads = kThreads};
   if (are([](const TokenQuery& q) { return q.changes_logits(); })) launch(stream, change_logits_kernel, by_query, f);
   launch(stream, tops_kernel, by_part, f);
-  if (are([](const TokenQuery& q) { return q.want != Want::likeliest || q.wants_log_sum; }))
+  if (are([](const TokenQuery& q) { return q.is_drawn() || q.wants_log_sum; }))
     launch(stream, weights_kernel, by_block, f);
   launch(stream, choice_kernel, by_query, f);
   if (!are_likely) return;
