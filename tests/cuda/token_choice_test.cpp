@@ -28,13 +28,23 @@ TEST_P(CudaTokenChoiceTest, IsThatOfWholeRows) {
     EXPECT_EQ(there.num_copied(), 0);
 }
 
+// Random rows, on the host and on a device.
+struct RowsOnBoth {
+  TestRank rank{cuda_kernels(), 1, Device::cuda};
+  Workbench bench;
+  Tensor logits, on_device;
+
+  RowsOnBoth(int64_t rows, int64_t columns)
+      : logits(bench.random(DType::f32, {rows, columns}, "rows")),
+        on_device(rank.context.empty(DType::f32, logits.shape())) {
+    rank.stream.copy(on_device, logits);
+  }
+};
+
 // Neighbours come together, and rows that nobody wishes for do not come.
 TEST(CudaTokenChoiceTest, WholeRowsComeAsTheyAre) {
-  Workbench bench;
-  TestRank rank(cuda_kernels(), 1, Device::cuda);
-  const Tensor logits = bench.random(DType::f32, {6, 11}, "rows");
-  const Tensor on_device = rank.context.empty(DType::f32, logits.shape());
-  rank.stream.copy(on_device, logits);
+  RowsOnBoth both(6, 11);
+  auto& [rank, bench, logits, on_device] = both;
   LogitRows rows;
   rows.begin(on_device, 10);
   Sampler greedy({.temperature = 0});
@@ -58,11 +68,8 @@ TEST(CudaTokenChoiceTest, WholeRowsComeAsTheyAre) {
 // Logits that were asked about may change before what was found is read; rows that only they would tell are lost.
 TEST(CudaTokenChoiceTest, IsReadAfterTheLogitsHaveChanged) {
   constexpr int64_t kRows = 3, kVocab = 2000;
-  TestRank rank(cuda_kernels(), 1, Device::cuda);
-  Workbench bench;
-  const Tensor logits = bench.random(DType::f32, {kRows, kVocab}, "rows");
-  const Tensor on_device = rank.context.empty(DType::f32, logits.shape());
-  rank.stream.copy(on_device, logits);
+  RowsOnBoth both(kRows, kVocab);
+  auto& [rank, bench, logits, on_device] = both;
   Sampler greedy({.temperature = 0}), flat({.temperature = 5, .top_p = 0.99, .seed = 1});
   LogitRows rows;
   rows.begin(on_device, kVocab);
@@ -94,11 +101,8 @@ TEST(CudaTokenChoiceTest, IsReadAfterTheLogitsHaveChanged) {
 // Of tokens that are known, as of prompts: without a row, all that there is to tell but for several alternatives.
 TEST(CudaTokenChoiceTest, TellsOfGivenTokens) {
   constexpr int64_t kRows = 40, kVocab = 3001;
-  TestRank rank(cuda_kernels(), 1, Device::cuda);
-  Workbench bench;
-  const Tensor logits = bench.random(DType::f32, {kRows, kVocab}, "rows");
-  const Tensor on_device = rank.context.empty(DType::f32, logits.shape());
-  rank.stream.copy(on_device, logits);
+  RowsOnBoth both(kRows, kVocab);
+  auto& [rank, bench, logits, on_device] = both;
   LogitRows here, there;
   here.begin(logits, kVocab - 1), there.begin(on_device, kVocab - 1);
   const auto token_of = [](int64_t row) { return int32_t(row * 977 % (kVocab - 1)); };

@@ -186,7 +186,7 @@ TEST(PairBatchesTest, AStepsPairsLieInAsFewRowsAsWillDo) {
   const auto source = batches_for(recipe, data.train);
   const auto& batches = dynamic_cast<const PairBatches&>(*source);
   for (int64_t step = 0; step < 5; ++step) {
-    const PairBatches::Rows all = batches.rows_of(step);
+    const PairBatches::Rows all = *batches.rows_of(step);
     ASSERT_EQ(all.items.size(), 9u);
     int64_t tokens = 0;
     for (const PairBatches::Item& item : all.items) tokens += item.lengths[0] + item.lengths[1];

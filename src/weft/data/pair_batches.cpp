@@ -63,10 +63,15 @@ PairBatches::Rows PairBatches::fitted(std::vector<Item> items) const {
   return {std::move(items), best_fit(lengths, options_.seq_len)};
 }
 
-PairBatches::Rows PairBatches::rows_of(int64_t step) const {
-  std::vector<Item> items;
-  for (int64_t i = 0; i < options_.global_batch; ++i) items.push_back(item(index_of(step, i)));
-  return fitted(std::move(items));
+std::shared_ptr<const PairBatches::Rows> PairBatches::rows_of(int64_t step) const {
+  const std::lock_guard lock(mutex_);
+  if (step != last_step_) {
+    std::vector<Item> items;
+    for (int64_t i = 0; i < options_.global_batch; ++i) items.push_back(item(index_of(step, i)));
+    last_rows_ = std::make_shared<const Rows>(fitted(std::move(items)));
+    last_step_ = step;
+  }
+  return last_rows_;
 }
 
 PairBatches::Rows PairBatches::rows_in_order(int64_t num_pairs) const {
@@ -76,14 +81,14 @@ PairBatches::Rows PairBatches::rows_in_order(int64_t num_pairs) const {
 }
 
 int64_t PairBatches::num_micro_batches(int64_t step, int64_t most) const {
-  return ceil_div(int64_t(rows_of(step).rows.size()), options_.global_batch / most);
+  return ceil_div(int64_t(rows_of(step)->rows.size()), options_.global_batch / most);
 }
 
 void PairBatches::fill(int64_t step, int32_t first_row, int32_t rows, Batch& batch) const {
   check(step >= 0 && first_row >= 0 && rows >= 0 && rows <= options_.global_batch - first_row,
         "rows [{}, {} + {}) of step {} are outside the {} of a batch", first_row, first_row, rows, step,
         options_.global_batch);
-  fill(rows_of(step), first_row, rows, batch);
+  fill(*rows_of(step), first_row, rows, batch);
 }
 
 // What is left at a row's end is a sequence of its own.

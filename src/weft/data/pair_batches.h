@@ -1,5 +1,7 @@
 // PairBatches: pairs of sequences, an answer and one to compare it with, several to a row.
 #pragma once
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "weft/base/checksum.h"
@@ -41,8 +43,8 @@ class PairBatches final : public BatchSource {
     std::vector<Item> items;
     FittedRows rows;
   };
-  Rows rows_of(int64_t step) const;             // items are a step's pairs
-  Rows rows_in_order(int64_t num_pairs) const;  // or the first ones of the file
+  std::shared_ptr<const Rows> rows_of(int64_t step) const;  // items are a step's pairs
+  Rows rows_in_order(int64_t num_pairs) const;              // or the first ones of the file
   // Rows [first, first + count); those past the last are padding.
   void fill(const Rows& rows, int64_t first, int32_t count, Batch& batch) const;
   // Of all pairs as they are cut: equal where rows are.
@@ -64,6 +66,10 @@ class PairBatches final : public BatchSource {
   std::vector<Pair> pairs_;
   int64_t num_cut_ = 0, num_left_out_ = 0;
   Digest content_;
+  // Of the step that was asked about last, whose micro-batches come one after the other.
+  mutable std::mutex mutex_;
+  mutable int64_t last_step_ = -1;
+  mutable std::shared_ptr<const Rows> last_rows_;
 };
 
 }  // namespace weft

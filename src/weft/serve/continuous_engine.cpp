@@ -219,15 +219,12 @@ bool ContinuousEngine::take() {
 // long texts are.
 void ContinuousEngine::step() {
   plan();
-  try {
+  attempt([this] {
     const Tensor logits = next_.parts.empty() ? Tensor() : compute();
     answer();
     std::swap(computed_, next_);
     if (!computed_.parts.empty()) go_on(logits);
-  } catch (const Error& e) {
-    if (!goes_alone()) throw;
-    fail(e);
-  }
+  });
   publish();
   tell_ends();
   drop_adapters();
@@ -290,6 +287,15 @@ void ContinuousEngine::answer() {
   computed_.parts.clear();
 }
 
+void ContinuousEngine::attempt(FunctionRef<void()> work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    if (!goes_alone()) throw;
+    fail(e);
+  }
+}
+
 void ContinuousEngine::fail(const Error& error) {
   for (Step* const step : {&computed_, &next_}) {
     for (const StepPart& part : step->parts)
@@ -300,12 +306,7 @@ void ContinuousEngine::fail(const Error& error) {
 
 // Before sequences go for other reasons than that their answers end.
 void ContinuousEngine::settle() {
-  try {
-    answer();
-  } catch (const Error& e) {
-    if (!goes_alone()) throw;
-    fail(e);
-  }
+  attempt([this] { answer(); });
 }
 
 // Its rows of the step after the one that is answered are of a token that is not the one.

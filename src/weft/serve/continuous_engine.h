@@ -102,6 +102,7 @@ class ContinuousEngine : public Engine {
   void go_on(const Tensor& logits);
   bool goes_alone() const;
   void answer();
+  void attempt(FunctionRef<void()> work);
   void fail(const Error& error);
   void settle();
   void tell_ends();

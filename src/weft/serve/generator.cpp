@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "weft/tensor/repeated_step.h"
-
 namespace weft {
 
 SamplingPast Generator::Text::past() const {
@@ -24,11 +22,7 @@ Tensor Generator::compute(Text& text) {
   const auto count = text.has_unread ? 1 : int64_t(said.size());
   positions_.resize(size_t(count));
   for (int64_t i = 0; i < count; ++i) positions_[size_t(i)] = int32_t(cache.length() + i);
-  is_second_ = text.has_unread && !is_second_;
-  const void* const kind = is_second_        ? static_cast<const void*>(&rows_)
-                           : text.has_unread ? static_cast<const void*>(&positions_)
-                                             : this;
-  const RepeatedStep step(context.stream, kind, count == 1 ? 1 : 0);
+  const RepeatedStep step(context.stream, this, count == 1 ? 1 + turns_.next(text.has_unread) : 0);
   Tensor unread;
   if (text.has_unread) {
     constexpr int32_t kFirstFound = -1;

@@ -8,6 +8,7 @@
 #include "weft/base/function_ref.h"
 #include "weft/pretrained/forward_model.h"
 #include "weft/serve/logit_rows.h"
+#include "weft/tensor/repeated_step.h"
 
 namespace weft {
 
@@ -49,7 +50,7 @@ class Generator {
   ForwardModel& model_;
   std::vector<int32_t> positions_;
   LogitRows rows_;
-  bool is_second_ = false;  // of two steps on their way
+  StepTurns turns_;
 };
 
 }  // namespace weft

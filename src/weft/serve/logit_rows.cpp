@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "weft/base/error.h"
-#include "weft/tensor/host_access.h"
 
 namespace weft {
 

@@ -6,7 +6,6 @@
 
 #include "weft/base/ceil_div.h"
 #include "weft/tensor/host_access.h"
-#include "weft/tensor/repeated_step.h"
 
 namespace weft {
 
@@ -256,11 +255,9 @@ Tensor StepRunner::compute(Order order, const Tensor& found) {
   const RowAdapters adapted{adapted_, sets_};
   const bool predicts = order == Order::predict;
   const int64_t num_found = -std::min(0, std::ranges::min(ids_));
-  is_second_ = num_found > 0 && !is_second_;
-  // Work that is queued at once has memory of its own for what is told with it, which it reads later.
-  const int64_t turn = num_found == 0 ? 0 : is_second_ ? 2 : 1, alike = likeness();
+  const int64_t turn = turns_.next(num_found > 0), alike = likeness();
   const void* const kind = predicts ? static_cast<const void*>(&from_) : this;
-  const RepeatedStep step(model_.context().stream, kind, alike > 0 ? alike + (turn << 48) : 0);
+  const RepeatedStep step(model_.context().stream, kind, alike * StepTurns::kCount + (alike > 0 ? turn : 0));
   const Tensor ids = num_found > 0 ? place_found(num_found, found) : Tensor();
   const Pass pass{.ids = (ids ? static_cast<const int32_t*>(ids.raw()) : ids_.data()) + first,
                   .ids_are_there = bool(ids),

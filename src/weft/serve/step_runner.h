@@ -8,6 +8,7 @@
 #include "weft/parallel/context/spread_attention.h"
 #include "weft/pretrained/forward_model.h"
 #include "weft/serve/adapter_store.h"
+#include "weft/tensor/repeated_step.h"
 
 namespace weft {
 
@@ -122,7 +123,7 @@ class StepRunner {
   std::optional<SpreadPlan> spread_;
   std::vector<int32_t> needed_blocks_, needed_at_;
   Tensor message_;
-  bool is_second_ = false;  // of two steps on their way
+  StepTurns turns_;
 };
 
 }  // namespace weft

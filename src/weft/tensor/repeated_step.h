@@ -27,4 +27,20 @@ class RepeatedStep {
   int exceptions_;
 };
 
+// Steps that go on with what a device found in the one before, before the host has read it: two may be on their way
+// at once, so every other one is alike, and the third waits for the first. Work that is queued at once has memory of
+// its own for what is told with it, which it reads later.
+class StepTurns {
+ public:
+  // Of the next step, a number below kCount: 0 where all is known.
+  static constexpr int64_t kCount = 3;
+  int64_t next(bool goes_ahead) {
+    is_second_ = goes_ahead && !is_second_;
+    return !goes_ahead ? 0 : is_second_ ? 2 : 1;
+  }
+
+ private:
+  bool is_second_ = false;
+};
+
 }  // namespace weft

@@ -32,9 +32,9 @@ double PreferenceObjective::rule(int64_t first_row, int64_t num_rows, std::span<
                                  std::span<double> dlogps) const {
   double sum = 0;
   size_t at = 0;
-  for (auto row = size_t(first_row); row < size_t(first_row + num_rows) && row < rows_.rows.size(); ++row)
-    for (const PlacedItem& placed : rows_.rows[row]) {
-      const PairLoss loss = pair_loss(pairs_, rows_.items[size_t(placed.item)].pair, logps.subspan(at, 2), company_);
+  for (auto row = size_t(first_row); row < size_t(first_row + num_rows) && row < rows_->rows.size(); ++row)
+    for (const PlacedItem& placed : rows_->rows[row]) {
+      const PairLoss loss = pair_loss(pairs_, rows_->items[size_t(placed.item)].pair, logps.subspan(at, 2), company_);
       sum += loss.loss;
       if (!dlogps.empty()) dlogps[at] = loss.dchosen, dlogps[at + 1] = loss.drejected;
       at += 2;
@@ -83,7 +83,7 @@ Var PreferenceObjective::loss(Context& context, Decoder& part, const MicroBatche
   const SequenceRule rule = [&](std::span<const double> logps, std::span<double> dlogps) {
     return this->rule(slot.first_row, rows_in(slot), logps, dlogps);
   };
-  return sequences_loss(context, part, slot, rows_, slot.first_row, x, rule, grad_scale, brackets);
+  return sequences_loss(context, part, slot, *rows_, slot.first_row, x, rule, grad_scale, brackets);
 }
 
 Var PreferenceObjective::evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
@@ -148,8 +148,8 @@ PreferenceObjective::Company PreferenceObjective::company_of(const ReferredPairs
 bool PreferenceObjective::begin_step(Trainer& trainer, int64_t step) {
   rows_ = pairs_.batches->rows_of(step);
   std::vector<double> logps;
-  if (config_.method == PreferenceMethod::kto) logps = measure(trainer, *pairs_.batches, rows_, true);
-  company_ = company_of(pairs_, rows_.items, logps);
+  if (config_.method == PreferenceMethod::kto) logps = measure(trainer, *pairs_.batches, *rows_, true);
+  company_ = company_of(pairs_, rows_->items, logps);
   return true;
 }
 

@@ -66,7 +66,7 @@ class PreferenceObjective final : public Objective {
   Communicator& spread_;
   ReferredPairs pairs_, valid_;
   // Of the step.
-  PairBatches::Rows rows_;
+  std::shared_ptr<const PairBatches::Rows> rows_;
   Company company_;
   // Of an evaluation: this rank's rows, and what they were measured at, sequence by sequence.
   const PairBatches::Rows* evaluated_ = nullptr;

@@ -160,7 +160,7 @@ class Run {
           "{} pairs of answers, {} of them cut; {} are left out, with nothing to learn within half a row; "
           "{} of a step lie in {} rows at first",
           pairs->num_pairs(), pairs->num_cut(), pairs->num_left_out(), recipe_.train.global_batch,
-          pairs->rows_of(0).rows.size()));
+          pairs->rows_of(0)->rows.size()));
     if (const auto* answers = dynamic_cast<const PolicyBatches*>(batches_.get()))
       note(fmt::format("{} prompts; {} are left out, which leave an answer of {} tokens no room in a row",
                        answers->num_prompts(), answers->num_left_out(), recipe_.policy.max_tokens));

@@ -80,9 +80,11 @@ void cross_entropy_gradient(Stream&, const Tensor& logits, const Tensor& lse, co
 void route(Stream&, const RouteArgs&);
 void route_backward(Stream&, const RouteBackwardArgs&);
 
-// group_order.cu
+// token_choice.cu
 void find_tokens(Stream&, const FindTokensArgs&);
 void place_tokens(Stream&, const Tensor& ids, const int32_t* said, const Tensor& found);
+
+// group_order.cu
 void order_by_group(Stream&, const GroupOrderArgs&);
 void combine_rows(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
 void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
