@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <span>
 
 #include "kernels/plain_attention.h"
 #include "weft/kernels/cpu/attention.h"
@@ -16,12 +17,11 @@ namespace {
 
 enum class CpuPath { best, no_bf16_dot, avx2 };
 
-void set(const Tensor& t, int64_t i, float x) {
-  switch (t.dtype()) {
-    case DType::f32: t.data<float>()[i] = x; break;
-    case DType::bf16: t.data<BFloat16>()[i] = BFloat16(x); break;
-    default: t.data<Float16>()[i] = Float16(x);
-  }
+template <class T>
+void fill(const Tensor& t, unsigned seed) {
+  std::minstd_rand generator(seed);
+  std::uniform_real_distribution<float> uniform(-1.7f, 1.7f);
+  for (T& x : std::span(t.data<T>(), size_t(t.numel()))) x = T(uniform(generator));
 }
 
 // Tensors of one case, random and rounded to dtype, and the kernels run on them.
@@ -70,9 +70,11 @@ class Trial {
  private:
   Tensor random(int64_t rows, int64_t heads, int64_t dim, unsigned seed) {
     Tensor t = allocator_.empty(dtype_, {rows, heads, dim});
-    std::minstd_rand generator(seed);
-    std::uniform_real_distribution<float> uniform(-1.7f, 1.7f);
-    for (int64_t i = 0; i < t.numel(); ++i) set(t, i, uniform(generator));
+    switch (dtype_) {
+      case DType::f32: fill<float>(t, seed); break;
+      case DType::bf16: fill<BFloat16>(t, seed); break;
+      default: fill<Float16>(t, seed);
+    }
     return t;
   }
   Tensor like(const Tensor& t) {

@@ -14,19 +14,21 @@ namespace {
 using cpu::MatmulIsa;
 using EpilogueKind = Epilogue::Kind;
 
+template <class T>
+void fill_thousandths(const Tensor& t, unsigned seed) {
+  std::minstd_rand generator(seed);
+  for (T& x : std::span(t.data<T>(), size_t(t.numel()))) x = T(float(int(generator() % 4001) - 2000) / 1000);
+}
+
 struct Bench {
   explicit Bench(int threads = 1) : team(threads), stream(team, allocator) {}
 
   Tensor random(DType type, Shape shape, unsigned seed) {
     Tensor t = allocator.empty(type, shape);
-    std::minstd_rand generator(seed);
-    for (int64_t i = 0; i < t.numel(); ++i) {
-      const float x = float(int(generator() % 4001) - 2000) / 1000;
-      switch (type) {
-        case DType::bf16: t.data<BFloat16>()[i] = BFloat16(x); break;
-        case DType::f16: t.data<Float16>()[i] = Float16(x); break;
-        default: t.data<float>()[i] = x;
-      }
+    switch (type) {
+      case DType::bf16: fill_thousandths<BFloat16>(t, seed); break;
+      case DType::f16: fill_thousandths<Float16>(t, seed); break;
+      default: fill_thousandths<float>(t, seed);
     }
     return t;
   }

@@ -131,19 +131,17 @@ TEST_P(PagedAttentionTest, ARowIsTheSameInAnyCompany) {
         ASSERT_NO_FATAL_FAILURE(expect_rows(fmt::format("chunks of {}", chunk), pool.serve({piece}), 0, piece));
       }
     }
-    for (const int block_tokens : {1, 16, 64}) {
-      for (const int threads : {1, 2, 3}) {
-        Heads other = h;
-        other.block_tokens = block_tokens;
-        Pool pool(cpu_kernels(), other, threads, uint64_t(5 + threads));
-        const std::string how = fmt::format("blocks of {}, {} threads", block_tokens, threads);
-        const Rows first{0, 0, 500}, last{0, kKeys - 1, kKeys};
-        pool.serve({first, {1, 0, 30}, {2, 0, 1000}});
-        pool.place(0, 500, kKeys);
-        ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.serve({{1, 30, 40}, last, {2, 1000, 1001}}), 10, last));
-        ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.attend({last}), 0, last));
-        ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.attend({{0, 0, kKeys}}), 0, {0, 0, kKeys}));
-      }
+    for (const auto& [block_tokens, threads] : {std::pair{1, 2}, {16, 1}, {16, 3}, {64, 2}}) {
+      Heads other = h;
+      other.block_tokens = block_tokens;
+      Pool pool(cpu_kernels(), other, threads, uint64_t(5 + threads));
+      const std::string how = fmt::format("blocks of {}, {} threads", block_tokens, threads);
+      const Rows first{0, 0, 500}, last{0, kKeys - 1, kKeys};
+      pool.serve({first, {1, 0, 30}, {2, 0, 1000}});
+      pool.place(0, 500, kKeys);
+      ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.serve({{1, 30, 40}, last, {2, 1000, 1001}}), 10, last));
+      ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.attend({last}), 0, last));
+      ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.attend({{0, 0, kKeys}}), 0, {0, 0, kKeys}));
     }
   }
 }

@@ -21,20 +21,22 @@ std::vector<AttentionSpan> case_spans(const AttentionCase& c) {
 
 namespace {
 
-double get(const Tensor& t, int64_t i) {
-  switch (t.dtype()) {
-    case DType::f32: return double(t.data<float>()[i]);
-    case DType::bf16: return double(float(t.data<BFloat16>()[i]));
-    default: return double(float(t.data<Float16>()[i]));
-  }
+template <class T>
+Doubles read_as(const Tensor& t) {
+  Doubles values(static_cast<size_t>(t.numel()));
+  const T* from = t.data<T>();
+  for (double& value : values) value = double(float(*from++));
+  return values;
 }
 
 }  // namespace
 
 Doubles read_doubles(const Tensor& t) {
-  Doubles values(static_cast<size_t>(t.numel()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = get(t, int64_t(i));
-  return values;
+  switch (t.dtype()) {
+    case DType::f32: return read_as<float>(t);
+    case DType::bf16: return read_as<BFloat16>(t);
+    default: return read_as<Float16>(t);
+  }
 }
 
 AttentionResults plain_attention(const AttentionCase& c, float scale, const Doubles& q, const Doubles& k,
@@ -59,18 +61,22 @@ AttentionResults plain_attention(const AttentionCase& c, float scale, const Doub
         Doubles p(static_cast<size_t>(visible)), keep(p.size(), 1.0), dp(p.size()), slope(p.size(), double(scale));
         double maximum = -HUGE_VAL, sum = 0, delta = 0;
         for (int64_t j = 0; j < visible; ++j) {
+          if (!is_in_window(j)) {
+            p[j] = -HUGE_VAL;
+            continue;
+          }
           for (int64_t e = 0; e < d; ++e) p[j] += q[at + e] * k[key_at(j) + e] * scale;
           if (c.softcap > 0) {
             const double bend = std::tanh(p[j] / c.softcap);
             p[j] = c.softcap * bend, slope[j] = (1 - bend * bend) * scale;
           }
-          if (!is_in_window(j)) p[j] = -HUGE_VAL;
           maximum = std::max(maximum, p[j]);
         }
         if (maximum == -HUGE_VAL) continue;
         for (double& x : p) sum += x = std::exp(x - maximum);
         r.lse[h * t + s.q_begin + row] = maximum + std::log(sum);
         for (int64_t j = 0; j < visible; ++j) {
+          if (p[j] == 0) continue;
           const uint64_t head = (uint64_t(s.first_query + row) * total_heads + uint64_t(c.first_head + h));
           const uint64_t index = head * (1u << 24) + uint64_t(s.first_key);
           if (key.p > 0) {
@@ -86,6 +92,7 @@ AttentionResults plain_attention(const AttentionCase& c, float scale, const Doub
         }
         for (int64_t e = 0; e < dv; ++e) delta += dy[y_at + e] * given_y[y_at + e];
         for (int64_t j = 0; j < visible; ++j) {
+          if (p[j] == 0) continue;
           const double ds = p[j] * (dp[j] - delta) * slope[j];
           for (int64_t e = 0; e < d; ++e) {
             r.dq[at + e] += ds * k[key_at(j) + e];

@@ -2,10 +2,13 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "weft/base/philox.h"
 #include "weft/kernels/kernels.h"
@@ -36,19 +39,15 @@ struct Workbench {
 
   // Normal deviates, the same for the same name. On the host.
   Tensor random(DType dtype, Shape shape, std::string_view name) {
-    const Tensor f64 = host.empty(DType::f64, shape), result = host.empty(dtype, shape);
-    for (int64_t i = 0; i < f64.numel(); ++i)
-      f64.data<double>()[i] = double(philox_normal(7, name_hash(name), uint64_t(i)));
-    reference_kernels().convert(stream, result, f64);
-    return result;
+    // Cases ask for the same ones in each dtype and for each number of threads: they are made once.
+    static std::map<std::string, std::vector<double>> made;
+    std::vector<double>& values = made[std::string(name)];
+    const uint64_t key = name_hash(name);
+    while (values.size() < size_t(shape.numel())) values.push_back(double(philox_normal(7, key, values.size())));
+    return from(dtype, shape, values);
   }
 
-  Tensor of(DType dtype, Shape shape, const std::vector<double>& values) {
-    const Tensor f64 = host.empty(DType::f64, shape), result = host.empty(dtype, shape);
-    std::copy(values.begin(), values.end(), f64.data<double>());
-    reference_kernels().convert(stream, result, f64);
-    return result;
-  }
+  Tensor of(DType dtype, Shape shape, const std::vector<double>& values) { return from(dtype, shape, values); }
   Tensor vector(const std::vector<double>& values) { return of(DType::f64, {int64_t(values.size())}, values); }
 
   Tensor copy(const Tensor& x) {
@@ -66,6 +65,15 @@ struct Workbench {
   ThreadTeam team;
   Allocator host, allocator;
   Stream stream;
+
+ private:
+  // Of the first values.
+  Tensor from(DType dtype, Shape shape, std::span<const double> values) {
+    const Tensor f64 = host.empty(DType::f64, shape), result = host.empty(dtype, shape);
+    std::ranges::copy(values.first(size_t(shape.numel())), f64.data<double>());
+    reference_kernels().convert(stream, result, f64);
+    return result;
+  }
 };
 
 inline std::string name_of(Activation f) {

@@ -1,6 +1,9 @@
 // A small model in a GGUF file, written as llama.cpp lays it out, with weights that are a function of their names.
 #pragma once
+#include <algorithm>
 #include <map>
+#include <mutex>
+#include <span>
 
 #include "pretrained/model_on_ranks.h"
 #include "weft/base/philox.h"
@@ -35,9 +38,21 @@ inline std::vector<NamedInGguf> names_in_gguf(const ModelConfig& c) {
   return names;
 }
 
-inline float value_of(const std::string& param, int64_t i) {
-  const float deviate = float(philox_normal(7, name_hash(param), uint64_t(i)));
-  return param.ends_with("norm.weight") ? 1 + 0.1f * deviate : 0.06f * deviate;
+// The first `count` values of a parameter, made once for all cases and ranks.
+inline std::span<const float> values_of(const std::string& param, int64_t count) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, int64_t>, std::vector<float>> made;
+  const std::lock_guard lock(mutex);
+  std::vector<float>& values = made[{param, count}];
+  if (values.empty()) {
+    const bool is_norm = param.ends_with("norm.weight");
+    values.resize(size_t(count));
+    for (uint64_t i = 0, key = name_hash(param); i < values.size(); ++i) {
+      const float deviate = philox_normal(7, key, i);
+      values[i] = is_norm ? 1 + 0.1f * deviate : 0.06f * deviate;
+    }
+  }
+  return values;
 }
 
 // The place in a file of row `row` of queries or keys: of each head, element j of half h comes at 2 j + h.
@@ -100,10 +115,11 @@ inline void write_gguf(const GgufCase& c, const std::string& path) {
     const int64_t cols = shape[-1], rows = shape.numel() / cols;
     const bool turns = c.architecture == "llama" && (names[i].param.ends_with("attention.query.weight") ||
                                                      names[i].param.ends_with("attention.key.weight"));
-    std::vector<float> values(size_t(shape.numel()));
+    const std::span<const float> exact = values_of(names[i].param, shape.numel());
+    std::vector<float> values(exact.size());
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t k = 0; k < cols; ++k)
-        values[size_t((turns ? paired(r, m.head_dim) : r) * cols + k)] = value_of(names[i].param, r * cols + k);
+      std::ranges::copy(exact.subspan(size_t(r * cols), size_t(cols)),
+                        values.begin() + (turns ? paired(r, m.head_dim) : r) * cols);
     std::vector<std::byte> blocks(infos[i].bytes());
     quantize(infos[i].type, values, blocks);
     writer.write(blocks);
@@ -122,7 +138,7 @@ inline void round(std::span<float> values, GgmlType type) {
 inline void fill_as_written(ForwardModel& m, GgmlType type) {
   for (Param* p : m.part().params()) {
     const std::span<float> values(p->value.data<float>(), size_t(p->shape.numel()));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = value_of(p->name, int64_t(i));
+    std::ranges::copy(values_of(p->name, p->shape.numel()), values.begin());
     if (p->shape.rank() > 1) round(values, type);
     p->value_changed();
   }

@@ -58,11 +58,21 @@ inline bool can_be_read(const std::string& folder) {
 }
 
 // Numbers that a name and an index say.
-inline uint32_t draw(const std::string& name, int64_t i) { return philox(name_hash(name), uint64_t(i))[0]; }
+class Draws {
+ public:
+  explicit Draws(std::string_view name) : key_(name_hash(name)) {}
+  uint32_t operator()(int64_t i) const { return philox(key_, uint64_t(i))[0]; }
 
-// A scale near `size` of 6 bits after the first: a number in F16, BF16 and F32.
-inline float draw_scale(const std::string& name, int64_t i, float size) {
-  return size * (1 + float(draw(name, i) % 64) / 64);
+ private:
+  uint64_t key_;
+};
+
+// Scales near `size` of 6 bits after the first: numbers in F16, BF16 and F32.
+inline std::vector<float> draw_scales(const std::string& name, int64_t count, float size) {
+  const Draws draw(name);
+  std::vector<float> scales;
+  for (int64_t i = 0; i < count; ++i) scales.push_back(size * (1 + float(draw(i) % 64) / 64));
+  return scales;
 }
 
 // Scales in one of three dtypes.
@@ -93,12 +103,12 @@ struct ScaledFormat {
   Packed operator()(const std::string& base, int64_t rows, int64_t cols) const {
     const int64_t br = block_rows ? block_rows : rows, bc = block_cols ? block_cols : cols;
     const int64_t grid_rows = (rows + br - 1) / br, grid_cols = (cols + bc - 1) / bc;
-    std::vector<float> scales;
-    for (int64_t i = 0; i < grid_rows * grid_cols; ++i) scales.push_back(draw_scale(base + "scale", i, 0x1p-11f));
+    const std::vector<float> scales = draw_scales(base + "scale", grid_rows * grid_cols, 0x1p-11f);
+    const Draws draw(base);
     Packed p;
     std::vector<uint8_t> codes;
     for (int64_t i = 0; i < rows * cols; ++i) {
-      auto code = uint8_t(draw(base, i));
+      auto code = uint8_t(draw(i));
       if (is_float && (code & 0x7f) >= 0x70) code &= 0x8f;  // of usual sizes; 0x7f is no number
       codes.push_back(code);
       const int e = code >> 3 & 15, m = code & 7;
@@ -130,8 +140,9 @@ struct Float4Format {
     const float of_whole = has_powers_of_two ? 1 : is_modelopt ? 0x1.8p-14f : 0x1.8p13f;
     std::vector<uint8_t> scales, codes;
     std::vector<float> sizes;
+    const Draws draw(base), draw_scale(base + "scale");
     for (int64_t i = 0; i < rows * groups; ++i) {
-      const uint32_t drawn = draw(base + "scale", i);
+      const uint32_t drawn = draw_scale(i);
       if (has_powers_of_two) {
         scales.push_back(uint8_t(123 - int(drawn % uint32_t(spread))));
         sizes.push_back(std::ldexp(1.0f, scales.back() - 127));
@@ -143,7 +154,7 @@ struct Float4Format {
     }
     Packed p;
     for (int64_t i = 0; i < rows * cols; ++i) {
-      const uint32_t code = draw(base, i) % 16;
+      const uint32_t code = draw(i) % 16;
       if (i % 2 == 0)
         codes.push_back(uint8_t(code));
       else
@@ -174,14 +185,14 @@ struct GroupedFormat {
 
   Packed operator()(const std::string& base, int64_t rows, int64_t cols) const {
     const int64_t size = group < 0 ? cols : group, groups = (cols + size - 1) / size;
-    const auto code = [&](int64_t row, int64_t col) { return draw(base, row * cols + col) % 16; };
+    const Draws draw(base), draw_zero(base + "zero");
+    const auto code = [&](int64_t row, int64_t col) { return draw(row * cols + col) % 16; };
     // 0 borrows from its neighbour in GPTQ's first format.
     const auto zero = [&](int64_t row, int64_t g) -> uint32_t {
-      return row % 8 == 3 ? 0 : row % 8 == 4 ? 15 : 5 + draw(base + "zero", row * groups + g) % 6;
+      return row % 8 == 3 ? 0 : row % 8 == 4 ? 15 : 5 + draw_zero(row * groups + g) % 6;
     };
     const auto group_of = [&](int64_t col) { return acts_in_order ? (col * 7 + col / size) % groups : col / size; };
-    std::vector<float> scales;
-    for (int64_t i = 0; i < groups * rows; ++i) scales.push_back(draw_scale(base + "scale", i, 0x1p-7f));
+    const std::vector<float> scales = draw_scales(base + "scale", groups * rows, 0x1p-7f);
     Packed p;
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t col = 0; col < cols; ++col) {
@@ -259,15 +270,15 @@ struct PlanarFormat {
   Packed operator()(const std::string& base, int64_t rows, int64_t cols) const {
     const int64_t groups = cols / group, words = rows * bits / 32;
     std::vector<uint32_t> codes(size_t(cols * bits / 32 * rows), 0), zeros(size_t(groups * words), 0);
-    std::vector<float> scales;
-    for (int64_t i = 0; i < groups * rows; ++i) scales.push_back(draw_scale(base + "scale", i, 0x1p-9f));
+    const std::vector<float> scales = draw_scales(base + "scale", groups * rows, 0x1p-9f);
+    const Draws draw(base), draw_zero(base + "zero");
     const auto zero = [&](int64_t row, int64_t g) {
-      return (1u << (bits - 1)) - 3 + draw(base + "zero", row * groups + g) % 3;
+      return (1u << (bits - 1)) - 3 + draw_zero(row * groups + g) % 3;
     };
     Packed p;
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t col = 0; col < cols; ++col) {
-        const uint32_t code = draw(base, row * cols + col) % (1u << bits);
+        const uint32_t code = draw(row * cols + col) % (1u << bits);
         set(col, code, [&](int64_t at) -> uint32_t& { return codes[size_t(at * rows + row)]; });
         const int64_t g = col / group;
         p.values.push_back(scales[size_t(g * rows + row)] * float(int(code) - int(zero(row, g))));
@@ -297,8 +308,8 @@ struct PackedModel {
     const auto add_plain = [&](const std::string& name, std::vector<int64_t> dims) {
       const bool is_norm = dims.size() == 1;
       std::vector<float> values(size_t(is_norm ? dims[0] : dims[0] * dims[1]));
-      for (size_t i = 0; i < values.size(); ++i)
-        values[i] = (is_norm ? 1.0f : 0.0f) + 0.06f * float(philox_normal(7, name_hash(name), i));
+      for (uint64_t i = 0, key = name_hash(name); i < values.size(); ++i)
+        values[i] = (is_norm ? 1.0f : 0.0f) + 0.06f * float(philox_normal(7, key, i));
       plain.push_back(raw(name, "F32", dims, values));
       packed.push_back(plain.back());
     };
