@@ -101,8 +101,11 @@ void Front::wait_for_signal() {
 void Front::drain() {
   api_.begin_drain();
   output_.text("weft: finishing what is under way; a second signal stops at once");
-  const int64_t cut = server_->drain(std::chrono::seconds(options_.drain_seconds));
-  for (const api::ServedModel& model : models_) model.engine->drain(std::chrono::milliseconds(0));
+  const auto cancel = [this] {
+    for (const api::ServedModel& model : models_) model.engine->drain(std::chrono::milliseconds(0));
+  };
+  const int64_t cut = server_->drain(std::chrono::seconds(options_.drain_seconds), cancel);
+  cancel();
   stop_();
   output_.text(fmt::format("weft: stopped; {} answers were cut", cut));
   has_drained_ = true;

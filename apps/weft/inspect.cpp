@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "inspect_model.h"
+#include "recipe_vocab.h"
 #include "weft/base/file.h"
 #include "weft/base/json.h"
 #include "weft/checkpoint/checkpoint_store.h"
@@ -93,11 +94,7 @@ void inspect_tokens(const InspectCommand& o) {
 void inspect_recipe(const InspectCommand& o) {
   Toml toml = Toml::load(o.path);
   Recipe recipe = read_recipe(toml);
-  if (recipe.model.vocab == 0 && recipe.data.tokenizer == "byte")
-    set_vocab(recipe, load_tokenizer("byte")->vocab_size());
-  if (recipe.model.vocab == 0)
-    throw UsageError("{}: the vocabulary depends on the text: write model.vocab to inspect the recipe", o.path);
-  set_vocab(recipe, recipe.model.vocab);
+  settle_vocab(recipe);
   const std::vector<MemoryEstimate> ranks = estimate_memory(recipe);
   MemoryEstimate memory;
   nlohmann::json peaks = nlohmann::json::array(), states = nlohmann::json::array();
@@ -150,6 +147,8 @@ void add_to_groups(const nlohmann::json& event, std::map<std::string, GroupTime>
 void inspect_trace(const InspectCommand& o) {
   constexpr uint64_t kMostBytes = uint64_t(1) << 30;
   const nlohmann::json trace = parse_json(read_file(o.path, kMostBytes), o.path, {.max_bytes = kMostBytes});
+  if (!trace.is_array() && !(trace.is_object() && trace.contains("traceEvents")))
+    throw UsageError("{} is no trace: it has no \"traceEvents\"; of a model name the folder", o.path);
   std::map<std::string, std::pair<int64_t, double>> by_name;
   std::map<std::string, GroupTime> groups;
   for (const auto& event : trace.contains("traceEvents") ? trace["traceEvents"] : trace) {

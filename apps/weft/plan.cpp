@@ -1,14 +1,17 @@
 // weft plan: which layout, how much memory, how fast and why, before anything is launched.
+#include <cmath>
+
 #include "command.h"
 #include "kv_dtype.h"
 #include "mesh_options.h"
+#include "plan_flags.h"
+#include "plan_hardware.h"
 #include "plan_import.h"
 #include "plan_serve.h"
 #include "plan_train.h"
-#include "weft/base/file.h"
 #include "weft/parallel/pipeline/check_schedule.h"
 #include "weft/parallel/pipeline/draw_schedule.h"
-#include "weft/plan/measure_machine.h"
+#include "weft/plan/hardware.h"
 #include "weft/train/recipe.h"
 
 namespace weft::app {
@@ -26,6 +29,10 @@ struct PlanCommand {
 };
 
 void show_schedule(const PlanCommand& o) {
+  for (const double cost : o.costs)
+    if (!std::isfinite(cost) || cost < 0)
+      throw UsageError("--costs {}: a cost of {} is none; write four numbers of at least 0, as in 1,1,1,0",
+                       fmt::join(o.costs, ","), cost);
   Toml toml;
   o.train.mesh_options.apply_to(toml);
   MeshOptions::apply_spec(toml, o.train.mesh.empty() ? "pp=4" : o.train.mesh);
@@ -52,16 +59,20 @@ void show_schedule(const PlanCommand& o) {
   if (!o.output.is_json()) o.output.text(draw(schedule, costs));
 }
 
-void measure(const PlanCommand& o) {
-  const auto progress = [](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); };
-  const std::string text = hardware_toml(plan::measure_machine({.progress = progress}));
-  if (o.out.empty()) return o.output.text(text);
-  write_file_atomically(FileSystem::real(), o.out, text);
-  o.output.text(fmt::format("{} is written: weft plan MODEL --cluster 2x{}", o.out, o.out));
+// What is asked for, as refuse_idle_options has it; what plan() does first where there are several.
+std::string use_of(const PlanCommand& o) {
+  if (o.measures) return "--measure";
+  if (o.shows_schedule) return "--show-schedule";
+  if (!o.validate.empty()) return "--validate";
+  if (!o.import.empty()) return "--import";
+  if (!o.train.pictures.view.empty()) return "--view";
+  if (!o.hardware.empty()) return "--show-hardware";
+  return "--for " + o.purpose;
 }
 
-void plan(const PlanCommand& o) {
-  if (o.measures) return measure(o);
+void plan(const PlanCommand& o, const CLI::App& command) {
+  refuse_idle_options(command, use_of(o));
+  if (o.measures) return measure_hardware(o.out, o.output);
   if (o.shows_schedule) return show_schedule(o);
   if (!o.validate.empty()) return validate_runs(o.validate, o.output);
   if (!o.import.empty())
@@ -73,14 +84,12 @@ void plan(const PlanCommand& o) {
                         .recipe = o.train.recipe},
                        o.output);
   if (!o.train.pictures.view.empty()) return o.train.pictures.show_trace(o.output);
-  if (!o.hardware.empty()) return o.output.text(std::string(plan::hardware_text(o.hardware)));
+  if (!o.hardware.empty()) return show_hardware(o.hardware, o.output);
   if (o.train.model.empty() || o.train.cluster.empty())
     throw UsageError(
         "name a model and a cluster, as in weft plan llama-1b --cluster 64xh100-sxm [--for serve]; hardware: {}",
         fmt::join(plan::hardware_names(), ", "));
   if (o.purpose == "train") return plan_training(o.train, o.output);
-  if (o.train.mesh_options.is_any_given())
-    throw UsageError("--zero, --recompute and the like are of training: leave them out with --for serve");
   ServePlanOptions serve = o.serve;
   serve.model = o.train.model, serve.cluster = o.train.cluster, serve.mesh = o.train.mesh, serve.top = o.train.top;
   if (!o.train.precision.empty()) serve.dtype = o.train.precision;
@@ -90,7 +99,7 @@ void plan(const PlanCommand& o) {
 
 void add_serve_options(CLI::App& c, ServePlanOptions& s) {
   const auto add = [&](const char* name, int64_t& value, int64_t least, const char* what) {
-    c.add_option(name, value, what)
+    return c.add_option(name, value, what)
         ->capture_default_str()
         ->check(CLI::Range(least, int64_t(1) << 24))
         ->group("Serving");
@@ -115,12 +124,14 @@ void add_serve_options(CLI::App& c, ServePlanOptions& s) {
   add("--tokens-per-step", s.tokens_per_step, 1, "As of weft serve");
   add("--max-running", s.max_running, 1, "As of weft serve");
   add("--block-tokens", s.block_tokens, 1, "As of weft serve");
-  c.add_option("--draft", s.draft, "A smaller model that guesses; or mtp, the model's own part for that")
-      ->group("Serving");
-  add("--speculate", s.speculate, 1, "Tokens that it guesses in one step");
+  auto* draft =
+      c.add_option("--draft", s.draft, "A smaller model that guesses; or mtp, the model's own part for that")
+          ->group("Serving");
+  add("--speculate", s.speculate, 1, "Tokens that it guesses in one step")->needs(draft);
   c.add_option("--acceptance", s.acceptance, "How often a guess comes true behind those that did")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str()
+      ->needs(draft)
       ->group("Serving");
 }
 
@@ -177,7 +188,7 @@ void add_plan(CLI::App& program) {
       "Examples: weft plan llama-1b --cluster 8xh100-sxm --seq-len 4096\n"
       "          weft plan llama-3-8b --for serve --cluster 2xh100-sxm --target throughput --input-len 2048\n"
       "          weft plan --show-schedule --mesh pp=4 --schedule zb-h1 --micro-batches 8");
-  c->callback([o] { plan(*o); });
+  c->callback([o, c] { plan(*o, *c); });
 }
 
 }  // namespace weft::app

@@ -34,7 +34,7 @@ bool has_weights(const std::string& path) {
 Opened open(const std::string& name, DType dtype, WithMtp mtp = WithMtp::no) {
   Opened o;
   if (!std::filesystem::exists(name)) {
-    o.model.config = preset_with(name, mtp);
+    o.model.config = preset(name);  // which has no part that guesses
   } else if (has_weights(name)) {
     o.source = open_model(name, Checkpoint::Check::sizes, mtp);
     o.model.config = o.source->config();

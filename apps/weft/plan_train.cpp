@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "mesh_options.h"
+#include "recipe_vocab.h"
 #include "weft/base/ceil_div.h"
 #include "weft/base/file.h"
 #include "weft/base/json.h"
@@ -23,6 +24,9 @@ namespace {
 using namespace plan;
 
 bool is_recipe(const std::string& model) { return model.ends_with(".toml"); }
+
+// The layout that a recipe has itself.
+bool is_own_layout(const TrainPlanOptions& o) { return is_recipe(o.model) && o.mesh == "recipe"; }
 
 ModelConfig model_of(const std::string& name) {
   if (std::filesystem::exists(name)) return model_config_of(name);
@@ -51,8 +55,13 @@ Asked asked_for(const TrainPlanOptions& o) {
     asked.own = Toml::load(o.model);
     if (!o.precision.empty()) asked.own->put("train.precision", o.precision);
     if (!o.gradients.empty()) asked.own->put("train.gradients", o.gradients);
+    if (is_own_layout(o)) {  // which fixes the parts of a batch
+      if (o.seq_len > 0) asked.own->put("train.seq_len", o.seq_len);
+      if (o.global_batch > 0) asked.own->put("train.global_batch", o.global_batch);
+    }
     Toml toml = *asked.own;
     r = read_recipe(toml);
+    settle_vocab(r);
     q = search_request(r);
     q.teacher = beside_of(r);
   } else {
@@ -69,8 +78,6 @@ Asked asked_for(const TrainPlanOptions& o) {
   if (o.seq_len > 0) q.seq_len = o.seq_len;
   if (q.seq_len == 0) q.seq_len = std::min<int64_t>(q.model.context > 0 ? q.model.context : 4096, 8192);
   if (q.model.context < q.seq_len) q.model.context = q.seq_len;
-  if (q.model.vocab == 0)
-    throw UsageError("the vocabulary depends on the text: write model.vocab to plan the recipe");
   complete(q.model);
   if (o.global_batch > 0) q.global_batch = o.global_batch;
   if (q.global_batch == 0) q.global_batch = usual_batch(q.seq_len, q.cluster.num_devices);
@@ -203,34 +210,49 @@ void write_recipe(const TrainPlanOptions& o, const Asked& asked, const Recipe& c
   if (!o.recipe.empty()) write_file_atomically(FileSystem::real(), o.recipe, text_of(asked, chosen));
 }
 
+void check_devices(const TrainPlanOptions& o, const MeshConfig& mesh, const Cluster& cluster) {
+  if (mesh.size() > cluster.num_devices)
+    throw UsageError("--mesh {}: it takes {} devices, and --cluster {} has {}: write a smaller mesh or more devices",
+                     o.mesh, mesh.size(), o.cluster, cluster.num_devices);
+}
+
+// The layout of --mesh and of the options beside it. Throws UsageError for what `weft train` would refuse.
+Recipe recipe_of_mesh(const TrainPlanOptions& o, const Asked& asked) {
+  const SearchRequest& q = asked.search;
+  Toml toml;
+  o.mesh_options.apply_to(toml);
+  MeshOptions::apply_spec(toml, o.mesh);
+  Recipe r;
+  r.mesh = read_mesh(toml);
+  r.train.recompute = read_recompute(toml);
+  r.model = q.model, r.optimizer = q.optimizer;
+  r.preference = q.preference, r.distill = q.distill, r.policy = q.policy;
+  TrainConfig& t = r.train;
+  t.steps = 1000, t.seq_len = q.seq_len, t.global_batch = q.global_batch;
+  t.precision = q.precision, t.gradients = q.gradients;
+  t.micro_batch = toml.integer("mesh.micro_batch", 1, 1);
+  toml.reject_unknown();
+  check_devices(o, r.mesh, q.cluster);
+  const int64_t rows = t.micro_batch * r.mesh.shape.dp();
+  if (q.global_batch % rows != 0)
+    throw UsageError("--global-batch {} is not a multiple of micro_batch x dp = {}", q.global_batch, rows);
+  t.accumulation = q.global_batch / rows;
+  text_of(asked, r);  // which reads it again
+  return r;
+}
+
 // The one layout that was asked for.
 void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& output) {
   const SearchRequest& q = asked.search;
-  Candidate c;
-  if (asked.own && o.mesh == "recipe") {
-    c.recipe = asked.recipe;
-    set_vocab(c.recipe, c.recipe.model.vocab);
-  } else {
-    Toml toml;
-    o.mesh_options.apply_to(toml);
-    MeshOptions::apply_spec(toml, o.mesh);
-    c.recipe.mesh = read_mesh(toml);
-    c.recipe.train.recompute = read_recompute(toml);
-    c.recipe.model = q.model, c.recipe.optimizer = q.optimizer;
-    c.recipe.preference = q.preference, c.recipe.distill = q.distill, c.recipe.policy = q.policy;
-    TrainConfig& t = c.recipe.train;
-    t.steps = 1000, t.seq_len = q.seq_len, t.global_batch = q.global_batch;
-    t.precision = q.precision, t.gradients = q.gradients;
-    t.micro_batch = toml.integer("mesh.micro_batch", 1, 1);
-    toml.reject_unknown();
-    const int64_t rows = t.micro_batch * c.recipe.mesh.shape.dp();
-    if (q.global_batch % rows != 0)
-      throw UsageError("--global-batch {} is not a multiple of micro_batch x dp = {}", q.global_batch, rows);
-    t.accumulation = q.global_batch / rows;
-  }
+  Candidate c{.recipe = is_own_layout(o) ? asked.recipe : recipe_of_mesh(o, asked)};
+  check_devices(o, c.recipe.mesh, q.cluster);
+  const int idle = q.cluster.num_devices - c.recipe.mesh.size();
   c.plan = plan_step(c.recipe, q.cluster, {.stack = q.stack, .teacher = q.teacher ? &*q.teacher : nullptr});
-  output.json(to_json(c));
+  nlohmann::json json = to_json(c);
+  json["idle_devices"] = idle;
+  output.json(json);
   if (!output.is_json()) show(c, output);
+  if (idle > 0) output.text(fmt::format("  idle    {} of the cluster's {} devices", idle, q.cluster.num_devices));
   write_recipe(o, asked, c.recipe);
   const std::string remedy =
       "use recomputation, a smaller micro-batch, or more devices (weft plan without --mesh searches)";
@@ -254,7 +276,7 @@ void plan_training(const TrainPlanOptions& o, const Output& output) {
   if (!o.pictures.beside.empty() && !o.pictures.is_asked())
     throw UsageError("--beside {}: write where the picture goes, with --report or --svg", o.pictures.beside);
   const Asked asked = asked_for(o);
-  if (o.mesh_options.is_any_given() && (o.mesh.empty() || (asked.own && o.mesh == "recipe")))
+  if (o.mesh_options.is_any_given() && (o.mesh.empty() || is_own_layout(o)))
     throw UsageError("--zero, --recompute and the like belong to one layout: name it, as in --mesh dp=2,tp=2");
   if (!o.mesh.empty()) return plan_one(o, asked, output);
   const SearchRequest& q = asked.search;

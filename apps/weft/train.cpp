@@ -90,21 +90,22 @@ void train(const TrainCommand& o, const std::vector<std::string>& overrides) {
                                            .make_answerer = make_engine_answerer,
                                            .check = check_memory});
   if (!r.is_first_rank) return;  // of the processes of a launcher, one speaks
+  const bool has_trained = r.steps > r.first_step;
   o.output.json({{"first_step", r.first_step},
                  {"steps", r.steps},
-                 {"first_loss", r.first_loss},
-                 {"loss", r.loss},
+                 {"first_loss", has_trained ? nlohmann::json(r.first_loss) : nullptr},
+                 {"loss", has_trained ? nlohmann::json(r.loss) : nullptr},
                  {"eval_loss", number_or_null(r.eval_loss)},
                  {"reward", number_or_null(r.reward)},
                  {"eval_reward", number_or_null(r.eval_reward)},
-                 {"tokens_per_s", r.tokens_per_s},
-                 {"mfu", r.mfu},
+                 {"tokens_per_s", has_trained ? nlohmann::json(r.tokens_per_s) : nullptr},
+                 {"mfu", has_trained ? nlohmann::json(r.mfu) : nullptr},
                  {"seconds", r.seconds},
                  {"checkpoint", r.checkpoint},
                  {"interrupted", r.was_interrupted}});
   if (o.output.is_json()) return;
-  const std::string loss = r.steps > r.first_step ? fmt::format("loss {:.4f} -> {:.4f}", r.first_loss, r.loss)
-                                                  : std::string("nothing left to train");
+  const std::string loss =
+      has_trained ? fmt::format("loss {:.4f} -> {:.4f}", r.first_loss, r.loss) : std::string("nothing left to train");
   o.output.text(fmt::format("{} steps in {:.1f} s, {}{}, {:.0f} tokens/s{}", r.steps - r.first_step, r.seconds, loss,
                             std::isfinite(r.eval_loss)     ? fmt::format(", validation {:.4f}", r.eval_loss)
                             : std::isfinite(r.eval_reward) ? fmt::format(", validation reward {:.4f}", r.eval_reward)

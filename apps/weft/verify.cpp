@@ -20,7 +20,7 @@ struct VerifyCommand {
   std::vector<std::string> meshes;
   MeshOptions mesh;
   int steps = 3;
-  double tolerance = 0;
+  std::optional<double> tolerance;
   Output output;
 };
 
@@ -71,6 +71,8 @@ void print_row(const Output& output, const std::string& mesh, const TrainedRun& 
 }
 
 void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
+  if (o.tolerance && !(*o.tolerance >= 0))
+    throw UsageError("--tolerance {}: write a number of at least 0", *o.tolerance);
   if (launched_by_mpi() && o.meshes.size() > 1)
     throw UsageError("a launcher's processes form one mesh: give one --mesh");
   Recipe one = on_one_rank(recipe_of(o, overrides, o.meshes[0]));
@@ -90,7 +92,7 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
   sources.make_answerer = answers.recording();
   const TrainedRun want = train_some(one, sources, *alone, o.steps, usable_cores());
   sources.make_answerer = answers.replaying();
-  const double tolerance = o.tolerance > 0 ? o.tolerance : tolerance_of(one);
+  const double tolerance = o.tolerance.value_or(tolerance_of(one));
   bool all_pass = true;
   for (const std::string& mesh : o.meshes) {
     Recipe recipe = recipe_of(o, overrides, mesh);
@@ -99,6 +101,7 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
       throw UsageError("--mesh {}: train.global_batch is {} there and {} on one rank: write it in the recipe", mesh,
                        recipe.train.global_batch, one.train.global_batch);
     recipe.optimizer = one.optimizer, recipe.policy.log_answers = 0;
+    recipe.train.first_loss_scale = one.train.first_loss_scale;
     TrainedRun got;
     bool speaks = true;
     const int threads = std::max(1, usable_cores() / recipe.mesh.size());
@@ -135,7 +138,8 @@ void add_verify(CLI::App& program) {
       ->allow_extra_args(false);
   o->mesh.add_to(*c);
   c->add_option("--steps", o->steps, "Steps to train")->capture_default_str()->check(CLI::Range(1, 1000));
-  c->add_option("--tolerance", o->tolerance, "Relative; default: 1e-5 for fp32, 2e-2 for bf16 and fp16");
+  c->add_option("--tolerance", o->tolerance,
+                "Relative, 0: the same bits; default: 1e-5 for fp32, 2e-2 for bf16 and fp16");
   o->output.add_option(*c);
   c->allow_extras();
   c->footer(

@@ -84,6 +84,10 @@ TEST_F(ModelsTest, TrainsOnAnyMeshAndGoesBack) {
   EXPECT_NEAR(one["first_loss"].get<double>(), many["first_loss"].get<double>(), 1e-5);
   EXPECT_NEAR(one["loss"].get<double>(), many["loss"].get<double>(), 1e-4);
   run("convert many exported");
+  // A run's folder stays one: a model written into it would hide the run.
+  const Outcome into = program.run("convert many many");
+  EXPECT_EQ(into.status, 2);
+  EXPECT_NE(into.err.find("not empty"), std::string::npos) << into.err;
   const std::string ids = "--ids 0,1,2,3,4";
   EXPECT_EQ(run("logits exported " + ids)["logits"], run("logits many " + ids)["logits"]);
   EXPECT_NE(run("logits exported " + ids)["logits"], run(fmt::format("logits {} {}", golden.path(), ids))["logits"]);
@@ -199,6 +203,13 @@ TEST_F(ModelsTest, InspectShowsConfigurationAndTensors) {
   EXPECT_EQ(weights["tensors"], model["tensors"]);
 }
 
+TEST_F(ModelsTest, InspectTakesNoOtherFileForATrace) {
+  program.write("tokenizer.json", R"({"model": {"type": "BPE"}})");
+  const Outcome o = program.run("inspect tokenizer.json");
+  EXPECT_EQ(o.status, 2);
+  EXPECT_NE(o.err.find("is no trace"), std::string::npos) << o.err;
+}
+
 TEST_F(ModelsTest, InspectShowsAPresetWithoutMakingIt) {
   const Json model = run("inspect random:gpt-oss-120b");
   EXPECT_EQ(model["form"], "random");
@@ -224,7 +235,7 @@ TEST_F(ModelsTest, GoesToAGgufFileAndBack) {
   const Json half = run("convert " + golden.path() + " half.gguf --dtype q8_0");
   EXPECT_NE(half["notes"].dump().find("F16 instead of Q8_0"), std::string::npos) << half;
   EXPECT_EQ(run("logits half.gguf" + ids)["logits"].size(), golden.ids().size());
-  EXPECT_EQ(program.run("convert " + golden.path() + " exact.gguf").status, 1);
+  EXPECT_EQ(program.run("convert " + golden.path() + " exact.gguf").status, 2);
 }
 
 TEST_F(ModelsTest, GoesToAFolderOfCodes) {

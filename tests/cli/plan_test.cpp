@@ -1,6 +1,8 @@
 // weft plan as a user runs it: recipes that are planned, and other programs' configurations.
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+
 #include "cli/program.h"
 #include "support/xml_problem.h"
 
@@ -14,17 +16,140 @@ TEST(PlanTest, APlannedRecipeTrainsOnWhatItsUserWrote) {
   weft.write("text.txt", sample_text());
   weft.write("mine.toml", sample_recipe() + "[lora]\nrank = 2\n");
   const Outcome plan = weft.run("plan mine.toml --cluster 2xh100-sxm --mesh dp=2,zero=2 --recipe out.toml");
-  EXPECT_EQ(plan.status, 2);  // the vocabulary depends on the text
-  std::string recipe = weft.read_file("mine.toml");
-  recipe.replace(recipe.find("ffn = 64"), 8, "ffn = 64\nvocab = 512");
-  weft.write("mine.toml", recipe);
-  const Outcome again = weft.run("plan mine.toml --cluster 2xh100-sxm --mesh dp=2,zero=2 --recipe out.toml");
-  ASSERT_EQ(again.status, 0) << again.err;
+  ASSERT_EQ(plan.status, 0) << plan.err;
   const std::string planned = weft.read_file("out.toml");
   for (const char* line :
        {"zero = 2\n", "dp = 2\n", "[lora]\nrank = 2\n", "lr = 0.003\n", "every = 3\n", "steps = 6\n"})
     EXPECT_NE(planned.find(line), std::string::npos) << line << planned;
   EXPECT_EQ(weft.run("train out.toml").status, 0);
+}
+
+// The vocabulary is the tokenizer's, where no text has to be read for it.
+TEST(PlanTest, VocabulariesAreTakenFromTokenizers) {
+  const Program weft;
+  weft.write("byte.toml", sample_recipe());
+  std::string recipe = sample_recipe();
+  recipe.replace(recipe.find("\"byte\""), 6, "\"own.json\"");
+  weft.write("file.toml", recipe);
+  weft.write("text.txt", sample_text());
+  ASSERT_EQ(weft.run("tokenize own.json --train-bpe 270 --from text.txt").status, 0);
+  const auto number = [&](const std::string& command) {
+    const Outcome o = weft.run(command + " --json");
+    EXPECT_EQ(o.status, 0) << o.err;
+    const auto json = nlohmann::json::parse(o.out);
+    return (json.contains("peak") ? json["peak"]["weights"] : json["num_params"]).get<int64_t>();
+  };
+  EXPECT_EQ(number("inspect file.toml") - number("inspect byte.toml"), (270 - 257) * 2 * 32);
+  std::string named = sample_recipe();
+  named.replace(named.find("ffn = 64"), 8, "ffn = 64\nvocab = 270");
+  weft.write("named.toml", named);
+  const std::string options = " --cluster 1xh100-sxm --mesh recipe";
+  const int64_t weights = number("plan file.toml" + options);
+  EXPECT_EQ(weights, number("plan named.toml" + options));
+  EXPECT_GT(weights, number("plan byte.toml" + options));
+  recipe.replace(recipe.find("own.json"), 8, "char");
+  weft.write("char.toml", recipe);
+  for (const char* command : {"plan char.toml --cluster 1xh100-sxm", "inspect char.toml"}) {
+    const Outcome refused = weft.run(command);
+    EXPECT_EQ(refused.status, 2) << command;
+    EXPECT_NE(refused.err.find("depends on the text: write model.vocab"), std::string::npos) << refused.err;
+  }
+}
+
+// With the recipe's own mesh the recipe says the sizes of a step, and the command line before it.
+TEST(PlanTest, SizesOfARecipeAreOverridden) {
+  const Program weft;
+  weft.write("mine.toml", sample_recipe());
+  const auto tokens = [&](const std::string& options) {
+    const Outcome plan = weft.run("plan mine.toml --cluster 1xh100-sxm --mesh recipe --json " + options);
+    EXPECT_EQ(plan.status, 0) << plan.err;
+    const auto json = nlohmann::json::parse(plan.out);
+    return std::lround(json["step_s"].get<double>() * json["tokens_per_s"].get<double>());
+  };
+  EXPECT_EQ(tokens(""), 8 * 32);
+  EXPECT_EQ(tokens("--seq-len 16 --global-batch 6 --recipe out.toml"), 6 * 16);
+  const std::string written = weft.read_file("out.toml");
+  for (const char* line : {"seq_len = 16\n", "global_batch = 6\n"})
+    EXPECT_NE(written.find(line), std::string::npos) << line << written;
+}
+
+TEST(PlanTest, DevicesBesideTheMeshAreIdle) {
+  const Program weft;
+  weft.write("mine.toml", sample_recipe());
+  const Outcome plan = weft.run("plan mine.toml --cluster 8xh100-sxm --mesh dp=2 --json");
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  EXPECT_EQ(nlohmann::json::parse(plan.out)["idle_devices"], 6);
+  EXPECT_NE(plan.err.find("idle    6 of the cluster's 8 devices"), std::string::npos) << plan.err;
+  const Outcome whole = weft.run("plan mine.toml --cluster 2xh100-sxm --mesh dp=2 --json");
+  EXPECT_EQ(whole.err.find("idle"), std::string::npos) << whole.err;
+}
+
+TEST(PlanTest, ShowsHardware) {
+  const Program weft;
+  const Outcome text = weft.run("plan --show-hardware h100-sxm");
+  const Outcome json = weft.run("plan --show-hardware h100-sxm --json");
+  ASSERT_EQ(json.status, 0) << json.err;
+  const auto shown = nlohmann::json::parse(json.out);
+  EXPECT_EQ(shown["toml"].get<std::string>() + "\n", text.out);
+  EXPECT_EQ(shown["node"]["devices"], 8);
+  EXPECT_DOUBLE_EQ(shown["memory"]["gib"].get<double>(), 80);
+}
+
+struct RefusedPlan {
+  const char* name;
+  const char* arguments;
+  std::vector<const char*> says;
+};
+
+const RefusedPlan kRefusedPlans[] = {
+    {"experts_over_too_few_ranks", "mixtral-8x7b --cluster 8xh100-sxm --mesh ep=8", {"mesh.ep = 8", "1 ranks"}},
+    {"experts_that_there_are_not", "llama-1b --cluster 8xh100-sxm --mesh dp=2,ep=2", {"mesh.ep = 2", "0 experts"}},
+    {"experts_over_half_a_line", "llama-1b --cluster 8xh100-sxm --mesh dp=4,ep=8", {"mesh.ep = 8"}},
+    {"experts_of_a_recipe", "mine.toml --cluster 8xh100-sxm --mesh dp=2,ep=2", {"mesh.ep = 2", "0 experts"}},
+    {"rows_that_cp_does_not_cut",
+     "gpt2-124m --cluster 8xh100-sxm --seq-len 1024 --mesh cp=3",
+     {"train.seq_len = 1024", "2 x mesh.cp = 6"}},
+    {"tokens_that_tp_does_not_cut",
+     "llama-1b --cluster 8xh100-sxm --seq-len 10 --global-batch 8 --mesh tp=4,sequence_parallel=true",
+     {"mesh.sequence_parallel", "10 tokens"}},
+    {"more_devices_than_there_are",
+     "llama-1b --cluster 8xh100-sxm --mesh dp=16",
+     {"--mesh dp=16", "16 devices", "8xh100-sxm has 8"}},
+    {"more_devices_than_a_recipe_has", "two.toml --cluster 1xh100-sxm --mesh recipe", {"2 devices", "has 1"}},
+    {"batch_of_a_recipe", "two.toml --cluster 2xh100-sxm --mesh recipe --global-batch 6", {"train.global_batch = 6"}},
+    {"a_preset_guesses_itself", "llama-1b --for serve --cluster 1xh100-sxm --draft mtp", {"--draft mtp", "llama-1b"}},
+    {"draft_of_training", "llama-1b --cluster 8xh100-sxm --draft mtp", {"--draft belongs to --for serve"}},
+    {"input_of_training", "llama-1b --cluster 8xh100-sxm --input-len 9", {"--input-len belongs to --for serve"}},
+    {"keys_of_training", "llama-1b --cluster 8xh100-sxm --kv-dtype fp8", {"--kv-dtype belongs to --for serve"}},
+    {"batch_of_serving",
+     "llama-1b --for serve --cluster 8xh100-sxm --global-batch 8",
+     {"--global-batch belongs to --for train"}},
+    {"zero_of_serving", "llama-1b --for serve --cluster 8xh100-sxm --zero 1", {"--zero belongs to --for train"}},
+    {"guesses_of_none", "llama-1b --for serve --cluster 8xh100-sxm --speculate 4", {"--speculate", "--draft"}},
+    {"file_of_no_measuring", "llama-1b --cluster 8xh100-sxm --out m.toml", {"--out belongs to --measure"}},
+    {"two_things", "--measure --show-hardware h100-sxm", {"--show-hardware", "--measure"}},
+    {"model_of_a_schedule", "llama-1b --show-schedule --mesh pp=4", {"MODEL", "--show-schedule"}},
+    {"costs_below_0", "--show-schedule --mesh pp=4 --costs -1 1 1 0", {"--costs -1,1,1,0", "at least 0"}},
+    {"costs_that_are_none", "--show-schedule --mesh pp=4 --costs 1 nan 1 0", {"--costs 1,nan,1,0", "at least 0"}},
+    {"costs_without_end", "--show-schedule --mesh pp=4 --costs 1 1 inf 0", {"--costs 1,1,inf,0", "at least 0"}},
+    {"schedule_without_a_pipeline",
+     "--show-schedule --mesh pp=1 --schedule dualpipe-v",
+     {"mesh.schedule = \"dualpipe-v\"", "mesh.pp of at least 2"}},
+};
+
+class RefusedPlanTest : public testing::TestWithParam<RefusedPlan> {};
+INSTANTIATE_TEST_SUITE_P(Plans, RefusedPlanTest, testing::ValuesIn(kRefusedPlans),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(RefusedPlanTest, NamesTheKeyOrTheOption) {
+  const Program weft;
+  weft.write("mine.toml", sample_recipe());
+  std::string two = sample_recipe() + "[mesh]\ndp = 2\n";
+  two.replace(two.find("global_batch = 8"), 16, "global_batch = 8\nmicro_batch = 2");
+  weft.write("two.toml", two);
+  const Outcome o = weft.run(std::string("plan ") + GetParam().arguments);
+  EXPECT_EQ(o.status, 2) << o.err;
+  for (const char* words : GetParam().says) EXPECT_NE(o.err.find(words), std::string::npos) << words << "\n" << o.err;
 }
 
 // What a recipe says of numbers, the command line may say otherwise; what is written says it too.

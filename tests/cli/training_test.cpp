@@ -95,6 +95,64 @@ TEST_F(TrainingCommandTest, ResumesBitByBit) {
         << file;
 }
 
+// What would go on as another run is refused, by the key that differs, and not tried again.
+TEST_F(TrainingCommandTest, GoesOnOnlyAsTheRunThatItWas) {
+  ASSERT_EQ(weft.run("train r.toml --train.steps=3").status, 0);
+  weft.write("other.txt", sample_text() + "more");
+  for (const auto& [change, key] :
+       std::vector<std::pair<std::string, std::string>>{{"--data.train=other.txt", "data.train"},
+                                                        {"--data.valid_fraction=0.4", "data.valid_fraction"},
+                                                        {"--data.documents=true", "data.documents"},
+                                                        {"--train.seq_len=8", "train.seq_len"},
+                                                        {"--train.seed=5", "train.seed"},
+                                                        {"--model.layers=1", "model.layers"},
+                                                        {"--model.rope_theta=500", "model.rope_theta"},
+                                                        {"--model.norm_eps=0.1", "model.norm_eps"},
+                                                        {"--model.window=4", "model.window"},
+                                                        {"--optimizer.name=lion", "optimizer"},
+                                                        {"--checkpoint.resume=nosuch", "checkpoint.resume"}}) {
+    const Outcome o = weft.run("train r.toml --restarts 2 --restart-pause 0.1 " + change);
+    EXPECT_EQ(o.status, 2) << change << ": " << o.err;
+    EXPECT_NE(o.err.find(key), std::string::npos) << change << ": " << o.err;
+    EXPECT_FALSE(std::filesystem::exists(weft.path("run/restarts.jsonl"))) << change;
+  }
+  const Outcome moved = weft.shell("mkdir elsewhere && cp text.txt elsewhere/same.txt");
+  EXPECT_EQ(weft.run("train r.toml --data.train=elsewhere/same.txt --train.aux_loss=0").status, 2);  // no such key
+  const Outcome same = weft.run("train r.toml --data.train=elsewhere/same.txt --model.context=64 --json");
+  ASSERT_EQ(same.status, 0) << same.err;
+  EXPECT_EQ(nlohmann::json::parse(same.out)["first_step"], 3);
+  const auto nothing_left = nlohmann::json::parse(weft.run("train r.toml --model.context=64 --json").out);
+  for (const char* key : {"loss", "first_loss", "tokens_per_s"}) EXPECT_TRUE(nothing_left[key].is_null()) << key;
+}
+
+// What is validated is a matter of the recipe, not of how its ranks and micro-batches share it.
+TEST_F(TrainingCommandTest, ValidatesTheSameRowsOnEveryMesh) {
+  std::vector<double> found;
+  for (const char* change :
+       {"--train.micro_batch=4", "--train.micro_batch=1", "--mesh.dp=2", "--mesh.pp=2 --mesh.dp=2"}) {
+    const Outcome o = weft.run(fmt::format(
+        "train r.toml --train.steps=1 --train.eval_batches=2 --data.valid_fraction=0.5 --log.dir={} --json {}",
+        found.size(), change));
+    ASSERT_EQ(o.status, 0) << o.err;
+    const auto report = nlohmann::json::parse(o.out);
+    EXPECT_GT(report["tokens_per_s"].get<double>(), 0);
+    found.push_back(report["eval_loss"].get<double>());
+    EXPECT_NEAR(found.back(), found.front(), 1e-5) << change;
+  }
+}
+
+TEST_F(TrainingCommandTest, ABatchThatDoesNotFitIsToldInWhatWasWritten) {
+  for (const auto& [change, told] : std::vector<std::pair<std::string, std::string>>{
+           {"--train.micro_batch=3", "no multiple of micro_batch 3 x dp 1"},
+           {"--train.micro_batch=1 --train.accumulation=3", "not micro_batch 1 x dp 1 x accumulation 3"},
+           {"--train.accumulation=3", "no multiple of dp 1 x accumulation 3"},
+           {"--model.family=lama", "llama"}}) {
+    const Outcome o = weft.run("train r.toml " + change);
+    EXPECT_EQ(o.status, 2) << change;
+    EXPECT_NE(o.err.find(told), std::string::npos) << change << ": " << o.err;
+  }
+}
+
 TEST_F(TrainingCommandTest, ADamagedCheckpointIsNamedAndTheOlderOneUsed) {
   ASSERT_EQ(weft.run("train r.toml").status, 0);
   ASSERT_EQ(

@@ -38,6 +38,23 @@ TEST_F(VerifyCommandTest, ProvesMeshesOfThreads) {
   EXPECT_GT(rows[1]["sent_bytes"]["pp"].get<int64_t>(), 0);
 }
 
+// Gradients are compared as they are scaled, by the factor that one rank found.
+TEST_F(VerifyCommandTest, ProvesMeshesInHalfPrecision) {
+  for (const char* precision : {"bf16", "fp16"}) {
+    const Outcome o =
+        weft.run(fmt::format("verify r.toml --json --train.precision={} --mesh dp=2,zero=1 --mesh tp=2", precision));
+    EXPECT_EQ(o.status, 0) << precision << ": " << o.out << o.err;
+    for (const auto& row : lines_of(o.out)) EXPECT_LE(row["gradient"].get<double>(), 2e-2) << precision;
+  }
+}
+
+TEST_F(VerifyCommandTest, AToleranceCountsAsItIsWritten) {
+  EXPECT_EQ(weft.run("verify r.toml --mesh tp=2 --tolerance 0").status, 1);
+  EXPECT_EQ(weft.run("verify r.toml --mesh dp=1 --tolerance 0").status, 0);
+  for (const char* wrong : {"-1", "nan"})
+    EXPECT_EQ(weft.run(fmt::format("verify r.toml --mesh tp=2 --tolerance={}", wrong)).status, 2) << wrong;
+}
+
 // Pairs beside their reference, and answers that the model gives itself; the run's own files of these are not there.
 TEST_F(VerifyCommandTest, ProvesWhatARecipeTrainsFor) {
   std::string pairs, questions;

@@ -247,9 +247,9 @@ TEST_P(Evaluation, PredictsEveryTokenOnceForAnyNumberOfRanks) {
   EXPECT_EQ(std::count(predicted.begin(), predicted.end(), 1), tokens - 1);
 }
 
-TEST(Evaluation, SpreadsALimitedNumberOfBatches) {
+TEST(Evaluation, SpreadsALimitedNumberOfRows) {
   const TempFolder folder;
-  const EvalBatches batches(counting_text(folder, 10001), {.seq_len = 10, .global_batch = 4}, 5);
+  const EvalBatches batches(counting_text(folder, 10001), {.seq_len = 10, .global_batch = 4}, 20);
   EXPECT_EQ(batches.num_batches(), 5);
   std::set<int32_t> first;
   Batch batch;

@@ -187,6 +187,8 @@ INSTANTIATE_TEST_SUITE_P(
         Impossible{"ranks", {gpipe, 0, 1, 1}, "mesh.pp: 0 ranks; write 1 or more"},
         Impossible{"micro_batches", {gpipe, 2, 1, 0}, "train.accumulation: 0 micro-batches; write 1 or more"},
         Impossible{"too_few", {interleaved, 2, 1, 4}, "mesh.virtual_stages: 1; \"interleaved\" needs 2 or more"},
+        Impossible{"one_rank", {zbv, 1, 1, 4}, "mesh.schedule = \"zbv\" needs mesh.pp of at least 2"},
+        Impossible{"one_rank_interleaved", {interleaved, 1, 1, 4}, "\"interleaved\" needs mesh.pp of at least 2"},
         Impossible{"too_many",
                    {one_f_one_b, 2, 2, 4},
                    "mesh.virtual_stages: 2; \"1f1b\" has exactly 1 on each rank; write 1, or mesh.schedule = "

@@ -318,6 +318,33 @@ INSTANTIATE_TEST_SUITE_P(
                    {{"input", "x"}, {"previous_response_id", "r"}},
                    400,
                    "previous_response_id"},
+        BadRequest{"Conversation", "/v1/responses", {{"input", "x"}, {"conversation", "c"}}, 400, "conversation"},
+        BadRequest{"Background", "/v1/responses", {{"input", "x"}, {"background", true}}, 400, "background"},
+        BadRequest{
+            "ResponseToolChoice", "/v1/responses", {{"input", "x"}, {"tool_choice", "bogus"}}, 400, "tool_choice"},
+        BadRequest{"ResponseForm",
+                   "/v1/responses",
+                   {{"input", "x"}, {"text", {{"format", {{"type", "bogus"}}}}}},
+                   400,
+                   "text.format.type"},
+        BadRequest{"EmptyInput", "/v1/responses", {{"input", json::array()}}, 400, "input"},
+        BadRequest{"Metadata", "/v1/responses", {{"input", "x"}, {"metadata", 1}}, 400, "metadata"},
+        BadRequest{"Truncation", "/v1/responses", {{"input", "x"}, {"truncation", "bogus"}}, 400, "truncation"},
+        BadRequest{"ToolsOfText", "/v1/chat/completions", {{"messages", kHi}, {"tools", "x"}}, 400, "tools"},
+        BadRequest{"ToolOfNumber", "/v1/chat/completions", {{"messages", kHi}, {"tools", {1}}}, 400, "tools[0]"},
+        BadRequest{"StreamedPromptLogprobs",
+                   "/v1/completions",
+                   {{"prompt", "x"}, {"prompt_logprobs", 1}, {"stream", true}},
+                   400,
+                   "prompt_logprobs"},
+        BadRequest{"StreamedPromptLogprobsOfAChat",
+                   "/v1/chat/completions",
+                   {{"messages", kHi}, {"prompt_logprobs", 0}, {"stream", true}},
+                   400,
+                   "prompt_logprobs"},
+        BadRequest{"NumberForInput", "/v1/embeddings", {{"input", 5}}, 400, "input: write a text"},
+        BadRequest{
+            "Encoding", "/v1/embeddings", {{"input", "x"}, {"encoding_format", "int8"}}, 400, "encoding_format"},
         BadRequest{"NoInput", "/v1/embeddings", json::object(), 400, "input"},
         BadRequest{"BadTokens", "/detokenize", {{"tokens", {1, -1}}}, 400, "tokens"}),
     [](const auto& test) { return test.param.name; });
@@ -336,9 +363,17 @@ TEST_P(Refusals, NameTheField) {
 
 TEST(ErrorsTest, ContextLengthHasItsCode) {
   TestServer server;
-  const json error = json::parse(server.post("/v1/completions", {{"prompt", std::string(5000, 'a')}}).body)["error"];
-  EXPECT_EQ(error["code"], "context_length_exceeded");
-  EXPECT_EQ(error["type"], "invalid_request_error");
+  const std::string text(5000, 'a');
+  for (const auto& [path, field, body] : {std::tuple("/v1/completions", "prompt", json{{"prompt", text}}),
+                                          {"/v1/embeddings", "input", json{{"input", text}}},
+                                          {"/v1/responses", "input", json{{"input", text}}},
+                                          {"/v1/chat/completions", "messages", chat_request(text)}}) {
+    const json error = json::parse(server.post(path, body).body)["error"];
+    EXPECT_EQ(error["code"], "context_length_exceeded");
+    EXPECT_EQ(error["type"], "invalid_request_error");
+    EXPECT_EQ(error["param"], field);
+    EXPECT_NE(error["message"].get<std::string>().find(fmt::format("your {} resulted", field)), std::string::npos);
+  }
 }
 
 TEST(ErrorsTest, ACompressedBodyIsNamed) {
@@ -348,6 +383,7 @@ TEST(ErrorsTest, ACompressedBodyIsNamed) {
   };
   EXPECT_EQ(ask("identity").status, 200);
   EXPECT_EQ(ask("gzip").status, 415);
+  EXPECT_EQ(http::reason_phrase(415), "Unsupported Media Type");
   EXPECT_NE(ask("gzip").body.find("'gzip': send it plain"), std::string::npos);
 }
 
@@ -400,31 +436,6 @@ TEST(MessagesApiTest, StreamsItsEvents) {
   EXPECT_EQ(events[events.size() - 2]["delta"]["stop_reason"], "end_turn");
 }
 
-TEST(MessagesApiTest, ToolsAndErrorsHaveTheirForm) {
-  TestServer server(
-      {.engine = {.answer = saying("<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>")}});
-  json request = {
-      {"max_tokens", 100},
-      {"tools", {{{"name", "f"}, {"input_schema", {{"type", "object"}}}}}},
-      {"messages",
-       {{{"role", "user"}, {"content", "Go"}},
-        {{"role", "assistant"},
-         {"content", {{{"type", "tool_use"}, {"id", "t1"}, {"name", "f"}, {"input", {{"x", 0}}}}}}},
-        {{"role", "user"}, {"content", {{{"type", "tool_result"}, {"tool_use_id", "t1"}, {"content", "42"}}}}}}}};
-  const json reply = server.ask("/v1/messages", request);
-  EXPECT_EQ(reply["stop_reason"], "tool_use");
-  EXPECT_EQ(reply["content"][0]["type"], "tool_use");
-  EXPECT_EQ(reply["content"][0]["input"]["x"], 1);
-  const std::string prompt = bytes_as_text(server.engine.last_request().prompt);
-  EXPECT_NE(prompt.find("{\"name\": \"f\", \"arguments\": {\"x\": 0}}"), std::string::npos) << prompt;
-  EXPECT_NE(prompt.find("<tool>42"), std::string::npos) << prompt;
-  request.erase("max_tokens");
-  const bench::HttpResult refused = server.post("/v1/messages", request);
-  EXPECT_EQ(refused.status, 400);
-  EXPECT_EQ(json::parse(refused.body)["type"], "error");
-  EXPECT_EQ(json::parse(refused.body)["error"]["type"], "invalid_request_error");
-}
-
 TEST(ResponsesApiTest, AnswersWholeAndInEvents) {
   TestServer server;
   json request = {{"instructions", "Be kind."}, {"input", "Hi"}, {"max_output_tokens", 50}};
@@ -451,7 +462,33 @@ TEST(ResponsesApiTest, AnswersWholeAndInEvents) {
                                              "response.output_item.done", "response.completed"}));
   request["stream"] = false;
   request["max_output_tokens"] = 2;
-  EXPECT_EQ(server.ask("/v1/responses", request)["incomplete_details"]["reason"], "max_output_tokens");
+  const json cut = server.ask("/v1/responses", request);
+  EXPECT_EQ(cut["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(cut["output"][0]["status"], "incomplete");
+  request["stream"] = true;
+  const json last = server.stream("/v1/responses", request).back();
+  EXPECT_EQ(last["type"], "response.incomplete");
+  EXPECT_EQ(last["response"]["output"][0]["status"], "incomplete");
+}
+
+TEST(ResponsesApiTest, RepeatsWhatWasAsked) {
+  TestServer server;
+  const json asked = {{"instructions", "Be kind."},
+                      {"max_output_tokens", 50},
+                      {"metadata", {{"case", "7"}}},
+                      {"parallel_tool_calls", false},
+                      {"text", {{"format", {{"type", "text"}}}, {"verbosity", "low"}}},
+                      {"tool_choice", "none"},
+                      {"tools", {{{"type", "function"}, {"name", "f"}, {"parameters", {{"type", "object"}}}}}},
+                      {"truncation", "auto"}};
+  json request = asked;
+  request["input"] = "Hi";
+  const json reply = server.ask("/v1/responses", request);
+  for (const auto& [field, value] : asked.items()) EXPECT_EQ(reply[field], value) << field;
+  const json plain = server.ask("/v1/responses", {{"input", "Hi"}, {"text", {{"verbosity", "low"}}}});
+  EXPECT_EQ(plain["tool_choice"], "auto");
+  EXPECT_EQ(plain["metadata"], json::object());
+  EXPECT_EQ(plain["text"]["format"]["type"], "text");
 }
 
 }  // namespace

@@ -208,7 +208,8 @@ TEST_F(ContinuousEngineTest, ObeysConstraintsAndBadWords) {
     other.bad_words = {{all[0]}};
     EXPECT_NE(ask(engine, std::move(other)).get().tokens[0], all[0]);
     Request impossible = greedy({5, 7}, 4);
-    for (int32_t t = 0; t < kCompanyVocab; ++t) impossible.bad_words.push_back({t});
+    for (int32_t t = 0; t < kCompanyVocab; ++t) impossible.bad_words.push_back({all[0], t});
+    impossible.sampling.logit_bias = {{all[0], 100.0f}};  // so that the second is forbidden
     const Finish finish = ask(engine, std::move(impossible)).get().finish;
     EXPECT_EQ(finish.reason, FinishReason::error);
     EXPECT_FALSE(finish.error.empty());
@@ -300,8 +301,9 @@ TEST_F(ContinuousEngineTest, UrgentRequestsGoFirst) {
 }
 
 TEST_F(ContinuousEngineTest, RefusesWhatCannotRunAndWhatIsTooMuch) {
-  ContinuousEngine engine(model_, {.kv_blocks = 2, .block_tokens = 16, .max_waiting = 2});  // nobody runs it
-  EXPECT_EQ(engine.limits().context, 32);                                                   // what the cache holds
+  const ContinuousOptions holds_two{.kv_blocks = 2, .block_tokens = 16, .max_running = 1, .max_waiting = 1};
+  ContinuousEngine engine(model_, holds_two);  // nobody runs it
+  EXPECT_EQ(engine.limits().context, 32);      // what the cache holds
   EXPECT_THROW(ask(engine, greedy({}, 3)), UsageError);
   EXPECT_THROW(ask(engine, greedy({kCompanyVocab}, 3)), UsageError);
   EXPECT_THROW(ask(engine, greedy(std::vector<int32_t>(32, 1), 3)), UsageError);

@@ -207,9 +207,9 @@ TEST(EnginePoolTest, RefusesWhatNeverRunsAndMoreThanItHolds) {
   EXPECT_THROW(ask(a, std::move(adapted)), UsageError);
   EXPECT_EQ(a.adapters(), std::vector<std::string>{"law"});
   std::vector<std::future<Heard>> open;
-  for (int64_t i = 0; i < kLimits.max_waiting; ++i) open.push_back(ask(a, asking()));
+  for (int64_t i = 0; i < kLimits.max_open(); ++i) open.push_back(ask(a, asking()));
   EXPECT_THROW(ask(a, asking()), Busy);
-  EXPECT_EQ(a.stats().waiting, kLimits.max_waiting);
+  EXPECT_EQ(a.stats().waiting, kLimits.max_open());
   for (auto& one : open) EXPECT_EQ(text_of(one.get()), "text");
 }
 

@@ -74,7 +74,8 @@ class FakeEngine : public Engine {
   RequestId submit(Request request, std::unique_ptr<RequestSink> sink) override {
     if (request.kind == Request::Kind::embed && !options_.embeds) throw Unsupported("embeddings are not offered");
     const std::lock_guard lock(mutex_);
-    if (is_draining_ || int64_t(waiting_.size()) >= options_.limits.max_waiting) throw Busy("the queue is full", 2);
+    const auto open = int64_t(waiting_.size() + running_.size());
+    if (is_draining_ || open >= options_.limits.max_open()) throw Busy("the queue is full", 2);
     Job job{.id = ++last_id_, .sink = std::move(sink), .script = options_.answer(request)};
     last_request_ = {.prompt = request.prompt,
                      .sampling = request.sampling,

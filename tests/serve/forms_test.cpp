@@ -125,6 +125,28 @@ TEST_F(FormsTest, EveryWayToAskForAFormIsKept) {
   });
 }
 
+TEST_F(FormsTest, OfAnthropicAreKept) {
+  with_server(api::ToolFormat::hermes, [&] {
+    const json format = {{"type", "json_schema"}, {"schema", kSchema}};
+    json body = {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 6000}};
+    for (const json& fields : {json{{"output_config", {{"format", format}}}}, json{{"output_format", format}}}) {
+      json asked = body;
+      asked.update(fields);
+      const bench::HttpResult result = post("/v1/messages", asked);
+      ASSERT_EQ(result.status, 200) << result.body;
+      const json message = json::parse(result.body);
+      EXPECT_TRUE(is_painted(message["content"][0]["text"])) << message;
+    }
+    for (const json& wrong :
+         {json{{"output_config", {{"format", {{"type", "bogus"}, {"schema", kSchema}}}}}},
+          json{{"output_format", {{"schema", kSchema}}}}, json{{"output_format", {{"type", "json_schema"}}}}}) {
+      json asked = body;
+      asked.update(wrong);
+      EXPECT_EQ(post("/v1/messages", asked).status, 400) << wrong;
+    }
+  });
+}
+
 class DemandedCallsTest : public FormsTest, public testing::WithParamInterface<api::ToolFormat> {};
 
 TEST_P(DemandedCallsTest, HaveTheSchemasOfTheirTools) {

@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
                              [](Request& r) {
                                r.bad_words = {{1, -7}};
                              }},
-                    BadField{"AllowedToken", [](Request& r) { r.sampling.allowed_tokens = {-2}; }},
+                    BadField{"AllowedToken", [](Request& r) { r.sampling.allowed_tokens = {1, -2}; }},
                     BadField{"EmptyBadWord", [](Request& r) { r.bad_words = {{}}; }},
                     BadField{"Alternatives", [](Request& r) { r.logprobs = -1; }},
                     BadField{"PromptAlternatives", [](Request& r) { r.prompt_logprobs = 1 << 20; }},

@@ -236,6 +236,36 @@ TEST(SamplerTest, OnlyTokensThatTheRequestAllowsCome) {
   EXPECT_THROW(Sampler({.allowed_tokens = {1000}}).choose(logits, 0), Error);
 }
 
+// Of tokens 0 to 3, of which the form lets those come that `allowed` has bits for; 3 is an end.
+struct EndCase {
+  const char* name;
+  uint32_t allowed;
+  std::vector<int32_t> own, banned;
+  int32_t want;  // -1: nothing
+};
+void PrintTo(const EndCase& c, std::ostream* out) { *out << c.name; }
+class SamplerEnds : public testing::TestWithParam<EndCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Cases, SamplerEnds,
+    testing::Values(EndCase{"Banned", 0b1001, {}, {3}, 0}, EndCase{"Complete", 0b1000, {}, {3}, 3},
+                    EndCase{"NotAllowed", 0b1000, {0, 1}, {}, 3}, EndCase{"AllowedIsLeft", 0b1011, {1}, {3}, 1},
+                    EndCase{"NoneAllowedIsLeft", 0b1011, {2}, {3}, 3}, EndCase{"NotComplete", 0b0011, {2}, {3}, -1},
+                    EndCase{"DeadEnd", 0, {}, {3}, -1}),
+    [](const auto& c) { return c.param.name; });
+
+TEST_P(SamplerEnds, ComeAfterAllWhereAFormHasNothingElse) {
+  const EndCase& c = GetParam();
+  const std::vector<float> logits{4, 3, 2, 1};
+  const std::vector<int32_t> ends{3};
+  Sampler sampler({.temperature = 0, .allowed_tokens = c.own});
+  const SamplingPast past{.allowed = {&c.allowed, 1}, .ends = ends, .banned = c.banned};
+  EXPECT_EQ(sampler.may_choose(past, 4), c.want >= 0);
+  if (c.want < 0)
+    EXPECT_THROW(sampler.choose(logits, 0, past), Error);
+  else
+    EXPECT_EQ(sampler.choose(logits, 0, past), c.want);
+}
+
 TEST(SamplerTest, ABiasOfMinus100Forbids) {
   const std::vector<float> logits{500, 1};
   EXPECT_EQ(Sampler({.temperature = 0, .logit_bias = {{0, -100.0f}}}).choose(logits, 0), 1);

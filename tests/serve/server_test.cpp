@@ -101,6 +101,7 @@ TEST(HostTest, PagesOfOtherSitesGetNothing) {
   };
   EXPECT_EQ(status("Host: localhost:1\r\n"), 200);
   EXPECT_EQ(status("Host: [::1]:8000\r\n"), 200);
+  EXPECT_EQ(status("Host: LocalHost:8000\r\n"), 200);
   EXPECT_EQ(status("Host: evil.example\r\n"), 421) << "a name that was made to point here";
   EXPECT_EQ(status("Host: 127.0.0.1.evil.example\r\n"), 421);
   EXPECT_EQ(status("Host: localhost:1\r\nOrigin: http://localhost:1\r\n"), 200);
@@ -194,8 +195,14 @@ INSTANTIATE_TEST_SUITE_P(
         RawRequest{"Chunks",
                    kPost + "Transfer-Encoding: chunked\r\n\r\n10\r\n{\"prompt\": \"abc\"\r\n1\r\n}\r\n0\r\n\r\n",
                    200},
+        RawRequest{"ChunksNotLast", kGet + "Transfer-Encoding: chunked, gzip\r\n\r\n", 400},
+        RawRequest{"ChunksTwice", kGet + "Transfer-Encoding: chunked, chunked\r\n\r\n", 400},
+        RawRequest{"NoChunks", kGet + "Transfer-Encoding: identity\r\n\r\n", 400},
+        RawRequest{"OtherWordForChunks", kGet + "Transfer-Encoding: xchunked\r\n\r\n", 400},
         RawRequest{"BadChunk", kPost + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
         RawRequest{"Continue", kPost + "Expect: 100-continue\r\nContent-Length: 15\r\n\r\n{\"prompt\":\"abc\"}", 100},
+        RawRequest{"LargeContinue", kPost + "Expect: 100-Continue\r\nContent-Length: 15\r\n\r\n{\"prompt\":\"abc\"}",
+                   100},
         RawRequest{"OtherExpectation", kPost + "Expect: miracles\r\nContent-Length: 99\r\n\r\n", 417}),
     [](const auto& test) { return test.param.name; });
 
@@ -212,6 +219,15 @@ TEST_P(RawRequests, AreAnsweredOrRefused) {
   }
   EXPECT_EQ(status_of(server, GetParam().text), GetParam().status);
   EXPECT_EQ(status_of(server, kGet + "\r\n"), 200);
+}
+
+TEST(ConnectionTest, IsClosedBehindABodyWithoutAnEnd) {
+  TestServer server;
+  bench::HttpClient client = server.connect();
+  client.send_raw(kPost + "Transfer-Encoding: gzip\r\n\r\n" + kGet + "\r\n");
+  const std::string all = client.read_raw();
+  EXPECT_TRUE(all.starts_with("HTTP/1.1 400 ")) << all;
+  EXPECT_EQ(all.find("HTTP/1.1 200"), std::string::npos) << "what may be a body is no request: " << all;
 }
 
 TEST(ConnectionTest, IsKeptForManyRequestsAlsoWhenTheyComeTogether) {
@@ -239,6 +255,19 @@ TEST(LimitsTest, ConnectionsBeyondTheLimitAreClosed) {
   held.pop_back();
   EXPECT_TRUE(becomes_true([&] { return server.server.stats().connections == 2; }, milliseconds(1000)));
   EXPECT_EQ(server.connect().request("GET", "/health").status, 200);
+}
+
+TEST(LimitsTest, AreToldInTheFormOfTheRoute) {
+  TestServer server;
+  const auto refused = [&](const char* path) {
+    bench::HttpClient client = server.connect();
+    client.send_raw(fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n", path));
+    EXPECT_EQ(client.read_head().status, 413);
+    return json::parse(client.read_body());
+  };
+  EXPECT_EQ(refused("/v1/messages")["type"], "error");
+  EXPECT_EQ(refused("/v1/messages")["error"]["type"], "request_too_large");
+  EXPECT_EQ(refused("/v1/completions")["error"]["type"], "invalid_request_error");
 }
 
 TEST(LimitsTest, BodiesShareTheirMemory) {
@@ -395,6 +424,32 @@ TEST(DrainTest, CutsWhatTakesTooLong) {
   ASSERT_TRUE(becomes_true([&] { return server.engine.stats().running == 1; }, milliseconds(2000)));
   EXPECT_EQ(server.server.drain(milliseconds(100)), 1);
   EXPECT_TRUE(becomes_true([&] { return server.engine.stats().kv_blocks_used == 0; }, milliseconds(250)));
+}
+
+TEST(DrainTest, TellsThoseWhoseAnswersAreCut) {
+  TestServer server(slow_engine(milliseconds(5)));
+  json whole = kEndless, message = chat_request("Hi");
+  whole["stream"] = false;
+  message["max_tokens"] = 4000, message["ignore_eos"] = true, message["stream"] = true;
+  bench::HttpClient stream = server.connect(), waiting = server.connect(), anthropic = server.connect();
+  stream.send("POST", "/v1/completions", kEndless.dump());
+  waiting.send("POST", "/v1/completions", whole.dump());
+  anthropic.send("POST", "/v1/messages", message.dump());
+  ASSERT_TRUE(becomes_true([&] { return server.engine.stats().running == 3; }, milliseconds(2000)));
+  const auto begin = Clock::now();
+  EXPECT_EQ(server.server.drain(milliseconds(100), [&] { server.engine.drain(milliseconds(0)); }), 3);
+  EXPECT_LT(Clock::now() - begin, milliseconds(900)) << "nobody is waited for who has been told";
+  const bench::HttpResult head = waiting.read_head();
+  EXPECT_EQ(head.status, 503);
+  EXPECT_EQ(head.header("retry-after"), "1");
+  EXPECT_EQ(json::parse(waiting.read_body())["error"]["code"], "shutting_down");
+  for (bench::HttpClient* client : {&stream, &anthropic}) {
+    EXPECT_EQ(client->read_head().status, 200);
+    std::string last;
+    while (const auto data = client->next_event()) last = *data;
+    EXPECT_NE(json::parse(last)["error"]["message"].get<std::string>().find("shutting down"), std::string::npos)
+        << last;
+  }
 }
 
 TEST(ServerTest, RefusesAddressesAndFilesThatAreNone) {

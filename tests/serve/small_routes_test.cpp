@@ -37,6 +37,18 @@ TEST(EmbeddingsApiTest, FloatsOrBase64OrNotOffered) {
   EXPECT_EQ(without.post("/v1/embeddings", {{"input", "abc"}}).status, 501);
 }
 
+TEST(SmallRoutesTest, TokenizeWritesPromptsAsChatsDo) {
+  TestServer server;
+  json request = {{"messages", kHi}};
+  const json plain = server.ask("/tokenize", request)["tokens"];
+  request["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  request["chat_template_kwargs"] = {{"reasoning_effort", "low"}};
+  const json tokens = server.ask("/tokenize", request)["tokens"];
+  EXPECT_NE(tokens, plain);
+  server.ask("/v1/chat/completions", request);
+  EXPECT_EQ(tokens, json(server.engine.last_request().prompt));
+}
+
 TEST(SmallRoutesTest, Answer) {
   TestServer server;
   EXPECT_EQ(server.ask("/tokenize", {{"prompt", "Hi"}})["tokens"], json::array({72, 105}));

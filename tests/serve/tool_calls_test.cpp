@@ -32,6 +32,16 @@ INSTANTIATE_TEST_SUITE_P(
                      "<tool_call>{\"name\": \"f\", \"arguments\": {}}",
                      "",
                      {{"f", "{}"}}},
+        ToolCallCase{"HermesCutInItsClose",
+                     ToolFormat::hermes,
+                     "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_ca",
+                     "",
+                     {{"f", "{}"}}},
+        ToolCallCase{"HermesOtherTagBehindIt",
+                     ToolFormat::hermes,
+                     "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_box",
+                     "\n</tool_box",
+                     {{"f", "{}"}}},
         ToolCallCase{
             "HermesBroken", ToolFormat::hermes, "<tool_call>{oops</tool_call>", "<tool_call>{oops</tool_call>", {}},
         ToolCallCase{

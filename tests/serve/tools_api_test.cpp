@@ -175,5 +175,54 @@ TEST(ToolsApiTest, AnswersInPartsAreReadWithAndWithoutTools) {
   EXPECT_TRUE(forms.forms.back().may_be_text);
 }
 
+TEST(ToolsApiTest, OfAnthropicHaveTheirForm) {
+  TestServer server(
+      {.engine = {.answer = saying("<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>")}});
+  json request = {
+      {"max_tokens", 100},
+      {"tools", {{{"name", "f"}, {"input_schema", {{"type", "object"}}}}}},
+      {"messages",
+       {{{"role", "user"}, {"content", "Go"}},
+        {{"role", "assistant"},
+         {"content", {{{"type", "tool_use"}, {"id", "t1"}, {"name", "f"}, {"input", {{"x", 0}}}}}}},
+        {{"role", "user"}, {"content", {{{"type", "tool_result"}, {"tool_use_id", "t1"}, {"content", "42"}}}}}}}};
+  const json reply = server.ask("/v1/messages", request);
+  EXPECT_EQ(reply["stop_reason"], "tool_use");
+  EXPECT_EQ(reply["content"][0]["type"], "tool_use");
+  EXPECT_EQ(reply["content"][0]["input"]["x"], 1);
+  const std::string prompt = bytes_as_text(server.engine.last_request().prompt);
+  EXPECT_NE(prompt.find("{\"name\": \"f\", \"arguments\": {\"x\": 0}}"), std::string::npos) << prompt;
+  EXPECT_NE(prompt.find("<tool>42"), std::string::npos) << prompt;
+  request.erase("max_tokens");
+  const bench::HttpResult refused = server.post("/v1/messages", request);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(json::parse(refused.body)["type"], "error");
+  EXPECT_EQ(json::parse(refused.body)["error"]["type"], "invalid_request_error");
+}
+
+// Templates of some models take nothing but results of tools behind a message with calls.
+TEST(ToolsApiTest, ItemsOfOneTurnAreOneMessage) {
+  TestServer server;
+  const auto call = [](const char* id) {
+    return json{{"type", "function_call"}, {"call_id", id}, {"name", id}, {"arguments", "{}"}};
+  };
+  const auto output = [](const char* id) {
+    return json{{"type", "function_call_output"}, {"call_id", id}, {"output", id}};
+  };
+  const json said = {{"role", "assistant"}, {"content", "So."}}, user = {{"role", "user"}, {"content", "Go"}};
+  const std::string a = R"(<tool_call>{"name": "a", "arguments": {}}</tool_call>)",
+                    b = R"(<tool_call>{"name": "b", "arguments": {}}</tool_call>)";
+  for (const auto& [input, prompt] :
+       {std::pair(json{user, said, call("a"), call("b"), output("a"), output("b")},
+                  "<user>Go\n<assistant>So." + a + b + "\n<tool>a\n<tool>b\n"),
+        {json{user, call("a"), said, output("a"), call("b"), output("b")},
+         "<user>Go\n<assistant>So." + a + "\n<tool>a\n<assistant>" + b + "\n<tool>b\n"},
+        {json{user, {{"type", "reasoning"}, {"summary", {{{"text", "Hm."}}}}}, said, call("a"), output("a"), user},
+         "<user>Go\n<assistant><think>Hm.</think>So." + a + "\n<tool>a\n<user>Go\n"}}) {
+    server.ask("/v1/responses", {{"input", input}});
+    EXPECT_EQ(bytes_as_text(server.engine.last_request().prompt), prompt + "<assistant>") << input;
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -125,17 +125,18 @@ int64_t Batches::num_targets(int64_t step) const {
   return targets;
 }
 
-EvalBatches::EvalBatches(TokenPart part, BatchOptions options, int64_t max_batches)
+EvalBatches::EvalBatches(TokenPart part, BatchOptions options, int64_t max_rows)
     : part_(std::move(part)), options_(options) {
   check_options(options_);
   if (part_.size() < 2)
     throw UsageError(
-        "evaluation needs at least 2 tokens, but the validation part of {} has {}; write a larger "
-        "data.valid_fraction or name a text in data.valid",
+        "evaluation needs at least 2 tokens, and of {} it has {}: name a longer text, or for a run's validation "
+        "write a "
+        "larger data.valid_fraction",
         part_.file->path(), part_.size());
   const int64_t rows = options_.global_batch;
   windows_ = (part_.size() - 2) / options_.seq_len + 1;
-  taken_ = max_batches > 0 ? std::min(windows_, max_batches * rows) : windows_;
+  taken_ = max_rows > 0 ? std::min(windows_, max_rows) : windows_;
   batches_ = (taken_ + rows - 1) / rows;
 }
 

@@ -42,8 +42,8 @@ class Batches final : public BatchSource {
 // and the rest of the last window are padding (id 0, target -1).
 class EvalBatches {
  public:
-  // max_batches > 0 takes that many batches of windows spread evenly over the part; `seed` is not used.
-  EvalBatches(TokenPart part, BatchOptions options, int64_t max_batches = 0);
+  // max_rows > 0 takes that many windows, spread evenly over the part; `seed` is not used.
+  EvalBatches(TokenPart part, BatchOptions options, int64_t max_rows = 0);
 
   int64_t num_batches() const { return batches_; }
   int64_t num_windows() const { return taken_; }

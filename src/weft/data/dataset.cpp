@@ -221,4 +221,11 @@ Dataset open_dataset(FileSystem& fs, const DatasetOptions& options, TextProgress
   return dataset;
 }
 
+std::string Dataset::fingerprint() const {
+  if (train.file) return fmt::format("{:016x} {} {}", train.file->content_fingerprint(), train.begin, train.end);
+  Digester digester;
+  for (const Prompt& prompt : prompts) digester.update(bytes_of(prompt.example + "\n"));
+  return digester.finish().to_hex();
+}
+
 }  // namespace weft

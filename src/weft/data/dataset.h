@@ -32,6 +32,9 @@ struct Dataset {
   TokenPart train;
   TokenPart valid;                             // empty when valid_fraction is 0
   std::vector<Prompt> prompts, valid_prompts;  // in place of tokens, of ExampleKind::prompts
+
+  // Of what there is to train on and its order, wherever it lies.
+  std::string fingerprint() const;
 };
 
 // When many ranks share cache_dir, let one of them call this first.

@@ -136,10 +136,10 @@ int64_t PackedBatches::num_targets(int64_t step) const {
   return targets;
 }
 
-PackedEvalBatches::PackedEvalBatches(TokenPart part, const BatchOptions& options, int64_t max_batches)
+PackedEvalBatches::PackedEvalBatches(TokenPart part, const BatchOptions& options, int64_t max_rows)
     : rows_(std::move(part), options.seq_len, options.seed), options_(options) {
   const int64_t all = rows_.num_rows(), rows = options_.global_batch;
-  taken_ = max_batches > 0 ? std::min(all, max_batches * rows) : all;
+  taken_ = max_rows > 0 ? std::min(all, max_rows) : all;
   batches_ = (taken_ + rows - 1) / rows;
 }
 

@@ -62,10 +62,10 @@ class PackedBatches final : public BatchSource {
   BatchOptions options_;
 };
 
-// Evaluation: every row once, in order; see EvalBatches for max_batches.
+// Evaluation: every row once, in order; see EvalBatches for max_rows.
 class PackedEvalBatches {
  public:
-  PackedEvalBatches(TokenPart part, const BatchOptions& options, int64_t max_batches = 0);
+  PackedEvalBatches(TokenPart part, const BatchOptions& options, int64_t max_rows = 0);
   int64_t num_batches() const { return batches_; }
   void fill(int64_t batch_index, int32_t first_row, int32_t rows, Batch& batch) const;
 

@@ -52,6 +52,7 @@ class TokenFile {
   int64_t source_bytes() const { return int64_t(footer_.source_bytes); }
   int64_t skipped_files() const { return int64_t(footer_.skipped_files); }
   uint64_t tokenizer_fingerprint() const { return footer_.tokenizer_fingerprint; }
+  uint64_t content_fingerprint() const { return footer_.tail_checksum; }  // of tokens, documents and tokenizer
   std::string_view tokenizer_json() const { return tokenizer_json_; }
   std::span<const uint64_t> document_starts() const { return documents_; }  // ascending, the first is 0
 

@@ -167,8 +167,8 @@ Exported export_hugging_face(const ModelSource& source, const std::string& folde
   const std::vector<ParamNames> names = names_of(*text.family, source.config(), options.codes == BlockType::mxfp4);
   const std::vector<AssembledTensor> tensors = assemble(names);
   make_folders(fs, folder);
-  if (const std::string config = join_path(folder, "config.json"); exists(fs, config))
-    throw Error("{} exists: name a new folder", config);
+  // Beside a run's files a config.json would hide the run.
+  if (!list_folder(fs, folder).empty()) throw UsageError("{} is not empty: name a new folder", folder);
   std::optional<CodedWeights> coded;
   if (options.codes) coded.emplace(*options.codes, source.config(), tensors);
   CodedWeights* const codes = coded ? &*coded : nullptr;

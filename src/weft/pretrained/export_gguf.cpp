@@ -164,7 +164,7 @@ GgmlType parse_ggml_type(std::string_view option, std::string_view name) {
 
 Exported export_gguf(const ModelSource& source, const std::string& path, const GgufExportOptions& options) {
   FileSystem& fs = *options.fs;
-  if (exists(fs, path)) throw Error("{} exists: name a new file", path);
+  if (exists(fs, path)) throw UsageError("{} exists: name a new file", path);
   const ModelConfig& config = source.config();
   const GgufDescription description = describe(config);
   const std::vector<ParamNames> names = names_of(gguf_family_of(description), config);

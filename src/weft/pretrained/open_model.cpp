@@ -186,8 +186,8 @@ ModelConfig preset_with(const std::string& name, WithMtp mtp) {
 
 std::string find_checkpoint(const std::string& path) {
   FileSystem& fs = FileSystem::real();
-  if (!exists(fs, path)) throw Error("{} does not exist: name a model, a checkpoint or a run folder", path);
-  if (!is_folder(path)) throw Error("{} is a file: name a model, a checkpoint or a run folder", path);
+  if (!exists(fs, path)) throw UsageError("{} does not exist: name a model, a checkpoint or a run folder", path);
+  if (!is_folder(path)) throw UsageError("{} is a file: name a model, a checkpoint or a run folder", path);
   if (exists(fs, join_path(path, "manifest.json"))) return path;
   const std::string checkpoints = join_path(path, "checkpoints");
   return newest_in(is_folder(checkpoints) ? checkpoints : path);

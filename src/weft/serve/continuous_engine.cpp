@@ -104,6 +104,7 @@ void ContinuousEngine::check_request(const Request& r) const {
   for (const int32_t token : r.prompt) {
     if (token < 0 || token >= limits_.vocab) throw UsageError("{} is no token of this model", token);
   }
+  check_first_choice(r, limits_.vocab);
 }
 
 RequestId ContinuousEngine::submit(Request request, std::unique_ptr<RequestSink> sink) {
@@ -111,8 +112,7 @@ RequestId ContinuousEngine::submit(Request request, std::unique_ptr<RequestSink>
   constexpr double kRetryAfter = 1;
   const std::lock_guard lock(mutex_);
   if (is_draining_ || is_stopped_) throw Busy("the server is shutting down", kRetryAfter);
-  if (stats_.waiting + int64_t(incoming_.size()) >= options_.max_waiting)
-    throw Busy("the queue is full; try again soon", kRetryAfter);
+  if (int64_t(num_open_) >= limits_.max_open()) throw Busy("the queue is full; try again soon", kRetryAfter);
   const int32_t adapter = adapter_number(request.adapter);
   if (request.kind == Request::Kind::embed) request.max_tokens = 0;
   request.max_tokens = std::min(request.max_tokens, limits_.context - int64_t(request.prompt.size()));

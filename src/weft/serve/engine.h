@@ -33,7 +33,9 @@ struct EngineLimits {
   int64_t vocab = 0;
   int64_t context = 0;      // prompt and answer together have at most so many tokens
   int64_t max_running = 0;  // requests in one step
-  int64_t max_waiting = 0;  // requests in the queue; one more is Busy
+  int64_t max_waiting = 0;  // requests in the queue beyond those that find a place in a step; one more is Busy
+
+  int64_t max_open() const { return max_running + max_waiting; }
 };
 
 // A moment of the engine. Counts named `*_total` only grow.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "weft/serve/sequence.h"
 #include "weft/serve/watched_sink.h"
 
 namespace weft {
@@ -29,7 +30,7 @@ class EnginePool::Member : public Engine {
     check(request);
     Lock lock(pool_.mutex_);
     if (is_draining_ || pool_.is_stopping_) throw Busy("the server is shutting down", 1);
-    if (!can_ask() && int64_t(waiting_.size()) >= limits_.max_waiting) throw Busy("the queue is full", 1);
+    if (!can_ask() && int64_t(waiting_.size()) >= limits_.max_open()) throw Busy("the queue is full", 1);
     const RequestId id = ++last_id_;
     open_[id] = {};
     last_used_ = Clock::now();
@@ -90,6 +91,7 @@ class EnginePool::Member : public Engine {
                        limits_.context);
     if (!request.adapter.empty() && std::ranges::find(adapters_, request.adapter) == adapters_.end())
       throw UsageError("there is no adapter {}", request.adapter);
+    check_first_choice(request, limits_.vocab);
   }
   bool can_ask() const { return loaded_ && !is_leaving_ && loaded_->is_alive(); }
 

@@ -21,8 +21,8 @@ struct OutputForm;
 class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
-  // Token t may come next when bit t % 32 of allowed[t / 32] is set; all words are written. At least one bit is set:
-  // of an end token (see Request::stop_tokens) when nothing else can follow.
+  // Token t may come next when bit t % 32 of allowed[t / 32] is set; all words are written. Of an end token (see
+  // Request::stop_tokens) it is set where the form is complete. None is where no token spells how it goes on.
   virtual void fill(std::span<uint32_t> allowed) = 0;
   virtual void accept(int32_t token) = 0;       // it was allowed
   virtual void rewind(int64_t num_tokens) = 0;  // forgets the last accepted ones: guesses that did not come true
@@ -38,7 +38,7 @@ struct Request {
   std::string adapter;          // empty: the model itself
 
   int64_t max_tokens = 16;  // 0: only the prompt's log probabilities are wanted
-  int64_t min_tokens = 0;   // until there are that many, no stop token is chosen
+  int64_t min_tokens = 0;   // until there are that many, no stop token is chosen, but where a constraint has no other
   SamplingOptions sampling;
   // Each ends the answer. The model's end tokens are among them; the layer above leaves them out where they are to be
   // ignored.

@@ -13,7 +13,16 @@ namespace weft {
 namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-constexpr const char* kNoneMayCome = "no token may come next: the request forbids all of them";
+constexpr const char* kNoneMayCome =
+    "no token may come next: the request forbids all of them, or its form goes on as no token is spelled";
+
+bool has_bit(std::span<const uint32_t> mask, int32_t token) {
+  return token >= 0 && size_t(token) / 32 < mask.size() && (mask[size_t(token) / 32] >> (token % 32) & 1) != 0;
+}
+
+void clear_bit(std::span<uint32_t> mask, int32_t token) {
+  if (has_bit(mask, token)) mask[size_t(token) / 32] &= ~(uint32_t(1) << (token % 32));
+}
 
 void require(bool is_fine, std::string_view name, double value, std::string_view range) {
   if (!is_fine) throw UsageError("{} {}: write {}", name, value, range);
@@ -74,24 +83,53 @@ void Sampler::find_changes(const SamplingPast& past, int64_t vocab, TokenWish& w
   end_list(wish.query.num_biases);
   add_penalties(past, wish);
   end_list(wish.query.num_penalised);
-  for (const int32_t token : past.banned) wish.changes.push_back({token});
+  if (find_mask(past, vocab, wish.mask))
+    for (const int32_t token : past.banned) wish.changes.push_back({token});
   for (const std::vector<int32_t>& word : past.bad_words) {
     if (word.empty() || word.size() - 1 > past.answer.size()) continue;
     const auto before_last = past.answer.last(word.size() - 1);
     if (std::equal(before_last.begin(), before_last.end(), word.begin())) wish.changes.push_back({word.back()});
   }
   end_list(wish.query.num_forbidden);
+}
+
+// False where nothing but the ends is left of a form: they are the mask then, and nothing is banned.
+bool Sampler::find_mask(const SamplingPast& past, int64_t vocab, std::vector<uint32_t>& mask) const {
   const auto words = size_t(vocab + 31) / 32;
   if (!past.allowed.empty()) {
     check(past.allowed.size() >= words, "{} words of allowed tokens for {} tokens", past.allowed.size(), vocab);
-    wish.mask.assign(past.allowed.begin(), past.allowed.begin() + std::ptrdiff_t(words));
+    mask.assign(past.allowed.begin(), past.allowed.begin() + std::ptrdiff_t(words));
   }
-  if (options_.allowed_tokens.empty()) return;
-  std::vector<uint32_t> allowed(words);
-  for (const int32_t token : options_.allowed_tokens)
-    if (token >= 0 && token < vocab) allowed[size_t(token) / 32] |= uint32_t(1) << (token % 32);
-  for (size_t i = 0; i < words && !past.allowed.empty(); ++i) allowed[i] &= wish.mask[i];
-  wish.mask.swap(allowed);
+  if (!options_.allowed_tokens.empty()) {
+    std::vector<uint32_t> allowed(words);
+    for (const int32_t token : options_.allowed_tokens)
+      if (token >= 0 && token < vocab && (mask.empty() || has_bit(mask, token)))
+        allowed[size_t(token) / 32] |= uint32_t(1) << (token % 32);
+    mask.swap(allowed);
+  }
+  if (past.ends.empty() || (past.banned.empty() && options_.allowed_tokens.empty())) return true;
+  std::vector<uint32_t> rest = mask;
+  for (const int32_t token : past.banned) clear_bit(rest, token);
+  if (std::ranges::any_of(rest, [](uint32_t word) { return word != 0; })) return true;
+  std::ranges::fill(mask, 0u);
+  for (const int32_t token : past.ends)
+    if (token < vocab && has_bit(past.allowed, token)) mask[size_t(token) / 32] |= uint32_t(1) << (token % 32);
+  return false;
+}
+
+bool Sampler::may_choose(const SamplingPast& past, int64_t vocab) {
+  if (!changes_logits(past)) return true;
+  wish_.query = {};
+  find_changes(past, vocab, wish_);
+  std::vector<uint32_t> mask = wish_.mask;
+  if (mask.empty()) mask.assign(size_t(vocab + 31) / 32, ~uint32_t(0));
+  for (int64_t token = vocab; token < int64_t(mask.size()) * 32; ++token) clear_bit(mask, int32_t(token));
+  const std::span<const TokenChange> changes = wish_.changes;
+  for (const TokenChange& bias : changes.first(size_t(wish_.query.num_biases)))
+    if (bias.amount <= kForbiddingBias) clear_bit(mask, bias.token);
+  for (const TokenChange& forbidden : changes.last(size_t(wish_.query.num_forbidden)))
+    clear_bit(mask, forbidden.token);
+  return std::ranges::any_of(mask, [](uint32_t word) { return word != 0; });
 }
 
 void Sampler::add_penalties(const SamplingPast& past, TokenWish& wish) {

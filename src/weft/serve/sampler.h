@@ -35,9 +35,10 @@ void check_sampling(const SamplingOptions& options);
 
 // What a choice depends on beside the logits. All of it may be left out.
 struct SamplingPast {
-  std::span<const int32_t> prompt{}, answer{};        // so far
-  std::span<const uint32_t> allowed{};                // a bit for each token, as TokenConstraint fills it; empty: all
-  std::span<const int32_t> banned{};                  // tokens that may not come now
+  std::span<const int32_t> prompt{}, answer{};  // so far
+  std::span<const uint32_t> allowed{};          // a bit for each token, as TokenConstraint fills it; empty: all
+  std::span<const int32_t> ends{};    // those of `allowed` come after all where it has no others: banned or not
+  std::span<const int32_t> banned{};  // tokens that may not come now
   std::span<const std::vector<int32_t>> bad_words{};  // sequences that may not come to their end now
 };
 
@@ -52,6 +53,8 @@ class Sampler {
  public:
   explicit Sampler(const SamplingOptions& options);
 
+  // Whether a token may come, whatever the logits.
+  bool may_choose(const SamplingPast& past, int64_t vocab);
   // `position` numbers the tokens of one sequence. Ties go to the lower token id. Throws Error when no token may
   // come. In this order: allowed tokens, bias, penalties, what is forbidden; then temperature, typical_p, min_p,
   // top_k, top_p.
@@ -69,6 +72,7 @@ class Sampler {
  private:
   bool changes_logits(const SamplingPast& past) const;
   void find_changes(const SamplingPast& past, int64_t vocab, TokenWish& wish);
+  bool find_mask(const SamplingPast& past, int64_t vocab, std::vector<uint32_t>& mask) const;
   void add_penalties(const SamplingPast& past, TokenWish& wish);
   bool keeps_all(int64_t tokens) const;
   LikelyTokens kept() const { return {options_.top_k, options_.top_p, options_.min_p}; }

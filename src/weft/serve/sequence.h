@@ -3,9 +3,32 @@
 #include <algorithm>
 #include <chrono>
 
+#include "weft/base/error.h"
 #include "weft/serve/request.h"
 
 namespace weft {
+
+// What the choice behind this answer depends on, which the constraint has accepted. allowed: memory for what that
+// then says.
+inline SamplingPast past_of(const Request& request, std::span<const int32_t> prompt, std::span<const int32_t> said,
+                            int64_t vocab, std::vector<uint32_t>& allowed) {
+  SamplingPast past{.prompt = prompt, .answer = said, .bad_words = request.bad_words};
+  if (int64_t(said.size()) < request.min_tokens) past.banned = request.stop_tokens;
+  if (request.constraint) {
+    allowed.resize(size_t(vocab + 31) / 32);
+    request.constraint->fill(allowed);
+    past.allowed = allowed, past.ends = request.stop_tokens;
+  }
+  return past;
+}
+
+// Throws UsageError where no token may be the answer's first.
+inline void check_first_choice(const Request& request, int64_t vocab) {
+  if (request.kind != Request::Kind::generate || request.max_tokens == 0) return;
+  std::vector<uint32_t> allowed;
+  if (!Sampler(request.sampling).may_choose(past_of(request, {}, {}, vocab, allowed), vocab))
+    throw UsageError("no token may begin the answer: what the request allows, forbids and demands leaves none");
+}
 
 struct Sequence {
   using Clock = std::chrono::steady_clock;
@@ -61,17 +84,8 @@ struct Sequence {
   int64_t num_answer() const { return size() - num_prompt; }
   std::span<const int32_t> prompt() const { return std::span(tokens).first(size_t(num_prompt)); }
   std::span<const int32_t> answer() const { return std::span(tokens).subspan(size_t(num_prompt)); }
-  // What the choice behind this answer depends on, which its constraint has accepted. allowed: memory for what that
-  // then says.
   SamplingPast past(std::span<const int32_t> said, int64_t vocab, std::vector<uint32_t>& allowed) const {
-    SamplingPast past{.prompt = prompt(), .answer = said, .bad_words = request.bad_words};
-    if (int64_t(said.size()) < request.min_tokens) past.banned = request.stop_tokens;
-    if (request.constraint) {
-      allowed.resize(size_t(vocab + 31) / 32);
-      request.constraint->fill(allowed);
-      past.allowed = allowed;
-    }
-    return past;
+    return past_of(request, prompt(), said, vocab, allowed);
   }
   // Tokens that are to be computed; not the last one of an answer.
   int64_t remaining() const {

@@ -47,8 +47,8 @@ EvalResult evaluate(const EvalRanks& ranks, const TokenPart& part, const EvalOpt
                          .global_batch = int32_t(options.rows * ranks.count),
                          .documents = options.documents};
   if (part.file->has_examples())
-    return evaluate_on(ranks, PackedEvalBatches(part, how, options.max_batches), options, loss_sum);
-  return evaluate_on(ranks, EvalBatches(part, how, options.max_batches), options, loss_sum);
+    return evaluate_on(ranks, PackedEvalBatches(part, how, options.max_rows), options, loss_sum);
+  return evaluate_on(ranks, EvalBatches(part, how, options.max_rows), options, loss_sum);
 }
 
 EvalResult evaluate(ForwardModel& model, const TokenPart& part, const EvalOptions& options) {

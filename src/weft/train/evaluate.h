@@ -11,9 +11,9 @@ namespace weft {
 
 struct EvalOptions {
   int64_t seq_len = 0;
-  int64_t rows = 1;         // per data-parallel rank and forward pass
-  bool documents = false;   // attention stops at the ends of documents
-  int64_t max_batches = 0;  // 0: all of the text
+  int64_t rows = 1;        // per data-parallel rank and forward pass
+  bool documents = false;  // attention stops at the ends of documents
+  int64_t max_rows = 0;    // of all ranks together; 0: all of the text
   // Asked now and then, on every rank, and the same on all of them: whether to leave the rest out.
   std::function<bool()> is_over = {};
 };

@@ -127,17 +127,27 @@ void check_seq_len(Toml& toml, const ModelConfig& c, int64_t seq_len) {
                 fmt::format("the model's context is {}: write at most that, or a larger model.context", c.context));
 }
 
+std::string read_family(Toml& toml) {
+  const std::vector<std::string> names = family_names();
+  const std::vector<std::string_view> choices(names.begin(), names.end());
+  return toml.choice("model.family", "llama", choices);
+}
+
 ModelConfig read_model(Toml& toml, int64_t seq_len) {
   ModelConfig c;
   if (const auto name = toml.find<std::string>("model.preset"))
     c = preset(*name);
   else
-    c = family_defaults(toml.get<std::string>("model.family", "llama"));
+    c = family_defaults(read_family(toml));
   if (toml.has("model.preset") && toml.has("model.family"))
     toml.reject("model.family", "model.preset already names the family: remove one of the two");
 
   ModelReader reader(toml);
   visit_model_fields(reader, c);
+  if (toml.has("model.norm_bias") && c.norm_bias && !c.has_norm_bias())
+    toml.reject("model.norm_bias", "norms of model.norm = \"rmsnorm\" have no bias: leave it out");
+  if (toml.has("model.qk_norm_turned") && c.qk_norm_turned && !c.qk_norm)
+    toml.reject("model.qk_norm_turned", "it says where model.qk_norm stands: write model.qk_norm = true too");
   if (c.context == 0) c.context = seq_len;
   c.dropout = float(toml.number("model.dropout", double(c.dropout), 0, 0.999));
   return c;
@@ -176,11 +186,16 @@ void settle_batch(Toml& toml, TrainConfig& t, int dp, int pp) {
     t.micro_batch = t.global_batch / parts;
   }
   if (t.accumulation == 0 && t.micro_batch > 0) t.accumulation = t.global_batch / (t.micro_batch * dp);
-  if (t.micro_batch < 1 || t.micro_batch * dp * t.accumulation != t.global_batch)
-    throw UsageError(
-        "train.global_batch = {} is not micro_batch {} x dp {} x accumulation {}: change train.global_batch or "
-        "train.micro_batch so that micro_batch x dp divides it",
-        t.global_batch, t.micro_batch, dp, t.accumulation);
+  if (t.micro_batch >= 1 && t.micro_batch * dp * t.accumulation == t.global_batch) return;
+  const bool has_micro = toml.has("train.micro_batch"), has_accumulation = toml.has("train.accumulation");
+  std::string product = fmt::format("dp {}", dp);
+  if (has_micro) product = fmt::format("micro_batch {} x {}", t.micro_batch, product);
+  if (has_accumulation) product += fmt::format(" x accumulation {}", t.accumulation);
+  throw UsageError("train.global_batch = {} is {} {}: change train.global_batch, or {}", t.global_batch,
+                   has_micro && has_accumulation ? "not" : "no multiple of", product,
+                   has_micro          ? "train.micro_batch"
+                   : has_accumulation ? "train.accumulation"
+                                      : "mesh.dp");
 }
 
 TrainConfig read_train(Toml& toml, const MeshShape& mesh) {

@@ -39,7 +39,7 @@ struct TrainConfig {
   Precision precision = Precision::fp32;
   double first_loss_scale = 65536;  // of fp16; no key: a run finds what fits
   GradientType gradients = GradientType::fp32;
-  int64_t eval_every = 0, eval_batches = 0;  // 0 batches: the whole validation part
+  int64_t eval_every = 0, eval_batches = 0;  // batches of global_batch; 0: the whole validation part
   OnNotFinite on_not_finite = OnNotFinite::stop;
   RecomputePolicy recompute;
 };

@@ -119,7 +119,7 @@ class Run {
         valid_(dataset.valid),
         trace_(world, context_),
         trainer_(context_, world, recipe, *batches_),
-        saved_(trainer_, recipe, *dataset.tokenizer) {
+        saved_(trainer_, recipe, *dataset.tokenizer, dataset.fingerprint()) {
     trainer_.observe_actions([this](const Action& action, bool is_begin) { trace_.record(action, is_begin); });
     find_peak_flops();
     peaks_ = control_memory_.empty(DType::i64, {world.size(), kShared});
@@ -231,6 +231,10 @@ class Run {
       if (*chosen.data<int64_t>() < 0) return false;
       path = store_->path_of(*chosen.data<int64_t>());
     }
+    if (!exists(FileSystem::real(), join_path(path, "manifest.json")))
+      throw UsageError(
+          "checkpoint.resume = \"{}\" holds no checkpoint: write auto, none or the folder of one, as in {}", path,
+          store_->path_of(100));
     const Checkpoint checkpoint = Checkpoint::open(path);
     tokens_seen_ = saved_.load(checkpoint).tokens;
     note(fmt::format("resumed from {}", path));
@@ -250,10 +254,9 @@ class Run {
     const double step_s = seconds_now() - begin_s;
     if (is_traced) finish_trace(step);
     tokens_seen_ += result.num_tokens;
-    if (step == report_.first_step + 1)
-      report_.first_loss = result.loss;
-    else
-      timed_s_ += step_s, timed_tokens_ += result.num_tokens;
+    if (step == report_.first_step + 1) report_.first_loss = result.loss;
+    if (step == report_.first_step + 2) timed_s_ = 0, timed_tokens_ = 0;  // a first step takes longer than others
+    timed_s_ += step_s, timed_tokens_ += result.num_tokens;
     report_.loss = result.loss;
     const auto policy = objective_ ? objective_->figures(trainer_) : std::nullopt;
     if (policy) report_.reward = policy->reward;
@@ -347,7 +350,7 @@ class Run {
                                        {.seq_len = recipe_.train.seq_len,
                                         .rows = recipe_.train.micro_batch,
                                         .documents = recipe_.data.documents,
-                                        .max_batches = recipe_.train.eval_batches,
+                                        .max_rows = recipe_.train.eval_batches * recipe_.train.global_batch,
                                         .is_over = [this] { return is_asked_to_stop(); }},
                                        [this](const Batch& batch) { return trainer_.evaluate(batch); });
     if (!result.is_whole) return {};

@@ -18,7 +18,7 @@ struct RunReport {
   double first_loss = 0, loss = 0;     // of its first and its last step
   double eval_loss = 0;                // of the last evaluation; NaN without one
   double reward = 0, eval_reward = 0;  // of the last step, of the last evaluation; NaN where there is none
-  double tokens_per_s = 0;             // over the run, without its first step
+  double tokens_per_s = 0;             // over the run, without its first step where there are more
   double mfu = 0;
   double seconds = 0;
   std::string checkpoint;  // the last one written; empty when none was

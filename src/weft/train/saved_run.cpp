@@ -3,8 +3,10 @@
 
 #include <charconv>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "weft/base/file.h"
 #include "weft/models/model_json.h"
 #include "weft/parallel/data/near.h"
 #include "weft/train/host_visit.h"
@@ -15,16 +17,60 @@ namespace weft {
 namespace {
 
 constexpr const char* kUpdates = "optimizer_updates";
+constexpr const char* kData = "data";
+constexpr const char *kSeqLen = "train.seq_len", *kDocuments = "data.documents";
 // Beside the states of the optimizer: what weights were quantised with, so that they become the same codes again.
 constexpr const char* kNf4Scales = "nf4_scales";
 
+const std::string* find_extra(const TrainingState& state, const char* key) {
+  const auto found = state.extra.find(key);
+  return found == state.extra.end() ? nullptr : &found->second;
+}
+
 // Steps that were skipped are no updates, so their number is kept beside the step.
 int64_t updates_of(const TrainingState& state) {
-  const auto found = state.extra.find(kUpdates);
   int64_t updates = state.step;
-  if (found != state.extra.end())
-    std::from_chars(found->second.data(), found->second.data() + found->second.size(), updates);
+  if (const std::string* text = find_extra(state, kUpdates))
+    std::from_chars(text->data(), text->data() + text->size(), updates);
   return updates;
+}
+
+std::string name_of(bool x) { return x ? "true" : "false"; }
+
+[[noreturn]] void refuse(const std::string& path, std::string_view key, std::string_view was, std::string_view is) {
+  throw UsageError("{} was trained with {} = {}, the recipe says {}: write the same, or another log.dir", path, key,
+                   was, is);
+}
+
+// Checkpoints of older versions do not say all.
+void check_same(const TrainingState& state, const std::string& path, const char* key, const std::string& is) {
+  if (const std::string* was = find_extra(state, key); was && *was != is) refuse(path, key, *was, is);
+}
+
+// Tensors tell of shapes alone. What only says how a model is trained, or how far it may read, may change.
+void check_same_model(const Checkpoint& checkpoint, const ModelConfig& model) {
+  const std::string source = join_path(checkpoint.path(), kModelName);
+  const auto fields_of = [](const ModelConfig& config) {
+    nlohmann::json fields = nlohmann::json::parse(to_json(config));
+    if (fields.contains("lora")) {
+      for (const auto& [key, value] : fields["lora"].items())
+        if (key != "dropout") fields["lora." + key] = value;
+      fields.erase("lora");
+    }
+    for (const char* free : {"context", "mtp_loss", "capacity_factor", "aux_loss", "z_loss"}) fields.erase(free);
+    return fields;
+  };
+  const nlohmann::json was = fields_of(parse_model_json(checkpoint.read(kModelName), source)),
+                       is = fields_of(parse_model_json(to_json(model), "the recipe"));
+  const auto text_of = [](const nlohmann::json& fields, const std::string& key) {
+    return fields.contains(key) ? fields[key].dump() : "nothing";
+  };
+  for (const nlohmann::json* fields : {&was, &is}) {
+    for (const auto& [key, value] : fields->items())
+      if (text_of(was, key) != text_of(is, key))
+        refuse(checkpoint.path(), key.starts_with("lora.") ? key : "model." + key, text_of(was, key),
+               text_of(is, key));
+  }
 }
 
 // The biases of all routers, whatever this rank has of them.
@@ -37,10 +83,11 @@ std::vector<WholeTensors::Info> router_biases_of(const ModelConfig& config) {
 
 }  // namespace
 
-SavedRun::SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer)
+SavedRun::SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer, std::string data)
     : trainer_(trainer),
       recipe_(recipe),
       tokenizer_(tokenizer),
+      data_(std::move(data)),
       whole_(recipe, trainer.mesh(), trainer.optimizer().owned()),
       weights_(all_weights(trainer)),
       biases_(trainer.router_biases()) {}
@@ -106,17 +153,18 @@ void SavedRun::read(const Checkpoint& checkpoint, std::string_view group, const 
   for (const Entry& e : entries) needed.insert(e.name);
   for (const std::string& name : checkpoint.names(group))
     if (!needed.contains(name))
-      throw Error(
+      throw UsageError(
           "{} has a tensor {}, which the recipe's model and optimizer have not: write the recipe that it is of",
           checkpoint.path(), name);
   for (const Entry& e : entries) {
     const std::optional<StoredTensor> t = checkpoint.find(group, e.name);
     if (!t)
-      throw Error("{} has no tensor {}, which the recipe's model or optimizer has: write the recipe that it is of",
-                  checkpoint.path(), e.name);
+      throw UsageError(
+          "{} has no tensor {}, which the recipe's model or optimizer has: write the recipe that it is of",
+          checkpoint.path(), e.name);
     if (t->shape != e.shape || t->dtype != DType::f32)
-      throw Error("{}: {} is {} {}, the recipe's model needs f32 {}", checkpoint.path(), e.name, name_of(t->dtype),
-                  t->shape, e.shape);
+      throw UsageError("{}: {} is {} {}, the recipe's model needs f32 {}", checkpoint.path(), e.name,
+                       name_of(t->dtype), t->shape, e.shape);
     // The file's bytes need not be aligned.
     std::vector<float> values(size_t(t->shape.numel()));
     std::memcpy(values.data(), t->bytes.data(), t->bytes.size());
@@ -133,7 +181,7 @@ void SavedRun::read_nf4(const Checkpoint& checkpoint, const Entry& e, std::span<
   const std::optional<StoredTensor> stored = checkpoint.find(kOptimizerGroup, name);
   std::vector<float> scales(size_t(nf4::num_groups(e.shape.numel()) + 1));
   if (!stored || stored->bytes.size() != scales.size() * sizeof(float))
-    throw Error("{} has no {}: it was trained with another lora.quantize", checkpoint.path(), name);
+    throw UsageError("{} has no {}: it was trained with another lora.quantize", checkpoint.path(), name);
   std::memcpy(scales.data(), stored->bytes.data(), stored->bytes.size());
   const auto whole = [&](int64_t first, std::span<float> out) {
     std::copy_n(values.begin() + first, out.size(), out.begin());
@@ -162,7 +210,10 @@ void SavedRun::add_texts(int64_t tokens_seen, RunSnapshot& snapshot) const {
                             .loss_scale_good_steps = scaler.good_steps(),
                             .config_hash = {},
                             .world = {{"dp", m.dp()}, {"tp", m.tp}, {"pp", m.pp}, {"cp", m.cp}, {"ep", m.ep}},
-                            .extra = {{kUpdates, std::to_string(trainer_.optimizer().num_updates())}}};
+                            .extra = {{kUpdates, std::to_string(trainer_.optimizer().num_updates())},
+                                      {kData, data_},
+                                      {kSeqLen, std::to_string(recipe_.train.seq_len)},
+                                      {kDocuments, name_of(recipe_.data.documents)}}};
   snapshot.texts = {{std::string(kModelName), to_json(recipe_.model)},
                     {std::string(kTokenizerName), tokenizer_.to_json()},
                     {std::string(kRecipeName), recipe_.text},
@@ -185,6 +236,15 @@ TrainingState SavedRun::load(const Checkpoint& checkpoint) {
         "{} was trained with another tokenizer than data.tokenizer now gives: name the same data, or "
         "another log.dir",
         checkpoint.path());
+  check_same(state, checkpoint.path(), kSeqLen, std::to_string(recipe_.train.seq_len));
+  check_same(state, checkpoint.path(), kDocuments, name_of(recipe_.data.documents));
+  if (const std::string* data = find_extra(state, kData); data && !data->empty() && !data_.empty() && *data != data_)
+    throw UsageError(
+        "{} was trained on other data than data.train and data.valid_fraction now give: name the same data, or "
+        "another "
+        "log.dir, whose run may begin from it with model.path",
+        checkpoint.path());
+  check_same_model(checkpoint, recipe_.model);
   {
     const NearInTurn in_turn(weights_);
     read(checkpoint, kModelGroup, weights());

@@ -11,11 +11,12 @@ namespace weft {
 // Tensors are saved whole, as one rank would have them, so that any mesh can load what any other has saved.
 class SavedRun {
  public:
-  SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer);
+  // data: the fingerprint of what is trained on; empty: not said, and not asked for.
+  SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer, std::string data = {});
 
   // Collective: what a checkpoint of this moment holds, with the tensors spread evenly over the ranks.
   RunSnapshot take(int64_t tokens_seen);
-  // Throws Error naming the tensor or the setting in which the checkpoint and the recipe differ.
+  // Throws UsageError naming the setting or the tensor in which the checkpoint and the recipe differ.
   TrainingState load(const Checkpoint& checkpoint);
 
  private:
@@ -37,6 +38,7 @@ class SavedRun {
   Trainer& trainer_;
   const Recipe& recipe_;
   const Tokenizer& tokenizer_;
+  std::string data_;
   WholeTensors whole_;
   std::vector<Owned> weights_;  // trained and frozen
   std::vector<Owned> biases_;   // of routers

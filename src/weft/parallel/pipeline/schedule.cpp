@@ -31,6 +31,9 @@ void check_shape(const PipelineShape& shape) {
   if (shape.num_micro_batches < 1)
     throw UsageError("train.accumulation: {} micro-batches; write 1 or more", shape.num_micro_batches);
   const std::string_view name = name_of(shape.kind);
+  if (shape.num_ranks == 1 && shape.virtual_stages < default_virtual_stages(shape.kind))
+    throw UsageError("mesh.schedule = \"{}\" needs mesh.pp of at least 2: write that, or mesh.schedule = \"1f1b\"",
+                     name);
   if (shape.kind == ScheduleKind::interleaved) {
     if (shape.virtual_stages < 2)
       throw UsageError(

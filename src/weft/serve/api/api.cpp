@@ -45,6 +45,11 @@ const Route* find_path(std::string_view path) {
   return it == std::end(kRoutes) ? nullptr : it;
 }
 
+Dialect dialect_of(std::string_view path) {
+  const Route* const route = find_path(path);
+  return route ? route->traits.dialect : Dialect::openai;
+}
+
 // An answer that is there at once.
 class ImmediateExchange : public http::Exchange {
  public:
@@ -144,9 +149,9 @@ http::Headers Api::headers_of_replies(const http::Request& head) const {
 
 void Api::check_host(const http::Request& head) const {
   if (!options_.only_local_hosts) return;
-  std::string_view host = head.header("host");
-  if (const size_t colon = host.rfind(':'); colon != std::string_view::npos && !host.ends_with(']'))
-    host = host.substr(0, colon);
+  std::string host(head.header("host"));
+  if (const size_t colon = host.rfind(':'); colon != std::string::npos && !host.ends_with(']')) host.resize(colon);
+  std::ranges::transform(host, host.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   if (!host.empty() && host != "localhost" && host != "127.0.0.1" && host != "[::1]")
     throw ApiError(421, "this server answers to localhost only");
 }
@@ -166,7 +171,8 @@ void Api::check_state(const Route& route) const {
 void Api::check_room() const {
   if (context_.models().size() > 1) return;  // which one is meant stands in the body
   const Engine& engine = *context_.models().front().engine;
-  if (engine.stats().waiting < engine.limits().max_waiting) return;
+  const EngineStats stats = engine.stats();
+  if (stats.running + stats.waiting < engine.limits().max_open()) return;
   ApiError error(429, "the queue is full; try again soon", "rate_limit_exceeded");
   error.retry_after_s = kRetryAfter;
   throw error;
@@ -202,14 +208,12 @@ std::optional<http::Reply> Api::answer_at_once(const http::Request& head) {
     route.handler(context_, head, exchange);
     return exchange->take();
   } catch (const std::exception& e) {
-    const Route* const route = find_path(head.target.path);
-    return error_reply(to_api_error(e), route ? route->traits.dialect : Dialect::openai);
+    return error_reply(to_api_error(e), dialect_of(head.target.path));
   }
 }
 
 void Api::handle(http::Request request, std::shared_ptr<http::Exchange> exchange) {
-  const Route* const route = find_path(request.target.path);
-  const Dialect dialect = route ? route->traits.dialect : Dialect::openai;
+  const Dialect dialect = dialect_of(request.target.path);
   try {
     admit(request).handler(context_, request, exchange);
   } catch (const std::exception& e) {
@@ -217,8 +221,8 @@ void Api::handle(http::Request request, std::shared_ptr<http::Exchange> exchange
   }
 }
 
-http::Reply Api::refusal(int status, std::string_view message) {
-  return error_reply(ApiError(status, std::string(message)), Dialect::openai);
+http::Reply Api::refusal(int status, std::string_view message, std::string_view path) {
+  return error_reply(ApiError(status, std::string(message)), dialect_of(path));
 }
 
 }  // namespace weft::api

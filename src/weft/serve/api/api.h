@@ -74,7 +74,7 @@ class Api : public http::Handler {
   http::Headers headers_of_replies(const http::Request& head) const override;
   std::optional<http::Reply> answer_at_once(const http::Request& head) override;
   void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) override;
-  http::Reply refusal(int status, std::string_view message) override;
+  http::Reply refusal(int status, std::string_view message, std::string_view path) override;
 
  private:
   enum class State : uint8_t { starting, ready, draining };

@@ -1,6 +1,7 @@
 // ApiError: statuses and their types in both dialects.
 #include "weft/serve/api/api_error.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -47,8 +48,9 @@ std::string error_json(const ApiError& error, Dialect dialect) {
 
 http::Reply error_reply(const ApiError& error, Dialect dialect) {
   http::Reply reply{.status = error.status(), .body = error_json(error, dialect)};
-  if (error.retry_after_s > 0)
-    reply.headers.emplace_back("retry-after", fmt::format("{}", int64_t(std::ceil(error.retry_after_s))));
+  const double retry_after_s = error.status() == 503 ? std::max(error.retry_after_s, 1.0) : error.retry_after_s;
+  if (retry_after_s > 0)
+    reply.headers.emplace_back("retry-after", fmt::format("{}", int64_t(std::ceil(retry_after_s))));
   if (!error.allowed_methods.empty()) reply.headers.emplace_back("allow", error.allowed_methods);
   if (error.status() == 401) reply.headers.emplace_back("www-authenticate", "Basic realm=\"weft\", Bearer");
   return reply;
@@ -63,6 +65,7 @@ ApiError to_api_error(const std::exception& error) {
   }
   if (dynamic_cast<const Unsupported*>(&error)) return {501, error.what(), "unsupported"};
   if (dynamic_cast<const UsageError*>(&error)) return {400, error.what()};
+  fmt::print(stderr, "weft: a request failed: {}\n", error.what());
   return {500, "the server could not answer this request; its log may say why", "internal_error"};
 }
 

@@ -9,7 +9,6 @@ namespace weft::api {
 namespace {
 
 using nlohmann::json;
-using nlohmann::ordered_json;
 
 class ChatForm : public ReplyForm {
  public:
@@ -121,20 +120,7 @@ ToolChoice tool_choice_of(const JsonView& body) {
 void read_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan) {
   if (body.boolean_or("logprobs", false))
     plan.logprobs = int32_t(body.integer_or("top_logprobs", 0, 0, limits.top_logprobs));
-  if (body.has("prompt_logprobs"))
-    plan.prompt_logprobs = int32_t(body["prompt_logprobs"].integer(0, limits.top_logprobs));
-}
-
-Conversation conversation_of(const http::Request& request, const JsonView& view, const ApiLimits& limits) {
-  ordered_json body = parse_ordered_json(request.body, "the request", limits.json);
-  const auto take = [&](const char* key) { return body.contains(key) ? std::move(body[key]) : ordered_json(); };
-  Conversation conversation{.messages = take("messages"),
-                            .tools = take("tools"),
-                            .template_variables = take("chat_template_kwargs"),
-                            .documents = take("documents"),
-                            .thinking = read_thinking(view)};
-  read_end_of_prompt(view, conversation);
-  return conversation;
+  read_prompt_logprobs(body, limits, plan);
 }
 
 }  // namespace
@@ -148,12 +134,12 @@ void chat_completions(Context& context, const http::Request& request, const Exch
     read_parameters(body, request.body, context.limits(), plan);
     read_logprobs(body, context.limits(), plan);
     read_told_tokens(body, plan);
-    plan_chat(conversation_of(request, body, context.limits()), tool_choice_of(body), context.limits(), plan);
+    plan_chat(read_conversation(body, request.body, context.limits()), tool_choice_of(body), context.limits(), plan);
     std::optional<int64_t> asked;
     for (const char* key : {"max_tokens", "max_completion_tokens"}) {
       if (body.has(key)) asked = body[key].integer(1, INT32_MAX);
     }
-    fit_to_context(body, asked, plan);
+    fit_to_context(body, "messages", asked, plan);
   });
   start_generation(std::move(plan), std::make_unique<ChatForm>(), exchange, context.metrics());
 }

@@ -55,6 +55,17 @@ const ordered_json& function_of(const ordered_json& tool, size_t index) {
   return tool["function"];
 }
 
+// Whether there are any. Throws ApiError when they are no list of functions.
+bool check_tools(const ordered_json& tools, const ApiLimits& limits) {
+  if (tools.is_null()) return false;
+  if (!tools.is_array()) throw ApiError(400, "tools: write a list of functions", {}, "tools");
+  if (int64_t(tools.size()) > limits.tools)
+    throw ApiError(400, fmt::format("tools: there are {}, and {} are allowed", tools.size(), limits.tools), {},
+                   "tools");
+  for (size_t i = 0; i < tools.size(); ++i) function_of(tools[i], i);
+  return !tools.empty();
+}
+
 // The tools of which one must be called.
 OutputForm calls_of(const ordered_json& tools, const ToolChoice& choice, const ServedModel& model,
                     const ApiLimits& limits) {
@@ -256,13 +267,25 @@ std::string render_continued(const ServedModel& model, ChatInput input, ordered_
   return text;
 }
 
-}  // namespace
-
 void read_end_of_prompt(const JsonView& body, Conversation& conversation) {
   conversation.continues_last = body.boolean_or("continue_final_message", false);
   conversation.asks_for_answer = body.boolean_or("add_generation_prompt", !conversation.continues_last);
   if (conversation.continues_last && conversation.asks_for_answer)
     throw ApiError(400, "continue_final_message excludes add_generation_prompt", {}, "continue_final_message");
+}
+
+}  // namespace
+
+Conversation read_conversation(const JsonView& body, std::string_view request, const ApiLimits& limits) {
+  ordered_json all = parse_ordered_json(request, "the request", limits.json);
+  const auto take = [&](const char* key) { return all.contains(key) ? std::move(all[key]) : ordered_json(); };
+  Conversation conversation{.messages = take("messages"),
+                            .tools = take("tools"),
+                            .template_variables = take("chat_template_kwargs"),
+                            .documents = take("documents"),
+                            .thinking = read_thinking(body)};
+  read_end_of_prompt(body, conversation);
+  return conversation;
 }
 
 void normalize(ordered_json& messages) {
@@ -290,11 +313,7 @@ void plan_chat(Conversation conversation, const ToolChoice& choice, const ApiLim
                    "no_chat_template", "model");
   name_reasoning(conversation.messages, model.reasoning_format);
   normalize(conversation.messages);
-  const bool has_tools = conversation.tools.is_array() && !conversation.tools.empty();
-  if (has_tools && int64_t(conversation.tools.size()) > limits.tools)
-    throw ApiError(400,
-                   fmt::format("tools: there are {}, and {} are allowed", conversation.tools.size(), limits.tools),
-                   {}, "tools");
+  const bool has_tools = check_tools(conversation.tools, limits);
   const bool offers_tools = has_tools && choice.kind != ToolChoice::Kind::none;
   if (!has_tools && (choice.kind == ToolChoice::Kind::required || choice.kind == ToolChoice::Kind::named))
     throw ApiError(400, "tool_choice demands a call, and there are no tools", {}, "tool_choice");

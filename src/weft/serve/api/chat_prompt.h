@@ -18,8 +18,10 @@ struct Conversation {
   bool continues_last = false;  // it ends within the last message, which is the assistant's, and the answer goes on
 };
 
-// continue_final_message and add_generation_prompt, as vLLM has them. Throws ApiError when both are true.
-void read_end_of_prompt(const JsonView& body, Conversation& conversation);
+// messages, tools, chat_template_kwargs, documents, what says how to think, and as vLLM has them
+// continue_final_message and add_generation_prompt, which exclude each other. `request` is the body's text. Throws
+// ApiError.
+Conversation read_conversation(const JsonView& body, std::string_view request, const ApiLimits& limits);
 
 // Contents become plain text, arguments of tool calls objects, "developer" "system". Throws ApiError naming the
 // message.

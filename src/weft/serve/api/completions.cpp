@@ -29,7 +29,7 @@ class CompletionForm : public ReplyForm {
     json entry = entry_json(choice, piece.content);
     if (p.plan.logprobs) {
       const auto [offset, is_first] = offsets_.try_emplace(choice.index);
-      if (is_first) offset->second = first_offset(p, choice);
+      if (is_first) offset->second = TextOffset(first_offset(p, choice));
       entry["logprobs"] = completion_logprobs(piece.tokens, p.plan.token_names, offset->second);
     }
     if (p.plan.tells_token_ids) entry["token_ids"] = piece.token_ids;
@@ -56,7 +56,7 @@ class CompletionForm : public ReplyForm {
       json entry = entry_json(choice, choice.content);
       entry["finish_reason"] = finish_reason(choice);
       entry["stop_reason"] = choice.stop ? json(*choice.stop) : json(nullptr);
-      int64_t offset = first_offset(p, choice);
+      TextOffset offset(first_offset(p, choice));
       if (p.plan.logprobs) entry["logprobs"] = completion_logprobs(choice.tokens, p.plan.token_names, offset);
       if (p.plan.prompt_logprobs) entry["prompt_logprobs"] = prompt_logprobs_json(choice.prompt_tokens);
       if (p.plan.tells_token_ids) {
@@ -76,8 +76,9 @@ class CompletionForm : public ReplyForm {
   static int64_t first_offset(const Progress& p, const Choice& choice) {
     if (p.plan.echoes.empty()) return 0;
     auto left = int64_t(count_code_points(p.plan.echoes[size_t(choice.prompt)]));
-    for (const TokenRecord& token : choice.prompt_tokens)
-      left -= int64_t(count_code_points(replace_invalid_utf8(token.own.bytes)));
+    std::string bytes;
+    for (const TokenRecord& token : choice.prompt_tokens) bytes += token.own.bytes;
+    left -= int64_t(count_code_points(replace_invalid_utf8(bytes)));
     return std::min<int64_t>(left, 0);
   }
   static json entry_json(const Choice& choice, const std::string& text) {
@@ -95,7 +96,7 @@ class CompletionForm : public ReplyForm {
     if (p.plan.stream_usage) chunk["usage"] = usage_of_chunk(p, choice);
     return sse_event(to_json_text(chunk));
   }
-  std::map<int64_t, int64_t> offsets_;  // of each choice: how many characters were told
+  std::map<int64_t, TextOffset> offsets_;  // of each choice: how many characters were told
 };
 
 // With what the model expects before a text, but not with what would end it; a beginning that is also an end stays.
@@ -168,8 +169,7 @@ void read_completion_logprobs(const JsonView& body, const ApiLimits& limits, Pla
     else
       plan.logprobs = int32_t(value.integer(0, limits.top_logprobs));
   }
-  if (body.has("prompt_logprobs"))
-    plan.prompt_logprobs = int32_t(body["prompt_logprobs"].integer(0, limits.top_logprobs));
+  read_prompt_logprobs(body, limits, plan);
   if (!plan.echoes.empty() && plan.logprobs)
     plan.prompt_logprobs = std::max(plan.prompt_logprobs.value_or(0), *plan.logprobs);
 }
@@ -199,7 +199,7 @@ void completions(Context& context, const http::Request& request, const ExchangeP
     read_best_of(body, context.limits(), plan);
     read_suffix(body, plan);
     constexpr int64_t kDefaultTokens = 16;  // as OpenAI has it
-    fit_to_context(body, body.integer_or("max_tokens", kDefaultTokens, 0, INT32_MAX), plan);
+    fit_to_context(body, "prompt", body.integer_or("max_tokens", kDefaultTokens, 0, INT32_MAX), plan);
   });
   start_generation(std::move(plan), std::make_unique<CompletionForm>(), exchange, context.metrics());
 }

@@ -431,8 +431,16 @@ std::string random_id() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
+void check_num_answers(const Plan& plan) {
+  const int64_t answers = int64_t(plan.prompts.size()) * plan.best_of, most = plan.model->engine->limits().max_open();
+  if (answers <= most) return;
+  throw ApiError(400, fmt::format("the request asks for {} answers, and this server holds {} at once: ask for fewer",
+                                  answers, most));
+}
+
 void start_generation(Plan plan, std::unique_ptr<ReplyForm> form, std::shared_ptr<http::Exchange> exchange,
                       Metrics& metrics) {
+  check_num_answers(plan);
   std::make_shared<Job>(std::move(plan), std::move(form), std::move(exchange), metrics)->start();
 }
 

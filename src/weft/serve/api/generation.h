@@ -127,6 +127,9 @@ std::string sse_event(const std::string& json, std::string_view name = {});
 // Without dashes, of 128 random bits.
 std::string random_id();
 
+// Throws ApiError where the engine could never hold all answers of the plan at once, however idle it is.
+void check_num_answers(const Plan& plan);
+
 // Submits the plan's requests and answers as their tokens come. Throws ApiError, Busy and what Engine::submit throws,
 // when nothing was answered yet.
 void start_generation(Plan plan, std::unique_ptr<ReplyForm> form, std::shared_ptr<http::Exchange> exchange,

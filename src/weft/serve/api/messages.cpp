@@ -208,7 +208,7 @@ void messages(Context& context, const http::Request& request, const ExchangePoin
   read_or_refuse([&] {
     const JsonDocument document = body_of(request, context.limits());
     plan_messages(context, request, document.root(), plan);
-    fit_to_context(document.root(), document.root().at("max_tokens").integer(1, INT32_MAX), plan);
+    fit_to_context(document.root(), "messages", document.root().at("max_tokens").integer(1, INT32_MAX), plan);
   });
   start_generation(std::move(plan), std::make_unique<MessagesForm>(), exchange, context.metrics());
 }

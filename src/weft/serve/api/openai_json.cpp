@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "weft/text/utf8.h"
 
 namespace weft::api {
@@ -62,13 +65,26 @@ json chat_logprobs(const std::vector<TokenRecord>& tokens, TokenNames names) {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-json completion_logprobs(const std::vector<TokenRecord>& tokens, TokenNames names, int64_t& offset) {
+int64_t TextOffset::next(std::string_view bytes) {
+  const auto pass = [this](std::string_view text) {
+    offset_ += int64_t(count_code_points(replace_invalid_utf8(text)));
+  };
+  const bool goes_on = bytes.empty() || (uint8_t(bytes.front()) & 0xC0) == 0x80;
+  if (!goes_on) pass(std::exchange(unfinished_, {}));  // that character never came to its end
+  const int64_t here = std::max<int64_t>(offset_, 0);
+  unfinished_ += bytes;
+  const size_t whole = whole_utf8_prefix(unfinished_);
+  pass(std::string_view(unfinished_).substr(0, whole));
+  unfinished_.erase(0, whole);
+  return here;
+}
+
+json completion_logprobs(const std::vector<TokenRecord>& tokens, TokenNames names, TextOffset& offset) {
   json texts = json::array(), log_probs = json::array(), top = json::array(), offsets = json::array();
   for (const TokenRecord& token : tokens) {
     const std::string name = name_of(token.own, names);
     texts.push_back(name);
-    offsets.push_back(std::max<int64_t>(offset, 0));
-    offset += int64_t(count_code_points(replace_invalid_utf8(token.own.bytes)));
+    offsets.push_back(offset.next(token.own.bytes));
     if (!token.is_known) {
       log_probs.push_back(nullptr);
       top.push_back(nullptr);

@@ -99,7 +99,7 @@ class FormReader {
   FormReader(std::string_view request, const ApiLimits& limits) : request_(request), limits_(limits) {}
 
   std::string text(const JsonView& form) const { return bounded(form.string()); }
-  std::string schema(std::initializer_list<const char*> path, const JsonView& schema) const {
+  std::string schema(const std::vector<const char*>& path, const JsonView& schema) const {
     if (schema.is_string()) return bounded(schema.string());
     const nlohmann::ordered_json body = parse_ordered_json(request_, "the request", limits_.json);
     const nlohmann::ordered_json* value = &body;
@@ -119,27 +119,46 @@ class FormReader {
   const ApiLimits& limits_;
 };
 
+// Where a protocol says the form: {"type": TYPE, ...}, with the schema below it.
+struct FormPlace {
+  std::vector<const char*> format, schema;
+  bool is_openai = true;  // Anthropic's are schemas only
+};
+const FormPlace kFormPlaces[] = {
+    {{"response_format"}, {"json_schema", "schema"}},
+    {{"text", "format"}, {"schema"}},  // of /v1/responses
+    {{"output_config", "format"}, {"schema"}, false},
+    {{"output_format"}, {"schema"}, false},  // the older name
+};
+
+std::optional<OutputForm> form_at(const FormPlace& place, const JsonView& body, const FormReader& reader) {
+  using Kind = OutputForm::Kind;
+  JsonView value = body;
+  for (const char* key : place.format) {
+    // Other routes than /v1/responses may know a `text` of another kind.
+    if ((place.is_openai && !value.is_object()) || !value.has(key)) return {};
+    value = value[key];
+  }
+  const std::string type = place.is_openai ? value.string_or("type", "text") : value.at("type").string();
+  if (type == "json_schema") {
+    std::vector<const char*> path = place.format;
+    path.insert(path.end(), place.schema.begin(), place.schema.end());
+    JsonView schema = value;
+    for (const char* key : place.schema) schema = schema.at(key);
+    return OutputForm{.kind = Kind::json_schema, .text = reader.schema(path, schema)};
+  }
+  if (place.is_openai && type == "json_object") return OutputForm{.kind = Kind::json_object};
+  if (place.is_openai && type == "text") return {};
+  throw ApiError(400,
+                 fmt::format("{}.type: write {}", value.path(),
+                             place.is_openai ? "text, json_object or json_schema" : "json_schema"),
+                 {}, place.format.front());
+}
+
 std::optional<OutputForm> form_of(const JsonView& body, const FormReader& reader) {
   using Kind = OutputForm::Kind;
-  if (body.has("response_format")) {
-    const JsonView format = body["response_format"];
-    const std::string type = format.string_or("type", "text");
-    if (type == "json_object") return OutputForm{.kind = Kind::json_object};
-    if (type == "json_schema")
-      return OutputForm{
-          .kind = Kind::json_schema,
-          .text = reader.schema({"response_format", "json_schema", "schema"}, format.at("json_schema").at("schema"))};
-    if (type != "text")
-      throw ApiError(400, "response_format.type: write text, json_object or json_schema", {}, "response_format");
-  }
-  // Of /v1/responses.
-  if (body["text"].is_object() && body["text"].has("format")) {
-    const JsonView format = body["text"]["format"];
-    const std::string type = format.string_or("type", "text");
-    if (type == "json_object") return OutputForm{.kind = Kind::json_object};
-    if (type == "json_schema")
-      return OutputForm{.kind = Kind::json_schema,
-                        .text = reader.schema({"text", "format", "schema"}, format.at("schema"))};
+  for (const FormPlace& place : kFormPlaces) {
+    if (std::optional<OutputForm> form = form_at(place, body, reader)) return form;
   }
   // vLLM's names, by themselves or below structured_outputs.
   const bool is_nested = body.has("structured_outputs");
@@ -218,7 +237,7 @@ void read_parameters(const JsonView& body, std::string_view request, const ApiLi
                    "unsupported", "response_format");
 }
 
-void fit_to_context(const JsonView& body, std::optional<int64_t> asked, Plan& plan) {
+void fit_to_context(const JsonView& body, const char* field, std::optional<int64_t> asked, Plan& plan) {
   const int64_t context = plan.model->engine->limits().context;
   if (body.has("truncate_prompt_tokens")) {
     const int64_t most = body["truncate_prompt_tokens"].integer(-1, kMost);
@@ -232,15 +251,22 @@ void fit_to_context(const JsonView& body, std::optional<int64_t> asked, Plan& pl
   if (longest >= context)
     throw ApiError(
         400,
-        fmt::format("This model's maximum context length is {} tokens. However, your messages resulted in {} "
-                    "tokens: shorten them",
-                    context, longest),
-        "context_length_exceeded", "messages");
+        fmt::format("This model's maximum context length is {} tokens. However, your {} resulted in {} tokens: "
+                    "write less",
+                    context, field, longest),
+        "context_length_exceeded", field);
   if (asked && plan.min_tokens > *asked)
     throw ApiError(400, fmt::format("min_tokens: {} are more than max_tokens, {}", plan.min_tokens, *asked), {},
                    "min_tokens");
   plan.max_tokens = std::min(asked.value_or(context), context - longest);
   plan.min_tokens = std::min(plan.min_tokens, plan.max_tokens);
+}
+
+void read_prompt_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan) {
+  if (!body.has("prompt_logprobs")) return;
+  plan.prompt_logprobs = int32_t(body["prompt_logprobs"].integer(0, limits.top_logprobs));
+  if (plan.stream)
+    throw ApiError(400, "prompt_logprobs: streams do not tell them; leave out stream", {}, "prompt_logprobs");
 }
 
 void read_told_tokens(const JsonView& body, Plan& plan) {

@@ -30,8 +30,12 @@ void read_parameters(const JsonView& body, std::string_view request, const ApiLi
 void read_stops(const JsonView& body, const char* key, const ApiLimits& limits, Plan& plan);
 
 // Cuts the beginnings of prompts where truncate_prompt_tokens asks (vLLM's: how many tokens stay, or -1: as many as
-// fit); refuses prompts that do not fit; cuts max_tokens to what the context leaves. asked: nullopt for all of it.
-void fit_to_context(const JsonView& body, std::optional<int64_t> asked, Plan& plan);
+// fit); refuses prompts that do not fit; cuts max_tokens to what the context leaves. field: where the prompts came
+// from. asked: nullopt for all of it.
+void fit_to_context(const JsonView& body, const char* field, std::optional<int64_t> asked, Plan& plan);
+
+// prompt_logprobs, which excludes a stream. Behind read_parameters.
+void read_prompt_logprobs(const JsonView& body, const ApiLimits& limits, Plan& plan);
 
 // How an answer tells its tokens, as vLLM has it: return_token_ids, return_tokens_as_token_ids.
 void read_told_tokens(const JsonView& body, Plan& plan);

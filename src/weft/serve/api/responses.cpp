@@ -37,8 +37,7 @@ json reasoning_item(const Progress& p, json content, const char* status) {
 
 class ResponsesForm : public ReplyForm {
  public:
-  ResponsesForm(json tools, json instructions, std::optional<int64_t> max_output_tokens)
-      : tools_(std::move(tools)), instructions_(std::move(instructions)), max_output_tokens_(max_output_tokens) {}
+  explicit ResponsesForm(json asked) : asked_(std::move(asked)) {}
 
   std::string begin(const Progress& p) override {
     const json response = response_json(p, "in_progress", json::array());
@@ -64,24 +63,31 @@ class ResponsesForm : public ReplyForm {
     }
     return text;
   }
-  std::string finished(const Progress& p, const Choice&) override { return close_item(p); }
+  std::string finished(const Progress& p, const Choice& choice) override {
+    return close_item(p, status_of_end(choice.reason));
+  }
   std::string end(const Progress& p) override {
-    const bool is_cut = p.choices.front().reason == FinishReason::length;
-    return event(is_cut ? "response.incomplete" : "response.completed", {{"response", complete(p, output_)}});
+    return event(is_cut(p.choices.front().reason) ? "response.incomplete" : "response.completed",
+                 {{"response", complete(p, output_)}});
   }
   std::string whole(const Progress& p) override {
     const Choice& choice = p.choices.front();
+    const bool has_message = !choice.content.empty() || (choice.calls.empty() && choice.reasoning.empty());
+    // The last item is what was cut; a call is told only when it is complete.
+    const char* const last = choice.calls.empty() ? status_of_end(choice.reason) : "completed";
     json output = json::array();
     if (!choice.reasoning.empty())
-      output.push_back(reasoning_item(p, json::array({reasoning_part(choice.reasoning)}), "completed"));
-    if (!choice.content.empty() || (choice.calls.empty() && choice.reasoning.empty()))
-      output.push_back(message_item(message_id(p), json::array({text_part(choice.content)}), "completed"));
+      output.push_back(
+          reasoning_item(p, json::array({reasoning_part(choice.reasoning)}), has_message ? "completed" : last));
+    if (has_message) output.push_back(message_item(message_id(p), json::array({text_part(choice.content)}), last));
     for (const NamedCall& call : choice.calls) output.push_back(call_item(call, call.call.arguments, "completed"));
     return to_json_text(complete(p, std::move(output)));
   }
 
  private:
   enum class Open : uint8_t { nothing, reasoning, text };
+  static bool is_cut(FinishReason reason) { return reason == FinishReason::length; }
+  static const char* status_of_end(FinishReason reason) { return is_cut(reason) ? "incomplete" : "completed"; }
   std::string event(const std::string& type, json body) {
     body["type"] = type;
     body["sequence_number"] = sequence_++;
@@ -107,14 +113,14 @@ class ResponsesForm : public ReplyForm {
                   {{"output_index", output_.size()}, {"item", item(p, json::array(), "in_progress")}});
     return text += event("response.content_part.added", at_part(p, {{"part", open_part()}}));
   }
-  std::string close_item(const Progress& p) {
+  std::string close_item(const Progress& p, const char* status = "completed") {
     if (open_ == Open::nothing) return {};
     json done = {{"text", text_}};
     if (open_ == Open::text) done["logprobs"] = json::array();
     std::string text = event(open_ == Open::text ? "response.output_text.done" : "response.reasoning_text.done",
                              at_part(p, std::move(done)));
     text += event("response.content_part.done", at_part(p, {{"part", open_part()}}));
-    const json whole = item(p, json::array({open_part()}), "completed");
+    const json whole = item(p, json::array({open_part()}), status);
     text += event("response.output_item.done", {{"output_index", output_.size()}, {"item", whole}});
     output_.push_back(whole);
     text_.clear();
@@ -138,32 +144,34 @@ class ResponsesForm : public ReplyForm {
   }
 
   json response_json(const Progress& p, const char* status, json output) const {
-    return {{"id", "resp_" + p.id},
-            {"object", "response"},
-            {"created_at", p.created},
-            {"status", status},
-            {"model", p.plan.model_name},
-            {"output", std::move(output)},
-            {"error", nullptr},
-            {"incomplete_details", nullptr},
-            {"instructions", instructions_},
-            {"max_output_tokens", max_output_tokens_ ? json(*max_output_tokens_) : json(nullptr)},
-            {"metadata", json::object()},
-            {"parallel_tool_calls", true},
-            {"previous_response_id", nullptr},
-            {"store", false},
-            {"temperature", p.plan.sampling.temperature},
-            {"top_p", p.plan.sampling.top_p},
-            {"text", {{"format", {{"type", "text"}}}}},
-            {"tool_choice", "auto"},
-            {"tools", tools_},
-            {"truncation", "disabled"},
-            {"usage", nullptr}};
+    json response = {{"id", "resp_" + p.id},
+                     {"object", "response"},
+                     {"created_at", p.created},
+                     {"status", status},
+                     {"model", p.plan.model_name},
+                     {"output", std::move(output)},
+                     {"error", nullptr},
+                     {"incomplete_details", nullptr},
+                     {"instructions", nullptr},
+                     {"max_output_tokens", nullptr},
+                     {"metadata", json::object()},
+                     {"parallel_tool_calls", true},
+                     {"previous_response_id", nullptr},
+                     {"store", false},
+                     {"temperature", p.plan.sampling.temperature},
+                     {"top_p", p.plan.sampling.top_p},
+                     {"text", {{"format", {{"type", "text"}}}}},
+                     {"tool_choice", "auto"},
+                     {"tools", json::array()},
+                     {"truncation", "disabled"},
+                     {"usage", nullptr}};
+    response.update(asked_);
+    return response;
   }
   json complete(const Progress& p, json output) const {
-    const bool is_cut = p.choices.front().reason == FinishReason::length;
-    json response = response_json(p, is_cut ? "incomplete" : "completed", std::move(output));
-    if (is_cut) response["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    const FinishReason reason = p.choices.front().reason;
+    json response = response_json(p, status_of_end(reason), std::move(output));
+    if (is_cut(reason)) response["incomplete_details"] = {{"reason", "max_output_tokens"}};
     response["usage"] = {
         {"input_tokens", p.usage.prompt_tokens},
         {"input_tokens_details", {{"cached_tokens", std::min(p.usage.cached_tokens, p.usage.prompt_tokens)}}},
@@ -173,8 +181,7 @@ class ResponsesForm : public ReplyForm {
     return response;
   }
 
-  const json tools_, instructions_;
-  const std::optional<int64_t> max_output_tokens_;
+  const json asked_;  // fields of the request that the reply repeats
   int64_t sequence_ = 0;
   json output_ = json::array();  // items that are complete
   std::string text_;             // of the item that is open
@@ -197,8 +204,23 @@ std::string reasoning_of(ordered_json& item) {
   return {};
 }
 
+// Parts that are added to a content, which may be a text, parts, or nothing.
+void append_content(ordered_json more, ordered_json& content) {
+  const auto parts_of = [](ordered_json& one) {
+    return one.is_array() ? one : ordered_json::array({{{"type", "text"}, {"text", one}}});
+  };
+  if (more.is_null()) return;
+  if (content.is_null()) {
+    content = std::move(more);
+    return;
+  }
+  ordered_json parts = parts_of(content);
+  for (ordered_json& part : parts_of(more)) parts.push_back(std::move(part));
+  content = std::move(parts);
+}
+
 // Items of the input as messages: calls of tools and their results have forms of their own here, and what was thought
-// before a message or a call is a part of it.
+// before a message or a call is a part of it. Templates take the calls of one turn in one message, with its text.
 class ItemReader {
  public:
   explicit ItemReader(ordered_json& messages) : messages_(messages) {}
@@ -206,25 +228,43 @@ class ItemReader {
   void add(ordered_json& item) {
     const ordered_json type = take(item, "type");
     if (type == "reasoning") {
-      reasoning_ = reasoning_of(item);
+      reasoning_ += reasoning_of(item);
     } else if (type == "function_call") {
       const ordered_json call = {
           {"id", take(item, "call_id")},
           {"type", "function"},
           {"function", {{"name", take(item, "name")}, {"arguments", take(item, "arguments")}}}};
-      add_message({{"role", "assistant"}, {"content", nullptr}, {"tool_calls", ordered_json::array({call})}});
+      add_call(call);
     } else if (type == "function_call_output") {
       add_message({{"role", "tool"}, {"tool_call_id", take(item, "call_id")}, {"content", take(item, "output")}});
     } else if (type.is_null() || type == "message") {
-      add_message({{"role", take(item, "role")}, {"content", take(item, "content")}});
+      if (take(item, "role") == "assistant" && ends_with_calls()) {
+        append_content(take(item, "content"), messages_.back()["content"]);
+        add_reasoning();
+      } else {
+        add_message({{"role", take(item, "role")}, {"content", take(item, "content")}});
+      }
     }  // others are nothing that templates know
   }
 
  private:
+  bool ends_with_calls() const { return !messages_.empty() && messages_.back().contains("tool_calls"); }
   void add_message(ordered_json message) {
-    const std::string reasoning = std::exchange(reasoning_, {});
-    if (!reasoning.empty() && message["role"] == "assistant") message["reasoning_content"] = reasoning;
     messages_.push_back(std::move(message));
+    add_reasoning();
+  }
+  void add_call(const ordered_json& call) {
+    const bool goes_on = !messages_.empty() && messages_.back()["role"] == "assistant";
+    if (!goes_on) messages_.push_back({{"role", "assistant"}, {"content", nullptr}});
+    messages_.back()["tool_calls"].push_back(call);
+    add_reasoning();
+  }
+  void add_reasoning() {
+    const std::string reasoning = std::exchange(reasoning_, {});
+    ordered_json& message = messages_.back();
+    if (reasoning.empty() || message["role"] != "assistant") return;
+    const ordered_json before = take(message, "reasoning_content");
+    message["reasoning_content"] = before.is_string() ? before.get<std::string>() + reasoning : reasoning;
   }
 
   ordered_json& messages_;
@@ -243,8 +283,10 @@ Conversation conversation_of_response(ordered_json body, const JsonView& view) {
   else if (!input.is_array())
     throw ApiError(400, "input: write a text or a list of items", {}, "input");
   ItemReader items(result.messages);
-  if (input.is_array())
+  if (input.is_array()) {
+    if (input.empty()) throw ApiError(400, "input: write a list with at least one item", {}, "input");
     for (ordered_json& item : input) items.add(item);
+  }
   ordered_json tools = take(body, "tools");
   for (ordered_json& tool : tools) {
     if (take(tool, "type") != "function")
@@ -263,36 +305,66 @@ ToolChoice tool_choice_of_response(const JsonView& body) {
   const bool is_parallel = body.boolean_or("parallel_tool_calls", true);
   if (!body.has("tool_choice")) return {Kind::automatic, {}, is_parallel};
   const JsonView choice = body["tool_choice"];
-  if (choice.is_object()) return {Kind::named, choice.at("name").string(), is_parallel};
+  const ApiError wrong(400, "tool_choice: write none, auto, required, or a function", {}, "tool_choice");
+  if (choice.is_object()) {
+    if (choice.string_or("type", "function") != "function") throw wrong;
+    return {Kind::named, choice.at("name").string(), is_parallel};
+  }
   const std::string word = choice.string();
   if (word == "none") return {Kind::none, {}};
-  return {word == "required" ? Kind::required : Kind::automatic, {}, is_parallel};
+  if (word == "auto") return {Kind::automatic, {}, is_parallel};
+  if (word == "required" || word == "any") return {Kind::required, {}, is_parallel};
+  throw wrong;
+}
+
+void refuse_what_is_stored(const JsonView& body) {
+  for (const char* key : {"previous_response_id", "conversation"}) {
+    if (body.has(key))
+      throw ApiError(400, fmt::format("{}: this server stores no responses; send the whole conversation", key),
+                     "unsupported", key);
+  }
+  if (body.boolean_or("background", false))
+    throw ApiError(400, "background: this server stores no responses; wait for the answer, or stream it",
+                   "unsupported", "background");
+}
+
+// What the reply repeats as it was given.
+json asked_fields(const JsonView& body) {
+  json asked = json::object();
+  for (const char* key : {"instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "text",
+                          "tool_choice", "tools", "truncation"}) {
+    if (body.has(key)) asked[key] = body[key].raw();
+  }
+  if (asked.contains("metadata") && !asked["metadata"].is_object())
+    throw ApiError(400, "metadata: write an object", {}, "metadata");
+  if (asked.contains("truncation") && asked["truncation"] != "auto" && asked["truncation"] != "disabled")
+    throw ApiError(400, "truncation: write auto or disabled", {}, "truncation");
+  if (!asked.contains("text")) return asked;
+  if (!asked["text"].is_object()) throw ApiError(400, "text: write an object", {}, "text");
+  if (!body["text"].has("format")) asked["text"]["format"] = {{"type", "text"}};
+  return asked;
 }
 
 }  // namespace
 
 void responses(Context& context, const http::Request& request, const ExchangePointer& exchange) {
   Plan plan;
-  std::optional<int64_t> asked;
-  json tools = json::array(), instructions;
+  json asked;
   read_or_refuse([&] {
     const JsonDocument document = body_of(request, context.limits());
     const JsonView body = document.root();
-    if (body.has("previous_response_id"))
-      throw ApiError(400, "previous_response_id: this server stores no responses; send the whole conversation",
-                     "unsupported", "previous_response_id");
+    refuse_what_is_stored(body);
     context.choose_model(body, plan);
     read_parameters(body, request.body, context.limits(), plan);
     plan.n = plan.best_of = 1;
     plan_chat(conversation_of_response(parse_ordered_json(request.body, "the request", context.limits().json), body),
               tool_choice_of_response(body), context.limits(), plan);
-    if (body.has("max_output_tokens")) asked = body["max_output_tokens"].integer(1, INT32_MAX);
-    fit_to_context(body, asked, plan);
-    if (body.has("tools")) tools = body["tools"].raw();
-    if (body.has("instructions")) instructions = body["instructions"].raw();
+    std::optional<int64_t> most;
+    if (body.has("max_output_tokens")) most = body["max_output_tokens"].integer(1, INT32_MAX);
+    fit_to_context(body, "input", most, plan);
+    asked = asked_fields(body);
   });
-  start_generation(std::move(plan), std::make_unique<ResponsesForm>(std::move(tools), std::move(instructions), asked),
-                   exchange, context.metrics());
+  start_generation(std::move(plan), std::make_unique<ResponsesForm>(std::move(asked)), exchange, context.metrics());
 }
 
 }  // namespace weft::api

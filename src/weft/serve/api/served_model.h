@@ -38,7 +38,8 @@ struct OutputForm {
 class ConstraintFactory {
  public:
   virtual ~ConstraintFactory() = default;
-  // Throws UsageError naming what is wrong in the schema, expression or grammar.
+  // Throws UsageError naming what is wrong in the schema, expression or grammar: one too ambiguous to follow, and a
+  // form that the vocabulary cannot begin, among it.
   virtual std::unique_ptr<TokenConstraint> make(const OutputForm& form) = 0;
 };
 

@@ -140,6 +140,9 @@ void read_inputs(const JsonView& input, const ApiLimits& limits, Plan& plan) {
   };
   if (input.is_string()) {
     plan.prompts.push_back(encode(input));
+  } else if (!input.is_array()) {
+    throw ApiError(400, "input: write a text, a list of texts, a list of tokens, or a list of lists of tokens", {},
+                   "input");
   } else if (input.size() > 0 && input.at(int64_t(0)).is_number()) {
     plan.prompts.push_back(read_tokens(input, vocab));
   } else {
@@ -183,10 +186,7 @@ void tokenize(Context& context, const http::Request& request, const ExchangePoin
     const JsonView body = document.root();
     context.choose_model(body, plan);
     if (body.has("messages")) {
-      Conversation conversation;
-      conversation.messages = parse_ordered_json(request.body, "the request", context.limits().json)["messages"];
-      read_end_of_prompt(body, conversation);
-      plan_chat(std::move(conversation), {}, context.limits(), plan);
+      plan_chat(read_conversation(body, request.body, context.limits()), {}, context.limits(), plan);
     } else {
       const std::string text = body.has("prompt") ? body["prompt"].string() : body.at("content").string();
       plan.prompts = {
@@ -224,10 +224,14 @@ void embeddings(Context& context, const http::Request& request, const ExchangePo
     const JsonView body = document.root();
     context.choose_model(body, plan);
     read_inputs(body.at("input"), context.limits(), plan);
-    is_base64 = body.string_or("encoding_format", "float") == "base64";
+    const std::string format = body.string_or("encoding_format", "float");
+    if (format != "float" && format != "base64")
+      throw ApiError(400, "encoding_format: write float or base64", {}, "encoding_format");
+    is_base64 = format == "base64";
     dimensions = body.integer_or("dimensions", 0, 1, INT32_MAX);
-    fit_to_context(body, 0, plan);
+    fit_to_context(body, "input", 0, plan);
   });
+  check_num_answers(plan);
   const auto job = std::make_shared<EmbeddingJob>(exchange, std::move(plan), is_base64, dimensions);
   job->start(job);
 }

@@ -8,6 +8,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/json.h"
+#include "weft/base/percent.h"
 #include "weft/serve/api/trimmed.h"
 
 namespace weft::api {
@@ -72,9 +73,11 @@ class AllowedTypes {
     }
   }
   ordered_json target(const std::string& reference) const {
+    const auto fragment = percent_decoded(std::string_view(reference).substr(std::min<size_t>(1, reference.size())));
+    if (!fragment || !reference.starts_with('#')) return {};
     try {
-      const ordered_json::json_pointer place(reference.substr(std::min<size_t>(1, reference.size())));
-      if (reference.starts_with('#') && root_.contains(place)) return root_.at(place);
+      const ordered_json::json_pointer place(*fragment);
+      if (root_.contains(place)) return root_.at(place);
     } catch (const nlohmann::json::exception&) {  // no pointer
     }
     return {};

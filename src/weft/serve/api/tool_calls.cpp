@@ -109,7 +109,7 @@ void ToolCallParser::run(Output& output, bool is_last) {
     Step result = step(output, is_last);
     if (result == Step::more && is_last && state_ != State::text) result = Step::broken;
     if (result == Step::more) return;
-    if (result == Step::broken) give_up(output);
+    if (result == Step::broken) give_up(output, is_last);
   }
 }
 
@@ -234,7 +234,7 @@ ToolCallParser::Step ToolCallParser::read_gap(Output& output, bool is_last) {
     resume_ = at_ += std::string_view(piece).size();
     // Behind their end no names are calls, as other words may look like.
     const bool is_end = std::string_view(piece).size() > 1 && std::string_view(family_.end).ends_with(piece);
-    if (family_.style == CallStyle::python && is_end && num_calls_ > 0) give_up(output);
+    if (family_.style == CallStyle::python && is_end && num_calls_ > 0) give_up(output, is_last);
     return Step::on;
   }
   if (may_follow) return Step::more;
@@ -436,12 +436,21 @@ void ToolCallParser::take_call(Output& output, ToolCall call) {
   state_ = State::gap;
 }
 
+// The answer was cut within what closes a call.
+bool ToolCallParser::is_cut_close(std::string_view text) const {
+  return std::ranges::any_of(family_.around, [&](std::string_view piece) {
+    return !text.empty() && text.size() < piece.size() && piece.starts_with(text);
+  });
+}
+
 // What was held is text: the mark for certain, and what follows it may be more than that.
-void ToolCallParser::give_up(Output& output) {
+void ToolCallParser::give_up(Output& output, bool is_last) {
+  const bool is_between = state_ == State::gap;
   state_ = State::text;
   at_ = 0;
   if (num_calls_ > 0) {
     held_.erase(0, resume_);
+    if (is_last && is_between && is_cut_close(trimmed(held_))) held_.clear();
     return;
   }
   if (family_.is_whole_answer) has_content_ = true;

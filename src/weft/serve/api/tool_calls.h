@@ -63,7 +63,8 @@ class ToolCallParser {
   void tell_text(Output& output, size_t size);
   void begin_calls(size_t mark_end);
   void take_call(Output& output, ToolCall call);
-  void give_up(Output& output);
+  void give_up(Output& output, bool is_last);
+  bool is_cut_close(std::string_view text) const;
   Step look_for(std::string_view piece, bool is_last) const;  // at at_
   void skip_spaces();
 

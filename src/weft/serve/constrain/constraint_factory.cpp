@@ -85,6 +85,20 @@ class GrammarConstraint : public TokenConstraint {
   std::vector<Moment> past_;  // the beginning, and after each token
 };
 
+// Throws UsageError for a form that is too ambiguous to begin, or, of a whole answer, that no token begins.
+void check_start(const CompiledForm& form, TokenMasks& masks) {
+  std::vector<uint32_t> allowed(size_t(masks.vocab() + 31) / 32);
+  try {
+    Matcher matcher(form.grammar);
+    masks.fill(matcher, matcher.start(), form.number, allowed);
+  } catch (const Error& e) {
+    throw UsageError("{}", e.what());
+  }
+  const bool is_whole = form.form.trigger.empty();  // else the answer may go on without it
+  if (is_whole && std::ranges::all_of(allowed, [](uint32_t word) { return word == 0; }))
+    throw UsageError("this model's vocabulary cannot write the output's form: no token begins it");
+}
+
 // All that tells a form from others.
 std::string key_of(const api::OutputForm& form) {
   std::string key = fmt::format("{}:{}:{}", int(form.kind), form.text.size(), form.text);
@@ -146,6 +160,7 @@ std::unique_ptr<TokenConstraint> ConstraintFactory::make(const api::OutputForm& 
   std::shared_ptr<const CompiledForm> compiled = compiled_.find(key);
   if (!compiled) {
     compiled = std::make_shared<const CompiledForm>(CompiledForm{form, grammar_of(form), ++count});
+    check_start(*compiled, *masks_);
     if (key.size() <= kMostKey) compiled_.put(key, compiled);
   }
   if (form.trigger.empty()) return std::make_unique<GrammarConstraint>(compiled, masks_);

@@ -6,6 +6,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/excerpt.h"
+#include "weft/base/percent.h"
 
 namespace weft::constrain {
 namespace {
@@ -68,8 +69,10 @@ class References {
   std::string plain(const std::string& reference, std::string resource) const {
     const size_t hash = std::min(reference.find('#'), reference.size());
     const std::string base = reference.substr(0, hash);
-    const std::string fragment = hash < reference.size() ? reference.substr(hash + 1) : "";
     const auto fail = [&](const char* what) { throw UsageError("$ref {}: {}", excerpt(reference, 80), what); };
+    const auto decoded = percent_decoded(std::string_view(reference).substr(std::min(hash + 1, reference.size())));
+    if (!decoded) fail("behind a % two hexadecimal digits tell a byte; write %25 for a % itself");
+    const std::string& fragment = *decoded;
     if (!base.empty()) {
       const auto known = resources_.find(base);
       if (known == resources_.end()) fail("only what is within the schema is supported: #/..., an $anchor or an $id");

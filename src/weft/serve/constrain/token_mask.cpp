@@ -157,7 +157,6 @@ TokenMasks::Mask TokenMasks::walk(Matcher& matcher, const Matcher::State& state)
   const size_t mark = matcher.mark();
   Steps steps(matcher, state);
   std::vector<int32_t> path(trie_.deepest() + 1);  // by depth
-  bool is_empty = true;
   const std::span<const TokenTrie::Node> nodes = trie_.nodes();
   for (size_t i = 0; i < nodes.size();) {
     const TokenTrie::Node& node = nodes[i];
@@ -168,11 +167,10 @@ TokenMasks::Mask TokenMasks::walk(Matcher& matcher, const Matcher::State& state)
     }
     path[node.depth] = to;
     for (uint32_t t = node.first; t < node.last; ++t) allow(trie_.tokens()[t], mask);
-    is_empty = is_empty && node.first == node.last;
     ++i;
   }
   matcher.release(mark);
-  if (is_empty || Matcher::may_end(state)) {
+  if (state.empty() || Matcher::may_end(state)) {
     for (const int32_t end : end_tokens_) allow(end, mask);
   }
   return mask;

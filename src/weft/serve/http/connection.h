@@ -161,10 +161,12 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     parser.header_limit(shared_.options.max_header_bytes);
     parser.body_limit(shared_.options.max_body_bytes);
     headers_of_replies_.clear();
+    path_.clear();
     const int refused = co_await read_head(parser);
     if (refused != 0 && refused != 413) co_return co_await refuse(refused);  // 413: the head is there
-    auto request = request_of(parser.get());
+    auto request = request_of(parser.get(), parser.chunked());
     if (!request) co_return co_await refuse(400);
+    path_ = request->target.path;
     headers_of_replies_ = shared_.handler->headers_of_replies(*request);
     if (refused != 0) co_return co_await refuse(refused);
     const bool is_1_1 = parser.get().version() >= 11;
@@ -222,7 +224,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   }
   asio::awaitable<int> read_body(Parser& parser, const Request& request) {
     if (const std::string_view expect = request.header("expect"); !expect.empty() && !parser.is_done()) {
-      if (expect != "100-continue") co_return 417;
+      if (!beast::iequals({expect.data(), expect.size()}, "100-continue")) co_return 417;
       if (!co_await write("HTTP/1.1 100 Continue\r\n\r\n")) co_return 400;
     }
     const uint64_t bytes = parser.content_length_remaining().value_or(shared_.options.max_body_bytes);
@@ -232,7 +234,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
 
   // Nothing when the head is not one that everybody reads in the same way.
   template <class Message>
-  static std::optional<Request> request_of(const Message& message) {
+  static std::optional<Request> request_of(const Message& message, bool is_chunked) {
     std::optional<Target> target = parse_target({message.target().data(), message.target().size()});
     if (!target) return {};
     Request request{.method = std::string(message.method_string()), .target = std::move(*target)};
@@ -246,6 +248,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
       hosts += name == "host";
       request.headers.emplace_back(std::move(name), std::string(field.value()));
     }
+    // A body whose end is not known would be read as the next request. Source: RFC 9112, section 6.3.
+    if (encodings > 0 && !is_chunked) return {};
     if (lengths + encodings > 1 || hosts > 1 || (hosts == 0 && message.version() >= 11)) return {};
     return request;
   }
@@ -308,7 +312,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     for (const auto& [code, reason] : kReasons) {
       if (code == status) message = reason;
     }
-    co_return co_await refuse(shared_.handler->refusal(status, message));
+    co_return co_await refuse(shared_.handler->refusal(status, message, path_));
   }
   // Closing at once while the client still sends would lose the refusal.
   asio::awaitable<bool> refuse(Reply reply) {
@@ -329,6 +333,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   bool has_changed_ = false, is_gone_ = false;
   std::string in_;              // read and not yet parsed
   Headers headers_of_replies_;  // to the request that is being answered
+  std::string path_;            // of that request, once its head is there
   std::shared_ptr<PendingExchange> exchange_;
 };
 

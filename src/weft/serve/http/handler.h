@@ -45,8 +45,8 @@ class Handler {
   // On a worker thread. Never throws; answers now or later.
   virtual void handle(Request request, std::shared_ptr<Exchange> exchange) = 0;
 
-  // A reply in the form of the API, for what never became a request.
-  virtual Reply refusal(int status, std::string_view message) = 0;
+  // A reply in the form of the API, for what never became a request. path: empty when no head was read.
+  virtual Reply refusal(int status, std::string_view message, std::string_view path) = 0;
 };
 
 }  // namespace weft::http

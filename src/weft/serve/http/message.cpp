@@ -5,33 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "weft/base/percent.h"
+
 namespace weft::http {
 namespace {
 
 constexpr size_t kMostTargetBytes = 2048;
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    if (text.size() - i < 3) return {};
-    const int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
-    if (high < 0 || low < 0) return {};
-    out += char(high * 16 + low);
-    i += 2;
-  }
-  return out;
-}
 
 bool is_plain(std::string_view path) {
   for (const char c : path) {
@@ -74,6 +53,7 @@ std::string_view reason_phrase(int status) {
     case 405: return "Method Not Allowed";
     case 408: return "Request Timeout";
     case 413: return "Content Too Large";
+    case 415: return "Unsupported Media Type";
     case 417: return "Expectation Failed";
     case 421: return "Misdirected Request";
     case 429: return "Too Many Requests";

@@ -103,23 +103,32 @@ class Server::Impl {
 
   ServerStats stats() const { return {shared_.connections, shared_.exchanges, shared_.body_bytes}; }
 
-  int64_t drain(std::chrono::milliseconds patience) {
+  int64_t drain(std::chrono::milliseconds patience, const std::function<void()>& cut) {
     asio::post(network_, [this] {
       shared_.is_draining = true;
       stop_accepting();
       for_each_connection([](AnyConnection& connection) { connection.close_if_idle(); });
     });
+    wait_for_end(patience);
+    const int64_t num_cut = shared_.exchanges;
+    if (num_cut > 0 && cut) {
+      constexpr std::chrono::seconds kLastWords{1};
+      cut();
+      wait_for_end(kLastWords);
+    }
+    asio::post(network_, [this] { for_each_connection([](AnyConnection& connection) { connection.close(); }); });
+    return num_cut;
+  }
+
+ private:
+  // Of a drain: until nobody is connected, or for `patience`.
+  void wait_for_end(std::chrono::milliseconds patience) const {
     const auto deadline = Clock::now() + patience;
     constexpr std::chrono::milliseconds kLook{10};
     do {
       std::this_thread::sleep_for(kLook);
     } while ((shared_.connections > 0 || !shared_.is_draining) && Clock::now() < deadline);
-    const int64_t cut = shared_.exchanges;
-    asio::post(network_, [this] { for_each_connection([](AnyConnection& connection) { connection.close(); }); });
-    return cut;
   }
-
- private:
   void check_address(const error_code& error) const {
     if (error)
       throw UsageError("cannot listen on {} port {}: {}; choose another with --host and --port", options_.host,
@@ -187,7 +196,9 @@ Server::~Server() = default;
 void Server::listen(Handler& handler) { impl_->listen(handler); }
 uint16_t Server::port() const { return impl_->port(); }
 ServerStats Server::stats() const { return impl_->stats(); }
-int64_t Server::drain(std::chrono::milliseconds patience) { return impl_->drain(patience); }
+int64_t Server::drain(std::chrono::milliseconds patience, const std::function<void()>& cut) {
+  return impl_->drain(patience, cut);
+}
 
 bool is_loopback(const std::string& host) {
   if (host == "localhost") return true;

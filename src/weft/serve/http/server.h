@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -49,8 +50,9 @@ class Server {
   ServerStats stats() const;
 
   // Takes no more connections, closes those that are idle and waits until the others have their answers, or for
-  // `patience`. Returns how many had to be cut.
-  int64_t drain(std::chrono::milliseconds patience);
+  // `patience`. Those that are left then are closed behind `cut`, which ends their answers: what it says of that is
+  // sent first, within a second. Returns how many had to be cut.
+  int64_t drain(std::chrono::milliseconds patience, const std::function<void()>& cut = {});
 
  private:
   class Impl;

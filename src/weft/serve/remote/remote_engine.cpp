@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "weft/serve/sequence.h"
+
 namespace weft::remote {
 namespace {
 
@@ -81,6 +83,7 @@ void RemoteEngine::check_request(const Request& r) const {
     if (token < 0 || token >= limits_.vocab) throw UsageError("{} is no token of this model", token);
   if (r.constraint && !r.constraint->form())
     throw Unsupported("output of this form is not offered by a replica in another process");
+  check_first_choice(r, limits_.vocab);
 }
 
 RequestId RemoteEngine::submit(Request request, std::unique_ptr<RequestSink> sink) {
@@ -94,8 +97,7 @@ RequestId RemoteEngine::submit(Request request, std::unique_ptr<RequestSink> sin
   if (!error_.empty()) throw Busy(error_, kRetryAfter);
   if (!adapter.empty() && std::ranges::find(adapters_, adapter) == adapters_.end())
     throw UsageError("there is no adapter {}", adapter);
-  if (int64_t(open_.size()) - stats_.running >= limits_.max_waiting)
-    throw Busy("the queue is full; try again soon", kRetryAfter);
+  if (int64_t(open_.size()) >= limits_.max_open()) throw Busy("the queue is full; try again soon", kRetryAfter);
   message.id = last_id_ + 1;
   send(std::move(message));
   open_[++last_id_] = std::move(sink);
