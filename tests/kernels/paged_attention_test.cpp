@@ -137,9 +137,9 @@ TEST_P(PagedAttentionTest, ARowIsTheSameInAnyCompany) {
       Pool pool(cpu_kernels(), other, threads, uint64_t(5 + threads));
       const std::string how = fmt::format("blocks of {}, {} threads", block_tokens, threads);
       const Rows first{0, 0, 500}, last{0, kKeys - 1, kKeys};
-      pool.serve({first, {1, 0, 30}, {2, 0, 1000}});
+      pool.serve({first, {1, 0, 30}, {2, 0, 600}});
       pool.place(0, 500, kKeys);
-      ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.serve({{1, 30, 40}, last, {2, 1000, 1001}}), 10, last));
+      ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.serve({{1, 30, 40}, last, {2, 600, 601}}), 10, last));
       ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.attend({last}), 0, last));
       ASSERT_NO_FATAL_FAILURE(expect_rows(how, pool.attend({{0, 0, kKeys}}), 0, {0, 0, kKeys}));
     }
