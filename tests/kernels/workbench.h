@@ -39,8 +39,8 @@ struct Workbench {
 
   // Normal deviates, the same for the same name. On the host.
   Tensor random(DType dtype, Shape shape, std::string_view name) {
-    // Cases ask for the same ones in each dtype and for each number of threads: they are made once.
-    static std::map<std::string, std::vector<double>> made;
+    // Cases ask for the same ones in each dtype and for each number of threads: they are made once a thread.
+    thread_local std::map<std::string, std::vector<double>> made;
     std::vector<double>& values = made[std::string(name)];
     const uint64_t key = name_hash(name);
     while (values.size() < size_t(shape.numel())) values.push_back(double(philox_normal(7, key, values.size())));
