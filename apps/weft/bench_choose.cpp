@@ -111,7 +111,7 @@ void add_bench_choose(CLI::App& bench) {
       ->capture_default_str()
       ->check(CLI::Range(int64_t(1), int64_t(1) << 16));
   c->add_option("--device", o->device, "cpu or cuda")->capture_default_str();
-  c->add_option("--threads", o->threads, "Cores to use; 0: all");
+  c->add_option("--threads", o->threads, "Cores to use; 0: all")->check(CLI::Range(0, 1024));
   c->add_option("--repeats", o->repeats, "Timed steps; the median is shown")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

@@ -74,7 +74,7 @@ void ForwardOptions::add_to(CLI::App& command) {
       "Leave weights that files have in blocks where they are mapped, shared with other processes; else they "
       "are copied to huge pages, which are read faster, where half of the free memory holds them");
   command.add_option("--device", device, "Of every rank: cpu or cuda");
-  command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all");
+  command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all")->check(CLI::Range(0, 1024));
 }
 
 int ranks_of(const ForwardOptions& options) { return mesh_of(options).size(); }

@@ -38,6 +38,7 @@ const Mistake kMistakes[] = {
     {"bad_beta", "train r.toml --optimizer.betas=[0.9,1.5]", 2, {"optimizer.betas"}},
     {"missing_model", "generate nowhere --prompt x", 2, {"nowhere"}},
     {"model_is_a_file", "eval text.txt --data text.txt", 2, {"text.txt"}},
+    {"too_many_threads", "generate nowhere --prompt x --threads 5000", 2, {"--threads", "1024"}},
     {"bad_temperature", "generate nowhere --prompt x --temperature -1", 2, {"temperature -1"}},
     {"nothing_to_inspect", "inspect nowhere", 2, {"nowhere"}},
     {"unknown_shape", "bench train --shape gpt5", 2, {"gpt5"}},

@@ -263,6 +263,11 @@ TEST_P(MatmulBits, DoNotDependOnThreadsOrPacking) {
   EXPECT_EQ(one, product(2, GetParam(), size, false));
 }
 
+TEST(MatmulTeams, OfLargeMachines) {
+  const Size size{300, 257, 1100};
+  EXPECT_EQ(product(1, DType::f32, size, true), product(300, DType::f32, size, true));
+}
+
 TEST_P(MatmulBits, OfARowDoNotDependOnOtherRows) {
   const std::vector<float> many = product(1, GetParam(), {300, 65, 1100}, true);
   for (const int64_t m : {1, 2, 13, 100}) {

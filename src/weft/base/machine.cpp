@@ -98,7 +98,7 @@ Machine describe_machine() {
 int usable_cores() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, int(std::thread::hardware_concurrency()));
+  return std::clamp(int(std::thread::hardware_concurrency()), 1, CPU_SETSIZE);  // of more, as many as a set tells
 }
 
 }  // namespace weft

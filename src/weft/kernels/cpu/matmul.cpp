@@ -262,7 +262,7 @@ void pack_panels(ThreadTeam& team, const MatmulKernels& kernels, const Tensor& b
 
 // Scratch of each worker, of which the first has some for all of them behind its own.
 struct WorkerScratch {
-  static constexpr int kMostWorkers = 256;
+  static constexpr int kMostWorkers = 1024;  // as many as a cpu_set_t has
   std::byte* of[kMostWorkers];
   std::byte* shared;
 
