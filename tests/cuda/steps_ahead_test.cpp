@@ -229,6 +229,47 @@ TEST(StepsAheadAndCancellationTest, OthersGoOn) {
   });
 }
 
+// Allows all tokens, some times; then none, or is too hard to follow.
+class Ending : public TokenConstraint {
+ public:
+  Ending(int64_t count, bool throws) : left_(count), throws_(throws) {}
+  void fill(std::span<uint32_t> allowed) override {
+    check(left_ > 0 || !throws_, "the form is too ambiguous");
+    std::ranges::fill(allowed, left_ > 0 ? ~uint32_t(0) : 0);
+  }
+  void accept(int32_t) override { --left_; }
+  void rewind(int64_t count) override { left_ += count; }
+
+ private:
+  int64_t left_;
+  bool throws_;
+};
+
+// A form that does not go on is the error of one request, behind the tokens that it had.
+TEST(StepsAheadAndFormsTest, OthersGoOn) {
+  const OnMesh on{"llama", small_config(), {}};
+  const ContinuousOptions options{.kv_blocks = 90, .block_tokens = 4, .max_running = 6, .tokens_per_step = 32};
+  const auto requests = [] {
+    std::vector<Request> all;
+    for (int32_t i = 0; i < 2; ++i) {
+      all.push_back(greedy(prompt_of(i, 5), 30));
+      all.push_back(with(sampled(prompt_of(9 + i, 5), 30, 4),
+                         [&](Request& r) { r.constraint = std::make_unique<Ending>(7, i == 0); }));
+    }
+    return all;
+  };
+  const Served here = serve(Device::cpu, on, options, requests), ahead = serve(Device::cuda, on, options, requests);
+  expect_same(ahead.answers, here.answers);
+  for (const Served* served : {&here, &ahead}) {
+    for (const size_t i : {1, 3}) {
+      EXPECT_EQ(served->answers[i].finish.reason, FinishReason::error);
+      EXPECT_EQ(served->answers[i].tokens.size(), 7u);
+    }
+    for (const size_t i : {0, 2}) EXPECT_EQ(served->answers[i].tokens.size(), 30u);
+  }
+  EXPECT_GT(ahead.stats.steps_ahead_total, 10);
+}
+
 // ---- guesses ----
 
 struct GuessCase {

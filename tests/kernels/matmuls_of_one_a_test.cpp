@@ -99,7 +99,7 @@ TEST(MatmulsOfOneARefused, WhatIsNotOfOneA) {
 }
 
 TEST(MatmulsOfOneARefused, MoreThreadsThanThereAreScratchesFor) {
-  Workbench bench(257);
+  Workbench bench(1025);
   MatmulArgs product{.y = bench.empty(DType::f32, {3, 8}),
                      .a = bench.random(DType::f32, {3, 32}, "a"),
                      .b = bench.random(DType::f32, {8, 32}, "b"),

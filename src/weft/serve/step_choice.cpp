@@ -61,8 +61,12 @@ void StepChoice::wish(const StepPart& part, const PartChoice& choice, Scratch& s
     if (has_alternatives || (i > 0 && s.request.constraint)) {
       logits_.wish_whole(row);
     } else {
-      const SamplingPast past = s.past(scratch.said, vocab_, scratch.allowed);
-      logits_.wish_choice(row, s.sampler, uint64_t(s.size()) + i, past, of_answer.has_value());
+      try {
+        const SamplingPast past = s.past(scratch.said, vocab_, scratch.allowed);
+        logits_.wish_choice(row, s.sampler, uint64_t(s.size()) + i, past, of_answer.has_value());
+      } catch (const Error&) {
+        logits_.wish_whole(row);  // to be that request's error when its token is chosen
+      }
     }
     if (i < s.guesses.size()) scratch.said.push_back(s.guesses[i]);
   }
