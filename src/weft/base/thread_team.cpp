@@ -10,17 +10,12 @@
 
 #include "weft/base/ceil_div.h"
 #include "weft/base/error.h"
-#include "weft/base/machine.h"
 
 namespace weft {
 namespace {
 
 constexpr int kSpins = 4000;  // some 100 us of pauses before a thread goes to sleep
 constexpr int kYieldEvery = 64;
-
-// Of all teams of the process that have several threads. Where they are more than the cores, a thread that spins
-// holds the core that another one needs to get done.
-std::atomic<int> num_threads{0};
 
 void pause_cpu() {
 #if defined(__x86_64__)
@@ -31,13 +26,11 @@ void pause_cpu() {
 // Waits until value differs from `old`, spinning first. meanwhile() does a little and gives false when all is done.
 template <class T, class Meanwhile>
 void wait_while_equal(std::atomic<T>& value, T old, Meanwhile&& meanwhile) {
-  static const int cores = usable_cores();
-  const int spins = num_threads.load(std::memory_order_relaxed) > cores ? 1 : kSpins;
-  for (int i = 0; i < spins; ++i) {
+  for (int i = 0; i < kSpins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
     if (meanwhile()) continue;
     pause_cpu();
-    if (i % kYieldEvery == kYieldEvery - 1) sched_yield();  // to another process, if one waits for this core
+    if (i % kYieldEvery == kYieldEvery - 1) sched_yield();  // to another thread, if one waits for this core
   }
   while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
 }
@@ -70,7 +63,6 @@ void pin_this_thread(int cpu) {
 
 ThreadTeam::ThreadTeam(int size, std::vector<int> cpus)
     : size_(std::max(size, 1)), shares_(size_t(size_)), read_order_(size_) {
-  if (size_ > 1) num_threads += size_;
   if (!cpus.empty()) pin_this_thread(cpus[0]);
   for (int worker = 1; worker < size_; ++worker) {
     const int cpu = worker < int(cpus.size()) ? cpus[worker] : -1;
@@ -86,7 +78,6 @@ ThreadTeam::~ThreadTeam() {
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   for (std::thread& t : threads_) t.join();
-  if (size_ > 1) num_threads -= size_;
 }
 
 void ThreadTeam::work(int worker) {

@@ -131,8 +131,7 @@ EvalBatches::EvalBatches(TokenPart part, BatchOptions options, int64_t max_rows)
   if (part_.size() < 2)
     throw UsageError(
         "evaluation needs at least 2 tokens, and of {} it has {}: name a longer text, or for a run's validation "
-        "write a "
-        "larger data.valid_fraction",
+        "write a larger data.valid_fraction",
         part_.file->path(), part_.size());
   const int64_t rows = options_.global_batch;
   windows_ = (part_.size() - 2) / options_.seq_len + 1;
