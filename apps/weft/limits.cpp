@@ -67,9 +67,9 @@ ReadLimit::ReadLimit(Stream& stream) {
 double ReadLimit::measure() { return probe_ ? probe_->pass() : copy_->bytes_per_s(); }
 
 double device_peak_flops(DType dtype) {
-  const std::vector<CudaDevice> devices = cuda_devices();
-  if (devices.empty()) return 0;
-  const auto hardware = plan::hardware_of_device(devices.front().name, double(devices.front().total_bytes));
+  if (num_cuda_devices() == 0) return 0;
+  const CudaDevice device = cuda_device_of(0);
+  const auto hardware = plan::hardware_of_device(device.name, double(device.total_bytes));
   return hardware ? hardware->peak(plan::matmul_type_of(dtype)) : 0;
 }
 

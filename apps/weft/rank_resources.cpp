@@ -11,13 +11,10 @@ namespace weft::app {
 int64_t available_bytes(Device device, int ranks, int64_t limit, int first_rank) {
   const auto limited = [limit](int64_t free) { return limit > 0 ? std::min(free, limit) : free; };
   if (device == Device::cpu) return limited(describe_machine().available_bytes);
-  std::string why;
-  const std::vector<CudaDevice> devices = cuda_devices(&why);
-  if (devices.empty()) throw Error("{}", why.empty() ? "this machine has no CUDA device" : why);
-  int64_t least = INT64_MAX;  // others may be full of what is there already
-  for (int r = first_rank; r < first_rank + ranks; ++r)
-    least = std::min(least, devices[size_t(r) % devices.size()].free_bytes);
-  return limited(least) / ceil_div(ranks, int(devices.size())) * ranks;
+  int64_t least = cuda_device_of(first_rank).free_bytes;  // others may be full of what is there already
+  const int devices = num_cuda_devices(), used = std::min(ranks, devices);
+  for (int r = first_rank + 1; r < first_rank + used; ++r) least = std::min(least, cuda_device_of(r).free_bytes);
+  return limited(least) / ceil_div(ranks, devices) * ranks;
 }
 
 std::optional<DType> dtype_named(std::string_view name) {

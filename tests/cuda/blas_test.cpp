@@ -136,12 +136,12 @@ TEST(CudaBlasTest, WithoutMemoryForATrialTheFirstStays) {
   const EmulatorSetting slow("WEFT_EMULATED_BLAS", "slow");
   Workbench bench(1, Device::cuda);
   Operands product(bench, kForms[0]);
-  Allocator little(Device::cuda, 4096);
-  Stream stream(bench.team, little);
+  Stream& stream = bench.stream;
   const Tensor y = bench.on_device(bench.random(DType::f32, {40, 48}, "y"));
   product.gemm.y = y.raw();
   cuda::Blas blas(kSoon);
   bench.stream.wait();
+  const EmulatorSetting full("WEFT_EMULATED_LARGEST_BLOCK", "16384");
   blas.multiply(stream, product.gemm);
   stream.wait();
   const std::vector<double> first = bench.values(y);

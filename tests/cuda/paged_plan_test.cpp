@@ -137,7 +137,7 @@ TEST(PagedPlanChoiceTest, TheLongestComesFirst) {
 
 TEST(PagedPlanRoomTest, CountsThatGrowALittleStay) {
   for (const auto& [count, room] :
-       {std::pair{0, 0}, {1, 1}, {7, 7}, {8, 8}, {9, 10}, {17, 20}, {100, 112}, {128, 128}})
+       {std::pair{0, 0}, {1, 16}, {8, 16}, {16, 16}, {17, 20}, {31, 32}, {100, 112}, {128, 128}})
     EXPECT_EQ(roomy(count), room) << count;
 }
 

@@ -5,6 +5,7 @@
 #include "serve/company.h"
 #include "serve/engine_on_mesh.h"
 #include "weft/comm/single/single.h"
+#include "weft/tensor/device_lost.h"
 
 namespace weft {
 namespace {
@@ -372,6 +373,18 @@ TEST_F(ContinuousEngineTest, AFailedStepEndsItsRequestsAndNoOthers) {
     EXPECT_EQ(engine.stats().kv_blocks_used, 0);
     EXPECT_EQ(ask(engine, greedy(prompt, 6)).get().tokens, want);
   });
+}
+
+TEST_F(ContinuousEngineTest, ADeviceThatIsLostEndsEverything) {
+  Kernels kernels = cpu_kernels();
+  kernels.paged_attention = [](Stream&, const PagedAttentionArgs&) { throw DeviceLost("an illegal address"); };
+  TestRank rank(kernels);
+  ForwardModel model(rank.context, mesh_, small_config(), DType::f32);
+  initial_values(11)(model);
+  ContinuousEngine engine(model, {.kv_blocks = 8});
+  std::future<Heard> one = ask(engine, greedy({1, 2}, 9));
+  EXPECT_THROW(engine.run(), DeviceLost);
+  EXPECT_EQ(one.get().finish.reason, FinishReason::error);
 }
 
 TEST(ContinuousEngineMeshTest, AFailureOnAMeshEndsEverything) {

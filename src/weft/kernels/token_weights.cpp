@@ -27,7 +27,11 @@ double sum_of(std::span<const float> values) {
 }
 
 void weigh_block(std::span<const float> logits, float top, float inverse, float* weights) {
-  for (size_t i = 0; i < logits.size(); ++i) weights[i] = exp_nonpositive((logits[i] - top) * inverse);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const int32_t is_top = -int32_t(logits[i] == top);  // infinity less infinity would be no number
+    weights[i] =
+        exp_nonpositive(std::bit_cast<float>(std::bit_cast<int32_t>((logits[i] - top) * inverse) & ~is_top));
+  }
 }
 
 template <class Visit>

@@ -110,10 +110,13 @@ void ForwardModel::choose(const Tensor& hidden, std::span<const int32_t> rows) {
   const bool is_spread = mesh_.shape().cp > 1;
   if (is_spread) context_.kernels.fill(context_.stream, chosen_hidden_, 0);
   const int64_t first = hidden.dim(0) * mesh_.place().cp;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const int64_t row = rows[i] - first;
-    if (row >= 0 && row < hidden.dim(0))
-      context_.stream.copy(chosen_hidden_.slice_rows(int64_t(i), 1), hidden.slice_rows(row, 1));
+  for (size_t begin = 0, end; begin < rows.size(); begin = end) {  // neighbours together
+    const int64_t row = rows[begin] - first;
+    end = begin + 1;
+    if (row < 0 || row >= hidden.dim(0)) continue;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1 && rows[end] - first < hidden.dim(0)) ++end;
+    const auto count = int64_t(end - begin);
+    context_.stream.copy(chosen_hidden_.slice_rows(int64_t(begin), count), hidden.slice_rows(row, count));
   }
   if (is_spread) mesh_.cp().all_reduce(chosen_hidden_);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/serve/unit_length.h"
+#include "weft/tensor/device_lost.h"
 
 namespace weft {
 namespace {
@@ -290,6 +291,8 @@ void ContinuousEngine::answer() {
 void ContinuousEngine::attempt(FunctionRef<void()> work) {
   try {
     work();
+  } catch (const DeviceLost&) {
+    throw;
   } catch (const Error& e) {
     if (!goes_alone()) throw;
     fail(e);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "weft/base/error.h"
+#include "weft/tensor/repeated_step.h"
 
 namespace weft {
 
@@ -65,7 +66,10 @@ void LogitRows::find(Context& context) {
                             .queries = queries_,
                             .changes = changes_,
                             .masks = masks_};
-  context.kernels.find_tokens(context.stream, args);
+  {
+    const RepeatedStep step(context.stream, this, int64_t(queries_.size()));
+    context.kernels.find_tokens(context.stream, args);
+  }
   found_later_.start(context.stream, found_there_);
 }
 

@@ -19,10 +19,12 @@ bool StepChoice::is_answered(const StepPart& part) {
 
 void StepChoice::each_part(std::span<const StepPart> parts,
                            FunctionRef<void(const StepPart&, PartChoice&, Scratch&)> work) {
-  constexpr int64_t kLogitsOfATask = 1 << 15;
+  // What a device found is read in no time: less than it takes to wake a thread.
+  constexpr int64_t kLogitsOfATask = 1 << 15, kFoundOfATask = 32;
   ThreadTeam& team = context_.stream.team();
   scratch_.resize(size_t(team.size()));
-  team.parallel_for(int64_t(parts.size()), 1 + kLogitsOfATask / vocab_, [&](int64_t begin, int64_t end, int worker) {
+  const int64_t grain = logits_.are_here() ? 1 + kLogitsOfATask / vocab_ : kFoundOfATask;
+  team.parallel_for(int64_t(parts.size()), grain, [&](int64_t begin, int64_t end, int worker) {
     for (auto i = size_t(begin); i < size_t(end); ++i)
       if (parts[i].sequence) work(parts[i], choices_[i], scratch_[size_t(worker)]);
   });

@@ -45,6 +45,8 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = size_t(2) << 30, cudaSuccess; }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
   if (const cudaError_t refused = emulated::refuse_in_capture(); refused != cudaSuccess) return *p = nullptr, refused;
+  const char* const largest = std::getenv("WEFT_EMULATED_LARGEST_BLOCK");  // that the device has left
+  if (largest && bytes > size_t(std::atoll(largest))) return *p = nullptr, cudaErrorMemoryAllocation;
   *p = Arena::instance().allocate(bytes);
   return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }

@@ -101,7 +101,7 @@ Blas::Algorithm Blas::best_alike(Stream& stream, const Gemm& g, const Algorithm&
 
   GemmTrial trial(stream, g);
   const std::unique_ptr<DeviceTimer> timer = make_cuda_timer(stream.queue());
-  const Tensor workspace = stream.allocator().empty(DType::u8, {kWorkspaceBytes});
+  const Tensor workspace = trial.memory().empty(DType::u8, {kWorkspaceBytes});
   const auto run = [&](size_t way) {
     auto* const on = static_cast<cudaStream_t>(stream.queue().handle());
     return queue(on, trial.product(), ways[way], workspace.raw()) == CUBLAS_STATUS_SUCCESS;

@@ -130,7 +130,7 @@ void run(Stream& stream, const FusedKey& key, const FusedPlan& plan, const Atten
 
 // Noise in the place of an operand.
 Tensor noise_like(Stream& stream, const Tensor& t, std::string_view name) {
-  return noise_of(stream, t.dtype(), t.shape(), name);
+  return noise_of(stream, stream.allocator(), t.dtype(), t.shape(), name);
 }
 
 std::vector<float> on_host(Stream& stream, const Tensor& t) {

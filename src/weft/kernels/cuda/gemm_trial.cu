@@ -33,13 +33,13 @@ int64_t trial_bytes(const Gemm& g) {
 GemmTrial::GemmTrial(Stream& stream, const Gemm& like)
     : stream_(stream),
       product_(like),
-      a_(noise_of(stream, like.type, {a_elements(like)}, "a")),
-      b_(noise_of(stream, like.type, {like.k * like.n}, "b")),
-      y_(stream.allocator().empty(DType::u8, {y_bytes(like)})),
-      kept_(stream.allocator().empty(DType::u8, {y_bytes(like)})) {
+      a_(noise_of(stream, memory_, like.type, {a_elements(like)}, "a")),
+      b_(noise_of(stream, memory_, like.type, {like.k * like.n}, "b")),
+      y_(memory_.empty(DType::u8, {y_bytes(like)})),
+      kept_(memory_.empty(DType::u8, {y_bytes(like)})) {
   product_.a = a_.raw(), product_.b = b_.raw(), product_.y = y_.raw();
-  if (like.bias) bias_ = noise_of(stream, like.y_type, {like.n}, "bias"), product_.bias = bias_.raw();
-  if (like.pre) pre_ = noise_of(stream, like.y_type, {y_elements(like)}, "pre"), product_.pre = pre_.raw();
+  if (like.bias) bias_ = noise_of(stream, memory_, like.y_type, {like.n}, "bias"), product_.bias = bias_.raw();
+  if (like.pre) pre_ = noise_of(stream, memory_, like.y_type, {y_elements(like)}, "pre"), product_.pre = pre_.raw();
 }
 
 void GemmTrial::restart() { stream_.queue().clear(y_.raw(), y_.bytes()); }
@@ -47,7 +47,7 @@ void GemmTrial::restart() { stream_.queue().clear(y_.raw(), y_.bytes()); }
 void GemmTrial::keep() { stream_.queue().copy_on_device(kept_.raw(), y_.raw(), y_.bytes()); }
 
 bool GemmTrial::is_as_kept() {
-  const Tensor found = stream_.allocator().empty(DType::i32, {1});
+  const Tensor found = memory_.empty(DType::i32, {1});
   const int64_t count = int64_t(y_.bytes()) / kVectorBytes;
   stream_.queue().clear(found.raw(), found.bytes());
   launch(stream_, find_difference_kernel, over_elements(count), static_cast<int32_t*>(found.raw()),

@@ -13,9 +13,11 @@ class GemmTrial {
   void restart();     // y is zeros
   void keep();        // what y is now is what others are compared with
   bool is_as_kept();  // bit for bit; waits for the device
+  Allocator& memory() { return memory_; }
 
  private:
   Stream& stream_;
+  Allocator memory_{Device::cuda};  // its own, given back with it: what the stream's keeps is not pushed out
   Gemm product_;
   Tensor a_, b_, bias_, pre_, y_, kept_;
 };

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "weft/kernels/cuda/early_start.h"
 #include "weft/kernels/cuda/launch_shape.h"
 #include "weft/kernels/kernels.h"
 #include "weft/tensor/cuda/check_cuda.h"
@@ -33,7 +34,7 @@ void launch_on(cudaStream_t stream, void (*kernel)(Params...), const LaunchShape
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &early;
-  config.numAttrs = shape.follows && compute_capability() >= 90 ? 1 : 0;
+  config.numAttrs = shape.follows && can_start_early() ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), "launch a kernel");
 }
 

@@ -23,8 +23,8 @@ void fill(Stream& stream, const Tensor& noise, uint64_t seed) {
 
 }  // namespace
 
-Tensor noise_of(Stream& stream, DType type, const Shape& shape, std::string_view name) {
-  const Tensor noise = stream.allocator().empty(type, shape);
+Tensor noise_of(Stream& stream, Allocator& memory, DType type, const Shape& shape, std::string_view name) {
+  const Tensor noise = memory.empty(type, shape);
   const uint64_t seed = name_hash(name);
   switch (type) {
     case DType::f32: fill<float>(stream, noise, seed); break;

@@ -251,8 +251,8 @@ void run_in_parts(Stream& stream, const PagedAttentionArgs& args) {
     blocks.insert(blocks.end(), s.blocks, s.blocks + ceil_div(s.num_keys, int64_t(block_tokens)));
   }
   PagedPlan plan = plan_paged(sequences, group, args.window, num_kv_heads, kPartWarps<kDim>);
-  plan.whole.resize(size_t(roomy(int64_t(plan.whole.size())))),
-      plan.parts.resize(size_t(roomy(int64_t(plan.parts.size()))));
+  const auto make_roomy = [](auto& list) { list.resize(size_t(roomy(int64_t(list.size())))); };
+  make_roomy(blocks), make_roomy(plan.whole), make_roomy(plan.parts), make_roomy(plan.folds);
   const int64_t num_folds = int64_t(plan.folds.size());
 
   PackedArrays arrays;

@@ -55,9 +55,11 @@ PagedPlan plan_paged(const std::vector<PagedRowsOf>& sequences, int group, int w
                      int part_warps);
 
 // As many blocks or slots, a few more than are needed: numbers that grow by one from step to step stay the same for
-// some steps, and so do graphs of these (ADR 0019).
+// many steps, and so do graphs of these (ADR 0019).
 constexpr int64_t roomy(int64_t count) {
-  return count < 8 ? count : round_up(count, int64_t(std::bit_floor(uint64_t(count))) / 4);
+  constexpr int64_t kLeast = 16;  // so many blocks that do nothing are over at once
+  if (count == 0) return 0;
+  return count <= kLeast ? kLeast : round_up(count, int64_t(std::bit_floor(uint64_t(count))) / 4);
 }
 
 }  // namespace weft::cuda

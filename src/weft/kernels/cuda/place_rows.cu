@@ -28,7 +28,7 @@ __global__ void place_rows_kernel(const Placement<P, T> p) {
   const Worker<kIsWarp> worker;
   if (worker.index >= p.count) return;
   const bool is_second = worker.index >= p.first_count;
-  const auto a = p.of[is_second];
+  const auto a = is_second ? p.of[1] : p.of[0];
   const int64_t row = worker.index - (is_second ? p.first_count : 0);
   P* const to = a.pool + int64_t(a.rows[row]) * a.width;
   for (int64_t c = worker.rank * N; c < a.width; c += worker.size * N) {
@@ -46,7 +46,7 @@ __global__ void place_codes_kernel(const Placement<uint8_t, T> p, bool is_int8, 
   const Worker<true> worker;
   if (worker.index >= p.count) return;
   const bool is_second = worker.index >= p.first_count;
-  const auto a = p.of[is_second];
+  const auto a = is_second ? p.of[1] : p.of[0];
   const int64_t vector = worker.index - (is_second ? p.first_count : 0);
   const T* const from = a.x + vector * a.dim;
   uint8_t* const to = a.pool + a.rows[vector / a.heads] * a.width + vector % a.heads * (a.width / a.heads);

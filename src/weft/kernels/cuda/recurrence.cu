@@ -67,6 +67,7 @@ template <class T, int kRows>
 __global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const ForwardCall<T> call) {
   constexpr int kPadded = kRows * kColumnLanes;
   __shared__ float keys[kTokensAhead][kPadded], queries[kTokensAhead][kPadded];
+  __shared__ float values[kTokensAhead][kBlockColumns], decays[kTokensAhead], betas[kTokensAhead];
   const RecurrentShape& z = call.shape;
   int number = int(blockIdx.x / unsigned(z.heads));
   if (goes_on(call.runs, number, call.num_runs)) return;
@@ -91,11 +92,21 @@ __global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const Forward
       keys[i / kPadded][i % kPadded] = is_element ? call.inputs.keys[at] : 0.0f;
       queries[i / kPadded][i % kPadded] = is_element ? call.inputs.queries[at] : 0.0f;
     }
+    for (int i = int(threadIdx.x); i < count * kBlockColumns; i += kBlockThreads) {
+      const int64_t at = (first + i / kBlockColumns) * z.heads + n;
+      const int c = int(blockIdx.y) * kBlockColumns + i % kBlockColumns;
+      values[i / kBlockColumns][i % kBlockColumns] = c < z.dv ? load(call.v + at * z.dv + c) : 0.0f;
+    }
+    if (int(threadIdx.x) < count) {
+      const int64_t at = (first + int(threadIdx.x)) * z.heads + n;
+      decays[threadIdx.x] = call.inputs.decay[at], betas[threadIdx.x] = call.inputs.beta[at];
+    }
     __syncthreads();
+#pragma unroll 1
     for (int t = 0; t < count; ++t) {
       const int64_t at = (first + t) * z.heads + n;
-      const float v = is_here ? load(call.v + at * z.dv + column) : 0.0f;
-      state.step(z.is_delta, keys[t], lane, v, call.inputs.decay[at], call.inputs.beta[at]);
+      const float v = values[t][int(threadIdx.x) / kColumnLanes];
+      state.step(z.is_delta, keys[t], lane, v, decays[t], betas[t]);
       const float y = state.project(queries[t], lane) + skip * v;
       if (is_here && lane == 0) store(call.y + at * z.dv + column, y);
     }

@@ -12,7 +12,7 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kMostColumns = 128, kMostThreads = kMostColumns * kColumnLanes;
-constexpr int64_t kMostStateBytes = int64_t(256) << 20;  // of the blocks that run together
+constexpr int64_t kMostStateBytes = int64_t(512) << 20;  // of the blocks that run together
 
 template <class T>
 struct BackwardCall {

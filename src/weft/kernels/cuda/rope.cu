@@ -28,7 +28,7 @@ template <class T, int N>
 __global__ void rope_kernel(const Ropes<T> ropes) {
   follow();
   const bool is_second = blockIdx.x >= ropes.second_block;
-  const Rope<T> a = ropes.of[is_second];
+  const Rope<T> a = is_second ? ropes.of[1] : ropes.of[0];
   const unsigned row = blockIdx.x - (is_second ? ropes.second_block : 0);
   const int parts = a.half / N;  // of a head
   const int64_t angles = int64_t(a.positions[row]) * a.half;

@@ -1,6 +1,7 @@
 // What choosing tokens needs of rows of logits: parts of rows are looked through by blocks of the whole card, and
 // what has an order, for the sums to have the bits of the host's, is done by a block to each query.
 #include "weft/kernels/cuda/cuda.h"
+#include "weft/kernels/cuda/follow.cuh"
 #include "weft/kernels/cuda/reduce.cuh"
 #include "weft/kernels/shape_checks.h"
 #include "weft/kernels/token_weight.h"
@@ -28,6 +29,14 @@ struct Top {
     return other.logit > logit || (other.logit == logit && other.token < token) ? other : *this;
   }
 };
+
+// Of a warp's threads, in all of them.
+__device__ Top highest_of_warp(Top best) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2)
+    best =
+        best.or_higher({__shfl_xor_sync(kAllLanes, best.logit, mask), __shfl_xor_sync(kAllLanes, best.token, mask)});
+  return best;
+}
 
 __device__ bool is_drawn(const TokenQuery& q) { return q.want == Want::drawn || q.want == Want::drawn_of_likely; }
 
@@ -73,6 +82,7 @@ __device__ void for_changes(const Find& f, float* logits, int first, int count, 
 }
 
 __global__ void __launch_bounds__(kThreads) change_logits_kernel(const Find f) {
+  follow();
   const TokenQuery& q = f.queries[blockIdx.x];
   float* const logits = f.row(q);
   for_changes(f, logits, q.first_change, q.num_biases,
@@ -84,21 +94,28 @@ __global__ void __launch_bounds__(kThreads) change_logits_kernel(const Find f) {
   });
   for_changes(f, logits, q.first_change + q.num_biases + q.num_penalised, q.num_forbidden,
               [](float& x, float) { x = -INFINITY; });
+}
+
+// By parts of rows, after all other changes.
+__global__ void __launch_bounds__(kThreads) mask_logits_kernel(const Find f) {
+  follow();
+  const TokenQuery& q = f.queries[blockIdx.x];
   if (q.mask < 0) return;
+  float* const logits = f.row(q);
   const uint32_t* const mask = f.masks + int64_t(q.mask) * f.mask_words;
-  for (int i = int(threadIdx.x); i < f.vocab; i += kThreads)
+  for_part(f, logits, [&](int i, float) {
     if ((mask[i / 32] >> (i % 32) & 1) == 0) logits[i] = -INFINITY;
+  });
 }
 
 __global__ void __launch_bounds__(kThreads) tops_kernel(const Find f) {
+  follow();
   const int query = int(blockIdx.x);
   Top best{-INFINITY, f.vocab};
   for_part(f, f.row(f.queries[query]), [&](int i, float logit) {
     if (logit > best.logit) best = {logit, i};
   });
-  for (int mask = kWarp / 2; mask > 0; mask /= 2)
-    best =
-        best.or_higher({__shfl_xor_sync(kAllLanes, best.logit, mask), __shfl_xor_sync(kAllLanes, best.token, mask)});
+  best = highest_of_warp(best);
   __shared__ Top of_warps[kThreads / kWarp];
   if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = best;
   __syncthreads();
@@ -107,10 +124,11 @@ __global__ void __launch_bounds__(kThreads) tops_kernel(const Find f) {
   f.tops[query * f.parts + int(blockIdx.y)] = best;
 }
 
-__device__ float highest(const Find& f, int query) {
-  float best = -INFINITY;
-  for (int p = 0; p < f.parts; ++p) best = fmaxf(best, f.tops[query * f.parts + p].logit);
-  return best;
+// Of all parts; for whole warps.
+__device__ Top highest(const Find& f, int query) {
+  Top best{-INFINITY, f.vocab};
+  for (int p = int(threadIdx.x) % kWarp; p < f.parts; p += kWarp) best = best.or_higher(f.tops[query * f.parts + p]);
+  return highest_of_warp(best);
 }
 
 __device__ float times_plus(float a, float b, float c) { return __fadd_rn(__fmul_rn(a, b), c); }
@@ -131,18 +149,19 @@ __device__ float exp_nonpositive(float x) {
 }
 
 __device__ float weight_of(float logit, float top, float inverse_temperature) {
-  return exp_nonpositive(__fmul_rn(__fadd_rn(logit, -top), inverse_temperature));
+  return logit == top ? 1 : exp_nonpositive(__fmul_rn(__fadd_rn(logit, -top), inverse_temperature));
 }
 
 // kLanes threads to each of the blocks of tokens whose weights are summed by themselves.
 __global__ void __launch_bounds__(kThreads) weights_kernel(const Find f) {
   __shared__ double of_lanes[2][kThreads];
+  follow();
   const int query = int(blockIdx.x), me = int(threadIdx.x), lane = me % kLanes;
   const int block = (int(blockIdx.y) * kThreads + me) / kLanes;
   const TokenQuery& q = f.queries[query];
   const bool is_weighed = is_drawn(q);
   if (!is_weighed && !q.wants_log_sum) return;
-  const float top = highest(f, query);
+  const float top = highest(f, query).logit;
   const float* const logits = f.row(q);
   double sum = 0, at_one = 0;
   for (int j = 0; j < kBlock / kLanes; ++j) {
@@ -191,14 +210,17 @@ __device__ int token_at(const Find& f, const TokenQuery& q, const double* sums, 
   __syncthreads();
   for (int b = block; b < f.blocks; ++b) {
     const int count = min(kBlock, f.vocab - b * kBlock);
-    for (int i = int(threadIdx.x); i < count; i += kThreads)
-      weights[i] = weight_of(logits[b * kBlock + i], top, q.inverse_temperature);
+    for (int i = int(threadIdx.x); i < kBlock; i += kThreads)
+      weights[i] = i < count ? weight_of(logits[b * kBlock + i], top, q.inverse_temperature) : 0;
     __syncthreads();
     if (threadIdx.x == 0) {
+      constexpr int kAtOnce = 16;  // so many are taken off before it is asked which of them was the last
       double left = target;
-      for (int i = 0; i < count && token < 0; ++i) {
-        left -= double(weights[i]);
-        if (left < 0 && weights[i] > 0) token = b * kBlock + i;
+      for (int i = 0; i < kBlock && token < 0; i += kAtOnce) {
+        double behind[kAtOnce];
+        for (int j = 0; j < kAtOnce; ++j) behind[j] = left -= double(weights[i + j]);
+        for (int j = kAtOnce - 1; j >= 0; --j)
+          if (behind[j] < 0 && weights[i + j] > 0) token = b * kBlock + i + j;
       }
       target = left;
     }
@@ -213,12 +235,12 @@ __device__ int token_at(const Find& f, const TokenQuery& q, const double* sums, 
 }
 
 __global__ void __launch_bounds__(kThreads) choice_kernel(const Find f) {
+  follow();
   const int query = int(blockIdx.x);
   const TokenQuery& q = f.queries[query];
   const float* const logits = f.row(q);
   const bool is_first = threadIdx.x == 0;
-  Top top = f.tops[query * f.parts];
-  for (int p = 1; p < f.parts; ++p) top = top.or_higher(f.tops[query * f.parts + p]);
+  const Top top = highest(f, query);
   const bool may_come = top.logit > -INFINITY;
   FoundTokens found;
   found.highest = top.logit;
@@ -234,11 +256,24 @@ __global__ void __launch_bounds__(kThreads) choice_kernel(const Find f) {
     if (q.want == Want::drawn) token = token_at(f, q, sums, logits, top.logit, found.total);
   }
   found.token = token, found.logit = token >= 0 ? logits[token] : 0;
-  int likelier = 0;
-  if (q.wants_log_sum && (q.want == Want::drawn || q.want == Want::given))
-    for (int i = int(threadIdx.x); i < f.vocab; i += kThreads) likelier += logits[i] > found.logit;
-  found.num_likelier = block_sum(likelier);
   if (is_first) f.found[query] = found;
+}
+
+__device__ bool wants_rank(const TokenQuery& q) {
+  return q.wants_log_sum && (q.want == Want::drawn || q.want == Want::given);
+}
+
+// How many tokens are likelier than the one that was chosen.
+__global__ void __launch_bounds__(kThreads) rank_kernel(const Find f) {
+  follow();
+  const TokenQuery& q = f.queries[blockIdx.x];
+  FoundTokens& found = f.found[blockIdx.x];
+  if (!wants_rank(q)) return;
+  const float chosen = found.logit;
+  int likelier = 0;
+  for_part(f, f.row(q), [&](int, float logit) { likelier += logit > chosen; });
+  likelier = block_sum(likelier);
+  if (threadIdx.x == 0 && likelier > 0) atomicAdd(&found.num_likelier, likelier);
 }
 
 // What is left to search, divided by bounds: at first each twice as deep as the one before, since few tokens may be
@@ -286,6 +321,7 @@ __device__ Depths depths_of(const Find& f, const TokenQuery& q, int query, int r
 // How many tokens of this part are above each bound, or their weights where a share of these is asked for.
 __global__ void __launch_bounds__(kThreads) shares_kernel(const Find f, const int round) {
   __shared__ float of_warps[kBounds][kThreads / kWarp];
+  follow();
   const int query = int(blockIdx.x);
   const TokenQuery& q = f.queries[query];
   if (!is_searched(q)) return;
@@ -293,7 +329,7 @@ __global__ void __launch_bounds__(kThreads) shares_kernel(const Find f, const in
   const float top = f.found[query].highest;
   float sums[kBounds] = {};
   for_part(f, f.row(q), [&](int, float logit) {
-    const float below = (top - logit) * q.inverse_temperature;
+    const float below = logit == top ? 0 : (top - logit) * q.inverse_temperature;
     if (!(below <= depths.to)) return;
     const float share = q.kept.top_k > 0 ? 1 : __expf(-below);
     for (int i = 0; i < kBounds; ++i)
@@ -312,6 +348,7 @@ __global__ void __launch_bounds__(kThreads) shares_kernel(const Find f, const in
 }
 
 __global__ void __launch_bounds__(kThreads) candidates_kernel(const Find f) {
+  follow();
   const int query = int(blockIdx.x);
   const TokenQuery& q = f.queries[query];
   FoundTokens& found = f.found[query];
@@ -323,7 +360,7 @@ __global__ void __launch_bounds__(kThreads) candidates_kernel(const Find f) {
   const float top = found.highest;
   Candidate* const to = f.candidates + int64_t(query) * kMostCandidates;
   for_part(f, f.row(q), [&](int i, float logit) {
-    if (!((top - logit) * q.inverse_temperature <= depth)) return;
+    if (!(logit == top || (top - logit) * q.inverse_temperature <= depth)) return;
     const int place = atomicAdd(&found.num_candidates, 1);
     if (place < kMostCandidates) to[place] = {logit, i};
   });
@@ -346,8 +383,9 @@ __device__ void sort_numbers(uint64_t* numbers, int size) {
     for (int apart = run / 2; apart > 0; apart /= 2) {
       for (int i = int(threadIdx.x); i < size; i += kThreads) {
         const int other = i ^ apart;
+        if (other < i) continue;  // its partner does both
         const uint64_t a = numbers[i], b = numbers[other];
-        if (other > i && (a > b) == ((i & run) == 0)) numbers[i] = b, numbers[other] = a;
+        if ((a > b) == ((i & run) == 0)) numbers[i] = b, numbers[other] = a;
       }
       __syncthreads();
     }
@@ -399,6 +437,7 @@ __device__ int num_of_top_p(const uint64_t* likeliest, int count, double wanted)
 __global__ void __launch_bounds__(kThreads) draw_kernel(const Find f) {
   __shared__ uint64_t likeliest[kMostCandidates], in_order[kMostCandidates];
   __shared__ int num_weighed, num_kept, token;
+  follow();
   const int query = int(blockIdx.x), me = int(threadIdx.x);
   const TokenQuery& q = f.queries[query];
   FoundTokens& found = f.found[query];
@@ -446,6 +485,7 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(const Find f) {
 }
 
 __global__ void place_tokens_kernel(int32_t* ids, const int32_t* said, const FoundTokens* found, int64_t tokens) {
+  follow();
   for (int64_t t = first_element(); t < tokens; t += element_stride())
     ids[t] = said[t] >= 0 ? said[t] : found[-1 - said[t]].token;
 }
@@ -487,15 +527,18 @@ void find_tokens(Stream& stream, const FindTokensArgs& args) {
   const LaunchShape by_block{.blocks_x = unsigned(queries),
                              .blocks_y = unsigned(ceil_div(blocks * kLanes, int64_t(kThreads))),
                              .threads = kThreads};
-  if (are([](const TokenQuery& q) { return q.changes_logits(); })) launch(stream, change_logits_kernel, by_query, f);
-  launch(stream, tops_kernel, by_part, f);
+  if (are([](const TokenQuery& q) { return q.num_changes() > 0; }))
+    launch_following(stream, change_logits_kernel, by_query, f);
+  if (are([](const TokenQuery& q) { return q.mask >= 0; })) launch_following(stream, mask_logits_kernel, by_part, f);
+  launch_following(stream, tops_kernel, by_part, f);
   if (are([](const TokenQuery& q) { return q.is_drawn() || q.wants_log_sum; }))
-    launch(stream, weights_kernel, by_block, f);
-  launch(stream, choice_kernel, by_query, f);
+    launch_following(stream, weights_kernel, by_block, f);
+  launch_following(stream, choice_kernel, by_query, f);
+  if (are([](const TokenQuery& q) { return q.wants_log_sum; })) launch_following(stream, rank_kernel, by_part, f);
   if (!are_likely) return;
-  for (int round = 0; round < kRounds; ++round) launch(stream, shares_kernel, by_part, f, round);
-  launch(stream, candidates_kernel, by_part, f);
-  launch(stream, draw_kernel, by_query, f);
+  for (int round = 0; round < kRounds; ++round) launch_following(stream, shares_kernel, by_part, f, round);
+  launch_following(stream, candidates_kernel, by_part, f);
+  launch_following(stream, draw_kernel, by_query, f);
 }
 
 void place_tokens(Stream& stream, const Tensor& ids, const int32_t* said, const Tensor& found) {
@@ -503,8 +546,8 @@ void place_tokens(Stream& stream, const Tensor& ids, const int32_t* said, const 
   const int64_t tokens = ids.numel();
   if (tokens == 0) return;
   const int32_t* const said_there = upload(stream, said, tokens);
-  launch(stream, place_tokens_kernel, over_elements(tokens, 1), static_cast<int32_t*>(ids.raw()), said_there,
-         static_cast<const FoundTokens*>(found.raw()), tokens);
+  launch_following(stream, place_tokens_kernel, over_elements(tokens, 1), static_cast<int32_t*>(ids.raw()),
+                   said_there, static_cast<const FoundTokens*>(found.raw()), tokens);
 }
 
 }  // namespace weft::cuda

@@ -7,37 +7,64 @@
 
 namespace weft {
 
-bool has_cuda() { return true; }
+namespace {
 
-std::vector<CudaDevice> cuda_devices(std::string* why) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (why && status != cudaSuccess)
-    *why = fmt::format("no CUDA device can be used: {}; is the driver installed, and does nvidia-smi list a card?",
-                       cudaGetErrorString(status));
-  if (status != cudaSuccess) return {};
-  std::vector<CudaDevice> devices;
+CudaDevice describe(int device) {
+  cudaDeviceProp p{};
+  size_t free = 0, total = 0;
   int before = 0;
   cudaGetDevice(&before);
-  for (int i = 0; i < count; ++i) {
-    cudaDeviceProp p{};
-    size_t free = 0, total = 0;
-    check_cuda(cudaGetDeviceProperties(&p, i), "ask a device what it is");
-    check_cuda(cudaSetDevice(i), "choose a device");
-    check_cuda(cudaMemGetInfo(&free, &total), "ask a device for its memory");
-    devices.push_back({.name = p.name,
-                       .total_bytes = int64_t(total),
-                       .free_bytes = int64_t(free),
-                       .num_multiprocessors = p.multiProcessorCount,
-                       .compute_capability = 10 * p.major + p.minor});
-  }
+  check_cuda(cudaGetDeviceProperties(&p, device), "ask a device what it is");
+  cudaError_t status = cudaSetDevice(device);
+  if (status == cudaSuccess) status = cudaMemGetInfo(&free, &total);
   cudaSetDevice(before);
+  check_cuda(status, "ask a device for its memory");
+  return {.name = p.name,
+          .total_bytes = int64_t(total),
+          .free_bytes = int64_t(free),
+          .num_multiprocessors = p.multiProcessorCount,
+          .compute_capability = 10 * p.major + p.minor};
+}
+
+}  // namespace
+
+bool has_cuda() { return true; }
+
+int num_cuda_devices(std::string* why) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess) return count;
+  cudaGetLastError();  // else the next call would report it
+  if (why)
+    *why = fmt::format("no CUDA device can be used: {}; is the driver installed, and does nvidia-smi list a card?",
+                       cudaGetErrorString(status));
+  return 0;
+}
+
+CudaDevice cuda_device_of(int rank) {
+  std::string why;
+  const int count = num_cuda_devices(&why);
+  if (count == 0) throw Error("{}", why.empty() ? "this machine has no CUDA device" : why);
+  return describe(rank % count);
+}
+
+std::vector<CudaDevice> cuda_devices(std::string* why) {
+  std::vector<CudaDevice> devices;
+  const int count = num_cuda_devices(why);
+  for (int i = 0; i < count; ++i) {
+    try {
+      devices.push_back(describe(i));
+    } catch (const Error& e) {
+      cudaGetLastError();
+      if (why) *why = fmt::format("device {} cannot be used: {}", i, e.what());
+    }
+  }
   return devices;
 }
 
 void use_cuda_device(int rank) {
   std::string why;
-  const int count = int(cuda_devices(&why).size());
+  const int count = num_cuda_devices(&why);
   if (count == 0) throw Error("{}", why.empty() ? "this machine has no CUDA device" : why);
   check_cuda(cudaSetDevice(rank % count), "choose a device");
 }

@@ -18,8 +18,12 @@ struct CudaDevice {
 };
 
 bool has_cuda();  // built with it
-// None where there is no driver or no card; `why`, if given, then says what is missing.
+// 0 where there is no driver or no card; `why`, if given, then says what is missing. Asking this takes no memory of a
+// device, as asking the others below does, about half a GiB of each.
+int num_cuda_devices(std::string* why = nullptr);
+// Those that can be used; `why` says what is wrong with another, or why there are none.
 std::vector<CudaDevice> cuda_devices(std::string* why = nullptr);
+CudaDevice cuda_device_of(int rank);  // which a rank uses; throws Error when there is none
 
 // Of the calling thread, and of the tensors and queues that it makes from now on: ranks take the machine's devices in
 // turn, and share them where there are fewer. Throws Error when there is none.

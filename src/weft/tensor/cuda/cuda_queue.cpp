@@ -20,11 +20,12 @@ constexpr const char* kFinish = "finish what was queued";
 }  // namespace
 
 CudaQueue::CudaQueue() {
+  check_cuda(cudaGetDevice(&device_), "tell its device");
   // Ordered with the default stream, on which allocators clear what they hand out.
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamDefault), "make a stream");
   check_cuda(cudaEventCreateWithFlags(&followed_, cudaEventDisableTiming), "make an event");
   for (Segment& s : ring_) check_cuda(cudaEventCreateWithFlags(&s.left, cudaEventDisableTiming), "make an event");
-  steps_ = std::make_unique<StepGraphs>(stream_);
+  steps_ = std::make_unique<StepGraphs>(stream_, [this](cudaEvent_t event) { wait_for(event); });
 }
 
 CudaQueue::~CudaQueue() {
@@ -53,9 +54,10 @@ CudaQueue::Piece CudaQueue::take(size_t bytes) {
     full.was_left = true;
     newest_ = (newest_ + 1) % kNumSegments;
     Segment& next = ring_[newest_];
-    if (next.was_left) check_cuda(cudaEventSynchronize(next.left), "wait for an upload");
+    if (next.was_left) wait_for(next.left);
     next.used = 0;
     if (next.capacity < rounded) {
+      check_cuda(cudaSetDevice(device_), "choose a device");  // of the calling thread, which may be a helper
       free_memory(next);
       const size_t capacity = std::max(kSegmentBytes, rounded);
       void *pinned = nullptr, *device = nullptr;
@@ -156,12 +158,18 @@ void CudaQueue::wait_until(cudaError_t (*query)(void*), void* of) const {
   for (auto looked = begin;;) {
     const cudaError_t status = query(of);
     if (status != cudaErrorNotReady) return check_cuda(status, kFinish);
+    cudaGetLastError();  // else it would stay for whoever asks next
     const auto now = Clock::now();
     if (now - begin > kSpin) std::this_thread::sleep_for(kNap);
     if (now - looked < kLookAround) continue;
     look_around();
     looked = now;
   }
+}
+
+void CudaQueue::wait_for(cudaEvent_t event) const {
+  if (!is_watched()) return check_cuda(cudaEventSynchronize(event), kFinish);
+  wait_until([](void* of) { return cudaEventQuery(static_cast<cudaEvent_t>(of)); }, event);
 }
 
 class CudaQueue::EventPoint final : public Point {
@@ -177,10 +185,7 @@ class CudaQueue::EventPoint final : public Point {
     queue_.steps_->flush();
     check_cuda(cudaEventRecord(event_, queue_.stream_), "record an event");
   }
-  void wait() override {
-    if (!queue_.is_watched()) return check_cuda(cudaEventSynchronize(event_), kFinish);
-    queue_.wait_until([](void* of) { return cudaEventQuery(static_cast<cudaEvent_t>(of)); }, event_);
-  }
+  void wait() override { queue_.wait_for(event_); }
 
  private:
   CudaQueue& queue_;

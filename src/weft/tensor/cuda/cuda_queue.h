@@ -58,6 +58,7 @@ class CudaQueue final : public DeviceQueue {
 
   // Until query() says that something is done, looking around meanwhile.
   void wait_until(cudaError_t (*query)(void*), void* of) const;
+  void wait_for(cudaEvent_t event) const;
   // Queues what is told by these numbers, of which the first says what it is.
   template <class Issue, class... Numbers>
   void add(const Issue& issue, const Numbers&... numbers) {
@@ -69,6 +70,7 @@ class CudaQueue final : public DeviceQueue {
   Piece take(size_t bytes);
   void free_memory(Segment& segment) noexcept;
 
+  int device_ = 0;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t followed_ = nullptr;  // recorded in the queue that is followed
   std::array<Segment, kNumSegments> ring_;

@@ -13,10 +13,15 @@ constexpr const char* kWhy =
 }  // namespace
 
 bool has_cuda() { return false; }
-std::vector<CudaDevice> cuda_devices(std::string* why) {
+int num_cuda_devices(std::string* why) {
   if (why) *why = kWhy;
+  return 0;
+}
+std::vector<CudaDevice> cuda_devices(std::string* why) {
+  num_cuda_devices(why);
   return {};
 }
+CudaDevice cuda_device_of(int) { throw Error(std::string(kWhy)); }
 void use_cuda_device(int) { throw Error(std::string(kWhy)); }
 std::byte* allocate_on_cuda(size_t) { throw Error(std::string(kWhy)); }
 void free_on_cuda(std::byte*) noexcept {}

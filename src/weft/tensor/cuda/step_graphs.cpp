@@ -48,6 +48,11 @@ struct StepGraphs::Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
+  // Of another key, with the memory of this one's, whose steps are done: to free and to pin some would stop the device.
+  void begin_anew(uint64_t other) {
+    forget();
+    key = other, num_steps = 0, was_run = false;
+  }
   void forget() {
     for (Segment& s : segments) destroy(s.graph);
     segments.clear(), ops.clear(), before.clear();
@@ -55,6 +60,7 @@ struct StepGraphs::Plan {
   }
 
   uint64_t key;
+  int64_t num_steps = 0;
   std::vector<Op> ops, before;  // before: those that a new record replaces
   size_t before_at = 0;         // index of the first of these
   std::vector<Segment> segments;
@@ -68,7 +74,8 @@ namespace {
 thread_local StepGraphs* of_this_thread = nullptr;
 }  // namespace
 
-StepGraphs::StepGraphs(cudaStream_t stream) : stream_(stream) {}
+StepGraphs::StepGraphs(cudaStream_t stream, std::function<void(cudaEvent_t)> wait)
+    : stream_(stream), wait_(std::move(wait)) {}
 
 StepGraphs::~StepGraphs() {
   plans_.clear();
@@ -87,9 +94,13 @@ StepGraphs::Plan* StepGraphs::plan_of(uint64_t key) {
   const auto found = std::ranges::find(plans_, key, [](const auto& plan) { return plan->key; });
   if (found != plans_.end()) {
     plans_.splice(plans_.begin(), plans_, found);
-  } else {
-    if (plans_.size() >= kMostPlans) plans_.pop_back();
+  } else if (plans_.size() < kMostPlans) {
     plans_.push_front(std::make_unique<Plan>(key));
+  } else {
+    Plan& oldest = *plans_.back();
+    if (oldest.was_run) wait_(oldest.done);
+    oldest.begin_anew(key);
+    plans_.splice(plans_.begin(), plans_, std::prev(plans_.end()));
   }
   return plans_.front().get();
 }
@@ -99,9 +110,10 @@ void StepGraphs::begin(uint64_t key) {
   if (has_given_up_) return;
   Plan* const plan = plan_of(key);
   // What graphs and uploads read may change when they have read it.
-  if (plan->was_run) check_cuda(cudaEventSynchronize(plan->done), "wait for a step");
+  if (plan->was_run) wait_(plan->done);
   if (plan->has_failed) plan->forget();
   plan_ = plan, at_ = 0, segment_ = 0;
+  ++plan->num_steps;
   is_recording_ = plan->ops.empty();
   uploads_.clear();
   of_this_thread = this;
@@ -109,7 +121,12 @@ void StepGraphs::begin(uint64_t key) {
 
 void StepGraphs::end() {
   if (!plan_) return;
-  flush();
+  try {
+    flush();
+  } catch (...) {
+    drop();
+    throw;
+  }
   Plan& plan = *std::exchange(plan_, nullptr);
   of_this_thread = nullptr;
   plan.before.clear();
@@ -166,7 +183,7 @@ void StepGraphs::cut(bool has_changed) {
 }
 
 // An op that differs where the one before it did not changes by itself, with others of its kind behind it: where an
-// address differs, all that follow do.
+// address differs, all that follow do. One that changes seldom, as attention's shape every hundred tokens, stays.
 StepGraphs::Op& StepGraphs::new_op(bool has_room) {
   Plan& plan = *plan_;
   Op op{.bytes = description_.bytes(), .issue = {}, .slot = 0, .changes = 0};
@@ -174,11 +191,20 @@ StepGraphs::Op& StepGraphs::new_op(bool has_room) {
   const Op* const before = at_ >= plan.before_at && i < plan.before.size() ? &plan.before[i] : nullptr;
   const bool is_same = before && before->bytes == op.bytes, is_known = before && are_alike(before->bytes, op.bytes);
   const bool counts = !is_same && is_known && may_count_ && (was_same_ || are_alike(plan.ops.back().bytes, op.bytes));
-  if (is_known) op.changes = before->changes + (counts ? 1 : 0);
+  if (is_known) op.changes = before->changes, op.last_change = before->last_change;
+  if (counts) {
+    const bool is_soon = op.last_change > 0 && plan.num_steps - op.last_change <= kSoon;
+    if (!op.is_apart()) op.changes = is_soon ? op.changes + 1 : 1;
+    op.last_change = plan.num_steps;
+  }
   was_same_ = is_same, may_count_ = is_same || counts;
   if (!has_room) op.changes = kMostChanges;
+  const auto is_full = [&](const Segment& s) {
+    const size_t doublings = std::min<size_t>(plan.segments.size() - 1, 8);
+    return s.end - s.begin >= std::min(kFirstOps << doublings, kMostOps);
+  };
   const bool is_new_segment = plan.segments.empty() || plan.segments.back().is_closed || op.is_apart() ||
-                              plan.segments.back().end - plan.segments.back().begin >= kMostOps;
+                              is_full(plan.segments.back());
   if (is_new_segment) plan.segments.push_back({at_, at_, false, nullptr});
   plan.segments.back().is_closed = op.is_apart();
   plan.segments.back().end = ++at_;
@@ -262,6 +288,22 @@ void StepGraphs::finish_segment() {
   ++stats_.launched;
 }
 
+// One copy brings all that the segment uploads, which is known by the time that its graph is launched and lies side by
+// side; a copy between two kernels keeps the second one waiting.
+void StepGraphs::issue_to_capture(const Segment& s) {
+  size_t begin = kUploadBytes, end = 0;
+  for (size_t i = s.begin; i < s.end; ++i) {
+    const Op& op = plan_->ops[i];
+    if (op.is_upload()) begin = std::min(begin, op.slot), end = std::max(end, op.slot_end);
+  }
+  if (begin < end)
+    check_cuda(cudaMemcpyAsync(plan_->device + begin, plan_->pinned + begin, end - begin, cudaMemcpyHostToDevice,
+                               capturing_),
+               "upload");
+  for (size_t i = s.begin; i < s.end; ++i)
+    if (!plan_->ops[i].is_upload()) plan_->ops[i].issue(capturing_);
+}
+
 // Null when it cannot be had.
 cudaGraphExec_t StepGraphs::capture(const Segment& s) {
   cudaGraph_t graph = nullptr;
@@ -272,7 +314,7 @@ cudaGraphExec_t StepGraphs::capture(const Segment& s) {
   if (status != cudaSuccess) return give_up("begin a graph", status), nullptr;
   bool is_complete = true;
   try {
-    for (size_t i = s.begin; i < s.end; ++i) plan_->ops[i].issue(capturing_);
+    issue_to_capture(s);
   } catch (const Error&) {
     is_complete = false;
   }

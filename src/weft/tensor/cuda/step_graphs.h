@@ -20,7 +20,8 @@ namespace weft {
 // What is uploaded may differ in its contents: the record has pinned memory for it, from which graphs copy.
 class StepGraphs {
  public:
-  explicit StepGraphs(cudaStream_t stream);
+  // wait: until an event of the stream has come, or throws when that will not be.
+  StepGraphs(cudaStream_t stream, std::function<void(cudaEvent_t)> wait);
   ~StepGraphs();  // when the stream's work is done
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
@@ -62,22 +63,28 @@ class StepGraphs {
   };
   Stats stats() const;
 
-  static constexpr size_t kMostPlans = 32;
+  static constexpr size_t kMostPlans = 96;
   static constexpr size_t kUploadBytes = size_t(1) << 20;  // of a step, on the host and on the device
-  // Short enough that a card begins while the host compares what comes next; shorter than the fewest, no graph pays.
-  static constexpr size_t kMostOps = 64, kFewestOps = 4;
+  // A step's first graph is short, so that a card begins early; each may have twice as many as the one before, which a
+  // host compares while the card is busy: between graphs no kernel begins before the last one's end. Of fewer than the
+  // fewest, no graph pays.
+  static constexpr size_t kFirstOps = 32, kMostOps = 256, kFewestOps = 3;
   // Of a step; what comes after them is queued one by one. Steps of more have kernels that hide how they are queued.
   static constexpr size_t kMostOpsOfStep = size_t(1) << 14;
 
  private:
-  static constexpr int kMostChanges = 3;  // after which an op is left out of graphs
+  // An op that changes so often, each time within so many steps after the time before, is left out of graphs.
+  static constexpr int kMostChanges = 3;
+  static constexpr int64_t kSoon = 16;
   using Issue = std::function<void(cudaStream_t)>;
   struct Op {
     std::string bytes;
     Issue issue;
     size_t slot = 0, slot_end = 0;  // of an upload
-    int changes = 0;                // how often it was not as recorded
+    int changes = 0;                // how often it was not as recorded, each time soon after the time before
+    int64_t last_change = 0;        // in which of the key's steps it was not; 0: in none
     bool is_apart() const { return changes >= kMostChanges; }
+    bool is_upload() const { return slot < slot_end; }
   };
   struct Segment {
     size_t begin = 0, end = 0;  // in ops
@@ -96,11 +103,13 @@ class StepGraphs {
   Op& new_op(bool has_room = true);
   void cut(bool has_changed);
   void issue(const Segment& segment);
+  void issue_to_capture(const Segment& segment);
   void finish_segment();
   cudaGraphExec_t capture(const Segment& segment);
   void give_up(const char* what, cudaError_t status);
 
   cudaStream_t stream_;
+  std::function<void(cudaEvent_t)> wait_;
   cudaStream_t capturing_ = nullptr;        // a stream of its own: captures see no other work
   std::list<std::unique_ptr<Plan>> plans_;  // the most recently used first
   Plan* plan_ = nullptr;                    // of the step that runs
