@@ -124,11 +124,10 @@ TEST_F(PolicyCommandTest, ResumesBitByBit) {
 
 // Within a round that would take minutes.
 TEST_F(PolicyCommandTest, ASignalDuringAnswersEnds) {
-  const Outcome o =
-      weft.shell(fmt::format("timeout -s INT -k 20 3 {} train r.toml --mesh dp=2 --model.hidden=256 --model.layers=6 "
-                             "--model.ffn=1024 --train.seq_len=4096 --train.global_batch=64 --train.micro_batch=1 "
-                             "--rl.max_tokens=4000 --json",
-                             WEFT_PROGRAM));
+  const Outcome o = weft.interrupt(
+      "train r.toml --mesh dp=2 --model.hidden=256 --model.layers=6 --model.ffn=1024 --train.seq_len=4096 "
+      "--train.global_batch=64 --train.micro_batch=1 --rl.max_tokens=4000 --json",
+      "stderr", "prompts; 0 are left out");
   const Json report = Json::parse(o.out, nullptr, false);
   ASSERT_TRUE(report.is_object()) << o.err;
   EXPECT_TRUE(report["interrupted"]);

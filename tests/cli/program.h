@@ -27,6 +27,13 @@ class Program {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read(out), read(err)};
   }
   Outcome run(const std::string& arguments) const { return shell(std::string(WEFT_PROGRAM) + " " + arguments); }
+  // Interrupts it as soon as `file` holds `text`, at the latest after some twenty seconds.
+  Outcome interrupt(const std::string& arguments, const std::string& file, const std::string& text) const {
+    return shell(
+        fmt::format("{} {} & job=$!; for i in $(seq 1000); do grep -qs '{}' {} && break; sleep 0.02; done; "
+                    "kill -INT $job; wait $job",
+                    WEFT_PROGRAM, arguments, text, file));
+  }
 
   void write(const std::string& name, const std::string& content) const {
     std::ofstream(folder_ / name, std::ios::binary) << content;

@@ -201,10 +201,9 @@ TEST_F(TrainingCommandTest, ChatsOnAnyMesh) {
 }
 
 TEST_F(TrainingCommandTest, ASignalSavesAndEnds) {
-  const Outcome o =
-      weft.shell(fmt::format("timeout -s INT 3 {} train r.toml --train.steps=100000000 "
-                             "--optimizer.lr=1e-4 --train.eval_every=0 --checkpoint.every=0 --json",
-                             WEFT_PROGRAM));
+  const Outcome o = weft.interrupt(
+      "train r.toml --train.steps=100000000 --optimizer.lr=1e-4 --train.eval_every=0 --checkpoint.every=0 --json",
+      "run/metrics.jsonl", "\"step\":20,");
   const auto report = nlohmann::json::parse(o.out, nullptr, false);
   ASSERT_TRUE(report.is_object()) << o.err;
   EXPECT_TRUE(report["interrupted"]);
@@ -214,10 +213,9 @@ TEST_F(TrainingCommandTest, ASignalSavesAndEnds) {
 // A text that takes minutes to read.
 TEST_F(TrainingCommandTest, ASignalDuringValidationSavesAndEnds) {
   weft.shell("yes \"$(cat text.txt)\" | head -c 30000000 > long.txt");
-  const Outcome o =
-      weft.shell(fmt::format("timeout -s INT 4 {} train r.toml --mesh dp=2 --data.train=long.txt "
-                             "--data.valid_fraction=0.9 --train.steps=1 --json",
-                             WEFT_PROGRAM));
+  const Outcome o = weft.interrupt(
+      "train r.toml --mesh dp=2 --data.train=long.txt --data.valid_fraction=0.9 --train.steps=1 --json",
+      "run/metrics.jsonl", "\"step\":1,");
   const auto report = nlohmann::json::parse(o.out, nullptr, false);
   ASSERT_TRUE(report.is_object()) << o.err;
   EXPECT_TRUE(report["interrupted"]);

@@ -11,8 +11,8 @@ constexpr int64_t kStateBytes = 16;
 
 Recipe larger_recipe(int dp, Zero zero, Precision precision) {
   Recipe r = small_recipe("llama", precision, dp);
-  r.model.layers = 4, r.model.hidden = 128, r.model.heads = 4, r.model.kv_heads = 2, r.model.ffn = 384;
-  r.model.head_dim = 32, r.model.vocab = 1024;
+  r.model.layers = 2, r.model.hidden = 128, r.model.heads = 4, r.model.kv_heads = 2, r.model.ffn = 384;
+  r.model.head_dim = 32, r.model.vocab = 512;
   r.mesh.zero = zero;
   return r;
 }
