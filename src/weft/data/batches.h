@@ -46,7 +46,6 @@ class EvalBatches {
   EvalBatches(TokenPart part, BatchOptions options, int64_t max_rows = 0);
 
   int64_t num_batches() const { return batches_; }
-  int64_t num_windows() const { return taken_; }
   void fill(int64_t batch_index, int32_t first_row, int32_t rows, Batch& batch) const;
 
  private:

@@ -24,6 +24,9 @@ class ChatFormat {
              const std::string& eos);
   // With the tokenizer's own, as it spells them.
   ChatFormat(std::string_view chat_template, const std::string& source, const Tokenizer& tokenizer);
+  // Of a template with its tokens; nothing stands for the plain format.
+  ChatFormat(std::optional<ChatTemplate> chat_template, std::string source)
+      : template_(std::move(chat_template)), source_(std::move(source)) {}
 
   // Throws Error when the template does not say where answers are; see ChatTemplate::render_with_answers.
   std::vector<ChatPart> render(const InstructExample& example) const;

@@ -95,7 +95,8 @@ std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string
                                                const DatasetOptions& options, std::string_view key,
                                                TextProgress progress) {
   const TextFiles sources = find_text_files(where, key);
-  const std::string how = fmt::format("examples 1 {}\n{}\n{}\n{}", int(options.kind), options.format,
+  // The number counts the ways in which write_example has made tokens.
+  const std::string how = fmt::format("examples 2 {}\n{}\n{}\n{}", int(options.kind), options.format,
                                       options.chat_template, tokenizer.to_json());
   const std::string path = join_path(options.cache_dir, cached_name(sources, how));
   if (!exists(fs, path)) {

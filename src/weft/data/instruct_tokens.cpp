@@ -14,7 +14,7 @@ void write_example(const InstructExample& example, const ChatFormat& chat, const
   };
   const bool is_ours = chat.needs_end_token(example);  // a template writes control tokens itself
   writer.begin_document();
-  if (const auto begin = tokenizer.begin_of_document(); begin && is_ours) append({&*begin, 1}, false);
+  if (is_ours) append(tokenizer.before_text(), false);
   std::vector<int32_t> ids;
   bool continues = false, is_answer = false;
   for (const ChatPart& part : chat.render(example)) {

@@ -24,7 +24,7 @@ Prompt read_prompt(const nlohmann::json& json, const std::string& place, const C
   const InstructExample example = parse_prompt(json, place);
   Prompt prompt;
   const bool is_ours = chat.needs_end_token(example);  // a template writes control tokens itself
-  if (const auto begin = tokenizer.begin_of_document(); begin && is_ours) prompt.ids.push_back(*begin);
+  if (const auto before = tokenizer.before_text(); is_ours) prompt.ids.assign(before.begin(), before.end());
   try {
     tokenizer.encode(chat.render_prompt(example), {.parse_special = !is_ours}, prompt.ids);
   } catch (const Error& error) {

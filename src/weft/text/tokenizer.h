@@ -56,6 +56,8 @@ class Tokenizer {
   // The tokens that stand before and behind a document. Plain text encodes to neither.
   virtual std::optional<int32_t> begin_of_document() const { return std::nullopt; }
   virtual std::optional<int32_t> end_of_document() const = 0;
+  // What add_special puts before any text; not begin_of_document() where a tokenizer only has one.
+  virtual std::span<const int32_t> before_text() const { return {}; }
 
   // Appends the ids of `text`; throws EncodeError and leaves `ids` as it was.
   virtual void encode(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const = 0;

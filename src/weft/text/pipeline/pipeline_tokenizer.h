@@ -33,6 +33,7 @@ class PipelineTokenizer : public Tokenizer {
   int32_t vocab_size() const override { return vocab_size_; }
   std::optional<int32_t> begin_of_document() const override { return parts_.begin_of_document; }
   std::optional<int32_t> end_of_document() const override { return parts_.end_of_document; }
+  std::span<const int32_t> before_text() const override { return parts_.before; }
   void encode(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const override;
   std::unique_ptr<TokenDecoder> start_decoding(bool keep_special) const override;
   std::string spelling(int32_t id) const override;
