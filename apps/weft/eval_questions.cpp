@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "find_chat_template.h"
 #include "rank_resources.h"
 #include "weft/base/file.h"
 #include "weft/base/philox.h"
@@ -29,10 +30,8 @@ PolicyConfig config_of(const QuestionOptions& o) {
 }
 
 std::vector<Prompt> prompts_of(const QuestionOptions& o, const ModelSource& source, const Tokenizer& tokenizer) {
-  constexpr uint64_t kMostTemplateBytes = uint64_t(1) << 20;
-  const std::string text =
-      o.chat_template.empty() ? source.chat_template().value_or("") : read_file(o.chat_template, kMostTemplateBytes);
-  const ChatFormat chat(text, o.chat_template.empty() ? source.path() : o.chat_template, tokenizer);
+  const ChatFormat chat(find_chat_template(o.chat_template, source, tokenizer),
+                        o.chat_template.empty() ? source.path() : o.chat_template);
   return read_prompts(FileSystem::real(), find_text_files(o.file, "--questions"), chat, tokenizer, "--questions",
                       [](int64_t) {});
 }

@@ -1,4 +1,4 @@
-// find_chat_template: a folder's template knows the folder's tokens; others are told the tokenizer's.
+// find_chat_template: where the files do not say how special tokens are spelled, the tokenizer does.
 #include "find_chat_template.h"
 
 #include "weft/base/file.h"
@@ -6,10 +6,8 @@
 namespace weft::app {
 namespace {
 
-constexpr uint64_t kMostTemplateBytes = uint64_t(1) << 20;
-
-ChatVariables tokens_of(const Tokenizer& tokenizer) {
-  ChatVariables tokens;
+std::vector<std::pair<std::string, std::string>> tokens_of(const Tokenizer& tokenizer) {
+  std::vector<std::pair<std::string, std::string>> tokens;
   if (const auto begin = tokenizer.begin_of_document()) tokens.emplace_back("bos_token", tokenizer.spelling(*begin));
   if (const auto end = tokenizer.end_of_document()) tokens.emplace_back("eos_token", tokenizer.spelling(*end));
   return tokens;
@@ -19,12 +17,14 @@ ChatVariables tokens_of(const Tokenizer& tokenizer) {
 
 std::optional<ChatTemplate> find_chat_template(const std::string& file, const ModelSource& source,
                                                const Tokenizer& tokenizer) {
+  std::optional<ChatTemplate::Text> found;
   if (!file.empty())
-    return ChatTemplate(read_file(file, kMostTemplateBytes), file_name_of(file), tokens_of(tokenizer));
-  if (ChatTemplate::exists_in(source.path())) return ChatTemplate::load(source.path());
-  if (const auto text = source.chat_template())
-    return ChatTemplate(*text, file_name_of(source.path()), tokens_of(tokenizer));
-  return {};
+    found = {.text = read_file(file, ChatTemplate::kMostBytes), .source = file_name_of(file)};
+  else
+    found = source.chat_template();
+  if (!found) return {};
+  if (found->tokens.empty()) found->tokens = tokens_of(tokenizer);
+  return ChatTemplate(*found);
 }
 
 }  // namespace weft::app

@@ -7,8 +7,7 @@
 
 namespace weft::app {
 
-// That of `file`; without one, what the model brings: its folder's, or that of its .gguf file. Nothing where there is
-// none.
+// That of `file`; without one, what the model's files bring. Nothing where there is none.
 std::optional<ChatTemplate> find_chat_template(const std::string& file, const ModelSource& source,
                                                const Tokenizer& tokenizer);
 

@@ -7,7 +7,7 @@
 
 namespace weft::app {
 
-// What asks a rank to stop that weft's own launcher started: Open MPI passes it on.
+// What asks a rank to stop that MPI's launcher started: Open MPI passes it on, while SIGTERM and SIGINT make it kill.
 inline constexpr int kStopRanks = SIGUSR2;
 
 class Hosts {

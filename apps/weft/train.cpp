@@ -14,6 +14,7 @@
 #include "train_check.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/rollout/engine_answerer.h"
+#include "weft/train/run_lock.h"
 #include "weft/train/supervisor.h"
 
 namespace weft::app {
@@ -30,6 +31,7 @@ struct TrainCommand {
 };
 
 std::atomic<bool> asked_to_stop{false};
+std::atomic<int> asked_by{0};  // a signal of this process; of other ranks' it knows nothing
 std::atomic<std::time_t> asked_at{0};
 static_assert(std::atomic<std::time_t>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
@@ -41,7 +43,18 @@ void stop_after_step(int signal) {
     if (now - asked_at.load() > 1) ::_exit(128 + signal);
     return;
   }
-  asked_at = now;
+  asked_at = now, asked_by = signal;
+}
+
+// Empty: the run went to its end.
+std::string how_it_stopped(const RunReport& r, int64_t steps) {
+  if (!r.was_interrupted || r.steps >= steps) return {};
+  const int by = asked_by;
+  return fmt::format("stopped by {} at step {} of {}: ",
+                     by == SIGINT    ? "SIGINT"
+                     : by == SIGTERM ? "SIGTERM"
+                                     : "a signal",
+                     r.steps, steps);
 }
 
 nlohmann::json number_or_null(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(); }
@@ -57,7 +70,7 @@ void supervise(const TrainCommand& o, const Recipe& recipe) {
     throw UsageError("--restarts {}: there would be nothing to restart from; write checkpoint.dir",
                      o.supervisor.restarts);
   const std::string file = join_path(recipe.log.dir, "supervised.toml");
-  make_folders(FileSystem::real(), recipe.log.dir);
+  const LockFile lock = lock_supervision(recipe.log.dir, recipe.checkpoint.dir);
   write_file_atomically(FileSystem::real(), file, recipe.text);
   std::vector<std::string> job{own_program(), "train", file};
   if (o.output.is_json()) job.emplace_back("--json");
@@ -65,6 +78,7 @@ void supervise(const TrainCommand& o, const Recipe& recipe) {
   SupervisorOptions options = o.supervisor;
   options.checkpoint_dir = recipe.checkpoint.dir, options.log_dir = recipe.log.dir;
   options.stop_signal = &signal_to_pass_on;
+  options.launcher_passes_on = o.hosts.are_given() ? kStopRanks : 0;
   std::signal(SIGINT, [](int number) { signal_to_pass_on = number; });
   std::signal(SIGTERM, [](int number) { signal_to_pass_on = number; });
   const ExitStatus status = weft::supervise(job, {"--checkpoint.resume=auto"}, options);
@@ -84,6 +98,7 @@ void train(const TrainCommand& o, const std::vector<std::string>& overrides) {
   if (o.supervisor.restarts > 0 || o.hosts.are_given()) return supervise(o, recipe);
   std::signal(SIGINT, stop_after_step);
   std::signal(SIGTERM, stop_after_step);
+  std::signal(kStopRanks, stop_after_step);
   const double peak = recipe.mesh.device == Device::cpu ? 0 : device_peak_flops(recipe.dtype());
   const RunReport r = weft::train(recipe, {.device_peak_flops = peak,
                                            .stop = &asked_to_stop,
@@ -104,9 +119,12 @@ void train(const TrainCommand& o, const std::vector<std::string>& overrides) {
                  {"checkpoint", r.checkpoint},
                  {"interrupted", r.was_interrupted}});
   if (o.output.is_json()) return;
-  const std::string loss =
-      has_trained ? fmt::format("loss {:.4f} -> {:.4f}", r.first_loss, r.loss) : std::string("nothing left to train");
-  o.output.text(fmt::format("{} steps in {:.1f} s, {}{}, {:.0f} tokens/s{}", r.steps - r.first_step, r.seconds, loss,
+  const std::string stopped = how_it_stopped(r, recipe.train.steps);
+  const std::string loss = has_trained       ? fmt::format("loss {:.4f} -> {:.4f}", r.first_loss, r.loss)
+                           : stopped.empty() ? "nothing left to train"
+                                             : "nothing was trained";
+  o.output.text(fmt::format("{}{} steps in {:.1f} s, {}{}, {:.0f} tokens/s{}", stopped, r.steps - r.first_step,
+                            r.seconds, loss,
                             std::isfinite(r.eval_loss)     ? fmt::format(", validation {:.4f}", r.eval_loss)
                             : std::isfinite(r.eval_reward) ? fmt::format(", validation reward {:.4f}", r.eval_reward)
                                                            : "",

@@ -33,6 +33,7 @@ class PassingFileSystem : public FileSystem {
   int mkdir(const std::string& path) override { return real_.mkdir(path); }
   int list(const std::string& folder, std::vector<std::string>& names) override { return real_.list(folder, names); }
   int64_t free_bytes(const std::string& folder) override { return real_.free_bytes(folder); }
+  int lock(int fd) override { return real_.lock(fd); }
 
  protected:
   FileSystem& real_ = FileSystem::real();
@@ -83,6 +84,7 @@ class FaultyFileSystem final : public FileSystem {
   int64_t free_bytes(const std::string& folder) override {
     return failing() ? -code() : free_bytes_ >= 0 ? free_bytes_ : real_.free_bytes(folder);
   }
+  int lock(int fd) override { return failing() ? -code() : real_.lock(fd); }
   void pretend_free_bytes(int64_t bytes) { free_bytes_ = bytes; }
 
  private:

@@ -2,6 +2,10 @@
 #include "weft/base/file.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
 
 #include "base/faulty_file_system.h"
 #include "base/temporary_folder.h"
@@ -82,10 +86,35 @@ TEST(File, RefusesWhatIsNotARegularFileAndWhatIsTooLong) {
   EXPECT_NE(message_of([&] { read_file(folder.path(), 10); }).find("Is a directory"), std::string::npos);
   const std::string fifo = folder / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_THROW(read_file(fifo, 10), FileError);
+  EXPECT_NE(message_of([&] { read_file(fifo, 10); }).find("no regular file"), std::string::npos);
+  EXPECT_NE(message_of([&] { MappedFile file(fifo); }).find("no regular file"), std::string::npos);
   write_file_atomically(FileSystem::real(), folder / "a", "0123456789");
   EXPECT_EQ(read_file(folder / "a", 10), "0123456789");
   EXPECT_NE(message_of([&] { read_file(folder / "a", 9); }).find("more than the 9 bytes allowed"), std::string::npos);
+}
+
+TEST(File, WhatHasNoSizeIsReadToItsEnd) {
+  const TemporaryFolder folder;
+  const std::string fifo = folder / "fifo", long_text(100000, 'x');
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  {
+    const std::jthread writer([&] { std::ofstream(fifo) << long_text; });
+    EXPECT_EQ(read_to_end(fifo, 100000), long_text);
+  }
+  write_file_atomically(FileSystem::real(), folder / "a", "0123456789");
+  EXPECT_EQ(read_to_end(folder / "a", 10), "0123456789");
+  EXPECT_NE(message_of([&] { read_to_end(folder / "a", 9); }).find("more than the 9 bytes"), std::string::npos);
+  EXPECT_NE(message_of([&] { read_to_end("/dev/zero", 9); }).find("more than the 9 bytes"), std::string::npos);
+  EXPECT_NE(message_of([&] { read_to_end(folder.path(), 9); }).find("Is a directory"), std::string::npos);
+  EXPECT_NE(message_of([&] { read_to_end(folder / "none", 9); }).find("cannot open"), std::string::npos);
+}
+
+// As of a file system that is mounted for reading only, which refuses to remove even what is not there.
+TEST(File, WhatCannotBeWrittenIsSaidSo) {
+  const TemporaryFolder folder;
+  FaultyFileSystem fs(Fault::eio, 0);
+  const std::string message = message_of([&] { write_file_atomically(fs, folder / "a", "x"); });
+  EXPECT_TRUE(message.starts_with(fmt::format("cannot write {}", folder / "a"))) << message;
 }
 
 TEST(File, MappedRangesNeverLeaveTheFile) {
@@ -117,6 +146,37 @@ TEST(File, FoldersAreMadeListedAndRemoved) {
   remove_folder(fs, folder / "a");
   remove_folder(fs, folder / "a");
   EXPECT_FALSE(exists(fs, folder / "a"));
+}
+
+TEST(File, ALockHasOneHolderWhoIsNamed) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "lock";
+  write_file_atomically(FileSystem::real(), path, std::string(200, 'x') + "\n");  // of a holder with a longer name
+  {
+    LockFile held(FileSystem::real(), path);
+    EXPECT_EQ(held.holder(), "");
+    const LockFile moved = std::move(held);
+    EXPECT_TRUE(LockFile(FileSystem::real(), path).holder().starts_with(fmt::format("process {} on ", ::getpid())));
+    EXPECT_EQ(LockFile(FileSystem::real(), path).holder().find_first_of("x\n"), std::string::npos);
+  }
+  EXPECT_EQ(LockFile(FileSystem::real(), path).holder(), "");
+}
+
+TEST(File, WhereThereAreNoLocksEverybodyHasThem) {
+  class WithoutLocks final : public PassingFileSystem {
+   public:
+    explicit WithoutLocks(int code) : code_(code) {}
+    int lock(int) override { return -code_; }
+
+   private:
+    int code_;
+  };
+  const TemporaryFolder folder;
+  for (const int code : {ENOLCK, EOPNOTSUPP, ENOSYS}) {
+    WithoutLocks fs(code);
+    const LockFile first(fs, folder / "lock"), second(fs, folder / "lock");
+    EXPECT_EQ(first.holder() + second.holder(), "") << code;
+  }
 }
 
 TEST(File, PathsAreTakenApart) {

@@ -1,4 +1,5 @@
 // Runs under mpirun: each rank is a process, and what comes of it is what comes of threads.
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
@@ -55,6 +56,62 @@ TEST_F(LaunchedTest, RanksAreEqualWhetherThreadsOrProcesses) {
       weft.shell(fmt::format("mpirun --oversubscribe -n 2 {} train r.toml --mesh dp=4", WEFT_PROGRAM));
   EXPECT_NE(wrong.status, 0);
   EXPECT_NE(wrong.err.find("4 ranks"), std::string::npos) << wrong.err;
+}
+
+// Starts a job in the background, waits for its second step, does something to it, and gives how and when it ended.
+std::string disturbed(const std::string& command, const std::string& disturb) {
+  return fmt::format(
+      "{} & job=$!; for i in $(seq 1500); do grep -qs '\"step\":2,' run/metrics.jsonl && break; sleep 0.02; done; "
+      "{}; "
+      "date +%s >begin; wait $job; status=$?; date +%s >end; exit $status",
+      command, disturb);
+}
+
+TEST_F(LaunchedTest, AJobOnHostsSavesWhenItIsAskedToStop) {
+  if (weft.shell("command -v mpirun").status != 0) GTEST_SKIP() << "there is no mpirun";
+  for (const char* signal : {"TERM", "INT"}) {
+    weft.shell("rm -rf run");
+    const Outcome o = weft.shell(disturbed(std::string(WEFT_PROGRAM) +
+                                               " train r.toml --mesh dp=2 --hosts localhost:2 --train.steps=1000000 "
+                                               "--checkpoint.every=0 --json",
+                                           fmt::format("kill -{} $job", signal)));
+    ASSERT_EQ(o.status, 0) << signal << o.err;
+    const auto report = nlohmann::json::parse(o.out);
+    EXPECT_TRUE(report["interrupted"].get<bool>()) << signal;
+    EXPECT_EQ(report["checkpoint"], fmt::format("run/checkpoints/step-{:06}", report["steps"].get<int64_t>()));
+    EXPECT_TRUE(std::filesystem::exists(weft.path(report["checkpoint"].get<std::string>()) + "/manifest.json"));
+  }
+}
+
+TEST_F(LaunchedTest, WhatMpirunPassesOnMakesARunSaveToo) {
+  if (weft.shell("command -v mpirun").status != 0) GTEST_SKIP() << "there is no mpirun";
+  const Outcome o = weft.shell(disturbed(fmt::format("mpirun --oversubscribe -n 2 {} train r.toml --mesh dp=2 "
+                                                     "--train.steps=1000000 --checkpoint.every=0 --json",
+                                                     WEFT_PROGRAM),
+                                         "kill -USR2 $job"));
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_NE(nlohmann::json::parse(o.out)["checkpoint"], "");
+}
+
+// Nearly all of its time the run saves.
+TEST_F(LaunchedTest, ARankThatStopsInASaveIsNamed) {
+  if (weft.shell("command -v mpirun").status != 0) GTEST_SKIP() << "there is no mpirun";
+  const std::string command = fmt::format(
+      "mpirun --oversubscribe -n 2 {} train r.toml --mesh dp=2 --mesh.timeout_s=3 --train.steps=1000000 "
+      "--train.eval_every=0 --checkpoint.every=1 --checkpoint.async=false --model.hidden=256",
+      WEFT_PROGRAM);
+  for (const char* moment : {"0", "0.05", "0.13"}) {
+    weft.shell("rm -rf run");
+    const Outcome o = weft.shell(disturbed(
+        command, fmt::format("sleep {}; kill -STOP $(sed 's/process \\([0-9]*\\).*/\\1/' run/.lock)", moment)));
+    EXPECT_EQ(o.status, 1) << o.err;
+    EXPECT_NE(o.err.find("rank 1: "), std::string::npos) << o.err;
+    EXPECT_TRUE(o.err.find("rank 0 did not come within 3 s") != o.err.npos ||
+                o.err.find("rank 0 came, and then stopped") != o.err.npos ||
+                o.err.find("rank 0 was last seen") != o.err.npos)
+        << o.err;
+    EXPECT_LE(std::stoi(weft.read_file("end")) - std::stoi(weft.read_file("begin")), 5) << moment;
+  }
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ TEST(RunRanksTest, KeepsTheKindOfAFailure) {
                            c.barrier();
                          }),
                UsageError);
+  EXPECT_EQ(message_of([] { run_ranks(2, [](Communicator&) { throw UsageError("no such key"); }); }), "no such key");
   EXPECT_EQ(message_of([] {
               run_ranks(3, [](Communicator& c) {
                 if (c.rank() == 2) throw 5;

@@ -1,6 +1,7 @@
 // Where missing ranks were last seen: what messages say of it, and that notes are read whole while they are written.
 #include "weft/comm/rank_progress.h"
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -8,6 +9,7 @@
 #include "comm/expect_text.h"
 #include "weft/base/error.h"
 #include "weft/comm/threads/run_ranks.h"
+#include "weft/comm/watch.h"
 
 namespace weft {
 namespace {
@@ -125,6 +127,30 @@ TEST(WatchdogTest, WaitsForWhoeverShowsSignsOfLife) {
       },
       milliseconds(500));
   EXPECT_EQ(message, "no error");
+}
+
+// Asked every 10 ms of a time that does not really pass.
+TEST(WatchdogTest, CountsFromTheLastSignOfLife) {
+  RankProgress own{}, other{};
+  const std::array<const RankProgress*, 3> notes{&own, &other, nullptr};
+  Watch watch(milliseconds(1000), &own, notes);
+  const auto begin = Watch::Clock::now();
+  const auto given_up_after = [&](milliseconds from) {
+    for (milliseconds t = from;; t += milliseconds(10))
+      if (t > milliseconds(20'000) || watch.is_over(begin + t)) return t - from;
+  };
+  for (milliseconds t{10}; t <= milliseconds(2500); t += milliseconds(10)) {
+    if (t.count() % 900 == 0 || t == milliseconds(2500)) other.pulse().fetch_add(1);
+    ASSERT_FALSE(watch.is_over(begin + t)) << t.count();
+    ASSERT_LE(watch.left(begin + t), milliseconds(20)) << "a sleeper looks for life in time";
+  }
+  const milliseconds waited = given_up_after(milliseconds(2510));
+  EXPECT_GE(waited, milliseconds(980));
+  EXPECT_LE(waited, milliseconds(1060)) << "once the time, not twice";
+  own.set_patient(true);
+  for (milliseconds t{4000}; t <= milliseconds(9000); t += milliseconds(10)) ASSERT_FALSE(watch.is_over(begin + t));
+  own.set_patient(false);
+  EXPECT_LE(given_up_after(milliseconds(9010)), milliseconds(1060));
 }
 
 TEST(WatchdogTest, APatientRankWaitsWithoutALimit) {

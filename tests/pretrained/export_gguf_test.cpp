@@ -294,7 +294,8 @@ TEST(ExportGgufTokenizerTest, GoesWithItsTemplateToAFileAndBack) {
   export_hugging_face(*file, folder / "back");
   const auto back = open_model(folder / "back");
   for (const ModelSource* copy : {file.get(), back.get()}) {
-    EXPECT_EQ(copy->chat_template(), "{{ messages }}!");
+    ASSERT_TRUE(copy->chat_template());
+    EXPECT_EQ(copy->chat_template()->text, "{{ messages }}!");
     EXPECT_EQ(copy->sampling_defaults(), sampling);
     EXPECT_EQ(stop_tokens(*copy, *tokenizer), (std::vector<int32_t>{6, 7}));
     const auto again = copy->tokenizer();

@@ -1,6 +1,7 @@
 // What is read, written and read again is the same, bit by bit, for every family and through checkpoints.
 #include "weft/pretrained/export.h"
 
+#include "base/faulty_file_system.h"
 #include "pretrained/golden_models.h"
 #include "pretrained/source_values.h"
 
@@ -68,6 +69,30 @@ TEST_P(ExportTest, RoundsToTheDtypeAskedFor) {
   // Again without a dtype: as it is stored.
   export_hugging_face(*half, folder / "again");
   EXPECT_EQ(stored_names(*open_model(folder / "again")), stored_names(*half));
+}
+
+// A full disk, or any other failure, leaves nothing that the next try would refuse.
+TEST(ExportFailureTest, LeavesNothingHalfWritten) {
+  const GoldenModel golden("gpt2");
+  const auto source = open_model(golden.path());
+  bool has_failed = true;
+  for (int64_t n = 0; has_failed; n += 3) {
+    const TemporaryFolder folder;
+    FaultyFileSystem fs(Fault::enospc, n);
+    try {
+      export_hugging_face(*source, folder / "copy", {.fs = &fs});
+      has_failed = fs.fired();
+    } catch (const Error&) {
+      if (std::filesystem::exists(folder / "copy"))
+        EXPECT_NO_THROW(open_model(folder / "copy")) << n;
+      else
+        EXPECT_NO_THROW(export_hugging_face(*source, folder / "copy")) << n;
+    }
+    ASSERT_LT(n, 600);
+  }
+  const TemporaryFolder folder;
+  export_hugging_face(*source, folder / "copy");
+  EXPECT_EQ(list_folder(FileSystem::real(), folder.path()), std::vector<std::string>{"copy"});
 }
 
 TEST(ExportRefusalTest, NamesWhatItCannotDo) {

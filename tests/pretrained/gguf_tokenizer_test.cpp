@@ -8,6 +8,7 @@
 
 #include "base/temporary_folder.h"
 #include "formats/gguf_bytes.h"
+#include "support/message_of.h"
 #include "support/test_data.h"
 #include "weft/text/readers/to_gguf_vocabulary.h"
 
@@ -182,7 +183,21 @@ TEST_P(GgufEnds, AreThoseOfTheFile) {
   for (const auto& [key, id] : c.keys) bytes.key(fmt::format("tokenizer.ggml.{}", key), GgufType::u32, id);
   const TemporaryFolder folder;
   std::ofstream(folder / "m.gguf", std::ios::binary) << bytes.bytes();
-  EXPECT_EQ(read_gguf_end_tokens(GgufFile(folder / "m.gguf")), c.want);
+  EXPECT_EQ(read_gguf_special_ids(GgufFile(folder / "m.gguf")).ends, c.want);
+}
+
+TEST(GgufWithoutATokenizer, SaysSo) {
+  const TemporaryFolder folder;
+  GgufBytes none(0, 1);
+  none.key("tokenizer.ggml.model", GgufType::string).string("none");
+  std::ofstream(folder / "none.gguf", std::ios::binary) << none.bytes();
+  std::ofstream(folder / "silent.gguf", std::ios::binary) << GgufBytes(0, 0).bytes();
+  for (const char* name : {"none.gguf", "silent.gguf"}) {
+    const std::string message = message_of<UsageError>([&] { open_gguf_tokenizer(folder / name); });
+    EXPECT_TRUE(message.starts_with(folder / name + " holds no tokenizer")) << message;
+    EXPECT_NE(message.find("--ids"), std::string::npos) << message;
+    EXPECT_EQ(read_gguf_special_ids(GgufFile(folder / name)), SpecialIds());
+  }
 }
 
 struct Wrong {

@@ -131,6 +131,26 @@ TEST(HfConfigTest, NumbersThatJsonHasNot) {
   EXPECT_EQ(without_python_numbers(R"({"a": [-Infinity, NaN], "b": "Infinity\" NaN"})"),
             R"({"a": [{"__float__": "-Infinity"}, {"__float__": "NaN"}], "b": "Infinity\" NaN"})");
   EXPECT_EQ(without_python_numbers("\"\\"), "\"\\");
+  nlohmann::json json = sample("llama");
+  for (const char* key : {"rms_norm_eps", "hidden_size"}) {
+    json = sample("llama"), json[key] = {{"__float__", "NaN"}};  // what parsing makes of the word
+    EXPECT_NE(config_error(json).find(fmt::format("{} = NaN is no number", key)), std::string::npos)
+        << config_error(json);
+  }
+}
+
+// The library adds the loss only where the configuration asks for the routers' logits.
+TEST(HfConfigTest, TheBalancingLossCountsWhereRoutersAreHeard) {
+  for (const char* name : {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe"}) {
+    nlohmann::json json = sample(name);
+    json["router_aux_loss_coef"] = 0.25;
+    json.erase("output_router_logits");
+    EXPECT_EQ(parse_hf_config(json.dump(), "x").model.aux_loss, 0) << name;
+    json["output_router_logits"] = false;
+    EXPECT_EQ(parse_hf_config(json.dump(), "x").model.aux_loss, 0) << name;
+    json["output_router_logits"] = true;
+    EXPECT_EQ(parse_hf_config(json.dump(), "x").model.aux_loss, 0.25f) << name;
+  }
 }
 
 struct Mistake {
@@ -196,7 +216,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "gemma4_small",
                 Json{{"vocab_size_per_layer_input", 12}},
                 {"vocab_size_per_layer_input", "vocab_size"}},
-        Mistake{"no_layer_with_keys", "gemma4_small", Json{{"num_kv_shared_layers", 6}}, {"shared_kv_layers = 6"}},
+        Mistake{
+            "no_layer_with_keys", "gemma4_small", Json{{"num_kv_shared_layers", 6}}, {"num_kv_shared_layers = 6"}},
         Mistake{"texts_in_both_directions",
                 "gemma4",
                 Json{{"use_bidirectional_attention", "all"}},
@@ -214,8 +235,16 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"width_is_text", "llama", Json{{"hidden_size", "8"}}, {"hidden_size", "integer"}},
         Mistake{"negative_width", "llama", Json{{"hidden_size", -8}}, {"hidden_size", "integer from 0"}},
         Mistake{"huge_width", "llama", Json{{"hidden_size", int64_t(1) << 40}}, {"hidden_size"}},
+        Mistake{"no_heads", "llama", Json{{"num_attention_heads", 0}}, {"num_attention_heads = 0", "at least 1"}},
+        Mistake{"uneven_heads",
+                "llama",
+                Json{{"num_attention_heads", 3}, {"num_key_value_heads", 3}, {"head_dim", nullptr}},
+                {"hidden_size = 8 is not divisible by num_attention_heads = 3", "write head_dim"}},
         Mistake{"zero_layers", "llama", Json{{"num_hidden_layers", 0}}, {"layers", "at least 1"}},
-        Mistake{"odd_groups", "llama", Json{{"num_key_value_heads", 3}}, {"kv_heads"}},
+        Mistake{"odd_groups",
+                "llama",
+                Json{{"num_key_value_heads", 3}},
+                {"num_attention_heads = 4 is not divisible by num_key_value_heads = 3"}},
         Mistake{"unknown_activation", "llama", Json{{"hidden_act", "tanhh"}}, {"hidden_act", "tanhh", "silu"}},
         Mistake{"eps_is_huge", "llama", Json{{"rms_norm_eps", 1e300}}, {"rms_norm_eps"}},
         Mistake{"tie_is_a_number", "llama", Json{{"tie_word_embeddings", 1}}, {"tie_word_embeddings"}},
@@ -223,7 +252,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "gpt2",
                 Json{{"scale_attn_by_inverse_layer_idx", true}},
                 {"scale_attn_by_inverse_layer_idx", "only false"}},
-        Mistake{"too_many_chosen", "mixtral", Json{{"num_experts_per_tok", 9}}, {"experts_per_token"}},
+        Mistake{"too_many_chosen", "mixtral", Json{{"num_experts_per_tok", 9}}, {"num_experts_per_tok = 9"}},
         Mistake{"dense_layers_between", "qwen3_moe", Json{{"mlp_only_layers", {1}}}, {"mlp_only_layers"}},
         Mistake{"other_scores", "deepseek_v3", Json{{"scoring_func", "softmax"}}, {"scoring_func", "only sigmoid"}},
         Mistake{"other_limit", "gpt_oss", Json{{"swiglu_limit", 5.0}}, {"swiglu_limit", "only 7"}},

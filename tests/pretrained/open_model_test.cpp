@@ -39,7 +39,7 @@ TEST(OpenModelTest, PrefersSafetensors) {
 TEST(OpenModelTest, FindsWhatEndsATextInEitherFile) {
   const TemporaryFolder folder;
   std::filesystem::copy(data("llama_bin"), folder.path(), std::filesystem::copy_options::recursive);
-  const auto ends = [&] { return open_model(folder.path())->end_tokens(); };
+  const auto ends = [&] { return open_model(folder.path())->special_ids().ends; };
   EXPECT_EQ(ends(), std::vector<int32_t>());
   nlohmann::json config = nlohmann::json::parse(std::ifstream(folder / "config.json"));
   config["eos_token_id"] = 7;

@@ -56,42 +56,43 @@ TEST(ChatTemplate, ConversationsGiveWhatJinja2Gives) {
   }
 }
 
-TEST(ChatTemplate, IsLoadedFromAFolder) {
+TEST(ChatTemplate, IsFoundInAFolder) {
   const TemporaryFolder folder;
   const ChatInput input{.messages = chat({{"user", "Hi"}})};
-  EXPECT_FALSE(ChatTemplate::exists_in(folder.path()));
-  EXPECT_NE(message_of([&] { ChatTemplate::load(folder.path()); }).find("has no chat template"), std::string::npos);
+  const auto found = [&] { return ChatTemplate::find_text(folder.path()); };
+  const auto rendered = [&](const ChatInput& of) { return ChatTemplate(found().value()).render(of); };
+  EXPECT_FALSE(found());
 
   const auto write = [&](std::string_view name, std::string_view text) {
     write_file_atomically(FileSystem::real(), folder / name, text);
   };
   write("tokenizer_config.json",
         R"({"eos_token": {"content": "</s>", "lstrip": false}, "bos_token": "<s>", "x_token": null})");
-  EXPECT_FALSE(ChatTemplate::exists_in(folder.path()));
+  EXPECT_FALSE(found());
   write("tokenizer_config.json",
         R"({"eos_token": {"content": "</s>", "lstrip": false}, "bos_token": "<s>", "x_token": null,
             "chat_template": "{{ bos_token ~ messages[0].content ~ eos_token }}"})");
-  EXPECT_TRUE(ChatTemplate::exists_in(folder.path()));
-  EXPECT_EQ(ChatTemplate::load(folder.path()).render(input), "<s>Hi</s>");
+  EXPECT_EQ(rendered(input), "<s>Hi</s>");
 
   write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "plain{{ tools is none }}"},
                                                        {"name": "tool_use", "template": "tools{{ tools|length }}"}]})");
   ChatInput with_tools = input;
   with_tools.tools = values(R"([{"name": "f"}])");
-  EXPECT_EQ(ChatTemplate::load(folder.path()).render(input), "plainTrue");
-  EXPECT_EQ(ChatTemplate::load(folder.path()).render(with_tools), "tools1");
+  EXPECT_EQ(rendered(input), "plainTrue");
+  EXPECT_EQ(rendered(with_tools), "tools1");
 
-  write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": ""}]})");
-  EXPECT_NE(message_of([&] { ChatTemplate::load(folder.path()); }).find("has no chat template"), std::string::npos);
+  write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "r"}]})");
+  EXPECT_FALSE(found());
   write("tokenizer_config.json", R"({"chat_template": 7})");
-  EXPECT_NE(message_of([&] { ChatTemplate::load(folder.path()); }).find("chat_template must be"), std::string::npos);
+  EXPECT_NE(message_of(found).find("chat_template must be"), std::string::npos);
+  write("tokenizer_config.json", fmt::format(R"({{"chat_template": "{}"}})", std::string((1 << 20) + 1, 'x')));
+  EXPECT_NE(message_of(found).find("at most 1048576"), std::string::npos);
 
   write("tokenizer_config.json", R"({"eos_token": "</s>", "chat_template": "old"})");
   write("chat_template.jinja", "new\n{{ messages[0].content ~ eos_token }}\n");
-  EXPECT_EQ(ChatTemplate::load(folder.path()).render(input), "new\nHi</s>");
+  EXPECT_EQ(rendered(input), "new\nHi</s>");
   write("chat_template.jinja", "\n{% if %}");
-  EXPECT_EQ(
-      message_of([&] { ChatTemplate::load(folder.path()); }).find(folder / "chat_template.jinja" + ", line 2: "), 0u);
+  EXPECT_EQ(message_of([&] { rendered(input); }).find(folder / "chat_template.jinja" + ", line 2: "), 0u);
 }
 
 TEST(ChatTemplate, VariablesOfTheCallWin) {

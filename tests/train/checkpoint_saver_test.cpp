@@ -1,6 +1,9 @@
 // Saving by all ranks at once while training goes on.
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "base/faulty_file_system.h"
 #include "base/temporary_folder.h"
@@ -42,6 +45,24 @@ TEST(TensorExchangeTest, PutsScatteredRunsTogether) {
     exchange.finish();
     for (int t = world.rank(); t < kTensors; t += kRanks)
       for (int64_t i = 0; i < 10 + t; ++i) EXPECT_EQ(whole[size_t(t)].data<float>()[i], float(100 * t + i));
+  });
+}
+
+// More than a rank sends at a time.
+TEST(TensorExchangeTest, LongRunsTravelInRounds) {
+  constexpr int64_t kSize = (int64_t(20) << 20) / int64_t(sizeof(float));
+  run_ranks(2, [](Communicator& world) {
+    Allocator memory;
+    const Tensor here = memory.empty(DType::f32, {world.rank() == 0 ? kSize : 1});
+    for (int64_t i = 0; i < here.numel(); ++i) here.data<float>()[i] = float(i % 4099);
+    const Tensor whole = world.rank() == 1 ? memory.zeros(DType::f32, {kSize}) : Tensor{};
+    TensorExchange exchange(world);
+    exchange.add(1, whole, kSize, [&](auto&& take) { take(here, 0, world.rank() == 0); });
+    exchange.finish();
+    if (world.rank() == 0) return;
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < kSize; ++i) wrong += whole.data<float>()[i] != float(i % 4099);
+    EXPECT_EQ(wrong, 0);
   });
 }
 
@@ -137,6 +158,68 @@ TEST(CheckpointSaverTest, TrainingGoesOnWhileFilesAreWritten) {
     }
   });
   EXPECT_EQ(again, losses);
+}
+
+// The watchdog's time is much shorter than a disk takes to write.
+TEST(CheckpointSaverTest, ASlowDiskIsNoRankThatStandsStill) {
+  const TemporaryFolder folder;
+  const Recipe recipe = recipe_of_four();
+  std::vector<GatedFileSystem> disks(4);
+  for (int r = 0; r < 3; ++r) disks[size_t(r)].open_gate();
+  run_ranks(4,
+            [&](Communicator& world) {
+              TestRank rank(cpu_kernels());
+              const SyntheticBatches batches = batches_of(recipe);
+              const ByteTokenizer tokenizer;
+              Trainer trainer(rank.context, world, recipe, batches);
+              SavedRun saved(trainer, recipe, tokenizer);
+              CheckpointStore store(folder.path(), {}, disks[size_t(world.rank())]);
+              CheckpointSaver saver(world, store);
+              saver.start(saved.take(0));
+              std::jthread opener;
+              if (world.rank() == 3)
+                opener = std::jthread([&] {
+                  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+                  disks[3].open_gate();
+                });
+              saver.finish();
+            },
+            {.timeout = std::chrono::milliseconds(400)});
+  EXPECT_TRUE(CheckpointStore(folder.path()).newest_valid().checkpoint);
+}
+
+TEST(CheckpointSaverTest, ARankThatStandsStillIsMissed) {
+  const TemporaryFolder folder;
+  const Recipe recipe = recipe_of_four();
+  std::atomic<bool> is_missed{false};
+  std::string message;
+  try {
+    run_ranks(4,
+              [&](Communicator& world) {
+                TestRank rank(cpu_kernels());
+                const SyntheticBatches batches = batches_of(recipe);
+                const ByteTokenizer tokenizer;
+                Trainer trainer(rank.context, world, recipe, batches);
+                SavedRun saved(trainer, recipe, tokenizer);
+                CheckpointStore store(folder.path());
+                CheckpointSaver saver(world, store);
+                saver.start(saved.take(0));
+                if (world.rank() == 2)
+                  for (int i = 0; i < 500 && !is_missed; ++i)
+                    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                try {
+                  saver.finish();
+                } catch (...) {
+                  is_missed = true;
+                  throw;
+                }
+              },
+              {.timeout = std::chrono::milliseconds(500)});
+  } catch (const Error& e) {
+    message = e.what();
+  }
+  EXPECT_NE(message.find("rank 2 did not come within 0.5 s"), std::string::npos) << message;
+  EXPECT_FALSE(CheckpointStore(folder.path()).newest_valid().checkpoint);
 }
 
 class FullDisk final : public PassingFileSystem {

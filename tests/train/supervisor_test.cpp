@@ -89,6 +89,29 @@ TEST_F(SupervisorTest, PassesASignalOnAndThenIsDone) {
   EXPECT_EQ(runs(), 1);
 }
 
+// A launcher passes this one on, and kills its ranks at the others.
+TEST_F(SupervisorTest, AsksALauncherToPassItOn) {
+  std::atomic<int> signal{0};
+  options_.stop_signal = &signal, options_.launcher_passes_on = 12;
+  std::thread stopper([&] {
+    while (!exists(FileSystem::real(), folder_ / "ready")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    signal = 15;
+  });
+  EXPECT_TRUE(run("trap 'exit 5' TERM; trap 'exit 0' USR2; touch ready; while :; do sleep 0.05; done").is_success());
+  stopper.join();
+  EXPECT_EQ(runs(), 1);
+}
+
+TEST_F(SupervisorTest, LetsALauncherEndWhatHangs) {
+  options_.hang_after_s = 0.3, options_.launcher_passes_on = 12;
+  EXPECT_TRUE(run("[ $n = 1 ] || exit 0; save; trap 'touch ended; exit 5' TERM; echo $n >metrics.jsonl; "
+                  "while :; do sleep 0.05; done")
+                  .is_success());
+  EXPECT_EQ(runs(), 2);
+  EXPECT_TRUE(exists(FileSystem::real(), folder_ / "ended"));
+  EXPECT_NE(restarts().at(0)["reason"].get<std::string>().find("hung"), std::string::npos);
+}
+
 TEST(ChildProcessTest, NamesAProgramThatIsNotThere) { EXPECT_THROW(ChildProcess({"/nonexistent/program"}), Error); }
 
 }  // namespace

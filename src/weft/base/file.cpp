@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
+#include <memory>
 #include <system_error>
 
 namespace weft {
@@ -35,6 +38,22 @@ int open_or_fail(FileSystem& fs, const std::string& path, OpenMode mode) {
   const int fd = retried([&] { return fs.open(path, mode); });
   if (fd < 0) fail(mode == OpenMode::create ? "create" : "open", path, -fd);
   return fd;
+}
+
+std::string name_of_this_process() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  return fmt::format("process {} on {}", ::getpid(), host.data());
+}
+
+// What the holder of a lock wrote; it may be about to do so.
+std::string holder_named_in(FileSystem& fs, int fd) {
+  std::array<std::byte, 300> bytes;
+  const int64_t count = retried([&] { return fs.read(fd, bytes, 0); });
+  std::string name;
+  for (int64_t i = 0; i < count && bytes[size_t(i)] >= std::byte(' ') && bytes[size_t(i)] <= std::byte('~'); ++i)
+    name += char(bytes[size_t(i)]);
+  return name.empty() ? "a process that has not given its name" : name;
 }
 
 }  // namespace
@@ -89,6 +108,9 @@ InputFile::InputFile(FileSystem& fs, std::string path)
   const int64_t size = retried([&] { return fs_.size(fd_); });
   if (size < 0) {
     fs_.close(fd_);
+    if (size == -ESPIPE)
+      throw FileError(
+          fmt::format("cannot read {}: it is no regular file: name one that holds what this gives", path_), ESPIPE);
     fail("read", path_, int(-size));
   }
   size_ = uint64_t(size);
@@ -107,8 +129,28 @@ void InputFile::read(std::span<std::byte> into, uint64_t offset) const {
   }
 }
 
+LockFile::LockFile(FileSystem& fs, const std::string& path) : fs_(fs), fd_(open_or_fail(fs, path, OpenMode::lock)) {
+  const int result = retried([&] { return fs_.lock(fd_); });
+  if (result == -EWOULDBLOCK) {
+    holder_ = holder_named_in(fs_, fd_);
+    fs_.close(std::exchange(fd_, -1));
+    return;
+  }
+  // Without locks (ENOLCK, EOPNOTSUPP, ENOSYS) the name is as useful. That it cannot be written costs a message its
+  // name. A longer one of before ends behind the new one's line.
+  const std::string line = name_of_this_process() + "\n";
+  retried([&] { return fs_.write_at(fd_, bytes_of(line), 0); });
+}
+
+LockFile::~LockFile() {
+  if (fd_ >= 0) fs_.close(fd_);
+}
+
+LockFile::LockFile(LockFile&& other) noexcept
+    : fs_(other.fs_), fd_(std::exchange(other.fd_, -1)), holder_(std::move(other.holder_)) {}
+
 ScratchFile::ScratchFile(FileSystem& fs, std::string path) : fs_(fs), path_(std::move(path)) {
-  remove_file(fs_, path_);
+  make_way(fs_, path_);
   fd_ = open_or_fail(fs_, path_, OpenMode::scratch);
   const int removed = retried([&] { return fs_.unlink(path_); });
   if (removed >= 0) return;
@@ -194,10 +236,23 @@ std::string read_file(const std::string& path, uint64_t max_bytes, FileSystem& f
   return content;
 }
 
+std::string read_to_end(const std::string& path, uint64_t max_bytes) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
+  if (!file) fail("open", path, errno);
+  std::string content;
+  std::array<char, 1 << 16> piece;
+  while (const size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) {
+    content.append(piece.data(), count);
+    if (content.size() > max_bytes)
+      throw Error("{} has more than the {} allowed for such a file", path, human_bytes(max_bytes));
+  }
+  if (std::ferror(file.get())) fail("read", path, errno);
+  return content;
+}
+
 void write_file_atomically(FileSystem& fs, const std::string& path, Bytes content) {
   const std::string temporary = path + ".tmp";
-  const int removed = retried([&] { return fs.unlink(temporary); });  // left by a crash
-  if (removed < 0 && removed != -ENOENT) fail("remove", temporary, -removed);
+  make_way(fs, temporary);
   try {
     OutputFile file(fs, temporary);
     file.reserve(content.size());
@@ -252,6 +307,11 @@ void rename_path(FileSystem& fs, const std::string& from, const std::string& to)
 void remove_file(FileSystem& fs, const std::string& path) {
   const int result = retried([&] { return fs.unlink(path); });
   if (result < 0 && result != -ENOENT) fail("remove", path, -result);
+}
+
+void make_way(FileSystem& fs, const std::string& path) {
+  const int result = retried([&] { return fs.unlink(path); });
+  if (result < 0 && result != -ENOENT) fail("write", path, -result);
 }
 
 void remove_folder(FileSystem& fs, const std::string& path) {

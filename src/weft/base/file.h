@@ -9,8 +9,9 @@
 
 namespace weft {
 
-// create: for writing; scratch: for both, past the page cache where that can be done. Neither may exist yet.
-enum class OpenMode { read, create, folder, scratch };
+// create: for writing; scratch: for both, past the page cache where that can be done. Neither may exist yet. lock:
+// for both, and made where it does not exist.
+enum class OpenMode { read, create, folder, scratch, lock };
 
 // The system's calls as they are: each gives a value >= 0, or -errno. Implementations may be used by many threads.
 // Callers use OutputFile, MappedFile and the functions below, which retry, check and say what went wrong.
@@ -18,7 +19,7 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual int open(const std::string& path, OpenMode mode) = 0;
-  virtual int64_t size(int fd) = 0;  // -EISDIR for anything but a regular file
+  virtual int64_t size(int fd) = 0;  // -EISDIR for a folder, -ESPIPE for what else is no regular file
   virtual int64_t read(int fd, std::span<std::byte> into, uint64_t offset) = 0;
   virtual int64_t write(int fd, Bytes bytes) = 0;
   virtual int64_t write_at(int fd, Bytes bytes, uint64_t offset) = 0;
@@ -31,6 +32,8 @@ class FileSystem {
   virtual int mkdir(const std::string& path) = 0;
   virtual int list(const std::string& folder, std::vector<std::string>& names) = 0;
   virtual int64_t free_bytes(const std::string& folder) = 0;
+  // For whoever opened it, until it is closed, which death does too; -EWOULDBLOCK when somebody else has it.
+  virtual int lock(int fd) = 0;
 
   static FileSystem& real();
 };
@@ -106,6 +109,24 @@ class ScratchFile {
   int fd_ = -1;
 };
 
+// A file that one holder at a time has, until this is destroyed or its process dies, however it does. The file stays
+// where it is and keeps the name of its last holder. Where the file system has no locks, everybody has it.
+class LockFile {
+ public:
+  LockFile(FileSystem& fs, const std::string& path);
+  ~LockFile();
+  LockFile(LockFile&& other) noexcept;
+  LockFile& operator=(LockFile&&) = delete;
+
+  // Who has it instead, as in "process 12 on node1"; empty: nobody else.
+  const std::string& holder() const { return holder_; }
+
+ private:
+  FileSystem& fs_;
+  int fd_ = -1;
+  std::string holder_;
+};
+
 // A whole file as read-only memory. The file must not shrink while it is mapped (that is a SIGBUS): weft never
 // rewrites a file in place, so only another program could do that.
 class MappedFile {
@@ -132,6 +153,9 @@ void forget_mapped(Bytes bytes);
 // The whole file; Error when it is longer than `max_bytes`.
 std::string read_file(const std::string& path, uint64_t max_bytes, FileSystem& fs = FileSystem::real());
 
+// The same of what may be a pipe, a terminal or a device, such as /dev/stdin: waits until it ends.
+std::string read_to_end(const std::string& path, uint64_t max_bytes);
+
 // At every instant, also across a power cut, `path` holds either what it held or all of `content`.
 void write_file_atomically(FileSystem& fs, const std::string& path, Bytes content);
 inline void write_file_atomically(FileSystem& fs, const std::string& path, std::string_view content) {
@@ -145,6 +169,7 @@ void sync_folder(FileSystem& fs,
                  const std::string& path);  // names made, renamed and removed in it survive a power cut
 void rename_path(FileSystem& fs, const std::string& from, const std::string& to);
 void remove_file(FileSystem& fs, const std::string& path);
+void make_way(FileSystem& fs, const std::string& path);       // for a file to be written: what a crash left goes
 void remove_folder(FileSystem& fs, const std::string& path);  // with what is in it; fine when it does not exist
 std::vector<std::string> list_folder(FileSystem& fs, const std::string& path);  // sorted, without "." and ".."
 // Throws Error naming the folder, the bytes needed and those available, when `bytes` do not fit.

@@ -1,6 +1,7 @@
 // The real file system: Linux's calls, each turned into a value or -errno.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ class RealFileSystem final : public FileSystem {
     const int flags = mode == OpenMode::create    ? O_WRONLY | O_CREAT | O_EXCL
                       : mode == OpenMode::scratch ? O_RDWR | O_CREAT | O_EXCL
                       : mode == OpenMode::folder  ? O_RDONLY | O_DIRECTORY
+                      : mode == OpenMode::lock    ? O_RDWR | O_CREAT
                                                   : O_RDONLY | O_NONBLOCK;  // a FIFO must not block
     const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
     // A file system in memory refuses, which is as well.
@@ -34,7 +36,7 @@ class RealFileSystem final : public FileSystem {
   int64_t size(int fd) override {
     struct stat status {};
     if (::fstat(fd, &status) < 0) return -errno;
-    return S_ISREG(status.st_mode) ? int64_t(status.st_size) : -EISDIR;
+    return S_ISREG(status.st_mode) ? int64_t(status.st_size) : S_ISDIR(status.st_mode) ? -EISDIR : -ESPIPE;
   }
   int64_t read(int fd, std::span<std::byte> into, uint64_t offset) override {
     return result_of(int64_t(::pread(fd, into.data(), into.size(), off_t(offset))));
@@ -74,6 +76,7 @@ class RealFileSystem final : public FileSystem {
     constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
     return int64_t(bytes ? std::min<uint64_t>(*bytes, kMost) : kMost);
   }
+  int lock(int fd) override { return result_of(::flock(fd, LOCK_EX | LOCK_NB)); }
 };
 
 }  // namespace

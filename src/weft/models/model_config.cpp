@@ -131,7 +131,7 @@ void complete_states(ModelConfig& c) {
   if (c.state_key_heads == 0) c.state_key_heads = c.state_heads;
   require_positive("state_key_heads", c.state_key_heads);
   if (c.state_heads % c.state_key_heads != 0)
-    throw UsageError("model.state_heads = {} does not divide by model.state_key_heads = {}: keys are shared evenly",
+    throw UsageError("model.state_heads = {} is not divisible by model.state_key_heads = {}: keys are shared evenly",
                      c.state_heads, c.state_key_heads);
   limited("state_key_dim", c.state_key_dim, kMostKeyDim);
   require_positive("state_value_dim", c.state_value_dim);
@@ -162,7 +162,7 @@ void complete_global_layers(ModelConfig& c) {
   if (c.global_head_dim != 0) require_positive("global_head_dim", c.global_head_dim);
   if (c.global_kv_heads != 0) require_positive("global_kv_heads", c.global_kv_heads);
   if (c.global_kv_heads != 0 && c.heads % c.global_kv_heads != 0)
-    throw UsageError("model.heads = {} does not divide by model.global_kv_heads = {}", c.heads, c.global_kv_heads);
+    throw UsageError("model.heads = {} is not divisible by model.global_kv_heads = {}", c.heads, c.global_kv_heads);
   if (c.global_values_are_keys && !(c.qk_norm && !c.qk_norm_turned && c.value_norm))
     throw UsageError(
         "model.global_values_are_keys: keys and values then differ by their norms: write model.qk_norm = true, "
@@ -308,14 +308,14 @@ void complete(ModelConfig& c) {
   require_positive("kv_heads", c.kv_heads);
   if (c.head_dim == 0) {
     if (c.hidden % c.heads != 0)
-      throw UsageError("model.hidden = {} does not divide by model.heads = {}: change one, or write model.head_dim",
+      throw UsageError("model.hidden = {} is not divisible by model.heads = {}: change one, or write model.head_dim",
                        c.hidden, c.heads);
     c.head_dim = c.hidden / c.heads;
   }
   require_positive("head_dim", c.head_dim);
   if (c.heads % c.kv_heads != 0)
     throw UsageError(
-        "model.heads = {} does not divide by model.kv_heads = {}: every key/value head serves the same "
+        "model.heads = {} is not divisible by model.kv_heads = {}: every key/value head serves the same "
         "number of query heads",
         c.heads, c.kv_heads);
   if (c.ffn == 0) c.ffn = 4 * c.hidden;

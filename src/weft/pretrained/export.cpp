@@ -5,12 +5,14 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "weft/base/new_folder.h"
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/formats/safetensors_shards.h"
 #include "weft/models/model_json.h"
 #include "weft/pretrained/assembled.h"
 #include "weft/pretrained/config_essence.h"
 #include "weft/pretrained/export_codes.h"
+#include "weft/pretrained/model_use.h"
 #include "weft/pretrained/python_json.h"
 #include "weft/text/readers/hf_tokenizer.h"
 
@@ -35,69 +37,77 @@ std::optional<std::string> text_of(const HfFamily& family, const ModelConfig& co
   }
 }
 
+constexpr std::string_view kConfigName = "config.json";
 constexpr std::string_view kCopiedFiles[] = {
     "tokenizer.json",      "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
     "vocab.json",          "merges.txt",      "added_tokens.json",     kGenerationConfigName,
     "chat_template.jinja", "vocab.txt",       "spiece.model",          "chat_template.json"};
 
-// Empty, with a note, where the model has none.
-std::string tokenizer_text(const ModelSource& source, std::vector<std::string>& notes) {
+// Null, with a note, where the model has none.
+std::unique_ptr<Tokenizer> tokenizer_of(const ModelSource& source, std::vector<std::string>& notes) {
   try {
-    return source.tokenizer()->to_json();
+    return source.tokenizer();
   } catch (const Error& e) {
     notes.push_back(fmt::format("the tokenizer was left out: {}", e.what()));
-    return "";
+    return nullptr;
   }
 }
 
-void copy_tokenizer(const ModelSource& source, const std::string& folder, FileSystem& fs,
-                    std::vector<std::string>& notes) {
-  constexpr uint64_t kMostBytes = uint64_t(1) << 30;
-  if (source.kind() == SourceKind::hugging_face) {
-    for (const std::string_view name : kCopiedFiles)
-      if (const std::string file = join_path(source.path(), name); exists(fs, file))
-        write_file_atomically(fs, join_path(folder, name), read_file(file, kMostBytes, fs));
-    return;
-  }
-  std::unique_ptr<Tokenizer> tokenizer;
-  try {
-    tokenizer = source.tokenizer();
-  } catch (const Error& e) {
-    notes.push_back(fmt::format("the tokenizer was left out: {}", e.what()));
-    return;
-  }
-  // A tokenizer that was read from a tokenizer.json is kept as its text.
-  const auto text = hf_tokenizer_file(*tokenizer);
-  if (!text) {
-    notes.emplace_back("the tokenizer has no form that Hugging Face's library reads: it was left out");
-    return;
-  }
-  write_file_atomically(fs, join_path(folder, "tokenizer.json"), *text);
-  nlohmann::json config = nlohmann::json::object();
-  const auto set_token = [&](const char* key, std::optional<int32_t> id) {
-    if (id) config[key] = tokenizer->spelling(*id);
+// With what the tokenizer says where the model's files say nothing.
+ModelUse use_of(const ModelSource& source, const Tokenizer* tokenizer) {
+  ModelUse use = use_of(source);
+  if (!tokenizer) return use;
+  const std::optional<int32_t> begin = tokenizer->begin_of_document(), end = tokenizer->end_of_document();
+  if (!use.ids.begin) use.ids.begin = begin;
+  use.ids.ends = stop_tokens(source, *tokenizer);
+  auto& tokens = use.chat_template.tokens;
+  const auto spell = [&](const char* name, std::optional<int32_t> id) {
+    const auto has_name = [&](const auto& token) { return token.first == name; };
+    if (id && std::ranges::none_of(tokens, has_name)) tokens.emplace_back(name, tokenizer->spelling(*id));
   };
-  set_token("bos_token", tokenizer->begin_of_document()), set_token("eos_token", tokenizer->end_of_document());
-  if (const auto chat = source.chat_template()) config["chat_template"] = *chat;
-  write_file_atomically(fs, join_path(folder, "tokenizer_config.json"), to_json_text(config, 2) + "\n");
-  nlohmann::json generation = nlohmann::json::object();
-  if (const auto ends = stop_tokens(source, *tokenizer); !ends.empty()) generation["eos_token_id"] = ends;
-  write_sampling_defaults(generation, source.sampling_defaults());
-  if (!generation.empty())
-    write_file_atomically(fs, join_path(folder, kGenerationConfigName), to_json_text(generation, 2) + "\n");
+  spell("bos_token", begin), spell("eos_token", end);
+  return use;
+}
+
+void copy_files(const ModelSource& source, const std::string& folder, FileSystem& fs) {
+  constexpr uint64_t kMostBytes = uint64_t(1) << 30;
+  for (const std::string_view name : kCopiedFiles)
+    if (const std::string file = join_path(source.path(), name); exists(fs, file))
+      write_file_atomically(fs, join_path(folder, name), read_file(file, kMostBytes, fs));
+}
+
+// The tokenizer and what the model's makers say of its use, which is the result.
+ModelUse write_use(const ModelSource& source, const std::string& folder, FileSystem& fs,
+                   std::vector<std::string>& notes) {
+  if (source.kind() == SourceKind::hugging_face) {
+    copy_files(source, folder, fs);
+    return use_of(source);
+  }
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(source, notes);
+  // A tokenizer that was read from a tokenizer.json is kept as its text.
+  const auto text = tokenizer ? hf_tokenizer_file(*tokenizer) : std::nullopt;
+  if (text)
+    write_file_atomically(fs, join_path(folder, "tokenizer.json"), *text);
+  else if (tokenizer)
+    notes.emplace_back("the tokenizer has no form that Hugging Face's library reads: it was left out");
+  const ModelUse use = use_of(source, tokenizer.get());
+  for (const auto& [name, content] : files_of(use)) write_file_atomically(fs, join_path(folder, name), content);
+  return use;
 }
 
 std::string_view torch_name_of(DType dtype) {
   return dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
 }
 
-// Of a folder of the same family, what it says beside the shape stays.
+// Of a folder of the same family, what it says beside the shape stays. folder: as notes name it.
 std::string config_text(const ModelSource& source, const HfText& written, DType dtype, const CodedWeights* codes,
-                        const std::string& folder, std::vector<std::string>& notes, FileSystem& fs) {
+                        const SpecialIds& ids, const std::string& folder, std::vector<std::string>& notes,
+                        FileSystem& fs) {
   constexpr uint64_t kMostBytes = uint64_t(16) << 20;
   nlohmann::json json = parse_json(written.json, "config.json");
+  write_special_ids(json, ids);
   if (source.kind() == SourceKind::hugging_face) {
-    const std::string file = join_path(source.path(), "config.json");
+    const std::string file = join_path(source.path(), kConfigName);
     const std::string text = read_file(file, kMostBytes, fs);
     const HfConfig read = parse_hf_config(text, file);
     if (read.is_part) notes.push_back(fmt::format("{} is the decoder of {} alone", folder, source.path()));
@@ -166,9 +176,7 @@ Exported export_hugging_face(const ModelSource& source, const std::string& folde
   const HfText text = write_hf_config(source.config());
   const std::vector<ParamNames> names = names_of(*text.family, source.config(), options.codes == BlockType::mxfp4);
   const std::vector<AssembledTensor> tensors = assemble(names);
-  make_folders(fs, folder);
-  // Beside a run's files a config.json would hide the run.
-  if (!list_folder(fs, folder).empty()) throw UsageError("{} is not empty: name a new folder", folder);
+  NewFolder made(fs, folder);  // beside a run's files a config.json would hide the run
   std::optional<CodedWeights> coded;
   if (options.codes) coded.emplace(*options.codes, source.config(), tensors);
   CodedWeights* const codes = coded ? &*coded : nullptr;
@@ -178,10 +186,11 @@ Exported export_hugging_face(const ModelSource& source, const std::string& folde
     dtypes.push_back(options.dtype.value_or(stored));
   }
   Exported exported{folder, codes ? codes->notes() : std::vector<std::string>{}};
-  copy_tokenizer(source, folder, fs, exported.notes);
-  write_tensors(source, tensors, dtypes, codes, folder, fs);
-  write_file_atomically(fs, join_path(folder, "config.json"),
-                        config_text(source, text, dtypes.front(), codes, folder, exported.notes, fs));
+  const ModelUse use = write_use(source, made.path(), fs, exported.notes);
+  write_tensors(source, tensors, dtypes, codes, made.path(), fs);
+  write_file_atomically(fs, join_path(made.path(), kConfigName),
+                        config_text(source, text, dtypes.front(), codes, use.ids, folder, exported.notes, fs));
+  made.commit(kConfigName);
   return exported;
 }
 
@@ -207,8 +216,9 @@ Exported export_checkpoint(const ModelSource& source, const std::string& folder,
   });
   writer.add_file(std::string(kModelName), to_json(source.config()));
   Exported exported;
-  if (const std::string text = tokenizer_text(source, exported.notes); !text.empty())
-    writer.add_file(std::string(kTokenizerName), text);
+  if (const auto tokenizer = tokenizer_of(source, exported.notes))
+    writer.add_file(std::string(kTokenizerName), tokenizer->to_json());
+  for (const auto& [name, content] : files_of(use_of(source))) writer.add_file(name, content);
   writer.add_state({.step = source.step()});
   exported.path = writer.commit();
   return exported;

@@ -29,8 +29,7 @@ struct Exported {
   std::vector<std::string> notes;  // of what could not be written, for people
 };
 
-// The folder must not hold a model. Tensors are written one at a time; each file appears when it is whole, and
-// config.json last.
+// The folder must hold nothing, and appears when it is whole (base/new_folder.h). Tensors are written one at a time.
 Exported export_hugging_face(const ModelSource& source, const std::string& folder, const ExportOptions& options = {});
 
 // As the newest checkpoint of `folder`, in fp32, without an optimizer's state.

@@ -138,12 +138,14 @@ GgufMetadata metadata_of(const ModelSource& source, const GgufDescription& descr
   metadata.set<uint32_t>("general.file_type", choice_of(type).file_type);
   metadata.set<uint32_t>("general.quantization_version", 2);
   try {
-    add_tokenizer(metadata, *source.tokenizer(), source.config().vocab, source.end_tokens(), notes);
+    const SpecialIds ids = source.special_ids();
+    add_tokenizer(metadata, *source.tokenizer(), source.config().vocab, ids.ends, notes);
+    if (ids.pad) metadata.set<uint32_t>(kGgufPaddingKey, uint32_t(*ids.pad));
   } catch (const Error& e) {
     add_no_tokenizer(metadata);
     notes.push_back(fmt::format("the tokenizer was left out: {}", e.what()));
   }
-  if (const auto text = source.chat_template()) metadata.set_string(kGgufChatTemplateKey, *text);
+  if (const auto chat = source.chat_template()) metadata.set_string(kGgufChatTemplateKey, chat->text);
   write_gguf_sampling_defaults(metadata, source.sampling_defaults());
   return metadata;
 }
@@ -177,7 +179,7 @@ Exported export_gguf(const ModelSource& source, const std::string& path, const G
   const GgufMetadata metadata =
       metadata_of(source, description, options.type.value_or(infos.front().type), exported.notes);
   const std::string temporary = path + ".tmp";
-  remove_file(fs, temporary);  // left by a crash
+  make_way(fs, temporary);
   try {
     GgufWriter writer(fs, temporary, infos, metadata);
     write_tensors(writer, source, tensors, {infos.begin(), infos.begin() + std::ptrdiff_t(num_weights)});

@@ -1,6 +1,8 @@
 // GGUF metadata and GgufVocabulary: keys and members.
 #include "weft/pretrained/gguf_tokenizer.h"
 
+#include <algorithm>
+
 #include "weft/text/limits.h"
 #include "weft/text/readers/hf_tokenizer.h"
 #include "weft/text/readers/to_gguf_vocabulary.h"
@@ -70,7 +72,7 @@ GgufVocabulary read_gguf_vocabulary(const GgufFile& file) {
   return v;
 }
 
-std::vector<int32_t> read_gguf_end_tokens(const GgufFile& file) {
+SpecialIds read_gguf_special_ids(const GgufFile& file) {
   const std::vector<std::string> tokens = strings_at(file, "tokens", size_t(kMostTokens));
   std::vector<int64_t> types;
   if (file.has(key_of("token_type"))) types = file.at(key_of("token_type")).integers();
@@ -88,12 +90,32 @@ std::vector<int32_t> read_gguf_end_tokens(const GgufFile& file) {
   };
   if (std::ranges::all_of(kHarmonyEnds, has))
     std::erase_if(ends, [&](int32_t id) { return tokens[size_t(id)] == kHarmonyEnd; });
-  return ends;
+  const auto token_at = [&](std::string_view name) {
+    const std::optional<int32_t> id = id_at(file, name);
+    return id && size_t(*id) < tokens.size() ? id : std::nullopt;
+  };
+  return {.begin = token_at("bos_token_id"), .pad = token_at("padding_token_id"), .ends = std::move(ends)};
+}
+
+std::optional<ChatTemplate::Text> read_gguf_chat_template(const GgufFile& file) {
+  const std::string text = file.string_or(kGgufChatTemplateKey, "");
+  if (text.empty()) return {};
+  if (text.size() > ChatTemplate::kMostBytes)
+    throw Error("{}: {} has {} bytes; at most {} are read", file.path(), kGgufChatTemplateKey, text.size(),
+                ChatTemplate::kMostBytes);
+  return ChatTemplate::Text{.text = text, .source = fmt::format("{}, {}", file.path(), kGgufChatTemplateKey)};
 }
 
 std::unique_ptr<Tokenizer> read_gguf_tokenizer(const GgufFile& file) {
   if (file.has(kWeftKey)) return parse_tokenizer(file.at(kWeftKey).string(), file.path());
-  if (!file.has(kHuggingFaceKey)) return make_gguf_tokenizer(read_gguf_vocabulary(file), file.path());
+  if (!file.has(kHuggingFaceKey)) {
+    if (file.string_or(key_of("model"), kNoGgufModel) == kNoGgufModel)
+      throw UsageError(
+          "{} holds no tokenizer: give tokens in place of text, as weft generate and weft logits take "
+          "them with --ids",
+          file.path());
+    return make_gguf_tokenizer(read_gguf_vocabulary(file), file.path());
+  }
   const std::vector<std::string> tokens = strings_at(file, "tokens", size_t(kMostTokens));
   const auto spelling = [&](const char* name) {
     const std::optional<int32_t> id = id_at(file, name);

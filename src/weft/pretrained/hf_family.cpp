@@ -1,8 +1,11 @@
 // HfFamily: finding a config.json's family and reading it.
 #include "weft/pretrained/hf_family.h"
 
+#include <map>
+
 #include "weft/base/file.h"
 #include "weft/base/nearest.h"
+#include "weft/models/model_fields.h"
 #include "weft/pretrained/families/families.h"
 #include "weft/pretrained/python_json.h"
 #include "weft/pretrained/text_part.h"
@@ -30,6 +33,42 @@ const HfFamily& family_of(const JsonView& json, const std::string& source) {
               nearest_name.empty() ? "" : fmt::format(" (the nearest is {})", nearest_name), fmt::join(known, ", "));
 }
 
+// Of weft's names of fields those that config.json has under other names.
+class KeysOfFile {
+ public:
+  explicit KeysOfFile(const HfFields& fields) : fields_(fields) {}
+  void number(const char* key, const auto& value) { find(key, &value); }
+  void flag(const char* key, const bool& value) { find(key, &value); }
+  void choice(const char*, std::span<const std::string_view>, int) {}
+  void list(const char*, const std::vector<double>&) {}
+  void begin_group(const char*, bool) {}
+  void end_group() {}
+  // A message of complete(), which says "model.KEY" as recipes do, about the file.
+  std::string told(std::string_view message) const {
+    constexpr std::string_view kModel = "model.";
+    std::string text;
+    while (!message.empty()) {
+      const size_t at = std::min(message.find(kModel), message.size());
+      text += message.substr(0, at);
+      message.remove_prefix(at);
+      if (message.empty()) break;
+      const size_t end =
+          std::min(message.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", kModel.size()), message.size());
+      const auto found = keys_.find(message.substr(kModel.size(), end - kModel.size()));
+      text += found == keys_.end() ? message.substr(0, end) : std::string_view(found->second);
+      message.remove_prefix(end);
+    }
+    return text;
+  }
+
+ private:
+  void find(const char* key, const void* value) {
+    if (const char* const in_file = fields_.key_of(value)) keys_.emplace(key, in_file);
+  }
+  const HfFields& fields_;
+  std::map<std::string, std::string, std::less<>> keys_;
+};
+
 HfConfig parse_decoder(const JsonView& json) {
   const std::string source = json.source();
   const HfFamily& family = family_of(json, source);
@@ -43,7 +82,9 @@ HfConfig parse_decoder(const JsonView& json) {
   try {
     complete(config.model);
   } catch (const UsageError& e) {
-    throw Error("{}: {}", source, e.what());
+    KeysOfFile keys(fields);
+    visit_model_fields(keys, config.model);
+    throw Error("{}: {}", source, keys.told(e.what()));
   }
   return config;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/base/error.h"
+#include "weft/pretrained/python_json.h"
 
 namespace weft {
 namespace {
@@ -12,8 +13,18 @@ namespace {
 constexpr int64_t kMostOfField = int64_t(1) << 24;
 constexpr double kLargest = 1e12;
 
+// What Python writes for Infinity and NaN (python_json.h) is an object to JSON.
+JsonView number_at(const JsonView& at, const char* key) {
+  const JsonView value = at.at(key);
+  if (value.is_object() && value.has(kPythonNumber))
+    throw Error("{}: {} = {} is no number: write one", at.source(), key, value.at(kPythonNumber).string());
+  return value;
+}
+
+int64_t size_at(const JsonView& at, const char* key) { return number_at(at, key).integer(0, kMostOfField); }
+
 double finite(const JsonView& at, const char* key) {
-  const double value = at.at(key).number();
+  const double value = number_at(at, key).number();
   if (!(std::abs(value) <= kLargest)) throw Error("{}: {} = {} is out of range", at.source(), key, value);
   return value;
 }
@@ -27,28 +38,28 @@ void HfFields::size(const char* key, int64_t& value) {
   if (to_)
     (*to_)[key] = value;
   else
-    value = from_->at(key).integer(0, kMostOfField);
+    note(key, &value), value = size_at(*from_, key);
 }
 
 void HfFields::size(const char* key, int64_t& value, int64_t otherwise) {
   if (to_)
     (*to_)[key] = value;
   else
-    value = from_->has(key) ? from_->at(key).integer(0, kMostOfField) : otherwise;
+    note(key, &value), value = from_->has(key) ? size_at(*from_, key) : otherwise;
 }
 
 void HfFields::number(const char* key, float& value, double otherwise) {
   if (to_)
     (*to_)[key] = shortest(value);
   else
-    value = float(from_->has(key) ? finite(*from_, key) : otherwise);
+    note(key, &value), value = float(from_->has(key) ? finite(*from_, key) : otherwise);
 }
 
 void HfFields::number(const char* key, double& value, double otherwise) {
   if (to_)
     (*to_)[key] = value;
   else
-    value = from_->has(key) ? finite(*from_, key) : otherwise;
+    note(key, &value), value = from_->has(key) ? finite(*from_, key) : otherwise;
 }
 
 void HfFields::numbers(const char* key, std::vector<double>& values) {
@@ -67,7 +78,7 @@ void HfFields::flag(const char* key, bool& value, bool otherwise) {
   if (to_)
     (*to_)[key] = value;
   else
-    value = from_->boolean_or(key, otherwise);
+    note(key, &value), value = from_->boolean_or(key, otherwise);
 }
 
 void HfFields::only(const char* key, bool value) {
@@ -96,6 +107,12 @@ void HfFields::only_null(const char* key) {
     (*to_)[key] = nullptr;
   else if (from_->has(key))
     refuse(key, "only null is");
+}
+
+const char* HfFields::key_of(const void* value) const {
+  for (const auto& [place, key] : places_)
+    if (place == value) return key;
+  return nullptr;
 }
 
 std::string HfFields::text_or(const char* key, std::string_view otherwise) const {

@@ -19,6 +19,8 @@ class HfFields {
   explicit HfFields(nlohmann::json& to) : to_(&to) {}
   bool is_reading() const { return from_ != nullptr; }
   bool has(const char* key) const { return from_ && from_->has(key); }
+  // The key that a value was read from; null where it is from none.
+  const char* key_of(const void* value) const;
 
   void size(const char* key, int64_t& value);  // must be there
   void size(const char* key, int64_t& value, int64_t otherwise);
@@ -65,9 +67,11 @@ class HfFields {
                            const std::vector<std::string_view>& known) const;
   [[noreturn]] static void cannot_write(const char* key);
   void write(const char* key, std::string_view value);
+  void note(const char* key, const void* value) { places_.emplace_back(value, key); }
 
   const JsonView* from_ = nullptr;
   nlohmann::json* to_ = nullptr;
+  std::vector<std::pair<const void*, const char*>> places_;  // of what was read
 };
 
 }  // namespace weft

@@ -31,8 +31,8 @@ class MergedSource final : public ModelSource {
   const StoredTensors& tensors() const override { return adapted_->tensors(); }
   int64_t step() const override { return adapted_->step(); }
   std::unique_ptr<Tokenizer> tokenizer() const override { return adapted_->tokenizer(); }
-  std::optional<std::string> chat_template() const override { return adapted_->chat_template(); }
-  std::vector<int32_t> end_tokens() const override { return adapted_->end_tokens(); }
+  std::optional<ChatTemplate::Text> chat_template() const override { return adapted_->chat_template(); }
+  SpecialIds special_ids() const override { return adapted_->special_ids(); }
   SamplingDefaults sampling_defaults() const override { return adapted_->sampling_defaults(); }
   std::optional<DType> dtype_of(const std::string& param) const override { return adapted_->dtype_of(param); }
 

@@ -7,7 +7,9 @@
 #include "weft/models/decoder.h"
 #include "weft/pretrained/param_names.h"
 #include "weft/pretrained/sampling_defaults.h"
+#include "weft/pretrained/special_ids.h"
 #include "weft/pretrained/stored_tensors.h"
+#include "weft/text/chat_template.h"
 #include "weft/text/tokenizer.h"
 
 namespace weft {
@@ -28,10 +30,8 @@ class ModelSource {
   virtual int64_t step() const { return 0; }  // of training, where it is a checkpoint
   // Throws Error where the model has none that weft can read.
   virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
-  // The Jinja text of the model's chat template, where it has one.
-  virtual std::optional<std::string> chat_template() const { return {}; }
-  // Beside the tokenizer's own, those that the model's files say a text ends with.
-  virtual std::vector<int32_t> end_tokens() const { return {}; }
+  virtual std::optional<ChatTemplate::Text> chat_template() const { return {}; }
+  virtual SpecialIds special_ids() const { return {}; }  // that its files name, beside the tokenizer's own
   virtual SamplingDefaults sampling_defaults() const { return {}; }
 
   // In which a parameter is stored, if weft computes with it.

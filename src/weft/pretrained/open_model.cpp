@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/base/file.h"
+#include "weft/base/nearest.h"
 #include "weft/checkpoint/checkpoint_store.h"
 #include "weft/models/model_json.h"
 #include "weft/pretrained/encoders/encoders.h"
@@ -11,11 +12,13 @@
 #include "weft/pretrained/gguf_tokenizer.h"
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/model_source.h"
+#include "weft/pretrained/model_use.h"
+#include "weft/pretrained/peft.h"
+#include "weft/pretrained/python_json.h"
 #include "weft/pretrained/quantized_tensors.h"
 #include "weft/pretrained/random_model.h"
 #include "weft/pretrained/text_part.h"
 #include "weft/pretrained/tokenizer_path.h"
-#include "weft/text/chat_template.h"
 #include "weft/text/tokenizer_files.h"
 
 namespace weft {
@@ -28,9 +31,28 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-std::string newest_in(const std::string& folder) {
+// Why a folder without a checkpoint is none of a model.
+std::string what_is_in(const std::string& folder) {
+  FileSystem& fs = FileSystem::real();
+  if (exists(fs, join_path(folder, kPeftConfigName)))
+    return "is a PEFT folder, of adapters alone: name the model, and this with --adapter; weft inspect shows its "
+           "adapter_model.safetensors";
+  if (exists(fs, join_path(folder, "metrics.jsonl")))  // of a run
+    return "holds no checkpoint yet: let the run save one first";
+  const std::vector<std::string> names = list_folder(fs, folder);
+  if (names.empty()) return "is empty: name a model's folder or file, a checkpoint or a run folder";
+  for (const std::string& name : names)
+    if (name.ends_with(".gguf")) return fmt::format("is no model, but a folder: name a file in it, as {}", name);
+  constexpr size_t kShown = 5;
+  const std::span shown = std::span(names).first(std::min(names.size(), kShown));
+  return fmt::format("holds no model, which has a config.json, and no checkpoint, only {}{}: name another folder",
+                     fmt::join(shown, ", "), names.size() > kShown ? ", ..." : "");
+}
+
+std::string newest_in(const std::string& folder, const std::string& named) {
   const FoundCheckpoint found = CheckpointStore(folder).newest_valid();
   if (found.checkpoint) return found.checkpoint->path();
+  if (found.rejected.empty() && folder == named) throw UsageError("{} {}", folder, what_is_in(folder));
   if (found.rejected.empty()) throw Error("{} holds no checkpoint yet: let the run save one first", folder);
   throw Error("{} holds no valid checkpoint; the newest, {}, was rejected: {}", folder, found.rejected[0].path,
               found.rejected[0].reason);
@@ -56,8 +78,28 @@ class CheckpointSource final : public ModelSource {
   std::unique_ptr<Tokenizer> tokenizer() const override {
     return parse_tokenizer(checkpoint_.read(kTokenizerName), join_path(path(), kTokenizerName));
   }
+  // Checkpoints of older versions have none of these files.
+  std::optional<ChatTemplate::Text> chat_template() const override {
+    if (!checkpoint_.manifest().find(kTokenizerConfigName)) return {};
+    return ChatTemplate::find_text_in(checkpoint_.read(kTokenizerConfigName),
+                                      join_path(path(), kTokenizerConfigName));
+  }
+  SpecialIds special_ids() const override {
+    SpecialIds ids;
+    if (const auto json = generation_config()) add_special_ids(ids, json->root(), config().vocab);
+    return ids;
+  }
+  SamplingDefaults sampling_defaults() const override {
+    const auto json = generation_config();
+    return json ? read_sampling_defaults(json->root()) : SamplingDefaults();
+  }
 
  private:
+  std::optional<JsonDocument> generation_config() const {
+    if (!checkpoint_.manifest().find(kGenerationConfigName)) return {};
+    return JsonDocument::parse(checkpoint_.read(kGenerationConfigName), join_path(path(), kGenerationConfigName));
+  }
+
   Checkpoint checkpoint_;
 };
 
@@ -107,27 +149,27 @@ class HuggingFaceSource final : public ModelSource {
     bind(std::move(weights), std::move(names), family.base, ignored);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return open_tokenizer(FileSystem::real(), path()); }
-  std::optional<std::string> chat_template() const override {
-    if (auto found = ChatTemplate::find_text(path())) return found->text;
-    return {};
-  }
-  std::vector<int32_t> end_tokens() const override {
-    for (const std::string_view name : {kGenerationConfigName, std::string_view("config.json")}) {
-      const std::string file = join_path(path(), name);
-      if (!exists(FileSystem::real(), file)) continue;
-      const JsonDocument json = JsonDocument::parse(read_file(file, kMostConfigBytes), file);
-      const std::vector<int32_t> found = tokens_of(json.root()["eos_token_id"], config().vocab);
-      if (!found.empty()) return found;
-    }
-    return {};
+  std::optional<ChatTemplate::Text> chat_template() const override { return ChatTemplate::find_text(path()); }
+  SpecialIds special_ids() const override {
+    SpecialIds ids;
+    if (const auto json = generation_config()) add_special_ids(ids, json->root(), config().vocab);
+    const JsonDocument whole = read_config_json(path());
+    add_special_ids(ids, whole.root(), config().vocab);
+    if (const JsonView part = whole.root()["text_config"]; part.is_object())
+      add_special_ids(ids, part, config().vocab);
+    return ids;
   }
   SamplingDefaults sampling_defaults() const override {
-    const std::string file = join_path(path(), kGenerationConfigName);
-    if (!exists(FileSystem::real(), file)) return {};
-    return read_sampling_defaults(JsonDocument::parse(read_file(file, kMostConfigBytes), file).root());
+    const auto json = generation_config();
+    return json ? read_sampling_defaults(json->root()) : SamplingDefaults();
   }
 
  private:
+  std::optional<JsonDocument> generation_config() const {
+    const std::string file = join_path(path(), kGenerationConfigName);
+    if (!exists(FileSystem::real(), file)) return {};
+    return JsonDocument::parse(without_python_numbers(read_file(file, kMostConfigBytes)), file);
+  }
   // Experts may lie in stacks in the layers and not behind them, or the other way round.
   static std::vector<ParamNames> names_in(const StoredTensors& weights, const HfConfig& config) {
     const HfFamily& family = *config.family;
@@ -144,14 +186,6 @@ class HuggingFaceSource final : public ModelSource {
       if (names[i].param.starts_with(block)) names[i] = others[i];
     return names;
   }
-  // One, several or none.
-  static std::vector<int32_t> tokens_of(const JsonView& json, int64_t vocab) {
-    std::vector<int32_t> tokens;
-    if (json.is_number()) tokens.push_back(int32_t(json.integer(0, vocab - 1)));
-    if (!json.is_array()) return tokens;
-    for (int64_t i = 0; i < json.size(); ++i) tokens.push_back(int32_t(json.at(i).integer(0, vocab - 1)));
-    return tokens;
-  }
 };
 
 class GgufSource final : public ModelSource {
@@ -159,11 +193,8 @@ class GgufSource final : public ModelSource {
   GgufSource(std::unique_ptr<GgufFile> file, WithMtp mtp)
       : GgufSource(read_gguf_model(*file, mtp == WithMtp::yes), std::move(file)) {}
   std::unique_ptr<Tokenizer> tokenizer() const override { return read_gguf_tokenizer(*file_); }
-  std::optional<std::string> chat_template() const override {
-    if (!file_->has(kGgufChatTemplateKey)) return {};
-    return file_->string_or(kGgufChatTemplateKey, "");
-  }
-  std::vector<int32_t> end_tokens() const override { return read_gguf_end_tokens(*file_); }
+  std::optional<ChatTemplate::Text> chat_template() const override { return read_gguf_chat_template(*file_); }
+  SpecialIds special_ids() const override { return read_gguf_special_ids(*file_); }
   SamplingDefaults sampling_defaults() const override { return read_gguf_sampling_defaults(*file_); }
 
  private:
@@ -190,7 +221,7 @@ std::string find_checkpoint(const std::string& path) {
   if (!is_folder(path)) throw UsageError("{} is a file: name a model, a checkpoint or a run folder", path);
   if (exists(fs, join_path(path, "manifest.json"))) return path;
   const std::string checkpoints = join_path(path, "checkpoints");
-  return newest_in(is_folder(checkpoints) ? checkpoints : path);
+  return newest_in(is_folder(checkpoints) ? checkpoints : path, path);
 }
 
 bool is_hugging_face_folder(const std::string& path) {
@@ -218,7 +249,10 @@ bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
 // Of the preset that it names.
 std::optional<ModelConfig> random_config(const std::string& path, WithMtp mtp = WithMtp::no) {
   if (!path.starts_with(kRandomModelPrefix)) return {};
-  ModelConfig config = preset_with(path.substr(kRandomModelPrefix.size()), mtp);
+  const std::string name = path.substr(kRandomModelPrefix.size());
+  if (const auto known = preset_names(); std::ranges::find(known, name) == known.end())
+    throw UsageError("{} names no preset: there are {}{}", path, fmt::join(known, ", "), did_you_mean(name, known));
+  ModelConfig config = preset_with(name, mtp);
   complete(config);
   return config;
 }
@@ -238,7 +272,7 @@ std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Che
 }
 
 std::vector<int32_t> stop_tokens(const ModelSource& source, const Tokenizer& tokenizer) {
-  std::vector<int32_t> all = source.end_tokens();
+  std::vector<int32_t> all = source.special_ids().ends;
   if (const std::optional<int32_t> end = tokenizer.end_of_document();
       end && std::ranges::find(all, *end) == all.end())
     all.push_back(*end);

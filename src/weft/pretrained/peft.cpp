@@ -83,7 +83,7 @@ class AdaptedSource final : public ModelSource {
   }
   const std::vector<ParamNames>& names() const override { return all_names_; }
   int64_t step() const override { return base_->step(); }
-  std::vector<int32_t> end_tokens() const override { return base_->end_tokens(); }
+  SpecialIds special_ids() const override { return base_->special_ids(); }
   SamplingDefaults sampling_defaults() const override { return base_->sampling_defaults(); }
   std::optional<DType> dtype_of(const std::string& param) const override {
     return is_adapter(param) ? ModelSource::dtype_of(param) : base_->dtype_of(param);
@@ -95,7 +95,7 @@ class AdaptedSource final : public ModelSource {
   std::optional<StoredValues> values_of(const std::string& param) const override {
     return is_adapter(param) ? ModelSource::values_of(param) : base_->values_of(param);
   }
-  std::optional<std::string> chat_template() const override { return base_->chat_template(); }
+  std::optional<ChatTemplate::Text> chat_template() const override { return base_->chat_template(); }
   void read(const std::string& param, int64_t first, std::span<float> out) const override {
     is_adapter(param) ? ModelSource::read(param, first, out) : base_->read(param, first, out);
   }

@@ -26,7 +26,7 @@ std::string without_python_numbers(std::string_view text) {
     if (word.empty()) {
       out += c;
     } else {
-      out += fmt::format(R"({{"__float__": "{}"}})", word);
+      out += fmt::format(R"({{"{}": "{}"}})", kPythonNumber, word);
       i += word.size() - 1;
     }
   }

@@ -5,6 +5,7 @@
 
 namespace weft {
 
+inline constexpr const char* kPythonNumber = "__float__";
 // The same text with each of these as Hugging Face's library from version 5 on has it: {"__float__": "Infinity"}.
 std::string without_python_numbers(std::string_view text);
 

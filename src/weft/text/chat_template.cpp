@@ -12,14 +12,6 @@ using jinja::Value;
 
 constexpr std::string_view kTemplateName = "chat_template.jinja", kConfigName = "tokenizer_config.json";
 constexpr std::string_view kTemplateKey = "chat_template";
-constexpr uint64_t kMaxTemplateBytes = 1 << 20;
-
-std::optional<JsonDocument> load_config(const std::string& folder, FileSystem& fs) {
-  const std::string path = join_path(folder, kConfigName);
-  if (!exists(fs, path)) return {};
-  const JsonLimits limits;
-  return JsonDocument::parse(read_file(path, limits.max_bytes, fs), path, limits);
-}
 
 // Templates by name: one is "default".
 std::map<std::string, std::string> templates_of(const JsonDocument& config) {
@@ -35,8 +27,8 @@ std::map<std::string, std::string> templates_of(const JsonDocument& config) {
 }
 
 // bos_token, eos_token and their like: strings, or objects with the text as their content.
-ChatVariables special_tokens(const JsonDocument& config) {
-  ChatVariables tokens;
+std::vector<std::pair<std::string, std::string>> special_tokens(const JsonDocument& config) {
+  std::vector<std::pair<std::string, std::string>> tokens;
   const JsonView root = config.root();
   for (const std::string& key : root.keys()) {
     const JsonView value = root.at(key);
@@ -45,6 +37,25 @@ ChatVariables special_tokens(const JsonDocument& config) {
     if (value.is_object() && value.has("content")) tokens.emplace_back(key, value.at("content").string());
   }
   return tokens;
+}
+
+// The templates of a tokenizer_config.json; no text: it has none.
+void read_templates(const JsonDocument& config, ChatTemplate::Text& into) {
+  const std::map<std::string, std::string> templates = templates_of(config);
+  const auto named = [&](const char* name) {
+    const auto found = templates.find(name);
+    if (found == templates.end()) return std::string();
+    if (found->second.size() > ChatTemplate::kMostBytes)
+      throw Error("{}: {} has {} bytes; at most {} are read", config.source(), kTemplateKey, found->second.size(),
+                  ChatTemplate::kMostBytes);
+    return found->second;
+  };
+  into.text = named("default"), into.with_tools = named("tool_use");
+  into.source = fmt::format("{}, {}", config.source(), kTemplateKey);
+}
+
+std::optional<ChatTemplate::Text> if_any(ChatTemplate::Text found) {
+  return found.text.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
 // Large input may take more steps and give more text than small input.
@@ -67,35 +78,30 @@ bool is_answer(const Value& message) {
 ChatTemplate::ChatTemplate(std::string_view text, std::string source, ChatVariables tokens)
     : template_(text, std::move(source)), tokens_(std::move(tokens)) {}
 
-bool ChatTemplate::exists_in(const std::string& folder, FileSystem& fs) {
-  if (exists(fs, join_path(folder, kTemplateName))) return true;
-  const auto config = load_config(folder, fs);
-  return config && config->root().has(kTemplateKey);
+ChatTemplate::ChatTemplate(const Text& text) : template_(text.text, text.source) {
+  if (!text.with_tools.empty()) with_tools_.emplace(text.with_tools, text.source + " tool_use");
+  for (const auto& [name, token] : text.tokens) tokens_.emplace_back(name, token);
+}
+
+std::optional<ChatTemplate::Text> ChatTemplate::find_text_in(std::string_view tokenizer_config,
+                                                             const std::string& source) {
+  const JsonDocument config = JsonDocument::parse(tokenizer_config, source);
+  Text found{.tokens = special_tokens(config)};
+  read_templates(config, found);
+  return if_any(std::move(found));
 }
 
 std::optional<ChatTemplate::Text> ChatTemplate::find_text(const std::string& folder, FileSystem& fs) {
-  const std::string path = join_path(folder, kTemplateName);
-  if (exists(fs, path)) return Text{read_file(path, kMaxTemplateBytes, fs), path};
-  const auto config = load_config(folder, fs);
-  const auto templates = config ? templates_of(*config) : std::map<std::string, std::string>();
-  const auto found = templates.find("default");
-  if (found == templates.end()) return {};
-  return Text{found->second, fmt::format("{}, {}", config->source(), kTemplateKey)};
-}
-
-ChatTemplate ChatTemplate::load(const std::string& folder, FileSystem& fs) {
-  const auto text = find_text(folder, fs);
-  if (!text) {
-    throw Error("{} has no chat template, neither {} nor in {}: this is no chat model, or the file is missing",
-                folder, kTemplateName, kConfigName);
+  const std::string own = join_path(folder, kTemplateName), beside = join_path(folder, kConfigName);
+  Text found;
+  if (exists(fs, own)) found.text = read_file(own, kMostBytes, fs), found.source = own;
+  if (exists(fs, beside)) {
+    const JsonLimits limits;
+    const JsonDocument config = JsonDocument::parse(read_file(beside, limits.max_bytes, fs), beside, limits);
+    found.tokens = special_tokens(config);
+    if (found.source.empty()) read_templates(config, found);
   }
-  const auto config = load_config(folder, fs);
-  ChatTemplate result(text->text, text->source, config ? special_tokens(*config) : ChatVariables());
-  if (!config || exists(fs, join_path(folder, kTemplateName))) return result;
-  const auto templates = templates_of(*config);
-  if (const auto found = templates.find("tool_use"); found != templates.end())
-    result.with_tools_.emplace(found->second, text->source + " tool_use");
-  return result;
+  return if_any(std::move(found));
 }
 
 const jinja::Template& ChatTemplate::choose(const ChatInput& input) const {

@@ -32,18 +32,26 @@ struct RenderedChat {
 
 class ChatTemplate {
  public:
+  static constexpr uint64_t kMostBytes = uint64_t(1) << 20;  // of a template's text
+
+  // A template as a model's files have it.
+  struct Text {
+    std::string text, source;     // source: where it is, for messages
+    std::string with_tools = {};  // another one for input with tools; empty: there is none
+    // bos_token and its like, as they are spelled; none: the files do not say.
+    std::vector<std::pair<std::string, std::string>> tokens = {};
+    bool operator==(const Text&) const = default;
+  };
+
   // `source` names the template in messages; `tokens` are variables such as bos_token. Throws Error naming the line.
   ChatTemplate(std::string_view text, std::string source, ChatVariables tokens = {});
+  explicit ChatTemplate(const Text& text);
 
   // Of a folder as Hugging Face lays it out: chat_template.jinja, or what tokenizer_config.json has. Where that names
-  // several, "default" is used, and "tool_use" for input with tools.
-  static ChatTemplate load(const std::string& folder, FileSystem& fs = FileSystem::real());
-  // Its text, and where that is: that of "default"; nothing where the folder has none.
-  struct Text {
-    std::string text, source;
-  };
+  // several, "default" is used, and "tool_use" for input with tools. Nothing where the folder has none.
   static std::optional<Text> find_text(const std::string& folder, FileSystem& fs = FileSystem::real());
-  static bool exists_in(const std::string& folder, FileSystem& fs = FileSystem::real());
+  // Of the text of a tokenizer_config.json; nothing where it has none. `source` names it.
+  static std::optional<Text> find_text_in(std::string_view tokenizer_config, const std::string& source);
 
   std::string render(const ChatInput& input) const;
 

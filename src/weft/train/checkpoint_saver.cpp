@@ -2,33 +2,45 @@
 #include "weft/train/checkpoint_saver.h"
 
 #include <cstring>
+#include <thread>
 
 namespace weft {
 
-CheckpointSaver::~CheckpointSaver() {
-  if (thread_.joinable()) thread_.join();
-}
-
 void CheckpointSaver::start(RunSnapshot snapshot) {
   check(!is_busy(), "a checkpoint is still being written");
-  const Patience patience(world_);
-  if (world_.rank() == 0) writer_.emplace(store_.begin(snapshot.step, snapshot.all_bytes));
-  world_.barrier();
+  std::future<void> begun;
+  if (world_.rank() == 0)
+    begun = std::async(std::launch::async, [&, step = snapshot.step, bytes = snapshot.all_bytes] {
+      writer_.emplace(store_.begin(step, bytes));
+    });
+  wait_for_all(std::move(begun));
   if (world_.rank() != 0) writer_.emplace(store_.join(snapshot.step));
   snapshot_.emplace(std::move(snapshot));
-  is_written_ = false, error_ = nullptr;
-  thread_ = std::thread([this] { write(); });
+  written_ = std::async(std::launch::async, [this] { write(); });
 }
 
-void CheckpointSaver::write() noexcept {
-  try {
-    for (const RunSnapshot::File& file : snapshot_->tensor_files) writer_->add_tensors(file.name, file.tensors);
-    for (const auto& [name, content] : snapshot_->texts) writer_->add_file(name, content);
-  } catch (...) {
-    error_ = std::current_exception();
+void CheckpointSaver::write() {
+  const std::optional<RunSnapshot> snapshot = std::exchange(snapshot_, {});  // its memory goes however this ends
+  for (const RunSnapshot::File& file : snapshot->tensor_files) writer_->add_tensors(file.name, file.tensors);
+  for (const auto& [name, content] : snapshot->texts) writer_->add_file(name, content);
+}
+
+// Waits for the work with files of every rank, which has a thread of its own. A rank whose disk is slow goes on
+// meeting the others meanwhile; so a disk may take its time, and a rank that stands still is missed as in any
+// collective.
+void CheckpointSaver::wait_for_all(std::future<void> own) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kLongest{100};
+  Allocator memory;
+  const Tensor working = memory.empty(DType::i64, {1});
+  for (milliseconds nap{1};; nap = std::min(2 * nap, kLongest)) {
+    if (own.valid() && own.wait_for(nap) == std::future_status::ready) own.get();  // throws what went wrong
+    *working.data<int64_t>() = own.valid();
+    const bool is_done = !own.valid();
+    world_.all_reduce(working);
+    if (*working.data<int64_t>() == 0) return;
+    if (is_done) std::this_thread::sleep_for(nap);
   }
-  snapshot_.reset();
-  is_written_ = true;
 }
 
 // Rank 0 learns what the others have written.
@@ -54,16 +66,18 @@ void CheckpointSaver::adopt_records() {
 
 std::string CheckpointSaver::finish() {
   check(is_busy(), "no checkpoint is being written");
-  const Patience patience(world_);
-  thread_.join();
-  if (error_) {
+  std::string path;
+  try {
+    wait_for_all(std::move(written_));
+    adopt_records();
+    std::future<void> committed;
+    if (world_.rank() == 0) committed = std::async(std::launch::async, [&] { path = writer_->commit(); });
+    wait_for_all(std::move(committed));  // no rank goes on as if the step were safe before it is
+  } catch (...) {
     writer_.reset();
-    std::rethrow_exception(error_);
+    throw;
   }
-  adopt_records();
-  const std::string path = world_.rank() == 0 ? writer_->commit() : "";
   writer_.reset();
-  world_.barrier();  // no rank goes on as if the step were safe before it is
   return path;
 }
 

@@ -1,10 +1,9 @@
 // CheckpointSaver: writes snapshots while training goes on: every rank its own files, and rank 0 then makes the
 // checkpoint visible.
 #pragma once
-#include <exception>
+#include <future>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "weft/comm/communicator.h"
 #include "weft/train/run_snapshot.h"
@@ -16,8 +15,8 @@ class CheckpointSaver {
  public:
   // The store may be known to all ranks, or be on a file system that all see. Both outlive this.
   CheckpointSaver(Communicator& world, CheckpointStore& store) : world_(world), store_(store) {}
-  // A save that was not finished is given up; the checkpoints before it stay.
-  ~CheckpointSaver();
+  // A save that was not finished is given up once its files are written; the checkpoints before it stay.
+  ~CheckpointSaver() = default;
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
@@ -25,22 +24,24 @@ class CheckpointSaver {
   void start(RunSnapshot snapshot);
   bool is_busy() const { return writer_.has_value(); }
   // Whether this rank has nothing left to write, or cannot: then finish() will not wait for it.
-  bool is_written() const { return is_written_.load(); }
+  bool is_written() const { return written_.valid() && is_over(written_); }
   // Collective: waits for all ranks, then makes the checkpoint durable and visible. Returns its path on rank 0;
   // throws the Error with which any rank failed, there.
   std::string finish();
 
  private:
-  void write() noexcept;
+  static bool is_over(const std::future<void>& work) {
+    return work.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  void write();
+  void wait_for_all(std::future<void> own);
   void adopt_records();
 
   Communicator& world_;
   CheckpointStore& store_;
   std::optional<CheckpointWriter> writer_;
   std::optional<RunSnapshot> snapshot_;
-  std::thread thread_;
-  std::exception_ptr error_;
-  std::atomic<bool> is_written_{false};
+  std::future<void> written_;  // the last member: its thread, which it waits for, uses the others
 };
 
 }  // namespace weft

@@ -14,8 +14,8 @@
 #include "weft/comm/run_world.h"
 #include "weft/pretrained/peft.h"
 #include "weft/pretrained/tokenizer_path.h"
-#include "weft/text/chat_template.h"
 #include "weft/train/progress.h"
+#include "weft/train/run_lock.h"
 
 namespace weft {
 
@@ -30,14 +30,13 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& data, const Mode
 
 // The file that the recipe names, or the model's.
 ChatTemplate::Text chat_template_of(const Recipe& recipe, const ModelSource* start) {
-  constexpr uint64_t kMostBytes = uint64_t(16) << 20;
   FileSystem& fs = FileSystem::real();
   if (const std::string& named = recipe.data.chat_template; !named.empty()) {
     if (!exists(fs, named)) throw UsageError("data.chat_template = \"{}\": there is no such file", named);
-    return {read_file(named, kMostBytes), named};
+    return {read_file(named, ChatTemplate::kMostBytes), named};
   }
-  const auto text = start ? start->chat_template() : std::nullopt;
-  return text ? ChatTemplate::Text{*text, start->path() + " (chat template)"} : ChatTemplate::Text{};
+  const auto found = start ? start->chat_template() : std::nullopt;
+  return found.value_or(ChatTemplate::Text());
 }
 
 ExampleKind kind_of(const Recipe& recipe) {
@@ -97,8 +96,11 @@ RunReport train(Recipe recipe, RunOptions options) {
     options.teacher = teacher.get();
     shared = open_data(recipe, options.start);
     set_vocab(recipe, shared->tokenizer->vocab_size());
+    options.use = use_after_training(options.start, *shared->tokenizer, chat_template_of(recipe, options.start));
   };
+  std::vector<LockFile> locks;  // to the end of the run
   const auto open_and_check = [&] {
+    locks = lock_run(recipe.log.dir, recipe.checkpoint.dir);
     open(Checkpoint::Check::all_bytes);
     if (options.check) options.check(recipe);
   };

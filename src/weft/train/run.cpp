@@ -119,7 +119,7 @@ class Run {
         valid_(dataset.valid),
         trace_(world, context_),
         trainer_(context_, world, recipe, *batches_),
-        saved_(trainer_, recipe, *dataset.tokenizer, dataset.fingerprint()) {
+        saved_(trainer_, recipe, *dataset.tokenizer, dataset.fingerprint(), files_of(options.use)) {
     trainer_.observe_actions([this](const Action& action, bool is_begin) { trace_.record(action, is_begin); });
     find_peak_flops();
     peaks_ = control_memory_.empty(DType::i64, {world.size(), kShared});
@@ -364,7 +364,7 @@ class Run {
     saved_step_ = step;
     finish_save();
     save_begin_s_ = seconds_now();
-    const Patience patience(world_);
+    world_.set_place("taking a checkpoint", step);
     saver_->start(saved_.take(tokens_seen_));
     blocked_s_ = seconds_now() - save_begin_s_;
     if (!recipe_.checkpoint.is_async) finish_save();

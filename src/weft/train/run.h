@@ -7,7 +7,7 @@
 
 #include "weft/comm/communicator.h"
 #include "weft/data/dataset.h"
-#include "weft/pretrained/model_source.h"
+#include "weft/pretrained/model_use.h"
 #include "weft/train/policy/answerer.h"
 #include "weft/train/recipe.h"
 
@@ -33,6 +33,7 @@ struct RunOptions {
   const std::atomic<bool>* stop = nullptr;  // set from outside: save and end after the step under way
   const ModelSource* start = nullptr;       // the recipe's model_path, opened; null where it has none
   const ModelSource* teacher = nullptr;     // likewise of distill.teacher
+  ModelUse use = {};                        // of the trained model, for its checkpoints
   MakeAnswerer make_answerer = {};          // of recipes with [rl]
   // Of `train`: called once the recipe's model is complete and before any rank allocates; throws what forbids the
   // run.

@@ -65,12 +65,14 @@ void check_same_model(const Checkpoint& checkpoint, const ModelConfig& model) {
   const auto text_of = [](const nlohmann::json& fields, const std::string& key) {
     return fields.contains(key) ? fields[key].dump() : "nothing";
   };
-  for (const nlohmann::json* fields : {&was, &is}) {
-    for (const auto& [key, value] : fields->items())
-      if (text_of(was, key) != text_of(is, key))
-        refuse(checkpoint.path(), key.starts_with("lora.") ? key : "model." + key, text_of(was, key),
-               text_of(is, key));
-  }
+  const auto compare = [&](const std::string& key) {
+    if (text_of(was, key) != text_of(is, key))
+      refuse(checkpoint.path(), key.starts_with("lora.") ? key : "model." + key, text_of(was, key), text_of(is, key));
+  };
+  // First those from which others follow where a recipe does not write them.
+  for (const char* key : {"family", "hidden", "heads", "lora.rank"}) compare(key);
+  for (const nlohmann::json* fields : {&was, &is})
+    for (const auto& [key, value] : fields->items()) compare(key);
 }
 
 // The biases of all routers, whatever this rank has of them.
@@ -83,11 +85,12 @@ std::vector<WholeTensors::Info> router_biases_of(const ModelConfig& config) {
 
 }  // namespace
 
-SavedRun::SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer, std::string data)
+SavedRun::SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer, std::string data, Texts others)
     : trainer_(trainer),
       recipe_(recipe),
       tokenizer_(tokenizer),
       data_(std::move(data)),
+      others_(std::move(others)),
       whole_(recipe, trainer.mesh(), trainer.optimizer().owned()),
       weights_(all_weights(trainer)),
       biases_(trainer.router_biases()) {}
@@ -218,6 +221,7 @@ void SavedRun::add_texts(int64_t tokens_seen, RunSnapshot& snapshot) const {
                     {std::string(kTokenizerName), tokenizer_.to_json()},
                     {std::string(kRecipeName), recipe_.text},
                     {std::string(kStateName), to_json_text(state)}};
+  snapshot.texts.insert(snapshot.texts.end(), others_.begin(), others_.end());
 }
 
 TrainingState SavedRun::load(const Checkpoint& checkpoint) {

@@ -11,8 +11,11 @@ namespace weft {
 // Tensors are saved whole, as one rank would have them, so that any mesh can load what any other has saved.
 class SavedRun {
  public:
-  // data: the fingerprint of what is trained on; empty: not said, and not asked for.
-  SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer, std::string data = {});
+  using Texts = std::vector<std::pair<std::string, std::string>>;  // files' names and contents
+  // data: the fingerprint of what is trained on; empty: not said, and not asked for. others: that every checkpoint
+  // has beside what resumes it, for those who use the model.
+  SavedRun(Trainer& trainer, const Recipe& recipe, const Tokenizer& tokenizer, std::string data = {},
+           Texts others = {});
 
   // Collective: what a checkpoint of this moment holds, with the tensors spread evenly over the ranks.
   RunSnapshot take(int64_t tokens_seen);
@@ -39,6 +42,7 @@ class SavedRun {
   const Recipe& recipe_;
   const Tokenizer& tokenizer_;
   std::string data_;
+  Texts others_;
   WholeTensors whole_;
   std::vector<Owned> weights_;  // trained and frozen
   std::vector<Owned> biases_;   // of routers

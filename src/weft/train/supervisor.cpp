@@ -20,7 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kUsageError = 2;
 constexpr std::chrono::milliseconds kLook{100};
-constexpr std::chrono::seconds kGrace{60};  // for the step under way and its checkpoint, after a signal
+constexpr std::chrono::seconds kGrace{60};          // for the step under way and its checkpoint, after a signal
+constexpr std::chrono::seconds kLauncherGrace{10};  // to end the ranks and itself
 
 // The newest checkpoint's path; empty when there is none.
 std::string newest_in(const std::string& folder) {
@@ -54,6 +55,23 @@ struct Ended {
   bool was_asked = false;  // to stop
 };
 
+void ask_to_stop(ChildProcess& job, int number, const SupervisorOptions& o) {
+  if (o.launcher_passes_on == 0) return job.signal(number);
+  ::kill(job.pid(), o.launcher_passes_on);
+}
+
+// A launcher ends its ranks, also those that are stopped and those of other machines; they would outlive it, and keep
+// the run's folders, if it was killed.
+void end_at_once(ChildProcess& job, const SupervisorOptions& o) {
+  if (o.launcher_passes_on != 0) {
+    job.signal(SIGTERM);
+    if (job.wait(kLauncherGrace)) return;
+  }
+  job.signal(SIGKILL);
+  while (!job.wait(kLook)) {
+  }
+}
+
 Ended run_once(const std::vector<std::string>& command, const SupervisorOptions& o) {
   FileWatch metrics(join_path(o.log_dir, "metrics.jsonl"));  // before the job, which may write at once
   ChildProcess job(command);
@@ -65,15 +83,13 @@ Ended run_once(const std::vector<std::string>& command, const SupervisorOptions&
     if (metrics.has_changed()) last_step = now;
     if (const int number = o.stop_signal ? o.stop_signal->load() : 0; number != 0 && !was_asked) {
       was_asked = true;
-      job.signal(number);
-      if (const auto status = job.wait(kGrace)) return {*status, status->describe(), was_asked};
-      job.signal(SIGKILL);
+      ask_to_stop(job, number, o);
+      if (!job.wait(kGrace)) end_at_once(job, o);
+      continue;
     }
     if (o.hang_after_s <= 0 || !last_step) continue;
     if (std::chrono::duration<double>(now - *last_step).count() < o.hang_after_s) continue;
-    job.signal(SIGKILL);
-    while (!job.wait(kLook)) {
-    }
+    end_at_once(job, o);
     return {{.signal = SIGKILL}, fmt::format("hung: no step was completed for {:g} s", o.hang_after_s), false};
   }
 }

@@ -17,6 +17,9 @@ struct SupervisorOptions {
   std::string checkpoint_dir;
   std::string log_dir;  // metrics.jsonl is looked at; restarts.jsonl gets a line for each restart
   const std::atomic<int>* stop_signal = nullptr;  // not 0: passed on, and then the job's end is the end
+  // Of a job that MPI's launcher runs: the launcher gets this instead and passes it on to the ranks, which SIGTERM
+  // would make it kill. 0: no launcher.
+  int launcher_passes_on = 0;
 };
 
 // command: the job, which resumes by itself. again: what is added to the command of every run but the first. Returns

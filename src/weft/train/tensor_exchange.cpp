@@ -1,6 +1,7 @@
 // TensorExchange: runs with a header each, sorted by receiver.
 #include "weft/train/tensor_exchange.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -8,6 +9,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kFlushBytes = int64_t(256) << 20;  // of whole tensors: bounds what is under way
+constexpr int64_t kRoundBytes = int64_t(16) << 20;   // that a rank sends at a time
 
 struct Header {
   int64_t tensor, first, count;
@@ -42,6 +44,7 @@ void TensorExchange::add(int receiver, const Tensor& whole, int64_t numel, EachR
   const auto number = int64_t(open_.size());
   open_.push_back({is_mine ? whole : Tensor{}, 0});
   each_run([&](const Tensor& here, int64_t first, bool is_counted) {
+    show_life();
     if (!is_counted || here.numel() == 0) return;
     if (is_mine)
       receive(number, first, {here.data<float>(), size_t(here.numel())});
@@ -62,37 +65,67 @@ void TensorExchange::receive(int64_t tensor, int64_t first, std::span<const floa
   open.elements += int64_t(values.size());
 }
 
+void TensorExchange::receive_packet(std::span<const float> packet) {
+  while (!packet.empty()) {
+    Header header;
+    check(packet.size() >= kHeaderWords, "a header of {} words is cut off", kHeaderWords);
+    std::memcpy(&header, packet.data(), sizeof header);
+    packet = packet.subspan(kHeaderWords);
+    check(header.count > 0 && uint64_t(header.count) <= packet.size(), "a run of {} elements is cut off",
+          header.count);
+    receive(header.tensor, header.first, packet.first(size_t(header.count)));
+    packet = packet.subspan(size_t(header.count));
+    show_life();
+  }
+}
+
 void TensorExchange::flush() {
   bytes_ = 0;
-  const int size = world_.size();
-  if (size == 1) return;
-  const std::vector<int64_t> ones(size_t(size), 1);
-  const Tensor sent = memory_.empty(DType::i64, {size}), coming = memory_.empty(DType::i64, {size});
-  for (int r = 0; r < size; ++r) sent.data<int64_t>()[r] = int64_t(packets_[size_t(r)].size());
-  world_.all_to_all(coming, ones, sent, ones);
-
-  const std::span<const int64_t> out_counts(coming.data<int64_t>(), size_t(size));
-  const std::span<const int64_t> in_counts(sent.data<int64_t>(), size_t(size));
-  const Tensor in = memory_.empty(DType::f32, {std::reduce(in_counts.begin(), in_counts.end())});
-  const Tensor out = memory_.empty(DType::f32, {std::reduce(out_counts.begin(), out_counts.end())});
-  float* to = in.data<float>();
-  for (std::vector<float>& packet : packets_) {
-    to = std::copy(packet.begin(), packet.end(), to);
+  if (world_.size() == 1) return;
+  for (std::vector<float>& packet : swap_packets()) {
+    receive_packet(packet);
     packet = {};
   }
-  world_.all_to_all(out, out_counts, in, in_counts);
+}
 
-  const std::span<const float> arrived(out.data<float>(), size_t(out.numel()));
-  for (size_t at = 0; at < arrived.size();) {
-    Header header;
-    check(arrived.size() - at >= kHeaderWords, "a header of {} words is cut off", kHeaderWords);
-    std::memcpy(&header, arrived.data() + at, sizeof header);
-    at += kHeaderWords;
-    check(header.count > 0 && uint64_t(header.count) <= arrived.size() - at, "a run of {} elements is cut off",
-          header.count);
-    receive(header.tensor, header.first, arrived.subspan(at, size_t(header.count)));
-    at += size_t(header.count);
+// Sends each rank its packet; returns those that came.
+std::vector<std::vector<float>> TensorExchange::swap_packets() {
+  const auto size = size_t(world_.size());
+  const std::vector<int64_t> ones(size, 1);
+  const Tensor sent = memory_.empty(DType::i64, {int64_t(size)}), coming = memory_.empty(DType::i64, {int64_t(size)});
+  const Tensor most = memory_.zeros(DType::i64, {1});
+  int64_t& longest = *most.data<int64_t>();
+  for (size_t r = 0; r < size; ++r) {
+    sent.data<int64_t>()[r] = int64_t(packets_[r].size());
+    longest = std::max(longest, int64_t(packets_[r].size()));
   }
+  world_.all_to_all(coming, ones, sent, ones);
+  world_.all_reduce(most, Reduction::max);
+
+  std::vector<std::vector<float>> arrived(size);
+  std::vector<int64_t> in_counts(size), out_counts(size);
+  const int64_t each = std::min(longest, std::max<int64_t>(kRoundBytes / int64_t(sizeof(float) * size), 1));
+  const Tensor in = memory_.empty(DType::f32, {each * int64_t(size)});
+  const Tensor out = memory_.empty(DType::f32, {each * int64_t(size)});
+  for (int64_t begin = 0; begin < longest; begin += each) {
+    const auto part_of = [&](int64_t whole) { return std::clamp<int64_t>(whole - begin, 0, each); };
+    float* to = in.data<float>();
+    for (size_t r = 0; r < size; ++r) {
+      in_counts[r] = part_of(sent.data<int64_t>()[r]), out_counts[r] = part_of(coming.data<int64_t>()[r]);
+      if (in_counts[r] > 0) to = std::copy_n(packets_[r].data() + begin, in_counts[r], to);
+    }
+    world_.all_to_all(out.slice_rows(0, std::reduce(out_counts.begin(), out_counts.end())), out_counts,
+                      in.slice_rows(0, std::reduce(in_counts.begin(), in_counts.end())), in_counts);
+    const float* from = out.data<float>();
+    for (size_t r = 0; r < size; ++r, from += out_counts[r - 1])
+      arrived[r].insert(arrived[r].end(), from, from + out_counts[r]);
+  }
+  for (std::vector<float>& packet : packets_) packet = {};
+  return arrived;
+}
+
+void TensorExchange::show_life() {
+  if (std::atomic<uint64_t>* const pulse = world_.pulse()) pulse->fetch_add(1, std::memory_order_relaxed);
 }
 
 void TensorExchange::finish() {

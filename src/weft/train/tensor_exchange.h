@@ -13,7 +13,8 @@ namespace weft {
 std::vector<int> spread(std::span<const uint64_t> bytes, int ranks);
 
 // Every rank adds the same tensors in the same order. Parts travel together by all_to_all, so a rank sends no more
-// than it has and receives no more than it will keep.
+// than it has and receives no more than it will keep; in rounds, so that none keeps others waiting long for a network
+// that is slow. Runs that are given and taken are signs of life, since they may come from a disk.
 class TensorExchange {
  public:
   explicit TensorExchange(Communicator& world);
@@ -31,7 +32,10 @@ class TensorExchange {
     int64_t elements = 0;  // that have come
   };
   void receive(int64_t tensor, int64_t first, std::span<const float> values);
+  void receive_packet(std::span<const float> packet);
   void flush();
+  std::vector<std::vector<float>> swap_packets();
+  void show_life();
 
   Communicator& world_;
   std::vector<std::vector<float>> packets_;  // for each rank: a header, then values, run after run

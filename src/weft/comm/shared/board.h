@@ -28,8 +28,9 @@ class Board {
   };
   struct alignas(64) Seat {
     Post posts[2];
-    std::atomic<uint64_t> round;   // the last one this rank arrived in
-    std::atomic<uint64_t> parted;  // the last one in which it was done with the others' tensors
+    std::atomic<uint64_t> round;     // the last one this rank arrived in
+    std::atomic<uint64_t> parted;    // the last one in which it was done with the others' tensors
+    std::atomic<uint64_t> meetings;  // its waits for all ranks so far; a call may have many
     std::atomic<bool> has_left;
     alignas(64) std::byte payload[2][kPayload];
   };

@@ -103,6 +103,7 @@ std::optional<uint64_t> SharedMemoryTeam::arrive() {
 
 void SharedMemoryTeam::meet(const Collective& call) {
   const std::optional<uint64_t> generation = arrive();
+  mine().meetings.store(++meetings_, std::memory_order_relaxed);
   if (!generation) return;
   std::optional<Watch> watch;
   wait_for_all(*generation, [&] {
@@ -151,9 +152,14 @@ bool SharedMemoryTeam::withdraw(uint64_t generation) {
 }
 
 void SharedMemoryTeam::fail_parting(const Collective& call, double waited_s) const {
+  fail_stopped(call, waited_s, [&](int r) { return board_.seat(r).parted.load() < round_; });
+}
+
+void SharedMemoryTeam::fail_stopped(const Collective& call, double waited_s,
+                                    FunctionRef<bool(int rank)> has_stopped) const {
   std::vector<std::string> stopped;
   for (int r = 0; r < size_; ++r)
-    if (board_.seat(r).parted.load() < round_) stopped.push_back(describe_rank(r, host_.progress_of(r)));
+    if (has_stopped(r)) stopped.push_back(describe_rank(r, host_.progress_of(r)));
   throw Error("{}: {} came, and then stopped in the midst of it for {:.3g} s",
               describe(call, label_, host_.progress_of(rank_)), fmt::join(stopped, ", "), waited_s);
 }
@@ -178,6 +184,8 @@ void SharedMemoryTeam::fail_missing(const Collective& call, double waited_s) con
     missing.push_back(r);
     places.push_back(std::move(place));
   }
+  if (missing.empty())
+    fail_stopped(call, waited_s, [&](int r) { return board_.seat(r).meetings.load() < meetings_; });
   throw Error("{}: rank{} {} did not come{}; {}; every rank of a group must make the same calls",
               describe(call, label_, host_.progress_of(rank_)), missing.size() == 1 ? "" : "s",
               fmt::join(missing, ", "), has_left ? "" : fmt::format(" within {:.3g} s", waited_s),

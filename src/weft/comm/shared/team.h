@@ -56,6 +56,8 @@ class SharedMemoryTeam {
   void wait_for_all(uint64_t generation, FunctionRef<std::chrono::nanoseconds()> before_sleep);
   [[noreturn]] void fail_missing(const Collective& call, double waited_s) const;
   [[noreturn]] void fail_parting(const Collective& call, double waited_s) const;
+  [[noreturn]] void fail_stopped(const Collective& call, double waited_s,
+                                 FunctionRef<bool(int rank)> has_stopped) const;
 
   void run_in_board(const Collective& call);
   void run_directly(const Collective& call);
@@ -72,7 +74,7 @@ class SharedMemoryTeam {
   std::string label_;
   bool spins_;
   TeamHost& host_;
-  uint64_t round_ = 0;
+  uint64_t round_ = 0, meetings_ = 0;
   bool is_broken_ = false;
   std::vector<const std::byte*> ins_;  // one per rank
   std::vector<std::byte*> outs_;       // likewise

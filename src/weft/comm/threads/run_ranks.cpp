@@ -38,7 +38,8 @@ class Failures {
       return;
     }
     if (failed_) return;
-    failed_ = fmt::format("rank {}: {}", rank, message), is_usage_ = is_usage;
+    // What a user wrote is wrong on any rank.
+    failed_ = is_usage ? message : fmt::format("rank {}: {}", rank, message), is_usage_ = is_usage;
     job_.abort(*failed_);
   }
 

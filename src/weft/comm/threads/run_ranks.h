@@ -7,7 +7,7 @@
 namespace weft {
 
 // Rank 0 is the calling thread. When a rank throws, the others are woken with AbortedError, and the first failure is
-// thrown here with its rank before the message; a UsageError stays one. One rank gets a group of its own.
+// thrown here with its rank before the message; a UsageError stays what it is. One rank gets a group of its own.
 void run_ranks(int num_ranks, const std::function<void(Communicator&)>& body, const CommOptions& options = {});
 
 }  // namespace weft

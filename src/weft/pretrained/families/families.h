@@ -80,6 +80,9 @@ void unrotated_global_layers(HfFields& fields, ModelConfig& config, bool has_win
 
 // first_k_dense_replace, and mlp_layer_types of later versions. absent: what a file with neither means.
 void sparse_layers_fields(HfFields& fields, ModelConfig& config, int64_t absent);
+// router_aux_loss_coef, which the library adds to the loss only where output_router_logits is true: elsewhere, as in
+// nearly all published files, it is 0.
+void balance_loss_field(HfFields& fields, ModelConfig& config, double absent = 0.001);
 // Shared experts as one, as wide as `key` says they are together, of experts of moe_intermediate_size.
 void shared_width_field(HfFields& fields, ModelConfig& config, const char* key, int64_t otherwise);
 // What DeepSeek-V3 calls experts, and who follows it.

@@ -36,7 +36,7 @@ void moe_fields(HfFields& f, ModelConfig& c) {
   fields(f, c);
   f.size("num_local_experts", c.experts, 8);
   f.size("num_experts_per_tok", c.experts_per_token, 2);
-  f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+  balance_loss_field(f, c);
 }
 
 // Layers of Mamba-2, as wide as mamba_expand says.
@@ -79,7 +79,7 @@ void hybrid_fields(HfFields& f, ModelConfig& c) {
   f.size(kShared, shared, 1024);
   if (c.experts > 0) {
     f.size("num_experts_per_tok", c.experts_per_token, 2);
-    f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+    balance_loss_field(f, c);
   }
   if (f.is_reading() && c.experts == 0) c.ffn = shared;
   if (f.is_reading() && c.experts > 0) {

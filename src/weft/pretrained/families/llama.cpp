@@ -64,7 +64,7 @@ void ernie_moe_fields(HfFields& f, ModelConfig& c) {
   f.size("moe_num_shared_experts", c.shared_experts, 2);
   f.size("moe_layer_start_index", c.first_dense_layers, 1);
   f.only("moe_layer_interval", int64_t(1));
-  f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+  balance_loss_field(f, c);
   if (!f.is_reading()) f.to()[kLast] = c.layers - 1;
   if (f.has(kLast) && f.from().at(kLast).integer() != -1 && f.from().at(kLast).integer() != c.layers - 1)
     f.refuse(kLast, "the last layers must have experts");
@@ -77,7 +77,7 @@ void mixtral_fields(HfFields& f, ModelConfig& c) {
   window_field(f, c);
   f.size("num_local_experts", c.experts, 8);
   f.size("num_experts_per_tok", c.experts_per_token, 2);
-  f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+  balance_loss_field(f, c);
 }
 
 void phi3_fields(HfFields& f, ModelConfig& c) {

@@ -23,7 +23,7 @@ void fields(HfFields& f, ModelConfig& c) {
   rotary_fields(f, c);
   f.size("num_local_experts", c.experts, 256);
   f.size("num_experts_per_tok", c.experts_per_token, 8);
-  f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+  balance_loss_field(f, c);
   f.only("scoring_func", "sigmoid");
   f.only("use_routing_bias", true);
   f.only("use_qk_norm", true);

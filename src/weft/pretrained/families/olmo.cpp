@@ -45,7 +45,7 @@ void olmoe_fields(HfFields& f, ModelConfig& c) {
   f.size("num_experts", c.experts, 64);
   f.size("num_experts_per_tok", c.experts_per_token, 8);
   f.flag("norm_topk_prob", c.norm_topk, false);
-  f.number("router_aux_loss_coef", c.aux_loss, 0.01);
+  balance_loss_field(f, c, 0.01);
 }
 
 const std::vector<NameRow>& names(const ModelConfig&) {

@@ -38,7 +38,7 @@ void qwen_expert_fields(HfFields& f, ModelConfig& c, const AbsentExperts& absent
   f.size("num_experts_per_tok", c.experts_per_token, absent.per_token);
   f.size("moe_intermediate_size", c.expert_ffn, absent.ffn);
   f.flag("norm_topk_prob", c.norm_topk, absent.normalises);
-  f.number("router_aux_loss_coef", c.aux_loss, 0.001);
+  balance_loss_field(f, c);
   f.only("decoder_sparse_step", int64_t(1));
   if (f.has("mlp_only_layers") && f.from().at("mlp_only_layers").size() > 0)
     f.refuse("mlp_only_layers", "every layer must have experts");

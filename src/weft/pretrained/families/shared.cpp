@@ -298,6 +298,13 @@ void sparse_layers_fields(HfFields& f, ModelConfig& c, int64_t absent) {
       f.refuse(kTypes, "layers from one on must be sparse, and those before dense");
 }
 
+void balance_loss_field(HfFields& f, ModelConfig& c, double absent) {
+  f.number("router_aux_loss_coef", c.aux_loss, absent);
+  bool counts = true;  // never written: with it the library's models give what routers say with every token they make
+  if (f.is_reading()) f.flag("output_router_logits", counts, false);
+  if (!counts) c.aux_loss = 0;
+}
+
 void shared_width_field(HfFields& f, ModelConfig& c, const char* key, int64_t otherwise) {
   int64_t width = c.shared_experts * c.expert_ffn;
   f.size(key, width, otherwise);
